@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# heaptap's doors; `make help` lists them. Everything that is made goes to build/. V=1 shows the commands.
+
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+BUILD := build
+PREFIX ?= /usr/local
+DESTDIR ?=
+CXX := g++
+CC := gcc
+CLANG ?= clang
+BPFTOOL ?= /usr/sbin/bpftool
+
+ifeq ($(V),1)
+  Q :=
+  say = @:
+else
+  Q := @
+  say = @printf '  %-8s %s\n'
+endif
+
+WARNINGS := -Wall -Wextra -Werror
+DEPENDENCIES = -MMD -MP -MF $@.d -MT $@
+
+.PHONY: all
+all: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a ## build build/heaptap and build/libheaptap.so
+	@:
+
+# --- allocator: no libstdc++, no exceptions, frame pointers, so that every stack can be walked out of it ------------
+
+ALLOCATOR_SOURCES := $(wildcard allocator/*.cc)
+ALLOCATOR_ASSEMBLY := $(wildcard allocator/*.S)
+ALLOCATOR_OBJECTS := $(ALLOCATOR_SOURCES:%.cc=$(BUILD)/%.o) $(ALLOCATOR_ASSEMBLY:%.S=$(BUILD)/%.o)
+ALLOCATOR_FLAGS := -std=c++20 -O2 -g $(WARNINGS) -Iallocator/include -Iallocator -fPIC -fvisibility=hidden \
+  -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-omit-frame-pointer -fno-optimize-sibling-calls \
+  -ftls-model=initial-exec -mno-red-zone -fno-builtin -fasynchronous-unwind-tables
+
+# The fast paths have no frame, and jump to slow paths that have one.
+$(BUILD)/allocator/symbols_malloc.o $(BUILD)/allocator/symbols_new.o: \
+  ALLOCATOR_FLAGS += -fomit-frame-pointer -foptimize-sibling-calls
+
+$(BUILD)/allocator/%.o: allocator/%.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(ALLOCATOR_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
+$(BUILD)/allocator/%.o: allocator/%.S
+	$(say) AS $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -g $(DEPENDENCIES) -c $< -o $@
+
+# One object, so that a static link gets the allocator whole or not at all.
+$(BUILD)/heaptap_allocator.o: allocator/text.ld $(ALLOCATOR_OBJECTS)
+	$(say) LINK $@
+	$(Q)$(LD) -r --force-group-allocation -o $@ -T $^
+
+# -z now: no lazy binding inside malloc. -z nodelete: blocks outlive any dlclose.
+$(BUILD)/libheaptap.so: $(BUILD)/heaptap_allocator.o
+	$(say) LINK $@
+	$(Q)$(CC) -shared -o $@ $^ -Wl,-soname,libheaptap.so -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--no-undefined \
+	  -Wl,--build-id
+
+$(BUILD)/libheaptap.a: $(BUILD)/heaptap_allocator.o
+	$(say) AR $@
+	$(Q)rm -f $@ && ar crs $@ $^
+
+# --- bpf: one object, its skeleton, and the running kernel's types for CO-RE ------------------------------------------
+
+BPF_FLAGS := -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Werror -D__TARGET_ARCH_x86 -I$(BUILD)/bpf -I.
+
+$(BUILD)/bpf/vmlinux.h:
+	$(say) BTF $@
+	@mkdir -p $(@D)
+	$(Q)$(BPFTOOL) btf dump file /sys/kernel/btf/vmlinux format c > $@
+
+$(BUILD)/bpf/heaptap.bpf.o: bpf/heaptap.bpf.c | $(BUILD)/bpf/vmlinux.h
+	$(say) BPF $@
+	$(Q)$(CLANG) $(BPF_FLAGS) $(DEPENDENCIES) -c $< -o $(@:.o=.tmp.o)
+	$(Q)$(BPFTOOL) gen object $@ $(@:.o=.tmp.o)
+	$(Q)rm -f $(@:.o=.tmp.o)
+
+$(BUILD)/bpf/heaptap.skel.h: $(BUILD)/bpf/heaptap.bpf.o
+	$(say) SKEL $@
+	$(Q)$(BPFTOOL) gen skeleton $< name heaptap_bpf > $@
+
+# --- userspace: the collector -----------------------------------------------------------------------------------------
+
+COLLECTOR_SOURCES := $(filter-out userspace/cli/main.cc,$(wildcard userspace/*/*.cc))
+COLLECTOR_OBJECTS := $(COLLECTOR_SOURCES:%.cc=$(BUILD)/%.o)
+# Libraries' headers count as system headers: our warnings are for our code.
+ABSL_PACKAGES := absl_status absl_statusor absl_strings absl_flat_hash_map absl_flat_hash_set absl_time absl_cleanup absl_span absl_str_format
+PACKAGES := $(ABSL_PACKAGES) libbpf
+PACKAGE_FLAGS = $(patsubst -I%,-isystem%,$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null))
+PACKAGE_LIBRARIES = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
+VERSION := 0.1.0
+USERSPACE_FLAGS := -DHEAPTAP_VERSION=\"$(VERSION)\" -std=c++20 -O2 -g $(WARNINGS) -I. -Iallocator/include -isystem $(BUILD)
+
+$(BUILD)/userspace/%.o: userspace/%.cc | $(BUILD)/bpf/heaptap.skel.h
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(USERSPACE_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
+# The skeleton is a system header to the compiler, so no dependency file names it.
+$(BUILD)/userspace/bpf/books.o: $(BUILD)/bpf/heaptap.skel.h
+
+$(BUILD)/libcollector.a: $(COLLECTOR_OBJECTS)
+	$(say) AR $@
+	$(Q)rm -f $@ && ar crs $@ $^
+
+$(BUILD)/heaptap: $(BUILD)/userspace/cli/main.o $(BUILD)/libcollector.a
+	$(say) LINK $@
+	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES)
+
+# --- tests ------------------------------------------------------------------------------------------------------------
+
+include tests/rules.mk
+
+# --- doors ------------------------------------------------------------------------------------------------------------
+
+.PHONY: deps
+deps: ## install the missing Debian packages (root)
+	$(Q)scripts/bootstrap
+
+.PHONY: demo
+demo: deps ## install what is missing, build, profile two programs, show the results (root)
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)scripts/demo
+
+.PHONY: install
+install: all ## install to $(DESTDIR)$(PREFIX)
+	install -D -m 755 $(BUILD)/heaptap $(DESTDIR)$(PREFIX)/bin/heaptap
+	install -D -m 755 $(BUILD)/libheaptap.so $(DESTDIR)$(PREFIX)/lib/heaptap/libheaptap.so
+	install -D -m 644 $(BUILD)/libheaptap.a $(DESTDIR)$(PREFIX)/lib/heaptap/libheaptap.a
+	install -D -m 644 allocator/include/heaptap/contract.h $(DESTDIR)$(PREFIX)/include/heaptap/contract.h
+
+.PHONY: clean
+clean: ## remove build/
+	rm -rf $(BUILD)
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile tests/*.mk tests/*/rules.mk
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The allocator's functions, under names of our own; symbols_*.cc gives them libc's. All of them may be called by any
+// thread at any time, from the first instruction of the process on. Errors: nullptr and errno ENOMEM; otherwise errno
+// is kept. Sizes are bytes; any size is allowed.
+//
+//   Allocate            pop the heap's ready list, else
+//     AllocateSlow      small: Heap::Take (refill), or, if it is a sample, TakeSampledBlock and the probe
+//                       larger: AllocateLarge (large.h), which samples by itself
+//   Free                push on the slab's local_free, else
+//     FreeSlow          nullptr, foreign, huge, sampled, run, full slab, or another thread's block
+//     FreedLastBlock    the slab became empty
+//
+// The two fast paths know nothing about sampling: they are the same instructions whether it is on or off.
+#ifndef HEAPTAP_ALLOCATOR_ALLOCATE_H_
+#define HEAPTAP_ALLOCATOR_ALLOCATE_H_
+
+#include <stddef.h>
+
+#include "thread.h"
+
+namespace heaptap {
+
+void* AllocateSlow(size_t size);
+void FreeSlow(void* pointer);
+void FreedLastBlock(Slab* slab);
+
+// malloc
+[[gnu::always_inline]] inline void* Allocate(size_t size) {
+  unsigned size_class;
+  if (HEAPTAP_LIKELY(size <= kFineMaximum)) {
+    size_class = kFineTable[(size + kFineStep - 1) / kFineStep];
+  } else if (HEAPTAP_LIKELY(size <= kSmallMaximum)) {
+    size_class = kCoarseTable[(size + kCoarseStep - 1) / kCoarseStep];
+  } else {
+    return AllocateSlow(size);
+  }
+  Heap* heap = current_heap;
+  Block* block = heap->ready[size_class];
+  if (HEAPTAP_UNLIKELY(block == nullptr)) return AllocateSlow(size);
+  heap->ready[size_class] = block->next;
+  return block;
+}
+
+// free. `pointer` may be nullptr. A pointer that is not the allocator's is counted and ignored.
+[[gnu::always_inline]] inline void Free(void* pointer) {
+  unsigned kind = ChunkKind(pointer);
+  if (HEAPTAP_UNLIKELY(kind <= kHuge)) return FreeSlow(pointer);
+  Slab* slab = SlabOf(pointer, kind);
+  uintptr_t heap = reinterpret_cast<uintptr_t>(current_heap);
+  if (HEAPTAP_UNLIKELY(slab->owner.load(std::memory_order_relaxed) != heap)) return FreeSlow(pointer);
+  Block* block = static_cast<Block*>(pointer);
+  block->next = slab->local_free;
+  slab->local_free = block;
+  if (HEAPTAP_UNLIKELY(--slab->used == 0)) return FreedLastBlock(slab);
+}
+
+// calloc
+void* AllocateZeroed(size_t count, size_t size);
+
+// memalign. REQUIRES: `alignment` is a power of two.
+void* AllocateAligned(size_t alignment, size_t size);
+
+// realloc. With size 0 it frees and returns nullptr, as glibc's does. A pointer that is not the allocator's gives
+// nullptr and ENOMEM. For the sampler every call is a new allocation, in place or not.
+void* Reallocate(void* pointer, size_t size);
+
+// malloc_usable_size: constant for the life of the block. 0 for nullptr and for pointers that are not the allocator's.
+size_t UsableSize(void* pointer);
+
+// Gives back to the system whatever can be. True if that was anything.
+bool Trim();
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_ALLOCATE_H_

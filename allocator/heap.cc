@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "heap.h"
+
+#include "units.h"
+
+namespace heaptap {
+namespace {
+
+// A batch of untouched blocks fills about this much, so that a class that is hardly used touches little memory...
+constexpr uint32_t kCarveBytes = 4096;
+// ... and grows with the use of the slab, to this many blocks where blocks are larger.
+constexpr uint32_t kCarveBlocks = 16;
+
+constexpr std::array<uint32_t, kSmallClasses> kFirstBatch = [] {
+  std::array<uint32_t, kSmallClasses> batch{};
+  for (unsigned c = 0; c < kSmallClasses; c++) batch[c] = kClassSize[c] < kCarveBytes ? kCarveBytes / kClassSize[c] : 1;
+  return batch;
+}();
+
+// A recycled batch of fewer blocks is poor: the slow path was taken for next to nothing. It is a small part of the
+// slab, since to have batches of n blocks all slabs of a class must have n free blocks on average.
+constexpr uint32_t kPoorShare = 16;
+constexpr uint32_t kPoorBlocks = 16;
+// After so many poor batches (less the others) the class gets one more slab.
+constexpr uint8_t kPoorBatches = 16;
+
+uint32_t Minimum(uint64_t a, uint32_t b) { return a < b ? static_cast<uint32_t>(a) : b; }
+
+uint32_t CarveCount(const Slab* slab, uint64_t limit) {
+  uint32_t count = kFirstBatch[slab->size_class];
+  if (count < kCarveBlocks) count += Minimum(slab->carved / 2, kCarveBlocks - count);
+  return Minimum(limit, Minimum(slab->capacity - slab->carved, count));
+}
+
+// Takes at most `limit` blocks off local_free.
+Block* TakeLocal(Slab* slab, uint64_t limit) {
+  Block* first = slab->local_free;
+  uint32_t count = slab->carved - slab->used;
+  slab->fresh = false;
+  if (count <= limit) {
+    slab->local_free = nullptr;
+    slab->used = slab->carved;
+    return first;
+  }
+  Block* last = first;
+  for (uint64_t i = 1; i < limit; i++) last = last->next;
+  slab->local_free = last->next;
+  last->next = nullptr;
+  slab->used += static_cast<uint32_t>(limit);
+  return first;
+}
+
+// Moves the remotely freed blocks to local_free.
+void CollectRemote(Slab* slab) {
+  if ((slab->remote_free.load(std::memory_order_relaxed) & ~kNotifyBit) == 0) return;
+  uintptr_t remote = slab->remote_free.exchange(0, std::memory_order_acquire);
+  HEAPTAP_ASSERT((remote & kNotifyBit) == 0);
+  Block* first = reinterpret_cast<Block*>(remote);
+  uint32_t count = 1;
+  Block* last = first;
+  for (; last->next != nullptr; last = last->next) count++;
+  last->next = slab->local_free;
+  slab->local_free = first;
+  HEAPTAP_ASSERT(slab->used >= count);
+  slab->used -= count;
+}
+
+bool HasUntouched(const Slab* slab) { return slab->carved < slab->capacity; }
+
+bool HasBlocks(const Slab* slab) { return slab->local_free != nullptr || HasUntouched(slab); }
+
+// Whether recycling now would give a poor batch.
+bool IsPoor(const Slab* slab) {
+  uint32_t count = slab->carved - slab->used;
+  return count < kPoorBlocks && count < slab->capacity / kPoorShare;
+}
+
+}  // namespace
+
+Heap::Taken Heap::Take(unsigned size_class) {
+  sampler.Follow(CurrentRate());
+  Block* block = ready[size_class];
+  if (block == nullptr) {
+    uint64_t allowance = sampler.Allowance(size_class);
+    if (allowance == 0) {
+      sampler.Draw(size_class);
+      return {nullptr, sampler.Weight(size_class)};
+    }
+    if (wakes.load(std::memory_order_relaxed) != nullptr) ProcessWakes();
+    block = Refill(size_class, allowance);
+    if (block == nullptr) return {nullptr, 0};
+  }
+  ready[size_class] = block->next;
+  return {block, 0};
+}
+
+Block* Heap::Refill(unsigned size_class, uint64_t limit) {
+  SlabList& slabs = queue[size_class];
+  Slab* slab;
+  bool poor = false;
+  while ((slab = slabs.first()) != nullptr) {
+    poor = IsPoor(slab);
+    if (poor) {
+      CollectRemote(slab);
+      poor = IsPoor(slab);
+    }
+    if (HasBlocks(slab)) break;
+    MarkFull(slab);
+  }
+  if (slab == nullptr || (poor && !HasUntouched(slab) && ++poor_batches[size_class] >= kPoorBatches)) {
+    poor_batches[size_class] = 0;
+    Slab* another = NewSlab(size_class, reinterpret_cast<uintptr_t>(this));
+    if (another != nullptr) {
+      slab = another;
+      slabs.PushFront(slab);
+    } else if (slab == nullptr) {
+      return nullptr;
+    }
+  } else if (!poor && poor_batches[size_class] != 0) {
+    poor_batches[size_class]--;
+  }
+  if (slab == empty[size_class]) empty[size_class] = nullptr;
+
+  uint32_t used = slab->used;
+  bool recycle = slab->local_free != nullptr && !(poor && HasUntouched(slab));
+  Block* first = recycle ? TakeLocal(slab, limit) : Carve(slab, CarveCount(slab, limit));
+  sampler.HandOut(size_class, slab->used - used);
+  if (!HasBlocks(slab) && slab->next != nullptr) {
+    // It may well have blocks again when its turn comes, and then does not go through FULL.
+    slabs.Remove(slab);
+    slabs.PushBack(slab);
+  }
+  return first;
+}
+
+void Heap::MarkFull(Slab* slab) {
+  HEAPTAP_ASSERT(slab->queued && slab->used == slab->capacity);
+  queue[slab->size_class].Remove(slab);
+  slab->owner.store(reinterpret_cast<uintptr_t>(this) | kFullBit, std::memory_order_relaxed);
+  // A wake that is on its way will find the slab full: a second one would be on the list twice.
+  if (slab->wake_pending) return;
+  uintptr_t expected = 0;
+  if (slab->remote_free.compare_exchange_strong(expected, kNotifyBit, std::memory_order_relaxed)) return;
+  CollectRemote(slab);
+  slab->owner.store(reinterpret_cast<uintptr_t>(this), std::memory_order_relaxed);
+  queue[slab->size_class].PushBack(slab);
+}
+
+void Heap::MarkNotFull(Slab* slab) {
+  slab->owner.store(reinterpret_cast<uintptr_t>(this), std::memory_order_relaxed);
+  queue[slab->size_class].PushBack(slab);
+}
+
+void Heap::FreeInFullSlab(Slab* slab, Block* block) {
+  block->next = slab->local_free;
+  slab->local_free = block;
+  slab->used--;
+  uintptr_t expected = kNotifyBit;
+  if (!slab->remote_free.compare_exchange_strong(expected, 0, std::memory_order_relaxed)) slab->wake_pending = true;
+  MarkNotFull(slab);
+  if (slab->used == 0) SlabEmptied(slab);
+}
+
+void Heap::SlabEmptied(Slab* slab) {
+  HEAPTAP_ASSERT(slab->queued && slab->used == 0);
+  if (slab->wake_pending) return;  // ProcessWakes will see to it
+  Slab*& kept = empty[slab->size_class];
+  if (kept == nullptr || kept == slab) {
+    kept = slab;
+    return;
+  }
+  Release(slab);
+}
+
+void Heap::Release(Slab* slab) {
+  if (slab == empty[slab->size_class]) empty[slab->size_class] = nullptr;
+  queue[slab->size_class].Remove(slab);
+  ReleaseUnits(slab);
+}
+
+void Heap::ReleaseIdle() {
+  for (unsigned c = 0; c < kSmallClasses; c++) {
+    Slab* slab = empty[c];
+    if (slab != nullptr && slab == idle[c]) Release(slab);
+    idle[c] = empty[c];
+  }
+}
+
+void Heap::ProcessWakes() {
+  Slab* slab = wakes.exchange(nullptr, std::memory_order_acquire);
+  while (slab != nullptr) {
+    Slab* next_slab = slab->wake_next;
+    slab->wake_pending = false;
+    CollectRemote(slab);
+    if (!slab->queued) {
+      // If its remote blocks were collected before this wake came, it is still full, and asks again.
+      if (HasBlocks(slab)) {
+        MarkNotFull(slab);
+      } else {
+        queue[slab->size_class].PushBack(slab);
+        MarkFull(slab);
+      }
+    }
+    if (slab->queued && slab->used == 0) SlabEmptied(slab);
+    slab = next_slab;
+  }
+}
+
+void Heap::Scavenge() {
+  ProcessWakes();
+  for (SlabList& slabs : queue) {
+    Slab* next_slab;
+    for (Slab* slab = slabs.first(); slab != nullptr; slab = next_slab) {
+      next_slab = slab->next;
+      CollectRemote(slab);
+      if (slab->used == 0 && !slab->wake_pending) Release(slab);
+    }
+  }
+}
+
+void Heap::Flush() {
+  for (unsigned c = 0; c < kSmallClasses; c++) {
+    Block* first = ready[c];
+    if (first == nullptr) continue;
+    Slab* slab = SlabOf(first, ShiftOf(c));
+    uint32_t count = 1;
+    Block* last = first;
+    for (; last->next != nullptr; last = last->next) count++;
+    last->next = slab->local_free;
+    slab->local_free = first;
+    slab->used -= count;
+    ready[c] = nullptr;
+    sampler.TakeBack(c, count);
+  }
+  Scavenge();
+}
+
+void FreeRemotely(Slab* slab, Block* block) {
+  // Read before the block is free: afterwards the slab may be anybody's.
+  Heap* heap = reinterpret_cast<Heap*>(slab->owner.load(std::memory_order_relaxed) & ~kFullBit);
+  uintptr_t old = slab->remote_free.load(std::memory_order_relaxed);
+  do {
+    block->next = reinterpret_cast<Block*>(old & ~kNotifyBit);
+  } while (!slab->remote_free.compare_exchange_weak(old, reinterpret_cast<uintptr_t>(block), std::memory_order_release,
+                                                    std::memory_order_relaxed));
+  if ((old & kNotifyBit) == 0) return;
+  // The slab waits for this wake, so it is still there.
+  Slab* head = heap->wakes.load(std::memory_order_relaxed);
+  do {
+    slab->wake_next = head;
+  } while (!heap->wakes.compare_exchange_weak(head, slab, std::memory_order_release, std::memory_order_relaxed));
+}
+
+}  // namespace heaptap

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A heap: the slabs of one thread.
+//
+// For each class it has a ready list, from which malloc pops, and a queue of the slabs that may have free blocks. When
+// the ready list is empty it is filled again with one batch from one slab: the blocks that were freed since the slab's
+// last turn, or else a few untouched ones; never more than the sampler allows. So at any time all blocks of a ready
+// list come from one slab.
+//
+// A slab that has nothing to give leaves the queue and is FULL: kFullBit in its owner word, kNotifyBit in its remote
+// word. The next free brings it back. If that is the owner's, it finds that the owner word is not its heap, and takes
+// the slow path (FreeInFullSlab). If it is another thread's, that thread takes the notify bit and pushes the slab on
+// the heap's list of wakes, which the owner reads when it refills.
+//
+//   kNotifyBit set      =>  the slab is full and no wake for it is on its way
+//   a wake on its way   =>  the slab is full, or wake_pending is set; and the slab is not released
+//
+// Not thread safe, but for PushWake: a heap belongs to the thread that has it (thread.h). Zero-initialised state is
+// valid once sampler.Start was called.
+#ifndef HEAPTAP_ALLOCATOR_HEAP_H_
+#define HEAPTAP_ALLOCATOR_HEAP_H_
+
+#include <stdint.h>
+
+#include <atomic>
+
+#include "sampler.h"
+#include "slab.h"
+
+namespace heaptap {
+
+enum class HeapState : uint8_t {
+  kOwned,      // by a thread
+  kParked,     // waits for a thread
+  kAbandoned,  // in the child of a fork: its thread was changing it and is no more
+};
+
+struct Heap {
+  Block* ready[kSmallClasses];
+
+  SlabList queue[kSmallClasses];
+  Slab* empty[kSmallClasses];           // a queued slab with no used block, kept lest a loop get and release it
+  Slab* idle[kSmallClasses];            // what `empty` was at the last ReleaseIdle
+  uint8_t poor_batches[kSmallClasses];  // lately, less the others
+  Sampler sampler;
+  uint32_t ticks_left;  // slow paths until the next look at the clock (maintenance.h)
+  uint32_t tick_interval;
+  uint64_t idle_since;         // CoarseMilliseconds() at the last ReleaseIdle
+  std::atomic<uint32_t> busy;  // its thread is in a slow path
+  HeapState state;             // this and the rest by thread.cc, under its lock
+  uint8_t exit_rounds;         // how often the thread's destructor has been called
+  uint64_t serial;
+  Heap* next_parked;
+  Heap* next;  // all heaps
+
+  alignas(64) std::atomic<Slab*> wakes;
+
+  // What Take found: a block; or that this allocation is a sample, and its weight; or, with neither, that there is no
+  // memory.
+  struct Taken {
+    void* block;
+    uint64_t weight;
+  };
+
+  // One block of the class.
+  Taken Take(unsigned size_class);
+
+  // Frees a block of a full slab of this heap.
+  void FreeInFullSlab(Slab* slab, Block* block);
+
+  // A queued slab has no used block any more: keeps it as the class's empty one, or releases it.
+  void SlabEmptied(Slab* slab);
+
+  // Releases the slabs that have been kept empty since the last call.
+  void ReleaseIdle();
+
+  // Collects what other threads have freed and releases all empty slabs.
+  void Scavenge();
+
+  // Puts all ready blocks back on their slabs, then scavenges: before the heap is parked.
+  void Flush();
+
+ private:
+  Block* Refill(unsigned size_class, uint64_t limit);
+  void Release(Slab* slab);
+  void MarkFull(Slab* slab);
+  void MarkNotFull(Slab* slab);
+  void ProcessWakes();
+};
+
+// Frees a block of another heap's slab. Any thread.
+void FreeRemotely(Slab* slab, Block* block);
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_HEAP_H_

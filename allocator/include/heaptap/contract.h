@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The contract between a sampled allocator and a collector that lives in another process.
+ *
+ * The allocator marks a statistical sample of its allocations with USDT probes and publishes one control block.
+ * The collector attaches to the probes, keeps the books in the kernel, and reads and writes the control block and
+ * dump requests with process_vm_readv(2) and process_vm_writev(2). Neither trusts the other with its life: the
+ * allocator waits for the collector only with a bound, the collector believes no number and opens no path that it
+ * reads here.
+ *
+ * PROBES. Each probe is one `nop` inside one function of its own, so one ELF note and one site; its arguments lie in
+ * the SysV argument registers (rdi, rsi, rdx) and its note says so; a USDT semaphore counts who listens.
+ *
+ *   otel_memory:alloc(ptr, size, weighted_bytes)
+ *       A sampled allocation, usable, no allocator lock held. `size` is the usable size in bytes. `weighted_bytes`
+ *       is size / (1 - exp(-size / R)) rounded to the nearest integer, R the mean bytes between samples, so that
+ *       the expected sum of weighted_bytes is the sum of the usable sizes of all allocations. With R = 1
+ *       (lg_sample 0) every allocation is a sample and weighted_bytes == size.
+ *   otel_memory:free(ptr)
+ *       A sampled allocation is about to be freed; its memory is not yet reusable; no allocator lock held.
+ *   heaptap:start(control)
+ *       Once for each process image, and once in each forked child: the address of the control block.
+ *   heaptap:dump(request)
+ *       The process asks for a dump: the address of a struct heaptap_dump_request.
+ *
+ * The otel_memory pair is OpenTelemetry's contract for sampled allocators (opentelemetry-ebpf-profiler,
+ * design-docs/00003-memory-profiling); any allocator that fires it can be profiled, with or without the heaptap pair.
+ *
+ * SAMPLING IS ON while the semaphore of otel_memory:alloc is not zero and `active` is not zero. A thread notices a
+ * change at its next slow path, at the latest after the blocks that its free lists hold.
+ */
+#ifndef HEAPTAP_CONTRACT_H_
+#define HEAPTAP_CONTRACT_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HEAPTAP_PROVIDER_OTEL "otel_memory"
+#define HEAPTAP_PROVIDER "heaptap"
+#define HEAPTAP_PROBE_ALLOC "alloc"
+#define HEAPTAP_PROBE_FREE "free"
+#define HEAPTAP_PROBE_START "start"
+#define HEAPTAP_PROBE_DUMP "dump"
+
+/*
+ * The collector's wishes for a process that it starts itself: an environment variable in MALLOC_CONF's grammar, read
+ * after MALLOC_CONF, ignored in a secure execution (AT_SECURE). Keys:
+ *   lg_prof_sample:N   sets `collector_lg_sample` (below)
+ *   prof_seed:N        makes the sampler's random numbers repeatable (for tests)
+ */
+#define HEAPTAP_CONF_VARIABLE "HEAPTAP_CONF"
+
+/* The default rate, jemalloc's: 2^19 bytes (512 KiB) between samples on average. */
+#define HEAPTAP_DEFAULT_LG_SAMPLE 19
+/* The largest rate parameter; larger ones are clipped, as jemalloc does. */
+#define HEAPTAP_MAX_LG_SAMPLE 63
+
+/* Name of the exported data symbol that is the control block. */
+#define HEAPTAP_CONTROL_SYMBOL "heaptap_control"
+/* "heaptap" and a NUL, as a little-endian number. */
+#define HEAPTAP_CONTROL_MAGIC UINT64_C(0x0070617470616568)
+#define HEAPTAP_CONTROL_VERSION 1
+
+/* Bits of heaptap_control.options: what MALLOC_CONF asked for. */
+#define HEAPTAP_OPTION_PROF (1u << 0)
+#define HEAPTAP_OPTION_PROF_ACTIVE (1u << 1)
+#define HEAPTAP_OPTION_PROF_LEAK (1u << 2)
+#define HEAPTAP_OPTION_PROF_FINAL (1u << 3)
+
+/* Value of heaptap_control.collector_lg_sample: no collector asks for a rate. */
+#define HEAPTAP_NO_RATE UINT32_MAX
+
+/* The allocator's own figures, all in bytes unless said otherwise; each is read without a lock and may be a moment
+ * old. */
+struct heaptap_statistics {
+  uint64_t mapped;            /* address space that the allocator holds */
+  uint64_t active;            /* memory in slabs and large blocks that are in use */
+  uint64_t dirty;             /* free memory that has not yet gone back to the system */
+  uint64_t large;             /* live blocks that have a mapping or a run of their own */
+  uint64_t sampled_objects;   /* live sampled blocks, a number */
+  uint64_t foreign_frees;     /* frees of pointers that are not the allocator's, ignored, a number */
+};
+
+/*
+ * The control block. Constant after the first allocation, but for the fields that say otherwise. Every field is
+ * naturally aligned and is read and written as one unit.
+ */
+struct heaptap_control {
+  uint64_t magic;               /* HEAPTAP_CONTROL_MAGIC */
+  uint32_t version;             /* HEAPTAP_CONTROL_VERSION */
+  uint32_t size;                /* sizeof(struct heaptap_control) */
+  uint32_t pid;                 /* getpid() in the process's own PID namespace; changes in a forked child */
+  uint32_t options;             /* HEAPTAP_OPTION_* */
+  uint32_t active;              /* prof.active: 0 or 1; written by the process and by the collector */
+  uint32_t lg_sample;           /* the process's own rate: MALLOC_CONF or the default */
+  uint32_t collector_lg_sample; /* written by the collector: wins over lg_sample; HEAPTAP_NO_RATE if none */
+  uint32_t collector_pid;       /* written by the collector: its PID in the first PID namespace; 0 if none */
+  uint64_t text_begin;          /* the allocator's own code: a frame in [text_begin, text_end) is the allocator's */
+  uint64_t text_end;
+  uint64_t alloc_semaphore;     /* address of the uint16_t semaphore of otel_memory:alloc */
+  struct heaptap_statistics statistics; /* written by the process */
+};
+
+/* Why a dump was asked for; the letter in a dump's name. */
+enum heaptap_dump_kind {
+  HEAPTAP_DUMP_FINAL = 'f',
+  HEAPTAP_DUMP_INTERVAL = 'i',
+  HEAPTAP_DUMP_MANUAL = 'm',
+  HEAPTAP_DUMP_HIGH_WATER = 'u',
+};
+
+/* How long the process waits for a dump before it gives up with EAGAIN. */
+#define HEAPTAP_DUMP_TIMEOUT_MILLISECONDS 10000
+
+/*
+ * A dump that the process asks for. The process opens the file itself, with its own rights and in its own name space,
+ * and hands over descriptors, never paths. The request lies in static storage of the allocator, so that an answer
+ * that comes too late harms nobody; one request at a time.
+ *
+ * The process fills in the first part, fires heaptap:dump, and polls event_fd. The collector takes file_fd and
+ * event_fd (pidfd_getfd), writes the profile into the file from its beginning, writes the answer, `answered` last, and
+ * adds 1 to event_fd. An answer whose `answered` is not the current `sequence` is a late one and is ignored.
+ */
+struct heaptap_dump_request {
+  /* By the process. */
+  uint64_t sequence;      /* never 0, never the same twice in a process image */
+  uint32_t kind;          /* enum heaptap_dump_kind */
+  int32_t file_fd;        /* a regular file, open for writing */
+  int32_t event_fd;       /* an eventfd */
+  /* By the collector. */
+  int32_t error;          /* 0, or an errno value: ESRCH if the collector does not follow this process */
+  uint64_t leak_bytes;    /* estimates over all contexts with live objects */
+  uint64_t leak_objects;
+  uint64_t leak_contexts;
+  uint64_t answered;      /* == sequence: the answer is whole */
+};
+
+#ifdef __cplusplus
+}  /* extern "C" */
+
+static_assert(sizeof(struct heaptap_statistics) == 48, "the control block has the same shape everywhere");
+static_assert(sizeof(struct heaptap_control) == 112, "the control block has the same shape everywhere");
+static_assert(sizeof(struct heaptap_dump_request) == 56, "a dump request has the same shape everywhere");
+#endif
+
+#endif  /* HEAPTAP_CONTRACT_H_ */

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Blocks that are no slab's: runs of units up to kRunMaximum bytes, and huge blocks with a mapping of their own. Also
+// small sizes whose alignment no slab can give.
+//
+// A huge block begins at a multiple of the chunk size; the page before it is its descriptor.
+//
+// Any thread, any time after the process has started (process.h). All probes of such blocks fire here.
+#ifndef HEAPTAP_ALLOCATOR_LARGE_H_
+#define HEAPTAP_ALLOCATOR_LARGE_H_
+
+#include "slab.h"
+
+namespace heaptap {
+
+struct Huge {
+  size_t size;    // usable
+  size_t mapped;  // bytes of the mapping from the block on
+  bool sampled;
+};
+
+// The descriptor of the huge block at `pointer`, or nullptr if none begins there. REQUIRES: ChunkKind is kHuge.
+Huge* HugeOf(void* pointer);
+
+// A block of `size` usable bytes (a class size) at a multiple of `alignment` (a power of two). nullptr: out of memory.
+void* AllocateLarge(size_t size, size_t alignment);
+
+// Whether the memory of a block that AllocateLarge has just returned reads as zero.
+bool LargeIsZero(void* pointer);
+
+void FreeRun(Slab* run);
+void FreeHuge(Huge* huge);
+
+// realloc to `size` usable bytes without changing the address; counts as a free and an allocation if it succeeds.
+bool ResizeRun(Slab* run, size_t size);
+bool ResizeHuge(Huge* huge, size_t size);
+
+// realloc of a huge block that moves its pages instead of copying them. nullptr: out of memory, nothing has changed.
+void* MoveHuge(Huge* huge, size_t size);
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_LARGE_H_

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "process.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "dump.h"
+#include "mutex.h"
+#include "probes.h"
+#include "sampled.h"
+#include "statistics.h"
+#include "system.h"
+#include "thread.h"
+#include "units.h"
+
+extern "C" {
+// The bounds of the allocator's code, from text.ld. Weak: tests that link the objects one by one do without them.
+extern const char heaptap_text_begin[] __attribute__((weak, visibility("hidden")));
+extern const char heaptap_text_end[] __attribute__((weak, visibility("hidden")));
+// argc as the kernel has put it on the stack; the dynamic linker keeps the address.
+extern void* __libc_stack_end;
+
+struct heaptap_control heaptap_control;
+}
+
+namespace heaptap {
+namespace {
+
+constinit Mutex start_mutex;
+constinit std::atomic<bool> started;
+constinit Configuration configuration;
+
+// The environment as it was at the start: the dynamic linker allocates before libc has set `environ`.
+char** Environment() {
+  if (environ != nullptr) return environ;
+  if (__libc_stack_end == nullptr) return nullptr;
+  long arguments = *static_cast<long*>(__libc_stack_end);
+  return static_cast<char**>(__libc_stack_end) + 1 + arguments + 1;
+}
+
+const char* Variable(const char* name) {
+  char** entry = Environment();
+  if (entry == nullptr) return nullptr;
+  size_t length = strlen(name);
+  for (; *entry != nullptr; entry++) {
+    if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
+  }
+  return nullptr;
+}
+
+void ReadEnvironment() {
+  if (getauxval(AT_SECURE) != 0) return;  // whoever starts a set-user-ID program must not steer it
+  const char* text = Variable("MALLOC_CONF");
+  if (text != nullptr) ReadMallocConf(text, &configuration);
+  text = Variable(HEAPTAP_CONF_VARIABLE);
+  if (text != nullptr) ReadHeaptapConf(text, &configuration);
+}
+
+uint64_t Seed() {
+  if (configuration.has_seed) return configuration.seed;
+  uint64_t seed = ProcessId() + Milliseconds();
+  const void* random = reinterpret_cast<const void*>(getauxval(AT_RANDOM));
+  if (random != nullptr) memcpy(&seed, random, sizeof(seed));
+  return seed;
+}
+
+uint32_t Options() {
+  return (configuration.prof ? HEAPTAP_OPTION_PROF : 0) | (configuration.prof_active ? HEAPTAP_OPTION_PROF_ACTIVE : 0) |
+         (configuration.prof_leak ? HEAPTAP_OPTION_PROF_LEAK : 0) |
+         (configuration.prof_final ? HEAPTAP_OPTION_PROF_FINAL : 0);
+}
+
+void FillControl() {
+  struct heaptap_control& control = ::heaptap_control;
+  control.version = HEAPTAP_CONTROL_VERSION;
+  control.size = sizeof(control);
+  control.pid = ProcessId();
+  control.options = Options();
+  control.active = configuration.prof_active;
+  control.lg_sample = configuration.lg_sample;
+  control.collector_lg_sample = configuration.collector_lg_sample;
+  control.text_begin = reinterpret_cast<uint64_t>(heaptap_text_begin);
+  control.text_end = reinterpret_cast<uint64_t>(heaptap_text_end);
+  control.alloc_semaphore = reinterpret_cast<uint64_t>(&heaptap_semaphore_alloc);
+  // Last: who reads the magic number finds the rest.
+  __atomic_store_n(&control.magic, HEAPTAP_CONTROL_MAGIC, __ATOMIC_RELEASE);
+}
+
+// All locks that a thread may hold while it allocates, in the order in which they are taken.
+void BeforeFork() {
+  LockHeaps();
+  LockSampledPools();
+  LockUnits();
+}
+
+void AfterForkInParent() {
+  UnlockUnits();
+  UnlockSampledPools();
+  UnlockHeaps();
+}
+
+void AfterForkInChild() {
+  ResetUnitsLocks();
+  ResetSampledPoolLocks();
+  ResetHeapsAfterFork();
+  ResetDumpsAfterFork();
+  __atomic_store_n(&::heaptap_control.pid, ProcessId(), __ATOMIC_RELAXED);
+  heaptap_probe_start(&::heaptap_control);
+}
+
+}  // namespace
+
+void StartProcess() {
+  if (started.load(std::memory_order_acquire)) return;
+  {
+    MutexLock lock(start_mutex);
+    if (started.load(std::memory_order_relaxed)) return;
+    ReadEnvironment();
+    FillControl();
+    StartThreads(Seed());
+    started.store(true, std::memory_order_release);
+  }
+  // libc may allocate from here on: that finds the process started.
+  int saved = errno;
+  pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
+  if (configuration.prof && configuration.prof_final && atexit(DumpAtExit) != 0) {
+    Message message;
+    message << "<heaptap>: Error in atexit()\n";
+    message.Print();
+  }
+  errno = saved;
+  heaptap_probe_start(&::heaptap_control);
+}
+
+const Configuration& ProcessConfiguration() { return configuration; }
+
+namespace {
+
+// A process that never allocates has a control block too.
+__attribute__((constructor)) void StartLibrary() { StartProcess(); }
+
+}  // namespace
+}  // namespace heaptap

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The allocator in the life of its process: the first call, fork, the control block.
+#ifndef HEAPTAP_ALLOCATOR_PROCESS_H_
+#define HEAPTAP_ALLOCATOR_PROCESS_H_
+
+#include "configuration.h"
+
+namespace heaptap {
+
+// Reads the environment, fills in the control block, fires heaptap:start. Once: later calls return at once. Called by
+// the first allocation or the library's constructor, whichever comes first. Any thread, no lock held. errno is kept.
+void StartProcess();
+
+// What the environment asked for. REQUIRES: StartProcess has returned.
+const Configuration& ProcessConfiguration();
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_PROCESS_H_

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sampled.h"
+
+#include "mutex.h"
+#include "statistics.h"
+#include "units.h"
+
+namespace heaptap {
+namespace {
+
+struct Pool {
+  Mutex mutex;
+  SlabList slabs;  // those with free blocks
+};
+
+constinit Pool pools[kSmallClasses]{};
+
+}  // namespace
+
+void* TakeSampledBlock(unsigned size_class) {
+  Pool& pool = pools[size_class];
+  MutexLock lock(pool.mutex);
+  Slab* slab = pool.slabs.first();
+  if (slab == nullptr) {
+    slab = NewSlab(size_class, kSampledOwner);
+    if (slab == nullptr) return nullptr;
+    pool.slabs.PushFront(slab);
+  }
+  Block* block = slab->local_free;
+  if (block != nullptr) {
+    slab->local_free = block->next;
+    slab->used++;
+  } else {
+    block = Carve(slab, 1);
+  }
+  if (slab->used == slab->capacity) pool.slabs.Remove(slab);
+  AddToFigure(&heaptap_statistics::sampled_objects, 1);
+  return block;
+}
+
+void ReturnSampledBlock(Slab* slab, Block* block) {
+  Pool& pool = pools[slab->size_class];
+  AddToFigure(&heaptap_statistics::sampled_objects, -1);
+  MutexLock lock(pool.mutex);
+  block->next = slab->local_free;
+  slab->local_free = block;
+  slab->used--;
+  if (!slab->queued) pool.slabs.PushFront(slab);
+  if (slab->used != 0 || (slab->next == nullptr && slab->previous == nullptr)) return;
+  pool.slabs.Remove(slab);
+  ReleaseUnits(slab);
+}
+
+void TrimSampledPools() {
+  for (Pool& pool : pools) {
+    MutexLock lock(pool.mutex);
+    // Only the last slab of a pool is kept empty, but it need not be the only one any more.
+    Slab* next;
+    for (Slab* slab = pool.slabs.first(); slab != nullptr; slab = next) {
+      next = slab->next;
+      if (slab->used != 0) continue;
+      pool.slabs.Remove(slab);
+      ReleaseUnits(slab);
+    }
+  }
+}
+
+void LockSampledPools() {
+  for (Pool& pool : pools) pool.mutex.Lock();
+}
+
+void UnlockSampledPools() {
+  for (Pool& pool : pools) pool.mutex.Unlock();
+}
+
+void ResetSampledPoolLocks() {
+  for (Pool& pool : pools) pool.mutex.Reset();
+}
+
+}  // namespace heaptap

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slab.h"
+
+#include "units.h"
+
+namespace heaptap {
+
+Slab* NewSlab(unsigned size_class, uintptr_t owner) {
+  Slab* slab = AllocateUnits(ShiftOf(size_class), 1, 1);
+  if (slab == nullptr) return nullptr;
+  slab->local_free = nullptr;
+  slab->used = 0;
+  slab->carved = 0;
+  slab->capacity = kSlabCapacity[size_class];
+  slab->size_class = static_cast<uint8_t>(size_class);
+  slab->size = kClassSize[size_class];
+  slab->wake_pending = false;
+  slab->remote_free.store(0, std::memory_order_relaxed);
+  slab->owner.store(owner, std::memory_order_relaxed);
+  return slab;
+}
+
+Block* Carve(Slab* slab, uint32_t count) {
+  HEAPTAP_ASSERT(count >= 1 && count <= slab->capacity - slab->carved);
+  size_t size = slab->size;
+  char* first = SlabMemory(slab) + slab->carved * size;
+  char* last = first + (count - 1) * size;
+  for (char* block = first; block != last; block += size) {
+    reinterpret_cast<Block*>(block)->next = reinterpret_cast<Block*>(block + size);
+  }
+  reinterpret_cast<Block*>(last)->next = nullptr;
+  slab->carved += count;
+  slab->used += count;
+  return reinterpret_cast<Block*>(first);
+}
+
+void SlabList::PushFront(Slab* slab) {
+  slab->previous = nullptr;
+  slab->next = first_;
+  (first_ != nullptr ? first_->previous : last_) = slab;
+  first_ = slab;
+  slab->queued = true;
+}
+
+void SlabList::PushBack(Slab* slab) {
+  slab->next = nullptr;
+  slab->previous = last_;
+  (last_ != nullptr ? last_->next : first_) = slab;
+  last_ = slab;
+  slab->queued = true;
+}
+
+void SlabList::Remove(Slab* slab) {
+  (slab->previous != nullptr ? slab->previous->next : first_) = slab->next;
+  (slab->next != nullptr ? slab->next->previous : last_) = slab->previous;
+  slab->queued = false;
+}
+
+}  // namespace heaptap

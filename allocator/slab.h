@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The words of the allocator, and the shape of its memory.
+//
+//   chunk   32 MiB of address space, aligned to its size, cut into units of one size. Unit 0 holds the chunk's header
+//           and the descriptors of all other units. (Where address space is short a chunk may end early.)
+//   slab    one unit, cut into blocks of one size class; or a run: several units that are one large block.
+//   block   what malloc returns. Block i of a slab lies at i * block size from the slab's beginning.
+//   heap    the slabs of one thread, and for each class a short list of blocks ready to be handed out (heap.h).
+//   huge    a block with a mapping of its own, aligned to the chunk size (large.h).
+//
+// A block of a slab is in exactly one of these states:
+//
+//   untouched    never handed out: carved <= index < capacity
+//   ready        on its heap's list for the class
+//   live         the program has it
+//   local_free   freed by the owning thread
+//   remote_free  freed by another thread, not yet collected
+//
+//   carved == ready + live + |local_free| + |remote_free|
+//   used   == ready + live + |remote_free|
+//   used   == carved - |local_free|
+//
+// free never puts a block on a heap's ready list: ready lists grow only where the sampler has agreed (sampler.h).
+//
+// Thread safety: the first line of a descriptor belongs to the slab's owner alone, but for the atomic owner word, which
+// anybody who holds a live block may read. The second line is where other threads write.
+#ifndef HEAPTAP_ALLOCATOR_SLAB_H_
+#define HEAPTAP_ALLOCATOR_SLAB_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <array>
+#include <atomic>
+
+#include "size_class.h"
+
+#ifdef HEAPTAP_DEBUG
+#define HEAPTAP_ASSERT(condition) ((condition) ? (void)0 : __builtin_trap())
+#else
+#define HEAPTAP_ASSERT(condition) ((void)0)
+#endif
+
+#define HEAPTAP_LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define HEAPTAP_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+namespace heaptap {
+
+inline constexpr unsigned kChunkShift = 25;
+inline constexpr size_t kChunkSize = size_t{1} << kChunkShift;
+inline constexpr unsigned kAddressBits = 47;
+
+// Units come in two sizes: small blocks share short slabs, medium ones long slabs, so that each slab has enough.
+inline constexpr unsigned kShortShift = 16;
+inline constexpr unsigned kLongShift = 19;
+inline constexpr size_t kShortSlabMaximum = 2048;  // the largest block of a short slab
+
+// Values of the owner word. Any other value is the address of the owning Heap, or that with kFullBit.
+inline constexpr uintptr_t kNobody = 0;        // a free unit, or one inside a run
+inline constexpr uintptr_t kFullBit = 1;       // the heap expects no more of this slab until a block is freed
+inline constexpr uintptr_t kSampledOwner = 2;  // a slab of sampled blocks (sampled.h)
+inline constexpr uintptr_t kRunOwner = 4;      // a run
+
+struct Block {
+  Block* next;
+};
+
+// Bit of Slab::remote_free: the slab is full and nobody has told its heap yet that a block came back.
+inline constexpr uintptr_t kNotifyBit = 1;
+
+// The descriptor of a unit. Zero-initialised state is valid: a free unit that has never been used.
+struct alignas(128) Slab {
+  std::atomic<uintptr_t> owner;
+  Block* local_free;   // blocks freed by the owner
+  uint32_t used;       // blocks ready, live or remotely freed
+  uint32_t carved;     // blocks that were ever handed out
+  uint32_t capacity;   // blocks in the slab
+  uint8_t size_class;  // of its blocks
+  bool fresh;          // no block has been handed out a second time, and the unit was zero: blocks of it read as zero
+  bool wake_pending;   // some thread has taken the notify bit, and its wake has not been seen by the owner
+  bool queued;         // on its heap's or pool's list of slabs with free blocks
+  size_t size;         // of its blocks; usable size of a run
+  Slab* next;          // the list of slabs with free blocks
+  Slab* previous;
+
+  alignas(64) std::atomic<uintptr_t> remote_free;  // Block*, a stack, and kNotifyBit
+  Slab* wake_next;                                 // the heap's list of wakes
+  uint32_t units;                                  // 1, or the units of a run
+  bool sampled;                                    // a run that is a sample
+  bool dirty;                                      // a free unit that may hold old contents
+  uint64_t free_since;                             // CoarseMilliseconds() when a dirty unit became free
+};
+static_assert(sizeof(Slab) == 128);
+
+// The header of a chunk, in the place of unit 0's descriptor.
+struct Chunk {
+  std::atomic<Chunk*> next;
+  uint32_t shift;  // log2 of the unit size
+  uint32_t units;  // with unit 0
+  uint32_t free;
+  uint32_t dirty;         // of the free ones
+  uint64_t free_bits[8];  // one for each unit
+};
+static_assert(sizeof(Chunk) <= sizeof(Slab));
+static_assert((kChunkSize >> kShortShift) == 8 * 64, "free_bits has a bit for each unit");
+static_assert((kChunkSize >> kShortShift) * sizeof(Slab) <= size_t{1} << kShortShift, "descriptors fit in unit 0");
+
+// What lies at each 32 MiB of the address space: kForeign, kHuge, or the unit shift of a chunk.
+inline constexpr uint8_t kForeign = 0;  // not ours; NULL too
+inline constexpr uint8_t kHuge = 1;
+extern std::atomic<uint8_t> chunk_table[size_t{1} << (kAddressBits - kChunkShift)];
+
+inline uint8_t ChunkKind(const void* pointer) {
+  return chunk_table[reinterpret_cast<uintptr_t>(pointer) >> kChunkShift].load(std::memory_order_relaxed);
+}
+
+// The descriptor of the unit that holds `pointer`. REQUIRES: `shift` == ChunkKind(pointer) > kHuge.
+inline Slab* SlabOf(const void* pointer, unsigned shift) {
+  uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
+  uintptr_t unit = (address & (kChunkSize - 1)) >> shift;
+  return reinterpret_cast<Slab*>((address & ~(kChunkSize - 1)) + unit * sizeof(Slab));
+}
+
+inline Chunk* ChunkOf(const Slab* slab) {
+  return reinterpret_cast<Chunk*>(reinterpret_cast<uintptr_t>(slab) & ~(kChunkSize - 1));
+}
+
+inline size_t UnitIndex(const Slab* slab) {
+  return (reinterpret_cast<uintptr_t>(slab) & (kChunkSize - 1)) / sizeof(Slab);
+}
+
+// The beginning of the memory that the descriptor describes.
+inline char* SlabMemory(const Slab* slab) {
+  Chunk* chunk = ChunkOf(slab);
+  return reinterpret_cast<char*>(chunk) + (UnitIndex(slab) << chunk->shift);
+}
+
+// The unit shift of the slabs of a class.
+constexpr unsigned ShiftOf(unsigned size_class) {
+  return kClassSize[size_class] <= kShortSlabMaximum ? kShortShift : kLongShift;
+}
+
+inline constexpr std::array<uint32_t, kSmallClasses> kSlabCapacity = [] {
+  std::array<uint32_t, kSmallClasses> capacity{};
+  for (unsigned c = 0; c < kSmallClasses; c++) capacity[c] = (uint32_t{1} << ShiftOf(c)) / kClassSize[c];
+  return capacity;
+}();
+
+// A new, empty slab of the class with that owner word. nullptr: out of memory.
+Slab* NewSlab(unsigned size_class, uintptr_t owner);
+
+// Takes `count` untouched blocks and returns them as a list. REQUIRES: 1 <= count <= capacity - carved.
+Block* Carve(Slab* slab, uint32_t count);
+
+// A doubly linked list of slabs. Zero-initialised state is valid: empty. Sets and clears Slab::queued.
+class SlabList {
+ public:
+  Slab* first() const { return first_; }
+  void PushFront(Slab* slab);
+  void PushBack(Slab* slab);
+  void Remove(Slab* slab);
+
+ private:
+  Slab* first_;
+  Slab* last_;
+};
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_SLAB_H_

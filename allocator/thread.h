@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which heap a thread works on.
+//
+// Every thread begins with the empty heap, whose ready lists are empty and which owns no slab, so that malloc and free
+// need no test for a first call: both take their slow paths, which attach a heap. When the thread exits its heap is
+// parked, and adopted by a thread that starts later. What a thread still allocates after that comes from the late heap,
+// which all such threads share under a lock.
+#ifndef HEAPTAP_ALLOCATOR_THREAD_H_
+#define HEAPTAP_ALLOCATOR_THREAD_H_
+
+#include "heap.h"
+
+namespace heaptap {
+
+extern Heap empty_heap;
+extern constinit thread_local Heap* current_heap;
+
+// Exclusive use of a heap for the length of a slow path: the thread's own, which is attached if need be, or the late
+// heap, which is locked. Never fails. Not recursive. No probe may fire while one lives. On its end it may give memory
+// back to the system.
+class HeapScope {
+ public:
+  HeapScope();
+  ~HeapScope();
+  HeapScope(const HeapScope&) = delete;
+  HeapScope& operator=(const HeapScope&) = delete;
+
+  Heap* operator->() const { return heap_; }
+
+ private:
+  Heap* heap_;
+};
+
+// Once for the process, before any heap is used. `seed` is for the sampler.
+void StartThreads(uint64_t seed);
+
+// Scavenges one of the parked heaps, in turn.
+void ScavengeParkedHeap();
+
+// Gives back what the calling thread and all parked heaps hold without need.
+void ScavengeHeaps();
+
+// fork(2): locks and unlocks all heaps that have a lock. In the child the heaps of the threads that are no more are
+// parked, or abandoned if they were being changed, and all samplers begin new random streams.
+void LockHeaps();
+void UnlockHeaps();
+void ResetHeapsAfterFork();
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_THREAD_H_

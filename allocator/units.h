@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The supply of units: chunks from the system, units from chunks, and the way back. One lock for all of it, a leaf.
+//
+// A free unit whose contents are unknown is dirty; Purge gives dirty units back to the system, after which they are
+// clean: they read as zero and take no memory. Chunks are never unmapped.
+//
+// Any thread may call any function here once the process runs; zero-initialised state is valid: no chunk.
+#ifndef HEAPTAP_ALLOCATOR_UNITS_H_
+#define HEAPTAP_ALLOCATOR_UNITS_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "slab.h"
+
+namespace heaptap {
+
+// The largest run: larger blocks are huge.
+inline constexpr size_t kRunMaximum = 16 * 1024 * 1024;
+
+// `count` units in a row of 1 << shift bytes each, the first at an address that is a multiple of `alignment` units (a
+// power of two). Returns the descriptor of the first, with `units`, `fresh` (all of it reads as zero) and `sampled`
+// set; its owner word is the caller's to set. nullptr: out of memory.
+Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment);
+
+// Frees the units of a slab or a run. REQUIRES: nobody uses them or has a pending wake for them.
+void ReleaseUnits(Slab* slab);
+
+// Makes a run longer or shorter where it lies. False if the units behind it are not free.
+bool ResizeUnits(Slab* run, size_t count);
+
+// Gives back to the system what has been free for at least `milliseconds`. True if that was anything.
+bool Purge(uint64_t milliseconds);
+
+// fork(2): holds and releases the locks; Reset is for the child.
+void LockUnits();
+void UnlockUnits();
+void ResetUnitsLocks();
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_UNITS_H_

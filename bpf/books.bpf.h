@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+/*
+ * Double entry: every sample that enters `live` enters `tallies`, every one that leaves leaves both.
+ *
+ * An entry of `live` belongs to whoever changes its size by compare-and-swap: from an object's size to 0 (freed), from
+ * 0 to HEAPTAP_LIVE_SWEPT (deleted). Only the program on the allocating thread sets it from 0 to a size: nobody else
+ * has that address then.
+ */
+#ifndef HEAPTAP_BOOKS_BPF_H_
+#define HEAPTAP_BOOKS_BPF_H_
+
+#include "bpf/maps.bpf.h"
+
+/* Each allocation recorded: no division. */
+static __always_inline __u64 weighted_objects(__u64 size, __u64 weight) {
+  return weight == size ? 1ULL << HEAPTAP_OBJECT_FRACTION_BITS : (weight << HEAPTAP_OBJECT_FRACTION_BITS) / size;
+}
+
+/* Only the allocating thread writes this half of its tally, so nothing is atomic. */
+static __always_inline void count_allocated(struct heaptap_count* count, __u64 size, __u64 weight) {
+  count->objects += 1;
+  count->bytes += size;
+  count->weight += weight;
+  count->weighted_objects += weighted_objects(size, weight);
+}
+
+/* Any thread may free. */
+static __always_inline void count_freed(struct heaptap_count* count, __u64 size, __u64 weight) {
+  add(&count->objects, 1);
+  add(&count->bytes, size);
+  add(&count->weight, weight);
+  add(&count->weighted_objects, weighted_objects(size, weight));
+}
+
+static __always_inline int has_triggers(const struct heaptap_process* process) {
+  return process->first_high_water != 0 || process->interval_step != 0;
+}
+
+/* Takes the object in `entry` out of the books. Returns 0, or 1 if there is none (or another program was faster). */
+static __always_inline int remove_live(struct heaptap_process* process, __u64 process_id, struct heaptap_live* entry) {
+  __u64 size = entry->size;
+  if (size == 0 || size == HEAPTAP_LIVE_SWEPT) return 1;
+  if (__sync_val_compare_and_swap(&entry->size, size, 0) != size) return 1;
+  /* The entry is ours until its address is allocated again, which is after this program: free has not returned. */
+  __u64 weight = entry->weight;
+  struct heaptap_tally_key key = {.process_id = process_id, .stack_id = entry->stack_id, .tid = entry->tid};
+  struct heaptap_tally* tally = bpf_map_lookup_elem(&tallies, &key);
+  if (tally) count_freed(&tally->freed, size, weight);
+  if (has_triggers(process)) add(&process->live_weight, -weight);
+  return 0;
+}
+
+static __always_inline void count_live_entry(__u32 tgid, __u64 process_id) {
+  __u64* entries = counter(HEAPTAP_COUNTER_LIVE_ENTRIES);
+  __u64* sweep_at = counter(HEAPTAP_COUNTER_SWEEP_AT);
+  if (!entries || !sweep_at) return;
+  __u64 now = __sync_fetch_and_add(entries, 1) + 1;
+  __u64 at = *sweep_at;
+  if (now >= at && __sync_val_compare_and_swap(sweep_at, at, ~0ULL) == at)
+    send_event(HEAPTAP_EVENT_LIVE_FILLING, tgid, process_id, now);
+}
+
+/* Enters an object. Returns 0, or the HEAPTAP_LOSS_* reason, negative, if it is not in the books. */
+static __always_inline int insert_live(struct heaptap_process* process, __u32 tgid, const struct heaptap_live_key* key,
+                                       const struct heaptap_live* object) {
+  struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
+  if (!entry) {
+    if (bpf_map_update_elem(&live, key, object, BPF_NOEXIST)) return -HEAPTAP_LOSS_LIVE_FULL;
+    count_live_entry(tgid, key->process_id);
+    return 0;
+  }
+  if (entry->size == HEAPTAP_LIVE_SWEPT) return -HEAPTAP_LOSS_LIVE_FULL;
+  if (remove_live(process, key->process_id, entry) == 0) lose(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);
+  entry->weight = object->weight;
+  entry->stack_id = object->stack_id;
+  entry->time = object->time;
+  entry->tid = object->tid;
+  if (__sync_val_compare_and_swap(&entry->size, 0, object->size) != 0) return -HEAPTAP_LOSS_LIVE_FULL;
+  return 0;
+}
+
+#endif /* HEAPTAP_BOOKS_BPF_H_ */

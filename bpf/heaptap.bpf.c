@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
+/*
+ * The programs: four on the allocator's probes, three on the life of processes.
+ *
+ * A probe's arguments lie in the SysV argument registers (allocator/include/heaptap/contract.h), so they are read
+ * straight from the registers. Nothing that a process says is trusted beyond its own books.
+ */
+#include "vmlinux.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "bpf/books.bpf.h"
+#include "bpf/maps.bpf.h"
+#include "bpf/stack.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define NEVER (~0ULL)
+
+/* A forged weight must not overflow weight << HEAPTAP_OBJECT_FRACTION_BITS; no address space is larger. */
+#define MAX_WEIGHT (1ULL << 47)
+
+static __always_inline struct heaptap_process* find_process(__u32 tgid) {
+  struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process || !(process->flags & HEAPTAP_PROCESS_SHARES_PARENT)) return process;
+  __u32 parent = process->parent_tgid;
+  return bpf_map_lookup_elem(&processes, &parent);
+}
+
+static __always_inline void check_triggers(struct heaptap_process* process, __u32 tgid, __u64 weight) {
+  if (!has_triggers(process)) return;
+  __u64 live_weight = __sync_fetch_and_add(&process->live_weight, weight) + weight;
+  __u64 mark = process->high_water_at;
+  if (live_weight >= mark && mark != NEVER) {
+    __u64 next = live_weight + live_weight * process->high_water_percent / 100;
+    if (__sync_val_compare_and_swap(&process->high_water_at, mark, next) == mark)
+      send_event(HEAPTAP_EVENT_HIGH_WATER, tgid, process->id, live_weight);
+  }
+
+  __u64 allocated = __sync_fetch_and_add(&process->allocated_weight, weight) + weight;
+  __u64 at = process->interval_at;
+  __u64 step = process->interval_step;
+  if (allocated >= at && at != NEVER && step != 0) {
+    __u64 next = at + ((allocated - at) / step + 1) * step;
+    if (__sync_val_compare_and_swap(&process->interval_at, at, next) == at)
+      send_event(HEAPTAP_EVENT_INTERVAL, tgid, process->id, allocated);
+  }
+}
+
+SEC("uprobe")
+int probe_alloc(struct pt_regs* context) {
+  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  __u32 tgid = pid_tgid >> 32;
+  struct heaptap_process* process = find_process(tgid);
+  if (!process) return 0;
+
+  struct heaptap_live_key key = {.process_id = process->id, .address = PT_REGS_PARM1(context)};
+  struct heaptap_live object = {
+      .size = PT_REGS_PARM2(context),
+      .weight = PT_REGS_PARM3(context),
+      .time = bpf_ktime_get_ns(),
+      .tid = (__u32)pid_tgid,
+  };
+  if (object.size == 0 || object.weight < object.size || object.weight > MAX_WEIGHT) {
+    lose(key.process_id, HEAPTAP_LOSS_BAD_SAMPLE, 0);
+    return 0;
+  }
+  struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = object.tid};
+  struct heaptap_tally* tally = find_tally(context, &tally_key, object.weight);
+  object.stack_id = tally_key.stack_id;
+  int loss = tally ? insert_live(process, tgid, &key, &object) : -HEAPTAP_LOSS_TALLIES_FULL;
+  if (loss || !tally) {
+    lose(key.process_id, -loss, object.weight);
+    return 0;
+  }
+  count_allocated(&tally->allocated, object.size, object.weight);
+  check_triggers(process, tgid, object.weight);
+  return 0;
+}
+
+SEC("uprobe")
+int probe_free(struct pt_regs* context) {
+  struct heaptap_process* process = find_process(bpf_get_current_pid_tgid() >> 32);
+  if (!process) return 0;
+  struct heaptap_live_key key = {.process_id = process->id, .address = PT_REGS_PARM1(context)};
+  struct heaptap_live* entry = bpf_map_lookup_elem(&live, &key);
+  /* Not found: sampled before the recording began, or before a fork, or never in the books (and counted then). */
+  if (entry) remove_live(process, key.process_id, entry);
+  return 0;
+}
+
+SEC("uprobe")
+int probe_start(struct pt_regs* context) {
+  __u64 control = PT_REGS_PARM1(context);
+  /* Read here and now: sunk into the branch, the load becomes one that the verifier refuses (modified ctx pointer). */
+  asm volatile("" : "+r"(control));
+  __u32 tgid = bpf_get_current_pid_tgid() >> 32;
+  struct heaptap_process* process = find_process(tgid);
+  if (process) send_event_with(HEAPTAP_EVENT_START, tgid, process->id, control, (const void*)control);
+  return 0;
+}
+
+SEC("uprobe")
+int probe_dump(struct pt_regs* context) {
+  __u32 tgid = bpf_get_current_pid_tgid() >> 32;
+  struct heaptap_process* process = find_process(tgid);
+  /* Also from a process that is not recorded: it waits for an answer, and the collector says no at once. */
+  send_event(HEAPTAP_EVENT_DUMP, tgid, process ? process->id : 0, PT_REGS_PARM1(context));
+  return 0;
+}
+
+static __always_inline __u64 make_process_id(void) {
+  __u64* next = counter(HEAPTAP_COUNTER_NEXT_PROCESS_ID);
+  return next ? __sync_fetch_and_add(next, 2) : 0;
+}
+
+static __always_inline void begin_triggers(struct heaptap_process* process, const struct heaptap_process* origin) {
+  process->first_high_water = origin->first_high_water;
+  process->high_water_at = origin->first_high_water ? origin->first_high_water : NEVER;
+  process->high_water_percent = origin->high_water_percent;
+  process->interval_step = origin->interval_step;
+  process->interval_at = origin->interval_step ? origin->interval_step : NEVER;
+}
+
+SEC("raw_tp/sched_process_fork")
+int process_fork(struct bpf_raw_tracepoint_args* context) {
+  struct task_struct* parent = (struct task_struct*)context->args[0];
+  struct task_struct* child = (struct task_struct*)context->args[1];
+  __u32 parent_tgid = BPF_CORE_READ(parent, tgid);
+  __u32 child_tgid = BPF_CORE_READ(child, tgid);
+  if (child_tgid == parent_tgid) return 0; /* a thread */
+
+  struct heaptap_process* origin = bpf_map_lookup_elem(&processes, &parent_tgid);
+  if (!origin) return 0;
+  struct heaptap_process process = {
+      .id = origin->id,
+      .start_time = bpf_ktime_get_ns(),
+      .parent_id = origin->id,
+      .parent_tgid = parent_tgid,
+      .flags = origin->flags & HEAPTAP_PROCESS_FOLLOW,
+  };
+  begin_triggers(&process, origin);
+  if (BPF_CORE_READ(parent, mm) == BPF_CORE_READ(child, mm)) {
+    process.flags |= HEAPTAP_PROCESS_SHARES_PARENT;
+    /* A vfork child that vforks shares with whom its parent shares. */
+    if (origin->flags & HEAPTAP_PROCESS_SHARES_PARENT) process.parent_tgid = origin->parent_tgid;
+  } else if (origin->flags & HEAPTAP_PROCESS_FOLLOW) {
+    process.id = make_process_id();
+  } else {
+    return 0;
+  }
+  if (bpf_map_update_elem(&processes, &child_tgid, &process, BPF_ANY)) {
+    lose(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
+    return 0;
+  }
+  if (!(process.flags & HEAPTAP_PROCESS_SHARES_PARENT))
+    send_event(HEAPTAP_EVENT_FORK, child_tgid, process.id, origin->id);
+  return 0;
+}
+
+SEC("raw_tp/sched_process_exec")
+int process_exec(struct bpf_raw_tracepoint_args* context) {
+  struct task_struct* task = (struct task_struct*)context->args[0];
+  __u32 tgid = BPF_CORE_READ(task, tgid);
+  struct heaptap_process* old = bpf_map_lookup_elem(&processes, &tgid);
+  if (!old) return 0;
+
+  __u64 ended_id = old->id;
+  if (old->flags & HEAPTAP_PROCESS_SHARES_PARENT) {
+    ended_id = 0; /* the parent's books go on */
+    if (!(old->flags & HEAPTAP_PROCESS_FOLLOW)) {
+      bpf_map_delete_elem(&processes, &tgid);
+      return 0;
+    }
+  }
+  struct heaptap_process process = {
+      .id = make_process_id(),
+      .start_time = bpf_ktime_get_ns(),
+      .parent_id = old->parent_id,
+      .parent_tgid = old->parent_tgid,
+      .flags = old->flags & HEAPTAP_PROCESS_FOLLOW,
+  };
+  begin_triggers(&process, old);
+  bpf_map_update_elem(&processes, &tgid, &process, BPF_ANY);
+  send_event(HEAPTAP_EVENT_EXEC, tgid, process.id, ended_id);
+  return 0;
+}
+
+/* Bit of signal_struct.flags: the whole group ends with group_exit_code (include/linux/sched/signal.h). */
+#define SIGNAL_GROUP_EXIT 0x00000004
+
+SEC("raw_tp/sched_process_exit")
+int process_exit(struct bpf_raw_tracepoint_args* context) {
+  struct task_struct* task = (struct task_struct*)context->args[0];
+  __u32 tgid = BPF_CORE_READ(task, tgid);
+  struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  /* Threads end one by one; the process ends with its last one. */
+  if (!process || BPF_CORE_READ(task, signal, live.counter) != 0) return 0;
+
+  __u64 id = process->id;
+  __u32 flags = process->flags;
+  /* Two threads can both be the last; only one of them deletes. */
+  if (bpf_map_delete_elem(&processes, &tgid)) return 0;
+  if (flags & HEAPTAP_PROCESS_SHARES_PARENT) return 0;
+  int code = BPF_CORE_READ(task, signal, flags) & SIGNAL_GROUP_EXIT ? BPF_CORE_READ(task, signal, group_exit_code)
+                                                                      : BPF_CORE_READ(task, exit_code);
+  send_event(HEAPTAP_EVENT_EXIT, tgid, id, (__u32)code);
+  return 0;
+}
+
+struct sweep_state {
+  __u64 process_id;
+  __u64 deleted;
+};
+
+static long sweep_entry(void* map, const struct heaptap_live_key* key, struct heaptap_live* entry,
+                        struct sweep_state* state) {
+  if (state->process_id) {
+    if (key->process_id != state->process_id) return 0;
+  } else if (__sync_val_compare_and_swap(&entry->size, 0, HEAPTAP_LIVE_SWEPT) != 0) {
+    return 0;
+  }
+  if (bpf_map_delete_elem(map, key) == 0) state->deleted++;
+  return 0;
+}
+
+/* Run by the collector. */
+SEC("syscall")
+int sweep(struct heaptap_sweep* argument) {
+  struct sweep_state state = {.process_id = argument->process_id};
+  bpf_for_each_map_elem(&live, sweep_entry, &state, 0);
+  __u64* entries = counter(HEAPTAP_COUNTER_LIVE_ENTRIES);
+  if (entries) add(entries, -state.deleted);
+  return 0;
+}

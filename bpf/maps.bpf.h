@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+/*
+ * The maps themselves, and the two things every program does with them: count a loss, send an event.
+ * All state lives in named maps, none in .bss or .data, so that a map can outlive the program that filled it.
+ */
+#ifndef HEAPTAP_MAPS_BPF_H_
+#define HEAPTAP_MAPS_BPF_H_
+
+#include "bpf/heaptap_maps.h"
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HEAPTAP_DEFAULT_PROCESSES);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, __u32);
+  __type(value, struct heaptap_process);
+} processes SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, HEAPTAP_COUNTERS);
+  __type(key, __u32);
+  __type(value, __u64);
+} counters SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HEAPTAP_DEFAULT_STACKS);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, __u64);
+  __type(value, struct heaptap_stack);
+} stacks SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HEAPTAP_DEFAULT_LIVE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct heaptap_live_key);
+  __type(value, struct heaptap_live);
+} live SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HEAPTAP_DEFAULT_TALLIES);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct heaptap_tally_key);
+  __type(value, struct heaptap_tally);
+} tallies SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HEAPTAP_DEFAULT_LOSSES);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct heaptap_loss_key);
+  __type(value, struct heaptap_loss);
+} losses SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, HEAPTAP_DEFAULT_EVENTS_BYTES);
+} events SEC(".maps");
+
+static __always_inline __u64* counter(__u32 which) { return bpf_map_lookup_elem(&counters, &which); }
+
+static __always_inline void add(__u64* sum, __u64 value) { __sync_fetch_and_add(sum, value); }
+
+static __noinline int lose(__u64 process_id, __u32 reason, __u64 weight) {
+  struct heaptap_loss_key key = {.process_id = process_id, .reason = reason};
+  struct heaptap_loss* loss = bpf_map_lookup_elem(&losses, &key);
+  if (!loss) {
+    struct heaptap_loss none = {};
+    bpf_map_update_elem(&losses, &key, &none, BPF_NOEXIST);
+    loss = bpf_map_lookup_elem(&losses, &key);
+  }
+  if (!loss) {
+    key.process_id = 0;
+    loss = bpf_map_lookup_elem(&losses, &key);
+  }
+  if (loss) {
+    add(&loss->events, 1);
+    add(&loss->weight, weight);
+  }
+  return 0;
+}
+
+/* A failed copy leaves zeros: the helper clears what it cannot read. */
+static __always_inline void send_event_with(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument,
+                                            const void* control) {
+  struct heaptap_event* event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+  if (!event) {
+    lose(process_id, HEAPTAP_LOSS_EVENTS_FULL, 0);
+    return;
+  }
+  event->kind = kind;
+  event->tgid = tgid;
+  event->process_id = process_id;
+  event->time = bpf_ktime_get_ns();
+  event->argument = argument;
+  bpf_get_current_comm(event->comm, sizeof(event->comm));
+  if (control)
+    bpf_probe_read_user(event->control, sizeof(event->control), control);
+  else
+    __builtin_memset(event->control, 0, sizeof(event->control));
+  bpf_ringbuf_submit(event, 0);
+}
+
+static __always_inline void send_event(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument) {
+  send_event_with(kind, tgid, process_id, argument, NULL);
+}
+
+#endif /* HEAPTAP_MAPS_BPF_H_ */

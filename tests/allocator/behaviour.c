@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a program may expect of malloc and its relatives, checked from the program's side: run it with libheaptap.so
+ * preloaded. With an argument it prints usable sizes instead, to be compared with jemalloc's.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int failures;
+
+#define CHECK(condition)                                              \
+  do {                                                                \
+    if (!(condition)) {                                               \
+      failures++;                                                     \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+    }                                                                 \
+  } while (0)
+
+/* The compiler knows malloc too well: it must not see through these. */
+static void* volatile sink;
+static volatile size_t huge_size = SIZE_MAX;
+
+static void* Symbol(const char* name) {
+  void* symbol = dlsym(RTLD_DEFAULT, name);
+  Dl_info info;
+  if (symbol == NULL || dladdr(symbol, &info) == 0 || strstr(info.dli_fname, "libheaptap") == NULL) {
+    failures++;
+    fprintf(stderr, "%s is not heaptap's\n", name);
+  }
+  return symbol;
+}
+
+static void Symbols(void) {
+  const char* names[] = {
+      "malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "posix_memalign", "valloc",
+      "pvalloc", "malloc_usable_size", "malloc_trim", "mallinfo", "mallinfo2", "mallopt", "malloc_stats", "malloc_info",
+      "cfree", "free_sized", "free_aligned_sized", "__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free",
+      "__libc_memalign", "__libc_valloc", "__libc_pvalloc", "__posix_memalign", "mallctl", "heaptap_control",
+      /* operator new, 8 of them */
+      "_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t",
+      "_ZnwmSt11align_val_tRKSt9nothrow_t", "_ZnamSt11align_val_tRKSt9nothrow_t",
+      /* operator delete, 12 of them */
+      "_ZdlPv", "_ZdaPv", "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t", "_ZdlPvm", "_ZdaPvm", "_ZdlPvSt11align_val_t",
+      "_ZdaPvSt11align_val_t", "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+      "_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t"};
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) Symbol(names[i]);
+}
+
+static void Basics(void) {
+  CHECK((sink = malloc(0)) != NULL);
+  CHECK(malloc_usable_size(sink) == 8);
+  free(sink);
+  CHECK((sink = calloc(0, 10)) != NULL);
+  free(sink);
+  CHECK((sink = realloc(NULL, 0)) != NULL);
+  CHECK(realloc(sink, 0) == NULL);
+  free(NULL);
+  CHECK(malloc_usable_size(NULL) == 0);
+  errno = 0;
+  CHECK((sink = malloc(huge_size)) == NULL && errno == ENOMEM);
+  errno = 0;
+  CHECK((sink = calloc(huge_size, 2)) == NULL && errno == ENOMEM);
+  errno = 0;
+  CHECK((sink = reallocarray(NULL, huge_size, 2)) == NULL && errno == ENOMEM);
+  errno = 0;
+  CHECK((sink = pvalloc(huge_size)) == NULL && errno == ENOMEM);
+  char* zero = calloc(1000, 1000);
+  int clean = 1;
+  for (int i = 0; i < 1000000; i++) clean &= zero[i] == 0;
+  CHECK(clean);
+  errno = 5;
+  free(zero);
+  CHECK(errno == 5);
+}
+
+static void Alignment(void) {
+  for (size_t alignment = 8; alignment <= (64 << 20); alignment *= 2) {
+    for (size_t size = 0; size < 100000; size = size * 3 + 1) {
+      void* pointer = NULL;
+      CHECK(posix_memalign(&pointer, alignment, size) == 0);
+      CHECK(pointer != NULL && (uintptr_t)pointer % alignment == 0 && malloc_usable_size(pointer) >= size);
+      memset(pointer, 1, size);
+      free(pointer);
+      pointer = aligned_alloc(alignment, size);
+      CHECK(pointer != NULL && (uintptr_t)pointer % alignment == 0);
+      free(pointer);
+      pointer = memalign(alignment, size);
+      CHECK(pointer != NULL && (uintptr_t)pointer % alignment == 0);
+      pointer = realloc(pointer, size + 1);
+      CHECK(pointer != NULL && malloc_usable_size(pointer) >= size + 1);
+      free(pointer);
+    }
+  }
+  void* untouched = &failures;
+  void* pointer = untouched;
+  CHECK(posix_memalign(&pointer, 3, 10) == EINVAL && pointer == untouched);
+  CHECK(posix_memalign(&pointer, 4, 10) == EINVAL);
+  CHECK(posix_memalign(&pointer, 0, 10) == EINVAL);
+  errno = 77;
+  CHECK(posix_memalign(&pointer, 64, huge_size) == ENOMEM && errno == 77 && pointer == untouched);
+  pointer = valloc(1);
+  CHECK((uintptr_t)pointer % 4096 == 0);
+  free(pointer);
+  pointer = pvalloc(1);
+  CHECK((uintptr_t)pointer % 4096 == 0 && malloc_usable_size(pointer) >= 4096);
+  free(pointer);
+}
+
+static void Operators(void) {
+  void* (*new_throw)(size_t) = Symbol("_Znwm");
+  void* (*new_nothrow)(size_t, const void*) = Symbol("_ZnwmRKSt9nothrow_t");
+  void* (*new_aligned)(size_t, size_t) = Symbol("_ZnwmSt11align_val_t");
+  void (*delete_plain)(void*) = Symbol("_ZdlPv");
+  void (*delete_sized)(void*, size_t) = Symbol("_ZdlPvm");
+  void (*delete_aligned)(void*, size_t, size_t) = Symbol("_ZdlPvmSt11align_val_t");
+  void* pointer = new_throw(100);
+  CHECK(malloc_usable_size(pointer) == 112);
+  delete_sized(pointer, 100);
+  pointer = new_aligned(100, 256);
+  CHECK((uintptr_t)pointer % 256 == 0);
+  delete_aligned(pointer, 100, 256);
+  CHECK(new_nothrow(huge_size, "") == NULL);
+  delete_plain(NULL);
+}
+
+static void Information(void) {
+  sink = malloc(1 << 20);
+  struct mallinfo2 info = mallinfo2();
+  CHECK(info.arena >= info.uordblks && info.uordblks >= 1 << 20 && info.hblkhd >= 1 << 20);
+  CHECK(mallinfo().uordblks > 0);
+  CHECK(mallopt(M_ARENA_MAX, 1) == 1);
+  FILE* file = tmpfile();
+  CHECK(malloc_info(0, file) == 0);
+  rewind(file);
+  char line[100] = "";
+  CHECK(fgets(line, sizeof(line), file) != NULL && strncmp(line, "<malloc", 7) == 0);
+  fclose(file);
+  CHECK(malloc_info(1, stderr) == -1);
+  memset(sink, 1, 1 << 20);
+  free(sink);
+  CHECK(malloc_trim(0) == 1);
+}
+
+static pthread_key_t keys[40];
+
+static void Destructor(void* argument) {
+  free(argument);
+  for (int i = 0; i < 40; i++) {
+    if (pthread_getspecific(keys[i]) == NULL)
+      pthread_setspecific(keys[i], strdup("again and again until libc gives up"));
+  }
+}
+
+static void* LeavesThings(void* argument) {
+  for (int i = 0; i < 40; i++) pthread_setspecific(keys[i], malloc(100));
+  return argument;
+}
+
+static void ThreadExit(void) {
+  for (int i = 0; i < 40; i++) CHECK(pthread_key_create(&keys[i], Destructor) == 0);
+  for (int i = 0; i < 200; i++) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, LeavesThings, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+  }
+}
+
+static volatile int stop;
+
+static void* Churns(void* argument) {
+  void* live[64] = {0};
+  for (unsigned i = 0; !stop; i++) {
+    free(live[i % 64]);
+    live[i % 64] = malloc(i * 37 % 70000);
+  }
+  for (int i = 0; i < 64; i++) free(live[i]);
+  return argument;
+}
+
+static void ForkWithThreads(void) {
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, Churns, NULL);
+  for (int i = 0; i < 100; i++) {
+    pid_t pid = fork();
+    if (pid == 0) {
+      alarm(10);
+      for (unsigned n = 0; n < 3000; n++) free(malloc(n * 17 % 70000));
+      pthread_t thread;
+      stop = 1;
+      if (pthread_create(&thread, NULL, Churns, NULL) != 0 || pthread_join(thread, NULL) != 0) _exit(1);
+      _exit(0);
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    CHECK(status == 0);
+  }
+  stop = 1;
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+}
+
+static void PrintUsableSizes(void) {
+  for (size_t size = 0; size < 40 << 20; size += 1 + size / 64) {
+    sink = malloc(size);
+    printf("%zu %zu", size, malloc_usable_size(sink));
+    sink = realloc(sink, size / 2 + 1);
+    printf(" %zu", malloc_usable_size(sink));
+    free(sink);
+    for (size_t alignment = 8; alignment <= 1 << 20; alignment *= 2) {
+      sink = memalign(alignment, size);
+      printf(" %zu", malloc_usable_size(sink));
+      free(sink);
+    }
+    printf("\n");
+  }
+}
+
+int main(int argc, char** argv) {
+  (void)argv;
+  if (argc > 1) {
+    PrintUsableSizes();
+    return 0;
+  }
+  Symbols();
+  Basics();
+  Alignment();
+  Operators();
+  Information();
+  ThreadExit();
+  ForkWithThreads();
+  if (failures == 0) printf("behaviour: ok\n");
+  return failures != 0;
+}

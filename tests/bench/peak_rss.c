@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * peak_rss FILE CMD... runs CMD, appends to FILE the largest resident memory, in KiB, of it and its descendants, and
+ * ends with its status. It is small itself: what a process had resident before its exec counts for it.
+ */
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    fprintf(stderr, "usage: peak_rss FILE CMD...\n");
+    return 2;
+  }
+  pid_t child = fork();
+  if (child == 0) {
+    execvp(argv[2], argv + 2);
+    perror(argv[2]);
+    _exit(127);
+  }
+  int status;
+  struct rusage usage;
+  if (child < 0 || wait4(child, &status, 0, &usage) != child) {
+    perror("peak_rss");
+    return 1;
+  }
+  FILE* file = fopen(argv[1], "a");
+  if (file == NULL || fprintf(file, "%ld\n", usage.ru_maxrss) < 0 || fclose(file) != 0) {
+    perror(argv[1]);
+    return 1;
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The books that heaptap prints with --books when it closes those of a process, and that they balance.
+
+For each process: the sum over tallies of (allocated - freed) is the sum over the live map, in objects, bytes and
+weight; and nothing was lost, unless a test says that something had to be.
+"""
+
+import json
+
+
+def read(text):
+    """All books in a heaptap's stderr, in the order in which they were closed."""
+    return [json.loads(line)["books"] for line in text.splitlines() if line.startswith('{"books"')]
+
+
+def losses(books):
+    return {reason: events for reason, events in books["losses"].items() if events}
+
+
+def check(books, losses_allowed=()):
+    said = json.dumps(books)
+    assert books["balanced"] is True, f"the books do not balance: {said}"
+    assert books["live_entries"] == books["tally_live_objects"], f"objects do not balance: {said}"
+    assert books["live_bytes"] == books["tally_live_bytes"], f"bytes do not balance: {said}"
+    assert books["live_weight"] == books["tally_live_weight"], f"weights do not balance: {said}"
+    assert books["samples_allocated"] - books["samples_freed"] == books["live_entries"], f"samples: {said}"
+    unexpected = {reason: events for reason, events in losses(books).items() if reason not in losses_allowed}
+    assert not unexpected, f"losses that nothing explains: {unexpected}"

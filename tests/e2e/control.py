@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads heaptap's control block and the semaphores of its probes in a running process (allocator's contract.h)."""
+
+import collections
+import re
+import struct
+import subprocess
+
+NO_RATE = 0xFFFFFFFF
+MAGIC = 0x0070617470616568
+
+_FIELDS = "magic version size pid options active lg_sample collector_lg_sample collector_pid text_begin text_end"
+_SHAPE = struct.Struct("<QIIIIIIIIQQ")
+Control = collections.namedtuple("Control", _FIELDS)
+
+
+def _base(pid, library):
+    """Where the library's first byte is mapped."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+        for line in maps:
+            words = line.split()
+            if len(words) > 5 and words[5] == library and int(words[2], 16) == 0:
+                return int(words[0].split("-")[0], 16)
+    raise AssertionError(f"{library} is not mapped in {pid}")
+
+
+def _read(pid, address, size):
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        memory.seek(address)
+        return memory.read(size)
+
+
+def _output(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def control(pid, library):
+    """The control block of a process into which `library` (an absolute path) is loaded."""
+    match = re.search(r"^([0-9a-f]+) \w heaptap_control$", _output("nm", "-D", library), re.MULTILINE)
+    block = Control(*_SHAPE.unpack(_read(pid, _base(pid, library) + int(match.group(1), 16), _SHAPE.size)))
+    assert block.magic == MAGIC, f"no control block: {block}"
+    return block
+
+
+def semaphores(pid, library):
+    """{"provider:name": value} for each probe of the library that has a semaphore."""
+    notes = re.findall(r"Provider: (\S+)\s+Name: (\S+)\s+Location: \S+, Base: \S+, Semaphore: 0x([0-9a-f]+)",
+                       _output("readelf", "-nW", library))
+    base = _base(pid, library)
+    result = {}
+    for provider, name, address in notes:
+        if int(address, 16) != 0:
+            (value,) = struct.unpack("<H", _read(pid, base + int(address, 16), 2))
+            result[f"{provider}:{name}"] = value
+    return result

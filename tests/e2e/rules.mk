@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# End-to-end tests and their target programs (tests/targets/). Included by tests/rules.mk.
+
+TARGETS := $(BUILD)/tests/targets
+# Frame pointers and no tail calls: a test says which call paths it expects.
+TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread
+
+TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet exact_threads sampling_law children \
+  contexts depth without_bpf foreign cpp_program)
+
+$(TARGETS)/%: tests/targets/%.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(TARGET_FLAGS) $(DEPENDENCIES) $< -o $@
+
+$(TARGETS)/%: tests/targets/%.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++20 $(TARGET_FLAGS) $(DEPENDENCIES) $< -o $@
+
+# As jemalloc's wiki has it: not optimised, results not used.
+$(TARGETS)/wiki_leak: tests/targets/wiki_leak.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O0 -g $(WARNINGS) -Wno-unused-result $< -o $@
+
+$(TARGETS)/wiki_leak_static: tests/targets/wiki_leak.c $(BUILD)/libheaptap.a
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O0 -g $(WARNINGS) -Wno-unused-result -static $^ -o $@
+
+$(TARGETS)/libsmall.so: tests/targets/small_allocator.c tests/targets/small_allocator.h
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(TARGET_FLAGS) -fPIC -shared $< -o $@
+
+$(TARGETS)/foreign: tests/targets/foreign.c $(TARGETS)/libsmall.so
+	$(say) CC $@
+	$(Q)$(CC) $(TARGET_FLAGS) $(DEPENDENCIES) $< -o $@ -L$(TARGETS) -lsmall -Wl,-rpath,'$$ORIGIN'
+
+.PHONY: targets
+targets: $(TARGET_PROGRAMS)
+
+.PHONY: test-e2e
+test-e2e: $(BUILD)/heaptap $(BUILD)/libheaptap.so targets ## end-to-end tests against the real kernel (root)
+	$(Q)tests/e2e/run

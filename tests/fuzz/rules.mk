@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Fuzzers of what the collector reads from others. Inputs that break something go to build/fuzz/crashes; those that
+# reach new code are kept beside the fuzzer and start the next run. Included by tests/rules.mk.
+
+FUZZ_SECONDS ?= 5
+
+FUZZERS := $(patsubst tests/fuzz/%.cc,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*_fuzzer.cc))
+# Each is one program made of few files: compiled at once, by the compiler that has the sanitizers.
+FUZZED_SOURCES := $(wildcard userspace/elf/*.cc) userspace/profile/estimate.cc userspace/profile/profile.cc \
+  userspace/profile/unbias.cc userspace/export/heap_v2.cc userspace/export/text_profile.cc
+FUZZ_FLAGS := -std=c++20 -O1 -g $(WARNINGS) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+  -I. -Iallocator/include
+FUZZ_OBJECTS := $(FUZZED_SOURCES:%.cc=$(BUILD)/fuzz/%.o)
+
+$(BUILD)/fuzz/userspace/%.o: userspace/%.cc
+	$(say) FUZZCXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CLANG)++ $(FUZZ_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
+$(FUZZERS): $(BUILD)/fuzz/%: tests/fuzz/%.cc $(FUZZ_OBJECTS)
+	$(say) FUZZER $@
+	$(Q)$(CLANG)++ $(FUZZ_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -o $@ $< $(FUZZ_OBJECTS) $(PACKAGE_LIBRARIES)
+
+.PHONY: test-fuzz
+test-fuzz: $(FUZZERS) ## fuzz what reads hostile input, FUZZ_SECONDS=5 each
+	$(Q)mkdir -p $(BUILD)/fuzz/crashes; for fuzzer in $(FUZZERS); do \
+	  mkdir -p $$fuzzer.corpus; \
+	  $$fuzzer -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 -malloc_limit_mb=64 -timeout=5 \
+	    -artifact_prefix=$(BUILD)/fuzz/crashes/ $$fuzzer.corpus >$$fuzzer.log 2>&1 || \
+	    { tail -n 50 $$fuzzer.log; echo "$$fuzzer: failed" >&2; exit 1; }; \
+	  echo "$${fuzzer##*/}: $$(grep '^Done ' $$fuzzer.log)"; \
+	done

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tests and benchmarks, in layers; included by the Makefile at the top.
+
+include tests/allocator/rules.mk
+include tests/e2e/rules.mk
+include tests/fuzz/rules.mk
+include tests/bench/rules.mk
+-include tests/lint.mk
+
+# Unit tests of the collector: one program. The allocator's are under tests/allocator/, with its sanitizer builds.
+UNIT_SOURCES := $(filter-out tests/unit/allocator_%,$(wildcard tests/unit/*_test.cc))
+UNIT_OBJECTS := $(UNIT_SOURCES:%.cc=$(BUILD)/%.o)
+
+$(BUILD)/tests/unit/%.o: tests/unit/%.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(USERSPACE_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
+$(BUILD)/tests/unit/unit_tests: $(UNIT_OBJECTS) $(BUILD)/libcollector.a
+	$(say) LINK $@
+	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES) -lgtest -lgtest_main -lgmock -lpthread
+
+.PHONY: test-unit
+test-unit: $(BUILD)/tests/unit/unit_tests ## unit tests of the collector
+	$(Q)$(BUILD)/tests/unit/unit_tests --gtest_brief=1
+
+# One after the other: they share two cores, and some watch processes.
+.PHONY: test
+test: deps ## install what is missing, build, run all tests (root)
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) --no-print-directory test-unit
+	$(Q)$(MAKE) --no-print-directory test-allocator
+	$(Q)$(MAKE) --no-print-directory test-fuzz
+	$(Q)$(MAKE) --no-print-directory test-instructions
+	$(Q)$(MAKE) --no-print-directory test-e2e

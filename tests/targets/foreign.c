@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program on an allocator of its own (small_allocator.h), driven like the puppet: says "ready PID", then for each
+ * line "keep N SIZE" takes N blocks in foreign_keep(), for "churn N SIZE" takes and gives back, and answers "done".
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "small_allocator.h"
+
+#define NOINLINE __attribute__((noinline, noclone))
+
+static void* volatile sink;
+
+NOINLINE void foreign_keep(long count, size_t size) {
+  for (long i = 0; i < count; i++) {
+    sink = small_allocate(size);
+  }
+}
+
+NOINLINE void foreign_churn(long count, size_t size) {
+  for (long i = 0; i < count; i++) {
+    small_free(small_allocate(size));
+  }
+}
+
+int main(void) {
+  static char input[BUFSIZ], output[BUFSIZ];
+  setvbuf(stdin, input, _IOFBF, sizeof input);
+  setvbuf(stdout, output, _IOLBF, sizeof output);
+  printf("ready %d\n", (int)getpid());
+  char line[256];
+  while (fgets(line, sizeof line, stdin) != NULL) {
+    long count = 0;
+    size_t size = 0;
+    if (sscanf(line, "keep %ld %zu", &count, &size) == 2) {
+      foreign_keep(count, size);
+    } else if (sscanf(line, "churn %ld %zu", &count, &size) == 2) {
+      foreign_churn(count, size);
+    }
+    printf("done\n");
+  }
+  return 0;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "small_allocator.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+
+/* A USDT probe as <sys/sdt.h> writes it: a nop, and a note that says where it is, where its semaphore is and in which
+ * registers its arguments are. What follows the note's text are those registers, as inputs of the statement. */
+/* clang-format off */
+#define PROBE(provider, name, note, ...)                                      \
+  __asm__ volatile(                                                           \
+      "990: nop\n"                                                            \
+      ".pushsection .note.stapsdt,\"\",\"note\"\n"                            \
+      ".balign 4\n"                                                           \
+      ".4byte 992f-991f, 994f-993f, 3\n"                                      \
+      "991: .asciz \"stapsdt\"\n"                                             \
+      "992: .balign 4\n"                                                      \
+      "993: .8byte 990b\n"                                                    \
+      ".8byte _.stapsdt.base\n"                                               \
+      ".8byte " #provider "_" #name "_semaphore\n"                            \
+      ".asciz \"" #provider "\"\n"                                            \
+      ".asciz \"" #name "\"\n"                                                \
+      ".asciz \"" note "\"\n"                                                 \
+      "994: .balign 4\n"                                                      \
+      ".popsection\n"                                                         \
+      ".ifndef _.stapsdt.base\n"                                              \
+      ".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n" \
+      ".weak _.stapsdt.base\n"                                                \
+      ".hidden _.stapsdt.base\n"                                              \
+      "_.stapsdt.base: .space 1\n"                                            \
+      ".size _.stapsdt.base, 1\n"                                             \
+      ".popsection\n"                                                         \
+      ".endif\n" ::__VA_ARGS__                                                \
+      : "memory")
+/* clang-format on */
+
+#define SEMAPHORE __attribute__((section(".probes"), visibility("hidden"), used))
+SEMAPHORE volatile unsigned short otel_memory_alloc_semaphore;
+SEMAPHORE volatile unsigned short otel_memory_free_semaphore;
+
+#define NOINLINE __attribute__((noinline, noclone))
+
+static NOINLINE void probe_alloc(void* block, uint64_t size, uint64_t weighted_bytes) {
+  PROBE(otel_memory, alloc, "8@%%rdi 8@%%rsi 8@%%rdx", "D"(block), "S"(size), "d"(weighted_bytes));
+}
+
+static NOINLINE void probe_free(void* block) { PROBE(otel_memory, free, "8@%%rdi", "D"(block)); }
+
+/* In front of each block. */
+struct header {
+  size_t size;
+  size_t sampled;
+};
+
+enum { ARENA_BYTES = 64 << 20 };
+static char *next, *end;
+static unsigned until_sample = SMALL_SAMPLE_EVERY;
+
+/* One thread only, and freed blocks are not used again: it is the probes that matter here. */
+void* small_allocate(size_t size) {
+  size = (size + 15) & ~(size_t)15;
+  if (next == NULL) {
+    next = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (next == MAP_FAILED) {
+      next = NULL;
+      return NULL;
+    }
+    end = next + ARENA_BYTES;
+  }
+  if ((size_t)(end - next) < sizeof(struct header) + size) {
+    return NULL;
+  }
+  struct header* header = (struct header*)next;
+  next += sizeof(struct header) + size;
+  header->size = size;
+  if (--until_sample == 0) {
+    until_sample = SMALL_SAMPLE_EVERY;
+    if (otel_memory_alloc_semaphore != 0) {
+      header->sampled = 1;
+      probe_alloc(header + 1, size, size * SMALL_SAMPLE_EVERY);
+    }
+  }
+  return header + 1;
+}
+
+void small_free(void* block) {
+  struct header* header = (struct header*)block - 1;
+  if (header->sampled) {
+    probe_free(block);
+  }
+}

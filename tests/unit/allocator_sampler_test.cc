@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The law: every allocation is a sample with probability 1 - exp(-size / R), independently. Seeds are fixed where the
+// test owns the sampler, so those tests cannot fail by chance. Where heaps of the process are used the bound is five
+// standard deviations: one false alarm in 1.7 million runs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "allocate.h"
+#include "recorder.h"
+#include "sampler.h"
+
+namespace heaptap {
+namespace {
+
+using testing::Books;
+using testing::ClearBooks;
+using testing::ReadBooks;
+using testing::SamplingOn;
+
+constexpr double kDeviations = 5;
+
+double Probability(size_t size, Rate rate) { return -std::expm1(-static_cast<double>(size) / std::ldexp(1, rate)); }
+
+void ExpectBinomial(uint64_t samples, uint64_t trials, double p) {
+  double mean = static_cast<double>(trials) * p;
+  double deviation = std::sqrt(mean * (1 - p));
+  EXPECT_LE(std::fabs(static_cast<double>(samples) - mean), kDeviations * deviation + 1)
+      << samples << " samples of " << trials << ", expected " << mean;
+}
+
+Sampler MakeSampler(Rate rate, uint64_t stream) {
+  Sampler sampler;
+  sampler.Start(42, stream);
+  sampler.Follow(rate);
+  return sampler;
+}
+
+// As Heap::Take does it: batches of at most `batch` blocks, cut at the sample. Returns the number of the sample.
+uint64_t NextSample(Sampler* sampler, unsigned size_class, uint64_t batch) {
+  uint64_t number = 1;
+  while (sampler->Allowance(size_class) != 0) {
+    uint64_t count = std::min(batch, sampler->Allowance(size_class));
+    sampler->HandOut(size_class, count);
+    number += count;
+  }
+  sampler->Draw(size_class);
+  return number;
+}
+
+class EachClass : public ::testing::TestWithParam<unsigned> {};
+
+// Chi-square over 16 equally likely stretches of the geometric law.
+TEST_P(EachClass, DistanceIsGeometric) {
+  unsigned c = GetParam();
+  for (Rate rate : {12u, 19u}) {
+    Sampler sampler = MakeSampler(rate, c);
+    double p = Probability(kClassSize[c], rate);
+    constexpr int kCells = 16;
+    constexpr int kDraws = 16000;
+    std::vector<double> observed(kCells + 1);
+    std::vector<double> expected(kCells + 1);
+    std::vector<uint64_t> bounds;  // the last distance of each cell
+    for (int i = 1; i < kCells; i++) {
+      uint64_t bound = static_cast<uint64_t>(std::ceil(std::log1p(-i / double{kCells}) / std::log1p(-p)));
+      if (bounds.empty() || bound > bounds.back()) bounds.push_back(bound);
+    }
+    double below = 0;
+    for (size_t i = 0; i < bounds.size(); i++) {
+      double cumulative = -std::expm1(static_cast<double>(bounds[i]) * std::log1p(-p));
+      expected[i] = (cumulative - below) * kDraws;
+      below = cumulative;
+    }
+    expected[bounds.size()] = (1 - below) * kDraws;
+    for (int i = 0; i < kDraws; i++) {
+      uint64_t distance = NextSample(&sampler, c, 64);
+      observed[std::lower_bound(bounds.begin(), bounds.end(), distance) - bounds.begin()]++;
+    }
+    double chi_square = 0;
+    for (size_t i = 0; i <= bounds.size(); i++) {
+      if (expected[i] >= 5) chi_square += (observed[i] - expected[i]) * (observed[i] - expected[i]) / expected[i];
+    }
+    EXPECT_LE(chi_square, 50) << "rate " << rate;  // 15 degrees of freedom: exceeded with probability 1e-5
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sampler, EachClass, ::testing::Range(0u, kSmallClasses));
+
+TEST(Sampler, BatchesDoNotChangeTheLaw) {
+  unsigned c = ClassOf(64);
+  double p = Probability(64, 12);
+  for (uint64_t batch : {1, 2, 3, 63, 1024, 1 << 20}) {
+    Sampler sampler = MakeSampler(12, batch);
+    uint64_t trials = 0;
+    constexpr uint64_t kSamples = 20000;
+    for (uint64_t i = 0; i < kSamples; i++) trials += NextSample(&sampler, c, batch);
+    ExpectBinomial(kSamples, trials, p);
+  }
+}
+
+TEST(Sampler, TakenBackBlocksDoNotChangeTheLaw) {
+  unsigned c = ClassOf(256);
+  Sampler sampler = MakeSampler(14, 1);
+  Random random;
+  random.Seed(3, 3);
+  uint64_t trials = 0;
+  uint64_t samples = 0;
+  while (samples < 20000) {
+    uint64_t allowance = sampler.Allowance(c);
+    if (allowance == 0) {
+      sampler.Draw(c);
+      trials++;
+      samples++;
+      continue;
+    }
+    uint64_t count = std::min<uint64_t>(32, allowance);
+    uint64_t unused = random.Next() % (count + 1);
+    sampler.HandOut(c, count);
+    sampler.TakeBack(c, unused);
+    trials += count - unused;
+  }
+  ExpectBinomial(samples, trials, Probability(256, 14));
+}
+
+TEST(Sampler, LargeBlocksAndBlocksInPlace) {
+  Sampler sampler = MakeSampler(19, 5);
+  for (size_t size : {size_t{40960}, size_t{524288}, size_t{4} << 20}) {
+    uint64_t large = 0;
+    uint64_t in_place = 0;
+    constexpr uint64_t kTrials = 50000;
+    for (uint64_t i = 0; i < kTrials; i++) {
+      large += sampler.TestLarge(size);
+      in_place += sampler.TestInPlace(size);
+    }
+    ExpectBinomial(large, kTrials, Probability(size, 19));
+    ExpectBinomial(in_place, kTrials, Probability(size, 19));
+  }
+}
+
+TEST(Sampler, RateZeroTakesEverything) {
+  Sampler sampler = MakeSampler(0, 1);
+  for (unsigned c = 0; c < kSmallClasses; c++) {
+    EXPECT_EQ(sampler.Allowance(c), 0u);
+    sampler.Draw(c);
+    EXPECT_EQ(sampler.Allowance(c), 0u);
+    EXPECT_EQ(sampler.Weight(c), kClassSize[c]);
+  }
+  EXPECT_TRUE(sampler.TestLarge(1));
+  EXPECT_TRUE(sampler.TestInPlace(1));
+  EXPECT_EQ(SampleWeight(12345, 0), 12345u);
+}
+
+TEST(Sampler, OffTakesNothing) {
+  Sampler sampler = MakeSampler(kSamplingOff, 1);
+  for (unsigned c = 0; c < kSmallClasses; c++) EXPECT_GT(sampler.Allowance(c), uint64_t{1} << 60);
+  EXPECT_FALSE(sampler.TestLarge(SIZE_MAX));
+  EXPECT_FALSE(sampler.TestInPlace(SIZE_MAX));
+}
+
+TEST(Sampler, WeightIsTheExpectedNumberOfBytes) {
+  for (Rate rate : {1u, 10u, 19u, 30u, 62u, 63u}) {
+    for (size_t size : {size_t{8}, size_t{64}, size_t{32768}, size_t{1} << 30}) {
+      double expected = static_cast<double>(size) / Probability(size, rate);
+      EXPECT_NEAR(static_cast<double>(SampleWeight(size, rate)), expected, 0.5 + expected * 1e-12);
+    }
+  }
+}
+
+TEST(Sampler, StreamsDiffer) {
+  unsigned c = ClassOf(64);
+  std::vector<uint64_t> first;
+  for (uint64_t stream = 0; stream < 100; stream++) first.push_back(MakeSampler(19, stream).Allowance(c));
+  std::sort(first.begin(), first.end());
+  EXPECT_GE(std::unique(first.begin(), first.end()) - first.begin(), 98);
+}
+
+// The whole allocator, one class at a time: alloc and free in an order that makes batches of all lengths.
+TEST(SamplingLaw, OfTheAllocator) {
+  for (size_t size : {8, 64, 400, 4096, 32768, 100000}) {
+    SamplingOn on(16);
+    size_t usable = RoundUpToClass(size);
+    for (int i = 0; i < 10000; i++) Free(Allocate(size));  // past the blocks that were ready
+    ClearBooks();
+    std::vector<void*> live(300);
+    Random random;
+    random.Seed(size, 0);
+    constexpr uint64_t kTrials = 300000;
+    for (uint64_t i = 0; i < kTrials; i++) {
+      void*& slot = live[random.Next() % live.size()];
+      Free(slot);
+      slot = Allocate(size);
+    }
+    Books books = ReadBooks();
+    // Off by the blocks that are ready at either end.
+    ExpectBinomial(books.allocs, kTrials, Probability(usable, 16));
+    EXPECT_EQ(books.bytes, books.allocs * usable);
+    EXPECT_EQ(books.weight, books.allocs * SampleWeight(usable, 16));
+    EXPECT_EQ(books.errors, 0u);
+    for (void* pointer : live) Free(pointer);
+    EXPECT_EQ(ReadBooks().live, 0u);
+  }
+}
+
+TEST(SamplingLaw, OfReallocInPlace) {
+  SamplingOn on(16);
+  void* pointer = Allocate(1000);
+  ClearBooks();
+  constexpr uint64_t kTrials = 300000;
+  for (uint64_t i = 0; i < kTrials; i++) pointer = Reallocate(pointer, 1000 + i % 20);
+  Books books = ReadBooks();
+  ExpectBinomial(books.allocs, kTrials, Probability(1024, 16));
+  EXPECT_EQ(books.errors, 0u);
+  Free(pointer);
+  EXPECT_EQ(ReadBooks().live, 0u);
+}
+
+TEST(SamplingLaw, ChangesOfTheRateAreSeen) {
+  constexpr size_t kSize = 2000;
+  constexpr uint64_t kTrials = 100000;
+  for (uint32_t lg : {0u, 20u, 12u, 16u}) {
+    SamplingOn on(lg);
+    for (int i = 0; i < 1000; i++) Free(Allocate(kSize));
+    ClearBooks();
+    for (uint64_t i = 0; i < kTrials; i++) Free(Allocate(kSize));
+    Books books = ReadBooks();
+    if (lg == 0) {
+      EXPECT_EQ(books.allocs, kTrials);
+      EXPECT_EQ(books.weight, books.bytes);
+    } else {
+      ExpectBinomial(books.allocs, kTrials, Probability(2048, lg));
+    }
+    EXPECT_EQ(books.frees, books.allocs);
+  }
+  for (int i = 0; i < 1000; i++) Free(Allocate(kSize));
+  ClearBooks();
+  for (uint64_t i = 0; i < kTrials; i++) Free(Allocate(kSize));
+  EXPECT_EQ(ReadBooks().allocs, 0u);
+}
+
+}  // namespace
+}  // namespace heaptap

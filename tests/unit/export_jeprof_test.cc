@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the real jeprof shows of heap_v2 files. The profiled program is this test itself.
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/export/heap_v2.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+// Two functions of the profiled program. They are never called; their addresses are in the profile.
+extern "C" __attribute__((noinline, used)) int jeprof_test_make_buffer(int x) { return x * 3 + 1; }
+extern "C" __attribute__((noinline, used)) int jeprof_test_serve(int x) { return jeprof_test_make_buffer(x) - 7; }
+
+namespace heaptap::exporter {
+namespace {
+
+using profile::Estimate;
+using profile::Profile;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr uint64_t kPeriod = 524288;
+
+struct Output {
+  int status;
+  std::string out;
+  std::string err;
+};
+
+std::string Slurp(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// An address that a call at the start of `function` returns to, as far as readers of profiles can tell.
+uint64_t ReturnInto(int (*function)(int)) { return reinterpret_cast<uint64_t>(function) + 1; }
+
+// `samples` samples of `size` bytes each.
+Estimate Sampled(uint64_t samples, double size) {
+  double n = static_cast<double>(samples);
+  double probability = -std::expm1(-size / kPeriod);
+  return {samples, static_cast<uint64_t>(n * size), n / probability, n * size / probability};
+}
+
+class JeprofTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(access("/usr/bin/jeprof", X_OK), 0) << "jeprof comes with libjemalloc-dev: run scripts/bootstrap";
+    char directory[] = "/tmp/heaptap_jeprof_XXXXXX";
+    ASSERT_NE(mkdtemp(directory), nullptr);
+    directory_ = directory;
+    char program[PATH_MAX] = {};
+    ASSERT_GT(readlink("/proc/self/exe", program, sizeof(program) - 1), 0);
+    program_ = program;
+
+    profile_.pid = getpid();
+    profile_.period = kPeriod;
+    auto mappings = elf::ReadExecutableMappings(getpid());
+    ASSERT_TRUE(mappings.ok()) << mappings.status();
+    profile_.mappings = *mappings;
+    profile_.thread_names = {{41, "main"}, {42, "worker 1"}};
+    profile_.contexts = {
+        {.frames = {ReturnInto(jeprof_test_make_buffer), ReturnInto(jeprof_test_serve)},
+         .threads = {{.tid = 41, .live = Sampled(10, 4096), .allocated = Sampled(30, 4096)},
+                     {.tid = 42, .live = Sampled(1, 64), .allocated = Sampled(2, 64)}}},
+        {.frames = {ReturnInto(jeprof_test_serve)},
+         .threads = {{.tid = 42, .live = Sampled(3, 1 << 20), .allocated = Sampled(3, 1 << 20)}}},
+    };
+  }
+
+  void TearDown() override {
+    for (const char* name : {"heap", "out", "err"}) unlink(Path(name).c_str());
+    if (!directory_.empty()) rmdir(directory_.c_str());
+  }
+
+  std::string Path(const char* name) const { return absl::StrCat(directory_, "/", name); }
+
+  Output Jeprof(const std::string& options) const {
+    std::ofstream(Path("heap")) << HeapV2(profile_);
+    int status = system(absl::StrCat("JEPROF_TMPDIR=", directory_, " /usr/bin/jeprof ", options, " '", program_, "' ",
+                                     Path("heap"), " >", Path("out"), " 2>", Path("err"))
+                            .c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, Slurp(Path("out")), Slurp(Path("err"))};
+  }
+
+  // The value in the first column, "flat", of a function; -1 if it is not there.
+  static double Flat(const Output& output, absl::string_view function) {
+    for (absl::string_view line : absl::StrSplit(output.out, '\n')) {
+      std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+      if (words.size() == 6 && words[5] == function) return atof(words[0].c_str());
+    }
+    return -1;
+  }
+
+  // What jeprof says besides the profile, but for its progress.
+  static void ExpectNoComplaint(const Output& output) {
+    EXPECT_EQ(output.status, 0) << output.err;
+    EXPECT_THAT(output.err, Not(ContainsRegex("WARNING|Illegal|uninitialized|unknown|rror"))) << output.err;
+  }
+
+  Profile profile_;
+  std::string directory_;
+  std::string program_;
+};
+
+TEST_F(JeprofTest, ShowsTheEstimatesOfLiveBytes) {
+  Output output = Jeprof("--text --show_bytes");
+  ExpectNoComplaint(output);
+  double buffers = profile_.contexts[0].Live().bytes;
+  // A mix of sizes: whole samples, of which there are 11, are the precision of the format.
+  EXPECT_NEAR(Flat(output, "jeprof_test_make_buffer"), buffers, buffers / 22);
+  EXPECT_NEAR(Flat(output, "jeprof_test_serve"), profile_.contexts[1].Live().bytes, 1);
+}
+
+TEST_F(JeprofTest, ShowsObjectsAndAllThatWasAllocated) {
+  Output objects = Jeprof("--text --inuse_objects");
+  ExpectNoComplaint(objects);
+  EXPECT_NEAR(Flat(objects, "jeprof_test_serve"), profile_.contexts[1].Live().objects, 1);
+  Output allocated = Jeprof("--text --show_bytes --alloc_space");
+  ExpectNoComplaint(allocated);
+  double buffers = profile_.contexts[0].Allocated().bytes;
+  EXPECT_NEAR(Flat(allocated, "jeprof_test_make_buffer"), buffers, buffers / 64);
+}
+
+TEST_F(JeprofTest, ShowsOneThread) {
+  Output output = Jeprof("--text --show_bytes --thread=42");
+  ExpectNoComplaint(output);
+  EXPECT_THAT(output.out, HasSubstr("(t42)"));
+  EXPECT_NEAR(Flat(output, "jeprof_test_make_buffer"), Sampled(1, 64).bytes, 1);
+  EXPECT_NEAR(Flat(output, "jeprof_test_serve"), Sampled(3, 1 << 20).bytes, 1);
+}
+
+TEST_F(JeprofTest, KnowsCallers) {
+  Output output = Jeprof("--collapsed");
+  ExpectNoComplaint(output);
+  EXPECT_THAT(output.out, ContainsRegex("jeprof_test_serve[^;\n]*;jeprof_test_make_buffer"));
+}
+
+TEST_F(JeprofTest, RepeatsWarnings) {
+  profile_.warnings = {"12 samples lost: no room in the kernel's books", ""};
+  Output output = Jeprof("--text --show_bytes");
+  EXPECT_EQ(output.status, 0);
+  EXPECT_THAT(output.err, HasSubstr("WARNING: 12 samples lost: no room in the kernel's books\nWARNING: \n"));
+  EXPECT_GT(Flat(output, "jeprof_test_serve"), 0);
+}
+
+TEST_F(JeprofTest, UnknownCallPathsCountForNoOther) {
+  profile_.contexts.push_back({.frames = {}, .threads = {{41, Sampled(2, 1 << 20), Sampled(2, 1 << 20)}}});
+  Output output = Jeprof("--text --show_bytes");
+  ExpectNoComplaint(output);
+  EXPECT_NEAR(Flat(output, "0x7fffffffffffffff"), Sampled(2, 1 << 20).bytes, 1);
+  EXPECT_NEAR(Flat(output, "jeprof_test_serve"), Sampled(3, 1 << 20).bytes, 1);
+}
+
+TEST_F(JeprofTest, AnEmptyProfileIsNoError) {
+  profile_.contexts.clear();
+  Output output = Jeprof("--text");
+  ExpectNoComplaint(output);
+  EXPECT_THAT(output.out, IsEmpty());
+}
+
+TEST_F(JeprofTest, SurvivesEverySizeAndPeriod) {
+  for (uint64_t period : {uint64_t{1}, uint64_t{1} << 20, uint64_t{1} << 63}) {
+    profile_.period = period;
+    profile_.contexts.clear();
+    for (double objects : {0.0, 0.2, 1.0, 1e9, 1e25}) {
+      for (double bytes : {0.0, 0.2, 8.0, 1e15, 1e25}) {
+        Estimate estimate = {1, 1, objects, bytes};
+        profile_.contexts.push_back({.frames = {profile_.contexts.size() + 1}, .threads = {{1, estimate, estimate}}});
+      }
+    }
+    ExpectNoComplaint(Jeprof("--text --thread=1"));
+    ExpectNoComplaint(Jeprof("--text --alloc_objects"));
+  }
+}
+
+}  // namespace
+}  // namespace heaptap::exporter

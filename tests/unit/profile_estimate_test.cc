@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <limits>
+
+#include "gtest/gtest.h"
+#include "userspace/profile/estimate.h"
+
+namespace heaptap::profile {
+namespace {
+
+constexpr uint64_t kOne = uint64_t{1} << HEAPTAP_OBJECT_FRACTION_BITS;
+
+TEST(ToWhole, RoundsAndStaysInRange) {
+  EXPECT_EQ(ToWhole(0.4), 0u);
+  EXPECT_EQ(ToWhole(0.5), 1u);
+  EXPECT_EQ(ToWhole(1e15 + 1), 1000000000000001u);
+  EXPECT_EQ(ToWhole(-5), 0u);
+  EXPECT_EQ(ToWhole(std::nan("")), 0u);
+  EXPECT_EQ(ToWhole(1e30), (uint64_t{1} << 63) - 1024);
+  EXPECT_EQ(ToWhole(std::numeric_limits<double>::infinity()), (uint64_t{1} << 63) - 1024);
+}
+
+TEST(Estimate, OfACounter) {
+  heaptap_count count = {.objects = 2, .bytes = 1200, .weight = 1049176, .weighted_objects = 1748 * kOne + kOne / 2};
+  EXPECT_EQ(ToEstimate(count), (Estimate{2, 1200, 1748.5, 1049176}));
+}
+
+TEST(Estimate, Adds) {
+  Estimate sum = {1, 10, 1.5, 15};
+  sum += Estimate{2, 20, 2.25, 30};
+  EXPECT_EQ(sum, (Estimate{3, 30, 3.75, 45}));
+}
+
+TEST(Estimate, IsZero) {
+  EXPECT_TRUE(Estimate().IsZero());
+  EXPECT_FALSE((Estimate{1, 1, 1, 1}).IsZero());
+  EXPECT_FALSE((Estimate{0, 0, 0, 1}).IsZero());
+}
+
+TEST(LiveEstimate, IsWhatWasNotFreed) {
+  heaptap_tally tally = {.allocated = {.objects = 5, .bytes = 500, .weight = 5000, .weighted_objects = 50 * kOne},
+                         .freed = {.objects = 2, .bytes = 100, .weight = 1000, .weighted_objects = 10 * kOne}};
+  EXPECT_EQ(LiveEstimate(tally), (Estimate{3, 400, 40, 4000}));
+}
+
+TEST(LiveEstimate, NothingLeftIsExactlyNothing) {
+  heaptap_count all = {.objects = 5, .bytes = 500, .weight = 5000, .weighted_objects = 50 * kOne};
+  EXPECT_EQ(LiveEstimate({.allocated = all, .freed = all}), Estimate());
+}
+
+TEST(LiveEstimate, HalvesReadAtDifferentMoments) {
+  heaptap_tally ahead = {.allocated = {.objects = 1, .bytes = 8, .weight = 800, .weighted_objects = kOne},
+                         .freed = {.objects = 2, .bytes = 16, .weight = 1600, .weighted_objects = 2 * kOne}};
+  EXPECT_EQ(LiveEstimate(ahead), Estimate());
+  heaptap_tally torn = {.allocated = {.objects = 3, .bytes = 8, .weight = 800, .weighted_objects = kOne},
+                        .freed = {.objects = 2, .bytes = 16, .weight = 100, .weighted_objects = 2 * kOne}};
+  EXPECT_EQ(LiveEstimate(torn), (Estimate{1, 0, 0, 700}));
+  heaptap_tally freed_first = {.allocated = {.objects = 2, .bytes = 16, .weight = 900, .weighted_objects = 0},
+                               .freed = {.objects = 2, .bytes = 16, .weight = 800, .weighted_objects = 0}};
+  EXPECT_TRUE(LiveEstimate(freed_first).IsZero());
+}
+
+}  // namespace
+}  // namespace heaptap::profile

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/bpf/books.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bpf/heaptap.skel.h"
+#include "userspace/bpf/kernel_error.h"
+
+namespace heaptap::bpf {
+namespace {
+
+constexpr uint64_t kNever = ~uint64_t{0};
+
+constexpr uint64_t kFirstIdOfPrograms = 2;
+
+// `live` is swept when it is so full: early enough that the sweep ends before the map is full.
+constexpr uint64_t kSweepAtPercent = 75;
+
+// Entries that one system call reads.
+constexpr uint32_t kBatch = 4096;
+
+struct LossText {
+  absl::string_view name;
+  absl::string_view description;
+};
+
+constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
+    {"live_full", "samples not recorded: map of live objects full"},
+    {"tallies_full", "samples not recorded: map of tallies full"},
+    {"bad_sample", "samples not recorded: impossible size or weight"},
+    {"stacks_full", "samples without stack: map of stacks full"},
+    {"stack_collision", "samples without stack: stack ids collide"},
+    {"scratch_busy", "samples without stack: no scratch buffer free"},
+    {"missed_free", "frees missed: an address was allocated twice"},
+    {"events_full", "events lost: ring buffer full"},
+    {"processes_full", "processes not recorded: map of processes full"},
+};
+
+uint64_t MonotonicNanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return uint64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+// Calls visit(key, value) for each entry of a hash map. Entries that stand still are seen exactly once.
+template <typename Key, typename Value, typename Visit>
+absl::Status ForEachEntry(const bpf_map* map, Visit visit) {
+  const int fd = bpf_map__fd(map);
+  uint32_t batch = std::min(kBatch, bpf_map__max_entries(map));
+  std::vector<Key> keys(batch);
+  std::vector<Value> values(batch);
+  uint32_t position = 0;  // the kernel's bucket number; opaque
+  bool first = true;
+  for (;;) {
+    uint32_t count = batch;
+    const int error =
+        bpf_map_lookup_batch(fd, first ? nullptr : &position, &position, keys.data(), values.data(), &count, nullptr);
+    if (error == -ENOSPC) {
+      // A bucket holds more than the batch; nothing was read.
+      batch *= 2;
+      keys.resize(batch);
+      values.resize(batch);
+      continue;
+    }
+    if (error != 0 && error != -ENOENT) return KernelError(error, absl::StrCat("reading map ", bpf_map__name(map)));
+    for (uint32_t i = 0; i < count; i++) visit(keys[i], values[i]);
+    if (error == -ENOENT) return absl::OkStatus();
+    first = false;
+  }
+}
+
+template <typename Key>
+void DeleteKeys(const bpf_map* map, const std::vector<Key>& keys) {
+  for (const Key& key : keys) bpf_map__delete_elem(map, &key, sizeof(key), 0);
+}
+
+int KeepEvent(void* context, void* data, size_t size) {
+  if (size >= sizeof(heaptap_event)) {
+    heaptap_event event;
+    memcpy(&event, data, sizeof(event));
+    static_cast<std::vector<heaptap_event>*>(context)->push_back(event);
+  }
+  return 0;
+}
+
+}  // namespace
+
+absl::string_view LossDescription(uint32_t reason) { return kLossTexts[reason].description; }
+absl::string_view LossName(uint32_t reason) { return kLossTexts[reason].name; }
+
+absl::StatusOr<std::unique_ptr<Books>> Books::Load(const MapSizes& sizes) {
+  std::unique_ptr<Books> books(new Books);
+  if (absl::Status status = books->Open(sizes); !status.ok()) return status;
+  return books;
+}
+
+absl::Status Books::Open(const MapSizes& sizes) {
+  if (absl::Status status = CheckPidNamespace(); !status.ok()) return status;
+  QuietLibbpf();
+  object_ = heaptap_bpf__open();
+  if (object_ == nullptr) return KernelError(errno, "opening the eBPF object");
+  bpf_map__set_max_entries(object_->maps.processes, sizes.processes);
+  bpf_map__set_max_entries(object_->maps.stacks, sizes.stacks);
+  bpf_map__set_max_entries(object_->maps.live, sizes.live);
+  bpf_map__set_max_entries(object_->maps.tallies, sizes.tallies);
+  bpf_map__set_max_entries(object_->maps.losses, sizes.losses);
+  bpf_map__set_max_entries(object_->maps.events, sizes.events_bytes);
+  uint64_t seed = 0;
+  if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) return KernelError(errno, "getrandom");
+  object_->rodata->stack_seed = seed;
+
+  if (const int error = heaptap_bpf__load(object_); error != 0) {
+    // EPERM: not allowed to. EACCES: allowed, but the verifier does not take a program.
+    if (error == -EACCES) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("this kernel's verifier refuses heaptap's eBPF programs: ", FirstLibbpfWarning()));
+    }
+    return KernelError(error, "loading the eBPF programs");
+  }
+  SetCounter(HEAPTAP_COUNTER_NEXT_PROCESS_ID, kFirstIdOfPrograms);
+  sweep_at_ = uint64_t{sizes.live} * kSweepAtPercent / 100;
+  SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
+  for (uint32_t reason = 0; reason < HEAPTAP_LOSS_REASONS; reason++) {
+    const heaptap_loss_key key = {0, reason, 0};
+    const heaptap_loss none = {};
+    if (const int error =
+            bpf_map__update_elem(object_->maps.losses, &key, sizeof(key), &none, sizeof(none), BPF_ANY);
+        error != 0) {
+      return KernelError(error, "preparing the map of losses");
+    }
+  }
+  ring_ = ring_buffer__new(bpf_map__fd(object_->maps.events), KeepEvent, &events_, nullptr);
+  if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer");
+
+  // Only the lifecycle programs attach by themselves; the probes' programs have no target yet.
+  const std::pair<bpf_program*, bpf_link**> lifecycle[] = {
+      {object_->progs.process_fork, &object_->links.process_fork},
+      {object_->progs.process_exec, &object_->links.process_exec},
+      {object_->progs.process_exit, &object_->links.process_exit},
+  };
+  for (const auto& [program, link] : lifecycle) {
+    *link = bpf_program__attach(program);
+    if (*link == nullptr) return KernelError(errno, absl::StrCat("attaching ", bpf_program__name(program)));
+  }
+  return absl::OkStatus();
+}
+
+Books::~Books() {
+  if (ring_ != nullptr) ring_buffer__free(ring_);
+  if (object_ != nullptr) heaptap_bpf__destroy(object_);
+}
+
+absl::StatusOr<uint64_t> Books::Track(pid_t tgid, bool follow, const Triggers& triggers) {
+  const uint32_t key = tgid;
+  heaptap_process process = {};
+  process.id = next_process_id_;
+  process.start_time = MonotonicNanoseconds();
+  process.flags = follow ? HEAPTAP_PROCESS_FOLLOW : 0;
+  process.first_high_water = triggers.first_high_water;
+  process.high_water_at = triggers.first_high_water != 0 ? triggers.first_high_water : kNever;
+  process.high_water_percent = triggers.high_water_percent;
+  process.interval_step = triggers.interval;
+  process.interval_at = triggers.interval != 0 ? triggers.interval : kNever;
+  if (const int error = bpf_map__update_elem(object_->maps.processes, &key, sizeof(key), &process, sizeof(process),
+                                             BPF_NOEXIST);
+      error != 0) {
+    return KernelError(error, absl::StrCat("opening books for process ", tgid));
+  }
+  next_process_id_ += 2;
+  return process.id;
+}
+
+bool Books::IsCurrent(pid_t tgid, uint64_t process_id) const {
+  const uint32_t key = tgid;
+  heaptap_process process;
+  return bpf_map__lookup_elem(object_->maps.processes, &key, sizeof(key), &process, sizeof(process), 0) == 0 &&
+         process.id == process_id;
+}
+
+void Books::Untrack(pid_t tgid) {
+  const uint32_t key = tgid;
+  bpf_map__delete_elem(object_->maps.processes, &key, sizeof(key), 0);
+}
+
+int Books::events_fd() const { return ring_buffer__epoll_fd(ring_); }
+
+absl::StatusOr<std::vector<heaptap_event>> Books::TakeEvents() {
+  if (const int error = ring_buffer__consume(ring_); error < 0) return KernelError(error, "reading the ring buffer");
+  return std::exchange(events_, {});
+}
+
+absl::StatusOr<std::vector<TallyEntry>> Books::ReadTallies(uint64_t process_id) const {
+  std::vector<TallyEntry> entries;
+  absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
+      object_->maps.tallies, [&](const heaptap_tally_key& key, const heaptap_tally& tally) {
+        if (key.process_id == process_id) entries.push_back({key.stack_id, key.tid, tally});
+      });
+  if (!status.ok()) return status;
+  return entries;
+}
+
+absl::StatusOr<LiveTotals> Books::ReadLiveTotals(uint64_t process_id) const {
+  LiveTotals totals;
+  absl::Status status = ForEachEntry<heaptap_live_key, heaptap_live>(
+      object_->maps.live, [&](const heaptap_live_key& key, const heaptap_live& object) {
+        if (key.process_id != process_id || object.size == 0 || object.size == HEAPTAP_LIVE_SWEPT) return;
+        totals.objects++;
+        totals.bytes += object.size;
+        totals.weight += object.weight;
+      });
+  if (!status.ok()) return status;
+  return totals;
+}
+
+absl::StatusOr<heaptap_stack> Books::ReadStack(uint64_t stack_id) const {
+  heaptap_stack stack;
+  if (stack_id == HEAPTAP_NO_STACK) return absl::NotFoundError("sample without a stack");
+  if (const int error =
+          bpf_map__lookup_elem(object_->maps.stacks, &stack_id, sizeof(stack_id), &stack, sizeof(stack), 0);
+      error != 0) {
+    return KernelError(error, "reading a stack");
+  }
+  stack.count = std::min<uint32_t>(stack.count, HEAPTAP_MAX_FRAMES);
+  return stack;
+}
+
+Losses Books::ReadLosses(uint64_t process_id) const {
+  Losses losses = {};
+  for (uint32_t reason = 0; reason < HEAPTAP_LOSS_REASONS; reason++) {
+    const heaptap_loss_key key = {process_id, reason, 0};
+    bpf_map__lookup_elem(object_->maps.losses, &key, sizeof(key), &losses[reason], sizeof(losses[reason]), 0);
+  }
+  return losses;
+}
+
+absl::Status Books::Sweep(uint64_t process_id) {
+  heaptap_sweep argument = {process_id};
+  bpf_test_run_opts options = {};
+  options.sz = sizeof(options);
+  options.ctx_in = &argument;
+  options.ctx_size_in = sizeof(argument);
+  if (const int error = bpf_prog_test_run_opts(bpf_program__fd(object_->progs.sweep), &options); error != 0) {
+    return KernelError(error, "sweeping the map of live objects");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Books::SweepFreed() {
+  absl::Status status = Sweep(0);
+  SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
+  return status;
+}
+
+void Books::SetCounter(uint32_t which, uint64_t value) {
+  bpf_map__update_elem(object_->maps.counters, &which, sizeof(which), &value, sizeof(value), BPF_ANY);
+}
+
+absl::Status Books::Forget(uint64_t process_id) {
+  if (absl::Status status = Sweep(process_id); !status.ok()) return status;
+  std::vector<heaptap_tally_key> tallies;
+  absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
+      object_->maps.tallies, [&](const heaptap_tally_key& key, const heaptap_tally&) {
+        if (key.process_id == process_id) tallies.push_back(key);
+      });
+  if (!status.ok()) return status;
+  // A stack belongs to one process only: the id's hash has the process id in it.
+  std::vector<uint64_t> stacks;
+  for (const heaptap_tally_key& key : tallies) {
+    if (key.stack_id != HEAPTAP_NO_STACK) stacks.push_back(key.stack_id);
+  }
+  std::sort(stacks.begin(), stacks.end());
+  stacks.erase(std::unique(stacks.begin(), stacks.end()), stacks.end());
+
+  DeleteKeys(object_->maps.tallies, tallies);
+  DeleteKeys(object_->maps.stacks, stacks);
+  for (uint32_t reason = 0; reason < HEAPTAP_LOSS_REASONS; reason++) {
+    const heaptap_loss_key key = {process_id, reason, 0};
+    if (process_id != 0) bpf_map__delete_elem(object_->maps.losses, &key, sizeof(key), 0);
+  }
+  return absl::OkStatus();
+}
+
+const bpf_program* Books::alloc_program() const { return object_->progs.probe_alloc; }
+const bpf_program* Books::free_program() const { return object_->progs.probe_free; }
+const bpf_program* Books::start_program() const { return object_->progs.probe_start; }
+const bpf_program* Books::dump_program() const { return object_->progs.probe_dump; }
+
+}  // namespace heaptap::bpf

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernel's books: loads the eBPF programs and maps, follows the life of processes, reads the books out.
+//
+// The maps' contract is bpf/heaptap_maps.h. Not thread safe; one thread owns a Books. All map contents that a process
+// can influence (addresses, sizes, weights, names) are unverified.
+#ifndef HEAPTAP_USERSPACE_BPF_BOOKS_H_
+#define HEAPTAP_USERSPACE_BPF_BOOKS_H_
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "bpf/heaptap_maps.h"
+
+struct heaptap_bpf;
+struct ring_buffer;
+struct bpf_map;
+struct bpf_program;
+
+namespace heaptap::bpf {
+
+// Upper bounds of the maps: entries, and bytes of the ring buffer (a power of two of at least a page).
+struct MapSizes {
+  uint32_t processes = HEAPTAP_DEFAULT_PROCESSES;
+  uint32_t stacks = HEAPTAP_DEFAULT_STACKS;
+  uint32_t live = HEAPTAP_DEFAULT_LIVE;
+  uint32_t tallies = HEAPTAP_DEFAULT_TALLIES;
+  uint32_t losses = HEAPTAP_DEFAULT_LOSSES;
+  uint32_t events_bytes = HEAPTAP_DEFAULT_EVENTS_BYTES;
+};
+
+// When the kernel shall send events about a process, in estimated bytes; 0 is never.
+struct Triggers {
+  uint64_t first_high_water = 0;
+  uint32_t high_water_percent = 0;  // from one mark to the next
+  uint64_t interval = 0;
+};
+
+struct TallyEntry {
+  uint64_t stack_id;
+  uint32_t tid;
+  heaptap_tally tally;
+};
+
+struct LiveTotals {
+  uint64_t objects = 0;
+  uint64_t bytes = 0;
+  uint64_t weight = 0;
+};
+
+using Losses = std::array<heaptap_loss, HEAPTAP_LOSS_REASONS>;
+
+// "live map full" and the like.
+absl::string_view LossDescription(uint32_t reason);
+// "live_full" and the like: stable names for machines.
+absl::string_view LossName(uint32_t reason);
+
+class Books {
+ public:
+  // Loads everything and begins to follow exec, fork and exit of tracked processes. PermissionDenied names the missing
+  // capabilities; FailedPrecondition names what the kernel lacks.
+  static absl::StatusOr<std::unique_ptr<Books>> Load(const MapSizes& sizes);
+  ~Books();
+
+  Books(const Books&) = delete;
+  Books& operator=(const Books&) = delete;
+
+  // Opens books for the process `tgid`; with `follow`, for its future children too. Returns the process id.
+  absl::StatusOr<uint64_t> Track(pid_t tgid, bool follow, const Triggers& triggers);
+  // Whether `tgid` is at this moment the PID of the process with this id.
+  bool IsCurrent(pid_t tgid, uint64_t process_id) const;
+  // The process is no longer recorded; its books stay until Forget.
+  void Untrack(pid_t tgid);
+
+  // Becomes readable when there are events.
+  int events_fd() const;
+  // Takes all events there are, in the order in which they were sent.
+  absl::StatusOr<std::vector<heaptap_event>> TakeEvents();
+
+  // Each of these reads a whole map once.
+  absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const;
+  absl::StatusOr<LiveTotals> ReadLiveTotals(uint64_t process_id) const;
+  // One look-up. NotFound for HEAPTAP_NO_STACK.
+  absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const;
+  // One look-up a reason. Process id 0: losses that no process could be blamed for.
+  Losses ReadLosses(uint64_t process_id) const;
+
+  // Makes room in the map of live objects, by deleting what was freed. To be called at HEAPTAP_EVENT_LIVE_FILLING.
+  absl::Status SweepFreed();
+
+  // Removes all that is kept under a process id. The process must be gone or untracked.
+  absl::Status Forget(uint64_t process_id);
+
+  // The programs for the probes.
+  const bpf_program* alloc_program() const;
+  const bpf_program* free_program() const;
+  const bpf_program* start_program() const;
+  const bpf_program* dump_program() const;
+
+ private:
+  Books() = default;
+  absl::Status Open(const MapSizes& sizes);
+  absl::Status Sweep(uint64_t process_id);
+  void SetCounter(uint32_t which, uint64_t value);
+
+  heaptap_bpf* object_ = nullptr;
+  ring_buffer* ring_ = nullptr;
+  std::vector<heaptap_event> events_;
+  uint64_t sweep_at_ = 0;  // entries
+  uint64_t next_process_id_ = 1;  // odd ones are ours, even ones the programs'
+};
+
+}  // namespace heaptap::bpf
+
+#endif  // HEAPTAP_USERSPACE_BPF_BOOKS_H_

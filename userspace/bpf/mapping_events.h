@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernel's own record of what every process on the machine maps for execution, as it happens: perf's mmap, comm and
+// fork records of a software event that never counts. So the mappings of a process are known even when it is long dead.
+//
+// Needs CAP_PERFMON. Not thread safe.
+#ifndef HEAPTAP_USERSPACE_BPF_MAPPING_EVENTS_H_
+#define HEAPTAP_USERSPACE_BPF_MAPPING_EVENTS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "userspace/elf/mappings.h"
+
+namespace heaptap::bpf {
+
+struct MappingEvent {
+  enum Kind {
+    kMap,   // the process maps a file for execution
+    kExec,  // the process has a new, empty address space; its mappings follow
+    kFork,  // the process is new and begins with its parent's mappings
+  };
+  Kind kind;
+  uint64_t time;  // nanoseconds, CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns
+  pid_t pid;      // in the first PID name space
+  pid_t parent;   // of kFork
+  elf::Mapping mapping;  // of kMap
+};
+
+class MappingEvents {
+ public:
+  // Opens one buffer for each CPU and starts.
+  static absl::StatusOr<std::unique_ptr<MappingEvents>> Start();
+  ~MappingEvents();
+
+  // File descriptors that become readable when a buffer is filling up.
+  std::vector<int> fds() const;
+
+  // All events so far, by time.
+  std::vector<MappingEvent> Take();
+
+  // Records that the kernel had no room for, since the start.
+  uint64_t lost() const { return lost_; }
+
+ private:
+  struct Buffer {
+    int fd = -1;
+    void* memory = nullptr;
+  };
+  MappingEvents() = default;
+  absl::Status OpenCpu(int cpu);
+  void Read(const Buffer& buffer, std::vector<MappingEvent>& events);
+
+  std::vector<Buffer> buffers_;
+  uint64_t lost_ = 0;
+};
+
+}  // namespace heaptap::bpf
+
+#endif  // HEAPTAP_USERSPACE_BPF_MAPPING_EVENTS_H_

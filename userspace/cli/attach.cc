@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// heaptap attach: record a running process for a while.
+#include <signal.h>
+#include <stdlib.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "userspace/cli/commands.h"
+#include "userspace/cli/exit_status.h"
+#include "userspace/cli/recording.h"
+#include "userspace/service/messages.h"
+#include "userspace/service/recorder.h"
+
+namespace heaptap::cli {
+namespace {
+
+struct AttachFlags {
+  RecordingFlags recording;
+  pid_t pid = 0;
+  double seconds = 0;
+};
+
+int Attach(const AttachFlags& flags) {
+  absl::StatusOr<service::RecorderOptions> options = MakeRecorderOptions(flags.recording);
+  if (!options.ok()) return Report(options.status());
+  options->follow = false;
+  Signals signals({SIGUSR1, SIGINT, SIGTERM, SIGHUP});
+  absl::StatusOr<std::unique_ptr<service::Recorder>> recorder = service::Recorder::Start(*options);
+  if (!recorder.ok()) return Report(recorder.status());
+  if (absl::Status status = (*recorder)->RecordRunning(flags.pid); !status.ok()) return Report(status);
+  service::Say(absl::StrCat("attached to ", flags.pid, " (", service::ProcessName(flags.pid),
+                            "); SIGUSR1 writes a dump, SIGINT the last one"));
+
+  const absl::Time end = flags.seconds > 0 ? absl::Now() + absl::Seconds(flags.seconds) : absl::InfiniteFuture();
+  for (bool go_on = true; go_on && absl::Now() < end;) {
+    WaitAndPump(**recorder, {signals.fd()}, end - absl::Now());
+    for (const signalfd_siginfo& signal : signals.Take()) {
+      if (signal.ssi_signo == SIGUSR1) {
+        (*recorder)->DumpAll(HEAPTAP_DUMP_MANUAL);
+      } else {
+        go_on = false;
+      }
+    }
+    if (!(*recorder)->IsRecorded(flags.pid)) {
+      service::Say(absl::StrCat("process ", flags.pid, " has ended"));
+      go_on = false;
+    }
+  }
+  (*recorder)->Finish();
+  return (*recorder)->failed() ? kFailure : kSuccess;
+}
+
+}  // namespace
+
+void AddAttach(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand(
+      "attach", "record a running process that has libheaptap.so (or another sampled allocator); ends with a dump");
+  auto flags = std::make_shared<AttachFlags>();
+  command->add_option("-p,--pid", flags->pid, "the process")->required()->type_name("PID")->check(CLI::PositiveNumber);
+  command->add_option("-d,--duration", flags->seconds, "end after this long (default: at SIGINT, SIGTERM or its end)")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber);
+  AddRecordingOptions(*command, flags->recording);
+  command->callback([flags, &status] { status = Attach(*flags); });
+}
+
+}  // namespace heaptap::cli

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// heaptap doctor: what this kernel and this user allow, what is missing, and what to do about it.
+#include <stdio.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "userspace/cli/commands.h"
+#include "userspace/cli/exit_status.h"
+#include "userspace/service/checkup.h"
+#include "userspace/service/messages.h"
+
+namespace heaptap::cli {
+namespace {
+
+constexpr int kSchemaVersion = 1;
+
+struct DoctorFlags {
+  pid_t pid = 0;
+  bool json = false;
+};
+
+void PrintText(const std::vector<service::Finding>& findings) {
+  for (const service::Finding& finding : findings) {
+    if (finding.status.ok()) {
+      printf("ok       %-20s %s\n", finding.subject.c_str(), finding.detail.c_str());
+    } else {
+      printf("missing  %-20s %s; %s\n", finding.subject.c_str(), std::string(finding.status.message()).c_str(),
+             finding.remedy.c_str());
+    }
+  }
+}
+
+void PrintJson(const std::vector<service::Finding>& findings, bool healthy) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const service::Finding& finding : findings) {
+    nlohmann::ordered_json entry = {{"subject", finding.subject}, {"ok", finding.status.ok()}};
+    if (finding.status.ok()) {
+      entry["detail"] = finding.detail;
+    } else {
+      entry["missing"] = std::string(finding.status.message());
+      entry["remedy"] = finding.remedy;
+    }
+    list.push_back(entry);
+  }
+  const nlohmann::ordered_json document = {{"schema_version", kSchemaVersion}, {"ok", healthy}, {"findings", list}};
+  printf("%s\n", document.dump(2).c_str());
+}
+
+int Doctor(const DoctorFlags& flags) {
+  std::vector<service::Finding> findings = service::CheckMachine();
+  if (flags.pid > 0) {
+    for (service::Finding& finding : service::CheckProcess(flags.pid)) findings.push_back(std::move(finding));
+  }
+  // What needs more rights explains the rest; a missing process is worth its own status.
+  int status = kSuccess;
+  for (const service::Finding& finding : findings) {
+    if (finding.status.ok()) continue;
+    if (absl::IsPermissionDenied(finding.status)) {
+      status = kPermission;
+    } else if (status != kPermission) {
+      status = absl::IsNotFound(finding.status) ? kNoTarget : kFailure;
+    }
+  }
+  if (flags.json) {
+    PrintJson(findings, status == kSuccess);
+  } else {
+    PrintText(findings);
+  }
+  return status;
+}
+
+}  // namespace
+
+void AddDoctor(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand("doctor", "say what this kernel and this user allow, and what is missing");
+  auto flags = std::make_shared<DoctorFlags>();
+  command->add_option("-p,--pid", flags->pid, "also look at this process")->type_name("PID")->check(CLI::PositiveNumber);
+  command->add_flag("--json", flags->json, "one JSON document instead of text");
+  command->callback([flags, &status] { status = Doctor(*flags); });
+}
+
+}  // namespace heaptap::cli

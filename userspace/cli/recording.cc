@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/cli/recording.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "heaptap/contract.h"
+#include "userspace/export/gperftools_heap.h"
+
+namespace heaptap::cli {
+namespace {
+
+// Below this much live memory there is no high-water mark: the first samples of a program would all be new ones.
+constexpr uint64_t kFirstHighWater = 1 << 20;
+constexpr char kHeapV2[] = "heap_v2";
+constexpr char kGperftools[] = "gperftools";
+
+constexpr char kDefaultHighWaterPercent[] = "20";
+
+absl::Status SetMapSize(const std::string& text, bpf::MapSizes& sizes) {
+  const std::pair<std::string, std::string> pair = absl::StrSplit(text, absl::MaxSplits('=', 1));
+  const std::pair<const char*, uint32_t*> known[] = {
+      {"processes", &sizes.processes}, {"stacks", &sizes.stacks}, {"live", &sizes.live},
+      {"tallies", &sizes.tallies},     {"losses", &sizes.losses}, {"events", &sizes.events_bytes},
+  };
+  for (const auto& [name, size] : known) {
+    if (pair.first == name && absl::SimpleAtoi(pair.second, size) && *size > 0) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--map-size ", text, ": NAME=N is needed, NAME one of processes, stacks, live, tallies, losses (N "
+                   "entries), events (N bytes, a power of two)"));
+}
+
+}  // namespace
+
+void AddRecordingOptions(CLI::App& command, RecordingFlags& flags) {
+  command.add_option("-o,--output", flags.prefix, "prefix of the dumps' names (default: jeprof, in this folder)")
+      ->type_name("PREFIX");
+  command
+      .add_option("--format", flags.format,
+                  "heap_v2: jemalloc's, for jeprof (default); gperftools: for google-pprof and go tool pprof")
+      ->check(CLI::IsMember({kHeapV2, kGperftools}));
+  CLI::Option* rate = command
+                          .add_option("--lg-sample", flags.lg_sample,
+                                      "take a sample every 2^N bytes on average (default: 19, or lg_prof_sample of "
+                                      "MALLOC_CONF)")
+                          ->type_name("N")
+                          ->check(CLI::Range(0, HEAPTAP_MAX_LG_SAMPLE));
+  command.add_flag("--exact", flags.exact, "record every allocation, as --lg-sample 0")->excludes(rate);
+  command.add_flag(absl::StrCat("--high-water{", kDefaultHighWaterPercent, "}"), flags.high_water_percent,
+                   "also dump when live memory passes its last high mark by PERCENT (--high-water=PERCENT; from 1 MiB "
+                   "on)")
+      ->type_name("PERCENT")
+      ->check(CLI::Range(1, 1000000));
+  command.add_option("--interval", flags.interval, "also dump every BYTES allocated (K, M, G are binary)")
+      ->type_name("BYTES")
+      ->transform(CLI::AsSizeValue(false));
+  command.add_flag("--books", flags.books, "say how the books stand when they close, in JSON on stderr");
+  command.add_option("--map-size", flags.map_sizes, "bound of a kernel map, NAME=N")->type_name("NAME=N");
+}
+
+absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags) {
+  service::RecorderOptions options;
+  if (!flags.prefix.empty()) {
+    options.prefix = flags.prefix;
+    options.prefix_given = true;
+  }
+  if (flags.format == kGperftools) options.format = exporter::GperftoolsHeap;
+  if (flags.exact) options.lg_sample = 0;
+  if (flags.lg_sample >= 0) options.lg_sample = static_cast<uint32_t>(flags.lg_sample);
+  if (flags.high_water_percent > 0) {
+    options.triggers.first_high_water = kFirstHighWater;
+    options.triggers.high_water_percent = static_cast<uint32_t>(flags.high_water_percent);
+  }
+  options.triggers.interval = flags.interval;
+  options.show_books = flags.books;
+  for (const std::string& text : flags.map_sizes) {
+    if (absl::Status status = SetMapSize(text, options.map_sizes); !status.ok()) return status;
+  }
+  return options;
+}
+
+Signals::Signals(std::initializer_list<int> numbers) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : numbers) sigaddset(&set, number);
+  sigprocmask(SIG_BLOCK, &set, &before_);
+  fd_.Reset(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+Signals::~Signals() { Restore(); }
+
+void Signals::Restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+std::vector<signalfd_siginfo> Signals::Take() {
+  std::vector<signalfd_siginfo> signals;
+  signalfd_siginfo info;
+  while (read(fd_.get(), &info, sizeof(info)) == sizeof(info)) signals.push_back(info);
+  return signals;
+}
+
+void WaitAndPump(service::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit) {
+  std::vector<pollfd> polled;
+  for (const int fd : fds) polled.push_back({fd, POLLIN, 0});
+  for (const int fd : recorder.fds()) polled.push_back({fd, POLLIN, 0});
+  const absl::Duration time = std::clamp(limit, absl::ZeroDuration(), service::Recorder::kPumpInterval);
+  // Rounded up, so that a rest of less than a millisecond does not spin.
+  poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(time + absl::Microseconds(999))));
+  recorder.Pump();
+}
+
+}  // namespace heaptap::cli

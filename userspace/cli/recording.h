@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `run` and `attach` share: their options, and waiting for signals and events while a recording goes on.
+#ifndef HEAPTAP_USERSPACE_CLI_RECORDING_H_
+#define HEAPTAP_USERSPACE_CLI_RECORDING_H_
+
+#include <signal.h>
+#include <sys/signalfd.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "userspace/elf/file_descriptor.h"
+#include "userspace/service/recorder.h"
+
+namespace CLI {
+class App;
+}
+
+namespace heaptap::cli {
+
+// The options as they were typed.
+struct RecordingFlags {
+  std::string prefix;
+  std::string format;
+  int lg_sample = -1;
+  bool exact = false;
+  int high_water_percent = 0;
+  uint64_t interval = 0;
+  bool books = false;
+  std::vector<std::string> map_sizes;
+};
+
+void AddRecordingOptions(CLI::App& command, RecordingFlags& flags);
+
+// InvalidArgument: nonsense.
+absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags);
+
+// Signals as something to wait for. While it lives they are blocked; a child must call Restore before it execs.
+class Signals {
+ public:
+  explicit Signals(std::initializer_list<int> numbers);
+  ~Signals();
+  int fd() const { return fd_.get(); }
+  std::vector<signalfd_siginfo> Take();
+  void Restore() const;
+
+ private:
+  sigset_t before_;
+  elf::FileDescriptor fd_;
+};
+
+// Waits until a descriptor is readable, but no longer than `limit` and than the recorder bears, and pumps.
+void WaitAndPump(service::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit);
+
+}  // namespace heaptap::cli
+
+#endif  // HEAPTAP_USERSPACE_CLI_RECORDING_H_

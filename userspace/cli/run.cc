@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// heaptap run: start a program and record it and its children from their first allocation.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/cli/commands.h"
+#include "userspace/cli/exit_status.h"
+#include "userspace/cli/recording.h"
+#include "userspace/service/messages.h"
+#include "userspace/service/preload.h"
+#include "userspace/service/recorder.h"
+
+namespace heaptap::cli {
+namespace {
+
+struct RunFlags {
+  RecordingFlags recording;
+  std::vector<std::string> command;
+};
+
+// A child that waits for the word to exec. All it needs is made before the fork: it must not allocate.
+class Child {
+ public:
+  static absl::StatusOr<Child> Fork(const std::vector<std::string>& command, const Signals& signals);
+
+  pid_t pid() const { return pid_; }
+  // Lets it exec. Returns 0, or the errno value of exec; then the child is gone.
+  int Exec();
+
+ private:
+  Child(pid_t pid, elf::FileDescriptor go, elf::FileDescriptor error)
+      : pid_(pid), go_(std::move(go)), error_(std::move(error)) {}
+  pid_t pid_;
+  elf::FileDescriptor go_;     // closed by us without a byte: the child gives up
+  elf::FileDescriptor error_;  // closed by exec, or an errno value
+};
+
+absl::StatusOr<Child> Child::Fork(const std::vector<std::string>& command, const Signals& signals) {
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  int go[2];
+  int error[2];
+  if (pipe2(go, O_CLOEXEC) != 0 || pipe2(error, O_CLOEXEC) != 0) {
+    return absl::UnavailableError(absl::StrCat("pipe: ", strerror(errno)));
+  }
+  const pid_t pid = fork();
+  if (pid < 0) return absl::UnavailableError(absl::StrCat("fork: ", strerror(errno)));
+  if (pid == 0) {
+    close(go[1]);
+    char word;
+    if (read(go[0], &word, 1) != 1) _exit(kFailure);
+    signals.Restore();
+    execvp(arguments[0], arguments.data());
+    const int number = errno;
+    [[maybe_unused]] const ssize_t put = write(error[1], &number, sizeof(number));
+    _exit(kFailure);
+  }
+  close(go[0]);
+  close(error[1]);
+  return Child(pid, elf::FileDescriptor(go[1]), elf::FileDescriptor(error[0]));
+}
+
+int Child::Exec() {
+  if (write(go_.get(), "x", 1) != 1) return errno;
+  int number = 0;
+  ssize_t got;
+  while ((got = read(error_.get(), &number, sizeof(number))) < 0 && errno == EINTR) {
+  }
+  return got == sizeof(number) ? number : 0;
+}
+
+// Attaches to the library, and to sampled allocators that the program brings itself.
+absl::Status AttachFiles(service::Recorder& recorder, const std::string& library, const std::string& command) {
+  absl::StatusOr<bool> attached = recorder.AttachFile(library);
+  if (!attached.ok()) return attached.status();
+  if (!*attached) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(library, " has no probes of a sampled allocator; build or install heaptap anew"));
+  }
+  for (const std::string& file : service::FilesOfProgram(command)) {
+    if (absl::StatusOr<bool> own = recorder.AttachFile(file); absl::IsInvalidArgument(own.status())) {
+      service::Say(absl::StrCat(service::Printable(own.status().message()), "; this file is left out"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The child is a process of ours until we wait for it, so its PID stays its own.
+std::optional<int> TakeExitStatus(pid_t pid) {
+  int status;
+  if (waitpid(pid, &status, WNOHANG) != pid) return std::nullopt;
+  return WIFSIGNALED(status) ? kSignalled + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// Passes signals on, until the child has ended or somebody insists. Returns its exit status.
+int Follow(service::Recorder& recorder, Signals& signals, pid_t child) {
+  bool asked_to_end = false;
+  for (;;) {
+    WaitAndPump(recorder, {signals.fd()}, absl::InfiniteDuration());
+    for (const signalfd_siginfo& signal : signals.Take()) {
+      const int number = static_cast<int>(signal.ssi_signo);
+      if (number == SIGUSR1) {
+        recorder.DumpAll(HEAPTAP_DUMP_MANUAL);
+        continue;
+      }
+      if (number == SIGCHLD) continue;
+      const bool is_end = number == SIGINT || number == SIGTERM;
+      if (is_end && asked_to_end) return kSignalled + number;
+      asked_to_end |= is_end;
+      // The terminal sends its signals to the child as well.
+      if (signal.ssi_code != SI_KERNEL) kill(child, number);
+    }
+    if (const std::optional<int> status = TakeExitStatus(child); status.has_value()) {
+      recorder.Pump();
+      return *status;
+    }
+  }
+}
+
+int Run(const RunFlags& flags) {
+  absl::StatusOr<service::RecorderOptions> options = MakeRecorderOptions(flags.recording);
+  if (!options.ok()) return Report(options.status());
+  options->follow = true;
+  absl::StatusOr<std::string> library = service::FindLibrary();
+  if (!library.ok()) return Report(library.status());
+
+  Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD});
+  absl::StatusOr<std::unique_ptr<service::Recorder>> recorder = service::Recorder::Start(*options);
+  if (!recorder.ok()) return Report(recorder.status());
+  service::SetPreloadEnvironment(*library, options->lg_sample);
+  absl::StatusOr<Child> child = Child::Fork(flags.command, signals);
+  if (!child.ok()) return Report(child.status());
+  if (absl::Status status = (*recorder)->RecordChild(child->pid()); !status.ok()) return Report(status);
+  if (absl::Status status = AttachFiles(**recorder, *library, flags.command[0]); !status.ok()) return Report(status);
+
+  if (const int error = child->Exec(); error != 0) {
+    service::Say(absl::StrCat("cannot run ", service::Printable(flags.command[0]), ": ", strerror(error)));
+    return error == ENOENT ? kNotFound : kNotExecutable;
+  }
+  const int status = Follow(**recorder, signals, child->pid());
+  (*recorder)->Finish();
+  return status;
+}
+
+}  // namespace
+
+void AddRun(CLI::App& app, const std::vector<std::string>& program, int& status) {
+  CLI::App* command = app.add_subcommand(
+      "run", "run a program under libheaptap.so and record it and its children; each ends with a dump");
+  auto flags = std::make_shared<RunFlags>();
+  AddRecordingOptions(*command, flags->recording);
+  command->prefix_command();
+  command->footer("The program and its arguments follow after --.");
+  command->callback([flags, command, &program, &status] {
+    // Without "--" the program begins at the first word that is no option.
+    flags->command = command->remaining();
+    flags->command.insert(flags->command.end(), program.begin(), program.end());
+    if (flags->command.empty()) {
+      service::Say("run: no program given; use heaptap run [OPTIONS] -- PROGRAM [ARGUMENTS]");
+      status = kUsage;
+      return;
+    }
+    status = Run(*flags);
+  });
+}
+
+}  // namespace heaptap::cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/export/gperftools_heap.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/export/text_profile.h"
+#include "userspace/profile/unbias.h"
+
+namespace heaptap::exporter {
+namespace {
+
+void AppendCounts(const profile::Estimate& live, const profile::Estimate& allocated, uint64_t period,
+                  std::string& out) {
+  const profile::BiasedCount now = profile::Bias(live.objects, live.bytes, period);
+  const profile::BiasedCount ever = profile::Bias(allocated.objects, allocated.bytes, period);
+  absl::StrAppend(&out, now.objects, ": ", now.bytes, " [");
+  absl::StrAppend(&out, ever.objects, ": ", ever.bytes, "] @");
+}
+
+}  // namespace
+
+std::string GperftoolsHeap(const profile::Profile& profile) {
+  const std::vector<Row> rows = Rows(profile);
+  std::string out;
+  out.reserve(EstimateSize(profile, rows));
+  AppendWarnings(profile, out);
+  out.append("heap profile: ");
+  AppendCounts(profile.Live(), profile.Allocated(), profile.period, out);
+  absl::StrAppend(&out, " heap_v2/", profile.period, "\n");
+  for (const Row& row : rows) {
+    AppendCounts(row.live, row.allocated, profile.period, out);
+    AppendAddresses(*row.context, out);
+    out.push_back('\n');
+  }
+  AppendMappedLibraries(profile, out);
+  return out;
+}
+
+}  // namespace heaptap::exporter

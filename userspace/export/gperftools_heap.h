@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The profile as gperftools writes it, for google-pprof and `go tool pprof`, which do not read jemalloc's threaded form
+// (google-pprof 2.10 takes that for a broken CPU profile); jeprof reads both.
+//
+//   %warn <warning>
+//   heap profile: <objects>: <bytes> [<objects>: <bytes>] @ heap_v2/<period>     live [allocated]
+//   <objects>: <bytes> [<objects>: <bytes>] @ <address> <address> ...            for each context
+//   <empty line>
+//   MAPPED_LIBRARIES:
+//   <executable mappings, in the form of /proc/PID/maps>
+//
+// Format: gperftools' docs/heapprofile.html and pprof (ReadHeapProfile), as of 2.10. There are no threads in it.
+#ifndef HEAPTAP_USERSPACE_EXPORT_GPERFTOOLS_HEAP_H_
+#define HEAPTAP_USERSPACE_EXPORT_GPERFTOOLS_HEAP_H_
+
+#include <string>
+
+#include "userspace/profile/profile.h"
+
+namespace heaptap::exporter {
+
+// The profile in that format. Counts are such that readers, which correct each line for sampling, show the estimates.
+// Thread-safe.
+std::string GperftoolsHeap(const profile::Profile& profile);
+
+}  // namespace heaptap::exporter
+
+#endif  // HEAPTAP_USERSPACE_EXPORT_GPERFTOOLS_HEAP_H_

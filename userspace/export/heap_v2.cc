@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/export/heap_v2.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/export/text_profile.h"
+#include "userspace/profile/unbias.h"
+
+namespace heaptap::exporter {
+namespace {
+
+using profile::BiasedCount;
+using profile::Estimate;
+using profile::Profile;
+using profile::ThreadShare;
+
+class Writer {
+ public:
+  explicit Writer(const Profile& profile) : profile_(profile), rows_(Rows(profile)) {}
+
+  std::string Write() && {
+    out_.reserve(EstimateSize(profile_, rows_));
+    AppendWarnings(profile_, out_);
+    WriteHeader();
+    for (const Row& row : rows_) WriteContext(row);
+    AppendMappedLibraries(profile_, out_);
+    return std::move(out_);
+  }
+
+ private:
+  void WriteHeader() {
+    absl::StrAppend(&out_, "heap_v2/", profile_.period, "\n");
+    WriteCounts("*", profile_.Live(), profile_.Allocated());
+    out_.push_back('\n');
+    for (const ThreadShare& thread : profile_.Threads()) {
+      WriteCounts(thread.tid, thread.live, thread.allocated);
+      auto name = profile_.thread_names.find(thread.tid);
+      if (name != profile_.thread_names.end() && !name->second.empty()) {
+        out_.push_back(' ');
+        AppendLineOf(name->second, out_);
+      }
+      out_.push_back('\n');
+    }
+  }
+
+  void WriteContext(const Row& row) {
+    out_.push_back('@');
+    AppendAddresses(*row.context, out_);
+    out_.push_back('\n');
+    WriteCounts("*", row.live, row.allocated);
+    out_.push_back('\n');
+    for (const ThreadShare& share : row.context->threads) {
+      if (share.live.IsZero() && share.allocated.IsZero()) continue;
+      WriteCounts(share.tid, share.live, share.allocated);
+      out_.push_back('\n');
+    }
+  }
+
+  // Each line is corrected on its own, as readers do.
+  void WriteCounts(const absl::AlphaNum& thread, const Estimate& live, const Estimate& allocated) {
+    BiasedCount now = profile::Bias(live.objects, live.bytes, profile_.period);
+    BiasedCount ever = profile::Bias(allocated.objects, allocated.bytes, profile_.period);
+    absl::StrAppend(&out_, "  t", thread, ": ", now.objects);
+    absl::StrAppend(&out_, ": ", now.bytes, " [", ever.objects);
+    absl::StrAppend(&out_, ": ", ever.bytes, "]");
+  }
+
+  const Profile& profile_;
+  const std::vector<Row> rows_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string HeapV2(const profile::Profile& profile) { return Writer(profile).Write(); }
+
+}  // namespace heaptap::exporter

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/export/text_profile.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace heaptap::exporter {
+
+std::vector<Row> Rows(const profile::Profile& profile) {
+  std::vector<Row> rows;
+  rows.reserve(profile.contexts.size());
+  for (const profile::Context& context : profile.contexts) {
+    Row row = {&context, context.Live(), context.Allocated()};
+    if (!row.live.IsZero() || !row.allocated.IsZero()) rows.push_back(row);
+  }
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    if (a.live.bytes != b.live.bytes) return a.live.bytes > b.live.bytes;
+    return a.context->frames < b.context->frames;
+  });
+  return rows;
+}
+
+void AppendAddresses(const profile::Context& context, std::string& out) {
+  uint64_t less = 1;
+  for (uint64_t frame : context.frames) {
+    absl::StrAppend(&out, " 0x", absl::Hex(frame > less ? frame - less : frame));
+    less = 0;
+  }
+  if (context.frames.empty()) absl::StrAppend(&out, " 0x", absl::Hex(kUnknownFrame));
+}
+
+void AppendLineOf(absl::string_view text, std::string& out) {
+  for (char c : text) {
+    auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      absl::StrAppendFormat(&out, "\\%03o", byte);
+    } else {
+      out.push_back(c);
+    }
+  }
+}
+
+void AppendWarnings(const profile::Profile& profile, std::string& out) {
+  for (const std::string& warning : profile.warnings) {
+    out.append("%warn ");
+    AppendLineOf(warning, out);
+    out.push_back('\n');
+  }
+}
+
+void AppendMappedLibraries(const profile::Profile& profile, std::string& out) {
+  out.append("\nMAPPED_LIBRARIES:\n");
+  for (const elf::Mapping& mapping : profile.mappings) {
+    absl::StrAppendFormat(&out, "%08x-%08x r-xp %08x %02x:%02x %d", mapping.start, mapping.end, mapping.file_offset,
+                          mapping.device_major, mapping.device_minor, mapping.inode);
+    if (!mapping.path.empty()) {
+      out.push_back(' ');
+      AppendLineOf(mapping.path, out);
+    }
+    out.push_back('\n');
+  }
+}
+
+size_t EstimateSize(const profile::Profile& profile, absl::Span<const Row> rows) {
+  // Usual lengths of lines and addresses.
+  size_t size = 4096;
+  for (const Row& row : rows) size += 80 + row.context->frames.size() * 15 + row.context->threads.size() * 40;
+  for (const elf::Mapping& mapping : profile.mappings) size += 80 + mapping.path.size();
+  return size;
+}
+
+}  // namespace heaptap::exporter

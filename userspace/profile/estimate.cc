@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/profile/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace heaptap::profile {
+namespace {
+
+uint64_t Difference(uint64_t more, uint64_t less) { return more > less ? more - less : 0; }
+
+}  // namespace
+
+Estimate& Estimate::operator+=(const Estimate& other) {
+  samples += other.samples;
+  sampled_bytes += other.sampled_bytes;
+  objects += other.objects;
+  bytes += other.bytes;
+  return *this;
+}
+
+uint64_t ToWhole(double estimate) {
+  // The largest double below 2^63.
+  constexpr double kMost = 9223372036854774784.0;
+  if (!(estimate > 0)) return 0;
+  return static_cast<uint64_t>(std::llround(std::min(estimate, kMost)));
+}
+
+Estimate ToEstimate(const heaptap_count& count) {
+  constexpr double kOne = uint64_t{1} << HEAPTAP_OBJECT_FRACTION_BITS;
+  return {.samples = count.objects,
+          .sampled_bytes = count.bytes,
+          .objects = static_cast<double>(count.weighted_objects) / kOne,
+          .bytes = static_cast<double>(count.weight)};
+}
+
+Estimate LiveEstimate(const heaptap_tally& tally) {
+  const heaptap_count& in = tally.allocated;
+  const heaptap_count& out = tally.freed;
+  heaptap_count live = {.objects = Difference(in.objects, out.objects),
+                        .bytes = Difference(in.bytes, out.bytes),
+                        .weight = Difference(in.weight, out.weight),
+                        .weighted_objects = Difference(in.weighted_objects, out.weighted_objects)};
+  // Without a sample nothing lives, whatever the other differences say.
+  if (live.objects == 0) return {};
+  return ToEstimate(live);
+}
+
+}  // namespace heaptap::profile

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/service/address_spaces.h"
+
+#include <utility>
+
+namespace heaptap::service {
+
+bool AddressSpaces::Apply(const bpf::MappingEvent& event) {
+  if (event.kind == bpf::MappingEvent::kFork) {
+    const auto parent = spaces_.find(event.parent);
+    // A child that is there already was kept by somebody who knew it better.
+    if (parent == spaces_.end() || spaces_.contains(event.pid)) return false;
+    AddressSpace copy = parent->second;
+    spaces_.emplace(event.pid, std::move(copy));
+    return false;
+  }
+  const auto found = spaces_.find(event.pid);
+  if (found == spaces_.end()) return false;
+  AddressSpace& space = found->second;
+  if (event.kind == bpf::MappingEvent::kExec) {
+    space = AddressSpace();
+    return false;
+  }
+  if (space.executable.empty() && event.mapping.inode != 0) space.executable = event.mapping.path;
+  return space.mappings.Add(event.mapping);
+}
+
+const AddressSpace* AddressSpaces::Find(pid_t pid) const {
+  const auto found = spaces_.find(pid);
+  return found == spaces_.end() ? nullptr : &found->second;
+}
+
+}  // namespace heaptap::service

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/service/checkup.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "heaptap/contract.h"
+#include "userspace/bpf/books.h"
+#include "userspace/bpf/kernel_error.h"
+#include "userspace/bpf/mapping_events.h"
+#include "userspace/elf/file_descriptor.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/service/control_block.h"
+#include "userspace/service/messages.h"
+#include "userspace/service/preload.h"
+#include "userspace/service/probe_files.h"
+#include "userspace/service/process_handle.h"
+
+namespace heaptap::service {
+namespace {
+
+// The oldest kernel whose maps may take memory as they fill, from any program (6.1).
+constexpr int kOldestMajor = 6;
+constexpr int kOldestMinor = 1;
+
+constexpr absl::string_view kBtf = "/sys/kernel/btf/vmlinux";
+constexpr absl::string_view kUprobeEvents = "/sys/bus/event_source/devices/uprobe/type";
+constexpr absl::string_view kLockdown = "/sys/kernel/security/lockdown";
+
+std::string FirstLine(absl::string_view path) {
+  std::ifstream file{std::string(path)};
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+Finding CheckKernel() {
+  utsname name;
+  uname(&name);
+  int major = 0;
+  int minor = 0;
+  sscanf(name.release, "%d.%d", &major, &minor);
+  Finding finding = {"kernel", absl::OkStatus(), absl::StrCat(name.release, " ", name.machine), ""};
+  if (major < kOldestMajor || (major == kOldestMajor && minor < kOldestMinor)) {
+    finding.status = absl::FailedPreconditionError("too old");
+    finding.remedy = absl::StrCat("boot a kernel of at least ", kOldestMajor, ".", kOldestMinor);
+  } else if (absl::string_view(name.machine) != "x86_64") {
+    finding.status = absl::FailedPreconditionError("not supported");
+    finding.remedy = "use an x86_64 machine";
+  }
+  return finding;
+}
+
+Finding CheckFile(absl::string_view subject, absl::string_view path, absl::string_view remedy) {
+  if (access(std::string(path).c_str(), R_OK) == 0) return {std::string(subject), absl::OkStatus(), std::string(path), ""};
+  return {std::string(subject), absl::FailedPreconditionError(absl::StrCat("no ", path)), "", std::string(remedy)};
+}
+
+Finding CheckCapabilities() {
+  const std::string missing = bpf::MissingCapabilities();
+  if (missing.empty()) return {"capabilities", absl::OkStatus(), "CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE", ""};
+  return {"capabilities", absl::PermissionDeniedError(absl::StrCat("missing ", missing)), "",
+          absl::StrCat("run heaptap as root, or give it ", missing)};
+}
+
+Finding CheckLockdown() {
+  const std::string modes = FirstLine(kLockdown);
+  if (modes.find("[confidentiality]") == std::string::npos) {
+    return {"kernel lockdown", absl::OkStatus(), modes.empty() ? "none" : modes, ""};
+  }
+  return {"kernel lockdown", absl::PermissionDeniedError("eBPF programs may not read memory"), modes,
+          "boot without lockdown=confidentiality"};
+}
+
+Finding FromStatus(absl::string_view subject, const absl::Status& status, absl::string_view detail,
+                   absl::string_view remedy) {
+  return {std::string(subject), status, status.ok() ? std::string(detail) : "",
+          status.ok() ? "" : std::string(remedy)};
+}
+
+}  // namespace
+
+std::vector<Finding> CheckMachine() {
+  std::vector<Finding> findings = {
+      CheckKernel(),
+      CheckCapabilities(),
+      CheckFile("kernel types (BTF)", kBtf, "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y"),
+      CheckFile("uprobe events", kUprobeEvents, "mount sysfs on /sys, or boot a kernel with CONFIG_UPROBE_EVENTS=y"),
+      CheckLockdown(),
+      FromStatus("PID name space", bpf::CheckPidNamespace(), "the first one",
+                 "run heaptap on the host, or in a container with --pid=host"),
+  };
+  absl::StatusOr<std::unique_ptr<bpf::Books>> books = bpf::Books::Load({});
+  findings.push_back(FromStatus("eBPF programs", books.status(), "load, with exec, fork and exit of processes",
+                                "mend what is missing above; in a container allow bpf(2) in the seccomp profile"));
+  findings.push_back(FromStatus("mapping events", bpf::MappingEvents::Start().status(), "perf_event_open works",
+                                "mend what is missing above; in a container allow perf_event_open(2)"));
+  const absl::StatusOr<std::string> library = FindLibrary();
+  findings.push_back(FromStatus("libheaptap.so", library.status(), library.value_or(""),
+                                "build it with `make` or install it with `make install`"));
+  if (books.ok() && library.ok()) {
+    elf::FileDescriptor file(open(library->c_str(), O_RDONLY | O_CLOEXEC));
+    ProbeFiles probes(**books);
+    absl::StatusOr<bool> attached = probes.Attach(file.get(), *library, *library, getpid());
+    absl::Status status = attached.status();
+    if (status.ok() && !*attached) status = absl::FailedPreconditionError("libheaptap.so has no probes");
+    findings.push_back(FromStatus("probes", status, "attach with their semaphores",
+                                  "mend what is missing above; run libheaptap.so from a file system on a disk or tmpfs"));
+  }
+  return findings;
+}
+
+std::vector<Finding> CheckProcess(pid_t pid) {
+  const std::string subject = absl::StrCat("process ", pid);
+  absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(pid);
+  if (!handle.ok()) return {{subject, handle.status(), "", "name a running process that you may trace"}};
+  std::vector<Finding> findings = {{subject, absl::OkStatus(), ProcessName(pid), ""}};
+  absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(pid);
+  if (!mappings.ok()) return {{subject, mappings.status(), "", "name a running process that you may trace"}};
+  for (const elf::Mapping& mapping : *mappings) {
+    if (mapping.inode == 0) continue;
+    absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
+    if (!file.ok()) continue;
+    absl::StatusOr<Allocator> allocator = ReadAllocator(file->file.get());
+    if (!allocator.ok()) {
+      findings.push_back({"sampled allocator", allocator.status(), Printable(mapping.path), "rebuild that library"});
+      continue;
+    }
+    if (!allocator->HasSamples()) continue;
+    std::string detail = Printable(mapping.path);
+    absl::StatusOr<uint64_t> address = FindControl(file->file.get(), mapping);
+    if (!address.ok()) {
+      findings.push_back({"sampled allocator", absl::OkStatus(), absl::StrCat(detail, ", at its own rate"), ""});
+      continue;
+    }
+    absl::StatusOr<heaptap_control> control = ReadControl(*handle, *address);
+    if (control.ok()) {
+      absl::StrAppend(&detail, ", lg_prof_sample ", control->lg_sample, ", prof.active ",
+                      control->active != 0 ? "true" : "false");
+      if (const pid_t other = OtherCollector(*control); other != 0) {
+        absl::StrAppend(&detail, ", recorded by heaptap ", other);
+      }
+    }
+    findings.push_back(FromStatus("sampled allocator", control.status(), detail,
+                                  "use heaptap and libheaptap.so of one release"));
+  }
+  if (findings.size() == 1) {
+    findings.push_back({"sampled allocator", absl::NotFoundError("none mapped"), "",
+                        "start the process with LD_PRELOAD=libheaptap.so (full path)"});
+  }
+  return findings;
+}
+
+}  // namespace heaptap::service

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What this kernel and this user allow, tried one by one.
+#ifndef HEAPTAP_USERSPACE_SERVICE_CHECKUP_H_
+#define HEAPTAP_USERSPACE_SERVICE_CHECKUP_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace heaptap::service {
+
+struct Finding {
+  std::string subject;  // "kernel", "CAP_BPF", ...
+  // OK, or why it is missing; PermissionDenied for what more rights would mend, NotFound for a process.
+  absl::Status status;
+  std::string detail;  // what was found
+  std::string remedy;  // what to do, if it is missing
+};
+
+// Checks the machine and this process's rights. Really loads the programs and attaches a probe; leaves nothing behind.
+std::vector<Finding> CheckMachine();
+// Checks whether a process can be recorded.
+std::vector<Finding> CheckProcess(pid_t pid);
+
+}  // namespace heaptap::service
+
+#endif  // HEAPTAP_USERSPACE_SERVICE_CHECKUP_H_

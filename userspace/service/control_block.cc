@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/service/control_block.h"
+
+#include <elf.h>
+#include <stddef.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/elf/file.h"
+#include "userspace/elf/symbols.h"
+
+namespace heaptap::service {
+namespace {
+
+template <typename T>
+absl::Status WriteField(const ProcessHandle& process, uint64_t address, size_t offset, T value) {
+  return process.Write(address + offset, &value, sizeof(value));
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> FindControl(int fd, const elf::Mapping& mapping) {
+  absl::StatusOr<uint64_t> link_address = elf::FindDataSymbol(fd, HEAPTAP_CONTROL_SYMBOL);
+  if (!link_address.ok()) return link_address.status();
+  absl::StatusOr<elf::File> file = elf::File::Open(fd);
+  if (!file.ok()) return file.status();
+  // The load bias is where the mapped segment lies minus where it was linked to. Segments begin in mid-page, mappings
+  // do not; both sides are taken at the mapping's file offset.
+  for (const elf::Segment& segment : file->segments()) {
+    const uint64_t page_begin = segment.offset & ~uint64_t{4095};
+    if (segment.type == PT_LOAD && (segment.flags & PF_X) != 0 && page_begin <= mapping.file_offset &&
+        mapping.file_offset - segment.offset + (segment.offset - page_begin) < segment.file_size + 4096) {
+      const uint64_t linked_at = segment.address - segment.offset + mapping.file_offset;
+      return *link_address + (mapping.start - linked_at);
+    }
+  }
+  return absl::NotFoundError("the mapping belongs to no executable segment of the file");
+}
+
+absl::Status CheckControl(const heaptap_control& control, pid_t pid) {
+  if (control.magic != HEAPTAP_CONTROL_MAGIC) {
+    return absl::InvalidArgumentError(absl::StrCat("process ", pid, " has no valid control block"));
+  }
+  if (control.version != HEAPTAP_CONTROL_VERSION || control.size < sizeof(control)) {
+    return absl::InvalidArgumentError(absl::StrCat("process ", pid, " has a control block of version ",
+                                                   control.version, ", this heaptap reads version ",
+                                                   HEAPTAP_CONTROL_VERSION,
+                                                   ": use heaptap and libheaptap.so of one release"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<heaptap_control> ReadControl(const ProcessHandle& process, uint64_t address) {
+  heaptap_control control;
+  if (absl::Status status = process.Read(address, &control, sizeof(control)); !status.ok()) return status;
+  if (absl::Status status = CheckControl(control, process.pid()); !status.ok()) return status;
+  return control;
+}
+
+absl::Status TakeControl(const ProcessHandle& process, uint64_t address, uint32_t lg_sample) {
+  absl::Status status = WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), lg_sample);
+  if (!status.ok()) return status;
+  return WriteField(process, address, offsetof(heaptap_control, collector_pid), static_cast<uint32_t>(getpid()));
+}
+
+absl::Status ReleaseControl(const ProcessHandle& process, uint64_t address) {
+  absl::StatusOr<heaptap_control> control = ReadControl(process, address);
+  if (!control.ok()) return control.status();
+  if (control->collector_pid != static_cast<uint32_t>(getpid())) return absl::OkStatus();
+  absl::Status status =
+      WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), HEAPTAP_NO_RATE);
+  if (!status.ok()) return status;
+  return WriteField(process, address, offsetof(heaptap_control, collector_pid), uint32_t{0});
+}
+
+pid_t OtherCollector(const heaptap_control& control) {
+  const pid_t pid = static_cast<pid_t>(control.collector_pid);
+  if (pid <= 0 || pid == getpid()) return 0;
+  // A collector that was killed leaves its PID behind; whoever has that PID now is most likely no heaptap.
+  const std::string executable = ProcessExecutable(pid);
+  return !executable.empty() && executable == OwnExecutable() ? pid : 0;
+}
+
+}  // namespace heaptap::service

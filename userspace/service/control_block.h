@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The collector's side of the control block (allocator/include/heaptap/contract.h): found, checked, written.
+#ifndef HEAPTAP_USERSPACE_SERVICE_CONTROL_BLOCK_H_
+#define HEAPTAP_USERSPACE_SERVICE_CONTROL_BLOCK_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "heaptap/contract.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/service/process_handle.h"
+
+namespace heaptap::service {
+
+// Finds the control block of a running process by its symbol, in the files with probes that the process has mapped:
+// `fd` is such a file, `mapping` one of its mappings. Returns its address in the process. NotFound: the file has none.
+absl::StatusOr<uint64_t> FindControl(int fd, const elf::Mapping& mapping);
+
+// Checks magic, version and size; all else are the process's claims. InvalidArgument if this is no control block, or
+// one of another version.
+absl::Status CheckControl(const heaptap_control& control, pid_t pid);
+
+// Reads and checks the control block at `address`.
+absl::StatusOr<heaptap_control> ReadControl(const ProcessHandle& process, uint64_t address);
+
+// Says in the control block who records the process, and at which rate (HEAPTAP_NO_RATE: the process's own).
+absl::Status TakeControl(const ProcessHandle& process, uint64_t address, uint32_t lg_sample);
+// Puts both back, if it is still us who stands there.
+absl::Status ReleaseControl(const ProcessHandle& process, uint64_t address);
+
+// The PID of another living collector that records the process, 0 if none.
+pid_t OtherCollector(const heaptap_control& control);
+
+}  // namespace heaptap::service
+
+#endif  // HEAPTAP_USERSPACE_SERVICE_CONTROL_BLOCK_H_

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/service/dump_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+
+namespace heaptap::service {
+namespace {
+
+// Other dumps with the same names, at most this many, are stepped over.
+constexpr int kMaxNamesTried = 100000;
+
+std::string Suffix(heaptap_dump_kind kind, const DumpSequence& sequence) {
+  switch (kind) {
+    case HEAPTAP_DUMP_INTERVAL:
+      return absl::StrCat("i", sequence.interval);
+    case HEAPTAP_DUMP_MANUAL:
+      return absl::StrCat("m", sequence.manual);
+    case HEAPTAP_DUMP_HIGH_WATER:
+      return absl::StrCat("u", sequence.high_water);
+    case HEAPTAP_DUMP_FINAL:
+      break;
+  }
+  return "f";
+}
+
+void Advance(heaptap_dump_kind kind, DumpSequence& sequence) {
+  sequence.all++;
+  if (kind == HEAPTAP_DUMP_INTERVAL) sequence.interval++;
+  if (kind == HEAPTAP_DUMP_MANUAL) sequence.manual++;
+  if (kind == HEAPTAP_DUMP_HIGH_WATER) sequence.high_water++;
+}
+
+}  // namespace
+
+int WriteAll(int fd, absl::string_view contents) {
+  off_t offset = 0;
+  while (!contents.empty()) {
+    const ssize_t put = pwrite(fd, contents.data(), contents.size(), offset);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return errno;
+    if (put == 0) return EIO;
+    contents.remove_prefix(put);
+    offset += put;
+  }
+  return 0;
+}
+
+absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix) {
+  const size_t slash = prefix.rfind('/');
+  std::string parent(slash == absl::string_view::npos ? "" : prefix.substr(0, slash + 1));
+  std::string name(slash == absl::string_view::npos ? prefix : prefix.substr(slash + 1));
+  if (name.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("-o ", prefix, ": a prefix for file names is needed, like ", parent, "jeprof"));
+  }
+  const std::string path = parent.empty() ? "." : parent;
+  elf::FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno), "; choose another folder with -o"));
+  }
+  // Root passes access(2) on file systems that are read-only or refuse files for other reasons; making a file is proof.
+  elf::FileDescriptor probe(openat(folder.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  if (!probe.valid() && errno != EOPNOTSUPP) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno), "; choose another folder with -o"));
+  }
+  return DumpFolder(std::move(folder), std::move(parent), std::move(name));
+}
+
+absl::StatusOr<std::string> DumpFolder::Write(pid_t pid, heaptap_dump_kind kind, DumpSequence& sequence,
+                                              absl::string_view contents) const {
+  const auto failure = [&](absl::string_view name, int error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write ", parent_, name, ": ", strerror(error), "; the dump is not kept"));
+  };
+  DumpSequence next = sequence;
+  const auto name = [&] {
+    return absl::StrCat(name_, ".", pid, ".", next.all, ".", Suffix(kind, next), ".heap");
+  };
+  const std::string temporary = absl::StrCat(".", name(), ".", getpid(), ".tmp");
+  elf::FileDescriptor file(
+      openat(folder_.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.valid()) return failure(name(), errno);
+  absl::Cleanup remove = [&] { unlinkat(folder_.get(), temporary.c_str(), 0); };
+  if (const int error = WriteAll(file.get(), contents); error != 0) return failure(name(), error);
+  // Some file systems report a lack of space only here.
+  if (close(file.Release()) != 0 && errno != EINTR) return failure(name(), errno);
+
+  for (int i = 0; i < kMaxNamesTried; i++, next.all++) {
+    if (renameat2(folder_.get(), temporary.c_str(), folder_.get(), name().c_str(), RENAME_NOREPLACE) == 0) {
+      std::move(remove).Cancel();
+      const std::string path = absl::StrCat(parent_, name());
+      Advance(kind, next);
+      sequence = next;
+      return path;
+    }
+    // EINVAL: a file system without RENAME_NOREPLACE; a hard link does not replace either.
+    if (errno == EINVAL && linkat(folder_.get(), temporary.c_str(), folder_.get(), name().c_str(), 0) == 0) {
+      const std::string path = absl::StrCat(parent_, name());
+      Advance(kind, next);
+      sequence = next;
+      return path;
+    }
+    if (errno != EEXIST) return failure(name(), errno);
+  }
+  return failure(name(), EEXIST);
+}
+
+}  // namespace heaptap::service

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/service/dump_request.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/elf/file_descriptor.h"
+#include "userspace/service/dump_folder.h"
+
+namespace heaptap::service {
+namespace {
+
+absl::Status CheckFile(int fd) {
+  struct stat status;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    return absl::InvalidArgumentError("the descriptor for the dump is no regular file");
+  }
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) != 0) {
+    return absl::InvalidArgumentError("the descriptor for the dump is not open for writing");
+  }
+  return absl::OkStatus();
+}
+
+bool IsEventfd(int fd) {
+  char link[PATH_MAX];
+  const ssize_t length = readlink(absl::StrCat("/proc/self/fd/", fd).c_str(), link, sizeof(link));
+  return absl::string_view(link, length > 0 ? length : 0) == "anon_inode:[eventfd]";
+}
+
+// A full eventfd would block; whoever fills it does not wait for us.
+void Signal(int fd) {
+  pollfd writable = {fd, POLLOUT, 0};
+  if (poll(&writable, 1, 0) != 1) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t put = write(fd, &one, sizeof(one));
+}
+
+// Writes the collector's part of the request, `answered` last, and wakes the process.
+absl::Status Answer(const ProcessHandle& process, uint64_t address, const heaptap_dump_request& request, int error,
+                    const profile::LeakSummary& leaks) {
+  absl::StatusOr<elf::FileDescriptor> event = process.TakeDescriptor(request.event_fd);
+  if (!event.ok()) return event.status();
+  if (!IsEventfd(event->get())) return absl::InvalidArgumentError("the descriptor to signal is no eventfd");
+
+  heaptap_dump_request answer = request;
+  answer.error = error;
+  answer.leak_bytes = leaks.bytes;
+  answer.leak_objects = leaks.objects;
+  answer.leak_contexts = leaks.contexts;
+  constexpr size_t kBegin = offsetof(heaptap_dump_request, error);
+  constexpr size_t kEnd = offsetof(heaptap_dump_request, answered);
+  absl::Status status =
+      process.Write(address + kBegin, reinterpret_cast<const char*>(&answer) + kBegin, kEnd - kBegin);
+  if (!status.ok()) return status;
+  status = process.Write(address + kEnd, &request.sequence, sizeof(request.sequence));
+  if (!status.ok()) return status;
+  Signal(event->get());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<heaptap_dump_request> ReadDumpRequest(const ProcessHandle& process, uint64_t address) {
+  heaptap_dump_request request;
+  if (absl::Status status = process.Read(address, &request, sizeof(request)); !status.ok()) return status;
+  if (request.sequence == 0 || request.answered == request.sequence || request.file_fd < 0 || request.event_fd < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("process ", process.pid(), " sent an invalid dump request"));
+  }
+  return request;
+}
+
+absl::Status AnswerWithError(const ProcessHandle& process, uint64_t address, const heaptap_dump_request& request,
+                             int error) {
+  return Answer(process, address, request, error, profile::LeakSummary{});
+}
+
+absl::Status AnswerWithDump(const ProcessHandle& process, uint64_t address, const heaptap_dump_request& request,
+                            absl::string_view contents, const profile::LeakSummary& leaks) {
+  absl::StatusOr<elf::FileDescriptor> file = process.TakeDescriptor(request.file_fd);
+  absl::Status status = file.ok() ? CheckFile(file->get()) : file.status();
+  int error = status.ok() ? 0 : EBADF;
+  if (status.ok()) {
+    error = WriteAll(file->get(), contents);
+    if (error != 0) {
+      status = absl::FailedPreconditionError(
+          absl::StrCat("writing the dump that process ", process.pid(), " asked for: ", strerror(error)));
+    }
+  }
+  absl::Status answered = Answer(process, address, request, error, leaks);
+  return status.ok() ? answered : status;
+}
+
+}  // namespace heaptap::service

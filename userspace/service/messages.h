@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lines for people, on stderr. Each goes out with one write(2), so that lines of several processes do not mix.
+#ifndef HEAPTAP_USERSPACE_SERVICE_MESSAGES_H_
+#define HEAPTAP_USERSPACE_SERVICE_MESSAGES_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace heaptap::service {
+
+// Writes "heaptap: <line>".
+void Say(absl::string_view line);
+// Writes the line as it is.
+void SayPlain(absl::string_view line);
+
+// Text that a process chose, safe for a terminal: bytes that are not printable ASCII become '?'.
+std::string Printable(absl::string_view text);
+
+}  // namespace heaptap::service
+
+#endif  // HEAPTAP_USERSPACE_SERVICE_MESSAGES_H_

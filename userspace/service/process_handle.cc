@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/service/process_handle.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/bpf/kernel_error.h"
+
+namespace heaptap::service {
+namespace {
+
+absl::Status NoSuchProcess(pid_t pid) { return absl::NotFoundError(absl::StrCat("no process ", pid)); }
+
+absl::Status AccessError(pid_t pid, const char* what, ssize_t result) {
+  // A memory file of an ended address space reads and writes 0 bytes.
+  if (result == 0 || errno == ESRCH) return NoSuchProcess(pid);
+  return absl::InvalidArgumentError(absl::StrCat(what, " memory of process ", pid, ": ", strerror(errno)));
+}
+
+std::string ReadLink(const std::string& path) {
+  char target[PATH_MAX];
+  const ssize_t length = readlink(path.c_str(), target, sizeof(target));
+  return length > 0 ? std::string(target, length) : "";
+}
+
+}  // namespace
+
+absl::StatusOr<ProcessHandle> ProcessHandle::Open(pid_t pid) {
+  elf::FileDescriptor pidfd(syscall(SYS_pidfd_open, pid, 0));
+  if (!pidfd.valid()) {
+    // EINVAL: no PID at all, or that of a thread.
+    if (errno == ESRCH || errno == EINVAL) return NoSuchProcess(pid);
+    return bpf::KernelError(errno, absl::StrCat("pidfd_open of process ", pid));
+  }
+  elf::FileDescriptor memory(open(absl::StrCat("/proc/", pid, "/mem").c_str(), O_RDWR | O_CLOEXEC));
+  if (!memory.valid()) {
+    if (errno == ENOENT || errno == ESRCH) return NoSuchProcess(pid);
+    return bpf::KernelError(errno, absl::StrCat("opening the memory of process ", pid));
+  }
+  return ProcessHandle(pid, std::move(pidfd), std::move(memory));
+}
+
+absl::Status ProcessHandle::Read(uint64_t address, void* to, size_t size) const {
+  const ssize_t got = pread(memory_.get(), to, size, static_cast<off_t>(address));
+  return got == static_cast<ssize_t>(size) ? absl::OkStatus() : AccessError(pid_, "reading", got);
+}
+
+absl::Status ProcessHandle::Write(uint64_t address, const void* from, size_t size) const {
+  const ssize_t put = pwrite(memory_.get(), from, size, static_cast<off_t>(address));
+  return put == static_cast<ssize_t>(size) ? absl::OkStatus() : AccessError(pid_, "writing", put);
+}
+
+absl::StatusOr<elf::FileDescriptor> ProcessHandle::TakeDescriptor(int fd) const {
+  elf::FileDescriptor copy(syscall(SYS_pidfd_getfd, pidfd_.get(), fd, 0));
+  if (copy.valid()) return copy;
+  if (errno == ESRCH) return NoSuchProcess(pid_);
+  if (errno == EBADF) return absl::InvalidArgumentError(absl::StrCat("process ", pid_, " has no descriptor ", fd));
+  return bpf::KernelError(errno, absl::StrCat("pidfd_getfd from process ", pid_));
+}
+
+std::string ProcessName(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
+  std::string name;
+  if (!std::getline(file, name) || name.empty()) return "?";
+  for (char& character : name) {
+    if (!isprint(static_cast<unsigned char>(character))) character = '?';
+  }
+  return name;
+}
+
+std::string ProcessExecutable(pid_t pid) { return ReadLink(absl::StrCat("/proc/", pid, "/exe")); }
+
+std::string OwnExecutable() { return ReadLink("/proc/self/exe"); }
+
+}  // namespace heaptap::service

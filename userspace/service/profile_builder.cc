@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/service/profile_builder.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/profile/contexts.h"
+
+namespace heaptap::service {
+namespace {
+
+void AddLossWarnings(const bpf::Losses& losses, absl::string_view whose, std::vector<std::string>& warnings) {
+  for (uint32_t reason = 0; reason < losses.size(); reason++) {
+    if (losses[reason].events == 0) continue;
+    std::string warning =
+        absl::StrCat("heaptap: ", losses[reason].events, " ", bpf::LossDescription(reason), whose);
+    if (losses[reason].weight != 0) absl::StrAppend(&warning, " (estimated ", losses[reason].weight, " bytes)");
+    warnings.push_back(std::move(warning));
+  }
+}
+
+// The allocator's code: what its control block says, or else the whole mapping that holds the probe, unless that is
+// the program itself, whose own functions are in it too.
+std::vector<profile::AddressRange> AllocatorRanges(const ProfileSubject& subject, uint64_t probe_address) {
+  if (subject.allocator.begin < subject.allocator.end) return {subject.allocator};
+  if (subject.space == nullptr) return {};
+  const elf::Mapping* mapping = subject.space->mappings.Find(probe_address);
+  if (mapping == nullptr || mapping->path == subject.space->executable) return {};
+  return {{mapping->start, mapping->end}};
+}
+
+}  // namespace
+
+absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const ProfileSubject& subject,
+                                              uint64_t mappings_lost) {
+  profile::Profile result;
+  result.pid = subject.pid;
+  result.period = uint64_t{1} << subject.lg_sample;
+  if (subject.space != nullptr) {
+    result.mappings.assign(subject.space->mappings.begin(), subject.space->mappings.end());
+  }
+
+  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books.ReadTallies(subject.process_id);
+  if (!tallies.ok()) return tallies.status();
+  std::sort(tallies->begin(), tallies->end(), [](const bpf::TallyEntry& a, const bpf::TallyEntry& b) {
+    return a.stack_id != b.stack_id ? a.stack_id < b.stack_id : a.tid < b.tid;
+  });
+  profile::ContextBuilder contexts;
+  uint64_t last_id = HEAPTAP_NO_STACK;
+  std::vector<uint64_t> frames;
+  bool truncated = false;
+  uint64_t truncated_samples = 0;
+  for (const bpf::TallyEntry& entry : *tallies) {
+    if (entry.stack_id != last_id) {
+      last_id = entry.stack_id;
+      frames.clear();
+      truncated = false;
+      if (absl::StatusOr<heaptap_stack> stack = books.ReadStack(entry.stack_id); stack.ok() && stack->count > 0) {
+        const absl::Span<const uint64_t> recorded = absl::MakeConstSpan(
+            reinterpret_cast<const uint64_t*>(stack->frames), stack->count);
+        frames = profile::CutAllocatorFrames(recorded, AllocatorRanges(subject, recorded[0]));
+        truncated = stack->end == HEAPTAP_STACK_TRUNCATED;
+      }
+    }
+    if (truncated) truncated_samples += entry.tally.allocated.objects;
+    contexts.Add(frames, truncated, entry.tid, entry.tally);
+  }
+  result.contexts = contexts.Build();
+
+  AddLossWarnings(books.ReadLosses(subject.process_id), "", result.warnings);
+  AddLossWarnings(books.ReadLosses(0), ", in this or another process", result.warnings);
+  if (truncated_samples != 0) {
+    result.warnings.push_back(absl::StrCat("heaptap: ", truncated_samples, " samples with stacks of more than ",
+                                           HEAPTAP_MAX_FRAMES, " frames: the outermost frames are missing"));
+  }
+  if (mappings_lost != 0) {
+    result.warnings.push_back(absl::StrCat("heaptap: ", mappings_lost,
+                                           " mapping events lost: some addresses may have no library"));
+  }
+  return result;
+}
+
+}  // namespace heaptap::service

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the kernel's books to a profile of one process.
+#ifndef HEAPTAP_USERSPACE_SERVICE_PROFILE_BUILDER_H_
+#define HEAPTAP_USERSPACE_SERVICE_PROFILE_BUILDER_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "userspace/bpf/books.h"
+#include "userspace/profile/frames.h"
+#include "userspace/profile/profile.h"
+#include "userspace/service/address_spaces.h"
+
+namespace heaptap::service {
+
+// What a profile says of a process besides its books.
+struct ProfileSubject {
+  pid_t pid;
+  uint64_t process_id;  // of the books
+  uint32_t lg_sample;
+  profile::AddressRange allocator;  // the allocator's code as its control block names it; empty if it has none
+  const AddressSpace* space;        // may be null
+};
+
+// Drains the books of a process, which may be running or dead. Losses become warnings. `mappings_lost`: how many
+// mapping events the kernel had no room for.
+absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const ProfileSubject& subject,
+                                              uint64_t mappings_lost);
+
+}  // namespace heaptap::service
+
+#endif  // HEAPTAP_USERSPACE_SERVICE_PROFILE_BUILDER_H_

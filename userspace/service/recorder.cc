@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is recorded, and what happens to it. The dumps are in recorder_dumps.cc.
+#include "userspace/service/recorder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/service/control_block.h"
+#include "userspace/service/dump_request.h"
+#include "userspace/service/messages.h"
+
+namespace heaptap::service {
+namespace {
+
+static_assert(sizeof(heaptap_control) == HEAPTAP_CONTROL_BYTES, "the kernel copies whole control blocks");
+
+std::tuple<uint32_t, uint32_t, uint64_t> FileKey(const elf::Mapping& mapping) {
+  return {mapping.device_major, mapping.device_minor, mapping.inode};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions& options) {
+  absl::StatusOr<std::unique_ptr<bpf::Books>> books = bpf::Books::Load(options.map_sizes);
+  if (!books.ok()) return books.status();
+  absl::StatusOr<DumpFolder> folder = DumpFolder::Open(options.prefix);
+  if (!folder.ok()) return folder.status();
+  absl::StatusOr<std::unique_ptr<bpf::MappingEvents>> mapping_events = bpf::MappingEvents::Start();
+  if (!mapping_events.ok()) return mapping_events.status();
+  return std::unique_ptr<Recorder>(
+      new Recorder(options, *std::move(folder), *std::move(books), *std::move(mapping_events)));
+}
+
+Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, std::unique_ptr<bpf::Books> books,
+                   std::unique_ptr<bpf::MappingEvents> mapping_events)
+    : options_(options),
+      folder_(std::move(folder)),
+      books_(std::move(books)),
+      mapping_events_(std::move(mapping_events)),
+      probe_files_(*books_) {}
+
+absl::Status Recorder::RecordChild(pid_t pid) {
+  spaces_.Keep(pid, {});
+  absl::StatusOr<uint64_t> process_id = books_->Track(pid, options_.follow, options_.triggers);
+  if (!process_id.ok()) return process_id.status();
+  AddTarget(*process_id, pid);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {
+  elf::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", strerror(errno)));
+  return probe_files_.Attach(file.get(), absl::StrCat("/proc/self/fd/", file.get()), path, ProbeFiles::kEveryProcess);
+}
+
+absl::Status Recorder::RecordRunning(pid_t pid) {
+  absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(pid);
+  if (!handle.ok()) return handle.status();
+  absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(pid);
+  if (!mappings.ok()) return mappings.status();
+
+  AddressSpace space;
+  space.executable = ProcessExecutable(pid);
+  struct Found {
+    elf::MappedFile file;
+    std::string name;
+  };
+  std::vector<Found> found;
+  uint64_t control_address = 0;
+  for (const elf::Mapping& mapping : *mappings) {
+    space.mappings.Add(mapping);
+    if (mapping.inode == 0 || !files_seen_.insert(FileKey(mapping)).second) continue;
+    absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
+    if (!file.ok()) continue;
+    absl::StatusOr<Allocator> allocator = ReadAllocator(file->file.get());
+    if (!allocator.ok()) {
+      Say(absl::StrCat(Printable(mapping.path), ": ", allocator.status().message(), "; this file is left out"));
+      continue;
+    }
+    if (!allocator->HasSamples()) continue;
+    if (absl::StatusOr<uint64_t> address = FindControl(file->file.get(), mapping); address.ok()) {
+      control_address = *address;
+    }
+    found.push_back({*std::move(file), mapping.path});
+  }
+  const std::string name = absl::StrCat("process ", pid, " (", ProcessName(pid), ")");
+  if (found.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        name, " has no sampled allocator: start it with LD_PRELOAD=libheaptap.so (full path), then attach"));
+  }
+  absl::StatusOr<heaptap_control> control = absl::NotFoundError("none");
+  if (control_address != 0) {
+    control = ReadControl(*handle, control_address);
+    if (!control.ok()) return control.status();
+    if (const pid_t other = OtherCollector(*control); other != 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(name, " is recorded by heaptap ", other, " already; end that one first"));
+    }
+  }
+
+  spaces_.Keep(pid, std::move(space));
+  absl::StatusOr<uint64_t> process_id = books_->Track(pid, options_.follow, options_.triggers);
+  if (!process_id.ok()) return process_id.status();
+  Target& target = AddTarget(*process_id, pid);
+  target.started = true;
+  target.name = ProcessName(pid);
+  if (control.ok()) {
+    UseControl(target, *control, control_address);
+  } else if (options_.lg_sample.has_value()) {
+    Say(absl::StrCat(name, " has no control block, so its sampling rate cannot be set: it samples at its own"));
+  }
+  for (const Found& one : found) {
+    absl::StatusOr<bool> attached =
+        probe_files_.Attach(one.file.file.get(), one.file.path, Printable(one.name), options_.follow ? ProbeFiles::kEveryProcess : pid);
+    if (!attached.ok()) {
+      Finish();
+      return attached.status();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ProcessHandle> Recorder::Open(pid_t pid, uint64_t process_id) const {
+  absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(pid);
+  if (!handle.ok()) return handle;
+  // While the books still say so, the PID cannot have passed to another process; what was opened is what was meant.
+  if (!books_->IsCurrent(pid, process_id)) return absl::NotFoundError(absl::StrCat("process ", pid, " has ended"));
+  return handle;
+}
+
+Recorder::Target& Recorder::AddTarget(uint64_t process_id, pid_t pid) {
+  Target& target = targets_[process_id];
+  target.process_id = process_id;
+  target.pid = pid;
+  if (options_.lg_sample.has_value()) target.lg_sample = *options_.lg_sample;
+  return target;
+}
+
+Recorder::Target* Recorder::FindTarget(uint64_t process_id) {
+  const auto found = targets_.find(process_id);
+  return found == targets_.end() ? nullptr : &found->second;
+}
+
+void Recorder::UseControl(Target& target, const heaptap_control& control, uint64_t address) {
+  target.started = true;
+  target.control_address = address;
+  target.allocator = {control.text_begin, control.text_end};
+  if (options_.lg_sample.has_value()) {
+    target.lg_sample = *options_.lg_sample;
+  } else {
+    target.lg_sample = std::min<uint32_t>(control.lg_sample, HEAPTAP_MAX_LG_SAMPLE);
+  }
+  // A process that has ended in the meantime needs no word from us.
+  if (absl::StatusOr<ProcessHandle> handle = Open(target.pid, target.process_id); handle.ok()) {
+    TakeControl(*handle, address, options_.lg_sample.value_or(HEAPTAP_NO_RATE)).IgnoreError();
+  }
+}
+
+bool Recorder::IsRecorded(pid_t pid) const {
+  return std::any_of(targets_.begin(), targets_.end(), [&](const auto& entry) { return entry.second.pid == pid; });
+}
+
+std::vector<int> Recorder::fds() const {
+  std::vector<int> fds = mapping_events_->fds();
+  fds.push_back(books_->events_fd());
+  return fds;
+}
+
+void Recorder::Pump() {
+  // The events first: then all that was mapped before them is among the mapping events.
+  absl::StatusOr<std::vector<heaptap_event>> events = books_->TakeEvents();
+  if (!events.ok()) return Fail(events.status());
+  const std::vector<bpf::MappingEvent> mappings = mapping_events_->Take();
+  auto mapping = mappings.begin();
+  for (auto event = events->begin(); event != events->end(); ++event) {
+    for (; mapping != mappings.end() && mapping->time <= event->time; ++mapping) HandleMapping(*mapping);
+    // Of several triggers that are due one dump comes: it has all of them in it.
+    const bool is_trigger = event->kind == HEAPTAP_EVENT_HIGH_WATER || event->kind == HEAPTAP_EVENT_INTERVAL;
+    const bool comes_again = std::any_of(event + 1, events->end(), [&](const heaptap_event& later) {
+      return later.kind == event->kind && later.process_id == event->process_id;
+    });
+    if (!is_trigger || !comes_again) Handle(*event);
+  }
+  for (; mapping != mappings.end(); ++mapping) HandleMapping(*mapping);
+}
+
+void Recorder::HandleMapping(const bpf::MappingEvent& event) {
+  if (!spaces_.Apply(event) || event.mapping.inode == 0 || !files_seen_.insert(FileKey(event.mapping)).second) return;
+  // A short-lived process may be gone, and the next one that maps the file is as good.
+  absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(event.pid, event.mapping);
+  if (!file.ok()) {
+    files_seen_.erase(FileKey(event.mapping));
+    return;
+  }
+  absl::StatusOr<bool> attached =
+      probe_files_.Attach(file->file.get(), file->path, Printable(event.mapping.path),
+                          options_.follow ? ProbeFiles::kEveryProcess : event.pid);
+  if (!attached.ok() && !absl::IsNotFound(attached.status())) {
+    Say(absl::StrCat(attached.status().message(), "; this file is left out"));
+  }
+}
+
+void Recorder::Handle(const heaptap_event& event) {
+  Target* target = FindTarget(event.process_id);
+  if (event.kind == HEAPTAP_EVENT_LIVE_FILLING) {
+    if (absl::Status status = books_->SweepFreed(); !status.ok()) Fail(status);
+    return;
+  }
+  if (event.kind == HEAPTAP_EVENT_FORK) {
+    Target& child = AddTarget(event.process_id, event.tgid);
+    if (const Target* parent = FindTarget(event.argument); parent != nullptr) {
+      // The child has its parent's memory, and so its parent's allocator. It shows itself by heaptap:start.
+      child.control_address = parent->control_address;
+      child.allocator = parent->allocator;
+      child.lg_sample = parent->lg_sample;
+    }
+    return;
+  }
+  if (event.kind == HEAPTAP_EVENT_EXEC) {
+    AddTarget(event.process_id, event.tgid);
+    Close(event.argument);
+    return;
+  }
+  if (target == nullptr) {
+    if (event.kind == HEAPTAP_EVENT_DUMP) RefuseDump(event);
+    return;
+  }
+  target->name = Printable(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
+  switch (event.kind) {
+    case HEAPTAP_EVENT_START:
+      return HandleStart(*target, event);
+    case HEAPTAP_EVENT_DUMP:
+      return HandleDump(*target, event);
+    case HEAPTAP_EVENT_EXIT:
+      return HandleExit(*target, event);
+    case HEAPTAP_EVENT_HIGH_WATER:
+      Dump(*target, HEAPTAP_DUMP_HIGH_WATER, nullptr);
+      return;
+    case HEAPTAP_EVENT_INTERVAL:
+      Dump(*target, HEAPTAP_DUMP_INTERVAL, nullptr);
+      return;
+  }
+}
+
+void Recorder::HandleStart(Target& target, const heaptap_event& event) {
+  heaptap_control control;
+  memcpy(&control, event.control, sizeof(control));
+  target.started = true;
+  if (absl::Status status = CheckControl(control, target.pid); !status.ok()) {
+    Say(absl::StrCat(status.message(), "; its stacks are shown with the allocator's frames"));
+    return;
+  }
+  UseControl(target, control, event.argument);
+}
+
+void Recorder::HandleDump(Target& target, const heaptap_event& event) {
+  absl::StatusOr<ProcessHandle> handle = Open(event.tgid, target.process_id);
+  if (!handle.ok()) return;  // nobody waits any more
+  absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(*handle, event.argument);
+  if (!request.ok()) return Fail(request.status());
+  absl::StatusOr<profile::Profile> profile = Build(target);
+  if (!profile.ok()) {
+    Fail(profile.status());
+    AnswerWithError(*handle, event.argument, *request, EIO).IgnoreError();
+    return;
+  }
+  absl::Status status =
+      AnswerWithDump(*handle, event.argument, *request, exporter::HeapV2(*profile), profile->Leaks());
+  if (!status.ok()) return Fail(status);
+  if (request->kind == HEAPTAP_DUMP_FINAL) target.own_final = true;
+  SayLosses(*profile);
+}
+
+void Recorder::RefuseDump(const heaptap_event& event) {
+  // Attached for every process, we hear the requests of processes that others record, too.
+  absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(event.tgid);
+  if (!handle.ok()) return;
+  absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(*handle, event.argument);
+  if (!request.ok()) return;
+  absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(event.tgid);
+  if (!mappings.ok()) return;
+  for (const elf::Mapping& mapping : *mappings) {
+    if (mapping.inode == 0) continue;
+    absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(event.tgid, mapping);
+    if (!file.ok()) continue;
+    absl::StatusOr<uint64_t> address = FindControl(file->file.get(), mapping);
+    if (!address.ok()) continue;
+    absl::StatusOr<heaptap_control> control = ReadControl(*handle, *address);
+    if (control.ok() && OtherCollector(*control) == 0) {
+      AnswerWithError(*handle, event.argument, *request, ESRCH).IgnoreError();
+    }
+    return;
+  }
+}
+
+void Recorder::HandleExit(Target& target, const heaptap_event& event) {
+  const uint64_t process_id = target.process_id;
+  const bool has_profile = HasProfile(target);
+  // Who asked for a final dump of its own gets no second one, unless -o names a place for it.
+  if (has_profile && (!target.own_final || options_.prefix_given)) {
+    std::string path;
+    if (std::optional<profile::Profile> profile = Dump(target, HEAPTAP_DUMP_FINAL, &path); profile.has_value()) {
+      if (!target.own_final) SayLeaks(target, profile->Leaks(), path);
+    }
+  }
+  if (options_.show_books && has_profile) SayBooks(target);
+  spaces_.Drop(event.tgid);
+  Close(process_id);
+}
+
+void Recorder::Close(uint64_t process_id) {
+  if (targets_.erase(process_id) == 0) return;
+  if (absl::Status status = books_->Forget(process_id); !status.ok()) Fail(status);
+}
+
+void Recorder::Fail(const absl::Status& status) {
+  failed_ = true;
+  Say(status.message());
+}
+
+}  // namespace heaptap::service

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One recording: the books in the kernel, the processes in it, and the dumps that come of it.
+//
+// A TARGET is one recorded process image: it begins with Record*, a fork or an exec, and ends with exec or exit. At its
+// exit the final dump is written, however it ended; an exec drops the books, as its memory is gone.
+//
+// Not thread safe. The owner polls fds(), or waits for kPumpInterval at most, and calls Pump.
+#ifndef HEAPTAP_USERSPACE_SERVICE_RECORDER_H_
+#define HEAPTAP_USERSPACE_SERVICE_RECORDER_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "heaptap/contract.h"
+#include "userspace/bpf/books.h"
+#include "userspace/bpf/mapping_events.h"
+#include "userspace/export/heap_v2.h"
+#include "userspace/profile/frames.h"
+#include "userspace/profile/profile.h"
+#include "userspace/service/address_spaces.h"
+#include "userspace/service/dump_folder.h"
+#include "userspace/service/probe_files.h"
+#include "userspace/service/process_handle.h"
+
+namespace heaptap::service {
+
+// A writer of dumps (userspace/export/).
+using DumpFormat = std::string (*)(const profile::Profile&);
+
+struct RecorderOptions {
+  std::string prefix = "jeprof";          // of the dumps that the collector decides on
+  bool prefix_given = false;              // the prefix is not the default
+  DumpFormat format = exporter::HeapV2;   // of those dumps; what a process asks for is always as jemalloc's
+  std::optional<uint32_t> lg_sample = {};  // wins over the process's own rate
+  bpf::Triggers triggers = {};
+  bpf::MapSizes map_sizes = {};
+  bool show_books = false;  // a line of JSON when a target's books close
+  // Record children too, and attach for every process that maps an allocator's file. Else one process only.
+  bool follow = false;
+};
+
+class Recorder {
+ public:
+  // How long mapped files may wait to be looked at.
+  static constexpr absl::Duration kPumpInterval = absl::Milliseconds(250);
+
+  // Loads the programs and opens the folder for dumps. Records nothing yet.
+  static absl::StatusOr<std::unique_ptr<Recorder>> Start(const RecorderOptions& options);
+
+  // Records a child of ours that will exec.
+  absl::Status RecordChild(pid_t pid);
+  // Attaches to a file that the child's program will map.
+  absl::StatusOr<bool> AttachFile(const std::string& path);
+  // Records a running process. NotFound: no such process, or no sampled allocator in it.
+  absl::Status RecordRunning(pid_t pid);
+
+  std::vector<int> fds() const;
+  // Handles all that has happened.
+  void Pump();
+
+  // Writes a dump of each target.
+  void DumpAll(heaptap_dump_kind kind);
+  // Ends the recording: last dumps of the targets that still live, which are left as they were found.
+  void Finish();
+
+  bool IsRecorded(pid_t pid) const;
+  // Whether something that was asked for could not be done (it was said when it happened).
+  bool failed() const { return failed_; }
+
+ private:
+  struct Target {
+    uint64_t process_id = 0;
+    pid_t pid = 0;
+    std::string name;
+    bool started = false;    // its allocator has shown itself
+    bool own_final = false;  // it asked for its final dump itself, and got it
+    uint64_t control_address = 0;
+    profile::AddressRange allocator;
+    uint32_t lg_sample = HEAPTAP_DEFAULT_LG_SAMPLE;
+    DumpSequence sequence;
+  };
+
+  Recorder(const RecorderOptions& options, DumpFolder folder, std::unique_ptr<bpf::Books> books,
+           std::unique_ptr<bpf::MappingEvents> mapping_events);
+
+  void Handle(const heaptap_event& event);
+  void HandleStart(Target& target, const heaptap_event& event);
+  void HandleDump(Target& target, const heaptap_event& event);
+  void RefuseDump(const heaptap_event& event);
+  void HandleExit(Target& target, const heaptap_event& event);
+  void HandleMapping(const bpf::MappingEvent& event);
+
+  Target& AddTarget(uint64_t process_id, pid_t pid);
+  Target* FindTarget(uint64_t process_id);
+  void UseControl(Target& target, const heaptap_control& control, uint64_t address);
+  // A handle on the process behind an event. NotFound if it has ended meanwhile.
+  absl::StatusOr<ProcessHandle> Open(pid_t pid, uint64_t process_id) const;
+
+  absl::StatusOr<profile::Profile> Build(const Target& target) const;
+  // Whether there is anything to say about a target: it runs a sampled allocator.
+  bool HasProfile(const Target& target) const;
+  // Builds, writes and reports one dump; null if that failed.
+  std::optional<profile::Profile> Dump(Target& target, heaptap_dump_kind kind, std::string* path);
+  void SayLeaks(const Target& target, const profile::LeakSummary& leaks, const std::string& path) const;
+  void SayBooks(const Target& target) const;
+  void SayLosses(const profile::Profile& profile);
+  void Fail(const absl::Status& status);
+  void Close(uint64_t process_id);
+
+  RecorderOptions options_;
+  DumpFolder folder_;
+  std::unique_ptr<bpf::Books> books_;
+  std::unique_ptr<bpf::MappingEvents> mapping_events_;
+  ProbeFiles probe_files_;
+  AddressSpaces spaces_;
+  std::map<uint64_t, Target> targets_;  // by process id
+  std::set<std::tuple<uint32_t, uint32_t, uint64_t>> files_seen_;  // device and inode of mapped files looked at
+  std::set<std::string> losses_said_;
+  bool failed_ = false;
+};
+
+}  // namespace heaptap::service
+
+#endif  // HEAPTAP_USERSPACE_SERVICE_RECORDER_H_

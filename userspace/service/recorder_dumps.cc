@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The dumps of a recording, and what is said about them.
+#include <time.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/service/control_block.h"
+#include "userspace/service/messages.h"
+#include "userspace/service/profile_builder.h"
+#include "userspace/service/recorder.h"
+
+namespace heaptap::service {
+namespace {
+
+std::string Count(uint64_t count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+// A program that runs on another CPU may be between two halves of an entry; it needs microseconds.
+constexpr int kSettleTries = 20;
+constexpr timespec kSettleTime = {0, 5'000'000};
+
+}  // namespace
+
+absl::StatusOr<profile::Profile> Recorder::Build(const Target& target) const {
+  const ProfileSubject subject = {target.pid, target.process_id, target.lg_sample, target.allocator,
+                                  spaces_.Find(target.pid)};
+  return BuildProfile(*books_, subject, mapping_events_->lost());
+}
+
+std::optional<profile::Profile> Recorder::Dump(Target& target, heaptap_dump_kind kind, std::string* path) {
+  absl::StatusOr<profile::Profile> profile = Build(target);
+  if (!profile.ok()) {
+    Fail(profile.status());
+    return std::nullopt;
+  }
+  absl::StatusOr<std::string> written = folder_.Write(target.pid, kind, target.sequence, options_.format(*profile));
+  if (!written.ok()) {
+    Fail(written.status());
+    return std::nullopt;
+  }
+  const profile::LeakSummary live = profile->Leaks();
+  Say(absl::StrCat("wrote ", *written, ": ", Count(live.bytes, "byte"), " in ", Count(live.objects, "object"),
+                   " live"));
+  SayLosses(*profile);
+  if (path != nullptr) *path = *std::move(written);
+  return *std::move(profile);
+}
+
+bool Recorder::HasProfile(const Target& target) const {
+  if (target.started) return true;
+  // Another allocator that keeps to the contract may have no heaptap:start.
+  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_->ReadTallies(target.process_id);
+  return tallies.ok() && !tallies->empty();
+}
+
+void Recorder::DumpAll(heaptap_dump_kind kind) {
+  for (auto& [process_id, target] : targets_) {
+    if (HasProfile(target)) Dump(target, kind, nullptr);
+  }
+}
+
+void Recorder::Finish() {
+  Pump();
+  for (auto& [process_id, target] : targets_) {
+    // The process may end at any moment; then there is nothing to put back.
+    if (absl::StatusOr<ProcessHandle> handle = Open(target.pid, process_id);
+        handle.ok() && target.control_address != 0) {
+      ReleaseControl(*handle, target.control_address).IgnoreError();
+    }
+    books_->Untrack(target.pid);
+  }
+  probe_files_.Detach();
+  for (auto& [process_id, target] : targets_) {
+    if (!HasProfile(target)) continue;
+    Dump(target, HEAPTAP_DUMP_FINAL, nullptr);
+    if (options_.show_books) SayBooks(target);
+  }
+  targets_.clear();
+}
+
+void Recorder::SayLeaks(const Target& target, const profile::LeakSummary& leaks, const std::string& path) const {
+  if (leaks.bytes == 0) return;
+  SayPlain(absl::StrCat("<heaptap>: Leak approximation summary: ~", Count(leaks.bytes, "byte"), ", ~",
+                        Count(leaks.objects, "object"), ", >= ", Count(leaks.contexts, "context")));
+  const AddressSpace* space = spaces_.Find(target.pid);
+  const std::string program = space == nullptr ? "" : space->executable;
+  SayPlain(absl::StrCat("<heaptap>: Run jeprof --text ", program.empty() ? "PROGRAM" : Printable(program), " ", path,
+                        " for leak detail"));
+}
+
+void Recorder::SayLosses(const profile::Profile& profile) {
+  for (const std::string& warning : profile.warnings) {
+    // Each reason once; the dumps have the numbers as they grow.
+    const size_t reason = warning.find_first_not_of("0123456789 ", sizeof("heaptap:"));
+    if (losses_said_.insert(warning.substr(reason, warning.find('(') - reason)).second) SayPlain(warning);
+  }
+}
+
+void Recorder::SayBooks(const Target& target) const {
+  nlohmann::ordered_json line;
+  for (int tries = 0; tries < kSettleTries; tries++) {
+    if (tries > 0) nanosleep(&kSettleTime, nullptr);
+    absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_->ReadTallies(target.process_id);
+    absl::StatusOr<bpf::LiveTotals> live = books_->ReadLiveTotals(target.process_id);
+    if (!tallies.ok() || !live.ok()) return;
+    heaptap_tally sum = {};
+    for (const bpf::TallyEntry& entry : *tallies) {
+      for (auto [to, from] : {std::pair(&sum.allocated, &entry.tally.allocated), {&sum.freed, &entry.tally.freed}}) {
+        to->objects += from->objects;
+        to->bytes += from->bytes;
+        to->weight += from->weight;
+        to->weighted_objects += from->weighted_objects;
+      }
+    }
+    const profile::Estimate allocated = profile::ToEstimate(sum.allocated);
+    const uint64_t objects = sum.allocated.objects - sum.freed.objects;
+    const uint64_t bytes = sum.allocated.bytes - sum.freed.bytes;
+    const uint64_t weight = sum.allocated.weight - sum.freed.weight;
+    const bool balanced = objects == live->objects && bytes == live->bytes && weight == live->weight;
+    nlohmann::ordered_json losses;
+    const bpf::Losses lost = books_->ReadLosses(target.process_id);
+    for (uint32_t reason = 0; reason < lost.size(); reason++) {
+      losses[std::string(bpf::LossName(reason))] = lost[reason].events;
+    }
+    line = {{"pid", target.pid},
+            {"name", target.name},
+            {"samples_allocated", sum.allocated.objects},
+            {"samples_freed", sum.freed.objects},
+            {"tally_live_objects", objects},
+            {"tally_live_bytes", bytes},
+            {"tally_live_weight", weight},
+            {"live_entries", live->objects},
+            {"live_bytes", live->bytes},
+            {"live_weight", live->weight},
+            {"allocated_objects", allocated.objects},
+            {"allocated_bytes", allocated.bytes},
+            {"balanced", balanced},
+            {"losses", losses}};
+    if (balanced) break;
+  }
+  SayPlain(nlohmann::ordered_json({{"books", line}}).dump());
+}
+
+}  // namespace heaptap::service
