@@ -39,8 +39,7 @@ ALLOCATOR_FLAGS := -std=c++20 -O2 -g $(WARNINGS) -Iallocator/include -Iallocator
   -ftls-model=initial-exec -mno-red-zone -fno-builtin -fasynchronous-unwind-tables
 
 # The fast paths have no frame, and jump to slow paths that have one.
-$(BUILD)/allocator/symbols_malloc.o $(BUILD)/allocator/symbols_new.o: \
-  ALLOCATOR_FLAGS += -fomit-frame-pointer -foptimize-sibling-calls
+$(BUILD)/allocator/symbols_fast.o: ALLOCATOR_FLAGS += -fomit-frame-pointer -foptimize-sibling-calls
 
 $(BUILD)/allocator/%.o: allocator/%.cc
 	$(say) CXX $@

@@ -249,6 +249,9 @@ void ReadHeaptapConf(const char* text, Configuration* configuration) {
   while (NextPair(&text, &pair)) {
     if (pair.key == "lg_prof_sample") {
       ReadRate(pair, &configuration->collector_lg_sample);
+    } else if (pair.key == "collector") {
+      uint64_t pid = 0;
+      if (ReadNumber(pair, &pid)) configuration->collector_pid = static_cast<uint32_t>(pid);
     } else if (pair.key == "prof_seed") {
       configuration->has_seed |= ReadNumber(pair, &configuration->seed);
     } else {

@@ -28,6 +28,7 @@ struct Configuration {
   bool prof_final = false;  // a dump at exit
   uint32_t lg_sample = HEAPTAP_DEFAULT_LG_SAMPLE;
   uint32_t collector_lg_sample = HEAPTAP_NO_RATE;
+  uint32_t collector_pid = 0;
   bool has_seed = false;
   uint64_t seed = 0;
   char prefix[PATH_MAX] = "jeprof";  // of the names of automatic dumps; empty: no such dumps

@@ -73,10 +73,27 @@ bool WaitForAnswer(int event_fd) {
   return true;
 }
 
+long OpenFile(const char* path, int flags) {
+  return SystemCall(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), O_CREAT | O_WRONLY | O_CLOEXEC | flags, 0644);
+}
+
+int AskFor(heaptap_dump_kind kind, const char* path, bool* made);
+
 // REQUIRES: dump_mutex is held.
 int Ask(heaptap_dump_kind kind, const char* path) {
-  Descriptor file(
-      SystemCall(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644));
+  bool made = false;
+  int result = AskFor(kind, path, &made);
+  // An empty file is no dump.
+  if (result != 0 && made) SystemCall(SYS_unlinkat, AT_FDCWD, reinterpret_cast<long>(path), 0);
+  return result;
+}
+
+// Sets `*made` if there was no such file before.
+int AskFor(heaptap_dump_kind kind, const char* path, bool* made) {
+  // What is there already is the collector's to empty, when it is about to write.
+  long number = OpenFile(path, O_EXCL);
+  *made = number >= 0;
+  Descriptor file(*made ? number : OpenFile(path, 0));
   Descriptor event(SystemCall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!file.valid() || !event.valid()) {
     Message message;

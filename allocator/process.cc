@@ -84,6 +84,7 @@ void FillControl() {
   control.active = configuration.prof_active;
   control.lg_sample = configuration.lg_sample;
   control.collector_lg_sample = configuration.collector_lg_sample;
+  control.collector_pid = configuration.collector_pid;
   control.text_begin = reinterpret_cast<uint64_t>(heaptap_text_begin);
   control.text_end = reinterpret_cast<uint64_t>(heaptap_text_end);
   control.alloc_semaphore = reinterpret_cast<uint64_t>(&heaptap_semaphore_alloc);

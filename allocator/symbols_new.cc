@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// C++'s operators new and delete. The library does not link with libstdc++: what it needs of it is there if the program
-// is a C++ program.
+// C++'s operators new and delete, but for the plain ones (symbols_fast.cc). The library does not link with libstdc++:
+// what it needs of it is there if the program is a C++ program.
 #include <new>
 
 #include "allocate.h"
-
-#define HEAPTAP_EXPORT __attribute__((visibility("default")))
+#include "symbols.h"
+#include "symbols_fast.h"
 
 namespace std {
 new_handler get_new_handler() noexcept __attribute__((weak));
@@ -26,7 +26,7 @@ void* Try(size_t size, size_t alignment) {
 }
 
 // Calls the new handler, which may make room or throw, until there is memory or no handler.
-[[gnu::noinline]] void* TryWithHandler(size_t size, size_t alignment) {
+void* TryWithHandler(size_t size, size_t alignment) {
   void* pointer;
   while ((pointer = Try(size, alignment)) == nullptr) {
     std::new_handler handler = std::get_new_handler != nullptr ? std::get_new_handler() : nullptr;
@@ -36,32 +36,19 @@ void* Try(size_t size, size_t alignment) {
   return pointer;
 }
 
-[[gnu::noinline]] void* TryOrThrow(size_t size, size_t alignment) {
+void* TryOrThrow(size_t size, size_t alignment) {
   void* pointer = TryWithHandler(size, alignment);
   if (pointer != nullptr) return pointer;
   if (std::__throw_bad_alloc != nullptr) std::__throw_bad_alloc();
   __builtin_trap();
 }
 
-// The fast path of Allocate without a slow path of its own: TryOrThrow has it, and the frame to go with it.
-[[gnu::always_inline]] inline void* NewOrThrow(size_t size) {
-  if (HEAPTAP_LIKELY(size <= heaptap::kSmallMaximum)) {
-    unsigned size_class = heaptap::ClassOf(size);
-    heaptap::Block* block = heaptap::current_heap->ready[size_class];
-    if (HEAPTAP_LIKELY(block != nullptr)) {
-      heaptap::current_heap->ready[size_class] = block->next;
-      return block;
-    }
-  }
-  return TryOrThrow(size, kNoAlignment);
-}
-
 size_t Alignment(std::align_val_t alignment) { return static_cast<size_t>(alignment); }
 
 }  // namespace
 
-HEAPTAP_EXPORT void* operator new(size_t size) { return NewOrThrow(size); }
-HEAPTAP_EXPORT void* operator new[](size_t size) { return NewOrThrow(size); }
+void* heaptap::NewSlow(size_t size) { return TryOrThrow(size, kNoAlignment); }
+
 HEAPTAP_EXPORT void* operator new(size_t size, const std::nothrow_t&) noexcept {
   return TryWithHandler(size, kNoAlignment);
 }
@@ -81,12 +68,8 @@ HEAPTAP_EXPORT void* operator new[](size_t size, std::align_val_t alignment, con
   return TryWithHandler(size, Alignment(alignment));
 }
 
-HEAPTAP_EXPORT void operator delete(void* pointer) noexcept { Free(pointer); }
-HEAPTAP_EXPORT void operator delete[](void* pointer) noexcept { Free(pointer); }
 HEAPTAP_EXPORT void operator delete(void* pointer, const std::nothrow_t&) noexcept { Free(pointer); }
 HEAPTAP_EXPORT void operator delete[](void* pointer, const std::nothrow_t&) noexcept { Free(pointer); }
-HEAPTAP_EXPORT void operator delete(void* pointer, size_t) noexcept { Free(pointer); }
-HEAPTAP_EXPORT void operator delete[](void* pointer, size_t) noexcept { Free(pointer); }
 HEAPTAP_EXPORT void operator delete(void* pointer, std::align_val_t) noexcept { Free(pointer); }
 HEAPTAP_EXPORT void operator delete[](void* pointer, std::align_val_t) noexcept { Free(pointer); }
 HEAPTAP_EXPORT void operator delete(void* pointer, std::align_val_t, const std::nothrow_t&) noexcept { Free(pointer); }

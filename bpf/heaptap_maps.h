@@ -116,6 +116,7 @@ struct heaptap_tally {
 
 /* Why something is not in the books, or not as it should be. */
 enum heaptap_loss_reason {
+  HEAPTAP_NO_LOSS,
   /* The sample is not in the books. */
   HEAPTAP_LOSS_LIVE_FULL,     /* no room in `live` */
   HEAPTAP_LOSS_TALLIES_FULL,  /* no room in `tallies` */

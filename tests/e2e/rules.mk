@@ -7,7 +7,7 @@ TARGETS := $(BUILD)/tests/targets
 TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread
 
 TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet exact_threads sampling_law children \
-  contexts depth without_bpf foreign cpp_program)
+  contexts depth without_bpf foreign cpp_program callers)
 
 $(TARGETS)/%: tests/targets/%.c
 	$(say) CC $@
@@ -18,6 +18,12 @@ $(TARGETS)/%: tests/targets/%.cc
 	$(say) CXX $@
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++20 $(TARGET_FLAGS) $(DEPENDENCIES) $< -o $@
+
+# As distributions compile: no frame pointers.
+$(TARGETS)/callers: tests/targets/callers.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++20 -O2 -g $(WARNINGS) -fomit-frame-pointer $< -o $@
 
 # As jemalloc's wiki has it: not optimised, results not used.
 $(TARGETS)/wiki_leak: tests/targets/wiki_leak.c

@@ -3,6 +3,7 @@
 
 import signal
 
+import control
 from harness import LIBRARY, ROOT, Case, wait_until
 
 # More blocks than free lists hold, so that the process notices that sampling is on, and many samples at the default
@@ -12,13 +13,20 @@ ROUNDS = 50
 
 
 class Bpftrace(Case):
+    def listens(self, tracer):
+        """It has attached and waits for events: a SIGINT at any other time can be lost on bpftrace."""
+        with open(f"/proc/{tracer.pid}/wchan", encoding="ascii") as file:
+            return "Attaching 1 probe" in tracer.stdout() and "poll" in file.read()
+
     def assert_prints_stacks(self, *arguments):
         puppet = self.preloaded_puppet()
         arguments = [str(puppet.target_pid) if word == "PID" else word for word in arguments]
         tracer = self.program("bpftrace", *arguments, cwd=ROOT)
-        wait_until(lambda: "Attaching 1 probe" in tracer.stdout(), "bpftrace attaches")
+        wait_until(lambda: self.listens(tracer), "bpftrace attaches")
+        self.assertGreater(control.semaphores(puppet.target_pid, LIBRARY)["otel_memory:alloc"], 0)
         for _ in range(ROUNDS):
             puppet.ask(ROUND)
+        wait_until(lambda: self.listens(tracer), "bpftrace has read what there was")
         tracer.signal(signal.SIGINT)
         self.assertEqual(tracer.wait(), 0, tracer.stderr())
         self.assertRegex(tracer.stdout(), r"(?s)@\[[^\]]*churn_blocks\+\d+[^\]]*main\+\d+[^\]]*\]: \d+")

@@ -49,6 +49,22 @@ class FullMaps(Case):
         self.assertGreaterEqual(dump.total.objects, 1024)
         self.assertLess(len(symbols.stacks_through(dump, "descend")), 1024)
 
+    def test_room_is_used_again(self):
+        """Eight times 60000 blocks, at other addresses each time, freed each time, in a map for 131072: room that frees
+        leave behind is used again, and every sample is in the books or among the losses."""
+        session = self.puppet_under_heaptap("--exact", "--map-size", "live=131072")
+        session.losses_allowed = {"live_full"}
+        for size in (64, 128, 256, 512, 1024, 2048, 80, 96):
+            session.ask(f"keep 60000 {size}")
+            session.ask("drop")
+        self.assertEqual(session.wait(), 0, session.stderr())
+        (entry,) = session.books()
+        lost = books.losses(entry).get("live_full", 0)
+        self.assertLess(lost, 240000)
+        self.assertGreaterEqual(entry["samples_allocated"] + lost, 480000)
+        self.assertLess(entry["samples_allocated"] + lost, 480100)
+        self.assertLess(entry["live_entries"], 100)
+
     def test_room_for_all_loses_nothing(self):
         """The control: the same program, the same way, with room enough."""
         session = self.heaptap("run", "--exact", "--map-size", "live=4096", "--", target("contexts"), "10")

@@ -35,6 +35,7 @@ struct LossText {
 };
 
 constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
+    {"none", "nothing lost"},
     {"live_full", "samples not recorded: map of live objects full"},
     {"tallies_full", "samples not recorded: map of tallies full"},
     {"bad_sample", "samples not recorded: impossible size or weight"},
@@ -130,7 +131,7 @@ absl::Status Books::Open(const MapSizes& sizes) {
   SetCounter(HEAPTAP_COUNTER_NEXT_PROCESS_ID, kFirstIdOfPrograms);
   sweep_at_ = uint64_t{sizes.live} * kSweepAtPercent / 100;
   SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
-  for (uint32_t reason = 0; reason < HEAPTAP_LOSS_REASONS; reason++) {
+  for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
     const heaptap_loss_key key = {0, reason, 0};
     const heaptap_loss none = {};
     if (const int error =
@@ -236,7 +237,7 @@ absl::StatusOr<heaptap_stack> Books::ReadStack(uint64_t stack_id) const {
 
 Losses Books::ReadLosses(uint64_t process_id) const {
   Losses losses = {};
-  for (uint32_t reason = 0; reason < HEAPTAP_LOSS_REASONS; reason++) {
+  for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
     const heaptap_loss_key key = {process_id, reason, 0};
     bpf_map__lookup_elem(object_->maps.losses, &key, sizeof(key), &losses[reason], sizeof(losses[reason]), 0);
   }
@@ -283,7 +284,7 @@ absl::Status Books::Forget(uint64_t process_id) {
 
   DeleteKeys(object_->maps.tallies, tallies);
   DeleteKeys(object_->maps.stacks, stacks);
-  for (uint32_t reason = 0; reason < HEAPTAP_LOSS_REASONS; reason++) {
+  for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
     const heaptap_loss_key key = {process_id, reason, 0};
     if (process_id != 0) bpf_map__delete_elem(object_->maps.losses, &key, sizeof(key), 0);
   }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/prctl.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
@@ -7,9 +9,11 @@
 
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
+#include "userspace/service/control_block.h"
 #include "userspace/service/messages.h"
 
 int main(int argc, char** argv) {
+  prctl(PR_SET_NAME, heaptap::service::kCollectorName);
   CLI::App app("Who holds the heap of a running program, and through which call path.", "heaptap");
   app.require_subcommand(1);
   app.set_version_flag("-V,--version", "heaptap " HEAPTAP_VERSION);

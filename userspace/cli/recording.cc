@@ -79,7 +79,8 @@ absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlag
     options.triggers.first_high_water = kFirstHighWater;
     options.triggers.high_water_percent = static_cast<uint32_t>(flags.high_water_percent);
   }
-  options.triggers.interval = flags.interval;
+  if (flags.interval == 0) return absl::InvalidArgumentError("--interval 0: at least one byte is needed");
+  options.triggers.interval = flags.interval.value_or(0);
   options.show_books = flags.books;
   for (const std::string& text : flags.map_sizes) {
     if (absl::Status status = SetMapSize(text, options.map_sizes); !status.ok()) return status;
@@ -92,12 +93,18 @@ Signals::Signals(std::initializer_list<int> numbers) {
   sigemptyset(&set);
   for (const int number : numbers) sigaddset(&set, number);
   sigprocmask(SIG_BLOCK, &set, &before_);
+  file_size_before_ = signal(SIGXFSZ, SIG_IGN);
+  pipe_before_ = signal(SIGPIPE, SIG_IGN);
   fd_.Reset(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 Signals::~Signals() { Restore(); }
 
-void Signals::Restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+void Signals::Restore() const {
+  signal(SIGXFSZ, file_size_before_);
+  signal(SIGPIPE, pipe_before_);
+  sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
 
 std::vector<signalfd_siginfo> Signals::Take() {
   std::vector<signalfd_siginfo> signals;

@@ -30,7 +30,7 @@ struct RecordingFlags {
   int lg_sample = -1;
   bool exact = false;
   int high_water_percent = 0;
-  uint64_t interval = 0;
+  std::optional<uint64_t> interval;
   bool books = false;
   std::vector<std::string> map_sizes;
 };
@@ -40,7 +40,8 @@ void AddRecordingOptions(CLI::App& command, RecordingFlags& flags);
 // InvalidArgument: nonsense.
 absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags);
 
-// Signals as something to wait for. While it lives they are blocked; a child must call Restore before it execs.
+// Signals as something to wait for. While it lives they are blocked, and those that writing can raise are ignored (the
+// write then says what is wrong); a child must call Restore before it execs.
 class Signals {
  public:
   explicit Signals(std::initializer_list<int> numbers);
@@ -51,6 +52,8 @@ class Signals {
 
  private:
   sigset_t before_;
+  sighandler_t file_size_before_;
+  sighandler_t pipe_before_;
   elf::FileDescriptor fd_;
 };
 

@@ -151,7 +151,11 @@ int Run(const RunFlags& flags) {
   }
   const int status = Follow(**recorder, signals, child->pid());
   (*recorder)->Finish();
-  return status;
+  if (!(*recorder)->recorded_any()) {
+    service::Say(absl::StrCat("nothing was recorded: no process of ", service::Printable(flags.command[0]),
+                              " had a sampled allocator (statically linked with another malloc, or set-user-ID?)"));
+  }
+  return status == kSuccess && (*recorder)->failed() ? kFailure : status;
 }
 
 }  // namespace
@@ -166,6 +170,11 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& status)
   command->callback([flags, command, &program, &status] {
     // Without "--" the program begins at the first word that is no option.
     flags->command = command->remaining();
+    if (!flags->command.empty() && flags->command[0][0] == '-') {
+      service::Say("run: unknown option " + service::Printable(flags->command[0]) + "; see heaptap run --help");
+      status = kUsage;
+      return;
+    }
     flags->command.insert(flags->command.end(), program.begin(), program.end());
     if (flags->command.empty()) {
       service::Say("run: no program given; use heaptap run [OPTIONS] -- PROGRAM [ARGUMENTS]");

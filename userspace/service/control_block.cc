@@ -77,8 +77,7 @@ pid_t OtherCollector(const heaptap_control& control) {
   const pid_t pid = static_cast<pid_t>(control.collector_pid);
   if (pid <= 0 || pid == getpid()) return 0;
   // A collector that was killed leaves its PID behind; whoever has that PID now is most likely no heaptap.
-  const std::string executable = ProcessExecutable(pid);
-  return !executable.empty() && executable == OwnExecutable() ? pid : 0;
+  return ProcessName(pid) == kCollectorName ? pid : 0;
 }
 
 }  // namespace heaptap::service

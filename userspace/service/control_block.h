@@ -32,6 +32,9 @@ absl::Status TakeControl(const ProcessHandle& process, uint64_t address, uint32_
 // Puts both back, if it is still us who stands there.
 absl::Status ReleaseControl(const ProcessHandle& process, uint64_t address);
 
+// The name (/proc/PID/comm) by which collectors know each other, whatever their file is called. Main sets it.
+inline constexpr char kCollectorName[] = "heaptap";
+
 // The PID of another living collector that records the process, 0 if none.
 pid_t OtherCollector(const heaptap_control& control);
 

@@ -88,8 +88,10 @@ absl::Status AnswerWithDump(const ProcessHandle& process, uint64_t address, cons
   absl::Status status = file.ok() ? CheckFile(file->get()) : file.status();
   int error = status.ok() ? 0 : EBADF;
   if (status.ok()) {
-    error = WriteAll(file->get(), contents);
+    // What is there of an earlier dump goes only now; and of one that fails, nothing stays.
+    error = ftruncate(file->get(), 0) != 0 ? errno : WriteAll(file->get(), contents);
     if (error != 0) {
+      [[maybe_unused]] const int ignored = ftruncate(file->get(), 0);
       status = absl::FailedPreconditionError(
           absl::StrCat("writing the dump that process ", process.pid(), " asked for: ", strerror(error)));
     }

@@ -84,11 +84,13 @@ void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> l
   const char* before = getenv("LD_PRELOAD");
   const std::string preload = before != nullptr && *before != '\0' ? absl::StrCat(library, ":", before) : library;
   setenv("LD_PRELOAD", preload.c_str(), 1);
-  if (!lg_sample.has_value()) return;
-  const char* conf = getenv(HEAPTAP_CONF_VARIABLE);
-  const std::string rate = absl::StrCat("lg_prof_sample:", *lg_sample);
-  setenv(HEAPTAP_CONF_VARIABLE, conf != nullptr && *conf != '\0' ? absl::StrCat(conf, ",", rate).c_str() : rate.c_str(),
-         1);
+
+  // The process knows its collector from the start: its first dump request must not look like nobody's.
+  std::string conf = absl::StrCat("collector:", getpid());
+  if (lg_sample.has_value()) absl::StrAppend(&conf, ",lg_prof_sample:", *lg_sample);
+  const char* conf_before = getenv(HEAPTAP_CONF_VARIABLE);
+  if (conf_before != nullptr && *conf_before != '\0') conf = absl::StrCat(conf_before, ",", conf);
+  setenv(HEAPTAP_CONF_VARIABLE, conf.c_str(), 1);
 }
 
 std::vector<std::string> FilesOfProgram(const std::string& command) {

@@ -16,7 +16,8 @@ namespace heaptap::service {
 // The path of libheaptap.so: beside this executable, or where `make install` puts it. FailedPrecondition: neither.
 absl::StatusOr<std::string> FindLibrary();
 
-// Sets this process's environment, for children to inherit: LD_PRELOAD, and the rate in HEAPTAP_CONF if one is given.
+// Sets this process's environment, for children to inherit: LD_PRELOAD, and in HEAPTAP_CONF who records them and, if one
+// is given, the rate.
 void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> lg_sample);
 
 // The files that a program will map when it starts, as far as they can be known before: the executable, found as

@@ -76,6 +76,8 @@ class Recorder {
   void Finish();
 
   bool IsRecorded(pid_t pid) const;
+  // Whether any process so far had a sampled allocator.
+  bool recorded_any() const { return recorded_any_; }
   // Whether something that was asked for could not be done (it was said when it happened).
   bool failed() const { return failed_; }
 
@@ -110,7 +112,7 @@ class Recorder {
 
   absl::StatusOr<profile::Profile> Build(const Target& target) const;
   // Whether there is anything to say about a target: it runs a sampled allocator.
-  bool HasProfile(const Target& target) const;
+  bool HasProfile(const Target& target);
   // Builds, writes and reports one dump; null if that failed.
   std::optional<profile::Profile> Dump(Target& target, heaptap_dump_kind kind, std::string* path);
   void SayLeaks(const Target& target, const profile::LeakSummary& leaks, const std::string& path) const;
@@ -128,6 +130,7 @@ class Recorder {
   std::map<uint64_t, Target> targets_;  // by process id
   std::set<std::tuple<uint32_t, uint32_t, uint64_t>> files_seen_;  // device and inode of mapped files looked at
   std::set<std::string> losses_said_;
+  bool recorded_any_ = false;
   bool failed_ = false;
 };
 

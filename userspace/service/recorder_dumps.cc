@@ -50,11 +50,15 @@ std::optional<profile::Profile> Recorder::Dump(Target& target, heaptap_dump_kind
   return *std::move(profile);
 }
 
-bool Recorder::HasProfile(const Target& target) const {
-  if (target.started) return true;
-  // Another allocator that keeps to the contract may have no heaptap:start.
-  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_->ReadTallies(target.process_id);
-  return tallies.ok() && !tallies->empty();
+bool Recorder::HasProfile(const Target& target) {
+  bool has_profile = target.started;
+  if (!has_profile) {
+    // Another allocator that keeps to the contract may have no heaptap:start.
+    absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_->ReadTallies(target.process_id);
+    has_profile = tallies.ok() && !tallies->empty();
+  }
+  recorded_any_ |= has_profile;
+  return has_profile;
 }
 
 void Recorder::DumpAll(heaptap_dump_kind kind) {
@@ -123,7 +127,7 @@ void Recorder::SayBooks(const Target& target) const {
     const bool balanced = objects == live->objects && bytes == live->bytes && weight == live->weight;
     nlohmann::ordered_json losses;
     const bpf::Losses lost = books_->ReadLosses(target.process_id);
-    for (uint32_t reason = 0; reason < lost.size(); reason++) {
+    for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < lost.size(); reason++) {
       losses[std::string(bpf::LossName(reason))] = lost[reason].events;
     }
     line = {{"pid", target.pid},

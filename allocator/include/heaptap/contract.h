@@ -4,9 +4,8 @@
  *
  * The allocator marks a statistical sample of its allocations with USDT probes and publishes one control block.
  * The collector attaches to the probes, keeps the books in the kernel, and reads and writes the control block and
- * dump requests with process_vm_readv(2) and process_vm_writev(2). Neither trusts the other with its life: the
- * allocator waits for the collector only with a bound, the collector believes no number and opens no path that it
- * reads here.
+ * dump requests in the process's memory. Neither trusts the other with its life: the allocator waits for the collector
+ * only with a bound, the collector believes no number and opens no path that it reads here.
  *
  * PROBES. Each probe is one `nop` inside one function of its own, so one ELF note and one site; its arguments lie in
  * the SysV argument registers (rdi, rsi, rdx) and its note says so; a USDT semaphore counts who listens.
@@ -49,6 +48,7 @@ extern "C" {
  * The collector's wishes for a process that it starts itself: an environment variable in MALLOC_CONF's grammar, read
  * after MALLOC_CONF, ignored in a secure execution (AT_SECURE). Keys:
  *   lg_prof_sample:N   sets `collector_lg_sample` (below)
+ *   collector:PID      sets `collector_pid` (below)
  *   prof_seed:N        makes the sampler's random numbers repeatable (for tests)
  */
 #define HEAPTAP_CONF_VARIABLE "HEAPTAP_CONF"
@@ -121,8 +121,8 @@ enum heaptap_dump_kind {
  * that comes too late harms nobody; one request at a time.
  *
  * The process fills in the first part, fires heaptap:dump, and polls event_fd. The collector takes file_fd and
- * event_fd (pidfd_getfd), writes the profile into the file from its beginning, writes the answer, `answered` last, and
- * adds 1 to event_fd. An answer whose `answered` is not the current `sequence` is a late one and is ignored.
+ * event_fd (pidfd_getfd), empties the file, writes the profile into it, writes the answer, `answered` last, and adds 1 to
+ * event_fd. An answer whose `answered` is not the current `sequence` is a late one and is ignored.
  */
 struct heaptap_dump_request {
   /* By the process. */
