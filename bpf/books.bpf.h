@@ -40,21 +40,23 @@ static __always_inline int has_triggers(const struct heaptap_process* process) {
 static __always_inline int remove_live(struct heaptap_process* process, __u64 process_id, struct heaptap_live* entry) {
   __u64 size = entry->size;
   if (size == 0 || size == HEAPTAP_LIVE_SWEPT) return 1;
-  if (__sync_val_compare_and_swap(&entry->size, size, 0) != size) return 1;
-  /* The entry is ours until its address is allocated again, which is after this program: free has not returned. */
+  /* Read before the entry is given up: afterwards a sweep may delete it, and its memory be another entry's at once. */
   __u64 weight = entry->weight;
   struct heaptap_tally_key key = {.process_id = process_id, .stack_id = entry->stack_id, .tid = entry->tid};
+  asm volatile("" ::: "memory");
+  if (__sync_val_compare_and_swap(&entry->size, size, 0) != size) return 1;
   struct heaptap_tally* tally = bpf_map_lookup_elem(&tallies, &key);
   if (tally) count_freed(&tally->freed, size, weight);
   if (has_triggers(process)) add(&process->live_weight, -weight);
   return 0;
 }
 
-static __always_inline void count_live_entry(__u32 tgid, __u64 process_id) {
+/* Counts `more` new entries, and asks for a sweep if there are many. */
+static __always_inline void count_live_entries(__u32 tgid, __u64 process_id, __u64 more) {
   __u64* entries = counter(HEAPTAP_COUNTER_LIVE_ENTRIES);
   __u64* sweep_at = counter(HEAPTAP_COUNTER_SWEEP_AT);
   if (!entries || !sweep_at) return;
-  __u64 now = __sync_fetch_and_add(entries, 1) + 1;
+  __u64 now = __sync_fetch_and_add(entries, more) + more;
   __u64 at = *sweep_at;
   if (now >= at && __sync_val_compare_and_swap(sweep_at, at, ~0ULL) == at)
     send_event(HEAPTAP_EVENT_LIVE_FILLING, tgid, process_id, now);
@@ -65,9 +67,10 @@ static __always_inline int insert_live(struct heaptap_process* process, __u32 tg
                                        const struct heaptap_live* object) {
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
   if (!entry) {
-    if (bpf_map_update_elem(&live, key, object, BPF_NOEXIST)) return -HEAPTAP_LOSS_LIVE_FULL;
-    count_live_entry(tgid, key->process_id);
-    return 0;
+    int error = bpf_map_update_elem(&live, key, object, BPF_NOEXIST);
+    /* Also when the map is full: since the last sweep objects may have been freed. */
+    count_live_entries(tgid, key->process_id, error ? 0 : 1);
+    return error ? -HEAPTAP_LOSS_LIVE_FULL : 0;
   }
   if (entry->size == HEAPTAP_LIVE_SWEPT) return -HEAPTAP_LOSS_LIVE_FULL;
   if (remove_live(process, key->process_id, entry) == 0) lose(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);

@@ -25,8 +25,10 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 static __always_inline struct heaptap_process* find_process(__u32 tgid) {
   struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
   if (!process || !(process->flags & HEAPTAP_PROCESS_SHARES_PARENT)) return process;
-  __u32 parent = process->parent_tgid;
-  return bpf_map_lookup_elem(&processes, &parent);
+  __u32 tgid_of_parent = process->parent_tgid;
+  struct heaptap_process* parent = bpf_map_lookup_elem(&processes, &tgid_of_parent);
+  /* The parent may have ended, or another thread of it may have called exec, while the child lives on. */
+  return parent && parent->id == process->id ? parent : NULL;
 }
 
 static __always_inline void check_triggers(struct heaptap_process* process, __u32 tgid, __u64 weight) {
@@ -106,7 +108,10 @@ SEC("uprobe")
 int probe_dump(struct pt_regs* context) {
   __u32 tgid = bpf_get_current_pid_tgid() >> 32;
   struct heaptap_process* process = find_process(tgid);
-  /* Also from a process that is not recorded: it waits for an answer, and the collector says no at once. */
+  /* Also from a process that is not recorded: it waits for an answer, and the collector says no at once. Such processes
+   * may be anybody's, so they must not take the room that the events of recorded ones need. */
+  if (!process && bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 2)
+    return 0;
   send_event(HEAPTAP_EVENT_DUMP, tgid, process ? process->id : 0, PT_REGS_PARM1(context));
   return 0;
 }

@@ -88,7 +88,8 @@ static __always_inline void send_event_with(__u32 kind, __u32 tgid, __u64 proces
                                             const void* control) {
   struct heaptap_event* event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
   if (!event) {
-    lose(process_id, HEAPTAP_LOSS_EVENTS_FULL, 0);
+    /* Of a process whose first event is lost nobody knows the id. */
+    lose(kind == HEAPTAP_EVENT_FORK || kind == HEAPTAP_EVENT_EXEC ? 0 : process_id, HEAPTAP_LOSS_EVENTS_FULL, 0);
     return;
   }
   event->kind = kind;

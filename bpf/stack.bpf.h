@@ -82,7 +82,7 @@ static __always_inline void walk_stack(struct pt_regs* context, struct scratch* 
   struct heaptap_stack* stack = &mine->stack;
   __u64 frame = PT_REGS_FP(context);
   __u64 last = PT_REGS_SP(context) - 1;
-  mine->window_begin = ~0ULL;
+  mine->window_begin = USER_ADDRESS_END; /* above all frames: nothing is in the window yet */
   stack->frames[0] = PT_REGS_IP(context);
   __u32 count = 1;
   for (; count < HEAPTAP_MAX_FRAMES; count++) {
@@ -141,7 +141,9 @@ static __always_inline struct heaptap_tally* make_tally(const struct heaptap_tal
 }
 
 /* The tally for the stack that the program was called on; fills in key->stack_id. A tally that is there already says
- * that its stack is kept. Null: no room for the tally. A stack that cannot be kept counts as HEAPTAP_NO_STACK. */
+ * that its stack is kept: only the thread in its key makes it, or takes it back if there is no room for the stack. The
+ * tally comes first, so that whoever deletes a process's books finds every stack by its tally. Null: no room for the
+ * tally. A stack that cannot be kept counts as HEAPTAP_NO_STACK. */
 static __always_inline struct heaptap_tally* find_tally(struct pt_regs* context, struct heaptap_tally_key* key,
                                                         __u64 weight) {
   int loss = -HEAPTAP_LOSS_SCRATCH_BUSY;
@@ -151,14 +153,17 @@ static __always_inline struct heaptap_tally* find_tally(struct pt_regs* context,
     walk_stack(context, mine);
     key->stack_id = hash_stack(key->process_id, &mine->stack);
     tally = bpf_map_lookup_elem(&tallies, key);
-    loss = tally ? 0 : keep_stack(key->stack_id, &mine->stack);
+    loss = 0;
+    if (!tally) {
+      tally = make_tally(key);
+      if (tally) loss = keep_stack(key->stack_id, &mine->stack);
+    }
     release_scratch(mine);
   }
-  if (tally) return tally;
-  if (loss) {
-    lose(key->process_id, -loss, weight);
-    key->stack_id = HEAPTAP_NO_STACK;
-  }
+  if (!loss) return tally;
+  lose(key->process_id, -loss, weight);
+  if (tally) bpf_map_delete_elem(&tallies, key);
+  key->stack_id = HEAPTAP_NO_STACK;
   return make_tally(key);
 }
 

@@ -294,6 +294,9 @@ class Case(unittest.TestCase):
         return sorted((dump for dump in found if pid in (None, dump.pid) and kind in (None, dump.kind)),
                       key=lambda dump: (dump.prefix, dump.pid, dump.sequence))
 
+    def dump_paths(self):
+        return [dump.path for dump in self.dumps()]
+
     def only_dump(self, pid=None, kind=None):
         found = self.dumps(pid, kind)
         self.assertEqual(len(found), 1, [dump.path for dump in found])

@@ -128,13 +128,3 @@ class Dump:
                 whole = getattr(self.total, what)
                 assert abs(parts - whole) <= 0.001 * whole + 1, (
                     f"{self.path}: call paths have {parts} {what}, the head of the dump {whole}")
-
-    def as_heap_profile(self):
-        """The same in the form of gperftools, one line a call path: for readers that know no threads."""
-        lines = [f"heap profile: {self.total.objects}: {self.total.bytes} [0: 0] @ heap_v2/{self.rate}"]
-        for stack in self.stacks:
-            addresses = " ".join(f"{frame:#x}" for frame in stack.frames)
-            lines.append(f"{stack.total.objects}: {stack.total.bytes} [0: 0] @ {addresses}")
-        with open(self.path, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read()
-        return "\n".join(lines) + "\n\n" + text[text.index("MAPPED_LIBRARIES:") :]

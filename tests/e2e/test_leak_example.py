@@ -37,11 +37,16 @@ class LeakExample(Case):
         self.assertTrue([line for line in session.lines() if "jeprof" in line and dump.path.split("/")[-1] in line],
                         "the next command is not said")
         self.assert_two_leaks(self.reader("jeprof", "--text", target("wiki_leak"), dump.path))
-        # gperftools' pprof, as Debian has it, knows no threads: it gets the same numbers in its own form.
-        other = os.path.join(self.folder, "for-google-pprof")
-        with open(other, "w", encoding="utf-8") as file:
-            file.write(dump.read().as_heap_profile())
-        self.assert_two_leaks(self.reader("google-pprof", "--text", target("wiki_leak"), other))
+
+    def test_google_pprof(self):
+        """gperftools' pprof does not read jemalloc's form (nor jemalloc's own dumps), but its own: --format."""
+        session = self.heaptap("run", "--exact", "--format", "gperftools", "--", target("wiki_leak"))
+        self.assertEqual(session.wait(), 0, session.stderr())
+        self.assertIn(f"<heaptap>: {SUMMARY}", session.lines())
+        (path,) = self.dump_paths()
+        for reader in ("google-pprof", "jeprof"):
+            self.assert_two_leaks(self.reader(reader, "--text", target("wiki_leak"), path))
+        os.unlink(path)  # not of the form that is checked after each test
 
     def test_jeprof_knows_the_thread(self):
         session = self.heaptap("run", "--exact", "--", target("wiki_leak"))

@@ -36,15 +36,15 @@ struct LossText {
 
 constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
     {"none", "nothing lost"},
-    {"live_full", "samples not recorded: map of live objects full"},
-    {"tallies_full", "samples not recorded: map of tallies full"},
+    {"live_full", "samples not recorded: map of live objects full, see --map-size live=N"},
+    {"tallies_full", "samples not recorded: map of tallies full, see --map-size tallies=N"},
     {"bad_sample", "samples not recorded: impossible size or weight"},
-    {"stacks_full", "samples without stack: map of stacks full"},
+    {"stacks_full", "samples without stack: map of stacks full, see --map-size stacks=N"},
     {"stack_collision", "samples without stack: stack ids collide"},
     {"scratch_busy", "samples without stack: no scratch buffer free"},
     {"missed_free", "frees missed: an address was allocated twice"},
-    {"events_full", "events lost: ring buffer full"},
-    {"processes_full", "processes not recorded: map of processes full"},
+    {"events_full", "events lost: ring buffer full, see --map-size events=BYTES"},
+    {"processes_full", "processes not recorded: map of processes full, see --map-size processes=N"},
 };
 
 uint64_t MonotonicNanoseconds() {

@@ -32,12 +32,14 @@ int Attach(const AttachFlags& flags) {
   absl::StatusOr<std::unique_ptr<service::Recorder>> recorder = service::Recorder::Start(*options);
   if (!recorder.ok()) return Report(recorder.status());
   if (absl::Status status = (*recorder)->RecordRunning(flags.pid); !status.ok()) return Report(status);
+  // Its end wakes us even if the kernel had no room for the event.
+  absl::StatusOr<service::ProcessHandle> process = service::ProcessHandle::Open(flags.pid);
   service::Say(absl::StrCat("attached to ", flags.pid, " (", service::ProcessName(flags.pid),
                             "); SIGUSR1 writes a dump, SIGINT the last one"));
 
   const absl::Time end = flags.seconds > 0 ? absl::Now() + absl::Seconds(flags.seconds) : absl::InfiniteFuture();
   for (bool go_on = true; go_on && absl::Now() < end;) {
-    WaitAndPump(**recorder, {signals.fd()}, end - absl::Now());
+    WaitAndPump(**recorder, {signals.fd(), process.ok() ? process->pidfd() : -1}, end - absl::Now());
     for (const signalfd_siginfo& signal : signals.Take()) {
       if (signal.ssi_signo == SIGUSR1) {
         (*recorder)->DumpAll(HEAPTAP_DUMP_MANUAL);
@@ -45,7 +47,9 @@ int Attach(const AttachFlags& flags) {
         go_on = false;
       }
     }
-    if (!(*recorder)->IsRecorded(flags.pid)) {
+    const bool ended = !process.ok() || IsReadable(process->pidfd());
+    if (ended) (*recorder)->Pump();
+    if (ended || !(*recorder)->IsRecorded(flags.pid)) {
       service::Say(absl::StrCat("process ", flags.pid, " has ended"));
       go_on = false;
     }

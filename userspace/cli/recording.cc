@@ -22,6 +22,11 @@ constexpr uint64_t kFirstHighWater = 1 << 20;
 constexpr char kHeapV2[] = "heap_v2";
 constexpr char kGperftools[] = "gperftools";
 
+// Unless samples are dense, the map of live objects need not be large: an empty one takes 16 bytes for each entry that
+// it may get. A million samples 512 KiB apart are half a terabyte.
+constexpr uint32_t kDenseLgSample = 12;
+constexpr uint32_t kSparseLive = 1 << 20;
+
 constexpr char kDefaultHighWaterPercent[] = "20";
 
 absl::Status SetMapSize(const std::string& text, bpf::MapSizes& sizes) {
@@ -82,6 +87,7 @@ absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlag
   if (flags.interval == 0) return absl::InvalidArgumentError("--interval 0: at least one byte is needed");
   options.triggers.interval = flags.interval.value_or(0);
   options.show_books = flags.books;
+  if (!options.lg_sample.has_value() || *options.lg_sample > kDenseLgSample) options.map_sizes.live = kSparseLive;
   for (const std::string& text : flags.map_sizes) {
     if (absl::Status status = SetMapSize(text, options.map_sizes); !status.ok()) return status;
   }
@@ -111,6 +117,11 @@ std::vector<signalfd_siginfo> Signals::Take() {
   signalfd_siginfo info;
   while (read(fd_.get(), &info, sizeof(info)) == sizeof(info)) signals.push_back(info);
   return signals;
+}
+
+bool IsReadable(int fd) {
+  pollfd polled = {fd, POLLIN, 0};
+  return poll(&polled, 1, 0) == 1;
 }
 
 void WaitAndPump(service::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit) {

@@ -57,6 +57,8 @@ class Signals {
   elf::FileDescriptor fd_;
 };
 
+bool IsReadable(int fd);
+
 // Waits until a descriptor is readable, but no longer than `limit` and than the recorder bears, and pumps.
 void WaitAndPump(service::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit);
 

@@ -113,6 +113,9 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   target.name = ProcessName(pid);
   if (control.ok()) {
     UseControl(target, *control, control_address);
+    if (control->active == 0) {
+      Say(absl::StrCat(name, " has prof.active off: nothing is recorded until it turns it on"));
+    }
   } else if (options_.lg_sample.has_value()) {
     Say(absl::StrCat(name, " has no control block, so its sampling rate cannot be set: it samples at its own"));
   }

@@ -1,0 +1,789 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The eBPF programs and the kernel's books, on the real kernel. A puppet, a forked child of this program, fires probes
+// of this program with any arguments: no allocator is needed, and nonsense can be said.
+#include "userspace/bpf/books.h"
+
+#include <bpf/bpf.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/need_bpf.h"
+#include "userspace/bpf/probes.h"
+#include "userspace/elf/mappings.h"
+
+// Probe sites: one nop in a function each, arguments in the SysV registers.
+asm(R"(
+        .pushsection .text
+        .macro TEST_PROBE name
+        .globl  books_test_\name
+        .hidden books_test_\name
+        .type   books_test_\name, @function
+books_test_\name:
+        pushq   %rbp
+        movq    %rsp, %rbp
+        .globl  books_test_site_\name
+        .hidden books_test_site_\name
+books_test_site_\name:
+        nop
+        popq    %rbp
+        ret
+        .size   books_test_\name, . - books_test_\name
+        .endm
+        TEST_PROBE alloc
+        TEST_PROBE free
+        TEST_PROBE start
+        TEST_PROBE dump
+
+        # As alloc, but with the stack pointer and the frame pointer at address 8.
+        .globl  books_test_lost_stack
+        .hidden books_test_lost_stack
+        .type   books_test_lost_stack, @function
+books_test_lost_stack:
+        movq    %rsp, %r10
+        movq    %rbp, %r11
+        movl    $8, %esp
+        movl    $8, %ebp
+        .globl  books_test_site_lost_stack
+        .hidden books_test_site_lost_stack
+books_test_site_lost_stack:
+        nop
+        movq    %r10, %rsp
+        movq    %r11, %rbp
+        ret
+        .size   books_test_lost_stack, . - books_test_lost_stack
+        .popsection
+)");
+
+extern "C" {
+void books_test_alloc(uint64_t address, uint64_t size, uint64_t weight);
+void books_test_free(uint64_t address);
+void books_test_start(uint64_t control);
+void books_test_dump(uint64_t request);
+void books_test_lost_stack(uint64_t address, uint64_t size, uint64_t weight);
+extern const char books_test_site_alloc, books_test_site_free, books_test_site_start, books_test_site_dump,
+    books_test_site_lost_stack;
+}
+
+namespace heaptap::bpf {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+struct Order {
+  enum Kind {
+    kAlloc,      // the samples (address + i * step, size, weight), `count` of them
+    kFree,       // frees `count` of them, likewise
+    kLostStack,  // a sample without a stack
+    kStart,
+    kDump,       // `count` times
+    kFork,       // a child that takes one sample at `address` and ends with status 7; replies with its PID
+    kVforkExit,  // likewise, by vfork
+    kVforkExec,  // likewise, but the vfork child ends with an exec of `true`
+    kExec,       // becomes a `sleep`; there is no reply
+    kDeep,       // `count` samples, each on another stack
+    kRace,       // two threads allocate and free at random for `count` milliseconds, then free all
+  };
+  Kind kind = kAlloc;
+  uint64_t address = 0;
+  uint64_t size = 0;
+  uint64_t weight = 0;
+  uint64_t count = 1;
+  uint64_t step = 16;
+};
+
+// A stack that differs with `path`: its bits choose the way.
+[[gnu::noinline]] void Descend(uint64_t path, int depth, const Order& order, uint64_t address) {
+  if (depth == 0) {
+    books_test_alloc(address, order.size, order.weight);
+  } else if ((path & 1) != 0) {
+    Descend(path >> 1, depth - 1, order, address);
+    asm volatile("");  // no tail call, and another return address than below
+  } else {
+    Descend(path >> 1, depth - 1, order, address);
+    asm volatile("nop");
+  }
+}
+
+void Race(const Order& order, uint64_t base) {
+  constexpr size_t kSlots = 2048;
+  std::vector<char> live(kSlots);
+  uint64_t random = base | 1;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(order.count);
+  while (std::chrono::steady_clock::now() < end) {
+    random = random * 6364136223846793005 + 1442695040888963407;
+    const size_t slot = random >> 33 & (kSlots - 1);
+    if (live[slot] != 0) {
+      books_test_free(base + slot * 16);
+    } else {
+      books_test_alloc(base + slot * 16, 16 + slot % 7, 32);
+    }
+    live[slot] ^= 1;
+  }
+  for (size_t slot = 0; slot < kSlots; slot++) {
+    if (live[slot] != 0) books_test_free(base + slot * 16);
+  }
+}
+
+int64_t WaitFor(pid_t pid) {
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return pid;
+}
+
+int64_t Obey(const Order& order) {
+  switch (order.kind) {
+    case Order::kAlloc:
+      for (uint64_t i = 0; i < order.count; i++) {
+        books_test_alloc(order.address + i * order.step, order.size, order.weight);
+      }
+      return 0;
+    case Order::kFree:
+      for (uint64_t i = 0; i < order.count; i++) books_test_free(order.address + i * order.step);
+      return 0;
+    case Order::kLostStack:
+      books_test_lost_stack(order.address, order.size, order.weight);
+      return 0;
+    case Order::kStart:
+      books_test_start(order.address);
+      return 0;
+    case Order::kDump:
+      for (uint64_t i = 0; i < order.count; i++) books_test_dump(order.address);
+      return 0;
+    case Order::kFork: {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        books_test_alloc(order.address, order.size, order.weight);
+        _exit(7);
+      }
+      return WaitFor(pid);
+    }
+    case Order::kVforkExit: {
+      const pid_t pid = vfork();
+      if (pid == 0) {
+        books_test_alloc(order.address, order.size, order.weight);
+        _exit(7);
+      }
+      return WaitFor(pid);
+    }
+    case Order::kVforkExec: {
+      const pid_t pid = vfork();
+      if (pid == 0) {
+        books_test_alloc(order.address, order.size, order.weight);
+        execl("/bin/true", "true", nullptr);
+        _exit(7);
+      }
+      return WaitFor(pid);
+    }
+    case Order::kExec:
+      execl("/bin/sleep", "sleep", "1000", nullptr);
+      return -1;
+    case Order::kDeep:
+      for (uint64_t i = 0; i < order.count; i++) Descend(i, 16, order, order.address + i * order.step);
+      return 0;
+    case Order::kRace: {
+      std::thread other([&] { Race(order, order.address + (1 << 20)); });
+      Race(order, order.address);
+      other.join();
+      return 0;
+    }
+  }
+  return -1;
+}
+
+class Puppet {
+ public:
+  Puppet() {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) abort();
+    pid_ = fork();
+    if (pid_ == 0) {
+      close(ends[0]);
+      Order order;
+      while (recv(ends[1], &order, sizeof(order), 0) == sizeof(order)) {
+        const int64_t reply = Obey(order);
+        send(ends[1], &reply, sizeof(reply), MSG_NOSIGNAL);
+      }
+      _exit(0);
+    }
+    close(ends[1]);
+    socket_ = ends[0];
+  }
+  ~Puppet() { End(SIGKILL); }
+  Puppet(const Puppet&) = delete;
+  Puppet& operator=(const Puppet&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+  void Send(const Order& order) const { send(socket_, &order, sizeof(order), MSG_NOSIGNAL); }
+  // The reply; -1 if the puppet is dead.
+  int64_t Wait() const {
+    int64_t reply = -1;
+    return recv(socket_, &reply, sizeof(reply), 0) == sizeof(reply) ? reply : -1;
+  }
+  int64_t Do(const Order& order) const {
+    Send(order);
+    return Wait();
+  }
+
+  void End(int signal) {
+    if (pid_ <= 0) return;
+    kill(pid_, signal);
+    waitpid(pid_, nullptr, 0);
+    close(socket_);
+    pid_ = 0;
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int socket_ = -1;
+};
+
+// Keys in one of the maps that this process has open, values of any kind.
+size_t CountEntries(const std::string& name) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    bpf_map_info info = {};
+    uint32_t length = sizeof(info);
+    if (bpf_obj_get_info_by_fd(fd, &info, &length) != 0 || name != info.name || info.key_size == 0) continue;
+    std::vector<char> key(info.key_size);
+    size_t count = 0;
+    for (void* previous = nullptr; bpf_map_get_next_key(fd, previous, key.data()) == 0; previous = key.data()) count++;
+    return count;
+  }
+  ADD_FAILURE() << "no map " << name;
+  return 0;
+}
+
+class BooksTest : public ::testing::Test {
+ protected:
+  // Loads, and attaches to this program's probes in every process.
+  absl::Status Load(const MapSizes& sizes) {
+    absl::StatusOr<std::unique_ptr<Books>> books = Books::Load(sizes);
+    if (!books.ok()) return books.status();
+    books_ = *std::move(books);
+    const std::pair<const bpf_program*, const char*> sites[] = {
+        {books_->dump_program(), &books_test_site_dump},
+        {books_->start_program(), &books_test_site_start},
+        {books_->free_program(), &books_test_site_free},
+        {books_->alloc_program(), &books_test_site_alloc},
+        {books_->alloc_program(), &books_test_site_lost_stack},
+    };
+    absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
+    if (!mappings.ok()) return mappings.status();
+    for (const auto& [program, site] : sites) {
+      const auto address = reinterpret_cast<uint64_t>(site);
+      const auto mapping = std::find_if(mappings->begin(), mappings->end(), [&](const elf::Mapping& one) {
+        return one.start <= address && address < one.end;
+      });
+      if (mapping == mappings->end()) return absl::InternalError("no mapping with the probes");
+      const ProbeLocation location = {"/proc/self/exe", address - mapping->start + mapping->file_offset, 0};
+      absl::StatusOr<AttachedProbe> probe = AttachedProbe::Attach(program, location, -1);
+      if (!probe.ok()) return probe.status();
+      probes_.push_back(*std::move(probe));
+    }
+    return absl::OkStatus();
+  }
+
+  uint64_t Track(pid_t pid, bool follow = false, const Triggers& triggers = {}) {
+    absl::StatusOr<uint64_t> id = books_->Track(pid, follow, triggers);
+    EXPECT_TRUE(id.ok()) << id.status();
+    return id.value_or(0);
+  }
+
+  heaptap_tally Sum(uint64_t process_id) {
+    heaptap_tally sum = {};
+    absl::StatusOr<std::vector<TallyEntry>> tallies = books_->ReadTallies(process_id);
+    EXPECT_TRUE(tallies.ok()) << tallies.status();
+    if (!tallies.ok()) return sum;
+    for (const TallyEntry& entry : *tallies) {
+      for (auto [to, from] : {std::pair(&sum.allocated, &entry.tally.allocated), {&sum.freed, &entry.tally.freed}}) {
+        to->objects += from->objects;
+        to->bytes += from->bytes;
+        to->weight += from->weight;
+        to->weighted_objects += from->weighted_objects;
+      }
+    }
+    return sum;
+  }
+
+  LiveTotals Live(uint64_t process_id) {
+    absl::StatusOr<LiveTotals> live = books_->ReadLiveTotals(process_id);
+    EXPECT_TRUE(live.ok()) << live.status();
+    return live.value_or(LiveTotals());
+  }
+
+  void ExpectBalanced(uint64_t process_id) {
+    const heaptap_tally sum = Sum(process_id);
+    const LiveTotals live = Live(process_id);
+    EXPECT_EQ(sum.allocated.objects - sum.freed.objects, live.objects);
+    EXPECT_EQ(sum.allocated.bytes - sum.freed.bytes, live.bytes);
+    EXPECT_EQ(sum.allocated.weight - sum.freed.weight, live.weight);
+  }
+
+  std::vector<heaptap_event> Events() {
+    absl::StatusOr<std::vector<heaptap_event>> events = books_->TakeEvents();
+    EXPECT_TRUE(events.ok()) << events.status();
+    return events.ok() ? *std::move(events) : std::vector<heaptap_event>();
+  }
+
+  std::vector<uint32_t> Kinds(const std::vector<heaptap_event>& events) {
+    std::vector<uint32_t> kinds;
+    for (const heaptap_event& event : events) kinds.push_back(event.kind);
+    return kinds;
+  }
+
+  std::unique_ptr<Books> books_;
+  std::vector<AttachedProbe> probes_;  // go before the books
+};
+
+TEST_F(BooksTest, SamplesOfTrackedProcessesOnly) {
+  NEED_BPF(Load({}));
+  Puppet tracked;
+  Puppet other;
+  const uint64_t id = Track(tracked.pid());
+  tracked.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000});
+  other.Do({.kind = Order::kAlloc, .address = 0x2000, .size = 100, .weight = 1000});
+  absl::StatusOr<std::vector<TallyEntry>> tallies = books_->ReadTallies(id);
+  ASSERT_TRUE(tallies.ok()) << tallies.status();
+  ASSERT_THAT(*tallies, SizeIs(1));
+  EXPECT_EQ((*tallies)[0].tid, tracked.pid());
+  EXPECT_EQ((*tallies)[0].tally.allocated.objects, 1);
+  EXPECT_EQ((*tallies)[0].tally.allocated.bytes, 100);
+  EXPECT_EQ((*tallies)[0].tally.allocated.weight, 1000);
+  EXPECT_EQ((*tallies)[0].tally.allocated.weighted_objects, 10 << HEAPTAP_OBJECT_FRACTION_BITS);
+  EXPECT_EQ((*tallies)[0].tally.freed.objects, 0);
+  EXPECT_EQ(Live(id).objects, 1);
+  EXPECT_EQ(CountEntries("live"), 1);
+
+  absl::StatusOr<heaptap_stack> stack = books_->ReadStack((*tallies)[0].stack_id);
+  ASSERT_TRUE(stack.ok()) << stack.status();
+  EXPECT_GT(stack->count, 1);
+  EXPECT_EQ(stack->frames[0], reinterpret_cast<uint64_t>(&books_test_site_alloc));
+  EXPECT_TRUE(absl::IsNotFound(books_->ReadStack(HEAPTAP_NO_STACK).status()));
+}
+
+TEST_F(BooksTest, FreeTakesTheObjectOut) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000, .count = 10});
+  puppet.Do({.kind = Order::kFree, .address = 0x1000, .count = 4});
+  puppet.Do({.kind = Order::kFree, .address = 0x1000, .count = 4});  // twice: nothing is there
+  puppet.Do({.kind = Order::kFree, .address = 0x999990});            // never sampled
+  const heaptap_tally sum = Sum(id);
+  EXPECT_EQ(sum.allocated.objects, 10);
+  EXPECT_EQ(sum.freed.objects, 4);
+  EXPECT_EQ(sum.freed.bytes, 400);
+  EXPECT_EQ(sum.freed.weight, 4000);
+  EXPECT_EQ(sum.freed.weighted_objects, 40 << HEAPTAP_OBJECT_FRACTION_BITS);
+  EXPECT_EQ(Live(id).objects, 6);
+  ExpectBalanced(id);
+  for (const heaptap_loss& loss : books_->ReadLosses(id)) EXPECT_EQ(loss.events, 0);
+}
+
+TEST_F(BooksTest, UntrackedProcessesWriteNothingMore) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 16, .weight = 16});
+  EXPECT_TRUE(books_->IsCurrent(puppet.pid(), id));
+  EXPECT_FALSE(books_->Track(puppet.pid(), false, {}).ok()) << "one process, one book";
+  books_->Untrack(puppet.pid());
+  EXPECT_FALSE(books_->IsCurrent(puppet.pid(), id));
+  puppet.Do({.kind = Order::kAlloc, .address = 0x2000, .size = 16, .weight = 16});
+  puppet.Do({.kind = Order::kFree, .address = 0x1000});
+  EXPECT_EQ(Sum(id).allocated.objects, 1);
+  EXPECT_EQ(Live(id).objects, 1);
+  EXPECT_NE(Track(puppet.pid()), id) << "a process id is never used twice";
+}
+
+TEST_F(BooksTest, TheSameAddressTwiceIsAMissedFree) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000});
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 50, .weight = 500});
+  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_MISSED_FREE].events, 1);
+  EXPECT_EQ(Sum(id).allocated.objects, 2);
+  EXPECT_EQ(Sum(id).freed.objects, 1);
+  EXPECT_EQ(Live(id).bytes, 50);
+  ExpectBalanced(id);
+}
+
+TEST_F(BooksTest, ImpossibleSamplesAreLosses) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 0, .weight = 1});
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 2, .weight = 1});
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 1, .weight = uint64_t{1} << 48});
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = ~uint64_t{0}, .weight = ~uint64_t{0}});
+  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_BAD_SAMPLE].events, 4);
+  EXPECT_EQ(Sum(id).allocated.objects, 0);
+  EXPECT_EQ(Live(id).objects, 0);
+}
+
+TEST_F(BooksTest, AFullMapOfLiveObjectsIsALoss) {
+  NEED_BPF(Load({.live = 64}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kAlloc, .address = 0x10000, .size = 16, .weight = 32, .count = 100});
+  const Losses losses = books_->ReadLosses(id);
+  EXPECT_EQ(Sum(id).allocated.objects, 64);
+  EXPECT_EQ(losses[HEAPTAP_LOSS_LIVE_FULL].events, 36);
+  EXPECT_EQ(losses[HEAPTAP_LOSS_LIVE_FULL].weight, 36 * 32);
+  ExpectBalanced(id);
+  EXPECT_THAT(Kinds(Events()), Contains(HEAPTAP_EVENT_LIVE_FILLING));
+}
+
+// While all was live a sweep could not help; after the frees it can, and somebody must ask for it.
+TEST_F(BooksTest, AMapThatWasFullOfLiveObjectsIsUsedAgain) {
+  NEED_BPF(Load({.live = 64}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kAlloc, .address = 0x10000, .size = 16, .weight = 32, .count = 100});
+  Events();
+  ASSERT_TRUE(books_->SweepFreed().ok());
+  puppet.Do({.kind = Order::kFree, .address = 0x10000, .count = 100});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  uint64_t allocated = Sum(id).allocated.objects;
+  for (uint64_t address = 0x100000; Sum(id).allocated.objects == allocated; address += 0x10) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << "the map stays full for ever";
+    puppet.Do({.kind = Order::kAlloc, .address = address, .size = 16, .weight = 32});
+    for (const heaptap_event& event : Events()) {
+      if (event.kind != HEAPTAP_EVENT_LIVE_FILLING) continue;
+      ASSERT_TRUE(books_->SweepFreed().ok());
+    }
+  }
+  ExpectBalanced(id);
+}
+
+// Live objects cannot be swept: to try it again at each new sample would be all that the collector does.
+TEST_F(BooksTest, SweepsThatCannotHelpAreRare) {
+  NEED_BPF(Load({.live = 1024}));
+  Puppet puppet;
+  Track(puppet.pid());
+  int sweeps = 0;
+  for (int i = 0; i < 1100; i++) {
+    puppet.Do({.kind = Order::kAlloc, .address = 0x10000 + uint64_t(i) * 16, .size = 16, .weight = 32});
+    for (const heaptap_event& event : Events()) {
+      if (event.kind != HEAPTAP_EVENT_LIVE_FILLING) continue;
+      sweeps++;
+      ASSERT_TRUE(books_->SweepFreed().ok());
+    }
+  }
+  EXPECT_GE(sweeps, 1);
+  EXPECT_LE(sweeps, 20);
+}
+
+TEST_F(BooksTest, ASweepTakesOnlyWhatWasFreed) {
+  NEED_BPF(Load({.live = 128}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kAlloc, .address = 0x10000, .size = 16, .weight = 32, .count = 100});
+  puppet.Do({.kind = Order::kFree, .address = 0x10000, .count = 90});
+  EXPECT_EQ(CountEntries("live"), 100);
+  ASSERT_TRUE(books_->SweepFreed().ok());
+  EXPECT_EQ(CountEntries("live"), 10);
+  EXPECT_EQ(Live(id).objects, 10);
+  ExpectBalanced(id);
+  puppet.Do({.kind = Order::kAlloc, .address = 0x20000, .size = 16, .weight = 32, .count = 118});
+  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_LIVE_FULL].events, 0);
+  EXPECT_EQ(Live(id).objects, 128);
+}
+
+TEST_F(BooksTest, SweepsRaceWithAllocationAndFree) {
+  NEED_BPF(Load({.live = 8192}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Send({.kind = Order::kRace, .address = 0x10000, .count = 1500});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
+  while (std::chrono::steady_clock::now() < end) ASSERT_TRUE(books_->SweepFreed().ok());
+  ASSERT_EQ(puppet.Wait(), 0);
+  ExpectBalanced(id);
+  // A sample that met the sweep of its own entry may be lost, and then its free finds nothing.
+  EXPECT_EQ(Live(id).objects, 0);
+  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_MISSED_FREE].events, 0);
+  ASSERT_TRUE(books_->SweepFreed().ok());
+  EXPECT_EQ(CountEntries("live"), 0);
+}
+
+TEST_F(BooksTest, AFullMapOfTalliesIsALossAndLeavesNothingBehind) {
+  NEED_BPF(Load({.tallies = 16}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 100});
+  EXPECT_EQ(Sum(id).allocated.objects, 16);
+  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_TALLIES_FULL].events, 84);
+  ExpectBalanced(id);
+  puppet.End(SIGKILL);
+  ASSERT_TRUE(books_->Forget(id).ok());
+  EXPECT_EQ(CountEntries("tallies"), 0);
+  EXPECT_EQ(CountEntries("stacks"), 0) << "stacks of samples that found no room for a tally";
+}
+
+TEST_F(BooksTest, AFullMapOfStacksLosesStacksNotSamples) {
+  NEED_BPF(Load({.stacks = 16}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 100});
+  EXPECT_EQ(Sum(id).allocated.objects, 100);
+  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_STACKS_FULL].events, 84);
+  absl::StatusOr<std::vector<TallyEntry>> tallies = books_->ReadTallies(id);
+  ASSERT_TRUE(tallies.ok());
+  EXPECT_THAT(*tallies, SizeIs(17));
+  for (const TallyEntry& entry : *tallies) {
+    if (entry.stack_id == HEAPTAP_NO_STACK) {
+      EXPECT_EQ(entry.tally.allocated.objects, 84);
+    } else {
+      EXPECT_TRUE(books_->ReadStack(entry.stack_id).ok());
+    }
+  }
+  ExpectBalanced(id);
+}
+
+// The walk must not show what another process's walk has left in the scratch buffer.
+TEST_F(BooksTest, AStackPointerNearZeroShowsNobodysStack) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 8});
+  const size_t before = books_->ReadTallies(id)->size();
+  puppet.Do({.kind = Order::kLostStack, .address = 0x20000, .size = 16, .weight = 32});
+  absl::StatusOr<std::vector<TallyEntry>> tallies = books_->ReadTallies(id);
+  ASSERT_TRUE(tallies.ok());
+  EXPECT_THAT(*tallies, SizeIs(before + 1));
+  for (const TallyEntry& entry : *tallies) {
+    absl::StatusOr<heaptap_stack> stack = books_->ReadStack(entry.stack_id);
+    ASSERT_TRUE(stack.ok()) << stack.status();
+    if (stack->frames[0] != reinterpret_cast<uint64_t>(&books_test_site_lost_stack)) continue;
+    EXPECT_EQ(stack->count, 1);
+    EXPECT_EQ(stack->end, HEAPTAP_STACK_FAILED);
+  }
+}
+
+TEST_F(BooksTest, ForgetLeavesNothing) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  Puppet other;
+  const uint64_t id = Track(puppet.pid());
+  const uint64_t other_id = Track(other.pid());
+  puppet.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 1000});
+  puppet.Do({.kind = Order::kAlloc, .address = 0x100000, .size = 16, .weight = 32, .count = 20000});
+  puppet.Do({.kind = Order::kFree, .address = 0x100000, .count = 10000});
+  puppet.Do({.kind = Order::kAlloc, .address = 0x100000, .size = 0, .weight = 32});
+  other.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 10});
+  puppet.End(SIGKILL);
+  ASSERT_TRUE(books_->Forget(id).ok());
+  EXPECT_EQ(Sum(id).allocated.objects, 0);
+  EXPECT_EQ(Live(id).objects, 0);
+  EXPECT_EQ(CountEntries("processes"), 1);
+  EXPECT_EQ(CountEntries("tallies"), 10);
+  EXPECT_EQ(CountEntries("stacks"), 10);
+  EXPECT_EQ(CountEntries("live"), 10);
+  EXPECT_EQ(CountEntries("losses"), HEAPTAP_LOSS_REASONS - HEAPTAP_NO_LOSS - 1) << "those of no process";
+  ExpectBalanced(other_id);
+}
+
+TEST_F(BooksTest, ExitEndsAProcess) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  const pid_t pid = puppet.pid();
+  const uint64_t id = Track(pid);
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 16, .weight = 32});
+  puppet.End(SIGKILL);
+  EXPECT_FALSE(books_->IsCurrent(pid, id));
+  EXPECT_EQ(CountEntries("processes"), 0);
+  const std::vector<heaptap_event> events = Events();
+  ASSERT_THAT(Kinds(events), ElementsAre(HEAPTAP_EVENT_EXIT));
+  EXPECT_EQ(events[0].process_id, id);
+  EXPECT_EQ(events[0].tgid, pid);
+  EXPECT_EQ(events[0].argument, SIGKILL);
+  EXPECT_EQ(Live(id).objects, 1) << "the books outlive the process";
+}
+
+TEST_F(BooksTest, AForkedChildHasBooksOfItsOwnIfItIsFollowed) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid(), true);
+  const auto child = static_cast<uint32_t>(
+      puppet.Do({.kind = Order::kFork, .address = 0x1000, .size = 100, .weight = 200}));
+  const std::vector<heaptap_event> events = Events();
+  ASSERT_THAT(Kinds(events), ElementsAre(HEAPTAP_EVENT_FORK, HEAPTAP_EVENT_EXIT));
+  EXPECT_EQ(events[0].tgid, child);
+  EXPECT_EQ(events[0].argument, id);
+  const uint64_t child_id = events[0].process_id;
+  EXPECT_NE(child_id, id);
+  EXPECT_EQ(events[1].process_id, child_id);
+  EXPECT_EQ(events[1].argument, 7 << 8);
+  EXPECT_EQ(Live(id).objects, 0);
+  EXPECT_EQ(Live(child_id).bytes, 100);
+  EXPECT_EQ(CountEntries("processes"), 1);
+}
+
+TEST_F(BooksTest, AForkedChildIsNotRecordedIfItIsNotFollowed) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid(), false);
+  puppet.Do({.kind = Order::kFork, .address = 0x1000, .size = 100, .weight = 200});
+  EXPECT_THAT(Events(), IsEmpty());
+  EXPECT_EQ(Live(id).objects, 0);
+  EXPECT_EQ(CountEntries("live"), 0);
+  EXPECT_EQ(CountEntries("processes"), 1);
+}
+
+TEST_F(BooksTest, AVforkedChildWritesInItsParentsBooks) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid(), false);
+  puppet.Do({.kind = Order::kVforkExit, .address = 0x1000, .size = 100, .weight = 200});
+  EXPECT_THAT(Events(), IsEmpty()) << "its end is nobody's";
+  EXPECT_EQ(Live(id).bytes, 100) << "the memory is the parent's";
+  puppet.Do({.kind = Order::kFree, .address = 0x1000});
+  EXPECT_EQ(Live(id).bytes, 0);
+  EXPECT_EQ(CountEntries("processes"), 1);
+}
+
+TEST_F(BooksTest, AVforkedChildLeavesItsParentsBooksWithExec) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid(), true);
+  const auto child = static_cast<uint32_t>(
+      puppet.Do({.kind = Order::kVforkExec, .address = 0x1000, .size = 100, .weight = 200}));
+  const std::vector<heaptap_event> events = Events();
+  ASSERT_THAT(Kinds(events), ElementsAre(HEAPTAP_EVENT_EXEC, HEAPTAP_EVENT_EXIT));
+  EXPECT_EQ(events[0].tgid, child);
+  EXPECT_NE(events[0].process_id, id);
+  EXPECT_EQ(events[0].argument, 0) << "no books end";
+  EXPECT_EQ(events[1].process_id, events[0].process_id);
+  EXPECT_EQ(Live(id).bytes, 100);
+  EXPECT_EQ(CountEntries("processes"), 1);
+}
+
+TEST_F(BooksTest, ExecBeginsNewBooks) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid(), false);
+  puppet.Send({.kind = Order::kExec});
+  EXPECT_EQ(puppet.Wait(), -1) << "the socket closes with the exec";
+  std::vector<heaptap_event> events;
+  for (int i = 0; i < 1000 && events.empty(); i++) {
+    events = Events();
+    usleep(1000);
+  }
+  ASSERT_THAT(Kinds(events), ElementsAre(HEAPTAP_EVENT_EXEC));
+  EXPECT_EQ(events[0].argument, id);
+  EXPECT_NE(events[0].process_id, id);
+  EXPECT_FALSE(books_->IsCurrent(puppet.pid(), id));
+  EXPECT_TRUE(books_->IsCurrent(puppet.pid(), events[0].process_id));
+}
+
+TEST_F(BooksTest, AStartBringsTheControlBlock) {
+  NEED_BPF(Load({}));
+  char control[HEAPTAP_CONTROL_BYTES];
+  for (size_t i = 0; i < sizeof(control); i++) control[i] = static_cast<char>(i + 1);
+  Puppet puppet;  // has a copy at the same address
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kStart, .address = reinterpret_cast<uint64_t>(control)});
+  puppet.Do({.kind = Order::kStart, .address = 8});
+  const std::vector<heaptap_event> events = Events();
+  ASSERT_THAT(Kinds(events), ElementsAre(HEAPTAP_EVENT_START, HEAPTAP_EVENT_START));
+  EXPECT_EQ(events[0].process_id, id);
+  EXPECT_EQ(memcmp(events[0].control, control, sizeof(control)), 0);
+  EXPECT_THAT(std::vector<uint8_t>(events[1].control, events[1].control + HEAPTAP_CONTROL_BYTES),
+              ::testing::Each(0));
+}
+
+TEST_F(BooksTest, TriggersSendOneEventForEachStep) {
+  NEED_BPF(Load({}));
+  Puppet puppet;
+  const uint64_t id =
+      Track(puppet.pid(), false, {.first_high_water = 1000, .high_water_percent = 50, .interval = 10000});
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 10, .weight = 100, .count = 9});
+  EXPECT_THAT(Events(), IsEmpty());
+  puppet.Do({.kind = Order::kAlloc, .address = 0x2000, .size = 10, .weight = 100});
+  std::vector<heaptap_event> events = Events();
+  ASSERT_THAT(Kinds(events), ElementsAre(HEAPTAP_EVENT_HIGH_WATER));
+  EXPECT_EQ(events[0].argument, 1000);
+  EXPECT_EQ(events[0].process_id, id);
+  puppet.Do({.kind = Order::kFree, .address = 0x1000, .count = 9});
+  puppet.Do({.kind = Order::kAlloc, .address = 0x3000, .size = 10, .weight = 100, .count = 13});
+  EXPECT_THAT(Events(), IsEmpty()) << "1400 live";
+  puppet.Do({.kind = Order::kAlloc, .address = 0x4000, .size = 10, .weight = 100});
+  EXPECT_THAT(Kinds(Events()), ElementsAre(HEAPTAP_EVENT_HIGH_WATER));
+  puppet.Do({.kind = Order::kAlloc, .address = 0x5000, .size = 10, .weight = 50000});
+  EXPECT_THAT(Kinds(Events()), ElementsAre(HEAPTAP_EVENT_HIGH_WATER, HEAPTAP_EVENT_INTERVAL));
+}
+
+TEST_F(BooksTest, LostEventsAreCountedWhereTheyAreSeen) {
+  NEED_BPF(Load({.events_bytes = 4096}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid(), true);
+  for (int i = 0; i < 40; i++) puppet.Do({.kind = Order::kFork, .address = 0x1000, .size = 16, .weight = 16});
+  // Each child sent a FORK and an EXIT. Nobody knows a child whose FORK was lost: such losses belong to no process.
+  const std::vector<heaptap_event> events = Events();
+  uint64_t lost = books_->ReadLosses(0)[HEAPTAP_LOSS_EVENTS_FULL].events;
+  EXPECT_GT(lost, 0);
+  lost += books_->ReadLosses(id)[HEAPTAP_LOSS_EVENTS_FULL].events;
+  for (const heaptap_event& event : events) {
+    if (event.kind == HEAPTAP_EVENT_FORK) lost += books_->ReadLosses(event.process_id)[HEAPTAP_LOSS_EVENTS_FULL].events;
+  }
+  EXPECT_GE(lost + events.size(), 40 + 20) << "at least the FORKs, and the EXITs of those that are known";
+  EXPECT_EQ(CountEntries("processes"), 1);
+}
+
+// A process that nobody records must not be able to drown the events of those that are.
+TEST_F(BooksTest, StrangersCannotFillTheRingBuffer) {
+  NEED_BPF(Load({.events_bytes = 65536}));
+  Puppet stranger;
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  stranger.Do({.kind = Order::kDump, .address = 0x1000, .count = 10000});
+  puppet.Do({.kind = Order::kDump, .address = 0x2000});
+  const std::vector<heaptap_event> events = Events();
+  ASSERT_THAT(events, Not(IsEmpty()));
+  EXPECT_EQ(events.front().process_id, 0);
+  EXPECT_EQ(events.back().process_id, id);
+  EXPECT_EQ(events.back().argument, 0x2000);
+  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_EVENTS_FULL].events, 0);
+}
+
+TEST_F(BooksTest, AFullMapOfProcessesIsALoss) {
+  NEED_BPF(Load({.processes = 1}));
+  Puppet puppet;
+  Track(puppet.pid(), true);
+  puppet.Do({.kind = Order::kFork, .address = 0x1000, .size = 16, .weight = 16});
+  EXPECT_EQ(books_->ReadLosses(0)[HEAPTAP_LOSS_PROCESSES_FULL].events, 1);
+  EXPECT_THAT(Events(), IsEmpty());
+}
+
+TEST(Losses, HaveNamesAndDescriptions) {
+  for (uint32_t reason = 0; reason < HEAPTAP_LOSS_REASONS; reason++) {
+    EXPECT_FALSE(LossName(reason).empty());
+    EXPECT_FALSE(LossDescription(reason).empty());
+  }
+}
+
+}  // namespace
+}  // namespace heaptap::bpf
