@@ -3,8 +3,7 @@
  * Double entry: every sample that enters `live` enters `tallies`, every one that leaves leaves both.
  *
  * An entry of `live` belongs to whoever changes its size by compare-and-swap: from an object's size to 0 (freed), from
- * 0 to HEAPTAP_LIVE_SWEPT (deleted). Only the program on the allocating thread sets it from 0 to a size: nobody else
- * has that address then.
+ * 0 to HEAPTAP_LIVE_CLAIMED (to be deleted by a sweep, or filled in by the program on the allocating thread).
  */
 #ifndef HEAPTAP_BOOKS_BPF_H_
 #define HEAPTAP_BOOKS_BPF_H_
@@ -39,7 +38,7 @@ static __always_inline int has_triggers(const struct heaptap_process* process) {
 /* Takes the object in `entry` out of the books. Returns 0, or 1 if there is none (or another program was faster). */
 static __always_inline int remove_live(struct heaptap_process* process, __u64 process_id, struct heaptap_live* entry) {
   __u64 size = entry->size;
-  if (size == 0 || size == HEAPTAP_LIVE_SWEPT) return 1;
+  if (size == 0 || size == HEAPTAP_LIVE_CLAIMED) return 1;
   /* Read before the entry is given up: afterwards a sweep may delete it, and its memory be another entry's at once. */
   __u64 weight = entry->weight;
   struct heaptap_tally_key key = {.process_id = process_id, .stack_id = entry->stack_id, .tid = entry->tid};
@@ -72,13 +71,15 @@ static __always_inline int insert_live(struct heaptap_process* process, __u32 tg
     count_live_entries(tgid, key->process_id, error ? 0 : 1);
     return error ? -HEAPTAP_LOSS_LIVE_FULL : 0;
   }
-  if (entry->size == HEAPTAP_LIVE_SWEPT) return -HEAPTAP_LOSS_LIVE_FULL;
+  if (entry->size == HEAPTAP_LIVE_CLAIMED) return -HEAPTAP_LOSS_LIVE_FULL;
   if (remove_live(process, key->process_id, entry) == 0) lose(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);
+  /* Taken before it is written: a sweep may want it too, and deleted entries are other entries at once. */
+  if (__sync_val_compare_and_swap(&entry->size, 0, HEAPTAP_LIVE_CLAIMED) != 0) return -HEAPTAP_LOSS_LIVE_FULL;
   entry->weight = object->weight;
   entry->stack_id = object->stack_id;
   entry->time = object->time;
   entry->tid = object->tid;
-  if (__sync_val_compare_and_swap(&entry->size, 0, object->size) != 0) return -HEAPTAP_LOSS_LIVE_FULL;
+  __sync_lock_test_and_set(&entry->size, object->size);
   return 0;
 }
 

@@ -224,7 +224,7 @@ static long sweep_entry(void* map, const struct heaptap_live_key* key, struct he
                         struct sweep_state* state) {
   if (state->process_id) {
     if (key->process_id != state->process_id) return 0;
-  } else if (__sync_val_compare_and_swap(&entry->size, 0, HEAPTAP_LIVE_SWEPT) != 0) {
+  } else if (__sync_val_compare_and_swap(&entry->size, 0, HEAPTAP_LIVE_CLAIMED) != 0) {
     return 0;
   }
   if (bpf_map_delete_elem(map, key) == 0) state->deleted++;

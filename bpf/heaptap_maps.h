@@ -74,7 +74,7 @@ struct heaptap_stack {
 /* The stack id of samples whose stack could not be kept; never a key of `stacks`. */
 #define HEAPTAP_NO_STACK 0
 
-#define HEAPTAP_LIVE_SWEPT (~0ULL)
+#define HEAPTAP_LIVE_CLAIMED (~0ULL)
 
 struct heaptap_live_key {
   __u64 process_id;
@@ -84,7 +84,7 @@ struct heaptap_live_key {
 /* An entry stays when its object is freed, with size 0, because the address will soon be allocated again, and changing
  * an entry costs a third of deleting and inserting one. Entries that wait in vain are swept when the map fills up. */
 struct heaptap_live {
-  __u64 size; /* 0: no object; HEAPTAP_LIVE_SWEPT: no object, and about to be deleted */
+  __u64 size; /* 0: no object; HEAPTAP_LIVE_CLAIMED: no object, and about to be deleted or to become one */
   __u64 weight;
   __u64 stack_id;
   __u64 time;

@@ -17,6 +17,8 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -112,16 +114,27 @@ struct Order {
   uint64_t step = 16;
 };
 
-// A stack that differs with `path`: its bits choose the way.
-[[gnu::noinline]] void Descend(uint64_t path, int depth, const Order& order, uint64_t address) {
+#define WITH_FRAMES __attribute__((noinline, optimize("no-omit-frame-pointer", "no-optimize-sibling-calls")))
+void Right(uint64_t path, int depth, const Order& order, uint64_t address);
+
+// Ends on a stack that differs with `path`: its bits choose the way.
+WITH_FRAMES void Left(uint64_t path, int depth, const Order& order, uint64_t address) {
   if (depth == 0) {
     books_test_alloc(address, order.size, order.weight);
   } else if ((path & 1) != 0) {
-    Descend(path >> 1, depth - 1, order, address);
-    asm volatile("");  // no tail call, and another return address than below
+    Right(path >> 1, depth - 1, order, address);
   } else {
-    Descend(path >> 1, depth - 1, order, address);
-    asm volatile("nop");
+    Left(path >> 1, depth - 1, order, address);
+  }
+}
+
+WITH_FRAMES void Right(uint64_t path, int depth, const Order& order, uint64_t address) {
+  if (depth == 0) {
+    books_test_alloc(address, order.size, order.weight);
+  } else if ((path & 1) != 0) {
+    Right(path >> 1, depth - 1, order, address);
+  } else {
+    Left(path >> 1, depth - 1, order, address);
   }
 }
 
@@ -199,7 +212,7 @@ int64_t Obey(const Order& order) {
       execl("/bin/sleep", "sleep", "1000", nullptr);
       return -1;
     case Order::kDeep:
-      for (uint64_t i = 0; i < order.count; i++) Descend(i, 16, order, order.address + i * order.step);
+      for (uint64_t i = 0; i < order.count; i++) Left(i, 16, order, order.address + i * order.step);
       return 0;
     case Order::kRace: {
       std::thread other([&] { Race(order, order.address + (1 << 20)); });
@@ -275,19 +288,18 @@ size_t CountEntries(const std::string& name) {
   return 0;
 }
 
-class BooksTest : public ::testing::Test {
- protected:
-  // Loads, and attaches to this program's probes in every process.
+// Loaded programs, attached to this program's probes in every process.
+struct Recording {
   absl::Status Load(const MapSizes& sizes) {
-    absl::StatusOr<std::unique_ptr<Books>> books = Books::Load(sizes);
-    if (!books.ok()) return books.status();
-    books_ = *std::move(books);
+    absl::StatusOr<std::unique_ptr<Books>> loaded = Books::Load(sizes);
+    if (!loaded.ok()) return loaded.status();
+    books = *std::move(loaded);
     const std::pair<const bpf_program*, const char*> sites[] = {
-        {books_->dump_program(), &books_test_site_dump},
-        {books_->start_program(), &books_test_site_start},
-        {books_->free_program(), &books_test_site_free},
-        {books_->alloc_program(), &books_test_site_alloc},
-        {books_->alloc_program(), &books_test_site_lost_stack},
+        {books->dump_program(), &books_test_site_dump},
+        {books->start_program(), &books_test_site_start},
+        {books->free_program(), &books_test_site_free},
+        {books->alloc_program(), &books_test_site_alloc},
+        {books->alloc_program(), &books_test_site_lost_stack},
     };
     absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
     if (!mappings.ok()) return mappings.status();
@@ -300,14 +312,48 @@ class BooksTest : public ::testing::Test {
       const ProbeLocation location = {"/proc/self/exe", address - mapping->start + mapping->file_offset, 0};
       absl::StatusOr<AttachedProbe> probe = AttachedProbe::Attach(program, location, -1);
       if (!probe.ok()) return probe.status();
-      probes_.push_back(*std::move(probe));
+      probes.push_back(*std::move(probe));
     }
     return absl::OkStatus();
+  }
+
+  std::unique_ptr<Books> books;
+  std::vector<AttachedProbe> probes;  // go before the books
+};
+
+class BooksTest : public ::testing::Test {
+ protected:
+  // Maps of other sizes are this test's own. Those of the default sizes are shared: to detach takes half a second.
+  absl::Status Load(const MapSizes& sizes) {
+    absl::Status status = own_.Load(sizes);
+    books_ = own_.books.get();
+    return status;
+  }
+  absl::Status Load() {
+    if (shared_ == nullptr) {
+      shared_ = new Recording;
+      if (absl::Status status = shared_->Load({}); !status.ok()) {
+        delete std::exchange(shared_, nullptr);
+        return status;
+      }
+    }
+    books_ = shared_->books.get();
+    return absl::OkStatus();
+  }
+  static void TearDownTestSuite() { delete std::exchange(shared_, nullptr); }
+
+  void TearDown() override {
+    if (books_ == nullptr) return;
+    Events();
+    for (const pid_t pid : pids_) books_->Untrack(pid);
+    for (const uint64_t id : ids_) EXPECT_TRUE(books_->Forget(id).ok());
   }
 
   uint64_t Track(pid_t pid, bool follow = false, const Triggers& triggers = {}) {
     absl::StatusOr<uint64_t> id = books_->Track(pid, follow, triggers);
     EXPECT_TRUE(id.ok()) << id.status();
+    pids_.insert(pid);
+    ids_.insert(id.value_or(0));
     return id.value_or(0);
   }
 
@@ -344,7 +390,12 @@ class BooksTest : public ::testing::Test {
   std::vector<heaptap_event> Events() {
     absl::StatusOr<std::vector<heaptap_event>> events = books_->TakeEvents();
     EXPECT_TRUE(events.ok()) << events.status();
-    return events.ok() ? *std::move(events) : std::vector<heaptap_event>();
+    if (!events.ok()) return {};
+    for (const heaptap_event& event : *events) {
+      pids_.insert(static_cast<pid_t>(event.tgid));
+      if (event.process_id != 0) ids_.insert(event.process_id);
+    }
+    return *std::move(events);
   }
 
   std::vector<uint32_t> Kinds(const std::vector<heaptap_event>& events) {
@@ -353,12 +404,20 @@ class BooksTest : public ::testing::Test {
     return kinds;
   }
 
-  std::unique_ptr<Books> books_;
-  std::vector<AttachedProbe> probes_;  // go before the books
+  Books* books_ = nullptr;
+
+ private:
+  Recording own_;
+  static Recording* shared_;
+  // What was seen, to be cleaned up.
+  std::set<pid_t> pids_;
+  std::set<uint64_t> ids_;
 };
 
+Recording* BooksTest::shared_ = nullptr;
+
 TEST_F(BooksTest, SamplesOfTrackedProcessesOnly) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet tracked;
   Puppet other;
   const uint64_t id = Track(tracked.pid());
@@ -384,7 +443,7 @@ TEST_F(BooksTest, SamplesOfTrackedProcessesOnly) {
 }
 
 TEST_F(BooksTest, FreeTakesTheObjectOut) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000, .count = 10});
@@ -403,7 +462,7 @@ TEST_F(BooksTest, FreeTakesTheObjectOut) {
 }
 
 TEST_F(BooksTest, UntrackedProcessesWriteNothingMore) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 16, .weight = 16});
@@ -419,7 +478,7 @@ TEST_F(BooksTest, UntrackedProcessesWriteNothingMore) {
 }
 
 TEST_F(BooksTest, TheSameAddressTwiceIsAMissedFree) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000});
@@ -432,7 +491,7 @@ TEST_F(BooksTest, TheSameAddressTwiceIsAMissedFree) {
 }
 
 TEST_F(BooksTest, ImpossibleSamplesAreLosses) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 0, .weight = 1});
@@ -565,7 +624,7 @@ TEST_F(BooksTest, AFullMapOfStacksLosesStacksNotSamples) {
 
 // The walk must not show what another process's walk has left in the scratch buffer.
 TEST_F(BooksTest, AStackPointerNearZeroShowsNobodysStack) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 8});
@@ -584,7 +643,7 @@ TEST_F(BooksTest, AStackPointerNearZeroShowsNobodysStack) {
 }
 
 TEST_F(BooksTest, ForgetLeavesNothing) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   Puppet other;
   const uint64_t id = Track(puppet.pid());
@@ -607,7 +666,7 @@ TEST_F(BooksTest, ForgetLeavesNothing) {
 }
 
 TEST_F(BooksTest, ExitEndsAProcess) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   const pid_t pid = puppet.pid();
   const uint64_t id = Track(pid);
@@ -624,7 +683,7 @@ TEST_F(BooksTest, ExitEndsAProcess) {
 }
 
 TEST_F(BooksTest, AForkedChildHasBooksOfItsOwnIfItIsFollowed) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   const uint64_t id = Track(puppet.pid(), true);
   const auto child = static_cast<uint32_t>(
@@ -643,7 +702,7 @@ TEST_F(BooksTest, AForkedChildHasBooksOfItsOwnIfItIsFollowed) {
 }
 
 TEST_F(BooksTest, AForkedChildIsNotRecordedIfItIsNotFollowed) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   const uint64_t id = Track(puppet.pid(), false);
   puppet.Do({.kind = Order::kFork, .address = 0x1000, .size = 100, .weight = 200});
@@ -654,7 +713,7 @@ TEST_F(BooksTest, AForkedChildIsNotRecordedIfItIsNotFollowed) {
 }
 
 TEST_F(BooksTest, AVforkedChildWritesInItsParentsBooks) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   const uint64_t id = Track(puppet.pid(), false);
   puppet.Do({.kind = Order::kVforkExit, .address = 0x1000, .size = 100, .weight = 200});
@@ -666,7 +725,7 @@ TEST_F(BooksTest, AVforkedChildWritesInItsParentsBooks) {
 }
 
 TEST_F(BooksTest, AVforkedChildLeavesItsParentsBooksWithExec) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   const uint64_t id = Track(puppet.pid(), true);
   const auto child = static_cast<uint32_t>(
@@ -682,7 +741,7 @@ TEST_F(BooksTest, AVforkedChildLeavesItsParentsBooksWithExec) {
 }
 
 TEST_F(BooksTest, ExecBeginsNewBooks) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   const uint64_t id = Track(puppet.pid(), false);
   puppet.Send({.kind = Order::kExec});
@@ -700,7 +759,7 @@ TEST_F(BooksTest, ExecBeginsNewBooks) {
 }
 
 TEST_F(BooksTest, AStartBringsTheControlBlock) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   char control[HEAPTAP_CONTROL_BYTES];
   for (size_t i = 0; i < sizeof(control); i++) control[i] = static_cast<char>(i + 1);
   Puppet puppet;  // has a copy at the same address
@@ -716,7 +775,7 @@ TEST_F(BooksTest, AStartBringsTheControlBlock) {
 }
 
 TEST_F(BooksTest, TriggersSendOneEventForEachStep) {
-  NEED_BPF(Load({}));
+  NEED_BPF(Load());
   Puppet puppet;
   const uint64_t id =
       Track(puppet.pid(), false, {.first_high_water = 1000, .high_water_percent = 50, .interval = 10000});
@@ -741,15 +800,20 @@ TEST_F(BooksTest, LostEventsAreCountedWhereTheyAreSeen) {
   Puppet puppet;
   const uint64_t id = Track(puppet.pid(), true);
   for (int i = 0; i < 40; i++) puppet.Do({.kind = Order::kFork, .address = 0x1000, .size = 16, .weight = 16});
-  // Each child sent a FORK and an EXIT. Nobody knows a child whose FORK was lost: such losses belong to no process.
-  const std::vector<heaptap_event> events = Events();
-  uint64_t lost = books_->ReadLosses(0)[HEAPTAP_LOSS_EVENTS_FULL].events;
-  EXPECT_GT(lost, 0);
-  lost += books_->ReadLosses(id)[HEAPTAP_LOSS_EVENTS_FULL].events;
-  for (const heaptap_event& event : events) {
-    if (event.kind == HEAPTAP_EVENT_FORK) lost += books_->ReadLosses(event.process_id)[HEAPTAP_LOSS_EVENTS_FULL].events;
+  // Each child sent a FORK and an EXIT. Nobody knows a child whose FORK was lost: that loss belongs to no process.
+  uint64_t forks = books_->ReadLosses(0)[HEAPTAP_LOSS_EVENTS_FULL].events;
+  EXPECT_GT(forks, 0);
+  uint64_t ends = 0;
+  uint64_t known = 0;
+  for (const heaptap_event& event : Events()) {
+    ends += event.kind == HEAPTAP_EVENT_EXIT;
+    if (event.kind != HEAPTAP_EVENT_FORK) continue;
+    known++;
+    ends += books_->ReadLosses(event.process_id)[HEAPTAP_LOSS_EVENTS_FULL].events;
   }
-  EXPECT_GE(lost + events.size(), 40 + 20) << "at least the FORKs, and the EXITs of those that are known";
+  EXPECT_EQ(forks + known, 40);
+  EXPECT_EQ(ends, known);
+  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_EVENTS_FULL].events, 0);
   EXPECT_EQ(CountEntries("processes"), 1);
 }
 

@@ -25,6 +25,9 @@ constexpr uint64_t kFirstIdOfPrograms = 2;
 
 // `live` is swept when it is so full: early enough that the sweep ends before the map is full.
 constexpr uint64_t kSweepAtPercent = 75;
+// After a sweep that left the map half as full or more, none is asked for in this many times its duration.
+constexpr uint64_t kSweepPause = 20;
+constexpr uint64_t kShortestSweepPause = 10'000'000;  // nanoseconds
 
 // Entries that one system call reads.
 constexpr uint32_t kBatch = 4096;
@@ -196,6 +199,10 @@ void Books::Untrack(pid_t tgid) {
 int Books::events_fd() const { return ring_buffer__epoll_fd(ring_); }
 
 absl::StatusOr<std::vector<heaptap_event>> Books::TakeEvents() {
+  if (sweep_again_at_ != 0 && MonotonicNanoseconds() >= sweep_again_at_) {
+    sweep_again_at_ = 0;
+    SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
+  }
   if (const int error = ring_buffer__consume(ring_); error < 0) return KernelError(error, "reading the ring buffer");
   return std::exchange(events_, {});
 }
@@ -214,7 +221,7 @@ absl::StatusOr<LiveTotals> Books::ReadLiveTotals(uint64_t process_id) const {
   LiveTotals totals;
   absl::Status status = ForEachEntry<heaptap_live_key, heaptap_live>(
       object_->maps.live, [&](const heaptap_live_key& key, const heaptap_live& object) {
-        if (key.process_id != process_id || object.size == 0 || object.size == HEAPTAP_LIVE_SWEPT) return;
+        if (key.process_id != process_id || object.size == 0 || object.size == HEAPTAP_LIVE_CLAIMED) return;
         totals.objects++;
         totals.bytes += object.size;
         totals.weight += object.weight;
@@ -257,13 +264,26 @@ absl::Status Books::Sweep(uint64_t process_id) {
 }
 
 absl::Status Books::SweepFreed() {
+  const uint64_t begin = MonotonicNanoseconds();
   absl::Status status = Sweep(0);
-  SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
+  const uint64_t end = MonotonicNanoseconds();
+  // Where most objects live there is little to sweep, and the map is as full again at once.
+  if (ReadCounter(HEAPTAP_COUNTER_LIVE_ENTRIES) < sweep_at_ / 2) {
+    SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
+  } else {
+    sweep_again_at_ = end + std::max((end - begin) * kSweepPause, kShortestSweepPause);
+  }
   return status;
 }
 
 void Books::SetCounter(uint32_t which, uint64_t value) {
   bpf_map__update_elem(object_->maps.counters, &which, sizeof(which), &value, sizeof(value), BPF_ANY);
+}
+
+uint64_t Books::ReadCounter(uint32_t which) const {
+  uint64_t value = 0;
+  bpf_map__lookup_elem(object_->maps.counters, &which, sizeof(which), &value, sizeof(value), 0);
+  return value;
 }
 
 absl::Status Books::Forget(uint64_t process_id) {

@@ -82,7 +82,7 @@ class Books {
 
   // Becomes readable when there are events.
   int events_fd() const;
-  // Takes all events there are, in the order in which they were sent.
+  // Takes all events there are, in the order in which they were sent. To be called from time to time in any case.
   absl::StatusOr<std::vector<heaptap_event>> TakeEvents();
 
   // Each of these reads a whole map once.
@@ -110,11 +110,13 @@ class Books {
   absl::Status Open(const MapSizes& sizes);
   absl::Status Sweep(uint64_t process_id);
   void SetCounter(uint32_t which, uint64_t value);
+  uint64_t ReadCounter(uint32_t which) const;
 
   heaptap_bpf* object_ = nullptr;
   ring_buffer* ring_ = nullptr;
   std::vector<heaptap_event> events_;
-  uint64_t sweep_at_ = 0;  // entries
+  uint64_t sweep_at_ = 0;        // entries
+  uint64_t sweep_again_at_ = 0;  // time at which sweeps may be asked for again; 0: they may
   uint64_t next_process_id_ = 1;  // odd ones are ours, even ones the programs'
 };
 

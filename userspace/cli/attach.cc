@@ -64,10 +64,10 @@ void AddAttach(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "attach", "record a running process that has libheaptap.so (or another sampled allocator); ends with a dump");
   auto flags = std::make_shared<AttachFlags>();
-  command->add_option("-p,--pid", flags->pid, "the process")->required()->type_name("PID")->check(CLI::PositiveNumber);
+  command->add_option("-p,--pid", flags->pid, "the process")->required()->type_name("PID")->check(AboveZero());
   command->add_option("-d,--duration", flags->seconds, "end after this long (default: at SIGINT, SIGTERM or its end)")
       ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber);
+      ->check(AboveZero());
   AddRecordingOptions(*command, flags->recording);
   command->callback([flags, &status] { status = Attach(*flags); });
 }

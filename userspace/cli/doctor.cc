@@ -10,6 +10,7 @@
 
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
+#include "userspace/cli/recording.h"
 #include "userspace/service/checkup.h"
 #include "userspace/service/messages.h"
 
@@ -78,7 +79,7 @@ int Doctor(const DoctorFlags& flags) {
 void AddDoctor(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("doctor", "say what this kernel and this user allow, and what is missing");
   auto flags = std::make_shared<DoctorFlags>();
-  command->add_option("-p,--pid", flags->pid, "also look at this process")->type_name("PID")->check(CLI::PositiveNumber);
+  command->add_option("-p,--pid", flags->pid, "also look at this process")->type_name("PID")->check(AboveZero());
   command->add_flag("--json", flags->json, "one JSON document instead of text");
   command->callback([flags, &status] { status = Doctor(*flags); });
 }

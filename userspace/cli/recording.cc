@@ -45,6 +45,15 @@ absl::Status SetMapSize(const std::string& text, bpf::MapSizes& sizes) {
 
 }  // namespace
 
+CLI::Validator AboveZero() {
+  // CLI11's own says what it wants with 300 digits.
+  const auto check = [](const std::string& text) {
+    double number = 0;
+    return absl::SimpleAtod(text, &number) && number > 0 ? "" : absl::StrCat("'", text, "' is not a number above 0");
+  };
+  return CLI::Validator(check, "");
+}
+
 void AddRecordingOptions(CLI::App& command, RecordingFlags& flags) {
   command.add_option("-o,--output", flags.prefix, "prefix of the dumps' names (default: jeprof, in this folder)")
       ->type_name("PREFIX");

@@ -19,7 +19,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace heaptap::cli {
 
@@ -34,6 +35,9 @@ struct RecordingFlags {
   bool books = false;
   std::vector<std::string> map_sizes;
 };
+
+// Accepts numbers above 0.
+CLI::Validator AboveZero();
 
 void AddRecordingOptions(CLI::App& command, RecordingFlags& flags);
 

@@ -44,6 +44,12 @@ absl::StatusOr<ProcessHandle> ProcessHandle::Open(pid_t pid) {
   elf::FileDescriptor memory(open(absl::StrCat("/proc/", pid, "/mem").c_str(), O_RDWR | O_CLOEXEC));
   if (!memory.valid()) {
     if (errno == ENOENT || errno == ESRCH) return NoSuchProcess(pid);
+    const bool refused = errno == EPERM || errno == EACCES;
+    if (refused && bpf::MissingCapabilities().empty()) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("may not read the memory of process ", pid,
+                       ": it has capabilities that heaptap lacks, or a security module refuses it"));
+    }
     return bpf::KernelError(errno, absl::StrCat("opening the memory of process ", pid));
   }
   return ProcessHandle(pid, std::move(pidfd), std::move(memory));
