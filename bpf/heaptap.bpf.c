@@ -208,7 +208,7 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   __u32 flags = process->flags;
   /* Two threads can both be the last; only one of them deletes. */
   if (bpf_map_delete_elem(&processes, &tgid)) return 0;
-  if (flags & HEAPTAP_PROCESS_SHARES_PARENT) return 0;
+  if (flags & HEAPTAP_PROCESS_SHARES_PARENT) id = 0; /* the parent's books go on */
   int code = BPF_CORE_READ(task, signal, flags) & SIGNAL_GROUP_EXIT ? BPF_CORE_READ(task, signal, group_exit_code)
                                                                       : BPF_CORE_READ(task, exit_code);
   send_event(HEAPTAP_EVENT_EXIT, tgid, id, (__u32)code);

@@ -178,7 +178,7 @@ struct heaptap_sweep {
 struct heaptap_event {
   __u32 kind; /* enum heaptap_event_kind */
   __u32 tgid;
-  __u64 process_id; /* 0: not a recorded process (only DUMP is sent for one) */
+  __u64 process_id; /* 0: a process without books: DUMP from one that is not recorded, EXIT of one that shared some */
   __u64 time;
   __u64 argument;
   char comm[HEAPTAP_COMM_LENGTH];

@@ -48,7 +48,9 @@ void PrintJson(const std::vector<service::Finding>& findings, bool healthy) {
     list.push_back(entry);
   }
   const nlohmann::ordered_json document = {{"schema_version", kSchemaVersion}, {"ok", healthy}, {"findings", list}};
-  printf("%s\n", document.dump(2).c_str());
+  // A path may be no UTF-8.
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  printf("%s\n", document.dump(2, ' ', false, kReplace).c_str());
 }
 
 int Doctor(const DoctorFlags& flags) {

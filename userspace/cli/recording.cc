@@ -108,16 +108,16 @@ Signals::Signals(std::initializer_list<int> numbers) {
   sigemptyset(&set);
   for (const int number : numbers) sigaddset(&set, number);
   sigprocmask(SIG_BLOCK, &set, &before_);
-  file_size_before_ = signal(SIGXFSZ, SIG_IGN);
-  pipe_before_ = signal(SIGPIPE, SIG_IGN);
+  for (const auto& [number, disposition] : {std::pair(SIGXFSZ, SIG_IGN), {SIGPIPE, SIG_IGN}, {SIGCHLD, SIG_DFL}}) {
+    dispositions_before_.emplace_back(number, signal(number, disposition));
+  }
   fd_.Reset(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 Signals::~Signals() { Restore(); }
 
 void Signals::Restore() const {
-  signal(SIGXFSZ, file_size_before_);
-  signal(SIGPIPE, pipe_before_);
+  for (const auto& [number, disposition] : dispositions_before_) signal(number, disposition);
   sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 

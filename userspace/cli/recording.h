@@ -45,7 +45,8 @@ void AddRecordingOptions(CLI::App& command, RecordingFlags& flags);
 absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags);
 
 // Signals as something to wait for. While it lives they are blocked, and those that writing can raise are ignored (the
-// write then says what is wrong); a child must call Restore before it execs.
+// write then says what is wrong); children can be waited for, whatever was inherited. A child must call Restore before it
+// execs.
 class Signals {
  public:
   explicit Signals(std::initializer_list<int> numbers);
@@ -56,8 +57,7 @@ class Signals {
 
  private:
   sigset_t before_;
-  sighandler_t file_size_before_;
-  sighandler_t pipe_before_;
+  std::vector<std::pair<int, sighandler_t>> dispositions_before_;
   elf::FileDescriptor fd_;
 };
 

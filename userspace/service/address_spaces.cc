@@ -7,6 +7,7 @@ namespace heaptap::service {
 
 bool AddressSpaces::Apply(const bpf::MappingEvent& event) {
   if (event.kind == bpf::MappingEvent::kFork) {
+    if (!follow_) return false;
     const auto parent = spaces_.find(event.parent);
     // A child that is there already was kept by somebody who knew it better.
     if (parent == spaces_.end() || spaces_.contains(event.pid)) return false;

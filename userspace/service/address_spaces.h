@@ -23,7 +23,10 @@ struct AddressSpace {
 
 class AddressSpaces {
  public:
-  // Begins to keep a process's mappings. Children of kept processes are kept too.
+  // With `follow`, the children of kept processes are kept too.
+  explicit AddressSpaces(bool follow) : follow_(follow) {}
+
+  // Begins to keep a process's mappings.
   void Keep(pid_t pid, AddressSpace space) { spaces_[pid] = std::move(space); }
   void Drop(pid_t pid) { spaces_.erase(pid); }
 
@@ -34,6 +37,7 @@ class AddressSpaces {
   const AddressSpace* Find(pid_t pid) const;
 
  private:
+  bool follow_;
   absl::flat_hash_map<pid_t, AddressSpace> spaces_;
 };
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,31 +87,41 @@ absl::StatusOr<std::string> DumpFolder::Write(pid_t pid, heaptap_dump_kind kind,
   const auto name = [&] {
     return absl::StrCat(name_, ".", pid, ".", next.all, ".", Suffix(kind, next), ".heap");
   };
-  const std::string temporary = absl::StrCat(".", name(), ".", getpid(), ".tmp");
-  elf::FileDescriptor file(
-      openat(folder_.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  // A file without a name; it vanishes with us. Where there is no such thing, a name that nobody can foresee.
+  std::string temporary;
+  elf::FileDescriptor file(openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  if (!file.valid() && errno == EOPNOTSUPP) {
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random)) return failure(name(), errno);
+    temporary = absl::StrCat(".", name_, ".", absl::Hex(random), ".tmp");
+    file.Reset(openat(folder_.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  }
   if (!file.valid()) return failure(name(), errno);
-  absl::Cleanup remove = [&] { unlinkat(folder_.get(), temporary.c_str(), 0); };
+  const absl::Cleanup remove = [&] {
+    if (!temporary.empty()) unlinkat(folder_.get(), temporary.c_str(), 0);
+  };
   if (const int error = WriteAll(file.get(), contents); error != 0) return failure(name(), error);
-  // Some file systems report a lack of space only here.
-  if (close(file.Release()) != 0 && errno != EINTR) return failure(name(), errno);
+  // Some file systems report a lack of space only when a descriptor is closed.
+  const int copy = fcntl(file.get(), F_DUPFD_CLOEXEC, 0);
+  if (copy < 0 || (close(copy) != 0 && errno != EINTR)) return failure(name(), errno);
 
+  const std::string source = temporary.empty() ? absl::StrCat("/proc/self/fd/", file.get()) : temporary;
+  const int source_folder = temporary.empty() ? AT_FDCWD : folder_.get();
   for (int i = 0; i < kMaxNamesTried; i++, next.all++) {
-    if (renameat2(folder_.get(), temporary.c_str(), folder_.get(), name().c_str(), RENAME_NOREPLACE) == 0) {
-      std::move(remove).Cancel();
-      const std::string path = absl::StrCat(parent_, name());
+    // A hard link never replaces what is there.
+    int error = linkat(source_folder, source.c_str(), folder_.get(), name().c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+    if (error != 0 && error != EEXIST && !temporary.empty()) {
+      // A file system without hard links.
+      error = renameat2(folder_.get(), temporary.c_str(), folder_.get(), name().c_str(), RENAME_NOREPLACE) == 0 ? 0
+                                                                                                                : errno;
+    }
+    if (error == 0) {
+      std::string path = absl::StrCat(parent_, name());
       Advance(kind, next);
       sequence = next;
       return path;
     }
-    // EINVAL: a file system without RENAME_NOREPLACE; a hard link does not replace either.
-    if (errno == EINVAL && linkat(folder_.get(), temporary.c_str(), folder_.get(), name().c_str(), 0) == 0) {
-      const std::string path = absl::StrCat(parent_, name());
-      Advance(kind, next);
-      sequence = next;
-      return path;
-    }
-    if (errno != EEXIST) return failure(name(), errno);
+    if (error != EEXIST) return failure(name(), error);
   }
   return failure(name(), EEXIST);
 }

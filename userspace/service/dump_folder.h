@@ -2,7 +2,7 @@
 //
 // The files that the collector writes by itself: jemalloc's names, whole or not at all.
 //
-// A dump is written under a temporary name in the same folder and gets its final name when it is complete. A file that
+// A dump is written to a file without a name in the same folder and gets its name when it is complete. A file that
 // is there already is never touched: the dump takes the next sequence number. The folder is opened once, so that
 // nothing that happens to paths later moves the dumps elsewhere. Not thread safe.
 #ifndef HEAPTAP_USERSPACE_SERVICE_DUMP_FOLDER_H_

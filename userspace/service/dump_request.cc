@@ -4,11 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/elf/file_descriptor.h"
@@ -17,9 +22,17 @@
 namespace heaptap::service {
 namespace {
 
+// File systems whose regular files are doors to the kernel: there a write does what the writer may do, and we may all.
+constexpr decltype(statfs::f_type) kKernelFileSystems[] = {
+    PROC_SUPER_MAGIC, SYSFS_MAGIC,        DEBUGFS_MAGIC,    TRACEFS_MAGIC, SECURITYFS_MAGIC, BPF_FS_MAGIC,
+    SELINUX_MAGIC,    CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, EFIVARFS_MAGIC, BINFMTFS_MAGIC, 0x62656570 /* configfs */,
+};
+
 absl::Status CheckFile(int fd) {
   struct stat status;
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+  struct statfs system;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || fstatfs(fd, &system) != 0 ||
+      std::count(std::begin(kKernelFileSystems), std::end(kKernelFileSystems), system.f_type) != 0) {
     return absl::InvalidArgumentError("the descriptor for the dump is no regular file");
   }
   const int flags = fcntl(fd, F_GETFL);
@@ -43,13 +56,29 @@ void Signal(int fd) {
   [[maybe_unused]] const ssize_t put = write(fd, &one, sizeof(one));
 }
 
-// Writes the collector's part of the request, `answered` last, and wakes the process.
-absl::Status Answer(const ProcessHandle& process, uint64_t address, const heaptap_dump_request& request, int error,
-                    const profile::LeakSummary& leaks) {
+absl::StatusOr<elf::FileDescriptor> TakeEvent(const ProcessHandle& process, const heaptap_dump_request& request) {
   absl::StatusOr<elf::FileDescriptor> event = process.TakeDescriptor(request.event_fd);
-  if (!event.ok()) return event.status();
-  if (!IsEventfd(event->get())) return absl::InvalidArgumentError("the descriptor to signal is no eventfd");
+  if (event.ok() && !IsEventfd(event->get())) {
+    return absl::InvalidArgumentError("the descriptor to signal is no eventfd");
+  }
+  return event;
+}
 
+// Whether the process still waits. After it has given up, its descriptors' numbers may stand for other files: so this
+// is asked after they were taken, before they are used.
+absl::Status CheckStillAsked(const ProcessHandle& process, uint64_t address, const heaptap_dump_request& request) {
+  uint64_t sequence = 0;
+  absl::Status status =
+      process.Read(address + offsetof(heaptap_dump_request, sequence), &sequence, sizeof(sequence));
+  if (status.ok() && sequence != request.sequence) {
+    return absl::UnavailableError(absl::StrCat("process ", process.pid(), " waits for its dump no longer"));
+  }
+  return status;
+}
+
+// Writes the collector's part of the request, `answered` last, and wakes the process.
+absl::Status Answer(const ProcessHandle& process, uint64_t address, const heaptap_dump_request& request, int event,
+                    int error, const profile::LeakSummary& leaks) {
   heaptap_dump_request answer = request;
   answer.error = error;
   answer.leak_bytes = leaks.bytes;
@@ -62,7 +91,7 @@ absl::Status Answer(const ProcessHandle& process, uint64_t address, const heapta
   if (!status.ok()) return status;
   status = process.Write(address + kEnd, &request.sequence, sizeof(request.sequence));
   if (!status.ok()) return status;
-  Signal(event->get());
+  Signal(event);
   return absl::OkStatus();
 }
 
@@ -79,12 +108,18 @@ absl::StatusOr<heaptap_dump_request> ReadDumpRequest(const ProcessHandle& proces
 
 absl::Status AnswerWithError(const ProcessHandle& process, uint64_t address, const heaptap_dump_request& request,
                              int error) {
-  return Answer(process, address, request, error, profile::LeakSummary{});
+  absl::StatusOr<elf::FileDescriptor> event = TakeEvent(process, request);
+  if (!event.ok()) return event.status();
+  if (absl::Status asked = CheckStillAsked(process, address, request); !asked.ok()) return asked;
+  return Answer(process, address, request, event->get(), error, profile::LeakSummary{});
 }
 
 absl::Status AnswerWithDump(const ProcessHandle& process, uint64_t address, const heaptap_dump_request& request,
                             absl::string_view contents, const profile::LeakSummary& leaks) {
+  absl::StatusOr<elf::FileDescriptor> event = TakeEvent(process, request);
+  if (!event.ok()) return event.status();
   absl::StatusOr<elf::FileDescriptor> file = process.TakeDescriptor(request.file_fd);
+  if (absl::Status asked = CheckStillAsked(process, address, request); !asked.ok()) return asked;
   absl::Status status = file.ok() ? CheckFile(file->get()) : file.status();
   int error = status.ok() ? 0 : EBADF;
   if (status.ok()) {
@@ -96,7 +131,7 @@ absl::Status AnswerWithDump(const ProcessHandle& process, uint64_t address, cons
           absl::StrCat("writing the dump that process ", process.pid(), " asked for: ", strerror(error)));
     }
   }
-  absl::Status answered = Answer(process, address, request, error, leaks);
+  absl::Status answered = Answer(process, address, request, event->get(), error, leaks);
   return status.ok() ? answered : status;
 }
 

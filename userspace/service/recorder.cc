@@ -44,7 +44,8 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, std::uniqu
       folder_(std::move(folder)),
       books_(std::move(books)),
       mapping_events_(std::move(mapping_events)),
-      probe_files_(*books_) {}
+      probe_files_(*books_),
+      spaces_(options_.follow) {}
 
 absl::Status Recorder::RecordChild(pid_t pid) {
   spaces_.Keep(pid, {});
@@ -186,10 +187,10 @@ void Recorder::Pump() {
     for (; mapping != mappings.end() && mapping->time <= event->time; ++mapping) HandleMapping(*mapping);
     // Of several triggers that are due one dump comes: it has all of them in it.
     const bool is_trigger = event->kind == HEAPTAP_EVENT_HIGH_WATER || event->kind == HEAPTAP_EVENT_INTERVAL;
-    const bool comes_again = std::any_of(event + 1, events->end(), [&](const heaptap_event& later) {
-      return later.kind == event->kind && later.process_id == event->process_id;
-    });
-    if (!is_trigger || !comes_again) Handle(*event);
+    const bool comes_again = is_trigger && std::any_of(event + 1, events->end(), [&](const heaptap_event& later) {
+                               return later.kind == event->kind && later.process_id == event->process_id;
+                             });
+    if (!comes_again) Handle(*event);
   }
   for (; mapping != mappings.end(); ++mapping) HandleMapping(*mapping);
 }
@@ -228,11 +229,15 @@ void Recorder::Handle(const heaptap_event& event) {
   }
   if (event.kind == HEAPTAP_EVENT_EXEC) {
     AddTarget(event.process_id, event.tgid);
+    if (!options_.follow) {
+      Say(absl::StrCat("process ", event.tgid, " runs another program now (exec); the profile begins anew"));
+    }
     Close(event.argument);
     return;
   }
   if (target == nullptr) {
     if (event.kind == HEAPTAP_EVENT_DUMP) RefuseDump(event);
+    if (event.kind == HEAPTAP_EVENT_EXIT) spaces_.Drop(event.tgid);
     return;
   }
   target->name = Printable(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
