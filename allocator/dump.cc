@@ -112,6 +112,8 @@ int AskFor(heaptap_dump_kind kind, const char* path, bool* made) {
   heaptap_probe_dump(&request);
   Message message;
   if (!WaitForAnswer(event.number())) {
+    // Withdrawn before the descriptors are closed: their numbers may soon be other files of the program's.
+    __atomic_store_n(&request.sequence, 0, __ATOMIC_RELEASE);
     message << "<heaptap>: the collector did not answer within " << HEAPTAP_DUMP_TIMEOUT_MILLISECONDS
             << " ms; no dump in \"" << path << "\"\n";
     message.Print();

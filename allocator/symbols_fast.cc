@@ -5,11 +5,12 @@
 // The Makefile compiles this file, and only this one, without frames and with tail calls: each function either returns
 // or jumps to a slow path that has a frame. A function that called a slow path and then went on would have no frame in
 // the middle of the stack, and a walk by frame pointers would miss its caller, the very function that allocates.
+#include "symbols_fast.h"
+
 #include <new>
 
 #include "allocate.h"
 #include "symbols.h"
-#include "symbols_fast.h"
 
 using heaptap::Allocate;
 using heaptap::Free;

@@ -72,7 +72,8 @@ static __always_inline int insert_live(struct heaptap_process* process, __u32 tg
     return error ? -HEAPTAP_LOSS_LIVE_FULL : 0;
   }
   if (entry->size == HEAPTAP_LIVE_CLAIMED) return -HEAPTAP_LOSS_LIVE_FULL;
-  if (remove_live(process, key->process_id, entry) == 0) lose(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);
+  if (remove_live(process, key->process_id, entry) == 0)
+    lose(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);
   /* Taken before it is written: a sweep may want it too, and deleted entries are other entries at once. */
   if (__sync_val_compare_and_swap(&entry->size, 0, HEAPTAP_LIVE_CLAIMED) != 0) return -HEAPTAP_LOSS_LIVE_FULL;
   entry->weight = object->weight;

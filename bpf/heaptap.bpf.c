@@ -5,7 +5,9 @@
  * A probe's arguments lie in the SysV argument registers (allocator/include/heaptap/contract.h), so they are read
  * straight from the registers. Nothing that a process says is trusted beyond its own books.
  */
+/* clang-format off: the kernel's types come first. */
 #include "vmlinux.h"
+/* clang-format on */
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
@@ -100,19 +102,23 @@ int probe_start(struct pt_regs* context) {
   asm volatile("" : "+r"(control));
   __u32 tgid = bpf_get_current_pid_tgid() >> 32;
   struct heaptap_process* process = find_process(tgid);
-  if (process) send_event_with(HEAPTAP_EVENT_START, tgid, process->id, control, (const void*)control);
+  if (process)
+    send_event_with(HEAPTAP_EVENT_START, tgid, process->id, control, (const void*)control, HEAPTAP_CONTROL_BYTES);
   return 0;
 }
 
 SEC("uprobe")
 int probe_dump(struct pt_regs* context) {
+  __u64 request = PT_REGS_PARM1(context);
+  asm volatile("" : "+r"(request)); /* as in probe_start */
   __u32 tgid = bpf_get_current_pid_tgid() >> 32;
   struct heaptap_process* process = find_process(tgid);
   /* Also from a process that is not recorded: it waits for an answer, and the collector says no at once. Such processes
    * may be anybody's, so they must not take the room that the events of recorded ones need. */
   if (!process && bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 2)
     return 0;
-  send_event(HEAPTAP_EVENT_DUMP, tgid, process ? process->id : 0, PT_REGS_PARM1(context));
+  send_event_with(HEAPTAP_EVENT_DUMP, tgid, process ? process->id : 0, request, (const void*)request,
+                  HEAPTAP_DUMP_REQUEST_BYTES);
   return 0;
 }
 
@@ -165,6 +171,13 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
   return 0;
 }
 
+static __always_inline void note_unnoticed(struct heaptap_process* ended, __u32 tgid, __u32 flag) {
+  ended->flags |= flag;
+  ended->parent_tgid = tgid; /* the key of `processes` that it had */
+  __u64 id = ended->id;
+  if (bpf_map_update_elem(&unnoticed, &id, ended, BPF_ANY)) lose(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
+}
+
 SEC("raw_tp/sched_process_exec")
 int process_exec(struct bpf_raw_tracepoint_args* context) {
   struct task_struct* task = (struct task_struct*)context->args[0];
@@ -188,8 +201,10 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
       .flags = old->flags & HEAPTAP_PROCESS_FOLLOW,
   };
   begin_triggers(&process, old);
+  struct heaptap_process ended = *old;
   bpf_map_update_elem(&processes, &tgid, &process, BPF_ANY);
-  send_event(HEAPTAP_EVENT_EXEC, tgid, process.id, ended_id);
+  if (send_event(HEAPTAP_EVENT_EXEC, tgid, process.id, ended_id) && ended_id)
+    note_unnoticed(&ended, tgid, HEAPTAP_PROCESS_EXECED);
   return 0;
 }
 
@@ -204,14 +219,15 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   /* Threads end one by one; the process ends with its last one. */
   if (!process || BPF_CORE_READ(task, signal, live.counter) != 0) return 0;
 
-  __u64 id = process->id;
-  __u32 flags = process->flags;
+  struct heaptap_process ended = *process;
+  __u64 id = ended.id;
+  __u32 flags = ended.flags;
   /* Two threads can both be the last; only one of them deletes. */
   if (bpf_map_delete_elem(&processes, &tgid)) return 0;
   if (flags & HEAPTAP_PROCESS_SHARES_PARENT) id = 0; /* the parent's books go on */
   int code = BPF_CORE_READ(task, signal, flags) & SIGNAL_GROUP_EXIT ? BPF_CORE_READ(task, signal, group_exit_code)
-                                                                      : BPF_CORE_READ(task, exit_code);
-  send_event(HEAPTAP_EVENT_EXIT, tgid, id, (__u32)code);
+                                                                    : BPF_CORE_READ(task, exit_code);
+  if (send_event(HEAPTAP_EVENT_EXIT, tgid, id, (__u32)code) && id) note_unnoticed(&ended, tgid, 0);
   return 0;
 }
 

@@ -10,6 +10,7 @@
  *   live       {process id, address}         -> struct heaptap_live, an object while its size is not 0
  *   tallies    {process id, stack id, tid}   -> struct heaptap_tally
  *   losses     {process id, reason}          -> struct heaptap_loss
+ *   unnoticed  process id                    -> struct heaptap_process, ended when `events` had no room to say so
  *   events     ring buffer                   <- struct heaptap_event
  *
  * The books balance. For each process, when no program runs:
@@ -36,11 +37,13 @@
 #define HEAPTAP_PROCESS_FOLLOW (1u << 0)
 /* A vfork child: it shares its parent's memory and therefore its parent's process id, until it execs or exits. */
 #define HEAPTAP_PROCESS_SHARES_PARENT (1u << 1)
+/* In `unnoticed`: the image ended by an exec, not by an exit. */
+#define HEAPTAP_PROCESS_EXECED (1u << 2)
 
 struct heaptap_process {
   __u64 id;
   __u64 start_time;
-  __u64 parent_id;      /* process id of the parent; 0 if it is not recorded */
+  __u64 parent_id; /* process id of the parent; 0 if it is not recorded */
   __u32 parent_tgid;
   __u32 flags;
   /* Kept by the programs, but only if there is a trigger that needs them. */
@@ -59,9 +62,9 @@ struct heaptap_process {
 
 /* How the walk of a stack ended. */
 enum heaptap_stack_end {
-  HEAPTAP_STACK_WHOLE = 0,      /* the walk ended where it found no further frame */
-  HEAPTAP_STACK_TRUNCATED = 1,  /* more frames than HEAPTAP_MAX_FRAMES */
-  HEAPTAP_STACK_FAILED = 2,     /* no frame but the probe itself */
+  HEAPTAP_STACK_WHOLE = 0,     /* the walk ended where it found no further frame */
+  HEAPTAP_STACK_TRUNCATED = 1, /* more frames than HEAPTAP_MAX_FRAMES */
+  HEAPTAP_STACK_FAILED = 2,    /* no frame but the probe itself */
 };
 
 /* Addresses from the innermost: frame 0 is the probe site itself, all others are return addresses. */
@@ -118,9 +121,9 @@ struct heaptap_tally {
 enum heaptap_loss_reason {
   HEAPTAP_NO_LOSS,
   /* The sample is not in the books. */
-  HEAPTAP_LOSS_LIVE_FULL,     /* no room in `live` */
-  HEAPTAP_LOSS_TALLIES_FULL,  /* no room in `tallies` */
-  HEAPTAP_LOSS_BAD_SAMPLE,    /* size 0, or a weight below the size */
+  HEAPTAP_LOSS_LIVE_FULL,    /* no room in `live` */
+  HEAPTAP_LOSS_TALLIES_FULL, /* no room in `tallies` */
+  HEAPTAP_LOSS_BAD_SAMPLE,   /* size 0, or a weight below the size */
   /* The sample is in the books, its stack is not. */
   HEAPTAP_LOSS_STACKS_FULL,     /* no room in `stacks` */
   HEAPTAP_LOSS_STACK_COLLISION, /* another stack has the same id */
@@ -148,13 +151,13 @@ struct heaptap_loss {
 };
 
 enum heaptap_event_kind {
-  HEAPTAP_EVENT_START = 1,      /* argument: address of the control block, and `control` is its copy */
-  HEAPTAP_EVENT_DUMP = 2,       /* argument: address of the dump request */
-  HEAPTAP_EVENT_FORK = 3,       /* a recorded process made one; argument: the parent's process id */
-  HEAPTAP_EVENT_EXEC = 4,       /* argument: the process id that ended with the exec */
-  HEAPTAP_EVENT_EXIT = 5,       /* argument: exit code as wait(2) has it */
-  HEAPTAP_EVENT_HIGH_WATER = 6, /* argument: the live estimate */
-  HEAPTAP_EVENT_INTERVAL = 7,   /* argument: the estimate of all allocated bytes */
+  HEAPTAP_EVENT_START = 1,        /* argument: address of the control block */
+  HEAPTAP_EVENT_DUMP = 2,         /* argument: address of the dump request */
+  HEAPTAP_EVENT_FORK = 3,         /* a recorded process made one; argument: the parent's process id */
+  HEAPTAP_EVENT_EXEC = 4,         /* argument: the process id that ended with the exec */
+  HEAPTAP_EVENT_EXIT = 5,         /* argument: exit code as wait(2) has it */
+  HEAPTAP_EVENT_HIGH_WATER = 6,   /* argument: the live estimate */
+  HEAPTAP_EVENT_INTERVAL = 7,     /* argument: the estimate of all allocated bytes */
   HEAPTAP_EVENT_LIVE_FILLING = 8, /* `live` should be swept; argument: its entries */
 };
 
@@ -163,17 +166,21 @@ enum heaptap_counter {
   HEAPTAP_COUNTER_NEXT_PROCESS_ID, /* even ones are the programs', odd ones the collector's: neither has to ask */
   HEAPTAP_COUNTER_LIVE_ENTRIES,    /* of `live`, objects or not */
   HEAPTAP_COUNTER_SWEEP_AT,        /* entries of `live` at which HEAPTAP_EVENT_LIVE_FILLING is sent; ~0: was sent */
+  HEAPTAP_COUNTER_EVENTS_LOST,     /* for which `events` had no room: the collector then looks at `processes` itself */
   HEAPTAP_COUNTERS,
 };
 
-/* Argument of the program `sweep`, which deletes entries of `live`: those of one process, or those without an object. */
+/* Argument of the program `sweep`, which deletes entries of `live`: those of one process, or those without an object.
+ */
 struct heaptap_sweep {
   __u64 process_id; /* 0: all entries without an object */
 };
 
-/* Bytes of an allocator's control block (struct heaptap_control), copied when it starts: the process may be gone when
- * the collector reads the event. */
+/* Bytes of an allocator's control block (struct heaptap_control) and of a dump request (struct heaptap_dump_request).
+ * The kernel copies them when the probe fires: the process may be gone when the collector reads the event, or make it
+ * wait for its memory. */
 #define HEAPTAP_CONTROL_BYTES 112
+#define HEAPTAP_DUMP_REQUEST_BYTES 56
 
 struct heaptap_event {
   __u32 kind; /* enum heaptap_event_kind */
@@ -182,7 +189,7 @@ struct heaptap_event {
   __u64 time;
   __u64 argument;
   char comm[HEAPTAP_COMM_LENGTH];
-  __u8 control[HEAPTAP_CONTROL_BYTES]; /* zero, if it could not be read or is not part of this kind */
+  __u8 memory[HEAPTAP_CONTROL_BYTES]; /* START, DUMP: what the argument points to; zero if it cannot be read */
 };
 
 /* Sizes of the maps unless the collector sets others: entries, and bytes for the ring buffer. Maps but the ring buffer

@@ -56,6 +56,14 @@ struct {
 } losses SEC(".maps");
 
 struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HEAPTAP_DEFAULT_PROCESSES);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, __u64);
+  __type(value, struct heaptap_process);
+} unnoticed SEC(".maps");
+
+struct {
   __uint(type, BPF_MAP_TYPE_RINGBUF);
   __uint(max_entries, HEAPTAP_DEFAULT_EVENTS_BYTES);
 } events SEC(".maps");
@@ -83,14 +91,17 @@ static __noinline int lose(__u64 process_id, __u32 reason, __u64 weight) {
   return 0;
 }
 
-/* A failed copy leaves zeros: the helper clears what it cannot read. */
-static __always_inline void send_event_with(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument,
-                                            const void* control) {
+/* `memory`: what the argument points to in the process, `size` bytes of it go into the event; a failed copy leaves
+ * zeros. NULL: nothing. Returns 0, or -1 if there was no room (counted). */
+static __always_inline int send_event_with(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument, const void* memory,
+                                           __u32 size) {
   struct heaptap_event* event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
   if (!event) {
     /* Of a process whose first event is lost nobody knows the id. */
     lose(kind == HEAPTAP_EVENT_FORK || kind == HEAPTAP_EVENT_EXEC ? 0 : process_id, HEAPTAP_LOSS_EVENTS_FULL, 0);
-    return;
+    __u64* lost = counter(HEAPTAP_COUNTER_EVENTS_LOST);
+    if (lost) add(lost, 1);
+    return -1;
   }
   event->kind = kind;
   event->tgid = tgid;
@@ -98,15 +109,14 @@ static __always_inline void send_event_with(__u32 kind, __u32 tgid, __u64 proces
   event->time = bpf_ktime_get_ns();
   event->argument = argument;
   bpf_get_current_comm(event->comm, sizeof(event->comm));
-  if (control)
-    bpf_probe_read_user(event->control, sizeof(event->control), control);
-  else
-    __builtin_memset(event->control, 0, sizeof(event->control));
+  __builtin_memset(event->memory, 0, sizeof(event->memory));
+  if (memory) bpf_probe_read_user(event->memory, size, memory);
   bpf_ringbuf_submit(event, 0);
+  return 0;
 }
 
-static __always_inline void send_event(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument) {
-  send_event_with(kind, tgid, process_id, argument, NULL);
+static __always_inline int send_event(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument) {
+  return send_event_with(kind, tgid, process_id, argument, NULL, 0);
 }
 
 #endif /* HEAPTAP_MAPS_BPF_H_ */

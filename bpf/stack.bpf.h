@@ -4,8 +4,8 @@
  *
  * walk_stack is the only function that knows how a stack is walked. Stacks are interned by a 64-bit hash that is seeded
  * with a secret of this load and with the process id, so no process can make its stacks collide with another's; a new
- * stack is compared frame by frame with what stands under its id all the same. (BPF_MAP_TYPE_STACK_TRACE drops or replaces a stack when
- * two share a bucket.)
+ * stack is compared frame by frame with what stands under its id all the same. (BPF_MAP_TYPE_STACK_TRACE drops or
+ * replaces a stack when two share a bucket.)
  */
 #ifndef HEAPTAP_STACK_BPF_H_
 #define HEAPTAP_STACK_BPF_H_
@@ -26,8 +26,8 @@ const volatile __u64 stack_seed = 0;
 struct scratch {
   __u64 claimed;
   struct heaptap_stack stack;
-  __u64 window_begin;              /* address in the process */
-  __u64 window[WINDOW_WORDS + 1];  /* one more than is filled, so that any word below has a next one */
+  __u64 window_begin;             /* address in the process */
+  __u64 window[WINDOW_WORDS + 1]; /* one more than is filled, so that any word below has a next one */
 };
 
 struct {

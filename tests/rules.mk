@@ -34,3 +34,9 @@ test: deps ## install what is missing, build, run all tests (root)
 	$(Q)$(MAKE) --no-print-directory test-fuzz
 	$(Q)$(MAKE) --no-print-directory test-instructions
 	$(Q)$(MAKE) --no-print-directory test-e2e
+
+# Minutes each: the processor is emulated.
+.PHONY: test-kernels
+test-kernels: all targets ## end-to-end tests on Debian's stock 6.1 and 6.12 kernels, in qemu (root)
+	$(Q)scripts/vmtest 6.1
+	$(Q)scripts/vmtest 6.12

@@ -72,3 +72,18 @@ class FullMaps(Case):
         dump = self.only_dump(kind="f")
         self.assertEqual(dump.warnings, [])
         self.assertEqual(sum(stack.total.objects for stack in symbols.stacks_through(dump, "descend")), 1024)
+
+
+class LostEvents(Case):
+    def test_a_collector_that_was_asleep_misses_no_process(self):
+        """heaptap is stopped while 50 processes come and go: the ring buffer (24 events) is full, and yet each has its
+        final dump. How many events were lost is said."""
+        script = "kill -STOP $PPID; for i in $(seq 50); do ls / >/dev/null; done; kill -CONT $PPID"
+        session = self.heaptap("run", "--exact", "--map-size", "events=4096", "--", "sh", "-c", script)
+        session.losses_allowed = ("events_full",)
+        self.assertEqual(session.wait(), 0, session.stderr())
+        programs = [entry["tally_live_objects"] for entry in session.books()]
+        # The shell, seq, and each ls.
+        self.assertGreaterEqual(len(programs), 52)
+        self.assertEqual(len(self.dumps(kind="f")), len(programs))
+        self.assertRegex(session.stderr(), "events lost")

@@ -12,9 +12,9 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "tests/unit/elf_image.h"
 #include "userspace/elf/file.h"
 #include "userspace/elf/probes.h"
-#include "tests/unit/elf_image.h"
 
 namespace {
 

@@ -118,7 +118,8 @@ TEST(Configuration, LongPrefixIsCut) {
 
 TEST(Configuration, TheCollectorsVariable) {
   Configuration configuration;
-  std::string messages = Stderr([&] { ReadHeaptapConf("lg_prof_sample:12,prof_seed:7,collector:42,prof:true", &configuration); });
+  std::string messages =
+      Stderr([&] { ReadHeaptapConf("lg_prof_sample:12,prof_seed:7,collector:42,prof:true", &configuration); });
   EXPECT_EQ(messages, "<heaptap>: Invalid conf pair: prof:true\n");
   EXPECT_EQ(configuration.collector_lg_sample, 12u);
   EXPECT_EQ(configuration.collector_pid, 42u);

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "userspace/elf/mappings.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "userspace/elf/mappings.h"
 
 namespace heaptap::elf {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "userspace/elf/probes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/elf_image.h"
+#include "userspace/elf/probes.h"
 
 // One real probe, with a semaphore, as an assembler and a linker make it.
 extern "C" {

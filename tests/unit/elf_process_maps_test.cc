@@ -21,9 +21,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "userspace/elf/mappings.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "userspace/elf/mappings.h"
 
 namespace heaptap::elf {
 namespace {

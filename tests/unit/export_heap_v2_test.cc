@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "userspace/export/heap_v2.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "userspace/export/heap_v2.h"
 
 namespace heaptap::exporter {
 namespace {

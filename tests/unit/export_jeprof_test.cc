@@ -14,10 +14,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "userspace/elf/mappings.h"
-#include "userspace/export/heap_v2.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/export/heap_v2.h"
 
 // Two functions of the profiled program. They are never called; their addresses are in the profile.
 extern "C" __attribute__((noinline, used)) int jeprof_test_make_buffer(int x) { return x * 3 + 1; }

@@ -20,12 +20,12 @@ inline bool MaySkipBpf() {
 }  // namespace heaptap
 
 // Ends the test unless `status` is OK: it fails and says why; with HEAPTAP_SKIP_BPF=1 it is skipped and says why.
-#define NEED_BPF(status)                                                                    \
-  do {                                                                                      \
-    if (const auto& need = (status); !need.ok()) {                                          \
+#define NEED_BPF(status)                                                                     \
+  do {                                                                                       \
+    if (const auto& need = (status); !need.ok()) {                                           \
       if (::heaptap::MaySkipBpf()) GTEST_SKIP() << "HEAPTAP_SKIP_BPF=1: " << need.message(); \
-      FAIL() << need << "\n(HEAPTAP_SKIP_BPF=1 skips the tests that need eBPF)";            \
-    }                                                                                       \
+      FAIL() << need << "\n(HEAPTAP_SKIP_BPF=1 skips the tests that need eBPF)";             \
+    }                                                                                        \
   } while (false)
 
 #endif  // HEAPTAP_TESTS_UNIT_NEED_BPF_H_

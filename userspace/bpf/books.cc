@@ -137,8 +137,7 @@ absl::Status Books::Open(const MapSizes& sizes) {
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
     const heaptap_loss_key key = {0, reason, 0};
     const heaptap_loss none = {};
-    if (const int error =
-            bpf_map__update_elem(object_->maps.losses, &key, sizeof(key), &none, sizeof(none), BPF_ANY);
+    if (const int error = bpf_map__update_elem(object_->maps.losses, &key, sizeof(key), &none, sizeof(none), BPF_ANY);
         error != 0) {
       return KernelError(error, "preparing the map of losses");
     }
@@ -175,8 +174,8 @@ absl::StatusOr<uint64_t> Books::Track(pid_t tgid, bool follow, const Triggers& t
   process.high_water_percent = triggers.high_water_percent;
   process.interval_step = triggers.interval;
   process.interval_at = triggers.interval != 0 ? triggers.interval : kNever;
-  if (const int error = bpf_map__update_elem(object_->maps.processes, &key, sizeof(key), &process, sizeof(process),
-                                             BPF_NOEXIST);
+  if (const int error =
+          bpf_map__update_elem(object_->maps.processes, &key, sizeof(key), &process, sizeof(process), BPF_NOEXIST);
       error != 0) {
     return KernelError(error, absl::StrCat("opening books for process ", tgid));
   }
@@ -205,6 +204,36 @@ absl::StatusOr<std::vector<heaptap_event>> Books::TakeEvents() {
   }
   if (const int error = ring_buffer__consume(ring_); error < 0) return KernelError(error, "reading the ring buffer");
   return std::exchange(events_, {});
+}
+
+uint64_t Books::EventsLost() const {
+  const uint32_t which = HEAPTAP_COUNTER_EVENTS_LOST;
+  uint64_t lost = 0;
+  bpf_map__lookup_elem(object_->maps.counters, &which, sizeof(which), &lost, sizeof(lost), 0);
+  return lost;
+}
+
+absl::StatusOr<std::map<uint64_t, pid_t>> Books::ReadProcesses() const {
+  std::map<uint64_t, pid_t> processes;
+  absl::Status status = ForEachEntry<uint32_t, heaptap_process>(
+      object_->maps.processes, [&](uint32_t tgid, const heaptap_process& process) {
+        if ((process.flags & HEAPTAP_PROCESS_SHARES_PARENT) == 0) processes[process.id] = static_cast<pid_t>(tgid);
+      });
+  if (!status.ok()) return status;
+  return processes;
+}
+
+absl::StatusOr<std::map<uint64_t, Books::Unnoticed>> Books::TakeUnnoticed() {
+  std::map<uint64_t, Unnoticed> ended;
+  absl::Status status = ForEachEntry<uint64_t, heaptap_process>(
+      object_->maps.unnoticed, [&](uint64_t process_id, const heaptap_process& process) {
+        ended[process_id] = {static_cast<pid_t>(process.parent_tgid), (process.flags & HEAPTAP_PROCESS_EXECED) != 0};
+      });
+  if (!status.ok()) return status;
+  for (const auto& [process_id, process] : ended) {
+    bpf_map__delete_elem(object_->maps.unnoticed, &process_id, sizeof(process_id), 0);
+  }
+  return ended;
 }
 
 absl::StatusOr<std::vector<TallyEntry>> Books::ReadTallies(uint64_t process_id) const {
@@ -287,12 +316,14 @@ uint64_t Books::ReadCounter(uint32_t which) const {
 }
 
 absl::Status Books::Forget(uint64_t process_id) {
-  if (absl::Status status = Sweep(process_id); !status.ok()) return status;
   std::vector<heaptap_tally_key> tallies;
   absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
       object_->maps.tallies, [&](const heaptap_tally_key& key, const heaptap_tally&) {
         if (key.process_id == process_id) tallies.push_back(key);
       });
+  if (!status.ok()) return status;
+  // Every object has a tally; most processes that a shell makes have neither, and `live` is large.
+  if (!tallies.empty()) status = Sweep(process_id);
   if (!status.ok()) return status;
   // A stack belongs to one process only: the id's hash has the process id in it.
   std::vector<uint64_t> stacks;

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -85,6 +86,17 @@ class Books {
   // Takes all events there are, in the order in which they were sent. To be called from time to time in any case.
   absl::StatusOr<std::vector<heaptap_event>> TakeEvents();
 
+  // How many events the ring buffer had no room for, since Load.
+  uint64_t EventsLost() const;
+  // The recorded processes at this moment: process id and PID.
+  absl::StatusOr<std::map<uint64_t, pid_t>> ReadProcesses() const;
+  // Those that ended when the ring buffer had no room to say so; each is given once.
+  struct Unnoticed {
+    pid_t tgid;
+    bool by_exec;
+  };
+  absl::StatusOr<std::map<uint64_t, Unnoticed>> TakeUnnoticed();
+
   // Each of these reads a whole map once.
   absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const;
   absl::StatusOr<LiveTotals> ReadLiveTotals(uint64_t process_id) const;
@@ -115,8 +127,8 @@ class Books {
   heaptap_bpf* object_ = nullptr;
   ring_buffer* ring_ = nullptr;
   std::vector<heaptap_event> events_;
-  uint64_t sweep_at_ = 0;        // entries
-  uint64_t sweep_again_at_ = 0;  // time at which sweeps may be asked for again; 0: they may
+  uint64_t sweep_at_ = 0;         // entries
+  uint64_t sweep_again_at_ = 0;   // time at which sweeps may be asked for again; 0: they may
   uint64_t next_process_id_ = 1;  // odd ones are ours, even ones the programs'
 };
 

@@ -84,8 +84,9 @@ absl::Status KernelError(int error, absl::string_view what) {
       const std::string missing = MissingCapabilities();
       if (missing.empty()) {
         return absl::PermissionDeniedError(
-            absl::StrCat(message, "; all capabilities are there, so a container's seccomp filter, lockdown or a "
-                                  "security module refuses it: see `heaptap doctor`"));
+            absl::StrCat(message,
+                         "; all capabilities are there, so a container's seccomp filter, lockdown or a "
+                         "security module refuses it: see `heaptap doctor`"));
       }
       return absl::PermissionDeniedError(absl::StrCat(message, "; missing ", missing, ": run heaptap as root"));
     }

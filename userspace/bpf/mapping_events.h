@@ -26,9 +26,9 @@ struct MappingEvent {
     kFork,  // the process is new and begins with its parent's mappings
   };
   Kind kind;
-  uint64_t time;  // nanoseconds, CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns
-  pid_t pid;      // in the first PID name space
-  pid_t parent;   // of kFork
+  uint64_t time;         // nanoseconds, CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns
+  pid_t pid;             // in the first PID name space
+  pid_t parent;          // of kFork
   elf::Mapping mapping;  // of kMap
 };
 

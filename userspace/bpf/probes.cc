@@ -16,8 +16,7 @@ absl::StatusOr<AttachedProbe> AttachedProbe::Attach(const bpf_program* program, 
   bpf_uprobe_opts options = {};
   options.sz = sizeof(options);
   options.ref_ctr_offset = location.semaphore_offset;
-  bpf_link* link =
-      bpf_program__attach_uprobe_opts(program, pid, location.path.c_str(), location.offset, &options);
+  bpf_link* link = bpf_program__attach_uprobe_opts(program, pid, location.path.c_str(), location.offset, &options);
   if (link == nullptr) {
     return KernelError(errno, absl::StrCat("attaching ", bpf_program__name(program), " to ", location.path));
   }

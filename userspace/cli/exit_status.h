@@ -12,8 +12,8 @@ enum ExitStatus {
   kSuccess = 0,
   kFailure = 1,
   kUsage = 2,
-  kNoTarget = 3,    // no such process, or none that can be recorded
-  kPermission = 4,  // the message names the capability
+  kNoTarget = 3,         // no such process, or none that can be recorded
+  kPermission = 4,       // the message names the capability
   kNotExecutable = 126,  // run: as a shell does
   kNotFound = 127,
   kSignalled = 128,  // run: plus the signal that ended the program

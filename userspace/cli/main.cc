@@ -29,7 +29,8 @@ int main(int argc, char** argv) {
   heaptap::cli::AddAttach(app, status);
   heaptap::cli::AddDoctor(app, status);
   if (const std::string word = argc > 1 ? argv[1] : ""; !word.empty() && word[0] != '-') {
-    const std::vector<CLI::App*> commands = app.get_subcommands([&](CLI::App* command) { return command->check_name(word); });
+    const std::vector<CLI::App*> commands =
+        app.get_subcommands([&](CLI::App* command) { return command->check_name(word); });
     if (commands.empty()) {
       heaptap::service::Say("unknown command " + heaptap::service::Printable(word) + "; see heaptap --help");
       return heaptap::cli::kUsage;

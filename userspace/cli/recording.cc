@@ -39,7 +39,8 @@ absl::Status SetMapSize(const std::string& text, bpf::MapSizes& sizes) {
     if (pair.first == name && absl::SimpleAtoi(pair.second, size) && *size > 0) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--map-size ", text, ": NAME=N is needed, NAME one of processes, stacks, live, tallies, losses (N "
+      absl::StrCat("--map-size ", text,
+                   ": NAME=N is needed, NAME one of processes, stacks, live, tallies, losses (N "
                    "entries), events (N bytes, a power of two)"));
 }
 
@@ -68,9 +69,10 @@ void AddRecordingOptions(CLI::App& command, RecordingFlags& flags) {
                           ->type_name("N")
                           ->check(CLI::Range(0, HEAPTAP_MAX_LG_SAMPLE));
   command.add_flag("--exact", flags.exact, "record every allocation, as --lg-sample 0")->excludes(rate);
-  command.add_flag(absl::StrCat("--high-water{", kDefaultHighWaterPercent, "}"), flags.high_water_percent,
-                   "also dump when live memory passes its last high mark by PERCENT (--high-water=PERCENT; from 1 MiB "
-                   "on)")
+  command
+      .add_flag(absl::StrCat("--high-water{", kDefaultHighWaterPercent, "}"), flags.high_water_percent,
+                "also dump when live memory passes its last high mark by PERCENT (--high-water=PERCENT; from 1 MiB "
+                "on)")
       ->type_name("PERCENT")
       ->check(CLI::Range(1, 1000000));
   command.add_option("--interval", flags.interval, "also dump every BYTES allocated (K, M, G are binary)")
@@ -93,7 +95,10 @@ absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlag
     options.triggers.first_high_water = kFirstHighWater;
     options.triggers.high_water_percent = static_cast<uint32_t>(flags.high_water_percent);
   }
-  if (flags.interval == 0) return absl::InvalidArgumentError("--interval 0: at least one byte is needed");
+  // A negative number arrives as a huge one.
+  if (flags.interval == 0 || flags.interval > static_cast<uint64_t>(INT64_MAX)) {
+    return absl::InvalidArgumentError("--interval: at least one byte is needed, and at most 2^63 - 1");
+  }
   options.triggers.interval = flags.interval.value_or(0);
   options.show_books = flags.books;
   if (!options.lg_sample.has_value() || *options.lg_sample > kDenseLgSample) options.map_sizes.live = kSparseLive;
@@ -106,7 +111,12 @@ absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlag
 Signals::Signals(std::initializer_list<int> numbers) {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : numbers) sigaddset(&set, number);
+  for (const int number : numbers) {
+    // Under nohup the end of the terminal is to be ignored.
+    struct sigaction inherited;
+    const bool is_ignored = sigaction(number, nullptr, &inherited) == 0 && inherited.sa_handler == SIG_IGN;
+    if (number != SIGHUP || !is_ignored) sigaddset(&set, number);
+  }
   sigprocmask(SIG_BLOCK, &set, &before_);
   for (const auto& [number, disposition] : {std::pair(SIGXFSZ, SIG_IGN), {SIGPIPE, SIG_IGN}, {SIGCHLD, SIG_DFL}}) {
     dispositions_before_.emplace_back(number, signal(number, disposition));

@@ -45,8 +45,8 @@ void AddRecordingOptions(CLI::App& command, RecordingFlags& flags);
 absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags);
 
 // Signals as something to wait for. While it lives they are blocked, and those that writing can raise are ignored (the
-// write then says what is wrong); children can be waited for, whatever was inherited. A child must call Restore before it
-// execs.
+// write then says what is wrong); children can be waited for, whatever was inherited. A child must call Restore before
+// it execs.
 class Signals {
  public:
   explicit Signals(std::initializer_list<int> numbers);

@@ -9,10 +9,10 @@ bool AddressSpaces::Apply(const bpf::MappingEvent& event) {
   if (event.kind == bpf::MappingEvent::kFork) {
     if (!follow_) return false;
     const auto parent = spaces_.find(event.parent);
-    // A child that is there already was kept by somebody who knew it better.
-    if (parent == spaces_.end() || spaces_.contains(event.pid)) return false;
+    if (parent == spaces_.end()) return false;
+    // One of that PID that is still there has ended unseen.
     AddressSpace copy = parent->second;
-    spaces_.emplace(event.pid, std::move(copy));
+    spaces_[event.pid] = std::move(copy);
     return false;
   }
   const auto found = spaces_.find(event.pid);

@@ -60,13 +60,15 @@ Finding CheckKernel() {
 }
 
 Finding CheckFile(absl::string_view subject, absl::string_view path, absl::string_view remedy) {
-  if (access(std::string(path).c_str(), R_OK) == 0) return {std::string(subject), absl::OkStatus(), std::string(path), ""};
+  if (access(std::string(path).c_str(), R_OK) == 0)
+    return {std::string(subject), absl::OkStatus(), std::string(path), ""};
   return {std::string(subject), absl::FailedPreconditionError(absl::StrCat("no ", path)), "", std::string(remedy)};
 }
 
 Finding CheckCapabilities() {
   const std::string missing = bpf::MissingCapabilities();
-  if (missing.empty()) return {"capabilities", absl::OkStatus(), "CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE", ""};
+  if (missing.empty())
+    return {"capabilities", absl::OkStatus(), "CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE", ""};
   return {"capabilities", absl::PermissionDeniedError(absl::StrCat("missing ", missing)), "",
           absl::StrCat("run heaptap as root, or give it ", missing)};
 }
@@ -82,8 +84,7 @@ Finding CheckLockdown() {
 
 Finding FromStatus(absl::string_view subject, const absl::Status& status, absl::string_view detail,
                    absl::string_view remedy) {
-  return {std::string(subject), status, status.ok() ? std::string(detail) : "",
-          status.ok() ? "" : std::string(remedy)};
+  return {std::string(subject), status, status.ok() ? std::string(detail) : "", status.ok() ? "" : std::string(remedy)};
 }
 
 }  // namespace
@@ -112,8 +113,9 @@ std::vector<Finding> CheckMachine() {
     absl::StatusOr<bool> attached = probes.Attach(file.get(), *library, *library, getpid());
     absl::Status status = attached.status();
     if (status.ok() && !*attached) status = absl::FailedPreconditionError("libheaptap.so has no probes");
-    findings.push_back(FromStatus("probes", status, "attach with their semaphores",
-                                  "mend what is missing above; run libheaptap.so from a file system on a disk or tmpfs"));
+    findings.push_back(
+        FromStatus("probes", status, "attach with their semaphores",
+                   "mend what is missing above; run libheaptap.so from a file system on a disk or tmpfs"));
   }
   return findings;
 }
@@ -149,8 +151,8 @@ std::vector<Finding> CheckProcess(pid_t pid) {
         absl::StrAppend(&detail, ", recorded by heaptap ", other);
       }
     }
-    findings.push_back(FromStatus("sampled allocator", control.status(), detail,
-                                  "use heaptap and libheaptap.so of one release"));
+    findings.push_back(
+        FromStatus("sampled allocator", control.status(), detail, "use heaptap and libheaptap.so of one release"));
   }
   if (findings.size() == 1) {
     findings.push_back({"sampled allocator", absl::NotFoundError("none mapped"), "",

@@ -42,9 +42,8 @@ absl::Status CheckControl(const heaptap_control& control, pid_t pid) {
     return absl::InvalidArgumentError(absl::StrCat("process ", pid, " has no valid control block"));
   }
   if (control.version != HEAPTAP_CONTROL_VERSION || control.size < sizeof(control)) {
-    return absl::InvalidArgumentError(absl::StrCat("process ", pid, " has a control block of version ",
-                                                   control.version, ", this heaptap reads version ",
-                                                   HEAPTAP_CONTROL_VERSION,
+    return absl::InvalidArgumentError(absl::StrCat("process ", pid, " has a control block of version ", control.version,
+                                                   ", this heaptap reads version ", HEAPTAP_CONTROL_VERSION,
                                                    ": use heaptap and libheaptap.so of one release"));
   }
   return absl::OkStatus();
@@ -58,6 +57,8 @@ absl::StatusOr<heaptap_control> ReadControl(const ProcessHandle& process, uint64
 }
 
 absl::Status TakeControl(const ProcessHandle& process, uint64_t address, uint32_t lg_sample) {
+  // The process named the address a while ago; it may run another program by now.
+  if (absl::Status status = ReadControl(process, address).status(); !status.ok()) return status;
   absl::Status status = WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), lg_sample);
   if (!status.ok()) return status;
   return WriteField(process, address, offsetof(heaptap_control, collector_pid), static_cast<uint32_t>(getpid()));
@@ -67,8 +68,7 @@ absl::Status ReleaseControl(const ProcessHandle& process, uint64_t address) {
   absl::StatusOr<heaptap_control> control = ReadControl(process, address);
   if (!control.ok()) return control.status();
   if (control->collector_pid != static_cast<uint32_t>(getpid())) return absl::OkStatus();
-  absl::Status status =
-      WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), HEAPTAP_NO_RATE);
+  absl::Status status = WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), HEAPTAP_NO_RATE);
   if (!status.ok()) return status;
   return WriteField(process, address, offsetof(heaptap_control, collector_pid), uint32_t{0});
 }

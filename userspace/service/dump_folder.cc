@@ -84,9 +84,7 @@ absl::StatusOr<std::string> DumpFolder::Write(pid_t pid, heaptap_dump_kind kind,
         absl::StrCat("cannot write ", parent_, name, ": ", strerror(error), "; the dump is not kept"));
   };
   DumpSequence next = sequence;
-  const auto name = [&] {
-    return absl::StrCat(name_, ".", pid, ".", next.all, ".", Suffix(kind, next), ".heap");
-  };
+  const auto name = [&] { return absl::StrCat(name_, ".", pid, ".", next.all, ".", Suffix(kind, next), ".heap"); };
   // A file without a name; it vanishes with us. Where there is no such thing, a name that nobody can foresee.
   std::string temporary;
   elf::FileDescriptor file(openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
@@ -107,13 +105,14 @@ absl::StatusOr<std::string> DumpFolder::Write(pid_t pid, heaptap_dump_kind kind,
 
   const std::string source = temporary.empty() ? absl::StrCat("/proc/self/fd/", file.get()) : temporary;
   const int source_folder = temporary.empty() ? AT_FDCWD : folder_.get();
+  const int follow = temporary.empty() ? AT_SYMLINK_FOLLOW : 0;
   for (int i = 0; i < kMaxNamesTried; i++, next.all++) {
     // A hard link never replaces what is there.
-    int error = linkat(source_folder, source.c_str(), folder_.get(), name().c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+    int error = linkat(source_folder, source.c_str(), folder_.get(), name().c_str(), follow) == 0 ? 0 : errno;
     if (error != 0 && error != EEXIST && !temporary.empty()) {
       // A file system without hard links.
-      error = renameat2(folder_.get(), temporary.c_str(), folder_.get(), name().c_str(), RENAME_NOREPLACE) == 0 ? 0
-                                                                                                                : errno;
+      error =
+          renameat2(folder_.get(), temporary.c_str(), folder_.get(), name().c_str(), RENAME_NOREPLACE) == 0 ? 0 : errno;
     }
     if (error == 0) {
       std::string path = absl::StrCat(parent_, name());

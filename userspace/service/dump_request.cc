@@ -24,8 +24,9 @@ namespace {
 
 // File systems whose regular files are doors to the kernel: there a write does what the writer may do, and we may all.
 constexpr decltype(statfs::f_type) kKernelFileSystems[] = {
-    PROC_SUPER_MAGIC, SYSFS_MAGIC,        DEBUGFS_MAGIC,    TRACEFS_MAGIC, SECURITYFS_MAGIC, BPF_FS_MAGIC,
-    SELINUX_MAGIC,    CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, EFIVARFS_MAGIC, BINFMTFS_MAGIC, 0x62656570 /* configfs */,
+    PROC_SUPER_MAGIC,    SYSFS_MAGIC,    DEBUGFS_MAGIC,  TRACEFS_MAGIC,
+    SECURITYFS_MAGIC,    BPF_FS_MAGIC,   SELINUX_MAGIC,  CGROUP_SUPER_MAGIC,
+    CGROUP2_SUPER_MAGIC, EFIVARFS_MAGIC, BINFMTFS_MAGIC, 0x62656570 /* configfs */,
 };
 
 absl::Status CheckFile(int fd) {
@@ -68,8 +69,7 @@ absl::StatusOr<elf::FileDescriptor> TakeEvent(const ProcessHandle& process, cons
 // is asked after they were taken, before they are used.
 absl::Status CheckStillAsked(const ProcessHandle& process, uint64_t address, const heaptap_dump_request& request) {
   uint64_t sequence = 0;
-  absl::Status status =
-      process.Read(address + offsetof(heaptap_dump_request, sequence), &sequence, sizeof(sequence));
+  absl::Status status = process.Read(address + offsetof(heaptap_dump_request, sequence), &sequence, sizeof(sequence));
   if (status.ok() && sequence != request.sequence) {
     return absl::UnavailableError(absl::StrCat("process ", process.pid(), " waits for its dump no longer"));
   }
@@ -86,8 +86,7 @@ absl::Status Answer(const ProcessHandle& process, uint64_t address, const heapta
   answer.leak_contexts = leaks.contexts;
   constexpr size_t kBegin = offsetof(heaptap_dump_request, error);
   constexpr size_t kEnd = offsetof(heaptap_dump_request, answered);
-  absl::Status status =
-      process.Write(address + kBegin, reinterpret_cast<const char*>(&answer) + kBegin, kEnd - kBegin);
+  absl::Status status = process.Write(address + kBegin, reinterpret_cast<const char*>(&answer) + kBegin, kEnd - kBegin);
   if (!status.ok()) return status;
   status = process.Write(address + kEnd, &request.sequence, sizeof(request.sequence));
   if (!status.ok()) return status;

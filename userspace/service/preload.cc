@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,7 +75,12 @@ absl::StatusOr<std::string> FindLibrary() {
                                     absl::StrCat(folder, "/../lib/heaptap/libheaptap.so")};
   for (const std::string& candidate : candidates) {
     char resolved[PATH_MAX];
-    if (realpath(candidate.c_str(), resolved) != nullptr) return std::string(resolved);
+    if (realpath(candidate.c_str(), resolved) == nullptr) continue;
+    if (strpbrk(resolved, " :") != nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat("LD_PRELOAD cannot hold the path '", resolved,
+                                                        "': install heaptap where there is no blank or ':'"));
+    }
+    return std::string(resolved);
   }
   return absl::FailedPreconditionError(
       absl::StrCat("cannot find libheaptap.so, neither as ", candidates[0], " nor as ", candidates[1]));

@@ -77,8 +77,16 @@ absl::StatusOr<bool> ProbeFiles::Attach(int fd, const std::string& path, absl::s
   return true;
 }
 
+bool ProbeFiles::IsAttached(int fd) const {
+  struct stat status;
+  if (fstat(fd, &status) != 0) return false;
+  const auto seen = seen_.find({status.st_dev, status.st_ino});
+  return seen != seen_.end() && seen->second.attached;
+}
+
 void ProbeFiles::Detach() {
   while (!probes_.empty()) probes_.pop_back();
+  seen_.clear();
 }
 
 absl::Status ProbeFiles::AttachSites(const Allocator& allocator, const std::string& path, pid_t pid) {

@@ -48,7 +48,8 @@ class ProbeFiles {
   // calls answer from memory. Returns whether it is a sampled allocator. NotFound: the process is gone.
   absl::StatusOr<bool> Attach(int fd, const std::string& path, absl::string_view name, pid_t pid);
 
-  bool empty() const { return probes_.empty(); }
+  // Whether the file open at `fd` is one that is attached to.
+  bool IsAttached(int fd) const;
 
   // Takes all probes away again, the last first: the end of sampling comes before the end of what follows from it.
   // Each one waits for the kernel about a tenth of a second (6.18), one after the other also from several threads.

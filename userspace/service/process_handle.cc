@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -22,8 +23,9 @@ absl::Status NoSuchProcess(pid_t pid) { return absl::NotFoundError(absl::StrCat(
 
 absl::Status AccessError(pid_t pid, const char* what, ssize_t result) {
   // A memory file of an ended address space reads and writes 0 bytes.
-  if (result == 0 || errno == ESRCH) return NoSuchProcess(pid);
-  return absl::InvalidArgumentError(absl::StrCat(what, " memory of process ", pid, ": ", strerror(errno)));
+  if (result == 0 || (result < 0 && errno == ESRCH)) return NoSuchProcess(pid);
+  const char* reason = result < 0 ? strerror(errno) : "not all of it is mapped";
+  return absl::InvalidArgumentError(absl::StrCat(what, " memory of process ", pid, ": ", reason));
 }
 
 std::string ReadLink(const std::string& path) {
@@ -53,6 +55,11 @@ absl::StatusOr<ProcessHandle> ProcessHandle::Open(pid_t pid) {
     return bpf::KernelError(errno, absl::StrCat("opening the memory of process ", pid));
   }
   return ProcessHandle(pid, std::move(pidfd), std::move(memory));
+}
+
+bool ProcessHandle::HasEnded() const {
+  pollfd ended = {pidfd_.get(), POLLIN, 0};
+  return poll(&ended, 1, 0) == 1;
 }
 
 absl::Status ProcessHandle::Read(uint64_t address, void* to, size_t size) const {

@@ -29,6 +29,7 @@ class ProcessHandle {
   pid_t pid() const { return pid_; }
   // Readable when the process has ended.
   int pidfd() const { return pidfd_.get(); }
+  bool HasEnded() const;
 
   // Whole or not at all, as far as the target lets us tell.
   absl::Status Read(uint64_t address, void* to, size_t size) const;

@@ -12,8 +12,7 @@ namespace {
 void AddLossWarnings(const bpf::Losses& losses, absl::string_view whose, std::vector<std::string>& warnings) {
   for (uint32_t reason = 0; reason < losses.size(); reason++) {
     if (losses[reason].events == 0) continue;
-    std::string warning =
-        absl::StrCat("heaptap: ", losses[reason].events, " ", bpf::LossDescription(reason), whose);
+    std::string warning = absl::StrCat("heaptap: ", losses[reason].events, " ", bpf::LossDescription(reason), whose);
     if (losses[reason].weight != 0) absl::StrAppend(&warning, " (estimated ", losses[reason].weight, " bytes)");
     warnings.push_back(std::move(warning));
   }
@@ -56,8 +55,8 @@ absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const Pro
       frames.clear();
       truncated = false;
       if (absl::StatusOr<heaptap_stack> stack = books.ReadStack(entry.stack_id); stack.ok() && stack->count > 0) {
-        const absl::Span<const uint64_t> recorded = absl::MakeConstSpan(
-            reinterpret_cast<const uint64_t*>(stack->frames), stack->count);
+        const absl::Span<const uint64_t> recorded =
+            absl::MakeConstSpan(reinterpret_cast<const uint64_t*>(stack->frames), stack->count);
         frames = profile::CutAllocatorFrames(recorded, AllocatorRanges(subject, recorded[0]));
         truncated = stack->end == HEAPTAP_STACK_TRUNCATED;
       }
@@ -74,8 +73,8 @@ absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const Pro
                                            HEAPTAP_MAX_FRAMES, " frames: the outermost frames are missing"));
   }
   if (mappings_lost != 0) {
-    result.warnings.push_back(absl::StrCat("heaptap: ", mappings_lost,
-                                           " mapping events lost: some addresses may have no library"));
+    result.warnings.push_back(
+        absl::StrCat("heaptap: ", mappings_lost, " mapping events lost: some addresses may have no library"));
   }
   return result;
 }

@@ -20,6 +20,7 @@ namespace heaptap::service {
 namespace {
 
 static_assert(sizeof(heaptap_control) == HEAPTAP_CONTROL_BYTES, "the kernel copies whole control blocks");
+static_assert(sizeof(heaptap_dump_request) == HEAPTAP_DUMP_REQUEST_BYTES, "the kernel copies whole requests");
 
 std::tuple<uint32_t, uint32_t, uint64_t> FileKey(const elf::Mapping& mapping) {
   return {mapping.device_major, mapping.device_minor, mapping.inode};
@@ -109,6 +110,11 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   spaces_.Keep(pid, std::move(space));
   absl::StatusOr<uint64_t> process_id = books_->Track(pid, options_.follow, options_.triggers);
   if (!process_id.ok()) return process_id.status();
+  // If it ended meanwhile, the PID may be another's by now, and nothing will take the entry away.
+  if (handle->HasEnded()) {
+    books_->Untrack(pid);
+    return absl::NotFoundError(absl::StrCat("process ", pid, " has ended"));
+  }
   Target& target = AddTarget(*process_id, pid);
   target.started = true;
   target.name = ProcessName(pid);
@@ -121,10 +127,10 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     Say(absl::StrCat(name, " has no control block, so its sampling rate cannot be set: it samples at its own"));
   }
   for (const Found& one : found) {
-    absl::StatusOr<bool> attached =
-        probe_files_.Attach(one.file.file.get(), one.file.path, Printable(one.name), options_.follow ? ProbeFiles::kEveryProcess : pid);
+    absl::StatusOr<bool> attached = probe_files_.Attach(one.file.file.get(), one.file.path, Printable(one.name),
+                                                        options_.follow ? ProbeFiles::kEveryProcess : pid);
     if (!attached.ok()) {
-      Finish();
+      Abandon();
       return attached.status();
     }
   }
@@ -178,6 +184,7 @@ std::vector<int> Recorder::fds() const {
 }
 
 void Recorder::Pump() {
+  if (answers_.Reap() != 0) failed_ = true;
   // The events first: then all that was mapped before them is among the mapping events.
   absl::StatusOr<std::vector<heaptap_event>> events = books_->TakeEvents();
   if (!events.ok()) return Fail(events.status());
@@ -193,6 +200,27 @@ void Recorder::Pump() {
     if (!comes_again) Handle(*event);
   }
   for (; mapping != mappings.end(); ++mapping) HandleMapping(*mapping);
+  if (books_->EventsLost() != events_lost_) FindUnnoticed();
+}
+
+void Recorder::FindUnnoticed() {
+  events_lost_ = books_->EventsLost();
+  absl::StatusOr<std::map<uint64_t, pid_t>> processes = books_->ReadProcesses();
+  if (!processes.ok()) return Fail(processes.status());
+  for (const auto& [process_id, pid] : *processes) {
+    if (FindTarget(process_id) == nullptr) AddTarget(process_id, pid);
+  }
+  absl::StatusOr<std::map<uint64_t, bpf::Books::Unnoticed>> ended = books_->TakeUnnoticed();
+  if (!ended.ok()) return Fail(ended.status());
+  for (const auto& [process_id, process] : *ended) {
+    Target* known = FindTarget(process_id);
+    Target& target = known != nullptr ? *known : AddTarget(process_id, process.tgid);
+    if (process.by_exec) {
+      Close(process_id);
+    } else {
+      HandleExit(target);
+    }
+  }
 }
 
 void Recorder::HandleMapping(const bpf::MappingEvent& event) {
@@ -203,9 +231,8 @@ void Recorder::HandleMapping(const bpf::MappingEvent& event) {
     files_seen_.erase(FileKey(event.mapping));
     return;
   }
-  absl::StatusOr<bool> attached =
-      probe_files_.Attach(file->file.get(), file->path, Printable(event.mapping.path),
-                          options_.follow ? ProbeFiles::kEveryProcess : event.pid);
+  absl::StatusOr<bool> attached = probe_files_.Attach(file->file.get(), file->path, Printable(event.mapping.path),
+                                                      options_.follow ? ProbeFiles::kEveryProcess : event.pid);
   if (!attached.ok() && !absl::IsNotFound(attached.status())) {
     Say(absl::StrCat(attached.status().message(), "; this file is left out"));
   }
@@ -247,7 +274,7 @@ void Recorder::Handle(const heaptap_event& event) {
     case HEAPTAP_EVENT_DUMP:
       return HandleDump(*target, event);
     case HEAPTAP_EVENT_EXIT:
-      return HandleExit(*target, event);
+      return HandleExit(*target);
     case HEAPTAP_EVENT_HIGH_WATER:
       Dump(*target, HEAPTAP_DUMP_HIGH_WATER, nullptr);
       return;
@@ -259,7 +286,7 @@ void Recorder::Handle(const heaptap_event& event) {
 
 void Recorder::HandleStart(Target& target, const heaptap_event& event) {
   heaptap_control control;
-  memcpy(&control, event.control, sizeof(control));
+  memcpy(&control, event.memory, sizeof(control));
   target.started = true;
   if (absl::Status status = CheckControl(control, target.pid); !status.ok()) {
     Say(absl::StrCat(status.message(), "; its stacks are shown with the allocator's frames"));
@@ -271,45 +298,61 @@ void Recorder::HandleStart(Target& target, const heaptap_event& event) {
 void Recorder::HandleDump(Target& target, const heaptap_event& event) {
   absl::StatusOr<ProcessHandle> handle = Open(event.tgid, target.process_id);
   if (!handle.ok()) return;  // nobody waits any more
-  absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(*handle, event.argument);
-  if (!request.ok()) return Fail(request.status());
   absl::StatusOr<profile::Profile> profile = Build(target);
-  if (!profile.ok()) {
-    Fail(profile.status());
-    AnswerWithError(*handle, event.argument, *request, EIO).IgnoreError();
-    return;
-  }
-  absl::Status status =
-      AnswerWithDump(*handle, event.argument, *request, exporter::HeapV2(*profile), profile->Leaks());
+  if (!profile.ok()) Fail(profile.status());
+  absl::Status status = answers_.Start(target.process_id, [&]() -> absl::Status {
+    absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(*handle, event.argument);
+    if (!request.ok()) return request.status();
+    if (!profile.ok()) return AnswerWithError(*handle, event.argument, *request, EIO);
+    return AnswerWithDump(*handle, event.argument, *request, exporter::HeapV2(*profile), profile->Leaks());
+  });
   if (!status.ok()) return Fail(status);
-  if (request->kind == HEAPTAP_DUMP_FINAL) target.own_final = true;
-  SayLosses(*profile);
+  heaptap_dump_request request;
+  memcpy(&request, event.memory, sizeof(request));
+  if (request.kind == HEAPTAP_DUMP_FINAL) target.own_final = true;
+  if (profile.ok()) SayLosses(*profile);
 }
 
 void Recorder::RefuseDump(const heaptap_event& event) {
   // Attached for every process, we hear the requests of processes that others record, too.
   absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(event.tgid);
-  if (!handle.ok()) return;
-  absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(*handle, event.argument);
-  if (!request.ok()) return;
   absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(event.tgid);
-  if (!mappings.ok()) return;
-  for (const elf::Mapping& mapping : *mappings) {
+  if (!handle.ok() || !mappings.ok()) return;
+  // Nobody asked for our answer; a failure to give it is not worth a word.
+  answers_
+      .Start(event.process_id,
+             [&] {
+               RefuseStranger(*handle, *mappings, event.argument);
+               return absl::OkStatus();
+             })
+      .IgnoreError();
+}
+
+void Recorder::RefuseStranger(const ProcessHandle& stranger, const std::vector<elf::Mapping>& mappings,
+                              uint64_t address) const {
+  absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(stranger, address);
+  if (!request.ok()) return;
+  for (const elf::Mapping& mapping : mappings) {
     if (mapping.inode == 0) continue;
-    absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(event.tgid, mapping);
-    if (!file.ok()) continue;
-    absl::StatusOr<uint64_t> address = FindControl(file->file.get(), mapping);
-    if (!address.ok()) continue;
-    absl::StatusOr<heaptap_control> control = ReadControl(*handle, *address);
+    absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(stranger.pid(), mapping);
+    if (!file.ok() || !probe_files_.IsAttached(file->file.get())) continue;
+    absl::StatusOr<uint64_t> control_address = FindControl(file->file.get(), mapping);
+    if (!control_address.ok()) continue;
+    absl::StatusOr<heaptap_control> control = ReadControl(stranger, *control_address);
     if (control.ok() && OtherCollector(*control) == 0) {
-      AnswerWithError(*handle, event.argument, *request, ESRCH).IgnoreError();
+      AnswerWithError(stranger, address, *request, ESRCH).IgnoreError();
     }
     return;
   }
 }
 
-void Recorder::HandleExit(Target& target, const heaptap_event& event) {
+void Recorder::HandleExit(Target& target) {
   const uint64_t process_id = target.process_id;
+  // A final dump of its own that could not be written is none.
+  if (answers_.WaitFor(process_id) != 0) {
+    failed_ = true;
+    target.own_final = false;
+  }
   const bool has_profile = HasProfile(target);
   // Who asked for a final dump of its own gets no second one, unless -o names a place for it.
   if (has_profile && (!target.own_final || options_.prefix_given)) {
@@ -319,7 +362,7 @@ void Recorder::HandleExit(Target& target, const heaptap_event& event) {
     }
   }
   if (options_.show_books && has_profile) SayBooks(target);
-  spaces_.Drop(event.tgid);
+  spaces_.Drop(target.pid);
   Close(process_id);
 }
 

@@ -30,6 +30,7 @@
 #include "userspace/profile/frames.h"
 #include "userspace/profile/profile.h"
 #include "userspace/service/address_spaces.h"
+#include "userspace/service/answers.h"
 #include "userspace/service/dump_folder.h"
 #include "userspace/service/probe_files.h"
 #include "userspace/service/process_handle.h"
@@ -40,9 +41,9 @@ namespace heaptap::service {
 using DumpFormat = std::string (*)(const profile::Profile&);
 
 struct RecorderOptions {
-  std::string prefix = "jeprof";          // of the dumps that the collector decides on
-  bool prefix_given = false;              // the prefix is not the default
-  DumpFormat format = exporter::HeapV2;   // of those dumps; what a process asks for is always as jemalloc's
+  std::string prefix = "jeprof";           // of the dumps that the collector decides on
+  bool prefix_given = false;               // the prefix is not the default
+  DumpFormat format = exporter::HeapV2;    // of those dumps; what a process asks for is always as jemalloc's
   std::optional<uint32_t> lg_sample = {};  // wins over the process's own rate
   bpf::Triggers triggers = {};
   bpf::MapSizes map_sizes = {};
@@ -101,7 +102,10 @@ class Recorder {
   void HandleStart(Target& target, const heaptap_event& event);
   void HandleDump(Target& target, const heaptap_event& event);
   void RefuseDump(const heaptap_event& event);
-  void HandleExit(Target& target, const heaptap_event& event);
+  void RefuseStranger(const ProcessHandle& stranger, const std::vector<elf::Mapping>& mappings, uint64_t address) const;
+  void HandleExit(Target& target);
+  // Makes up for lost events: finds the processes that began or ended unnoticed.
+  void FindUnnoticed();
   void HandleMapping(const bpf::MappingEvent& event);
 
   Target& AddTarget(uint64_t process_id, pid_t pid);
@@ -118,6 +122,8 @@ class Recorder {
   void SayLeaks(const Target& target, const profile::LeakSummary& leaks, const std::string& path) const;
   void SayBooks(const Target& target) const;
   void SayLosses(const profile::Profile& profile);
+  // Stops recording every target and leaves it as it was found.
+  void Abandon();
   void Fail(const absl::Status& status);
   void Close(uint64_t process_id);
 
@@ -127,9 +133,11 @@ class Recorder {
   std::unique_ptr<bpf::MappingEvents> mapping_events_;
   ProbeFiles probe_files_;
   AddressSpaces spaces_;
-  std::map<uint64_t, Target> targets_;  // by process id
+  std::map<uint64_t, Target> targets_;                             // by process id
   std::set<std::tuple<uint32_t, uint32_t, uint64_t>> files_seen_;  // device and inode of mapped files looked at
   std::set<std::string> losses_said_;
+  Answers answers_;
+  uint64_t events_lost_ = 0;  // as of the last FindUnnoticed
   bool recorded_any_ = false;
   bool failed_ = false;
 };

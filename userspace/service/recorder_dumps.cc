@@ -67,8 +67,7 @@ void Recorder::DumpAll(heaptap_dump_kind kind) {
   }
 }
 
-void Recorder::Finish() {
-  Pump();
+void Recorder::Abandon() {
   for (auto& [process_id, target] : targets_) {
     // The process may end at any moment; then there is nothing to put back.
     if (absl::StatusOr<ProcessHandle> handle = Open(target.pid, process_id);
@@ -78,7 +77,13 @@ void Recorder::Finish() {
     books_->Untrack(target.pid);
   }
   probe_files_.Detach();
+}
+
+void Recorder::Finish() {
+  Pump();
+  Abandon();
   for (auto& [process_id, target] : targets_) {
+    if (answers_.WaitFor(process_id) != 0) failed_ = true;
     if (!HasProfile(target)) continue;
     Dump(target, HEAPTAP_DUMP_FINAL, nullptr);
     if (options_.show_books) SayBooks(target);

@@ -76,12 +76,12 @@ extern "C" {
 /* The allocator's own figures, all in bytes unless said otherwise; each is read without a lock and may be a moment
  * old. */
 struct heaptap_statistics {
-  uint64_t mapped;            /* address space that the allocator holds */
-  uint64_t active;            /* memory in slabs and large blocks that are in use */
-  uint64_t dirty;             /* free memory that has not yet gone back to the system */
-  uint64_t large;             /* live blocks that have a mapping or a run of their own */
-  uint64_t sampled_objects;   /* live sampled blocks, a number */
-  uint64_t foreign_frees;     /* frees of pointers that are not the allocator's, ignored, a number */
+  uint64_t mapped;          /* address space that the allocator holds */
+  uint64_t active;          /* memory in slabs and large blocks that are in use */
+  uint64_t dirty;           /* free memory that has not yet gone back to the system */
+  uint64_t large;           /* live blocks that have a mapping or a run of their own */
+  uint64_t sampled_objects; /* live sampled blocks, a number */
+  uint64_t foreign_frees;   /* frees of pointers that are not the allocator's, ignored, a number */
 };
 
 /*
@@ -100,7 +100,7 @@ struct heaptap_control {
   uint32_t collector_pid;       /* written by the collector: its PID in the first PID namespace; 0 if none */
   uint64_t text_begin;          /* the allocator's own code: a frame in [text_begin, text_end) is the allocator's */
   uint64_t text_end;
-  uint64_t alloc_semaphore;     /* address of the uint16_t semaphore of otel_memory:alloc */
+  uint64_t alloc_semaphore;             /* address of the uint16_t semaphore of otel_memory:alloc */
   struct heaptap_statistics statistics; /* written by the process */
 };
 
@@ -121,29 +121,29 @@ enum heaptap_dump_kind {
  * that comes too late harms nobody; one request at a time.
  *
  * The process fills in the first part, fires heaptap:dump, and polls event_fd. The collector takes file_fd and
- * event_fd (pidfd_getfd), empties the file, writes the profile into it, writes the answer, `answered` last, and adds 1 to
- * event_fd. An answer whose `answered` is not the current `sequence` is a late one and is ignored.
+ * event_fd (pidfd_getfd), empties the file, writes the profile into it, writes the answer, `answered` last, and adds 1
+ * to event_fd. An answer whose `answered` is not the current `sequence` is a late one and is ignored.
  */
 struct heaptap_dump_request {
   /* By the process. */
-  uint64_t sequence;      /* never 0, never the same twice in a process image */
-  uint32_t kind;          /* enum heaptap_dump_kind */
-  int32_t file_fd;        /* a regular file, open for writing */
-  int32_t event_fd;       /* an eventfd */
+  uint64_t sequence; /* never the same twice in a process image; 0: withdrawn, the descriptors are closed */
+  uint32_t kind;     /* enum heaptap_dump_kind */
+  int32_t file_fd;   /* a regular file, open for writing */
+  int32_t event_fd;  /* an eventfd */
   /* By the collector. */
-  int32_t error;          /* 0, or an errno value: ESRCH if the collector does not follow this process */
-  uint64_t leak_bytes;    /* estimates over all contexts with live objects */
+  int32_t error;       /* 0, or an errno value: ESRCH if the collector does not follow this process */
+  uint64_t leak_bytes; /* estimates over all contexts with live objects */
   uint64_t leak_objects;
   uint64_t leak_contexts;
-  uint64_t answered;      /* == sequence: the answer is whole */
+  uint64_t answered; /* == sequence: the answer is whole */
 };
 
 #ifdef __cplusplus
-}  /* extern "C" */
+} /* extern "C" */
 
 static_assert(sizeof(struct heaptap_statistics) == 48, "the control block has the same shape everywhere");
 static_assert(sizeof(struct heaptap_control) == 112, "the control block has the same shape everywhere");
 static_assert(sizeof(struct heaptap_dump_request) == 56, "a dump request has the same shape everywhere");
 #endif
 
-#endif  /* HEAPTAP_CONTRACT_H_ */
+#endif /* HEAPTAP_CONTRACT_H_ */

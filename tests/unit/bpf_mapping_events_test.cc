@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+#include "tests/unit/need_bpf.h"
+#include "userspace/bpf/mapping_events.h"
+
+namespace heaptap::bpf {
+namespace {
+
+// The events of one process, after it has ended.
+template <typename Behaviour>
+std::vector<MappingEvent> EventsOfChild(MappingEvents& events, pid_t* pid, Behaviour behaviour) {
+  *pid = fork();
+  if (*pid == 0) {
+    behaviour();
+    _exit(1);
+  }
+  waitpid(*pid, nullptr, 0);
+  std::vector<MappingEvent> all = events.Take();
+  EXPECT_TRUE(std::is_sorted(all.begin(), all.end(),
+                             [](const MappingEvent& a, const MappingEvent& b) { return a.time < b.time; }));
+  std::erase_if(all, [&](const MappingEvent& event) { return event.pid != *pid; });
+  return all;
+}
+
+const MappingEvent* FindMap(const std::vector<MappingEvent>& events, absl::string_view suffix) {
+  const auto found = std::find_if(events.begin(), events.end(), [&](const MappingEvent& event) {
+    return event.kind == MappingEvent::kMap && absl::EndsWith(event.mapping.path, suffix);
+  });
+  return found == events.end() ? nullptr : &*found;
+}
+
+TEST(MappingEvents, SeeTheExecOfAProcessThatIsDead) {
+  absl::StatusOr<std::unique_ptr<MappingEvents>> events = MappingEvents::Start();
+  NEED_BPF(events.status());
+  pid_t pid;
+  const std::vector<MappingEvent> seen = EventsOfChild(**events, &pid, [] { execl("/bin/true", "true", nullptr); });
+  ASSERT_GE(seen.size(), 3);
+  EXPECT_EQ(seen[0].kind, MappingEvent::kFork);
+  EXPECT_EQ(seen[0].parent, getpid());
+  const auto exec =
+      std::find_if(seen.begin(), seen.end(), [](const MappingEvent& e) { return e.kind == MappingEvent::kExec; });
+  ASSERT_NE(exec, seen.end());
+  const MappingEvent* program = FindMap(seen, "/true");
+  ASSERT_NE(program, nullptr);
+  EXPECT_GE(program->time, exec->time) << "an exec comes before what it maps";
+  EXPECT_LT(program->mapping.start, program->mapping.end);
+  EXPECT_NE(program->mapping.inode, 0);
+  EXPECT_NE(FindMap(seen, "/libc.so.6"), nullptr);
+  EXPECT_EQ((*events)->lost(), 0);
+}
+
+TEST(MappingEvents, SeeADlopen) {
+  absl::StatusOr<std::unique_ptr<MappingEvents>> events = MappingEvents::Start();
+  NEED_BPF(events.status());
+  pid_t pid;
+  const std::vector<MappingEvent> seen =
+      EventsOfChild(**events, &pid, [] { _exit(dlopen("libthread_db.so.1", RTLD_NOW) != nullptr ? 0 : 1); });
+  const MappingEvent* library = FindMap(seen, "/libthread_db.so.1");
+  ASSERT_NE(library, nullptr);
+  EXPECT_EQ(
+      std::count_if(seen.begin(), seen.end(), [](const MappingEvent& e) { return e.kind == MappingEvent::kExec; }), 0);
+}
+
+TEST(MappingEvents, ThreadsAreNoForks) {
+  absl::StatusOr<std::unique_ptr<MappingEvents>> events = MappingEvents::Start();
+  NEED_BPF(events.status());
+  pid_t pid;
+  const std::vector<MappingEvent> seen = EventsOfChild(**events, &pid, [] {
+    pthread_t thread;
+    pthread_create(
+        &thread, nullptr, [](void*) -> void* { return nullptr; }, nullptr);
+    pthread_join(thread, nullptr);
+    _exit(0);
+  });
+  EXPECT_EQ(
+      std::count_if(seen.begin(), seen.end(), [](const MappingEvent& e) { return e.kind == MappingEvent::kFork; }), 1);
+}
+
+}  // namespace
+}  // namespace heaptap::bpf

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/elf_image.h"
+#include "tests/unit/need_bpf.h"
+#include "userspace/service/probe_files.h"
+
+namespace heaptap::service {
+namespace {
+
+using elf::ElfImage;
+using elf::ProbeNote;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr uint64_t kText = 0x401000;
+constexpr uint64_t kTextOffset = 0x1000;
+constexpr uint64_t kTextBytes = 0x800;
+
+// Code of nothing but nops, and the notes.
+elf::FileDescriptor FileWithNotes(const std::string& notes) {
+  ElfImage image;
+  image.AddSegment(PT_LOAD, PF_R | PF_X, kTextOffset, kTextBytes, kText);
+  image.AddSection(".note.stapsdt", SHT_NOTE, notes);
+  std::string bytes = image.Bytes();
+  EXPECT_LT(bytes.size(), kTextOffset);
+  bytes.resize(kTextOffset);
+  bytes += std::string(kTextBytes, '\x90');
+  return elf::FileWith(bytes);
+}
+
+const std::string kAlloc = ProbeNote("otel_memory", "alloc", "8@%rdi 8@%rsi 8@%rdx", kText + 0x10);
+const std::string kFree = ProbeNote("otel_memory", "free", "8@%rdi", kText + 0x20);
+const std::string kStart = ProbeNote("heaptap", "start", "8@%rdi", kText + 0x30);
+const std::string kDump = ProbeNote("heaptap", "dump", "8@%rdi", kText + 0x40);
+
+TEST(ReadAllocator, WholeContract) {
+  const elf::FileDescriptor file = FileWithNotes(kAlloc + kFree + kStart + kDump);
+  absl::StatusOr<Allocator> allocator = ReadAllocator(file.get());
+  ASSERT_TRUE(allocator.ok()) << allocator.status();
+  EXPECT_TRUE(allocator->HasSamples());
+  EXPECT_THAT(allocator->sites, SizeIs(4));
+}
+
+TEST(ReadAllocator, SamplesNeedBothEnds) {
+  EXPECT_TRUE(ReadAllocator(FileWithNotes(kAlloc + kFree).get())->HasSamples());
+  EXPECT_FALSE(ReadAllocator(FileWithNotes(kAlloc).get())->HasSamples());
+  EXPECT_FALSE(ReadAllocator(FileWithNotes(kFree + kStart).get())->HasSamples());
+  EXPECT_FALSE(ReadAllocator(FileWithNotes("").get())->HasSamples());
+}
+
+TEST(ReadAllocator, OtherProvidersAreNotLookedAt) {
+  const std::string other =
+      ProbeNote("libc", "alloc", "8@16(%rsp)", kText + 0x10) + ProbeNote("libc", "free", "8@%rdi", kText + 0x20);
+  absl::StatusOr<Allocator> allocator = ReadAllocator(FileWithNotes(other).get());
+  ASSERT_TRUE(allocator.ok()) << allocator.status();
+  EXPECT_FALSE(allocator->HasSamples());
+}
+
+TEST(ReadAllocator, ArgumentsMustLieInTheirRegisters) {
+  for (const char* arguments : {"8@%rsi 8@%rdi 8@%rdx", "8@%rdi 8@%rsi", "", "8@%rdi 4@%esi 8@%rdx", "8@8(%rsp)"}) {
+    const std::string alloc = ProbeNote("otel_memory", "alloc", arguments, kText + 0x10);
+    const absl::Status status = ReadAllocator(FileWithNotes(alloc + kFree).get()).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << arguments;
+    EXPECT_THAT(status.message(), HasSubstr("otel_memory:alloc"));
+  }
+}
+
+TEST(ReadAllocator, NotElf) {
+  absl::StatusOr<Allocator> allocator = ReadAllocator(elf::FileWith("#!/bin/sh\n").get());
+  ASSERT_TRUE(allocator.ok()) << allocator.status();
+  EXPECT_FALSE(allocator->HasSamples());
+}
+
+class ProbeFilesTest : public ::testing::Test {
+ protected:
+  absl::Status Load() {
+    absl::StatusOr<std::unique_ptr<bpf::Books>> books = bpf::Books::Load({});
+    if (!books.ok()) return books.status();
+    books_ = *std::move(books);
+    files_ = std::make_unique<ProbeFiles>(*books_);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<bool> Attach(const elf::FileDescriptor& file) {
+    return files_->Attach(file.get(), absl::StrCat("/proc/self/fd/", file.get()), "the file",
+                          ProbeFiles::kEveryProcess);
+  }
+  std::unique_ptr<bpf::Books> books_;
+  std::unique_ptr<ProbeFiles> files_;
+};
+
+TEST_F(ProbeFilesTest, AttachesOnce) {
+  NEED_BPF(Load());
+  const elf::FileDescriptor file = FileWithNotes(kAlloc + kFree);
+  absl::StatusOr<bool> attached = Attach(file);
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  EXPECT_TRUE(*attached);
+  EXPECT_TRUE(files_->IsAttached(file.get()));
+  attached = Attach(file);
+  ASSERT_TRUE(attached.ok());
+  EXPECT_TRUE(*attached);
+  files_->Detach();
+  EXPECT_FALSE(files_->IsAttached(file.get()));
+}
+
+TEST_F(ProbeFilesTest, WhatHasNoSamplesIsLeftAlone) {
+  NEED_BPF(Load());
+  for (const std::string& notes : {std::string(), kAlloc, kStart + kDump}) {
+    const elf::FileDescriptor file = FileWithNotes(notes);
+    absl::StatusOr<bool> attached = Attach(file);
+    ASSERT_TRUE(attached.ok()) << attached.status();
+    EXPECT_FALSE(*attached);
+    EXPECT_FALSE(files_->IsAttached(file.get()));
+  }
+}
+
+TEST_F(ProbeFilesTest, AFileThatChangedIsLookedAtAgain) {
+  NEED_BPF(Load());
+  const elf::FileDescriptor file = FileWithNotes("");
+  ASSERT_FALSE(*Attach(file));
+  const elf::FileDescriptor other = FileWithNotes(kAlloc + kFree);
+  char bytes[kTextOffset + kTextBytes];
+  ASSERT_EQ(pread(other.get(), bytes, sizeof(bytes), 0), sizeof(bytes));
+  ASSERT_EQ(pwrite(file.get(), bytes, sizeof(bytes), 0), sizeof(bytes));
+  absl::StatusOr<bool> attached = Attach(file);
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  EXPECT_TRUE(*attached);
+}
+
+TEST_F(ProbeFilesTest, AllOrNothing) {
+  NEED_BPF(Load());
+  // The last site that is attached lies beyond the end of the file.
+  const std::string alloc = ProbeNote("otel_memory", "alloc", "8@%rdi 8@%rsi 8@%rdx", kText + kTextBytes - 1);
+  const elf::FileDescriptor file = FileWithNotes(alloc + kFree + kDump);
+  ASSERT_EQ(ftruncate(file.get(), kTextOffset + 0x100), 0);
+  const absl::StatusOr<bool> attached = Attach(file);
+  EXPECT_TRUE(!attached.ok() || !*attached);
+  EXPECT_FALSE(files_->IsAttached(file.get()));
+}
+
+TEST_F(ProbeFilesTest, BadNotesAreSaidWithTheFilesName) {
+  NEED_BPF(Load());
+  const absl::Status status =
+      Attach(FileWithNotes(ProbeNote("otel_memory", "alloc", "8@8(%rsp)", kText) + kFree)).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(status.message(), HasSubstr("the file: "));
+}
+
+TEST_F(ProbeFilesTest, AProcessThatIsGone) {
+  NEED_BPF(Load());
+  const elf::FileDescriptor file = FileWithNotes(kAlloc + kFree);
+  const absl::Status status =
+      files_->Attach(file.get(), absl::StrCat("/proc/self/fd/", file.get()), "the file", 0x3ffffffe).status();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+}
+
+}  // namespace
+}  // namespace heaptap::service

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Work that a target can make wait for ever, done in processes of their own with a bound.
+//
+// Writing into a file that the target opened, or into its memory, waits for whoever serves them: a FUSE file system or
+// a userfaultfd handler may be the target itself. So each answer to a dump request is given by a forked child, which
+// the kernel ends after kLimitSeconds. Not thread safe; SIGCHLD must not be ignored.
+#ifndef HEAPTAP_USERSPACE_SERVICE_ANSWERS_H_
+#define HEAPTAP_USERSPACE_SERVICE_ANSWERS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+
+namespace heaptap::service {
+
+class Answers {
+ public:
+  // As long as the process waits.
+  static constexpr unsigned kLimitSeconds = 10;
+  // At most so many at a time: who asks more often waits in vain, not we.
+  static constexpr size_t kMaxRunning = 32;
+
+  Answers() = default;
+  ~Answers();
+  Answers(const Answers&) = delete;
+  Answers& operator=(const Answers&) = delete;
+
+  // Runs `answer` in a child, with what this process knows now; an error that it returns is said on stderr.
+  // `process_id`: of the books, for WaitFor. ResourceExhausted: too many are running.
+  absl::Status Start(uint64_t process_id, absl::FunctionRef<absl::Status()> answer);
+
+  // Looks after those that have ended. Returns how many of them failed.
+  int Reap();
+
+  // Waits for those of one process; they take no longer than their limit. Returns how many failed.
+  int WaitFor(uint64_t process_id);
+
+ private:
+  std::map<pid_t, uint64_t> running_;  // child -> process id
+};
+
+}  // namespace heaptap::service
+
+#endif  // HEAPTAP_USERSPACE_SERVICE_ANSWERS_H_
