@@ -144,9 +144,11 @@ bool IsReadable(int fd) {
 }
 
 void WaitAndPump(service::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit) {
+  std::vector<int> watched = recorder.fds();
+  watched.insert(watched.end(), fds.begin(), fds.end());
   std::vector<pollfd> polled;
-  for (const int fd : fds) polled.push_back({fd, POLLIN, 0});
-  for (const int fd : recorder.fds()) polled.push_back({fd, POLLIN, 0});
+  polled.reserve(watched.size());
+  for (const int fd : watched) polled.push_back({fd, POLLIN, 0});
   const absl::Duration time = std::clamp(limit, absl::ZeroDuration(), service::Recorder::kPumpInterval);
   // Rounded up, so that a rest of less than a millisecond does not spin.
   poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(time + absl::Microseconds(999))));

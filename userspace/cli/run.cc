@@ -48,6 +48,7 @@ class Child {
 
 absl::StatusOr<Child> Child::Fork(const std::vector<std::string>& command, const Signals& signals) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   int go[2];

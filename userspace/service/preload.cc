@@ -29,7 +29,7 @@ std::string FindProgram(const std::string& command) {
   if (command.find('/') != std::string::npos) return command;
   const char* path = getenv("PATH");
   for (absl::string_view folder : absl::StrSplit(path != nullptr ? path : "/bin:/usr/bin", ':')) {
-    const std::string candidate = absl::StrCat(folder.empty() ? "." : folder, "/", command);
+    std::string candidate = absl::StrCat(folder.empty() ? "." : folder, "/", command);
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return command;
