@@ -13,14 +13,15 @@
 namespace heaptap::service {
 namespace {
 
-// Reaps a child. Returns whether it had ended, and adds 1 to *failed if it failed.
-bool ReapOne(pid_t child, int options, int* failed) {
+// Reaps a child. Returns whether it had ended, and adds 1 to *failed if it failed and that is anybody's concern.
+bool ReapOne(pid_t child, uint64_t process_id, int options, int* failed) {
   int status = 0;
   pid_t reaped;
   while ((reaped = waitpid(child, &status, options)) < 0 && errno == EINTR) {
   }
   if (reaped == 0) return false;
   if (reaped < 0) return true;  // somebody else did
+  if (process_id == Answers::kStranger) return true;
   if (WIFSIGNALED(status)) Say("a process that asked for a dump did not let it be written in time");
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) ++*failed;
   return true;
@@ -30,7 +31,7 @@ bool ReapOne(pid_t child, int options, int* failed) {
 
 Answers::~Answers() {
   int failed = 0;
-  for (const auto& [child, process_id] : running_) ReapOne(child, 0, &failed);
+  for (const auto& [child, process_id] : running_) ReapOne(child, process_id, 0, &failed);
 }
 
 absl::Status Answers::Start(uint64_t process_id, absl::FunctionRef<absl::Status()> answer) {
@@ -43,7 +44,7 @@ absl::Status Answers::Start(uint64_t process_id, absl::FunctionRef<absl::Status(
     sigaddset(&alarm_only, SIGALRM);
     signal(SIGALRM, SIG_DFL);
     sigprocmask(SIG_UNBLOCK, &alarm_only, nullptr);
-    alarm(kLimitSeconds);
+    alarm(limit_seconds_);
     const absl::Status status = answer();
     if (!status.ok()) Say(status.message());
     _exit(status.ok() ? 0 : 1);
@@ -54,14 +55,15 @@ absl::Status Answers::Start(uint64_t process_id, absl::FunctionRef<absl::Status(
 
 int Answers::Reap() {
   int failed = 0;
-  std::erase_if(running_, [&](const auto& entry) { return ReapOne(entry.first, WNOHANG, &failed); });
+  std::erase_if(running_, [&](const auto& entry) { return ReapOne(entry.first, entry.second, WNOHANG, &failed); });
   return failed;
 }
 
 int Answers::WaitFor(uint64_t process_id) {
   int failed = 0;
-  std::erase_if(running_,
-                [&](const auto& entry) { return entry.second == process_id && ReapOne(entry.first, 0, &failed); });
+  std::erase_if(running_, [&](const auto& entry) {
+    return entry.second == process_id && ReapOne(entry.first, entry.second, 0, &failed);
+  });
   return failed;
 }
 

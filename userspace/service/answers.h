@@ -22,10 +22,12 @@ class Answers {
  public:
   // As long as the process waits.
   static constexpr unsigned kLimitSeconds = 10;
+  // Instead of a process id: a process that is not recorded. How its answer ends is nobody's concern.
+  static constexpr uint64_t kStranger = 0;
   // At most so many at a time: who asks more often waits in vain, not we.
   static constexpr size_t kMaxRunning = 32;
 
-  Answers() = default;
+  explicit Answers(unsigned limit_seconds = kLimitSeconds) : limit_seconds_(limit_seconds) {}
   ~Answers();
   Answers(const Answers&) = delete;
   Answers& operator=(const Answers&) = delete;
@@ -41,6 +43,7 @@ class Answers {
   int WaitFor(uint64_t process_id);
 
  private:
+  unsigned limit_seconds_;
   std::map<pid_t, uint64_t> running_;  // child -> process id
 };
 

@@ -320,7 +320,7 @@ void Recorder::RefuseDump(const heaptap_event& event) {
   if (!handle.ok() || !mappings.ok()) return;
   // Nobody asked for our answer; a failure to give it is not worth a word.
   answers_
-      .Start(event.process_id,
+      .Start(Answers::kStranger,
              [&] {
                RefuseStranger(*handle, *mappings, event.argument);
                return absl::OkStatus();
