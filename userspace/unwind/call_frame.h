@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The call frame information of one section, .eh_frame or .debug_frame: which function lies where, and its rows.
+//
+// Formats: DWARF 5 section 6.4 (.debug_frame, the instructions); LSB Core 5.0 sections 10.5 and 10.6 (.eh_frame), with
+// the augmentations "S" (signal frame) and "B" as GCC and LLVM write them. x86-64 only: addresses of 8 bytes.
+//
+// The bytes may be hostile. Time is linear in them, whatever they say: each CIE is interpreted once, each FDE once, and
+// a FDE's pointer to its CIE counts only if a CIE begins there.
+#ifndef HEAPTAP_USERSPACE_UNWIND_CALL_FRAME_H_
+#define HEAPTAP_USERSPACE_UNWIND_CALL_FRAME_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "userspace/unwind/columns.h"
+
+namespace heaptap::unwind {
+
+// Functions (FDEs) in one section; clang has 0.1 million.
+inline constexpr uint64_t kMaxFunctions = 4 << 20;
+// CIEs in one section. Linkers merge equal ones; a dozen is usual.
+inline constexpr uint64_t kMaxCies = 1 << 16;
+// DW_CFA_remember_state without its restore; compilers nest two deep.
+inline constexpr uint64_t kMaxRememberedStates = 64;
+
+struct FrameSection {
+  enum Format { kEhFrame, kDebugFrame };
+  Format format = kEhFrame;
+  absl::string_view bytes = {};
+  uint64_t address = 0;  // link-time, of the first byte
+  // How many functions there are, if `bytes` may go on after the end of the section; they end there, or where a
+  // terminator (an entry of length 0) is. ~0: the bytes are the section.
+  uint64_t functions = ~uint64_t{0};
+};
+
+// One FDE. Not empty.
+struct Function {
+  uint64_t start = 0;  // link-time addresses
+  uint64_t end = 0;
+  uint32_t cie = 0;
+  absl::string_view instructions = {};
+  uint64_t instructions_address = 0;
+};
+
+// Immutable after Parse. Thread-compatible. The bytes must outlive it.
+class CallFrames {
+ public:
+  CallFrames() = default;
+
+  // InvalidArgument: entries do not end where the section does, or there are more than a bound above.
+  static absl::StatusOr<CallFrames> Parse(const FrameSection& section);
+
+  // In the section's order. They may overlap and lie anywhere.
+  const std::vector<Function>& functions() const { return functions_; }
+  // How many more FDEs were unreadable, or their CIE.
+  uint64_t broken() const { return broken_; }
+
+  // Calls `row` with the address where each row begins, ascending and inside of the function, the first at its start.
+  // Rows may be equal. False: the instructions are broken; rows may have been given before that was seen.
+  bool ForEachRow(const Function& function,
+                  absl::FunctionRef<void(uint64_t address, const Columns& columns)> row) const;
+
+  // Whether it is the frame that the kernel makes for a signal handler to return to: there the columns mean nothing.
+  bool IsSignalFrame(const Function& function) const { return cies_[function.cie].signal; }
+
+ private:
+  struct Cie {
+    uint64_t code_alignment = 0;
+    int64_t data_alignment = 0;
+    uint8_t pointer_encoding = 0;
+    bool augmented = false;  // FDEs have augmentation data
+    bool signal = false;
+    Columns initial;
+  };
+  struct Entry;
+  class Interpreter;
+
+  static absl::Status ForEachEntry(const FrameSection& section, absl::FunctionRef<absl::Status(Entry)> visit);
+  static bool ParseCie(Entry entry, Cie& cie);
+  bool ParseFde(Entry entry, Function& function) const;
+
+  std::vector<Cie> cies_;
+  absl::flat_hash_map<uint64_t, uint32_t> cie_by_offset_;
+  std::vector<Function> functions_;
+  uint64_t broken_ = 0;
+};
+
+}  // namespace heaptap::unwind
+
+#endif  // HEAPTAP_USERSPACE_UNWIND_CALL_FRAME_H_

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+/*
+ * One step up a stack, by one rule. Plain C, for the eBPF programs and the collector alike.
+ *
+ * Whoever includes this defines before how memory and registers of the walked thread are read; `context` is what was
+ * given to heaptap_unwind_step(), and both are 0 on success:
+ *
+ *   HEAPTAP_UNWIND_READ(context, address, word)     the 8 bytes at a __u64 address, into the __u64 *word
+ *   HEAPTAP_UNWIND_REGISTER(context, number, word)  a register of the frame the walk began in, by DWARF number (0-15)
+ */
+#ifndef HEAPTAP_UNWIND_STEP_H_
+#define HEAPTAP_UNWIND_STEP_H_
+
+#include "userspace/unwind/rule.h"
+
+/* Values of heaptap_unwind_frame.others that are no address. */
+#define HEAPTAP_UNWIND_OTHERS_LOST 0
+#define HEAPTAP_UNWIND_OTHERS_LIVE 1
+
+struct heaptap_unwind_frame {
+  __u64 rip;
+  __u64 rsp;
+  __u64 rbp;
+  /* Where the other registers are: LIVE in the frame the walk begins in, LOST above it; for a frame that a signal
+   * interrupted, the address of its registers in the signal frame. */
+  __u64 others;
+};
+
+enum heaptap_unwind_result {
+  HEAPTAP_UNWIND_CALLER,      /* one frame up; rip is a return address, so its rule is that of rip - 1 */
+  HEAPTAP_UNWIND_INTERRUPTED, /* one frame up, out of a signal frame; rip is the next instruction, as is its rule */
+  HEAPTAP_UNWIND_END,         /* this was the outermost frame */
+  HEAPTAP_UNWIND_NO_RULE,
+  HEAPTAP_UNWIND_NO_MEMORY,   /* the stack cannot be read where the rule points */
+  HEAPTAP_UNWIND_NO_REGISTER, /* the rule needs a register that is not known in this frame */
+  HEAPTAP_UNWIND_STUCK,       /* the caller would lie no higher than its callee */
+};
+
+/* A register by DWARF number; 0 on success. RBP and RSP need no rule of this kind, but a hostile table may. */
+static inline int heaptap_unwind_other(const struct heaptap_unwind_frame* frame, __u32 number, void* context,
+                                       __u64* word) {
+  /* Indices into the 8-byte registers of struct sigcontext_64, four bits each, lowest number first. */
+  const __u64 index = 0x76543210fa89becd;
+  (void)context;
+  number &= 15;
+  if (frame->others == HEAPTAP_UNWIND_OTHERS_LOST) return -1;
+  if (frame->others == HEAPTAP_UNWIND_OTHERS_LIVE) return HEAPTAP_UNWIND_REGISTER(context, number, word);
+  return HEAPTAP_UNWIND_READ(context, frame->others + 8 * (index >> 4 * number & 15), word);
+}
+
+static inline enum heaptap_unwind_result heaptap_unwind_signal(struct heaptap_unwind_frame* frame, void* context) {
+  __u64 registers = frame->rsp + 40;
+  (void)context;
+  if (HEAPTAP_UNWIND_READ(context, registers + 8 * 10, &frame->rbp)) return HEAPTAP_UNWIND_NO_MEMORY;
+  if (HEAPTAP_UNWIND_READ(context, registers + 8 * 15, &frame->rsp)) return HEAPTAP_UNWIND_NO_MEMORY;
+  if (HEAPTAP_UNWIND_READ(context, registers + 8 * 16, &frame->rip)) return HEAPTAP_UNWIND_NO_MEMORY;
+  frame->others = registers;
+  return HEAPTAP_UNWIND_INTERRUPTED;
+}
+
+/*
+ * Replaces `frame` by its caller, by the rule that holds in it. The frame is whole only after CALLER or INTERRUPTED.
+ * A walk ends even on a hostile stack or table if its caller bounds the number of steps; between two signal frames RSP
+ * only grows.
+ */
+static inline enum heaptap_unwind_result heaptap_unwind_step(struct heaptap_unwind_frame* frame, __u32 rule,
+                                                             void* context) {
+  __u64 cfa;
+  __u64 rip;
+  __u64 rbp = frame->rbp;
+  switch (heaptap_unwind_cfa_kind(rule)) {
+    case HEAPTAP_CFA_END:
+      return HEAPTAP_UNWIND_END;
+    case HEAPTAP_CFA_RSP:
+      cfa = frame->rsp + 8 * (__s64)heaptap_unwind_cfa_parameter(rule);
+      break;
+    case HEAPTAP_CFA_RBP:
+      cfa = frame->rbp + 8 * (__s64)heaptap_unwind_cfa_parameter(rule);
+      break;
+    case HEAPTAP_CFA_PLT:
+      cfa = frame->rsp + 8 + ((frame->rip & 15) >= 11 ? 8 : 0);
+      break;
+    case HEAPTAP_CFA_PLT2:
+      cfa = frame->rsp + 8 + ((frame->rip & 15) >= 10 ? 8 : 0);
+      break;
+    case HEAPTAP_CFA_DEREF_RBP:
+      if (HEAPTAP_UNWIND_READ(context, frame->rbp + 8 * (__s64)heaptap_unwind_cfa_a(rule), &cfa))
+        return HEAPTAP_UNWIND_NO_MEMORY;
+      cfa += 8 * (__s64)heaptap_unwind_cfa_b(rule);
+      break;
+    case HEAPTAP_CFA_DEREF_RSP:
+      if (HEAPTAP_UNWIND_READ(context, frame->rsp + 8 * (__s64)heaptap_unwind_cfa_a(rule), &cfa))
+        return HEAPTAP_UNWIND_NO_MEMORY;
+      cfa += 8 * (__s64)heaptap_unwind_cfa_b(rule);
+      break;
+    case HEAPTAP_CFA_SIGNAL:
+      return heaptap_unwind_signal(frame, context);
+    case HEAPTAP_CFA_REGISTER:
+      if (heaptap_unwind_other(frame, (__u32)heaptap_unwind_cfa_a(rule), context, &cfa))
+        return HEAPTAP_UNWIND_NO_REGISTER;
+      cfa += 8 * (__s64)heaptap_unwind_cfa_b(rule);
+      break;
+    default:
+      return HEAPTAP_UNWIND_NO_RULE;
+  }
+
+  if (heaptap_unwind_ra_kind(rule) == HEAPTAP_RA_REGISTER) {
+    if (heaptap_unwind_other(frame, (__u32)heaptap_unwind_rbp_parameter(rule), context, &rip))
+      return HEAPTAP_UNWIND_NO_REGISTER;
+  } else {
+    if (HEAPTAP_UNWIND_READ(context, cfa - 8, &rip)) return HEAPTAP_UNWIND_NO_MEMORY;
+  }
+
+  switch (heaptap_unwind_rbp_kind(rule)) {
+    case HEAPTAP_RBP_SAME:
+      break;
+    case HEAPTAP_RBP_AT_CFA:
+      if (HEAPTAP_UNWIND_READ(context, cfa + 8 * (__s64)heaptap_unwind_rbp_parameter(rule), &rbp))
+        return HEAPTAP_UNWIND_NO_MEMORY;
+      break;
+    case HEAPTAP_RBP_AT_RBP:
+      if (HEAPTAP_UNWIND_READ(context, frame->rbp + 8 * (__s64)heaptap_unwind_rbp_parameter(rule), &rbp))
+        return HEAPTAP_UNWIND_NO_MEMORY;
+      break;
+    default:
+      rbp = 0;
+  }
+
+  /* A return address in a register has been popped already: only then may the caller's RSP be the callee's. */
+  if (cfa < frame->rsp || (cfa == frame->rsp && heaptap_unwind_ra_kind(rule) != HEAPTAP_RA_REGISTER))
+    return HEAPTAP_UNWIND_STUCK;
+  frame->rip = rip;
+  frame->rsp = cfa;
+  frame->rbp = rbp;
+  frame->others = HEAPTAP_UNWIND_OTHERS_LOST;
+  return HEAPTAP_UNWIND_CALLER;
+}
+
+#endif /* HEAPTAP_UNWIND_STEP_H_ */
