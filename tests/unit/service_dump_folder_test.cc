@@ -136,7 +136,7 @@ TEST_F(DumpFolderTest, TheFolderIsOpenedOnce) {
 }
 
 TEST_F(DumpFolderTest, AFullFileSystemLeavesNothing) {
-  if (mount("tmpfs", root_.c_str(), "tmpfs", 0, "size=64k") != 0) GTEST_SKIP() << "mount: " << strerror(errno);
+  if (mount("tmpfs", root_.c_str(), "tmpfs", 0, "size=64k") != 0) FAIL() << "mount: " << strerror(errno);
   mounted_ = true;
   const DumpFolder folder = Open(Prefix());
   DumpSequence sequence;
@@ -150,7 +150,7 @@ TEST_F(DumpFolderTest, AFullFileSystemLeavesNothing) {
 }
 
 TEST_F(DumpFolderTest, ReadOnlyFileSystem) {
-  if (mount("tmpfs", root_.c_str(), "tmpfs", MS_RDONLY, "size=64k") != 0) GTEST_SKIP() << strerror(errno);
+  if (mount("tmpfs", root_.c_str(), "tmpfs", MS_RDONLY, "size=64k") != 0) FAIL() << "mount: " << strerror(errno);
   mounted_ = true;
   const absl::Status status = DumpFolder::Open(Prefix()).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
