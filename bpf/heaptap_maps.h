@@ -193,7 +193,8 @@ struct heaptap_event {
 };
 
 /* Sizes of the maps unless the collector sets others: entries, and bytes for the ring buffer. Maps but the ring buffer
- * take memory as they fill (a live object about 120 bytes, a stack 1.1 KiB, a tally 150 bytes). */
+ * take 16 bytes for each entry that they may get, and the rest as they fill (a live object about 120 bytes, a stack
+ * 1.1 KiB, a tally 150 bytes). */
 #define HEAPTAP_DEFAULT_PROCESSES 16384
 #define HEAPTAP_DEFAULT_STACKS 262144
 #define HEAPTAP_DEFAULT_LIVE 4194304

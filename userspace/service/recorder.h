@@ -88,7 +88,7 @@ class Recorder {
     pid_t pid = 0;
     std::string name;
     bool started = false;    // its allocator has shown itself
-    bool own_final = false;  // it asked for its final dump itself, and got it
+    bool own_final = false;  // it asked for its final dump itself, and none has failed
     uint64_t control_address = 0;
     profile::AddressRange allocator;
     uint32_t lg_sample = HEAPTAP_DEFAULT_LG_SAMPLE;
