@@ -68,7 +68,8 @@ $(BUILD)/libheaptap.a: $(BUILD)/heaptap_allocator.o
 
 # --- bpf: one object, its skeleton, and the running kernel's types for CO-RE ------------------------------------------
 
-BPF_FLAGS := -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Werror -D__TARGET_ARCH_x86 -I$(BUILD)/bpf -I.
+# Callbacks have parameters that the kernel decides on.
+BPF_FLAGS := -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -D__TARGET_ARCH_x86 -I$(BUILD)/bpf -I.
 
 $(BUILD)/bpf/vmlinux.h:
 	$(say) BTF $@

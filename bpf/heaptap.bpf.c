@@ -72,7 +72,7 @@ int probe_alloc(struct pt_regs* context) {
     return 0;
   }
   struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = object.tid};
-  struct heaptap_tally* tally = find_tally(context, &tally_key, object.weight);
+  struct heaptap_tally* tally = find_tally(context, process, tgid, &tally_key, object.weight);
   object.stack_id = tally_key.stack_id;
   int loss = tally ? insert_live(process, tgid, &key, &object) : -HEAPTAP_LOSS_TALLIES_FULL;
   if (loss || !tally) {
@@ -103,7 +103,8 @@ int probe_start(struct pt_regs* context) {
   __u32 tgid = bpf_get_current_pid_tgid() >> 32;
   struct heaptap_process* process = find_process(tgid);
   if (process)
-    send_event_with(HEAPTAP_EVENT_START, tgid, process->id, control, (const void*)control, HEAPTAP_CONTROL_BYTES);
+    send_event_about(HEAPTAP_EVENT_START, tgid, process->id, control, (const void*)control, HEAPTAP_CONTROL_BYTES,
+                     NULL);
   return 0;
 }
 
@@ -117,8 +118,8 @@ int probe_dump(struct pt_regs* context) {
    * may be anybody's, so they must not take the room that the events of recorded ones need. */
   if (!process && bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 2)
     return 0;
-  send_event_with(HEAPTAP_EVENT_DUMP, tgid, process ? process->id : 0, request, (const void*)request,
-                  HEAPTAP_DUMP_REQUEST_BYTES);
+  send_event_about(HEAPTAP_EVENT_DUMP, tgid, process ? process->id : 0, request, (const void*)request,
+                   HEAPTAP_DUMP_REQUEST_BYTES, NULL);
   return 0;
 }
 
@@ -231,26 +232,41 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   return 0;
 }
 
-struct sweep_state {
-  __u64 process_id;
-  __u64 deleted;
-};
-
-static long sweep_entry(void* map, const struct heaptap_live_key* key, struct heaptap_live* entry,
-                        struct sweep_state* state) {
-  if (state->process_id) {
-    if (key->process_id != state->process_id) return 0;
-  } else if (__sync_val_compare_and_swap(&entry->size, 0, HEAPTAP_LIVE_CLAIMED) != 0) {
-    return 0;
-  }
-  if (bpf_map_delete_elem(map, key) == 0) state->deleted++;
+/* Run by the collector. */
+SEC("syscall")
+int renew(struct heaptap_renew* argument) {
+  struct heaptap_process* process = find_process(argument->tgid);
+  if (process) __sync_fetch_and_add(&process->mappings, 1);
   return 0;
 }
 
 /* Run by the collector. */
 SEC("syscall")
-int sweep(struct heaptap_sweep* argument) {
-  struct sweep_state state = {.process_id = argument->process_id};
+int identify(struct heaptap_identify* argument) {
+  struct place place = {.pc = argument->address};
+  bpf_find_vma(bpf_get_current_task_btf(), place.pc, find_place, &place, 0);
+  argument->file = place.file;
+  return 0;
+}
+
+struct sweep_state {
+  __u64 deleted;
+};
+
+static long sweep_entry(void* map, const struct heaptap_live_key* key, struct heaptap_live* entry,
+                        struct sweep_state* state) {
+  __u64 process_id = key->process_id;
+  if (!bpf_map_lookup_elem(&forgotten, &process_id) &&
+      __sync_val_compare_and_swap(&entry->size, 0, HEAPTAP_LIVE_CLAIMED) != 0)
+    return 0;
+  if (bpf_map_delete_elem(map, key) == 0) state->deleted++;
+  return 0;
+}
+
+/* Run by the collector: deletes entries of `live`, those without an object and those of forgotten processes. */
+SEC("syscall")
+int sweep(void* context) {
+  struct sweep_state state = {};
   bpf_for_each_map_elem(&live, sweep_entry, &state, 0);
   __u64* entries = counter(HEAPTAP_COUNTER_LIVE_ENTRIES);
   if (entries) add(entries, -state.deleted);

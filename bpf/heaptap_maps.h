@@ -11,7 +11,8 @@
  *   tallies    {process id, stack id, tid}   -> struct heaptap_tally
  *   losses     {process id, reason}          -> struct heaptap_loss
  *   unnoticed  process id                    -> struct heaptap_process, ended when `events` had no room to say so
- *   events     ring buffer                   <- struct heaptap_event
+ *   forgotten  process id                    -> 1, while `live` may have objects of that process, whose books are
+ * closed events     ring buffer                   <- struct heaptap_event
  *
  * The books balance. For each process, when no program runs:
  *   sum over tallies of (allocated - freed) == sum over the objects in live, in number, bytes and weight;
@@ -57,17 +58,27 @@ struct heaptap_process {
   __u64 first_high_water;
   __u64 interval_step;
   __u32 high_water_percent;
-  __u32 reserved;
+  __u32 mappings;   /* counts changes of the process's executable mappings, as far as they were noticed */
+  __u64 exec_pages; /* of its memory, when that was last looked at */
 };
 
-/* How the walk of a stack ended. */
+/* How the walk of a stack ended. All but WHOLE leave the outer frames out. */
 enum heaptap_stack_end {
-  HEAPTAP_STACK_WHOLE = 0,     /* the walk ended where it found no further frame */
-  HEAPTAP_STACK_TRUNCATED = 1, /* more frames than HEAPTAP_MAX_FRAMES */
-  HEAPTAP_STACK_FAILED = 2,    /* no frame but the probe itself */
+  HEAPTAP_STACK_WHOLE,       /* at the outermost frame */
+  HEAPTAP_STACK_TRUNCATED,   /* there are more frames than HEAPTAP_MAX_FRAMES */
+  HEAPTAP_STACK_NO_CODE,     /* a return address, or the probe, is in no executable mapping */
+  HEAPTAP_STACK_NO_RULE,     /* in code without unwind information, and its frame pointer leads nowhere */
+  HEAPTAP_STACK_NO_MEMORY,   /* stack memory could not be read */
+  HEAPTAP_STACK_NO_REGISTER, /* the way out of a frame needs a register that is not known there */
+  HEAPTAP_STACK_STUCK,       /* the caller would be below its callee */
+  HEAPTAP_STACK_NO_ROOM,     /* at a table that was not loaded, with no room in raw_stacks */
+  HEAPTAP_STACK_RAW_ENDED,   /* in a raw stack, where the copy ends */
+  HEAPTAP_STACK_UNFINISHED,  /* in a raw stack that the collector has not finished yet */
+  HEAPTAP_STACK_ENDS,
 };
 
-/* Addresses from the innermost: frame 0 is the probe site itself, all others are return addresses. */
+/* Addresses from the innermost: frame 0 is the probe site itself, a frame that a signal interrupted has the address of
+ * the instruction that comes next, all others are return addresses. */
 struct heaptap_stack {
   __u32 count;
   __u32 end; /* enum heaptap_stack_end */
@@ -134,6 +145,8 @@ enum heaptap_loss_reason {
   HEAPTAP_LOSS_EVENTS_FULL,
   /* No room in `processes`: a process is not recorded at all. */
   HEAPTAP_LOSS_PROCESSES_FULL,
+  /* No room in `files`: code that counts as having no unwind table. */
+  HEAPTAP_LOSS_FILES_FULL,
   HEAPTAP_LOSS_REASONS,
 };
 
@@ -159,6 +172,7 @@ enum heaptap_event_kind {
   HEAPTAP_EVENT_HIGH_WATER = 6,   /* argument: the live estimate */
   HEAPTAP_EVENT_INTERVAL = 7,     /* argument: the estimate of all allocated bytes */
   HEAPTAP_EVENT_LIVE_FILLING = 8, /* `live` should be swept; argument: its entries */
+  HEAPTAP_EVENT_TABLE_WANTED = 9, /* argument: an address of the file's code in the process */
 };
 
 /* Numbers in the array `counters`. */
@@ -167,13 +181,8 @@ enum heaptap_counter {
   HEAPTAP_COUNTER_LIVE_ENTRIES,    /* of `live`, objects or not */
   HEAPTAP_COUNTER_SWEEP_AT,        /* entries of `live` at which HEAPTAP_EVENT_LIVE_FILLING is sent; ~0: was sent */
   HEAPTAP_COUNTER_EVENTS_LOST,     /* for which `events` had no room: the collector then looks at `processes` itself */
+  HEAPTAP_COUNTER_RAW_STACKS,      /* sent so far; makes their ids differ */
   HEAPTAP_COUNTERS,
-};
-
-/* Argument of the program `sweep`, which deletes entries of `live`: those of one process, or those without an object.
- */
-struct heaptap_sweep {
-  __u64 process_id; /* 0: all entries without an object */
 };
 
 /* Bytes of an allocator's control block (struct heaptap_control) and of a dump request (struct heaptap_dump_request).
@@ -189,8 +198,174 @@ struct heaptap_event {
   __u64 time;
   __u64 argument;
   char comm[HEAPTAP_COMM_LENGTH];
-  __u8 memory[HEAPTAP_CONTROL_BYTES]; /* START, DUMP: what the argument points to; zero if it cannot be read */
+  /* START, DUMP: what the argument points to; zero if it cannot be read. TABLE_WANTED: struct heaptap_file_key. */
+  __u8 memory[HEAPTAP_CONTROL_BYTES];
 };
+
+/*
+ * Unwind tables. Code is known by the file that is mapped, whoever maps it; the programs find file and offset in the
+ * kernel's own list of mappings, so that list is never late.
+ *
+ *   files       struct heaptap_file_key      -> struct heaptap_file
+ *   rows        struct heaptap_rows_key      -> struct heaptap_rows
+ *   raw_stacks  ring buffer                  <- struct heaptap_raw_stack
+ *
+ * A program that meets an unknown file enters it as WANTED and sends HEAPTAP_EVENT_TABLE_WANTED. Until its table is
+ * there, stacks through its code go to raw_stacks as far as they are not unwound, and get an id of their own in the
+ * books; the collector finishes them, and replaces the stack under that id.
+ */
+
+/* Numbers as the kernel has them: device is super_block.s_dev, which need not be what stat(2) says. */
+struct heaptap_file_key {
+  __u64 inode;
+  __u32 device;
+  __u32 generation; /* of the inode number */
+};
+
+/* The vDSO is no file; this is its key. */
+#define HEAPTAP_VDSO_INODE (~0ULL)
+
+enum heaptap_file_state {
+  HEAPTAP_FILE_WANTED,        /* the collector has been asked for the table */
+  HEAPTAP_FILE_LOADED,        /* the table is in `rows` */
+  HEAPTAP_FILE_WITHOUT_TABLE, /* it has none: only frame pointers can help */
+  HEAPTAP_FILE_OUTSIDE,       /* it has one, which is not in the kernel: raw stacks until that changes */
+};
+
+struct heaptap_file {
+  __u32 state;  /* enum heaptap_file_state */
+  __u32 table;  /* its number in `rows`, never used twice */
+  __u32 levels; /* of the tree of nodes, 1 to HEAPTAP_ROW_LEVELS */
+  __u32 reserved;
+  __u64 base;      /* file offset that pc 0 of the rows stands for */
+  __u64 last_used; /* when a program last looked for a row */
+};
+
+/* A rule holds from its row's pc up to the next row's. Rows are sorted by pc. */
+struct heaptap_row {
+  __u32 pc; /* offset from the base of the table */
+  __u32 rule;
+};
+
+/* What makes an entry of `rows` 4096 bytes in the kernel, its own 56 included. */
+#define HEAPTAP_ROWS_PER_NODE 504
+#define HEAPTAP_ROW_LEVELS 3
+
+/* Node 0 is the root. In a node of the lowest level the rows are the table's; in one above, each stands for a node of
+ * the level below: its first pc, and in place of a rule its number. Places that are left over have pc ~0. */
+struct heaptap_rows_key {
+  __u32 table;
+  __u32 node;
+};
+
+struct heaptap_rows {
+  struct heaptap_row rows[HEAPTAP_ROWS_PER_NODE];
+};
+
+/* Values of heaptap_unwind_frame.others that are no address. */
+#define HEAPTAP_UNWIND_OTHERS_LOST 0
+#define HEAPTAP_UNWIND_OTHERS_LIVE 1
+
+/* The registers of a frame that a walk follows. */
+struct heaptap_unwind_frame {
+  __u64 rip;
+  __u64 rsp;
+  __u64 rbp;
+  /* Where the other registers are: LIVE in the frame the walk begins in, LOST above it; for a frame that a signal
+   * interrupted, the address of its registers in the signal frame. */
+  __u64 others;
+};
+
+#define HEAPTAP_CHUNK_BYTES 1024
+/* At least 32 KiB of the stack; it begins anywhere in its first chunk. */
+#define HEAPTAP_RAW_STACK_CHUNKS 33
+
+/* A walk that could not go on. `stack` is what it found, with the frame it stands in as the last; the rest is that
+ * frame's registers and memory above its RSP. */
+struct heaptap_raw_stack {
+  __u64 process_id;
+  __u64 stack_id; /* in the books, for this stack alone */
+  __u64 time;
+  struct heaptap_unwind_frame frame;
+  __u64 registers[16]; /* of frame 0, by DWARF number */
+  __u32 is_return;     /* frame.rip is a return address */
+  __u32 tgid;
+  __u64 memory_begin; /* address */
+  __u32 memory_bytes;
+  __u32 reserved;
+  struct heaptap_stack stack;
+  /* The memory follows: as many chunks as there was reason for, the first memory_bytes of them valid. */
+};
+
+/* Argument of the program `renew`, to be run when a process's executable mappings have changed. */
+struct heaptap_renew {
+  __u32 tgid;
+  __u32 reserved;
+};
+
+/* Argument of the program `identify`: which file the process that runs it has mapped at an address. */
+struct heaptap_identify {
+  __u64 address;
+  struct heaptap_file_key file; /* its answer; inode 0: none */
+};
+
+/*
+ * An unwind rule says how to leave a frame: where the caller's RSP (the CFA, canonical frame address), RBP and RIP lie,
+ * from the registers RSP, RBP and RIP of the frame. bpf/unwind_step.h is what it means, in code. Terms: DWARF 5 section
+ * 6.4; register numbers: System V ABI for x86-64, figure 3.36.
+ *
+ *   bits  0-3   CFA kind         bits  8-15  RBP parameter, signed
+ *   bits  4-5   RBP kind         bits 16-31  CFA parameter, signed
+ *   bits  6-7   RA kind
+ *
+ * The rule 0 is "no rule".
+ */
+
+/* CFA kinds. `p` is the CFA parameter; `a` its high byte, `b` its low byte, both signed. */
+enum {
+  HEAPTAP_CFA_NONE = 0,      /* no rule: the table does not cover this, or the rule cannot be encoded */
+  HEAPTAP_CFA_END = 1,       /* the outermost frame: its return address is undefined */
+  HEAPTAP_CFA_RSP = 2,       /* RSP + 8 * p */
+  HEAPTAP_CFA_RBP = 3,       /* RBP + 8 * p */
+  HEAPTAP_CFA_PLT = 4,       /* RSP + 8 + ((RIP & 15) >= 11 ? 8 : 0): a lazily bound PLT entry */
+  HEAPTAP_CFA_PLT2 = 5,      /* the same with >= 10: PLT entries that begin with endbr64 */
+  HEAPTAP_CFA_DEREF_RBP = 6, /* *(RBP + 8 * a) + 8 * b */
+  HEAPTAP_CFA_DEREF_RSP = 7, /* *(RSP + 8 * a) + 8 * b */
+  HEAPTAP_CFA_SIGNAL = 8,    /* a signal frame: a ucontext lies at RSP, its registers at RSP + 40 */
+  HEAPTAP_CFA_REGISTER = 9,  /* the register (low 4 bits of a) + 8 * b */
+};
+
+/* RBP kinds. `p` is the RBP parameter. */
+enum {
+  HEAPTAP_RBP_SAME = 0,   /* unchanged */
+  HEAPTAP_RBP_AT_CFA = 1, /* *(CFA + 8 * p) */
+  HEAPTAP_RBP_LOST = 2,   /* undefined, or cannot be encoded */
+  HEAPTAP_RBP_AT_RBP = 3, /* *(RBP + 8 * p): frames that realign the stack */
+};
+
+/* RA (return address) kinds. */
+enum {
+  HEAPTAP_RA_AT_CFA = 0,   /* *(CFA - 8) */
+  HEAPTAP_RA_REGISTER = 1, /* in the register numbered by the RBP parameter; the RBP kind is SAME or LOST */
+};
+
+static inline __u32 heaptap_unwind_rule(__u32 cfa_kind, __s32 cfa_parameter, __u32 rbp_kind, __s32 rbp_parameter,
+                                        __u32 ra_kind) {
+  return cfa_kind | rbp_kind << 4 | ra_kind << 6 | ((__u32)rbp_parameter & 0xff) << 8 | (__u32)cfa_parameter << 16;
+}
+
+/* The CFA parameter of the kinds that have two. */
+static inline __s32 heaptap_unwind_pair(__s32 a, __s32 b) {
+  return (__s32)(((__u32)a & 0xff) << 8 | ((__u32)b & 0xff));
+}
+
+static inline __u32 heaptap_unwind_cfa_kind(__u32 rule) { return rule & 15; }
+static inline __u32 heaptap_unwind_rbp_kind(__u32 rule) { return rule >> 4 & 3; }
+static inline __u32 heaptap_unwind_ra_kind(__u32 rule) { return rule >> 6 & 3; }
+static inline __s32 heaptap_unwind_rbp_parameter(__u32 rule) { return (__s8)(rule >> 8); }
+static inline __s32 heaptap_unwind_cfa_parameter(__u32 rule) { return (__s16)(rule >> 16); }
+static inline __s32 heaptap_unwind_cfa_a(__u32 rule) { return (__s8)(rule >> 24); }
+static inline __s32 heaptap_unwind_cfa_b(__u32 rule) { return (__s8)(rule >> 16); }
 
 /* Sizes of the maps unless the collector sets others: entries, and bytes for the ring buffer. Maps but the ring buffer
  * take 16 bytes for each entry that they may get, and the rest as they fill (a live object about 120 bytes, a stack
@@ -201,5 +376,9 @@ struct heaptap_event {
 #define HEAPTAP_DEFAULT_TALLIES 524288
 #define HEAPTAP_DEFAULT_LOSSES 16384
 #define HEAPTAP_DEFAULT_EVENTS_BYTES (1024 * 1024)
+#define HEAPTAP_DEFAULT_RAW_STACKS_BYTES (32 * 1024 * 1024)
+#define HEAPTAP_DEFAULT_FILES 16384
+/* Bytes of kernel memory for unwind tables. */
+#define HEAPTAP_DEFAULT_UNWIND_BYTES (256ULL * 1024 * 1024)
 
 #endif /* HEAPTAP_MAPS_H_ */

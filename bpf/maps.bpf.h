@@ -64,9 +64,38 @@ struct {
 } unnoticed SEC(".maps");
 
 struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HEAPTAP_DEFAULT_PROCESSES);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, __u64);
+  __type(value, __u8);
+} forgotten SEC(".maps");
+
+struct {
   __uint(type, BPF_MAP_TYPE_RINGBUF);
   __uint(max_entries, HEAPTAP_DEFAULT_EVENTS_BYTES);
 } events SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HEAPTAP_DEFAULT_FILES);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct heaptap_file_key);
+  __type(value, struct heaptap_file);
+} files SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HEAPTAP_DEFAULT_UNWIND_BYTES / 4096);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct heaptap_rows_key);
+  __type(value, struct heaptap_rows);
+} rows SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, HEAPTAP_DEFAULT_RAW_STACKS_BYTES);
+} raw_stacks SEC(".maps");
 
 static __always_inline __u64* counter(__u32 which) { return bpf_map_lookup_elem(&counters, &which); }
 
@@ -92,9 +121,9 @@ static __noinline int lose(__u64 process_id, __u32 reason, __u64 weight) {
 }
 
 /* `memory`: what the argument points to in the process, `size` bytes of it go into the event; a failed copy leaves
- * zeros. NULL: nothing. Returns 0, or -1 if there was no room (counted). */
-static __always_inline int send_event_with(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument, const void* memory,
-                                           __u32 size) {
+ * zeros. NULL: nothing. `file` goes there instead, if there is one. Returns 0, or -1 if there was no room (counted). */
+static __always_inline int send_event_about(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument,
+                                            const void* memory, __u32 size, const struct heaptap_file_key* file) {
   struct heaptap_event* event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
   if (!event) {
     /* Of a process whose first event is lost nobody knows the id. */
@@ -111,12 +140,13 @@ static __always_inline int send_event_with(__u32 kind, __u32 tgid, __u64 process
   bpf_get_current_comm(event->comm, sizeof(event->comm));
   __builtin_memset(event->memory, 0, sizeof(event->memory));
   if (memory) bpf_probe_read_user(event->memory, size, memory);
+  if (file) __builtin_memcpy(event->memory, file, sizeof(*file));
   bpf_ringbuf_submit(event, 0);
   return 0;
 }
 
 static __always_inline int send_event(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument) {
-  return send_event_with(kind, tgid, process_id, argument, NULL, 0);
+  return send_event_about(kind, tgid, process_id, argument, NULL, 0, NULL);
 }
 
 #endif /* HEAPTAP_MAPS_BPF_H_ */

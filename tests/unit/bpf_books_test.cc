@@ -29,6 +29,7 @@
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/probes.h"
 #include "userspace/elf/mappings.h"
+#include "userspace/service/unwind_tables.h"
 
 // Probe sites: one nop in a function each, arguments in the SysV registers.
 asm(R"(
@@ -302,6 +303,12 @@ struct Recording {
     };
     absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
     if (!mappings.ok()) return mappings.status();
+    tables = std::make_unique<service::UnwindTables>(books->unwind(), sizes.unwind_bytes);
+    for (const elf::Mapping& mapping : *mappings) {
+      if (absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(getpid(), mapping); file.ok()) {
+        tables->Prepare(file->file.get(), mapping.path);
+      }
+    }
     for (const auto& [program, site] : sites) {
       const auto address = reinterpret_cast<uint64_t>(site);
       const auto mapping = std::find_if(mappings->begin(), mappings->end(), [&](const elf::Mapping& one) {
@@ -317,6 +324,7 @@ struct Recording {
   }
 
   std::unique_ptr<Books> books;
+  std::unique_ptr<service::UnwindTables> tables;
   std::vector<AttachedProbe> probes;  // go before the books
 };
 
@@ -346,6 +354,7 @@ class BooksTest : public ::testing::Test {
     Events();
     for (const pid_t pid : pids_) books_->Untrack(pid);
     for (const uint64_t id : ids_) EXPECT_TRUE(books_->Forget(id).ok());
+    EXPECT_TRUE(books_->Sweep().ok());
   }
 
   uint64_t Track(pid_t pid, bool follow = false, const Triggers& triggers = {}) {
@@ -522,7 +531,7 @@ TEST_F(BooksTest, AMapThatWasFullOfLiveObjectsIsUsedAgain) {
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kAlloc, .address = 0x10000, .size = 16, .weight = 32, .count = 100});
   Events();
-  ASSERT_TRUE(books_->SweepFreed().ok());
+  ASSERT_TRUE(books_->Sweep().ok());
   puppet.Do({.kind = Order::kFree, .address = 0x10000, .count = 100});
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   uint64_t allocated = Sum(id).allocated.objects;
@@ -531,7 +540,7 @@ TEST_F(BooksTest, AMapThatWasFullOfLiveObjectsIsUsedAgain) {
     puppet.Do({.kind = Order::kAlloc, .address = address, .size = 16, .weight = 32});
     for (const heaptap_event& event : Events()) {
       if (event.kind != HEAPTAP_EVENT_LIVE_FILLING) continue;
-      ASSERT_TRUE(books_->SweepFreed().ok());
+      ASSERT_TRUE(books_->Sweep().ok());
     }
   }
   ExpectBalanced(id);
@@ -548,7 +557,7 @@ TEST_F(BooksTest, SweepsThatCannotHelpAreRare) {
     for (const heaptap_event& event : Events()) {
       if (event.kind != HEAPTAP_EVENT_LIVE_FILLING) continue;
       sweeps++;
-      ASSERT_TRUE(books_->SweepFreed().ok());
+      ASSERT_TRUE(books_->Sweep().ok());
     }
   }
   EXPECT_GE(sweeps, 1);
@@ -562,7 +571,7 @@ TEST_F(BooksTest, ASweepTakesOnlyWhatWasFreed) {
   puppet.Do({.kind = Order::kAlloc, .address = 0x10000, .size = 16, .weight = 32, .count = 100});
   puppet.Do({.kind = Order::kFree, .address = 0x10000, .count = 90});
   EXPECT_EQ(CountEntries("live"), 100);
-  ASSERT_TRUE(books_->SweepFreed().ok());
+  ASSERT_TRUE(books_->Sweep().ok());
   EXPECT_EQ(CountEntries("live"), 10);
   EXPECT_EQ(Live(id).objects, 10);
   ExpectBalanced(id);
@@ -577,13 +586,13 @@ TEST_F(BooksTest, SweepsRaceWithAllocationAndFree) {
   const uint64_t id = Track(puppet.pid());
   puppet.Send({.kind = Order::kRace, .address = 0x10000, .count = 1500});
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
-  while (std::chrono::steady_clock::now() < end) ASSERT_TRUE(books_->SweepFreed().ok());
+  while (std::chrono::steady_clock::now() < end) ASSERT_TRUE(books_->Sweep().ok());
   ASSERT_EQ(puppet.Wait(), 0);
   ExpectBalanced(id);
   // A sample that met the sweep of its own entry may be lost, and then its free finds nothing.
   EXPECT_EQ(Live(id).objects, 0);
   EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_MISSED_FREE].events, 0);
-  ASSERT_TRUE(books_->SweepFreed().ok());
+  ASSERT_TRUE(books_->Sweep().ok());
   EXPECT_EQ(CountEntries("live"), 0);
 }
 
@@ -637,7 +646,7 @@ TEST_F(BooksTest, AStackPointerNearZeroShowsNobodysStack) {
     ASSERT_TRUE(stack.ok()) << stack.status();
     if (stack->frames[0] != reinterpret_cast<uint64_t>(&books_test_site_lost_stack)) continue;
     EXPECT_EQ(stack->count, 1);
-    EXPECT_EQ(stack->end, HEAPTAP_STACK_FAILED);
+    EXPECT_EQ(stack->end, HEAPTAP_STACK_NO_RULE);
   }
 }
 
@@ -654,6 +663,8 @@ TEST_F(BooksTest, ForgetLeavesNothing) {
   other.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 10});
   puppet.End(SIGKILL);
   ASSERT_TRUE(books_->Forget(id).ok());
+  ASSERT_TRUE(books_->Sweep().ok());
+  EXPECT_EQ(CountEntries("forgotten"), 0);
   EXPECT_EQ(Sum(id).allocated.objects, 0);
   EXPECT_EQ(Live(id).objects, 0);
   EXPECT_EQ(CountEntries("processes"), 1);

@@ -25,10 +25,10 @@
 namespace heaptap::unwind {
 static int ReadOwn(uint64_t address, unsigned long long* word);
 }
+#include "bpf/unwind_step.h"
 #include "gtest/gtest.h"
 #include "tests/unit/elf_image.h"
 #include "userspace/elf/file.h"
-#include "userspace/unwind/step.h"
 #include "userspace/unwind/table.h"
 
 namespace heaptap::unwind {

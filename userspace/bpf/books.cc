@@ -32,6 +32,9 @@ constexpr uint64_t kShortestSweepPause = 10'000'000;  // nanoseconds
 // Entries that one system call reads.
 constexpr uint32_t kBatch = 4096;
 
+// Of kernel memory, that one node of an unwind table takes.
+constexpr uint64_t kNodeBytes = 4096;
+
 struct LossText {
   absl::string_view name;
   absl::string_view description;
@@ -48,6 +51,20 @@ constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
     {"missed_free", "frees missed: an address was allocated twice"},
     {"events_full", "events lost: ring buffer full, see --map-size events=BYTES"},
     {"processes_full", "processes not recorded: map of processes full, see --map-size processes=N"},
+    {"files_full", "files taken for such without unwind tables: map of files full, see --map-size files=N"},
+};
+
+constexpr LossText kEndTexts[HEAPTAP_STACK_ENDS] = {
+    {"whole", "the outermost frame"},
+    {"truncated", "more frames than are kept"},
+    {"no_code", "a return address outside of all code"},
+    {"no_rule", "code without unwind information and without frame pointers"},
+    {"no_memory", "stack memory that could not be read"},
+    {"no_register", "a register that is not known"},
+    {"stuck", "a caller below its callee"},
+    {"no_room", "an unwind table not loaded yet and no room for a raw stack, see --map-size raw-stacks=BYTES"},
+    {"raw_ended", "the end of the raw stack's copy"},
+    {"unfinished", "an unwind table not loaded yet"},
 };
 
 uint64_t MonotonicNanoseconds() {
@@ -83,9 +100,15 @@ absl::Status ForEachEntry(const bpf_map* map, Visit visit) {
   }
 }
 
+// Keys that are not there are passed over.
 template <typename Key>
 void DeleteKeys(const bpf_map* map, const std::vector<Key>& keys) {
-  for (const Key& key : keys) bpf_map__delete_elem(map, &key, sizeof(key), 0);
+  for (size_t done = 0; done < keys.size();) {
+    auto count = static_cast<uint32_t>(keys.size() - done);
+    const int error = bpf_map_delete_batch(bpf_map__fd(map), &keys[done], &count, nullptr);
+    if (error != 0 && error != -ENOENT) return;
+    done += count + (error != 0 ? 1 : 0);
+  }
 }
 
 int KeepEvent(void* context, void* data, size_t size) {
@@ -101,6 +124,8 @@ int KeepEvent(void* context, void* data, size_t size) {
 
 absl::string_view LossDescription(uint32_t reason) { return kLossTexts[reason].description; }
 absl::string_view LossName(uint32_t reason) { return kLossTexts[reason].name; }
+absl::string_view StackEndDescription(uint32_t end) { return kEndTexts[end].description; }
+absl::string_view StackEndName(uint32_t end) { return kEndTexts[end].name; }
 
 absl::StatusOr<std::unique_ptr<Books>> Books::Load(const MapSizes& sizes) {
   std::unique_ptr<Books> books(new Books);
@@ -119,6 +144,9 @@ absl::Status Books::Open(const MapSizes& sizes) {
   bpf_map__set_max_entries(object_->maps.tallies, sizes.tallies);
   bpf_map__set_max_entries(object_->maps.losses, sizes.losses);
   bpf_map__set_max_entries(object_->maps.events, sizes.events_bytes);
+  bpf_map__set_max_entries(object_->maps.files, sizes.files);
+  bpf_map__set_max_entries(object_->maps.rows, std::max<uint64_t>(sizes.unwind_bytes / kNodeBytes, 1));
+  bpf_map__set_max_entries(object_->maps.raw_stacks, sizes.raw_stacks_bytes);
   uint64_t seed = 0;
   if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) return KernelError(errno, "getrandom");
   object_->rodata->stack_seed = seed;
@@ -144,6 +172,7 @@ absl::Status Books::Open(const MapSizes& sizes) {
   }
   ring_ = ring_buffer__new(bpf_map__fd(object_->maps.events), KeepEvent, &events_, nullptr);
   if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer");
+  if (absl::Status status = unwind_.Open(object_); !status.ok()) return status;
 
   // Only the lifecycle programs attach by themselves; the probes' programs have no target yet.
   const std::pair<bpf_program*, bpf_link**> lifecycle[] = {
@@ -201,6 +230,9 @@ absl::StatusOr<std::vector<heaptap_event>> Books::TakeEvents() {
   if (sweep_again_at_ != 0 && MonotonicNanoseconds() >= sweep_again_at_) {
     sweep_again_at_ = 0;
     SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
+  }
+  if (sweep_again_at_ == 0 && !forgotten_.empty()) {
+    if (absl::Status status = Sweep(); !status.ok()) return status;
   }
   if (const int error = ring_buffer__consume(ring_); error < 0) return KernelError(error, "reading the ring buffer");
   return std::exchange(events_, {});
@@ -280,29 +312,20 @@ Losses Books::ReadLosses(uint64_t process_id) const {
   return losses;
 }
 
-absl::Status Books::Sweep(uint64_t process_id) {
-  heaptap_sweep argument = {process_id};
+absl::Status Books::Sweep() {
+  const uint64_t begin = MonotonicNanoseconds();
   bpf_test_run_opts options = {};
   options.sz = sizeof(options);
-  options.ctx_in = &argument;
-  options.ctx_size_in = sizeof(argument);
   if (const int error = bpf_prog_test_run_opts(bpf_program__fd(object_->progs.sweep), &options); error != 0) {
     return KernelError(error, "sweeping the map of live objects");
   }
-  return absl::OkStatus();
-}
-
-absl::Status Books::SweepFreed() {
-  const uint64_t begin = MonotonicNanoseconds();
-  absl::Status status = Sweep(0);
   const uint64_t end = MonotonicNanoseconds();
+  sweep_again_at_ = end + std::max((end - begin) * kSweepPause, kShortestSweepPause);
+  DeleteKeys(object_->maps.forgotten, forgotten_);
+  forgotten_.clear();
   // Where most objects live there is little to sweep, and the map is as full again at once.
-  if (ReadCounter(HEAPTAP_COUNTER_LIVE_ENTRIES) < sweep_at_ / 2) {
-    SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
-  } else {
-    sweep_again_at_ = end + std::max((end - begin) * kSweepPause, kShortestSweepPause);
-  }
-  return status;
+  if (ReadCounter(HEAPTAP_COUNTER_LIVE_ENTRIES) < sweep_at_ / 2) SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
+  return absl::OkStatus();
 }
 
 void Books::SetCounter(uint32_t which, uint64_t value) {
@@ -322,9 +345,17 @@ absl::Status Books::Forget(uint64_t process_id) {
         if (key.process_id == process_id) tallies.push_back(key);
       });
   if (!status.ok()) return status;
-  // Every object has a tally; most processes that a shell makes have neither, and `live` is large.
-  if (!tallies.empty()) status = Sweep(process_id);
-  if (!status.ok()) return status;
+  // Every object has a tally. `live` is large, so objects of several processes are swept together.
+  if (!tallies.empty()) {
+    const uint8_t mark = 1;
+    if (bpf_map__update_elem(object_->maps.forgotten, &process_id, sizeof(process_id), &mark, sizeof(mark), BPF_ANY) !=
+        0) {
+      // No room: they are many enough for a sweep.
+      if (status = Sweep(); !status.ok()) return status;
+      bpf_map__update_elem(object_->maps.forgotten, &process_id, sizeof(process_id), &mark, sizeof(mark), BPF_ANY);
+    }
+    forgotten_.push_back(process_id);
+  }
   // A stack belongs to one process only: the id's hash has the process id in it.
   std::vector<uint64_t> stacks;
   for (const heaptap_tally_key& key : tallies) {

@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "bpf/heaptap_maps.h"
+#include "userspace/bpf/unwind_maps.h"
 
 struct heaptap_bpf;
 struct ring_buffer;
@@ -28,7 +29,8 @@ struct bpf_program;
 
 namespace heaptap::bpf {
 
-// Upper bounds of the maps: entries, and bytes of the ring buffer (a power of two of at least a page).
+// Upper bounds of the maps: entries, and bytes of the ring buffers (a power of two of at least a page) and of all
+// unwind tables.
 struct MapSizes {
   uint32_t processes = HEAPTAP_DEFAULT_PROCESSES;
   uint32_t stacks = HEAPTAP_DEFAULT_STACKS;
@@ -36,6 +38,9 @@ struct MapSizes {
   uint32_t tallies = HEAPTAP_DEFAULT_TALLIES;
   uint32_t losses = HEAPTAP_DEFAULT_LOSSES;
   uint32_t events_bytes = HEAPTAP_DEFAULT_EVENTS_BYTES;
+  uint32_t files = HEAPTAP_DEFAULT_FILES;
+  uint32_t raw_stacks_bytes = HEAPTAP_DEFAULT_RAW_STACKS_BYTES;
+  uint64_t unwind_bytes = HEAPTAP_DEFAULT_UNWIND_BYTES;
 };
 
 // When the kernel shall send events about a process, in estimated bytes; 0 is never.
@@ -63,6 +68,10 @@ using Losses = std::array<heaptap_loss, HEAPTAP_LOSS_REASONS>;
 absl::string_view LossDescription(uint32_t reason);
 // "live_full" and the like: stable names for machines.
 absl::string_view LossName(uint32_t reason);
+
+// The same for how stacks end (enum heaptap_stack_end): at what, and a stable name.
+absl::string_view StackEndDescription(uint32_t end);
+absl::string_view StackEndName(uint32_t end);
 
 class Books {
  public:
@@ -105,11 +114,16 @@ class Books {
   // One look-up a reason. Process id 0: losses that no process could be blamed for.
   Losses ReadLosses(uint64_t process_id) const;
 
-  // Makes room in the map of live objects, by deleting what was freed. To be called at HEAPTAP_EVENT_LIVE_FILLING.
-  absl::Status SweepFreed();
+  // Makes room in the map of live objects: deletes what was freed and what belongs to forgotten processes. To be called
+  // at HEAPTAP_EVENT_LIVE_FILLING.
+  absl::Status Sweep();
 
-  // Removes all that is kept under a process id. The process must be gone or untracked.
+  // Removes all that is kept under a process id, its live objects with the next sweep. The process must be gone or
+  // untracked.
   absl::Status Forget(uint64_t process_id);
+
+  // Unwind tables, and the stacks that wait for them.
+  UnwindMaps& unwind() { return unwind_; }
 
   // The programs for the probes.
   const bpf_program* alloc_program() const;
@@ -120,15 +134,16 @@ class Books {
  private:
   Books() = default;
   absl::Status Open(const MapSizes& sizes);
-  absl::Status Sweep(uint64_t process_id);
   void SetCounter(uint32_t which, uint64_t value);
   uint64_t ReadCounter(uint32_t which) const;
 
   heaptap_bpf* object_ = nullptr;
   ring_buffer* ring_ = nullptr;
+  UnwindMaps unwind_;
   std::vector<heaptap_event> events_;
+  std::vector<uint64_t> forgotten_;
   uint64_t sweep_at_ = 0;         // entries
-  uint64_t sweep_again_at_ = 0;   // time at which sweeps may be asked for again; 0: they may
+  uint64_t sweep_again_at_ = 0;   // time before which `live` is not swept for less than its filling; 0: it may be
   uint64_t next_process_id_ = 1;  // odd ones are ours, even ones the programs'
 };
 

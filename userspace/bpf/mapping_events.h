@@ -30,6 +30,7 @@ struct MappingEvent {
   pid_t pid;             // in the first PID name space
   pid_t parent;          // of kFork
   elf::Mapping mapping;  // of kMap
+  uint32_t generation;   // of the mapped file's inode number
 };
 
 class MappingEvents {

@@ -23,25 +23,29 @@ constexpr char kHeapV2[] = "heap_v2";
 constexpr char kGperftools[] = "gperftools";
 
 // Unless samples are dense, the map of live objects need not be large: an empty one takes 16 bytes for each entry that
-// it may get. A million samples 512 KiB apart are half a terabyte.
+// it may get. A million samples 512 KiB apart are half a terabyte. Nor need the ring buffer of raw stacks, which takes
+// all its memory at once: few samples come in the milliseconds that it takes to load an unwind table.
 constexpr uint32_t kDenseLgSample = 12;
 constexpr uint32_t kSparseLive = 1 << 20;
+constexpr uint32_t kSparseRawStacks = 4 << 20;
 
 constexpr char kDefaultHighWaterPercent[] = "20";
 
 absl::Status SetMapSize(const std::string& text, bpf::MapSizes& sizes) {
   const std::pair<std::string, std::string> pair = absl::StrSplit(text, absl::MaxSplits('=', 1));
   const std::pair<const char*, uint32_t*> known[] = {
-      {"processes", &sizes.processes}, {"stacks", &sizes.stacks}, {"live", &sizes.live},
-      {"tallies", &sizes.tallies},     {"losses", &sizes.losses}, {"events", &sizes.events_bytes},
+      {"processes", &sizes.processes}, {"stacks", &sizes.stacks},
+      {"live", &sizes.live},           {"tallies", &sizes.tallies},
+      {"losses", &sizes.losses},       {"events", &sizes.events_bytes},
+      {"files", &sizes.files},         {"raw-stacks", &sizes.raw_stacks_bytes},
   };
   for (const auto& [name, size] : known) {
     if (pair.first == name && absl::SimpleAtoi(pair.second, size) && *size > 0) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--map-size ", text,
-                   ": NAME=N is needed, NAME one of processes, stacks, live, tallies, losses (N "
-                   "entries), events (N bytes, a power of two)"));
+                   ": NAME=N is needed, NAME one of processes, stacks, live, tallies, losses, files (N "
+                   "entries), events, raw-stacks (N bytes, a power of two)"));
 }
 
 }  // namespace
@@ -78,6 +82,11 @@ void AddRecordingOptions(CLI::App& command, RecordingFlags& flags) {
   command.add_option("--interval", flags.interval, "also dump every BYTES allocated (K, M, G are binary)")
       ->type_name("BYTES")
       ->transform(CLI::AsSizeValue(false));
+  command
+      .add_option("--unwind-memory", flags.unwind_memory,
+                  "bound of kernel memory for unwind tables (default: 256M; K, M, G are binary)")
+      ->type_name("BYTES")
+      ->transform(CLI::AsSizeValue(false));
   command.add_flag("--books", flags.books, "say how the books stand when they close, in JSON on stderr");
   command.add_option("--map-size", flags.map_sizes, "bound of a kernel map, NAME=N")->type_name("NAME=N");
 }
@@ -101,7 +110,14 @@ absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlag
   }
   options.triggers.interval = flags.interval.value_or(0);
   options.show_books = flags.books;
-  if (!options.lg_sample.has_value() || *options.lg_sample > kDenseLgSample) options.map_sizes.live = kSparseLive;
+  if (!options.lg_sample.has_value() || *options.lg_sample > kDenseLgSample) {
+    options.map_sizes.live = kSparseLive;
+    options.map_sizes.raw_stacks_bytes = kSparseRawStacks;
+  }
+  if (flags.unwind_memory == 0 || flags.unwind_memory > static_cast<uint64_t>(INT64_MAX)) {
+    return absl::InvalidArgumentError("--unwind-memory: at least one byte is needed, and at most 2^63 - 1");
+  }
+  options.map_sizes.unwind_bytes = flags.unwind_memory.value_or(HEAPTAP_DEFAULT_UNWIND_BYTES);
   for (const std::string& text : flags.map_sizes) {
     if (absl::Status status = SetMapSize(text, options.map_sizes); !status.ok()) return status;
   }

@@ -32,6 +32,7 @@ struct RecordingFlags {
   bool exact = false;
   int high_water_percent = 0;
   std::optional<uint64_t> interval;
+  std::optional<uint64_t> unwind_memory;
   bool books = false;
   std::vector<std::string> map_sizes;
 };

@@ -92,6 +92,11 @@ struct MappedFile {
 // PermissionDenied. Thread-safe.
 absl::StatusOr<MappedFile> OpenMapped(pid_t pid, const Mapping& mapping);
 
+// The same for a process that is gone: the file that has the mapping's path in this process's own root, if it is the
+// mapped one. Looks only at what the kernel has at hand, so no file system can make it wait for that. Errors as
+// OpenMapped's. Thread-safe.
+absl::StatusOr<MappedFile> OpenByPath(const Mapping& mapping);
+
 }  // namespace heaptap::elf
 
 #endif  // HEAPTAP_USERSPACE_ELF_MAPPINGS_H_

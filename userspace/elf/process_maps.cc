@@ -88,7 +88,24 @@ absl::StatusOr<std::string> ReadMaps(pid_t pid) {
   return absl::ResourceExhaustedError(absl::StrCat(path, ": more than ", kMaxMapsBytes, " bytes"));
 }
 
-// A handle (O_PATH) on the file that is mapped. Nothing is opened by it: no device, FIFO or lease takes notice.
+// Handles are O_PATH. Nothing is opened by them: no device, FIFO or lease takes notice.
+
+// A handle on the file that the mapping's path names under `root`, if it is the mapped one. The path must not lead out
+// of there, wherever the links in it point.
+absl::StatusOr<FileDescriptor> FindByPath(int root, const Mapping& mapping, uint64_t resolve) {
+  struct open_how how = {};
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | resolve;
+  FileDescriptor handle(static_cast<int>(syscall(SYS_openat2, root, mapping.path.c_str(), &how, sizeof(how))));
+  struct stat status;
+  if (!handle.valid() || fstat(handle.get(), &status) != 0) return ErrnoStatus(errno, mapping.path);
+  if (major(status.st_dev) != mapping.device_major || minor(status.st_dev) != mapping.device_minor ||
+      status.st_ino != mapping.inode) {
+    return absl::NotFoundError(absl::StrCat(mapping.path, ": another file has this name now"));
+  }
+  return handle;
+}
+
 absl::StatusOr<FileDescriptor> FindMapped(pid_t pid, const Mapping& mapping) {
   std::string entry = absl::StrFormat("/proc/%d/map_files/%x-%x", pid, mapping.start, mapping.end);
   FileDescriptor handle(open(entry.c_str(), O_PATH | O_CLOEXEC));
@@ -96,21 +113,23 @@ absl::StatusOr<FileDescriptor> FindMapped(pid_t pid, const Mapping& mapping) {
   int first_error = errno;
   if (first_error == ENOENT || first_error == ESRCH) return ErrnoStatus(first_error, entry);
 
-  // map_files asks for CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. Without them: by the path, if the same file is there.
-  // The path must not lead out of the process's root, wherever the links in it point.
+  // map_files asks for CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. Without them: by the path.
   FileDescriptor root(open(absl::StrCat("/proc/", pid, "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid()) return ErrnoStatus(first_error, entry);
-  struct open_how how = {};
-  how.flags = O_PATH | O_CLOEXEC;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  handle.Reset(static_cast<int>(syscall(SYS_openat2, root.get(), mapping.path.c_str(), &how, sizeof(how))));
+  absl::StatusOr<FileDescriptor> found = FindByPath(root.get(), mapping, 0);
+  if (!found.ok() && !absl::IsNotFound(found.status())) return ErrnoStatus(first_error, entry);
+  return found;
+}
+
+absl::StatusOr<MappedFile> OpenHandle(const FileDescriptor& handle) {
   struct stat status;
-  if (!handle.valid() || fstat(handle.get(), &status) != 0) return ErrnoStatus(first_error, entry);
-  if (major(status.st_dev) != mapping.device_major || minor(status.st_dev) != mapping.device_minor ||
-      status.st_ino != mapping.inode) {
-    return absl::NotFoundError(absl::StrCat(entry, ": another file has its name now"));
-  }
-  return handle;
+  if (fstat(handle.get(), &status) != 0) return ErrnoStatus(errno, "a mapped file");
+  if (!S_ISREG(status.st_mode)) return absl::FailedPreconditionError("what is mapped there is not a regular file");
+  // O_NONBLOCK: the holder of a lease on the file could make this wait.
+  FileDescriptor file(open(absl::StrCat("/proc/self/fd/", handle.get()).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) return ErrnoStatus(errno, "a mapped file");
+  std::string path = absl::StrCat("/proc/self/fd/", file.get());
+  return MappedFile{std::move(file), std::move(path)};
 }
 
 }  // namespace
@@ -136,16 +155,16 @@ absl::StatusOr<std::vector<Mapping>> ReadExecutableMappings(pid_t pid) {
 
 absl::StatusOr<MappedFile> OpenMapped(pid_t pid, const Mapping& mapping) {
   if (mapping.inode == 0) return absl::FailedPreconditionError("no file is mapped there");
-  auto handle = FindMapped(pid, mapping);
-  if (!handle.ok()) return handle.status();
-  struct stat status;
-  if (fstat(handle->get(), &status) != 0) return ErrnoStatus(errno, "a mapped file");
-  if (!S_ISREG(status.st_mode)) return absl::FailedPreconditionError("what is mapped there is not a regular file");
-  // O_NONBLOCK: the holder of a lease on the file could make this wait.
-  FileDescriptor file(open(absl::StrCat("/proc/self/fd/", handle->get()).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) return ErrnoStatus(errno, "a mapped file");
-  std::string path = absl::StrCat("/proc/self/fd/", file.get());
-  return MappedFile{std::move(file), std::move(path)};
+  absl::StatusOr<FileDescriptor> handle = FindMapped(pid, mapping);
+  return handle.ok() ? OpenHandle(*handle) : handle.status();
+}
+
+absl::StatusOr<MappedFile> OpenByPath(const Mapping& mapping) {
+  if (mapping.inode == 0 || mapping.deleted) return absl::FailedPreconditionError("no file has that name");
+  FileDescriptor root(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) return ErrnoStatus(errno, "/");
+  absl::StatusOr<FileDescriptor> handle = FindByPath(root.get(), mapping, RESOLVE_CACHED);
+  return handle.ok() ? OpenHandle(*handle) : handle.status();
 }
 
 }  // namespace heaptap::elf

@@ -6,11 +6,13 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "bpf/heaptap_maps.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/profile/estimate.h"
 
@@ -30,7 +32,7 @@ struct Context {
   // Innermost first. Return addresses in the process's address space; the allocator's own frames are cut away. Empty:
   // the path is not known.
   std::vector<uint64_t> frames = {};
-  bool truncated = false;                 // there were more frames than are kept
+  bool truncated = false;                 // outer frames are missing
   std::vector<ThreadShare> threads = {};  // by tid, each once
 
   // The sums over `threads`.
@@ -51,7 +53,8 @@ struct Profile {
   std::vector<Context> contexts = {};                 // no two with the same frames
   std::vector<elf::Mapping> mappings = {};            // executable ones, by address
   std::map<uint32_t, std::string> thread_names = {};  // by tid; the process chose them, so any byte may be in them
-  std::vector<std::string> warnings = {};             // what is not in here and why, a sentence each
+  std::array<uint64_t, HEAPTAP_STACK_ENDS> samples_by_end = {};  // by enum heaptap_stack_end: how their stacks ended
+  std::vector<std::string> warnings = {};                        // what is not in here and why, a sentence each
 
   // The sums over all contexts.
   Estimate Live() const;

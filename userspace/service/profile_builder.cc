@@ -47,30 +47,32 @@ absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const Pro
   profile::ContextBuilder contexts;
   uint64_t last_id = HEAPTAP_NO_STACK;
   std::vector<uint64_t> frames;
-  bool truncated = false;
-  uint64_t truncated_samples = 0;
+  uint32_t end = HEAPTAP_STACK_UNFINISHED;
   for (const bpf::TallyEntry& entry : *tallies) {
     if (entry.stack_id != last_id) {
       last_id = entry.stack_id;
       frames.clear();
-      truncated = false;
+      end = HEAPTAP_STACK_UNFINISHED;
       if (absl::StatusOr<heaptap_stack> stack = books.ReadStack(entry.stack_id); stack.ok() && stack->count > 0) {
         const absl::Span<const uint64_t> recorded =
             absl::MakeConstSpan(reinterpret_cast<const uint64_t*>(stack->frames), stack->count);
         frames = profile::CutAllocatorFrames(recorded, AllocatorRanges(subject, recorded[0]));
-        truncated = stack->end == HEAPTAP_STACK_TRUNCATED;
+        end = std::min<uint32_t>(stack->end, HEAPTAP_STACK_UNFINISHED);
       }
     }
-    if (truncated) truncated_samples += entry.tally.allocated.objects;
-    contexts.Add(frames, truncated, entry.tid, entry.tally);
+    // Why samples have no stack at all is among the losses.
+    if (entry.stack_id != HEAPTAP_NO_STACK) result.samples_by_end[end] += entry.tally.allocated.objects;
+    contexts.Add(frames, end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
   }
   result.contexts = contexts.Build();
 
   AddLossWarnings(books.ReadLosses(subject.process_id), "", result.warnings);
   AddLossWarnings(books.ReadLosses(0), ", in this or another process", result.warnings);
-  if (truncated_samples != 0) {
-    result.warnings.push_back(absl::StrCat("heaptap: ", truncated_samples, " samples with stacks of more than ",
-                                           HEAPTAP_MAX_FRAMES, " frames: the outermost frames are missing"));
+  for (uint32_t reason = HEAPTAP_STACK_WHOLE + 1; reason < HEAPTAP_STACK_ENDS; reason++) {
+    if (result.samples_by_end[reason] == 0) continue;
+    result.warnings.push_back(absl::StrCat("heaptap: ", result.samples_by_end[reason],
+                                           " samples whose outer frames are missing: their stacks end at ",
+                                           bpf::StackEndDescription(reason)));
   }
   if (mappings_lost != 0) {
     result.warnings.push_back(

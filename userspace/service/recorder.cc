@@ -11,10 +11,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/service/control_block.h"
 #include "userspace/service/dump_request.h"
 #include "userspace/service/messages.h"
+#include "userspace/unwind/finish.h"
 
 namespace heaptap::service {
 namespace {
@@ -46,7 +48,10 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, std::uniqu
       books_(std::move(books)),
       mapping_events_(std::move(mapping_events)),
       probe_files_(*books_),
-      spaces_(options_.follow) {}
+      tables_(books_->unwind(), options_.map_sizes.unwind_bytes),
+      spaces_(options_.follow) {
+  tables_.EnterVdso();
+}
 
 absl::Status Recorder::RecordChild(pid_t pid) {
   spaces_.Keep(pid, {});
@@ -59,6 +64,7 @@ absl::Status Recorder::RecordChild(pid_t pid) {
 absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {
   elf::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.valid()) return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", strerror(errno)));
+  tables_.Prepare(file.get(), path);
   return probe_files_.Attach(file.get(), absl::StrCat("/proc/self/fd/", file.get()), path, ProbeFiles::kEveryProcess);
 }
 
@@ -81,6 +87,7 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     if (mapping.inode == 0 || !files_seen_.insert(FileKey(mapping)).second) continue;
     absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
     if (!file.ok()) continue;
+    tables_.Prepare(file->file.get(), mapping.path);
     absl::StatusOr<Allocator> allocator = ReadAllocator(file->file.get());
     if (!allocator.ok()) {
       Say(absl::StrCat(Printable(mapping.path), ": ", allocator.status().message(), "; this file is left out"));
@@ -180,18 +187,33 @@ bool Recorder::IsRecorded(pid_t pid) const {
 std::vector<int> Recorder::fds() const {
   std::vector<int> fds = mapping_events_->fds();
   fds.push_back(books_->events_fd());
+  fds.push_back(books_->unwind().raw_stacks_fd());
   return fds;
 }
 
 void Recorder::Pump() {
   if (answers_.Reap() != 0) failed_ = true;
-  // The events first: then all that was mapped before them is among the mapping events.
+  // The events first, then the raw stacks: then all that was mapped before them is among the mapping events, and all
+  // stacks that a process left are here when its end is handled.
   absl::StatusOr<std::vector<heaptap_event>> events = books_->TakeEvents();
   if (!events.ok()) return Fail(events.status());
+  const std::vector<bpf::RawStack> raw_stacks = books_->unwind().TakeRawStacks();
   const std::vector<bpf::MappingEvent> mappings = mapping_events_->Take();
+  // Tables that somebody waits for come before the work that events make.
+  for (const heaptap_event& event : *events) {
+    if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) HandleTableWanted(event, mappings);
+  }
   auto mapping = mappings.begin();
+  auto raw_stack = raw_stacks.begin();
+  const auto handle_until = [&](uint64_t time) {
+    for (; raw_stack != raw_stacks.end() && raw_stack->header.time <= time; ++raw_stack) {
+      for (; mapping != mappings.end() && mapping->time <= raw_stack->header.time; ++mapping) HandleMapping(*mapping);
+      Finish(*raw_stack);
+    }
+    for (; mapping != mappings.end() && mapping->time <= time; ++mapping) HandleMapping(*mapping);
+  };
   for (auto event = events->begin(); event != events->end(); ++event) {
-    for (; mapping != mappings.end() && mapping->time <= event->time; ++mapping) HandleMapping(*mapping);
+    handle_until(event->time);
     // Of several triggers that are due one dump comes: it has all of them in it.
     const bool is_trigger = event->kind == HEAPTAP_EVENT_HIGH_WATER || event->kind == HEAPTAP_EVENT_INTERVAL;
     const bool comes_again = is_trigger && std::any_of(event + 1, events->end(), [&](const heaptap_event& later) {
@@ -199,8 +221,9 @@ void Recorder::Pump() {
                              });
     if (!comes_again) Handle(*event);
   }
-  for (; mapping != mappings.end(); ++mapping) HandleMapping(*mapping);
+  handle_until(~uint64_t{0});
   if (books_->EventsLost() != events_lost_) FindUnnoticed();
+  tables_.Balance(absl::Now());
 }
 
 void Recorder::FindUnnoticed() {
@@ -224,7 +247,11 @@ void Recorder::FindUnnoticed() {
 }
 
 void Recorder::HandleMapping(const bpf::MappingEvent& event) {
-  if (!spaces_.Apply(event) || event.mapping.inode == 0 || !files_seen_.insert(FileKey(event.mapping)).second) return;
+  if (!spaces_.Apply(event)) return;
+  books_->unwind().Renew(event.pid);
+  if (event.mapping.inode == 0) return;
+  tables_.Enter({event.mapping.inode, KernelDevice(event.mapping), event.generation}, event.pid, event.mapping);
+  if (!files_seen_.insert(FileKey(event.mapping)).second) return;
   // A short-lived process may be gone, and the next one that maps the file is as good.
   absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(event.pid, event.mapping);
   if (!file.ok()) {
@@ -238,12 +265,44 @@ void Recorder::HandleMapping(const bpf::MappingEvent& event) {
   }
 }
 
+void Recorder::HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news) {
+  heaptap_file_key key;
+  memcpy(&key, event.memory, sizeof(key));
+  const auto enter = [&](const elf::Mapping& mapping) {
+    return mapping.start <= event.argument && event.argument < mapping.end && tables_.Enter(key, event.tgid, mapping);
+  };
+  for (const bpf::MappingEvent& mapped : news) {
+    if (mapped.kind == bpf::MappingEvent::kMap && mapped.pid == static_cast<pid_t>(event.tgid) && enter(mapped.mapping))
+      return;
+  }
+  const AddressSpace* space = spaces_.Find(event.tgid);
+  const elf::Mapping* known = space == nullptr ? nullptr : space->mappings.Find(event.argument);
+  if (known != nullptr && enter(*known)) return;
+  // What we know may be old, or cut where something was unmapped.
+  absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(event.tgid);
+  if (mappings.ok() && std::any_of(mappings->begin(), mappings->end(), enter)) return;
+  tables_.Refuse(key);
+}
+
+void Recorder::Finish(const bpf::RawStack& raw) {
+  const Target* target = FindTarget(raw.header.process_id);
+  const AddressSpace* space = target == nullptr ? nullptr : spaces_.Find(target->pid);
+  if (space == nullptr) return;
+  const auto find_rule = [&](uint64_t address) -> std::optional<uint32_t> {
+    const elf::Mapping* mapping = space->mappings.Find(address);
+    if (mapping == nullptr) return std::nullopt;
+    return tables_.FindRule(target->pid, *mapping, address);
+  };
+  books_->unwind().ReplaceStack(raw.header.stack_id, unwind::FinishStack(raw.header, raw.memory, find_rule));
+}
+
 void Recorder::Handle(const heaptap_event& event) {
   Target* target = FindTarget(event.process_id);
   if (event.kind == HEAPTAP_EVENT_LIVE_FILLING) {
-    if (absl::Status status = books_->SweepFreed(); !status.ok()) Fail(status);
+    if (absl::Status status = books_->Sweep(); !status.ok()) Fail(status);
     return;
   }
+  if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) return;  // was handled first of all
   if (event.kind == HEAPTAP_EVENT_FORK) {
     Target& child = AddTarget(event.process_id, event.tgid);
     if (const Target* parent = FindTarget(event.argument); parent != nullptr) {

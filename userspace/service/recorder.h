@@ -34,6 +34,7 @@
 #include "userspace/service/dump_folder.h"
 #include "userspace/service/probe_files.h"
 #include "userspace/service/process_handle.h"
+#include "userspace/service/unwind_tables.h"
 
 namespace heaptap::service {
 
@@ -107,6 +108,10 @@ class Recorder {
   // Makes up for lost events: finds the processes that began or ended unnoticed.
   void FindUnnoticed();
   void HandleMapping(const bpf::MappingEvent& event);
+  // `news`: mapping events that have not been handled yet.
+  void HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news);
+  // Finishes a stack that the kernel could not.
+  void Finish(const bpf::RawStack& raw);
 
   Target& AddTarget(uint64_t process_id, pid_t pid);
   Target* FindTarget(uint64_t process_id);
@@ -132,6 +137,7 @@ class Recorder {
   std::unique_ptr<bpf::Books> books_;
   std::unique_ptr<bpf::MappingEvents> mapping_events_;
   ProbeFiles probe_files_;
+  UnwindTables tables_;
   AddressSpaces spaces_;
   std::map<uint64_t, Target> targets_;                             // by process id
   std::set<std::tuple<uint32_t, uint32_t, uint64_t>> files_seen_;  // device and inode of mapped files looked at

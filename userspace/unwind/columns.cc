@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "bpf/heaptap_maps.h"
 #include "userspace/unwind/cursor.h"
-#include "userspace/unwind/rule.h"
 
 namespace heaptap::unwind {
 namespace {

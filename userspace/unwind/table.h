@@ -15,8 +15,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "bpf/heaptap_maps.h"
 #include "userspace/elf/file.h"
-#include "userspace/unwind/rule.h"
 
 namespace heaptap::unwind {
 
@@ -25,7 +25,7 @@ inline constexpr uint64_t kMaxRows = 4 << 20;
 // Bytes of one section; chrome's .eh_frame has 20 MiB.
 inline constexpr uint64_t kMaxFrameBytes = 256 << 20;
 
-using Row = heaptap_unwind_row;
+using Row = heaptap_row;
 
 struct Table {
   struct Statistics {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * One step up a stack, by one rule. Plain C, for the eBPF programs and the collector alike.
+ * One step up a stack, by one rule. Plain C, for the eBPF programs and the collector alike: it is what the rules in
+ * bpf/heaptap_maps.h mean, and both must find the very same frames.
  *
  * Whoever includes this defines before how memory and registers of the walked thread are read; `context` is what was
  * given to heaptap_unwind_step(), and both are 0 on success:
@@ -11,20 +12,7 @@
 #ifndef HEAPTAP_UNWIND_STEP_H_
 #define HEAPTAP_UNWIND_STEP_H_
 
-#include "userspace/unwind/rule.h"
-
-/* Values of heaptap_unwind_frame.others that are no address. */
-#define HEAPTAP_UNWIND_OTHERS_LOST 0
-#define HEAPTAP_UNWIND_OTHERS_LIVE 1
-
-struct heaptap_unwind_frame {
-  __u64 rip;
-  __u64 rsp;
-  __u64 rbp;
-  /* Where the other registers are: LIVE in the frame the walk begins in, LOST above it; for a frame that a signal
-   * interrupted, the address of its registers in the signal frame. */
-  __u64 others;
-};
+#include "bpf/heaptap_maps.h"
 
 enum heaptap_unwind_result {
   HEAPTAP_UNWIND_CALLER,      /* one frame up; rip is a return address, so its rule is that of rip - 1 */
@@ -134,6 +122,74 @@ static inline enum heaptap_unwind_result heaptap_unwind_step(struct heaptap_unwi
   frame->rbp = rbp;
   frame->others = HEAPTAP_UNWIND_OTHERS_LOST;
   return HEAPTAP_UNWIND_CALLER;
+}
+
+/* x86-64 user space ends here; with five-level page tables a program must ask for more. */
+#define HEAPTAP_USER_END (1ULL << 47)
+
+/* The same by the frame pointer, for code without a rule. CALLER, END, or NO_RULE if that leads nowhere. */
+static inline enum heaptap_unwind_result heaptap_unwind_frame_pointer(struct heaptap_unwind_frame* frame,
+                                                                      void* context) {
+  __u64 at = frame->rbp;
+  __u64 rbp;
+  __u64 rip;
+  (void)context;
+  /* The outermost frame has 0 by the ABI (3.4.1). */
+  if (at == 0) return HEAPTAP_UNWIND_END;
+  if (at < frame->rsp || at >= HEAPTAP_USER_END || (at & 7) != 0) return HEAPTAP_UNWIND_NO_RULE;
+  if (HEAPTAP_UNWIND_READ(context, at, &rbp)) return HEAPTAP_UNWIND_NO_RULE;
+  if (HEAPTAP_UNWIND_READ(context, at + 8, &rip)) return HEAPTAP_UNWIND_NO_RULE;
+  frame->rip = rip;
+  frame->rsp = at + 16;
+  frame->rbp = rbp;
+  frame->others = HEAPTAP_UNWIND_OTHERS_LOST;
+  return HEAPTAP_UNWIND_CALLER;
+}
+
+/* One frame more for `stack`, whose last one is `frame`, by `rule` or, if that is 0, by the frame pointer. Returns 1
+ * when the walk is over and stack->end says why. */
+static inline int heaptap_unwind_add(struct heaptap_stack* stack, struct heaptap_unwind_frame* frame, __u32* is_return,
+                                     __u32 rule, void* context) {
+  __u32 count;
+  enum heaptap_unwind_result result = heaptap_unwind_step(frame, rule, context);
+  if (result == HEAPTAP_UNWIND_NO_RULE) result = heaptap_unwind_frame_pointer(frame, context);
+  switch (result) {
+    case HEAPTAP_UNWIND_CALLER:
+    case HEAPTAP_UNWIND_INTERRUPTED:
+      break;
+    case HEAPTAP_UNWIND_END:
+      stack->end = HEAPTAP_STACK_WHOLE;
+      return 1;
+    case HEAPTAP_UNWIND_NO_MEMORY:
+      stack->end = HEAPTAP_STACK_NO_MEMORY;
+      return 1;
+    case HEAPTAP_UNWIND_NO_REGISTER:
+      stack->end = HEAPTAP_STACK_NO_REGISTER;
+      return 1;
+    case HEAPTAP_UNWIND_STUCK:
+      stack->end = HEAPTAP_STACK_STUCK;
+      return 1;
+    default:
+      stack->end = HEAPTAP_STACK_NO_RULE;
+      return 1;
+  }
+  /* Where a thread begins, some leave 0 as the return address. */
+  if (frame->rip == 0) {
+    stack->end = HEAPTAP_STACK_WHOLE;
+    return 1;
+  }
+  count = stack->count;
+  /* Else the compiler compares one copy of it and uses another, and the verifier of 6.1 does not see that they are one.
+   */
+  __asm__ volatile("" : "+r"(count));
+  if (count >= HEAPTAP_MAX_FRAMES) {
+    stack->end = HEAPTAP_STACK_TRUNCATED;
+    return 1;
+  }
+  stack->frames[count] = frame->rip;
+  stack->count = count + 1;
+  *is_return = result == HEAPTAP_UNWIND_CALLER;
+  return 0;
 }
 
 #endif /* HEAPTAP_UNWIND_STEP_H_ */

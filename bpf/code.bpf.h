@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+/*
+ * From an address of code to the rule that holds there: a cache, and behind it the kernel's own list of mappings and
+ * the tables of the mapped files.
+ *
+ * The cache is direct-mapped and shared by all CPUs without a lock. Its key is the pc, salted for the process and for
+ * the state of its executable mappings, by a multiplication that maps no two keys to one; so an entry that a change of
+ * mappings has made wrong is never found again. An entry torn between two writers does not check.
+ */
+#ifndef HEAPTAP_CODE_BPF_H_
+#define HEAPTAP_CODE_BPF_H_
+
+#include "bpf/maps.bpf.h"
+#include "bpf/memory.bpf.h"
+
+/* A multiplicative hash: 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4). */
+#define HASH_MULTIPLIER 0x9e3779b97f4a7c15ULL
+
+/* 2^17 entries take 2 MiB. A program like a compiler has some ten thousand return addresses on its stacks. */
+#define CACHE_BITS 17
+
+struct cached_rule {
+  __u64 check; /* salted pc, xor rule */
+  __u64 rule;
+};
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1 << CACHE_BITS);
+  __type(key, __u32);
+  __type(value, struct cached_rule);
+} rule_cache SEC(".maps");
+
+#define VM_EXEC 4
+#define PAGE_SHIFT 12
+
+/* Where an address lies. */
+struct place {
+  __u64 pc;
+  __u64 offset; /* in the file */
+  struct heaptap_file_key file;
+  __u32 is_code;
+  __u32 has_file;
+};
+
+static long find_place(struct task_struct* task, struct vm_area_struct* mapping, struct place* place) {
+  place->is_code = (mapping->vm_flags & VM_EXEC) != 0;
+  __u64 offset = place->pc - mapping->vm_start;
+  struct file* file = mapping->vm_file;
+  if (file) {
+    struct inode* inode = file->f_inode;
+    place->file.inode = inode->i_ino;
+    place->file.generation = inode->i_generation;
+    place->file.device = inode->i_sb->s_dev;
+    place->offset = offset + (mapping->vm_pgoff << PAGE_SHIFT);
+    place->has_file = 1;
+  } else if (mapping->vm_start == (__u64)mapping->vm_mm->context.vdso) {
+    place->file.inode = HEAPTAP_VDSO_INODE;
+    place->offset = offset;
+    place->has_file = 1;
+  }
+  return 0;
+}
+
+/* The rule of the last row not above `pc`; 0 if there is none. */
+__noinline __u32 search_rows(const struct heaptap_rows* node, __u32 pc) {
+  if (!node || node->rows[0].pc > pc) return 0;
+  __u32 found = 0;
+  for (__u32 step = 256; step > 0; step >>= 1) {
+    __u32 next = found + step;
+    if (next < HEAPTAP_ROWS_PER_NODE && node->rows[next].pc <= pc) found = next;
+  }
+  return found < HEAPTAP_ROWS_PER_NODE ? node->rows[found].rule : 0;
+}
+
+/* Rules have 32 bits; this one means: the table is not here (yet). */
+#define RULE_LATE (1ULL << 32)
+/* No executable mapping. */
+#define RULE_NO_CODE (2ULL << 32)
+
+static __noinline __u64 find_in_table(const struct heaptap_file* file, __u64 offset) {
+  offset -= file->base;
+  if (offset >> 32) return 0;
+  struct heaptap_rows_key key = {.table = file->table};
+  __u32 levels = file->levels;
+  for (__u32 level = 1; level <= HEAPTAP_ROW_LEVELS; level++) {
+    const struct heaptap_rows* node = bpf_map_lookup_elem(&rows, &key);
+    if (!node) return RULE_LATE; /* being unloaded */
+    __u32 rule = search_rows(node, offset);
+    if (level >= levels) return rule;
+    key.node = rule;
+  }
+  return 0;
+}
+
+/* An unknown file: asks the collector for its table. */
+static __noinline __u64 want_table(const struct scratch* mine, const struct place* place) {
+  struct heaptap_file wanted = {.state = HEAPTAP_FILE_WANTED};
+  long error = bpf_map_update_elem(&files, &place->file, &wanted, BPF_NOEXIST);
+  if (error == -17 /* EEXIST: another program was faster */) return RULE_LATE;
+  if (error) {
+    lose(mine->process_id, HEAPTAP_LOSS_FILES_FULL, 0);
+    return 0;
+  }
+  if (send_event_about(HEAPTAP_EVENT_TABLE_WANTED, mine->tgid, mine->process_id, place->pc, NULL, 0, &place->file))
+    bpf_map_delete_elem(&files, &place->file);
+  return RULE_LATE;
+}
+
+/* The kernel's list of mappings may be locked by another thread for the moment. */
+#define MAPPING_TRIES 3
+
+static __noinline __u64 find_rule_uncached(const struct scratch* mine, __u64 pc) {
+  struct place place = {.pc = pc};
+  struct task_struct* task = bpf_get_current_task_btf();
+  long error = -1;
+  for (int tries = 0; tries < MAPPING_TRIES; tries++) {
+    error = bpf_find_vma(task, pc, find_place, &place, 0);
+    if (error != -16 /* EBUSY */) break;
+  }
+  if (error == -16) return RULE_LATE;
+  if (error || !place.is_code) return RULE_NO_CODE;
+  if (!place.has_file) return 0;
+  struct heaptap_file* file = bpf_map_lookup_elem(&files, &place.file);
+  if (!file) return want_table(mine, &place);
+  file->last_used = bpf_ktime_get_ns();
+  if (file->state == HEAPTAP_FILE_LOADED) return find_in_table(file, place.offset);
+  return file->state == HEAPTAP_FILE_WITHOUT_TABLE ? 0 : RULE_LATE;
+}
+
+static __always_inline __u64 find_rule(struct scratch* mine, __u64 pc) {
+  __u64 key = (pc ^ mine->salt) * HASH_MULTIPLIER;
+  __u32 index = key >> (64 - CACHE_BITS);
+  struct cached_rule* cached = bpf_map_lookup_elem(&rule_cache, &index);
+  if (!cached) return 0; /* never */
+  __u64 rule = cached->rule;
+  if ((cached->check ^ rule) == key) return rule;
+  rule = find_rule_uncached(mine, pc);
+  if (rule >> 32 == 0) {
+    cached->check = key ^ rule;
+    cached->rule = rule;
+  }
+  return rule;
+}
+
+/* To be called before a walk: notices changes of the process's executable mappings. */
+static __always_inline __u64 make_salt(struct heaptap_process* process, __u64 seed) {
+  struct task_struct* task = bpf_get_current_task_btf();
+  struct mm_struct* memory = task->mm;
+  __u64 exec_pages = memory ? memory->exec_vm : 0;
+  if (exec_pages != process->exec_pages) {
+    process->exec_pages = exec_pages;
+    __sync_fetch_and_add(&process->mappings, 1);
+  }
+  __u64 salt = (process->id ^ seed) * HASH_MULTIPLIER;
+  salt ^= salt >> 32;
+  salt = (salt ^ process->mappings) * HASH_MULTIPLIER;
+  salt ^= salt >> 32;
+  return salt * HASH_MULTIPLIER | 1ULL << 63; /* no pc: a key is never that of an empty entry */
+}
+
+#endif /* HEAPTAP_CODE_BPF_H_ */

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/bpf/unwind_maps.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bpf/heaptap.skel.h"
+#include "userspace/bpf/kernel_error.h"
+
+namespace heaptap::bpf {
+namespace {
+
+// Memory for the nodes comes from the kernel's per-CPU stock, which is filled up in the background.
+constexpr int kMemoryTries = 1000;
+
+std::vector<heaptap_rows_key> NodeKeys(uint32_t table, uint32_t nodes) {
+  std::vector<heaptap_rows_key> keys;
+  keys.reserve(nodes);
+  for (uint32_t node = 0; node < nodes; node++) keys.push_back({table, node});
+  return keys;
+}
+
+}  // namespace
+
+int UnwindMaps::Keep(void* self, void* data, size_t size) {
+  auto* maps = static_cast<UnwindMaps*>(self);
+  if (size < sizeof(heaptap_raw_stack)) return 0;
+  RawStack& raw = maps->taken_.emplace_back();
+  memcpy(&raw.header, data, sizeof(raw.header));
+  const size_t bytes = std::min<size_t>(raw.header.memory_bytes, size - sizeof(raw.header));
+  const uint8_t* memory = static_cast<const uint8_t*>(data) + sizeof(raw.header);
+  raw.memory.assign(memory, memory + bytes);
+  // What was in the ring at first has been taken; programs may add as fast as we take.
+  maps->taken_bytes_ += size;
+  return maps->taken_bytes_ < bpf_map__max_entries(maps->object_->maps.raw_stacks) ? 0 : -1;
+}
+
+absl::Status UnwindMaps::Open(heaptap_bpf* object) {
+  object_ = object;
+  ring_ = ring_buffer__new(bpf_map__fd(object_->maps.raw_stacks), Keep, this, nullptr);
+  return ring_ == nullptr ? KernelError(errno, "mapping the ring buffer of raw stacks") : absl::OkStatus();
+}
+
+UnwindMaps::~UnwindMaps() {
+  if (ring_ != nullptr) ring_buffer__free(ring_);
+}
+
+absl::StatusOr<heaptap_file_key> UnwindMaps::Identify(int fd) const {
+  // Mapped but never touched: the file may be cut short at any time.
+  void* page = mmap(nullptr, 1, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (page == MAP_FAILED) return absl::NotFoundError(absl::StrCat("mapping a file: ", strerror(errno)));
+  heaptap_identify argument = {.address = reinterpret_cast<uintptr_t>(page), .file = {}};
+  LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = &argument, .ctx_size_in = sizeof(argument));
+  const int error = bpf_prog_test_run_opts(bpf_program__fd(object_->progs.identify), &options);
+  munmap(page, 1);
+  if (error != 0) return KernelError(error, "identifying a file");
+  if (argument.file.inode == 0) return absl::NotFoundError("a file that has no inode");
+  return argument.file;
+}
+
+absl::Status UnwindMaps::AddTable(uint32_t table, absl::Span<const heaptap_rows> nodes) {
+  const std::vector<heaptap_rows_key> keys = NodeKeys(table, nodes.size());
+  int error = 0;
+  uint32_t done = 0;
+  for (int tries = 0; done < keys.size() && tries < kMemoryTries; tries++) {
+    auto count = static_cast<uint32_t>(keys.size() - done);
+    error = bpf_map_update_batch(bpf_map__fd(object_->maps.rows), &keys[done], &nodes[done], &count, nullptr);
+    done += count;
+    if (error != 0 && error != -ENOMEM) break;
+  }
+  if (done == keys.size()) return absl::OkStatus();
+  RemoveTable(table, done);
+  if (error == -E2BIG || error == -ENOMEM) return absl::ResourceExhaustedError("no room for an unwind table");
+  return KernelError(error, "loading an unwind table");
+}
+
+void UnwindMaps::RemoveTable(uint32_t table, uint32_t nodes) {
+  const std::vector<heaptap_rows_key> keys = NodeKeys(table, nodes);
+  auto count = static_cast<uint32_t>(keys.size());
+  if (count > 0) bpf_map_delete_batch(bpf_map__fd(object_->maps.rows), keys.data(), &count, nullptr);
+}
+
+absl::Status UnwindMaps::SetFile(const heaptap_file_key& key, const heaptap_file& file) {
+  const int error = bpf_map__update_elem(object_->maps.files, &key, sizeof(key), &file, sizeof(file), BPF_ANY);
+  return error == 0 ? absl::OkStatus() : KernelError(error, "entering a file's unwind table");
+}
+
+void UnwindMaps::RemoveFile(const heaptap_file_key& key) {
+  bpf_map__delete_elem(object_->maps.files, &key, sizeof(key), 0);
+}
+
+std::optional<heaptap_file> UnwindMaps::ReadFile(const heaptap_file_key& key) const {
+  heaptap_file file;
+  if (bpf_map__lookup_elem(object_->maps.files, &key, sizeof(key), &file, sizeof(file), 0) != 0) return std::nullopt;
+  return file;
+}
+
+void UnwindMaps::Renew(pid_t tgid) {
+  heaptap_renew argument = {static_cast<uint32_t>(tgid), 0};
+  LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = &argument, .ctx_size_in = sizeof(argument));
+  bpf_prog_test_run_opts(bpf_program__fd(object_->progs.renew), &options);
+}
+
+int UnwindMaps::raw_stacks_fd() const { return ring_buffer__epoll_fd(ring_); }
+
+std::vector<RawStack> UnwindMaps::TakeRawStacks() {
+  taken_bytes_ = 0;
+  ring_buffer__consume(ring_);
+  return std::exchange(taken_, {});
+}
+
+void UnwindMaps::ReplaceStack(uint64_t stack_id, const heaptap_stack& stack) {
+  // Gone if the process's books have been closed.
+  bpf_map__update_elem(object_->maps.stacks, &stack_id, sizeof(stack_id), &stack, sizeof(stack), BPF_EXIST);
+}
+
+}  // namespace heaptap::bpf

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernel's side of unwinding: which files' tables are in the kernel, and the stacks that wait for one.
+//
+// Lives as long as the Books it belongs to. Not thread safe.
+#ifndef HEAPTAP_USERSPACE_BPF_UNWIND_MAPS_H_
+#define HEAPTAP_USERSPACE_BPF_UNWIND_MAPS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "bpf/heaptap_maps.h"
+
+struct heaptap_bpf;
+struct ring_buffer;
+
+namespace heaptap::bpf {
+
+// A raw stack, taken out of the ring.
+struct RawStack {
+  heaptap_raw_stack header;
+  std::vector<uint8_t> memory;  // of header.memory_bytes
+};
+
+class UnwindMaps {
+ public:
+  // Unavailable: the ring buffer cannot be mapped.
+  absl::Status Open(heaptap_bpf* object);
+  UnwindMaps() = default;
+  ~UnwindMaps();
+  UnwindMaps(const UnwindMaps&) = delete;
+  UnwindMaps& operator=(const UnwindMaps&) = delete;
+
+  // The key under which programs know the file open at `fd` once it is mapped. NotFound: it cannot be mapped.
+  absl::StatusOr<heaptap_file_key> Identify(int fd) const;
+
+  // Puts a table's nodes into the kernel under a number that no other had. ResourceExhausted: no room.
+  absl::Status AddTable(uint32_t table, absl::Span<const heaptap_rows> nodes);
+  void RemoveTable(uint32_t table, uint32_t nodes);
+
+  absl::Status SetFile(const heaptap_file_key& key, const heaptap_file& file);
+  // The file is unknown again: who meets it asks for its table.
+  void RemoveFile(const heaptap_file_key& key);
+  // Nothing if the kernel does not know it.
+  std::optional<heaptap_file> ReadFile(const heaptap_file_key& key) const;
+
+  // The executable mappings of a process have changed.
+  void Renew(pid_t tgid);
+
+  // Becomes readable when there are raw stacks.
+  int raw_stacks_fd() const;
+  // All that were sent before the call, and perhaps some more.
+  std::vector<RawStack> TakeRawStacks();
+  // Replaces a stack that is in the books.
+  void ReplaceStack(uint64_t stack_id, const heaptap_stack& stack);
+
+ private:
+  static int Keep(void* self, void* data, size_t size);
+
+  heaptap_bpf* object_ = nullptr;
+  ring_buffer* ring_ = nullptr;
+  std::vector<RawStack> taken_;
+  uint64_t taken_bytes_ = 0;
+};
+
+}  // namespace heaptap::bpf
+
+#endif  // HEAPTAP_USERSPACE_BPF_UNWIND_MAPS_H_

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/service/unwind_tables.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "userspace/elf/file.h"
+#include "userspace/elf/file_descriptor.h"
+#include "userspace/service/messages.h"
+
+namespace heaptap::service {
+namespace {
+
+// Of kernel memory, a node.
+constexpr uint64_t kNodeBytes = 4096;
+
+// A table that was looked at within this time keeps its place: loading two in turn would cost more than raw stacks do.
+constexpr uint64_t kResidence = 1'000'000'000;  // nanoseconds
+constexpr absl::Duration kBalanceInterval = absl::Seconds(1);
+
+// Tables kept here, as a multiple of the budget for the kernel: those that are there, and as many that wait.
+constexpr uint64_t kKeptPerBudget = 2;
+// Files whose tables are kept at hand though nobody maps them.
+constexpr size_t kMaxRead = 4096;
+
+// The kernel's dev_t (include/linux/kdev_t.h).
+constexpr uint32_t kMinorBits = 20;
+
+uint64_t MonotonicNanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return uint64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+// Short-lived processes are often gone when their turn comes.
+absl::StatusOr<elf::MappedFile> Open(pid_t pid, const elf::Mapping& mapping) {
+  absl::StatusOr<elf::MappedFile> mapped = elf::OpenMapped(pid, mapping);
+  return mapped.ok() ? std::move(mapped) : elf::OpenByPath(mapping);
+}
+
+}  // namespace
+
+uint32_t KernelDevice(const elf::Mapping& mapping) { return mapping.device_major << kMinorBits | mapping.device_minor; }
+
+uint64_t KernelBytes(uint64_t rows) { return unwind::CountNodes(rows) * kNodeBytes; }
+
+UnwindTables::UnwindTables(bpf::UnwindMaps& maps, uint64_t budget)
+    : maps_(maps), budget_nodes_(std::max<uint64_t>(budget / kNodeBytes, 1)) {}
+
+UnwindTables::Key UnwindTables::MakeKey(const heaptap_file_key& key) { return {key.device, key.inode, key.generation}; }
+
+uint64_t UnwindTables::kernel_bytes() const { return used_nodes_ * kNodeBytes; }
+
+std::shared_ptr<UnwindTables::Table> UnwindTables::Share(unwind::FileTable rows) {
+  const auto bytes =
+      absl::string_view(reinterpret_cast<const char*>(rows.rows.data()), rows.rows.size() * sizeof(heaptap_row));
+  const uint64_t content = absl::HashOf(rows.base, bytes);
+  for (auto [entry, end] = by_content_.equal_range(content); entry != end;) {
+    std::shared_ptr<Table> table = entry->second.lock();
+    if (table == nullptr) {
+      entry = by_content_.erase(entry);
+      continue;
+    }
+    if (table->rows == rows) return table;
+    ++entry;
+  }
+  rows_kept_ += rows.rows.size();
+  auto table = std::shared_ptr<Table>(new Table{.rows = std::move(rows)}, [this](Table* gone) {
+    rows_kept_ -= gone->rows.rows.size();
+    delete gone;
+  });
+  table->nodes = unwind::CountNodes(table->rows.rows.size());
+  by_content_.emplace(content, table);
+  return table;
+}
+
+absl::StatusOr<std::shared_ptr<UnwindTables::Table>> UnwindTables::Read(int fd, const struct stat& status) {
+  const Version version = {status.st_dev, status.st_ino, status.st_ctim.tv_sec, status.st_ctim.tv_nsec, status.st_size};
+  if (const auto known = read_.find(version); known != read_.end()) return known->second;
+  absl::StatusOr<elf::File> file = elf::File::Open(fd);
+  if (!file.ok()) return file.status();
+  absl::StatusOr<unwind::FileTable> rows = unwind::ReadFileTable(*file);
+  if (!rows.ok()) return rows.status();
+  std::shared_ptr<Table> table = rows->rows.empty() ? nullptr : Share(*std::move(rows));
+  if (read_.size() >= kMaxRead) read_.clear();
+  read_[version] = table;
+  return table;
+}
+
+void UnwindTables::Prepare(int fd, absl::string_view name) {
+  absl::StatusOr<heaptap_file_key> key = maps_.Identify(fd);
+  if (key.ok() && !files_.contains(MakeKey(*key))) EnterFile(*key, fd, name);
+}
+
+bool UnwindTables::Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
+  if (files_.contains(MakeKey(key))) return true;
+  absl::StatusOr<elf::MappedFile> mapped = Open(pid, mapping);
+  if (!mapped.ok()) return false;
+  // Between the kernel's question and our opening it, the process may have mapped another file there.
+  absl::StatusOr<heaptap_file_key> opened = maps_.Identify(mapped->file.get());
+  if (!opened.ok() || MakeKey(*opened) != MakeKey(key)) return false;
+  EnterFile(key, mapped->file.get(), mapping.path);
+  return true;
+}
+
+void UnwindTables::EnterFile(const heaptap_file_key& key, int fd, absl::string_view name) {
+  Forget();
+  File file = {.name = std::string(name), .table = nullptr};
+  struct stat status;
+  absl::StatusOr<std::shared_ptr<Table>> table = absl::UnavailableError("cannot be read");
+  if (fstat(fd, &status) == 0) table = Read(fd, status);
+  if (table.ok()) {
+    file.table = *std::move(table);
+  } else if (!absl::IsNotFound(table.status())) {
+    Say(absl::StrCat("no unwind table for ", Printable(name), ": ", Printable(table.status().message()),
+                     "; stacks through it follow frame pointers"));
+  }
+  Place(key, files_[MakeKey(key)] = std::move(file));
+}
+
+void UnwindTables::EnterVdso() {
+  const heaptap_file_key key = {HEAPTAP_VDSO_INODE, 0, 0};
+  if (files_.contains(MakeKey(key))) return;
+  File& file = files_[MakeKey(key)];
+  file.name = "[vdso]";
+  // All processes have the same one, we too.
+  const auto address = static_cast<uint64_t>(getauxval(AT_SYSINFO_EHDR));
+  absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
+  elf::FileDescriptor memory(open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
+  elf::FileDescriptor copy(memfd_create("vdso", MFD_CLOEXEC));
+  if (address != 0 && mappings.ok() && memory.valid() && copy.valid()) {
+    for (const elf::Mapping& mapping : *mappings) {
+      if (mapping.start != address) continue;
+      std::string image(mapping.end - mapping.start, '\0');
+      const auto size = static_cast<ssize_t>(image.size());
+      struct stat status;
+      if (pread(memory.get(), image.data(), image.size(), static_cast<off_t>(address)) == size &&
+          write(copy.get(), image.data(), image.size()) == size && fstat(copy.get(), &status) == 0) {
+        file.table = Read(copy.get(), status).value_or(nullptr);
+      }
+    }
+  }
+  Place(key, file);
+}
+
+void UnwindTables::SetState(const heaptap_file_key& key, const Table* table, uint32_t state) {
+  heaptap_file file = {};
+  file.state = state;
+  if (table != nullptr && state == HEAPTAP_FILE_LOADED) {
+    file.table = table->number;
+    file.base = table->rows.base;
+    for (uint64_t nodes = 1; nodes < table->rows.rows.size(); nodes *= HEAPTAP_ROWS_PER_NODE) file.levels++;
+    file.levels = std::max<uint32_t>(file.levels, 1);
+  }
+  if (const std::optional<heaptap_file> known = maps_.ReadFile(key); known.has_value()) {
+    file.last_used = known->last_used;
+  }
+  // Without room for it the programs take the file for one without a table, and count that.
+  maps_.SetFile(key, file).IgnoreError();
+}
+
+void UnwindTables::Place(const heaptap_file_key& key, const File& file) {
+  Table* table = file.table.get();
+  if (table == nullptr) return SetState(key, nullptr, HEAPTAP_FILE_WITHOUT_TABLE);
+  if (table->number == 0 && table->nodes > budget_nodes_) {
+    Say(absl::StrCat("the unwind table of ", Printable(file.name), " takes ", table->nodes * kNodeBytes,
+                     " bytes, more than --unwind-memory allows; heaptap unwinds its stacks itself"));
+    return SetState(key, nullptr, HEAPTAP_FILE_OUTSIDE);
+  }
+  if (table->number == 0 && MakeRoom(table->nodes)) {
+    const uint32_t number = next_number_++;
+    if (maps_.AddTable(number, unwind::MakeTree(table->rows.rows).nodes).ok()) {
+      table->number = number;
+      used_nodes_ += table->nodes;
+    }
+  }
+  SetState(key, table, table->number != 0 ? HEAPTAP_FILE_LOADED : HEAPTAP_FILE_OUTSIDE);
+}
+
+bool UnwindTables::MakeRoom(uint64_t nodes) {
+  if (used_nodes_ + nodes <= budget_nodes_) return true;
+  std::map<std::shared_ptr<Table>, uint64_t> last_used;
+  for (const auto& [key, file] : files_) {
+    if (file.table == nullptr || file.table->number == 0) continue;
+    const std::optional<heaptap_file> known = maps_.ReadFile({std::get<1>(key), std::get<0>(key), std::get<2>(key)});
+    uint64_t& last = last_used[file.table];
+    if (known.has_value()) last = std::max<uint64_t>(last, known->last_used);
+  }
+  std::vector<std::pair<uint64_t, std::shared_ptr<Table>>> oldest;
+  const uint64_t now = MonotonicNanoseconds();
+  for (auto& [table, last] : last_used) {
+    if (last + kResidence < now) oldest.emplace_back(last, table);
+  }
+  std::sort(oldest.begin(), oldest.end());
+  uint64_t room = budget_nodes_ - used_nodes_;
+  size_t count = 0;
+  while (count < oldest.size() && room < nodes) room += oldest[count++].second->nodes;
+  if (room < nodes) return false;
+  for (size_t i = 0; i < count; i++) Unload(oldest[i].second);
+  return true;
+}
+
+void UnwindTables::Unload(const std::shared_ptr<Table>& table) {
+  // First nobody shall find it any more; who is in it meets a node that is gone, and sends a raw stack.
+  for (const auto& [key, file] : files_) {
+    if (file.table == table) {
+      SetState({std::get<1>(key), std::get<0>(key), std::get<2>(key)}, nullptr, HEAPTAP_FILE_OUTSIDE);
+    }
+  }
+  maps_.RemoveTable(table->number, table->nodes);
+  used_nodes_ -= table->nodes;
+  table->number = 0;
+}
+
+void UnwindTables::Balance(absl::Time now) {
+  if (now < balanced_ + kBalanceInterval) return;
+  balanced_ = now;
+  const uint64_t recently = MonotonicNanoseconds() - kResidence;
+  for (const auto& [key, file] : files_) {
+    if (file.table == nullptr || file.table->number != 0 || file.table->nodes > budget_nodes_) continue;
+    const heaptap_file_key kernel_key = {std::get<1>(key), std::get<0>(key), std::get<2>(key)};
+    const std::optional<heaptap_file> known = maps_.ReadFile(kernel_key);
+    if (known.has_value() && known->last_used >= recently) Place(kernel_key, file);
+  }
+}
+
+void UnwindTables::Forget() {
+  if (rows_kept_ * sizeof(heaptap_row) <= kKeptPerBudget * budget_nodes_ * kNodeBytes) return;
+  read_.clear();
+  for (auto entry = files_.begin(); entry != files_.end();) {
+    const bool is_waiting = entry->second.table != nullptr && entry->second.table->number == 0;
+    if (is_waiting) {
+      const auto& [device, inode, generation] = entry->first;
+      maps_.RemoveFile({inode, device, generation});
+      entry = files_.erase(entry);
+    } else {
+      ++entry;
+    }
+  }
+}
+
+uint32_t UnwindTables::FindRule(pid_t pid, const elf::Mapping& mapping, uint64_t address) {
+  uint32_t device = KernelDevice(mapping);
+  uint64_t inode = mapping.inode;
+  if (inode == 0) {
+    if (mapping.path != "[vdso]") return 0;
+    device = 0;
+    inode = HEAPTAP_VDSO_INODE;
+  }
+  const uint64_t offset = address - mapping.start + (mapping.inode == 0 ? 0 : mapping.file_offset);
+  // The generation is in no list of mappings; the last one is the one that is mapped.
+  auto entry = files_.upper_bound({device, inode, ~uint32_t{0}});
+  if (entry != files_.begin() && std::get<0>((--entry)->first) == device && std::get<1>(entry->first) == inode) {
+    return entry->second.table == nullptr ? 0 : unwind::RuleAtOffset(entry->second.table->rows, offset);
+  }
+  absl::StatusOr<elf::MappedFile> mapped = Open(pid, mapping);
+  struct stat status;
+  if (!mapped.ok() || fstat(mapped->file.get(), &status) != 0) return 0;
+  absl::StatusOr<std::shared_ptr<Table>> table = Read(mapped->file.get(), status);
+  return table.ok() && *table != nullptr ? unwind::RuleAtOffset((*table)->rows, offset) : 0;
+}
+
+}  // namespace heaptap::service

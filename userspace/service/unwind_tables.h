@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The unwind tables of all files that recorded processes map, and which of them are in the kernel.
+//
+// Files are known by the kernel's key. Files whose tables are equal, such as a library in two containers, share one:
+// tables are compared, not build-ids, which are only what a file says of itself. Tables in the kernel have a budget;
+// when it is used up, those that were not looked at for the longest time make room, if that is long ago, and stacks
+// through their code are finished here.
+//
+// Not thread safe.
+#ifndef HEAPTAP_USERSPACE_SERVICE_UNWIND_TABLES_H_
+#define HEAPTAP_USERSPACE_SERVICE_UNWIND_TABLES_H_
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "bpf/heaptap_maps.h"
+#include "userspace/bpf/unwind_maps.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/unwind/file_table.h"
+
+namespace heaptap::service {
+
+// Of kernel memory, for a table of so many rows.
+uint64_t KernelBytes(uint64_t rows);
+
+// The device in a heaptap_file_key.
+uint32_t KernelDevice(const elf::Mapping& mapping);
+
+class UnwindTables {
+ public:
+  // `maps` must outlive this. `budget`: bytes of kernel memory.
+  UnwindTables(bpf::UnwindMaps& maps, uint64_t budget);
+
+  // Enters an open file that will be mapped, or is mapped already.
+  void Prepare(int fd, absl::string_view name);
+
+  // Enters the file that a process maps: its table goes into the kernel if there is room. To be called for each mapping
+  // event and for each HEAPTAP_EVENT_TABLE_WANTED; a file that is known costs one look-up. What is wrong with a file is
+  // said once, and it counts as having no table. False: the file is not there, as the process is gone or maps something
+  // else by now.
+  bool Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
+  void EnterVdso();
+  // The file cannot be had from the process that met it: who meets it next asks again.
+  void Refuse(const heaptap_file_key& key) { maps_.RemoveFile(key); }
+
+  // The rule at an address in a mapping of a process; 0 if there is none.
+  uint32_t FindRule(pid_t pid, const elf::Mapping& mapping, uint64_t address);
+
+  // Lets tables that found no room have another try. To be called from time to time; does nothing most times.
+  void Balance(absl::Time now);
+
+  uint64_t kernel_bytes() const;
+
+ private:
+  struct Table {
+    unwind::FileTable rows;
+    uint32_t number = 0;  // in the kernel; 0: not there
+    uint32_t nodes = 0;
+  };
+  struct File {
+    std::string name;
+    std::shared_ptr<Table> table;  // null: none
+  };
+  using Key = std::tuple<uint32_t, uint64_t, uint32_t>;           // device, inode, generation
+  using Version = std::tuple<dev_t, ino_t, time_t, long, off_t>;  // of a file: identity, last change, size
+  static Key MakeKey(const heaptap_file_key& key);
+
+  void EnterFile(const heaptap_file_key& key, int fd, absl::string_view name);
+  absl::StatusOr<std::shared_ptr<Table>> Read(int fd, const struct stat& status);
+  // The table that is equal, if there is one, or else this one.
+  std::shared_ptr<Table> Share(unwind::FileTable rows);
+  // Enters a file with its state; puts its table into the kernel if there is room.
+  void Place(const heaptap_file_key& key, const File& file);
+  bool MakeRoom(uint64_t nodes);
+  void SetState(const heaptap_file_key& key, const Table* table, uint32_t state);
+  void Unload(const std::shared_ptr<Table>& table);
+  void Forget();
+
+  bpf::UnwindMaps& maps_;
+  const uint64_t budget_nodes_;
+  uint64_t used_nodes_ = 0;
+  uint32_t next_number_ = 1;
+  uint64_t rows_kept_ = 0;
+  std::map<Key, File> files_;
+  std::map<Version, std::shared_ptr<Table>> read_;
+  std::multimap<uint64_t, std::weak_ptr<Table>> by_content_;
+  absl::Time balanced_ = absl::InfinitePast();
+};
+
+}  // namespace heaptap::service
+
+#endif  // HEAPTAP_USERSPACE_SERVICE_UNWIND_TABLES_H_

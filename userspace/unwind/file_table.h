@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An unwind table as the kernel's programs use it: by offset in the file, not by link-time address, since a mapping
+// says which part of a file it shows; and cut into the nodes of a search tree.
+//
+// Functions here are thread-safe.
+#ifndef HEAPTAP_USERSPACE_UNWIND_FILE_TABLE_H_
+#define HEAPTAP_USERSPACE_UNWIND_FILE_TABLE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "bpf/heaptap_maps.h"
+#include "userspace/elf/file.h"
+
+namespace heaptap::unwind {
+
+struct FileTable {
+  uint64_t base = 0;  // file offset that pc 0 stands for
+  // Strictly ascending by pc; what is in no executable segment has no rule. Empty: the file has no unwind information.
+  std::vector<heaptap_row> rows;
+
+  friend bool operator==(const FileTable& a, const FileTable& b);
+};
+
+// Reads a file's table. Errors as BuildTable.
+absl::StatusOr<FileTable> ReadFileTable(const elf::File& file);
+
+// The rule at an offset of the file; 0 if there is none.
+uint32_t RuleAtOffset(const FileTable& table, uint64_t offset);
+
+// The tree that bpf/heaptap_maps.h describes, of at least one row; nodes by number.
+struct Tree {
+  uint32_t levels = 0;
+  std::vector<heaptap_rows> nodes;
+};
+Tree MakeTree(absl::Span<const heaptap_row> rows);
+
+// How many nodes that tree has.
+uint64_t CountNodes(uint64_t rows);
+
+}  // namespace heaptap::unwind
+
+#endif  // HEAPTAP_USERSPACE_UNWIND_FILE_TABLE_H_

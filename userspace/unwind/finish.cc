@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/unwind/finish.h"
+
+#include <string.h>
+
+#include <algorithm>
+
+namespace heaptap::unwind {
+namespace {
+
+struct Copy {
+  const heaptap_raw_stack* raw;
+  absl::Span<const uint8_t> memory;
+  bool ended = false;  // something above the copy was asked for
+};
+
+int ReadCopy(void* context, uint64_t address, __u64* word) {
+  Copy& copy = *static_cast<Copy*>(context);
+  const uint64_t offset = address - copy.raw->memory_begin;
+  if (offset > copy.memory.size() || copy.memory.size() - offset < sizeof(*word)) {
+    copy.ended |= address >= copy.raw->memory_begin;
+    return -1;
+  }
+  memcpy(word, copy.memory.data() + offset, sizeof(*word));
+  return 0;
+}
+
+int ReadRegister(void* context, uint32_t number, __u64* word) {
+  *word = static_cast<Copy*>(context)->raw->registers[number & 15];
+  return 0;
+}
+
+}  // namespace
+}  // namespace heaptap::unwind
+
+#define HEAPTAP_UNWIND_READ(context, address, word) heaptap::unwind::ReadCopy(context, address, word)
+#define HEAPTAP_UNWIND_REGISTER(context, number, word) heaptap::unwind::ReadRegister(context, number, word)
+#include "bpf/unwind_step.h"
+
+namespace heaptap::unwind {
+
+heaptap_stack FinishStack(const heaptap_raw_stack& raw, absl::Span<const uint8_t> memory, const RuleFinder& find_rule) {
+  Copy copy = {&raw, memory};
+  heaptap_stack stack = raw.stack;
+  stack.count = std::clamp<uint32_t>(stack.count, 1, HEAPTAP_MAX_FRAMES);
+  heaptap_unwind_frame frame = raw.frame;
+  uint32_t is_return = raw.is_return;
+  for (;;) {
+    const std::optional<uint32_t> rule = find_rule(frame.rip - (is_return != 0 ? 1 : 0));
+    if (!rule.has_value()) {
+      stack.end = HEAPTAP_STACK_NO_CODE;
+      break;
+    }
+    copy.ended = false;
+    if (heaptap_unwind_add(&stack, &frame, &is_return, *rule, &copy) != 0) {
+      if (copy.ended) stack.end = HEAPTAP_STACK_RAW_ENDED;
+      break;
+    }
+  }
+  return stack;
+}
+
+}  // namespace heaptap::unwind
