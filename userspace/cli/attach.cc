@@ -55,6 +55,7 @@ int Attach(const AttachFlags& flags) {
     }
   }
   (*recorder)->Finish();
+  service::Say((*recorder)->StackSummary());
   return (*recorder)->failed() ? kFailure : kSuccess;
 }
 

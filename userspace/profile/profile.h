@@ -47,14 +47,20 @@ struct LeakSummary {
   uint64_t contexts = 0;  // with live objects
 };
 
+// Samples by how their stacks ended (enum heaptap_stack_end), and those that have no stack at all.
+struct StackEnds {
+  std::array<uint64_t, HEAPTAP_STACK_ENDS> samples = {};
+  uint64_t without_stack = 0;
+};
+
 struct Profile {
   pid_t pid = 0;
   uint64_t period = 1;                                // mean bytes between samples: 1 << lg_sample
   std::vector<Context> contexts = {};                 // no two with the same frames
   std::vector<elf::Mapping> mappings = {};            // executable ones, by address
   std::map<uint32_t, std::string> thread_names = {};  // by tid; the process chose them, so any byte may be in them
-  std::array<uint64_t, HEAPTAP_STACK_ENDS> samples_by_end = {};  // by enum heaptap_stack_end: how their stacks ended
-  std::vector<std::string> warnings = {};                        // what is not in here and why, a sentence each
+  StackEnds stack_ends = {};
+  std::vector<std::string> warnings = {};  // what is not in here and why, a sentence each
 
   // The sums over all contexts.
   Estimate Live() const;

@@ -9,6 +9,8 @@
 
 #include <fstream>
 #include <memory>
+#include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -16,6 +18,7 @@
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/mapping_events.h"
+#include "userspace/elf/file.h"
 #include "userspace/elf/file_descriptor.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/service/control_block.h"
@@ -23,6 +26,8 @@
 #include "userspace/service/preload.h"
 #include "userspace/service/probe_files.h"
 #include "userspace/service/process_handle.h"
+#include "userspace/service/unwind_tables.h"
+#include "userspace/unwind/file_table.h"
 
 namespace heaptap::service {
 namespace {
@@ -120,6 +125,26 @@ std::vector<Finding> CheckMachine() {
   return findings;
 }
 
+namespace {
+
+// What unwinding through a mapped file takes of the kernel's memory.
+Finding CheckUnwinding(int fd, const std::string& name) {
+  Finding finding = {"unwind table", absl::OkStatus(), name, ""};
+  absl::StatusOr<elf::File> file = elf::File::Open(fd);
+  absl::StatusOr<unwind::FileTable> table = file.ok() ? unwind::ReadFileTable(*file) : file.status();
+  if (!table.ok() && !absl::IsNotFound(table.status())) {
+    absl::StrAppend(&finding.detail, ": ", Printable(table.status().message()), "; its stacks follow frame pointers");
+  } else if (!table.ok() || table->rows.empty()) {
+    absl::StrAppend(&finding.detail, ": none; its stacks follow frame pointers");
+  } else {
+    absl::StrAppend(&finding.detail, ": ", table->rows.size(), " rows, ", KernelBytes(table->rows.size()) / 1024,
+                    " KiB");
+  }
+  return finding;
+}
+
+}  // namespace
+
 std::vector<Finding> CheckProcess(pid_t pid) {
   const std::string subject = absl::StrCat("process ", pid);
   absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(pid);
@@ -127,11 +152,16 @@ std::vector<Finding> CheckProcess(pid_t pid) {
   std::vector<Finding> findings = {{subject, absl::OkStatus(), ProcessName(pid), ""}};
   absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(pid);
   if (!mappings.ok()) return {{subject, mappings.status(), "", "name a running process that you may trace"}};
+  bool has_allocator = false;
+  std::set<std::tuple<uint32_t, uint32_t, uint64_t>> seen;
   for (const elf::Mapping& mapping : *mappings) {
     if (mapping.inode == 0) continue;
+    if (!seen.insert({mapping.device_major, mapping.device_minor, mapping.inode}).second) continue;
     absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
     if (!file.ok()) continue;
+    findings.push_back(CheckUnwinding(file->file.get(), Printable(mapping.path)));
     absl::StatusOr<Allocator> allocator = ReadAllocator(file->file.get());
+    has_allocator |= !allocator.ok() || allocator->HasSamples();
     if (!allocator.ok()) {
       findings.push_back({"sampled allocator", allocator.status(), Printable(mapping.path), "rebuild that library"});
       continue;
@@ -154,7 +184,7 @@ std::vector<Finding> CheckProcess(pid_t pid) {
     findings.push_back(
         FromStatus("sampled allocator", control.status(), detail, "use heaptap and libheaptap.so of one release"));
   }
-  if (findings.size() == 1) {
+  if (!has_allocator) {
     findings.push_back({"sampled allocator", absl::NotFoundError("none mapped"), "",
                         "start the process with LD_PRELOAD=libheaptap.so (full path)"});
   }

@@ -60,8 +60,9 @@ absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const Pro
         end = std::min<uint32_t>(stack->end, HEAPTAP_STACK_UNFINISHED);
       }
     }
-    // Why samples have no stack at all is among the losses.
-    if (entry.stack_id != HEAPTAP_NO_STACK) result.samples_by_end[end] += entry.tally.allocated.objects;
+    uint64_t& samples = entry.stack_id == HEAPTAP_NO_STACK ? result.stack_ends.without_stack  // why is in the losses
+                                                           : result.stack_ends.samples[end];
+    samples += entry.tally.allocated.objects;
     contexts.Add(frames, end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
   }
   result.contexts = contexts.Build();
@@ -69,8 +70,8 @@ absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const Pro
   AddLossWarnings(books.ReadLosses(subject.process_id), "", result.warnings);
   AddLossWarnings(books.ReadLosses(0), ", in this or another process", result.warnings);
   for (uint32_t reason = HEAPTAP_STACK_WHOLE + 1; reason < HEAPTAP_STACK_ENDS; reason++) {
-    if (result.samples_by_end[reason] == 0) continue;
-    result.warnings.push_back(absl::StrCat("heaptap: ", result.samples_by_end[reason],
+    if (result.stack_ends.samples[reason] == 0) continue;
+    result.warnings.push_back(absl::StrCat("heaptap: ", result.stack_ends.samples[reason],
                                            " samples whose outer frames are missing: their stacks end at ",
                                            bpf::StackEndDescription(reason)));
   }

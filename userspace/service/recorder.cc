@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is recorded, and what happens to it. The dumps are in recorder_dumps.cc.
+// What is recorded, and what happens to it. Mappings and stacks are in recorder_mappings.cc, dumps in
+// recorder_dumps.cc.
 #include "userspace/service/recorder.h"
 
 #include <errno.h>
@@ -16,17 +17,12 @@
 #include "userspace/service/control_block.h"
 #include "userspace/service/dump_request.h"
 #include "userspace/service/messages.h"
-#include "userspace/unwind/finish.h"
 
 namespace heaptap::service {
 namespace {
 
 static_assert(sizeof(heaptap_control) == HEAPTAP_CONTROL_BYTES, "the kernel copies whole control blocks");
 static_assert(sizeof(heaptap_dump_request) == HEAPTAP_DUMP_REQUEST_BYTES, "the kernel copies whole requests");
-
-std::tuple<uint32_t, uint32_t, uint64_t> FileKey(const elf::Mapping& mapping) {
-  return {mapping.device_major, mapping.device_minor, mapping.inode};
-}
 
 }  // namespace
 
@@ -81,10 +77,11 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     std::string name;
   };
   std::vector<Found> found;
+  std::set<std::pair<uint32_t, uint64_t>> seen;  // device and inode
   uint64_t control_address = 0;
   for (const elf::Mapping& mapping : *mappings) {
     space.mappings.Add(mapping);
-    if (mapping.inode == 0 || !files_seen_.insert(FileKey(mapping)).second) continue;
+    if (mapping.inode == 0 || !seen.insert({KernelDevice(mapping), mapping.inode}).second) continue;
     absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
     if (!file.ok()) continue;
     tables_.Prepare(file->file.get(), mapping.path);
@@ -244,56 +241,6 @@ void Recorder::FindUnnoticed() {
       HandleExit(target);
     }
   }
-}
-
-void Recorder::HandleMapping(const bpf::MappingEvent& event) {
-  if (!spaces_.Apply(event)) return;
-  books_->unwind().Renew(event.pid);
-  if (event.mapping.inode == 0) return;
-  tables_.Enter({event.mapping.inode, KernelDevice(event.mapping), event.generation}, event.pid, event.mapping);
-  if (!files_seen_.insert(FileKey(event.mapping)).second) return;
-  // A short-lived process may be gone, and the next one that maps the file is as good.
-  absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(event.pid, event.mapping);
-  if (!file.ok()) {
-    files_seen_.erase(FileKey(event.mapping));
-    return;
-  }
-  absl::StatusOr<bool> attached = probe_files_.Attach(file->file.get(), file->path, Printable(event.mapping.path),
-                                                      options_.follow ? ProbeFiles::kEveryProcess : event.pid);
-  if (!attached.ok() && !absl::IsNotFound(attached.status())) {
-    Say(absl::StrCat(attached.status().message(), "; this file is left out"));
-  }
-}
-
-void Recorder::HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news) {
-  heaptap_file_key key;
-  memcpy(&key, event.memory, sizeof(key));
-  const auto enter = [&](const elf::Mapping& mapping) {
-    return mapping.start <= event.argument && event.argument < mapping.end && tables_.Enter(key, event.tgid, mapping);
-  };
-  for (const bpf::MappingEvent& mapped : news) {
-    if (mapped.kind == bpf::MappingEvent::kMap && mapped.pid == static_cast<pid_t>(event.tgid) && enter(mapped.mapping))
-      return;
-  }
-  const AddressSpace* space = spaces_.Find(event.tgid);
-  const elf::Mapping* known = space == nullptr ? nullptr : space->mappings.Find(event.argument);
-  if (known != nullptr && enter(*known)) return;
-  // What we know may be old, or cut where something was unmapped.
-  absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(event.tgid);
-  if (mappings.ok() && std::any_of(mappings->begin(), mappings->end(), enter)) return;
-  tables_.Refuse(key);
-}
-
-void Recorder::Finish(const bpf::RawStack& raw) {
-  const Target* target = FindTarget(raw.header.process_id);
-  const AddressSpace* space = target == nullptr ? nullptr : spaces_.Find(target->pid);
-  if (space == nullptr) return;
-  const auto find_rule = [&](uint64_t address) -> std::optional<uint32_t> {
-    const elf::Mapping* mapping = space->mappings.Find(address);
-    if (mapping == nullptr) return std::nullopt;
-    return tables_.FindRule(target->pid, *mapping, address);
-  };
-  books_->unwind().ReplaceStack(raw.header.stack_id, unwind::FinishStack(raw.header, raw.memory, find_rule));
 }
 
 void Recorder::Handle(const heaptap_event& event) {

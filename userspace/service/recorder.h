@@ -77,6 +77,9 @@ class Recorder {
   // Ends the recording: last dumps of the targets that still live, which are left as they were found.
   void Finish();
 
+  // How the stacks of the samples in the last dumps of ended or finished targets ended, a line.
+  std::string StackSummary() const;
+
   bool IsRecorded(pid_t pid) const;
   // Whether any process so far had a sampled allocator.
   bool recorded_any() const { return recorded_any_; }
@@ -140,10 +143,11 @@ class Recorder {
   UnwindTables tables_;
   AddressSpaces spaces_;
   std::map<uint64_t, Target> targets_;                             // by process id
-  std::set<std::tuple<uint32_t, uint32_t, uint64_t>> files_seen_;  // device and inode of mapped files looked at
+  std::set<std::tuple<uint32_t, uint64_t, uint32_t>> files_seen_;  // device, inode, generation of files looked at
   std::set<std::string> losses_said_;
   Answers answers_;
-  uint64_t events_lost_ = 0;  // as of the last FindUnnoticed
+  profile::StackEnds stack_ends_ = {};  // of last dumps
+  uint64_t events_lost_ = 0;            // as of the last FindUnnoticed
   bool recorded_any_ = false;
   bool failed_ = false;
 };

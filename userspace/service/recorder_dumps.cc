@@ -46,8 +46,29 @@ std::optional<profile::Profile> Recorder::Dump(Target& target, heaptap_dump_kind
   Say(absl::StrCat("wrote ", *written, ": ", Count(live.bytes, "byte"), " in ", Count(live.objects, "object"),
                    " live"));
   SayLosses(*profile);
+  if (kind == HEAPTAP_DUMP_FINAL) {
+    for (size_t end = 0; end < profile->stack_ends.samples.size(); end++) {
+      stack_ends_.samples[end] += profile->stack_ends.samples[end];
+    }
+    stack_ends_.without_stack += profile->stack_ends.without_stack;
+  }
   if (path != nullptr) *path = *std::move(written);
   return *std::move(profile);
+}
+
+std::string Recorder::StackSummary() const {
+  uint64_t all = stack_ends_.without_stack;
+  for (const uint64_t samples : stack_ends_.samples) all += samples;
+  std::string line =
+      absl::StrCat(Count(all, "sample"), ", ", stack_ends_.samples[HEAPTAP_STACK_WHOLE], " of them with whole stacks");
+  const char* separator = "; outer frames missing: ";
+  for (uint32_t end = HEAPTAP_STACK_WHOLE + 1; end < HEAPTAP_STACK_ENDS; end++) {
+    if (stack_ends_.samples[end] == 0) continue;
+    absl::StrAppend(&line, separator, stack_ends_.samples[end], " at ", bpf::StackEndDescription(end));
+    separator = ", ";
+  }
+  if (stack_ends_.without_stack != 0) absl::StrAppend(&line, "; without stack: ", stack_ends_.without_stack);
+  return line;
 }
 
 bool Recorder::HasProfile(const Target& target) {

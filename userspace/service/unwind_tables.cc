@@ -28,10 +28,14 @@ constexpr uint64_t kNodeBytes = 4096;
 constexpr uint64_t kResidence = 1'000'000'000;  // nanoseconds
 constexpr absl::Duration kBalanceInterval = absl::Seconds(1);
 
-// Tables kept here, as a multiple of the budget for the kernel: those that are there, and as many that wait.
+// Tables kept here: those that are in the kernel, as many that wait, and what no budget for the kernel should take
+// away.
 constexpr uint64_t kKeptPerBudget = 2;
+constexpr uint64_t kKeptBytes = 64 << 20;
 // Files whose tables are kept at hand though nobody maps them.
 constexpr size_t kMaxRead = 4096;
+
+constexpr char kFollowFramePointers[] = "; stacks through it follow frame pointers";
 
 // The kernel's dev_t (include/linux/kdev_t.h).
 constexpr uint32_t kMinorBits = 20;
@@ -113,6 +117,12 @@ bool UnwindTables::Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapp
   return true;
 }
 
+void UnwindTables::GiveUp(const heaptap_file_key& key, const elf::Mapping& mapping) {
+  Say(absl::StrCat("no unwind table for ", Printable(mapping.path), ": the file that is mapped cannot be opened",
+                   kFollowFramePointers));
+  Place(key, files_[MakeKey(key)] = {.name = mapping.path, .table = nullptr});
+}
+
 void UnwindTables::EnterFile(const heaptap_file_key& key, int fd, absl::string_view name) {
   Forget();
   File file = {.name = std::string(name), .table = nullptr};
@@ -123,7 +133,7 @@ void UnwindTables::EnterFile(const heaptap_file_key& key, int fd, absl::string_v
     file.table = *std::move(table);
   } else if (!absl::IsNotFound(table.status())) {
     Say(absl::StrCat("no unwind table for ", Printable(name), ": ", Printable(table.status().message()),
-                     "; stacks through it follow frame pointers"));
+                     kFollowFramePointers));
   }
   Place(key, files_[MakeKey(key)] = std::move(file));
 }
@@ -235,7 +245,7 @@ void UnwindTables::Balance(absl::Time now) {
 }
 
 void UnwindTables::Forget() {
-  if (rows_kept_ * sizeof(heaptap_row) <= kKeptPerBudget * budget_nodes_ * kNodeBytes) return;
+  if (rows_kept_ * sizeof(heaptap_row) <= kKeptBytes + kKeptPerBudget * budget_nodes_ * kNodeBytes) return;
   read_.clear();
   for (auto entry = files_.begin(); entry != files_.end();) {
     const bool is_waiting = entry->second.table != nullptr && entry->second.table->number == 0;

@@ -51,7 +51,10 @@ class UnwindTables {
   // else by now.
   bool Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
   void EnterVdso();
-  // The file cannot be had from the process that met it: who meets it next asks again.
+  // The file is mapped, but cannot be had: it counts as having no table.
+  void GiveUp(const heaptap_file_key& key, const elf::Mapping& mapping);
+  // The file cannot be had because the process that met it is gone or maps another by now: who meets it next asks
+  // again.
   void Refuse(const heaptap_file_key& key) { maps_.RemoveFile(key); }
 
   // The rule at an address in a mapping of a process; 0 if there is none.
