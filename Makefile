@@ -91,7 +91,7 @@ $(BUILD)/bpf/heaptap.skel.h: $(BUILD)/bpf/heaptap.bpf.o
 COLLECTOR_SOURCES := $(filter-out userspace/cli/main.cc,$(wildcard userspace/*/*.cc))
 COLLECTOR_OBJECTS := $(COLLECTOR_SOURCES:%.cc=$(BUILD)/%.o)
 # Libraries' headers count as system headers: our warnings are for our code.
-ABSL_PACKAGES := absl_status absl_statusor absl_strings absl_flat_hash_map absl_flat_hash_set absl_time absl_cleanup absl_span absl_str_format
+ABSL_PACKAGES := absl_synchronization absl_status absl_statusor absl_strings absl_flat_hash_map absl_flat_hash_set absl_time absl_cleanup absl_span absl_str_format
 PACKAGES := $(ABSL_PACKAGES) libbpf
 PACKAGE_FLAGS = $(patsubst -I%,-isystem%,$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null))
 PACKAGE_LIBRARIES = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
@@ -104,7 +104,7 @@ $(BUILD)/userspace/%.o: userspace/%.cc | $(BUILD)/bpf/heaptap.skel.h
 	$(Q)$(CXX) $(USERSPACE_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
 # The skeleton is a system header to the compiler, so no dependency file names it.
-$(BUILD)/userspace/bpf/books.o: $(BUILD)/bpf/heaptap.skel.h
+$(BUILD)/userspace/bpf/books.o $(BUILD)/userspace/bpf/unwind_maps.o: $(BUILD)/bpf/heaptap.skel.h
 
 $(BUILD)/libcollector.a: $(COLLECTOR_OBJECTS)
 	$(say) AR $@

@@ -4,8 +4,8 @@
  * the tables of the mapped files.
  *
  * The cache is direct-mapped and shared by all CPUs without a lock. Its key is the pc, salted for the process and for
- * the state of its executable mappings, by a multiplication that maps no two keys to one; so an entry that a change of
- * mappings has made wrong is never found again. An entry torn between two writers does not check.
+ * the state of its executable mappings, so an entry that a change of mappings has made wrong is not found again. An
+ * entry torn between two writers does not check.
  */
 #ifndef HEAPTAP_CODE_BPF_H_
 #define HEAPTAP_CODE_BPF_H_
@@ -80,7 +80,7 @@ __noinline __u32 search_rows(const struct heaptap_rows* node, __u32 pc) {
 
 static __noinline __u64 find_in_table(const struct heaptap_file* file, __u64 offset) {
   offset -= file->base;
-  if (offset >> 32) return 0;
+  if (offset >= ~(__u32)0) return 0; /* ~0 is no pc */
   struct heaptap_rows_key key = {.table = file->table};
   __u32 levels = file->levels;
   for (__u32 level = 1; level <= HEAPTAP_ROW_LEVELS; level++) {
@@ -95,7 +95,7 @@ static __noinline __u64 find_in_table(const struct heaptap_file* file, __u64 off
 
 /* An unknown file: asks the collector for its table. */
 static __noinline __u64 want_table(const struct scratch* mine, const struct place* place) {
-  struct heaptap_file wanted = {.state = HEAPTAP_FILE_WANTED};
+  struct heaptap_file wanted = {.state = HEAPTAP_FILE_WANTED, .last_used = bpf_ktime_get_ns()};
   long error = bpf_map_update_elem(&files, &place->file, &wanted, BPF_NOEXIST);
   if (error == -17 /* EEXIST: another program was faster */) return RULE_LATE;
   if (error) {
@@ -124,14 +124,34 @@ static __noinline __u64 find_rule_uncached(const struct scratch* mine, __u64 pc)
   struct heaptap_file* file = bpf_map_lookup_elem(&files, &place.file);
   if (!file) return want_table(mine, &place);
   file->last_used = bpf_ktime_get_ns();
-  if (file->state == HEAPTAP_FILE_LOADED) return find_in_table(file, place.offset);
-  return file->state == HEAPTAP_FILE_WITHOUT_TABLE ? 0 : RULE_LATE;
+  if (file->state == HEAPTAP_FILE_WITHOUT_TABLE) return 0;
+  if (file->state != HEAPTAP_FILE_LOADED) return RULE_LATE;
+  /* Entries that are deleted meanwhile may be used again at once. A file is OUTSIDE before its table is unloaded, and
+   * no table has a number that another one had: a file that is still LOADED had its table there all the time. */
+  __u32 table = file->table;
+  __u64 rule = find_in_table(file, place.offset);
+  file = bpf_map_lookup_elem(&files, &place.file);
+  return file && file->state == HEAPTAP_FILE_LOADED && file->table == table ? rule : RULE_LATE;
+}
+
+/* By the low bits: code that is near has its rules near. A return address follows a call of two bytes or more. */
+static __always_inline struct cached_rule* find_cached(__u64 key) {
+  __u32 index = key >> 2 & ((1 << CACHE_BITS) - 1);
+  return bpf_map_lookup_elem(&rule_cache, &index);
+}
+
+/* 0 if there is none, in the cache or at all. */
+static __always_inline __u32 find_cached_rule(__u64 salt, __u64 pc) {
+  __u64 key = pc ^ salt;
+  const struct cached_rule* cached = find_cached(key);
+  if (!cached) return 0; /* never */
+  __u64 rule = cached->rule;
+  return (cached->check ^ rule) == key ? rule : 0;
 }
 
 static __always_inline __u64 find_rule(struct scratch* mine, __u64 pc) {
-  __u64 key = (pc ^ mine->salt) * HASH_MULTIPLIER;
-  __u32 index = key >> (64 - CACHE_BITS);
-  struct cached_rule* cached = bpf_map_lookup_elem(&rule_cache, &index);
+  __u64 key = pc ^ mine->salt;
+  struct cached_rule* cached = find_cached(key);
   if (!cached) return 0; /* never */
   __u64 rule = cached->rule;
   if ((cached->check ^ rule) == key) return rule;
@@ -149,8 +169,9 @@ static __always_inline __u64 make_salt(struct heaptap_process* process, __u64 se
   struct mm_struct* memory = task->mm;
   __u64 exec_pages = memory ? memory->exec_vm : 0;
   if (exec_pages != process->exec_pages) {
-    process->exec_pages = exec_pages;
+    /* In this order: who sees the new number of pages must see the new count of changes. */
     __sync_fetch_and_add(&process->mappings, 1);
+    process->exec_pages = exec_pages;
   }
   __u64 salt = (process->id ^ seed) * HASH_MULTIPLIER;
   salt ^= salt >> 32;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * The programs: four on the allocator's probes, three on the life of processes.
+ * The programs: four on the allocator's probes, four on the life of processes, three that the collector runs.
  *
  * A probe's arguments lie in the SysV argument registers (allocator/include/heaptap/contract.h), so they are read
  * straight from the registers. Nothing that a process says is trusted beyond its own books.
@@ -229,6 +229,15 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   int code = BPF_CORE_READ(task, signal, flags) & SIGNAL_GROUP_EXIT ? BPF_CORE_READ(task, signal, group_exit_code)
                                                                     : BPF_CORE_READ(task, exit_code);
   if (send_event(HEAPTAP_EVENT_EXIT, tgid, id, (__u32)code) && id) note_unnoticed(&ended, tgid, 0);
+  return 0;
+}
+
+/* Somebody is about to map something, where nothing is yet or something was a moment ago: what was known of code there
+ * holds no more. The change of exec_vm that walks look for does not show one library in place of another as large. */
+SEC("raw_tp/vm_unmapped_area")
+int process_map(void* context) {
+  struct heaptap_process* process = find_process(bpf_get_current_pid_tgid() >> 32);
+  if (process) __sync_fetch_and_add(&process->mappings, 1);
   return 0;
 }
 

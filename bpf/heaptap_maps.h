@@ -262,7 +262,7 @@ struct heaptap_rows {
   struct heaptap_row rows[HEAPTAP_ROWS_PER_NODE];
 };
 
-/* Values of heaptap_unwind_frame.others that are no address. */
+/* Values of heaptap_unwind_frame.others and .rbx_at that are no address. */
 #define HEAPTAP_UNWIND_OTHERS_LOST 0
 #define HEAPTAP_UNWIND_OTHERS_LIVE 1
 
@@ -274,6 +274,7 @@ struct heaptap_unwind_frame {
   /* Where the other registers are: LIVE in the frame the walk begins in, LOST above it; for a frame that a signal
    * interrupted, the address of its registers in the signal frame. */
   __u64 others;
+  __u64 rbx_at; /* where RBX was saved: LIVE, LOST, or an address */
 };
 
 #define HEAPTAP_CHUNK_BYTES 1024
@@ -287,7 +288,7 @@ struct heaptap_raw_stack {
   __u64 stack_id; /* in the books, for this stack alone */
   __u64 time;
   struct heaptap_unwind_frame frame;
-  __u64 registers[16]; /* of frame 0, by DWARF number */
+  __u64 registers[16]; /* by DWARF number; of this frame are those that its `others` and `rbx_at` call LIVE */
   __u32 is_return;     /* frame.rip is a return address */
   __u32 tgid;
   __u64 memory_begin; /* address */
@@ -314,9 +315,11 @@ struct heaptap_identify {
  * from the registers RSP, RBP and RIP of the frame. bpf/unwind_step.h is what it means, in code. Terms: DWARF 5 section
  * 6.4; register numbers: System V ABI for x86-64, figure 3.36.
  *
- *   bits  0-3   CFA kind         bits  8-15  RBP parameter, signed
- *   bits  4-5   RBP kind         bits 16-31  CFA parameter, signed
- *   bits  6-7   RA kind
+ *   bits  0-3   CFA kind         bits  7-9   RBX kind
+ *   bits  4-5   RBP kind         bits 10-15  RBP parameter, signed
+ *   bit   6     RA kind          bits 16-31  CFA parameter, signed
+ *
+ * RBX is followed because the dynamic linker's lazy binding (_dl_runtime_resolve) has its CFA there.
  *
  * The rule 0 is "no rule".
  */
@@ -349,10 +352,20 @@ enum {
   HEAPTAP_RA_REGISTER = 1, /* in the register numbered by the RBP parameter; the RBP kind is SAME or LOST */
 };
 
+/* RBX kinds: in between, *(CFA - 8 - 8 * kind), where compilers save it. */
+enum {
+  HEAPTAP_RBX_SAME = 0,
+  HEAPTAP_RBX_LOST = 7, /* undefined, or cannot be encoded */
+};
+
+/* RBX is SAME in it. */
 static inline __u32 heaptap_unwind_rule(__u32 cfa_kind, __s32 cfa_parameter, __u32 rbp_kind, __s32 rbp_parameter,
                                         __u32 ra_kind) {
-  return cfa_kind | rbp_kind << 4 | ra_kind << 6 | ((__u32)rbp_parameter & 0xff) << 8 | (__u32)cfa_parameter << 16;
+  return cfa_kind | rbp_kind << 4 | ra_kind << 6 | ((__u32)rbp_parameter & 0x3f) << 10 | (__u32)cfa_parameter << 16;
 }
+
+/* To be added to a rule. */
+static inline __u32 heaptap_unwind_rbx(__u32 rbx_kind) { return rbx_kind << 7; }
 
 /* The CFA parameter of the kinds that have two. */
 static inline __s32 heaptap_unwind_pair(__s32 a, __s32 b) {
@@ -361,8 +374,9 @@ static inline __s32 heaptap_unwind_pair(__s32 a, __s32 b) {
 
 static inline __u32 heaptap_unwind_cfa_kind(__u32 rule) { return rule & 15; }
 static inline __u32 heaptap_unwind_rbp_kind(__u32 rule) { return rule >> 4 & 3; }
-static inline __u32 heaptap_unwind_ra_kind(__u32 rule) { return rule >> 6 & 3; }
-static inline __s32 heaptap_unwind_rbp_parameter(__u32 rule) { return (__s8)(rule >> 8); }
+static inline __u32 heaptap_unwind_ra_kind(__u32 rule) { return rule >> 6 & 1; }
+static inline __u32 heaptap_unwind_rbx_kind(__u32 rule) { return rule >> 7 & 7; }
+static inline __s32 heaptap_unwind_rbp_parameter(__u32 rule) { return (__s32)(rule << 16) >> 26; }
 static inline __s32 heaptap_unwind_cfa_parameter(__u32 rule) { return (__s16)(rule >> 16); }
 static inline __s32 heaptap_unwind_cfa_a(__u32 rule) { return (__s8)(rule >> 24); }
 static inline __s32 heaptap_unwind_cfa_b(__u32 rule) { return (__s8)(rule >> 16); }
@@ -376,7 +390,7 @@ static inline __s32 heaptap_unwind_cfa_b(__u32 rule) { return (__s8)(rule >> 16)
 #define HEAPTAP_DEFAULT_TALLIES 524288
 #define HEAPTAP_DEFAULT_LOSSES 16384
 #define HEAPTAP_DEFAULT_EVENTS_BYTES (1024 * 1024)
-#define HEAPTAP_DEFAULT_RAW_STACKS_BYTES (32 * 1024 * 1024)
+#define HEAPTAP_DEFAULT_RAW_STACKS_BYTES (16 * 1024 * 1024)
 #define HEAPTAP_DEFAULT_FILES 16384
 /* Bytes of kernel memory for unwind tables. */
 #define HEAPTAP_DEFAULT_UNWIND_BYTES (256ULL * 1024 * 1024)

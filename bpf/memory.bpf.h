@@ -7,36 +7,36 @@
 
 #include "bpf/scratch.bpf.h"
 
-/* A frame's own words lie from its RSP on; if the window is to begin there, the word must be this near. */
-#define NEAR_BYTES (WINDOW_WORDS / 2 * 8)
-
-static __noinline int move_window(struct scratch* mine, __u64 address, __u64* word) {
-  __u64 begin = mine->frame.rsp;
-  if (address - begin > NEAR_BYTES) begin = address - NEAR_BYTES / 2;
-  begin &= ~7ULL;
-  mine->window_begin = ~0ULL;
-  if ((address & 7) == 0 && bpf_probe_read_user(mine->window, sizeof(mine->window), (const void*)begin) == 0)
-    mine->window_begin = begin;
-  /* Else the window reaches beyond the end of the stack. */
-  return bpf_probe_read_user(word, sizeof(*word), (const void*)address);
+/* Makes the window begin at RSP, or where the page of the address begins. Returns 0, or a negative errno. */
+static __noinline int move_window(struct scratch* mine, __u64 address) {
+  if (!mine) return -1; /* never */
+  __u64 begin = address & ~(WINDOW_BYTES - 1ULL);
+  __u64 rsp = mine->frame.rsp & ~7ULL;
+  if (begin < rsp && rsp <= address) begin = rsp;
+  __u64 bytes = WINDOW_BYTES - (begin & (WINDOW_BYTES - 1));
+  int error = bpf_probe_read_user(mine->window, bytes, (const void*)begin);
+  mine->window_begin = begin;
+  mine->window_bytes = error ? 0 : bytes;
+  return error;
 }
 
-/* Returns 0, or a negative errno. */
-static __always_inline int read_word(struct scratch* mine, __u64 address, __u64* word) {
+/* Returns 0, or 1 if the word is not in the window. */
+static __always_inline int read_window(const struct scratch* mine, __u64 address, __u64* word) {
   __u64 offset = address - mine->window_begin;
-  if (offset >= WINDOW_WORDS * 8 || (offset & 7) != 0) {
-    __u64 value = 0;
-    int error = move_window(mine, address, &value);
-    *word = value;
-    return error;
-  }
-  __u64 index = offset / 8;
+  if (offset >= mine->window_bytes || (offset & 7) != 0) return 1;
 #ifdef __bpf__
   /* The compiler knows that this changes nothing, the verifier does not. */
-  asm volatile("%0 &= %1" : "+r"(index) : "i"(WINDOW_WORDS - 1));
+  asm volatile("%0 &= %1" : "+r"(offset) : "i"(WINDOW_BYTES - 8));
 #endif
-  *word = mine->window[index];
+  *word = *(const __u64*)((const char*)mine->window + offset);
   return 0;
+}
+
+/* Returns 0, or not. */
+static __always_inline int read_word(struct scratch* mine, __u64 address, __u64* word) {
+  if (!read_window(mine, address, word)) return 0;
+  if (address & 7) return bpf_probe_read_user(word, sizeof(*word), (const void*)address);
+  return move_window(mine, address) || read_window(mine, address, word);
 }
 
 static __always_inline int read_register(struct scratch* mine, __u32 number, __u64* word) {

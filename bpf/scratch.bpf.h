@@ -13,9 +13,9 @@
 /* More than this many programs interrupted in the middle on one CPU lose their stacks, counted. */
 #define SCRATCH_SLOTS 8
 
-/* Words of the user's stack that are read at once: most walks need one or two reads, and one costs as much as ten
- * frames. */
-#define WINDOW_WORDS 64
+/* User memory is read a page at a time, to its end: a read costs as much as ten frames, however short, and the next
+ * page may not be there. */
+#define WINDOW_BYTES 4096
 
 struct scratch {
   __u64 claimed;
@@ -24,9 +24,11 @@ struct scratch {
   __u32 tgid;
   __u32 is_return; /* frame.rip is a return address */
   struct heaptap_unwind_frame frame;
+  __u64 hash;          /* of the frames so far */
   __u64 registers[16]; /* of frame 0, by DWARF number */
   __u64 window_begin;  /* address in the process */
-  __u64 window[WINDOW_WORDS];
+  __u64 window_bytes;
+  __u64 window[WINDOW_BYTES / 8];
   struct heaptap_stack stack;
 };
 

@@ -17,18 +17,9 @@
 /* Set by the collector before load, at random. */
 const volatile __u64 stack_seed = 0;
 
-/* Brings the well-mixed high bits of a product down before the next frame. */
-#define HASH_SHIFT 32
-
 /* `unique`: stacks that are the same but for this get different ids. */
-static __always_inline __u64 hash_stack(__u64 process_id, const struct heaptap_stack* stack, __u64 unique) {
-  __u64 hash = (stack_seed ^ process_id) * HASH_MULTIPLIER + stack->end;
-  hash = (hash ^ unique) * HASH_MULTIPLIER;
-  for (__u32 i = 0; i < HEAPTAP_MAX_FRAMES; i++) {
-    if (i >= stack->count) break;
-    hash ^= hash >> HASH_SHIFT;
-    hash = (hash ^ stack->frames[i]) * HASH_MULTIPLIER;
-  }
+static __always_inline __u64 finish_hash(__u64 hash, __u32 end, __u64 unique) {
+  hash = hash_word(hash_word(hash, end), unique);
   hash ^= hash >> HASH_SHIFT;
   return hash == HEAPTAP_NO_STACK ? 1 : hash;
 }
@@ -63,17 +54,19 @@ static __always_inline __u64 take_stack(struct pt_regs* context, struct heaptap_
   mine->process_id = process->id;
   mine->tgid = tgid;
   mine->salt = make_salt(process, stack_seed);
+  mine->hash = (stack_seed ^ process->id) * HASH_MULTIPLIER;
   walk_stack(context, mine);
   __u64 unique = 0;
   if (mine->stack.end == HEAPTAP_STACK_UNFINISHED) {
     __u64* sent = counter(HEAPTAP_COUNTER_RAW_STACKS);
     if (sent && has_room_for_raw_stack()) {
       unique = __sync_fetch_and_add(sent, 1) + 1;
+      take_registers(mine);
     } else {
       mine->stack.end = HEAPTAP_STACK_NO_ROOM;
     }
   }
-  return hash_stack(mine->process_id, &mine->stack, unique);
+  return finish_hash(mine->hash, mine->stack.end, unique);
 }
 
 /* Keeps a new stack. Returns 0, or the HEAPTAP_LOSS_* reason, negative. */

@@ -24,16 +24,23 @@ enum heaptap_unwind_result {
   HEAPTAP_UNWIND_STUCK,       /* the caller would lie no higher than its callee */
 };
 
+/* Indices into the 8-byte registers of struct sigcontext_64 by DWARF number, four bits each, lowest number first. */
+#define HEAPTAP_SIGCONTEXT_INDICES 0x76543210fa89becdULL
+#define HEAPTAP_SIGCONTEXT_RBX 11
+#define HEAPTAP_DWARF_RBX 3
+
 /* A register by DWARF number; 0 on success. RBP and RSP need no rule of this kind, but a hostile table may. */
 static inline int heaptap_unwind_other(const struct heaptap_unwind_frame* frame, __u32 number, void* context,
                                        __u64* word) {
-  /* Indices into the 8-byte registers of struct sigcontext_64, four bits each, lowest number first. */
-  const __u64 index = 0x76543210fa89becd;
+  __u64 others = frame->others;
   (void)context;
   number &= 15;
-  if (frame->others == HEAPTAP_UNWIND_OTHERS_LOST) return -1;
-  if (frame->others == HEAPTAP_UNWIND_OTHERS_LIVE) return HEAPTAP_UNWIND_REGISTER(context, number, word);
-  return HEAPTAP_UNWIND_READ(context, frame->others + 8 * (index >> 4 * number & 15), word);
+  if (number == HEAPTAP_DWARF_RBX && frame->rbx_at > HEAPTAP_UNWIND_OTHERS_LIVE)
+    return HEAPTAP_UNWIND_READ(context, frame->rbx_at, word);
+  if (number == HEAPTAP_DWARF_RBX) others = frame->rbx_at;
+  if (others == HEAPTAP_UNWIND_OTHERS_LOST) return -1;
+  if (others == HEAPTAP_UNWIND_OTHERS_LIVE) return HEAPTAP_UNWIND_REGISTER(context, number, word);
+  return HEAPTAP_UNWIND_READ(context, others + 8 * (HEAPTAP_SIGCONTEXT_INDICES >> 4 * number & 15), word);
 }
 
 static inline enum heaptap_unwind_result heaptap_unwind_signal(struct heaptap_unwind_frame* frame, void* context) {
@@ -43,7 +50,15 @@ static inline enum heaptap_unwind_result heaptap_unwind_signal(struct heaptap_un
   if (HEAPTAP_UNWIND_READ(context, registers + 8 * 15, &frame->rsp)) return HEAPTAP_UNWIND_NO_MEMORY;
   if (HEAPTAP_UNWIND_READ(context, registers + 8 * 16, &frame->rip)) return HEAPTAP_UNWIND_NO_MEMORY;
   frame->others = registers;
+  frame->rbx_at = registers + 8 * HEAPTAP_SIGCONTEXT_RBX;
   return HEAPTAP_UNWIND_INTERRUPTED;
+}
+
+/* Where RBX is in the caller. */
+static inline void heaptap_unwind_follow_rbx(struct heaptap_unwind_frame* frame, __u32 rule, __u64 cfa) {
+  __u32 kind = heaptap_unwind_rbx_kind(rule);
+  if (kind == HEAPTAP_RBX_SAME) return;
+  frame->rbx_at = kind == HEAPTAP_RBX_LOST ? HEAPTAP_UNWIND_OTHERS_LOST : cfa - 8 - 8 * (__u64)kind;
 }
 
 /*
@@ -92,6 +107,10 @@ static inline enum heaptap_unwind_result heaptap_unwind_step(struct heaptap_unwi
       return HEAPTAP_UNWIND_NO_RULE;
   }
 
+  /* A return address in a register has been popped already: only then may the caller's RSP be the callee's. */
+  if (cfa < frame->rsp || (cfa == frame->rsp && heaptap_unwind_ra_kind(rule) != HEAPTAP_RA_REGISTER))
+    return HEAPTAP_UNWIND_STUCK;
+
   if (heaptap_unwind_ra_kind(rule) == HEAPTAP_RA_REGISTER) {
     if (heaptap_unwind_other(frame, (__u32)heaptap_unwind_rbp_parameter(rule), context, &rip))
       return HEAPTAP_UNWIND_NO_REGISTER;
@@ -113,14 +132,11 @@ static inline enum heaptap_unwind_result heaptap_unwind_step(struct heaptap_unwi
     default:
       rbp = 0;
   }
-
-  /* A return address in a register has been popped already: only then may the caller's RSP be the callee's. */
-  if (cfa < frame->rsp || (cfa == frame->rsp && heaptap_unwind_ra_kind(rule) != HEAPTAP_RA_REGISTER))
-    return HEAPTAP_UNWIND_STUCK;
   frame->rip = rip;
   frame->rsp = cfa;
   frame->rbp = rbp;
   frame->others = HEAPTAP_UNWIND_OTHERS_LOST;
+  heaptap_unwind_follow_rbx(frame, rule, cfa);
   return HEAPTAP_UNWIND_CALLER;
 }
 
@@ -143,6 +159,7 @@ static inline enum heaptap_unwind_result heaptap_unwind_frame_pointer(struct hea
   frame->rsp = at + 16;
   frame->rbp = rbp;
   frame->others = HEAPTAP_UNWIND_OTHERS_LOST;
+  frame->rbx_at = HEAPTAP_UNWIND_OTHERS_LOST;
   return HEAPTAP_UNWIND_CALLER;
 }
 

@@ -2,8 +2,13 @@
 #
 # Tests and benchmarks, in layers; included by the Makefile at the top.
 
+# The eBPF programs' headers, compiled for the host with simulated helpers.
+HARNESS_OBJECTS := $(BUILD)/tests/unit/bpf_harness.o $(BUILD)/tests/unit/bpf_programs.o
+HARNESS_FLAGS := -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-unknown-pragmas -I.
+
 include tests/allocator/rules.mk
 include tests/e2e/rules.mk
+include tests/differential/rules.mk
 include tests/fuzz/rules.mk
 include tests/bench/rules.mk
 -include tests/lint.mk
@@ -12,12 +17,17 @@ include tests/bench/rules.mk
 UNIT_SOURCES := $(filter-out tests/unit/allocator_%,$(wildcard tests/unit/*_test.cc))
 UNIT_OBJECTS := $(UNIT_SOURCES:%.cc=$(BUILD)/%.o)
 
+$(BUILD)/tests/unit/bpf_programs.o: tests/unit/bpf_programs.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O2 -g $(HARNESS_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
 $(BUILD)/tests/unit/%.o: tests/unit/%.cc
 	$(say) CXX $@
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(USERSPACE_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
-$(BUILD)/tests/unit/unit_tests: $(UNIT_OBJECTS) $(BUILD)/libcollector.a
+$(BUILD)/tests/unit/unit_tests: $(UNIT_OBJECTS) $(HARNESS_OBJECTS) $(BUILD)/libcollector.a
 	$(say) LINK $@
 	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES) -lgtest -lgtest_main -lgmock -lpthread
 
@@ -34,6 +44,7 @@ test: deps ## install what is missing, build, run all tests (root)
 	$(Q)$(MAKE) --no-print-directory test-fuzz
 	$(Q)$(MAKE) --no-print-directory test-instructions
 	$(Q)$(MAKE) --no-print-directory test-e2e
+	$(Q)$(MAKE) --no-print-directory test-differential-small
 
 # Minutes each: the processor is emulated.
 .PHONY: test-kernels

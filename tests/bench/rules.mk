@@ -9,8 +9,24 @@ $(BENCH)/peak_rss: tests/bench/peak_rss.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 $(WARNINGS) $< -o $@
 
+$(BENCH)/stacks.bpf.o: tests/bench/stacks.bpf.c | $(BUILD)/bpf/vmlinux.h
+	$(say) BPF $@
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(BPF_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
+$(BENCH)/stacks.o: tests/bench/stacks.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(USERSPACE_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
+$(BENCH)/stacks: $(BENCH)/stacks.o $(BUILD)/libcollector.a
+	$(say) LINK $@
+	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES)
+
+BENCH_PROGRAMS := $(addprefix $(BENCH)/,peak_rss stacks stacks.bpf.o) $(TARGETS)/depth
+
 .PHONY: bench
-bench: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BENCH)/peak_rss $(TARGETS)/depth ## benchmarks against glibc, jemalloc, tcmalloc, mimalloc
+bench: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BENCH_PROGRAMS) ## benchmarks against glibc, jemalloc, tcmalloc, mimalloc
 	$(Q)tests/bench/run
 
 .PHONY: test-instructions

@@ -11,13 +11,19 @@ def _lines(*command):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout
 
 
+def _debug_file(path):
+    """Where Debian puts the symbols that it has stripped from a file (libc6-dbg); there may be none."""
+    match = re.search(r"Build ID: ([0-9a-f]{2})([0-9a-f]+)", _lines("readelf", "-nW", path))
+    return f"/usr/lib/debug/.build-id/{match.group(1)}/{match.group(2)}.debug" if match else "/nonexistent"
+
+
 class File:
     """The functions of one ELF file, and its loaded segments."""
 
     def __init__(self, path):
         functions = {}
-        for arguments in (("-D",), ()):
-            for line in _lines("nm", "--defined-only", *arguments, path).splitlines():
+        for arguments in (("-D", path), (path,), (_debug_file(path),)):
+            for line in _lines("nm", "--defined-only", *arguments).splitlines():
                 match = re.fullmatch(r"([0-9a-f]+) [tTwWiu] ([^@]+)(@.*)?", line)
                 if match:
                     functions[int(match.group(1), 16)] = match.group(2)

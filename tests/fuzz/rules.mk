@@ -18,9 +18,21 @@ $(BUILD)/fuzz/userspace/%.o: userspace/%.cc
 	@mkdir -p $(@D)
 	$(Q)$(CLANG)++ $(FUZZ_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
+$(BUILD)/fuzz/tests/%.o: tests/%.cc
+	$(say) FUZZCXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CLANG)++ $(FUZZ_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
+$(BUILD)/fuzz/tests/unit/bpf_programs.o: tests/unit/bpf_programs.c
+	$(say) FUZZCC $@
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(filter-out -std=%,$(FUZZ_FLAGS)) $(HARNESS_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
+$(BUILD)/fuzz/unwind_walk_fuzzer: $(HARNESS_OBJECTS:$(BUILD)/%=$(BUILD)/fuzz/%)
+
 $(FUZZERS): $(BUILD)/fuzz/%: tests/fuzz/%.cc $(FUZZ_OBJECTS)
 	$(say) FUZZER $@
-	$(Q)$(CLANG)++ $(FUZZ_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -o $@ $< $(FUZZ_OBJECTS) $(PACKAGE_LIBRARIES)
+	$(Q)$(CLANG)++ $(FUZZ_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -o $@ $< $(filter %.o,$^) $(PACKAGE_LIBRARIES)
 
 .PHONY: test-fuzz
 test-fuzz: $(FUZZERS) ## fuzz what reads hostile input, FUZZ_SECONDS=5 each

@@ -54,6 +54,11 @@ uint32_t Expected(std::map<std::string, std::string> cells) {
     rule = heaptap_unwind_rule(HEAPTAP_CFA_REGISTER, number << 8 | offset / 8, 0, 0, 0);
   }
   if (offset % 8 != 0 || offset / 8 > INT16_MAX) return 0;
+  const std::string rbx = cells["rbx"];
+  if (rbx != "" && rbx != "u") {
+    const int slot = rbx[0] == 'c' ? -Split(rbx).second / 8 - 1 : 0;
+    rule |= heaptap_unwind_rbx(slot > 0 && slot < HEAPTAP_RBX_LOST ? slot : HEAPTAP_RBX_LOST);
+  }
   std::string rbp = cells["rbp"];
   int number = 0;
   if (cells["ra"][0] == 'r' && absl::SimpleAtoi(cells["ra"].substr(1), &number)) {

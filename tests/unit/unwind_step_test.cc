@@ -414,12 +414,26 @@ TEST(UnwindStepRules, EachKind) {
   EXPECT_EQ(heaptap_unwind_step(&frame, heaptap_unwind_rule(HEAPTAP_CFA_RBP, 2, 0, 0, 0), nullptr),
             HEAPTAP_UNWIND_STUCK);
   frame = Frame(8, 4);
-  rule = heaptap_unwind_rule(HEAPTAP_CFA_REGISTER, heaptap_unwind_pair(3, 2), 0, 0, 0);
+  rule = heaptap_unwind_rule(HEAPTAP_CFA_REGISTER, heaptap_unwind_pair(12, 2), 0, 0, 0);
   EXPECT_EQ(heaptap_unwind_step(&frame, rule, nullptr), HEAPTAP_UNWIND_NO_REGISTER);
   frame.others = reinterpret_cast<uint64_t>(&g_words[0]);
-  g_words[11] = reinterpret_cast<uint64_t>(&g_words[50]);  // RBX
+  g_words[4] = reinterpret_cast<uint64_t>(&g_words[50]);  // R12
   EXPECT_EQ(heaptap_unwind_step(&frame, rule, nullptr), HEAPTAP_UNWIND_CALLER);
   EXPECT_EQ(frame.rip, 1051u);
+
+  // RBX is where a callee saved it.
+  frame = Frame(8, 4);
+  rule = heaptap_unwind_rule(HEAPTAP_CFA_RSP, 8, 0, 0, 0) | heaptap_unwind_rbx(3);
+  EXPECT_EQ(heaptap_unwind_step(&frame, rule, nullptr), HEAPTAP_UNWIND_CALLER);
+  EXPECT_EQ(frame.rbx_at, reinterpret_cast<uint64_t>(&g_words[12]));
+  g_words[12] = reinterpret_cast<uint64_t>(&g_words[50]);
+  rule = heaptap_unwind_rule(HEAPTAP_CFA_REGISTER, heaptap_unwind_pair(3, 2), 0, 0, 0);
+  EXPECT_EQ(heaptap_unwind_step(&frame, rule, nullptr), HEAPTAP_UNWIND_CALLER);
+  EXPECT_EQ(frame.rip, 1051u);
+  rule = heaptap_unwind_rule(HEAPTAP_CFA_RSP, 1, 0, 0, 0) | heaptap_unwind_rbx(HEAPTAP_RBX_LOST);
+  EXPECT_EQ(heaptap_unwind_step(&frame, rule, nullptr), HEAPTAP_UNWIND_CALLER);
+  rule = heaptap_unwind_rule(HEAPTAP_CFA_REGISTER, heaptap_unwind_pair(3, 2), 0, 0, 0);
+  EXPECT_EQ(heaptap_unwind_step(&frame, rule, nullptr), HEAPTAP_UNWIND_NO_REGISTER);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ TEST(UnwindTable, PlainFunction) {
 }
 
 TEST(UnwindTable, MergesEqualRows) {
-  EXPECT_THAT(Rows(Advance(1) + Offset(3, 2) + Advance(1) + DefCfaOffset(8) + Advance(2) + DefCfaOffset(16)),
+  EXPECT_THAT(Rows(Advance(1) + Offset(12, 2) + Advance(1) + DefCfaOffset(8) + Advance(2) + DefCfaOffset(16)),
               ElementsAre("0 rsp+1", "4 rsp+2", "100 none"));
 }
 

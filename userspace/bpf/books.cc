@@ -179,6 +179,7 @@ absl::Status Books::Open(const MapSizes& sizes) {
       {object_->progs.process_fork, &object_->links.process_fork},
       {object_->progs.process_exec, &object_->links.process_exec},
       {object_->progs.process_exit, &object_->links.process_exit},
+      {object_->progs.process_map, &object_->links.process_map},
   };
   for (const auto& [program, link] : lifecycle) {
     *link = bpf_program__attach(program);

@@ -4,18 +4,26 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "bpf/heaptap.skel.h"
 #include "userspace/bpf/kernel_error.h"
 
 namespace heaptap::bpf {
 namespace {
+
+// How long the thread waits for TakeRawStacks before it looks whether it shall end.
+constexpr absl::Duration kRoomTimeout = absl::Milliseconds(100);
 
 // Memory for the nodes comes from the kernel's per-CPU stock, which is filled up in the background.
 constexpr int kMemoryTries = 1000;
@@ -31,25 +39,71 @@ std::vector<heaptap_rows_key> NodeKeys(uint32_t table, uint32_t nodes) {
 
 int UnwindMaps::Keep(void* self, void* data, size_t size) {
   auto* maps = static_cast<UnwindMaps*>(self);
+  maps->mutex_.AssertHeld();
   if (size < sizeof(heaptap_raw_stack)) return 0;
   RawStack& raw = maps->taken_.emplace_back();
   memcpy(&raw.header, data, sizeof(raw.header));
   const size_t bytes = std::min<size_t>(raw.header.memory_bytes, size - sizeof(raw.header));
   const uint8_t* memory = static_cast<const uint8_t*>(data) + sizeof(raw.header);
   raw.memory.assign(memory, memory + bytes);
-  // What was in the ring at first has been taken; programs may add as fast as we take.
-  maps->taken_bytes_ += size;
-  return maps->taken_bytes_ < bpf_map__max_entries(maps->object_->maps.raw_stacks) ? 0 : -1;
+  maps->taken_bytes_ += sizeof(RawStack) + bytes;
+  return maps->taken_bytes_ < kMaxTakenBytes ? 0 : -1;
 }
 
 absl::Status UnwindMaps::Open(heaptap_bpf* object) {
   object_ = object;
+  taken_event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  end_event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!taken_event_.valid() || !end_event_.valid()) return KernelError(errno, "eventfd");
+  absl::MutexLock lock(&mutex_);
   ring_ = ring_buffer__new(bpf_map__fd(object_->maps.raw_stacks), Keep, this, nullptr);
-  return ring_ == nullptr ? KernelError(errno, "mapping the ring buffer of raw stacks") : absl::OkStatus();
+  if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer of raw stacks");
+  // Signals are for the thread that asked for them.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this, fd = ring_buffer__epoll_fd(ring_)] { Run(fd); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return absl::OkStatus();
 }
 
 UnwindMaps::~UnwindMaps() {
+  if (thread_.joinable()) {
+    eventfd_write(end_event_.get(), 1);
+    thread_.join();
+  }
+  absl::MutexLock lock(&mutex_);
   if (ring_ != nullptr) ring_buffer__free(ring_);
+}
+
+void UnwindMaps::Empty() {
+  if (taken_bytes_ >= kMaxTakenBytes) return;
+  ring_buffer__consume(ring_);
+}
+
+void UnwindMaps::Run(int ring_fd) {
+  pollfd polled[] = {{ring_fd, POLLIN, 0}, {end_event_.get(), POLLIN, 0}};
+  for (;;) {
+    if (poll(polled, std::size(polled), -1) < 0 && errno != EINTR) return;
+    if (polled[1].revents != 0) return;
+    absl::MutexLock lock(&mutex_);
+    Empty();
+    if (taken_.empty()) continue;
+    eventfd_write(taken_event_.get(), 1);
+    // The ring stays readable while it cannot be emptied.
+    const auto has_room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return taken_bytes_ < kMaxTakenBytes; };
+    mutex_.AwaitWithTimeout(absl::Condition(&has_room), kRoomTimeout);
+  }
+}
+
+std::vector<RawStack> UnwindMaps::TakeRawStacks() {
+  absl::MutexLock lock(&mutex_);
+  Empty();
+  eventfd_t count;
+  eventfd_read(taken_event_.get(), &count);
+  taken_bytes_ = 0;
+  return std::exchange(taken_, {});
 }
 
 absl::StatusOr<heaptap_file_key> UnwindMaps::Identify(int fd) const {
@@ -83,8 +137,12 @@ absl::Status UnwindMaps::AddTable(uint32_t table, absl::Span<const heaptap_rows>
 
 void UnwindMaps::RemoveTable(uint32_t table, uint32_t nodes) {
   const std::vector<heaptap_rows_key> keys = NodeKeys(table, nodes);
-  auto count = static_cast<uint32_t>(keys.size());
-  if (count > 0) bpf_map_delete_batch(bpf_map__fd(object_->maps.rows), keys.data(), &count, nullptr);
+  for (size_t done = 0; done < keys.size();) {
+    auto count = static_cast<uint32_t>(keys.size() - done);
+    const int error = bpf_map_delete_batch(bpf_map__fd(object_->maps.rows), &keys[done], &count, nullptr);
+    if (error != 0 && error != -ENOENT) return;
+    done += count + (error != 0 ? 1 : 0);
+  }
 }
 
 absl::Status UnwindMaps::SetFile(const heaptap_file_key& key, const heaptap_file& file) {
@@ -106,14 +164,6 @@ void UnwindMaps::Renew(pid_t tgid) {
   heaptap_renew argument = {static_cast<uint32_t>(tgid), 0};
   LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = &argument, .ctx_size_in = sizeof(argument));
   bpf_prog_test_run_opts(bpf_program__fd(object_->progs.renew), &options);
-}
-
-int UnwindMaps::raw_stacks_fd() const { return ring_buffer__epoll_fd(ring_); }
-
-std::vector<RawStack> UnwindMaps::TakeRawStacks() {
-  taken_bytes_ = 0;
-  ring_buffer__consume(ring_);
-  return std::exchange(taken_, {});
 }
 
 void UnwindMaps::ReplaceStack(uint64_t stack_id, const heaptap_stack& stack) {

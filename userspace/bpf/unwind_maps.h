@@ -2,7 +2,8 @@
 //
 // The kernel's side of unwinding: which files' tables are in the kernel, and the stacks that wait for one.
 //
-// Lives as long as the Books it belongs to. Not thread safe.
+// Lives as long as the Books it belongs to. Not thread safe. A thread of its own empties the ring buffer of raw stacks:
+// the collector may be busy reading a table while thousands of them come.
 #ifndef HEAPTAP_USERSPACE_BPF_UNWIND_MAPS_H_
 #define HEAPTAP_USERSPACE_BPF_UNWIND_MAPS_H_
 
@@ -10,12 +11,16 @@
 
 #include <cstdint>
 #include <optional>
+#include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "bpf/heaptap_maps.h"
+#include "userspace/elf/file_descriptor.h"
 
 struct heaptap_bpf;
 struct ring_buffer;
@@ -30,6 +35,9 @@ struct RawStack {
 
 class UnwindMaps {
  public:
+  // Of raw stacks that wait for TakeRawStacks. What is more stays in the ring buffer.
+  static constexpr uint64_t kMaxTakenBytes = 512 << 20;
+
   // Unavailable: the ring buffer cannot be mapped.
   absl::Status Open(heaptap_bpf* object);
   UnwindMaps() = default;
@@ -54,19 +62,26 @@ class UnwindMaps {
   void Renew(pid_t tgid);
 
   // Becomes readable when there are raw stacks.
-  int raw_stacks_fd() const;
-  // All that were sent before the call, and perhaps some more.
+  int raw_stacks_fd() const { return taken_event_.get(); }
+  // All that were sent before the call, and perhaps some more; unless they are more than kMaxTakenBytes.
   std::vector<RawStack> TakeRawStacks();
   // Replaces a stack that is in the books.
   void ReplaceStack(uint64_t stack_id, const heaptap_stack& stack);
 
  private:
   static int Keep(void* self, void* data, size_t size);
+  // Moves what is in the ring to `taken_`.
+  void Empty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Run(int ring_fd);
 
   heaptap_bpf* object_ = nullptr;
-  ring_buffer* ring_ = nullptr;
-  std::vector<RawStack> taken_;
-  uint64_t taken_bytes_ = 0;
+  elf::FileDescriptor taken_event_;  // readable while there is something in `taken_`
+  elf::FileDescriptor end_event_;    // readable: the thread shall end
+  std::thread thread_;
+  absl::Mutex mutex_;
+  ring_buffer* ring_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::vector<RawStack> taken_ ABSL_GUARDED_BY(mutex_);
+  uint64_t taken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace heaptap::bpf

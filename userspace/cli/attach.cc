@@ -29,6 +29,7 @@ int Attach(const AttachFlags& flags) {
   if (!options.ok()) return Report(options.status());
   options->follow = false;
   Signals signals({SIGUSR1, SIGINT, SIGTERM, SIGHUP});
+  Priority priority;
   absl::StatusOr<std::unique_ptr<service::Recorder>> recorder = service::Recorder::Start(*options);
   if (!recorder.ok()) return Report(recorder.status());
   if (absl::Status status = (*recorder)->RecordRunning(flags.pid); !status.ok()) return Report(status);

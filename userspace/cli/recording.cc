@@ -2,6 +2,7 @@
 #include "userspace/cli/recording.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -28,6 +29,10 @@ constexpr char kGperftools[] = "gperftools";
 constexpr uint32_t kDenseLgSample = 12;
 constexpr uint32_t kSparseLive = 1 << 20;
 constexpr uint32_t kSparseRawStacks = 4 << 20;
+// Holds two raw stacks of any size.
+constexpr uint32_t kLeastRawStacks = 128 << 10;
+
+constexpr int kNiceness = -20;
 
 constexpr char kDefaultHighWaterPercent[] = "20";
 
@@ -121,6 +126,9 @@ absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlag
   for (const std::string& text : flags.map_sizes) {
     if (absl::Status status = SetMapSize(text, options.map_sizes); !status.ok()) return status;
   }
+  if (options.map_sizes.raw_stacks_bytes < kLeastRawStacks) {
+    return absl::InvalidArgumentError(absl::StrCat("--map-size raw-stacks: at least ", kLeastRawStacks, " bytes"));
+  }
   return options;
 }
 
@@ -153,6 +161,10 @@ std::vector<signalfd_siginfo> Signals::Take() {
   while (read(fd_.get(), &info, sizeof(info)) == sizeof(info)) signals.push_back(info);
   return signals;
 }
+
+Priority::Priority() : before_(getpriority(PRIO_PROCESS, 0)) { setpriority(PRIO_PROCESS, 0, kNiceness); }
+
+void Priority::Restore() const { setpriority(PRIO_PROCESS, 0, before_); }
 
 bool IsReadable(int fd) {
   pollfd polled = {fd, POLLIN, 0};

@@ -62,6 +62,20 @@ class Signals {
   elf::FileDescriptor fd_;
 };
 
+// While it lives this process comes before others when processors are scarce: what it is late for costs stacks, and it
+// does little. A child must call Restore before it execs.
+class Priority {
+ public:
+  Priority();
+  ~Priority() { Restore(); }
+  Priority(const Priority&) = delete;
+  Priority& operator=(const Priority&) = delete;
+  void Restore() const;
+
+ private:
+  int before_;
+};
+
 bool IsReadable(int fd);
 
 // Waits until a descriptor is readable, but no longer than `limit` and than the recorder bears, and pumps.

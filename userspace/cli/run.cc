@@ -32,7 +32,8 @@ struct RunFlags {
 // A child that waits for the word to exec. All it needs is made before the fork: it must not allocate.
 class Child {
  public:
-  static absl::StatusOr<Child> Fork(const std::vector<std::string>& command, const Signals& signals);
+  static absl::StatusOr<Child> Fork(const std::vector<std::string>& command, const Signals& signals,
+                                    const Priority& priority);
 
   pid_t pid() const { return pid_; }
   // Lets it exec. Returns 0, or the errno value of exec; then the child is gone.
@@ -46,7 +47,8 @@ class Child {
   elf::FileDescriptor error_;  // closed by exec, or an errno value
 };
 
-absl::StatusOr<Child> Child::Fork(const std::vector<std::string>& command, const Signals& signals) {
+absl::StatusOr<Child> Child::Fork(const std::vector<std::string>& command, const Signals& signals,
+                                  const Priority& priority) {
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -63,6 +65,7 @@ absl::StatusOr<Child> Child::Fork(const std::vector<std::string>& command, const
     char word;
     if (read(go[0], &word, 1) != 1) _exit(kFailure);
     signals.Restore();
+    priority.Restore();
     execvp(arguments[0], arguments.data());
     const int number = errno;
     [[maybe_unused]] const ssize_t put = write(error[1], &number, sizeof(number));
@@ -138,10 +141,11 @@ int Run(const RunFlags& flags) {
   if (!library.ok()) return Report(library.status());
 
   Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD});
+  Priority priority;
   absl::StatusOr<std::unique_ptr<service::Recorder>> recorder = service::Recorder::Start(*options);
   if (!recorder.ok()) return Report(recorder.status());
   service::SetPreloadEnvironment(*library, options->lg_sample);
-  absl::StatusOr<Child> child = Child::Fork(flags.command, signals);
+  absl::StatusOr<Child> child = Child::Fork(flags.command, signals, priority);
   if (!child.ok()) return Report(child.status());
   if (absl::Status status = (*recorder)->RecordChild(child->pid()); !status.ok()) return Report(status);
   if (absl::Status status = AttachFiles(**recorder, *library, flags.command[0]); !status.ok()) return Report(status);

@@ -84,7 +84,7 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     if (mapping.inode == 0 || !seen.insert({KernelDevice(mapping), mapping.inode}).second) continue;
     absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
     if (!file.ok()) continue;
-    tables_.Prepare(file->file.get(), mapping.path);
+    tables_.PrepareMapped(file->file.get(), mapping);
     absl::StatusOr<Allocator> allocator = ReadAllocator(file->file.get());
     if (!allocator.ok()) {
       Say(absl::StrCat(Printable(mapping.path), ": ", allocator.status().message(), "; this file is left out"));

@@ -14,6 +14,12 @@
 #include "userspace/unwind/finish.h"
 
 namespace heaptap::service {
+namespace {
+
+// Processes can make as many as they like; to look at one again costs a system call or two.
+constexpr size_t kMaxFilesSeen = 65536;
+
+}  // namespace
 
 void Recorder::HandleMapping(const bpf::MappingEvent& event) {
   if (!spaces_.Apply(event)) return;
@@ -22,6 +28,7 @@ void Recorder::HandleMapping(const bpf::MappingEvent& event) {
   const uint32_t device = KernelDevice(event.mapping);
   tables_.Enter({event.mapping.inode, device, event.generation}, event.pid, event.mapping);
   const std::tuple key(device, event.mapping.inode, event.generation);
+  if (files_seen_.size() > kMaxFilesSeen) files_seen_.clear();
   if (!files_seen_.insert(key).second) return;
   // A short-lived process may be gone, and the next one that maps the file is as good.
   absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(event.pid, event.mapping);
@@ -55,7 +62,8 @@ void Recorder::HandleTableWanted(const heaptap_event& event, const std::vector<b
   if (mappings.ok()) {
     for (const elf::Mapping& mapping : *mappings) {
       const bool is_there = mapping.start <= event.argument && event.argument < mapping.end;
-      if (is_there && mapping.inode == key.inode) return tables_.GiveUp(key, mapping);
+      const bool is_it = mapping.inode == key.inode && KernelDevice(mapping) == key.device;
+      if (is_there && is_it) return tables_.GiveUp(key, mapping);
     }
   }
   tables_.Refuse(key);
@@ -68,7 +76,7 @@ void Recorder::Finish(const bpf::RawStack& raw) {
   const auto find_rule = [&](uint64_t address) -> std::optional<uint32_t> {
     const elf::Mapping* mapping = space->mappings.Find(address);
     if (mapping == nullptr) return std::nullopt;
-    return tables_.FindRule(target->pid, *mapping, address);
+    return tables_.FindRule(*mapping, address);
   };
   books_->unwind().ReplaceStack(raw.header.stack_id, unwind::FinishStack(raw.header, raw.memory, find_rule));
 }

@@ -46,20 +46,14 @@ uint64_t MonotonicNanoseconds() {
   return uint64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-// Short-lived processes are often gone when their turn comes.
-absl::StatusOr<elf::MappedFile> Open(pid_t pid, const elf::Mapping& mapping) {
-  absl::StatusOr<elf::MappedFile> mapped = elf::OpenMapped(pid, mapping);
-  return mapped.ok() ? std::move(mapped) : elf::OpenByPath(mapping);
-}
-
 }  // namespace
 
 uint32_t KernelDevice(const elf::Mapping& mapping) { return mapping.device_major << kMinorBits | mapping.device_minor; }
 
 uint64_t KernelBytes(uint64_t rows) { return unwind::CountNodes(rows) * kNodeBytes; }
 
-UnwindTables::UnwindTables(bpf::UnwindMaps& maps, uint64_t budget)
-    : maps_(maps), budget_nodes_(std::max<uint64_t>(budget / kNodeBytes, 1)) {}
+UnwindTables::UnwindTables(bpf::UnwindMaps& maps, uint64_t budget, size_t max_files)
+    : maps_(maps), budget_nodes_(std::max<uint64_t>(budget / kNodeBytes, 1)), max_files_(max_files) {}
 
 UnwindTables::Key UnwindTables::MakeKey(const heaptap_file_key& key) { return {key.device, key.inode, key.generation}; }
 
@@ -91,13 +85,18 @@ std::shared_ptr<UnwindTables::Table> UnwindTables::Share(unwind::FileTable rows)
 absl::StatusOr<std::shared_ptr<UnwindTables::Table>> UnwindTables::Read(int fd, const struct stat& status) {
   const Version version = {status.st_dev, status.st_ino, status.st_ctim.tv_sec, status.st_ctim.tv_nsec, status.st_size};
   if (const auto known = read_.find(version); known != read_.end()) return known->second;
-  absl::StatusOr<elf::File> file = elf::File::Open(fd);
-  if (!file.ok()) return file.status();
-  absl::StatusOr<unwind::FileTable> rows = unwind::ReadFileTable(*file);
-  if (!rows.ok()) return rows.status();
-  std::shared_ptr<Table> table = rows->rows.empty() ? nullptr : Share(*std::move(rows));
+  const auto read = [&]() -> absl::StatusOr<std::shared_ptr<Table>> {
+    absl::StatusOr<elf::File> file = elf::File::Open(fd);
+    if (!file.ok()) return file.status();
+    absl::StatusOr<unwind::FileTable> rows = unwind::ReadFileTable(*file);
+    if (!rows.ok()) return rows.status();
+    return rows->rows.empty() ? nullptr : Share(*std::move(rows));
+  };
+  absl::StatusOr<std::shared_ptr<Table>> table = read();
+  // What is wrong with a file may have taken long to find out; other errors may pass.
+  if (!table.ok() && !absl::IsInvalidArgument(table.status()) && !absl::IsNotFound(table.status())) return table;
   if (read_.size() >= kMaxRead) read_.clear();
-  read_[version] = table;
+  read_.insert_or_assign(version, table);
   return table;
 }
 
@@ -106,13 +105,40 @@ void UnwindTables::Prepare(int fd, absl::string_view name) {
   if (key.ok() && !files_.contains(MakeKey(*key))) EnterFile(*key, fd, name);
 }
 
+void UnwindTables::PrepareMapped(int fd, const elf::Mapping& mapping) {
+  absl::StatusOr<heaptap_file_key> key = maps_.Identify(fd);
+  if (!key.ok()) return;
+  // On overlayfs the list of mappings shows other numbers than those of the file that is mapped.
+  if (KernelDevice(mapping) != key->device || mapping.inode != key->inode) {
+    shown_as_[{KernelDevice(mapping), mapping.inode}] = MakeKey(*key);
+  }
+  if (!files_.contains(MakeKey(*key))) EnterFile(*key, fd, mapping.path);
+}
+
+absl::StatusOr<elf::MappedFile> UnwindTables::Open(const heaptap_file_key& key, pid_t pid,
+                                                   const elf::Mapping& mapping) const {
+  absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
+  // The process may have mapped another file there by now, or be gone, as short-lived ones often are.
+  if (file.ok() && IsFile(*file, key)) return file;
+  file = elf::OpenByPath(mapping);
+  if (file.ok() && IsFile(*file, key)) return file;
+  return absl::NotFoundError(absl::StrCat(mapping.path, ": cannot be opened any more"));
+}
+
+bool UnwindTables::IsFile(const elf::MappedFile& file, const heaptap_file_key& key) const {
+  absl::StatusOr<heaptap_file_key> found = maps_.Identify(file.file.get());
+  return found.ok() && MakeKey(*found) == MakeKey(key);
+}
+
 bool UnwindTables::Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
-  if (files_.contains(MakeKey(key))) return true;
-  absl::StatusOr<elf::MappedFile> mapped = Open(pid, mapping);
+  if (const auto known = files_.find(MakeKey(key)); known != files_.end()) {
+    // There may have been no room for it, or a program that found no room for its question took it out.
+    const std::optional<heaptap_file> entered = maps_.ReadFile(key);
+    if (!entered.has_value() || entered->state == HEAPTAP_FILE_WANTED) Place(key, known->second);
+    return true;
+  }
+  absl::StatusOr<elf::MappedFile> mapped = Open(key, pid, mapping);
   if (!mapped.ok()) return false;
-  // Between the kernel's question and our opening it, the process may have mapped another file there.
-  absl::StatusOr<heaptap_file_key> opened = maps_.Identify(mapped->file.get());
-  if (!opened.ok() || MakeKey(*opened) != MakeKey(key)) return false;
   EnterFile(key, mapped->file.get(), mapping.path);
   return true;
 }
@@ -131,9 +157,13 @@ void UnwindTables::EnterFile(const heaptap_file_key& key, int fd, absl::string_v
   if (fstat(fd, &status) == 0) table = Read(fd, status);
   if (table.ok()) {
     file.table = *std::move(table);
-  } else if (!absl::IsNotFound(table.status())) {
+  } else if (!absl::IsNotFound(table.status()) && said_.insert(MakeKey(key)).second) {
     Say(absl::StrCat("no unwind table for ", Printable(name), ": ", Printable(table.status().message()),
                      kFollowFramePointers));
+  }
+  if (file.table != nullptr && file.table->nodes > budget_nodes_ && said_.insert(MakeKey(key)).second) {
+    Say(absl::StrCat("the unwind table of ", Printable(name), " takes ", file.table->nodes * kNodeBytes,
+                     " bytes, more than --unwind-memory allows; heaptap unwinds its stacks itself"));
   }
   Place(key, files_[MakeKey(key)] = std::move(file));
 }
@@ -182,22 +212,25 @@ void UnwindTables::SetState(const heaptap_file_key& key, const Table* table, uin
 void UnwindTables::Place(const heaptap_file_key& key, const File& file) {
   Table* table = file.table.get();
   if (table == nullptr) return SetState(key, nullptr, HEAPTAP_FILE_WITHOUT_TABLE);
-  if (table->number == 0 && table->nodes > budget_nodes_) {
-    Say(absl::StrCat("the unwind table of ", Printable(file.name), " takes ", table->nodes * kNodeBytes,
-                     " bytes, more than --unwind-memory allows; heaptap unwinds its stacks itself"));
-    return SetState(key, nullptr, HEAPTAP_FILE_OUTSIDE);
-  }
   if (table->number == 0 && MakeRoom(table->nodes)) {
     const uint32_t number = next_number_++;
     if (maps_.AddTable(number, unwind::MakeTree(table->rows.rows).nodes).ok()) {
       table->number = number;
       used_nodes_ += table->nodes;
+      // All that share it have it now.
+      for (const auto& [other, sharing] : files_) {
+        if (sharing.table == file.table) {
+          SetState({std::get<1>(other), std::get<0>(other), std::get<2>(other)}, table, HEAPTAP_FILE_LOADED);
+        }
+      }
+      return;
     }
   }
   SetState(key, table, table->number != 0 ? HEAPTAP_FILE_LOADED : HEAPTAP_FILE_OUTSIDE);
 }
 
 bool UnwindTables::MakeRoom(uint64_t nodes) {
+  if (nodes > budget_nodes_) return false;
   if (used_nodes_ + nodes <= budget_nodes_) return true;
   std::map<std::shared_ptr<Table>, uint64_t> last_used;
   for (const auto& [key, file] : files_) {
@@ -245,6 +278,11 @@ void UnwindTables::Balance(absl::Time now) {
 }
 
 void UnwindTables::Forget() {
+  if (by_content_.size() > 2 * kMaxRead) {
+    std::erase_if(by_content_, [](const auto& entry) { return entry.second.expired(); });
+  }
+  if (said_.size() > kMaxRead) said_.clear();
+  if (files_.size() >= max_files_) ForgetUnused();
   if (rows_kept_ * sizeof(heaptap_row) <= kKeptBytes + kKeptPerBudget * budget_nodes_ * kNodeBytes) return;
   read_.clear();
   for (auto entry = files_.begin(); entry != files_.end();) {
@@ -259,25 +297,48 @@ void UnwindTables::Forget() {
   }
 }
 
-uint32_t UnwindTables::FindRule(pid_t pid, const elf::Mapping& mapping, uint64_t address) {
-  uint32_t device = KernelDevice(mapping);
-  uint64_t inode = mapping.inode;
-  if (inode == 0) {
-    if (mapping.path != "[vdso]") return 0;
-    device = 0;
-    inode = HEAPTAP_VDSO_INODE;
+void UnwindTables::ForgetUnused() {
+  const uint64_t now = MonotonicNanoseconds();
+  std::set<std::shared_ptr<Table>> tables;
+  for (auto entry = files_.begin(); entry != files_.end();) {
+    const auto& [device, inode, generation] = entry->first;
+    const heaptap_file_key key = {inode, device, generation};
+    const std::optional<heaptap_file> known = maps_.ReadFile(key);
+    if (inode == HEAPTAP_VDSO_INODE || (known.has_value() && known->last_used + kResidence >= now)) {
+      ++entry;
+      continue;
+    }
+    maps_.RemoveFile(key);
+    if (entry->second.table != nullptr && entry->second.table->number != 0) tables.insert(entry->second.table);
+    entry = files_.erase(entry);
   }
-  const uint64_t offset = address - mapping.start + (mapping.inode == 0 ? 0 : mapping.file_offset);
+  for (const auto& [key, file] : files_) tables.erase(file.table);
+  for (const std::shared_ptr<Table>& table : tables) Unload(table);
+}
+
+const UnwindTables::File* UnwindTables::FindFile(const elf::Mapping& mapping) const {
+  if (mapping.inode == 0) {
+    const auto vdso = files_.find({0, HEAPTAP_VDSO_INODE, 0});
+    return mapping.path == "[vdso]" && vdso != files_.end() ? &vdso->second : nullptr;
+  }
+  const uint32_t device = KernelDevice(mapping);
   // The generation is in no list of mappings; the last one is the one that is mapped.
-  auto entry = files_.upper_bound({device, inode, ~uint32_t{0}});
-  if (entry != files_.begin() && std::get<0>((--entry)->first) == device && std::get<1>(entry->first) == inode) {
-    return entry->second.table == nullptr ? 0 : unwind::RuleAtOffset(entry->second.table->rows, offset);
+  auto entry = files_.upper_bound({device, mapping.inode, ~uint32_t{0}});
+  if (entry != files_.begin() && std::get<0>((--entry)->first) == device &&
+      std::get<1>(entry->first) == mapping.inode) {
+    return &entry->second;
   }
-  absl::StatusOr<elf::MappedFile> mapped = Open(pid, mapping);
-  struct stat status;
-  if (!mapped.ok() || fstat(mapped->file.get(), &status) != 0) return 0;
-  absl::StatusOr<std::shared_ptr<Table>> table = Read(mapped->file.get(), status);
-  return table.ok() && *table != nullptr ? unwind::RuleAtOffset((*table)->rows, offset) : 0;
+  const auto shown = shown_as_.find({device, mapping.inode});
+  if (shown == shown_as_.end()) return nullptr;
+  entry = files_.find(shown->second);
+  return entry == files_.end() ? nullptr : &entry->second;
+}
+
+uint32_t UnwindTables::FindRule(const elf::Mapping& mapping, uint64_t address) const {
+  const File* file = FindFile(mapping);
+  if (file == nullptr || file->table == nullptr) return 0;
+  return unwind::RuleAtOffset(file->table->rows,
+                              address - mapping.start + (mapping.inode == 0 ? 0 : mapping.file_offset));
 }
 
 }  // namespace heaptap::service

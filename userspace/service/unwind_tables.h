@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -39,11 +40,14 @@ uint32_t KernelDevice(const elf::Mapping& mapping);
 
 class UnwindTables {
  public:
-  // `maps` must outlive this. `budget`: bytes of kernel memory.
-  UnwindTables(bpf::UnwindMaps& maps, uint64_t budget);
+  // `maps` must outlive this. `budget`: bytes of kernel memory. Of more than `max_files` files those are forgotten that
+  // programs do not look at: processes can make as many as they like.
+  UnwindTables(bpf::UnwindMaps& maps, uint64_t budget, size_t max_files = HEAPTAP_DEFAULT_FILES / 2);
 
-  // Enters an open file that will be mapped, or is mapped already.
+  // Enters an open file that will be mapped.
   void Prepare(int fd, absl::string_view name);
+  // Enters an open file that is mapped already, as /proc/PID/maps shows.
+  void PrepareMapped(int fd, const elf::Mapping& mapping);
 
   // Enters the file that a process maps: its table goes into the kernel if there is room. To be called for each mapping
   // event and for each HEAPTAP_EVENT_TABLE_WANTED; a file that is known costs one look-up. What is wrong with a file is
@@ -57,8 +61,8 @@ class UnwindTables {
   // again.
   void Refuse(const heaptap_file_key& key) { maps_.RemoveFile(key); }
 
-  // The rule at an address in a mapping of a process; 0 if there is none.
-  uint32_t FindRule(pid_t pid, const elf::Mapping& mapping, uint64_t address);
+  // The rule at an address in a mapping; 0 if there is none, or the file was not entered.
+  uint32_t FindRule(const elf::Mapping& mapping, uint64_t address) const;
 
   // Lets tables that found no room have another try. To be called from time to time; does nothing most times.
   void Balance(absl::Time now);
@@ -79,6 +83,10 @@ class UnwindTables {
   using Version = std::tuple<dev_t, ino_t, time_t, long, off_t>;  // of a file: identity, last change, size
   static Key MakeKey(const heaptap_file_key& key);
 
+  // The file of this key, which the process has or had mapped there.
+  absl::StatusOr<elf::MappedFile> Open(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) const;
+  bool IsFile(const elf::MappedFile& file, const heaptap_file_key& key) const;
+  const File* FindFile(const elf::Mapping& mapping) const;
   void EnterFile(const heaptap_file_key& key, int fd, absl::string_view name);
   absl::StatusOr<std::shared_ptr<Table>> Read(int fd, const struct stat& status);
   // The table that is equal, if there is one, or else this one.
@@ -89,14 +97,18 @@ class UnwindTables {
   void SetState(const heaptap_file_key& key, const Table* table, uint32_t state);
   void Unload(const std::shared_ptr<Table>& table);
   void Forget();
+  void ForgetUnused();
 
   bpf::UnwindMaps& maps_;
   const uint64_t budget_nodes_;
+  const size_t max_files_;
   uint64_t used_nodes_ = 0;
   uint32_t next_number_ = 1;
   uint64_t rows_kept_ = 0;
   std::map<Key, File> files_;
-  std::map<Version, std::shared_ptr<Table>> read_;
+  std::map<std::pair<uint32_t, uint64_t>, Key> shown_as_;  // device and inode in lists of mappings, where they differ
+  std::set<Key> said_;                                     // files of which something was said
+  std::map<Version, absl::StatusOr<std::shared_ptr<Table>>> read_;
   std::multimap<uint64_t, std::weak_ptr<Table>> by_content_;
   absl::Time balanced_ = absl::InfinitePast();
 };

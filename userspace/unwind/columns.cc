@@ -19,11 +19,16 @@ constexpr uint8_t kBreg0 = 0x70;
 constexpr absl::string_view kPlt("\x77\x08\x80\x00\x3f\x1a\x3b\x2a\x33\x24\x22", 11);
 constexpr absl::string_view kPlt2("\x77\x08\x80\x00\x3f\x1a\x3a\x2a\x33\x24\x22", 11);
 
-// The offset in words, if it is a whole number of them that `Narrow` holds.
-template <typename Narrow>
-std::optional<int32_t> Words(int64_t offset) {
-  int64_t words = offset / 8;
-  if (offset % 8 != 0 || words != static_cast<Narrow>(words)) return std::nullopt;
+// Bits of a rule's parameters, and of each half of the CFA's.
+constexpr int kCfaBits = 16;
+constexpr int kHalfBits = 8;
+constexpr int kRbpBits = 6;
+
+// The offset in words, if it is a whole number of them that so many bits hold.
+std::optional<int32_t> Words(int64_t offset, int bits) {
+  const int64_t words = offset / 8;
+  const int64_t limit = int64_t{1} << (bits - 1);
+  if (offset % 8 != 0 || words < -limit || words >= limit) return std::nullopt;
   return static_cast<int32_t>(words);
 }
 
@@ -35,10 +40,10 @@ uint32_t RuleOfCfa(const Cfa& cfa) {
   if (cfa.kind == Cfa::kExpression) return cfa.expression;
   if (cfa.kind != Cfa::kRegister) return 0;
   if (cfa.number == kRsp || cfa.number == kRbp) {
-    auto words = Words<int16_t>(cfa.offset);
+    auto words = Words(cfa.offset, kCfaBits);
     return words ? CfaRule(cfa.number == kRsp ? HEAPTAP_CFA_RSP : HEAPTAP_CFA_RBP, *words) : 0;
   }
-  auto words = Words<int8_t>(cfa.offset);
+  auto words = Words(cfa.offset, kHalfBits);
   if (!words || cfa.number >= kReturnAddress) return 0;
   return CfaRule(HEAPTAP_CFA_REGISTER, heaptap_unwind_pair(static_cast<int32_t>(cfa.number), *words));
 }
@@ -54,12 +59,20 @@ uint32_t RuleOfRbp(const Place& rbp) {
     case Place::kSame:
       return RbpRule(HEAPTAP_RBP_SAME, 0);
     case Place::kAtCfa:
-      return RbpRule(HEAPTAP_RBP_AT_CFA, Words<int8_t>(rbp.value));
+      return RbpRule(HEAPTAP_RBP_AT_CFA, Words(rbp.value, kRbpBits));
     case Place::kAtRbp:
-      return RbpRule(HEAPTAP_RBP_AT_RBP, Words<int8_t>(rbp.value));
+      return RbpRule(HEAPTAP_RBP_AT_RBP, Words(rbp.value, kRbpBits));
     default:
       return RbpRule(HEAPTAP_RBP_LOST, 0);
   }
+}
+
+uint32_t RuleOfRbx(const Place& rbx) {
+  if (rbx.kind == Place::kUnset || rbx.kind == Place::kSame) return heaptap_unwind_rbx(HEAPTAP_RBX_SAME);
+  const int64_t kind = -rbx.value / 8 - 1;
+  const bool is_usual =
+      rbx.kind == Place::kAtCfa && rbx.value % 8 == 0 && kind > HEAPTAP_RBX_SAME && kind < HEAPTAP_RBX_LOST;
+  return heaptap_unwind_rbx(is_usual ? static_cast<uint32_t>(kind) : uint32_t{HEAPTAP_RBX_LOST});
 }
 
 }  // namespace
@@ -70,12 +83,12 @@ uint32_t CfaOfExpression(absl::string_view expression) {
 
   Cursor cursor(expression);
   uint64_t number = uint64_t{cursor.Take<uint8_t>()} - kBreg0;
-  auto a = Words<int8_t>(cursor.TakeSleb128());
+  auto a = Words(cursor.TakeSleb128(), kHalfBits);
   bool known = cursor.Take<uint8_t>() == kDeref;
   std::optional<int32_t> b = 0;
   if (!cursor.empty()) {
     known = known && cursor.Take<uint8_t>() == kPlusUconst;
-    b = Words<int8_t>(static_cast<int64_t>(cursor.TakeUleb128()));
+    b = Words(static_cast<int64_t>(cursor.TakeUleb128()), kHalfBits);
   }
   if (!known || !cursor.ok() || !cursor.empty() || !a || !b) return 0;
   if (number == kRsp) return CfaRule(HEAPTAP_CFA_DEREF_RSP, heaptap_unwind_pair(*a, *b));
@@ -99,6 +112,7 @@ uint32_t RuleOf(const Columns& columns) {
       columns.rsp.kind == Place::kUnset || (columns.rsp.kind == Place::kIsCfa && columns.rsp.value == 0);
   uint32_t cfa = RuleOfCfa(columns.cfa);
   if (cfa == 0 || !restores_rsp) return 0;
+  cfa |= RuleOfRbx(columns.rbx);
 
   if (return_address.kind == Place::kAtCfa && return_address.value == -8) return cfa | RuleOfRbp(columns.rbp);
   if (return_address.kind == Place::kInRegister && static_cast<uint64_t>(return_address.value) < kReturnAddress) {

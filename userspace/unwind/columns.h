@@ -13,6 +13,7 @@
 namespace heaptap::unwind {
 
 // System V ABI for x86-64, figure 3.36.
+inline constexpr uint64_t kRbx = 3;
 inline constexpr uint64_t kRbp = 6;
 inline constexpr uint64_t kRsp = 7;
 inline constexpr uint64_t kReturnAddress = 16;
@@ -48,12 +49,14 @@ struct Columns {
   Cfa cfa;
   Place rsp;
   Place rbp;
+  Place rbx;
   Place return_address;
 
   // The column of a register; null if it is not one of these.
   Place* Find(uint64_t number) {
     if (number == kRbp) return &rbp;
     if (number == kRsp) return &rsp;
+    if (number == kRbx) return &rbx;
     if (number == kReturnAddress) return &return_address;
     return nullptr;
   }

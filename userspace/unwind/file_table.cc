@@ -39,6 +39,8 @@ class Builder {
     table_.rows.push_back({.pc = static_cast<uint32_t>(pc), .rule = rule});
   }
 
+  uint64_t size() const { return table_.rows.size(); }
+
   FileTable Build() && {
     table_.rows.shrink_to_fit();
     return std::move(table_);
@@ -59,20 +61,27 @@ bool operator==(const FileTable& a, const FileTable& b) {
 absl::StatusOr<FileTable> ReadFileTable(const elf::File& file) {
   absl::StatusOr<Table> table = BuildTable(file);
   if (!table.ok()) return table.status();
+  const Table::Statistics& statistics = table->statistics;
+  if (statistics.functions == 0 && statistics.broken + statistics.outside > 0) {
+    return absl::InvalidArgumentError("call frames: no function is readable");
+  }
   if (table->rows.empty()) return FileTable();
   const std::vector<elf::Segment> segments = CodeSegments(file);
-  if (segments.empty()) return FileTable();
   Builder builder(segments.front().offset);
   uint64_t done = 0;  // offset up to which there are rows; segments of a hostile file may overlap
   for (const elf::Segment& segment : segments) {
     if (segment.offset < done || segment.file_size > std::numeric_limits<uint64_t>::max() - segment.offset) continue;
     builder.Append(segment.offset, RuleAt(*table, segment.address));
-    for (const Row& row : table->rows) {
-      const uint64_t distance = table->base + row.pc - segment.address;
-      if (distance > 0 && distance < segment.file_size) builder.Append(segment.offset + distance, row.rule);
+    const uint64_t pc = segment.address - table->base;
+    auto row = std::upper_bound(table->rows.begin(), table->rows.end(), pc,
+                                [](uint64_t pc, const Row& row) { return pc < row.pc; });
+    for (; row != table->rows.end() && row->pc - pc < segment.file_size; ++row) {
+      builder.Append(segment.offset + (row->pc - pc), row->rule);
     }
     done = segment.offset + segment.file_size;
     builder.Append(done, 0);
+    // Segments of a hostile file may all have the same addresses.
+    if (builder.size() > kMaxRows) return absl::InvalidArgumentError("call frames: more rows than can be");
   }
   return std::move(builder).Build();
 }

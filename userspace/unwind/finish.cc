@@ -11,14 +11,14 @@ namespace {
 struct Copy {
   const heaptap_raw_stack* raw;
   absl::Span<const uint8_t> memory;
-  bool ended = false;  // something above the copy was asked for
+  bool ended = false;  // something outside of the copy was asked for
 };
 
 int ReadCopy(void* context, uint64_t address, __u64* word) {
   Copy& copy = *static_cast<Copy*>(context);
   const uint64_t offset = address - copy.raw->memory_begin;
   if (offset > copy.memory.size() || copy.memory.size() - offset < sizeof(*word)) {
-    copy.ended |= address >= copy.raw->memory_begin;
+    copy.ended = true;
     return -1;
   }
   memcpy(word, copy.memory.data() + offset, sizeof(*word));

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Call paths of a heap_v2 dump in a form that does not depend on the allocator that wrote it, and their comparison.
+
+A frame is Frame(module, offset): the file that is mapped there and the offset in it of the return address. What is in
+no file has the module "?" and its address. A path is a tuple of frames, innermost first:
+
+- jemalloc writes return addresses. heaptap writes them too, but for the first one, which is one less (jeprof subtracts
+  one from every address but the first); here all are return addresses.
+- The allocator's own frames at the inner end are cut: those in its file. operator new is among them on both sides.
+- jemalloc 5.3.0 keeps 128 frames and heaptap 127, of which up to 8 are their own; so of longer stacks only the
+  innermost FRAMES are compared.
+
+The counts are those of everything that was ever allocated (in brackets in the dump). Both allocators write them so
+that jeprof, which takes them for samples, comes to the right numbers: 29990 objects of 8 bytes are 30000. exact()
+takes that back.
+"""
+
+import bisect
+import collections
+import os
+
+from heap_v2 import Count, Dump
+
+Frame = collections.namedtuple("Frame", "module offset")
+Difference = collections.namedtuple("Difference", "path first second")
+
+FRAMES = 119
+NOTHING = Count(0, 0)
+ALLOCATORS = ("libjemalloc.so.2", "libheaptap.so")
+NOWHERE = "?"
+
+
+def exact(dump, count):
+    """The Count that was recorded: rounding in the dump moves it by less than half an object, half a size class."""
+    real = dump.unbiased(count)
+    return Count(round(real.objects), round(real.bytes / 8) * 8)
+
+
+class Locator:
+    """Frames of the addresses of one dump; each address is looked up once."""
+
+    def __init__(self, mappings):
+        self._mappings = sorted((m for m in mappings if m.executable), key=lambda m: m.begin)
+        self._begins = [m.begin for m in self._mappings]
+        self._known = {}
+
+    def __call__(self, address):
+        frame = self._known.get(address)
+        if frame is None:
+            frame = self._known[address] = self._locate(address)
+        return frame
+
+    def _locate(self, address):
+        # The byte before: a call may be the last instruction of a mapping.
+        at = bisect.bisect_right(self._begins, address - 1) - 1
+        if at >= 0 and address - 1 < self._mappings[at].end and self._mappings[at].path:
+            mapping = self._mappings[at]
+            return Frame(mapping.path, address - mapping.begin + mapping.offset)
+        return Frame(NOWHERE, address)
+
+
+def is_allocators(frame):
+    return os.path.basename(frame.module) in ALLOCATORS
+
+
+def normalise(frames, is_own=is_allocators):
+    """One path without the allocator's frames, cut to FRAMES."""
+    own = 0
+    while own < len(frames) and is_own(frames[own]):
+        own += 1
+    return tuple(frames[own : own + FRAMES])
+
+
+class Paths:
+    """What one process allocated, by call path. program: the name of its executable; counts: {path: Count}; modules:
+    names of the files that it maps for execution; warnings: what the allocator says in the dump."""
+
+    def __init__(self, program, counts, modules=(), warnings=()):
+        self.program = program
+        self.counts = counts
+        self.modules = set(modules)
+        self.warnings = list(warnings)
+
+    @classmethod
+    def read(cls, file, first_is_less, rename=None, is_own=is_allocators):
+        """From a dump. first_is_less: the first address is one less than a return address. rename: frame -> frame."""
+        dump = Dump(file)
+        locate = Locator(dump.mappings)
+        counts = collections.Counter(), collections.Counter()
+        for stack in dump.stacks:
+            addresses = stack.frames
+            if first_is_less:
+                addresses = [addresses[0] + 1, *addresses[1:]]
+            path = normalise([locate(address) for address in addresses], is_own)
+            if rename is not None:
+                path = tuple(map(rename, path))
+            count = exact(dump, stack.ever)
+            counts[0][path] += count.objects
+            counts[1][path] += count.bytes
+        files = [m for m in dump.mappings if m.path.startswith("/")]
+        program = os.path.basename(min(files, key=lambda m: m.begin).path) if files else NOWHERE
+        return cls(program, {path: Count(counts[0][path], counts[1][path]) for path in counts[0] if counts[1][path]},
+                   {os.path.basename(m.path) for m in files if m.executable}, dump.warnings)
+
+    def shortened(self, shorten):
+        """The same with shorten(path) for each path; those that become the same are one."""
+        result = Paths(self.program, {}, self.modules, self.warnings)
+        for path, count in self.counts.items():
+            result.add(Paths(self.program, {shorten(path): count}))
+        return result
+
+    def add(self, other):
+        """Takes in another process of the same program."""
+        self.modules |= other.modules
+        self.warnings += other.warnings
+        for path, count in other.counts.items():
+            mine = self.counts.get(path, NOTHING)
+            self.counts[path] = Count(mine.objects + count.objects, mine.bytes + count.bytes)
+
+    def leave_out(self, condition):
+        """Takes out the paths that fulfil a condition; what they had."""
+        found = [path for path in self.counts if condition(path)]
+        taken = [self.counts.pop(path) for path in found]
+        return Count(sum(count.objects for count in taken), sum(count.bytes for count in taken))
+
+    def bytes(self):
+        return sum(count.bytes for count in self.counts.values())
+
+
+class Comparison:
+    """Of two Paths.
+
+    share        bytes that both have on the same path, of the bytes of the one that has more: 0.0 to 1.0
+    paths        call paths in either
+    equal        those with the same bytes and objects in both
+    differences  the others, [Difference], those with the most bytes between them first
+    """
+
+    def __init__(self, first, second):
+        self.bytes = first.bytes(), second.bytes()
+        every = {**first.counts, **second.counts}
+        self.paths = len(every)
+        self.differences = []
+        common = 0
+        for path in every:
+            one, other = first.counts.get(path, NOTHING), second.counts.get(path, NOTHING)
+            common += min(one.bytes, other.bytes)
+            if one != other:
+                self.differences.append(Difference(path, one, other))
+        self.equal = self.paths - len(self.differences)
+        self.share = common / max(self.bytes) if max(self.bytes) else 1.0
+        self.differences.sort(key=lambda d: (-abs(d.first.bytes - d.second.bytes), d.path))

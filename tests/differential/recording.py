@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a program once under jemalloc or heaptap, with every allocation recorded, and reads what its processes left.
+
+What the program sees is the same under both, to the byte: addresses (setarch -R), folder, arguments, and the
+environment: the same variables in the same order, with values of the same length.
+"""
+
+import glob
+import os
+import shutil
+
+import harness
+from paths import Paths
+
+JEMALLOC = "jemalloc"
+HEAPTAP = "heaptap"
+LIMIT_SECONDS = 500
+OPTIONS = "prof:true,prof_accum:true,lg_prof_sample:0,prof_final:true,prof_prefix:"
+
+
+# Ways to lay out a process otherwise, which change nothing else: options of jemalloc for where its blocks lie, and a
+# limit of the stack, below which libraries and blocks are mapped.
+ELSEWHERE = (("retain:false,", 0x10003000), ("tcache:false,", 0x1A5A7000), ("dirty_decay_ms:0,", 0x4321B000))
+
+
+class Recording:
+    """programs: {name of the executable: Paths}, processes of the same program together; collector: heaptap's PID;
+    faults: what is wrong with the recording itself, texts."""
+
+    def __init__(self, programs, collector, faults):
+        self.programs = programs
+        self.collector = collector
+        self.faults = faults
+
+
+def environment(allocator, options, collector):
+    """What the allocator asks for. `heaptap run` adds the last two itself."""
+    if allocator == HEAPTAP:
+        # prof_prefix alone does nothing.
+        return {"MALLOC_CONF": "prof_prefix:".ljust(len(options), "x")}
+    return {"MALLOC_CONF": options, "LD_PRELOAD": "libjemalloc.so.2".rjust(len(harness.LIBRARY), ":"),
+            "HEAPTAP_CONF": f"collector:{collector},lg_prof_sample:0"}
+
+
+def record(subject, allocator, folder, name, collector, elsewhere=("", 0)):
+    """One run. name: of its dumps, of the same length for all; collector: the PID of the heaptap to compare with;
+    elsewhere: one of ELSEWHERE, for jemalloc."""
+    more, stack = elsewhere
+    slashes = "/" * (1 + max(len(other) for other, _ in ELSEWHERE) - len(more))
+    work, prefix = os.path.join(folder, "work"), folder + slashes + name
+    shutil.rmtree(work, ignore_errors=True)
+    os.mkdir(work)
+    if subject.prepare:
+        subject.prepare(work)
+    command = [word.replace("{allocator}", allocator) for word in subject.command]
+    options = {"env": {**subject.environment, **environment(allocator, more + OPTIONS + prefix, collector)}, "cwd": work}
+    if subject.stdin:
+        options["stdin"] = open(os.path.join(work, subject.stdin), "rb")  # closed with the Process
+    before = ["prlimit", f"--stack={stack}:"] if stack else []
+    before += ["setarch", "-R"]
+    if allocator == HEAPTAP:
+        process = harness.Session(["run", "--books", "--exact", "-o", prefix, "--", *command], folder, before=before,
+                                  **options)
+    else:
+        process = harness.Process([*before, *command], folder, **options)
+    status = process.wait(LIMIT_SECONDS)
+    assert status == 0, f"{command} under {allocator}: status {status}\n{process.stderr()}"
+    faults = []
+    if allocator == HEAPTAP:
+        try:
+            process.check()
+        except AssertionError as error:
+            faults.append(str(error))
+    programs = {}
+    for file in sorted(glob.glob(f"{prefix}.*.heap")):
+        paths = Paths.read(file, allocator == HEAPTAP, subject.rename, subject.is_own)
+        if paths.program in programs:
+            programs[paths.program].add(paths)
+        else:
+            programs[paths.program] = paths
+    assert programs, f"{command} under {allocator}: no dumps\n{process.stderr()}"
+    return Recording(programs, process.pid if allocator == HEAPTAP else collector, faults)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The differential test: heaptap's call paths against jemalloc's. Included by tests/rules.mk.
+
+DIFFERENTIAL := $(BUILD)/tests/differential
+# As distributions compile: no frame pointers, tail calls; and lazy binding, so that stubs have work.
+DIFFERENTIAL_FLAGS := -O2 -fomit-frame-pointer $(WARNINGS) -pthread
+DIFFERENTIAL_LINK := -Wl,-z,lazy -Wl,-rpath,'$$ORIGIN' -L$(DIFFERENTIAL)
+
+DIFFERENTIAL_TARGETS := $(addprefix $(DIFFERENTIAL)/,exceptions signals single_step plt_stubs lazy_resolver \
+  variable_frames recursion tail_calls noreturn vfork plugins plugin_first.so plugin_second.so archive optimised \
+  static/jemalloc/archive static/heaptap/archive)
+
+$(DIFFERENTIAL)/%: tests/differential/targets/%.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DIFFERENTIAL_FLAGS) $(DEPENDENCIES) $< -o $@ $(DIFFERENTIAL_LINK) $(LIBRARIES)
+
+$(DIFFERENTIAL)/%: tests/differential/targets/%.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++20 $(DIFFERENTIAL_FLAGS) $(DEPENDENCIES) $< -o $@ $(DIFFERENTIAL_LINK)
+
+$(DIFFERENTIAL)/libplt.so: tests/differential/targets/libplt.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DIFFERENTIAL_FLAGS) $(DEPENDENCIES) -fPIC -shared $< -o $@ -Wl,-z,lazy
+
+$(DIFFERENTIAL)/single_step $(DIFFERENTIAL)/plt_stubs $(DIFFERENTIAL)/lazy_resolver: LIBRARIES := -lplt
+$(DIFFERENTIAL)/single_step $(DIFFERENTIAL)/plt_stubs $(DIFFERENTIAL)/lazy_resolver: $(DIFFERENTIAL)/libplt.so
+
+$(DIFFERENTIAL)/noreturn: DIFFERENTIAL_FLAGS += -falign-functions=1
+
+# Both at one address, where nothing else is: what is unmapped there is mapped there again.
+$(DIFFERENTIAL)/plugin_first.so: DIFFERENTIAL_FLAGS += -DFIRST
+$(DIFFERENTIAL)/plugin_%.so: tests/differential/targets/plugin.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DIFFERENTIAL_FLAGS) $(DEPENDENCIES) -fno-toplevel-reorder -fPIC -shared $< -o $@ \
+	  -Wl,-Ttext-segment=0x600000000000
+
+$(DIFFERENTIAL)/libtree.a: tests/differential/targets/tree.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DIFFERENTIAL_FLAGS) $(DEPENDENCIES) -fPIE -c $< -o $(@:.a=.o)
+	$(Q)rm -f $@ && ar crs $@ $(@:.a=.o)
+
+$(DIFFERENTIAL)/archive: LIBRARIES := -ltree
+$(DIFFERENTIAL)/archive: $(DIFFERENTIAL)/libtree.a
+
+# The same program as a static PIE with heaptap in it, and as a dynamic one for jemalloc: linked statically, Debian's
+# jemalloc aborts when it profiles (glibc's start-up allocates before the unwinder can find its tables).
+$(DIFFERENTIAL)/static/heaptap/archive: tests/differential/targets/archive.c $(DIFFERENTIAL)/libtree.a \
+    $(BUILD)/libheaptap.a
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DIFFERENTIAL_FLAGS) -static-pie $< -o $@ -L$(DIFFERENTIAL) -ltree $(BUILD)/libheaptap.a
+
+$(DIFFERENTIAL)/static/jemalloc/archive: $(DIFFERENTIAL)/archive
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+
+$(DIFFERENTIAL)/optimised: tests/differential/targets/optimised.cc tests/differential/targets/optimised_shapes.cc \
+    tests/differential/targets/optimised.h
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++20 $(WARNINGS) -O3 -flto -fomit-frame-pointer $(filter %.cc,$^) -o $@
+
+.PHONY: differential-targets
+differential-targets: $(DIFFERENTIAL_TARGETS)
+
+.PHONY: test-differential test-differential-small
+test-differential test-differential-small: $(BUILD)/heaptap $(BUILD)/libheaptap.so differential-targets
+
+test-differential: ## call paths against jemalloc's, of many programs (root)
+	$(Q)tests/differential/test_paths.py
+	$(Q)tests/differential/run
+
+test-differential-small: ## call paths against jemalloc's, of those that take seconds (root)
+	$(Q)tests/differential/test_paths.py
+	$(Q)tests/differential/run --small

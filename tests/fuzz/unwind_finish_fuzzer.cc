@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FinishStack on raw stacks of which all is hostile that a process has a say in: registers, memory, where it begins.
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/types/span.h"
+#include "userspace/unwind/finish.h"
+
+namespace {
+
+using namespace heaptap;
+
+void Check(bool condition) {
+  if (!condition) abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  FuzzedDataProvider input(data, size);
+  const auto number = [&] { return input.ConsumeIntegral<uint64_t>(); };
+  heaptap_raw_stack raw = {};
+  raw.memory_begin = input.ConsumeBool() ? 0x10000 : number();
+  // Near the memory, mostly.
+  const auto address = [&]() -> uint64_t {
+    return input.ConsumeIntegralInRange(0, 3) != 0 ? raw.memory_begin + input.ConsumeIntegralInRange(-64, 1100)
+                                                   : number();
+  };
+  raw.frame.rip = address();
+  raw.frame.rsp = address();
+  raw.frame.rbp = address();
+  raw.frame.others = input.ConsumeIntegralInRange(0u, 2u);
+  if (raw.frame.others == 2) raw.frame.others = address();
+  for (__u64& word : raw.registers) word = address();
+  raw.is_return = input.ConsumeIntegralInRange(0, 1);
+  raw.stack.count = input.ConsumeIntegralInRange(1, HEAPTAP_MAX_FRAMES);
+  raw.stack.end = HEAPTAP_STACK_UNFINISHED;
+  for (uint32_t i = 0; i < raw.stack.count; i++) raw.stack.frames[i] = i + 1;
+
+  // Of its own, so that a look beyond its end is seen.
+  const std::string rules = input.ConsumeRandomLengthString(256);
+  const auto bytes = input.ConsumeRemainingBytes<uint8_t>();
+  std::unique_ptr<uint8_t[]> memory(new uint8_t[bytes.size()]);
+  std::copy(bytes.begin(), bytes.end(), memory.get());
+  raw.memory_bytes = static_cast<uint32_t>(bytes.size());
+
+  size_t asked = 0;
+  const heaptap_stack stack =
+      unwind::FinishStack(raw, absl::MakeSpan(memory.get(), bytes.size()), [&](uint64_t) -> std::optional<uint32_t> {
+        uint32_t rule = 0;
+        const size_t at = asked++ * 4 % (rules.size() / 4 * 4 + 4);
+        if (at + 4 > rules.size()) return std::nullopt;
+        memcpy(&rule, rules.data() + at, sizeof(rule));
+        return rule;
+      });
+  Check(stack.count >= raw.stack.count && stack.count <= HEAPTAP_MAX_FRAMES);
+  Check(stack.end < HEAPTAP_STACK_ENDS && stack.end != HEAPTAP_STACK_UNFINISHED);
+  Check(asked >= 1 && asked <= HEAPTAP_MAX_FRAMES);
+  Check(std::equal(raw.stack.frames, raw.stack.frames + raw.stack.count, stack.frames));
+  return 0;
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The eBPF programs' walk in this process, without a kernel: their own code on simulated helpers, maps and a simulated
+// process with one thread. Everything is in the open, to be looked at and broken by tests.
+#ifndef HEAPTAP_TESTS_UNIT_BPF_HARNESS_H_
+#define HEAPTAP_TESTS_UNIT_BPF_HARNESS_H_
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bpf/heaptap_maps.h"
+#include "tests/unit/bpf_host.h"
+
+namespace heaptap::harness {
+
+inline constexpr uint64_t kPage = 4096;
+
+// Of the simulated process, of whole pages.
+struct Mapping {
+  uint64_t start = 0;
+  uint64_t end = 0;
+  bool executable = false;
+  std::optional<heaptap_file_key> file = {};
+  uint64_t file_offset = 0;
+  bool is_vdso = false;
+};
+
+// A thread's, where the probe fires.
+struct Registers {
+  uint64_t numbers[16] = {};  // by DWARF number
+  uint64_t rip = 0;
+
+  uint64_t& rbp() { return numbers[6]; }
+  uint64_t& rsp() { return numbers[7]; }
+};
+
+// How often the programs called for them.
+struct Calls {
+  uint64_t find_mapping = 0;
+  uint64_t read_user = 0;
+  uint64_t lookup = 0;
+};
+
+class Map {
+ public:
+  explicit Map(const host_map& declared) : declared_(&declared), max_entries(declared.max_entries) {}
+
+  // As the helpers: null, or a negative errno.
+  void* Find(const void* key);
+  long Update(const void* key, const void* value, uint64_t flags);
+  long Delete(const void* key);
+  void Clear();
+
+  uint64_t size() const { return values_.size(); }
+  // Calls visit(value) for each entry.
+  template <typename Value, typename Visit>
+  void ForEach(Visit visit) {
+    for (auto& [key, value] : values_) visit(*reinterpret_cast<Value*>(value.get()));
+  }
+
+ private:
+  using Bytes = std::unique_ptr<uint64_t[]>;
+  bool IsArray() const { return declared_->type == BPF_MAP_TYPE_ARRAY || declared_->type == BPF_MAP_TYPE_PERCPU_ARRAY; }
+  Bytes MakeValue() const { return std::make_unique<uint64_t[]>((declared_->value_bytes + 7) / 8); }
+
+  const host_map* declared_;
+  std::map<std::string, Bytes> values_;
+  std::vector<Bytes> deleted_;  // programs may still look at them
+
+ public:
+  uint64_t max_entries;
+};
+
+class Ring {
+ public:
+  explicit Ring(uint64_t bytes) : bytes(bytes) {}
+
+  void* Reserve(uint64_t size);
+  bool Submit(void* record);
+  uint64_t used() const;
+  // All that were submitted.
+  std::vector<std::string> Take();
+
+  uint64_t bytes;  // its size
+
+ private:
+  struct Record {
+    std::unique_ptr<uint64_t[]> memory;
+    uint64_t size = 0;
+    bool is_submitted = false;
+  };
+  std::vector<Record> records_;
+};
+
+// A raw stack as the collector gets it.
+struct RawStack {
+  heaptap_raw_stack header;
+  std::vector<uint8_t> memory;
+};
+
+// One at a time: the helpers find the last one that was made.
+class Kernel {
+ public:
+  Kernel();
+  ~Kernel();
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  // The process. Memory lies where it says, in pieces that do not overlap.
+  heaptap_process process = {};
+  uint32_t tgid = 100;
+  std::vector<Mapping> mappings;
+  std::map<uint64_t, std::vector<uint8_t>> memory;
+  uint64_t exec_pages = 1;
+  uint64_t arguments = 0;  // where the first stack's program found them
+
+  uint64_t time = 0;  // one later at each look
+  int busy = 0;       // so many times the list of mappings is locked
+  Calls calls;
+  // Called before each helper that looks up, with the name of the map, or "mappings".
+  std::function<void(std::string_view)> before_lookup;
+  // The same before a map is changed.
+  std::function<void(std::string_view)> before_update;
+
+  Map& map(std::string_view name);
+  Ring& ring(std::string_view name);
+  Map* FindMap(const void* address);
+  Ring* FindRing(const void* address);
+
+  template <typename Key, typename Value>
+  void Put(std::string_view name, const Key& key, const Value& value) {
+    map(name).Update(&key, &value, BPF_ANY);
+  }
+  template <typename Value, typename Key>
+  Value* Find(std::string_view name, const Key& key) {
+    return static_cast<Value*>(map(name).Find(&key));
+  }
+  template <typename Key>
+  void Remove(std::string_view name, const Key& key) {
+    map(name).Delete(&key);
+  }
+
+  void WriteWord(uint64_t address, uint64_t word);
+  bool ReadMemory(uint64_t address, void* to, uint64_t size) const;
+
+  // What the programs do. The stack, with its id or without.
+  heaptap_stack Walk(const Registers& registers, uint64_t* id = nullptr);
+  // A sample. The stack that is kept for it.
+  std::optional<heaptap_stack> Sample(const Registers& registers, uint64_t* id = nullptr);
+  uint64_t FindRule(uint64_t pc);
+
+  std::vector<heaptap_event> TakeEvents();
+  std::vector<RawStack> TakeRawStacks();
+
+ private:
+  host_context Context(const Registers& registers);
+
+  std::map<const void*, Map> maps_;
+  std::map<const void*, Ring> rings_;
+};
+
+}  // namespace heaptap::harness
+
+#endif  // HEAPTAP_TESTS_UNIT_BPF_HARNESS_H_

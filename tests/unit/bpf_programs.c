@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The eBPF programs' own headers, compiled for the host.
+ */
+/* clang-format off: the kernel comes first. */
+#include "tests/unit/bpf_host.h"
+/* clang-format on */
+
+#include "bpf/stack.bpf.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define MAP(map) \
+  { &(map), #map, COUNT_OF(*(map).type), sizeof(*(map).key), sizeof(*(map).value), COUNT_OF(*(map).max_entries) }
+#define RING(map) \
+  { &(map), #map, COUNT_OF(*(map).type), 0, 0, COUNT_OF(*(map).max_entries) }
+
+const struct host_map host_maps[] = {
+    MAP(processes), MAP(counters), MAP(stacks), MAP(live),    MAP(tallies),    MAP(losses),      MAP(unnoticed),
+    MAP(forgotten), MAP(files),    MAP(rows),   MAP(scratch), MAP(rule_cache), RING(raw_stacks), RING(events),
+};
+const __u32 host_map_count = COUNT_OF(host_maps);
+
+__u64 host_take_stack(struct host_context* context, struct heaptap_stack* stack) {
+  struct scratch* mine = claim_scratch();
+  if (!mine) return 0;
+  __u64 id = take_stack(&context->registers, context->process, context->tgid, mine);
+  *stack = mine->stack;
+  release_scratch(mine);
+  return id;
+}
+
+struct heaptap_tally* host_find_tally(struct host_context* context, struct heaptap_tally_key* key, __u64 weight) {
+  return find_tally(&context->registers, context->process, context->tgid, key, weight);
+}
+
+__u64 host_find_rule(struct host_context* context, __u64 pc) {
+  struct scratch* mine = claim_scratch();
+  if (!mine) return RULE_LATE;
+  mine->process_id = context->process->id;
+  mine->tgid = context->tgid;
+  mine->salt = make_salt(context->process, stack_seed);
+  __u64 rule = find_rule(mine, pc);
+  release_scratch(mine);
+  return rule;
+}
+
+__u64 host_find_in_table(const struct heaptap_file* file, __u64 offset) { return find_in_table(file, offset); }

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernel's side of unwinding, on the real kernel.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <memory>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/need_bpf.h"
+#include "userspace/bpf/books.h"
+#include "userspace/bpf/unwind_maps.h"
+#include "userspace/elf/file_descriptor.h"
+
+namespace heaptap::bpf {
+namespace {
+
+using ::testing::IsEmpty;
+
+class UnwindMapsTest : public ::testing::Test {
+ protected:
+  absl::Status Load() {
+    MapSizes sizes;
+    sizes.files = 4;
+    sizes.unwind_bytes = 10 * 4096;
+    absl::StatusOr<std::unique_ptr<Books>> books = Books::Load(sizes);
+    if (!books.ok()) return books.status();
+    books_ = *std::move(books);
+    return absl::OkStatus();
+  }
+
+  UnwindMaps& maps() { return books_->unwind(); }
+
+  std::unique_ptr<Books> books_;
+};
+
+std::vector<heaptap_rows> Nodes(size_t count) { return std::vector<heaptap_rows>(count); }
+
+TEST_F(UnwindMapsTest, TablesGoInWholeOrNotAtAll) {
+  NEED_BPF(Load());
+  EXPECT_TRUE(maps().AddTable(1, Nodes(6)).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(maps().AddTable(2, Nodes(5))));
+  EXPECT_TRUE(maps().AddTable(3, Nodes(4)).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(maps().AddTable(4, Nodes(1))));
+  maps().RemoveTable(1, 6);
+  EXPECT_TRUE(maps().AddTable(5, Nodes(6)).ok());
+  maps().RemoveTable(3, 4);
+  maps().RemoveTable(5, 6);
+  EXPECT_TRUE(maps().AddTable(6, Nodes(10)).ok());
+}
+
+TEST_F(UnwindMapsTest, Files) {
+  NEED_BPF(Load());
+  const heaptap_file_key key = {7, 8, 9};
+  EXPECT_EQ(maps().ReadFile(key), std::nullopt);
+  heaptap_file file = {};
+  file.state = HEAPTAP_FILE_LOADED;
+  file.table = 3;
+  file.base = 4096;
+  file.last_used = 5;
+  EXPECT_TRUE(maps().SetFile(key, file).ok());
+  const std::optional<heaptap_file> read = maps().ReadFile(key);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(memcmp(&*read, &file, sizeof(file)), 0);
+  for (uint32_t i = 0; i < 3; i++) EXPECT_TRUE(maps().SetFile({7, 8, i}, file).ok());
+  EXPECT_FALSE(maps().SetFile({7, 8, 4}, file).ok());
+  maps().RemoveFile(key);
+  EXPECT_EQ(maps().ReadFile(key), std::nullopt);
+  EXPECT_TRUE(maps().SetFile({7, 8, 4}, file).ok());
+}
+
+TEST_F(UnwindMapsTest, IdentifiesFiles) {
+  NEED_BPF(Load());
+  elf::FileDescriptor program(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  absl::StatusOr<heaptap_file_key> key = maps().Identify(program.get());
+  ASSERT_TRUE(key.ok()) << key.status();
+  elf::FileDescriptor memory(memfd_create("one", MFD_CLOEXEC));
+  elf::FileDescriptor other(memfd_create("two", MFD_CLOEXEC));
+  for (const int fd : {memory.get(), other.get()}) EXPECT_EQ(ftruncate(fd, 1), 0);
+  absl::StatusOr<heaptap_file_key> memory_key = maps().Identify(memory.get());
+  absl::StatusOr<heaptap_file_key> other_key = maps().Identify(other.get());
+  ASSERT_TRUE(memory_key.ok() && other_key.ok());
+  struct stat status;
+  ASSERT_EQ(fstat(memory.get(), &status), 0);
+  EXPECT_EQ(memory_key->inode, status.st_ino);
+  EXPECT_EQ(memory_key->device, major(status.st_dev) << 20 | minor(status.st_dev));
+  EXPECT_NE(memory_key->inode, other_key->inode);
+  EXPECT_EQ(memory_key->device, other_key->device);
+  // What cannot be mapped.
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  EXPECT_TRUE(absl::IsNotFound(maps().Identify(ends[0]).status()));
+  EXPECT_TRUE(absl::IsNotFound(maps().Identify(-1).status()));
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(UnwindMapsTest, NobodysStacks) {
+  NEED_BPF(Load());
+  pollfd ready = {.fd = maps().raw_stacks_fd(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&ready, 1, 0), 0);
+  EXPECT_THAT(maps().TakeRawStacks(), IsEmpty());
+  maps().ReplaceStack(77, heaptap_stack{});
+  EXPECT_FALSE(books_->ReadStack(77).ok());
+  maps().Renew(getpid());
+}
+
+}  // namespace
+}  // namespace heaptap::bpf

@@ -1,0 +1,764 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The eBPF programs' walk, their own code, in a simulated process.
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/unwind_simulation.h"
+
+// Of bpf/code.bpf.h.
+extern "C" uint32_t search_rows(const heaptap_rows* node, uint32_t pc);
+
+namespace heaptap::harness {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const uint32_t kEnd = Rule(HEAPTAP_CFA_END);
+const uint32_t kPlain = Rule(HEAPTAP_CFA_RSP, 1);
+
+// The word of a signal frame's registers (struct sigcontext_64) that has the register of a DWARF number, 16 being RIP.
+constexpr int kSignalWord[17] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7, 16};
+constexpr uint64_t kSignalWords = 5 + 23;
+
+// Writes a signal frame at an address.
+void WriteSignalFrame(Kernel& kernel, uint64_t address, const Registers& registers) {
+  for (int number = 0; number < 16; number++) {
+    kernel.WriteWord(address + 40 + 8 * kSignalWord[number], registers.numbers[number]);
+  }
+  kernel.WriteWord(address + 40 + 8 * kSignalWord[16], registers.rip);
+}
+
+TEST(UnwindWalk, FramesOfTwoFiles) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  const uint64_t middle = process.Function(Rule(HEAPTAP_CFA_RSP, 4, HEAPTAP_RBP_AT_CFA, -2), kLibrary);
+  const uint64_t outer = process.Function(Rule(HEAPTAP_CFA_RBP, 2, HEAPTAP_RBP_AT_CFA, -2), kLibrary);
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  process.registers.rbp() = 12345;  // anything
+  process.Words({middle + 16});
+  process.Words({1, 2, 0, outer + 5});
+  const uint64_t rbp = process.Words({77, start + 1});
+  process.kernel.WriteWord(rbp - 16, rbp);
+  heaptap_stack stack = process.Walk(leaf);
+  EXPECT_THAT(Frames(stack), ElementsAre(leaf, middle + 16, outer + 5, start + 1));
+  EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);
+  EXPECT_LE(process.kernel.calls.read_user, 2);
+}
+
+TEST(UnwindWalk, ReturnAddressBelongsToTheCallBeforeIt) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  const uint64_t caller = process.Function(Rule(HEAPTAP_CFA_RSP, 2));  // ends with the call
+  process.Function(0);
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  process.Words({caller + kFunctionBytes, 0, start + 1});
+  EXPECT_THAT(Frames(process.Walk(leaf)), ElementsAre(leaf, caller + kFunctionBytes, start + 1));
+}
+
+TEST(UnwindWalk, LazilyBoundCalls) {
+  for (const uint32_t kind : {HEAPTAP_CFA_PLT, HEAPTAP_CFA_PLT2}) {
+    Simulation process;
+    const uint64_t stub = process.Function(Rule(kind));
+    const uint64_t one = process.Function(kEnd);
+    const uint64_t two = process.Function(kEnd);
+    process.Load();
+    process.Words({one + 1, two + 1});
+    const uint64_t pushed = kind == HEAPTAP_CFA_PLT ? 11 : 10;
+    EXPECT_THAT(Frames(process.Walk(stub + pushed - 1)), ElementsAre(stub + pushed - 1, one + 1));
+    EXPECT_THAT(Frames(process.Walk(stub + pushed)), ElementsAre(stub + pushed, two + 1));
+  }
+}
+
+TEST(UnwindWalk, StackPointerOnTheStack) {
+  Simulation process;
+  const uint64_t by_rsp = process.Function(Rule(HEAPTAP_CFA_DEREF_RSP, heaptap_unwind_pair(2, 1)));
+  const uint64_t by_rbp =
+      process.Function(Rule(HEAPTAP_CFA_DEREF_RBP, heaptap_unwind_pair(-1, 0), HEAPTAP_RBP_AT_RBP, 0));
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  const uint64_t begin = process.next();
+  process.Words({0, 0, begin + 64});
+  process.MoveTo(begin + 64);
+  process.Words({by_rbp + 3});  // *(RSP + 16) + 8 is the CFA
+  process.Words({0, begin + 256, 99});
+  process.registers.rbp() = process.next() - 8;
+  process.kernel.WriteWord(begin + 248, start + 2);
+  EXPECT_THAT(Frames(process.Walk(by_rsp)), ElementsAre(by_rsp, by_rbp + 3, start + 2));
+}
+
+class SignalTest : public ::testing::TestWithParam<bool> {};
+
+// A handler, perhaps on a stack of its own below or above, that interrupted code with its CFA in a register.
+TEST_P(SignalTest, RegistersOfTheInterruptedFrame) {
+  for (const uint64_t own_stack : {uint64_t{0}, uint64_t{0x20000000}, kStackTop + 16 * kPage}) {
+    for (uint32_t number = 0; number < 16; number++) {
+      Simulation process;
+      const uint64_t handler = process.Function(kPlain);
+      const uint64_t restorer = process.Function(Rule(HEAPTAP_CFA_SIGNAL), kLibrary);
+      process.Function(0);
+      const uint32_t rule =
+          GetParam() ? Rule(HEAPTAP_CFA_REGISTER, heaptap_unwind_pair(static_cast<int>(number), 2))
+                     : Rule(HEAPTAP_CFA_RSP, 8, HEAPTAP_RBP_SAME, static_cast<int>(number), HEAPTAP_RA_REGISTER);
+      const uint64_t interrupted = process.Function(rule);
+      const uint64_t start = process.Function(kEnd);
+      process.Load();
+
+      uint64_t at = process.next();
+      Registers before;
+      before.rip = interrupted;  // its first instruction comes next
+      before.rsp() = at + 64 * 8;
+      if (GetParam()) {
+        before.numbers[number] = before.rsp() + 64;
+        process.kernel.WriteWord(before.numbers[number] + 8, start + 1);
+      } else {
+        before.numbers[number] = number == 7 ? before.rsp() : start + 1;
+      }
+      if (own_stack != 0) {
+        process.kernel.memory[own_stack].resize(kPage);
+        process.kernel.mappings.push_back({.start = own_stack, .end = own_stack + kPage});
+        at = own_stack;
+      }
+      process.kernel.WriteWord(at, restorer + 8);
+      WriteSignalFrame(process.kernel, at + 8, before);
+      process.registers.rsp() = at;
+      heaptap_stack stack = process.Walk(handler);
+      // The rule gives RSP itself to frame 7's CFA: that may be the same place, so it holds there too.
+      if (!GetParam() && number == 7) {
+        EXPECT_THAT(Frames(stack), ElementsAre(handler, restorer + 8, interrupted, before.rsp()));
+        continue;
+      }
+      EXPECT_THAT(Frames(stack), ElementsAre(handler, restorer + 8, interrupted, start + 1)) << number;
+      EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(CfaOrReturnAddress, SignalTest, ::testing::Bool());
+
+TEST(UnwindWalk, RegistersOfFrame0) {
+  for (int number = 0; number < 16; number++) {
+    Simulation process;
+    const uint64_t by_register = process.Function(Rule(HEAPTAP_CFA_REGISTER, heaptap_unwind_pair(number, 1)));
+    const uint64_t start = process.Function(kEnd);
+    process.Load();
+    process.Words({start + 1});
+    process.registers.numbers[number] = process.stack_begin();
+    EXPECT_THAT(Frames(process.Walk(by_register)), ElementsAre(by_register, start + 1)) << number;
+  }
+}
+
+TEST(UnwindWalk, ReturnAddressInARegister) {
+  Simulation process;
+  const uint64_t popped =
+      process.Function(Rule(HEAPTAP_CFA_RSP, 0, HEAPTAP_RBP_SAME, 10, HEAPTAP_RA_REGISTER));  // CFA is RSP itself
+  const uint64_t caller = process.Function(kPlain);
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  process.registers.numbers[10] = caller + 1;
+  process.Words({start + 1});
+  EXPECT_THAT(Frames(process.Walk(popped)), ElementsAre(popped, caller + 1, start + 1));
+}
+
+TEST(UnwindWalk, AboveFrame0RegistersAreLost) {
+  for (const uint32_t rule : {Rule(HEAPTAP_CFA_REGISTER, heaptap_unwind_pair(12, 1)),
+                              Rule(HEAPTAP_CFA_RSP, 1, HEAPTAP_RBP_SAME, 12, HEAPTAP_RA_REGISTER)}) {
+    Simulation process;
+    const uint64_t leaf = process.Function(kPlain);
+    const uint64_t caller = process.Function(rule);
+    process.Load();
+    process.Words({caller + 1});
+    process.registers.numbers[12] = process.next();
+    heaptap_stack stack = process.Walk(leaf);
+    EXPECT_THAT(Frames(stack), ElementsAre(leaf, caller + 1));
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_REGISTER);
+  }
+}
+
+// --- code without rules ----------------------------------------------------------------------------------------------
+
+TEST(UnwindWalk, FramePointersWhereNothingElseIs) {
+  for (const Place place : {kNoFile, kProgram}) {
+    Simulation process;
+    const uint64_t leaf = process.Function(0, place);
+    const uint64_t caller = process.Function(0, place);
+    const uint64_t start = process.Function(kEnd, kLibrary);
+    process.Load();
+    process.SetState(kProgram, HEAPTAP_FILE_WITHOUT_TABLE);
+    const uint64_t outer = process.Words({0x1234, start + 1});
+    const uint64_t inner = process.Words({outer, caller + 1});
+    process.kernel.WriteWord(outer, 0);
+    process.registers.rsp() = process.stack_begin();
+    process.registers.rbp() = inner;
+    // Inner lies above outer: a frame pointer that leads downwards leads nowhere.
+    heaptap_stack stack = process.Walk(leaf);
+    EXPECT_THAT(Frames(stack), ElementsAre(leaf, caller + 1));
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_RULE);
+
+    const uint64_t good = process.Words({process.next() + 32, caller + 1, 0, 0, 7, start + 1});
+    process.registers.rbp() = good;
+    stack = process.Walk(leaf);
+    EXPECT_THAT(Frames(stack), ElementsAre(leaf, caller + 1, start + 1));
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);
+  }
+}
+
+TEST(UnwindWalk, FramePointersThatLeadNowhere) {
+  Simulation process;
+  const uint64_t leaf = process.Function(0, kNoFile);
+  const uint64_t begin = process.stack_begin();
+  process.registers.rsp() = begin + 64;
+  for (const uint64_t rbp :
+       {begin, begin + 65, kStackTop, kStackTop - 8, uint64_t{1}, uint64_t{1} << 47, ~uint64_t{7}, ~uint64_t{0}}) {
+    process.registers.rbp() = rbp;
+    heaptap_stack stack = process.Walk(leaf);
+    EXPECT_THAT(Frames(stack), ElementsAre(leaf));
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_RULE) << rbp;
+  }
+  process.registers.rbp() = 0;
+  EXPECT_EQ(process.Walk(leaf).end, HEAPTAP_STACK_WHOLE);
+}
+
+TEST(UnwindWalk, FileWithoutRuleThereIsCodeWithoutRule) {
+  Simulation process;
+  process.Function(kPlain);
+  process.tables[kProgram].rows[0].pc = 32;
+  process.Load();
+  EXPECT_EQ(process.Walk(kCodeAt[kProgram] + 31).end, HEAPTAP_STACK_WHOLE);  // RBP is 0
+  process.registers.rsp() = 8;
+  EXPECT_EQ(process.Walk(kCodeAt[kProgram] + 32).end, HEAPTAP_STACK_NO_MEMORY);
+}
+
+// --- ends ------------------------------------------------------------------------------------------------------------
+
+TEST(UnwindWalk, ReturnAddress0IsTheEnd) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  process.Load();
+  process.Words({0});
+  heaptap_stack stack = process.Walk(leaf);
+  EXPECT_THAT(Frames(stack), ElementsAre(leaf));
+  EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);
+}
+
+TEST(UnwindWalk, NoCode) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  process.Load();
+  for (const uint64_t address :
+       {uint64_t{0x1000}, process.stack_begin(), ~uint64_t{0}, kCodeAt[kProgram], kCodeAt[kProgram] + kCodeBytes + 1}) {
+    process.MoveTo(process.stack_begin());
+    process.Words({address});
+    heaptap_stack stack = process.Walk(leaf);
+    EXPECT_THAT(Frames(stack), ElementsAre(leaf, address));
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_CODE);
+  }
+  EXPECT_EQ(process.Walk(0x1000).end, HEAPTAP_STACK_NO_CODE);
+}
+
+TEST(UnwindWalk, NoMemory) {
+  const uint32_t rules[] = {kPlain,
+                            Rule(HEAPTAP_CFA_RSP, 1, HEAPTAP_RBP_AT_CFA, 0),
+                            Rule(HEAPTAP_CFA_RSP, 1, HEAPTAP_RBP_AT_RBP, 0),
+                            Rule(HEAPTAP_CFA_DEREF_RSP, heaptap_unwind_pair(1, 0)),
+                            Rule(HEAPTAP_CFA_DEREF_RBP, heaptap_unwind_pair(1, 0)),
+                            Rule(HEAPTAP_CFA_SIGNAL)};
+  for (const uint32_t rule : rules) {
+    Simulation process;
+    const uint64_t leaf = process.Function(rule);
+    process.Load();
+    process.registers.rsp() = rule == kPlain ? kStackTop : kStackTop - 8;
+    process.registers.rbp() = kStackTop;
+    heaptap_stack stack = process.Walk(leaf);
+    EXPECT_THAT(Frames(stack), ElementsAre(leaf));
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_MEMORY) << rule;
+  }
+}
+
+TEST(UnwindWalk, Stuck) {
+  for (const uint32_t rule : {Rule(HEAPTAP_CFA_RSP, 0), Rule(HEAPTAP_CFA_RSP, -3), Rule(HEAPTAP_CFA_RBP, -1)}) {
+    Simulation process;
+    const uint64_t leaf = process.Function(rule);
+    process.Load();
+    process.registers.rsp() = process.registers.rbp() = process.stack_begin() + 256;
+    heaptap_stack stack = process.Walk(leaf);
+    EXPECT_THAT(Frames(stack), ElementsAre(leaf));
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_STUCK);
+  }
+}
+
+// A signal frame may point anywhere, also to itself.
+TEST(UnwindWalk, EndsInACircleOfSignalFrames) {
+  Simulation process;
+  const uint64_t restorer = process.Function(Rule(HEAPTAP_CFA_SIGNAL));
+  process.Load();
+  Registers circle;
+  circle.rip = restorer;
+  circle.rsp() = process.stack_begin();
+  WriteSignalFrame(process.kernel, process.stack_begin(), circle);
+  heaptap_stack stack = process.Walk(restorer);
+  EXPECT_EQ(stack.count, HEAPTAP_MAX_FRAMES);
+  EXPECT_EQ(stack.end, HEAPTAP_STACK_TRUNCATED);
+}
+
+TEST(UnwindWalk, AsManyFramesAsFit) {
+  for (const uint64_t frames : {126, 127, 128, 200}) {
+    for (const bool ends_with_0 : {false, true}) {
+      Simulation process;
+      const uint64_t plain = process.Function(kPlain);
+      const uint64_t start = process.Function(kEnd);
+      process.Load();
+      std::vector<uint64_t> expected = {plain};
+      for (uint64_t i = 1; i < frames; i++) {
+        expected.push_back(i + 1 == frames && !ends_with_0 ? start + 1 : plain + i % 15 + 1);
+        process.Words({expected.back()});
+      }
+      process.Words({0});
+      heaptap_stack stack = process.Walk(plain);
+      EXPECT_EQ(stack.end, frames <= HEAPTAP_MAX_FRAMES ? HEAPTAP_STACK_WHOLE : HEAPTAP_STACK_TRUNCATED) << frames;
+      expected.resize(std::min<uint64_t>(frames, HEAPTAP_MAX_FRAMES));
+      EXPECT_EQ(Frames(stack), expected);
+    }
+  }
+}
+
+// What lies in the scratch buffer from another process's walk is nobody's memory.
+TEST(UnwindWalk, ShowsNoMemoryOfTheLastWalk) {
+  Simulation process;
+  const uint64_t plain = process.Function(kPlain);
+  const uint64_t unwind_rbp = process.Function(Rule(HEAPTAP_CFA_RBP, 1));
+  process.Load();
+  for (uint64_t i = 0; i < 64; i++) process.Words({0xdead0000 + i});
+  for (uint64_t address = 0; address < 1024; address++) {
+    for (const uint64_t base : {uint64_t{0}, uint64_t{1} << 63, uint64_t{0} - 512}) {
+      process.kernel.process.id = 2;
+      process.registers.rsp() = process.stack_begin();
+      process.Walk(plain);
+      process.kernel.process.id = 4;
+      process.registers.rsp() = base + address;
+      EXPECT_THAT(Frames(process.Walk(plain)), SizeIs(1)) << base + address;
+      process.registers.rsp() = 0;
+      process.registers.rbp() = base + address;
+      EXPECT_THAT(Frames(process.Walk(unwind_rbp)), SizeIs(1)) << base + address;
+    }
+  }
+}
+
+// --- the rule cache --------------------------------------------------------------------------------------------------
+
+struct CachedRule {
+  uint64_t check;
+  uint64_t rule;
+};
+
+class RuleCache : public ::testing::Test {
+ protected:
+  RuleCache() {
+    leaf_ = process_.Function(kPlain);
+    caller_ = process_.Function(Rule(HEAPTAP_CFA_RSP, 3));
+    start_ = process_.Function(kEnd);
+    process_.Load();
+    process_.Words({caller_ + 1, 0, 0, start_ + 1});
+  }
+
+  // How many rules the walk had to look for.
+  uint64_t Misses() {
+    const uint64_t before = process_.kernel.calls.find_mapping;
+    heaptap_stack stack = process_.Walk(leaf_);
+    EXPECT_THAT(Frames(stack), ElementsAre(leaf_, caller_ + 1, start_ + 1));
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);
+    return process_.kernel.calls.find_mapping - before;
+  }
+
+  Simulation process_;
+  uint64_t leaf_, caller_, start_;
+};
+
+TEST_F(RuleCache, SecondWalkFindsAll) {
+  EXPECT_EQ(Misses(), 3);
+  EXPECT_EQ(Misses(), 0);
+  EXPECT_EQ(Misses(), 0);
+}
+
+TEST_F(RuleCache, ForgetsWhenMappingsChange) {
+  Misses();
+  process_.kernel.exec_pages++;
+  EXPECT_EQ(Misses(), 3);
+  EXPECT_EQ(Misses(), 0);
+  EXPECT_EQ(process_.kernel.process.mappings, 2);  // the first walk counted one
+  process_.kernel.process.mappings++;              // as the program `renew` does
+  EXPECT_EQ(Misses(), 3);
+  EXPECT_EQ(Misses(), 0);
+}
+
+TEST_F(RuleCache, IsNotSharedByProcesses) {
+  Misses();
+  const heaptap_process first = process_.kernel.process;
+  process_.kernel.process.id += 2;
+  EXPECT_EQ(Misses(), 3);
+  process_.kernel.process = first;
+  EXPECT_EQ(Misses(), 0);
+}
+
+TEST_F(RuleCache, TornEntriesDoNotCheck) {
+  Misses();
+  process_.kernel.map("rule_cache").ForEach<CachedRule>([](CachedRule& entry) { entry.rule ^= 0x10000; });
+  EXPECT_EQ(Misses(), 3);
+  process_.kernel.map("rule_cache").ForEach<CachedRule>([](CachedRule& entry) { entry.check ^= 0x10000; });
+  EXPECT_EQ(Misses(), 3);
+  process_.kernel.map("rule_cache").ForEach<CachedRule>([](CachedRule& entry) { entry.check = 0; });
+  EXPECT_EQ(Misses(), 3);
+  EXPECT_EQ(Misses(), 0);
+}
+
+TEST_F(RuleCache, KeepsOnlyRules) {
+  process_.kernel.FindRule(0x1000);  // no code
+  process_.SetState(kProgram, HEAPTAP_FILE_OUTSIDE);
+  process_.kernel.FindRule(leaf_);
+  process_.kernel.map("rule_cache").ForEach<CachedRule>([](const CachedRule& entry) {
+    EXPECT_EQ(entry.check, 0);
+    EXPECT_EQ(entry.rule, 0);
+  });
+  process_.Load();
+  EXPECT_EQ(Misses(), 3);
+}
+
+// The collector unloads a table while a program is in it, and gives the memory to another one.
+TEST_F(RuleCache, KeepsNothingOfATableThatIsUnloaded) {
+  bool unload = true;
+  process_.kernel.before_lookup = [&](std::string_view map) {
+    if (map != "rows" || !std::exchange(unload, false)) return;
+    process_.SetState(kProgram, HEAPTAP_FILE_OUTSIDE);
+    process_.kernel.map("rows").ForEach<heaptap_rows>([](heaptap_rows& node) {
+      for (heaptap_row& row : node.rows) row.rule = Rule(HEAPTAP_CFA_RSP, 2);
+    });
+  };
+  EXPECT_EQ(process_.Walk(leaf_).end, HEAPTAP_STACK_UNFINISHED);
+  process_.kernel.before_lookup = nullptr;
+  process_.Load();
+  EXPECT_EQ(Misses(), 3);
+}
+
+// --- tables that are not there ---------------------------------------------------------------------------------------
+
+class Tables : public ::testing::Test {
+ protected:
+  Tables() {
+    leaf_ = process_.Function(kPlain);
+    caller_ = process_.Function(kPlain, kLibrary);
+    start_ = process_.Function(kEnd);
+    process_.Words({caller_ + 1, start_ + 1});
+  }
+
+  Kernel& kernel() { return process_.kernel; }
+  uint32_t StateOf(Place place) {
+    const auto* file = kernel().Find<heaptap_file>("files", kKeys[place]);
+    return file == nullptr ? ~0u : file->state;
+  }
+  uint64_t Lost(uint32_t reason) {
+    const auto* loss = kernel().Find<heaptap_loss>("losses", heaptap_loss_key{kernel().process.id, reason, 0});
+    return loss == nullptr ? 0 : loss->events;
+  }
+
+  Simulation process_;
+  uint64_t leaf_, caller_, start_;
+};
+
+TEST_F(Tables, UnknownFileIsAskedForOnce) {
+  process_.Load(kProgram);
+  uint64_t ids[2];
+  for (uint64_t& id : ids) {
+    std::optional<heaptap_stack> stack = process_.Sample(leaf_, &id);
+    ASSERT_TRUE(stack.has_value());
+    EXPECT_THAT(Frames(*stack), ElementsAre(leaf_, caller_ + 1));
+    EXPECT_EQ(stack->end, HEAPTAP_STACK_UNFINISHED);
+  }
+  EXPECT_NE(ids[0], ids[1]);  // each will be finished for itself
+  EXPECT_EQ(StateOf(kLibrary), HEAPTAP_FILE_WANTED);
+
+  std::vector<heaptap_event> events = kernel().TakeEvents();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].kind, HEAPTAP_EVENT_TABLE_WANTED);
+  EXPECT_EQ(events[0].tgid, kernel().tgid);
+  EXPECT_EQ(events[0].process_id, kernel().process.id);
+  EXPECT_EQ(events[0].argument, caller_);  // the call itself
+  EXPECT_EQ(memcmp(events[0].memory, &kKeys[kLibrary], sizeof(kKeys[kLibrary])), 0);
+
+  std::vector<RawStack> raw = kernel().TakeRawStacks();
+  ASSERT_THAT(raw, SizeIs(2));
+  EXPECT_EQ(raw[0].header.stack_id, ids[0]);
+  EXPECT_EQ(raw[1].header.stack_id, ids[1]);
+
+  process_.Load(kLibrary);
+  std::optional<heaptap_stack> stack = process_.Sample(leaf_);
+  EXPECT_EQ(stack->end, HEAPTAP_STACK_WHOLE);
+  EXPECT_THAT(kernel().TakeRawStacks(), IsEmpty());
+}
+
+TEST_F(Tables, NoRoomForTheQuestion) {
+  process_.Load(kProgram);
+  kernel().ring("events").bytes = 64;
+  EXPECT_EQ(process_.Sample(leaf_)->end, HEAPTAP_STACK_UNFINISHED);
+  EXPECT_EQ(StateOf(kLibrary), ~0u);
+  EXPECT_EQ(Lost(HEAPTAP_LOSS_EVENTS_FULL), 1);
+  // The next one asks.
+  kernel().ring("events").bytes = 1 << 20;
+  process_.Sample(leaf_);
+  EXPECT_EQ(StateOf(kLibrary), HEAPTAP_FILE_WANTED);
+  EXPECT_THAT(kernel().TakeEvents(), SizeIs(1));
+  EXPECT_THAT(kernel().TakeRawStacks(), SizeIs(2));
+}
+
+TEST_F(Tables, AnotherProgramAsksFirst) {
+  process_.Load(kProgram);
+  kernel().before_update = [&](std::string_view map) {
+    if (map == "files") process_.SetState(kLibrary, HEAPTAP_FILE_WANTED);
+  };
+  EXPECT_EQ(process_.Sample(leaf_)->end, HEAPTAP_STACK_UNFINISHED);
+  EXPECT_THAT(kernel().TakeEvents(), IsEmpty());
+  EXPECT_EQ(Lost(HEAPTAP_LOSS_FILES_FULL), 0);
+}
+
+TEST_F(Tables, NoRoomForAnotherFile) {
+  process_.Load(kProgram);
+  kernel().map("files").max_entries = 1;
+  heaptap_stack stack = *process_.Sample(leaf_);
+  EXPECT_THAT(Frames(stack), ElementsAre(leaf_, caller_ + 1));
+  EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);  // by its frame pointer, which is 0
+  EXPECT_EQ(Lost(HEAPTAP_LOSS_FILES_FULL), 1);
+  EXPECT_THAT(kernel().TakeEvents(), IsEmpty());
+}
+
+TEST_F(Tables, OutsideMeansRaw) {
+  process_.Load();
+  process_.SetState(kLibrary, HEAPTAP_FILE_OUTSIDE);
+  EXPECT_EQ(process_.Sample(leaf_)->end, HEAPTAP_STACK_UNFINISHED);
+  EXPECT_THAT(kernel().TakeRawStacks(), SizeIs(1));
+  EXPECT_THAT(kernel().TakeEvents(), IsEmpty());
+  EXPECT_EQ(StateOf(kLibrary), HEAPTAP_FILE_OUTSIDE);
+}
+
+TEST_F(Tables, WithoutTableMeansFramePointers) {
+  process_.Load();
+  process_.SetState(kLibrary, HEAPTAP_FILE_WITHOUT_TABLE);
+  EXPECT_EQ(process_.Sample(leaf_)->end, HEAPTAP_STACK_WHOLE);
+  EXPECT_THAT(kernel().TakeRawStacks(), IsEmpty());
+}
+
+TEST_F(Tables, MissingNodeMeansRaw) {
+  for (uint32_t i = 0; i < 1000; i++) process_.Function(i % 2 ? kPlain : kEnd, kLibrary);
+  process_.Load();
+  const uint32_t table = kernel().Find<heaptap_file>("files", kKeys[kLibrary])->table;
+  kernel().Remove("rows", heaptap_rows_key{table, 1});
+  EXPECT_EQ(process_.Sample(leaf_)->end, HEAPTAP_STACK_UNFINISHED);
+  EXPECT_THAT(kernel().TakeRawStacks(), SizeIs(1));
+  EXPECT_THAT(kernel().TakeEvents(), IsEmpty());
+}
+
+TEST_F(Tables, LockedMappingsMeanRaw) {
+  process_.Load();
+  kernel().busy = 2;
+  EXPECT_EQ(process_.Sample(leaf_)->end, HEAPTAP_STACK_WHOLE);
+  kernel().process.mappings++;
+  kernel().busy = 3;
+  heaptap_stack stack = *process_.Sample(leaf_);
+  EXPECT_THAT(Frames(stack), ElementsAre(leaf_));
+  EXPECT_EQ(stack.end, HEAPTAP_STACK_UNFINISHED);
+  EXPECT_EQ(kernel().busy, 0);
+}
+
+TEST_F(Tables, VdsoHasAKeyOfItsOwn) {
+  process_.Load();
+  kernel().mappings.push_back({.start = 0x7fff00000000,
+                               .end = 0x7fff00002000,
+                               .executable = true,
+                               .file = {},
+                               .file_offset = 0,
+                               .is_vdso = true});
+  unwind::FileTable table;
+  table.rows = {{0x800, Rule(HEAPTAP_CFA_RSP, 2)}};
+  process_.Load({HEAPTAP_VDSO_INODE, 0, 0}, table);
+  EXPECT_THAT(Frames(process_.Walk(0x7fff00000900)), ElementsAre(0x7fff00000900, start_ + 1));
+}
+
+TEST_F(Tables, LastUseIsNoted) {
+  process_.Load();
+  kernel().time = 1000;
+  process_.Walk(leaf_);
+  EXPECT_GT(kernel().Find<heaptap_file>("files", kKeys[kLibrary])->last_used, 1000);
+  process_.SetState(kLibrary, HEAPTAP_FILE_OUTSIDE);
+  kernel().process.mappings++;
+  kernel().time = 5000;
+  process_.Walk(leaf_);
+  EXPECT_GT(kernel().Find<heaptap_file>("files", kKeys[kLibrary])->last_used, 5000);
+}
+
+// --- trees -----------------------------------------------------------------------------------------------------------
+
+class TreeTest : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(TreeTest, SearchFindsWhatTheTableSays) {
+  const uint32_t count = GetParam();
+  Simulation process;
+  unwind::FileTable table;
+  table.base = 0x5000;
+  uint32_t pc = 3;
+  for (uint32_t i = 0; i < count; i++) {
+    table.rows.push_back({pc, i + 1});
+    pc += 1 + i % 5;
+  }
+  process.Load(kKeys[kLibrary], table);
+  const auto* file = process.kernel.Find<heaptap_file>("files", kKeys[kLibrary]);
+  EXPECT_EQ(process.kernel.map("rows").size(), unwind::CountNodes(count));
+  EXPECT_EQ(file->levels, count <= 504 ? 1 : count <= 504 * 504 ? 2 : 3);
+  uint64_t differences = 0;
+  const auto check = [&](uint64_t offset) {
+    differences += host_find_in_table(file, offset) != unwind::RuleAtOffset(table, offset);
+  };
+  for (const heaptap_row& row : table.rows) {
+    for (const uint64_t at : {row.pc - 1, row.pc, row.pc + 1}) check(table.base + at);
+  }
+  for (const uint64_t offset : {uint64_t{0}, table.base - 1, table.base, table.base + (uint64_t{1} << 32),
+                                table.base + 0xfffffffe, table.base + 0xffffffff, ~uint64_t{0}}) {
+    check(offset);
+  }
+  EXPECT_EQ(differences, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, TreeTest,
+                         ::testing::Values(1, 2, 255, 256, 257, 503, 504, 505, 1008, 1009, 504 * 504 - 1, 504 * 504,
+                                           504 * 504 + 1, 300000));
+
+TEST(SearchRows, EmptyNode) {
+  heaptap_rows node;
+  std::fill(std::begin(node.rows), std::end(node.rows), heaptap_row{~0u, 0});
+  for (const uint32_t pc : {0u, 1u, ~0u - 1, ~0u}) EXPECT_EQ(search_rows(&node, pc), 0);
+  EXPECT_EQ(search_rows(nullptr, 0), 0);
+}
+
+// --- raw stacks ------------------------------------------------------------------------------------------------------
+
+TEST(RawStacks, AsManyChunksAsThereIsReasonFor) {
+  const struct {
+    uint64_t bytes;      // from RSP to the end of the mapping
+    uint64_t arguments;  // above RSP; 0: none
+  } cases[] = {
+      {0x100, 0},     {0x568, 0},      {kPage, 0},     {3 * kPage, 0},     {4 * kPage, 0},         {8 * kPage, 0},
+      {9 * kPage, 0}, {20 * kPage, 0}, {kPage, 0x100}, {4 * kPage, 0x400}, {4 * kPage, 2 * kPage}, {20 * kPage, kPage},
+  };
+  for (const auto& one : cases) {
+    Simulation process(20);
+    const uint64_t leaf = process.Function(kPlain);
+    const uint64_t caller = process.Function(kPlain, kLibrary);
+    process.Load(kProgram);
+    for (uint64_t at = process.stack_begin(); at < kStackTop; at += 8) process.Words({at * 0x9e3779b97f4a7c15});
+    // Of the caller, that is where the walk ends.
+    const uint64_t rsp = std::max((kStackTop - one.bytes) & ~uint64_t{7}, process.stack_begin() + 0x68);
+    process.kernel.arguments = one.arguments == 0 ? 0 : rsp + one.arguments;
+    process.registers.rsp() = rsp - 8;
+    process.kernel.WriteWord(rsp - 8, caller + 9);
+    for (int i = 0; i < 16; i++) {
+      if (i != 7) process.registers.numbers[i] = 1000 + i;
+    }
+    uint64_t id = 0;
+    process.Sample(leaf + 2, &id);
+    std::vector<std::string> records = process.kernel.ring("raw_stacks").Take();
+    ASSERT_THAT(records, SizeIs(1));
+    heaptap_raw_stack raw;
+    memcpy(&raw, records[0].data(), sizeof(raw));
+    EXPECT_EQ(raw.process_id, process.kernel.process.id);
+    EXPECT_EQ(raw.stack_id, id);
+    EXPECT_EQ(raw.tgid, process.kernel.tgid);
+    EXPECT_EQ(raw.time, process.kernel.time);
+    EXPECT_EQ(raw.is_return, 1);
+    EXPECT_EQ(raw.frame.rip, caller + 9);
+    EXPECT_EQ(raw.frame.rsp, rsp);
+    EXPECT_EQ(raw.frame.rbp, 1006);
+    EXPECT_EQ(raw.frame.others, HEAPTAP_UNWIND_OTHERS_LOST);
+    EXPECT_EQ(memcmp(raw.registers, process.registers.numbers, sizeof(raw.registers)), 0);
+    EXPECT_EQ(raw.reserved, 0);
+    EXPECT_THAT(Frames(raw.stack), ElementsAre(leaf + 2, caller + 9));
+    EXPECT_EQ(raw.stack.end, HEAPTAP_STACK_UNFINISHED);
+
+    const uint64_t begin = rsp & ~uint64_t{HEAPTAP_CHUNK_BYTES - 1};
+    const uint64_t reserved = records[0].size() - sizeof(raw);
+    const uint64_t there = kStackTop - begin;
+    EXPECT_EQ(raw.memory_begin, begin);
+    EXPECT_EQ(raw.memory_bytes, std::min(reserved, there));
+    EXPECT_EQ(
+        memcmp(records[0].data() + sizeof(raw),
+               process.kernel.memory[process.stack_begin()].data() + (begin - process.stack_begin()), raw.memory_bytes),
+        0);
+    // No less than there is reason for, and not twice as much.
+    const uint64_t top = process.kernel.arguments == 0 ? kStackTop : process.kernel.arguments;
+    EXPECT_GE(reserved, std::min<uint64_t>(top - begin, HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES));
+    EXPECT_LE(reserved, 2 * (top - begin) + HEAPTAP_CHUNK_BYTES);
+  }
+}
+
+// The stack pointer is the target's to choose.
+TEST(RawStacks, StackPointersThatLeadNowhere) {
+  for (const uint64_t rsp : {uint64_t{0}, uint64_t{8}, kCodeAt[kNoFile], kStackTop, kStackTop - 1, uint64_t{1} << 47,
+                             uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0} - kPage, ~uint64_t{0} - 5 * kPage}) {
+    Simulation process;
+    const uint64_t leaf = process.Function(kPlain);
+    process.registers.rsp() = rsp;
+    EXPECT_EQ(process.Sample(leaf)->end, HEAPTAP_STACK_UNFINISHED);
+    std::vector<RawStack> raw = process.kernel.TakeRawStacks();
+    ASSERT_THAT(raw, SizeIs(1));
+    EXPECT_EQ(raw[0].header.memory_bytes, rsp == kStackTop - 1 ? HEAPTAP_CHUNK_BYTES : 0);
+    EXPECT_EQ(raw[0].header.is_return, 0);
+    EXPECT_EQ(raw[0].header.frame.others, HEAPTAP_UNWIND_OTHERS_LIVE);
+  }
+}
+
+TEST(RawStacks, RingIsFull) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  process.kernel.ring("raw_stacks").bytes = 2 * HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES;
+  uint64_t first = 0;
+  uint64_t second = 0;
+  std::optional<heaptap_stack> stack = process.Sample(leaf, &first);
+  EXPECT_THAT(Frames(*stack), ElementsAre(leaf));
+  EXPECT_EQ(stack->end, HEAPTAP_STACK_NO_ROOM);
+  process.Sample(leaf, &second);
+  EXPECT_EQ(first, second);  // nothing more will be known of either
+  EXPECT_THAT(process.kernel.TakeRawStacks(), IsEmpty());
+}
+
+TEST(RawStacks, RingFillsAtTheLastMoment) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  process.kernel.before_lookup = [&](std::string_view map) {
+    if (map == "stacks") process.kernel.ring("raw_stacks").bytes = 4096;
+  };
+  EXPECT_EQ(process.Sample(leaf)->end, HEAPTAP_STACK_NO_ROOM);
+  EXPECT_THAT(process.kernel.TakeRawStacks(), IsEmpty());
+}
+
+TEST(RawStacks, NoRoomForTheStack) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  process.kernel.map("stacks").max_entries = 0;
+  uint64_t id = 1;
+  EXPECT_EQ(process.Sample(leaf, &id), std::nullopt);
+  EXPECT_EQ(id, HEAPTAP_NO_STACK);
+  EXPECT_THAT(process.kernel.TakeRawStacks(), IsEmpty());
+}
+
+TEST(RawStacks, ScratchIsReleased) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  for (int i = 0; i < 20; i++) EXPECT_TRUE(process.Sample(leaf).has_value());
+}
+
+}  // namespace
+}  // namespace heaptap::harness
