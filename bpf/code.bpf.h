@@ -107,19 +107,25 @@ static __noinline __u64 want_table(const struct scratch* mine, const struct plac
   return RULE_LATE;
 }
 
-/* The kernel's list of mappings may be locked by another thread for the moment. */
-#define MAPPING_TRIES 3
+/* The kernel's list of mappings may be locked by another thread for the moment; so often takes some microseconds. */
+#define MAPPING_TRIES 64
+
+struct search {
+  struct place place;
+  long error;
+};
+
+static long try_to_find_place(__u32 index, struct search* search) {
+  search->error = bpf_find_vma(bpf_get_current_task_btf(), search->place.pc, find_place, &search->place, 0);
+  return search->error != -16 /* EBUSY */;
+}
 
 static __noinline __u64 find_rule_uncached(const struct scratch* mine, __u64 pc) {
-  struct place place = {.pc = pc};
-  struct task_struct* task = bpf_get_current_task_btf();
-  long error = -1;
-  for (int tries = 0; tries < MAPPING_TRIES; tries++) {
-    error = bpf_find_vma(task, pc, find_place, &place, 0);
-    if (error != -16 /* EBUSY */) break;
-  }
-  if (error == -16) return RULE_LATE;
-  if (error || !place.is_code) return RULE_NO_CODE;
+  struct search search = {.place = {.pc = pc}, .error = -1};
+  bpf_loop(MAPPING_TRIES, try_to_find_place, &search, 0);
+  struct place place = search.place;
+  if (search.error == -16) return RULE_LATE;
+  if (search.error || !place.is_code) return RULE_NO_CODE;
   if (!place.has_file) return 0;
   struct heaptap_file* file = bpf_map_lookup_elem(&files, &place.file);
   if (!file) return want_table(mine, &place);

@@ -390,7 +390,7 @@ static inline __s32 heaptap_unwind_cfa_b(__u32 rule) { return (__s8)(rule >> 16)
 #define HEAPTAP_DEFAULT_TALLIES 524288
 #define HEAPTAP_DEFAULT_LOSSES 16384
 #define HEAPTAP_DEFAULT_EVENTS_BYTES (1024 * 1024)
-#define HEAPTAP_DEFAULT_RAW_STACKS_BYTES (16 * 1024 * 1024)
+#define HEAPTAP_DEFAULT_RAW_STACKS_BYTES (32 * 1024 * 1024)
 #define HEAPTAP_DEFAULT_FILES 16384
 /* Bytes of kernel memory for unwind tables. */
 #define HEAPTAP_DEFAULT_UNWIND_BYTES (256ULL * 1024 * 1024)

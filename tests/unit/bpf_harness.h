@@ -21,6 +21,8 @@
 namespace heaptap::harness {
 
 inline constexpr uint64_t kPage = 4096;
+// MAPPING_TRIES of bpf/code.bpf.h.
+inline constexpr int kMappingTries = 64;
 
 // Of the simulated process, of whole pages.
 struct Mapping {

@@ -175,7 +175,7 @@ heaptap_stack FinishAt(Simulation& process, uint32_t cut) {
   process.kernel.before_lookup = [&](std::string_view map) {
     if (map != "rule_cache") return;
     process.kernel.map("rule_cache").Clear();
-    if (looks++ == 2 * cut) process.kernel.busy = 3;
+    if (looks++ == 2 * cut) process.kernel.busy = kMappingTries;
   };
   std::optional<heaptap_stack> kept = process.kernel.Sample(process.registers);
   process.kernel.before_lookup = nullptr;

@@ -565,10 +565,10 @@ TEST_F(Tables, MissingNodeMeansRaw) {
 
 TEST_F(Tables, LockedMappingsMeanRaw) {
   process_.Load();
-  kernel().busy = 2;
+  kernel().busy = kMappingTries - 1;
   EXPECT_EQ(process_.Sample(leaf_)->end, HEAPTAP_STACK_WHOLE);
   kernel().process.mappings++;
-  kernel().busy = 3;
+  kernel().busy = kMappingTries;
   heaptap_stack stack = *process_.Sample(leaf_);
   EXPECT_THAT(Frames(stack), ElementsAre(leaf_));
   EXPECT_EQ(stack.end, HEAPTAP_STACK_UNFINISHED);
