@@ -56,7 +56,6 @@ KNOWN = [
      _through("_dl_non_dynamic_init")),
 ]
 ELSEWHERE = "addresses decide: jemalloc differs from itself there at other addresses"
-CUT = "outer frames are missing, and heaptap says so"
 # Innermost frames by which a path is known as one on which addresses decide.
 KIND_FRAMES = 2
 
@@ -66,25 +65,15 @@ def kind(path):
 
 
 class Judge:
-    """Knows reasons for the differences of one comparison, of a first side with heaptap's or, against itself, none.
+    """Knows reasons for the differences of one subject; `kinds` are those of the paths on which addresses decide."""
 
-    kinds: of the paths on which addresses decide; says_cut: heaptap warns that it lacks outer frames.
-    """
-
-    def __init__(self, subject, differences, kinds, says_cut):
+    def __init__(self, subject, kinds):
         self._subject = subject
         self._kinds = kinds
-        more = {d.path for d in differences if d.second.bytes > d.first.bytes} if says_cut else set()
-        less = [d.path for d in differences if d.second.bytes < d.first.bytes]
-        # A path that heaptap has too much of, and that is the inner end of one that it has too little of; and both.
-        self._cut = {path[:end] for path in less for end in range(len(path)) if path[:end] in more}
-        self._cut |= {path for path in less if any(path[:end] in more for end in range(len(path)))}
 
     def reason(self, path):
-        """The name of the reason why a path differs; None if there is none."""
+        """The name of the reason why a path differs; None if there is none. That outer frames are missing is none."""
         for only, reason, holds in KNOWN:
             if only in (None, self._subject) and path and holds(path):
                 return reason
-        if kind(path) in self._kinds:
-            return ELSEWHERE
-        return CUT if path in self._cut else None
+        return ELSEWHERE if kind(path) in self._kinds else None

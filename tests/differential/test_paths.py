@@ -103,18 +103,18 @@ class Sides(unittest.TestCase):
         side = self.jemalloc(((0x400100, 0x12345678), 1, 4096))
         self.assertEqual(list(side.counts)[0][1], Frame("?", 0x12345678))
 
-    def test_a_cut_path_is_explained_only_if_heaptap_says_so(self):
+    def test_a_cut_path_is_not_explained(self):
         cut = (self.STACKS[0], ((0x400110, 0x400200), 1, 4096))
         differences = Comparison(self.jemalloc(*self.STACKS), self.heaptap(*cut)).differences
-        for says_cut, reason in ((True, explanations.CUT), (False, None)):
-            judge = explanations.Judge("program", differences, set(), says_cut)
-            self.assertEqual({judge.reason(difference.path) for difference in differences}, {reason})
+        judge = explanations.Judge("program", set())
+        self.assertEqual({judge.reason(difference.path) for difference in differences}, {None})
 
-    def test_another_path_is_not_explained_by_a_cut(self):
+    def test_where_addresses_decide_a_path_is_explained(self):
         moved = (self.STACKS[0], ((0x400110, 0x400208, 0x400300), 1, 4096))
         differences = Comparison(self.jemalloc(*self.STACKS), self.heaptap(*moved)).differences
-        judge = explanations.Judge("program", differences, set(), True)
-        self.assertEqual({judge.reason(difference.path) for difference in differences}, {None})
+        kinds = {explanations.kind(difference.path) for difference in differences}
+        judge = explanations.Judge("program", kinds)
+        self.assertEqual({judge.reason(difference.path) for difference in differences}, {explanations.ELSEWHERE})
 
 
 if __name__ == "__main__":
