@@ -31,7 +31,10 @@ struct {
   __type(value, struct cached_rule);
 } rule_cache SEC(".maps");
 
+/* As the kernel has them (include/linux/mm.h, errno-base.h). */
 #define VM_EXEC 4
+#define EBUSY 16
+#define EEXIST 17
 #define PAGE_SHIFT 12
 
 /* Where an address lies. */
@@ -97,7 +100,7 @@ static __noinline __u64 find_in_table(const struct heaptap_file* file, __u64 off
 static __noinline __u64 want_table(const struct scratch* mine, const struct place* place) {
   struct heaptap_file wanted = {.state = HEAPTAP_FILE_WANTED, .last_used = bpf_ktime_get_ns()};
   long error = bpf_map_update_elem(&files, &place->file, &wanted, BPF_NOEXIST);
-  if (error == -17 /* EEXIST: another program was faster */) return RULE_LATE;
+  if (error == -EEXIST /* another program was faster */) return RULE_LATE;
   if (error) {
     lose(mine->process_id, HEAPTAP_LOSS_FILES_FULL, 0);
     return 0;
@@ -117,26 +120,26 @@ struct search {
 
 static long try_to_find_place(__u32 index, struct search* search) {
   search->error = bpf_find_vma(bpf_get_current_task_btf(), search->place.pc, find_place, &search->place, 0);
-  return search->error != -16 /* EBUSY */;
+  return search->error != -EBUSY;
 }
 
 static __noinline __u64 find_rule_uncached(const struct scratch* mine, __u64 pc) {
   struct search search = {.place = {.pc = pc}, .error = -1};
   bpf_loop(MAPPING_TRIES, try_to_find_place, &search, 0);
-  struct place place = search.place;
-  if (search.error == -16) return RULE_LATE;
-  if (search.error || !place.is_code) return RULE_NO_CODE;
-  if (!place.has_file) return 0;
-  struct heaptap_file* file = bpf_map_lookup_elem(&files, &place.file);
-  if (!file) return want_table(mine, &place);
+  const struct place* place = &search.place;
+  if (search.error == -EBUSY) return RULE_LATE;
+  if (search.error || !place->is_code) return RULE_NO_CODE;
+  if (!place->has_file) return 0;
+  struct heaptap_file* file = bpf_map_lookup_elem(&files, &place->file);
+  if (!file) return want_table(mine, place);
   file->last_used = bpf_ktime_get_ns();
   if (file->state == HEAPTAP_FILE_WITHOUT_TABLE) return 0;
   if (file->state != HEAPTAP_FILE_LOADED) return RULE_LATE;
   /* Entries that are deleted meanwhile may be used again at once. A file is OUTSIDE before its table is unloaded, and
    * no table has a number that another one had: a file that is still LOADED had its table there all the time. */
   __u32 table = file->table;
-  __u64 rule = find_in_table(file, place.offset);
-  file = bpf_map_lookup_elem(&files, &place.file);
+  __u64 rule = find_in_table(file, place->offset);
+  file = bpf_map_lookup_elem(&files, &place->file);
   return file && file->state == HEAPTAP_FILE_LOADED && file->table == table ? rule : RULE_LATE;
 }
 
