@@ -110,8 +110,8 @@ static __noinline __u64 want_table(const struct scratch* mine, const struct plac
   return RULE_LATE;
 }
 
-/* The kernel's list of mappings may be locked by another thread for the moment; so often takes some microseconds. */
-#define MAPPING_TRIES 64
+/* The list of mappings may be locked by another thread for the moment; so many tries take some ten microseconds. */
+#define MAPPING_TRIES 500
 
 struct search {
   struct place place;
@@ -172,15 +172,34 @@ static __always_inline __u64 find_rule(struct scratch* mine, __u64 pc) {
   return rule;
 }
 
-/* To be called before a walk: notices changes of the process's executable mappings. */
+/* Counts write locks of the list of mappings, so every change of it: an int in 6.4, a seqcount_t later. */
+struct mm_struct___int {
+  int mm_lock_seq;
+#ifdef __bpf__
+} __attribute__((preserve_access_index));
+#else
+};
+#endif
+
+/* A number that is another one when mappings have changed. Before 6.4 it is the size of all code: that does not show
+ * one library in place of another as large, which process_map sees, nor one mapped right over it, of which the
+ * collector hears later. */
+static __always_inline __u64 state_of_mappings(struct mm_struct* memory) {
+  if (!memory) return 0;
+  if (bpf_core_field_exists(memory->mm_lock_seq)) return memory->mm_lock_seq.sequence;
+  struct mm_struct___int* other = (struct mm_struct___int*)memory;
+  if (bpf_core_field_exists(other->mm_lock_seq)) return other->mm_lock_seq;
+  return memory->exec_vm;
+}
+
+/* To be called before a walk: notices changes of the process's mappings. */
 static __always_inline __u64 make_salt(struct heaptap_process* process, __u64 seed) {
   struct task_struct* task = bpf_get_current_task_btf();
-  struct mm_struct* memory = task->mm;
-  __u64 exec_pages = memory ? memory->exec_vm : 0;
-  if (exec_pages != process->exec_pages) {
-    /* In this order: who sees the new number of pages must see the new count of changes. */
+  __u64 state = state_of_mappings(task->mm);
+  if (state != process->state_of_mappings) {
+    /* In this order: who sees the new state must see the new count of changes. */
     __sync_fetch_and_add(&process->mappings, 1);
-    process->exec_pages = exec_pages;
+    process->state_of_mappings = state;
   }
   __u64 salt = (process->id ^ seed) * HASH_MULTIPLIER;
   salt ^= salt >> 32;

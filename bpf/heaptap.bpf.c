@@ -233,7 +233,7 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
 }
 
 /* Somebody is about to map something, where nothing is yet or something was a moment ago: what was known of code there
- * holds no more. The change of exec_vm that walks look for does not show one library in place of another as large. */
+ * holds no more. Newer kernels tell walks themselves (state_of_mappings). */
 SEC("raw_tp/vm_unmapped_area")
 int process_map(void* context) {
   struct heaptap_process* process = find_process(bpf_get_current_pid_tgid() >> 32);

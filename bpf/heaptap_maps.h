@@ -58,8 +58,8 @@ struct heaptap_process {
   __u64 first_high_water;
   __u64 interval_step;
   __u32 high_water_percent;
-  __u32 mappings;   /* counts changes of the process's executable mappings, as far as they were noticed */
-  __u64 exec_pages; /* of its memory, when that was last looked at */
+  __u32 mappings;          /* counts changes of the process's mappings, as far as they were noticed */
+  __u64 state_of_mappings; /* in the kernel's terms, when that was last looked at */
 };
 
 /* How the walk of a stack ended. All but WHOLE leave the outer frames out. */

@@ -155,6 +155,8 @@ static inline enum heaptap_unwind_result heaptap_unwind_frame_pointer(struct hea
   if (at < frame->rsp || at >= HEAPTAP_USER_END || (at & 7) != 0) return HEAPTAP_UNWIND_NO_RULE;
   if (HEAPTAP_UNWIND_READ(context, at, &rbp)) return HEAPTAP_UNWIND_NO_RULE;
   if (HEAPTAP_UNWIND_READ(context, at + 8, &rip)) return HEAPTAP_UNWIND_NO_RULE;
+  /* No frame: RBP was used for something else. */
+  if (rip == 0) return HEAPTAP_UNWIND_NO_RULE;
   frame->rip = rip;
   frame->rsp = at + 16;
   frame->rbp = rbp;

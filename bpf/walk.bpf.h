@@ -79,6 +79,8 @@ static __noinline long walk_frame(struct scratch* mine) {
   __u64 rule = find_rule(mine, mine->frame.rip - mine->is_return);
   if (rule >> 32) {
     stack->end = rule == RULE_LATE ? HEAPTAP_STACK_UNFINISHED : HEAPTAP_STACK_NO_CODE;
+    /* What is no code is no frame. */
+    if (rule == RULE_NO_CODE && stack->count > 1) stack->count--;
     return 1;
   }
   if (heaptap_unwind_add(stack, &mine->frame, &mine->is_return, rule, mine)) return 1;

@@ -7,7 +7,8 @@ TARGETS := $(BUILD)/tests/targets
 TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread
 
 TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet exact_threads sampling_law children \
-  contexts depth without_bpf foreign cpp_program callers)
+  contexts depth without_bpf foreign cpp_program callers frames frames_realigned loader jit forged \
+  libleft.so libright.so libbare.so)
 
 $(TARGETS)/%: tests/targets/%.c
 	$(say) CC $@
@@ -24,6 +25,30 @@ $(TARGETS)/callers: tests/targets/callers.cc
 	$(say) CXX $@
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++20 -O2 -g $(WARNINGS) -fomit-frame-pointer $< -o $@
+
+# The same for C. No tail calls: a test says which call paths it expects.
+DISTRIBUTION_FLAGS := -O2 -g $(WARNINGS) -fomit-frame-pointer -fno-optimize-sibling-calls -pthread
+
+$(addprefix $(TARGETS)/,frames loader jit forged): $(TARGETS)/%: tests/targets/%.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DISTRIBUTION_FLAGS) $(DEPENDENCIES) $< -o $@
+
+$(TARGETS)/frames_realigned: tests/targets/frames.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DISTRIBUTION_FLAGS) -mstackrealign $(DEPENDENCIES) $< -o $@
+
+# Two that differ in the size of their frames only, so that what is right for one is wrong for the other; and one
+# without unwind tables.
+$(TARGETS)/libleft.so: PLUGIN := -DSIDE=left -DFRAME=264
+$(TARGETS)/libright.so: PLUGIN := -DSIDE=right -DFRAME=520
+$(TARGETS)/libbare.so: PLUGIN := -DSIDE=bare -DFRAME=264 -g0 -fno-asynchronous-unwind-tables -fno-unwind-tables
+
+$(addprefix $(TARGETS)/,libleft.so libright.so libbare.so): tests/targets/plugin.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DISTRIBUTION_FLAGS) -fPIC -shared -Wl,-Bsymbolic $(PLUGIN) $(DEPENDENCIES) $< -o $@
 
 # As jemalloc's wiki has it: not optimised, results not used.
 $(TARGETS)/wiki_leak: tests/targets/wiki_leak.c

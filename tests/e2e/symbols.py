@@ -56,8 +56,9 @@ def file(path):
     return File(path)
 
 
-def names(dump, stack):
-    """Function names, innermost first; None where there is no symbol. Callers' addresses are return addresses."""
+def names(dump, stack, copies=None):
+    """Function names, innermost first; None where there is no symbol. Callers' addresses are return addresses.
+    `copies`: {path in the dump: where that file can be read}, for files that are not there any more."""
     result = []
     for number, address in enumerate(stack.frames):
         if number > 0:
@@ -66,7 +67,8 @@ def names(dump, stack):
         if mapping is None or not mapping.path.startswith("/"):
             result.append(None)
         else:
-            result.append(file(mapping.path).function_at(address - mapping.begin + mapping.offset))
+            path = (copies or {}).get(mapping.path, mapping.path)
+            result.append(file(path).function_at(address - mapping.begin + mapping.offset))
     return result
 
 

@@ -196,4 +196,5 @@ class AttachToRedis(Case):
         print(f"        redis: {count} call paths, {of_redis} through functions of redis ({len(functions)} different), "
               f"{rooted} ({100 * rooted // count} %) end at a known root")
         self.assertGreater(of_redis, count // 2)
+        self.assertEqual(dump.warnings, [])
         self.assertTrue(functions & {"zmalloc", "zmalloc_usable", "ztrymalloc_usable", "zrealloc"}, functions)

@@ -67,7 +67,7 @@ void MakeProcess(Input& input, harness::Kernel& kernel) {
     end = begin + memory.size();
     kernel.memory[begin] = std::move(memory);
   }
-  kernel.exec_pages = input.Number(0, 3);
+  kernel.lock_sequence = input.Number(0, 3);
   kernel.arguments = input.Address();
   kernel.busy = static_cast<int>(input.Number(0, 7));
 }
@@ -147,7 +147,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     kernel.TakeEvents();
     kernel.busy = 0;
-    kernel.exec_pages += input.Number(0, 1);
+    kernel.lock_sequence += input.Number(0, 1);
   }
   return 0;
 }

@@ -293,7 +293,7 @@ __u64 host_ktime_get_ns(void) { return ++g_kernel->time; }
 struct task_struct* host_get_current_task_btf(void) {
   static mm_struct memory;
   static task_struct task = {&memory};
-  memory.exec_vm = g_kernel->exec_pages;
+  memory.mm_lock_seq.sequence = static_cast<uint32_t>(g_kernel->lock_sequence);
   return &task;
 }
 

@@ -22,7 +22,7 @@ namespace heaptap::harness {
 
 inline constexpr uint64_t kPage = 4096;
 // MAPPING_TRIES of bpf/code.bpf.h.
-inline constexpr int kMappingTries = 64;
+inline constexpr int kMappingTries = 500;
 
 // Of the simulated process, of whole pages.
 struct Mapping {
@@ -120,7 +120,7 @@ class Kernel {
   uint32_t tgid = 100;
   std::vector<Mapping> mappings;
   std::map<uint64_t, std::vector<uint8_t>> memory;
-  uint64_t exec_pages = 1;
+  uint64_t lock_sequence = 1;
   uint64_t arguments = 0;  // where the first stack's program found them
 
   uint64_t time = 0;  // one later at each look

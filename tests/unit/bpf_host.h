@@ -29,6 +29,9 @@ struct file {
 };
 struct mm_struct {
   __u64 exec_vm;
+  struct {
+    __u32 sequence;
+  } mm_lock_seq;
   __u64 start_stack;
   struct {
     void* vdso;
@@ -96,6 +99,8 @@ __u64 host_find_in_table(const struct heaptap_file* file, __u64 offset);
 
 /* As libbpf declares maps: numbers are lengths of arrays. */
 #define SEC(name)
+/* The simulated kernel has all that is asked for. */
+#define bpf_core_field_exists(field) 1
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) __typeof__(value)* name
 

@@ -125,6 +125,20 @@ class UnwindTablesTest : public ::testing::Test {
 
 size_t Lines(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 
+TEST_F(UnwindTablesTest, FileThatWasRewrittenIsReadAgain) {
+  NEED_BPF(Load());
+  MappedImage image(Small(2));
+  Enter(image);
+  EXPECT_EQ(FindRule(image, kCode), Words(2));
+  const std::string other = Image(600, 3);
+  ASSERT_EQ(pwrite(image.fd(), other.data(), other.size(), 0), static_cast<ssize_t>(other.size()));
+  Enter(image);
+  EXPECT_EQ(FindRule(image, kCode), Words(3));
+  EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
+  // The old one is gone.
+  EXPECT_EQ(tables_->kernel_bytes(), KernelBytes(601));
+}
+
 TEST_F(UnwindTablesTest, EntersAMappedFile) {
   NEED_BPF(Load());
   MappedImage image(Image(600, 2));

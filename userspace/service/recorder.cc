@@ -7,8 +7,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <time.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +26,12 @@ namespace {
 
 static_assert(sizeof(heaptap_control) == HEAPTAP_CONTROL_BYTES, "the kernel copies whole control blocks");
 static_assert(sizeof(heaptap_dump_request) == HEAPTAP_DUMP_REQUEST_BYTES, "the kernel copies whole requests");
+
+uint64_t MonotonicNanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return uint64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
 
 }  // namespace
 
@@ -194,12 +203,22 @@ void Recorder::Pump() {
   // stacks that a process left are here when its end is handled.
   absl::StatusOr<std::vector<heaptap_event>> events = books_->TakeEvents();
   if (!events.ok()) return Fail(events.status());
+  const uint64_t now = MonotonicNanoseconds();
   const std::vector<bpf::RawStack> raw_stacks = books_->unwind().TakeRawStacks();
-  const std::vector<bpf::MappingEvent> mappings = mapping_events_->Take();
+  std::vector<bpf::MappingEvent> mappings = std::exchange(mappings_to_come_, {});
+  const std::vector<bpf::MappingEvent> news = mapping_events_->Take();
+  mappings.insert(mappings.end(), news.begin(), news.end());
+  std::stable_sort(mappings.begin(), mappings.end(),
+                   [](const bpf::MappingEvent& a, const bpf::MappingEvent& b) { return a.time < b.time; });
   // Tables that somebody waits for come before the work that events make.
   for (const heaptap_event& event : *events) {
     if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) HandleTableWanted(event, mappings);
   }
+  std::set<pid_t> changed;
+  for (const bpf::MappingEvent& event : news) {
+    if (event.kind == bpf::MappingEvent::kMap) changed.insert(event.pid);
+  }
+  for (const pid_t pid : changed) books_->unwind().Renew(pid);
   auto mapping = mappings.begin();
   auto raw_stack = raw_stacks.begin();
   const auto handle_until = [&](uint64_t time) {
@@ -218,7 +237,11 @@ void Recorder::Pump() {
                              });
     if (!comes_again) Handle(*event);
   }
-  handle_until(~uint64_t{0});
+  // What was mapped since would hide what the raw stacks since have seen; those come next time.
+  uint64_t last = now;
+  for (const bpf::RawStack& raw : raw_stacks) last = std::max<uint64_t>(last, raw.header.time);
+  handle_until(last);
+  mappings_to_come_.assign(std::make_move_iterator(mapping), std::make_move_iterator(mappings.end()));
   if (books_->EventsLost() != events_lost_) FindUnnoticed();
   tables_.Balance(absl::Now());
 }

@@ -142,6 +142,7 @@ class Recorder {
   ProbeFiles probe_files_;
   UnwindTables tables_;
   AddressSpaces spaces_;
+  std::vector<bpf::MappingEvent> mappings_to_come_;                // later than all raw stacks that were handled
   std::map<uint64_t, Target> targets_;                             // by process id
   std::set<std::tuple<uint32_t, uint64_t, uint32_t>> files_seen_;  // device, inode, generation of files looked at
   std::set<std::string> losses_said_;

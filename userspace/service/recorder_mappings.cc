@@ -23,7 +23,6 @@ constexpr size_t kMaxFilesSeen = 65536;
 
 void Recorder::HandleMapping(const bpf::MappingEvent& event) {
   if (!spaces_.Apply(event)) return;
-  books_->unwind().Renew(event.pid);
   if (event.mapping.inode == 0) return;
   const uint32_t device = KernelDevice(event.mapping);
   tables_.Enter({event.mapping.inode, device, event.generation}, event.pid, event.mapping);

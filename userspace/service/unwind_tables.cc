@@ -14,6 +14,7 @@
 
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "userspace/elf/file.h"
 #include "userspace/elf/file_descriptor.h"
 #include "userspace/service/messages.h"
@@ -83,7 +84,7 @@ std::shared_ptr<UnwindTables::Table> UnwindTables::Share(unwind::FileTable rows)
 }
 
 absl::StatusOr<std::shared_ptr<UnwindTables::Table>> UnwindTables::Read(int fd, const struct stat& status) {
-  const Version version = {status.st_dev, status.st_ino, status.st_ctim.tv_sec, status.st_ctim.tv_nsec, status.st_size};
+  const Version version = MakeVersion(status);
   if (const auto known = read_.find(version); known != read_.end()) return known->second;
   const auto read = [&]() -> absl::StatusOr<std::shared_ptr<Table>> {
     absl::StatusOr<elf::File> file = elf::File::Open(fd);
@@ -108,11 +109,14 @@ void UnwindTables::Prepare(int fd, absl::string_view name) {
 void UnwindTables::PrepareMapped(int fd, const elf::Mapping& mapping) {
   absl::StatusOr<heaptap_file_key> key = maps_.Identify(fd);
   if (!key.ok()) return;
-  // On overlayfs the list of mappings shows other numbers than those of the file that is mapped.
-  if (KernelDevice(mapping) != key->device || mapping.inode != key->inode) {
-    shown_as_[{KernelDevice(mapping), mapping.inode}] = MakeKey(*key);
-  }
+  NoteShownAs(mapping, *key);
   if (!files_.contains(MakeKey(*key))) EnterFile(*key, fd, mapping.path);
+}
+
+void UnwindTables::NoteShownAs(const elf::Mapping& mapping, const heaptap_file_key& key) {
+  if (KernelDevice(mapping) == key.device && mapping.inode == key.inode) return;
+  if (shown_as_.size() >= kMaxRead) shown_as_.clear();
+  shown_as_[{KernelDevice(mapping), mapping.inode}] = MakeKey(key);
 }
 
 absl::StatusOr<elf::MappedFile> UnwindTables::Open(const heaptap_file_key& key, pid_t pid,
@@ -125,13 +129,25 @@ absl::StatusOr<elf::MappedFile> UnwindTables::Open(const heaptap_file_key& key, 
   return absl::NotFoundError(absl::StrCat(mapping.path, ": cannot be opened any more"));
 }
 
+bool UnwindTables::WasRewritten(const File& file, pid_t pid, const elf::Mapping& mapping) {
+  struct stat status;
+  const std::string path = absl::StrFormat("/proc/%d/map_files/%x-%x", pid, mapping.start, mapping.end);
+  return stat(path.c_str(), &status) == 0 && status.st_ino == std::get<1>(file.version) &&
+         status.st_dev == std::get<0>(file.version) && MakeVersion(status) != file.version;
+}
+
+UnwindTables::Version UnwindTables::MakeVersion(const struct stat& status) {
+  return {status.st_dev, status.st_ino, status.st_ctim.tv_sec, status.st_ctim.tv_nsec, status.st_size};
+}
+
 bool UnwindTables::IsFile(const elf::MappedFile& file, const heaptap_file_key& key) const {
   absl::StatusOr<heaptap_file_key> found = maps_.Identify(file.file.get());
   return found.ok() && MakeKey(*found) == MakeKey(key);
 }
 
 bool UnwindTables::Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
-  if (const auto known = files_.find(MakeKey(key)); known != files_.end()) {
+  const auto known = files_.find(MakeKey(key));
+  if (known != files_.end() && !WasRewritten(known->second, pid, mapping)) {
     // There may have been no room for it, or a program that found no room for its question took it out.
     const std::optional<heaptap_file> entered = maps_.ReadFile(key);
     if (!entered.has_value() || entered->state == HEAPTAP_FILE_WANTED) Place(key, known->second);
@@ -139,6 +155,7 @@ bool UnwindTables::Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapp
   }
   absl::StatusOr<elf::MappedFile> mapped = Open(key, pid, mapping);
   if (!mapped.ok()) return false;
+  NoteShownAs(mapping, key);
   EnterFile(key, mapped->file.get(), mapping.path);
   return true;
 }
@@ -146,15 +163,18 @@ bool UnwindTables::Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapp
 void UnwindTables::GiveUp(const heaptap_file_key& key, const elf::Mapping& mapping) {
   Say(absl::StrCat("no unwind table for ", Printable(mapping.path), ": the file that is mapped cannot be opened",
                    kFollowFramePointers));
-  Place(key, files_[MakeKey(key)] = {.name = mapping.path, .table = nullptr});
+  Place(key, files_[MakeKey(key)] = {.name = mapping.path, .table = nullptr, .version = {}});
 }
 
 void UnwindTables::EnterFile(const heaptap_file_key& key, int fd, absl::string_view name) {
   Forget();
-  File file = {.name = std::string(name), .table = nullptr};
+  File file = {.name = std::string(name), .table = nullptr, .version = {}};
   struct stat status;
   absl::StatusOr<std::shared_ptr<Table>> table = absl::UnavailableError("cannot be read");
-  if (fstat(fd, &status) == 0) table = Read(fd, status);
+  if (fstat(fd, &status) == 0) {
+    file.version = MakeVersion(status);
+    table = Read(fd, status);
+  }
   if (table.ok()) {
     file.table = *std::move(table);
   } else if (!absl::IsNotFound(table.status()) && said_.insert(MakeKey(key)).second) {
@@ -165,7 +185,20 @@ void UnwindTables::EnterFile(const heaptap_file_key& key, int fd, absl::string_v
     Say(absl::StrCat("the unwind table of ", Printable(name), " takes ", file.table->nodes * kNodeBytes,
                      " bytes, more than --unwind-memory allows; heaptap unwinds its stacks itself"));
   }
+  Leave(MakeKey(key));
   Place(key, files_[MakeKey(key)] = std::move(file));
+}
+
+void UnwindTables::Leave(const Key& key) {
+  const auto entry = files_.find(key);
+  if (entry == files_.end()) return;
+  const std::shared_ptr<Table> table = entry->second.table;
+  files_.erase(entry);
+  if (table == nullptr || table->number == 0) return;
+  for (const auto& [other, file] : files_) {
+    if (file.table == table) return;
+  }
+  Unload(table);
 }
 
 void UnwindTables::EnterVdso() {

@@ -75,19 +75,27 @@ class UnwindTables {
     uint32_t number = 0;  // in the kernel; 0: not there
     uint32_t nodes = 0;
   };
+  using Key = std::tuple<uint32_t, uint64_t, uint32_t>;           // device, inode, generation
+  using Version = std::tuple<dev_t, ino_t, time_t, long, off_t>;  // of a file: identity, last change, size
   struct File {
     std::string name;
     std::shared_ptr<Table> table;  // null: none
+    Version version;
   };
-  using Key = std::tuple<uint32_t, uint64_t, uint32_t>;           // device, inode, generation
-  using Version = std::tuple<dev_t, ino_t, time_t, long, off_t>;  // of a file: identity, last change, size
   static Key MakeKey(const heaptap_file_key& key);
+  static Version MakeVersion(const struct stat& status);
+  // Whether the file has changed since it was entered.
+  static bool WasRewritten(const File& file, pid_t pid, const elf::Mapping& mapping);
 
   // The file of this key, which the process has or had mapped there.
   absl::StatusOr<elf::MappedFile> Open(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) const;
+  // On overlayfs lists of mappings show other numbers than those of the file that is mapped.
+  void NoteShownAs(const elf::Mapping& mapping, const heaptap_file_key& key);
   bool IsFile(const elf::MappedFile& file, const heaptap_file_key& key) const;
   const File* FindFile(const elf::Mapping& mapping) const;
   void EnterFile(const heaptap_file_key& key, int fd, absl::string_view name);
+  // Forgets what was entered there; who uses it finds it again, or not.
+  void Leave(const Key& key);
   absl::StatusOr<std::shared_ptr<Table>> Read(int fd, const struct stat& status);
   // The table that is equal, if there is one, or else this one.
   std::shared_ptr<Table> Share(unwind::FileTable rows);

@@ -49,6 +49,7 @@ heaptap_stack FinishStack(const heaptap_raw_stack& raw, absl::Span<const uint8_t
     const std::optional<uint32_t> rule = find_rule(frame.rip - (is_return != 0 ? 1 : 0));
     if (!rule.has_value()) {
       stack.end = HEAPTAP_STACK_NO_CODE;
+      if (stack.count > 1) stack.count--;  // what is no code is no frame
       break;
     }
     copy.ended = false;

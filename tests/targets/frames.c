@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Frames of every kind, compiled without frame pointers. Says "ready PID"; then for each line WHAT COUNT it does that
+ * COUNT times, one kept block of 64 bytes each, all in allocate(), and answers "done". For WHAT see `commands`; the
+ * call paths are those of the functions here, from the innermost.
+ *
+ * Under frames_realigned it is compiled with -mstackrealign: every function has a frame that is aligned by hand.
+ */
+#define _GNU_SOURCE
+#include <alloca.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define NOINLINE __attribute__((noinline, noclone))
+/* The compiler must leave this memory where it is. */
+#define USE(memory) __asm__ volatile("" ::"r"(memory) : "memory")
+
+static void* volatile kept;
+
+NOINLINE void allocate(void) { kept = malloc(64); }
+
+NOINLINE void chain_third(void) { allocate(); }
+NOINLINE void chain_second(void) { chain_third(); }
+NOINLINE void chain_first(void) { chain_second(); }
+
+NOINLINE void* thread_body(void* argument) {
+  chain_first();
+  return argument;
+}
+
+NOINLINE void in_thread(void) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, thread_body, NULL) == 0) pthread_join(thread, NULL);
+}
+
+NOINLINE void descend(int frames) {
+  if (frames > 1) {
+    descend(frames - 1);
+  } else {
+    allocate();
+  }
+  USE(&frames);
+}
+
+NOINLINE void deep(void) { descend(200); }
+
+/* Faults are signals at an instruction that is known. The handler allocates and steps over the two bytes of ud2. */
+NOINLINE void on_fault(int number, siginfo_t* information, void* context) {
+  (void)number;
+  (void)information;
+  allocate();
+  ((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP] += 2;
+}
+
+NOINLINE void interrupted(void) {
+  char local[200];
+  USE(local);
+  __asm__ volatile("ud2" ::: "memory");
+  USE(local);
+}
+
+/* The fault is at the very first instruction, right behind another function whose frames look different. */
+void interrupted_at_entry(void);
+__asm__(
+    ".text\n"
+    ".type never_called, @function\n"
+    "never_called:\n"
+    ".cfi_startproc\n"
+    ".cfi_def_cfa_offset 4096\n"
+    "ud2\n"
+    ".cfi_endproc\n"
+    ".size never_called, .-never_called\n"
+    ".type interrupted_at_entry, @function\n"
+    "interrupted_at_entry:\n"
+    ".cfi_startproc\n"
+    "ud2\n"
+    "ret\n"
+    ".cfi_endproc\n"
+    ".size interrupted_at_entry, .-interrupted_at_entry\n");
+
+static void handle_faults(int flags) {
+  struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | flags};
+  sigaction(SIGILL, &action, NULL);
+}
+
+NOINLINE void in_signal(void) {
+  handle_faults(0);
+  interrupted();
+}
+
+NOINLINE void in_signal_at_entry(void) {
+  handle_faults(0);
+  interrupted_at_entry();
+}
+
+NOINLINE void in_alternate_signal(void) {
+  static char memory[65536];
+  stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
+  sigaltstack(&stack, NULL);
+  handle_faults(SA_ONSTACK);
+  interrupted();
+}
+
+/* A vfork child is on its parent's stack, in its parent's memory. */
+NOINLINE void in_vfork_child(void) {
+  pid_t child = vfork();
+  if (child == 0) {
+    allocate();
+    execl("/bin/true", "true", (char*)NULL);
+    _exit(127);
+  }
+  waitpid(child, NULL, 0);
+}
+
+static ucontext_t here, there;
+
+NOINLINE void coroutine(void) {
+  allocate();
+  swapcontext(&there, &here);
+}
+
+NOINLINE void in_coroutine(void) {
+  static char memory[65536];
+  getcontext(&there);
+  there.uc_stack.ss_sp = memory;
+  there.uc_stack.ss_size = sizeof memory;
+  there.uc_link = &here;
+  makecontext(&there, coroutine, 0);
+  swapcontext(&here, &there);
+}
+
+NOINLINE void aligned(void) {
+  _Alignas(64) char local[128];
+  USE(local);
+  allocate();
+  USE(local);
+}
+
+/* Arguments on the stack, an aligned frame and one whose size is not known: the CFA is where a word of the frame says.
+ */
+NOINLINE long aligned_by_pointer(long a, long b, long c, long d, long e, long f, long g, size_t size) {
+  _Alignas(64) char local[128];
+  char* variable = alloca(size);
+  USE(local);
+  USE(variable);
+  allocate();
+  USE(local);
+  return a + b + c + d + e + f + g;
+}
+
+NOINLINE void through_pointer(void) { kept = (void*)aligned_by_pointer(1, 2, 3, 4, 5, 6, 7, (size_t)getpid() % 1000); }
+
+NOINLINE void variable_size(size_t size) {
+  char local[size];
+  USE(local);
+  allocate();
+  USE(local);
+}
+
+NOINLINE void variable(void) { variable_size((size_t)getpid() % 1000 + 1); }
+
+/* A frame larger than what is copied of a raw stack. */
+NOINLINE void large_frame(void) {
+  char local[40000];
+  USE(local);
+  allocate();
+  USE(local);
+}
+
+static const struct {
+  const char* name;
+  void (*run)(void);
+} commands[] = {
+    {"chain", chain_first},
+    {"thread", in_thread},
+    {"deep", deep},
+    {"signal", in_signal},
+    {"signal_at_entry", in_signal_at_entry},
+    {"alternate_signal", in_alternate_signal},
+    {"vfork", in_vfork_child},
+    {"coroutine", in_coroutine},
+    {"aligned", aligned},
+    {"through_pointer", through_pointer},
+    {"variable", variable},
+    {"large_frame", large_frame},
+};
+
+int main(void) {
+  static char input[BUFSIZ], output[BUFSIZ];
+  static char line[256], name[256];
+  setvbuf(stdin, input, _IOFBF, sizeof input);
+  setvbuf(stdout, output, _IOLBF, sizeof output);
+  printf("ready %d\n", (int)getpid());
+  while (fgets(line, sizeof line, stdin) != NULL) {
+    long count = 0;
+    if (sscanf(line, "%255s %ld", name, &count) != 2) return 1;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+      for (long done = 0; strcmp(name, commands[i].name) == 0 && done < count; done++) commands[i].run();
+    }
+    printf("done\n");
+  }
+  return 0;
+}
