@@ -5,17 +5,15 @@ marked and counted by their reason.
 Recording is exact; error bounds: none.
 """
 
-import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-import time
 
 import plugins
 import symbols
-from harness import LIBRARY, TARGETS, Case, target, wait_until
+from harness import LIBRARY, TARGETS, Case, target
 from test_unwinding import NO_RULE, counts_by_end
 
 LEFT = os.path.join(TARGETS, "libleft.so")
@@ -47,6 +45,12 @@ class Loader(Case):
     def end(self, session, status=0):
         self.assertEqual(session.wait(), status, session.stderr())
         return self.only_dump(session.target_pid, "f")
+
+    def settle(self, session):
+        """heaptap has looked at all that happened before, when it has written the second of two dumps."""
+        for number in range(2):
+            session.signal(signal.SIGUSR1)
+            session.wait_said(r"^heaptap: wrote .*\.m\d+\.heap", number + 1)
 
     def open_plugin(self, process, path):
         answer = process.ask(f"open {path}")
@@ -108,14 +112,24 @@ class Late(Loader):
         self.assertEqual(dump.warnings, [])
         self.assert_called(dump, "left", 500)
 
+    def assert_whole_unless_locked(self, session, dump):
+        """While the kernel's list of mappings is locked by another thread, stacks go the way of those whose table is
+        late, and there may be too many of them."""
+        ends = counts_by_end(dump)
+        self.assertTrue(all(NO_ROOM in end for end in ends), ends)
+        (entry,) = session.books()
+        self.assertLess(sum(ends.values()), entry["samples_allocated"] / 20)
+
     def test_two_plugins_at_one_address(self):
         """They differ in the size of their frames only. Threads allocate all the time."""
         session = self.loader()
         self.assertGreater(int(session.ask(f"swap {LEFT} {RIGHT} 300").split()[1]), 200)
         dump = self.end(session)
-        self.assertEqual(dump.warnings, [])
+        self.assert_whole_unless_locked(session, dump)
         for stack in dump.stacks:
             names = symbols.names(dump, stack)
+            if names == [None]:
+                continue  # the placeholder for what is not known
             self.assertEqual(names[-1] == "_start", "main" in names, names)
             if any(name and name.endswith("_middle") for name in names):
                 self.assertIn("main", names)
@@ -139,13 +153,9 @@ class Late(Loader):
     def test_mapped_and_unmapped_all_the_time(self):
         """Threads allocate in code that stays while another maps and unmaps code."""
         session = self.loader()
-        self.assertEqual(session.ask(f"churn {LEFT} 20000"), "churned")
+        self.assertEqual(session.ask(f"churn {LEFT} 2000"), "churned")
         dump = self.end(session)
-        # While the kernel's list of mappings is locked, stacks go the way of those whose table is late.
-        ends = counts_by_end(dump)
-        self.assertTrue(all(NO_ROOM in end for end in ends), ends)
-        (entry,) = session.books()
-        self.assertLess(sum(ends.values()), entry["samples_allocated"] / 20)
+        self.assert_whole_unless_locked(session, dump)
         found = [symbols.names(dump, stack) for stack in dump.stacks]
         paths = {tuple(names[:2]) for names in found if "stable_body" in names}
         self.assertEqual(paths, {("stable_allocate", "stable_body")})
@@ -259,10 +269,7 @@ class Hidden(Loader):
             session.target_pid = int(session.answer().split()[1])
             self.open_plugin(session, path)
             self.call(session, "left_enter", 1000)
-            # heaptap has looked at all that happened before, when it has written the second of two dumps.
-            for number in range(2):
-                session.signal(signal.SIGUSR1)
-                session.wait_said(r"^heaptap: wrote .*\.m\d+\.heap", number + 1)
+            self.settle(session)
             dump = self.end(session)
             self.assertEqual(dump.warnings, [])
             self.assertEqual(self.assert_called(dump, "left", 1000, {path: LEFT}), 1)
@@ -281,128 +288,3 @@ class Hidden(Loader):
         self.in_a_mount_namespace(
             f"mount -t tmpfs none {folder} && mkdir {folder}/lower {folder}/upper {folder}/work && "
             f"mount -t overlay none -o lowerdir={folder}/lower,upperdir={folder}/upper,workdir={folder}/work {folder}")
-
-
-class Bounds(Loader):
-    def contexts(self, *options):
-        """What is recorded of a program with 512 call paths, whatever the addresses are: {names: objects}, the
-        warnings, and what was said."""
-        session = self.heaptap("run", "--exact", "-o", f"session{len(self.sessions)}", *options, "--",
-                               target("contexts"), "9")
-        session.losses_allowed = ("files_full",)
-        self.assertEqual(session.wait(), 0, session.stderr())
-        (dump,) = [each.read() for each in self.dumps() if each.prefix == f"session{len(self.sessions) - 1}"]
-        paths = {}
-        for stack in dump.stacks:
-            names = tuple(symbols.names(dump, stack))
-            paths[names] = paths.get(names, 0) + stack.total.objects
-        return paths, dump, session
-
-    def test_less_memory_changes_nothing(self):
-        """Whether there is room in the kernel for all tables, for some or for none: the same stacks, whole."""
-        paths, dump, _ = self.contexts()
-        self.assertEqual(dump.warnings, [])
-        self.assertGreaterEqual(len(paths), 512)
-        for memory in ("1", "64K", "256K", "1M"):
-            with self.subTest(memory=memory):
-                fewer, dump, session = self.contexts("--unwind-memory", memory)
-                self.assertEqual(dump.warnings, [])
-                self.assertEqual(fewer, paths)
-                said = [line for line in session.lines() if "libc.so.6" in line]
-                self.assertEqual(len(said), {"1": 1, "64K": 1}.get(memory, 0), session.lines())
-                for line in said:
-                    self.assertRegex(line, "more than --unwind-memory allows")
-
-    def memory_of_rows(self, session):
-        """Bytes that the kernel says it took for the map of rows, and how many entries it may have."""
-        for number in os.listdir(f"/proc/{session.pid}/fdinfo"):
-            with open(f"/proc/{session.pid}/fdinfo/{number}", encoding="ascii") as file:
-                fields = dict(line.split(":", 1) for line in file.read().splitlines() if ":" in line)
-            if int(fields.get("value_size", 0)) == 4032:
-                return int(fields["memlock"]), int(fields["max_entries"])
-        raise AssertionError("heaptap has no map of rows")
-
-    def test_the_least_recently_used_goes(self):
-        """With room for one of two large modules: the one at work gets in, and memory stays within the bound."""
-        budget = 20 << 20
-        session = self.loader("--unwind-memory", str(budget), "-o", "small")
-        for path in LARGE:
-            self.open_plugin(session, path)
-        self.open_plugin(session, LEFT)
-        self.call(session, "left_enter", 1000)
-        memory, entries = self.memory_of_rows(session)
-        self.assertEqual(entries, budget // 4096)
-        self.assertLessEqual(memory, budget + 32 * entries + 65536)
-        dump = self.end(session)
-        # What the constructors of both do at once can be more than the ring holds.
-        self.assertTrue(all(NO_ROOM in end for end in counts_by_end(dump)), dump.warnings)
-        self.assert_called(dump, "left", 1000)
-
-    def test_no_room_for_raw_stacks(self):
-        """heaptap sleeps while a plugin is at work, and the ring holds few stacks: the samples are kept, without outer
-        frames, and that is said."""
-        session = self.loader("--map-size", "raw-stacks=131072")
-        session.signal(signal.SIGSTOP)
-        self.open_plugin(session, LEFT)
-        self.call(session, "left_enter", 5000)
-        session.signal(signal.SIGCONT)
-        session.popen.stdin.close()
-        dump = self.end(session)
-        (entry,) = session.books()
-        ends = counts_by_end(dump)
-        self.assertEqual(len(ends), 1, ends)
-        self.assertIn(NO_ROOM, list(ends)[0])
-        # Of 128 KiB, each raw stack takes more than 2.
-        self.assertGreater(list(ends.values())[0], 5000 - 64)
-        self.assertGreaterEqual(entry["samples_allocated"], 5000)
-        session.wait_said(f"^heaptap: .*{NO_ROOM}")
-
-    def test_no_room_for_files(self):
-        """One file may be known: all others count as without a table, and that is said."""
-        _, dump, session = self.contexts("--map-size", "files=1")
-        (entry,) = session.books()
-        self.assertGreaterEqual(entry["samples_allocated"], 512)
-        self.assertGreater(entry["losses"]["files_full"], 0)
-        self.assertGreaterEqual(dump.total.objects, 512)
-        self.assertRegex("\n".join(dump.warnings), "(?i)files?.*--map-size files|--map-size files")
-
-
-LARGE = ("/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1", "/usr/lib/x86_64-linux-gnu/libLLVM-15.so.1")
-
-
-class Large(Loader):
-    """Debian's libLLVM, with 0.6 million rows."""
-
-    def test_opened_late(self):
-        """Its constructors allocate at once. No stack is lost, and the process does not wait for heaptap."""
-        alone = self.program(target("loader"), talks=True, env={"LD_PRELOAD": LIBRARY})
-        alone.answer()
-        self.open_plugin(alone, LARGE[0])  # into the page cache
-        alone = self.program(target("loader"), talks=True, env={"LD_PRELOAD": LIBRARY})
-        alone.answer()
-        without = self.open_plugin(alone, LARGE[0])
-        session = self.loader()
-        during = self.open_plugin(session, LARGE[0])
-        samples = time.monotonic()
-        wait_until(lambda: self.is_loaded(session, LARGE[0]), "the table is in the kernel")
-        late = time.monotonic() - samples + during / 1e6
-        dump = self.end(session)
-        (entry,) = session.books()
-        print(f"        libLLVM: dlopen takes {without} us without heaptap, {during} us with every allocation recorded "
-              f"({entry['samples_allocated']}); its table is loaded at most {late * 1000:.0f} ms after it begins")
-        self.assertEqual(dump.warnings, [])
-        self.assertLess(late, 1)
-
-    def is_loaded(self, session, path):
-        """Whether the map of files has the file as loaded (1)."""
-        inode = os.stat(path).st_ino
-        for number in os.listdir(f"/proc/{session.pid}/fdinfo"):
-            with open(f"/proc/{session.pid}/fdinfo/{number}", encoding="ascii") as file:
-                fields = dict(line.split(":", 1) for line in file.read().splitlines() if ":" in line)
-            if int(fields.get("key_size", 0)) == 16 and int(fields.get("value_size", 0)) == 32:
-                text = subprocess.run(["bpftool", "-j", "map", "dump", "id", fields["map_id"].strip()],
-                                      stdout=subprocess.PIPE, text=True, check=True).stdout
-                entries = [entry["formatted"] for entry in json.loads(text)]
-                if any(entry["key"].get("inode") == inode and entry["value"].get("state") == 1 for entry in entries):
-                    return True
-        return False

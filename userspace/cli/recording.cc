@@ -32,6 +32,9 @@ constexpr uint32_t kSparseRawStacks = 4 << 20;
 // Holds two raw stacks of any size.
 constexpr uint32_t kLeastRawStacks = 128 << 10;
 
+// Empty, the map for so much takes 256 MiB.
+constexpr uint64_t kMostUnwindMemory = uint64_t{64} << 30;
+
 constexpr int kNiceness = -20;
 
 constexpr char kDefaultHighWaterPercent[] = "20";
@@ -119,8 +122,8 @@ absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlag
     options.map_sizes.live = kSparseLive;
     options.map_sizes.raw_stacks_bytes = kSparseRawStacks;
   }
-  if (flags.unwind_memory == 0 || flags.unwind_memory > static_cast<uint64_t>(INT64_MAX)) {
-    return absl::InvalidArgumentError("--unwind-memory: at least one byte is needed, and at most 2^63 - 1");
+  if (flags.unwind_memory == 0 || flags.unwind_memory > kMostUnwindMemory) {
+    return absl::InvalidArgumentError("--unwind-memory: at least one byte is needed, and at most 64G");
   }
   options.map_sizes.unwind_bytes = flags.unwind_memory.value_or(HEAPTAP_DEFAULT_UNWIND_BYTES);
   for (const std::string& text : flags.map_sizes) {

@@ -199,12 +199,17 @@ std::vector<int> Recorder::fds() const {
 
 void Recorder::Pump() {
   if (answers_.Reap() != 0) failed_ = true;
-  // The events first, then the raw stacks: then all that was mapped before them is among the mapping events, and all
-  // stacks that a process left are here when its end is handled.
+  // What is later than this and than all events waits for the next time: it may be of a process that is not known yet,
+  // or hide from earlier raw stacks what was mapped before. All that a process left is here when its end is handled.
+  uint64_t until = MonotonicNanoseconds();
   absl::StatusOr<std::vector<heaptap_event>> events = books_->TakeEvents();
   if (!events.ok()) return Fail(events.status());
-  const uint64_t now = MonotonicNanoseconds();
-  const std::vector<bpf::RawStack> raw_stacks = books_->unwind().TakeRawStacks();
+  for (const heaptap_event& event : *events) until = std::max<uint64_t>(until, event.time);
+  std::vector<bpf::RawStack> raw_stacks = std::exchange(raw_stacks_to_come_, {});
+  std::vector<bpf::RawStack> new_stacks = books_->unwind().TakeRawStacks();
+  std::move(new_stacks.begin(), new_stacks.end(), std::back_inserter(raw_stacks));
+  std::stable_sort(raw_stacks.begin(), raw_stacks.end(),
+                   [](const bpf::RawStack& a, const bpf::RawStack& b) { return a.header.time < b.header.time; });
   std::vector<bpf::MappingEvent> mappings = std::exchange(mappings_to_come_, {});
   const std::vector<bpf::MappingEvent> news = mapping_events_->Take();
   mappings.insert(mappings.end(), news.begin(), news.end());
@@ -237,10 +242,8 @@ void Recorder::Pump() {
                              });
     if (!comes_again) Handle(*event);
   }
-  // What was mapped since would hide what the raw stacks since have seen; those come next time.
-  uint64_t last = now;
-  for (const bpf::RawStack& raw : raw_stacks) last = std::max<uint64_t>(last, raw.header.time);
-  handle_until(last);
+  handle_until(until);
+  raw_stacks_to_come_.assign(std::make_move_iterator(raw_stack), std::make_move_iterator(raw_stacks.end()));
   mappings_to_come_.assign(std::make_move_iterator(mapping), std::make_move_iterator(mappings.end()));
   if (books_->EventsLost() != events_lost_) FindUnnoticed();
   tables_.Balance(absl::Now());

@@ -142,7 +142,9 @@ class Recorder {
   ProbeFiles probe_files_;
   UnwindTables tables_;
   AddressSpaces spaces_;
-  std::vector<bpf::MappingEvent> mappings_to_come_;                // later than all raw stacks that were handled
+  // Taken, but later than the events that were taken with them.
+  std::vector<bpf::RawStack> raw_stacks_to_come_;
+  std::vector<bpf::MappingEvent> mappings_to_come_;
   std::map<uint64_t, Target> targets_;                             // by process id
   std::set<std::tuple<uint32_t, uint64_t, uint32_t>> files_seen_;  // device, inode, generation of files looked at
   std::set<std::string> losses_said_;

@@ -103,6 +103,7 @@ void Recorder::Abandon() {
 void Recorder::Finish() {
   Pump();
   Abandon();
+  Pump();  // samples come until the probes are gone
   for (auto& [process_id, target] : targets_) {
     if (answers_.WaitFor(process_id) != 0) failed_ = true;
     if (!HasProfile(target)) continue;
