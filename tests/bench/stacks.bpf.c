@@ -7,6 +7,7 @@
 #include "vmlinux.h"
 /* clang-format on */
 
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
