@@ -4,8 +4,8 @@
  * the tables of the mapped files.
  *
  * The cache is direct-mapped and shared by all CPUs without a lock. Its key is the pc, salted for the process and for
- * the state of its executable mappings, so an entry that a change of mappings has made wrong is not found again. An
- * entry torn between two writers does not check.
+ * the state of its mappings, so an entry that a change of them has made wrong is not found again, once the change is
+ * noticed (state_of_mappings). An entry torn between two writers does not check.
  */
 #ifndef HEAPTAP_CODE_BPF_H_
 #define HEAPTAP_CODE_BPF_H_

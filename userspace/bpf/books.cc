@@ -54,17 +54,17 @@ constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
     {"files_full", "files taken for such without unwind tables: map of files full, see --map-size files=N"},
 };
 
-constexpr LossText kEndTexts[HEAPTAP_STACK_ENDS] = {
-    {"whole", "the outermost frame"},
-    {"truncated", "more frames than are kept"},
-    {"no_code", "a return address outside of all code"},
-    {"no_rule", "code without unwind information and without frame pointers"},
-    {"no_memory", "stack memory that could not be read"},
-    {"no_register", "a register that is not known"},
-    {"stuck", "a caller below its callee"},
-    {"no_room", "an unwind table not loaded yet and no room for a raw stack, see --map-size raw-stacks=BYTES"},
-    {"raw_ended", "the end of the raw stack's copy"},
-    {"unfinished", "an unwind table not loaded yet"},
+constexpr absl::string_view kEndTexts[HEAPTAP_STACK_ENDS] = {
+    "the outermost frame",
+    "more frames than are kept",
+    "a return address outside of all code",
+    "code without unwind information and without frame pointers",
+    "stack memory that could not be read",
+    "a register that is not known",
+    "a caller below its callee",
+    "an unwind table not loaded yet and no room for a raw stack, see --map-size raw-stacks=BYTES",
+    "the end of the raw stack's copy",
+    "an unwind table not loaded yet",
 };
 
 uint64_t MonotonicNanoseconds() {
@@ -124,8 +124,7 @@ int KeepEvent(void* context, void* data, size_t size) {
 
 absl::string_view LossDescription(uint32_t reason) { return kLossTexts[reason].description; }
 absl::string_view LossName(uint32_t reason) { return kLossTexts[reason].name; }
-absl::string_view StackEndDescription(uint32_t end) { return kEndTexts[end].description; }
-absl::string_view StackEndName(uint32_t end) { return kEndTexts[end].name; }
+absl::string_view StackEndDescription(uint32_t end) { return kEndTexts[end]; }
 
 absl::StatusOr<std::unique_ptr<Books>> Books::Load(const MapSizes& sizes) {
   std::unique_ptr<Books> books(new Books);

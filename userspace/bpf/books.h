@@ -69,9 +69,8 @@ absl::string_view LossDescription(uint32_t reason);
 // "live_full" and the like: stable names for machines.
 absl::string_view LossName(uint32_t reason);
 
-// The same for how stacks end (enum heaptap_stack_end): at what, and a stable name.
+// At what a stack ends (enum heaptap_stack_end).
 absl::string_view StackEndDescription(uint32_t end);
-absl::string_view StackEndName(uint32_t end);
 
 class Books {
  public:

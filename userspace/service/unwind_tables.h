@@ -50,9 +50,9 @@ class UnwindTables {
   void PrepareMapped(int fd, const elf::Mapping& mapping);
 
   // Enters the file that a process maps: its table goes into the kernel if there is room. To be called for each mapping
-  // event and for each HEAPTAP_EVENT_TABLE_WANTED; a file that is known costs one look-up. What is wrong with a file is
-  // said once, and it counts as having no table. False: the file is not there, as the process is gone or maps something
-  // else by now.
+  // event and for each HEAPTAP_EVENT_TABLE_WANTED; a file that is known costs a look-up and a stat, and is read again
+  // if it was rewritten. What is wrong with a file is said once, and it counts as having no table. False: the file is
+  // not there, as the process is gone or maps something else by now.
   bool Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
   void EnterVdso();
   // The file is mapped, but cannot be had: it counts as having no table.
