@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "large.h"
-#include "probes.h"
+#include "sample_events.h"
 #include "sampled.h"
 #include "statistics.h"
 #include "system.h"
@@ -19,26 +19,30 @@ void* OutOfMemory() {
   return nullptr;
 }
 
-void* AllocateSample(unsigned size_class, uint64_t weight) {
-  void* pointer = TakeSampledBlock(size_class);
+void* AllocateSample(unsigned size_class, uint64_t weight, size_t requested) {
+  void* pointer = TakeSampledBlock(size_class, requested);
   if (pointer == nullptr) return OutOfMemory();
-  heaptap_probe_alloc(pointer, kClassSize[size_class], weight);
+  thread_counters.allocated += kClassSize[size_class];
+  SampleAllocated(pointer, kClassSize[size_class], weight, requested);
   return pointer;
 }
 
-void* AllocateSmall(unsigned size_class) {
+void* AllocateSmall(size_t size) {
+  const unsigned size_class = ClassOf(size);
   Heap::Taken taken;
   {
     HeapScope heap;
     taken = heap->Take(size_class);
+    // Nobody else counts for the late heap's threads.
+    if (heap->counters == nullptr && taken.block != nullptr) thread_counters.allocated += kClassSize[size_class];
   }
-  if (taken.weight != 0) return AllocateSample(size_class, taken.weight);
+  if (taken.weight != 0) return AllocateSample(size_class, taken.weight, size);
   return taken.block != nullptr ? taken.block : OutOfMemory();
 }
 
-void* AllocateClass(size_t size, size_t alignment) {
-  if (size == 0) return OutOfMemory();
-  void* pointer = AllocateLarge(size, alignment);
+void* AllocateClass(size_t usable, size_t alignment, size_t requested) {
+  if (usable == 0) return OutOfMemory();
+  void* pointer = AllocateLarge(usable, alignment, requested);
   return pointer != nullptr ? pointer : OutOfMemory();
 }
 
@@ -60,8 +64,14 @@ void IgnoreForeign(void* pointer) {
 // Puts a block that could stay in its place to the test: its weight if it is a sample all the same, else 0.
 uint64_t TestInPlace(unsigned size_class) {
   HeapScope heap;
-  heap->sampler.Follow(CurrentRate());
+  heap->FollowRate();
   return heap->sampler.TestInPlace(kClassSize[size_class]) ? heap->sampler.Weight(size_class) : 0;
+}
+
+// realloc that changes nothing counts as a free and an allocation all the same.
+void CountInPlace(size_t usable) {
+  thread_counters.allocated += usable;
+  thread_counters.deallocated += usable;
 }
 
 void* MoveBlock(void* pointer, void* target, size_t size) {
@@ -78,7 +88,8 @@ void* ReallocateSmall(Slab* slab, void* pointer, size_t size) {
   // A sampled block never stays: whether it is a sample again is for the new allocation to find out.
   if (!sampled && RoundUpToClass(size) == usable) {
     uint64_t weight = TestInPlace(slab->size_class);
-    return weight == 0 ? pointer : MoveBlock(pointer, AllocateSample(slab->size_class, weight), size);
+    if (weight == 0) CountInPlace(usable);
+    return weight == 0 ? pointer : MoveBlock(pointer, AllocateSample(slab->size_class, weight, size), size);
   }
   return MoveBlock(pointer, Allocate(size), size < usable ? size : usable);
 }
@@ -86,9 +97,9 @@ void* ReallocateSmall(Slab* slab, void* pointer, size_t size) {
 void* ReallocateHuge(Huge* huge, void* pointer, size_t size) {
   size_t wanted = RoundUpToClass(size);
   if (wanted == 0) return OutOfMemory();
-  if (ResizeHuge(huge, wanted)) return pointer;
+  if (ResizeHuge(huge, wanted, size)) return pointer;
   if (wanted > kRunMaximum) {
-    void* target = MoveHuge(huge, wanted);
+    void* target = MoveHuge(huge, wanted, size);
     if (target != nullptr) return target;
   }
   return MoveBlock(pointer, Allocate(size), size < huge->size ? size : huge->size);
@@ -98,14 +109,14 @@ void* ReallocateRun(Slab* run, void* pointer, size_t size) {
   size_t wanted = RoundUpToClass(size);
   if (wanted == 0) return OutOfMemory();
   bool stays = wanted > kSmallMaximum || wanted == run->size;
-  if (stays && ResizeRun(run, wanted)) return pointer;
+  if (stays && ResizeRun(run, wanted, size)) return pointer;
   return MoveBlock(pointer, Allocate(size), size < run->size ? size : run->size);
 }
 
 }  // namespace
 
 void* AllocateSlow(size_t size) {
-  return size <= kSmallMaximum ? AllocateSmall(ClassOf(size)) : AllocateClass(RoundUpToClass(size), 1);
+  return size <= kSmallMaximum ? AllocateSmall(size) : AllocateClass(RoundUpToClass(size), 1, size);
 }
 
 void FreeSlow(void* pointer) {
@@ -121,7 +132,8 @@ void FreeSlow(void* pointer) {
   uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
   if (owner == kNobody) return IgnoreForeign(pointer);
   if (owner == kSampledOwner) {
-    heaptap_probe_free(pointer);
+    thread_counters.deallocated += slab->size;
+    SampleFreed(pointer, slab->size, RequestedSize(slab, block));
     return ReturnSampledBlock(slab, block);
   }
   if (owner == kRunOwner) return FreeRun(slab);
@@ -129,6 +141,9 @@ void FreeSlow(void* pointer) {
     HeapScope heap;
     return heap->FreeInFullSlab(slab, block);
   }
+  thread_counters.deallocated += slab->size;
+  SharedCount& frees = current_heap->counts[slab->size_class].remote_frees;
+  current_heap == &empty_heap ? frees.AddShared(1) : frees.Add(1);
   FreeRemotely(slab, block);
 }
 
@@ -157,7 +172,7 @@ void* AllocateZeroed(size_t count, size_t size) {
 void* AllocateAligned(size_t alignment, size_t size) {
   size_t usable = RoundUpToAlignedClass(size != 0 ? size : 1, alignment);
   if (usable <= kSmallMaximum && usable != 0 && usable % alignment == 0) return Allocate(usable);
-  return AllocateClass(usable, alignment);
+  return AllocateClass(usable, alignment, size);
 }
 
 void* Reallocate(void* pointer, size_t size) {

@@ -1,262 +1,207 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "configuration.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "system.h"
 
 namespace heaptap {
 namespace {
-
-struct Text {
-  const char* begin;
-  size_t length;
-
-  bool operator==(const char* other) const { return strlen(other) == length && memcmp(begin, other, length) == 0; }
-};
 
 struct Pair {
   Text key;
   Text value;
 };
 
-void Report(const char* what) {
-  Message message;
-  message << "<heaptap>: " << what << "\n";
-  message.Print();
-}
+constexpr char kJemalloc[] = "<jemalloc>: ";
+constexpr char kHeaptap[] = "<heaptap>: ";
 
-void Report(const char* what, const Pair& pair) {
-  Message message;
-  message << "<heaptap>: " << what << ": ";
-  message.Append(pair.key.begin, pair.key.length) << ":";
-  message.Append(pair.value.begin, pair.value.length) << "\n";
-  message.Print();
-}
+constexpr const char* kSourceDescriptions[kOptionSources] = {
+    "string specified via --with-malloc-conf",
+    "string pointed to by the global variable malloc_conf",
+    "\"name\" of the file referenced by the symbolic link named /etc/malloc.conf",
+    "value of the environment variable MALLOC_CONF",
+    "string pointed to by the global variable malloc_conf_2_conf_harder",
+};
 
 bool IsKeyCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// Takes the next pair off `*text`. False at the end and where the text is no pair; the latter is reported.
-bool NextPair(const char** text, Pair* pair) {
-  const char* position = *text;
-  if (*position == '\0') return false;
-  pair->key.begin = position;
+// Takes the pairs off a string, one by one, and tells what is wrong with them.
+class Reader {
+ public:
+  // `prefix` of the messages; nullptr: errors are told by somebody else.
+  Reader(const char* text, const char* prefix) : position_(text), prefix_(prefix) {}
+
+  // False at the end, and where the text is no pair.
+  bool Next(Pair* pair);
+
+  void Report(const char* what, const Pair& pair);
+
+  // Whether anything was wrong that counts as wrong for abort_conf.
+  bool failed() const { return failed_; }
+
+ private:
+  // The text from `begin` up to `end` is no pair.
+  void ReportFormat(const char* what, const char* begin, const char* end);
+
+  const char* position_;
+  const char* prefix_;
+  bool failed_ = false;
+};
+
+bool Reader::Next(Pair* pair) {
+  const char* begin = position_;
+  if (*begin == '\0') return false;
+  const char* position = begin;
   while (IsKeyCharacter(*position)) position++;
-  pair->key.length = static_cast<size_t>(position - pair->key.begin);
+  pair->key = {begin, static_cast<size_t>(position - begin)};
+  if (*position == '\0') {
+    ReportFormat("Conf string ends with key", begin, position);
+    return false;
+  }
   if (*position != ':') {
-    Report(*position == '\0' ? "Conf string ends with key" : "Malformed conf string");
+    ReportFormat("Malformed conf string", begin, position + 1);
     return false;
   }
   pair->value.begin = ++position;
   while (*position != '\0' && *position != ',') position++;
   pair->value.length = static_cast<size_t>(position - pair->value.begin);
-  if (*position == ',' && *++position == '\0') Report("Conf string ends with comma");
-  *text = position;
+  if (*position == ',' && *++position == '\0') ReportFormat("Conf string ends with comma", begin, position);
+  position_ = position;
   return true;
 }
 
-bool ReadBoolean(const Pair& pair, bool* result) {
-  if (pair.value == "true") {
-    *result = true;
-  } else if (pair.value == "false") {
-    *result = false;
-  } else {
-    Report("Invalid conf value", pair);
+void Reader::ReportFormat(const char* what, const char* begin, const char* end) {
+  constexpr size_t kShown = 64;  // as many characters as jemalloc shows
+  failed_ = true;
+  if (prefix_ == nullptr) return;
+  size_t length = static_cast<size_t>(end - begin);
+  Message message;
+  message << prefix_ << what << " -- ";
+  message.Append(begin, length < kShown ? length : kShown) << "\n";
+  message.Print();
+}
+
+bool BeginsWith(Text text, const char* prefix) {
+  size_t length = strlen(prefix);
+  return text.length >= length && memcmp(text.begin, prefix, length) == 0;
+}
+
+void Print(const char* prefix, const char* what, const Pair& pair) {
+  Message message;
+  message << prefix << what << ": ";
+  message.Append(pair.key.begin, pair.key.length) << ":";
+  message.Append(pair.value.begin, pair.value.length) << "\n";
+  message.Print();
+}
+
+void Reader::Report(const char* what, const Pair& pair) {
+  // What is experimental may come and go.
+  if (!BeginsWith(pair.key, "experimental_")) failed_ = true;
+  if (prefix_ != nullptr) Print(prefix_, what, pair);
+}
+
+bool Set(const Option* option, const Pair& pair, Configuration* configuration, Reader* reader) {
+  if (option == nullptr) {
+    reader->Report("Invalid conf pair", pair);
     return false;
   }
-  return true;
-}
-
-int DigitValue(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return 16;
-}
-
-// Numbers that are too large become the largest, as strtoumax makes them.
-bool ReadNumber(const Pair& pair, uint64_t* result) {
-  const char* position = pair.value.begin;
-  const char* end = position + pair.value.length;
-  unsigned base = 10;
-  if (end - position > 2 && position[0] == '0' && (position[1] == 'x' || position[1] == 'X')) {
-    base = 16;
-    position += 2;
-  } else if (end - position > 1 && position[0] == '0') {
-    base = 8;
-    position += 1;
-  }
-  bool valid = position != end;
-  uint64_t number = 0;
-  bool overflow = false;
-  for (; position != end; position++) {
-    unsigned digit = static_cast<unsigned>(DigitValue(*position));
-    if (digit >= base) valid = false;
-    overflow |= __builtin_mul_overflow(number, base, &number) || __builtin_add_overflow(number, digit, &number);
-  }
-  if (!valid) {
-    Report("Invalid conf value", pair);
-    return false;
-  }
-  *result = overflow ? UINT64_MAX : number;
-  return true;
-}
-
-void ReadRate(const Pair& pair, uint32_t* rate) {
-  uint64_t number;
-  if (!ReadNumber(pair, &number)) return;
-  *rate = number < HEAPTAP_MAX_LG_SAMPLE ? static_cast<uint32_t>(number) : HEAPTAP_MAX_LG_SAMPLE;
-}
-
-// jemalloc's other options: a configuration that was written for jemalloc is not wrong here.
-constexpr const char* kAccepted[] = {
-    "abort",
-    "abort_conf",
-    "background_thread",
-    "cache_oblivious",
-    "confirm_conf",
-    "dirty_decay_ms",
-    "dss",
-    "disable_large_size_classes",
-    "hpa",
-    "hpa_dirty_mult",
-    "hpa_hugification_threshold",
-    "hpa_hugification_threshold_ratio",
-    "hpa_hugify_delay_ms",
-    "hpa_min_purge_interval_ms",
-    "hpa_min_purge_delay_ms",
-    "hpa_hugify_style",
-    "hpa_sec_batch_fill_extra",
-    "hpa_sec_bytes_after_flush",
-    "hpa_sec_max_alloc",
-    "hpa_sec_max_bytes",
-    "hpa_sec_nshards",
-    "hpa_slab_max_alloc",
-    "hpa_strict_min_purge_interval",
-    "experimental_hpa_max_purge_nhp",
-    "experimental_hpa_start_huge_if_thp_always",
-    "experimental_infallible_new",
-    "junk",
-    "lg_chunk",
-    "lg_dirty_mult",
-    "lg_extent_max_active_fit",
-    "lg_prof_interval",
-    "lg_tcache_flush_large_div",
-    "lg_tcache_flush_small_div",
-    "lg_tcache_gc_sweep",
-    "lg_tcache_max",
-    "lg_tcache_nslots_mul",
-    "tcache_nslots_small_min",
-    "tcache_nslots_small_max",
-    "tcache_nslots_large",
-    "tcache_gc_incr_bytes",
-    "tcache_gc_delay_bytes",
-    "experimental_tcache_gc",
-    "max_background_threads",
-    "metadata_thp",
-    "muzzy_decay_ms",
-    "mutex_max_spin",
-    "narenas",
-    "oversize_threshold",
-    "percpu_arena",
-    "prof_accum",
-    "prof_bt_max",
-    "prof_gdump",
-    "prof_leak_error",
-    "prof_log",
-    "prof_pid_namespace",
-    "prof_recent_alloc_max",
-    "prof_stats",
-    "prof_sys_thread_name",
-    "prof_thread_active_init",
-    "prof_time_resolution",
-    "prof_unbias",
-    "process_madvise_max_batch",
-    "purge",
-    "quarantine",
-    "redzone",
-    "remote_free_max",
-    "remote_free_max_batch",
-    "retain",
-    "san_guard_large",
-    "san_guard_small",
-    "slab_sizes",
-    "stats_interval",
-    "stats_interval_opts",
-    "stats_print",
-    "stats_print_opts",
-    "tcache",
-    "tcache_max",
-    "thp",
-    "trust_madvise",
-    "utrace",
-    "xmalloc",
-    "zero",
-    "zero_realloc",
-    "lg_san_uaf_align",
-    "debug_double_free_max_scan",
-    "calloc_madvise_threshold",
-    "huge_arena_pac_thp",
-    "abort_on_error",
-};
-
-bool IsAccepted(const Text& key) {
-  for (const char* name : kAccepted) {
-    if (key == name) return true;
+  switch (SetOption(*option, pair.value, configuration)) {
+    case OptionResult::kSet:
+      return true;
+    case OptionResult::kInvalid:
+      reader->Report("Invalid conf value", pair);
+      return false;
+    case OptionResult::kOutOfRange:
+      reader->Report("Out-of-range conf value", pair);
+      return false;
   }
   return false;
 }
 
-void ReadLeak(const Pair& pair, Configuration* configuration) {
-  if (!ReadBoolean(pair, &configuration->prof_leak) || !configuration->prof_leak) return;
-  configuration->prof_final = true;
+[[noreturn]] void AbortForConfiguration() {
+  Message message;
+  message << kJemalloc << "Abort (abort_conf:true) on invalid conf value (see above).\n";
+  message.Print();
+  ::abort();
 }
 
-void ReadPrefix(const Pair& pair, Configuration* configuration) {
-  size_t length = pair.value.length < PATH_MAX ? pair.value.length : PATH_MAX - 1;
-  memcpy(configuration->prefix, pair.value.begin, length);
-  configuration->prefix[length] = '\0';
+// confirm_conf has to be known before anything is read that it would confirm.
+void ReadConfirmation(const char* text, Configuration* configuration) {
+  Reader reader(text, nullptr);
+  Pair pair;
+  while (reader.Next(&pair)) {
+    if (!(pair.key == "confirm_conf")) continue;
+    Set(FindOption(pair.key, kOptions, kOptionCount), pair, configuration, &reader);
+  }
+}
+
+void ReadSource(const char* text, Configuration* configuration) {
+  Reader reader(text, kJemalloc);
+  Pair pair;
+  while (reader.Next(&pair)) {
+    const Option* option = FindOption(pair.key, kOptions, kOptionCount);
+    if (!Set(option, pair, configuration, &reader)) continue;
+    if (pair.key == "prof_final") configuration->prof_final_given = true;
+    if (configuration->confirm_conf) {
+      Print(kJemalloc, option->effective ? "-- Set conf value" : "-- No effect in heaptap", pair);
+    }
+  }
+  if (configuration->abort_conf && reader.failed()) AbortForConfiguration();
+}
+
+void DrawConclusions(Configuration* configuration) {
+  Configuration& result = *configuration;
+  result.junk_alloc = (result.junk & 1) != 0;
+  result.junk_free = (result.junk & 2) != 0;
+
+  result.prof_leak |= result.prof_leak_error;
+  if (result.prof_leak && !result.prof_final_given) result.prof_final = true;
+  if (result.prof_leak && !result.prof) {
+    // Only the leaks are wanted, not dumps on the way.
+    result.prof = true;
+    result.prof_gdump = false;
+  } else if (result.lg_prof_interval >= 0) {
+    result.prof_interval = uint64_t{1} << result.lg_prof_interval;
+  }
+
+  if (!result.prof_leak_error || result.prof_final) return;
+  Message message;
+  message << kJemalloc << "prof_leak_error is set w/o prof_final.\n";
+  message.Print();
+  if (result.abort_conf) AbortForConfiguration();
 }
 
 }  // namespace
 
-void ReadMallocConf(const char* text, Configuration* configuration) {
-  Pair pair;
-  while (NextPair(&text, &pair)) {
-    if (pair.key == "prof") {
-      ReadBoolean(pair, &configuration->prof);
-    } else if (pair.key == "prof_active") {
-      ReadBoolean(pair, &configuration->prof_active);
-    } else if (pair.key == "prof_leak") {
-      ReadLeak(pair, configuration);
-    } else if (pair.key == "prof_final") {
-      ReadBoolean(pair, &configuration->prof_final);
-    } else if (pair.key == "prof_prefix") {
-      ReadPrefix(pair, configuration);
-    } else if (pair.key == "lg_prof_sample") {
-      ReadRate(pair, &configuration->lg_sample);
-    } else if (!IsAccepted(pair.key)) {
-      Report("Invalid conf pair", pair);
-    }
+void ReadMallocConf(const OptionTexts& texts, Configuration* configuration) {
+  for (const char* text : texts.text) {
+    if (text != nullptr) ReadConfirmation(text, configuration);
   }
-  if (configuration->prof_leak) configuration->prof = true;
+  for (unsigned source = 0; source < kOptionSources; source++) {
+    const char* text = texts.text[source];
+    if (configuration->confirm_conf) {
+      Message message;
+      message << kJemalloc << "malloc_conf #" << uint64_t{source + 1} << " (" << kSourceDescriptions[source] << "): \""
+              << (text == nullptr ? "" : text) << "\"\n";
+      message.Print();
+    }
+    if (text != nullptr) ReadSource(text, configuration);
+  }
+  DrawConclusions(configuration);
 }
 
 void ReadHeaptapConf(const char* text, Configuration* configuration) {
+  Reader reader(text, kHeaptap);
   Pair pair;
-  while (NextPair(&text, &pair)) {
-    if (pair.key == "lg_prof_sample") {
-      ReadRate(pair, &configuration->collector_lg_sample);
-    } else if (pair.key == "collector") {
-      uint64_t pid = 0;
-      if (ReadNumber(pair, &pid)) configuration->collector_pid = static_cast<uint32_t>(pid);
-    } else if (pair.key == "prof_seed") {
-      configuration->has_seed |= ReadNumber(pair, &configuration->seed);
-    } else {
-      Report("Invalid conf pair", pair);
-    }
+  while (reader.Next(&pair)) {
+    const Option* option = FindOption(pair.key, kCollectorOptions, kCollectorOptionCount);
+    bool set = Set(option, pair, configuration, &reader);
+    configuration->has_seed |= set && pair.key == "prof_seed";
   }
 }
 

@@ -4,14 +4,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "dump_name.h"
 #include "mutex.h"
 #include "probes.h"
 #include "process.h"
+#include "profiling.h"
 #include "system.h"
 
 namespace heaptap {
@@ -19,9 +22,36 @@ namespace {
 
 constinit Mutex dump_mutex;  // for all that follows; held during a dump, so a fork does not wait for it
 heaptap_dump_request request;
-uint64_t last_sequence;       // of requests
-uint64_t file_sequence;       // of automatic names, over all kinds
-uint64_t kind_sequence[256];  // of automatic names, for each kind
+uint64_t last_sequence;  // of requests
+
+// This thread holds dump_mutex. A signal handler, a hook, or a trigger inside an allocation of theirs must not wait for
+// the very dump that they interrupt.
+constinit thread_local bool dumping = false;
+
+// The right to ask. Taking it fails if the thread has it already, or if others keep it for too long.
+class DumpScope {
+ public:
+  DumpScope() {
+    if (dumping) return;
+    dumping = true;
+    taken_ = dump_mutex.LockWithin(kPatience);
+    dumping = taken_;
+  }
+  ~DumpScope() {
+    if (!taken_) return;
+    dumping = false;
+    dump_mutex.Unlock();
+  }
+  DumpScope(const DumpScope&) = delete;
+  DumpScope& operator=(const DumpScope&) = delete;
+
+  bool taken() const { return taken_; }
+
+ private:
+  // Twice the time that a dump may take: somebody else's, then this one's turn.
+  static constexpr uint64_t kPatience = 2 * HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
+  bool taken_ = false;
+};
 
 class Descriptor {
  public:
@@ -39,6 +69,8 @@ class Descriptor {
   int number_;
 };
 
+bool HasCollector() { return __atomic_load_n(&heaptap_semaphore_dump, __ATOMIC_RELAXED) != 0; }
+
 int NoCollector() {
   Message message;
   message << "<heaptap>: no collector follows this process; run \"heaptap attach -p " << ProcessId() << "\" as root\n";
@@ -46,12 +78,11 @@ int NoCollector() {
   return EFAULT;
 }
 
-void AppendAutomaticName(heaptap_dump_kind kind, Message* name) {
-  char letter = static_cast<char>(kind);
-  *name << ProcessConfiguration().prefix << "." << ProcessId() << "." << file_sequence++ << ".";
-  name->Append(&letter, 1);
-  if (kind != HEAPTAP_DUMP_FINAL) *name << kind_sequence[static_cast<uint8_t>(kind)]++;
-  *name << ".heap";
+int CannotOpen(const char* path) {
+  Message message;
+  message << "<jemalloc>: failed to open \"" << path << "\"\n";
+  message.Print();
+  return EFAULT;
 }
 
 // Waits until the collector has answered the request at hand. False: it did not in time.
@@ -73,37 +104,14 @@ bool WaitForAnswer(int event_fd) {
   return true;
 }
 
-long OpenFile(const char* path, int flags) {
-  return SystemCall(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), O_CREAT | O_WRONLY | O_CLOEXEC | flags, 0644);
-}
-
-int AskFor(heaptap_dump_kind kind, const char* path, bool* made);
-
-// REQUIRES: dump_mutex is held.
-int Ask(heaptap_dump_kind kind, const char* path) {
-  bool made = false;
-  int result = AskFor(kind, path, &made);
-  // An empty file is no dump.
-  if (result != 0 && made) SystemCall(SYS_unlinkat, AT_FDCWD, reinterpret_cast<long>(path), 0);
-  return result;
-}
-
-// Sets `*made` if there was no such file before.
-int AskFor(heaptap_dump_kind kind, const char* path, bool* made) {
-  // What is there already is the collector's to empty, when it is about to write.
-  long number = OpenFile(path, O_EXCL);
-  *made = number >= 0;
-  Descriptor file(*made ? number : OpenFile(path, 0));
+// `what`: the name of the file, for messages. REQUIRES: a DumpScope is taken.
+int Ask(uint32_t kind, uint64_t argument, int file_fd, const char* what) {
   Descriptor event(SystemCall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!file.valid() || !event.valid()) {
-    Message message;
-    message << "<heaptap>: failed to open \"" << path << "\"\n";
-    message.Print();
-    return EFAULT;
-  }
+  if (!event.valid()) return CannotOpen(what);
   request.sequence = ++last_sequence;
-  request.kind = static_cast<uint32_t>(kind);
-  request.file_fd = file.number();
+  request.argument = argument;
+  request.kind = kind;
+  request.file_fd = file_fd;
   request.event_fd = event.number();
   request.error = 0;
   request.leak_bytes = 0;
@@ -115,60 +123,123 @@ int AskFor(heaptap_dump_kind kind, const char* path, bool* made) {
     // Withdrawn before the descriptors are closed: their numbers may soon be other files of the program's.
     __atomic_store_n(&request.sequence, 0, __ATOMIC_RELEASE);
     message << "<heaptap>: the collector did not answer within " << HEAPTAP_DUMP_TIMEOUT_MILLISECONDS
-            << " ms; no dump in \"" << path << "\"\n";
+            << " ms; no dump in \"" << what << "\"\n";
     message.Print();
     return EAGAIN;
   }
   if (request.error == 0) return 0;
   if (request.error == ESRCH) return NoCollector();
-  message << "<heaptap>: the collector could not write \"" << path << "\" (error "
+  message << "<heaptap>: the collector could not write \"" << what << "\" (error "
           << static_cast<uint64_t>(request.error) << ")\n";
   message.Print();
   return EFAULT;
 }
 
-// REQUIRES: dump_mutex is held.
-int DumpLocked(heaptap_dump_kind kind, const char* path) {
-  if (path == nullptr && ProcessConfiguration().prefix[0] == '\0') return EFAULT;
-  // Before the file is opened: what an earlier dump has left there must not be lost for nothing.
-  if (__atomic_load_n(&heaptap_semaphore_dump, __ATOMIC_RELAXED) == 0) return NoCollector();
-  Message name;
-  if (path == nullptr) {
-    AppendAutomaticName(kind, &name);
-    path = name.text();
+long OpenFile(const char* path, int flags) {
+  return SystemCall(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), O_CREAT | O_WRONLY | O_CLOEXEC | flags, 0644);
+}
+
+// REQUIRES: a DumpScope is taken.
+int AskForFile(uint32_t kind, uint64_t argument, const char* path) {
+  // What is there already is the collector's to empty, when it is about to write.
+  long number = OpenFile(path, O_EXCL);
+  const bool made = number >= 0;
+  int result;
+  {
+    Descriptor file(made ? number : OpenFile(path, 0));
+    result = file.valid() ? Ask(kind, argument, file.number(), path) : CannotOpen(path);
   }
-  return Ask(kind, path);
+  // An empty file is no dump.
+  if (result != 0 && made) SystemCall(SYS_unlinkat, AT_FDCWD, reinterpret_cast<long>(path), 0);
+  return result;
+}
+
+// REQUIRES: a DumpScope is taken.
+int DumpLocked(heaptap_dump_kind kind, const char* path) {
+  if (path == nullptr && !HasDumpPrefix()) return EFAULT;
+  // Before the file is opened: what an earlier dump has left there must not be lost for nothing.
+  if (!HasCollector()) return NoCollector();
+  DumpName name;
+  if (path == nullptr) {
+    MakeDumpName(kind, &name);
+    path = name.text;
+  }
+  int result = AskForFile(static_cast<uint32_t>(kind), 0, path);
+  DumpHook hook = __atomic_load_n(&hooks.dump, __ATOMIC_ACQUIRE);
+  if (result == 0 && hook != nullptr) hook(path);
+  return result;
 }
 
 void PrintLeaks() {
-  if (request.leak_bytes == 0) return;
   auto plural = [](uint64_t count) { return count == 1 ? "" : "s"; };
   Message message;
-  message << "<heaptap>: Leak approximation summary: ~" << request.leak_bytes << " byte" << plural(request.leak_bytes)
+  message << "<jemalloc>: Leak approximation summary: ~" << request.leak_bytes << " byte" << plural(request.leak_bytes)
           << ", ~" << request.leak_objects << " object" << plural(request.leak_objects)
           << ", >= " << request.leak_contexts << " context" << plural(request.leak_contexts) << "\n"
-          << "<heaptap>: Run jeprof on dump output for leak detail\n";
+          << "<jemalloc>: Run jeprof on dump output for leak detail\n";
+  if (ProcessConfiguration().prof_leak_error) {
+    message << "<jemalloc>: Exiting with error code because memory leaks were detected\n";
+  }
   message.Print();
 }
 
-// Twice the time that a dump may take: somebody else's, then this one's turn.
-bool LockDumps() { return dump_mutex.LockWithin(2 * HEAPTAP_DUMP_TIMEOUT_MILLISECONDS); }
+// Whether there are leaks; they have been printed.
+bool FinalDumpShowsLeaks() {
+  DumpScope scope;
+  if (!scope.taken() || DumpLocked(HEAPTAP_DUMP_FINAL, nullptr) != 0) return false;
+  if (!ProcessConfiguration().prof_leak || request.leak_bytes == 0) return false;
+  PrintLeaks();
+  return true;
+}
 
 }  // namespace
 
 int Dump(heaptap_dump_kind kind, const char* path) {
-  if (!LockDumps()) return EAGAIN;
-  int result = DumpLocked(kind, path);
-  dump_mutex.Unlock();
-  return result;
+  DumpScope scope;
+  return scope.taken() ? DumpLocked(kind, path) : EAGAIN;
+}
+
+void DumpOnTrigger(heaptap_dump_kind kind) {
+  static constinit std::atomic<bool> said;
+  if (!HasCollector() && said.exchange(true, std::memory_order_relaxed)) return;
+  int saved = errno;
+  Dump(kind, nullptr);
+  errno = saved;
+}
+
+int DumpRecords(heaptap_ask_kind kind, uint64_t count, int file_fd) {
+  DumpScope scope;
+  if (!scope.taken()) return EAGAIN;
+  return HasCollector() ? Ask(static_cast<uint32_t>(kind), count, file_fd, "recent samples") : NoCollector();
+}
+
+int DumpLog(uint64_t count, const char* path) {
+  DumpScope scope;
+  if (!scope.taken()) return EAGAIN;
+  if (path == nullptr && !HasDumpPrefix()) return EFAULT;
+  if (!HasCollector()) return NoCollector();
+  DumpName name;
+  if (path == nullptr) {
+    MakeLogName(&name);
+    path = name.text;
+  }
+  return AskForFile(HEAPTAP_ASK_LOG, count, path);
+}
+
+void ChangeDumpPrefix(const char* prefix) {
+  DumpScope scope;
+  if (scope.taken()) SetDumpPrefix(prefix);
 }
 
 void DumpAtExit() {
-  if (!LockDumps()) return;
-  if (DumpLocked(HEAPTAP_DUMP_FINAL, nullptr) == 0 && ProcessConfiguration().prof_leak) PrintLeaks();
-  dump_mutex.Unlock();
+  // Not _exit: what the program has written to its streams must still get out. glibc's exit goes on with the handlers
+  // that are left when one of them calls it again.
+  if (FinalDumpShowsLeaks() && ProcessConfiguration().prof_leak_error) exit(1);
 }
 
-void ResetDumpsAfterFork() { dump_mutex.Reset(); }
+void ResetDumpsAfterFork() {
+  dump_mutex.Reset();
+  dumping = false;
+}
 
 }  // namespace heaptap

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "heap.h"
 
+#include "sample_events.h"
 #include "units.h"
 
 namespace heaptap {
@@ -23,6 +24,15 @@ constexpr uint32_t kPoorShare = 16;
 constexpr uint32_t kPoorBlocks = 16;
 // After so many poor batches (less the others) the class gets one more slab.
 constexpr uint8_t kPoorBatches = 16;
+
+// To look at one slab for the peak takes about as long as to allocate this much.
+constexpr uint64_t kPeakBytesPerSlab = 1024;
+
+uint32_t Length(const Block* block) {
+  uint32_t length = 0;
+  for (; block != nullptr; block = block->next) length++;
+  return length;
+}
 
 uint32_t Minimum(uint64_t a, uint32_t b) { return a < b ? static_cast<uint32_t>(a) : b; }
 
@@ -50,21 +60,6 @@ Block* TakeLocal(Slab* slab, uint64_t limit) {
   return first;
 }
 
-// Moves the remotely freed blocks to local_free.
-void CollectRemote(Slab* slab) {
-  if ((slab->remote_free.load(std::memory_order_relaxed) & ~kNotifyBit) == 0) return;
-  uintptr_t remote = slab->remote_free.exchange(0, std::memory_order_acquire);
-  HEAPTAP_ASSERT((remote & kNotifyBit) == 0);
-  Block* first = reinterpret_cast<Block*>(remote);
-  uint32_t count = 1;
-  Block* last = first;
-  for (; last->next != nullptr; last = last->next) count++;
-  last->next = slab->local_free;
-  slab->local_free = first;
-  HEAPTAP_ASSERT(slab->used >= count);
-  slab->used -= count;
-}
-
 bool HasUntouched(const Slab* slab) { return slab->carved < slab->capacity; }
 
 bool HasBlocks(const Slab* slab) { return slab->local_free != nullptr || HasUntouched(slab); }
@@ -77,8 +72,16 @@ bool IsPoor(const Slab* slab) {
 
 }  // namespace
 
+void Heap::FollowRate() {
+  const Rate rate = HEAPTAP_LIKELY(profiled) ? CurrentRate() : kSamplingOff;
+  if (HEAPTAP_LIKELY(rate == sampler.rate())) return;
+  // Whoever listens now need not be the one who listened before.
+  if (sampler.rate() == kSamplingOff) IntroduceThreadAgain();
+  sampler.Follow(rate);
+}
+
 Heap::Taken Heap::Take(unsigned size_class) {
-  sampler.Follow(CurrentRate());
+  FollowRate();
   Block* block = ready[size_class];
   if (block == nullptr) {
     uint64_t allowance = sampler.Allowance(size_class);
@@ -86,12 +89,46 @@ Heap::Taken Heap::Take(unsigned size_class) {
       sampler.Draw(size_class);
       return {nullptr, sampler.Weight(size_class)};
     }
+    FollowPeak();
     if (wakes.load(std::memory_order_relaxed) != nullptr) ProcessWakes();
     block = Refill(size_class, allowance);
     if (block == nullptr) return {nullptr, 0};
   }
   ready[size_class] = block->next;
   return {block, 0};
+}
+
+// The last batch of the class is used up, and the next one has `count` blocks.
+void Heap::CountRefill(unsigned size_class, uint32_t count) {
+  sampler.HandOut(size_class, count);
+  counts[size_class].handed_out.Add(count);
+  counts[size_class].refills.Add(1);
+  if (counters != nullptr) counters->allocated += uint64_t{batch[size_class]} * kClassSize[size_class];
+  batch[size_class] = count;
+}
+
+// Counts what the owner has freed since the last time. To be called before `used` changes in another way.
+void Heap::Settle(Slab* slab) {
+  HEAPTAP_ASSERT(slab->used_settled >= slab->used);
+  if (counters != nullptr) counters->deallocated += uint64_t{slab->used_settled - slab->used} * slab->size;
+  slab->used_settled = slab->used;
+}
+
+// Moves the remotely freed blocks to local_free.
+void Heap::CollectRemote(Slab* slab) {
+  if ((slab->remote_free.load(std::memory_order_relaxed) & ~kNotifyBit) == 0) return;
+  uintptr_t remote = slab->remote_free.exchange(0, std::memory_order_acquire);
+  HEAPTAP_ASSERT((remote & kNotifyBit) == 0);
+  Block* first = reinterpret_cast<Block*>(remote);
+  uint32_t count = 1;
+  Block* last = first;
+  for (; last->next != nullptr; last = last->next) count++;
+  last->next = slab->local_free;
+  slab->local_free = first;
+  HEAPTAP_ASSERT(slab->used >= count);
+  slab->used -= count;
+  slab->used_settled -= count;
+  counts[slab->size_class].collected.Add(count);
 }
 
 Block* Heap::Refill(unsigned size_class, uint64_t limit) {
@@ -121,10 +158,12 @@ Block* Heap::Refill(unsigned size_class, uint64_t limit) {
   }
   if (slab == empty[size_class]) empty[size_class] = nullptr;
 
+  Settle(slab);
   uint32_t used = slab->used;
   bool recycle = slab->local_free != nullptr && !(poor && HasUntouched(slab));
   Block* first = recycle ? TakeLocal(slab, limit) : Carve(slab, CarveCount(slab, limit));
-  sampler.HandOut(size_class, slab->used - used);
+  CountRefill(size_class, slab->used - used);
+  slab->used_settled = slab->used;
   if (!HasBlocks(slab) && slab->next != nullptr) {
     // It may well have blocks again when its turn comes, and then does not go through FULL.
     slabs.Remove(slab);
@@ -175,6 +214,7 @@ void Heap::SlabEmptied(Slab* slab) {
 void Heap::Release(Slab* slab) {
   if (slab == empty[slab->size_class]) empty[slab->size_class] = nullptr;
   queue[slab->size_class].Remove(slab);
+  Settle(slab);
   ReleaseUnits(slab);
 }
 
@@ -218,7 +258,33 @@ void Heap::Scavenge() {
   }
 }
 
+void Heap::SettleAllocations() {
+  uint64_t bytes = 0;
+  for (unsigned c = 0; c < kSmallClasses; c++) {
+    uint32_t left = Length(ready[c]);
+    bytes += uint64_t{batch[c] - left} * kClassSize[c];
+    batch[c] = left;
+  }
+  if (counters != nullptr) counters->allocated += bytes;
+}
+
+uint64_t Heap::SettleFrees() {
+  // A slab that is not queued is full: its owner has freed nothing.
+  uint64_t visited = 0;
+  for (SlabList& slabs : queue) {
+    for (Slab* slab = slabs.first(); slab != nullptr; slab = slab->next, visited++) Settle(slab);
+  }
+  return visited;
+}
+
+void Heap::FollowPeak() {
+  if (counters == nullptr || HEAPTAP_LIKELY(!counters->PeakIsDue())) return;
+  uint64_t visited = SettleFrees();
+  counters->RecordPeak(visited * kPeakBytesPerSlab);
+}
+
 void Heap::Flush() {
+  SettleAllocations();
   for (unsigned c = 0; c < kSmallClasses; c++) {
     Block* first = ready[c];
     if (first == nullptr) continue;
@@ -228,8 +294,13 @@ void Heap::Flush() {
     for (; last->next != nullptr; last = last->next) count++;
     last->next = slab->local_free;
     slab->local_free = first;
+    Settle(slab);
     slab->used -= count;
+    slab->used_settled = slab->used;
     ready[c] = nullptr;
+    batch[c] = 0;
+    counts[c].taken_back.Add(count);
+    counts[c].flushes.Add(1);
     sampler.TakeBack(c, count);
   }
   Scavenge();

@@ -26,6 +26,7 @@
 
 #include "sampler.h"
 #include "slab.h"
+#include "thread_counters.h"
 
 namespace heaptap {
 
@@ -35,6 +36,28 @@ enum class HeapState : uint8_t {
   kAbandoned,  // in the child of a fork: its thread was changing it and is no more
 };
 
+// A number that one thread changes and any may read.
+class SharedCount {
+ public:
+  uint64_t Read() const { return count_.load(std::memory_order_relaxed); }
+  void Add(uint64_t amount) { count_.store(Read() + amount, std::memory_order_relaxed); }
+  // For more than one thread that changes it.
+  void AddShared(uint64_t amount) { count_.fetch_add(amount, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> count_;
+};
+
+// What a heap counts for the statistics of a class, since its beginning.
+struct ClassCounts {
+  SharedCount handed_out;  // blocks made ready
+  SharedCount taken_back;  // ready blocks that went back unused
+  SharedCount refills;
+  SharedCount flushes;
+  SharedCount collected;     // blocks of this heap that others have freed
+  SharedCount remote_frees;  // blocks of others that this heap's thread has freed
+};
+
 struct Heap {
   Block* ready[kSmallClasses];
 
@@ -42,12 +65,17 @@ struct Heap {
   Slab* empty[kSmallClasses];           // a queued slab with no used block, kept lest a loop get and release it
   Slab* idle[kSmallClasses];            // what `empty` was at the last ReleaseIdle
   uint8_t poor_batches[kSmallClasses];  // lately, less the others
+  uint32_t batch[kSmallClasses];        // blocks made ready since `counters` was brought up to date
+  ThreadCounters* counters;             // of the thread that has the heap; nullptr: none, or many by turns
+  ClassCounts counts[kSmallClasses];
   Sampler sampler;
   uint32_t ticks_left;  // slow paths until the next look at the clock (maintenance.h)
   uint32_t tick_interval;
   uint64_t idle_since;         // CoarseMilliseconds() at the last ReleaseIdle
   std::atomic<uint32_t> busy;  // its thread is in a slow path
   HeapState state;             // this and the rest by thread.cc, under its lock
+  bool profiled;               // thread.prof.active: written by its thread
+  bool orphaned;               // parked by a fork, without a Flush
   uint8_t exit_rounds;         // how often the thread's destructor has been called
   uint64_t serial;
   Heap* next_parked;
@@ -61,6 +89,9 @@ struct Heap {
     void* block;
     uint64_t weight;
   };
+
+  // Follows a change of the rate, as the sampler does (sampler.h).
+  void FollowRate();
 
   // One block of the class.
   Taken Take(unsigned size_class);
@@ -80,7 +111,18 @@ struct Heap {
   // Puts all ready blocks back on their slabs, then scavenges: before the heap is parked.
   void Flush();
 
+  // Bring what `counters` say about this heap's blocks up to date: exact until the thread's next malloc or free. The
+  // first looks at all ready blocks, the second at all queued slabs, and returns how many these are.
+  void SettleAllocations();
+  uint64_t SettleFrees();
+
+  // Looks whether the thread has more than ever before, if anybody wants to know.
+  void FollowPeak();
+
  private:
+  void CountRefill(unsigned size_class, uint32_t count);
+  void Settle(Slab* slab);
+  void CollectRemote(Slab* slab);
   Block* Refill(unsigned size_class, uint64_t limit);
   void Release(Slab* slab);
   void MarkFull(Slab* slab);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "large.h"
 
-#include "probes.h"
+#include "sample_events.h"
 #include "statistics.h"
 #include "system.h"
 #include "thread.h"
+#include "triggers.h"
 #include "units.h"
 
 namespace heaptap {
@@ -18,59 +19,76 @@ size_t PagesFor(size_t size) { return (size + kPageSize - 1) & ~(kPageSize - 1);
 
 char* HugeMemory(Huge* huge) { return reinterpret_cast<char*>(huge) + kPageSize; }
 
-void SetChunkKind(const void* pointer, uint8_t kind) {
-  chunk_table[reinterpret_cast<uintptr_t>(pointer) >> kChunkShift].store(kind, std::memory_order_release);
-}
-
 void CountHuge(int64_t bytes) {
   AddToFigure(&heaptap_statistics::mapped, bytes);
   AddToFigure(&heaptap_statistics::active, bytes);
+  NoteActive();
 }
+
+struct AtomicCounts {
+  std::atomic<uint64_t> allocations;
+  std::atomic<uint64_t> frees;
+};
+constinit AtomicCounts large_counts[kClasses];
+
+void AddTo(std::atomic<uint64_t>* count) { count->fetch_add(1, std::memory_order_relaxed); }
 
 // Puts one allocation to the test. If it is a sample, sets `*sampled` and returns the weight, else returns 0.
 uint64_t Test(size_t size, bool* sampled) {
   uint64_t weight = 0;
   {
     HeapScope heap;
-    heap->sampler.Follow(CurrentRate());
+    heap->FollowRate();
     if (heap->sampler.TestLarge(size)) weight = SampleWeight(size, heap->sampler.rate());
+    thread_counters.allocated += size;
+    heap->FollowPeak();
   }
+  AddTo(&large_counts[ClassNumber(size)].allocations);
   *sampled = weight != 0;
   AddToFigure(&heaptap_statistics::large, static_cast<int64_t>(size));
   if (*sampled) AddToFigure(&heaptap_statistics::sampled_objects, 1);
   return weight;
 }
 
-// The counterpart of Test when a block goes or changes. The probe fires while the block is still whole.
-void Forget(void* pointer, size_t size, bool sampled) {
-  AddToFigure(&heaptap_statistics::large, -static_cast<int64_t>(size));
-  if (!sampled) return;
-  AddToFigure(&heaptap_statistics::sampled_objects, -1);
-  heaptap_probe_free(pointer);
+// A block has come into being or has a new size. `Descriptor`: Slab of a run, or Huge.
+template <typename Descriptor>
+void Enter(void* pointer, Descriptor* block, size_t requested) {
+  block->requested = requested;
+  uint64_t weight = Test(block->size, &block->sampled);
+  if (weight != 0) SampleAllocated(pointer, block->size, weight, requested);
 }
 
-void* AllocateRun(size_t size, size_t alignment) {
+// A block goes, or is about to get a new size. Samples are told of while the block is still whole.
+template <typename Descriptor>
+void Forget(void* pointer, const Descriptor* block) {
+  AddToFigure(&heaptap_statistics::large, -static_cast<int64_t>(block->size));
+  thread_counters.deallocated += block->size;
+  AddTo(&large_counts[ClassNumber(block->size)].frees);
+  if (!block->sampled) return;
+  AddToFigure(&heaptap_statistics::sampled_objects, -1);
+  SampleFreed(pointer, block->size, block->requested);
+}
+
+void* AllocateRun(size_t size, size_t alignment, size_t requested) {
   Slab* run = AllocateUnits(kShortShift, UnitsFor(size), alignment < kUnit ? 1 : alignment / kUnit);
   if (run == nullptr) return nullptr;
   run->size = size;
   run->owner.store(kRunOwner, std::memory_order_relaxed);
   void* pointer = SlabMemory(run);
-  uint64_t weight = Test(size, &run->sampled);
-  if (weight != 0) heaptap_probe_alloc(pointer, size, weight);
+  Enter(pointer, run, requested);
   return pointer;
 }
 
-void* AllocateHuge(size_t size, size_t alignment) {
+void* AllocateHuge(size_t size, size_t alignment, size_t requested) {
   size_t mapped = PagesFor(size);
   void* pointer = MapAligned(mapped, alignment < kChunkSize ? kChunkSize : alignment, kPageSize);
   if (pointer == nullptr) return nullptr;
   CountHuge(static_cast<int64_t>(mapped));
-  SetChunkKind(pointer, kHuge);
   Huge* huge = HugeOf(pointer);
   huge->size = size;
   huge->mapped = mapped;
-  uint64_t weight = Test(size, &huge->sampled);
-  if (weight != 0) heaptap_probe_alloc(pointer, size, weight);
+  SetHuge(pointer, true);
+  Enter(pointer, huge, requested);
   return pointer;
 }
 
@@ -81,9 +99,18 @@ Huge* HugeOf(void* pointer) {
   return reinterpret_cast<Huge*>(static_cast<char*>(pointer) - kPageSize);
 }
 
-void* AllocateLarge(size_t size, size_t alignment) {
+void* AllocateLarge(size_t size, size_t alignment, size_t requested) {
   bool fits = size <= kRunMaximum && alignment < kRunMaximum;
-  return fits ? AllocateRun(size, alignment) : AllocateHuge(size, alignment);
+  return fits ? AllocateRun(size, alignment, requested) : AllocateHuge(size, alignment, requested);
+}
+
+LargeCounts ReadLargeCounts(unsigned class_number) {
+  const AtomicCounts& counts = large_counts[class_number];
+  LargeCounts result;
+  // Frees first: what is freed in between was allocated before.
+  result.frees = counts.frees.load(std::memory_order_acquire);
+  result.allocations = counts.allocations.load(std::memory_order_relaxed);
+  return result;
 }
 
 bool LargeIsZero(void* pointer) {
@@ -92,70 +119,64 @@ bool LargeIsZero(void* pointer) {
 }
 
 void FreeRun(Slab* run) {
-  Forget(SlabMemory(run), run->size, run->sampled);
+  Forget(SlabMemory(run), run);
   ReleaseUnits(run);
   HeapScope counts_as_a_slow_path;
 }
 
 void FreeHuge(Huge* huge) {
   char* pointer = HugeMemory(huge);
-  Forget(pointer, huge->size, huge->sampled);
+  Forget(pointer, huge);
   CountHuge(-static_cast<int64_t>(huge->mapped));
-  SetChunkKind(pointer, kForeign);
+  SetHuge(pointer, false);
   Unmap(huge, huge->mapped + kPageSize);
 }
 
-bool ResizeRun(Slab* run, size_t size) {
+bool ResizeRun(Slab* run, size_t size, size_t requested) {
   size_t units = UnitsFor(size);
   if (size > kRunMaximum || (units != run->units && !ResizeUnits(run, units))) return false;
   void* pointer = SlabMemory(run);
-  Forget(pointer, run->size, run->sampled);
+  Forget(pointer, run);
   run->size = size;
-  uint64_t weight = Test(size, &run->sampled);
-  if (weight != 0) heaptap_probe_alloc(pointer, size, weight);
+  Enter(pointer, run, requested);
   return true;
 }
 
-bool ResizeHuge(Huge* huge, size_t size) {
+bool ResizeHuge(Huge* huge, size_t size, size_t requested) {
   if (size <= kRunMaximum && size != huge->size) return false;
   size_t mapped = PagesFor(size);
   if (mapped != huge->mapped && !ResizeMapping(huge, huge->mapped + kPageSize, mapped + kPageSize)) return false;
   char* pointer = HugeMemory(huge);
-  Forget(pointer, huge->size, huge->sampled);
+  Forget(pointer, huge);
   CountHuge(static_cast<int64_t>(mapped) - static_cast<int64_t>(huge->mapped));
   huge->size = size;
   huge->mapped = mapped;
-  uint64_t weight = Test(size, &huge->sampled);
-  if (weight != 0) heaptap_probe_alloc(pointer, size, weight);
+  Enter(pointer, huge, requested);
   return true;
 }
 
-void* MoveHuge(Huge* huge, size_t size) {
+void* MoveHuge(Huge* huge, size_t size, size_t requested) {
   char* source = HugeMemory(huge);
   size_t mapped = PagesFor(size);
   char* target = static_cast<char*>(MapAligned(mapped, kChunkSize, kPageSize));
   if (target == nullptr) return nullptr;
-  size_t old_size = huge->size;
   size_t old_mapped = huge->mapped;
-  bool old_sampled = huge->sampled;
   // The old address is about to become anybody's, so its free comes first.
-  Forget(source, old_size, old_sampled);
-  SetChunkKind(source, kForeign);
+  Forget(source, huge);
+  SetHuge(source, false);
   if (!MoveMapping(huge, old_mapped + kPageSize, mapped + kPageSize, target - kPageSize)) {
     // The system is out of mappings. The block stays where it was, as a new allocation.
-    SetChunkKind(source, kHuge);
-    uint64_t weight = Test(old_size, &huge->sampled);
-    if (weight != 0) heaptap_probe_alloc(source, old_size, weight);
+    SetHuge(source, true);
+    Enter(source, huge, huge->requested);
     Unmap(target - kPageSize, mapped + kPageSize);
     return nullptr;
   }
-  SetChunkKind(target, kHuge);
+  SetHuge(target, true);
   CountHuge(static_cast<int64_t>(mapped) - static_cast<int64_t>(old_mapped));
   Huge* moved = HugeOf(target);
   moved->size = size;
   moved->mapped = mapped;
-  uint64_t weight = Test(size, &moved->sampled);
-  if (weight != 0) heaptap_probe_alloc(target, size, weight);
+  Enter(target, moved, requested);
   return target;
 }
 

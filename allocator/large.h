@@ -17,13 +17,15 @@ struct Huge {
   size_t size;    // usable
   size_t mapped;  // bytes of the mapping from the block on
   bool sampled;
+  size_t requested;  // what the program asked for
 };
 
 // The descriptor of the huge block at `pointer`, or nullptr if none begins there. REQUIRES: ChunkKind is kHuge.
 Huge* HugeOf(void* pointer);
 
-// A block of `size` usable bytes (a class size) at a multiple of `alignment` (a power of two). nullptr: out of memory.
-void* AllocateLarge(size_t size, size_t alignment);
+// A block of `size` usable bytes (a class size) at a multiple of `alignment` (a power of two), of which the program
+// asked for `requested`. nullptr: out of memory.
+void* AllocateLarge(size_t size, size_t alignment, size_t requested);
 
 // Whether the memory of a block that AllocateLarge has just returned reads as zero.
 bool LargeIsZero(void* pointer);
@@ -31,12 +33,19 @@ bool LargeIsZero(void* pointer);
 void FreeRun(Slab* run);
 void FreeHuge(Huge* huge);
 
+// Blocks of this file of a class (ClassNumber), since the start; those of the small classes too.
+struct LargeCounts {
+  uint64_t allocations;
+  uint64_t frees;
+};
+LargeCounts ReadLargeCounts(unsigned class_number);
+
 // realloc to `size` usable bytes without changing the address; counts as a free and an allocation if it succeeds.
-bool ResizeRun(Slab* run, size_t size);
-bool ResizeHuge(Huge* huge, size_t size);
+bool ResizeRun(Slab* run, size_t size, size_t requested);
+bool ResizeHuge(Huge* huge, size_t size, size_t requested);
 
 // realloc of a huge block that moves its pages instead of copying them. nullptr: out of memory, nothing has changed.
-void* MoveHuge(Huge* huge, size_t size);
+void* MoveHuge(Huge* huge, size_t size, size_t requested);
 
 }  // namespace heaptap
 

@@ -3,40 +3,54 @@
 
 #include "system.h"
 #include "thread.h"
+#include "triggers.h"
 #include "units.h"
 
 namespace heaptap {
 namespace {
 
-constexpr uint64_t kPeriod = 50;      // milliseconds between two rounds
-constexpr uint64_t kPurgeAge = 1000;  // milliseconds that a unit stays dirty
+constexpr uint64_t kPeriod = 50;  // milliseconds between two rounds
 constexpr uint32_t kMinimumTicks = 16;
 constexpr uint32_t kMaximumTicks = 1024;
 
 constinit std::atomic<uint64_t> last_round;
+constinit std::atomic<ssize_t> dirty_decay;
+
+// Milliseconds between two rounds. What must not wait is looked for as often as the ticks allow.
+uint64_t Period(ssize_t decay) { return decay == 0 ? 0 : kPeriod; }
 
 }  // namespace
+
+ssize_t DirtyDecay() { return dirty_decay.load(std::memory_order_relaxed); }
+
+void SetDirtyDecay(ssize_t milliseconds) { dirty_decay.store(milliseconds, std::memory_order_relaxed); }
 
 bool MaintainHeap(Heap* heap) {
   uint64_t now = CoarseMilliseconds();
   uint64_t last = last_round.load(std::memory_order_relaxed);
-  bool due = now - last >= kPeriod;
+  ssize_t decay = DirtyDecay();
+  bool due = now - last >= Period(decay);
   // Look half as often when nothing was due, and twice as often when something was.
   uint32_t interval = due ? heap->tick_interval / 2 : heap->tick_interval * 2;
   interval = interval < kMinimumTicks ? kMinimumTicks : interval > kMaximumTicks ? kMaximumTicks : interval;
   heap->tick_interval = interval;
   heap->ticks_left = interval;
-  if (now - heap->idle_since >= kPurgeAge) {
+  if (decay >= 0 && now - heap->idle_since >= static_cast<uint64_t>(decay)) {
     heap->idle_since = now;
     heap->ReleaseIdle();
   }
   // One thread does the round.
-  return due && last_round.compare_exchange_strong(last, now, std::memory_order_relaxed);
+  bool round = due && last_round.compare_exchange_strong(last, now, std::memory_order_relaxed);
+  return round || IsHighWaterDumpDue();
 }
 
 void MaintainProcess() {
+  TakeHighWaterDump();
+  // While samples are taken they are what intervals are looked at by.
+  if (CurrentRate() == kSamplingOff) CheckIntervals();
   ScavengeParkedHeap();
-  Purge(kPurgeAge);
+  ssize_t decay = DirtyDecay();
+  if (decay >= 0) Purge(static_cast<uint64_t>(decay));
 }
 
 }  // namespace heaptap

@@ -5,11 +5,20 @@
 #ifndef HEAPTAP_ALLOCATOR_MAINTENANCE_H_
 #define HEAPTAP_ALLOCATOR_MAINTENANCE_H_
 
+#include <sys/types.h>
+
 #include "heap.h"
 
 namespace heaptap {
 
-// Looks at the clock and does what is due for the heap; true if something is due for the process too.
+// How long free memory stays dirty before it goes back to the system, in milliseconds: 0 not at all, -1 for ever.
+// Holds from the next look at the clock. Any thread.
+ssize_t DirtyDecay();
+// REQUIRES: milliseconds >= -1.
+void SetDirtyDecay(ssize_t milliseconds);
+
+// Looks at the clock and does what is due for the heap; true if something is due for the process too, or a
+// dump.
 bool MaintainHeap(Heap* heap);
 
 // Counts one slow path of the heap. Returns what MaintainHeap does, if it was time for it. For the heap's user.

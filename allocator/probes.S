@@ -69,5 +69,6 @@ _.stapsdt.base:
         PROBE   otel_memory, free, "8@%rdi"
         PROBE   heaptap, start, "8@%rdi"
         PROBE   heaptap, dump, "8@%rdi"
+        PROBE   heaptap, thread_name, "8@%rdi"
 
         .section .note.GNU-stack, "", @progbits

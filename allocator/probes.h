@@ -20,12 +20,15 @@ void heaptap_probe_free(const void* pointer);
 void heaptap_probe_start(const struct heaptap_control* control);
 // heaptap:dump
 void heaptap_probe_dump(const struct heaptap_dump_request* request);
+// heaptap:thread_name
+void heaptap_probe_thread_name(const char* name);
 
 // How many listen to each probe; the kernel writes them.
 extern uint16_t heaptap_semaphore_alloc;
 extern uint16_t heaptap_semaphore_free;
 extern uint16_t heaptap_semaphore_start;
 extern uint16_t heaptap_semaphore_dump;
+extern uint16_t heaptap_semaphore_thread_name;
 
 }  // extern "C"
 

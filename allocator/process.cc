@@ -7,23 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <unistd.h>
 
 #include "dump.h"
+#include "maintenance.h"
 #include "mutex.h"
+#include "option_sources.h"
 #include "probes.h"
+#include "profiling.h"
+#include "sample_events.h"
 #include "sampled.h"
+#include "snapshot.h"
 #include "statistics.h"
 #include "system.h"
 #include "thread.h"
+#include "triggers.h"
 #include "units.h"
 
 extern "C" {
 // The bounds of the allocator's code, from text.ld. Weak: tests that link the objects one by one do without them.
 extern const char heaptap_text_begin[] __attribute__((weak, visibility("hidden")));
 extern const char heaptap_text_end[] __attribute__((weak, visibility("hidden")));
-// argc as the kernel has put it on the stack; the dynamic linker keeps the address.
-extern void* __libc_stack_end;
 
 struct heaptap_control heaptap_control;
 }
@@ -35,30 +38,11 @@ constinit Mutex start_mutex;
 constinit std::atomic<bool> started;
 constinit Configuration configuration;
 
-// The environment as it was at the start: the dynamic linker allocates before libc has set `environ`.
-char** Environment() {
-  if (environ != nullptr) return environ;
-  if (__libc_stack_end == nullptr) return nullptr;
-  long arguments = *static_cast<long*>(__libc_stack_end);
-  return static_cast<char**>(__libc_stack_end) + 1 + arguments + 1;
-}
-
-const char* Variable(const char* name) {
-  char** entry = Environment();
-  if (entry == nullptr) return nullptr;
-  size_t length = strlen(name);
-  for (; *entry != nullptr; entry++) {
-    if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
-  }
-  return nullptr;
-}
-
-void ReadEnvironment() {
-  if (getauxval(AT_SECURE) != 0) return;  // whoever starts a set-user-ID program must not steer it
-  const char* text = Variable("MALLOC_CONF");
-  if (text != nullptr) ReadMallocConf(text, &configuration);
-  text = Variable(HEAPTAP_CONF_VARIABLE);
+void ReadOptions() {
+  ReadMallocConf(ReadOptionSources(), &configuration);
+  const char* text = EnvironmentVariable(HEAPTAP_CONF_VARIABLE);
   if (text != nullptr) ReadHeaptapConf(text, &configuration);
+  SetDirtyDecay(configuration.dirty_decay_ms);
 }
 
 uint64_t Seed() {
@@ -72,7 +56,8 @@ uint64_t Seed() {
 uint32_t Options() {
   return (configuration.prof ? HEAPTAP_OPTION_PROF : 0) | (configuration.prof_active ? HEAPTAP_OPTION_PROF_ACTIVE : 0) |
          (configuration.prof_leak ? HEAPTAP_OPTION_PROF_LEAK : 0) |
-         (configuration.prof_final ? HEAPTAP_OPTION_PROF_FINAL : 0);
+         (configuration.prof_final ? HEAPTAP_OPTION_PROF_FINAL : 0) |
+         (configuration.prof_unbias ? 0 : HEAPTAP_OPTION_PROF_RAW);
 }
 
 void FillControl() {
@@ -82,11 +67,12 @@ void FillControl() {
   control.pid = ProcessId();
   control.options = Options();
   control.active = configuration.prof_active;
-  control.lg_sample = configuration.lg_sample;
+  control.lg_sample = static_cast<uint32_t>(configuration.lg_sample);
   control.collector_lg_sample = configuration.collector_lg_sample;
   control.collector_pid = configuration.collector_pid;
   control.text_begin = reinterpret_cast<uint64_t>(heaptap_text_begin);
   control.text_end = reinterpret_cast<uint64_t>(heaptap_text_end);
+  control.max_frames = configuration.prof_bt_max;
   control.alloc_semaphore = reinterpret_cast<uint64_t>(&heaptap_semaphore_alloc);
   // Last: who reads the magic number finds the rest.
   __atomic_store_n(&control.magic, HEAPTAP_CONTROL_MAGIC, __ATOMIC_RELEASE);
@@ -110,6 +96,8 @@ void AfterForkInChild() {
   ResetSampledPoolLocks();
   ResetHeapsAfterFork();
   ResetDumpsAfterFork();
+  ResetSnapshotsAfterFork();
+  IntroduceAllThreadsAgain();
   __atomic_store_n(&::heaptap_control.pid, ProcessId(), __ATOMIC_RELAXED);
   heaptap_probe_start(&::heaptap_control);
 }
@@ -121,9 +109,11 @@ void StartProcess() {
   {
     MutexLock lock(start_mutex);
     if (started.load(std::memory_order_relaxed)) return;
-    ReadEnvironment();
+    ReadOptions();
     FillControl();
     StartThreads(Seed());
+    StartSnapshots();
+    StartTriggers();
     started.store(true, std::memory_order_release);
   }
   // libc may allocate from here on: that finds the process started.
@@ -134,6 +124,7 @@ void StartProcess() {
     message << "<heaptap>: Error in atexit()\n";
     message.Print();
   }
+  StartProfiling();
   errno = saved;
   heaptap_probe_start(&::heaptap_control);
 }

@@ -8,11 +8,11 @@
 
 namespace heaptap {
 
-// Reads the environment, fills in the control block, fires heaptap:start. Once: later calls return at once. Called by
+// Reads the options, fills in the control block, fires heaptap:start. Once: later calls return at once. Called by
 // the first allocation or the library's constructor, whichever comes first. Any thread, no lock held. errno is kept.
 void StartProcess();
 
-// What the environment asked for. REQUIRES: StartProcess has returned.
+// What was asked for. REQUIRES: StartProcess has returned.
 const Configuration& ProcessConfiguration();
 
 }  // namespace heaptap

@@ -2,6 +2,7 @@
 #include "sampled.h"
 
 #include "mutex.h"
+#include "process.h"
 #include "statistics.h"
 #include "units.h"
 
@@ -11,13 +12,34 @@ namespace {
 struct Pool {
   Mutex mutex;
   SlabList slabs;  // those with free blocks
+  uint64_t allocations;
 };
 
 constinit Pool pools[kSmallClasses]{};
 
+// With prof_stats, requested sizes stand behind the blocks of a slab.
+using Requested = uint16_t;
+static_assert(kSmallMaximum <= UINT16_MAX);
+
+Requested* RequestedSizes(const Slab* slab) {
+  return reinterpret_cast<Requested*>(SlabMemory(slab) + slab->capacity * slab->size);
+}
+
+size_t BlockIndex(const Slab* slab, const void* block) {
+  return static_cast<size_t>(static_cast<const char*>(block) - SlabMemory(slab)) / slab->size;
+}
+
+Slab* NewSampledSlab(unsigned size_class) {
+  Slab* slab = NewSampledSlab(size_class);
+  if (slab != nullptr && ProcessConfiguration().prof_stats) {
+    slab->capacity = static_cast<uint32_t>((size_t{1} << ShiftOf(size_class)) / (slab->size + sizeof(Requested)));
+  }
+  return slab;
+}
+
 }  // namespace
 
-void* TakeSampledBlock(unsigned size_class) {
+void* TakeSampledBlock(unsigned size_class, size_t requested) {
   Pool& pool = pools[size_class];
   MutexLock lock(pool.mutex);
   Slab* slab = pool.slabs.first();
@@ -34,8 +56,17 @@ void* TakeSampledBlock(unsigned size_class) {
     block = Carve(slab, 1);
   }
   if (slab->used == slab->capacity) pool.slabs.Remove(slab);
+  pool.allocations++;
   AddToFigure(&heaptap_statistics::sampled_objects, 1);
+  if (ProcessConfiguration().prof_stats) {
+    RequestedSizes(slab)[BlockIndex(slab, block)] = static_cast<Requested>(requested);
+  }
   return block;
+}
+
+size_t RequestedSize(const Slab* slab, const Block* block) {
+  if (!ProcessConfiguration().prof_stats) return slab->size;
+  return RequestedSizes(slab)[BlockIndex(slab, block)];
 }
 
 void ReturnSampledBlock(Slab* slab, Block* block) {
@@ -49,6 +80,12 @@ void ReturnSampledBlock(Slab* slab, Block* block) {
   if (slab->used != 0 || (slab->next == nullptr && slab->previous == nullptr)) return;
   pool.slabs.Remove(slab);
   ReleaseUnits(slab);
+}
+
+uint64_t SampledAllocations(unsigned size_class) {
+  Pool& pool = pools[size_class];
+  MutexLock lock(pool.mutex);
+  return pool.allocations;
 }
 
 void TrimSampledPools() {

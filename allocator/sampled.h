@@ -12,11 +12,17 @@
 
 namespace heaptap {
 
-// nullptr: out of memory.
-void* TakeSampledBlock(unsigned size_class);
+// `requested`: the size that the program asked for. nullptr: out of memory.
+void* TakeSampledBlock(unsigned size_class, size_t requested);
+
+// What TakeSampledBlock was told; the usable size unless prof_stats wants to know. REQUIRES: as for ReturnSampledBlock.
+size_t RequestedSize(const Slab* slab, const Block* block);
 
 // REQUIRES: `block` came from TakeSampledBlock, `slab` is its slab, and the probe has fired.
 void ReturnSampledBlock(Slab* slab, Block* block);
+
+// How many TakeSampledBlock has returned.
+uint64_t SampledAllocations(unsigned size_class);
 
 // Releases the empty slabs that the pools keep.
 void TrimSampledPools();

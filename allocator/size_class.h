@@ -45,6 +45,21 @@ constexpr size_t RoundUpToAlignedClass(size_t size, size_t alignment) {
   return size <= kLargeMinimum ? kLargeMinimum : RoundUpToClass(size);
 }
 
+// The number of a class in the order of sizes. REQUIRES: `size` is a class size.
+constexpr unsigned ClassNumber(size_t size) {
+  if (size <= 128) return static_cast<unsigned>(size / 16);
+  unsigned log2 = 63 - __builtin_clzll(size - 1);
+  constexpr unsigned kFirst = 9;  // the number of 160, the first of four classes above 2^7
+  return kFirst + (log2 - 7) * 4 + static_cast<unsigned>((size - 1 - (size_t{1} << log2)) >> (log2 - 2));
+}
+
+// All classes.
+inline constexpr unsigned kClasses = [] {
+  unsigned count = 0;
+  for (size_t size = 8; size != 0 && size <= kMaximumRequest; size = RoundUpToClass(size + 1)) count++;
+  return count;
+}();
+
 inline constexpr std::array<uint32_t, kSmallClasses> kClassSize = [] {
   std::array<uint32_t, kSmallClasses> sizes{};
   size_t size = 8;
@@ -55,6 +70,7 @@ inline constexpr std::array<uint32_t, kSmallClasses> kClassSize = [] {
   return sizes;
 }();
 static_assert(kClassSize[kSmallClasses - 1] == kSmallMaximum);
+static_assert(ClassNumber(8) == 0 && ClassNumber(kSmallMaximum) == kSmallClasses - 1);
 
 namespace size_class_internal {
 

@@ -5,11 +5,20 @@
 
 namespace heaptap {
 
+namespace {
+
+constinit std::atomic<uint64_t> slabs_made[kSmallClasses];
+
+}  // namespace
+
+uint64_t SlabsMade(unsigned size_class) { return slabs_made[size_class].load(std::memory_order_relaxed); }
+
 Slab* NewSlab(unsigned size_class, uintptr_t owner) {
   Slab* slab = AllocateUnits(ShiftOf(size_class), 1, 1);
   if (slab == nullptr) return nullptr;
   slab->local_free = nullptr;
   slab->used = 0;
+  slab->used_settled = 0;
   slab->carved = 0;
   slab->capacity = kSlabCapacity[size_class];
   slab->size_class = static_cast<uint8_t>(size_class);
@@ -17,6 +26,7 @@ Slab* NewSlab(unsigned size_class, uintptr_t owner) {
   slab->wake_pending = false;
   slab->remote_free.store(0, std::memory_order_relaxed);
   slab->owner.store(owner, std::memory_order_relaxed);
+  slabs_made[size_class].fetch_add(1, std::memory_order_relaxed);
   return slab;
 }
 

@@ -83,12 +83,15 @@ struct alignas(128) Slab {
   size_t size;         // of its blocks; usable size of a run
   Slab* next;          // the list of slabs with free blocks
   Slab* previous;
+  uint32_t used_settled;  // `used` as of the last Heap::Settle: the difference are local frees that nobody has counted
 
   alignas(64) std::atomic<uintptr_t> remote_free;  // Block*, a stack, and kNotifyBit
   Slab* wake_next;                                 // the heap's list of wakes
   uint32_t units;                                  // 1, or the units of a run
   bool sampled;                                    // a run that is a sample
+  size_t requested;                                // of a run: what the program asked for
   bool dirty;                                      // a free unit that may hold old contents
+  uint32_t touched;                                // bytes from the unit's beginning that earlier tenants have used
   uint64_t free_since;                             // CoarseMilliseconds() when a dirty unit became free
 };
 static_assert(sizeof(Slab) == 128);
@@ -101,6 +104,7 @@ struct Chunk {
   uint32_t free;
   uint32_t dirty;         // of the free ones
   uint64_t free_bits[8];  // one for each unit
+  uint32_t reach;         // no unit from this one on has ever been in use, and no descriptor been touched
 };
 static_assert(sizeof(Chunk) <= sizeof(Slab));
 static_assert((kChunkSize >> kShortShift) == 8 * 64, "free_bits has a bit for each unit");
@@ -146,6 +150,9 @@ inline constexpr std::array<uint32_t, kSmallClasses> kSlabCapacity = [] {
   for (unsigned c = 0; c < kSmallClasses; c++) capacity[c] = (uint32_t{1} << ShiftOf(c)) / kClassSize[c];
   return capacity;
 }();
+
+// How many slabs of the class NewSlab has made.
+uint64_t SlabsMade(unsigned size_class);
 
 // A new, empty slab of the class with that owner word. nullptr: out of memory.
 Slab* NewSlab(unsigned size_class, uintptr_t owner);

@@ -8,6 +8,10 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+extern "C" {
+void (*malloc_message)(void* opaque, const char* text);
+}
+
 namespace heaptap {
 namespace {
 
@@ -40,11 +44,13 @@ void UnmapRange(uintptr_t address, size_t size) {
 }
 #endif
 
-uint64_t ReadClock(clockid_t clock) {
+uint64_t ReadNanoseconds(clockid_t clock) {
   timespec now{};
   SystemCall(SYS_clock_gettime, clock, reinterpret_cast<long>(&now));
-  return static_cast<uint64_t>(now.tv_sec) * 1000 + static_cast<uint64_t>(now.tv_nsec) / 1000000;
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
 }
+
+uint64_t ReadClock(clockid_t clock) { return ReadNanoseconds(clock) / 1000000; }
 
 uintptr_t AlignDown(uintptr_t address, size_t alignment) { return address & ~(alignment - 1); }
 
@@ -100,6 +106,26 @@ void ForbidHugePages(void* address, size_t size) {
   SystemCall(SYS_madvise, reinterpret_cast<long>(address), static_cast<long>(size), MADV_NOHUGEPAGE);
 }
 
+size_t ResidentBytes(const void* address, size_t size) {
+  constexpr size_t kPages = 2048;
+  constexpr uintptr_t kPageMask = 4096 - 1;
+  unsigned char pages[kPages];
+  uintptr_t begin = reinterpret_cast<uintptr_t>(address) & ~kPageMask;
+  uintptr_t end = (reinterpret_cast<uintptr_t>(address) + size + kPageMask) & ~kPageMask;
+  size_t resident = 0;
+  while (begin < end) {
+    size_t count = (end - begin) / (kPageMask + 1);
+    if (count > kPages) count = kPages;
+    long result = SystemCall(SYS_mincore, static_cast<long>(begin), static_cast<long>(count * (kPageMask + 1)),
+                             reinterpret_cast<long>(pages));
+    for (size_t i = 0; result == 0 && i < count; i++) resident += pages[i] & 1;
+    begin += count * (kPageMask + 1);
+  }
+  return resident * (kPageMask + 1);
+}
+
+uint64_t Nanoseconds() { return ReadNanoseconds(CLOCK_MONOTONIC); }
+
 uint64_t Milliseconds() { return ReadClock(CLOCK_MONOTONIC); }
 
 uint64_t CoarseMilliseconds() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
@@ -126,7 +152,10 @@ Message& Message::operator<<(uint64_t number) {
 
 Message& Message::Append(const char* text, size_t length) {
   size_t room = sizeof(buffer_) - 1 - length_;
-  if (length > room) length = room;
+  if (length > room) {
+    length = room;
+    cut_ = true;
+  }
   memcpy(buffer_ + length_, text, length);
   length_ += length;
   return *this;
@@ -139,6 +168,14 @@ const char* Message::text() {
 
 void Message::Print() {
   constexpr long kStandardError = 2;
+  if (cut_) buffer_[length_ - 1] = '\n';
+  void (*write)(void*, const char*) = malloc_message;
+  if (write != nullptr) {
+    int saved = errno;
+    write(nullptr, text());
+    errno = saved;
+    return;
+  }
   SystemCall(SYS_write, kStandardError, reinterpret_cast<long>(buffer_), static_cast<long>(length_));
 }
 

@@ -9,6 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+extern "C" {
+// Where messages go if the program has set it, called with nullptr and a text; nullptr: to stderr. It must not
+// allocate.
+extern __attribute__((visibility("default"))) void (*malloc_message)(void* opaque, const char* text);
+}
+
 namespace heaptap {
 
 // Raw system call; a result in [-4095, -1] is a negative errno value.
@@ -43,6 +49,13 @@ bool DiscardPages(void* address, size_t size);
 // Keeps the kernel from backing the range with huge pages, if it knows how.
 void ForbidHugePages(void* address, size_t size);
 
+// How many bytes of the range the system holds in memory, in whole pages; an upper bound, since pages that were only
+// read count too. What is not mapped does not count.
+size_t ResidentBytes(const void* address, size_t size);
+
+// Nanoseconds of the same clock as Milliseconds.
+uint64_t Nanoseconds();
+
 // Milliseconds of a monotonic clock; `Coarse` is cheaper and a few milliseconds old.
 uint64_t Milliseconds();
 uint64_t CoarseMilliseconds();
@@ -52,7 +65,7 @@ uint32_t ProcessId();
 // RLIMIT_AS in bytes; UINT64_MAX if there is none.
 uint64_t AddressSpaceLimit();
 
-// A line for stderr, built in place without allocation; too long a text is cut.
+// A message of one or more lines, built in place without allocation; too long a text is cut, and ends its line.
 class Message {
  public:
   Message& operator<<(const char* text);
@@ -61,12 +74,13 @@ class Message {
   Message& Append(const char* text, size_t length);
   // The text so far, with a NUL at its end.
   const char* text();
-  // Writes it to stderr.
+  // Hands it to malloc_message, or writes it to stderr.
   void Print();
 
  private:
   char buffer_[1024];
   size_t length_ = 0;
+  bool cut_ = false;
 };
 
 }  // namespace heaptap

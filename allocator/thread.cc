@@ -7,6 +7,7 @@
 #include "maintenance.h"
 #include "mutex.h"
 #include "process.h"
+#include "profiling.h"
 #include "statistics.h"
 #include "system.h"
 
@@ -69,8 +70,13 @@ Heap* AdoptOrMakeHeap() {
     heap = MakeHeap();
     if (heap == nullptr) return nullptr;
   }
+  // What the last thread of an orphan did is none of this one's business.
+  if (heap->orphaned) heap->Flush();
+  heap->orphaned = false;
+  heap->counters = &thread_counters;
   heap->state = HeapState::kOwned;
   heap->exit_rounds = 0;
+  heap->profiled = IsThreadActiveInitially();
   return heap;
 }
 
@@ -94,6 +100,7 @@ void OnThreadExit(void* argument) {
     HeapScope scope;
     scope->Flush();
   }
+  heap->counters = nullptr;
   thread_finished = true;
   current_heap = &empty_heap;
   MutexLock lock(heaps_mutex);
@@ -128,6 +135,7 @@ HeapScope::~HeapScope() {
 void StartThreads(uint64_t sampler_seed) {
   seed = sampler_seed;
   late_heap.sampler.Start(seed, 0);
+  late_heap.profiled = true;
   has_exit_key = pthread_key_create(&exit_key, OnThreadExit) == 0;
 }
 
@@ -144,6 +152,13 @@ void ScavengeParkedHeap() {
     heap->next_parked = nullptr;
   }
   heaps_mutex.Unlock();
+}
+
+void VisitHeaps(void (*visit)(void* opaque, const Heap* heap), void* opaque) {
+  visit(opaque, &empty_heap);
+  visit(opaque, &late_heap);
+  MutexLock lock(heaps_mutex);
+  for (const Heap* heap = all_heaps; heap != nullptr; heap = heap->next) visit(opaque, heap);
 }
 
 void ScavengeHeaps() {
@@ -174,6 +189,8 @@ void ResetHeapsAfterFork() {
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
     heap->sampler.Restart(seed, heap->serial);
     if (heap == current_heap || heap->state != HeapState::kOwned) continue;
+    heap->counters = nullptr;
+    heap->orphaned = true;
     if (heap->busy.load(std::memory_order_relaxed) != 0) {
       heap->state = HeapState::kAbandoned;
     } else {

@@ -38,6 +38,10 @@ void StartThreads(uint64_t seed);
 // Scavenges one of the parked heaps, in turn.
 void ScavengeParkedHeap();
 
+// Calls `visit` for every heap there is, with the late heap and the empty one, which other threads may be using. For
+// what may be read then.
+void VisitHeaps(void (*visit)(void* opaque, const Heap* heap), void* opaque);
+
 // Gives back what the calling thread and all parked heaps hold without need.
 void ScavengeHeaps();
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "units.h"
 
+#include <iterator>
+
 #include "mutex.h"
 #include "statistics.h"
 #include "system.h"
+#include "triggers.h"
 
 namespace heaptap {
 
@@ -26,6 +29,24 @@ constinit Mutex purge_mutex;  // taken before units_mutex; held while units are 
 constinit Supply short_supply{};
 constinit Supply long_supply{};
 
+// Entries of chunk_table outside [table_begin, table_end) have never been written. Under units_mutex.
+size_t table_begin = std::size(chunk_table);
+size_t table_end;
+
+constinit std::atomic<uint64_t> purge_rounds;
+constinit std::atomic<uint64_t> purge_calls;
+constinit std::atomic<uint64_t> purged_bytes;
+
+void AddTo(std::atomic<uint64_t>* count, uint64_t amount) { count->fetch_add(amount, std::memory_order_relaxed); }
+
+// REQUIRES: units_mutex is held.
+void SetChunkKind(const void* pointer, uint8_t kind) {
+  size_t index = reinterpret_cast<uintptr_t>(pointer) >> kChunkShift;
+  if (index < table_begin) table_begin = index;
+  if (index >= table_end) table_end = index + 1;
+  chunk_table[index].store(kind, std::memory_order_release);
+}
+
 Supply& SupplyOf(unsigned shift) { return shift == kShortShift ? short_supply : long_supply; }
 
 bool IsFree(const Chunk* chunk, size_t unit) { return chunk->free_bits[unit / 64] >> (unit % 64) & 1; }
@@ -33,6 +54,18 @@ bool IsFree(const Chunk* chunk, size_t unit) { return chunk->free_bits[unit / 64
 Slab* Descriptor(Chunk* chunk, size_t unit) { return reinterpret_cast<Slab*>(chunk) + unit; }
 
 int64_t UnitBytes(const Chunk* chunk, size_t units) { return static_cast<int64_t>(units << chunk->shift); }
+
+// The units of a slab or a run are about to be free: notes how much of them it has used.
+void NoteTouched(Slab* slab) {
+  bool run = slab->owner.load(std::memory_order_relaxed) == kRunOwner;
+  size_t left = run ? slab->size : slab->carved * slab->size;
+  size_t unit_bytes = size_t{1} << ChunkOf(slab)->shift;
+  for (Slab* unit = slab; unit != slab + slab->units; unit++) {
+    size_t used = left < unit_bytes ? left : unit_bytes;
+    if (used > unit->touched) unit->touched = static_cast<uint32_t>(used);
+    left -= used;
+  }
+}
 
 // Takes units off the free ones. True if all of them are clean.
 bool Take(Chunk* chunk, size_t first, size_t count) {
@@ -48,6 +81,7 @@ bool Take(Chunk* chunk, size_t first, size_t count) {
     AddToFigure(&heaptap_statistics::dirty, -UnitBytes(chunk, 1));
   }
   chunk->free -= count;
+  if (first + count > chunk->reach) chunk->reach = static_cast<uint32_t>(first + count);
   return clean;
 }
 
@@ -58,6 +92,7 @@ void Give(Chunk* chunk, size_t first, size_t count, bool dirty, uint64_t now) {
     Slab* slab = Descriptor(chunk, unit);
     slab->owner.store(kNobody, std::memory_order_relaxed);
     slab->dirty = dirty;
+    if (!dirty) slab->touched = 0;
     slab->free_since = now;
   }
   chunk->free += count;
@@ -119,8 +154,7 @@ Chunk* MakeChunk(unsigned shift, size_t count, size_t alignment) {
   }
   supply.end->store(chunk, std::memory_order_release);
   supply.end = &chunk->next;
-  chunk_table[reinterpret_cast<uintptr_t>(chunk) >> kChunkShift].store(static_cast<uint8_t>(shift),
-                                                                       std::memory_order_release);
+  SetChunkKind(chunk, static_cast<uint8_t>(shift));
   return chunk;
 }
 
@@ -132,7 +166,7 @@ struct Stretch {
 
 Stretch TakeDirty(Chunk* chunk, size_t from, uint64_t free_before) {
   Stretch stretch{};
-  for (size_t unit = from; unit < chunk->units; unit++) {
+  for (size_t unit = from; unit < chunk->reach; unit++) {
     Slab* slab = Descriptor(chunk, unit);
     bool due = IsFree(chunk, unit) && slab->dirty && slab->free_since <= free_before;
     if (due && stretch.count == 0) stretch.first = unit;
@@ -154,6 +188,10 @@ bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
     // Memory that is locked (mlockall) cannot be discarded; it stays dirty and is tried again later.
     bool discarded = DiscardPages(SlabMemory(Descriptor(chunk, stretch.first)), stretch.count << chunk->shift);
     purged |= discarded;
+    if (discarded) {
+      AddTo(&purge_calls, 1);
+      AddTo(&purged_bytes, stretch.count << chunk->shift);
+    }
     MutexLock lock(units_mutex);
     Give(chunk, stretch.first, stretch.count, !discarded, now);
     from = stretch.first + stretch.count;
@@ -180,6 +218,7 @@ Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment) {
   slab->units = static_cast<uint32_t>(count);
   slab->sampled = false;
   AddToFigure(&heaptap_statistics::active, UnitBytes(chunk, count));
+  NoteActive();
   return slab;
 }
 
@@ -188,6 +227,7 @@ void ReleaseUnits(Slab* slab) {
   uint64_t now = CoarseMilliseconds();
   MutexLock lock(units_mutex);
   AddToFigure(&heaptap_statistics::active, -UnitBytes(chunk, slab->units));
+  NoteTouched(slab);
   Give(chunk, UnitIndex(slab), slab->units, true, now);
 }
 
@@ -198,6 +238,7 @@ bool ResizeUnits(Slab* run, size_t count) {
   MutexLock lock(units_mutex);
   size_t old_count = run->units;
   if (count < old_count) {
+    NoteTouched(run);
     Give(chunk, first + count, old_count - count, true, now);
   } else {
     if (first + count > chunk->units) return false;
@@ -222,8 +263,40 @@ bool Purge(uint64_t milliseconds) {
       purged |= PurgeChunk(chunk, free_before, now);
     }
   }
+  if (purged) AddTo(&purge_rounds, 1);
   purge_mutex.Unlock();
   return purged;
+}
+
+Chunk* FirstChunk(unsigned shift) { return SupplyOf(shift).first.load(std::memory_order_acquire); }
+
+void SetHuge(const void* pointer, bool exists) {
+  MutexLock lock(units_mutex);
+  SetChunkKind(pointer, exists ? kHuge : kForeign);
+}
+
+uintptr_t VisitHuge(uintptr_t address, void (*visit)(void* opaque, void* pointer), void* opaque) {
+  MutexLock lock(units_mutex);
+  size_t index = (address + kChunkSize - 1) >> kChunkShift;
+  if (index < table_begin) index = table_begin;
+  for (; index < table_end; index++) {
+    if (chunk_table[index].load(std::memory_order_relaxed) != kHuge) continue;
+    uintptr_t found = static_cast<uintptr_t>(index) << kChunkShift;
+    visit(opaque, reinterpret_cast<void*>(found));
+    return found;
+  }
+  return 0;
+}
+
+TableRange UsedTable() {
+  MutexLock lock(units_mutex);
+  if (table_end == 0) return {chunk_table, 0};
+  return {chunk_table + table_begin, table_end - table_begin};
+}
+
+PurgeFigures ReadPurgeFigures() {
+  return {purge_rounds.load(std::memory_order_relaxed), purge_calls.load(std::memory_order_relaxed),
+          purged_bytes.load(std::memory_order_relaxed)};
 }
 
 void LockUnits() {

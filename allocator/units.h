@@ -33,6 +33,32 @@ bool ResizeUnits(Slab* run, size_t count);
 // Gives back to the system what has been free for at least `milliseconds`. True if that was anything.
 bool Purge(uint64_t milliseconds);
 
+// For the statistics. ----------------------------------------------------------------------------------------------
+
+// The first of the chunks with units of that size; Chunk::next leads to the others. Needs no lock.
+Chunk* FirstChunk(unsigned shift);
+
+// What chunk_table says about the huge block (large.h) that begins there; `exists` false before it goes.
+void SetHuge(const void* pointer, bool exists);
+
+// The first huge block at or behind `address`: calls `visit`, during which the block does not go, and returns its
+// address. 0: there is none.
+uintptr_t VisitHuge(uintptr_t address, void (*visit)(void* opaque, void* pointer), void* opaque);
+
+// The part of chunk_table that has ever been written.
+struct TableRange {
+  const void* begin;
+  size_t bytes;
+};
+TableRange UsedTable();
+
+struct PurgeFigures {
+  uint64_t rounds;  // that gave something back
+  uint64_t calls;   // of the system
+  uint64_t bytes;
+};
+PurgeFigures ReadPurgeFigures();
+
 // fork(2): holds and releases the locks; Reset is for the child.
 void LockUnits();
 void UnlockUnits();

@@ -80,6 +80,7 @@ static __always_inline int insert_live(struct heaptap_process* process, __u32 tg
   entry->stack_id = object->stack_id;
   entry->time = object->time;
   entry->tid = object->tid;
+  entry->record = object->record;
   __sync_lock_test_and_set(&entry->size, object->size);
   return 0;
 }

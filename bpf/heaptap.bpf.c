@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * The programs: four on the allocator's probes, four on the life of processes, three that the collector runs.
+ * The programs: five on the allocator's probes, four on the life of processes, three that the collector runs.
  *
  * A probe's arguments lie in the SysV argument registers (allocator/include/heaptap/contract.h), so they are read
  * straight from the registers. Nothing that a process says is trusted beyond its own books.
@@ -15,11 +15,16 @@
 
 #include "bpf/books.bpf.h"
 #include "bpf/maps.bpf.h"
+#include "bpf/records.bpf.h"
 #include "bpf/stack.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define NEVER (~0ULL)
+
+/* HEAPTAP_ASK_* of the allocator's contract. */
+#define ASK_RESET 'r'
+#define ASK_RECORD 'k'
 
 /* A forged weight must not overflow weight << HEAPTAP_OBJECT_FRACTION_BITS; no address space is larger. */
 #define MAX_WEIGHT (1ULL << 47)
@@ -74,6 +79,7 @@ int probe_alloc(struct pt_regs* context) {
   struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = object.tid};
   struct heaptap_tally* tally = find_tally(context, process, tgid, &tally_key, object.weight);
   object.stack_id = tally_key.stack_id;
+  if (process->flags & HEAPTAP_PROCESS_RECORDS) object.record = add_record(&key, &object);
   int loss = tally ? insert_live(process, tgid, &key, &object) : -HEAPTAP_LOSS_TALLIES_FULL;
   if (loss || !tally) {
     lose(key.process_id, -loss, object.weight);
@@ -86,12 +92,20 @@ int probe_alloc(struct pt_regs* context) {
 
 SEC("uprobe")
 int probe_free(struct pt_regs* context) {
-  struct heaptap_process* process = find_process(bpf_get_current_pid_tgid() >> 32);
+  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  __u32 tgid = pid_tgid >> 32;
+  struct heaptap_process* process = find_process(tgid);
   if (!process) return 0;
   struct heaptap_live_key key = {.process_id = process->id, .address = PT_REGS_PARM1(context)};
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, &key);
   /* Not found: sampled before the recording began, or before a fork, or never in the books (and counted then). */
-  if (entry) remove_live(process, key.process_id, entry);
+  if (!entry) return 0;
+  __u32 record = entry->record;
+  if (remove_live(process, key.process_id, entry) || !record) return 0;
+  /* The tally stays empty: it is there so that the stack is found when the books close. */
+  struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = (__u32)pid_tgid};
+  find_tally(context, process, tgid, &tally_key, 0);
+  end_record(record, &key, tally_key.stack_id, tally_key.tid);
   return 0;
 }
 
@@ -108,21 +122,6 @@ int probe_start(struct pt_regs* context) {
   return 0;
 }
 
-SEC("uprobe")
-int probe_dump(struct pt_regs* context) {
-  __u64 request = PT_REGS_PARM1(context);
-  asm volatile("" : "+r"(request)); /* as in probe_start */
-  __u32 tgid = bpf_get_current_pid_tgid() >> 32;
-  struct heaptap_process* process = find_process(tgid);
-  /* Also from a process that is not recorded: it waits for an answer, and the collector says no at once. Such processes
-   * may be anybody's, so they must not take the room that the events of recorded ones need. */
-  if (!process && bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 2)
-    return 0;
-  send_event_about(HEAPTAP_EVENT_DUMP, tgid, process ? process->id : 0, request, (const void*)request,
-                   HEAPTAP_DUMP_REQUEST_BYTES, NULL);
-  return 0;
-}
-
 static __always_inline __u64 make_process_id(void) {
   __u64* next = counter(HEAPTAP_COUNTER_NEXT_PROCESS_ID);
   return next ? __sync_fetch_and_add(next, 2) : 0;
@@ -134,6 +133,73 @@ static __always_inline void begin_triggers(struct heaptap_process* process, cons
   process->high_water_percent = origin->high_water_percent;
   process->interval_step = origin->interval_step;
   process->interval_at = origin->interval_step ? origin->interval_step : NEVER;
+}
+
+static __always_inline void note_unnoticed(struct heaptap_process* ended, __u32 tgid, __u32 flag) {
+  ended->flags |= flag;
+  ended->parent_tgid = tgid; /* the key of `processes` that it had */
+  __u64 id = ended->id;
+  if (bpf_map_update_elem(&unnoticed, &id, ended, BPF_ANY)) lose(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
+}
+
+/* The part of a dump request that says what is asked for. */
+struct asked {
+  __u64 sequence;
+  __u64 argument;
+  __u32 kind;
+};
+
+/* New books for the process. Only one of several threads that ask at once begins them. */
+static __always_inline void reset(struct heaptap_process* process, __u32 tgid, __u64 request) {
+  if (process->flags & HEAPTAP_PROCESS_SHARES_PARENT) return;
+  struct heaptap_process ended = *process;
+  __u64 id = make_process_id();
+  if (__sync_val_compare_and_swap(&process->id, ended.id, id) != ended.id) return;
+  process->live_weight = 0;
+  process->allocated_weight = 0;
+  begin_triggers(process, &ended);
+  if (send_event_about(HEAPTAP_EVENT_RESET, tgid, id, ended.id, (const void*)request, HEAPTAP_DUMP_REQUEST_BYTES, NULL))
+    note_unnoticed(&ended, tgid, HEAPTAP_PROCESS_EXECED);
+}
+
+SEC("uprobe")
+int probe_dump(struct pt_regs* context) {
+  __u64 request = PT_REGS_PARM1(context);
+  asm volatile("" : "+r"(request)); /* as in probe_start */
+  __u32 tgid = bpf_get_current_pid_tgid() >> 32;
+  struct heaptap_process* process = find_process(tgid);
+  struct asked asked = {};
+  bpf_probe_read_user(&asked, sizeof(asked), (const void*)request);
+  if (asked.kind == ASK_RESET) {
+    if (process) reset(process, tgid, request);
+    return 0;
+  }
+  if (asked.kind == ASK_RECORD) {
+    if (process && asked.argument) __sync_fetch_and_or(&process->flags, HEAPTAP_PROCESS_RECORDS);
+    if (process && !asked.argument) __sync_fetch_and_and(&process->flags, ~HEAPTAP_PROCESS_RECORDS);
+    return 0;
+  }
+  /* Also from a process that is not recorded: it waits for an answer, and the collector says no at once. Such processes
+   * may be anybody's, so they must not take the room that the events of recorded ones need. */
+  if (!process && bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 2)
+    return 0;
+  send_event_about(HEAPTAP_EVENT_DUMP, tgid, process ? process->id : 0, request, (const void*)request,
+                   HEAPTAP_DUMP_REQUEST_BYTES, NULL);
+  return 0;
+}
+
+SEC("uprobe")
+int probe_thread_name(struct pt_regs* context) {
+  __u64 name = PT_REGS_PARM1(context);
+  asm volatile("" : "+r"(name)); /* as in probe_start */
+  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  struct heaptap_process* process = find_process(pid_tgid >> 32);
+  if (!process) return 0;
+  struct heaptap_thread_key key = {.process_id = process->id, .tid = (__u32)pid_tgid};
+  struct heaptap_thread_name value = {.given = 1};
+  if (bpf_probe_read_user_str(value.name, sizeof(value.name), (const void*)name) < 0) return 0;
+  bpf_map_update_elem(&names, &key, &value, BPF_ANY);
+  return 0;
 }
 
 SEC("raw_tp/sched_process_fork")
@@ -170,13 +236,6 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
   if (!(process.flags & HEAPTAP_PROCESS_SHARES_PARENT))
     send_event(HEAPTAP_EVENT_FORK, child_tgid, process.id, origin->id);
   return 0;
-}
-
-static __always_inline void note_unnoticed(struct heaptap_process* ended, __u32 tgid, __u32 flag) {
-  ended->flags |= flag;
-  ended->parent_tgid = tgid; /* the key of `processes` that it had */
-  __u64 id = ended->id;
-  if (bpf_map_update_elem(&unnoticed, &id, ended, BPF_ANY)) lose(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
 }
 
 SEC("raw_tp/sched_process_exec")
@@ -217,8 +276,13 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   struct task_struct* task = (struct task_struct*)context->args[0];
   __u32 tgid = BPF_CORE_READ(task, tgid);
   struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process) return 0;
+  struct heaptap_thread_key key = {.process_id = process->id, .tid = BPF_CORE_READ(task, pid)};
+  struct heaptap_thread_name value = {};
+  bpf_get_current_comm(value.name, sizeof(value.name));
+  bpf_map_update_elem(&names, &key, &value, BPF_NOEXIST);
   /* Threads end one by one; the process ends with its last one. */
-  if (!process || BPF_CORE_READ(task, signal, live.counter) != 0) return 0;
+  if (BPF_CORE_READ(task, signal, live.counter) != 0) return 0;
 
   struct heaptap_process ended = *process;
   __u64 id = ended.id;

@@ -12,7 +12,10 @@
  *   losses     {process id, reason}          -> struct heaptap_loss
  *   unnoticed  process id                    -> struct heaptap_process, ended when `events` had no room to say so
  *   forgotten  process id                    -> 1, while `live` may have objects of that process, whose books are
- * closed events     ring buffer                   <- struct heaptap_event
+ *                                               closed
+ *   names      {process id, tid}             -> struct heaptap_thread_name
+ *   records    number % capacity             -> struct heaptap_record
+ *   events     ring buffer                   <- struct heaptap_event
  *
  * The books balance. For each process, when no program runs:
  *   sum over tallies of (allocated - freed) == sum over the objects in live, in number, bytes and weight;
@@ -38,8 +41,10 @@
 #define HEAPTAP_PROCESS_FOLLOW (1u << 0)
 /* A vfork child: it shares its parent's memory and therefore its parent's process id, until it execs or exits. */
 #define HEAPTAP_PROCESS_SHARES_PARENT (1u << 1)
-/* In `unnoticed`: the image ended by an exec, not by an exit. */
+/* In `unnoticed`: the books ended by an exec or a reset, not by an exit. */
 #define HEAPTAP_PROCESS_EXECED (1u << 2)
+/* Each sample is entered in `records` too. */
+#define HEAPTAP_PROCESS_RECORDS (1u << 3)
 
 struct heaptap_process {
   __u64 id;
@@ -102,8 +107,8 @@ struct heaptap_live {
   __u64 weight;
   __u64 stack_id;
   __u64 time;
-  __u32 tid; /* of the thread that allocated */
-  __u32 reserved;
+  __u32 tid;    /* of the thread that allocated */
+  __u32 record; /* low bits of the number of its record; 0: none */
 };
 
 struct heaptap_tally_key {
@@ -126,6 +131,34 @@ struct heaptap_count {
 struct heaptap_tally {
   struct heaptap_count allocated;
   struct heaptap_count freed;
+};
+
+/* Names of threads: what the program called them, or else their comm when they ended. Of very many, those that were
+ * not used for longest are dropped: a name is an ornament. */
+struct heaptap_thread_key {
+  __u64 process_id;
+  __u32 tid;
+  __u32 reserved;
+};
+
+struct heaptap_thread_name {
+  char name[HEAPTAP_COMM_LENGTH];
+  __u32 given; /* 1: by the program */
+  __u32 reserved;
+};
+
+/* One of the latest samples of processes with HEAPTAP_PROCESS_RECORDS. The oldest are overwritten. */
+struct heaptap_record {
+  __u64 number; /* counts the samples of all processes from 1; 0: empty, or being written */
+  __u64 process_id;
+  __u64 address;
+  __u64 size;
+  __u64 stack_id;
+  __u64 time;
+  __u64 free_stack_id;
+  __u64 free_time; /* 0: live */
+  __u32 tid;
+  __u32 free_tid;
 };
 
 /* Why something is not in the books, or not as it should be. */
@@ -173,6 +206,7 @@ enum heaptap_event_kind {
   HEAPTAP_EVENT_INTERVAL = 7,     /* argument: the estimate of all allocated bytes */
   HEAPTAP_EVENT_LIVE_FILLING = 8, /* `live` should be swept; argument: its entries */
   HEAPTAP_EVENT_TABLE_WANTED = 9, /* argument: an address of the file's code in the process */
+  HEAPTAP_EVENT_RESET = 10,       /* the process began new books; argument: the process id that ended with it */
 };
 
 /* Numbers in the array `counters`. */
@@ -182,14 +216,15 @@ enum heaptap_counter {
   HEAPTAP_COUNTER_SWEEP_AT,        /* entries of `live` at which HEAPTAP_EVENT_LIVE_FILLING is sent; ~0: was sent */
   HEAPTAP_COUNTER_EVENTS_LOST,     /* for which `events` had no room: the collector then looks at `processes` itself */
   HEAPTAP_COUNTER_RAW_STACKS,      /* sent so far; makes their ids differ */
+  HEAPTAP_COUNTER_RECORDS,         /* entered so far */
   HEAPTAP_COUNTERS,
 };
 
 /* Bytes of an allocator's control block (struct heaptap_control) and of a dump request (struct heaptap_dump_request).
  * The kernel copies them when the probe fires: the process may be gone when the collector reads the event, or make it
  * wait for its memory. */
-#define HEAPTAP_CONTROL_BYTES 112
-#define HEAPTAP_DUMP_REQUEST_BYTES 56
+#define HEAPTAP_CONTROL_BYTES 120
+#define HEAPTAP_DUMP_REQUEST_BYTES 64
 
 struct heaptap_event {
   __u32 kind; /* enum heaptap_event_kind */
@@ -198,7 +233,8 @@ struct heaptap_event {
   __u64 time;
   __u64 argument;
   char comm[HEAPTAP_COMM_LENGTH];
-  /* START, DUMP: what the argument points to; zero if it cannot be read. TABLE_WANTED: struct heaptap_file_key. */
+  /* START, DUMP: what the argument points to; zero if it cannot be read. RESET: the request. TABLE_WANTED: struct
+   * heaptap_file_key. */
   __u8 memory[HEAPTAP_CONTROL_BYTES];
 };
 
@@ -392,6 +428,9 @@ static inline __s32 heaptap_unwind_cfa_b(__u32 rule) { return (__s8)(rule >> 16)
 #define HEAPTAP_DEFAULT_EVENTS_BYTES (1024 * 1024)
 #define HEAPTAP_DEFAULT_RAW_STACKS_BYTES (32 * 1024 * 1024)
 #define HEAPTAP_DEFAULT_FILES 16384
+/* These two are all there from the start, at 90 and 80 bytes an entry. */
+#define HEAPTAP_DEFAULT_NAMES 16384
+#define HEAPTAP_DEFAULT_RECORDS 16384
 /* Bytes of kernel memory for unwind tables. */
 #define HEAPTAP_DEFAULT_UNWIND_BYTES (256ULL * 1024 * 1024)
 

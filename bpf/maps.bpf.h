@@ -72,6 +72,20 @@ struct {
 } forgotten SEC(".maps");
 
 struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, HEAPTAP_DEFAULT_NAMES);
+  __type(key, struct heaptap_thread_key);
+  __type(value, struct heaptap_thread_name);
+} names SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, HEAPTAP_DEFAULT_RECORDS);
+  __type(key, __u32);
+  __type(value, struct heaptap_record);
+} records SEC(".maps");
+
+struct {
   __uint(type, BPF_MAP_TYPE_RINGBUF);
   __uint(max_entries, HEAPTAP_DEFAULT_EVENTS_BYTES);
 } events SEC(".maps");

@@ -51,6 +51,7 @@ uint16_t heaptap_semaphore_alloc;
 uint16_t heaptap_semaphore_free;
 uint16_t heaptap_semaphore_start;
 uint16_t heaptap_semaphore_dump;
+uint16_t heaptap_semaphore_thread_name;
 
 void heaptap_probe_alloc(const void* pointer, size_t size, uint64_t weighted_bytes) {
   std::lock_guard lock(mutex);
@@ -68,6 +69,11 @@ void heaptap_probe_free(const void* pointer) {
 
 // May fire before the constructors of this file: touches plain data only.
 void heaptap_probe_start(const struct heaptap_control*) { books.starts++; }
+
+void heaptap_probe_thread_name(const char* name) {
+  std::lock_guard lock(mutex);
+  books.thread_names.emplace_back(name);
+}
 
 void heaptap_probe_dump(const heaptap_dump_request* request) {
   if (dump_handler) dump_handler(const_cast<heaptap_dump_request*>(request));

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "heaptap/contract.h"
 
@@ -19,6 +21,7 @@ struct Books {
   uint64_t weight = 0;  // of the allocs
   uint64_t live = 0;
   uint64_t starts = 0;
+  std::vector<std::string> thread_names = {};
   uint64_t errors = 0;  // an alloc of a live pointer, a free of one that is not
 };
 

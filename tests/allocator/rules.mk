@@ -47,8 +47,14 @@ $(BUILD)/test-allocator/behaviour: tests/allocator/behaviour.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -Wno-deprecated-declarations -fno-builtin $(DEPENDENCIES) -o $@ $<
 
+$(BUILD)/test-allocator/options: tests/allocator/options.c $(BUILD)/libheaptap.so
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin $(DEPENDENCIES) -o $@ $< -L$(BUILD) -lheaptap
+
 .PHONY: test-allocator-preload
-test-allocator-preload: $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour
+test-allocator-preload: $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
+  $(BUILD)/test-allocator/options
 	$(say) TEST "allocator, preloaded"
 	$(Q)timeout 120 tests/allocator/preload $(BUILD)
 

@@ -61,7 +61,7 @@ class LeakExample(Case):
         session = self.heaptap("run", "-o", "collector", "--", target("wiki_leak"),
                                env={"MALLOC_CONF": "prof_leak:true,lg_prof_sample:0"})
         self.assertEqual(session.wait(), 0, session.stderr())
-        self.assertIn(f"<heaptap>: {SUMMARY}", session.lines())
+        self.assertIn(f"<jemalloc>: {SUMMARY}", session.lines())
         (own,) = [dump for dump in self.dumps() if dump.prefix == "jeprof"]
         self.assert_exact(own.read())
         self.assertEqual((own.sequence, own.kind), (0, "f"))

@@ -172,8 +172,8 @@ class NoCollector(Case):
 
     def test_bad_options_are_said_and_the_program_goes_on(self):
         """jemalloc's messages, with heaptap's name."""
-        for conf, line in (("foo:bar", "<heaptap>: Invalid conf pair: foo:bar"),
-                           ("prof:yes", "<heaptap>: Invalid conf value: prof:yes")):
+        for conf, line in (("foo:bar", "<jemalloc>: Invalid conf pair: foo:bar"),
+                           ("prof:yes", "<jemalloc>: Invalid conf value: prof:yes")):
             with self.subTest(conf=conf):
                 process = self.program(target("contexts"), "3", env={"LD_PRELOAD": LIBRARY, "MALLOC_CONF": conf})
                 self.assertEqual(process.wait(), 0)

@@ -23,7 +23,7 @@ class Profiled:
 
     def stderr(self):
         return "".join(line for line in self.session.stderr().splitlines(True)
-                       if not line.startswith(("heaptap: ", "<heaptap>: ", '{"books"')))
+                       if not line.startswith(("heaptap: ", "<heaptap>: ", "<jemalloc>: ", '{"books"')))
 
 
 class Programs(Case):

@@ -144,6 +144,9 @@ absl::Status Books::Open(const MapSizes& sizes) {
   bpf_map__set_max_entries(object_->maps.losses, sizes.losses);
   bpf_map__set_max_entries(object_->maps.events, sizes.events_bytes);
   bpf_map__set_max_entries(object_->maps.files, sizes.files);
+  bpf_map__set_max_entries(object_->maps.names, sizes.names);
+  bpf_map__set_max_entries(object_->maps.records, sizes.records);
+  object_->rodata->records_capacity = sizes.records;
   bpf_map__set_max_entries(object_->maps.rows, std::max<uint64_t>(sizes.unwind_bytes / kNodeBytes, 1));
   bpf_map__set_max_entries(object_->maps.raw_stacks, sizes.raw_stacks_bytes);
   uint64_t seed = 0;
@@ -303,6 +306,28 @@ absl::StatusOr<heaptap_stack> Books::ReadStack(uint64_t stack_id) const {
   return stack;
 }
 
+absl::StatusOr<ThreadName> Books::ReadThreadName(uint64_t process_id, uint32_t tid) const {
+  const heaptap_thread_key key = {process_id, tid, 0};
+  heaptap_thread_name value;
+  if (const int error = bpf_map__lookup_elem(object_->maps.names, &key, sizeof(key), &value, sizeof(value), 0);
+      error != 0) {
+    return KernelError(error, "reading the name of a thread");
+  }
+  return ThreadName{std::string(value.name, strnlen(value.name, sizeof(value.name))), value.given != 0};
+}
+
+absl::StatusOr<std::vector<heaptap_record>> Books::ReadRecords(uint64_t process_id) const {
+  std::vector<heaptap_record> records;
+  absl::Status status =
+      ForEachEntry<uint32_t, heaptap_record>(object_->maps.records, [&](uint32_t, const heaptap_record& record) {
+        if (record.number != 0 && record.process_id == process_id) records.push_back(record);
+      });
+  if (!status.ok()) return status;
+  std::sort(records.begin(), records.end(),
+            [](const heaptap_record& a, const heaptap_record& b) { return a.number < b.number; });
+  return records;
+}
+
 Losses Books::ReadLosses(uint64_t process_id) const {
   Losses losses = {};
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
@@ -377,5 +402,6 @@ const bpf_program* Books::alloc_program() const { return object_->progs.probe_al
 const bpf_program* Books::free_program() const { return object_->progs.probe_free; }
 const bpf_program* Books::start_program() const { return object_->progs.probe_start; }
 const bpf_program* Books::dump_program() const { return object_->progs.probe_dump; }
+const bpf_program* Books::thread_name_program() const { return object_->progs.probe_thread_name; }
 
 }  // namespace heaptap::bpf

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,6 +40,8 @@ struct MapSizes {
   uint32_t losses = HEAPTAP_DEFAULT_LOSSES;
   uint32_t events_bytes = HEAPTAP_DEFAULT_EVENTS_BYTES;
   uint32_t files = HEAPTAP_DEFAULT_FILES;
+  uint32_t names = HEAPTAP_DEFAULT_NAMES;
+  uint32_t records = HEAPTAP_DEFAULT_RECORDS;
   uint32_t raw_stacks_bytes = HEAPTAP_DEFAULT_RAW_STACKS_BYTES;
   uint64_t unwind_bytes = HEAPTAP_DEFAULT_UNWIND_BYTES;
 };
@@ -54,6 +57,11 @@ struct TallyEntry {
   uint64_t stack_id;
   uint32_t tid;
   heaptap_tally tally;
+};
+
+struct ThreadName {
+  std::string name;
+  bool given = false;  // by the program; else it is the comm that the thread ended with
 };
 
 struct LiveTotals {
@@ -110,6 +118,11 @@ class Books {
   absl::StatusOr<LiveTotals> ReadLiveTotals(uint64_t process_id) const;
   // One look-up. NotFound for HEAPTAP_NO_STACK.
   absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const;
+  // One look-up. NotFound: the thread was given no name and has not ended, or that was long ago.
+  absl::StatusOr<ThreadName> ReadThreadName(uint64_t process_id, uint32_t tid) const;
+  // Reads all records once; those of the process, oldest first. Records that are being written may be left out or
+  // mixed.
+  absl::StatusOr<std::vector<heaptap_record>> ReadRecords(uint64_t process_id) const;
   // One look-up a reason. Process id 0: losses that no process could be blamed for.
   Losses ReadLosses(uint64_t process_id) const;
 
@@ -129,6 +142,7 @@ class Books {
   const bpf_program* free_program() const;
   const bpf_program* start_program() const;
   const bpf_program* dump_program() const;
+  const bpf_program* thread_name_program() const;
 
  private:
   Books() = default;

@@ -45,15 +45,16 @@ absl::Status SetMapSize(const std::string& text, bpf::MapSizes& sizes) {
       {"processes", &sizes.processes}, {"stacks", &sizes.stacks},
       {"live", &sizes.live},           {"tallies", &sizes.tallies},
       {"losses", &sizes.losses},       {"events", &sizes.events_bytes},
-      {"files", &sizes.files},         {"raw-stacks", &sizes.raw_stacks_bytes},
+      {"files", &sizes.files},         {"names", &sizes.names},
+      {"records", &sizes.records},     {"raw-stacks", &sizes.raw_stacks_bytes},
   };
   for (const auto& [name, size] : known) {
     if (pair.first == name && absl::SimpleAtoi(pair.second, size) && *size > 0) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--map-size ", text,
-                   ": NAME=N is needed, NAME one of processes, stacks, live, tallies, losses, files (N "
-                   "entries), events, raw-stacks (N bytes, a power of two)"));
+                   ": NAME=N is needed, NAME one of processes, stacks, live, tallies, losses, files, names, "
+                   "records (N entries), events, raw-stacks (N bytes, a power of two)"));
 }
 
 }  // namespace

@@ -61,11 +61,16 @@ class Writer {
 
   // Each line is corrected on its own, as readers do.
   void WriteCounts(const absl::AlphaNum& thread, const Estimate& live, const Estimate& allocated) {
-    BiasedCount now = profile::Bias(live.objects, live.bytes, profile_.period);
-    BiasedCount ever = profile::Bias(allocated.objects, allocated.bytes, profile_.period);
+    const BiasedCount now = Written(live);
+    const BiasedCount ever = Written(allocated);
     absl::StrAppend(&out_, "  t", thread, ": ", now.objects);
     absl::StrAppend(&out_, ": ", now.bytes, " [", ever.objects);
     absl::StrAppend(&out_, ": ", ever.bytes, "]");
+  }
+
+  BiasedCount Written(const Estimate& estimate) const {
+    if (profile_.raw) return {estimate.samples, estimate.sampled_bytes};
+    return profile::Bias(estimate.objects, estimate.bytes, profile_.period);
   }
 
   const Profile& profile_;

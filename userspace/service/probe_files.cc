@@ -21,6 +21,7 @@ struct KnownProbe {
 // In the order of attaching: alloc last, so that no sample is recorded whose free or dump request would be missed.
 constexpr KnownProbe kKnownProbes[] = {
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_DUMP, 1, &bpf::Books::dump_program},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_THREAD_NAME, 1, &bpf::Books::thread_name_program},
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, 1, &bpf::Books::start_program},
     {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_FREE, 1, &bpf::Books::free_program},
     {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, 3, &bpf::Books::alloc_program},

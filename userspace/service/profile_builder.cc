@@ -2,6 +2,7 @@
 #include "userspace/service/profile_builder.h"
 
 #include <algorithm>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/profile/contexts.h"
@@ -30,11 +31,32 @@ std::vector<profile::AddressRange> AllocatorRanges(const ProfileSubject& subject
 
 }  // namespace
 
+std::string ThreadName(const bpf::Books& books, const ProfileSubject& subject, uint32_t tid) {
+  const absl::StatusOr<bpf::ThreadName> kept = books.ReadThreadName(subject.process_id, tid);
+  if (kept.ok() && kept->given) return kept->name;
+  std::ifstream file(absl::StrCat("/proc/", subject.pid, "/task/", tid, "/comm"));
+  std::string comm;
+  if (std::getline(file, comm)) return comm;
+  return kept.ok() ? kept->name : "";
+}
+
+StackFrames ProgramFrames(const bpf::Books& books, const ProfileSubject& subject, uint64_t stack_id) {
+  const absl::StatusOr<heaptap_stack> stack = books.ReadStack(stack_id);
+  if (!stack.ok() || stack->count == 0) return {};
+  const absl::Span<const uint64_t> recorded =
+      absl::MakeConstSpan(reinterpret_cast<const uint64_t*>(stack->frames), stack->count);
+  StackFrames result = {.frames = profile::CutAllocatorFrames(recorded, AllocatorRanges(subject, recorded[0])),
+                        .end = std::min<uint32_t>(stack->end, HEAPTAP_STACK_UNFINISHED)};
+  if (result.frames.size() > subject.max_frames) result.frames.resize(subject.max_frames);
+  return result;
+}
+
 absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const ProfileSubject& subject,
                                               uint64_t mappings_lost) {
   profile::Profile result;
   result.pid = subject.pid;
   result.period = uint64_t{1} << subject.lg_sample;
+  result.raw = subject.raw;
   if (subject.space != nullptr) {
     result.mappings.assign(subject.space->mappings.begin(), subject.space->mappings.end());
   }
@@ -46,26 +68,22 @@ absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const Pro
   });
   profile::ContextBuilder contexts;
   uint64_t last_id = HEAPTAP_NO_STACK;
-  std::vector<uint64_t> frames;
-  uint32_t end = HEAPTAP_STACK_UNFINISHED;
+  StackFrames stack;
   for (const bpf::TallyEntry& entry : *tallies) {
     if (entry.stack_id != last_id) {
       last_id = entry.stack_id;
-      frames.clear();
-      end = HEAPTAP_STACK_UNFINISHED;
-      if (absl::StatusOr<heaptap_stack> stack = books.ReadStack(entry.stack_id); stack.ok() && stack->count > 0) {
-        const absl::Span<const uint64_t> recorded =
-            absl::MakeConstSpan(reinterpret_cast<const uint64_t*>(stack->frames), stack->count);
-        frames = profile::CutAllocatorFrames(recorded, AllocatorRanges(subject, recorded[0]));
-        end = std::min<uint32_t>(stack->end, HEAPTAP_STACK_UNFINISHED);
-      }
+      stack = ProgramFrames(books, subject, entry.stack_id);
     }
     uint64_t& samples = entry.stack_id == HEAPTAP_NO_STACK ? result.stack_ends.without_stack  // why is in the losses
-                                                           : result.stack_ends.samples[end];
+                                                           : result.stack_ends.samples[stack.end];
     samples += entry.tally.allocated.objects;
-    contexts.Add(frames, end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
+    contexts.Add(stack.frames, stack.end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
   }
   result.contexts = contexts.Build();
+  for (const bpf::TallyEntry& entry : *tallies) {
+    auto [name, is_new] = result.thread_names.try_emplace(entry.tid);
+    if (is_new) name->second = ThreadName(books, subject, entry.tid);
+  }
 
   AddLossWarnings(books.ReadLosses(subject.process_id), "", result.warnings);
   AddLossWarnings(books.ReadLosses(0), ", in this or another process", result.warnings);

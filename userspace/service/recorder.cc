@@ -175,6 +175,8 @@ void Recorder::UseControl(Target& target, const heaptap_control& control, uint64
   target.started = true;
   target.control_address = address;
   target.allocator = {control.text_begin, control.text_end};
+  target.max_frames = control.max_frames;
+  target.raw = (control.options & HEAPTAP_OPTION_PROF_RAW) != 0;
   if (options_.lg_sample.has_value()) {
     target.lg_sample = *options_.lg_sample;
   } else {
@@ -283,6 +285,8 @@ void Recorder::Handle(const heaptap_event& event) {
       child.control_address = parent->control_address;
       child.allocator = parent->allocator;
       child.lg_sample = parent->lg_sample;
+      child.max_frames = parent->max_frames;
+      child.raw = parent->raw;
     }
     return;
   }
@@ -294,6 +298,7 @@ void Recorder::Handle(const heaptap_event& event) {
     Close(event.argument);
     return;
   }
+  if (event.kind == HEAPTAP_EVENT_RESET) return HandleReset(event);
   if (target == nullptr) {
     if (event.kind == HEAPTAP_EVENT_DUMP) RefuseDump(event);
     if (event.kind == HEAPTAP_EVENT_EXIT) spaces_.Drop(event.tgid);
@@ -330,19 +335,36 @@ void Recorder::HandleStart(Target& target, const heaptap_event& event) {
 void Recorder::HandleDump(Target& target, const heaptap_event& event) {
   absl::StatusOr<ProcessHandle> handle = Open(event.tgid, target.process_id);
   if (!handle.ok()) return;  // nobody waits any more
-  absl::StatusOr<profile::Profile> profile = Build(target);
-  if (!profile.ok()) Fail(profile.status());
+  heaptap_dump_request asked;
+  memcpy(&asked, event.memory, sizeof(asked));
+  const absl::StatusOr<Contents> contents = MakeContents(target, asked);
+  if (!contents.ok()) Fail(contents.status());
   absl::Status status = answers_.Start(target.process_id, [&]() -> absl::Status {
     absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(*handle, event.argument);
     if (!request.ok()) return request.status();
-    if (!profile.ok()) return AnswerWithError(*handle, event.argument, *request, EIO);
-    return AnswerWithDump(*handle, event.argument, *request, exporter::HeapV2(*profile), profile->Leaks());
+    if (!contents.ok()) return AnswerWithError(*handle, event.argument, *request, EIO);
+    return AnswerWithDump(*handle, event.argument, *request, contents->text, contents->leaks);
   });
   if (!status.ok()) return Fail(status);
-  heaptap_dump_request request;
-  memcpy(&request, event.memory, sizeof(request));
-  if (request.kind == HEAPTAP_DUMP_FINAL) target.own_final = true;
-  if (profile.ok()) SayLosses(*profile);
+  if (asked.kind == HEAPTAP_DUMP_FINAL) target.own_final = true;
+  if (contents.ok()) SayLosses(contents->warnings);
+}
+
+void Recorder::HandleReset(const heaptap_event& event) {
+  heaptap_dump_request asked;
+  memcpy(&asked, event.memory, sizeof(asked));
+  const auto old = targets_.find(event.argument);
+  if (old == targets_.end()) {
+    AddTarget(event.process_id, event.tgid);
+    return;
+  }
+  Target target = old->second;
+  target.process_id = event.process_id;
+  if (!options_.lg_sample.has_value()) {
+    target.lg_sample = std::min<uint64_t>(asked.argument, HEAPTAP_MAX_LG_SAMPLE);
+  }
+  targets_.insert_or_assign(target.process_id, std::move(target));
+  Close(event.argument);
 }
 
 void Recorder::RefuseDump(const heaptap_event& event) {

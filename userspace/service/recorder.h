@@ -34,6 +34,7 @@
 #include "userspace/service/dump_folder.h"
 #include "userspace/service/probe_files.h"
 #include "userspace/service/process_handle.h"
+#include "userspace/service/profile_builder.h"
 #include "userspace/service/unwind_tables.h"
 
 namespace heaptap::service {
@@ -96,6 +97,8 @@ class Recorder {
     uint64_t control_address = 0;
     profile::AddressRange allocator;
     uint32_t lg_sample = HEAPTAP_DEFAULT_LG_SAMPLE;
+    uint32_t max_frames = UINT32_MAX;  // that the process wants in a context
+    bool raw = false;                  // it wants dumps of its own uncorrected
     DumpSequence sequence;
   };
 
@@ -105,6 +108,7 @@ class Recorder {
   void Handle(const heaptap_event& event);
   void HandleStart(Target& target, const heaptap_event& event);
   void HandleDump(Target& target, const heaptap_event& event);
+  void HandleReset(const heaptap_event& event);
   void RefuseDump(const heaptap_event& event);
   void RefuseStranger(const ProcessHandle& stranger, const std::vector<elf::Mapping>& mappings, uint64_t address) const;
   void HandleExit(Target& target);
@@ -122,14 +126,22 @@ class Recorder {
   // A handle on the process behind an event. NotFound if it has ended meanwhile.
   absl::StatusOr<ProcessHandle> Open(pid_t pid, uint64_t process_id) const;
 
+  ProfileSubject Subject(const Target& target) const;
   absl::StatusOr<profile::Profile> Build(const Target& target) const;
+  // What a process asked for, as the contents of its file.
+  struct Contents {
+    std::string text;
+    profile::LeakSummary leaks;
+    std::vector<std::string> warnings;
+  };
+  absl::StatusOr<Contents> MakeContents(const Target& target, const heaptap_dump_request& request) const;
   // Whether there is anything to say about a target: it runs a sampled allocator.
   bool HasProfile(const Target& target);
   // Builds, writes and reports one dump; null if that failed.
   std::optional<profile::Profile> Dump(Target& target, heaptap_dump_kind kind, std::string* path);
   void SayLeaks(const Target& target, const profile::LeakSummary& leaks, const std::string& path) const;
   void SayBooks(const Target& target) const;
-  void SayLosses(const profile::Profile& profile);
+  void SayLosses(const std::vector<std::string>& warnings);
   // Stops recording every target and leaves it as it was found.
   void Abandon();
   void Fail(const absl::Status& status);

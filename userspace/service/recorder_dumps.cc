@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/export/log_json.h"
+#include "userspace/export/recent_json.h"
 #include "userspace/service/control_block.h"
 #include "userspace/service/messages.h"
-#include "userspace/service/profile_builder.h"
+#include "userspace/service/record_builder.h"
 #include "userspace/service/recorder.h"
 
 namespace heaptap::service {
@@ -25,10 +27,31 @@ constexpr timespec kSettleTime = {0, 5'000'000};
 
 }  // namespace
 
+ProfileSubject Recorder::Subject(const Target& target) const {
+  return {.pid = target.pid,
+          .process_id = target.process_id,
+          .lg_sample = target.lg_sample,
+          .allocator = target.allocator,
+          .space = spaces_.Find(target.pid),
+          .max_frames = target.max_frames};
+}
+
 absl::StatusOr<profile::Profile> Recorder::Build(const Target& target) const {
-  const ProfileSubject subject = {target.pid, target.process_id, target.lg_sample, target.allocator,
-                                  spaces_.Find(target.pid)};
-  return BuildProfile(*books_, subject, mapping_events_->lost());
+  return BuildProfile(*books_, Subject(target), mapping_events_->lost());
+}
+
+absl::StatusOr<Recorder::Contents> Recorder::MakeContents(const Target& target,
+                                                          const heaptap_dump_request& request) const {
+  if (request.kind == HEAPTAP_ASK_RECENT || request.kind == HEAPTAP_ASK_LOG) {
+    const absl::StatusOr<profile::SampleRecords> records = BuildRecords(*books_, Subject(target), request.argument);
+    if (!records.ok()) return records.status();
+    const auto write = request.kind == HEAPTAP_ASK_LOG ? exporter::LogJson : exporter::RecentJson;
+    return Contents{write(*records), {}, {}};
+  }
+  absl::StatusOr<profile::Profile> profile = Build(target);
+  if (!profile.ok()) return profile.status();
+  profile->raw = target.raw;
+  return Contents{exporter::HeapV2(*profile), profile->Leaks(), profile->warnings};
 }
 
 std::optional<profile::Profile> Recorder::Dump(Target& target, heaptap_dump_kind kind, std::string* path) {
@@ -45,7 +68,7 @@ std::optional<profile::Profile> Recorder::Dump(Target& target, heaptap_dump_kind
   const profile::LeakSummary live = profile->Leaks();
   Say(absl::StrCat("wrote ", *written, ": ", Count(live.bytes, "byte"), " in ", Count(live.objects, "object"),
                    " live"));
-  SayLosses(*profile);
+  SayLosses(profile->warnings);
   if (kind == HEAPTAP_DUMP_FINAL) {
     for (size_t end = 0; end < profile->stack_ends.samples.size(); end++) {
       stack_ends_.samples[end] += profile->stack_ends.samples[end];
@@ -123,8 +146,8 @@ void Recorder::SayLeaks(const Target& target, const profile::LeakSummary& leaks,
                         " for leak detail"));
 }
 
-void Recorder::SayLosses(const profile::Profile& profile) {
-  for (const std::string& warning : profile.warnings) {
+void Recorder::SayLosses(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
     // Each reason once; the dumps have the numbers as they grow.
     const size_t reason = warning.find_first_not_of("0123456789 ", sizeof("heaptap:"));
     if (losses_said_.insert(warning.substr(reason, warning.find('(') - reason)).second) SayPlain(warning);

@@ -20,7 +20,10 @@
  *   heaptap:start(control)
  *       Once for each process image, and once in each forked child: the address of the control block.
  *   heaptap:dump(request)
- *       The process asks for a dump: the address of a struct heaptap_dump_request.
+ *       The process asks for a dump, or for another service: the address of a struct heaptap_dump_request.
+ *   heaptap:thread_name(name)
+ *       The name that the program gave to the calling thread (thread.prof.name of mallctl), HEAPTAP_THREAD_NAME_BYTES
+ *       bytes with a NUL. Just before the thread's next sample whenever a listener may not know it yet.
  *
  * The otel_memory pair is OpenTelemetry's contract for sampled allocators (opentelemetry-ebpf-profiler,
  * design-docs/00003-memory-profiling); any allocator that fires it can be profiled, with or without the heaptap pair.
@@ -43,6 +46,9 @@ extern "C" {
 #define HEAPTAP_PROBE_FREE "free"
 #define HEAPTAP_PROBE_START "start"
 #define HEAPTAP_PROBE_DUMP "dump"
+#define HEAPTAP_PROBE_THREAD_NAME "thread_name"
+
+#define HEAPTAP_THREAD_NAME_BYTES 16
 
 /*
  * The collector's wishes for a process that it starts itself: an environment variable in MALLOC_CONF's grammar, read
@@ -69,6 +75,8 @@ extern "C" {
 #define HEAPTAP_OPTION_PROF_ACTIVE (1u << 1)
 #define HEAPTAP_OPTION_PROF_LEAK (1u << 2)
 #define HEAPTAP_OPTION_PROF_FINAL (1u << 3)
+/* Dumps that the process asks for shall have what was sampled, not what readers need to find the estimates. */
+#define HEAPTAP_OPTION_PROF_RAW (1u << 4)
 
 /* Value of heaptap_control.collector_lg_sample: no collector asks for a rate. */
 #define HEAPTAP_NO_RATE UINT32_MAX
@@ -100,7 +108,9 @@ struct heaptap_control {
   uint32_t collector_pid;       /* written by the collector: its PID in the first PID namespace; 0 if none */
   uint64_t text_begin;          /* the allocator's own code: a frame in [text_begin, text_end) is the allocator's */
   uint64_t text_end;
-  uint64_t alloc_semaphore;             /* address of the uint16_t semaphore of otel_memory:alloc */
+  uint64_t alloc_semaphore; /* address of the uint16_t semaphore of otel_memory:alloc */
+  uint32_t max_frames;      /* prof_bt_max: a stack in a dump has at most so many of the program's frames */
+  uint32_t reserved;
   struct heaptap_statistics statistics; /* written by the process */
 };
 
@@ -110,6 +120,17 @@ enum heaptap_dump_kind {
   HEAPTAP_DUMP_INTERVAL = 'i',
   HEAPTAP_DUMP_MANUAL = 'm',
   HEAPTAP_DUMP_HIGH_WATER = 'u',
+};
+
+/* What else a dump request may ask for. */
+enum heaptap_ask_kind {
+  /* Instead of a profile, a record of the latest samples, `argument` of them at most, as JSON. */
+  HEAPTAP_ASK_RECENT = 'R',
+  /* The same as a log. */
+  HEAPTAP_ASK_LOG = 'L',
+  /* These need no file and no answer; they have happened when the probe returns. */
+  HEAPTAP_ASK_RESET = 'r',  /* forget all samples so far; `argument` is the rate from now on */
+  HEAPTAP_ASK_RECORD = 'k', /* keep a record of each sample from now on; if `argument` is 0, no longer */
 };
 
 /* How long the process waits for a dump before it gives up with EAGAIN. */
@@ -127,7 +148,8 @@ enum heaptap_dump_kind {
 struct heaptap_dump_request {
   /* By the process. */
   uint64_t sequence; /* never the same twice in a process image; 0: withdrawn, the descriptors are closed */
-  uint32_t kind;     /* enum heaptap_dump_kind */
+  uint64_t argument; /* of the kind; else 0 */
+  uint32_t kind;     /* enum heaptap_dump_kind or heaptap_ask_kind */
   int32_t file_fd;   /* a regular file, open for writing */
   int32_t event_fd;  /* an eventfd */
   /* By the collector. */
@@ -142,8 +164,8 @@ struct heaptap_dump_request {
 } /* extern "C" */
 
 static_assert(sizeof(struct heaptap_statistics) == 48, "the control block has the same shape everywhere");
-static_assert(sizeof(struct heaptap_control) == 112, "the control block has the same shape everywhere");
-static_assert(sizeof(struct heaptap_dump_request) == 56, "a dump request has the same shape everywhere");
+static_assert(sizeof(struct heaptap_control) == 120, "the control block has the same shape everywhere");
+static_assert(sizeof(struct heaptap_dump_request) == 64, "a dump request has the same shape everywhere");
 #endif
 
 #endif /* HEAPTAP_CONTRACT_H_ */

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "triggers.h"
+
+#include <atomic>
+
+#include "dump.h"
+#include "process.h"
+#include "profiling.h"
+#include "statistics.h"
+#include "thread.h"
+#include "thread_counters.h"
+
+namespace heaptap {
+namespace {
+
+class Interval {
+ public:
+  void Start(uint64_t length) { length_ = length; }
+  uint64_t length() const { return length_; }
+
+  // True if the count has passed the end of an interval.
+  bool Add(uint64_t bytes) {
+    if (length_ == 0) return false;
+    uint64_t old = count_.load(std::memory_order_relaxed);
+    uint64_t now;
+    do {
+      now = (old + bytes) % length_;
+    } while (!count_.compare_exchange_weak(old, now, std::memory_order_relaxed));
+    return old + bytes >= length_;
+  }
+
+ private:
+  uint64_t length_ = 0;  // bytes; 0: never
+  std::atomic<uint64_t> count_{};
+};
+
+constinit Interval dump_interval;
+constinit thread_local uint64_t counted;  // of the thread's allocated bytes
+
+constinit std::atomic<uint64_t> high_water;
+constinit std::atomic<bool> dump_at_high_water;
+constinit std::atomic<bool> high_water_dump_due;
+
+}  // namespace
+
+void StartTriggers() {
+  const Configuration& configuration = ProcessConfiguration();
+  if (configuration.prof) dump_interval.Start(configuration.prof_interval);
+  SetHighWaterDumped(configuration.prof && configuration.prof_gdump);
+}
+
+bool HasIntervals() { return dump_interval.length() != 0; }
+
+uint64_t DumpInterval() { return dump_interval.length(); }
+
+void CheckIntervals() {
+  if (!HasIntervals()) return;
+  const uint64_t allocated = *ThreadAllocatedCounter();
+  const uint64_t bytes = allocated - counted;
+  counted = allocated;
+  if (dump_interval.Add(bytes) && IsProfilingActive()) DumpOnTrigger(HEAPTAP_DUMP_INTERVAL);
+}
+
+bool IsHighWaterDumped() { return dump_at_high_water.load(std::memory_order_relaxed); }
+
+void SetHighWaterDumped(bool dumped) { dump_at_high_water.store(dumped, std::memory_order_relaxed); }
+
+void NoteActive() {
+  const uint64_t active = ReadFigure(&heaptap_statistics::active);
+  uint64_t mark = high_water.load(std::memory_order_relaxed);
+  do {
+    if (active <= mark) return;
+  } while (!high_water.compare_exchange_weak(mark, active, std::memory_order_relaxed));
+  if (HEAPTAP_LIKELY(!IsHighWaterDumped()) || !IsProfilingActive()) return;
+  high_water_dump_due.store(true, std::memory_order_relaxed);
+  if (current_heap != &empty_heap) current_heap->ticks_left = 0;
+}
+
+bool IsHighWaterDumpDue() { return high_water_dump_due.load(std::memory_order_relaxed); }
+
+void TakeHighWaterDump() {
+  if (!IsHighWaterDumpDue() || !high_water_dump_due.exchange(false, std::memory_order_relaxed)) return;
+  DumpOnTrigger(HEAPTAP_DUMP_HIGH_WATER);
+}
+
+}  // namespace heaptap

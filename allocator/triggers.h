@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What makes the process ask for a dump by itself: lg_prof_interval, prof_gdump; and stats_interval, which prints.
+//
+// As with jemalloc, intervals are looked at when a sample is taken: the bytes that the thread has allocated since its
+// last look are added to a count for the process, and when that has grown by an interval it is time, once however many
+// intervals it spans. While no samples are taken the looks come with the thread's maintenance.
+//
+// Any thread. Zero-initialised state is valid: no triggers.
+#ifndef HEAPTAP_ALLOCATOR_TRIGGERS_H_
+#define HEAPTAP_ALLOCATOR_TRIGGERS_H_
+
+#include <stdint.h>
+
+namespace heaptap {
+
+// Reads what the process's configuration asks for. Once, before other threads.
+void StartTriggers();
+
+// Whether an interval is configured at all.
+bool HasIntervals();
+// Counts what the calling thread has allocated, and dumps or prints if that is due. No lock held, in no HeapScope.
+void CheckIntervals();
+
+// Bytes between two interval dumps; 0: none.
+uint64_t DumpInterval();
+
+// The active memory has grown. Asks for a dump if it was never so much and such dumps are wanted: the calling thread
+// takes it at the end of its slow path (TakeHighWaterDump). Locks may be held.
+void NoteActive();
+bool IsHighWaterDumpDue();
+// Takes the dump that is due, if one is. No lock held, in no HeapScope.
+void TakeHighWaterDump();
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_TRIGGERS_H_

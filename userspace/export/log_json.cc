@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/export/log_json.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/numeric/bits.h"
+#include "absl/strings/str_cat.h"
+
+namespace heaptap::exporter {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr char kFormatVersion[] = "5.3";
+
+// Entries with numbers: the same key gets the same number again.
+template <typename Key>
+class Table {
+ public:
+  // `make` gives the entry for a new key.
+  template <typename Make>
+  size_t Number(const Key& key, Make make) {
+    auto [entry, is_new] = numbers_.try_emplace(key, numbers_.size());
+    if (is_new) entries_.push_back(make());
+    return entry->second;
+  }
+  ordered_json Take() { return std::move(entries_); }
+
+ private:
+  std::map<Key, size_t> numbers_;
+  ordered_json entries_ = ordered_json::array();
+};
+
+class Log {
+ public:
+  void Add(const profile::SampleRecord& record) {
+    allocations_.push_back({{"alloc_thread", Thread(record.allocation)},
+                            {"free_thread", Thread(*record.free)},
+                            {"alloc_trace", Trace(record.allocation)},
+                            {"free_trace", Trace(*record.free)},
+                            {"alloc_timestamp", record.allocation.time},
+                            {"free_timestamp", record.free->time},
+                            {"usize", record.size}});
+  }
+
+  std::string Write(ordered_json info) {
+    const ordered_json all = {{"info", std::move(info)},
+                              {"threads", threads_.Take()},
+                              {"stack_traces", traces_.Take()},
+                              {"allocations", std::move(allocations_)}};
+    // Names are any bytes; JSON is UTF-8.
+    return all.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  }
+
+ private:
+  size_t Thread(const profile::Deed& deed) {
+    return threads_.Number(deed.tid, [&] {
+      return ordered_json{{"thr_uid", deed.tid}, {"thr_name", deed.thread_name}};
+    });
+  }
+
+  size_t Trace(const profile::Deed& deed) {
+    return traces_.Number(deed.frames, [&] {
+      ordered_json frames = ordered_json::array();
+      for (const uint64_t frame : deed.frames) frames.push_back(absl::StrCat("0x", absl::Hex(frame)));
+      return frames;
+    });
+  }
+
+  Table<uint32_t> threads_;
+  Table<std::vector<uint64_t>> traces_;
+  ordered_json allocations_ = ordered_json::array();
+};
+
+}  // namespace
+
+std::string LogJson(const profile::SampleRecords& records) {
+  Log log;
+  for (const profile::SampleRecord& record : records.samples) {
+    if (record.free.has_value()) log.Add(record);
+  }
+  uint64_t duration = 0;
+  if (!records.samples.empty()) {
+    const profile::SampleRecord& last = records.samples.back();
+    const uint64_t end = last.free.has_value() ? last.free->time : last.allocation.time;
+    duration = end - records.samples.front().allocation.time;
+  }
+  const uint64_t lost = records.demanded > records.samples.size() ? records.demanded - records.samples.size() : 0;
+  return log.Write({{"duration", duration},
+                    {"version", kFormatVersion},
+                    {"lg_sample_rate", absl::countr_zero(records.period)},
+                    {"prof_time_resolution", "default"},
+                    {"pid", records.pid},
+                    {"lost_allocations", lost}});
+}
+
+}  // namespace heaptap::exporter

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Single samples with their lives, as far as a process had them recorded.
+#ifndef HEAPTAP_USERSPACE_PROFILE_SAMPLE_RECORD_H_
+#define HEAPTAP_USERSPACE_PROFILE_SAMPLE_RECORD_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace heaptap::profile {
+
+// An allocation or a free: who did it, when, and through which call path.
+struct Deed {
+  uint32_t tid = 0;                   // in the first PID name space
+  std::string thread_name = {};       // any byte may be in it; "" if it has none
+  uint64_t time = 0;                  // nanoseconds of CLOCK_MONOTONIC
+  std::vector<uint64_t> frames = {};  // as Context has them
+};
+
+struct SampleRecord {
+  uint64_t size = 0;  // usable bytes
+  Deed allocation = {};
+  std::optional<Deed> free = {};  // none while it lives
+};
+
+struct SampleRecords {
+  uint64_t period = 1;    // mean bytes between samples
+  uint64_t demanded = 0;  // as many records were asked for
+  uint64_t pid = 0;
+  std::vector<SampleRecord> samples = {};  // oldest first
+};
+
+}  // namespace heaptap::profile
+
+#endif  // HEAPTAP_USERSPACE_PROFILE_SAMPLE_RECORD_H_

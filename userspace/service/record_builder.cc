@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/service/record_builder.h"
+
+#include <utility>
+#include <vector>
+
+namespace heaptap::service {
+
+absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Books& books, const ProfileSubject& subject,
+                                                    uint64_t count) {
+  absl::StatusOr<std::vector<heaptap_record>> records = books.ReadRecords(subject.process_id);
+  if (!records.ok()) return records.status();
+  if (records->size() > count) records->erase(records->begin(), records->end() - static_cast<ptrdiff_t>(count));
+
+  const auto make_deed = [&](uint32_t tid, uint64_t time, uint64_t stack_id) {
+    return profile::Deed{.tid = tid,
+                         .thread_name = ThreadName(books, subject, tid),
+                         .time = time,
+                         .frames = ProgramFrames(books, subject, stack_id).frames};
+  };
+  profile::SampleRecords result = {
+      .period = uint64_t{1} << subject.lg_sample, .demanded = count, .pid = static_cast<uint64_t>(subject.pid)};
+  for (const heaptap_record& record : *records) {
+    profile::SampleRecord sample = {.size = record.size,
+                                    .allocation = make_deed(record.tid, record.time, record.stack_id)};
+    if (record.free_time != 0) sample.free = make_deed(record.free_tid, record.free_time, record.free_stack_id);
+    result.samples.push_back(std::move(sample));
+  }
+  return result;
+}
+
+}  // namespace heaptap::service

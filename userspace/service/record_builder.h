@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the kernel's record of the latest samples to those of one process.
+#ifndef HEAPTAP_USERSPACE_SERVICE_RECORD_BUILDER_H_
+#define HEAPTAP_USERSPACE_SERVICE_RECORD_BUILDER_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "userspace/bpf/books.h"
+#include "userspace/profile/sample_record.h"
+#include "userspace/service/profile_builder.h"
+
+namespace heaptap::service {
+
+// The latest `count` samples of the process that are still there.
+absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Books& books, const ProfileSubject& subject,
+                                                    uint64_t count);
+
+}  // namespace heaptap::service
+
+#endif  // HEAPTAP_USERSPACE_SERVICE_RECORD_BUILDER_H_
