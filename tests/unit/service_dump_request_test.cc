@@ -35,6 +35,7 @@ class DumpRequestTest : public ::testing::Test {
     file_.Reset(memfd_create("dump", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     *request_ = {.sequence = 7,
+                 .argument = 0,
                  .kind = HEAPTAP_DUMP_MANUAL,
                  .file_fd = file_.get(),
                  .event_fd = event_.get(),

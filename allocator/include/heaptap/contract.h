@@ -68,7 +68,7 @@ extern "C" {
 #define HEAPTAP_CONTROL_SYMBOL "heaptap_control"
 /* "heaptap" and a NUL, as a little-endian number. */
 #define HEAPTAP_CONTROL_MAGIC UINT64_C(0x0070617470616568)
-#define HEAPTAP_CONTROL_VERSION 1
+#define HEAPTAP_CONTROL_VERSION 2
 
 /* Bits of heaptap_control.options: what MALLOC_CONF asked for. */
 #define HEAPTAP_OPTION_PROF (1u << 0)
