@@ -18,6 +18,7 @@
 #include "sampled.h"
 #include "snapshot.h"
 #include "statistics.h"
+#include "statistics_print.h"
 #include "system.h"
 #include "thread.h"
 #include "triggers.h"
@@ -119,9 +120,11 @@ void StartProcess() {
   // libc may allocate from here on: that finds the process started.
   int saved = errno;
   pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
-  if (configuration.prof && configuration.prof_final && atexit(DumpAtExit) != 0) {
+  const bool wants_dump = configuration.prof && configuration.prof_final;
+  // The last to be registered is called first.
+  if ((configuration.stats_print && atexit(PrintStatisticsAtExit) != 0) || (wants_dump && atexit(DumpAtExit) != 0)) {
     Message message;
-    message << "<heaptap>: Error in atexit()\n";
+    message << "<jemalloc>: Error in atexit()\n";
     message.Print();
   }
   StartProfiling();

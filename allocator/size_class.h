@@ -53,12 +53,24 @@ constexpr unsigned ClassNumber(size_t size) {
   return kFirst + (log2 - 7) * 4 + static_cast<unsigned>((size - 1 - (size_t{1} << log2)) >> (log2 - 2));
 }
 
-// All classes.
+// All classes that there are.
 inline constexpr unsigned kClasses = [] {
   unsigned count = 0;
   for (size_t size = 8; size != 0 && size <= kMaximumRequest; size = RoundUpToClass(size + 1)) count++;
   return count;
 }();
+
+// The classes of whole pages, in order: 4, 8, 12, 16, 20, ... KiB.
+inline constexpr size_t kEveryClassIsPages = 4 * kPageSize;  // from here on
+inline constexpr unsigned kPageClasses = kClasses - ClassNumber(kEveryClassIsPages) + 3;
+
+// The number, among these, of the largest that is not larger than `size`. REQUIRES: size is a number of pages, not 0.
+constexpr unsigned PageClassNumber(size_t size) {
+  if (size < kEveryClassIsPages) return static_cast<unsigned>(size / kPageSize) - 1;
+  size_t size_class = RoundUpToClass(size);
+  unsigned number = ClassNumber(size_class) - ClassNumber(kEveryClassIsPages) + 3;
+  return size_class == size ? number : number - 1;
+}
 
 inline constexpr std::array<uint32_t, kSmallClasses> kClassSize = [] {
   std::array<uint32_t, kSmallClasses> sizes{};

@@ -52,13 +52,8 @@ void AddSlab(Walk* walk, const Slab* slab) {
   if (touched > carved) walk->slack += touched - carved;
 }
 
-// Returns how many units there are to skip.
-size_t AddUnit(Walk* walk, const Slab* slab) {
-  uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
-  if (owner == kNobody) {
-    walk->snapshot->dirty += RoundUpToPage(Peek(slab->touched));
-    return 1;
-  }
+// A unit in use. Returns how many it is with those behind it.
+size_t AddUsed(Walk* walk, const Slab* slab, uintptr_t owner) {
   if (owner != kRunOwner) {
     AddSlab(walk, slab);
     return 1;
@@ -68,12 +63,47 @@ size_t AddUnit(Walk* walk, const Slab* slab) {
   return units != 0 ? units : 1;
 }
 
+// A stretch of free units that are all dirty or all clean.
+struct Stretch {
+  bool dirty = false;
+  size_t bytes = 0;  // those that count
+};
+
+void EndStretch(Walk* walk, Stretch* stretch) {
+  if (stretch->bytes != 0) {
+    StretchStatistics& statistics = walk->snapshot->stretches[PageClassNumber(stretch->bytes)];
+    (stretch->dirty ? statistics.dirty : statistics.retained)++;
+    (stretch->dirty ? statistics.dirty_bytes : statistics.retained_bytes) += stretch->bytes;
+    if (stretch->dirty) walk->snapshot->dirty += stretch->bytes;
+  }
+  stretch->bytes = 0;
+}
+
+void AddFree(Walk* walk, Stretch* stretch, bool dirty, size_t bytes) {
+  if (dirty != stretch->dirty) EndStretch(walk, stretch);
+  stretch->dirty = dirty;
+  stretch->bytes += bytes;
+}
+
 void AddChunks(Walk* walk, unsigned shift) {
   for (const Chunk* chunk = FirstChunk(shift); chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
     uint32_t reach = Peek(chunk->reach);
     walk->snapshot->metadata += RoundUpToPage(reach * sizeof(Slab));
     const Slab* units = reinterpret_cast<const Slab*>(chunk);
-    for (size_t unit = 1; unit < reach;) unit += AddUnit(walk, units + unit);
+    Stretch stretch;
+    for (size_t unit = 1; unit < reach;) {
+      uintptr_t owner = units[unit].owner.load(std::memory_order_relaxed);
+      if (owner != kNobody) {
+        EndStretch(walk, &stretch);
+        unit += AddUsed(walk, units + unit, owner);
+        continue;
+      }
+      size_t touched = RoundUpToPage(Peek(units[unit].touched));
+      AddFree(walk, &stretch, touched != 0, touched != 0 ? touched : size_t{1} << shift);
+      unit++;
+    }
+    if (reach < chunk->units) AddFree(walk, &stretch, false, size_t{chunk->units - (reach != 0 ? reach : 1)} << shift);
+    EndStretch(walk, &stretch);
     walk->resident += ResidentBytes(chunk, size_t{reach} << shift);
   }
 }
@@ -108,6 +138,7 @@ void AddHeap(void* opaque, const Heap* heap) {
     uint64_t handed_out = counts.handed_out.Read();
     uint64_t unused = counts.taken_back.Read() + Peek(heap->batch[c]);
     bin.allocations += handed_out;
+    snapshot.ready += Peek(heap->batch[c]) * size_t{kClassSize[c]};
     if (handed_out > unused) bin.requests += handed_out - unused;
     bin.fills += counts.refills.Read();
     bin.flushes += counts.flushes.Read();

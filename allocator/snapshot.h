@@ -33,6 +33,15 @@ struct ClassStatistics {
   size_t slabs_nonfull;  // now
 };
 
+// Stretches of free units, by page class (size_class.h): those that hold something of their last tenants, by what they
+// hold; and those that hold nothing.
+struct StretchStatistics {
+  size_t dirty;
+  size_t dirty_bytes;
+  size_t retained;
+  size_t retained_bytes;
+};
+
 // Bytes, as of the snapshot. What other threads do at the same time may be seen in part.
 //
 //   allocated  usable sizes of the live blocks
@@ -54,8 +63,10 @@ struct Snapshot {
   size_t dirty;
   size_t allocated_small;
   size_t allocated_large;
+  size_t ready;  // in blocks that wait on ready lists; those of other threads as of their last refill
   ClassStatistics bins[kSmallClasses];
   ClassStatistics extents[kExtentClasses];
+  StretchStatistics stretches[kPageClasses];
   uint64_t purges;       // rounds that gave memory back
   uint64_t purge_calls;  // system calls for it
   uint64_t purged_bytes;

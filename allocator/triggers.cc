@@ -7,6 +7,7 @@
 #include "process.h"
 #include "profiling.h"
 #include "statistics.h"
+#include "statistics_print.h"
 #include "thread.h"
 #include "thread_counters.h"
 
@@ -35,6 +36,7 @@ class Interval {
 };
 
 constinit Interval dump_interval;
+constinit Interval print_interval;
 constinit thread_local uint64_t counted;  // of the thread's allocated bytes
 
 constinit std::atomic<uint64_t> high_water;
@@ -46,10 +48,15 @@ constinit std::atomic<bool> high_water_dump_due;
 void StartTriggers() {
   const Configuration& configuration = ProcessConfiguration();
   if (configuration.prof) dump_interval.Start(configuration.prof_interval);
+  if (configuration.stats_interval >= 0) {
+    // As in jemalloc, 0 is "whenever it is looked at".
+    const int64_t bytes = configuration.stats_interval;
+    print_interval.Start(bytes > 0 ? static_cast<uint64_t>(bytes) : 1);
+  }
   SetHighWaterDumped(configuration.prof && configuration.prof_gdump);
 }
 
-bool HasIntervals() { return dump_interval.length() != 0; }
+bool HasIntervals() { return dump_interval.length() != 0 || print_interval.length() != 0; }
 
 uint64_t DumpInterval() { return dump_interval.length(); }
 
@@ -59,6 +66,7 @@ void CheckIntervals() {
   const uint64_t bytes = allocated - counted;
   counted = allocated;
   if (dump_interval.Add(bytes) && IsProfilingActive()) DumpOnTrigger(HEAPTAP_DUMP_INTERVAL);
+  if (print_interval.Add(bytes)) PrintStatistics(ProcessConfiguration().stats_interval_opts);
 }
 
 bool IsHighWaterDumped() { return dump_at_high_water.load(std::memory_order_relaxed); }

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rest of the test program uses libc's malloc, so what the allocator has is what the tests ask it for. Other tests
+// may have left something: most tests look at differences.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "allocate.h"
+#include "random.h"
+#include "recorder.h"
+#include "snapshot.h"
+#include "statistics.h"
+#include "system.h"
+#include "units.h"
+
+namespace heaptap {
+namespace {
+
+std::unique_ptr<Snapshot> Take() {
+  auto snapshot = std::make_unique<Snapshot>();
+  TakeSnapshot();
+  LastSnapshot(snapshot.get());
+  return snapshot;
+}
+
+void ExpectConsistent(const Snapshot& snapshot) {
+  uint64_t small = 0;
+  uint64_t large = 0;
+  for (unsigned c = 0; c < kSmallClasses; c++) {
+    const ClassStatistics& bin = snapshot.bins[c];
+    EXPECT_EQ(bin.allocations - bin.frees, bin.live) << kClassSize[c];
+    EXPECT_LE(bin.requests, bin.allocations) << kClassSize[c];
+    EXPECT_LE(bin.slabs_nonfull, bin.slabs) << kClassSize[c];
+    EXPECT_LE(bin.slabs, bin.slabs_made) << kClassSize[c];
+    small += bin.live * kClassSize[c];
+  }
+  size_t size = kSmallMaximum;
+  for (const ClassStatistics& extent : snapshot.extents) {
+    size = RoundUpToClass(size + 1);
+    EXPECT_EQ(extent.allocations - extent.frees, extent.live) << size;
+    large += extent.live * size;
+  }
+  EXPECT_GT(RoundUpToClass(size + 1), kMaximumRequest);  // the extent classes are all there are
+  EXPECT_EQ(snapshot.allocated_small, small);
+  EXPECT_EQ(snapshot.allocated_large, large);
+  EXPECT_EQ(snapshot.allocated, small + large);
+  EXPECT_LE(snapshot.allocated, snapshot.active);
+  EXPECT_LE(snapshot.active, snapshot.mapped);
+  EXPECT_EQ(snapshot.active % kPageSize, 0);
+}
+
+TEST(SnapshotEpoch, CountsSnapshots) {
+  Snapshot* unused = Take().release();
+  uint64_t epoch = SnapshotEpoch();
+  EXPECT_EQ(unused->epoch, epoch);
+  TakeSnapshot();
+  EXPECT_EQ(SnapshotEpoch(), epoch + 1);
+  void* pointer = Allocate(100000);
+  LastSnapshot(unused);
+  size_t allocated = unused->allocated;
+  TakeSnapshot();
+  LastSnapshot(unused);
+  EXPECT_EQ(unused->allocated, allocated + UsableSize(pointer));
+  EXPECT_GT(unused->uptime, 0);
+  Free(pointer);
+  delete unused;
+}
+
+TEST(Snapshot, ChildOfAForkTakesItsOwn) {
+  auto before = Take();
+  pid_t child = fork();
+  if (child == 0) {
+    void* pointer = Allocate(1 << 20);
+    Snapshot now;
+    LastSnapshot(&now);
+    bool right = now.allocated >= before->allocated + (1 << 20) && now.epoch == before->epoch + 1;
+    Free(pointer);
+    _exit(right ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Snapshot, SmallBlocksByClass) {
+  std::thread([] {
+    auto before = Take();
+    std::vector<void*> blocks;
+    constexpr unsigned kCount = 1000;
+    for (unsigned c = 0; c < kSmallClasses; c++) {
+      for (unsigned i = 0; i < kCount; i++) blocks.push_back(Allocate(kClassSize[c]));
+    }
+    auto during = Take();
+    ExpectConsistent(*during);
+    for (unsigned c = 0; c < kSmallClasses; c++) {
+      const ClassStatistics& bin = during->bins[c];
+      EXPECT_EQ(bin.requests - before->bins[c].requests, kCount);
+      // Ready blocks count as live, and are of one batch.
+      size_t live = bin.live - before->bins[c].live;
+      EXPECT_GE(live, kCount);
+      EXPECT_LE(live, kCount + kSlabCapacity[c]);
+      EXPECT_GE(bin.slabs * kSlabCapacity[c], bin.live);
+      EXPECT_GT(bin.fills, before->bins[c].fills);
+    }
+    for (void* pointer : blocks) Free(pointer);
+    Trim();  // no block is ready any more
+    auto after = Take();
+    ExpectConsistent(*after);
+    for (unsigned c = 0; c < kSmallClasses; c++) {
+      EXPECT_EQ(after->bins[c].live, before->bins[c].live) << kClassSize[c];
+      EXPECT_EQ(after->bins[c].requests - before->bins[c].requests, kCount);
+    }
+    EXPECT_GT(after->purged_bytes, before->purged_bytes);
+    EXPECT_GT(after->purges, before->purges);
+  }).join();
+}
+
+// What others have freed is not live, whether or not the owner has seen it.
+TEST(Snapshot, RemoteFreesAreNotLive) {
+  std::thread([] {
+    constexpr size_t kSize = 96;
+    const unsigned size_class = ClassOf(kSize);
+    Trim();
+    size_t before = Take()->bins[size_class].live;
+    std::vector<void*> blocks(100000);
+    for (void*& pointer : blocks) pointer = Allocate(kSize);
+    size_t during = Take()->bins[size_class].live;
+    EXPECT_GE(during, before + blocks.size());
+    std::thread([&] {
+      for (void* pointer : blocks) Free(pointer);
+    }).join();
+    EXPECT_EQ(Take()->bins[size_class].live, during - blocks.size());
+    Trim();
+    EXPECT_EQ(Take()->bins[size_class].live, before);
+  }).join();
+}
+
+TEST(Snapshot, SamplesAreLikeOthers) {
+  std::thread([] {
+    constexpr size_t kSize = 5000;
+    const unsigned size_class = ClassOf(kSize);
+    Trim();
+    auto before = Take();
+    std::vector<void*> blocks(300);
+    {
+      testing::SamplingOn on(0);
+      for (void*& pointer : blocks) pointer = Allocate(kSize);
+    }
+    auto during = Take();
+    ExpectConsistent(*during);
+    EXPECT_EQ(during->bins[size_class].live, before->bins[size_class].live + blocks.size());
+    EXPECT_EQ(during->bins[size_class].requests, before->bins[size_class].requests + blocks.size());
+    for (void* pointer : blocks) Free(pointer);
+    EXPECT_EQ(Take()->bins[size_class].live, before->bins[size_class].live);
+  }).join();
+}
+
+TEST(Snapshot, LargeBlocksByClass) {
+  auto before = Take();
+  std::vector<void*> blocks;
+  size_t sizes[] = {kSmallMaximum + 1, 100000, 5 << 20, 40 << 20};
+  for (size_t size : sizes) blocks.push_back(Allocate(size));
+  void* aligned = AllocateAligned(1 << 20, 100);  // a small class, in no slab
+  auto during = Take();
+  ExpectConsistent(*during);
+  for (void* pointer : blocks) {
+    unsigned extent = ClassNumber(UsableSize(pointer)) - kSmallClasses;
+    EXPECT_EQ(during->extents[extent].live, before->extents[extent].live + 1);
+  }
+  unsigned bin = ClassNumber(UsableSize(aligned));
+  EXPECT_EQ(during->bins[bin].live, before->bins[bin].live + 1);
+  // One stays in place, one moves, and the numbers of blocks are the same.
+  blocks[3] = Reallocate(blocks[3], 80 << 20);
+  EXPECT_EQ(Take()->extents[ClassNumber(80 << 20) - kSmallClasses].live,
+            before->extents[ClassNumber(80 << 20) - kSmallClasses].live + 1);
+  for (void* pointer : blocks) Free(pointer);
+  Free(aligned);
+  auto after = Take();
+  EXPECT_EQ(after->allocated_large, before->allocated_large);
+  EXPECT_EQ(after->bins[bin].live, before->bins[bin].live);
+}
+
+// Snapshots while others work: for ThreadSanitizer, and for the bounds that hold at all times.
+TEST(Snapshot, WhileOthersWork) {
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> threads;
+  std::atomic<void*> shared[64] = {};
+  for (uint64_t i = 0; i < 3; i++) {
+    threads.emplace_back([&, i] {
+      Random random;
+      random.Seed(i, 1);
+      while (!stop.load(std::memory_order_relaxed)) {
+        uint64_t kind = random.Next() % 100;
+        size_t size = 1 + random.Next() % (kind < 90 ? 1000 : kind < 99 ? 100000 : 20 << 20);
+        Free(shared[random.Next() % 64].exchange(Allocate(size)));
+      }
+    });
+  }
+  for (int i = 0; i < 300; i++) {
+    auto snapshot = Take();
+    for (const ClassStatistics& bin : snapshot->bins) ASSERT_EQ(bin.allocations - bin.frees, bin.live);
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  for (std::atomic<void*>& slot : shared) Free(slot);
+}
+
+// The allocator's mappings, by /proc/self/smaps: while there is one thread only, nobody else in this program maps
+// without a reserve. (glibc's malloc does so for other threads.)
+size_t AllocatorRss() {
+  std::ifstream smaps("/proc/self/smaps");
+  std::string line;
+  size_t total = 0;
+  size_t rss = 0;
+  while (std::getline(smaps, line)) {
+    std::istringstream words(line);
+    std::string key;
+    words >> key;
+    if (key == "Rss:") words >> rss;
+    if (key == "VmFlags:" && line.find(" nr ") != std::string::npos) total += rss * 1024;
+  }
+  return total;
+}
+
+class ResidentDeathTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the sanitizer maps memory without a reserve too";
+#endif
+    GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process of its own, anew
+  }
+};
+
+// `exact`: all that is mapped has been touched.
+void ExpectRight(const char* when, bool exact) {
+  SCOPED_TRACE(when);
+  auto snapshot = Take();
+  ExpectConsistent(*snapshot);
+  double rss = static_cast<double>(AllocatorRss());
+  // The library's table is not among those mappings.
+  double table = static_cast<double>(UsedTable().bytes + 2 * kPageSize);
+  EXPECT_NEAR(static_cast<double>(snapshot->resident), rss, 0.01 * rss + table);
+  if (exact) {
+    EXPECT_NEAR(static_cast<double>(snapshot->mapped), rss, 0.05 * rss + table);
+  } else {
+    EXPECT_GE(static_cast<double>(snapshot->mapped) * 1.05 + table, rss);
+  }
+  EXPECT_EQ(snapshot->mapped + snapshot->retained,
+            ReadFigure(&heaptap_statistics::mapped) + ResidentBytes(UsedTable().begin, UsedTable().bytes));
+}
+
+void CompareWithSmaps() {
+  ExpectRight("at first", true);
+  Random random;
+  random.Seed(11, 1);
+  std::vector<char*> blocks;
+  for (int i = 0; i < 200000; i++) {
+    size_t size = 1 + random.Next() % (i % 100 == 0 ? 100000 : 600);
+    blocks.push_back(static_cast<char*>(Allocate(size)));
+    memset(blocks.back(), 1, UsableSize(blocks.back()));
+  }
+  ExpectRight("grown", true);
+  char* huge = static_cast<char*>(Allocate(50 << 20));
+  ExpectRight("a huge block that is not touched", false);
+  memset(huge, 1, 50 << 20);
+  ExpectRight("a huge block", true);
+  char* run = static_cast<char*>(Allocate(10 << 20));
+  ExpectRight("a run that is not touched", false);
+  memset(run, 1, 10 << 20);
+  Free(huge);
+  ExpectRight("the huge block is free", true);
+  for (size_t i = 0; i < blocks.size(); i++) {
+    if (i % 8 != 0) Free(blocks[i]);
+  }
+  Free(run);
+  ExpectRight("mostly free, not given back", true);
+  Trim();
+  ExpectRight("given back", true);
+  for (size_t i = 0; i < blocks.size(); i += 8) Free(blocks[i]);
+  Trim();
+  ExpectRight("all free", true);
+  // Units that are used again, in part.
+  for (int i = 0; i < 20000; i++) blocks[static_cast<size_t>(i)] = static_cast<char*>(Allocate(3000));
+  for (int i = 0; i < 20000; i++) memset(blocks[static_cast<size_t>(i)], 1, 3000);
+  for (int i = 0; i < 20000; i++) Free(blocks[static_cast<size_t>(i)]);
+  void* again = Allocate(2048);
+  ExpectRight("an old unit with a new slab", true);
+  Free(again);
+}
+
+TEST_F(ResidentDeathTest, AgreesWithSmaps) {
+  EXPECT_EXIT(
+      {
+        CompareWithSmaps();
+        exit(HasFailure() ? 1 : 0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace heaptap
