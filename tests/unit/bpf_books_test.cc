@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "heaptap/contract.h"
 #include "tests/unit/need_bpf.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/probes.h"
@@ -53,6 +55,7 @@ books_test_site_\name:
         TEST_PROBE free
         TEST_PROBE start
         TEST_PROBE dump
+        TEST_PROBE thread_name
 
         # As alloc, but with the stack pointer and the frame pointer at address 8.
         .globl  books_test_lost_stack
@@ -79,9 +82,10 @@ void books_test_alloc(uint64_t address, uint64_t size, uint64_t weight);
 void books_test_free(uint64_t address);
 void books_test_start(uint64_t control);
 void books_test_dump(uint64_t request);
+void books_test_thread_name(const char* name);
 void books_test_lost_stack(uint64_t address, uint64_t size, uint64_t weight);
 extern const char books_test_site_alloc, books_test_site_free, books_test_site_start, books_test_site_dump,
-    books_test_site_lost_stack;
+    books_test_site_thread_name, books_test_site_lost_stack;
 }
 
 namespace heaptap::bpf {
@@ -99,6 +103,9 @@ struct Order {
     kLostStack,  // a sample without a stack
     kStart,
     kDump,       // `count` times
+    kAsk,        // a request of kind `size` with the argument `weight`
+    kName,       // the thread is called "thread" from now on
+    kNamedEnd,   // another thread with the comm "worker" takes a sample and ends; replies with its TID
     kFork,       // a child that takes one sample at `address` and ends with status 7; replies with its PID
     kVforkExit,  // likewise, by vfork
     kVforkExec,  // likewise, but the vfork child ends with an exec of `true`
@@ -183,6 +190,29 @@ int64_t Obey(const Order& order) {
     case Order::kDump:
       for (uint64_t i = 0; i < order.count; i++) books_test_dump(order.address);
       return 0;
+    case Order::kAsk: {
+      heaptap_dump_request request = {};
+      request.kind = static_cast<uint32_t>(order.size);
+      request.argument = order.weight;
+      books_test_dump(reinterpret_cast<uint64_t>(&request));
+      return 0;
+    }
+    case Order::kName: {
+      // On the stack: the kernel reads only what is in memory already.
+      const char name[] = "thread";
+      books_test_thread_name(name);
+      return 0;
+    }
+    case Order::kNamedEnd: {
+      int64_t tid = 0;
+      std::thread worker([&] {
+        tid = gettid();
+        prctl(PR_SET_NAME, "worker");
+        books_test_alloc(order.address, order.size, order.weight);
+      });
+      worker.join();
+      return tid;
+    }
     case Order::kFork: {
       const pid_t pid = fork();
       if (pid == 0) {
@@ -297,9 +327,12 @@ struct Recording {
     if (!loaded.ok()) return loaded.status();
     books = *std::move(loaded);
     const std::pair<const bpf_program*, const char*> sites[] = {
-        {books->dump_program(), &books_test_site_dump},        {books->start_program(), &books_test_site_start},
-        {books->free_program(), &books_test_site_free},        {books->alloc_program(), &books_test_site_alloc},
+        {books->dump_program(), &books_test_site_dump},
+        {books->start_program(), &books_test_site_start},
+        {books->free_program(), &books_test_site_free},
+        {books->alloc_program(), &books_test_site_alloc},
         {books->alloc_program(), &books_test_site_lost_stack},
+        {books->thread_name_program(), &books_test_site_thread_name},
     };
     absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
     if (!mappings.ok()) return mappings.status();
@@ -467,6 +500,120 @@ TEST_F(BooksTest, FreeTakesTheObjectOut) {
   EXPECT_EQ(Live(id).objects, 6);
   ExpectBalanced(id);
   for (const heaptap_loss& loss : books_->ReadLosses(id)) EXPECT_EQ(loss.events, 0);
+}
+
+TEST_F(BooksTest, NamesOfThreads) {
+  NEED_BPF(Load());
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  EXPECT_TRUE(absl::IsNotFound(books_->ReadThreadName(id, puppet.pid()).status()));
+  puppet.Do({.kind = Order::kName});
+  absl::StatusOr<ThreadName> given = books_->ReadThreadName(id, puppet.pid());
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(given->name, "thread");
+  EXPECT_TRUE(given->given);
+
+  const int64_t tid = puppet.Do({.kind = Order::kNamedEnd, .address = 0x1000, .size = 16, .weight = 16});
+  // The tracepoint runs after join has been woken.
+  absl::StatusOr<ThreadName> kept = absl::NotFoundError("");
+  for (int tries = 0; tries < 1000 && !kept.ok(); tries++) {
+    kept = books_->ReadThreadName(id, static_cast<uint32_t>(tid));
+    usleep(1000);
+  }
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->name, "worker");
+  EXPECT_FALSE(kept->given);
+
+  const pid_t main_thread = puppet.pid();
+  puppet.End(SIGKILL);
+  given = books_->ReadThreadName(id, main_thread);
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(given->name, "thread") << "what the program said stays when the thread ends";
+}
+
+TEST_F(BooksTest, ResetBeginsNewBooks) {
+  NEED_BPF(Load());
+  Puppet puppet;
+  const uint64_t id =
+      Track(puppet.pid(), false, {.first_high_water = 4096, .high_water_percent = 10, .interval = 4096});
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000, .count = 3});
+  Events();
+  puppet.Do({.kind = Order::kAsk, .size = HEAPTAP_ASK_RESET, .weight = 7});
+  const std::vector<heaptap_event> events = Events();
+  ASSERT_THAT(Kinds(events), ElementsAre(HEAPTAP_EVENT_RESET));
+  EXPECT_EQ(events[0].argument, id);
+  const uint64_t new_id = events[0].process_id;
+  EXPECT_NE(new_id, id);
+  EXPECT_TRUE(books_->IsCurrent(puppet.pid(), new_id));
+  heaptap_dump_request request;
+  memcpy(&request, events[0].memory, sizeof(request));
+  EXPECT_EQ(request.argument, 7);
+
+  puppet.Do({.kind = Order::kFree, .address = 0x1000});  // of before: nobody's any more
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 200, .weight = 200});
+  EXPECT_EQ(Sum(id).allocated.objects, 3);
+  EXPECT_EQ(Sum(id).freed.objects, 0);
+  EXPECT_EQ(Sum(new_id).allocated.objects, 1);
+  EXPECT_EQ(Live(new_id).bytes, 200);
+  ExpectBalanced(new_id);
+  EXPECT_THAT(Events(), IsEmpty()) << "triggers count from the reset on";
+  puppet.Do({.kind = Order::kAlloc, .address = 0x2000, .size = 4000, .weight = 4000});
+  EXPECT_THAT(Kinds(Events()), ElementsAre(HEAPTAP_EVENT_HIGH_WATER, HEAPTAP_EVENT_INTERVAL));
+}
+
+TEST_F(BooksTest, ResetOfAProcessThatIsNotRecorded) {
+  NEED_BPF(Load());
+  Puppet puppet;
+  puppet.Do({.kind = Order::kAsk, .size = HEAPTAP_ASK_RESET});
+  puppet.Do({.kind = Order::kAsk, .size = HEAPTAP_ASK_RECORD, .weight = 1});
+  EXPECT_THAT(Events(), IsEmpty());
+}
+
+TEST_F(BooksTest, RecordsOfSamples) {
+  constexpr uint32_t kCapacity = 8;
+  NEED_BPF(Load({.records = kCapacity}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kAlloc, .address = 0x100, .size = 16, .weight = 16});  // nobody has asked yet
+  puppet.Do({.kind = Order::kAsk, .size = HEAPTAP_ASK_RECORD, .weight = 1});
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000, .count = 3});
+  puppet.Do({.kind = Order::kFree, .address = 0x1010});
+  puppet.Do({.kind = Order::kFree, .address = 0x100});
+  absl::StatusOr<std::vector<heaptap_record>> records = books_->ReadRecords(id);
+  ASSERT_TRUE(records.ok()) << records.status();
+  ASSERT_THAT(*records, SizeIs(3));
+  for (size_t i = 0; i < 3; i++) {
+    const heaptap_record& record = (*records)[i];
+    EXPECT_EQ(record.address, 0x1000 + 16 * i);
+    EXPECT_EQ(record.size, 100);
+    EXPECT_EQ(record.tid, puppet.pid());
+    EXPECT_TRUE(books_->ReadStack(record.stack_id).ok());
+    EXPECT_EQ(record.free_time != 0, i == 1);
+  }
+  const heaptap_record& freed = (*records)[1];
+  EXPECT_GE(freed.free_time, freed.time);
+  EXPECT_EQ(freed.free_tid, puppet.pid());
+  absl::StatusOr<heaptap_stack> stack = books_->ReadStack(freed.free_stack_id);
+  ASSERT_TRUE(stack.ok()) << stack.status();
+  EXPECT_EQ(stack->frames[0], reinterpret_cast<uint64_t>(&books_test_site_free));
+  ExpectBalanced(id);
+
+  // The oldest go; a free of an object whose record is gone touches no other's.
+  puppet.Do({.kind = Order::kAlloc, .address = 0x2000, .size = 64, .weight = 64, .count = kCapacity});
+  puppet.Do({.kind = Order::kFree, .address = 0x1000});
+  records = books_->ReadRecords(id);
+  ASSERT_TRUE(records.ok()) << records.status();
+  ASSERT_THAT(*records, SizeIs(kCapacity));
+  for (size_t i = 0; i < kCapacity; i++) {
+    EXPECT_EQ((*records)[i].address, 0x2000 + 16 * i);
+    EXPECT_EQ((*records)[i].free_time, 0);
+  }
+
+  puppet.Do({.kind = Order::kAsk, .size = HEAPTAP_ASK_RECORD, .weight = 0});
+  puppet.Do({.kind = Order::kAlloc, .address = 0x3000, .size = 64, .weight = 64});
+  records = books_->ReadRecords(id);
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_EQ(records->back().address, 0x2000 + 16 * (kCapacity - 1));
 }
 
 TEST_F(BooksTest, UntrackedProcessesWriteNothingMore) {

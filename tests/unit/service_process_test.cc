@@ -172,11 +172,13 @@ class ControlBlock : public ::testing::Test {
   ControlBlock() {
     std::string pattern = absl::StrCat(::testing::TempDir(), "/control_block.XXXXXX");
     folder_ = mkdtemp(pattern.data());
-    std::ofstream(folder_ / "block.c") << R"(
+    std::ofstream(folder_ / "block.c") << "#define VERSION " << HEAPTAP_CONTROL_VERSION << "\n#define SIZE "
+                                       << sizeof(heaptap_control) << "UL\n"
+                                       << R"(
       /* Something in front, so that the block and the code do not lie at round addresses. */
       __attribute__((used)) char before[5000] = {1};
-      unsigned long heaptap_control[14] __attribute__((visibility("default"))) =
-          {0x0070617470616568, 1 | 112UL << 32, 4711, 1 | 19UL << 32, 0xffffffff};
+      unsigned long heaptap_control[SIZE / 8] __attribute__((visibility("default"))) =
+          {0x0070617470616568, VERSION | SIZE << 32, 4711, 1 | 19UL << 32, 0xffffffff};
       __attribute__((noinline)) unsigned long read_block(void) { return *(volatile unsigned long*)heaptap_control; }
     )";
     std::ofstream(folder_ / "main.c") << R"(

@@ -311,7 +311,8 @@ absl::StatusOr<ThreadName> Books::ReadThreadName(uint64_t process_id, uint32_t t
   heaptap_thread_name value;
   if (const int error = bpf_map__lookup_elem(object_->maps.names, &key, sizeof(key), &value, sizeof(value), 0);
       error != 0) {
-    return KernelError(error, "reading the name of a thread");
+    return error == -ENOENT ? absl::NotFoundError("no name is known")
+                            : KernelError(error, "reading the name of a thread");
   }
   return ThreadName{std::string(value.name, strnlen(value.name, sizeof(value.name))), value.given != 0};
 }
