@@ -165,7 +165,7 @@ void DrawConclusions(Configuration* configuration) {
     // Only the leaks are wanted, not dumps on the way.
     result.prof = true;
     result.prof_gdump = false;
-  } else if (result.lg_prof_interval >= 0) {
+  } else if (result.prof && result.lg_prof_interval >= 0) {
     result.prof_interval = uint64_t{1} << result.lg_prof_interval;
   }
 

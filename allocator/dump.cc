@@ -226,9 +226,11 @@ int DumpLog(uint64_t count, const char* path) {
   return AskForFile(HEAPTAP_ASK_LOG, count, path);
 }
 
-void ChangeDumpPrefix(const char* prefix) {
+int SetDumpPrefix(const char* prefix) {
   DumpScope scope;
-  if (scope.taken()) SetDumpPrefix(prefix);
+  if (!scope.taken()) return EFAULT;
+  ChangePrefix(prefix);
+  return 0;
 }
 
 void DumpAtExit() {

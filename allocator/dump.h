@@ -26,8 +26,9 @@ void DumpOnTrigger(heaptap_dump_kind kind);
 int DumpRecords(heaptap_ask_kind kind, uint64_t count, int file_fd);
 int DumpLog(uint64_t count, const char* path);
 
-// prof.prefix
-void ChangeDumpPrefix(const char* prefix);
+// prof.prefix: of the names of automatic dumps from now on; it is copied, and cut if it is too long. EFAULT: a dump
+// that is under way does not end.
+int SetDumpPrefix(const char* prefix);
 
 // The handler of prof_final: a dump; with prof_leak a summary of what is still live; with prof_leak_error the exit
 // status 1 if that is anything.

@@ -65,7 +65,7 @@ void MakeLogName(DumpName* name) {
   snprintf(end, static_cast<size_t>(name->text + sizeof(name->text) - end), ".%" PRIu64 ".json", log_sequence++);
 }
 
-void SetDumpPrefix(const char* prefix) {
+void ChangePrefix(const char* prefix) {
   const size_t length = strnlen(prefix, sizeof(changed_prefix) - 1);
   memcpy(changed_prefix, prefix, length);
   changed_prefix[length] = '\0';

@@ -30,7 +30,7 @@ void MakeDumpName(heaptap_dump_kind kind, DumpName* name);
 void MakeLogName(DumpName* name);
 
 // Cut to PATH_MAX - 1 bytes.
-void SetDumpPrefix(const char* prefix);
+void ChangePrefix(const char* prefix);
 
 }  // namespace heaptap
 

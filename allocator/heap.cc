@@ -285,6 +285,7 @@ void Heap::FollowPeak() {
 
 void Heap::Flush() {
   SettleAllocations();
+  SettleFrees();
   for (unsigned c = 0; c < kSmallClasses; c++) {
     Block* first = ready[c];
     if (first == nullptr) continue;

@@ -16,9 +16,6 @@ constexpr uint32_t kMaximumTicks = 1024;
 constinit std::atomic<uint64_t> last_round;
 constinit std::atomic<ssize_t> dirty_decay;
 
-// Milliseconds between two rounds. What must not wait is looked for as often as the ticks allow.
-uint64_t Period(ssize_t decay) { return decay == 0 ? 0 : kPeriod; }
-
 }  // namespace
 
 ssize_t DirtyDecay() { return dirty_decay.load(std::memory_order_relaxed); }
@@ -29,10 +26,12 @@ bool MaintainHeap(Heap* heap) {
   uint64_t now = CoarseMilliseconds();
   uint64_t last = last_round.load(std::memory_order_relaxed);
   ssize_t decay = DirtyDecay();
-  bool due = now - last >= Period(decay);
+  bool at_once = decay == 0;  // then each slow path is a round
+  bool due = at_once || now - last >= kPeriod;
   // Look half as often when nothing was due, and twice as often when something was.
   uint32_t interval = due ? heap->tick_interval / 2 : heap->tick_interval * 2;
   interval = interval < kMinimumTicks ? kMinimumTicks : interval > kMaximumTicks ? kMaximumTicks : interval;
+  if (at_once) interval = 0;
   heap->tick_interval = interval;
   heap->ticks_left = interval;
   if (decay >= 0 && now - heap->idle_since >= static_cast<uint64_t>(decay)) {

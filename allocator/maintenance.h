@@ -12,7 +12,7 @@
 namespace heaptap {
 
 // How long free memory stays dirty before it goes back to the system, in milliseconds: 0 not at all, -1 for ever.
-// Holds from the next look at the clock. Any thread.
+// Holds for each heap from its next look at the clock. Any thread.
 ssize_t DirtyDecay();
 // REQUIRES: milliseconds >= -1.
 void SetDirtyDecay(ssize_t milliseconds);

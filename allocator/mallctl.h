@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// mallctl(3) of jemalloc: names for everything that may be read, set or done. The names are in mallctl_*.cc, by area.
+//
+// Any thread, no lock held. All return 0 or an errno value, as jemalloc's do:
+//
+//   ENOENT  there is no such name or MIB, it has no value of its own, or it is of no use since opt.prof is false
+//   EPERM   the value cannot be written, or not be read
+//   EINVAL  a length is not that of the value's type, or the value is none that it can have
+//   EFAULT  it could not be done
+//   EAGAIN  there is no room for it, or it took too long
 #ifndef HEAPTAP_ALLOCATOR_MALLCTL_H_
 #define HEAPTAP_ALLOCATOR_MALLCTL_H_
 
@@ -6,18 +16,16 @@
 
 namespace heaptap {
 
-// mallctl(3) of jemalloc, as far as profiling asks. Reads the old value into *old_value (of *old_length bytes) and
-// sets the new one, where these are given. Any thread. Returns 0 or an errno value, as jemalloc's does:
-//   ENOENT  there is no such name, or it is of no use since opt.prof is false
-//   EPERM   the value cannot be written, or not be read
-//   EINVAL  a length is not that of the value's type
-//   EFAULT, EAGAIN  the dump failed (dump.h)
-//
-// Names:
-//   opt.prof     bool, read only
-//   prof.active  bool: whether samples are taken, if a collector listens
-//   prof.dump    const char*, write only: dumps to the file of that name, nullptr or nothing for an automatic name
-int Mallctl(const char* name, void* old_value, size_t* old_length, void* new_value, size_t new_length);
+// Reads the old value into *old_value (of *old_length bytes) and sets the new one, where these are given. Where the
+// length is wrong, as much of the old value as fits is handed out.
+int Mallctl(const char* name, void* old_value, size_t* old_length, const void* new_value, size_t new_length);
+
+// Translates a name, or the beginning of one, to numbers, at most *mib_length of them; sets *mib_length.
+int MallctlNameToMib(const char* name, size_t* mib, size_t* mib_length);
+
+// Mallctl for what MallctlNameToMib has made. The numbers that stand for indices in the name may be changed.
+int MallctlByMib(const size_t* mib, size_t mib_length, void* old_value, size_t* old_length, const void* new_value,
+                 size_t new_length);
 
 }  // namespace heaptap
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions that tell about the allocator or tune it: glibc's, from the figures of the control block, and mallctl.
+// The functions that tell about the allocator or tune it: glibc's, from the figures of the control block.
 #include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
 
 #include "allocate.h"
-#include "mallctl.h"
 #include "statistics.h"
 #include "system.h"
 
@@ -27,10 +26,6 @@ struct Totals {
 int Clip(uint64_t number) { return number < INT_MAX ? static_cast<int>(number) : INT_MAX; }
 
 }  // namespace
-
-HEAPTAP_EXPORT int mallctl(const char* name, void* old_value, size_t* old_length, void* new_value, size_t new_length) {
-  return heaptap::Mallctl(name, old_value, old_length, new_value, new_length);
-}
 
 HEAPTAP_EXPORT int malloc_trim(size_t) noexcept { return heaptap::Trim(); }
 

@@ -12,7 +12,7 @@
 extern "C" {
 // Where messages go if the program has set it, called with nullptr and a text; nullptr: to stderr. It must not
 // allocate.
-extern __attribute__((visibility("default"))) void (*malloc_message)(void* opaque, const char* text);
+extern __attribute__((weak, visibility("default"))) void (*malloc_message)(void* opaque, const char* text);
 }
 
 namespace heaptap {

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -142,6 +143,36 @@ TEST_F(Mallctls, DumpToANameAndToAutomaticNames) {
   EXPECT_EQ(Read(prefix + ".0.m0.heap"), "profile\n");
   EXPECT_EQ(Read(prefix + ".1.m1.heap"), "profile\n");
   EXPECT_EQ(DumpTo("/no/such/directory/x"), EFAULT);
+}
+
+TEST_F(Mallctls, PrefixOfAutomaticNames) {
+  if (!prof()) return;
+  Answer(0);
+  auto set = [](std::string prefix) {
+    const char* text = prefix.c_str();
+    int error = Mallctl("prof.prefix", nullptr, nullptr, &text, sizeof(text));
+    prefix.assign(prefix.size(), 'x');  // it was copied
+    return error;
+  };
+  auto files = [this](const std::string& prefix) {
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+      count += entry.path().filename().string().starts_with(prefix + "." + std::to_string(getpid()) + ".");
+    }
+    return count;
+  };
+  EXPECT_EQ(set("another"), 0);
+  EXPECT_EQ(DumpTo(nullptr), 0);
+  EXPECT_EQ(files("another"), 1u);
+  EXPECT_EQ(set(""), 0);
+  EXPECT_EQ(DumpTo(nullptr), EFAULT) << "no automatic dumps";
+  const char* option = nullptr;
+  size_t length = sizeof(option);
+  EXPECT_EQ(Mallctl("opt.prof_prefix", &option, &length, nullptr, 0), 0);
+  EXPECT_STREQ(option, "jeprof");
+  EXPECT_EQ(set("jeprof"), 0);
+  EXPECT_EQ(DumpTo(nullptr), 0);
+  EXPECT_EQ(files("jeprof"), 1u);
 }
 
 TEST_F(Mallctls, DumpErrors) {

@@ -1,0 +1,646 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names, types and error codes of mallctl. The rule that runs the tests runs these twice, with MALLOC_CONF=prof:true
+// and without. prof.dump is in allocator_dump_test.cc.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "allocate.h"
+#include "maintenance.h"
+#include "mallctl.h"
+#include "options.h"
+#include "process.h"
+#include "size_class.h"
+#include "snapshot.h"
+#include "statistics.h"
+
+namespace heaptap {
+namespace {
+
+bool Prof() { return ProcessConfiguration().prof; }
+
+template <typename Value>
+Value Get(const std::string& name) {
+  Value value{};
+  size_t length = sizeof(value);
+  EXPECT_EQ(Mallctl(name.c_str(), &value, &length, nullptr, 0), 0) << name;
+  EXPECT_EQ(length, sizeof(value)) << name;
+  return value;
+}
+
+template <typename Value>
+int Set(const std::string& name, Value value) {
+  return Mallctl(name.c_str(), nullptr, nullptr, &value, sizeof(value));
+}
+
+int Do(const std::string& name) { return Mallctl(name.c_str(), nullptr, nullptr, nullptr, 0); }
+
+// --- the tree
+// ---------------------------------------------------------------------------------------------------------
+
+TEST(MallctlTree, WhatIsNoName) {
+  for (const char* name : {"",
+                           ".",
+                           "nothing",
+                           "prof",
+                           "opt",
+                           "arenas.bin",
+                           "arenas.bin.0",
+                           "prof.active.",
+                           "prof.active.x",
+                           ".prof",
+                           "prof..active",
+                           "version.",
+                           "Version",
+                           "versio",
+                           "versions",
+                           "arena.x.purge",
+                           "arena..purge",
+                           "arena.-1.purge",
+                           "arena.2.purge",
+                           "arena.18446744073709551616.purge",
+                           "stats.arenas.4097.mapped",
+                           "arenas.bin.41.size",
+                           "opt.malloc_conf",
+                           "opt.utrace",
+                           "opt.prof_log",
+                           "opt.prof_unbias",
+                           "opt.lg_tcache_max",
+                           "opt.slab_sizes"}) {
+    char value[8];
+    size_t length = sizeof(value);
+    EXPECT_EQ(Mallctl(name, value, &length, nullptr, 0), ENOENT) << name;
+    EXPECT_EQ(length, sizeof(value)) << name;
+  }
+}
+
+TEST(MallctlTree, NamesToNumbersAndBack) {
+  size_t mib[8];
+  size_t length = 8;
+  ASSERT_EQ(MallctlNameToMib("arenas.bin.0.size", mib, &length), 0);
+  ASSERT_EQ(length, 4u);
+  for (size_t i = 0; i < kSmallClasses; i++) {
+    mib[2] = i;
+    size_t size = 0;
+    size_t size_length = sizeof(size);
+    ASSERT_EQ(MallctlByMib(mib, length, &size, &size_length, nullptr, 0), 0);
+    EXPECT_EQ(size, kClassSize[i]);
+  }
+  mib[2] = kSmallClasses;
+  EXPECT_EQ(MallctlByMib(mib, length, nullptr, nullptr, nullptr, 0), ENOENT);
+  mib[2] = 0;
+  EXPECT_EQ(MallctlByMib(mib, 3, nullptr, nullptr, nullptr, 0), ENOENT) << "the beginning of a path";
+  EXPECT_EQ(MallctlByMib(mib, 0, nullptr, nullptr, nullptr, 0), ENOENT);
+  mib[4] = 0;
+  EXPECT_EQ(MallctlByMib(mib, 5, nullptr, nullptr, nullptr, 0), ENOENT) << "more than a path";
+  mib[0] = 1000;
+  EXPECT_EQ(MallctlByMib(mib, 4, nullptr, nullptr, nullptr, 0), ENOENT);
+}
+
+TEST(MallctlTree, PartsOfNames) {
+  auto translate = [](const char* name, size_t room) {
+    std::vector<size_t> mib(room + 1, 77);
+    size_t length = room;
+    int error = MallctlNameToMib(name, mib.data(), &length);
+    EXPECT_EQ(mib[room], 77u) << name << ": written beyond the room";
+    return error != 0 ? -error : static_cast<int>(length);
+  };
+  EXPECT_EQ(translate("arenas", 5), 1);
+  EXPECT_EQ(translate("arenas.bin", 5), 2);
+  EXPECT_EQ(translate("arenas.bin.0", 5), 3);
+  EXPECT_EQ(translate("arenas.bin.0.size", 3), 3) << "as far as there is room";
+  EXPECT_EQ(translate("version", 0), 0);
+  EXPECT_EQ(translate("arenas.nothing", 5), -ENOENT);
+  EXPECT_EQ(translate("arenas.bin.", 5), -ENOENT);
+  EXPECT_EQ(translate("arenas.bin.1000", 5), -ENOENT);
+  EXPECT_EQ(translate("version.x", 1), -ENOENT);
+  EXPECT_EQ(translate("", 5), -ENOENT);
+  EXPECT_EQ(translate("stats.arenas.0.hpa_shard.nonfull_slabs.63.ndirty_huge", 7), 7);
+}
+
+struct Named {
+  const char* name;
+  size_t size;
+};
+
+TEST(MallctlTree, ReadOnlyValues) {
+  for (Named named : {Named{"version", 8},
+                      {"config.prof", 1},
+                      {"config.malloc_conf", 8},
+                      {"config.prof_frameptr", 1},
+                      {"opt.abort_conf", 1},
+                      {"opt.narenas", 4},
+                      {"opt.lg_prof_sample", 8},
+                      {"opt.lg_prof_interval", 8},
+                      {"opt.prof_prefix", 8},
+                      {"opt.prof_bt_max", 4},
+                      {"opt.junk", 8},
+                      {"opt.stats_interval", 8},
+                      {"opt.hpa_dirty_mult", 4},
+                      {"prof.lg_sample", 8},
+                      {"prof.interval", 8},
+                      {"arena.0.initialized", 1},
+                      {"arenas.narenas", 4},
+                      {"arenas.bin.0.size", 8},
+                      {"arenas.bin.0.nregs", 4},
+                      {"arenas.bin.0.slab_size", 8},
+                      {"arenas.bin.0.nshards", 4},
+                      {"arenas.nlextents", 4},
+                      {"arenas.lextent.0.size", 8},
+                      {"thread.allocated", 8},
+                      {"thread.allocatedp", 8},
+                      {"thread.deallocated", 8},
+                      {"thread.deallocatedp", 8},
+                      {"thread.peak.read", 8},
+                      {"stats.allocated", 8},
+                      {"stats.active", 8},
+                      {"stats.metadata", 8},
+                      {"stats.resident", 8},
+                      {"stats.mapped", 8},
+                      {"stats.retained", 8},
+                      {"stats.zero_reallocs", 8},
+                      {"stats.background_thread.num_threads", 8},
+                      {"stats.mutexes.ctl.num_ops", 8},
+                      {"stats.mutexes.prof_stats.max_num_thds", 4},
+                      {"stats.arenas.0.nthreads", 4},
+                      {"stats.arenas.0.dss", 8},
+                      {"stats.arenas.4096.small.nmalloc", 8},
+                      {"stats.arenas.0.bins.40.curregs", 8},
+                      {"stats.arenas.0.bins.0.mutex.max_num_thds", 4},
+                      {"stats.arenas.0.lextents.0.nmalloc", 8},
+                      {"stats.arenas.0.extents.0.ndirty", 8},
+                      {"stats.arenas.0.mutexes.large.num_wait", 8},
+                      {"approximate_stats.active", 8}}) {
+    char value[32];
+    for (size_t given : {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{8}, size_t{16}}) {
+      memset(value, 'x', sizeof(value));
+      size_t length = given;
+      EXPECT_EQ(Mallctl(named.name, value, &length, nullptr, 0), given == named.size ? 0 : EINVAL) << named.name;
+      EXPECT_EQ(length, std::min(given, named.size)) << named.name;
+      EXPECT_EQ(value[length], 'x') << named.name;
+    }
+    size_t length = named.size;
+    EXPECT_EQ(Mallctl(named.name, nullptr, nullptr, nullptr, 0), 0) << named.name;
+    EXPECT_EQ(Mallctl(named.name, value, nullptr, nullptr, 0), 0) << named.name;
+    EXPECT_EQ(Mallctl(named.name, nullptr, &length, nullptr, 0), 0) << named.name;
+    EXPECT_EQ(Mallctl(named.name, nullptr, nullptr, value, 0), EPERM) << named.name;
+    EXPECT_EQ(Mallctl(named.name, nullptr, nullptr, nullptr, named.size), EPERM) << named.name;
+  }
+}
+
+TEST(MallctlTree, WhatIsOnlyDone) {
+  for (const char* name : {"arena.0.purge", "arena.0.decay", "arena.4096.purge", "arena.1.decay", "thread.idle",
+                           "thread.tcache.flush", "thread.peak.reset"}) {
+    char value[8];
+    size_t length = sizeof(value);
+    EXPECT_EQ(Do(name), 0) << name;
+    EXPECT_EQ(Mallctl(name, value, nullptr, nullptr, 0), EPERM) << name;
+    EXPECT_EQ(Mallctl(name, nullptr, &length, nullptr, 0), EPERM) << name;
+    EXPECT_EQ(Mallctl(name, nullptr, nullptr, value, 8), EPERM) << name;
+    EXPECT_EQ(Mallctl(name, nullptr, nullptr, nullptr, 1), EPERM) << name;
+  }
+}
+
+// --- the root
+// ---------------------------------------------------------------------------------------------------------
+
+TEST(MallctlRoot, VersionIsOneOfJemalloc) {
+  std::string version = Get<const char*>("version");
+  unsigned major, minor, fix, commits;
+  char hash[64];
+  ASSERT_EQ(sscanf(version.c_str(), "%u.%u.%u-%u-g%40s", &major, &minor, &fix, &commits, hash), 5);
+  EXPECT_EQ(major, 5u);
+  EXPECT_EQ(strlen(hash), 40u);
+  EXPECT_NE(version.find("heaptap"), std::string::npos);
+}
+
+TEST(MallctlRoot, EpochTakesASnapshotWhenItIsWritten) {
+  uint64_t epoch = Get<uint64_t>("epoch");
+  EXPECT_GE(epoch, 1u);
+  EXPECT_EQ(Get<uint64_t>("epoch"), epoch);
+  EXPECT_EQ(Set("epoch", uint64_t{1}), 0);
+  EXPECT_EQ(Get<uint64_t>("epoch"), epoch + 1);
+  uint64_t written = 1;
+  uint64_t read = 0;
+  size_t length = sizeof(read);
+  EXPECT_EQ(Mallctl("epoch", &read, &length, &written, sizeof(written)), 0);
+  EXPECT_EQ(read, epoch + 2) << "the new one";
+  EXPECT_EQ(Set("epoch", uint32_t{1}), EINVAL);
+  EXPECT_EQ(Get<uint64_t>("epoch"), epoch + 2);
+}
+
+TEST(MallctlRoot, BackgroundThreadsAreNeverThere) {
+  EXPECT_FALSE(Get<bool>("background_thread"));
+  EXPECT_EQ(Set("background_thread", true), 0);
+  EXPECT_FALSE(Get<bool>("background_thread"));
+  EXPECT_EQ(Set("background_thread", uint16_t{1}), EINVAL);
+  EXPECT_EQ(Get<size_t>("max_background_threads"), 4u);
+  EXPECT_EQ(Set("max_background_threads", size_t{2}), 0);
+  EXPECT_EQ(Get<size_t>("max_background_threads"), 2u);
+  EXPECT_EQ(Set("max_background_threads", size_t{0}), EINVAL);
+  EXPECT_EQ(Set("max_background_threads", size_t{5}), EINVAL);
+  EXPECT_EQ(Set("max_background_threads", size_t{4}), 0);
+}
+
+// --- options
+// ----------------------------------------------------------------------------------------------------------
+
+TEST(MallctlOptions, EachReadableOptionHasItsName) {
+  for (size_t i = 0; i < kOptionCount; i++) {
+    const Option& option = kOptions[i];
+    std::string name = std::string("opt.") + option.name;
+    const char* field = reinterpret_cast<const char*>(&ProcessConfiguration()) + option.offset;
+    char value[8] = {};
+    size_t length = option.size;
+    if (!option.readable) {
+      EXPECT_EQ(Mallctl(name.c_str(), value, &length, nullptr, 0), ENOENT) << name;
+    } else if (option.type == OptionType::kText || option.type == OptionType::kLetters) {
+      EXPECT_EQ(Get<const char*>(name), field) << name;
+    } else if (option.type == OptionType::kChoice) {
+      EXPECT_STREQ(Get<const char*>(name), option.choices.words[static_cast<uint8_t>(*field)]) << name;
+    } else {
+      EXPECT_EQ(Mallctl(name.c_str(), value, &length, nullptr, 0), 0) << name;
+      EXPECT_EQ(memcmp(value, field, option.size), 0) << name;
+    }
+  }
+}
+
+TEST(MallctlOptions, Sources) {
+  const char* variable = getenv("MALLOC_CONF");
+  if (variable == nullptr) {
+    EXPECT_EQ(Do("opt.malloc_conf.env_var"), ENOENT);
+  } else {
+    EXPECT_STREQ(Get<const char*>("opt.malloc_conf.env_var"), variable);
+  }
+  EXPECT_EQ(Do("opt.malloc_conf.global_var"), ENOENT);
+  EXPECT_EQ(Do("opt.malloc_conf.global_var_2_conf_harder"), ENOENT);
+  EXPECT_STREQ(Get<const char*>("config.malloc_conf"), "");
+}
+
+// --- prof
+// -------------------------------------------------------------------------------------------------------------
+
+class MallctlProf : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    if (!Prof()) return;
+    for (const char* name : {"prof.active", "prof.thread_active_init", "thread.prof.active"}) Set(name, true);
+    Set("prof.gdump", false);
+  }
+};
+
+TEST_F(MallctlProf, Active) {
+  EXPECT_EQ(Get<bool>("prof.active"), Prof());
+  EXPECT_EQ(Set("prof.active", uint16_t{0}), EINVAL);
+  EXPECT_EQ(Set("prof.active", false), 0);
+  EXPECT_FALSE(Get<bool>("prof.active"));
+  EXPECT_EQ(Set("prof.active", true), Prof() ? 0 : ENOENT);
+  EXPECT_EQ(Get<bool>("prof.active"), Prof());
+}
+
+TEST_F(MallctlProf, Switches) {
+  for (const char* name : {"prof.thread_active_init", "prof.gdump", "thread.prof.active"}) {
+    bool before = Get<bool>(name);
+    if (!Prof()) {
+      EXPECT_FALSE(before) << name;
+      EXPECT_EQ(Set(name, false), ENOENT) << name;
+      EXPECT_EQ(Set(name, uint16_t{0}), ENOENT) << name;
+      continue;
+    }
+    EXPECT_EQ(Set(name, uint16_t{0}), EINVAL) << name;
+    bool changed = !before;
+    bool old_value = changed;
+    size_t length = 1;
+    EXPECT_EQ(Mallctl(name, &old_value, &length, &changed, 1), 0) << name;
+    EXPECT_EQ(old_value, before) << name;
+    EXPECT_EQ(Get<bool>(name), changed) << name;
+  }
+}
+
+TEST_F(MallctlProf, WhatNeedsProf) {
+  size_t length = 8;
+  const char* text = "x";
+  for (const char* name : {"prof.dump", "prof.prefix", "prof.reset", "prof.log_start"}) {
+    EXPECT_EQ(Mallctl(name, nullptr, &length, nullptr, 0), Prof() ? EPERM : ENOENT) << name;
+    EXPECT_EQ(Mallctl(name, nullptr, nullptr, &text, 4), Prof() ? EINVAL : ENOENT) << name;
+  }
+  EXPECT_EQ(Do("prof.prefix"), Prof() ? EFAULT : ENOENT);
+  const char* none = nullptr;
+  EXPECT_EQ(Set("prof.prefix", none), Prof() ? EFAULT : ENOENT);
+  EXPECT_EQ(Do("prof.log_stop"), Prof() ? EFAULT : ENOENT) << "it does not run";
+}
+
+TEST_F(MallctlProf, Reset) {
+  EXPECT_EQ(Get<size_t>("prof.lg_sample"), Prof() ? 19u : 0u);
+  if (!Prof()) return;
+  EXPECT_EQ(Do("prof.reset"), 0);
+  EXPECT_EQ(Get<size_t>("prof.lg_sample"), 19u);
+  EXPECT_EQ(Set("prof.reset", size_t{3}), 0);
+  EXPECT_EQ(Get<size_t>("prof.lg_sample"), 3u);
+  EXPECT_EQ(Set("prof.reset", size_t{64}), 0);
+  EXPECT_EQ(Get<size_t>("prof.lg_sample"), 63u);
+  EXPECT_EQ(Get<size_t>("opt.lg_prof_sample"), 19u);
+  EXPECT_EQ(Set("prof.reset", size_t{19}), 0);
+}
+
+TEST_F(MallctlProf, StatisticsNeedTheirOption) {
+  ASSERT_FALSE(ProcessConfiguration().prof_stats);
+  for (const char* name : {"prof.stats.bins.0.live", "prof.stats.bins.0.accum", "prof.stats.lextents.0.live",
+                           "prof.stats.lextents.0.accum"}) {
+    EXPECT_EQ(Do(name), ENOENT) << name;
+  }
+}
+
+TEST_F(MallctlProf, ThreadName) {
+  if (!Prof()) {
+    EXPECT_EQ(Do("thread.prof.name"), ENOENT);
+    return;
+  }
+  std::thread([] {
+    EXPECT_STREQ(Get<const char*>("thread.prof.name"), "");
+    const char* name = "a name\tof 20 bytes..";
+    EXPECT_EQ(Set("thread.prof.name", name), 0);
+    EXPECT_EQ(Get<const char*>("thread.prof.name"), std::string(name, 15));
+    const char* bad = nullptr;
+    EXPECT_EQ(Set("thread.prof.name", bad), EINVAL);
+    bad = "a\nb";
+    EXPECT_EQ(Set("thread.prof.name", bad), EINVAL);
+    EXPECT_EQ(Set("thread.prof.name", uint32_t{0}), EINVAL);
+    const char* old_value;
+    size_t length = sizeof(old_value);
+    EXPECT_EQ(Mallctl("thread.prof.name", &old_value, &length, &name, sizeof(name)), EPERM);
+    EXPECT_EQ(Mallctl("thread.prof.name", &old_value, &length, nullptr, 1), EPERM);
+    EXPECT_EQ(Get<const char*>("thread.prof.name"), std::string(name, 15));
+  }).join();
+}
+
+// --- experimental
+// -----------------------------------------------------------------------------------------------------
+
+TEST(MallctlExperimental, RecentMaximum) {
+  constexpr char kName[] = "experimental.prof_recent.alloc_max";
+  if (!Prof()) {
+    EXPECT_EQ(Do(kName), ENOENT);
+    EXPECT_EQ(Do("experimental.prof_recent.alloc_dump"), ENOENT);
+    return;
+  }
+  EXPECT_EQ(Get<ssize_t>(kName), 0);
+  EXPECT_EQ(Set(kName, ssize_t{-1}), 0);
+  EXPECT_EQ(Get<ssize_t>(kName), -1);
+  EXPECT_EQ(Set(kName, ssize_t{-2}), EINVAL);
+  EXPECT_EQ(Set(kName, 1), EINVAL);
+  EXPECT_EQ(Get<ssize_t>(kName), -1);
+  EXPECT_EQ(Set(kName, ssize_t{0}), 0);
+  EXPECT_EQ(Do("experimental.prof_recent.alloc_dump"), EINVAL);
+  EXPECT_EQ(Set("experimental.prof_recent.alloc_dump", uint64_t{0}), EINVAL);
+  size_t length = 16;
+  EXPECT_EQ(Mallctl("experimental.prof_recent.alloc_dump", nullptr, &length, nullptr, 0), EPERM);
+}
+
+void OnEvent() {}
+
+TEST(MallctlExperimental, Hooks) {
+  void (*none)() = nullptr;
+  for (std::string hook : {"prof_dump", "prof_sample", "prof_sample_free", "prof_backtrace"}) {
+    std::string name = "experimental.hooks." + hook;
+    EXPECT_EQ(Do(name), EINVAL) << name << ": neither read nor written";
+    EXPECT_EQ(Get<void (*)()>(name), nullptr) << name;
+    EXPECT_EQ(Set(name, uint32_t{0}), Prof() ? EINVAL : ENOENT) << name;
+    EXPECT_EQ(Set(name, OnEvent), Prof() ? 0 : ENOENT) << name;
+    EXPECT_EQ(Get<void (*)()>(name), Prof() ? OnEvent : nullptr) << name;
+    if (hook == "prof_backtrace") continue;
+    EXPECT_EQ(Set(name, none), Prof() ? 0 : ENOENT) << name;
+    EXPECT_EQ(Get<void (*)()>(name), nullptr) << name;
+  }
+  EXPECT_EQ(Set("experimental.hooks.prof_backtrace", none), Prof() ? EINVAL : ENOENT);
+}
+
+// --- thread, tcache
+// ---------------------------------------------------------------------------------------------------
+
+TEST(MallctlThread, Arena) {
+  EXPECT_EQ(Get<unsigned>("thread.arena"), 0u);
+  EXPECT_EQ(Set("thread.arena", 0u), 0);
+  EXPECT_EQ(Set("thread.arena", 1u), EFAULT);
+  EXPECT_EQ(Set("thread.arena", size_t{0}), EINVAL);
+}
+
+TEST(MallctlThread, CacheIsTheThreadsOwn) {
+  EXPECT_TRUE(Get<bool>("thread.tcache.enabled"));
+  EXPECT_EQ(Set("thread.tcache.enabled", false), 0);
+  EXPECT_FALSE(Get<bool>("thread.tcache.enabled"));
+  EXPECT_EQ(Do("thread.tcache.flush"), EFAULT);
+  std::thread([] { EXPECT_TRUE(Get<bool>("thread.tcache.enabled")); }).join();
+  EXPECT_EQ(Set("thread.tcache.enabled", uint32_t{1}), EINVAL);
+  EXPECT_EQ(Set("thread.tcache.enabled", true), 0);
+  EXPECT_EQ(Do("thread.tcache.flush"), 0);
+}
+
+TEST(MallctlThread, CachesOfPrograms) {
+  unsigned first = Get<unsigned>("tcache.create");
+  unsigned second = Get<unsigned>("tcache.create");
+  EXPECT_NE(first, second);
+  EXPECT_EQ(Set("tcache.flush", first), 0);
+  EXPECT_EQ(Set("tcache.destroy", first), 0);
+  EXPECT_EQ(Get<unsigned>("tcache.create"), first) << "its number is free again";
+  EXPECT_EQ(Set("tcache.destroy", first), 0);
+  EXPECT_EQ(Set("tcache.destroy", second), 0);
+  EXPECT_EQ(Do("tcache.flush"), EINVAL);
+  EXPECT_EQ(Do("tcache.destroy"), EINVAL);
+  EXPECT_EQ(Do("tcache.create"), EINVAL);
+  size_t length = 8;
+  size_t wide;
+  EXPECT_EQ(Mallctl("tcache.create", &wide, &length, nullptr, 0), EINVAL);
+  EXPECT_EQ(length, 0u);
+  EXPECT_EQ(Mallctl("tcache.flush", &wide, &length, &first, sizeof(first)), EPERM);
+}
+
+TEST(MallctlThread, CachesRunOut) {
+  std::vector<unsigned> numbers;
+  unsigned number;
+  size_t length = sizeof(number);
+  while (Mallctl("tcache.create", &number, &length, nullptr, 0) == 0) numbers.push_back(number);
+  EXPECT_EQ(numbers.size(), 4094u);
+  EXPECT_EQ(Mallctl("tcache.create", &number, &length, nullptr, 0), EFAULT);
+  for (unsigned taken : numbers) EXPECT_EQ(Set("tcache.destroy", taken), 0);
+}
+
+// --- arena, arenas
+// ----------------------------------------------------------------------------------------------------
+
+TEST(MallctlArenas, SizeClasses) {
+  EXPECT_EQ(Get<unsigned>("arenas.narenas"), 1u);
+  EXPECT_EQ(Get<unsigned>("arenas.nbins"), kSmallClasses);
+  EXPECT_EQ(Get<size_t>("arenas.page"), kPageSize);
+  for (unsigned i = 0; i < kSmallClasses; i++) {
+    std::string bin = "arenas.bin." + std::to_string(i);
+    EXPECT_EQ(Get<size_t>(bin + ".size"), kClassSize[i]);
+    EXPECT_EQ(Get<size_t>(bin + ".slab_size") / kClassSize[i], Get<uint32_t>(bin + ".nregs"));
+  }
+  size_t size = kSmallMaximum;
+  unsigned classes = Get<unsigned>("arenas.nlextents");
+  for (unsigned i = 0; i < classes; i++) {
+    size = RoundUpToClass(size + 1);
+    EXPECT_EQ(Get<size_t>("arenas.lextent." + std::to_string(i) + ".size"), size);
+  }
+  EXPECT_EQ(RoundUpToClass(size + 1) > kMaximumRequest || RoundUpToClass(size + 1) == 0, true) << "the last";
+  EXPECT_EQ(Do("arenas.lextent." + std::to_string(classes) + ".size"), ENOENT);
+}
+
+TEST(MallctlArenas, Lookup) {
+  unsigned arena = 7;
+  size_t length = sizeof(arena);
+  void* pointer = Allocate(100);
+  EXPECT_EQ(Mallctl("arenas.lookup", &arena, &length, &pointer, sizeof(pointer)), 0);
+  EXPECT_EQ(arena, 0u);
+  Free(pointer);
+  pointer = &arena;
+  EXPECT_EQ(Mallctl("arenas.lookup", &arena, &length, &pointer, sizeof(pointer)), EINVAL);
+  EXPECT_EQ(Do("arenas.lookup"), EINVAL);
+}
+
+TEST(MallctlArenas, WhatCannotBe) {
+  unsigned arena;
+  size_t length = sizeof(arena);
+  EXPECT_EQ(Mallctl("arenas.create", &arena, &length, nullptr, 0), EAGAIN);
+  EXPECT_EQ(Do("arenas.create"), EINVAL);
+  EXPECT_EQ(Do("arena.0.reset"), EFAULT);
+  EXPECT_EQ(Do("arena.0.destroy"), EFAULT);
+  EXPECT_EQ(Do("arena.0.extent_hooks"), EFAULT);
+  EXPECT_EQ(Set("arena.0.retain_grow_limit", size_t{1} << 30), EFAULT);
+  const char* word = "secondary";
+  EXPECT_EQ(Set("arena.0.dss", word), EFAULT);
+  word = "nowhere";
+  EXPECT_EQ(Set("arena.0.dss", word), EINVAL);
+  word = "disabled";
+  EXPECT_EQ(Set("arena.4096.dss", word), 0);
+  EXPECT_STREQ(Get<const char*>("arena.0.dss"), word);
+}
+
+TEST(MallctlArenas, Name) {
+  char name[64] = "";
+  char* target = name;
+  size_t length = sizeof(target);
+  EXPECT_EQ(Mallctl("arena.0.name", &target, &length, nullptr, 0), 0);
+  EXPECT_STREQ(name, "auto_0");
+  const char* longer = "a name of more than 31 characters, which is cut";
+  EXPECT_EQ(Set("arena.0.name", longer), 0);
+  EXPECT_EQ(Mallctl("arena.0.name", &target, &length, nullptr, 0), 0);
+  EXPECT_EQ(name, std::string(longer, 31));
+  const char* first = "auto_0";
+  EXPECT_EQ(Set("arena.0.name", first), 0);
+  EXPECT_EQ(Mallctl("arena.0.name", &target, &length, nullptr, 0), 0);
+  EXPECT_STREQ(name, "auto_0");
+  const char* none = nullptr;
+  EXPECT_EQ(Set("arena.0.name", none), EINVAL);
+  EXPECT_EQ(Set("arena.4096.name", first), EINVAL);
+  length = 4;
+  EXPECT_EQ(Mallctl("arena.0.name", &target, &length, nullptr, 0), EINVAL);
+}
+
+uint64_t Dirty() { return ReadFigure(&heaptap_statistics::dirty); }
+
+// Leaves memory behind that is free and dirty.
+void MakeDirty() {
+  constexpr size_t kSize = size_t{4} << 20;
+  void* block = Allocate(kSize);
+  memset(block, 1, kSize);
+  Free(block);
+}
+
+class MallctlDecay : public ::testing::Test {
+ protected:
+  void TearDown() override { SetDirtyDecay(ProcessConfiguration().dirty_decay_ms); }
+};
+
+TEST_F(MallctlDecay, PurgeGivesEverythingBack) {
+  ASSERT_EQ(Set("arena.0.dirty_decay_ms", ssize_t{-1}), 0);
+  for (const char* name : {"arena.0.purge", "arena.0.decay", "arena.4096.purge"}) {
+    MakeDirty();
+    EXPECT_GT(Dirty(), 0u) << name;
+    EXPECT_EQ(Do(name), 0);
+    EXPECT_EQ(Dirty(), 0u) << name;
+  }
+}
+
+TEST_F(MallctlDecay, DirtyMemoryStaysAsLongAsItIsTold) {
+  EXPECT_EQ(Get<ssize_t>("arena.0.dirty_decay_ms"), ProcessConfiguration().dirty_decay_ms);
+  EXPECT_EQ(Set("arena.0.dirty_decay_ms", ssize_t{-1}), 0);
+  EXPECT_EQ(Get<ssize_t>("stats.arenas.0.dirty_decay_ms"), -1);
+  MakeDirty();
+  uint64_t dirty = Dirty();
+  EXPECT_GT(dirty, 0u);
+  MaintainProcess();
+  EXPECT_EQ(Dirty(), dirty) << "for ever";
+  EXPECT_EQ(Set("arena.0.dirty_decay_ms", ssize_t{3600000}), 0);
+  MaintainProcess();
+  EXPECT_EQ(Dirty(), dirty) << "for an hour";
+  EXPECT_EQ(Set("arena.0.dirty_decay_ms", ssize_t{0}), 0);
+  MaintainProcess();
+  EXPECT_EQ(Dirty(), 0u) << "not at all";
+}
+
+TEST_F(MallctlDecay, NothingStaysDirtyWithZero) {
+  EXPECT_EQ(Set("arena.0.dirty_decay_ms", ssize_t{0}), 0);
+  // The heap looks at the time no later than after so many slow paths; from then on, always.
+  for (int i = 0; i < 1024; i++) Free(Allocate(size_t{64} << 10));
+  MakeDirty();
+  EXPECT_EQ(Dirty(), 0u);
+}
+
+TEST_F(MallctlDecay, TimesOfArenas) {
+  EXPECT_EQ(Set("arena.0.dirty_decay_ms", ssize_t{-2}), EFAULT);
+  EXPECT_EQ(Set("arena.0.dirty_decay_ms", 5), EINVAL);
+  EXPECT_EQ(Do("arena.4096.dirty_decay_ms"), EFAULT);
+  EXPECT_EQ(Set("arenas.dirty_decay_ms", ssize_t{5}), 0) << "for arenas that will be made";
+  EXPECT_EQ(Get<ssize_t>("arenas.dirty_decay_ms"), 5);
+  EXPECT_EQ(Get<ssize_t>("arena.0.dirty_decay_ms"), ProcessConfiguration().dirty_decay_ms);
+  EXPECT_EQ(Set("arena.0.muzzy_decay_ms", ssize_t{7}), 0);
+  EXPECT_EQ(Get<ssize_t>("arena.0.muzzy_decay_ms"), 7);
+  EXPECT_EQ(Get<ssize_t>("stats.arenas.0.muzzy_decay_ms"), 7);
+  EXPECT_EQ(Get<ssize_t>("arenas.muzzy_decay_ms"), 0);
+  EXPECT_EQ(Get<ssize_t>("stats.arenas.4096.dirty_decay_ms"), -1);
+}
+
+// --- stats
+// ------------------------------------------------------------------------------------------------------------
+
+TEST(MallctlStatistics, AreThoseOfTheSnapshot) {
+  ASSERT_EQ(Set("epoch", uint64_t{1}), 0);
+  Snapshot snapshot;
+  LastSnapshot(&snapshot);
+  EXPECT_EQ(Get<size_t>("stats.allocated"), snapshot.allocated);
+  EXPECT_EQ(Get<size_t>("stats.active"), snapshot.active);
+  EXPECT_EQ(Get<size_t>("stats.metadata"), snapshot.metadata);
+  EXPECT_EQ(Get<size_t>("stats.resident"), snapshot.resident);
+  EXPECT_EQ(Get<size_t>("stats.mapped"), snapshot.mapped);
+  EXPECT_EQ(Get<size_t>("stats.retained"), snapshot.retained);
+  EXPECT_EQ(Get<size_t>("stats.arenas.0.pactive"), snapshot.active / kPageSize);
+  EXPECT_EQ(Get<size_t>("stats.arenas.4096.pdirty"), snapshot.dirty / kPageSize);
+  uint64_t allocations = 0;
+  for (unsigned i = 0; i < kSmallClasses; i++) {
+    const ClassStatistics& bin = snapshot.bins[i];
+    allocations += bin.allocations;
+    std::string name = "stats.arenas.0.bins." + std::to_string(i);
+    EXPECT_EQ(Get<uint64_t>(name + ".nmalloc"), bin.allocations);
+    EXPECT_EQ(Get<uint64_t>(name + ".ndalloc"), bin.frees);
+    EXPECT_EQ(Get<size_t>(name + ".curregs"), bin.live);
+    EXPECT_EQ(Get<size_t>(name + ".curslabs"), bin.slabs);
+  }
+  EXPECT_EQ(Get<uint64_t>("stats.arenas.0.small.nmalloc"), allocations);
+  for (unsigned i = 0; i < kExtentClasses; i++) {
+    std::string name = "stats.arenas.0.lextents." + std::to_string(i);
+    EXPECT_EQ(Get<size_t>(name + ".curlextents"), snapshot.extents[i].live);
+  }
+  EXPECT_STREQ(Get<const char*>("stats.arenas.0.dss"), "disabled");
+  EXPECT_STREQ(Get<const char*>("stats.arenas.4096.dss"), "N/A");
+  EXPECT_EQ(Do("stats.mutexes.reset"), 0);
+}
+
+}  // namespace
+}  // namespace heaptap
