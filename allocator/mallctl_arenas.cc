@@ -22,7 +22,7 @@ constexpr const char* kBreakWords[] = {kBreak, "primary", "secondary"};
 
 bool IsArena(size_t index) { return index <= kArenaCount || index == kAllArenas || index == kDestroyedArenas; }
 
-// arena.<i>
+// --- arena.<i> -------------------------------------------------------------------------------------------------------
 
 int Initialized(const Request& request) { return request.ReadOnly(request.mib[1] != kDestroyedArenas); }
 
@@ -158,7 +158,7 @@ constexpr Node kArenaNodes[] = {
     Leaf("name", ArenaName),
 };
 
-// arenas
+// --- arenas ----------------------------------------------------------------------------------------------------------
 
 bool IsBin(size_t index) { return index < kSmallClasses; }
 bool IsExtentClass(size_t index) { return index < kExtentClasses; }

@@ -10,7 +10,7 @@ namespace {
 
 bool Prof() { return ProcessConfiguration().prof; }
 
-// prof_recent
+// --- prof_recent -----------------------------------------------------------------------------------------------------
 
 int RecentAllocMax(const Request& request) {
   if (!Prof()) return ENOENT;
@@ -41,7 +41,7 @@ constexpr Node kRecentNodes[] = {
 };
 constexpr NodeList kRecent = ListOf(kRecentNodes);
 
-// hooks
+// --- hooks -----------------------------------------------------------------------------------------------------------
 
 // Nothing unwinds in the process: kept for those who set it and look whether they have, never called.
 using BacktraceHook = void (*)(void** frames, unsigned* count, unsigned maximum);

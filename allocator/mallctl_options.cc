@@ -9,7 +9,7 @@
 namespace heaptap {
 namespace {
 
-// opt
+// --- opt -------------------------------------------------------------------------------------------------------------
 
 template <OptionSource kSource>
 int SourceText(const Request& request) {
@@ -75,7 +75,7 @@ int ReadOption(const Request& request) {
   return ENOENT;
 }
 
-// config
+// --- config ----------------------------------------------------------------------------------------------------------
 
 #ifdef HEAPTAP_DEBUG
 constexpr bool kDebug = true;

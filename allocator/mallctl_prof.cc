@@ -84,7 +84,7 @@ int LogStart(const Request& request) {
 // jemalloc looks at no argument.
 int LogStop(const Request&) { return Prof() ? StopLog() : ENOENT; }
 
-// prof.stats
+// --- prof.stats ------------------------------------------------------------------------------------------------------
 
 bool CountsSamples() { return Prof() && ProcessConfiguration().prof_stats; }
 

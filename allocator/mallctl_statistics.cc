@@ -29,7 +29,7 @@ int Pages(const Request& request) {
   return request.ReadOnly(snapshot.*kMember / kPageSize);
 }
 
-// locks
+// --- locks -----------------------------------------------------------------------------------------------------------
 
 constexpr Node kLockNodes[] = {
     Leaf("num_ops", kNoEvents),
@@ -75,7 +75,7 @@ constexpr Node kArenaLockNodes[] = {
 };
 constexpr NodeList kArenaLocks = ListOf(kArenaLockNodes);
 
-// size classes
+// --- size classes ----------------------------------------------------------------------------------------------------
 
 using Classes = const ClassStatistics* (*)(const Snapshot& snapshot, size_t* count);
 
@@ -171,7 +171,7 @@ constexpr Node kFreeExtentNodes[] = {
 };
 constexpr NodeList kFreeExtents = IndexedListOf(kFreeExtentNodes, IsPageClass);
 
-// huge page slabs
+// --- huge page slabs -------------------------------------------------------------------------------------------------
 
 constexpr size_t kHugePageClasses = 64;  // jemalloc's
 bool IsHugePageClass(size_t index) { return index < kHugePageClasses; }
@@ -190,7 +190,7 @@ constexpr Node kHugeShardNodes[] = {
 };
 constexpr NodeList kHugeShard = ListOf(kHugeShardNodes);
 
-// stats.arenas.<i>
+// --- stats.arenas.<i> ------------------------------------------------------------------------------------------------
 
 bool HasStatistics(size_t index) { return index <= kArenaCount || index == kAllArenas; }
 
@@ -246,7 +246,7 @@ constexpr Node kArenaNodes[] = {
 };
 constexpr NodeList kArenas = IndexedListOf(kArenaNodes, HasStatistics);
 
-// stats
+// --- stats -----------------------------------------------------------------------------------------------------------
 
 constexpr Node kBackgroundThreadNodes[] = {
     Leaf("num_threads", kNoBytes),

@@ -21,7 +21,7 @@ int Arena(const Request& request) {
   return arena == 0 ? 0 : EFAULT;
 }
 
-// thread.tcache
+// --- thread.tcache ---------------------------------------------------------------------------------------------------
 
 // A heap's ready lists are always there; the thread is told what it has said itself.
 enum class CacheWish : uint8_t { kNone, kOn, kOff };
@@ -64,7 +64,7 @@ constexpr Node kThreadCacheNodes[] = {
 };
 constexpr NodeList kThreadCache = ListOf(kThreadCacheNodes);
 
-// thread.peak, thread.prof
+// --- thread.peak, thread.prof ----------------------------------------------------------------------------------------
 
 int PeakReset(const Request& request) {
   int error = request.RefuseBoth();
@@ -118,7 +118,7 @@ constexpr Node kThreadNodes[] = {
     Leaf("idle", Idle),
 };
 
-// tcache
+// --- tcache ----------------------------------------------------------------------------------------------------------
 
 // As many numbers as MALLOCX_TCACHE can express.
 constexpr unsigned kMaximumCaches = 4094;

@@ -52,9 +52,14 @@ $(BUILD)/test-allocator/options: tests/allocator/options.c $(BUILD)/libheaptap.s
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin $(DEPENDENCIES) -o $@ $< -L$(BUILD) -lheaptap
 
+$(BUILD)/test-allocator/options_static: tests/allocator/options.c $(BUILD)/libheaptap.a
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin $(DEPENDENCIES) -o $@ $< $(BUILD)/libheaptap.a
+
 .PHONY: test-allocator-preload
 test-allocator-preload: $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
-  $(BUILD)/test-allocator/options
+  $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static
 	$(say) TEST "allocator, preloaded"
 	$(Q)timeout 120 tests/allocator/preload $(BUILD)
 

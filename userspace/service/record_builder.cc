@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/service/record_builder.h"
 
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,11 +14,15 @@ absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Books& books, con
   if (!records.ok()) return records.status();
   if (records->size() > count) records->erase(records->begin(), records->end() - static_cast<ptrdiff_t>(count));
 
+  // Many samples share a few stacks and threads.
+  std::map<uint64_t, std::vector<uint64_t>> stacks;
+  std::map<uint32_t, std::string> names;
   const auto make_deed = [&](uint32_t tid, uint64_t time, uint64_t stack_id) {
-    return profile::Deed{.tid = tid,
-                         .thread_name = ThreadName(books, subject, tid),
-                         .time = time,
-                         .frames = ProgramFrames(books, subject, stack_id).frames};
+    const auto [stack, new_stack] = stacks.try_emplace(stack_id);
+    if (new_stack) stack->second = ProgramFrames(books, subject, stack_id).frames;
+    const auto [name, new_name] = names.try_emplace(tid);
+    if (new_name) name->second = ThreadName(books, subject, tid);
+    return profile::Deed{.tid = tid, .thread_name = name->second, .time = time, .frames = stack->second};
   };
   profile::SampleRecords result = {
       .period = uint64_t{1} << subject.lg_sample, .demanded = count, .pid = static_cast<uint64_t>(subject.pid)};

@@ -171,6 +171,14 @@ Recorder::Target* Recorder::FindTarget(uint64_t process_id) {
   return found == targets_.end() ? nullptr : &found->second;
 }
 
+void Recorder::TakeOver(const Target& from, Target& to) {
+  to.control_address = from.control_address;
+  to.allocator = from.allocator;
+  to.lg_sample = from.lg_sample;
+  to.max_frames = from.max_frames;
+  to.raw = from.raw;
+}
+
 void Recorder::UseControl(Target& target, const heaptap_control& control, uint64_t address) {
   target.started = true;
   target.control_address = address;
@@ -256,7 +264,12 @@ void Recorder::FindUnnoticed() {
   absl::StatusOr<std::map<uint64_t, pid_t>> processes = books_->ReadProcesses();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, pid] : *processes) {
-    if (FindTarget(process_id) == nullptr) AddTarget(process_id, pid);
+    if (FindTarget(process_id) != nullptr) continue;
+    const auto before = std::find_if(targets_.begin(), targets_.end(),
+                                     [&, pid = pid](const auto& entry) { return entry.second.pid == pid; });
+    Target& target = AddTarget(process_id, pid);
+    // After a reset it is the same program; after an exec the new one tells of itself.
+    if (before != targets_.end()) TakeOver(before->second, target);
   }
   absl::StatusOr<std::map<uint64_t, bpf::Books::Unnoticed>> ended = books_->TakeUnnoticed();
   if (!ended.ok()) return Fail(ended.status());
@@ -282,11 +295,7 @@ void Recorder::Handle(const heaptap_event& event) {
     Target& child = AddTarget(event.process_id, event.tgid);
     if (const Target* parent = FindTarget(event.argument); parent != nullptr) {
       // The child has its parent's memory, and so its parent's allocator. It shows itself by heaptap:start.
-      child.control_address = parent->control_address;
-      child.allocator = parent->allocator;
-      child.lg_sample = parent->lg_sample;
-      child.max_frames = parent->max_frames;
-      child.raw = parent->raw;
+      TakeOver(*parent, child);
     }
     return;
   }

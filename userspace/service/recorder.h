@@ -122,6 +122,8 @@ class Recorder {
 
   Target& AddTarget(uint64_t process_id, pid_t pid);
   Target* FindTarget(uint64_t process_id);
+  // What is known of a process's allocator, for one with the same memory.
+  static void TakeOver(const Target& from, Target& to);
   void UseControl(Target& target, const heaptap_control& control, uint64_t address);
   // A handle on the process behind an event. NotFound if it has ended meanwhile.
   absl::StatusOr<ProcessHandle> Open(pid_t pid, uint64_t process_id) const;
