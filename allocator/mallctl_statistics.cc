@@ -16,17 +16,15 @@ constexpr Handler kNoEvents = Constant<uint64_t{0}>;
 
 template <auto kMember>
 int Figure(const Request& request) {
-  Snapshot snapshot;
-  LastSnapshot(&snapshot);
-  return request.ReadOnly(snapshot.*kMember);
+  SnapshotScope snapshot;
+  return request.ReadOnly((*snapshot).*kMember);
 }
 
 // Bytes as a number of pages.
 template <auto kMember>
 int Pages(const Request& request) {
-  Snapshot snapshot;
-  LastSnapshot(&snapshot);
-  return request.ReadOnly(snapshot.*kMember / kPageSize);
+  SnapshotScope snapshot;
+  return request.ReadOnly((*snapshot).*kMember / kPageSize);
 }
 
 // --- locks -----------------------------------------------------------------------------------------------------------
@@ -91,10 +89,9 @@ const ClassStatistics* Extents(const Snapshot& snapshot, size_t* count) {
 
 template <Classes kClasses, auto kMember>
 int Sum(const Request& request) {
-  Snapshot snapshot;
-  LastSnapshot(&snapshot);
+  SnapshotScope snapshot;
   size_t count;
-  const ClassStatistics* classes = kClasses(snapshot, &count);
+  const ClassStatistics* classes = kClasses(*snapshot, &count);
   uint64_t sum = 0;
   for (size_t i = 0; i < count; i++) sum += classes[i].*kMember;
   return request.ReadOnly(sum);
@@ -102,10 +99,9 @@ int Sum(const Request& request) {
 
 template <Classes kClasses, auto kMember>
 int OfClass(const Request& request) {
-  Snapshot snapshot;
-  LastSnapshot(&snapshot);
+  SnapshotScope snapshot;
   size_t count;
-  return request.ReadOnly(kClasses(snapshot, &count)[request.mib[4]].*kMember);
+  return request.ReadOnly(kClasses(*snapshot, &count)[request.mib[4]].*kMember);
 }
 
 constexpr Node kSmallNodes[] = {
@@ -156,9 +152,8 @@ bool IsPageClass(size_t index) { return index < kPageClasses; }
 
 template <auto kMember>
 int OfStretches(const Request& request) {
-  Snapshot snapshot;
-  LastSnapshot(&snapshot);
-  return request.ReadOnly(snapshot.stretches[request.mib[4]].*kMember);
+  SnapshotScope snapshot;
+  return request.ReadOnly(snapshot->stretches[request.mib[4]].*kMember);
 }
 
 constexpr Node kFreeExtentNodes[] = {

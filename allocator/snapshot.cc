@@ -179,7 +179,7 @@ void AddExtents(Snapshot* snapshot) {
   }
 }
 
-// So that the thread's own requests are exact.
+// So that the thread's own requests are exact. With no lock held: the slow path's end may print statistics itself.
 void SettleThread() {
   HeapScope heap;
   heap->SettleAllocations();
@@ -187,7 +187,6 @@ void SettleThread() {
 
 // REQUIRES: snapshot_mutex is held.
 void Take() {
-  SettleThread();
   valid = false;
   uint64_t epoch = last.epoch;
   memset(&last, 0, sizeof(last));
@@ -219,14 +218,23 @@ void Take() {
 }  // namespace
 
 void TakeSnapshot() {
+  SettleThread();
   MutexLock lock(snapshot_mutex);
   Take();
 }
 
-void LastSnapshot(Snapshot* snapshot) {
-  MutexLock lock(snapshot_mutex);
+SnapshotScope::SnapshotScope() {
+  snapshot_mutex.Lock();
   if (!valid) Take();
-  memcpy(snapshot, &last, sizeof(last));
+}
+
+SnapshotScope::~SnapshotScope() { snapshot_mutex.Unlock(); }
+
+const Snapshot& SnapshotScope::operator*() const { return last; }
+
+void LastSnapshot(Snapshot* snapshot) {
+  SnapshotScope scope;
+  memcpy(snapshot, &*scope, sizeof(*snapshot));
 }
 
 uint64_t SnapshotEpoch() {

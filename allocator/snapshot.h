@@ -79,6 +79,19 @@ struct Snapshot {
 void TakeSnapshot();
 // The last one, as of the call (a copy is made under a lock); takes the first if there is none.
 void LastSnapshot(Snapshot* snapshot);
+// The last one for a look, without a copy, which would be too large for the stack of a small thread. Others wait
+// meanwhile.
+class SnapshotScope {
+ public:
+  SnapshotScope();
+  ~SnapshotScope();
+  SnapshotScope(const SnapshotScope&) = delete;
+  SnapshotScope& operator=(const SnapshotScope&) = delete;
+
+  const Snapshot& operator*() const;
+  const Snapshot* operator->() const { return &**this; }
+};
+
 // 0 before the first.
 uint64_t SnapshotEpoch();
 
