@@ -135,6 +135,8 @@ install: all ## install to $(DESTDIR)$(PREFIX)
 	install -D -m 755 $(BUILD)/libheaptap.so $(DESTDIR)$(PREFIX)/lib/heaptap/libheaptap.so
 	install -D -m 644 $(BUILD)/libheaptap.a $(DESTDIR)$(PREFIX)/lib/heaptap/libheaptap.a
 	install -D -m 644 allocator/include/heaptap/contract.h $(DESTDIR)$(PREFIX)/include/heaptap/contract.h
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/heaptap scripts/*.bt
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/share/heaptap scripts/stackcount scripts/live_objects
 
 .PHONY: clean
 clean: ## remove build/

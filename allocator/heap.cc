@@ -285,7 +285,7 @@ void Heap::FollowPeak() {
 
 void Heap::Flush() {
   SettleAllocations();
-  SettleFrees();
+  SettleFrees();  // of slabs that stay: the heap's next thread has not freed those blocks
   for (unsigned c = 0; c < kSmallClasses; c++) {
     Block* first = ready[c];
     if (first == nullptr) continue;

@@ -22,7 +22,7 @@ ssize_t DirtyDecay() { return dirty_decay.load(std::memory_order_relaxed); }
 
 void SetDirtyDecay(ssize_t milliseconds) { dirty_decay.store(milliseconds, std::memory_order_relaxed); }
 
-bool MaintainHeap(Heap* heap) {
+Due MaintainHeap(Heap* heap) {
   uint64_t now = CoarseMilliseconds();
   uint64_t last = last_round.load(std::memory_order_relaxed);
   ssize_t decay = DirtyDecay();
@@ -32,6 +32,7 @@ bool MaintainHeap(Heap* heap) {
   uint32_t interval = due ? heap->tick_interval / 2 : heap->tick_interval * 2;
   interval = interval < kMinimumTicks ? kMinimumTicks : interval > kMaximumTicks ? kMaximumTicks : interval;
   if (at_once) interval = 0;
+  if (IsPrintedAtIntervals()) interval = kMinimumTicks;
   heap->tick_interval = interval;
   heap->ticks_left = interval;
   if (decay >= 0 && now - heap->idle_since >= static_cast<uint64_t>(decay)) {
@@ -39,14 +40,16 @@ bool MaintainHeap(Heap* heap) {
     heap->ReleaseIdle();
   }
   // One thread does the round.
-  bool round = due && last_round.compare_exchange_strong(last, now, std::memory_order_relaxed);
-  return round || IsHighWaterDumpDue();
+  if (due && last_round.compare_exchange_strong(last, now, std::memory_order_relaxed)) return Due::kRound;
+  return IsHighWaterDumpDue() || IsPrintedAtIntervals() ? Due::kTriggers : Due::kNothing;
 }
 
-void MaintainProcess() {
+void MaintainProcess(Due due) {
   TakeHighWaterDump();
-  // While samples are taken they are what intervals are looked at by.
-  if (CurrentRate() == kSamplingOff) CheckIntervals();
+  CheckPrintInterval();
+  // While samples are taken it is they that it is looked at by.
+  if (CurrentRate() == kSamplingOff) CheckDumpInterval();
+  if (due != Due::kRound) return;
   ScavengeParkedHeap();
   ssize_t decay = DirtyDecay();
   if (decay >= 0) Purge(static_cast<uint64_t>(decay));

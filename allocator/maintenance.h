@@ -17,21 +17,27 @@ ssize_t DirtyDecay();
 // REQUIRES: milliseconds >= -1.
 void SetDirtyDecay(ssize_t milliseconds);
 
-// Looks at the clock and does what is due for the heap; true if something is due for the process too, or a
-// dump.
-bool MaintainHeap(Heap* heap);
+// What is due for the process at the end of a slow path.
+enum class Due : uint8_t {
+  kNothing,
+  kTriggers,  // what the process wants to be done by itself (triggers.h)
+  kRound,     // that, and giving memory back
+};
+
+// Looks at the clock, does what is due for the heap, and says what is due for the process.
+Due MaintainHeap(Heap* heap);
 
 // Counts one slow path of the heap. Returns what MaintainHeap does, if it was time for it. For the heap's user.
-inline bool CountSlowPath(Heap* heap) {
+inline Due CountSlowPath(Heap* heap) {
   if (HEAPTAP_LIKELY(heap->ticks_left != 0)) {
     heap->ticks_left--;
-    return false;
+    return Due::kNothing;
   }
   return MaintainHeap(heap);
 }
 
 // Does what is due for the process. Any thread, no lock held and in no HeapScope.
-void MaintainProcess();
+void MaintainProcess(Due due);
 
 }  // namespace heaptap
 

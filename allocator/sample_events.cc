@@ -52,7 +52,7 @@ void SampleAllocated(const void* pointer, size_t usable, uint64_t weight, size_t
   if (ProcessConfiguration().prof_stats) CountSampleAllocated(usable, requested);
   void* no_frames = nullptr;
   CallHook(hooks.sample, pointer, requested, &no_frames, 0u, usable);
-  CheckIntervals();
+  CheckDumpInterval();
 }
 
 void SampleFreed(const void* pointer, size_t usable, size_t requested) {

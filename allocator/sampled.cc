@@ -30,7 +30,7 @@ size_t BlockIndex(const Slab* slab, const void* block) {
 }
 
 Slab* NewSampledSlab(unsigned size_class) {
-  Slab* slab = NewSampledSlab(size_class);
+  Slab* slab = NewSlab(size_class, kSampledOwner);
   if (slab != nullptr && ProcessConfiguration().prof_stats) {
     slab->capacity = static_cast<uint32_t>((size_t{1} << ShiftOf(size_class)) / (slab->size + sizeof(Requested)));
   }
@@ -44,7 +44,7 @@ void* TakeSampledBlock(unsigned size_class, size_t requested) {
   MutexLock lock(pool.mutex);
   Slab* slab = pool.slabs.first();
   if (slab == nullptr) {
-    slab = NewSlab(size_class, kSampledOwner);
+    slab = NewSampledSlab(size_class);
     if (slab == nullptr) return nullptr;
     pool.slabs.PushFront(slab);
   }

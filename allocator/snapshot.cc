@@ -17,6 +17,7 @@ namespace {
 constinit Mutex snapshot_mutex;  // for what follows; taken before all others
 Snapshot last;
 bool valid;  // `last` is of this process, and whole
+uint64_t epochs;
 uint64_t start;
 
 size_t RoundUpToPage(size_t bytes) { return (bytes + kPageSize - 1) & ~(kPageSize - 1); }
@@ -47,7 +48,7 @@ void AddSlab(Walk* walk, const Slab* slab) {
   ClassStatistics& bin = snapshot.bins[size_class];
   bin.live += used;
   bin.slabs++;
-  if (used < kSlabCapacity[size_class]) bin.slabs_nonfull++;
+  if (used < Peek(slab->capacity)) bin.slabs_nonfull++;
   snapshot.active += carved;
   if (touched > carved) walk->slack += touched - carved;
 }
@@ -188,9 +189,8 @@ void SettleThread() {
 // REQUIRES: snapshot_mutex is held.
 void Take() {
   valid = false;
-  uint64_t epoch = last.epoch;
   memset(&last, 0, sizeof(last));
-  last.epoch = epoch + 1;
+  last.epoch = ++epochs;
   Walk walk{};
   walk.snapshot = &last;
   VisitHeaps(AddHeap, &walk);
@@ -239,7 +239,7 @@ void LastSnapshot(Snapshot* snapshot) {
 
 uint64_t SnapshotEpoch() {
   MutexLock lock(snapshot_mutex);
-  return last.epoch;
+  return epochs;
 }
 
 void StartSnapshots() { start = Nanoseconds(); }

@@ -24,7 +24,9 @@ class StatisticsValue {
   StatisticsValue(unsigned number) : kind_(kNumber), number_(number) {}
   StatisticsValue(uint64_t number) : kind_(kNumber), number_(number) {}
   StatisticsValue(int64_t number)
-      : kind_(kNumber), negative_(number < 0), number_(static_cast<uint64_t>(negative_ ? -number : number)) {}
+      : kind_(kNumber),
+        negative_(number < 0),
+        number_(negative_ ? -static_cast<uint64_t>(number) : static_cast<uint64_t>(number)) {}
   StatisticsValue(const char* text) : kind_(kText), text_(text) {}
 
  private:

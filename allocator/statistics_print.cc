@@ -27,6 +27,9 @@ Request ReadOptions(const char* options) {
       case 'm':
         parts.merged = false;
         break;
+      case 'd':
+        parts.destroyed = false;
+        break;
       case 'a':
         parts.arenas = false;
         break;
@@ -45,7 +48,7 @@ Request ReadOptions(const char* options) {
       case 'h':
         parts.huge_pages = false;
         break;
-      default:  // also 'd': no arena is ever destroyed
+      default:
         break;
     }
   }
@@ -59,13 +62,15 @@ void Print(StatisticsEmitter* emitter, const StatisticsParts& parts, const Snaps
   emitter->BeginObject("jemalloc");
   if (parts.general) PrintGeneral(emitter);
   PrintTotals(emitter, snapshot, parts.mutexes);
-  if (parts.merged || parts.arenas) {
+  if (parts.merged || parts.destroyed || parts.arenas) {
     emitter->BeginObject("stats.arenas");
-    // One arena is not merged with others, unless it would not be seen otherwise.
-    emitter->BeginObject(parts.arenas ? "0" : "merged");
-    emitter->Text(parts.arenas ? "arenas[0]:\n" : "Merged arenas stats:\n");
-    PrintArena(emitter, snapshot, parts);
-    emitter->EndObject();
+    // One arena is not merged with others, unless it would not be seen otherwise. None is ever destroyed.
+    if (parts.merged || parts.arenas) {
+      emitter->BeginObject(parts.arenas ? "0" : "merged");
+      emitter->Text(parts.arenas ? "arenas[0]:\n" : "Merged arenas stats:\n");
+      PrintArena(emitter, snapshot, parts);
+      emitter->EndObject();
+    }
     emitter->EndObject();
   }
   emitter->EndObject();

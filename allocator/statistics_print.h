@@ -34,6 +34,7 @@ void PrintStatisticsAtExit();
 struct StatisticsParts {
   bool general = true;
   bool merged = true;
+  bool destroyed = true;
   bool arenas = true;
   bool bins = true;
   bool large = true;

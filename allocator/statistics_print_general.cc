@@ -7,7 +7,8 @@
 namespace heaptap {
 namespace {
 
-enum class Type : uint8_t { kBool, kUnsigned, kSize, kSigned, kUnsigned64, kSigned64, kText };
+// kRatio: a fraction in 1/65536 as uint32_t, UINT32_MAX for -1; shown as a text.
+enum class Type : uint8_t { kBool, kUnsigned, kSize, kSigned, kUnsigned64, kSigned64, kRatio, kText };
 
 // Something that mallctl knows under `path` + `key`.
 struct Setting {
@@ -48,6 +49,7 @@ constexpr Setting kOptions[] = {
     {"hpa_hugification_threshold", Type::kSize},
     {"hpa_hugify_delay_ms", Type::kUnsigned64},
     {"hpa_min_purge_interval_ms", Type::kUnsigned64},
+    {"hpa_dirty_mult", Type::kRatio},
     {"hpa_sec_nshards", Type::kSize},
     {"hpa_sec_max_alloc", Type::kSize},
     {"hpa_sec_max_bytes", Type::kSize},
@@ -61,7 +63,6 @@ constexpr Setting kOptions[] = {
     {"lg_extent_max_active_fit", Type::kSize},
     {"junk", Type::kText},
     {"zero", Type::kBool},
-    {"utrace", Type::kBool},
     {"xmalloc", Type::kBool},
     {"experimental_infallible_new", Type::kBool},
     {"tcache", Type::kBool},
@@ -129,7 +130,46 @@ bool ReadAs(const char* name, StatisticsValue* value) {
   return true;
 }
 
-bool Read(const char* name, Type type, StatisticsValue* value) {
+// A ratio in decimal digits, as few as there are.
+class Decimal {
+ public:
+  bool Read(const char* name) {
+    uint32_t ratio;
+    if (!ReadWord(name, &ratio)) return false;
+    if (ratio == UINT32_MAX) {
+      Append('-');
+      Append('1');
+      return true;
+    }
+    for (uint32_t unit = 10000; unit != 0; unit /= 10) {
+      uint32_t digit = (ratio >> kFractionBits) / unit % 10;
+      if (digit != 0 || length_ != 0 || unit == 1) Append(static_cast<char>('0' + digit));
+    }
+    Append('.');
+    uint32_t rest = ratio & kFractionMask;
+    do {
+      rest *= 10;
+      Append(static_cast<char>('0' + (rest >> kFractionBits)));
+      rest &= kFractionMask;
+    } while (rest != 0);
+    return true;
+  }
+  const char* text() const { return text_; }
+
+ private:
+  static constexpr uint32_t kFractionBits = 16;
+  static constexpr uint32_t kFractionMask = (uint32_t{1} << kFractionBits) - 1;
+
+  void Append(char character) {
+    text_[length_++] = character;
+    text_[length_] = '\0';
+  }
+
+  char text_[5 + 1 + kFractionBits + 1];  // a binary fraction has as many decimal digits
+  size_t length_ = 0;
+};
+
+bool Read(const char* name, Type type, StatisticsValue* value, Decimal* decimal) {
   switch (type) {
     case Type::kBool:
       return ReadAs<bool>(name, value);
@@ -141,6 +181,10 @@ bool Read(const char* name, Type type, StatisticsValue* value) {
     case Type::kSigned:
     case Type::kSigned64:
       return ReadAs<int64_t>(name, value);
+    case Type::kRatio:
+      if (!decimal->Read(name)) return false;
+      *value = decimal->text();
+      return true;
     case Type::kText: {
       const char* text;
       if (!ReadWord(name, &text) || text == nullptr) return false;
@@ -174,9 +218,10 @@ void PrintSetting(StatisticsEmitter* emitter, const char* path, const Setting& s
   Name name(path, setting.key);
   StatisticsValue value;
   StatisticsValue current;
-  if (!Read(name.text(), setting.type, &value)) return;
+  Decimal decimal;
+  if (!Read(name.text(), setting.type, &value, &decimal)) return;
   const char* title = setting.title != nullptr ? setting.title : name.text();
-  if (setting.current != nullptr && Read(setting.current, setting.type, &current)) {
+  if (setting.current != nullptr && Read(setting.current, setting.type, &current, &decimal)) {
     emitter->Entry(setting.key, title, value, setting.current, current);
   } else if (*title == '\0') {
     emitter->Member(setting.key, value);

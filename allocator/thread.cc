@@ -122,14 +122,14 @@ HeapScope::HeapScope() : heap_(current_heap) {
 }
 
 HeapScope::~HeapScope() {
-  bool due = CountSlowPath(heap_);
+  Due due = CountSlowPath(heap_);
   if (heap_ == &late_heap) {
     late_mutex.Unlock();
   } else {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     heap_->busy.store(0, std::memory_order_relaxed);
   }
-  if (HEAPTAP_UNLIKELY(due)) MaintainProcess();
+  if (HEAPTAP_UNLIKELY(due != Due::kNothing)) MaintainProcess(due);
 }
 
 void StartThreads(uint64_t sampler_seed) {

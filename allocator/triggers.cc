@@ -19,9 +19,12 @@ class Interval {
   void Start(uint64_t length) { length_ = length; }
   uint64_t length() const { return length_; }
 
-  // True if the count has passed the end of an interval.
-  bool Add(uint64_t bytes) {
+  // Counts what the thread has allocated beyond `*counted`. True if that goes past the end of an interval.
+  bool Passed(uint64_t* counted) {
     if (length_ == 0) return false;
+    const uint64_t allocated = *ThreadAllocatedCounter();
+    const uint64_t bytes = allocated - *counted;
+    *counted = allocated;
     uint64_t old = count_.load(std::memory_order_relaxed);
     uint64_t now;
     do {
@@ -37,7 +40,9 @@ class Interval {
 
 constinit Interval dump_interval;
 constinit Interval print_interval;
-constinit thread_local uint64_t counted;  // of the thread's allocated bytes
+// Of the thread's allocated bytes.
+constinit thread_local uint64_t counted_for_dumps;
+constinit thread_local uint64_t counted_for_prints;
 
 constinit std::atomic<uint64_t> high_water;
 constinit std::atomic<bool> dump_at_high_water;
@@ -56,17 +61,16 @@ void StartTriggers() {
   SetHighWaterDumped(configuration.prof && configuration.prof_gdump);
 }
 
-bool HasIntervals() { return dump_interval.length() != 0 || print_interval.length() != 0; }
-
 uint64_t DumpInterval() { return dump_interval.length(); }
 
-void CheckIntervals() {
-  if (!HasIntervals()) return;
-  const uint64_t allocated = *ThreadAllocatedCounter();
-  const uint64_t bytes = allocated - counted;
-  counted = allocated;
-  if (dump_interval.Add(bytes) && IsProfilingActive()) DumpOnTrigger(HEAPTAP_DUMP_INTERVAL);
-  if (print_interval.Add(bytes)) PrintStatistics(ProcessConfiguration().stats_interval_opts);
+void CheckDumpInterval() {
+  if (dump_interval.Passed(&counted_for_dumps) && IsProfilingActive()) DumpOnTrigger(HEAPTAP_DUMP_INTERVAL);
+}
+
+bool IsPrintedAtIntervals() { return print_interval.length() != 0; }
+
+void CheckPrintInterval() {
+  if (print_interval.Passed(&counted_for_prints)) PrintStatistics(ProcessConfiguration().stats_interval_opts);
 }
 
 bool IsHighWaterDumped() { return dump_at_high_water.load(std::memory_order_relaxed); }

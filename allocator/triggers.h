@@ -2,9 +2,10 @@
 //
 // What makes the process ask for a dump by itself: lg_prof_interval, prof_gdump; and stats_interval, which prints.
 //
-// As with jemalloc, intervals are looked at when a sample is taken: the bytes that the thread has allocated since its
-// last look are added to a count for the process, and when that has grown by an interval it is time, once however many
-// intervals it spans. While no samples are taken the looks come with the thread's maintenance.
+// An interval is looked at now and then: the bytes that the thread has allocated since its last look are added to a
+// count for the process, and when that has grown by an interval it is time, once however many intervals it spans. As
+// with jemalloc, the one of dumps is looked at when a sample is taken; while none are, and always for the one of
+// statistics, the looks come with the thread's slow paths.
 //
 // Any thread. Zero-initialised state is valid: no triggers.
 #ifndef HEAPTAP_ALLOCATOR_TRIGGERS_H_
@@ -17,10 +18,11 @@ namespace heaptap {
 // Reads what the process's configuration asks for. Once, before other threads.
 void StartTriggers();
 
-// Whether an interval is configured at all.
-bool HasIntervals();
-// Counts what the calling thread has allocated, and dumps or prints if that is due. No lock held, in no HeapScope.
-void CheckIntervals();
+// Counts what the calling thread has allocated, and dumps if that is due. No lock held, in no HeapScope.
+void CheckDumpInterval();
+// The same for printing.
+void CheckPrintInterval();
+bool IsPrintedAtIntervals();
 
 // Bytes between two interval dumps; 0: none.
 uint64_t DumpInterval();

@@ -31,9 +31,17 @@ $(BUILD)/tests/unit/unit_tests: $(UNIT_OBJECTS) $(HARNESS_OBJECTS) $(BUILD)/libc
 	$(say) LINK $@
 	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES) -lgtest -lgtest_main -lgmock -lpthread
 
+# The library's notes, read by BCC.
+$(BUILD)/tests/unit/probe_notes_by_bcc: tests/unit/probe_notes_by_bcc.cc $(BUILD)/libheaptap.so
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(USERSPACE_FLAGS) -DHEAPTAP_LIBRARY=\"$(abspath $(BUILD))/libheaptap.so\" $(DEPENDENCIES) $< -o $@ \
+	  -lbcc -lgtest -lgtest_main -lpthread
+
 .PHONY: test-unit
-test-unit: $(BUILD)/tests/unit/unit_tests ## unit tests of the collector
+test-unit: $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc ## unit tests of the collector
 	$(Q)$(BUILD)/tests/unit/unit_tests --gtest_brief=1
+	$(Q)$(BUILD)/tests/unit/probe_notes_by_bcc --gtest_brief=1
 
 # One after the other: they share two cores, and some watch processes.
 .PHONY: test

@@ -14,7 +14,7 @@ ALLOCATOR_SANITIZER_tsan := -fsanitize=thread
 ALLOCATOR_SANITIZER_ubsan := -fsanitize=undefined -fno-sanitize-recover=all
 
 # What runs on one thread has no races, and takes ThreadSanitizer long.
-ALLOCATOR_FILTER_tsan := --gtest_filter=RemoteFree.*:ThreadExit.*:SamplingLaw.Changes*:Allocate.Usable*:Mallctl*
+ALLOCATOR_FILTER_tsan := --gtest_filter=RemoteFree.*:ThreadExit.*:SamplingLaw.Changes*:Allocate.Usable*:Mallctl*:ThreadCounters.*:ThreadPeak.*:Snapshot.*
 
 define ALLOCATOR_VARIANT
 $(BUILD)/test-allocator/$(1)/%.o: %.cc
@@ -34,6 +34,8 @@ $(BUILD)/test-allocator/$(1)/stress: $(patsubst %.cc,$(BUILD)/test-allocator/$(1
 test-allocator-$(1): $(BUILD)/test-allocator/$(1)/unit $(BUILD)/test-allocator/$(1)/stress
 	$$(say) TEST "allocator, $(1)"
 	$$(Q)MALLOC_CONF=prof:true timeout 60 $$(BUILD)/test-allocator/$(1)/unit --gtest_brief=1 $$(ALLOCATOR_FILTER_$(1))
+	$$(Q)MALLOC_CONF=prof:true,prof_stats:true timeout 60 $$(BUILD)/test-allocator/$(1)/unit --gtest_brief=1 \
+	  --gtest_filter='SampleStatisticsTest.*'
 	$$(Q)timeout 60 $$(BUILD)/test-allocator/$(1)/unit --gtest_brief=1 --gtest_filter='Mallctl*'
 	$$(Q)timeout 60 $$(BUILD)/test-allocator/$(1)/stress 4 5 $(2)
 endef

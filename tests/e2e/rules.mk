@@ -7,8 +7,8 @@ TARGETS := $(BUILD)/tests/targets
 TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread
 
 TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet exact_threads sampling_law children \
-  contexts depth without_bpf foreign cpp_program callers frames frames_realigned loader jit forged \
-  libleft.so libright.so libbare.so)
+  contexts depth without_bpf foreign cpp_program callers frames frames_realigned loader jit forged named_threads \
+  libleft.so libright.so libbare.so statistics_print libstatistics.so)
 
 $(TARGETS)/%: tests/targets/%.c
 	$(say) CC $@
@@ -60,6 +60,11 @@ $(TARGETS)/wiki_leak_static: tests/targets/wiki_leak.c $(BUILD)/libheaptap.a
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O0 -g $(WARNINGS) -Wno-unused-result -static $^ -o $@
+
+$(TARGETS)/libstatistics.so: tests/targets/statistics_probe.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(TARGET_FLAGS) -fPIC -shared $< -o $@
 
 $(TARGETS)/libsmall.so: tests/targets/small_allocator.c tests/targets/small_allocator.h
 	$(say) CC $@

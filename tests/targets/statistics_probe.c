@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A library to preload behind an allocator. When the process exits it writes, into the folder that STATISTICS_FOLDER
-// names, what the allocator tells (malloc_stats_print as JSON) and what the kernel tells (/proc/self/smaps and
-// smaps_rollup): <pid>.json, <pid>.smaps, <pid>.smaps_rollup. It allocates nothing meanwhile.
+// A library to preload behind an allocator. write_statistics writes, into the folder that STATISTICS_FOLDER names, what
+// the allocator tells (malloc_stats_print as JSON) and what the kernel tells (/proc/self/smaps and smaps_rollup):
+// <pid>.json, <pid>.smaps, <pid>.smaps_rollup. It is called when the process exits, if STATISTICS_AT_EXIT is set. It
+// allocates nothing.
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -10,16 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-void malloc_stats_print(void (*write)(void *opaque, const char *text), void *opaque, const char *options)
-    __attribute__((weak));
+typedef void (*print_function)(void (*write)(void* opaque, const char* text), void* opaque, const char* options);
 
-static int open_output(const char *folder, const char *kind) {
+static int open_output(const char* folder, const char* kind) {
   char path[512];
   snprintf(path, sizeof(path), "%s/%d.%s", folder, getpid(), kind);
   return open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644);
 }
 
-static void put(int output, const char *text, size_t length) {
+static void put(int output, const char* text, size_t length) {
   while (length != 0) {
     ssize_t written = write(output, text, length);
     if (written <= 0) abort();
@@ -28,9 +30,9 @@ static void put(int output, const char *text, size_t length) {
   }
 }
 
-static void write_text(void *opaque, const char *text) { put(*(int *)opaque, text, strlen(text)); }
+static void write_text(void* opaque, const char* text) { put(*(int*)opaque, text, strlen(text)); }
 
-static void copy(const char *folder, const char *kind) {
+static void copy(const char* folder, const char* kind) {
   static char buffer[1 << 16];
   char path[64];
   snprintf(path, sizeof(path), "/proc/self/%s", kind);
@@ -42,12 +44,13 @@ static void copy(const char *folder, const char *kind) {
   close(output);
 }
 
-// Also to be called by a program in the middle of its work; each call overwrites the last one's files.
+// Each call overwrites the last one's files.
 void write_statistics(void) {
-  const char *folder = getenv("STATISTICS_FOLDER");
-  if (folder == NULL || malloc_stats_print == NULL) return;
+  const char* folder = getenv("STATISTICS_FOLDER");
+  print_function print = (print_function)dlsym(RTLD_DEFAULT, "malloc_stats_print");
+  if (folder == NULL || print == NULL) return;
   int output = open_output(folder, "json");
-  malloc_stats_print(write_text, &output, "J");
+  print(write_text, &output, "J");
   close(output);
   copy(folder, "smaps_rollup");
   copy(folder, "smaps");

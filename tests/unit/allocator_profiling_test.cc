@@ -18,6 +18,7 @@
 #include "process.h"
 #include "profiling.h"
 #include "recorder.h"
+#include "size_class.h"
 
 namespace heaptap {
 namespace {
@@ -273,6 +274,64 @@ TEST_F(Profiling, ADumpInsideADumpIsRefusedAtOnce) {
   EXPECT_EQ(inner, EAGAIN);
   hooks.dump = nullptr;
   unlink(path.c_str());
+}
+
+// The rule that runs the tests runs these with MALLOC_CONF=prof:true,prof_stats:true.
+class SampleStatisticsTest : public ::testing::Test {
+ protected:
+  SampleStatisticsTest() {
+    StartProcess();
+    if (!ProcessConfiguration().prof_stats) return;
+    before_small_ = ReadSampleStatistics(ClassNumber(64));
+    before_large_ = ReadSampleStatistics(ClassNumber(114688));
+  }
+  void SetUp() override {
+    if (!ProcessConfiguration().prof_stats) GTEST_SKIP() << "prof_stats:true is needed";
+  }
+  LiveAndAccumulated before_small_{};
+  LiveAndAccumulated before_large_{};
+};
+
+TEST_F(SampleStatisticsTest, RequestedSizesOfSamples) {
+  // More than a slab's worth, so that blocks stand at its end too: nothing may be written behind them.
+  constexpr size_t kBlocks = 5000;
+  SamplingOn sampling(0);
+  SetProfilingActive(true);
+  std::vector<unsigned char*> blocks;
+  uint64_t requested = 0;
+  for (size_t i = 0; i < kBlocks; i++) {
+    const size_t size = 49 + i % 16;
+    auto* block = static_cast<unsigned char*>(Allocate(size));
+    memset(block, static_cast<int>(i), 64);
+    blocks.push_back(block);
+    requested += size;
+  }
+  LiveAndAccumulated now = ReadSampleStatistics(ClassNumber(64));
+  EXPECT_EQ(now.live.count - before_small_.live.count, kBlocks);
+  EXPECT_EQ(now.live.requested - before_small_.live.requested, requested);
+  for (size_t i = 0; i < kBlocks; i++) {
+    for (size_t byte = 0; byte < 64; byte++) ASSERT_EQ(blocks[i][byte], static_cast<unsigned char>(i));
+    Free(blocks[i]);
+  }
+  now = ReadSampleStatistics(ClassNumber(64));
+  EXPECT_EQ(now.live.count, before_small_.live.count);
+  EXPECT_EQ(now.live.requested, before_small_.live.requested);
+  EXPECT_EQ(now.accumulated.count - before_small_.accumulated.count, kBlocks);
+  EXPECT_EQ(now.accumulated.requested - before_small_.accumulated.requested, requested);
+}
+
+TEST_F(SampleStatisticsTest, RequestedSizesOfLargeSamples) {
+  SamplingOn sampling(0);
+  void* block = Allocate(100001);
+  LiveAndAccumulated now = ReadSampleStatistics(ClassNumber(114688));
+  EXPECT_EQ(now.live.count - before_large_.live.count, 1u);
+  EXPECT_EQ(now.live.requested - before_large_.live.requested, 100001u);
+  block = Reallocate(block, 100002);
+  now = ReadSampleStatistics(ClassNumber(114688));
+  EXPECT_EQ(now.live.requested - before_large_.live.requested, 100002u);
+  EXPECT_EQ(now.accumulated.count - before_large_.accumulated.count, 2u);
+  Free(block);
+  EXPECT_EQ(ReadSampleStatistics(ClassNumber(114688)).live.count, before_large_.live.count);
 }
 
 }  // namespace

@@ -82,17 +82,25 @@ void DiscardAll(Account* account, std::vector<void*>* blocks) {
 }
 
 TEST(ThreadCounters, BeginAtNothing) {
+  std::vector<void*> left;
   for (int i = 0; i < 3; i++) {
-    // From the second round on the heap is an adopted one.
-    OnThread([] {
+    // From the second round on the heap is an adopted one, with slabs that its last thread has left in use.
+    OnThread([&] {
       Account account;
       account.ExpectExact();
+      std::vector<void*> freed;
+      for (int j = 0; j < 1000; j++) {
+        freed.push_back(account.Make(500));
+        left.push_back(account.Make(500));
+      }
       void* pointer = account.Make(100);
       account.ExpectExact();
       account.Discard(pointer);
       account.ExpectExact();
+      for (void* block : freed) Free(block);  // and nobody asks
     });
   }
+  for (void* pointer : left) Free(pointer);
 }
 
 TEST(ThreadCounters, AreExact) {
