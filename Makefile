@@ -134,9 +134,13 @@ install: all ## install to $(DESTDIR)$(PREFIX)
 	install -D -m 755 $(BUILD)/heaptap $(DESTDIR)$(PREFIX)/bin/heaptap
 	install -D -m 755 $(BUILD)/libheaptap.so $(DESTDIR)$(PREFIX)/lib/heaptap/libheaptap.so
 	install -D -m 644 $(BUILD)/libheaptap.a $(DESTDIR)$(PREFIX)/lib/heaptap/libheaptap.a
-	install -D -m 644 allocator/include/heaptap/contract.h $(DESTDIR)$(PREFIX)/include/heaptap/contract.h
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/heaptap scripts/*.bt
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/share/heaptap scripts/stackcount scripts/live_objects
+	install -d $(DESTDIR)$(PREFIX)/include/heaptap/jemalloc $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 allocator/include/heaptap/*.h $(DESTDIR)$(PREFIX)/include/heaptap
+	install -m 644 allocator/include/jemalloc/*.h $(DESTDIR)$(PREFIX)/include/heaptap/jemalloc
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' allocator/heaptap.pc.in \
+	  >$(DESTDIR)$(PREFIX)/lib/pkgconfig/heaptap.pc
 
 .PHONY: clean
 clean: ## remove build/

@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <string.h>
 
+#include "fill.h"
 #include "large.h"
+#include "process.h"
 #include "sample_events.h"
 #include "sampled.h"
 #include "statistics.h"
 #include "system.h"
 #include "units.h"
+#include "xmalloc.h"
 
 namespace heaptap {
 namespace {
@@ -17,6 +20,47 @@ namespace {
 void* OutOfMemory() {
   errno = ENOMEM;
   return nullptr;
+}
+
+// Whether a block that was just allocated is known to read as zero, but for its first word.
+bool ReadsAsZero(void* pointer) {
+  unsigned kind = ChunkKind(pointer);
+  bool junk = fill_options.on_allocation == FillOnAllocation::kJunk;
+  if (kind == kHuge) return !junk;
+  Slab* slab = SlabOf(pointer, kind);
+  uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
+  if (owner == reinterpret_cast<uintptr_t>(current_heap)) return slab->fresh;
+  return owner == kRunOwner && slab->fresh && !junk;
+}
+
+// Makes a block that was just allocated read as zero.
+void Clear(void* pointer, size_t bytes) {
+  if (!ReadsAsZero(pointer)) {
+    memset(pointer, 0, bytes);
+  } else if (bytes <= kSmallMaximum) {
+    static_cast<Block*>(pointer)->next = nullptr;
+  }
+}
+
+// Fills a block that was just allocated, if that is asked for.
+void FillNew(void* pointer, size_t usable) {
+  if (HEAPTAP_LIKELY(fill_options.on_allocation == FillOnAllocation::kNothing)) return;
+  if (fill_options.on_allocation == FillOnAllocation::kJunk) {
+    memset(pointer, kAllocationJunk, usable);
+  } else {
+    Clear(pointer, usable);
+  }
+}
+
+// Fills what a block has grown by where it lies. `is_zero`: that reads as zero.
+void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bool zero) {
+  if (usable <= old_usable) return;
+  char* grown = static_cast<char*>(pointer) + old_usable;
+  if (zero || fill_options.on_allocation == FillOnAllocation::kZero) {
+    if (!is_zero) memset(grown, 0, usable - old_usable);
+  } else if (fill_options.on_allocation == FillOnAllocation::kJunk) {
+    memset(grown, kAllocationJunk, usable - old_usable);
+  }
 }
 
 void* AllocateSample(unsigned size_class, uint64_t weight, size_t requested) {
@@ -36,14 +80,24 @@ void* AllocateSmall(size_t size) {
     // Nobody else counts for the late heap's threads.
     if (heap->counters == nullptr && taken.block != nullptr) thread_counters.allocated += kClassSize[size_class];
   }
-  if (taken.weight != 0) return AllocateSample(size_class, taken.weight, size);
-  return taken.block != nullptr ? taken.block : OutOfMemory();
+  void* pointer = taken.weight != 0 ? AllocateSample(size_class, taken.weight, size) : taken.block;
+  if (pointer == nullptr) return OutOfMemory();
+  FillNew(pointer, kClassSize[size_class]);
+  return pointer;
 }
 
 void* AllocateClass(size_t usable, size_t alignment, size_t requested) {
   if (usable == 0) return OutOfMemory();
+  StartProcess();
   void* pointer = AllocateLarge(usable, alignment, requested);
-  return pointer != nullptr ? pointer : OutOfMemory();
+  if (pointer == nullptr) return OutOfMemory();
+  FillNew(pointer, usable);
+  return pointer;
+}
+
+// Each slow path has it inlined.
+[[gnu::always_inline]] inline void* AllocateNotReady(size_t size) {
+  return size <= kSmallMaximum ? AllocateSmall(size) : AllocateClass(RoundUpToClass(size), 1, size);
 }
 
 void IgnoreForeign(void* pointer) {
@@ -74,50 +128,91 @@ void CountInPlace(size_t usable) {
   thread_counters.deallocated += usable;
 }
 
-void* MoveBlock(void* pointer, void* target, size_t size) {
+bool IsAligned(const void* pointer, size_t alignment) {
+  return (reinterpret_cast<uintptr_t>(pointer) & (alignment - 1)) == 0;
+}
+
+// Whether blocks of that usable size lie in slabs, and are aligned there.
+bool FitsSlab(size_t usable, size_t alignment) {
+  return usable != 0 && usable <= kSmallMaximum && usable % alignment == 0;
+}
+
+void* MoveBlock(void* pointer, void* target, size_t bytes) {
   if (target == nullptr) return nullptr;
-  memcpy(target, pointer, size);
+  memcpy(target, pointer, bytes);
   Free(pointer);
   return target;
 }
 
-// realloc of a block of a slab.
-void* ReallocateSmall(Slab* slab, void* pointer, size_t size) {
-  size_t usable = slab->size;
+// What realloc is asked for.
+struct Wish {
+  size_t size;
+  size_t usable;  // its class
+  Demand demand;
+};
+
+// realloc by a new block; the old one has `usable` bytes.
+void* MoveToNewBlock(void* pointer, size_t usable, const Wish& wish) {
+  void* target = AllocateAligned(wish.demand.alignment, wish.size);
+  if (target == nullptr) return nullptr;
+  if (!wish.demand.zero) return MoveBlock(pointer, target, wish.size < usable ? wish.size : usable);
+  // All that the old block had is kept: at least a word, so it covers what is not zero in a fresh block.
+  size_t kept = wish.usable < usable ? wish.usable : usable;
+  if (!ReadsAsZero(target)) memset(static_cast<char*>(target) + kept, 0, wish.usable - kept);
+  return MoveBlock(pointer, target, kept);
+}
+
+void* ReallocateSmall(Slab* slab, void* pointer, const Wish& wish) {
   bool sampled = slab->owner.load(std::memory_order_relaxed) == kSampledOwner;
-  // A sampled block never stays: whether it is a sample again is for the new allocation to find out.
-  if (!sampled && RoundUpToClass(size) == usable) {
+  // A sampled block never stays: whether it is a sample again is for the new allocation to find out. One that is
+  // aligned by chance does not either, since its place as a sample would not be.
+  if (!sampled && wish.usable == slab->size && FitsSlab(wish.usable, wish.demand.alignment)) {
     uint64_t weight = TestInPlace(slab->size_class);
-    if (weight == 0) CountInPlace(usable);
-    return weight == 0 ? pointer : MoveBlock(pointer, AllocateSample(slab->size_class, weight, size), size);
+    if (weight == 0) {
+      CountInPlace(wish.usable);
+      return pointer;
+    }
+    return MoveBlock(pointer, AllocateSample(slab->size_class, weight, wish.size), wish.usable);
   }
-  return MoveBlock(pointer, Allocate(size), size < usable ? size : usable);
+  return MoveToNewBlock(pointer, slab->size, wish);
 }
 
-void* ReallocateHuge(Huge* huge, void* pointer, size_t size) {
-  size_t wanted = RoundUpToClass(size);
-  if (wanted == 0) return OutOfMemory();
-  if (ResizeHuge(huge, wanted, size)) return pointer;
-  if (wanted > kRunMaximum) {
-    void* target = MoveHuge(huge, wanted, size);
-    if (target != nullptr) return target;
-  }
-  return MoveBlock(pointer, Allocate(size), size < huge->size ? size : huge->size);
+void* ReallocateHuge(Huge* huge, void* pointer, const Wish& wish) {
+  size_t usable = huge->size;
+  // A mapping takes much address space: a block that has become small enough for a run moves.
+  bool stays = wish.usable > kRunMaximum || wish.usable == usable;
+  bool resized = stays && IsAligned(pointer, wish.demand.alignment) && ResizeHuge(huge, wish.usable, wish.size);
+  void* target = resized ? pointer : nullptr;
+  if (!resized && wish.usable > kRunMaximum && wish.demand.alignment <= kChunkSize)
+    target = MoveHuge(huge, wish.usable, wish.size);
+  if (target == nullptr) return MoveToNewBlock(pointer, usable, wish);
+  FillGrown(target, usable, wish.usable, true, wish.demand.zero);
+  return target;
 }
 
-void* ReallocateRun(Slab* run, void* pointer, size_t size) {
-  size_t wanted = RoundUpToClass(size);
-  if (wanted == 0) return OutOfMemory();
-  bool stays = wanted > kSmallMaximum || wanted == run->size;
-  if (stays && ResizeRun(run, wanted, size)) return pointer;
-  return MoveBlock(pointer, Allocate(size), size < run->size ? size : run->size);
+void* ReallocateRun(Slab* run, void* pointer, const Wish& wish) {
+  size_t usable = run->size;
+  bool stays = wish.usable > kSmallMaximum || wish.usable == usable;
+  if (!stays || !IsAligned(pointer, wish.demand.alignment) || !ResizeRun(run, wish.usable, wish.size)) {
+    return MoveToNewBlock(pointer, usable, wish);
+  }
+  FillGrown(pointer, usable, wish.usable, false, wish.demand.zero);
+  return pointer;
+}
+
+// Changes the usable size of a run, or else of a huge block, where it lies.
+bool ResizeLarge(Slab* run, Huge* huge, void* pointer, size_t wanted, size_t requested, bool zero) {
+  size_t usable = run != nullptr ? run->size : huge->size;
+  if (run != nullptr ? !ResizeRun(run, wanted, requested) : !ResizeHuge(huge, wanted, requested)) return false;
+  FillGrown(pointer, usable, wanted, run == nullptr, zero);
+  return true;
 }
 
 }  // namespace
 
-void* AllocateSlow(size_t size) {
-  return size <= kSmallMaximum ? AllocateSmall(size) : AllocateClass(RoundUpToClass(size), 1, size);
-}
+void* AllocateSlow(size_t size) { return AllocateNotReady(size); }
+
+void* MallocSlow(size_t size) { return OrAbort(AllocateNotReady(size), kErrorInMalloc); }
 
 void FreeSlow(void* pointer) {
   if (pointer == nullptr) return;
@@ -131,13 +226,23 @@ void FreeSlow(void* pointer) {
   Block* block = static_cast<Block*>(pointer);
   uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
   if (owner == kNobody) return IgnoreForeign(pointer);
+  if (HEAPTAP_UNLIKELY(fill_options.on_free)) memset(pointer, kFreeJunk, slab->size);
   if (owner == kSampledOwner) {
     thread_counters.deallocated += slab->size;
     SampleFreed(pointer, slab->size, RequestedSize(slab, block));
     return ReturnSampledBlock(slab, block);
   }
   if (owner == kRunOwner) return FreeRun(slab);
-  if (owner == (reinterpret_cast<uintptr_t>(current_heap) | kFullBit)) {
+  owner &= ~kSlowBit;
+  uintptr_t own = reinterpret_cast<uintptr_t>(current_heap);
+  if (owner == own) {
+    // Only kSlowBit brings such a block here: what follows is the fast path's.
+    block->next = slab->local_free;
+    slab->local_free = block;
+    if (--slab->used == 0) FreedLastBlock(slab);
+    return;
+  }
+  if (owner == (own | kFullBit)) {
     HeapScope heap;
     return heap->FreeInFullSlab(slab, block);
   }
@@ -157,40 +262,59 @@ void* AllocateZeroed(size_t count, size_t size) {
   if (__builtin_mul_overflow(count, size, &bytes)) return OutOfMemory();
   void* pointer = Allocate(bytes);
   if (pointer == nullptr) return nullptr;
-  unsigned kind = ChunkKind(pointer);
-  if (kind == kHuge) return pointer;
-  Slab* slab = SlabOf(pointer, kind);
-  uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
-  if (owner == reinterpret_cast<uintptr_t>(current_heap) && slab->fresh) {
-    static_cast<Block*>(pointer)->next = nullptr;
-  } else if (owner != kRunOwner || !slab->fresh) {
-    memset(pointer, 0, bytes);
-  }
+  Clear(pointer, bytes);
   return pointer;
 }
 
 void* AllocateAligned(size_t alignment, size_t size) {
+  if (alignment == 1) return Allocate(size);
   size_t usable = RoundUpToAlignedClass(size != 0 ? size : 1, alignment);
-  if (usable <= kSmallMaximum && usable != 0 && usable % alignment == 0) return Allocate(usable);
+  if (FitsSlab(usable, alignment)) return Allocate(usable);
   return AllocateClass(usable, alignment, size);
 }
 
-void* Reallocate(void* pointer, size_t size) {
-  if (pointer == nullptr) return Allocate(size);
+void* AllocateExtended(size_t size, Demand demand) {
+  void* pointer = AllocateAligned(demand.alignment, size);
+  if (demand.zero && pointer != nullptr) Clear(pointer, UsableSize(pointer));
+  return pointer;
+}
+
+void* Reallocate(void* pointer, size_t size, Demand demand) {
+  if (pointer == nullptr) return AllocateExtended(size, demand);
   if (size == 0) {
     Free(pointer);
     return nullptr;
   }
   unsigned kind = ChunkKind(pointer);
-  if (kind == kForeign) return OutOfMemory();
+  Wish wish{size, RoundUpToAlignedClass(size, demand.alignment), demand};
+  if (kind == kForeign || wish.usable == 0) return OutOfMemory();
   if (kind == kHuge) {
     Huge* huge = HugeOf(pointer);
-    return huge != nullptr ? ReallocateHuge(huge, pointer, size) : OutOfMemory();
+    return huge != nullptr ? ReallocateHuge(huge, pointer, wish) : OutOfMemory();
   }
   Slab* slab = SlabOf(pointer, kind);
   uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
   if (owner == kNobody) return OutOfMemory();
-  return owner == kRunOwner ? ReallocateRun(slab, pointer, size) : ReallocateSmall(slab, pointer, size);
+  return owner == kRunOwner ? ReallocateRun(slab, pointer, wish) : ReallocateSmall(slab, pointer, wish);
+}
+
+size_t ResizeInPlace(void* pointer, size_t size, size_t extra, Demand demand) {
+  size_t usable = UsableSize(pointer);
+  if (usable == 0 || size > kLargestClass || !IsAligned(pointer, demand.alignment)) return usable;
+  size_t room = kLargestClass - size;
+  size_t least = RoundUpToClass(size);
+  size_t most = RoundUpToClass(size + (extra < room ? extra : room));
+  // A large block stays large, as jemalloc's does.
+  if (most < kLargeMinimum) return usable;
+
+  unsigned kind = ChunkKind(pointer);
+  Slab* run = kind == kHuge ? nullptr : SlabOf(pointer, kind);
+  Huge* huge = kind == kHuge ? HugeOf(pointer) : nullptr;
+  if (run != nullptr && run->owner.load(std::memory_order_relaxed) != kRunOwner) return usable;
+  if (most != usable && ResizeLarge(run, huge, pointer, most, size, demand.zero)) return most;
+  bool next_best = least > usable && least < most;
+  if (next_best && ResizeLarge(run, huge, pointer, least, size, demand.zero)) return least;
+  return usable;
 }
 
 size_t UsableSize(void* pointer) {

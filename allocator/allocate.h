@@ -8,7 +8,7 @@
 //     AllocateSlow      small: Heap::Take (refill), or, if it is a sample, TakeSampledBlock and the probe
 //                       larger: AllocateLarge (large.h), which samples by itself
 //   Free                push on the slab's local_free, else
-//     FreeSlow          nullptr, foreign, huge, sampled, run, full slab, or another thread's block
+//     FreeSlow          nullptr, foreign, huge, sampled, run, full slab, another thread's block, or blocks are filled
 //     FreedLastBlock    the slab became empty
 //
 // The two fast paths know nothing about sampling: they are the same instructions whether it is on or off.
@@ -22,10 +22,12 @@
 namespace heaptap {
 
 void* AllocateSlow(size_t size);
+void* MallocSlow(size_t size);  // the same, and xmalloc: for malloc itself
 void FreeSlow(void* pointer);
 void FreedLastBlock(Slab* slab);
 
-// malloc
+// malloc. `Slow` is what it does when no block is ready.
+template <void* (*Slow)(size_t) = AllocateSlow>
 [[gnu::always_inline]] inline void* Allocate(size_t size) {
   unsigned size_class;
   if (HEAPTAP_LIKELY(size <= kFineMaximum)) {
@@ -33,11 +35,11 @@ void FreedLastBlock(Slab* slab);
   } else if (HEAPTAP_LIKELY(size <= kSmallMaximum)) {
     size_class = kCoarseTable[(size + kCoarseStep - 1) / kCoarseStep];
   } else {
-    return AllocateSlow(size);
+    return Slow(size);
   }
   Heap* heap = current_heap;
   Block* block = heap->ready[size_class];
-  if (HEAPTAP_UNLIKELY(block == nullptr)) return AllocateSlow(size);
+  if (HEAPTAP_UNLIKELY(block == nullptr)) return Slow(size);
   heap->ready[size_class] = block->next;
   return block;
 }
@@ -61,9 +63,26 @@ void* AllocateZeroed(size_t count, size_t size);
 // memalign. REQUIRES: `alignment` is a power of two.
 void* AllocateAligned(size_t alignment, size_t size);
 
-// realloc. With size 0 it frees and returns nullptr, as glibc's does. A pointer that is not the allocator's gives
-// nullptr and ENOMEM. For the sampler every call is a new allocation, in place or not.
-void* Reallocate(void* pointer, size_t size);
+// What else may be asked of a block.
+struct Demand {
+  size_t alignment = 1;  // a power of two
+  bool zero = false;     // memory that the block did not have before reads as zero, to the end of the usable size
+};
+
+// mallocx
+void* AllocateExtended(size_t size, Demand demand);
+
+// realloc and rallocx. With size 0 it frees and returns nullptr, as glibc's does. A pointer that is not the allocator's
+// gives nullptr and ENOMEM. For the sampler every call is a new allocation, in place or not.
+void* Reallocate(void* pointer, size_t size, Demand demand = {});
+
+// xallocx: tries to make the usable size that of a block of `size` + `extra` bytes, or at least of `size`, where the
+// block lies. Returns the usable size that it then has. 0 for a pointer that is not the allocator's.
+//
+// Only runs and huge blocks can change; a block of a slab has the size of its class for life. A change is a free and an
+// allocation to the sampler, as in realloc. Where nothing changes nothing was allocated, so a block that is a sample
+// stays one, and one that is none stays none: jemalloc too counts such a call as neither.
+size_t ResizeInPlace(void* pointer, size_t size, size_t extra, Demand demand);
 
 // malloc_usable_size: constant for the life of the block. 0 for nullptr and for pointers that are not the allocator's.
 size_t UsableSize(void* pointer);

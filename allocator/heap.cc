@@ -91,7 +91,8 @@ Heap::Taken Heap::Take(unsigned size_class) {
     }
     FollowPeak();
     if (wakes.load(std::memory_order_relaxed) != nullptr) ProcessWakes();
-    block = Refill(size_class, allowance);
+    // Where blocks are filled, each is handed out by itself.
+    block = Refill(size_class, fill_options.owner_bits != 0 ? 1 : allowance);
     if (block == nullptr) return {nullptr, 0};
   }
   ready[size_class] = block->next;
@@ -146,7 +147,7 @@ Block* Heap::Refill(unsigned size_class, uint64_t limit) {
   }
   if (slab == nullptr || (poor && !HasUntouched(slab) && ++poor_batches[size_class] >= kPoorBatches)) {
     poor_batches[size_class] = 0;
-    Slab* another = NewSlab(size_class, reinterpret_cast<uintptr_t>(this));
+    Slab* another = NewSlab(size_class, OwnerWord());
     if (another != nullptr) {
       slab = another;
       slabs.PushFront(slab);
@@ -175,18 +176,18 @@ Block* Heap::Refill(unsigned size_class, uint64_t limit) {
 void Heap::MarkFull(Slab* slab) {
   HEAPTAP_ASSERT(slab->queued && slab->used == slab->capacity);
   queue[slab->size_class].Remove(slab);
-  slab->owner.store(reinterpret_cast<uintptr_t>(this) | kFullBit, std::memory_order_relaxed);
+  slab->owner.store(OwnerWord() | kFullBit, std::memory_order_relaxed);
   // A wake that is on its way will find the slab full: a second one would be on the list twice.
   if (slab->wake_pending) return;
   uintptr_t expected = 0;
   if (slab->remote_free.compare_exchange_strong(expected, kNotifyBit, std::memory_order_relaxed)) return;
   CollectRemote(slab);
-  slab->owner.store(reinterpret_cast<uintptr_t>(this), std::memory_order_relaxed);
+  slab->owner.store(OwnerWord(), std::memory_order_relaxed);
   queue[slab->size_class].PushBack(slab);
 }
 
 void Heap::MarkNotFull(Slab* slab) {
-  slab->owner.store(reinterpret_cast<uintptr_t>(this), std::memory_order_relaxed);
+  slab->owner.store(OwnerWord(), std::memory_order_relaxed);
   queue[slab->size_class].PushBack(slab);
 }
 
@@ -309,7 +310,7 @@ void Heap::Flush() {
 
 void FreeRemotely(Slab* slab, Block* block) {
   // Read before the block is free: afterwards the slab may be anybody's.
-  Heap* heap = reinterpret_cast<Heap*>(slab->owner.load(std::memory_order_relaxed) & ~kFullBit);
+  Heap* heap = reinterpret_cast<Heap*>(slab->owner.load(std::memory_order_relaxed) & ~(kFullBit | kSlowBit));
   uintptr_t old = slab->remote_free.load(std::memory_order_relaxed);
   do {
     block->next = reinterpret_cast<Block*>(old & ~kNotifyBit);

@@ -24,6 +24,7 @@
 
 #include <atomic>
 
+#include "fill.h"
 #include "sampler.h"
 #include "slab.h"
 #include "thread_counters.h"
@@ -120,6 +121,7 @@ struct Heap {
   void FollowPeak();
 
  private:
+  uintptr_t OwnerWord() const { return reinterpret_cast<uintptr_t>(this) | fill_options.owner_bits; }
   void CountRefill(unsigned size_class, uint32_t count);
   void Settle(Slab* slab);
   void CollectRemote(Slab* slab);

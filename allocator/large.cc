@@ -84,6 +84,7 @@ void* AllocateHuge(size_t size, size_t alignment, size_t requested) {
   void* pointer = MapAligned(mapped, alignment < kChunkSize ? kChunkSize : alignment, kPageSize);
   if (pointer == nullptr) return nullptr;
   CountHuge(static_cast<int64_t>(mapped));
+  AdviseHugePages(pointer, mapped, true);
   Huge* huge = HugeOf(pointer);
   huge->size = size;
   huge->mapped = mapped;
@@ -113,11 +114,6 @@ LargeCounts ReadLargeCounts(unsigned class_number) {
   return result;
 }
 
-bool LargeIsZero(void* pointer) {
-  uint8_t kind = ChunkKind(pointer);
-  return kind == kHuge || SlabOf(pointer, kind)->fresh;
-}
-
 void FreeRun(Slab* run) {
   Forget(SlabMemory(run), run);
   ReleaseUnits(run);
@@ -143,7 +139,6 @@ bool ResizeRun(Slab* run, size_t size, size_t requested) {
 }
 
 bool ResizeHuge(Huge* huge, size_t size, size_t requested) {
-  if (size <= kRunMaximum && size != huge->size) return false;
   size_t mapped = PagesFor(size);
   if (mapped != huge->mapped && !ResizeMapping(huge, huge->mapped + kPageSize, mapped + kPageSize)) return false;
   char* pointer = HugeMemory(huge);

@@ -27,9 +27,6 @@ Huge* HugeOf(void* pointer);
 // asked for `requested`. nullptr: out of memory.
 void* AllocateLarge(size_t size, size_t alignment, size_t requested);
 
-// Whether the memory of a block that AllocateLarge has just returned reads as zero.
-bool LargeIsZero(void* pointer);
-
 void FreeRun(Slab* run);
 void FreeHuge(Huge* huge);
 
@@ -40,7 +37,8 @@ struct LargeCounts {
 };
 LargeCounts ReadLargeCounts(unsigned class_number);
 
-// realloc to `size` usable bytes without changing the address; counts as a free and an allocation if it succeeds.
+// realloc to `size` usable bytes without changing the address; counts as a free and an allocation if it succeeds. What
+// a huge block has grown by reads as zero; what a run has grown by is undefined. REQUIRES: `size` is a class size.
 bool ResizeRun(Slab* run, size_t size, size_t requested);
 bool ResizeHuge(Huge* huge, size_t size, size_t requested);
 

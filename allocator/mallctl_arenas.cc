@@ -48,6 +48,7 @@ int Break(const Request& request) {
     if (!known) return EINVAL;
     if (strcmp(word, kBreak) != 0) return EFAULT;
   }
+  if (request.mib[1] == kDestroyedArenas) return EFAULT;
   return request.Read(kBreak);
 }
 
@@ -109,6 +110,7 @@ int RetainGrowLimit(const Request& request) {
 
 // There are no functions that could be replaced.
 int ExtentHooks(const Request& request) {
+  if (request.mib[1] > kArenaCount) return EFAULT;  // before the value is looked at, as in jemalloc
   const void* hooks;
   int error = request.Write(&hooks);
   return error != 0 ? error : EFAULT;

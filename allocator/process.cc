@@ -9,12 +9,14 @@
 #include <sys/auxv.h>
 
 #include "dump.h"
+#include "fill.h"
 #include "maintenance.h"
 #include "mutex.h"
 #include "option_sources.h"
 #include "probes.h"
 #include "profiling.h"
 #include "sample_events.h"
+#include "sample_records.h"
 #include "sampled.h"
 #include "snapshot.h"
 #include "statistics.h"
@@ -98,6 +100,7 @@ void AfterForkInChild() {
   ResetHeapsAfterFork();
   ResetDumpsAfterFork();
   ResetSnapshotsAfterFork();
+  ResetRecordsAfterFork();
   IntroduceAllThreadsAgain();
   __atomic_store_n(&::heaptap_control.pid, ProcessId(), __ATOMIC_RELAXED);
   heaptap_probe_start(&::heaptap_control);
@@ -111,6 +114,7 @@ void StartProcess() {
     MutexLock lock(start_mutex);
     if (started.load(std::memory_order_relaxed)) return;
     ReadOptions();
+    StartFill(configuration);
     FillControl();
     StartThreads(Seed());
     StartSnapshots();

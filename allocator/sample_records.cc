@@ -72,6 +72,11 @@ void StartRecords() {
   if (configuration.prof_log) StartLog(nullptr);
 }
 
+void ResetRecordsAfterFork() {
+  log_mutex.Reset();
+  logging = false;
+}
+
 void IntroduceRecords() {
   if (IsRecorded()) TellCollector();
 }

@@ -12,6 +12,9 @@ namespace heaptap {
 // Begins what the process's configuration asks for. Once, before other threads.
 void StartRecords();
 
+// The child of a fork makes no log: that is its parent's.
+void ResetRecordsAfterFork();
+
 // Tells the collector whether a record is to be kept, if it may think otherwise.
 void IntroduceRecords();
 

@@ -19,6 +19,10 @@ namespace heaptap {
 inline constexpr size_t kPageSize = 4096;
 // Larger requests cannot be satisfied: the difference of two pointers into the block must be representable.
 inline constexpr size_t kMaximumRequest = PTRDIFF_MAX;
+// The largest class up to that.
+inline constexpr size_t kLargestClass = size_t{7} << 60;
+// jemalloc's first class that it does not serve from slabs; to its programs such blocks are large.
+inline constexpr size_t kLargeMinimum = 16 * 1024;
 
 inline constexpr unsigned kSmallClasses = 41;
 inline constexpr size_t kSmallMaximum = 32 * 1024;
@@ -36,7 +40,6 @@ constexpr size_t RoundUpToClass(size_t size) {
 // The usable size of an aligned allocation, by jemalloc's rules (its sz_sa2u): a class whose blocks are aligned by
 // nature if that is cheap, else at least 16 KiB. `alignment` is a power of two. 0 if there is none.
 constexpr size_t RoundUpToAlignedClass(size_t size, size_t alignment) {
-  constexpr size_t kLargeMinimum = 16 * 1024;
   constexpr size_t kSmallLimit = 14 * 1024;
   if (size <= kSmallLimit && alignment <= kPageSize) {
     size_t usable = RoundUpToClass((size + alignment - 1) & ~(alignment - 1));

@@ -56,11 +56,12 @@ inline constexpr unsigned kShortShift = 16;
 inline constexpr unsigned kLongShift = 19;
 inline constexpr size_t kShortSlabMaximum = 2048;  // the largest block of a short slab
 
-// Values of the owner word. Any other value is the address of the owning Heap, or that with kFullBit.
+// Values of the owner word. Any other value is the address of the owning Heap, with kFullBit and kSlowBit or without.
 inline constexpr uintptr_t kNobody = 0;        // a free unit, or one inside a run
 inline constexpr uintptr_t kFullBit = 1;       // the heap expects no more of this slab until a block is freed
 inline constexpr uintptr_t kSampledOwner = 2;  // a slab of sampled blocks (sampled.h)
 inline constexpr uintptr_t kRunOwner = 4;      // a run
+inline constexpr uintptr_t kSlowBit = 8;       // with a heap: every free takes the slow path (fill.h)
 
 struct Block {
   Block* next;

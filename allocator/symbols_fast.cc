@@ -33,7 +33,7 @@ namespace {
 
 }  // namespace
 
-HEAPTAP_C_EXPORT void* malloc(size_t size) { return Allocate(size); }
+HEAPTAP_C_EXPORT void* malloc(size_t size) { return Allocate<heaptap::MallocSlow>(size); }
 HEAPTAP_C_EXPORT void free(void* pointer) { Free(pointer); }
 
 // Names by which programs reach past an interposed malloc.

@@ -5,26 +5,40 @@
 
 #include "allocate.h"
 #include "symbols.h"
+#include "xmalloc.h"
 
 using heaptap::kPageSize;
+using heaptap::OrAbort;
 
 namespace {
 
 bool IsPowerOfTwo(size_t number) { return number != 0 && (number & (number - 1)) == 0; }
 
+void* AllocateAligned(size_t alignment, size_t size) {
+  return OrAbort(heaptap::AllocateAligned(alignment, size), heaptap::kErrorInAligned);
+}
+
+void* Reallocate(void* pointer, size_t size) {
+  void* result = heaptap::Reallocate(pointer, size);
+  bool freed = pointer != nullptr && size == 0;
+  return freed ? result : OrAbort(result, heaptap::kErrorInRealloc);
+}
+
 }  // namespace
 
-HEAPTAP_C_EXPORT void* calloc(size_t count, size_t size) { return heaptap::AllocateZeroed(count, size); }
+HEAPTAP_C_EXPORT void* calloc(size_t count, size_t size) {
+  return OrAbort(heaptap::AllocateZeroed(count, size), heaptap::kErrorInCalloc);
+}
 
-HEAPTAP_C_EXPORT void* realloc(void* pointer, size_t size) { return heaptap::Reallocate(pointer, size); }
+HEAPTAP_C_EXPORT void* realloc(void* pointer, size_t size) { return Reallocate(pointer, size); }
 
 HEAPTAP_C_EXPORT void* reallocarray(void* pointer, size_t count, size_t size) {
   size_t bytes;
   if (__builtin_mul_overflow(count, size, &bytes)) {
     errno = ENOMEM;
-    return nullptr;
+    return OrAbort(nullptr, heaptap::kErrorInRealloc);
   }
-  return heaptap::Reallocate(pointer, bytes);
+  return Reallocate(pointer, bytes);
 }
 
 // Alignments that are no power of two are rounded up, as glibc does.
@@ -38,7 +52,7 @@ HEAPTAP_C_EXPORT void* memalign(size_t alignment, size_t size) {
     while (rounded < alignment) rounded *= 2;
     alignment = rounded;
   }
-  return heaptap::AllocateAligned(alignment, size);
+  return AllocateAligned(alignment, size);
 }
 
 HEAPTAP_C_EXPORT void* aligned_alloc(size_t alignment, size_t size) {
@@ -46,27 +60,27 @@ HEAPTAP_C_EXPORT void* aligned_alloc(size_t alignment, size_t size) {
     errno = EINVAL;
     return nullptr;
   }
-  return heaptap::AllocateAligned(alignment, size);
+  return AllocateAligned(alignment, size);
 }
 
 HEAPTAP_C_EXPORT int posix_memalign(void** result, size_t alignment, size_t size) {
   if (!IsPowerOfTwo(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
   int saved = errno;
-  void* pointer = heaptap::AllocateAligned(alignment, size);
+  void* pointer = AllocateAligned(alignment, size);
   errno = saved;
   if (pointer == nullptr) return ENOMEM;
   *result = pointer;
   return 0;
 }
 
-HEAPTAP_C_EXPORT void* valloc(size_t size) { return heaptap::AllocateAligned(kPageSize, size); }
+HEAPTAP_C_EXPORT void* valloc(size_t size) { return AllocateAligned(kPageSize, size); }
 
 HEAPTAP_C_EXPORT void* pvalloc(size_t size) {
   if (size > PTRDIFF_MAX - kPageSize) {
     errno = ENOMEM;
-    return nullptr;
+    return OrAbort(nullptr, heaptap::kErrorInAligned);
   }
-  return heaptap::AllocateAligned(kPageSize, (size + kPageSize - 1) & ~(kPageSize - 1));
+  return AllocateAligned(kPageSize, (size + kPageSize - 1) & ~(kPageSize - 1));
 }
 
 HEAPTAP_C_EXPORT size_t malloc_usable_size(void* pointer) { return heaptap::UsableSize(pointer); }

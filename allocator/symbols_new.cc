@@ -7,6 +7,7 @@
 #include "allocate.h"
 #include "symbols.h"
 #include "symbols_fast.h"
+#include "xmalloc.h"
 
 namespace std {
 new_handler get_new_handler() noexcept __attribute__((weak));
@@ -18,11 +19,13 @@ namespace {
 using heaptap::Allocate;
 using heaptap::AllocateAligned;
 using heaptap::Free;
+using heaptap::OrAbort;
 
 constexpr size_t kNoAlignment = 0;
 
 void* Try(size_t size, size_t alignment) {
-  return alignment == kNoAlignment ? Allocate(size) : AllocateAligned(alignment, size);
+  if (alignment == kNoAlignment) return OrAbort(Allocate(size), heaptap::kErrorInMalloc);
+  return OrAbort(AllocateAligned(alignment, size), heaptap::kErrorInAligned);
 }
 
 // Calls the new handler, which may make room or throw, until there is memory or no handler.

@@ -106,6 +106,10 @@ void ForbidHugePages(void* address, size_t size) {
   SystemCall(SYS_madvise, reinterpret_cast<long>(address), static_cast<long>(size), MADV_NOHUGEPAGE);
 }
 
+void AskForHugePages(void* address, size_t size) {
+  SystemCall(SYS_madvise, reinterpret_cast<long>(address), static_cast<long>(size), MADV_HUGEPAGE);
+}
+
 size_t ResidentBytes(const void* address, size_t size) {
   constexpr size_t kPages = 2048;
   constexpr uintptr_t kPageMask = 4096 - 1;

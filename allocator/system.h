@@ -46,8 +46,9 @@ bool MoveMapping(void* address, size_t old_size, size_t new_size, void* target);
 // Gives the pages back; they read as zero afterwards. False if the system refused: then they keep their contents.
 bool DiscardPages(void* address, size_t size);
 
-// Keeps the kernel from backing the range with huge pages, if it knows how.
+// Keeps the kernel from backing the range with huge pages, or asks it to, if it knows how.
 void ForbidHugePages(void* address, size_t size);
+void AskForHugePages(void* address, size_t size);
 
 // How many bytes of the range the system holds in memory, in whole pages; an upper bound, since pages that were only
 // read count too. What is not mapped does not count.

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "mutex.h"
+#include "process.h"
 #include "statistics.h"
 #include "system.h"
 #include "triggers.h"
@@ -147,11 +148,10 @@ Chunk* MakeChunk(unsigned shift, size_t count, size_t alignment) {
   for (size_t unit = 1; unit < chunk->units; unit++) chunk->free_bits[unit / 64] |= uint64_t{1} << (unit % 64);
   chunk->free = chunk->units - 1;
   Supply& supply = SupplyOf(shift);
-  if (supply.end == nullptr) {
-    supply.end = &supply.first;
-    // A process that needs no more than this is small: huge pages would only make it large.
-    ForbidHugePages(chunk, size_t{chunk->units} << shift);
-  }
+  bool first = supply.end == nullptr;
+  if (first) supply.end = &supply.first;
+  // A process that needs no more than the first chunk is small: huge pages would only make it large.
+  AdviseHugePages(chunk, size_t{chunk->units} << shift, !first);
   supply.end->store(chunk, std::memory_order_release);
   supply.end = &chunk->next;
   SetChunkKind(chunk, static_cast<uint8_t>(shift));
@@ -199,6 +199,15 @@ bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
 }
 
 }  // namespace
+
+void AdviseHugePages(void* address, size_t size, bool kernel_may_decide) {
+  Thp thp = ProcessConfiguration().thp;
+  if (thp == Thp::kAlways) {
+    AskForHugePages(address, size);
+  } else if (thp == Thp::kNever || !kernel_may_decide) {
+    ForbidHugePages(address, size);
+  }
+}
 
 Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment) {
   MutexLock lock(units_mutex);

@@ -58,6 +58,9 @@ struct PurgeFigures {
   uint64_t bytes;
 };
 PurgeFigures ReadPurgeFigures();
+// Tells the kernel what thp of MALLOC_CONF says about new memory. Where that says nothing, huge pages are forbidden,
+// unless `kernel_may_decide`.
+void AdviseHugePages(void* address, size_t size, bool kernel_may_decide);
 
 // fork(2): holds and releases the locks; Reset is for the child.
 void LockUnits();

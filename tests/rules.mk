@@ -53,6 +53,7 @@ test: deps ## install what is missing, build, run all tests (root)
 	$(Q)$(MAKE) --no-print-directory test-instructions
 	$(Q)$(MAKE) --no-print-directory test-e2e
 	$(Q)$(MAKE) --no-print-directory test-differential-small
+	$(Q)$(MAKE) --no-print-directory test-jemalloc
 
 # Minutes each: the processor is emulated.
 .PHONY: test-kernels

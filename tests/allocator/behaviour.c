@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a program may expect of malloc and its relatives, checked from the program's side: run it with libheaptap.so
- * preloaded. With an argument it prints usable sizes instead, to be compared with jemalloc's.
+ * preloaded. With `sizes` it prints usable sizes instead, to be compared with jemalloc's; with `fail NAME` it calls the
+ * function of that name for more than there is.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -45,7 +46,8 @@ static void Symbols(void) {
       "malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "posix_memalign", "valloc",
       "pvalloc", "malloc_usable_size", "malloc_trim", "mallinfo", "mallinfo2", "mallopt", "malloc_stats", "malloc_info",
       "cfree", "free_sized", "free_aligned_sized", "__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free",
-      "__libc_memalign", "__libc_valloc", "__libc_pvalloc", "__posix_memalign", "mallctl", "heaptap_control",
+      "__libc_memalign", "__libc_valloc", "__libc_pvalloc", "__posix_memalign", "mallctl", "heaptap_control", "mallocx",
+      "rallocx", "xallocx", "sallocx", "dallocx", "sdallocx", "nallocx", "secure_getenv",
       /* operator new, 8 of them */
       "_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t",
       "_ZnwmSt11align_val_tRKSt9nothrow_t", "_ZnamSt11align_val_tRKSt9nothrow_t",
@@ -224,9 +226,31 @@ static void PrintUsableSizes(void) {
   }
 }
 
+/* An allocation that cannot be, by the function of that name. */
+static void Fail(const char* name) {
+  void* (*allocate)(size_t, int) = Symbol("mallocx");
+  void* (*reallocate)(void*, size_t, int) = Symbol("rallocx");
+  void* (*operator_new)(size_t) = Symbol("_Znwm");
+  if (strcmp(name, "malloc") == 0) sink = malloc(huge_size);
+  if (strcmp(name, "calloc") == 0) sink = calloc(huge_size, 2);
+  if (strcmp(name, "realloc") == 0) sink = realloc(malloc(1), huge_size);
+  if (strcmp(name, "reallocarray") == 0) sink = reallocarray(NULL, huge_size, 2);
+  if (strcmp(name, "memalign") == 0) sink = memalign(64, huge_size);
+  if (strcmp(name, "aligned_alloc") == 0) sink = aligned_alloc(64, huge_size);
+  if (strcmp(name, "posix_memalign") == 0) CHECK(posix_memalign((void**)&sink, 64, huge_size) == ENOMEM);
+  if (strcmp(name, "valloc") == 0) sink = valloc(huge_size);
+  if (strcmp(name, "pvalloc") == 0) sink = pvalloc(huge_size);
+  if (strcmp(name, "mallocx") == 0) sink = allocate(huge_size, 0);
+  if (strcmp(name, "rallocx") == 0) sink = reallocate(malloc(1), huge_size, 0);
+  if (strcmp(name, "new") == 0) sink = operator_new(huge_size);
+}
+
 int main(int argc, char** argv) {
-  (void)argv;
-  if (argc > 1) {
+  if (argc == 3) {
+    Fail(argv[2]);
+    return failures;
+  }
+  if (argc == 2) {
     PrintUsableSizes();
     return 0;
   }

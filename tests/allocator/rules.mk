@@ -14,7 +14,7 @@ ALLOCATOR_SANITIZER_tsan := -fsanitize=thread
 ALLOCATOR_SANITIZER_ubsan := -fsanitize=undefined -fno-sanitize-recover=all
 
 # What runs on one thread has no races, and takes ThreadSanitizer long.
-ALLOCATOR_FILTER_tsan := --gtest_filter=RemoteFree.*:ThreadExit.*:SamplingLaw.Changes*:Allocate.Usable*:Mallctl*:ThreadCounters.*:ThreadPeak.*:Snapshot.*
+ALLOCATOR_FILTER_tsan := --gtest_filter=RemoteFree.*:ThreadExit.*:SamplingLaw.Changes*:Allocate.Usable*:Mallctl*:ThreadCounters.*:ThreadPeak.*:Snapshot.*:Fill.Slabs*
 
 define ALLOCATOR_VARIANT
 $(BUILD)/test-allocator/$(1)/%.o: %.cc
@@ -59,9 +59,14 @@ $(BUILD)/test-allocator/options_static: tests/allocator/options.c $(BUILD)/libhe
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin $(DEPENDENCIES) -o $@ $< $(BUILD)/libheaptap.a
 
+$(BUILD)/test-allocator/extended: tests/allocator/extended.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -g $(WARNINGS) -Iallocator/include $(DEPENDENCIES) -o $@ $<
+
 .PHONY: test-allocator-preload
 test-allocator-preload: $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
-  $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static
+  $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended
 	$(say) TEST "allocator, preloaded"
 	$(Q)timeout 120 tests/allocator/preload $(BUILD)
 

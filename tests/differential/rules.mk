@@ -66,6 +66,23 @@ $(DIFFERENTIAL)/optimised: tests/differential/targets/optimised.cc tests/differe
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++20 $(WARNINGS) -O3 -flto -fomit-frame-pointer $(filter %.cc,$^) -o $@
 
+# The program that tries the control surface; with options of its own; and linked with either allocator, because
+# nothing can be preloaded into a set-user-ID program.
+TABLE_TARGETS := $(addprefix $(DIFFERENTIAL)/,mallctl_trials mallctl_trials_symbol mallctl_trials_harder \
+  secure/jemalloc/mallctl_trials secure/heaptap/mallctl_trials)
+
+$(DIFFERENTIAL)/mallctl_trials_symbol: PROGRAM_OPTIONS := -DMALLOC_CONF='"lg_prof_sample:3,prof:true,symbol:bad"'
+$(DIFFERENTIAL)/mallctl_trials_harder: PROGRAM_OPTIONS := -DMALLOC_CONF_HARDER='"lg_prof_sample:6,harder:bad"'
+$(DIFFERENTIAL)/secure/jemalloc/mallctl_trials: PROGRAM_OPTIONS := -Wl,--no-as-needed -ljemalloc
+$(DIFFERENTIAL)/secure/heaptap/mallctl_trials: PROGRAM_OPTIONS := -Wl,--whole-archive $(BUILD)/libheaptap.a \
+  -Wl,--no-whole-archive
+$(DIFFERENTIAL)/secure/heaptap/mallctl_trials: $(BUILD)/libheaptap.a
+
+$(filter-out $(DIFFERENTIAL)/mallctl_trials,$(TABLE_TARGETS)): tests/differential/targets/mallctl_trials.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DIFFERENTIAL_FLAGS) $(DEPENDENCIES) -rdynamic $< -o $@ $(PROGRAM_OPTIONS)
+
 .PHONY: differential-targets
 differential-targets: $(DIFFERENTIAL_TARGETS)
 
@@ -79,3 +96,8 @@ test-differential: ## call paths against jemalloc's, of many programs (root)
 test-differential-small: ## call paths against jemalloc's, of those that take seconds (root)
 	$(Q)tests/differential/test_paths.py
 	$(Q)tests/differential/run --small
+
+.PHONY: test-jemalloc
+test-jemalloc: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(TABLE_TARGETS) ## mallctl names and option strings against jemalloc's (root)
+	$(Q)tests/differential/test_tables.py
+	$(Q)tests/differential/run_tables

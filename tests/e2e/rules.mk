@@ -8,7 +8,8 @@ TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling
 
 TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet exact_threads sampling_law children \
   contexts depth without_bpf foreign cpp_program callers frames frames_realigned loader jit forged named_threads \
-  libleft.so libright.so libbare.so statistics_print libstatistics.so)
+  libleft.so libright.so libbare.so statistics_print libstatistics.so wiki_leak_jemalloc jemalloc_example \
+  jemalloc_example_conf jemalloc_example_static heaptap_example other_jemalloc other_jemalloc_linked environment_static)
 
 $(TARGETS)/%: tests/targets/%.c
 	$(say) CC $@
@@ -65,6 +66,48 @@ $(TARGETS)/libstatistics.so: tests/targets/statistics_probe.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TARGET_FLAGS) -fPIC -shared $< -o $@
+
+# Linked with Debian's jemalloc, as its documents say; once with options of its own in the program.
+JEMALLOC_FLAGS := -O0 -g $(WARNINGS) -Wno-unused-result -fno-omit-frame-pointer
+
+$(TARGETS)/wiki_leak_jemalloc: tests/targets/wiki_leak.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(JEMALLOC_FLAGS) $< -o $@ -ljemalloc
+
+$(TARGETS)/jemalloc_example: tests/targets/jemalloc_example.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(JEMALLOC_FLAGS) $< -o $@ -ljemalloc
+
+$(TARGETS)/jemalloc_example_conf: tests/targets/jemalloc_example.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(JEMALLOC_FLAGS) -DPROGRAM_CONF='"prof:true,prof_final:true,prof_leak:true,lg_prof_sample:0,stats_print:true"' \
+	  $< -o $@ -ljemalloc
+
+# With jemalloc in the program itself, where no preloaded library comes before it.
+$(TARGETS)/jemalloc_example_static: tests/targets/jemalloc_example.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(JEMALLOC_FLAGS) $< -o $@ -Wl,-Bstatic -ljemalloc -Wl,-Bdynamic -lstdc++ -lm
+
+$(TARGETS)/other_jemalloc_linked: tests/targets/other_jemalloc.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(JEMALLOC_FLAGS) $< -o $@ -Wl,--no-as-needed -ljemalloc
+
+$(TARGETS)/environment_static: tests/targets/environment.c $(BUILD)/libheaptap.a
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(JEMALLOC_FLAGS) -static $^ -o $@
+
+# The same source with our headers and our library.
+$(TARGETS)/heaptap_example: tests/targets/jemalloc_example.c $(BUILD)/libheaptap.so
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(JEMALLOC_FLAGS) -Iallocator/include $(DEPENDENCIES) $< -o $@ -L$(BUILD) -lheaptap \
+	  -Wl,-rpath,'$$ORIGIN/../..'
 
 $(TARGETS)/libsmall.so: tests/targets/small_allocator.c tests/targets/small_allocator.h
 	$(say) CC $@

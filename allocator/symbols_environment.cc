@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// secure_getenv, for the sake of one caller: a program that is linked with libjemalloc.so loads that library beside a
+// preloaded heaptap, though all its calls come here. That library's constructor still reads MALLOC_CONF, by
+// secure_getenv, and does what it asks for: a final dump over ours, a second leak summary, statistics of an allocator
+// that nobody uses. So it gets another MALLOC_CONF, which switches all that off. That wins over the symbol malloc_conf
+// and over /etc/malloc.conf, which jemalloc reads before it. (malloc_conf_2_conf_harder, which it reads after it, is
+// not overruled.)
+//
+// Everybody else gets what libc's function gives. May be called by any thread at any time, before this library's
+// constructor too; allocates nothing.
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "symbols.h"
+
+extern "C" {
+// The bounds of the allocator's code (text.ld).
+extern const char heaptap_text_begin[] __attribute__((visibility("hidden")));
+extern const char heaptap_text_end[] __attribute__((visibility("hidden")));
+}
+
+namespace {
+
+// Only what jemalloc 5.3.0 knows, as Debian has it: an unknown option would make it complain.
+constexpr char kQuiet[] =
+    "abort_conf:false,confirm_conf:false,prof:false,prof_active:false,prof_final:false,prof_leak:false,"
+    "prof_leak_error:false,prof_gdump:false,lg_prof_interval:-1,stats_print:false,stats_interval:-1,"
+    "background_thread:false";
+
+// A program may have an allocator of its own, linked in, that comes before a preloaded library: then heaptap is not in
+// use, and has to keep out of that allocator's options. malloc_usable_size tells, since, other than malloc's, its
+// address is hardly ever taken by a program, which would make it an address in the program.
+bool AllocatorIsOurs() {
+  const char* function = reinterpret_cast<const char*>(&malloc_usable_size);
+  return function >= heaptap_text_begin && function < heaptap_text_end;
+}
+
+}  // namespace
+
+HEAPTAP_C_EXPORT char* secure_getenv(const char* name) noexcept {
+  if (strcmp(name, "MALLOC_CONF") == 0 && AllocatorIsOurs()) return const_cast<char*>(kQuiet);
+  return getauxval(AT_SECURE) == 0 ? getenv(name) : nullptr;
+}

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares tables of results of jemalloc and heaptap, cell by cell, and judges what differs by a list of known
+differences. What is not known is a fault; so is a known difference that was not seen, so that the list stays true."""
+
+import collections
+import re
+
+NO_RESULT = "no result"
+
+# title: of the pair of tables.
+Cell = collections.namedtuple("Cell", "name trial jemalloc heaptap title")
+
+
+class Known:
+    """A difference that is meant to be. reason: one sentence. name, trial, jemalloc, heaptap, title: regular expressions
+    for the whole of these in a Cell; one that is not given fits all. equal_after: a function that makes both results
+    equal."""
+
+    def __init__(self, reason, name=".*", trial=".*", jemalloc=".*", heaptap=".*", title=".*", equal_after=None):
+        self.reason = reason
+        self._equal_after = equal_after
+        patterns = (name, trial, jemalloc, heaptap, title)
+        self.text = " ".join(f"{field}={pattern!r}" for field, pattern in zip(Cell._fields, patterns) if pattern != ".*")
+        self._patterns = [re.compile(pattern, re.DOTALL) for pattern in patterns]
+
+    def explains(self, cell):
+        if not all(pattern.fullmatch(text) for pattern, text in zip(self._patterns, cell)):
+            return False
+        return self._equal_after is None or self._equal_after(cell.jemalloc) == self._equal_after(cell.heaptap)
+
+
+class Comparison:
+    """Tables are {name: {trial: result}}. Call add() for each pair of tables, then look at the rest."""
+
+    def __init__(self, known):
+        self._known = known
+        self._seen = {id(entry): 0 for entry in known}
+        self.names = set()
+        self.equal = 0
+        self.unexplained = []  # Cells
+        self.explained = collections.defaultdict(list)  # reason: Cells
+
+    def add(self, title, jemalloc, heaptap):
+        for name in {**jemalloc, **heaptap}:
+            self.names.add(name)
+            first, second = jemalloc.get(name, {}), heaptap.get(name, {})
+            for trial in {**first, **second}:
+                self._judge(Cell(name, trial, first.get(trial, NO_RESULT), second.get(trial, NO_RESULT), title))
+
+    def _judge(self, cell):
+        if cell.jemalloc == cell.heaptap:
+            self.equal += 1
+            return
+        for entry in self._known:
+            if entry.explains(cell):
+                self._seen[id(entry)] += 1
+                self.explained[entry.reason].append(cell)
+                return
+        self.unexplained.append(cell)
+
+    @property
+    def unseen(self):
+        """Known differences that explained nothing."""
+        return [entry for entry in self._known if not self._seen[id(entry)]]
+
+    @property
+    def passes(self):
+        return not self.unexplained and not self.unseen
+
+    def summary(self, what):
+        """Lines for the screen. what: the word for a name."""
+        count = sum(len(cells) for cells in self.explained.values())
+        yield (f"{len(self.names)} {what}, {self.equal + count + len(self.unexplained)} results: {self.equal} equal, "
+               f"{count} differ and are explained, {len(self.unexplained)} differ and are not")
+        for reason, cells in sorted(self.explained.items(), key=lambda item: -len(item[1])):
+            yield f"  {len(cells):6}  {reason}"
+        for entry in self.unseen:
+            yield f"  not seen: {entry.reason} ({entry.text})"
+
+    def details(self):
+        """Every difference, those that are not explained first."""
+        for cell in self.unexplained:
+            yield from _lines("NOT EXPLAINED", cell)
+        for reason, cells in self.explained.items():
+            for cell in cells:
+                yield from _lines(reason, cell)
+
+
+def _lines(reason, cell):
+    yield f"{cell.name} | {cell.trial} | {cell.title}: {reason}"
+    yield f"    jemalloc: {cell.jemalloc}"
+    yield f"    heaptap:  {cell.heaptap}"

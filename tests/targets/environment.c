@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What secure_getenv answers for HOME.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(void) {
+  const char* home = secure_getenv("HOME");
+  printf("HOME %s\n", home != NULL ? home : "is not told");
+  free(malloc(1));
+  return 0;
+}
