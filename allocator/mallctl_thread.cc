@@ -40,6 +40,23 @@ int CacheEnabled(const Request& request) {
   return request.Read(old_value);
 }
 
+// Likewise: the largest block that the thread wants to be cached.
+constinit thread_local bool has_cache_maximum = false;
+constinit thread_local size_t cache_maximum = 0;
+
+int CacheMaximum(const Request& request) {
+  constexpr size_t kLimit = size_t{8} << 20;  // of jemalloc's caches
+  size_t old_value = has_cache_maximum ? cache_maximum : ProcessConfiguration().tcache_max;
+  size_t new_value = old_value;
+  int error = request.Write(&new_value);
+  if (error != 0) return error;
+  if (request.has_new()) {
+    has_cache_maximum = true;
+    cache_maximum = new_value < kLimit ? new_value : kLimit;
+  }
+  return request.Read(old_value);
+}
+
 void FlushReadyLists() {
   HeapScope scope;
   scope->Flush();
@@ -61,6 +78,7 @@ int Idle(const Request& request) {
 constexpr Node kThreadCacheNodes[] = {
     Leaf("enabled", CacheEnabled),
     Leaf("flush", CacheFlush),
+    Leaf("max", CacheMaximum),
 };
 constexpr NodeList kThreadCache = ListOf(kThreadCacheNodes);
 

@@ -56,6 +56,7 @@ DIFFERENCES = [
           name=r"arena\.(0x|\+0|0x0| 0)\.initialized", heaptap=ABSENT),
 
     only_heaptap(LATER, "config.prof_frameptr", "approximate_stats.active", "arena.0.name", "arena.1.name",
+                 "thread.tcache.max",
                  "experimental.hooks.prof_sample", "experimental.hooks.prof_sample_free", "opt.prof_pid_namespace",
                  "opt.experimental_tcache_gc", "opt.disable_large_size_classes", "opt.huge_arena_pac_thp",
                  "opt.malloc_conf.<any>", "opt.process_madvise_max_batch", "opt.prof_bt_max",
