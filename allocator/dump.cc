@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -135,22 +137,58 @@ int Ask(uint32_t kind, uint64_t argument, int file_fd, const char* what) {
   return EFAULT;
 }
 
+// Does not wait for whoever is to read a FIFO.
 long OpenFile(const char* path, int flags) {
-  return SystemCall(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), O_CREAT | O_WRONLY | O_CLOEXEC | flags, 0644);
+  return SystemCall(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path),
+                    O_CREAT | O_WRONLY | O_CLOEXEC | O_NONBLOCK | flags, 0644);
 }
 
-// REQUIRES: a DumpScope is taken.
-int AskForFile(uint32_t kind, uint64_t argument, const char* path) {
-  // What is there already is the collector's to empty, when it is about to write.
+// The collector writes into nothing else.
+bool IsRegular(const Descriptor& file) {
+  struct stat status;
+  return file.valid() && SystemCall(SYS_fstat, file.number(), reinterpret_cast<long>(&status)) == 0 &&
+         S_ISREG(status.st_mode);
+}
+
+void Remove(const char* path) { SystemCall(SYS_unlinkat, AT_FDCWD, reinterpret_cast<long>(path), 0); }
+
+// Into a file that is there, since somebody may have it open already, as jemalloc does; or where none can be made
+// beside it.
+int AskForFileInPlace(uint32_t kind, uint64_t argument, const char* path) {
   long number = OpenFile(path, O_EXCL);
   const bool made = number >= 0;
   int result;
   {
     Descriptor file(made ? number : OpenFile(path, 0));
-    result = file.valid() ? Ask(kind, argument, file.number(), path) : CannotOpen(path);
+    result = IsRegular(file) ? Ask(kind, argument, file.number(), path) : CannotOpen(path);
   }
-  // An empty file is no dump.
-  if (result != 0 && made) SystemCall(SYS_unlinkat, AT_FDCWD, reinterpret_cast<long>(path), 0);
+  if (result != 0 && made) Remove(path);
+  return result;
+}
+
+bool Exists(const char* path) {
+  struct stat status;
+  return SystemCall(SYS_lstat, reinterpret_cast<long>(path), reinterpret_cast<long>(&status)) != -ENOENT;
+}
+
+// A new file gets its name when it is whole: whoever is killed meanwhile, and however full the disk is, there is never
+// half a dump under it. REQUIRES: a DumpScope is taken.
+int AskForFile(uint32_t kind, uint64_t argument, const char* path) {
+  DumpName part;
+  const int length = snprintf(part.text, sizeof(part.text), "%s.%u.part", path, ProcessId());
+  if (length >= static_cast<int>(sizeof(part.text)) || Exists(path)) {
+    return AskForFileInPlace(kind, argument, path);
+  }
+  int result;
+  {
+    Descriptor file(OpenFile(part.text, O_EXCL));
+    if (!file.valid()) return AskForFileInPlace(kind, argument, path);
+    result = Ask(kind, argument, file.number(), path);
+  }
+  if (result == 0 && SystemCall(SYS_rename, reinterpret_cast<long>(part.text), reinterpret_cast<long>(path)) != 0) {
+    result = CannotOpen(path);
+  }
+  if (result != 0) Remove(part.text);
   return result;
 }
 

@@ -76,7 +76,11 @@ int SetThreadName(const char* name) {
   const size_t length = strnlen(name, sizeof(thread_name) - 1);
   memmove(thread_name, name, length);
   memset(thread_name + length, 0, sizeof(thread_name) - length);
-  IntroduceThreadAgain();
+  if (__atomic_load_n(&heaptap_semaphore_thread_name, __ATOMIC_RELAXED) != 0) {
+    heaptap_probe_thread_name(thread_name);
+  } else {
+    IntroduceThreadAgain();
+  }
   return 0;
 }
 

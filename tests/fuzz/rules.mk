@@ -18,6 +18,16 @@ $(BUILD)/fuzz/userspace/%.o: userspace/%.cc
 	@mkdir -p $(@D)
 	$(Q)$(CLANG)++ $(FUZZ_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
+# What the allocator reads.
+FUZZED_ALLOCATOR := $(patsubst %,$(BUILD)/fuzz/allocator/%.o,configuration options option_table system)
+$(FUZZED_ALLOCATOR) $(BUILD)/fuzz/allocator_options_fuzzer: FUZZ_FLAGS += -Iallocator
+$(BUILD)/fuzz/allocator_options_fuzzer: $(FUZZED_ALLOCATOR)
+
+$(BUILD)/fuzz/allocator/%.o: allocator/%.cc
+	$(say) FUZZCXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CLANG)++ $(FUZZ_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
 $(BUILD)/fuzz/tests/%.o: tests/%.cc
 	$(say) FUZZCXX $@
 	@mkdir -p $(@D)

@@ -94,6 +94,27 @@ absl::Status Answer(const ProcessHandle& process, uint64_t address, const heapta
   return absl::OkStatus();
 }
 
+// Makes `contents` those of the file. 0 or an errno value. What is there of an earlier dump goes only when there is
+// room for the new one; and of one that fails all the same, nothing stays.
+int Replace(int fd, absl::string_view contents) {
+  // Not every file system can tell.
+  if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(std::max<size_t>(contents.size(), 1))) != 0 &&
+      (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
+    const int error = errno;
+    // What was reserved on the way is given back.
+    struct stat status;
+    [[maybe_unused]] const int ignored = fstat(fd, &status) == 0 ? ftruncate(fd, status.st_size) : 0;
+    return error;
+  }
+  // Emptied afterwards it would lose what was reserved.
+  int error = WriteAll(fd, contents);
+  if (error == 0 && ftruncate(fd, static_cast<off_t>(contents.size())) != 0) error = errno;
+  if (error != 0) {
+    [[maybe_unused]] const int ignored = ftruncate(fd, 0);
+  }
+  return error;
+}
+
 }  // namespace
 
 absl::StatusOr<heaptap_dump_request> ReadDumpRequest(const ProcessHandle& process, uint64_t address) {
@@ -122,10 +143,8 @@ absl::Status AnswerWithDump(const ProcessHandle& process, uint64_t address, cons
   absl::Status status = file.ok() ? CheckFile(file->get()) : file.status();
   int error = status.ok() ? 0 : EBADF;
   if (status.ok()) {
-    // What is there of an earlier dump goes only now; and of one that fails, nothing stays.
-    error = ftruncate(file->get(), 0) != 0 ? errno : WriteAll(file->get(), contents);
+    error = Replace(file->get(), contents);
     if (error != 0) {
-      [[maybe_unused]] const int ignored = ftruncate(file->get(), 0);
       status = absl::FailedPreconditionError(
           absl::StrCat("writing the dump that process ", process.pid(), " asked for: ", strerror(error)));
     }
