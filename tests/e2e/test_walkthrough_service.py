@@ -19,7 +19,7 @@ from harness import PATIENCE_SECONDS, ROOT, Case, target, wait_until
 from libmtev import Endpoints
 from walkthrough import MI, SAYS, OnHeaptap, OnJemalloc, Steering, said
 
-DROP_IN = os.path.join(ROOT, "scripts", "systemd", "heaptap.conf")
+DROP_IN = os.path.join(ROOT, "scripts", "systemd", "profiled.conf")
 INSTALLED_LIBRARY = "/usr/local/lib/heaptap/libheaptap.so"
 NAME = "heaptap-test"
 RUNTIME = f"/run/{NAME}"
