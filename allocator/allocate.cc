@@ -71,8 +71,8 @@ void* AllocateSample(unsigned size_class, uint64_t weight, size_t requested) {
   return pointer;
 }
 
-void* AllocateSmall(size_t size) {
-  const unsigned size_class = ClassOf(size);
+// `requested`: what the program asked for.
+void* AllocateSmall(unsigned size_class, size_t requested) {
   Heap::Taken taken;
   {
     HeapScope heap;
@@ -80,7 +80,7 @@ void* AllocateSmall(size_t size) {
     // Nobody else counts for the late heap's threads.
     if (heap->counters == nullptr && taken.block != nullptr) thread_counters.allocated += kClassSize[size_class];
   }
-  void* pointer = taken.weight != 0 ? AllocateSample(size_class, taken.weight, size) : taken.block;
+  void* pointer = taken.weight != 0 ? AllocateSample(size_class, taken.weight, requested) : taken.block;
   if (pointer == nullptr) return OutOfMemory();
   FillNew(pointer, kClassSize[size_class]);
   return pointer;
@@ -97,7 +97,7 @@ void* AllocateClass(size_t usable, size_t alignment, size_t requested) {
 
 // Each slow path has it inlined.
 [[gnu::always_inline]] inline void* AllocateNotReady(size_t size) {
-  return size <= kSmallMaximum ? AllocateSmall(size) : AllocateClass(RoundUpToClass(size), 1, size);
+  return size <= kSmallMaximum ? AllocateSmall(ClassOf(size), size) : AllocateClass(RoundUpToClass(size), 1, size);
 }
 
 void IgnoreForeign(void* pointer) {
@@ -269,8 +269,12 @@ void* AllocateZeroed(size_t count, size_t size) {
 void* AllocateAligned(size_t alignment, size_t size) {
   if (alignment == 1) return Allocate(size);
   size_t usable = RoundUpToAlignedClass(size != 0 ? size : 1, alignment);
-  if (FitsSlab(usable, alignment)) return Allocate(usable);
-  return AllocateClass(usable, alignment, size);
+  if (!FitsSlab(usable, alignment)) return AllocateClass(usable, alignment, size);
+  unsigned size_class = ClassOf(usable);
+  Block* block = current_heap->ready[size_class];
+  if (HEAPTAP_UNLIKELY(block == nullptr)) return AllocateSmall(size_class, size);
+  current_heap->ready[size_class] = block->next;
+  return block;
 }
 
 void* AllocateExtended(size_t size, Demand demand) {

@@ -3,8 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -13,10 +13,11 @@
 #include <time.h>
 
 #include "dump_name.h"
+#include "hooks.h"
 #include "mutex.h"
 #include "probes.h"
 #include "process.h"
-#include "profiling.h"
+#include "statistics.h"
 #include "system.h"
 
 namespace heaptap {
@@ -25,24 +26,38 @@ namespace {
 constinit Mutex dump_mutex;  // for all that follows; held during a dump, so a fork does not wait for it
 heaptap_dump_request request;
 uint64_t last_sequence;  // of requests
+DumpName file_name;
+DumpName part_name;
 
-// This thread holds dump_mutex. A signal handler, a hook, or a trigger inside an allocation of theirs must not wait for
-// the very dump that they interrupt.
+// This thread holds dump_mutex. A signal handler or a trigger inside an allocation of its must not wait for the very
+// dump that they interrupt.
 constinit thread_local bool dumping = false;
 
-// The right to ask. Taking it fails if the thread has it already, or if others keep it for too long.
+// Twice the time that a dump may take: somebody else's, then this one's turn.
+constexpr uint64_t kPatience = 2 * HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
+
+// How often the collector was late. Whoever waited for his turn meanwhile need not wait for it to be late again.
+constinit std::atomic<uint64_t> lates;
+
+// The right to ask. Taking it fails if the thread has it already, if others keep it for longer than `patience`
+// milliseconds, or if they found that the collector does not answer.
 class DumpScope {
  public:
-  DumpScope() {
+  explicit DumpScope(uint64_t patience = kPatience) {
     if (dumping) return;
     dumping = true;
-    taken_ = dump_mutex.LockWithin(kPatience);
+    const uint64_t lates_before = lates.load(std::memory_order_relaxed);
+    taken_ = patience == 0 ? dump_mutex.TryLock() : dump_mutex.LockWithin(patience);
+    if (taken_ && lates.load(std::memory_order_relaxed) != lates_before) {
+      dump_mutex.Unlock();
+      taken_ = false;
+    }
     dumping = taken_;
   }
   ~DumpScope() {
     if (!taken_) return;
-    dumping = false;
     dump_mutex.Unlock();
+    dumping = false;
   }
   DumpScope(const DumpScope&) = delete;
   DumpScope& operator=(const DumpScope&) = delete;
@@ -50,8 +65,6 @@ class DumpScope {
   bool taken() const { return taken_; }
 
  private:
-  // Twice the time that a dump may take: somebody else's, then this one's turn.
-  static constexpr uint64_t kPatience = 2 * HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
   bool taken_ = false;
 };
 
@@ -71,9 +84,20 @@ class Descriptor {
   int number_;
 };
 
-bool HasCollector() { return __atomic_load_n(&heaptap_semaphore_dump, __ATOMIC_RELAXED) != 0; }
+constinit std::atomic<bool> semaphores_lie;
 
-int NoCollector() {
+uint32_t CollectorPid() { return __atomic_load_n(&::heaptap_control.collector_pid, __ATOMIC_RELAXED); }
+
+bool HasCollector() {
+  if (__atomic_load_n(&heaptap_semaphore_dump, __ATOMIC_RELAXED) == 0) return false;
+  return !semaphores_lie.load(std::memory_order_relaxed) || CollectorPid() != 0;
+}
+
+// What is said when nobody answers.
+enum class Words { kAll, kNone };
+
+int NoCollector(Words words) {
+  if (words == Words::kNone) return EFAULT;
   Message message;
   message << "<heaptap>: no collector follows this process; run \"heaptap attach -p " << ProcessId() << "\" as root\n";
   message.Print();
@@ -87,27 +111,34 @@ int CannotOpen(const char* path) {
   return EFAULT;
 }
 
-// Waits until the collector has answered the request at hand. False: it did not in time.
-bool WaitForAnswer(int event_fd) {
-  uint64_t deadline = Milliseconds() + HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
+enum class Answer { kGiven, kLate, kNever };
+
+// Waits until the collector has answered the request at hand, and no longer than it is there.
+Answer WaitForAnswer(int event_fd) {
+  constexpr uint64_t kLook = 50;  // milliseconds between two looks whether it is
+  const uint64_t deadline = Milliseconds() + HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
   while (__atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) != request.sequence) {
-    uint64_t now = Milliseconds();
-    if (now >= deadline) return false;
-    timespec left{};
-    left.tv_sec = static_cast<time_t>((deadline - now) / 1000);
-    left.tv_nsec = static_cast<long>((deadline - now) % 1000 * 1000000);
-    pollfd wait{event_fd, POLLIN, 0};
+    const uint64_t now = Milliseconds();
+    if (now >= deadline) return Answer::kLate;
+    const uint64_t left = deadline - now < kLook ? deadline - now : kLook;
+    timespec wait{};
+    wait.tv_nsec = static_cast<long>(left * 1000000);
+    pollfd event{event_fd, POLLIN, 0};
     // Interrupted by a signal or woken for a late answer to another request: look again.
-    if (SystemCall(SYS_ppoll, reinterpret_cast<long>(&wait), 1, reinterpret_cast<long>(&left)) > 0) {
+    const long ready = SystemCall(SYS_ppoll, reinterpret_cast<long>(&event), 1, reinterpret_cast<long>(&wait));
+    if (ready > 0) {
       uint64_t count;
       SystemCall(SYS_read, event_fd, reinterpret_cast<long>(&count), sizeof(count));
+    } else if (ready == 0 && !HasCollector() &&
+               __atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) != request.sequence) {
+      return Answer::kNever;
     }
   }
-  return true;
+  return Answer::kGiven;
 }
 
 // `what`: the name of the file, for messages. REQUIRES: a DumpScope is taken.
-int Ask(uint32_t kind, uint64_t argument, int file_fd, const char* what) {
+int Ask(uint32_t kind, uint64_t argument, int file_fd, const char* what, Words words) {
   Descriptor event(SystemCall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event.valid()) return CannotOpen(what);
   request.sequence = ++last_sequence;
@@ -120,21 +151,27 @@ int Ask(uint32_t kind, uint64_t argument, int file_fd, const char* what) {
   request.leak_objects = 0;
   request.leak_contexts = 0;
   heaptap_probe_dump(&request);
-  Message message;
-  if (!WaitForAnswer(event.number())) {
+  const Answer answer = WaitForAnswer(event.number());
+  if (answer != Answer::kGiven) {
     // Withdrawn before the descriptors are closed: their numbers may soon be other files of the program's.
     __atomic_store_n(&request.sequence, 0, __ATOMIC_RELEASE);
+    if (answer == Answer::kNever) return NoCollector(words);
+  } else if (request.error == 0) {
+    return 0;
+  } else if (request.error == ESRCH) {
+    return NoCollector(words);
+  }
+  Message message;
+  if (answer == Answer::kLate) {
+    lates.fetch_add(1, std::memory_order_relaxed);
     message << "<heaptap>: the collector did not answer within " << HEAPTAP_DUMP_TIMEOUT_MILLISECONDS
             << " ms; no dump in \"" << what << "\"\n";
-    message.Print();
-    return EAGAIN;
+  } else {
+    message << "<heaptap>: the collector could not write \"" << what << "\" (error "
+            << static_cast<uint64_t>(request.error) << ")\n";
   }
-  if (request.error == 0) return 0;
-  if (request.error == ESRCH) return NoCollector();
-  message << "<heaptap>: the collector could not write \"" << what << "\" (error "
-          << static_cast<uint64_t>(request.error) << ")\n";
   message.Print();
-  return EFAULT;
+  return answer == Answer::kLate ? EAGAIN : EFAULT;
 }
 
 // Does not wait for whoever is to read a FIFO.
@@ -154,13 +191,13 @@ void Remove(const char* path) { SystemCall(SYS_unlinkat, AT_FDCWD, reinterpret_c
 
 // Into a file that is there, since somebody may have it open already, as jemalloc does; or where none can be made
 // beside it.
-int AskForFileInPlace(uint32_t kind, uint64_t argument, const char* path) {
+int AskForFileInPlace(uint32_t kind, uint64_t argument, const char* path, Words words) {
   long number = OpenFile(path, O_EXCL);
   const bool made = number >= 0;
   int result;
   {
     Descriptor file(made ? number : OpenFile(path, 0));
-    result = IsRegular(file) ? Ask(kind, argument, file.number(), path) : CannotOpen(path);
+    result = IsRegular(file) ? Ask(kind, argument, file.number(), path, words) : CannotOpen(path);
   }
   if (result != 0 && made) Remove(path);
   return result;
@@ -173,38 +210,63 @@ bool Exists(const char* path) {
 
 // A new file gets its name when it is whole: whoever is killed meanwhile, and however full the disk is, there is never
 // half a dump under it. REQUIRES: a DumpScope is taken.
-int AskForFile(uint32_t kind, uint64_t argument, const char* path) {
-  DumpName part;
-  const int length = snprintf(part.text, sizeof(part.text), "%s.%u.part", path, ProcessId());
-  if (length >= static_cast<int>(sizeof(part.text)) || Exists(path)) {
-    return AskForFileInPlace(kind, argument, path);
-  }
+int AskForFile(uint32_t kind, uint64_t argument, const char* path, Words words) {
+  if (Exists(path)) return AskForFileInPlace(kind, argument, path, words);
+  part_name.Clear();
+  part_name << path << '.' << uint64_t{ProcessId()} << ".part";
   int result;
   {
-    Descriptor file(OpenFile(part.text, O_EXCL));
-    if (!file.valid()) return AskForFileInPlace(kind, argument, path);
-    result = Ask(kind, argument, file.number(), path);
+    Descriptor file(OpenFile(part_name.text(), O_EXCL));
+    if (!file.valid()) return AskForFileInPlace(kind, argument, path, words);
+    result = Ask(kind, argument, file.number(), path, words);
   }
-  if (result == 0 && SystemCall(SYS_rename, reinterpret_cast<long>(part.text), reinterpret_cast<long>(path)) != 0) {
+  if (result == 0 &&
+      SystemCall(SYS_rename, reinterpret_cast<long>(part_name.text()), reinterpret_cast<long>(path)) != 0) {
     result = CannotOpen(path);
   }
-  if (result != 0) Remove(part.text);
+  if (result != 0) Remove(part_name.text());
   return result;
 }
 
-// REQUIRES: a DumpScope is taken.
-int DumpLocked(heaptap_dump_kind kind, const char* path) {
+// `path` nullptr: an automatic name, which is in file_name then. REQUIRES: a DumpScope is taken.
+int DumpLocked(heaptap_dump_kind kind, const char* path, Words words) {
   if (path == nullptr && !HasDumpPrefix()) return EFAULT;
   // Before the file is opened: what an earlier dump has left there must not be lost for nothing.
-  if (!HasCollector()) return NoCollector();
-  DumpName name;
+  if (!HasCollector()) return NoCollector(words);
   if (path == nullptr) {
-    MakeDumpName(kind, &name);
-    path = name.text;
+    MakeDumpName(kind, &file_name);
+    path = file_name.text();
   }
-  int result = AskForFile(static_cast<uint32_t>(kind), 0, path);
-  DumpHook hook = __atomic_load_n(&hooks.dump, __ATOMIC_ACQUIRE);
-  if (result == 0 && hook != nullptr) hook(path);
+  return AskForFile(static_cast<uint32_t>(kind), 0, path, words);
+}
+
+bool IsHookSet() { return __atomic_load_n(&hooks.dump, __ATOMIC_ACQUIRE) != nullptr; }
+
+// For a hook, which is called when others may have names made already. Large on the stack.
+[[gnu::noinline]] int DumpAndTellName(heaptap_dump_kind kind, uint64_t patience, Words words) {
+  char name[PATH_MAX];
+  int result;
+  {
+    DumpScope scope(patience);
+    if (!scope.taken()) return EBUSY;
+    result = DumpLocked(kind, nullptr, words);
+    strncpy(name, file_name.text(), sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+  }
+  if (result == 0) CallHook(hooks.dump, static_cast<const char*>(name));
+  return result;
+}
+
+// EBUSY: others keep the right to ask.
+int DumpWithin(heaptap_dump_kind kind, const char* path, uint64_t patience, Words words) {
+  if (path == nullptr && IsHookSet()) return DumpAndTellName(kind, patience, words);
+  int result;
+  {
+    DumpScope scope(patience);
+    if (!scope.taken()) return EBUSY;
+    result = DumpLocked(kind, path, words);
+  }
+  if (result == 0 && path != nullptr) CallHook(hooks.dump, path);
   return result;
 }
 
@@ -224,44 +286,71 @@ void PrintLeaks() {
 // Whether there are leaks; they have been printed.
 bool FinalDumpShowsLeaks() {
   DumpScope scope;
-  if (!scope.taken() || DumpLocked(HEAPTAP_DUMP_FINAL, nullptr) != 0) return false;
+  if (!scope.taken() || DumpLocked(HEAPTAP_DUMP_FINAL, nullptr, Words::kAll) != 0) return false;
   if (!ProcessConfiguration().prof_leak || request.leak_bytes == 0) return false;
   PrintLeaks();
   return true;
 }
 
+// After a trigger's dump has failed, triggers rest: whoever waits for each of them would stand still, and say so each
+// time. For so long (milliseconds), or until another collector comes.
+constexpr uint64_t kTriggersRest = 60000;
+constinit std::atomic<uint64_t> triggers_rest_until;
+constinit std::atomic<uint32_t> triggers_rest_from;  // whom: heaptap_control.collector_pid
+
+bool TriggersRest() {
+  return Milliseconds() < triggers_rest_until.load(std::memory_order_relaxed) &&
+         CollectorPid() == triggers_rest_from.load(std::memory_order_relaxed);
+}
+
 }  // namespace
 
 int Dump(heaptap_dump_kind kind, const char* path) {
-  DumpScope scope;
-  return scope.taken() ? DumpLocked(kind, path) : EAGAIN;
+  const int error = DumpWithin(kind, path, kPatience, Words::kAll);
+  return error == EBUSY ? EAGAIN : error;
 }
 
 void DumpOnTrigger(heaptap_dump_kind kind) {
   static constinit std::atomic<bool> said;
-  if (!HasCollector() && said.exchange(true, std::memory_order_relaxed)) return;
+  const Words words = said.load(std::memory_order_relaxed) ? Words::kNone : Words::kAll;
+  if (!HasCollector() && words == Words::kNone) return;
+  if (TriggersRest()) return;
   int saved = errno;
-  Dump(kind, nullptr);
+  const int error = DumpWithin(kind, nullptr, 0, words);
+  if (error == EFAULT) said.store(true, std::memory_order_relaxed);
+  if (error != 0 && error != EBUSY && HasCollector()) {
+    triggers_rest_from.store(CollectorPid(), std::memory_order_relaxed);
+    triggers_rest_until.store(Milliseconds() + kTriggersRest, std::memory_order_relaxed);
+  }
   errno = saved;
+}
+
+void AskForReset(uint64_t lg_sample) {
+  heaptap_dump_request reset{};
+  reset.kind = HEAPTAP_ASK_RESET;
+  reset.argument = lg_sample;
+  // Not while the collector reads the books that end now. In a dump's signal handler it must do without.
+  DumpScope scope;
+  heaptap_probe_dump(&reset);
 }
 
 int DumpRecords(heaptap_ask_kind kind, uint64_t count, int file_fd) {
   DumpScope scope;
   if (!scope.taken()) return EAGAIN;
-  return HasCollector() ? Ask(static_cast<uint32_t>(kind), count, file_fd, "recent samples") : NoCollector();
+  if (!HasCollector()) return NoCollector(Words::kAll);
+  return Ask(static_cast<uint32_t>(kind), count, file_fd, "recent samples", Words::kAll);
 }
 
 int DumpLog(uint64_t count, const char* path) {
   DumpScope scope;
   if (!scope.taken()) return EAGAIN;
   if (path == nullptr && !HasDumpPrefix()) return EFAULT;
-  if (!HasCollector()) return NoCollector();
-  DumpName name;
+  if (!HasCollector()) return NoCollector(Words::kAll);
   if (path == nullptr) {
-    MakeLogName(&name);
-    path = name.text;
+    MakeLogName(&file_name);
+    path = file_name.text();
   }
-  return AskForFile(HEAPTAP_ASK_LOG, count, path);
+  return AskForFile(HEAPTAP_ASK_LOG, count, path, Words::kAll);
 }
 
 int SetDumpPrefix(const char* prefix) {
@@ -276,6 +365,8 @@ void DumpAtExit() {
   // that are left when one of them calls it again.
   if (FinalDumpShowsLeaks() && ProcessConfiguration().prof_leak_error) exit(1);
 }
+
+void DistrustSemaphores() { semaphores_lie.store(true, std::memory_order_relaxed); }
 
 void ResetDumpsAfterFork() {
   dump_mutex.Reset();

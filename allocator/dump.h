@@ -19,12 +19,16 @@ namespace heaptap {
 // nullptr, into one with an automatic name (dump_name.h).
 int Dump(heaptap_dump_kind kind, const char* path);
 
-// A dump that a trigger wants: with an automatic name, and with a word about a missing collector only once.
+// A dump that a trigger wants, with an automatic name. Nobody waits for a second one: while another dump is under way
+// it is left out, after one that failed triggers rest for a minute, and a missing collector is told of once.
 void DumpOnTrigger(heaptap_dump_kind kind);
 
 // A record of the latest `count` samples, into the open file `file_fd`, or into `path` (nullptr: an automatic name).
 int DumpRecords(heaptap_ask_kind kind, uint64_t count, int file_fd);
 int DumpLog(uint64_t count, const char* path);
+
+// Begins new books (HEAPTAP_ASK_RESET), not in the middle of a dump.
+void AskForReset(uint64_t lg_sample);
 
 // prof.prefix: of the names of automatic dumps from now on; it is copied, and cut if it is too long. EFAULT: a dump
 // that is under way does not end.
@@ -33,6 +37,9 @@ int SetDumpPrefix(const char* prefix);
 // The handler of prof_final: a dump; with prof_leak a summary of what is still live; with prof_leak_error the exit
 // status 1 if that is anything.
 void DumpAtExit();
+
+// The child of a fork that is not recorded with its parent: only a control block that names a collector tells of one.
+void DistrustSemaphores();
 
 // The child of a fork has no dump under way.
 void ResetDumpsAfterFork();

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dump_name.h"
 
-#include <inttypes.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -35,34 +32,45 @@ uint64_t PidNamespaceInode() {
   return inode;
 }
 
-// "<prefix>[.<inode>].<pid>"; returns its length.
-int Begin(DumpName* name) {
-  if (ProcessConfiguration().prof_pid_namespace) {
-    return snprintf(name->text, sizeof(name->text), "%s.%" PRIu64 ".%" PRIu32, Prefix(), PidNamespaceInode(),
-                    ProcessId());
-  }
-  return snprintf(name->text, sizeof(name->text), "%s.%" PRIu32, Prefix(), ProcessId());
+// "<prefix>[.<inode>].<pid>"
+void Begin(DumpName* name) {
+  name->Clear();
+  *name << Prefix() << '.';
+  if (ProcessConfiguration().prof_pid_namespace) *name << PidNamespaceInode() << '.';
+  *name << uint64_t{ProcessId()};
 }
 
 }  // namespace
 
+DumpName& DumpName::operator<<(const char* text) {
+  while (*text != '\0') *this << *text++;
+  return *this;
+}
+
+DumpName& DumpName::operator<<(uint64_t number) {
+  if (number >= 10) *this << number / 10;
+  return *this << static_cast<char>('0' + number % 10);
+}
+
+DumpName& DumpName::operator<<(char letter) {
+  if (length_ < sizeof(text_) - 1) text_[length_++] = letter;
+  text_[length_] = '\0';
+  return *this;
+}
+
 bool HasDumpPrefix() { return Prefix()[0] != '\0'; }
 
 void MakeDumpName(heaptap_dump_kind kind, DumpName* name) {
-  char* end = name->text + Begin(name);
-  const size_t room = static_cast<size_t>(name->text + sizeof(name->text) - end);
+  Begin(name);
   const char letter = static_cast<char>(kind);
-  if (kind == HEAPTAP_DUMP_FINAL) {
-    snprintf(end, room, ".%" PRIu64 ".%c.heap", sequence++, letter);
-  } else {
-    const uint64_t number = kind_sequence[static_cast<uint8_t>(letter)]++;
-    snprintf(end, room, ".%" PRIu64 ".%c%" PRIu64 ".heap", sequence++, letter, number);
-  }
+  *name << '.' << sequence++ << '.' << letter;
+  if (kind != HEAPTAP_DUMP_FINAL) *name << kind_sequence[static_cast<uint8_t>(letter)]++;
+  *name << ".heap";
 }
 
 void MakeLogName(DumpName* name) {
-  char* end = name->text + Begin(name);
-  snprintf(end, static_cast<size_t>(name->text + sizeof(name->text) - end), ".%" PRIu64 ".json", log_sequence++);
+  Begin(name);
+  *name << '.' << log_sequence++ << ".json";
 }
 
 void ChangePrefix(const char* prefix) {

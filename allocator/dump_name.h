@@ -12,15 +12,27 @@
 #define HEAPTAP_ALLOCATOR_DUMP_NAME_H_
 
 #include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "heaptap/contract.h"
 
 namespace heaptap {
 
-// A prefix and what comes after it. Longer names are cut; they could not be opened anyway.
-struct DumpName {
-  static constexpr int kSuffixBytes = 128;
-  char text[PATH_MAX + kSuffixBytes];
+// A name that is built piece by piece. Longer ones than PATH_MAX and a suffix are cut; they could not be opened anyway.
+// Too large for the stack of a small thread or a signal handler.
+class DumpName {
+ public:
+  void Clear() { length_ = 0; }
+  DumpName& operator<<(const char* text);
+  DumpName& operator<<(uint64_t number);
+  DumpName& operator<<(char letter);
+  const char* text() const { return text_; }
+
+ private:
+  static constexpr size_t kSuffixBytes = 128;
+  char text_[PATH_MAX + kSuffixBytes];
+  size_t length_;
 };
 
 // False: the prefix is empty, which means that there are to be no automatic dumps.

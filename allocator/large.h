@@ -5,7 +5,8 @@
 //
 // A huge block begins at a multiple of the chunk size; the page before it is its descriptor.
 //
-// Any thread, any time after the process has started (process.h). All probes of such blocks fire here.
+// Any thread, any time after the process has started (process.h). Samples among such blocks are told of from here
+// (sample_events.h).
 #ifndef HEAPTAP_ALLOCATOR_LARGE_H_
 #define HEAPTAP_ALLOCATOR_LARGE_H_
 

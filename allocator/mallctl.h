@@ -27,6 +27,9 @@ int MallctlNameToMib(const char* name, size_t* mib, size_t* mib_length);
 int MallctlByMib(const size_t* mib, size_t mib_length, void* old_value, size_t* old_length, const void* new_value,
                  size_t new_length);
 
+// The child of a fork: nobody is in the middle of naming the arena.
+void ResetArenaNameAfterFork();
+
 }  // namespace heaptap
 
 #endif  // HEAPTAP_ALLOCATOR_MALLCTL_H_

@@ -138,12 +138,8 @@ int ExchangeName(const Request& request) {
 
 int ArenaName(const Request& request) {
   if (request.mib[1] != 0) return request.mib[1] == kDestroyedArenas ? EFAULT : EINVAL;
-  // A fork may have left it locked for ever.
-  constexpr uint64_t kPatience = 1000;  // milliseconds
-  if (!name_mutex.LockWithin(kPatience)) return EAGAIN;
-  int error = ExchangeName(request);
-  name_mutex.Unlock();
-  return error;
+  MutexLock lock(name_mutex);
+  return ExchangeName(request);
 }
 
 constexpr Node kArenaNodes[] = {
@@ -230,5 +226,7 @@ ssize_t MuzzyDecay() { return muzzy_decay.Get(); }
 
 constexpr NodeList kArenaNames = IndexedListOf(kArenaNodes, IsArena);
 constexpr NodeList kArenasNames = ListOf(kArenasNodes);
+
+void ResetArenaNameAfterFork() { name_mutex.Reset(); }
 
 }  // namespace heaptap

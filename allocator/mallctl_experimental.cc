@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // experimental.*: the records of recent samples, and functions of the program that are called for samples and dumps.
+#include "hooks.h"
 #include "mallctl_tree.h"
 #include "process.h"
 #include "profiling.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A mutex over futex(2). Its first state needs no code: unlocked. Not recursive. All mutexes of the allocator but
-// the one that serialises dumps are held for a few hundred instructions at most, and never while a probe fires.
+// two are held for a few hundred instructions at most, and never while a probe fires: the one that serialises dumps,
+// and that of the statistics' snapshot.
 #ifndef HEAPTAP_ALLOCATOR_MUTEX_H_
 #define HEAPTAP_ALLOCATOR_MUTEX_H_
 

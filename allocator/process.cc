@@ -11,6 +11,7 @@
 #include "dump.h"
 #include "fill.h"
 #include "maintenance.h"
+#include "mallctl.h"
 #include "mutex.h"
 #include "option_sources.h"
 #include "probes.h"
@@ -73,12 +74,24 @@ void FillControl() {
   control.lg_sample = static_cast<uint32_t>(configuration.lg_sample);
   control.collector_lg_sample = configuration.collector_lg_sample;
   control.collector_pid = configuration.collector_pid;
+  control.collector_follows = configuration.collector_pid != 0;
   control.text_begin = reinterpret_cast<uint64_t>(heaptap_text_begin);
   control.text_end = reinterpret_cast<uint64_t>(heaptap_text_end);
   control.max_frames = configuration.prof_bt_max;
   control.alloc_semaphore = reinterpret_cast<uint64_t>(&heaptap_semaphore_alloc);
   // Last: who reads the magic number finds the rest.
   __atomic_store_n(&control.magic, HEAPTAP_CONTROL_MAGIC, __ATOMIC_RELEASE);
+}
+
+// A child that is not recorded has the parent's raised semaphores all the same: it must not wait for a collector that
+// does not hear it.
+void LeaveCollectorAfterFork() {
+  struct heaptap_control& control = ::heaptap_control;
+  if (__atomic_load_n(&control.collector_pid, __ATOMIC_RELAXED) == 0) return;
+  if (__atomic_load_n(&control.collector_follows, __ATOMIC_RELAXED) != 0) return;
+  __atomic_store_n(&control.collector_pid, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&control.collector_lg_sample, HEAPTAP_NO_RATE, __ATOMIC_RELAXED);
+  DistrustSemaphores();
 }
 
 // All locks that a thread may hold while it allocates, in the order in which they are taken.
@@ -101,7 +114,10 @@ void AfterForkInChild() {
   ResetDumpsAfterFork();
   ResetSnapshotsAfterFork();
   ResetRecordsAfterFork();
+  ResetArenaNameAfterFork();
+  ForgetHighWater();
   IntroduceAllThreadsAgain();
+  LeaveCollectorAfterFork();
   __atomic_store_n(&::heaptap_control.pid, ProcessId(), __ATOMIC_RELAXED);
   heaptap_probe_start(&::heaptap_control);
 }
@@ -137,6 +153,14 @@ void StartProcess() {
 }
 
 const Configuration& ProcessConfiguration() { return configuration; }
+
+bool HasOptions() {
+  StartProcess();
+  for (size_t source = 0; source < kOptionSources; source++) {
+    if (OptionText(static_cast<OptionSource>(source)) != nullptr) return true;
+  }
+  return false;
+}
 
 namespace {
 

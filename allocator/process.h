@@ -15,6 +15,9 @@ void StartProcess();
 // What was asked for. REQUIRES: StartProcess has returned.
 const Configuration& ProcessConfiguration();
 
+// Whether any source of options says anything. Any thread, any time.
+bool HasOptions();
+
 }  // namespace heaptap
 
 #endif  // HEAPTAP_ALLOCATOR_PROCESS_H_

@@ -8,6 +8,7 @@
 
 #include <atomic>
 
+#include "dump.h"
 #include "heaptap/contract.h"
 #include "probes.h"
 #include "process.h"
@@ -53,6 +54,8 @@ bool IsThreadActive() {
 
 void SetThreadActive(bool active) {
   HeapScope heap;
+  // The late heap is everybody's.
+  if (heap->serial == 0) return;
   heap->profiled = active;
   heap->Flush();
 }
@@ -96,10 +99,7 @@ uint32_t SamplingRate() {
 }
 
 void ResetProfile() {
-  heaptap_dump_request request{};
-  request.kind = HEAPTAP_ASK_RESET;
-  request.argument = SamplingRate();
-  heaptap_probe_dump(&request);
+  AskForReset(SamplingRate());
   FollowAtOnce();
   // The books are new: what they say of threads and records is told again.
   IntroduceAllThreadsAgain();

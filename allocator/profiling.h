@@ -61,18 +61,6 @@ int DumpRecent(void (*write)(void* opaque, const char* text), void* opaque);
 int StartLog(const char* path);
 int StopLog();
 
-// experimental.hooks.*: called by the thread concerned, with no lock held; nullptr: none. What a hook itself allocates
-// calls no hook. `backtrace` is empty: nothing unwinds in the process.
-using DumpHook = void (*)(const char* path);
-using SampleHook = void (*)(const void* pointer, size_t size, void** backtrace, unsigned frames, size_t usable);
-using SampleFreeHook = void (*)(const void* pointer, size_t usable);
-struct Hooks {
-  DumpHook dump;               // after each dump
-  SampleHook sample;           // after a sample was allocated
-  SampleFreeHook sample_free;  // before a sample is freed
-};
-extern Hooks hooks;  // each pointer is read and written atomically
-
 // prof.stats.*: what prof_stats counts, for small class `size_class` or, from kSmallClasses on, the larger classes in
 // order.
 struct SampleStatistics {

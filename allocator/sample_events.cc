@@ -1,39 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sample_events.h"
 
-#include <errno.h>
-
 #include <atomic>
 
+#include "hooks.h"
 #include "probes.h"
 #include "process.h"
 #include "profiling.h"
 #include "sample_records.h"
 #include "sample_statistics.h"
-#include "slab.h"
 #include "triggers.h"
 
 namespace heaptap {
 
 constinit Hooks hooks{};
+constinit thread_local bool in_hook = false;
 
 namespace {
 
 // Which introduction the thread has made; all are void when the process begins another.
 constinit thread_local uint64_t introduced = 0;
 constinit std::atomic<uint64_t> introduction{1};
-constinit thread_local bool in_hook = false;
-
-template <typename Hook, typename... Arguments>
-void CallHook(const Hook& hook, Arguments... arguments) {
-  Hook function = __atomic_load_n(&hook, __ATOMIC_ACQUIRE);
-  if (HEAPTAP_LIKELY(function == nullptr) || in_hook) return;
-  in_hook = true;
-  int saved = errno;
-  function(arguments...);
-  errno = saved;
-  in_hook = false;
-}
 
 }  // namespace
 

@@ -22,13 +22,17 @@ namespace {
 
 constinit std::atomic<ssize_t> recent_maximum;
 
-constinit Mutex log_mutex;  // for what follows; held for no longer than it takes to copy a name
-constinit std::atomic<bool> logging;
+enum class LogState : uint8_t { kNone, kRuns, kEnds };
+
+constinit Mutex log_mutex;  // for changes of what follows; held for no longer than it takes to copy a name
+constinit std::atomic<LogState> log_state;
 constinit std::atomic<uint64_t> logged_samples;
 bool has_log_path;
-char log_path[PATH_MAX];
+char log_path[PATH_MAX];  // changes only from kNone to kRuns
 
-bool IsRecorded() { return recent_maximum.load(std::memory_order_relaxed) != 0 || logging; }
+bool IsLogged() { return log_state.load(std::memory_order_relaxed) == LogState::kRuns; }
+
+bool IsRecorded() { return recent_maximum.load(std::memory_order_relaxed) != 0 || IsLogged(); }
 
 void TellCollector() {
   heaptap_dump_request request{};
@@ -38,7 +42,7 @@ void TellCollector() {
 }
 
 void StopLogAtExit() {
-  if (logging) StopLog();
+  if (IsLogged()) StopLog();
 }
 
 class MemoryFile {
@@ -74,7 +78,7 @@ void StartRecords() {
 
 void ResetRecordsAfterFork() {
   log_mutex.Reset();
-  logging = false;
+  log_state = LogState::kNone;
 }
 
 void IntroduceRecords() {
@@ -82,7 +86,7 @@ void IntroduceRecords() {
 }
 
 void CountLoggedSample() {
-  if (logging.load(std::memory_order_relaxed)) logged_samples.fetch_add(1, std::memory_order_relaxed);
+  if (IsLogged()) logged_samples.fetch_add(1, std::memory_order_relaxed);
 }
 
 ssize_t RecentMaximum() { return recent_maximum.load(std::memory_order_relaxed); }
@@ -113,11 +117,11 @@ int StartLog(const char* path) {
   static constinit std::atomic<bool> registered;
   {
     MutexLock lock(log_mutex);
-    if (logging) return EFAULT;
+    if (log_state != LogState::kNone) return EFAULT;
     has_log_path = path != nullptr;
     if (has_log_path) strcpy(log_path, path);
     logged_samples.store(0, std::memory_order_relaxed);
-    logging = true;
+    log_state = LogState::kRuns;
   }
   TellCollector();
   // A log that nobody stops ends with the process.
@@ -126,16 +130,14 @@ int StartLog(const char* path) {
 }
 
 int StopLog() {
-  char path[PATH_MAX];
-  bool has_path;
   {
     MutexLock lock(log_mutex);
-    if (!logging) return EFAULT;
-    logging = false;
-    has_path = has_log_path;
-    if (has_path) strcpy(path, log_path);
+    if (log_state != LogState::kRuns) return EFAULT;
+    log_state = LogState::kEnds;
   }
-  const int error = DumpLog(logged_samples.load(std::memory_order_relaxed), has_path ? path : nullptr);
+  const int error = DumpLog(logged_samples.load(std::memory_order_relaxed), has_log_path ? log_path : nullptr);
+  // What the collector had no time for may be asked for again.
+  log_state = error == EAGAIN ? LogState::kRuns : LogState::kNone;
   TellCollector();
   return error == 0 ? 0 : EFAULT;
 }

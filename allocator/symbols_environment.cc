@@ -7,6 +7,9 @@
 // and over /etc/malloc.conf, which jemalloc reads before it. (malloc_conf_2_conf_harder, which it reads after it, is
 // not overruled.)
 //
+// Where no options are given at all there is nothing to switch off, and it is told so: a jemalloc that was built
+// without profiling would complain of options that it does not know.
+//
 // Everybody else gets what libc's function gives. May be called by any thread at any time, before this library's
 // constructor too; allocates nothing.
 #include <malloc.h>
@@ -14,6 +17,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "process.h"
 #include "symbols.h"
 
 extern "C" {
@@ -41,6 +45,8 @@ bool AllocatorIsOurs() {
 }  // namespace
 
 HEAPTAP_C_EXPORT char* secure_getenv(const char* name) noexcept {
-  if (strcmp(name, "MALLOC_CONF") == 0 && AllocatorIsOurs()) return const_cast<char*>(kQuiet);
+  if (strcmp(name, "MALLOC_CONF") == 0 && AllocatorIsOurs()) {
+    return heaptap::HasOptions() ? const_cast<char*>(kQuiet) : nullptr;
+  }
   return getauxval(AT_SECURE) == 0 ? getenv(name) : nullptr;
 }

@@ -75,7 +75,12 @@ void CheckPrintInterval() {
 
 bool IsHighWaterDumped() { return dump_at_high_water.load(std::memory_order_relaxed); }
 
-void SetHighWaterDumped(bool dumped) { dump_at_high_water.store(dumped, std::memory_order_relaxed); }
+void SetHighWaterDumped(bool dumped) {
+  dump_at_high_water.store(dumped, std::memory_order_relaxed);
+  if (!dumped) ForgetHighWater();
+}
+
+void ForgetHighWater() { high_water_dump_due.store(false, std::memory_order_relaxed); }
 
 void NoteActive() {
   const uint64_t active = ReadFigure(&heaptap_statistics::active);

@@ -33,6 +33,8 @@ void NoteActive();
 bool IsHighWaterDumpDue();
 // Takes the dump that is due, if one is. No lock held, in no HeapScope.
 void TakeHighWaterDump();
+// The dump that is due is not wanted any more; for the child of a fork, whose parent takes it, too.
+void ForgetHighWater();
 
 }  // namespace heaptap
 

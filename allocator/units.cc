@@ -258,6 +258,7 @@ bool ResizeUnits(Slab* run, size_t count) {
   }
   run->units = static_cast<uint32_t>(count);
   AddToFigure(&heaptap_statistics::active, UnitBytes(chunk, count) - UnitBytes(chunk, old_count));
+  NoteActive();
   return true;
 }
 

@@ -42,7 +42,8 @@ static __always_inline void check_triggers(struct heaptap_process* process, __u3
   if (!has_triggers(process)) return;
   __u64 live_weight = __sync_fetch_and_add(&process->live_weight, weight) + weight;
   __u64 mark = process->high_water_at;
-  if (live_weight >= mark && mark != NEVER) {
+  /* Negative for a moment, when a free met a reset. */
+  if ((__s64)live_weight >= 0 && live_weight >= mark && mark != NEVER) {
     __u64 next = live_weight + live_weight * process->high_water_percent / 100;
     if (__sync_val_compare_and_swap(&process->high_water_at, mark, next) == mark)
       send_event(HEAPTAP_EVENT_HIGH_WATER, tgid, process->id, live_weight);
@@ -144,22 +145,29 @@ static __always_inline void note_unnoticed(struct heaptap_process* ended, __u32 
 
 /* The part of a dump request that says what is asked for. */
 struct asked {
-  __u64 sequence;
+  __u64 unused; /* sequence */
   __u64 argument;
   __u32 kind;
 };
 
 /* New books for the process. Only one of several threads that ask at once begins them. */
-static __always_inline void reset(struct heaptap_process* process, __u32 tgid, __u64 request) {
-  if (process->flags & HEAPTAP_PROCESS_SHARES_PARENT) return;
+static __always_inline void reset(__u32 tgid, __u64 request) {
+  /* A vfork child has no books to reset. */
+  struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process || process->flags & HEAPTAP_PROCESS_SHARES_PARENT) return;
+  /* Whoever does it without end must not take the room that other processes' events need. */
+  if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 2) {
+    lose(process->id, HEAPTAP_LOSS_EVENTS_FULL, 0);
+    return;
+  }
   struct heaptap_process ended = *process;
   __u64 id = make_process_id();
   if (__sync_val_compare_and_swap(&process->id, ended.id, id) != ended.id) return;
   process->live_weight = 0;
   process->allocated_weight = 0;
   begin_triggers(process, &ended);
-  if (send_event_about(HEAPTAP_EVENT_RESET, tgid, id, ended.id, (const void*)request, HEAPTAP_DUMP_REQUEST_BYTES, NULL))
-    note_unnoticed(&ended, tgid, HEAPTAP_PROCESS_EXECED);
+  /* If that is lost all the same, the collector finds another process id under the PID. */
+  send_event_about(HEAPTAP_EVENT_RESET, tgid, id, ended.id, (const void*)request, HEAPTAP_DUMP_REQUEST_BYTES, NULL);
 }
 
 SEC("uprobe")
@@ -171,7 +179,7 @@ int probe_dump(struct pt_regs* context) {
   struct asked asked = {};
   bpf_probe_read_user(&asked, sizeof(asked), (const void*)request);
   if (asked.kind == ASK_RESET) {
-    if (process) reset(process, tgid, request);
+    reset(tgid, request);
     return 0;
   }
   if (asked.kind == ASK_RECORD) {

@@ -41,7 +41,7 @@
 #define HEAPTAP_PROCESS_FOLLOW (1u << 0)
 /* A vfork child: it shares its parent's memory and therefore its parent's process id, until it execs or exits. */
 #define HEAPTAP_PROCESS_SHARES_PARENT (1u << 1)
-/* In `unnoticed`: the books ended by an exec or a reset, not by an exit. */
+/* In `unnoticed`: the image ended by an exec, not by an exit. */
 #define HEAPTAP_PROCESS_EXECED (1u << 2)
 /* Each sample is entered in `records` too. */
 #define HEAPTAP_PROCESS_RECORDS (1u << 3)

@@ -48,13 +48,14 @@ static __always_inline struct heaptap_tally* make_tally(const struct heaptap_tal
   return bpf_map_lookup_elem(&tallies, key);
 }
 
-/* The stack that the program was called on. Returns its id. */
+/* The stack that the program was called on. Returns its id. `process_id`: of the books that it is for; those in
+ * `process` may be new ones by now. */
 static __always_inline __u64 take_stack(struct pt_regs* context, struct heaptap_process* process, __u32 tgid,
-                                        struct scratch* mine) {
-  mine->process_id = process->id;
+                                        __u64 process_id, struct scratch* mine) {
+  mine->process_id = process_id;
   mine->tgid = tgid;
   mine->salt = make_salt(process, stack_seed);
-  mine->hash = (stack_seed ^ process->id) * HASH_MULTIPLIER;
+  mine->hash = (stack_seed ^ process_id) * HASH_MULTIPLIER;
   walk_stack(context, mine);
   __u64 unique = 0;
   if (mine->stack.end == HEAPTAP_STACK_UNFINISHED) {
@@ -90,7 +91,7 @@ static __always_inline struct heaptap_tally* find_tally(struct pt_regs* context,
   struct heaptap_tally* tally = NULL;
   struct scratch* mine = claim_scratch();
   if (mine) {
-    key->stack_id = take_stack(context, process, tgid, mine);
+    key->stack_id = take_stack(context, process, tgid, key->process_id, mine);
     tally = bpf_map_lookup_elem(&tallies, key);
     loss = 0;
     if (!tally) {

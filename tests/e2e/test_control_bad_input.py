@@ -180,6 +180,8 @@ class Stopped(Watched):
         self.assertLess(time.monotonic() - begun, SLACK_SECONDS)
         self.assertIn(f"heaptap attach -p {process.target_pid}", said(process)[-1])
         process.popen.stdin.close()
+        # The end of heaptap takes the kernel a while; until then the program is its child.
+        process.popen.wait()
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(process.target_pid, 0)[1]), 0)
         self.assertLessEqual(len(said(process)), 3, said(process))
         self.assert_no_torn_file()

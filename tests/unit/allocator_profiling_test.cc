@@ -14,6 +14,7 @@
 
 #include "allocate.h"
 #include "dump.h"
+#include "hooks.h"
 #include "probes.h"
 #include "process.h"
 #include "profiling.h"
@@ -264,16 +265,50 @@ TEST_F(Profiling, HooksOfSamples) {
   EXPECT_EQ(hook_usable, 114688u);
 }
 
-TEST_F(Profiling, ADumpInsideADumpIsRefusedAtOnce) {
+TEST_F(Profiling, TheHookOfDumpsIsCalledWithNoLockHeld) {
   if (!ProcessConfiguration().prof) GTEST_SKIP() << "prof:true is needed";
   Collect("profile\n");
-  static int inner = 0;
-  hooks.dump = [](const char*) { inner = Dump(HEAPTAP_DUMP_MANUAL, "never"); };
+  static std::string path;
+  path = ::testing::TempDir() + "heaptap_dump." + std::to_string(getpid());
+  hook_calls = 0;
+  hooks.dump = [](const char* name) {
+    if (hook_calls++ > 0) return;  // the other thread's
+    EXPECT_EQ(name, path);
+    // Another thread can dump meanwhile, and the hook itself too; that calls no hook.
+    std::thread([] { EXPECT_EQ(Dump(HEAPTAP_DUMP_MANUAL, (path + ".other").c_str()), 0); }).join();
+    EXPECT_EQ(Dump(HEAPTAP_DUMP_MANUAL, (path + ".own").c_str()), 0);
+    errno = 99;
+  };
+  errno = 7;
+  EXPECT_EQ(Dump(HEAPTAP_DUMP_MANUAL, path.c_str()), 0);
+  EXPECT_EQ(errno, 7);
+  EXPECT_EQ(hook_calls, 2) << "one for each thread's dump";
+  hooks.dump = nullptr;
+  for (const char* suffix : {"", ".other", ".own"}) unlink((path + suffix).c_str());
+}
+
+TEST_F(Profiling, ADumpInTheMiddleOfADumpIsRefusedAtOnce) {
+  if (!ProcessConfiguration().prof) GTEST_SKIP() << "prof:true is needed";
   const std::string path = ::testing::TempDir() + "heaptap_dump." + std::to_string(getpid());
+  heaptap_semaphore_dump = 1;
+  int inner = 0;
+  testing::SetDumpHandler([&](heaptap_dump_request* request) {
+    inner = Dump(HEAPTAP_DUMP_MANUAL, path.c_str());
+    __atomic_store_n(&request->answered, request->sequence, __ATOMIC_RELEASE);
+  });
   EXPECT_EQ(Dump(HEAPTAP_DUMP_MANUAL, path.c_str()), 0);
   EXPECT_EQ(inner, EAGAIN);
-  hooks.dump = nullptr;
   unlink(path.c_str());
+}
+
+TEST_F(Profiling, WhoeverHearsNobodyAnyMoreGivesUp) {
+  if (!ProcessConfiguration().prof) GTEST_SKIP() << "prof:true is needed";
+  const std::string path = ::testing::TempDir() + "heaptap_dump." + std::to_string(getpid());
+  heaptap_semaphore_dump = 1;
+  // The collector goes without an answer.
+  testing::SetDumpHandler([](heaptap_dump_request*) { heaptap_semaphore_dump = 0; });
+  EXPECT_EQ(Dump(HEAPTAP_DUMP_MANUAL, path.c_str()), EFAULT);
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
 
 // The rule that runs the tests runs these with MALLOC_CONF=prof:true,prof_stats:true.

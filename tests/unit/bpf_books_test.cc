@@ -386,7 +386,7 @@ class BooksTest : public ::testing::Test {
     if (books_ == nullptr) return;
     Events();
     for (const pid_t pid : pids_) books_->Untrack(pid);
-    for (const uint64_t id : ids_) EXPECT_TRUE(books_->Forget(id).ok());
+    for (const uint64_t id : ids_) EXPECT_TRUE(books_->Forget({id}).ok());
     EXPECT_TRUE(books_->Sweep().ok());
   }
 
@@ -752,7 +752,7 @@ TEST_F(BooksTest, AFullMapOfTalliesIsALossAndLeavesNothingBehind) {
   EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_TALLIES_FULL].events, 84);
   ExpectBalanced(id);
   puppet.End(SIGKILL);
-  ASSERT_TRUE(books_->Forget(id).ok());
+  ASSERT_TRUE(books_->Forget({id}).ok());
   EXPECT_EQ(CountEntries("tallies"), 0);
   EXPECT_EQ(CountEntries("stacks"), 0) << "stacks of samples that found no room for a tally";
 }
@@ -809,7 +809,7 @@ TEST_F(BooksTest, ForgetLeavesNothing) {
   puppet.Do({.kind = Order::kAlloc, .address = 0x100000, .size = 0, .weight = 32});
   other.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 10});
   puppet.End(SIGKILL);
-  ASSERT_TRUE(books_->Forget(id).ok());
+  ASSERT_TRUE(books_->Forget({id}).ok());
   ASSERT_TRUE(books_->Sweep().ok());
   EXPECT_EQ(CountEntries("forgotten"), 0);
   EXPECT_EQ(Sum(id).allocated.objects, 0);

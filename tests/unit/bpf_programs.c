@@ -23,7 +23,7 @@ const __u32 host_map_count = COUNT_OF(host_maps);
 __u64 host_take_stack(struct host_context* context, struct heaptap_stack* stack) {
   struct scratch* mine = claim_scratch();
   if (!mine) return 0;
-  __u64 id = take_stack(&context->registers, context->process, context->tgid, mine);
+  __u64 id = take_stack(&context->registers, context->process, context->tgid, context->process->id, mine);
   *stack = mine->stack;
   release_scratch(mine);
   return id;

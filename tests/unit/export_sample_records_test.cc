@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The two writers of single samples, read back as JSON.
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "userspace/export/log_json.h"
@@ -15,15 +18,19 @@ using nlohmann::json;
 using profile::Deed;
 using profile::SampleRecords;
 
+std::shared_ptr<const std::vector<uint64_t>> Frames(std::vector<uint64_t> frames) {
+  return std::make_shared<std::vector<uint64_t>>(std::move(frames));
+}
+
 SampleRecords TwoSamples() {
   return {.period = 1 << 19,
           .demanded = 5,
           .pid = 42,
-          .samples = {
-              {.size = 100, .allocation = {.tid = 7, .thread_name = "main", .time = 10, .frames = {0x1001, 0x2002}}},
-              {.size = 200,
-               .allocation = {.tid = 7, .thread_name = "main", .time = 20, .frames = {0x1001}},
-               .free = Deed{.tid = 8, .thread_name = "\xff\"", .time = 50, .frames = {0x1001}}}}};
+          .samples = {{.size = 100,
+                       .allocation = {.tid = 7, .thread_name = "main", .time = 10, .frames = Frames({0x1001, 0x2002})}},
+                      {.size = 200,
+                       .allocation = {.tid = 7, .thread_name = "main", .time = 20, .frames = Frames({0x1001})},
+                       .free = Deed{.tid = 8, .thread_name = "\xff\"", .time = 50, .frames = Frames({0x1001})}}}};
 }
 
 TEST(RecentJson, Nothing) {

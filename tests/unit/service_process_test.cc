@@ -228,7 +228,7 @@ class ControlBlock : public ::testing::Test {
     EXPECT_EQ(control->lg_sample, 19);
     EXPECT_EQ(OtherCollector(*control), 0);
 
-    ASSERT_TRUE(TakeControl(*handle, *address, 5).ok());
+    ASSERT_TRUE(TakeControl(*handle, *address, 5, true).ok());
     control = ReadControl(*handle, *address);
     ASSERT_TRUE(control.ok());
     EXPECT_EQ(control->collector_lg_sample, 5);
@@ -304,7 +304,7 @@ TEST(TakeControl, WritesOnlyIntoAControlBlock) {
   absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(child.pid());
   ASSERT_TRUE(handle.ok());
   const auto address = reinterpret_cast<uint64_t>(&block);
-  EXPECT_TRUE(absl::IsInvalidArgument(TakeControl(*handle, address, 3))) << "an exec may have come in between";
+  EXPECT_TRUE(absl::IsInvalidArgument(TakeControl(*handle, address, 3, false))) << "an exec may have come in between";
   heaptap_control copy;
   ASSERT_TRUE(handle->Read(address, &copy, sizeof(copy)).ok());
   EXPECT_EQ(copy.collector_lg_sample, 77);

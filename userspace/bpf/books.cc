@@ -364,15 +364,18 @@ uint64_t Books::ReadCounter(uint32_t which) const {
   return value;
 }
 
-absl::Status Books::Forget(uint64_t process_id) {
+absl::Status Books::Forget(const std::set<uint64_t>& process_ids) {
   std::vector<heaptap_tally_key> tallies;
+  std::set<uint64_t> with_tallies;
   absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
       object_->maps.tallies, [&](const heaptap_tally_key& key, const heaptap_tally&) {
-        if (key.process_id == process_id) tallies.push_back(key);
+        if (!process_ids.contains(key.process_id)) return;
+        tallies.push_back(key);
+        with_tallies.insert(key.process_id);
       });
   if (!status.ok()) return status;
   // Every object has a tally. `live` is large, so objects of several processes are swept together.
-  if (!tallies.empty()) {
+  for (const uint64_t process_id : with_tallies) {
     const uint8_t mark = 1;
     if (bpf_map__update_elem(object_->maps.forgotten, &process_id, sizeof(process_id), &mark, sizeof(mark), BPF_ANY) !=
         0) {
@@ -392,10 +395,14 @@ absl::Status Books::Forget(uint64_t process_id) {
 
   DeleteKeys(object_->maps.tallies, tallies);
   DeleteKeys(object_->maps.stacks, stacks);
-  for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
-    const heaptap_loss_key key = {process_id, reason, 0};
-    if (process_id != 0) bpf_map__delete_elem(object_->maps.losses, &key, sizeof(key), 0);
+  std::vector<heaptap_loss_key> losses;
+  for (const uint64_t process_id : process_ids) {
+    if (process_id == 0) continue;
+    for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
+      losses.push_back({process_id, reason, 0});
+    }
   }
+  DeleteKeys(object_->maps.losses, losses);
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -130,9 +131,9 @@ class Books {
   // at HEAPTAP_EVENT_LIVE_FILLING.
   absl::Status Sweep();
 
-  // Removes all that is kept under a process id, its live objects with the next sweep. The process must be gone or
-  // untracked.
-  absl::Status Forget(uint64_t process_id);
+  // Removes all that is kept under these process ids, their live objects with the next sweep. The processes must be
+  // gone or untracked, or have other books by now. Reads the map of tallies once, however many they are.
+  absl::Status Forget(const std::set<uint64_t>& process_ids);
 
   // Unwind tables, and the stacks that wait for them.
   UnwindMaps& unwind() { return unwind_; }

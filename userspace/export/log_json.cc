@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/export/log_json.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -62,9 +63,11 @@ class Log {
   }
 
   size_t Trace(const profile::Deed& deed) {
-    return traces_.Number(deed.frames, [&] {
+    static const std::vector<uint64_t> kNone;
+    const std::vector<uint64_t>& trace = deed.frames == nullptr ? kNone : *deed.frames;
+    return traces_.Number(trace, [&] {
       ordered_json frames = ordered_json::array();
-      for (const uint64_t frame : deed.frames) frames.push_back(absl::StrCat("0x", absl::Hex(frame)));
+      for (const uint64_t frame : trace) frames.push_back(absl::StrCat("0x", absl::Hex(frame)));
       return frames;
     });
   }
@@ -81,14 +84,15 @@ std::string LogJson(const profile::SampleRecords& records) {
   for (const profile::SampleRecord& record : records.samples) {
     if (record.free.has_value()) log.Add(record);
   }
-  uint64_t duration = 0;
-  if (!records.samples.empty()) {
-    const profile::SampleRecord& last = records.samples.back();
-    const uint64_t end = last.free.has_value() ? last.free->time : last.allocation.time;
-    duration = end - records.samples.front().allocation.time;
+  // Numbers are given after times are taken, so neither the first nor the last sample need be first or last in time.
+  uint64_t begin = ~uint64_t{0};
+  uint64_t end = 0;
+  for (const profile::SampleRecord& record : records.samples) {
+    begin = std::min(begin, record.allocation.time);
+    end = std::max({end, record.allocation.time, record.free.has_value() ? record.free->time : 0});
   }
   const uint64_t lost = records.demanded > records.samples.size() ? records.demanded - records.samples.size() : 0;
-  return log.Write({{"duration", duration},
+  return log.Write({{"duration", end > begin ? end - begin : 0},
                     {"version", kFormatVersion},
                     {"lg_sample_rate", absl::countr_zero(records.period)},
                     {"prof_time_resolution", "default"},

@@ -15,7 +15,8 @@ void AddDeed(const std::string& prefix, const profile::Deed& deed, ordered_json&
   if (!deed.thread_name.empty()) to[prefix + "_thread_name"] = deed.thread_name;
   to[prefix + "_time"] = deed.time;
   ordered_json& trace = to[prefix + "_trace"] = ordered_json::array();
-  for (const uint64_t frame : deed.frames) trace.push_back(absl::StrCat("0x", absl::Hex(frame)));
+  if (deed.frames == nullptr) return;
+  for (const uint64_t frame : *deed.frames) trace.push_back(absl::StrCat("0x", absl::Hex(frame)));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #define HEAPTAP_USERSPACE_PROFILE_SAMPLE_RECORD_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,10 +14,10 @@ namespace heaptap::profile {
 
 // An allocation or a free: who did it, when, and through which call path.
 struct Deed {
-  uint32_t tid = 0;                   // in the first PID name space
-  std::string thread_name = {};       // any byte may be in it; "" if it has none
-  uint64_t time = 0;                  // nanoseconds of CLOCK_MONOTONIC
-  std::vector<uint64_t> frames = {};  // as Context has them
+  uint32_t tid = 0;                                          // in the first PID name space
+  std::string thread_name = {};                              // any byte may be in it; "" if it has none
+  uint64_t time = 0;                                         // nanoseconds of CLOCK_MONOTONIC
+  std::shared_ptr<const std::vector<uint64_t>> frames = {};  // as Context has them; many share one; null: none
 };
 
 struct SampleRecord {

@@ -56,10 +56,12 @@ absl::StatusOr<heaptap_control> ReadControl(const ProcessHandle& process, uint64
   return control;
 }
 
-absl::Status TakeControl(const ProcessHandle& process, uint64_t address, uint32_t lg_sample) {
+absl::Status TakeControl(const ProcessHandle& process, uint64_t address, uint32_t lg_sample, bool follows) {
   // The process named the address a while ago; it may run another program by now.
   if (absl::Status status = ReadControl(process, address).status(); !status.ok()) return status;
   absl::Status status = WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), lg_sample);
+  if (!status.ok()) return status;
+  status = WriteField(process, address, offsetof(heaptap_control, collector_follows), uint32_t{follows});
   if (!status.ok()) return status;
   return WriteField(process, address, offsetof(heaptap_control, collector_pid), static_cast<uint32_t>(getpid()));
 }

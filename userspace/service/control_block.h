@@ -27,9 +27,9 @@ absl::Status CheckControl(const heaptap_control& control, pid_t pid);
 // Reads and checks the control block at `address`.
 absl::StatusOr<heaptap_control> ReadControl(const ProcessHandle& process, uint64_t address);
 
-// Says in the control block who records the process, and at which rate (HEAPTAP_NO_RATE: the process's own). Writes
-// nothing if there is no control block (ReadControl).
-absl::Status TakeControl(const ProcessHandle& process, uint64_t address, uint32_t lg_sample);
+// Says in the control block who records the process, whether its children too, and at which rate (HEAPTAP_NO_RATE: the
+// process's own). Writes nothing if there is no control block (ReadControl).
+absl::Status TakeControl(const ProcessHandle& process, uint64_t address, uint32_t lg_sample, bool follows);
 // Puts both back, if it is still us who stands there.
 absl::Status ReleaseControl(const ProcessHandle& process, uint64_t address);
 

@@ -2,6 +2,7 @@
 #include "userspace/service/record_builder.h"
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,11 +16,13 @@ absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Books& books, con
   if (records->size() > count) records->erase(records->begin(), records->end() - static_cast<ptrdiff_t>(count));
 
   // Many samples share a few stacks and threads.
-  std::map<uint64_t, std::vector<uint64_t>> stacks;
+  std::map<uint64_t, std::shared_ptr<const std::vector<uint64_t>>> stacks;
   std::map<uint32_t, std::string> names;
   const auto make_deed = [&](uint32_t tid, uint64_t time, uint64_t stack_id) {
     const auto [stack, new_stack] = stacks.try_emplace(stack_id);
-    if (new_stack) stack->second = ProgramFrames(books, subject, stack_id).frames;
+    if (new_stack) {
+      stack->second = std::make_shared<std::vector<uint64_t>>(ProgramFrames(books, subject, stack_id).frames);
+    }
     const auto [name, new_name] = names.try_emplace(tid);
     if (new_name) name->second = ThreadName(books, subject, tid);
     return profile::Deed{.tid = tid, .thread_name = name->second, .time = time, .frames = stack->second};

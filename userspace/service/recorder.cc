@@ -192,7 +192,7 @@ void Recorder::UseControl(Target& target, const heaptap_control& control, uint64
   }
   // A process that has ended in the meantime needs no word from us.
   if (absl::StatusOr<ProcessHandle> handle = Open(target.pid, target.process_id); handle.ok()) {
-    TakeControl(*handle, address, options_.lg_sample.value_or(HEAPTAP_NO_RATE)).IgnoreError();
+    TakeControl(*handle, address, options_.lg_sample.value_or(HEAPTAP_NO_RATE), options_.follow).IgnoreError();
   }
 }
 
@@ -209,6 +209,8 @@ std::vector<int> Recorder::fds() const {
 
 void Recorder::Pump() {
   if (answers_.Reap() != 0) failed_ = true;
+  // Not as soon as they were closed: after a reset a program may have been in the middle of an entry.
+  ForgetClosed();
   // What is later than this and than all events waits for the next time: it may be of a process that is not known yet,
   // or hide from earlier raw stacks what was mapped before. All that a process left is here when its end is handled.
   uint64_t until = MonotonicNanoseconds();
@@ -267,9 +269,12 @@ void Recorder::FindUnnoticed() {
     if (FindTarget(process_id) != nullptr) continue;
     const auto before = std::find_if(targets_.begin(), targets_.end(),
                                      [&, pid = pid](const auto& entry) { return entry.second.pid == pid; });
-    Target& target = AddTarget(process_id, pid);
-    // After a reset it is the same program; after an exec the new one tells of itself.
-    if (before != targets_.end()) TakeOver(before->second, target);
+    if (before == targets_.end()) {
+      AddTarget(process_id, pid);
+    } else {
+      // After a reset it is the same program; after an exec the new one tells of itself.
+      Replace(before->first, process_id);
+    }
   }
   absl::StatusOr<std::map<uint64_t, bpf::Books::Unnoticed>> ended = books_->TakeUnnoticed();
   if (!ended.ok()) return Fail(ended.status());
@@ -346,11 +351,17 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
   if (!handle.ok()) return;  // nobody waits any more
   heaptap_dump_request asked;
   memcpy(&asked, event.memory, sizeof(asked));
-  const absl::StatusOr<Contents> contents = MakeContents(target, asked);
+  // Records may be many: the child makes them, and takes the memory with it.
+  const bool by_child = asked.kind == HEAPTAP_ASK_RECENT || asked.kind == HEAPTAP_ASK_LOG;
+  absl::StatusOr<Contents> contents = Contents{};
+  if (!by_child) contents = MakeContents(target, asked);
   if (!contents.ok()) Fail(contents.status());
   absl::Status status = answers_.Start(target.process_id, [&]() -> absl::Status {
     absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(*handle, event.argument);
     if (!request.ok()) return request.status();
+    // Who has given up may have asked for the next one since: what was made for the first is not that.
+    if (asked.sequence != 0 && asked.sequence != request->sequence) return absl::OkStatus();
+    if (by_child) contents = MakeContents(target, asked);
     if (!contents.ok()) return AnswerWithError(*handle, event.argument, *request, EIO);
     return AnswerWithDump(*handle, event.argument, *request, contents->text, contents->leaks);
   });
@@ -362,18 +373,18 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
 void Recorder::HandleReset(const heaptap_event& event) {
   heaptap_dump_request asked;
   memcpy(&asked, event.memory, sizeof(asked));
-  const auto old = targets_.find(event.argument);
-  if (old == targets_.end()) {
-    AddTarget(event.process_id, event.tgid);
-    return;
-  }
-  Target target = old->second;
-  target.process_id = event.process_id;
+  Target& target = FindTarget(event.argument) == nullptr ? AddTarget(event.process_id, event.tgid)
+                                                         : Replace(event.argument, event.process_id);
   if (!options_.lg_sample.has_value()) {
     target.lg_sample = std::min<uint64_t>(asked.argument, HEAPTAP_MAX_LG_SAMPLE);
   }
-  targets_.insert_or_assign(target.process_id, std::move(target));
-  Close(event.argument);
+}
+
+Recorder::Target& Recorder::Replace(uint64_t ended_id, uint64_t new_id) {
+  Target target = targets_.at(ended_id);
+  target.process_id = new_id;
+  Close(ended_id);
+  return targets_.insert_or_assign(new_id, std::move(target)).first->second;
 }
 
 void Recorder::RefuseDump(const heaptap_event& event) {
@@ -424,14 +435,22 @@ void Recorder::HandleExit(Target& target) {
       if (!target.own_final) SayLeaks(target, profile->Leaks(), path);
     }
   }
+  if (has_profile && target.own_final && !options_.prefix_given) {
+    if (!options_.follow) Say(absl::StrCat("process ", target.pid, " has written its last dump itself"));
+    if (absl::StatusOr<profile::Profile> profile = Build(target); profile.ok()) AddStackEnds(*profile);
+  }
   if (options_.show_books && has_profile) SayBooks(target);
   spaces_.Drop(target.pid);
   Close(process_id);
 }
 
 void Recorder::Close(uint64_t process_id) {
-  if (targets_.erase(process_id) == 0) return;
-  if (absl::Status status = books_->Forget(process_id); !status.ok()) Fail(status);
+  if (targets_.erase(process_id) != 0) closed_.insert(process_id);
+}
+
+void Recorder::ForgetClosed() {
+  if (closed_.empty()) return;
+  if (absl::Status status = books_->Forget(std::exchange(closed_, {})); !status.ok()) Fail(status);
 }
 
 void Recorder::Fail(const absl::Status& status) {

@@ -141,6 +141,7 @@ class Recorder {
   bool HasProfile(const Target& target);
   // Builds, writes and reports one dump; null if that failed.
   std::optional<profile::Profile> Dump(Target& target, heaptap_dump_kind kind, std::string* path);
+  void AddStackEnds(const profile::Profile& profile);
   void SayLeaks(const Target& target, const profile::LeakSummary& leaks, const std::string& path) const;
   void SayBooks(const Target& target) const;
   void SayLosses(const std::vector<std::string>& warnings);
@@ -148,6 +149,10 @@ class Recorder {
   void Abandon();
   void Fail(const absl::Status& status);
   void Close(uint64_t process_id);
+  // Deletes the books of targets that were closed before.
+  void ForgetClosed();
+  // A target goes on under another process id, with new books.
+  Target& Replace(uint64_t ended_id, uint64_t new_id);
 
   RecorderOptions options_;
   DumpFolder folder_;
@@ -160,6 +165,7 @@ class Recorder {
   std::vector<bpf::RawStack> raw_stacks_to_come_;
   std::vector<bpf::MappingEvent> mappings_to_come_;
   std::map<uint64_t, Target> targets_;                             // by process id
+  std::set<uint64_t> closed_;                                      // process ids whose books are to be deleted
   std::set<std::tuple<uint32_t, uint64_t, uint32_t>> files_seen_;  // device, inode, generation of files looked at
   std::set<std::string> losses_said_;
   Answers answers_;

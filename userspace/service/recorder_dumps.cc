@@ -69,14 +69,16 @@ std::optional<profile::Profile> Recorder::Dump(Target& target, heaptap_dump_kind
   Say(absl::StrCat("wrote ", *written, ": ", Count(live.bytes, "byte"), " in ", Count(live.objects, "object"),
                    " live"));
   SayLosses(profile->warnings);
-  if (kind == HEAPTAP_DUMP_FINAL) {
-    for (size_t end = 0; end < profile->stack_ends.samples.size(); end++) {
-      stack_ends_.samples[end] += profile->stack_ends.samples[end];
-    }
-    stack_ends_.without_stack += profile->stack_ends.without_stack;
-  }
+  if (kind == HEAPTAP_DUMP_FINAL) AddStackEnds(*profile);
   if (path != nullptr) *path = *std::move(written);
   return *std::move(profile);
+}
+
+void Recorder::AddStackEnds(const profile::Profile& profile) {
+  for (size_t end = 0; end < profile.stack_ends.samples.size(); end++) {
+    stack_ends_.samples[end] += profile.stack_ends.samples[end];
+  }
+  stack_ends_.without_stack += profile.stack_ends.without_stack;
 }
 
 std::string Recorder::StackSummary() const {

@@ -55,7 +55,7 @@ extern "C" {
  * The collector's wishes for a process that it starts itself: an environment variable in MALLOC_CONF's grammar, read
  * after MALLOC_CONF, ignored in a secure execution (AT_SECURE). Keys:
  *   lg_prof_sample:N   sets `collector_lg_sample` (below)
- *   collector:PID      sets `collector_pid` (below)
+ *   collector:PID      sets `collector_pid` (below), and `collector_follows` to 1
  *   prof_seed:N        makes the sampler's random numbers repeatable (for tests)
  */
 #define HEAPTAP_CONF_VARIABLE "HEAPTAP_CONF"
@@ -104,14 +104,14 @@ struct heaptap_control {
   uint32_t pid;                 /* getpid() in the process's own PID namespace; changes in a forked child */
   uint32_t options;             /* HEAPTAP_OPTION_* */
   uint32_t active;              /* prof.active: 0 or 1; written by the process and by the collector */
-  uint32_t lg_sample;           /* the process's own rate: MALLOC_CONF or the default */
+  uint32_t lg_sample;           /* the process's own rate: MALLOC_CONF, the default, or prof.reset */
   uint32_t collector_lg_sample; /* written by the collector: wins over lg_sample; HEAPTAP_NO_RATE if none */
   uint32_t collector_pid;       /* written by the collector: its PID in the first PID namespace; 0 if none */
   uint64_t text_begin;          /* the allocator's own code: a frame in [text_begin, text_end) is the allocator's */
   uint64_t text_end;
-  uint64_t alloc_semaphore; /* address of the uint16_t semaphore of otel_memory:alloc */
-  uint32_t max_frames;      /* prof_bt_max: a stack in a dump has at most so many of the program's frames */
-  uint32_t reserved;
+  uint64_t alloc_semaphore;             /* address of the uint16_t semaphore of otel_memory:alloc */
+  uint32_t max_frames;                  /* prof_bt_max: a stack in a dump has at most so many of the program's frames */
+  uint32_t collector_follows;           /* written by the collector: 1 if it records forked children too */
   struct heaptap_statistics statistics; /* written by the process */
 };
 
@@ -140,10 +140,10 @@ enum heaptap_ask_kind {
 /*
  * A dump that the process asks for. The process opens the file itself, with its own rights and in its own name space,
  * and hands over descriptors, never paths. The request lies in static storage of the allocator, so that an answer
- * that comes too late harms nobody; one request at a time.
+ * that comes too late harms nobody; one request at a time. (What needs no answer may lie anywhere, and has sequence 0.)
  *
  * The process fills in the first part, fires heaptap:dump, and polls event_fd. The collector takes file_fd and
- * event_fd (pidfd_getfd), empties the file, writes the profile into it, writes the answer, `answered` last, and adds 1
+ * event_fd (pidfd_getfd), makes the profile the contents of the file, writes the answer, `answered` last, and adds 1
  * to event_fd. An answer whose `answered` is not the current `sequence` is a late one and is ignored.
  */
 struct heaptap_dump_request {
