@@ -8,6 +8,7 @@ FUZZ_SECONDS ?= 5
 FUZZERS := $(patsubst tests/fuzz/%.cc,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*_fuzzer.cc))
 # Each is one program made of few files: compiled at once, by the compiler that has the sanitizers.
 FUZZED_SOURCES := $(wildcard userspace/elf/*.cc userspace/unwind/*.cc) userspace/profile/estimate.cc \
+  $(wildcard userspace/symbolize/*.cc) \
   userspace/profile/profile.cc userspace/profile/unbias.cc userspace/export/heap_v2.cc userspace/export/text_profile.cc
 FUZZ_FLAGS := -std=c++20 -O1 -g $(WARNINGS) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
   -I. -Iallocator/include

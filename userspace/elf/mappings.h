@@ -30,9 +30,10 @@ struct Mapping {
   uint64_t file_offset = 0;  // of the byte at `start`
   uint32_t device_major = 0;
   uint32_t device_minor = 0;
-  uint64_t inode = 0;     // 0: no file
-  std::string path = {};  // in the process's mount name space; "[vdso]", "[anon:...]" or empty if there is no file
-  bool deleted = false;   // the file had no name any more; `path` is the last one
+  uint64_t inode = 0;         // 0: no file
+  std::string path = {};      // in the process's mount name space; "[vdso]", "[anon:...]" or empty if there is no file
+  bool deleted = false;       // the file had no name any more; `path` is the last one
+  std::string build_id = {};  // bytes of the file's GNU build-id; empty: it has none, or nobody has looked
 
   friend bool operator==(const Mapping&, const Mapping&) = default;
 };

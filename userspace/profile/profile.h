@@ -56,7 +56,7 @@ struct StackEnds {
 struct Profile {
   pid_t pid = 0;
   uint64_t period = 1;                                // mean bytes between samples: 1 << lg_sample
-  bool raw = false;                                   // writers shall write what was sampled, uncorrected
+  bool raw = false;                                   // where readers correct for sampling, leave all of that to them
   std::vector<Context> contexts = {};                 // no two with the same frames
   std::vector<elf::Mapping> mappings = {};            // executable ones, by address
   std::map<uint32_t, std::string> thread_names = {};  // by tid; the process chose them, so any byte may be in them

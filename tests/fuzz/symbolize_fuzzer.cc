@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the collector itself reads of hostile files to name functions: symbol tables, build-ids, links to debug files;
+// and the answer of a confined process that may have been taken over. An input that begins with the ELF magic is the
+// file itself; any other is a list of patches, three bytes each (offset, offset, value), to a valid file, and the same
+// input is an answer, too.
+#include <elf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/unit/elf_image.h"
+#include "userspace/elf/file.h"
+#include "userspace/symbolize/answer.h"
+#include "userspace/symbolize/debug_files.h"
+#include "userspace/symbolize/function_names.h"
+
+namespace {
+
+using heaptap::elf::BytesOf;
+using heaptap::elf::ElfImage;
+using heaptap::symbolize::SymbolTable;
+
+void Check(bool condition) {
+  if (!condition) abort();
+}
+
+std::string Symbol(uint32_t name, unsigned binding, unsigned type, uint64_t start, uint64_t size) {
+  return BytesOf(Elf64_Sym{.st_name = name,
+                           .st_info = static_cast<unsigned char>(ELF64_ST_INFO(binding, type)),
+                           .st_other = 0,
+                           .st_shndx = 1,
+                           .st_value = start,
+                           .st_size = size});
+}
+
+std::string ValidFile() {
+  ElfImage image;
+  image.AddSegment(PT_LOAD, PF_R | PF_X, 0x1000, 0x800, 0x1000);
+  image.AddSection(".text", SHT_PROGBITS, std::string(0x400, '\x90'), 0x1000).sh_flags = SHF_ALLOC | SHF_EXECINSTR;
+  const std::string symbols = Symbol(1, STB_GLOBAL, STT_FUNC, 0x1000, 0x40) +
+                              Symbol(5, STB_LOCAL, STT_FUNC, 0x1010, 0x10) +
+                              Symbol(5, STB_WEAK, STT_NOTYPE, 0x1100, 0) + Symbol(1, STB_WEAK, STT_FUNC, 0x1000, 0x40);
+  const std::string names("\0one\0two\0", 9);
+  image.AddSection(".symtab", SHT_SYMTAB, symbols);
+  image.AddSection(".strtab", SHT_STRTAB, names);
+  image.AddSection(".dynsym", SHT_DYNSYM, symbols);
+  image.AddSection(".dynstr", SHT_STRTAB, names);
+  image.AddSection(".note.gnu.build-id", SHT_NOTE,
+                   heaptap::elf::Note(std::string("GNU\0", 4), NT_GNU_BUILD_ID, "0123456789"));
+  image.AddSection(".gnu_debuglink", SHT_PROGBITS, std::string("x.debug\0sum4", 12));
+  image.AddSection(".gnu_debugaltlink", SHT_PROGBITS, std::string("/nowhere/y\0build-id", 19));
+  return image.Bytes();
+}
+
+std::string FileOf(const uint8_t* data, size_t size) {
+  if (size >= SELFMAG && memcmp(data, ELFMAG, SELFMAG) == 0) return std::string(data, data + size);
+  static const std::string valid = ValidFile();
+  std::string file = valid;
+  for (; size >= 3; data += 3, size -= 3) file[(data[0] | data[1] << 8) % file.size()] = static_cast<char>(data[2]);
+  return file;
+}
+
+void ReadFile(const std::string& bytes) {
+  static const int fd = memfd_create("fuzz", MFD_CLOEXEC);
+  Check(ftruncate(fd, 0) == 0);
+  Check(pwrite(fd, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  auto file = heaptap::elf::File::Open(fd);
+  if (!file.ok()) return;
+
+  const std::vector<uint64_t> addresses = {0, 0x1000, 0x100f, 0x1010, 0x1020, 0x1100, 0x1200, ~uint64_t{0}};
+  std::vector<std::string> names(addresses.size());
+  FindFunctionNames(*file, SymbolTable::kStatic, addresses, names).IgnoreError();
+  const std::vector<std::string> before = names;
+  FindFunctionNames(*file, SymbolTable::kDynamic, addresses, names).IgnoreError();
+  for (size_t index = 0; index < names.size(); index++) {
+    Check(names[index].size() <= heaptap::symbolize::kMaxNameBytes);
+    Check(before[index].empty() || names[index] == before[index]);
+  }
+  Check(heaptap::symbolize::ReadBuildId(*file).size() <= heaptap::symbolize::kMaxBuildIdBytes);
+  // There is no such folder: only what the file says is looked at.
+  Check(!heaptap::symbolize::OpenDebugFile(*file, "/usr/bin/program", "/proc/self/nowhere").ok());
+  Check(!heaptap::symbolize::OpenSharedDebugFile(*file, "/proc/self/nowhere").ok());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ReadFile(FileOf(data, size));
+  heaptap::symbolize::Names names;
+  std::vector<heaptap::symbolize::Frames> frames(4);
+  heaptap::symbolize::ReadAnswer({reinterpret_cast<const char*>(data), size}, names, frames);
+  for (const heaptap::symbolize::Frames& some : frames) {
+    for (const heaptap::symbolize::Frame& frame : some) {
+      Check(frame.function.view().size() + frame.file.view().size() <= 2 * size);
+    }
+  }
+  return 0;
+}

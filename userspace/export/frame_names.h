@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names of frames for textual formats.
+#ifndef HEAPTAP_USERSPACE_EXPORT_FRAME_NAMES_H_
+#define HEAPTAP_USERSPACE_EXPORT_FRAME_NAMES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/export/source_frames.h"
+#include "userspace/profile/profile.h"
+
+namespace heaptap::exporter {
+
+// The mapping that holds `address`, or null. `mappings`: by address, as Profile has them. Thread-safe.
+const elf::Mapping* FindMapping(absl::Span<const elf::Mapping> mappings, uint64_t address);
+
+// The last part of a path; all of it if that is empty or nothing precedes it ("[vdso]"). Thread-safe.
+absl::string_view FileName(absl::string_view path);
+
+// Names of the frames of one profile. Refers to its arguments. Thread-compatible.
+class FrameNames {
+ public:
+  FrameNames(const profile::Profile& profile, const FindSourceFrames& find) : profile_(profile), find_(find) {}
+
+  // The names at an address (CallAddress), innermost first, printable, none of them empty, at least one. Where there is
+  // no symbol: "<name of the file>+0x<offset in the file>", which is the same in every run of the program, or else
+  // "0x<address>". Valid until the next call.
+  const std::vector<std::string>& At(uint64_t address);
+
+ private:
+  std::string WithoutSymbol(uint64_t address) const;
+
+  const profile::Profile& profile_;
+  const FindSourceFrames& find_;
+  absl::flat_hash_map<uint64_t, std::vector<std::string>> by_address_;
+};
+
+}  // namespace heaptap::exporter
+
+#endif  // HEAPTAP_USERSPACE_EXPORT_FRAME_NAMES_H_

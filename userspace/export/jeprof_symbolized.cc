@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/export/jeprof_symbolized.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/export/frame_names.h"
+#include "userspace/export/heap_v2.h"
+#include "userspace/export/printable_text.h"
+#include "userspace/export/text_profile.h"
+
+namespace heaptap::exporter {
+namespace {
+
+// The head of the last section of a heap profile.
+constexpr char kMappedLibraries[] = "\nMAPPED_LIBRARIES:\n";
+
+// What jeprof looks up: every address as HeapV2 writes it, but less one for callers, which makes all of them calls.
+std::vector<uint64_t> CallAddresses(const std::vector<Row>& rows) {
+  std::vector<uint64_t> addresses;
+  for (const Row& row : rows) {
+    for (uint64_t frame : row.context->frames) addresses.push_back(CallAddress(frame));
+  }
+  std::sort(addresses.begin(), addresses.end());
+  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  return addresses;
+}
+
+// Appends a name such that jeprof finds its end where it is.
+void AppendName(absl::string_view name, std::string& out) {
+  char last = '\0';
+  for (char c : name) {
+    if (c == '-' && last == '-') out.push_back(' ');
+    out.push_back(c);
+    last = c;
+  }
+  if (last == '-') out.push_back(' ');
+}
+
+void AppendSymbol(uint64_t address, const std::vector<std::string>& names, std::string& out) {
+  absl::StrAppend(&out, "0x", absl::Hex(address));
+  absl::string_view separator = " ";
+  for (size_t name = names.size(); name-- > 0;) {
+    out.append(separator.data(), separator.size());
+    AppendName(names[name], out);
+    separator = "--";
+  }
+  out.push_back('\n');
+}
+
+}  // namespace
+
+std::string JeprofSymbolized(const profile::Profile& profile, absl::string_view program, const FindSourceFrames& find) {
+  FrameNames names(profile, find);
+  std::string out = "--- symbol\nbinary=";
+  AppendPrintable(FileName(program), out);
+  out.push_back('\n');
+  for (uint64_t address : CallAddresses(Rows(profile))) AppendSymbol(address, names.At(address), out);
+  AppendSymbol(kUnknownFrame, {kUnknownCallPath}, out);
+  out.append("---\n--- heap\n");
+  out.append(HeapV2(profile));
+  // Their names are all there; jeprof would run objdump on each file that the process had, or that is here in its
+  // place.
+  out.resize(out.rfind(kMappedLibraries) + sizeof(kMappedLibraries) - 1);
+  return out;
+}
+
+}  // namespace heaptap::exporter

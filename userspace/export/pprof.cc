@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/export/pprof.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/string_view.h"
+#include "protozero/pbf_builder.hpp"
+#include "userspace/export/frame_names.h"
+#include "userspace/export/gzip.h"
+#include "userspace/export/printable_text.h"
+
+namespace heaptap::exporter {
+namespace {
+
+using profile::Context;
+using profile::Estimate;
+using profile::Profile;
+using profile::ThreadShare;
+
+// Field numbers of profile.proto. All texts are indexes into string_table.
+enum class ProfileField : protozero::pbf_tag_type {
+  kSampleType = 1,
+  kSample = 2,
+  kMapping = 3,
+  kLocation = 4,
+  kFunction = 5,
+  kStringTable = 6,
+  kDropFrames = 7,
+  kTimeNanos = 9,
+  kDurationNanos = 10,
+  kPeriodType = 11,
+  kPeriod = 12,
+  kComment = 13,
+  kDefaultSampleType = 14,
+};
+enum class ValueTypeField : protozero::pbf_tag_type { kType = 1, kUnit = 2 };
+enum class SampleField : protozero::pbf_tag_type { kLocationId = 1, kValue = 2, kLabel = 3 };
+enum class LabelField : protozero::pbf_tag_type { kKey = 1, kText = 2, kNumber = 3 };
+enum class MappingField : protozero::pbf_tag_type {
+  kId = 1,
+  kMemoryStart = 2,
+  kMemoryLimit = 3,
+  kFileOffset = 4,
+  kFilename = 5,
+  kBuildId = 6,
+  kHasFunctions = 7,
+  kHasFilenames = 8,
+  kHasLineNumbers = 9,
+  kHasInlineFrames = 10,
+};
+enum class LocationField : protozero::pbf_tag_type { kId = 1, kMappingId = 2, kAddress = 3, kLine = 4 };
+enum class LineField : protozero::pbf_tag_type { kFunctionId = 1, kLine = 2 };
+enum class FunctionField : protozero::pbf_tag_type { kId = 1, kName = 2, kSystemName = 3, kFilename = 4 };
+
+// Readers drop a frame whose whole name matches, and those that it called: what is left of the allocator where the
+// program has functions of it in its own code, operator new most of all. By both names, for readers do not demangle
+// before they match.
+constexpr char kDropFrames[] =
+    "malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|mallocx|rallocx|xallocx|"
+    "operator new(\\[\\])?(\\(.*\\))?|_Zn[wa][jm].*";
+
+// The nearest whole number, within 64 signed bits.
+int64_t ToSignedWhole(double estimate) {
+  return estimate < 0 ? -static_cast<int64_t>(profile::ToWhole(-estimate))
+                      : static_cast<int64_t>(profile::ToWhole(estimate));
+}
+
+// The texts of a profile, each once; number 0 is the empty one.
+class Texts {
+ public:
+  int64_t Add(absl::string_view text) {
+    if (auto known = numbers_.find(text); known != numbers_.end()) return known->second;
+    const auto number = static_cast<int64_t>(in_order_.size());
+    in_order_.emplace_back(text);
+    numbers_.emplace(in_order_.back(), number);
+    return number;
+  }
+
+  // By their numbers.
+  const std::deque<std::string>& in_order() const { return in_order_; }
+
+ private:
+  std::deque<std::string> in_order_;  // which stay where they are when it grows
+  absl::flat_hash_map<absl::string_view, int64_t> numbers_;
+};
+
+// What is known of the code in a mapping.
+struct Detail {
+  bool functions = false;
+  bool files = false;
+  bool lines = false;
+  bool inlined = false;
+};
+
+class Writer {
+ public:
+  Writer(const Profile& profile, const PprofOptions& options)
+      : profile_(profile), options_(options), program_(FindProgram()), details_(profile.mappings.size()) {
+    texts_.Add("");
+  }
+
+  std::string Write() && {
+    WriteHeader();
+    for (const Context& context : profile_.contexts) WriteContext(context);
+    WriteMappings();
+    for (const std::string& text : texts_.in_order()) out_.add_string(ProfileField::kStringTable, text);
+    return Gzip(data_);
+  }
+
+ private:
+  using Message = protozero::pbf_builder<ProfileField>;
+
+  size_t FindProgram() const {
+    const std::vector<elf::Mapping>& mappings = profile_.mappings;
+    auto found = std::find_if(mappings.begin(), mappings.end(), [this](const elf::Mapping& mapping) {
+      return options_.program.empty() ? mapping.inode != 0 : mapping.path == options_.program;
+    });
+    return found == mappings.end() ? 0 : found - mappings.begin();
+  }
+
+  uint64_t MappingId(size_t index) const {
+    if (index == program_) return 1;
+    return index < program_ ? index + 2 : index + 1;
+  }
+
+  void WriteValueType(ProfileField field, absl::string_view type, absl::string_view unit) {
+    protozero::pbf_builder<ValueTypeField> message(out_, field);
+    message.add_int64(ValueTypeField::kType, texts_.Add(type));
+    message.add_int64(ValueTypeField::kUnit, texts_.Add(unit));
+  }
+
+  void WriteHeader() {
+    WriteValueType(ProfileField::kSampleType, "alloc_objects", "count");
+    WriteValueType(ProfileField::kSampleType, "alloc_space", "bytes");
+    WriteValueType(ProfileField::kSampleType, "inuse_objects", "count");
+    WriteValueType(ProfileField::kSampleType, "inuse_space", "bytes");
+    out_.add_int64(ProfileField::kDefaultSampleType, texts_.Add("inuse_space"));
+    WriteValueType(ProfileField::kPeriodType, "space", "bytes");
+    out_.add_int64(ProfileField::kPeriod, static_cast<int64_t>(profile_.period));
+    out_.add_int64(ProfileField::kTimeNanos, absl::ToUnixNanos(options_.time));
+    out_.add_int64(ProfileField::kDurationNanos, absl::ToInt64Nanoseconds(options_.duration));
+    out_.add_int64(ProfileField::kDropFrames, texts_.Add(kDropFrames));
+    std::vector<int64_t> comments;
+    for (const std::string& warning : profile_.warnings) comments.push_back(texts_.Add(Printable(warning)));
+    out_.add_packed_int64(ProfileField::kComment, comments.begin(), comments.end());
+  }
+
+  void WriteContext(const Context& context) {
+    if (!options_.threads) {
+      WriteSample(context, {.live = context.Live(), .allocated = context.Allocated()});
+      return;
+    }
+    for (const ThreadShare& share : context.threads) WriteSample(context, share);
+  }
+
+  void WriteSample(const Context& context, const ThreadShare& share) {
+    const std::array<int64_t, 4> values = {ToSignedWhole(share.allocated.objects), ToSignedWhole(share.allocated.bytes),
+                                           ToSignedWhole(share.live.objects), ToSignedWhole(share.live.bytes)};
+    if (values == std::array<int64_t, 4>{}) return;
+    location_ids_.clear();
+    for (uint64_t frame : context.frames) location_ids_.push_back(LocationId(CallAddress(frame)));
+    if (context.frames.empty()) location_ids_.push_back(UnknownLocationId());
+
+    protozero::pbf_builder<SampleField> message(out_, ProfileField::kSample);
+    message.add_packed_uint64(SampleField::kLocationId, location_ids_.begin(), location_ids_.end());
+    message.add_packed_int64(SampleField::kValue, values.begin(), values.end());
+    if (!options_.threads) return;
+    {
+      protozero::pbf_builder<LabelField> label(message, SampleField::kLabel);
+      label.add_int64(LabelField::kKey, texts_.Add("thread_id"));
+      label.add_int64(LabelField::kNumber, share.tid);
+    }
+    auto name = profile_.thread_names.find(share.tid);
+    if (name == profile_.thread_names.end() || name->second.empty()) return;
+    protozero::pbf_builder<LabelField> label(message, SampleField::kLabel);
+    label.add_int64(LabelField::kKey, texts_.Add("thread"));
+    label.add_int64(LabelField::kText, texts_.Add(Printable(name->second)));
+  }
+
+  // The number of a location; it is written when it is first met.
+  uint64_t LocationId(uint64_t address) {
+    auto [entry, is_new] = locations_.try_emplace(address, last_location_ + 1);
+    if (is_new) {
+      ++last_location_;
+      WriteLocation(last_location_, address);
+    }
+    return entry->second;
+  }
+
+  void WriteLocation(uint64_t id, uint64_t address) {
+    std::vector<SourceFrame> frames;
+    if (options_.find_source_frames) frames = options_.find_source_frames(address);
+    std::vector<std::pair<uint64_t, uint32_t>> lines;  // function and line
+    lines.reserve(frames.size());
+    for (const SourceFrame& frame : frames) lines.emplace_back(FunctionId(frame), frame.line);
+
+    protozero::pbf_builder<LocationField> message(out_, ProfileField::kLocation);
+    message.add_uint64(LocationField::kId, id);
+    if (const elf::Mapping* mapping = FindMapping(profile_.mappings, address); mapping != nullptr) {
+      const size_t index = mapping - profile_.mappings.data();
+      message.add_uint64(LocationField::kMappingId, MappingId(index));
+      Detail& detail = details_[index];
+      detail.inlined |= frames.size() > 1;
+      for (const SourceFrame& frame : frames) {
+        detail.functions = true;
+        detail.files |= !frame.file.empty();
+        detail.lines |= frame.line != 0;
+      }
+    }
+    message.add_uint64(LocationField::kAddress, address);
+    for (const auto& [function, line] : lines) {
+      protozero::pbf_builder<LineField> line_message(message, LocationField::kLine);
+      line_message.add_uint64(LineField::kFunctionId, function);
+      line_message.add_int64(LineField::kLine, line);
+    }
+  }
+
+  uint64_t UnknownLocationId() {
+    if (unknown_location_ == 0) {
+      const uint64_t function = FunctionId({.function = kUnknownCallPath});
+      unknown_location_ = ++last_location_;
+      protozero::pbf_builder<LocationField> message(out_, ProfileField::kLocation);
+      message.add_uint64(LocationField::kId, unknown_location_);
+      protozero::pbf_builder<LineField> line(message, LocationField::kLine);
+      line.add_uint64(LineField::kFunctionId, function);
+    }
+    return unknown_location_;
+  }
+
+  // The number of a function; it is written when it is first met.
+  uint64_t FunctionId(const SourceFrame& frame) {
+    const std::string& linkage_name = frame.linkage_name.empty() ? frame.function : frame.linkage_name;
+    const std::string& name = frame.function.empty() ? frame.linkage_name : frame.function;
+    const std::array<int64_t, 3> texts = {texts_.Add(Printable(name)), texts_.Add(Printable(linkage_name)),
+                                          texts_.Add(Printable(frame.file))};
+    auto [entry, is_new] = functions_.try_emplace(texts, functions_.size() + 1);
+    if (is_new) {
+      protozero::pbf_builder<FunctionField> message(out_, ProfileField::kFunction);
+      message.add_uint64(FunctionField::kId, entry->second);
+      message.add_int64(FunctionField::kName, texts[0]);
+      message.add_int64(FunctionField::kSystemName, texts[1]);
+      message.add_int64(FunctionField::kFilename, texts[2]);
+    }
+    return entry->second;
+  }
+
+  // In the order of their numbers.
+  void WriteMappings() {
+    if (profile_.mappings.empty()) return;
+    WriteMapping(program_);
+    for (size_t index = 0; index < profile_.mappings.size(); ++index) {
+      if (index != program_) WriteMapping(index);
+    }
+  }
+
+  void WriteMapping(size_t index) {
+    const elf::Mapping& mapping = profile_.mappings[index];
+    const Detail& detail = details_[index];
+    // In brackets, as the kernel's own: readers look for no such file.
+    const std::string name = mapping.path.empty() ? "[anonymous]" : Printable(mapping.path);
+    protozero::pbf_builder<MappingField> message(out_, ProfileField::kMapping);
+    message.add_uint64(MappingField::kId, MappingId(index));
+    message.add_uint64(MappingField::kMemoryStart, mapping.start);
+    message.add_uint64(MappingField::kMemoryLimit, mapping.end);
+    message.add_uint64(MappingField::kFileOffset, mapping.file_offset);
+    message.add_int64(MappingField::kFilename, texts_.Add(name));
+    message.add_int64(MappingField::kBuildId, texts_.Add(absl::BytesToHexString(mapping.build_id)));
+    message.add_bool(MappingField::kHasFunctions, detail.functions);
+    message.add_bool(MappingField::kHasFilenames, detail.files);
+    message.add_bool(MappingField::kHasLineNumbers, detail.lines);
+    message.add_bool(MappingField::kHasInlineFrames, detail.inlined);
+  }
+
+  const Profile& profile_;
+  const PprofOptions& options_;
+  const size_t program_;  // index of the program's mapping
+  std::vector<Detail> details_;
+
+  std::string data_;
+  Message out_{data_};
+  Texts texts_;
+  absl::flat_hash_map<uint64_t, uint64_t> locations_;  // numbers by address
+  uint64_t last_location_ = 0;
+  uint64_t unknown_location_ = 0;  // 0: not written
+  absl::flat_hash_map<std::array<int64_t, 3>, uint64_t> functions_;
+  std::vector<uint64_t> location_ids_;  // of one sample
+};
+
+}  // namespace
+
+std::string Pprof(const profile::Profile& profile, const PprofOptions& options) {
+  return Writer(profile, options).Write();
+}
+
+}  // namespace heaptap::exporter

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/export/prometheus.h"
+
+#include <charconv>
+#include <initializer_list>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "userspace/export/printable_text.h"
+
+namespace heaptap::exporter {
+namespace {
+
+struct Label {
+  absl::string_view name;
+  std::string value;
+};
+
+// Writes families one after the other.
+class Exposition {
+ public:
+  // Begins a family. `help`: without line breaks and backslashes.
+  void Begin(absl::string_view name, absl::string_view type, absl::string_view help) {
+    name_ = name;
+    header_ = absl::StrCat("# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
+  }
+
+  // Adds a series to it.
+  void Add(std::initializer_list<Label> labels, uint64_t value) { Add("", labels, absl::StrCat(value)); }
+  void Add(absl::string_view suffix, std::initializer_list<Label> labels, absl::string_view value) {
+    // Only now: there may be no series.
+    out_.append(std::exchange(header_, ""));
+    absl::StrAppend(&out_, name_, suffix);
+    absl::string_view separator = "{";
+    for (const Label& label : labels) {
+      absl::StrAppend(&out_, separator, label.name, "=\"");
+      AppendEscaped(label.value);
+      out_.push_back('"');
+      separator = ",";
+    }
+    absl::StrAppend(&out_, labels.size() == 0 ? "" : "}", " ", value, "\n");
+  }
+
+  std::string Finish() && { return std::move(out_); }
+
+ private:
+  // Label values end at a quote and have backslashes before what they escape.
+  void AppendEscaped(absl::string_view text) {
+    for (char c : Printable(text)) {
+      if (c == '"' || c == '\\') out_.push_back('\\');
+      out_.push_back(c);
+    }
+  }
+
+  std::string out_;
+  absl::string_view name_;
+  std::string header_;
+};
+
+// The shortest text that is that number again.
+std::string Number(double value) {
+  // The longest is -2.2250738585072014e-308.
+  char text[32];
+  return std::string(text, std::to_chars(std::begin(text), std::end(text), value).ptr);
+}
+
+class Writer {
+ public:
+  explicit Writer(const CollectorFigures& figures) : figures_(figures) {}
+
+  std::string Write() && {
+    WriteCollector();
+    WriteDumps();
+    WriteProcesses();
+    WriteLosses();
+    return std::move(out_).Finish();
+  }
+
+ private:
+  void WriteCollector() {
+    out_.Begin("heaptap_build_info", "gauge", "Version of the collector; the value is always 1.");
+    out_.Add({{"version", figures_.version}, {"revision", figures_.revision}}, 1);
+    out_.Begin("heaptap_targets", "gauge", "Processes that are recorded.");
+    out_.Add({}, figures_.processes.size());
+    out_.Begin("heaptap_events_total", "counter", "Events that the collector has handled, by kind.");
+    for (const auto& [kind, count] : figures_.events) out_.Add({{"op", kind}}, count);
+    out_.Begin("heaptap_kernel_memory_bytes", "gauge", "Kernel memory of the collector's maps and programs.");
+    out_.Add({}, figures_.kernel_memory_bytes);
+    out_.Begin("heaptap_agent_ring_fill_ratio", "gauge", "Filled part of the ring buffer from the kernel, 0 to 1.");
+    out_.Add("", {}, Number(figures_.ring_fill_ratio));
+  }
+
+  void WriteDumps() {
+    uint64_t dumps = 0;
+    out_.Begin("heaptap_dumps_total", "counter", "Profiles written, by what asked for them.");
+    for (const auto& [trigger, count] : figures_.dumps) {
+      out_.Add({{"trigger", trigger}}, count);
+      dumps += count;
+    }
+    out_.Begin("heaptap_dump_errors_total", "counter", "Profiles that could not be written.");
+    out_.Add({}, figures_.dump_errors);
+    out_.Begin("heaptap_dump_duration_seconds", "summary", "Time it took to write profiles.");
+    out_.Add("_sum", {}, Number(absl::ToDoubleSeconds(figures_.dump_time)));
+    out_.Add("_count", {}, absl::StrCat(dumps));
+    out_.Begin("heaptap_last_dump_timestamp_seconds", "gauge", "When the last profile was written, in Unix time.");
+    if (figures_.last_dump.has_value()) {
+      out_.Add("", {}, Number(static_cast<double>(absl::ToUnixMicros(*figures_.last_dump)) / 1e6));
+    }
+  }
+
+  void WriteProcesses() {
+    WriteFamily("heaptap_live_bytes", "gauge", "Estimate of the bytes allocated and not freed.",
+                [](const ProcessFigures& process) { return profile::ToWhole(process.live.bytes); });
+    WriteFamily("heaptap_live_objects", "gauge", "Estimate of the objects allocated and not freed.",
+                [](const ProcessFigures& process) { return profile::ToWhole(process.live.objects); });
+    WriteFamily("heaptap_peak_bytes", "gauge", "The most that heaptap_live_bytes has been.",
+                [](const ProcessFigures& process) { return process.peak_bytes; });
+    WriteFamily("heaptap_allocated_bytes_total", "counter", "Estimate of the bytes allocated, freed or not.",
+                [](const ProcessFigures& process) { return profile::ToWhole(process.allocated.bytes); });
+    WriteFamily("heaptap_allocated_objects_total", "counter", "Estimate of the objects allocated, freed or not.",
+                [](const ProcessFigures& process) { return profile::ToWhole(process.allocated.objects); });
+    WriteFamily("heaptap_samples_total", "counter", "Allocations sampled.",
+                [](const ProcessFigures& process) { return process.allocated.samples; });
+    WriteFamily("heaptap_sample_period_bytes", "gauge", "Mean bytes between samples.",
+                [](const ProcessFigures& process) { return process.period; });
+    WriteFamily("heaptap_contexts", "gauge", "Call paths that have allocated.",
+                [](const ProcessFigures& process) { return process.contexts; });
+  }
+
+  template <typename Figure>
+  void WriteFamily(absl::string_view name, absl::string_view type, absl::string_view help, Figure figure) {
+    out_.Begin(name, type, help);
+    for (const ProcessFigures& process : figures_.processes) {
+      out_.Add({{"pid", absl::StrCat(process.pid)}, {"command", process.command}}, figure(process));
+    }
+  }
+
+  // Two families: Prometheus wants the same labels on all series of one.
+  void WriteLosses() {
+    out_.Begin("heaptap_events_lost_total", "counter", "Events of a process that are not in its figures, by reason.");
+    for (const ProcessFigures& process : figures_.processes) {
+      for (const auto& [reason, count] : process.losses) {
+        out_.Add({{"pid", absl::StrCat(process.pid)}, {"command", process.command}, {"reason", reason}}, count);
+      }
+    }
+    out_.Begin("heaptap_unowned_events_lost_total", "counter", "Events lost that belong to no process, by reason.");
+    for (const auto& [reason, count] : figures_.losses) out_.Add({{"reason", reason}}, count);
+  }
+
+  const CollectorFigures& figures_;
+  Exposition out_;
+};
+
+}  // namespace
+
+std::string Prometheus(const CollectorFigures& figures) { return Writer(figures).Write(); }
+
+}  // namespace heaptap::exporter

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tree of a compilation unit is walked once for all of its addresses: dwarf_getscopes would walk it for each.
+#include "userspace/symbolize/dwarf_frames.h"
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwelf.h>
+#include <libelf.h>
+#include <string.h>
+
+#include <algorithm>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace heaptap::symbolize {
+namespace {
+
+// Scopes within scopes. The source of a program that a compiler accepted has some dozens.
+constexpr int kMaxDepth = 512;
+
+struct EndElf {
+  void operator()(Elf* elf) const { elf_end(elf); }
+};
+struct EndDwarf {
+  void operator()(Dwarf* dwarf) const { dwarf_end(dwarf); }
+};
+
+// A file's debug information with the file.
+struct DebugFile {
+  explicit DebugFile(int fd) {
+    if (fd < 0) return;
+    elf.reset(elf_begin(fd, ELF_C_READ_MMAP, nullptr));
+    if (elf != nullptr) dwarf.reset(dwarf_begin_elf(elf.get(), DWARF_C_READ, nullptr));
+  }
+  std::unique_ptr<Elf, EndElf> elf;
+  std::unique_ptr<Dwarf, EndDwarf> dwarf;
+};
+
+// Whether `shared` has the build-id that `file` says.
+bool IsSharedBy(const DebugFile& file, const DebugFile& shared) {
+  const char* name;
+  const void* wanted;
+  const void* build_id;
+  const ssize_t wanted_size = dwelf_dwarf_gnu_debugaltlink(file.dwarf.get(), &name, &wanted);
+  const ssize_t size = dwelf_elf_gnu_build_id(shared.elf.get(), &build_id);
+  return size > 0 && size == wanted_size && memcmp(build_id, wanted, static_cast<size_t>(size)) == 0;
+}
+
+// One of the addresses: the functions that it is in, the outermost first.
+struct Place {
+  uint64_t address = 0;
+  size_t index = 0;
+  std::vector<Dwarf_Die> functions = {};
+};
+using Places = std::vector<Place*>;
+
+bool ByAddress(const Place* place, uint64_t address) { return place->address < address; }
+
+// Those of `places`, which ascend, that the entry's code holds; they ascend.
+Places Within(Dwarf_Die* entry, const Places& places) {
+  Places held;
+  if (places.empty()) return held;
+  Dwarf_Addr base;
+  Dwarf_Addr start;
+  Dwarf_Addr end;
+  for (ptrdiff_t offset = 0; (offset = dwarf_ranges(entry, offset, &base, &start, &end)) > 0;) {
+    auto at = std::lower_bound(places.begin(), places.end(), start, ByAddress);
+    for (; at != places.end() && (*at)->address < end; ++at) held.push_back(*at);
+  }
+  if (!std::is_sorted(held.begin(), held.end(), [](auto* a, auto* b) { return a->address < b->address; })) {
+    std::sort(held.begin(), held.end(), [](auto* a, auto* b) { return a->address < b->address; });
+  }
+  held.erase(std::unique(held.begin(), held.end()), held.end());
+  return held;
+}
+
+// Calls `visit` for each entry directly below `parent`.
+template <typename Visit>
+void ForEachChild(Dwarf_Die* parent, Visit visit) {
+  Dwarf_Die child;
+  if (dwarf_child(parent, &child) != 0) return;
+  do {
+    visit(&child);
+  } while (dwarf_siblingof(&child, &child) == 0);
+}
+
+// Puts the inlined functions below `scope`, which holds `places`, into them.
+void AddInlined(Dwarf_Die* scope, const Places& places, int depth) {
+  if (depth > kMaxDepth) return;
+  ForEachChild(scope, [&](Dwarf_Die* child) {
+    const int tag = dwarf_tag(child);
+    const bool is_inlined = tag == DW_TAG_inlined_subroutine;
+    if (!is_inlined && tag != DW_TAG_lexical_block && tag != DW_TAG_try_block && tag != DW_TAG_catch_block) return;
+    Places held = Within(child, places);
+    if (held.empty()) return;
+    for (Place* place : held) {
+      if (is_inlined && place->functions.size() <= kMaxInlined) place->functions.push_back(*child);
+    }
+    AddInlined(child, held, depth + 1);
+  });
+}
+
+// Finds the functions below `scope` that hold some of `places`. Not `deep`: not functions within functions, which only
+// few languages have, and which take a walk through everything.
+void FindFunctions(Dwarf_Die* scope, const Places& places, bool deep, int depth) {
+  if (depth > kMaxDepth) return;
+  ForEachChild(scope, [&](Dwarf_Die* child) {
+    switch (dwarf_tag(child)) {
+      case DW_TAG_subprogram: {
+        Places held = Within(child, places);
+        std::erase_if(held, [](const Place* place) { return !place->functions.empty(); });
+        for (Place* place : held) place->functions.push_back(*child);
+        if (!held.empty()) AddInlined(child, held, depth + 1);
+        if (deep) FindFunctions(child, places, deep, depth + 1);
+        break;
+      }
+      case DW_TAG_lexical_block:
+        if (!deep) break;
+        [[fallthrough]];
+      case DW_TAG_namespace:
+      case DW_TAG_module:
+      case DW_TAG_class_type:
+      case DW_TAG_structure_type:
+      case DW_TAG_union_type:
+      case DW_TAG_enumeration_type:
+        FindFunctions(child, places, deep, depth + 1);
+        break;
+      default:
+        break;
+    }
+  });
+}
+
+void SetFunction(Dwarf_Die* function, DwarfFrame& frame) {
+  Dwarf_Attribute attribute;
+  for (unsigned name : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name}) {
+    const char* text = dwarf_formstring(dwarf_attr_integrate(function, name, &attribute));
+    if (text == nullptr) continue;
+    frame.function = text;
+    frame.is_linkage_name = name != DW_AT_name;
+    return;
+  }
+}
+
+uint32_t Number(Dwarf_Die* entry, unsigned name) {
+  Dwarf_Attribute attribute;
+  Dwarf_Word value = 0;
+  if (dwarf_formudata(dwarf_attr(entry, name, &attribute), &value) != 0) return 0;
+  return static_cast<uint32_t>(value);
+}
+
+// Where files of a unit are.
+struct Files {
+  explicit Files(Dwarf_Die* unit) {
+    size_t count = 0;
+    if (dwarf_getsrcfiles(unit, &list, &count) != 0) list = nullptr;
+    Dwarf_Attribute attribute;
+    folder = dwarf_formstring(dwarf_attr(unit, DW_AT_comp_dir, &attribute));
+  }
+
+  void SetPath(const char* path, DwarfFrame& frame) const {
+    if (path == nullptr) return;
+    frame.file = path[0] == '/' || folder == nullptr ? path : absl::StrCat(folder, "/", path);
+  }
+
+  Dwarf_Files* list = nullptr;
+  const char* folder;  // in which the compiler was called
+};
+
+// Whether a piece of the entry's code begins there.
+bool BeginsAt(Dwarf_Die* entry, Dwarf_Addr address) {
+  Dwarf_Addr base;
+  Dwarf_Addr start;
+  Dwarf_Addr end;
+  for (ptrdiff_t offset = 0; (offset = dwarf_ranges(entry, offset, &base, &start, &end)) > 0;) {
+    if (start == address) return true;
+  }
+  return false;
+}
+
+// The row of the unit's line table that holds the place's address; null if none does.
+//
+// Not dwarf_getsrc_die: a sequence of rows may end with an empty row, at the address where the next function's sequence
+// begins, and libdw sorts the two into each other. Rows at the end of a sequence count only if a function begins there,
+// and then its own file tells which are meant.
+Dwarf_Line* FindLine(Dwarf_Die* unit, Place& place) {
+  Dwarf_Lines* lines = nullptr;
+  size_t count = 0;
+  if (dwarf_getsrclines(unit, &lines, &count) != 0) return nullptr;
+  auto address_of = [&](size_t row) {
+    Dwarf_Addr address = 0;
+    dwarf_lineaddr(dwarf_onesrcline(lines, row), &address);
+    return address;
+  };
+  size_t beyond = 0;  // the first row beyond the address
+  for (size_t end = count; beyond < end;) {
+    const size_t middle = beyond + (end - beyond) / 2;
+    if (address_of(middle) <= place.address) {
+      beyond = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  if (beyond == 0) return nullptr;
+  const Dwarf_Addr address = address_of(beyond - 1);
+  const char* file = place.functions.empty() ? nullptr : dwarf_decl_file(&place.functions.back());
+  Dwarf_Line* last = nullptr;
+  Dwarf_Line* last_in_file = nullptr;
+  bool ends = false;
+  for (size_t row = beyond; row > 0 && address_of(row - 1) == address; row--) {
+    Dwarf_Line* line = dwarf_onesrcline(lines, row - 1);
+    bool is_end = false;
+    dwarf_lineendsequence(line, &is_end);
+    ends |= is_end;
+    if (is_end) continue;
+    if (last == nullptr) last = line;
+    const char* line_file = dwarf_linesrc(line, nullptr, nullptr);
+    if (last_in_file == nullptr && file != nullptr && line_file != nullptr && strcmp(line_file, file) == 0) {
+      last_in_file = line;
+    }
+  }
+  if (!ends) return last;
+  if (place.functions.empty() || !BeginsAt(&place.functions.front(), address)) return nullptr;
+  return last_in_file != nullptr ? last_in_file : last;
+}
+
+std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, Place& place) {
+  std::vector<DwarfFrame> frames;
+  DwarfFrame frame;
+  if (Dwarf_Line* line = FindLine(unit, place); line != nullptr) {
+    files.SetPath(dwarf_linesrc(line, nullptr, nullptr), frame);
+    int number = 0;
+    if (dwarf_lineno(line, &number) == 0 && number > 0) frame.line = static_cast<uint32_t>(number);
+  }
+  // Where a function was inlined is where its caller is.
+  for (size_t left = place.functions.size(); left > 0; left--) {
+    Dwarf_Die* function = &place.functions[left - 1];
+    SetFunction(function, frame);
+    frames.push_back(std::move(frame));
+    frame = DwarfFrame();
+    if (left == 1) break;
+    if (files.list != nullptr) {
+      files.SetPath(dwarf_filesrc(files.list, Number(function, DW_AT_call_file), nullptr, nullptr), frame);
+    }
+    frame.line = Number(function, DW_AT_call_line);
+  }
+  if (place.functions.empty() && (frame.line != 0 || !frame.file.empty())) frames.push_back(std::move(frame));
+  return frames;
+}
+
+}  // namespace
+
+void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses, const DwarfFramesFound& found) {
+  elf_version(EV_CURRENT);
+  DebugFile shared(shared_fd);
+  DebugFile file(fd);
+  if (file.dwarf == nullptr) return;
+  if (shared.dwarf != nullptr && IsSharedBy(file, shared)) dwarf_setalt(file.dwarf.get(), shared.dwarf.get());
+
+  std::vector<Place> all(addresses.size());
+  Places open;  // in no unit so far
+  for (size_t index = 0; index < addresses.size(); index++) {
+    all[index] = {.address = addresses[index], .index = index};
+    open.push_back(&all[index]);
+  }
+  Dwarf_CU* unit_handle = nullptr;
+  Dwarf_Die unit;
+  Dwarf_Die skeleton_of;
+  uint8_t type;
+  while (!open.empty() &&
+         dwarf_get_units(file.dwarf.get(), unit_handle, &unit_handle, nullptr, &type, &unit, &skeleton_of) == 0) {
+    if (type == DW_UT_type || type == DW_UT_split_type) continue;
+    const Places places = Within(&unit, open);
+    if (places.empty()) continue;
+    FindFunctions(&unit, places, false, 0);
+    Places rest = places;
+    auto is_found = [](const Place* place) { return !place->functions.empty(); };
+    std::erase_if(rest, is_found);
+    if (!rest.empty()) FindFunctions(&unit, rest, true, 0);
+
+    const Files files(&unit);
+    for (Place* place : places) {
+      std::vector<DwarfFrame> frames = Describe(&unit, files, *place);
+      if (frames.empty()) continue;
+      found(place->index, frames);
+    }
+    // Units may claim each other's code by mistake; the first that has something to say is believed.
+    std::erase_if(open, is_found);
+  }
+}
+
+}  // namespace heaptap::symbolize

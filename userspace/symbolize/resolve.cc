@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/symbolize/resolve.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "userspace/elf/file.h"
+#include "userspace/elf/file_descriptor.h"
+#include "userspace/symbolize/debug_files.h"
+#include "userspace/symbolize/demangle.h"
+#include "userspace/symbolize/dwarf_frames.h"
+#include "userspace/symbolize/function_names.h"
+
+namespace heaptap::symbolize {
+namespace {
+
+// A file in which symbols or debug information are looked for.
+struct Source {
+  elf::FileDescriptor owned;  // nothing for the mapped file, whose descriptor is the parent's
+  int fd;
+  elf::File file;
+};
+
+std::optional<uint64_t> OffsetToAddress(const elf::File& file, uint64_t offset) {
+  for (const elf::Segment& segment : file.segments()) {
+    if (segment.type != PT_LOAD || (segment.flags & PF_X) == 0) continue;
+    if (offset < segment.offset || offset - segment.offset >= segment.file_size) continue;
+    return segment.address + (offset - segment.offset);
+  }
+  return std::nullopt;
+}
+
+bool HasDebugInformation(const elf::File& file) {
+  const elf::Section* section = file.FindSection(".debug_info");
+  if (section == nullptr) section = file.FindSection(".zdebug_info");
+  return section != nullptr && section->type != SHT_NOBITS;
+}
+
+// Addresses to ask for and where they are in the question: in ascending order, which that of file offsets need not be.
+struct Addresses {
+  std::vector<uint64_t> values;
+  std::vector<size_t> indexes;
+};
+
+Addresses ToAddresses(const elf::File& file, absl::Span<const uint64_t> file_offsets) {
+  std::vector<std::pair<uint64_t, size_t>> pairs;
+  for (size_t index = 0; index < file_offsets.size(); index++) {
+    std::optional<uint64_t> address = OffsetToAddress(file, file_offsets[index]);
+    if (address.has_value()) pairs.emplace_back(*address, index);
+  }
+  std::sort(pairs.begin(), pairs.end());
+  Addresses addresses;
+  for (const auto& [address, index] : pairs) {
+    addresses.values.push_back(address);
+    addresses.indexes.push_back(index);
+  }
+  return addresses;
+}
+
+class Resolver {
+ public:
+  Resolver(const Confined& confined, Addresses addresses)
+      : confined_(confined), addresses_(std::move(addresses)), names_(addresses_.values.size()) {}
+
+  void TrySymbols(const elf::File& file, SymbolTable table) {
+    // What is broken has no names; another table may have some.
+    FindFunctionNames(file, table, addresses_.values, names_).IgnoreError();
+  }
+
+  void WriteSymbols() {
+    for (size_t index = 0; index < names_.size(); index++) WriteName(index, names_[index]);
+    Finish(Stage::kSymbols);
+  }
+
+  void WriteDemangled() {
+    for (size_t index = 0; index < names_.size(); index++) WriteName(index, Demangled(names_[index]));
+    Finish(Stage::kDemangled);
+  }
+
+  void WriteDwarf(int fd, int shared_fd) {
+    FindDwarfFrames(fd, shared_fd, addresses_.values, [&](size_t index, const std::vector<DwarfFrame>& frames) {
+      std::vector<AnswerWriter::FrameNumbers> numbers;
+      for (size_t at = 0; at < frames.size(); at++) {
+        const bool is_inline = at + 1 < frames.size();
+        numbers.push_back({.function = writer_.TextNumber(FunctionName(frames[at], is_inline, names_[index])),
+                           .file = writer_.TextNumber(frames[at].file),
+                           .line = frames[at].line,
+                           .is_inline = is_inline});
+      }
+      writer_.WriteFrames(addresses_.indexes[index], numbers);
+      Flush();
+    });
+    Finish(Stage::kDwarf);
+  }
+
+  // Nothing to be found, which is as good as done.
+  void Finish(Stage stage) {
+    writer_.WriteStageDone(stage);
+    confined_.Write(writer_.TakeBytes());
+  }
+
+ private:
+  void WriteName(size_t index, const std::string& name) {
+    if (name.empty()) return;
+    const AnswerWriter::FrameNumbers frame = {
+        .function = writer_.TextNumber(name), .file = 0, .line = 0, .is_inline = 0};
+    writer_.WriteFrames(addresses_.indexes[index], {&frame, 1});
+    Flush();
+  }
+
+  void Flush() {
+    constexpr size_t kPipeBytes = 1 << 16;
+    if (writer_.size() >= kPipeBytes) confined_.Write(writer_.TakeBytes());
+  }
+
+  // Debug information has no linker's name for a function that is local to its file, and so no scope and parameters of
+  // it; the symbol table has. Elsewhere that one may be an alias, or that of a clone ("f.constprop.0").
+  const std::string& FunctionName(const DwarfFrame& frame, bool is_inline, const std::string& symbol) {
+    if (!frame.is_linkage_name && !is_inline) {
+      const std::string& demangled = Demangled(symbol);
+      if (frame.function.empty() || demangled != symbol) return demangled;
+    }
+    return Demangled(frame.function);
+  }
+
+  // Names repeat, and demangling takes longer than looking.
+  const std::string& Demangled(const std::string& name) {
+    auto [at, inserted] = demangled_.try_emplace(name);
+    if (inserted) at->second = Demangle(name);
+    return at->second;
+  }
+
+  const Confined& confined_;
+  Addresses addresses_;
+  std::vector<std::string> names_;
+  AnswerWriter writer_;
+  absl::flat_hash_map<std::string, std::string> demangled_;
+};
+
+}  // namespace
+
+bool Resolve(const Question& question, const Confined& confined) {
+  // The headers are read by code that was written for hostile files; it says which debug files are to be opened.
+  absl::StatusOr<elf::File> mapped = elf::File::Open(question.fd);
+  if (!mapped.ok()) return false;
+  elf::FileDescriptor debug;
+  elf::FileDescriptor shared;
+  std::optional<elf::File> debug_file;
+  if (auto found = OpenDebugFile(*mapped, question.mapped_path, question.debug_root); found.ok()) {
+    absl::StatusOr<elf::File> file = elf::File::Open(found->get());
+    if (file.ok()) {
+      debug = *std::move(found);
+      debug_file = *std::move(file);
+    }
+  }
+  // The mapped file's own information is surely of this very version.
+  const bool own = HasDebugInformation(*mapped);
+  const elf::File* informed = own ? &*mapped : debug_file.has_value() ? &*debug_file : nullptr;
+  if (informed != nullptr) {
+    if (auto found = OpenSharedDebugFile(*informed, question.debug_root); found.ok()) shared = *std::move(found);
+  }
+  if (!confined.Seal()) return false;
+
+  Resolver resolver(confined, ToAddresses(*mapped, question.file_offsets));
+  resolver.TrySymbols(*mapped, SymbolTable::kStatic);
+  if (debug_file.has_value()) resolver.TrySymbols(*debug_file, SymbolTable::kStatic);
+  resolver.TrySymbols(*mapped, SymbolTable::kDynamic);
+  resolver.WriteSymbols();
+  if (question.last_stage < Stage::kDemangled) return true;
+  resolver.WriteDemangled();
+  if (question.last_stage < Stage::kDwarf) return true;
+  if (informed != nullptr) {
+    resolver.WriteDwarf(own ? question.fd : debug.get(), shared.get());
+  } else {
+    resolver.Finish(Stage::kDwarf);
+  }
+  return true;
+}
+
+}  // namespace heaptap::symbolize
