@@ -61,8 +61,6 @@ void StartTriggers() {
   SetHighWaterDumped(configuration.prof && configuration.prof_gdump);
 }
 
-uint64_t DumpInterval() { return dump_interval.length(); }
-
 void CheckDumpInterval() {
   if (dump_interval.Passed(&counted_for_dumps) && IsProfilingActive()) DumpOnTrigger(HEAPTAP_DUMP_INTERVAL);
 }

@@ -24,9 +24,6 @@ void CheckDumpInterval();
 void CheckPrintInterval();
 bool IsPrintedAtIntervals();
 
-// Bytes between two interval dumps; 0: none.
-uint64_t DumpInterval();
-
 // The active memory has grown. Asks for a dump if it was never so much and such dumps are wanted: the calling thread
 // takes it at the end of its slow path (TakeHighWaterDump). Locks may be held.
 void NoteActive();

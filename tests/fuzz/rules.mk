@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Fuzzers of what the collector reads from others. Inputs that break something go to build/fuzz/crashes; those that
-# reach new code are kept beside the fuzzer and start the next run. Included by tests/rules.mk.
+# Fuzzers of what the collector, and the allocator in its environment, read from others. Inputs that break something go
+# to build/fuzz/crashes; those that reach new code are kept beside the fuzzer and start the next run. Included by
+# tests/rules.mk.
 
 FUZZ_SECONDS ?= 5
 

@@ -23,8 +23,7 @@
  *       The process asks for a dump, or for another service: the address of a struct heaptap_dump_request.
  *   heaptap:thread_name(name)
  *       The name that the program gave to the calling thread (thread.prof.name of mallctl), HEAPTAP_THREAD_NAME_BYTES
- *       bytes with a NUL. When it is given, and before the thread's next sample whenever a listener may not know it
- * yet.
+ *       bytes with a NUL. When it is given, and before the thread's next sample if a listener may not know it.
  *
  * The otel_memory pair is OpenTelemetry's contract for sampled allocators (opentelemetry-ebpf-profiler,
  * design-docs/00003-memory-profiling); any allocator that fires it can be profiled, with or without the heaptap pair.
