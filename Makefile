@@ -92,7 +92,7 @@ COLLECTOR_SOURCES := $(filter-out userspace/cli/main.cc,$(wildcard userspace/*/*
 COLLECTOR_OBJECTS := $(COLLECTOR_SOURCES:%.cc=$(BUILD)/%.o)
 # Libraries' headers count as system headers: our warnings are for our code.
 ABSL_PACKAGES := absl_synchronization absl_status absl_statusor absl_strings absl_flat_hash_map absl_flat_hash_set absl_time absl_cleanup absl_span absl_str_format
-PACKAGES := $(ABSL_PACKAGES) libbpf libdw zlib
+PACKAGES := $(ABSL_PACKAGES) libbpf libdw zlib cpp-httplib
 PACKAGE_FLAGS = $(patsubst -I%,-isystem%,$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null))
 # libiberty has no .pc file.
 PACKAGE_LIBRARIES = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty
