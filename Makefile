@@ -105,7 +105,7 @@ $(BUILD)/userspace/%.o: userspace/%.cc | $(BUILD)/bpf/heaptap.skel.h
 	$(Q)$(CXX) $(USERSPACE_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
 # The skeleton is a system header to the compiler, so no dependency file names it.
-$(BUILD)/userspace/bpf/books.o $(BUILD)/userspace/bpf/unwind_maps.o: $(BUILD)/bpf/heaptap.skel.h
+$(BUILD)/userspace/bpf/books.o $(BUILD)/userspace/bpf/books_load.o $(BUILD)/userspace/bpf/unwind_maps.o: $(BUILD)/bpf/heaptap.skel.h
 
 $(BUILD)/libcollector.a: $(COLLECTOR_OBJECTS)
 	$(say) AR $@

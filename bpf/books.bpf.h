@@ -31,8 +31,8 @@ static __always_inline void count_freed(struct heaptap_count* count, __u64 size,
   add(&count->weighted_objects, weighted_objects(size, weight));
 }
 
-static __always_inline int has_triggers(const struct heaptap_process* process) {
-  return process->first_high_water != 0 || process->interval_step != 0;
+static __always_inline int has_figures(const struct heaptap_process* process) {
+  return (process->flags & HEAPTAP_PROCESS_FIGURES) != 0;
 }
 
 /* Takes the object in `entry` out of the books. Returns 0, or 1 if there is none (or another program was faster). */
@@ -46,7 +46,10 @@ static __always_inline int remove_live(struct heaptap_process* process, __u64 pr
   if (__sync_val_compare_and_swap(&entry->size, size, 0) != size) return 1;
   struct heaptap_tally* tally = bpf_map_lookup_elem(&tallies, &key);
   if (tally) count_freed(&tally->freed, size, weight);
-  if (has_triggers(process)) add(&process->live_weight, -weight);
+  if (has_figures(process)) {
+    add(&process->live_weight, -weight);
+    add(&process->live_objects, -1ULL);
+  }
   return 0;
 }
 
@@ -64,6 +67,8 @@ static __always_inline void count_live_entries(__u32 tgid, __u64 process_id, __u
 /* Enters an object. Returns 0, or the HEAPTAP_LOSS_* reason, negative, if it is not in the books. */
 static __always_inline int insert_live(struct heaptap_process* process, __u32 tgid, const struct heaptap_live_key* key,
                                        const struct heaptap_live* object) {
+  __u32 share = process->max_live;
+  if (has_figures(process) && share != 0 && process->live_objects >= share) return -HEAPTAP_LOSS_LIVE_SHARE;
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
   if (!entry) {
     int error = bpf_map_update_elem(&live, key, object, BPF_NOEXIST);

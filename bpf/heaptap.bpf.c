@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * The programs: five on the allocator's probes, four on the life of processes, three that the collector runs.
+ * The programs: six on the allocator's probes, four on the life of processes, five that the collector runs.
  *
  * A probe's arguments lie in the SysV argument registers (allocator/include/heaptap/contract.h), so they are read
  * straight from the registers. Nothing that a process says is trusted beyond its own books.
@@ -38,12 +38,18 @@ static __always_inline struct heaptap_process* find_process(__u32 tgid) {
   return parent && parent->id == process->id ? parent : NULL;
 }
 
-static __always_inline void check_triggers(struct heaptap_process* process, __u32 tgid, __u64 weight) {
-  if (!has_triggers(process)) return;
+/* Counts a sample that is in the books, and looks whether it was one that the process's triggers wait for. */
+static __always_inline void count_figures(struct heaptap_process* process, __u32 tgid, __u64 weight) {
+  if (!has_figures(process)) return;
+  add(&process->live_objects, 1);
   __u64 live_weight = __sync_fetch_and_add(&process->live_weight, weight) + weight;
   __u64 mark = process->high_water_at;
   /* Negative for a moment, when a free met a reset. */
-  if ((__s64)live_weight >= 0 && live_weight >= mark && mark != NEVER) {
+  if ((__s64)live_weight < 0) live_weight = 0;
+  /* Of two threads at once one may win with the smaller: the next sample mends it. */
+  __u64 peak = process->peak_weight;
+  if (live_weight > peak) __sync_val_compare_and_swap(&process->peak_weight, peak, live_weight);
+  if (live_weight >= mark && mark != NEVER) {
     __u64 next = live_weight + live_weight * process->high_water_percent / 100;
     if (__sync_val_compare_and_swap(&process->high_water_at, mark, next) == mark)
       send_event(HEAPTAP_EVENT_HIGH_WATER, tgid, process->id, live_weight);
@@ -59,54 +65,113 @@ static __always_inline void check_triggers(struct heaptap_process* process, __u3
   }
 }
 
-SEC("uprobe")
-int probe_alloc(struct pt_regs* context) {
-  __u64 pid_tgid = bpf_get_current_pid_tgid();
-  __u32 tgid = pid_tgid >> 32;
-  struct heaptap_process* process = find_process(tgid);
-  if (!process) return 0;
+static __always_inline __u64 make_process_id(void) {
+  __u64* next = counter(HEAPTAP_COUNTER_NEXT_PROCESS_ID);
+  return next ? __sync_fetch_and_add(next, 2) : 0;
+}
 
+/* Opens books for the process that the program is called in, if all processes shall have some. */
+static __noinline int enter(__u32 tgid) {
+  const struct heaptap_settings* of_all = read_settings();
+  if (!of_all || !of_all->everyone) return 0;
+  struct heaptap_process process = {
+      .id = make_process_id(),
+      .start_time = bpf_ktime_get_ns(),
+      .flags = of_all->flags,
+      .max_live = of_all->max_live,
+      .max_tallies = of_all->max_tallies,
+      .first_high_water = of_all->first_high_water,
+      .high_water_at = of_all->first_high_water ? of_all->first_high_water : NEVER,
+      .high_water_percent = of_all->high_water_percent,
+      .interval_step = of_all->interval_step,
+      .interval_at = of_all->interval_step ? of_all->interval_step : NEVER,
+  };
+  if (bpf_map_update_elem(&processes, &tgid, &process, BPF_NOEXIST)) {
+    /* Another thread was faster, or the entry is one of a process that is left out; or there is no room. */
+    if (!bpf_map_lookup_elem(&processes, &tgid)) lose(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
+    return 0;
+  }
+  send_event(HEAPTAP_EVENT_ENTER, tgid, process.id, 0);
+  return 0;
+}
+
+/* The process that the program is called in. */
+static __always_inline struct heaptap_process* find_or_enter(__u32 tgid) {
+  struct heaptap_process* process = find_process(tgid);
+  if (process) return process->flags & HEAPTAP_PROCESS_IGNORED ? NULL : process;
+  enter(tgid);
+  process = find_process(tgid);
+  return process && !(process->flags & HEAPTAP_PROCESS_IGNORED) ? process : NULL;
+}
+
+static __always_inline void record_sample(struct pt_regs* context, struct heaptap_process* process, __u64 pid_tgid,
+                                          __u64 now) {
+  __u32 tgid = pid_tgid >> 32;
   struct heaptap_live_key key = {.process_id = process->id, .address = PT_REGS_PARM1(context)};
   struct heaptap_live object = {
       .size = PT_REGS_PARM2(context),
       .weight = PT_REGS_PARM3(context),
-      .time = bpf_ktime_get_ns(),
+      .time = now,
       .tid = (__u32)pid_tgid,
   };
   if (object.size == 0 || object.weight < object.size || object.weight > MAX_WEIGHT) {
     lose(key.process_id, HEAPTAP_LOSS_BAD_SAMPLE, 0);
-    return 0;
+    return;
   }
   struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = object.tid};
-  struct heaptap_tally* tally = find_tally(context, process, tgid, &tally_key, object.weight);
+  int loss = 0;
+  struct heaptap_tally* tally = find_tally(context, process, tgid, &tally_key, object.weight, &loss);
   object.stack_id = tally_key.stack_id;
   if (process->flags & HEAPTAP_PROCESS_RECORDS) object.record = add_record(&key, &object);
-  int loss = tally ? insert_live(process, tgid, &key, &object) : -HEAPTAP_LOSS_TALLIES_FULL;
+  if (tally) loss = insert_live(process, tgid, &key, &object);
   if (loss || !tally) {
     lose(key.process_id, -loss, object.weight);
-    return 0;
+    return;
   }
   count_allocated(&tally->allocated, object.size, object.weight);
-  check_triggers(process, tgid, object.weight);
+  count_figures(process, tgid, object.weight);
+}
+
+SEC("uprobe")
+int probe_alloc(struct pt_regs* context) {
+  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  struct heaptap_process* process = find_or_enter(pid_tgid >> 32);
+  if (!process) return 0;
+  __u64 now = bpf_ktime_get_ns();
+  record_sample(context, process, pid_tgid, now);
+  if (has_figures(process)) {
+    add(&process->allocations, 1);
+    add(&process->program_time, bpf_ktime_get_ns() - now);
+  }
   return 0;
+}
+
+static __always_inline void record_free(struct pt_regs* context, struct heaptap_process* process, __u64 pid_tgid) {
+  __u32 tgid = pid_tgid >> 32;
+  struct heaptap_live_key key = {.process_id = process->id, .address = PT_REGS_PARM1(context)};
+  struct heaptap_live* entry = bpf_map_lookup_elem(&live, &key);
+  /* Not found: sampled before the recording began, or before a fork, or never in the books (and counted then). */
+  if (!entry) return;
+  __u32 record = entry->record;
+  if (remove_live(process, key.process_id, entry) || !record) return;
+  /* The tally stays empty: it is there so that the stack is found when the books close. */
+  struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = (__u32)pid_tgid};
+  int loss;
+  find_tally(context, process, tgid, &tally_key, 0, &loss);
+  end_record(record, &key, tally_key.stack_id, tally_key.tid);
 }
 
 SEC("uprobe")
 int probe_free(struct pt_regs* context) {
   __u64 pid_tgid = bpf_get_current_pid_tgid();
-  __u32 tgid = pid_tgid >> 32;
-  struct heaptap_process* process = find_process(tgid);
-  if (!process) return 0;
-  struct heaptap_live_key key = {.process_id = process->id, .address = PT_REGS_PARM1(context)};
-  struct heaptap_live* entry = bpf_map_lookup_elem(&live, &key);
-  /* Not found: sampled before the recording began, or before a fork, or never in the books (and counted then). */
-  if (!entry) return 0;
-  __u32 record = entry->record;
-  if (remove_live(process, key.process_id, entry) || !record) return 0;
-  /* The tally stays empty: it is there so that the stack is found when the books close. */
-  struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = (__u32)pid_tgid};
-  find_tally(context, process, tgid, &tally_key, 0);
-  end_record(record, &key, tally_key.stack_id, tally_key.tid);
+  struct heaptap_process* process = find_process(pid_tgid >> 32);
+  if (!process || process->flags & HEAPTAP_PROCESS_IGNORED) return 0;
+  __u64 begin = has_figures(process) ? bpf_ktime_get_ns() : 0;
+  record_free(context, process, pid_tgid);
+  if (has_figures(process)) {
+    add(&process->frees, 1);
+    add(&process->program_time, bpf_ktime_get_ns() - begin);
+  }
   return 0;
 }
 
@@ -116,16 +181,44 @@ int probe_start(struct pt_regs* context) {
   /* Read here and now: sunk into the branch, the load becomes one that the verifier refuses (modified ctx pointer). */
   asm volatile("" : "+r"(control));
   __u32 tgid = bpf_get_current_pid_tgid() >> 32;
-  struct heaptap_process* process = find_process(tgid);
+  struct heaptap_process* process = find_or_enter(tgid);
   if (process)
     send_event_about(HEAPTAP_EVENT_START, tgid, process->id, control, (const void*)control, HEAPTAP_CONTROL_BYTES,
                      NULL);
   return 0;
 }
 
-static __always_inline __u64 make_process_id(void) {
-  __u64* next = counter(HEAPTAP_COUNTER_NEXT_PROCESS_ID);
-  return next ? __sync_fetch_and_add(next, 2) : 0;
+/* The part of the control block that says who it is. */
+struct control_head {
+  __u64 magic;
+  __u32 version;
+  __u32 size;
+};
+
+/* HEAPTAP_CONTROL_MAGIC of the allocator's contract. */
+#define CONTROL_MAGIC 0x0070617470616568ULL
+
+/* At the same site as probe_start: says in the control block who records the process, and at which rate, before it has
+ * allocated anything. A process that says it of some address else does this to its own memory, as it could itself. */
+SEC("uprobe")
+int take_control(struct pt_regs* context) {
+  __u64 control = PT_REGS_PARM1(context);
+  asm volatile("" : "+r"(control)); /* as in probe_start */
+  const struct heaptap_settings* of_all = read_settings();
+  if (!of_all || !of_all->everyone || of_all->collector_pid == 0) return 0;
+  struct control_head head;
+  __u32 collector_pid = 0;
+  if (bpf_probe_read_user(&head, sizeof(head), (const void*)control)) return 0;
+  if (head.magic != CONTROL_MAGIC || head.size < HEAPTAP_CONTROL_BYTES) return 0;
+  bpf_probe_read_user(&collector_pid, sizeof(collector_pid), (const void*)(control + HEAPTAP_CONTROL_COLLECTOR_PID_AT));
+  if (collector_pid != 0) return 0; /* another collector's, or a parent's */
+  __u32 yes = 1;
+  __u32 lg_sample = of_all->lg_sample;
+  collector_pid = of_all->collector_pid;
+  bpf_probe_write_user((void*)(control + HEAPTAP_CONTROL_LG_SAMPLE_AT), &lg_sample, sizeof(lg_sample));
+  bpf_probe_write_user((void*)(control + HEAPTAP_CONTROL_COLLECTOR_FOLLOWS_AT), &yes, sizeof(yes));
+  bpf_probe_write_user((void*)(control + HEAPTAP_CONTROL_COLLECTOR_PID_AT), &collector_pid, sizeof(collector_pid));
+  return 0;
 }
 
 static __always_inline void begin_triggers(struct heaptap_process* process, const struct heaptap_process* origin) {
@@ -134,6 +227,8 @@ static __always_inline void begin_triggers(struct heaptap_process* process, cons
   process->high_water_percent = origin->high_water_percent;
   process->interval_step = origin->interval_step;
   process->interval_at = origin->interval_step ? origin->interval_step : NEVER;
+  process->max_live = origin->max_live;
+  process->max_tallies = origin->max_tallies;
 }
 
 static __always_inline void note_unnoticed(struct heaptap_process* ended, __u32 tgid, __u32 flag) {
@@ -165,6 +260,9 @@ static __always_inline void reset(__u32 tgid, __u64 request) {
   if (__sync_val_compare_and_swap(&process->id, ended.id, id) != ended.id) return;
   process->live_weight = 0;
   process->allocated_weight = 0;
+  process->peak_weight = 0;
+  process->live_objects = 0;
+  process->tallies = 0;
   begin_triggers(process, &ended);
   /* If that is lost all the same, the collector finds another process id under the PID. */
   send_event_about(HEAPTAP_EVENT_RESET, tgid, id, ended.id, (const void*)request, HEAPTAP_DUMP_REQUEST_BYTES, NULL);
@@ -187,10 +285,14 @@ int probe_dump(struct pt_regs* context) {
     if (process && !asked.argument) __sync_fetch_and_and(&process->flags, ~HEAPTAP_PROCESS_RECORDS);
     return 0;
   }
-  /* Also from a process that is not recorded: it waits for an answer, and the collector says no at once. Such processes
-   * may be anybody's, so they must not take the room that the events of recorded ones need. */
-  if (!process && bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 2)
+  /* Also from a process that is not recorded: it waits for an answer, and the collector says no at once. Whoever asks
+   * without end must not take the room that others' events need: strangers get half of it, and the last quarter is for
+   * what nobody can repeat at will. */
+  __u64 size = bpf_ringbuf_query(&events, BPF_RB_RING_SIZE);
+  if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > (process ? size / 4 * 3 : size / 2)) {
+    if (process) lose(process->id, HEAPTAP_LOSS_EVENTS_FULL, 0);
     return 0;
+  }
   send_event_about(HEAPTAP_EVENT_DUMP, tgid, process ? process->id : 0, request, (const void*)request,
                    HEAPTAP_DUMP_REQUEST_BYTES, NULL);
   return 0;
@@ -210,6 +312,9 @@ int probe_thread_name(struct pt_regs* context) {
   return 0;
 }
 
+/* Flags of children, and of a process's next image. */
+#define INHERITED (HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED)
+
 SEC("raw_tp/sched_process_fork")
 int process_fork(struct bpf_raw_tracepoint_args* context) {
   struct task_struct* parent = (struct task_struct*)context->args[0];
@@ -219,13 +324,13 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
   if (child_tgid == parent_tgid) return 0; /* a thread */
 
   struct heaptap_process* origin = bpf_map_lookup_elem(&processes, &parent_tgid);
-  if (!origin) return 0;
+  if (!origin || origin->flags & HEAPTAP_PROCESS_IGNORED) return 0;
   struct heaptap_process process = {
       .id = origin->id,
       .start_time = bpf_ktime_get_ns(),
       .parent_id = origin->id,
       .parent_tgid = parent_tgid,
-      .flags = origin->flags & HEAPTAP_PROCESS_FOLLOW,
+      .flags = origin->flags & INHERITED,
   };
   begin_triggers(&process, origin);
   if (BPF_CORE_READ(parent, mm) == BPF_CORE_READ(child, mm)) {
@@ -254,6 +359,11 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
   if (!old) return 0;
 
   __u64 ended_id = old->id;
+  if (old->flags & HEAPTAP_PROCESS_IGNORED) {
+    /* The next image may be one to record: it enters by itself. */
+    bpf_map_delete_elem(&processes, &tgid);
+    return 0;
+  }
   if (old->flags & HEAPTAP_PROCESS_SHARES_PARENT) {
     ended_id = 0; /* the parent's books go on */
     if (!(old->flags & HEAPTAP_PROCESS_FOLLOW)) {
@@ -266,7 +376,7 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
       .start_time = bpf_ktime_get_ns(),
       .parent_id = old->parent_id,
       .parent_tgid = old->parent_tgid,
-      .flags = old->flags & HEAPTAP_PROCESS_FOLLOW,
+      .flags = old->flags & INHERITED,
   };
   begin_triggers(&process, old);
   struct heaptap_process ended = *old;
@@ -300,7 +410,10 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   if (flags & HEAPTAP_PROCESS_SHARES_PARENT) id = 0; /* the parent's books go on */
   int code = BPF_CORE_READ(task, signal, flags) & SIGNAL_GROUP_EXIT ? BPF_CORE_READ(task, signal, group_exit_code)
                                                                     : BPF_CORE_READ(task, exit_code);
-  if (send_event(HEAPTAP_EVENT_EXIT, tgid, id, (__u32)code) && id) note_unnoticed(&ended, tgid, 0);
+  ended.ended = code;
+  ended.by_oom_kill = BPF_CORE_READ(task, signal, oom_mm) != NULL;
+  __u64 argument = (__u32)code | (ended.by_oom_kill ? HEAPTAP_EXIT_BY_OOM_KILL : 0);
+  if (send_event(HEAPTAP_EVENT_EXIT, tgid, id, argument) && id) note_unnoticed(&ended, tgid, 0);
   return 0;
 }
 
@@ -327,6 +440,58 @@ int identify(struct heaptap_identify* argument) {
   struct place place = {.pc = argument->address};
   bpf_find_vma(bpf_get_current_task_btf(), place.pc, find_place, &place, 0);
   argument->file = place.file;
+  return 0;
+}
+
+/* Run by the collector. */
+SEC("syscall")
+int configure(struct heaptap_configure* argument) {
+  __u32 tgid = argument->tgid;
+  struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process || process->id != argument->process_id || process->flags & HEAPTAP_PROCESS_SHARES_PARENT) return 0;
+  process->max_live = argument->max_live;
+  process->max_tallies = argument->max_tallies;
+  if (process->first_high_water != argument->first_high_water ||
+      process->high_water_percent != argument->high_water_percent) {
+    process->first_high_water = argument->first_high_water;
+    process->high_water_percent = argument->high_water_percent;
+    process->high_water_at = argument->first_high_water ? argument->first_high_water : NEVER;
+  }
+  if (process->interval_step != argument->interval_step) {
+    process->interval_step = argument->interval_step;
+    process->interval_at = argument->interval_step ? process->allocated_weight + argument->interval_step : NEVER;
+  }
+  if (argument->flags & HEAPTAP_PROCESS_IGNORED) __sync_fetch_and_or(&process->flags, HEAPTAP_PROCESS_IGNORED);
+  argument->done = 1;
+  return 0;
+}
+
+static __always_inline void add_count(struct heaptap_count* sum, const struct heaptap_count* more) {
+  add(&sum->objects, more->objects);
+  add(&sum->bytes, more->bytes);
+  add(&sum->weight, more->weight);
+  add(&sum->weighted_objects, more->weighted_objects);
+}
+
+/* Run by the collector, for threads that have ended: nobody else changes such a tally when nothing of it lives. */
+SEC("syscall")
+int fold(struct heaptap_fold* argument) {
+  struct heaptap_tally_key key = argument->key;
+  struct heaptap_tally_key sum_key = {.process_id = key.process_id, .stack_id = key.stack_id};
+  if (key.tid == 0) return 0;
+  struct heaptap_tally* tally = bpf_map_lookup_elem(&tallies, &key);
+  if (!tally || tally->allocated.objects != tally->freed.objects) return 0;
+  __u32 tgid = argument->tgid;
+  struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  struct heaptap_tally none = {};
+  __u64 more = bpf_map_update_elem(&tallies, &sum_key, &none, BPF_NOEXIST) == 0;
+  struct heaptap_tally* sum = bpf_map_lookup_elem(&tallies, &sum_key);
+  if (!sum) return 0;
+  add_count(&sum->allocated, &tally->allocated);
+  add_count(&sum->freed, &tally->freed);
+  if (bpf_map_delete_elem(&tallies, &key) == 0) more--;
+  if (process && process->id == key.process_id && has_figures(process)) add(&process->tallies, more);
+  argument->done = 1;
   return 0;
 }
 

@@ -15,6 +15,7 @@
  *                                               closed
  *   names      {process id, tid}             -> struct heaptap_thread_name
  *   records    number % capacity             -> struct heaptap_record
+ *   settings   0                             -> struct heaptap_settings
  *   events     ring buffer                   <- struct heaptap_event
  *
  * The books balance. For each process, when no program runs:
@@ -45,6 +46,12 @@
 #define HEAPTAP_PROCESS_EXECED (1u << 2)
 /* Each sample is entered in `records` too. */
 #define HEAPTAP_PROCESS_RECORDS (1u << 3)
+/* Its figures are kept (struct heaptap_process), and it has shares. */
+#define HEAPTAP_PROCESS_FIGURES (1u << 4)
+/* It is not recorded, though others that enter by themselves are. Its children are asked about anew. */
+#define HEAPTAP_PROCESS_IGNORED (1u << 5)
+/* It entered by itself (HEAPTAP_EVENT_ENTER). */
+#define HEAPTAP_PROCESS_ENTERED (1u << 6)
 
 struct heaptap_process {
   __u64 id;
@@ -52,9 +59,15 @@ struct heaptap_process {
   __u64 parent_id; /* process id of the parent; 0 if it is not recorded */
   __u32 parent_tgid;
   __u32 flags;
-  /* Kept by the programs, but only if there is a trigger that needs them. */
+  /* Figures, kept by the programs for those with HEAPTAP_PROCESS_FIGURES. */
   __u64 live_weight;      /* estimate of the live bytes */
   __u64 allocated_weight; /* estimate of all bytes ever allocated */
+  __u64 peak_weight;      /* the most that live_weight has been */
+  __u64 live_objects;     /* samples that live */
+  __u64 tallies;          /* entries of `tallies` */
+  __u64 allocations;      /* samples taken, whether or not they are in the books */
+  __u64 frees;            /* of samples */
+  __u64 program_time;     /* nanoseconds in programs on the two probes */
   /* Triggers, in the same estimates; ~0 is never. The program that passes one sends an event and sets the next:
    * high_water_at = live_weight + high_water_percent of it, interval_at += as many interval_step as it takes. */
   __u64 high_water_at;
@@ -63,9 +76,35 @@ struct heaptap_process {
   __u64 first_high_water;
   __u64 interval_step;
   __u32 high_water_percent;
+  /* Shares, for those with figures; 0: as many as there is room for. */
+  __u32 max_live;          /* objects in `live` */
+  __u32 max_tallies;       /* entries of `tallies`, and so of `stacks` */
+  __u32 ended;             /* in `unnoticed`: what HEAPTAP_EVENT_EXIT would have said */
+  __u32 by_oom_kill;       /* in `unnoticed`: 1 if so */
   __u32 mappings;          /* counts changes of the process's mappings, as far as they were noticed */
   __u64 state_of_mappings; /* in the kernel's terms, when that was last looked at */
 };
+
+/* Of processes that nobody entered. */
+struct heaptap_settings {
+  /* 1: a process without books that fires a probe gets some, as the rest of this says. */
+  __u32 everyone;
+  __u32 flags; /* HEAPTAP_PROCESS_* */
+  __u32 max_live;
+  __u32 max_tallies;
+  __u64 first_high_water;
+  __u64 interval_step;
+  __u32 high_water_percent;
+  /* For its control block, where the program `take_control` is attached: */
+  __u32 lg_sample;
+  __u32 collector_pid; /* 0: nothing is written */
+  __u32 reserved;
+};
+
+/* Where in the control block those two are, and the word that says whether forked children are recorded. */
+#define HEAPTAP_CONTROL_LG_SAMPLE_AT 32
+#define HEAPTAP_CONTROL_COLLECTOR_PID_AT 36
+#define HEAPTAP_CONTROL_COLLECTOR_FOLLOWS_AT 68
 
 /* How the walk of a stack ended. All but WHOLE leave the outer frames out. */
 enum heaptap_stack_end {
@@ -180,6 +219,9 @@ enum heaptap_loss_reason {
   HEAPTAP_LOSS_PROCESSES_FULL,
   /* No room in `files`: code that counts as having no unwind table. */
   HEAPTAP_LOSS_FILES_FULL,
+  /* The sample is not in the books: the process has its share of `live` or `tallies`. */
+  HEAPTAP_LOSS_LIVE_SHARE,
+  HEAPTAP_LOSS_TALLIES_SHARE,
   HEAPTAP_LOSS_REASONS,
 };
 
@@ -201,13 +243,16 @@ enum heaptap_event_kind {
   HEAPTAP_EVENT_DUMP = 2,         /* argument: address of the dump request */
   HEAPTAP_EVENT_FORK = 3,         /* a recorded process made one; argument: the parent's process id */
   HEAPTAP_EVENT_EXEC = 4,         /* argument: the process id that ended with the exec */
-  HEAPTAP_EVENT_EXIT = 5,         /* argument: exit code as wait(2) has it */
+  HEAPTAP_EVENT_EXIT = 5,         /* argument: exit code as wait(2) has it, + HEAPTAP_EXIT_BY_OOM_KILL */
   HEAPTAP_EVENT_HIGH_WATER = 6,   /* argument: the live estimate */
   HEAPTAP_EVENT_INTERVAL = 7,     /* argument: the estimate of all allocated bytes */
   HEAPTAP_EVENT_LIVE_FILLING = 8, /* `live` should be swept; argument: its entries */
   HEAPTAP_EVENT_TABLE_WANTED = 9, /* argument: an address of the file's code in the process */
   HEAPTAP_EVENT_RESET = 10,       /* the process began new books; argument: the process id that ended with it */
+  HEAPTAP_EVENT_ENTER = 11,       /* a process without books got some, as heaptap_settings.everyone has it */
 };
+
+#define HEAPTAP_EXIT_BY_OOM_KILL (1ULL << 32)
 
 /* Numbers in the array `counters`. */
 enum heaptap_counter {
@@ -217,6 +262,7 @@ enum heaptap_counter {
   HEAPTAP_COUNTER_EVENTS_LOST,     /* for which `events` had no room: the collector then looks at `processes` itself */
   HEAPTAP_COUNTER_RAW_STACKS,      /* sent so far; makes their ids differ */
   HEAPTAP_COUNTER_RECORDS,         /* entered so far */
+  HEAPTAP_COUNTER_NEXT_COLLECTOR_ID, /* the collector's next process id, for the collector after it */
   HEAPTAP_COUNTERS,
 };
 
@@ -338,6 +384,27 @@ struct heaptap_raw_stack {
 struct heaptap_renew {
   __u32 tgid;
   __u32 reserved;
+};
+
+/* Argument of the program `configure`: what a process shall have from now on. */
+struct heaptap_configure {
+  __u64 process_id; /* nothing happens if the process has another by now */
+  __u32 tgid;
+  __u32 flags; /* HEAPTAP_PROCESS_IGNORED or 0 */
+  __u32 max_live;
+  __u32 max_tallies;
+  __u64 first_high_water;
+  __u64 interval_step;
+  __u32 high_water_percent;
+  __u32 done; /* its answer: 1 */
+};
+
+/* Argument of the program `fold`: adds a tally of a thread that has ended, and of which nothing lives, to the tally of
+ * thread 0 on the same stack. */
+struct heaptap_fold {
+  struct heaptap_tally_key key;
+  __u32 tgid; /* of the process; 0: it has ended */
+  __u32 done; /* its answer: 1; 0 if something lives */
 };
 
 /* Argument of the program `identify`: which file the process that runs it has mapped at an address. */

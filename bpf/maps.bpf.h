@@ -86,6 +86,13 @@ struct {
 } records SEC(".maps");
 
 struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct heaptap_settings);
+} settings SEC(".maps");
+
+struct {
   __uint(type, BPF_MAP_TYPE_RINGBUF);
   __uint(max_entries, HEAPTAP_DEFAULT_EVENTS_BYTES);
 } events SEC(".maps");
@@ -114,6 +121,11 @@ struct {
 static __always_inline __u64* counter(__u32 which) { return bpf_map_lookup_elem(&counters, &which); }
 
 static __always_inline void add(__u64* sum, __u64 value) { __sync_fetch_and_add(sum, value); }
+
+static __always_inline const struct heaptap_settings* read_settings(void) {
+  __u32 first = 0;
+  return bpf_map_lookup_elem(&settings, &first);
+}
 
 static __noinline int lose(__u64 process_id, __u32 reason, __u64 weight) {
   struct heaptap_loss_key key = {.process_id = process_id, .reason = reason};

@@ -10,6 +10,7 @@
 #ifndef HEAPTAP_STACK_BPF_H_
 #define HEAPTAP_STACK_BPF_H_
 
+#include "bpf/books.bpf.h"
 #include "bpf/maps.bpf.h"
 #include "bpf/raw_stack.bpf.h"
 #include "bpf/walk.bpf.h"
@@ -42,10 +43,19 @@ static __noinline int keep_stack(__u64 id, const struct heaptap_stack* stack) {
   return same_stack(kept, stack) ? 0 : -HEAPTAP_LOSS_STACK_COLLISION;
 }
 
-static __always_inline struct heaptap_tally* make_tally(const struct heaptap_tally_key* key) {
+/* Null: no room; `*loss` says why, negative. */
+static __always_inline struct heaptap_tally* make_tally(struct heaptap_process* process,
+                                                        const struct heaptap_tally_key* key, int* loss) {
+  __u32 share = process->max_tallies;
+  if (has_figures(process) && share != 0 && process->tallies >= share) {
+    *loss = -HEAPTAP_LOSS_TALLIES_SHARE;
+    return NULL;
+  }
   struct heaptap_tally none = {};
-  bpf_map_update_elem(&tallies, key, &none, BPF_NOEXIST);
-  return bpf_map_lookup_elem(&tallies, key);
+  if (bpf_map_update_elem(&tallies, key, &none, BPF_NOEXIST) == 0 && has_figures(process)) add(&process->tallies, 1);
+  struct heaptap_tally* tally = bpf_map_lookup_elem(&tallies, key);
+  if (!tally) *loss = -HEAPTAP_LOSS_TALLIES_FULL;
+  return tally;
 }
 
 /* The stack that the program was called on. Returns its id. `process_id`: of the books that it is for; those in
@@ -84,9 +94,10 @@ static __always_inline int keep_new_stack(__u64 id, const struct scratch* mine) 
 /* The tally for the stack that the program was called on; fills in key->stack_id. A tally that is there already says
  * that its stack is kept: only the thread in its key makes it, or takes it back if there is no room for the stack. The
  * tally comes first, so that whoever deletes a process's books finds every stack by its tally. Null: no room for the
- * tally. A stack that cannot be kept counts as HEAPTAP_NO_STACK. */
+ * tally; `*no_tally` says why, negative. A stack that cannot be kept counts as HEAPTAP_NO_STACK. */
 static __always_inline struct heaptap_tally* find_tally(struct pt_regs* context, struct heaptap_process* process,
-                                                        __u32 tgid, struct heaptap_tally_key* key, __u64 weight) {
+                                                        __u32 tgid, struct heaptap_tally_key* key, __u64 weight,
+                                                        int* no_tally) {
   int loss = -HEAPTAP_LOSS_SCRATCH_BUSY;
   struct heaptap_tally* tally = NULL;
   struct scratch* mine = claim_scratch();
@@ -95,16 +106,16 @@ static __always_inline struct heaptap_tally* find_tally(struct pt_regs* context,
     tally = bpf_map_lookup_elem(&tallies, key);
     loss = 0;
     if (!tally) {
-      tally = make_tally(key);
+      tally = make_tally(process, key, no_tally);
       if (tally) loss = keep_new_stack(key->stack_id, mine);
     }
     release_scratch(mine);
   }
   if (!loss) return tally;
   lose(key->process_id, -loss, weight);
-  if (tally) bpf_map_delete_elem(&tallies, key);
+  if (tally && bpf_map_delete_elem(&tallies, key) == 0 && has_figures(process)) add(&process->tallies, -1ULL);
   key->stack_id = HEAPTAP_NO_STACK;
-  return make_tally(key);
+  return make_tally(process, key, no_tally);
 }
 
 #endif /* HEAPTAP_STACK_BPF_H_ */

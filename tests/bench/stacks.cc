@@ -71,12 +71,12 @@ Info ReadInfo(int fd, Info info = {}) {
 }
 
 // The maps of a program by name.
-std::map<std::string, FileDescriptor> OpenMaps(const bpf_program* program) {
+std::map<std::string, FileDescriptor> OpenMaps(int program) {
   std::array<uint32_t, 64> ids;
   bpf_prog_info info = {};
   info.nr_map_ids = ids.size();
   info.map_ids = reinterpret_cast<uint64_t>(ids.data());
-  info = ReadInfo(bpf_program__fd(program), info);
+  info = ReadInfo(program, info);
   std::map<std::string, FileDescriptor> maps;
   for (uint32_t i = 0; i < info.nr_map_ids; i++) {
     FileDescriptor map(bpf_map_get_fd_by_id(ids[i]));
@@ -92,8 +92,8 @@ struct Runs {
   uint64_t nanoseconds;
 };
 
-Runs ReadRuns(const bpf_program* program) {
-  const auto info = ReadInfo<bpf_prog_info>(bpf_program__fd(program));
+Runs ReadRuns(int program) {
+  const auto info = ReadInfo<bpf_prog_info>(program);
   return {info.run_cnt, info.run_time_ns};
 }
 
@@ -106,7 +106,7 @@ class Bench {
         tables_(books_->unwind(), HEAPTAP_DEFAULT_UNWIND_BYTES) {
     object_ = bpf_object__open_file(object, nullptr);
     Check(object_ != nullptr, object);
-    std::map<std::string, FileDescriptor> maps = OpenMaps(books_->alloc_program());
+    std::map<std::string, FileDescriptor> maps = OpenMaps(books_->program(heaptap::bpf::Program::kAlloc));
     bpf_map* map;
     bpf_object__for_each_map(map, object_) {
       const auto shared = maps.find(bpf_map__name(map));
@@ -127,7 +127,7 @@ class Bench {
       way_ = way;
     }
     TakeDepths();
-    const bpf_program* program = bpf_object__find_program_by_name(object_, way.c_str());
+    const int program = bpf_program__fd(bpf_object__find_program_by_name(object_, way.c_str()));
     const Runs before = ReadRuns(program);
     const std::string nanoseconds = Run({program_, frames, count});
     const Runs after = ReadRuns(program);
@@ -137,8 +137,8 @@ class Bench {
 
  private:
   void Attach(absl::string_view probe, const std::string& name, std::vector<AttachedProbe>& probes) {
-    const bpf_program* program = bpf_object__find_program_by_name(object_, name.c_str());
-    Check(program != nullptr, name);
+    const int program = bpf_program__fd(bpf_object__find_program_by_name(object_, name.c_str()));
+    Check(program >= 0, name);
     FileDescriptor file(open(library_.c_str(), O_RDONLY | O_CLOEXEC));
     Check(file.valid(), library_);
     for (const auto& site : Check(heaptap::elf::ReadProbes(file.get(), {HEAPTAP_PROVIDER_OTEL}))) {
@@ -208,7 +208,7 @@ class Bench {
     Check(waitpid(child, &status, 0) == child && status == 0, absl::StrCat(command[0], " failed, status ", status));
     Serve();
     books_->Untrack(child);
-    Check(books_->Forget(process_id).ok(), "closing the books");
+    Check(books_->Forget({process_id}).ok(), "closing the books");
     while (!printed.empty() && printed.back() == '\n') printed.pop_back();
     return printed;
   }

@@ -326,13 +326,13 @@ struct Recording {
     absl::StatusOr<std::unique_ptr<Books>> loaded = Books::Load(sizes);
     if (!loaded.ok()) return loaded.status();
     books = *std::move(loaded);
-    const std::pair<const bpf_program*, const char*> sites[] = {
-        {books->dump_program(), &books_test_site_dump},
-        {books->start_program(), &books_test_site_start},
-        {books->free_program(), &books_test_site_free},
-        {books->alloc_program(), &books_test_site_alloc},
-        {books->alloc_program(), &books_test_site_lost_stack},
-        {books->thread_name_program(), &books_test_site_thread_name},
+    const std::pair<int, const char*> sites[] = {
+        {books->program(Program::kDump), &books_test_site_dump},
+        {books->program(Program::kStart), &books_test_site_start},
+        {books->program(Program::kFree), &books_test_site_free},
+        {books->program(Program::kAlloc), &books_test_site_alloc},
+        {books->program(Program::kAlloc), &books_test_site_lost_stack},
+        {books->program(Program::kThreadName), &books_test_site_thread_name},
     };
     absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
     if (!mappings.ok()) return mappings.status();

@@ -15,8 +15,9 @@
   { &(map), #map, COUNT_OF(*(map).type), 0, 0, COUNT_OF(*(map).max_entries) }
 
 const struct host_map host_maps[] = {
-    MAP(processes), MAP(counters), MAP(stacks), MAP(live),    MAP(tallies),    MAP(losses),      MAP(unnoticed),
-    MAP(forgotten), MAP(files),    MAP(rows),   MAP(scratch), MAP(rule_cache), RING(raw_stacks), RING(events),
+    MAP(processes), MAP(counters),   MAP(stacks),      MAP(live),    MAP(tallies),
+    MAP(losses),    MAP(unnoticed),  MAP(forgotten),   MAP(files),   MAP(rows),
+    MAP(scratch),   MAP(rule_cache), RING(raw_stacks), RING(events), MAP(settings),
 };
 const __u32 host_map_count = COUNT_OF(host_maps);
 
@@ -30,7 +31,10 @@ __u64 host_take_stack(struct host_context* context, struct heaptap_stack* stack)
 }
 
 struct heaptap_tally* host_find_tally(struct host_context* context, struct heaptap_tally_key* key, __u64 weight) {
-  return find_tally(&context->registers, context->process, context->tgid, key, weight);
+  int no_tally = 0;
+  struct heaptap_tally* tally =
+      find_tally(&context->registers, context->process, context->tgid, key, weight, &no_tally);
+  return tally;
 }
 
 __u64 host_find_rule(struct host_context* context, __u64 pc) {

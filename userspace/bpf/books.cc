@@ -5,14 +5,18 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "bpf/heaptap.skel.h"
 #include "userspace/bpf/kernel_error.h"
 
@@ -21,19 +25,15 @@ namespace {
 
 constexpr uint64_t kNever = ~uint64_t{0};
 
-constexpr uint64_t kFirstIdOfPrograms = 2;
-
-// `live` is swept when it is so full: early enough that the sweep ends before the map is full.
-constexpr uint64_t kSweepAtPercent = 75;
 // After a sweep that left the map half as full or more, none is asked for in this many times its duration.
 constexpr uint64_t kSweepPause = 20;
 constexpr uint64_t kShortestSweepPause = 10'000'000;  // nanoseconds
 
+// Of a record in a ring buffer (BPF_RINGBUF_HDR_SZ).
+constexpr size_t kRingHeader = 8;
+
 // Entries that one system call reads.
 constexpr uint32_t kBatch = 4096;
-
-// Of kernel memory, that one node of an unwind table takes.
-constexpr uint64_t kNodeBytes = 4096;
 
 struct LossText {
   absl::string_view name;
@@ -52,6 +52,8 @@ constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
     {"events_full", "events lost: ring buffer full, see --map-size events=BYTES"},
     {"processes_full", "processes not recorded: map of processes full, see --map-size processes=N"},
     {"files_full", "files taken for such without unwind tables: map of files full, see --map-size files=N"},
+    {"live_share", "samples not recorded: the process has its share of the map of live objects, see max-live"},
+    {"tallies_share", "samples not recorded: the process has its share of the map of tallies, see max-contexts"},
 };
 
 constexpr absl::string_view kEndTexts[HEAPTAP_STACK_ENDS] = {
@@ -100,6 +102,16 @@ absl::Status ForEachEntry(const bpf_map* map, Visit visit) {
   }
 }
 
+// Runs a program of the section "syscall", which may write its answer into the argument. False: it could not be run.
+template <typename Argument>
+bool RunProgram(int program, Argument& argument) {
+  bpf_test_run_opts options = {};
+  options.sz = sizeof(options);
+  options.ctx_in = &argument;
+  options.ctx_size_in = sizeof(argument);
+  return bpf_prog_test_run_opts(program, &options) == 0;
+}
+
 // Keys that are not there are passed over.
 template <typename Key>
 void DeleteKeys(const bpf_map* map, const std::vector<Key>& keys) {
@@ -111,96 +123,19 @@ void DeleteKeys(const bpf_map* map, const std::vector<Key>& keys) {
   }
 }
 
-int KeepEvent(void* context, void* data, size_t size) {
-  if (size >= sizeof(heaptap_event)) {
-    heaptap_event event;
-    memcpy(&event, data, sizeof(event));
-    static_cast<std::vector<heaptap_event>*>(context)->push_back(event);
-  }
-  return 0;
-}
-
 }  // namespace
 
 absl::string_view LossDescription(uint32_t reason) { return kLossTexts[reason].description; }
 absl::string_view LossName(uint32_t reason) { return kLossTexts[reason].name; }
 absl::string_view StackEndDescription(uint32_t end) { return kEndTexts[end]; }
 
-absl::StatusOr<std::unique_ptr<Books>> Books::Load(const MapSizes& sizes) {
-  std::unique_ptr<Books> books(new Books);
-  if (absl::Status status = books->Open(sizes); !status.ok()) return status;
-  return books;
-}
-
-absl::Status Books::Open(const MapSizes& sizes) {
-  if (absl::Status status = CheckPidNamespace(); !status.ok()) return status;
-  QuietLibbpf();
-  object_ = heaptap_bpf__open();
-  if (object_ == nullptr) return KernelError(errno, "opening the eBPF object");
-  bpf_map__set_max_entries(object_->maps.processes, sizes.processes);
-  bpf_map__set_max_entries(object_->maps.stacks, sizes.stacks);
-  bpf_map__set_max_entries(object_->maps.live, sizes.live);
-  bpf_map__set_max_entries(object_->maps.tallies, sizes.tallies);
-  bpf_map__set_max_entries(object_->maps.losses, sizes.losses);
-  bpf_map__set_max_entries(object_->maps.events, sizes.events_bytes);
-  bpf_map__set_max_entries(object_->maps.files, sizes.files);
-  bpf_map__set_max_entries(object_->maps.names, sizes.names);
-  bpf_map__set_max_entries(object_->maps.records, sizes.records);
-  object_->rodata->records_capacity = sizes.records;
-  bpf_map__set_max_entries(object_->maps.rows, std::max<uint64_t>(sizes.unwind_bytes / kNodeBytes, 1));
-  bpf_map__set_max_entries(object_->maps.raw_stacks, sizes.raw_stacks_bytes);
-  uint64_t seed = 0;
-  if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) return KernelError(errno, "getrandom");
-  object_->rodata->stack_seed = seed;
-
-  if (const int error = heaptap_bpf__load(object_); error != 0) {
-    // EPERM: not allowed to. EACCES: allowed, but the verifier does not take a program.
-    if (error == -EACCES) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("this kernel's verifier refuses heaptap's eBPF programs: ", FirstLibbpfWarning()));
-    }
-    return KernelError(error, "loading the eBPF programs");
-  }
-  SetCounter(HEAPTAP_COUNTER_NEXT_PROCESS_ID, kFirstIdOfPrograms);
-  sweep_at_ = uint64_t{sizes.live} * kSweepAtPercent / 100;
-  SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
-  for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
-    const heaptap_loss_key key = {0, reason, 0};
-    const heaptap_loss none = {};
-    if (const int error = bpf_map__update_elem(object_->maps.losses, &key, sizeof(key), &none, sizeof(none), BPF_ANY);
-        error != 0) {
-      return KernelError(error, "preparing the map of losses");
-    }
-  }
-  ring_ = ring_buffer__new(bpf_map__fd(object_->maps.events), KeepEvent, &events_, nullptr);
-  if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer");
-  if (absl::Status status = unwind_.Open(object_); !status.ok()) return status;
-
-  // Only the lifecycle programs attach by themselves; the probes' programs have no target yet.
-  const std::pair<bpf_program*, bpf_link**> lifecycle[] = {
-      {object_->progs.process_fork, &object_->links.process_fork},
-      {object_->progs.process_exec, &object_->links.process_exec},
-      {object_->progs.process_exit, &object_->links.process_exit},
-      {object_->progs.process_map, &object_->links.process_map},
-  };
-  for (const auto& [program, link] : lifecycle) {
-    *link = bpf_program__attach(program);
-    if (*link == nullptr) return KernelError(errno, absl::StrCat("attaching ", bpf_program__name(program)));
-  }
-  return absl::OkStatus();
-}
-
-Books::~Books() {
-  if (ring_ != nullptr) ring_buffer__free(ring_);
-  if (object_ != nullptr) heaptap_bpf__destroy(object_);
-}
-
 absl::StatusOr<uint64_t> Books::Track(pid_t tgid, bool follow, const Triggers& triggers) {
   const uint32_t key = tgid;
   heaptap_process process = {};
   process.id = next_process_id_;
   process.start_time = MonotonicNanoseconds();
-  process.flags = follow ? HEAPTAP_PROCESS_FOLLOW : 0;
+  const bool has_triggers = triggers.first_high_water != 0 || triggers.interval != 0;
+  process.flags = (follow ? HEAPTAP_PROCESS_FOLLOW : 0) | (has_triggers ? HEAPTAP_PROCESS_FIGURES : 0);
   process.first_high_water = triggers.first_high_water;
   process.high_water_at = triggers.first_high_water != 0 ? triggers.first_high_water : kNever;
   process.high_water_percent = triggers.high_water_percent;
@@ -212,7 +147,43 @@ absl::StatusOr<uint64_t> Books::Track(pid_t tgid, bool follow, const Triggers& t
     return KernelError(error, absl::StrCat("opening books for process ", tgid));
   }
   next_process_id_ += 2;
+  SetCounter(HEAPTAP_COUNTER_NEXT_COLLECTOR_ID, next_process_id_);
   return process.id;
+}
+
+absl::Status Books::SetSettings(const heaptap_settings& settings) {
+  const uint32_t first = 0;
+  const int error =
+      bpf_map__update_elem(object_->maps.settings, &first, sizeof(first), &settings, sizeof(settings), BPF_ANY);
+  return error == 0 ? absl::OkStatus() : KernelError(error, "setting what new processes shall have");
+}
+
+bool Books::Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) {
+  heaptap_configure argument = {.process_id = process_id,
+                                .tgid = static_cast<uint32_t>(tgid),
+                                .flags = settings.ignored ? HEAPTAP_PROCESS_IGNORED : 0,
+                                .max_live = settings.max_live,
+                                .max_tallies = settings.max_tallies,
+                                .first_high_water = settings.triggers.first_high_water,
+                                .interval_step = settings.triggers.interval,
+                                .high_water_percent = settings.triggers.high_water_percent,
+                                .done = 0};
+  return RunProgram(program(Program::kConfigure), argument) && argument.done != 0;
+}
+
+bool Books::Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry) {
+  heaptap_fold argument = {
+      .key = {process_id, entry.stack_id, entry.tid, 0}, .tgid = static_cast<uint32_t>(tgid), .done = 0};
+  return RunProgram(program(Program::kFold), argument) && argument.done != 0;
+}
+
+absl::StatusOr<heaptap_process> Books::ReadProcess(pid_t tgid) const {
+  const uint32_t key = tgid;
+  heaptap_process process;
+  if (bpf_map__lookup_elem(object_->maps.processes, &key, sizeof(key), &process, sizeof(process), 0) != 0) {
+    return absl::NotFoundError(absl::StrCat("process ", tgid, " is not recorded"));
+  }
+  return process;
 }
 
 bool Books::IsCurrent(pid_t tgid, uint64_t process_id) const {
@@ -238,6 +209,8 @@ absl::StatusOr<std::vector<heaptap_event>> Books::TakeEvents() {
     if (absl::Status status = Sweep(); !status.ok()) return status;
   }
   if (const int error = ring_buffer__consume(ring_); error < 0) return KernelError(error, "reading the ring buffer");
+  events_fill_ = static_cast<double>(events_.size() * (sizeof(heaptap_event) + kRingHeader)) /
+                 bpf_map__max_entries(object_->maps.events);
   return std::exchange(events_, {});
 }
 
@@ -248,11 +221,12 @@ uint64_t Books::EventsLost() const {
   return lost;
 }
 
-absl::StatusOr<std::map<uint64_t, pid_t>> Books::ReadProcesses() const {
-  std::map<uint64_t, pid_t> processes;
+absl::StatusOr<std::map<uint64_t, RecordedProcess>> Books::ReadProcesses() const {
+  std::map<uint64_t, RecordedProcess> processes;
   absl::Status status = ForEachEntry<uint32_t, heaptap_process>(
       object_->maps.processes, [&](uint32_t tgid, const heaptap_process& process) {
-        if ((process.flags & HEAPTAP_PROCESS_SHARES_PARENT) == 0) processes[process.id] = static_cast<pid_t>(tgid);
+        if ((process.flags & HEAPTAP_PROCESS_SHARES_PARENT) != 0) return;
+        processes[process.id] = {static_cast<pid_t>(tgid), process};
       });
   if (!status.ok()) return status;
   return processes;
@@ -262,7 +236,8 @@ absl::StatusOr<std::map<uint64_t, Books::Unnoticed>> Books::TakeUnnoticed() {
   std::map<uint64_t, Unnoticed> ended;
   absl::Status status = ForEachEntry<uint64_t, heaptap_process>(
       object_->maps.unnoticed, [&](uint64_t process_id, const heaptap_process& process) {
-        ended[process_id] = {static_cast<pid_t>(process.parent_tgid), (process.flags & HEAPTAP_PROCESS_EXECED) != 0};
+        ended[process_id] = {static_cast<pid_t>(process.parent_tgid), (process.flags & HEAPTAP_PROCESS_EXECED) != 0,
+                             process.ended, process.by_oom_kill != 0};
       });
   if (!status.ok()) return status;
   for (const auto& [process_id, process] : ended) {
@@ -276,6 +251,16 @@ absl::StatusOr<std::vector<TallyEntry>> Books::ReadTallies(uint64_t process_id) 
   absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
       object_->maps.tallies, [&](const heaptap_tally_key& key, const heaptap_tally& tally) {
         if (key.process_id == process_id) entries.push_back({key.stack_id, key.tid, tally});
+      });
+  if (!status.ok()) return status;
+  return entries;
+}
+
+absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> Books::ReadAllTallies() const {
+  std::map<uint64_t, std::vector<TallyEntry>> entries;
+  absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
+      object_->maps.tallies, [&](const heaptap_tally_key& key, const heaptap_tally& tally) {
+        entries[key.process_id].push_back({key.stack_id, key.tid, tally});
       });
   if (!status.ok()) return status;
   return entries;
@@ -342,7 +327,7 @@ absl::Status Books::Sweep() {
   const uint64_t begin = MonotonicNanoseconds();
   bpf_test_run_opts options = {};
   options.sz = sizeof(options);
-  if (const int error = bpf_prog_test_run_opts(bpf_program__fd(object_->progs.sweep), &options); error != 0) {
+  if (const int error = bpf_prog_test_run_opts(program(Program::kSweep), &options); error != 0) {
     return KernelError(error, "sweeping the map of live objects");
   }
   const uint64_t end = MonotonicNanoseconds();
@@ -385,6 +370,10 @@ absl::Status Books::Forget(const std::set<uint64_t>& process_ids) {
     }
     forgotten_.push_back(process_id);
   }
+  std::vector<uint64_t> unmarked;
+  std::set_difference(process_ids.begin(), process_ids.end(), with_tallies.begin(), with_tallies.end(),
+                      std::back_inserter(unmarked));
+  DeleteKeys(object_->maps.forgotten, unmarked);
   // A stack belongs to one process only: the id's hash has the process id in it.
   std::vector<uint64_t> stacks;
   for (const heaptap_tally_key& key : tallies) {
@@ -406,10 +395,33 @@ absl::Status Books::Forget(const std::set<uint64_t>& process_ids) {
   return absl::OkStatus();
 }
 
-const bpf_program* Books::alloc_program() const { return object_->progs.probe_alloc; }
-const bpf_program* Books::free_program() const { return object_->progs.probe_free; }
-const bpf_program* Books::start_program() const { return object_->progs.probe_start; }
-const bpf_program* Books::dump_program() const { return object_->progs.probe_dump; }
-const bpf_program* Books::thread_name_program() const { return object_->progs.probe_thread_name; }
+void Books::MarkClosed(uint64_t process_id) {
+  const uint8_t mark = 1;
+  bpf_map__update_elem(object_->maps.forgotten, &process_id, sizeof(process_id), &mark, sizeof(mark), BPF_ANY);
+}
+
+absl::StatusOr<std::set<uint64_t>> Books::ReadClosed() const {
+  std::set<uint64_t> closed;
+  absl::Status status = ForEachEntry<uint64_t, uint8_t>(
+      object_->maps.forgotten, [&](uint64_t process_id, uint8_t) { closed.insert(process_id); });
+  if (!status.ok()) return status;
+  return closed;
+}
+
+std::map<std::string, uint64_t> Books::KernelMemory() const {
+  std::map<std::string, uint64_t> bytes;
+  bpf_map* map;
+  bpf_object__for_each_map(map, object_->obj) {
+    if (bpf_map__is_internal(map)) continue;
+    std::ifstream file(absl::StrCat("/proc/self/fdinfo/", bpf_map__fd(map)));
+    for (std::string line; std::getline(file, line);) {
+      uint64_t memory = 0;
+      if (absl::StartsWith(line, "memlock:") && absl::SimpleAtoi(absl::StripPrefix(line, "memlock:"), &memory)) {
+        bytes[bpf_map__name(map)] = memory;
+      }
+    }
+  }
+  return bytes;
+}
 
 }  // namespace heaptap::bpf

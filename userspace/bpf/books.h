@@ -22,12 +22,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "bpf/heaptap_maps.h"
+#include "userspace/bpf/pins.h"
 #include "userspace/bpf/unwind_maps.h"
+#include "userspace/elf/file_descriptor.h"
 
 struct heaptap_bpf;
 struct ring_buffer;
-struct bpf_map;
-struct bpf_program;
 
 namespace heaptap::bpf {
 
@@ -52,6 +52,36 @@ struct Triggers {
   uint64_t first_high_water = 0;
   uint32_t high_water_percent = 0;  // from one mark to the next
   uint64_t interval = 0;
+};
+
+// The programs that are not attached when the books are loaded.
+enum class Program {
+  kAlloc,
+  kFree,
+  kStart,
+  kTakeControl,
+  kDump,
+  kThreadName,
+  kRenew,
+  kIdentify,
+  kSweep,
+  kConfigure,
+  kFold,
+};
+inline constexpr size_t kPrograms = 11;
+
+// A process that is recorded at this moment: what the programs keep of it.
+struct RecordedProcess {
+  pid_t tgid = 0;
+  heaptap_process process = {};
+};
+
+// What one process shall have.
+struct ProcessSettings {
+  bool ignored = false;  // it is not recorded, from now on
+  uint32_t max_live = 0;
+  uint32_t max_tallies = 0;
+  Triggers triggers = {};
 };
 
 struct TallyEntry {
@@ -86,7 +116,15 @@ class Books {
   // Loads everything and begins to follow exec, fork and exit of tracked processes. PermissionDenied names the missing
   // capabilities; FailedPrecondition names what the kernel lacks.
   static absl::StatusOr<std::unique_ptr<Books>> Load(const MapSizes& sizes);
+  // The same, and pins it all; or takes over what a collector of this layout has left there, with the sizes that it
+  // has. `pins` must outlive the books.
+  static absl::StatusOr<std::unique_ptr<Books>> LoadOrAdopt(const MapSizes& sizes, const Pins& pins);
   ~Books();
+
+  // What tells these programs and maps from those of other builds.
+  static std::string Layout();
+  // Whether they are another collector's, taken over.
+  bool adopted() const { return adopted_; }
 
   Books(const Books&) = delete;
   Books& operator=(const Books&) = delete;
@@ -98,6 +136,13 @@ class Books {
   // The process is no longer recorded; its books stay until Forget.
   void Untrack(pid_t tgid);
 
+  // What happens to processes that nobody tracked; all zeros: nothing.
+  absl::Status SetSettings(const heaptap_settings& settings);
+  // Changes shares and triggers of a recorded process. False: it has ended, or has other books by now.
+  bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings);
+  // NotFound: no such process is recorded.
+  absl::StatusOr<heaptap_process> ReadProcess(pid_t tgid) const;
+
   // Becomes readable when there are events.
   int events_fd() const;
   // Takes all events there are, in the order in which they were sent. To be called from time to time in any case.
@@ -105,17 +150,21 @@ class Books {
 
   // How many events the ring buffer had no room for, since Load.
   uint64_t EventsLost() const;
-  // The recorded processes at this moment: process id and PID.
-  absl::StatusOr<std::map<uint64_t, pid_t>> ReadProcesses() const;
+  // The recorded processes at this moment, by process id; without those that share their parent's books.
+  absl::StatusOr<std::map<uint64_t, RecordedProcess>> ReadProcesses() const;
   // Those that ended when the ring buffer had no room to say so; each is given once.
   struct Unnoticed {
     pid_t tgid;
     bool by_exec;
+    uint32_t status;  // as wait(2) has it
+    bool by_oom_kill;
   };
   absl::StatusOr<std::map<uint64_t, Unnoticed>> TakeUnnoticed();
 
   // Each of these reads a whole map once.
   absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const;
+  // Of all processes, by process id.
+  absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const;
   absl::StatusOr<LiveTotals> ReadLiveTotals(uint64_t process_id) const;
   // One look-up. NotFound for HEAPTAP_NO_STACK.
   absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const;
@@ -127,6 +176,14 @@ class Books {
   // One look-up a reason. Process id 0: losses that no process could be blamed for.
   Losses ReadLosses(uint64_t process_id) const;
 
+  // Adds a tally of a thread that has ended to thread 0's, if nothing of it lives. `tgid`: of the process.
+  bool Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry);
+
+  // How full the ring buffer was when events were taken last, 0 to 1 (a little more, if some came meanwhile).
+  double EventsFill() const { return events_fill_; }
+  // Bytes of kernel memory in the maps, as far as the kernel says so, in total and by map.
+  std::map<std::string, uint64_t> KernelMemory() const;
+
   // Makes room in the map of live objects: deletes what was freed and what belongs to forgotten processes. To be called
   // at HEAPTAP_EVENT_LIVE_FILLING.
   absl::Status Sweep();
@@ -134,27 +191,37 @@ class Books {
   // Removes all that is kept under these process ids, their live objects with the next sweep. The processes must be
   // gone or untracked, or have other books by now. Reads the map of tallies once, however many they are.
   absl::Status Forget(const std::set<uint64_t>& process_ids);
+  // Says, for whoever takes over, that all is done for the process but to forget it.
+  void MarkClosed(uint64_t process_id);
+  // Process ids that were marked or forgotten, and may still have something in the maps.
+  absl::StatusOr<std::set<uint64_t>> ReadClosed() const;
 
   // Unwind tables, and the stacks that wait for them.
   UnwindMaps& unwind() { return unwind_; }
 
-  // The programs for the probes.
-  const bpf_program* alloc_program() const;
-  const bpf_program* free_program() const;
-  const bpf_program* start_program() const;
-  const bpf_program* dump_program() const;
-  const bpf_program* thread_name_program() const;
+  // Descriptor of a program; -1: it could not be loaded (kTakeControl, where programs must not write).
+  int program(Program which) const { return programs_[static_cast<size_t>(which)].get(); }
 
  private:
   Books() = default;
-  absl::Status Open(const MapSizes& sizes);
+  absl::Status Open(const MapSizes& sizes, const Pins* pins);
+  void SetSizes(const MapSizes& sizes);
+  absl::Status LoadObject(bool for_everyone);
+  absl::Status Prepare(const MapSizes& sizes);
+  absl::Status AttachLifecycle();
+  absl::Status PinAll(const Pins& pins);
+  absl::Status Adopt(const Pins& pins);
+  absl::Status UseMaps();
   void SetCounter(uint32_t which, uint64_t value);
   uint64_t ReadCounter(uint32_t which) const;
 
   heaptap_bpf* object_ = nullptr;
+  std::array<elf::FileDescriptor, kPrograms> programs_;
   ring_buffer* ring_ = nullptr;
   UnwindMaps unwind_;
+  bool adopted_ = false;
   std::vector<heaptap_event> events_;
+  double events_fill_ = 0;
   std::vector<uint64_t> forgotten_;
   uint64_t sweep_at_ = 0;         // entries
   uint64_t sweep_again_at_ = 0;   // time before which `live` is not swept for less than its filling; 0: it may be

@@ -100,6 +100,10 @@ absl::Status KernelError(int error, absl::string_view what) {
   }
 }
 
+bool MayWriteUserMemory() {
+  return libbpf_probe_bpf_helper(BPF_PROG_TYPE_KPROBE, BPF_FUNC_probe_write_user, nullptr) == 1;
+}
+
 void QuietLibbpf() {
   FirstWarning().clear();
   libbpf_set_print(KeepWarning);

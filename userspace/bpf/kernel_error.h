@@ -23,6 +23,10 @@ absl::Status CheckPidNamespace();
 // FailedPrecondition.
 absl::Status KernelError(int error, absl::string_view what);
 
+// Whether the kernel lets this process load programs that write into the memory of the process they run in: that needs
+// CAP_SYS_ADMIN and a kernel that is not locked down.
+bool MayWriteUserMemory();
+
 // Makes libbpf keep its messages to itself, from now on.
 void QuietLibbpf();
 // The first line of the first warning since QuietLibbpf: the cause, which others follow from. "" if none.

@@ -2,8 +2,8 @@
 //
 // Attaching a program to one probe site of one file, by its inode.
 //
-// While an AttachedProbe lives, the kernel holds a breakpoint at the site and the probe's semaphore up in every process
-// it concerns, also in those that map the file later; when it dies both are as before.
+// While an AttachedProbe lives, or its link is pinned, the kernel holds a breakpoint at the site and the probe's
+// semaphore up in every process it concerns, also in those that map the file later; then both are as before.
 #ifndef HEAPTAP_USERSPACE_BPF_PROBES_H_
 #define HEAPTAP_USERSPACE_BPF_PROBES_H_
 
@@ -11,11 +11,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
-
-struct bpf_link;
-struct bpf_program;
+#include "userspace/elf/file_descriptor.h"
 
 namespace heaptap::bpf {
 
@@ -28,16 +27,15 @@ struct ProbeLocation {
 
 class AttachedProbe {
  public:
-  // `pid` -1: every process that maps the file, now or later; else that process only. NotFound: the process is gone.
-  static absl::StatusOr<AttachedProbe> Attach(const bpf_program* program, const ProbeLocation& location, pid_t pid);
+  // `program`: descriptor of the program. `pid` -1: every process that maps the file, now or later; else that process
+  // only. NotFound: the process is gone.
+  static absl::StatusOr<AttachedProbe> Attach(int program, const ProbeLocation& location, pid_t pid);
 
-  AttachedProbe(AttachedProbe&& other) noexcept;
-  AttachedProbe& operator=(AttachedProbe&& other) noexcept;
-  ~AttachedProbe();
+  int link() const { return link_.get(); }
 
  private:
-  explicit AttachedProbe(bpf_link* link) : link_(link) {}
-  bpf_link* link_;
+  explicit AttachedProbe(elf::FileDescriptor link) : link_(std::move(link)) {}
+  elf::FileDescriptor link_;
 };
 
 }  // namespace heaptap::bpf

@@ -25,8 +25,23 @@ namespace {
 // How long the thread waits for TakeRawStacks before it looks whether it shall end.
 constexpr absl::Duration kRoomTimeout = absl::Milliseconds(100);
 
+// More than any map here has.
+constexpr size_t kMostKeys = 1 << 24;
+
 // Memory for the nodes comes from the kernel's per-CPU stock, which is filled up in the background.
 constexpr int kMemoryTries = 1000;
+
+template <typename Key>
+std::vector<Key> Keys(int map) {
+  std::vector<Key> keys;
+  Key key;
+  for (const Key* last = nullptr; bpf_map_get_next_key(map, last, &key) == 0; last = &keys.back()) {
+    // Where something is deleted at the same time, the kernel begins anew.
+    if (keys.size() >= kMostKeys) break;
+    keys.push_back(key);
+  }
+  return keys;
+}
 
 std::vector<heaptap_rows_key> NodeKeys(uint32_t table, uint32_t nodes) {
   std::vector<heaptap_rows_key> keys;
@@ -50,8 +65,10 @@ int UnwindMaps::Keep(void* self, void* data, size_t size) {
   return maps->taken_bytes_ < kMaxTakenBytes ? 0 : -1;
 }
 
-absl::Status UnwindMaps::Open(heaptap_bpf* object) {
+absl::Status UnwindMaps::Open(heaptap_bpf* object, int identify, int renew) {
   object_ = object;
+  identify_ = identify;
+  renew_ = renew;
   taken_event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   end_event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!taken_event_.valid() || !end_event_.valid()) return KernelError(errno, "eventfd");
@@ -112,7 +129,7 @@ absl::StatusOr<heaptap_file_key> UnwindMaps::Identify(int fd) const {
   if (page == MAP_FAILED) return absl::NotFoundError(absl::StrCat("mapping a file: ", strerror(errno)));
   heaptap_identify argument = {.address = reinterpret_cast<uintptr_t>(page), .file = {}};
   LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = &argument, .ctx_size_in = sizeof(argument));
-  const int error = bpf_prog_test_run_opts(bpf_program__fd(object_->progs.identify), &options);
+  const int error = bpf_prog_test_run_opts(identify_, &options);
   munmap(page, 1);
   if (error != 0) return KernelError(error, "identifying a file");
   if (argument.file.inode == 0) return absl::NotFoundError("a file that has no inode");
@@ -145,6 +162,17 @@ void UnwindMaps::RemoveTable(uint32_t table, uint32_t nodes) {
   }
 }
 
+uint32_t UnwindMaps::Clear() {
+  // Files first: nobody shall look for rows that are going.
+  for (const heaptap_file_key& key : Keys<heaptap_file_key>(bpf_map__fd(object_->maps.files))) RemoveFile(key);
+  uint32_t last = 0;
+  for (const heaptap_rows_key& key : Keys<heaptap_rows_key>(bpf_map__fd(object_->maps.rows))) {
+    last = std::max(last, key.table);
+    bpf_map__delete_elem(object_->maps.rows, &key, sizeof(key), 0);
+  }
+  return last + 1;
+}
+
 absl::Status UnwindMaps::SetFile(const heaptap_file_key& key, const heaptap_file& file) {
   const int error = bpf_map__update_elem(object_->maps.files, &key, sizeof(key), &file, sizeof(file), BPF_ANY);
   return error == 0 ? absl::OkStatus() : KernelError(error, "entering a file's unwind table");
@@ -163,7 +191,7 @@ std::optional<heaptap_file> UnwindMaps::ReadFile(const heaptap_file_key& key) co
 void UnwindMaps::Renew(pid_t tgid) {
   heaptap_renew argument = {static_cast<uint32_t>(tgid), 0};
   LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = &argument, .ctx_size_in = sizeof(argument));
-  bpf_prog_test_run_opts(bpf_program__fd(object_->progs.renew), &options);
+  bpf_prog_test_run_opts(renew_, &options);
 }
 
 void UnwindMaps::ReplaceStack(uint64_t stack_id, const heaptap_stack& stack) {

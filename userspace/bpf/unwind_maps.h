@@ -39,7 +39,8 @@ class UnwindMaps {
   static constexpr uint64_t kMaxTakenBytes = 512 << 20;
 
   // Unavailable: the ring buffer cannot be mapped.
-  absl::Status Open(heaptap_bpf* object);
+  // `identify` and `renew`: descriptors of these programs.
+  absl::Status Open(heaptap_bpf* object, int identify, int renew);
   UnwindMaps() = default;
   ~UnwindMaps();
   UnwindMaps(const UnwindMaps&) = delete;
@@ -58,6 +59,10 @@ class UnwindMaps {
   // Nothing if the kernel does not know it.
   std::optional<heaptap_file> ReadFile(const heaptap_file_key& key) const;
 
+  // Forgets all files and tables: those that another collector had entered. Who uses them asks for them again. Returns
+  // the first number that no table had.
+  uint32_t Clear();
+
   // The executable mappings of a process have changed.
   void Renew(pid_t tgid);
 
@@ -75,6 +80,8 @@ class UnwindMaps {
   void Run(int ring_fd);
 
   heaptap_bpf* object_ = nullptr;
+  int identify_ = -1;
+  int renew_ = -1;
   elf::FileDescriptor taken_event_;  // readable while there is something in `taken_`
   elf::FileDescriptor end_event_;    // readable: the thread shall end
   std::thread thread_;

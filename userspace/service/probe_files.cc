@@ -5,7 +5,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <set>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "heaptap/contract.h"
 
 namespace heaptap::service {
@@ -15,17 +22,24 @@ struct KnownProbe {
   absl::string_view provider;
   absl::string_view name;
   int arguments;
-  const bpf_program* (bpf::Books::*program)() const;
+  bpf::Program program;
 };
 
 // In the order of attaching: alloc last, so that no sample is recorded whose free or dump request would be missed.
 constexpr KnownProbe kKnownProbes[] = {
-    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_DUMP, 1, &bpf::Books::dump_program},
-    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_THREAD_NAME, 1, &bpf::Books::thread_name_program},
-    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, 1, &bpf::Books::start_program},
-    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_FREE, 1, &bpf::Books::free_program},
-    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, 3, &bpf::Books::alloc_program},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_DUMP, 1, bpf::Program::kDump},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_THREAD_NAME, 1, bpf::Program::kThreadName},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, 1, bpf::Program::kTakeControl},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, 1, bpf::Program::kStart},
+    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_FREE, 1, bpf::Program::kFree},
+    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, 3, bpf::Program::kAlloc},
 };
+
+// Pinned links: file_<device>_<inode>_<number, as they were attached>, and at last file_<device>_<inode>_whole.
+constexpr absl::string_view kPinPrefix = "file_";
+constexpr absl::string_view kWhole = "whole";
+
+std::string PinOf(dev_t device, ino_t inode) { return absl::StrCat(kPinPrefix, device, "_", inode, "_"); }
 
 bool Is(const elf::ProbeSite& site, const KnownProbe& probe) {
   return site.provider == probe.provider && site.name == probe.name;
@@ -73,7 +87,8 @@ absl::StatusOr<bool> ProbeFiles::Attach(int fd, const std::string& path, absl::s
     return absl::Status(allocator.status().code(), absl::StrCat(name, ": ", allocator.status().message()));
   }
   if (!allocator->HasSamples()) return false;
-  if (absl::Status attached = AttachSites(*allocator, path, pid); !attached.ok()) return attached;
+  const std::string pin = PinOf(status.st_dev, status.st_ino);
+  if (absl::Status attached = AttachSites(*allocator, path, pid, pin); !attached.ok()) return attached;
   seen.attached = true;
   return true;
 }
@@ -85,22 +100,75 @@ bool ProbeFiles::IsAttached(int fd) const {
   return seen != seen_.end() && seen->second.attached;
 }
 
+size_t ProbeFiles::size() const {
+  return std::count_if(seen_.begin(), seen_.end(), [](const auto& file) { return file.second.attached; });
+}
+
+ProbeFiles::ProbeFiles(const bpf::Books& books, const bpf::Pins* pins) : books_(books), pins_(pins) {
+  if (pins_ != nullptr) TakeOver();
+}
+
+ProbeFiles::~ProbeFiles() {
+  if (pins_ == nullptr) Detach();
+}
+
+void ProbeFiles::TakeOver() {
+  std::map<std::pair<dev_t, ino_t>, std::set<std::string>> files;
+  for (const std::string& name : pins_->Names()) {
+    if (!absl::StartsWith(name, kPinPrefix)) continue;
+    const std::vector<absl::string_view> parts = absl::StrSplit(name, '_');
+    dev_t device = 0;
+    ino_t inode = 0;
+    if (parts.size() == 4 && absl::SimpleAtoi(parts[1], &device) && absl::SimpleAtoi(parts[2], &inode)) {
+      files[{device, inode}].insert(std::string(parts[3]));
+    }
+  }
+  for (const auto& [file, names] : files) {
+    if (names.contains(std::string(kWhole))) {
+      seen_[file].attached = true;
+      continue;
+    }
+    // Its collector was killed while it attached.
+    for (const std::string& name : names) pins_->Remove(absl::StrCat(PinOf(file.first, file.second), name));
+  }
+}
+
 void ProbeFiles::Detach() {
   while (!probes_.empty()) probes_.pop_back();
+  if (pins_ != nullptr) {
+    for (const std::string& name : pins_->Names()) {
+      if (absl::StartsWith(name, kPinPrefix)) pins_->Remove(name);
+    }
+  }
   seen_.clear();
 }
 
-absl::Status ProbeFiles::AttachSites(const Allocator& allocator, const std::string& path, pid_t pid) {
+absl::Status ProbeFiles::AttachSites(const Allocator& allocator, const std::string& path, pid_t pid,
+                                     const std::string& pin) {
   std::vector<bpf::AttachedProbe> probes;
+  absl::Cleanup remove_pins = [&] {
+    for (size_t i = 0; pins_ != nullptr && i <= probes.size(); i++) pins_->Remove(absl::StrCat(pin, i));
+  };
   for (const KnownProbe& known : kKnownProbes) {
+    const int program = books_.program(known.program);
+    if (program < 0) continue;
     for (const elf::ProbeSite& site : allocator.sites) {
       if (!Is(site, known)) continue;
-      absl::StatusOr<bpf::AttachedProbe> probe = bpf::AttachedProbe::Attach(
-          (books_.*known.program)(), {path, site.file_offset, site.semaphore_file_offset}, pid);
+      absl::StatusOr<bpf::AttachedProbe> probe =
+          bpf::AttachedProbe::Attach(program, {path, site.file_offset, site.semaphore_file_offset}, pid);
       if (!probe.ok()) return probe.status();
+      if (pins_ != nullptr) {
+        if (absl::Status pinned = pins_->Pin(probe->link(), absl::StrCat(pin, probes.size())); !pinned.ok()) {
+          return pinned;
+        }
+      }
       probes.push_back(*std::move(probe));
     }
   }
+  if (pins_ != nullptr) {
+    if (absl::Status pinned = pins_->Pin(probes.back().link(), absl::StrCat(pin, kWhole)); !pinned.ok()) return pinned;
+  }
+  std::move(remove_pins).Cancel();
   for (bpf::AttachedProbe& probe : probes) probes_.push_back(std::move(probe));
   return absl::OkStatus();
 }

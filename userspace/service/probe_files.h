@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "userspace/bpf/books.h"
+#include "userspace/bpf/pins.h"
 #include "userspace/bpf/probes.h"
 #include "userspace/elf/probes.h"
 
@@ -37,9 +38,10 @@ class ProbeFiles {
  public:
   static constexpr pid_t kEveryProcess = -1;
 
-  // `books` must outlive this.
-  explicit ProbeFiles(const bpf::Books& books) : books_(books) {}
-  ~ProbeFiles() { Detach(); }
+  // `books` must outlive this. With `pins`, which must too, the probes stay when this ends, and those that are there
+  // already are taken over.
+  explicit ProbeFiles(const bpf::Books& books, const bpf::Pins* pins = nullptr);
+  ~ProbeFiles();
   ProbeFiles(const ProbeFiles&) = delete;
   ProbeFiles& operator=(const ProbeFiles&) = delete;
 
@@ -51,8 +53,12 @@ class ProbeFiles {
   // Whether the file open at `fd` is one that is attached to.
   bool IsAttached(int fd) const;
 
-  // Takes all probes away again, the last first: the end of sampling comes before the end of what follows from it.
-  // Each one waits for the kernel about a tenth of a second (6.18), one after the other also from several threads.
+  // How many files are attached to.
+  size_t size() const;
+
+  // Takes all probes away again, pinned ones too, the last first: the end of sampling comes before the end of what
+  // follows from it. Each one waits for the kernel about a tenth of a second (6.18), one after the other also from
+  // several threads.
   void Detach();
 
  private:
@@ -60,9 +66,11 @@ class ProbeFiles {
     bool attached = false;
     timespec changed = {};  // when the file was looked at: an inode number that is used again is another file
   };
-  absl::Status AttachSites(const Allocator& allocator, const std::string& path, pid_t pid);
+  absl::Status AttachSites(const Allocator& allocator, const std::string& path, pid_t pid, const std::string& pin);
+  void TakeOver();
 
   const bpf::Books& books_;
+  const bpf::Pins* pins_;
   std::map<std::pair<dev_t, ino_t>, Seen> seen_;
   std::vector<bpf::AttachedProbe> probes_;
 };

@@ -263,12 +263,13 @@ void Recorder::Pump() {
 
 void Recorder::FindUnnoticed() {
   events_lost_ = books_->EventsLost();
-  absl::StatusOr<std::map<uint64_t, pid_t>> processes = books_->ReadProcesses();
+  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_->ReadProcesses();
   if (!processes.ok()) return Fail(processes.status());
-  for (const auto& [process_id, pid] : *processes) {
+  for (const auto& [process_id, recorded] : *processes) {
+    const pid_t pid = recorded.tgid;
     if (FindTarget(process_id) != nullptr) continue;
-    const auto before = std::find_if(targets_.begin(), targets_.end(),
-                                     [&, pid = pid](const auto& entry) { return entry.second.pid == pid; });
+    const auto before =
+        std::find_if(targets_.begin(), targets_.end(), [&](const auto& entry) { return entry.second.pid == pid; });
     if (before == targets_.end()) {
       AddTarget(process_id, pid);
     } else {

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How books begin: the object is loaded into the kernel, or what another collector has left there is taken over.
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "bpf/heaptap.skel.h"
+#include "userspace/bpf/books.h"
+#include "userspace/bpf/kernel_error.h"
+
+namespace heaptap::bpf {
+namespace {
+
+constexpr uint64_t kFirstIdOfPrograms = 2;
+
+// `live` is swept when it is so full: early enough that the sweep ends before the map is full.
+constexpr uint64_t kSweepAtPercent = 75;
+
+// Of kernel memory, that one node of an unwind table takes.
+constexpr uint64_t kNodeBytes = 4096;
+
+// Pinned last: where it is, all is there.
+constexpr char kWhole[] = "whole";
+
+struct NamedProgram {
+  Program which;
+  const char* name;
+};
+constexpr NamedProgram kNamedPrograms[] = {
+    {Program::kAlloc, "probe_alloc"}, {Program::kFree, "probe_free"},
+    {Program::kStart, "probe_start"}, {Program::kTakeControl, "take_control"},
+    {Program::kDump, "probe_dump"},   {Program::kThreadName, "probe_thread_name"},
+    {Program::kRenew, "renew"},       {Program::kIdentify, "identify"},
+    {Program::kSweep, "sweep"},       {Program::kConfigure, "configure"},
+    {Program::kFold, "fold"},
+};
+static_assert(std::size(kNamedPrograms) == kPrograms);
+
+std::string MapPin(const bpf_map* map) { return absl::StrCat("map_", bpf_map__name(map)); }
+std::string ProgramPin(const char* name) { return absl::StrCat("program_", name); }
+
+int KeepEvent(void* context, void* data, size_t size) {
+  if (size >= sizeof(heaptap_event)) {
+    heaptap_event event;
+    memcpy(&event, data, sizeof(event));
+    static_cast<std::vector<heaptap_event>*>(context)->push_back(event);
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string Books::Layout() {
+  // FNV-1a; whoever could forge an object with another's hash is root.
+  size_t size = 0;
+  const auto* bytes = static_cast<const unsigned char*>(heaptap_bpf::elf_bytes(&size));
+  uint64_t hash = 0xcbf29ce484222325;
+  for (size_t i = 0; i < size; i++) hash = (hash ^ bytes[i]) * 0x100000001b3;
+  return absl::StrFormat("%016x", hash);
+}
+
+absl::StatusOr<std::unique_ptr<Books>> Books::Load(const MapSizes& sizes) {
+  std::unique_ptr<Books> books(new Books);
+  if (absl::Status status = books->Open(sizes, nullptr); !status.ok()) return status;
+  return books;
+}
+
+absl::StatusOr<std::unique_ptr<Books>> Books::LoadOrAdopt(const MapSizes& sizes, const Pins& pins) {
+  std::unique_ptr<Books> books(new Books);
+  if (absl::Status status = books->Open(sizes, &pins); !status.ok()) return status;
+  return books;
+}
+
+absl::Status Books::Open(const MapSizes& sizes, const Pins* pins) {
+  if (absl::Status status = CheckPidNamespace(); !status.ok()) return status;
+  QuietLibbpf();
+  object_ = heaptap_bpf__open();
+  if (object_ == nullptr) return KernelError(errno, "opening the eBPF object");
+  adopted_ = pins != nullptr && pins->Has(kWhole);
+  if (adopted_) {
+    if (absl::Status status = Adopt(*pins); !status.ok()) return status;
+    return UseMaps();
+  }
+  SetSizes(sizes);
+  if (absl::Status status = LoadObject(pins != nullptr); !status.ok()) return status;
+  if (absl::Status status = Prepare(sizes); !status.ok()) return status;
+  if (absl::Status status = UseMaps(); !status.ok()) return status;
+  if (absl::Status status = AttachLifecycle(); !status.ok()) return status;
+  return pins == nullptr ? absl::OkStatus() : PinAll(*pins);
+}
+
+void Books::SetSizes(const MapSizes& sizes) {
+  bpf_map__set_max_entries(object_->maps.processes, sizes.processes);
+  bpf_map__set_max_entries(object_->maps.stacks, sizes.stacks);
+  bpf_map__set_max_entries(object_->maps.live, sizes.live);
+  bpf_map__set_max_entries(object_->maps.tallies, sizes.tallies);
+  bpf_map__set_max_entries(object_->maps.losses, sizes.losses);
+  bpf_map__set_max_entries(object_->maps.events, sizes.events_bytes);
+  bpf_map__set_max_entries(object_->maps.files, sizes.files);
+  bpf_map__set_max_entries(object_->maps.names, sizes.names);
+  bpf_map__set_max_entries(object_->maps.records, sizes.records);
+  object_->rodata->records_capacity = sizes.records;
+  bpf_map__set_max_entries(object_->maps.rows, std::max<uint64_t>(sizes.unwind_bytes / kNodeBytes, 1));
+  bpf_map__set_max_entries(object_->maps.raw_stacks, sizes.raw_stacks_bytes);
+}
+
+absl::Status Books::LoadObject(bool for_everyone) {
+  uint64_t seed = 0;
+  if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) return KernelError(errno, "getrandom");
+  object_->rodata->stack_seed = seed;
+  bpf_program__set_autoload(object_->progs.take_control, for_everyone && MayWriteUserMemory());
+
+  if (const int error = heaptap_bpf__load(object_); error != 0) {
+    // EPERM: not allowed to. EACCES: allowed, but the verifier does not take a program.
+    if (error == -EACCES) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("this kernel's verifier refuses heaptap's eBPF programs: ", FirstLibbpfWarning()));
+    }
+    return KernelError(error, "loading the eBPF programs");
+  }
+  for (const NamedProgram& program : kNamedPrograms) {
+    const int fd = bpf_program__fd(bpf_object__find_program_by_name(object_->obj, program.name));
+    if (fd >= 0) programs_[static_cast<size_t>(program.which)].Reset(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Books::Prepare(const MapSizes& sizes) {
+  SetCounter(HEAPTAP_COUNTER_NEXT_PROCESS_ID, kFirstIdOfPrograms);
+  SetCounter(HEAPTAP_COUNTER_NEXT_COLLECTOR_ID, next_process_id_);
+  SetCounter(HEAPTAP_COUNTER_SWEEP_AT, uint64_t{sizes.live} * kSweepAtPercent / 100);
+  for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
+    const heaptap_loss_key key = {0, reason, 0};
+    const heaptap_loss none = {};
+    if (const int error = bpf_map__update_elem(object_->maps.losses, &key, sizeof(key), &none, sizeof(none), BPF_ANY);
+        error != 0) {
+      return KernelError(error, "preparing the map of losses");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Books::AttachLifecycle() {
+  const std::pair<bpf_program*, bpf_link**> lifecycle[] = {
+      {object_->progs.process_fork, &object_->links.process_fork},
+      {object_->progs.process_exec, &object_->links.process_exec},
+      {object_->progs.process_exit, &object_->links.process_exit},
+      {object_->progs.process_map, &object_->links.process_map},
+  };
+  for (const auto& [program, link] : lifecycle) {
+    *link = bpf_program__attach(program);
+    if (*link == nullptr) return KernelError(errno, absl::StrCat("attaching ", bpf_program__name(program)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Books::UseMaps() {
+  sweep_at_ = uint64_t{bpf_map__max_entries(object_->maps.live)} * kSweepAtPercent / 100;
+  ring_ = ring_buffer__new(bpf_map__fd(object_->maps.events), KeepEvent, &events_, nullptr);
+  if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer");
+  return unwind_.Open(object_, program(Program::kIdentify), program(Program::kRenew));
+}
+
+absl::Status Books::PinAll(const Pins& pins) {
+  // What a collector left that was killed while it did this.
+  for (const std::string& name : pins.Names()) pins.Remove(name);
+  bpf_map* map;
+  bpf_object__for_each_map(map, object_->obj) {
+    if (bpf_map__is_internal(map)) continue;
+    if (absl::Status status = pins.Pin(bpf_map__fd(map), MapPin(map)); !status.ok()) return status;
+  }
+  for (const NamedProgram& named : kNamedPrograms) {
+    if (program(named.which) < 0) continue;
+    if (absl::Status status = pins.Pin(program(named.which), ProgramPin(named.name)); !status.ok()) return status;
+  }
+  const std::pair<const char*, const bpf_link*> links[] = {
+      {"link_fork", object_->links.process_fork},
+      {"link_exec", object_->links.process_exec},
+      {"link_exit", object_->links.process_exit},
+      {"link_map", object_->links.process_map},
+  };
+  for (const auto& [name, link] : links) {
+    if (absl::Status status = pins.Pin(bpf_link__fd(link), name); !status.ok()) return status;
+  }
+  return pins.Pin(bpf_map__fd(object_->maps.counters), kWhole);
+}
+
+absl::Status Books::Adopt(const Pins& pins) {
+  bpf_map* map;
+  bpf_object__for_each_map(map, object_->obj) {
+    if (bpf_map__is_internal(map)) continue;
+    absl::StatusOr<elf::FileDescriptor> pinned = pins.Get(MapPin(map));
+    if (!pinned.ok()) return pinned.status();
+    // Takes a copy of the descriptor, and the map's own size.
+    if (const int error = bpf_map__reuse_fd(map, pinned->get()); error != 0) {
+      return KernelError(error, absl::StrCat("taking over map ", bpf_map__name(map)));
+    }
+  }
+  for (const NamedProgram& named : kNamedPrograms) {
+    absl::StatusOr<elf::FileDescriptor> pinned = pins.Get(ProgramPin(named.name));
+    if (pinned.ok()) programs_[static_cast<size_t>(named.which)] = *std::move(pinned);
+    if (!pinned.ok() && named.which != Program::kTakeControl) return pinned.status();
+  }
+  next_process_id_ = ReadCounter(HEAPTAP_COUNTER_NEXT_COLLECTOR_ID);
+  absl::StatusOr<std::set<uint64_t>> closed = ReadClosed();
+  if (!closed.ok()) return closed.status();
+  forgotten_.assign(closed->begin(), closed->end());
+  return absl::OkStatus();
+}
+
+Books::~Books() {
+  if (ring_ != nullptr) ring_buffer__free(ring_);
+  if (object_ != nullptr) heaptap_bpf__destroy(object_);
+}
+
+}  // namespace heaptap::bpf

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/bpf/pins.h"
+
+#include <bpf/bpf.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/bpf/kernel_error.h"
+
+namespace heaptap::bpf {
+namespace {
+
+bool IsBpfFileSystem(const std::string& path) {
+  struct statfs status;
+  return statfs(path.c_str(), &status) == 0 && status.f_type == BPF_FS_MAGIC;
+}
+
+std::string Parent(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::vector<std::string> List(const std::string& folder) {
+  std::vector<std::string> names;
+  DIR* open = opendir(folder.c_str());
+  if (open == nullptr) return names;
+  while (const dirent* entry = readdir(open)) {
+    if (entry->d_name[0] != '.') names.push_back(entry->d_name);
+  }
+  closedir(open);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status Unusable(absl::string_view base, absl::string_view why) {
+  return absl::FailedPreconditionError(absl::StrCat("cannot keep the recording in ", base, ": ", why));
+}
+
+}  // namespace
+
+Pins::Pins(std::string base, std::string layout)
+    : base_(std::move(base)), layout_(std::move(layout)), folder_(absl::StrCat(base_, "/", layout_)) {}
+
+absl::StatusOr<Pins> Pins::Open(const std::string& base, absl::string_view layout) {
+  const std::string parent = Parent(base);
+  if (!IsBpfFileSystem(parent)) {
+    if (mount("bpf", parent.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=700") != 0) {
+      return Unusable(base, absl::StrCat("no BPF file system can be mounted on ", parent, ": ", strerror(errno)));
+    }
+  }
+  if (mkdir(base.c_str(), 0700) != 0 && errno != EEXIST) return Unusable(base, strerror(errno));
+  Pins pins(base, std::string(layout));
+  pins.lock_.Reset(open(base.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status;
+  if (!pins.lock_.valid() || fstat(pins.lock_.get(), &status) != 0) return Unusable(base, strerror(errno));
+  // Elsewhere everybody may make folders.
+  if (status.st_uid != 0 || (status.st_mode & 0077) != 0) {
+    return Unusable(base, "it is not root's alone; remove it, or choose another folder with --pin-dir");
+  }
+  if (flock(pins.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    return Unusable(base, "another collector has it; end that one first, or choose another folder with --pin-dir");
+  }
+  if (mkdir(pins.folder_.c_str(), 0700) != 0 && errno != EEXIST) return Unusable(base, strerror(errno));
+  return pins;
+}
+
+absl::Status Pins::Pin(int fd, const std::string& name) const {
+  const std::string path = absl::StrCat(folder_, "/", name);
+  if (bpf_obj_pin(fd, path.c_str()) == 0) return absl::OkStatus();
+  return KernelError(errno, absl::StrCat("pinning ", path));
+}
+
+absl::StatusOr<elf::FileDescriptor> Pins::Get(const std::string& name) const {
+  const std::string path = absl::StrCat(folder_, "/", name);
+  elf::FileDescriptor fd(bpf_obj_get(path.c_str()));
+  if (fd.valid()) return fd;
+  if (errno == ENOENT) return absl::NotFoundError(absl::StrCat("nothing is pinned at ", path));
+  return KernelError(errno, absl::StrCat("opening ", path));
+}
+
+bool Pins::Has(const std::string& name) const { return access(absl::StrCat(folder_, "/", name).c_str(), F_OK) == 0; }
+
+void Pins::Remove(const std::string& name) const { unlink(absl::StrCat(folder_, "/", name).c_str()); }
+
+std::vector<std::string> Pins::Names() const { return List(folder_); }
+
+void Pins::RemoveAll() const {
+  for (const std::string& name : Names()) Remove(name);
+  rmdir(folder_.c_str());
+}
+
+std::vector<std::string> Pins::OtherLayouts() const {
+  std::vector<std::string> layouts = List(base_);
+  std::erase(layouts, layout_);
+  return layouts;
+}
+
+Pins Pins::Other(const std::string& layout) const { return Pins(base_, layout); }
+
+}  // namespace heaptap::bpf
