@@ -135,8 +135,10 @@ install: all ## install to $(DESTDIR)$(PREFIX)
 	install -D -m 755 $(BUILD)/heaptap $(DESTDIR)$(PREFIX)/bin/heaptap
 	install -D -m 755 $(BUILD)/libheaptap.so $(DESTDIR)$(PREFIX)/lib/heaptap/libheaptap.so
 	install -D -m 644 $(BUILD)/libheaptap.a $(DESTDIR)$(PREFIX)/lib/heaptap/libheaptap.a
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/heaptap scripts/*.bt
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/heaptap scripts/*.bt scripts/heaptap.conf
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/heaptap/systemd scripts/systemd/profiled.conf
+	sed -e 's|@PREFIX@|$(PREFIX)|g' scripts/systemd/heaptap.service.in \
+	  >$(DESTDIR)$(PREFIX)/share/heaptap/systemd/heaptap.service
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/share/heaptap scripts/stackcount scripts/live_objects
 	install -d $(DESTDIR)$(PREFIX)/include/heaptap/jemalloc $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 allocator/include/heaptap/*.h $(DESTDIR)$(PREFIX)/include/heaptap

@@ -64,11 +64,22 @@ static __always_inline void count_live_entries(__u32 tgid, __u64 process_id, __u
     send_event(HEAPTAP_EVENT_LIVE_FILLING, tgid, process_id, now);
 }
 
+/* Whether a process with figures has its share of a map: its own bound, or as many entries as are still free. */
+static __always_inline int has_share(const struct heaptap_process* process, __u64 own, __u64 bound, __u64 room,
+                                     __u32 entries) {
+  if (!has_figures(process)) return 0;
+  if (bound != 0 && own >= bound) return 1;
+  const __u64* taken = counter(entries);
+  return room != 0 && taken && own + *taken >= room;
+}
+
 /* Enters an object. Returns 0, or the HEAPTAP_LOSS_* reason, negative, if it is not in the books. */
 static __always_inline int insert_live(struct heaptap_process* process, __u32 tgid, const struct heaptap_live_key* key,
                                        const struct heaptap_live* object) {
-  __u32 share = process->max_live;
-  if (has_figures(process) && share != 0 && process->live_objects >= share) return -HEAPTAP_LOSS_LIVE_SHARE;
+  const struct heaptap_settings* of_all = read_settings();
+  if (has_share(process, process->live_objects, process->max_live, of_all ? of_all->live_room : 0,
+                HEAPTAP_COUNTER_LIVE_ENTRIES))
+    return -HEAPTAP_LOSS_LIVE_SHARE;
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
   if (!entry) {
     int error = bpf_map_update_elem(&live, key, object, BPF_NOEXIST);

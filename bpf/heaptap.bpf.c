@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * The programs: six on the allocator's probes, four on the life of processes, five that the collector runs.
+ * The programs: six on the allocator's probes, four on the life of processes, six that the collector runs.
  *
  * A probe's arguments lie in the SysV argument registers (allocator/include/heaptap/contract.h), so they are read
  * straight from the registers. Nothing that a process says is trusted beyond its own books.
@@ -413,7 +413,13 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   ended.ended = code;
   ended.by_oom_kill = BPF_CORE_READ(task, signal, oom_mm) != NULL;
   __u64 argument = (__u32)code | (ended.by_oom_kill ? HEAPTAP_EXIT_BY_OOM_KILL : 0);
-  if (send_event(HEAPTAP_EVENT_EXIT, tgid, id, argument) && id) note_unnoticed(&ended, tgid, 0);
+  struct heaptap_event* event = begin_event(HEAPTAP_EVENT_EXIT, tgid, id, argument);
+  if (event) {
+    event->peak_weight = ended.peak_weight;
+    bpf_ringbuf_submit(event, 0);
+  } else if (id) {
+    note_unnoticed(&ended, tgid, 0);
+  }
   return 0;
 }
 
@@ -490,8 +496,18 @@ int fold(struct heaptap_fold* argument) {
   add_count(&sum->allocated, &tally->allocated);
   add_count(&sum->freed, &tally->freed);
   if (bpf_map_delete_elem(&tallies, &key) == 0) more--;
+  __u64* all = counter(HEAPTAP_COUNTER_TALLIES);
+  if (all) add(all, more);
   if (process && process->id == key.process_id && has_figures(process)) add(&process->tallies, more);
   argument->done = 1;
+  return 0;
+}
+
+/* Run by the collector. */
+SEC("syscall")
+int forgot(struct heaptap_forgot* argument) {
+  __u64* all = counter(HEAPTAP_COUNTER_TALLIES);
+  if (all) add(all, -argument->tallies);
   return 0;
 }
 

@@ -99,6 +99,10 @@ struct heaptap_settings {
   __u32 lg_sample;
   __u32 collector_pid; /* 0: nothing is written */
   __u32 reserved;
+  /* Room that processes with figures share, entries of `live` and `tallies`: each may have as many as are still free,
+   * so that what is free is never one process's; of k that want without end each gets 1 / (k + 1). 0: no such bound. */
+  __u64 live_room;
+  __u64 tallies_room;
 };
 
 /* Where in the control block those two are, and the word that says whether forked children are recorded. */
@@ -262,6 +266,7 @@ enum heaptap_counter {
   HEAPTAP_COUNTER_EVENTS_LOST,     /* for which `events` had no room: the collector then looks at `processes` itself */
   HEAPTAP_COUNTER_RAW_STACKS,      /* sent so far; makes their ids differ */
   HEAPTAP_COUNTER_RECORDS,         /* entered so far */
+  HEAPTAP_COUNTER_TALLIES,         /* entries of `tallies` */
   HEAPTAP_COUNTER_NEXT_COLLECTOR_ID, /* the collector's next process id, for the collector after it */
   HEAPTAP_COUNTERS,
 };
@@ -278,6 +283,7 @@ struct heaptap_event {
   __u64 process_id; /* 0: a process without books: DUMP from one that is not recorded, EXIT of one that shared some */
   __u64 time;
   __u64 argument;
+  __u64 peak_weight; /* EXIT, with figures: the most that live_weight has been */
   char comm[HEAPTAP_COMM_LENGTH];
   /* START, DUMP: what the argument points to; zero if it cannot be read. RESET: the request. TABLE_WANTED: struct
    * heaptap_file_key. */
@@ -397,6 +403,11 @@ struct heaptap_configure {
   __u64 interval_step;
   __u32 high_water_percent;
   __u32 done; /* its answer: 1 */
+};
+
+/* Argument of the program `forgot`: entries of `tallies` that the collector has deleted. */
+struct heaptap_forgot {
+  __u64 tallies;
 };
 
 /* Argument of the program `fold`: adds a tally of a thread that has ended, and of which nothing lives, to the tally of

@@ -146,25 +146,34 @@ static __noinline int lose(__u64 process_id, __u32 reason, __u64 weight) {
   return 0;
 }
 
-/* `memory`: what the argument points to in the process, `size` bytes of it go into the event; a failed copy leaves
- * zeros. NULL: nothing. `file` goes there instead, if there is one. Returns 0, or -1 if there was no room (counted). */
-static __always_inline int send_event_about(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument,
-                                            const void* memory, __u32 size, const struct heaptap_file_key* file) {
+/* An event to fill in and submit; null if there was no room (counted). */
+static __always_inline struct heaptap_event* begin_event(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument) {
   struct heaptap_event* event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
   if (!event) {
     /* Of a process whose first event is lost nobody knows the id. */
-    lose(kind == HEAPTAP_EVENT_FORK || kind == HEAPTAP_EVENT_EXEC ? 0 : process_id, HEAPTAP_LOSS_EVENTS_FULL, 0);
+    const __u32 begins = kind == HEAPTAP_EVENT_FORK || kind == HEAPTAP_EVENT_EXEC || kind == HEAPTAP_EVENT_ENTER;
+    lose(begins ? 0 : process_id, HEAPTAP_LOSS_EVENTS_FULL, 0);
     __u64* lost = counter(HEAPTAP_COUNTER_EVENTS_LOST);
     if (lost) add(lost, 1);
-    return -1;
+    return NULL;
   }
   event->kind = kind;
   event->tgid = tgid;
   event->process_id = process_id;
   event->time = bpf_ktime_get_ns();
   event->argument = argument;
+  event->peak_weight = 0;
   bpf_get_current_comm(event->comm, sizeof(event->comm));
   __builtin_memset(event->memory, 0, sizeof(event->memory));
+  return event;
+}
+
+/* `memory`: what the argument points to in the process, `size` bytes of it go into the event; a failed copy leaves
+ * zeros. NULL: nothing. `file` goes there instead, if there is one. Returns 0, or -1 if there was no room (counted). */
+static __always_inline int send_event_about(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument,
+                                            const void* memory, __u32 size, const struct heaptap_file_key* file) {
+  struct heaptap_event* event = begin_event(kind, tgid, process_id, argument);
+  if (!event) return -1;
   if (memory) bpf_probe_read_user(event->memory, size, memory);
   if (file) __builtin_memcpy(event->memory, file, sizeof(*file));
   bpf_ringbuf_submit(event, 0);

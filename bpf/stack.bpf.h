@@ -43,16 +43,23 @@ static __noinline int keep_stack(__u64 id, const struct heaptap_stack* stack) {
   return same_stack(kept, stack) ? 0 : -HEAPTAP_LOSS_STACK_COLLISION;
 }
 
+static __always_inline void count_tallies(struct heaptap_process* process, __u64 more) {
+  __u64* all = counter(HEAPTAP_COUNTER_TALLIES);
+  if (all) add(all, more);
+  if (has_figures(process)) add(&process->tallies, more);
+}
+
 /* Null: no room; `*loss` says why, negative. */
 static __always_inline struct heaptap_tally* make_tally(struct heaptap_process* process,
                                                         const struct heaptap_tally_key* key, int* loss) {
-  __u32 share = process->max_tallies;
-  if (has_figures(process) && share != 0 && process->tallies >= share) {
+  const struct heaptap_settings* of_all = read_settings();
+  if (has_share(process, process->tallies, process->max_tallies, of_all ? of_all->tallies_room : 0,
+                HEAPTAP_COUNTER_TALLIES)) {
     *loss = -HEAPTAP_LOSS_TALLIES_SHARE;
     return NULL;
   }
   struct heaptap_tally none = {};
-  if (bpf_map_update_elem(&tallies, key, &none, BPF_NOEXIST) == 0 && has_figures(process)) add(&process->tallies, 1);
+  if (bpf_map_update_elem(&tallies, key, &none, BPF_NOEXIST) == 0) count_tallies(process, 1);
   struct heaptap_tally* tally = bpf_map_lookup_elem(&tallies, key);
   if (!tally) *loss = -HEAPTAP_LOSS_TALLIES_FULL;
   return tally;
@@ -113,7 +120,7 @@ static __always_inline struct heaptap_tally* find_tally(struct pt_regs* context,
   }
   if (!loss) return tally;
   lose(key->process_id, -loss, weight);
-  if (tally && bpf_map_delete_elem(&tallies, key) == 0 && has_figures(process)) add(&process->tallies, -1ULL);
+  if (tally && bpf_map_delete_elem(&tallies, key) == 0) count_tallies(process, -1ULL);
   key->stack_id = HEAPTAP_NO_STACK;
   return make_tally(process, key, no_tally);
 }

@@ -22,6 +22,18 @@ $(BUILD)/tests/unit/bpf_programs.o: tests/unit/bpf_programs.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 -g $(HARNESS_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
+# Maps of a build that never was.
+$(BUILD)/tests/unit/other_layout.bpf.o: tests/unit/other_layout.bpf.c | $(BUILD)/bpf/vmlinux.h
+	$(say) BPF $@
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(BPF_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
+$(BUILD)/tests/unit/other_layout.skel.h: $(BUILD)/tests/unit/other_layout.bpf.o
+	$(say) SKEL $@
+	$(Q)$(BPFTOOL) gen skeleton $< name other_layout_bpf > $@
+
+$(BUILD)/tests/unit/bpf_other_layout_test.o: $(BUILD)/tests/unit/other_layout.skel.h
+
 $(BUILD)/tests/unit/%.o: tests/unit/%.cc
 	$(say) CXX $@
 	@mkdir -p $(@D)

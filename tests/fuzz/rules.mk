@@ -10,7 +10,9 @@ FUZZERS := $(patsubst tests/fuzz/%.cc,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*_fu
 # Each is one program made of few files: compiled at once, by the compiler that has the sanitizers.
 FUZZED_SOURCES := $(wildcard userspace/elf/*.cc userspace/unwind/*.cc) userspace/profile/estimate.cc \
   $(wildcard userspace/symbolize/*.cc) \
-  userspace/profile/profile.cc userspace/profile/unbias.cc userspace/export/heap_v2.cc userspace/export/text_profile.cc
+  userspace/profile/profile.cc userspace/profile/unbias.cc userspace/profile/difference.cc userspace/export/heap_v2.cc \
+  userspace/export/text_profile.cc userspace/export/heap_v2_reader.cc userspace/export/printable_text.cc \
+  userspace/cli/http_answer.cc
 FUZZ_FLAGS := -std=c++20 -O1 -g $(WARNINGS) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
   -I. -Iallocator/include
 FUZZ_OBJECTS := $(FUZZED_SOURCES:%.cc=$(BUILD)/fuzz/%.o)
@@ -19,6 +21,11 @@ $(BUILD)/fuzz/userspace/%.o: userspace/%.cc
 	$(say) FUZZCXX $@
 	@mkdir -p $(@D)
 	$(Q)$(CLANG)++ $(FUZZ_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
+# The HTTP server without its sockets.
+FUZZED_HTTP := $(wildcard userspace/service/http_*.cc userspace/export/*.cc userspace/profile/*.cc) \
+  $(patsubst %,userspace/service/%.cc,memory_json messages process_command_line process_symbols processes_json)
+$(BUILD)/fuzz/http_fuzzer: $(FUZZED_HTTP:%.cc=$(BUILD)/fuzz/%.o)
 
 # What the allocator reads.
 FUZZED_ALLOCATOR := $(patsubst %,$(BUILD)/fuzz/allocator/%.o,configuration options option_table system)

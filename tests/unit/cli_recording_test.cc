@@ -47,9 +47,9 @@ TEST(RecordingOptions, Defaults) {
   EXPECT_EQ(options.prefix, "jeprof");
   EXPECT_FALSE(options.prefix_given);
   EXPECT_EQ(options.format, &exporter::HeapV2);
-  EXPECT_FALSE(options.lg_sample.has_value());
-  EXPECT_EQ(options.triggers.first_high_water, 0);
-  EXPECT_EQ(options.triggers.interval, 0);
+  EXPECT_FALSE(options.policy.lg_sample.has_value());
+  EXPECT_EQ(options.policy.triggers.first_high_water, 0);
+  EXPECT_EQ(options.policy.triggers.interval, 0);
   EXPECT_FALSE(options.show_books);
 }
 
@@ -59,10 +59,10 @@ TEST(RecordingOptions, Prefix) {
 }
 
 TEST(RecordingOptions, Rate) {
-  EXPECT_EQ(MustParse({"--lg-sample", "12"}).lg_sample, 12);
-  EXPECT_EQ(MustParse({"--lg-sample", "0"}).lg_sample, 0);
-  EXPECT_EQ(MustParse({"--lg-sample", "63"}).lg_sample, 63);
-  EXPECT_EQ(MustParse({"--exact"}).lg_sample, 0);
+  EXPECT_EQ(MustParse({"--lg-sample", "12"}).policy.lg_sample, 12);
+  EXPECT_EQ(MustParse({"--lg-sample", "0"}).policy.lg_sample, 0);
+  EXPECT_EQ(MustParse({"--lg-sample", "63"}).policy.lg_sample, 63);
+  EXPECT_EQ(MustParse({"--exact"}).policy.lg_sample, 0);
   for (const char* word : {"-1", "64", "x", "1.5", ""}) EXPECT_FALSE(Parse({"--lg-sample", word}).ok()) << word;
   EXPECT_FALSE(Parse({"--exact", "--lg-sample", "3"}).ok()) << "which of the two?";
 }
@@ -74,14 +74,14 @@ TEST(RecordingOptions, Format) {
 }
 
 TEST(RecordingOptions, Triggers) {
-  EXPECT_EQ(MustParse({"--high-water"}).triggers.high_water_percent, 20);
-  EXPECT_GT(MustParse({"--high-water"}).triggers.first_high_water, 0);
-  EXPECT_EQ(MustParse({"--high-water=5"}).triggers.high_water_percent, 5);
+  EXPECT_EQ(MustParse({"--high-water"}).policy.triggers.high_water_percent, 20);
+  EXPECT_GT(MustParse({"--high-water"}).policy.triggers.first_high_water, 0);
+  EXPECT_EQ(MustParse({"--high-water=5"}).policy.triggers.high_water_percent, 5);
   for (const char* word : {"--high-water=0", "--high-water=-1", "--high-water=x"})
     EXPECT_FALSE(Parse({word}).ok()) << word;
-  EXPECT_EQ(MustParse({"--interval", "4096"}).triggers.interval, 4096);
-  EXPECT_EQ(MustParse({"--interval", "2M"}).triggers.interval, 2 << 20);
-  EXPECT_EQ(MustParse({"--interval", "1g"}).triggers.interval, 1 << 30);
+  EXPECT_EQ(MustParse({"--interval", "4096"}).policy.triggers.interval, 4096);
+  EXPECT_EQ(MustParse({"--interval", "2M"}).policy.triggers.interval, 2 << 20);
+  EXPECT_EQ(MustParse({"--interval", "1g"}).policy.triggers.interval, 1 << 30);
   for (const char* word : {"0", "-1", "x", ""}) EXPECT_FALSE(Parse({"--interval", word}).ok()) << word;
 }
 
@@ -160,6 +160,8 @@ TEST(SignalsTest, AFileSizeLimitIsAnError) {
 }
 
 TEST(SignalsTest, AChildGetsWhatWasInherited) {
+  // Servers of other tests have it ignored.
+  signal(SIGPIPE, SIG_DFL);
   const int status = StatusOf([] {
     signal(SIGPIPE, SIG_DFL);
     Signals signals({SIGTERM});

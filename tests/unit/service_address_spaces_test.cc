@@ -24,7 +24,7 @@ MappingEvent Of(MappingEvent::Kind kind, pid_t pid, pid_t parent = 0) {
 }
 
 TEST(AddressSpaces, StrangersAreNotKept) {
-  AddressSpaces spaces(true);
+  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
   EXPECT_FALSE(spaces.Apply(Map(1, 0x1000, "/a")));
   EXPECT_FALSE(spaces.Apply(Of(MappingEvent::kFork, 2, 1)));
   EXPECT_EQ(spaces.Find(1), nullptr);
@@ -32,7 +32,7 @@ TEST(AddressSpaces, StrangersAreNotKept) {
 }
 
 TEST(AddressSpaces, TheFirstFileIsTheProgram) {
-  AddressSpaces spaces(true);
+  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
   spaces.Keep(1, {});
   EXPECT_TRUE(spaces.Apply(Map(1, 0x9000, "[vdso]", 0)));
   EXPECT_TRUE(spaces.Apply(Map(1, 0x1000, "/program")));
@@ -44,7 +44,7 @@ TEST(AddressSpaces, TheFirstFileIsTheProgram) {
 }
 
 TEST(AddressSpaces, ALaterMappingTakesThePlace) {
-  AddressSpaces spaces(true);
+  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
   spaces.Keep(1, {});
   spaces.Apply(Map(1, 0x1000, "/old"));
   spaces.Apply(Map(1, 0x1000, "/new"));
@@ -52,7 +52,7 @@ TEST(AddressSpaces, ALaterMappingTakesThePlace) {
 }
 
 TEST(AddressSpaces, ForkCopies) {
-  AddressSpaces spaces(true);
+  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
   spaces.Keep(1, {});
   spaces.Apply(Map(1, 0x1000, "/program"));
   spaces.Apply(Of(MappingEvent::kFork, 2, 1));
@@ -66,14 +66,14 @@ TEST(AddressSpaces, ForkCopies) {
 }
 
 TEST(AddressSpaces, WithoutFollowChildrenAreNotKept) {
-  AddressSpaces spaces(false);
+  AddressSpaces spaces(AddressSpaces::Whose::kKept);
   spaces.Keep(1, {});
   spaces.Apply(Of(MappingEvent::kFork, 2, 1));
   EXPECT_EQ(spaces.Find(2), nullptr);
 }
 
 TEST(AddressSpaces, ExecEmpties) {
-  AddressSpaces spaces(true);
+  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
   spaces.Keep(1, {});
   spaces.Apply(Map(1, 0x1000, "/program"));
   EXPECT_FALSE(spaces.Apply(Of(MappingEvent::kExec, 1)));
@@ -85,7 +85,7 @@ TEST(AddressSpaces, ExecEmpties) {
 
 // The end of a process can be missed.
 TEST(AddressSpaces, APidThatIsUsedAgainIsANewProcess) {
-  AddressSpaces spaces(true);
+  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
   spaces.Keep(1, {});
   spaces.Apply(Map(1, 0x1000, "/program"));
   spaces.Apply(Of(MappingEvent::kFork, 2, 1));
@@ -97,7 +97,7 @@ TEST(AddressSpaces, APidThatIsUsedAgainIsANewProcess) {
 }
 
 TEST(AddressSpaces, DropForgets) {
-  AddressSpaces spaces(true);
+  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
   spaces.Keep(1, {});
   spaces.Drop(1);
   spaces.Drop(1);

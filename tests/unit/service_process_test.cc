@@ -311,6 +311,49 @@ TEST(TakeControl, WritesOnlyIntoAControlBlock) {
   EXPECT_EQ(copy.collector_pid, 0);
 }
 
+TEST(WriteControl, OrdersLeaveWhoRecordsAsItIs) {
+  block = {};
+  block.magic = HEAPTAP_CONTROL_MAGIC;
+  block.version = HEAPTAP_CONTROL_VERSION;
+  block.size = sizeof(block);
+  block.active = 1;
+  block.lg_sample = 19;
+  block.collector_lg_sample = HEAPTAP_NO_RATE;
+  block.collector_pid = 1;
+  const Child child;
+  absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(child.pid());
+  ASSERT_TRUE(handle.ok());
+  const auto address = reinterpret_cast<uint64_t>(&block);
+  ASSERT_TRUE(WriteActive(*handle, address, false).ok());
+  ASSERT_TRUE(WriteRate(*handle, address, 12).ok());
+  absl::StatusOr<heaptap_control> control = ReadControl(*handle, address);
+  ASSERT_TRUE(control.ok());
+  EXPECT_EQ(control->active, 0);
+  EXPECT_EQ(control->collector_lg_sample, 12);
+  EXPECT_EQ(control->lg_sample, 19);
+  EXPECT_EQ(control->collector_pid, 1);
+  ASSERT_TRUE(WriteActive(*handle, address, true).ok());
+  control = ReadControl(*handle, address);
+  ASSERT_TRUE(control.ok());
+  EXPECT_EQ(control->active, 1);
+}
+
+TEST(WriteControl, WritesOnlyIntoAControlBlock) {
+  block = {};
+  block.active = 7;
+  block.collector_lg_sample = 77;
+  const Child child;
+  absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(child.pid());
+  ASSERT_TRUE(handle.ok());
+  const auto address = reinterpret_cast<uint64_t>(&block);
+  EXPECT_TRUE(absl::IsInvalidArgument(WriteActive(*handle, address, true)));
+  EXPECT_TRUE(absl::IsInvalidArgument(WriteRate(*handle, address, 3)));
+  heaptap_control copy;
+  ASSERT_TRUE(handle->Read(address, &copy, sizeof(copy)).ok());
+  EXPECT_EQ(copy.active, 7);
+  EXPECT_EQ(copy.collector_lg_sample, 77);
+}
+
 TEST(ReleaseControl, LeavesAnotherCollectorsBlockAlone) {
   block.magic = HEAPTAP_CONTROL_MAGIC;
   block.version = HEAPTAP_CONTROL_VERSION;

@@ -112,15 +112,18 @@ bool RunProgram(int program, Argument& argument) {
   return bpf_prog_test_run_opts(program, &options) == 0;
 }
 
-// Keys that are not there are passed over.
+// Keys that are not there are passed over. Returns how many were there.
 template <typename Key>
-void DeleteKeys(const bpf_map* map, const std::vector<Key>& keys) {
+size_t DeleteKeys(const bpf_map* map, const std::vector<Key>& keys) {
+  size_t deleted = 0;
   for (size_t done = 0; done < keys.size();) {
     auto count = static_cast<uint32_t>(keys.size() - done);
     const int error = bpf_map_delete_batch(bpf_map__fd(map), &keys[done], &count, nullptr);
-    if (error != 0 && error != -ENOENT) return;
+    deleted += count;
+    if (error != 0 && error != -ENOENT) break;
     done += count + (error != 0 ? 1 : 0);
   }
+  return deleted;
 }
 
 }  // namespace
@@ -151,8 +154,14 @@ absl::StatusOr<uint64_t> Books::Track(pid_t tgid, bool follow, const Triggers& t
   return process.id;
 }
 
-absl::Status Books::SetSettings(const heaptap_settings& settings) {
+absl::Status Books::SetSettings(heaptap_settings settings) {
   const uint32_t first = 0;
+  if (settings.everyone != 0) {
+    settings.live_room = bpf_map__max_entries(object_->maps.live);
+    // A tally has at most one stack of its own, so neither map fills up.
+    settings.tallies_room =
+        std::min(bpf_map__max_entries(object_->maps.tallies), bpf_map__max_entries(object_->maps.stacks));
+  }
   const int error =
       bpf_map__update_elem(object_->maps.settings, &first, sizeof(first), &settings, sizeof(settings), BPF_ANY);
   return error == 0 ? absl::OkStatus() : KernelError(error, "setting what new processes shall have");
@@ -237,7 +246,7 @@ absl::StatusOr<std::map<uint64_t, Books::Unnoticed>> Books::TakeUnnoticed() {
   absl::Status status = ForEachEntry<uint64_t, heaptap_process>(
       object_->maps.unnoticed, [&](uint64_t process_id, const heaptap_process& process) {
         ended[process_id] = {static_cast<pid_t>(process.parent_tgid), (process.flags & HEAPTAP_PROCESS_EXECED) != 0,
-                             process.ended, process.by_oom_kill != 0};
+                             process.ended, process.by_oom_kill != 0, process.peak_weight};
       });
   if (!status.ok()) return status;
   for (const auto& [process_id, process] : ended) {
@@ -382,7 +391,8 @@ absl::Status Books::Forget(const std::set<uint64_t>& process_ids) {
   std::sort(stacks.begin(), stacks.end());
   stacks.erase(std::unique(stacks.begin(), stacks.end()), stacks.end());
 
-  DeleteKeys(object_->maps.tallies, tallies);
+  heaptap_forgot forgot = {DeleteKeys(object_->maps.tallies, tallies)};
+  RunProgram(program(Program::kForgot), forgot);
   DeleteKeys(object_->maps.stacks, stacks);
   std::vector<heaptap_loss_key> losses;
   for (const uint64_t process_id : process_ids) {

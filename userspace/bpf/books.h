@@ -67,8 +67,9 @@ enum class Program {
   kSweep,
   kConfigure,
   kFold,
+  kForgot,
 };
-inline constexpr size_t kPrograms = 11;
+inline constexpr size_t kPrograms = 12;
 
 // A process that is recorded at this moment: what the programs keep of it.
 struct RecordedProcess {
@@ -136,8 +137,8 @@ class Books {
   // The process is no longer recorded; its books stay until Forget.
   void Untrack(pid_t tgid);
 
-  // What happens to processes that nobody tracked; all zeros: nothing.
-  absl::Status SetSettings(const heaptap_settings& settings);
+  // What happens to processes that nobody tracked; all zeros: nothing. The rooms are for this to fill in.
+  absl::Status SetSettings(heaptap_settings settings);
   // Changes shares and triggers of a recorded process. False: it has ended, or has other books by now.
   bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings);
   // NotFound: no such process is recorded.
@@ -158,6 +159,7 @@ class Books {
     bool by_exec;
     uint32_t status;  // as wait(2) has it
     bool by_oom_kill;
+    uint64_t peak_weight;
   };
   absl::StatusOr<std::map<uint64_t, Unnoticed>> TakeUnnoticed();
 

@@ -42,7 +42,7 @@ constexpr NamedProgram kNamedPrograms[] = {
     {Program::kDump, "probe_dump"},   {Program::kThreadName, "probe_thread_name"},
     {Program::kRenew, "renew"},       {Program::kIdentify, "identify"},
     {Program::kSweep, "sweep"},       {Program::kConfigure, "configure"},
-    {Program::kFold, "fold"},
+    {Program::kFold, "fold"},         {Program::kForgot, "forgot"},
 };
 static_assert(std::size(kNamedPrograms) == kPrograms);
 

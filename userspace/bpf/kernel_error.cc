@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/bpf/kernel_error.h"
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/capability.h>
@@ -11,12 +12,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "userspace/elf/file_descriptor.h"
 
 namespace heaptap::bpf {
 namespace {
@@ -100,8 +103,22 @@ absl::Status KernelError(int error, absl::string_view what) {
   }
 }
 
+// Asks with a program of its own: libbpf_probe_bpf_helper of libbpf 1.1 does not know the words with which newer
+// kernels refuse, "program of this type cannot use helper", and takes them for a yes.
 bool MayWriteUserMemory() {
-  return libbpf_probe_bpf_helper(BPF_PROG_TYPE_KPROBE, BPF_FUNC_probe_write_user, nullptr) == 1;
+  constexpr bpf_insn kProgram[] = {
+      {.code = BPF_ST | BPF_MEM | BPF_DW, .dst_reg = BPF_REG_10, .src_reg = 0, .off = -8, .imm = 0},
+      {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_1, .src_reg = 0, .off = 0, .imm = 0},
+      {.code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = BPF_REG_2, .src_reg = BPF_REG_10, .off = 0, .imm = 0},
+      {.code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = BPF_REG_2, .src_reg = 0, .off = 0, .imm = -8},
+      {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_3, .src_reg = 0, .off = 0, .imm = 8},
+      {.code = BPF_JMP | BPF_CALL, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = BPF_FUNC_probe_write_user},
+      {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .src_reg = 0, .off = 0, .imm = 0},
+      {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
+  };
+  return elf::FileDescriptor(
+             bpf_prog_load(BPF_PROG_TYPE_KPROBE, "may_write", "GPL", kProgram, std::size(kProgram), nullptr))
+      .valid();
 }
 
 void QuietLibbpf() {

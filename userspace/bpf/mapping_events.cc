@@ -182,6 +182,9 @@ void MappingEvents::Read(const Buffer& buffer, std::vector<MappingEvent>& events
       event.kind = MappingEvent::kFork;
       event.pid = fork.pid;
       event.parent = fork.parent_pid;
+    } else if (ForkRecord end; header.type == PERF_RECORD_EXIT && body.Get(0, &end) && end.pid == end.tid) {
+      event.kind = MappingEvent::kEnd;
+      event.pid = end.pid;
     } else {
       continue;
     }

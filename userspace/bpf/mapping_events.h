@@ -24,6 +24,7 @@ struct MappingEvent {
     kMap,   // the process maps a file for execution
     kExec,  // the process has a new, empty address space; its mappings follow
     kFork,  // the process is new and begins with its parent's mappings
+    kEnd,   // its first thread has ended, as a rule with the process
   };
   Kind kind;
   uint64_t time;         // nanoseconds, CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns

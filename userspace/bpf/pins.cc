@@ -99,6 +99,7 @@ std::vector<std::string> Pins::Names() const { return List(folder_); }
 void Pins::RemoveAll() const {
   for (const std::string& name : Names()) Remove(name);
   rmdir(folder_.c_str());
+  rmdir(base_.c_str());  // unless something else is there
 }
 
 std::vector<std::string> Pins::OtherLayouts() const {

@@ -34,7 +34,7 @@ class Pins {
   bool Has(const std::string& name) const;
   void Remove(const std::string& name) const;
   std::vector<std::string> Names() const;
-  // Everything, and the folder of this layout. What nobody holds any more is gone for the kernel then.
+  // Everything, and the folders if they are empty then. What nobody holds any more is gone for the kernel.
   void RemoveAll() const;
 
   // Layouts of which something is there, but for this one.

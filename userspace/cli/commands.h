@@ -18,6 +18,14 @@ namespace heaptap::cli {
 void AddRun(CLI::App& app, const std::vector<std::string>& program, int& status);
 void AddAttach(CLI::App& app, int& status);
 void AddDoctor(CLI::App& app, int& status);
+// `arguments`: of the whole command line, to be read again when the configuration is.
+void AddDaemon(CLI::App& app, const std::vector<std::string>& arguments, int& status);
+void AddList(CLI::App& app, int& status);
+void AddDump(CLI::App& app, int& status);
+void AddActive(CLI::App& app, int& status);
+void AddRate(CLI::App& app, int& status);
+void AddStats(CLI::App& app, int& status);
+void AddDiff(CLI::App& app, int& status);
 
 }  // namespace heaptap::cli
 

@@ -28,6 +28,13 @@ int main(int argc, char** argv) {
   heaptap::cli::AddRun(app, program, status);
   heaptap::cli::AddAttach(app, status);
   heaptap::cli::AddDoctor(app, status);
+  heaptap::cli::AddDaemon(app, std::vector<std::string>(argv + 1, dashes), status);
+  heaptap::cli::AddList(app, status);
+  heaptap::cli::AddDump(app, status);
+  heaptap::cli::AddActive(app, status);
+  heaptap::cli::AddRate(app, status);
+  heaptap::cli::AddStats(app, status);
+  heaptap::cli::AddDiff(app, status);
   if (const std::string word = argc > 1 ? argv[1] : ""; !word.empty() && word[0] != '-') {
     const std::vector<CLI::App*> commands =
         app.get_subcommands([&](CLI::App* command) { return command->check_name(word); });

@@ -14,12 +14,11 @@
 #include "absl/strings/str_split.h"
 #include "heaptap/contract.h"
 #include "userspace/export/gperftools_heap.h"
+#include "userspace/service/policy.h"
 
 namespace heaptap::cli {
 namespace {
 
-// Below this much live memory there is no high-water mark: the first samples of a program would all be new ones.
-constexpr uint64_t kFirstHighWater = 1 << 20;
 constexpr char kHeapV2[] = "heap_v2";
 constexpr char kGperftools[] = "gperftools";
 
@@ -71,6 +70,10 @@ CLI::Validator AboveZero() {
 void AddRecordingOptions(CLI::App& command, RecordingFlags& flags) {
   command.add_option("-o,--output", flags.prefix, "prefix of the dumps' names (default: jeprof, in this folder)")
       ->type_name("PREFIX");
+  AddSamplingOptions(command, flags);
+}
+
+void AddSamplingOptions(CLI::App& command, RecordingFlags& flags) {
   command
       .add_option("--format", flags.format,
                   "heap_v2: jemalloc's, for jeprof (default); gperftools: for google-pprof and go tool pprof")
@@ -107,19 +110,19 @@ absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlag
     options.prefix_given = true;
   }
   if (flags.format == kGperftools) options.format = exporter::GperftoolsHeap;
-  if (flags.exact) options.lg_sample = 0;
-  if (flags.lg_sample >= 0) options.lg_sample = static_cast<uint32_t>(flags.lg_sample);
+  if (flags.exact) options.policy.lg_sample = 0;
+  if (flags.lg_sample >= 0) options.policy.lg_sample = static_cast<uint32_t>(flags.lg_sample);
   if (flags.high_water_percent > 0) {
-    options.triggers.first_high_water = kFirstHighWater;
-    options.triggers.high_water_percent = static_cast<uint32_t>(flags.high_water_percent);
+    options.policy.triggers.first_high_water = service::kFirstHighWater;
+    options.policy.triggers.high_water_percent = static_cast<uint32_t>(flags.high_water_percent);
   }
   // A negative number arrives as a huge one.
   if (flags.interval == 0 || flags.interval > static_cast<uint64_t>(INT64_MAX)) {
     return absl::InvalidArgumentError("--interval: at least one byte is needed, and at most 2^63 - 1");
   }
-  options.triggers.interval = flags.interval.value_or(0);
+  options.policy.triggers.interval = flags.interval.value_or(0);
   options.show_books = flags.books;
-  if (!options.lg_sample.has_value() || *options.lg_sample > kDenseLgSample) {
+  if (!options.policy.lg_sample.has_value() || *options.policy.lg_sample > kDenseLgSample) {
     options.map_sizes.live = kSparseLive;
     options.map_sizes.raw_stacks_bytes = kSparseRawStacks;
   }
@@ -175,15 +178,19 @@ bool IsReadable(int fd) {
   return poll(&polled, 1, 0) == 1;
 }
 
+void WaitFor(const std::vector<int>& fds, absl::Duration limit) {
+  std::vector<pollfd> polled;
+  polled.reserve(fds.size());
+  for (const int fd : fds) polled.push_back({fd, POLLIN, 0});
+  const absl::Duration time = std::clamp(limit, absl::ZeroDuration(), absl::Hours(1));
+  // Rounded up, so that a rest of less than a millisecond does not spin.
+  poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(time + absl::Microseconds(999))));
+}
+
 void WaitAndPump(service::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit) {
   std::vector<int> watched = recorder.fds();
   watched.insert(watched.end(), fds.begin(), fds.end());
-  std::vector<pollfd> polled;
-  polled.reserve(watched.size());
-  for (const int fd : watched) polled.push_back({fd, POLLIN, 0});
-  const absl::Duration time = std::clamp(limit, absl::ZeroDuration(), service::Recorder::kPumpInterval);
-  // Rounded up, so that a rest of less than a millisecond does not spin.
-  poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(time + absl::Microseconds(999))));
+  WaitFor(watched, std::min(limit, service::Recorder::kPumpInterval));
   recorder.Pump();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `run` and `attach` share: their options, and waiting for signals and events while a recording goes on.
+// What `run`, `attach` and `daemon` share: options, and waiting for signals and events while a recording goes on.
 #ifndef HEAPTAP_USERSPACE_CLI_RECORDING_H_
 #define HEAPTAP_USERSPACE_CLI_RECORDING_H_
 
@@ -40,6 +40,8 @@ struct RecordingFlags {
 // Accepts numbers above 0.
 CLI::Validator AboveZero();
 
+// Those of every recording, and for one that is given its processes also where dumps go.
+void AddSamplingOptions(CLI::App& command, RecordingFlags& flags);
 void AddRecordingOptions(CLI::App& command, RecordingFlags& flags);
 
 // InvalidArgument: nonsense.
@@ -77,6 +79,9 @@ class Priority {
 };
 
 bool IsReadable(int fd);
+
+// Waits until a descriptor is readable, but no longer than `limit`.
+void WaitFor(const std::vector<int>& fds, absl::Duration limit);
 
 // Waits until a descriptor is readable, but no longer than `limit` and than the recorder bears, and pumps.
 void WaitAndPump(service::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit);

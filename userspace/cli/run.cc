@@ -144,7 +144,7 @@ int Run(const RunFlags& flags) {
   Priority priority;
   absl::StatusOr<std::unique_ptr<service::Recorder>> recorder = service::Recorder::Start(*options);
   if (!recorder.ok()) return Report(recorder.status());
-  service::SetPreloadEnvironment(*library, options->lg_sample);
+  service::SetPreloadEnvironment(*library, options->policy.lg_sample);
   absl::StatusOr<Child> child = Child::Fork(flags.command, signals, priority);
   if (!child.ok()) return Report(child.status());
   if (absl::Status status = (*recorder)->RecordChild(child->pid()); !status.ok()) return Report(status);

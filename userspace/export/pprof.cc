@@ -141,7 +141,7 @@ class Writer {
     WriteValueType(ProfileField::kSampleType, "alloc_space", "bytes");
     WriteValueType(ProfileField::kSampleType, "inuse_objects", "count");
     WriteValueType(ProfileField::kSampleType, "inuse_space", "bytes");
-    out_.add_int64(ProfileField::kDefaultSampleType, texts_.Add("inuse_space"));
+    out_.add_int64(ProfileField::kDefaultSampleType, texts_.Add(options_.default_sample_type));
     WriteValueType(ProfileField::kPeriodType, "space", "bytes");
     out_.add_int64(ProfileField::kPeriod, static_cast<int64_t>(profile_.period));
     out_.add_int64(ProfileField::kTimeNanos, absl::ToUnixNanos(options_.time));

@@ -32,6 +32,8 @@ struct PprofOptions {
   // A sample for each thread of a context, with the labels thread_id and thread (its name), and not one sample for all.
   // Threads can change their names: not for readers that match samples by labels or keep a series for each.
   bool threads = true;
+  // Which of the four values readers show first.
+  std::string default_sample_type = "inuse_space";
 };
 
 // The profile in that format. Differences (userspace/profile/difference.h) keep their signs. Samples whose values are

@@ -1,34 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/service/address_spaces.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace heaptap::service {
 
+AddressSpace& AddressSpaces::OwnSpace(Entry& entry) {
+  if (entry.space.use_count() > 1) entry.space = std::make_shared<AddressSpace>(*entry.space);
+  return *entry.space;
+}
+
+void AddressSpaces::Keep(pid_t pid, AddressSpace space) {
+  spaces_[pid] = {std::make_shared<AddressSpace>(std::move(space)), true};
+}
+
+bool AddressSpaces::Hold(pid_t pid) {
+  const auto found = spaces_.find(pid);
+  if (found == spaces_.end()) return false;
+  found->second.is_held = true;
+  return true;
+}
+
+std::shared_ptr<const AddressSpace> AddressSpaces::Take(pid_t pid) {
+  const auto found = spaces_.find(pid);
+  if (found == spaces_.end()) return nullptr;
+  std::shared_ptr<const AddressSpace> space = std::move(found->second.space);
+  spaces_.erase(found);
+  return space;
+}
+
 bool AddressSpaces::Apply(const bpf::MappingEvent& event) {
   if (event.kind == bpf::MappingEvent::kFork) {
-    if (!follow_) return false;
+    if (whose_ == Whose::kKept) return false;
     const auto parent = spaces_.find(event.parent);
     if (parent == spaces_.end()) return false;
     // One of that PID that is still there has ended unseen.
-    AddressSpace copy = parent->second;
-    spaces_[event.pid] = std::move(copy);
+    const Entry copy = {parent->second.space, whose_ == Whose::kKeptAndChildren};
+    spaces_[event.pid] = copy;
     return false;
   }
-  const auto found = spaces_.find(event.pid);
-  if (found == spaces_.end()) return false;
-  AddressSpace& space = found->second;
+  auto found = spaces_.find(event.pid);
+  if (event.kind == bpf::MappingEvent::kEnd) {
+    if (found != spaces_.end() && !found->second.is_held) spaces_.erase(found);
+    return false;
+  }
   if (event.kind == bpf::MappingEvent::kExec) {
-    space = AddressSpace();
+    if (found != spaces_.end()) {
+      found->second.space = std::make_shared<AddressSpace>();
+    } else if (whose_ == Whose::kEveryone) {
+      spaces_[event.pid] = {std::make_shared<AddressSpace>(), false};
+    }
     return false;
   }
+  if (found == spaces_.end()) return false;
+  AddressSpace& space = OwnSpace(found->second);
   if (space.executable.empty() && event.mapping.inode != 0) space.executable = event.mapping.path;
   return space.mappings.Add(event.mapping);
 }
 
 const AddressSpace* AddressSpaces::Find(pid_t pid) const {
   const auto found = spaces_.find(pid);
-  return found == spaces_.end() ? nullptr : &found->second;
+  return found == spaces_.end() ? nullptr : found->second.space.get();
+}
+
+bool AddressSpaces::IsHeld(pid_t pid) const {
+  const auto found = spaces_.find(pid);
+  return found != spaces_.end() && found->second.is_held;
+}
+
+std::vector<pid_t> AddressSpaces::WhoMapped(const elf::Mapping& file) const {
+  std::vector<pid_t> pids;
+  for (const auto& [pid, entry] : spaces_) {
+    const elf::Mappings& mappings = entry.space->mappings;
+    const bool maps = std::any_of(mappings.begin(), mappings.end(), [&](const elf::Mapping& mapping) {
+      return mapping.inode == file.inode && mapping.device_major == file.device_major &&
+             mapping.device_minor == file.device_minor;
+    });
+    if (maps) pids.push_back(pid);
+  }
+  return pids;
 }
 
 }  // namespace heaptap::service

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the recorded processes have mapped, kept up to date from the kernel's mapping events.
+// What processes have mapped, kept up to date from the kernel's mapping events.
+//
+// Kept are those that somebody asked for (Keep, Hold) until they are dropped, with `follow` their children too; for
+// everyone, all that began since, as long as they live: by the time it shows that a process is to be recorded, it has
+// mapped most of its files.
 //
 // Not thread safe.
 #ifndef HEAPTAP_USERSPACE_SERVICE_ADDRESS_SPACES_H_
@@ -8,7 +12,9 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "userspace/bpf/mapping_events.h"
@@ -23,22 +29,35 @@ struct AddressSpace {
 
 class AddressSpaces {
  public:
-  // With `follow`, the children of kept processes are kept too.
-  explicit AddressSpaces(bool follow) : follow_(follow) {}
+  enum class Whose { kKept, kKeptAndChildren, kEveryone };
+  explicit AddressSpaces(Whose whose) : whose_(whose) {}
 
   // Begins to keep a process's mappings.
-  void Keep(pid_t pid, AddressSpace space) { spaces_[pid] = std::move(space); }
+  void Keep(pid_t pid, AddressSpace space);
+  // Keeps what is known of a process until Drop, though it ends. False if nothing is.
+  bool Hold(pid_t pid);
   void Drop(pid_t pid) { spaces_.erase(pid); }
+  // Drops it and gives it to the caller; null if nothing is known.
+  std::shared_ptr<const AddressSpace> Take(pid_t pid);
 
   // Applies one event; those of processes that are not kept change nothing. True if it added a mapping.
   bool Apply(const bpf::MappingEvent& event);
 
-  // Null if the process is not kept. Valid until the next call that changes something.
+  // Null if nothing is known. Valid until the next call that changes something.
   const AddressSpace* Find(pid_t pid) const;
+  bool IsHeld(pid_t pid) const;
+  // Processes that have this file mapped: device and inode as lists of mappings have them.
+  std::vector<pid_t> WhoMapped(const elf::Mapping& file) const;
 
  private:
-  bool follow_;
-  absl::flat_hash_map<pid_t, AddressSpace> spaces_;
+  struct Entry {
+    std::shared_ptr<AddressSpace> space;  // a child's is its parent's until one of them changes
+    bool is_held = false;
+  };
+  static AddressSpace& OwnSpace(Entry& entry);
+
+  Whose whose_;
+  absl::flat_hash_map<pid_t, Entry> spaces_;
 };
 
 }  // namespace heaptap::service

@@ -7,31 +7,29 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "userspace/service/messages.h"
 
 namespace heaptap::service {
-namespace {
 
-// Reaps a child. Returns whether it had ended, and adds 1 to *failed if it failed and that is anybody's concern.
-bool ReapOne(pid_t child, uint64_t process_id, int options, int* failed) {
+// Returns whether it had ended.
+bool Answers::ReapOne(pid_t child, uint64_t process_id, int options) {
   int status = 0;
   pid_t reaped;
   while ((reaped = waitpid(child, &status, options)) < 0 && errno == EINTR) {
   }
   if (reaped == 0) return false;
   if (reaped < 0) return true;  // somebody else did
-  if (process_id == Answers::kStranger) return true;
+  if (process_id == kStranger) return true;
   if (WIFSIGNALED(status)) Say("a process that asked for a dump did not let it be written in time");
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) ++*failed;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) failures_[process_id]++;
   return true;
 }
 
-}  // namespace
-
 Answers::~Answers() {
-  int failed = 0;
-  for (const auto& [child, process_id] : running_) ReapOne(child, process_id, 0, &failed);
+  for (const auto& [child, process_id] : running_) ReapOne(child, process_id, 0);
 }
 
 absl::Status Answers::Start(uint64_t process_id, absl::FunctionRef<absl::Status()> answer) {
@@ -54,17 +52,32 @@ absl::Status Answers::Start(uint64_t process_id, absl::FunctionRef<absl::Status(
 }
 
 int Answers::Reap() {
-  int failed = 0;
-  std::erase_if(running_, [&](const auto& entry) { return ReapOne(entry.first, entry.second, WNOHANG, &failed); });
-  return failed;
+  const auto count = [this] {
+    int sum = 0;
+    for (const auto& [process_id, failures] : failures_) sum += failures;
+    return sum;
+  };
+  const int before = count();
+  std::erase_if(running_, [&](const auto& entry) { return ReapOne(entry.first, entry.second, WNOHANG); });
+  return count() - before;
+}
+
+bool Answers::IsRunning(uint64_t process_id) const {
+  return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) { return entry.second == process_id; });
+}
+
+int Answers::TakeFailures(uint64_t process_id) {
+  const auto found = failures_.find(process_id);
+  if (found == failures_.end()) return 0;
+  const int failures = found->second;
+  failures_.erase(found);
+  return failures;
 }
 
 int Answers::WaitFor(uint64_t process_id) {
-  int failed = 0;
-  std::erase_if(running_, [&](const auto& entry) {
-    return entry.second == process_id && ReapOne(entry.first, entry.second, 0, &failed);
-  });
-  return failed;
+  std::erase_if(running_,
+                [&](const auto& entry) { return entry.second == process_id && ReapOne(entry.first, entry.second, 0); });
+  return TakeFailures(process_id);
 }
 
 }  // namespace heaptap::service

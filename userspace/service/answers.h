@@ -39,12 +39,20 @@ class Answers {
   // Looks after those that have ended. Returns how many of them failed.
   int Reap();
 
-  // Waits for those of one process; they take no longer than their limit. Returns how many failed.
+  bool IsRunning(uint64_t process_id) const;
+  // How many of one process's have failed since it was asked last.
+  int TakeFailures(uint64_t process_id);
+
+  // Waits for those of one process; they take no longer than their limit. Returns how many have failed since it was
+  // asked last.
   int WaitFor(uint64_t process_id);
 
  private:
   unsigned limit_seconds_;
+  bool ReapOne(pid_t child, uint64_t process_id, int options);
+
   std::map<pid_t, uint64_t> running_;  // child -> process id
+  std::map<uint64_t, int> failures_;   // by process id
 };
 
 }  // namespace heaptap::service

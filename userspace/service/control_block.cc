@@ -6,11 +6,16 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "bpf/heaptap_maps.h"
 #include "userspace/elf/file.h"
 #include "userspace/elf/symbols.h"
 
 namespace heaptap::service {
 namespace {
+
+static_assert(offsetof(heaptap_control, collector_lg_sample) == HEAPTAP_CONTROL_LG_SAMPLE_AT);
+static_assert(offsetof(heaptap_control, collector_pid) == HEAPTAP_CONTROL_COLLECTOR_PID_AT);
+static_assert(offsetof(heaptap_control, collector_follows) == HEAPTAP_CONTROL_COLLECTOR_FOLLOWS_AT);
 
 template <typename T>
 absl::Status WriteField(const ProcessHandle& process, uint64_t address, size_t offset, T value) {
@@ -73,6 +78,16 @@ absl::Status ReleaseControl(const ProcessHandle& process, uint64_t address) {
   absl::Status status = WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), HEAPTAP_NO_RATE);
   if (!status.ok()) return status;
   return WriteField(process, address, offsetof(heaptap_control, collector_pid), uint32_t{0});
+}
+
+absl::Status WriteActive(const ProcessHandle& process, uint64_t address, bool active) {
+  if (absl::Status status = ReadControl(process, address).status(); !status.ok()) return status;
+  return WriteField(process, address, offsetof(heaptap_control, active), uint32_t{active});
+}
+
+absl::Status WriteRate(const ProcessHandle& process, uint64_t address, uint32_t lg_sample) {
+  if (absl::Status status = ReadControl(process, address).status(); !status.ok()) return status;
+  return WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), lg_sample);
 }
 
 pid_t OtherCollector(const heaptap_control& control) {

@@ -33,6 +33,12 @@ absl::Status TakeControl(const ProcessHandle& process, uint64_t address, uint32_
 // Puts both back, if it is still us who stands there.
 absl::Status ReleaseControl(const ProcessHandle& process, uint64_t address);
 
+// Switches prof.active. Writes nothing if there is no control block (ReadControl).
+absl::Status WriteActive(const ProcessHandle& process, uint64_t address, bool active);
+// Sets the rate that wins over the process's own (HEAPTAP_NO_RATE: none does), and leaves who records it as it is.
+// Writes nothing if there is no control block (ReadControl).
+absl::Status WriteRate(const ProcessHandle& process, uint64_t address, uint32_t lg_sample);
+
 // The name (/proc/PID/comm) by which collectors know each other, whatever their file is called. Main sets it.
 inline constexpr char kCollectorName[] = "heaptap";
 

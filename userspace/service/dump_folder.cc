@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace heaptap::service {
@@ -77,21 +78,38 @@ absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix) {
   return DumpFolder(std::move(folder), std::move(parent), std::move(name));
 }
 
+int DumpFolder::Duplicate() const { return fcntl(folder_.get(), F_DUPFD_CLOEXEC, 0); }
+
+absl::StatusOr<std::string> DumpFolder::Write(absl::string_view name, pid_t pid, heaptap_dump_kind kind,
+                                              DumpSequence& sequence, absl::string_view contents) const {
+  std::string safe(name);
+  for (char& byte : safe) {
+    const bool is_hidden = byte == '.' && &byte == safe.data();
+    if (is_hidden || (!absl::ascii_isalnum(byte) && byte != '-' && byte != '_' && byte != '.')) byte = '_';
+  }
+  return WriteAs(safe.empty() ? "_" : safe, pid, kind, sequence, contents);
+}
+
 absl::StatusOr<std::string> DumpFolder::Write(pid_t pid, heaptap_dump_kind kind, DumpSequence& sequence,
                                               absl::string_view contents) const {
+  return WriteAs(name_, pid, kind, sequence, contents);
+}
+
+absl::StatusOr<std::string> DumpFolder::WriteAs(const std::string& prefix, pid_t pid, heaptap_dump_kind kind,
+                                                DumpSequence& sequence, absl::string_view contents) const {
   const auto failure = [&](absl::string_view name, int error) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot write ", parent_, name, ": ", strerror(error), "; the dump is not kept"));
   };
   DumpSequence next = sequence;
-  const auto name = [&] { return absl::StrCat(name_, ".", pid, ".", next.all, ".", Suffix(kind, next), ".heap"); };
+  const auto name = [&] { return absl::StrCat(prefix, ".", pid, ".", next.all, ".", Suffix(kind, next), ".heap"); };
   // A file without a name; it vanishes with us. Where there is no such thing, a name that nobody can foresee.
   std::string temporary;
   elf::FileDescriptor file(openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
   if (!file.valid() && errno == EOPNOTSUPP) {
     uint64_t random = 0;
     if (getrandom(&random, sizeof(random), 0) != sizeof(random)) return failure(name(), errno);
-    temporary = absl::StrCat(".", name_, ".", absl::Hex(random), ".tmp");
+    temporary = absl::StrCat(".", prefix, ".", absl::Hex(random), ".tmp");
     file.Reset(openat(folder_.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   }
   if (!file.valid()) return failure(name(), errno);

@@ -38,10 +38,18 @@ class DumpFolder {
   // dump is there. Returns its path.
   absl::StatusOr<std::string> Write(pid_t pid, heaptap_dump_kind kind, DumpSequence& sequence,
                                     absl::string_view contents) const;
+  // The same with a name of a process's choice in the place of the prefix's: what could lead elsewhere, or be hidden,
+  // is replaced.
+  absl::StatusOr<std::string> Write(absl::string_view name, pid_t pid, heaptap_dump_kind kind, DumpSequence& sequence,
+                                    absl::string_view contents) const;
+  // A descriptor of the folder, for the caller to close; negative: errno says why.
+  int Duplicate() const;
 
  private:
   DumpFolder(elf::FileDescriptor folder, std::string parent, std::string name)
       : folder_(std::move(folder)), parent_(std::move(parent)), name_(std::move(name)) {}
+  absl::StatusOr<std::string> WriteAs(const std::string& prefix, pid_t pid, heaptap_dump_kind kind,
+                                      DumpSequence& sequence, absl::string_view contents) const;
   elf::FileDescriptor folder_;
   std::string parent_;  // "" or "folder/", for messages
   std::string name_;

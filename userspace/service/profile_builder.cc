@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/profile/contexts.h"
@@ -51,8 +52,8 @@ StackFrames ProgramFrames(const bpf::Books& books, const ProfileSubject& subject
   return result;
 }
 
-absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const ProfileSubject& subject,
-                                              uint64_t mappings_lost) {
+profile::Profile BuildProfile(const bpf::Books& books, const ProfileSubject& subject,
+                              std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost) {
   profile::Profile result;
   result.pid = subject.pid;
   result.period = uint64_t{1} << subject.lg_sample;
@@ -61,15 +62,13 @@ absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const Pro
     result.mappings.assign(subject.space->mappings.begin(), subject.space->mappings.end());
   }
 
-  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books.ReadTallies(subject.process_id);
-  if (!tallies.ok()) return tallies.status();
-  std::sort(tallies->begin(), tallies->end(), [](const bpf::TallyEntry& a, const bpf::TallyEntry& b) {
+  std::sort(tallies.begin(), tallies.end(), [](const bpf::TallyEntry& a, const bpf::TallyEntry& b) {
     return a.stack_id != b.stack_id ? a.stack_id < b.stack_id : a.tid < b.tid;
   });
   profile::ContextBuilder contexts;
   uint64_t last_id = HEAPTAP_NO_STACK;
   StackFrames stack;
-  for (const bpf::TallyEntry& entry : *tallies) {
+  for (const bpf::TallyEntry& entry : tallies) {
     if (entry.stack_id != last_id) {
       last_id = entry.stack_id;
       stack = ProgramFrames(books, subject, entry.stack_id);
@@ -80,7 +79,7 @@ absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const Pro
     contexts.Add(stack.frames, stack.end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
   }
   result.contexts = contexts.Build();
-  for (const bpf::TallyEntry& entry : *tallies) {
+  for (const bpf::TallyEntry& entry : tallies) {
     auto [name, is_new] = result.thread_names.try_emplace(entry.tid);
     if (is_new) name->second = ThreadName(books, subject, entry.tid);
   }
@@ -96,6 +95,37 @@ absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const Pro
   if (mappings_lost != 0) {
     result.warnings.push_back(
         absl::StrCat("heaptap: ", mappings_lost, " mapping events lost: some addresses may have no library"));
+  }
+  return result;
+}
+
+profile::Profile BuildOtherProfile(const bpf::OtherBooks& books, const ProfileSubject& subject) {
+  profile::Profile result;
+  result.pid = subject.pid;
+  result.period = uint64_t{1} << subject.lg_sample;
+  if (subject.space != nullptr) {
+    result.mappings.assign(subject.space->mappings.begin(), subject.space->mappings.end());
+  }
+  const auto tallies = books.tallies.find(subject.process_id);
+  if (tallies == books.tallies.end()) return result;
+  profile::ContextBuilder contexts;
+  for (const bpf::TallyEntry& entry : tallies->second) {
+    std::vector<uint64_t> frames;
+    uint32_t end = HEAPTAP_STACK_UNFINISHED;
+    if (const auto stack = books.stacks.find(entry.stack_id);
+        stack != books.stacks.end() && !stack->second.frames.empty()) {
+      const std::vector<uint64_t>& recorded = stack->second.frames;
+      frames = profile::CutAllocatorFrames(recorded, AllocatorRanges(subject, recorded[0]));
+      if (frames.size() > subject.max_frames) frames.resize(subject.max_frames);
+      end = std::min<uint32_t>(stack->second.end, HEAPTAP_STACK_UNFINISHED);
+    }
+    result.stack_ends.samples[end] += entry.tally.allocated.objects;
+    contexts.Add(std::move(frames), end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
+    result.thread_names.try_emplace(entry.tid);
+  }
+  result.contexts = contexts.Build();
+  if (const auto losses = books.losses.find(subject.process_id); losses != books.losses.end()) {
+    AddLossWarnings(losses->second, "", result.warnings);
   }
   return result;
 }

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "userspace/bpf/books.h"
+#include "userspace/bpf/other_layout.h"
 #include "userspace/profile/frames.h"
 #include "userspace/profile/profile.h"
 #include "userspace/service/address_spaces.h"
@@ -41,10 +42,13 @@ struct StackFrames {
 // Without frames if there is no such stack.
 StackFrames ProgramFrames(const bpf::Books& books, const ProfileSubject& subject, uint64_t stack_id);
 
-// Drains the books of a process, which may be running or dead. Losses become warnings. `mappings_lost`: how many
-// mapping events the kernel had no room for.
-absl::StatusOr<profile::Profile> BuildProfile(const bpf::Books& books, const ProfileSubject& subject,
-                                              uint64_t mappings_lost);
+// Makes a profile of the tallies of a process, which may be running or dead. Losses become warnings. `mappings_lost`:
+// how many mapping events the kernel had no room for.
+profile::Profile BuildProfile(const bpf::Books& books, const ProfileSubject& subject,
+                              std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost);
+
+// The same of books that another build of heaptap kept.
+profile::Profile BuildOtherProfile(const bpf::OtherBooks& books, const ProfileSubject& subject);
 
 }  // namespace heaptap::service
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is recorded, and what happens to it. Mappings and stacks are in recorder_mappings.cc, dumps in
-// recorder_dumps.cc.
+// What is recorded, and what happens to it. Mappings and stacks are in recorder_mappings.cc, ends in recorder_exits.cc,
+// dumps in recorder_dumps.cc, the recording of everyone in recorder_everyone.cc, what clients ask in
+// recorder_clients.cc.
 #include "userspace/service/recorder.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
@@ -27,6 +29,13 @@ namespace {
 static_assert(sizeof(heaptap_control) == HEAPTAP_CONTROL_BYTES, "the kernel copies whole control blocks");
 static_assert(sizeof(heaptap_dump_request) == HEAPTAP_DUMP_REQUEST_BYTES, "the kernel copies whole requests");
 
+// By enum heaptap_event_kind, for machines; null: not counted.
+constexpr const char* kEventNames[] = {nullptr, "start", "dump",  "fork",         "exec",  "exit",
+                                       nullptr, nullptr, nullptr, "table_wanted", "reset", "enter"};
+
+// Between two dumps that triggers ask for, of one process among everyone.
+constexpr absl::Duration kTriggerPause = absl::Seconds(1);
+
 uint64_t MonotonicNanoseconds() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -35,32 +44,50 @@ uint64_t MonotonicNanoseconds() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions& options) {
-  absl::StatusOr<std::unique_ptr<bpf::Books>> books = bpf::Books::Load(options.map_sizes);
-  if (!books.ok()) return books.status();
-  absl::StatusOr<DumpFolder> folder = DumpFolder::Open(options.prefix);
-  if (!folder.ok()) return folder.status();
-  absl::StatusOr<std::unique_ptr<bpf::MappingEvents>> mapping_events = bpf::MappingEvents::Start();
-  if (!mapping_events.ok()) return mapping_events.status();
-  return std::unique_ptr<Recorder>(
-      new Recorder(options, *std::move(folder), *std::move(books), *std::move(mapping_events)));
+absl::StatusOr<DumpFolder> Recorder::OpenFolder(const RecorderOptions& options) {
+  return DumpFolder::Open(options.everyone.has_value() ? absl::StrCat(options.everyone->state_folder, "/heaptap")
+                                                       : options.prefix);
 }
 
-Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, std::unique_ptr<bpf::Books> books,
-                   std::unique_ptr<bpf::MappingEvents> mapping_events)
+absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions& options) {
+  absl::StatusOr<DumpFolder> folder = OpenFolder(options);
+  if (!folder.ok()) return folder.status();
+  std::optional<bpf::Pins> pins;
+  if (options.everyone.has_value() && !options.everyone->pin_folder.empty()) {
+    absl::StatusOr<bpf::Pins> opened = bpf::Pins::Open(options.everyone->pin_folder, bpf::Books::Layout());
+    if (!opened.ok()) return opened.status();
+    pins = *std::move(opened);
+  }
+  absl::StatusOr<std::unique_ptr<bpf::Books>> books =
+      pins.has_value() ? bpf::Books::LoadOrAdopt(options.map_sizes, *pins) : bpf::Books::Load(options.map_sizes);
+  if (!books.ok()) return books.status();
+  absl::StatusOr<std::unique_ptr<bpf::MappingEvents>> mapping_events = bpf::MappingEvents::Start();
+  if (!mapping_events.ok()) return mapping_events.status();
+  std::unique_ptr<Recorder> recorder(
+      new Recorder(options, *std::move(folder), std::move(pins), *std::move(books), *std::move(mapping_events)));
+  if (!options.everyone.has_value()) return recorder;
+  if (absl::Status status = recorder->StartEveryone(); !status.ok()) return status;
+  return recorder;
+}
+
+Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, std::optional<bpf::Pins> pins,
+                   std::unique_ptr<bpf::Books> books, std::unique_ptr<bpf::MappingEvents> mapping_events)
     : options_(options),
       folder_(std::move(folder)),
+      pins_(std::move(pins)),
       books_(std::move(books)),
       mapping_events_(std::move(mapping_events)),
-      probe_files_(*books_),
+      probe_files_(*books_, pins_.has_value() ? &*pins_ : nullptr),
       tables_(books_->unwind(), options_.map_sizes.unwind_bytes),
-      spaces_(options_.follow) {
+      spaces_(options_.everyone.has_value() ? AddressSpaces::Whose::kEveryone
+              : options_.follow             ? AddressSpaces::Whose::kKeptAndChildren
+                                            : AddressSpaces::Whose::kKept) {
   tables_.EnterVdso();
 }
 
 absl::Status Recorder::RecordChild(pid_t pid) {
   spaces_.Keep(pid, {});
-  absl::StatusOr<uint64_t> process_id = books_->Track(pid, options_.follow, options_.triggers);
+  absl::StatusOr<uint64_t> process_id = books_->Track(pid, options_.follow, options_.policy.triggers);
   if (!process_id.ok()) return process_id.status();
   AddTarget(*process_id, pid);
   return absl::OkStatus();
@@ -121,7 +148,7 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   }
 
   spaces_.Keep(pid, std::move(space));
-  absl::StatusOr<uint64_t> process_id = books_->Track(pid, options_.follow, options_.triggers);
+  absl::StatusOr<uint64_t> process_id = books_->Track(pid, options_.follow, options_.policy.triggers);
   if (!process_id.ok()) return process_id.status();
   // If it ended meanwhile, the PID may be another's by now, and nothing will take the entry away.
   if (handle->HasEnded()) {
@@ -136,7 +163,7 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     if (control->active == 0) {
       Say(absl::StrCat(name, " has prof.active off: nothing is recorded until it turns it on"));
     }
-  } else if (options_.lg_sample.has_value()) {
+  } else if (options_.policy.lg_sample.has_value()) {
     Say(absl::StrCat(name, " has no control block, so its sampling rate cannot be set: it samples at its own"));
   }
   for (const Found& one : found) {
@@ -158,23 +185,35 @@ absl::StatusOr<ProcessHandle> Recorder::Open(pid_t pid, uint64_t process_id) con
   return handle;
 }
 
-Recorder::Target& Recorder::AddTarget(uint64_t process_id, pid_t pid) {
-  Target& target = targets_[process_id];
+Target& Recorder::AddTarget(uint64_t process_id, pid_t pid) {
+  auto [found, is_new] = targets_.try_emplace(process_id);
+  Target& target = found->second;
+  if (!is_new) return target;
   target.process_id = process_id;
   target.pid = pid;
-  if (options_.lg_sample.has_value()) target.lg_sample = *options_.lg_sample;
+  target.since = absl::Now();
+  target.dumped = target.since;
+  target.policy = options_.policy;
   return target;
 }
 
-Recorder::Target* Recorder::FindTarget(uint64_t process_id) {
+Target* Recorder::FindTarget(uint64_t process_id) {
   const auto found = targets_.find(process_id);
   return found == targets_.end() ? nullptr : &found->second;
+}
+
+Target* Recorder::FindRunning(pid_t pid) {
+  for (auto& [process_id, target] : targets_) {
+    if (target.pid == pid && !target.ending.has_value()) return &target;
+  }
+  return nullptr;
 }
 
 void Recorder::TakeOver(const Target& from, Target& to) {
   to.control_address = from.control_address;
   to.allocator = from.allocator;
-  to.lg_sample = from.lg_sample;
+  to.policy = from.policy;
+  to.own_lg_sample = from.own_lg_sample;
   to.max_frames = from.max_frames;
   to.raw = from.raw;
 }
@@ -185,15 +224,37 @@ void Recorder::UseControl(Target& target, const heaptap_control& control, uint64
   target.allocator = {control.text_begin, control.text_end};
   target.max_frames = control.max_frames;
   target.raw = (control.options & HEAPTAP_OPTION_PROF_RAW) != 0;
-  if (options_.lg_sample.has_value()) {
-    target.lg_sample = *options_.lg_sample;
-  } else {
-    target.lg_sample = std::min<uint32_t>(control.lg_sample, HEAPTAP_MAX_LG_SAMPLE);
-  }
+  target.own_lg_sample = std::min<uint32_t>(control.lg_sample, HEAPTAP_MAX_LG_SAMPLE);
+  // For everyone, who has somebody of its own to record it is recorded all the same, but does as the other one says.
+  target.foreign = options_.everyone.has_value() && OtherCollector(control) != 0;
+  const bool is_as_wished = control.collector_pid == static_cast<uint32_t>(getpid()) &&
+                            control.collector_lg_sample == target.CollectorRate() && control.collector_follows != 0;
+  if (!target.foreign && !is_as_wished) WriteControl(target);
+}
+
+absl::Status Recorder::WithMemory(Target& target, std::function<absl::Status(const ProcessHandle&)> work) {
+  const auto failure = [&] {
+    return absl::UnavailableError(absl::StrCat("process ", target.pid, " does not let its memory be had"));
+  };
+  if (!target.reachable) return failure();
+  absl::StatusOr<ProcessHandle> handle = Open(target.pid, target.process_id);
+  if (!handle.ok()) return handle.status();
+  auto shared = std::make_shared<ProcessHandle>(*std::move(handle));
+  auto status = std::make_shared<absl::Status>();
+  if (target_memory_.Run([work = std::move(work), shared, status] { *status = work(*shared); })) return *status;
+  target.reachable = false;
+  Say(absl::StrCat(failure().message(), " within ", absl::FormatDuration(BoundedWork::kLimit),
+                   "; what is asked of it is left out from now on"));
+  return failure();
+}
+
+void Recorder::WriteControl(Target& target) {
+  if (target.control_address == 0) return;
   // A process that has ended in the meantime needs no word from us.
-  if (absl::StatusOr<ProcessHandle> handle = Open(target.pid, target.process_id); handle.ok()) {
-    TakeControl(*handle, address, options_.lg_sample.value_or(HEAPTAP_NO_RATE), options_.follow).IgnoreError();
-  }
+  WithMemory(target, [address = target.control_address, rate = target.CollectorRate(),
+                      follows = options_.follow](const ProcessHandle& handle) {
+    return TakeControl(handle, address, rate, follows);
+  }).IgnoreError();
 }
 
 bool Recorder::IsRecorded(pid_t pid) const {
@@ -230,6 +291,9 @@ void Recorder::Pump() {
   // Tables that somebody waits for come before the work that events make.
   for (const heaptap_event& event : *events) {
     if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) HandleTableWanted(event, mappings);
+    if (event.kind < std::size(kEventNames) && kEventNames[event.kind] != nullptr) {
+      events_counted_[kEventNames[event.kind]]++;
+    }
   }
   std::set<pid_t> changed;
   for (const bpf::MappingEvent& event : news) {
@@ -258,36 +322,10 @@ void Recorder::Pump() {
   raw_stacks_to_come_.assign(std::make_move_iterator(raw_stack), std::make_move_iterator(raw_stacks.end()));
   mappings_to_come_.assign(std::make_move_iterator(mapping), std::make_move_iterator(mappings.end()));
   if (books_->EventsLost() != events_lost_) FindUnnoticed();
-  tables_.Balance(absl::Now());
-}
-
-void Recorder::FindUnnoticed() {
-  events_lost_ = books_->EventsLost();
-  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_->ReadProcesses();
-  if (!processes.ok()) return Fail(processes.status());
-  for (const auto& [process_id, recorded] : *processes) {
-    const pid_t pid = recorded.tgid;
-    if (FindTarget(process_id) != nullptr) continue;
-    const auto before =
-        std::find_if(targets_.begin(), targets_.end(), [&](const auto& entry) { return entry.second.pid == pid; });
-    if (before == targets_.end()) {
-      AddTarget(process_id, pid);
-    } else {
-      // After a reset it is the same program; after an exec the new one tells of itself.
-      Replace(before->first, process_id);
-    }
-  }
-  absl::StatusOr<std::map<uint64_t, bpf::Books::Unnoticed>> ended = books_->TakeUnnoticed();
-  if (!ended.ok()) return Fail(ended.status());
-  for (const auto& [process_id, process] : *ended) {
-    Target* known = FindTarget(process_id);
-    Target& target = known != nullptr ? *known : AddTarget(process_id, process.tgid);
-    if (process.by_exec) {
-      Close(process_id);
-    } else {
-      HandleExit(target);
-    }
-  }
+  const absl::Time now = absl::Now();
+  IntroduceNewcomers();
+  CloseEnded(now);
+  tables_.Balance(now);
 }
 
 void Recorder::Handle(const heaptap_event& event) {
@@ -306,7 +344,8 @@ void Recorder::Handle(const heaptap_event& event) {
     return;
   }
   if (event.kind == HEAPTAP_EVENT_EXEC) {
-    AddTarget(event.process_id, event.tgid);
+    Target& next = AddTarget(event.process_id, event.tgid);
+    if (const Target* before = FindTarget(event.argument); before != nullptr) next.policy = before->policy;
     if (!options_.follow) {
       Say(absl::StrCat("process ", event.tgid, " runs another program now (exec); the profile begins anew"));
     }
@@ -314,9 +353,19 @@ void Recorder::Handle(const heaptap_event& event) {
     return;
   }
   if (event.kind == HEAPTAP_EVENT_RESET) return HandleReset(event);
+  if (event.kind == HEAPTAP_EVENT_ENTER) return HandleEnter(event);
+  if (event.kind == HEAPTAP_EVENT_EXIT) {
+    if (event.process_id == 0) return spaces_.Drop(event.tgid);
+    // Unknown if its beginning was lost, or was another recorder's to see.
+    if (target == nullptr) target = &AddTarget(event.process_id, event.tgid);
+    return HandleExit(*target, {.status = static_cast<int>(static_cast<uint32_t>(event.argument)),
+                                .by_oom_kill = (event.argument & HEAPTAP_EXIT_BY_OOM_KILL) != 0,
+                                .peak = event.peak_weight,
+                                .time = absl::Now(),
+                                .space = nullptr});
+  }
   if (target == nullptr) {
     if (event.kind == HEAPTAP_EVENT_DUMP) RefuseDump(event);
-    if (event.kind == HEAPTAP_EVENT_EXIT) spaces_.Drop(event.tgid);
     return;
   }
   target->name = Printable(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
@@ -325,21 +374,28 @@ void Recorder::Handle(const heaptap_event& event) {
       return HandleStart(*target, event);
     case HEAPTAP_EVENT_DUMP:
       return HandleDump(*target, event);
-    case HEAPTAP_EVENT_EXIT:
-      return HandleExit(*target);
     case HEAPTAP_EVENT_HIGH_WATER:
-      Dump(*target, HEAPTAP_DUMP_HIGH_WATER, nullptr);
-      return;
+      return HandleTrigger(*target, HEAPTAP_DUMP_HIGH_WATER);
     case HEAPTAP_EVENT_INTERVAL:
-      Dump(*target, HEAPTAP_DUMP_INTERVAL, nullptr);
-      return;
+      return HandleTrigger(*target, HEAPTAP_DUMP_INTERVAL);
   }
+}
+
+void Recorder::HandleTrigger(Target& target, heaptap_dump_kind kind) {
+  // Of everyone somebody may have triggers that are due without end; the next dump has it all.
+  const absl::Time now = absl::Now();
+  if (options_.everyone.has_value() && now - target.triggered < kTriggerPause) return;
+  target.triggered = now;
+  Dump(target, kind).IgnoreError();
 }
 
 void Recorder::HandleStart(Target& target, const heaptap_event& event) {
   heaptap_control control;
   memcpy(&control, event.memory, sizeof(control));
   target.started = true;
+  target.is_saved = false;
+  newcomers_.erase(target.process_id);
+  if (options_.everyone.has_value()) ApplyPolicy(target);
   if (absl::Status status = CheckControl(control, target.pid); !status.ok()) {
     Say(absl::StrCat(status.message(), "; its stacks are shown with the allocator's frames"));
     return;
@@ -348,6 +404,17 @@ void Recorder::HandleStart(Target& target, const heaptap_event& event) {
 }
 
 void Recorder::HandleDump(Target& target, const heaptap_event& event) {
+  // Another collector answers, unless it has ended.
+  if (target.foreign) {
+    absl::Status status = WithMemory(target, [address = target.control_address](const ProcessHandle& handle) {
+      absl::StatusOr<heaptap_control> control = ReadControl(handle, address);
+      if (!control.ok()) return control.status();
+      return OtherCollector(*control) == 0 ? absl::OkStatus() : absl::FailedPreconditionError("another's");
+    });
+    if (!status.ok()) return;
+    target.foreign = false;
+    WriteControl(target);
+  }
   absl::StatusOr<ProcessHandle> handle = Open(event.tgid, target.process_id);
   if (!handle.ok()) return;  // nobody waits any more
   heaptap_dump_request asked;
@@ -376,12 +443,10 @@ void Recorder::HandleReset(const heaptap_event& event) {
   memcpy(&asked, event.memory, sizeof(asked));
   Target& target = FindTarget(event.argument) == nullptr ? AddTarget(event.process_id, event.tgid)
                                                          : Replace(event.argument, event.process_id);
-  if (!options_.lg_sample.has_value()) {
-    target.lg_sample = std::min<uint64_t>(asked.argument, HEAPTAP_MAX_LG_SAMPLE);
-  }
+  target.own_lg_sample = static_cast<uint32_t>(std::min<uint64_t>(asked.argument, HEAPTAP_MAX_LG_SAMPLE));
 }
 
-Recorder::Target& Recorder::Replace(uint64_t ended_id, uint64_t new_id) {
+Target& Recorder::Replace(uint64_t ended_id, uint64_t new_id) {
   Target target = targets_.at(ended_id);
   target.process_id = new_id;
   Close(ended_id);
@@ -419,39 +484,6 @@ void Recorder::RefuseStranger(const ProcessHandle& stranger, const std::vector<e
     }
     return;
   }
-}
-
-void Recorder::HandleExit(Target& target) {
-  const uint64_t process_id = target.process_id;
-  // A final dump of its own that could not be written is none.
-  if (answers_.WaitFor(process_id) != 0) {
-    failed_ = true;
-    target.own_final = false;
-  }
-  const bool has_profile = HasProfile(target);
-  // Who asked for a final dump of its own gets no second one, unless -o names a place for it.
-  if (has_profile && (!target.own_final || options_.prefix_given)) {
-    std::string path;
-    if (std::optional<profile::Profile> profile = Dump(target, HEAPTAP_DUMP_FINAL, &path); profile.has_value()) {
-      if (!target.own_final) SayLeaks(target, profile->Leaks(), path);
-    }
-  }
-  if (has_profile && target.own_final && !options_.prefix_given) {
-    if (!options_.follow) Say(absl::StrCat("process ", target.pid, " has written its last dump itself"));
-    if (absl::StatusOr<profile::Profile> profile = Build(target); profile.ok()) AddStackEnds(*profile);
-  }
-  if (options_.show_books && has_profile) SayBooks(target);
-  spaces_.Drop(target.pid);
-  Close(process_id);
-}
-
-void Recorder::Close(uint64_t process_id) {
-  if (targets_.erase(process_id) != 0) closed_.insert(process_id);
-}
-
-void Recorder::ForgetClosed() {
-  if (closed_.empty()) return;
-  if (absl::Status status = books_->Forget(std::exchange(closed_, {})); !status.ok()) Fail(status);
 }
 
 void Recorder::Fail(const absl::Status& status) {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One recording: the books in the kernel, the processes in it, and the dumps that come of it.
+// One recording: the books in the kernel, the processes in it (target.h), and the dumps that come of it.
 //
-// A TARGET is one recorded process image: it begins with Record*, a fork or an exec, and ends with exec or exit. At its
-// exit the final dump is written, however it ended; an exec drops the books, as its memory is gone.
+// It records what it is told to (RecordChild, RecordRunning), or, for everyone, each process that uses a sampled
+// allocator, from its first allocation: its probes are attached for the whole machine, and a process enters by itself
+// when it hits one. What a recording for everyone has in the kernel can stay there when the recorder ends, however that
+// happens; the next one takes it over.
+//
+// At a process's exit its final dump is written, as its policy has it; an exec drops the books, as its memory is gone.
 //
 // Not thread safe. The owner polls fds(), or waits for kPumpInterval at most, and calls Pump.
 #ifndef HEAPTAP_USERSPACE_SERVICE_RECORDER_H_
@@ -12,6 +16,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,14 +32,19 @@
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/export/heap_v2.h"
-#include "userspace/profile/frames.h"
 #include "userspace/profile/profile.h"
 #include "userspace/service/address_spaces.h"
 #include "userspace/service/answers.h"
+#include "userspace/service/bounded_work.h"
+#include "userspace/service/collector.h"
 #include "userspace/service/dump_folder.h"
 #include "userspace/service/probe_files.h"
 #include "userspace/service/process_handle.h"
 #include "userspace/service/profile_builder.h"
+#include "userspace/service/retention.h"
+#include "userspace/service/rules.h"
+#include "userspace/service/target.h"
+#include "userspace/service/target_state.h"
 #include "userspace/service/unwind_tables.h"
 
 namespace heaptap::service {
@@ -42,16 +52,26 @@ namespace heaptap::service {
 // A writer of dumps (userspace/export/).
 using DumpFormat = std::string (*)(const profile::Profile&);
 
+// A recording of everyone.
+struct Everyone {
+  std::optional<Rules> rules = {};          // nothing: RecorderOptions::policy for all
+  std::string state_folder = {};            // where dumps go, and what a next recorder needs to know
+  std::string pin_folder = {};              // in a BPF file system; "": nothing stays
+  std::vector<std::string> libraries = {};  // allocators' files to attach to before anybody maps them
+  Retention retention = {};
+  double budget = 0;  // of a core, in the kernel, for all processes together; 0: no bound
+};
+
 struct RecorderOptions {
-  std::string prefix = "jeprof";           // of the dumps that the collector decides on
-  bool prefix_given = false;               // the prefix is not the default
-  DumpFormat format = exporter::HeapV2;    // of those dumps; what a process asks for is always as jemalloc's
-  std::optional<uint32_t> lg_sample = {};  // wins over the process's own rate
-  bpf::Triggers triggers = {};
+  std::string prefix = "jeprof";         // of the dumps that the collector decides on; not for everyone
+  bool prefix_given = false;             // the prefix is not the default
+  DumpFormat format = exporter::HeapV2;  // of those dumps; what a process asks for is always as jemalloc's
+  Policy policy = {.dump_at_exit = DumpAtExit::kAlways};
   bpf::MapSizes map_sizes = {};
   bool show_books = false;  // a line of JSON when a target's books close
   // Record children too, and attach for every process that maps an allocator's file. Else one process only.
   bool follow = false;
+  std::optional<Everyone> everyone = {};  // follows
 };
 
 class Recorder {
@@ -59,7 +79,7 @@ class Recorder {
   // How long mapped files may wait to be looked at.
   static constexpr absl::Duration kPumpInterval = absl::Milliseconds(250);
 
-  // Loads the programs and opens the folder for dumps. Records nothing yet.
+  // Loads the programs and opens the folder for dumps. Records nothing yet, unless it is for everyone.
   static absl::StatusOr<std::unique_ptr<Recorder>> Start(const RecorderOptions& options);
 
   // Records a child of ours that will exec.
@@ -77,6 +97,8 @@ class Recorder {
   void DumpAll(heaptap_dump_kind kind);
   // Ends the recording: last dumps of the targets that still live, which are left as they were found.
   void Finish();
+  // Ends a recording of everyone without dumps: nothing stays in the kernel, and processes are left as they were found.
+  void End();
 
   // How the stacks of the samples in the last dumps of ended or finished targets ended, a line.
   std::string StackSummary() const;
@@ -87,34 +109,63 @@ class Recorder {
   // Whether something that was asked for could not be done (it was said when it happened).
   bool failed() const { return failed_; }
 
- private:
-  struct Target {
-    uint64_t process_id = 0;
-    pid_t pid = 0;
-    std::string name;
-    bool started = false;    // its allocator has shown itself
-    bool own_final = false;  // it asked for its final dump itself, and none has failed
-    uint64_t control_address = 0;
-    profile::AddressRange allocator;
-    uint32_t lg_sample = HEAPTAP_DEFAULT_LG_SAMPLE;
-    uint32_t max_frames = UINT32_MAX;  // that the process wants in a context
-    bool raw = false;                  // it wants dumps of its own uncorrected
-    DumpSequence sequence;
-  };
+  // For a recording of everyone. What clients may ask is as in collector.h.
+  //
+  // To be called every second: rates, budget, dumps on the schedule, age of dumps.
+  void Tick(absl::Time now);
+  // What holds from now on, for all processes.
+  void SetRules(Rules rules, const Policy& defaults, const Retention& retention, double budget);
+  std::vector<ProcessSummary> Summaries();
+  const std::deque<EndedProcess>& ended() const { return ended_; }
+  absl::StatusOr<ProfileSnapshot> Snapshot(pid_t pid);
+  absl::StatusOr<std::string> DumpOne(pid_t pid);
+  absl::StatusOr<AllocatorFigures> ReadAllocatorFigures(pid_t pid);
+  absl::Status SetActive(pid_t pid, bool active);
+  absl::Status SetRate(pid_t pid, std::optional<uint32_t> lg_sample);
+  exporter::CollectorFigures Figures();
+  // The process that holds most; 0 if none is recorded.
+  pid_t LargestProcess();
 
-  Recorder(const RecorderOptions& options, DumpFolder folder, std::unique_ptr<bpf::Books> books,
-           std::unique_ptr<bpf::MappingEvents> mapping_events);
+ private:
+  // Processes that have ended, which are remembered with their last figures.
+  static constexpr size_t kMaxEnded = 1000;
+
+  Recorder(const RecorderOptions& options, DumpFolder folder, std::optional<bpf::Pins> pins,
+           std::unique_ptr<bpf::Books> books, std::unique_ptr<bpf::MappingEvents> mapping_events);
+  static absl::StatusOr<DumpFolder> OpenFolder(const RecorderOptions& options);
+  // recorder_everyone.cc
+  absl::Status StartEveryone();
+  absl::Status SetDefaults();
+  void DrainOtherLayouts(const std::string& states_folder);
+  void TakeOverBooks();
+  void FinishOrphans();
+  void RecordRunningProcesses();
+  // Learns all about a process that entered by itself long after it began. False: there is nothing to learn (yet).
+  bool Introduce(Target& target);
+  // Its policy, and what follows from that in the kernel.
+  void ApplyPolicy(Target& target);
+  void HandleEnter(const heaptap_event& event);
+  void IntroduceNewcomers();
+  void SaveStates(absl::Time now);
+  void FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies);
+  void KeepBudget();
 
   void Handle(const heaptap_event& event);
   void HandleStart(Target& target, const heaptap_event& event);
   void HandleDump(Target& target, const heaptap_event& event);
   void HandleReset(const heaptap_event& event);
+  void HandleTrigger(Target& target, heaptap_dump_kind kind);
   void RefuseDump(const heaptap_event& event);
   void RefuseStranger(const ProcessHandle& stranger, const std::vector<elf::Mapping>& mappings, uint64_t address) const;
-  void HandleExit(Target& target);
+  // recorder_exits.cc
+  void HandleExit(Target& target, Ending ending);
+  void CloseEnded(absl::Time now);
+  void CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tallies);
   // Makes up for lost events: finds the processes that began or ended unnoticed.
   void FindUnnoticed();
+  // recorder_mappings.cc
   void HandleMapping(const bpf::MappingEvent& event);
+  void LookForAllocator(const bpf::MappingEvent& event);
   // `news`: mapping events that have not been handled yet.
   void HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news);
   // Finishes a stack that the kernel could not.
@@ -122,14 +173,23 @@ class Recorder {
 
   Target& AddTarget(uint64_t process_id, pid_t pid);
   Target* FindTarget(uint64_t process_id);
+  // The target that runs under this PID now.
+  Target* FindRunning(pid_t pid);
+  absl::StatusOr<Target*> FindForClient(pid_t pid);
   // What is known of a process's allocator, for one with the same memory.
   static void TakeOver(const Target& from, Target& to);
   void UseControl(Target& target, const heaptap_control& control, uint64_t address);
+  // Says in the target's control block what it shall do.
+  void WriteControl(Target& target);
+  // Does something with the memory of a target, within a bound. Unavailable: beyond it.
+  absl::Status WithMemory(Target& target, std::function<absl::Status(const ProcessHandle&)> work);
   // A handle on the process behind an event. NotFound if it has ended meanwhile.
   absl::StatusOr<ProcessHandle> Open(pid_t pid, uint64_t process_id) const;
 
+  const AddressSpace* Space(const Target& target) const;
   ProfileSubject Subject(const Target& target) const;
   absl::StatusOr<profile::Profile> Build(const Target& target) const;
+  profile::Profile Build(const Target& target, std::vector<bpf::TallyEntry> tallies) const;
   // What a process asked for, as the contents of its file.
   struct Contents {
     std::string text;
@@ -139,12 +199,15 @@ class Recorder {
   absl::StatusOr<Contents> MakeContents(const Target& target, const heaptap_dump_request& request) const;
   // Whether there is anything to say about a target: it runs a sampled allocator.
   bool HasProfile(const Target& target);
-  // Builds, writes and reports one dump; null if that failed.
-  std::optional<profile::Profile> Dump(Target& target, heaptap_dump_kind kind, std::string* path);
+  bool HasProfile(const Target& target, bool has_tallies);
+  // Builds, writes and reports one dump; an error was said.
+  absl::StatusOr<std::string> Dump(Target& target, heaptap_dump_kind kind);
+  absl::StatusOr<std::string> Write(Target& target, heaptap_dump_kind kind, const profile::Profile& profile);
   void AddStackEnds(const profile::Profile& profile);
   void SayLeaks(const Target& target, const profile::LeakSummary& leaks, const std::string& path) const;
   void SayBooks(const Target& target) const;
   void SayLosses(const std::vector<std::string>& warnings);
+  ProcessSummary Summarise(const Target& target, const std::vector<bpf::TallyEntry>& tallies) const;
   // Stops recording every target and leaves it as it was found.
   void Abandon();
   void Fail(const absl::Status& status);
@@ -156,15 +219,18 @@ class Recorder {
 
   RecorderOptions options_;
   DumpFolder folder_;
+  std::optional<bpf::Pins> pins_;
   std::unique_ptr<bpf::Books> books_;
   std::unique_ptr<bpf::MappingEvents> mapping_events_;
   ProbeFiles probe_files_;
   UnwindTables tables_;
   AddressSpaces spaces_;
+  BoundedWork target_memory_;
   // Taken, but later than the events that were taken with them.
   std::vector<bpf::RawStack> raw_stacks_to_come_;
   std::vector<bpf::MappingEvent> mappings_to_come_;
   std::map<uint64_t, Target> targets_;                             // by process id
+  std::set<uint64_t> newcomers_;                                   // entered, and have not said their start
   std::set<uint64_t> closed_;                                      // process ids whose books are to be deleted
   std::set<std::tuple<uint32_t, uint64_t, uint32_t>> files_seen_;  // device, inode, generation of files looked at
   std::set<std::string> losses_said_;
@@ -173,6 +239,18 @@ class Recorder {
   uint64_t events_lost_ = 0;            // as of the last FindUnnoticed
   bool recorded_any_ = false;
   bool failed_ = false;
+
+  // Of everyone.
+  std::optional<TargetStates> states_;
+  std::optional<DumpPruner> pruner_;
+  std::deque<EndedProcess> ended_;  // the last one first
+  std::set<uint64_t> to_close_;     // ended, not closed yet
+  absl::Time exits_handled_ = absl::InfinitePast();
+  exporter::CountsByName events_counted_;
+  exporter::CountsByName dumps_counted_;
+  uint64_t dump_errors_ = 0;
+  absl::Duration dump_time_ = {};
+  std::optional<absl::Time> last_dump_ = {};
 };
 
 }  // namespace heaptap::service

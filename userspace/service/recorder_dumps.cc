@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "userspace/export/log_json.h"
 #include "userspace/export/recent_json.h"
 #include "userspace/service/control_block.h"
@@ -21,23 +22,47 @@ std::string Count(uint64_t count, absl::string_view noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
+const char* KindName(heaptap_dump_kind kind) {
+  switch (kind) {
+    case HEAPTAP_DUMP_FINAL:
+      return "final";
+    case HEAPTAP_DUMP_INTERVAL:
+      return "interval";
+    case HEAPTAP_DUMP_MANUAL:
+      return "manual";
+    case HEAPTAP_DUMP_HIGH_WATER:
+      return "high_water";
+  }
+  return "other";
+}
+
 // A program that runs on another CPU may be between two halves of an entry; it needs microseconds.
 constexpr int kSettleTries = 20;
 constexpr timespec kSettleTime = {0, 5'000'000};
 
 }  // namespace
 
+const AddressSpace* Recorder::Space(const Target& target) const {
+  return target.ending.has_value() ? target.ending->space.get() : spaces_.Find(target.pid);
+}
+
 ProfileSubject Recorder::Subject(const Target& target) const {
   return {.pid = target.pid,
           .process_id = target.process_id,
-          .lg_sample = target.lg_sample,
+          .lg_sample = target.LgSample(),
           .allocator = target.allocator,
-          .space = spaces_.Find(target.pid),
+          .space = Space(target),
           .max_frames = target.max_frames};
 }
 
 absl::StatusOr<profile::Profile> Recorder::Build(const Target& target) const {
-  return BuildProfile(*books_, Subject(target), mapping_events_->lost());
+  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_->ReadTallies(target.process_id);
+  if (!tallies.ok()) return tallies.status();
+  return Build(target, *std::move(tallies));
+}
+
+profile::Profile Recorder::Build(const Target& target, std::vector<bpf::TallyEntry> tallies) const {
+  return BuildProfile(*books_, Subject(target), std::move(tallies), mapping_events_->lost());
 }
 
 absl::StatusOr<Recorder::Contents> Recorder::MakeContents(const Target& target,
@@ -54,24 +79,41 @@ absl::StatusOr<Recorder::Contents> Recorder::MakeContents(const Target& target,
   return Contents{exporter::HeapV2(*profile), profile->Leaks(), profile->warnings};
 }
 
-std::optional<profile::Profile> Recorder::Dump(Target& target, heaptap_dump_kind kind, std::string* path) {
+absl::StatusOr<std::string> Recorder::Dump(Target& target, heaptap_dump_kind kind) {
   absl::StatusOr<profile::Profile> profile = Build(target);
   if (!profile.ok()) {
     Fail(profile.status());
-    return std::nullopt;
+    return profile.status();
   }
-  absl::StatusOr<std::string> written = folder_.Write(target.pid, kind, target.sequence, options_.format(*profile));
+  return Write(target, kind, *profile);
+}
+
+absl::StatusOr<std::string> Recorder::Write(Target& target, heaptap_dump_kind kind, const profile::Profile& profile) {
+  const absl::Time begin = absl::Now();
+  const std::string contents = options_.format(profile);
+  absl::StatusOr<std::string> written = options_.everyone.has_value()
+                                            ? folder_.Write(target.name, target.pid, kind, target.sequence, contents)
+                                            : folder_.Write(target.pid, kind, target.sequence, contents);
   if (!written.ok()) {
+    dump_errors_++;
     Fail(written.status());
-    return std::nullopt;
+    return written.status();
   }
-  const profile::LeakSummary live = profile->Leaks();
+  const profile::LeakSummary live = profile.Leaks();
   Say(absl::StrCat("wrote ", *written, ": ", Count(live.bytes, "byte"), " in ", Count(live.objects, "object"),
                    " live"));
-  SayLosses(profile->warnings);
-  if (kind == HEAPTAP_DUMP_FINAL) AddStackEnds(*profile);
-  if (path != nullptr) *path = *std::move(written);
-  return *std::move(profile);
+  SayLosses(profile.warnings);
+  if (kind == HEAPTAP_DUMP_FINAL) AddStackEnds(profile);
+  last_dump_ = absl::Now();
+  dump_time_ += *last_dump_ - begin;
+  dumps_counted_[KindName(kind)]++;
+  if (pruner_.has_value()) {
+    pruner_->Added(*written, contents.size());
+    if (absl::StatusOr<DumpPruner::Removed> removed = pruner_->Prune(*last_dump_); !removed.ok()) {
+      Fail(removed.status());
+    }
+  }
+  return written;
 }
 
 void Recorder::AddStackEnds(const profile::Profile& profile) {
@@ -97,28 +139,32 @@ std::string Recorder::StackSummary() const {
 }
 
 bool Recorder::HasProfile(const Target& target) {
-  bool has_profile = target.started;
-  if (!has_profile) {
-    // Another allocator that keeps to the contract may have no heaptap:start.
-    absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_->ReadTallies(target.process_id);
-    has_profile = tallies.ok() && !tallies->empty();
-  }
+  if (target.started) return HasProfile(target, false);
+  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_->ReadTallies(target.process_id);
+  return HasProfile(target, tallies.ok() && !tallies->empty());
+}
+
+bool Recorder::HasProfile(const Target& target, bool has_tallies) {
+  // Another allocator that keeps to the contract may have no heaptap:start.
+  const bool has_profile = target.started || has_tallies;
   recorded_any_ |= has_profile;
   return has_profile;
 }
 
 void Recorder::DumpAll(heaptap_dump_kind kind) {
   for (auto& [process_id, target] : targets_) {
-    if (HasProfile(target)) Dump(target, kind, nullptr);
+    if (!target.ending.has_value() && HasProfile(target)) Dump(target, kind).IgnoreError();
   }
 }
 
 void Recorder::Abandon() {
   for (auto& [process_id, target] : targets_) {
+    if (target.ending.has_value()) continue;
     // The process may end at any moment; then there is nothing to put back.
-    if (absl::StatusOr<ProcessHandle> handle = Open(target.pid, process_id);
-        handle.ok() && target.control_address != 0) {
-      ReleaseControl(*handle, target.control_address).IgnoreError();
+    if (target.control_address != 0) {
+      WithMemory(target, [address = target.control_address](const ProcessHandle& handle) {
+        return ReleaseControl(handle, address);
+      }).IgnoreError();
     }
     books_->Untrack(target.pid);
   }
@@ -132,7 +178,7 @@ void Recorder::Finish() {
   for (auto& [process_id, target] : targets_) {
     if (answers_.WaitFor(process_id) != 0) failed_ = true;
     if (!HasProfile(target)) continue;
-    Dump(target, HEAPTAP_DUMP_FINAL, nullptr);
+    Dump(target, HEAPTAP_DUMP_FINAL).IgnoreError();
     if (options_.show_books) SayBooks(target);
   }
   targets_.clear();
@@ -142,7 +188,7 @@ void Recorder::SayLeaks(const Target& target, const profile::LeakSummary& leaks,
   if (leaks.bytes == 0) return;
   SayPlain(absl::StrCat("<heaptap>: Leak approximation summary: ~", Count(leaks.bytes, "byte"), ", ~",
                         Count(leaks.objects, "object"), ", >= ", Count(leaks.contexts, "context")));
-  const AddressSpace* space = spaces_.Find(target.pid);
+  const AddressSpace* space = Space(target);
   const std::string program = space == nullptr ? "" : space->executable;
   SayPlain(absl::StrCat("<heaptap>: Run jeprof --text ", program.empty() ? "PROGRAM" : Printable(program), " ", path,
                         " for leak detail"));

@@ -24,9 +24,17 @@ constexpr size_t kMaxFilesSeen = 65536;
 void Recorder::HandleMapping(const bpf::MappingEvent& event) {
   if (!spaces_.Apply(event)) return;
   if (event.mapping.inode == 0) return;
-  const uint32_t device = KernelDevice(event.mapping);
-  tables_.Enter({event.mapping.inode, device, event.generation}, event.pid, event.mapping);
-  const std::tuple key(device, event.mapping.inode, event.generation);
+  // Of everyone only those that are recorded need unwind tables; any may show us an allocator.
+  if (spaces_.IsHeld(event.pid)) {
+    const uint32_t device = KernelDevice(event.mapping);
+    tables_.Enter({event.mapping.inode, device, event.generation}, event.pid, event.mapping);
+    if (Target* target = FindRunning(event.pid); target != nullptr) target->is_saved = false;
+  }
+  LookForAllocator(event);
+}
+
+void Recorder::LookForAllocator(const bpf::MappingEvent& event) {
+  const std::tuple key(KernelDevice(event.mapping), event.mapping.inode, event.generation);
   if (files_seen_.size() > kMaxFilesSeen) files_seen_.clear();
   if (!files_seen_.insert(key).second) return;
   // A short-lived process may be gone, and the next one that maps the file is as good.
@@ -35,10 +43,17 @@ void Recorder::HandleMapping(const bpf::MappingEvent& event) {
     files_seen_.erase(key);
     return;
   }
+  const size_t files_before = probe_files_.size();
   absl::StatusOr<bool> attached = probe_files_.Attach(file->file.get(), file->path, Printable(event.mapping.path),
                                                       options_.follow ? ProbeFiles::kEveryProcess : event.pid);
   if (!attached.ok() && !absl::IsNotFound(attached.status())) {
     Say(absl::StrCat(attached.status().message(), "; this file is left out"));
+  }
+  if (!options_.everyone.has_value() || probe_files_.size() == files_before) return;
+  // The first ones to map it were faster than we. They enter when they hit a probe; those that do not allocate any more
+  // are to be seen, too.
+  for (const pid_t pid : spaces_.WhoMapped(event.mapping)) {
+    if (FindRunning(pid) == nullptr) RecordRunning(pid).IgnoreError();
   }
 }
 
@@ -70,7 +85,7 @@ void Recorder::HandleTableWanted(const heaptap_event& event, const std::vector<b
 
 void Recorder::Finish(const bpf::RawStack& raw) {
   const Target* target = FindTarget(raw.header.process_id);
-  const AddressSpace* space = target == nullptr ? nullptr : spaces_.Find(target->pid);
+  const AddressSpace* space = target == nullptr ? nullptr : Space(*target);
   if (space == nullptr) return;
   const auto find_rule = [&](uint64_t address) -> std::optional<uint32_t> {
     const elf::Mapping* mapping = space->mappings.Find(address);

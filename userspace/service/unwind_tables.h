@@ -55,6 +55,8 @@ class UnwindTables {
   // not there, as the process is gone or maps something else by now.
   bool Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
   void EnterVdso();
+  // Tables get numbers from this one on.
+  void StartFrom(uint32_t number) { next_number_ = number; }
   // The file is mapped, but cannot be had: it counts as having no table.
   void GiveUp(const heaptap_file_key& key, const elf::Mapping& mapping);
   // The file cannot be had because the process that met it is gone or maps another by now: who meets it next asks

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The reader of dumps on any text: it refuses, or makes a profile that every writer can write and that is read again as
+// the same one.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "userspace/export/heap_v2.h"
+#include "userspace/export/heap_v2_reader.h"
+#include "userspace/profile/difference.h"
+
+namespace {
+
+using heaptap::exporter::HeapV2;
+using heaptap::exporter::kMaxReadFrames;
+using heaptap::exporter::ReadHeapProfile;
+using heaptap::profile::Context;
+using heaptap::profile::Estimate;
+using heaptap::profile::Profile;
+
+void Check(bool condition) {
+  if (!condition) abort();
+}
+
+void CheckEstimate(const Estimate& estimate) {
+  Check(std::isfinite(estimate.bytes) && std::isfinite(estimate.objects));
+  Check(estimate.bytes >= 0 && estimate.objects >= 0);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  const std::string text(reinterpret_cast<const char*>(bytes), size);
+  absl::StatusOr<Profile> profile = ReadHeapProfile(text, "input");
+  if (!profile.ok()) {
+    Check(absl::IsInvalidArgument(profile.status()));
+    Check(profile.status().message().size() < 1000);
+    for (const char character : profile.status().message()) Check(static_cast<unsigned char>(character) >= ' ');
+    return 0;
+  }
+  Check(profile->period > 0);
+  absl::flat_hash_set<std::vector<uint64_t>> seen;
+  for (const Context& context : profile->contexts) {
+    Check(context.frames.size() <= kMaxReadFrames);
+    Check(seen.insert(context.frames).second);
+    CheckEstimate(context.Live());
+    CheckEstimate(context.Allocated());
+  }
+  Check(heaptap::profile::Difference(*profile, *profile).contexts.empty());
+  const std::string written = HeapV2(*profile);
+  const absl::StatusOr<Profile> again = ReadHeapProfile(written, "written");
+  Check(again.ok());
+  Check(again->contexts.size() <= profile->contexts.size());
+  return 0;
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "userspace/cli/growth.h"
+#include "userspace/cli/human.h"
+
+namespace heaptap::cli {
+namespace {
+
+using profile::Context;
+using profile::Profile;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Context Make(std::vector<uint64_t> frames, double objects, double bytes) {
+  return {.frames = std::move(frames), .threads = {{.live = {.objects = objects, .bytes = bytes}}}};
+}
+
+Growth Example(SortBy sort_by) {
+  const Profile before = {.contexts = {Make({0x10, 0x99}, 10, 10000), Make({0x20}, 5, 500), Make({0x30}, 1, 1)}};
+  const Profile after = {
+      .contexts = {Make({0x10, 0x99}, 11, 20240), Make({0x40}, 100, 2000), Make({0x30}, 1, 1), Make({}, 3, 30)}};
+  return FindGrowth(before, after, sort_by);
+}
+
+std::vector<exporter::SourceFrame> Name(uint64_t address) {
+  if (address == 0xf) return {{.function = "inline"}, {.function = "leak\x1b"}};
+  if (address == 0x98) return {{.function = "main"}};
+  return {};
+}
+
+TEST(GrowthTest, ByBytes) {
+  EXPECT_EQ(GrowthText(Example(SortBy::kBytes), 100, Name),
+            "total +11.5K in +99 objects: 10.3K in 16 objects before, 21.7K in 115 after\n"
+            "     BYTES     OBJECTS  CALL PATH\n"
+            "    +10.0K          +1  inline\n"
+            "                        leak\\033\n"
+            "                        main\n"
+            "     +2.0K        +100  0x3f\n"
+            "       +30          +3  [unknown call path]\n"
+            "      -500          -5  0x1f\n");
+}
+
+TEST(GrowthTest, ByObjectsTheFirstOnes) {
+  const std::string text = GrowthText(Example(SortBy::kObjects), 1, Name);
+  EXPECT_THAT(text, HasSubstr("CALL PATH\n     +2.0K        +100  0x3f\nand 3 more call paths"));
+  EXPECT_THAT(CallAddresses(Example(SortBy::kObjects), 1), ElementsAre(0x3f));
+}
+
+TEST(GrowthTest, Json) {
+  const auto document = nlohmann::json::parse(GrowthJson(Example(SortBy::kBytes), 2, Name));
+  EXPECT_EQ(document["before"], (nlohmann::json{{"bytes", 10501}, {"objects", 16}}));
+  EXPECT_EQ(document["difference"], (nlohmann::json{{"bytes", 11770}, {"objects", 99}}));
+  EXPECT_EQ(document["changed_call_paths"], 4);
+  ASSERT_EQ(document["call_paths"].size(), 2);
+  EXPECT_EQ(document["call_paths"][0]["frames"][0]["names"], (nlohmann::json{"inline", "leak\\033"}));
+}
+
+TEST(GrowthTest, Nothing) {
+  const Profile profile = {.contexts = {Make({0x10}, 1, 1)}};
+  EXPECT_EQ(GrowthText(FindGrowth(profile, profile, SortBy::kBytes), 10, Name),
+            "total 0 in +0 objects: 1 in 1 objects before, 1 in 1 after\n");
+}
+
+TEST(GrowthTest, ProfilesOfTwoProcesses) {
+  Profile one;
+  Profile two;
+  EXPECT_TRUE(CheckSameProcess(one, two).ok()) << "nothing is known";
+  one.mappings = {{.start = 0x1000, .end = 0x2000, .path = "/bin/x"},
+                  {.start = 0x9000, .end = 0xa000, .path = "[vsyscall]"}};
+  EXPECT_TRUE(CheckSameProcess(one, two).ok());
+  two.mappings = {{.start = 0x5000, .end = 0x6000, .path = "/bin/x"},
+                  {.start = 0x9000, .end = 0xa000, .path = "[vsyscall]"}};
+  EXPECT_TRUE(absl::IsFailedPrecondition(CheckSameProcess(one, two)));
+  two.mappings.push_back({.start = 0x1000, .end = 0x2000, .path = "/bin/x"});
+  EXPECT_TRUE(CheckSameProcess(one, two).ok());
+}
+
+TEST(HumanTest, Bytes) {
+  const std::pair<double, const char*> kTexts[] = {
+      {0, "0"},         {0.4, "0"},         {1023, "1023"},    {1023.6, "1.0K"}, {1024, "1.0K"},
+      {1536, "1.5K"},   {1048575, "1.0M"},  {1048576, "1.0M"}, {-2048, "-2.0K"}, {3e9, "2.8G"},
+      {1e300, "16.0E"}, {-1e300, "-16.0E"}, {NAN, "-"}};
+  for (const auto& [bytes, text] : kTexts) EXPECT_EQ(HumanBytes(bytes), text) << bytes;
+}
+
+TEST(HumanTest, Duration) {
+  EXPECT_EQ(HumanDuration(absl::Seconds(-5)), "0s");
+  EXPECT_EQ(HumanDuration(absl::Seconds(59.9)), "59s");
+  EXPECT_EQ(HumanDuration(absl::Seconds(123)), "2m03s");
+  EXPECT_EQ(HumanDuration(absl::Hours(5) + absl::Minutes(12)), "5h12m");
+  EXPECT_EQ(HumanDuration(absl::Hours(76)), "3d04h");
+}
+
+TEST(HumanTest, Losses) {
+  EXPECT_EQ(HumanLosses({}), "0");
+  EXPECT_EQ(HumanLosses({{"a", 0}}), "0");
+  EXPECT_EQ(HumanLosses({{"a", 1}, {"b\x1b", 2}}), "3 (a 1, b? 2)");
+  EXPECT_THAT(HumanLosses({{"a", UINT64_MAX}, {"b", 2}}), HasSubstr("18446744073709551615 ("));
+}
+
+}  // namespace
+}  // namespace heaptap::cli

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/reader.h"
+#include "userspace/cli/local_names.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/export/frame_names.h"
+
+namespace heaptap::cli {
+
+// With a name that is in the symbol table.
+[[gnu::noinline]] int FunctionOfTheTest(int argument) { return argument + getpid(); }
+
+namespace {
+
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+uint64_t Address() { return reinterpret_cast<uint64_t>(&FunctionOfTheTest); }
+
+TEST(LocalNames, OfFilesThatAreHere) {
+  const absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
+  ASSERT_TRUE(mappings.ok());
+  const LocalNames names(*mappings, {Address(), 1, Address(), UINT64_MAX});
+  EXPECT_THAT(names.Find()(Address()),
+              Contains(Field(&exporter::SourceFrame::function, HasSubstr("FunctionOfTheTest"))));
+  EXPECT_THAT(names.Find()(1), IsEmpty());
+  EXPECT_THAT(names.missing(), IsEmpty());
+}
+
+TEST(LocalNames, NeverOfAnotherFile) {
+  absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
+  ASSERT_TRUE(mappings.ok());
+  for (elf::Mapping& mapping : *mappings) mapping.inode++;
+  const LocalNames names(*mappings, {Address()});
+  EXPECT_THAT(names.Find()(Address()), IsEmpty());
+  EXPECT_THAT(names.missing(), Contains(HasSubstr("test")));
+}
+
+// A dump may name any path. Nothing that waits, or does something when it is opened, is opened.
+TEST(LocalNames, OpensRegularFilesOnly) {
+  const Reader folder;
+  const std::string fifo = folder.Path("fifo");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string& path :
+       {fifo, folder.Path("none"), std::string("/dev/zero"), std::string("/"), std::string()}) {
+    struct stat status = {};
+    stat(path.c_str(), &status);
+    const elf::Mapping mapping = {.start = 0x1000,
+                                  .end = 0x2000,
+                                  .device_major = static_cast<uint32_t>(status.st_dev >> 8),
+                                  .device_minor = static_cast<uint32_t>(status.st_dev & 0xff),
+                                  .inode = status.st_ino + (status.st_ino == 0),
+                                  .path = path};
+    const LocalNames names({mapping}, {0x1234});
+    EXPECT_THAT(names.Find()(0x1234), IsEmpty());
+    EXPECT_THAT(names.missing(), Contains(path));
+  }
+}
+
+}  // namespace
+}  // namespace heaptap::cli

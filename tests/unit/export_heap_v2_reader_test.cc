@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/large_profile.h"
+#include "userspace/export/gperftools_heap.h"
+#include "userspace/export/heap_v2.h"
+#include "userspace/export/heap_v2_reader.h"
+#include "userspace/profile/unbias.h"
+
+namespace heaptap::exporter {
+namespace {
+
+using profile::Context;
+using profile::Estimate;
+using profile::Profile;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+Profile MustRead(absl::string_view text) {
+  absl::StatusOr<Profile> profile = ReadHeapProfile(text, "test.heap");
+  EXPECT_TRUE(profile.ok()) << profile.status();
+  return profile.ok() ? *std::move(profile) : Profile();
+}
+
+std::string ErrorOf(absl::string_view text) {
+  const absl::Status status = ReadHeapProfile(text, "test.heap").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status << "\n" << text;
+  return std::string(status.message());
+}
+
+constexpr char kThreaded[] =
+    "%warn 3 samples were lost\n"
+    "heap_v2/1\n"
+    "  t*: 5: 5000 [9: 9000]\n"
+    "  t7: 5: 5000 [9: 9000] main thread\n"
+    "@ 0x400fff 0x402001\n"
+    "  t*: 2: 2000 [3: 3000]\n"
+    "  t7: 2: 2000 [3: 3000]\n"
+    "@ 0x7fffffffffffffff\n"
+    "  t*: 3: 3000 [6: 6000]\n"
+    "  t7: 3: 3000 [6: 6000]\n"
+    "\n"
+    "MAPPED_LIBRARIES:\n"
+    "00400000-00500000 r-xp 00001000 08:01 1234 /bin/with blanks\n"
+    "00500000-00501000 rw-p 00101000 08:01 1234 /bin/with blanks\n"
+    "7f0000000000-7f0000001000 r-xp 00000000 00:00 0 [vdso]\n";
+
+constexpr char kGperftools[] =
+    "heap profile:      5:     5000 [     9:     9000] @ heap_v2/1\n"
+    "     2:     2000 [     3:     3000] @ 0x400fff 0x402001\n"
+    "     3:     3000 [     6:     6000] @ 0x7fffffffffffffff\n"
+    "\n"
+    "MAPPED_LIBRARIES:\n"
+    "00400000-00500000 r-xp 00001000 08:01 1234 /bin/with blanks\n"
+    "build=/bin\n";
+
+TEST(HeapV2Reader, BothForms) {
+  for (const char* text : {kThreaded, kGperftools}) {
+    const Profile profile = MustRead(text);
+    EXPECT_EQ(profile.period, 1);
+    ASSERT_THAT(profile.contexts, SizeIs(2));
+    EXPECT_THAT(profile.contexts[0].frames, ElementsAre(0x401000, 0x402001)) << "the first becomes a return address";
+    EXPECT_THAT(profile.contexts[1].frames, IsEmpty()) << "the mark for an unknown path";
+    EXPECT_EQ(profile.contexts[0].Live(), (Estimate{2, 2000, 2, 2000}));
+    EXPECT_EQ(profile.contexts[0].Allocated(), (Estimate{3, 3000, 3, 3000}));
+    ASSERT_GE(profile.mappings.size(), 1);
+    EXPECT_EQ(profile.mappings[0].path, "/bin/with blanks");
+    EXPECT_EQ(profile.mappings[0].file_offset, 0x1000);
+    EXPECT_EQ(profile.mappings[0].inode, 1234);
+  }
+  EXPECT_THAT(MustRead(kThreaded).warnings, ElementsAre("3 samples were lost"));
+  EXPECT_THAT(MustRead(kThreaded).mappings, SizeIs(2)) << "executable ones";
+}
+
+TEST(HeapV2Reader, WithoutMappedLibraries) {
+  const std::string text(kThreaded);
+  EXPECT_THAT(MustRead(text.substr(0, text.find("\nMAPPED"))).contexts, SizeIs(2));
+  EXPECT_THAT(MustRead(text.substr(0, text.find("MAPPED"))).contexts, SizeIs(2));
+  EXPECT_THAT(MustRead("heap_v2/524288\n  t*: 0: 0 [0: 0]\n").contexts, IsEmpty());
+}
+
+TEST(HeapV2Reader, CorrectsForSamplingAsJeprofDoes) {
+  const Profile profile = MustRead("heap_v2/524288\n  t*: 0: 0 [0: 0]\n@ 0x1\n  t*: 10: 40960 [0: 0]\n");
+  const double scale = 1 / (1 - std::exp(-(40960.0 / 10) / 524288));
+  EXPECT_NEAR(profile.Live().objects, 10 * scale, 1e-6);
+  EXPECT_NEAR(profile.Live().bytes, 40960 * scale, 1e-3);
+  EXPECT_EQ(profile.Live().samples, 10);
+  EXPECT_EQ(profile.Live().sampled_bytes, 40960);
+  const Profile exact = MustRead("heap profile: 1: 8 [1: 8] @ heapprofile\n1: 8 [1: 8] @ 0x1\n");
+  EXPECT_EQ(exact.Live(), (Estimate{1, 8, 1, 8})) << "not sampled";
+}
+
+TEST(HeapV2Reader, CountsThatReadersDivideByAreNoTrouble) {
+  for (const char* counts : {"5: 0 [0: 7]", "18446744073709551615: 1 [1: 18446744073709551615]",
+                             "18446744073709551615: 18446744073709551615 [0: 0]"}) {
+    for (const char* period : {"1", "524288", "18446744073709551615"}) {
+      const Profile profile = MustRead(absl::StrCat("heap_v2/", period, "\n@ 0x1\n  t*: ", counts, "\n"));
+      EXPECT_TRUE(std::isfinite(profile.Live().bytes) && std::isfinite(profile.Live().objects))
+          << counts << " " << period;
+      EXPECT_TRUE(std::isfinite(profile.Allocated().bytes)) << counts << " " << period;
+    }
+  }
+}
+
+TEST(HeapV2Reader, OneStackTwice) {
+  const Profile profile = MustRead(
+      "heap_v2/1\n@ 0x1 0x2\n  t*: 1: 1000 [1: 1000]\n@ 0x3\n  t*: 1: 1 [1: 1]\n@ 0x1 0x2\n  t*: 2: 2000 [4: 4000]\n");
+  ASSERT_THAT(profile.contexts, SizeIs(2));
+  EXPECT_EQ(profile.contexts[0].Live(), (Estimate{3, 3000, 3, 3000}));
+  EXPECT_EQ(profile.contexts[0].Allocated(), (Estimate{5, 5000, 5, 5000}));
+}
+
+TEST(HeapV2Reader, ReadsWhatTheWritersWrite) {
+  const Profile profile = {
+      .period = 524288,
+      .contexts = {{.frames = {0x401000, 0x402001},
+                    .threads = {{.tid = 7, .live = {10, 40960, 1285.5, 5265408}, .allocated = {20, 81920, 2571, 1e7}},
+                                {.tid = 8, .live = {1, 1 << 20, 1.2, 1.2e6}, .allocated = {1, 1 << 20, 1.2, 1.2e6}}}},
+                   {.frames = {0x401000}, .threads = {{.tid = 7, .allocated = {3, 30, 3e5, 3e6}}}},
+                   {.frames = {}, .threads = {{.tid = 9, .live = {1, 1, 524288, 524288}}}}},
+      .mappings = {{.start = 0x400000, .end = 0x500000, .file_offset = 4096, .inode = 5, .path = "/bin/x"}},
+      .thread_names = {{7, "x\n@ 0x1"}},
+      .warnings = {"a\nb"}};
+  for (const auto write : {HeapV2, GperftoolsHeap}) {
+    const Profile read = MustRead(write(profile));
+    EXPECT_EQ(read.period, profile.period);
+    EXPECT_EQ(read.mappings, profile.mappings);
+    EXPECT_THAT(read.warnings, ElementsAre("a\\012b"));
+    ASSERT_THAT(read.contexts, SizeIs(3));
+    // The writers put the largest first, as here; numbers in dumps are whole.
+    const size_t order[] = {0, 2, 1};
+    for (size_t i = 0; i < 3; i++) {
+      const Context& context = profile.contexts[order[i]];
+      EXPECT_EQ(read.contexts[i].frames, context.frames);
+      for (const auto& [now, then] : {std::pair(read.contexts[i].Live(), context.Live()),
+                                      std::pair(read.contexts[i].Allocated(), context.Allocated())}) {
+        const profile::BiasedCount written = profile::Bias(then.objects, then.bytes, profile.period);
+        EXPECT_EQ(now.samples, written.objects);
+        EXPECT_EQ(now.bytes, profile::Unbias(written, profile.period).bytes);
+        EXPECT_EQ(now.objects, profile::Unbias(written, profile.period).objects);
+      }
+    }
+  }
+}
+
+TEST(HeapV2Reader, ALargeDump) {
+  const std::string text = HeapV2(LargeProfile());
+  ExpectUnderASecond("reading heap_v2", [&text] {
+    EXPECT_THAT(MustRead(text).contexts, SizeIs(100000));
+    return text.size();
+  });
+}
+
+TEST(HeapV2Reader, NamesTheLineAndWhatIsWrong) {
+  const std::string text(kThreaded);
+  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(text, {{"t*: 2: 2000", "t*: 2: -2000"}})),
+              AllOf(StartsWith("test.heap:6: "), HasSubstr("t*: 2: -2000")));
+  EXPECT_THAT(ErrorOf(""), HasSubstr("empty"));
+  EXPECT_THAT(ErrorOf("\x1f\x8b\x08"), HasSubstr("compressed"));
+  EXPECT_THAT(ErrorOf("\x7f"
+                      "ELF\x1b[2J\n"),
+              AllOf(StartsWith("test.heap:1: "), HasSubstr("\\177ELF\\033[2J")));
+}
+
+TEST(HeapV2Reader, RefusesWhatIsNoDump) {
+  const std::string head = "heap_v2/1\n  t*: 1: 1 [1: 1]\n";
+  for (const std::string& text : {std::string("heap_v2/\n"),
+                                  std::string("heap_v2/0\n"),
+                                  std::string("heap_v2/-1\n"),
+                                  std::string("heap_v2/1 \n"),
+                                  std::string("heap_v2/18446744073709551616\n"),
+                                  std::string("heap_v3/1\n"),
+                                  std::string("%warn x\n"),
+                                  std::string("heap_v2/1"),
+                                  head + "@ 0x1\n",
+                                  head + "@ 0x1\n@ 0x2\n  t*: 1: 1 [1: 1]\n",
+                                  head + "@ 0x1\n  t7: 1: 1 [1: 1]\n",
+                                  head + "@ 0x1\n  t*: 1: 1 [1: 1]\n  t*: 1: 1 [1: 1]\n",
+                                  head + "@ 0x1\n  t*: 18446744073709551616: 1 [1: 1]\n",
+                                  head + "@ 0x1\n  t*: 1: 1 [1: 1\n",
+                                  head + "@ 0x1\n  t*: 1: 1\n",
+                                  head + "@ 0x1\n  t*: 1: 1 [1: 1]x\n",
+                                  head + "@ 0x1\n  t*: +1: 1 [1: 1]\n",
+                                  head + "@ 0x1\n  t*: 0x1: 1 [1: 1]\n",
+                                  head + "@ 0x1\n  t*: 1.5: 1 [1: 1]\n",
+                                  head + "@ 0x1\n  t: 1: 1 [1: 1]\n",
+                                  head + "@ 0x\n  t*: 1: 1 [1: 1]\n",
+                                  head + "@ 1\n  t*: 1: 1 [1: 1]\n",
+                                  head + "@ -0x1\n  t*: 1: 1 [1: 1]\n",
+                                  head + "@ 0x10000000000000000\n  t*: 1: 1 [1: 1]\n",
+                                  head + "@ 0x1,0x2\n  t*: 1: 1 [1: 1]\n",
+                                  head + "@0x1\n  t*: 1: 1 [1: 1]\n",
+                                  head + "\nMAPPED\n",
+                                  head + "\nMAPPED_LIBRARIES:\nx\n",
+                                  head + "\nMAPPED_LIBRARIES:\n2000-1000 r-xp 0 8:1 1 /x\n",
+                                  std::string("heap profile: 1: 1 [1: 1]\n"),
+                                  std::string("heap profile: 1: 1 [1: 1] @ heap/1\n"),
+                                  std::string("heap profile: 1: 1 [1: 1] @ heap_v2/1\n@ 0x1\n"),
+                                  std::string("heap profile: 1: 1 [1: 1] @ heap_v2/1\n1: 1 [1: 1] 0x1\n")}) {
+    EXPECT_THAT(ErrorOf(text), StartsWith("test.heap:"));
+  }
+}
+
+// Wherever a file ends within a line, it is refused; where it ends between stacks, it is what it is.
+TEST(HeapV2Reader, CutOffAnywhere) {
+  for (const std::string text : {kThreaded, kGperftools}) {
+    for (size_t size = 1; size < text.size(); size++) {
+      if (text[size - 1] == '\n') continue;
+      EXPECT_THAT(ErrorOf(text.substr(0, size)), StartsWith("test.heap:"));
+    }
+  }
+}
+
+TEST(HeapV2Reader, IsBounded) {
+  std::string stack = "heap_v2/1\n@";
+  for (size_t i = 0; i < kMaxReadFrames; i++) absl::StrAppend(&stack, " 0x", absl::Hex(i + 1));
+  EXPECT_THAT(MustRead(absl::StrCat(stack, "\n  t*: 1: 1 [1: 1]\n")).contexts[0].frames, SizeIs(kMaxReadFrames));
+  EXPECT_THAT(ErrorOf(absl::StrCat(stack, " 0x1\n  t*: 1: 1 [1: 1]\n")), HasSubstr("test.heap:2: more than 1024"));
+  std::string mappings = "heap_v2/1\n\nMAPPED_LIBRARIES:\n";
+  for (size_t i = 1; i <= 2 * elf::kMaxMappings; i++) {
+    absl::StrAppend(&mappings, absl::Hex(i << 13), "-", absl::Hex((i << 13) + 4096), " r-xp 0 8:1 1 /x\n");
+  }
+  EXPECT_THAT(ErrorOf(mappings), HasSubstr("mappings"));
+}
+
+}  // namespace
+}  // namespace heaptap::exporter

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A collector that says what a test wants.
+#ifndef HEAPTAP_TESTS_UNIT_FAKE_COLLECTOR_H_
+#define HEAPTAP_TESTS_UNIT_FAKE_COLLECTOR_H_
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/service/collector.h"
+
+namespace heaptap::service {
+
+// Thread-safe but for its public members, which are to be set while nobody asks.
+class FakeCollector : public Collector {
+ public:
+  std::vector<ProcessSummary> processes = {};
+  std::vector<EndedProcess> ended = {};
+  std::map<pid_t, ProfileSnapshot> snapshots = {};
+  std::map<pid_t, AllocatorFigures> allocators = {};
+  exporter::CollectorFigures figures = {};
+  absl::Status status = absl::OkStatus();                                          // of all
+  std::function<void(const std::string&)> when_asked = [](const std::string&) {};  // by the name of the call
+
+  // What was called that changes something, in order.
+  std::vector<std::string> Deeds() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return deeds_;
+  }
+
+  void ForgetDeeds() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    deeds_.clear();
+  }
+
+  absl::StatusOr<std::vector<ProcessSummary>> Processes() override {
+    when_asked("Processes");
+    if (!status.ok()) return status;
+    std::lock_guard<std::mutex> lock(mutex_);
+    return processes;
+  }
+
+  // The process of a PID is from now on another one.
+  void ReusePid(pid_t pid) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (ProcessSummary& process : processes) {
+      if (process.pid == pid) process.process_id += 1000;
+    }
+    if (auto snapshot = snapshots.find(pid); snapshot != snapshots.end()) snapshot->second.process_id += 1000;
+  }
+
+  absl::StatusOr<std::vector<EndedProcess>> Ended() override {
+    if (!status.ok()) return status;
+    return ended;
+  }
+
+  absl::StatusOr<ProfileSnapshot> Snapshot(pid_t pid) override {
+    when_asked("Snapshot");
+    if (!status.ok()) return status;
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = snapshots.find(pid);
+    if (found == snapshots.end()) return absl::NotFoundError("no such process");
+    return found->second;
+  }
+
+  absl::StatusOr<std::string> Dump(pid_t pid) override {
+    if (!status.ok()) return status;
+    Note(absl::StrCat("dump ", pid));
+    if (!snapshots.contains(pid)) return absl::InternalError("the disk is full");
+    return absl::StrCat("/var/lib/heaptap/heaptap.", pid, ".0.m0.heap");
+  }
+
+  absl::StatusOr<AllocatorFigures> Allocator(pid_t pid) override {
+    when_asked("Allocator");
+    if (!status.ok()) return status;
+    auto found = allocators.find(pid);
+    if (found == allocators.end()) return absl::FailedPreconditionError("its allocator has no control block");
+    return found->second;
+  }
+
+  absl::Status SetActive(pid_t pid, bool active) override {
+    if (!status.ok()) return status;
+    if (!allocators.contains(pid)) return absl::FailedPreconditionError("its allocator has no control block");
+    Note(absl::StrCat("active ", pid, " ", active ? "on" : "off"));
+    return absl::OkStatus();
+  }
+
+  absl::Status SetRate(pid_t pid, std::optional<uint32_t> lg_sample) override {
+    if (!status.ok()) return status;
+    if (!allocators.contains(pid)) return absl::FailedPreconditionError("its allocator has no control block");
+    Note(lg_sample.has_value() ? absl::StrCat("rate ", pid, " ", *lg_sample) : absl::StrCat("rate ", pid, " default"));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<exporter::CollectorFigures> Figures() override {
+    when_asked("Figures");
+    if (!status.ok()) return status;
+    return figures;
+  }
+
+ private:
+  void Note(std::string deed) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    deeds_.push_back(std::move(deed));
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> deeds_;
+};
+
+// A process with one context of `live` bytes in as many objects, and twice that allocated, on the call path `frames`.
+inline void AddProcess(FakeCollector& collector, pid_t pid, std::optional<uid_t> owner, std::string command,
+                       double live, std::vector<uint64_t> frames = {0x2000, 0x1000},
+                       std::vector<elf::Mapping> mappings = {}, std::string executable = "/usr/bin/program") {
+  const uint64_t process_id = pid * uint64_t{10};
+  collector.processes.push_back({.pid = pid,
+                                 .process_id = process_id,
+                                 .owner = owner,
+                                 .command = command,
+                                 .executable = executable,
+                                 .recorded_since = absl::FromUnixSeconds(1700000000),
+                                 .live_bytes = live,
+                                 .live_objects = live,
+                                 .peak_bytes = live,
+                                 .allocated_bytes = 2 * live,
+                                 .allocated_objects = 2 * live,
+                                 .contexts = 1,
+                                 .samples = 2,
+                                 .lg_sample = 19});
+  profile::Profile profile = {.pid = pid, .period = 1};
+  profile.contexts.push_back(
+      {.frames = std::move(frames),
+       .threads = {
+           {.tid = static_cast<uint32_t>(pid), .live = {1, 1, live, live}, .allocated = {2, 2, 2 * live, 2 * live}}}});
+  profile.mappings = std::move(mappings);
+  collector.snapshots[pid] = {.profile = std::move(profile),
+                              .process_id = process_id,
+                              .executable = executable,
+                              .time = absl::FromUnixSeconds(1700000100)};
+  collector.allocators[pid] = {
+      .options = HEAPTAP_OPTION_PROF, .active = true, .lg_sample = 19, .statistics = {300, 200, 50, 0, 0, 0}};
+  collector.figures.processes.push_back(
+      {.pid = pid, .command = std::move(command), .live = {1, 1, live, live}, .allocated = {2, 2, 2 * live, 2 * live}});
+}
+
+}  // namespace heaptap::service
+
+#endif  // HEAPTAP_TESTS_UNIT_FAKE_COLLECTOR_H_

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A pinned hash map of which only its BTF says how keys and values look: another build has made it.
+//
+// Fields are found by name, as the C source had them: "allocated.objects" is a field of a field; "" is the whole key or
+// value. Where they stand was checked against the sizes of keys and values when they are handed out. All errors name
+// the map and where it is pinned. Not thread safe.
+#ifndef HEAPTAP_USERSPACE_BPF_PINNED_MAP_H_
+#define HEAPTAP_USERSPACE_BPF_PINNED_MAP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "userspace/bpf/pins.h"
+#include "userspace/elf/file_descriptor.h"
+
+struct btf;
+
+namespace heaptap::bpf {
+
+// An unsigned integer of 1, 2, 4 or 8 bytes. Offset and size are bytes.
+struct IntegerField {
+  uint32_t offset = 0;
+  uint32_t size = 0;
+
+  uint64_t Read(absl::Span<const uint8_t> bytes) const;
+};
+
+// Integers of 8 bytes, one after the other.
+struct ArrayField {
+  uint32_t offset = 0;  // bytes
+  uint32_t count = 0;
+
+  uint64_t Read(absl::Span<const uint8_t> bytes, uint32_t index) const;
+};
+
+class PinnedMap {
+ public:
+  // `name`: the map's own. NotFound: nothing is pinned there. FailedPrecondition: it is no hash map, has no BTF, or has
+  // keys or values of an impossible size.
+  static absl::StatusOr<PinnedMap> Open(const Pins& pins, absl::string_view name);
+
+  // FailedPrecondition: there is no such field, or it is not of that kind, or not where a field can be.
+  absl::StatusOr<IntegerField> KeyInteger(absl::string_view field) const;
+  absl::StatusOr<IntegerField> ValueInteger(absl::string_view field) const;
+  absl::StatusOr<ArrayField> ValueArray(absl::string_view field) const;
+
+  // Entries that stand still are visited exactly once. The spans are good until the visit ends.
+  using Visit = std::function<void(absl::Span<const uint8_t> key, absl::Span<const uint8_t> value)>;
+  absl::Status ForEachEntry(const Visit& visit) const;
+
+  // The value under a key that is one integer. NotFound.
+  absl::Status LookUp(uint64_t key, absl::Span<uint8_t> value) const;
+
+  uint32_t value_size() const { return value_.size; }
+
+ private:
+  // Keys or values.
+  struct Side {
+    absl::string_view what;
+    uint32_t type = 0;  // id in the BTF
+    uint32_t size = 0;  // bytes
+  };
+  struct FreeTypes {
+    void operator()(btf* types) const;
+  };
+  struct Place;
+
+  PinnedMap() = default;
+  absl::Status Unreadable(absl::string_view why) const;
+  absl::Status NoField(const Side& side, absl::string_view field, absl::string_view why) const;
+  absl::StatusOr<Place> Find(const Side& side, absl::string_view field) const;
+  absl::StatusOr<IntegerField> Integer(const Side& side, absl::string_view field) const;
+
+  std::string path_;
+  elf::FileDescriptor fd_;
+  uint32_t max_entries_ = 0;
+  std::unique_ptr<btf, FreeTypes> types_;
+  Side key_ = {.what = "keys"};
+  Side value_ = {.what = "values"};
+};
+
+}  // namespace heaptap::bpf
+
+#endif  // HEAPTAP_USERSPACE_BPF_PINNED_MAP_H_

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// heaptap active: switch the sampling of one process on and off (prof.active).
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/cli/client.h"
+#include "userspace/cli/commands.h"
+#include "userspace/cli/control.h"
+#include "userspace/cli/exit_status.h"
+#include "userspace/cli/recording.h"
+#include "userspace/service/control_block.h"
+#include "userspace/service/messages.h"
+
+namespace heaptap::cli {
+namespace {
+
+struct ActiveFlags {
+  std::string socket = kDefaultSocket;
+  pid_t pid = 0;
+  std::string value;
+};
+
+absl::Status WithoutDaemon(const ActiveFlags& flags) {
+  absl::StatusOr<service::Preloaded> found = FindControllable(flags.pid);
+  if (!found.ok()) return found.status();
+  return service::WriteActive(found->process, found->control_address, flags.value == "on");
+}
+
+int Active(const ActiveFlags& flags) {
+  const Client client(flags.socket);
+  const absl::Status status = client.Post(absl::StrCat("/pid/", flags.pid, "/active?value=", flags.value)).status();
+  return Report(IsNoDaemon(status) ? WithoutDaemon(flags) : status);
+}
+
+}  // namespace
+
+void AddActive(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand(
+      "active", "switch the sampling of a process on or off; without a daemon, in the process itself");
+  auto flags = std::make_shared<ActiveFlags>();
+  command->add_option("PID", flags->pid, "the process")->required()->type_name("")->check(AboveZero());
+  const auto check = [](const std::string& text) {
+    return text == "on" || text == "off" ? "" : absl::StrCat("'", service::Printable(text), "' is neither on nor off");
+  };
+  command->add_option("on|off", flags->value, "whether it is sampled")
+      ->required()
+      ->type_name("")
+      ->check(CLI::Validator(check, ""));
+  AddSocketOption(*command, flags->socket);
+  command->callback([flags, &status] { status = Active(*flags); });
+}
+
+}  // namespace heaptap::cli

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/cli/configuration_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "userspace/elf/file_descriptor.h"
+#include "userspace/service/messages.h"
+
+namespace heaptap::cli {
+namespace {
+
+// A thousand rules are a tenth of it.
+constexpr size_t kMostBytes = 1 << 20;
+
+// What a file says of one option.
+struct Setting {
+  CLI::Option* option;
+  int line;  // of its first value
+  std::vector<std::string> values = {};
+};
+using Settings = std::vector<Setting>;
+
+Settings::const_iterator Find(const Settings& settings, const CLI::Option* option) {
+  return std::find_if(settings.begin(), settings.end(), [&](const Setting& one) { return one.option == option; });
+}
+
+absl::Status Wrong(absl::string_view path, int line, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ", line ", line, ": ", what));
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  const auto failure = [&path](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot read the configuration ", path, ": ", why));
+  };
+  // A pipe would be waited for.
+  const elf::FileDescriptor fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!fd.valid() && errno == ENOENT) return absl::NotFoundError(absl::StrCat("there is no configuration ", path));
+  struct stat status;
+  if (!fd.valid() || fstat(fd.get(), &status) != 0) return failure(strerror(errno));
+  if (!S_ISREG(status.st_mode)) return failure("it is not a regular file");
+  std::string text(kMostBytes + 1, '\0');
+  size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = read(fd.get(), text.data() + size, text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failure(strerror(errno));
+    if (got == 0) break;
+    size += got;
+  }
+  if (size > kMostBytes) return failure("it has more than a mebibyte");
+  text.resize(size);
+  return text;
+}
+
+absl::string_view WithoutQuotes(absl::string_view value) {
+  const bool is_quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
+  return is_quoted ? value.substr(1, value.size() - 2) : value;
+}
+
+bool IsFlag(const CLI::Option& option) { return option.get_expected_min() == 0; }
+bool IsRepeatable(const CLI::Option& option) { return option.get_expected_max() > 1; }
+
+// Adds what a line says. The error has no place.
+absl::Status AddLine(absl::string_view line, int number, CLI::App& command, Settings& settings) {
+  const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, absl::MaxSplits('=', 1));
+  const std::string name(absl::StripAsciiWhitespace(pair.first));
+  const bool has_value = absl::StrContains(line, '=');
+  std::string value(WithoutQuotes(absl::StripAsciiWhitespace(pair.second)));
+  CLI::Option* option = name.empty() ? nullptr : command.get_option_no_throw(absl::StrCat("--", name));
+  if (option == nullptr || !option->get_configurable()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no option ", service::Printable(name), "; see heaptap ", command.get_name(), " --help"));
+  }
+  if (!has_value && !IsFlag(*option)) return absl::InvalidArgumentError(absl::StrCat(name, ": a value is needed"));
+  if (IsFlag(*option)) {
+    if (value == "false") return absl::OkStatus();
+    value = option->get_flag_value(name, value);
+  }
+  const auto found = Find(settings, option);
+  if (found == settings.end()) {
+    settings.push_back({.option = option, .line = number, .values = {std::move(value)}});
+    return absl::OkStatus();
+  }
+  if (!IsRepeatable(*option)) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " is set in line ", found->line, " already"));
+  }
+  settings[found - settings.begin()].values.push_back(std::move(value));
+  return absl::OkStatus();
+}
+
+// Sets an option, unless the command line has decided.
+absl::Status Apply(const Setting& setting, const Settings& all) {
+  CLI::Option& option = *setting.option;
+  for (const CLI::Option* other : option.get_excludes()) {
+    if (Find(all, other) != all.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(option.get_single_name(), " and ", other->get_single_name(), " exclude each other"));
+    }
+    if (other->count() > 0) return absl::OkStatus();
+  }
+  if (option.count() > 0) return absl::OkStatus();
+  try {
+    option.add_result(setting.values);
+    option.run_callback();
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(service::Printable(error.what()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ApplyConfigurationFile(const std::string& path, CLI::App& command) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  Settings settings;
+  int number = 0;
+  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+    number++;
+    line = absl::StripAsciiWhitespace(line);
+    if (line.empty() || line.front() == '#') continue;
+    const absl::Status status = AddLine(line, number, command, settings);
+    if (!status.ok()) return Wrong(path, number, status.message());
+  }
+  for (const Setting& setting : settings) {
+    const absl::Status status = Apply(setting, settings);
+    if (!status.ok()) return Wrong(path, setting.line, status.message());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace heaptap::cli

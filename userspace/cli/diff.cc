@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// heaptap diff: what grew between two dumps, or in a running process.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "userspace/cli/client.h"
+#include "userspace/cli/commands.h"
+#include "userspace/cli/documents.h"
+#include "userspace/cli/exit_status.h"
+#include "userspace/cli/growth.h"
+#include "userspace/cli/local_names.h"
+#include "userspace/cli/recording.h"
+#include "userspace/elf/file_descriptor.h"
+#include "userspace/export/heap_v2_reader.h"
+#include "userspace/export/printable_text.h"
+#include "userspace/service/messages.h"
+
+namespace heaptap::cli {
+namespace {
+
+using profile::Profile;
+
+// A dump is one line for each address of each stack; the largest known have some MiB.
+constexpr size_t kMaxFileBytes = size_t{1} << 30;
+constexpr size_t kReadBytes = 1 << 20;
+constexpr size_t kDefaultTop = 20;
+constexpr double kDefaultSeconds = 10;
+constexpr size_t kMaxMissingShown = 3;
+
+struct DiffFlags {
+  std::string socket = kDefaultSocket;
+  std::string before;  // without `after`, a PID
+  std::string after;
+  std::optional<double> seconds;
+  bool json = false;
+  size_t top = kDefaultTop;
+  bool objects = false;
+};
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  const auto failure = [&path](absl::string_view why) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot read ", exporter::Printable(path), ": ", why));
+  };
+  const elf::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return failure(strerror(errno));
+  std::string text;
+  for (std::string part(kReadBytes, '\0');;) {
+    const ssize_t count = read(file.get(), part.data(), part.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failure(strerror(errno));
+    if (count == 0) return text;
+    text.append(part, 0, count);
+    if (text.size() > kMaxFileBytes) return failure(absl::StrCat("it is larger than ", kMaxFileBytes, " bytes"));
+  }
+}
+
+// A dump that is none is a failure, not a wrong command line.
+absl::StatusOr<Profile> Parse(absl::string_view text, const std::string& name) {
+  absl::StatusOr<Profile> profile = exporter::ReadHeapProfile(text, name);
+  if (!profile.ok()) return absl::FailedPreconditionError(profile.status().message());
+  return profile;
+}
+
+absl::StatusOr<Profile> ReadDump(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  return Parse(*text, path);
+}
+
+struct Snapshots {
+  Profile before;
+  Profile after;
+};
+
+absl::StatusOr<Snapshots> OfFiles(const std::string& before_path, const std::string& after_path) {
+  absl::StatusOr<Profile> before = ReadDump(before_path);
+  if (!before.ok()) return before.status();
+  absl::StatusOr<Profile> after = ReadDump(after_path);
+  if (!after.ok()) return after.status();
+  return Snapshots{*std::move(before), *std::move(after)};
+}
+
+absl::StatusOr<Snapshots> OfProcess(const Client& client, pid_t pid, absl::Duration window) {
+  const auto snapshot = [&]() -> absl::StatusOr<Profile> {
+    const std::string target = absl::StrCat("/pid/", pid, "/heap?format=heap_v2");
+    absl::StatusOr<std::string> text = client.GetDump(target);
+    if (!text.ok()) return text.status();
+    absl::StatusOr<Profile> profile = Parse(*text, "dump");
+    if (!profile.ok()) return client.Unexpected(target, profile.status().message());
+    return profile;
+  };
+  absl::StatusOr<ProcessDocument> first = GetProcess(client, pid);
+  if (!first.ok()) return first.status();
+  absl::StatusOr<Profile> before = snapshot();
+  if (!before.ok()) return before.status();
+  absl::SleepFor(window);
+  absl::StatusOr<Profile> after = snapshot();
+  if (!after.ok()) return after.status();
+  absl::StatusOr<ProcessDocument> second = GetProcess(client, pid);
+  if (!second.ok()) return second.status();
+  if (first->value.process_id != second->value.process_id) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("process ", pid, " ended meanwhile, or runs another program now; its books are new"));
+  }
+  return Snapshots{*std::move(before), *std::move(after)};
+}
+
+absl::StatusOr<Snapshots> Take(const DiffFlags& flags) {
+  if (!flags.after.empty()) {
+    if (flags.seconds.has_value()) return absl::InvalidArgumentError("diff --seconds: only with the PID of a process");
+    return OfFiles(flags.before, flags.after);
+  }
+  pid_t pid = 0;
+  if (!absl::SimpleAtoi(flags.before, &pid) || pid <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("diff ", exporter::Printable(flags.before), ": two dumps are needed, or the PID of a process"));
+  }
+  return OfProcess(Client(flags.socket), pid, absl::Seconds(flags.seconds.value_or(kDefaultSeconds)));
+}
+
+void SayMissing(const LocalNames& names) {
+  if (names.missing().empty()) return;
+  std::vector<std::string> shown;
+  for (const std::string& path : names.missing()) {
+    if (shown.size() == kMaxMissingShown) break;
+    shown.push_back(exporter::Printable(path));
+  }
+  const size_t rest = names.missing().size() - shown.size();
+  service::Say(absl::StrCat("no names from files that are not here, or not as they were mapped: ",
+                            absl::StrJoin(shown, ", "), rest > 0 ? absl::StrCat(" and ", rest, " more") : ""));
+}
+
+int Diff(const DiffFlags& flags) {
+  absl::StatusOr<Snapshots> taken = Take(flags);
+  if (!taken.ok()) return Report(taken.status());
+  if (absl::Status status = CheckSameProcess(taken->before, taken->after); !status.ok()) return Report(status);
+  const Growth growth = FindGrowth(taken->before, taken->after, flags.objects ? SortBy::kObjects : SortBy::kBytes);
+  const size_t top = flags.top == 0 ? SIZE_MAX : flags.top;
+  const LocalNames names(growth.difference.mappings, CallAddresses(growth, top));
+  SayMissing(names);
+  const std::string text = flags.json ? GrowthJson(growth, top, names.Find()) : GrowthText(growth, top, names.Find());
+  fputs(text.c_str(), stdout);
+  return kSuccess;
+}
+
+}  // namespace
+
+void AddDiff(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand(
+      "diff", "show what grew, by call path: between two dumps (heap_v2 or gperftools) of a process, or while it runs");
+  auto flags = std::make_shared<DiffFlags>();
+  command->add_option("BEFORE", flags->before, "a dump; alone, the PID of a process that the daemon records")
+      ->required()
+      ->type_name("");
+  command->add_option("AFTER", flags->after, "a later dump of the same process")->type_name("");
+  command->add_option("--seconds", flags->seconds, "with a PID: the time between the two looks (default: 10)")
+      ->type_name("N")
+      ->check(AboveZero());
+  command->add_flag("--objects", flags->objects, "sort by objects, not by bytes");
+  command->add_option("--top", flags->top, "show so many call paths (default: 20; 0: all)")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--json", flags->json, "one JSON document instead of text");
+  AddSocketOption(*command, flags->socket);
+  command->callback([flags, &status] { status = Diff(*flags); });
+}
+
+}  // namespace heaptap::cli

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/cli/documents.h"
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "userspace/service/messages.h"
+
+namespace heaptap::cli {
+namespace {
+
+using nlohmann::json;
+using service::AllocatorFigures;
+using service::EndedProcess;
+using service::ProcessSummary;
+
+// Takes fields out of one object and remembers the first that is not as it should be.
+class Fields {
+ public:
+  // `where`: of the object in its document, for messages.
+  Fields(const json& object, std::string where, std::string& error)
+      : object_(object), where_(std::move(where)), error_(error) {
+    if (!object.is_object()) Fail("", "is no object");
+  }
+
+  bool Has(const char* name) const { return Value(name) != nullptr && !Value(name)->is_null(); }
+
+  void Take(const char* name, std::string& value) {
+    if (const json* field = Need(name, &json::is_string, "a string")) value = field->get<std::string>();
+  }
+  void Take(const char* name, bool& value) {
+    if (const json* field = Need(name, &json::is_boolean, "true or false")) value = field->get<bool>();
+  }
+  void Take(const char* name, double& value) {
+    if (const json* field = Need(name, &json::is_number, "a number")) value = field->get<double>();
+  }
+  template <typename Integer>
+  requires std::is_integral_v<Integer>
+  void Take(const char* name, Integer& value) {
+    const json* field = Need(name, &json::is_number_unsigned, "a whole number, not negative");
+    if (field == nullptr) return;
+    const uint64_t number = field->get<uint64_t>();
+    if (number > static_cast<uint64_t>(std::numeric_limits<Integer>::max())) return Fail(name, "is too large");
+    value = static_cast<Integer>(number);
+  }
+  void TakePid(const char* name, pid_t& pid) {
+    Take(name, pid);
+    if (error_.empty() && pid == 0) Fail(name, "is no PID");
+  }
+  void Take(const char* name, absl::Time& value) {
+    std::string text;
+    Take(name, text);
+    std::string unused;
+    if (error_.empty() && !absl::ParseTime(absl::RFC3339_full, text, &value, &unused))
+      Fail(name, "is no time (RFC 3339)");
+  }
+  void Take(const char* name, exporter::CountsByName& counts) {
+    const json* field = Need(name, &json::is_object, "an object");
+    if (field == nullptr) return;
+    for (const auto& [key, count] : field->items()) {
+      if (!count.is_number_unsigned()) return Fail(name, "has something that is no count");
+      counts[key] = count.get<uint64_t>();
+    }
+  }
+  const json* TakeObject(const char* name) { return Need(name, &json::is_object, "an object"); }
+  const json* TakeList(const char* name) { return Need(name, &json::is_array, "a list"); }
+
+ private:
+  const json* Value(const char* name) const {
+    if (!object_.is_object()) return nullptr;
+    const auto field = object_.find(name);
+    return field == object_.end() ? nullptr : &*field;
+  }
+  const json* Need(const char* name, bool (json::*is)() const noexcept, const char* what) {
+    if (!error_.empty()) return nullptr;
+    const json* field = Value(name);
+    if (field != nullptr && (field->*is)()) return field;
+    Fail(name, field == nullptr ? "is missing" : absl::StrCat("is not ", what));
+    return nullptr;
+  }
+  void Fail(const char* name, absl::string_view what) {
+    if (!error_.empty()) return;
+    error_ = absl::StrCat(where_, where_.empty() || *name == '\0' ? "" : ".", name, " ", what);
+  }
+
+  const json& object_;
+  const std::string where_;
+  std::string& error_;
+};
+
+ProcessSummary ReadSummary(const json& object, const std::string& where, std::string& error) {
+  ProcessSummary summary;
+  Fields fields(object, where, error);
+  fields.TakePid("pid", summary.pid);
+  fields.Take("process_id", summary.process_id);
+  fields.Take("command", summary.command);
+  if (fields.Has("executable")) fields.Take("executable", summary.executable);
+  if (fields.Has("owner")) fields.Take("owner", summary.owner.emplace());
+  fields.Take("recorded_since", summary.recorded_since);
+  fields.Take("live_bytes", summary.live_bytes);
+  fields.Take("live_objects", summary.live_objects);
+  fields.Take("peak_bytes", summary.peak_bytes);
+  fields.Take("allocated_bytes", summary.allocated_bytes);
+  fields.Take("allocated_objects", summary.allocated_objects);
+  fields.Take("allocation_rate", summary.allocation_rate);
+  fields.Take("contexts", summary.contexts);
+  fields.Take("samples", summary.samples);
+  fields.Take("lg_sample", summary.lg_sample);
+  fields.Take("losses", summary.losses);
+  return summary;
+}
+
+// The objects of a list in a document, each made into something by `read`(object, where, error).
+template <typename Read>
+auto ReadList(const Client& client, const char* target, const json& document, const char* name, Read read)
+    -> absl::StatusOr<std::vector<decltype(read(document, std::string(), std::declval<std::string&>()))>> {
+  std::vector<decltype(read(document, std::string(), std::declval<std::string&>()))> list;
+  std::string error;
+  if (const json* objects = Fields(document, "", error).TakeList(name)) {
+    for (const json& object : *objects) {
+      list.push_back(read(object, absl::StrCat(name, "[", list.size(), "]"), error));
+      if (!error.empty()) break;
+    }
+  }
+  if (!error.empty()) return client.Unexpected(target, error);
+  return list;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client) {
+  constexpr char kTarget[] = "/processes.json";
+  absl::StatusOr<json> document = client.GetJson(kTarget);
+  if (!document.ok()) return document.status();
+  return ReadList(client, kTarget, *document, "processes",
+                  [](const json& object, const std::string& where, std::string& error) {
+                    return ProcessDocument{ReadSummary(object, where, error), object};
+                  });
+}
+
+absl::StatusOr<ProcessDocument> GetProcess(const Client& client, pid_t pid) {
+  absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client);
+  if (!processes.ok()) return processes.status();
+  for (ProcessDocument& process : *processes) {
+    if (process.value.pid == pid) return std::move(process);
+  }
+  return absl::NotFoundError(absl::StrCat("process ", pid, " is not recorded; heaptap list says which are"));
+}
+
+absl::StatusOr<std::vector<EndedDocument>> GetEnded(const Client& client) {
+  constexpr char kTarget[] = "/ended.json";
+  absl::StatusOr<json> document = client.GetJson(kTarget);
+  if (!document.ok()) return document.status();
+  return ReadList(client, kTarget, *document, "ended",
+                  [](const json& object, const std::string& where, std::string& error) {
+                    EndedProcess ended;
+                    Fields fields(object, where, error);
+                    // Its figures stand in an object of their own, or beside the rest.
+                    const bool is_nested = object.is_object() && object.contains("summary");
+                    ended.summary = is_nested ? ReadSummary(object["summary"], absl::StrCat(where, ".summary"), error)
+                                              : ReadSummary(object, where, error);
+                    fields.Take("ended", ended.ended);
+                    fields.Take("status", ended.status);
+                    fields.Take("by_oom_kill", ended.by_oom_kill);
+                    fields.Take("dump", ended.dump);
+                    return EndedDocument{std::move(ended), object};
+                  });
+}
+
+absl::StatusOr<AllocatorFigures> GetAllocator(const Client& client, pid_t pid) {
+  const std::string target = absl::StrCat("/pid/", pid, "/allocator.json");
+  absl::StatusOr<json> document = client.GetJson(target);
+  if (!document.ok()) return document.status();
+  AllocatorFigures figures;
+  std::string error;
+  Fields fields(*document, "", error);
+  fields.Take("options", figures.options);
+  fields.Take("active", figures.active);
+  fields.Take("lg_sample", figures.lg_sample);
+  if (const json* object = fields.TakeObject("statistics")) {
+    Fields statistics(*object, "statistics", error);
+    statistics.Take("mapped", figures.statistics.mapped);
+    statistics.Take("active", figures.statistics.active);
+    statistics.Take("dirty", figures.statistics.dirty);
+    statistics.Take("large", figures.statistics.large);
+    statistics.Take("sampled_objects", figures.statistics.sampled_objects);
+    statistics.Take("foreign_frees", figures.statistics.foreign_frees);
+  }
+  if (!error.empty()) return client.Unexpected(target, error);
+  return figures;
+}
+
+absl::StatusOr<std::string> PostDump(const Client& client, pid_t pid) {
+  const std::string target = absl::StrCat("/pid/", pid, "/dump");
+  absl::StatusOr<json> document = client.Post(target);
+  if (!document.ok()) return document.status();
+  std::string path;
+  std::string error;
+  Fields(*document, "", error).Take("path", path);
+  if (!error.empty()) return client.Unexpected(target, error);
+  return path;
+}
+
+absl::StatusOr<std::vector<Dumped>> PostDumps(const Client& client) {
+  constexpr char kTarget[] = "/dump";
+  absl::StatusOr<json> document = client.Post(kTarget);
+  if (!document.ok()) return document.status();
+  return ReadList(client, kTarget, *document, "dumps",
+                  [](const json& object, const std::string& where, std::string& error) {
+                    Dumped dumped;
+                    Fields fields(object, where, error);
+                    fields.TakePid("pid", dumped.pid);
+                    std::string text;
+                    if (fields.Has("error")) {
+                      fields.Take("error", text);
+                      dumped.path = absl::InternalError(service::Printable(text));
+                    } else {
+                      fields.Take("path", text);
+                      dumped.path = std::move(text);
+                    }
+                    return dumped;
+                  });
+}
+
+}  // namespace heaptap::cli

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the daemon's JSON documents say, checked: fields bear the names of service/collector.h.
+//
+// Functions here are thread-safe.
+#ifndef HEAPTAP_USERSPACE_CLI_DOCUMENTS_H_
+#define HEAPTAP_USERSPACE_CLI_DOCUMENTS_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "userspace/cli/client.h"
+#include "userspace/service/collector.h"
+
+namespace heaptap::cli {
+
+// Errors of all: those of Client.
+
+// What was read, and the words in which the daemon said it.
+template <typename T>
+struct Document {
+  T value;
+  nlohmann::json json;
+};
+using ProcessDocument = Document<service::ProcessSummary>;
+using EndedDocument = Document<service::EndedProcess>;
+
+absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client);
+// One of them. NotFound: it is not recorded.
+absl::StatusOr<ProcessDocument> GetProcess(const Client& client, pid_t pid);
+
+absl::StatusOr<std::vector<EndedDocument>> GetEnded(const Client& client);
+
+absl::StatusOr<service::AllocatorFigures> GetAllocator(const Client& client, pid_t pid);
+
+// Writes a dump into the daemon's folder. Returns its path.
+absl::StatusOr<std::string> PostDump(const Client& client, pid_t pid);
+struct Dumped {
+  pid_t pid = 0;
+  absl::StatusOr<std::string> path;
+};
+absl::StatusOr<std::vector<Dumped>> PostDumps(const Client& client);
+
+}  // namespace heaptap::cli
+
+#endif  // HEAPTAP_USERSPACE_CLI_DOCUMENTS_H_

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/cli/human.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "userspace/service/messages.h"
+
+namespace heaptap::cli {
+namespace {
+
+// The kernel keeps 15 bytes of a command's name.
+constexpr size_t kMaxCommand = 24;
+
+std::string Padded(const std::string& text, size_t width, bool right) {
+  const std::string blanks(width - std::min(width, text.size()), ' ');
+  return right ? blanks + text : text + blanks;
+}
+
+}  // namespace
+
+std::string HumanBytes(double bytes) {
+  constexpr char kUnits[] = "KMGTPE";
+  // Beyond 64 bits it is somebody's mistake, and has hundreds of digits.
+  constexpr double kMost = 0x1p64;
+  if (std::isnan(bytes)) return kUnknown;
+  double number = std::clamp(bytes, -kMost, kMost);
+  // What would be rounded to the next unit is that already.
+  if (std::fabs(number) < 1023.5) return absl::StrFormat("%.0f", number);
+  const char* unit = kUnits;
+  number /= 1024;
+  while (std::fabs(number) >= 1023.95 && unit[1] != '\0') {
+    number /= 1024;
+    unit++;
+  }
+  return absl::StrFormat("%.1f%c", number, *unit);
+}
+
+std::string HumanDuration(absl::Duration duration) {
+  const int64_t seconds = std::max<int64_t>(0, absl::ToInt64Seconds(duration));
+  if (seconds < 60) return absl::StrFormat("%ds", seconds);
+  if (seconds < 3600) return absl::StrFormat("%dm%02ds", seconds / 60, seconds % 60);
+  if (seconds < 86400) return absl::StrFormat("%dh%02dm", seconds / 3600, seconds / 60 % 60);
+  return absl::StrFormat("%dd%02dh", seconds / 86400, seconds / 3600 % 24);
+}
+
+std::string HumanLosses(const exporter::CountsByName& losses) {
+  uint64_t total = 0;
+  std::vector<std::string> reasons;
+  for (const auto& [reason, count] : losses) {
+    if (count == 0) continue;
+    // A sum that goes beyond is not worth a wrong small number.
+    total = count > UINT64_MAX - total ? UINT64_MAX : total + count;
+    reasons.push_back(absl::StrCat(service::Printable(reason), " ", count));
+  }
+  if (total == 0) return "0";
+  return absl::StrCat(total, " (", absl::StrJoin(reasons, ", "), ")");
+}
+
+std::string HumanCommand(absl::string_view command) {
+  if (command.empty()) return kUnknown;
+  return service::Printable(command.substr(0, kMaxCommand));
+}
+
+std::string Table::Text() const {
+  std::vector<size_t> widths;
+  for (size_t i = 0; i < columns_.size(); i++) {
+    size_t width = columns_[i].title.size();
+    for (const std::vector<std::string>& row : rows_) width = std::max(width, row[i].size());
+    widths.push_back(width);
+  }
+  std::string text;
+  const auto add = [&](auto cell) {
+    std::string line;
+    for (size_t i = 0; i < columns_.size(); i++) {
+      absl::StrAppend(&line, i == 0 ? "" : "  ", Padded(cell(i), widths[i], columns_[i].is_number));
+    }
+    absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(line), "\n");
+  };
+  add([this](size_t i) { return columns_[i].title; });
+  for (const std::vector<std::string>& row : rows_) add([&row](size_t i) { return row[i]; });
+  return text;
+}
+
+std::string NamedValues(const std::vector<std::pair<std::string, std::string>>& values) {
+  size_t width = 0;
+  for (const auto& [name, value] : values) width = std::max(width, name.size());
+  std::string text;
+  for (const auto& [name, value] : values) absl::StrAppend(&text, Padded(name, width, false), "  ", value, "\n");
+  return text;
+}
+
+}  // namespace heaptap::cli

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Figures and tables for people. Functions here are thread-safe.
+#ifndef HEAPTAP_USERSPACE_CLI_HUMAN_H_
+#define HEAPTAP_USERSPACE_CLI_HUMAN_H_
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "userspace/export/prometheus.h"
+
+namespace heaptap::cli {
+
+// What stands where nobody knows.
+inline constexpr char kUnknown[] = "-";
+
+// With one digit after the point and a binary unit: "512", "1.5K", "20.0G". Negative with its sign.
+std::string HumanBytes(double bytes);
+// The two largest units: "3d04h", "5h12m", "2m03s", "42s". What is negative is 0.
+std::string HumanDuration(absl::Duration duration);
+// "0", or "12 (ring-buffer 10, stacks 2)".
+std::string HumanLosses(const exporter::CountsByName& losses);
+// Text that a process chose, cut to a length that leaves a table in shape.
+std::string HumanCommand(absl::string_view command);
+
+// Columns as wide as they must be, two blanks apart. Lines without blanks at their ends.
+class Table {
+ public:
+  struct Column {
+    std::string title;
+    bool is_number = false;  // to the right
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  // One text for each column, printable.
+  void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  std::string Text() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Lines "name  value", the values below each other.
+std::string NamedValues(const std::vector<std::pair<std::string, std::string>>& values);
+
+}  // namespace heaptap::cli
+
+#endif  // HEAPTAP_USERSPACE_CLI_HUMAN_H_

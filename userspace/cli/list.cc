@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// heaptap list: the processes that are recorded; without a daemon, those that could be.
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "userspace/cli/client.h"
+#include "userspace/cli/commands.h"
+#include "userspace/cli/documents.h"
+#include "userspace/cli/exit_status.h"
+#include "userspace/cli/human.h"
+#include "userspace/export/printable_text.h"
+#include "userspace/service/messages.h"
+#include "userspace/service/preloaded.h"
+
+namespace heaptap::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using service::EndedProcess;
+using service::Preloaded;
+using service::ProcessSummary;
+
+struct ListFlags {
+  std::string socket = kDefaultSocket;
+  bool ended = false;
+  bool json = false;
+};
+
+template <typename T>
+void PrintJson(const char* name, const std::vector<Document<T>>& documents) {
+  ordered_json list = ordered_json::array();
+  for (const Document<T>& document : documents) list.push_back(ordered_json(document.json));
+  fputs(ToText(ordered_json{{"schema_version", kSchemaVersion}, {name, std::move(list)}}).c_str(), stdout);
+}
+
+void PrintProcesses(std::vector<ProcessDocument> documents) {
+  std::stable_sort(documents.begin(), documents.end(), [](const ProcessDocument& a, const ProcessDocument& b) {
+    return a.value.live_bytes > b.value.live_bytes;
+  });
+  Table table({{"PID", true},
+               {"COMMAND"},
+               {"UPTIME", true},
+               {"LIVE", true},
+               {"PEAK", true},
+               {"RATE/s", true},
+               {"CONTEXTS", true},
+               {"SAMPLES", true},
+               {"LG", true},
+               {"LOSSES"}});
+  const absl::Time now = absl::Now();
+  for (const ProcessDocument& document : documents) {
+    const ProcessSummary& process = document.value;
+    table.Add({absl::StrCat(process.pid), HumanCommand(process.command), HumanDuration(now - process.recorded_since),
+               HumanBytes(process.live_bytes), HumanBytes(process.peak_bytes), HumanBytes(process.allocation_rate),
+               absl::StrCat(process.contexts), absl::StrCat(process.samples), absl::StrCat(process.lg_sample),
+               HumanLosses(process.losses)});
+  }
+  fputs(table.Text().c_str(), stdout);
+}
+
+std::string HowItEnded(const EndedProcess& process) {
+  if (process.by_oom_kill) return "OOM kill";
+  if (WIFSIGNALED(process.status)) return absl::StrCat("signal ", WTERMSIG(process.status));
+  return absl::StrCat("exit ", WEXITSTATUS(process.status));
+}
+
+void PrintEnded(const std::vector<EndedDocument>& documents) {
+  Table table({{"PID", true},
+               {"COMMAND"},
+               {"ENDED", true},
+               {"HOW"},
+               {"LIVE", true},
+               {"PEAK", true},
+               {"SAMPLES", true},
+               {"LOSSES", true},
+               {"DUMP"}});
+  const absl::Time now = absl::Now();
+  for (const EndedDocument& document : documents) {
+    const EndedProcess& process = document.value;
+    const ProcessSummary& summary = process.summary;
+    table.Add({absl::StrCat(summary.pid), HumanCommand(summary.command),
+               absl::StrCat(HumanDuration(now - process.ended), " ago"), HowItEnded(process),
+               HumanBytes(summary.live_bytes), HumanBytes(summary.peak_bytes), absl::StrCat(summary.samples),
+               HumanLosses(summary.losses), process.dump.empty() ? kUnknown : exporter::Printable(process.dump)});
+  }
+  fputs(table.Text().c_str(), stdout);
+}
+
+uint32_t RateInEffect(const heaptap_control& control) {
+  return control.collector_lg_sample == HEAPTAP_NO_RATE ? control.lg_sample : control.collector_lg_sample;
+}
+
+void PrintPreloaded(const std::vector<Preloaded>& processes) {
+  Table table({{"PID", true},
+               {"COMMAND"},
+               {"UPTIME", true},
+               {"LIVE", true},
+               {"PEAK", true},
+               {"RATE/s", true},
+               {"CONTEXTS", true},
+               {"SAMPLES", true},
+               {"LG", true},
+               {"LOSSES"},
+               {"ACTIVE"},
+               {"MAPPED", true},
+               {"COLLECTOR", true}});
+  for (const Preloaded& process : processes) {
+    const bool has_control = process.control_address != 0;
+    const heaptap_control& control = process.control;
+    table.Add({absl::StrCat(process.process.pid()), HumanCommand(process.command), kUnknown, kUnknown, kUnknown,
+               kUnknown, kUnknown, kUnknown, has_control ? absl::StrCat(RateInEffect(control)) : kUnknown, kUnknown,
+               !has_control          ? kUnknown
+               : control.active != 0 ? "on"
+                                     : "off",
+               has_control ? HumanBytes(static_cast<double>(control.statistics.mapped)) : kUnknown,
+               process.collector != 0 ? absl::StrCat(process.collector) : kUnknown});
+  }
+  fputs(table.Text().c_str(), stdout);
+}
+
+// What nobody knows is not there.
+void PrintPreloadedJson(const std::vector<Preloaded>& processes) {
+  ordered_json list = ordered_json::array();
+  for (const Preloaded& process : processes) {
+    ordered_json entry = {{"pid", process.process.pid()}, {"command", process.command}};
+    if (process.control_address != 0) {
+      entry["lg_sample"] = RateInEffect(process.control);
+      entry["active"] = process.control.active != 0;
+      entry["mapped"] = process.control.statistics.mapped;
+    }
+    if (process.collector != 0) entry["collector_pid"] = process.collector;
+    list.push_back(std::move(entry));
+  }
+  fputs(ToText(ordered_json{{"schema_version", kSchemaVersion}, {"processes", std::move(list)}}).c_str(), stdout);
+}
+
+int ListPreloaded(const ListFlags& flags) {
+  absl::StatusOr<service::PreloadedFinder::All> all = service::PreloadedFinder().FindAll();
+  if (!all.ok()) return Report(all.status());
+  std::string line = absl::StrCat("no daemon at ", exporter::Printable(flags.socket),
+                                  ": these are the processes with a sampled allocator, as they say themselves");
+  if (all->refused > 0) absl::StrAppend(&line, "; ", all->refused, " others may not be looked at");
+  service::Say(line);
+  if (flags.json) {
+    PrintPreloadedJson(all->processes);
+  } else {
+    PrintPreloaded(all->processes);
+  }
+  return kSuccess;
+}
+
+int ListEnded(const Client& client, bool as_json) {
+  absl::StatusOr<std::vector<EndedDocument>> ended = GetEnded(client);
+  if (!ended.ok()) return Report(ended.status());
+  if (as_json) {
+    PrintJson("ended", *ended);
+  } else {
+    PrintEnded(*ended);
+  }
+  return kSuccess;
+}
+
+int List(const ListFlags& flags) {
+  const Client client(flags.socket);
+  if (flags.ended) return ListEnded(client, flags.json);
+  absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client);
+  if (IsNoDaemon(processes.status())) return ListPreloaded(flags);
+  if (!processes.ok()) return Report(processes.status());
+  if (flags.json) {
+    PrintJson("processes", *processes);
+  } else {
+    PrintProcesses(*std::move(processes));
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void AddList(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand(
+      "list", "list the processes that the daemon records; without a daemon, those with a sampled allocator");
+  auto flags = std::make_shared<ListFlags>();
+  command->add_flag("--ended", flags->ended, "the latest ones that have ended instead");
+  command->add_flag("--json", flags->json, "one JSON document instead of text");
+  AddSocketOption(*command, flags->socket);
+  command->callback([flags, &status] { status = List(*flags); });
+}
+
+}  // namespace heaptap::cli

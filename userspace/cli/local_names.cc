@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/cli/local_names.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "userspace/export/frame_names.h"
+#include "userspace/symbolize/symbolizer.h"
+
+namespace heaptap::cli {
+namespace {
+
+absl::StatusOr<elf::MappedFile> OpenHere(const elf::Mapping& mapping) {
+  // OpenByPath looks only at what the kernel has at hand; this puts it there. O_PATH: nothing is opened by it.
+  const elf::FileDescriptor handle(open(mapping.path.c_str(), O_PATH | O_CLOEXEC));
+  return elf::OpenByPath(mapping);
+}
+
+}  // namespace
+
+LocalNames::LocalNames(absl::Span<const elf::Mapping> mappings, std::vector<uint64_t> addresses) {
+  std::sort(addresses.begin(), addresses.end());
+  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  symbolize::Symbolizer symbolizer({});
+  for (absl::Span<const uint64_t> rest = addresses; !rest.empty();) {
+    const elf::Mapping* mapping = exporter::FindMapping(mappings, rest[0]);
+    if (mapping == nullptr) {
+      rest.remove_prefix(1);
+      continue;
+    }
+    const size_t count = std::lower_bound(rest.begin(), rest.end(), mapping->end) - rest.begin();
+    const absl::Span<const uint64_t> inside = rest.subspan(0, count);
+    rest.remove_prefix(count);
+    // The kernel's own, such as [vdso], has no file.
+    if (mapping->inode == 0) continue;
+    absl::StatusOr<elf::MappedFile> file = OpenHere(*mapping);
+    if (!file.ok()) {
+      missing_.insert(mapping->path);
+      continue;
+    }
+    std::vector<uint64_t> offsets;
+    offsets.reserve(inside.size());
+    for (const uint64_t address : inside) offsets.push_back(symbolize::FileOffset(*mapping, address));
+    const std::vector<symbolize::Frames> found = symbolizer.Symbolize(*mapping, file->file.get(), offsets);
+    for (size_t i = 0; i < inside.size(); i++) {
+      std::vector<exporter::SourceFrame>& frames = frames_[inside[i]];
+      for (const symbolize::Frame& frame : found[i]) {
+        frames.push_back({.function = std::string(frame.function.view()),
+                          .file = std::string(frame.file.view()),
+                          .line = frame.line});
+      }
+    }
+  }
+}
+
+exporter::FindSourceFrames LocalNames::Find() const {
+  return [this](uint64_t address) {
+    const auto found = frames_.find(address);
+    return found == frames_.end() ? std::vector<exporter::SourceFrame>() : found->second;
+  };
+}
+
+}  // namespace heaptap::cli

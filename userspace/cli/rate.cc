@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// heaptap rate: the mean distance between the samples of one process.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "heaptap/contract.h"
+#include "userspace/cli/client.h"
+#include "userspace/cli/commands.h"
+#include "userspace/cli/control.h"
+#include "userspace/cli/exit_status.h"
+#include "userspace/cli/recording.h"
+#include "userspace/service/control_block.h"
+#include "userspace/service/messages.h"
+
+namespace heaptap::cli {
+namespace {
+
+constexpr char kDefault[] = "default";
+
+struct RateFlags {
+  std::string socket = kDefaultSocket;
+  pid_t pid = 0;
+  std::string lg_sample;
+};
+
+std::string CheckRate(const std::string& text) {
+  uint32_t lg_sample = 0;
+  if (text == kDefault || (absl::SimpleAtoi(text, &lg_sample) && lg_sample <= HEAPTAP_MAX_LG_SAMPLE)) return "";
+  return absl::StrCat("'", service::Printable(text), "' is not a number from 0 to ", HEAPTAP_MAX_LG_SAMPLE, ", nor ",
+                      kDefault);
+}
+
+// The collector's field is written, not the process's own: it can be taken back. Whoever listens to the probes gets
+// samples at that rate; a collector that comes sets its own.
+absl::Status WithoutDaemon(const RateFlags& flags) {
+  absl::StatusOr<service::Preloaded> found = FindControllable(flags.pid);
+  if (!found.ok()) return found.status();
+  uint32_t lg_sample = HEAPTAP_NO_RATE;
+  if (flags.lg_sample != kDefault && !absl::SimpleAtoi(flags.lg_sample, &lg_sample)) {
+    return absl::InvalidArgumentError("rate: a number is needed");
+  }
+  absl::Status status = service::WriteRate(found->process, found->control_address, lg_sample);
+  if (status.ok() && lg_sample != HEAPTAP_NO_RATE) {
+    service::Say(absl::StrCat("no daemon: process ", flags.pid,
+                              " keeps this rate until a heaptap attaches, which sets its own (attach --lg-sample)"));
+  }
+  return status;
+}
+
+int Rate(const RateFlags& flags) {
+  const Client client(flags.socket);
+  const absl::Status status = client.Post(absl::StrCat("/pid/", flags.pid, "/rate?lg=", flags.lg_sample)).status();
+  return Report(IsNoDaemon(status) ? WithoutDaemon(flags) : status);
+}
+
+}  // namespace
+
+void AddRate(CLI::App& app, int& status) {
+  CLI::App* command =
+      app.add_subcommand("rate", "set how densely a process is sampled; without a daemon, in the process itself");
+  auto flags = std::make_shared<RateFlags>();
+  command->add_option("PID", flags->pid, "the process")->required()->type_name("")->check(AboveZero());
+  command
+      ->add_option("LG", flags->lg_sample,
+                   "a sample every 2^LG bytes on average; default: as the daemon's rules and the process have it")
+      ->required()
+      ->type_name("")
+      ->check(CLI::Validator(CheckRate, ""));
+  AddSocketOption(*command, flags->socket);
+  command->callback([flags, &status] { status = Rate(*flags); });
+}
+
+}  // namespace heaptap::cli

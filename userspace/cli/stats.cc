@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// heaptap stats: one process in figures, those of its books and those of its allocator.
+#include <stdio.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "userspace/cli/client.h"
+#include "userspace/cli/commands.h"
+#include "userspace/cli/documents.h"
+#include "userspace/cli/exit_status.h"
+#include "userspace/cli/human.h"
+#include "userspace/cli/recording.h"
+#include "userspace/export/printable_text.h"
+#include "userspace/profile/estimate.h"
+#include "userspace/service/messages.h"
+#include "userspace/service/preloaded.h"
+
+namespace heaptap::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using service::AllocatorFigures;
+using service::ProcessSummary;
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+struct StatsFlags {
+  std::string socket = kDefaultSocket;
+  pid_t pid = 0;
+  bool json = false;
+};
+
+std::string BytesInObjects(double bytes, double objects) {
+  return absl::StrCat(HumanBytes(bytes), " in ", profile::ToWhole(objects), " objects");
+}
+
+std::string Rate(uint32_t lg_sample) {
+  if (lg_sample > HEAPTAP_MAX_LG_SAMPLE) return absl::StrCat(lg_sample);
+  return absl::StrCat(lg_sample, " (a sample every ", HumanBytes(static_cast<double>(uint64_t{1} << lg_sample)),
+                      " bytes)");
+}
+
+void AppendSummary(const ProcessSummary& process, Values& values) {
+  values.emplace_back("executable", process.executable.empty() ? kUnknown : exporter::Printable(process.executable));
+  values.emplace_back("recorded since",
+                      absl::StrCat(absl::FormatTime(absl::RFC3339_sec, process.recorded_since, absl::UTCTimeZone()),
+                                   " (", HumanDuration(absl::Now() - process.recorded_since), ")"));
+  values.emplace_back("live", BytesInObjects(process.live_bytes, process.live_objects));
+  values.emplace_back("peak", HumanBytes(process.peak_bytes));
+  values.emplace_back("allocated", BytesInObjects(process.allocated_bytes, process.allocated_objects));
+  values.emplace_back("allocation rate", absl::StrCat(HumanBytes(process.allocation_rate), "/s"));
+  values.emplace_back("contexts", absl::StrCat(process.contexts));
+  values.emplace_back("samples", absl::StrCat(process.samples));
+  values.emplace_back("losses", HumanLosses(process.losses));
+}
+
+std::string OptionNames(uint32_t options) {
+  constexpr std::pair<uint32_t, const char*> kNames[] = {{HEAPTAP_OPTION_PROF, "prof"},
+                                                         {HEAPTAP_OPTION_PROF_ACTIVE, "prof_active"},
+                                                         {HEAPTAP_OPTION_PROF_LEAK, "prof_leak"},
+                                                         {HEAPTAP_OPTION_PROF_FINAL, "prof_final"},
+                                                         {HEAPTAP_OPTION_PROF_RAW, "prof_raw"}};
+  std::vector<std::string> names;
+  for (const auto& [bit, name] : kNames) {
+    if ((options & bit) != 0) names.emplace_back(name);
+  }
+  return names.empty() ? kUnknown : absl::StrJoin(names, " ");
+}
+
+void AppendAllocator(const AllocatorFigures& figures, Values& values) {
+  const heaptap_statistics& statistics = figures.statistics;
+  const auto bytes = [](uint64_t count) { return HumanBytes(static_cast<double>(count)); };
+  values.emplace_back("prof.active", figures.active ? "on" : "off");
+  values.emplace_back("lg_sample", Rate(figures.lg_sample));
+  values.emplace_back("options", OptionNames(figures.options));
+  values.emplace_back("mapped", bytes(statistics.mapped));
+  values.emplace_back("in use", bytes(statistics.active));
+  values.emplace_back("dirty", bytes(statistics.dirty));
+  values.emplace_back("large blocks", bytes(statistics.large));
+  values.emplace_back("sampled objects", absl::StrCat(statistics.sampled_objects));
+  values.emplace_back("foreign frees", absl::StrCat(statistics.foreign_frees));
+}
+
+ordered_json ToJson(const AllocatorFigures& figures) {
+  const heaptap_statistics& statistics = figures.statistics;
+  return {{"options", figures.options},
+          {"active", figures.active},
+          {"lg_sample", figures.lg_sample},
+          {"statistics",
+           {{"mapped", statistics.mapped},
+            {"active", statistics.active},
+            {"dirty", statistics.dirty},
+            {"large", statistics.large},
+            {"sampled_objects", statistics.sampled_objects},
+            {"foreign_frees", statistics.foreign_frees}}}};
+}
+
+void Print(const StatsFlags& flags, ordered_json process, Values values,
+           const std::optional<AllocatorFigures>& allocator) {
+  if (flags.json) {
+    ordered_json document = {{"schema_version", kSchemaVersion}, {"process", std::move(process)}};
+    document["allocator"] = allocator.has_value() ? ToJson(*allocator) : ordered_json();
+    fputs(ToText(document).c_str(), stdout);
+    return;
+  }
+  if (allocator.has_value()) AppendAllocator(*allocator, values);
+  fputs(NamedValues(values).c_str(), stdout);
+}
+
+int WithoutDaemon(const StatsFlags& flags) {
+  absl::StatusOr<service::Preloaded> found = service::PreloadedFinder().Find(flags.pid);
+  if (!found.ok()) return Report(found.status());
+  service::Say(
+      absl::StrCat("no daemon at ", exporter::Printable(flags.socket), ": this is what the process says of itself"));
+  ordered_json process = {{"pid", flags.pid}, {"command", found->command}};
+  Values values = {{"pid", absl::StrCat(flags.pid)}, {"command", found->command}};
+  if (found->collector != 0) {
+    process["collector_pid"] = found->collector;
+    values.emplace_back("recorded by", absl::StrCat("heaptap ", found->collector));
+  }
+  std::optional<AllocatorFigures> allocator;
+  if (found->control_address != 0) {
+    const heaptap_control& control = found->control;
+    const bool has_rate = control.collector_lg_sample != HEAPTAP_NO_RATE;
+    allocator = AllocatorFigures{.options = control.options,
+                                 .active = control.active != 0,
+                                 .lg_sample = has_rate ? control.collector_lg_sample : control.lg_sample,
+                                 .statistics = control.statistics};
+  }
+  Print(flags, std::move(process), std::move(values), allocator);
+  return kSuccess;
+}
+
+int Stats(const StatsFlags& flags) {
+  const Client client(flags.socket);
+  absl::StatusOr<ProcessDocument> process = GetProcess(client, flags.pid);
+  if (IsNoDaemon(process.status())) return WithoutDaemon(flags);
+  if (!process.ok()) return Report(process.status());
+  std::optional<AllocatorFigures> allocator;
+  // 409: another allocator, which has no control block.
+  if (absl::StatusOr<AllocatorFigures> figures = GetAllocator(client, flags.pid); figures.ok()) {
+    allocator = *figures;
+  } else if (!absl::IsFailedPrecondition(figures.status())) {
+    return Report(figures.status());
+  }
+  Values values = {{"pid", absl::StrCat(flags.pid)}, {"command", HumanCommand(process->value.command)}};
+  AppendSummary(process->value, values);
+  if (!allocator.has_value()) values.emplace_back("lg_sample", Rate(process->value.lg_sample));
+  Print(flags, ordered_json(process->json), std::move(values), allocator);
+  return kSuccess;
+}
+
+}  // namespace
+
+void AddStats(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand(
+      "stats", "show a process and its allocator in figures; without a daemon, those of the allocator");
+  auto flags = std::make_shared<StatsFlags>();
+  command->add_option("PID", flags->pid, "the process")->required()->type_name("")->check(AboveZero());
+  command->add_flag("--json", flags->json, "one JSON document instead of text");
+  AddSocketOption(*command, flags->socket);
+  command->callback([flags, &status] { status = Stats(*flags); });
+}
+
+}  // namespace heaptap::cli

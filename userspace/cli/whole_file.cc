@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/cli/whole_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "userspace/elf/file_descriptor.h"
+#include "userspace/export/printable_text.h"
+#include "userspace/service/dump_folder.h"
+
+namespace heaptap::cli {
+namespace {
+
+absl::Status Failure(const std::string& path, absl::string_view why) {
+  return absl::FailedPreconditionError(absl::StrCat("cannot write ", exporter::Printable(path), ": ", why));
+}
+
+absl::Status WriteStdout(absl::string_view contents) {
+  const bool is_written = fwrite(contents.data(), 1, contents.size(), stdout) == contents.size() && fflush(stdout) == 0;
+  return is_written ? absl::OkStatus() : Failure("stdout", strerror(errno));
+}
+
+}  // namespace
+
+absl::Status WriteWholeFile(const std::string& path, absl::string_view contents) {
+  if (path == "-") return WriteStdout(contents);
+  struct stat present;
+  if (lstat(path.c_str(), &present) == 0 && !S_ISREG(present.st_mode)) {
+    return Failure(path, "it is there and no regular file; -o - is stdout");
+  }
+  std::string temporary = absl::StrCat(path, ".XXXXXX");
+  // Mode 0600.
+  elf::FileDescriptor file(mkostemp(temporary.data(), O_CLOEXEC));
+  if (!file.valid()) return Failure(path, strerror(errno));
+  absl::Cleanup remove = [&temporary] { unlink(temporary.c_str()); };
+  if (const int error = service::WriteAll(file.get(), contents); error != 0) return Failure(path, strerror(error));
+  // Some file systems report a lack of space only when a file is closed.
+  if (close(file.Release()) != 0 && errno != EINTR) return Failure(path, strerror(errno));
+  if (rename(temporary.c_str(), path.c_str()) != 0) return Failure(path, strerror(errno));
+  std::move(remove).Cancel();
+  return absl::OkStatus();
+}
+
+}  // namespace heaptap::cli

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What lives now as gperftools writes the growth of a heap, for jeprof, google-pprof and `go tool pprof`:
+//
+//   %warn <warning>
+//   heap profile: <objects>: <bytes> [<objects>: <bytes>] @ growthz
+//   <objects>: <bytes> [<objects>: <bytes>] @ <address> <address> ...            for each context
+//   <empty line>
+//   MAPPED_LIBRARIES:
+//   <executable mappings, in the form of /proc/PID/maps>
+//
+// Format: pprof of gperftools 2.10 (ReadHeapProfile) and Go's profile/legacy_profile.go. Readers take the numbers as
+// they are, without a correction for sampling.
+#ifndef HEAPTAP_USERSPACE_EXPORT_GROWTH_HEAP_H_
+#define HEAPTAP_USERSPACE_EXPORT_GROWTH_HEAP_H_
+
+#include <string>
+
+#include "userspace/profile/profile.h"
+
+namespace heaptap::exporter {
+
+// The live estimates of the profile in that format; contexts that hold nothing are left out. Thread-safe.
+std::string GrowthHeap(const profile::Profile& profile);
+
+}  // namespace heaptap::exporter
+
+#endif  // HEAPTAP_USERSPACE_EXPORT_GROWTH_HEAP_H_

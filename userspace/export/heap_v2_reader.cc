@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/export/heap_v2_reader.h"
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/types/span.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/export/printable_text.h"
+#include "userspace/export/text_profile.h"
+#include "userspace/profile/unbias.h"
+
+namespace heaptap::exporter {
+namespace {
+
+using profile::Estimate;
+using profile::Profile;
+
+constexpr absl::string_view kHeapV2 = "heap_v2/";
+constexpr absl::string_view kGperftools = "heap profile:";
+constexpr absl::string_view kMappedLibraries = "MAPPED_LIBRARIES:";
+// Of a line that is wrong, for the message.
+constexpr size_t kShownBytes = 60;
+
+// Takes a number of digits only, without sign or blank, off the front of `text`. False: none, or too large.
+bool TakeNumber(absl::string_view& text, int base, uint64_t& number) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  if (error != std::errc()) return false;
+  text.remove_prefix(end - text.data());
+  return true;
+}
+
+void SkipBlanks(absl::string_view& text) {
+  while (absl::ConsumePrefix(&text, " ")) {
+  }
+}
+
+// Takes "<objects>: <bytes>"; gperftools pads numbers with blanks.
+bool TakeCount(absl::string_view& text, profile::BiasedCount& count) {
+  SkipBlanks(text);
+  if (!TakeNumber(text, 10, count.objects) || !absl::ConsumePrefix(&text, ":")) return false;
+  SkipBlanks(text);
+  return TakeNumber(text, 10, count.bytes);
+}
+
+struct Counts {
+  profile::BiasedCount live;
+  profile::BiasedCount allocated;
+};
+
+// Takes "<objects>: <bytes> [<objects>: <bytes>]".
+bool TakeCounts(absl::string_view& text, Counts& counts) {
+  if (!TakeCount(text, counts.live)) return false;
+  SkipBlanks(text);
+  return absl::ConsumePrefix(&text, "[") && TakeCount(text, counts.allocated) && absl::ConsumePrefix(&text, "]");
+}
+
+class Reader {
+ public:
+  Reader(absl::string_view text, absl::string_view name) : rest_(text), name_(name) {}
+
+  absl::StatusOr<Profile> Read() && {
+    if (absl::Status status = ReadHead(); !status.ok()) return status;
+    absl::Status status = is_gperftools_ ? ReadGperftools() : ReadThreaded();
+    if (!status.ok()) return status;
+    if (status = ReadMappedLibraries(); !status.ok()) return status;
+    return std::move(profile_);
+  }
+
+ private:
+  // The next line, without its end; nothing at the end of the text.
+  bool NextLine() {
+    if (rest_.empty()) {
+      line_ = {};
+      return false;
+    }
+    const size_t end = rest_.find('\n');
+    is_cut_ = end == absl::string_view::npos;
+    line_ = rest_.substr(0, end);
+    rest_.remove_prefix(is_cut_ ? rest_.size() : end + 1);
+    number_++;
+    return true;
+  }
+
+  absl::Status Wrong(absl::string_view what) const {
+    const absl::string_view cut = is_cut_ ? " (the file was cut off there)" : "";
+    return absl::InvalidArgumentError(absl::StrCat(Printable(name_), ":", number_, ": ", what, cut));
+  }
+  absl::Status WrongLine(absl::string_view expected) const {
+    return Wrong(absl::StrCat(expected, " is expected, not '", Printable(line_.substr(0, kShownBytes)), "'"));
+  }
+
+  absl::Status ReadHead() {
+    constexpr absl::string_view kGzip = "\x1f\x8b";
+    if (absl::StartsWith(rest_, kGzip)) {
+      number_ = 1;
+      return Wrong("this file is compressed, or a profile of pprof's; heap_v2 or gperftools' text is expected");
+    }
+    while (NextLine()) {
+      absl::string_view line = line_;
+      if (absl::ConsumePrefix(&line, "%warn ")) {
+        profile_.warnings.emplace_back(line);
+      } else if (absl::ConsumePrefix(&line, kHeapV2)) {
+        return ReadPeriod(line);
+      } else if (absl::ConsumePrefix(&line, kGperftools)) {
+        return ReadGperftoolsHead(line);
+      } else {
+        break;
+      }
+    }
+    if (number_ == 0) return absl::InvalidArgumentError(absl::StrCat(Printable(name_), ": the file is empty"));
+    return WrongLine("a heap profile's first line (heap_v2/... or heap profile: ...)");
+  }
+
+  absl::Status ReadPeriod(absl::string_view text) {
+    if (!TakeNumber(text, 10, profile_.period) || profile_.period == 0 || !text.empty() || is_cut_) {
+      return WrongLine("heap_v2/<mean bytes between samples>");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadGperftoolsHead(absl::string_view line) {
+    is_gperftools_ = true;
+    Counts totals;
+    if (!TakeCounts(line, totals)) return WrongLine("heap profile: <objects>: <bytes> [<objects>: <bytes>] @ ...");
+    SkipBlanks(line);
+    if (!absl::ConsumePrefix(&line, "@")) return WrongLine("@ heap_v2/<period> at its end");
+    SkipBlanks(line);
+    if (line == "heapprofile" && !is_cut_) {
+      is_sampled_ = false;
+      return absl::OkStatus();
+    }
+    if (!absl::ConsumePrefix(&line, kHeapV2)) return WrongLine("@ heap_v2/<period> or @ heapprofile at its end");
+    return ReadPeriod(line);
+  }
+
+  absl::Status ReadThreaded() {
+    bool in_head = true;
+    std::optional<std::vector<uint64_t>> stack;  // that has no line of all threads yet
+    while (NextLine() && !line_.empty()) {
+      if (is_cut_) return WrongLine("a whole line");
+      absl::string_view line = line_;
+      if (absl::ConsumePrefix(&line, "@")) {
+        if (stack.has_value()) return Wrong("the stack before this one has no line of all threads (t*)");
+        absl::StatusOr<std::vector<uint64_t>> frames = ReadFrames(line);
+        if (!frames.ok()) return frames.status();
+        stack = *std::move(frames);
+        in_head = false;
+        continue;
+      }
+      SkipBlanks(line);
+      uint64_t tid = 0;
+      const bool is_thread = absl::ConsumePrefix(&line, "t");
+      const bool is_all = is_thread && absl::ConsumePrefix(&line, "*");
+      Counts counts;
+      if (!is_thread || !(is_all || TakeNumber(line, 10, tid)) || !absl::ConsumePrefix(&line, ":") ||
+          !TakeCounts(line, counts) || !(line.empty() || line[0] == ' ')) {
+        return WrongLine("t<thread>: <objects>: <bytes> [<objects>: <bytes>], or @ and a stack,");
+      }
+      if (!is_all || in_head) continue;
+      if (!stack.has_value()) return Wrong("a second line of all threads for one stack");
+      if (absl::Status status = Add(*std::exchange(stack, std::nullopt), counts); !status.ok()) return status;
+    }
+    return stack.has_value() ? Wrong("the last stack has no line of all threads (t*)") : absl::OkStatus();
+  }
+
+  absl::Status ReadGperftools() {
+    while (NextLine() && !line_.empty() && line_ != kMappedLibraries) {
+      if (is_cut_) return WrongLine("a whole line");
+      absl::string_view line = line_;
+      Counts counts;
+      const bool has_counts = TakeCounts(line, counts);
+      SkipBlanks(line);
+      if (!has_counts || !absl::ConsumePrefix(&line, "@")) {
+        return WrongLine("<objects>: <bytes> [<objects>: <bytes>] @ and a stack");
+      }
+      absl::StatusOr<std::vector<uint64_t>> frames = ReadFrames(line);
+      if (!frames.ok()) return frames.status();
+      if (absl::Status status = Add(*std::move(frames), counts); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<uint64_t>> ReadFrames(absl::string_view line) const {
+    std::vector<uint64_t> frames;
+    while (!line.empty()) {
+      const bool has_blank = line[0] == ' ';
+      SkipBlanks(line);
+      if (line.empty()) break;
+      uint64_t address = 0;
+      if (!has_blank || !absl::ConsumePrefix(&line, "0x") || !TakeNumber(line, 16, address)) {
+        return WrongLine("@ and addresses (0x..., of 64 bits)");
+      }
+      if (frames.size() == kMaxReadFrames) return Wrong(absl::StrCat("more than ", kMaxReadFrames, " addresses"));
+      frames.push_back(address);
+    }
+    if (frames.size() == 1 && frames[0] == kUnknownFrame) frames.clear();
+    if (!frames.empty() && frames[0] != UINT64_MAX) frames[0]++;
+    return frames;
+  }
+
+  absl::Status Add(std::vector<uint64_t> frames, const Counts& counts) {
+    const profile::ThreadShare share = {.live = ToEstimate(counts.live), .allocated = ToEstimate(counts.allocated)};
+    if (auto known = by_frames_.find(frames); known != by_frames_.end()) {
+      profile::ThreadShare& sum = profile_.contexts[known->second].threads[0];
+      sum.live += share.live;
+      sum.allocated += share.allocated;
+      return absl::OkStatus();
+    }
+    if (profile_.contexts.size() == kMaxReadContexts) {
+      return Wrong(absl::StrCat("more than ", kMaxReadContexts, " stacks"));
+    }
+    profile_.contexts.push_back({.frames = std::move(frames), .threads = {share}});
+    // Frames stay where they are when the vector of contexts grows.
+    by_frames_[profile_.contexts.back().frames] = profile_.contexts.size() - 1;
+    return absl::OkStatus();
+  }
+
+  Estimate ToEstimate(const profile::BiasedCount& count) const {
+    Estimate estimate = {.samples = count.objects,
+                         .sampled_bytes = count.bytes,
+                         .objects = static_cast<double>(count.objects),
+                         .bytes = static_cast<double>(count.bytes)};
+    // Objects without a size have no probability of being a sample.
+    if (!is_sampled_ || count.objects == 0 || count.bytes == 0) return estimate;
+    const profile::UnbiasedCount unbiased = profile::Unbias(count, profile_.period);
+    estimate.objects = unbiased.objects;
+    estimate.bytes = unbiased.bytes;
+    return estimate;
+  }
+
+  absl::Status ReadMappedLibraries() {
+    while (line_ != kMappedLibraries) {
+      if (!line_.empty()) return WrongLine("MAPPED_LIBRARIES:");
+      if (!NextLine()) return absl::OkStatus();
+    }
+    if (is_cut_) return WrongLine("a whole line");
+    elf::Mappings mappings;
+    while (NextLine()) {
+      if (is_cut_) return WrongLine("a whole line");
+      // gperftools has a line of its own among them.
+      if (line_.empty() || absl::StartsWith(line_, "build=")) continue;
+      absl::StatusOr<std::vector<elf::Mapping>> parsed = elf::ParseMaps(line_);
+      if (!parsed.ok()) return WrongLine("a line as in /proc/PID/maps");
+      for (elf::Mapping& mapping : *parsed) {
+        if (!mappings.Add(std::move(mapping))) return Wrong(absl::StrCat("more than ", elf::kMaxMappings, " mappings"));
+      }
+    }
+    profile_.mappings.assign(mappings.begin(), mappings.end());
+    return absl::OkStatus();
+  }
+
+  absl::string_view rest_;
+  const absl::string_view name_;
+  absl::string_view line_;
+  size_t number_ = 0;    // of line_, from 1
+  bool is_cut_ = false;  // line_ has no end
+  bool is_gperftools_ = false;
+  bool is_sampled_ = true;
+  Profile profile_;
+  absl::flat_hash_map<absl::Span<const uint64_t>, size_t> by_frames_;  // index into profile_.contexts
+};
+
+}  // namespace
+
+absl::StatusOr<profile::Profile> ReadHeapProfile(absl::string_view text, absl::string_view name) {
+  return Reader(text, name).Read();
+}
+
+}  // namespace heaptap::exporter

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/service/http_channel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "absl/time/clock.h"
+
+namespace heaptap::service {
+namespace {
+
+bool IsToBeTriedAgain(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+}  // namespace
+
+bool SocketChannel::WaitFor(short events, absl::Time deadline) const {
+  while (true) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) return false;
+    // Rounded up, lest the last millisecond is waited for without sleep.
+    const int64_t milliseconds = std::min<int64_t>(absl::ToInt64Milliseconds(left) + 1, 1 << 30);
+    pollfd socket = {fd_, events, 0};
+    const int ready = poll(&socket, 1, static_cast<int>(milliseconds));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
+
+size_t SocketChannel::Read(char* to, size_t size, absl::Time deadline) {
+  while (WaitFor(POLLIN, deadline)) {
+    const ssize_t got = recv(fd_, to, size, 0);
+    if (got >= 0) return got;
+    if (!IsToBeTriedAgain(errno)) break;
+  }
+  return 0;
+}
+
+bool SocketChannel::Write(absl::string_view bytes, absl::Time deadline) {
+  while (!bytes.empty()) {
+    if (!WaitFor(POLLOUT, deadline)) return false;
+    const ssize_t put = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (put > 0) bytes.remove_prefix(put);
+    if (put < 0 && !IsToBeTriedAgain(errno)) return false;
+  }
+  return true;
+}
+
+bool SocketChannel::Sleep(absl::Duration duration) { return !WaitFor(POLLRDHUP, absl::Now() + duration); }
+
+}  // namespace heaptap::service

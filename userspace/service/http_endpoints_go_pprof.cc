@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The heap pages of Go's net/http/pprof, for `go tool pprof`, Parca, Grafana Alloy and Pyroscope.
+//
+// Format: pkg.go.dev/net/http/pprof. The profile has names already, so nobody asks for symbols.
+#include "absl/strings/str_cat.h"
+#include "userspace/export/gperftools_heap.h"
+#include "userspace/export/pprof.h"
+#include "userspace/profile/difference.h"
+#include "userspace/service/http_endpoint.h"
+#include "userspace/service/http_endpoints_symbol.h"
+
+namespace heaptap::service {
+namespace {
+
+constexpr uint32_t kMaxSeconds = 3600;
+
+HttpAnswer Binary(ProfileSnapshot snapshot, HttpCall& call, absl::string_view name, exporter::PprofOptions options) {
+  options.time = snapshot.time;
+  options.program = snapshot.executable;
+  options.find_source_frames = call.symbols.FindAll(snapshot);
+  // Threads may have any names, and scrapers keep a series for each label.
+  options.threads = false;
+  return {.content_type = "application/octet-stream",
+          .body = exporter::Pprof(snapshot.profile, options),
+          .headers = {{"Content-Disposition", absl::StrCat("attachment; filename=\"", name, "\"")}}};
+}
+
+// For people, and readers of gperftools' form.
+HttpAnswer Text(const ProfileSnapshot& snapshot) { return {.body = exporter::GperftoolsHeap(snapshot.profile)}; }
+
+HttpReply Profile(HttpCall& call, const ProcessSummary& process, absl::string_view name,
+                  absl::string_view default_sample_type) {
+  const std::string debug = call.request.Parameter("debug").value_or("0");
+  const std::optional<std::string> seconds_text = call.request.Parameter("seconds");
+  const std::optional<uint32_t> seconds = ParseNumber(seconds_text.value_or("1"), 1, kMaxSeconds);
+  if (!seconds.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("seconds must be a number from 1 to ", kMaxSeconds));
+  }
+  if (seconds_text.has_value() && debug != "0") {
+    return absl::InvalidArgumentError("seconds and debug do not go together");
+  }
+  absl::StatusOr<ProfileSnapshot> snapshot = SnapshotOf(call, process);
+  if (!snapshot.ok()) return snapshot.status();
+  if (debug != "0") return Text(*snapshot);
+
+  exporter::PprofOptions options = {.default_sample_type = std::string(default_sample_type)};
+  if (seconds_text.has_value()) {
+    const absl::StatusOr<ProfileSnapshot> before = std::move(snapshot);
+    if (!call.sleep(absl::Seconds(*seconds))) return absl::UnavailableError("the client or the collector has gone");
+    snapshot = SnapshotOf(call, process);
+    if (absl::IsNotFound(snapshot.status())) {
+      return absl::NotFoundError(absl::StrCat("process ", process.pid, " ended meanwhile"));
+    }
+    if (!snapshot.ok()) return snapshot.status();
+    snapshot->profile = profile::Difference(snapshot->profile, before->profile);
+    options.duration = snapshot->time - before->time;
+  }
+  return Binary(std::move(*snapshot), call, name, options);
+}
+
+HttpReply Heap(HttpCall& call, const ProcessSummary& process) { return Profile(call, process, "heap", "inuse_space"); }
+
+HttpReply Allocs(HttpCall& call, const ProcessSummary& process) {
+  return Profile(call, process, "allocs", "alloc_space");
+}
+
+// There is one name for an address in this protocol: that of the function that has code of its own.
+std::string Outermost(const std::vector<std::string>& names) { return names.back(); }
+
+HttpReply Symbol(HttpCall& call, const ProcessSummary& process) { return AnswerSymbols(call, process, Outermost); }
+
+constexpr ProcessEndpoint kEndpoints[] = {
+    {"debug/pprof/heap", kRead, ErrorForm::kGo, Heap},
+    {"debug/pprof/allocs", kRead, ErrorForm::kGo, Allocs},
+    {"debug/pprof/symbol", kRead | kPost, ErrorForm::kGo, Symbol},
+    {"debug/pprof/cmdline", kRead, ErrorForm::kGo, AnswerCommandLine},
+};
+
+}  // namespace
+
+absl::Span<const ProcessEndpoint> GoPprofEndpoints() { return kEndpoints; }
+
+}  // namespace heaptap::service

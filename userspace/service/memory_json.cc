@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/service/memory_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+
+namespace heaptap::service {
+namespace {
+
+// As the allocator gives it by mallctl("version").
+constexpr char kVersion[] = "5.3.1-0-g0000000000000000000000000000000000000000 heaptap";
+
+// Both may be any number.
+uint64_t Sum(uint64_t a, uint64_t b) {
+  uint64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+}  // namespace
+
+std::string MemoryJson(const ProcessSummary& process, const AllocatorFigures& figures) {
+  const heaptap_statistics& statistics = figures.statistics;
+  const auto has = [&figures](uint32_t option) { return (figures.options & option) != 0; };
+  const nlohmann::ordered_json all = {
+      {"jemalloc",
+       {{"version", kVersion},
+        {"config", {{"prof", true}, {"stats", true}}},
+        {"opt",
+         {{"prof", has(HEAPTAP_OPTION_PROF)},
+          {"prof_active", has(HEAPTAP_OPTION_PROF_ACTIVE)},
+          {"prof_final", has(HEAPTAP_OPTION_PROF_FINAL)},
+          {"prof_leak", has(HEAPTAP_OPTION_PROF_LEAK)}}},
+        {"prof", {{"thread_active_init", true}, {"active", figures.active}, {"lg_sample", figures.lg_sample}}},
+        {"stats",
+         {{"allocated", profile::ToWhole(process.live_bytes)},
+          {"active", statistics.active},
+          {"resident", Sum(statistics.active, statistics.dirty)},
+          {"mapped", statistics.mapped}}}}}};
+  return absl::StrCat(all.dump(), "\n");
+}
+
+}  // namespace heaptap::service

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a collector knows of a process's allocator, in the shape that malloc_stats_print("J") has in the process.
+//
+// Format: src/stats.c of jemalloc 5.3. Numbers that only the process knows are left out. stats.allocated is the
+// profile's estimate.
+#ifndef HEAPTAP_USERSPACE_SERVICE_MEMORY_JSON_H_
+#define HEAPTAP_USERSPACE_SERVICE_MEMORY_JSON_H_
+
+#include <string>
+
+#include "userspace/service/collector.h"
+
+namespace heaptap::service {
+
+// Thread-safe.
+std::string MemoryJson(const ProcessSummary& process, const AllocatorFigures& figures);
+
+}  // namespace heaptap::service
+
+#endif  // HEAPTAP_USERSPACE_SERVICE_MEMORY_JSON_H_

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the collector says of processes, for programs.
+//
+// Format: one JSON document, in UTF-8, {"schema_version": 1, ...}. Fields have the names that collector.h gives them.
+// Times are RFC 3339 in UTC; what is not known is null; text that a process chose is made printable
+// (userspace/export/printable_text.h). schema_version changes when a field goes or changes its meaning, not when one is
+// added.
+//
+// Functions here are thread-safe.
+#ifndef HEAPTAP_USERSPACE_SERVICE_PROCESSES_JSON_H_
+#define HEAPTAP_USERSPACE_SERVICE_PROCESSES_JSON_H_
+
+#include <string>
+
+#include "absl/types/span.h"
+#include "userspace/service/collector.h"
+
+namespace heaptap::service {
+
+inline constexpr int kSchemaVersion = 1;
+
+// {"schema_version": 1, "processes": [...]}
+std::string ProcessesJson(absl::Span<const ProcessSummary> processes);
+
+// {"schema_version": 1, "ended": [{<as a process>, "ended": ..., "status": ..., "by_oom_kill": ..., "dump": ...}]}
+std::string EndedJson(absl::Span<const EndedProcess> processes);
+
+// {"schema_version": 1, "options": ..., "active": ..., "lg_sample": ..., "statistics": {...}}
+std::string AllocatorJson(const AllocatorFigures& figures);
+
+}  // namespace heaptap::service
+
+#endif  // HEAPTAP_USERSPACE_SERVICE_PROCESSES_JSON_H_

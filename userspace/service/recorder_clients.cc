@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What clients ask of a recording of everyone (collector.h).
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "userspace/service/control_block.h"
+#include "userspace/service/recorder.h"
+
+namespace heaptap::service {
+namespace {
+
+// The user that a process belongs to wholly; nobody if its real, effective and saved user ids differ.
+std::optional<uid_t> Owner(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/status"));
+  for (std::string line; std::getline(file, line);) {
+    uid_t real = 0;
+    uid_t effective = 0;
+    uid_t saved = 0;
+    if (sscanf(line.c_str(), "Uid: %u %u %u", &real, &effective, &saved) != 3) continue;
+    if (real != effective || effective != saved) return std::nullopt;
+    return real;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<Target*> Recorder::FindForClient(pid_t pid) {
+  Target* target = FindRunning(pid);
+  const bool is_there = target != nullptr && target->policy.record && HasProfile(*target);
+  if (is_there && books_->IsCurrent(pid, target->process_id)) return target;
+  return absl::NotFoundError(absl::StrCat("process ", pid, " is not recorded"));
+}
+
+ProcessSummary Recorder::Summarise(const Target& target, const std::vector<bpf::TallyEntry>& tallies) const {
+  ProcessSummary summary;
+  summary.pid = target.pid;
+  summary.process_id = target.process_id;
+  summary.command = target.name;
+  if (const AddressSpace* space = Space(target); space != nullptr) summary.executable = space->executable;
+  summary.recorded_since = target.since;
+  std::set<uint64_t> stacks;
+  for (const bpf::TallyEntry& entry : tallies) {
+    const profile::Estimate allocated = profile::ToEstimate(entry.tally.allocated);
+    const profile::Estimate live = profile::LiveEstimate(entry.tally);
+    summary.live_bytes += live.bytes;
+    summary.live_objects += live.objects;
+    summary.allocated_bytes += allocated.bytes;
+    summary.allocated_objects += allocated.objects;
+    summary.samples += allocated.samples;
+    stacks.insert(entry.stack_id);
+  }
+  summary.contexts = stacks.size();
+  if (target.ending.has_value()) {
+    summary.peak_bytes = static_cast<double>(target.ending->peak);
+  } else {
+    summary.owner = Owner(target.pid);
+    summary.allocation_rate = target.allocation_rate;
+    if (absl::StatusOr<heaptap_process> process = books_->ReadProcess(target.pid); process.ok()) {
+      summary.peak_bytes = static_cast<double>(process->peak_weight);
+    }
+  }
+  summary.peak_bytes = std::max(summary.peak_bytes, summary.live_bytes);
+  summary.lg_sample = target.LgSample();
+  const bpf::Losses losses = books_->ReadLosses(target.process_id);
+  for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) {
+    if (losses[reason].events != 0) summary.losses[std::string(bpf::LossName(reason))] = losses[reason].events;
+  }
+  return summary;
+}
+
+std::vector<ProcessSummary> Recorder::Summaries() {
+  std::vector<ProcessSummary> summaries;
+  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_->ReadAllTallies();
+  if (!tallies.ok()) return summaries;
+  for (const auto& [process_id, target] : targets_) {
+    const std::vector<bpf::TallyEntry>& own = (*tallies)[process_id];
+    if (target.ending.has_value() || !target.policy.record || !HasProfile(target, !own.empty())) continue;
+    summaries.push_back(Summarise(target, own));
+  }
+  std::sort(summaries.begin(), summaries.end(),
+            [](const ProcessSummary& a, const ProcessSummary& b) { return a.pid < b.pid; });
+  return summaries;
+}
+
+absl::StatusOr<ProfileSnapshot> Recorder::Snapshot(pid_t pid) {
+  absl::StatusOr<Target*> target = FindForClient(pid);
+  if (!target.ok()) return target.status();
+  absl::StatusOr<profile::Profile> profile = Build(**target);
+  if (!profile.ok()) return profile.status();
+  ProfileSnapshot snapshot;
+  snapshot.profile = *std::move(profile);
+  snapshot.process_id = (*target)->process_id;
+  if (const AddressSpace* space = Space(**target); space != nullptr) snapshot.executable = space->executable;
+  snapshot.time = absl::Now();
+  return snapshot;
+}
+
+absl::StatusOr<std::string> Recorder::DumpOne(pid_t pid) {
+  absl::StatusOr<Target*> target = FindForClient(pid);
+  if (!target.ok()) return target.status();
+  return Dump(**target, HEAPTAP_DUMP_MANUAL);
+}
+
+absl::StatusOr<AllocatorFigures> Recorder::ReadAllocatorFigures(pid_t pid) {
+  absl::StatusOr<Target*> target = FindForClient(pid);
+  if (!target.ok()) return target.status();
+  const uint64_t address = (*target)->control_address;
+  if (address == 0) return absl::FailedPreconditionError(absl::StrCat("process ", pid, " has no control block"));
+  auto control = std::make_shared<heaptap_control>();
+  absl::Status status = WithMemory(**target, [control, address](const ProcessHandle& handle) {
+    absl::StatusOr<heaptap_control> read = ReadControl(handle, address);
+    if (read.ok()) *control = *read;
+    return read.status();
+  });
+  if (!status.ok()) return status;
+  return AllocatorFigures{.options = control->options,
+                          .active = control->active != 0,
+                          .lg_sample = (*target)->LgSample(),
+                          .statistics = control->statistics};
+}
+
+absl::Status Recorder::SetActive(pid_t pid, bool active) {
+  absl::StatusOr<Target*> target = FindForClient(pid);
+  if (!target.ok()) return target.status();
+  const uint64_t address = (*target)->control_address;
+  if (address == 0) return absl::FailedPreconditionError(absl::StrCat("process ", pid, " has no control block"));
+  return WithMemory(**target,
+                    [address, active](const ProcessHandle& handle) { return WriteActive(handle, address, active); });
+}
+
+absl::Status Recorder::SetRate(pid_t pid, std::optional<uint32_t> lg_sample) {
+  absl::StatusOr<Target*> target = FindForClient(pid);
+  if (!target.ok()) return target.status();
+  if ((*target)->control_address == 0) {
+    return absl::FailedPreconditionError(absl::StrCat("process ", pid, " has no control block"));
+  }
+  if ((*target)->foreign) {
+    return absl::FailedPreconditionError(absl::StrCat("another collector has set the rate of process ", pid));
+  }
+  if (!(*target)->reachable) {
+    return absl::UnavailableError(absl::StrCat("process ", pid, " does not let its memory be had"));
+  }
+  (*target)->asked_lg_sample = lg_sample;
+  // Who asks wants just that; the budget may have its say again later.
+  (*target)->raised = 0;
+  WriteControl(**target);
+  return absl::OkStatus();
+}
+
+exporter::CollectorFigures Recorder::Figures() {
+  exporter::CollectorFigures figures;
+  figures.version = HEAPTAP_VERSION;
+  figures.revision = bpf::Books::Layout();
+  for (const ProcessSummary& summary : Summaries()) {
+    exporter::ProcessFigures& process = figures.processes.emplace_back();
+    process.pid = summary.pid;
+    process.command = summary.command;
+    process.live.bytes = summary.live_bytes;
+    process.live.objects = summary.live_objects;
+    process.allocated.bytes = summary.allocated_bytes;
+    process.allocated.objects = summary.allocated_objects;
+    process.allocated.samples = summary.samples;
+    process.peak_bytes = static_cast<uint64_t>(summary.peak_bytes);
+    process.period = uint64_t{1} << summary.lg_sample;
+    process.contexts = summary.contexts;
+    process.losses = summary.losses;
+  }
+  figures.events = events_counted_;
+  const bpf::Losses losses = books_->ReadLosses(0);
+  for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) {
+    figures.losses[std::string(bpf::LossName(reason))] = losses[reason].events;
+  }
+  figures.dumps = dumps_counted_;
+  figures.dump_errors = dump_errors_;
+  figures.dump_time = dump_time_;
+  figures.last_dump = last_dump_;
+  for (const auto& [map, bytes] : books_->KernelMemory()) figures.kernel_memory_bytes += bytes;
+  figures.ring_fill_ratio = books_->EventsFill();
+  return figures;
+}
+
+pid_t Recorder::LargestProcess() {
+  const std::vector<ProcessSummary> summaries = Summaries();
+  const auto largest =
+      std::max_element(summaries.begin(), summaries.end(),
+                       [](const ProcessSummary& a, const ProcessSummary& b) { return a.live_bytes < b.live_bytes; });
+  return largest == summaries.end() ? 0 : largest->pid;
+}
+
+}  // namespace heaptap::service
