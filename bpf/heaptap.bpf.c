@@ -273,7 +273,7 @@ int probe_dump(struct pt_regs* context) {
   __u64 request = PT_REGS_PARM1(context);
   asm volatile("" : "+r"(request)); /* as in probe_start */
   __u32 tgid = bpf_get_current_pid_tgid() >> 32;
-  struct heaptap_process* process = find_process(tgid);
+  struct heaptap_process* process = find_or_enter(tgid);
   struct asked asked = {};
   bpf_probe_read_user(&asked, sizeof(asked), (const void*)request);
   if (asked.kind == ASK_RESET) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "userspace/service/bounded_work.h"
-
 #include <gtest/gtest.h>
 
 #include "absl/synchronization/notification.h"
+#include "userspace/service/bounded_work.h"
 
 namespace heaptap::service {
 namespace {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +27,7 @@
 #include "userspace/bpf/unwind_maps.h"
 #include "userspace/elf/file_descriptor.h"
 
+struct bpf_map;
 struct heaptap_bpf;
 struct ring_buffer;
 
@@ -126,6 +128,7 @@ class Books {
   static std::string Layout();
   // Whether they are another collector's, taken over.
   bool adopted() const { return adopted_; }
+  bool HasSizes(const MapSizes& sizes) const;
 
   Books(const Books&) = delete;
   Books& operator=(const Books&) = delete;
@@ -207,6 +210,7 @@ class Books {
  private:
   Books() = default;
   absl::Status Open(const MapSizes& sizes, const Pins* pins);
+  std::vector<std::pair<bpf_map*, uint32_t>> SizedMaps(const MapSizes& sizes) const;
   void SetSizes(const MapSizes& sizes);
   absl::Status LoadObject(bool for_everyone);
   absl::Status Prepare(const MapSizes& sizes);

@@ -99,19 +99,30 @@ absl::Status Books::Open(const MapSizes& sizes, const Pins* pins) {
   return pins == nullptr ? absl::OkStatus() : PinAll(*pins);
 }
 
+// The maps that have a size of their own, with that.
+std::vector<std::pair<bpf_map*, uint32_t>> Books::SizedMaps(const MapSizes& sizes) const {
+  return {{object_->maps.processes, sizes.processes},
+          {object_->maps.stacks, sizes.stacks},
+          {object_->maps.live, sizes.live},
+          {object_->maps.tallies, sizes.tallies},
+          {object_->maps.losses, sizes.losses},
+          {object_->maps.events, sizes.events_bytes},
+          {object_->maps.files, sizes.files},
+          {object_->maps.names, sizes.names},
+          {object_->maps.records, sizes.records},
+          {object_->maps.rows, static_cast<uint32_t>(std::max<uint64_t>(sizes.unwind_bytes / kNodeBytes, 1))},
+          {object_->maps.raw_stacks, sizes.raw_stacks_bytes}};
+}
+
 void Books::SetSizes(const MapSizes& sizes) {
-  bpf_map__set_max_entries(object_->maps.processes, sizes.processes);
-  bpf_map__set_max_entries(object_->maps.stacks, sizes.stacks);
-  bpf_map__set_max_entries(object_->maps.live, sizes.live);
-  bpf_map__set_max_entries(object_->maps.tallies, sizes.tallies);
-  bpf_map__set_max_entries(object_->maps.losses, sizes.losses);
-  bpf_map__set_max_entries(object_->maps.events, sizes.events_bytes);
-  bpf_map__set_max_entries(object_->maps.files, sizes.files);
-  bpf_map__set_max_entries(object_->maps.names, sizes.names);
-  bpf_map__set_max_entries(object_->maps.records, sizes.records);
+  for (const auto& [map, size] : SizedMaps(sizes)) bpf_map__set_max_entries(map, size);
   object_->rodata->records_capacity = sizes.records;
-  bpf_map__set_max_entries(object_->maps.rows, std::max<uint64_t>(sizes.unwind_bytes / kNodeBytes, 1));
-  bpf_map__set_max_entries(object_->maps.raw_stacks, sizes.raw_stacks_bytes);
+}
+
+bool Books::HasSizes(const MapSizes& sizes) const {
+  const auto sized = SizedMaps(sizes);
+  return std::all_of(sized.begin(), sized.end(),
+                     [](const auto& entry) { return bpf_map__max_entries(entry.first) == entry.second; });
 }
 
 absl::Status Books::LoadObject(bool for_everyone) {

@@ -158,10 +158,7 @@ absl::StatusOr<std::vector<EndedDocument>> GetEnded(const Client& client) {
                   [](const json& object, const std::string& where, std::string& error) {
                     EndedProcess ended;
                     Fields fields(object, where, error);
-                    // Its figures stand in an object of their own, or beside the rest.
-                    const bool is_nested = object.is_object() && object.contains("summary");
-                    ended.summary = is_nested ? ReadSummary(object["summary"], absl::StrCat(where, ".summary"), error)
-                                              : ReadSummary(object, where, error);
+                    ended.summary = ReadSummary(object, where, error);
                     fields.Take("ended", ended.ended);
                     fields.Take("status", ended.status);
                     fields.Take("by_oom_kill", ended.by_oom_kill);

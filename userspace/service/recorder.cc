@@ -311,8 +311,10 @@ void Recorder::Pump() {
   };
   for (auto event = events->begin(); event != events->end(); ++event) {
     handle_until(event->time);
-    // Of several triggers that are due one dump comes: it has all of them in it.
-    const bool is_trigger = event->kind == HEAPTAP_EVENT_HIGH_WATER || event->kind == HEAPTAP_EVENT_INTERVAL;
+    // Of several triggers that are due one dump comes: it has all of them in it. Of several requests the process waits
+    // for the last one only.
+    const bool is_trigger = event->kind == HEAPTAP_EVENT_HIGH_WATER || event->kind == HEAPTAP_EVENT_INTERVAL ||
+                            (event->kind == HEAPTAP_EVENT_DUMP && event->process_id != 0);
     const bool comes_again = is_trigger && std::any_of(event + 1, events->end(), [&](const heaptap_event& later) {
                                return later.kind == event->kind && later.process_id == event->process_id;
                              });
@@ -341,11 +343,13 @@ void Recorder::Handle(const heaptap_event& event) {
       // The child has its parent's memory, and so its parent's allocator. It shows itself by heaptap:start.
       TakeOver(*parent, child);
     }
+    spaces_.Hold(event.tgid);
     return;
   }
   if (event.kind == HEAPTAP_EVENT_EXEC) {
     Target& next = AddTarget(event.process_id, event.tgid);
     if (const Target* before = FindTarget(event.argument); before != nullptr) next.policy = before->policy;
+    spaces_.Hold(event.tgid);
     if (!options_.follow) {
       Say(absl::StrCat("process ", event.tgid, " runs another program now (exec); the profile begins anew"));
     }
@@ -395,7 +399,11 @@ void Recorder::HandleStart(Target& target, const heaptap_event& event) {
   target.started = true;
   target.is_saved = false;
   newcomers_.erase(target.process_id);
-  if (options_.everyone.has_value()) ApplyPolicy(target);
+  if (options_.everyone.has_value()) {
+    ApplyPolicy(target);
+    // It began before we looked at what processes map.
+    if (!spaces_.Hold(target.pid)) Introduce(target);
+  }
   if (absl::Status status = CheckControl(control, target.pid); !status.ok()) {
     Say(absl::StrCat(status.message(), "; its stacks are shown with the allocator's frames"));
     return;

@@ -146,6 +146,9 @@ void Recorder::TakeOverBooks() {
   Pump();
   FinishOrphans();
   Say(absl::StrCat("took over a recording of ", targets_.size(), targets_.size() == 1 ? " process" : " processes"));
+  if (!books_->HasSizes(options_.map_sizes)) {
+    Say("its maps keep the sizes that they have; for others end it first: heaptap daemon --end");
+  }
 }
 
 // Their exits were told to the recorder before us, which did not come to close their books.
@@ -158,7 +161,7 @@ void Recorder::FinishOrphans() {
     if (closed->contains(process_id)) {
       closed_.insert(process_id);
     } else if (!processes->contains(process_id) && FindTarget(process_id) == nullptr) {
-      HandleExit(AddTarget(process_id, 0), {.time = absl::Now()});
+      HandleExit(AddTarget(process_id, 0), {.is_known = false, .time = absl::Now()});
     }
   }
 }
@@ -174,12 +177,7 @@ void Recorder::HandleEnter(const heaptap_event& event) {
   target.name = Printable(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
   target.is_saved = false;
   newcomers_.insert(event.process_id);
-  if (!spaces_.Hold(event.tgid)) return;
-  const AddressSpace* space = spaces_.Find(event.tgid);
-  for (const elf::Mapping& mapping : space->mappings) {
-    if (mapping.inode == 0) continue;
-    tables_.Enter({mapping.inode, KernelDevice(mapping), 0}, event.tgid, mapping);
-  }
+  spaces_.Hold(event.tgid);
 }
 
 void Recorder::IntroduceNewcomers() {

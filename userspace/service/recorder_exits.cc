@@ -17,7 +17,7 @@ namespace {
 // share one.
 constexpr absl::Duration kExitPause = absl::Milliseconds(100);
 
-bool IsFatal(const Ending& ending) { return (ending.status & 0x7f) != 0; }
+bool IsFatal(const Ending& ending) { return !ending.is_known || (ending.status & 0x7f) != 0; }
 
 }  // namespace
 

@@ -24,7 +24,8 @@ namespace heaptap::service {
 
 // How a target ended.
 struct Ending {
-  int status = 0;  // as wait(2) has it
+  bool is_known = true;  // how it ended; else nobody saw it
+  int status = 0;        // as wait(2) has it
   bool by_oom_kill = false;
   uint64_t peak = 0;  // the most that its live estimate has been, bytes
   absl::Time time = {};
