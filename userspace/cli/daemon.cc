@@ -242,9 +242,11 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
   absl::StatusOr<std::unique_ptr<service::Daemon>> started = service::Daemon::Start(options.recording, options.http);
   if (!started.ok()) return Report(started.status());
   service::Daemon& daemon = **started;
+  // Port 0 is one of the kernel's choice.
+  const std::string address = flags.listen.substr(0, flags.listen.rfind(':'));
   service::Say(absl::StrCat("recording; clients at ", flags.socket,
-                            flags.listen.empty() ? "" : absl::StrCat(" and http://", flags.listen), ", dumps in ",
-                            flags.state_folder));
+                            daemon.port() == 0 ? "" : absl::StrCat(" and http://", address, ":", daemon.port()),
+                            ", dumps in ", flags.state_folder));
   manager.NotifyReady();
   absl::Time alive = absl::Now();
   for (;;) {

@@ -42,6 +42,8 @@ class Daemon : public Collector {
   // PID 0: of the process that holds most. What went wrong is said.
   void DumpOne(pid_t pid);
   Recorder& recorder() { return *recorder_; }
+  // Of HTTP by TCP; 0: none.
+  int port() const { return server_->port(); }
   absl::StatusOr<std::vector<ProcessSummary>> Processes() override;
   absl::StatusOr<std::vector<EndedProcess>> Ended() override;
   absl::StatusOr<ProfileSnapshot> Snapshot(pid_t pid) override;
