@@ -48,8 +48,10 @@ std::vector<int> Daemon::fds() const {
 }
 
 void Daemon::Work() {
+  // What happened before a question was asked is in its answer.
+  const std::vector<Question> questions = TakeQuestions();
   recorder_->Pump();
-  for (const Question& question : TakeQuestions()) question(recorder_.get());
+  for (const Question& question : questions) question(recorder_.get());
   const absl::Time now = absl::Now();
   if (now - ticked_ < kTick) return;
   ticked_ = now;
