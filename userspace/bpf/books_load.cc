@@ -219,8 +219,11 @@ absl::Status Books::Adopt(const Pins& pins) {
   }
   for (const NamedProgram& named : kNamedPrograms) {
     absl::StatusOr<elf::FileDescriptor> pinned = pins.Get(ProgramPin(named.name));
-    if (pinned.ok()) programs_[static_cast<size_t>(named.which)] = *std::move(pinned);
-    if (!pinned.ok() && named.which != Program::kTakeControl) return pinned.status();
+    if (pinned.ok()) {
+      programs_[static_cast<size_t>(named.which)] = *std::move(pinned);
+    } else if (named.which != Program::kTakeControl) {
+      return pinned.status();
+    }
   }
   next_process_id_ = ReadCounter(HEAPTAP_COUNTER_NEXT_COLLECTOR_ID);
   absl::StatusOr<std::set<uint64_t>> closed = ReadClosed();

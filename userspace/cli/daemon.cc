@@ -115,7 +115,7 @@ absl::Status SetSetting(absl::string_view name, absl::string_view value, service
   if (value.empty()) return absl::OkStatus();
   absl::Status status = service::SetPolicy(name, value, policy);
   if (status.ok()) return status;
-  return absl::InvalidArgumentError(absl::StrCat("--", name, " ", value, ": ", status.message(), " is needed"));
+  return absl::InvalidArgumentError(absl::StrCat("--", name, " ", value, ": ", status.message()));
 }
 
 absl::StatusOr<absl::Duration> ParseAge(const std::string& text) {

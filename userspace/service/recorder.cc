@@ -142,8 +142,9 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     control = ReadControl(*handle, control_address);
     if (!control.ok()) return control.status();
     if (const pid_t other = OtherCollector(*control); other != 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(name, " is recorded by heaptap ", other, " already; end that one first"));
+      return absl::FailedPreconditionError(absl::StrCat(name, " is recorded by heaptap ", other,
+                                                        " already: ask that one (heaptap dump ", pid,
+                                                        ", if it is a daemon), or end it first"));
     }
   }
 

@@ -105,8 +105,9 @@ void Recorder::DrainOtherLayouts(const std::string& states_folder) {
     }
     const TargetStates states = TargetStates::OfOther(states_folder, layout);
     for (const auto& [process_id, entries] : books->tallies) {
-      const auto process = std::find_if(books->processes.begin(), books->processes.end(),
-                                        [&](const bpf::OtherProcess& one) { return one.process_id == process_id; });
+      const auto process =
+          std::find_if(books->processes.begin(), books->processes.end(),
+                       [id = process_id](const bpf::OtherProcess& one) { return one.process_id == id; });
       Target target;
       target.process_id = process_id;
       if (process != books->processes.end()) target.pid = process->tgid;

@@ -67,8 +67,10 @@ void Recorder::CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tall
   const bool is_written = target.own_final && !options_.prefix_given;
   const bool is_wanted = target.policy.dump_at_exit == DumpAtExit::kAlways ||
                          (target.policy.dump_at_exit == DumpAtExit::kFatal && IsFatal(*target.ending));
+  // Of everyone many never come to their first sample.
+  const bool is_empty = options_.everyone.has_value() && tallies.empty();
   std::string path;
-  if (has_profile && !is_written && is_wanted) {
+  if (has_profile && !is_written && is_wanted && !is_empty) {
     const profile::Profile profile = Build(target, tallies);
     if (absl::StatusOr<std::string> written = Write(target, HEAPTAP_DUMP_FINAL, profile); written.ok()) {
       path = *std::move(written);
