@@ -152,6 +152,6 @@ clean: ## remove build/
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile tests/*.mk tests/*/rules.mk
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-25s %s\n", $$1, $$2 }' Makefile tests/*.mk tests/*/rules.mk
 
 -include $(shell find $(BUILD) -path $(BUILD)/vm -prune -o -type f -name '*.d' -print 2>/dev/null)

@@ -93,6 +93,20 @@ bool HasCollector() {
   return !semaphores_lie.load(std::memory_order_relaxed) || CollectorPid() != 0;
 }
 
+// The probes of a daemon's recording stay when the daemon ends, and a next one comes, if not in time. From another PID
+// name space than the first nobody can tell; then it is the time limit that helps.
+bool HasCollectorEnded() {
+  constexpr char kFirst[] = "pid:[4026531836]";  // PROC_PID_INIT_INO of include/linux/proc_ns.h
+  constexpr long kLength = sizeof(kFirst) - 1;
+  const uint32_t pid = CollectorPid();
+  char name[sizeof(kFirst)];
+  if (pid == 0 || SystemCall(SYS_readlink, reinterpret_cast<long>("/proc/self/ns/pid"), reinterpret_cast<long>(name),
+                             sizeof(name)) != kLength) {
+    return false;
+  }
+  return memcmp(name, kFirst, kLength) == 0 && SystemCall(SYS_kill, pid, 0) == -ESRCH;
+}
+
 // What is said when nobody answers.
 enum class Words { kAll, kNone };
 
@@ -111,12 +125,15 @@ int CannotOpen(const char* path) {
   return EFAULT;
 }
 
-enum class Answer { kGiven, kLate, kNever };
+enum class Answer { kGiven, kLate, kNever, kNotNow };
 
 // Waits until the collector has answered the request at hand, and no longer than it is there.
 Answer WaitForAnswer(int event_fd) {
   constexpr uint64_t kLook = 50;  // milliseconds between two looks whether it is
-  const uint64_t deadline = Milliseconds() + HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
+  // So long a collector that has ended may need to be followed by the next, or its probes to be gone.
+  constexpr uint64_t kGrace = 1000;  // milliseconds
+  const uint64_t begin = Milliseconds();
+  const uint64_t deadline = begin + HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
   while (__atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) != request.sequence) {
     const uint64_t now = Milliseconds();
     if (now >= deadline) return Answer::kLate;
@@ -129,9 +146,11 @@ Answer WaitForAnswer(int event_fd) {
     if (ready > 0) {
       uint64_t count;
       SystemCall(SYS_read, event_fd, reinterpret_cast<long>(&count), sizeof(count));
-    } else if (ready == 0 && !HasCollector() &&
-               __atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) != request.sequence) {
-      return Answer::kNever;
+    } else if (ready == 0) {
+      const bool is_gone = !HasCollector();
+      if (!is_gone && (now < begin + kGrace || !HasCollectorEnded())) continue;
+      if (__atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) == request.sequence) break;
+      return is_gone ? Answer::kNever : Answer::kNotNow;
     }
   }
   return Answer::kGiven;
@@ -166,12 +185,14 @@ int Ask(uint32_t kind, uint64_t argument, int file_fd, const char* what, Words w
     lates.fetch_add(1, std::memory_order_relaxed);
     message << "<heaptap>: the collector did not answer within " << HEAPTAP_DUMP_TIMEOUT_MILLISECONDS
             << " ms; no dump in \"" << what << "\"\n";
+  } else if (answer == Answer::kNotNow) {
+    message << "<heaptap>: the collector has ended, and no other has come yet; no dump in \"" << what << "\"\n";
   } else {
     message << "<heaptap>: the collector could not write \"" << what << "\" (error "
             << static_cast<uint64_t>(request.error) << ")\n";
   }
   message.Print();
-  return answer == Answer::kLate ? EAGAIN : EFAULT;
+  return answer == Answer::kGiven ? EFAULT : EAGAIN;
 }
 
 // Does not wait for whoever is to read a FIFO.

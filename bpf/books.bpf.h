@@ -53,38 +53,43 @@ static __always_inline int remove_live(struct heaptap_process* process, __u64 pr
   return 0;
 }
 
-/* Counts `more` new entries, and asks for a sweep if there are many. */
-static __always_inline void count_live_entries(__u32 tgid, __u64 process_id, __u64 more) {
+/* Counts `more` new entries, and asks for a sweep if there are many, or if somebody found no room. */
+static __always_inline void count_live_entries(__u32 tgid, __u64 process_id, __u64 more, int found_no_room) {
   __u64* entries = counter(HEAPTAP_COUNTER_LIVE_ENTRIES);
   __u64* sweep_at = counter(HEAPTAP_COUNTER_SWEEP_AT);
   if (!entries || !sweep_at) return;
   __u64 now = __sync_fetch_and_add(entries, more) + more;
   __u64 at = *sweep_at;
-  if (now >= at && __sync_val_compare_and_swap(sweep_at, at, ~0ULL) == at)
+  if ((now >= at || (found_no_room && at != ~0ULL)) && __sync_val_compare_and_swap(sweep_at, at, ~0ULL) == at)
     send_event(HEAPTAP_EVENT_LIVE_FILLING, tgid, process_id, now);
 }
 
-/* Whether a process with figures has its share of a map: its own bound, or as many entries as are still free. */
+/* Whether a process with figures has its share of a map: 1 for its own bound, 2 for as many entries as are still free.
+ */
 static __always_inline int has_share(const struct heaptap_process* process, __u64 own, __u64 bound, __u64 room,
                                      __u32 entries) {
   if (!has_figures(process)) return 0;
   if (bound != 0 && own >= bound) return 1;
   const __u64* taken = counter(entries);
-  return room != 0 && taken && own + *taken >= room;
+  return room != 0 && taken && own + *taken >= room ? 2 : 0;
 }
 
 /* Enters an object. Returns 0, or the HEAPTAP_LOSS_* reason, negative, if it is not in the books. */
 static __always_inline int insert_live(struct heaptap_process* process, __u32 tgid, const struct heaptap_live_key* key,
                                        const struct heaptap_live* object) {
   const struct heaptap_settings* of_all = read_settings();
-  if (has_share(process, process->live_objects, process->max_live, of_all ? of_all->live_room : 0,
-                HEAPTAP_COUNTER_LIVE_ENTRIES))
+  int share = has_share(process, process->live_objects, process->max_live, of_all ? of_all->live_room : 0,
+                        HEAPTAP_COUNTER_LIVE_ENTRIES);
+  if (share) {
+    /* What is freed counts as taken until it is swept. */
+    if (share == 2) count_live_entries(tgid, key->process_id, 0, 1);
     return -HEAPTAP_LOSS_LIVE_SHARE;
+  }
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
   if (!entry) {
     int error = bpf_map_update_elem(&live, key, object, BPF_NOEXIST);
     /* Also when the map is full: since the last sweep objects may have been freed. */
-    count_live_entries(tgid, key->process_id, error ? 0 : 1);
+    count_live_entries(tgid, key->process_id, error ? 0 : 1, 0);
     return error ? -HEAPTAP_LOSS_LIVE_FULL : 0;
   }
   if (entry->size == HEAPTAP_LIVE_CLAIMED) return -HEAPTAP_LOSS_LIVE_FULL;

@@ -231,11 +231,12 @@ static __always_inline void begin_triggers(struct heaptap_process* process, cons
   process->max_tallies = origin->max_tallies;
 }
 
-static __always_inline void note_unnoticed(struct heaptap_process* ended, __u32 tgid, __u32 flag) {
+/* Beside the event: the event may find no room, or a collector that dies with it in hand. */
+static __always_inline int note_unnoticed(struct heaptap_process* ended, __u32 tgid, __u32 flag) {
   ended->flags |= flag;
   ended->parent_tgid = tgid; /* the key of `processes` that it had */
   __u64 id = ended->id;
-  if (bpf_map_update_elem(&unnoticed, &id, ended, BPF_ANY)) lose(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
+  return bpf_map_update_elem(&unnoticed, &id, ended, BPF_ANY);
 }
 
 /* The part of a dump request that says what is asked for. */
@@ -381,8 +382,8 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
   begin_triggers(&process, old);
   struct heaptap_process ended = *old;
   bpf_map_update_elem(&processes, &tgid, &process, BPF_ANY);
-  if (send_event(HEAPTAP_EVENT_EXEC, tgid, process.id, ended_id) && ended_id)
-    note_unnoticed(&ended, tgid, HEAPTAP_PROCESS_EXECED);
+  int not_noted = ended_id ? note_unnoticed(&ended, tgid, HEAPTAP_PROCESS_EXECED) : 0;
+  if (send_event(HEAPTAP_EVENT_EXEC, tgid, process.id, ended_id) && not_noted) lose(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
   return 0;
 }
 
@@ -413,12 +414,13 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   ended.ended = code;
   ended.by_oom_kill = BPF_CORE_READ(task, signal, oom_mm) != NULL;
   __u64 argument = (__u32)code | (ended.by_oom_kill ? HEAPTAP_EXIT_BY_OOM_KILL : 0);
+  int not_noted = id ? note_unnoticed(&ended, tgid, 0) : 0;
   struct heaptap_event* event = begin_event(HEAPTAP_EVENT_EXIT, tgid, id, argument);
   if (event) {
     event->peak_weight = ended.peak_weight;
     bpf_ringbuf_submit(event, 0);
-  } else if (id) {
-    note_unnoticed(&ended, tgid, 0);
+  } else if (not_noted) {
+    lose(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
   }
   return 0;
 }
@@ -440,12 +442,21 @@ int renew(struct heaptap_renew* argument) {
   return 0;
 }
 
+static long find_inode(struct task_struct* task, struct vm_area_struct* mapping, __u64* inode_address) {
+  struct file* file = mapping->vm_file;
+  if (file) *inode_address = (__u64)file->f_inode;
+  return 0;
+}
+
 /* Run by the collector. */
 SEC("syscall")
 int identify(struct heaptap_identify* argument) {
   struct place place = {.pc = argument->address};
   bpf_find_vma(bpf_get_current_task_btf(), place.pc, find_place, &place, 0);
   argument->file = place.file;
+  __u64 inode_address = 0;
+  bpf_find_vma(bpf_get_current_task_btf(), place.pc, find_inode, &inode_address, 0);
+  argument->inode_address = inode_address;
   return 0;
 }
 

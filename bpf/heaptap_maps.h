@@ -10,7 +10,7 @@
  *   live       {process id, address}         -> struct heaptap_live, an object while its size is not 0
  *   tallies    {process id, stack id, tid}   -> struct heaptap_tally
  *   losses     {process id, reason}          -> struct heaptap_loss
- *   unnoticed  process id                    -> struct heaptap_process, ended when `events` had no room to say so
+ *   unnoticed  process id                    -> struct heaptap_process, ended, until the collector has closed its books
  *   forgotten  process id                    -> 1, while `live` may have objects of that process, whose books are
  *                                               closed
  *   names      {process id, tid}             -> struct heaptap_thread_name
@@ -422,6 +422,7 @@ struct heaptap_fold {
 struct heaptap_identify {
   __u64 address;
   struct heaptap_file_key file; /* its answer; inode 0: none */
+  __u64 inode_address;          /* of the inode in the kernel's memory: no two have the same while both are in use */
 };
 
 /*

@@ -11,10 +11,11 @@ include tests/e2e/rules.mk
 include tests/differential/rules.mk
 include tests/fuzz/rules.mk
 include tests/bench/rules.mk
+include tests/sanitized.mk
 -include tests/lint.mk
 
 # Unit tests of the collector: one program. The allocator's are under tests/allocator/, with its sanitizer builds.
-UNIT_SOURCES := $(filter-out tests/unit/allocator_%,$(wildcard tests/unit/*_test.cc))
+UNIT_SOURCES := $(filter-out tests/unit/allocator_%,$(wildcard tests/unit/*_test.cc)) tests/unit/bpf_puppet.cc
 UNIT_OBJECTS := $(UNIT_SOURCES:%.cc=$(BUILD)/%.o)
 
 $(BUILD)/tests/unit/bpf_programs.o: tests/unit/bpf_programs.c

@@ -22,7 +22,8 @@ from heap_v2 import Dump
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, "build")
-HEAPTAP = os.path.join(BUILD, "heaptap")
+# Another build of it, if the caller says so.
+HEAPTAP = os.environ.get("HEAPTAP") or os.path.join(BUILD, "heaptap")
 LIBRARY = os.path.join(BUILD, "libheaptap.so")
 TARGETS = os.path.join(BUILD, "tests", "targets")
 
@@ -162,9 +163,11 @@ class Process:
 
 
 def environment(folder, changes=None):
-    """The same for every program of a test: nothing of the caller's but PATH. A change to None takes a name out."""
+    """The same for every program of a test: nothing of the caller's but PATH (and what sanitizers read). A change to None takes a name out."""
     result = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": folder, "LC_ALL": "C.UTF-8", "TZ": "UTC",
               "JEPROF_TMPDIR": folder}
+    # For a build with sanitizers.
+    result.update({name: value for name, value in os.environ.items() if name in ("ASAN_OPTIONS", "UBSAN_OPTIONS")})
     result.update(changes or {})
     return {name: value for name, value in result.items() if value is not None}
 

@@ -7,8 +7,8 @@ TARGETS := $(BUILD)/tests/targets
 TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread
 
 TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet exact_threads sampling_law children \
-  contexts depth without_bpf foreign cpp_program callers frames frames_realigned loader jit forged named_threads \
-  steered mtev_endpoints recent small_stacks resets \
+  contexts depth without_bpf foreign cpp_program callers frames frames_realigned loader jit forged hostile named_threads \
+  steered mtev_endpoints recent small_stacks resets short_lived hungry paced short_threads \
   libleft.so libright.so libbare.so statistics_print libstatistics.so wiki_leak_jemalloc jemalloc_example \
   jemalloc_example_conf jemalloc_example_static heaptap_example other_jemalloc other_jemalloc_linked environment_static)
 
@@ -102,6 +102,11 @@ $(TARGETS)/environment_static: tests/targets/environment.c $(BUILD)/libheaptap.a
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(JEMALLOC_FLAGS) -static $^ -o $@
+
+$(TARGETS)/hostile: tests/targets/hostile.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(TARGET_FLAGS) -Iallocator/include $(DEPENDENCIES) $< -o $@
 
 # The same source with our headers and our library.
 $(TARGETS)/heaptap_example: tests/targets/jemalloc_example.c $(BUILD)/libheaptap.so

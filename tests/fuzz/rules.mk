@@ -27,6 +27,12 @@ FUZZED_HTTP := $(wildcard userspace/service/http_*.cc userspace/export/*.cc user
   $(patsubst %,userspace/service/%.cc,memory_json messages process_command_line process_symbols processes_json)
 $(BUILD)/fuzz/http_fuzzer: $(FUZZED_HTTP:%.cc=$(BUILD)/fuzz/%.o)
 
+# What a target says by its memory, and what one recorder leaves for the next.
+FUZZED_TARGET := $(patsubst %,userspace/service/%.cc,control_block dump_request dump_folder process_handle target_state) \
+  userspace/bpf/kernel_error.cc
+$(addprefix $(BUILD)/fuzz/,control_block_fuzzer dump_request_fuzzer target_state_fuzzer): \
+  $(FUZZED_TARGET:%.cc=$(BUILD)/fuzz/%.o)
+
 # What the allocator reads.
 FUZZED_ALLOCATOR := $(patsubst %,$(BUILD)/fuzz/allocator/%.o,configuration options option_table system)
 $(FUZZED_ALLOCATOR) $(BUILD)/fuzz/allocator_options_fuzzer: FUZZ_FLAGS += -Iallocator

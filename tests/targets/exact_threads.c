@@ -6,16 +6,20 @@
  *
  *   PATH LIVE_OBJECTS LIVE_USABLE_BYTES ALLOCATED_OBJECTS
  *
- * exact_threads [ROUNDS]: each thread allocates that many blocks (default 30000). Which thread wins a slot differs
+ * exact_threads [ROUNDS]: each thread allocates that many blocks (default 30000); with - for ROUNDS, until there is a
+ * line on stdin, and the process then stays until the end of stdin. Which thread wins a slot differs
  * from run to run; the totals are counted, not assumed. Every size is above 48 bytes, where even jeprof's correction
  * for lg_sample 0 (factor 1 - exp(-size)) is 1 in doubles.
  */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
 enum { THREADS = 8, SLOTS = 4096, PATHS = 3 };
@@ -24,6 +28,7 @@ static const char* const path_names[PATHS] = {"allocate_small", "allocate_medium
 static void* _Atomic slots[SLOTS];
 static _Atomic uint64_t allocated[PATHS];
 static size_t rounds = 30000;
+static atomic_bool stop;
 
 /* Each block says at its beginning which path made it. */
 static void* mark(void* block, size_t path) {
@@ -45,7 +50,7 @@ static uint32_t next_random(uint32_t* state) {
 
 static void* work(void* seed) {
   uint32_t state = (uint32_t)(uintptr_t)seed;
-  for (size_t i = 0; i < rounds; i++) {
+  for (size_t i = 0; i < rounds && !atomic_load_explicit(&stop, memory_order_relaxed); i++) {
     uint32_t kind = next_random(&state) % 16;
     uint32_t random = next_random(&state);
     void* block;
@@ -61,10 +66,22 @@ static void* work(void* seed) {
   return NULL;
 }
 
+/* Without stdio, which would allocate. False: there is no more. */
+static bool wait_for_line(void) {
+  char byte;
+  ssize_t got;
+  while ((got = read(STDIN_FILENO, &byte, 1)) == 1 && byte != '\n') {
+  }
+  return got == 1;
+}
+
 int main(int argc, char** argv) {
   static char output[BUFSIZ];
   setvbuf(stdout, output, _IOFBF, sizeof output);
-  if (argc > 1) {
+  bool is_driven = argc > 1 && strcmp(argv[1], "-") == 0;
+  if (is_driven) {
+    rounds = SIZE_MAX;
+  } else if (argc > 1) {
     rounds = strtoul(argv[1], NULL, 0);
   }
   pthread_t threads[THREADS];
@@ -72,6 +89,10 @@ int main(int argc, char** argv) {
     if (pthread_create(&threads[i], NULL, work, (void*)(i * 7919 + 1)) != 0) {
       return 1;
     }
+  }
+  if (is_driven) {
+    wait_for_line();
+    atomic_store(&stop, true);
   }
   for (size_t i = 0; i < THREADS; i++) {
     pthread_join(threads[i], NULL);
@@ -87,6 +108,9 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < PATHS; i++) {
     printf("%s %llu %llu %llu\n", path_names[i], (unsigned long long)objects[i], (unsigned long long)bytes[i],
            (unsigned long long)atomic_load(&allocated[i]));
+  }
+  fflush(stdout);
+  while (is_driven && wait_for_line()) {
   }
   return 0;
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -266,7 +267,7 @@ TEST_F(ClientTest, List) {
 
 TEST_F(ClientTest, ListEnded) {
   const auto ended = [](absl::string_view rest) {
-    return Http(200, absl::StrCat(R"({"schema_version": 1, "ended": [{"summary": )", kRedis,
+    return Http(200, absl::StrCat(R"({"schema_version": 1, "ended": [)", absl::StripSuffix(kRedis, "}"),
                                   R"(, "ended": "2026-01-02T03:04:05Z", )", rest, "}]}"));
   };
   daemon_->Answer("GET /ended.json", {ended(R"("status": 9, "by_oom_kill": true, "dump": "/var/x.heap")"),

@@ -110,6 +110,23 @@ TEST(Mappings, HasABound) {
 }
 
 // Against the plainest model: one cell for each address.
+TEST(Mappings, PathsHaveABound) {
+  Mappings mappings;
+  const std::string path(4096, 'x');
+  const auto add = [&](uint64_t page) {
+    return mappings.Add({.start = page * 4096, .end = (page + 1) * 4096, .inode = 1, .path = path});
+  };
+  uint64_t page = 1;
+  while (add(page)) page++;
+  EXPECT_EQ(page - 1, kMaxPathBytes / path.size());
+  EXPECT_TRUE(mappings.Add({.start = page * 4096, .end = (page + 1) * 4096})) << "it has no path";
+  // What takes the place of others gives their room back.
+  EXPECT_TRUE(mappings.Add({.start = 4096, .end = 3 * 4096}));
+  EXPECT_TRUE(add(page + 1));
+  EXPECT_TRUE(add(page + 2));
+  EXPECT_FALSE(add(page + 3));
+}
+
 TEST(Mappings, AgreesWithAnArray) {
   constexpr uint64_t kSize = 64;
   std::mt19937 random(1);

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "userspace/service/address_spaces.h"
 
@@ -6,6 +9,8 @@ namespace heaptap::service {
 namespace {
 
 using bpf::MappingEvent;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 MappingEvent Map(pid_t pid, uint64_t start, const std::string& path, uint64_t inode = 1) {
   MappingEvent event = {};
@@ -96,12 +101,146 @@ TEST(AddressSpaces, APidThatIsUsedAgainIsANewProcess) {
   ASSERT_NE(spaces.Find(2)->mappings.Find(0x3000), nullptr);
 }
 
+TEST(AddressSpaces, ThoseWhoseEndWasNotHeardOf) {
+  // No process can have this PID.
+  constexpr pid_t kGone = 1 << 22;
+  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  bpf::MappingEvent exec = {};
+  exec.kind = bpf::MappingEvent::kExec;
+  for (const pid_t pid : {getpid(), kGone, kGone + 1}) {
+    exec.pid = pid;
+    spaces.Apply(exec);
+  }
+  EXPECT_TRUE(spaces.Hold(kGone + 1));
+  spaces.DropEnded();
+  EXPECT_NE(spaces.Find(getpid()), nullptr);
+  EXPECT_EQ(spaces.Find(kGone), nullptr);
+  EXPECT_NE(spaces.Find(kGone + 1), nullptr);
+}
+
 TEST(AddressSpaces, DropForgets) {
   AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
   spaces.Keep(1, {});
   spaces.Drop(1);
   spaces.Drop(1);
   EXPECT_EQ(spaces.Find(1), nullptr);
+}
+
+TEST(AddressSpaces, OfEveryoneAllThatBeganSinceIsKept) {
+  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  EXPECT_FALSE(spaces.Apply(Map(1, 0x1000, "/older")));
+  EXPECT_FALSE(spaces.Apply(Of(MappingEvent::kFork, 2, 1)));
+  EXPECT_EQ(spaces.Find(1), nullptr) << "it began before";
+  EXPECT_EQ(spaces.Find(2), nullptr) << "what it had mapped nobody knows";
+  EXPECT_FALSE(spaces.Apply(Of(MappingEvent::kExec, 2)));
+  EXPECT_TRUE(spaces.Apply(Map(2, 0x1000, "/program")));
+  ASSERT_NE(spaces.Find(2), nullptr);
+  EXPECT_EQ(spaces.Find(2)->executable, "/program");
+  EXPECT_FALSE(spaces.IsHeld(2));
+}
+
+TEST(AddressSpaces, OfEveryoneChildrenShareUntilOneChanges) {
+  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  spaces.Apply(Of(MappingEvent::kExec, 1));
+  spaces.Apply(Map(1, 0x1000, "/program"));
+  spaces.Apply(Of(MappingEvent::kFork, 2, 1));
+  spaces.Apply(Of(MappingEvent::kFork, 3, 2));
+  ASSERT_NE(spaces.Find(1), nullptr);
+  EXPECT_EQ(spaces.Find(2), spaces.Find(1)) << "one and the same";
+  EXPECT_EQ(spaces.Find(3), spaces.Find(1));
+  spaces.Apply(Map(2, 0x3000, "/childs"));
+  EXPECT_NE(spaces.Find(2), spaces.Find(1));
+  EXPECT_EQ(spaces.Find(3), spaces.Find(1));
+  EXPECT_EQ(spaces.Find(1)->mappings.Find(0x3000), nullptr);
+  EXPECT_NE(spaces.Find(2)->mappings.Find(0x3000), nullptr);
+  EXPECT_NE(spaces.Find(2)->mappings.Find(0x1000), nullptr);
+  EXPECT_EQ(spaces.Find(2)->executable, "/program");
+  // An exec empties one of those who share.
+  spaces.Apply(Of(MappingEvent::kExec, 3));
+  EXPECT_TRUE(spaces.Find(3)->mappings.empty());
+  EXPECT_FALSE(spaces.Find(1)->mappings.empty());
+}
+
+TEST(AddressSpaces, TheEndDropsOnlyWhoIsNotHeld) {
+  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  for (const pid_t pid : {1, 2, 3}) {
+    spaces.Apply(Of(MappingEvent::kExec, pid));
+    spaces.Apply(Map(pid, 0x1000, "/program"));
+  }
+  EXPECT_TRUE(spaces.Hold(2));
+  EXPECT_TRUE(spaces.IsHeld(2));
+  EXPECT_FALSE(spaces.Hold(9));
+  EXPECT_FALSE(spaces.IsHeld(9));
+  for (const pid_t pid : {1, 2, 9}) EXPECT_FALSE(spaces.Apply(Of(MappingEvent::kEnd, pid)));
+  EXPECT_EQ(spaces.Find(1), nullptr);
+  ASSERT_NE(spaces.Find(2), nullptr);
+  EXPECT_EQ(spaces.Find(2)->executable, "/program");
+  EXPECT_NE(spaces.Find(3), nullptr);
+  spaces.Drop(2);
+  EXPECT_EQ(spaces.Find(2), nullptr);
+  // Who was kept by name is held.
+  spaces.Keep(4, {});
+  spaces.Apply(Of(MappingEvent::kEnd, 4));
+  EXPECT_NE(spaces.Find(4), nullptr);
+}
+
+TEST(AddressSpaces, ASetUserIdProgramBeginsWithAnEnd) {
+  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  spaces.Apply(Of(MappingEvent::kExec, 1));
+  spaces.Apply(Of(MappingEvent::kEnd, 1));
+  EXPECT_TRUE(spaces.Apply(Map(1, 0x1000, "/program")));
+  EXPECT_NE(spaces.Find(1), nullptr);
+  spaces.Apply(Of(MappingEvent::kEnd, 1));
+  EXPECT_EQ(spaces.Find(1), nullptr);
+}
+
+TEST(AddressSpaces, ChildrenOfWhoIsHeldAreNot) {
+  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  spaces.Apply(Of(MappingEvent::kExec, 1));
+  spaces.Hold(1);
+  spaces.Apply(Of(MappingEvent::kFork, 2, 1));
+  spaces.Apply(Of(MappingEvent::kEnd, 2));
+  EXPECT_EQ(spaces.Find(2), nullptr);
+  EXPECT_NE(spaces.Find(1), nullptr);
+}
+
+TEST(AddressSpaces, ChildrenThatAreKeptAreHeld) {
+  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
+  spaces.Keep(1, {});
+  spaces.Apply(Of(MappingEvent::kFork, 2, 1));
+  EXPECT_TRUE(spaces.IsHeld(2));
+  spaces.Apply(Of(MappingEvent::kEnd, 2));
+  EXPECT_NE(spaces.Find(2), nullptr);
+  EXPECT_FALSE(spaces.Apply(Of(MappingEvent::kExec, 3)));
+  EXPECT_EQ(spaces.Find(3), nullptr) << "a stranger";
+}
+
+TEST(AddressSpaces, WhatIsTakenStaysAsItWas) {
+  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  spaces.Apply(Of(MappingEvent::kExec, 1));
+  spaces.Apply(Map(1, 0x1000, "/program"));
+  spaces.Apply(Of(MappingEvent::kFork, 2, 1));
+  EXPECT_EQ(spaces.Take(9), nullptr);
+  const std::shared_ptr<const AddressSpace> taken = spaces.Take(1);
+  ASSERT_NE(taken, nullptr);
+  EXPECT_EQ(spaces.Find(1), nullptr);
+  EXPECT_EQ(spaces.Take(1), nullptr);
+  spaces.Apply(Map(2, 0x3000, "/childs"));
+  EXPECT_EQ(taken->mappings.size(), 1u);
+  EXPECT_EQ(taken->executable, "/program");
+}
+
+TEST(AddressSpaces, WhoMappedAFile) {
+  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  for (const pid_t pid : {1, 2, 3}) spaces.Apply(Of(MappingEvent::kExec, pid));
+  spaces.Apply(Map(1, 0x1000, "/library", 77));
+  spaces.Apply(Map(1, 0x3000, "/library", 77));
+  spaces.Apply(Map(2, 0x1000, "/elsewhere/the-same", 77));
+  spaces.Apply(Map(3, 0x1000, "/library", 78));
+  spaces.Apply(Of(MappingEvent::kFork, 4, 2));
+  EXPECT_THAT(spaces.WhoMapped({.inode = 77}), UnorderedElementsAre(1, 2, 4));
+  EXPECT_THAT(spaces.WhoMapped({.inode = 78, .path = "/whatever"}), UnorderedElementsAre(3));
+  EXPECT_THAT(spaces.WhoMapped({.device_minor = 1, .inode = 77}), IsEmpty()) << "another device's";
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
 #include "userspace/service/answers.h"
 
 namespace heaptap::service {
@@ -41,9 +44,66 @@ TEST(Answers, AStrangersEndIsNobodysConcern) {
 
 TEST(Answers, AreBoundedInNumber) {
   Answers answers(kShortLimitSeconds);
-  for (size_t i = 0; i < Answers::kMaxRunning; i++) ASSERT_TRUE(answers.Start(kProcess, WaitForEver).ok());
+  for (size_t i = 0; i < Answers::kMaxRunning; i++) {
+    EXPECT_TRUE(answers.HasRoom(kProcess + i));
+    ASSERT_TRUE(answers.Start(kProcess + i, WaitForEver).ok());
+  }
+  EXPECT_FALSE(answers.HasRoom(kProcess + Answers::kMaxRunning));
+  EXPECT_TRUE(absl::IsResourceExhausted(answers.Start(kProcess + Answers::kMaxRunning, WaitForEver)));
+  EXPECT_EQ(answers.WaitFor(kProcess), 1);
+  EXPECT_TRUE(answers.HasRoom(kProcess));
+}
+
+TEST(Answers, OneProcessLeavesRoomForOthers) {
+  Answers answers(kShortLimitSeconds);
+  for (size_t i = 0; i < Answers::kMaxRunningOfOne; i++) ASSERT_TRUE(answers.Start(kProcess, WaitForEver).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(answers.Start(kProcess, WaitForEver)));
-  EXPECT_EQ(answers.WaitFor(kProcess), static_cast<int>(Answers::kMaxRunning));
+  for (size_t i = 0; i < Answers::kMaxRunningOfStrangers; i++) {
+    ASSERT_TRUE(answers.Start(Answers::kStranger, WaitForEver).ok());
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(answers.Start(Answers::kStranger, WaitForEver)));
+  EXPECT_TRUE(answers.Start(kOther, WaitForEver).ok());
+}
+
+TEST(Answers, OfADroppedProcessNothingIsRemembered) {
+  Answers answers;
+  const auto fail = [] { return absl::UnknownError("test: this line is expected"); };
+  ASSERT_TRUE(answers.Start(kProcess, fail).ok());
+  answers.Drop(kProcess);
+  EXPECT_FALSE(answers.IsRunning(kProcess));
+  EXPECT_EQ(answers.WaitFor(Answers::kStranger), 0);
+  EXPECT_EQ(answers.TakeFailures(kProcess), 0);
+}
+
+// They have the collector's sockets and locks.
+TEST(Answers, EndWithTheCollector) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  constexpr unsigned kLongLimitSeconds = 60;
+  const absl::Time begin = absl::Now();
+  const pid_t collector = fork();
+  ASSERT_GE(collector, 0);
+  if (collector == 0) {
+    close(ends[0]);
+    Answers answers(kLongLimitSeconds);
+    const bool started = answers
+                             .Start(kProcess,
+                                    [&] {
+                                      [[maybe_unused]] const ssize_t put = write(ends[1], ".", 1);
+                                      return WaitForEver();
+                                    })
+                             .ok();
+    if (started) pause();
+    _exit(1);
+  }
+  close(ends[1]);
+  char byte;
+  EXPECT_EQ(read(ends[0], &byte, 1), 1);
+  kill(collector, SIGKILL);
+  EXPECT_EQ(read(ends[0], &byte, 1), 0) << "the end of the last process that has the pipe";
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(kLongLimitSeconds / 2));
+  waitpid(collector, nullptr, 0);
+  close(ends[0]);
 }
 
 TEST(Answers, HappenInAnotherProcess) {

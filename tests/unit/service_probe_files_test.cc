@@ -73,6 +73,12 @@ TEST(ReadAllocator, ArgumentsMustLieInTheirRegisters) {
   }
 }
 
+std::string AsManySites(int count) {
+  std::string notes = kAlloc;
+  for (int i = 1; i < count; i++) notes += ProbeNote("otel_memory", "free", "8@%rdi", kText + 0x30 + i);
+  return notes;
+}
+
 TEST(ReadAllocator, NotElf) {
   absl::StatusOr<Allocator> allocator = ReadAllocator(elf::FileWith("#!/bin/sh\n").get());
   ASSERT_TRUE(allocator.ok()) << allocator.status();
@@ -121,6 +127,22 @@ TEST_F(ProbeFilesTest, WhatHasNoSamplesIsLeftAlone) {
   }
 }
 
+TEST_F(ProbeFilesTest, AReleasedFileIsAnyFileAgain) {
+  NEED_BPF(Load());
+  const elf::FileDescriptor kept = FileWithNotes(kAlloc + kFree);
+  const elf::FileDescriptor file = FileWithNotes(kAlloc + kFree);
+  ASSERT_TRUE(*Attach(kept));
+  ASSERT_TRUE(*Attach(file));
+  ASSERT_THAT(files_->files(), SizeIs(2));
+  files_->Release({*files_->Find(file.get())});
+  EXPECT_FALSE(files_->IsAttached(file.get()));
+  EXPECT_TRUE(files_->IsAttached(kept.get()));
+  absl::StatusOr<bool> attached = Attach(file);
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  EXPECT_TRUE(*attached);
+  EXPECT_TRUE(files_->IsAttached(file.get()));
+}
+
 TEST_F(ProbeFilesTest, AFileThatChangedIsLookedAtAgain) {
   NEED_BPF(Load());
   const elf::FileDescriptor file = FileWithNotes("");
@@ -151,6 +173,31 @@ TEST_F(ProbeFilesTest, BadNotesAreSaidWithTheFilesName) {
       Attach(FileWithNotes(ProbeNote("otel_memory", "alloc", "8@8(%rsp)", kText) + kFree)).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(status.message(), HasSubstr("the file: "));
+}
+
+TEST_F(ProbeFilesTest, AFileHasABoundOfSites) {
+  NEED_BPF(Load());
+  const elf::FileDescriptor many = FileWithNotes(AsManySites(33));
+  EXPECT_TRUE(absl::IsInvalidArgument(Attach(many).status()));
+  EXPECT_FALSE(files_->IsAttached(many.get()));
+}
+
+// Each takes the kernel a tenth of a second to take away.
+TEST_F(ProbeFilesTest, AUserHasABoundOfFiles) {
+  NEED_BPF(Load());
+  constexpr uid_t kUser = 65534;
+  constexpr int kMost = 32;
+  std::vector<elf::FileDescriptor> users;
+  for (int i = 0; i <= kMost; i++) {
+    users.push_back(FileWithNotes(kAlloc + kFree));
+    ASSERT_EQ(fchown(users.back().get(), kUser, kUser), 0);
+    const absl::Status status = Attach(users.back()).status();
+    ASSERT_EQ(status.code(), i < kMost ? absl::StatusCode::kOk : absl::StatusCode::kResourceExhausted) << status;
+  }
+  const elf::FileDescriptor others = FileWithNotes(kAlloc + kFree);
+  ASSERT_EQ(fchown(others.get(), kUser - 1, kUser - 1), 0);
+  EXPECT_TRUE(Attach(others).ok());
+  EXPECT_TRUE(Attach(FileWithNotes(kAlloc + kFree)).ok()) << "root's";
 }
 
 TEST_F(ProbeFilesTest, AProcessThatIsGone) {

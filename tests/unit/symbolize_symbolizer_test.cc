@@ -69,11 +69,19 @@ bool IsAlias(const std::vector<Symbol>& functions, uint64_t address, absl::strin
   });
 }
 
+bool BeginsAt(const std::vector<Symbol>& functions, uint64_t address) {
+  return std::any_of(functions.begin(), functions.end(),
+                     [&](const Symbol& function) { return function.start == address; });
+}
+
 // Compares every frame's line, function and file at every `step`th address in every function.
 //
 // With binutils' tool what version 2.40 is known to get wrong is counted and bounded: functions that debug information
 // has no linker's name of lack their scope or get the enclosing symbol's name, wherever they were inlined; the file of
 // a place is often the unit's main file. LLVM's is right in that; its demangler is not, so ours is put behind it.
+//
+// Ties are counted too: where a function begins at the empty end of another sequence of rows, the line is chosen
+// (userspace/symbolize/dwarf_frames.cc), and with some bad luck it is the other's.
 void ExpectAsAddr2line(const Folder& folder, const std::string& path, uint64_t step, bool llvm) {
   SCOPED_TRACE(path);
   std::vector<Symbol> functions = FunctionsOf(path);
@@ -89,6 +97,7 @@ void ExpectAsAddr2line(const Folder& folder, const std::string& path, uint64_t s
   size_t frames = 0;
   size_t wrong_functions = 0;
   size_t wrong_files = 0;
+  size_t ties = 0;
   for (size_t index = 0; index < addresses.size(); index++) {
     SCOPED_TRACE(absl::StrCat(absl::Hex(addresses[index]), "\nours:   ", testing::PrintToString(ours[index]),
                               "\ntheirs: ", testing::PrintToString(theirs[index])));
@@ -98,6 +107,10 @@ void ExpectAsAddr2line(const Folder& folder, const std::string& path, uint64_t s
       const Frame& their = theirs[index][at];
       const std::string their_name = Demangle(std::string(their.function.view()));
       frames++;
+      if (our.line != their.line && at == 0 && BeginsAt(functions, addresses[index])) {
+        ties++;
+        continue;
+      }
       ASSERT_EQ(our.line, their.line);
       ASSERT_EQ(our.is_inline, their.is_inline);
       ASSERT_FALSE(our.function.empty());
@@ -121,6 +134,7 @@ void ExpectAsAddr2line(const Folder& folder, const std::string& path, uint64_t s
   }
   EXPECT_LE(wrong_functions, frames / 10) << frames;
   EXPECT_LE(wrong_files, frames / 4) << frames;
+  EXPECT_LE(ties, addresses.size() / 10000) << addresses.size();
 }
 
 class SymbolizerTest : public testing::Test {
@@ -197,6 +211,40 @@ TEST_F(SymbolizerTest, AgreesWithAddr2line) {
     if (!absl::StartsWith(kind, "clang")) ExpectAsAddr2line(folder_, program, 1, false);
     if (HasFatalFailure()) return;
   }
+}
+
+// The line program has the second function's rows first, and ends with an empty row where that function begins.
+TEST_F(SymbolizerTest, WhereOneFunctionsRowsEndTheNextOnesBegin) {
+  WriteFile(folder_ / "touching.cc", R"(volatile int sink;
+inline __attribute__((always_inline)) void Leaf() {
+  sink = 3;  // line 3
+}
+extern "C" __attribute__((section(".text.hot.b"))) void second() {
+  Leaf();  // line 6
+}
+extern "C" __attribute__((section(".text.unlikely.a"))) void first() {
+  asm volatile("ud2"); asm volatile(""); __builtin_unreachable();  // line 9: three places
+}
+int main() { second(); first(); }
+)");
+  const std::string program = folder_ / "touching";
+  Shell("g++ -g -O2 -falign-functions=1 -fno-reorder-functions -o " + program + " " + program + ".cc");
+  const std::vector<Symbol> functions = FunctionsOf(program);
+  auto find = [&](absl::string_view name) {
+    return *std::find_if(functions.begin(), functions.end(), [&](const Symbol& one) { return one.name == name; });
+  };
+  const Symbol first = find("first");
+  const Symbol second = find("second");
+  ASSERT_EQ(first.start + first.size, second.start);
+  Symbolizer symbolizer({});
+  const std::vector<Frames> frames = Symbolize(symbolizer, program, {first.start, second.start});
+  ASSERT_THAT(frames[0], SizeIs(1));
+  EXPECT_EQ(frames[0][0].function.view(), "first");
+  EXPECT_EQ(frames[0][0].line, 9u);
+  ASSERT_THAT(frames[1], SizeIs(2));
+  EXPECT_EQ(frames[1][0].line, 3u);
+  EXPECT_EQ(frames[1][1].function.view(), "second");
+  EXPECT_EQ(frames[1][1].line, 6u);
 }
 
 TEST_F(SymbolizerTest, AgreesOnItself) {

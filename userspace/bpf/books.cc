@@ -138,7 +138,8 @@ absl::StatusOr<uint64_t> Books::Track(pid_t tgid, bool follow, const Triggers& t
   process.id = next_process_id_;
   process.start_time = MonotonicNanoseconds();
   const bool has_triggers = triggers.first_high_water != 0 || triggers.interval != 0;
-  process.flags = (follow ? HEAPTAP_PROCESS_FOLLOW : 0) | (has_triggers ? HEAPTAP_PROCESS_FIGURES : 0);
+  process.flags = (follow ? HEAPTAP_PROCESS_FOLLOW : 0) | (has_triggers ? HEAPTAP_PROCESS_FIGURES : 0) |
+                  (flags_of_all_ & HEAPTAP_PROCESS_FIGURES);
   process.first_high_water = triggers.first_high_water;
   process.high_water_at = triggers.first_high_water != 0 ? triggers.first_high_water : kNever;
   process.high_water_percent = triggers.high_water_percent;
@@ -156,6 +157,7 @@ absl::StatusOr<uint64_t> Books::Track(pid_t tgid, bool follow, const Triggers& t
 
 absl::Status Books::SetSettings(heaptap_settings settings) {
   const uint32_t first = 0;
+  flags_of_all_ = settings.everyone != 0 ? settings.flags : 0;
   if (settings.everyone != 0) {
     settings.live_room = bpf_map__max_entries(object_->maps.live);
     // A tally has at most one stack of its own, so neither map fills up.
@@ -217,7 +219,8 @@ absl::StatusOr<std::vector<heaptap_event>> Books::TakeEvents() {
   if (sweep_again_at_ == 0 && !forgotten_.empty()) {
     if (absl::Status status = Sweep(); !status.ok()) return status;
   }
-  if (const int error = ring_buffer__consume(ring_); error < 0) return KernelError(error, "reading the ring buffer");
+  if (const int error = ring_buffer__consume(ring_); error < 0 && error != kEnough)
+    return KernelError(error, "reading the ring buffer");
   events_fill_ = static_cast<double>(events_.size() * (sizeof(heaptap_event) + kRingHeader)) /
                  bpf_map__max_entries(object_->maps.events);
   return std::exchange(events_, {});
@@ -241,7 +244,7 @@ absl::StatusOr<std::map<uint64_t, RecordedProcess>> Books::ReadProcesses() const
   return processes;
 }
 
-absl::StatusOr<std::map<uint64_t, Books::Unnoticed>> Books::TakeUnnoticed() {
+absl::StatusOr<std::map<uint64_t, Books::Unnoticed>> Books::ReadUnnoticed() const {
   std::map<uint64_t, Unnoticed> ended;
   absl::Status status = ForEachEntry<uint64_t, heaptap_process>(
       object_->maps.unnoticed, [&](uint64_t process_id, const heaptap_process& process) {
@@ -249,10 +252,13 @@ absl::StatusOr<std::map<uint64_t, Books::Unnoticed>> Books::TakeUnnoticed() {
                              process.ended, process.by_oom_kill != 0, process.peak_weight};
       });
   if (!status.ok()) return status;
-  for (const auto& [process_id, process] : ended) {
-    bpf_map__delete_elem(object_->maps.unnoticed, &process_id, sizeof(process_id), 0);
-  }
   return ended;
+}
+
+bool Books::IsUnnoticed(uint64_t process_id) const {
+  heaptap_process process;
+  return bpf_map__lookup_elem(object_->maps.unnoticed, &process_id, sizeof(process_id), &process, sizeof(process), 0) ==
+         0;
 }
 
 absl::StatusOr<std::vector<TallyEntry>> Books::ReadTallies(uint64_t process_id) const {
@@ -275,17 +281,18 @@ absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> Books::ReadAllTallie
   return entries;
 }
 
-absl::StatusOr<LiveTotals> Books::ReadLiveTotals(uint64_t process_id) const {
-  LiveTotals totals;
+absl::StatusOr<std::map<uint64_t, LiveTotals>> Books::ReadLiveTotals() const {
+  std::map<uint64_t, LiveTotals> processes;
   absl::Status status = ForEachEntry<heaptap_live_key, heaptap_live>(
       object_->maps.live, [&](const heaptap_live_key& key, const heaptap_live& object) {
-        if (key.process_id != process_id || object.size == 0 || object.size == HEAPTAP_LIVE_CLAIMED) return;
+        if (object.size == 0 || object.size == HEAPTAP_LIVE_CLAIMED) return;
+        LiveTotals& totals = processes[key.process_id];
         totals.objects++;
         totals.bytes += object.size;
         totals.weight += object.weight;
       });
   if (!status.ok()) return status;
-  return totals;
+  return processes;
 }
 
 absl::StatusOr<heaptap_stack> Books::ReadStack(uint64_t stack_id) const {
@@ -359,6 +366,7 @@ uint64_t Books::ReadCounter(uint32_t which) const {
 }
 
 absl::Status Books::Forget(const std::set<uint64_t>& process_ids) {
+  DeleteKeys(object_->maps.unnoticed, std::vector<uint64_t>(process_ids.begin(), process_ids.end()));
   std::vector<heaptap_tally_key> tallies;
   std::set<uint64_t> with_tallies;
   absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
@@ -382,6 +390,10 @@ absl::Status Books::Forget(const std::set<uint64_t>& process_ids) {
   std::vector<uint64_t> unmarked;
   std::set_difference(process_ids.begin(), process_ids.end(), with_tallies.begin(), with_tallies.end(),
                       std::back_inserter(unmarked));
+  // Those that were forgotten before keep their marks until the sweep.
+  std::erase_if(unmarked, [&](uint64_t process_id) {
+    return std::find(forgotten_.begin(), forgotten_.end(), process_id) != forgotten_.end();
+  });
   DeleteKeys(object_->maps.forgotten, unmarked);
   // A stack belongs to one process only: the id's hash has the process id in it.
   std::vector<uint64_t> stacks;

@@ -7,6 +7,7 @@
 #ifndef HEAPTAP_USERSPACE_BPF_BOOKS_H_
 #define HEAPTAP_USERSPACE_BPF_BOOKS_H_
 
+#include <errno.h>
 #include <sys/types.h>
 
 #include <array>
@@ -130,10 +131,15 @@ class Books {
   bool adopted() const { return adopted_; }
   bool HasSizes(const MapSizes& sizes) const;
 
+  // Many CPUs can fill the ring buffer as fast as it is read, without end; what is over waits for the next time.
+  static constexpr size_t kMaxEventsAtOnce = 1 << 16;
+  static constexpr int kEnough = -EAGAIN;
+
   Books(const Books&) = delete;
   Books& operator=(const Books&) = delete;
 
-  // Opens books for the process `tgid`; with `follow`, for its future children too. Returns the process id.
+  // Opens books for the process `tgid`; with `follow`, for its future children too. Returns the process id. Where
+  // processes that nobody tracked have figures (SetSettings), it has some, too.
   absl::StatusOr<uint64_t> Track(pid_t tgid, bool follow, const Triggers& triggers);
   // Whether `tgid` is at this moment the PID of the process with this id.
   bool IsCurrent(pid_t tgid, uint64_t process_id) const;
@@ -156,7 +162,7 @@ class Books {
   uint64_t EventsLost() const;
   // The recorded processes at this moment, by process id; without those that share their parent's books.
   absl::StatusOr<std::map<uint64_t, RecordedProcess>> ReadProcesses() const;
-  // Those that ended when the ring buffer had no room to say so; each is given once.
+  // Those that have ended and are not forgotten, whether or not an event has said so.
   struct Unnoticed {
     pid_t tgid;
     bool by_exec;
@@ -164,13 +170,16 @@ class Books {
     bool by_oom_kill;
     uint64_t peak_weight;
   };
-  absl::StatusOr<std::map<uint64_t, Unnoticed>> TakeUnnoticed();
+  absl::StatusOr<std::map<uint64_t, Unnoticed>> ReadUnnoticed() const;
+  // One look-up.
+  bool IsUnnoticed(uint64_t process_id) const;
 
   // Each of these reads a whole map once.
   absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const;
   // Of all processes, by process id.
   absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const;
-  absl::StatusOr<LiveTotals> ReadLiveTotals(uint64_t process_id) const;
+  // By process id; a process without live objects may be left out.
+  absl::StatusOr<std::map<uint64_t, LiveTotals>> ReadLiveTotals() const;
   // One look-up. NotFound for HEAPTAP_NO_STACK.
   absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const;
   // One look-up. NotFound: the thread was given no name and has not ended, or that was long ago.
@@ -203,6 +212,7 @@ class Books {
 
   // Unwind tables, and the stacks that wait for them.
   UnwindMaps& unwind() { return unwind_; }
+  const UnwindMaps& unwind() const { return unwind_; }
 
   // Descriptor of a program; -1: it could not be loaded (kTakeControl, where programs must not write).
   int program(Program which) const { return programs_[static_cast<size_t>(which)].get(); }
@@ -232,6 +242,7 @@ class Books {
   uint64_t sweep_at_ = 0;         // entries
   uint64_t sweep_again_at_ = 0;   // time before which `live` is not swept for less than its filling; 0: it may be
   uint64_t next_process_id_ = 1;  // odd ones are ours, even ones the programs'
+  uint32_t flags_of_all_ = 0;     // heaptap_settings.flags
 };
 
 }  // namespace heaptap::bpf

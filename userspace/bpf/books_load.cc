@@ -50,12 +50,13 @@ std::string MapPin(const bpf_map* map) { return absl::StrCat("map_", bpf_map__na
 std::string ProgramPin(const char* name) { return absl::StrCat("program_", name); }
 
 int KeepEvent(void* context, void* data, size_t size) {
+  auto& events = *static_cast<std::vector<heaptap_event>*>(context);
   if (size >= sizeof(heaptap_event)) {
     heaptap_event event;
     memcpy(&event, data, sizeof(event));
-    static_cast<std::vector<heaptap_event>*>(context)->push_back(event);
+    events.push_back(event);
   }
-  return 0;
+  return events.size() < Books::kMaxEventsAtOnce ? 0 : Books::kEnough;
 }
 
 }  // namespace

@@ -22,6 +22,10 @@
 namespace heaptap::bpf {
 namespace {
 
+// Where the kernel has a place for a BPF file system. It is mounted nowhere else: that would hide what is in the
+// folder.
+constexpr char kMountPoint[] = "/sys/fs/bpf";
+
 bool IsBpfFileSystem(const std::string& path) {
   struct statfs status;
   return statfs(path.c_str(), &status) == 0 && status.f_type == BPF_FS_MAGIC;
@@ -56,6 +60,10 @@ Pins::Pins(std::string base, std::string layout)
 absl::StatusOr<Pins> Pins::Open(const std::string& base, absl::string_view layout) {
   const std::string parent = Parent(base);
   if (!IsBpfFileSystem(parent)) {
+    if (parent != kMountPoint) {
+      return Unusable(base, absl::StrCat("in ", parent, " is no BPF file system; choose a folder in ", kMountPoint,
+                                         " with --pin-dir"));
+    }
     if (mount("bpf", parent.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=700") != 0) {
       return Unusable(base, absl::StrCat("no BPF file system can be mounted on ", parent, ": ", strerror(errno)));
     }

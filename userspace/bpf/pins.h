@@ -21,8 +21,9 @@ namespace heaptap::bpf {
 
 class Pins {
  public:
-  // Makes the folder, and mounts a BPF file system if there is none where it shall be (/sys/fs/bpf is not mounted
-  // everywhere). FailedPrecondition: another collector has it; it is somebody else's than root's; no BPF file system.
+  // Makes the folder, and mounts a BPF file system on /sys/fs/bpf if it shall be there and there is none (it is not
+  // mounted everywhere). FailedPrecondition: another collector has it; it is somebody else's than root's; no BPF file
+  // system.
   static absl::StatusOr<Pins> Open(const std::string& base, absl::string_view layout);
 
   const std::string& folder() const { return folder_; }

@@ -123,17 +123,29 @@ std::vector<RawStack> UnwindMaps::TakeRawStacks() {
   return std::exchange(taken_, {});
 }
 
-absl::StatusOr<heaptap_file_key> UnwindMaps::Identify(int fd) const {
+absl::StatusOr<heaptap_identify> UnwindMaps::Ask(int fd) const {
   // Mapped but never touched: the file may be cut short at any time.
   void* page = mmap(nullptr, 1, PROT_READ, MAP_PRIVATE, fd, 0);
   if (page == MAP_FAILED) return absl::NotFoundError(absl::StrCat("mapping a file: ", strerror(errno)));
-  heaptap_identify argument = {.address = reinterpret_cast<uintptr_t>(page), .file = {}};
+  heaptap_identify argument = {.address = reinterpret_cast<uintptr_t>(page), .file = {}, .inode_address = 0};
   LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = &argument, .ctx_size_in = sizeof(argument));
   const int error = bpf_prog_test_run_opts(identify_, &options);
   munmap(page, 1);
   if (error != 0) return KernelError(error, "identifying a file");
   if (argument.file.inode == 0) return absl::NotFoundError("a file that has no inode");
-  return argument.file;
+  return argument;
+}
+
+absl::StatusOr<heaptap_file_key> UnwindMaps::Identify(int fd) const {
+  const absl::StatusOr<heaptap_identify> found = Ask(fd);
+  if (!found.ok()) return found.status();
+  return found->file;
+}
+
+absl::StatusOr<uint64_t> UnwindMaps::FindInode(int fd) const {
+  const absl::StatusOr<heaptap_identify> found = Ask(fd);
+  if (!found.ok()) return found.status();
+  return found->inode_address;
 }
 
 absl::Status UnwindMaps::AddTable(uint32_t table, absl::Span<const heaptap_rows> nodes) {

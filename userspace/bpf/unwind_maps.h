@@ -48,6 +48,10 @@ class UnwindMaps {
 
   // The key under which programs know the file open at `fd` once it is mapped. NotFound: it cannot be mapped.
   absl::StatusOr<heaptap_file_key> Identify(int fd) const;
+  // The address, in the kernel, of the inode that is mapped when the file open at `fd` is: not 0, and no other file's
+  // while this one is in use. On overlayfs that is the inode beneath, which several mounts may show, each as a file of
+  // its own; two subvolumes of one btrfs can have two inodes with one key. NotFound: it cannot be mapped.
+  absl::StatusOr<uint64_t> FindInode(int fd) const;
 
   // Puts a table's nodes into the kernel under a number that no other had. ResourceExhausted: no room.
   absl::Status AddTable(uint32_t table, absl::Span<const heaptap_rows> nodes);
@@ -74,6 +78,7 @@ class UnwindMaps {
   void ReplaceStack(uint64_t stack_id, const heaptap_stack& stack);
 
  private:
+  absl::StatusOr<heaptap_identify> Ask(int fd) const;
   static int Keep(void* self, void* data, size_t size);
   // Moves what is in the ring to `taken_`.
   void Empty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -192,8 +192,22 @@ absl::Status MakeFolder(const std::string& path, mode_t mode) {
   return absl::FailedPreconditionError(absl::StrCat("cannot make ", path, ": ", strerror(errno)));
 }
 
+// What is in it decides what root does: nobody else may put anything there.
+absl::Status CheckStateFolder(const std::string& path) {
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot use ", path, ": ", strerror(errno)));
+  }
+  if (S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      path, " must be a folder of root's, and nobody else may write to it; choose another one with --state-dir"));
+}
+
 absl::Status MakeFolders(const DaemonFlags& flags) {
   if (absl::Status status = MakeFolder(flags.state_folder, 0700); !status.ok()) return status;
+  if (absl::Status status = CheckStateFolder(flags.state_folder); !status.ok()) return status;
   const size_t slash = flags.socket.rfind('/');
   return slash == std::string::npos || slash == 0 ? absl::OkStatus() : MakeFolder(flags.socket.substr(0, slash), 0755);
 }

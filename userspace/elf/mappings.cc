@@ -9,6 +9,7 @@ bool Mappings::Add(Mapping mapping) {
   if (mapping.start >= mapping.end) return false;
   // One that splits another makes two more.
   if (by_start_.size() + 2 > kMaxMappings) return false;
+  if (path_bytes_ + mapping.path.size() > kMaxPathBytes) return false;
 
   auto next = by_start_.lower_bound(mapping.start);
   if (next != by_start_.begin()) {
@@ -17,6 +18,7 @@ bool Mappings::Add(Mapping mapping) {
       Mapping rest = before;
       rest.start = mapping.end;
       rest.file_offset += mapping.end - before.start;
+      path_bytes_ += rest.path.size();
       next = by_start_.emplace_hint(next, rest.start, std::move(rest));
     }
     if (before.end > mapping.start) before.end = mapping.start;
@@ -24,12 +26,16 @@ bool Mappings::Add(Mapping mapping) {
   while (next != by_start_.end() && next->first < mapping.end) {
     auto covered = by_start_.extract(next++);
     Mapping& old = covered.mapped();
-    if (old.end <= mapping.end) continue;
+    if (old.end <= mapping.end) {
+      path_bytes_ -= old.path.size();
+      continue;
+    }
     old.file_offset += mapping.end - old.start;
     old.start = mapping.end;
     covered.key() = mapping.end;
     next = by_start_.insert(std::move(covered)).position;
   }
+  path_bytes_ += mapping.path.size();
   by_start_.emplace_hint(next, mapping.start, std::move(mapping));
   return true;
 }

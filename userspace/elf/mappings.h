@@ -18,9 +18,10 @@
 
 namespace heaptap::elf {
 
-// Executable mappings kept for one process. Large programs have some hundreds; with a path of PATH_MAX bytes each, a
-// hostile process can make the collector keep 32 MiB.
+// Executable mappings kept for one process, and the bytes of their paths. Large programs have some hundreds, of some
+// hundred bytes each; a hostile process can have any number of them, each with a path of PATH_MAX bytes.
 inline constexpr size_t kMaxMappings = 8192;
+inline constexpr size_t kMaxPathBytes = 2 << 20;
 // Bytes of /proc/PID/maps that are read. 65530 mappings, the kernel's default limit, take about 7 MiB.
 inline constexpr size_t kMaxMapsBytes = 32 << 20;
 
@@ -55,7 +56,7 @@ class Mappings {
   };
 
   // Adds `mapping`; what it overlaps is cut down to what it leaves over. False if it was not added: it is empty, or
-  // kMaxMappings are there.
+  // there is no room for it.
   bool Add(Mapping mapping);
 
   // The mapping that holds `address`, or null. Valid until the next Add.
@@ -68,6 +69,7 @@ class Mappings {
 
  private:
   std::map<uint64_t, Mapping> by_start_;
+  size_t path_bytes_ = 0;  // of all of them
 };
 
 // The executable mappings of a text in the form of /proc/PID/maps, in its order. InvalidArgument if a line is not of

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/service/address_spaces.h"
 
+#include <errno.h>
+#include <signal.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +15,7 @@ AddressSpace& AddressSpaces::OwnSpace(Entry& entry) {
 }
 
 void AddressSpaces::Keep(pid_t pid, AddressSpace space) {
-  spaces_[pid] = {std::make_shared<AddressSpace>(std::move(space)), true};
+  spaces_[pid] = {.space = std::make_shared<AddressSpace>(std::move(space)), .is_held = true};
 }
 
 bool AddressSpaces::Hold(pid_t pid) {
@@ -20,6 +23,11 @@ bool AddressSpaces::Hold(pid_t pid) {
   if (found == spaces_.end()) return false;
   found->second.is_held = true;
   return true;
+}
+
+void AddressSpaces::DropEnded() {
+  absl::erase_if(
+      spaces_, [](const auto& entry) { return !entry.second.is_held && kill(entry.first, 0) != 0 && errno == ESRCH; });
 }
 
 std::shared_ptr<const AddressSpace> AddressSpaces::Take(pid_t pid) {
@@ -36,24 +44,28 @@ bool AddressSpaces::Apply(const bpf::MappingEvent& event) {
     const auto parent = spaces_.find(event.parent);
     if (parent == spaces_.end()) return false;
     // One of that PID that is still there has ended unseen.
-    const Entry copy = {parent->second.space, whose_ == Whose::kKeptAndChildren};
+    const Entry copy = {.space = parent->second.space, .is_held = whose_ == Whose::kKeptAndChildren};
     spaces_[event.pid] = copy;
     return false;
   }
   auto found = spaces_.find(event.pid);
   if (event.kind == bpf::MappingEvent::kEnd) {
-    if (found != spaces_.end() && !found->second.is_held) spaces_.erase(found);
+    // The kernel says so too when a set-user-ID program begins, between the exec and its first mapping: it takes the
+    // events of the one before away (begin_new_exec). Whoever really ends has something mapped.
+    if (found != spaces_.end() && !found->second.is_held && !found->second.has_execed) spaces_.erase(found);
     return false;
   }
   if (event.kind == bpf::MappingEvent::kExec) {
     if (found != spaces_.end()) {
       found->second.space = std::make_shared<AddressSpace>();
+      found->second.has_execed = true;
     } else if (whose_ == Whose::kEveryone) {
-      spaces_[event.pid] = {std::make_shared<AddressSpace>(), false};
+      spaces_[event.pid] = {.space = std::make_shared<AddressSpace>(), .is_held = false, .has_execed = true};
     }
     return false;
   }
   if (found == spaces_.end()) return false;
+  found->second.has_execed = false;
   AddressSpace& space = OwnSpace(found->second);
   if (space.executable.empty() && event.mapping.inode != 0) space.executable = event.mapping.path;
   return space.mappings.Add(event.mapping);

@@ -36,6 +36,8 @@ class AddressSpaces {
   void Keep(pid_t pid, AddressSpace space);
   // Keeps what is known of a process until Drop, though it ends. False if nothing is.
   bool Hold(pid_t pid);
+  // Those whose end was not heard of.
+  void DropEnded();
   void Drop(pid_t pid) { spaces_.erase(pid); }
   // Drops it and gives it to the caller; null if nothing is known.
   std::shared_ptr<const AddressSpace> Take(pid_t pid);
@@ -53,6 +55,7 @@ class AddressSpaces {
   struct Entry {
     std::shared_ptr<AddressSpace> space;  // a child's is its parent's until one of them changes
     bool is_held = false;
+    bool has_execed = false;  // and mapped nothing since
   };
   static AddressSpace& OwnSpace(Entry& entry);
 

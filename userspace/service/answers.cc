@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,10 +34,13 @@ Answers::~Answers() {
 }
 
 absl::Status Answers::Start(uint64_t process_id, absl::FunctionRef<absl::Status()> answer) {
-  if (running_.size() >= kMaxRunning) return absl::ResourceExhaustedError("too many dumps are being written");
+  if (!HasRoom(process_id)) return absl::ResourceExhaustedError("too many dumps are being written");
+  const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) return absl::UnavailableError(absl::StrCat("fork: ", strerror(errno)));
   if (child == 0) {
+    // It has the collector's sockets and locks: the next collector must not find them taken.
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(1);
     sigset_t alarm_only;
     sigemptyset(&alarm_only);
     sigaddset(&alarm_only, SIGALRM);
@@ -60,6 +64,20 @@ int Answers::Reap() {
   const int before = count();
   std::erase_if(running_, [&](const auto& entry) { return ReapOne(entry.first, entry.second, WNOHANG); });
   return count() - before;
+}
+
+bool Answers::HasRoom(uint64_t process_id) const {
+  const size_t bound = process_id == kStranger ? kMaxRunningOfStrangers : kMaxRunningOfOne;
+  const auto is_of_one = [&](const auto& entry) { return entry.second == process_id; };
+  return running_.size() < kMaxRunning &&
+         static_cast<size_t>(std::count_if(running_.begin(), running_.end(), is_of_one)) < bound;
+}
+
+void Answers::Drop(uint64_t process_id) {
+  failures_.erase(process_id);
+  for (auto& [child, of] : running_) {
+    if (of == process_id) of = kStranger;
+  }
 }
 
 bool Answers::IsRunning(uint64_t process_id) const {

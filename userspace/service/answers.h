@@ -26,6 +26,9 @@ class Answers {
   static constexpr uint64_t kStranger = 0;
   // At most so many at a time: who asks more often waits in vain, not we.
   static constexpr size_t kMaxRunning = 32;
+  // Of one process, which has one request at a time: those before it may not have come to end since they answered.
+  static constexpr size_t kMaxRunningOfOne = 8;
+  static constexpr size_t kMaxRunningOfStrangers = kMaxRunning / 2;
 
   explicit Answers(unsigned limit_seconds = kLimitSeconds) : limit_seconds_(limit_seconds) {}
   ~Answers();
@@ -40,6 +43,10 @@ class Answers {
   int Reap();
 
   bool IsRunning(uint64_t process_id) const;
+  // Whether one more could be started: for this process, and at all.
+  bool HasRoom(uint64_t process_id) const;
+  // Nobody will ask about this process's any more.
+  void Drop(uint64_t process_id);
   // How many of one process's have failed since it was asked last.
   int TakeFailures(uint64_t process_id);
 

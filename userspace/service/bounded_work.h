@@ -31,8 +31,11 @@ class BoundedWork {
   BoundedWork(const BoundedWork&) = delete;
   BoundedWork& operator=(const BoundedWork&) = delete;
 
+  // Whether work is done at all: not while too many wait.
+  bool HasRoom() const { return given_up() < kMaxGivenUp; }
+
   // Runs `work` and waits for it. It must own all that it uses, as it may go on after this has returned. False: it was
-  // given up, or too many were.
+  // given up, or there is no room.
   bool Run(std::function<void()> work, absl::Duration limit = kLimit);
 
   // Threads that wait at present.

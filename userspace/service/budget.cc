@@ -16,20 +16,21 @@ constexpr double kLowWater = 0.25;
 
 std::vector<uint32_t> KeepBudget(const std::vector<Cost>& costs, double budget) {
   std::vector<uint32_t> steps;
-  std::vector<double> shares;
+  std::vector<double> shares;  // that steps can take away
   double sum = 0;
   for (const Cost& cost : costs) {
     steps.push_back(cost.raised);
-    shares.push_back(cost.share);
-    sum += cost.share;
+    shares.push_back(cost.raised < kMostSteps ? cost.share : 0);
+    sum += shares.back();
   }
   if (sum > budget) {
     while (sum > budget) {
       const size_t most = std::max_element(shares.begin(), shares.end()) - shares.begin();
-      if (steps[most] >= kMostSteps || shares[most] <= 0) break;
-      sum -= shares[most] / 2;
-      shares[most] /= 2;
+      if (shares[most] <= 0) break;
       steps[most]++;
+      const double less = steps[most] < kMostSteps ? shares[most] / 2 : shares[most];
+      sum -= less;
+      shares[most] -= less;
     }
     return steps;
   }
@@ -38,10 +39,10 @@ std::vector<uint32_t> KeepBudget(const std::vector<Cost>& costs, double budget) 
   for (size_t i = 0; i < costs.size(); i++) {
     if (steps[i] > 0) raised.push_back(i);
   }
-  std::sort(raised.begin(), raised.end(), [&](size_t a, size_t b) { return shares[a] < shares[b]; });
+  std::sort(raised.begin(), raised.end(), [&](size_t a, size_t b) { return costs[a].share < costs[b].share; });
   for (const size_t i : raised) {
-    if (sum + shares[i] > budget * kLowWater * 2 || sum > budget * kLowWater) break;
-    sum += shares[i];
+    if (sum + costs[i].share > budget * kLowWater * 2 || sum > budget * kLowWater) break;
+    sum += costs[i].share;
     steps[i]--;
   }
   return steps;

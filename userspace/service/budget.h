@@ -24,7 +24,8 @@ struct Cost {
 
 // The steps that each process shall have: while all together cost more than `budget`, the most expensive one takes
 // another step; where all cost less than a quarter of it, the cheapest ones that were raised go back by one. So a
-// process is not moved up and down in turn.
+// process is not moved up and down in turn. Those whom no number of steps makes cheaper (they fire probes at will) do
+// not count once they have had them all: others must not pay for them.
 std::vector<uint32_t> KeepBudget(const std::vector<Cost>& costs, double budget);
 
 }  // namespace heaptap::service

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "bpf/heaptap_maps.h"
 #include "userspace/elf/file.h"
@@ -52,6 +54,13 @@ absl::Status CheckControl(const heaptap_control& control, pid_t pid) {
                                                    ": use heaptap and libheaptap.so of one release"));
   }
   return absl::OkStatus();
+}
+
+ControlFacts FactsOf(const heaptap_control& control) {
+  return {.allocator = {control.text_begin, control.text_end},
+          .lg_sample = std::min<uint32_t>(control.lg_sample, HEAPTAP_MAX_LG_SAMPLE),
+          .max_frames = control.max_frames,
+          .raw = (control.options & HEAPTAP_OPTION_PROF_RAW) != 0};
 }
 
 absl::StatusOr<heaptap_control> ReadControl(const ProcessHandle& process, uint64_t address) {

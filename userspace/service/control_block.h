@@ -12,9 +12,19 @@
 #include "absl/status/statusor.h"
 #include "heaptap/contract.h"
 #include "userspace/elf/mappings.h"
+#include "userspace/profile/frames.h"
 #include "userspace/service/process_handle.h"
 
 namespace heaptap::service {
+
+// What a control block says of its process, within bounds.
+struct ControlFacts {
+  profile::AddressRange allocator = {};  // its own code
+  uint32_t lg_sample = 0;                // the process's own rate
+  uint32_t max_frames = 0;
+  bool raw = false;
+};
+ControlFacts FactsOf(const heaptap_control& control);
 
 // Finds the control block of a running process by its symbol, in the files with probes that the process has mapped:
 // `fd` is such a file, `mapping` one of its mappings. Returns its address in the process. NotFound: the file has none.

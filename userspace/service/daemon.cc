@@ -27,7 +27,10 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const RecorderOptions& rec
   if (!asked.valid()) return absl::UnavailableError(absl::StrCat("eventfd: ", strerror(errno)));
   std::unique_ptr<Daemon> daemon(new Daemon(*std::move(recorder), std::move(asked)));
   absl::StatusOr<std::unique_ptr<HttpServer>> server = HttpServer::Start(http, *daemon);
-  if (!server.ok()) return server.status();
+  if (!server.ok()) {
+    if (!daemon->recorder_->took_over()) daemon->recorder_->End();
+    return server.status();
+  }
   daemon->server_ = *std::move(server);
   return daemon;
 }

@@ -29,7 +29,9 @@ namespace heaptap::service {
 
 class Daemon : public Collector {
  public:
-  static constexpr absl::Duration kWorkInterval = Recorder::kPumpInterval;
+  // A library that nobody knew is mapped and used for so long before its probes are attached, and what it samples till
+  // then is missed. The kernel tells at once only that many files have been mapped.
+  static constexpr absl::Duration kWorkInterval = absl::Milliseconds(20);
 
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const RecorderOptions& recording, const HttpOptions& http);
   // Clients that wait are told that it ends. What is pinned stays.

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "absl/cleanup/cleanup.h"
@@ -35,11 +35,23 @@ constexpr KnownProbe kKnownProbes[] = {
     {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, 3, bpf::Program::kAlloc},
 };
 
-// Pinned links: file_<device>_<inode>_<number, as they were attached>, and at last file_<device>_<inode>_whole.
+// Pinned links: file_<File, hexadecimal>_<number, as they were attached>, and at last file_<File>_whole.
 constexpr absl::string_view kPinPrefix = "file_";
 constexpr absl::string_view kWhole = "whole";
 
-std::string PinOf(dev_t device, ino_t inode) { return absl::StrCat(kPinPrefix, device, "_", inode, "_"); }
+std::string PinOf(ProbeFiles::File file) { return absl::StrCat(kPinPrefix, absl::Hex(file), "_"); }
+
+// Those of the contract have one for each probe; a compiler that inlines makes some more.
+constexpr size_t kMaxSitesOfFile = 32;
+
+// Files that were looked at and are nothing for us. To look at one again costs some microseconds.
+constexpr size_t kMaxOthersSeen = 65536;
+
+// Any user can make files with notes and map them, and each one that is attached to costs descriptors and kernel memory
+// and keeps its inode alive. Root's are those of distributions and containers.
+constexpr size_t kMaxFiles = 1024;
+constexpr size_t kMaxFilesOfUsers = 256;
+constexpr size_t kMaxFilesOfUser = 32;
 
 bool Is(const elf::ProbeSite& site, const KnownProbe& probe) {
   return site.provider == probe.provider && site.name == probe.name;
@@ -76,32 +88,57 @@ absl::StatusOr<Allocator> ReadAllocator(int fd) {
 absl::StatusOr<bool> ProbeFiles::Attach(int fd, const std::string& path, absl::string_view name, pid_t pid) {
   struct stat status;
   if (fstat(fd, &status) != 0) return absl::UnavailableError(absl::StrCat(name, ": ", strerror(errno)));
-  Seen& seen = seen_[{status.st_dev, status.st_ino}];
-  const bool same = seen.changed.tv_sec == status.st_ctim.tv_sec && seen.changed.tv_nsec == status.st_ctim.tv_nsec;
+  if (others_.size() >= kMaxOthersSeen) others_.clear();
   // What is attached keeps its inode alive, so it is the same file whatever its times say.
-  if (seen.attached || same) return seen.attached;
-  seen.changed = status.st_ctim;
+  if (Find(fd).has_value()) return true;
+  const auto [other, is_new] = others_.try_emplace({status.st_dev, status.st_ino});
+  timespec& changed = other->second;
+  if (!is_new && changed.tv_sec == status.st_ctim.tv_sec && changed.tv_nsec == status.st_ctim.tv_nsec) return false;
+  changed = status.st_ctim;
 
   absl::StatusOr<Allocator> allocator = ReadAllocator(fd);
   if (!allocator.ok()) {
     return absl::Status(allocator.status().code(), absl::StrCat(name, ": ", allocator.status().message()));
   }
   if (!allocator->HasSamples()) return false;
-  const std::string pin = PinOf(status.st_dev, status.st_ino);
-  if (absl::Status attached = AttachSites(*allocator, path, pid, pin); !attached.ok()) return attached;
-  seen.attached = true;
+  if (absl::Status room = CheckRoom(*allocator, status.st_uid, name); !room.ok()) return room;
+  const absl::StatusOr<File> file = books_.unwind().FindInode(fd);
+  if (!file.ok()) return absl::UnavailableError(absl::StrCat(name, ": ", file.status().message()));
+  absl::StatusOr<std::vector<bpf::AttachedProbe>> probes = AttachSites(*allocator, path, pid, PinOf(*file));
+  if (!probes.ok()) return probes.status();
+  attached_[*file] = {*std::move(probes), status.st_uid};
+  others_.erase(other);
   return true;
 }
 
-bool ProbeFiles::IsAttached(int fd) const {
-  struct stat status;
-  if (fstat(fd, &status) != 0) return false;
-  const auto seen = seen_.find({status.st_dev, status.st_ino});
-  return seen != seen_.end() && seen->second.attached;
+absl::Status ProbeFiles::CheckRoom(const Allocator& allocator, uid_t owner, absl::string_view name) const {
+  if (allocator.sites.size() > kMaxSitesOfFile) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": has ", allocator.sites.size(), " probe sites, more than ", kMaxSitesOfFile));
+  }
+  size_t of_users = 0;
+  size_t of_owner = 0;
+  for (const auto& [file, attached] : attached_) {
+    of_users += attached.owner != 0 ? 1 : 0;
+    of_owner += attached.owner == owner ? 1 : 0;
+  }
+  if (attached_.size() >= kMaxFiles || (owner != 0 && (of_users >= kMaxFilesOfUsers || of_owner >= kMaxFilesOfUser))) {
+    return absl::ResourceExhaustedError(absl::StrCat(name, ": probes are in ", attached_.size(),
+                                                     " other files already, ", of_owner, " of them of user ", owner));
+  }
+  return absl::OkStatus();
 }
 
-size_t ProbeFiles::size() const {
-  return std::count_if(seen_.begin(), seen_.end(), [](const auto& file) { return file.second.attached; });
+std::optional<ProbeFiles::File> ProbeFiles::Find(int fd) const {
+  const absl::StatusOr<File> file = books_.unwind().FindInode(fd);
+  if (!file.ok() || !attached_.contains(*file)) return std::nullopt;
+  return *file;
+}
+
+std::set<ProbeFiles::File> ProbeFiles::files() const {
+  std::set<File> files;
+  for (const auto& [file, probes] : attached_) files.insert(file);
+  return files;
 }
 
 ProbeFiles::ProbeFiles(const bpf::Books& books, const bpf::Pins* pins) : books_(books), pins_(pins) {
@@ -110,41 +147,64 @@ ProbeFiles::ProbeFiles(const bpf::Books& books, const bpf::Pins* pins) : books_(
 
 ProbeFiles::~ProbeFiles() {
   if (pins_ == nullptr) Detach();
+  if (releasing_.joinable()) releasing_.join();
 }
 
 void ProbeFiles::TakeOver() {
-  std::map<std::pair<dev_t, ino_t>, std::set<std::string>> files;
+  std::map<File, std::set<std::string>> files;
   for (const std::string& name : pins_->Names()) {
     if (!absl::StartsWith(name, kPinPrefix)) continue;
     const std::vector<absl::string_view> parts = absl::StrSplit(name, '_');
-    dev_t device = 0;
-    ino_t inode = 0;
-    if (parts.size() == 4 && absl::SimpleAtoi(parts[1], &device) && absl::SimpleAtoi(parts[2], &inode)) {
-      files[{device, inode}].insert(std::string(parts[3]));
-    }
+    File file = 0;
+    if (parts.size() == 3 && absl::SimpleHexAtoi(parts[1], &file)) files[file].insert(std::string(parts[2]));
   }
   for (const auto& [file, names] : files) {
     if (names.contains(std::string(kWhole))) {
-      seen_[file].attached = true;
+      attached_[file];
       continue;
     }
     // Its collector was killed while it attached.
-    for (const std::string& name : names) pins_->Remove(absl::StrCat(PinOf(file.first, file.second), name));
+    for (const std::string& name : names) pins_->Remove(absl::StrCat(PinOf(file), name));
   }
 }
 
+void ProbeFiles::Release(const std::set<File>& files) {
+  if (is_releasing_) return;
+  if (releasing_.joinable()) releasing_.join();
+  const std::vector<std::string> pins = pins_ == nullptr ? std::vector<std::string>() : pins_->Names();
+  std::vector<bpf::AttachedProbe> probes;
+  for (const File file : files) {
+    const auto found = attached_.find(file);
+    if (found == attached_.end()) continue;
+    std::move(found->second.probes.begin(), found->second.probes.end(), std::back_inserter(probes));
+    attached_.erase(found);
+    for (const std::string& name : pins) {
+      if (absl::StartsWith(name, PinOf(file))) pins_->Remove(name);
+    }
+  }
+  is_releasing_ = true;
+  releasing_ = std::thread([this, probes = std::move(probes)]() mutable {
+    while (!probes.empty()) probes.pop_back();
+    is_releasing_ = false;
+  });
+}
+
 void ProbeFiles::Detach() {
-  while (!probes_.empty()) probes_.pop_back();
+  for (auto& [file, attached] : attached_) {
+    while (!attached.probes.empty()) attached.probes.pop_back();
+  }
   if (pins_ != nullptr) {
     for (const std::string& name : pins_->Names()) {
       if (absl::StartsWith(name, kPinPrefix)) pins_->Remove(name);
     }
   }
-  seen_.clear();
+  attached_.clear();
+  others_.clear();
 }
 
-absl::Status ProbeFiles::AttachSites(const Allocator& allocator, const std::string& path, pid_t pid,
-                                     const std::string& pin) {
+absl::StatusOr<std::vector<bpf::AttachedProbe>> ProbeFiles::AttachSites(const Allocator& allocator,
+                                                                        const std::string& path, pid_t pid,
+                                                                        const std::string& pin) {
   std::vector<bpf::AttachedProbe> probes;
   absl::Cleanup remove_pins = [&] {
     for (size_t i = 0; pins_ != nullptr && i <= probes.size(); i++) pins_->Remove(absl::StrCat(pin, i));
@@ -169,8 +229,7 @@ absl::Status ProbeFiles::AttachSites(const Allocator& allocator, const std::stri
     if (absl::Status pinned = pins_->Pin(probes.back().link(), absl::StrCat(pin, kWhole)); !pinned.ok()) return pinned;
   }
   std::move(remove_pins).Cancel();
-  for (bpf::AttachedProbe& probe : probes) probes_.push_back(std::move(probe));
-  return absl::OkStatus();
+  return probes;
 }
 
 }  // namespace heaptap::service

@@ -9,9 +9,13 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -37,6 +41,8 @@ absl::StatusOr<Allocator> ReadAllocator(int fd);
 class ProbeFiles {
  public:
   static constexpr pid_t kEveryProcess = -1;
+  // An attached file, whatever it is called and wherever it is mounted: bpf::UnwindMaps::FindInode.
+  using File = uint64_t;
 
   // `books` must outlive this. With `pins`, which must too, the probes stay when this ends, and those that are there
   // already are taken over.
@@ -46,15 +52,22 @@ class ProbeFiles {
   ProbeFiles& operator=(const ProbeFiles&) = delete;
 
   // Attaches to the allocator in the file open at `fd`, reachable for the kernel as `path` during this call; `name` is
-  // for messages; `pid` is the one process to attach to, or kEveryProcess. A file (by inode) is attached once; later
-  // calls answer from memory. Returns whether it is a sampled allocator. NotFound: the process is gone.
+  // for messages; `pid` is the one process to attach to, or kEveryProcess. A file is attached once, also if several
+  // overlay file systems show it; later calls answer from memory. Returns whether it is a sampled allocator. NotFound:
+  // the process is gone.
   absl::StatusOr<bool> Attach(int fd, const std::string& path, absl::string_view name, pid_t pid);
 
   // Whether the file open at `fd` is one that is attached to.
-  bool IsAttached(int fd) const;
+  bool IsAttached(int fd) const { return Find(fd).has_value(); }
+  std::optional<File> Find(int fd) const;
 
-  // How many files are attached to.
-  size_t size() const;
+  // All that are attached to.
+  std::set<File> files() const;
+
+  // Takes the probes of some files away, which must be in no recorded process any more: a probe keeps its file's mount
+  // busy. That takes its time (see Detach) and goes on behind; till then, IsReleasing, and no more may be released.
+  void Release(const std::set<File>& files);
+  bool IsReleasing() const { return is_releasing_; }
 
   // Takes all probes away again, pinned ones too, the last first: the end of sampling comes before the end of what
   // follows from it. Each one waits for the kernel about a tenth of a second (6.18), one after the other also from
@@ -62,17 +75,22 @@ class ProbeFiles {
   void Detach();
 
  private:
-  struct Seen {
-    bool attached = false;
-    timespec changed = {};  // when the file was looked at: an inode number that is used again is another file
+  struct Attached {
+    std::vector<bpf::AttachedProbe> probes = {};  // none of ours where they were taken over
+    uid_t owner = 0;                              // of those that were taken over nobody knows
   };
-  absl::Status AttachSites(const Allocator& allocator, const std::string& path, pid_t pid, const std::string& pin);
+  absl::Status CheckRoom(const Allocator& allocator, uid_t owner, absl::string_view name) const;
+  absl::StatusOr<std::vector<bpf::AttachedProbe>> AttachSites(const Allocator& allocator, const std::string& path,
+                                                              pid_t pid, const std::string& pin);
   void TakeOver();
 
   const bpf::Books& books_;
   const bpf::Pins* pins_;
-  std::map<std::pair<dev_t, ino_t>, Seen> seen_;
-  std::vector<bpf::AttachedProbe> probes_;
+  // Files that are no allocators, and when they were changed last: a number that is used again is another file.
+  std::map<std::pair<dev_t, ino_t>, timespec> others_;
+  std::map<File, Attached> attached_;
+  std::thread releasing_;
+  std::atomic<bool> is_releasing_ = false;
 };
 
 }  // namespace heaptap::service

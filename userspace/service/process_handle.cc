@@ -10,9 +10,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/bpf/kernel_error.h"
 
@@ -93,5 +95,15 @@ std::string ProcessName(pid_t pid) {
 std::string ProcessExecutable(pid_t pid) { return ReadLink(absl::StrCat("/proc/", pid, "/exe")); }
 
 std::string OwnExecutable() { return ReadLink("/proc/self/exe"); }
+
+std::vector<pid_t> AllProcesses() {
+  std::vector<pid_t> pids;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    pid_t pid = 0;
+    if (absl::SimpleAtoi(entry.path().filename().string(), &pid) && pid > 0 && pid != getpid()) pids.push_back(pid);
+  }
+  return pids;
+}
 
 }  // namespace heaptap::service

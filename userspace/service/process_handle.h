@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -52,6 +53,9 @@ std::string ProcessName(pid_t pid);
 std::string ProcessExecutable(pid_t pid);
 // What this process executes.
 std::string OwnExecutable();
+
+// Of this PID name space, without our own.
+std::vector<pid_t> AllProcesses();
 
 }  // namespace heaptap::service
 

@@ -33,8 +33,25 @@ static_assert(sizeof(heaptap_dump_request) == HEAPTAP_DUMP_REQUEST_BYTES, "the k
 constexpr const char* kEventNames[] = {nullptr, "start", "dump",  "fork",         "exec",  "exit",
                                        nullptr, nullptr, nullptr, "table_wanted", "reset", "enter"};
 
-// Between two dumps that triggers ask for, of one process among everyone.
-constexpr absl::Duration kTriggerPause = absl::Seconds(1);
+// Whether of several such events of one process the last says all: a trigger's dump has those before it in it, a
+// process has one request at a time, so it waits for the earlier ones no longer, and a start tells of the memory as it
+// is. Who fires them without end shall cost us no more than who does it once.
+bool LastSaysAll(uint32_t kind) {
+  return kind == HEAPTAP_EVENT_HIGH_WATER || kind == HEAPTAP_EVENT_INTERVAL || kind == HEAPTAP_EVENT_DUMP ||
+         kind == HEAPTAP_EVENT_START;
+}
+
+// Indices of those that need no answer because the same comes again.
+std::set<ptrdiff_t> FindRepeated(const std::vector<heaptap_event>& events) {
+  std::set<ptrdiff_t> repeated;
+  std::set<std::tuple<uint32_t, uint64_t, uint32_t>> later;
+  for (ptrdiff_t i = std::ssize(events) - 1; i >= 0; i--) {
+    const heaptap_event& event = events[i];
+    // Those of processes that are not recorded have no process id.
+    if (LastSaysAll(event.kind) && !later.insert({event.kind, event.process_id, event.tgid}).second) repeated.insert(i);
+  }
+  return repeated;
+}
 
 uint64_t MonotonicNanoseconds() {
   timespec now;
@@ -66,7 +83,11 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions&
   std::unique_ptr<Recorder> recorder(
       new Recorder(options, *std::move(folder), std::move(pins), *std::move(books), *std::move(mapping_events)));
   if (!options.everyone.has_value()) return recorder;
-  if (absl::Status status = recorder->StartEveryone(); !status.ok()) return status;
+  if (absl::Status status = recorder->StartEveryone(); !status.ok()) {
+    // What nobody was told of must not stay in the kernel.
+    if (!recorder->took_over()) recorder->End();
+    return status;
+  }
   return recorder;
 }
 
@@ -97,7 +118,10 @@ absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {
   elf::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.valid()) return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", strerror(errno)));
   tables_.Prepare(file.get(), path);
-  return probe_files_.Attach(file.get(), absl::StrCat("/proc/self/fd/", file.get()), path, ProbeFiles::kEveryProcess);
+  absl::StatusOr<bool> attached =
+      probe_files_.Attach(file.get(), absl::StrCat("/proc/self/fd/", file.get()), path, ProbeFiles::kEveryProcess);
+  if (const std::optional<ProbeFiles::File> kept = probe_files_.Find(file.get())) files_kept_.insert(*kept);
+  return attached;
 }
 
 absl::Status Recorder::RecordRunning(pid_t pid) {
@@ -148,7 +172,6 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     }
   }
 
-  spaces_.Keep(pid, std::move(space));
   absl::StatusOr<uint64_t> process_id = books_->Track(pid, options_.follow, options_.policy.triggers);
   if (!process_id.ok()) return process_id.status();
   // If it ended meanwhile, the PID may be another's by now, and nothing will take the entry away.
@@ -156,10 +179,14 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     books_->Untrack(pid);
     return absl::NotFoundError(absl::StrCat("process ", pid, " has ended"));
   }
+  spaces_.Keep(pid, std::move(space));
   Target& target = AddTarget(*process_id, pid);
   target.started = true;
   target.name = ProcessName(pid);
-  if (control.ok()) {
+  if (options_.everyone.has_value()) ApplyPolicy(target);
+  if (!target.policy.record) {
+    // Its files may be others' too.
+  } else if (control.ok()) {
     UseControl(target, *control, control_address);
     if (control->active == 0) {
       Say(absl::StrCat(name, " has prof.active off: nothing is recorded until it turns it on"));
@@ -170,10 +197,12 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   for (const Found& one : found) {
     absl::StatusOr<bool> attached = probe_files_.Attach(one.file.file.get(), one.file.path, Printable(one.name),
                                                         options_.follow ? ProbeFiles::kEveryProcess : pid);
-    if (!attached.ok()) {
+    if (attached.ok()) continue;
+    if (!options_.everyone.has_value()) {
       Abandon();
       return attached.status();
     }
+    Say(absl::StrCat(attached.status().message(), "; this file is left out"));
   }
   return absl::OkStatus();
 }
@@ -222,10 +251,11 @@ void Recorder::TakeOver(const Target& from, Target& to) {
 void Recorder::UseControl(Target& target, const heaptap_control& control, uint64_t address) {
   target.started = true;
   target.control_address = address;
-  target.allocator = {control.text_begin, control.text_end};
-  target.max_frames = control.max_frames;
-  target.raw = (control.options & HEAPTAP_OPTION_PROF_RAW) != 0;
-  target.own_lg_sample = std::min<uint32_t>(control.lg_sample, HEAPTAP_MAX_LG_SAMPLE);
+  const ControlFacts facts = FactsOf(control);
+  target.allocator = facts.allocator;
+  target.max_frames = facts.max_frames;
+  target.raw = facts.raw;
+  target.own_lg_sample = facts.lg_sample;
   // For everyone, who has somebody of its own to record it is recorded all the same, but does as the other one says.
   target.foreign = options_.everyone.has_value() && OtherCollector(control) != 0;
   const bool is_as_wished = control.collector_pid == static_cast<uint32_t>(getpid()) &&
@@ -237,7 +267,8 @@ absl::Status Recorder::WithMemory(Target& target, std::function<absl::Status(con
   const auto failure = [&] {
     return absl::UnavailableError(absl::StrCat("process ", target.pid, " does not let its memory be had"));
   };
-  if (!target.reachable) return failure();
+  // With no room there is nothing to blame this one for.
+  if (!target.reachable || !target_memory_.HasRoom()) return failure();
   absl::StatusOr<ProcessHandle> handle = Open(target.pid, target.process_id);
   if (!handle.ok()) return handle.status();
   auto shared = std::make_shared<ProcessHandle>(*std::move(handle));
@@ -270,6 +301,7 @@ std::vector<int> Recorder::fds() const {
 }
 
 void Recorder::Pump() {
+  summaries_.reset();
   if (answers_.Reap() != 0) failed_ = true;
   // Not as soon as they were closed: after a reset a program may have been in the middle of an entry.
   ForgetClosed();
@@ -301,6 +333,7 @@ void Recorder::Pump() {
     if (event.kind == bpf::MappingEvent::kMap) changed.insert(event.pid);
   }
   for (const pid_t pid : changed) books_->unwind().Renew(pid);
+  const std::set<ptrdiff_t> comes_again = FindRepeated(*events);
   auto mapping = mappings.begin();
   auto raw_stack = raw_stacks.begin();
   const auto handle_until = [&](uint64_t time) {
@@ -312,14 +345,7 @@ void Recorder::Pump() {
   };
   for (auto event = events->begin(); event != events->end(); ++event) {
     handle_until(event->time);
-    // Of several triggers that are due one dump comes: it has all of them in it. Of several requests the process waits
-    // for the last one only.
-    const bool is_trigger = event->kind == HEAPTAP_EVENT_HIGH_WATER || event->kind == HEAPTAP_EVENT_INTERVAL ||
-                            (event->kind == HEAPTAP_EVENT_DUMP && event->process_id != 0);
-    const bool comes_again = is_trigger && std::any_of(event + 1, events->end(), [&](const heaptap_event& later) {
-                               return later.kind == event->kind && later.process_id == event->process_id;
-                             });
-    if (!comes_again) Handle(*event);
+    if (!comes_again.contains(event - events->begin())) Handle(*event);
   }
   handle_until(until);
   raw_stacks_to_come_.assign(std::make_move_iterator(raw_stack), std::make_move_iterator(raw_stacks.end()));
@@ -327,6 +353,7 @@ void Recorder::Pump() {
   if (books_->EventsLost() != events_lost_) FindUnnoticed();
   const absl::Time now = absl::Now();
   IntroduceNewcomers();
+  for (const uint64_t process_id : std::exchange(left_alone_, {})) Close(process_id);
   CloseEnded(now);
   tables_.Balance(now);
 }
@@ -343,8 +370,18 @@ void Recorder::Handle(const heaptap_event& event) {
     if (const Target* parent = FindTarget(event.argument); parent != nullptr) {
       // The child has its parent's memory, and so its parent's allocator. It shows itself by heaptap:start.
       TakeOver(*parent, child);
+      // Forked while no recorder was there.
+      if (spaces_.Find(child.pid) == nullptr) {
+        spaces_.Apply({.kind = bpf::MappingEvent::kFork,
+                       .time = event.time,
+                       .pid = child.pid,
+                       .parent = parent->pid,
+                       .mapping = {},
+                       .generation = 0});
+      }
     }
-    spaces_.Hold(event.tgid);
+    // It is recorded as long as it lives, also when its first thread ends before the others.
+    spaces_.Hold(child.pid);
     return;
   }
   if (event.kind == HEAPTAP_EVENT_EXEC) {
@@ -354,15 +391,19 @@ void Recorder::Handle(const heaptap_event& event) {
     if (!options_.follow) {
       Say(absl::StrCat("process ", event.tgid, " runs another program now (exec); the profile begins anew"));
     }
-    Close(event.argument);
+    // After a vfork the books are the parent's, and go on.
+    if (event.argument != 0) Close(event.argument);
     return;
   }
   if (event.kind == HEAPTAP_EVENT_RESET) return HandleReset(event);
   if (event.kind == HEAPTAP_EVENT_ENTER) return HandleEnter(event);
   if (event.kind == HEAPTAP_EVENT_EXIT) {
     if (event.process_id == 0) return spaces_.Drop(event.tgid);
-    // Unknown if its beginning was lost, or was another recorder's to see.
-    if (target == nullptr) target = &AddTarget(event.process_id, event.tgid);
+    // Unknown if its beginning was lost, or was another recorder's to see; or it is closed already.
+    if (target == nullptr) {
+      if (closed_.contains(event.process_id) || !books_->IsUnnoticed(event.process_id)) return;
+      target = &AddTarget(event.process_id, event.tgid);
+    }
     return HandleExit(*target, {.status = static_cast<int>(static_cast<uint32_t>(event.argument)),
                                 .by_oom_kill = (event.argument & HEAPTAP_EXIT_BY_OOM_KILL) != 0,
                                 .peak = event.peak_weight,
@@ -387,10 +428,14 @@ void Recorder::Handle(const heaptap_event& event) {
 }
 
 void Recorder::HandleTrigger(Target& target, heaptap_dump_kind kind) {
-  // Of everyone somebody may have triggers that are due without end; the next dump has it all.
+  // Of everyone somebody may have triggers that are due without end; one dump later has it all.
   const absl::Time now = absl::Now();
-  if (options_.everyone.has_value() && now - target.triggered < kTriggerPause) return;
+  if (options_.everyone.has_value() && now - target.triggered < kTriggerPause) {
+    target.postponed = kind;
+    return;
+  }
   target.triggered = now;
+  target.postponed.reset();
   Dump(target, kind).IgnoreError();
 }
 
@@ -406,10 +451,12 @@ void Recorder::HandleStart(Target& target, const heaptap_event& event) {
     if (!spaces_.Hold(target.pid)) Introduce(target);
   }
   if (absl::Status status = CheckControl(control, target.pid); !status.ok()) {
-    Say(absl::StrCat(status.message(), "; its stacks are shown with the allocator's frames"));
+    if (!std::exchange(target.control_refused, true)) {
+      Say(absl::StrCat(status.message(), "; its stacks are shown with the allocator's frames"));
+    }
     return;
   }
-  UseControl(target, control, event.argument);
+  if (target.policy.record) UseControl(target, control, event.argument);
 }
 
 void Recorder::HandleDump(Target& target, const heaptap_event& event) {
@@ -426,6 +473,8 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
   }
   absl::StatusOr<ProcessHandle> handle = Open(event.tgid, target.process_id);
   if (!handle.ok()) return;  // nobody waits any more
+  // Who asks too often waits in vain, and costs no profile.
+  if (!answers_.HasRoom(target.process_id)) return;
   heaptap_dump_request asked;
   memcpy(&asked, event.memory, sizeof(asked));
   // Records may be many: the child makes them, and takes the memory with it.
@@ -450,8 +499,9 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
 void Recorder::HandleReset(const heaptap_event& event) {
   heaptap_dump_request asked;
   memcpy(&asked, event.memory, sizeof(asked));
-  Target& target = FindTarget(event.argument) == nullptr ? AddTarget(event.process_id, event.tgid)
-                                                         : Replace(event.argument, event.process_id);
+  const bool is_known = FindTarget(event.argument) != nullptr;
+  Target& target = is_known ? Replace(event.argument, event.process_id) : AddTarget(event.process_id, event.tgid);
+  if (!is_known) Close(event.argument);
   target.own_lg_sample = static_cast<uint32_t>(std::min<uint64_t>(asked.argument, HEAPTAP_MAX_LG_SAMPLE));
 }
 
@@ -464,21 +514,22 @@ Target& Recorder::Replace(uint64_t ended_id, uint64_t new_id) {
 
 void Recorder::RefuseDump(const heaptap_event& event) {
   // Attached for every process, we hear the requests of processes that others record, too.
+  if (!answers_.HasRoom(Answers::kStranger)) return;
   absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(event.tgid);
   absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(event.tgid);
   if (!handle.ok() || !mappings.ok()) return;
   // Nobody asked for our answer; a failure to give it is not worth a word.
   answers_
       .Start(Answers::kStranger,
-             [&] {
-               RefuseStranger(*handle, *mappings, event.argument);
+             [&, collector = getpid()] {
+               RefuseStranger(*handle, *mappings, event.argument, collector);
                return absl::OkStatus();
              })
       .IgnoreError();
 }
 
 void Recorder::RefuseStranger(const ProcessHandle& stranger, const std::vector<elf::Mapping>& mappings,
-                              uint64_t address) const {
+                              uint64_t address, pid_t collector) const {
   absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(stranger, address);
   if (!request.ok()) return;
   for (const elf::Mapping& mapping : mappings) {
@@ -488,7 +539,8 @@ void Recorder::RefuseStranger(const ProcessHandle& stranger, const std::vector<e
     absl::StatusOr<uint64_t> control_address = FindControl(file->file.get(), mapping);
     if (!control_address.ok()) continue;
     absl::StatusOr<heaptap_control> control = ReadControl(stranger, *control_address);
-    if (control.ok() && OtherCollector(*control) == 0) {
+    const bool is_ours = control.ok() && control->collector_pid == static_cast<uint32_t>(collector);
+    if (control.ok() && (is_ours || OtherCollector(*control) == 0)) {
       AnswerWithError(stranger, address, *request, ESRCH).IgnoreError();
     }
     return;

@@ -108,6 +108,8 @@ class Recorder {
   bool recorded_any() const { return recorded_any_; }
   // Whether something that was asked for could not be done (it was said when it happened).
   bool failed() const { return failed_; }
+  // Whether the recording is one that another recorder began.
+  bool took_over() const { return books_->adopted(); }
 
   // For a recording of everyone. What clients may ask is as in collector.h.
   //
@@ -115,7 +117,9 @@ class Recorder {
   void Tick(absl::Time now);
   // What holds from now on, for all processes.
   void SetRules(Rules rules, const Policy& defaults, const Retention& retention, double budget);
-  std::vector<ProcessSummary> Summaries();
+  // As of the last Pump, or later: those who ask at once share one, as each costs a look at all tallies. Valid until
+  // the next call of Pump or of what changes a process.
+  const std::vector<ProcessSummary>& Summaries();
   const std::deque<EndedProcess>& ended() const { return ended_; }
   absl::StatusOr<ProfileSnapshot> Snapshot(pid_t pid);
   absl::StatusOr<std::string> DumpOne(pid_t pid);
@@ -127,6 +131,8 @@ class Recorder {
   pid_t LargestProcess();
 
  private:
+  // Between two dumps that triggers ask for, of one process among everyone.
+  static constexpr absl::Duration kTriggerPause = absl::Seconds(1);
   // Processes that have ended, which are remembered with their last figures.
   static constexpr size_t kMaxEnded = 1000;
 
@@ -138,16 +144,23 @@ class Recorder {
   absl::Status SetDefaults();
   void DrainOtherLayouts(const std::string& states_folder);
   void TakeOverBooks();
+  void ForgetClosedBefore();
   void FinishOrphans();
   void RecordRunningProcesses();
   // Learns all about a process that entered by itself long after it began. False: there is nothing to learn (yet).
   bool Introduce(Target& target);
-  // Its policy, and what follows from that in the kernel.
+  // Its policy, and what follows from that in the kernel. One that is not to be recorded is a target no longer than
+  // until the next Pump.
   void ApplyPolicy(Target& target);
+  // Those that a rule left alone, once more by the rules as they are now.
+  void RecordIgnored();
   void HandleEnter(const heaptap_event& event);
   void IntroduceNewcomers();
   void SaveStates(absl::Time now);
   void FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies);
+  void RepairSpaces();
+  void EndUnseen(Target& target);
+  void EndForgotten(const std::map<uint64_t, bpf::RecordedProcess>& processes);
   void KeepBudget();
 
   void Handle(const heaptap_event& event);
@@ -156,16 +169,21 @@ class Recorder {
   void HandleReset(const heaptap_event& event);
   void HandleTrigger(Target& target, heaptap_dump_kind kind);
   void RefuseDump(const heaptap_event& event);
-  void RefuseStranger(const ProcessHandle& stranger, const std::vector<elf::Mapping>& mappings, uint64_t address) const;
+  // In a child of the collector.
+  void RefuseStranger(const ProcessHandle& stranger, const std::vector<elf::Mapping>& mappings, uint64_t address,
+                      pid_t collector) const;
   // recorder_exits.cc
   void HandleExit(Target& target, Ending ending);
   void CloseEnded(absl::Time now);
   void CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tallies);
   // Makes up for lost events: finds the processes that began or ended unnoticed.
   void FindUnnoticed();
+  void FindUnnoticedEnds();
   // recorder_mappings.cc
   void HandleMapping(const bpf::MappingEvent& event);
   void LookForAllocator(const bpf::MappingEvent& event);
+  // Takes the probes off the files that nobody has mapped any more, so that what they lie on can be unmounted.
+  void ReleaseFiles(absl::Time now);
   // `news`: mapping events that have not been handled yet.
   void HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news);
   // Finishes a stack that the kernel could not.
@@ -197,7 +215,7 @@ class Recorder {
     std::vector<std::string> warnings;
   };
   absl::StatusOr<Contents> MakeContents(const Target& target, const heaptap_dump_request& request) const;
-  // Whether there is anything to say about a target: it runs a sampled allocator.
+  // Whether there is anything to say about a target: it runs a sampled allocator, and is not left alone.
   bool HasProfile(const Target& target);
   bool HasProfile(const Target& target, bool has_tallies);
   // Builds, writes and reports one dump; an error was said.
@@ -205,8 +223,10 @@ class Recorder {
   absl::StatusOr<std::string> Write(Target& target, heaptap_dump_kind kind, const profile::Profile& profile);
   void AddStackEnds(const profile::Profile& profile);
   void SayLeaks(const Target& target, const profile::LeakSummary& leaks, const std::string& path) const;
-  void SayBooks(const Target& target) const;
+  // Reads whole maps once for all of them.
+  void SayBooks(std::vector<const Target*> targets) const;
   void SayLosses(const std::vector<std::string>& warnings);
+  std::vector<ProcessSummary> MakeSummaries();
   ProcessSummary Summarise(const Target& target, const std::vector<bpf::TallyEntry>& tallies) const;
   // Stops recording every target and leaves it as it was found.
   void Abandon();
@@ -233,6 +253,10 @@ class Recorder {
   std::set<uint64_t> newcomers_;                                   // entered, and have not said their start
   std::set<uint64_t> closed_;                                      // process ids whose books are to be deleted
   std::set<std::tuple<uint32_t, uint64_t, uint32_t>> files_seen_;  // device, inode, generation of files looked at
+  size_t files_refused_ = 0;                                       // that have notes
+  std::set<ProbeFiles::File> files_kept_;                          // attached to for whoever will map them
+  std::map<ProbeFiles::File, elf::Mapping> files_mapped_;          // as somebody had them when it was looked at last
+  absl::Time files_looked_at_ = absl::InfinitePast();
   std::set<std::string> losses_said_;
   Answers answers_;
   profile::StackEnds stack_ends_ = {};  // of last dumps
@@ -245,7 +269,11 @@ class Recorder {
   std::optional<DumpPruner> pruner_;
   std::deque<EndedProcess> ended_;  // the last one first
   std::set<uint64_t> to_close_;     // ended, not closed yet
+  uint64_t mappings_lost_ = 0;      // as of the last RepairSpaces
+  uint64_t last_saved_ = 0;         // process id
+  std::set<uint64_t> left_alone_;   // by a rule: process ids that are to be closed, though the process lives
   absl::Time exits_handled_ = absl::InfinitePast();
+  std::optional<std::vector<ProcessSummary>> summaries_;
   exporter::CountsByName events_counted_;
   exporter::CountsByName dumps_counted_;
   uint64_t dump_errors_ = 0;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What clients ask of a recording of everyone (collector.h).
+#include <stdio.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <fstream>
 #include <set>
@@ -15,15 +18,20 @@
 namespace heaptap::service {
 namespace {
 
-// The user that a process belongs to wholly; nobody if its real, effective and saved user ids differ.
+// The user that a process belongs to wholly; nobody if its real, effective and saved user ids differ, or if the kernel
+// would not let that user look into it: then the files in its folder are root's, though the folder is not (proc(5)).
+// Programs with capabilities, those that have changed their user, and those whose file the user may not read are such.
 std::optional<uid_t> Owner(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/status"));
+  const std::string path = absl::StrCat("/proc/", pid, "/status");
+  struct stat dumpable;
+  if (stat(path.c_str(), &dumpable) != 0) return std::nullopt;
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     uid_t real = 0;
     uid_t effective = 0;
     uid_t saved = 0;
     if (sscanf(line.c_str(), "Uid: %u %u %u", &real, &effective, &saved) != 3) continue;
-    if (real != effective || effective != saved) return std::nullopt;
+    if (real != effective || effective != saved || dumpable.st_uid != effective) return std::nullopt;
     return real;
   }
   return std::nullopt;
@@ -60,9 +68,12 @@ ProcessSummary Recorder::Summarise(const Target& target, const std::vector<bpf::
   if (target.ending.has_value()) {
     summary.peak_bytes = static_cast<double>(target.ending->peak);
   } else {
-    summary.owner = Owner(target.pid);
     summary.allocation_rate = target.allocation_rate;
-    if (absl::StatusOr<heaptap_process> process = books_->ReadProcess(target.pid); process.ok()) {
+    const std::optional<uid_t> owner = Owner(target.pid);
+    // Asked for afterwards: had it ended before, the PID could be somebody else's, and so could the owner.
+    const absl::StatusOr<heaptap_process> process = books_->ReadProcess(target.pid);
+    if (process.ok() && process->id == target.process_id) {
+      summary.owner = owner;
       summary.peak_bytes = static_cast<double>(process->peak_weight);
     }
   }
@@ -75,7 +86,12 @@ ProcessSummary Recorder::Summarise(const Target& target, const std::vector<bpf::
   return summary;
 }
 
-std::vector<ProcessSummary> Recorder::Summaries() {
+const std::vector<ProcessSummary>& Recorder::Summaries() {
+  if (!summaries_.has_value()) summaries_ = MakeSummaries();
+  return *summaries_;
+}
+
+std::vector<ProcessSummary> Recorder::MakeSummaries() {
   std::vector<ProcessSummary> summaries;
   absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_->ReadAllTallies();
   if (!tallies.ok()) return summaries;
@@ -148,6 +164,7 @@ absl::Status Recorder::SetRate(pid_t pid, std::optional<uint32_t> lg_sample) {
     return absl::UnavailableError(absl::StrCat("process ", pid, " does not let its memory be had"));
   }
   (*target)->asked_lg_sample = lg_sample;
+  summaries_.reset();
   // Who asks wants just that; the budget may have its say again later.
   (*target)->raised = 0;
   WriteControl(**target);
@@ -187,7 +204,7 @@ exporter::CollectorFigures Recorder::Figures() {
 }
 
 pid_t Recorder::LargestProcess() {
-  const std::vector<ProcessSummary> summaries = Summaries();
+  const std::vector<ProcessSummary>& summaries = Summaries();
   const auto largest =
       std::max_element(summaries.begin(), summaries.end(),
                        [](const ProcessSummary& a, const ProcessSummary& b) { return a.live_bytes < b.live_bytes; });

@@ -40,6 +40,44 @@ const char* KindName(heaptap_dump_kind kind) {
 constexpr int kSettleTries = 20;
 constexpr timespec kSettleTime = {0, 5'000'000};
 
+void Add(const heaptap_count& count, heaptap_count& sum) {
+  sum.objects += count.objects;
+  sum.bytes += count.bytes;
+  sum.weight += count.weight;
+  sum.weighted_objects += count.weighted_objects;
+}
+
+nlohmann::ordered_json BooksOf(const Target& target, const std::vector<bpf::TallyEntry>& tallies,
+                               const bpf::LiveTotals& live, const bpf::Losses& lost) {
+  heaptap_tally sum = {};
+  for (const bpf::TallyEntry& entry : tallies) {
+    Add(entry.tally.allocated, sum.allocated);
+    Add(entry.tally.freed, sum.freed);
+  }
+  const profile::Estimate allocated = profile::ToEstimate(sum.allocated);
+  const uint64_t objects = sum.allocated.objects - sum.freed.objects;
+  const uint64_t bytes = sum.allocated.bytes - sum.freed.bytes;
+  const uint64_t weight = sum.allocated.weight - sum.freed.weight;
+  nlohmann::ordered_json losses;
+  for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < lost.size(); reason++) {
+    losses[std::string(bpf::LossName(reason))] = lost[reason].events;
+  }
+  return {{"pid", target.pid},
+          {"name", target.name},
+          {"samples_allocated", sum.allocated.objects},
+          {"samples_freed", sum.freed.objects},
+          {"tally_live_objects", objects},
+          {"tally_live_bytes", bytes},
+          {"tally_live_weight", weight},
+          {"live_entries", live.objects},
+          {"live_bytes", live.bytes},
+          {"live_weight", live.weight},
+          {"allocated_objects", allocated.objects},
+          {"allocated_bytes", allocated.bytes},
+          {"balanced", objects == live.objects && bytes == live.bytes && weight == live.weight},
+          {"losses", losses}};
+}
+
 }  // namespace
 
 const AddressSpace* Recorder::Space(const Target& target) const {
@@ -139,14 +177,14 @@ std::string Recorder::StackSummary() const {
 }
 
 bool Recorder::HasProfile(const Target& target) {
-  if (target.started) return HasProfile(target, false);
+  if (target.started || !target.policy.record) return HasProfile(target, false);
   absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_->ReadTallies(target.process_id);
   return HasProfile(target, tallies.ok() && !tallies->empty());
 }
 
 bool Recorder::HasProfile(const Target& target, bool has_tallies) {
   // Another allocator that keeps to the contract may have no heaptap:start.
-  const bool has_profile = target.started || has_tallies;
+  const bool has_profile = target.policy.record && (target.started || has_tallies);
   recorded_any_ |= has_profile;
   return has_profile;
 }
@@ -175,12 +213,14 @@ void Recorder::Finish() {
   Pump();
   Abandon();
   Pump();  // samples come until the probes are gone
+  std::vector<const Target*> dumped;
   for (auto& [process_id, target] : targets_) {
     if (answers_.WaitFor(process_id) != 0) failed_ = true;
     if (!HasProfile(target)) continue;
     Dump(target, HEAPTAP_DUMP_FINAL).IgnoreError();
-    if (options_.show_books) SayBooks(target);
+    dumped.push_back(&target);
   }
+  if (options_.show_books) SayBooks(std::move(dumped));
   targets_.clear();
 }
 
@@ -202,49 +242,20 @@ void Recorder::SayLosses(const std::vector<std::string>& warnings) {
   }
 }
 
-void Recorder::SayBooks(const Target& target) const {
-  nlohmann::ordered_json line;
-  for (int tries = 0; tries < kSettleTries; tries++) {
-    if (tries > 0) nanosleep(&kSettleTime, nullptr);
-    absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_->ReadTallies(target.process_id);
-    absl::StatusOr<bpf::LiveTotals> live = books_->ReadLiveTotals(target.process_id);
+void Recorder::SayBooks(std::vector<const Target*> targets) const {
+  for (int tries = 1; tries <= kSettleTries && !targets.empty(); tries++) {
+    if (tries > 1) nanosleep(&kSettleTime, nullptr);
+    absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_->ReadAllTallies();
+    absl::StatusOr<std::map<uint64_t, bpf::LiveTotals>> live = books_->ReadLiveTotals();
     if (!tallies.ok() || !live.ok()) return;
-    heaptap_tally sum = {};
-    for (const bpf::TallyEntry& entry : *tallies) {
-      for (auto [to, from] : {std::pair(&sum.allocated, &entry.tally.allocated), {&sum.freed, &entry.tally.freed}}) {
-        to->objects += from->objects;
-        to->bytes += from->bytes;
-        to->weight += from->weight;
-        to->weighted_objects += from->weighted_objects;
-      }
-    }
-    const profile::Estimate allocated = profile::ToEstimate(sum.allocated);
-    const uint64_t objects = sum.allocated.objects - sum.freed.objects;
-    const uint64_t bytes = sum.allocated.bytes - sum.freed.bytes;
-    const uint64_t weight = sum.allocated.weight - sum.freed.weight;
-    const bool balanced = objects == live->objects && bytes == live->bytes && weight == live->weight;
-    nlohmann::ordered_json losses;
-    const bpf::Losses lost = books_->ReadLosses(target.process_id);
-    for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < lost.size(); reason++) {
-      losses[std::string(bpf::LossName(reason))] = lost[reason].events;
-    }
-    line = {{"pid", target.pid},
-            {"name", target.name},
-            {"samples_allocated", sum.allocated.objects},
-            {"samples_freed", sum.freed.objects},
-            {"tally_live_objects", objects},
-            {"tally_live_bytes", bytes},
-            {"tally_live_weight", weight},
-            {"live_entries", live->objects},
-            {"live_bytes", live->bytes},
-            {"live_weight", live->weight},
-            {"allocated_objects", allocated.objects},
-            {"allocated_bytes", allocated.bytes},
-            {"balanced", balanced},
-            {"losses", losses}};
-    if (balanced) break;
+    std::erase_if(targets, [&](const Target* target) {
+      const nlohmann::ordered_json line = BooksOf(*target, (*tallies)[target->process_id], (*live)[target->process_id],
+                                                  books_->ReadLosses(target->process_id));
+      if (line["balanced"] == false && tries < kSettleTries) return false;
+      SayPlain(nlohmann::ordered_json({{"books", line}}).dump());
+      return true;
+    });
   }
-  SayPlain(nlohmann::ordered_json({{"books", line}}).dump());
 }
 
 }  // namespace heaptap::service

@@ -7,10 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/bpf/other_layout.h"
@@ -26,18 +24,15 @@ namespace {
 // Shorter-lived processes leave nothing in writing: most of them are over before anybody could need it.
 constexpr absl::Duration kSaveAfter = absl::Seconds(1);
 
-// Where tallies of threads that have ended are folded: a share of the map, or of a process's bound.
-constexpr double kFoldAt = 0.5;
+// In each second, however often processes map something new.
+constexpr absl::Duration kSaveTime = absl::Milliseconds(100);
 
-std::vector<pid_t> AllProcesses() {
-  std::vector<pid_t> pids;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    pid_t pid = 0;
-    if (absl::SimpleAtoi(entry.path().filename().string(), &pid) && pid > 0 && pid != getpid()) pids.push_back(pid);
-  }
-  return pids;
-}
+// Likewise for looking at what processes have mapped, after we have not heard of all of it.
+constexpr absl::Duration kRepairTime = absl::Milliseconds(100);
+
+// Where tallies of threads that have ended are folded: a share of the map, or of a process's bound. Who has no bound
+// may have as many tallies as are still free, so that one process alone never has more than half of the map.
+constexpr double kFoldAt = 0.25;
 
 // Of a moment on CLOCK_MONOTONIC, nanoseconds.
 absl::Time TimeOf(uint64_t monotonic) {
@@ -128,6 +123,7 @@ void Recorder::DrainOtherLayouts(const std::string& states_folder) {
 void Recorder::TakeOverBooks() {
   tables_.StartFrom(books_->unwind().Clear());
   tables_.EnterVdso();
+  ForgetClosedBefore();
   absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_->ReadProcesses();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
@@ -140,11 +136,13 @@ void Recorder::TakeOverBooks() {
       target = std::move(state->target);
       target.policy = policy;
       target.is_saved = true;
+      spaces_.Keep(target.pid, std::move(state->space));  // if it ends before it is looked at
     }
     Introduce(target);
     if (target.started) ApplyPolicy(target);
   }
   Pump();
+  FindUnnoticedEnds();
   FinishOrphans();
   Say(absl::StrCat("took over a recording of ", targets_.size(), targets_.size() == 1 ? " process" : " processes"));
   if (!books_->HasSizes(options_.map_sizes)) {
@@ -152,16 +150,28 @@ void Recorder::TakeOverBooks() {
   }
 }
 
-// Their exits were told to the recorder before us, which did not come to close their books.
-void Recorder::FinishOrphans() {
+// At once: the next sweep takes away what says that they are closed.
+void Recorder::ForgetClosedBefore() {
   absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_->ReadAllTallies();
   absl::StatusOr<std::set<uint64_t>> closed = books_->ReadClosed();
+  if (!tallies.ok() || !closed.ok()) return;
+  for (const uint64_t process_id : *closed) {
+    if (tallies->contains(process_id) || books_->IsUnnoticed(process_id)) closed_.insert(process_id);
+  }
+  ForgetClosed();
+}
+
+// What nobody can tell the end of any more.
+void Recorder::FinishOrphans() {
+  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_->ReadAllTallies();
   absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_->ReadProcesses();
+  absl::StatusOr<std::set<uint64_t>> closed = books_->ReadClosed();
   if (!tallies.ok() || !closed.ok() || !processes.ok()) return;
+  // Those that began or ended while all that was read tell of it themselves.
+  Pump();
   for (const auto& [process_id, entries] : *tallies) {
-    if (closed->contains(process_id)) {
-      closed_.insert(process_id);
-    } else if (!processes->contains(process_id) && FindTarget(process_id) == nullptr) {
+    if (closed->contains(process_id) || closed_.contains(process_id)) continue;
+    if (!processes->contains(process_id) && FindTarget(process_id) == nullptr) {
       HandleExit(AddTarget(process_id, 0), {.is_known = false, .time = absl::Now()});
     }
   }
@@ -178,6 +188,10 @@ void Recorder::HandleEnter(const heaptap_event& event) {
   target.name = Printable(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
   target.is_saved = false;
   newcomers_.insert(event.process_id);
+  // Only what runs under a PID can enter under it.
+  for (auto& [process_id, before] : targets_) {
+    if (process_id != event.process_id && before.pid == target.pid && !before.ending.has_value()) EndUnseen(before);
+  }
   spaces_.Hold(event.tgid);
 }
 
@@ -226,6 +240,7 @@ void Recorder::ApplyPolicy(Target& target) {
   if (rules.has_value()) {
     ProcessFacts facts;
     facts.pid = target.pid;
+    facts.command = target.name;  // all that is known of one that has ended
     if (rules->needs_facts()) {
       if (absl::StatusOr<ProcessFacts> read = ReadProcessFacts(target.pid); read.ok()) facts = *std::move(read);
     }
@@ -238,7 +253,8 @@ void Recorder::ApplyPolicy(Target& target) {
                      .max_tallies = policy.max_contexts,
                      .triggers = policy.triggers});
   if (policy.record) return;
-  // Nobody will ask for it any more: its entry in the kernel says that it is left alone.
+  // Its entry in the kernel says that it is left alone, as long as it runs this program.
+  left_alone_.insert(target.process_id);
   if (target.control_address != 0 && !target.foreign) {
     WithMemory(target, [address = target.control_address](const ProcessHandle& handle) {
       return ReleaseControl(handle, address);
@@ -256,6 +272,18 @@ void Recorder::SetRules(Rules rules, const Policy& defaults, const Retention& re
     if (target.ending.has_value() || !target.started) continue;
     ApplyPolicy(target);
     if (target.policy.record && !target.foreign) WriteControl(target);
+  }
+  RecordIgnored();
+}
+
+void Recorder::RecordIgnored() {
+  const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_->ReadProcesses();
+  if (!processes.ok()) return Fail(processes.status());
+  for (const auto& [process_id, recorded] : *processes) {
+    if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) == 0 || left_alone_.contains(process_id)) continue;
+    books_->Untrack(recorded.tgid);
+    // What was not seen of it meanwhile would be missed in the old books.
+    RecordRunning(recorded.tgid).IgnoreError();
   }
 }
 
@@ -279,22 +307,78 @@ void Recorder::Tick(absl::Time now) {
     }
     target->last = reading;
   }
+  EndForgotten(*processes);
+  RepairSpaces();
   KeepBudget();
   for (auto& [process_id, target] : targets_) {
+    const bool is_due = target.postponed.has_value() && now - target.triggered >= kTriggerPause;
+    if (is_due && !target.ending.has_value()) HandleTrigger(target, *target.postponed);
     const absl::Duration every = target.policy.every;
     if (target.ending.has_value() || every <= absl::ZeroDuration() || now - target.dumped < every) continue;
     target.dumped = now;
     if (HasProfile(target)) Dump(target, HEAPTAP_DUMP_INTERVAL).IgnoreError();
   }
   SaveStates(now);
+  ReleaseFiles(now);
   if (absl::StatusOr<DumpPruner::Removed> removed = pruner_->Prune(now); !removed.ok()) Fail(removed.status());
-  const bool is_filling = std::any_of(processes->begin(), processes->end(), [&](const auto& entry) {
-    const heaptap_process& process = entry.second.process;
-    const uint64_t bound = process.max_tallies != 0 ? process.max_tallies : options_.map_sizes.tallies;
-    return static_cast<double>(process.tallies) > kFoldAt * static_cast<double>(bound);
-  });
-  if (!is_filling) return;
+  const auto is_filling = [](uint64_t tallies, uint64_t bound) {
+    return static_cast<double>(tallies) > kFoldAt * static_cast<double>(bound);
+  };
+  uint64_t tallies_of_all = 0;
+  bool has_full = false;
+  for (const auto& [process_id, recorded] : *processes) {
+    const heaptap_process& process = recorded.process;
+    tallies_of_all += process.tallies;
+    has_full |= process.max_tallies != 0 && is_filling(process.tallies, process.max_tallies);
+  }
+  if (!has_full && !is_filling(tallies_of_all, std::min(options_.map_sizes.tallies, options_.map_sizes.stacks))) return;
   if (const auto tallies = books_->ReadAllTallies(); tallies.ok()) FoldThreads(*tallies);
+}
+
+// A process that is left alone runs another program without a word; and where there was no room at all for the word of
+// an end, that is lost. An end that was told is handled before the next look.
+void Recorder::EndForgotten(const std::map<uint64_t, bpf::RecordedProcess>& processes) {
+  for (auto& [process_id, target] : targets_) {
+    if (target.ending.has_value()) continue;
+    const bool was_missed = std::exchange(target.is_missed, !processes.contains(process_id));
+    if (was_missed && target.is_missed) EndUnseen(target);
+  }
+}
+
+void Recorder::EndUnseen(Target& target) {
+  // What is mapped under the PID now may be another one's.
+  const bool is_used_again = std::any_of(targets_.begin(), targets_.end(), [&](const auto& entry) {
+    return &entry.second != &target && entry.second.pid == target.pid && !entry.second.ending.has_value();
+  });
+  HandleExit(target, {.time = absl::Now(), .space = is_used_again ? std::make_shared<AddressSpace>() : nullptr});
+}
+
+// Anybody can map files faster than we hear of it, and so hide from us what others map.
+void Recorder::RepairSpaces() {
+  if (std::exchange(mappings_lost_, mapping_events_->lost()) != mappings_lost_) {
+    for (auto& [process_id, target] : targets_) target.has_lost_mappings = true;
+    spaces_.DropEnded();
+  }
+  const absl::Time end = absl::Now() + kRepairTime;
+  for (auto& [process_id, target] : targets_) {
+    if (!target.has_lost_mappings || target.ending.has_value()) continue;
+    target.has_lost_mappings = false;
+    const absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(target.pid);
+    if (!mappings.ok() || !books_->IsCurrent(target.pid, process_id)) continue;
+    if (spaces_.Find(target.pid) == nullptr) {
+      spaces_.Keep(target.pid, {.mappings = {}, .executable = ProcessExecutable(target.pid)});
+    }
+    spaces_.Hold(target.pid);
+    for (const elf::Mapping& mapping : *mappings) {
+      bpf::MappingEvent event = {};
+      event.kind = bpf::MappingEvent::kMap;
+      event.pid = target.pid;
+      event.mapping = mapping;
+      spaces_.Apply(event);
+    }
+    target.is_saved = false;
+    if (absl::Now() > end) return;
+  }
 }
 
 void Recorder::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies) {
@@ -335,12 +419,19 @@ void Recorder::KeepBudget() {
 
 void Recorder::SaveStates(absl::Time now) {
   if (!states_.has_value()) return;
-  for (auto& [process_id, target] : targets_) {
+  const absl::Time end = absl::Now() + kSaveTime;
+  // From where the last time ended, round.
+  auto next = targets_.upper_bound(last_saved_);
+  for (size_t left = targets_.size(); left > 0; left--, ++next) {
+    if (next == targets_.end()) next = targets_.begin();
+    auto& [process_id, target] = *next;
     if (target.is_saved || target.ending.has_value() || now - target.since < kSaveAfter) continue;
     const AddressSpace* space = Space(target);
     if (space == nullptr) continue;
     if (absl::Status status = states_->Save(target, *space); !status.ok()) return Fail(status);
     target.is_saved = true;
+    last_saved_ = process_id;
+    if (absl::Now() > end) return;
   }
 }
 

@@ -23,36 +23,57 @@ bool IsFatal(const Ending& ending) { return !ending.is_known || (ending.status &
 
 void Recorder::HandleExit(Target& target, Ending ending) {
   if (target.ending.has_value()) return;
+  if (target.name.empty()) {
+    // The name of its first thread is its own.
+    if (absl::StatusOr<bpf::ThreadName> name = books_->ReadThreadName(target.process_id, target.pid); name.ok()) {
+      target.name = Printable(name->name);
+    }
+  }
   if (!target.started && states_.has_value()) {
     // One that the recorder before us knew.
     if (absl::StatusOr<TargetState> state = states_->Load(target.process_id); state.ok()) {
       const Policy policy = target.policy;
       target = std::move(state->target);
       target.policy = policy;
-      if (spaces_.Find(target.pid) == nullptr) spaces_.Keep(target.pid, std::move(state->space));
+      ending.space = std::make_shared<AddressSpace>(std::move(state->space));
     }
   }
-  ending.space = spaces_.Take(target.pid);
   target.ending = std::move(ending);
+  // If nobody was there when it ended, the PID may be another's by now.
+  if (FindRunning(target.pid) == nullptr) {
+    std::shared_ptr<const AddressSpace> space = spaces_.Take(target.pid);
+    if (target.ending->space == nullptr) target.ending->space = std::move(space);
+  }
   to_close_.insert(target.process_id);
 }
 
 void Recorder::CloseEnded(absl::Time now) {
-  if (to_close_.empty()) return;
+  // Its own last dump may be in the writing. Among everyone nobody waits for one who makes others wait.
+  const auto waits = [&](uint64_t process_id) {
+    return options_.everyone.has_value() && answers_.IsRunning(process_id);
+  };
+  if (std::all_of(to_close_.begin(), to_close_.end(), waits)) return;
   if (options_.everyone.has_value() && now - exits_handled_ < kExitPause) return;
   exits_handled_ = now;
   absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_->ReadAllTallies();
   if (!tallies.ok()) return Fail(tallies.status());
+  std::vector<Target*> closing;
   for (const uint64_t process_id : std::exchange(to_close_, {})) {
     Target* target = FindTarget(process_id);
     if (target == nullptr) continue;
-    // Its own last dump may be in the writing. Among everyone nobody waits for one who makes others wait.
-    if (options_.everyone.has_value() && answers_.IsRunning(process_id)) {
+    if (waits(process_id)) {
       to_close_.insert(process_id);
       continue;
     }
-    CloseOne(*target, (*tallies)[process_id]);
+    closing.push_back(target);
   }
+  if (options_.show_books) {
+    std::vector<const Target*> shown;
+    std::copy_if(closing.begin(), closing.end(), std::back_inserter(shown),
+                 [&](const Target* target) { return HasProfile(*target, !(*tallies)[target->process_id].empty()); });
+    SayBooks(std::move(shown));
+  }
+  for (Target* target : closing) CloseOne(*target, (*tallies)[target->process_id]);
 }
 
 void Recorder::CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tallies) {
@@ -74,6 +95,8 @@ void Recorder::CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tall
     const profile::Profile profile = Build(target, tallies);
     if (absl::StatusOr<std::string> written = Write(target, HEAPTAP_DUMP_FINAL, profile); written.ok()) {
       path = *std::move(written);
+      // At once: a collector after this one shall not write it again.
+      if (pins_.has_value()) books_->MarkClosed(process_id);
       if (!target.own_final && !options_.everyone.has_value()) SayLeaks(target, profile.Leaks(), path);
     }
   }
@@ -81,7 +104,6 @@ void Recorder::CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tall
     if (!options_.follow) Say(absl::StrCat("process ", target.pid, " has written its last dump itself"));
     AddStackEnds(Build(target, tallies));
   }
-  if (options_.show_books && has_profile) SayBooks(target);
   if (options_.everyone.has_value() && has_profile) {
     ended_.push_front({.summary = Summarise(target, tallies),
                        .ended = target.ending->time,
@@ -95,7 +117,8 @@ void Recorder::CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tall
 
 void Recorder::Close(uint64_t process_id) {
   newcomers_.erase(process_id);
-  if (targets_.erase(process_id) == 0) return;
+  answers_.Drop(process_id);
+  targets_.erase(process_id);  // may have been known to the recorder before us only
   closed_.insert(process_id);
   if (!pins_.has_value()) return;
   books_->MarkClosed(process_id);
@@ -109,33 +132,34 @@ void Recorder::ForgetClosed() {
 
 void Recorder::FindUnnoticed() {
   events_lost_ = books_->EventsLost();
+  // Ends come first: by now the PID may be another process's.
+  FindUnnoticedEnds();
   absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_->ReadProcesses();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
-    const pid_t pid = recorded.tgid;
     if (FindTarget(process_id) != nullptr) continue;
-    const auto before =
-        std::find_if(targets_.begin(), targets_.end(), [&](const auto& entry) { return entry.second.pid == pid; });
-    if (before == targets_.end()) {
-      AddTarget(process_id, pid);
-    } else {
+    if (const Target* before = FindRunning(recorded.tgid); before != nullptr) {
       // After a reset it is the same program; after an exec the new one tells of itself.
-      Replace(before->first, process_id);
+      Replace(before->process_id, process_id);
+    } else {
+      AddTarget(process_id, recorded.tgid);
     }
   }
-  absl::StatusOr<std::map<uint64_t, bpf::Books::Unnoticed>> ended = books_->TakeUnnoticed();
+}
+
+void Recorder::FindUnnoticedEnds() {
+  absl::StatusOr<std::map<uint64_t, bpf::Books::Unnoticed>> ended = books_->ReadUnnoticed();
   if (!ended.ok()) return Fail(ended.status());
   for (const auto& [process_id, process] : *ended) {
-    Target* known = FindTarget(process_id);
-    Target& target = known != nullptr ? *known : AddTarget(process_id, process.tgid);
+    if (closed_.contains(process_id)) continue;
     if (process.by_exec) {
       Close(process_id);
     } else {
-      HandleExit(target, {.status = static_cast<int>(process.status),
-                          .by_oom_kill = process.by_oom_kill,
-                          .peak = process.peak_weight,
-                          .time = absl::Now(),
-                          .space = nullptr});
+      HandleExit(AddTarget(process_id, process.tgid), {.status = static_cast<int>(process.status),
+                                                       .by_oom_kill = process.by_oom_kill,
+                                                       .peak = process.peak_weight,
+                                                       .time = absl::Now(),
+                                                       .space = nullptr});
     }
   }
 }

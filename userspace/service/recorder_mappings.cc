@@ -19,6 +19,12 @@ namespace {
 // Processes can make as many as they like; to look at one again costs a system call or two.
 constexpr size_t kMaxFilesSeen = 65536;
 
+// Any user can make as many files with bad notes as he likes.
+constexpr size_t kMaxRefusalsSaid = 100;
+// So long a file that is in no process any more may stay busy. A shorter time would do a program no good that runs time
+// and again: the first samples of a file that is not attached to are missed.
+constexpr absl::Duration kReleaseInterval = absl::Seconds(10);
+
 }  // namespace
 
 void Recorder::HandleMapping(const bpf::MappingEvent& event) {
@@ -43,18 +49,52 @@ void Recorder::LookForAllocator(const bpf::MappingEvent& event) {
     files_seen_.erase(key);
     return;
   }
-  const size_t files_before = probe_files_.size();
+  const size_t files_before = probe_files_.files().size();
   absl::StatusOr<bool> attached = probe_files_.Attach(file->file.get(), file->path, Printable(event.mapping.path),
                                                       options_.follow ? ProbeFiles::kEveryProcess : event.pid);
   if (!attached.ok() && !absl::IsNotFound(attached.status())) {
-    Say(absl::StrCat(attached.status().message(), "; this file is left out"));
+    if (++files_refused_ <= kMaxRefusalsSaid) {
+      Say(absl::StrCat(attached.status().message(), "; this file is left out",
+                       files_refused_ < kMaxRefusalsSaid ? "" : ", others like it without a word"));
+    }
   }
-  if (!options_.everyone.has_value() || probe_files_.size() == files_before) return;
+  if (!options_.everyone.has_value() || probe_files_.files().size() == files_before) return;
   // The first ones to map it were faster than we. They enter when they hit a probe; those that do not allocate any more
   // are to be seen, too.
   for (const pid_t pid : spaces_.WhoMapped(event.mapping)) {
     if (FindRunning(pid) == nullptr) RecordRunning(pid).IgnoreError();
   }
+}
+
+void Recorder::ReleaseFiles(absl::Time now) {
+  if (now - files_looked_at_ < kReleaseInterval || probe_files_.IsReleasing()) return;
+  files_looked_at_ = now;
+  std::set<ProbeFiles::File> unused = probe_files_.files();
+  std::erase_if(unused, [&](ProbeFiles::File file) {
+    if (files_kept_.contains(file)) return true;
+    const auto mapped = files_mapped_.find(file);
+    return mapped != files_mapped_.end() && !spaces_.WhoMapped(mapped->second).empty();
+  });
+  if (unused.empty()) return;
+  // Processes that we know nothing of, and other overlay file systems over the same file.
+  std::set<std::pair<uint32_t, uint64_t>> seen;  // device and inode
+  for (const pid_t pid : AllProcesses()) {
+    const absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(pid);
+    if (!mappings.ok()) continue;
+    for (const elf::Mapping& mapping : *mappings) {
+      if (mapping.inode == 0 || seen.contains({KernelDevice(mapping), mapping.inode})) continue;
+      const absl::StatusOr<elf::MappedFile> opened = elf::OpenMapped(pid, mapping);
+      if (!opened.ok()) continue;
+      seen.insert({KernelDevice(mapping), mapping.inode});
+      const std::optional<ProbeFiles::File> file = probe_files_.Find(opened->file.get());
+      if (file.has_value() && unused.erase(*file) != 0) files_mapped_[*file] = mapping;
+    }
+  }
+  if (unused.empty()) return;
+  probe_files_.Release(unused);
+  for (const ProbeFiles::File file : unused) files_mapped_.erase(file);
+  // Whoever maps one of them from now on makes it known anew.
+  files_seen_.clear();
 }
 
 void Recorder::HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news) {

@@ -44,12 +44,15 @@ struct Reading {
 struct Target {
   uint64_t process_id = 0;
   pid_t pid = 0;
-  std::string name = {};   // its comm, printable
-  absl::Time since = {};   // when it began
-  bool started = false;    // its allocator has shown itself
-  bool own_final = false;  // it asked for its final dump itself, and none has failed
-  bool foreign = false;    // another collector's word is in its control block
-  bool reachable = true;   // its memory has not made anybody wait yet
+  std::string name = {};           // its comm, printable
+  absl::Time since = {};           // when it began
+  bool started = false;            // its allocator has shown itself
+  bool own_final = false;          // it asked for its final dump itself, and none has failed
+  bool control_refused = false;    // its control block made no sense, and that was said
+  bool has_lost_mappings = false;  // it may have mapped what we have not heard of
+  bool is_missed = false;          // the kernel did not know it any more when somebody looked last
+  bool foreign = false;            // another collector's word is in its control block
+  bool reachable = true;           // its memory has not made anybody wait yet
   uint64_t control_address = 0;
   profile::AddressRange allocator = {};
   uint32_t max_frames = UINT32_MAX;  // that the process wants in a context
@@ -67,7 +70,9 @@ struct Target {
   double cost = 0;                              // of a core, in the kernel
   absl::Time dumped = {};                       // on the schedule
   absl::Time triggered = absl::InfinitePast();  // when a trigger's dump was written last
-  bool is_saved = false;                        // its state, as it is
+  // What a trigger asked for too soon after that.
+  std::optional<heaptap_dump_kind> postponed = {};
+  bool is_saved = false;  // its state, as it is
   std::optional<Ending> ending = {};
 
   std::optional<uint32_t> WishedRate() const {

@@ -182,11 +182,39 @@ bool BeginsAt(Dwarf_Die* entry, Dwarf_Addr address) {
   return false;
 }
 
-// The row of the unit's line table that holds the place's address; null if none does.
+// Where a line of the source is.
+struct SourceLine {
+  explicit SourceLine(Dwarf_Line* row) : file(dwarf_linesrc(row, nullptr, nullptr)) { dwarf_lineno(row, &number); }
+  explicit SourceLine(Dwarf_Die* function) : file(dwarf_decl_file(function)) { dwarf_decl_line(function, &number); }
+
+  bool IsInFileOf(const SourceLine& other) const {
+    return file != nullptr && other.file != nullptr && strcmp(file, other.file) == 0;
+  }
+  bool operator==(const SourceLine& other) const { return number == other.number && IsInFileOf(other); }
+
+  const char* file;
+  int number = 0;
+};
+
+// A sequence of rows may end with empty rows, at the address where the next function's sequence begins, and libdw sorts
+// the two into each other: of all `rows` at the address, which keep their order in the line program, that of the
+// function. `before`: the row before them, null if there is none.
 //
-// Not dwarf_getsrc_die: a sequence of rows may end with an empty row, at the address where the next function's sequence
-// begins, and libdw sorts the two into each other. Rows at the end of a sequence count only if a function begins there,
-// and then its own file tells which are meant.
+// The format says no more about it. The function's sequence is the first of the two if it begins with the function's
+// line, and empty rows at the end of the other mostly repeat the line before; and the innermost function's file tells.
+Dwarf_Line* ChooseRow(std::vector<Dwarf_Line*> rows, Dwarf_Line* before, Place& place) {
+  if (rows.empty()) return nullptr;
+  if (before != nullptr && SourceLine(rows.front()) == SourceLine(&place.functions.front())) {
+    while (rows.size() > 1 && SourceLine(rows.back()) == SourceLine(before)) rows.pop_back();
+  }
+  const SourceLine innermost(&place.functions.back());
+  const auto in_file =
+      std::find_if(rows.rbegin(), rows.rend(), [&](Dwarf_Line* row) { return SourceLine(row).IsInFileOf(innermost); });
+  return in_file != rows.rend() ? *in_file : rows.back();
+}
+
+// The row of the unit's line table that holds the place's address; null if none does. Not dwarf_getsrc_die: rows at the
+// end of a sequence count only if a function begins there (ChooseRow).
 Dwarf_Line* FindLine(Dwarf_Die* unit, Place& place) {
   Dwarf_Lines* lines = nullptr;
   size_t count = 0;
@@ -207,25 +235,20 @@ Dwarf_Line* FindLine(Dwarf_Die* unit, Place& place) {
   }
   if (beyond == 0) return nullptr;
   const Dwarf_Addr address = address_of(beyond - 1);
-  const char* file = place.functions.empty() ? nullptr : dwarf_decl_file(&place.functions.back());
-  Dwarf_Line* last = nullptr;
-  Dwarf_Line* last_in_file = nullptr;
+  std::vector<Dwarf_Line*> rows;
   bool ends = false;
-  for (size_t row = beyond; row > 0 && address_of(row - 1) == address; row--) {
-    Dwarf_Line* line = dwarf_onesrcline(lines, row - 1);
+  size_t first = beyond;  // at the address
+  for (; first > 0 && address_of(first - 1) == address; first--) {
+    Dwarf_Line* row = dwarf_onesrcline(lines, first - 1);
     bool is_end = false;
-    dwarf_lineendsequence(line, &is_end);
+    dwarf_lineendsequence(row, &is_end);
     ends |= is_end;
-    if (is_end) continue;
-    if (last == nullptr) last = line;
-    const char* line_file = dwarf_linesrc(line, nullptr, nullptr);
-    if (last_in_file == nullptr && file != nullptr && line_file != nullptr && strcmp(line_file, file) == 0) {
-      last_in_file = line;
-    }
+    if (!is_end) rows.push_back(row);
   }
-  if (!ends) return last;
+  if (!ends) return rows.front();
   if (place.functions.empty() || !BeginsAt(&place.functions.front(), address)) return nullptr;
-  return last_in_file != nullptr ? last_in_file : last;
+  std::reverse(rows.begin(), rows.end());
+  return ChooseRow(std::move(rows), first > 0 ? dwarf_onesrcline(lines, first - 1) : nullptr, place);
 }
 
 std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, Place& place) {

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A memory cgroup of a test, of version 1 or 2, whatever the machine has."""
+
+import os
+
+from harness import wait_until
+
+_VERSION_1 = "/sys/fs/cgroup/memory"
+_VERSION_2 = "/sys/fs/cgroup"
+
+
+class MemoryCgroup:
+    """`path` is as rules of the daemon see it, below the hierarchy's root."""
+
+    def __init__(self, name, limit=None):
+        is_version_2 = os.path.exists(os.path.join(_VERSION_2, "cgroup.controllers"))
+        root = _VERSION_2 if is_version_2 else _VERSION_1
+        if is_version_2:
+            with open(os.path.join(root, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+                file.write("+memory")
+        self.path = f"/{name}"
+        self.folder = root + self.path
+        os.mkdir(self.folder)
+        if limit is not None:
+            self._write("memory.max" if is_version_2 else "memory.limit_in_bytes", limit)
+
+    def _write(self, name, value):
+        with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
+            file.write(str(value))
+
+    def enter(self):
+        """For a child that has not called exec yet (preexec_fn)."""
+        self._write("cgroup.procs", os.getpid())
+
+    def remove(self):
+        """When all its processes have ended: the kernel is done with the last of them a moment later."""
+        def is_gone():
+            try:
+                os.rmdir(self.folder)
+            except OSError:
+                return not os.path.exists(self.folder)
+            return True
+        wait_until(is_gone, f"{self.folder} is empty")

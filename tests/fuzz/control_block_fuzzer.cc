@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A control block of any bytes, and the search for one in any file: either is refused with a reason, or what is taken
+// from it is within bounds.
+#include <string.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "heaptap/contract.h"
+#include "tests/unit/elf_image.h"
+#include "userspace/service/control_block.h"
+
+namespace {
+
+using heaptap::service::CheckControl;
+using heaptap::service::ControlFacts;
+using heaptap::service::FactsOf;
+
+constexpr pid_t kPid = 1234;
+
+void Check(bool condition) {
+  if (!condition) abort();
+}
+
+void CheckBlock(const heaptap_control& control) {
+  const absl::Status status = CheckControl(control, kPid);
+  if (!status.ok()) {
+    Check(absl::IsInvalidArgument(status) && status.message().size() < 200);
+    for (const char character : status.message()) Check(character >= ' ' && character <= '~');
+  } else {
+    Check(control.magic == HEAPTAP_CONTROL_MAGIC && control.version == HEAPTAP_CONTROL_VERSION);
+    Check(control.size >= sizeof(control));
+  }
+  const ControlFacts facts = FactsOf(control);
+  Check(facts.lg_sample <= HEAPTAP_MAX_LG_SAMPLE);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  heaptap_control control = {};
+  memcpy(&control, bytes, std::min(size, sizeof(control)));
+  CheckBlock(control);
+  control.magic = HEAPTAP_CONTROL_MAGIC;
+  CheckBlock(control);
+  control.version = HEAPTAP_CONTROL_VERSION;
+  CheckBlock(control);
+
+  heaptap::elf::Mapping mapping;
+  mapping.start = control.text_begin;
+  mapping.end = control.text_end;
+  mapping.file_offset = control.alloc_semaphore;
+  const heaptap::elf::FileDescriptor file =
+      heaptap::elf::FileWith(std::string(reinterpret_cast<const char*>(bytes), size));
+  heaptap::service::FindControl(file.get(), mapping).IgnoreError();
+  return 0;
+}

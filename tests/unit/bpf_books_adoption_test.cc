@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Books that outlive their collector, and processes that enter by themselves, on the real kernel.
+#include <bpf/bpf.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/bpf_puppet.h"
+#include "tests/unit/need_bpf.h"
+#include "userspace/bpf/books.h"
+#include "userspace/bpf/pins.h"
+
+namespace heaptap::bpf {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Small, as each test has its own.
+constexpr MapSizes kSizes = {.processes = 64,
+                             .stacks = 1024,
+                             .live = 4096,
+                             .tallies = 1024,
+                             .losses = 256,
+                             .events_bytes = 65536,
+                             .raw_stacks_bytes = 1 << 20};
+
+class AdoptionTest : public testing::Test {
+ protected:
+  ~AdoptionTest() override {
+    Leave();
+    std::error_code ignored;
+    std::filesystem::remove_all(base_, ignored);
+  }
+
+  // Begins, or takes over.
+  absl::Status Begin(const MapSizes& sizes = kSizes) {
+    absl::StatusOr<Pins> pins = Pins::Open(base_, Books::Layout());
+    if (!pins.ok()) return pins.status();
+    pins_ = *std::move(pins);
+    recording_ = std::make_unique<Recording>();
+    return recording_->LoadOrAdopt(sizes, *pins_);
+  }
+  // As kill -9 does: nothing is said to anybody.
+  void Leave() {
+    recording_.reset();
+    pins_.reset();
+  }
+  void TakeOver() {
+    const absl::Status status = Begin();
+    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_TRUE(books().adopted());
+  }
+
+  Books& books() const { return *recording_->books; }
+  heaptap_process Process(const Puppet& puppet) const {
+    absl::StatusOr<heaptap_process> process = books().ReadProcess(puppet.pid());
+    EXPECT_TRUE(process.ok()) << process.status();
+    return process.value_or(heaptap_process());
+  }
+  std::vector<heaptap_event> Events(std::optional<uint32_t> kind = {}) const {
+    absl::StatusOr<std::vector<heaptap_event>> events = books().TakeEvents();
+    EXPECT_TRUE(events.ok()) << events.status();
+    std::vector<heaptap_event> wanted;
+    for (const heaptap_event& event : events.value_or(std::vector<heaptap_event>())) {
+      if (event.kind != HEAPTAP_EVENT_TABLE_WANTED && (!kind.has_value() || event.kind == *kind)) {
+        wanted.push_back(event);
+      }
+    }
+    return wanted;
+  }
+  // Everyone is recorded. The flags are a recorder's.
+  void RecordEveryone(heaptap_settings settings = {}) const {
+    settings.everyone = 1;
+    settings.flags = HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED;
+    const absl::Status status = books().SetSettings(settings);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  // Of the process that the puppet is, by itself.
+  uint64_t Entered(const Puppet& puppet) const { return Process(puppet).id; }
+
+  static void Alloc(const Puppet& puppet, uint64_t address, uint64_t count, uint64_t weight = 1000) {
+    EXPECT_EQ(puppet.Do({.kind = Order::kAlloc, .address = address, .size = 100, .weight = weight, .count = count}), 0);
+  }
+  static void Free(const Puppet& puppet, uint64_t address, uint64_t count) {
+    EXPECT_EQ(puppet.Do({.kind = Order::kFree, .address = address, .count = count}), 0);
+  }
+
+  const std::string base_ = absl::StrCat("/sys/fs/bpf/heaptap-adoption-test-", getpid());
+  std::optional<Pins> pins_;
+  std::unique_ptr<Recording> recording_;
+};
+
+TEST_F(AdoptionTest, CountsGoOnThroughTheGap) {
+  NEED_BPF(Begin());
+  EXPECT_FALSE(books().adopted());
+  Puppet puppet;
+  absl::StatusOr<uint64_t> id = books().Track(puppet.pid(), false, {});
+  ASSERT_TRUE(id.ok()) << id.status();
+  Alloc(puppet, 0x1000, 10);
+  Leave();
+  Alloc(puppet, 0x10000, 20);
+  Free(puppet, 0x1000, 4);
+  ASSERT_NO_FATAL_FAILURE(TakeOver());
+  EXPECT_TRUE(books().IsCurrent(puppet.pid(), *id));
+  Alloc(puppet, 0x20000, 30);
+  Free(puppet, 0x10000, 5);
+  const heaptap_tally sum = Sum(books(), *id);
+  EXPECT_EQ(sum.allocated.objects, 60u);
+  EXPECT_EQ(sum.allocated.weight, 60000u);
+  EXPECT_EQ(sum.freed.objects, 9u);
+  ExpectBalanced(books(), *id);
+  for (const heaptap_loss& loss : books().ReadLosses(*id)) EXPECT_EQ(loss.events, 0u);
+}
+
+TEST_F(AdoptionTest, AgainAndAgain) {
+  NEED_BPF(Begin());
+  RecordEveryone();
+  Puppet puppet;
+  constexpr uint64_t kTimes = 5;
+  for (uint64_t i = 0; i < kTimes; i++) {
+    Alloc(puppet, 0x1000 + i * 0x1000, 10);
+    Leave();
+    Alloc(puppet, 0x100000 + i * 0x1000, 10);
+    Free(puppet, 0x100000 + i * 0x1000, 5);
+    ASSERT_NO_FATAL_FAILURE(TakeOver());
+  }
+  const uint64_t id = Entered(puppet);
+  EXPECT_EQ(Sum(books(), id).allocated.objects, kTimes * 20);
+  EXPECT_EQ(Sum(books(), id).freed.objects, kTimes * 5);
+  ExpectBalanced(books(), id);
+}
+
+TEST_F(AdoptionTest, EventsWaitForWhoTakesOver) {
+  NEED_BPF(Begin());
+  RecordEveryone();
+  Leave();
+  uint64_t id = 0;
+  pid_t pid = 0;
+  {
+    Puppet puppet;
+    pid = puppet.pid();
+    Alloc(puppet, 0x1000, 3);
+    puppet.End(SIGKILL);
+  }
+  ASSERT_NO_FATAL_FAILURE(TakeOver());
+  const std::vector<heaptap_event> events = Events();
+  ASSERT_THAT(events, SizeIs(2));
+  EXPECT_EQ(events[0].kind, HEAPTAP_EVENT_ENTER);
+  EXPECT_EQ(static_cast<pid_t>(events[0].tgid), pid);
+  id = events[0].process_id;
+  EXPECT_EQ(events[1].kind, HEAPTAP_EVENT_EXIT);
+  EXPECT_EQ(events[1].process_id, id);
+  EXPECT_EQ(events[1].argument, uint64_t{SIGKILL}) << "and not by the OOM killer";
+  EXPECT_EQ(events[1].peak_weight, 3000u);
+  EXPECT_EQ(Sum(books(), id).allocated.objects, 3u) << "its books stay until they are forgotten";
+  EXPECT_TRUE(books().Forget({id}).ok());
+  EXPECT_EQ(Sum(books(), id).allocated.objects, 0u);
+}
+
+TEST_F(AdoptionTest, NumbersAreNotUsedTwice) {
+  NEED_BPF(Begin());
+  Puppet first;
+  Puppet second;
+  absl::StatusOr<uint64_t> one = books().Track(first.pid(), false, {});
+  ASSERT_TRUE(one.ok()) << one.status();
+  Leave();
+  ASSERT_NO_FATAL_FAILURE(TakeOver());
+  absl::StatusOr<uint64_t> other = books().Track(second.pid(), false, {});
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_GT(*other, *one);
+}
+
+TEST_F(AdoptionTest, TheMapsKeepTheirSizes) {
+  NEED_BPF(Begin());
+  Leave();
+  MapSizes other = kSizes;
+  other.live = kSizes.live / 2;
+  other.events_bytes = kSizes.events_bytes * 2;
+  ASSERT_TRUE(Begin(other).ok());
+  ASSERT_TRUE(books().adopted());
+  RecordEveryone();
+  Puppet puppet;
+  Alloc(puppet, 0x1000, kSizes.live * 3 / 8);
+  const uint64_t id = Entered(puppet);
+  EXPECT_EQ(Live(books(), id).objects, kSizes.live * 3 / 8) << "more than the new size's share of one process";
+}
+
+TEST_F(AdoptionTest, WhatWasClosedIsSweptByWhoTakesOver) {
+  NEED_BPF(Begin());
+  RecordEveryone();
+  Puppet puppet;
+  Alloc(puppet, 0x1000, 50);
+  const uint64_t id = Entered(puppet);
+  puppet.End(SIGKILL);
+  books().MarkClosed(id);
+  Leave();
+  ASSERT_NO_FATAL_FAILURE(TakeOver());
+  absl::StatusOr<std::set<uint64_t>> closed = books().ReadClosed();
+  ASSERT_TRUE(closed.ok()) << closed.status();
+  EXPECT_THAT(*closed, ElementsAre(id));
+  EXPECT_TRUE(books().Forget(*closed).ok());
+  EXPECT_TRUE(books().Sweep().ok());
+  EXPECT_EQ(CountEntries("live"), 0u);
+  EXPECT_EQ(CountEntries("tallies"), 0u);
+  EXPECT_EQ(CountEntries("forgotten"), 0u);
+}
+
+// A collector that was killed before all was pinned has nothing to take over.
+TEST_F(AdoptionTest, HalfOfItIsNotTakenOver) {
+  NEED_BPF(Begin());
+  pins_->Remove("whole");
+  Leave();
+  ASSERT_TRUE(Begin().ok());
+  EXPECT_FALSE(books().adopted());
+  EXPECT_TRUE(pins_->Has("whole"));
+}
+
+TEST_F(AdoptionTest, WhatIsMissingIsSaid) {
+  NEED_BPF(Begin());
+  pins_->Remove("map_live");
+  Leave();
+  const absl::Status status = Begin();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("map_live"));
+}
+
+TEST_F(AdoptionTest, WithoutPinsNothingIsLeft) {
+  NEED_BPF(Begin());
+  RecordEveryone();
+  Puppet puppet;
+  Alloc(puppet, 0x1000, 1);
+  pins_->RemoveAll();
+  Leave();
+  Alloc(puppet, 0x2000, 1);
+  EXPECT_FALSE(std::filesystem::exists(base_));
+  ASSERT_TRUE(Begin().ok());
+  EXPECT_FALSE(books().adopted());
+  EXPECT_TRUE(absl::IsNotFound(books().ReadProcess(puppet.pid()).status()));
+}
+
+using EveryoneTest = AdoptionTest;
+
+TEST_F(EveryoneTest, WithoutSettingsNobodyEnters) {
+  NEED_BPF(Begin());
+  Puppet puppet;
+  Alloc(puppet, 0x1000, 1);
+  EXPECT_THAT(Events(), IsEmpty());
+  EXPECT_TRUE(absl::IsNotFound(books().ReadProcess(puppet.pid()).status()));
+  RecordEveryone();
+  Alloc(puppet, 0x2000, 1);
+  EXPECT_EQ(Sum(books(), Entered(puppet)).allocated.objects, 1u);
+  ASSERT_TRUE(books().SetSettings({}).ok());
+  Puppet late;
+  Alloc(late, 0x1000, 1);
+  EXPECT_TRUE(absl::IsNotFound(books().ReadProcess(late.pid()).status()));
+}
+
+TEST_F(EveryoneTest, AProcessEntersWithItsFirstProbe) {
+  NEED_BPF(Begin());
+  heaptap_settings settings = {};
+  settings.max_live = 77;
+  settings.max_tallies = 88;
+  settings.first_high_water = 5000;
+  settings.interval_step = 1 << 30;
+  settings.high_water_percent = 10;
+  RecordEveryone(settings);
+  Puppet puppet;
+  Free(puppet, 0x1000, 1);
+  EXPECT_THAT(Events(), IsEmpty()) << "what it frees was never recorded";
+  Alloc(puppet, 0x1000, 2);
+  const std::vector<heaptap_event> events = Events();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].kind, HEAPTAP_EVENT_ENTER);
+  EXPECT_EQ(static_cast<pid_t>(events[0].tgid), puppet.pid());
+  const heaptap_process process = Process(puppet);
+  EXPECT_EQ(process.id, events[0].process_id);
+  EXPECT_EQ(process.id % 2, 0u) << "the programs' numbers are even";
+  EXPECT_EQ(process.flags, HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED);
+  EXPECT_EQ(process.max_live, 77u);
+  EXPECT_EQ(process.max_tallies, 88u);
+  Alloc(puppet, 0x2000, 3);
+  EXPECT_THAT(Events(HEAPTAP_EVENT_HIGH_WATER), SizeIs(1));
+  EXPECT_EQ(Sum(books(), process.id).allocated.objects, 5u) << "the first sample among them";
+}
+
+TEST_F(EveryoneTest, FiguresAreKept) {
+  NEED_BPF(Begin());
+  RecordEveryone();
+  Puppet puppet;
+  Alloc(puppet, 0x1000, 10);
+  Free(puppet, 0x1000, 6);
+  Free(puppet, 0x1000, 6);  // twice: probes all the same
+  Alloc(puppet, 0x9000, 1);
+  const heaptap_process process = Process(puppet);
+  EXPECT_EQ(process.live_objects, 5u);
+  EXPECT_EQ(process.live_weight, 5000u);
+  EXPECT_EQ(process.allocated_weight, 11000u);
+  EXPECT_EQ(process.peak_weight, 10000u);
+  EXPECT_EQ(process.allocations, 11u);
+  EXPECT_EQ(process.frees, 12u);
+  EXPECT_GT(process.program_time, 0u);
+  absl::StatusOr<std::vector<TallyEntry>> tallies = books().ReadTallies(process.id);
+  ASSERT_TRUE(tallies.ok()) << tallies.status();
+  EXPECT_EQ(process.tallies, tallies->size());
+}
+
+TEST_F(EveryoneTest, ChildrenHaveFiguresOfTheirOwn) {
+  NEED_BPF(Begin());
+  RecordEveryone();
+  Puppet puppet;
+  Alloc(puppet, 0x1000, 10);
+  puppet.Do({.kind = Order::kFork, .address = 0x5000, .size = 100, .weight = 2000});
+  const std::vector<heaptap_event> exits = Events(HEAPTAP_EVENT_EXIT);
+  ASSERT_THAT(exits, SizeIs(1));
+  EXPECT_EQ(exits[0].peak_weight, 2000u);
+  EXPECT_NE(exits[0].process_id, Entered(puppet));
+  EXPECT_EQ(Process(puppet).peak_weight, 10000u);
+}
+
+TEST_F(EveryoneTest, ShareOfLiveObjects) {
+  NEED_BPF(Begin());
+  heaptap_settings settings = {};
+  settings.max_live = 100;
+  RecordEveryone(settings);
+  Puppet noisy;
+  Puppet quiet;
+  Alloc(noisy, 0x1000, 150);
+  Alloc(quiet, 0x1000, 50);
+  const uint64_t id = Entered(noisy);
+  EXPECT_EQ(Live(books(), id).objects, 100u);
+  EXPECT_EQ(books().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].events, 50u);
+  EXPECT_EQ(books().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].weight, 50000u);
+  EXPECT_EQ(Live(books(), Entered(quiet)).objects, 50u);
+  ExpectBalanced(books(), id);
+  // What it frees it may have again.
+  Free(noisy, 0x1000, 10);
+  Alloc(noisy, 0x90000, 20);
+  EXPECT_EQ(Live(books(), id).objects, 100u);
+  EXPECT_EQ(books().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].events, 60u);
+  ExpectBalanced(books(), id);
+}
+
+TEST_F(EveryoneTest, ShareOfContexts) {
+  NEED_BPF(Begin());
+  heaptap_settings settings = {};
+  settings.max_tallies = 20;
+  RecordEveryone(settings);
+  Puppet noisy;
+  Puppet quiet;
+  EXPECT_EQ(noisy.Do({.kind = Order::kDeep, .address = 0x1000, .size = 16, .weight = 16, .count = 50}), 0);
+  EXPECT_EQ(quiet.Do({.kind = Order::kDeep, .address = 0x1000, .size = 16, .weight = 16, .count = 10}), 0);
+  const uint64_t id = Entered(noisy);
+  EXPECT_EQ(books().ReadTallies(id)->size(), 20u);
+  EXPECT_EQ(Process(noisy).tallies, 20u);
+  EXPECT_EQ(books().ReadLosses(id)[HEAPTAP_LOSS_TALLIES_SHARE].events, 30u);
+  ExpectBalanced(books(), id);
+  EXPECT_EQ(books().ReadTallies(Entered(quiet))->size(), 10u);
+  EXPECT_EQ(books().ReadLosses(Entered(quiet))[HEAPTAP_LOSS_TALLIES_SHARE].events, 0u);
+}
+
+// Without a bound of its own a process has as much as is left for others: half, then a quarter.
+TEST_F(EveryoneTest, OneProcessNeverTakesAllTheRoom) {
+  NEED_BPF(Begin());
+  RecordEveryone();
+  Puppet noisy;
+  Puppet next;
+  Alloc(noisy, 0x100000, kSizes.live * 2);
+  EXPECT_EQ(Live(books(), Entered(noisy)).objects, kSizes.live / 2);
+  Alloc(next, 0x100000, kSizes.live * 2);
+  EXPECT_EQ(Live(books(), Entered(next)).objects, kSizes.live / 4);
+  for (const Puppet* puppet : {&noisy, &next}) {
+    const uint64_t id = Entered(*puppet);
+    ExpectBalanced(books(), id);
+    EXPECT_EQ(Sum(books(), id).allocated.objects + books().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].events,
+              kSizes.live * 2);
+    EXPECT_EQ(books().ReadLosses(id)[HEAPTAP_LOSS_LIVE_FULL].events, 0u);
+  }
+}
+
+TEST_F(EveryoneTest, ConfigureChangesWhatAProcessHas) {
+  NEED_BPF(Begin());
+  RecordEveryone();
+  Puppet puppet;
+  Alloc(puppet, 0x1000, 10);
+  const uint64_t id = Entered(puppet);
+  EXPECT_FALSE(books().Configure(puppet.pid(), id + 2, {.max_live = 1})) << "other books";
+  EXPECT_FALSE(books().Configure(getpid(), id, {.max_live = 1})) << "not recorded";
+  EXPECT_EQ(Process(puppet).max_live, 0u);
+  ASSERT_TRUE(books().Configure(puppet.pid(), id,
+                                {.max_live = 12,
+                                 .max_tallies = 34,
+                                 .triggers = {.first_high_water = 11000, .high_water_percent = 50, .interval = 5000}}));
+  EXPECT_EQ(Process(puppet).max_tallies, 34u);
+  Events();
+  Alloc(puppet, 0x9000, 5);
+  EXPECT_EQ(Live(books(), id).objects, 12u);
+  const std::vector<heaptap_event> marks = Events(HEAPTAP_EVENT_HIGH_WATER);
+  ASSERT_THAT(marks, SizeIs(1));
+  EXPECT_EQ(marks[0].argument, 11000u);
+  // Intervals count from when they were asked for: at 10000, so the first is at 15000.
+  ASSERT_TRUE(books().Configure(puppet.pid(), id, {.triggers = {.interval = 5000}}));
+  Alloc(puppet, 0xa000, 2);
+  EXPECT_THAT(Events(HEAPTAP_EVENT_INTERVAL), IsEmpty()) << "14000";
+  Alloc(puppet, 0xb000, 1);
+  EXPECT_THAT(Events(HEAPTAP_EVENT_INTERVAL), SizeIs(1));
+}
+
+TEST_F(EveryoneTest, WhoIsIgnoredWritesNothingMore) {
+  NEED_BPF(Begin());
+  RecordEveryone();
+  Puppet puppet;
+  Alloc(puppet, 0x1000, 10);
+  const uint64_t id = Entered(puppet);
+  ASSERT_TRUE(books().Configure(puppet.pid(), id, {.ignored = true}));
+  Events();
+  Alloc(puppet, 0x9000, 10);
+  Free(puppet, 0x1000, 5);
+  EXPECT_EQ(Sum(books(), id).allocated.objects, 10u);
+  EXPECT_EQ(Sum(books(), id).freed.objects, 0u);
+  EXPECT_THAT(Events(), IsEmpty()) << "it does not enter again";
+  // Its children are asked about anew.
+  const int64_t child = puppet.Do({.kind = Order::kFork, .address = 0x5000, .size = 16, .weight = 16});
+  const std::vector<heaptap_event> entered = Events(HEAPTAP_EVENT_ENTER);
+  ASSERT_THAT(entered, SizeIs(1));
+  EXPECT_EQ(entered[0].tgid, child);
+  // And so is its next image.
+  puppet.Send({.kind = Order::kExec});
+  const absl::Time bound = absl::Now() + absl::Seconds(60);
+  while (!absl::IsNotFound(books().ReadProcess(puppet.pid()).status())) {
+    ASSERT_LT(absl::Now(), bound);
+    std::this_thread::yield();
+  }
+}
+
+TEST_F(EveryoneTest, TalliesOfThreadsThatEndedAreFolded) {
+  NEED_BPF(Begin());
+  RecordEveryone();
+  Puppet puppet;
+  std::vector<uint32_t> tids;
+  constexpr uint64_t kThreads = 4;
+  for (uint64_t i = 0; i < kThreads; i++) {
+    tids.push_back(static_cast<uint32_t>(
+        puppet.Do({.kind = Order::kNamedEnd, .address = 0x1000 + i * 16, .size = 100, .weight = 1000})));
+  }
+  const uint64_t id = Entered(puppet);
+  Free(puppet, 0x1000, kThreads - 1);  // the last one's lives
+  const heaptap_tally before = Sum(books(), id);
+  absl::StatusOr<std::vector<TallyEntry>> tallies = books().ReadTallies(id);
+  ASSERT_TRUE(tallies.ok()) << tallies.status();
+  ASSERT_THAT(*tallies, SizeIs(kThreads));
+  const uint64_t stack = tallies->front().stack_id;
+  for (const TallyEntry& entry : *tallies) {
+    ASSERT_EQ(entry.stack_id, stack) << "one stack, so that there is something to add up";
+    EXPECT_EQ(books().Fold(puppet.pid(), id, entry), entry.tid != tids.back());
+  }
+  tallies = books().ReadTallies(id);
+  ASSERT_TRUE(tallies.ok()) << tallies.status();
+  ASSERT_THAT(*tallies, SizeIs(2));
+  for (const TallyEntry& entry : *tallies) {
+    EXPECT_TRUE(entry.tid == 0 || entry.tid == tids.back());
+    EXPECT_EQ(entry.tally.allocated.objects, entry.tid == 0 ? kThreads - 1 : 1);
+    if (entry.tid == 0) {
+      EXPECT_FALSE(books().Fold(puppet.pid(), id, entry)) << "it is folded";
+    }
+  }
+  const heaptap_tally after = Sum(books(), id);
+  EXPECT_EQ(memcmp(&before, &after, sizeof(before)), 0);
+  EXPECT_EQ(Process(puppet).tallies, 2u);
+  ExpectBalanced(books(), id);
+  // What lives is freed under its own thread as ever.
+  Free(puppet, 0x1000 + (kThreads - 1) * 16, 1);
+  EXPECT_EQ(Sum(books(), id).freed.objects, kThreads);
+  ExpectBalanced(books(), id);
+}
+
+}  // namespace
+}  // namespace heaptap::bpf
