@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -250,6 +251,8 @@ void Reload(service::Daemon& daemon, const std::vector<std::string>& arguments) 
 
 int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vector<std::string>& arguments) {
   const service::ServiceManager manager;
+  // Under nohup too it is asked to read its configuration again by this one.
+  signal(SIGHUP, SIG_DFL);
   Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP});
   Priority priority;
   RaiseDescriptorLimit();
