@@ -5,6 +5,7 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -27,6 +28,9 @@ constexpr absl::Duration kRoomTimeout = absl::Milliseconds(100);
 
 // More than any map here has.
 constexpr size_t kMostKeys = 1 << 24;
+
+// The program does not wait for the lock of our list of mappings (bpf_find_vma), which other threads take all the time.
+constexpr int kBusyTries = 1000;
 
 // Memory for the nodes comes from the kernel's per-CPU stock, which is filled up in the background.
 constexpr int kMemoryTries = 1000;
@@ -129,10 +133,15 @@ absl::StatusOr<heaptap_identify> UnwindMaps::Ask(int fd) const {
   if (page == MAP_FAILED) return absl::NotFoundError(absl::StrCat("mapping a file: ", strerror(errno)));
   heaptap_identify argument = {.address = reinterpret_cast<uintptr_t>(page), .file = {}, .inode_address = 0};
   LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = &argument, .ctx_size_in = sizeof(argument));
-  const int error = bpf_prog_test_run_opts(identify_, &options);
+  int error = bpf_prog_test_run_opts(identify_, &options);
+  for (int tries = 0; error == 0 && tries < kBusyTries; tries++) {
+    if (argument.file.inode != 0 && argument.inode_address != 0) break;
+    sched_yield();
+    error = bpf_prog_test_run_opts(identify_, &options);
+  }
   munmap(page, 1);
   if (error != 0) return KernelError(error, "identifying a file");
-  if (argument.file.inode == 0) return absl::NotFoundError("a file that has no inode");
+  if (argument.file.inode == 0 || argument.inode_address == 0) return absl::NotFoundError("a file that has no inode");
   return argument;
 }
 

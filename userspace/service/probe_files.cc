@@ -104,6 +104,7 @@ absl::StatusOr<bool> ProbeFiles::Attach(int fd, const std::string& path, absl::s
   if (absl::Status room = CheckRoom(*allocator, status.st_uid, name); !room.ok()) return room;
   const absl::StatusOr<File> file = books_.unwind().FindInode(fd);
   if (!file.ok()) return absl::UnavailableError(absl::StrCat(name, ": ", file.status().message()));
+  if (attached_.contains(*file)) return true;
   absl::StatusOr<std::vector<bpf::AttachedProbe>> probes = AttachSites(*allocator, path, pid, PinOf(*file));
   if (!probes.ok()) return probes.status();
   attached_[*file] = {*std::move(probes), status.st_uid};
