@@ -66,18 +66,15 @@ $(BUILD)/libheaptap.a: $(BUILD)/heaptap_allocator.o
 	$(say) AR $@
 	$(Q)rm -f $@ && ar crs $@ $^
 
-# --- bpf: one object, its skeleton, and the running kernel's types for CO-RE ------------------------------------------
+# --- bpf: one object and its skeleton, the same on every kernel (bpf/kernel.h) ----------------------------------------
 
 # Callbacks have parameters that the kernel decides on.
-BPF_FLAGS := -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -D__TARGET_ARCH_x86 -I$(BUILD)/bpf -I.
+BPF_FLAGS := -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -D__TARGET_ARCH_x86 -I. \
+  -idirafter /usr/include/x86_64-linux-gnu
 
-$(BUILD)/bpf/vmlinux.h:
-	$(say) BTF $@
-	@mkdir -p $(@D)
-	$(Q)$(BPFTOOL) btf dump file /sys/kernel/btf/vmlinux format c > $@
-
-$(BUILD)/bpf/heaptap.bpf.o: bpf/heaptap.bpf.c | $(BUILD)/bpf/vmlinux.h
+$(BUILD)/bpf/heaptap.bpf.o: bpf/heaptap.bpf.c
 	$(say) BPF $@
+	@mkdir -p $(@D)
 	$(Q)$(CLANG) $(BPF_FLAGS) $(DEPENDENCIES) -c $< -o $(@:.o=.tmp.o)
 	$(Q)$(BPFTOOL) gen object $@ $(@:.o=.tmp.o)
 	$(Q)rm -f $(@:.o=.tmp.o)

@@ -10,6 +10,7 @@
 #ifndef HEAPTAP_CODE_BPF_H_
 #define HEAPTAP_CODE_BPF_H_
 
+#include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
 #include "bpf/memory.bpf.h"
 
@@ -30,12 +31,6 @@ struct {
   __type(key, __u32);
   __type(value, struct cached_rule);
 } rule_cache SEC(".maps");
-
-/* As the kernel has them (include/linux/mm.h, errno-base.h). */
-#define VM_EXEC 4
-#define EBUSY 16
-#define EEXIST 17
-#define PAGE_SHIFT 12
 
 /* Where an address lies. */
 struct place {
@@ -172,23 +167,15 @@ static __always_inline __u64 find_rule(struct scratch* mine, __u64 pc) {
   return rule;
 }
 
-/* Counts write locks of the list of mappings, so every change of it: an int in 6.4, a seqcount_t later. */
-struct mm_struct___int {
-  int mm_lock_seq;
-#ifdef __bpf__
-} __attribute__((preserve_access_index));
-#else
-};
-#endif
-
 /* A number that is another one when mappings have changed. Before 6.4 it is the size of all code: that does not show
  * one library in place of another as large, which process_map sees, nor one mapped right over it, of which the
  * collector hears later. */
 static __always_inline __u64 state_of_mappings(struct mm_struct* memory) {
   if (!memory) return 0;
-  if (bpf_core_field_exists(memory->mm_lock_seq)) return memory->mm_lock_seq.sequence;
-  struct mm_struct___int* other = (struct mm_struct___int*)memory;
-  if (bpf_core_field_exists(other->mm_lock_seq)) return other->mm_lock_seq;
+  const struct mm_struct___seqcount* with_seqcount = (const struct mm_struct___seqcount*)memory;
+  if (bpf_core_field_exists(with_seqcount->mm_lock_seq.sequence)) return with_seqcount->mm_lock_seq.sequence;
+  const struct mm_struct___int* with_int = (const struct mm_struct___int*)memory;
+  if (bpf_core_field_exists(with_int->mm_lock_seq)) return with_int->mm_lock_seq;
   return memory->exec_vm;
 }
 

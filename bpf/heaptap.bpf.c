@@ -6,7 +6,7 @@
  * straight from the registers. Nothing that a process says is trusted beyond its own books.
  */
 /* clang-format off: the kernel's types come first. */
-#include "vmlinux.h"
+#include "bpf/kernel.h"
 /* clang-format on */
 
 #include <bpf/bpf_core_read.h>
@@ -386,9 +386,6 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
   if (send_event(HEAPTAP_EVENT_EXEC, tgid, process.id, ended_id) && not_noted) lose(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
   return 0;
 }
-
-/* Bit of signal_struct.flags: the whole group ends with group_exit_code (include/linux/sched/signal.h). */
-#define SIGNAL_GROUP_EXIT 0x00000004
 
 SEC("raw_tp/sched_process_exit")
 int process_exit(struct bpf_raw_tracepoint_args* context) {

@@ -28,9 +28,7 @@
 #ifndef HEAPTAP_MAPS_H_
 #define HEAPTAP_MAPS_H_
 
-#ifndef __bpf__
 #include <linux/types.h>
-#endif
 
 /* jemalloc records up to 128 frames, its own among them. */
 #define HEAPTAP_MAX_FRAMES 127

@@ -24,7 +24,7 @@ $(BUILD)/tests/unit/bpf_programs.o: tests/unit/bpf_programs.c
 	$(Q)$(CC) -O2 -g $(HARNESS_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
 # Maps of a build that never was.
-$(BUILD)/tests/unit/other_layout.bpf.o: tests/unit/other_layout.bpf.c | $(BUILD)/bpf/vmlinux.h
+$(BUILD)/tests/unit/other_layout.bpf.o: tests/unit/other_layout.bpf.c
 	$(say) BPF $@
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) $(BPF_FLAGS) $(DEPENDENCIES) -c $< -o $@

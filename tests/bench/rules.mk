@@ -9,7 +9,7 @@ $(BENCH)/peak_rss: tests/bench/peak_rss.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 $(WARNINGS) $< -o $@
 
-$(BENCH)/stacks.bpf.o: tests/bench/stacks.bpf.c | $(BUILD)/bpf/vmlinux.h
+$(BENCH)/stacks.bpf.o: tests/bench/stacks.bpf.c
 	$(say) BPF $@
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) $(BPF_FLAGS) $(DEPENDENCIES) -c $< -o $@

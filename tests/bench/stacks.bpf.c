@@ -4,7 +4,7 @@
  * the stack; tests/bench/stacks.cc puts the books' own maps in the place of the maps declared here.
  */
 /* clang-format off: the kernel's types come first. */
-#include "vmlinux.h"
+#include "bpf/kernel.h"
 /* clang-format on */
 
 #include <bpf/bpf_core_read.h>

@@ -291,8 +291,9 @@ long host_get_current_comm(void* to, __u32 size) {
 __u64 host_ktime_get_ns(void) { return ++g_kernel->time; }
 
 struct task_struct* host_get_current_task_btf(void) {
-  static mm_struct memory;
-  static task_struct task = {&memory};
+  static mm_struct___seqcount memory;
+  static task_struct task;
+  task.mm = reinterpret_cast<mm_struct*>(&memory);
   memory.mm_lock_seq.sequence = static_cast<uint32_t>(g_kernel->lock_sequence);
   return &task;
 }

@@ -1,56 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the eBPF programs' headers need of the kernel, for a program of the host: its types as far as they are used, the
- * macros that declare maps, and the helpers, which tests/unit/bpf_harness.cc simulates.
+ * What the eBPF programs' headers need of the kernel, for a program of the host: the macros that declare maps, and the
+ * helpers, which tests/unit/bpf_harness.cc simulates.
  */
 #ifndef HEAPTAP_TESTS_UNIT_BPF_HOST_H_
 #define HEAPTAP_TESTS_UNIT_BPF_HOST_H_
 
-#include <linux/bpf.h>
-#include <linux/types.h>
 #include <stddef.h>
 
 #include "bpf/heaptap_maps.h"
+#include "bpf/kernel.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-struct super_block {
-  __u32 s_dev;
-};
-struct inode {
-  __u64 i_ino;
-  __u32 i_generation;
-  struct super_block* i_sb;
-};
-struct file {
-  struct inode* f_inode;
-};
-struct mm_struct {
-  __u64 exec_vm;
-  struct {
-    __u32 sequence;
-  } mm_lock_seq;
-  __u64 start_stack;
-  struct {
-    void* vdso;
-  } context;
-};
-struct vm_area_struct {
-  __u64 vm_start;
-  __u64 vm_end;
-  __u64 vm_flags;
-  __u64 vm_pgoff;
-  struct mm_struct* vm_mm;
-  struct file* vm_file;
-};
-struct task_struct {
-  struct mm_struct* mm;
-};
-struct pt_regs {
-  __u64 ax, bx, cx, dx, si, di, bp, sp, r8, r9, r10, r11, r12, r13, r14, r15, ip;
-};
 
 void* host_map_lookup_elem(const void* map, const void* key);
 long host_map_update_elem(const void* map, const void* key, const void* value, __u64 flags);

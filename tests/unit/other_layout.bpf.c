@@ -2,7 +2,7 @@
 /*
  * Maps only, for the test of reading another build's books.
  */
-#include "vmlinux.h"
+#include "bpf/kernel.h"
 /**/
 #include <bpf/bpf_helpers.h>
 

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+/*
+ * The kernel's structures, as far as the eBPF programs read them.
+ *
+ * Only names and kinds of fields matter here, not offsets: libbpf finds each field in the types of the kernel that
+ * loads the object (CO-RE). So one object serves every supported kernel, and a build reads nothing of the kernel that
+ * it runs on. A field that has another type in another kernel stands in a second structure whose name ends in
+ * ___FLAVOUR, which libbpf leaves out when it looks for the structure; bpf_core_field_exists() tells which one holds.
+ *
+ * Constants and the types of eBPF itself come from the kernel's user-space interface (<linux/bpf.h>), which only grows.
+ */
+#ifndef HEAPTAP_KERNEL_H_
+#define HEAPTAP_KERNEL_H_
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+
+/* The kernel's own layout of saved registers, which a probe's context has. It is part of the interface to tracing
+ * programs and the same in all kernels, so its fields are read without relocation. */
+struct pt_regs {
+  unsigned long r15, r14, r13, r12, bp, bx;
+  unsigned long r11, r10, r9, r8, ax, cx, dx, si, di;
+  unsigned long orig_ax, ip, cs, flags, sp, ss;
+};
+/* Tells <bpf/bpf_tracing.h> that the registers have the kernel's names. */
+#define __VMLINUX_H__
+
+#ifdef __bpf__
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+#endif
+
+struct super_block {
+  __u32 s_dev;
+};
+
+struct inode {
+  unsigned long i_ino;
+  __u32 i_generation;
+  struct super_block* i_sb;
+};
+
+struct file {
+  struct inode* f_inode;
+};
+
+typedef struct {
+  void* vdso;
+} mm_context_t;
+
+struct mm_struct {
+  unsigned long exec_vm;     /* pages of code */
+  unsigned long start_stack; /* where the program found its arguments */
+  mm_context_t context;
+};
+
+typedef struct seqcount {
+  unsigned sequence;
+} seqcount_t;
+
+/* mm_lock_seq counts write locks of the list of mappings, so every change of it. Kernels before 6.4 do not have it. */
+struct mm_struct___int { /* 6.4 to 6.13 */
+  int mm_lock_seq;
+};
+
+struct mm_struct___seqcount { /* 6.14 and later */
+  seqcount_t mm_lock_seq;
+};
+
+struct vm_area_struct {
+  unsigned long vm_start;
+  unsigned long vm_end;
+  unsigned long vm_flags;
+  unsigned long vm_pgoff;
+  struct mm_struct* vm_mm;
+  struct file* vm_file;
+};
+
+typedef struct {
+  int counter;
+} atomic_t;
+
+struct signal_struct {
+  atomic_t live; /* threads */
+  unsigned flags;
+  int group_exit_code;
+  struct mm_struct* oom_mm; /* not null once the OOM killer has chosen the process */
+};
+
+struct task_struct {
+  struct mm_struct* mm;
+  int pid;
+  int tgid;
+  int exit_code;
+  struct signal_struct* signal;
+};
+
+#ifdef __bpf__
+#pragma clang attribute pop
+#endif
+
+/* Bits and numbers of the kernel that its user-space interface does not have. */
+#define VM_EXEC 4                     /* vm_area_struct.vm_flags, include/linux/mm.h */
+#define SIGNAL_GROUP_EXIT 0x00000004U /* signal_struct.flags, include/linux/sched/signal.h: ends with group_exit_code */
+#define PAGE_SHIFT 12
+#define EBUSY 16 /* include/uapi/asm-generic/errno-base.h; <errno.h> is not for eBPF programs */
+#define EEXIST 17
+
+#endif /* HEAPTAP_KERNEL_H_ */
