@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -58,22 +57,17 @@ class ClientTest : public testing::Test {
 
   // Runs a command as main does, with --socket.
   int Run(std::vector<std::string> words) {
-    CLI::App app("test");
-    int status = kSuccess;
-    AddList(app, status);
-    AddDump(app, status);
-    AddActive(app, status);
-    AddRate(app, status);
-    AddStats(app, status);
-    AddDiff(app, status);
+    CommandLine line;
+    AddList(line);
+    AddDump(line);
+    AddActive(line);
+    AddRate(line);
+    AddStats(line);
+    AddDiff(line);
     words.insert(words.end(), {"--socket", socket_});
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
-    try {
-      app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
-    } catch (const CLI::ParseError& error) {
-      status = kUsage;
-    }
+    const int status = line.Run(words);
     fflush(stdout);
     out_ = testing::internal::GetCapturedStdout();
     err_ = testing::internal::GetCapturedStderr();

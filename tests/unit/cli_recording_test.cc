@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -25,14 +24,11 @@ using ::testing::SizeIs;
 
 // What the words of a command line mean. A word that the parser refuses is InvalidArgument too.
 absl::StatusOr<service::RecorderOptions> Parse(std::vector<std::string> words) {
-  CLI::App app("test");
+  CommandLine line;
   RecordingFlags flags;
-  AddRecordingOptions(app, flags);
-  try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
-  } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(error.what());
-  }
+  AddRecordingOptions(line.AddCommand("test", ""), flags);
+  words.insert(words.begin(), "test");
+  if (absl::Status status = line.Parse(std::move(words)); !status.ok()) return status;
   return MakeRecorderOptions(flags);
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // heaptap active: switch the sampling of one process on and off (prof.active).
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/cli/client.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/control.h"
 #include "userspace/cli/exit_status.h"
@@ -31,26 +31,23 @@ absl::Status WithoutDaemon(const ActiveFlags& flags) {
 
 int Active(const ActiveFlags& flags) {
   const Client client(flags.socket);
-  const absl::Status status = client.Post(absl::StrCat("/pid/", flags.pid, "/active?value=", flags.value)).status();
+  const absl::Status status = client.Order(absl::StrCat("/pid/", flags.pid, "/active?value=", flags.value));
   return Report(IsNoDaemon(status) ? WithoutDaemon(flags) : status);
 }
 
 }  // namespace
 
-void AddActive(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand(
-      "active", "switch the sampling of a process on or off; without a daemon, in the process itself");
+void AddActive(CommandLine& line) {
+  Command command =
+      line.AddCommand("active", "switch the sampling of a process on or off; without a daemon, in the process itself");
   auto flags = std::make_shared<ActiveFlags>();
-  command->add_option("PID", flags->pid, "the process")->required()->type_name("")->check(AboveZero());
+  command.Add("PID", flags->pid, "the process").Required().Type("").AboveZero();
   const auto check = [](const std::string& text) {
     return text == "on" || text == "off" ? "" : absl::StrCat("'", service::Printable(text), "' is neither on nor off");
   };
-  command->add_option("on|off", flags->value, "whether it is sampled")
-      ->required()
-      ->type_name("")
-      ->check(CLI::Validator(check, ""));
-  AddSocketOption(*command, flags->socket);
-  command->callback([flags, &status] { status = Active(*flags); });
+  command.Add("on|off", flags->value, "whether it is sampled").Required().Type("").Check(check);
+  AddSocketOption(command, flags->socket);
+  command.Runs([flags] { return Active(*flags); });
 }
 
 }  // namespace heaptap::cli

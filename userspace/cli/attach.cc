@@ -4,11 +4,11 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
@@ -62,16 +62,16 @@ int Attach(const AttachFlags& flags) {
 
 }  // namespace
 
-void AddAttach(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand(
+void AddAttach(CommandLine& line) {
+  Command command = line.AddCommand(
       "attach", "record a running process that has libheaptap.so (or another sampled allocator); ends with a dump");
   auto flags = std::make_shared<AttachFlags>();
-  command->add_option("-p,--pid", flags->pid, "the process")->required()->type_name("PID")->check(AboveZero());
-  command->add_option("-d,--duration", flags->seconds, "end after this long (default: at SIGINT, SIGTERM or its end)")
-      ->type_name("SECONDS")
-      ->check(AboveZero());
-  AddRecordingOptions(*command, flags->recording);
-  command->callback([flags, &status] { status = Attach(*flags); });
+  command.Add("-p,--pid", flags->pid, "the process").Required().Type("PID").AboveZero();
+  command.Add("-d,--duration", flags->seconds, "end after this long (default: at SIGINT, SIGTERM or its end)")
+      .Type("SECONDS")
+      .AboveZero();
+  AddRecordingOptions(command, flags->recording);
+  command.Runs([flags] { return Attach(*flags); });
 }
 
 }  // namespace heaptap::cli

@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -207,9 +207,10 @@ absl::StatusOr<json> Client::Post(const std::string& target) const {
   return Parse(target, *body);
 }
 
-void AddSocketOption(CLI::App& command, std::string& socket) {
-  command.add_option("--socket", socket, absl::StrCat("the daemon's socket (default: ", kDefaultSocket, ")"))
-      ->type_name("PATH");
+absl::Status Client::Order(const std::string& target) const { return Post(target).status(); }
+
+void AddSocketOption(Command command, std::string& socket) {
+  command.Add("--socket", socket, absl::StrCat("the daemon's socket (default: ", kDefaultSocket, ")")).Type("PATH");
 }
 
 }  // namespace heaptap::cli

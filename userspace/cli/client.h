@@ -10,18 +10,15 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/cli/http_answer.h"
-
-namespace CLI {
-class App;
-}
 
 namespace heaptap::cli {
 
@@ -53,6 +50,8 @@ class Client {
   absl::StatusOr<nlohmann::json> GetJson(const std::string& target) const;
   // An object, {} if the answer is empty.
   absl::StatusOr<nlohmann::json> Post(const std::string& target) const;
+  // The same for an order whose answer says no more than that it was carried out.
+  absl::Status Order(const std::string& target) const;
 
   const std::string& socket() const { return socket_; }
   // What came from `target` is not what was agreed on: `what` says where.
@@ -72,14 +71,7 @@ class Client {
 bool IsNoDaemon(const absl::Status& status);
 
 // Adds --socket PATH.
-void AddSocketOption(CLI::App& command, std::string& socket);
-
-// The document (json or ordered_json) for stdout, one line for each value, safe for a terminal.
-template <typename Json>
-std::string ToText(const Json& document) {
-  // ASCII, because among the rest there are control characters.
-  return document.dump(2, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n";
-}
+void AddSocketOption(Command command, std::string& socket);
 
 }  // namespace heaptap::cli
 

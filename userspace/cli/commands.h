@@ -1,31 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The commands of heaptap, one file each. A command adds itself to the command line; if it is chosen, `status` becomes
-// the exit status of the whole.
+// The commands of heaptap, one file each. A command adds itself to the command line.
 #ifndef HEAPTAP_USERSPACE_CLI_COMMANDS_H_
 #define HEAPTAP_USERSPACE_CLI_COMMANDS_H_
 
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "userspace/cli/command_line.h"
 
 namespace heaptap::cli {
 
 // `program`: what stands behind "--" on the command line.
-void AddRun(CLI::App& app, const std::vector<std::string>& program, int& status);
-void AddAttach(CLI::App& app, int& status);
-void AddDoctor(CLI::App& app, int& status);
+void AddRun(CommandLine& line, const std::vector<std::string>& program);
+void AddAttach(CommandLine& line);
+void AddDoctor(CommandLine& line);
 // `arguments`: of the whole command line, to be read again when the configuration is.
-void AddDaemon(CLI::App& app, const std::vector<std::string>& arguments, int& status);
-void AddList(CLI::App& app, int& status);
-void AddDump(CLI::App& app, int& status);
-void AddActive(CLI::App& app, int& status);
-void AddRate(CLI::App& app, int& status);
-void AddStats(CLI::App& app, int& status);
-void AddDiff(CLI::App& app, int& status);
+void AddDaemon(CommandLine& line, const std::vector<std::string>& arguments);
+void AddList(CommandLine& line);
+void AddDump(CommandLine& line);
+void AddActive(CommandLine& line);
+void AddRate(CommandLine& line);
+void AddStats(CommandLine& line);
+void AddDiff(CommandLine& line);
 
 }  // namespace heaptap::cli
 

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -28,13 +28,13 @@ constexpr size_t kMostBytes = 1 << 20;
 
 // What a file says of one option.
 struct Setting {
-  CLI::Option* option;
+  Option option;
   int line;  // of its first value
   std::vector<std::string> values = {};
 };
 using Settings = std::vector<Setting>;
 
-Settings::const_iterator Find(const Settings& settings, const CLI::Option* option) {
+Settings::const_iterator Find(const Settings& settings, Option option) {
   return std::find_if(settings.begin(), settings.end(), [&](const Setting& one) { return one.option == option; });
 }
 
@@ -71,31 +71,28 @@ absl::string_view WithoutQuotes(absl::string_view value) {
   return is_quoted ? value.substr(1, value.size() - 2) : value;
 }
 
-bool IsFlag(const CLI::Option& option) { return option.get_expected_min() == 0; }
-bool IsRepeatable(const CLI::Option& option) { return option.get_expected_max() > 1; }
-
 // Adds what a line says. The error has no place.
-absl::Status AddLine(absl::string_view line, int number, CLI::App& command, Settings& settings) {
+absl::Status AddLine(absl::string_view line, int number, const Command& command, Settings& settings) {
   const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, absl::MaxSplits('=', 1));
   const std::string name(absl::StripAsciiWhitespace(pair.first));
   const bool has_value = absl::StrContains(line, '=');
   std::string value(WithoutQuotes(absl::StripAsciiWhitespace(pair.second)));
-  CLI::Option* option = name.empty() ? nullptr : command.get_option_no_throw(absl::StrCat("--", name));
-  if (option == nullptr || !option->get_configurable()) {
+  const std::optional<Option> option = command.FindConfigurable(name);
+  if (!option.has_value()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("there is no option ", service::Printable(name), "; see heaptap ", command.get_name(), " --help"));
+        absl::StrCat("there is no option ", service::Printable(name), "; see heaptap ", command.name(), " --help"));
   }
-  if (!has_value && !IsFlag(*option)) return absl::InvalidArgumentError(absl::StrCat(name, ": a value is needed"));
-  if (IsFlag(*option)) {
+  if (!has_value && !option->is_flag()) return absl::InvalidArgumentError(absl::StrCat(name, ": a value is needed"));
+  if (option->is_flag()) {
     if (value == "false") return absl::OkStatus();
-    value = option->get_flag_value(name, value);
+    value = option->FlagValue(value);
   }
-  const auto found = Find(settings, option);
+  const auto found = Find(settings, *option);
   if (found == settings.end()) {
-    settings.push_back({.option = option, .line = number, .values = {std::move(value)}});
+    settings.push_back({.option = *option, .line = number, .values = {std::move(value)}});
     return absl::OkStatus();
   }
-  if (!IsRepeatable(*option)) {
+  if (!option->is_repeatable()) {
     return absl::InvalidArgumentError(absl::StrCat(name, " is set in line ", found->line, " already"));
   }
   settings[found - settings.begin()].values.push_back(std::move(value));
@@ -104,27 +101,19 @@ absl::Status AddLine(absl::string_view line, int number, CLI::App& command, Sett
 
 // Sets an option, unless the command line has decided.
 absl::Status Apply(const Setting& setting, const Settings& all) {
-  CLI::Option& option = *setting.option;
-  for (const CLI::Option* other : option.get_excludes()) {
+  Option option = setting.option;
+  for (const Option& other : option.excluded()) {
     if (Find(all, other) != all.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(option.get_single_name(), " and ", other->get_single_name(), " exclude each other"));
+      return absl::InvalidArgumentError(absl::StrCat(option.name(), " and ", other.name(), " exclude each other"));
     }
-    if (other->count() > 0) return absl::OkStatus();
+    if (other.is_given()) return absl::OkStatus();
   }
-  if (option.count() > 0) return absl::OkStatus();
-  try {
-    option.add_result(setting.values);
-    option.run_callback();
-  } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(service::Printable(error.what()));
-  }
-  return absl::OkStatus();
+  return option.is_given() ? absl::OkStatus() : option.Set(setting.values);
 }
 
 }  // namespace
 
-absl::Status ApplyConfigurationFile(const std::string& path, CLI::App& command) {
+absl::Status ApplyConfigurationFile(const std::string& path, Command command) {
   const absl::StatusOr<std::string> text = ReadFile(path);
   if (!text.ok()) return text.status();
   Settings settings;

@@ -18,17 +18,14 @@
 #include <string>
 
 #include "absl/status/status.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
+#include "userspace/cli/command_line.h"
 
 namespace heaptap::cli {
 
-// Gives a command the options that a file sets, after its command line has been parsed (so, in its callback). An option
+// Gives a command the options that a file sets, after its command line has been parsed (so, in its action). An option
 // that was given on the command line, or one that excludes it, wins. NotFound: no such file. InvalidArgument: names
 // file, line and what is wrong; the options before it are set then.
-absl::Status ApplyConfigurationFile(const std::string& path, CLI::App& command);
+absl::Status ApplyConfigurationFile(const std::string& path, Command command);
 
 }  // namespace heaptap::cli
 

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/bpf/pins.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/configuration_file.h"
 #include "userspace/cli/exit_status.h"
@@ -56,54 +56,50 @@ struct DaemonFlags {
   bool end = false;
 };
 
-void AddOptions(CLI::App& command, DaemonFlags& flags) {
+void AddOptions(Command command, DaemonFlags& flags) {
+  command.Add("--config", flags.configuration, absl::StrCat("options, a line each (default: ", kConfiguration, ")"))
+      .Type("FILE")
+      .CommandLineOnly();
+  command.AddFlag("--end", flags.end, "end the recording that a collector has left in the kernel, and exit")
+      .CommandLineOnly();
+  command.Add("--state-dir", flags.state_folder, "where dumps go (default: /var/lib/heaptap)").Type("DIR");
+  command.Add("--socket", flags.socket, "for clients (default: /run/heaptap/heaptap.sock)").Type("PATH");
+  command.Add("--listen", flags.listen, "HTTP by TCP too, for every user of this machine; a loopback address")
+      .Type("ADDR:PORT");
+  command.Add("--group", flags.group, "members may see and do all (default: heaptap, if there is such a group)")
+      .Type("NAME");
   command
-      .add_option("--config", flags.configuration, absl::StrCat("options, a line each (default: ", kConfiguration, ")"))
-      ->type_name("FILE")
-      ->configurable(false);
-  command.add_flag("--end", flags.end, "end the recording that a collector has left in the kernel, and exit")
-      ->configurable(false);
-  command.add_option("--state-dir", flags.state_folder, "where dumps go (default: /var/lib/heaptap)")->type_name("DIR");
-  command.add_option("--socket", flags.socket, "for clients (default: /run/heaptap/heaptap.sock)")->type_name("PATH");
-  command.add_option("--listen", flags.listen, "HTTP by TCP too, for every user of this machine; a loopback address")
-      ->type_name("ADDR:PORT");
-  command.add_option("--group", flags.group, "members may see and do all (default: heaptap, if there is such a group)")
-      ->type_name("NAME");
+      .Add("--pin-dir", flags.pin_folder,
+           "what stays in the kernel when the collector ends, in a BPF file system (default: "
+           "/sys/fs/bpf/heaptap; none: nothing stays)")
+      .Type("DIR");
   command
-      .add_option("--pin-dir", flags.pin_folder,
-                  "what stays in the kernel when the collector ends, in a BPF file system (default: "
-                  "/sys/fs/bpf/heaptap; none: nothing stays)")
-      ->type_name("DIR");
-  command
-      .add_option("--library", flags.libraries,
-                  "attach to this libheaptap.so before anybody maps it (others are found when they are mapped)")
-      ->type_name("FILE");
+      .Add("--library", flags.libraries,
+           "attach to this libheaptap.so before anybody maps it (others are found when they are mapped)")
+      .Type("FILE");
   AddSamplingOptions(command, flags.recording);
-  command.add_option("--every", flags.every, "also dump every process on a schedule (90s, 10m, 1h30m)")
-      ->type_name("TIME");
+  command.Add("--every", flags.every, "also dump every process on a schedule (90s, 10m, 1h30m)").Type("TIME");
   command
-      .add_option("--dump-at-exit", flags.dump_at_exit,
-                  "always; fatal: of processes that a signal or the OOM killer ends (default); never")
-      ->type_name("WHEN");
+      .Add("--dump-at-exit", flags.dump_at_exit,
+           "always; fatal: of processes that a signal or the OOM killer ends (default); never")
+      .Type("WHEN");
   command
-      .add_option("--rule", flags.rules,
-                  "for some processes, e.g. 'comm=redis* lg-sample=16 every=1h'; the first that holds counts")
-      ->type_name("RULE");
-  command.add_option("--max-age", flags.max_age, "of dumps that are kept (default: 168h; 0: any)")->type_name("TIME");
-  command.add_option("--max-files", flags.max_files, "dumps that are kept (default: 1000; 0: all)")->type_name("N");
-  command.add_option("--max-bytes", flags.max_bytes, "of dumps that are kept (default: 1G; 0: all)")
-      ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue(false));
-  command.add_option("--max-live", flags.max_live, "live samples of one process (default: as many as are still free)")
-      ->type_name("N");
-  command.add_option("--max-contexts", flags.max_contexts, "call paths of one process, by thread (default: likewise)")
-      ->type_name("N");
+      .Add("--rule", flags.rules,
+           "for some processes, e.g. 'comm=redis* lg-sample=16 every=1h'; the first that holds counts")
+      .Type("RULE");
+  command.Add("--max-age", flags.max_age, "of dumps that are kept (default: 168h; 0: any)").Type("TIME");
+  command.Add("--max-files", flags.max_files, "dumps that are kept (default: 1000; 0: all)").Type("N");
+  command.Add("--max-bytes", flags.max_bytes, "of dumps that are kept (default: 1G; 0: all)").Type("BYTES").Bytes();
+  command.Add("--max-live", flags.max_live, "live samples of one process (default: as many as are still free)")
+      .Type("N");
+  command.Add("--max-contexts", flags.max_contexts, "call paths of one process, by thread (default: likewise)")
+      .Type("N");
   command
-      .add_option("--budget", flags.budget,
-                  "per cent of a core that all probes together may take; beyond it samples become rarer and weigh more "
-                  "(default: 2, with --exact none; 0: none)")
-      ->type_name("PERCENT")
-      ->check(CLI::NonNegativeNumber);
+      .Add("--budget", flags.budget,
+           "per cent of a core that all probes together may take; beyond it samples become rarer and weigh more "
+           "(default: 2, with --exact none; 0: none)")
+      .Type("PERCENT")
+      .NotNegative();
 }
 
 struct DaemonOptions {
@@ -166,25 +162,21 @@ absl::StatusOr<DaemonOptions> MakeOptions(const DaemonFlags& flags) {
 }
 
 // What the command line and the configuration file say.
-absl::Status ReadConfiguration(CLI::App& command, DaemonFlags& flags) {
+absl::Status ReadConfiguration(Command command, DaemonFlags& flags) {
   absl::Status status = ApplyConfigurationFile(flags.configuration, command);
-  flags.budget_given = command.count("--budget") != 0;
-  if (absl::IsNotFound(status) && command.count("--config") == 0) return absl::OkStatus();
+  flags.budget_given = command.IsGiven("--budget");
+  if (absl::IsNotFound(status) && !command.IsGiven("--config")) return absl::OkStatus();
   return status;
 }
 
 // The same, once more from the beginning.
-absl::StatusOr<DaemonOptions> ReadOptionsAgain(std::vector<std::string> arguments) {
-  CLI::App app;
+absl::StatusOr<DaemonOptions> ReadOptionsAgain(const std::vector<std::string>& arguments) {
+  CommandLine line;
   DaemonFlags flags;
-  AddOptions(*app.add_subcommand("daemon"), flags);
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-  try {
-    app.parse(arguments);
-  } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(error.what());
-  }
-  if (absl::Status status = ReadConfiguration(*app.get_subcommand("daemon"), flags); !status.ok()) return status;
+  const Command command = line.AddCommand("daemon", "");
+  AddOptions(command, flags);
+  if (absl::Status status = line.Parse(arguments); !status.ok()) return status;
+  if (absl::Status status = ReadConfiguration(command, flags); !status.ok()) return status;
   return MakeOptions(flags);
 }
 
@@ -310,25 +302,22 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
 
 }  // namespace
 
-void AddDaemon(CLI::App& app, const std::vector<std::string>& arguments, int& status) {
-  CLI::App* command = app.add_subcommand(
+void AddDaemon(CommandLine& line, const std::vector<std::string>& arguments) {
+  Command command = line.AddCommand(
       "daemon", "record every process that has a sampled allocator, from boot on; answer clients; survive everything");
   auto flags = std::make_shared<DaemonFlags>();
-  AddOptions(*command, *flags);
-  command->footer(
+  AddOptions(command, *flags);
+  command.Footer(
       "SIGUSR1 writes a dump of every process, SIGUSR2 of the largest (or of the PID that sigqueue(3) sends with it);\n"
       "SIGHUP reads the configuration again; SIGTERM ends the collector, SIGINT the recording too.");
-  command->callback([command, flags, arguments, &status] {
-    absl::Status read = ReadConfiguration(*command, *flags);
+  command.Runs([command, flags, arguments] {
+    absl::Status read = ReadConfiguration(command, *flags);
     absl::StatusOr<DaemonOptions> options = read.ok() ? MakeOptions(*flags) : read;
     if (options.ok()) {
       if (absl::Status made = MakeFolders(*flags); !made.ok()) options = made;
     }
-    if (!options.ok()) {
-      status = Report(options.status());
-    } else {
-      status = flags->end ? End(*flags, *options) : Serve(*flags, *options, arguments);
-    }
+    if (!options.ok()) return Report(options.status());
+    return flags->end ? End(*flags, *options) : Serve(*flags, *options, arguments);
   });
 }
 

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "userspace/cli/client.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
@@ -160,24 +160,22 @@ int Diff(const DiffFlags& flags) {
 
 }  // namespace
 
-void AddDiff(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand(
+void AddDiff(CommandLine& line) {
+  Command command = line.AddCommand(
       "diff", "show what grew, by call path: between two dumps (heap_v2 or gperftools) of a process, or while it runs");
   auto flags = std::make_shared<DiffFlags>();
-  command->add_option("BEFORE", flags->before, "a dump; alone, the PID of a process that the daemon records")
-      ->required()
-      ->type_name("");
-  command->add_option("AFTER", flags->after, "a later dump of the same process")->type_name("");
-  command->add_option("--seconds", flags->seconds, "with a PID: the time between the two looks (default: 10)")
-      ->type_name("N")
-      ->check(AboveZero());
-  command->add_flag("--objects", flags->objects, "sort by objects, not by bytes");
-  command->add_option("--top", flags->top, "show so many call paths (default: 20; 0: all)")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  command->add_flag("--json", flags->json, "one JSON document instead of text");
-  AddSocketOption(*command, flags->socket);
-  command->callback([flags, &status] { status = Diff(*flags); });
+  command.Add("BEFORE", flags->before, "a dump; alone, the PID of a process that the daemon records")
+      .Required()
+      .Type("");
+  command.Add("AFTER", flags->after, "a later dump of the same process").Type("");
+  command.Add("--seconds", flags->seconds, "with a PID: the time between the two looks (default: 10)")
+      .Type("N")
+      .AboveZero();
+  command.AddFlag("--objects", flags->objects, "sort by objects, not by bytes");
+  command.Add("--top", flags->top, "show so many call paths (default: 20; 0: all)").Type("N").NotNegative();
+  command.AddFlag("--json", flags->json, "one JSON document instead of text");
+  AddSocketOption(command, flags->socket);
+  command.Runs([flags] { return Diff(*flags); });
 }
 
 }  // namespace heaptap::cli

@@ -3,11 +3,11 @@
 // heaptap doctor: what this kernel and this user allow, what is missing, and what to do about it.
 #include <stdio.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
@@ -78,12 +78,12 @@ int Doctor(const DoctorFlags& flags) {
 
 }  // namespace
 
-void AddDoctor(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand("doctor", "say what this kernel and this user allow, and what is missing");
+void AddDoctor(CommandLine& line) {
+  Command command = line.AddCommand("doctor", "say what this kernel and this user allow, and what is missing");
   auto flags = std::make_shared<DoctorFlags>();
-  command->add_option("-p,--pid", flags->pid, "also look at this process")->type_name("PID")->check(AboveZero());
-  command->add_flag("--json", flags->json, "one JSON document instead of text");
-  command->callback([flags, &status] { status = Doctor(*flags); });
+  command.Add("-p,--pid", flags->pid, "also look at this process").Type("PID").AboveZero();
+  command.AddFlag("--json", flags->json, "one JSON document instead of text");
+  command.Runs([flags] { return Doctor(*flags); });
 }
 
 }  // namespace heaptap::cli

@@ -3,7 +3,6 @@
 // heaptap dump: have the daemon write dumps, or write them oneself.
 #include <stdio.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "userspace/cli/client.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
@@ -100,23 +100,23 @@ int Dump(const DumpFlags& flags) {
 
 }  // namespace
 
-void AddDump(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand("dump", "write dumps of processes that the daemon records");
+void AddDump(CommandLine& line) {
+  Command command = line.AddCommand("dump", "write dumps of processes that the daemon records");
   auto flags = std::make_shared<DumpFlags>();
-  CLI::Option* pids = command->add_option("PID", flags->pids, "the processes")->type_name("")->check(AboveZero());
-  command->add_flag("--all", flags->all, "all processes that the daemon records")->excludes(pids);
+  const Option pids = command.Add("PID", flags->pids, "the processes").Type("").AboveZero();
+  command.AddFlag("--all", flags->all, "all processes that the daemon records").Excludes(pids);
   command
-      ->add_option("-o,--output", flags->file,
-                   "write the dump here, with your own rights; - is stdout, %p the PID (default: the daemon writes it "
-                   "into its folder, and the path is printed)")
-      ->type_name("FILE");
+      .Add("-o,--output", flags->file,
+           "write the dump here, with your own rights; - is stdout, %p the PID (default: the daemon writes it "
+           "into its folder, and the path is printed)")
+      .Type("FILE");
   command
-      ->add_option("--format", flags->format,
-                   "with -o: heap_v2 (default): jemalloc's, for jeprof; gperftools; pprof: for go tool pprof; "
-                   "collapsed: for flame graphs; jeprof: with symbols, for jeprof on any machine")
-      ->check(CLI::IsMember({"heap_v2", "gperftools", "pprof", "collapsed", "jeprof"}));
-  AddSocketOption(*command, flags->socket);
-  command->callback([flags, &status] { status = Dump(*flags); });
+      .Add("--format", flags->format,
+           "with -o: heap_v2 (default): jemalloc's, for jeprof; gperftools; pprof: for go tool pprof; "
+           "collapsed: for flame graphs; jeprof: with symbols, for jeprof on any machine")
+      .OneOf({"heap_v2", "gperftools", "pprof", "collapsed", "jeprof"});
+  AddSocketOption(command, flags->socket);
+  command.Runs([flags] { return Dump(*flags); });
 }
 
 }  // namespace heaptap::cli

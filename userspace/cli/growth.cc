@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/human.h"
+#include "userspace/cli/json_text.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/profile/difference.h"
 

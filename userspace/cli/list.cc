@@ -4,20 +4,20 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/cli/client.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/human.h"
+#include "userspace/cli/json_text.h"
 #include "userspace/export/printable_text.h"
 #include "userspace/service/messages.h"
 #include "userspace/service/preloaded.h"
@@ -186,14 +186,14 @@ int List(const ListFlags& flags) {
 
 }  // namespace
 
-void AddList(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand(
+void AddList(CommandLine& line) {
+  Command command = line.AddCommand(
       "list", "list the processes that the daemon records; without a daemon, those with a sampled allocator");
   auto flags = std::make_shared<ListFlags>();
-  command->add_flag("--ended", flags->ended, "the latest ones that have ended instead");
-  command->add_flag("--json", flags->json, "one JSON document instead of text");
-  AddSocketOption(*command, flags->socket);
-  command->callback([flags, &status] { status = List(*flags); });
+  command.AddFlag("--ended", flags->ended, "the latest ones that have ended instead");
+  command.AddFlag("--json", flags->json, "one JSON document instead of text");
+  AddSocketOption(command, flags->socket);
+  command.Runs([flags] { return List(*flags); });
 }
 
 }  // namespace heaptap::cli

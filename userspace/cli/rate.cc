@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // heaptap rate: the mean distance between the samples of one process.
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "heaptap/contract.h"
 #include "userspace/cli/client.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/control.h"
 #include "userspace/cli/exit_status.h"
@@ -53,25 +53,25 @@ absl::Status WithoutDaemon(const RateFlags& flags) {
 
 int Rate(const RateFlags& flags) {
   const Client client(flags.socket);
-  const absl::Status status = client.Post(absl::StrCat("/pid/", flags.pid, "/rate?lg=", flags.lg_sample)).status();
+  const absl::Status status = client.Order(absl::StrCat("/pid/", flags.pid, "/rate?lg=", flags.lg_sample));
   return Report(IsNoDaemon(status) ? WithoutDaemon(flags) : status);
 }
 
 }  // namespace
 
-void AddRate(CLI::App& app, int& status) {
-  CLI::App* command =
-      app.add_subcommand("rate", "set how densely a process is sampled; without a daemon, in the process itself");
+void AddRate(CommandLine& line) {
+  Command command =
+      line.AddCommand("rate", "set how densely a process is sampled; without a daemon, in the process itself");
   auto flags = std::make_shared<RateFlags>();
-  command->add_option("PID", flags->pid, "the process")->required()->type_name("")->check(AboveZero());
+  command.Add("PID", flags->pid, "the process").Required().Type("").AboveZero();
   command
-      ->add_option("LG", flags->lg_sample,
-                   "a sample every 2^LG bytes on average; default: as the daemon's rules and the process have it")
-      ->required()
-      ->type_name("")
-      ->check(CLI::Validator(CheckRate, ""));
-  AddSocketOption(*command, flags->socket);
-  command->callback([flags, &status] { status = Rate(*flags); });
+      .Add("LG", flags->lg_sample,
+           "a sample every 2^LG bytes on average; default: as the daemon's rules and the process have it")
+      .Required()
+      .Type("")
+      .Check(CheckRate);
+  AddSocketOption(command, flags->socket);
+  command.Runs([flags] { return Rate(*flags); });
 }
 
 }  // namespace heaptap::cli

@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <utility>
 
@@ -36,7 +35,9 @@ constexpr uint64_t kMostUnwindMemory = uint64_t{64} << 30;
 
 constexpr int kNiceness = -20;
 
-constexpr char kDefaultHighWaterPercent[] = "20";
+constexpr int kDefaultHighWaterPercent = 20;
+// More is a slip: it is a factor of ten thousand.
+constexpr int kMostHighWaterPercent = 1000000;
 
 absl::Status SetMapSize(const std::string& text, bpf::MapSizes& sizes) {
   const std::pair<std::string, std::string> pair = absl::StrSplit(text, absl::MaxSplits('=', 1));
@@ -58,49 +59,40 @@ absl::Status SetMapSize(const std::string& text, bpf::MapSizes& sizes) {
 
 }  // namespace
 
-CLI::Validator AboveZero() {
-  // CLI11's own says what it wants with 300 digits.
-  const auto check = [](const std::string& text) {
-    double number = 0;
-    return absl::SimpleAtod(text, &number) && number > 0 ? "" : absl::StrCat("'", text, "' is not a number above 0");
-  };
-  return CLI::Validator(check, "");
-}
-
-void AddRecordingOptions(CLI::App& command, RecordingFlags& flags) {
-  command.add_option("-o,--output", flags.prefix, "prefix of the dumps' names (default: jeprof, in this folder)")
-      ->type_name("PREFIX");
+void AddRecordingOptions(Command command, RecordingFlags& flags) {
+  command.Add("-o,--output", flags.prefix, "prefix of the dumps' names (default: jeprof, in this folder)")
+      .Type("PREFIX");
   AddSamplingOptions(command, flags);
 }
 
-void AddSamplingOptions(CLI::App& command, RecordingFlags& flags) {
+void AddSamplingOptions(Command command, RecordingFlags& flags) {
   command
-      .add_option("--format", flags.format,
-                  "heap_v2: jemalloc's, for jeprof (default); gperftools: for google-pprof and go tool pprof")
-      ->check(CLI::IsMember({kHeapV2, kGperftools}));
-  CLI::Option* rate = command
-                          .add_option("--lg-sample", flags.lg_sample,
-                                      "take a sample every 2^N bytes on average (default: 19, or lg_prof_sample of "
-                                      "MALLOC_CONF)")
-                          ->type_name("N")
-                          ->check(CLI::Range(0, HEAPTAP_MAX_LG_SAMPLE));
-  command.add_flag("--exact", flags.exact, "record every allocation, as --lg-sample 0")->excludes(rate);
+      .Add("--format", flags.format,
+           "heap_v2: jemalloc's, for jeprof (default); gperftools: for google-pprof and go tool pprof")
+      .OneOf({kHeapV2, kGperftools});
+  const Option rate = command
+                          .Add("--lg-sample", flags.lg_sample,
+                               "take a sample every 2^N bytes on average (default: 19, or lg_prof_sample of "
+                               "MALLOC_CONF)")
+                          .Type("N")
+                          .Range(0, HEAPTAP_MAX_LG_SAMPLE);
+  command.AddFlag("--exact", flags.exact, "record every allocation, as --lg-sample 0").Excludes(rate);
   command
-      .add_flag(absl::StrCat("--high-water{", kDefaultHighWaterPercent, "}"), flags.high_water_percent,
-                "also dump when live memory passes its last high mark by PERCENT (--high-water=PERCENT; from 1 MiB "
-                "on)")
-      ->type_name("PERCENT")
-      ->check(CLI::Range(1, 1000000));
-  command.add_option("--interval", flags.interval, "also dump every BYTES allocated (K, M, G are binary)")
-      ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue(false));
+      .AddFlag("--high-water", kDefaultHighWaterPercent, flags.high_water_percent,
+               "also dump when live memory passes its last high mark by PERCENT (--high-water=PERCENT; from 1 MiB "
+               "on)")
+      .Type("PERCENT")
+      .Range(1, kMostHighWaterPercent);
+  command.Add("--interval", flags.interval, "also dump every BYTES allocated (K, M, G are binary)")
+      .Type("BYTES")
+      .Bytes();
   command
-      .add_option("--unwind-memory", flags.unwind_memory,
-                  "bound of kernel memory for unwind tables (default: 256M; K, M, G are binary)")
-      ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue(false));
-  command.add_flag("--books", flags.books, "say how the books stand when they close, in JSON on stderr");
-  command.add_option("--map-size", flags.map_sizes, "bound of a kernel map, NAME=N")->type_name("NAME=N");
+      .Add("--unwind-memory", flags.unwind_memory,
+           "bound of kernel memory for unwind tables (default: 256M; K, M, G are binary)")
+      .Type("BYTES")
+      .Bytes();
+  command.AddFlag("--books", flags.books, "say how the books stand when they close, in JSON on stderr");
+  command.Add("--map-size", flags.map_sizes, "bound of a kernel map, NAME=N").Type("NAME=N");
 }
 
 absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags) {

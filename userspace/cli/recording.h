@@ -14,13 +14,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/elf/file_descriptor.h"
 #include "userspace/service/recorder.h"
-
-namespace CLI {
-class App;
-class Validator;
-}  // namespace CLI
 
 namespace heaptap::cli {
 
@@ -37,12 +33,9 @@ struct RecordingFlags {
   std::vector<std::string> map_sizes;
 };
 
-// Accepts numbers above 0.
-CLI::Validator AboveZero();
-
 // Those of every recording, and for one that is given its processes also where dumps go.
-void AddSamplingOptions(CLI::App& command, RecordingFlags& flags);
-void AddRecordingOptions(CLI::App& command, RecordingFlags& flags);
+void AddSamplingOptions(Command command, RecordingFlags& flags);
+void AddRecordingOptions(Command command, RecordingFlags& flags);
 
 // InvalidArgument: nonsense.
 absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags);

@@ -9,11 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
@@ -165,28 +165,26 @@ int Run(const RunFlags& flags) {
 
 }  // namespace
 
-void AddRun(CLI::App& app, const std::vector<std::string>& program, int& status) {
-  CLI::App* command = app.add_subcommand(
-      "run", "run a program under libheaptap.so and record it and its children; each ends with a dump");
+void AddRun(CommandLine& line, const std::vector<std::string>& program) {
+  Command command =
+      line.AddCommand("run", "run a program under libheaptap.so and record it and its children; each ends with a dump");
   auto flags = std::make_shared<RunFlags>();
-  AddRecordingOptions(*command, flags->recording);
-  command->prefix_command();
-  command->footer("The program and its arguments follow after --.");
-  command->callback([flags, command, &program, &status] {
+  AddRecordingOptions(command, flags->recording);
+  command.EndsAtFirstWord();
+  command.Footer("The program and its arguments follow after --.");
+  command.Runs([flags, command, program] {
     // Without "--" the program begins at the first word that is no option.
-    flags->command = command->remaining();
+    flags->command = command.Rest();
     if (!flags->command.empty() && flags->command[0][0] == '-') {
       service::Say("run: unknown option " + service::Printable(flags->command[0]) + "; see heaptap run --help");
-      status = kUsage;
-      return;
+      return static_cast<int>(kUsage);
     }
     flags->command.insert(flags->command.end(), program.begin(), program.end());
     if (flags->command.empty()) {
       service::Say("run: no program given; use heaptap run [OPTIONS] -- PROGRAM [ARGUMENTS]");
-      status = kUsage;
-      return;
+      return static_cast<int>(kUsage);
     }
-    status = Run(*flags);
+    return Run(*flags);
   });
 }
 

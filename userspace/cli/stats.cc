@@ -3,9 +3,7 @@
 // heaptap stats: one process in figures, those of its books and those of its allocator.
 #include <stdio.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,10 +13,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "userspace/cli/client.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/human.h"
+#include "userspace/cli/json_text.h"
 #include "userspace/cli/recording.h"
 #include "userspace/export/printable_text.h"
 #include "userspace/profile/estimate.h"
@@ -161,14 +161,14 @@ int Stats(const StatsFlags& flags) {
 
 }  // namespace
 
-void AddStats(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand(
-      "stats", "show a process and its allocator in figures; without a daemon, those of the allocator");
+void AddStats(CommandLine& line) {
+  Command command =
+      line.AddCommand("stats", "show a process and its allocator in figures; without a daemon, those of the allocator");
   auto flags = std::make_shared<StatsFlags>();
-  command->add_option("PID", flags->pid, "the process")->required()->type_name("")->check(AboveZero());
-  command->add_flag("--json", flags->json, "one JSON document instead of text");
-  AddSocketOption(*command, flags->socket);
-  command->callback([flags, &status] { status = Stats(*flags); });
+  command.Add("PID", flags->pid, "the process").Required().Type("").AboveZero();
+  command.AddFlag("--json", flags->json, "one JSON document instead of text");
+  AddSocketOption(command, flags->socket);
+  command.Runs([flags] { return Stats(*flags); });
 }
 
 }  // namespace heaptap::cli

@@ -2,7 +2,6 @@
 #include "userspace/service/http_endpoints.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "userspace/export/printable_text.h"
+#include "userspace/service/processes_json.h"
 
 namespace heaptap::service {
 namespace {
@@ -41,8 +41,7 @@ HttpAnswer ErrorAnswer(ErrorForm form, const absl::Status& status) {
   HttpAnswer answer = {.status = HttpStatus(status)};
   if (form == ErrorForm::kJson) {
     answer.content_type = kJson;
-    const nlohmann::json error = {{"error", exporter::Printable(status.message())}};
-    answer.body = absl::StrCat(error.dump(), "\n");
+    answer.body = ErrorJson(status.message());
     return answer;
   }
   if (form == ErrorForm::kGo) answer.headers.emplace_back("X-Go-Pprof", "1");

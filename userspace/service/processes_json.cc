@@ -73,4 +73,8 @@ std::string AllocatorJson(const AllocatorFigures& figures) {
                      {"foreign_frees", statistics.foreign_frees}}}});
 }
 
+std::string ErrorJson(absl::string_view message) {
+  return ordered_json({{"error", exporter::Printable(message)}}).dump() + "\n";
+}
+
 }  // namespace heaptap::service

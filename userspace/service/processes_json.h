@@ -13,6 +13,7 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "userspace/service/collector.h"
 
@@ -25,6 +26,9 @@ std::string ProcessesJson(absl::Span<const ProcessSummary> processes);
 
 // {"schema_version": 1, "ended": [{<as a process>, "ended": ..., "status": ..., "by_oom_kill": ..., "dump": ...}]}
 std::string EndedJson(absl::Span<const EndedProcess> processes);
+
+// {"error": <message, made printable>}, and a newline
+std::string ErrorJson(absl::string_view message);
 
 // {"schema_version": 1, "options": ..., "active": ..., "lg_sample": ..., "statistics": {...}}
 std::string AllocatorJson(const AllocatorFigures& figures);

@@ -3,13 +3,13 @@
 // The dumps of a recording, and what is said about them.
 #include <time.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/export/log_json.h"
 #include "userspace/export/recent_json.h"
+#include "userspace/service/books_json.h"
 #include "userspace/service/control_block.h"
 #include "userspace/service/messages.h"
 #include "userspace/service/record_builder.h"
@@ -39,44 +39,6 @@ const char* KindName(heaptap_dump_kind kind) {
 // A program that runs on another CPU may be between two halves of an entry; it needs microseconds.
 constexpr int kSettleTries = 20;
 constexpr timespec kSettleTime = {0, 5'000'000};
-
-void Add(const heaptap_count& count, heaptap_count& sum) {
-  sum.objects += count.objects;
-  sum.bytes += count.bytes;
-  sum.weight += count.weight;
-  sum.weighted_objects += count.weighted_objects;
-}
-
-nlohmann::ordered_json BooksOf(const Target& target, const std::vector<bpf::TallyEntry>& tallies,
-                               const bpf::LiveTotals& live, const bpf::Losses& lost) {
-  heaptap_tally sum = {};
-  for (const bpf::TallyEntry& entry : tallies) {
-    Add(entry.tally.allocated, sum.allocated);
-    Add(entry.tally.freed, sum.freed);
-  }
-  const profile::Estimate allocated = profile::ToEstimate(sum.allocated);
-  const uint64_t objects = sum.allocated.objects - sum.freed.objects;
-  const uint64_t bytes = sum.allocated.bytes - sum.freed.bytes;
-  const uint64_t weight = sum.allocated.weight - sum.freed.weight;
-  nlohmann::ordered_json losses;
-  for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < lost.size(); reason++) {
-    losses[std::string(bpf::LossName(reason))] = lost[reason].events;
-  }
-  return {{"pid", target.pid},
-          {"name", target.name},
-          {"samples_allocated", sum.allocated.objects},
-          {"samples_freed", sum.freed.objects},
-          {"tally_live_objects", objects},
-          {"tally_live_bytes", bytes},
-          {"tally_live_weight", weight},
-          {"live_entries", live.objects},
-          {"live_bytes", live.bytes},
-          {"live_weight", live.weight},
-          {"allocated_objects", allocated.objects},
-          {"allocated_bytes", allocated.bytes},
-          {"balanced", objects == live.objects && bytes == live.bytes && weight == live.weight},
-          {"losses", losses}};
-}
 
 }  // namespace
 
@@ -249,10 +211,10 @@ void Recorder::SayBooks(std::vector<const Target*> targets) const {
     absl::StatusOr<std::map<uint64_t, bpf::LiveTotals>> live = books_->ReadLiveTotals();
     if (!tallies.ok() || !live.ok()) return;
     std::erase_if(targets, [&](const Target* target) {
-      const nlohmann::ordered_json line = BooksOf(*target, (*tallies)[target->process_id], (*live)[target->process_id],
-                                                  books_->ReadLosses(target->process_id));
-      if (line["balanced"] == false && tries < kSettleTries) return false;
-      SayPlain(nlohmann::ordered_json({{"books", line}}).dump());
+      const BooksLine line = BooksJson(*target, (*tallies)[target->process_id], (*live)[target->process_id],
+                                       books_->ReadLosses(target->process_id));
+      if (!line.balanced && tries < kSettleTries) return false;
+      SayPlain(line.text);
       return true;
     });
   }

@@ -4,6 +4,8 @@
 // older of which is also valid C++ and would come out with a hash for a function's name.
 #include "userspace/symbolize/demangle.h"
 
+// libiberty declares basename() in another way than <string.h>, unless this says that it exists already.
+#define HAVE_DECL_BASENAME 1
 #include <libiberty/demangle.h>
 #include <stdlib.h>
 

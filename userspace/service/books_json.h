@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the books of one target stand, as the line of JSON that --books prints. Functions here are thread safe.
+#ifndef HEAPTAP_USERSPACE_SERVICE_BOOKS_JSON_H_
+#define HEAPTAP_USERSPACE_SERVICE_BOOKS_JSON_H_
+
+#include <string>
+#include <vector>
+
+#include "userspace/bpf/books.h"
+#include "userspace/service/target.h"
+
+namespace heaptap::service {
+
+struct BooksLine {
+  std::string text;       // {"books": {"pid": ..., "balanced": ..., "losses": {...}, ...}}
+  bool balanced = false;  // what the tallies say is alive is what `live` holds, in number, bytes and weight
+};
+
+BooksLine BooksJson(const Target& target, const std::vector<bpf::TallyEntry>& tallies, const bpf::LiveTotals& live,
+                    const bpf::Losses& lost);
+
+}  // namespace heaptap::service
+
+#endif  // HEAPTAP_USERSPACE_SERVICE_BOOKS_JSON_H_
