@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heaptap doctor: what this kernel and this user allow, what is missing, and what to do about it.
+// heaptap doctor: what this kernel and this user allow, what is missing, what is lost by that, and what to do about it.
 #include <stdio.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
 #include "userspace/service/checkup.h"
+#include "userspace/service/kernel_features.h"
 #include "userspace/service/messages.h"
 
 namespace heaptap::cli {
 namespace {
+
+using nlohmann::ordered_json;
 
 constexpr int kSchemaVersion = 1;
 
@@ -24,54 +30,96 @@ struct DoctorFlags {
   bool json = false;
 };
 
+struct Report {
+  std::vector<service::Finding> machine;
+  std::vector<service::FeatureFinding> features;
+  std::vector<service::Finding> process;
+};
+
 void PrintText(const std::vector<service::Finding>& findings) {
   for (const service::Finding& finding : findings) {
     if (finding.status.ok()) {
-      printf("ok       %-20s %s\n", finding.subject.c_str(), finding.detail.c_str());
+      printf("ok        %-28s %s\n", finding.subject.c_str(), finding.detail.c_str());
     } else {
-      printf("missing  %-20s %s; %s\n", finding.subject.c_str(), std::string(finding.status.message()).c_str(),
+      printf("missing   %-28s %s; %s\n", finding.subject.c_str(), std::string(finding.status.message()).c_str(),
              finding.remedy.c_str());
     }
   }
 }
 
-void PrintJson(const std::vector<service::Finding>& findings, bool healthy) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const service::Finding& finding : findings) {
-    nlohmann::ordered_json entry = {{"subject", finding.subject}, {"ok", finding.status.ok()}};
-    if (finding.status.ok()) {
-      entry["detail"] = finding.detail;
-    } else {
-      entry["missing"] = std::string(finding.status.message());
-      entry["remedy"] = finding.remedy;
-    }
-    list.push_back(entry);
+const char* Word(const service::FeatureFinding& finding) {
+  if (!finding.tried) return "untried";
+  if (finding.status.ok()) return "ok";
+  return finding.required ? "missing" : "degraded";
+}
+
+void PrintText(const std::vector<service::FeatureFinding>& features) {
+  for (const service::FeatureFinding& finding : features) {
+    const std::string why = finding.status.ok() ? "" : absl::StrCat("; ", finding.status.message());
+    printf("%-9s %-28s since %s%s%s; without it %s\n", Word(finding), finding.name.c_str(), finding.since.c_str(),
+           finding.required ? "" : ", optional", why.c_str(), finding.lost.c_str());
   }
-  const nlohmann::ordered_json document = {{"schema_version", kSchemaVersion}, {"ok", healthy}, {"findings", list}};
+}
+
+ordered_json ToJson(const service::Finding& finding) {
+  ordered_json entry = {{"subject", finding.subject}, {"ok", finding.status.ok()}};
+  if (finding.status.ok()) {
+    entry["detail"] = finding.detail;
+  } else {
+    entry["missing"] = std::string(finding.status.message());
+    entry["remedy"] = finding.remedy;
+  }
+  return entry;
+}
+
+ordered_json ToJson(const service::FeatureFinding& finding) {
+  ordered_json entry = {{"name", finding.name},   {"since", finding.since},    {"required", finding.required},
+                        {"tried", finding.tried}, {"ok", finding.status.ok()}, {"lost", finding.lost}};
+  if (!finding.status.ok()) entry["missing"] = std::string(finding.status.message());
+  return entry;
+}
+
+void PrintJson(const Report& report, bool healthy) {
+  ordered_json findings = ordered_json::array();
+  for (const service::Finding& finding : report.machine) findings.push_back(ToJson(finding));
+  for (const service::Finding& finding : report.process) findings.push_back(ToJson(finding));
+  ordered_json features = ordered_json::array();
+  for (const service::FeatureFinding& finding : report.features) features.push_back(ToJson(finding));
+  const ordered_json document = {{"schema_version", kSchemaVersion},
+                                 {"ok", healthy},
+                                 {"findings", std::move(findings)},
+                                 {"kernel_features", std::move(features)}};
   // A path may be no UTF-8.
-  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
-  printf("%s\n", document.dump(2, ' ', false, kReplace).c_str());
+  printf("%s\n", document.dump(2, ' ', false, ordered_json::error_handler_t::replace).c_str());
+}
+
+// What needs more rights explains the rest; a missing process is worth its own status.
+int ExitStatus(const Report& report) {
+  std::vector<absl::Status> failures;
+  for (const service::Finding& finding : report.machine) failures.push_back(finding.status);
+  for (const service::FeatureFinding& finding : report.features) {
+    if (finding.required && finding.tried) failures.push_back(finding.status);
+  }
+  for (const service::Finding& finding : report.process) failures.push_back(finding.status);
+  int status = kSuccess;
+  for (const absl::Status& failure : failures) {
+    if (failure.ok()) continue;
+    if (absl::IsPermissionDenied(failure)) return kPermission;
+    status = absl::IsNotFound(failure) ? kNoTarget : kFailure;
+  }
+  return status;
 }
 
 int Doctor(const DoctorFlags& flags) {
-  std::vector<service::Finding> findings = service::CheckMachine();
-  if (flags.pid > 0) {
-    for (service::Finding& finding : service::CheckProcess(flags.pid)) findings.push_back(std::move(finding));
-  }
-  // What needs more rights explains the rest; a missing process is worth its own status.
-  int status = kSuccess;
-  for (const service::Finding& finding : findings) {
-    if (finding.status.ok()) continue;
-    if (absl::IsPermissionDenied(finding.status)) {
-      status = kPermission;
-    } else if (status != kPermission) {
-      status = absl::IsNotFound(finding.status) ? kNoTarget : kFailure;
-    }
-  }
+  Report report = {.machine = service::CheckMachine(), .features = service::CheckKernelFeatures(), .process = {}};
+  if (flags.pid > 0) report.process = service::CheckProcess(flags.pid);
+  const int status = ExitStatus(report);
   if (flags.json) {
-    PrintJson(findings, status == kSuccess);
+    PrintJson(report, status == kSuccess);
   } else {
-    PrintText(findings);
+    PrintText(report.machine);
+    PrintText(report.features);
+    PrintText(report.process);
   }
   return status;
 }

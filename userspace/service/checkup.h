@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this kernel and this user allow, tried one by one.
+// What this machine and this user allow, tried one by one. The kernel's features are in kernel_features.h.
 #ifndef HEAPTAP_USERSPACE_SERVICE_CHECKUP_H_
 #define HEAPTAP_USERSPACE_SERVICE_CHECKUP_H_
 

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/service/kernel_features.h"
+
+#include <bpf/btf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <linux/seccomp.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "userspace/bpf/feature_probes.h"
+#include "userspace/bpf/kernel_error.h"
+#include "userspace/bpf/mapping_events.h"
+#include "userspace/elf/file_descriptor.h"
+
+namespace heaptap::service {
+namespace {
+
+struct FreeTypes {
+  void operator()(btf* types) const { btf__free(types); }
+};
+using Types = std::unique_ptr<btf, FreeTypes>;
+
+absl::Status TryTypes(const btf* types) {
+  return types != nullptr ? absl::OkStatus() : absl::FailedPreconditionError("no /sys/kernel/btf/vmlinux");
+}
+
+// What the programs read of the kernel's memory, on every kernel.
+constexpr std::pair<const char*, const char*> kFields[] = {
+    {"task_struct", "pid"},
+    {"task_struct", "tgid"},
+    {"task_struct", "mm"},
+    {"task_struct", "signal"},
+    {"task_struct", "exit_code"},
+    {"signal_struct", "live"},
+    {"signal_struct", "flags"},
+    {"signal_struct", "oom_mm"},
+    {"signal_struct", "group_exit_code"},
+    {"mm_struct", "start_stack"},
+    {"mm_struct", "exec_vm"},
+    {"mm_struct", "context"},
+    {"mm_context_t", "vdso"},
+    {"vm_area_struct", "vm_mm"},
+    {"vm_area_struct", "vm_start"},
+    {"vm_area_struct", "vm_end"},
+    {"vm_area_struct", "vm_pgoff"},
+    {"vm_area_struct", "vm_flags"},
+    {"vm_area_struct", "vm_file"},
+    {"file", "f_inode"},
+    {"inode", "i_ino"},
+    {"inode", "i_generation"},
+    {"inode", "i_sb"},
+    {"super_block", "s_dev"},
+};
+
+absl::Status TryFields(const btf* types) {
+  std::vector<std::string> missing;
+  for (const auto& [structure, field] : kFields) {
+    if (!bpf::HasField(types, structure, field)) missing.push_back(absl::StrCat(structure, ".", field));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("no ", absl::StrJoin(missing, ", ")));
+}
+
+absl::Status TryLockSequence(const btf* types) {
+  return bpf::HasField(types, "mm_struct", "mm_lock_seq") ? absl::OkStatus()
+                                                          : absl::FailedPreconditionError("this kernel has none");
+}
+
+template <bpf_func_id helper, bpf_prog_type type = BPF_PROG_TYPE_KPROBE>
+absl::Status TryHelper(const btf*) {
+  return bpf::TryHelper(type, helper);
+}
+
+template <bpf_map_type type>
+absl::Status TryMap(const btf*) {
+  return bpf::TryMap(type);
+}
+
+template <absl::Status (*attempt)()>
+absl::Status Try(const btf*) {
+  return attempt();
+}
+
+absl::Status TryMappingEvents(const btf*) { return bpf::MappingEvents::Start().status(); }
+
+elf::FileDescriptor OwnPidFd() { return elf::FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))); }
+
+absl::Status TryPidFd(const btf*) {
+  return OwnPidFd().valid() ? absl::OkStatus() : bpf::KernelError(errno, "pidfd_open");
+}
+
+absl::Status TryPidFdGetFd(const btf*) {
+  const elf::FileDescriptor own = OwnPidFd();
+  if (!own.valid()) return bpf::KernelError(errno, "pidfd_open");
+  const elf::FileDescriptor copy(static_cast<int>(syscall(SYS_pidfd_getfd, own.get(), own.get(), 0)));
+  return copy.valid() ? absl::OkStatus() : bpf::KernelError(errno, "pidfd_getfd");
+}
+
+absl::Status TryOpenAt2(const btf*) {
+  struct open_how how = {};
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  const elf::FileDescriptor root(static_cast<int>(syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof(how))));
+  return root.valid() ? absl::OkStatus() : bpf::KernelError(errno, "openat2");
+}
+
+absl::Status TryCloseRange(const btf*) {
+  // Numbers that no descriptor has.
+  return close_range(~0U - 1, ~0U, 0) == 0 ? absl::OkStatus() : bpf::KernelError(errno, "close_range");
+}
+
+absl::Status TrySeccomp(const btf*) {
+  // A kernel with filters looks for the one that is not there.
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, nullptr, 0, 0) == 0 || errno == EFAULT) return absl::OkStatus();
+  return bpf::KernelError(errno, "prctl(PR_SET_SECCOMP)");
+}
+
+constexpr char kNoWalks[] = "stacks cannot be walked";
+
+constexpr KernelFeature kFeatures[] = {
+    // The two that others take.
+    {"bpf(2)", "3.18", KernelFeature::kRequired, "no eBPF program can be loaded", KernelFeature::kNothing,
+     Try<bpf::TryProgram>},
+    {"kernel types (BTF)", "5.4", KernelFeature::kRequired, "the programs cannot find the fields of this kernel",
+     KernelFeature::kNothing, TryTypes},
+
+    {"fields of kernel structures", "4.9", KernelFeature::kRequired,
+     "ends of processes, OOM kills and mappings cannot be told", KernelFeature::kTypes, TryFields},
+    {"mm_struct.mm_lock_seq", "6.4", KernelFeature::kOptional,
+     "a library that takes the place of another one can have wrong call paths for some milliseconds",
+     KernelFeature::kTypes, TryLockSequence},
+
+    {"uprobes with semaphores", "4.20", KernelFeature::kRequired, "allocations are not seen", KernelFeature::kPrograms,
+     Try<bpf::TryUprobe>},
+    {"links to perf events", "5.15", KernelFeature::kRequired, "probes cannot outlive the collector",
+     KernelFeature::kPrograms, Try<bpf::TryPerfLink>},
+    {"raw_tp sched_process_fork", "4.17", KernelFeature::kRequired, "children are not recorded",
+     KernelFeature::kPrograms, [](const btf*) { return bpf::TryRawTracepoint("sched_process_fork"); }},
+    {"raw_tp sched_process_exec", "4.17", KernelFeature::kRequired,
+     "a program's figures are mixed with those of the one before it", KernelFeature::kPrograms,
+     [](const btf*) { return bpf::TryRawTracepoint("sched_process_exec"); }},
+    {"raw_tp sched_process_exit", "4.17", KernelFeature::kRequired, "no profile is written of processes that end",
+     KernelFeature::kPrograms, [](const btf*) { return bpf::TryRawTracepoint("sched_process_exit"); }},
+    {"raw_tp vm_unmapped_area", "5.7", KernelFeature::kRequired,
+     "libraries that are loaded later have wrong call paths", KernelFeature::kPrograms,
+     [](const btf*) { return bpf::TryRawTracepoint("vm_unmapped_area"); }},
+    {"perf events of mappings", "4.1", KernelFeature::kRequired, "profiles of ended processes name no functions",
+     KernelFeature::kNothing, TryMappingEvents},
+
+    {"hash maps that grow", "6.1", KernelFeature::kRequired, "a probe inside the kernel's allocator could deadlock",
+     KernelFeature::kPrograms, Try<bpf::TryGrowingMap>},
+    {"LRU hash maps", "4.10", KernelFeature::kRequired, "names of threads are not kept", KernelFeature::kPrograms,
+     TryMap<BPF_MAP_TYPE_LRU_HASH>},
+    {"per-CPU arrays", "4.6", KernelFeature::kRequired, kNoWalks, KernelFeature::kPrograms,
+     TryMap<BPF_MAP_TYPE_PERCPU_ARRAY>},
+    {"ring buffer", "5.8", KernelFeature::kRequired, "the collector hears of no event", KernelFeature::kPrograms,
+     TryMap<BPF_MAP_TYPE_RINGBUF>},
+    {"batched reading of maps", "5.6", KernelFeature::kRequired, "profiles cannot be read", KernelFeature::kPrograms,
+     Try<bpf::TryBatches>},
+
+    {"atomics that return values", "5.12", KernelFeature::kRequired, "threads would overwrite each other's counts",
+     KernelFeature::kPrograms, Try<bpf::TryAtomics>},
+    {"bpf_probe_read_user", "5.5", KernelFeature::kRequired, kNoWalks, KernelFeature::kPrograms,
+     TryHelper<BPF_FUNC_probe_read_user>},
+    {"bpf_get_current_task_btf", "5.11", KernelFeature::kRequired, kNoWalks, KernelFeature::kPrograms,
+     TryHelper<BPF_FUNC_get_current_task_btf>},
+    {"bpf_find_vma", "5.17", KernelFeature::kRequired, "unwind tables cannot be found", KernelFeature::kPrograms,
+     TryHelper<BPF_FUNC_find_vma>},
+    {"bpf_loop", "5.17", KernelFeature::kRequired, "deep stacks cannot be walked", KernelFeature::kPrograms,
+     TryHelper<BPF_FUNC_loop>},
+    {"programs run by bpf(2)", "5.14", KernelFeature::kRequired, "the books cannot be swept or given settings",
+     KernelFeature::kPrograms, Try<bpf::TryRunByCall>},
+    {"bpf_for_each_map_elem", "5.13", KernelFeature::kRequired, "the books fill up with objects that were freed",
+     KernelFeature::kPrograms, TryHelper<BPF_FUNC_for_each_map_elem, BPF_PROG_TYPE_SYSCALL>},
+    {"bpf_probe_write_user", "4.8", KernelFeature::kOptional,
+     "a new process learns some milliseconds late that the daemon records it, and at which rate",
+     KernelFeature::kPrograms, Try<bpf::TryWriteToProcess>},
+    {"BPF file system", "4.4", KernelFeature::kOptional, "a recording ends when its daemon is killed",
+     KernelFeature::kPrograms, Try<bpf::TryPins>},
+
+    {"pidfd_open", "5.3", KernelFeature::kRequired, "a process cannot be told from a later one with its PID",
+     KernelFeature::kNothing, TryPidFd},
+    {"pidfd_getfd", "5.6", KernelFeature::kOptional, "a process gets no dump that it asks for itself",
+     KernelFeature::kNothing, TryPidFdGetFd},
+    {"openat2", "5.6", KernelFeature::kOptional, "separate debug files are not read",
+     KernelFeature::kNothing, TryOpenAt2},
+    {"close_range", "5.9", KernelFeature::kOptional, "heaptap itself names no functions",
+     KernelFeature::kNothing, TryCloseRange},
+    {"seccomp filters", "3.5", KernelFeature::kOptional, "heaptap itself names no functions",
+     KernelFeature::kNothing, TrySeccomp},
+};
+
+}  // namespace
+
+absl::Span<const KernelFeature> KernelFeatures() { return kFeatures; }
+
+std::vector<FeatureFinding> CheckKernelFeatures(absl::Span<const KernelFeature> features) {
+  bpf::QuietLibbpf();
+  const Types types(btf__load_vmlinux_btf());
+  const bool has_programs = bpf::TryProgram().ok();
+  std::vector<FeatureFinding> findings;
+  for (const KernelFeature& feature : features) {
+    FeatureFinding finding = {.name = feature.name,
+                              .since = feature.since,
+                              .required = feature.need == KernelFeature::kRequired,
+                              .lost = feature.lost,
+                              .status = absl::OkStatus(),
+                              .tried = true};
+    if (feature.takes == KernelFeature::kPrograms && !has_programs) {
+      finding.tried = false;
+      finding.status = absl::UnavailableError("takes bpf(2), see above");
+    } else if (feature.takes == KernelFeature::kTypes && types == nullptr) {
+      finding.tried = false;
+      finding.status = absl::UnavailableError("takes the kernel types, see above");
+    } else {
+      finding.status = feature.attempt(types.get());
+    }
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace heaptap::service
