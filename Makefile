@@ -140,7 +140,8 @@ deps: ## install the missing Debian packages (root)
 	$(Q)scripts/bootstrap
 
 .PHONY: demo
-demo: deps ## install what is missing, build, profile two programs, show the results (root)
+demo: ## install what is missing, build, profile three programs, show the results (root)
+	$(Q)scripts/bootstrap demo
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)scripts/demo
 
