@@ -15,7 +15,7 @@ include tests/sanitized.mk
 -include tests/lint.mk
 
 # Unit tests of the collector: one program. The allocator's are under tests/allocator/, with its sanitizer builds.
-UNIT_SOURCES := $(filter-out tests/unit/allocator_%,$(wildcard tests/unit/*_test.cc)) tests/unit/bpf_puppet.cc
+UNIT_SOURCES := $(wildcard tests/unit/*_test.cc) tests/unit/bpf_puppet.cc tests/unit/support/main.cc
 UNIT_OBJECTS := $(UNIT_SOURCES:%.cc=$(BUILD)/%.o)
 
 $(BUILD)/tests/unit/bpf_programs.o: tests/unit/bpf_programs.c
@@ -42,7 +42,7 @@ $(BUILD)/tests/unit/%.o: tests/unit/%.cc
 
 $(BUILD)/tests/unit/unit_tests: $(UNIT_OBJECTS) $(HARNESS_OBJECTS) $(BUILD)/libcollector.a
 	$(say) LINK $@
-	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES) -lgtest -lgtest_main -lgmock -lpthread
+	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES) -lgtest -lgmock -lpthread
 
 # The library's notes, read by BCC.
 $(BUILD)/tests/unit/probe_notes_by_bcc: tests/unit/probe_notes_by_bcc.cc $(BUILD)/libheaptap.so

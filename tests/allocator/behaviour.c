@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a program may expect of malloc and its relatives, checked from the program's side: run it with libheaptap.so
- * preloaded. With `sizes` it prints usable sizes instead, to be compared with jemalloc's; with `fail NAME` it calls the
- * function of that name for more than there is.
+ * preloaded. With `short` it forks a few times only; with `sizes` it prints usable sizes instead, to be compared with
+ * jemalloc's; with `fail NAME` it calls the function of that name for more than there is.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -189,10 +189,10 @@ static void* Churns(void* argument) {
   return argument;
 }
 
-static void ForkWithThreads(void) {
+static void ForkWithThreads(int forks) {
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, Churns, NULL);
-  for (int i = 0; i < 100; i++) {
+  for (int i = 0; i < forks; i++) {
     pid_t pid = fork();
     if (pid == 0) {
       alarm(10);
@@ -250,7 +250,7 @@ int main(int argc, char** argv) {
     Fail(argv[2]);
     return failures;
   }
-  if (argc == 2) {
+  if (argc == 2 && strcmp(argv[1], "sizes") == 0) {
     PrintUsableSizes();
     return 0;
   }
@@ -260,7 +260,7 @@ int main(int argc, char** argv) {
   Operators();
   Information();
   ThreadExit();
-  ForkWithThreads();
+  ForkWithThreads(argc == 2 ? 5 : 100);
   if (failures == 0) printf("behaviour: ok\n");
   return failures != 0;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
 #include <string>
-
-#include "options.h"
 
 namespace heaptap {
 namespace {

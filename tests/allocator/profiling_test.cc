@@ -2,6 +2,8 @@
 //
 // What a process may ask of its own profile: activity of the process and of threads, names, resets, records, logs,
 // hooks. Needs MALLOC_CONF=prof:true for dumps and logs, which the rule that runs the tests gives.
+#include "profiling.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,7 +19,6 @@
 #include "hooks.h"
 #include "probes.h"
 #include "process.h"
-#include "profiling.h"
 #include "recorder.h"
 #include "size_class.h"
 
@@ -39,6 +40,9 @@ class Profiling : public ::testing::Test {
   Profiling() {
     StartProcess();
     ClearBooks();
+  }
+  void SetUp() override {
+    ASSERT_TRUE(ProcessConfiguration().prof) << "the rule that runs the tests has to ask for it";
   }
   ~Profiling() override {
     SetProfilingActive(true);
@@ -266,7 +270,6 @@ TEST_F(Profiling, HooksOfSamples) {
 }
 
 TEST_F(Profiling, TheHookOfDumpsIsCalledWithNoLockHeld) {
-  if (!ProcessConfiguration().prof) GTEST_SKIP() << "prof:true is needed";
   Collect("profile\n");
   static std::string path;
   path = ::testing::TempDir() + "heaptap_dump." + std::to_string(getpid());
@@ -288,7 +291,6 @@ TEST_F(Profiling, TheHookOfDumpsIsCalledWithNoLockHeld) {
 }
 
 TEST_F(Profiling, ADumpInTheMiddleOfADumpIsRefusedAtOnce) {
-  if (!ProcessConfiguration().prof) GTEST_SKIP() << "prof:true is needed";
   const std::string path = ::testing::TempDir() + "heaptap_dump." + std::to_string(getpid());
   heaptap_semaphore_dump = 1;
   int inner = 0;
@@ -302,7 +304,6 @@ TEST_F(Profiling, ADumpInTheMiddleOfADumpIsRefusedAtOnce) {
 }
 
 TEST_F(Profiling, WhoeverHearsNobodyAnyMoreGivesUp) {
-  if (!ProcessConfiguration().prof) GTEST_SKIP() << "prof:true is needed";
   const std::string path = ::testing::TempDir() + "heaptap_dump." + std::to_string(getpid());
   heaptap_semaphore_dump = 1;
   // The collector goes without an answer.
@@ -316,12 +317,11 @@ class SampleStatisticsTest : public ::testing::Test {
  protected:
   SampleStatisticsTest() {
     StartProcess();
-    if (!ProcessConfiguration().prof_stats) return;
     before_small_ = ReadSampleStatistics(ClassNumber(64));
     before_large_ = ReadSampleStatistics(ClassNumber(114688));
   }
   void SetUp() override {
-    if (!ProcessConfiguration().prof_stats) GTEST_SKIP() << "prof_stats:true is needed";
+    ASSERT_TRUE(ProcessConfiguration().prof_stats) << "the rule that runs the tests has to ask for it";
   }
   LiveAndAccumulated before_small_{};
   LiveAndAccumulated before_large_{};

@@ -1,45 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mallctl and the dump handshake with a collector in the same process. Needs MALLOC_CONF=prof:true, which the rule that
-// runs the tests gives; without it the tests of the other half run.
+// The dump handshake with a collector in the same process, by mallctl. DumpTest needs MALLOC_CONF=prof:true, which the
+// rule that runs the tests gives; MallctlDump runs with it and without.
+#include "dump.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <thread>
 
-#include "dump.h"
 #include "mallctl.h"
+#include "mallctl_values.h"
 #include "probes.h"
 #include "process.h"
 #include "recorder.h"
 #include "statistics.h"
+#include "tests/unit/support/folder.h"
 
 namespace heaptap {
 namespace {
 
-class Mallctls : public ::testing::Test {
+using testing::Prof;
+
+int DumpTo(const char* path) { return Mallctl("prof.dump", nullptr, nullptr, &path, sizeof(path)); }
+
+class DumpTest : public ::testing::Test {
  protected:
-  Mallctls() {
-    directory_ = ::testing::TempDir() + "heaptap_dump_test." + std::to_string(getpid());
-    std::string command = "mkdir -p " + directory_;
-    EXPECT_EQ(system(command.c_str()), 0);
-    EXPECT_EQ(chdir(directory_.c_str()), 0);
+  void SetUp() override {
+    ASSERT_TRUE(Prof()) << "the rule that runs the tests has to ask for it";
+    ASSERT_EQ(chdir(folder_.path().c_str()), 0);
   }
-  ~Mallctls() override {
+  void TearDown() override {
     heaptap_semaphore_dump = 0;
     testing::SetDumpHandler(nullptr);
-    EXPECT_EQ(chdir("/"), 0);
-    std::string command = "rm -rf " + directory_;
-    EXPECT_EQ(system(command.c_str()), 0);
+    ASSERT_EQ(chdir("/"), 0);
   }
-
-  bool prof() const { return ProcessConfiguration().prof; }
 
   // A collector that answers with `error` at once.
   void Answer(int error) {
@@ -57,27 +58,15 @@ class Mallctls : public ::testing::Test {
     });
   }
 
-  static int DumpTo(const char* path) { return Mallctl("prof.dump", nullptr, nullptr, &path, sizeof(path)); }
-
-  static std::string Read(const std::string& path) {
-    std::ifstream file(path);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  }
-
-  std::string directory_;
+  TemporaryFolder folder_;
   char kind_ = 0;
 };
 
-TEST_F(Mallctls, UnknownNames) {
-  EXPECT_EQ(Mallctl("foo", nullptr, nullptr, nullptr, 0), ENOENT);
-  EXPECT_EQ(Mallctl("prof", nullptr, nullptr, nullptr, 0), ENOENT);
-}
-
-TEST_F(Mallctls, OptProf) {
-  bool value = !prof();
+TEST(MallctlDump, OptProf) {
+  bool value = !Prof();
   size_t length = sizeof(value);
   EXPECT_EQ(Mallctl("opt.prof", &value, &length, nullptr, 0), 0);
-  EXPECT_EQ(value, prof());
+  EXPECT_EQ(value, Prof());
   EXPECT_EQ(Mallctl("opt.prof", nullptr, nullptr, &value, sizeof(value)), EPERM);
   uint32_t wide = 0xffffffff;
   length = sizeof(wide);
@@ -85,11 +74,11 @@ TEST_F(Mallctls, OptProf) {
   EXPECT_EQ(length, 1u);
 }
 
-TEST_F(Mallctls, ProfActive) {
+TEST(MallctlDump, ProfActive) {
   bool value = true;
   bool old = false;
   size_t length = sizeof(old);
-  if (!prof()) {
+  if (!Prof()) {
     EXPECT_EQ(Mallctl("prof.active", nullptr, nullptr, &value, sizeof(value)), ENOENT);
     value = false;
     EXPECT_EQ(Mallctl("prof.active", nullptr, nullptr, &value, sizeof(value)), 0);
@@ -111,42 +100,36 @@ TEST_F(Mallctls, ProfActive) {
   EXPECT_EQ(Mallctl("prof.active", nullptr, nullptr, &value, 4), EINVAL);
 }
 
-TEST_F(Mallctls, DumpWithoutProf) {
-  if (prof()) return;
-  EXPECT_EQ(DumpTo("x"), ENOENT);
-}
+// With it nobody listens here.
+TEST(MallctlDump, NeedsProf) { EXPECT_EQ(DumpTo("x"), Prof() ? EFAULT : ENOENT); }
 
-TEST_F(Mallctls, DumpArguments) {
-  if (!prof()) return;
+TEST_F(DumpTest, Arguments) {
   const char* path = "x";
   size_t length = sizeof(path);
   EXPECT_EQ(Mallctl("prof.dump", &path, &length, nullptr, 0), EPERM);
   EXPECT_EQ(Mallctl("prof.dump", nullptr, nullptr, &path, 4), EINVAL);
 }
 
-TEST_F(Mallctls, DumpWithoutACollectorTouchesNothing) {
-  if (!prof()) return;
-  std::ofstream("old") << "keep";
+TEST_F(DumpTest, WithoutACollectorTouchesNothing) {
+  WriteFile("old", "keep");
   EXPECT_EQ(DumpTo("old"), EFAULT);
-  EXPECT_EQ(Read("old"), "keep");
+  EXPECT_EQ(ReadFile("old"), "keep");
 }
 
-TEST_F(Mallctls, DumpToANameAndToAutomaticNames) {
-  if (!prof()) return;
+TEST_F(DumpTest, ToANameAndToAutomaticNames) {
   Answer(0);
   EXPECT_EQ(DumpTo("mine"), 0);
   EXPECT_EQ(kind_, 'm');
-  EXPECT_EQ(Read("mine"), "profile\n");
+  EXPECT_EQ(ReadFile("mine"), "profile\n");
   std::string prefix = std::string(ProcessConfiguration().prefix) + "." + std::to_string(getpid());
   EXPECT_EQ(DumpTo(nullptr), 0);
   EXPECT_EQ(Mallctl("prof.dump", nullptr, nullptr, nullptr, 0), 0);
-  EXPECT_EQ(Read(prefix + ".0.m0.heap"), "profile\n");
-  EXPECT_EQ(Read(prefix + ".1.m1.heap"), "profile\n");
+  EXPECT_EQ(ReadFile(prefix + ".0.m0.heap"), "profile\n");
+  EXPECT_EQ(ReadFile(prefix + ".1.m1.heap"), "profile\n");
   EXPECT_EQ(DumpTo("/no/such/directory/x"), EFAULT);
 }
 
-TEST_F(Mallctls, PrefixOfAutomaticNames) {
-  if (!prof()) return;
+TEST_F(DumpTest, PrefixOfAutomaticNames) {
   Answer(0);
   auto set = [](std::string prefix) {
     const char* text = prefix.c_str();
@@ -156,7 +139,7 @@ TEST_F(Mallctls, PrefixOfAutomaticNames) {
   };
   auto files = [this](const std::string& prefix) {
     size_t count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
       count += entry.path().filename().string().starts_with(prefix + "." + std::to_string(getpid()) + ".");
     }
     return count;
@@ -175,16 +158,14 @@ TEST_F(Mallctls, PrefixOfAutomaticNames) {
   EXPECT_EQ(files("jeprof"), 1u);
 }
 
-TEST_F(Mallctls, DumpErrors) {
-  if (!prof()) return;
+TEST_F(DumpTest, Errors) {
   Answer(ESRCH);
   EXPECT_EQ(DumpTo("x"), EFAULT);
   Answer(EIO);
   EXPECT_EQ(DumpTo("x"), EFAULT);
 }
 
-TEST_F(Mallctls, DumpWaitsForASlowCollectorAndIgnoresLateAnswers) {
-  if (!prof()) return;
+TEST_F(DumpTest, WaitsForASlowCollectorAndIgnoresLateAnswers) {
   heaptap_semaphore_dump = 1;
   std::thread collector;
   testing::SetDumpHandler([&](heaptap_dump_request* request) {
@@ -193,7 +174,9 @@ TEST_F(Mallctls, DumpWaitsForASlowCollectorAndIgnoresLateAnswers) {
       request->error = EIO;
       __atomic_store_n(&request->answered, sequence - 1, __ATOMIC_RELEASE);  // to the one before
       EXPECT_EQ(write(event, &one, sizeof(one)), 8);
-      usleep(50000);
+      // The one who waits has looked at it once it is not readable any more.
+      pollfd readable{event, POLLIN, 0};
+      while (poll(&readable, 1, 0) == 1) std::this_thread::yield();
       request->error = 0;
       __atomic_store_n(&request->answered, sequence, __ATOMIC_RELEASE);
       EXPECT_EQ(write(event, &one, sizeof(one)), 8);

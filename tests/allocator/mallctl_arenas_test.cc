@@ -161,7 +161,8 @@ TEST_F(MallctlDecay, TimesOfArenas) {
 
 // --- stats -----------------------------------------------------------------------------------------------------------
 
-TEST(MallctlStatistics, AreThoseOfTheSnapshot) {
+// Which name shows which figure; that the figures are right is tested in snapshot_test.cc.
+TEST(MallctlStatistics, NamesShowTheSnapshot) {
   ASSERT_EQ(Set("epoch", uint64_t{1}), 0);
   Snapshot snapshot;
   LastSnapshot(&snapshot);

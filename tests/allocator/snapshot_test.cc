@@ -2,10 +2,13 @@
 //
 // The rest of the test program uses libc's malloc, so what the allocator has is what the tests ask it for. Other tests
 // may have left something: most tests look at differences.
+#include "snapshot.h"
+
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -18,7 +21,6 @@
 #include "allocate.h"
 #include "random.h"
 #include "recorder.h"
-#include "snapshot.h"
 #include "statistics.h"
 #include "system.h"
 #include "units.h"
@@ -33,31 +35,68 @@ std::unique_ptr<Snapshot> Take() {
   return snapshot;
 }
 
+// What holds between figures that are counted apart from each other.
 void ExpectConsistent(const Snapshot& snapshot) {
-  uint64_t small = 0;
-  uint64_t large = 0;
   for (unsigned c = 0; c < kSmallClasses; c++) {
     const ClassStatistics& bin = snapshot.bins[c];
-    EXPECT_EQ(bin.allocations - bin.frees, bin.live) << kClassSize[c];
     EXPECT_LE(bin.requests, bin.allocations) << kClassSize[c];
     EXPECT_LE(bin.slabs_nonfull, bin.slabs) << kClassSize[c];
     EXPECT_LE(bin.slabs, bin.slabs_made) << kClassSize[c];
-    small += bin.live * kClassSize[c];
   }
-  size_t size = kSmallMaximum;
-  for (const ClassStatistics& extent : snapshot.extents) {
-    size = RoundUpToClass(size + 1);
-    EXPECT_EQ(extent.allocations - extent.frees, extent.live) << size;
-    large += extent.live * size;
-  }
-  EXPECT_GT(RoundUpToClass(size + 1), kMaximumRequest);  // the extent classes are all there are
-  EXPECT_EQ(snapshot.allocated_small, small);
-  EXPECT_EQ(snapshot.allocated_large, large);
-  EXPECT_EQ(snapshot.allocated, small + large);
   EXPECT_LE(snapshot.allocated, snapshot.active);
   EXPECT_LE(snapshot.active, snapshot.mapped);
   EXPECT_EQ(snapshot.active % kPageSize, 0);
 }
+
+// What a test itself has asked for and given back, by class: small ones first, then those of extents.
+class Ledger {
+ public:
+  void* Make(size_t size) {
+    made_[ClassNumber(RoundUpToClass(size))]++;
+    return Allocate(size);
+  }
+  // A block of anybody's.
+  void Discard(void* pointer) {
+    if (pointer == nullptr) return;
+    discarded_[ClassNumber(UsableSize(pointer))]++;
+    Free(pointer);
+  }
+  void Add(const Ledger& other) {
+    for (size_t c = 0; c < kClasses; c++) {
+      made_[c] += other.made_[c];
+      discarded_[c] += other.discarded_[c];
+    }
+  }
+
+  // That the allocator has counted the same between two snapshots, while no block was ready at either.
+  void ExpectSame(const Snapshot& before, const Snapshot& after) const {
+    uint64_t small = 0;
+    uint64_t large = 0;
+    size_t size = 0;
+    for (size_t c = 0; c < kClasses; c++) {
+      const bool is_small = c < kSmallClasses;
+      const ClassStatistics& first = is_small ? before.bins[c] : before.extents[c - kSmallClasses];
+      const ClassStatistics& second = is_small ? after.bins[c] : after.extents[c - kSmallClasses];
+      size = RoundUpToClass(size + 1);
+      EXPECT_EQ(second.requests - first.requests, made_[c]) << size;
+      EXPECT_EQ(second.live - first.live, made_[c] - discarded_[c]) << size;
+      EXPECT_GE(second.allocations - first.allocations, made_[c]) << size;
+      EXPECT_EQ((second.allocations - second.frees) - (first.allocations - first.frees), made_[c] - discarded_[c])
+          << size;
+      (is_small ? small : large) += (made_[c] - discarded_[c]) * size;
+    }
+    EXPECT_GT(RoundUpToClass(size + 1), kMaximumRequest) << "these are all classes";
+    EXPECT_EQ(after.allocated_small - before.allocated_small, small);
+    EXPECT_EQ(after.allocated_large - before.allocated_large, large);
+    EXPECT_EQ(after.allocated - before.allocated, small + large);
+  }
+
+ private:
+  static constexpr size_t kClasses = kSmallClasses + kExtentClasses;
+
+  std::array<uint64_t, kClasses> made_{};
+  std::array<uint64_t, kClasses> discarded_{};
+};
 
 TEST(SnapshotEpoch, CountsSnapshots) {
   Snapshot* unused = Take().release();
@@ -94,11 +133,13 @@ TEST(Snapshot, ChildOfAForkTakesItsOwn) {
 
 TEST(Snapshot, SmallBlocksByClass) {
   std::thread([] {
+    Trim();  // no block is ready
     auto before = Take();
+    Ledger ledger;
     std::vector<void*> blocks;
     constexpr unsigned kCount = 1000;
     for (unsigned c = 0; c < kSmallClasses; c++) {
-      for (unsigned i = 0; i < kCount; i++) blocks.push_back(Allocate(kClassSize[c]));
+      for (unsigned i = 0; i < kCount; i++) blocks.push_back(ledger.Make(kClassSize[c]));
     }
     auto during = Take();
     ExpectConsistent(*during);
@@ -112,14 +153,13 @@ TEST(Snapshot, SmallBlocksByClass) {
       EXPECT_GE(bin.slabs * kSlabCapacity[c], bin.live);
       EXPECT_GT(bin.fills, before->bins[c].fills);
     }
-    for (void* pointer : blocks) Free(pointer);
-    Trim();  // no block is ready any more
+    Trim();
+    ledger.ExpectSame(*before, *Take());
+    for (void* pointer : blocks) ledger.Discard(pointer);
+    Trim();
     auto after = Take();
     ExpectConsistent(*after);
-    for (unsigned c = 0; c < kSmallClasses; c++) {
-      EXPECT_EQ(after->bins[c].live, before->bins[c].live) << kClassSize[c];
-      EXPECT_EQ(after->bins[c].requests - before->bins[c].requests, kCount);
-    }
+    ledger.ExpectSame(*before, *after);
     EXPECT_GT(after->purged_bytes, before->purged_bytes);
     EXPECT_GT(after->purges, before->purges);
   }).join();
@@ -166,10 +206,13 @@ TEST(Snapshot, SamplesAreLikeOthers) {
 }
 
 TEST(Snapshot, LargeBlocksByClass) {
+  Trim();
   auto before = Take();
+  Ledger ledger;
   std::vector<void*> blocks;
   size_t sizes[] = {kSmallMaximum + 1, 100000, 5 << 20, 40 << 20};
-  for (size_t size : sizes) blocks.push_back(Allocate(size));
+  for (size_t size : sizes) blocks.push_back(ledger.Make(size));
+  ledger.ExpectSame(*before, *Take());
   void* aligned = AllocateAligned(1 << 20, 100);  // a small class, in no slab
   auto during = Take();
   ExpectConsistent(*during);
@@ -179,6 +222,7 @@ TEST(Snapshot, LargeBlocksByClass) {
   }
   unsigned bin = ClassNumber(UsableSize(aligned));
   EXPECT_EQ(during->bins[bin].live, before->bins[bin].live + 1);
+  EXPECT_EQ(during->allocated_small, before->allocated_small + UsableSize(aligned));
   // One stays in place, one moves, and the numbers of blocks are the same.
   blocks[3] = Reallocate(blocks[3], 80 << 20);
   EXPECT_EQ(Take()->extents[ClassNumber(80 << 20) - kSmallClasses].live,
@@ -190,29 +234,52 @@ TEST(Snapshot, LargeBlocksByClass) {
   EXPECT_EQ(after->bins[bin].live, before->bins[bin].live);
 }
 
-// Snapshots while others work: for ThreadSanitizer, and for the bounds that hold at all times.
+// Snapshots while others work: what they see never goes back, and is not more than there can be. In the end it is what
+// the threads have counted.
 TEST(Snapshot, WhileOthersWork) {
+  constexpr size_t kThreads = 3;
+  constexpr size_t kShared = 64;
+  Trim();
+  auto before = Take();
   std::atomic<bool> stop = false;
   std::vector<std::thread> threads;
-  std::atomic<void*> shared[64] = {};
-  for (uint64_t i = 0; i < 3; i++) {
+  std::vector<Ledger> ledgers(kThreads);
+  std::atomic<void*> shared[kShared] = {};
+  for (size_t i = 0; i < kThreads; i++) {
     threads.emplace_back([&, i] {
       Random random;
       random.Seed(i, 1);
       while (!stop.load(std::memory_order_relaxed)) {
         uint64_t kind = random.Next() % 100;
         size_t size = 1 + random.Next() % (kind < 90 ? 1000 : kind < 99 ? 100000 : 20 << 20);
-        Free(shared[random.Next() % 64].exchange(Allocate(size)));
+        ledgers[i].Discard(shared[random.Next() % kShared].exchange(ledgers[i].Make(size)));
       }
     });
   }
+  auto last = Take();
   for (int i = 0; i < 300; i++) {
     auto snapshot = Take();
-    for (const ClassStatistics& bin : snapshot->bins) ASSERT_EQ(bin.allocations - bin.frees, bin.live);
+    for (unsigned c = 0; c < kSmallClasses; c++) {
+      const ClassStatistics& bin = snapshot->bins[c];
+      ASSERT_GE(bin.allocations, last->bins[c].allocations);
+      ASSERT_GE(bin.slabs_made, last->bins[c].slabs_made);
+      // Each thread has at most two slabs' worth of ready and live blocks that it has not given away.
+      ASSERT_LE(bin.live, before->bins[c].live + kShared + 2 * kThreads * kSlabCapacity[c]) << kClassSize[c];
+    }
+    for (unsigned i = 0; i < kExtentClasses; i++) {
+      ASSERT_GE(snapshot->extents[i].allocations, last->extents[i].allocations);
+      ASSERT_LE(snapshot->extents[i].live, before->extents[i].live + kShared + kThreads);
+    }
+    last = std::move(snapshot);
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();
-  for (std::atomic<void*>& slot : shared) Free(slot);
+  Ledger all;
+  for (const Ledger& ledger : ledgers) all.Add(ledger);
+  all.ExpectSame(*before, *Take());
+  for (std::atomic<void*>& slot : shared) all.Discard(slot);
+  Trim();
+  all.ExpectSame(*before, *Take());
 }
 
 // The allocator's mappings, by /proc/self/smaps: while there is one thread only, nobody else in this program maps
@@ -234,12 +301,7 @@ size_t AllocatorRss() {
 
 class ResidentDeathTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "the sanitizer maps memory without a reserve too";
-#endif
-    GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process of its own, anew
-  }
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }  // a process of its own, anew
 };
 
 // `exact`: all that is mapped has been touched.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The law: every allocation is a sample with probability 1 - exp(-size / R), independently. Seeds are fixed where the
-// test owns the sampler, so those tests cannot fail by chance. Where heaps of the process are used the bound is five
-// standard deviations: one false alarm in 1.7 million runs.
+// The law: every allocation is a sample with probability 1 - exp(-size / R), independently. Seeds are fixed: by the
+// test where it owns the sampler, by the rule that runs the tests (prof_seed) where heaps of the process are used.
+#include "sampler.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +11,7 @@
 
 #include "allocate.h"
 #include "recorder.h"
-#include "sampler.h"
+#include "support.h"
 
 namespace heaptap {
 namespace {
@@ -18,17 +19,12 @@ namespace {
 using testing::Books;
 using testing::ClearBooks;
 using testing::ReadBooks;
+using testing::SampleProbability;
 using testing::SamplingOn;
 
-constexpr double kDeviations = 5;
-
-double Probability(size_t size, Rate rate) { return -std::expm1(-static_cast<double>(size) / std::ldexp(1, rate)); }
-
 void ExpectBinomial(uint64_t samples, uint64_t trials, double p) {
-  double mean = static_cast<double>(trials) * p;
-  double deviation = std::sqrt(mean * (1 - p));
-  EXPECT_LE(std::fabs(static_cast<double>(samples) - mean), kDeviations * deviation + 1)
-      << samples << " samples of " << trials << ", expected " << mean;
+  EXPECT_TRUE(testing::IsBinomial(samples, trials, p))
+      << samples << " samples of " << trials << ", expected " << static_cast<double>(trials) * p;
 }
 
 Sampler MakeSampler(Rate rate, uint64_t stream) {
@@ -57,7 +53,7 @@ TEST_P(EachClass, DistanceIsGeometric) {
   unsigned c = GetParam();
   for (Rate rate : {12u, 19u}) {
     Sampler sampler = MakeSampler(rate, c);
-    double p = Probability(kClassSize[c], rate);
+    double p = SampleProbability(kClassSize[c], rate);
     constexpr int kCells = 16;
     constexpr int kDraws = 16000;
     std::vector<double> observed(kCells + 1);
@@ -90,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Sampler, EachClass, ::testing::Range(0u, kSmallClasses)
 
 TEST(Sampler, BatchesDoNotChangeTheLaw) {
   unsigned c = ClassOf(64);
-  double p = Probability(64, 12);
+  double p = SampleProbability(64, 12);
   for (uint64_t batch : {1, 2, 3, 63, 1024, 1 << 20}) {
     Sampler sampler = MakeSampler(12, batch);
     uint64_t trials = 0;
@@ -121,7 +117,7 @@ TEST(Sampler, TakenBackBlocksDoNotChangeTheLaw) {
     sampler.TakeBack(c, unused);
     trials += count - unused;
   }
-  ExpectBinomial(samples, trials, Probability(256, 14));
+  ExpectBinomial(samples, trials, SampleProbability(256, 14));
 }
 
 TEST(Sampler, LargeBlocksAndBlocksInPlace) {
@@ -134,8 +130,8 @@ TEST(Sampler, LargeBlocksAndBlocksInPlace) {
       large += sampler.TestLarge(size);
       in_place += sampler.TestInPlace(size);
     }
-    ExpectBinomial(large, kTrials, Probability(size, 19));
-    ExpectBinomial(in_place, kTrials, Probability(size, 19));
+    ExpectBinomial(large, kTrials, SampleProbability(size, 19));
+    ExpectBinomial(in_place, kTrials, SampleProbability(size, 19));
   }
 }
 
@@ -162,7 +158,7 @@ TEST(Sampler, OffTakesNothing) {
 TEST(Sampler, WeightIsTheExpectedNumberOfBytes) {
   for (Rate rate : {1u, 10u, 19u, 30u, 62u, 63u}) {
     for (size_t size : {size_t{8}, size_t{64}, size_t{32768}, size_t{1} << 30}) {
-      double expected = static_cast<double>(size) / Probability(size, rate);
+      double expected = static_cast<double>(size) / SampleProbability(size, rate);
       EXPECT_NEAR(static_cast<double>(SampleWeight(size, rate)), expected, 0.5 + expected * 1e-12);
     }
   }
@@ -194,7 +190,7 @@ TEST(SamplingLaw, OfTheAllocator) {
     }
     Books books = ReadBooks();
     // Off by the blocks that are ready at either end.
-    ExpectBinomial(books.allocs, kTrials, Probability(usable, 16));
+    ExpectBinomial(books.allocs, kTrials, SampleProbability(usable, 16));
     EXPECT_EQ(books.bytes, books.allocs * usable);
     EXPECT_EQ(books.weight, books.allocs * SampleWeight(usable, 16));
     EXPECT_EQ(books.errors, 0u);
@@ -210,7 +206,7 @@ TEST(SamplingLaw, OfReallocInPlace) {
   constexpr uint64_t kTrials = 300000;
   for (uint64_t i = 0; i < kTrials; i++) pointer = Reallocate(pointer, 1000 + i % 20);
   Books books = ReadBooks();
-  ExpectBinomial(books.allocs, kTrials, Probability(1024, 16));
+  ExpectBinomial(books.allocs, kTrials, SampleProbability(1024, 16));
   EXPECT_EQ(books.errors, 0u);
   Free(pointer);
   EXPECT_EQ(ReadBooks().live, 0u);
@@ -229,7 +225,7 @@ TEST(SamplingLaw, ChangesOfTheRateAreSeen) {
       EXPECT_EQ(books.allocs, kTrials);
       EXPECT_EQ(books.weight, books.bytes);
     } else {
-      ExpectBinomial(books.allocs, kTrials, Probability(2048, lg));
+      ExpectBinomial(books.allocs, kTrials, SampleProbability(2048, lg));
     }
     EXPECT_EQ(books.frees, books.allocs);
   }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "configuration.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -7,7 +9,6 @@
 #include <cerrno>
 #include <string>
 
-#include "configuration.h"
 #include "system.h"
 
 namespace heaptap {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Names, types and error codes of mallctl. The rule that runs the tests runs these twice, with MALLOC_CONF=prof:true
-// and without. prof.dump is in allocator_dump_test.cc, arenas and statistics are in
-// allocator_mallctl_arenas_test.cc.
+// and without. prof.dump is in dump_test.cc, arenas and statistics are in mallctl_arenas_test.cc.
+#include "mallctl.h"
+
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -11,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "mallctl.h"
 #include "mallctl_values.h"
 #include "options.h"
 #include "process.h"
@@ -232,7 +232,8 @@ TEST(MallctlRoot, BackgroundThreadsAreNeverThere) {
 
 // --- options ---------------------------------------------------------------------------------------------------------
 
-TEST(MallctlOptions, EachReadableOptionHasItsName) {
+// Which name shows which field; that texts are read into the right field is tested in options_test.cc.
+TEST(MallctlOptions, NamesShowTheConfiguration) {
   for (size_t i = 0; i < kOptionCount; i++) {
     const Option& option = kOptions[i];
     std::string name = std::string("opt.") + option.name;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // junk, zero, xmalloc and thp. The options hold from the start of a process, so each test runs in one of its own: a
-// death test that ends well. The sampling law's bound is five standard deviations: one false alarm in 1.7 million runs.
+// death test that ends well.
+#include "fill.h"
+
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -14,11 +15,11 @@
 #include <vector>
 
 #include "allocate.h"
-#include "fill.h"
 #include "large.h"
 #include "process.h"
 #include "random.h"
 #include "recorder.h"
+#include "support.h"
 #include "units.h"
 #include "xmalloc.h"
 
@@ -26,38 +27,20 @@ namespace heaptap {
 namespace {
 
 using testing::ClearBooks;
+using testing::ExpectInNewProcess;
+using testing::IsBinomial;
+using testing::IsFilled;
+using testing::kMiB;
 using testing::ReadBooks;
+using testing::SampleProbability;
 using testing::SamplingOn;
 
-constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kSizes[] = {1, 8, 9, 100, 1024, 20000, 32768, 32769, 100000, kMiB, 16 * kMiB, 17 * kMiB};
 
 Configuration& Options() { return const_cast<Configuration&>(ProcessConfiguration()); }
 
-// Runs the test's body in a new process that has allocated nothing yet; the body fills in Options() and says what is
-// wrong.
-template <typename Body>
-void ExpectInNewProcess(Body body) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        std::string wrong = body();
-        fprintf(stderr, "%s\n", wrong.c_str());
-        _exit(wrong.empty() ? 0 : 1);
-      },
-      ::testing::ExitedWithCode(0), "");
-}
-
 #define REQUIRE(condition) \
   if (!(condition)) return std::string(#condition " in line ") + std::to_string(__LINE__)
-
-bool IsFilled(const void* pointer, size_t from, size_t to, unsigned char value) {
-  const unsigned char* bytes = static_cast<const unsigned char*>(pointer);
-  for (size_t i = from; i < to; i++) {
-    if (bytes[i] != value) return false;
-  }
-  return true;
-}
 
 bool NothingIsReady() {
   for (Block* block : current_heap->ready) {
@@ -219,9 +202,7 @@ TEST(Fill, DoesNotChangeTheSamplingLaw) {
       SamplingOn on(kLg);
       ClearBooks();
       for (int i = 0; i < kTrials; i++) Free(Allocate(size));
-      double p = -std::expm1(-static_cast<double>(size) / std::ldexp(1, kLg));
-      double difference = static_cast<double>(ReadBooks().allocs) - kTrials * p;
-      REQUIRE(std::fabs(difference) <= 5 * std::sqrt(kTrials * p * (1 - p)));
+      REQUIRE(IsBinomial(ReadBooks().allocs, kTrials, SampleProbability(size, kLg)));
       REQUIRE(ReadBooks().errors == 0);
     }
     return "";

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mallocx, rallocx and xallocx, below their flags (tests/allocator/extended.c has these, against jemalloc). The
-// sampling law's bound is five standard deviations: one false alarm in 1.7 million runs.
+// mallocx, rallocx and xallocx, below their flags (tests/allocator/extended.c has these, against jemalloc).
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include "large.h"
 #include "random.h"
 #include "recorder.h"
+#include "support.h"
 #include "units.h"
 
 namespace heaptap {
@@ -20,20 +20,12 @@ namespace {
 
 using testing::Books;
 using testing::ClearBooks;
+using testing::IsAligned;
+using testing::IsFilled;
+using testing::kMiB;
 using testing::ReadBooks;
+using testing::SampleProbability;
 using testing::SamplingOn;
-
-constexpr size_t kMiB = size_t{1} << 20;
-
-bool IsFilled(const void* pointer, size_t from, size_t to, unsigned char value) {
-  const unsigned char* bytes = static_cast<const unsigned char*>(pointer);
-  for (size_t i = from; i < to; i++) {
-    if (bytes[i] != value) return false;
-  }
-  return true;
-}
-
-bool IsAligned(const void* pointer, size_t alignment) { return reinterpret_cast<uintptr_t>(pointer) % alignment == 0; }
 
 TEST(AllocateExtended, ZeroToTheEndOfTheUsableSizeAtAnyAlignment) {
   for (uint32_t lg : {63u, 0u}) {
@@ -257,7 +249,7 @@ TEST(ResizeInPlace, FollowsTheSamplingLaw) {
   double mean = 0;
   double variance = 0;
   for (size_t size : {kSmaller, kLarger}) {
-    double p = -std::expm1(-static_cast<double>(size) / std::ldexp(1, kLg));
+    double p = SampleProbability(size, kLg);
     mean += kRounds * p;
     variance += kRounds * p * (1 - p);
   }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "mathematics.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "mathematics.h"
 #include "random.h"
 
 namespace heaptap {

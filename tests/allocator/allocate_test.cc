@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "allocate.h"
+
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,11 +10,11 @@
 #include <set>
 #include <vector>
 
-#include "allocate.h"
 #include "large.h"
 #include "random.h"
 #include "recorder.h"
 #include "statistics.h"
+#include "support.h"
 #include "units.h"
 
 namespace heaptap {
@@ -21,22 +22,12 @@ namespace {
 
 using testing::Books;
 using testing::ClearBooks;
+using testing::ExpectInChild;
 using testing::ReadBooks;
 using testing::SamplingOn;
 
 constexpr size_t kSizes[] = {0,     1,     8,      9,       64,       100,      1024,    1025,
                              32768, 32769, 100000, 1 << 20, 16 << 20, 17 << 20, 40 << 20};
-
-// A test that spoils the process runs in a child; the body returns whether all is well.
-template <typename Body>
-void ExpectInChild(Body body) {
-  pid_t pid = fork();
-  if (pid == 0) _exit(body() ? 0 : 1);
-  int status = 0;
-  waitpid(pid, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-}
 
 bool IsZero(const void* pointer, size_t size) {
   const char* bytes = static_cast<const char*>(pointer);
@@ -243,7 +234,6 @@ TEST(Statistics, ComeBackToWhereTheyWere) {
   EXPECT_EQ(read(&heaptap_statistics::dirty), 0u);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space themselves
 TEST(OutOfMemory, IsAnErrorNotADeath) {
   ExpectInChild([] {
     rlimit limit{};
@@ -269,9 +259,7 @@ TEST(OutOfMemory, IsAnErrorNotADeath) {
     return again != nullptr;
   });
 }
-#endif
 
-#ifndef __SANITIZE_THREAD__
 TEST(Fork, ChildHasItsOwnBooks) {
   SamplingOn on(10);
   uint64_t starts = ReadBooks().starts;
@@ -286,7 +274,6 @@ TEST(Fork, ChildHasItsOwnBooks) {
   Free(pointer);
   EXPECT_EQ(heaptap_control.pid, static_cast<uint32_t>(getpid()));
 }
-#endif
 
 }  // namespace
 }  // namespace heaptap

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "thread.h"
+
 #include <gtest/gtest.h>
 #include <limits.h>
 #include <pthread.h>
@@ -12,8 +14,9 @@
 
 #include "allocate.h"
 #include "recorder.h"
+#include "slab.h"
+#include "snapshot.h"
 #include "statistics.h"
-#include "thread.h"
 
 namespace heaptap {
 namespace {
@@ -21,60 +24,90 @@ namespace {
 using testing::ReadBooks;
 using testing::SamplingOn;
 
+// What there is of a class when no block is ready and what is empty has been released.
+ClassStatistics BinOf(size_t size) {
+  Trim();
+  TakeSnapshot();
+  SnapshotScope snapshot;
+  return (*snapshot).bins[ClassOf(size)];
+}
+
 TEST(RemoteFree, BringsFullSlabsBack) {
   constexpr size_t kSize = 1024;
-  constexpr size_t kBlocks = 64 * 100;
+  const size_t kBlocks = 100 * kSlabCapacity[ClassOf(kSize)];
+  const ClassStatistics before = BinOf(kSize);
   std::vector<void*> first(kBlocks);
   for (void*& pointer : first) pointer = Allocate(kSize);
   std::thread([&] {
     for (void* pointer : first) Free(pointer);
   }).join();
-  // The owner gets the same memory again.
+  // The owner gets the same memory again, but for the rest of a slab that was begun before.
   std::vector<void*> second(kBlocks);
   for (void*& pointer : second) pointer = Allocate(kSize);
   std::sort(first.begin(), first.end());
   size_t reused = 0;
   for (void* pointer : second) reused += std::binary_search(first.begin(), first.end(), pointer);
-  EXPECT_GE(reused, kBlocks * 9 / 10);
+  EXPECT_GE(reused, kBlocks - kSlabCapacity[ClassOf(kSize)]);
   for (void* pointer : second) Free(pointer);
+  EXPECT_EQ(BinOf(kSize).slabs, before.slabs);
 }
 
-// Owner and another thread free blocks of the same slabs at the same time, which are full most of the time.
+// What a block is filled with that is the owner's or the other's in a round: neighbours differ.
+unsigned char FillOf(int round, size_t number, bool is_mine) {
+  return static_cast<unsigned char>(round * 7 + static_cast<int>(number) * 2 + is_mine);
+}
+
+// Owner and another thread free blocks of the same slabs at the same time, which are full most of the time. A block
+// that is handed out twice has another's contents; a block that is lost stays live, and a slab that is lost stays in
+// use.
 TEST(RemoteFree, RacesWithTheOwner) {
   constexpr size_t kSize = 2048;
   constexpr int kRounds = 3000;
-  constexpr size_t kBlocks = 32 * 4;
-  std::vector<void*> mine(kBlocks / 2);
-  std::vector<void*> others(kBlocks / 2);
+  constexpr size_t kSlabs = 4;
+  const size_t kHalf = kSlabs * kSlabCapacity[ClassOf(kSize)] / 2;
+  const ClassStatistics before = BinOf(kSize);
+  std::vector<void*> mine(kHalf);
+  std::vector<void*> others(kHalf);
   std::atomic<int> round = 0;
   std::atomic<int> done = 0;
+  auto free_all = [&](const std::vector<void*>& blocks, int i, bool is_mine) {
+    int changed = 0;
+    std::vector<unsigned char> expected(kSize);
+    for (size_t j = 0; j < kHalf; j++) {
+      memset(expected.data(), FillOf(i, j, is_mine), kSize);
+      changed += memcmp(blocks[j], expected.data(), kSize) != 0;
+      Free(blocks[j]);
+    }
+    return changed;
+  };
+  int changed = 0;
+  int others_changed = 0;
   std::thread other([&] {
     for (int i = 1; i <= kRounds; i++) {
       while (round.load(std::memory_order_acquire) < i) std::this_thread::yield();
-      for (void* pointer : others) Free(pointer);
+      others_changed += free_all(others, i, false);
       done.store(i, std::memory_order_release);
     }
   });
   for (int i = 1; i <= kRounds; i++) {
-    for (size_t j = 0; j < kBlocks / 2; j++) {
-      mine[j] = Allocate(kSize);
-      others[j] = Allocate(kSize);
-      memset(mine[j], i, kSize);
-      memset(others[j], i, kSize);
+    // By turns each has every second block, and each has whole slabs.
+    for (size_t j = 0; j < 2 * kHalf; j++) {
+      const size_t number = i % 2 == 0 ? j / 2 : j % kHalf;
+      const bool is_mine = i % 2 == 0 ? j % 2 == 0 : j < kHalf;
+      void*& pointer = (is_mine ? mine : others)[number];
+      pointer = Allocate(kSize);
+      memset(pointer, FillOf(i, number, is_mine), kSize);
     }
     round.store(i, std::memory_order_release);
-    for (void* pointer : mine) Free(pointer);
+    changed += free_all(mine, i, true);
     while (done.load(std::memory_order_acquire) < i) std::this_thread::yield();
   }
   other.join();
-  // Nothing was lost: what is in use now fits in few slabs.
-  uint64_t before = 0;
-  for (void*& pointer : mine) {
-    pointer = Allocate(kSize);
-    before++;
-  }
-  for (void* pointer : mine) Free(pointer);
-  EXPECT_EQ(before, kBlocks / 2);
+  EXPECT_EQ(changed, 0);
+  EXPECT_EQ(others_changed, 0);
+  const ClassStatistics after = BinOf(kSize);
+  EXPECT_EQ(after.live, before.live);
+  EXPECT_EQ(after.slabs, before.slabs);
 }
 
 TEST(ThreadExit, HeapsAreAdopted) {
@@ -117,7 +150,6 @@ TEST(ThreadExit, SampledBlocksOutliveTheirThread) {
   EXPECT_EQ(ReadBooks().errors, 0u);
 }
 
-#ifndef __SANITIZE_THREAD__  // it is gone in the last round of destructors, and after a fork with threads
 // Destructors of other keys allocate and free in every round, and after the heap is gone.
 TEST(ThreadExit, LateAllocations) {
   struct Key {
@@ -189,7 +221,6 @@ TEST(Fork, WhileOtherThreadsAllocate) {
   stop = true;
   for (std::thread& thread : threads) thread.join();
 }
-#endif
 
 }  // namespace
 }  // namespace heaptap

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "size_class.h"
+
 #include <gtest/gtest.h>
 
-#include "size_class.h"
 #include "slab.h"
 
 namespace heaptap {
