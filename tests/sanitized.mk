@@ -27,25 +27,21 @@ heaptap-sanitized: $(SANITIZED)/heaptap $(SANITIZED)/libheaptap.so ## the collec
 	@:
 
 # What a sanitizer finds ends the collector with a status of its own, which no test takes for an answer, and is written
-# down, for the collectors that nobody waits for. E2E_TESTS: names as tests/e2e/run takes them, all if empty.
+# down, for the collectors that nobody waits for. E2E_TESTS as for test-e2e.
 SANITIZER_REPORTS := $(abspath $(SANITIZED))/reports
 SANITIZER_STATUS := 99
 SANITIZER_OPTIONS := exitcode=$(SANITIZER_STATUS):log_path=$(SANITIZER_REPORTS)/report
-E2E_TESTS ?=
+SANITIZER_ENVIRONMENT = HEAPTAP=$(abspath $(SANITIZED))/heaptap ASAN_OPTIONS=$(SANITIZER_OPTIONS) \
+  UBSAN_OPTIONS=$(SANITIZER_OPTIONS):print_stacktrace=1
 
 .PHONY: test-e2e-sanitized
 test-e2e-sanitized: heaptap-sanitized $(BUILD)/libheaptap.so targets ## end-to-end tests of the collector with sanitizers (root)
 	$(Q)rm -rf $(SANITIZER_REPORTS) && mkdir -p -m 777 $(SANITIZER_REPORTS)
 	$(say) TEST "end to end, with sanitizers"
-	$(Q)HEAPTAP=$(abspath $(SANITIZED))/heaptap ASAN_OPTIONS=$(SANITIZER_OPTIONS) \
-	  UBSAN_OPTIONS=$(SANITIZER_OPTIONS):print_stacktrace=1 tests/e2e/run $(E2E_TESTS)
+	$(Q)export $(SANITIZER_ENVIRONMENT); $(call run_e2e,not slow)
 	$(Q)! cat $(SANITIZER_REPORTS)/report.* 2>/dev/null
 
 # Where the collector reads what others say. The rest is about the allocator, or other programs' view of it.
-SANITIZED_TESTS := test_daemon test_attach test_bad_input test_children test_clients test_collector_killed \
-  test_control_bad test_dumps test_exact test_exit_status test_foreign test_isolation test_losses test_namespaces \
-  test_process_dumps test_programs test_short_lived test_unwind test_walkthrough_service
-
 .PHONY: test-e2e-sanitized-small
 test-e2e-sanitized-small: ## those of them where the collector reads what others say (root)
-	$(Q)$(MAKE) --no-print-directory test-e2e-sanitized E2E_TESTS="$(SANITIZED_TESTS)"
+	$(Q)$(MAKE) --no-print-directory test-e2e-sanitized E2E_TESTS="$(addprefix tests/e2e/,run_attach daemon dumps unwind)"

@@ -9,7 +9,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "e2e")]
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "e2e", "lib")]
 import explanations  # noqa: E402
 from heap_v2 import Count  # noqa: E402
 from paths import FRAMES, Comparison, Frame, Paths  # noqa: E402

@@ -127,6 +127,28 @@ $(TARGETS)/foreign: tests/targets/foreign.c $(TARGETS)/libsmall.so
 .PHONY: targets
 targets: $(TARGET_PROGRAMS)
 
+# E2E_TESTS: paths, or an expression for pytest's -k; all tests if it is empty.
+E2E_TESTS ?=
+E2E_WORKERS ?= 2
+PYTEST := /usr/bin/python3 -m pytest --color=no
+E2E_SELECTION = $(if $(findstring /,$(E2E_TESTS)),$(E2E_TESTS),tests/e2e $(if $(E2E_TESTS),-k "$(E2E_TESTS)"))
+
+# Two lanes, the second one even if the first one failed: tests side by side, and those that want the machine for
+# themselves. $(1): which of them, as pytest's -m has it. Status 5 of pytest says that no test of a lane was asked for.
+define run_e2e
+$(PYTEST) $(E2E_SELECTION) -n $(E2E_WORKERS) -m "not whole_machine and ($(1))" --junit-xml=$(BUILD)/e2e.xml $(2); \
+first=$$?; \
+$(PYTEST) $(E2E_SELECTION) -m "whole_machine and ($(1))" --junit-xml=$(BUILD)/e2e-alone.xml $(2); \
+second=$$?; \
+case $$first$$second in 00 | 05 | 50) ;; *) exit 1 ;; esac
+endef
+
 .PHONY: test-e2e
-test-e2e: $(BUILD)/heaptap $(BUILD)/libheaptap.so targets ## end-to-end tests against the real kernel (root)
-	$(Q)tests/e2e/run
+test-e2e: $(BUILD)/heaptap $(BUILD)/libheaptap.so targets ## end-to-end tests against the real kernel (root); E2E_TESTS
+	$(Q)$(call run_e2e,not slow)
+
+# What takes long, with its full durations, and a table of what held.
+.PHONY: test-long
+test-long: $(BUILD)/heaptap $(BUILD)/libheaptap.so targets ## end-to-end tests of endurance, and the slow ones (root)
+	$(Q)rm -f $(BUILD)/long.md
+	$(Q)export HEAPTAP_LONG=1; $(call run_e2e,slow or endurance,--held-table=$(BUILD)/long.md)

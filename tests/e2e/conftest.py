@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""End-to-end tests: heaptap, its library and real programs on the real kernel, as root.
+
+    make test-e2e                                      all but the slow ones, in two lanes
+    /usr/bin/python3 -m pytest tests/e2e -k NAME       some, one after the other
+    /usr/bin/python3 -m pytest tests/e2e --collect-only -q
+
+How to write one: a function test_*() in the folder of its theme, that takes the fixtures it needs:
+
+    lab           a folder of its own; starts programs, heaptap sessions and puppets there, and reads the dumps
+    start_daemon  start_daemon(ARGUMENTS...): a running daemon, which ends with the test
+    new_daemon    the same, not yet started
+    allocator     twice: Debian's jemalloc, to prove an expectation, and heaptap
+    heaptap       heaptap only, in the same form
+    held          held(WHAT, BOUND, MEASURED) puts a row into the table that is printed at the end
+
+A test says what is true, not what was seen: exact numbers where recording is exact, and a bound with its reason where
+it is not. It waits for conditions (wait_until, wait_said), never for time. Bounds in seconds go through TIME_SCALE.
+After each test the books of every session must balance, every dump must be well formed, nothing of a daemon may be left
+in the kernel; and what it left running is killed.
+
+A test needs eBPF unless it is marked without_bpf; where eBPF is not permitted it fails, with the doctor's reason.
+
+    HEAPTAP_SKIP_BPF=1       skips the tests that need eBPF
+    HEAPTAP_KEEP=1           keeps the tests' folders
+    HEAPTAP_LONG=1           tests of endurance take their full time
+    HEAPTAP_TIME_SCALE=N     every bound in seconds is N times as long
+    HEAPTAP=FILE             another build of heaptap
+"""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+
+import pytest
+
+# The tree stays clean; this module was compiled before it could say so.
+sys.dont_write_bytecode = True
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+shutil.rmtree(os.path.join(os.path.dirname(__file__), "__pycache__"), ignore_errors=True)
+pytest.register_assert_rewrite("allocators", "books", "daemon", "dumping", "heap_v2", "lab", "lines", "loader",
+                               "one_liners", "security")
+
+import allocators  # noqa: E402
+import harness  # noqa: E402
+from daemon import Daemon  # noqa: E402
+from lab import Lab  # noqa: E402
+from machine import Machine  # noqa: E402
+from memory_cgroup import MemoryCgroup  # noqa: E402
+
+# No test takes as long: one that does hangs.
+TEST_LIMIT_SECONDS = 400
+_machine = Machine()
+_setup_seconds = {}
+_held = []
+
+
+def pytest_configure(config):
+    if config.option.timeout is None:
+        config.option.timeout = TEST_LIMIT_SECONDS * harness.TIME_SCALE
+    harness.become_subreaper()
+    if hasattr(config, "workerinput"):
+        harness.own_copy()
+
+# --- what a test needs ---
+
+
+def pytest_itemcollected(item):
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    if parameters.get("allocator") == "jemalloc":
+        item.add_marker("without_bpf")
+    if not item.get_closest_marker("without_bpf"):
+        item.add_marker("needs_bpf")
+    if "new_daemon" in item.fixturenames:
+        item.add_marker("whole_machine")
+
+
+@pytest.hookimpl(tryfirst=True, hookwrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    """Takes the machine before a test's time begins. Tests of one module keep it."""
+    _machine.take(alone=bool(item.get_closest_marker("whole_machine")))
+    yield
+    if nextitem is None or nextitem.module != item.module:
+        _machine.leave()
+
+
+@pytest.fixture(autouse=True)
+def _bpf(request):
+    if not request.node.get_closest_marker("needs_bpf"):
+        return
+    why = harness.why_no_bpf()
+    if os.environ.get("HEAPTAP_SKIP_BPF") == "1":
+        pytest.skip(f"HEAPTAP_SKIP_BPF=1 asks for it ({why or 'eBPF is permitted here'})")
+    if why is not None:
+        pytest.fail(f"needs eBPF, which heaptap cannot use here (HEAPTAP_SKIP_BPF=1 skips the test):\n{why}",
+                    pytrace=False)
+
+
+@pytest.fixture
+def folder(request):
+    """A folder of the test's own, which everybody may read: some programs run as another user."""
+    path = tempfile.mkdtemp(prefix="heaptap-e2e.")
+    os.chmod(path, 0o755)
+    yield path
+    if os.environ.get("HEAPTAP_KEEP") == "1":
+        print(f"{request.node.nodeid} in {path}")
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def lab(folder):
+    lab = Lab(folder)
+    try:
+        yield lab
+        lab.check_all()
+    finally:
+        harness.reap_all()
+
+
+@pytest.fixture
+def new_daemon(lab):
+    """Makes daemons, which are not started yet and end with the test."""
+    made = []
+
+    def make(*arguments, **options):
+        made.append(Daemon(lab.folder, *arguments, **options))
+        return made[-1]
+    with contextlib.ExitStack() as stack:
+        yield make
+        for daemon in made:
+            stack.callback(daemon.end)
+
+
+@pytest.fixture
+def start_daemon(new_daemon):
+    def start(*arguments, **options):
+        daemon = new_daemon(*arguments, **options)
+        daemon.start()
+        return daemon
+    return start
+
+
+@pytest.fixture
+def new_cgroup(lab):
+    """Makes memory cgroups; see MemoryCgroup."""
+    made = []
+
+    def make(suffix="", **options):
+        made.append(MemoryCgroup(f"heaptap-test-{os.getpid()}-{len(made)}{suffix}", **options))
+        return made[-1]
+    yield make
+    harness.reap_all()
+    for cgroup in made:
+        cgroup.remove()
+
+
+@pytest.fixture(params=["jemalloc", "heaptap"])
+def allocator(request, lab):
+    return lab.checked({"jemalloc": allocators.Jemalloc, "heaptap": allocators.Heaptap}[request.param](lab))
+
+
+@pytest.fixture
+def heaptap(lab):
+    return lab.checked(allocators.Heaptap(lab))
+
+# --- what is printed ---
+
+
+def pytest_report_teststatus(report):
+    """One line for each test, with its seconds; what pytest would write is one letter."""
+    if report.when == "setup":
+        _setup_seconds[report.nodeid] = report.duration
+    if report.when == "setup" and report.passed or report.when == "teardown" and not report.failed:
+        return None
+    outcome = "error" if report.when != "call" and report.failed else report.outcome
+    seconds = report.duration + (_setup_seconds.pop(report.nodeid, 0) if report.when == "call" else 0)
+    return outcome, f"{outcome:7} {seconds:6.1f} s  {report.nodeid}\n", outcome.upper()
+
+
+@pytest.fixture
+def held(request):
+    """Notes a bound that held: what, the bound, what was measured."""
+    def note(what, bound, measured):
+        request.node.user_properties.append(("held", [str(what), str(bound), str(measured)]))
+    return note
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "teardown":
+        _held.extend([report.nodeid, *value] for name, value in report.user_properties if name == "held")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--held-table", metavar="FILE", help="where the table of bounds that held is written, in Markdown")
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if not _held:
+        return
+    terminalreporter.section("bounds that held")
+    rows = [["test", "what", "bound", "measured"], *_held]
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in rows]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    for line in lines:
+        terminalreporter.write_line(line)
+    path = config.getoption("held_table")
+    if path:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")

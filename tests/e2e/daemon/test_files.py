@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the daemon writes is root's alone; places that are not are refused.
+"""
+
+import os
+import stat
+
+import pytest
+
+from daemon import Daemon
+from harness import wait_until
+from lab import assert_one_clear_line
+from security import keeping_puppet, recorded
+
+NOBODY = 65534
+FAILURE = 1  # userspace/cli/exit_status.h
+
+
+def mode(path):
+    return stat.S_IMODE(os.lstat(path).st_mode)
+
+
+def test_what_it_writes_is_roots_alone(lab, start_daemon):
+    daemon = start_daemon("--exact", "--dump-at-exit", "always", umask=0)
+    puppet = keeping_puppet(lab)
+    recorded(daemon, puppet)
+    daemon.request("POST", f"/pid/{puppet.pid}/dump")
+    states = os.path.join(daemon.state_folder, "recording")
+    wait_until(lambda: "json" in " ".join(os.listdir(states)), "the state of the process is saved")
+    assert mode(daemon.state_folder) == 0o700
+    assert mode(states) == 0o700
+    for name in filter(lambda name: name.endswith(".json"), os.listdir(states)):
+        assert mode(os.path.join(states, name)) & 0o077 == 0, name
+    puppet.ends()
+    daemon.wait_said(rf"^heaptap: wrote \S+\.{puppet.pid}\.1\.f\.heap: ")
+    dumps = [name for name in os.listdir(daemon.state_folder) if name.endswith(".heap")]
+    assert len(dumps) == 2
+    for name in dumps:
+        assert mode(os.path.join(daemon.state_folder, name)) == 0o600, name
+
+
+@pytest.mark.parametrize("make", (lambda path: os.chmod(path, 0o777), lambda path: os.chown(path, NOBODY, NOBODY)),
+                         ids=["for all to write", "nobody's"])
+def test_folders_of_others_are_refused(lab, make):
+    daemon = Daemon(lab.folder)
+    os.mkdir(daemon.state_folder, 0o700)
+    make(daemon.state_folder)
+    collector = daemon.launch()
+    collector.ends(1)
+    assert "must be a folder of root's" in collector.stderr()
+    assert os.listdir(daemon.state_folder) == []
+
+
+def test_pins_in_no_bpf_file_system(lab):
+    """It is refused; nothing is mounted over what lies there."""
+    configuration = lab.path("heaptap.conf")
+    with open(configuration, "w", encoding="ascii"):
+        pass
+    for parent in (lab.folder, lab.path("absent")):
+        session = lab.heaptap("daemon", "--config", configuration, "--pin-dir", os.path.join(parent, "pins"),
+                              "--state-dir", lab.path("state"), "--socket", lab.path("socket"))
+        assert_one_clear_line(session, FAILURE, "no BPF file system", "--pin-dir|pins")
+    assert not os.path.ismount(lab.folder)
+    assert not os.path.exists(lab.path("pins"))

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon's HTTP endpoints as real tools see them: curl, jeprof, google-pprof, go tool pprof, promtool, and
+Prometheus' own parser; and libmtev's answers, byte for byte those of an application on Debian's jemalloc.
+
+Everything is recorded: no error bounds.
+"""
+
+import http.client
+import os
+import re
+import subprocess
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from allocators import JEMALLOC
+from harness import PATIENCE_SECONDS, target
+from heap_v2 import Dump
+from libmtev import Answer, Endpoints
+
+BLOCK = 65536
+PROFILE = "/mtev/heap_profile"
+
+# What a libmtev application may be asked, in an order in which each answer depends on those before.
+QUESTIONS = ["", "?active=true", "", "?active=1", "", "?active=true", "?active=TRUE", "", "?active=",
+             "?active=true&trigger_dump=true", "", "?trigger_dump=false", "?other=1"]
+
+
+class Site:
+    """A daemon's endpoints; `kept` is where tools put what they keep, of names like dumps'."""
+
+    def __init__(self, collector, kept):
+        self.collector, self.kept = collector, kept
+        self.url = collector.wait_said(r"^heaptap: recording; .* and (http://127\.0\.0\.1:\d+)")[1]
+
+    def tool(self, *command, status=0):
+        environment = dict(os.environ, JEPROF_TMPDIR=self.kept, PPROF_TMPDIR=self.kept, HOME=self.kept)
+        result = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=self.kept,
+                                env=environment, timeout=PATIENCE_SECONDS, check=False)
+        assert result.returncode == status, f"{command}: {result.stdout}\n{result.stderr}"
+        return result.stdout
+
+    def fetch(self, path, method="GET", body=None):
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=PATIENCE_SECONDS)
+        try:
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.reason, answer.getheader("Content-Type"), answer.read())
+        finally:
+            connection.close()
+
+    def save(self, path, name):
+        answer = self.fetch(path)
+        assert answer.status == 200, answer
+        path = os.path.join(self.kept, name)
+        with open(path, "wb") as file:
+            file.write(answer.body)
+        return path
+
+
+@pytest.fixture
+def site(start_daemon, tmp_path):
+    return Site(start_daemon("--exact", "--listen", "127.0.0.1:0"), str(tmp_path))
+
+
+def steered(lab, conf="prof:true,lg_prof_sample:0", blocks=100):
+    process = lab.preloaded(target("steered"), talks=True, env={"MALLOC_CONF": conf})
+    assert process.answer() == f"ready {process.pid}"
+    assert process.ask(f"keep {blocks} {BLOCK}") == f"kept {blocks}"
+    return process
+
+
+def test_libmtev_answers_byte_for_byte(lab, site):
+    conf = "prof:true,prof_active:false,lg_prof_sample:0"
+    env = {"LD_PRELOAD": JEMALLOC, "MALLOC_CONF": conf}
+    application = Endpoints(lab.program(target("mtev_endpoints"), env=env, talks=True))
+    process = steered(lab, conf)
+    for ways in (f"/pid/{process.pid}{PROFILE}", PROFILE):
+        site.fetch(PROFILE + "?active=false")
+        application.get(PROFILE + "?active=false")
+        for question in QUESTIONS:
+            assert site.fetch(ways + question) == application.get(PROFILE + question), question
+    by_pid = site.fetch(f"{PROFILE}?pid={process.pid}")
+    assert by_pid == application.get(PROFILE)
+
+
+def test_libmtev_dump(lab, site):
+    process = steered(lab)
+    answer = site.fetch(PROFILE + "?trigger_dump=true")
+    assert (answer.status, answer.type) == (200, "application/x-jemalloc-heap-profile")
+    dump = Dump(site.save(PROFILE + "?trigger_dump=true", "profile.heap"))
+    dump.check()
+    table = site.tool("jeprof", "--text", target("steered"), dump.path)
+    assert re.search(r"6\.\d +\d+\.\d% .* keep_blocks", table), table
+    memory = site.fetch("/mtev/memory.json")
+    assert (memory.status, memory.type) == (200, "application/json")
+    assert process.ask("drop") == "dropped 100"
+
+
+def test_which_process(lab, site):
+    nobody = site.fetch(PROFILE)
+    assert nobody.status == 404
+    one, two = steered(lab), steered(lab)
+    for path in (PROFILE, "/mtev/memory.json", "/debug/pprof/heap", "/pprof/heap"):
+        answer = site.fetch(path)
+        assert (answer.status, answer.type) == (400, "text/plain"), path
+        for process in (one, two):
+            assert str(process.pid) in answer.body.decode()
+    assert site.fetch(f"{PROFILE}?pid=1").status == 404
+    for nonsense in ("0", "-1", "x", "1e3", "99999999999999999999", "", "1%00"):
+        assert site.fetch(f"{PROFILE}?pid={nonsense}").status in (400, 404), nonsense
+
+
+def test_jeprof(lab, site):
+    process = steered(lab)
+    for page in ("heap", "growth"):
+        table = site.tool("jeprof", "--text", f"{site.url}/pid/{process.pid}/pprof/{page}")
+        assert re.search(r"6\.\d +\d+\.\d% .* keep_blocks", table), page
+    symbolized = site.save(f"/pid/{process.pid}/jeprof", "symbolized.heap")
+    assert re.search("keep_blocks", site.tool("jeprof", "--text", symbolized))
+    head = site.fetch(f"/pid/{process.pid}/pprof/symbol", method="HEAD")
+    assert (head.status, head.body) == (200, b"")
+    assert re.search(rb"^num_symbols: [1-9]", site.fetch(f"/pid/{process.pid}/pprof/symbol").body)
+    assert target("steered").encode() in site.fetch(f"/pid/{process.pid}/pprof/cmdline").body
+
+
+def test_google_pprof(lab, site):
+    process = steered(lab)
+    dump = site.save(f"/pid/{process.pid}/heap?format=gperftools", "gperftools.heap")
+    assert re.search("keep_blocks", site.tool("google-pprof", "--text", target("steered"), dump))
+    growth = site.tool("google-pprof", "--text", f"{site.url}/pid/{process.pid}/pprof/growth")
+    assert re.search("keep_blocks", growth), growth
+
+
+def test_go_tool_pprof(lab, site):
+    process = steered(lab)
+    for page in ("heap", "allocs"):
+        url = f"{site.url}/pid/{process.pid}/debug/pprof/{page}"
+        assert re.search("keep_blocks", site.tool("go", "tool", "pprof", "-top", url))
+        answer = site.fetch(f"/pid/{process.pid}/debug/pprof/{page}")
+        assert (answer.status, answer.type) == (200, "application/octet-stream")
+        assert answer.body[:2] == b"\x1f\x8b"
+    raw = site.tool("go", "tool", "pprof", "-raw", f"{site.url}/pid/{process.pid}/debug/pprof/heap")
+    assert re.search(r"alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes\[dflt\]", raw), raw
+    notes = site.tool("readelf", "-n", target("steered"))
+    build_id = re.search(r"Build ID: ([0-9a-f]+)", notes)
+    if build_id:
+        assert build_id[1] in raw
+    assert re.search(rf"\n +100 +{100 * BLOCK} +100 +{100 * BLOCK}: ", raw), raw
+
+
+def test_difference_of_seconds(lab, site):
+    process = steered(lab)
+    url = f"{site.url}/pid/{process.pid}/debug/pprof/heap?seconds=3"
+    with subprocess.Popen(["go", "tool", "pprof", "-raw", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, env=dict(os.environ, HOME=site.kept, PPROF_TMPDIR=site.kept)) as pprof:
+        said = pprof.stderr.readline()  # it has asked, or is about to
+        assert "Fetching" in said
+        count = 0
+        while pprof.poll() is None and count < 10000:
+            assert process.ask(f"start 1 {BLOCK}") == "started 1"
+            count += 1
+            try:
+                pprof.wait(0.01)
+            except subprocess.TimeoutExpired:
+                pass
+        raw, errors = pprof.communicate(timeout=PATIENCE_SECONDS)
+    assert pprof.returncode == 0, errors
+    functions = {number: name for number, name in re.findall(r"^ +(\d+): 0x\w+ M=\d+ (\w+)", raw, re.MULTILINE)}
+    assert "start_blocks" in functions.values()
+    assert "keep_blocks" not in functions.values()
+
+
+def test_prometheus(lab, site):
+    process = steered(lab)
+    text = site.fetch("/metrics").body.decode()
+    checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True,
+                             timeout=PATIENCE_SECONDS, check=False)
+    assert (checked.returncode, checked.stdout) == (0, ""), checked.stderr
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    live = families["heaptap_live_bytes"].samples
+    assert [sample.labels for sample in live] == [{"pid": str(process.pid), "command": "steered"}]
+    assert live[0].value >= 100 * BLOCK
+    assert families["heaptap_kernel_memory_bytes"].samples[0].value > 0
+
+
+def test_curl(lab, site):
+    process = steered(lab)
+    curl = ["curl", "-sS", "--fail", "--unix-socket", site.collector.socket]
+    assert site.tool(*curl, "http://localhost/healthz") == "ok\n"
+    assert f"/pid/{process.pid}/" in site.tool(*curl, "http://localhost/")
+    assert re.search(r"keep_blocks \d+\n", site.tool(*curl, f"http://localhost/pid/{process.pid}/collapsed"))
+    site.tool(*curl, "http://localhost/pid/1/heap", status=22)
+    path = site.tool(*curl, "-X", "POST", f"http://localhost/pid/{process.pid}/dump")
+    assert re.search(rf'"path":"[^"]*/steered\.{process.pid}\.0\.m0\.heap"', path), path

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon as systemd runs it: the unit as it is installed, with exactly the capabilities that it gives."""
+
+import os
+import pwd
+import re
+import signal
+import socket
+
+from harness import PATIENCE_SECONDS, ROOT, target
+
+NOBODY = pwd.getpwnam("nobody")
+
+
+def capabilities():
+    with open(os.path.join(ROOT, "scripts/systemd/heaptap.service.in"), encoding="utf-8") as file:
+        line = re.search(r"^CapabilityBoundingSet=(.*)$", file.read(), re.MULTILINE)[1]
+    return [word.removeprefix("CAP_").lower() for word in line.split()]
+
+
+def test_its_capabilities_are_enough(lab, start_daemon):
+    """For another user's process: recorded, steered, dumped at its own wish and at its death."""
+    bounding = ",".join(["-all"] + [f"+{name}" for name in capabilities()])
+    collector = start_daemon("--exact", before=["setpriv", "--no-new-privs", "--bounding-set", bounding])
+    process = lab.preloaded(target("steered"), talks=True, user=NOBODY.pw_uid, group=NOBODY.pw_gid,
+                            env={"MALLOC_CONF": "prof:true,lg_prof_sample:0"})
+    assert process.answer() == f"ready {process.pid}"
+    process.ask("keep 10 65536")
+    entry = collector.processes()[process.pid]
+    assert entry["owner"] == NOBODY.pw_uid
+    collector.client("active", process.pid, "off")
+    assert process.ask("read bool prof.active") == "0 false"
+    collector.client("active", process.pid, "on")
+    assert "keep_blocks" in collector.get(f"/pid/{process.pid}/collapsed").body.decode()
+    process.popen.kill()
+    process.ends(-signal.SIGKILL)
+    collector.wait_said(rf"^heaptap: wrote .*/steered\.{process.pid}\.0\.f\.heap: ")
+
+
+def test_it_tells_the_manager(lab, start_daemon):
+    path = lab.path("notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.settimeout(PATIENCE_SECONDS)
+        collector = start_daemon(env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "1000000"})
+        assert b"READY=1" in manager.recv(4096)
+        assert b"WATCHDOG=1" in manager.recv(4096)
+        collector.stop()
+        while b"STOPPING=1" not in (said := manager.recv(4096)):
+            assert b"WATCHDOG=1" in said

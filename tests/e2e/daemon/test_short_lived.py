@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""200 short-lived processes a second, half of them killed: each has its final numbers, and nothing of them stays.
+
+HEAPTAP_LONG=1: for 30 s instead of 5 s. Recording is exact; error bounds: none.
+"""
+
+import os
+import re
+
+from harness import LIBRARY, LONG, PATIENCE_SECONDS, target, wait_until
+
+COMMAND = "short_lived"
+PER_SECOND = 200
+SECONDS = 30 if LONG else 5
+BLOCK_BYTES = 64
+
+# Whatever else runs on the machine is not measured.
+ARGUMENTS = ("--exact", "--dump-at-exit", "never", "--rule", f"comm={COMMAND} record=on", "--rule", "record=off")
+
+# Of ended processes the daemon remembers this many.
+MAX_ENDED = 1000
+
+# What allocators of the collector and of the kernel may keep of it at one moment and not at another.
+SLACK_BYTES = 8 << 20
+
+
+def resources(daemon):
+    """Memory of the collector and of its maps, its open files, its processor time."""
+    proc = f"/proc/{daemon.process.pid}"
+    with open(f"{proc}/status", encoding="ascii") as file:
+        resident = int(re.search(r"^VmRSS:\s+(\d+) kB$", file.read(), re.MULTILINE).group(1)) << 10
+    with open(f"{proc}/stat", encoding="ascii") as file:
+        words = file.read().rsplit(") ", 1)[1].split()
+    return {"resident": resident, "kernel": daemon.metrics()["heaptap_kernel_memory_bytes"],
+            "files": len(os.listdir(f"{proc}/fd")),
+            "seconds": (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")}
+
+
+def read_truth(program):
+    """{PID: (status, allocated, live)}. PIDs do not come again so soon."""
+    lines = program.stdout().splitlines()[:-1]
+    return {int(pid): tuple(map(int, numbers)) for pid, *numbers in map(str.split, lines)}
+
+
+def assert_is_true(entry, truth):
+    _, allocated, live = truth[entry["pid"]]
+    assert (entry["samples_allocated"], entry["live_entries"], entry["live_bytes"]) == (
+        allocated, live, live * BLOCK_BYTES), entry
+
+
+def burst(lab, daemon, count):
+    """Runs them; each must have its numbers. The truth, and the seconds that it took."""
+    before = len(daemon.books())
+    program = lab.program(target(COMMAND), PER_SECOND, count, LIBRARY)
+    program.ends(seconds=SECONDS + 4 * PATIENCE_SECONDS)
+    truth = read_truth(program)
+    assert len(truth) == count
+
+    def closed():
+        return {entry["pid"]: entry for entry in daemon.books()[before:] if entry["name"] == COMMAND}
+    wait_until(lambda: len(closed()) >= count, f"{count} more processes are closed", 2 * PATIENCE_SECONDS)
+    found = closed()
+    assert set(found) == set(truth)
+    for entry in found.values():
+        assert_is_true(entry, truth)
+    return truth, float(program.stdout().split()[-1])
+
+
+def test_each_has_them_though_the_collector_is_killed(lab, start_daemon):
+    """Those that begin or end while none runs, too. One that was killed in between may say the same books again."""
+    daemon = start_daemon(*ARGUMENTS)
+    program = lab.program(target(COMMAND), PER_SECOND, PER_SECOND * SECONDS, LIBRARY)
+    while program.alive():
+        closed = len(daemon.books())
+        wait_until(lambda before=closed: len(daemon.books()) > before or not program.alive(), "some are closed")
+        daemon.restart()
+    program.ends()
+    truth = read_truth(program)
+    wait_until(lambda: {entry["pid"] for entry in daemon.books()} >= set(truth), "each is closed")
+    assert 0 not in {entry["pid"] for entry in daemon.books()}
+    for entry in daemon.books():
+        if entry["name"] == COMMAND:
+            assert_is_true(entry, truth)
+
+
+def test_each_has_its_final_numbers(lab, start_daemon, held):
+    daemon = start_daemon(*ARGUMENTS)
+    burst(lab, daemon, MAX_ENDED + PER_SECOND)
+    before = resources(daemon)
+    count = PER_SECOND * SECONDS
+    truth, seconds = burst(lab, daemon, count)
+    after = resources(daemon)
+    ended = daemon.ended()
+    assert len(ended) == MAX_ENDED
+    for entry in [entry for entry in ended if entry["command"] == COMMAND]:
+        status, allocated, live = truth[entry["pid"]]
+        assert (entry["status"], entry["allocated_objects"], entry["live_objects"], entry["live_bytes"]) == (
+            status, allocated, live, live * BLOCK_BYTES), entry
+        assert entry["losses"] == {}
+    assert COMMAND not in [entry["command"] for entry in daemon.processes().values()]
+    assert count / seconds > PER_SECOND * 0.9
+    assert after["resident"] < before["resident"] + SLACK_BYTES
+    assert after["kernel"] < before["kernel"] + SLACK_BYTES
+    held("short-lived processes without their final numbers", 0, f"0 of {count}, {count / seconds:.0f} a second")
+    for what in ("resident", "kernel"):
+        held(f"growth of the collector's {what} memory over {count} processes", f"{SLACK_BYTES >> 20} MiB",
+             f"{(after[what] - before[what]) / (1 << 20):.1f} MiB")
+    held("processor time of the collector", "none", f"{after['seconds'] - before['seconds']:.2f} s")
+    # A client's connection may be in its last moments.
+    wait_until(lambda: resources(daemon)["files"] <= before["files"], "its files are closed")

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a daemon's recording goes on, ends, begins afresh, and is refused."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+import control
+import symbols
+from daemon import EXACT
+from harness import HEAPTAP, LIBRARY, PATIENCE_SECONDS, wait_until
+from lab import assert_one_clear_line
+
+KEPT_BYTES = 112  # of a block of 100
+
+
+def recorded_puppet(lab, daemon, kept):
+    puppet = lab.preloaded_puppet(env=EXACT)
+    puppet.ask(f"keep {kept} 100")
+    assert_recorded(daemon, puppet, kept)
+    return puppet
+
+
+def assert_recorded(daemon, puppet, kept):
+    """The process is recorded, with so many live blocks."""
+    wait_until(lambda: daemon.processes().get(puppet.pid, {}).get("live_objects") == kept,
+               f"{puppet.pid} has {kept} blocks")
+    assert daemon.processes()[puppet.pid]["live_bytes"] == kept * KEPT_BYTES
+
+
+def assert_as_it_was_found(lab, puppet):
+    """Nobody records it: no probe is left in it, and its control block names no collector."""
+    # The kernel takes the probes of pinned links away a little after the last pin.
+    wait_until(lambda: set(control.semaphores(puppet.pid, LIBRARY).values()) == {0}, "all probes are gone")
+    block = control.control(puppet.pid, LIBRARY)
+    assert (block.collector_pid, block.collector_lg_sample) == (0, control.NO_RATE)
+    listed = subprocess.run([HEAPTAP, "list", "--json", "--socket", lab.path("none")],
+                            capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True)
+    (entry,) = [entry for entry in json.loads(listed.stdout)["processes"] if entry["pid"] == puppet.pid]
+    assert "collector_pid" not in entry
+    assert puppet.ask("keep 1 100") == "kept 1"
+
+
+def programs_of(daemon):
+    """Ids of the eBPF programs that its collector holds."""
+    ids = set()
+    folder = f"/proc/{daemon.process.pid}/fdinfo"
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), encoding="ascii") as file:
+            ids |= {int(number) for number in re.findall(r"^prog_id:\s+(\d+)$", file.read(), re.MULTILINE)}
+    assert len(ids) > 10
+    return ids
+
+
+def wait_until_gone(programs):
+    def left():
+        listed = subprocess.run(["/usr/sbin/bpftool", "-j", "prog"], capture_output=True, check=True)
+        return programs & {program["id"] for program in json.loads(listed.stdout)}
+    wait_until(lambda: not left(), "its programs are gone from the kernel")
+
+
+def test_sigterm_leaves_the_recording(lab, start_daemon):
+    daemon = start_daemon("--exact")
+    puppet = recorded_puppet(lab, daemon, 100)
+    daemon.stop(signal.SIGTERM)
+    daemon.wait_said(r"^heaptap: the recording goes on in the kernel \(\S+\) until the next start; ")
+    puppet.ask("keep 20 100")
+    daemon.start()
+    daemon.wait_said(r"^heaptap: took over a recording of \d+ process(es)?$")
+    assert_recorded(daemon, puppet, 120)
+
+
+def test_sigint_ends_it(lab, start_daemon):
+    daemon = start_daemon("--exact")
+    puppet = recorded_puppet(lab, daemon, 100)
+    programs = programs_of(daemon)
+    daemon.stop(signal.SIGINT)
+    daemon.wait_said(r"^heaptap: the recording has ended$")
+    assert not os.path.exists(daemon.pin_folder)
+    assert_as_it_was_found(lab, puppet)
+    wait_until_gone(programs)
+
+
+def test_end_without_a_collector(lab, start_daemon):
+    """heaptap daemon --end does the same for what a collector left, whether it ended or was killed."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        daemon = start_daemon("--exact")
+        puppet = recorded_puppet(lab, daemon, 100)
+        programs = programs_of(daemon)
+        if number == signal.SIGKILL:
+            daemon.kill()
+        else:
+            daemon.stop()
+        assert os.path.exists(daemon.pin_folder)
+        daemon.end()
+        assert_as_it_was_found(lab, puppet)
+        wait_until_gone(programs)
+
+
+def test_end_with_nothing_to_end(start_daemon):
+    daemon = start_daemon()
+    daemon.stop(signal.SIGINT)
+    end = daemon.launch("--end")
+    end.ends()
+    assert end.lines() == [f"heaptap: nothing is recorded in {daemon.pin_folder}"]
+
+
+def test_a_second_one(lab, start_daemon):
+    """Nor can a recording be ended while its collector runs. The first goes on."""
+    daemon = start_daemon("--exact")
+    puppet = recorded_puppet(lab, daemon, 100)
+    first = daemon.process
+    for arguments in ((), ("--end",)):
+        second = lab.heaptap(*daemon.command(*arguments))
+        assert_one_clear_line(second, 1, daemon.pin_folder, "another collector has it", "--pin-dir")
+    assert first.alive()
+    assert_recorded(daemon, puppet, 100)
+
+
+def test_a_second_one_at_the_same_socket(lab, new_daemon, start_daemon):
+    daemon = start_daemon("--exact")
+    other = new_daemon()
+    other.socket = daemon.socket
+    assert_one_clear_line(other.launch(), 1, daemon.socket)
+    assert not os.path.exists(other.pin_folder), "what it had begun is left in the kernel"
+    recorded_puppet(lab, daemon, 100)
+
+
+def test_a_folder_that_is_not_root_s_alone(lab, start_daemon, request):
+    daemon = start_daemon()
+    daemon.stop(signal.SIGINT)
+    request.addfinalizer(lambda: os.rmdir(daemon.pin_folder))
+    for mode, owner in ((0o755, 0), (0o770, 0), (0o700, 65534)):
+        os.mkdir(daemon.pin_folder)
+        os.chmod(daemon.pin_folder, mode)
+        os.chown(daemon.pin_folder, owner, owner)
+        assert_one_clear_line(lab.heaptap(*daemon.command()), 1, daemon.pin_folder, "root's alone")
+        assert os.listdir(daemon.pin_folder) == []
+        os.rmdir(daemon.pin_folder)
+    os.symlink("/sys/fs/bpf", daemon.pin_folder)
+    assert_one_clear_line(lab.heaptap(*daemon.command()), 1, daemon.pin_folder)
+    os.unlink(daemon.pin_folder)
+    os.mkdir(daemon.pin_folder)
+
+
+def test_an_interrupted_beginning(lab, start_daemon):
+    """What a collector left that was killed before all was pinned is removed, and a recording begins afresh."""
+    daemon = start_daemon("--exact")
+    puppet = recorded_puppet(lab, daemon, 100)
+    daemon.kill()
+    (layout,) = os.listdir(daemon.pin_folder)
+    os.unlink(os.path.join(daemon.pin_folder, layout, "whole"))
+    daemon.start()
+    assert "took over" not in daemon.process.stderr()
+    puppet.ask("keep 7 100")
+    assert_recorded(daemon, puppet, 7)
+
+
+def test_an_upgrade(lab, start_daemon):
+    """A recording of another layout is ended, with a last dump of each of its processes; the living are recorded
+    anew, and the next start takes over nothing but that."""
+    daemon = start_daemon("--exact")
+    lives = recorded_puppet(lab, daemon, 100)
+    dies = recorded_puppet(lab, daemon, 50)
+    states = os.path.join(daemon.state_folder, "recording")
+    wait_until(lambda: len([name for name in os.listdir(states) if name.endswith(".json")]) == 2,
+               "what was mapped is in writing")
+    daemon.stop()
+    lives.ask("keep 10 100")
+    dies.ends()
+    # As if another version had done all that.
+    (layout,) = os.listdir(daemon.pin_folder)
+    other = "0" * len(layout)
+    os.rename(os.path.join(daemon.pin_folder, layout), os.path.join(daemon.pin_folder, other))
+    with open(os.path.join(states, "layout"), "w", encoding="ascii") as file:
+        file.write(other + "\n")
+
+    daemon.start()
+    daemon.wait_said(rf"^heaptap: a recording of another version \({other}\) was ended with a last dump of each of "
+                     r"its \d+ processes; a new one begins$")
+    assert os.listdir(daemon.pin_folder) == [layout]
+    for puppet, kept in ((lives, 110), (dies, 50)):
+        stacks = symbols.stacks_through(lab.only_dump(puppet.pid, kind="f"), "keep_blocks")
+        assert sum(stack.total.objects for stack in stacks) == kept
+        assert sum(stack.total.bytes for stack in stacks) == kept * KEPT_BYTES
+    lives.ask("keep 7 100")
+    assert_recorded(daemon, lives, 7)
+    assert lives.ask("drop") == "dropped 117"
+    assert_recorded(daemon, lives, 0)
+    daemon.restart()
+    assert_recorded(daemon, lives, 0)
+    assert len(lab.dumps()) == 2
+
+
+def test_a_beginning_that_fails(lab, start_daemon):
+    """What nobody was told of does not stay in the kernel; what was there before does."""
+    daemon = start_daemon("--exact")
+    puppet = recorded_puppet(lab, daemon, 100)
+    daemon.stop()
+    assert daemon.launch("--library", "/bin/true").wait() == 2
+    daemon.start()
+    assert_recorded(daemon, puppet, 100)
+    daemon.stop(signal.SIGINT)
+    assert_one_clear_line(daemon.launch("--library", "/bin/true"), 2, "/bin/true", "no sampled allocator")
+    assert not os.path.exists(daemon.pin_folder)
+    assert_as_it_was_found(lab, puppet)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names under which no dump can be written: an error code and a line on stderr, and the program goes on."""
+
+import errno
+import os
+import stat
+
+from allocators import assert_answers, said
+from dumping import BLOCK, DUMP_SECONDS, SLACK_SECONDS, assert_goes_on, begin
+
+
+def test_names_that_cannot_be_written(heaptap):
+    """EFAULT and one line each; nothing is left, nothing that was there is harmed."""
+    os.mkdir(heaptap.path("folder"))
+    os.symlink("loop.prof", heaptap.path("loop.prof"))
+    process = begin(heaptap)
+    names = ("/no/such/folder/x.prof", "folder", "loop.prof", "x" * 300, "/" + "x" * 4000, "/dev/full", "/dev/null",
+             "/proc/self/mem", "goes-on.prof/x")
+    for count, name in enumerate(names, 1):
+        assert process.ask(f"write string prof.dump {name}") == str(errno.EFAULT)
+        assert len(said(process)) <= count, said(process)
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode) and stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert os.listdir(heaptap.path("folder")) == []
+    assert_goes_on(heaptap, process, len(names))
+    os.unlink(heaptap.path("loop.prof"))
+
+
+def test_a_fifo(heaptap):
+    """Nobody reads from it: no hang."""
+    os.mkfifo(heaptap.path("fifo.prof"))
+    process = begin(heaptap)
+    assert process.ask("write string prof.dump fifo.prof", DUMP_SECONDS + SLACK_SECONDS) == str(errno.EFAULT)
+    os.unlink(heaptap.path("fifo.prof"))
+    assert_goes_on(heaptap, process, 1)
+
+
+def test_a_prefix_that_cannot_be_written(heaptap):
+    """Every automatic dump fails: by hand EFAULT; the others in silence or with one line each; status 0."""
+    process = begin(heaptap, "/no/such/folder/x", ",prof_final:true,lg_prof_interval:20,prof_gdump:true")
+    assert_answers(process, ("call prof.dump", str(errno.EFAULT)), (f"churn 40 {BLOCK}", "churned 40"))
+    assert_goes_on(heaptap, process, 20)
+    process.ends()
+
+
+def test_no_rights(lab, heaptap):
+    """A file that this user may not write to: EFAULT, and it is as it was."""
+    with open(heaptap.path("root.txt"), "w", encoding="ascii") as file:
+        file.write("precious")
+    os.chmod(heaptap.path("root.txt"), 0o644)
+    os.mkdir(heaptap.path("open"))
+    os.chmod(heaptap.path("open"), 0o777)
+    session = lab.puppet_under_heaptap("-o", "collector", env={"MALLOC_CONF": "prof:true,prof_prefix:open/dump"})
+    assert session.ask("uid 65534") == "uid 65534"
+    assert session.ask("dump root.txt") == f"mallctl {errno.EFAULT}"
+    assert session.ask("dump") == "mallctl 0"
+    with open(heaptap.path("root.txt"), encoding="ascii") as file:
+        assert file.read() == "precious"
+    os.unlink(heaptap.path("root.txt"))

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests of processes that a collector does not record, that disturb others, or that have little stack."""
+
+import errno
+import re
+import time
+
+from allocators import KI, assert_answers, said
+from harness import LIBRARY, TIME_SCALE, target
+from heap_v2 import Dump
+
+# Far below the ten seconds that a process waits for a collector that is there.
+AT_ONCE_SECONDS = 5 * TIME_SCALE
+NOBODY = str(errno.EFAULT)
+
+
+def steered(lab, conf):
+    process = lab.program(target("steered"), talks=True, env={"LD_PRELOAD": LIBRARY, "MALLOC_CONF": conf})
+    process.target_pid = int(process.answer().split()[1])
+    return process
+
+
+def test_child_of_an_attached_process(lab, heaptap):
+    """It has the semaphores of its parent, but nobody hears it: it is told so at once."""
+    process = steered(lab, "prof:true,lg_prof_sample:0,lg_prof_interval:20")
+    session = lab.attach(process.target_pid, "-o", "collector")
+    begun = time.monotonic()
+    answer = process.ask(f"fork write string prof.dump child.prof;churn 100 {100 * KI}")
+    assert re.search("^\\d+ churned 100$", answer), answer
+    answer = process.ask("fork write string prof.dump child.prof")
+    assert re.search(f"^\\d+ {NOBODY}$", answer), answer
+    assert time.monotonic() - begun < AT_ONCE_SECONDS
+    assert_answers(process, ("write string prof.dump parent.prof", "0"))
+    heaptap.dump_named("parent.prof")
+    process.popen.stdin.close()
+    process.ends()
+    session.ends()
+
+
+def test_triggers_beside_somebody_else_s_collector(lab):
+    """It hears all processes with the library, and says no; that is told once, not at each interval."""
+    process = steered(lab, "prof:true,lg_prof_sample:0,lg_prof_interval:16")
+    other = lab.heaptap("run", "-o", "collector", "--", target("steered"), talks=True)
+    other.answer()
+    begun = time.monotonic()
+    assert process.ask(f"churn 1000 {100 * KI}") == "churned 1000"
+    assert time.monotonic() - begun < AT_ONCE_SECONDS
+    assert len(said(process)) <= 1
+    for one in (process, other):
+        one.popen.stdin.close()
+        one.ends()
+
+
+def test_others_keep_their_profiles(lab):
+    """A process that resets without end takes no room from the events of others."""
+    session = lab.heaptap("run", "--exact", "-o", "collector", "--", "sh", "-c",
+                          f"{target('resets')} 20000 & {target('wiki_leak')} & {target('wiki_leak')} & wait",
+                          env={"MALLOC_CONF": "prof:true"})
+    # What there was no room for: resets.
+    session.losses_allowed = ("events_full",)
+    session.ends()
+    leaks = [Dump(dump.path).total for dump in lab.dumps(kind="f")]
+    assert leaks.count((120, 6926352)) == 2, leaks
+
+
+def run_with(heaptap, where, conf):
+    process = heaptap.start(target("small_stacks"), where, conf=conf)
+    process.ends()
+    assert process.stdout() == "error 0, 0 bytes written below the stack\n"
+
+
+def test_triggers_in_a_thread(lab, heaptap):
+    run_with(heaptap, "thread", "prof:true,lg_prof_sample:0,lg_prof_interval:20")
+    assert len(lab.dumps(kind="i")) > 5
+
+
+def test_high_water_in_a_thread(lab, heaptap):
+    run_with(heaptap, "thread", "prof:true,lg_prof_sample:0,prof_gdump:true")
+    assert len(lab.dumps(kind="u")) > 5
+
+
+def test_dump_in_a_handler(lab, heaptap):
+    run_with(heaptap, "handler", "prof:true,lg_prof_sample:0")
+    assert len(lab.dumps(kind="m")) == 1

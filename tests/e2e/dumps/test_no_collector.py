@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nobody listens: an error at once, one line that says how to start a collector, and the program goes on."""
+
+import errno
+import os
+import time
+
+import pytest
+
+from allocators import said
+from dumping import BLOCK, SLACK_SECONDS
+from harness import target
+
+pytestmark = pytest.mark.without_bpf
+
+
+def lonely(lab, conf):
+    process = lab.preloaded(target("steered"), talks=True, env={"MALLOC_CONF": conf})
+    process.answer()
+    return process
+
+
+def assert_lines(process, number):
+    """Each says how to start a collector."""
+    assert len(said(process)) == number, said(process)
+    for line in said(process):
+        assert f"heaptap attach -p {process.pid}" in line
+
+
+def test_by_hand(lab):
+    process = lonely(lab, "prof:true,lg_prof_sample:0,prof_prefix:dump")
+    begun = time.monotonic()
+    assert process.ask("call prof.dump") == str(errno.EFAULT)
+    assert time.monotonic() - begun < SLACK_SECONDS
+    assert_lines(process, 1)
+    assert process.ask(f"keep 3 {BLOCK}") == "kept 3"
+    process.ends()
+    assert lab.dumps() == []
+
+
+@pytest.mark.parametrize("conf, lines", (
+    ("lg_prof_interval:20", 0), ("prof_gdump:true", 1), ("prof_final:true,prof_leak:true", 1),
+    ("lg_prof_interval:20,prof_gdump:true,prof_final:true,prof_leak:true", 2),
+    ("prof_leak_error:true,prof_final:true", 1)))
+def test_triggers(lab, conf, lines):
+    """New maxima, 6 and more of them: one line together, and one at the end; no interval passes, as nothing is sampled.
+    No file; no summary can be known, so no leak is claimed, and the status is the program's."""
+    process = lonely(lab, "prof:true,lg_prof_sample:0,prof_prefix:dump," + conf)
+    assert process.ask(f"keep 100 {BLOCK}") == "kept 100"
+    process.ends()
+    assert_lines(process, lines)
+    assert lab.dumps() == []
+
+
+def test_the_wiki_s_leak_check(lab):
+    """prof_leak:true and nothing else, as people write it."""
+    process = lab.preloaded(target("wiki_leak"), env={"MALLOC_CONF": "prof_leak:true,lg_prof_sample:0"})
+    process.ends()
+    assert_lines(process, 1)
+    assert lab.dumps() == []
+
+
+def test_an_older_dump_is_not_harmed(lab):
+    with open(lab.path("old.prof"), "w", encoding="ascii") as file:
+        file.write("precious")
+    process = lonely(lab, "prof:true")
+    assert process.ask("write string prof.dump old.prof") == str(errno.EFAULT)
+    with open(lab.path("old.prof"), encoding="ascii") as file:
+        assert file.read() == "precious"
+
+
+def test_64_threads(lab):
+    process = lonely(lab, "prof:true")
+    _, slowest, *errors = process.ask("storm 64 storm.prof").split()
+    assert errors == [str(errno.EFAULT)] * 64
+    assert int(slowest) / 1000 < SLACK_SECONDS
+    assert [name for name in os.listdir(lab.folder) if name.startswith("storm")] == []

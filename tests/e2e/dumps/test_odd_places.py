@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dumps that are asked for where nobody expects them: from many threads at once, a forked child, signal handlers."""
+
+import errno
+import os
+
+from allocators import assert_answers, said
+from dumping import BLOCK, DUMP_SECONDS, QUEUE_SECONDS, SLACK_SECONDS, assert_goes_on, begin
+from symbols import live
+
+
+def test_64_threads_at_once(heaptap):
+    """Each call says what is true: 0 and there is a whole dump, or an error and there is none."""
+    process = begin(heaptap)
+    assert_answers(process, (f"keep 3 {BLOCK}", "kept 3"))
+    word, slowest, *errors = process.ask("storm 64 storm.prof", 4 * QUEUE_SECONDS).split()
+    assert (word, len(errors)) == ("storm", 64)
+    assert int(slowest) / 1000 < QUEUE_SECONDS + SLACK_SECONDS
+    assert errors.count("0") >= 1
+    for number, error in enumerate(errors):
+        assert int(error) in (0, errno.EAGAIN)
+        assert os.path.exists(heaptap.path(f"storm.prof.{number}")) == (error == "0")
+        if error == "0":
+            assert live(heaptap.dump_named(f"storm.prof.{number}"), "keep_blocks") == (3, 3 * BLOCK)
+    assert len(said(process)) <= 64 - errors.count("0")
+
+
+def test_in_a_forked_child(lab, heaptap):
+    """With the child's PID in the name, and what it has allocated itself: its books begin with the fork."""
+    process = begin(heaptap)
+    assert_answers(process, (f"keep 3 {BLOCK}", "kept 3"), ("call prof.dump", "0"))
+    child, error = process.ask(f"fork keep 2 {BLOCK};call prof.dump").split()
+    assert error == "0", process.stderr()
+    (dump,) = lab.dumps(pid=int(child), kind="m")
+    assert live(dump.read(), "keep_blocks") == (2, 2 * BLOCK)
+    assert_answers(process, ("call prof.dump", "0"))
+    assert [dump.number for dump in lab.dumps(pid=process.target_pid, kind="m")] == [0, 1]
+    assert_goes_on(heaptap, process, 0)
+
+
+def test_in_a_signal_handler(heaptap):
+    process = begin(heaptap)
+    assert_answers(process, (f"keep 3 {BLOCK}", "kept 3"), ("raise write string prof.dump raised.prof", "0"))
+    assert live(heaptap.dump_named("raised.prof"), "keep_blocks") == (3, 3 * BLOCK)
+    assert_goes_on(heaptap, process, 0)
+
+
+def test_in_a_handler_that_interrupts_the_allocator(heaptap):
+    """20 times, wherever it is: a dump or an error, and never a hang or a broken heap."""
+    process = begin(heaptap)
+    for size in (100, 20000, 1 << 22):
+        errors = process.ask(f"interrupt 20 {size}", 20 * DUMP_SECONDS).split()
+        assert len(errors) == 20
+        assert set(errors) <= {"0", str(errno.EAGAIN)}
+    assert_goes_on(heaptap, process, 60)

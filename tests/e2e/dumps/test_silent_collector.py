@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A collector that does not answer, or dies: each dump is given up within its bound, and no file is torn."""
+
+import errno
+import os
+import re
+import signal
+import time
+
+from allocators import assert_answers, said
+from dumping import (BLOCK, DUMP_SECONDS, QUEUE_SECONDS, SLACK_SECONDS, assert_goes_on, assert_no_torn_file, begin)
+from harness import wait_until
+
+FAILED = (errno.EFAULT, errno.EAGAIN)
+
+
+def begin_dump(process, name="never.prof"):
+    """Asks for a dump while the collector is stopped; returns when the process waits for it."""
+    process.signal(signal.SIGSTOP)
+    process.tell(f"write string prof.dump {name}")
+    fds = f"/proc/{process.target_pid}/fd"
+
+    def waits():
+        return any("eventfd" in os.readlink(os.path.join(fds, fd)) for fd in os.listdir(fds))
+    wait_until(waits, "the process waits for its dump")
+    return time.monotonic()
+
+
+def assert_given_up(begun, answer, seconds=DUMP_SECONDS):
+    assert int(answer) in FAILED
+    assert time.monotonic() - begun < seconds + SLACK_SECONDS
+
+
+def test_killed_in_the_handshake(lab, heaptap):
+    process = begin(heaptap, conf=",prof_final:true,prof_leak:true")
+    assert_answers(process, (f"keep 3 {BLOCK}", "kept 3"))
+    begun = begin_dump(process)
+    process.signal(signal.SIGKILL)
+    assert_given_up(begun, process.answer())
+    assert len(said(process)) == 1, said(process)
+    assert_no_torn_file(lab)
+    assert process.ask(f"churn 10 {BLOCK}") == "churned 10"
+    # Now nobody is there: at once, with the line that says how to start one; at the end too.
+    begun = time.monotonic()
+    assert process.ask("write string prof.dump nobody.prof") == str(errno.EFAULT)
+    assert time.monotonic() - begun < SLACK_SECONDS
+    assert f"heaptap attach -p {process.target_pid}" in said(process)[-1]
+    process.popen.stdin.close()
+    # The end of heaptap takes the kernel a while; until then the program is its child.
+    process.popen.wait()
+    assert os.waitstatus_to_exitcode(os.waitpid(process.target_pid, 0)[1]) == 0
+    assert len(said(process)) <= 3, said(process)
+    assert_no_torn_file(lab)
+
+
+def test_stopped_for_too_long(lab, heaptap):
+    """EAGAIN; an answer that comes too late changes nothing, and the next dump is whole."""
+    process = begin(heaptap)
+    begun = begin_dump(process)
+    assert process.answer() == str(errno.EAGAIN)
+    assert_given_up(begun, errno.EAGAIN)
+    process.signal(signal.SIGCONT)
+    assert_goes_on(heaptap, process, 1)
+    assert_no_torn_file(lab)
+    assert not os.path.exists(heaptap.path("never.prof"))
+
+
+def test_a_handler_s_dump_interrupts_a_dump(lab, heaptap):
+    """The same thread asks again from a signal handler while it waits: both fail within their bounds."""
+    process = begin(heaptap)
+    assert_answers(process, ("arm write string prof.dump inner.prof", "armed"))
+    begun = begin_dump(process, "outer.prof")
+    os.kill(process.target_pid, signal.SIGUSR2)
+    inner = process.answer()
+    assert re.search("^handler ", inner), inner
+    assert_given_up(begun, inner.split()[1], QUEUE_SECONDS)
+    assert_given_up(begun, process.answer(), QUEUE_SECONDS)
+    process.signal(signal.SIGCONT)
+    assert_goes_on(heaptap, process, 2)
+    assert_no_torn_file(lab)
+
+
+def test_a_child_of_a_dump(lab, heaptap):
+    """A fork in the middle of a dump: the child has no dump under way, and its own is given up in time."""
+    process = begin(heaptap)
+    assert_answers(process, ("arm fork write string prof.dump child.prof", "armed"))
+    begun = begin_dump(process, "parent.prof")
+    os.kill(process.target_pid, signal.SIGUSR2)
+    inner = process.answer()
+    assert re.search(r"^handler \d+ \d+$", inner), inner
+    assert_given_up(begun, inner.split()[2], QUEUE_SECONDS)
+    assert_given_up(begun, process.answer(), QUEUE_SECONDS)
+    process.signal(signal.SIGCONT)
+    assert_goes_on(heaptap, process, 2)
+    assert_no_torn_file(lab)
+
+
+def test_64_threads_and_nobody_answers(lab, heaptap):
+    process = begin(heaptap)
+    process.signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    word, slowest, *errors = process.ask("storm 64 storm.prof", 4 * QUEUE_SECONDS).split()
+    assert (word, len(errors)) == ("storm", 64)
+    assert {int(number) for number in errors} <= set(FAILED)
+    assert int(slowest) / 1000 < QUEUE_SECONDS + SLACK_SECONDS
+    assert time.monotonic() - begun < QUEUE_SECONDS + SLACK_SECONDS
+    process.signal(signal.SIGCONT)
+    assert_goes_on(heaptap, process, 64)
+    assert_no_torn_file(lab)
+
+
+def test_killed_among_64_threads(lab, heaptap):
+    """The collector dies while it answers: what it had answered is whole, the others fail, no file is torn."""
+    process = begin(heaptap)
+    process.tell("storm 64 storm.prof")
+    wait_until(lambda: [name for name in os.listdir(lab.folder) if name.startswith("storm.prof")],
+               "the first file is there")
+    process.signal(signal.SIGKILL)
+    _, slowest, *errors = process.answer(4 * QUEUE_SECONDS).split()
+    assert {int(number) for number in errors} <= {0, *FAILED}
+    assert int(slowest) / 1000 < QUEUE_SECONDS + SLACK_SECONDS
+    for number, error in enumerate(errors):
+        assert os.path.exists(heaptap.path(f"storm.prof.{number}")) == (error == "0"), errors
+    assert_no_torn_file(lab)

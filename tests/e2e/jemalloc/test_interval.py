@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""jemalloc's wiki, "Use Case: Heap Profiling": a dump every 1 MiB allocated, and --base between two of them.
+
+The law: the k-th dump (from 0) is due when (k + 1) MiB have been allocated, and is written by the allocation that
+passes that mark. With every allocation recorded (lg_prof_sample:0) nothing is left to chance: a program that frees
+nothing has then (k + 1) MiB live, up to one block more or less. With sampling see test_sampled().
+"""
+
+import math
+import os
+
+import pytest
+
+from allocators import KI, MI, assert_answers, jeprof, jeprof_table, said, total
+from symbols import live
+from harness import target
+
+# The wiki's program allocates 6926352 bytes in all, so 6 dumps; its largest block is 39 * 4 KiB, class 160 KiB.
+ALLOCATED, LARGEST = 6926352, 160 * KI
+
+# A fixed seed: heaptap's sampled test gives the same result each time. jemalloc's has no seed, and needs none: it
+# counts all allocated bytes and only looks at them when a sample is due.
+SEED = {"HEAPTAP_CONF": "prof_seed:20"}
+
+
+def leak_by_intervals(allocator):
+    process = allocator.shell("MALLOC_CONF=prof:true,prof_prefix:jeprof.out,lg_prof_interval:20,lg_prof_sample:0 "
+                              f"LD_PRELOAD={allocator.library} {target('wiki_leak')}")
+    process.ends()
+    assert said(process) == []
+    return allocator.own_dumps()
+
+
+def test_every_mebibyte(allocator):
+    """Six files, numbered in order, each with what was live then."""
+    dumps = leak_by_intervals(allocator)
+    assert [os.path.basename(dump.path) for dump in dumps] == [
+        f"jeprof.out.{dumps[0].pid}.{k}.i{k}.heap" for k in range(ALLOCATED // MI)]
+    for k, dump in enumerate(dumps):
+        assert abs(dump.read().total.bytes - (k + 1) * MI) <= LARGEST, dump.path
+
+
+def test_growth_between_two(lab, allocator):
+    """jeprof --base: what was allocated between the two, by function, as the two dumps themselves have it."""
+    dumps = leak_by_intervals(allocator)
+    first, last = dumps[0], dumps[-1]
+    rows, growth = jeprof_table(lab, f"--base={first.path}", target("wiki_leak"), last.path)
+    assert growth == last.read().total.bytes - first.read().total.bytes
+    assert abs(growth - 5 * MI) <= 2 * LARGEST
+    for function in ("do_something", "do_something_else"):
+        grown = live(last.read(), function)[1] - live(first.read(), function)[1]
+        assert rows[function] == (grown, grown)
+        assert grown > 2 * MI
+    shrunk = jeprof(lab, "--text", "--show_bytes", f"--base={last.path}", target("wiki_leak"), first.path).decode()
+    assert total(shrunk) == -growth
+
+
+def test_sampled(allocator):
+    """4096 blocks of 4 KiB, a sample every 16 KiB on average.
+
+    jemalloc: as many dumps as whole mebibytes were allocated, less one if no sample was due after the last mark.
+    heaptap counts the weights of the samples: each block of Z = 4 KiB counts Z / p with probability
+    p = 1 - exp(-Z / R), R = 16 KiB, so the sum over N blocks has standard error Z sqrt(N (1 - p) / p) = 481 KiB.
+    Bound of both: four standard errors, and one for the end that is cut off.
+    """
+    blocks, size, rate = 4096, 4 * KI, 16 * KI
+    p = -math.expm1(-size / rate)
+    bound = 4 * size * math.sqrt(blocks * (1 - p) / p) / MI + 1
+    process = allocator.steered("prof:true,prof_prefix:sampled,lg_prof_interval:20,lg_prof_sample:14", env=SEED)
+    assert_answers(process, (f"churn {blocks} {size}", f"churned {blocks}"),
+                   ("read u64 prof.interval", f"0 {MI}"))
+    process.ends()
+    dumps = allocator.own_dumps()
+    assert [dump.number for dump in dumps] == list(range(len(dumps)))
+    assert all(dump.kind == "i" for dump in dumps)
+    assert abs(len(dumps) - blocks * size / MI) <= bound, allocator.names_of_dumps()
+    assert len(dumps) > 0
+
+
+@pytest.mark.parametrize("conf", (
+    "prof:true,prof_prefix:off", "prof:true,prof_prefix:off,lg_prof_interval:-1",
+    "prof:true,prof_prefix:,lg_prof_interval:20,prof_final:true,prof_gdump:true"))
+def test_off(allocator, conf):
+    """Without lg_prof_interval, and with -1, there is none; an empty prefix switches automatic names off."""
+    process = allocator.steered(conf + ",lg_prof_sample:0")
+    assert_answers(process, (f"keep 3 {4 * MI}", "kept 3"))
+    process.ends()
+    assert allocator.names_of_dumps() == []

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The leak example of jemalloc's wiki: every digit as jemalloc has it, and jeprof and google-pprof read the dump.
+
+Proved: size classes, exact recording, leak summary, dump, symbols. Error bound: none, all numbers are exact.
+"""
+
+import os
+import re
+
+from harness import target
+
+SUMMARY = "Leak approximation summary: ~6926352 bytes, ~120 objects, >= 2 contexts"
+
+# 1 KiB * (0 + .. + 79) and 4 KiB * (0 + .. + 39) in size classes, i = 0 being the class of 8 bytes.
+DO_SOMETHING = (80, 3502088)
+DO_SOMETHING_ELSE = (40, 3424264)
+
+
+def assert_two_leaks(text):
+    """jeprof's table has 3.3 MB for each of the two functions."""
+    for function in ("do_something", "do_something_else"):
+        assert re.search(rf"(?m)^\s+3\.3\s.*\s{function}$", text), text
+
+
+def assert_exact(dump):
+    assert (dump.total.objects, dump.total.bytes) == (120, 6926352)
+    live = sorted(tuple(stack.total) for stack in dump.stacks if stack.total.objects > 0)
+    assert live == sorted([DO_SOMETHING, DO_SOMETHING_ELSE])
+
+
+def test_summary_and_readers(lab):
+    session = lab.heaptap("run", "--exact", "--", target("wiki_leak"))
+    session.ends()
+    assert f"<heaptap>: {SUMMARY}" in session.lines()
+    assert session.stdout() == ""
+    (dump,) = lab.dumps()
+    assert (dump.prefix, dump.sequence, dump.kind) == ("jeprof", 0, "f")
+    assert_exact(dump.read())
+    assert [line for line in session.lines() if "jeprof" in line and os.path.basename(dump.path) in line], (
+        "the next command is not said")
+    assert_two_leaks(lab.reader("jeprof", "--text", target("wiki_leak"), dump.path))
+
+
+def test_google_pprof(lab):
+    """gperftools' pprof does not read jemalloc's form (nor jemalloc's own dumps), but its own: --format."""
+    session = lab.heaptap("run", "--exact", "--format", "gperftools", "--", target("wiki_leak"))
+    session.ends()
+    assert f"<heaptap>: {SUMMARY}" in session.lines()
+    (path,) = lab.dump_paths()
+    for reader in ("google-pprof", "jeprof"):
+        assert_two_leaks(lab.reader(reader, "--text", target("wiki_leak"), path))
+    os.unlink(path)  # not of the form that is checked after each test
+
+
+def test_jeprof_knows_the_thread(lab):
+    session = lab.heaptap("run", "--exact", "--", target("wiki_leak"))
+    session.ends()
+    (dump,) = lab.dumps()
+    (thread,) = dump.read().threads
+    assert_two_leaks(lab.reader("jeprof", "--text", f"--thread={thread}", target("wiki_leak"), dump.path))
+
+
+def test_the_wiki_s_own_way(lab):
+    """prof_leak:true in MALLOC_CONF and nothing else about dumps: the process itself asks for the final dump and
+    prints the summary."""
+    session = lab.heaptap("run", "-o", "collector", "--", target("wiki_leak"),
+                          env={"MALLOC_CONF": "prof_leak:true,lg_prof_sample:0"})
+    session.ends()
+    assert f"<jemalloc>: {SUMMARY}" in session.lines()
+    (own,) = [dump for dump in lab.dumps() if dump.prefix == "jeprof"]
+    assert_exact(own.read())
+    assert (own.sequence, own.kind) == (0, "f")
+
+
+def test_static_program(lab):
+    session = lab.heaptap("run", "--exact", "--", target("wiki_leak_static"))
+    session.ends()
+    dump = lab.only_dump()
+    counts = sorted(tuple(stack.total) for stack in dump.stacks)
+    assert DO_SOMETHING in counts
+    assert DO_SOMETHING_ELSE in counts
+    assert_two_leaks(lab.reader("jeprof", "--text", target("wiki_leak_static"), dump.path))
+
+
+def test_without_a_preload_there_is_no_leak_but_a_line(lab):
+    """A static program without the allocator: nothing to record, said in one line, the program runs."""
+    with open(lab.path("plain.c"), "w", encoding="ascii") as source:
+        source.write("int main(void) { return 5; }\n")
+    compiler = lab.program("gcc", "-static", "plain.c", "-o", "plain")
+    compiler.ends()
+    session = lab.heaptap("run", "--", lab.path("plain"))
+    session.records = False
+    session.ends(5)
+    assert re.search("no .*allocator|not .*record|nothing", "\n".join(session.lines()))
+    assert lab.dumps() == []

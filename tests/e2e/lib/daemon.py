@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""heaptap daemon in tests: a recording with a place of its own, which outlives its collectors.
+
+A collector may be killed, stopped and started anew; after the test the recording is ended, nothing of it may be left
+in the kernel, and the books that all its collectors printed must balance.
+"""
+
+import collections
+import http.client
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+
+import books
+from harness import HEAPTAP, PATIENCE_SECONDS, Session, environment
+
+BPF_FOLDER = "/sys/fs/bpf"
+_numbers = itertools.count()
+
+# For programs whose first allocation shall be recorded with --exact: where eBPF may not write the memory of processes
+# (kernel lockdown), the daemon's rate reaches them a little later.
+EXACT = {"MALLOC_CONF": "lg_prof_sample:0"}
+
+# Of an HTTP request. Names of headers are in small letters.
+Answer = collections.namedtuple("Answer", "status headers body")
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=PATIENCE_SECONDS)
+        self._path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class Daemon:
+    """A recording. `process` is its latest collector, a Session; there is none before start().
+
+    `arguments` are for every collector of it. Losses that a test provokes are named in `losses_allowed`.
+    """
+
+    def __init__(self, folder, *arguments, losses_allowed=(), **options):
+        number = next(_numbers)
+        self.folder = os.path.join(folder, f"daemon{number}")
+        os.mkdir(self.folder)
+        self.state_folder = os.path.join(self.folder, "state")
+        self.socket = os.path.join(self.folder, "socket")
+        self.pin_folder = f"{BPF_FOLDER}/heaptap-test-{os.getpid()}-{number}"
+        self.losses_allowed = losses_allowed
+        self._arguments = list(map(str, arguments))
+        self._options = options
+        self._collectors = []
+        self.configuration = os.path.join(self.folder, "heaptap.conf")
+        with open(self.configuration, "w", encoding="ascii"):
+            pass
+
+    # --- its collectors ---
+
+    @property
+    def process(self):
+        return self._collectors[-1]
+
+    def command(self, *more):
+        return ["daemon", "--config", self.configuration, "--books", "--state-dir", self.state_folder,
+                "--socket", self.socket, "--pin-dir", self.pin_folder, *self._arguments, *map(str, more)]
+
+    def launch(self, *more):
+        """A collector that may not come to record, or not yet. `more` arguments are for this one only."""
+        collector = Session(self.command(*more), self.folder, **self._options)
+        self._collectors.append(collector)
+        return collector
+
+    def start(self, *more):
+        self.launch(*more).wait_said(r"^heaptap: recording; ")
+
+    def kill(self):
+        self.process.signal(signal.SIGKILL)
+        assert self.process.wait() == -signal.SIGKILL
+
+    def stop(self, number=signal.SIGTERM):
+        """Ends the collector; with SIGTERM the recording goes on."""
+        self.process.signal(number)
+        assert self.process.wait() == 0, self.process.stderr()
+
+    def restart(self):
+        self.kill()
+        self.start()
+
+    def books(self):
+        """All that its collectors closed, in that order."""
+        return [entry for collector in self._collectors for entry in collector.books()]
+
+    def wait_said(self, pattern, **options):
+        return self.process.wait_said(pattern, **options)
+
+    # --- its clients ---
+
+    def client(self, *arguments):
+        """A command that talks to it, done; it must have succeeded. Its output."""
+        result = subprocess.run([HEAPTAP, *map(str, arguments), "--socket", self.socket],
+                                capture_output=True, text=True, cwd=self.folder, env=environment(self.folder),
+                                timeout=PATIENCE_SECONDS, check=False)
+        assert result.returncode == 0, f"heaptap {arguments}: {result.stderr}"
+        return result.stdout
+
+    def processes(self):
+        """What it records, by PID, as heaptap list --json has it."""
+        return {entry["pid"]: entry for entry in json.loads(self.client("list", "--json"))["processes"]}
+
+    def ended(self):
+        """Processes that have ended, the last one first."""
+        return json.loads(self.client("list", "--ended", "--json"))["ended"]
+
+    def dump(self, pid, path):
+        self.client("dump", pid, "-o", path)
+
+    def request(self, method, path, body=None, headers=None):
+        connection = _UnixConnection(self.socket)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return Answer(response.status, {name.lower(): value for name, value in response.getheaders()},
+                          response.read())
+        finally:
+            connection.close()
+
+    def get(self, path, **options):
+        return self.request("GET", path, **options)
+
+    def metrics(self):
+        """Samples of /metrics by name and labels, as they stand there."""
+        lines = self.get("/metrics").body.decode().splitlines()
+        return {name: float(value) for name, value in
+                (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+
+    # --- its end ---
+
+    def end(self):
+        """Ends the recording, whatever state it is in, and checks what it leaves: nothing but balanced books."""
+        if self._collectors and self.process.alive():
+            self.stop()
+        end = Session(self.command("--end"), self.folder, **self._options)
+        assert end.wait() == 0, end.stderr()
+        assert not os.path.exists(self.pin_folder), os.listdir(self.pin_folder)
+        for entry in self.books():
+            books.check(entry, self.losses_allowed)

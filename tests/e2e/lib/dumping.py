@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that asks for dumps by mallctl, and the bounds of that.
+
+A dump is given up after 10 seconds (contract.h); one that waits for others' dumps first is given up after as long again
+for each of the two that may be before it.
+"""
+
+import os
+import re
+
+from allocators import KI, assert_answers, said
+from harness import TIME_SCALE
+from heap_v2 import Dump
+from symbols import live
+
+DUMP_SECONDS = 10
+QUEUE_SECONDS = 3 * DUMP_SECONDS
+# For two busy processors.
+SLACK_SECONDS = 5 * TIME_SCALE
+BLOCK = 64 * KI
+CONF = "prof:true,lg_prof_sample:0,prof_prefix:"
+
+
+def begin(heaptap, prefix="dump", conf=""):
+    return heaptap.steered(CONF + prefix + conf)
+
+
+def assert_goes_on(heaptap, process, lines):
+    """It has said that many lines at most, and its next dump is whole."""
+    assert len(said(process)) <= lines, said(process)
+    assert_answers(process, (f"keep 3 {BLOCK}", "kept 3"), ("write string prof.dump goes-on.prof", "0"))
+    assert live(heaptap.dump_named("goes-on.prof"), "keep_blocks")[0] >= 3
+
+
+def assert_no_torn_file(lab):
+    """What lies under a name that was asked for is a whole dump."""
+    for where, _, files in os.walk(lab.folder):
+        for name in files:
+            if re.search(r"\.(heap|prof)(\.\d+)?$", name):
+                Dump(os.path.join(where, name)).check()

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs and heaptap sessions of tests, each with bounds, and the names of dumps.
+
+Nothing here sleeps and hopes: wait_until() polls a condition and fails when its bound is over.
+"""
+
+import ctypes
+import functools
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import books
+from heap_v2 import Dump
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+BUILD = os.path.join(ROOT, "build")
+TARGETS = os.path.join(BUILD, "tests", "targets")
+
+# Where heaptap and its library are taken from; see own_copy().
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+_PLACE = os.path.join(BUILD, "e2e", _WORKER) if _WORKER else BUILD
+# Another build of it, if the caller says so.
+_BUILT = os.environ.get("HEAPTAP") or os.path.join(BUILD, "heaptap")
+HEAPTAP = os.path.join(_PLACE, "heaptap") if _WORKER else _BUILT
+LIBRARY = os.path.join(_PLACE, "libheaptap.so")
+
+# Everything that is measured by the clock is given so many times as long: for machines that are slow, such as emulated
+# ones.
+TIME_SCALE = float(os.environ.get("HEAPTAP_TIME_SCALE", "1"))
+# A bound for anything that takes milliseconds, generous because the machine is shared.
+PATIENCE_SECONDS = 60 * TIME_SCALE
+# Tests of endurance take their full time.
+LONG = os.environ.get("HEAPTAP_LONG") == "1"
+
+
+def own_copy():
+    """Tests that run side by side have a library of their own each: a session listens to all processes on its library's
+    file."""
+    if not _WORKER:
+        return
+    shutil.rmtree(_PLACE, ignore_errors=True)
+    os.makedirs(_PLACE)
+    os.link(_BUILT, HEAPTAP)
+    shutil.copy(os.path.join(BUILD, "libheaptap.so"), LIBRARY)
+
+
+def target(name):
+    return os.path.join(TARGETS, name)
+
+
+def wait_until(condition, what, seconds=PATIENCE_SECONDS):
+    """The first true value of condition(); an error that names `what` when the bound is over."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {seconds} s in vain: {what}")
+        time.sleep(0.01)
+
+
+def become_subreaper():
+    """Daemons and orphans of the tests become children of this process, so that none is left behind."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def _children():
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def reap_all():
+    """Ends every process below this one that a test left running."""
+    while True:
+        children = _children()
+        if not children:
+            return
+        for child in children:
+            try:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass
+
+
+@functools.lru_cache(maxsize=None)
+def why_no_bpf():
+    """None if heaptap can record here; else what is missing, as its doctor says."""
+    if not os.path.exists(HEAPTAP):
+        return f"{HEAPTAP} is not built"
+    doctor = subprocess.run([HEAPTAP, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            timeout=PATIENCE_SECONDS, check=False)
+    missing = [line for line in doctor.stdout.splitlines() if not line.startswith("ok ")]
+    return None if doctor.returncode == 0 else "\n".join(missing)
+
+
+class Process:
+    """A program of a test. stderr goes to a file; stdin and stdout are pipes if `talks`, else stdout is a file."""
+
+    def __init__(self, command, folder, talks=False, env=None, **options):
+        self.command = command
+        descriptor, self.error_path = tempfile.mkstemp(prefix=".stderr.", dir=folder)
+        self.output_path = self.error_path.replace(".stderr.", ".stdout.")
+        self._pending = b""
+        options.setdefault("cwd", folder)
+        with open(self.output_path, "wb") as output:
+            self.popen = subprocess.Popen(
+                command, env=environment(folder, env), stderr=descriptor,
+                stdin=subprocess.PIPE if talks else options.pop("stdin", subprocess.DEVNULL),
+                stdout=subprocess.PIPE if talks else output, start_new_session=True, **options)
+        os.close(descriptor)
+
+    @property
+    def pid(self):
+        return self.popen.pid
+
+    def wait(self, seconds=PATIENCE_SECONDS):
+        """The exit status, negative for a signal, as subprocess has it."""
+        if self.popen.stdin and not self.popen.stdin.closed:
+            try:
+                self.popen.stdin.close()
+            except BrokenPipeError:
+                pass
+        try:
+            return self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.command} did not end in {seconds} s; stderr:\n{self.stderr()}") from None
+
+    def ends(self, status=0, seconds=PATIENCE_SECONDS):
+        """It ends, with this status."""
+        assert self.wait(seconds) == status, f"{self.command} ended with {self.popen.returncode}:\n{self.stderr()}"
+
+    def signal(self, number):
+        os.kill(self.pid, number)
+
+    def alive(self):
+        return self.popen.poll() is None
+
+    def stderr(self):
+        with open(self.error_path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def stdout(self):
+        with open(self.output_path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def wait_said(self, pattern, count=1, seconds=PATIENCE_SECONDS):
+        """Waits for the count-th match of a pattern on stderr, and gives that match."""
+        def search():
+            matches = list(re.finditer(pattern, self.stderr(), re.MULTILINE))
+            if len(matches) < count and not self.alive():
+                matches = list(re.finditer(pattern, self.stderr(), re.MULTILINE))
+                if len(matches) < count:
+                    raise AssertionError(f"{self.command} ended without saying {pattern!r}:\n{self.stderr()}")
+            return matches[count - 1] if len(matches) >= count else None
+        return wait_until(search, f"{self.command} says {pattern!r}", seconds)
+
+    def answer(self, seconds=PATIENCE_SECONDS):
+        """The next line on stdout of a program that talks."""
+        end = time.monotonic() + seconds
+        while b"\n" not in self._pending:
+            ready, _, _ = select.select([self.popen.stdout], [], [], max(0, end - time.monotonic()))
+            data = os.read(self.popen.stdout.fileno(), 65536) if ready else b""
+            if not data:
+                why = "ended" if ready else f"said nothing for {seconds} s"
+                raise AssertionError(f"{self.command} {why}; stderr:\n{self.stderr()}")
+            self._pending += data
+        line, self._pending = self._pending.split(b"\n", 1)
+        return line.decode()
+
+    def tell(self, line):
+        """Gives a program that talks one line."""
+        self.popen.stdin.write(line.encode() + b"\n")
+        self.popen.stdin.flush()
+
+    def ask(self, line, seconds=PATIENCE_SECONDS):
+        self.tell(line)
+        return self.answer(seconds)
+
+
+def environment(folder, changes=None):
+    """The same for every program of a test: nothing of the caller's but PATH (and what sanitizers read). A change to
+    None takes a name out."""
+    result = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": folder, "LC_ALL": "C.UTF-8", "TZ": "UTC",
+              "JEPROF_TMPDIR": folder}
+    # For a build with sanitizers.
+    result.update({name: value for name, value in os.environ.items() if name in ("ASAN_OPTIONS", "UBSAN_OPTIONS")})
+    result.update(changes or {})
+    return {name: value for name, value in result.items() if value is not None}
+
+
+class Session(Process):
+    """A running heaptap. Its books are checked after the test, unless `records` is False (it had nothing to record)."""
+
+    def __init__(self, arguments, folder, **options):
+        self.records = True
+        self.losses_allowed = ()
+        binary = options.pop("binary", HEAPTAP)
+        before = options.pop("before", [])
+        super().__init__([*before, binary, *arguments], folder, **options)
+
+    def lines(self):
+        """What it said, without the books."""
+        return [line for line in self.stderr().splitlines() if not line.startswith('{"books"')]
+
+    def books(self):
+        return books.read(self.stderr())
+
+    def check(self):
+        if self.alive():
+            self.signal(signal.SIGTERM)
+            self.wait()
+        if self.popen.returncode == -signal.SIGKILL:
+            return
+        all_books = self.books()
+        assert all_books or not self.records, f"{self.command} printed no books:\n{self.stderr()}"
+        for entry in all_books:
+            books.check(entry, self.losses_allowed)
+
+
+class DumpName:
+    """<prefix>.<pid>.<seq>.<kind><number>.heap, taken apart."""
+
+    _NAME = re.compile(r"(.*)\.(\d+)\.(\d+)\.(?:(f)|([imu])(\d+))\.heap")
+
+    def __init__(self, path):
+        match = self._NAME.fullmatch(os.path.basename(path))
+        assert match, f"not the name of a dump: {path}"
+        self.path = path
+        self.prefix, self.pid, self.sequence = match.group(1), int(match.group(2)), int(match.group(3))
+        self.kind = match.group(4) or match.group(5)
+        self.number = int(match.group(6)) if match.group(6) else None
+
+    def read(self):
+        return Dump(self.path)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a test starts, and what it finds afterwards, in a folder of its own."""
+
+import os
+import re
+import subprocess
+
+from harness import LIBRARY, PATIENCE_SECONDS, DumpName, Process, Session, environment, target
+
+
+class Lab:
+    def __init__(self, folder):
+        self.folder = folder
+        self.sessions = []
+        self._checked = [self]
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    # --- programs ---
+
+    def heaptap(self, *arguments, **options):
+        """Starts heaptap; `run` and `attach` print their books."""
+        arguments = [str(argument) for argument in arguments]
+        if arguments and arguments[0] in ("run", "attach"):
+            arguments.insert(1, "--books")
+        session = Session(arguments, self.folder, **options)
+        self.sessions.append(session)
+        return session
+
+    def program(self, *command, **options):
+        return Process([str(word) for word in command], self.folder, **options)
+
+    def preloaded(self, *command, **options):
+        """A program that uses the allocator, and that nobody records who is not there already."""
+        env = dict(options.pop("env", {}), LD_PRELOAD=LIBRARY)
+        return self.program(*command, env=env, **options)
+
+    def puppet(self, *wrapper, **options):
+        """A puppet (tests/targets/puppet.c), alone or under another command; waits until it is ready."""
+        process = self.program(*wrapper, target("puppet"), talks=True, **options)
+        process.target_pid = int(process.answer().split()[1])
+        return process
+
+    def puppet_under_heaptap(self, *arguments, **options):
+        session = self.heaptap("run", *arguments, "--", target("puppet"), talks=True, **options)
+        session.target_pid = int(session.answer().split()[1])
+        return session
+
+    def preloaded_puppet(self, **options):
+        env = dict(options.pop("env", {}), LD_PRELOAD=LIBRARY)
+        return self.puppet(env=env, **options)
+
+    def attach(self, pid, *arguments, **options):
+        """Attaches, and waits until it records."""
+        session = self.heaptap("attach", "-p", pid, *arguments, **options)
+        session.wait_said(rf"^heaptap: attached to {pid} \(")
+        return session
+
+    def reader(self, *command):
+        """Output of a program that reads dumps (jeprof, google-pprof), both streams."""
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder,
+                                env=environment(self.folder), timeout=PATIENCE_SECONDS * 2, check=False)
+        assert result.returncode == 0, result.stdout
+        return result.stdout
+
+    # --- what they left ---
+
+    def dumps(self, pid=None, kind=None, folder=None):
+        """Names of dumps below the test's folder, by process and sequence."""
+        found = []
+        for where, _, files in os.walk(folder or self.folder):
+            found += [DumpName(os.path.join(where, name)) for name in files if name.endswith(".heap")]
+        return sorted((dump for dump in found if pid in (None, dump.pid) and kind in (None, dump.kind)),
+                      key=lambda dump: (dump.prefix, dump.pid, dump.sequence))
+
+    def dump_paths(self):
+        return [dump.path for dump in self.dumps()]
+
+    def only_dump(self, pid=None, kind=None):
+        found = self.dumps(pid, kind)
+        assert len(found) == 1, [dump.path for dump in found]
+        return found[0].read()
+
+    def checked(self, something):
+        """Something that has a check() of its own, which is done after the test."""
+        self._checked.append(something)
+        return something
+
+    def check_all(self):
+        for something in self._checked:
+            something.check()
+
+    def check(self):
+        """What holds after every test: the books of all sessions balance, and all dumps are well formed."""
+        for session in self.sessions:
+            session.check()
+        for dump in self.dumps():
+            dump.read().check()
+
+
+def assert_one_clear_line(session, status, *words):
+    """Bad input: this exit status, and one line on stderr, ours, that contains the words."""
+    session.records = False
+    session.ends(status)
+    (line,) = session.lines()
+    assert line.startswith("heaptap: ")
+    for word in words:
+        assert re.search(word, line)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The README's table of one-liners, run word for word on programs whose allocations are known, and what bpftrace and
+BCC print, taken apart.
+
+MALLOC_CONF=lg_prof_sample:0 makes every allocation a sample, so that every number that a line prints is known too. The
+programs have no ready blocks of the sizes that the tests use, so sampling holds from the first.
+"""
+
+import os
+import re
+import shlex
+import signal
+import time
+
+import bcc_tools
+import control
+from harness import LIBRARY, ROOT, target, wait_until
+
+_INSTALLED_LIBRARY = "/usr/local/lib/heaptap/libheaptap.so"
+_INSTALLED_SCRIPTS = "/usr/local/share/heaptap"
+BPFTRACE, BCC = 1, 2
+
+EXACT = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
+# 20000 blocks of 1000 bytes: 1024 usable; 1000 blocks of 100 bytes: 112 usable.
+CHURN, CHURNED_SAMPLES, CHURNED_BYTES = "churn 20000 1000", 20000, 20000 * 1024
+KEEP, KEPT_SAMPLES, KEPT_BYTES = "keep 1000 100", 1000, 1000 * 112
+# Longer than any test: it ends the line itself.
+ENDLESS = "6000"
+# A sample every 64 KiB, repeatable. 20000 blocks of 1024 bytes give about 310 samples: a relative error of 1/sqrt(310),
+# 5.7 %; the bound is five times that.
+SAMPLED = {"MALLOC_CONF": "lg_prof_sample:16", "HEAPTAP_CONF": "prof_seed:1"}
+SAMPLED_KEEP, SAMPLED_BYTES, SAMPLED_ERROR = "keep 20000 1000", 20000 * 1024, 0.28
+
+
+def _rows():
+    """{question: [question, bpftrace's command, BCC's command]}, None for a cell without a command."""
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        section = re.search(r"^## One-liners$(.*?)^## ", file.read(), re.MULTILINE | re.DOTALL)
+    assert section, "the README has no section One-liners"
+    rows = {}
+    for line in section.group(1).splitlines():
+        if line.startswith("| ") and not line.startswith("| question "):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            commands = [re.match(r"`([^`]*)`", cell) for cell in cells[1:]]
+            rows[cells[0]] = [cells[0], *(match.group(1) if match else None for match in commands)]
+    return rows
+
+
+def questions(tool):
+    """Those that the tool has a command for."""
+    return [question for question, cells in _rows().items() if cells[tool]]
+
+
+def command(question, tool, words):
+    """The words of the README's command, paths as in this tree, and each word replaced that is in `words`."""
+    text = _rows()[question][tool]
+    text = text.replace(_INSTALLED_LIBRARY, LIBRARY).replace(_INSTALLED_SCRIPTS, os.path.join(ROOT, "scripts"))
+    return [words.get(word, word) for word in shlex.split(text)]
+
+
+def marked_questions(tests):
+    """Questions that tests of a module are marked with."""
+    return {mark.args[0] for test in tests.values() for mark in getattr(test, "pytestmark", ())
+            if getattr(mark, "name", None) == "line"}
+
+
+class Lines:
+    """Lines of one tool, of which a test may start those of the `questions` that it is marked with, and must."""
+
+    def __init__(self, lab, tool, questions):
+        self._lab, self._tool, self._questions = lab, tool, questions
+        self._asked = set()
+
+    def check(self):
+        assert self._asked == self._questions
+
+    def start(self, question, pid=None, words=None, wait=True):
+        """Starts a line of the README, with other `words` for some of its own; waits until it has attached."""
+        assert question in self._questions, f"the test is not marked with {question!r}"
+        self._asked.add(question)
+        words = command(question, self._tool, dict(words or {}, PID=str(pid)))
+        env = {"BPFTRACE_MAP_KEYS_MAX": "100000"}
+        if self._tool == BCC:
+            words, env = bcc_tools.wrapper() + words, bcc_tools.environment(self._lab.folder)
+        tracer = self._lab.program(*words, cwd=ROOT, env=env)
+        if pid is not None and wait:
+            wait_until(lambda: listens(tracer, pid), f"{words} listens")
+        return tracer
+
+    def run_on_puppet(self, question, *orders, words=None, env=None):
+        """What a line prints about a puppet that obeys these orders."""
+        puppet = self._lab.preloaded_puppet(env=env or EXACT)
+        tracer = self.start(question, puppet.target_pid, words)
+        for order in orders:
+            puppet.ask(order)
+        return end(tracer)
+
+
+def waits(tracer):
+    with open(f"/proc/{tracer.pid}/wchan", encoding="ascii") as file:
+        return re.search("poll|nanosleep", file.read())
+
+
+def listens(tracer, pid):
+    """It has attached, and waits for events or for its time to be over."""
+    assert tracer.alive(), f"{tracer.command} ended:\n{tracer.stdout()}\n{tracer.stderr()}"
+    return waits(tracer) and any(control.semaphores(pid, LIBRARY).values())
+
+
+def end(tracer):
+    """Ctrl-C; what it has printed. Its exit status is the tool's own affair: trace's is 1 then.
+
+    bpftrace forgets a SIGINT that comes while it does not wait for events, as it does for an instant ten times a
+    second; so another one follows if it still waits a second later. After SIGINT it does not wait so long."""
+    def ended():
+        if waits(tracer):
+            tracer.signal(signal.SIGINT)
+        give_up = time.monotonic() + 1
+        wait_until(lambda: not tracer.alive() or time.monotonic() > give_up, "it ends")
+        return not tracer.alive()
+    wait_until(ended, f"{tracer.command} ends")
+    return tracer.stdout()
+
+
+def exact_puppet(lab):
+    return lab.preloaded_puppet(env=EXACT)
+
+
+def exact_workers(lab):
+    """Threads with names (tests/targets/named_threads.c), ready to go."""
+    workers = lab.preloaded(target("named_threads"), talks=True, env=EXACT)
+    workers.target_pid = int(workers.answer().split()[1])
+    return workers
+
+
+def by_stack(text, name):
+    """[(stack, number)] of a bpftrace map whose key is a stack."""
+    found = re.findall(rf"^@{name}\[\n(.*?)^\]: (-?\d+)$", text, re.MULTILINE | re.DOTALL)
+    return [(stack, int(number)) for stack, number in found]
+
+
+def through(stacks, function):
+    """The sum over the stacks that go through a function; there must be one."""
+    numbers = [number for stack, number in stacks if re.search(rf"\b{function}\b", stack)]
+    assert numbers, f"no stack goes through {function}: {stacks}"
+    return sum(numbers)
+
+
+def histogram(text):
+    """{low bound: count} of bpftrace's or BCC's histogram, empty rows left out."""
+    units = {"": 1, "K": 1 << 10, "M": 1 << 20}
+    rows = [(int(low) * units[unit], int(count)) for low, unit, count in
+            re.findall(r"^\[(\d+)([KM]?)(?:\]|, \d+[KM]?\)) +(\d+) \|", text, re.MULTILINE)]
+    rows += [(int(low), int(count)) for low, count in re.findall(r"^ +(\d+) -> \d+ +: (\d+) +\|", text, re.MULTILINE)]
+    return {low: count for low, count in rows if count}

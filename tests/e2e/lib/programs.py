@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real programs that are run on heaptap: in the end-to-end tests and in the benchmark of memory.
+
+A program is a function(folder, start): it runs in an empty folder, starts its commands by start(command), which
+gives a started process with wait(), stdout() and stderr(), and returns what must be the same however it is started:
+a dictionary of statuses, outputs and files. What differs from run to run (times, PIDs) is taken out here.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+
+from harness import ROOT, TIME_SCALE, environment, wait_until
+
+POSTGRES = "/usr/lib/postgresql/15/bin"
+LIMIT_SECONDS = 240 * TIME_SCALE
+
+
+def _finish(process):
+    status = process.wait(LIMIT_SECONDS)
+    return {"status": status, "stdout": process.stdout(), "stderr": process.stderr()}
+
+
+def _once(*command):
+    return lambda folder, start: _finish(start(list(command)))
+
+
+def w(folder, start):
+    """What w prints but for the numbers: times, loads, idle times."""
+    result = _finish(start(["w"]))
+    result["stdout"] = re.sub(r"[\d.:]+", "#", re.sub(r"up .*?,  ", "up #,  ", result["stdout"]))
+    return result
+
+SQL = """
+create table item(id integer primary key, name text, price real);
+with recursive n(i) as (select 1 union all select i + 1 from n where i < 50000)
+  insert into item select i, 'item ' || (i * 7919 % 50000), (i * 31 % 1000) / 10.0 from n;
+create index item_name on item(name);
+create table sale(item integer references item(id), count integer);
+insert into sale select id * 17 % 50000 + 1, id % 13 from item;
+select count(*), round(sum(price * count), 2) from sale join item on item.id = sale.item;
+select name, sum(count) from sale join item on item.id = sale.item group by name order by 2 desc, 1 limit 20;
+update item set name = upper(name) where id % 3 = 0;
+delete from sale where count < 3;
+select substr(name, 1, 6), count(*) from item group by 1 order by 1;
+select json_group_array(json_object('id', id, 'price', price)) from item where id < 50;
+vacuum;
+pragma integrity_check;
+"""
+
+
+def sqlite3(folder, start):
+    with open(os.path.join(folder, "script.sql"), "w", encoding="ascii") as file:
+        file.write(SQL)
+    return _finish(start(["sqlite3", "shop.db", ".read script.sql"]))
+
+
+def _compile(source, *compiler):
+    def program(folder, start):
+        result = _finish(start([*compiler, "-O2", "-c", os.path.join(ROOT, "tests/targets", source), "-o", "out.o"]))
+        with open(os.path.join(folder, "out.o"), "rb") as file:
+            result["out.o"] = file.read()
+        return result
+    return program
+
+
+def redis(folder, start):
+    """redis-server under redis-benchmark, then a fixed script whose answers are compared."""
+    socket = os.path.join(folder, "redis.sock")
+
+    def client(program, *arguments, text=None):
+        return subprocess.run([program, "-s", socket, *arguments], input=text, stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.STDOUT, env=environment(folder), cwd=folder, timeout=LIMIT_SECONDS,
+                              check=False).stdout
+
+    server = start(["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder,
+                    "--enable-debug-command", "yes"])
+    wait_until(lambda: client("redis-cli", "ping").strip() == "PONG", "redis answers")
+    benchmark = client("redis-benchmark", "-n", "20000", "-r", "10000", "-d", "100", "-q",
+                       "-t", "ping,set,get,incr,lpush,lrange_100,sadd,hset,zadd,mset")
+    script = ["flushall", "config set maxmemory-policy noeviction"]
+    script += [f"rpush list{i % 50} value-{i}-{'x' * (i % 300)}" for i in range(3000)]
+    script += [f"hset hash{i % 20} field{i} {i * i}" for i in range(3000)]
+    script += ["debug digest", "dbsize", "lrange list7 0 -1", "hlen hash3", "strlen none"]
+    answers = client("redis-cli", text="\n".join(script) + "\n")
+    client("redis-cli", "shutdown", "nosave")
+    return {"status": server.wait(LIMIT_SECONDS), "answers": answers,
+            "benchmark": sorted(set(re.findall(r"^([A-Z_]+).*: ", benchmark.replace("\r", "\n"), re.MULTILINE)))}
+
+
+def postgres(folder, start):
+    """initdb, a server, pgbench with a fixed seed and number of transactions, sums of its tables; as nobody."""
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    work = os.path.join(folder, "pg")
+    os.mkdir(work)
+    shutil.chown(work, 65534, 65534)
+    data = os.path.join(work, "data")
+
+    def sql(text):
+        return subprocess.run([f"{POSTGRES}/psql", "-h", work, "-U", "nobody", "-AtX", "-d", "postgres", "-c", text],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(folder),
+                              check=False).stdout.strip()
+
+    initdb = _finish(start([*as_nobody, f"{POSTGRES}/initdb", "-D", data, "-U", "nobody", "--no-sync", "-A", "trust",
+                            "--no-instructions"], cwd=work))
+    server = start([*as_nobody, f"{POSTGRES}/postgres", "-D", data, "-k", work, "-h", "", "-F"], cwd=work)
+    wait_until(lambda: sql("select 1") == "1", "PostgreSQL answers")
+    connect = ["-h", work, "-U", "nobody", "postgres"]
+    fill = start([f"{POSTGRES}/pgbench", "-i", "-s", "1", *connect], cwd=work).wait(LIMIT_SECONDS)
+    load = _finish(start([f"{POSTGRES}/pgbench", "-c", "4", "-j", "2", "-t", "250", "--random-seed=1", *connect],
+                         cwd=work))
+    sums = sql("select sum(abalance), count(*) from pgbench_accounts") + " " + sql(
+        "select sum(delta), count(*) from pgbench_history")
+    with open(os.path.join(data, "postmaster.pid"), encoding="ascii") as file:
+        os.kill(int(file.readline()), 2)  # SIGINT: fast shutdown
+    status = server.wait(LIMIT_SECONDS)
+    shutil.rmtree(work)
+    return {"initdb": initdb, "fill": fill, "load": load["status"], "sums": sums, "server": status,
+            "transactions": re.findall(r"transactions actually processed: .*", load["stdout"])}
+
+PROGRAMS = {
+    "w": w,
+    "ls": _once("ls", "-laR", "/usr/lib"),
+    "python3": _once("/usr/bin/python3", "-c", "import json"),
+    "sqlite3": sqlite3,
+    "gcc": _compile("depth.c", "gcc"),
+    "redis": redis,
+    "clang": _compile("cpp_program.cc", "clang++", "-std=c++20"),
+    "postgres": postgres,
+}
+
+
+def run(name, folder, start):
+    """One program in a fresh folder below `folder`, always of the same name, and its seconds."""
+    where = os.path.join(folder, "work")
+    shutil.rmtree(where, ignore_errors=True)
+    os.mkdir(where)
+    os.chmod(where, 0o755)
+    begun = time.monotonic()
+    try:
+        result = PROGRAMS[name](where, lambda command, **options: start(command, **{"cwd": where, **options}))
+        return result, time.monotonic() - begun
+    finally:
+        shutil.rmtree(where, ignore_errors=True)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who would harm a root daemon: a process that it records, a local user at its socket, an HTTP client.
+
+Each test also sees that somebody else is served as before.
+"""
+
+import contextlib
+import re
+import time
+
+from daemon import EXACT
+from harness import TIME_SCALE, target, wait_until
+
+# Above all that a daemon may make somebody wait for; what is measured takes some milliseconds.
+PROMPT_SECONDS = 8 * TIME_SCALE
+
+
+def start_talking(lab, *command, **options):
+    """A program that has said that it is ready."""
+    process = lab.program(*command, talks=True, **options)
+    process.answer()
+    return process
+
+
+def keeping_puppet(lab, count=3, **options):
+    """A program that the daemon records, with `count` blocks of 1000 bytes."""
+    env = dict(EXACT, **options.pop("env", {}))
+    process = lab.preloaded(target("puppet"), talks=True, env=env, **options)
+    process.answer()
+    process.ask(f"keep {count} 1000")
+    return process
+
+
+def start_hostile(lab, **options):
+    return start_talking(lab, target("hostile"), **options)
+
+
+def recorded(daemon, process):
+    return wait_until(lambda: daemon.processes().get(process.pid), f"{process.command} is recorded")
+
+
+def assert_prompt(daemon):
+    begin = time.monotonic()
+    assert daemon.get("/healthz").body == b"ok\n"
+    assert time.monotonic() - begin < PROMPT_SECONDS
+
+
+def assert_serves(lab, daemon):
+    """A new process is recorded and dumped."""
+    puppet = keeping_puppet(lab)
+    recorded(daemon, puppet)
+    path = lab.path(f"served.{puppet.pid}")
+    daemon.dump(puppet.pid, path)
+    with open(path, encoding="ascii") as file:
+        # Behind what was lost, if anything was.
+        assert re.search(r"(?m)^heap_v2/", file.read())
+    assert_prompt(daemon)
+    puppet.ends()
+
+
+@contextlib.contextmanager
+def running(lab, daemon):
+    """The collector lives through it and serves afterwards."""
+    yield
+    assert daemon.process.alive(), daemon.process.stderr()
+    assert_serves(lab, daemon)

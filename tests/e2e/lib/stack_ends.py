@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How stacks end that are not whole, and how many, as a dump says it."""
+
+import re
+
+TRUNCATED = "more frames than are kept"
+NO_CODE = "a return address outside of all code"
+NO_RULE = "code without unwind information and without frame pointers"
+NO_MEMORY = "stack memory that could not be read"
+STUCK = "a caller below its callee"
+NO_ROOM = "no room for a raw stack"
+
+
+def counts_by_end(dump):
+    """{how they ended: samples} of the stacks that are not whole, from the dump's warnings; others are no business of
+    these tests."""
+    ends = [re.fullmatch(r"heaptap: (\d+) samples whose outer frames are missing: their stacks end at (.*)", warning)
+            for warning in dump.warnings]
+    assert all(ends), dump.warnings
+    return {match.group(2): int(match.group(1)) for match in ends}

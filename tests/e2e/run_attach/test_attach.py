@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""heaptap attach: a process that was started with nothing but the preload, recorded from then on, left as it was.
+
+A thread notices that sampling is on at its next slow path: after the blocks that its free lists hold. So the first
+blocks after attaching may be missing; FREE_LIST_BLOCKS bounds how many.
+"""
+
+import os
+import signal
+
+import control
+from harness import LIBRARY, PATIENCE_SECONDS, wait_until
+from lab import assert_one_clear_line
+from symbols import kept
+
+# More blocks of one class than a thread's free list ever holds.
+FREE_LIST_BLOCKS = 16384
+
+
+def test_leaves_the_process_as_it_found_it(lab):
+    puppet = lab.preloaded_puppet()
+    pid = puppet.target_pid
+    before = control.control(pid, LIBRARY)
+    assert before.collector_lg_sample == control.NO_RATE
+    assert set(control.semaphores(pid, LIBRARY).values()) == {0}
+    session = lab.attach(pid, "--exact")
+    during = control.control(pid, LIBRARY)
+    assert during.collector_lg_sample == 0
+    assert control.semaphores(pid, LIBRARY)["otel_memory:alloc"] > 0
+    puppet.ask("keep 40000 100")
+    session.signal(signal.SIGINT)
+    session.ends()
+    assert control.control(pid, LIBRARY) == before
+    assert set(control.semaphores(pid, LIBRARY).values()) == {0}
+    assert puppet.ask("keep 10 100") == "kept 10"
+    dump = lab.only_dump(pid, "f")
+    assert kept(dump) > 40000 - FREE_LIST_BLOCKS
+    assert kept(dump) <= 40000
+    puppet.ends()
+
+
+def test_twice_one_after_the_other(lab):
+    """The second session starts with empty books and sees only what came later."""
+    puppet = lab.preloaded_puppet()
+    for _ in range(2):
+        session = lab.attach(puppet.target_pid, "--exact", "-o", f"session{len(lab.sessions)}")
+        puppet.ask("keep 30000 100")
+        puppet.ask("churn 30000 100")
+        session.signal(signal.SIGTERM)
+        session.ends()
+        dump = lab.dumps()[-1].read()
+        assert kept(dump) <= 30000
+    assert len(lab.dumps()) == 2
+
+
+def test_two_at_the_same_time(lab):
+    """A second heaptap on the same process either records too or is refused in one line; the first goes on."""
+    puppet = lab.preloaded_puppet()
+    first = lab.attach(puppet.target_pid, "--exact", "-o", "first")
+    second = lab.heaptap("attach", "-p", puppet.target_pid, "--exact", "-o", "second", "-d", "1")
+    status = second.wait()
+    if status != 0:
+        assert_one_clear_line(second, 1, str(puppet.target_pid))
+    puppet.ask("keep 40000 100")
+    first.signal(signal.SIGINT)
+    first.ends()
+    (dump,) = [dump for dump in lab.dumps() if dump.prefix == "first"]
+    assert kept(dump.read()) > 40000 - FREE_LIST_BLOCKS
+
+
+def test_for_some_seconds(lab):
+    """-d 1: it ends by itself, with a final dump; the target runs on."""
+    puppet = lab.preloaded_puppet()
+    session = lab.attach(puppet.target_pid, "-d", "1")
+    puppet.ask("keep 100 100")
+    session.ends()
+    lab.only_dump(puppet.target_pid, "f")
+    puppet.ends()
+
+
+def test_sigusr1(lab):
+    puppet = lab.preloaded_puppet()
+    session = lab.attach(puppet.target_pid, "--exact")
+    for number in range(2):
+        puppet.ask("keep 20000 100")
+        session.signal(signal.SIGUSR1)
+        session.wait_said(rf"^heaptap: wrote .*\.{number}\.m{number}\.heap: \d+ bytes in \d+ objects live")
+    session.signal(signal.SIGTERM)
+    session.ends()
+    assert [dump.kind for dump in lab.dumps()] == ["m", "m", "f"]
+
+
+def test_the_target_ends(lab):
+    puppet = lab.preloaded_puppet()
+    session = lab.attach(puppet.target_pid, "--exact")
+    puppet.ask("keep 30000 100")
+    os.kill(puppet.target_pid, signal.SIGKILL)
+    session.ends()
+    dump = lab.only_dump(puppet.target_pid, "f")
+    assert dump.total.objects > 30000 - FREE_LIST_BLOCKS
+
+
+def test_killed_heaptap_leaves_the_target_running(lab):
+    """kill -9 of heaptap: the target neither ends nor waits, and can be attached to again."""
+    puppet = lab.preloaded_puppet()
+    session = lab.attach(puppet.target_pid, "--exact")
+    puppet.ask("keep 30000 100")
+    session.signal(signal.SIGKILL)
+    session.wait()
+    assert puppet.ask("churn 100000 100") == "churned 100000"
+    wait_until(lambda: set(control.semaphores(puppet.target_pid, LIBRARY).values()) == {0}, "semaphores are zero")
+    again = lab.attach(puppet.target_pid, "--exact")
+    puppet.ask("keep 40000 100")
+    again.signal(signal.SIGTERM)
+    again.ends()
+    assert lab.only_dump().total.objects > 40000 - FREE_LIST_BLOCKS
+    puppet.ends()
+
+
+def test_killed_heaptap_run_leaves_the_command_running(lab):
+    session = lab.puppet_under_heaptap("--exact")
+    session.ask("keep 1000 100")
+    session.signal(signal.SIGKILL)
+    assert session.popen.wait(PATIENCE_SECONDS) == -signal.SIGKILL, session.stderr()
+    assert session.ask("churn 100000 100") == "churned 100000"
+
+
+def test_a_process_that_gave_up_its_privileges(lab):
+    """The target becomes nobody before and while it is recorded; a root heaptap records on."""
+    puppet = lab.preloaded_puppet()
+    assert puppet.ask("uid 65534") == "uid 65534"
+    session = lab.attach(puppet.target_pid, "--exact")
+    puppet.ask("keep 40000 100")
+    session.signal(signal.SIGTERM)
+    session.ends()
+    assert lab.only_dump().total.objects > 40000 - FREE_LIST_BLOCKS
+
+
+def test_run_a_process_that_gives_up_its_privileges(lab):
+    session = lab.puppet_under_heaptap("--exact")
+    session.ask("keep 100 100")
+    assert session.ask("uid 65534") == "uid 65534"
+    session.ask("keep 100 100")
+    session.ends()
+    assert kept(lab.only_dump()) == 200

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input: one clear line that says what and what to do, and the right exit status.
+
+1 failure, 2 usage, 3 no such target, 4 permission (naming the capability).
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import pytest
+
+import symbols
+from harness import LIBRARY, target
+from lab import assert_one_clear_line
+
+
+@pytest.mark.without_bpf
+@pytest.mark.parametrize("arguments", (
+    [], ["no-such-command"], ["run"], ["run", "--"], ["run", "--no-such-flag", "--", "true"],
+    ["run", "--exact", "--lg-sample", "10", "--", "true"], ["run", "--lg-sample", "x", "--", "true"],
+    ["run", "--lg-sample", "64", "--", "true"], ["run", "--lg-sample", "-1", "--", "true"],
+    ["run", "--interval", "0", "--", "true"], ["run", "--high-water=x", "--", "true"], ["attach"], ["attach", "-p"],
+    ["attach", "-p", "abc"], ["attach", "-p", "0"], ["attach", "-p", "-1"], ["attach", "-p", "1", "-d", "x"],
+    ["doctor", "--no-such-flag"]), ids=" ".join)
+def test_usage(lab, arguments):
+    session = lab.heaptap(*arguments)
+    session.records = False
+    session.ends(2)
+    assert re.search(r"(?m)^heaptap: |[Uu]sage", session.stderr()), session.stderr()
+    assert not re.search("terminate called|Aborted|core dumped", session.stderr()), session.stderr()
+
+
+@pytest.mark.without_bpf
+@pytest.mark.parametrize("arguments", (["--help"], ["run", "--help"], ["attach", "--help"], ["doctor", "--help"]),
+                         ids=" ".join)
+def test_help_is_no_error(lab, arguments):
+    session = lab.heaptap(*arguments)
+    session.records = False
+    session.ends()
+    assert "heaptap" in session.stdout()
+
+
+def test_unknown_pid(lab):
+    gone = lab.program("true")
+    gone.wait()
+    session = lab.heaptap("attach", "-p", gone.pid)
+    assert_one_clear_line(session, 3, str(gone.pid))
+
+
+def test_a_zombie(lab):
+    """It has exited and nobody has asked for its status yet."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    try:
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        assert_one_clear_line(lab.heaptap("attach", "-p", child), 3, str(child))
+    finally:
+        os.waitpid(child, 0)
+
+
+def test_a_kernel_thread(lab):
+    assert_one_clear_line(lab.heaptap("attach", "-p", 2), 3, "2")
+
+
+def test_without_the_library(lab):
+    sleeper = lab.program("sleep", "1000")
+    session = lab.heaptap("attach", "-p", sleeper.pid)
+    assert_one_clear_line(session, 3, str(sleeper.pid), "libheaptap.so|allocator")
+    assert sleeper.alive()
+
+
+def test_the_target_exits_during_attach(lab):
+    """Whenever it exits: recorded, or no such target; never a crash, never a hang."""
+    for _ in range(8):
+        puppet = lab.preloaded_puppet()
+        session = lab.heaptap("attach", "-p", puppet.target_pid)
+        session.records = False
+        os.kill(puppet.target_pid, signal.SIGKILL)
+        puppet.wait()
+        status = session.wait()
+        assert status in (0, 3), session.stderr()
+        if status == 3:
+            assert len(session.lines()) == 1, session.lines()
+
+
+def test_folder_that_does_not_exist(lab):
+    """Said before the command starts."""
+    session = lab.heaptap("run", "-o", "no/such/folder/x", "--", "touch", "started")
+    assert_one_clear_line(session, 1, "no/such/folder")
+    assert not os.path.exists(lab.path("started"))
+
+
+def test_folder_that_is_a_file(lab):
+    session = lab.heaptap("run", "-o", "/etc/passwd/x", "--", "true")
+    assert_one_clear_line(session, 1, "/etc/passwd")
+
+
+def test_folder_that_nobody_can_write(lab):
+    session = lab.heaptap("run", "-o", "/proc/self/x", "--", "true")
+    assert_one_clear_line(session, 1, "/proc/self")
+
+
+def test_attach_with_an_unwritable_folder(lab):
+    puppet = lab.preloaded_puppet()
+    session = lab.heaptap("attach", "-p", puppet.target_pid, "-o", "no/such/folder/x")
+    assert_one_clear_line(session, 1, "no/such/folder")
+    assert puppet.ask("keep 1 1") == "kept 1"
+
+
+def assert_failed_without_a_trace(session, folder):
+    """Status 1, the reason said, and nothing in the folder: neither half a dump nor what it was made of."""
+    session.ends(1)
+    assert re.search(r"(?mi)^heaptap: .*(space|too large|cannot write)", "\n".join(session.lines())), session.lines()
+    assert os.listdir(folder) == []
+
+
+def test_disk_full(lab, request):
+    """A tmpfs of 64 KiB and a dump of a megabyte."""
+    folder = tempfile.mkdtemp(dir=lab.folder)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "heaptap-test", folder], check=True)
+    request.addfinalizer(lambda: subprocess.run(["umount", folder], check=False))
+    session = lab.heaptap("run", "--exact", "-o", f"{folder}/x", "--", target("contexts"), "12")
+    assert_failed_without_a_trace(session, folder)
+
+
+def test_file_size_limit(lab):
+    """RLIMIT_FSIZE of 64 KiB: the write fails, SIGXFSZ does not kill."""
+    folder = tempfile.mkdtemp(dir=lab.folder)
+    session = lab.heaptap("run", "--exact", "-o", f"{folder}/x", "--", target("contexts"), "12",
+                          before=["prlimit", "--fsize=65536"])
+    assert_failed_without_a_trace(session, folder)
+
+
+def test_library_replaced_on_disk(lab):
+    """The process runs on the old file, which has no name any more: it is recorded all the same, or refused in one
+    line that names the file."""
+    old = lab.path("libold.so")
+    shutil.copy(LIBRARY, old)
+    puppet = lab.puppet(env={"LD_PRELOAD": old})
+    shutil.copy(LIBRARY, old + ".new")
+    os.rename(old + ".new", old)
+    session = lab.heaptap("attach", "-p", puppet.target_pid, "--exact")
+    try:
+        session.wait_said(r"^heaptap: attached to")
+    except AssertionError:
+        assert_one_clear_line(session, 1, "libold.so")
+        return
+    puppet.ask("keep 40000 100")
+    session.signal(signal.SIGTERM)
+    session.ends()
+    assert symbols.stacks_through(lab.only_dump(), "keep_blocks")

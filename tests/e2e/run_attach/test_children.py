@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Children are followed: each process image that is recorded has books and a final dump of its own.
+
+Proved with exact recording and known leaks: what the parent allocated is never a child's, what the child allocated
+is never the parent's. Error bound: none.
+"""
+
+import pytest
+
+from harness import target
+from symbols import live
+
+NOTHING = (0, 0)
+PARENT = (1010, 1010 * 64)
+CHILD = (500, 500 * 128)
+
+
+def leaks(dump):
+    """What parent_leak() and child_leak() hold in a dump."""
+    return live(dump, "parent_leak"), live(dump, "child_leak")
+
+
+def run_way(lab, way):
+    """The session, and what each dump has of both."""
+    session = lab.heaptap("run", "--exact", "--", target("children"), way)
+    session.ends(7)
+    finals = lab.dumps(kind="f")
+    assert len(finals) == len(lab.dumps()), "other dumps than final ones"
+    return session, sorted(leaks(dump.read()) for dump in finals)
+
+
+@pytest.mark.parametrize("way", ("fork", "vfork", "spawn", "threads"))
+def test_parent_and_child(lab, way):
+    """A child starts with empty books: what a forked one inherited is its parent's."""
+    session, found = run_way(lab, way)
+    assert found == [(NOTHING, CHILD), (PARENT, NOTHING)]
+    assert len(session.books()) == 2
+
+
+def test_fork_and_exec(lab):
+    """The forked child has an image of its own before the exec; if that gave a dump, it is an empty one."""
+    _, found = run_way(lab, "exec")
+    assert (PARENT, NOTHING) in found
+    assert (NOTHING, CHILD) in found
+    assert set(found) <= {(PARENT, NOTHING), (NOTHING, CHILD), (NOTHING, NOTHING)}
+
+
+def test_daemon(lab):
+    """heaptap run stays until the daemon has ended and gives the status of the command, not the daemon's."""
+    session = lab.heaptap("run", "--exact", "--", target("children"), "daemon")
+    session.ends()
+    found = sorted(leaks(dump.read()) for dump in lab.dumps(kind="f"))
+    assert found == [(NOTHING, CHILD), ((1000, 64000), NOTHING)]
+
+
+def test_a_shell_s_pipeline(lab):
+    """Three images, three final dumps, and the output passes through."""
+    session = lab.heaptap("run", "--exact", "--", "/bin/sh", "-c",
+                          f"{target('wiki_leak')}; {target('wiki_leak')} | cat; echo done")
+    session.ends()
+    assert session.stdout() == "done\n"
+    exact = [dump for dump in lab.dumps() if dump.read().total.bytes == 6926352]
+    assert len(exact) == 2
+
+
+def test_many_short_processes(lab):
+    """A hundred processes, eight at a time, each gone in a moment: a hundred exact dumps."""
+    session = lab.heaptap("run", "--exact", "--", "/bin/sh", "-c",
+                          f"seq 100 | xargs -P 8 -n 1 {target('wiki_leak')}")
+    session.ends()
+    exact = [dump for dump in lab.dumps(kind="f") if dump.read().total == (120, 6926352)]
+    assert len(exact) == 100
+
+
+def test_exec_in_the_same_process(lab):
+    """An exec ends an image without a dump, as nothing of it is left; the next image starts with empty books."""
+    session = lab.puppet_under_heaptap("--exact")
+    session.ask("keep 100 64")
+    session.tell(f"exec {target('wiki_leak')}")
+    session.ends()
+    dump = lab.only_dump(pid=session.target_pid, kind="f")
+    assert (dump.total.objects, dump.total.bytes) == (120, 6926352)

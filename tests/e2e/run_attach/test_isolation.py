@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that nobody records pays nothing: its probes' semaphores stay zero, so that it takes no samples.
+
+The exception is a process on the same library file as one under heaptap run, which listens to all processes on that
+file, because a child that it follows may be any of them.
+"""
+
+import shutil
+import signal
+
+import control
+from harness import LIBRARY
+
+
+def assert_silent(pid, library):
+    assert set(control.semaphores(pid, library).values()) == {0}
+
+
+def other_library(lab):
+    other = lab.path("libother.so")
+    shutil.copy(LIBRARY, other)
+    return other
+
+
+def test_attach_leaves_others_on_the_same_library_alone(lab):
+    bystander = lab.preloaded_puppet()
+    puppet = lab.preloaded_puppet()
+    session = lab.attach(puppet.target_pid, "--exact")
+    assert_silent(bystander.target_pid, LIBRARY)
+    late = lab.preloaded_puppet()
+    assert_silent(late.target_pid, LIBRARY)
+    session.signal(signal.SIGTERM)
+    session.ends()
+
+
+def test_run_leaves_others_alone(lab):
+    """Bystanders on another library file, older and younger than the recording."""
+    other = other_library(lab)
+    older = lab.puppet(env={"LD_PRELOAD": other})
+    session = lab.puppet_under_heaptap("--exact", env={"MALLOC_CONF": "prof:true,prof_prefix:inner"})
+    younger = lab.puppet(env={"LD_PRELOAD": other})
+    # A dump that the process asks for: whatever heaptap heard of before is behind it then.
+    assert session.ask("dump") == "mallctl 0"
+    assert_silent(older.target_pid, other)
+    assert_silent(younger.target_pid, other)
+    session.ends()

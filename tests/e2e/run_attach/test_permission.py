@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rights that heaptap lacks: exit status 4, and one line that names the capability."""
+
+import os
+import shutil
+
+from harness import HEAPTAP, LIBRARY, target
+from lab import assert_one_clear_line
+
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+
+
+def public(lab):
+    """Copies that everybody may read, in a folder that everybody may write: the checkout may lie where only root
+    may go."""
+    folder = lab.path("public")
+    os.mkdir(folder)
+    os.chmod(folder, 0o777)
+    for path in (HEAPTAP, LIBRARY):
+        shutil.copy(path, folder)
+    return folder
+
+
+def test_run_by_nobody(lab):
+    folder = public(lab)
+    session = lab.heaptap("run", "--", "true", binary=f"{folder}/heaptap", before=NOBODY, cwd=folder)
+    assert_one_clear_line(session, 4, "CAP_(BPF|SYS_ADMIN|PERFMON)")
+
+
+def test_attach_by_nobody_to_root_s_process(lab):
+    folder = public(lab)
+    puppet = lab.preloaded_puppet()
+    session = lab.heaptap("attach", "-p", puppet.target_pid, binary=f"{folder}/heaptap", before=NOBODY, cwd=folder)
+    assert_one_clear_line(session, 4, "CAP_[A-Z_]+")
+
+
+def test_another_user_s_process(lab):
+    """With everything that eBPF needs, but not the right to look into another user's process."""
+    puppet = lab.preloaded_puppet()
+    assert puppet.ask("uid 65534") == "uid 65534"
+    session = lab.heaptap("attach", "-p", puppet.target_pid,
+                          before=["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"])
+    assert_one_clear_line(session, 4, "CAP_SYS_PTRACE")
+    assert puppet.ask("keep 1 1") == "kept 1"
+
+
+def test_bpf_forbidden(lab):
+    """As in a container without the right: bpf(2) says EPERM to root."""
+    session = lab.heaptap("run", "--", "true", before=[target("without_bpf"), "EPERM"])
+    assert_one_clear_line(session, 4, "CAP_(BPF|SYS_ADMIN)|seccomp")
+
+
+def test_bpf_absent(lab):
+    """As in a kernel without it: bpf(2) says ENOSYS."""
+    session = lab.heaptap("run", "--", "true", before=[target("without_bpf"), "ENOSYS"])
+    assert_one_clear_line(session, 1, "(?i)bpf|kernel")

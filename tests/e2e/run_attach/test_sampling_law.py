@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sampling law: every allocation of `size` bytes is a sample with probability p = 1 - exp(-size / R).
+
+N allocations on one call path give a number of samples with mean N p and variance N p (1 - p); the estimate of
+objects is samples / p, with standard error sqrt(N (1 - p) / p), the estimate of bytes is `size` times that. Bound of
+every assertion: 4 standard errors, plus 1 % of one because the figures in a dump are rounded. Seeds are fixed, so a
+test that passes once passes always, unless the sampler is changed.
+"""
+
+import math
+import re
+
+import symbols
+from harness import PATIENCE_SECONDS, target
+
+DEFAULT_RATE = 1 << 19
+MI = 1 << 20
+
+
+def truth(text):
+    """{path: (objects, bytes)} from what the target printed."""
+    return {name: (int(objects), int(size))
+            for name, objects, size in re.findall(r"^(\w+) (\d+) (\d+)$", text, re.MULTILINE)}
+
+
+def run_law(lab, seed, *arguments, flags=()):
+    session = lab.heaptap("run", *flags, "--", target("sampling_law"), *arguments,
+                          env={"HEAPTAP_CONF": f"prof_seed:{seed}"})
+    session.ends(seconds=5 * PATIENCE_SECONDS)
+    return session
+
+
+def assert_law(what, rate, true_objects, true_bytes, objects, size_bytes):
+    size = true_bytes / true_objects
+    p = -math.expm1(-size / rate)
+    error = math.sqrt(true_objects * (1 - p) / p)
+    bound = 4.01 * error + 0.001 * true_objects * (1 - p) + 0.5
+    assert abs(objects - true_objects) <= bound, f"{what}: {objects} objects, in truth {true_objects}, bound {bound}"
+    assert abs(size_bytes - true_bytes) <= bound * size, (
+        f"{what}: {size_bytes} bytes, in truth {true_bytes}, bound {bound * size}")
+
+
+def assert_paths_keep_the_law(lab, session, rate, which="total"):
+    dump = lab.only_dump()
+    assert dump.rate == rate
+    for path, (true_objects, true_bytes) in truth(session.stdout()).items():
+        estimate = dump.estimate(symbols.stacks_through(dump, path), which)
+        assert_law(path, rate, true_objects, true_bytes, *estimate)
+
+
+def test_small_and_large_kept(lab):
+    """32 Mi blocks of 16 bytes on one path, 16 of 32 MiB on another, the default rate, all live."""
+    session = run_law(lab, 1, "two", "keep")
+    assert truth(session.stdout()) == {"allocate_16": (32 * MI, 512 * MI), "allocate_32M": (16, 512 * MI)}
+    assert_paths_keep_the_law(lab, session, DEFAULT_RATE)
+
+
+def test_small_and_large_freed(lab):
+    """The same, each block freed at once: the estimates of all that was ever allocated, by path in the dump, and
+    in the books, where the loader's few blocks are counted too."""
+    session = run_law(lab, 2, "two", "free")
+    assert_paths_keep_the_law(lab, session, DEFAULT_RATE, "ever")
+    (entry,) = session.books()
+    p = -math.expm1(-16 / DEFAULT_RATE)
+    error = math.sqrt(32 * MI * (1 - p) / p)
+    assert abs(entry["allocated_objects"] - (32 * MI + 16)) <= 4 * error + 100, entry
+    assert abs(entry["allocated_bytes"] - 1024 * MI) <= 16 * 4 * error + 2 * DEFAULT_RATE, entry
+    for path in truth(session.stdout()):
+        dump = lab.only_dump()
+        assert dump.estimate(symbols.stacks_through(dump, path)) == (0, 0), path
+
+
+def test_every_size_class_at_the_default_rate(lab):
+    """About 64 MiB of each class, 128 samples of the small ones: standard error 9 %."""
+    assert_paths_keep_the_law(lab, run_law(lab, 3, "classes", 64 * MI), DEFAULT_RATE)
+
+
+def test_every_size_class_at_a_high_rate(lab):
+    """About 8 MiB of each class at R = 4 KiB, 2048 samples of the small ones: standard error 2 %."""
+    assert_paths_keep_the_law(lab, run_law(lab, 4, "classes", 8 * MI, flags=("--lg-sample", "12")), 1 << 12)
+
+
+def test_another_seed_gives_other_samples(lab):
+    """The seeds above do something: two seeds, two numbers of samples; the same seed, the same number."""
+    flags = ("--lg-sample", "12")
+    samples = []
+    for seed in (5, 6, 5):
+        (entry,) = run_law(lab, seed, "classes", MI, flags=flags).books()
+        samples.append(entry["samples_allocated"])
+    assert samples[0] != samples[1]
+    assert samples[0] == samples[2]

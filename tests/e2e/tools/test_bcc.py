@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The README's one-liners for BCC's tools, word for word.
+"""
+
+import errno
+import re
+import signal
+import time
+
+import pytest
+
+import control
+from harness import LIBRARY, wait_until
+from one_liners import (BCC, CHURN, CHURNED_SAMPLES, ENDLESS, KEEP, KEPT_BYTES, KEPT_SAMPLES, SAMPLED, SAMPLED_BYTES,
+                        SAMPLED_ERROR, SAMPLED_KEEP, Lines, end, exact_puppet, exact_workers, histogram, questions,
+                        marked_questions, through)
+
+
+@pytest.fixture
+def lines(lab, request):
+    return lab.checked(Lines(lab, BCC, {mark.args[0] for mark in request.node.iter_markers("line")}))
+
+
+def counts(output):
+    """[(stack, count)] of what stackcount prints."""
+    found = re.findall(r"((?:^  \S.*\n)+)^    (\d+)$", output, re.MULTILINE)
+    return [(stack, int(count)) for stack, count in found]
+
+
+def assert_live(output, size, samples):
+    """What live_objects prints: one stack, through keep_blocks()."""
+    totals = re.findall(r"^live.*: (\d+) bytes in (\d+) samples$", output, re.MULTILINE)
+    assert totals == [(str(size), str(samples))], output
+    assert re.search(rf"(?m)^{size} bytes in {samples} samples\n(    \S.*\n)*    keep_blocks\+0x", output), output
+    assert "did not fit" not in output
+
+
+@pytest.mark.line("which probes")
+def test_which_probes(lines):
+    listing = lines.start("which probes")
+    listing.ends()
+    arguments = {"otel_memory:alloc": ["di", "si", "dx"], "otel_memory:free": ["di"], "heaptap:start": ["di"],
+                 "heaptap:dump": ["di"]}
+    found = {probe: re.findall(r"argument #\d 8 unsigned bytes @ (\w+)", lines) for probe, lines in
+             re.findall(r"^(\w+:\w+) \[sema 0x[0-9a-f]+\]\n((?:  .*\n)*)", listing.stdout(), re.MULTILINE)}
+    assert {probe: found.get(probe) for probe in arguments} == arguments
+
+
+@pytest.mark.line("bytes by stack")
+def test_bytes_by_stack(lines):
+    output = lines.run_on_puppet("bytes by stack", CHURN, KEEP, words={"10": ENDLESS})
+    assert through(counts(output), "churn_blocks") == CHURNED_SAMPLES, output
+    assert through(counts(output), "keep_blocks") == KEPT_SAMPLES, output
+
+
+@pytest.mark.line("leak suspects: allocated, not freed meanwhile")
+def test_estimates(lines):
+    """Bytes are those of all allocations, not of the samples."""
+    question = "leak suspects: allocated, not freed meanwhile"
+    output = lines.run_on_puppet(question, SAMPLED_KEEP, words={"10": ENDLESS}, env=SAMPLED)
+    estimate = int(re.search(r"^live: (\d+) bytes", output, re.MULTILINE).group(1))
+    assert estimate / SAMPLED_BYTES == pytest.approx(1, abs=SAMPLED_ERROR, rel=0)
+
+
+@pytest.mark.line("live objects older than 10 s, by stack")
+def test_old_objects(lab, lines):
+    puppet = exact_puppet(lab)
+    age = 5
+    words = {"10": str(age), "30": ENDLESS}
+    tracer = lines.start("live objects older than 10 s, by stack", puppet.target_pid, words)
+    puppet.ask(KEEP)
+    puppet.ask("keep 20 2000")
+    kept = time.monotonic()
+    wait_until(lambda: time.monotonic() - kept > age, "they grow old")
+    young = time.monotonic()
+    puppet.ask("keep 300 3000")
+    output = end(tracer)
+    assert time.monotonic() - young < age, "the machine is too slow: the young are old"
+    assert_live(output, KEPT_BYTES + 20 * 2048, KEPT_SAMPLES + 20)
+    assert f"live in objects older than {age} s" in output
+
+
+@pytest.mark.line("lifetimes, a histogram")
+def test_lifetimes(lines):
+    rows = histogram(lines.run_on_puppet("lifetimes, a histogram", KEEP, CHURN, words={"10": ENDLESS}))
+    assert sum(rows.values()) == CHURNED_SAMPLES
+
+
+@pytest.mark.line("sizes, a histogram")
+def test_sizes(lab, lines):
+    puppet = exact_puppet(lab)
+    tracer = lines.start("sizes, a histogram", puppet.target_pid, {"10": "4"})
+    puppet.ask(CHURN)
+    puppet.ask(KEEP)
+    tracer.ends()
+    assert histogram(tracer.stdout()) == {1024: CHURNED_SAMPLES, 64: KEPT_SAMPLES}, tracer.stdout()
+
+
+@pytest.mark.line("allocation rate, each second")
+def test_allocation_rate(lab, lines):
+    puppet = exact_puppet(lab)
+    tracer = lines.start("allocation rate, each second", puppet.target_pid, {"10": ENDLESS})
+    # A round that a second's end cuts in two is repeated.
+    wait_until(lambda: round_is_seen(puppet, tracer), "a round within one second")
+    end(tracer)
+
+
+def round_is_seen(puppet, tracer):
+    before = len(tracer.stdout())
+    puppet.ask(CHURN)
+    wait_until(lambda: len(re.findall(r"\[\d\d:\d\d:\d\d\]", tracer.stdout()[before:])) > 2, "two seconds are over")
+    return re.search(rf"^\t{CHURNED_SAMPLES} +total calls$", tracer.stdout()[before:], re.MULTILINE)
+
+
+@pytest.mark.line("leak suspects: allocated, not freed meanwhile")
+def test_leak_suspects(lines):
+    output = lines.run_on_puppet("leak suspects: allocated, not freed meanwhile", "keep 300 3000", "drop", CHURN,
+                                 KEEP, words={"10": ENDLESS})
+    assert_live(output, KEPT_BYTES, KEPT_SAMPLES)
+
+
+@pytest.mark.line("top threads")
+def test_top_threads(lab, lines):
+    workers = exact_workers(lab)
+    tracer = lines.start("top threads", workers.target_pid, {"10": "4"})
+    threads = workers.ask("go").split()
+    tracer.ends()
+    found = dict(re.findall(r"^\t(\d+) +bpf_get_current_pid_tgid\(\) = (\d+)$", tracer.stdout(), re.MULTILINE))
+    assert [thread for _, thread in sorted(found.items()) if thread in threads] == threads
+    assert {"1000", "2000", "3000"} <= set(found), tracer.stdout()
+
+
+@pytest.mark.line("one stack's sizes")
+def test_one_stack_s_sizes(lab, lines):
+    puppet = exact_puppet(lab)
+    tracer = lines.start("one stack's sizes", puppet.target_pid)
+    puppet.ask("keep 100 100")
+    puppet.ask("keep 20 3000")
+    wait_until(lambda: len(re.findall(r" bytes\n", tracer.stdout())) == 120, "its lines")
+    samples = re.findall(r"alloc +(\d+) bytes\n(?: +\S.*\n)* +keep_blocks\+", end(tracer))
+    assert (samples.count("112"), samples.count("3072"), len(samples)) == (100, 20, 120)
+
+
+@pytest.mark.line("high-water watch, marks of 20 %")
+def test_high_water(lines):
+    output = lines.run_on_puppet("high-water watch, marks of 20 %", "keep 100 100000", "drop", "keep 10 100000",
+                                 words={"60": ENDLESS})
+    assert f"highest {100 * 114688} bytes, now {10 * 114688} bytes\n" in output
+
+
+@pytest.mark.line("requests for dumps")
+def test_requests_for_dumps(lab, lines):
+    """Without a heaptap, since BCC cannot listen beside it: the process waits in vain."""
+    puppet = exact_puppet(lab)
+    tracer = lines.start("requests for dumps", puppet.target_pid)
+    puppet.tell("dump")
+    line = rf"{puppet.target_pid} +{puppet.target_pid} +puppet +dump +request [0-9a-f]+\n"
+    wait_until(lambda: re.search(line, tracer.stdout()), "its line")
+    assert puppet.answer() == f"mallctl {errno.EAGAIN}"
+    end(tracer)
+
+
+@pytest.mark.line("sizes, a histogram")
+def test_beside_heaptap(lab, lines):
+    """BCC 0.26 tells the kernel a wrong place of the semaphore. The kernel refuses it then, and heaptap goes on."""
+    puppet = exact_puppet(lab)
+    session = lab.attach(puppet.target_pid)
+    tracer = lines.start("sizes, a histogram", puppet.target_pid, wait=False)
+    tracer.ends(1)
+    assert "Failed to attach BPF to uprobe" in tracer.stdout() + tracer.stderr()
+    puppet.ask(KEEP)
+    session.signal(signal.SIGINT)
+    session.ends()
+    assert lab.only_dump().total.objects == KEPT_SAMPLES
+
+
+@pytest.mark.line("lifetimes, a histogram")
+def test_it_ends_by_itself(lab, lines):
+    """live_objects, with nothing to show; and the sampling is off again."""
+    puppet = exact_puppet(lab)
+    tracer = lines.start("lifetimes, a histogram", puppet.target_pid, {"10": "1"})
+    tracer.ends()
+    assert "highest 0 bytes, now 0 bytes\nlive: 0 bytes in 0 samples\n" in tracer.stdout()
+    assert set(control.semaphores(puppet.target_pid, LIBRARY).values()) == {0}
+
+
+@pytest.mark.without_bpf
+def test_every_line_is_tested():
+    """A line that is added to the table needs a test here."""
+    assert marked_questions(globals()) == set(questions(BCC))

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that ask a daemon, where there is none: what a process says of itself, orders to its control block, and
+one clear line for the rest."""
+
+import json
+import re
+import signal
+
+import pytest
+
+
+def command(lab, *arguments):
+    """The finished command; its socket does not exist."""
+    session = lab.heaptap(*arguments, "--socket", lab.path("no-socket"))
+    session.records = False
+    session.wait()
+    return session
+
+
+def stats(lab, pid):
+    session = command(lab, "stats", pid, "--json")
+    session.ends()
+    return json.loads(session.stdout())["allocator"]
+
+
+@pytest.mark.without_bpf
+def test_list(lab):
+    puppet = lab.preloaded_puppet()
+    stranger = lab.program("sleep", "1000")
+    listed = command(lab, "list", "--json")
+    listed.ends()
+    assert len(listed.stderr().splitlines()) == 1
+    assert "no daemon" in listed.stderr()
+    processes = {process["pid"]: process for process in json.loads(listed.stdout())["processes"]}
+    assert stranger.pid not in processes
+    mine = processes[puppet.target_pid]
+    assert (mine["command"], mine["lg_sample"], mine["active"]) == ("puppet", 19, True)
+    assert isinstance(mine["mapped"], int)
+    lines = command(lab, "list").stdout().splitlines()
+    assert re.search(r"^ *PID  COMMAND .* COLLECTOR$", lines[0]), lines[0]
+    row = next(line.split() for line in lines if line.split()[0] == str(puppet.target_pid))
+    assert row[1:10] == ["puppet", "-", "-", "-", "-", "-", "-", "19", "-"]
+    assert row[10] == "on"
+
+
+@pytest.mark.without_bpf
+def test_orders_reach_the_process(lab):
+    puppet = lab.preloaded_puppet()
+    pid = puppet.target_pid
+    for order, field, value in ((("active", pid, "off"), "active", False), (("rate", pid, "12"), "lg_sample", 12),
+                                (("active", pid, "on"), "active", True),
+                                (("rate", pid, "default"), "lg_sample", 19)):
+        session = command(lab, *order)
+        assert (session.wait(), session.stdout()) == (0, ""), session.stderr()
+        assert stats(lab, pid)[field] == value
+    text = command(lab, "stats", pid).stdout()
+    assert re.search(r"(?m)^command +puppet$", text), text
+    assert re.search(r"(?m)^prof.active +on$", text), text
+
+
+@pytest.mark.without_bpf
+def test_errors_are_one_line(lab):
+    gone = lab.program("true")
+    gone.wait()
+    stranger = lab.program("sleep", "1000")
+    for status, arguments, words in (
+            (3, ("stats", gone.pid), "no process"), (3, ("active", gone.pid, "on"), "no process"),
+            (3, ("rate", gone.pid, "12"), "no process"), (3, ("stats", stranger.pid), "LD_PRELOAD"),
+            (3, ("active", stranger.pid, "on"), "LD_PRELOAD"), (3, ("rate", stranger.pid, "12"), "LD_PRELOAD"),
+            (1, ("list", "--ended"), "heaptap daemon"), (1, ("dump", stranger.pid), "heaptap attach -p"),
+            (1, ("dump", "--all"), "heaptap daemon"), (1, ("diff", stranger.pid), "heaptap daemon"),
+            (2, ("rate", stranger.pid, "64"), "0 to 63"), (2, ("active", stranger.pid, "maybe"), "on nor off"),
+            (2, ("dump",), "--all"), (2, ("dump", "1", "2", "-o", "x"), "%p"), (2, ("diff", "x"), "two dumps"),
+            (1, ("diff", "none", "none"), "No such file"), (1, ("diff", "/dev/null", "/dev/null"), "empty")):
+        session = command(lab, *arguments)
+        session.ends(status)
+        assert session.stdout() == ""
+        assert len(session.stderr().splitlines()) == 1, session.stderr()
+        assert words in session.stderr()
+
+
+def test_another_collector_is_named(lab):
+    puppet = lab.preloaded_puppet()
+    collector = lab.attach(puppet.target_pid)
+    for order in (("active", puppet.target_pid, "off"), ("rate", puppet.target_pid, "12")):
+        session = command(lab, *order)
+        session.ends(1)
+        assert f"recorded by heaptap {collector.pid}" in session.stderr()
+    listed = json.loads(command(lab, "list", "--json").stdout())["processes"]
+    mine = next(process for process in listed if process["pid"] == puppet.target_pid)
+    assert mine["collector_pid"] == collector.pid
+
+
+def test_diff_of_dumps_names_what_grew(lab):
+    session = lab.puppet_under_heaptap("--exact")
+    session.ask("keep 100 64")
+    session.signal(signal.SIGUSR1)
+    session.wait_said(r"wrote .*\.m0\.heap")
+    session.ask("keep 50 1000")
+    session.tell("exit 0")
+    session.ends()
+    before, after = (dump.path for kind in "mf" for dump in lab.dumps(kind=kind))
+    document = json.loads(command(lab, "diff", before, after, "--json").stdout())
+    grown = document["call_paths"][0]
+    assert (grown["bytes"], grown["objects"]) == (50 * 1024, 50)
+    names = [name for frame in grown["frames"] for name in frame["names"]]
+    assert "main" in names
+    text = command(lab, "diff", before, after).stdout()
+    assert re.search(r"^total \+\S+ in \+\d+ objects: ", text), text

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""heaptap doctor says what this kernel and this user allow, and what is missing, by name, with the remedy."""
+
+import ctypes
+import errno
+import json
+import re
+import struct
+import subprocess
+
+import pytest
+
+from harness import HEAPTAP, PATIENCE_SECONDS, target
+
+OPENAT2 = 437  # x86-64
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+
+
+def forbid_openat2():
+    """For the process that calls it, and all that it runs: openat2 fails as on a kernel that has none."""
+    load_number, jump_if_equal, answer = 0x20, 0x15, 0x06
+    allow, refuse = 0x7fff0000, 0x00050000 | errno.ENOSYS
+    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in (
+        (load_number, 0, 0, 0), (jump_if_equal, 0, 1, OPENAT2), (answer, 0, 0, refuse), (answer, 0, 0, allow)))
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program) == 0
+
+
+def doctor(*arguments, before=(), **options):
+    return subprocess.run([*before, HEAPTAP, "doctor", *arguments], stdout=subprocess.PIPE, text=True, check=False,
+                          stderr=subprocess.STDOUT, timeout=PATIENCE_SECONDS, **options)
+
+
+def kernel_features(**options):
+    """The kernel's features by name, and the whole result."""
+    result = doctor("--json", **options)
+    features = json.loads(result.stdout)["kernel_features"]
+    by_name = {feature["name"]: feature for feature in features}
+    assert len(by_name) == len(features)
+    return by_name, result
+
+
+@pytest.mark.without_bpf
+def test_text_and_json_agree():
+    text, data = doctor(), doctor("--json")
+    assert text.returncode == data.returncode
+    report = json.loads(data.stdout)
+    assert report["ok"] == (data.returncode == 0)
+    assert [(finding["ok"], finding["subject"]) for finding in report["findings"]] == [
+        (line.startswith("ok "), line.split(maxsplit=1)[1][:len(finding["subject"])])
+        for line, finding in zip(text.stdout.splitlines(), report["findings"])]
+
+
+@pytest.mark.without_bpf
+def test_features_in_text_and_json():
+    """The same lines in both: a word for the state, the name, the kernel that brought it, and what is lost."""
+    features, _ = kernel_features()
+    text = doctor().stdout
+    for name in ("bpf(2)", "kernel types (BTF)", "mm_struct.mm_lock_seq", "uprobes with semaphores", "ring buffer",
+                 "hash maps that grow", "bpf_find_vma", "raw_tp sched_process_exit", "pidfd_getfd"):
+        assert name in features
+    for name, feature in features.items():
+        assert re.fullmatch(r"\d+\.\d+", feature["since"]), feature
+        state = "ok" if feature["ok"] else "missing" if feature["required"] else "degraded"
+        optional = "" if feature["required"] else ", optional"
+        why = "" if feature["ok"] else f"; {feature['missing']}"
+        line = (rf"^{state} +{re.escape(name)} +since {re.escape(feature['since'] + optional + why)}; "
+                rf"without it {re.escape(feature['lost'])}$")
+        assert re.search(line, text, re.MULTILINE), (line, text)
+
+
+def test_this_kernel_has_what_is_required():
+    features, result = kernel_features()
+    assert result.returncode == 0
+    assert json.loads(result.stdout)["ok"]
+    required = [feature for feature in features.values() if feature["required"]]
+    assert len(required) > 20
+    assert [feature for feature in required if not (feature["ok"] and feature["tried"])] == []
+
+
+@pytest.mark.without_bpf
+@pytest.mark.parametrize("error, status", (("ENOSYS", 1), ("EPERM", 4)))
+def test_without_bpf(error, status):
+    """What needs eBPF is not tried, and what is lost without it is said; the rest is tried all the same."""
+    before = (target("without_bpf"), error)
+    features, result = kernel_features(before=before)
+    assert result.returncode == status
+    assert not json.loads(result.stdout)["ok"]
+    bpf, ring = features["bpf(2)"], features["ring buffer"]
+    assert (bpf["ok"], bpf["tried"], bpf["required"]) == (False, True, True)
+    assert (ring["ok"], ring["tried"]) == (False, False)
+    assert features["pidfd_open"]["ok"]
+    text = doctor(before=before).stdout
+    assert re.search(r"(?m)^missing +bpf\(2\) +since 3\.18; .*; without it no eBPF program can be loaded$", text)
+    assert re.search(r"(?m)^untried +ring buffer +since 5\.8; .*; without it the collector hears of no event$", text)
+
+
+@pytest.mark.without_bpf
+def test_without_an_optional_feature():
+    """It is named, with what is lost, and is no failure where all else is well."""
+    _, whole = kernel_features()
+    features, result = kernel_features(preexec_fn=forbid_openat2)
+    assert result.returncode == whole.returncode
+    assert json.loads(result.stdout)["ok"] == (whole.returncode == 0)
+    feature = features["openat2"]
+    assert (feature["ok"], feature["tried"], feature["required"]) == (False, True, False)
+    text = doctor(preexec_fn=forbid_openat2).stdout
+    assert re.search(r"(?m)^degraded +openat2 +since 5\.6, optional; openat2: Function not implemented; "
+                     r"without it separate debug files are not read$", text)
+
+
+@pytest.mark.without_bpf
+def test_tables_of_a_process(lab):
+    """Each module with the rows of its unwind table and the kernel memory that it takes."""
+    puppet = lab.preloaded_puppet()
+    text = doctor("-p", str(puppet.target_pid)).stdout
+    for module in ("puppet", "libc.so.6", "libheaptap.so", "ld-linux-x86-64.so.2"):
+        match = re.search(rf"^ok +unwind table +\S*{re.escape(module)}: (\d+) rows, (\d+) KiB$", text, re.MULTILINE)
+        assert match is not None, text
+        rows, size = int(match.group(1)), int(match.group(2))
+        assert rows > 5
+        # 8 bytes each, in pages of 504, and the pages that lead to them.
+        assert size >= rows * 8 / 1024
+        assert size <= 8 + rows * 8 / 1024 * 1.1
+
+
+@pytest.mark.without_bpf
+def test_of_a_process(lab):
+    puppet = lab.preloaded_puppet()
+    result = doctor("-p", str(puppet.target_pid))
+    assert "libheaptap.so" in result.stdout
+    sleeper = lab.program("sleep", "1000")
+    assert doctor("-p", str(sleeper.pid)).returncode == 3

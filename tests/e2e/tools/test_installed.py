@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make install` puts somewhere: enough to build a program for heaptap, and a unit that systemd accepts.
+"""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from harness import HEAPTAP, PATIENCE_SECONDS, ROOT
+
+pytestmark = pytest.mark.without_bpf
+
+
+def install(folder):
+    """Where `make install` put things."""
+    subprocess.run(["make", "-s", "-C", ROOT, "install", f"DESTDIR={folder}", "PREFIX=/usr"], check=True,
+                   capture_output=True, timeout=PATIENCE_SECONDS)
+    return os.path.join(folder, "usr")
+
+
+def command(lab, *words, **options):
+    process = lab.program(*words, **options)
+    assert process.wait() == 0, process.stdout() + process.stderr()
+    return process.stdout()
+
+
+def test_pkg_config(lab):
+    """What pkg-config says is enough to build a program, linked with the shared library or with the static one."""
+    prefix = lab.path("prefix")
+    command(lab, "make", "-s", "-C", ROOT, "install", f"PREFIX={prefix}")
+    flags = command(lab, "pkg-config", "--cflags", "--libs", "heaptap",
+                         env={"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}).split()
+    source = os.path.join(ROOT, "tests", "targets", "jemalloc_example.c")
+    command(lab, "gcc", "-O1", "-Wall", "-Werror", "-Wno-unused-result", source, "-o", "example", *flags)
+    assert f"{prefix}/lib/heaptap/libheaptap.so" in command(lab, "ldd", "./example")
+    assert command(lab, "./example", "sizes").split()[:3] == ["8", "16", "32"]
+    with open(lab.path("knows.cc"), "w", encoding="ascii") as file:
+        file.write('#include <heaptap/heaptap.h>\n'
+                   'int main() { return heaptap_control.magic == HEAPTAP_CONTROL_MAGIC ? 0 : 1; }\n')
+    command(lab, "g++", "-Wall", "-Werror", "knows.cc", "-o", "knows", *flags)
+    command(lab, "./knows")
+    command(lab, "gcc", "-static", "-Wno-unused-result", source, "-o", "static", *flags[:2],
+                 f"{prefix}/lib/heaptap/libheaptap.a")
+    assert command(lab, "./static", "sizes").split()[:3] == ["8", "16", "32"]
+
+
+def test_systemd_accepts_it(lab):
+    installed = install(lab.folder)
+    unit = os.path.join(installed, "share/heaptap/systemd/heaptap.service")
+    with open(unit, encoding="utf-8") as file:
+        text = file.read()
+    assert "@" not in re.sub(r"(?m)^#.*|@[a-z-]+(?= |$)", "", text), "something was not filled in"
+    # systemd wants to find the program where the unit says.
+    here = lab.path("heaptap.service")
+    with open(here, "w", encoding="utf-8") as file:
+        file.write(text.replace("ExecStart=/usr/bin/heaptap", f"ExecStart={HEAPTAP}"))
+    verified = subprocess.run(["systemd-analyze", "verify", here], capture_output=True, text=True,
+                              timeout=PATIENCE_SECONDS, check=False)
+    assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
+
+
+def test_the_example_configuration_is_all_comments(lab):
+    with open(os.path.join(install(lab.folder), "share/heaptap/heaptap.conf"), encoding="utf-8") as file:
+        assert [line for line in file if line.strip() and not line.startswith("#")] == []

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debian's own programs run correctly with the library preloaded, with and without profiling: same output, same
+status as without it. The programs are those of programs.py.
+
+Profiled with 4 KiB between samples, far more samples than the default. Error bounds: none; outputs are compared byte
+for byte but for times and PIDs.
+"""
+
+import os
+import shutil
+
+import pytest
+
+import programs
+from harness import HEAPTAP, LIBRARY
+
+
+class Profiled:
+    """A session of heaptap run, seen as the program that it runs."""
+
+    def __init__(self, session):
+        self.session = session
+        self.wait = session.wait
+        self.stdout = session.stdout
+
+    def stderr(self):
+        return "".join(line for line in self.session.stderr().splitlines(True)
+                       if not line.startswith(("heaptap: ", "<heaptap>: ", "<jemalloc>: ", '{"books"')))
+
+
+@pytest.fixture
+def place(lab):
+    """A copy of heaptap and its library that every user may read: the checkout may lie where only root may go."""
+    path = lab.path("bin")
+    os.mkdir(path)
+    for file in (HEAPTAP, LIBRARY):
+        shutil.copy(file, path)
+    return path
+
+
+@pytest.mark.parametrize("name", programs.PROGRAMS)
+def test_same_output(lab, place, name):
+    """plain, preloaded, profiled, and plain again: if the two plain runs differ, the machine changed meanwhile."""
+    def plain(command, **options):
+        return lab.program(*command, **options)
+
+    def preloaded(command, **options):
+        return lab.program(*command, env={"LD_PRELOAD": f"{place}/libheaptap.so"}, **options)
+
+    def profiled(command, **options):
+        return Profiled(lab.heaptap("run", "-o", lab.path("profile"), "--lg-sample", "12", "--", *command,
+                                    binary=f"{place}/heaptap", **options))
+
+    def run(start):
+        return programs.run(name, lab.folder, start)[0]
+
+    for _ in range(3):
+        results = {start.__name__: run(start) for start in (plain, preloaded, profiled)}
+        unchanged = run(plain) == results["plain"]
+        if unchanged:
+            break
+    assert unchanged, "two runs without heaptap differ"
+    assert results["preloaded"] == results["plain"]
+    assert results["profiled"] == results["plain"]
+    assert lab.dumps(kind="f"), "no dump"

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unwind tables that come late: the samples are kept, and their stacks are whole, or marked and counted.
+
+Recording is exact; error bounds: none.
+"""
+
+import re
+import signal
+import subprocess
+
+import symbols
+from loader import LEFT, RIGHT, assert_called, call, end, loader, open_plugin, paths, plugin_path
+from stack_ends import NO_ROOM, counts_by_end
+
+
+def offset_of(path, function):
+    output = subprocess.run(["nm", "-D", path], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return int(re.search(rf"^([0-9a-f]+) T {function}$", output, re.MULTILINE).group(1), 16)
+
+
+def test_a_plugin_at_work_at_once(lab):
+    """It allocates in its constructor, and right after dlopen; the table cannot be there yet."""
+    session = loader(lab)
+    for path, side in ((LEFT, "left"), (RIGHT, "right")):
+        open_plugin(session, path)
+        call(session, f"{side}_enter", 1000)
+    dump = end(lab, session)
+    assert dump.warnings == []
+    for side in ("left", "right"):
+        assert assert_called(dump, side, 1000) == 1
+
+
+def test_a_stopped_heaptap(lab):
+    """heaptap sleeps while a plugin is loaded, at work, and gone with its process: the stacks wait in the kernel,
+    and the file is opened by its name."""
+    session = loader(lab)
+    session.signal(signal.SIGSTOP)
+    open_plugin(session, LEFT)
+    call(session, "left_enter", 500)
+    session.tell("close")
+    session.popen.stdin.close()
+    session.signal(signal.SIGCONT)
+    dump = end(lab, session)
+    assert dump.warnings == []
+    assert_called(dump, "left", 500)
+
+
+def assert_whole_unless_locked(session, dump):
+    """While the kernel's list of mappings is locked by another thread, stacks go the way of those whose table is
+    late, and there may be too many of them."""
+    ends = counts_by_end(dump)
+    assert all(NO_ROOM in end for end in ends), ends
+    (entry,) = session.books()
+    assert sum(ends.values()) < entry["samples_allocated"] / 20
+
+
+def test_two_plugins_at_one_address(lab):
+    """They differ in the size of their frames only. Threads allocate all the time."""
+    session = loader(lab)
+    assert int(session.ask(f"swap {LEFT} {RIGHT} 300").split()[1]) > 200
+    dump = end(lab, session)
+    assert_whole_unless_locked(session, dump)
+    for stack in dump.stacks:
+        names = symbols.names(dump, stack)
+        if names == [None]:
+            continue  # the placeholder for what is not known
+        assert (names[-1] == "_start") == ("main" in names), names
+        if any(name and name.endswith("_middle") for name in names):
+            assert "main" in names
+    # What the first plugin did at an address is shown as the second one's: the dump has one list of mappings.
+    called = [names for stack in dump.stacks if "call_plugin" in (names := symbols.names(dump, stack))]
+    assert {len(names) for names in called if "main" in names} == {len(called[0])}
+
+
+def test_two_files_mapped_over_one_another(lab):
+    """No sample is taken between the two, so nothing but the mapping tells that the code is another."""
+    assert offset_of(LEFT, "left_enter") == offset_of(RIGHT, "right_enter")
+    session = loader(lab)
+    offset = offset_of(LEFT, "left_enter")
+    assert session.ask(f"remap {LEFT} {RIGHT} {offset} 200") == "remapped"
+    dump = end(lab, session)
+    assert dump.warnings == []
+    (stack,) = symbols.stacks_through(dump, "call_mapped")
+    assert stack.total.objects == 200
+    names = symbols.names(dump, stack)
+    assert (names[3:5], names[-1]) == (["call_mapped", "main"], "_start")
+
+
+def test_mapped_and_unmapped_all_the_time(lab):
+    """Threads allocate in code that stays while another maps and unmaps code."""
+    session = loader(lab)
+    assert session.ask(f"churn {LEFT} 2000") == "churned"
+    dump = end(lab, session)
+    assert_whole_unless_locked(session, dump)
+    found = [symbols.names(dump, stack) for stack in dump.stacks]
+    paths = {tuple(names[:2]) for names in found if "stable_body" in names}
+    assert paths == {("stable_allocate", "stable_body")}
+
+
+def test_thousands_of_mappings(lab):
+    """One file mapped 3000 times, and called in each."""
+    session = loader(lab)
+    assert session.ask(f"maps {LEFT} {offset_of(LEFT, 'left_enter')} 3000") == "mapped 3000"
+    dump = end(lab, session)
+    assert dump.warnings == []
+    found = paths(dump, "call_mapped")
+    assert {names[:5] for names in found} == {(*plugin_path("left", 3), "call_mapped", "main")}
+    assert sum(found.values()) == 3000

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bounds of what unwinding takes: kernel memory for tables, the ring of raw stacks, the map of files; and a library
+with very large tables.
+
+Recording is exact; error bounds: none. Times are bounds with room, and said.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import symbols
+from harness import TIME_SCALE, target, wait_until
+from loader import LEFT, assert_called, call, end, loader, open_plugin, settle
+from stack_ends import NO_ROOM, counts_by_end
+
+LARGE = tuple(f"/usr/lib/x86_64-linux-gnu/libLLVM-{version}.so.1" for version in (14, 15))
+
+# Bytes of the values of the map of rows, and of keys and values of the map of files (bpf/heaptap_maps.h).
+ROWS_BYTES = 4032
+FILES_BYTES = (16, 32)
+
+# How many times longer a dlopen with thousands of samples may take than one without heaptap.
+DLOPEN_FACTOR = 40
+
+
+def kernel_maps(session):
+    """What the kernel says of each map that heaptap has open: {field: number}."""
+    found = []
+    for number in os.listdir(f"/proc/{session.pid}/fdinfo"):
+        try:
+            with open(f"/proc/{session.pid}/fdinfo/{number}", encoding="ascii") as file:
+                fields = dict(line.split(":", 1) for line in file.read().splitlines() if ":" in line)
+        except FileNotFoundError:
+            continue  # closed meanwhile
+        if "map_id" in fields:
+            found.append({name: int(value, 0) for name, value in fields.items()
+                          if name in ("map_id", "key_size", "value_size", "memlock", "max_entries")})
+    return found
+
+
+def contexts(lab, *options):
+    """What is recorded of a program with 512 call paths, whatever the addresses are: {names: objects}, the
+    warnings, and what was said."""
+    session = lab.heaptap("run", "--exact", "-o", f"session{len(lab.sessions)}", *options, "--",
+                          target("contexts"), "9")
+    session.losses_allowed = ("files_full",)
+    session.ends()
+    (dump,) = [each.read() for each in lab.dumps() if each.prefix == f"session{len(lab.sessions) - 1}"]
+    paths = {}
+    for stack in dump.stacks:
+        names = tuple(symbols.names(dump, stack))
+        paths[names] = paths.get(names, 0) + stack.total.objects
+    return paths, dump, session
+
+
+def test_less_memory_changes_nothing(lab):
+    """Whether there is room in the kernel for all tables, for some or for none: the same stacks, whole."""
+    paths, dump, _ = contexts(lab)
+    assert dump.warnings == []
+    assert len(paths) >= 512
+    for memory in ("1", "64K", "256K", "1M"):
+        fewer, dump, session = contexts(lab, "--unwind-memory", memory)
+        assert dump.warnings == []
+        assert fewer == paths
+        said = [line for line in session.lines() if "libc.so.6" in line]
+        assert len(said) == {"1": 1, "64K": 1}.get(memory, 0), session.lines()
+        for line in said:
+            assert re.search("more than --unwind-memory allows", line), line
+
+
+def test_more_modules_than_memory(lab):
+    """With room for one of two large modules: memory stays within the bound, and a third, small one, has whole
+    stacks."""
+    budget = 6 << 20
+    session = loader(lab, "--unwind-memory", str(budget), "-o", "small")
+    for path in LARGE:
+        open_plugin(session, path)
+    settle(session)
+    open_plugin(session, LEFT)
+    call(session, "left_enter", 100)
+    rows = next(info for info in kernel_maps(session) if info["value_size"] == ROWS_BYTES)
+    memory, entries = rows["memlock"], rows["max_entries"]
+    assert entries == budget // 4096
+    assert memory <= budget + 32 * entries + 65536
+    dump = end(lab, session)
+    # What the constructors of both do at once can be more than the ring holds.
+    assert all(NO_ROOM in end for end in counts_by_end(dump)), dump.warnings
+    assert_called(dump, "left", 100)
+
+
+def test_no_room_for_raw_stacks(lab):
+    """heaptap sleeps while a plugin is at work, and the ring holds few stacks: the samples are kept, without outer
+    frames, and that is said."""
+    session = loader(lab, "--map-size", "raw-stacks=131072")
+    session.signal(signal.SIGSTOP)
+    open_plugin(session, LEFT)
+    call(session, "left_enter", 5000)
+    session.signal(signal.SIGCONT)
+    session.popen.stdin.close()
+    dump = end(lab, session)
+    (entry,) = session.books()
+    ends = counts_by_end(dump)
+    assert len(ends) == 1, ends
+    assert NO_ROOM in list(ends)[0]
+    # Of 128 KiB, each raw stack takes more than 2.
+    assert list(ends.values())[0] > 5000 - 64
+    assert entry["samples_allocated"] >= 5000
+    session.wait_said(f"^heaptap: .*{NO_ROOM}")
+
+
+def test_little_room_for_raw_stacks(lab):
+    """Some samples find room and some do not: none is shown on a stack that is another's."""
+    session = lab.puppet_under_heaptap("--exact", "--unwind-memory", "1", "--map-size", "raw-stacks=131072")
+    session.ask("keep 20000 64")
+    session.ask("churn 20000 64")
+    session.ends()
+    dump = lab.only_dump()
+    without = sum(counts_by_end(dump).values())
+    found = [sum(stack.ever.objects for stack in symbols.stacks_through(dump, function))
+             for function in ("keep_blocks", "churn_blocks")]
+    assert max(found) <= 20000
+    assert sum(found) + without == 40000
+
+
+def test_no_room_for_files(lab):
+    """One file may be known: all others count as without a table, and that is said."""
+    _, dump, session = contexts(lab, "--map-size", "files=1")
+    (entry,) = session.books()
+    assert entry["samples_allocated"] >= 512
+    assert entry["losses"]["files_full"] > 0
+    assert dump.total.objects >= 512
+    assert re.search("(?i)files?.*--map-size files|--map-size files", "\n".join(dump.warnings)), dump.warnings
+
+
+# --- Debian's libLLVM, with 0.6 million rows ---
+
+
+def test_opened_late(lab):
+    """Its constructors allocate at once. No stack is lost, and the process does not wait for heaptap."""
+    alone = lab.preloaded(target("loader"), talks=True)
+    alone.answer()
+    open_plugin(alone, LARGE[0])  # into the page cache
+    alone = lab.preloaded(target("loader"), talks=True)
+    alone.answer()
+    without = open_plugin(alone, LARGE[0])
+    session = loader(lab)
+    during = open_plugin(session, LARGE[0])
+    samples = time.monotonic()
+    wait_until(lambda: is_loaded(session, LARGE[0]), "the table is in the kernel")
+    late = time.monotonic() - samples + during / 1e6
+    dump = end(lab, session)
+    (entry,) = session.books()
+    print(f"        libLLVM: dlopen takes {without} us without heaptap, {during} us with every allocation recorded "
+          f"({entry['samples_allocated']}); its table is loaded at most {late * 1000:.0f} ms after it begins")
+    assert dump.warnings == []
+    assert late < TIME_SCALE
+    assert during < DLOPEN_FACTOR * without
+
+
+def is_loaded(session, path):
+    """Whether the map of files has the file as loaded (1)."""
+    inode = os.stat(path).st_ino
+    for info in kernel_maps(session):
+        if (info["key_size"], info["value_size"]) != FILES_BYTES:
+            continue
+        text = subprocess.run(["/usr/sbin/bpftool", "-j", "map", "dump", "id", str(info["map_id"])],
+                              stdout=subprocess.PIPE, text=True, check=True).stdout
+        entries = [entry["formatted"] for entry in json.loads(text)]
+        return any(entry["key"]["inode"] == inode and entry["value"]["state"] == 1 for entry in entries)
+    raise AssertionError("heaptap has no map of files")

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stacks are found whole in programs without frame pointers, whatever is on them; what cannot be finished is kept,
+marked and counted by its reason.
+
+The targets are compiled as distributions compile. Error bounds: none.
+"""
+
+import collections
+import signal
+
+import pytest
+
+import symbols
+from harness import target
+from stack_ends import NO_CODE, NO_MEMORY, NO_RULE, STUCK, TRUNCATED, counts_by_end
+
+CHAIN = ["allocate", "chain_third", "chain_second", "chain_first"]
+
+# What forged.c does, and how the stack is said to end.
+LIES = {
+    "rsp=0": NO_MEMORY, "rsp=8": NO_MEMORY, "rsp=0x600000000000": NO_MEMORY, "rsp=0x7fffffffe000": NO_MEMORY,
+    "rsp=0xffff888000000000": NO_MEMORY, "rsp=0x4141414141414141": NO_MEMORY, "behind": NO_MEMORY,
+    "last_word": NO_MEMORY,
+    "return=1": NO_CODE, "return=0x4141414141414141": NO_CODE, "return=0x600000000000": NO_CODE,
+    "return=0xffffffff81000000": NO_CODE, "return=0xffffffffff600001": NO_CODE, "return_to_data": NO_CODE,
+    "unaligned": NO_CODE,
+    "endless": TRUNCATED,
+    "rbp=1": NO_RULE, "rbp=0x600000000000": NO_RULE, "rbp=0x4141414141414141": NO_RULE,
+    "rbp=0xffff888000000000": NO_RULE, "rbp=0xfffffffffffffff8": NO_RULE, "last_frame_pointer": NO_RULE,
+    "cyclic": STUCK, "to_itself": STUCK,
+}
+
+
+def frames(lab, *commands, program="frames"):
+    """The dump of a session of frames.c, every allocation recorded."""
+    session = lab.heaptap("run", "--exact", "--", target(program), talks=True)
+    pid = int(session.answer().split()[1])
+    for command in commands:
+        assert session.ask(command) == "done"
+    session.ends()
+    return lab.only_dump(pid)
+
+
+def assert_path(dump, count, *path):
+    """So many objects have this call path, from the innermost frame, and no other path has its last function;
+    beyond it there is nothing but libc, and _start if the path has main."""
+    objects = 0
+    for stack in symbols.stacks_through(dump, path[-1 if path[-1] != "main" else -2]):
+        names = symbols.names(dump, stack)
+        paths = [dump.mapping(address).path for address in stack.frames[len(path):]]
+        assert tuple(names[:len(path)]) == path
+        if path[-1] == "main":
+            assert names[-1] == "_start"
+            paths.pop()
+        assert all("libc.so" in where for where in paths), paths
+        assert len(paths) > 0
+        objects += stack.total.objects
+    assert objects == count, path
+
+
+def test_callers_in_each_thread(lab):
+    dump = frames(lab, "chain 7", "thread 9")
+    assert dump.warnings == []
+    assert_path(dump, 9, *CHAIN, "thread_body")
+    objects = collections.Counter()
+    for stack in symbols.stacks_through(dump, "chain_third"):
+        objects[tuple(symbols.names(dump, stack)[4:])[0]] += stack.total.objects
+    assert objects == {"main": 7, "thread_body": 9}
+
+
+def test_callers_found_by_attach(lab):
+    process = lab.preloaded(target("frames"), talks=True)
+    pid = int(process.answer().split()[1])
+    session = lab.attach(pid, "--exact")
+    process.ask("chain 30000")
+    process.ask("thread 100")
+    session.signal(signal.SIGINT)
+    session.ends()
+    process.ends()
+    dump = lab.only_dump(pid, "f")
+    assert dump.warnings == []
+    roots = {tuple(symbols.names(dump, stack)[:5]) for stack in symbols.stacks_through(dump, "allocate")}
+    assert roots == {(*CHAIN, "main"), (*CHAIN, "thread_body")}
+    (entry,) = session.books()
+    said = session.wait_said(r"^heaptap: (\d+) samples, (\d+) of them with whole stacks$")
+    assert [int(number) for number in said.groups()] == [entry["samples_allocated"]] * 2
+
+
+@pytest.mark.parametrize("program", ("frames", "frames_realigned"))
+def test_frames_of_every_kind(lab, program):
+    """Aligned, of a size that is known at run time only, larger than a raw stack, and of a vfork child."""
+    dump = frames(lab, "aligned 5", "through_pointer 6", "variable 7", "large_frame 8", "vfork 1", program=program)
+    assert dump.warnings == []
+    assert_path(dump, 5, "allocate", "aligned", "main")
+    assert_path(dump, 6, "allocate", "aligned_by_pointer", "through_pointer", "main")
+    assert_path(dump, 7, "allocate", "variable_size", "variable", "main")
+    assert_path(dump, 8, "allocate", "large_frame", "main")
+    assert_path(dump, 1, "allocate", "in_vfork_child", "main")
+
+
+def assert_interrupted(dump, count, function, caller):
+    """Between the handler and the function that it interrupted there is the signal frame alone."""
+    (stack,) = symbols.stacks_through(dump, caller)
+    assert stack.total.objects == count
+    names = symbols.names(dump, stack)
+    assert names[:2] == ["allocate", "on_fault"]
+    assert names[4:6] + names[-1:] == [caller, "main", "_start"]
+    address = stack.frames[3]  # of the instruction itself: no return address
+    mapping = dump.mapping(address)
+    assert symbols.file(mapping.path).function_at(address - mapping.begin + mapping.offset) == function
+
+
+@pytest.mark.parametrize("program", ("frames", "frames_realigned"))
+def test_signal_handlers(lab, program):
+    """On the stack of the function that was interrupted, and on another."""
+    dump = frames(lab, "signal 5", "signal_at_entry 6", "alternate_signal 7", program=program)
+    assert dump.warnings == []
+    assert_interrupted(dump, 5, "interrupted", "in_signal")
+    assert_interrupted(dump, 6, "interrupted_at_entry", "in_signal_at_entry")
+    assert_interrupted(dump, 7, "interrupted", "in_alternate_signal")
+
+
+def test_coroutines(lab):
+    """A stack made by makecontext ends in libc, at code that says nothing about its caller; all frames are there.
+    """
+    dump = frames(lab, "coroutine 5")
+    (stack,) = symbols.stacks_through(dump, "coroutine")
+    assert symbols.names(dump, stack)[:2] == ["allocate", "coroutine"]
+    assert len(stack.frames) == 3
+    assert set(counts_by_end(dump).items()) <= {(NO_RULE, 5)}
+
+
+def test_programs_of_a_script(lab):
+    """100 short-lived processes of programs that nobody has met before: each stack of each is whole."""
+    script = "for i in $(seq 100); do readlink -f /proc/self/exe; done"
+    session = lab.heaptap("run", "--exact", "--", "sh", "-c", script)
+    session.ends()
+    # The shell, its substitution's seq, and each readlink.
+    assert len(lab.dumps(kind="f")) >= 102
+    assert [warning for dump in lab.dumps() for warning in dump.read().warnings] == []
+
+
+def test_deep_recursion(lab):
+    """The innermost frames are there, and that there are more is said, with its number: in the dump, on stderr,
+    and at the end of attach."""
+    dump = frames(lab, "deep 5")
+    assert counts_by_end(dump) == {TRUNCATED: 5}
+    (stack,) = symbols.stacks_through(dump, "descend")
+    names = symbols.names(dump, stack)
+    assert names == ["allocate"] + ["descend"] * (len(names) - 1)
+    assert len(names) > 120
+    lab.sessions[0].wait_said(f"^heaptap: 5 samples .*{TRUNCATED}$")
+    process = lab.preloaded(target("frames"), talks=True)
+    pid = int(process.answer().split()[1])
+    session = lab.attach(pid, "--exact", "-o", "attached")
+    process.ask("deep 30000")
+    session.signal(signal.SIGINT)
+    session.ends()
+    count = counts_by_end(lab.only_dump(pid))[TRUNCATED]
+    assert count > 10000
+    session.wait_said(rf"^heaptap: {count} samples, 0 of them with whole stacks; outer frames missing: {count} at "
+                      f"{TRUNCATED}$")
+
+
+# --- code made at run time has no table ---
+
+
+def jit(lab, what):
+    session = lab.heaptap("run", "--exact", "--", target("jit"), what, "20")
+    session.ends()
+    dump = lab.only_dump()
+    stacks = symbols.stacks_through(dump, "call_back")
+    assert sum(stack.total.objects for stack in stacks) == 20
+    return dump, [symbols.names(dump, stack) for stack in stacks]
+
+
+def test_with_frame_pointers(lab):
+    dump, (names,) = jit(lab, "frame")
+    assert dump.warnings == []
+    assert names[:4] + names[-1:] == ["call_back", None, "call_jit", "main", "_start"]
+
+
+@pytest.mark.parametrize("what, reason", (
+    ("small", NO_RULE),  # the frame pointer points nowhere
+    ("unmapped", NO_RULE),  # ... to no memory
+    ("own", NO_CODE),  # RBP is whatever main() had there
+    ("mine", NO_RULE)))  # it points to zeros: that is no outermost frame
+def test_without_frame_pointers(lab, what, reason):
+    """The samples are there with the frames up to the made code, and none beyond that is no code."""
+    dump, paths = jit(lab, what)
+    assert counts_by_end(dump) == {reason: 20}
+    assert paths == [["call_back", None]]
+
+
+def test_lies(lab):
+    """Stack, frame pointer and return addresses are chosen by the target when its probe fires."""
+    session = lab.heaptap("run", "--exact", "--", target("forged"), "30", *LIES)
+    session.ends()
+    processes = dict(line.split() for line in session.stdout().splitlines())
+    assert set(processes) == set(LIES)
+    for lie, pid in processes.items():
+        dump = lab.only_dump(int(pid))
+        assert counts_by_end(dump) == {LIES[lie]: 30}
+        assert dump.total == (30, 30 * 64)
+        for stack in dump.stacks:
+            # Where nothing is known there is a placeholder.
+            known = [dump.mapping(address - 1) is not None for address in stack.frames]
+            assert all(known) or len(known) == 1, stack
+
+
+def test_a_chain_that_ends(lab):
+    """The control: frame pointers that lead from one to the next, twenty times, and then end."""
+    session = lab.heaptap("run", "--exact", "--", target("forged"), "30", "chain")
+    session.ends()
+    dump = lab.only_dump(int(session.stdout().split()[1]))
+    assert dump.warnings == []
+    assert [len(stack.frames) for stack in dump.stacks] == [19]
