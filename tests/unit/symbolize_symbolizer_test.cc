@@ -97,6 +97,7 @@ void ExpectAsAddr2line(const Folder& folder, const std::string& path, uint64_t s
   size_t frames = 0;
   size_t wrong_functions = 0;
   size_t wrong_files = 0;
+  size_t lines_unknown = 0;
   size_t ties = 0;
   for (size_t index = 0; index < addresses.size(); index++) {
     SCOPED_TRACE(absl::StrCat(absl::Hex(addresses[index]), "\nours:   ", testing::PrintToString(ours[index]),
@@ -109,6 +110,11 @@ void ExpectAsAddr2line(const Folder& folder, const std::string& path, uint64_t s
       frames++;
       if (our.line != their.line && at == 0 && BeginsAt(functions, addresses[index])) {
         ties++;
+        continue;
+      }
+      // Asked for one address alone, binutils' tool knows the line; asked for many, at times not.
+      if (!llvm && their.line == 0 && our.line != 0) {
+        lines_unknown++;
         continue;
       }
       ASSERT_EQ(our.line, their.line);
@@ -134,7 +140,8 @@ void ExpectAsAddr2line(const Folder& folder, const std::string& path, uint64_t s
   }
   EXPECT_LE(wrong_functions, frames / 10) << frames;
   EXPECT_LE(wrong_files, frames / 4) << frames;
-  EXPECT_LE(ties, addresses.size() / 10000) << addresses.size();
+  EXPECT_LE(lines_unknown, addresses.size() / 1000) << addresses.size();
+  EXPECT_LE(ties, addresses.size() / 5000) << addresses.size();
 }
 
 class SymbolizerTest : public testing::Test {
