@@ -133,11 +133,14 @@ $(BUILD)/heaptap: $(BUILD)/userspace/cli/main.o $(BUILD)/libcollector.a
 
 include tests/rules.mk
 
-# --- doors ------------------------------------------------------------------------------------------------------------
+# --- targets for people -----------------------------------------------------------------------------------------------
+
+# Purposes, as scripts/bootstrap has them: build demo test lint kernels; all of them if this is empty.
+DEPS ?=
 
 .PHONY: deps
-deps: ## install the missing Debian packages (root)
-	$(Q)scripts/bootstrap
+deps: ## install the missing Debian packages (root); DEPS=PURPOSE...
+	$(Q)scripts/bootstrap $(DEPS)
 
 .PHONY: demo
 demo: ## install what is missing, build, profile three programs, show the results (root)

@@ -28,7 +28,7 @@ $(LINT)/%.tidy: %.cc $(TIDY_HEADERS) .clang-tidy | $(BUILD)/bpf/heaptap.skel.h
 .PHONY: lint lint-format lint-tidy lint-scripts
 lint: ## format, clang-tidy, shellcheck, Python's compiler
 	$(Q)$(MAKE) --no-print-directory lint-format lint-scripts
-	$(Q)$(MAKE) --no-print-directory -k -j$(shell nproc) lint-tidy
+	$(Q)$(MAKE) --no-print-directory -k lint-tidy
 
 lint-format:
 	$(say) FORMAT "$(words $(FORMATTED)) files"

@@ -65,17 +65,22 @@ test-unit: $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc
 	$(Q)$(BUILD)/tests/unit/unit_tests --gtest_brief=1
 	$(Q)$(BUILD)/tests/unit/probe_notes_by_bcc --gtest_brief=1
 
-# One after the other: they share two cores, and some watch processes.
+# Tests of eBPF programs watch what runs on the machine, so they run one after the other. Beside them runs what only
+# computes: much of an end-to-end test is waiting.
+KERNEL_PHASES := test-e2e test-unit test-instructions test-differential-small test-jemalloc
+COMPUTING_PHASES := test-allocator test-fuzz
+# What a change has to pass besides `make test`.
+CI_PHASES := lint test-unit-asan test-unit-tsan
+
 .PHONY: test
-test: deps ## install what is missing, build, run all tests (root)
-	$(Q)$(MAKE) --no-print-directory all
-	$(Q)$(MAKE) --no-print-directory test-unit
-	$(Q)$(MAKE) --no-print-directory test-allocator
-	$(Q)$(MAKE) --no-print-directory test-fuzz
-	$(Q)$(MAKE) --no-print-directory test-instructions
-	$(Q)$(MAKE) --no-print-directory test-e2e
-	$(Q)$(MAKE) --no-print-directory test-differential-small
-	$(Q)$(MAKE) --no-print-directory test-jemalloc
+test: ## install what is missing, build, run all tests (root)
+	+$(Q)DEPS=test tests/phases $(BUILD)/phases/build deps all targets
+	+$(Q)tests/phases $(BUILD)/phases/test $(KERNEL_PHASES) -- $(COMPUTING_PHASES)
+
+.PHONY: ci
+ci: ## what decides whether a change lands: `make test`, lint, unit tests under sanitizers (root)
+	+$(Q)DEPS="test lint" tests/phases $(BUILD)/phases/build deps all targets
+	+$(Q)tests/phases $(BUILD)/phases/test $(KERNEL_PHASES) -- $(COMPUTING_PHASES) $(CI_PHASES)
 
 # Minutes each: the processor is emulated.
 .PHONY: test-kernels
