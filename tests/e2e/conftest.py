@@ -8,7 +8,8 @@
 How to write one: a function test_*() in the folder of its theme, that takes the fixtures it needs:
 
     lab           a folder of its own; starts programs, heaptap sessions and puppets there, and reads the dumps
-    start_daemon  start_daemon(ARGUMENTS...): a running daemon, which ends with the test
+    daemon        a running daemon that the tests of a module share; its arguments are the module's DAEMON
+    start_daemon  start_daemon(ARGUMENTS...): a daemon of the test's own, which ends with it
     new_daemon    the same, not yet started
     allocator     twice: Debian's jemalloc, to prove an expectation, and heaptap
     heaptap       heaptap only, in the same form
@@ -73,7 +74,7 @@ def pytest_itemcollected(item):
         item.add_marker("without_bpf")
     if not item.get_closest_marker("without_bpf"):
         item.add_marker("needs_bpf")
-    if "new_daemon" in item.fixturenames:
+    if {"new_daemon", "daemon"} & set(item.fixturenames):
         item.add_marker("whole_machine")
 
 
@@ -98,16 +99,22 @@ def _bpf(request):
                     pytrace=False)
 
 
-@pytest.fixture
-def folder(request):
-    """A folder of the test's own, which everybody may read: some programs run as another user."""
-    path = tempfile.mkdtemp(prefix="heaptap-e2e.")
+@contextlib.contextmanager
+def _folder(of):
+    """A folder that everybody may read: some programs run as another user."""
+    path = tempfile.mkdtemp(prefix=harness.FOLDER)
     os.chmod(path, 0o755)
     yield path
     if os.environ.get("HEAPTAP_KEEP") == "1":
-        print(f"{request.node.nodeid} in {path}")
+        print(f"{of} in {path}")
     else:
         shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def folder(request):
+    with _folder(request.node.nodeid) as path:
+        yield path
 
 
 @pytest.fixture
@@ -141,6 +148,29 @@ def start_daemon(new_daemon):
         daemon.start()
         return daemon
     return start
+
+
+@pytest.fixture(scope="module")
+def _shared_daemon(request):
+    with _folder(request.module.__name__) as path:
+        daemon = Daemon(path, *request.module.DAEMON,
+                        losses_allowed=getattr(request.module, "LOSSES_ALLOWED", ()))
+        try:
+            daemon.start()
+            harness.spared.add(daemon.process.pid)
+            yield daemon
+        finally:
+            harness.spared.clear()
+            daemon.end()
+
+
+@pytest.fixture
+def daemon(_shared_daemon, lab):
+    """One for all tests of a module, with the arguments DAEMON of the module, and its LOSSES_ALLOWED. A test leaves it as
+    it was: its processes end with it, and the daemon has closed their books before the next test begins."""
+    yield _shared_daemon
+    harness.reap_all()
+    harness.wait_until(lambda: not _shared_daemon.processes(), "the daemon is done with the processes of the test")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from daemon import Daemon
 from harness import wait_until
 from lab import assert_one_clear_line
-from security import keeping_puppet, recorded
+from security import keeping_puppet
 
 NOBODY = 65534
 FAILURE = 1  # userspace/cli/exit_status.h
@@ -23,7 +23,7 @@ def mode(path):
 def test_what_it_writes_is_roots_alone(lab, start_daemon):
     daemon = start_daemon("--exact", "--dump-at-exit", "always", umask=0)
     puppet = keeping_puppet(lab)
-    recorded(daemon, puppet)
+    daemon.wait_recorded(puppet.pid)
     daemon.request("POST", f"/pid/{puppet.pid}/dump")
     states = os.path.join(daemon.state_folder, "recording")
     wait_until(lambda: "json" in " ".join(os.listdir(states)), "the state of the process is saved")

@@ -8,7 +8,9 @@ import re
 import socket
 
 from harness import PATIENCE_SECONDS, wait_until
-from security import assert_prompt, assert_serves, keeping_puppet, recorded
+from security import assert_prompt, assert_serves, keeping_puppet
+
+DAEMON = ["--exact"]
 
 
 def raw(daemon, text):
@@ -25,10 +27,9 @@ def raw(daemon, text):
         return answer
 
 
-def test_what_is_no_request(lab, start_daemon):
-    daemon = start_daemon("--exact")
+def test_what_is_no_request(lab, daemon):
     puppet = keeping_puppet(lab)
-    recorded(daemon, puppet)
+    daemon.wait_recorded(puppet.pid)
     close = b"Connection: close\r\n\r\n"
     for path in (b"/../../etc/passwd", b"/%2e%2e/%2e%2e/etc/passwd", b"/pid/../../etc/passwd", b"/pid/1/../heap",
                  b"//etc/passwd", b"/pid/%00/heap", f"/pid/{puppet.pid}/heap/../../x".encode(),
@@ -37,9 +38,10 @@ def test_what_is_no_request(lab, start_daemon):
         assert re.search(rb"^HTTP/1.1 40[04] ", answer), path
         assert b"root:" not in answer
     # Parameters are no paths either.
-    answer = daemon.get(f"/pid/{puppet.pid}/mtev/heap_profile?trigger_dump=true&file=/tmp/x&filename=/tmp/x")
-    assert b"/tmp/x" not in answer.body
-    assert not os.path.exists("/tmp/x")
+    path = lab.path("x")
+    answer = daemon.get(f"/pid/{puppet.pid}/mtev/heap_profile?trigger_dump=true&file={path}&filename={path}")
+    assert path.encode() not in answer.body
+    assert not os.path.exists(path)
     for status, request in ((431, b"GET / HTTP/1.1\r\nX: " + b"y" * (64 << 10)),
                             (414, b"GET /" + b"y" * 9000 + b" HTTP/1.1\r\n" + close),
                             (413, b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n" + close),
@@ -48,9 +50,8 @@ def test_what_is_no_request(lab, start_daemon):
     assert_serves(lab, daemon)
 
 
-def test_slow_clients(lab, start_daemon, request):
+def test_slow_clients(lab, daemon, request):
     """Who sends a byte now and then is sent away in time; others are answered meanwhile."""
-    daemon = start_daemon("--exact")
     slow = []
     # One user has eight.
     for _ in range(6):

@@ -7,7 +7,7 @@ import shutil
 
 from daemon import EXACT
 from harness import target, wait_until
-from security import assert_serves, keeping_puppet, recorded
+from security import assert_serves, keeping_puppet
 
 
 def test_killed_between_a_last_dump_and_the_end_of_the_books(lab, start_daemon):
@@ -15,7 +15,7 @@ def test_killed_between_a_last_dump_and_the_end_of_the_books(lab, start_daemon):
     daemon = start_daemon("--exact", "--dump-at-exit", "always")
     for _ in range(5):
         puppet = keeping_puppet(lab)
-        recorded(daemon, puppet)
+        daemon.wait_recorded(puppet.pid)
         puppet.wait()
         wait_until(lambda: [name for name in os.listdir(daemon.state_folder) if f".{puppet.pid}." in name],
                    "the last dump is there")
@@ -37,7 +37,7 @@ def test_left_alone_and_then_another_program(lab, start_daemon):
     process.tell(f"exec {target('puppet')}")
     process.answer()
     process.ask("keep 5 1000")
-    entry = recorded(daemon, process)
+    entry = daemon.wait_recorded(process.pid)
     assert entry["command"] == "puppet"
     assert daemon.get(f"/pid/{process.pid}/heap").status == 200
     process.ends()

@@ -10,12 +10,13 @@ import http.client
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 
 import books
-from harness import HEAPTAP, PATIENCE_SECONDS, Session, environment
+from harness import HEAPTAP, OWN_PLACES, PATIENCE_SECONDS, Session, environment, wait_until
 
 BPF_FOLDER = "/sys/fs/bpf"
 _numbers = itertools.count()
@@ -24,8 +25,18 @@ _numbers = itertools.count()
 # (kernel lockdown), the daemon's rate reaches them a little later.
 EXACT = {"MALLOC_CONF": "lg_prof_sample:0"}
 
+# Another user than root, for whoever starts a program.
+NOBODY_ID = 65534
+NOBODY = {"user": NOBODY_ID, "group": NOBODY_ID, "extra_groups": []}
+
 # Of an HTTP request. Names of headers are in small letters.
 Answer = collections.namedtuple("Answer", "status headers body")
+
+
+def _is_foreign(entry):
+    """Built in another checkout, or in the folder of a test that is not this process's."""
+    executable = entry["executable"]
+    return bool(re.search(r"/build/|/heaptap-e2e\.", executable)) and not executable.startswith(OWN_PLACES)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -106,16 +117,28 @@ class Daemon:
         result = subprocess.run([HEAPTAP, *map(str, arguments), "--socket", self.socket],
                                 capture_output=True, text=True, cwd=self.folder, env=environment(self.folder),
                                 timeout=PATIENCE_SECONDS, check=False)
-        assert result.returncode == 0, f"heaptap {arguments}: {result.stderr}"
+        assert (result.returncode, result.stderr) == (0, ""), f"heaptap {arguments}: {result.stderr}"
         return result.stdout
 
     def processes(self):
-        """What it records, by PID, as heaptap list --json has it."""
-        return {entry["pid"]: entry for entry in json.loads(self.client("list", "--json"))["processes"]}
+        """What it records, by PID, as heaptap list --json has it. Other checkouts' processes are left out, here and
+        below: a daemon records them too."""
+        entries = json.loads(self.client("list", "--json"))["processes"]
+        return {entry["pid"]: entry for entry in entries if not _is_foreign(entry)}
 
     def ended(self):
         """Processes that have ended, the last one first."""
-        return json.loads(self.client("list", "--ended", "--json"))["ended"]
+        entries = json.loads(self.client("list", "--ended", "--json"))["ended"]
+        return [entry for entry in entries if not _is_foreign(entry)]
+
+    def wait_recorded(self, pid):
+        """What list has of a process, as soon as it has it."""
+        return wait_until(lambda: self.processes().get(pid), f"{pid} is recorded")
+
+    def wait_ended(self, pid):
+        """What list --ended has of it."""
+        return wait_until(lambda: next((entry for entry in self.ended() if entry["pid"] == pid), None),
+                          f"process {pid} is among the ended ones")
 
     def dump(self, pid, path):
         self.client("dump", pid, "-o", path)

@@ -30,6 +30,10 @@ _BUILT = os.environ.get("HEAPTAP") or os.path.join(BUILD, "heaptap")
 HEAPTAP = os.path.join(_PLACE, "heaptap") if _WORKER else _BUILT
 LIBRARY = os.path.join(_PLACE, "libheaptap.so")
 
+# Where tests of this process have their programs; FOLDER is how their folders begin.
+FOLDER = f"heaptap-e2e.{os.getpid()}."
+OWN_PLACES = (BUILD, os.path.join(tempfile.gettempdir(), FOLDER))
+
 # Everything that is measured by the clock is given so many times as long: for machines that are slow, such as emulated
 # ones.
 TIME_SCALE = float(os.environ.get("HEAPTAP_TIME_SCALE", "1"))
@@ -76,12 +80,13 @@ def _children():
         return [int(word) for word in file.read().split()]
 
 
+# Children that outlive a test: the collectors of daemons that tests share.
+spared = set()
+
+
 def reap_all():
     """Ends every process below this one that a test left running."""
-    while True:
-        children = _children()
-        if not children:
-            return
+    while children := [child for child in _children() if child not in spared]:
         for child in children:
             try:
                 os.kill(child, signal.SIGKILL)

@@ -4,12 +4,11 @@
 Each test also sees that somebody else is served as before.
 """
 
-import contextlib
 import re
 import time
 
 from daemon import EXACT
-from harness import TIME_SCALE, target, wait_until
+from harness import TIME_SCALE, target
 
 # Above all that a daemon may make somebody wait for; what is measured takes some milliseconds.
 PROMPT_SECONDS = 8 * TIME_SCALE
@@ -35,10 +34,6 @@ def start_hostile(lab, **options):
     return start_talking(lab, target("hostile"), **options)
 
 
-def recorded(daemon, process):
-    return wait_until(lambda: daemon.processes().get(process.pid), f"{process.command} is recorded")
-
-
 def assert_prompt(daemon):
     begin = time.monotonic()
     assert daemon.get("/healthz").body == b"ok\n"
@@ -46,9 +41,10 @@ def assert_prompt(daemon):
 
 
 def assert_serves(lab, daemon):
-    """A new process is recorded and dumped."""
+    """The collector lives; a new process is recorded and dumped."""
+    assert daemon.process.alive(), daemon.process.stderr()
     puppet = keeping_puppet(lab)
-    recorded(daemon, puppet)
+    daemon.wait_recorded(puppet.pid)
     path = lab.path(f"served.{puppet.pid}")
     daemon.dump(puppet.pid, path)
     with open(path, encoding="ascii") as file:
@@ -56,11 +52,3 @@ def assert_serves(lab, daemon):
         assert re.search(r"(?m)^heap_v2/", file.read())
     assert_prompt(daemon)
     puppet.ends()
-
-
-@contextlib.contextmanager
-def running(lab, daemon):
-    """The collector lives through it and serves afterwards."""
-    yield
-    assert daemon.process.alive(), daemon.process.stderr()
-    assert_serves(lab, daemon)
