@@ -190,12 +190,12 @@ constexpr KernelFeature kFeatures[] = {
      KernelFeature::kNothing, TryPidFd},
     {"pidfd_getfd", "5.6", KernelFeature::kOptional, "a process gets no dump that it asks for itself",
      KernelFeature::kNothing, TryPidFdGetFd},
-    {"openat2", "5.6", KernelFeature::kOptional, "separate debug files are not read",
-     KernelFeature::kNothing, TryOpenAt2},
-    {"close_range", "5.9", KernelFeature::kOptional, "heaptap itself names no functions",
-     KernelFeature::kNothing, TryCloseRange},
-    {"seccomp filters", "3.5", KernelFeature::kOptional, "heaptap itself names no functions",
-     KernelFeature::kNothing, TrySeccomp},
+    {"openat2", "5.6", KernelFeature::kOptional, "separate debug files are not read", KernelFeature::kNothing,
+     TryOpenAt2},
+    {"close_range", "5.9", KernelFeature::kOptional, "heaptap itself names no functions", KernelFeature::kNothing,
+     TryCloseRange},
+    {"seccomp filters", "3.5", KernelFeature::kOptional, "heaptap itself names no functions", KernelFeature::kNothing,
+     TrySeccomp},
 };
 
 }  // namespace
