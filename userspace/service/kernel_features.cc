@@ -32,7 +32,7 @@ absl::Status TryTypes(const btf* types) {
   return types != nullptr ? absl::OkStatus() : absl::FailedPreconditionError("no /sys/kernel/btf/vmlinux");
 }
 
-// What the programs read of the kernel's memory, on every kernel.
+// What the programs read of the memory of every kernel: the fields of bpf/kernel.h.
 constexpr std::pair<const char*, const char*> kFields[] = {
     {"task_struct", "pid"},
     {"task_struct", "tgid"},
