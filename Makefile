@@ -119,7 +119,7 @@ $(BUILD)/userspace/%.o: userspace/%.cc $(PRECOMPILED).gch | $(BUILD)/bpf/heaptap
 	$(Q)$(CXX) $(USERSPACE_FLAGS) $(PACKAGE_FLAGS) $(USE_PRECOMPILED) $(DEPENDENCIES) -c $< -o $@
 
 # Commands wait for people or for the daemon: half of their code is CLI11 and JSON, which costs a fifth more at -O2.
-$(BUILD)/userspace/cli/%.o: USERSPACE_FLAGS += -O1 -Wno-maybe-uninitialized
+$(BUILD)/userspace/cli/%.o: private USERSPACE_FLAGS += -O1 -Wno-maybe-uninitialized
 
 # The skeleton is a system header to the compiler, so no dependency file names it.
 $(BUILD)/userspace/bpf/books.o $(BUILD)/userspace/bpf/books_load.o $(BUILD)/userspace/bpf/unwind_maps.o: $(BUILD)/bpf/heaptap.skel.h

@@ -100,7 +100,8 @@ struct task_struct {
 
 /* Bits and numbers of the kernel that its user-space interface does not have. */
 #define VM_EXEC 4                     /* vm_area_struct.vm_flags, include/linux/mm.h */
-#define SIGNAL_GROUP_EXIT 0x00000004U /* signal_struct.flags, include/linux/sched/signal.h: ends with group_exit_code */
+#define SIGNAL_GROUP_EXIT 0x00000004U /* signal_struct.flags, include/linux/sched/signal.h: ends with group_exit_code \
+                                       */
 #define PAGE_SHIFT 12
 #define EBUSY 16 /* include/uapi/asm-generic/errno-base.h; <errno.h> is not for eBPF programs */
 #define EEXIST 17
