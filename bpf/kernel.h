@@ -98,12 +98,15 @@ struct task_struct {
 #pragma clang attribute pop
 #endif
 
-/* Bits and numbers of the kernel that its user-space interface does not have. */
-#define VM_EXEC 4                     /* vm_area_struct.vm_flags, include/linux/mm.h */
-#define SIGNAL_GROUP_EXIT 0x00000004U /* signal_struct.flags, include/linux/sched/signal.h: ends with group_exit_code \
-                                       */
+/* Numbers of the kernel that its user-space interface does not have. */
+
+/* Of vm_area_struct.vm_flags (include/linux/mm.h). */
+#define VM_EXEC 4
+/* Of signal_struct.flags: the process ends with group_exit_code (include/linux/sched/signal.h). */
+#define SIGNAL_GROUP_EXIT 0x00000004U
 #define PAGE_SHIFT 12
-#define EBUSY 16 /* include/uapi/asm-generic/errno-base.h; <errno.h> is not for eBPF programs */
+/* include/uapi/asm-generic/errno-base.h; <errno.h> is not for eBPF programs. */
+#define EBUSY 16
 #define EEXIST 17
 
 #endif /* HEAPTAP_KERNEL_H_ */
