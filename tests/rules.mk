@@ -87,3 +87,7 @@ ci: ## what decides whether a change lands: `make test`, lint, unit tests under 
 test-kernels: all targets ## end-to-end tests on Debian's stock 6.1 and 6.12 kernels, in qemu (root)
 	$(Q)scripts/vmtest 6.1
 	$(Q)scripts/vmtest 6.12
+
+# Tests that are named together on the command line run one after the other: some watch the machine.
+previous :=
+$(foreach goal,$(filter test% bench,$(MAKECMDGOALS)),$(if $(previous),$(eval $(goal): | $(previous)))$(eval previous := $(goal)))
