@@ -130,6 +130,7 @@ def lab(folder):
 @pytest.fixture
 def new_daemon(lab):
     """Makes daemons, which are not started yet and end with the test."""
+    _shared.end()
     made = []
 
     def make(*arguments, **options):
@@ -150,27 +151,49 @@ def start_daemon(new_daemon):
     return start
 
 
+class _Shared:
+    """The daemon that tests of a module share, while it runs. Not beside another one: whoever records a process first
+    sets its rate."""
+
+    def __init__(self):
+        self.daemon = None
+        self._stack = contextlib.ExitStack()
+
+    def start(self, module):
+        if self.daemon is None:
+            path = self._stack.enter_context(_folder(module.__name__))
+            self.daemon = Daemon(path, *module.DAEMON, losses_allowed=getattr(module, "LOSSES_ALLOWED", ()))
+            self.daemon.is_shared = True
+            self._stack.callback(self.daemon.end)
+            self.daemon.start()
+        return self.daemon
+
+    def end(self):
+        harness.spared.clear()
+        self.daemon = None
+        self._stack.close()
+
+
+_shared = _Shared()
+
+
 @pytest.fixture(scope="module")
-def _shared_daemon(request):
-    with _folder(request.module.__name__) as path:
-        daemon = Daemon(path, *request.module.DAEMON,
-                        losses_allowed=getattr(request.module, "LOSSES_ALLOWED", ()))
-        try:
-            daemon.start()
-            harness.spared.add(daemon.process.pid)
-            yield daemon
-        finally:
-            harness.spared.clear()
-            daemon.end()
+def _end_of_shared_daemon():
+    yield
+    _shared.end()
 
 
 @pytest.fixture
-def daemon(_shared_daemon, lab):
+def daemon(request, lab, _end_of_shared_daemon):
     """One for all tests of a module, with the arguments DAEMON of the module, and its LOSSES_ALLOWED. A test leaves it as
     it was: its processes end with it, and the daemon has closed their books before the next test begins."""
-    yield _shared_daemon
+    daemon = _shared.start(request.module)
+    yield daemon
     harness.reap_all()
-    harness.wait_until(lambda: not _shared_daemon.processes(), "the daemon is done with the processes of the test")
+    harness.wait_until(lambda: not daemon.processes(), "the daemon is done with the processes of the test")
+    for dump in daemon.dumps():
+        dump.read().check()
+        os.unlink(dump.path)
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads one after the other: short_threads THREADS PER_SECOND. Each allocates and frees BLOCKS blocks in
- * allocate_in_thread(). Prints "allocated OBJECTS BYTES" (usable ones) when all have ended, and ends when its input
- * does.
+ * Threads one after the other. For each number in its input it runs so many, each of which allocates and frees BLOCKS
+ * blocks in allocate_in_thread(), and prints "allocated OBJECTS BYTES": all that were allocated so far, usable bytes.
+ * First it says "ready PID"; it ends when its input does.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -10,11 +10,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include <unistd.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
 enum { BLOCKS = 8 };
-static const uint64_t second = 1000000000;
 
 static uint64_t objects, bytes;
 
@@ -32,33 +31,18 @@ static void* work(void* unused) {
   return unused;
 }
 
-static uint64_t now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (uint64_t)time.tv_sec * second + (uint64_t)time.tv_nsec;
-}
-
-int main(int argc, char** argv) {
-  static char output[BUFSIZ];
-  setvbuf(stdout, output, _IOLBF, sizeof output);
-  if (argc != 3) {
-    fprintf(stderr, "usage: short_threads THREADS PER_SECOND\n");
-    return 2;
-  }
-  uint64_t threads = strtoull(argv[1], NULL, 0), per_second = strtoull(argv[2], NULL, 0), begin = now();
-  for (uint64_t i = 0; i < threads; i++) {
-    struct timespec tick = {0, 1000000};
-    while ((now() - begin) * per_second < i * second) nanosleep(&tick, NULL);
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, work, NULL) != 0) {
-      return 1;
-    }
-    pthread_join(thread, NULL);
-  }
-  printf("allocated %llu %llu\n", (unsigned long long)objects, (unsigned long long)bytes);
-  static char input[16];
+int main(void) {
+  static char input[64], output[BUFSIZ];
   setvbuf(stdin, NULL, _IONBF, 0);
+  setvbuf(stdout, output, _IOLBF, sizeof output);
+  printf("ready %d\n", (int)getpid());
   while (fgets(input, sizeof input, stdin) != NULL) {
+    for (uint64_t threads = strtoull(input, NULL, 0); threads > 0; threads--) {
+      pthread_t thread;
+      if (pthread_create(&thread, NULL, work, NULL) != 0) return 1;
+      pthread_join(thread, NULL);
+    }
+    printf("allocated %llu %llu\n", (unsigned long long)objects, (unsigned long long)bytes);
   }
   return 0;
 }

@@ -9,11 +9,15 @@ fixed; when rates change is not, so this fails in less than one run of 15000.
 
 import math
 import re
+import signal
 
 from harness import target, wait_until
 
 SIZE = 1024
 RAISED = r"^heaptap: process {} \(\S+\) is sampled every 2\^(\d+) bytes now: {}"
+# Of the processes of other checkouts none is recorded: they would count.
+DAEMON = ["--budget", "0.1", "--rule", "comm=dear lg-sample=10", "--rule", "comm=cheap lg-sample=10",
+          "--rule", "comm=paced exact", "--rule", "record=off"]
 
 
 def rates_said(daemon, pid):
@@ -27,10 +31,12 @@ def assert_true(daemon, entry, size_bytes):
     assert abs(entry["allocated_bytes"] - size_bytes) <= bound, (entry, size_bytes, sparsest)
 
 
-def test_the_rate_is_raised_and_comes_back(lab, start_daemon):
-    daemon = start_daemon("--lg-sample", "10", "--budget", "0.1")
-    puppet = lab.preloaded_puppet(env={"MALLOC_CONF": "lg_prof_sample:10", "HEAPTAP_CONF": "prof_seed:1"})
-    quiet = lab.preloaded_puppet(env={"MALLOC_CONF": "lg_prof_sample:10", "HEAPTAP_CONF": "prof_seed:2"})
+def seeded_puppet(lab, name, seed):
+    return lab.preloaded_puppet(name, env={"MALLOC_CONF": "lg_prof_sample:10", "HEAPTAP_CONF": f"prof_seed:{seed}"})
+
+
+def test_the_rate_is_raised_and_comes_back(lab, daemon):
+    puppet, cheap = seeded_puppet(lab, "dear", 1), seeded_puppet(lab, "cheap", 2)
     wait_until(lambda: len(daemon.processes()) == 2, "both are recorded")
     objects = 0
 
@@ -38,51 +44,64 @@ def test_the_rate_is_raised_and_comes_back(lab, start_daemon):
         nonlocal objects
         puppet.ask(f"churn 100000 {SIZE}")
         objects += 100000
-        return daemon.processes()[puppet.target_pid]["lg_sample"] >= 13
+        return daemon.processes()[puppet.pid]["lg_sample"] >= 13
     wait_until(is_raised, "its rate is raised")
-    daemon.wait_said(RAISED.format(puppet.target_pid, "the budget is passed"))
-    assert re.search(rf"(?m)^\s*{puppet.target_pid} +puppet .* (1[3-9]|[2-5]\d) ", daemon.client("list"))
+    daemon.wait_said(RAISED.format(puppet.pid, "the budget is passed"))
+    assert re.search(rf"(?m)^\s*{puppet.pid} +dear .* (1[3-9]|[2-5]\d) ", daemon.client("list"))
     # So is an allocation at the new rate.
     puppet.ask(f"churn 500000 {SIZE}")
     objects += 500000
-    entry = daemon.processes()[puppet.target_pid]
-    assert_true(daemon, entry, objects * SIZE)
-    assert daemon.processes()[quiet.target_pid]["lg_sample"] == 10
+    assert_true(daemon, daemon.processes()[puppet.pid], objects * SIZE)
+    assert daemon.processes()[cheap.pid]["lg_sample"] == 10
     # It does nothing more, and may be sampled as densely as at first.
-    wait_until(lambda: daemon.processes()[puppet.target_pid]["lg_sample"] == 10, "its rate is what it was")
-    daemon.wait_said(RAISED.format(puppet.target_pid, "what it costs is within the budget again"))
-    assert rates_said(daemon, quiet.target_pid) == []
+    wait_until(lambda: daemon.processes()[puppet.pid]["lg_sample"] == 10, "its rate is what it was")
+    daemon.wait_said(RAISED.format(puppet.pid, "what it costs is within the budget again"))
+    assert rates_said(daemon, cheap.pid) == []
 
 
-def run_paced(lab, daemon):
-    program = lab.preloaded(target("paced"), 20000, 5,
-                            env={"MALLOC_CONF": "lg_prof_sample:0", "HEAPTAP_CONF": "prof_seed:3"})
+def end_paced(program):
+    """Objects and bytes that it has allocated."""
+    program.signal(signal.SIGTERM)
     program.ends()
-    (entry,) = wait_until(daemon.ended, "it has ended")
-    return entry, *map(int, program.stdout().splitlines()[1].split()[1:3])
+    return map(int, program.stdout().splitlines()[1].split()[1:3])
 
 
-def test_exact_has_no_budget(lab, start_daemon):
-    daemon = start_daemon("--exact")
-    entry, objects, size_bytes = run_paced(lab, daemon)
-    assert (entry["lg_sample"], entry["samples"], entry["allocated_bytes"]) == (0, objects, size_bytes)
-    assert rates_said(daemon, entry["pid"]) == []
+def start_paced(lab, seconds=0):
+    return lab.preloaded(target("paced"), 20000, seconds,
+                         env={"MALLOC_CONF": "lg_prof_sample:0", "HEAPTAP_CONF": "prof_seed:3"})
 
 
-def test_exact_with_a_budget(lab, start_daemon):
-    daemon = start_daemon("--exact", "--budget", "0.1")
-    entry, objects, size_bytes = run_paced(lab, daemon)
-    assert entry["lg_sample"] > 0
+def test_exact_with_a_budget(lab, daemon):
+    program = start_paced(lab)
+
+    def is_thinned():
+        entry = daemon.processes().get(program.pid)
+        return entry and entry["samples"] < 0.9 * entry["allocated_objects"]
+    wait_until(is_thinned, "blocks are left out")
+    objects, size_bytes = end_paced(program)
+    entry = daemon.wait_ended(program.pid)
+    assert rates_said(daemon, program.pid)
     assert entry["samples"] < objects
     assert_true(daemon, entry, size_bytes)
 
 
+def test_exact_has_no_budget(lab, start_daemon):
+    """Unless it is given: the same costs no rate, however long it goes on; as long as three looks at it here."""
+    daemon = start_daemon("--exact")
+    program = start_paced(lab, seconds=3)
+    program.ends()
+    objects, size_bytes = map(int, program.stdout().splitlines()[1].split()[1:3])
+    entry = daemon.wait_ended(program.pid)
+    assert (entry["lg_sample"], entry["samples"], entry["allocated_bytes"]) == (0, objects, size_bytes)
+    assert rates_said(daemon, entry["pid"]) == []
+
+
 def test_a_process_that_ran_before(lab, start_daemon):
     """Its cost counts, too."""
-    puppet = lab.preloaded_puppet(env={"MALLOC_CONF": "lg_prof_sample:10"})
-    daemon = start_daemon("--lg-sample", "10", "--budget", "0.1")
+    puppet = seeded_puppet(lab, "dear", 1)
+    daemon = start_daemon(*DAEMON)
 
     def is_raised():
         puppet.ask(f"churn 100000 {SIZE}")
-        return daemon.processes()[puppet.target_pid]["lg_sample"] > 10
+        return daemon.wait_recorded(puppet.pid)["lg_sample"] > 10
     wait_until(is_raised, "its rate is raised")

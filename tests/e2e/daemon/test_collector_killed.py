@@ -1,82 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
 """A collector that is killed loses nothing: the books go on in the kernel, and the next one takes them over.
 
-HEAPTAP_LONG=1: it is killed for 60 s instead of 12 s. Recording is exact; error bounds: none.
+HEAPTAP_LONG=1: it is killed 60 times. Recording is exact; error bounds: none.
 """
 
 import errno
-import json
-import os
 import signal
 import time
 
+import pytest
+
+import books
 import symbols
 from daemon import EXACT
 from harness import LONG, TIME_SCALE, target, wait_until
 from heap_v2 import Dump
 
-SECONDS = 60 if LONG else 12
-KILL_EVERY_SECONDS = 2
+KILLS = 60 if LONG else 6
+# From one to the next: those of some tenths of a second.
+SAMPLES_BETWEEN_KILLS = 30000
 
 # Of a dump request that nobody answers.
 AT_ONCE_SECONDS = 2 * TIME_SCALE
 
 
-def take_snapshot(lab, daemon, pid):
+def snapshot(lab, daemon, pid):
     path = lab.path(f"snapshot.{pid}")
     daemon.dump(pid, path)
     return Dump(path)
 
 
-def saved(daemon):
-    """PIDs of which a next collector finds in writing what was mapped."""
-    pids = set()
-    folder = os.path.join(daemon.state_folder, "recording")
-    for name in os.listdir(folder):
-        if name.endswith(".json"):
-            with open(os.path.join(folder, name), encoding="utf-8") as file:
-                pids.add(json.load(file).get("pid"))
-    return pids
-
-
-def kill(process):
-    process.signal(signal.SIGKILL)
-    process.ends(-signal.SIGKILL)
-
-
-def wait_for_final(lab, daemon, pid):
+def final(daemon, pid):
     """The dump at death; there is one only."""
-    wait_until(lambda: [entry for entry in daemon.ended() if entry["pid"] == pid], f"{pid} is closed")
-    return lab.only_dump(pid, kind="f")
+    daemon.wait_ended(pid)
+    return daemon.only_dump(pid, kind="f")
 
 
-def test_every_two_seconds_under_load(lab, start_daemon, held):
-    """Eight threads allocate and free all the time; in the end each path's counts are the truth, live and dead."""
-    daemon = start_daemon("--exact", "--dump-at-exit", "always")
+@pytest.mark.endurance
+def test_again_and_again_under_load(lab, start_daemon, held):
+    """Eight threads allocate and free all the time; in the end each path's counts are the truth, live and dead. A block
+    that a sweep of the books meets at the wrong moment is lost, and counted as lost."""
+    daemon = start_daemon("--exact", "--dump-at-exit", "always", losses_allowed=("live_full",))
     threads = lab.preloaded(target("exact_threads"), "-", talks=True, env=EXACT)
-    end = time.monotonic() + SECONDS
-    kills = 0
-    while time.monotonic() < end:
-        wait_until(lambda: threads.pid in daemon.processes(), "it is recorded")
-        before = daemon.processes()[threads.pid]["samples"]
-        time.sleep(KILL_EVERY_SECONDS)
+    samples = 0
+    for _ in range(KILLS):
+        enough = samples + SAMPLES_BETWEEN_KILLS
+        wait_until(lambda enough=enough: daemon.processes().get(threads.pid, {}).get("samples", 0) >= enough,
+                   "it has more samples")
+        samples = daemon.processes()[threads.pid]["samples"]
         daemon.kill()
-        kills += 1
         daemon.start()
-        after = daemon.processes()[threads.pid]["samples"]
-        assert after > before
+        assert daemon.wait_recorded(threads.pid)["samples"] >= samples
     threads.tell("stop")
-    truth = [threads.answer().split() for _ in range(3)]
-    snapshot = take_snapshot(lab, daemon, threads.pid)
+    truth = [(path, *map(int, counts)) for path, *counts in (threads.answer().split() for _ in range(3))]
+    dumps = [snapshot(lab, daemon, threads.pid)]
     threads.ends()
-    final = wait_for_final(lab, daemon, threads.pid)
-    for dump in (snapshot, final):
-        for path, objects, size, ever in truth:
-            assert symbols.live(dump, path) == (int(objects), int(size)), path
-            assert sum(stack.ever.objects for stack in symbols.stacks_through(dump, path)) == int(ever), path
-    assert len([entry for entry in daemon.books() if entry["pid"] == threads.pid]) == 1
-    blocks = sum(int(path[3]) for path in truth)
-    held("blocks miscounted after kills of the collector", 0, f"0 of {blocks}, {kills} kills")
+    dumps.append(final(daemon, threads.pid))
+    (entry,) = [entry for entry in daemon.books() if entry["pid"] == threads.pid]
+    lost = books.losses(entry).get("live_full", 0)
+    for dump in dumps:
+        missing = 0
+        for path, objects, size_bytes, ever in truth:
+            recorded = symbols.live(dump, path)
+            assert recorded == (objects, size_bytes) or lost > 0 and recorded[0] < objects, path
+            missing += ever - sum(stack.ever.objects for stack in symbols.stacks_through(dump, path))
+        assert missing == lost
+    held(f"blocks lost in {KILLS} kills of the collector", "counted",
+         f"{lost} of {sum(ever for *_, ever in truth)}")
 
 
 def test_while_none_runs(lab, start_daemon):
@@ -90,13 +80,14 @@ def test_while_none_runs(lab, start_daemon):
     for puppet in (*older.values(), parent):
         wait_until(lambda pid=puppet.pid: daemon.processes()[pid]["live_objects"] >= 100, "all is counted")
         # What a next one needs if the process dies in the gap.
-        wait_until(lambda pid=puppet.pid: pid in saved(daemon), "it is in writing")
+        wait_until(lambda pid=puppet.pid: pid in daemon.saved_pids(), "it is in writing")
     daemon.kill()
 
     for puppet in older.values():
         puppet.ask("keep 200 100")
     older["ends"].ends()
-    kill(older["killed"])
+    older["killed"].tell("raise 9")
+    older["killed"].ends(-signal.SIGKILL)
     older["exec"].tell(f"exec {target('puppet')}")
     assert older["exec"].answer() == f"ready {older['exec'].pid}"
     older["exec"].ask("keep 7 100")
@@ -105,26 +96,28 @@ def test_while_none_runs(lab, start_daemon):
     for puppet in younger.values():
         puppet.ask("keep 50 100")
     younger["ends"].ends()
-    kill(younger["killed"])
-    assert lab.dumps() == []
+    younger["killed"].tell("raise 9")
+    younger["killed"].ends(-signal.SIGKILL)
+    pids = {puppet.pid for puppet in (*older.values(), *younger.values(), parent)} | {child}
+    assert [dump for dump in daemon.dumps() if dump.pid in pids] == []
 
     daemon.start()
     for pid, kept in ((older["ends"].pid, 300), (older["killed"].pid, 300), (child, 5)):
-        assert symbols.live(wait_for_final(lab, daemon, pid), "keep_blocks") == (kept, kept * 112)
+        assert symbols.live(final(daemon, pid), "keep_blocks") == (kept, kept * 112)
     for way in ("ends", "killed"):
         # Nobody ever saw what it had mapped: its call paths stay addresses.
-        assert wait_for_final(lab, daemon, younger[way].pid).total == (50, 50 * 112)
+        assert final(daemon, younger[way].pid).total == (50, 50 * 112)
     for puppet, kept in ((older["goes on"], 300), (younger["goes on"], 50), (older["exec"], 7), (parent, 100)):
-        assert symbols.live(take_snapshot(lab, daemon, puppet.pid), "keep_blocks") == (kept, kept * 112)
-    finals = [dump.path for dump in lab.dumps()]
+        assert symbols.live(snapshot(lab, daemon, puppet.pid), "keep_blocks") == (kept, kept * 112)
+    finals = [dump.path for dump in daemon.dumps() if dump.pid in pids]
     assert len(finals) == 5
 
     # Once only: the next one after that finds nothing to do for them.
     daemon.restart()
-    assert [dump.path for dump in lab.dumps()] == finals
+    assert [dump.path for dump in daemon.dumps() if dump.pid in pids] == finals
     for puppet, kept in ((older["goes on"], 300), (younger["goes on"], 50), (older["exec"], 7), (parent, 100)):
         puppet.ends()
-        assert symbols.live(wait_for_final(lab, daemon, puppet.pid), "keep_blocks") == (kept, kept * 112)
+        assert symbols.live(final(daemon, puppet.pid), "keep_blocks") == (kept, kept * 112)
 
 
 def test_dumps_asked_for_while_none_runs(lab, start_daemon):
@@ -140,3 +133,24 @@ def test_dumps_asked_for_while_none_runs(lab, start_daemon):
     daemon.start()
     assert puppet.ask("dump again.txt") == "mallctl 0"
     assert symbols.live(Dump(lab.path("again.txt")), "keep_blocks") == (200, 200 * 112)
+
+
+def test_between_a_last_dump_and_the_end_of_the_books(lab, new_daemon):
+    """Killed right after the dump has its name: the next collector closes the books with the same numbers."""
+    env = {"LD_PRELOAD": target("libstop_at_last_dump.so")}
+    daemon = new_daemon("--exact", "--dump-at-exit", "always", env=env)
+    daemon.start()
+    puppet = lab.preloaded_puppet(env=EXACT)
+    puppet.ask("keep 3 1000")
+    daemon.wait_recorded(puppet.pid)
+    puppet.ends()
+    daemon.wait_dumps(1, pid=puppet.pid)
+    daemon.kill()
+    env.clear()
+    daemon.start()
+    wait_until(lambda: [entry for entry in daemon.process.books() if entry["pid"] == puppet.pid], "they are closed")
+    assert {dump.read().total for dump in daemon.dumps(puppet.pid)} == {(3, 3 * 1024)}
+    of_puppet = [entry for entry in daemon.books() if entry["pid"] == puppet.pid]
+    assert all(entry == of_puppet[0] for entry in of_puppet)
+    # No collector takes what it no longer finds for a process of its own.
+    assert [dump for dump in daemon.dumps() if dump.pid == 0] == []

@@ -16,6 +16,7 @@ import symbols
 from container import Container, Image
 from harness import target, wait_until
 
+DAEMON = ["--exact", "--dump-at-exit", "always"]
 # Blocks a second.
 PACE = 20000
 
@@ -56,8 +57,7 @@ def paced_in(lab, daemon, container, **options):
     return int(program.stdout().splitlines()[1].split()[1]), entry["samples"]
 
 
-def test_recorded_symbolised_and_dumped(lab, start_daemon, new_container):
-    daemon = start_daemon("--exact", "--dump-at-exit", "always")
+def test_recorded_symbolised_and_dumped(lab, daemon, new_container):
     puppet = puppet_in(lab, daemon, new_container())
     pid = puppet.target_pid
     puppet.ask("keep 100 1000")
@@ -72,16 +72,15 @@ def test_recorded_symbolised_and_dumped(lab, start_daemon, new_container):
     daemon.dump(pid, by_hand)
     assert os.stat(by_hand).st_size > 0
     puppet.ends()
-    wait_until(daemon.ended, "it has ended")
-    dump = lab.only_dump(pid, "f")
+    daemon.wait_ended(pid)
+    dump = daemon.only_dump(pid, "f")
     copies = {mapping.path: target("puppet") for mapping in dump.mappings if mapping.path.endswith("/puppet")}
     kept = [stack for stack in dump.stacks if "keep_blocks" in symbols.names(dump, stack, copies)]
     assert sum(stack.total.objects for stack in kept) == 100
 
 
-def test_the_second_process_is_exact(lab, start_daemon, new_container, held):
+def test_the_second_process_is_exact(lab, daemon, new_container, held):
     """The first one that maps the library is seen some milliseconds late; the next one not at all late."""
-    daemon = start_daemon("--exact")
     container = new_container()
     allocated, recorded = paced_in(lab, daemon, container)
     assert recorded <= allocated
@@ -93,9 +92,8 @@ def test_the_second_process_is_exact(lab, start_daemon, new_container, held):
         assert allocated == recorded
 
 
-def test_one_file_in_two_containers(lab, start_daemon, new_container):
+def test_one_file_in_two_containers(lab, daemon, new_container):
     """Both overlay file systems show one file of the image: it is one file, and no sample counts twice."""
-    daemon = start_daemon("--exact")
     puppets = [puppet_in(lab, daemon, new_container()) for _ in range(2)]
     for number, puppet in enumerate(puppets):
         puppet.ask(f"keep {100 + number} 100")
@@ -118,11 +116,10 @@ def test_one_file_in_two_containers(lab, start_daemon, new_container):
         assert (entry["samples"], entry["losses"]) == (200 + number, {})
 
 
-def test_a_file_system_can_go_when_its_processes_have_ended(lab, start_daemon, new_container):
+def test_a_file_system_can_go_when_its_processes_have_ended(lab, daemon, new_container):
     """A probe keeps its file's mount busy: it goes, too, some time after the last process. Nobody else loses
     anything by that, and in the next container of this image all begins anew. Not only for containers: chroot(1)
     alone leaves the mount where the host can see it is busy."""
-    daemon = start_daemon("--exact")
     going, staying = new_container(), new_container()
     with open(os.path.join(going.root, "libheaptap.so"), "ab") as file:
         file.write(b"\n")

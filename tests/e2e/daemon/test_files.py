@@ -32,11 +32,8 @@ def test_what_it_writes_is_roots_alone(lab, start_daemon):
     for name in filter(lambda name: name.endswith(".json"), os.listdir(states)):
         assert mode(os.path.join(states, name)) & 0o077 == 0, name
     puppet.ends()
-    daemon.wait_said(rf"^heaptap: wrote \S+\.{puppet.pid}\.1\.f\.heap: ")
-    dumps = [name for name in os.listdir(daemon.state_folder) if name.endswith(".heap")]
-    assert len(dumps) == 2
-    for name in dumps:
-        assert mode(os.path.join(daemon.state_folder, name)) == 0o600, name
+    daemon.wait_dumps(2, pid=puppet.pid)
+    assert [mode(dump.path) for dump in daemon.dumps(puppet.pid)] == [0o600] * 2
 
 
 @pytest.mark.parametrize("make", (lambda path: os.chmod(path, 0o777), lambda path: os.chown(path, NOBODY, NOBODY)),

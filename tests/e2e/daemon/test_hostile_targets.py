@@ -71,19 +71,6 @@ def test_control_block_that_is_not_there(lab, daemon):
     assert [line for line in daemon.process.lines() if f"process {hostile.pid} " in line] == []
 
 
-def test_requests_without_end(lab, start_daemon):
-    """Requests that nobody waits for cost no profile each: others are served meanwhile."""
-    daemon = start_daemon("--exact", losses_allowed=("events_full",))
-    floods = [recorded_hostile(lab, daemon) for _ in range(2)]
-    for hostile in floods:
-        hostile.tell("requests 20000")
-    assert_prompt(daemon)
-    for hostile in floods:
-        hostile.answer()
-        hostile.ends()
-    assert_serves(lab, daemon)
-
-
 def test_descriptors_for_a_dump(lab, daemon):
     """Only a regular file that may be written is written to."""
     hostile = recorded_hostile(lab, daemon)
@@ -152,6 +139,45 @@ def test_names(lab, daemon, name):
     assert not re.search(r"(?m)^heaptap: lie", daemon.process.stderr())
 
 
+def test_probe_files_of_a_user(lab, daemon):
+    """Files with probes that a user makes are attached to up to a bound; the machine's are all the same."""
+    def copy(number):
+        path = lab.path(f"copy{number}")
+        shutil.copy(target("hostile"), path)
+        os.chmod(path, 0o755)
+        return path
+
+    def samples(process):
+        process.ask("sample 1")
+        return daemon.processes().get(process.pid, {}).get("samples")
+
+    for number in range(FILES_OF_USER):
+        path = copy(number)
+        os.chown(path, NOBODY_ID, NOBODY_ID)
+        process = start_talking(lab, path, **NOBODY)
+        wait_until(lambda process=process: samples(process), f"file {number} is attached to")
+    path = copy(FILES_OF_USER)
+    os.chown(path, NOBODY_ID, NOBODY_ID)
+    one_more = start_talking(lab, path, **NOBODY)
+    daemon.wait_said(rf"^heaptap: .*{re.escape(path)}.*, {FILES_OF_USER} of them of user {NOBODY_ID}")
+    roots = start_talking(lab, copy("of root"))
+    wait_until(lambda: samples(roots), "root's file is attached to")
+    assert samples(one_more) is None
+
+
+def test_requests_without_end(lab, start_daemon):
+    """Requests that nobody waits for cost no profile each: others are served meanwhile."""
+    daemon = start_daemon("--exact", losses_allowed=("events_full",))
+    floods = [recorded_hostile(lab, daemon) for _ in range(2)]
+    for hostile in floods:
+        hostile.tell("requests 20000")
+    assert_prompt(daemon)
+    for hostile in floods:
+        hostile.answer()
+        hostile.ends()
+    assert_serves(lab, daemon)
+
+
 def largest_perf_buffer(pid):
     """Bytes of the largest buffer in which the kernel tells a process what is mapped."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
@@ -180,29 +206,3 @@ def test_mappings_that_nobody_hears_of(lab, start_daemon):
             return os.path.realpath(target("puppet")) in file.read()
     wait_until(names, "the dump says where its code is")
     assert_serves(lab, daemon)
-
-
-def test_probe_files_of_a_user(lab, daemon):
-    """Files with probes that a user makes are attached to up to a bound; the machine's are all the same."""
-    def copy(number):
-        path = lab.path(f"copy{number}")
-        shutil.copy(target("hostile"), path)
-        os.chmod(path, 0o755)
-        return path
-
-    def samples(process):
-        process.ask("sample 1")
-        return daemon.processes().get(process.pid, {}).get("samples")
-
-    for number in range(FILES_OF_USER):
-        path = copy(number)
-        os.chown(path, NOBODY_ID, NOBODY_ID)
-        process = start_talking(lab, path, **NOBODY)
-        wait_until(lambda process=process: samples(process), f"file {number} is attached to")
-    path = copy(FILES_OF_USER)
-    os.chown(path, NOBODY_ID, NOBODY_ID)
-    one_more = start_talking(lab, path, **NOBODY)
-    daemon.wait_said(rf"^heaptap: .*{re.escape(path)}.*, {FILES_OF_USER} of them of user {NOBODY_ID}")
-    roots = start_talking(lab, copy("of root"))
-    wait_until(lambda: samples(roots), "root's file is attached to")
-    assert samples(one_more) is None

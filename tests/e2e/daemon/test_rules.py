@@ -5,19 +5,12 @@ Where a rule changes the rate, the allocator learns of it at its next slow path:
 exact. Error bounds: none.
 """
 
-import os
-import shutil
-import signal
-
-from daemon import EXACT
-from harness import target, wait_until
+from daemon import EXACT, NOBODY, NOBODY_ID
+from harness import wait_until
 from symbols import kept
 
-NOBODY = 65534
-
-
-def wait_recorded(daemon, pid):
-    return wait_until(lambda: daemon.processes().get(pid), f"{pid} is recorded")
+# No budget: it would change rates, too.
+DAEMON = ["--budget", "0"]
 
 
 def assert_rate(daemon, puppet, rate):
@@ -39,119 +32,113 @@ def assert_rate(daemon, puppet, rate):
         assert abs(samples - mean) < 10 * mean ** 0.5 + 10, (samples, mean)
 
 
-def named(lab, name, **options):
-    """A puppet whose command has this name."""
-    path = lab.path(name)
-    if not os.path.exists(path):
-        shutil.copy(target("puppet"), path)
-    puppet = lab.preloaded(path, talks=True, **options)
-    puppet.target_pid = int(puppet.answer().split()[1])
-    return puppet
-
-
-def reload_with(daemon, configuration, said="read the configuration again"):
-    with open(daemon.configuration, "w", encoding="ascii") as file:
-        file.write(configuration)
-    times = daemon.process.stderr().count(said)
-    daemon.process.signal(signal.SIGHUP)
-    return daemon.wait_said(said, count=times + 1)
-
-
-def test_command(lab, start_daemon):
+def test_command(lab, daemon):
     """The first rule that holds counts; a pattern is a pattern; who has no rule has the defaults."""
-    daemon = start_daemon("--lg-sample", "15", "--rule", "comm=red* lg-sample=14", "--rule", "comm=redder exact",
-                          "--rule", "comm=blue exact")
+    daemon.reload("lg-sample=15", "rule=comm=red* lg-sample=14", "rule=comm=redder exact", "rule=comm=blue exact")
     for name, rate in (("red", 14), ("redder", 14), ("blue", 0), ("bluer", 15)):
-        assert_rate(daemon, named(lab, name), rate)
+        assert_rate(daemon, lab.preloaded_puppet(name), rate)
 
 
-def test_user(lab, start_daemon):
-    daemon = start_daemon("--lg-sample", "15", "--rule", f"user={NOBODY} exact", "--rule", "user=root lg-sample=14")
-    assert_rate(daemon, named(lab, "puppet", user=NOBODY, group=NOBODY, extra_groups=[]), 0)
-    assert_rate(daemon, named(lab, "puppet"), 14)
+def test_user(lab, daemon):
+    daemon.reload("lg-sample=15", f"rule=user={NOBODY_ID} exact", "rule=user=root lg-sample=14")
+    assert_rate(daemon, lab.preloaded_puppet(**NOBODY), 0)
+    assert_rate(daemon, lab.preloaded_puppet(), 14)
 
 
-def test_control_group(lab, start_daemon, new_cgroup):
+def test_control_group(lab, daemon, new_cgroup):
     cgroup = new_cgroup(".slice")
-    daemon = start_daemon("--lg-sample", "15", "--rule", f"cgroup={cgroup.path.removesuffix('.slice')}*.slice exact")
-    inside = named(lab, "puppet", preexec_fn=cgroup.enter)
+    daemon.reload("lg-sample=15", f"rule=cgroup={cgroup.path.removesuffix('.slice')}*.slice exact")
+    inside = lab.preloaded_puppet(preexec_fn=cgroup.enter)
     assert_rate(daemon, inside, 0)
-    assert_rate(daemon, named(lab, "puppet"), 15)
+    assert_rate(daemon, lab.preloaded_puppet(), 15)
     inside.ends()
 
 
-def test_pid_and_reload(lab, start_daemon):
-    """A rule for one PID can be written when it is known: SIGHUP."""
-    daemon = start_daemon()
-    one, other = named(lab, "puppet"), named(lab, "puppet")
-    wait_recorded(daemon, one.target_pid)
-    wait_recorded(daemon, other.target_pid)
-    reload_with(daemon, f"lg-sample=15\nrule=pid={one.target_pid} exact\n")
+def test_pid(lab, daemon):
+    """A rule for one PID can be written when it is known."""
+    daemon.reload()
+    one, other = lab.preloaded_puppet(), lab.preloaded_puppet()
+    for puppet in (one, other):
+        daemon.wait_recorded(puppet.pid)
+    daemon.reload("lg-sample=15", f"rule=pid={one.pid} exact")
     assert_rate(daemon, one, 0)
     assert_rate(daemon, other, 15)
-    reload_with(daemon, "lg-sample=14\n")
+    daemon.reload("lg-sample=14")
     assert_rate(daemon, one, 14)
     assert_rate(daemon, other, 14)
 
 
-def test_a_bad_configuration_changes_nothing(lab, start_daemon):
-    daemon = start_daemon()
-    reload_with(daemon, "rule=comm=puppet exact\n")
-    puppet = named(lab, "puppet")
+def test_a_bad_configuration_changes_nothing(lab, daemon):
+    daemon.reload("rule=comm=puppet exact")
+    puppet = lab.preloaded_puppet()
     assert_rate(daemon, puppet, 0)
-    reload_with(daemon, "rule=comm=puppet lg-sample=lots\n", "the configuration stays as it was")
+    daemon.reload("rule=comm=puppet lg-sample=lots", said="the configuration stays as it was")
     assert_rate(daemon, puppet, 0)
-    assert_rate(daemon, named(lab, "puppet"), 0)
-    reload_with(daemon, "")
+    assert_rate(daemon, lab.preloaded_puppet(), 0)
+
+
+def test_record_off_and_on_again(lab, daemon):
+    """What lives from the time before is not known when it is recorded again, as with any process that is met late; what
+    comes then is."""
+    daemon.reload("exact=true")
+    puppet = lab.preloaded_puppet(env=EXACT)
+    puppet.ask("keep 1000 100")
+    daemon.wait_recorded(puppet.pid)
+    daemon.reload("exact=true", "rule=comm=puppet record=off")
+    assert daemon.processes() == {}
+    puppet.ask("drop")
+    puppet.ask("keep 1000 100")
+    daemon.reload("exact=true")
+    assert daemon.wait_recorded(puppet.pid)["live_objects"] == 0
+    puppet.ask("keep 1000 100")
+    assert daemon.processes()[puppet.pid]["live_objects"] == 1000
 
 
 def test_processes_that_run_already(lab, start_daemon):
-    """Rules hold for them, too."""
-    exact, private, other = named(lab, "exact"), named(lab, "private"), named(lab, "other")
-    daemon = start_daemon("--lg-sample", "15", "--rule", "comm=exact exact", "--rule", "comm=private record=off")
+    """Rules of the command line; they hold for those, too."""
+    exact, private, other = (lab.preloaded_puppet(name) for name in ("exact", "private", "other"))
+    daemon = start_daemon("--budget", "0", "--lg-sample", "15", "--rule", "comm=exact exact", "--rule",
+                          "comm=private record=off")
     assert_rate(daemon, exact, 0)
     assert_rate(daemon, other, 15)
-    assert set(daemon.processes()) == {exact.target_pid, other.target_pid}
+    assert set(daemon.processes()) == {exact.pid, other.pid}
     private.ask("churn 100000 1024")
-    assert set(daemon.processes()) == {exact.target_pid, other.target_pid}
+    assert set(daemon.processes()) == {exact.pid, other.pid}
 
 
 def test_record_off(lab, start_daemon):
     """Such a process is nowhere, and costs nothing; its neighbour is recorded. So are they after another start."""
     daemon = start_daemon("--exact", "--dump-at-exit", "always", "--rule", "comm=private* record=off")
-    private = named(lab, "private", env=EXACT)
-    public = named(lab, "puppet", env=EXACT)
+    private = lab.preloaded_puppet("private", env=EXACT)
+    public = lab.preloaded_puppet(env=EXACT)
     public.ask("keep 1000 100")
-    wait_recorded(daemon, public.target_pid)
+    daemon.wait_recorded(public.pid)
     private.ask("keep 1000 100")
-    assert set(daemon.processes()) == {public.target_pid}
-    assert daemon.get(f"/pid/{private.target_pid}/heap").status == 404
+    assert set(daemon.processes()) == {public.pid}
+    assert daemon.get(f"/pid/{private.pid}/heap").status == 404
     daemon.restart()
     private.ask("keep 1000 100")
-    assert set(daemon.processes()) == {public.target_pid}
+    assert set(daemon.processes()) == {public.pid}
     public.ask("keep 1000 100")
     private.ends()
     public.ends()
-    wait_until(daemon.ended, "one has ended")
-    assert [entry["pid"] for entry in daemon.ended()] == [public.target_pid]
-    assert kept(lab.only_dump(public.target_pid, "f")) == 2000
-    assert lab.dumps(private.target_pid) == []
+    daemon.wait_ended(public.pid)
+    assert [entry["pid"] for entry in daemon.ended()] == [public.pid]
+    assert kept(daemon.only_dump(public.pid, "f")) == 2000
+    assert daemon.dumps(private.pid) == []
 
 
-def test_record_off_and_on_again(lab, start_daemon):
-    """By SIGHUP. What lives from the time before is not known when it is recorded again, as with any process that
-    is met late; what comes then is."""
-    daemon = start_daemon("--exact")
-    puppet = named(lab, "puppet", env=EXACT)
-    puppet.ask("keep 1000 100")
-    wait_recorded(daemon, puppet.target_pid)
-    reload_with(daemon, "rule=comm=puppet record=off\n")
-    assert daemon.processes() == {}
-    puppet.ask("drop")
-    puppet.ask("keep 1000 100")
-    reload_with(daemon, "")
-    wait_recorded(daemon, puppet.target_pid)
-    before = daemon.processes()[puppet.target_pid]["live_objects"]
-    puppet.ask("keep 1000 100")
-    assert daemon.processes()[puppet.target_pid]["live_objects"] == before + 1000
-    assert before == 0
+def test_left_alone_and_then_another_program(lab, start_daemon):
+    """A rule leaves a process alone; what it runs next is recorded, and is the one that has the PID."""
+    daemon = start_daemon("--exact", "--dump-at-exit", "always", "--rule", "comm=left* record=off")
+    process = lab.preloaded_puppet("left_alone", env=EXACT)
+    process.ask("keep 3 1000")
+    process.tell(f"exec {lab.copy('puppet', 'after')}")
+    process.answer()
+    process.ask("keep 5 1000")
+    assert daemon.wait_recorded(process.pid)["command"] == "after"
+    assert daemon.get(f"/pid/{process.pid}/heap").status == 200
+    process.ends()
+    daemon.wait_ended(process.pid)
+    assert [(dump.prefix, dump.kind) for dump in daemon.dumps(process.pid)] == [("after", "f")]
+    assert kept(daemon.only_dump(process.pid)) == 5

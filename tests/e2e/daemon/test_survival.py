@@ -7,12 +7,15 @@ import re
 import signal
 import subprocess
 
+import pytest
+
 import control
 import symbols
-from daemon import EXACT
+from daemon import EXACT, Daemon
 from harness import HEAPTAP, LIBRARY, PATIENCE_SECONDS, wait_until
 from lab import assert_one_clear_line
 
+DAEMON = ["--exact"]
 KEPT_BYTES = 112  # of a block of 100
 
 
@@ -61,6 +64,24 @@ def wait_until_gone(programs):
     wait_until(lambda: not left(), "its programs are gone from the kernel")
 
 
+@pytest.mark.parametrize("arguments", ((), ("--end",)), ids=["", "--end"])
+def test_a_second_one(lab, daemon, arguments):
+    """Nor can a recording be ended while its collector runs. The first goes on."""
+    puppet = recorded_puppet(lab, daemon, 100)
+    second = lab.heaptap(*daemon.command(*arguments))
+    assert_one_clear_line(second, 1, daemon.pin_folder, "another collector has it", "--pin-dir")
+    assert daemon.process.alive()
+    assert_recorded(daemon, puppet, 100)
+
+
+def test_a_second_one_at_the_same_socket(lab, daemon):
+    other = Daemon(lab.folder)
+    other.socket = daemon.socket
+    assert_one_clear_line(other.launch(), 1, daemon.socket)
+    assert not os.path.exists(other.pin_folder), "what it had begun is left in the kernel"
+    recorded_puppet(lab, daemon, 100)
+
+
 def test_sigterm_leaves_the_recording(lab, start_daemon):
     daemon = start_daemon("--exact")
     puppet = recorded_puppet(lab, daemon, 100)
@@ -83,20 +104,17 @@ def test_sigint_ends_it(lab, start_daemon):
     wait_until_gone(programs)
 
 
-def test_end_without_a_collector(lab, start_daemon):
+@pytest.mark.parametrize("leave", (Daemon.stop, Daemon.kill))
+def test_end_without_a_collector(lab, start_daemon, leave):
     """heaptap daemon --end does the same for what a collector left, whether it ended or was killed."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        daemon = start_daemon("--exact")
-        puppet = recorded_puppet(lab, daemon, 100)
-        programs = programs_of(daemon)
-        if number == signal.SIGKILL:
-            daemon.kill()
-        else:
-            daemon.stop()
-        assert os.path.exists(daemon.pin_folder)
-        daemon.end()
-        assert_as_it_was_found(lab, puppet)
-        wait_until_gone(programs)
+    daemon = start_daemon("--exact")
+    puppet = recorded_puppet(lab, daemon, 100)
+    programs = programs_of(daemon)
+    leave(daemon)
+    assert os.path.exists(daemon.pin_folder)
+    daemon.end()
+    assert_as_it_was_found(lab, puppet)
+    wait_until_gone(programs)
 
 
 def test_end_with_nothing_to_end(start_daemon):
@@ -105,27 +123,6 @@ def test_end_with_nothing_to_end(start_daemon):
     end = daemon.launch("--end")
     end.ends()
     assert end.lines() == [f"heaptap: nothing is recorded in {daemon.pin_folder}"]
-
-
-def test_a_second_one(lab, start_daemon):
-    """Nor can a recording be ended while its collector runs. The first goes on."""
-    daemon = start_daemon("--exact")
-    puppet = recorded_puppet(lab, daemon, 100)
-    first = daemon.process
-    for arguments in ((), ("--end",)):
-        second = lab.heaptap(*daemon.command(*arguments))
-        assert_one_clear_line(second, 1, daemon.pin_folder, "another collector has it", "--pin-dir")
-    assert first.alive()
-    assert_recorded(daemon, puppet, 100)
-
-
-def test_a_second_one_at_the_same_socket(lab, new_daemon, start_daemon):
-    daemon = start_daemon("--exact")
-    other = new_daemon()
-    other.socket = daemon.socket
-    assert_one_clear_line(other.launch(), 1, daemon.socket)
-    assert not os.path.exists(other.pin_folder), "what it had begun is left in the kernel"
-    recorded_puppet(lab, daemon, 100)
 
 
 def test_a_folder_that_is_not_root_s_alone(lab, start_daemon, request):
@@ -165,8 +162,7 @@ def test_an_upgrade(lab, start_daemon):
     lives = recorded_puppet(lab, daemon, 100)
     dies = recorded_puppet(lab, daemon, 50)
     states = os.path.join(daemon.state_folder, "recording")
-    wait_until(lambda: len([name for name in os.listdir(states) if name.endswith(".json")]) == 2,
-               "what was mapped is in writing")
+    wait_until(lambda: daemon.saved_pids() >= {lives.pid, dies.pid}, "what was mapped is in writing")
     daemon.stop()
     lives.ask("keep 10 100")
     dies.ends()
@@ -182,16 +178,14 @@ def test_an_upgrade(lab, start_daemon):
                      r"its \d+ processes; a new one begins$")
     assert os.listdir(daemon.pin_folder) == [layout]
     for puppet, kept in ((lives, 110), (dies, 50)):
-        stacks = symbols.stacks_through(lab.only_dump(puppet.pid, kind="f"), "keep_blocks")
-        assert sum(stack.total.objects for stack in stacks) == kept
-        assert sum(stack.total.bytes for stack in stacks) == kept * KEPT_BYTES
+        assert symbols.live(daemon.only_dump(puppet.pid, kind="f"), "keep_blocks") == (kept, kept * KEPT_BYTES)
     lives.ask("keep 7 100")
     assert_recorded(daemon, lives, 7)
     assert lives.ask("drop") == "dropped 117"
     assert_recorded(daemon, lives, 0)
     daemon.restart()
     assert_recorded(daemon, lives, 0)
-    assert len(lab.dumps()) == 2
+    assert [len(daemon.dumps(puppet.pid)) for puppet in (lives, dies)] == [1, 1]
 
 
 def test_a_beginning_that_fails(lab, start_daemon):

@@ -9,7 +9,7 @@ import os
 import shutil
 
 import symbols
-from harness import HEAPTAP, LIBRARY, target
+from harness import HEAPTAP, LIBRARY, find_dumps, target
 
 CONF = {"MALLOC_CONF": "prof:true,prof_prefix:inner"}
 
@@ -51,7 +51,7 @@ def test_the_process_s_folder_and_rights_count(lab):
     session.ask("uid 65534")
     assert session.ask(f"chdir {lab.path('elsewhere')}") == "chdir 0"
     assert session.ask("dump") == "mallctl 0"
-    (dump,) = lab.dumps(folder=lab.path("elsewhere"))
+    (dump,) = find_dumps(lab.path("elsewhere"))
     assert kept(lab, dump.path) == 100
     assert os.stat(dump.path).st_uid == 65534
     assert session.ask(f"dump {lab.path('forbidden')}/x.1.0.m0.heap") == f"mallctl {errno.EFAULT}"

@@ -18,7 +18,7 @@ import subprocess
 import pytest
 
 from allocators import MI, SAYS, Heaptap, said
-from harness import PATIENCE_SECONDS, ROOT, target, wait_until
+from harness import PATIENCE_SECONDS, ROOT, find_dumps, target, wait_until
 from libmtev import Endpoints
 
 DROP_IN = os.path.join(ROOT, "scripts", "systemd", "profiled.conf")
@@ -110,7 +110,7 @@ def assert_stopped(lab, service):
     assert BLOCKS * BLOCK <= int(allocated)
     assert int(allocated) <= BLOCKS * BLOCK + 20 * MI
     assert [name for name in os.listdir(RUNTIME) if name.endswith(".heap")] == [f"heap.{service.pid}.0.f.heap"]
-    (name,) = lab.dumps(folder=RUNTIME)
+    (name,) = find_dumps(RUNTIME)
     dump = name.read()
     assert abs(dump.estimate(dump.stacks).bytes - BLOCKS * BLOCK) <= BOUND
     assert os.stat(name.path).st_uid == USER.pw_uid

@@ -11,12 +11,14 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 
 import books
-from harness import HEAPTAP, OWN_PLACES, PATIENCE_SECONDS, Session, environment, wait_until
+from harness import (HEAPTAP, OWN_PLACES, PATIENCE_SECONDS, Session, environment, find_dumps, only_dump, spared,
+                     wait_until)
 
 BPF_FOLDER = "/sys/fs/bpf"
 _numbers = itertools.count()
@@ -64,6 +66,8 @@ class Daemon:
         self.socket = os.path.join(self.folder, "socket")
         self.pin_folder = f"{BPF_FOLDER}/heaptap-test-{os.getpid()}-{number}"
         self.losses_allowed = losses_allowed
+        # Its collectors outlive a test.
+        self.is_shared = False
         self._arguments = list(map(str, arguments))
         self._options = options
         self._collectors = []
@@ -85,6 +89,8 @@ class Daemon:
         """A collector that may not come to record, or not yet. `more` arguments are for this one only."""
         collector = Session(self.command(*more), self.folder, **self._options)
         self._collectors.append(collector)
+        if self.is_shared:
+            spared.add(collector.pid)
         return collector
 
     def start(self, *more):
@@ -131,6 +137,22 @@ class Daemon:
         entries = json.loads(self.client("list", "--ended", "--json"))["ended"]
         return [entry for entry in entries if not _is_foreign(entry)]
 
+    def row(self, pid):
+        """The line of a process in `heaptap list`, by column."""
+        head, *rows = (line.split() for line in self.client("list").splitlines())
+        (row,) = [row for row in rows if row[0] == str(pid)]
+        return dict(zip(head, row))
+
+    def saved_pids(self):
+        """Of which a next collector finds in writing what was mapped."""
+        pids = set()
+        folder = os.path.join(self.state_folder, "recording")
+        for name in os.listdir(folder):
+            if name.endswith(".json"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    pids.add(json.load(file).get("pid"))
+        return pids
+
     def wait_recorded(self, pid):
         """What list has of a process, as soon as it has it."""
         return wait_until(lambda: self.processes().get(pid), f"{pid} is recorded")
@@ -162,6 +184,26 @@ class Daemon:
         return {name: float(value) for name, value in
                 (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
+    # --- its dumps, and its configuration file ---
+
+    def dumps(self, pid=None, kind=None):
+        return find_dumps(self.state_folder, pid, kind)
+
+    def only_dump(self, pid=None, kind=None):
+        return only_dump(self.state_folder, pid, kind)
+
+    def wait_dumps(self, number, **which):
+        """Dumps get their names when they are whole."""
+        return wait_until(lambda: len(self.dumps(**which)) >= number and self.dumps(**which), f"{number} dumps {which}")
+
+    def reload(self, *lines, said="read the configuration again"):
+        """Has it read this configuration, which replaces the one before."""
+        with open(self.configuration, "w", encoding="ascii") as file:
+            file.write("".join(line + "\n" for line in lines))
+        times = self.process.stderr().count(said)
+        self.process.signal(signal.SIGHUP)
+        self.wait_said(said, count=times + 1)
+
     # --- its end ---
 
     def end(self):
@@ -169,7 +211,11 @@ class Daemon:
         if self._collectors and self.process.alive():
             self.stop()
         end = Session(self.command("--end"), self.folder, **self._options)
-        assert end.wait() == 0, end.stderr()
-        assert not os.path.exists(self.pin_folder), os.listdir(self.pin_folder)
+        try:
+            end.ends()
+            assert not os.path.exists(self.pin_folder), os.listdir(self.pin_folder)
+        finally:
+            # Else its probes would disturb all tests to come.
+            shutil.rmtree(self.pin_folder, ignore_errors=True)
         for entry in self.books():
             books.check(entry, self.losses_allowed)

@@ -245,3 +245,18 @@ class DumpName:
 
     def read(self):
         return Dump(self.path)
+
+
+def find_dumps(folder, pid=None, kind=None):
+    """Names of dumps below a folder, by process and sequence."""
+    found = [DumpName(os.path.join(where, name)) for where, _, files in os.walk(folder) for name in files
+             if name.endswith(".heap")]
+    return sorted((dump for dump in found if pid in (None, dump.pid) and kind in (None, dump.kind)),
+                  key=lambda dump: (dump.prefix, dump.pid, dump.sequence))
+
+
+def only_dump(folder, pid=None, kind=None):
+    """What is in the one dump there is."""
+    found = find_dumps(folder, pid, kind)
+    assert len(found) == 1, [dump.path for dump in found]
+    return found[0].read()

@@ -3,9 +3,11 @@
 
 import os
 import re
+import shutil
 import subprocess
 
-from harness import LIBRARY, PATIENCE_SECONDS, DumpName, Process, Session, environment, target
+import harness
+from harness import LIBRARY, PATIENCE_SECONDS, Process, Session, environment, target
 
 
 class Lab:
@@ -16,6 +18,13 @@ class Lab:
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
+
+    def copy(self, program, name):
+        """A program of the tests by another name, and so with another command."""
+        copy = self.path(name)
+        if not os.path.exists(copy):
+            shutil.copy(target(program), copy)
+        return copy
 
     # --- programs ---
 
@@ -47,9 +56,11 @@ class Lab:
         session.target_pid = int(session.answer().split()[1])
         return session
 
-    def preloaded_puppet(self, **options):
-        env = dict(options.pop("env", {}), LD_PRELOAD=LIBRARY)
-        return self.puppet(env=env, **options)
+    def preloaded_puppet(self, name=None, **options):
+        """By another name if there is one."""
+        process = self.preloaded(self.copy("puppet", name) if name else target("puppet"), talks=True, **options)
+        process.target_pid = int(process.answer().split()[1])
+        return process
 
     def attach(self, pid, *arguments, **options):
         """Attaches, and waits until it records."""
@@ -66,21 +77,12 @@ class Lab:
 
     # --- what they left ---
 
-    def dumps(self, pid=None, kind=None, folder=None):
-        """Names of dumps below the test's folder, by process and sequence."""
-        found = []
-        for where, _, files in os.walk(folder or self.folder):
-            found += [DumpName(os.path.join(where, name)) for name in files if name.endswith(".heap")]
-        return sorted((dump for dump in found if pid in (None, dump.pid) and kind in (None, dump.kind)),
-                      key=lambda dump: (dump.prefix, dump.pid, dump.sequence))
-
-    def dump_paths(self):
-        return [dump.path for dump in self.dumps()]
+    def dumps(self, pid=None, kind=None):
+        """Names of dumps in the test's folder, by process and sequence."""
+        return harness.find_dumps(self.folder, pid, kind)
 
     def only_dump(self, pid=None, kind=None):
-        found = self.dumps(pid, kind)
-        assert len(found) == 1, [dump.path for dump in found]
-        return found[0].read()
+        return harness.only_dump(self.folder, pid, kind)
 
     def checked(self, something):
         """Something that has a check() of its own, which is done after the test."""

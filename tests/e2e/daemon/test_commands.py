@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands and /metrics say of processes that a daemon records: the truth, and all the same.
+
+Recording is exact; error bounds: none.
+"""
+
+import collections
+import gzip
+import json
+import os
+import re
+import subprocess
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from daemon import EXACT
+from harness import HEAPTAP, PATIENCE_SECONDS, environment, target, wait_until
+from heap_v2 import Dump
+from symbols import kept, live
+
+DAEMON = ["--exact", "--rule", "comm=bounded max-live=100"]
+LOSSES_ALLOWED = ("live_share",)
+BLOCK = 1024  # a block of 1000 has so much
+
+# Of one process, by the name that `heaptap list --json` has for it.
+SERIES = {"live_bytes": "live_bytes", "live_objects": "live_objects", "peak_bytes": "peak_bytes",
+          "allocated_bytes": "allocated_bytes_total", "allocated_objects": "allocated_objects_total",
+          "samples": "samples_total", "contexts": "contexts"}
+FAMILIES = {*SERIES.values(), "sample_period_bytes", "events_lost_total", "build_info", "targets", "events_total",
+            "kernel_memory_bytes", "agent_ring_fill_ratio", "dumps_total", "dump_errors_total", "dump_duration_seconds",
+            "last_dump_timestamp_seconds", "unowned_events_lost_total"}
+
+
+@pytest.fixture
+def puppet(lab, daemon):
+    """100 blocks live, 150 were allocated, 120 were live at one time."""
+    puppet = lab.preloaded_puppet(env=EXACT)
+    for line in ("keep 20 1000", "drop", "keep 100 1000", "churn 30 1000"):
+        puppet.ask(line)
+    daemon.wait_recorded(puppet.pid)
+    return puppet
+
+
+def samples(daemon):
+    """{family: [(labels, value)]} of /metrics, names without "heaptap_"."""
+    found = collections.defaultdict(list)
+    for family in text_string_to_metric_families(daemon.get("/metrics").body.decode()):
+        for sample in family.samples:
+            found[sample.name.removeprefix("heaptap_")].append((sample.labels, sample.value))
+    return found
+
+
+def list_and_metrics(daemon):
+    """Both of the same moment: call paths may still be put together."""
+    def same():
+        before, found, after = daemon.processes(), samples(daemon), daemon.processes()
+        return before == after and (before, found)
+    return wait_until(same, "nothing changes")
+
+
+def test_list_has_the_truth(daemon, puppet):
+    entry = daemon.processes()[puppet.pid]
+    assert (entry["live_objects"], entry["live_bytes"]) == (100, 100 * BLOCK)
+    assert (entry["allocated_objects"], entry["allocated_bytes"]) == (150, 150 * BLOCK)
+    assert (entry["samples"], entry["lg_sample"], entry["losses"]) == (150, 0, {})
+    # Two call paths; until their unwind tables are there, samples have one each.
+    assert entry["contexts"] >= 2
+    assert (entry["command"], entry["executable"], entry["owner"]) == ("puppet", os.path.realpath(target("puppet")), 0)
+    row = daemon.row(puppet.pid)
+    assert [row[name] for name in ("COMMAND", "LIVE", "SAMPLES", "LG", "LOSSES")] == ["puppet", "100.0K", "150", "0", "0"]
+
+
+def test_metrics_have_what_list_has(lab, daemon, puppet):
+    bounded = lab.preloaded_puppet("bounded", env=EXACT)
+    bounded.ask("keep 500 1000")
+    daemon.client("dump", puppet.pid)
+    processes, found = list_and_metrics(daemon)
+    for process in (puppet, bounded):
+        entry = processes[process.pid]
+        labels = {"pid": str(process.pid), "command": entry["command"]}
+        for name, family in SERIES.items():
+            assert (labels, entry[name]) in found[family], name
+        assert (labels, 1 << entry["lg_sample"]) in found["sample_period_bytes"]
+    assert processes[bounded.pid]["losses"] == {"live_share": 400}
+    assert ({"pid": str(bounded.pid), "command": "bounded", "reason": "live_share"}, 400) in found["events_lost_total"]
+    assert not [labels for labels, value in found["events_lost_total"] if labels["pid"] == str(puppet.pid) and value]
+
+    (dump,) = daemon.dumps(puppet.pid)
+    assert ({"trigger": "manual"}, 1) in found["dumps_total"]
+    ((_, written),) = found["last_dump_timestamp_seconds"]
+    assert abs(written - os.stat(dump.path).st_mtime) < 1
+    ((_, count),) = found["dump_duration_seconds_count"]
+    assert count == sum(value for _, value in found["dumps_total"])
+    assert found["dump_errors_total"] == [({}, 0)]
+    assert found["targets"][0][1] >= 2
+    assert found["kernel_memory_bytes"][0][1] > 1 << 20
+    assert 0 <= found["agent_ring_fill_ratio"][0][1] <= 1
+    assert sum(value for _, value in found["events_total"]) > 0
+    version = subprocess.run([HEAPTAP, "--version"], capture_output=True, text=True, check=True).stdout
+    assert found["build_info"][0][0]["version"] in version
+    # Whatever else there is, is new, and wants to be looked at here.
+    assert {re.sub("_seconds_(sum|count)$", "_seconds", name) for name in found} == FAMILIES
+
+
+def test_stats(daemon, puppet):
+    document = json.loads(daemon.client("stats", puppet.pid, "--json"))
+    entry = daemon.processes()[puppet.pid]
+    for name in (*SERIES, "pid", "command", "lg_sample", "losses"):
+        assert document["process"][name] == entry[name], name
+    assert document["allocator"]["lg_sample"] == 0
+    assert document["allocator"]["statistics"]["sampled_objects"] == 100
+    text = dict(re.split(r" {2,}", line, maxsplit=1) for line in daemon.client("stats", puppet.pid).splitlines())
+    assert (text["live"], text["allocated"], text["samples"]) == ("100.0K in 100 objects", "150.0K in 150 objects", "150")
+
+
+def test_orders(lab, daemon):
+    """They are the same for the daemon and for the process."""
+    process = lab.preloaded(target("steered"), talks=True, env={"MALLOC_CONF": "prof:true,lg_prof_sample:0"})
+    process.answer()
+    process.ask("keep 1 1000")
+    daemon.wait_recorded(process.pid)
+    for word, value in (("off", "false"), ("on", "true")):
+        assert daemon.client("active", process.pid, word) == ""
+        assert process.ask("read bool prof.active") == f"0 {value}"
+    assert daemon.client("rate", process.pid, "12") == ""
+    assert process.ask("read size prof.lg_sample") == "0 12"
+    assert daemon.processes()[process.pid]["lg_sample"] == 12
+    daemon.client("rate", process.pid, "default")
+    assert daemon.processes()[process.pid]["lg_sample"] == 0
+
+
+def test_dump_all(lab, daemon, puppet):
+    """Into the daemon's folder, and into files of one's own, by PID."""
+    other = lab.preloaded_puppet(env=EXACT)
+    other.ask("keep 7 1000")
+    daemon.wait_recorded(other.pid)
+    paths = daemon.client("dump", "--all").splitlines()
+    for process, objects in ((puppet, 100), (other, 7)):
+        (dump,) = daemon.dumps(process.pid)
+        assert dump.path in paths
+        assert kept(dump.read()) == objects
+    daemon.client("dump", "--all", "-o", lab.path("mine.%p"))
+    assert [kept(Dump(lab.path(f"mine.{process.pid}"))) for process in (puppet, other)] == [100, 7]
+
+
+@pytest.mark.parametrize("form, pattern", (
+    ("heap_v2", rb"heap_v2/1\n"), ("gperftools", rb"heap profile: +100: +102400 \["),
+    ("collapsed", rb"(?m)\A(.*\n)*.*;main;obey;keep_blocks 102400$"), ("jeprof", rb"--- symbol\nbinary=puppet\n")),
+    ids=lambda value: value if isinstance(value, str) else "")
+def test_forms_of_a_dump(lab, daemon, puppet, form, pattern):
+    daemon.client("dump", puppet.pid, "--format", form, "-o", lab.path("dump"))
+    with open(lab.path("dump"), "rb") as file:
+        assert re.match(pattern, file.read())
+
+
+def test_a_dump_for_go_tool_pprof(lab, daemon, puppet):
+    """The form that has no text."""
+    daemon.client("dump", puppet.pid, "--format", "pprof", "-o", lab.path("dump"))
+    with gzip.open(lab.path("dump")) as file:
+        assert b"keep_blocks" in file.read()
+
+
+def test_diff_of_some_seconds(lab, daemon, puppet):
+    """What grew while it looked on, and nothing else."""
+    diff = subprocess.Popen([HEAPTAP, "diff", str(puppet.pid), "--seconds", "1", "--json", "--socket", daemon.socket],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(lab.folder))
+    grown = 0
+    while diff.poll() is None:
+        puppet.ask("keep 10 3000")
+        grown += 10
+    output, errors = diff.communicate(timeout=PATIENCE_SECONDS)
+    assert diff.returncode == 0, errors
+    paths = json.loads(output)["call_paths"]
+    (path,) = [path for path in paths if "keep_blocks" in str(path["frames"])]
+    assert 0 < path["objects"] <= grown
+    assert path["bytes"] == path["objects"] * 3072
+    assert live(Dump(snapshot(lab, daemon, puppet)), "keep_blocks")[0] == 100 + grown
+
+
+def snapshot(lab, daemon, puppet):
+    daemon.dump(puppet.pid, lab.path("snapshot"))
+    return lab.path("snapshot")
