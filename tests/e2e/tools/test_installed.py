@@ -61,6 +61,54 @@ def test_systemd_accepts_it(lab):
     assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
 
 
+def shown_defaults():
+    """{option: value} that heaptap.conf shows as the default: what is commented out, but for examples and for what is not
+    set unless somebody says so. And {option: value} of all lines that are commented out."""
+    defaults, lines = {}, []
+    remark = ""
+    with open(os.path.join(ROOT, "scripts/heaptap.conf"), encoding="utf-8") as file:
+        for line in file:
+            option = re.fullmatch(r"#([a-z-]+)=(.*)\n", line)
+            if option is None:
+                remark = line if line.startswith("# ") else ""
+                continue
+            lines.append(line[1:].rstrip("\n"))
+            if not re.search(r"For example:|Default: no\.", remark):
+                defaults[option[1]] = option[2].strip('"')
+    return defaults, lines
+
+
+def help_defaults():
+    """{option: value} that `heaptap daemon --help` calls the default."""
+    text = subprocess.run([HEAPTAP, "daemon", "--help"], capture_output=True, text=True, check=True).stdout
+    options = re.split(r"\n  --", text)[1:]
+    found = {}
+    for option in options:
+        default = re.search(r"\(default: ([^,;:) ]+)", option) or re.search(r"(?:^|\W)(\w+)(?:: [^;]*)? \(default\)", option)
+        if default:
+            found[re.match(r"[a-z-]+", option)[0]] = default[1]
+    return found
+
+
 def test_the_example_configuration_is_all_comments(lab):
     with open(os.path.join(install(lab.folder), "share/heaptap/heaptap.conf"), encoding="utf-8") as file:
         assert [line for line in file if line.strip() and not line.startswith("#")] == []
+
+
+def test_the_example_configuration_shows_the_defaults():
+    shown = shown_defaults()[0]
+    # These are described, not named.
+    assert [shown.pop(name) for name in ("exact", "max-live", "max-contexts")] == ["false", "0", "0"]
+    said = help_defaults()
+    assert {name: said.get(name) for name in shown} == shown
+
+
+@pytest.mark.parametrize("line", shown_defaults()[1])
+def test_the_daemon_takes_each_line_of_the_example_configuration(lab, line):
+    """So far as to end a recording that is not there."""
+    with open(lab.path("heaptap.conf"), "w", encoding="utf-8") as file:
+        file.write(line.replace('group="heaptap"', 'group="root"') + "\n")  # one that this machine has
+    end = lab.heaptap("daemon", "--end", "--config", lab.path("heaptap.conf"))
+    end.records = False
+    end.ends()
+    assert end.lines() == ["heaptap: nothing is recorded in /sys/fs/bpf/heaptap"]

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The library in processes that treat it in special ways."""
+
+import pytest
+
+from harness import LIBRARY, target
+
+pytestmark = pytest.mark.without_bpf
+
+# What is said of options that nobody knows, so that one sees who reads them.
+NONSENSE = {"MALLOC_CONF": "bar:foo", "HEAPTAP_CONF": "foo:bar"}
+SAID = ["<jemalloc>: Invalid conf pair: bar:foo", "<heaptap>: Invalid conf pair: foo:bar"]
+
+
+def test_privileged_programs_take_no_options(lab):
+    """In secure execution (real and effective user differ) the environment counts for nothing."""
+    for wrapper, lines in (((), SAID), (("setpriv", "--ruid=65534"), [])):
+        process = lab.program(*wrapper, target("environment_static"), env=NONSENSE)
+        process.ends()
+        assert process.stderr().splitlines() == lines
+
+
+def test_it_stays_when_it_is_closed(lab):
+    """Blocks outlive any dlclose (-z nodelete)."""
+    script = ("import _ctypes, ctypes, sys\n"
+              "_ctypes.dlclose(ctypes.CDLL(sys.argv[1])._handle)\n"
+              "print(sys.argv[1] in open('/proc/self/maps').read())\n")
+    # Its thread-local storage is static; a program that opens it late needs room for that.
+    process = lab.program("/usr/bin/python3", "-c", script, LIBRARY,
+                          env={"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=65536"})
+    process.ends()
+    assert process.stdout() == "True\n"
