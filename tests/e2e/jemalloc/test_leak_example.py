@@ -46,7 +46,7 @@ def test_google_pprof(lab):
     session = lab.heaptap("run", "--exact", "--format", "gperftools", "--", target("wiki_leak"))
     session.ends()
     assert f"<heaptap>: {SUMMARY}" in session.lines()
-    (path,) = lab.dump_paths()
+    (path,) = [dump.path for dump in lab.dumps()]
     for reader in ("google-pprof", "jeprof"):
         assert_two_leaks(lab.reader(reader, "--text", target("wiki_leak"), path))
     os.unlink(path)  # not of the form that is checked after each test

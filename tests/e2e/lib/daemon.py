@@ -6,6 +6,7 @@ in the kernel, and the books that all its collectors printed must balance.
 """
 
 import collections
+import contextlib
 import http.client
 import itertools
 import json
@@ -168,7 +169,9 @@ class Daemon:
     def request(self, method, path, body=None, headers=None):
         connection = _UnixConnection(self.socket)
         try:
-            connection.request(method, path, body, headers or {})
+            # A daemon that refuses answers and closes without reading what it is asked.
+            with contextlib.suppress(BrokenPipeError):
+                connection.request(method, path, body, headers or {})
             response = connection.getresponse()
             return Answer(response.status, {name.lower(): value for name, value in response.getheaders()},
                           response.read())
