@@ -12,7 +12,7 @@ How to write one: a function test_*() in the folder of its theme, that takes the
     start_daemon  start_daemon(ARGUMENTS...): a daemon of the test's own, which ends with it
     new_daemon    the same, not yet started
     allocator     twice: Debian's jemalloc, to prove an expectation, and heaptap
-    heaptap       heaptap only, in the same form
+    heaptap       heaptap only, in the same form; impatient: it gives up a dump after half a second, not after ten
     held          held(WHAT, BOUND, MEASURED) puts a row into the table that is printed at the end
 
 A test says what is true, not what was seen: exact numbers where recording is exact, and a bound with its reason where
@@ -218,6 +218,12 @@ def allocator(request, lab):
 @pytest.fixture
 def heaptap(lab):
     return lab.checked(allocators.Heaptap(lab))
+
+
+@pytest.fixture
+def impatient(lab):
+    return lab.checked(allocators.ImpatientHeaptap(lab))
+
 
 # --- what is printed ---
 

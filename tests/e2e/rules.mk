@@ -129,8 +129,26 @@ $(TARGETS)/foreign: tests/targets/foreign.c $(TARGETS)/libsmall.so
 	$(say) CC $@
 	$(Q)$(CC) $(TARGET_FLAGS) $(DEPENDENCIES) $< -o $@ -L$(TARGETS) -lsmall -Wl,-rpath,'$$ORIGIN'
 
+# The allocator that gives up a dump after half a second, so that tests of that need not wait for ten.
+IMPATIENT := $(BUILD)/tests/impatient
+
+$(IMPATIENT)/dump.o: allocator/dump.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(ALLOCATOR_FLAGS) -DHEAPTAP_DUMP_TIMEOUT_MILLISECONDS=500 $(DEPENDENCIES) -c $< -o $@
+
+$(IMPATIENT)/heaptap_allocator.o: allocator/text.ld $(IMPATIENT)/dump.o \
+  $(filter-out $(BUILD)/allocator/dump.o,$(ALLOCATOR_OBJECTS))
+	$(say) LINK $@
+	$(Q)$(LD) -r --force-group-allocation -o $@ -T $^
+
+$(IMPATIENT)/libheaptap.so: $(IMPATIENT)/heaptap_allocator.o
+	$(say) LINK $@
+	$(Q)$(CC) -shared -o $@ $^ -Wl,-soname,libheaptap.so -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--no-undefined \
+	  -Wl,--build-id
+
 .PHONY: targets
-targets: $(TARGET_PROGRAMS)
+targets: $(TARGET_PROGRAMS) $(IMPATIENT)/libheaptap.so
 
 # E2E_TESTS: paths, or an expression for pytest's -k; all tests if it is empty.
 E2E_TESTS ?=

@@ -134,7 +134,9 @@ enum heaptap_ask_kind {
 };
 
 /* How long the process waits for a dump before it gives up with EAGAIN. */
+#ifndef HEAPTAP_DUMP_TIMEOUT_MILLISECONDS
 #define HEAPTAP_DUMP_TIMEOUT_MILLISECONDS 10000
+#endif
 
 /*
  * A dump that the process asks for. The process opens the file itself, with its own rights and in its own name space,

@@ -2,27 +2,23 @@
 """Dumps that are asked for where nobody expects them: from many threads at once, a forked child, signal handlers."""
 
 import errno
-import os
+
+import pytest
 
 from allocators import assert_answers, said
-from dumping import BLOCK, DUMP_SECONDS, QUEUE_SECONDS, SLACK_SECONDS, assert_goes_on, begin
+from dumping import BLOCK, assert_goes_on, begin
 from symbols import live
 
 
 def test_64_threads_at_once(heaptap):
-    """Each call says what is true: 0 and there is a whole dump, or an error and there is none."""
+    """They wait for one another, and each has its dump."""
     process = begin(heaptap)
     assert_answers(process, (f"keep 3 {BLOCK}", "kept 3"))
-    word, slowest, *errors = process.ask("storm 64 storm.prof", 4 * QUEUE_SECONDS).split()
-    assert (word, len(errors)) == ("storm", 64)
-    assert int(slowest) / 1000 < QUEUE_SECONDS + SLACK_SECONDS
-    assert errors.count("0") >= 1
-    for number, error in enumerate(errors):
-        assert int(error) in (0, errno.EAGAIN)
-        assert os.path.exists(heaptap.path(f"storm.prof.{number}")) == (error == "0")
-        if error == "0":
-            assert live(heaptap.dump_named(f"storm.prof.{number}"), "keep_blocks") == (3, 3 * BLOCK)
-    assert len(said(process)) <= 64 - errors.count("0")
+    word, slowest, *errors = process.ask("storm 64 storm.prof").split()
+    assert (word, errors) == ("storm", ["0"] * 64)
+    for number in range(64):
+        assert live(heaptap.dump_named(f"storm.prof.{number}"), "keep_blocks") == (3, 3 * BLOCK)
+    assert said(process) == []
 
 
 def test_in_a_forked_child(lab, heaptap):
@@ -45,11 +41,14 @@ def test_in_a_signal_handler(heaptap):
     assert_goes_on(heaptap, process, 0)
 
 
-def test_in_a_handler_that_interrupts_the_allocator(heaptap):
-    """20 times, wherever it is: a dump or an error, and never a hang or a broken heap."""
+@pytest.mark.parametrize("size", (100, 20000, 1 << 22))
+def test_in_a_handler_that_interrupts_the_allocator(heaptap, size):
+    """20 times, wherever it is: a dump, or EAGAIN if the allocator was just busy with itself; and never a hang or a
+    broken heap."""
     process = begin(heaptap)
-    for size in (100, 20000, 1 << 22):
-        errors = process.ask(f"interrupt 20 {size}", 20 * DUMP_SECONDS).split()
-        assert len(errors) == 20
-        assert set(errors) <= {"0", str(errno.EAGAIN)}
-    assert_goes_on(heaptap, process, 60)
+    errors = process.ask(f"interrupt 20 {size}").split()
+    assert len(errors) == 20
+    assert set(errors) <= {"0", str(errno.EAGAIN)}
+    # Most of the time it is not.
+    assert errors.count("0") >= 5
+    assert_goes_on(heaptap, process, 0)

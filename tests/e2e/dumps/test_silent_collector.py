@@ -7,6 +7,8 @@ import re
 import signal
 import time
 
+import pytest
+
 from allocators import assert_answers, said
 from dumping import (BLOCK, DUMP_SECONDS, QUEUE_SECONDS, SLACK_SECONDS, assert_goes_on, assert_no_torn_file, begin)
 from harness import wait_until
@@ -26,17 +28,17 @@ def begin_dump(process, name="never.prof"):
     return time.monotonic()
 
 
-def assert_given_up(begun, answer, seconds=DUMP_SECONDS):
-    assert int(answer) in FAILED
+def assert_given_up(begun, answer, error=errno.EAGAIN, seconds=DUMP_SECONDS):
+    assert answer == str(error)
     assert time.monotonic() - begun < seconds + SLACK_SECONDS
 
 
-def test_killed_in_the_handshake(lab, heaptap):
-    process = begin(heaptap, conf=",prof_final:true,prof_leak:true")
+def test_killed_in_the_handshake(lab, impatient):
+    process = begin(impatient, conf=",prof_final:true,prof_leak:true")
     assert_answers(process, (f"keep 3 {BLOCK}", "kept 3"))
     begun = begin_dump(process)
     process.signal(signal.SIGKILL)
-    assert_given_up(begun, process.answer())
+    assert_given_up(begun, process.answer(), errno.EFAULT)
     assert len(said(process)) == 1, said(process)
     assert_no_torn_file(lab)
     assert process.ask(f"churn 10 {BLOCK}") == "churned 10"
@@ -49,76 +51,87 @@ def test_killed_in_the_handshake(lab, heaptap):
     # The end of heaptap takes the kernel a while; until then the program is its child.
     process.popen.wait()
     assert os.waitstatus_to_exitcode(os.waitpid(process.target_pid, 0)[1]) == 0
-    assert len(said(process)) <= 3, said(process)
+    assert len(said(process)) == 3, said(process)
     assert_no_torn_file(lab)
 
 
-def test_stopped_for_too_long(lab, heaptap):
-    """EAGAIN; an answer that comes too late changes nothing, and the next dump is whole."""
+def assert_stopped_for_too_long(lab, heaptap, seconds):
     process = begin(heaptap)
     begun = begin_dump(process)
-    assert process.answer() == str(errno.EAGAIN)
-    assert_given_up(begun, errno.EAGAIN)
+    assert_given_up(begun, process.answer(), seconds=seconds)
+    # It did wait; what it waited before begin_dump() saw it, is not counted.
+    assert time.monotonic() - begun > 0.5 * seconds
     process.signal(signal.SIGCONT)
     assert_goes_on(heaptap, process, 1)
     assert_no_torn_file(lab)
     assert not os.path.exists(heaptap.path("never.prof"))
 
 
-def test_a_handler_s_dump_interrupts_a_dump(lab, heaptap):
-    """The same thread asks again from a signal handler while it waits: both fail within their bounds."""
-    process = begin(heaptap)
+def test_stopped_for_too_long(lab, impatient):
+    """EAGAIN; an answer that comes too late changes nothing, and the next dump is whole."""
+    assert_stopped_for_too_long(lab, impatient, DUMP_SECONDS)
+
+
+@pytest.mark.slow
+def test_stopped_for_ten_seconds(lab, heaptap):
+    """With the library that is installed."""
+    assert_stopped_for_too_long(lab, heaptap, 10)
+
+
+def test_a_handler_s_dump_interrupts_a_dump(lab, impatient):
+    """The same thread asks again from a signal handler while it waits: the inner one fails at once."""
+    process = begin(impatient)
     assert_answers(process, ("arm write string prof.dump inner.prof", "armed"))
     begun = begin_dump(process, "outer.prof")
     os.kill(process.target_pid, signal.SIGUSR2)
-    inner = process.answer()
-    assert re.search("^handler ", inner), inner
-    assert_given_up(begun, inner.split()[1], QUEUE_SECONDS)
-    assert_given_up(begun, process.answer(), QUEUE_SECONDS)
+    assert process.answer() == f"handler {errno.EAGAIN}"
+    assert_given_up(begun, process.answer())
     process.signal(signal.SIGCONT)
-    assert_goes_on(heaptap, process, 2)
+    assert_goes_on(impatient, process, 1)
     assert_no_torn_file(lab)
 
 
-def test_a_child_of_a_dump(lab, heaptap):
+def test_a_child_of_a_dump(lab, impatient):
     """A fork in the middle of a dump: the child has no dump under way, and its own is given up in time."""
-    process = begin(heaptap)
+    process = begin(impatient)
     assert_answers(process, ("arm fork write string prof.dump child.prof", "armed"))
     begun = begin_dump(process, "parent.prof")
     os.kill(process.target_pid, signal.SIGUSR2)
     inner = process.answer()
     assert re.search(r"^handler \d+ \d+$", inner), inner
-    assert_given_up(begun, inner.split()[2], QUEUE_SECONDS)
-    assert_given_up(begun, process.answer(), QUEUE_SECONDS)
+    assert_given_up(begun, inner.split()[2], seconds=2 * DUMP_SECONDS)
+    assert_given_up(begun, process.answer(), seconds=2 * DUMP_SECONDS)
     process.signal(signal.SIGCONT)
-    assert_goes_on(heaptap, process, 2)
+    assert_goes_on(impatient, process, 2)
     assert_no_torn_file(lab)
 
 
-def test_64_threads_and_nobody_answers(lab, heaptap):
-    process = begin(heaptap)
+def test_64_threads_and_nobody_answers(lab, impatient):
+    process = begin(impatient)
     process.signal(signal.SIGSTOP)
     begun = time.monotonic()
-    word, slowest, *errors = process.ask("storm 64 storm.prof", 4 * QUEUE_SECONDS).split()
-    assert (word, len(errors)) == ("storm", 64)
-    assert {int(number) for number in errors} <= set(FAILED)
+    word, slowest, *errors = process.ask("storm 64 storm.prof").split()
+    assert (word, errors) == ("storm", [str(errno.EAGAIN)] * 64)
     assert int(slowest) / 1000 < QUEUE_SECONDS + SLACK_SECONDS
     assert time.monotonic() - begun < QUEUE_SECONDS + SLACK_SECONDS
     process.signal(signal.SIGCONT)
-    assert_goes_on(heaptap, process, 64)
+    # Those whose turn came say so: in the time that the others wait for theirs, three at most.
+    lines = len(said(process))
+    assert lines in (1, 2, 3)
+    assert_goes_on(impatient, process, lines)
     assert_no_torn_file(lab)
 
 
-def test_killed_among_64_threads(lab, heaptap):
+def test_killed_among_64_threads(lab, impatient):
     """The collector dies while it answers: what it had answered is whole, the others fail, no file is torn."""
-    process = begin(heaptap)
+    process = begin(impatient)
     process.tell("storm 64 storm.prof")
     wait_until(lambda: [name for name in os.listdir(lab.folder) if name.startswith("storm.prof")],
                "the first file is there")
     process.signal(signal.SIGKILL)
-    _, slowest, *errors = process.answer(4 * QUEUE_SECONDS).split()
+    _, slowest, *errors = process.answer().split()
     assert {int(number) for number in errors} <= {0, *FAILED}
     assert int(slowest) / 1000 < QUEUE_SECONDS + SLACK_SECONDS
     for number, error in enumerate(errors):
-        assert os.path.exists(heaptap.path(f"storm.prof.{number}")) == (error == "0"), errors
+        assert os.path.exists(impatient.path(f"storm.prof.{number}")) == (error == "0"), errors
     assert_no_torn_file(lab)

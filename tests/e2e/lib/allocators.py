@@ -7,13 +7,17 @@ A test that takes the fixture `allocator` runs once under each; one that takes `
 
 import os
 import re
+import shutil
 import subprocess
 
-from harness import LIBRARY, PATIENCE_SECONDS, environment, target
+from harness import BUILD, HEAPTAP, LIBRARY, PATIENCE_SECONDS, environment, target
 from heap_v2 import Dump
 
 JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 KI, MI = 1 << 10, 1 << 20
+
+# Of the library that tests/e2e/rules.mk builds for this.
+IMPATIENT_SECONDS = 0.5
 
 # How messages of the process begin, as jemalloc's do: scripts look for it.
 SAYS = "<jemalloc>: "
@@ -54,7 +58,7 @@ class Allocator:
         """After the test: no file is left that an allocator or a collector should have renamed or removed."""
         known = re.compile(r"\.(heap|prof|pdf)(\.\d+)?$|^\.std(err|out)\.")
         left = [os.path.join(where, name) for where, _, files in os.walk(self.lab.folder) for name in files
-                if not known.search(name)]
+                if not known.search(name) and os.path.basename(where) != "impatient"]
         assert left == []
 
 
@@ -79,16 +83,27 @@ class Jemalloc(Allocator):
 class Heaptap(Allocator):
     """Programs are recorded by `heaptap run`, whose own final dumps are named collector.*."""
 
-    library = LIBRARY
+    library, binary = LIBRARY, HEAPTAP
     noise_objects, noise_bytes, noise_contexts = 0, 0, 0
     noise_functions = frozenset()
 
     def start(self, *command, conf="", env=None, **options):
-        return self.lab.heaptap("run", "-o", "collector", "--", *command, env=dict(env or {}, MALLOC_CONF=conf),
-                                **options)
+        return self.lab.heaptap("run", "-o", "collector", "--", *command, binary=self.binary,
+                                env=dict(env or {}, MALLOC_CONF=conf), **options)
 
     def shell(self, line, **options):
-        return self.lab.heaptap("run", "-o", "collector", "--", "sh", "-c", line, **options)
+        return self.lab.heaptap("run", "-o", "collector", "--", "sh", "-c", line, binary=self.binary, **options)
+
+
+class ImpatientHeaptap(Heaptap):
+    """Its library gives up a dump after IMPATIENT_SECONDS."""
+
+    def __init__(self, lab):
+        super().__init__(lab)
+        place = lab.path("impatient")
+        os.mkdir(place)
+        self.library = shutil.copy(os.path.join(BUILD, "tests", "impatient", "libheaptap.so"), place)
+        self.binary = shutil.copy(HEAPTAP, place)
 
 
 def assert_answers(process, *pairs):

@@ -13,9 +13,9 @@ import tempfile
 
 import pytest
 
-import symbols
-from harness import LIBRARY, target
+from harness import LIBRARY, target, wait_until
 from lab import assert_one_clear_line
+from symbols import kept
 
 
 @pytest.mark.without_bpf
@@ -74,18 +74,26 @@ def test_without_the_library(lab):
     assert sleeper.alive()
 
 
-def test_the_target_exits_during_attach(lab):
-    """Whenever it exits: recorded, or no such target; never a crash, never a hang."""
-    for _ in range(8):
-        puppet = lab.preloaded_puppet()
-        session = lab.heaptap("attach", "-p", puppet.target_pid)
-        session.records = False
-        os.kill(puppet.target_pid, signal.SIGKILL)
-        puppet.wait()
-        status = session.wait()
-        assert status in (0, 3), session.stderr()
-        if status == 3:
-            assert len(session.lines()) == 1, session.lines()
+def has_maps(session):
+    """It has eBPF maps open."""
+    try:
+        return any("map_id:" in open(f"/proc/{session.pid}/fdinfo/{name}", encoding="ascii").read()
+                   for name in os.listdir(f"/proc/{session.pid}/fdinfo"))
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("is_there", (lambda session: True, has_maps), ids=["at once", "in the middle"])
+def test_the_target_exits_during_attach(lab, is_there):
+    """No such target, whenever that is."""
+    puppet = lab.preloaded_puppet()
+    session = lab.heaptap("attach", "-p", puppet.target_pid)
+    wait_until(lambda: is_there(session), "that moment")
+    session.signal(signal.SIGSTOP)
+    os.kill(puppet.target_pid, signal.SIGKILL)
+    puppet.wait()
+    session.signal(signal.SIGCONT)
+    assert_one_clear_line(session, 3, f"no process {puppet.target_pid}")
 
 
 def test_folder_that_does_not_exist(lab):
@@ -137,20 +145,14 @@ def test_file_size_limit(lab):
 
 
 def test_library_replaced_on_disk(lab):
-    """The process runs on the old file, which has no name any more: it is recorded all the same, or refused in one
-    line that names the file."""
+    """The process runs on the old file, which has no name any more: it is recorded all the same."""
     old = lab.path("libold.so")
     shutil.copy(LIBRARY, old)
     puppet = lab.puppet(env={"LD_PRELOAD": old})
     shutil.copy(LIBRARY, old + ".new")
     os.rename(old + ".new", old)
-    session = lab.heaptap("attach", "-p", puppet.target_pid, "--exact")
-    try:
-        session.wait_said(r"^heaptap: attached to")
-    except AssertionError:
-        assert_one_clear_line(session, 1, "libold.so")
-        return
+    session = lab.attach(puppet.target_pid, "--exact")
     puppet.ask("keep 40000 100")
     session.signal(signal.SIGTERM)
     session.ends()
-    assert symbols.stacks_through(lab.only_dump(), "keep_blocks")
+    assert kept(lab.only_dump()) > 0

@@ -54,13 +54,17 @@ def test_daemon(lab):
 
 
 def test_a_shell_s_pipeline(lab):
-    """Three images, three final dumps, and the output passes through."""
+    """Four images, four final dumps, each of its own program; and the output passes through."""
     session = lab.heaptap("run", "--exact", "--", "/bin/sh", "-c",
                           f"{target('wiki_leak')}; {target('wiki_leak')} | cat; echo done")
     session.ends()
     assert session.stdout() == "done\n"
-    exact = [dump for dump in lab.dumps() if dump.read().total.bytes == 6926352]
-    assert len(exact) == 2
+    assert sorted(entry["name"] for entry in session.books()) == ["cat", "sh", "wiki_leak", "wiki_leak"]
+    assert [dump.kind for dump in lab.dumps()] == ["f"] * 4
+    totals = {dump.pid: dump.read().total for dump in lab.dumps()}
+    for entry in session.books():
+        assert totals[entry["pid"]] == (entry["live_entries"], entry["live_bytes"])
+        assert entry["name"] != "wiki_leak" or totals[entry["pid"]] == (120, 6926352)
 
 
 def test_many_short_processes(lab):

@@ -70,7 +70,7 @@ def shown_defaults():
         for line in file:
             option = re.fullmatch(r"#([a-z-]+)=(.*)\n", line)
             if option is None:
-                remark = line if line.startswith("# ") else ""
+                remark = line if line.startswith("# ") else remark if line == "#\n" else ""
                 continue
             lines.append(line[1:].rstrip("\n"))
             if not re.search(r"For example:|Default: no\.", remark):
