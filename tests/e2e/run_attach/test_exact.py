@@ -23,7 +23,6 @@ def test_eight_threads_free_each_other_s_objects(lab):
         allocated += int(ever)
     assert allocated == 8 * 20000
     (entry,) = session.books()
-    print(entry["samples_allocated"] - allocated)
     # And what pthread_create() allocates for each thread.
     assert entry["samples_allocated"] == allocated + 8
 

@@ -9,7 +9,7 @@ from harness import PATIENCE_SECONDS
 from lab import assert_one_clear_line
 
 
-@pytest.mark.parametrize("status", (0, 1, 2, 42, 125, 255))
+@pytest.mark.parametrize("status", (0, 1, 42, 255))
 def test_status_is_passed_through(lab, status):
     lab.heaptap("run", "--", "/bin/sh", "-c", f"exit {status}").ends(status)
 

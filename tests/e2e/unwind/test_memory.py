@@ -12,8 +12,10 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 import symbols
-from harness import TIME_SCALE, target, wait_until
+from harness import LONG, TIME_SCALE, target, wait_until
 from loader import LEFT, assert_called, call, end, loader, open_plugin, settle
 from stack_ends import NO_ROOM, counts_by_end
 
@@ -23,7 +25,7 @@ LARGE = tuple(f"/usr/lib/x86_64-linux-gnu/libLLVM-{version}.so.1" for version in
 ROWS_BYTES = 4032
 FILES_BYTES = (16, 32)
 
-# How many times longer a dlopen with thousands of samples may take than one without heaptap.
+# How many times longer a dlopen with thousands of samples may take than one without heaptap. Measured: 10 to 20.
 DLOPEN_FACTOR = 40
 
 
@@ -133,32 +135,10 @@ def test_no_room_for_files(lab):
     assert entry["samples_allocated"] >= 512
     assert entry["losses"]["files_full"] > 0
     assert dump.total.objects >= 512
-    assert re.search("(?i)files?.*--map-size files|--map-size files", "\n".join(dump.warnings)), dump.warnings
+    assert "--map-size files" in "\n".join(dump.warnings)
 
 
 # --- Debian's libLLVM, with 0.6 million rows ---
-
-
-def test_opened_late(lab):
-    """Its constructors allocate at once. No stack is lost, and the process does not wait for heaptap."""
-    alone = lab.preloaded(target("loader"), talks=True)
-    alone.answer()
-    open_plugin(alone, LARGE[0])  # into the page cache
-    alone = lab.preloaded(target("loader"), talks=True)
-    alone.answer()
-    without = open_plugin(alone, LARGE[0])
-    session = loader(lab)
-    during = open_plugin(session, LARGE[0])
-    samples = time.monotonic()
-    wait_until(lambda: is_loaded(session, LARGE[0]), "the table is in the kernel")
-    late = time.monotonic() - samples + during / 1e6
-    dump = end(lab, session)
-    (entry,) = session.books()
-    print(f"        libLLVM: dlopen takes {without} us without heaptap, {during} us with every allocation recorded "
-          f"({entry['samples_allocated']}); its table is loaded at most {late * 1000:.0f} ms after it begins")
-    assert dump.warnings == []
-    assert late < TIME_SCALE
-    assert during < DLOPEN_FACTOR * without
 
 
 def is_loaded(session, path):
@@ -172,3 +152,28 @@ def is_loaded(session, path):
         entries = [entry["formatted"] for entry in json.loads(text)]
         return any(entry["key"]["inode"] == inode and entry["value"]["state"] == 1 for entry in entries)
     raise AssertionError("heaptap has no map of files")
+
+
+@pytest.mark.endurance
+def test_opened_late(lab, held):
+    """Its constructors allocate at once: no stack is lost, and the table comes. With HEAPTAP_LONG=1 it comes soon, and the
+    process hardly waits for it: on a machine that does nothing else."""
+    alone = lab.preloaded(target("loader"), talks=True)
+    alone.answer()
+    open_plugin(alone, LARGE[0])  # into the page cache
+    alone = lab.preloaded(target("loader"), talks=True)
+    alone.answer()
+    without = open_plugin(alone, LARGE[0])
+    session = loader(lab)
+    during = open_plugin(session, LARGE[0])
+    samples = time.monotonic()
+    wait_until(lambda: is_loaded(session, LARGE[0]), "the table is in the kernel")
+    late = time.monotonic() - samples + during / 1e6
+    dump = end(lab, session)
+    assert dump.warnings == []
+    if LONG:
+        assert late < TIME_SCALE
+        assert during < DLOPEN_FACTOR * without
+    held("libLLVM's unwind table is loaded after its dlopen", f"{TIME_SCALE} s" if LONG else "-", f"{late:.3f} s")
+    held("dlopen of libLLVM, every allocation recorded, against not recorded",
+         f"{DLOPEN_FACTOR} times" if LONG else "-", f"{during / without:.1f} times")
