@@ -62,7 +62,7 @@ $(BUILD)/tests/unit/probe_notes_by_bcc: tests/unit/probe_notes_by_bcc.cc $(BUILD
 
 .PHONY: test-unit
 test-unit: $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc ## unit tests of the collector
-	$(Q)$(BUILD)/tests/unit/unit_tests --gtest_brief=1
+	$(Q)tests/unit/run $(BUILD)/tests/unit/unit_tests
 	$(Q)$(BUILD)/tests/unit/probe_notes_by_bcc --gtest_brief=1
 
 # Tests of eBPF programs watch what runs on the machine, so they run one after the other. Beside them runs what only

@@ -1,22 +1,95 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The collector under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer. Included by tests/rules.mk.
+# The collector under sanitizers. Included by tests/rules.mk.
+#
+# One library of all of it with AddressSanitizer and UndefinedBehaviorSanitizer, by clang, serves the unit tests, the
+# fuzzers (tests/fuzz/rules.mk) and the collector of the end-to-end tests. What has threads is compiled a second time
+# with ThreadSanitizer. The unit tests themselves are those objects that the plain program is made of.
+
+# Functions and lines are all that a report needs; the last -O and -g count.
+SANITIZED_FLAGS := $(USERSPACE_FLAGS) -O1 -gline-tables-only -fno-omit-frame-pointer
+
+ASAN := $(BUILD)/asan
+# fuzzer-no-link: libFuzzer sees which code an input reaches. A null pointer is a crash without a check of its own, and
+# vptr checks what casts of ours there are none of; both make the compile longer.
+ASAN_FLAGS := -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize=null,vptr -fno-sanitize-recover=all
+ASAN_OBJECTS := $(COLLECTOR_SOURCES:%.cc=$(ASAN)/%.o)
+
+TSAN := $(BUILD)/tsan
+TSAN_FLAGS := -fsanitize=thread
+# What threads share. The rest comes from the plain library.
+TSAN_SOURCES := $(wildcard userspace/service/*.cc userspace/bpf/*.cc)
+# Tests of that, and what takes the place of absl::Mutex.
+TSAN_TEST_SOURCES := $(addprefix tests/unit/,$(addsuffix .cc,bpf_puppet bpf_unwind_maps_test service_bounded_work_test \
+  service_http_access_test service_http_clients_test service_http_endpoints_test service_http_server_test \
+  service_probe_files_test service_process_symbols_test service_unwind_tables_test support/main support/tsan_mutex))
+TSAN_OBJECTS := $(TSAN_TEST_SOURCES:%.cc=$(TSAN)/%.o) $(TSAN_SOURCES:%.cc=$(TSAN)/%.o)
+
+# $(1): ASAN or TSAN
+define SANITIZED_RULES
+$$($(1))/precompiled.pch: userspace/precompiled.h
+	$$(say) PCH $$@
+	@mkdir -p $$(@D)
+	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -x c++-header $$< -o $$@
+
+$$($(1))/userspace/%.o: userspace/%.cc $$($(1))/precompiled.pch | $$(BUILD)/bpf/heaptap.skel.h
+	$$(say) CLANGCXX $$@
+	@mkdir -p $$(@D)
+	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) -include-pch $$($(1))/precompiled.pch \
+	  $$(DEPENDENCIES) -c $$< -o $$@
+
+$$($(1))/tests/%.o: tests/%.cc
+	$$(say) CLANGCXX $$@
+	@mkdir -p $$(@D)
+	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
+
+$$($(1))/tests/%.o: tests/%.c
+	$$(say) CLANG $$@
+	@mkdir -p $$(@D)
+	$$(Q)$$(CLANG) -O1 -gline-tables-only $$($(1)_FLAGS) $$(HARNESS_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
+
+$$($(1))/userspace/bpf/books.o $$($(1))/userspace/bpf/books_load.o $$($(1))/userspace/bpf/unwind_maps.o: \
+  $$(BUILD)/bpf/heaptap.skel.h
+endef
+$(eval $(call SANITIZED_RULES,ASAN))
+$(eval $(call SANITIZED_RULES,TSAN))
+
+$(ASAN)/libcollector.a: $(ASAN_OBJECTS)
+	$(say) AR $@
+	$(Q)rm -f $@ && ar crs $@ $^
+
+# --- unit tests -------------------------------------------------------------------------------------------------------
+
+# Those that cannot run so, each with its reason.
+include tests/unit/not_sanitized.mk
+
+# The library comes first and whole, so that its versions of inline functions are taken.
+$(ASAN)/unit_tests: $(ASAN)/libcollector.a $(UNIT_OBJECTS) $(HARNESS_OBJECTS:$(BUILD)/%=$(ASAN)/%)
+	$(say) LINK $@
+	$(Q)$(CLANG)++ $(filter-out fuzzer-no-link,$(ASAN_FLAGS)) -o $@ -Wl,--whole-archive $< -Wl,--no-whole-archive \
+	  $(filter %.o,$^) $(PACKAGE_LIBRARIES) -lgtest -lgmock -lpthread
+
+$(TSAN)/unit_tests: $(TSAN_OBJECTS) $(BUILD)/libcollector.a
+	$(say) LINK $@
+	$(Q)$(CLANG)++ $(TSAN_FLAGS) -o $@ $^ $(PACKAGE_LIBRARIES) -lgtest -lgmock -lpthread
+
+.PHONY: test-unit-asan test-unit-tsan
+test-unit-asan: $(ASAN)/unit_tests ## unit tests of the collector with AddressSanitizer and UndefinedBehaviorSanitizer
+	$(say) TEST "unit tests, address and undefined behaviour"
+	$(Q)UBSAN_OPTIONS=print_stacktrace=1 tests/unit/run $< '-$(NOT_WITH_ASAN)'
+
+test-unit-tsan: $(TSAN)/unit_tests ## unit tests of what has threads in the collector, with ThreadSanitizer
+	$(say) TEST "unit tests, threads"
+	$(Q)tests/unit/run $< '-$(NOT_WITH_TSAN)'
+
+# --- end to end -------------------------------------------------------------------------------------------------------
 
 SANITIZED := $(BUILD)/sanitized
-SANITIZED_FLAGS := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-SANITIZED_OBJECTS := $(patsubst %.cc,$(SANITIZED)/%.o,$(COLLECTOR_SOURCES) userspace/cli/main.cc)
 
-$(SANITIZED)/userspace/%.o: userspace/%.cc | $(BUILD)/bpf/heaptap.skel.h
-	$(say) CXX $@
-	@mkdir -p $(@D)
-	$(Q)$(CXX) $(USERSPACE_FLAGS) $(SANITIZED_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
-
-$(SANITIZED)/userspace/bpf/books.o $(SANITIZED)/userspace/bpf/books_load.o \
-  $(SANITIZED)/userspace/bpf/unwind_maps.o: $(BUILD)/bpf/heaptap.skel.h
-
-$(SANITIZED)/heaptap: $(SANITIZED_OBJECTS)
+$(SANITIZED)/heaptap: $(ASAN)/userspace/cli/main.o $(ASAN)/libcollector.a
 	$(say) LINK $@
-	$(Q)$(CXX) $(SANITIZED_FLAGS) -o $@ $^ $(PACKAGE_LIBRARIES)
+	@mkdir -p $(@D)
+	$(Q)$(CLANG)++ $(ASAN_FLAGS) -o $@ $^ $(PACKAGE_LIBRARIES)
 
 # Beside the collector, which takes this one.
 $(SANITIZED)/libheaptap.so: $(BUILD)/libheaptap.so

@@ -131,11 +131,29 @@ LONG = {
 }
 
 
-def all_strings():
+def _variants():
+    """Strings of one option with one kind of value after the other, a list for each: one of them tells most."""
+    yield from ([f"{key}:{value}" for value in BOOLEAN_VALUES] for key in BOOLEANS)
+    yield from ([f"{key}:{value}" for value in values] for key, values in NUMBERS.items())
+    yield from ([f"{key}:{value}" for value in NUMBER_VALUES] for key in NUMBERS)
+    yield from ([f"{key}:{value}" for value in values + ["", "nonsense"]] for key, values in OTHER_NUMBERS.items())
+    yield from ([f"{key}:{value}" for value in values] for key, values in WORDS.items())
+
+
+def _single():
+    """Strings that are each of a kind of their own."""
+    return [f"{key}:true" for key in UNKNOWN] + ["", *MALFORMED, *SEVERAL, *ABORTING, *CONFIRMING]
+
+
+def _named(strings):
     """{name: string}; the name is the string itself unless that is long."""
-    strings = [f"{key}:{value}" for key in BOOLEANS for value in BOOLEAN_VALUES]
-    strings += [f"{key}:{value}" for key, values in NUMBERS.items() for value in values + NUMBER_VALUES]
-    strings += [f"{key}:{value}" for key, values in OTHER_NUMBERS.items() for value in values + ["", "nonsense"]]
-    strings += [f"{key}:{value}" for key, values in WORDS.items() for value in values]
-    strings += [f"{key}:true" for key in UNKNOWN] + ["", *MALFORMED, *SEVERAL, *ABORTING, *CONFIRMING]
     return {**{string: string for string in strings}, **LONG}
+
+
+def all_strings():
+    return _named([string for strings in _variants() for string in strings] + _single())
+
+
+def some_strings(chance):
+    """One of each kind, by `chance`, a random.Random."""
+    return _named([chance.choice(strings) for strings in _variants()] + _single())

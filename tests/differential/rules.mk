@@ -89,15 +89,26 @@ differential-targets: $(DIFFERENTIAL_TARGETS)
 .PHONY: test-differential test-differential-small
 test-differential test-differential-small: $(BUILD)/heaptap $(BUILD)/libheaptap.so differential-targets
 
+# The comparisons themselves see what they are there to see.
+DIFFERENTIAL_PYTEST = PYTHONDONTWRITEBYTECODE=1 $(PYTEST) -c tests/differential/pytest.ini
+
 test-differential: ## call paths against jemalloc's, of many programs (root)
-	$(Q)tests/differential/test_paths.py
+	$(Q)$(DIFFERENTIAL_PYTEST) tests/differential/test_paths.py
 	$(Q)tests/differential/run
 
 test-differential-small: ## call paths against jemalloc's, of those that take seconds (root)
-	$(Q)tests/differential/test_paths.py
+	$(Q)$(DIFFERENTIAL_PYTEST) tests/differential/test_paths.py
 	$(Q)tests/differential/run --small
 
-.PHONY: test-jemalloc
-test-jemalloc: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(TABLE_TARGETS) ## mallctl names and option strings against jemalloc's (root)
-	$(Q)tests/differential/test_tables.py
+.PHONY: test-jemalloc test-jemalloc-all
+test-jemalloc test-jemalloc-all: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(TABLE_TARGETS)
+
+test-jemalloc: ## mallctl names and a sample of option strings against jemalloc's (root)
+	$(Q)$(DIFFERENTIAL_PYTEST) tests/differential/test_tables.py
+	$(Q)tests/differential/run_tables --sample
+
+test-jemalloc-all: ## mallctl names and all option strings against jemalloc's (root)
 	$(Q)tests/differential/run_tables
+
+# For `make test-long`.
+LONG_TESTS += test-differential test-jemalloc-all

@@ -1,18 +1,13 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The comparison sees what it is there to see: dumps that are the same but for one thing, and that thing."""
 
 import os
-import sys
 import tempfile
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.dont_write_bytecode = True
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "e2e", "lib")]
-import explanations  # noqa: E402
-from heap_v2 import Count  # noqa: E402
-from paths import FRAMES, Comparison, Frame, Paths  # noqa: E402
+import explanations
+from heap_v2 import Count
+from paths import FRAMES, Comparison, Frame, Paths
 
 MAPPINGS = """
 MAPPED_LIBRARIES:
@@ -115,7 +110,3 @@ class Sides(unittest.TestCase):
         kinds = {explanations.kind(difference.path) for difference in differences}
         judge = explanations.Judge("program", kinds)
         self.assertEqual({judge.reason(difference.path) for difference in differences}, {explanations.ELSEWHERE})
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,18 +5,14 @@
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "configuration.h"
 #include "system.h"
+#include "tests/fuzz/check.h"
 
 namespace {
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 void CheckMessage(void*, const char* text) {
   const size_t length = strlen(text);

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "heaptap/contract.h"
+#include "tests/fuzz/check.h"
 #include "tests/unit/elf_image.h"
 #include "userspace/service/control_block.h"
 
@@ -19,10 +19,6 @@ using heaptap::service::ControlFacts;
 using heaptap::service::FactsOf;
 
 constexpr pid_t kPid = 1234;
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 void CheckBlock(const heaptap_control& control) {
   const absl::Status status = CheckControl(control, kPid);

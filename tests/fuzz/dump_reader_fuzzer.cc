@@ -4,10 +4,10 @@
 // the same one.
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
+#include "tests/fuzz/check.h"
 #include "userspace/export/heap_v2.h"
 #include "userspace/export/heap_v2_reader.h"
 #include "userspace/profile/difference.h"
@@ -20,10 +20,6 @@ using heaptap::exporter::ReadHeapProfile;
 using heaptap::profile::Context;
 using heaptap::profile::Estimate;
 using heaptap::profile::Profile;
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 void CheckEstimate(const Estimate& estimate) {
   Check(std::isfinite(estimate.bytes) && std::isfinite(estimate.objects));

@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "heaptap/contract.h"
+#include "tests/fuzz/check.h"
 #include "userspace/service/dump_request.h"
 
 namespace {
@@ -23,10 +23,6 @@ using heaptap::service::AnswerWithDump;
 using heaptap::service::AnswerWithError;
 using heaptap::service::ProcessHandle;
 using heaptap::service::ReadDumpRequest;
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 // No descriptor of the fuzzer's own is among them: its log is a regular file, too.
 struct Descriptors {

@@ -6,19 +6,15 @@
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "tests/fuzz/check.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/export/heap_v2.h"
 
 namespace {
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 std::string AnyText(FuzzedDataProvider& data) {
   std::string text;

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "absl/status/status.h"
+#include "tests/fuzz/check.h"
 #include "tests/unit/elf_image.h"
 #include "userspace/elf/file.h"
 #include "userspace/elf/probes.h"
@@ -20,10 +20,6 @@ namespace {
 
 using heaptap::elf::ElfImage;
 using heaptap::elf::ProbeNote;
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 std::string ValidFile() {
   ElfImage image;

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "tests/fuzz/check.h"
 #include "userspace/export/heap_v2.h"
 
 namespace {
@@ -20,10 +20,6 @@ using heaptap::profile::Context;
 using heaptap::profile::Estimate;
 using heaptap::profile::Profile;
 using heaptap::profile::ThreadShare;
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 Estimate AnyEstimate(FuzzedDataProvider& data) {
   return {data.ConsumeIntegral<uint64_t>(), data.ConsumeIntegral<uint64_t>(), data.ConsumeFloatingPoint<double>(),

@@ -5,10 +5,10 @@
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 
+#include "tests/fuzz/check.h"
 #include "userspace/cli/http_answer.h"
 
 namespace {
@@ -17,10 +17,6 @@ using heaptap::cli::AnswerParser;
 using heaptap::cli::HttpAnswer;
 
 constexpr size_t kMaxBody = 1000;
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 // The answer in `bytes`, given in pieces of `piece` bytes.
 std::optional<HttpAnswer> Parse(absl::string_view bytes, size_t piece) {

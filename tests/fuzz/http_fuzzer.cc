@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "tests/fuzz/check.h"
 #include "tests/unit/fake_collector.h"
 #include "userspace/service/http_service.h"
 
@@ -30,10 +30,6 @@ constexpr pid_t kRootsPid = 4194303;
 constexpr pid_t kUsersPid = 4194304;
 constexpr uid_t kUser = 1000;
 constexpr char kSecret[] = "secret";
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 class MemoryChannel : public HttpChannel {
  public:

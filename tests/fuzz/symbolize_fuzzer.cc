@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "tests/fuzz/check.h"
 #include "tests/unit/elf_image.h"
 #include "userspace/elf/file.h"
 #include "userspace/symbolize/answer.h"
@@ -25,10 +25,6 @@ namespace {
 using heaptap::elf::BytesOf;
 using heaptap::elf::ElfImage;
 using heaptap::symbolize::SymbolTable;
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 std::string Symbol(uint32_t name, unsigned binding, unsigned type, uint64_t start, uint64_t size) {
   return BytesOf(Elf64_Sym{.st_name = name,

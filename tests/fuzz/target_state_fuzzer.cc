@@ -3,9 +3,9 @@
 // The saved state of a process, of any text: it is refused with a reason, or it is one that is written and read again
 // as the same.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "tests/fuzz/check.h"
 #include "userspace/service/target_state.h"
 
 namespace {
@@ -13,10 +13,6 @@ namespace {
 using heaptap::service::ParseTargetState;
 using heaptap::service::TargetState;
 using heaptap::service::WriteTargetState;
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 }  // namespace
 

@@ -5,22 +5,18 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/types/span.h"
+#include "tests/fuzz/check.h"
 #include "userspace/unwind/finish.h"
 
 namespace {
 
 using namespace heaptap;
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 }  // namespace
 

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "absl/status/status.h"
+#include "tests/fuzz/check.h"
 #include "tests/unit/unwind_image.h"
 #include "userspace/elf/file.h"
 #include "userspace/unwind/table.h"
@@ -19,10 +19,6 @@
 namespace {
 
 using namespace heaptap::unwind;
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 // With at least one of each kind of instruction, encoding and augmentation.
 EhFrame ValidFrames() {

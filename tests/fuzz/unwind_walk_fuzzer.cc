@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tests/fuzz/check.h"
 #include "tests/unit/bpf_harness.h"
 #include "userspace/unwind/finish.h"
 
@@ -20,10 +20,6 @@ using namespace heaptap;
 using harness::kPage;
 
 constexpr uint64_t kMaxReads = 16 * HEAPTAP_MAX_FRAMES + HEAPTAP_RAW_STACK_CHUNKS;
-
-void Check(bool condition) {
-  if (!condition) abort();
-}
 
 class Input {
  public:

@@ -4,7 +4,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +24,7 @@
 #include "tests/unit/need_bpf.h"
 #include "tests/unit/other_layout.h"
 #include "tests/unit/other_layout.skel.h"
+#include "tests/unit/support/child.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/other_layout.h"
@@ -429,27 +429,6 @@ class OwnLayoutTest : public ::testing::Test {
 
   PinnedLayout layout_;
   std::unique_ptr<Books> books_;  // goes before the folder
-};
-
-// A child that lives until it goes.
-class Child {
- public:
-  Child() : pid_(fork()) {
-    if (pid_ == 0) {
-      pause();
-      _exit(0);
-    }
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_;
 };
 
 TEST_F(OwnLayoutTest, ReadsWhatWasWritten) {

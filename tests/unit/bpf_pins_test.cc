@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bpf/bpf.h>
-#include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/need_bpf.h"
+#include "tests/unit/support/folder.h"
 #include "userspace/bpf/pins.h"
 
 namespace heaptap::bpf {
@@ -119,17 +118,15 @@ TEST_F(PinsTest, AnothersFolderIsRefused) {
 
 TEST_F(PinsTest, WhereNobodyCanPinIsSaid) {
   NEED_BPF(Open("layout1").status());
-  std::string folder = testing::TempDir() + "/heaptap_pins.XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  std::ofstream(folder + "/file") << "as it was";
-  for (const std::string& parent : {folder, folder + "/none", std::string("/sys/fs/bpf/no-such-folder")}) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "file", "as it was");
+  for (const std::string& parent : {folder.path(), folder / "none", std::string("/sys/fs/bpf/no-such-folder")}) {
     const absl::Status status = Pins::Open(parent + "/heaptap", "layout1").status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << parent;
     EXPECT_THAT(std::string(status.message()), HasSubstr(parent));
   }
-  EXPECT_TRUE(std::filesystem::exists(folder + "/file")) << "nothing is mounted over it";
-  umount2(folder.c_str(), MNT_DETACH);
-  std::filesystem::remove_all(folder);
+  EXPECT_TRUE(std::filesystem::exists(folder / "file")) << "nothing is mounted over it";
+  umount2(folder.path().c_str(), MNT_DETACH);
 }
 
 TEST_F(PinsTest, LayoutsDoNotMeet) {

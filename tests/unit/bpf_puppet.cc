@@ -3,6 +3,7 @@
 
 #include <bpf/bpf.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -236,6 +237,11 @@ void Puppet::Send(const Order& order) const { send(socket_, &order, sizeof(order
 int64_t Puppet::Wait() const {
   int64_t reply = -1;
   return recv(socket_, &reply, sizeof(reply), 0) == sizeof(reply) ? reply : -1;
+}
+
+bool Puppet::HasReplied() const {
+  pollfd reply = {.fd = socket_, .events = POLLIN, .revents = 0};
+  return poll(&reply, 1, 0) != 0;
 }
 
 void Puppet::End(int signal) {

@@ -62,6 +62,7 @@ class Puppet {
   void Send(const Order& order) const;
   // The reply; -1 if the puppet is dead.
   int64_t Wait() const;
+  bool HasReplied() const;
   int64_t Do(const Order& order) const {
     Send(order);
     return Wait();

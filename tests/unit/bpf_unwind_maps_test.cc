@@ -101,14 +101,13 @@ TEST_F(UnwindMapsTest, IdentifiesFiles) {
   close(ends[1]);
 }
 
-TEST_F(UnwindMapsTest, NobodysStacks) {
+TEST_F(UnwindMapsTest, EmptyRingBufferAndUnknownStack) {
   NEED_BPF(Load());
   pollfd ready = {.fd = maps().raw_stacks_fd(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(poll(&ready, 1, 0), 0);
   EXPECT_THAT(maps().TakeRawStacks(), IsEmpty());
   maps().ReplaceStack(77, heaptap_stack{});
   EXPECT_FALSE(books_->ReadStack(77).ok());
-  maps().Renew(getpid());
 }
 
 }  // namespace

@@ -109,7 +109,6 @@ TEST(Mappings, HasABound) {
   EXPECT_GE(mappings.size(), kMaxMappings - 2);
 }
 
-// Against the plainest model: one cell for each address.
 TEST(Mappings, PathsHaveABound) {
   Mappings mappings;
   const std::string path(4096, 'x');
@@ -127,6 +126,7 @@ TEST(Mappings, PathsHaveABound) {
   EXPECT_FALSE(add(page + 3));
 }
 
+// Against the plainest model: one cell for each address.
 TEST(Mappings, AgreesWithAnArray) {
   constexpr uint64_t kSize = 64;
   std::mt19937 random(1);

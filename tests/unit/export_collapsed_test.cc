@@ -98,9 +98,8 @@ TEST(Collapsed, HostileNamesStayOnTheirLineAndInTheirFrame) {
                                      "two_12", "x_1.5"));
 }
 
-TEST(Collapsed, OfALargeProfile) {
-  Profile profile = LargeProfile();
-  ExpectUnderASecond("Collapsed", [&] { return Live(profile, {}).size(); });
+TEST(Collapsed, OfLargeProfiles) {
+  ExpectLinear([](size_t which) { Live(LargeProfiles()[which], {}); });
 }
 
 }  // namespace

@@ -133,9 +133,8 @@ TEST(JeprofSymbolized, HostilePathOfTheProgram) {
   EXPECT_THAT(JeprofSymbolized({}, "/a\n---\nb", {}), StartsWith("--- symbol\nbinary=a\\012---\\012b\n0x7fff"));
 }
 
-TEST(JeprofSymbolized, OfALargeProfile) {
-  const Profile profile = LargeProfile();
-  ExpectUnderASecond("JeprofSymbolized", [&] { return JeprofSymbolized(profile, "/bin/program", {}).size(); });
+TEST(JeprofSymbolized, OfLargeProfiles) {
+  ExpectLinear([](size_t which) { JeprofSymbolized(LargeProfiles()[which], "/bin/program", {}); });
 }
 
 }  // namespace

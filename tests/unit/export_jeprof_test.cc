@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/reader.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/export/heap_v2.h"
 
@@ -35,17 +35,6 @@ using ::testing::Not;
 
 constexpr uint64_t kPeriod = 524288;
 
-struct Output {
-  int status;
-  std::string out;
-  std::string err;
-};
-
-std::string Slurp(const std::string& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 // An address that a call at the start of `function` returns to, as far as readers of profiles can tell.
 uint64_t ReturnInto(int (*function)(int)) { return reinterpret_cast<uint64_t>(function) + 1; }
 
@@ -60,9 +49,6 @@ class JeprofTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(access("/usr/bin/jeprof", X_OK), 0) << "jeprof comes with libjemalloc-dev: run scripts/bootstrap";
-    char directory[] = "/tmp/heaptap_jeprof_XXXXXX";
-    ASSERT_NE(mkdtemp(directory), nullptr);
-    directory_ = directory;
     char program[PATH_MAX] = {};
     ASSERT_GT(readlink("/proc/self/exe", program, sizeof(program) - 1), 0);
     program_ = program;
@@ -82,19 +68,9 @@ class JeprofTest : public ::testing::Test {
     };
   }
 
-  void TearDown() override {
-    for (const char* name : {"heap", "out", "err"}) unlink(Path(name).c_str());
-    if (!directory_.empty()) rmdir(directory_.c_str());
-  }
-
-  std::string Path(const char* name) const { return absl::StrCat(directory_, "/", name); }
-
   Output Jeprof(const std::string& options) const {
-    std::ofstream(Path("heap")) << HeapV2(profile_);
-    int status = system(absl::StrCat("JEPROF_TMPDIR=", directory_, " /usr/bin/jeprof ", options, " '", program_, "' ",
-                                     Path("heap"), " >", Path("out"), " 2>", Path("err"))
-                            .c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, Slurp(Path("out")), Slurp(Path("err"))};
+    reader_.Write("heap", HeapV2(profile_));
+    return reader_.Run(absl::StrCat("JEPROF_TMPDIR=. /usr/bin/jeprof ", options, " '", program_, "' heap"));
   }
 
   // The value in the first column, "flat", of a function; -1 if it is not there.
@@ -113,7 +89,7 @@ class JeprofTest : public ::testing::Test {
   }
 
   Profile profile_;
-  std::string directory_;
+  Reader reader_;
   std::string program_;
 };
 

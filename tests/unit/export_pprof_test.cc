@@ -268,16 +268,15 @@ TEST(Pprof, EqualProfilesAreEqualFiles) {
   EXPECT_EQ(Pprof(profile, {}), Pprof(profile, {}));
 }
 
-TEST_F(PprofTest, OfALargeProfile) {
-  const Profile profile = LargeProfile();
+TEST_F(PprofTest, OfLargeProfiles) {
   std::string file;
-  ExpectUnderASecond("Pprof", [&] { return (file = Pprof(profile, {})).size(); });
+  ExpectLinear([&](size_t which) { file = Pprof(LargeProfiles()[which], {}); });
   auto find = [](uint64_t address) -> std::vector<SourceFrame> {
     const std::string number = std::to_string(address >> 6);
     return {{.function = "inlined" + number, .file = "header.h", .line = 1},
             {.function = "function" + number, .file = "source" + number + ".cc", .line = 2}};
   };
-  ExpectUnderASecond("Pprof with symbols", [&] { return Pprof(profile, {.find_source_frames = find}).size(); });
+  ExpectLinear([&](size_t which) { Pprof(LargeProfiles()[which], {.find_source_frames = find}); });
   Output output = GoPprof("-symbolize=none -top -unit=b", file);
   EXPECT_THAT(output.out, ContainsRegex("of [0-9.]+B total")) << output.err;
 }

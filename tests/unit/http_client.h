@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/unit/fake_collector.h"
+#include "tests/unit/support/folder.h"
 #include "userspace/elf/file_descriptor.h"
 #include "userspace/service/http_server.h"
 
@@ -103,16 +104,9 @@ inline Answered Exchange(const elf::FileDescriptor& fd, const std::string& reque
 class ServerTest : public ::testing::Test {
  protected:
   ServerTest() {
-    char folder[] = "/tmp/heaptap_http_XXXXXX";
-    EXPECT_NE(mkdtemp(folder), nullptr);
     // Other users are to come in.
-    std::filesystem::permissions(folder, std::filesystem::perms(0755));
-    folder_ = folder;
-    options_ = {.socket_path = absl::StrCat(folder_, "/socket"), .listen = "127.0.0.1:0"};
-  }
-  ~ServerTest() override {
-    server_.reset();
-    std::filesystem::remove_all(folder_);
+    std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+    options_ = {.socket_path = folder_ / "socket", .listen = "127.0.0.1:0"};
   }
 
   void Start() {
@@ -130,7 +124,7 @@ class ServerTest : public ::testing::Test {
   Answered Get(const std::string& target) const { return Ask("GET", target); }
   Answered Post(const std::string& target, const std::string& body = "") const { return Ask("POST", target, body); }
 
-  std::string folder_;
+  TemporaryFolder folder_;
   HttpOptions options_;
   FakeCollector collector_;
   std::unique_ptr<HttpServer> server_;

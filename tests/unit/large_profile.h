@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A profile of the size that a large program makes, to see how long writers take.
+// Profiles of the size that a large program makes, to see how long writers take.
 #ifndef HEAPTAP_TESTS_UNIT_LARGE_PROFILE_H_
 #define HEAPTAP_TESTS_UNIT_LARGE_PROFILE_H_
 
-#include <stdio.h>
-#include <time.h>
-
+#include <array>
 #include <cstdint>
 #include <random>
 #include <string>
 
-#include "gtest/gtest.h"
+#include "tests/unit/support/growth.h"
 #include "userspace/profile/profile.h"
 
 namespace heaptap {
 
-// 100,000 contexts of 24 frames by 20,000 different addresses in 50 mappings, each with two threads.
-inline profile::Profile LargeProfile() {
+// Contexts of 24 frames by 20,000 different addresses in 50 mappings, each with two threads.
+inline profile::Profile MakeProfile(uint64_t contexts) {
   std::mt19937_64 random(7);
   profile::Profile profile = {.pid = 1, .period = 524288};
   for (uint64_t i = 0; i < 50; ++i) {
@@ -28,7 +26,7 @@ inline profile::Profile LargeProfile() {
                                 .path = "/usr/lib/libnumber" + std::to_string(i) + ".so.1",
                                 .build_id = std::string(20, static_cast<char>(i))});
   }
-  for (uint64_t i = 0; i < 100000; ++i) {
+  for (uint64_t i = 0; i < contexts; ++i) {
     // The first two make it differ from all others.
     profile::Context context = {
         .frames = {profile.mappings[0].start + 1 + i / 1000, profile.mappings[1].start + 1 + i % 1000}};
@@ -45,19 +43,13 @@ inline profile::Profile LargeProfile() {
   return profile;
 }
 
-// Runs `work`, prints how long this thread computed, and expects less than a second.
-template <typename Work>
-void ExpectUnderASecond(const char* name, Work work) {
-  auto seconds = [] {
-    timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-  };
-  const double begin = seconds();
-  const size_t size = work();
-  const double taken = seconds() - begin;
-  printf("%s of 100,000 contexts: %.0f ms, %zu bytes\n", name, taken * 1e3, size);
-  EXPECT_LT(taken, 1) << name;
+inline constexpr size_t kLargeContexts = 40000;
+
+// The inputs of ExpectLinear (support/growth.h).
+inline const std::array<profile::Profile, 2>& LargeProfiles() {
+  static const std::array<profile::Profile, 2> profiles = {MakeProfile(kLargeContexts / kGrowth),
+                                                           MakeProfile(kLargeContexts)};
+  return profiles;
 }
 
 }  // namespace heaptap

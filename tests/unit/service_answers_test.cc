@@ -79,8 +79,7 @@ TEST(Answers, OfADroppedProcessNothingIsRemembered) {
 TEST(Answers, EndWithTheCollector) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  constexpr unsigned kLongLimitSeconds = 60;
-  const absl::Time begin = absl::Now();
+  constexpr unsigned kLongLimitSeconds = 3600;  // longer than the test may run
   const pid_t collector = fork();
   ASSERT_GE(collector, 0);
   if (collector == 0) {
@@ -101,7 +100,6 @@ TEST(Answers, EndWithTheCollector) {
   EXPECT_EQ(read(ends[0], &byte, 1), 1);
   kill(collector, SIGKILL);
   EXPECT_EQ(read(ends[0], &byte, 1), 0) << "the end of the last process that has the pipe";
-  EXPECT_LT(absl::Now() - begin, absl::Seconds(kLongLimitSeconds / 2));
   waitpid(collector, nullptr, 0);
   close(ends[0]);
 }

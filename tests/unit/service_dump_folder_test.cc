@@ -7,15 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/support/folder.h"
 #include "userspace/service/dump_folder.h"
 
 namespace heaptap::service {
@@ -26,20 +25,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::string Contents(const fs::path& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 class DumpFolderTest : public ::testing::Test {
  protected:
-  DumpFolderTest() {
-    std::string pattern = absl::StrCat(::testing::TempDir(), "/dump_folder.XXXXXX");
-    root_ = mkdtemp(pattern.data());
-  }
   ~DumpFolderTest() override {
     if (mounted_) umount2(root_.c_str(), MNT_DETACH);
-    fs::remove_all(root_);
   }
 
   std::string Prefix(const std::string& name = "jeprof") const { return root_ / name; }
@@ -58,7 +47,8 @@ class DumpFolderTest : public ::testing::Test {
     return *std::move(folder);
   }
 
-  fs::path root_;
+  TemporaryFolder folder_;
+  fs::path root_ = folder_.path();
   bool mounted_ = false;
 };
 
@@ -92,7 +82,7 @@ TEST_F(DumpFolderTest, WritesAllForTheOwnerOnly) {
   const std::string contents(3 << 20, 'p');
   absl::StatusOr<std::string> path = folder.Write(1, HEAPTAP_DUMP_FINAL, sequence, contents);
   ASSERT_TRUE(path.ok());
-  EXPECT_EQ(Contents(*path), contents);
+  EXPECT_EQ(ReadFile(*path), contents);
   struct stat status;
   ASSERT_EQ(stat(path->c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600);
@@ -107,7 +97,7 @@ TEST_F(DumpFolderTest, WhatIsThereIsNeverTouched) {
   absl::StatusOr<std::string> path = folder.Write(7, HEAPTAP_DUMP_FINAL, sequence, "new");
   ASSERT_TRUE(path.ok()) << path.status();
   EXPECT_EQ(fs::path(*path).filename(), "jeprof.7.3.f.heap");
-  EXPECT_EQ(Contents(root_ / "jeprof.7.0.f.heap"), "old");
+  EXPECT_EQ(ReadFile(root_ / "jeprof.7.0.f.heap"), "old");
   EXPECT_FALSE(fs::exists(root_ / "elsewhere"));
   EXPECT_EQ(sequence.all, 4);
 }
@@ -119,9 +109,9 @@ TEST_F(DumpFolderTest, NoPreparedFileStopsOrRedirectsADump) {
   fs::create_symlink(root_ / "victim", root_ / absl::StrCat(".jeprof.7.0.f.heap.", getpid(), ".tmp"));
   DumpSequence sequence;
   absl::StatusOr<std::string> path = folder.Write(7, HEAPTAP_DUMP_FINAL, sequence, "new");
-  EXPECT_EQ(Contents(root_ / "victim"), "old");
+  EXPECT_EQ(ReadFile(root_ / "victim"), "old");
   ASSERT_TRUE(path.ok()) << path.status();
-  EXPECT_EQ(Contents(*path), "new");
+  EXPECT_EQ(ReadFile(*path), "new");
 }
 
 TEST_F(DumpFolderTest, TheFolderIsOpenedOnce) {

@@ -80,24 +80,24 @@ TEST_F(HttpServerTest, AnothersSocketIsNotRemoved) {
 }
 
 TEST_F(HttpServerTest, FolderThatOthersMayWriteTo) {
-  std::filesystem::permissions(folder_, std::filesystem::perms(01777));
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms(01777));
   EXPECT_TRUE(absl::IsFailedPrecondition(TryStart({.socket_path = options_.socket_path})));
-  std::filesystem::permissions(folder_, std::filesystem::perms(0755));
-  ASSERT_EQ(chown(folder_.c_str(), 65534, 65534), 0);
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  ASSERT_EQ(chown(folder_.path().c_str(), 65534, 65534), 0);
   EXPECT_TRUE(absl::IsFailedPrecondition(TryStart({.socket_path = options_.socket_path})));
-  EXPECT_TRUE(absl::IsFailedPrecondition(TryStart({.socket_path = folder_ + "/none/socket"})));
+  EXPECT_TRUE(absl::IsFailedPrecondition(TryStart({.socket_path = folder_ / "none/socket"})));
   EXPECT_FALSE(std::filesystem::exists(options_.socket_path));
 }
 
 TEST_F(HttpServerTest, WrongSocketPaths) {
-  for (const std::string& path : {std::string(), folder_ + "/", folder_ + "/.", folder_ + "/..",
-                                  absl::StrCat(folder_, "/", std::string(100, 'x'))}) {
+  for (const std::string& path :
+       {std::string(), folder_ / "", folder_ / ".", folder_ / "..", folder_ / std::string(100, 'x')}) {
     EXPECT_TRUE(absl::IsInvalidArgument(TryStart({.socket_path = path}))) << path;
   }
 }
 
 TEST_F(HttpServerTest, LongFolder) {
-  std::string folder = absl::StrCat(folder_, "/", std::string(200, 'x'));
+  std::string folder = folder_ / std::string(200, 'x');
   std::filesystem::create_directory(folder);
   EXPECT_TRUE(TryStart({.socket_path = folder + "/socket"}).ok());
 }
@@ -118,7 +118,7 @@ TEST_F(HttpServerTest, AddressesThatAreNotLoopback) {
 TEST_F(HttpServerTest, PortInUse) {
   Start();
   const std::string address = absl::StrCat("127.0.0.1:", server_->port());
-  const absl::Status status = TryStart({.socket_path = folder_ + "/other", .listen = address});
+  const absl::Status status = TryStart({.socket_path = folder_ / "other", .listen = address});
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), HasSubstr(address));
 }

@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/support/folder.h"
 #include "userspace/elf/file_descriptor.h"
 #include "userspace/service/notify.h"
 
@@ -25,14 +26,8 @@ using ::testing::StartsWith;
 
 class NotifyTest : public ::testing::Test {
  protected:
-  NotifyTest() {
-    std::string pattern = absl::StrCat(::testing::TempDir(), "/notify.XXXXXX");
-    folder_ = mkdtemp(pattern.data());
-  }
   ~NotifyTest() override {
     for (const char* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) unsetenv(name);
-    unlink(absl::StrCat(folder_, "/socket").c_str());
-    rmdir(folder_.c_str());
   }
 
   // Begins to listen at "/path" or "@abstract", and puts it into the environment.
@@ -54,12 +49,12 @@ class NotifyTest : public ::testing::Test {
     return size < 0 ? "nothing" : std::string(text, size);
   }
 
-  std::string folder_;
+  TemporaryFolder folder_;
   elf::FileDescriptor manager_;
 };
 
 TEST_F(NotifyTest, SaysWhatTheManagerUnderstands) {
-  Listen(absl::StrCat(folder_, "/socket"));
+  Listen(folder_ / "socket");
   const ServiceManager manager;
   manager.NotifyReady();
   EXPECT_EQ(Take(), "READY=1");
@@ -74,7 +69,7 @@ TEST_F(NotifyTest, SaysWhatTheManagerUnderstands) {
 
 // As the monotonic clock has it: the manager compares it with its own requests.
 TEST_F(NotifyTest, ReloadingSaysWhen) {
-  Listen(absl::StrCat(folder_, "/socket"));
+  Listen(folder_ / "socket");
   const ServiceManager manager;
   const auto now = [] {
     timespec time = {};
@@ -94,19 +89,19 @@ TEST_F(NotifyTest, ReloadingSaysWhen) {
 }
 
 TEST_F(NotifyTest, AbstractSocket) {
-  Listen(absl::StrCat("@", folder_));
+  Listen(absl::StrCat("@", folder_.path()));
   ServiceManager().NotifyReady();
   EXPECT_EQ(Take(), "READY=1");
 }
 
 TEST_F(NotifyTest, AStatusIsOneLine) {
-  Listen(absl::StrCat(folder_, "/socket"));
+  Listen(folder_ / "socket");
   ServiceManager().NotifyStatus("a\nREADY=1");
   EXPECT_EQ(Take(), "STATUS=a?READY=1");
 }
 
 TEST_F(NotifyTest, ChildrenAreToldNothing) {
-  Listen(absl::StrCat(folder_, "/socket"));
+  Listen(folder_ / "socket");
   setenv("WATCHDOG_USEC", "1000000", 1);
   setenv("WATCHDOG_PID", absl::StrCat(getpid()).c_str(), 1);
   const ServiceManager manager;
@@ -121,7 +116,7 @@ TEST_F(NotifyTest, NobodyWhoCouldBeReachedIsNoHarm) {
   ServiceManager().NotifyReady();
   const std::string long_name = absl::StrCat("/", std::string(sizeof(sockaddr_un::sun_path), 'x'));
   for (const std::string& name : {std::string(), std::string("@"), std::string("relative"), std::string("vsock:2:1"),
-                                  absl::StrCat(folder_, "/nobody"), long_name}) {
+                                  folder_ / "nobody", long_name}) {
     setenv("NOTIFY_SOCKET", name.c_str(), 1);
     ServiceManager().NotifyReady();
     EXPECT_EQ(getenv("NOTIFY_SOCKET"), nullptr) << name;
@@ -130,7 +125,7 @@ TEST_F(NotifyTest, NobodyWhoCouldBeReachedIsNoHarm) {
 
 // Its queue is full after a few datagrams.
 TEST_F(NotifyTest, AManagerThatDoesNotReadIsNotWaitedForForEver) {
-  Listen(absl::StrCat(folder_, "/socket"));
+  Listen(folder_ / "socket");
   const ServiceManager manager;
   elf::FileDescriptor filler(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address = {};

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "heaptap/contract.h"
+#include "tests/unit/support/folder.h"
 #include "userspace/service/preload.h"
 
 namespace heaptap::service {
@@ -45,11 +45,6 @@ class Environment {
 
 class Preload : public ::testing::Test {
  protected:
-  Preload() {
-    std::string pattern = absl::StrCat(::testing::TempDir(), "/preload.XXXXXX");
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~Preload() override { fs::remove_all(folder_); }
   static std::vector<std::string> Conf() {
     const char* value = getenv(HEAPTAP_CONF_VARIABLE);
     return absl::StrSplit(value != nullptr ? value : "", ',', absl::SkipEmpty());
@@ -63,7 +58,8 @@ class Preload : public ::testing::Test {
     return path;
   }
 
-  fs::path folder_;
+  TemporaryFolder temporary_;
+  fs::path folder_ = temporary_.path();
   Environment preload_{"LD_PRELOAD"};
   Environment conf_{HEAPTAP_CONF_VARIABLE};
 };

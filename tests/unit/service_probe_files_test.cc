@@ -163,7 +163,7 @@ TEST_F(ProbeFilesTest, AllOrNothing) {
   const elf::FileDescriptor file = FileWithNotes(alloc + kFree + kDump);
   ASSERT_EQ(ftruncate(file.get(), kTextOffset + 0x100), 0);
   const absl::StatusOr<bool> attached = Attach(file);
-  EXPECT_TRUE(!attached.ok() || !*attached);
+  EXPECT_TRUE(absl::IsFailedPrecondition(attached.status())) << attached.status();
   EXPECT_FALSE(files_->IsAttached(file.get()));
 }
 

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/support/child.h"
+#include "tests/unit/support/folder.h"
 #include "userspace/service/process_facts.h"
 
 namespace heaptap::service {
@@ -23,59 +22,22 @@ using ::testing::IsEmpty;
 constexpr uid_t kRealUser = 12345;
 constexpr uid_t kEffectiveUser = 23456;
 
-// A child that has done `prepare` and waits for its end.
-class Child {
- public:
-  template <typename Function>
-  explicit Child(Function prepare) {
-    int ends[2];
-    if (pipe(ends) != 0) abort();
-    pid_ = fork();
-    if (pid_ == 0) {
-      prepare();
-      if (write(ends[1], "x", 1) != 1) _exit(1);
-      while (true) pause();
-    }
-    char ready;
-    if (read(ends[0], &ready, 1) != 1) abort();
-    close(ends[0]);
-    close(ends[1]);
-  }
-  ~Child() { End(); }
-  void Kill() const {
-    kill(pid_, SIGKILL);
-    siginfo_t info;
-    waitid(P_PID, pid_, &info, WEXITED | WNOWAIT);
-  }
-  void End() {
-    if (pid_ == 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-  pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_ = 0;
-};
-
 TEST(ProcessFacts, OfAnotherProcess) {
   const Child child([] {
-    prctl(PR_SET_NAME, "a\nUid:\t0\t0\t0");
-    if (syscall(SYS_setresuid, kRealUser, kEffectiveUser, kRealUser) != 0) _exit(1);
+    return prctl(PR_SET_NAME, "a\nUid:\t0\t0\t0") == 0 &&
+           syscall(SYS_setresuid, kRealUser, kEffectiveUser, kRealUser) == 0;
   });
+  ASSERT_TRUE(child.is_ready());
   const absl::StatusOr<ProcessFacts> facts = ReadProcessFacts(child.pid());
   ASSERT_TRUE(facts.ok()) << facts.status();
   EXPECT_EQ(facts->pid, child.pid());
   EXPECT_EQ(facts->command, "a\nUid:\t0\t0\t0") << "as it is";
   EXPECT_EQ(facts->user, kEffectiveUser) << "whatever the command looks like";
-  std::ifstream file("/proc/self/cgroup");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  EXPECT_EQ(facts->control_groups, ControlGroupPaths(text)) << "those of its parent";
+  EXPECT_EQ(facts->control_groups, ControlGroupPaths(ReadFile("/proc/self/cgroup"))) << "those of its parent";
 }
 
 TEST(ProcessFacts, OfAProcessThatHasEnded) {
-  Child child([] {});
+  Child child;
   const pid_t pid = child.pid();
   child.Kill();
   const absl::StatusOr<ProcessFacts> zombie = ReadProcessFacts(pid);

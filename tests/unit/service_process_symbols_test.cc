@@ -32,9 +32,9 @@ std::string FirstName(const exporter::FindSourceFrames& find, uint64_t address) 
 class ProcessSymbolsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    symbolize::WriteFile(folder_ / "program.c",
-                         "#include <unistd.h>\nint FunctionThatWaits(void) { return pause(); }\n"
-                         "int main(void) { return FunctionThatWaits(); }\n");
+    WriteFile(folder_ / "program.c",
+              "#include <unistd.h>\nint FunctionThatWaits(void) { return pause(); }\n"
+              "int main(void) { return FunctionThatWaits(); }\n");
     symbolize::Shell(absl::StrCat("gcc -g -O0 -o ", program_, " ", folder_ / "program.c"));
     child_ = fork();
     if (child_ == 0) {
@@ -79,7 +79,7 @@ class ProcessSymbolsTest : public ::testing::Test {
 
   ProfileSnapshot& snapshot() { return collector_.snapshots.begin()->second; }
 
-  symbolize::Folder folder_;
+  TemporaryFolder folder_;
   const std::string program_ = std::filesystem::canonical(folder_.path()) / "program";
   pid_t child_ = -1;
   elf::Mapping program_mapping_;

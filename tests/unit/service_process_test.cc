@@ -2,7 +2,6 @@
 //
 // Holding on to processes, reading their memory and their control blocks.
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -19,6 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/support/child.h"
+#include "tests/unit/support/folder.h"
 #include "userspace/service/control_block.h"
 #include "userspace/service/process_handle.h"
 
@@ -27,38 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-// A forked child that says that it is ready.
-class Child {
- public:
-  explicit Child(const std::function<void()>& behaviour = [] {}) {
-    int ready[2];
-    if (pipe2(ready, O_CLOEXEC) != 0) abort();
-    pid_ = fork();
-    if (pid_ == 0) {
-      if (write(ready[1], "x", 1) != 1) _exit(1);
-      behaviour();
-      for (;;) pause();
-    }
-    close(ready[1]);
-    char word;
-    if (read(ready[0], &word, 1) != 1) abort();
-    close(ready[0]);
-  }
-  ~Child() { End(); }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  pid_t pid() const { return pid_; }
-  void End() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-
- private:
-  pid_t pid_;
-};
 
 bool WaitUntil(const std::function<bool()>& condition) {
   for (int i = 0; i < 10000; i++) {
@@ -129,11 +97,12 @@ TEST(ProcessHandle, AfterTheEndNothingIsReadable) {
 TEST(ProcessHandle, AnExecEndsTheHoldOnTheMemory) {
   int go[2];
   ASSERT_EQ(pipe2(go, O_CLOEXEC), 0);
-  const Child child([&] {
-    char word;
-    if (read(go[0], &word, 1) == 1) execl("/bin/sleep", "sleep", "1000", nullptr);
-    _exit(1);
-  });
+  const Child child([] { return true; },
+                    [&] {
+                      char word;
+                      if (read(go[0], &word, 1) == 1) execl("/bin/sleep", "sleep", "1000", nullptr);
+                      _exit(1);
+                    });
   absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(child.pid());
   ASSERT_TRUE(handle.ok());
   ASSERT_EQ(write(go[1], "x", 1), 1);
@@ -159,8 +128,8 @@ TEST(ProcessHandle, TakesDescriptors) {
 }
 
 TEST(ProcessName, HasNoControlCharacters) {
-  const Child child([] { prctl(PR_SET_NAME, "a\033[1m\nb"); });
-  EXPECT_TRUE(WaitUntil([&] { return ProcessName(child.pid()) == "a?[1m"; })) << ProcessName(child.pid());
+  const Child child([] { return prctl(PR_SET_NAME, "a\033[1m\nb") == 0; });
+  EXPECT_EQ(ProcessName(child.pid()), "a?[1m");
   EXPECT_EQ(ProcessName(-1), "?");
   EXPECT_EQ(ProcessExecutable(-1), "");
   EXPECT_EQ(ProcessExecutable(child.pid()), OwnExecutable());
@@ -170,8 +139,6 @@ TEST(ProcessName, HasNoControlCharacters) {
 class ControlBlock : public ::testing::Test {
  protected:
   ControlBlock() {
-    std::string pattern = absl::StrCat(::testing::TempDir(), "/control_block.XXXXXX");
-    folder_ = mkdtemp(pattern.data());
     std::ofstream(folder_ / "block.c") << "#define VERSION " << HEAPTAP_CONTROL_VERSION << "\n#define SIZE "
                                        << sizeof(heaptap_control) << "UL\n"
                                        << R"(
@@ -188,7 +155,6 @@ class ControlBlock : public ::testing::Test {
       int main(void) { printf("%lx\n", read_block()); fflush(stdout); for (;;) pause(); }
     )";
   }
-  ~ControlBlock() override { fs::remove_all(folder_); }
 
   void Compile(const std::string& arguments) {
     ASSERT_EQ(system(absl::StrCat("cd ", folder_.string(), " && gcc -O1 ", arguments).c_str()), 0);
@@ -201,8 +167,9 @@ class ControlBlock : public ::testing::Test {
       const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
       dup2(null, STDOUT_FILENO);
       execl(path.c_str(), path.c_str(), nullptr);
-      _exit(1);
+      return false;
     });
+    ASSERT_TRUE(child.is_ready());
     const fs::path wanted = fs::canonical(folder_ / file_name);
     absl::StatusOr<std::vector<elf::Mapping>> mappings;
     const elf::Mapping* mapping = nullptr;
@@ -242,7 +209,8 @@ class ControlBlock : public ::testing::Test {
     EXPECT_EQ(control->lg_sample, 19);
   }
 
-  fs::path folder_;
+  TemporaryFolder temporary_;
+  fs::path folder_ = temporary_.path();
 };
 
 TEST_F(ControlBlock, OfAPositionIndependentProgram) {
@@ -372,7 +340,7 @@ TEST(ReleaseControl, LeavesAnotherCollectorsBlockAlone) {
 }
 
 TEST(OtherCollector, IsALivingProcessOfThatName) {
-  const Child collector([] { prctl(PR_SET_NAME, kCollectorName); });
+  const Child collector([] { return prctl(PR_SET_NAME, kCollectorName) == 0; });
   ASSERT_TRUE(WaitUntil([&] { return ProcessName(collector.pid()) == kCollectorName; }));
   heaptap_control control = {};
   control.collector_pid = static_cast<uint32_t>(collector.pid());

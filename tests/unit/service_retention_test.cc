@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -17,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/support/folder.h"
 #include "userspace/service/dump_folder.h"
 #include "userspace/service/retention.h"
 
@@ -30,12 +29,6 @@ using ::testing::SizeIs;
 
 class RetentionTest : public ::testing::Test {
  protected:
-  RetentionTest() {
-    std::string pattern = absl::StrCat(::testing::TempDir(), "/retention.XXXXXX");
-    root_ = mkdtemp(pattern.data());
-  }
-  ~RetentionTest() override { fs::remove_all(root_); }
-
   // A file that was written `age` before now_.
   void Make(const std::string& name, absl::Duration age, size_t bytes = 10) {
     std::ofstream(root_ / name) << std::string(bytes, 'x');
@@ -66,7 +59,8 @@ class RetentionTest : public ::testing::Test {
     return removed.ok() ? removed->files : 0;
   }
 
-  fs::path root_;
+  TemporaryFolder folder_;
+  fs::path root_ = folder_.path();
   absl::Time now_ = absl::FromUnixSeconds(1700000000);
 };
 

@@ -146,12 +146,10 @@ TEST(Rules, ControlGroups) {
   EXPECT_FALSE(Holds("cgroup=*", Facts("x", 0, {}))) << "no path, no match";
 }
 
-// Users give their control groups names; what comes of it must not take longer than the length times a few.
+// Users give their control groups names. A matcher that tries everything would take years here, and the test be ended.
 TEST(Rules, NoPathMakesAPatternSlow) {
   const ProcessFacts facts = Facts("x", 0, {absl::StrCat("/", std::string(4000, 'a'))});
-  const absl::Time before = absl::Now();
   EXPECT_FALSE(Holds("cgroup=*a*a*a*a*a*a*a*a*b", facts));
-  EXPECT_LT(absl::Now() - before, absl::Seconds(5)) << "a matcher that tries everything takes years";
 }
 
 TEST(Rules, NeedsFacts) {

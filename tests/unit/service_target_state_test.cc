@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/support/folder.h"
 #include "userspace/service/target_state.h"
 
 namespace heaptap::service {
@@ -134,13 +134,6 @@ TEST(TargetState, HostileTextsAreRefusedOrHarmless) {
 
 class TargetStatesTest : public testing::Test {
  protected:
-  TargetStatesTest() {
-    std::string name = testing::TempDir() + "/heaptap_states.XXXXXX";
-    base_ = mkdtemp(name.data());
-    folder_ = base_ + "/states";
-  }
-  ~TargetStatesTest() override { std::filesystem::remove_all(base_); }
-
   std::vector<std::string> Files() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) names.push_back(entry.path().filename());
@@ -161,8 +154,8 @@ class TargetStatesTest : public testing::Test {
     EXPECT_TRUE(states.Save(state.target, state.space).ok());
   }
 
-  std::string base_;
-  std::string folder_;
+  TemporaryFolder base_;
+  std::string folder_ = base_ / "states";
 };
 
 TEST_F(TargetStatesTest, SavesLoadsAndRemoves) {
@@ -205,7 +198,7 @@ TEST_F(TargetStatesTest, WhatAnotherLayoutLeftCanBeRead) {
   Save(Open("layout1", false), 7);
   EXPECT_TRUE(TargetStates::OfOther(folder_, "layout1").Load(7).ok());
   EXPECT_TRUE(absl::IsNotFound(TargetStates::OfOther(folder_, "layout2").Load(7).status()));
-  EXPECT_TRUE(absl::IsNotFound(TargetStates::OfOther(base_ + "/none", "layout1").Load(7).status()));
+  EXPECT_TRUE(absl::IsNotFound(TargetStates::OfOther(base_ / "none", "layout1").Load(7).status()));
 }
 
 TEST_F(TargetStatesTest, OtherFilesStay) {
@@ -223,7 +216,7 @@ TEST_F(TargetStatesTest, ASpoiledFileIsAnError) {
 
 TEST_F(TargetStatesTest, LinksLeadNowhere) {
   const TargetStates states = Open("layout1", false);
-  const std::string victim = base_ + "/victim";
+  const std::string victim = base_ / "victim";
   std::ofstream(victim) << "as it was";
   std::filesystem::create_symlink(victim, folder_ + "/7.json");
   Save(states, 7);  // takes the link's place
@@ -234,11 +227,11 @@ TEST_F(TargetStatesTest, LinksLeadNowhere) {
 }
 
 TEST_F(TargetStatesTest, WhereNoFolderCanBeMadeIsSaid) {
-  std::ofstream(base_ + "/file") << "";
-  EXPECT_FALSE(TargetStates::Open(base_ + "/file", "layout1", false).ok());
-  const absl::Status status = TargetStates::Open(base_ + "/none/states", "layout1", false).status();
+  std::ofstream(base_ / "file") << "";
+  EXPECT_FALSE(TargetStates::Open(base_ / "file", "layout1", false).ok());
+  const absl::Status status = TargetStates::Open(base_ / "none/states", "layout1", false).status();
   EXPECT_FALSE(status.ok());
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr(base_ + "/none/states"));
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr(base_ / "none/states"));
 }
 
 }  // namespace

@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -20,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "gtest/gtest.h"
+#include "tests/unit/support/folder.h"
 #include "userspace/elf/file.h"
 #include "userspace/symbolize/symbolizer.h"
 
@@ -28,30 +27,6 @@ namespace heaptap::symbolize {
 // GoogleTest's way to show a frame.
 inline void PrintTo(const Frame& frame, std::ostream* out) {
   *out << (frame.is_inline ? "inline " : "") << frame.function.view() << " " << frame.file.view() << ":" << frame.line;
-}
-
-// A folder for one test.
-class Folder {
- public:
-  Folder() {
-    std::string name = testing::TempDir() + "/heaptap_symbolize.XXXXXX";
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-inline void WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-inline std::string ReadWholeFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 // Runs a command of the shell; fails the test if that fails.
@@ -114,7 +89,7 @@ inline std::vector<Frames> Symbolize(Symbolizer& symbolizer, const std::string& 
 }
 
 // The same as addr2line(1), or another tool with its form, says it; "" and 0 for what it does not know.
-inline std::vector<Frames> AskAddr2line(const Folder& folder, const std::string& path,
+inline std::vector<Frames> AskAddr2line(const TemporaryFolder& folder, const std::string& path,
                                         const std::vector<uint64_t>& addresses,
                                         const std::string& tool = "addr2line -C") {
   std::string question;

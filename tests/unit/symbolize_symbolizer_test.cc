@@ -82,7 +82,7 @@ bool BeginsAt(const std::vector<Symbol>& functions, uint64_t address) {
 //
 // Ties are counted too: where a function begins at the empty end of another sequence of rows, the line is chosen
 // (userspace/symbolize/dwarf_frames.cc), and with some bad luck it is the other's.
-void ExpectAsAddr2line(const Folder& folder, const std::string& path, uint64_t step, bool llvm) {
+void ExpectAsAddr2line(const TemporaryFolder& folder, const std::string& path, uint64_t step, bool llvm) {
   SCOPED_TRACE(path);
   std::vector<Symbol> functions = FunctionsOf(path);
   // What the C library's start files bring has no debug information, and addr2line no name for some of it.
@@ -168,7 +168,7 @@ class SymbolizerTest : public testing::Test {
     return Symbolize(symbolizer, path, addresses_);
   }
 
-  Folder folder_;
+  TemporaryFolder folder_;
   std::vector<uint64_t> addresses_;
 };
 
@@ -273,7 +273,7 @@ TEST_F(SymbolizerTest, NamesEveryFunctionOfAStrippedLibrary) {
     addresses.push_back(function.start + function.size / 2);
     starts.push_back(function.start);
   }
-  Folder nothing;
+  TemporaryFolder nothing;
   Symbolizer symbolizer({.debug_root = nothing.path()});
   const std::vector<Frames> ours = Symbolize(symbolizer, library, addresses);
   const std::vector<Frames> theirs = AskAddr2line(folder_, library, addresses);
