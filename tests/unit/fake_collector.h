@@ -25,8 +25,13 @@ class FakeCollector : public Collector {
   std::map<pid_t, ProfileSnapshot> snapshots = {};
   std::map<pid_t, AllocatorFigures> allocators = {};
   exporter::CollectorFigures figures = {};
-  absl::Status status = absl::OkStatus();                                          // of all
-  std::function<void(const std::string&)> when_asked = [](const std::string&) {};  // by the name of the call
+  absl::Status status = absl::OkStatus();  // of all
+
+  // `action` is called at the beginning of each call from now on, with the call's name.
+  void WhenAsked(std::function<void(const std::string&)> action) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    when_asked_ = std::move(action);
+  }
 
   // What was called that changes something, in order.
   std::vector<std::string> Deeds() {
@@ -40,7 +45,7 @@ class FakeCollector : public Collector {
   }
 
   absl::StatusOr<std::vector<ProcessSummary>> Processes() override {
-    when_asked("Processes");
+    Called("Processes");
     if (!status.ok()) return status;
     std::lock_guard<std::mutex> lock(mutex_);
     return processes;
@@ -61,7 +66,7 @@ class FakeCollector : public Collector {
   }
 
   absl::StatusOr<ProfileSnapshot> Snapshot(pid_t pid) override {
-    when_asked("Snapshot");
+    Called("Snapshot");
     if (!status.ok()) return status;
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = snapshots.find(pid);
@@ -77,7 +82,7 @@ class FakeCollector : public Collector {
   }
 
   absl::StatusOr<AllocatorFigures> Allocator(pid_t pid) override {
-    when_asked("Allocator");
+    Called("Allocator");
     if (!status.ok()) return status;
     auto found = allocators.find(pid);
     if (found == allocators.end()) return absl::FailedPreconditionError("its allocator has no control block");
@@ -99,7 +104,7 @@ class FakeCollector : public Collector {
   }
 
   absl::StatusOr<exporter::CollectorFigures> Figures() override {
-    when_asked("Figures");
+    Called("Figures");
     if (!status.ok()) return status;
     return figures;
   }
@@ -110,7 +115,17 @@ class FakeCollector : public Collector {
     deeds_.push_back(std::move(deed));
   }
 
+  void Called(const std::string& call) {
+    std::function<void(const std::string&)> action;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      action = when_asked_;
+    }
+    if (action) action(call);
+  }
+
   std::mutex mutex_;
+  std::function<void(const std::string&)> when_asked_;
   std::vector<std::string> deeds_;
 };
 

@@ -149,9 +149,9 @@ TEST_F(HttpAccessTest, WhatOthersMayNotSeeIsNotThere) {
 
 // While figures are taken, the PID goes from root's process to one of the user's.
 TEST_F(HttpAccessTest, FiguresOfAnotherProcessWithThatPid) {
-  collector_.when_asked = [&](const std::string& call) {
+  collector_.WhenAsked([&](const std::string& call) {
     if (call == "Figures") collector_.ReusePid(43);
-  };
+  });
   EXPECT_THAT(AskAsNobody("GET", "/metrics").body, HasSubstr("heaptap_targets 0\n"));
 }
 

@@ -197,7 +197,7 @@ TEST_F(HttpEndpointsTest, GoErrors) {
 
 TEST_F(HttpEndpointsTest, GoDifference) {
   std::atomic<int> snapshots = 0;
-  collector_.when_asked = [&](const std::string& call) { snapshots += call == "Snapshot" ? 1 : 0; };
+  collector_.WhenAsked([&](const std::string& call) { snapshots += call == "Snapshot" ? 1 : 0; });
   const Answered answer = Get("/debug/pprof/heap?seconds=1");
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(snapshots, 2);
@@ -207,9 +207,9 @@ TEST_F(HttpEndpointsTest, GoDifference) {
 
 TEST_F(HttpEndpointsTest, GoDifferenceOfProcessThatEnds) {
   std::atomic<int> snapshots = 0;
-  collector_.when_asked = [&](const std::string& call) {
+  collector_.WhenAsked([&](const std::string& call) {
     if (call == "Snapshot" && ++snapshots == 2) collector_.ReusePid(42);
-  };
+  });
   const Answered answer = Get("/debug/pprof/heap?seconds=1");
   EXPECT_EQ(answer.status, 404);
   EXPECT_EQ(answer.body, "process 42 ended meanwhile\n");
@@ -218,7 +218,7 @@ TEST_F(HttpEndpointsTest, GoDifferenceOfProcessThatEnds) {
 
 TEST_F(HttpEndpointsTest, StopEndsDifferences) {
   std::atomic<bool> is_asked = false;
-  collector_.when_asked = [&](const std::string& call) { is_asked = is_asked || call == "Snapshot"; };
+  collector_.WhenAsked([&](const std::string& call) { is_asked = is_asked || call == "Snapshot"; });
   const elf::FileDescriptor client = Connect();
   SendAll(client, RequestText("GET", "/debug/pprof/heap?seconds=3600"));
   while (!is_asked) std::this_thread::yield();
@@ -327,9 +327,9 @@ TEST_F(HttpEndpointsTest, Allocator) {
 
 TEST_F(HttpEndpointsTest, ProcessThatIsReplacedIsNotAnsweredFor) {
   std::atomic<bool> is_done = false;
-  collector_.when_asked = [&](const std::string& call) {
+  collector_.WhenAsked([&](const std::string& call) {
     if ((call == "Snapshot" || call == "Allocator") && !is_done.exchange(true)) collector_.ReusePid(42);
-  };
+  });
   for (const char* path : {"/pid/42/heap", "/pid/42/pprof/heap", "/pid/42/allocator.json", "/pid/42/mtev/memory.json",
                            "/mtev/heap_profile", "/debug/pprof/heap"}) {
     is_done = false;

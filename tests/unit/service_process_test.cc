@@ -56,7 +56,7 @@ TEST(ProcessHandle, ReadsAndWrites) {
 
 TEST(ProcessHandle, WhatIsNotMappedIsAnError) {
   // Far from where others map something.
-  auto* pages = static_cast<char*>(mmap(reinterpret_cast<void*>(0x100000000000), 4096, PROT_READ | PROT_WRITE,
+  auto* pages = static_cast<char*>(mmap(reinterpret_cast<void*>(0x200000000000), 4096, PROT_READ | PROT_WRITE,
                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
   ASSERT_NE(pages, MAP_FAILED);
   const Child child;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // absl::Mutex for the program with ThreadSanitizer. Debian's library is not compiled for it, so that it would see no
-// order between threads that the mutex puts into one. These definitions come before the library's: a lock that spins, of
-// which ThreadSanitizer sees every step.
+// order between threads that the mutex puts into one. These definitions come before the library's: a lock that spins,
+// of which ThreadSanitizer sees every step.
 #include <sched.h>
 
 #include <atomic>
