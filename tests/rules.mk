@@ -72,7 +72,7 @@ KERNEL_PHASES := test-e2e test-unit test-instructions test-differential-small te
 COMPUTING_PHASES := test-allocator test-fuzz
 # What a change has to pass besides `make test`. A program under valgrind dies of a breakpoint that another one's probe
 # has put into the library, so sanitized unit tests, which attach probes, are among those that run one by one.
-CI_KERNEL_PHASES := test-unit-tsan
+CI_KERNEL_PHASES := test-unit-tsan test-unit-asan
 CI_COMPUTING_PHASES := lint
 
 .PHONY: test
