@@ -18,6 +18,7 @@ import pytest
 
 from allocators import JEMALLOC, KI, jeprof, said, table
 from harness import LIBRARY, PATIENCE_SECONDS, target
+from json_keys import leaves
 from libmtev import Answer, Endpoints
 from symbols import live
 
@@ -43,20 +44,6 @@ def state(opt_prof, active, thread_active_init):
 
 def error(number):
     return Answer(500, "ERROR", "text/plain", os.strerror(number).encode())
-
-
-def key_tree(value, path=""):
-    """Every path of keys in a JSON value, with the kind of value at its end. Items of a list, and the arenas (keys that
-    are numbers), count as one."""
-    if isinstance(value, dict):
-        found = {path + ".{}"}
-        for key, inner in value.items():
-            found |= key_tree(inner, f"{path}.{'N' if key.isdecimal() else key}")
-        return found
-    if isinstance(value, list):
-        return {path + "[]"}.union(*(key_tree(inner, path + "[]") for inner in value))
-    kind = "boolean" if isinstance(value, bool) else "number" if isinstance(value, (int, float)) else "string"
-    return {f"{path} {kind}"}
 
 
 def serve(allocator, conf):
@@ -109,13 +96,6 @@ def test_options(allocator, conf, before, activated, dumped):
     assert endpoints.get(PROFILE + "?active=true") == activated
     if dumped is not None:
         assert endpoints.get(PROFILE + "?trigger_dump=true") == dumped
-
-
-def test_denied(allocator):
-    """Who may not read them learns nothing, whatever the allocator is."""
-    endpoints = Endpoints(allocator.start(target("mtev_endpoints"), "deny", conf="prof:true", talks=True))
-    for path in (PROFILE, MEMORY):
-        assert endpoints.get(path) == Answer(403, "DENIED", "text/html", b"")
 
 
 def test_curl(lab, allocator):
@@ -205,5 +185,5 @@ def test_keys_of_memory_json(lab, conf):
         endpoints = Endpoints(lab.program(target("mtev_endpoints"), talks=True,
                                           env={"LD_PRELOAD": library, "MALLOC_CONF": conf}))
         endpoints.get(f"/application/keep?blocks=10&size={BLOCK}")
-        return key_tree(json.loads(endpoints.get(MEMORY).body))
-    assert sorted(keys(JEMALLOC) - keys(LIBRARY)) == []
+        return leaves(json.loads(endpoints.get(MEMORY).body)).items()
+    assert keys(JEMALLOC) - keys(LIBRARY) == set()
