@@ -33,6 +33,12 @@ def w(folder, start):
     result["stdout"] = re.sub(r"[\d.:]+", "#", re.sub(r"up .*?,  ", "up #,  ", result["stdout"]))
     return result
 
+PYTHON = """
+import json
+document = json.loads(json.dumps({str(i): [i, i * 0.5, "x" * (i % 300)] for i in range(20000)}))
+print(len(document), sum(len(text) for _, _, text in document.values()), sorted(document)[:5])
+"""
+
 SQL = """
 create table item(id integer primary key, name text, price real);
 with recursive n(i) as (select 1 union all select i + 1 from n where i < 50000)
@@ -78,7 +84,7 @@ def redis(folder, start):
     server = start(["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder,
                     "--enable-debug-command", "yes"])
     wait_until(lambda: client("redis-cli", "ping").strip() == "PONG", "redis answers")
-    benchmark = client("redis-benchmark", "-n", "20000", "-r", "10000", "-d", "100", "-q",
+    benchmark = client("redis-benchmark", "-n", "5000", "-r", "10000", "-d", "100", "-q",
                        "-t", "ping,set,get,incr,lpush,lrange_100,sadd,hset,zadd,mset")
     script = ["flushall", "config set maxmemory-policy noeviction"]
     script += [f"rpush list{i % 50} value-{i}-{'x' * (i % 300)}" for i in range(3000)]
@@ -122,8 +128,8 @@ def postgres(folder, start):
 
 PROGRAMS = {
     "w": w,
-    "ls": _once("ls", "-laR", "/usr/lib"),
-    "python3": _once("/usr/bin/python3", "-c", "import json"),
+    "ls": _once("ls", "-laR", "/usr/lib/python3"),
+    "python3": _once("/usr/bin/python3", "-c", PYTHON),
     "sqlite3": sqlite3,
     "gcc": _compile("depth.c", "gcc"),
     "redis": redis,

@@ -16,6 +16,10 @@ from one_liners import (BCC, CHURN, CHURNED_SAMPLES, ENDLESS, KEEP, KEPT_BYTES, 
                         marked_questions, through)
 
 
+# Each compiles with clang as it starts. test_bpftrace.py has the same questions.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture
 def lines(lab, request):
     return lab.checked(Lines(lab, BCC, {mark.args[0] for mark in request.node.iter_markers("line")}))

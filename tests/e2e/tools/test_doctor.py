@@ -43,15 +43,31 @@ def kernel_features(**options):
     return by_name, result
 
 
-@pytest.mark.without_bpf
-def test_text_and_json_agree():
-    text, data = doctor(), doctor("--json")
+# What it looks at before the kernel's features, in this order.
+SUBJECTS = ["kernel", "capabilities", "kernel lockdown", "PID name space", "eBPF programs", "libheaptap.so", "probes"]
+
+
+def findings(*arguments, **options):
+    """[(subject, whether it is there, detail)], which text and JSON have alike, and the status."""
+    text, data = doctor(*arguments, **options), doctor(*arguments, "--json", **options)
     assert text.returncode == data.returncode
     report = json.loads(data.stdout)
+    found = [(finding["subject"], finding["ok"], finding.get("detail", "")) for finding in report["findings"]]
+    for (subject, is_there, detail), line in zip(found, text.stdout.splitlines()):
+        assert re.fullmatch(rf"{'ok' if is_there else 'missing'} +{re.escape(subject)} +{re.escape(detail)}.*", line), line
     assert report["ok"] == (data.returncode == 0)
-    assert [(finding["ok"], finding["subject"]) for finding in report["findings"]] == [
-        (line.startswith("ok "), line.split(maxsplit=1)[1][:len(finding["subject"])])
-        for line, finding in zip(text.stdout.splitlines(), report["findings"])]
+    return found, data.returncode
+
+
+def test_of_the_machine():
+    found, status = findings()
+    assert status == 0
+    assert [subject for subject, _, _ in found] == SUBJECTS
+    assert all(is_there for _, is_there, _ in found)
+    details = {subject: detail for subject, _, detail in found}
+    assert details["kernel"].startswith(os.uname().release)
+    assert "CAP_BPF" in details["capabilities"]
+    assert details["libheaptap.so"] == LIBRARY
 
 
 @pytest.mark.without_bpf

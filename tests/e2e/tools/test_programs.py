@@ -38,7 +38,12 @@ def place(lab):
     return path
 
 
-@pytest.mark.parametrize("name", programs.PROGRAMS)
+# They take a minute together, and show what redis and gcc show.
+SLOW = {"postgres", "clang"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+                                  for name in programs.PROGRAMS])
 def test_same_output(lab, place, name):
     """plain, preloaded, profiled, and plain again: if the two plain runs differ, the machine changed meanwhile."""
     def plain(command, **options):
