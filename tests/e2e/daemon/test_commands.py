@@ -116,8 +116,7 @@ def test_stats(daemon, puppet):
 
 def test_orders(lab, daemon):
     """They are the same for the daemon and for the process."""
-    process = lab.preloaded(target("steered"), talks=True, env={"MALLOC_CONF": "prof:true,lg_prof_sample:0"})
-    process.answer()
+    process = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true,lg_prof_sample:0"})
     process.ask("keep 1 1000")
     daemon.wait_recorded(process.pid)
     for word, value in (("off", "false"), ("on", "true")):

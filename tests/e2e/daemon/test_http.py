@@ -19,7 +19,7 @@ from heap_v2 import Dump
 from libmtev import Answer, Endpoints
 
 # Nothing else is recorded: some pages are those of the only process there is.
-DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--rule", "comm=steered", "--rule", "record=off"]
+DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--rule", "comm=puppet", "--rule", "record=off"]
 BLOCK = 65536
 PROFILE = "/mtev/heap_profile"
 
@@ -65,9 +65,8 @@ def site(daemon, tmp_path):
     return Site(daemon, str(tmp_path))
 
 
-def steered(lab, conf="prof:true,lg_prof_sample:0", blocks=100):
-    process = lab.preloaded(target("steered"), talks=True, env={"MALLOC_CONF": conf})
-    assert process.answer() == f"ready {process.pid}"
+def holding_puppet(lab, conf="prof:true,lg_prof_sample:0", blocks=100):
+    process = lab.preloaded_puppet(env={"MALLOC_CONF": conf})
     assert process.ask(f"keep {blocks} {BLOCK}") == f"kept {blocks}"
     return process
 
@@ -76,7 +75,7 @@ def test_libmtev_answers_byte_for_byte(lab, site):
     conf = "prof:true,prof_active:false,lg_prof_sample:0"
     env = {"LD_PRELOAD": JEMALLOC, "MALLOC_CONF": conf}
     application = Endpoints(lab.program(target("mtev_endpoints"), env=env, talks=True))
-    process = steered(lab, conf)
+    process = holding_puppet(lab, conf)
     for ways in (f"/pid/{process.pid}{PROFILE}", PROFILE):
         site.fetch(PROFILE + "?active=false")
         application.get(PROFILE + "?active=false")
@@ -87,12 +86,12 @@ def test_libmtev_answers_byte_for_byte(lab, site):
 
 
 def test_libmtev_dump(lab, site):
-    process = steered(lab)
+    process = holding_puppet(lab)
     answer = site.fetch(PROFILE + "?trigger_dump=true")
     assert (answer.status, answer.type) == (200, "application/x-jemalloc-heap-profile")
     dump = Dump(site.save(PROFILE + "?trigger_dump=true", "profile.heap"))
     dump.check()
-    table = site.tool("jeprof", "--text", target("steered"), dump.path)
+    table = site.tool("jeprof", "--text", target("puppet"), dump.path)
     assert re.search(r"6\.\d +\d+\.\d% .* keep_blocks", table), table
     memory = site.fetch("/mtev/memory.json")
     assert (memory.status, memory.type) == (200, "application/json")
@@ -102,7 +101,7 @@ def test_libmtev_dump(lab, site):
 def test_which_process(lab, site):
     nobody = site.fetch(PROFILE)
     assert nobody.status == 404
-    one, two = steered(lab), steered(lab)
+    one, two = holding_puppet(lab), holding_puppet(lab)
     for path in (PROFILE, "/mtev/memory.json", "/debug/pprof/heap", "/pprof/heap"):
         answer = site.fetch(path)
         assert (answer.status, answer.type) == (400, "text/plain"), path
@@ -114,7 +113,7 @@ def test_which_process(lab, site):
 
 
 def test_jeprof(lab, site):
-    process = steered(lab)
+    process = holding_puppet(lab)
     for page in ("heap", "growth"):
         table = site.tool("jeprof", "--text", f"{site.url}/pid/{process.pid}/pprof/{page}")
         assert re.search(r"6\.\d +\d+\.\d% .* keep_blocks", table), page
@@ -123,19 +122,19 @@ def test_jeprof(lab, site):
     head = site.fetch(f"/pid/{process.pid}/pprof/symbol", method="HEAD")
     assert (head.status, head.body) == (200, b"")
     assert re.search(rb"^num_symbols: [1-9]", site.fetch(f"/pid/{process.pid}/pprof/symbol").body)
-    assert target("steered").encode() in site.fetch(f"/pid/{process.pid}/pprof/cmdline").body
+    assert target("puppet").encode() in site.fetch(f"/pid/{process.pid}/pprof/cmdline").body
 
 
 def test_google_pprof(lab, site):
-    process = steered(lab)
+    process = holding_puppet(lab)
     dump = site.save(f"/pid/{process.pid}/heap?format=gperftools", "gperftools.heap")
-    assert re.search("keep_blocks", site.tool("google-pprof", "--text", target("steered"), dump))
+    assert re.search("keep_blocks", site.tool("google-pprof", "--text", target("puppet"), dump))
     growth = site.tool("google-pprof", "--text", f"{site.url}/pid/{process.pid}/pprof/growth")
     assert re.search("keep_blocks", growth), growth
 
 
 def test_go_tool_pprof(lab, site):
-    process = steered(lab)
+    process = holding_puppet(lab)
     for page in ("heap", "allocs"):
         url = f"{site.url}/pid/{process.pid}/debug/pprof/{page}"
         assert re.search("keep_blocks", site.tool("go", "tool", "pprof", "-top", url))
@@ -144,7 +143,7 @@ def test_go_tool_pprof(lab, site):
         assert answer.body[:2] == b"\x1f\x8b"
     raw = site.tool("go", "tool", "pprof", "-raw", f"{site.url}/pid/{process.pid}/debug/pprof/heap")
     assert re.search(r"alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes\[dflt\]", raw), raw
-    notes = site.tool("readelf", "-n", target("steered"))
+    notes = site.tool("readelf", "-n", target("puppet"))
     build_id = re.search(r"Build ID: ([0-9a-f]+)", notes)
     if build_id:
         assert build_id[1] in raw
@@ -152,7 +151,7 @@ def test_go_tool_pprof(lab, site):
 
 
 def test_difference_of_seconds(lab, site):
-    process = steered(lab)
+    process = holding_puppet(lab)
     url = f"{site.url}/pid/{process.pid}/debug/pprof/heap?seconds=3"
     with subprocess.Popen(["go", "tool", "pprof", "-raw", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, env=dict(os.environ, HOME=site.kept, PPROF_TMPDIR=site.kept)) as pprof:
@@ -174,24 +173,24 @@ def test_difference_of_seconds(lab, site):
 
 
 def test_prometheus(lab, site):
-    process = steered(lab)
+    process = holding_puppet(lab)
     text = site.fetch("/metrics").body.decode()
     checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True,
                              timeout=PATIENCE_SECONDS, check=False)
     assert (checked.returncode, checked.stdout) == (0, ""), checked.stderr
     families = {family.name: family for family in text_string_to_metric_families(text)}
     live = families["heaptap_live_bytes"].samples
-    assert [sample.labels for sample in live] == [{"pid": str(process.pid), "command": "steered"}]
+    assert [sample.labels for sample in live] == [{"pid": str(process.pid), "command": "puppet"}]
     assert live[0].value >= 100 * BLOCK
     assert families["heaptap_kernel_memory_bytes"].samples[0].value > 0
 
 
 def test_curl(lab, site):
-    process = steered(lab)
+    process = holding_puppet(lab)
     curl = ["curl", "-sS", "--fail", "--unix-socket", site.collector.socket]
     assert site.tool(*curl, "http://localhost/healthz") == "ok\n"
     assert f"/pid/{process.pid}/" in site.tool(*curl, "http://localhost/")
     assert re.search(r"keep_blocks \d+\n", site.tool(*curl, f"http://localhost/pid/{process.pid}/collapsed"))
     site.tool(*curl, "http://localhost/pid/1/heap", status=22)
     path = site.tool(*curl, "-X", "POST", f"http://localhost/pid/{process.pid}/dump")
-    assert re.search(rf'"path":"[^"]*/steered\.{process.pid}\.0\.m0\.heap"', path), path
+    assert re.search(rf'"path":"[^"]*/puppet\.{process.pid}\.0\.m0\.heap"', path), path

@@ -78,10 +78,10 @@ def test_users_have_their_own_processes_only(lab, daemon):
     assert [(status, body.replace(str(roots.pid), "4194303")) for status, body in theirs] == none
     assert [status for status, _ in none] == [404] * 3
     assert sorted(os.listdir(daemon.state_folder)) == before
-    assert roots.ask("is prof.active") == "mallctl 0 1"
+    assert roots.ask("read bool prof.active") == "0 true"
 
     assert [status for status, _ in answers(daemon, *requests(users.pid))] == [200] * 3
-    assert users.ask("is prof.active") == "mallctl 0 0"
+    assert users.ask("read bool prof.active") == "0 false"
     ((status, body),) = answers(daemon, ("POST", "/dump"))
     assert status == 200
     assert [entry["pid"] for entry in json.loads(body)["dumps"]] == [users.pid]

@@ -7,7 +7,7 @@ import re
 import signal
 import socket
 
-from harness import PATIENCE_SECONDS, ROOT, target
+from harness import PATIENCE_SECONDS, ROOT
 
 NOBODY = pwd.getpwnam("nobody")
 
@@ -22,9 +22,8 @@ def test_its_capabilities_are_enough(lab, start_daemon):
     """For another user's process: recorded, steered, dumped at its own wish and at its death."""
     bounding = ",".join(["-all"] + [f"+{name}" for name in capabilities()])
     collector = start_daemon("--exact", before=["setpriv", "--no-new-privs", "--bounding-set", bounding])
-    process = lab.preloaded(target("steered"), talks=True, user=NOBODY.pw_uid, group=NOBODY.pw_gid,
-                            env={"MALLOC_CONF": "prof:true,lg_prof_sample:0"})
-    assert process.answer() == f"ready {process.pid}"
+    process = lab.preloaded_puppet(user=NOBODY.pw_uid, group=NOBODY.pw_gid,
+                                   env={"MALLOC_CONF": "prof:true,lg_prof_sample:0"})
     process.ask("keep 10 65536")
     entry = collector.processes()[process.pid]
     assert entry["owner"] == NOBODY.pw_uid
@@ -34,7 +33,7 @@ def test_its_capabilities_are_enough(lab, start_daemon):
     assert "keep_blocks" in collector.get(f"/pid/{process.pid}/collapsed").body.decode()
     process.popen.kill()
     process.ends(-signal.SIGKILL)
-    collector.wait_said(rf"^heaptap: wrote .*/steered\.{process.pid}\.0\.f\.heap: ")
+    collector.wait_said(rf"^heaptap: wrote .*/puppet\.{process.pid}\.0\.f\.heap: ")
 
 
 def test_it_tells_the_manager(lab, start_daemon):

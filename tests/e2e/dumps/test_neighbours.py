@@ -6,7 +6,7 @@ import re
 import time
 
 from allocators import KI, assert_answers, said
-from harness import LIBRARY, TIME_SCALE, target
+from harness import TIME_SCALE, target
 from heap_v2 import Dump
 
 # Far below the ten seconds that a process waits for a collector that is there.
@@ -14,15 +14,9 @@ AT_ONCE_SECONDS = 5 * TIME_SCALE
 NOBODY = str(errno.EFAULT)
 
 
-def steered(lab, conf):
-    process = lab.program(target("steered"), talks=True, env={"LD_PRELOAD": LIBRARY, "MALLOC_CONF": conf})
-    process.target_pid = int(process.answer().split()[1])
-    return process
-
-
 def test_child_of_an_attached_process(lab, heaptap):
     """It has the semaphores of its parent, but nobody hears it: it is told so at once."""
-    process = steered(lab, "prof:true,lg_prof_sample:0,lg_prof_interval:20")
+    process = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true,lg_prof_sample:0,lg_prof_interval:20"})
     session = lab.attach(process.target_pid, "-o", "collector")
     begun = time.monotonic()
     answer = process.ask(f"fork write string prof.dump child.prof;churn 100 {100 * KI}")
@@ -39,8 +33,8 @@ def test_child_of_an_attached_process(lab, heaptap):
 
 def test_triggers_beside_somebody_else_s_collector(lab):
     """It hears all processes with the library, and says no; that is told once, not at each interval."""
-    process = steered(lab, "prof:true,lg_prof_sample:0,lg_prof_interval:16")
-    other = lab.heaptap("run", "-o", "collector", "--", target("steered"), talks=True)
+    process = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true,lg_prof_sample:0,lg_prof_interval:16"})
+    other = lab.heaptap("run", "-o", "collector", "--", target("puppet"), talks=True)
     other.answer()
     begun = time.monotonic()
     assert process.ask(f"churn 1000 {100 * KI}") == "churned 1000"

@@ -15,9 +15,7 @@ pytestmark = pytest.mark.without_bpf
 
 
 def lonely(lab, conf):
-    process = lab.preloaded(target("steered"), talks=True, env={"MALLOC_CONF": conf})
-    process.answer()
-    return process
+    return lab.preloaded_puppet(env={"MALLOC_CONF": conf})
 
 
 def assert_lines(process, number):

@@ -36,7 +36,7 @@ def test_in_a_forked_child(lab, heaptap):
 
 def test_in_a_signal_handler(heaptap):
     process = begin(heaptap)
-    assert_answers(process, (f"keep 3 {BLOCK}", "kept 3"), ("raise write string prof.dump raised.prof", "0"))
+    assert_answers(process, (f"keep 3 {BLOCK}", "kept 3"), ("handle write string prof.dump raised.prof", "0"))
     assert live(heaptap.dump_named("raised.prof"), "keep_blocks") == (3, 3 * BLOCK)
     assert_goes_on(heaptap, process, 0)
 

@@ -28,11 +28,11 @@ def test_the_process_s_folder_and_rights_count(lab):
     session.ask("keep 100 100")
     session.ask("uid 65534")
     assert session.ask(f"chdir {lab.path('elsewhere')}") == "chdir 0"
-    assert session.ask("dump") == "mallctl 0"
+    assert session.ask("call prof.dump") == "0"
     (dump,) = find_dumps(lab.path("elsewhere"))
     assert kept(lab, dump.path) == 100
     assert os.stat(dump.path).st_uid == 65534
-    assert session.ask(f"dump {lab.path('forbidden')}/x.1.0.m0.heap") == f"mallctl {errno.EFAULT}"
+    assert session.ask(f"write string prof.dump {lab.path('forbidden')}/x.1.0.m0.heap") == str(errno.EFAULT)
     assert os.listdir(lab.path("forbidden")) == []
 
 
@@ -40,8 +40,8 @@ def test_no_prof_no_dump(lab):
     """Without prof:true prof.dump does not exist, as in jemalloc; the collector records nevertheless."""
     session = lab.puppet_under_heaptap("--exact")
     session.ask("keep 100 100")
-    assert session.ask("dump") == f"mallctl {errno.ENOENT}"
-    assert session.ask("is opt.prof") == "mallctl 0 0"
+    assert session.ask("call prof.dump") == str(errno.ENOENT)
+    assert session.ask("read bool opt.prof") == "0 false"
     session.ends()
     assert kept(lab, lab.only_dump(kind="f").path) == 100
 
@@ -79,7 +79,7 @@ def assert_each_answers_its_own_process(lab, *binaries):
     for i, session in enumerate(sessions):
         session.ask(f"keep {100 * (i + 1)} 100")
     for i, session in enumerate(sessions):
-        assert session.ask("dump") == "mallctl 0"
+        assert session.ask("call prof.dump") == "0"
         assert kept(lab, lab.path(f"inner.{session.target_pid}.0.m0.heap")) == 100 * (i + 1)
     for session in sessions:
         session.ends()
@@ -91,5 +91,5 @@ def test_a_process_that_nobody_follows(lab):
     lab.puppet_under_heaptap("--exact")
     puppet = lab.preloaded_puppet(env=CONF)
     puppet.ask("keep 100 100")
-    assert puppet.ask("dump") == f"mallctl {errno.EFAULT}"
+    assert puppet.ask("call prof.dump") == str(errno.EFAULT)
     assert [dump.path for dump in lab.dumps(pid=puppet.target_pid)] == []

@@ -11,7 +11,7 @@ from allocators import SAYS, Jemalloc, assert_answers, said
 
 
 def run_holding(allocator, conf, blocks, end="exit 0"):
-    process = allocator.steered(conf + ",prof_prefix:end,lg_prof_sample:0")
+    process = allocator.puppet(conf + ",prof_prefix:end,lg_prof_sample:0")
     assert_answers(process, (f"keep {blocks} 4096", f"kept {blocks}"))
     process.tell(end)
     return process, process.wait()

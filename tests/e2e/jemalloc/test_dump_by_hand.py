@@ -16,7 +16,7 @@ CONF = "prof:true,prof_prefix:hand,lg_prof_sample:0"
 
 def test_with_and_without_a_name(allocator):
     """A given name is taken as it is and takes no number; the others count up from 0."""
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     assert_answers(process, (f"keep 1 {BLOCK}", "kept 1"), ("call prof.dump", "0"),
                    (f"keep 1 {BLOCK}", "kept 1"), ("write string prof.dump given.prof", "0"),
                    (f"keep 1 {BLOCK}", "kept 1"), ("call prof.dump", "0"))
@@ -28,7 +28,7 @@ def test_with_and_without_a_name(allocator):
 
 def test_prefix_by_mallctl(allocator):
     """prof.prefix: from the next dump on."""
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     assert_answers(process, ("call prof.dump", "0"), ("write string prof.prefix other", "0"),
                    ("call prof.dump", "0"))
     pid = process.target_pid
@@ -37,7 +37,7 @@ def test_prefix_by_mallctl(allocator):
 
 def test_no_prefix(allocator):
     """prof_prefix: (empty): no automatic name, EFAULT; a given name works."""
-    process = allocator.steered("prof:true,prof_prefix:,lg_prof_sample:0")
+    process = allocator.puppet("prof:true,prof_prefix:,lg_prof_sample:0")
     assert_answers(process, ("call prof.dump", str(errno.EFAULT)),
                    ("write string prof.dump given.prof", "0"))
     process.ends()
@@ -46,7 +46,7 @@ def test_no_prefix(allocator):
 
 
 def test_an_existing_file_is_replaced(allocator):
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     with open(allocator.path("given.prof"), "w", encoding="ascii") as file:
         file.write("x" * MI)
     assert_answers(process, (f"keep 1 {BLOCK}", "kept 1"), ("write string prof.dump given.prof", "0"))

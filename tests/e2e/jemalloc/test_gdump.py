@@ -23,7 +23,7 @@ def grow(allocator, process, blocks):
 
 def test_each_new_maximum(allocator):
     """One for each step up, in order, with what was live just before or after the step."""
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     assert_answers(process, ("read bool opt.prof_gdump", "0 true"), ("read bool prof.gdump", "0 true"))
     for kept in range(8):
         (dump,) = grow(allocator, process, 1)
@@ -36,7 +36,7 @@ def test_each_new_maximum(allocator):
 
 def test_none_below_the_maximum(allocator):
     """Memory shrinks, and grows again to less than it was: no dump."""
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     grow(allocator, process, 8)
     before = allocator.names_of_dumps()
     assert_answers(process, ("drop", "dropped 8"))
@@ -47,7 +47,7 @@ def test_none_below_the_maximum(allocator):
 
 def test_switched_by_mallctl(allocator):
     """prof.gdump: the old value is returned; while it is off maxima are noticed but not dumped."""
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     assert len(grow(allocator, process, 1)) == 1
     assert_answers(process, ("swap bool prof.gdump false", "0 true"))
     assert grow(allocator, process, 4) == []
@@ -59,7 +59,7 @@ def test_switched_by_mallctl(allocator):
 
 def test_switched_on_later(allocator):
     """Off at first (the default)."""
-    process = allocator.steered("prof:true,prof_prefix:high,lg_prof_sample:0")
+    process = allocator.puppet("prof:true,prof_prefix:high,lg_prof_sample:0")
     assert grow(allocator, process, 2) == []
     assert_answers(process, ("swap bool prof.gdump true", "0 false"))
     assert len(grow(allocator, process, 1)) == 1

@@ -66,7 +66,7 @@ def test_sampled(allocator):
     blocks, size, rate = 4096, 4 * KI, 16 * KI
     p = -math.expm1(-size / rate)
     bound = 4 * size * math.sqrt(blocks * (1 - p) / p) / MI + 1
-    process = allocator.steered("prof:true,prof_prefix:sampled,lg_prof_interval:20,lg_prof_sample:14", env=SEED)
+    process = allocator.puppet("prof:true,prof_prefix:sampled,lg_prof_interval:20,lg_prof_sample:14", env=SEED)
     assert_answers(process, (f"churn {blocks} {size}", f"churned {blocks}"),
                    ("read u64 prof.interval", f"0 {MI}"))
     process.ends()
@@ -82,7 +82,7 @@ def test_sampled(allocator):
     "prof:true,prof_prefix:,lg_prof_interval:20,prof_final:true,prof_gdump:true"))
 def test_off(allocator, conf):
     """Without lg_prof_interval, and with -1, there is none; an empty prefix switches automatic names off."""
-    process = allocator.steered(conf + ",lg_prof_sample:0")
+    process = allocator.puppet(conf + ",lg_prof_sample:0")
     assert_answers(process, (f"keep 3 {4 * MI}", "kept 3"))
     process.ends()
     assert allocator.names_of_dumps() == []

@@ -19,7 +19,7 @@ CONF = "prof:true,lg_prof_sample:0"
 
 def test_pid_namespace(lab, heaptap):
     """prof_pid_namespace: its inode stands before the PID."""
-    process = heaptap.steered("prof:true,lg_prof_sample:0,prof_prefix:named,prof_pid_namespace:true")
+    process = heaptap.puppet("prof:true,lg_prof_sample:0,prof_prefix:named,prof_pid_namespace:true")
     assert_answers(process, ("call prof.dump", "0"))
     inode = re.search(r"\d+", os.readlink("/proc/self/ns/pid")).group()
     assert [name for name in os.listdir(lab.folder) if name.startswith("named")] == [
@@ -33,14 +33,14 @@ def test_long_prefix(heaptap):
     while len(prefix) < 2500:
         prefix = os.path.join(prefix, "d" * 200)
     os.makedirs(prefix)
-    process = heaptap.steered("prof:true,lg_prof_sample:0,prof_prefix:" + os.path.join(prefix, "p"))
+    process = heaptap.puppet("prof:true,lg_prof_sample:0,prof_prefix:" + os.path.join(prefix, "p"))
     assert_answers(process, ("call prof.dump", "0"))
     assert os.listdir(prefix) == [f"p.{process.target_pid}.0.m0.heap"]
 
 
 def test_prof_bt_max(heaptap):
     """So many of the program's frames, the innermost: call paths that differ further out become one."""
-    process = heaptap.steered("prof:true,lg_prof_sample:0,prof_bt_max:3")
+    process = heaptap.puppet("prof:true,lg_prof_sample:0,prof_bt_max:3")
     assert_answers(process, (f"deep 20 {BLOCK}", "kept 20"), ("write string prof.dump short.prof", "0"))
     dump = heaptap.dump_named("short.prof")
     assert max(len(stack.frames) for stack in dump.stacks) <= 3
@@ -51,7 +51,7 @@ def test_prof_bt_max(heaptap):
 
 def test_prof_unbias_false(heaptap):
     """What was sampled, not what readers need to find the estimates."""
-    process = heaptap.steered("prof:true,lg_prof_sample:12,prof_unbias:false", env={"HEAPTAP_CONF": "prof_seed:7"})
+    process = heaptap.puppet("prof:true,lg_prof_sample:12,prof_unbias:false", env={"HEAPTAP_CONF": "prof_seed:7"})
     assert_answers(process, (f"keep 4000 {BLOCK}", "kept 4000"), ("write string prof.dump raw.prof", "0"))
     objects, size = live(heaptap.dump_named("raw.prof"), "keep_blocks")
     assert size == objects * BLOCK_CLASS

@@ -15,7 +15,7 @@ CONF = "prof:true,prof_prefix:reset,lg_prof_sample:0"
 
 def test_earlier_samples_vanish(allocator):
     """From the next dump on; what comes after the reset is there; frees of the forgotten change nothing."""
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     assert_answers(
         process, (f"start 10 {BLOCK}", "started 10"), ("call prof.reset", "0"), (f"keep 20 {BLOCK}", "kept 20"),
         ("write string prof.dump one.prof", "0"), ("drop", "dropped 30"), ("write string prof.dump two.prof", "0"),
@@ -29,7 +29,7 @@ def test_earlier_samples_vanish(allocator):
 
 def test_new_rate(allocator):
     """The rate goes to the head of the dump and into prof.lg_sample; 63 is the largest."""
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     assert_answers(
         process, ("read size prof.lg_sample", "0 0"), (f"keep 10 {BLOCK}", "kept 10"),
         ("write size prof.reset 12", "0"), ("read size prof.lg_sample", "0 12"),
@@ -44,7 +44,7 @@ def test_new_rate(allocator):
 def test_a_finer_rate_is_kept(allocator):
     """From no samples at all (2^63 bytes between two) to all of them. A thread that has drawn a distance keeps
     it: in jemalloc the new rate begins with a thread's next draw, so this is seen in a new thread."""
-    process = allocator.steered("prof:true,prof_prefix:reset,lg_prof_sample:63")
+    process = allocator.puppet("prof:true,prof_prefix:reset,lg_prof_sample:63")
     assert_answers(
         process, (f"in 1 keep 10 {BLOCK}", "kept 10"), ("write size prof.reset 0", "0"),
         (f"in 2 keep 20 {BLOCK}", "kept 20"), ("write string prof.dump fine.prof", "0"))
@@ -54,7 +54,7 @@ def test_a_finer_rate_is_kept(allocator):
 
 
 def test_names_outlive_a_reset(allocator):
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     assert_answers(
         process, ("in 1 write string thread.prof.name lasting", "0"), (f"in 1 keep 10 {BLOCK}", "kept 10"),
         ("call prof.reset", "0"), ("in 1 read string thread.prof.name", "0 lasting"),

@@ -25,7 +25,7 @@ def by_name(allocator, name):
 
 
 def test_names_given_by_the_program(allocator):
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     assert_answers(
         process, ("in 1 read string thread.prof.name", "0 "),
         ("in 1 write string thread.prof.name first", "0"), ("in 2 write string thread.prof.name second one", "0"),
@@ -37,7 +37,7 @@ def test_names_given_by_the_program(allocator):
 
 
 def test_a_name_that_changes(allocator):
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     assert_answers(
         process, ("in 1 write string thread.prof.name before", "0"), (f"in 1 keep 10 {BLOCK}", "kept 10"),
         ("in 1 write string thread.prof.name after", "0"), ("write string prof.dump changed.prof", "0"))
@@ -50,7 +50,7 @@ def test_names_that_are_none(allocator):
     """Characters that are neither visible nor blank: an error, and the name stays. Long ones are cut to 15 by
     jemalloc 5.3.1, not by 5.3.0: either way the first 15 stand there."""
     bad_name = errno.EFAULT if isinstance(allocator, Jemalloc) else errno.EINVAL  # of 5.3.0 and of 5.3.1
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     assert_answers(
         process, ("in 1 write string thread.prof.name good", "0"),
         ("in 1 write string thread.prof.name b\x01d", str(bad_name)),
@@ -62,7 +62,7 @@ def test_names_that_are_none(allocator):
 
 def test_names_of_the_system(allocator):
     """prof_sys_thread_name: the thread's own name, and thread.prof.name cannot be written."""
-    process = allocator.steered(CONF + ",prof_sys_thread_name:true")
+    process = allocator.puppet(CONF + ",prof_sys_thread_name:true")
     assert_answers(
         process, ("in 1 name of-the-system", "0"), (f"in 1 keep 10 {BLOCK}", "kept 10"),
         ("in 1 write string thread.prof.name own", str(errno.ENOENT)),
@@ -72,7 +72,7 @@ def test_names_of_the_system(allocator):
 
 def test_inactive_thread(allocator):
     """thread.prof.active=false: what this thread allocates is not recorded; the others' is."""
-    process = allocator.steered(CONF)
+    process = allocator.puppet(CONF)
     assert_answers(
         process, ("in 1 write string thread.prof.name quiet", "0"),
         ("in 1 swap bool thread.prof.active false", "0 true"),
@@ -91,7 +91,7 @@ def test_inactive_thread(allocator):
 def test_threads_begin_inactive(allocator):
     """prof_thread_active_init:false: no thread records before it is told to; prof.thread_active_init is for
     threads that come later."""
-    process = allocator.steered(CONF + ",prof_thread_active_init:false")
+    process = allocator.puppet(CONF + ",prof_thread_active_init:false")
     assert_answers(
         process, ("read bool opt.prof_thread_active_init", "0 false"),
         ("read bool thread.prof.active", "0 false"), ("in 1 read bool thread.prof.active", "0 false"),

@@ -29,13 +29,13 @@ _THREAD = re.compile(r"^  t(\d+): \d+: \d+ \[\d+: \d+\](?: (.*))?$")
 
 
 class Allocator:
-    """Programs that use it, in a test's lab, most of them tests/targets/steered.c; and the dumps that they write."""
+    """Programs that use it, in a test's lab, most of them tests/targets/puppet.c; and the dumps that they write."""
 
     def __init__(self, lab):
         self.lab = lab
 
-    def steered(self, conf, **options):
-        process = self.start(target("steered"), conf=conf, talks=True, **options)
+    def puppet(self, conf, **options):
+        process = self.start(target("puppet"), conf=conf, talks=True, **options)
         process.target_pid = int(process.answer().split()[1])
         return process
 

@@ -22,7 +22,7 @@ CONF = "prof:true,lg_prof_sample:0,prof_prefix:"
 
 
 def begin(heaptap, prefix="dump", conf=""):
-    return heaptap.steered(CONF + prefix + conf)
+    return heaptap.puppet(CONF + prefix + conf)
 
 
 def assert_goes_on(heaptap, process, lines):

@@ -34,7 +34,7 @@ def test_dump_in_namespaces(lab):
                           talks=True, env={"MALLOC_CONF": "prof:true,prof_prefix:inner"})
     session.answer()
     session.ask("keep 100 100")
-    assert session.ask("dump") == "mallctl 0"
+    assert session.ask("call prof.dump") == "0"
     assert os.listdir(inside) == []
     session.ends()
     (dump,) = [dump for dump in lab.dumps() if dump.prefix == "inner" and dump.kind == "m"]

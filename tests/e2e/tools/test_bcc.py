@@ -157,7 +157,7 @@ def test_requests_for_dumps(lab, lines):
     """Without a heaptap, since BCC cannot listen beside it: the process waits in vain."""
     puppet = exact_puppet(lab)
     tracer = lines.start("requests for dumps", puppet.target_pid)
-    puppet.tell("dump")
+    puppet.tell("call prof.dump")
     line = rf"{puppet.target_pid} +{puppet.target_pid} +puppet +dump +request [0-9a-f]+\n"
     wait_until(lambda: re.search(line, tracer.stdout()), "its line")
     assert puppet.answer() == f"mallctl {errno.EAGAIN}"

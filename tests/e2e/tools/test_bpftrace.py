@@ -181,7 +181,7 @@ def test_requests_for_dumps(lab, lines):
     # The semaphore does not tell: heaptap listens too.
     wait_until(lambda: "Requests" in tracer.stdout(), "bpftrace listens")
     for number in (1, 2):
-        assert puppet.ask("dump") == "mallctl 0"
+        assert puppet.ask("call prof.dump") == "0"
         line = f"{puppet.target_pid} puppet asks for dump {number}, kind m, into its descriptor "
         wait_until(lambda: line in tracer.stdout(), "its line")
     assert len(re.findall("asks for dump", end(tracer))) == 2
