@@ -185,8 +185,8 @@ def _end_of_shared_daemon():
 
 @pytest.fixture
 def daemon(request, lab, _end_of_shared_daemon):
-    """One for all tests of a module, with the arguments DAEMON of the module, and its LOSSES_ALLOWED. A test leaves it as
-    it was: its processes end with it, and the daemon has closed their books before the next test begins."""
+    """One for all tests of a module, with the arguments DAEMON of the module, and its LOSSES_ALLOWED. A test leaves it
+    as it was: its processes end with it, and the daemon has closed their books before the next test begins."""
     daemon = _shared.start(request.module)
     yield daemon
     harness.reap_all()

@@ -120,10 +120,10 @@ $(TARGETS)/heaptap_example: tests/targets/jemalloc_example.c $(BUILD)/libheaptap
 	$(Q)$(CC) $(JEMALLOC_FLAGS) -Iallocator/include $(DEPENDENCIES) $< -o $@ -L$(BUILD) -lheaptap \
 	  -Wl,-rpath,'$$ORIGIN/../..'
 
-$(TARGETS)/libsmall.so: tests/targets/small_allocator.c tests/targets/small_allocator.h
+$(TARGETS)/libsmall.so: tests/targets/small_allocator.c
 	$(say) CC $@
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(TARGET_FLAGS) -fPIC -shared $< -o $@
+	$(Q)$(CC) $(TARGET_FLAGS) -fPIC -shared $(DEPENDENCIES) $< -o $@
 
 $(TARGETS)/foreign: tests/targets/foreign.c $(TARGETS)/libsmall.so
 	$(say) CC $@

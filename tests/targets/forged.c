@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "probe_note.h"
+
 /* clang-format off */
 #define FIRE(name, probe, arguments, begin, end)                              \
   __asm__(                                                                    \
@@ -34,25 +36,7 @@
       "ret\n"                                                                 \
       end                                                                     \
       ".size " name ", .-" name "\n"                                          \
-      ".pushsection .note.stapsdt,\"\",\"note\"\n"                            \
-      ".balign 4\n"                                                           \
-      ".4byte 992f-991f, 994f-993f, 3\n"                                      \
-      "991: .asciz \"stapsdt\"\n"                                             \
-      "992: .balign 4\n"                                                      \
-      "993: .8byte 990b, _.stapsdt.base, 0\n"                                 \
-      ".asciz \"otel_memory\"\n"                                              \
-      ".asciz \"" probe "\"\n"                                                \
-      ".asciz \"" arguments "\"\n"                                            \
-      "994: .balign 4\n"                                                      \
-      ".popsection\n"                                                         \
-      ".ifndef _.stapsdt.base\n"                                              \
-      ".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n" \
-      ".weak _.stapsdt.base\n"                                                \
-      ".hidden _.stapsdt.base\n"                                              \
-      "_.stapsdt.base: .space 1\n"                                            \
-      ".size _.stapsdt.base, 1\n"                                             \
-      ".popsection\n"                                                         \
-      ".endif\n")
+      PROBE_NOTE("otel_memory", probe, "0", arguments))
 /* clang-format on */
 
 void fire(uintptr_t rsp, uintptr_t rbp, uintptr_t block);

@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #include "heaptap/contract.h"
+#include "probe_note.h"
 
 /* clang-format off */
 #define PROBE(function, provider, name, arguments)                            \
@@ -46,25 +47,7 @@
       "ret\n"                                                                 \
       ".cfi_endproc\n"                                                        \
       ".size " function ", .-" function "\n"                                  \
-      ".pushsection .note.stapsdt,\"\",\"note\"\n"                            \
-      ".balign 4\n"                                                           \
-      ".4byte 992f-991f, 994f-993f, 3\n"                                      \
-      "991: .asciz \"stapsdt\"\n"                                             \
-      "992: .balign 4\n"                                                      \
-      "993: .8byte 990b, _.stapsdt.base, 0\n"                                 \
-      ".asciz \"" provider "\"\n"                                             \
-      ".asciz \"" name "\"\n"                                                 \
-      ".asciz \"" arguments "\"\n"                                            \
-      "994: .balign 4\n"                                                      \
-      ".popsection\n"                                                         \
-      ".ifndef _.stapsdt.base\n"                                              \
-      ".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n" \
-      ".weak _.stapsdt.base\n"                                                \
-      ".hidden _.stapsdt.base\n"                                              \
-      "_.stapsdt.base: .space 1\n"                                            \
-      ".size _.stapsdt.base, 1\n"                                             \
-      ".popsection\n"                                                         \
-      ".endif\n")
+      PROBE_NOTE(provider, name, "0", arguments))
 /* clang-format on */
 
 void fire_alloc(uintptr_t block, size_t size, size_t weight);

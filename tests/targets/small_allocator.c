@@ -4,33 +4,15 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-/* A USDT probe as <sys/sdt.h> writes it: a nop, and a note that says where it is, where its semaphore is and in which
- * registers its arguments are. What follows the note's text are those registers, as inputs of the statement. */
+#include "probe_note.h"
+
+/* A USDT probe: a nop, and its note. What follows the note's text are the registers of its arguments, as inputs of the
+ * statement. */
 /* clang-format off */
 #define PROBE(provider, name, note, ...)                                      \
   __asm__ volatile(                                                           \
       "990: nop\n"                                                            \
-      ".pushsection .note.stapsdt,\"\",\"note\"\n"                            \
-      ".balign 4\n"                                                           \
-      ".4byte 992f-991f, 994f-993f, 3\n"                                      \
-      "991: .asciz \"stapsdt\"\n"                                             \
-      "992: .balign 4\n"                                                      \
-      "993: .8byte 990b\n"                                                    \
-      ".8byte _.stapsdt.base\n"                                               \
-      ".8byte " #provider "_" #name "_semaphore\n"                            \
-      ".asciz \"" #provider "\"\n"                                            \
-      ".asciz \"" #name "\"\n"                                                \
-      ".asciz \"" note "\"\n"                                                 \
-      "994: .balign 4\n"                                                      \
-      ".popsection\n"                                                         \
-      ".ifndef _.stapsdt.base\n"                                              \
-      ".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n" \
-      ".weak _.stapsdt.base\n"                                                \
-      ".hidden _.stapsdt.base\n"                                              \
-      "_.stapsdt.base: .space 1\n"                                            \
-      ".size _.stapsdt.base, 1\n"                                             \
-      ".popsection\n"                                                         \
-      ".endif\n" ::__VA_ARGS__                                                \
+      PROBE_NOTE(#provider, #name, #provider "_" #name "_semaphore", note) ::__VA_ARGS__ \
       : "memory")
 /* clang-format on */
 

@@ -121,8 +121,8 @@ def test_one_file_in_two_containers(lab, daemon, new_container):
 
 
 def test_a_file_system_can_go_when_its_processes_have_ended(lab, daemon, new_container):
-    """A probe keeps its file's mount busy: it goes, too, some time after the last process. Nobody else loses anything by
-    that, and with the next process all begins anew."""
+    """A probe keeps its file's mount busy: it goes, too, some time after the last process. Nobody else loses anything
+    by that, and with the next process all begins anew."""
     going, staying = own_library(new_container()), new_container()
     stays = puppet_in(lab, daemon, staying)
     allocated, recorded = paced_in(lab, daemon, going)

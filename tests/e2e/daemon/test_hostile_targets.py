@@ -90,8 +90,8 @@ def test_descriptors_for_a_dump(lab, daemon):
 
 
 def test_symlinked_prefix(lab, daemon):
-    """A process's own dump goes where the process itself may write, whatever its name points to: root's file is refused,
-    whether the name is given or made of the prefix, and the next one, beside it, is written."""
+    """A process's own dump goes where the process itself may write, whatever its name points to: root's file is
+    refused, whether the name is given or made of the prefix, and the next one, beside it, is written."""
     precious = lab.path("precious")
     with open(precious, "w", encoding="ascii") as file:
         file.write("precious")

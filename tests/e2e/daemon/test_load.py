@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Load: 8 processes, each of whose blocks is a sample; and maps that are too small for it.
 
-Short, or for a minute at 50000 samples a second with HEAPTAP_LONG=1 (HEAPTAP_LOAD_SECONDS is another time); then the pace
-is asserted, too. Recording is exact: what programs counted is compared digit for digit.
+Short, or for a minute at 50000 samples a second with HEAPTAP_LONG=1 (HEAPTAP_LOAD_SECONDS is another time); then the
+pace is asserted, too. Recording is exact: what programs counted is compared digit for digit.
 """
 
 import os

@@ -78,8 +78,8 @@ def test_a_bad_configuration_changes_nothing(lab, daemon):
 
 
 def test_record_off_and_on_again(lab, daemon):
-    """What lives from the time before is not known when it is recorded again, as with any process that is met late; what
-    comes then is."""
+    """What lives from the time before is not known when it is recorded again, as with any process that is met late;
+    what comes then is."""
     daemon.reload("exact=true")
     puppet = lab.preloaded_puppet(env=EXACT)
     puppet.ask("keep 1000 100")

@@ -13,8 +13,9 @@ from harness import wait_until
 from symbols import kept
 
 MI = 1 << 20
-DAEMON = ["--exact", "--every", "1s", "--rule", "comm=marks high-water=20 every=off",
-          "--rule", "comm=bytes interval=1M every=off", "--rule", "comm=seldom every=1h", "--rule", "comm=puppet every=off"]
+DAEMON = ["--exact", "--every", "1s",
+          "--rule", "comm=marks high-water=20 every=off", "--rule", "comm=bytes interval=1M every=off",
+          "--rule", "comm=seldom every=1h", "--rule", "comm=puppet every=off"]
 
 
 def sigqueue(pid, number, value):

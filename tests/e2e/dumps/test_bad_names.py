@@ -35,8 +35,8 @@ def test_a_fifo(heaptap):
 
 
 def test_a_prefix_that_cannot_be_written(heaptap):
-    """Every automatic dump fails: by hand EFAULT; the first trigger that fails says so, and then all rest; the final one
-    says so, too. Status 0."""
+    """Every automatic dump fails: by hand EFAULT; the first trigger that fails says so, and then all rest; the final
+    one says so, too. Status 0."""
     process = begin(heaptap, "/no/such/folder/x", ",prof_final:true,lg_prof_interval:20,prof_gdump:true")
     assert_answers(process, ("call prof.dump", str(errno.EFAULT)), (f"churn 40 {BLOCK}", "churned 40"))
     assert_goes_on(heaptap, process, 2)

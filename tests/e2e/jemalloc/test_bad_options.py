@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MALLOC_CONF that is very long, or has any byte in it: a line for what is wrong, as often as it is, and the program goes
-on. Which strings are wrong, and jemalloc's words for it, are in the tables of tests/differential/.
+"""MALLOC_CONF that is very long, or has any byte in it: a line for what is wrong, as often as it is, and the program
+goes on. Which strings are wrong, and jemalloc's words for it, are in the tables of tests/differential/.
 """
 
 import os

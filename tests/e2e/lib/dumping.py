@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that asks for dumps by mallctl, and the bounds of that.
 
-A dump is given up after 10 seconds (contract.h), here after IMPATIENT_SECONDS; one that waits for others' dumps first is
-given up after twice as long, and then after as long as any.
+A dump is given up after 10 seconds (contract.h), here after IMPATIENT_SECONDS; one that waits for others' dumps first
+is given up after twice as long, and then after as long as any.
 """
 
 import os

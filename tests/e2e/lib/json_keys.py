@@ -3,8 +3,8 @@
 
 
 def leaves(value, path=""):
-    """{dotted name: kind of value} of all leaves. Items of a list are all alike, which is checked; arenas, whose keys are
-    numbers, count as one."""
+    """{dotted name: kind of value} of all leaves. Items of a list are all alike, which is checked; arenas, whose keys
+    are numbers, count as one."""
     if isinstance(value, dict) and value:
         found = {}
         for key, inner in value.items():
@@ -14,5 +14,6 @@ def leaves(value, path=""):
         items = [leaves(inner, path + "[]") for inner in value]
         assert all(item == items[0] for item in items), path
         return items[0]
-    kind = "boolean" if isinstance(value, bool) else "number" if isinstance(value, (int, float)) else type(value).__name__
-    return {path: kind}
+    if isinstance(value, bool):
+        return {path: "boolean"}
+    return {path: "number" if isinstance(value, (int, float)) else type(value).__name__}

@@ -12,8 +12,8 @@ from harness import target
 
 
 def run_with(lab, size, losses):
-    """A program with 1024 blocks on as many call paths, and a map that is too small for it. What is lost by then is in the
-    books, the dump and on stderr."""
+    """A program with 1024 blocks on as many call paths, and a map that is too small for it. What is lost by then is in
+    the books, the dump and on stderr."""
     session = lab.heaptap("run", "--exact", "--map-size", size, "--", target("contexts"), "10")
     session.losses_allowed = losses
     session.ends()

@@ -63,11 +63,11 @@ def test_estimates(lines):
 def test_old_objects(lab, lines):
     """What is allocated after the first part, and what is freed before the end, is not seen."""
     puppet = exact_puppet(lab)
-    words = {"10": "1", "20": "8"}
+    words = {"10": "1", "20": "6"}
     tracer = lines.start("live objects older than 10 s, by stack", puppet.target_pid, words)
     puppet.ask(CHURN)
     puppet.ask(KEEP)
-    assert "Waits" not in tracer.stdout(), "the machine is too slow: 8 s were not enough"
+    assert "Waits" not in tracer.stdout(), "the machine is too slow: 6 s were not enough"
     wait_until(lambda: "Waits" in tracer.stdout(), "the first part ends")
     puppet.ask("keep 50 5000")
     tracer.ends()

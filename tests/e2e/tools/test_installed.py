@@ -62,8 +62,8 @@ def test_systemd_accepts_it(lab):
 
 
 def shown_defaults():
-    """{option: value} that heaptap.conf shows as the default: what is commented out, but for examples and for what is not
-    set unless somebody says so. And {option: value} of all lines that are commented out."""
+    """{option: value} that heaptap.conf shows as the default: what is commented out, but for examples and for what is
+    not set unless somebody says so. And {option: value} of all lines that are commented out."""
     defaults, lines = {}, []
     remark = ""
     with open(os.path.join(ROOT, "scripts/heaptap.conf"), encoding="utf-8") as file:
@@ -84,7 +84,8 @@ def help_defaults():
     options = re.split(r"\n  --", text)[1:]
     found = {}
     for option in options:
-        default = re.search(r"\(default: ([^,;:) ]+)", option) or re.search(r"(?:^|\W)(\w+)(?:: [^;]*)? \(default\)", option)
+        default = (re.search(r"\(default: ([^,;:) ]+)", option) or
+                   re.search(r"(?:^|\W)(\w+)(?:: [^;]*)? \(default\)", option))
         if default:
             found[re.match(r"[a-z-]+", option)[0]] = default[1]
     return found

@@ -156,8 +156,8 @@ def is_loaded(session, path):
 
 @pytest.mark.endurance
 def test_opened_late(lab, held):
-    """Its constructors allocate at once: no stack is lost, and the table comes. With HEAPTAP_LONG=1 it comes soon, and the
-    process hardly waits for it: on a machine that does nothing else."""
+    """Its constructors allocate at once: no stack is lost, and the table comes. With HEAPTAP_LONG=1 it comes soon, and
+    the process hardly waits for it: on a machine that does nothing else."""
     alone = lab.preloaded(target("loader"), talks=True)
     alone.answer()
     open_plugin(alone, LARGE[0])  # into the page cache
