@@ -152,7 +152,8 @@ targets: $(TARGET_PROGRAMS) $(IMPATIENT)/libheaptap.so
 
 # E2E_TESTS: paths, or an expression for pytest's -k; all tests if it is empty.
 E2E_TESTS ?=
-E2E_WORKERS ?= 2
+# More than processors: tests wait most of their time, for the kernel to take probes away.
+E2E_WORKERS ?= 4
 PYTEST := /usr/bin/python3 -m pytest --color=no
 E2E_SELECTION = $(if $(findstring /,$(E2E_TESTS)),$(E2E_TESTS),tests/e2e $(if $(E2E_TESTS),-k "$(E2E_TESTS)"))
 
