@@ -121,7 +121,7 @@ def test_overwritten_records_are_counted(lab):
 def test_stats_interval(allocator):
     """stats_interval: statistics each so many bytes; the same number of times, but for what the program's start
     allocates."""
-    process = allocator.start("python3", "-c", "x = [bytearray(1000) for i in range(20000)]",
+    process = allocator.start("/usr/bin/python3", "-c", "x = [bytearray(1000) for i in range(20000)]",
                               conf="stats_interval:1048576,stats_interval_opts:mdablxeh")
     process.ends()
-    assert process.stderr().count("___ Begin jemalloc statistics ___") == pytest.approx(28, abs=4, rel=0)
+    assert process.stderr().count("___ Begin jemalloc statistics ___") == pytest.approx(23, abs=4, rel=0)
