@@ -127,11 +127,11 @@ def test_stopped_service(lab, allocator, runtime):
 def test_service_linked_with_jemalloc(lab, allocator, runtime):
     """Debian's redis-server: its own libjemalloc.so.2 must neither allocate nor dump nor print."""
     service = start_service(lab, allocator, REDIS)
-    wait_until(lambda: os.path.exists(f"{RUNTIME}/redis.socket"), "the server listens")
-    watch(lab, allocator, service)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE_SECONDS)
-        connection.connect(f"{RUNTIME}/redis.socket")
+        # The socket's file is there before somebody listens.
+        wait_until(lambda: connection.connect_ex(f"{RUNTIME}/redis.socket") == 0, "the server listens")
+        watch(lab, allocator, service)
         answers = connection.makefile("rb")
         for first in range(0, BLOCKS, 1024):
             connection.sendall(b"".join(b"SET %d %s\r\n" % (key, b"x" * 4000)
