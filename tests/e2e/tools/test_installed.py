@@ -109,7 +109,8 @@ def test_the_daemon_takes_each_line_of_the_example_configuration(lab, line):
     """So far as to end a recording that is not there."""
     with open(lab.path("heaptap.conf"), "w", encoding="utf-8") as file:
         file.write(line.replace('group="heaptap"', 'group="root"') + "\n")  # one that this machine has
-    end = lab.heaptap("daemon", "--end", "--config", lab.path("heaptap.conf"))
+    pins = f"/sys/fs/bpf/heaptap-test-{os.getpid()}"
+    end = lab.heaptap("daemon", "--end", "--config", lab.path("heaptap.conf"), "--pin-dir", pins)
     end.records = False
     end.ends()
-    assert end.lines() == ["heaptap: nothing is recorded in /sys/fs/bpf/heaptap"]
+    assert end.lines() == [f"heaptap: nothing is recorded in {pins}"]
