@@ -38,6 +38,14 @@ fuzzers: $(FUZZERS)
 test-fuzz: $(FUZZERS) ## replay the fuzzers' corpora, and fuzz for FUZZ_SECONDS=1 each
 	$(Q)tests/fuzz/run $(FUZZ) $(FUZZ_JOBS) $(FUZZ_SECONDS)
 
+# Minutes of it, for `make test-long` too.
+LONG_FUZZ_SECONDS := $(if $(filter file default,$(origin FUZZ_SECONDS)),60,$(FUZZ_SECONDS))
+LONG_TESTS += fuzz
+
+.PHONY: fuzz
+fuzz: $(FUZZERS) ## the same for FUZZ_SECONDS=60 each
+	$(Q)tests/fuzz/run $(FUZZ) $(FUZZ_JOBS) $(LONG_FUZZ_SECONDS)
+
 .PHONY: fuzz-corpus
 fuzz-corpus: $(FUZZERS) ## make the committed corpora smaller and better by those of build/fuzz
 	$(Q)tests/fuzz/merge $(FUZZ)
