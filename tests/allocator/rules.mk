@@ -37,6 +37,10 @@ ALLOCATOR_ENVIRONMENT := HEAPTAP_CONF=prof_seed:1
 # In all: a test that hangs is named long before, by main.cc.
 ALLOCATOR_RUN := timeout 300
 
+COMMA := ,
+# What mapping_failure_test.cc makes fail, which has no threads.
+ALLOCATOR_WRAP := $(addprefix -Wl$(COMMA)--wrap=_ZN7heaptap,10MapAlignedEmmm 13ResizeMappingEPvmm 11MoveMappingEPvmmS0_)
+
 # $(1): variant; $(2): steps of each thread of the stress test
 define ALLOCATOR_VARIANT
 $(ALLOCATOR_TESTS)/$(1)/%.o: %.cc
@@ -48,7 +52,7 @@ $(ALLOCATOR_TESTS)/$(1)/%.o: %.cc
 $(ALLOCATOR_TESTS)/$(1)/unit: $(ALLOCATOR_CORE:%.cc=$(ALLOCATOR_TESTS)/$(1)/%.o) \
     $(ALLOCATOR_SOURCES_$(1):%.cc=$(ALLOCATOR_TESTS)/$(ALLOCATOR_TESTS_DIR_$(1))/%.o)
 	$$(say) LINK $$@
-	$$(Q)$$(CXX) $$(ALLOCATOR_SANITIZER_$(1)) -o $$@ $$^ -lgtest -lpthread
+	$$(Q)$$(CXX) $$(ALLOCATOR_SANITIZER_$(1)) $$(if $$(filter %/mapping_failure_test.o,$$^),$$(ALLOCATOR_WRAP)) -o $$@ $$^ -lgtest -lpthread
 
 $(ALLOCATOR_TESTS)/$(1)/stress: $(ALLOCATOR_CORE:%.cc=$(ALLOCATOR_TESTS)/$(1)/%.o) \
     $(ALLOCATOR_TESTS)/$(ALLOCATOR_TESTS_DIR_$(1))/tests/allocator/stress.o
@@ -84,6 +88,16 @@ $(BUILD)/test-allocator/options_static: tests/allocator/options.c $(BUILD)/libhe
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin $(DEPENDENCIES) -o $@ $< $(BUILD)/libheaptap.a
 
+$(ALLOCATOR_TESTS)/cxx_behaviour: tests/allocator/cxx_behaviour.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++20 -O1 -g $(WARNINGS) -fno-builtin -pthread $(DEPENDENCIES) -o $@ $<
+
+$(ALLOCATOR_TESTS)/cxx_plugin.so: tests/allocator/cxx_plugin.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++20 -O1 -g $(WARNINGS) -fPIC -shared $(DEPENDENCIES) -o $@ $<
+
 $(BUILD)/test-allocator/extended: tests/allocator/extended.c
 	$(say) CC $@
 	@mkdir -p $(@D)
@@ -91,7 +105,8 @@ $(BUILD)/test-allocator/extended: tests/allocator/extended.c
 
 .PHONY: test-allocator-preload
 test-allocator-preload: $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
-  $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended
+  $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended \
+  $(ALLOCATOR_TESTS)/cxx_behaviour $(ALLOCATOR_TESTS)/cxx_plugin.so
 	$(say) TEST "allocator, preloaded"
 	$(Q)timeout 300 tests/allocator/preload $(BUILD)
 

@@ -5,6 +5,7 @@
 //   - A test that hangs is named: after HEAPTAP_TEST_SECONDS (120) the program says which test is running and aborts.
 //   - A pattern of --gtest_filter that matches no test is an error, so that a renamed test leaves no list in silence.
 //   - A skipped test is a failure where tests can do everything, as root; HEAPTAP_SKIP_BPF=1 permits skipping.
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,8 +22,10 @@ namespace {
 constexpr unsigned kDefaultSeconds = 120;  // some hundred times what the slowest test takes
 constexpr int kBadUsage = 2;
 
-// The name of the test that runs, for the signal handler.
+// For the signal handler: the name of the test that runs, and stderr as it was, because GoogleTest puts a file in its
+// place now and then.
 char running[256];
+int messages = STDERR_FILENO;
 
 unsigned SecondsPerTest() {
   const char* value = getenv("HEAPTAP_TEST_SECONDS");
@@ -31,8 +34,8 @@ unsigned SecondsPerTest() {
 
 void OnAlarm(int) {
   constexpr char kWords[] = "\nno end in sight of the test ";
-  if (write(STDERR_FILENO, kWords, sizeof(kWords) - 1) < 0 || write(STDERR_FILENO, running, strlen(running)) < 0 ||
-      write(STDERR_FILENO, "\n", 1) < 0) {
+  if (write(messages, kWords, sizeof(kWords) - 1) < 0 || write(messages, running, strlen(running)) < 0 ||
+      write(messages, "\n", 1) < 0) {
     _exit(1);
   }
   signal(SIGABRT, SIG_DFL);
@@ -41,7 +44,11 @@ void OnAlarm(int) {
 
 class Watchdog : public ::testing::EmptyTestEventListener {
  public:
-  Watchdog() : seconds_(SecondsPerTest()) { signal(SIGALRM, OnAlarm); }
+  Watchdog() : seconds_(SecondsPerTest()) {
+    constexpr int kOutOfTheWay = 100;  // tests may look at the next free number
+    messages = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kOutOfTheWay);
+    signal(SIGALRM, OnAlarm);
+  }
 
   void OnTestStart(const ::testing::TestInfo& test) override {
     snprintf(running, sizeof(running), "%s.%s", test.test_suite_name(), test.name());
