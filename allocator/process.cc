@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "code_tables.h"
 #include "dump.h"
 #include "fill.h"
 #include "maintenance.h"
@@ -115,6 +116,7 @@ void AfterForkInChild() {
   ResetSnapshotsAfterFork();
   ResetRecordsAfterFork();
   ResetArenaNameAfterFork();
+  ResetCodeTablesAfterFork();
   ForgetHighWater();
   IntroduceAllThreadsAgain();
   LeaveCollectorAfterFork();
@@ -150,6 +152,7 @@ void StartProcess() {
   StartProfiling();
   errno = saved;
   heaptap_probe_start(&::heaptap_control);
+  AwaitTables();
 }
 
 const Configuration& ProcessConfiguration() { return configuration; }

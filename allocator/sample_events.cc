@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "code_tables.h"
 #include "hooks.h"
 #include "probes.h"
 #include "process.h"
@@ -34,6 +35,7 @@ void SampleAllocated(const void* pointer, size_t usable, uint64_t weight, size_t
     introduced = current;
     IntroduceThread();
   }
+  AwaitTablesOfOpened();
   heaptap_probe_alloc(pointer, usable, weight);
   CountLoggedSample();
   if (ProcessConfiguration().prof_stats) CountSampleAllocated(usable, requested);

@@ -25,6 +25,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* HEAPTAP_ASK_* of the allocator's contract. */
 #define ASK_RESET 'r'
 #define ASK_RECORD 'k'
+#define ASK_TABLES 't'
 
 /* A forged weight must not overflow weight << HEAPTAP_OBJECT_FRACTION_BITS; no address space is larger. */
 #define MAX_WEIGHT (1ULL << 47)
@@ -286,6 +287,7 @@ int probe_dump(struct pt_regs* context) {
     if (process && !asked.argument) __sync_fetch_and_and(&process->flags, ~HEAPTAP_PROCESS_RECORDS);
     return 0;
   }
+  if (asked.kind == ASK_TABLES && !process) return 0;
   /* Also from a process that is not recorded: it waits for an answer, and the collector says no at once. Whoever asks
    * without end must not take the room that others' events need: strangers get half of it, and the last quarter is for
    * what nobody can repeat at will. */

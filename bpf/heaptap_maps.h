@@ -272,7 +272,7 @@ enum heaptap_counter {
 /* Bytes of an allocator's control block (struct heaptap_control) and of a dump request (struct heaptap_dump_request).
  * The kernel copies them when the probe fires: the process may be gone when the collector reads the event, or make it
  * wait for its memory. */
-#define HEAPTAP_CONTROL_BYTES 120
+#define HEAPTAP_CONTROL_BYTES 128
 #define HEAPTAP_DUMP_REQUEST_BYTES 64
 
 struct heaptap_event {
@@ -364,8 +364,12 @@ struct heaptap_unwind_frame {
 };
 
 #define HEAPTAP_CHUNK_BYTES 1024
-/* At least 32 KiB of the stack; it begins anywhere in its first chunk. */
+/* A copy has as much of the stack as there is, up to 256 KiB while most of the ring is free, else up to 32 KiB. It begins
+ * anywhere in its first chunk. */
+#define HEAPTAP_MOST_STACK_CHUNKS 257
 #define HEAPTAP_RAW_STACK_CHUNKS 33
+#define HEAPTAP_CHUNKS_PER_WORD 64
+#define HEAPTAP_MISSING_WORDS ((HEAPTAP_MOST_STACK_CHUNKS + HEAPTAP_CHUNKS_PER_WORD - 1) / HEAPTAP_CHUNKS_PER_WORD)
 
 /* A walk that could not go on. `stack` is what it found, with the frame it stands in as the last; the rest is that
  * frame's registers and memory above its RSP. */
@@ -380,8 +384,10 @@ struct heaptap_raw_stack {
   __u64 memory_begin; /* address */
   __u32 memory_bytes;
   __u32 reserved;
+  /* Bit by bit the chunks that could not be read: large arrays that were never written, pages that are swapped out. */
+  __u64 missing[HEAPTAP_MISSING_WORDS];
   struct heaptap_stack stack;
-  /* The memory follows: as many chunks as there was reason for, the first memory_bytes of them valid. */
+  /* The memory follows: as many chunks as there was reason for, the first memory_bytes of them valid unless missing. */
 };
 
 /* Argument of the program `renew`, to be run when a process's executable mappings have changed. */

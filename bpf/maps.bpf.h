@@ -118,6 +118,19 @@ struct {
   __uint(max_entries, HEAPTAP_DEFAULT_RAW_STACKS_BYTES);
 } raw_stacks SEC(".maps");
 
+/* What a thread has in raw_stacks. */
+struct raw_share {
+  __u64 last; /* where the ring ended before the thread's latest copy */
+  __u64 bytes;
+};
+
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 1024);
+  __type(key, __u32); /* thread id */
+  __type(value, struct raw_share);
+} raw_shares SEC(".maps");
+
 static __always_inline __u64* counter(__u32 which) { return bpf_map_lookup_elem(&counters, &which); }
 
 static __always_inline void add(__u64* sum, __u64 value) { __sync_fetch_and_add(sum, value); }

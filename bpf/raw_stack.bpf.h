@@ -19,10 +19,68 @@ static long find_stack_top(struct task_struct* task, struct vm_area_struct* mapp
   return 0;
 }
 
+/* Room for the copies that other CPUs may make at the same time. */
+#define SPARE_COPIES 2
+/* While less than this part of the ring is in use, a copy may be as large as its stack. */
+#define ROOMY_PART 2
+/* When more than half of the ring is in use, no thread may have more than this part of it: one that takes samples
+ * without end must leave room for the others' stacks. */
+#define SHARE_PART 8
+
+static __always_inline __u64 raw_stack_size(__u32 chunks) {
+  return sizeof(struct heaptap_raw_stack) + (__u64)chunks * HEAPTAP_CHUNK_BYTES;
+}
+
+/* Whether the ring has a copy for the calling thread. */
+static __noinline int has_room_for_raw_stack(void) {
+  __u64 size = bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE);
+  __u64 used = bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA);
+  if (used + SPARE_COPIES * HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES >= size) return 0;
+  if (used < size / 2) return 1;
+  __u32 tid = bpf_get_current_pid_tgid();
+  const struct raw_share* share = bpf_map_lookup_elem(&raw_shares, &tid);
+  return !share || share->last < bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS) || share->bytes < size / SHARE_PART;
+}
+
+/* To be called before the bytes are reserved. */
+static __noinline int count_raw_share(__u64 bytes) {
+  __u32 tid = bpf_get_current_pid_tgid();
+  struct raw_share* share = bpf_map_lookup_elem(&raw_shares, &tid);
+  __u64 last = bpf_ringbuf_query(&raw_stacks, BPF_RB_PROD_POS);
+  if (!share) {
+    struct raw_share first = {.last = last, .bytes = bytes};
+    bpf_map_update_elem(&raw_shares, &tid, &first, BPF_ANY);
+    return 0;
+  }
+  /* The collector has taken all that the thread had there. */
+  if (share->last < bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS)) share->bytes = 0;
+  share->last = last;
+  share->bytes += bytes;
+  return 0;
+}
+
+/* Copies chunk by chunk, none across a page: any page may not be there. The copy ends with the last chunk that is. */
+static __always_inline void copy_chunks(struct heaptap_raw_stack* raw, __u32 chunks) {
+  __u64 no_page = ~0ULL;
+  raw->memory_bytes = 0;
+  __builtin_memset(raw->missing, 0, sizeof(raw->missing));
+  for (__u32 chunk = 0; chunk < chunks; chunk++) {
+    __u32 at = chunk * HEAPTAP_CHUNK_BYTES;
+    __u64 address = raw->memory_begin + at;
+    /* A fault costs as much as ten reads: one a page. */
+    if (address >> PAGE_SHIFT == no_page ||
+        bpf_probe_read_user((char*)(raw + 1) + at, HEAPTAP_CHUNK_BYTES, (const void*)address)) {
+      no_page = address >> PAGE_SHIFT;
+      raw->missing[chunk / HEAPTAP_CHUNKS_PER_WORD] |= 1ULL << chunk % HEAPTAP_CHUNKS_PER_WORD;
+    } else {
+      raw->memory_bytes = at + HEAPTAP_CHUNK_BYTES;
+    }
+  }
+}
+
 /* `chunks` is a constant. Returns 0, or -1 if there is no room. */
 static __always_inline int send_chunks(const struct scratch* mine, __u64 stack_id, __u32 chunks) {
-  struct heaptap_raw_stack* raw =
-      bpf_ringbuf_reserve(&raw_stacks, sizeof(*raw) + (__u64)chunks * HEAPTAP_CHUNK_BYTES, 0);
+  struct heaptap_raw_stack* raw = bpf_ringbuf_reserve(&raw_stacks, raw_stack_size(chunks), 0);
   if (!raw) return -1;
   raw->process_id = mine->process_id;
   raw->stack_id = stack_id;
@@ -33,17 +91,8 @@ static __always_inline int send_chunks(const struct scratch* mine, __u64 stack_i
   raw->tgid = mine->tgid;
   raw->reserved = 0;
   bpf_probe_read_kernel(&raw->stack, sizeof(raw->stack), &mine->stack);
-  /* Chunk by chunk, none across a page: the last page that is there may be anywhere. */
-  __u64 begin = mine->frame.rsp & ~(HEAPTAP_CHUNK_BYTES - 1ULL);
-  raw->memory_begin = begin;
-  __u32 bytes = 0;
-  for (__u32 chunk = 0; chunk < chunks; chunk++) {
-    if (bpf_probe_read_user((char*)(raw + 1) + chunk * HEAPTAP_CHUNK_BYTES, HEAPTAP_CHUNK_BYTES,
-                            (const void*)(begin + chunk * HEAPTAP_CHUNK_BYTES)))
-      break;
-    bytes += HEAPTAP_CHUNK_BYTES;
-  }
-  raw->memory_bytes = bytes;
+  raw->memory_begin = mine->frame.rsp & ~(HEAPTAP_CHUNK_BYTES - 1ULL);
+  copy_chunks(raw, chunks);
   bpf_ringbuf_submit(raw, 0);
   return 0;
 }
@@ -54,18 +103,24 @@ static __noinline int send_raw_stack(const struct scratch* mine, __u64 stack_id)
   struct stack_top top = {.address = rsp};
   if (bpf_find_vma(bpf_get_current_task_btf(), rsp, find_stack_top, &top, 0)) top.address = ~0ULL;
   __u64 chunks = (top.address - (rsp & ~(HEAPTAP_CHUNK_BYTES - 1ULL))) / HEAPTAP_CHUNK_BYTES + 1;
+  __u64 size = bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE);
+  __u64 most = HEAPTAP_MOST_STACK_CHUNKS;
+  if (bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA) + raw_stack_size(most) >= size / ROOMY_PART)
+    most = HEAPTAP_RAW_STACK_CHUNKS;
+  if (chunks > most) chunks = most;
+  count_raw_share(raw_stack_size(chunks));
   /* A reservation has a constant size. */
   if (chunks <= 1) return send_chunks(mine, stack_id, 1);
   if (chunks <= 2) return send_chunks(mine, stack_id, 2);
   if (chunks <= 4) return send_chunks(mine, stack_id, 4);
   if (chunks <= 8) return send_chunks(mine, stack_id, 8);
   if (chunks <= 16) return send_chunks(mine, stack_id, 16);
-  return send_chunks(mine, stack_id, HEAPTAP_RAW_STACK_CHUNKS);
-}
-
-static __always_inline int has_room_for_raw_stack(void) {
-  return bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA) + 2 * HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES <
-         bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE);
+  if (chunks <= HEAPTAP_RAW_STACK_CHUNKS) return send_chunks(mine, stack_id, HEAPTAP_RAW_STACK_CHUNKS);
+  if (chunks <= 64) return send_chunks(mine, stack_id, 64);
+  if (chunks <= 96) return send_chunks(mine, stack_id, 96);
+  if (chunks <= 144) return send_chunks(mine, stack_id, 144);
+  if (chunks <= 192) return send_chunks(mine, stack_id, 192);
+  return send_chunks(mine, stack_id, HEAPTAP_MOST_STACK_CHUNKS);
 }
 
 #endif /* HEAPTAP_RAW_STACK_BPF_H_ */

@@ -9,7 +9,8 @@ TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling
 TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet exact_threads sampling_law children \
   contexts depth without_bpf foreign cpp_program callers frames frames_realigned loader jit forged hostile named_threads \
   mtev_endpoints recent small_stacks resets short_lived hungry paced short_threads \
-  libleft.so libright.so libbare.so libstop_at_last_dump.so statistics_print libstatistics.so wiki_leak_jemalloc jemalloc_example \
+  deep_frames \
+  libleft.so libright.so libbare.so libdeep.so libstop_at_last_dump.so statistics_print libstatistics.so wiki_leak_jemalloc jemalloc_example \
   jemalloc_example_conf jemalloc_example_static heaptap_example other_jemalloc other_jemalloc_linked environment_static)
 
 $(TARGETS)/%: tests/targets/%.c
@@ -31,7 +32,7 @@ $(TARGETS)/callers: tests/targets/callers.cc
 # The same for C. No tail calls: a test says which call paths it expects.
 DISTRIBUTION_FLAGS := -O2 -g $(WARNINGS) -fomit-frame-pointer -fno-optimize-sibling-calls -pthread
 
-$(addprefix $(TARGETS)/,frames loader jit forged): $(TARGETS)/%: tests/targets/%.c
+$(addprefix $(TARGETS)/,frames loader jit forged deep_frames): $(TARGETS)/%: tests/targets/%.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DISTRIBUTION_FLAGS) $(DEPENDENCIES) $< -o $@
@@ -42,12 +43,13 @@ $(TARGETS)/frames_realigned: tests/targets/frames.c
 	$(Q)$(CC) $(DISTRIBUTION_FLAGS) -mstackrealign $(DEPENDENCIES) $< -o $@
 
 # Two that differ in the size of their frames only, so that what is right for one is wrong for the other; and one
-# without unwind tables.
+# without unwind tables, and one on whose stack a small copy ends too early.
 $(TARGETS)/libleft.so: PLUGIN := -DSIDE=left -DFRAME=264
 $(TARGETS)/libright.so: PLUGIN := -DSIDE=right -DFRAME=520
 $(TARGETS)/libbare.so: PLUGIN := -DSIDE=bare -DFRAME=264 -g0 -fno-asynchronous-unwind-tables -fno-unwind-tables
+$(TARGETS)/libdeep.so: PLUGIN := -DSIDE=deep -DFRAME=65536
 
-$(addprefix $(TARGETS)/,libleft.so libright.so libbare.so): tests/targets/plugin.c
+$(addprefix $(TARGETS)/,libleft.so libright.so libbare.so libdeep.so): tests/targets/plugin.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DISTRIBUTION_FLAGS) -fPIC -shared -Wl,-Bsymbolic $(PLUGIN) $(DEPENDENCIES) $< -o $@

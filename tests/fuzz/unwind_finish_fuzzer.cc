@@ -37,6 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (raw.frame.others == 2) raw.frame.others = address();
   for (__u64& word : raw.registers) word = address();
   raw.is_return = input.ConsumeIntegralInRange(0, 1);
+  for (__u64& word : raw.missing) word = number();
   raw.stack.count = input.ConsumeIntegralInRange(1, HEAPTAP_MAX_FRAMES);
   raw.stack.end = HEAPTAP_STACK_UNFINISHED;
   for (uint32_t i = 0; i < raw.stack.count; i++) raw.stack.frames[i] = i + 1;

@@ -94,6 +94,7 @@ bool Ring::Submit(void* record) {
 
 std::vector<std::string> Ring::Take() {
   std::vector<std::string> taken;
+  consumed_ = produced();
   for (const Record& record : records_) {
     if (!record.is_submitted) abort();
     taken.emplace_back(reinterpret_cast<const char*>(record.memory.get()), record.size);
@@ -268,6 +269,8 @@ __u64 host_ringbuf_query(const void* map, __u64 what) {
   const heaptap::harness::Ring* ring = g_kernel->FindRing(map);
   if (what == BPF_RB_AVAIL_DATA) return ring->used();
   if (what == BPF_RB_RING_SIZE) return ring->bytes;
+  if (what == BPF_RB_CONS_POS) return ring->consumed();
+  if (what == BPF_RB_PROD_POS) return ring->produced();
   abort();
 }
 
@@ -287,6 +290,8 @@ long host_get_current_comm(void* to, __u32 size) {
   memset(to, 0, size);
   return 0;
 }
+
+__u64 host_get_current_pid_tgid(void) { return uint64_t{g_kernel->tgid} << 32 | g_kernel->tid; }
 
 __u64 host_ktime_get_ns(void) { return ++g_kernel->time; }
 

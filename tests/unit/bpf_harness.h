@@ -87,6 +87,9 @@ class Ring {
   void* Reserve(uint64_t size);
   bool Submit(void* record);
   uint64_t used() const;
+  // Where it begins and ends, in bytes since it was made.
+  uint64_t consumed() const { return consumed_; }
+  uint64_t produced() const { return consumed_ + used(); }
   // All that were submitted.
   std::vector<std::string> Take();
 
@@ -99,6 +102,7 @@ class Ring {
     bool is_submitted = false;
   };
   std::vector<Record> records_;
+  uint64_t consumed_ = 0;
 };
 
 // A raw stack as the collector gets it.
@@ -118,6 +122,7 @@ class Kernel {
   // The process. Memory lies where it says, in pieces that do not overlap.
   heaptap_process process = {};
   uint32_t tgid = 100;
+  uint32_t tid = 100;  // of the thread that calls
   std::vector<Mapping> mappings;
   std::map<uint64_t, std::vector<uint8_t>> memory;
   uint64_t lock_sequence = 1;

@@ -24,6 +24,7 @@ __u64 host_ringbuf_query(const void* map, __u64 what);
 long host_probe_read_user(void* to, __u32 size, const void* from);
 long host_probe_read_kernel(void* to, __u32 size, const void* from);
 long host_get_current_comm(void* to, __u32 size);
+__u64 host_get_current_pid_tgid(void);
 __u64 host_ktime_get_ns(void);
 struct task_struct* host_get_current_task_btf(void);
 
@@ -85,6 +86,7 @@ __u64 host_find_in_table(const struct heaptap_file* file, __u64 offset);
 #define bpf_probe_read_user host_probe_read_user
 #define bpf_probe_read_kernel host_probe_read_kernel
 #define bpf_get_current_comm host_get_current_comm
+#define bpf_get_current_pid_tgid host_get_current_pid_tgid
 #define bpf_ktime_get_ns host_ktime_get_ns
 #define bpf_get_current_task_btf host_get_current_task_btf
 

@@ -264,6 +264,27 @@ TEST(FinishStack, EndsWhereTheCopyDoes) {
   EXPECT_EQ(stack.end, HEAPTAP_STACK_RAW_ENDED);
 }
 
+TEST(FinishStack, EndsWhereAChunkIsMissing) {
+  constexpr uint64_t kWords = HEAPTAP_CHUNK_BYTES / 8;
+  Copy copy(100, std::vector<uint64_t>(3 * kWords, 77));
+  // The return address is read there, or half of it, or not.
+  const struct {
+    uint64_t offset;
+    bool ends;
+  } cases[] = {{kWords * 8 - 8, false},
+               {kWords * 8 - 4, true},
+               {kWords * 8, true},
+               {2 * kWords * 8 - 4, true},
+               {2 * kWords * 8, false}};
+  copy.raw.missing[0] = 1 << 1;
+  for (const auto& [offset, ends] : cases) {
+    copy.raw.frame.rsp = copy.raw.memory_begin + offset;
+    const heaptap_stack stack =
+        copy.Finish([](uint64_t address) { return address == 99 ? std::optional(kPlain) : std::optional(kEnd); });
+    EXPECT_EQ(stack.end, ends ? HEAPTAP_STACK_RAW_ENDED : HEAPTAP_STACK_WHOLE) << offset;
+  }
+}
+
 TEST(FinishStack, AsksForTheCallsAndTheInstructionsThatComeNext) {
   Copy copy(100, {200});
   std::vector<uint64_t> asked;

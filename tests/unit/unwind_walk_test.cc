@@ -652,11 +652,24 @@ TEST(RawStacks, AsManyChunksAsThereIsReasonFor) {
     uint64_t bytes;      // from RSP to the end of the mapping
     uint64_t arguments;  // above RSP; 0: none
   } cases[] = {
-      {0x100, 0},     {0x568, 0},      {kPage, 0},     {3 * kPage, 0},     {4 * kPage, 0},         {8 * kPage, 0},
-      {9 * kPage, 0}, {20 * kPage, 0}, {kPage, 0x100}, {4 * kPage, 0x400}, {4 * kPage, 2 * kPage}, {20 * kPage, kPage},
+      {0x100, 0},
+      {0x568, 0},
+      {kPage, 0},
+      {3 * kPage, 0},
+      {4 * kPage, 0},
+      {8 * kPage, 0},
+      {9 * kPage, 0},
+      {20 * kPage, 0},
+      {kPage, 0x100},
+      {4 * kPage, 0x400},
+      {4 * kPage, 2 * kPage},
+      {20 * kPage, kPage},
+      {40 * kPage, 0},
+      {63 * kPage, 0},
+      {70 * kPage, 0},
   };
   for (const auto& one : cases) {
-    Simulation process(20);
+    Simulation process(70);
     const uint64_t leaf = process.Function(kPlain);
     const uint64_t caller = process.Function(kPlain, kLibrary);
     process.Load(kProgram);
@@ -700,9 +713,82 @@ TEST(RawStacks, AsManyChunksAsThereIsReasonFor) {
         0);
     // No less than there is reason for, and not twice as much.
     const uint64_t top = process.kernel.arguments == 0 ? kStackTop : process.kernel.arguments;
-    EXPECT_GE(reserved, std::min<uint64_t>(top - begin, HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES));
+    EXPECT_GE(reserved, std::min<uint64_t>(top - begin, HEAPTAP_MOST_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES));
     EXPECT_LE(reserved, 2 * (top - begin) + HEAPTAP_CHUNK_BYTES);
   }
+}
+
+// A large array that was never written lies between the frames.
+TEST(RawStacks, PagesThatAreNotThere) {
+  Simulation process(16);
+  const uint64_t leaf = process.Function(kPlain);
+  std::vector<uint8_t> stack = std::move(process.kernel.memory[process.stack_begin()]);
+  process.kernel.memory.clear();
+  const uint64_t rsp = process.stack_begin() + 0x68;
+  const uint64_t above = process.stack_begin() + 13 * kPage;
+  process.kernel.memory[process.stack_begin()].assign(stack.begin(), stack.begin() + kPage);
+  process.kernel.memory[above].assign(3 * kPage - 2048, 0xab);
+  process.registers.rsp() = rsp;
+  EXPECT_EQ(process.Sample(leaf)->end, HEAPTAP_STACK_UNFINISHED);
+  std::vector<RawStack> raw = process.kernel.TakeRawStacks();
+  ASSERT_THAT(raw, SizeIs(1));
+  const heaptap_raw_stack& header = raw[0].header;
+  EXPECT_EQ(header.memory_bytes, 16 * kPage - 2048);
+  for (uint64_t chunk = 0; chunk < 64; chunk++) {
+    const bool is_missing = (header.missing[0] >> chunk & 1) != 0;
+    EXPECT_EQ(is_missing, (4 <= chunk && chunk < 52) || chunk >= 62) << chunk;
+  }
+  EXPECT_EQ(raw[0].memory[above - process.stack_begin()], 0xab);
+  EXPECT_EQ(raw[0].memory.back(), 0xab);
+}
+
+// A process on a deep stack whose table is never there.
+class DeepStack {
+ public:
+  DeepStack() : leaf_(process_.Function(kPlain)) { process_.registers.rsp() = process_.stack_begin() + 0x68; }
+
+  Ring& ring() { return process_.kernel.ring("raw_stacks"); }
+  // Each by another tally, so that each is sent. Returns the bytes that it took in the ring; 0: there was no room.
+  uint64_t Sample(uint32_t tid) {
+    process_.kernel.tid = tid;
+    const uint64_t before = ring().used();
+    const uint32_t end = process_.Sample(leaf_)->end;
+    EXPECT_EQ(end == HEAPTAP_STACK_NO_ROOM, ring().used() == before);
+    return ring().used() - before;
+  }
+
+ private:
+  Simulation process_{70};
+  uint64_t leaf_;
+};
+
+TEST(RawStacks, LargeCopiesWhileTheRingIsRoomy) {
+  DeepStack process;
+  process.ring().bytes = 4 << 20;
+  EXPECT_GT(process.Sample(1), 256 << 10);
+  // Half of the ring is enough for seven.
+  std::vector<uint64_t> sizes;
+  for (int i = 0; i < 12; i++) sizes.push_back(process.Sample(1));
+  EXPECT_THAT(sizes, testing::Contains(testing::Gt(256 << 10)).Times(6));
+  EXPECT_THAT(sizes, testing::Contains(testing::AllOf(testing::Gt(32 << 10), testing::Lt(40 << 10))).Times(6));
+  process.ring().Take();
+  EXPECT_GT(process.Sample(1), 256 << 10);
+}
+
+TEST(RawStacks, NoThreadTakesTheRoomOfOthers) {
+  DeepStack process;
+  process.ring().bytes = 4 << 20;
+  while (process.Sample(1) != 0) {
+  }
+  EXPECT_GE(process.ring().used(), process.ring().bytes / 2);
+  EXPECT_LT(process.ring().used(), process.ring().bytes * 3 / 4);
+  int others = 0;
+  for (uint32_t tid = 2; tid < 12; tid++) others += process.Sample(tid) != 0;
+  EXPECT_EQ(others, 10);
+  EXPECT_EQ(process.Sample(1), 0);
+  // When the collector has taken them, it is as if there had been none.
+  process.ring().Take();
+  EXPECT_NE(process.Sample(1), 0);
 }
 
 // The stack pointer is the target's to choose.

@@ -89,6 +89,11 @@ absl::Status ReleaseControl(const ProcessHandle& process, uint64_t address) {
   return WriteField(process, address, offsetof(heaptap_control, collector_pid), uint32_t{0});
 }
 
+absl::Status WriteTablesReady(const ProcessHandle& process, uint64_t address, uint32_t asked) {
+  if (absl::Status status = ReadControl(process, address).status(); !status.ok()) return status;
+  return WriteField(process, address, offsetof(heaptap_control, tables_ready), asked);
+}
+
 absl::Status WriteActive(const ProcessHandle& process, uint64_t address, bool active) {
   if (absl::Status status = ReadControl(process, address).status(); !status.ok()) return status;
   return WriteField(process, address, offsetof(heaptap_control, active), uint32_t{active});

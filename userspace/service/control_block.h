@@ -43,6 +43,9 @@ absl::Status TakeControl(const ProcessHandle& process, uint64_t address, uint32_
 // Puts both back, if it is still us who stands there.
 absl::Status ReleaseControl(const ProcessHandle& process, uint64_t address);
 
+// Answers HEAPTAP_ASK_TABLES. Writes nothing if there is no control block (ReadControl).
+absl::Status WriteTablesReady(const ProcessHandle& process, uint64_t address, uint32_t asked);
+
 // Switches prof.active. Writes nothing if there is no control block (ReadControl).
 absl::Status WriteActive(const ProcessHandle& process, uint64_t address, bool active);
 // Sets the rate that wins over the process's own (HEAPTAP_NO_RATE: none does), and leaves who records it as it is.

@@ -41,14 +41,23 @@ bool LastSaysAll(uint32_t kind) {
          kind == HEAPTAP_EVENT_START;
 }
 
+heaptap_dump_request AskedBy(const heaptap_event& event) {
+  heaptap_dump_request asked;
+  memcpy(&asked, event.memory, sizeof(asked));
+  return asked;
+}
+
 // Indices of those that need no answer because the same comes again.
 std::set<ptrdiff_t> FindRepeated(const std::vector<heaptap_event>& events) {
   std::set<ptrdiff_t> repeated;
-  std::set<std::tuple<uint32_t, uint64_t, uint32_t>> later;
+  std::set<std::tuple<uint32_t, bool, uint64_t, uint32_t>> later;
   for (ptrdiff_t i = std::ssize(events) - 1; i >= 0; i--) {
     const heaptap_event& event = events[i];
+    // A process may ask for tables while it waits for a dump.
+    const bool is_for_tables = event.kind == HEAPTAP_EVENT_DUMP && AskedBy(event).kind == HEAPTAP_ASK_TABLES;
     // Those of processes that are not recorded have no process id.
-    if (LastSaysAll(event.kind) && !later.insert({event.kind, event.process_id, event.tgid}).second) repeated.insert(i);
+    const bool is_last = later.insert({event.kind, is_for_tables, event.process_id, event.tgid}).second;
+    if (LastSaysAll(event.kind) && !is_last) repeated.insert(i);
   }
   return repeated;
 }
@@ -460,6 +469,8 @@ void Recorder::HandleStart(Target& target, const heaptap_event& event) {
 }
 
 void Recorder::HandleDump(Target& target, const heaptap_event& event) {
+  const heaptap_dump_request asked = AskedBy(event);
+  if (asked.kind == HEAPTAP_ASK_TABLES) return AnswerTables(target, static_cast<uint32_t>(asked.argument));
   // Another collector answers, unless it has ended.
   if (target.foreign) {
     absl::Status status = WithMemory(target, [address = target.control_address](const ProcessHandle& handle) {
@@ -475,8 +486,6 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
   if (!handle.ok()) return;  // nobody waits any more
   // Who asks too often waits in vain, and costs no profile.
   if (!answers_.HasRoom(target.process_id)) return;
-  heaptap_dump_request asked;
-  memcpy(&asked, event.memory, sizeof(asked));
   // Records may be many: the child makes them, and takes the memory with it.
   const bool by_child = asked.kind == HEAPTAP_ASK_RECENT || asked.kind == HEAPTAP_ASK_LOG;
   absl::StatusOr<Contents> contents = Contents{};
@@ -497,8 +506,7 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
 }
 
 void Recorder::HandleReset(const heaptap_event& event) {
-  heaptap_dump_request asked;
-  memcpy(&asked, event.memory, sizeof(asked));
+  const heaptap_dump_request asked = AskedBy(event);
   const bool is_known = FindTarget(event.argument) != nullptr;
   Target& target = is_known ? Replace(event.argument, event.process_id) : AddTarget(event.process_id, event.tgid);
   if (!is_known) Close(event.argument);

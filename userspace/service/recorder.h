@@ -186,6 +186,8 @@ class Recorder {
   void ReleaseFiles(absl::Time now);
   // `news`: mapping events that have not been handled yet.
   void HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news);
+  // To be called when all mappings up to the question have been handled: their tables are in the kernel.
+  void AnswerTables(Target& target, uint32_t asked);
   // Finishes a stack that the kernel could not.
   void Finish(const bpf::RawStack& raw);
 

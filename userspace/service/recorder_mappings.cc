@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/elf/mappings.h"
+#include "userspace/service/control_block.h"
 #include "userspace/service/messages.h"
 #include "userspace/service/recorder.h"
 #include "userspace/unwind/finish.h"
@@ -121,6 +122,14 @@ void Recorder::HandleTableWanted(const heaptap_event& event, const std::vector<b
     }
   }
   tables_.Refuse(key);
+}
+
+void Recorder::AnswerTables(Target& target, uint32_t asked) {
+  if (target.control_address == 0 || target.foreign) return;
+  // A process that has ended in the meantime waits no longer.
+  WithMemory(target, [address = target.control_address, asked](const ProcessHandle& handle) {
+    return WriteTablesReady(handle, address, asked);
+  }).IgnoreError();
 }
 
 void Recorder::Finish(const bpf::RawStack& raw) {

@@ -14,10 +14,17 @@ struct Copy {
   bool ended = false;  // something outside of the copy was asked for
 };
 
+bool IsMissing(const heaptap_raw_stack& raw, uint64_t offset) {
+  const uint64_t chunk = offset / HEAPTAP_CHUNK_BYTES;
+  return chunk < HEAPTAP_MOST_STACK_CHUNKS &&
+         (raw.missing[chunk / HEAPTAP_CHUNKS_PER_WORD] >> chunk % HEAPTAP_CHUNKS_PER_WORD & 1) != 0;
+}
+
 int ReadCopy(void* context, uint64_t address, __u64* word) {
   Copy& copy = *static_cast<Copy*>(context);
   const uint64_t offset = address - copy.raw->memory_begin;
-  if (offset > copy.memory.size() || copy.memory.size() - offset < sizeof(*word)) {
+  if (offset > copy.memory.size() || copy.memory.size() - offset < sizeof(*word) || IsMissing(*copy.raw, offset) ||
+      IsMissing(*copy.raw, offset + sizeof(*word) - 1)) {
     copy.ended = true;
     return -1;
   }

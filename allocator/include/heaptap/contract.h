@@ -68,7 +68,7 @@ extern "C" {
 #define HEAPTAP_CONTROL_SYMBOL "heaptap_control"
 /* "heaptap" and a NUL, as a little-endian number. */
 #define HEAPTAP_CONTROL_MAGIC UINT64_C(0x0070617470616568)
-#define HEAPTAP_CONTROL_VERSION 2
+#define HEAPTAP_CONTROL_VERSION 3
 
 /* Bits of heaptap_control.options: what MALLOC_CONF asked for. */
 #define HEAPTAP_OPTION_PROF (1u << 0)
@@ -112,6 +112,8 @@ struct heaptap_control {
   uint32_t max_frames;                  /* prof_bt_max: a stack in a dump has at most so many of the program's frames */
   uint32_t collector_follows;           /* written by the collector: 1 if it records forked children too */
   struct heaptap_statistics statistics; /* written by the process */
+  uint32_t tables_asked;                /* the number of the latest HEAPTAP_ASK_TABLES */
+  uint32_t tables_ready;                /* written by the collector: the number of the latest that it has answered */
 };
 
 /* Why a dump was asked for; the letter in a dump's name. */
@@ -131,7 +133,15 @@ enum heaptap_ask_kind {
   /* These need no file and no answer; they have happened when the probe returns. */
   HEAPTAP_ASK_RESET = 'r',  /* forget all samples so far; `argument` is the rate from now on */
   HEAPTAP_ASK_RECORD = 'k', /* keep a record of each sample from now on; if `argument` is 0, no longer */
+  /* Needs no file: load the unwind tables of all code that the process has mapped so far. `argument` is
+   * heaptap_control.tables_asked, and the answer is to write it to tables_ready. Where each allocation is a sample
+   * (rate 0), the process asks when it starts and when it has opened a library, and waits for the answer for
+   * HEAPTAP_TABLES_TIMEOUT_MILLISECONDS at most. */
+  HEAPTAP_ASK_TABLES = 't',
 };
+
+/* How long the process waits for unwind tables before it goes on without. The largest tables take half a second. */
+#define HEAPTAP_TABLES_TIMEOUT_MILLISECONDS 2000
 
 /* How long the process waits for a dump before it gives up with EAGAIN. */
 #ifndef HEAPTAP_DUMP_TIMEOUT_MILLISECONDS
@@ -166,7 +176,7 @@ struct heaptap_dump_request {
 } /* extern "C" */
 
 static_assert(sizeof(struct heaptap_statistics) == 48, "the control block has the same shape everywhere");
-static_assert(sizeof(struct heaptap_control) == 120, "the control block has the same shape everywhere");
+static_assert(sizeof(struct heaptap_control) == 128, "the control block has the same shape everywhere");
 static_assert(sizeof(struct heaptap_dump_request) == 64, "a dump request has the same shape everywhere");
 #endif
 

@@ -10,6 +10,7 @@ from harness import TARGETS, target
 
 LEFT = os.path.join(TARGETS, "libleft.so")
 RIGHT = os.path.join(TARGETS, "libright.so")
+DEEP = os.path.join(TARGETS, "libdeep.so")
 BARE = os.path.join(TARGETS, "libbare.so")
 
 

@@ -4,12 +4,17 @@
 Recording is exact; error bounds: none.
 """
 
+import os
 import re
+import shutil
 import signal
 import subprocess
 
+import pytest
+
 import symbols
-from loader import LEFT, RIGHT, assert_called, call, end, loader, open_plugin, paths, plugin_path
+from harness import target, wait_until
+from loader import DEEP, LEFT, RIGHT, assert_called, call, end, loader, open_plugin, paths, plugin_path
 from stack_ends import NO_ROOM, counts_by_end
 
 
@@ -43,6 +48,73 @@ def test_a_stopped_heaptap(lab):
     dump = end(lab, session)
     assert dump.warnings == []
     assert_called(dump, "left", 500)
+
+
+NANOSLEEP = "35"  # x86-64
+DEEP_PATH = ("deep_inner", "deep_middle", "deep_outer", "main")
+
+
+def start_while_heaptap_is_stopped(lab, *command):
+    """A session whose process becomes the command while heaptap is stopped; its PID."""
+    session = lab.heaptap("run", "--exact", "--", "sh", "-c", 'echo $$; read line; exec "$@"', "sh", *command, talks=True)
+    pid = int(session.answer())
+    session.signal(signal.SIGSTOP)
+    session.tell("go")
+    return session, pid
+
+
+def is_asleep(pid, program):
+    """In nanosleep(2), which the program does not call."""
+    try:
+        with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
+            return os.readlink(f"/proc/{pid}/exe") == program and file.read().split()[0] == NANOSLEEP
+    except FileNotFoundError:
+        return False
+
+
+def has_ended(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return file.read().rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.parametrize("wrapper", ((), ("env",), ("nice", "-n", "1")), ids=("alone", "env", "nice"))
+def test_a_program_waits_for_its_tables(lab, wrapper):
+    """Nobody has run the program before, and its stacks are larger than what is copied of many."""
+    program = lab.path("deep_frames")
+    shutil.copy(target("deep_frames"), program)
+    session, pid = start_while_heaptap_is_stopped(lab, *wrapper, program, "5000")
+    if not wrapper:
+        wait_until(lambda: is_asleep(pid, program), "the program waits")
+    session.signal(signal.SIGCONT)
+    session.ends()
+    dump = lab.only_dump(kind="f")
+    assert dump.warnings == []
+    found = paths(dump, "deep_inner")
+    assert {(names[:4], names[-1]) for names in found} == {(DEEP_PATH, "_start")}
+    assert sum(found.values()) == 5000
+
+
+def test_a_program_does_not_wait_for_ever(lab):
+    """Heaptap stays stopped: the program goes on without tables, and ends."""
+    session, pid = start_while_heaptap_is_stopped(lab, target("deep_frames"), "10")
+    wait_until(lambda: has_ended(pid), "the program ends")
+    session.signal(signal.SIGCONT)
+    session.ends()
+    assert lab.only_dump(kind="f").warnings == []
+
+
+def test_deep_stacks_while_heaptap_is_stopped(lab):
+    """Few samples: as much of the stack is kept as there is."""
+    session = loader(lab)
+    session.signal(signal.SIGSTOP)
+    open_plugin(session, DEEP)
+    call(session, "deep_enter", 50)
+    session.tell("close")
+    session.popen.stdin.close()
+    session.signal(signal.SIGCONT)
+    dump = end(lab, session)
+    assert dump.warnings == []
+    assert_called(dump, "deep", 50)
 
 
 def assert_whole_unless_locked(session, dump):
