@@ -68,8 +68,8 @@ test-unit: $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc
 
 # Tests of eBPF programs watch what runs on the machine, so they run one after the other. Beside them runs what only
 # computes: much of an end-to-end test is waiting.
-KERNEL_PHASES := test-e2e test-unit test-instructions test-differential-small test-jemalloc
-COMPUTING_PHASES := test-allocator test-fuzz
+KERNEL_PHASES := test-e2e test-unit test-instructions test-allocator-preload test-differential-small test-jemalloc
+COMPUTING_PHASES := test-allocator-plain test-allocator-asan test-allocator-tsan test-fuzz
 # What a change has to pass besides `make test`. A program under valgrind dies of a breakpoint that another one's probe
 # has put into the library, so sanitized unit tests, which attach probes, are among those that run one by one.
 CI_KERNEL_PHASES := test-unit-tsan test-unit-asan

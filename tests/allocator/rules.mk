@@ -103,6 +103,7 @@ $(BUILD)/test-allocator/extended: tests/allocator/extended.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -Iallocator/include $(DEPENDENCIES) -o $@ $<
 
+# Not beside tests of a daemon, which records every process: some of these are about processes that nobody records.
 .PHONY: test-allocator-preload
 test-allocator-preload: $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
   $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended \

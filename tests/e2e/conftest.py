@@ -32,6 +32,7 @@ A test needs eBPF unless it is marked without_bpf; where eBPF is not permitted i
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -50,6 +51,11 @@ from daemon import Daemon  # noqa: E402
 from lab import Lab  # noqa: E402
 from machine import Machine  # noqa: E402
 from memory_cgroup import MemoryCgroup  # noqa: E402
+
+# Shells start background jobs with these ignored, which programs under test would inherit.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 # No test takes as long: one that does hangs.
 TEST_LIMIT_SECONDS = 400

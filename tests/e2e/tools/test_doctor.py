@@ -4,6 +4,7 @@
 import ctypes
 import errno
 import json
+import os
 import re
 import struct
 import subprocess
