@@ -74,6 +74,29 @@ static __always_inline int has_share(const struct heaptap_process* process, __u6
   return room != 0 && taken && own + *taken >= room ? 2 : 0;
 }
 
+/* A sweep takes an entry and deletes it at once, and the kernel refills its stock of memory within an interrupt: so many
+ * looks outlast both. */
+#define PATIENT_TRIES 1000
+
+struct new_entry {
+  struct heaptap_live_key key;
+  struct heaptap_live object;
+  long error;
+};
+
+static long try_to_insert(__u32 index, struct new_entry* entry) {
+  entry->error = bpf_map_update_elem(&live, &entry->key, &entry->object, BPF_NOEXIST);
+  return entry->error != -EEXIST && entry->error != -ENOMEM;
+}
+
+/* Returns 0, or a negative errno. An entry that is there is one that a sweep is about to delete. */
+static __noinline long insert_patiently(const struct heaptap_live_key* key, const struct heaptap_live* object) {
+  if (!key || !object) return -ENOMEM; /* never */
+  struct new_entry entry = {.key = *key, .object = *object};
+  bpf_loop(PATIENT_TRIES, try_to_insert, &entry, 0);
+  return entry.error;
+}
+
 /* Enters an object. Returns 0, or the HEAPTAP_LOSS_* reason, negative, if it is not in the books. */
 static __always_inline int insert_live(struct heaptap_process* process, __u32 tgid, const struct heaptap_live_key* key,
                                        const struct heaptap_live* object) {
@@ -86,17 +109,16 @@ static __always_inline int insert_live(struct heaptap_process* process, __u32 tg
     return -HEAPTAP_LOSS_LIVE_SHARE;
   }
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
-  if (!entry) {
-    int error = bpf_map_update_elem(&live, key, object, BPF_NOEXIST);
+  if (entry && entry->size != HEAPTAP_LIVE_CLAIMED && remove_live(process, key->process_id, entry) == 0)
+    lose(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);
+  /* Taken before it is written: a sweep may want it too, and deleted entries are other entries at once. */
+  if (!entry || __sync_val_compare_and_swap(&entry->size, 0, HEAPTAP_LIVE_CLAIMED) != 0) {
+    long error = bpf_map_update_elem(&live, key, object, BPF_NOEXIST);
+    if (error == -EEXIST || error == -ENOMEM) error = insert_patiently(key, object);
     /* Also when the map is full: since the last sweep objects may have been freed. */
     count_live_entries(tgid, key->process_id, error ? 0 : 1, 0);
     return error ? -HEAPTAP_LOSS_LIVE_FULL : 0;
   }
-  if (entry->size == HEAPTAP_LIVE_CLAIMED) return -HEAPTAP_LOSS_LIVE_FULL;
-  if (remove_live(process, key->process_id, entry) == 0)
-    lose(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);
-  /* Taken before it is written: a sweep may want it too, and deleted entries are other entries at once. */
-  if (__sync_val_compare_and_swap(&entry->size, 0, HEAPTAP_LIVE_CLAIMED) != 0) return -HEAPTAP_LOSS_LIVE_FULL;
   entry->weight = object->weight;
   entry->stack_id = object->stack_id;
   entry->time = object->time;

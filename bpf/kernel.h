@@ -107,6 +107,7 @@ struct task_struct {
 #define PAGE_SHIFT 12
 /* include/uapi/asm-generic/errno-base.h; <errno.h> is not for eBPF programs. */
 #define EBUSY 16
+#define ENOMEM 12
 #define EEXIST 17
 
 #endif /* HEAPTAP_KERNEL_H_ */

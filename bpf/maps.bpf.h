@@ -118,10 +118,12 @@ struct {
   __uint(max_entries, HEAPTAP_DEFAULT_RAW_STACKS_BYTES);
 } raw_stacks SEC(".maps");
 
-/* What a thread has in raw_stacks. */
+/* What a thread has in raw_stacks, and where its stack was at the latest copy. */
 struct raw_share {
   __u64 last; /* where the ring ended before the thread's latest copy */
   __u64 bytes;
+  __u64 stack_begin;
+  __u64 stack_top;
 };
 
 struct {

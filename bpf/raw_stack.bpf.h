@@ -8,14 +8,17 @@
 #include "bpf/maps.bpf.h"
 #include "bpf/scratch.bpf.h"
 
-struct stack_top {
-  __u64 address;
+struct stack_place {
+  __u64 pointer;
+  __u64 begin;
+  __u64 top; /* 0: not known */
 };
 
 /* The first stack of a process ends where its program found its arguments; strings are above that. */
-static long find_stack_top(struct task_struct* task, struct vm_area_struct* mapping, struct stack_top* top) {
+static long find_stack(struct task_struct* task, struct vm_area_struct* mapping, struct stack_place* stack) {
   __u64 arguments = mapping->vm_mm->start_stack;
-  top->address = top->address < arguments && arguments < mapping->vm_end ? arguments : mapping->vm_end;
+  stack->begin = mapping->vm_start;
+  stack->top = stack->pointer < arguments && arguments < mapping->vm_end ? arguments : mapping->vm_end;
   return 0;
 }
 
@@ -43,20 +46,37 @@ static __noinline int has_room_for_raw_stack(void) {
 }
 
 /* To be called before the bytes are reserved. */
-static __noinline int count_raw_share(__u64 bytes) {
-  __u32 tid = bpf_get_current_pid_tgid();
-  struct raw_share* share = bpf_map_lookup_elem(&raw_shares, &tid);
-  __u64 last = bpf_ringbuf_query(&raw_stacks, BPF_RB_PROD_POS);
-  if (!share) {
-    struct raw_share first = {.last = last, .bytes = bytes};
-    bpf_map_update_elem(&raw_shares, &tid, &first, BPF_ANY);
-    return 0;
-  }
+static __noinline int count_raw_share(struct raw_share* share, __u64 bytes) {
+  if (!share) return 0;
   /* The collector has taken all that the thread had there. */
   if (share->last < bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS)) share->bytes = 0;
-  share->last = last;
+  share->last = bpf_ringbuf_query(&raw_stacks, BPF_RB_PROD_POS);
   share->bytes += bytes;
   return 0;
+}
+
+static __always_inline struct raw_share* find_raw_share(void) {
+  __u32 tid = bpf_get_current_pid_tgid();
+  struct raw_share* share = bpf_map_lookup_elem(&raw_shares, &tid);
+  if (share) return share;
+  struct raw_share none = {};
+  bpf_map_update_elem(&raw_shares, &tid, &none, BPF_NOEXIST);
+  return bpf_map_lookup_elem(&raw_shares, &tid);
+}
+
+/* How many chunks there are from the stack pointer to the top of the stack; what the list of mappings cannot tell, as
+ * another thread has locked it, the thread's latest copy may. */
+static __noinline __u64 count_chunks(struct raw_share* share, __u64 rsp) {
+  struct stack_place stack = {.pointer = rsp};
+  bpf_find_vma(bpf_get_current_task_btf(), rsp, find_stack, &stack, 0);
+  if (share && stack.top) {
+    share->stack_begin = stack.begin;
+    share->stack_top = stack.top;
+  } else if (share && share->stack_begin <= rsp && rsp < share->stack_top) {
+    stack.top = share->stack_top;
+  }
+  if (!stack.top) return HEAPTAP_RAW_STACK_CHUNKS;
+  return (stack.top - (rsp & ~(HEAPTAP_CHUNK_BYTES - 1ULL))) / HEAPTAP_CHUNK_BYTES + 1;
 }
 
 /* Copies chunk by chunk, none across a page: any page may not be there. The copy ends with the last chunk that is. */
@@ -99,16 +119,14 @@ static __always_inline int send_chunks(const struct scratch* mine, __u64 stack_i
 
 /* Returns 0, or -1 if there is no room. */
 static __noinline int send_raw_stack(const struct scratch* mine, __u64 stack_id) {
-  __u64 rsp = mine->frame.rsp;
-  struct stack_top top = {.address = rsp};
-  if (bpf_find_vma(bpf_get_current_task_btf(), rsp, find_stack_top, &top, 0)) top.address = ~0ULL;
-  __u64 chunks = (top.address - (rsp & ~(HEAPTAP_CHUNK_BYTES - 1ULL))) / HEAPTAP_CHUNK_BYTES + 1;
+  struct raw_share* share = find_raw_share();
+  __u64 chunks = count_chunks(share, mine->frame.rsp);
   __u64 size = bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE);
   __u64 most = HEAPTAP_MOST_STACK_CHUNKS;
   if (bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA) + raw_stack_size(most) >= size / ROOMY_PART)
     most = HEAPTAP_RAW_STACK_CHUNKS;
   if (chunks > most) chunks = most;
-  count_raw_share(raw_stack_size(chunks));
+  count_raw_share(share, raw_stack_size(chunks));
   /* A reservation has a constant size. */
   if (chunks <= 1) return send_chunks(mine, stack_id, 1);
   if (chunks <= 2) return send_chunks(mine, stack_id, 2);

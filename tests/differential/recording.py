@@ -23,6 +23,10 @@ OPTIONS = "prof:true,prof_accum:true,lg_prof_sample:0,prof_final:true,prof_prefi
 ELSEWHERE = (("retain:false,", 0x10003000), ("tcache:false,", 0x1A5A7000), ("dirty_decay_ms:0,", 0x4321B000))
 
 
+# A program as a shell script starts it, through another program.
+WRAPPER = ("sh", "-c", 'exec env "$@"', "sh")
+
+
 class Recording:
     """programs: {name of the executable: Paths}, processes of the same program together; collector: heaptap's PID;
     faults: what is wrong with the recording itself, texts."""
@@ -42,9 +46,9 @@ def environment(allocator, options, collector):
             "HEAPTAP_CONF": f"collector:{collector},lg_prof_sample:0"}
 
 
-def record(subject, allocator, folder, name, collector, elsewhere=("", 0)):
+def record(subject, allocator, folder, name, collector, elsewhere=("", 0), wrapper=()):
     """One run. name: of its dumps, of the same length for all; collector: the PID of the heaptap to compare with;
-    elsewhere: one of ELSEWHERE, for jemalloc."""
+    elsewhere: one of ELSEWHERE, for jemalloc; wrapper: a command that starts the program."""
     more, stack = elsewhere
     slashes = "/" * (1 + max(len(other) for other, _ in ELSEWHERE) - len(more))
     work, prefix = os.path.join(folder, "work"), folder + slashes + name
@@ -52,7 +56,7 @@ def record(subject, allocator, folder, name, collector, elsewhere=("", 0)):
     os.mkdir(work)
     if subject.prepare:
         subject.prepare(work)
-    command = [word.replace("{allocator}", allocator) for word in subject.command]
+    command = [*wrapper, *(word.replace("{allocator}", allocator) for word in subject.command)]
     options = {"env": {**subject.environment, **environment(allocator, more + OPTIONS + prefix, collector)}, "cwd": work}
     if subject.stdin:
         options["stdin"] = open(os.path.join(work, subject.stdin), "rb")  # closed with the Process

@@ -100,6 +100,15 @@ test-differential-small: ## call paths against jemalloc's, of those that take se
 	$(Q)$(DIFFERENTIAL_PYTEST) tests/differential/test_paths.py
 	$(Q)tests/differential/run --small
 
+.PHONY: test-differential-wrapped test-differential-busy
+test-differential-wrapped test-differential-busy: $(BUILD)/heaptap $(BUILD)/libheaptap.so differential-targets
+
+test-differential-wrapped: ## call paths of programs that a shell script and env start (root)
+	$(Q)tests/differential/run --wrapped
+
+test-differential-busy: ## the same beside three busy loops (root)
+	$(Q)tests/differential/run --wrapped --busy
+
 .PHONY: test-jemalloc test-jemalloc-all
 test-jemalloc test-jemalloc-all: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(TABLE_TARGETS)
 
@@ -111,4 +120,4 @@ test-jemalloc-all: ## mallctl names and all option strings against jemalloc's (r
 	$(Q)tests/differential/run_tables
 
 # For `make test-long`.
-LONG_TESTS += test-differential test-jemalloc-all
+LONG_TESTS += test-differential test-differential-wrapped test-differential-busy test-jemalloc-all

@@ -762,6 +762,27 @@ class DeepStack {
   uint64_t leaf_;
 };
 
+// Another thread has locked the list of mappings.
+TEST(RawStacks, AsMuchAsTheLatestCopyOfTheThreadTells) {
+  Simulation process(8);
+  const uint64_t leaf = process.Function(kPlain);
+  const auto sample = [&](uint32_t tid, uint64_t below_top) {
+    process.kernel.tid = tid;
+    process.registers.rsp() = kStackTop - below_top;
+    process.Sample(leaf);
+    std::vector<std::string> records = process.kernel.ring("raw_stacks").Take();
+    EXPECT_THAT(records, SizeIs(1));
+    return (records.at(0).size() - sizeof(heaptap_raw_stack)) / HEAPTAP_CHUNK_BYTES;
+  };
+  EXPECT_EQ(sample(1, 2 * kPage), 16);
+  process.kernel.busy = INT_MAX;
+  EXPECT_EQ(sample(1, kPage + 8), 8);
+  EXPECT_EQ(sample(1, 100), 2);
+  // Of another thread, or on another stack, nothing is known.
+  EXPECT_EQ(sample(2, 100), HEAPTAP_RAW_STACK_CHUNKS);
+  EXPECT_EQ(sample(1, 9 * kPage), HEAPTAP_RAW_STACK_CHUNKS);
+}
+
 TEST(RawStacks, LargeCopiesWhileTheRingIsRoomy) {
   DeepStack process;
   process.ring().bytes = 4 << 20;
