@@ -42,15 +42,17 @@ const char* SymbolicLinkText() {
 
 }  // namespace
 
-const char* EnvironmentVariable(const char* name) {
-  if (getauxval(AT_SECURE) != 0) return nullptr;
-  char** entry = Environment();
-  if (entry == nullptr) return nullptr;
-  size_t length = strlen(name);
-  for (; *entry != nullptr; entry++) {
+const char* FindVariable(char** environment, const char* name) {
+  const size_t length = strlen(name);
+  if (environment == nullptr || length == 0) return nullptr;
+  for (char** entry = environment; *entry != nullptr; entry++) {
     if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
   }
   return nullptr;
+}
+
+const char* EnvironmentVariable(const char* name) {
+  return getauxval(AT_SECURE) == 0 ? FindVariable(Environment(), name) : nullptr;
 }
 
 OptionTexts ReadOptionSources() {

@@ -22,6 +22,9 @@ OptionTexts ReadOptionSources();
 // What ReadOptionSources has found; nullptr if the source was not there. Any thread.
 const char* OptionText(OptionSource source);
 
+// The value of a variable in an environment; nullptr if it is not set there, or if there is no environment. Any thread.
+const char* FindVariable(char** environment, const char* name);
+
 // A variable of the environment as it was at the start; nullptr if it is not set or must not be believed. Any thread,
 // before libc is ready too.
 const char* EnvironmentVariable(const char* name);

@@ -10,13 +10,16 @@
 // Where no options are given at all there is nothing to switch off, and it is told so: a jemalloc that was built
 // without profiling would complain of options that it does not know.
 //
-// Everybody else gets what libc's function gives. May be called by any thread at any time, before this library's
-// constructor too; allocates nothing.
+// Everybody else gets what libc's function gives. It is read from `environ` and not by getenv: a program may have
+// wrapped both functions under one lock, as Firefox has, and holds it here.
+//
+// May be called by any thread at any time, before this library's constructor too; allocates nothing.
 #include <malloc.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
+#include "option_sources.h"
 #include "process.h"
 #include "symbols.h"
 
@@ -48,5 +51,6 @@ HEAPTAP_C_EXPORT char* secure_getenv(const char* name) noexcept {
   if (strcmp(name, "MALLOC_CONF") == 0 && AllocatorIsOurs()) {
     return heaptap::HasOptions() ? const_cast<char*>(kQuiet) : nullptr;
   }
-  return getauxval(AT_SECURE) == 0 ? getenv(name) : nullptr;
+  if (getauxval(AT_SECURE) != 0) return nullptr;
+  return const_cast<char*>(heaptap::FindVariable(environ, name));
 }

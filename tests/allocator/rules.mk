@@ -88,6 +88,12 @@ $(BUILD)/test-allocator/options_static: tests/allocator/options.c $(BUILD)/libhe
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin $(DEPENDENCIES) -o $@ $< $(BUILD)/libheaptap.a
 
+# It is called by its own names, also from libraries.
+$(ALLOCATOR_TESTS)/getenv_under_lock: tests/allocator/getenv_under_lock.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin -rdynamic $(DEPENDENCIES) -o $@ $<
+
 $(ALLOCATOR_TESTS)/cxx_behaviour: tests/allocator/cxx_behaviour.cc
 	$(say) CXX $@
 	@mkdir -p $(@D)
@@ -107,7 +113,8 @@ $(BUILD)/test-allocator/extended: tests/allocator/extended.c
 .PHONY: test-allocator-preload
 test-allocator-preload: $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
   $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended \
-  $(ALLOCATOR_TESTS)/cxx_behaviour $(ALLOCATOR_TESTS)/cxx_plugin.so
+  $(ALLOCATOR_TESTS)/cxx_behaviour $(ALLOCATOR_TESTS)/cxx_plugin.so \
+  $(ALLOCATOR_TESTS)/getenv_under_lock
 	$(say) TEST "allocator, preloaded"
 	$(Q)timeout 300 tests/allocator/preload $(BUILD)
 
