@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How names leave the library.
+// How names leave the library, and which code is its own.
 #ifndef HEAPTAP_ALLOCATOR_SYMBOLS_H_
 #define HEAPTAP_ALLOCATOR_SYMBOLS_H_
 
@@ -8,5 +8,19 @@
 #define HEAPTAP_C_EXPORT extern "C" HEAPTAP_EXPORT
 // Another name for a function of the same file.
 #define HEAPTAP_ALIAS(name) __attribute__((alias(#name), copy(name)))
+
+extern "C" {
+// The bounds of the allocator's code (text.ld).
+extern const char heaptap_text_begin[] __attribute__((visibility("hidden")));
+extern const char heaptap_text_end[] __attribute__((visibility("hidden")));
+}
+
+namespace heaptap {
+
+inline bool IsInAllocator(const void* function) {
+  return function >= heaptap_text_begin && function < heaptap_text_end;
+}
+
+}  // namespace heaptap
 
 #endif  // HEAPTAP_ALLOCATOR_SYMBOLS_H_

@@ -23,12 +23,6 @@
 #include "process.h"
 #include "symbols.h"
 
-extern "C" {
-// The bounds of the allocator's code (text.ld).
-extern const char heaptap_text_begin[] __attribute__((visibility("hidden")));
-extern const char heaptap_text_end[] __attribute__((visibility("hidden")));
-}
-
 namespace {
 
 // Only what jemalloc 5.3.0 knows, as Debian has it: an unknown option would make it complain.
@@ -40,10 +34,7 @@ constexpr char kQuiet[] =
 // A program may have an allocator of its own, linked in, that comes before a preloaded library: then heaptap is not in
 // use, and has to keep out of that allocator's options. malloc_usable_size tells, since, other than malloc's, its
 // address is hardly ever taken by a program, which would make it an address in the program.
-bool AllocatorIsOurs() {
-  const char* function = reinterpret_cast<const char*>(&malloc_usable_size);
-  return function >= heaptap_text_begin && function < heaptap_text_end;
-}
+bool AllocatorIsOurs() { return heaptap::IsInAllocator(reinterpret_cast<const void*>(&malloc_usable_size)); }
 
 }  // namespace
 

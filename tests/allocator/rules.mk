@@ -88,11 +88,31 @@ $(BUILD)/test-allocator/options_static: tests/allocator/options.c $(BUILD)/libhe
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin $(DEPENDENCIES) -o $@ $< $(BUILD)/libheaptap.a
 
-# It is called by its own names, also from libraries.
-$(ALLOCATOR_TESTS)/getenv_under_lock: tests/allocator/getenv_under_lock.c
+# C programs that preload runs. Their functions are called by their own names, also from libraries.
+PRELOAD_PROGRAMS := $(addprefix $(ALLOCATOR_TESTS)/,getenv_under_lock plugin_host)
+
+$(PRELOAD_PROGRAMS): $(ALLOCATOR_TESTS)/%: tests/allocator/%.c
 	$(say) CC $@
 	@mkdir -p $(@D)
-	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin -rdynamic $(DEPENDENCIES) -o $@ $<
+	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin -rdynamic -pthread $(DEPENDENCIES) -o $@ $<
+
+# The same plugin with either C++ library, with one of its own, and as a program.
+NEW_PLUGINS := $(addprefix $(ALLOCATOR_TESTS)/,new_libstdcxx.so new_libcxx.so new_own_library.so)
+NEW_PROGRAMS := $(addprefix $(ALLOCATOR_TESTS)/,new_program new_program_linked)
+$(ALLOCATOR_TESTS)/new_libstdcxx.so: NEW_LINK := $(CXX) -shared
+$(ALLOCATOR_TESTS)/new_libcxx.so: NEW_LINK := $(CC) -shared -Wl,--no-as-needed -l:libc++.so.1 -l:libc++abi.so.1
+$(ALLOCATOR_TESTS)/new_own_library.so: NEW_LINK := $(CXX) -shared -static-libstdc++ -static-libgcc
+$(NEW_PROGRAMS): NEW_LINK := $(CXX)
+$(ALLOCATOR_TESTS)/new_program_linked: $(BUILD)/libheaptap.a
+
+$(ALLOCATOR_TESTS)/new_plugin.o: tests/allocator/new_plugin.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++20 -O1 -g $(WARNINGS) -fno-builtin -fPIC $(DEPENDENCIES) -c $< -o $@
+
+$(NEW_PLUGINS) $(NEW_PROGRAMS): $(ALLOCATOR_TESTS)/new_plugin.o
+	$(say) LINK $@
+	$(Q)$(NEW_LINK) -o $@ $^
 
 $(ALLOCATOR_TESTS)/cxx_behaviour: tests/allocator/cxx_behaviour.cc
 	$(say) CXX $@
@@ -114,7 +134,7 @@ $(BUILD)/test-allocator/extended: tests/allocator/extended.c
 test-allocator-preload: $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
   $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended \
   $(ALLOCATOR_TESTS)/cxx_behaviour $(ALLOCATOR_TESTS)/cxx_plugin.so \
-  $(ALLOCATOR_TESTS)/getenv_under_lock
+  $(PRELOAD_PROGRAMS) $(NEW_PLUGINS) $(NEW_PROGRAMS)
 	$(say) TEST "allocator, preloaded"
 	$(Q)timeout 300 tests/allocator/preload $(BUILD)
 
