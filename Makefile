@@ -138,7 +138,7 @@ include tests/rules.mk
 
 # --- targets for people -----------------------------------------------------------------------------------------------
 
-# Purposes, as scripts/bootstrap has them: build demo test lint kernels; all of them if this is empty.
+# Purposes, as scripts/bootstrap has them: build demo test programs lint kernels; all of them if this is empty.
 DEPS ?=
 
 .PHONY: deps

@@ -176,5 +176,6 @@ test-e2e: $(BUILD)/heaptap $(BUILD)/libheaptap.so targets ## end-to-end tests ag
 # What takes long, with its full durations, and a table of what held.
 .PHONY: test-long
 test-long: $(BUILD)/heaptap $(BUILD)/libheaptap.so targets ## end-to-end tests of endurance, and the slow ones (root)
+	$(Q)scripts/bootstrap programs
 	$(Q)rm -f $(BUILD)/long.md
 	$(Q)export HEAPTAP_LONG=1; $(call run_e2e,slow or endurance,--held-table=$(BUILD)/long.md)

@@ -46,12 +46,13 @@ def missing(bootstrap):
 
 def test_purposes_include_what_they_need(missing):
     build, demo, test = missing("build"), missing("demo"), missing("test")
-    lint, kernels = missing("lint"), missing("kernels")
+    programs, lint, kernels = missing("programs"), missing("lint"), missing("kernels")
     assert {"g++", "clang", "bpftool", "libbpf-dev"} <= build
     assert build < demo < test < kernels
+    assert test < programs
     assert build < lint
     assert {"python3-pytest", "python3-pytest-xdist", "python3-pytest-timeout"} <= test
-    assert missing() == lint | kernels
+    assert missing() == programs | lint | kernels
     assert missing("lint", "demo") == lint | demo
 
 

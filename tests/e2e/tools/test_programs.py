@@ -38,12 +38,12 @@ def place(lab):
     return path
 
 
-# They take a minute together, and show what redis and gcc show.
-SLOW = {"postgres", "clang"}
+# They take minutes together. postgres and clang show what redis and gcc show.
+SLOW = {"postgres", "clang", *programs.LARGE_PROGRAMS}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
-                                  for name in programs.PROGRAMS])
+                                  for name in (*programs.PROGRAMS, *programs.LARGE_PROGRAMS)])
 def test_same_output(lab, place, name):
     """plain, preloaded, profiled, and plain again: if the two plain runs differ, the machine changed meanwhile."""
     def plain(command, **options):
