@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/single_threaded.h>
 
 #include "code_tables.h"
 #include "dump.h"
@@ -32,6 +33,11 @@ extern "C" {
 // The bounds of the allocator's code, from text.ld. Weak: tests that link the objects one by one do without them.
 extern const char heaptap_text_begin[] __attribute__((weak, visibility("hidden")));
 extern const char heaptap_text_end[] __attribute__((weak, visibility("hidden")));
+
+// glibc's lock of the list of all streams, which its fork takes. Weak: not every libc has it.
+void _IO_list_lock() __attribute__((weak));
+void _IO_list_unlock() __attribute__((weak));
+void _IO_list_resetlock() __attribute__((weak));
 
 struct heaptap_control heaptap_control;
 }
@@ -95,23 +101,45 @@ void LeaveCollectorAfterFork() {
   DistrustSemaphores();
 }
 
-// All locks that a thread may hold while it allocates, in the order in which they are taken.
+constinit std::atomic<uint64_t> forks;
+bool locked_for_fork;  // under the locks of BeforeFork
+
+// All locks that a thread may hold while it allocates, in the order in which they are taken. libc's is the first: a
+// thread that flushes all streams holds it, and waits for another one that reads a line and allocates.
+//
+// With one thread there is nothing to lock, and perhaps nothing may be locked: fork may be called by a signal handler,
+// which may have interrupted this thread in an allocation or in another fork, with these locks in its hands.
 void BeforeFork() {
+  forks.fetch_add(1, std::memory_order_relaxed);
+  if (__libc_single_threaded != 0) return;
+  if (_IO_list_lock != nullptr) _IO_list_lock();
   LockHeaps();
   LockSampledPools();
   LockUnits();
+  locked_for_fork = true;
 }
 
 void AfterForkInParent() {
+  if (!locked_for_fork) return;
+  locked_for_fork = false;
   UnlockUnits();
   UnlockSampledPools();
   UnlockHeaps();
+  if (_IO_list_unlock != nullptr) _IO_list_unlock();
+}
+
+void ResetLocksInChild() {
+  if (!locked_for_fork) return;
+  locked_for_fork = false;
+  ResetUnitsLocks();
+  ResetSampledPoolLocks();
+  ResetHeapLocks();
+  if (_IO_list_resetlock != nullptr) _IO_list_resetlock();
 }
 
 void AfterForkInChild() {
-  ResetUnitsLocks();
-  ResetSampledPoolLocks();
-  ResetHeapsAfterFork();
+  ResetLocksInChild();
+  ResetHeapsAfterFork(forks.load(std::memory_order_relaxed));
   ResetDumpsAfterFork();
   ResetSnapshotsAfterFork();
   ResetRecordsAfterFork();

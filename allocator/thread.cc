@@ -28,7 +28,6 @@ constinit Mutex heaps_mutex;  // for what follows, and the fields of heaps that 
 Heap* all_heaps;
 Heap* parked_heaps;
 uint64_t heap_serial;
-uint64_t forks;
 uint64_t seed;
 
 // In which round of the thread's destructors its heap is parked. The destructors of others may still allocate and
@@ -173,7 +172,6 @@ void ScavengeHeaps() {
 void LockHeaps() {
   heaps_mutex.Lock();
   late_mutex.Lock();
-  forks++;
 }
 
 void UnlockHeaps() {
@@ -181,9 +179,12 @@ void UnlockHeaps() {
   heaps_mutex.Unlock();
 }
 
-void ResetHeapsAfterFork() {
+void ResetHeapLocks() {
   heaps_mutex.Reset();
   late_mutex.Reset();
+}
+
+void ResetHeapsAfterFork(uint64_t forks) {
   seed += forks;  // another seed for each child, the same in each run
   late_heap.sampler.Restart(seed, 0);
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {

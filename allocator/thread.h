@@ -46,11 +46,13 @@ void VisitHeaps(void (*visit)(void* opaque, const Heap* heap), void* opaque);
 // Gives back what the calling thread and all parked heaps hold without need.
 void ScavengeHeaps();
 
-// fork(2): locks and unlocks all heaps that have a lock. In the child the heaps of the threads that are no more are
-// parked, or abandoned if they were being changed, and all samplers begin new random streams.
+// fork(2): locks and unlocks all heaps that have a lock. In the child the locks are reset, the heaps of the threads
+// that are no more are parked, or abandoned if they were being changed, and all samplers begin new random streams,
+// others for each number of forks.
 void LockHeaps();
 void UnlockHeaps();
-void ResetHeapsAfterFork();
+void ResetHeapLocks();
+void ResetHeapsAfterFork(uint64_t forks);
 
 }  // namespace heaptap
 

@@ -3,7 +3,7 @@
 
 import pytest
 
-from harness import LIBRARY, target
+from harness import LIBRARY, LONG, TIME_SCALE, target
 
 pytestmark = pytest.mark.without_bpf
 
@@ -30,3 +30,17 @@ def test_it_stays_when_it_is_closed(lab):
                           env={"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=65536"})
     process.ends()
     assert process.stdout() == "True\n"
+
+
+FORKS = 10000 if LONG else 300
+FORK_SECONDS = 0.1 * TIME_SCALE  # generous: one takes some milliseconds
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("where", ("streams", "handler"))
+def test_fork_does_not_hang(lab, held, where):
+    """Beside threads that hold libc's locks of streams while they allocate; and in a signal handler that has
+    interrupted malloc or fork, in a process of one thread."""
+    process = lab.preloaded(target("fork_storm"), where, FORKS)
+    assert process.wait(FORKS * FORK_SECONDS) == 0, process.stderr()
+    held(f"forks, {where}", "no deadlock", FORKS)
