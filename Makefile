@@ -40,7 +40,9 @@ all: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a ## build buil
 
 ALLOCATOR_SOURCES := $(wildcard allocator/*.cc)
 ALLOCATOR_ASSEMBLY := $(wildcard allocator/*.S)
-ALLOCATOR_OBJECTS := $(ALLOCATOR_SOURCES:%.cc=$(BUILD)/%.o) $(ALLOCATOR_ASSEMBLY:%.S=$(BUILD)/%.o)
+# Only in the shared library: a static program that defines dlopen has none.
+SHARED_ONLY := $(addprefix $(BUILD)/allocator/,symbols_dlopen.o dlopen_entry.o)
+ALLOCATOR_OBJECTS := $(filter-out $(SHARED_ONLY),$(ALLOCATOR_SOURCES:%.cc=$(BUILD)/%.o) $(ALLOCATOR_ASSEMBLY:%.S=$(BUILD)/%.o))
 ALLOCATOR_FLAGS := -std=c++20 -O2 -g $(WARNINGS) -Iallocator/include -Iallocator -fPIC -fvisibility=hidden \
   -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-omit-frame-pointer -fno-optimize-sibling-calls \
   -ftls-model=initial-exec -mno-red-zone -fno-builtin -fasynchronous-unwind-tables
@@ -64,10 +66,12 @@ $(BUILD)/heaptap_allocator.o: allocator/text.ld $(ALLOCATOR_OBJECTS)
 	$(Q)$(LD) -r --force-group-allocation -o $@ -T $^
 
 # -z now: no lazy binding inside malloc. -z nodelete: blocks outlive any dlclose.
-$(BUILD)/libheaptap.so: $(BUILD)/heaptap_allocator.o
+LINK_SHARED = $(CC) -shared -o $@ $^ -Wl,-soname,libheaptap.so -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete \
+  -Wl,--no-undefined -Wl,--build-id
+
+$(BUILD)/libheaptap.so: $(BUILD)/heaptap_allocator.o $(SHARED_ONLY)
 	$(say) LINK $@
-	$(Q)$(CC) -shared -o $@ $^ -Wl,-soname,libheaptap.so -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--no-undefined \
-	  -Wl,--build-id
+	$(Q)$(LINK_SHARED)
 
 $(BUILD)/libheaptap.a: $(BUILD)/heaptap_allocator.o
 	$(say) AR $@

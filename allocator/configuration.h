@@ -52,7 +52,8 @@ struct Configuration {
   ssize_t prof_recent_alloc_max = 0;
   char prefix[PATH_MAX] = "jeprof";  // prof_prefix: of the names of automatic dumps; empty: no such dumps
 
-  // The collector's wishes (contract.h).
+  // HEAPTAP_CONF's (contract.h).
+  bool drop_deepbind = true;
   uint32_t collector_lg_sample = HEAPTAP_NO_RATE;
   uint32_t collector_pid = 0;
   bool has_seed = false;
@@ -137,7 +138,7 @@ struct OptionTexts {
 // Reads all of them, then draws the conclusions: which options imply others. With abort_conf and an error it says so
 // and does not return.
 void ReadMallocConf(const OptionTexts& texts, Configuration* configuration);
-// The collector's own string.
+// HEAPTAP_CONF.
 void ReadHeaptapConf(const char* text, Configuration* configuration);
 
 }  // namespace heaptap

@@ -217,6 +217,7 @@ constexpr Option kCollectorOptions[] = {
     FIELD("lg_prof_sample", collector_lg_sample).In({0, HEAPTAP_MAX_LG_SAMPLE, kClips}),
     FIELD("collector", collector_pid).In({0, UINT32_MAX}),
     FIELD("prof_seed", seed),
+    OPTION(drop_deepbind),
 };
 constexpr size_t kCollectorOptionCount = sizeof(kCollectorOptions) / sizeof(kCollectorOptions[0]);
 

@@ -21,6 +21,10 @@ inline bool IsInAllocator(const void* function) {
   return function >= heaptap_text_begin && function < heaptap_text_end;
 }
 
+// Whether the program's malloc is this one. A program may have an allocator of its own, linked in, that comes before a
+// preloaded library. Any thread, any time.
+bool IsInUse();
+
 }  // namespace heaptap
 
 #endif  // HEAPTAP_ALLOCATOR_SYMBOLS_H_

@@ -31,15 +31,15 @@ constexpr char kQuiet[] =
     "prof_leak_error:false,prof_gdump:false,lg_prof_interval:-1,stats_print:false,stats_interval:-1,"
     "background_thread:false";
 
-// A program may have an allocator of its own, linked in, that comes before a preloaded library: then heaptap is not in
-// use, and has to keep out of that allocator's options. malloc_usable_size tells, since, other than malloc's, its
-// address is hardly ever taken by a program, which would make it an address in the program.
-bool AllocatorIsOurs() { return heaptap::IsInAllocator(reinterpret_cast<const void*>(&malloc_usable_size)); }
-
 }  // namespace
 
+// malloc_usable_size tells, since, other than malloc's, its address is hardly ever taken by a program, which would make
+// it an address in the program.
+bool heaptap::IsInUse() { return IsInAllocator(reinterpret_cast<const void*>(&malloc_usable_size)); }
+
+// Where heaptap is not in use, it has to keep out of the other allocator's options.
 HEAPTAP_C_EXPORT char* secure_getenv(const char* name) noexcept {
-  if (strcmp(name, "MALLOC_CONF") == 0 && AllocatorIsOurs()) {
+  if (strcmp(name, "MALLOC_CONF") == 0 && heaptap::IsInUse()) {
     return heaptap::HasOptions() ? const_cast<char*>(kQuiet) : nullptr;
   }
   if (getauxval(AT_SECURE) != 0) return nullptr;

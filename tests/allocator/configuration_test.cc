@@ -234,6 +234,9 @@ TEST(Configuration, TheCollectorsVariable) {
   std::string messages =
       Stderr([&] { ReadHeaptapConf("lg_prof_sample:12,prof_seed:7,collector:42,prof:true", &configuration); });
   EXPECT_EQ(messages, "<heaptap>: Invalid conf pair: prof:true\n");
+  EXPECT_TRUE(configuration.drop_deepbind);
+  EXPECT_EQ(Stderr([&] { ReadHeaptapConf("drop_deepbind:false", &configuration); }), "");
+  EXPECT_FALSE(configuration.drop_deepbind);
   EXPECT_EQ(configuration.collector_lg_sample, 12u);
   EXPECT_EQ(configuration.collector_pid, 42u);
   EXPECT_EQ(configuration.lg_sample, 19u);

@@ -114,6 +114,23 @@ $(NEW_PLUGINS) $(NEW_PROGRAMS): $(ALLOCATOR_TESTS)/new_plugin.o
 	$(say) LINK $@
 	$(Q)$(NEW_LINK) -o $@ $^
 
+# The caller finds its plugin by a RUNPATH that the program does not have.
+DEEPBIND := $(ALLOCATOR_TESTS)/deepbind
+
+$(DEEPBIND)/plugins/deepbind_plugin.so: tests/allocator/deepbind_plugin.c
+$(DEEPBIND)/libdeepbind_caller.so: tests/allocator/deepbind_caller.c
+$(DEEPBIND)/libdeepbind_caller.so: DEEPBIND_LINK := -Wl,--enable-new-dtags,-rpath,'$$ORIGIN/plugins'
+$(DEEPBIND)/plugins/deepbind_plugin.so $(DEEPBIND)/libdeepbind_caller.so:
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin -fPIC -shared $(DEPENDENCIES) -o $@ $< $(DEEPBIND_LINK)
+
+$(ALLOCATOR_TESTS)/deepbind_host: tests/allocator/deepbind_host.c $(DEEPBIND)/libdeepbind_caller.so \
+  $(DEEPBIND)/plugins/deepbind_plugin.so
+	$(say) CC $@
+	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin $(DEPENDENCIES) -o $@ $< -L$(DEEPBIND) -ldeepbind_caller \
+	  -Wl,--enable-new-dtags,-rpath,'$$ORIGIN/deepbind'
+
 $(ALLOCATOR_TESTS)/cxx_behaviour: tests/allocator/cxx_behaviour.cc
 	$(say) CXX $@
 	@mkdir -p $(@D)
@@ -134,7 +151,7 @@ $(BUILD)/test-allocator/extended: tests/allocator/extended.c
 test-allocator-preload: $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
   $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended \
   $(ALLOCATOR_TESTS)/cxx_behaviour $(ALLOCATOR_TESTS)/cxx_plugin.so \
-  $(PRELOAD_PROGRAMS) $(NEW_PLUGINS) $(NEW_PROGRAMS)
+  $(PRELOAD_PROGRAMS) $(NEW_PLUGINS) $(NEW_PROGRAMS) $(ALLOCATOR_TESTS)/deepbind_host
 	$(say) TEST "allocator, preloaded"
 	$(Q)timeout 300 tests/allocator/preload $(BUILD)
 

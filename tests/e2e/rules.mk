@@ -144,10 +144,9 @@ $(IMPATIENT)/heaptap_allocator.o: allocator/text.ld $(IMPATIENT)/dump.o \
 	$(say) LINK $@
 	$(Q)$(LD) -r --force-group-allocation -o $@ -T $^
 
-$(IMPATIENT)/libheaptap.so: $(IMPATIENT)/heaptap_allocator.o
+$(IMPATIENT)/libheaptap.so: $(IMPATIENT)/heaptap_allocator.o $(SHARED_ONLY)
 	$(say) LINK $@
-	$(Q)$(CC) -shared -o $@ $^ -Wl,-soname,libheaptap.so -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--no-undefined \
-	  -Wl,--build-id
+	$(Q)$(LINK_SHARED)
 
 .PHONY: targets
 targets: $(TARGET_PROGRAMS) $(IMPATIENT)/libheaptap.so

@@ -51,11 +51,13 @@ extern "C" {
 #define HEAPTAP_THREAD_NAME_BYTES 16
 
 /*
- * The collector's wishes for a process that it starts itself: an environment variable in MALLOC_CONF's grammar, read
- * after MALLOC_CONF, ignored in a secure execution (AT_SECURE). Keys:
+ * The collector's wishes for a process that it starts itself, and what no allocator but this one has: an environment
+ * variable in MALLOC_CONF's grammar, read after MALLOC_CONF, ignored in a secure execution (AT_SECURE). Keys:
  *   lg_prof_sample:N   sets `collector_lg_sample` (below)
  *   collector:PID      sets `collector_pid` (below), and `collector_follows` to 1
  *   prof_seed:N        makes the sampler's random numbers repeatable (for tests)
+ *   drop_deepbind:BOOL whether dlopen ignores RTLD_DEEPBIND (true): a library opened with it would free this
+ *                      allocator's blocks with libc's free
  */
 #define HEAPTAP_CONF_VARIABLE "HEAPTAP_CONF"
 

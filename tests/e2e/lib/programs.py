@@ -148,6 +148,15 @@ def firefox(folder, start):
         return {"status": status, "picture": file.read()}
 
 
+PHP = """
+$document = new DOMDocument();
+$root = $document->appendChild($document->createElement("items"));
+for ($i = 0; $i < 20000; $i++) $root->appendChild($document->createElement("item", "text $i"));
+$xml = simplexml_load_string($document->saveXML());
+echo count($xml->item), " ", $xml->item[19999], " ", md5($xml->asXML()), " ", extension_loaded("pdo") ? "pdo" : "", "\\n";
+"""
+
+
 PROGRAMS = {
     "w": w,
     "ls": _once("ls", "-laR", "/usr/lib/python3"),
@@ -162,6 +171,7 @@ PROGRAMS = {
 # Packages of scripts/bootstrap's purpose `programs`.
 LARGE_PROGRAMS = {
     "firefox": firefox,
+    "php": _once("php", "-r", PHP),  # opens its modules with RTLD_DEEPBIND
 }
 
 
