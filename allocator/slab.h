@@ -99,14 +99,18 @@ static_assert(sizeof(Slab) == 128);
 
 // The header of a chunk, in the place of unit 0's descriptor.
 struct Chunk {
-  std::atomic<Chunk*> next;
-  uint32_t shift;  // log2 of the unit size
-  uint32_t units;  // with unit 0
-  uint32_t free;
-  uint32_t dirty;         // of the free ones
-  uint64_t free_bits[8];  // one for each unit
-  uint32_t reach;         // no unit from this one on has ever been in use, and no descriptor been touched
+  std::atomic<Chunk*> next;  // all chunks of the unit size
+  uint32_t shift;            // log2 of the unit size
+  uint32_t units;            // with unit 0
+  uint64_t free_bits[8];     // one for each unit
+  uint32_t longest;          // the most free units in a row
+  uint32_t reach;            // no unit from this one on has ever been in use, and no descriptor been touched
+  Chunk* next_of_room;       // chunks of like `longest` (chunks.h)
+  Chunk* previous_of_room;
+  // No free unit has been dirty since before this time, in CoarseMilliseconds(); kNeverDirty: none is dirty.
+  std::atomic<uint64_t> dirty_since;
 };
+inline constexpr uint64_t kNeverDirty = UINT64_MAX;
 static_assert(sizeof(Chunk) <= sizeof(Slab));
 static_assert((kChunkSize >> kShortShift) == 8 * 64, "free_bits has a bit for each unit");
 static_assert((kChunkSize >> kShortShift) * sizeof(Slab) <= size_t{1} << kShortShift, "descriptors fit in unit 0");

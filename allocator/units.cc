@@ -3,6 +3,7 @@
 
 #include <iterator>
 
+#include "chunks.h"
 #include "mutex.h"
 #include "process.h"
 #include "statistics.h"
@@ -19,16 +20,10 @@ constexpr size_t kChunkMinimum = 4 * 1024 * 1024;
 // Where address space is limited, no chunk takes more than this part of it.
 constexpr uint64_t kLimitShare = 16;
 
-// The chunks of one unit size. Lists only grow, at their ends, so that they may be walked without the lock.
-struct Supply {
-  std::atomic<Chunk*> first;
-  std::atomic<Chunk*>* end;
-};
-
 constinit Mutex units_mutex;
 constinit Mutex purge_mutex;  // taken before units_mutex; held while units are on their way back to the system
-constinit Supply short_supply{};
-constinit Supply long_supply{};
+constinit Chunks short_chunks{};
+constinit Chunks long_chunks{};
 
 // Entries of chunk_table outside [table_begin, table_end) have never been written. Under units_mutex.
 size_t table_begin = std::size(chunk_table);
@@ -48,13 +43,18 @@ void SetChunkKind(const void* pointer, uint8_t kind) {
   chunk_table[index].store(kind, std::memory_order_release);
 }
 
-Supply& SupplyOf(unsigned shift) { return shift == kShortShift ? short_supply : long_supply; }
-
-bool IsFree(const Chunk* chunk, size_t unit) { return chunk->free_bits[unit / 64] >> (unit % 64) & 1; }
+Chunks& ChunksOf(unsigned shift) { return shift == kShortShift ? short_chunks : long_chunks; }
 
 Slab* Descriptor(Chunk* chunk, size_t unit) { return reinterpret_cast<Slab*>(chunk) + unit; }
 
 int64_t UnitBytes(const Chunk* chunk, size_t units) { return static_cast<int64_t>(units << chunk->shift); }
+
+// A unit of the chunk is dirty since then.
+void NoteDirty(Chunk* chunk, uint64_t since) {
+  if (since < chunk->dirty_since.load(std::memory_order_relaxed)) {
+    chunk->dirty_since.store(since, std::memory_order_relaxed);
+  }
+}
 
 // The units of a slab or a run are about to be free: notes how much of them it has used.
 void NoteTouched(Slab* slab) {
@@ -70,56 +70,28 @@ void NoteTouched(Slab* slab) {
 
 // Takes units off the free ones. True if all of them are clean.
 bool Take(Chunk* chunk, size_t first, size_t count) {
-  bool clean = true;
-  for (size_t unit = first; unit < first + count; unit++) {
-    HEAPTAP_ASSERT(IsFree(chunk, unit));
-    chunk->free_bits[unit / 64] &= ~(uint64_t{1} << (unit % 64));
-    Slab* slab = Descriptor(chunk, unit);
-    if (!slab->dirty) continue;
-    clean = false;
-    slab->dirty = false;
-    chunk->dirty--;
-    AddToFigure(&heaptap_statistics::dirty, -UnitBytes(chunk, 1));
+  size_t dirty = 0;
+  for (Slab* unit = Descriptor(chunk, first); unit != Descriptor(chunk, first + count); unit++) {
+    dirty += unit->dirty;
+    unit->dirty = false;
   }
-  chunk->free -= count;
+  if (dirty != 0) AddToFigure(&heaptap_statistics::dirty, -UnitBytes(chunk, dirty));
+  ChunksOf(chunk->shift).MarkUsed(chunk, first, count);
   if (first + count > chunk->reach) chunk->reach = static_cast<uint32_t>(first + count);
-  return clean;
+  return dirty == 0;
 }
 
 void Give(Chunk* chunk, size_t first, size_t count, bool dirty, uint64_t now) {
-  for (size_t unit = first; unit < first + count; unit++) {
-    HEAPTAP_ASSERT(!IsFree(chunk, unit));
-    chunk->free_bits[unit / 64] |= uint64_t{1} << (unit % 64);
-    Slab* slab = Descriptor(chunk, unit);
-    slab->owner.store(kNobody, std::memory_order_relaxed);
-    slab->dirty = dirty;
-    if (!dirty) slab->touched = 0;
-    slab->free_since = now;
+  for (Slab* unit = Descriptor(chunk, first); unit != Descriptor(chunk, first + count); unit++) {
+    unit->owner.store(kNobody, std::memory_order_relaxed);
+    unit->dirty = dirty;
+    if (!dirty) unit->touched = 0;
+    unit->free_since = now;
   }
-  chunk->free += count;
+  ChunksOf(chunk->shift).MarkFree(chunk, first, count);
   if (!dirty) return;
-  chunk->dirty += count;
+  NoteDirty(chunk, now);
   AddToFigure(&heaptap_statistics::dirty, UnitBytes(chunk, count));
-}
-
-// The first of `count` free units in a row at a multiple of `alignment`; 0 if there is none.
-size_t Find(const Chunk* chunk, size_t count, size_t alignment) {
-  if (chunk->free < count) return 0;
-  if (count == 1 && alignment == 1) {
-    for (size_t word = 0; word < 8; word++) {
-      if (chunk->free_bits[word] != 0) return word * 64 + __builtin_ctzll(chunk->free_bits[word]);
-    }
-    return 0;
-  }
-  size_t run = 0;
-  for (size_t unit = 1; unit < chunk->units; unit++) {
-    if (!IsFree(chunk, unit)) {
-      run = 0;
-    } else if (run != 0 || unit % alignment == 0) {
-      if (++run == count) return unit + 1 - count;
-    }
-  }
-  return 0;
 }
 
 // Short of address space, a chunk may be smaller: what is needed, but at least kChunkMinimum.
@@ -138,37 +110,36 @@ Chunk* MapChunk(size_t needed) {
   return nullptr;
 }
 
-// A new chunk with room for `count` units at that alignment. nullptr: out of memory.
-Chunk* MakeChunk(unsigned shift, size_t count, size_t alignment) {
+// A new chunk with room for `count` units at that alignment. False: out of memory.
+bool MakeChunk(unsigned shift, size_t count, size_t alignment) {
   // Units before `alignment` are lost to the demand: unit 0 is the chunk's own.
   Chunk* chunk = MapChunk((alignment + count) << shift);
-  if (chunk == nullptr) return nullptr;
+  if (chunk == nullptr) return false;
   chunk->shift = shift;
   chunk->units >>= shift - kShortShift;
-  for (size_t unit = 1; unit < chunk->units; unit++) chunk->free_bits[unit / 64] |= uint64_t{1} << (unit % 64);
-  chunk->free = chunk->units - 1;
-  Supply& supply = SupplyOf(shift);
-  bool first = supply.end == nullptr;
-  if (first) supply.end = &supply.first;
+  chunk->dirty_since.store(kNeverDirty, std::memory_order_relaxed);
+  Chunks& chunks = ChunksOf(shift);
   // A process that needs no more than the first chunk is small: huge pages would only make it large.
-  AdviseHugePages(chunk, size_t{chunk->units} << shift, !first);
-  supply.end->store(chunk, std::memory_order_release);
-  supply.end = &chunk->next;
+  AdviseHugePages(chunk, size_t{chunk->units} << shift, chunks.first() != nullptr);
+  chunks.Add(chunk);
   SetChunkKind(chunk, static_cast<uint8_t>(shift));
-  return chunk;
+  return true;
 }
 
-// One stretch of units that were free for long, taken off the free ones.
+// Units in a row that were free for long, taken off the free ones.
 struct Stretch {
   size_t first;
   size_t count;
 };
 
+// The first such units from `from` on. Notes since when those before them are dirty that are not due.
 Stretch TakeDirty(Chunk* chunk, size_t from, uint64_t free_before) {
   Stretch stretch{};
-  for (size_t unit = from; unit < chunk->reach; unit++) {
+  for (size_t unit = NextFree(chunk, from); unit < chunk->reach; unit = NextFree(chunk, unit + 1)) {
+    if (stretch.count != 0 && unit != stretch.first + stretch.count) break;
     Slab* slab = Descriptor(chunk, unit);
-    bool due = IsFree(chunk, unit) && slab->dirty && slab->free_since <= free_before;
+    bool due = slab->dirty && slab->free_since <= free_before;
+    if (slab->dirty && !due) NoteDirty(chunk, slab->free_since);
     if (due && stretch.count == 0) stretch.first = unit;
     if (due) stretch.count++;
     if (!due && stretch.count != 0) break;
@@ -178,13 +149,15 @@ Stretch TakeDirty(Chunk* chunk, size_t from, uint64_t free_before) {
 }
 
 bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
+  // Without the lock: a chunk in which nothing is due costs one look.
+  if (chunk->dirty_since.load(std::memory_order_relaxed) > free_before) return false;
   bool purged = false;
-  size_t from = 1;
-  while (true) {
-    units_mutex.Lock();
-    Stretch stretch = chunk->dirty == 0 ? Stretch{} : TakeDirty(chunk, from, free_before);
+  units_mutex.Lock();
+  // Found anew as the search goes.
+  chunk->dirty_since.store(kNeverDirty, std::memory_order_relaxed);
+  Stretch stretch = TakeDirty(chunk, 1, free_before);
+  while (stretch.count != 0) {
     units_mutex.Unlock();
-    if (stretch.count == 0) return purged;
     // Memory that is locked (mlockall) cannot be discarded; it stays dirty and is tried again later.
     bool discarded = DiscardPages(SlabMemory(Descriptor(chunk, stretch.first)), stretch.count << chunk->shift);
     purged |= discarded;
@@ -192,10 +165,12 @@ bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
       AddTo(&purge_calls, 1);
       AddTo(&purged_bytes, stretch.count << chunk->shift);
     }
-    MutexLock lock(units_mutex);
+    units_mutex.Lock();
     Give(chunk, stretch.first, stretch.count, !discarded, now);
-    from = stretch.first + stretch.count;
+    stretch = TakeDirty(chunk, stretch.first + stretch.count, free_before);
   }
+  units_mutex.Unlock();
+  return purged;
 }
 
 }  // namespace
@@ -211,19 +186,14 @@ void AdviseHugePages(void* address, size_t size, bool kernel_may_decide) {
 
 Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment) {
   MutexLock lock(units_mutex);
-  Chunk* chunk = SupplyOf(shift).first.load(std::memory_order_relaxed);
-  size_t unit = 0;
-  for (; chunk != nullptr; chunk = chunk->next.load(std::memory_order_relaxed)) {
-    unit = Find(chunk, count, alignment);
-    if (unit != 0) break;
+  Place place = ChunksOf(shift).Find(count, alignment);
+  if (place.chunk == nullptr) {
+    if (!MakeChunk(shift, count, alignment)) return nullptr;
+    place = ChunksOf(shift).Find(count, alignment);
   }
-  if (chunk == nullptr) {
-    chunk = MakeChunk(shift, count, alignment);
-    if (chunk == nullptr) return nullptr;
-    unit = Find(chunk, count, alignment);
-  }
-  Slab* slab = Descriptor(chunk, unit);
-  slab->fresh = Take(chunk, unit, count);
+  Chunk* chunk = place.chunk;
+  Slab* slab = Descriptor(chunk, place.first);
+  slab->fresh = Take(chunk, place.first, count);
   slab->units = static_cast<uint32_t>(count);
   slab->sampled = false;
   AddToFigure(&heaptap_statistics::active, UnitBytes(chunk, count));
@@ -250,10 +220,7 @@ bool ResizeUnits(Slab* run, size_t count) {
     NoteTouched(run);
     Give(chunk, first + count, old_count - count, true, now);
   } else {
-    if (first + count > chunk->units) return false;
-    for (size_t unit = first + old_count; unit < first + count; unit++) {
-      if (!IsFree(chunk, unit)) return false;
-    }
+    if (!AreFree(chunk, first + old_count, count - old_count)) return false;
     Take(chunk, first + old_count, count - old_count);
   }
   run->units = static_cast<uint32_t>(count);
@@ -267,8 +234,8 @@ bool Purge(uint64_t milliseconds) {
   uint64_t now = CoarseMilliseconds();
   uint64_t free_before = now < milliseconds ? 0 : now - milliseconds;
   bool purged = false;
-  for (Supply* supply : {&short_supply, &long_supply}) {
-    Chunk* chunk = supply->first.load(std::memory_order_acquire);
+  for (const Chunks* chunks : {&short_chunks, &long_chunks}) {
+    Chunk* chunk = chunks->first();
     for (; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
       purged |= PurgeChunk(chunk, free_before, now);
     }
@@ -278,7 +245,7 @@ bool Purge(uint64_t milliseconds) {
   return purged;
 }
 
-Chunk* FirstChunk(unsigned shift) { return SupplyOf(shift).first.load(std::memory_order_acquire); }
+Chunk* FirstChunk(unsigned shift) { return ChunksOf(shift).first(); }
 
 void SetHuge(const void* pointer, bool exists) {
   MutexLock lock(units_mutex);

@@ -4,7 +4,7 @@
 
 BENCH := $(BUILD)/tests/bench
 
-$(BENCH)/peak_rss: tests/bench/peak_rss.c
+$(BENCH)/peak_rss $(BENCH)/supply: $(BENCH)/%: tests/bench/%.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 $(WARNINGS) $< -o $@
@@ -23,7 +23,7 @@ $(BENCH)/stacks: $(BENCH)/stacks.o $(BUILD)/libcollector.a
 	$(say) LINK $@
 	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES)
 
-BENCH_PROGRAMS := $(addprefix $(BENCH)/,peak_rss stacks stacks.bpf.o) $(TARGETS)/depth
+BENCH_PROGRAMS := $(addprefix $(BENCH)/,peak_rss supply stacks stacks.bpf.o) $(TARGETS)/depth
 
 .PHONY: bench
 bench: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BENCH_PROGRAMS) ## benchmarks against glibc, jemalloc, tcmalloc, mimalloc
