@@ -159,6 +159,7 @@ void StartProcess() {
   {
     MutexLock lock(start_mutex);
     if (started.load(std::memory_order_relaxed)) return;
+    StartClock();
     ReadOptions();
     StartFill(configuration);
     FillControl();

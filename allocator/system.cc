@@ -3,10 +3,15 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
+
+#include <atomic>
+
+#include "vdso.h"
 
 extern "C" {
 void (*malloc_message)(void* opaque, const char* text);
@@ -44,9 +49,12 @@ void UnmapRange(uintptr_t address, size_t size) {
 }
 #endif
 
+constinit std::atomic<ClockFunction> vdso_clock;
+
 uint64_t ReadNanoseconds(clockid_t clock) {
   timespec now{};
-  SystemCall(SYS_clock_gettime, clock, reinterpret_cast<long>(&now));
+  ClockFunction read = vdso_clock.load(std::memory_order_relaxed);
+  if (read == nullptr || read(clock, &now) != 0) SystemCall(SYS_clock_gettime, clock, reinterpret_cast<long>(&now));
   return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
@@ -126,6 +134,11 @@ size_t ResidentBytes(const void* address, size_t size) {
     begin += count * (kPageMask + 1);
   }
   return resident * (kPageMask + 1);
+}
+
+void StartClock() {
+  const void* image = reinterpret_cast<const void*>(getauxval(AT_SYSINFO_EHDR));
+  vdso_clock.store(FindVdsoClock(image), std::memory_order_relaxed);
 }
 
 uint64_t Nanoseconds() { return ReadNanoseconds(CLOCK_MONOTONIC); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operating system, by system calls of our own: the libc functions may be interposed by somebody who allocates,
-// and they write errno, which free must keep. Nothing here touches errno; every function may be called by any thread
-// at any time, before constructors and in a signal handler too.
+// The operating system, by system calls of our own and the vDSO: the libc functions may be interposed by somebody who
+// allocates, and they write errno, which free must keep. Nothing here touches errno; every function may be called by
+// any thread at any time, before constructors and in a signal handler too.
 #ifndef HEAPTAP_ALLOCATOR_SYSTEM_H_
 #define HEAPTAP_ALLOCATOR_SYSTEM_H_
 
@@ -53,6 +53,9 @@ void AskForHugePages(void* address, size_t size);
 // How many bytes of the range the system holds in memory, in whole pages; an upper bound, since pages that were only
 // read count too. What is not mapped does not count.
 size_t ResidentBytes(const void* address, size_t size);
+
+// Finds out how the clock is read without a system call. Before that it is read with one. Once.
+void StartClock();
 
 // Nanoseconds of the same clock as Milliseconds.
 uint64_t Nanoseconds();

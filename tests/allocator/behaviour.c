@@ -2,18 +2,24 @@
 /*
  * What a program may expect of malloc and its relatives, checked from the program's side: run it with libheaptap.so
  * preloaded. With `short` it forks a few times only; with `sizes` it prints usable sizes instead, to be compared with
- * jemalloc's; with `fail NAME` it calls the function of that name for more than there is.
+ * jemalloc's; with `fail NAME` it calls the function of that name for more than there is; with `clock` it is killed if
+ * the allocator reads the clock by a system call.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -245,6 +251,34 @@ static void Fail(const char* name) {
   if (strcmp(name, "new") == 0) sink = operator_new(huge_size);
 }
 
+static void KillAtClock(void) {
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_gettime, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+/* Blocks of all kinds come, change and go. */
+static void WorkWithoutClock(void) {
+  enum { kBlocks = 256, kSteps = 60000, kLargest = 210000 };
+  static void* blocks[kBlocks];
+  uint32_t random = 1;
+  KillAtClock();
+  for (int i = 0; i < kSteps; i++) {
+    random = random * 1664525 + 1013904223;
+    void** block = &blocks[random >> 24];
+    *block = realloc(*block, 1 + (random >> 4) % kLargest);
+    free(*block);
+    *block = malloc(1 + (random >> 8) % kLargest);
+  }
+  for (int i = 0; i < kBlocks; i++) free(blocks[i]);
+}
+
 int main(int argc, char** argv) {
   if (argc == 3) {
     Fail(argv[2]);
@@ -253,6 +287,10 @@ int main(int argc, char** argv) {
   if (argc == 2 && strcmp(argv[1], "sizes") == 0) {
     PrintUsableSizes();
     return 0;
+  }
+  if (argc == 2 && strcmp(argv[1], "clock") == 0) {
+    WorkWithoutClock();
+    return failures;
   }
   Symbols();
   Basics();
