@@ -249,6 +249,13 @@ int AskForFile(uint32_t kind, uint64_t argument, const char* path, Words words) 
   return result;
 }
 
+// Many programs close stderr before their last exit handlers run.
+bool CanPrint() {
+  if (malloc_message != nullptr) return true;
+  const long flags = SystemCall(SYS_fcntl, STDERR_FILENO, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
 // `path` nullptr: an automatic name, which is in file_name then. REQUIRES: a DumpScope is taken.
 int DumpLocked(heaptap_dump_kind kind, const char* path, Words words) {
   if (path == nullptr && !HasDumpPrefix()) return EFAULT;
@@ -258,7 +265,9 @@ int DumpLocked(heaptap_dump_kind kind, const char* path, Words words) {
     MakeDumpName(kind, &file_name);
     path = file_name.text();
   }
-  return AskForFile(static_cast<uint32_t>(kind), 0, path, words);
+  // Before the file is opened: it may get the number of a closed stderr.
+  const bool is_silent = kind == HEAPTAP_DUMP_FINAL && ProcessConfiguration().prof_leak && !CanPrint();
+  return AskForFile(static_cast<uint32_t>(kind), is_silent ? HEAPTAP_FINAL_PRINT_LEAKS : 0, path, words);
 }
 
 bool IsHookSet() { return __atomic_load_n(&hooks.dump, __ATOMIC_ACQUIRE) != nullptr; }

@@ -498,7 +498,11 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
     if (asked.sequence != 0 && asked.sequence != request->sequence) return absl::OkStatus();
     if (by_child) contents = MakeContents(target, asked);
     if (!contents.ok()) return AnswerWithError(*handle, event.argument, *request, EIO);
-    return AnswerWithDump(*handle, event.argument, *request, contents->text, contents->leaks);
+    absl::Status answered = AnswerWithDump(*handle, event.argument, *request, contents->text, contents->leaks);
+    const bool is_silent = asked.kind == HEAPTAP_DUMP_FINAL && (asked.argument & HEAPTAP_FINAL_PRINT_LEAKS) != 0;
+    // Of a dump that fails the process keeps no file; then our own last dump tells of the leaks.
+    if (answered.ok() && is_silent) SayLeaks(target, contents->leaks, "");
+    return answered;
   });
   if (!status.ok()) return Fail(status);
   if (asked.kind == HEAPTAP_DUMP_FINAL) target.own_final = true;

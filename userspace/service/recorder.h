@@ -224,6 +224,7 @@ class Recorder {
   absl::StatusOr<std::string> Dump(Target& target, heaptap_dump_kind kind);
   absl::StatusOr<std::string> Write(Target& target, heaptap_dump_kind kind, const profile::Profile& profile);
   void AddStackEnds(const profile::Profile& profile);
+  // `path`: of the dump; "" if the process chose it.
   void SayLeaks(const Target& target, const profile::LeakSummary& leaks, const std::string& path) const;
   // Reads whole maps once for all of them.
   void SayBooks(std::vector<const Target*> targets) const;

@@ -192,7 +192,9 @@ void Recorder::SayLeaks(const Target& target, const profile::LeakSummary& leaks,
                         Count(leaks.objects, "object"), ", >= ", Count(leaks.contexts, "context")));
   const AddressSpace* space = Space(target);
   const std::string program = space == nullptr ? "" : space->executable;
-  SayPlain(absl::StrCat("<heaptap>: Run jeprof --text ", program.empty() ? "PROGRAM" : Printable(program), " ", path,
+  const std::string dump =
+      path.empty() ? absl::StrCat("on the dump of process ", target.pid, " (", target.name, ")") : path;
+  SayPlain(absl::StrCat("<heaptap>: Run jeprof --text ", program.empty() ? "PROGRAM" : Printable(program), " ", dump,
                         " for leak detail"));
 }
 

@@ -126,6 +126,10 @@ enum heaptap_dump_kind {
   HEAPTAP_DUMP_HIGH_WATER = 'u',
 };
 
+/* Bit of the argument of HEAPTAP_DUMP_FINAL: the process wants its leaks printed (prof_leak) and cannot print them
+ * itself, because its stderr is closed. The collector prints them. */
+#define HEAPTAP_FINAL_PRINT_LEAKS 1
+
 /* What else a dump request may ask for. */
 enum heaptap_ask_kind {
   /* Instead of a profile, a record of the latest samples, `argument` of them at most, as JSON. */
@@ -162,7 +166,7 @@ enum heaptap_ask_kind {
 struct heaptap_dump_request {
   /* By the process. */
   uint64_t sequence; /* never the same twice in a process image; 0: withdrawn, the descriptors are closed */
-  uint64_t argument; /* of the kind; else 0 */
+  uint64_t argument; /* of the kind (HEAPTAP_FINAL_PRINT_LEAKS, enum heaptap_ask_kind); else 0 */
   uint32_t kind;     /* enum heaptap_dump_kind or heaptap_ask_kind */
   int32_t file_fd;   /* a regular file, open for writing */
   int32_t event_fd;  /* an eventfd */

@@ -72,6 +72,20 @@ def test_the_wiki_s_own_way(lab):
     assert (own.sequence, own.kind) == (0, "f")
 
 
+def test_closed_stderr(lab):
+    """A process that has no stderr left (coreutils' programs close it before they exit) cannot print its summary: its
+    collector does. Who can print it does so alone."""
+    closed = lab.heaptap("run", "--", "sh", "-c", f"exec 2>&-; exec {target('wiki_leak')}",
+                         env={"MALLOC_CONF": "prof_leak:true,lg_prof_sample:0"})
+    closed.ends()
+    assert [line for line in closed.lines() if "Leak approximation" in line] == [f"<heaptap>: {SUMMARY}"]
+    (advice,) = [line for line in closed.lines() if "Run jeprof" in line]
+    assert re.search(r"on the dump of process \d+ \(wiki_leak\) for leak detail$", advice)
+    open_stderr = lab.heaptap("run", "--", target("wiki_leak"), env={"MALLOC_CONF": "prof_leak:true,lg_prof_sample:0"})
+    open_stderr.ends()
+    assert [line for line in open_stderr.lines() if "Leak approximation" in line] == [f"<jemalloc>: {SUMMARY}"]
+
+
 def test_static_program(lab):
     session = lab.heaptap("run", "--exact", "--", target("wiki_leak_static"))
     session.ends()
