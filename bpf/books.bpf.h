@@ -35,6 +35,17 @@ static __always_inline int has_figures(const struct heaptap_process* process) {
   return (process->flags & HEAPTAP_PROCESS_FIGURES) != 0;
 }
 
+/* Whether these figures are those of `process_id`: a reset may have begun new ones since the program read the id. */
+static __always_inline int has_figures_of(const struct heaptap_process* process, __u64 process_id) {
+  return has_figures(process) && *(const volatile __u64*)&process->id == process_id;
+}
+
+/* Whether this begins a control block whose fields lie where the programs write them. */
+static __always_inline int is_control_head(const struct heaptap_control_head* head) {
+  return head->magic == HEAPTAP_CONTROL_HEAD_MAGIC && head->version == HEAPTAP_CONTROL_HEAD_VERSION &&
+         head->size >= HEAPTAP_CONTROL_BYTES;
+}
+
 /* Takes the object in `entry` out of the books. Returns 0, or 1 if there is none (or another program was faster). */
 static __always_inline int remove_live(struct heaptap_process* process, __u64 process_id, struct heaptap_live* entry) {
   __u64 size = entry->size;
@@ -46,7 +57,7 @@ static __always_inline int remove_live(struct heaptap_process* process, __u64 pr
   if (__sync_val_compare_and_swap(&entry->size, size, 0) != size) return 1;
   struct heaptap_tally* tally = bpf_map_lookup_elem(&tallies, &key);
   if (tally) count_freed(&tally->freed, size, weight);
-  if (has_figures(process)) {
+  if (has_figures_of(process, process_id)) {
     add(&process->live_weight, -weight);
     add(&process->live_objects, -1ULL);
   }
@@ -60,18 +71,20 @@ static __always_inline void count_live_entries(__u32 tgid, __u64 process_id, __u
   if (!entries || !sweep_at) return;
   __u64 now = __sync_fetch_and_add(entries, more) + more;
   __u64 at = *sweep_at;
-  if ((now >= at || (found_no_room && at != ~0ULL)) && __sync_val_compare_and_swap(sweep_at, at, ~0ULL) == at)
+  /* Below 0 when a sweep has counted an entry before the program that made it. */
+  int is_filling = (__s64)now >= (__s64)at || found_no_room;
+  if (at != ~0ULL && is_filling && __sync_val_compare_and_swap(sweep_at, at, ~0ULL) == at)
     send_event(HEAPTAP_EVENT_LIVE_FILLING, tgid, process_id, now);
 }
 
 /* Whether a process with figures has its share of a map: 1 for its own bound, 2 for as many entries as are still free.
- */
+ * Counts are signed: they can be below 0 for a moment, and a program that met a reset may leave one too few. */
 static __always_inline int has_share(const struct heaptap_process* process, __u64 own, __u64 bound, __u64 room,
                                      __u32 entries) {
   if (!has_figures(process)) return 0;
-  if (bound != 0 && own >= bound) return 1;
+  if (bound != 0 && (__s64)own >= (__s64)bound) return 1;
   const __u64* taken = counter(entries);
-  return room != 0 && taken && own + *taken >= room ? 2 : 0;
+  return room != 0 && taken && (__s64)(own + *taken) >= (__s64)room ? 2 : 0;
 }
 
 /* A sweep takes an entry and deletes it at once, and the kernel refills its stock of memory within an interrupt: so many

@@ -40,8 +40,8 @@ static __always_inline struct heaptap_process* find_process(__u32 tgid) {
 }
 
 /* Counts a sample that is in the books, and looks whether it was one that the process's triggers wait for. */
-static __always_inline void count_figures(struct heaptap_process* process, __u32 tgid, __u64 weight) {
-  if (!has_figures(process)) return;
+static __always_inline void count_figures(struct heaptap_process* process, __u32 tgid, __u64 process_id, __u64 weight) {
+  if (!has_figures_of(process, process_id)) return;
   add(&process->live_objects, 1);
   __u64 live_weight = __sync_fetch_and_add(&process->live_weight, weight) + weight;
   __u64 mark = process->high_water_at;
@@ -120,17 +120,23 @@ static __always_inline void record_sample(struct pt_regs* context, struct heapta
     return;
   }
   struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = object.tid};
+  int no_stack = 0;
   int loss = 0;
-  struct heaptap_tally* tally = find_tally(context, process, tgid, &tally_key, object.weight, &loss);
+  struct heaptap_tally* tally = find_tally(context, process, tgid, &tally_key, &no_stack, &loss);
   object.stack_id = tally_key.stack_id;
-  if (process->flags & HEAPTAP_PROCESS_RECORDS) object.record = add_record(&key, &object);
-  if (tally) loss = insert_live(process, tgid, &key, &object);
+  if (tally) {
+    if (process->flags & HEAPTAP_PROCESS_RECORDS) object.record = add_record(&key, &object);
+    loss = insert_live(process, tgid, &key, &object);
+    if (loss && object.record) drop_record(object.record, &key);
+  }
+  /* One loss at most: a sample that is not in the books has no stack to miss there. */
   if (loss || !tally) {
     lose(key.process_id, -loss, object.weight);
     return;
   }
+  if (no_stack) lose(key.process_id, -no_stack, object.weight);
   count_allocated(&tally->allocated, object.size, object.weight);
-  count_figures(process, tgid, object.weight);
+  count_figures(process, tgid, key.process_id, object.weight);
 }
 
 SEC("uprobe")
@@ -157,8 +163,10 @@ static __always_inline void record_free(struct pt_regs* context, struct heaptap_
   if (remove_live(process, key.process_id, entry) || !record) return;
   /* The tally stays empty: it is there so that the stack is found when the books close. */
   struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = (__u32)pid_tgid};
-  int loss;
-  find_tally(context, process, tgid, &tally_key, 0, &loss);
+  int no_stack = 0;
+  int no_tally = 0;
+  find_tally(context, process, tgid, &tally_key, &no_stack, &no_tally);
+  if (no_stack) lose(key.process_id, -no_stack, 0);
   end_record(record, &key, tally_key.stack_id, tally_key.tid);
 }
 
@@ -189,16 +197,6 @@ int probe_start(struct pt_regs* context) {
   return 0;
 }
 
-/* The part of the control block that says who it is. */
-struct control_head {
-  __u64 magic;
-  __u32 version;
-  __u32 size;
-};
-
-/* HEAPTAP_CONTROL_MAGIC of the allocator's contract. */
-#define CONTROL_MAGIC 0x0070617470616568ULL
-
 /* At the same site as probe_start: says in the control block who records the process, and at which rate, before it has
  * allocated anything. A process that says it of some address else does this to its own memory, as it could itself. */
 SEC("uprobe")
@@ -207,10 +205,10 @@ int take_control(struct pt_regs* context) {
   asm volatile("" : "+r"(control)); /* as in probe_start */
   const struct heaptap_settings* of_all = read_settings();
   if (!of_all || !of_all->everyone || of_all->collector_pid == 0) return 0;
-  struct control_head head;
+  struct heaptap_control_head head;
   __u32 collector_pid = 0;
   if (bpf_probe_read_user(&head, sizeof(head), (const void*)control)) return 0;
-  if (head.magic != CONTROL_MAGIC || head.size < HEAPTAP_CONTROL_BYTES) return 0;
+  if (!is_control_head(&head)) return 0;
   bpf_probe_read_user(&collector_pid, sizeof(collector_pid), (const void*)(control + HEAPTAP_CONTROL_COLLECTOR_PID_AT));
   if (collector_pid != 0) return 0; /* another collector's, or a parent's */
   __u32 yes = 1;
@@ -324,9 +322,12 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
   struct task_struct* child = (struct task_struct*)context->args[1];
   __u32 parent_tgid = BPF_CORE_READ(parent, tgid);
   __u32 child_tgid = BPF_CORE_READ(child, tgid);
-  if (child_tgid == parent_tgid) return 0; /* a thread */
-
   struct heaptap_process* origin = bpf_map_lookup_elem(&processes, &parent_tgid);
+  if (child_tgid == parent_tgid) {
+    /* A thread, which does not run yet. */
+    if (origin) __sync_fetch_and_add(&origin->threads_begun, 1);
+    return 0;
+  }
   if (!origin || origin->flags & HEAPTAP_PROCESS_IGNORED) return 0;
   struct heaptap_process process = {
       .id = origin->id,
@@ -383,7 +384,9 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
   };
   begin_triggers(&process, old);
   struct heaptap_process ended = *old;
-  bpf_map_update_elem(&processes, &tgid, &process, BPF_ANY);
+  /* In place, since the kernel may have no memory for another entry. Nobody else uses this one: a thread that calls
+   * exec is the only one of its process by now. */
+  *old = process;
   int not_noted = ended_id ? note_unnoticed(&ended, tgid, HEAPTAP_PROCESS_EXECED) : 0;
   if (send_event(HEAPTAP_EVENT_EXEC, tgid, process.id, ended_id) && not_noted) lose(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
   return 0;
@@ -489,7 +492,9 @@ static __always_inline void add_count(struct heaptap_count* sum, const struct he
   add(&sum->weighted_objects, more->weighted_objects);
 }
 
-/* Run by the collector, for threads that have ended: nobody else changes such a tally when nothing of it lives. */
+/* Run by the collector, for threads that have ended: nobody else changes such a tally when nothing of it lives. The
+ * thread's number may be another thread's by now, which would count in the same tally: so it must have begun no thread
+ * since the collector saw that this one has ended. */
 SEC("syscall")
 int fold(struct heaptap_fold* argument) {
   struct heaptap_tally_key key = argument->key;
@@ -499,6 +504,7 @@ int fold(struct heaptap_fold* argument) {
   if (!tally || tally->allocated.objects != tally->freed.objects) return 0;
   __u32 tgid = argument->tgid;
   struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  if (process && process->threads_begun != argument->threads_begun) return 0;
   struct heaptap_tally none = {};
   __u64 more = bpf_map_update_elem(&tallies, &sum_key, &none, BPF_NOEXIST) == 0;
   struct heaptap_tally* sum = bpf_map_lookup_elem(&tallies, &sum_key);

@@ -75,11 +75,13 @@ struct heaptap_process {
   __u64 interval_step;
   __u32 high_water_percent;
   /* Shares, for those with figures; 0: as many as there is room for. */
-  __u32 max_live;          /* objects in `live` */
-  __u32 max_tallies;       /* entries of `tallies`, and so of `stacks` */
-  __u32 ended;             /* in `unnoticed`: what HEAPTAP_EVENT_EXIT would have said */
-  __u32 by_oom_kill;       /* in `unnoticed`: 1 if so */
-  __u32 mappings;          /* counts changes of the process's mappings, as far as they were noticed */
+  __u32 max_live;      /* objects in `live` */
+  __u32 max_tallies;   /* entries of `tallies`, and so of `stacks` */
+  __u32 ended;         /* in `unnoticed`: what HEAPTAP_EVENT_EXIT would have said */
+  __u32 by_oom_kill;   /* in `unnoticed`: 1 if so */
+  __u32 mappings;      /* counts changes of the process's mappings, as far as they were noticed */
+  __u32 threads_begun; /* counts them, but for the first */
+  __u32 reserved;
   __u64 state_of_mappings; /* in the kernel's terms, when that was last looked at */
 };
 
@@ -101,6 +103,16 @@ struct heaptap_settings {
    * so that what is free is never one process's; of k that want without end each gets 1 / (k + 1). 0: no such bound. */
   __u64 live_room;
   __u64 tallies_room;
+};
+
+/* What a control block says of itself (HEAPTAP_CONTROL_MAGIC and _VERSION of the allocator's contract). */
+#define HEAPTAP_CONTROL_HEAD_MAGIC 0x0070617470616568ULL
+#define HEAPTAP_CONTROL_HEAD_VERSION 2
+
+struct heaptap_control_head {
+  __u64 magic;
+  __u32 version;
+  __u32 size;
 };
 
 /* Where in the control block those two are, and the word that says whether forked children are recorded. */
@@ -418,8 +430,10 @@ struct heaptap_forgot {
  * thread 0 on the same stack. */
 struct heaptap_fold {
   struct heaptap_tally_key key;
-  __u32 tgid; /* of the process; 0: it has ended */
-  __u32 done; /* its answer: 1; 0 if something lives */
+  __u32 tgid;          /* of the process; 0: it has ended */
+  __u32 done;          /* its answer: 1; 0 if something lives, or the thread may */
+  __u32 threads_begun; /* of the process, before somebody saw that the thread has ended */
+  __u32 reserved;
 };
 
 /* Argument of the program `identify`: which file the process that runs it has mapped at an address. */

@@ -42,6 +42,14 @@ static __noinline __u32 add_record(const struct heaptap_live_key* key, const str
   return number;
 }
 
+/* Takes back the record of a sample that is not in the books: no free would ever end it. */
+static __always_inline void drop_record(__u32 number, const struct heaptap_live_key* key) {
+  struct heaptap_record* record = find_record(number);
+  if (!record || (__u32)record->number != number) return;
+  if (record->process_id == key->process_id && record->address == key->address)
+    __sync_lock_test_and_set(&record->number, 0);
+}
+
 static __always_inline void end_record(__u32 number, const struct heaptap_live_key* key, __u64 stack_id, __u32 tid) {
   struct heaptap_record* record = find_record(number);
   if (!record || (__u32)record->number != number) return;

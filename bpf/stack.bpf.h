@@ -43,10 +43,10 @@ static __noinline int keep_stack(__u64 id, const struct heaptap_stack* stack) {
   return same_stack(kept, stack) ? 0 : -HEAPTAP_LOSS_STACK_COLLISION;
 }
 
-static __always_inline void count_tallies(struct heaptap_process* process, __u64 more) {
+static __always_inline void count_tallies(struct heaptap_process* process, __u64 process_id, __u64 more) {
   __u64* all = counter(HEAPTAP_COUNTER_TALLIES);
   if (all) add(all, more);
-  if (has_figures(process)) add(&process->tallies, more);
+  if (has_figures_of(process, process_id)) add(&process->tallies, more);
 }
 
 /* Null: no room; `*loss` says why, negative. */
@@ -59,7 +59,7 @@ static __always_inline struct heaptap_tally* make_tally(struct heaptap_process* 
     return NULL;
   }
   struct heaptap_tally none = {};
-  if (bpf_map_update_elem(&tallies, key, &none, BPF_NOEXIST) == 0) count_tallies(process, 1);
+  if (bpf_map_update_elem(&tallies, key, &none, BPF_NOEXIST) == 0) count_tallies(process, key->process_id, 1);
   struct heaptap_tally* tally = bpf_map_lookup_elem(&tallies, key);
   if (!tally) *loss = -HEAPTAP_LOSS_TALLIES_FULL;
   return tally;
@@ -101,9 +101,10 @@ static __always_inline int keep_new_stack(__u64 id, const struct scratch* mine) 
 /* The tally for the stack that the program was called on; fills in key->stack_id. A tally that is there already says
  * that its stack is kept: only the thread in its key makes it, or takes it back if there is no room for the stack. The
  * tally comes first, so that whoever deletes a process's books finds every stack by its tally. Null: no room for the
- * tally; `*no_tally` says why, negative. A stack that cannot be kept counts as HEAPTAP_NO_STACK. */
+ * tally; `*no_tally` says why, negative. A stack that cannot be kept counts as HEAPTAP_NO_STACK, and `*no_stack` says
+ * why, negative; else it is 0. */
 static __always_inline struct heaptap_tally* find_tally(struct pt_regs* context, struct heaptap_process* process,
-                                                        __u32 tgid, struct heaptap_tally_key* key, __u64 weight,
+                                                        __u32 tgid, struct heaptap_tally_key* key, int* no_stack,
                                                         int* no_tally) {
   int loss = -HEAPTAP_LOSS_SCRATCH_BUSY;
   struct heaptap_tally* tally = NULL;
@@ -118,9 +119,9 @@ static __always_inline struct heaptap_tally* find_tally(struct pt_regs* context,
     }
     release_scratch(mine);
   }
+  *no_stack = loss;
   if (!loss) return tally;
-  lose(key->process_id, -loss, weight);
-  if (tally && bpf_map_delete_elem(&tallies, key) == 0) count_tallies(process, -1ULL);
+  if (tally && bpf_map_delete_elem(&tallies, key) == 0) count_tallies(process, key->process_id, -1ULL);
   key->stack_id = HEAPTAP_NO_STACK;
   return make_tally(process, key, no_tally);
 }

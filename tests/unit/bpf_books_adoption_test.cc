@@ -468,9 +468,12 @@ TEST_F(EveryoneTest, TalliesOfThreadsThatEndedAreFolded) {
   ASSERT_TRUE(tallies.ok()) << tallies.status();
   ASSERT_THAT(*tallies, SizeIs(kThreads));
   const uint64_t stack = tallies->front().stack_id;
+  const uint32_t threads = Process(puppet).threads_begun;
+  EXPECT_EQ(threads, kThreads - 1) << "since it entered, in its first such thread";
   for (const TallyEntry& entry : *tallies) {
     ASSERT_EQ(entry.stack_id, stack) << "one stack, so that there is something to add up";
-    EXPECT_EQ(books().Fold(puppet.pid(), id, entry), entry.tid != tids.back());
+    EXPECT_FALSE(books().Fold(puppet.pid(), id, entry, threads - 1)) << "another thread has begun, perhaps this one";
+    EXPECT_EQ(books().Fold(puppet.pid(), id, entry, threads), entry.tid != tids.back());
   }
   tallies = books().ReadTallies(id);
   ASSERT_TRUE(tallies.ok()) << tallies.status();
@@ -479,7 +482,7 @@ TEST_F(EveryoneTest, TalliesOfThreadsThatEndedAreFolded) {
     EXPECT_TRUE(entry.tid == 0 || entry.tid == tids.back());
     EXPECT_EQ(entry.tally.allocated.objects, entry.tid == 0 ? kThreads - 1 : 1);
     if (entry.tid == 0) {
-      EXPECT_FALSE(books().Fold(puppet.pid(), id, entry)) << "it is folded";
+      EXPECT_FALSE(books().Fold(puppet.pid(), id, entry, threads)) << "it is folded";
     }
   }
   const heaptap_tally after = Sum(books(), id);

@@ -262,6 +262,20 @@ TEST_F(BooksTest, RecordsOfSamples) {
   EXPECT_EQ(records->back().address, 0x2000 + 16 * (kCapacity - 1));
 }
 
+// A sample that finds no room has nothing whose free could end its record.
+TEST_F(BooksTest, LostSamplesLeaveNoRecord) {
+  NEED_BPF(Load({.live = 4, .records = 64}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kAsk, .size = HEAPTAP_ASK_RECORD, .weight = 1});
+  puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000, .count = 10});
+  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_LIVE_FULL].events, 6);
+  absl::StatusOr<std::vector<heaptap_record>> records = books_->ReadRecords(id);
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_THAT(*records, SizeIs(4));
+  ExpectBalanced(id);
+}
+
 TEST_F(BooksTest, UntrackedProcessesWriteNothingMore) {
   NEED_BPF(Load());
   Puppet puppet;
@@ -411,6 +425,18 @@ TEST_F(BooksTest, AFullMapOfTalliesIsALossAndLeavesNothingBehind) {
   ASSERT_TRUE(books_->Forget({id}).ok());
   EXPECT_EQ(CountEntries("tallies"), 0);
   EXPECT_EQ(CountEntries("stacks"), 0) << "stacks of samples that found no room for a tally";
+}
+
+TEST_F(BooksTest, ASampleIsLostOnce) {
+  NEED_BPF(Load({.stacks = 4, .live = 8}));
+  Puppet puppet;
+  const uint64_t id = Track(puppet.pid());
+  puppet.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 20});
+  const Losses losses = books_->ReadLosses(id);
+  EXPECT_EQ(losses[HEAPTAP_LOSS_LIVE_FULL].events, 12);
+  EXPECT_EQ(losses[HEAPTAP_LOSS_STACKS_FULL].events, 4);
+  EXPECT_EQ(Sum(id).allocated.objects, 8);
+  ExpectBalanced(id);
 }
 
 TEST_F(BooksTest, AFullMapOfStacksLosesStacksNotSamples) {

@@ -154,6 +154,8 @@ class Kernel {
     map(name).Delete(&key);
   }
 
+  // For the functions of bpf_host.h.
+  host_context Context(const Registers& registers);
   void WriteWord(uint64_t address, uint64_t word);
   bool ReadMemory(uint64_t address, void* to, uint64_t size) const;
 
@@ -167,8 +169,6 @@ class Kernel {
   std::vector<RawStack> TakeRawStacks();
 
  private:
-  host_context Context(const Registers& registers);
-
   std::map<const void*, Map> maps_;
   std::map<const void*, Ring> rings_;
 };

@@ -52,6 +52,13 @@ struct host_context {
 /* The walk alone. Returns the stack id; 0 if there was no scratch buffer. */
 __u64 host_take_stack(struct host_context* context, struct heaptap_stack* stack);
 struct heaptap_tally* host_find_tally(struct host_context* context, struct heaptap_tally_key* key, __u64 weight);
+/* Whether a program may write into the control block that begins with this. */
+int host_is_control_head(const struct heaptap_control_head* head);
+/* 0, or the HEAPTAP_LOSS_* reason, negative. */
+int host_insert_live(struct host_context* context, const struct heaptap_live_key* key,
+                     const struct heaptap_live* object);
+/* 0, or 1 if there is no such object. */
+int host_remove_live(struct host_context* context, const struct heaptap_live_key* key);
 /* The rule at an address, beyond 32 bits if there is none. */
 __u64 host_find_rule(struct host_context* context, __u64 pc);
 /* The rule that a loaded table has for an offset of its file. */

@@ -31,10 +31,24 @@ __u64 host_take_stack(struct host_context* context, struct heaptap_stack* stack)
 }
 
 struct heaptap_tally* host_find_tally(struct host_context* context, struct heaptap_tally_key* key, __u64 weight) {
+  int no_stack = 0;
   int no_tally = 0;
   struct heaptap_tally* tally =
-      find_tally(&context->registers, context->process, context->tgid, key, weight, &no_tally);
+      find_tally(&context->registers, context->process, context->tgid, key, &no_stack, &no_tally);
+  if (no_stack) lose(key->process_id, -no_stack, weight);
   return tally;
+}
+
+int host_is_control_head(const struct heaptap_control_head* head) { return is_control_head(head); }
+
+int host_insert_live(struct host_context* context, const struct heaptap_live_key* key,
+                     const struct heaptap_live* object) {
+  return insert_live(context->process, context->tgid, key, object);
+}
+
+int host_remove_live(struct host_context* context, const struct heaptap_live_key* key) {
+  struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
+  return entry ? remove_live(context->process, key->process_id, entry) : 1;
 }
 
 __u64 host_find_rule(struct host_context* context, __u64 pc) {

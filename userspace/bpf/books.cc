@@ -182,9 +182,12 @@ bool Books::Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& se
   return RunProgram(program(Program::kConfigure), argument) && argument.done != 0;
 }
 
-bool Books::Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry) {
-  heaptap_fold argument = {
-      .key = {process_id, entry.stack_id, entry.tid, 0}, .tgid = static_cast<uint32_t>(tgid), .done = 0};
+bool Books::Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry, uint32_t threads_begun) {
+  heaptap_fold argument = {.key = {process_id, entry.stack_id, entry.tid, 0},
+                           .tgid = static_cast<uint32_t>(tgid),
+                           .done = 0,
+                           .threads_begun = threads_begun,
+                           .reserved = 0};
   return RunProgram(program(Program::kFold), argument) && argument.done != 0;
 }
 

@@ -191,7 +191,9 @@ class Books {
   Losses ReadLosses(uint64_t process_id) const;
 
   // Adds a tally of a thread that has ended to thread 0's, if nothing of it lives. `tgid`: of the process.
-  bool Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry);
+  // `threads_begun`: of heaptap_process, read before the caller saw that the thread has ended; if another one has begun
+  // since, which may have the same TID, nothing is done.
+  bool Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry, uint32_t threads_begun);
 
   // How full the ring buffer was when events were taken last, 0 to 1 (a little more, if some came meanwhile).
   double EventsFill() const { return events_fill_; }

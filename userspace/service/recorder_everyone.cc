@@ -321,15 +321,17 @@ void Recorder::Tick(absl::Time now) {
   SaveStates(now);
   ReleaseFiles(now);
   if (absl::StatusOr<DumpPruner::Removed> removed = pruner_->Prune(now); !removed.ok()) Fail(removed.status());
-  const auto is_filling = [](uint64_t tallies, uint64_t bound) {
+  // Signed: after a reset that met a sample there can be one too few.
+  const auto is_filling = [](int64_t tallies, uint64_t bound) {
     return static_cast<double>(tallies) > kFoldAt * static_cast<double>(bound);
   };
-  uint64_t tallies_of_all = 0;
+  int64_t tallies_of_all = 0;
   bool has_full = false;
   for (const auto& [process_id, recorded] : *processes) {
     const heaptap_process& process = recorded.process;
-    tallies_of_all += process.tallies;
-    has_full |= process.max_tallies != 0 && is_filling(process.tallies, process.max_tallies);
+    const auto tallies_of_one = static_cast<int64_t>(process.tallies);
+    tallies_of_all += tallies_of_one;
+    has_full |= process.max_tallies != 0 && is_filling(tallies_of_one, process.max_tallies);
   }
   if (!has_full && !is_filling(tallies_of_all, std::min(options_.map_sizes.tallies, options_.map_sizes.stacks))) return;
   if (const auto tallies = books_->ReadAllTallies(); tallies.ok()) FoldThreads(*tallies);
@@ -385,12 +387,15 @@ void Recorder::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>
   for (const auto& [process_id, entries] : tallies) {
     const Target* target = FindTarget(process_id);
     if (target == nullptr || target->ending.has_value()) continue;
+    // Before anybody looks which threads live.
+    const absl::StatusOr<heaptap_process> process = books_->ReadProcess(target->pid);
+    if (!process.ok() || process->id != process_id) continue;
     std::map<uint32_t, bool> lives;
     for (const bpf::TallyEntry& entry : entries) {
       if (entry.tid == 0 || entry.tally.allocated.objects != entry.tally.freed.objects) continue;
       const auto [thread, is_new] = lives.try_emplace(entry.tid, true);
       if (is_new) thread->second = ThreadLives(target->pid, entry.tid);
-      if (!thread->second) books_->Fold(target->pid, process_id, entry);
+      if (!thread->second) books_->Fold(target->pid, process_id, entry, process->threads_begun);
     }
   }
 }

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Figures of a process (bpf/books.bpf.h) when it begins new books in the middle of a program; control blocks.
+#include <string_view>
+
+#include "gtest/gtest.h"
+#include "heaptap/contract.h"
+#include "tests/unit/bpf_harness.h"
+
+namespace heaptap::harness {
+namespace {
+
+constexpr uint32_t kMostLive = 4;
+
+class BpfFigures : public ::testing::Test {
+ protected:
+  BpfFigures() {
+    kernel_.process.flags = HEAPTAP_PROCESS_FIGURES;
+    kernel_.process.max_live = kMostLive;
+  }
+
+  int Insert(uint64_t address) {
+    host_context context = kernel_.Context({});
+    const heaptap_live_key key = {kernel_.process.id, address};
+    const heaptap_live object = {.size = 100, .weight = 1000, .stack_id = 1, .time = 0, .tid = 1, .record = 0};
+    const int loss = host_insert_live(&context, &key, &object);
+    if (loss == 0) kernel_.process.live_objects++;
+    return loss;
+  }
+  int Remove(uint64_t process_id, uint64_t address) {
+    host_context context = kernel_.Context({});
+    const heaptap_live_key key = {process_id, address};
+    return host_remove_live(&context, &key);
+  }
+  // As the program on heaptap:dump does it.
+  void Reset() {
+    kernel_.process.id += 2;
+    kernel_.process.live_objects = 0;
+    kernel_.process.live_weight = 0;
+  }
+
+  Kernel kernel_;
+};
+
+TEST_F(BpfFigures, AFreeThatMeetsAResetTakesNothingFromTheNewFigures) {
+  ASSERT_EQ(Insert(0x1000), 0);
+  kernel_.before_lookup = [&](std::string_view map) {
+    if (map != "tallies") return;
+    kernel_.before_lookup = nullptr;
+    Reset();
+  };
+  const uint64_t before = kernel_.process.id;
+  EXPECT_EQ(Remove(before, 0x1000), 0);
+  EXPECT_EQ(kernel_.process.id, before + 2);
+  EXPECT_EQ(kernel_.process.live_objects, 0);
+  EXPECT_EQ(kernel_.process.live_weight, 0);
+  EXPECT_EQ(Insert(0x2000), 0);
+}
+
+// Between the look at the id and the subtraction there is still an instant.
+TEST_F(BpfFigures, CountsBelowZeroAreNoFullShare) {
+  kernel_.process.live_objects = ~uint64_t{0};
+  for (uint64_t i = 0; i <= kMostLive; i++) EXPECT_EQ(Insert(0x1000 + 16 * i), 0);
+  EXPECT_EQ(Insert(0x9000), -HEAPTAP_LOSS_LIVE_SHARE);
+}
+
+// The program that writes control blocks cannot be loaded everywhere, its condition can be asked.
+TEST(BpfControlHead, OtherVersionsAndSizesAreLeftAlone) {
+  const heaptap_control_head ours = {HEAPTAP_CONTROL_MAGIC, HEAPTAP_CONTROL_VERSION, sizeof(heaptap_control)};
+  EXPECT_TRUE(host_is_control_head(&ours));
+  for (const uint32_t version : {HEAPTAP_CONTROL_VERSION - 1, HEAPTAP_CONTROL_VERSION + 1}) {
+    const heaptap_control_head other = {ours.magic, version, ours.size};
+    EXPECT_FALSE(host_is_control_head(&other)) << version;
+  }
+  const heaptap_control_head shorter = {ours.magic, ours.version, ours.size - 1};
+  EXPECT_FALSE(host_is_control_head(&shorter));
+  const heaptap_control_head none = {0, ours.version, ours.size};
+  EXPECT_FALSE(host_is_control_head(&none));
+}
+
+}  // namespace
+}  // namespace heaptap::harness
