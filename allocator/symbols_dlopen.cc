@@ -4,6 +4,8 @@
 // program takes them from here: the first block that goes from one to the other ends the program. So the flag is
 // dropped, and the library binds to what the program binds to. drop_deepbind:false of HEAPTAP_CONF leaves it alone.
 //
+// The thread also notes that it opens a library, whose unwind tables are to be awaited (code_tables.h).
+//
 // The functions themselves are in dlopen_entry.S. They ask here what to do, and jump to libc's with the return address
 // of their caller: by that address libc knows whose RUNPATH and whose name space count.
 #include <dlfcn.h>
@@ -11,6 +13,7 @@
 
 #include <atomic>
 
+#include "code_tables.h"
 #include "process.h"
 #include "symbols.h"
 #include "system.h"
@@ -46,11 +49,13 @@ uint64_t WithoutDeepbind(const char* file, int mode) {
 extern "C" {
 
 Redirection heaptap_redirect_dlopen(const char* file, int mode) {
+  heaptap::NoteOpening(__builtin_frame_address(0));
   return {dlsym(RTLD_NEXT, "dlopen"), WithoutDeepbind(file, mode)};
 }
 
 // Another name space has a libc of its own, and this library is not in it.
 Redirection heaptap_redirect_dlmopen(Lmid_t space, const char* file, int mode) {
+  heaptap::NoteOpening(__builtin_frame_address(0));
   void* function = dlsym(RTLD_NEXT, "dlmopen");
   return {function, space == LM_ID_BASE ? WithoutDeepbind(file, mode) : static_cast<uint64_t>(mode)};
 }

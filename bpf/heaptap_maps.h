@@ -107,7 +107,7 @@ struct heaptap_settings {
 
 /* What a control block says of itself (HEAPTAP_CONTROL_MAGIC and _VERSION of the allocator's contract). */
 #define HEAPTAP_CONTROL_HEAD_MAGIC 0x0070617470616568ULL
-#define HEAPTAP_CONTROL_HEAD_VERSION 2
+#define HEAPTAP_CONTROL_HEAD_VERSION 3
 
 struct heaptap_control_head {
   __u64 magic;

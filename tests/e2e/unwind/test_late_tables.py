@@ -94,6 +94,26 @@ def test_a_program_waits_for_its_tables(lab, wrapper):
     assert sum(found.values()) == 5000
 
 
+def test_a_plugin_waits_for_its_tables(lab):
+    """It allocates in its constructor, on a stack larger than what is copied of many, and heaptap is stopped."""
+    session = loader(lab)
+    session.signal(signal.SIGSTOP)
+    copies = [lab.path(f"{number}.so") for number in range(3)]
+    for path in copies:
+        shutil.copy(DEEP, path)
+    session.tell(f"open {copies[0]}")
+    wait_until(lambda: is_asleep(session.target_pid, target("loader")), "the program waits")
+    session.signal(signal.SIGCONT)
+    assert session.answer().startswith("opened ")
+    call(session, "deep_enter", 3000)
+    for path in copies[1:]:
+        open_plugin(session, path)
+        call(session, "deep_enter", 3000)
+    dump = end(lab, session)
+    assert dump.warnings == []
+    assert_called(dump, "deep", 9000)
+
+
 def test_a_program_does_not_wait_for_ever(lab):
     """Heaptap stays stopped: the program goes on without tables, and ends."""
     session, pid = start_while_heaptap_is_stopped(lab, target("deep_frames"), "10")
