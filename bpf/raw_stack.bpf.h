@@ -79,23 +79,27 @@ static __noinline __u64 count_chunks(struct raw_share* share, __u64 rsp) {
   return (stack.top - (rsp & ~(HEAPTAP_CHUNK_BYTES - 1ULL))) / HEAPTAP_CHUNK_BYTES + 1;
 }
 
-/* Copies chunk by chunk, none across a page: any page may not be there. The copy ends with the last chunk that is. */
-static __always_inline void copy_chunks(struct heaptap_raw_stack* raw, __u32 chunks) {
-  __u64 no_page = ~0ULL;
-  raw->memory_bytes = 0;
-  __builtin_memset(raw->missing, 0, sizeof(raw->missing));
-  for (__u32 chunk = 0; chunk < chunks; chunk++) {
-    __u32 at = chunk * HEAPTAP_CHUNK_BYTES;
-    __u64 address = raw->memory_begin + at;
-    /* A fault costs as much as ten reads: one a page. */
-    if (address >> PAGE_SHIFT == no_page ||
-        bpf_probe_read_user((char*)(raw + 1) + at, HEAPTAP_CHUNK_BYTES, (const void*)address)) {
-      no_page = address >> PAGE_SHIFT;
-      raw->missing[chunk / HEAPTAP_CHUNKS_PER_WORD] |= 1ULL << chunk % HEAPTAP_CHUNKS_PER_WORD;
-    } else {
-      raw->memory_bytes = at + HEAPTAP_CHUNK_BYTES;
-    }
+struct chunk_copy {
+  struct heaptap_raw_stack* raw;
+  __u64 chunks;  /* that `raw` has room for */
+  __u64 no_page; /* the number of the last page that was not there */
+};
+
+/* Chunk by chunk, none across a page: any page may not be there. */
+static long copy_chunk(__u32 chunk, struct chunk_copy* copy) {
+  struct heaptap_raw_stack* raw = copy->raw;
+  if (chunk >= copy->chunks || chunk >= HEAPTAP_MOST_STACK_CHUNKS) return 1; /* never */
+  __u64 at = (__u64)chunk * HEAPTAP_CHUNK_BYTES;
+  __u64 address = raw->memory_begin + at;
+  /* A fault costs as much as ten reads: one a page. */
+  if (address >> PAGE_SHIFT == copy->no_page ||
+      bpf_probe_read_user((char*)(raw + 1) + at, HEAPTAP_CHUNK_BYTES, (const void*)address)) {
+    copy->no_page = address >> PAGE_SHIFT;
+    raw->missing[chunk / HEAPTAP_CHUNKS_PER_WORD] |= 1ULL << chunk % HEAPTAP_CHUNKS_PER_WORD;
+  } else {
+    raw->memory_bytes = at + HEAPTAP_CHUNK_BYTES;
   }
+  return 0;
 }
 
 /* `chunks` is a constant. Returns 0, or -1 if there is no room. */
@@ -112,7 +116,10 @@ static __always_inline int send_chunks(const struct scratch* mine, __u64 stack_i
   raw->reserved = 0;
   bpf_probe_read_kernel(&raw->stack, sizeof(raw->stack), &mine->stack);
   raw->memory_begin = mine->frame.rsp & ~(HEAPTAP_CHUNK_BYTES - 1ULL);
-  copy_chunks(raw, chunks);
+  raw->memory_bytes = 0;
+  __builtin_memset(raw->missing, 0, sizeof(raw->missing));
+  struct chunk_copy copy = {.raw = raw, .chunks = chunks, .no_page = ~0ULL};
+  bpf_loop(chunks, copy_chunk, &copy, 0);
   bpf_ringbuf_submit(raw, 0);
   return 0;
 }

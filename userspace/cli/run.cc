@@ -93,7 +93,9 @@ absl::Status AttachFiles(service::Recorder& recorder, const std::string& library
     return absl::FailedPreconditionError(
         absl::StrCat(library, " has no probes of a sampled allocator; build or install heaptap anew"));
   }
-  for (const std::string& file : service::FilesOfProgram(command)) {
+  const std::vector<std::string> files = service::FilesOfProgram(command);
+  recorder.ReadAhead(files);
+  for (const std::string& file : files) {
     if (absl::StatusOr<bool> own = recorder.AttachFile(file); absl::IsInvalidArgument(own.status())) {
       service::Say(absl::StrCat(service::Printable(own.status().message()), "; this file is left out"));
     }

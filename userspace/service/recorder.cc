@@ -342,6 +342,7 @@ void Recorder::Pump() {
     if (event.kind == bpf::MappingEvent::kMap) changed.insert(event.pid);
   }
   for (const pid_t pid : changed) books_->unwind().Renew(pid);
+  ReadAhead(news);
   const std::set<ptrdiff_t> comes_again = FindRepeated(*events);
   auto mapping = mappings.begin();
   auto raw_stack = raw_stacks.begin();

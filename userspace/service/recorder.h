@@ -84,6 +84,8 @@ class Recorder {
 
   // Records a child of ours that will exec.
   absl::Status RecordChild(pid_t pid);
+  // Reads what files of the child's program will need, several at a time.
+  void ReadAhead(const std::vector<std::string>& paths);
   // Attaches to a file that the child's program will map.
   absl::StatusOr<bool> AttachFile(const std::string& path);
   // Records a running process. NotFound: no such process, or no sampled allocator in it.
@@ -181,6 +183,8 @@ class Recorder {
   void FindUnnoticedEnds();
   // recorder_mappings.cc
   void HandleMapping(const bpf::MappingEvent& event);
+  // The same for files that recorded processes have mapped.
+  void ReadAhead(const std::vector<bpf::MappingEvent>& events);
   void LookForAllocator(const bpf::MappingEvent& event);
   // Takes the probes off the files that nobody has mapped any more, so that what they lie on can be unmounted.
   void ReleaseFiles(absl::Time now);

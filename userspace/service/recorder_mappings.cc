@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What recorded processes map, and what their stacks need of it.
+#include <fcntl.h>
 #include <string.h>
 
 #include <algorithm>
@@ -20,6 +21,9 @@ namespace {
 // Processes can make as many as they like; to look at one again costs a system call or two.
 constexpr size_t kMaxFilesSeen = 65536;
 
+// Files that are read at a time.
+constexpr size_t kMaxReadAhead = 64;
+
 // Any user can make as many files with bad notes as he likes.
 constexpr size_t kMaxRefusalsSaid = 100;
 // So long a file that is in no process any more may stay busy. A shorter time would do a program no good that runs time
@@ -38,6 +42,35 @@ void Recorder::HandleMapping(const bpf::MappingEvent& event) {
     if (Target* target = FindRunning(event.pid); target != nullptr) target->is_saved = false;
   }
   LookForAllocator(event);
+}
+
+void Recorder::ReadAhead(const std::vector<std::string>& paths) {
+  std::vector<elf::FileDescriptor> files;
+  std::vector<int> numbers;
+  for (const std::string& path : paths) {
+    elf::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!file.valid()) continue;
+    numbers.push_back(file.get());
+    files.push_back(std::move(file));
+  }
+  tables_.ReadAhead(numbers);
+}
+
+void Recorder::ReadAhead(const std::vector<bpf::MappingEvent>& events) {
+  std::vector<elf::MappedFile> files;
+  std::vector<int> numbers;
+  std::set<std::pair<uint32_t, uint64_t>> seen;  // device and inode
+  for (const bpf::MappingEvent& event : events) {
+    if (event.kind != bpf::MappingEvent::kMap || event.mapping.inode == 0 || !spaces_.IsHeld(event.pid)) continue;
+    const uint32_t device = KernelDevice(event.mapping);
+    if (tables_.IsEntered({event.mapping.inode, device, event.generation})) continue;
+    if (files.size() == kMaxReadAhead || !seen.insert({device, event.mapping.inode}).second) continue;
+    absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(event.pid, event.mapping);
+    if (!file.ok()) continue;
+    numbers.push_back(file->file.get());
+    files.push_back(*std::move(file));
+  }
+  tables_.ReadAhead(numbers);
 }
 
 void Recorder::LookForAllocator(const bpf::MappingEvent& event) {

@@ -15,9 +15,9 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "userspace/elf/file.h"
 #include "userspace/elf/file_descriptor.h"
 #include "userspace/service/messages.h"
+#include "userspace/unwind/read_files.h"
 
 namespace heaptap::service {
 namespace {
@@ -86,19 +86,38 @@ std::shared_ptr<UnwindTables::Table> UnwindTables::Share(unwind::FileTable rows)
 absl::StatusOr<std::shared_ptr<UnwindTables::Table>> UnwindTables::Read(int fd, const struct stat& status) {
   const Version version = MakeVersion(status);
   if (const auto known = read_.find(version); known != read_.end()) return known->second;
-  const auto read = [&]() -> absl::StatusOr<std::shared_ptr<Table>> {
-    absl::StatusOr<elf::File> file = elf::File::Open(fd);
-    if (!file.ok()) return file.status();
-    absl::StatusOr<unwind::FileTable> rows = unwind::ReadFileTable(*file);
-    if (!rows.ok()) return rows.status();
-    return rows->rows.empty() ? nullptr : Share(*std::move(rows));
-  };
-  absl::StatusOr<std::shared_ptr<Table>> table = read();
+  return Keep(version, unwind::ReadFileTable(fd));
+}
+
+absl::StatusOr<std::shared_ptr<UnwindTables::Table>> UnwindTables::Keep(const Version& version,
+                                                                        absl::StatusOr<unwind::FileTable> rows) {
+  absl::StatusOr<std::shared_ptr<Table>> table = nullptr;
+  if (!rows.ok()) {
+    table = rows.status();
+  } else if (!rows->rows.empty()) {
+    table = Share(*std::move(rows));
+  }
   // What is wrong with a file may have taken long to find out; other errors may pass.
   if (!table.ok() && !absl::IsInvalidArgument(table.status()) && !absl::IsNotFound(table.status())) return table;
   if (read_.size() >= kMaxRead) read_.clear();
   read_.insert_or_assign(version, table);
   return table;
+}
+
+void UnwindTables::ReadAhead(absl::Span<const int> files) {
+  std::vector<int> unread;
+  std::vector<Version> versions;
+  for (const int file : files) {
+    struct stat status;
+    if (fstat(file, &status) != 0) continue;
+    const Version version = MakeVersion(status);
+    if (read_.contains(version) || std::find(versions.begin(), versions.end(), version) != versions.end()) continue;
+    unread.push_back(file);
+    versions.push_back(version);
+  }
+  if (unread.size() < 2) return;
+  std::vector<absl::StatusOr<unwind::FileTable>> tables = unwind::ReadFileTables(unread);
+  for (size_t i = 0; i < tables.size(); i++) Keep(versions[i], std::move(tables[i])).IgnoreError();
 }
 
 void UnwindTables::Prepare(int fd, absl::string_view name) {

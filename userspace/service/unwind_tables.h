@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "bpf/heaptap_maps.h"
 #include "userspace/bpf/unwind_maps.h"
 #include "userspace/elf/mappings.h"
@@ -44,6 +45,9 @@ class UnwindTables {
   // programs do not look at: processes can make as many as they like.
   UnwindTables(bpf::UnwindMaps& maps, uint64_t budget, size_t max_files = HEAPTAP_DEFAULT_FILES / 2);
 
+  // Reads the tables of open files that will be entered soon, several at a time.
+  void ReadAhead(absl::Span<const int> files);
+  bool IsEntered(const heaptap_file_key& key) const { return files_.contains(MakeKey(key)); }
   // Enters an open file that will be mapped.
   void Prepare(int fd, absl::string_view name);
   // Enters an open file that is mapped already, as /proc/PID/maps shows.
@@ -99,6 +103,8 @@ class UnwindTables {
   // Forgets what was entered there; who uses it finds it again, or not.
   void Leave(const Key& key);
   absl::StatusOr<std::shared_ptr<Table>> Read(int fd, const struct stat& status);
+  // What was read of a version of a file.
+  absl::StatusOr<std::shared_ptr<Table>> Keep(const Version& version, absl::StatusOr<unwind::FileTable> rows);
   // The table that is equal, if there is one, or else this one.
   std::shared_ptr<Table> Share(unwind::FileTable rows);
   // Enters a file with its state; puts its table into the kernel if there is room.
