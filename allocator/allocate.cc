@@ -22,7 +22,7 @@ void* OutOfMemory() {
   return nullptr;
 }
 
-// Whether a block that was just allocated is known to read as zero, but for its first word.
+// Whether a block that was just allocated is known to read as zero.
 bool ReadsAsZero(void* pointer) {
   unsigned kind = ChunkKind(pointer);
   bool junk = fill_options.on_allocation == FillOnAllocation::kJunk;
@@ -35,11 +35,7 @@ bool ReadsAsZero(void* pointer) {
 
 // Makes a block that was just allocated read as zero.
 void Clear(void* pointer, size_t bytes) {
-  if (!ReadsAsZero(pointer)) {
-    memset(pointer, 0, bytes);
-  } else if (bytes <= kSmallMaximum) {
-    static_cast<Block*>(pointer)->next = nullptr;
-  }
+  if (!ReadsAsZero(pointer)) memset(pointer, 0, bytes);
 }
 
 // Fills a block that was just allocated, if that is asked for.
@@ -156,7 +152,6 @@ void* MoveToNewBlock(void* pointer, size_t usable, const Wish& wish) {
   void* target = AllocateAligned(wish.demand.alignment, wish.size);
   if (target == nullptr) return nullptr;
   if (!wish.demand.zero) return MoveBlock(pointer, target, wish.size < usable ? wish.size : usable);
-  // All that the old block had is kept: at least a word, so it covers what is not zero in a fresh block.
   size_t kept = wish.usable < usable ? wish.usable : usable;
   if (!ReadsAsZero(target)) memset(static_cast<char*>(target) + kept, 0, wish.usable - kept);
   return MoveBlock(pointer, target, kept);
@@ -271,10 +266,8 @@ void* AllocateAligned(size_t alignment, size_t size) {
   size_t usable = RoundUpToAlignedClass(size != 0 ? size : 1, alignment);
   if (!FitsSlab(usable, alignment)) return AllocateClass(usable, alignment, size);
   unsigned size_class = ClassOf(usable);
-  Block* block = current_heap->ready[size_class];
-  if (HEAPTAP_UNLIKELY(block == nullptr)) return AllocateSmall(size_class, size);
-  current_heap->ready[size_class] = block->next;
-  return block;
+  void* block = current_heap->TakeReady(size_class);
+  return HEAPTAP_LIKELY(block != nullptr) ? block : AllocateSmall(size_class, size);
 }
 
 void* AllocateExtended(size_t size, Demand demand) {

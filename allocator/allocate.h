@@ -5,6 +5,7 @@
 // is kept. Sizes are bytes; any size is allowed.
 //
 //   Allocate            pop the heap's ready list, else
+//                       or take the heap's next fresh block, else
 //     AllocateSlow      small: Heap::Take (refill), or, if it is a sample, TakeSampledBlock and the probe
 //                       larger: AllocateLarge (large.h), which samples by itself
 //   Free                push on the slab's local_free, else
@@ -26,7 +27,8 @@ void* MallocSlow(size_t size);  // the same, and xmalloc: for malloc itself
 void FreeSlow(void* pointer);
 void FreedLastBlock(Slab* slab);
 
-// malloc. `Slow` is what it does when no block is ready.
+// malloc. `Slow` is what it does when no block is ready. The second best way is a part of it, and not of `Slow`, because
+// it is what most mallocs of a growing program take.
 template <void* (*Slow)(size_t) = AllocateSlow>
 [[gnu::always_inline]] inline void* Allocate(size_t size) {
   unsigned size_class;
@@ -39,7 +41,7 @@ template <void* (*Slow)(size_t) = AllocateSlow>
   }
   Heap* heap = current_heap;
   Block* block = heap->ready[size_class];
-  if (HEAPTAP_UNLIKELY(block == nullptr)) return Slow(size);
+  if (HEAPTAP_UNLIKELY(block == nullptr)) return heap->TakeFreshOr<Slow>(size_class, size);
   heap->ready[size_class] = block->next;
   return block;
 }

@@ -7,7 +7,7 @@
 namespace heaptap {
 namespace {
 
-// A batch of untouched blocks fills about this much, so that a class that is hardly used touches little memory...
+// A batch of untouched blocks has about this many bytes, so that a class that is hardly used counts for little...
 constexpr uint32_t kCarveBytes = 4096;
 // ... and grows with the use of the slab, to this many blocks where blocks are larger.
 constexpr uint32_t kCarveBlocks = 16;
@@ -60,6 +60,8 @@ Block* TakeLocal(Slab* slab, uint64_t limit) {
   return first;
 }
 
+void* NoBlock(size_t) { return nullptr; }
+
 bool HasUntouched(const Slab* slab) { return slab->carved < slab->capacity; }
 
 bool HasBlocks(const Slab* slab) { return slab->local_free != nullptr || HasUntouched(slab); }
@@ -82,7 +84,7 @@ void Heap::FollowRate() {
 
 Heap::Taken Heap::Take(unsigned size_class) {
   FollowRate();
-  Block* block = ready[size_class];
+  void* block = TakeReady(size_class);
   if (block == nullptr) {
     uint64_t allowance = sampler.Allowance(size_class);
     if (allowance == 0) {
@@ -93,14 +95,24 @@ Heap::Taken Heap::Take(unsigned size_class) {
     if (wakes.load(std::memory_order_relaxed) != nullptr) ProcessWakes();
     // Where blocks are filled, each is handed out by itself.
     block = Refill(size_class, fill_options.owner_bits != 0 ? 1 : allowance);
-    if (block == nullptr) return {nullptr, 0};
   }
-  ready[size_class] = block->next;
   return {block, 0};
 }
 
+void* Heap::TakeReady(unsigned size_class) {
+  Block* block = ready[size_class];
+  if (block == nullptr) return TakeFreshOr<NoBlock>(size_class, 0);
+  ready[size_class] = block->next;
+  return block;
+}
+
+uint32_t Heap::CountReady(unsigned size_class) const {
+  size_t fresh_bytes = static_cast<size_t>(fresh_end[size_class] - fresh[size_class]);
+  return Length(ready[size_class]) + static_cast<uint32_t>(fresh_bytes / kClassSize[size_class]);
+}
+
 // The last batch of the class is used up, and the next one has `count` blocks.
-void Heap::CountRefill(unsigned size_class, uint32_t count) {
+inline void Heap::CountRefill(unsigned size_class, uint32_t count) {
   sampler.HandOut(size_class, count);
   counts[size_class].handed_out.Add(count);
   counts[size_class].refills.Add(1);
@@ -109,7 +121,7 @@ void Heap::CountRefill(unsigned size_class, uint32_t count) {
 }
 
 // Counts what the owner has freed since the last time. To be called before `used` changes in another way.
-void Heap::Settle(Slab* slab) {
+inline void Heap::Settle(Slab* slab) {
   HEAPTAP_ASSERT(slab->used_settled >= slab->used);
   if (counters != nullptr) counters->deallocated += uint64_t{slab->used_settled - slab->used} * slab->size;
   slab->used_settled = slab->used;
@@ -132,7 +144,8 @@ void Heap::CollectRemote(Slab* slab) {
   counts[slab->size_class].collected.Add(count);
 }
 
-Block* Heap::Refill(unsigned size_class, uint64_t limit) {
+// Makes a batch of blocks ready and takes the first. nullptr: out of memory. REQUIRES: none of the class is ready.
+void* Heap::Refill(unsigned size_class, uint64_t limit) {
   SlabList& slabs = queue[size_class];
   Slab* slab;
   bool poor = false;
@@ -162,7 +175,18 @@ Block* Heap::Refill(unsigned size_class, uint64_t limit) {
   Settle(slab);
   uint32_t used = slab->used;
   bool recycle = slab->local_free != nullptr && !(poor && HasUntouched(slab));
-  Block* first = recycle ? TakeLocal(slab, limit) : Carve(slab, CarveCount(slab, limit));
+  void* block;
+  if (recycle) {
+    Block* first = TakeLocal(slab, limit);
+    ready[size_class] = first->next;
+    block = first;
+  } else {
+    uint32_t count = CarveCount(slab, limit);
+    char* first = Carve(slab, count);
+    fresh[size_class] = first + slab->size;
+    fresh_end[size_class] = first + count * slab->size;
+    block = first;
+  }
   CountRefill(size_class, slab->used - used);
   slab->used_settled = slab->used;
   if (!HasBlocks(slab) && slab->next != nullptr) {
@@ -170,7 +194,7 @@ Block* Heap::Refill(unsigned size_class, uint64_t limit) {
     slabs.Remove(slab);
     slabs.PushBack(slab);
   }
-  return first;
+  return block;
 }
 
 void Heap::MarkFull(Slab* slab) {
@@ -262,7 +286,7 @@ void Heap::Scavenge() {
 void Heap::SettleAllocations() {
   uint64_t bytes = 0;
   for (unsigned c = 0; c < kSmallClasses; c++) {
-    uint32_t left = Length(ready[c]);
+    uint32_t left = CountReady(c);
     bytes += uint64_t{batch[c] - left} * kClassSize[c];
     batch[c] = left;
   }
@@ -284,27 +308,35 @@ void Heap::FollowPeak() {
   counters->RecordPeak(visited * kPeakBytesPerSlab);
 }
 
+void Heap::PutBackReady(unsigned size_class) {
+  uint32_t count = CountReady(size_class);
+  if (count == 0) return;
+  Block* list = ready[size_class];
+  Slab* slab = SlabOf(list != nullptr ? reinterpret_cast<char*>(list) : fresh[size_class], ShiftOf(size_class));
+  Settle(slab);
+  if (list != nullptr) {
+    Block* last = list;
+    while (last->next != nullptr) last = last->next;
+    last->next = slab->local_free;
+    slab->local_free = list;
+    ready[size_class] = nullptr;
+  } else {
+    HEAPTAP_ASSERT(fresh_end[size_class] == SlabMemory(slab) + slab->carved * slab->size);
+    slab->carved -= count;
+    fresh[size_class] = fresh_end[size_class];
+  }
+  slab->used -= count;
+  slab->used_settled = slab->used;
+  batch[size_class] = 0;
+  counts[size_class].taken_back.Add(count);
+  counts[size_class].flushes.Add(1);
+  sampler.TakeBack(size_class, count);
+}
+
 void Heap::Flush() {
   SettleAllocations();
   SettleFrees();  // of slabs that stay: the heap's next thread has not freed those blocks
-  for (unsigned c = 0; c < kSmallClasses; c++) {
-    Block* first = ready[c];
-    if (first == nullptr) continue;
-    Slab* slab = SlabOf(first, ShiftOf(c));
-    uint32_t count = 1;
-    Block* last = first;
-    for (; last->next != nullptr; last = last->next) count++;
-    last->next = slab->local_free;
-    slab->local_free = first;
-    Settle(slab);
-    slab->used -= count;
-    slab->used_settled = slab->used;
-    ready[c] = nullptr;
-    batch[c] = 0;
-    counts[c].taken_back.Add(count);
-    counts[c].flushes.Add(1);
-    sampler.TakeBack(c, count);
-  }
+  for (unsigned c = 0; c < kSmallClasses; c++) PutBackReady(c);
   Scavenge();
 }
 

@@ -2,10 +2,12 @@
 //
 // A heap: the slabs of one thread.
 //
-// For each class it has a ready list, from which malloc pops, and a queue of the slabs that may have free blocks. When
-// the ready list is empty it is filled again with one batch from one slab: the blocks that were freed since the slab's
-// last turn, or else a few untouched ones; never more than the sampler allows. So at any time all blocks of a ready
-// list come from one slab.
+// For each class it has a ready list, from which malloc pops, fresh blocks, from which malloc's slow path takes the
+// next if the list is empty, and a queue of the slabs that may have free blocks. When no block is ready the heap takes
+// one batch from one slab: the blocks that were freed since the slab's last turn go on the list, or else a few
+// untouched ones are the fresh ones; never more than the sampler allows. So at any time all ready blocks come from one
+// slab. A list has its links in the blocks; fresh blocks have none, so that memory is touched by the program before
+// anybody else.
 //
 // A slab that has nothing to give leaves the queue and is FULL: kFullBit in its owner word, kNotifyBit in its remote
 // word. The next free brings it back. If that is the owner's, it finds that the owner word is not its heap, and takes
@@ -61,6 +63,8 @@ struct ClassCounts {
 
 struct Heap {
   Block* ready[kSmallClasses];
+  char* fresh[kSmallClasses];      // the next fresh block; fresh_end: there is none
+  char* fresh_end[kSmallClasses];  // the last blocks that were carved off their slab
 
   SlabList queue[kSmallClasses];
   Slab* empty[kSmallClasses];           // a queued slab with no used block, kept lest a loop get and release it
@@ -91,6 +95,18 @@ struct Heap {
     uint64_t weight;
   };
 
+  // The next fresh block of the class, or else what `Slow` returns.
+  template <void* (*Slow)(size_t)>
+  [[gnu::always_inline]] void* TakeFreshOr(unsigned size_class, size_t size) {
+    char* block = fresh[size_class];
+    if (block == fresh_end[size_class]) return Slow(size);
+    fresh[size_class] = block + kClassSize[size_class];
+    return block;
+  }
+
+  // A ready block of the class. nullptr: there is none.
+  void* TakeReady(unsigned size_class);
+
   // Follows a change of the rate, as the sampler does (sampler.h).
   void FollowRate();
 
@@ -109,7 +125,7 @@ struct Heap {
   // Collects what other threads have freed and releases all empty slabs.
   void Scavenge();
 
-  // Puts all ready blocks back on their slabs, then scavenges: before the heap is parked.
+  // Puts all ready blocks back into their slabs, then scavenges: before the heap is parked.
   void Flush();
 
   // Bring what `counters` say about this heap's blocks up to date: exact until the thread's next malloc or free. The
@@ -125,7 +141,9 @@ struct Heap {
   void CountRefill(unsigned size_class, uint32_t count);
   void Settle(Slab* slab);
   void CollectRemote(Slab* slab);
-  Block* Refill(unsigned size_class, uint64_t limit);
+  void* Refill(unsigned size_class, uint64_t limit);
+  uint32_t CountReady(unsigned size_class) const;
+  void PutBackReady(unsigned size_class);
   void Release(Slab* slab);
   void MarkFull(Slab* slab);
   void MarkNotFull(Slab* slab);

@@ -53,7 +53,7 @@ void* TakeSampledBlock(unsigned size_class, size_t requested) {
     slab->local_free = block->next;
     slab->used++;
   } else {
-    block = Carve(slab, 1);
+    block = reinterpret_cast<Block*>(Carve(slab, 1));
   }
   if (slab->used == slab->capacity) pool.slabs.Remove(slab);
   pool.allocations++;

@@ -30,18 +30,12 @@ Slab* NewSlab(unsigned size_class, uintptr_t owner) {
   return slab;
 }
 
-Block* Carve(Slab* slab, uint32_t count) {
+char* Carve(Slab* slab, uint32_t count) {
   HEAPTAP_ASSERT(count >= 1 && count <= slab->capacity - slab->carved);
-  size_t size = slab->size;
-  char* first = SlabMemory(slab) + slab->carved * size;
-  char* last = first + (count - 1) * size;
-  for (char* block = first; block != last; block += size) {
-    reinterpret_cast<Block*>(block)->next = reinterpret_cast<Block*>(block + size);
-  }
-  reinterpret_cast<Block*>(last)->next = nullptr;
+  char* first = SlabMemory(slab) + slab->carved * slab->size;
   slab->carved += count;
   slab->used += count;
-  return reinterpret_cast<Block*>(first);
+  return first;
 }
 
 void SlabList::PushFront(Slab* slab) {

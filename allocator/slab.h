@@ -6,13 +6,14 @@
 //           and the descriptors of all other units. (Where address space is short a chunk may end early.)
 //   slab    one unit, cut into blocks of one size class; or a run: several units that are one large block.
 //   block   what malloc returns. Block i of a slab lies at i * block size from the slab's beginning.
-//   heap    the slabs of one thread, and for each class a short list of blocks ready to be handed out (heap.h).
+//   heap    the slabs of one thread, and for each class a few blocks ready to be handed out (heap.h).
 //   huge    a block with a mapping of its own, aligned to the chunk size (large.h).
 //
 // A block of a slab is in exactly one of these states:
 //
 //   untouched    never handed out: carved <= index < capacity
-//   ready        on its heap's list for the class
+//   ready        on its heap's list for the class, or one of its fresh blocks: those were never handed out either, and
+//                nobody has written to them
 //   live         the program has it
 //   local_free   freed by the owning thread
 //   remote_free  freed by another thread, not yet collected
@@ -75,7 +76,7 @@ struct alignas(128) Slab {
   std::atomic<uintptr_t> owner;
   Block* local_free;   // blocks freed by the owner
   uint32_t used;       // blocks ready, live or remotely freed
-  uint32_t carved;     // blocks that were ever handed out
+  uint32_t carved;     // blocks that were ever ready
   uint32_t capacity;   // blocks in the slab
   uint8_t size_class;  // of its blocks
   bool fresh;          // no block has been handed out a second time, and the unit was zero: blocks of it read as zero
@@ -162,8 +163,9 @@ uint64_t SlabsMade(unsigned size_class);
 // A new, empty slab of the class with that owner word. nullptr: out of memory.
 Slab* NewSlab(unsigned size_class, uintptr_t owner);
 
-// Takes `count` untouched blocks and returns them as a list. REQUIRES: 1 <= count <= capacity - carved.
-Block* Carve(Slab* slab, uint32_t count);
+// Takes `count` untouched blocks, one behind the other, and returns the first. REQUIRES: 1 <= count <= capacity -
+// carved.
+char* Carve(Slab* slab, uint32_t count);
 
 // A doubly linked list of slabs. Zero-initialised state is valid: empty. Sets and clears Slab::queued.
 class SlabList {

@@ -23,10 +23,9 @@ namespace {
     unsigned size_class = heaptap::ClassOf(size);
     heaptap::Heap* heap = heaptap::current_heap;
     heaptap::Block* block = heap->ready[size_class];
-    if (HEAPTAP_LIKELY(block != nullptr)) {
-      heap->ready[size_class] = block->next;
-      return block;
-    }
+    if (HEAPTAP_UNLIKELY(block == nullptr)) return heap->TakeFreshOr<heaptap::NewSlow>(size_class, size);
+    heap->ready[size_class] = block->next;
+    return block;
   }
   return heaptap::NewSlow(size);
 }

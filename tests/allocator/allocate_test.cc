@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "large.h"
@@ -15,6 +16,7 @@
 #include "recorder.h"
 #include "statistics.h"
 #include "support.h"
+#include "system.h"
 #include "units.h"
 
 namespace heaptap {
@@ -23,6 +25,7 @@ namespace {
 using testing::Books;
 using testing::ClearBooks;
 using testing::ExpectInChild;
+using testing::ExpectInNewProcess;
 using testing::ReadBooks;
 using testing::SamplingOn;
 
@@ -86,6 +89,19 @@ TEST(Allocate, ZeroedBlocksAreZeroAfterReuseAndPurge) {
   void* huge = AllocateZeroed(3, 10 << 20);
   EXPECT_TRUE(IsZero(huge, size_t{30} << 20));
   Free(huge);
+}
+
+TEST(AllocateDeathTest, FreshMemoryIsTheProgramsToTouch) {
+  ExpectInNewProcess([]() -> std::string {
+    for (unsigned c = 0; c < kSmallClasses; c++) {
+      void* first = AllocateZeroed(1, kClassSize[c]);
+      const Slab* slab = SlabOf(first, ChunkKind(first));
+      for (uint32_t i = 1; i < slab->capacity; i++) Allocate(kClassSize[c]);
+      const size_t resident = ResidentBytes(SlabMemory(slab), size_t{1} << ShiftOf(c));
+      if (resident != 0) return std::to_string(resident) + " bytes of class " + std::to_string(c);
+    }
+    return "";
+  });
 }
 
 TEST(Allocate, OverflowAndTooLargeAreEnomem) {

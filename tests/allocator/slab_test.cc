@@ -45,7 +45,11 @@ class SlabModel {
     for (const Block* block = current_heap->ready[size_class_]; block != nullptr; block = block->next) {
       ready[SlabOf(block, ChunkKind(block))].insert(block);
     }
-    ASSERT_LE(ready.size(), 1u) << "all blocks of a ready list come from one slab";
+    const char* fresh = current_heap->fresh[size_class_];
+    for (; fresh != current_heap->fresh_end[size_class_]; fresh += kClassSize[size_class_]) {
+      ready[SlabOf(fresh, ChunkKind(fresh))].insert(fresh);
+    }
+    ASSERT_LE(ready.size(), 1u) << "all ready blocks come from one slab";
     std::erase_if(slabs_, [this](const Slab* slab) { return !IsOurs(slab); });
     for (const Slab* slab : slabs_) CheckSlab(slab, ready[slab]);
   }
