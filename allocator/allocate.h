@@ -27,8 +27,8 @@ void* MallocSlow(size_t size);  // the same, and xmalloc: for malloc itself
 void FreeSlow(void* pointer);
 void FreedLastBlock(Slab* slab);
 
-// malloc. `Slow` is what it does when no block is ready. The second best way is a part of it, and not of `Slow`, because
-// it is what most mallocs of a growing program take.
+// malloc. `Slow` is what it does when no block is ready. The second best way is a part of it, and not of `Slow`,
+// because it is what most mallocs of a growing program take.
 template <void* (*Slow)(size_t) = AllocateSlow>
 [[gnu::always_inline]] inline void* Allocate(size_t size) {
   unsigned size_class;

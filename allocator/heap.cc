@@ -79,6 +79,7 @@ void Heap::FollowRate() {
   if (HEAPTAP_LIKELY(rate == sampler.rate())) return;
   // Whoever listens now need not be the one who listened before.
   if (sampler.rate() == kSamplingOff) IntroduceThreadAgain();
+  PutBackReady();
   sampler.Follow(rate);
 }
 
@@ -333,10 +334,20 @@ void Heap::PutBackReady(unsigned size_class) {
   sampler.TakeBack(size_class, count);
 }
 
-void Heap::Flush() {
+void Heap::PutBackReady() {
   SettleAllocations();
-  SettleFrees();  // of slabs that stay: the heap's next thread has not freed those blocks
   for (unsigned c = 0; c < kSmallClasses; c++) PutBackReady(c);
+}
+
+void Heap::RestartSampler(uint64_t seed) {
+  sampler.Restart(seed, serial);
+  if (sampler.rate() == kSamplingOff) return;
+  for (unsigned c = 0; c < kSmallClasses; c++) sampler.Skip(c, CountReady(c));
+}
+
+void Heap::Flush() {
+  PutBackReady();
+  SettleFrees();  // of slabs that stay: the heap's next thread has not freed those blocks
   Scavenge();
 }
 

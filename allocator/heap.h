@@ -107,8 +107,17 @@ struct Heap {
   // A ready block of the class. nullptr: there is none.
   void* TakeReady(unsigned size_class);
 
-  // Follows a change of the rate, as the sampler does (sampler.h).
+  // Follows a change of the rate: what is ready goes back first, so that the new rate holds for the next allocation of
+  // each class.
   void FollowRate();
+
+  // Puts all ready blocks back into their slabs. No allocation has been counted for them then, so the law of sampling
+  // holds whatever becomes of the sampler.
+  void PutBackReady();
+
+  // In the child of a fork: samples are not the parent's. Changes nothing that malloc and free use, since a signal
+  // handler that forks may have interrupted them: what is ready stays so.
+  void RestartSampler(uint64_t seed);
 
   // One block of the class.
   Taken Take(unsigned size_class);
@@ -143,7 +152,7 @@ struct Heap {
   void CollectRemote(Slab* slab);
   void* Refill(unsigned size_class, uint64_t limit);
   uint32_t CountReady(unsigned size_class) const;
-  void PutBackReady(unsigned size_class);
+  void PutBackReady(unsigned size_class);  // of one class
   void Release(Slab* slab);
   void MarkFull(Slab* slab);
   void MarkNotFull(Slab* slab);

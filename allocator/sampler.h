@@ -39,10 +39,11 @@ class Sampler {
   // Begins with sampling off and the random stream number `stream` of `seed`.
   void Start(uint64_t seed, uint64_t stream);
 
-  // Begins another random stream at the same rate: the child of a fork must not repeat its parent's.
+  // Begins another random stream at the same rate: the child of a fork must not repeat its parent's. As if no block
+  // were ready: see Skip.
   void Restart(uint64_t seed, uint64_t stream);
 
-  // Follows a change of the rate. Blocks that are ready already stay what they are: not samples.
+  // Follows a change of the rate. REQUIRES: no block is ready, if it has changed.
   void Follow(Rate rate) {
     if (rate != rate_) SetRate(rate);
   }
@@ -57,6 +58,12 @@ class Sampler {
 
   // `count` blocks that were made ready have not been allocated, or not by an allocation that counts.
   void TakeBack(unsigned size_class, uint64_t count) { until_sample_[size_class] += count; }
+
+  // `count` blocks are ready that were drawn under other terms, and are no samples. If the sample is to be one of them,
+  // the next allocation behind them is it instead: so there are as many samples as the law says.
+  void Skip(unsigned size_class, uint64_t count) {
+    until_sample_[size_class] = count < until_sample_[size_class] ? until_sample_[size_class] - count : 1;
+  }
 
   // What a sample of the class stands for. REQUIRES: sampling is on.
   uint64_t Weight(unsigned size_class) const { return weight_[size_class]; }

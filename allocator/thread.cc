@@ -69,8 +69,11 @@ Heap* AdoptOrMakeHeap() {
     heap = MakeHeap();
     if (heap == nullptr) return nullptr;
   }
-  // What the last thread of an orphan did is none of this one's business.
-  if (heap->orphaned) heap->Flush();
+  if (heap->orphaned) {
+    // What its last thread did is none of this one's business.
+    heap->Flush();
+    heap->RestartSampler(seed);
+  }
   heap->orphaned = false;
   heap->counters = &thread_counters;
   heap->state = HeapState::kOwned;
@@ -186,10 +189,13 @@ void ResetHeapLocks() {
 
 void ResetHeapsAfterFork(uint64_t forks) {
   seed += forks;  // another seed for each child, the same in each run
-  late_heap.sampler.Restart(seed, 0);
+  late_heap.RestartSampler(seed);
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
-    heap->sampler.Restart(seed, heap->serial);
-    if (heap == current_heap || heap->state != HeapState::kOwned) continue;
+    if (heap == current_heap || heap->state != HeapState::kOwned) {
+      // Not if a signal handler has forked in the middle of a slow path.
+      if (heap->busy.load(std::memory_order_relaxed) == 0) heap->RestartSampler(seed);
+      continue;
+    }
     heap->counters = nullptr;
     heap->orphaned = true;
     if (heap->busy.load(std::memory_order_relaxed) != 0) {

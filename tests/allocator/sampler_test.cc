@@ -235,5 +235,57 @@ TEST(SamplingLaw, ChangesOfTheRateAreSeen) {
   EXPECT_EQ(ReadBooks().allocs, 0u);
 }
 
+size_t CountReady(unsigned size_class) {
+  size_t count = (current_heap->fresh_end[size_class] - current_heap->fresh[size_class]) / kClassSize[size_class];
+  for (const Block* block = current_heap->ready[size_class]; block != nullptr; block = block->next) count++;
+  return count;
+}
+
+// Whatever makes the thread see that the rate has changed, and whatever takes its ready blocks back.
+TEST(SamplingLaw, IsExactForEveryClassOnceTheRateIsSeen) {
+  constexpr size_t kSize = 2000;
+  constexpr uint64_t kTrials = 200;
+  for (bool flush : {false, true}) {
+    do {
+      Free(Allocate(kSize));
+    } while (CountReady(ClassOf(kSize)) == 0);
+    SamplingOn on(0);
+    void* another = Allocate(100000);
+    if (flush) {
+      HeapScope scope;
+      scope->Flush();
+    }
+    ClearBooks();
+    for (uint64_t i = 0; i < kTrials; i++) Free(Allocate(kSize));
+    EXPECT_EQ(ReadBooks().allocs, kTrials) << (flush ? "after a flush" : "");
+    Free(another);
+  }
+}
+
+TEST(SamplingLaw, HoldsForTheFirstAllocationsOfAChild) {
+  constexpr size_t kSize = 512;
+  constexpr uint32_t kRate = 12;
+  constexpr uint64_t kForks = 300;
+  constexpr uint64_t kAllocations = 16;
+  SamplingOn on(kRate);
+  uint64_t samples = 0;
+  for (uint64_t i = 0; i < kForks; i++) {
+    do {
+      Free(Allocate(kSize));
+    } while (CountReady(ClassOf(kSize)) < 6);
+    ClearBooks();
+    const pid_t child = fork();
+    if (child == 0) {
+      for (uint64_t k = 0; k < kAllocations; k++) Allocate(kSize);
+      _exit(static_cast<int>(ReadBooks().allocs));
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    samples += WEXITSTATUS(status);
+  }
+  ExpectBinomial(samples, kForks * kAllocations, SampleProbability(kSize, kRate));
+}
+
 }  // namespace
 }  // namespace heaptap
