@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * The programs: six on the allocator's probes, four on the life of processes, six that the collector runs.
+ * The programs: seven on the allocator's probes, four on the life of processes, six that the collector runs.
  *
  * A probe's arguments lie in the SysV argument registers (allocator/include/heaptap/contract.h), so they are read
  * straight from the registers. Nothing that a process says is trusted beyond its own books.
@@ -199,24 +199,37 @@ int probe_start(struct pt_regs* context) {
 
 /* At the same site as probe_start: says in the control block who records the process, and at which rate, before it has
  * allocated anything. A process that says it of some address else does this to its own memory, as it could itself. */
-SEC("uprobe")
-int take_control(struct pt_regs* context) {
-  __u64 control = PT_REGS_PARM1(context);
-  asm volatile("" : "+r"(control)); /* as in probe_start */
+static __always_inline void write_control(__u64 control) {
   const struct heaptap_settings* of_all = read_settings();
-  if (!of_all || !of_all->everyone || of_all->collector_pid == 0) return 0;
+  if (!of_all || !of_all->everyone || of_all->collector_pid == 0) return;
   struct heaptap_control_head head;
   __u32 collector_pid = 0;
-  if (bpf_probe_read_user(&head, sizeof(head), (const void*)control)) return 0;
-  if (!is_control_head(&head)) return 0;
+  if (bpf_probe_read_user(&head, sizeof(head), (const void*)control)) return;
+  if (!is_control_head(&head)) return;
   bpf_probe_read_user(&collector_pid, sizeof(collector_pid), (const void*)(control + HEAPTAP_CONTROL_COLLECTOR_PID_AT));
-  if (collector_pid != 0) return 0; /* another collector's, or a parent's */
+  if (collector_pid != 0) return; /* another collector's, or a parent's */
   __u32 yes = 1;
   __u32 lg_sample = of_all->lg_sample;
   collector_pid = of_all->collector_pid;
   bpf_probe_write_user((void*)(control + HEAPTAP_CONTROL_LG_SAMPLE_AT), &lg_sample, sizeof(lg_sample));
   bpf_probe_write_user((void*)(control + HEAPTAP_CONTROL_COLLECTOR_FOLLOWS_AT), &yes, sizeof(yes));
   bpf_probe_write_user((void*)(control + HEAPTAP_CONTROL_COLLECTOR_PID_AT), &collector_pid, sizeof(collector_pid));
+}
+
+SEC("uprobe")
+int take_control(struct pt_regs* context) {
+  __u64 control = PT_REGS_PARM1(context);
+  asm volatile("" : "+r"(control)); /* as in probe_start */
+  write_control(control);
+  /* Nothing is there unless probe_any called this. */
+  bpf_tail_call(context, &programs, HEAPTAP_PROBE_START_SITE);
+  return 0;
+}
+
+/* All probe sites of a file by one link, which goes with one wait of the kernel's; the cookie says which site it is. */
+SEC("uprobe")
+int probe_any(struct pt_regs* context) {
+  bpf_tail_call(context, &programs, (__u32)bpf_get_attach_cookie(context));
   return 0;
 }
 

@@ -16,6 +16,7 @@
  *   names      {process id, tid}             -> struct heaptap_thread_name
  *   records    number % capacity             -> struct heaptap_record
  *   settings   0                             -> struct heaptap_settings
+ *   programs   enum heaptap_probe            -> a program, if the program `probe_any` is attached for all
  *   events     ring buffer                   <- struct heaptap_event
  *
  * The books balance. For each process, when no program runs:
@@ -34,6 +35,17 @@
 #define HEAPTAP_MAX_FRAMES 127
 
 #define HEAPTAP_COMM_LENGTH 16
+
+/* Keys of `programs`: the cookies of probe sites. */
+enum heaptap_probe {
+  HEAPTAP_PROBE_DUMP_SITE,
+  HEAPTAP_PROBE_THREAD_NAME_SITE,
+  HEAPTAP_PROBE_CONTROL_SITE, /* of heaptap:start, where the program `take_control` could be loaded */
+  HEAPTAP_PROBE_START_SITE,
+  HEAPTAP_PROBE_FREE_SITE,
+  HEAPTAP_PROBE_ALLOC_SITE,
+  HEAPTAP_PROBES,
+};
 
 /* Bits of heaptap_process.flags. */
 /* Children of this process are recorded too, each with books of its own. */

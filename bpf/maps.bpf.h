@@ -93,6 +93,13 @@ struct {
 } settings SEC(".maps");
 
 struct {
+  __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+  __uint(max_entries, HEAPTAP_PROBES);
+  __type(key, __u32);
+  __type(value, __u32);
+} programs SEC(".maps");
+
+struct {
   __uint(type, BPF_MAP_TYPE_RINGBUF);
   __uint(max_entries, HEAPTAP_DEFAULT_EVENTS_BYTES);
 } events SEC(".maps");

@@ -12,6 +12,7 @@
 #include "tests/unit/need_bpf.h"
 #include "userspace/bpf/feature_probes.h"
 #include "userspace/bpf/kernel_error.h"
+#include "userspace/bpf/probes.h"
 
 namespace heaptap::bpf {
 namespace {
@@ -55,6 +56,14 @@ TEST_F(FeatureProbes, Programs) {
   EXPECT_EQ(TryBatches(), absl::OkStatus());
   EXPECT_EQ(TryRunByCall(), absl::OkStatus());
   EXPECT_EQ(TryPerfLink(), absl::OkStatus());
+}
+
+TEST_F(FeatureProbes, ManySites) {
+  if (HasManySites()) {
+    EXPECT_EQ(TryUprobeMulti(), absl::OkStatus());
+  } else {
+    EXPECT_TRUE(absl::IsFailedPrecondition(TryUprobeMulti()));
+  }
 }
 
 // The first is still being taken away.

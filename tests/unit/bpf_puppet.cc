@@ -14,6 +14,7 @@
 #include <chrono>
 #include <filesystem>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -294,13 +295,13 @@ absl::Status Recording::LoadOrAdopt(const MapSizes& sizes, const Pins& pins) {
 }
 
 absl::Status Recording::Attach(uint64_t unwind_bytes) {
-  const std::pair<int, const char*> sites[] = {
-      {books->program(Program::kDump), &books_test_site_dump},
-      {books->program(Program::kStart), &books_test_site_start},
-      {books->program(Program::kFree), &books_test_site_free},
-      {books->program(Program::kAlloc), &books_test_site_alloc},
-      {books->program(Program::kAlloc), &books_test_site_lost_stack},
-      {books->program(Program::kThreadName), &books_test_site_thread_name},
+  const std::tuple<Program, heaptap_probe, const char*> sites[] = {
+      {Program::kDump, HEAPTAP_PROBE_DUMP_SITE, &books_test_site_dump},
+      {Program::kStart, HEAPTAP_PROBE_START_SITE, &books_test_site_start},
+      {Program::kFree, HEAPTAP_PROBE_FREE_SITE, &books_test_site_free},
+      {Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE, &books_test_site_alloc},
+      {Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE, &books_test_site_lost_stack},
+      {Program::kThreadName, HEAPTAP_PROBE_THREAD_NAME_SITE, &books_test_site_thread_name},
   };
   absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
   if (!mappings.ok()) return mappings.status();
@@ -310,17 +311,27 @@ absl::Status Recording::Attach(uint64_t unwind_bytes) {
       tables->Prepare(file->file.get(), mapping.path);
     }
   }
-  for (const auto& [program, site] : sites) {
+  constexpr char kOwnFile[] = "/proc/self/exe";
+  std::vector<ProbeSite> many;
+  for (const auto& [program, probe, site] : sites) {
     const auto address = reinterpret_cast<uint64_t>(site);
     const auto mapping = std::find_if(mappings->begin(), mappings->end(), [&](const elf::Mapping& one) {
       return one.start <= address && address < one.end;
     });
     if (mapping == mappings->end()) return absl::InternalError("no mapping with the probes");
-    const ProbeLocation location = {"/proc/self/exe", address - mapping->start + mapping->file_offset, 0};
-    absl::StatusOr<AttachedProbe> probe = AttachedProbe::Attach(program, location, -1);
-    if (!probe.ok()) return probe.status();
-    probes.push_back(*std::move(probe));
+    const uint64_t offset = address - mapping->start + mapping->file_offset;
+    if (books->program(Program::kAny) >= 0) {
+      many.push_back({offset, 0, probe});
+      continue;
+    }
+    absl::StatusOr<AttachedProbe> attached = AttachedProbe::Attach(books->program(program), {kOwnFile, offset, 0}, -1);
+    if (!attached.ok()) return attached.status();
+    probes.push_back(*std::move(attached));
   }
+  if (many.empty()) return absl::OkStatus();
+  absl::StatusOr<AttachedProbe> attached = AttachedProbe::AttachMany(books->program(Program::kAny), kOwnFile, many, -1);
+  if (!attached.ok()) return attached.status();
+  probes.push_back(*std::move(attached));
   return absl::OkStatus();
 }
 

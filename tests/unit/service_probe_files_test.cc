@@ -23,11 +23,14 @@ using ::testing::SizeIs;
 constexpr uint64_t kText = 0x401000;
 constexpr uint64_t kTextOffset = 0x1000;
 constexpr uint64_t kTextBytes = 0x800;
+constexpr uint64_t kData = 0x402000;
+constexpr uint64_t kDataBytes = 0x100;
 
 // Code of nothing but nops, and the notes.
-elf::FileDescriptor FileWithNotes(const std::string& notes) {
+elf::FileDescriptor FileWithNotes(const std::string& notes, uint64_t data_offset = kTextOffset) {
   ElfImage image;
   image.AddSegment(PT_LOAD, PF_R | PF_X, kTextOffset, kTextBytes, kText);
+  image.AddSegment(PT_LOAD, PF_R | PF_W, data_offset, kDataBytes, kData);
   image.AddSection(".note.stapsdt", SHT_NOTE, notes);
   std::string bytes = image.Bytes();
   EXPECT_LT(bytes.size(), kTextOffset);
@@ -71,6 +74,16 @@ TEST(ReadAllocator, ArgumentsMustLieInTheirRegisters) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << arguments;
     EXPECT_THAT(status.message(), HasSubstr("otel_memory:alloc"));
   }
+}
+
+TEST(ReadAllocator, SemaphoresBeyondFourGibibytes) {
+  // The segment of data is moved in the file, not in memory.
+  constexpr uint64_t kFar = uint64_t{1} << 32;
+  const std::string alloc = ProbeNote("otel_memory", "alloc", "8@%rdi 8@%rsi 8@%rdx", kText + 0x10, kData + 0x10);
+  EXPECT_TRUE(ReadAllocator(FileWithNotes(alloc + kFree).get()).ok());
+  const absl::Status status = ReadAllocator(FileWithNotes(alloc + kFree, kFar).get()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("beyond 4 GiB"));
 }
 
 std::string AsManySites(int count) {

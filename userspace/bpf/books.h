@@ -71,8 +71,9 @@ enum class Program {
   kConfigure,
   kFold,
   kForgot,
+  kAny,  // calls one of the first six by the cookie of a site (enum heaptap_probe); attached to many sites at once
 };
-inline constexpr size_t kPrograms = 12;
+inline constexpr size_t kPrograms = 13;
 
 // A process that is recorded at this moment: what the programs keep of it.
 struct RecordedProcess {
@@ -216,7 +217,8 @@ class Books {
   UnwindMaps& unwind() { return unwind_; }
   const UnwindMaps& unwind() const { return unwind_; }
 
-  // Descriptor of a program; -1: it could not be loaded (kTakeControl, where programs must not write).
+  // Descriptor of a program; -1: it could not be loaded (kTakeControl, where programs must not write; kAny, where the
+  // kernel has no links to many sites). If kAny is there, it is the only one that can be attached to probe sites.
   int program(Program which) const { return programs_[static_cast<size_t>(which)].get(); }
 
  private:
@@ -226,6 +228,7 @@ class Books {
   void SetSizes(const MapSizes& sizes);
   absl::Status LoadObject(bool for_everyone);
   absl::Status Prepare(const MapSizes& sizes);
+  absl::Status FillPrograms();
   absl::Status AttachLifecycle();
   absl::Status PinAll(const Pins& pins);
   absl::Status Adopt(const Pins& pins);

@@ -17,6 +17,7 @@
 #include "bpf/heaptap.skel.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/kernel_error.h"
+#include "userspace/bpf/probes.h"
 
 namespace heaptap::bpf {
 namespace {
@@ -43,8 +44,14 @@ constexpr NamedProgram kNamedPrograms[] = {
     {Program::kRenew, "renew"},       {Program::kIdentify, "identify"},
     {Program::kSweep, "sweep"},       {Program::kConfigure, "configure"},
     {Program::kFold, "fold"},         {Program::kForgot, "forgot"},
+    {Program::kAny, "probe_any"},
 };
 static_assert(std::size(kNamedPrograms) == kPrograms);
+
+// By enum heaptap_probe.
+constexpr Program kSitePrograms[] = {Program::kDump,  Program::kThreadName, Program::kTakeControl,
+                                     Program::kStart, Program::kFree,       Program::kAlloc};
+static_assert(std::size(kSitePrograms) == HEAPTAP_PROBES);
 
 std::string MapPin(const bpf_map* map) { return absl::StrCat("map_", bpf_map__name(map)); }
 std::string ProgramPin(const char* name) { return absl::StrCat("program_", name); }
@@ -131,6 +138,16 @@ absl::Status Books::LoadObject(bool for_everyone) {
   if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) return KernelError(errno, "getrandom");
   object_->rodata->stack_seed = seed;
   bpf_program__set_autoload(object_->progs.take_control, for_everyone && MayWriteUserMemory());
+  const bool has_many_sites = HasManySites();
+  bpf_program__set_autoload(object_->progs.probe_any, has_many_sites);
+  if (has_many_sites) {
+    // The kernel lets a program call only such as were loaded for the same.
+    for (bpf_program* program : {object_->progs.probe_any, object_->progs.probe_dump, object_->progs.probe_thread_name,
+                                 object_->progs.take_control, object_->progs.probe_start, object_->progs.probe_free,
+                                 object_->progs.probe_alloc}) {
+      bpf_program__set_expected_attach_type(program, static_cast<bpf_attach_type>(kManySitesAttachType));
+    }
+  }
 
   if (const int error = heaptap_bpf__load(object_); error != 0) {
     // EPERM: not allowed to. EACCES: allowed, but the verifier does not take a program.
@@ -143,6 +160,19 @@ absl::Status Books::LoadObject(bool for_everyone) {
   for (const NamedProgram& program : kNamedPrograms) {
     const int fd = bpf_program__fd(bpf_object__find_program_by_name(object_->obj, program.name));
     if (fd >= 0) programs_[static_cast<size_t>(program.which)].Reset(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  }
+  return FillPrograms();
+}
+
+absl::Status Books::FillPrograms() {
+  if (program(Program::kAny) < 0) return absl::OkStatus();
+  for (uint32_t probe = 0; probe < HEAPTAP_PROBES; probe++) {
+    const int fd = program(kSitePrograms[probe]);
+    if (fd < 0) continue;
+    if (const int error = bpf_map__update_elem(object_->maps.programs, &probe, sizeof(probe), &fd, sizeof(fd), BPF_ANY);
+        error != 0) {
+      return KernelError(error, "filling the map of programs");
+    }
   }
   return absl::OkStatus();
 }
@@ -222,7 +252,7 @@ absl::Status Books::Adopt(const Pins& pins) {
     absl::StatusOr<elf::FileDescriptor> pinned = pins.Get(ProgramPin(named.name));
     if (pinned.ok()) {
       programs_[static_cast<size_t>(named.which)] = *std::move(pinned);
-    } else if (named.which != Program::kTakeControl) {
+    } else if (named.which != Program::kTakeControl && named.which != Program::kAny) {
       return pinned.status();
     }
   }

@@ -13,6 +13,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -76,11 +77,12 @@ struct Loaded {
   std::string log;  // then, what the verifier says
 };
 
-Loaded Load(bpf_prog_type type, const std::vector<bpf_insn>& instructions, uint32_t flags = 0) {
+Loaded Load(bpf_prog_type type, const std::vector<bpf_insn>& instructions, uint32_t flags = 0, int attach_type = 0) {
   Loaded loaded;
   loaded.log.resize(kVerifierLogBytes);
-  LIBBPF_OPTS(bpf_prog_load_opts, options, .prog_flags = flags, .log_level = 1,
-              .log_size = static_cast<uint32_t>(loaded.log.size()), .log_buf = loaded.log.data());
+  LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = static_cast<bpf_attach_type>(attach_type),
+              .prog_flags = flags, .log_level = 1, .log_size = static_cast<uint32_t>(loaded.log.size()),
+              .log_buf = loaded.log.data());
   loaded.program.Reset(bpf_prog_load(type, "heaptap_try", "GPL", instructions.data(), instructions.size(), &options));
   loaded.error = loaded.program.valid() ? 0 : errno;
   loaded.log.resize(strnlen(loaded.log.data(), loaded.log.size()));
@@ -130,7 +132,32 @@ uint64_t OffsetInFile(const volatile void* what) {
 
 // A probe site of our own and its semaphore, which must be in the file: not in .bss.
 [[gnu::section(".probes")]] volatile uint16_t probe_semaphore = 0;
-[[gnu::noinline]] void ProbeSite() { asm volatile("nop"); }
+[[gnu::noinline]] void PassProbe() { asm volatile("nop"); }
+
+using AttachToSite = absl::StatusOr<AttachedProbe> (*)(int program, const ProbeLocation& location);
+
+// Attaches a program that counts to the probe site, and passes it in another thread than this.
+absl::Status TryProbe(int attach_type, AttachToSite attach) {
+  const elf::FileDescriptor hits = MakeMap(BPF_MAP_TYPE_ARRAY, sizeof(uint32_t), sizeof(uint64_t), 1);
+  if (!hits.valid()) return NoMap();
+  const Loaded loaded =
+      Load(BPF_PROG_TYPE_KPROBE,
+           Then(LookUpZero(hits.get()), {SkipIfZero(BPF_REG_0, 2), Set(BPF_REG_1, 1),
+                                         Atomic(BPF_REG_0, 0, BPF_REG_1, BPF_ADD), Set(BPF_REG_0, 0), Exit()}),
+           0, attach_type);
+  if (!loaded.program.valid()) return LoadStatus(loaded);
+  const ProbeLocation location = {.path = "/proc/self/exe",
+                                  .offset = OffsetInFile(reinterpret_cast<const void*>(&PassProbe)),
+                                  .semaphore_offset = OffsetInFile(&probe_semaphore)};
+  absl::StatusOr<AttachedProbe> probe = attach(loaded.program.get(), location);
+  if (!probe.ok()) return probe.status();
+  if (probe_semaphore == 0) return absl::FailedPreconditionError("a probe's semaphore is not counted up");
+  std::thread(PassProbe).join();
+  const uint32_t first = 0;
+  uint64_t count = 0;
+  if (bpf_map_lookup_elem(hits.get(), &first, &count) != 0) return KernelError(errno, "reading a map");
+  return count > 0 ? absl::OkStatus() : absl::FailedPreconditionError("a probe is attached but not hit");
+}
 
 // How far to look into structures without names inside one another; the kernel has three at most.
 constexpr int kMaxDepth = 8;
@@ -240,25 +267,17 @@ absl::Status TryPerfLink() {
   return link.valid() ? absl::OkStatus() : KernelError(errno, "making a link");
 }
 
+absl::Status TryUprobeMulti() {
+  if (!HasManySites()) return absl::FailedPreconditionError("this kernel has none, or keeps them to a thread");
+  return TryProbe(kManySitesAttachType, [](int program, const ProbeLocation& location) {
+    const ProbeSite site = {location.offset, location.semaphore_offset, 0};
+    return AttachedProbe::AttachMany(program, location.path, {&site, 1}, getpid());
+  });
+}
+
 absl::Status TryUprobe() {
-  const elf::FileDescriptor hits = MakeMap(BPF_MAP_TYPE_ARRAY, sizeof(uint32_t), sizeof(uint64_t), 1);
-  if (!hits.valid()) return NoMap();
-  const Loaded loaded =
-      Load(BPF_PROG_TYPE_KPROBE,
-           Then(LookUpZero(hits.get()), {SkipIfZero(BPF_REG_0, 2), Set(BPF_REG_1, 1),
-                                         Atomic(BPF_REG_0, 0, BPF_REG_1, BPF_ADD), Set(BPF_REG_0, 0), Exit()}));
-  if (!loaded.program.valid()) return LoadStatus(loaded);
-  const ProbeLocation location = {.path = "/proc/self/exe",
-                                  .offset = OffsetInFile(reinterpret_cast<const void*>(&ProbeSite)),
-                                  .semaphore_offset = OffsetInFile(&probe_semaphore)};
-  absl::StatusOr<AttachedProbe> probe = AttachedProbe::Attach(loaded.program.get(), location, getpid());
-  if (!probe.ok()) return probe.status();
-  if (probe_semaphore == 0) return absl::FailedPreconditionError("a probe's semaphore is not counted up");
-  ProbeSite();
-  const uint32_t first = 0;
-  uint64_t count = 0;
-  if (bpf_map_lookup_elem(hits.get(), &first, &count) != 0) return KernelError(errno, "reading a map");
-  return count > 0 ? absl::OkStatus() : absl::FailedPreconditionError("a probe is attached but not hit");
+  return TryProbe(
+      0, [](int program, const ProbeLocation& location) { return AttachedProbe::Attach(program, location, getpid()); });
 }
 
 absl::Status TryPins() {

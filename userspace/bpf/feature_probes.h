@@ -49,6 +49,9 @@ absl::Status TryPerfLink();
 // Attaches to a function of this program, with a semaphore, and calls it.
 absl::Status TryUprobe();
 
+// The same by a link to many sites of a file.
+absl::Status TryUprobeMulti();
+
 // Keeps a map under a name in a BPF file system that is nowhere mounted.
 absl::Status TryPins();
 

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iterator>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/bpf/kernel_error.h"
@@ -28,7 +30,82 @@ uint32_t UprobeType() {
   return type;
 }
 
+// The part of union bpf_attr for BPF_LINK_CREATE with BPF_TRACE_UPROBE_MULTI; Debian 12's headers are older than that.
+struct LinkToMany {
+  uint32_t program;
+  uint32_t target_fd;
+  uint32_t attach_type;
+  uint32_t flags;
+  uint64_t path;
+  uint64_t offsets;
+  uint64_t semaphore_offsets;
+  uint64_t cookies;
+  uint32_t count;
+  uint32_t multi_flags;
+  uint32_t pid;  // 0: every process
+  uint32_t reserved;
+};
+
+int MakeLink(const LinkToMany& link) {
+  return static_cast<int>(syscall(SYS_bpf, BPF_LINK_CREATE, &link, sizeof(link)));
+}
+
 }  // namespace
+
+bool HasManySites() {
+  constexpr bpf_insn kNothing[] = {
+      {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .src_reg = 0, .off = 0, .imm = 0},
+      {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0}};
+  LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = static_cast<bpf_attach_type>(kManySitesAttachType));
+  const elf::FileDescriptor program(
+      bpf_prog_load(BPF_PROG_TYPE_KPROBE, "heaptap_try", "GPL", kNothing, std::size(kNothing), &options));
+  if (!program.valid()) return false;
+  // No regular file, and so a refusal whatever else is right; but a kernel that keeps links to threads looks there
+  // before it looks at the PID.
+  uint64_t offset = 0;
+  LinkToMany link = {.program = static_cast<uint32_t>(program.get()),
+                     .target_fd = 0,
+                     .attach_type = kManySitesAttachType,
+                     .flags = 0,
+                     .path = reinterpret_cast<uint64_t>("/"),
+                     .offsets = reinterpret_cast<uint64_t>(&offset),
+                     .semaphore_offsets = 0,
+                     .cookies = 0,
+                     .count = 1,
+                     .multi_flags = 0,
+                     .pid = 0,
+                     .reserved = 0};
+  if (const elf::FileDescriptor made(MakeLink(link)); made.valid() || errno != EBADF) return false;
+  link.pid = ~0U;
+  const elf::FileDescriptor made(MakeLink(link));
+  return !made.valid() && errno == EINVAL;
+}
+
+absl::StatusOr<AttachedProbe> AttachedProbe::AttachMany(int program, const std::string& path,
+                                                        absl::Span<const ProbeSite> sites, pid_t pid) {
+  std::vector<uint64_t> offsets;
+  std::vector<uint64_t> semaphore_offsets;
+  std::vector<uint64_t> cookies;
+  for (const ProbeSite& site : sites) {
+    offsets.push_back(site.offset);
+    semaphore_offsets.push_back(site.semaphore_offset);
+    cookies.push_back(site.cookie);
+  }
+  elf::FileDescriptor link(MakeLink({.program = static_cast<uint32_t>(program),
+                                     .target_fd = 0,
+                                     .attach_type = kManySitesAttachType,
+                                     .flags = 0,
+                                     .path = reinterpret_cast<uint64_t>(path.c_str()),
+                                     .offsets = reinterpret_cast<uint64_t>(offsets.data()),
+                                     .semaphore_offsets = reinterpret_cast<uint64_t>(semaphore_offsets.data()),
+                                     .cookies = reinterpret_cast<uint64_t>(cookies.data()),
+                                     .count = static_cast<uint32_t>(sites.size()),
+                                     .multi_flags = 0,
+                                     .pid = pid < 0 ? 0 : static_cast<uint32_t>(pid),
+                                     .reserved = 0}));
+  if (!link.valid()) return KernelError(errno, absl::StrCat("attaching to ", sites.size(), " sites of ", path));
+  return AttachedProbe(std::move(link));
+}
 
 absl::StatusOr<AttachedProbe> AttachedProbe::Attach(int program, const ProbeLocation& location, pid_t pid) {
   const auto failure = [&](int error) {

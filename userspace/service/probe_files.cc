@@ -23,16 +23,17 @@ struct KnownProbe {
   absl::string_view name;
   int arguments;
   bpf::Program program;
+  heaptap_probe site;
 };
 
 // In the order of attaching: alloc last, so that no sample is recorded whose free or dump request would be missed.
 constexpr KnownProbe kKnownProbes[] = {
-    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_DUMP, 1, bpf::Program::kDump},
-    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_THREAD_NAME, 1, bpf::Program::kThreadName},
-    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, 1, bpf::Program::kTakeControl},
-    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, 1, bpf::Program::kStart},
-    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_FREE, 1, bpf::Program::kFree},
-    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, 3, bpf::Program::kAlloc},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_DUMP, 1, bpf::Program::kDump, HEAPTAP_PROBE_DUMP_SITE},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_THREAD_NAME, 1, bpf::Program::kThreadName, HEAPTAP_PROBE_THREAD_NAME_SITE},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, 1, bpf::Program::kTakeControl, HEAPTAP_PROBE_CONTROL_SITE},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, 1, bpf::Program::kStart, HEAPTAP_PROBE_START_SITE},
+    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_FREE, 1, bpf::Program::kFree, HEAPTAP_PROBE_FREE_SITE},
+    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, 3, bpf::Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE},
 };
 
 // Pinned links: file_<File, hexadecimal>_<number, as they were attached>, and at last file_<File>_whole.
@@ -43,6 +44,9 @@ std::string PinOf(ProbeFiles::File file) { return absl::StrCat(kPinPrefix, absl:
 
 // Those of the contract have one for each probe; a compiler that inlines makes some more.
 constexpr size_t kMaxSitesOfFile = 32;
+
+// A perf event has 32 bits for it.
+constexpr uint64_t kMostSemaphoreOffset = UINT32_MAX;
 
 // Files that were looked at and are nothing for us. To look at one again costs some microseconds.
 constexpr size_t kMaxOthersSeen = 65536;
@@ -76,7 +80,12 @@ absl::StatusOr<Allocator> ReadAllocator(int fd) {
   if (!sites.ok()) return sites.status();
   for (const elf::ProbeSite& site : *sites) {
     for (const KnownProbe& probe : kKnownProbes) {
-      if (!Is(site, probe) || elf::ArgumentsInRegisters(site.arguments, probe.arguments)) continue;
+      if (!Is(site, probe)) continue;
+      if (site.semaphore_file_offset > kMostSemaphoreOffset) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("probe ", site.provider, ":", site.name, " has its semaphore beyond 4 GiB of the file"));
+      }
+      if (elf::ArgumentsInRegisters(site.arguments, probe.arguments)) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("probe ", site.provider, ":", site.name, " passes its arguments as \"", site.arguments,
                        "\"; they must lie in the SysV argument registers (rdi, rsi, rdx)"));
@@ -203,9 +212,33 @@ void ProbeFiles::Detach() {
   others_.clear();
 }
 
+absl::StatusOr<std::vector<bpf::AttachedProbe>> ProbeFiles::AttachAtOnce(const Allocator& allocator,
+                                                                         const std::string& path, pid_t pid,
+                                                                         const std::string& pin) {
+  std::vector<bpf::ProbeSite> sites;
+  for (const KnownProbe& known : kKnownProbes) {
+    // The kernel takes each site once; take_control calls the program that comes after it there.
+    const bool comes_later = known.program == bpf::Program::kStart && books_.program(bpf::Program::kTakeControl) >= 0;
+    if (books_.program(known.program) < 0 || comes_later) continue;
+    for (const elf::ProbeSite& site : allocator.sites) {
+      if (Is(site, known)) sites.push_back({site.file_offset, site.semaphore_file_offset, known.site});
+    }
+  }
+  absl::StatusOr<bpf::AttachedProbe> probe =
+      bpf::AttachedProbe::AttachMany(books_.program(bpf::Program::kAny), path, sites, pid);
+  if (!probe.ok()) return probe.status();
+  if (pins_ != nullptr) {
+    if (absl::Status pinned = pins_->Pin(probe->link(), absl::StrCat(pin, kWhole)); !pinned.ok()) return pinned;
+  }
+  std::vector<bpf::AttachedProbe> probes;
+  probes.push_back(*std::move(probe));
+  return probes;
+}
+
 absl::StatusOr<std::vector<bpf::AttachedProbe>> ProbeFiles::AttachSites(const Allocator& allocator,
                                                                         const std::string& path, pid_t pid,
                                                                         const std::string& pin) {
+  if (books_.program(bpf::Program::kAny) >= 0) return AttachAtOnce(allocator, path, pid, pin);
   std::vector<bpf::AttachedProbe> probes;
   absl::Cleanup remove_pins = [&] {
     for (size_t i = 0; pins_ != nullptr && i <= probes.size(); i++) pins_->Remove(absl::StrCat(pin, i));

@@ -70,8 +70,8 @@ class ProbeFiles {
   bool IsReleasing() const { return is_releasing_; }
 
   // Takes all probes away again, pinned ones too, the last first: the end of sampling comes before the end of what
-  // follows from it. Each one waits for the kernel about a tenth of a second (6.18), one after the other also from
-  // several threads.
+  // follows from it. Each link waits for the kernel some hundredths of a second (6.18), one after the other also from
+  // several threads; without links to many sites (bpf::HasManySites) a file has six of them.
   void Detach();
 
  private:
@@ -80,6 +80,9 @@ class ProbeFiles {
     uid_t owner = 0;                              // of those that were taken over nobody knows
   };
   absl::Status CheckRoom(const Allocator& allocator, uid_t owner, absl::string_view name) const;
+  // By one link, where the kernel can.
+  absl::StatusOr<std::vector<bpf::AttachedProbe>> AttachAtOnce(const Allocator& allocator, const std::string& path,
+                                                               pid_t pid, const std::string& pin);
   absl::StatusOr<std::vector<bpf::AttachedProbe>> AttachSites(const Allocator& allocator, const std::string& path,
                                                               pid_t pid, const std::string& pin);
   void TakeOver();
