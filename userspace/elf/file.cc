@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,12 @@
 
 namespace heaptap::elf {
 namespace {
+
+constexpr uint64_t kBlock = 512;  // of st_blocks
+
+// A sparse file claims any size for nothing. What a compressing file system keeps is larger than its blocks, if not by
+// more than this.
+constexpr uint64_t kMostCompression = 32;
 
 // As many of the `size` bytes from `offset` as the file has.
 absl::StatusOr<uint64_t> ReadSome(int fd, uint64_t offset, void* bytes, uint64_t size) {
@@ -66,7 +73,13 @@ absl::StatusOr<File> File::Open(int fd) {
     return absl::NotFoundError("not an ELF executable or shared object for x86-64");
   }
 
-  File file(fd);
+  struct stat status;
+  if (fstat(fd, &status) != 0) return absl::ErrnoToStatus(errno, "cannot read the file");
+  uint64_t backed = static_cast<uint64_t>(status.st_size);
+  // File systems that do not tell have none.
+  if (status.st_blocks > 0)
+    backed = std::min(backed, static_cast<uint64_t>(status.st_blocks) * kBlock * kMostCompression);
+  File file(fd, backed);
   if (header.e_phnum > kMaxSegments) return absl::InvalidArgumentError("more program headers than can be");
   auto segments = ReadTable<Elf64_Phdr>(file, header.e_phoff, header.e_phnum, header.e_phentsize, "program headers");
   if (!segments.ok()) return segments.status();
@@ -114,6 +127,8 @@ absl::StatusOr<std::string> File::Read(uint64_t offset, uint64_t size, uint64_t 
   if (size > limit) {
     return absl::InvalidArgumentError(absl::StrCat(what, ": ", size, " bytes, more than the limit of ", limit));
   }
+  if (size > backed_)
+    return absl::InvalidArgumentError(absl::StrCat(what, ": beyond the end of the file, as far as it is on disk"));
   std::string bytes(size, '\0');
   auto count = ReadSome(fd_, offset, bytes.data(), size);
   if (!count.ok()) return count.status();

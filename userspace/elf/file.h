@@ -69,9 +69,10 @@ class File {
   std::optional<uint64_t> AddressToOffset(uint64_t address, uint32_t flags) const;
 
  private:
-  explicit File(int fd) : fd_(fd) {}
+  File(int fd, uint64_t backed) : fd_(fd), backed_(backed) {}
 
   int fd_;
+  uint64_t backed_;  // bytes that a piece of it can have
   std::vector<Segment> segments_;
   std::vector<Section> sections_;
 };

@@ -12,8 +12,8 @@
 
 namespace heaptap::elf {
 
-// Bytes of a symbol table or of its names that are read; chromium's largest is 300 MiB, and a file beyond the bound
-// counts as one that has no symbols.
+// Bytes of a symbol table or of its names; pieces of them are read. Chromium's largest is 300 MiB, and a file beyond
+// the bound counts as one that has no symbols.
 inline constexpr uint64_t kMaxSymbolBytes = 512 << 20;
 
 // The link-time address of the defined data symbol `name` in the ELF file open at `fd`, from its dynamic symbols, else
