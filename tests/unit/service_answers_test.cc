@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <new>
 
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
@@ -27,6 +30,21 @@ TEST(Answers, SuccessAndFailureComeBack) {
   EXPECT_EQ(answers.WaitFor(kOther), 0);
   EXPECT_EQ(answers.WaitFor(kProcess), 1);
   EXPECT_EQ(answers.WaitFor(kProcess), 0) << "each is counted once";
+}
+
+// An exception would go through this test's own handlers, in a copy of the whole process.
+TEST(Answers, WhatThrowsEndsTheChildAlone) {
+  Answers answers;
+  ASSERT_TRUE(answers
+                  .Start(kProcess,
+                         []() -> absl::Status {
+                           signal(SIGABRT, SIG_DFL);
+                           const rlimit none = {0, 0};
+                           setrlimit(RLIMIT_CORE, &none);
+                           throw std::bad_alloc();
+                         })
+                  .ok());
+  EXPECT_EQ(answers.WaitFor(kProcess), 1);
 }
 
 TEST(Answers, WhatBlocksIsEnded) {

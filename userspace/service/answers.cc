@@ -47,7 +47,8 @@ absl::Status Answers::Start(uint64_t process_id, absl::FunctionRef<absl::Status(
     signal(SIGALRM, SIG_DFL);
     sigprocmask(SIG_UNBLOCK, &alarm_only, nullptr);
     alarm(limit_seconds_);
-    const absl::Status status = answer();
+    // What it throws must not unwind into the collector's own handlers, of which this is a copy.
+    const absl::Status status = [&]() noexcept { return answer(); }();
     if (!status.ok()) Say(status.message());
     _exit(status.ok() ? 0 : 1);
   }

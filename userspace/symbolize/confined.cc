@@ -150,9 +150,12 @@ Answer RunConfined(const Limits& limits, int fd, const std::function<bool(const 
   const absl::Time deadline = absl::Now() + limits.time;
   const uint64_t data_bytes = OwnDataBytes();
   const pid_t child = fork();
-  if (child < 0) return {.bytes = "", .status = absl::ErrnoToStatus(errno, "fork")};
+  if (child < 0) return {.bytes = "", .status = CannotRun("fork")};
   if (child == 0) {
-    const bool done = Confine(limits, data_bytes, fd, child_end.get()) && work(Confined(child_end.get()));
+    // What it throws (memory has a limit here) must not unwind into the parent's handlers, of which this is a copy.
+    const bool done = [&]() noexcept {
+      return Confine(limits, data_bytes, fd, child_end.get()) && work(Confined(child_end.get()));
+    }();
     // Without the parent's destructors and buffers.
     _exit(done ? 0 : 1);
   }
