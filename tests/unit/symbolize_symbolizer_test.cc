@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Programs made by the compiler, compared with addr2line(1).
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -171,6 +173,31 @@ class SymbolizerTest : public testing::Test {
   TemporaryFolder folder_;
   std::vector<uint64_t> addresses_;
 };
+
+// Without descriptors there is no pipe to a child, which is not the file's fault.
+TEST_F(SymbolizerTest, WhatCouldNotBeAskedIsAskedAgain) {
+  const std::string path = Compile("g++ -O0 -g");
+  Symbolizer symbolizer({});
+  const elf::FileDescriptor program(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const absl::StatusOr<elf::File> file = elf::File::Open(program.get());
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::vector<uint64_t> offsets;
+  for (const uint64_t address : AddressesIn(FunctionsOf(path), 1)) {
+    offsets.push_back(file->AddressToOffset(address, PF_X).value_or(0));
+  }
+  elf::Mapping mapping;
+  mapping.path = path;
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // Whatever number comes next is too large.
+  const rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const std::vector<Frames> refused = symbolizer.Symbolize(mapping, program.get(), offsets);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (const Frames& frames : refused) EXPECT_TRUE(frames.empty());
+  const std::vector<Frames> given = symbolizer.Symbolize(mapping, program.get(), offsets);
+  EXPECT_TRUE(std::any_of(given.begin(), given.end(), [](const Frames& frames) { return !frames.empty(); }));
+}
 
 TEST_F(SymbolizerTest, SeesInlinedFunctions) {
   const std::string program = Compile("g++ -g -O2");

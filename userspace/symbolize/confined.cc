@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -115,6 +116,9 @@ absl::Status Reap(pid_t child) {
   return absl::OkStatus();
 }
 
+// No fault of the file.
+absl::Status CannotRun(const char* call) { return absl::UnavailableError(absl::StrCat(call, ": ", strerror(errno))); }
+
 }  // namespace
 
 void Confined::Write(absl::string_view bytes) const {
@@ -144,7 +148,7 @@ bool Confined::Seal() const {
 
 Answer RunConfined(const Limits& limits, int fd, const std::function<bool(const Confined&)>& work) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return {.bytes = "", .status = absl::ErrnoToStatus(errno, "pipe")};
+  if (pipe2(ends, O_CLOEXEC) != 0) return {.bytes = "", .status = CannotRun("pipe")};
   elf::FileDescriptor answer_end(ends[0]);
   elf::FileDescriptor child_end(ends[1]);
   const absl::Time deadline = absl::Now() + limits.time;
@@ -163,7 +167,7 @@ Answer RunConfined(const Limits& limits, int fd, const std::function<bool(const 
   Answer answer;
   elf::FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
   answer.status = pidfd.valid() ? ReadAnswer(answer_end.get(), pidfd.get(), limits, deadline, answer.bytes)
-                                : absl::ErrnoToStatus(errno, "pidfd_open");
+                                : CannotRun("pidfd_open");
   if (!answer.status.ok()) kill(child, SIGKILL);
   const absl::Status reaped = Reap(child);
   if (answer.status.ok()) answer.status = reaped;

@@ -45,7 +45,10 @@ std::vector<Frames> Symbolizer::Symbolize(const elf::Mapping& mapping, int fd,
   for (absl::Span<const uint64_t> rest = unknown; !rest.empty(); rest.remove_prefix(std::min(kMaxBatch, rest.size()))) {
     Ask(file, mapping, fd, rest.subspan(0, kMaxBatch));
   }
-  for (size_t index = 0; index < file_offsets.size(); index++) result[index] = file.by_offset[file_offsets[index]];
+  for (size_t index = 0; index < file_offsets.size(); index++) {
+    const auto found = file.by_offset.find(file_offsets[index]);
+    if (found != file.by_offset.end()) result[index] = found->second;
+  }
 
   const uint64_t bytes = kFileBytes + file.names.bytes() + file.frames_bytes + file.by_offset.capacity() * kOffsetBytes;
   cached_bytes_ += bytes - file.bytes;
@@ -65,7 +68,8 @@ void Symbolizer::Ask(File& file, const elf::Mapping& mapping, int fd, absl::Span
     const Answer answer =
         RunConfined(options_.limits, fd, [&](const Confined& confined) { return Resolve(question, confined); });
     const Stage done = ReadAnswer(answer.bytes, file.names, found);
-    // A fork that failed is not the file's fault.
+    // No child could be had; next time there may be one.
+    if (absl::IsUnavailable(answer.status)) return;
     const bool is_fault = absl::IsAborted(answer.status) || absl::IsDeadlineExceeded(answer.status) ||
                           absl::IsResourceExhausted(answer.status);
     if (is_fault) file.last_stage = std::min(file.last_stage, done);
