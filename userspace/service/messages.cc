@@ -4,15 +4,26 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/export/printable_text.h"
 
 namespace heaptap::service {
+namespace {
+
+// A file's notes may be megabytes.
+constexpr size_t kLongestLine = 4096;
+
+}  // namespace
 
 void SayPlain(absl::string_view line) {
-  const std::string text = absl::StrCat(line, "\n");
+  // Here, for all: a name that somebody forgot to make printable could forge lines, or steer the terminal.
+  const std::string text = absl::StrCat(exporter::Printable(line), "\n");
   [[maybe_unused]] const ssize_t put = write(STDERR_FILENO, text.data(), text.size());
 }
 
-void Say(absl::string_view line) { SayPlain(absl::StrCat("heaptap: ", line)); }
+void Say(absl::string_view line) {
+  const bool is_cut = line.size() > kLongestLine;
+  SayPlain(absl::StrCat("heaptap: ", line.substr(0, kLongestLine), is_cut ? " ..." : ""));
+}
 
 std::string Printable(absl::string_view text) {
   std::string printable(text);

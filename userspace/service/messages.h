@@ -10,9 +10,11 @@
 
 namespace heaptap::service {
 
-// Writes "heaptap: <line>".
+// Both write what is not printable (exporter::Printable) as octal numbers.
+//
+// Writes "heaptap: <line>", cut if it is very long.
 void Say(absl::string_view line);
-// Writes the line as it is.
+// Writes the line alone.
 void SayPlain(absl::string_view line);
 
 // Text that a process chose, safe for a terminal: bytes that are not printable ASCII become '?'.
