@@ -77,7 +77,8 @@ class DumpRequestTest : public ::testing::Test {
 
   absl::StatusOr<heaptap_dump_request> Read() { return ReadDumpRequest(*process_, Address()); }
   absl::Status Answer(const heaptap_dump_request& request, absl::string_view contents = "profile") {
-    return AnswerWithDump(*process_, Address(), request, contents, {.bytes = 1, .objects = 2, .contexts = 3});
+    return AnswerWithDump(*process_, Address(), request, contents, {.bytes = 1, .objects = 2, .contexts = 3},
+                          [this] { return is_current_; });
   }
   uint64_t Address() const { return reinterpret_cast<uint64_t>(request_); }
   bool Signalled() const {
@@ -95,6 +96,7 @@ class DumpRequestTest : public ::testing::Test {
   elf::FileDescriptor file_;
   elf::FileDescriptor event_;
   pid_t child_ = 0;
+  bool is_current_ = true;
   std::unique_ptr<ProcessHandle> process_;
 };
 
@@ -113,6 +115,17 @@ TEST_F(DumpRequestTest, AnswersWithTheDump) {
   EXPECT_EQ(request_->sequence, 7);
   EXPECT_TRUE(Signalled());
   EXPECT_TRUE(absl::IsInvalidArgument(Read().status())) << "it is answered";
+}
+
+// Its memory lives on in a process that shares it, its descriptors are those of the next program.
+TEST_F(DumpRequestTest, AfterAnExecNothingIsWritten) {
+  Begin();
+  is_current_ = false;
+  const absl::Status status = Answer(*request_);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(FileContents(), "");
+  EXPECT_EQ(request_->answered, 0);
+  EXPECT_FALSE(Signalled());
 }
 
 TEST_F(DumpRequestTest, NothingOfAnEarlierDumpStays) {

@@ -135,10 +135,13 @@ absl::Status AnswerWithError(const ProcessHandle& process, uint64_t address, con
 }
 
 absl::Status AnswerWithDump(const ProcessHandle& process, uint64_t address, const heaptap_dump_request& request,
-                            absl::string_view contents, const profile::LeakSummary& leaks) {
+                            absl::string_view contents, const profile::LeakSummary& leaks,
+                            absl::FunctionRef<bool()> is_current) {
   absl::StatusOr<elf::FileDescriptor> event = TakeEvent(process, request);
   if (!event.ok()) return event.status();
   absl::StatusOr<elf::FileDescriptor> file = process.TakeDescriptor(request.file_fd);
+  if (!is_current())
+    return absl::UnavailableError(absl::StrCat("process ", process.pid(), " runs another program now"));
   if (absl::Status asked = CheckStillAsked(process, address, request); !asked.ok()) return asked;
   absl::Status status = file.ok() ? CheckFile(file->get()) : file.status();
   int error = status.ok() ? 0 : EBADF;

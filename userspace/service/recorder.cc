@@ -499,7 +499,8 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
     if (asked.sequence != 0 && asked.sequence != request->sequence) return absl::OkStatus();
     if (by_child) contents = MakeContents(target, asked);
     if (!contents.ok()) return AnswerWithError(*handle, event.argument, *request, EIO);
-    absl::Status answered = AnswerWithDump(*handle, event.argument, *request, contents->text, contents->leaks);
+    absl::Status answered = AnswerWithDump(*handle, event.argument, *request, contents->text, contents->leaks,
+                                           [&] { return books_->IsCurrent(handle->pid(), target.process_id); });
     const bool is_silent = asked.kind == HEAPTAP_DUMP_FINAL && (asked.argument & HEAPTAP_FINAL_PRINT_LEAKS) != 0;
     // Of a dump that fails the process keeps no file; then our own last dump tells of the leaks.
     if (answered.ok() && is_silent) SayLeaks(target, contents->leaks, "");
