@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/elf/file_descriptor.h"
 #include "userspace/service/dump_folder.h"
+#include "userspace/service/memory_group.h"
 
 namespace heaptap::service {
 namespace {
@@ -94,6 +95,14 @@ absl::Status Answer(const ProcessHandle& process, uint64_t address, const heapta
   return absl::OkStatus();
 }
 
+// What is written into a file that lies in memory is charged to who writes it, and stays as long as the process likes:
+// it must be charged to the process.
+bool LiesInMemory(int fd) {
+  struct statfs system;
+  return fstatfs(fd, &system) == 0 &&
+         (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC || system.f_type == HUGETLBFS_MAGIC);
+}
+
 // Makes `contents` those of the file. 0 or an errno value. What is there of an earlier dump goes only when there is
 // room for the new one; and of one that fails all the same, nothing stays.
 int Replace(int fd, absl::string_view contents) {
@@ -145,6 +154,10 @@ absl::Status AnswerWithDump(const ProcessHandle& process, uint64_t address, cons
   if (absl::Status asked = CheckStillAsked(process, address, request); !asked.ok()) return asked;
   absl::Status status = file.ok() ? CheckFile(file->get()) : file.status();
   int error = status.ok() ? 0 : EBADF;
+  if (status.ok() && LiesInMemory(file->get())) {
+    status = JoinMemoryGroup(process.pid());
+    if (!status.ok()) error = EPERM;
+  }
   if (status.ok()) {
     error = Replace(file->get(), contents);
     if (error != 0) {

@@ -2,11 +2,14 @@
 """Dumps that are asked for where nobody expects them: from many threads at once, a forked child, signal handlers."""
 
 import errno
+import os
+import tempfile
 
 import pytest
 
 from allocators import assert_answers, said
 from dumping import BLOCK, assert_goes_on, begin
+from harness import wait_until
 from symbols import live
 
 
@@ -52,3 +55,24 @@ def test_in_a_handler_that_interrupts_the_allocator(heaptap, size):
     # Most of the time it is not.
     assert errors.count("0") >= 5
     assert_goes_on(heaptap, process, 0)
+
+
+def shared_memory(cgroup):
+    """Bytes of files in memory that are charged to it."""
+    with open(os.path.join(cgroup.folder, "memory.stat"), encoding="ascii") as file:
+        return int(dict(line.split() for line in file)["shmem"])
+
+
+def test_in_memory(lab, new_cgroup):
+    """The process that asks pays for the memory of the file, not who writes it."""
+    cgroup = new_cgroup()
+    puppet = lab.preloaded_puppet(preexec_fn=cgroup.enter)
+    lab.attach(puppet.target_pid, "--exact")
+    puppet.ask(f"deep 1000 {BLOCK}")
+    before = shared_memory(cgroup)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = os.path.join(folder, "dump")
+        assert puppet.ask(f"write string prof.dump {path}") == "0", puppet.stderr()
+        size = os.stat(path).st_size
+        assert size > 0
+        wait_until(lambda: shared_memory(cgroup) - before >= size, f"{size} bytes are charged")
