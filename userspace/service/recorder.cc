@@ -153,7 +153,6 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     if (mapping.inode == 0 || !seen.insert({KernelDevice(mapping), mapping.inode}).second) continue;
     absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
     if (!file.ok()) continue;
-    tables_.PrepareMapped(file->file.get(), mapping);
     absl::StatusOr<Allocator> allocator = ReadAllocator(file->file.get());
     if (!allocator.ok()) {
       Say(absl::StrCat(Printable(mapping.path), ": ", allocator.status().message(), "; this file is left out"));
@@ -181,6 +180,7 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     }
   }
 
+  PrepareTables(pid, *mappings);
   absl::StatusOr<uint64_t> process_id = books_->Track(pid, options_.follow, options_.policy.triggers);
   if (!process_id.ok()) return process_id.status();
   // If it ended meanwhile, the PID may be another's by now, and nothing will take the entry away.
@@ -214,6 +214,16 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     Say(absl::StrCat(attached.status().message(), "; this file is left out"));
   }
   return absl::OkStatus();
+}
+
+// Only of a process that is to be recorded: most of a machine's have no sampled allocator.
+void Recorder::PrepareTables(pid_t pid, const std::vector<elf::Mapping>& mappings) {
+  std::set<std::pair<uint32_t, uint64_t>> seen;  // device and inode
+  for (const elf::Mapping& mapping : mappings) {
+    if (mapping.inode == 0 || !seen.insert({KernelDevice(mapping), mapping.inode}).second) continue;
+    const absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
+    if (file.ok()) tables_.PrepareMapped(file->file.get(), mapping);
+  }
 }
 
 absl::StatusOr<ProcessHandle> Recorder::Open(pid_t pid, uint64_t process_id) const {

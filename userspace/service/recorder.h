@@ -195,6 +195,7 @@ class Recorder {
   // Finishes a stack that the kernel could not.
   void Finish(const bpf::RawStack& raw);
 
+  void PrepareTables(pid_t pid, const std::vector<elf::Mapping>& mappings);
   Target& AddTarget(uint64_t process_id, pid_t pid);
   Target* FindTarget(uint64_t process_id);
   // The target that runs under this PID now.
