@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // heaptap active: switch the sampling of one process on and off (prof.active).
+#include <stdio.h>
+
 #include <memory>
 #include <string>
 
@@ -32,7 +34,12 @@ absl::Status WithoutDaemon(const ActiveFlags& flags) {
 int Active(const ActiveFlags& flags) {
   const Client client(flags.socket);
   const absl::Status status = client.Order(absl::StrCat("/pid/", flags.pid, "/active?value=", flags.value));
-  return Report(IsNoDaemon(status) ? WithoutDaemon(flags) : status);
+  const absl::Status done = IsNoDaemon(status) ? WithoutDaemon(flags) : status;
+  if (done.ok() && flags.value == "off") {
+    printf("What process %d allocates is not recorded until heaptap active %d on; what it frees is.\n", flags.pid,
+           flags.pid);
+  }
+  return Report(done);
 }
 
 }  // namespace

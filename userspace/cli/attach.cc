@@ -66,12 +66,16 @@ void AddAttach(CommandLine& line) {
   Command command = line.AddCommand(
       "attach", "record a running process that has libheaptap.so (or another sampled allocator); ends with a dump");
   auto flags = std::make_shared<AttachFlags>();
-  command.Add("-p,--pid", flags->pid, "the process").Required().Type("PID").AboveZero();
+  const Option pid = command.Add("PID", flags->pid, "the process").Type("").AboveZero();
+  command.Add("-p,--pid", flags->pid, "the same").Type("PID").AboveZero().Excludes(pid);
   command.Add("-d,--duration", flags->seconds, "end after this long (default: at SIGINT, SIGTERM or its end)")
       .Type("SECONDS")
       .AboveZero();
   AddRecordingOptions(command, flags->recording);
-  command.Runs([flags] { return Attach(*flags); });
+  command.Runs([flags] {
+    if (flags->pid == 0) return Report(absl::InvalidArgumentError("attach: no process given; use heaptap attach PID"));
+    return Attach(*flags);
+  });
 }
 
 }  // namespace heaptap::cli

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -15,6 +16,26 @@ namespace {
 
 // Validators print themselves in --help by a description; the options' help texts say all that is to be said.
 constexpr char kNoDescription[] = "";
+
+constexpr char kHelp[] = "help";
+
+// Letters by which a word may differ from the command that was meant.
+constexpr size_t kMostEdits = 2;
+
+// Letters to insert, to delete or to replace until one word is the other (Levenshtein's distance).
+size_t Edits(const std::string& from, const std::string& to) {
+  std::vector<size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 0; i < from.size(); i++) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < to.size(); j++) {
+      const size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
 
 }  // namespace
 
@@ -176,11 +197,33 @@ absl::Status CommandLine::Parse(std::vector<std::string> words) {
   return absl::OkStatus();
 }
 
+std::string CommandLine::FindSimilar(const std::string& word) const {
+  std::string similar;
+  size_t least = kMostEdits + 1;
+  for (const CLI::App* command : app_->get_subcommands([](const CLI::App*) { return true; })) {
+    const size_t edits = Edits(word, command->get_name());
+    if (edits >= least) continue;
+    least = edits;
+    similar = command->get_name();
+  }
+  return similar;
+}
+
 int CommandLine::Run(const std::vector<std::string>& words) {
+  if (!words.empty() && words[0] == kHelp) {
+    if (words.size() == 1) return Run({"--help"});
+    return Run({words[1], "--help"});
+  }
+  const bool names_command = !words.empty() && !words[0].empty() && words[0][0] != '-';
+  const std::vector<CLI::App*> named =
+      names_command ? app_->get_subcommands([&](CLI::App* command) { return command->check_name(words[0]); })
+                    : std::vector<CLI::App*>();
   // CLI11 would complain about a missing command, and not name the wrong one.
-  if (!words.empty() && !words[0].empty() && words[0][0] != '-' &&
-      app_->get_subcommands([&](CLI::App* command) { return command->check_name(words[0]); }).empty()) {
-    service::Say(absl::StrCat("unknown command ", service::Printable(words[0]), "; see heaptap --help"));
+  if (names_command && named.empty()) {
+    const std::string similar = FindSimilar(words[0]);
+    service::Say(absl::StrCat("unknown command ", service::Printable(words[0]),
+                              similar.empty() ? "" : absl::StrCat(", did you mean ", similar, "?"),
+                              "; see heaptap --help"));
     return kUsage;
   }
   try {
@@ -188,7 +231,8 @@ int CommandLine::Run(const std::vector<std::string>& words) {
   } catch (const CLI::Success& help) {
     return app_->exit(help);
   } catch (const CLI::ParseError& error) {
-    service::Say(absl::StrCat(error.what(), "; see heaptap --help"));
+    const std::string command = named.empty() ? "" : absl::StrCat(named[0]->get_name(), " ");
+    service::Say(absl::StrCat(service::Printable(error.what()), "; see heaptap ", command, "--help"));
     return kUsage;
   }
   return action_ ? action_() : kSuccess;

@@ -115,6 +115,9 @@ class CommandLine {
   int Run(const std::vector<std::string>& words);
 
  private:
+  // The command that a mistyped word is like; "" if there is none.
+  std::string FindSimilar(const std::string& word) const;
+
   std::unique_ptr<CLI::App> app_;
   std::function<int()> action_;
 };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -8,14 +9,29 @@
 
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
+#include "userspace/cli/exit_status.h"
 #include "userspace/service/control_block.h"
+#include "userspace/service/messages.h"
+
+namespace {
+
+// What a command has printed may be cut off: a full disk, a closed pipe.
+int CheckStdout(int status) {
+  const bool is_written = fflush(stdout) == 0 && ferror(stdout) == 0;
+  // A command that failed has said why.
+  if (is_written || status != heaptap::cli::kSuccess) return status;
+  heaptap::service::Say("cannot write all of it to stdout");
+  return heaptap::cli::kFailure;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   prctl(PR_SET_NAME, heaptap::service::kCollectorName);
   // What follows "--" is a program's own command line; it is nothing for a parser.
   char** const end = argv + argc;
   char** const dashes = std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
-  const std::vector<std::string> program(dashes == end ? end : dashes + 1, end);
+  const std::vector<std::string> program(dashes, end);  // with the dashes
   const std::vector<std::string> words(argv + 1, dashes);
   heaptap::cli::CommandLine line;
   heaptap::cli::AddRun(line, program);
@@ -28,5 +44,5 @@ int main(int argc, char** argv) {
   heaptap::cli::AddRate(line);
   heaptap::cli::AddStats(line);
   heaptap::cli::AddDiff(line);
-  return line.Run(words);
+  return CheckStdout(line.Run(words));
 }

@@ -9,10 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
@@ -135,6 +138,10 @@ int Follow(service::Recorder& recorder, Signals& signals, pid_t child) {
   }
 }
 
+bool IsNumber(const std::string& word) {
+  return !word.empty() && std::all_of(word.begin(), word.end(), absl::ascii_isdigit);
+}
+
 int Run(const RunFlags& flags) {
   absl::StatusOr<service::RecorderOptions> options = MakeRecorderOptions(flags.recording);
   if (!options.ok()) return Report(options.status());
@@ -181,7 +188,13 @@ void AddRun(CommandLine& line, const std::vector<std::string>& program) {
       service::Say("run: unknown option " + service::Printable(flags->command[0]) + "; see heaptap run --help");
       return static_cast<int>(kUsage);
     }
-    flags->command.insert(flags->command.end(), program.begin(), program.end());
+    // Behind the program's name "--" is an argument like others.
+    const bool is_divided = flags->command.empty() && !program.empty();
+    if (!is_divided && !flags->command.empty() && command.IsGiven("--high-water") && IsNumber(flags->command[0])) {
+      service::Say(absl::StrCat("run: --high-water takes its percentage after a =: --high-water=", flags->command[0]));
+      return static_cast<int>(kUsage);
+    }
+    flags->command.insert(flags->command.end(), program.begin() + (is_divided ? 1 : 0), program.end());
     if (flags->command.empty()) {
       service::Say("run: no program given; use heaptap run [OPTIONS] -- PROGRAM [ARGUMENTS]");
       return static_cast<int>(kUsage);
