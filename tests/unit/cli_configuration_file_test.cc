@@ -144,6 +144,10 @@ TEST_F(ConfigurationFileTest, Dashes) { EXPECT_THAT(Error("--exact"), HasSubstr(
 
 TEST_F(ConfigurationFileTest, NoValue) { EXPECT_EQ(Error("listen"), ", line 1: listen: a value is needed"); }
 
+TEST_F(ConfigurationFileTest, FlagWithAnEmptyValue) {
+  EXPECT_EQ(Error("exact="), ", line 1: exact=: a value is needed, or the name alone");
+}
+
 TEST_F(ConfigurationFileTest, BadValue) {
   EXPECT_THAT(Error("exact=false\nlg-sample=64"), HasSubstr(", line 2: --lg-sample: "));
 }

@@ -83,6 +83,9 @@ absl::Status AddLine(absl::string_view line, int number, const Command& command,
         absl::StrCat("there is no option ", service::Printable(name), "; see heaptap ", command.name(), " --help"));
   }
   if (!has_value && !option->is_flag()) return absl::InvalidArgumentError(absl::StrCat(name, ": a value is needed"));
+  if (has_value && option->is_flag() && value.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(name, "=: a value is needed, or the name alone"));
+  }
   if (option->is_flag()) {
     if (value == "false") return absl::OkStatus();
     value = option->FlagValue(value);
