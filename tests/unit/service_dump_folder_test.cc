@@ -153,6 +153,9 @@ TEST_F(DumpFolderTest, BadPrefixes) {
   const absl::Status missing = DumpFolder::Open(Prefix("no/jeprof")).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(missing)) << missing;
   EXPECT_THAT(missing.message(), HasSubstr("choose another folder with -o"));
+  const absl::Status long_name = DumpFolder::Open(Prefix(std::string(200, 'x'))).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(long_name)) << "no name of a dump fits";
+  EXPECT_TRUE(DumpFolder::Open(Prefix(std::string(180, 'x'))).ok());
   std::ofstream(root_ / "file") << "x";
   EXPECT_TRUE(absl::IsFailedPrecondition(DumpFolder::Open(Prefix("file/jeprof")).status()));
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -15,6 +16,10 @@
 
 namespace heaptap::service {
 namespace {
+
+// What follows a prefix, at its longest: ".4194304.18446744073709551615.u18446744073709551615.heap"; and before it,
+// where a file gets a name only when it is whole, a dot.
+constexpr size_t kMostSuffix = 64;
 
 // Other dumps with the same names, at most this many, are stepped over.
 constexpr int kMaxNamesTried = 100000;
@@ -62,6 +67,11 @@ absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix) {
   if (name.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("-o ", prefix, ": a prefix for file names is needed, like ", parent, "jeprof"));
+  }
+  if (name.size() > NAME_MAX - kMostSuffix) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("-o: a prefix of ", name.size(), " characters leaves no room for .PID.",
+                     "SEQUENCE.KIND.heap in a file's name; ", NAME_MAX - kMostSuffix, " are the most"));
   }
   const std::string path = parent.empty() ? "." : parent;
   elf::FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
