@@ -18,7 +18,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/pins.h"
+#include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/configuration_file.h"
@@ -313,6 +315,9 @@ void AddDaemon(CommandLine& line, const std::vector<std::string>& arguments) {
   command.Runs([command, flags, arguments] {
     absl::Status read = ReadConfiguration(command, *flags);
     absl::StatusOr<DaemonOptions> options = read.ok() ? MakeOptions(*flags) : read;
+    if (const std::string missing = bpf::MissingCapabilities(); options.ok() && !missing.empty()) {
+      options = absl::PermissionDeniedError(absl::StrCat("run heaptap daemon as root, or give it ", missing));
+    }
     if (options.ok()) {
       if (absl::Status made = MakeFolders(*flags); !made.ok()) options = made;
     }

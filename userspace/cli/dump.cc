@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // heaptap dump: have the daemon write dumps, or write them oneself.
+#include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -55,6 +57,9 @@ int ReportDump(const absl::Status& status) {
 int PrintPath(const absl::StatusOr<std::string>& path) {
   if (!path.ok()) return ReportDump(path.status());
   puts(exporter::Printable(*path).c_str());
+  if (access(path->c_str(), R_OK) != 0 && errno == EACCES) {
+    service::Say("the daemon's folder is root's; with -o FILE the dump is written with your own rights");
+  }
   return kSuccess;
 }
 
@@ -92,6 +97,14 @@ int Dump(const DumpFlags& flags) {
   }
   int first_failure = kSuccess;
   for (const pid_t pid : pids) {
+    if (flags.all) {
+      const absl::Status fetched = Fetch(client, flags, pid);
+      // It has ended since it was listed.
+      if (absl::IsNotFound(fetched)) continue;
+      const int status = ReportDump(fetched);
+      if (first_failure == kSuccess) first_failure = status;
+      continue;
+    }
     const int status = flags.file.empty() ? PrintPath(PostDump(client, pid)) : ReportDump(Fetch(client, flags, pid));
     if (first_failure == kSuccess) first_failure = status;
   }

@@ -111,6 +111,7 @@ HttpReply DumpAll(HttpCall& call) {
   ordered_json list = ordered_json::array();
   for (const ProcessSummary& process : *processes) {
     const absl::StatusOr<std::string> path = call.collector.Dump(process.pid);
+    if (absl::IsNotFound(path.status())) continue;  // it has ended meanwhile
     ordered_json entry = {{"pid", process.pid}};
     if (path.ok()) {
       entry["path"] = exporter::Printable(*path);
