@@ -93,11 +93,13 @@ TEST_F(PinsTest, OneCollectorAtATime) {
     EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(second.message()), HasSubstr("another collector has it"));
   }
+  EXPECT_EQ(Pins::Holder(base_), getpid());
   // A lock goes with who holds it, and only then.
   Pins moved = **std::move(first);
   first.reset();
   EXPECT_FALSE(Open("layout1").ok());
   { const Pins gone = std::move(moved); }
+  EXPECT_EQ(Pins::Holder(base_), 0);
   EXPECT_TRUE(Open("layout1").ok());
 }
 

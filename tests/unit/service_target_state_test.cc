@@ -177,6 +177,8 @@ TEST_F(TargetStatesTest, SavesLoadsAndRemoves) {
   states.Remove(7);
   EXPECT_TRUE(absl::IsNotFound(states.Load(7).status()));
   EXPECT_TRUE(states.Load(8).ok());
+  states.RemoveAll();
+  EXPECT_THAT(Files(), UnorderedElementsAre("layout"));
 }
 
 TEST_F(TargetStatesTest, WhatTookOverReadsWhatWasLeft) {

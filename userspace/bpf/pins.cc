@@ -6,14 +6,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -82,6 +85,25 @@ absl::StatusOr<Pins> Pins::Open(const std::string& base, absl::string_view layou
   }
   if (mkdir(pins.folder_.c_str(), 0700) != 0 && errno != EEXIST) return Unusable(base, strerror(errno));
   return pins;
+}
+
+pid_t Pins::Holder(const std::string& base) {
+  struct stat folder;
+  if (stat(base.c_str(), &folder) != 0) return 0;
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    // "1: FLOCK  ADVISORY  WRITE 4711 00:1c:12345 0 EOF"
+    pid_t pid = 0;
+    unsigned major_number = 0;
+    unsigned minor_number = 0;
+    unsigned long long inode = 0;
+    if (sscanf(line.c_str(), "%*d: FLOCK ADVISORY WRITE %d %x:%x:%llu", &pid, &major_number, &minor_number, &inode) ==
+            4 &&
+        makedev(major_number, minor_number) == folder.st_dev && inode == folder.st_ino) {
+      return pid;
+    }
+  }
+  return 0;
 }
 
 absl::Status Pins::Pin(int fd, const std::string& name) const {

@@ -9,6 +9,8 @@
 #ifndef HEAPTAP_USERSPACE_BPF_PINS_H_
 #define HEAPTAP_USERSPACE_BPF_PINS_H_
 
+#include <sys/types.h>
+
 #include <string>
 #include <vector>
 
@@ -25,6 +27,9 @@ class Pins {
   // mounted everywhere). FailedPrecondition: another collector has it; it is somebody else's than root's; no BPF file
   // system.
   static absl::StatusOr<Pins> Open(const std::string& base, absl::string_view layout);
+
+  // The collector that has the folder, by PID; 0: none, or nobody knows.
+  static pid_t Holder(const std::string& base);
 
   const std::string& folder() const { return folder_; }
   const std::string& layout() const { return layout_; }

@@ -23,6 +23,8 @@
 namespace heaptap::cli {
 
 inline constexpr char kDefaultSocket[] = "/run/heaptap/heaptap.sock";
+// Where a daemon's recording stays when the daemon ends.
+inline constexpr char kDefaultPinFolder[] = "/sys/fs/bpf/heaptap";
 // Of the JSON documents between the daemon and us.
 inline constexpr int kSchemaVersion = 1;
 

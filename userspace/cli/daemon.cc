@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,15 +27,20 @@
 #include "userspace/cli/configuration_file.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
+#include "userspace/service/control_block.h"
 #include "userspace/service/messages.h"
 #include "userspace/service/notify.h"
 #include "userspace/service/preload.h"
+#include "userspace/service/process_handle.h"
 
 namespace heaptap::cli {
 namespace {
 
 constexpr char kConfiguration[] = "/etc/heaptap/heaptap.conf";
 constexpr char kGroup[] = "heaptap";
+
+// It takes its probes away, and puts back what it has changed in processes.
+constexpr absl::Duration kEndPatience = absl::Seconds(60);
 
 struct DaemonFlags {
   RecordingFlags recording;
@@ -43,7 +49,7 @@ struct DaemonFlags {
   std::string socket = "/run/heaptap/heaptap.sock";
   std::string listen;
   std::string group;
-  std::string pin_folder = "/sys/fs/bpf/heaptap";
+  std::string pin_folder = kDefaultPinFolder;
   std::vector<std::string> libraries;
   std::vector<std::string> rules;
   std::string every;
@@ -62,7 +68,9 @@ void AddOptions(Command command, DaemonFlags& flags) {
   command.Add("--config", flags.configuration, absl::StrCat("options, a line each (default: ", kConfiguration, ")"))
       .Type("FILE")
       .CommandLineOnly();
-  command.AddFlag("--end", flags.end, "end the recording that a collector has left in the kernel, and exit")
+  command
+      .AddFlag("--end", flags.end,
+               "end the daemon that runs, if there is one, and the recording in the kernel; then exit")
       .CommandLineOnly();
   command.Add("--state-dir", flags.state_folder, "where dumps go (default: /var/lib/heaptap)").Type("DIR");
   command.Add("--socket", flags.socket, "for clients (default: /run/heaptap/heaptap.sock)").Type("PATH");
@@ -207,8 +215,30 @@ absl::Status MakeFolders(const DaemonFlags& flags) {
   return slash == std::string::npos || slash == 0 ? absl::OkStatus() : MakeFolder(flags.socket.substr(0, slash), 0755);
 }
 
-int End(const DaemonFlags& flags, const DaemonOptions& options) {
+// Has the daemon that records here end with its recording, if there is one.
+absl::Status EndDaemon(const std::string& pin_folder) {
+  const pid_t pid = bpf::Pins::Holder(pin_folder);
+  if (pid <= 0) return absl::OkStatus();
+  // The first look is at the name: what runs under the PID now need not be what had the folder.
+  const elf::FileDescriptor daemon(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!daemon.valid() || service::ProcessName(pid) != service::kCollectorName) return absl::OkStatus();
+  if (syscall(SYS_pidfd_send_signal, daemon.get(), SIGINT, nullptr, 0) != 0 && errno != ESRCH) {
+    return absl::PermissionDeniedError(absl::StrCat("cannot end the daemon, process ", pid, ": ", strerror(errno)));
+  }
+  WaitFor({daemon.get()}, kEndPatience);
+  if (IsReadable(daemon.get())) {
+    service::Say(absl::StrCat("the daemon, process ", pid, ", has ended"));
+    return absl::OkStatus();
+  }
+  return absl::DeadlineExceededError(absl::StrCat("the daemon, process ", pid, ", does not end within ",
+                                                  absl::FormatDuration(kEndPatience), "; kill -KILL ", pid,
+                                                  " ends it, then heaptap daemon --end its recording"));
+}
+
+int End(const DaemonFlags& flags, DaemonOptions options) {
   if (options.recording.everyone->pin_folder.empty()) return kSuccess;
+  if (absl::Status status = EndDaemon(flags.pin_folder); !status.ok()) return Report(status);
+  options.recording.everyone->shall_end = true;
   {
     absl::StatusOr<bpf::Pins> pins = bpf::Pins::Open(flags.pin_folder, bpf::Books::Layout());
     if (!pins.ok()) return Report(pins.status());

@@ -59,7 +59,8 @@ struct Everyone {
   std::string pin_folder = {};              // in a BPF file system; "": nothing stays
   std::vector<std::string> libraries = {};  // allocators' files to attach to before anybody maps them
   Retention retention = {};
-  double budget = 0;  // of a core, in the kernel, for all processes together; 0: no bound
+  bool shall_end = false;  // the recorder only takes over what another has left, to end it
+  double budget = 0;       // of a core, in the kernel, for all processes together; 0: no bound
 };
 
 struct RecorderOptions {

@@ -145,7 +145,7 @@ void Recorder::TakeOverBooks() {
   FindUnnoticedEnds();
   FinishOrphans();
   Say(absl::StrCat("took over a recording of ", targets_.size(), targets_.size() == 1 ? " process" : " processes"));
-  if (!books_->HasSizes(options_.map_sizes)) {
+  if (!options_.everyone->shall_end && !books_->HasSizes(options_.map_sizes)) {
     Say("its maps keep the sizes that they have; for others end it first: heaptap daemon --end");
   }
 }
@@ -444,6 +444,7 @@ void Recorder::End() {
   books_->SetSettings({}).IgnoreError();
   Abandon();
   if (pins_.has_value()) pins_->RemoveAll();
+  if (states_.has_value()) states_->RemoveAll();
 }
 
 }  // namespace heaptap::service

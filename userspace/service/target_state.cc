@@ -145,6 +145,13 @@ absl::StatusOr<TargetState> TargetStates::Load(uint64_t process_id) const {
   return ParseTargetState(text.str());
 }
 
+void TargetStates::RemoveAll() const {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder_.c_str()), closedir);
+  while (const dirent* entry = open == nullptr ? nullptr : readdir(open.get())) {
+    if (absl::EndsWith(entry->d_name, kSuffix)) unlinkat(dirfd(open.get()), entry->d_name, 0);
+  }
+}
+
 void TargetStates::Remove(uint64_t process_id) const { unlink(Path(process_id).c_str()); }
 
 }  // namespace heaptap::service

@@ -39,6 +39,7 @@ class TargetStates {
   // NotFound: nothing was saved.
   absl::StatusOr<TargetState> Load(uint64_t process_id) const;
   void Remove(uint64_t process_id) const;
+  void RemoveAll() const;
 
  private:
   explicit TargetStates(std::string folder) : folder_(std::move(folder)) {}

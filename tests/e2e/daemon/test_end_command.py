@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""heaptap daemon --end, with a daemon and without; and the name of a program that brings a library of its own."""
+
+import os
+import shutil
+import signal
+
+from daemon import EXACT
+from harness import LIBRARY, Session, target, wait_until
+
+DAEMON = ["--exact"]
+
+
+def end(daemon):
+    session = Session(daemon.command("--end"), daemon.folder)
+    session.ends()
+    return session
+
+
+def states(daemon):
+    return [name for name in os.listdir(os.path.join(daemon.state_folder, "recording")) if name.endswith(".json")]
+
+
+def test_it_ends_a_daemon_that_runs(lab, start_daemon):
+    daemon = start_daemon(*DAEMON)
+    puppet = lab.preloaded_puppet(env=EXACT)
+    puppet.ask("keep 10 1000")
+    daemon.wait_recorded(puppet.pid)
+    wait_until(lambda: states(daemon), "the state of the process is saved")
+    said = end(daemon).lines()
+    assert said[0] == f"heaptap: the daemon, process {daemon.process.pid}, has ended"
+    daemon.process.ends()
+    assert not os.path.exists(daemon.pin_folder)
+    assert states(daemon) == []
+    puppet.ask("keep 10 1000")
+
+
+def test_it_ends_what_a_daemon_has_left(lab, start_daemon):
+    """It says nothing of what a recording that goes on would need."""
+    daemon = start_daemon(*DAEMON)
+    puppet = lab.preloaded_puppet(env=EXACT)
+    puppet.ask("keep 10 1000")
+    daemon.wait_recorded(puppet.pid)
+    wait_until(lambda: states(daemon), "the state of the process is saved")
+    daemon.stop(signal.SIGTERM)
+    said = end(daemon).lines()
+    assert said[-1] == "heaptap: the recording has ended"
+    assert not [line for line in said if "maps keep the sizes" in line]
+    assert states(daemon) == []
+
+
+def test_a_library_that_nobody_knew(lab, start_daemon):
+    """The process is recorded since its exec, and its library is another file than any before."""
+    daemon = start_daemon(*DAEMON)
+    copy = lab.path("libcopy.so")
+    shutil.copy(LIBRARY, copy)
+    puppet = lab.preloaded("bash", "-c", f"exec env LD_PRELOAD={copy} {target('puppet')}", env=EXACT, talks=True)
+    puppet.answer()
+    puppet.ask("keep 10 1000")
+    entry = wait_until(lambda: daemon.processes().get(puppet.pid, {}).get("samples", 0) and
+                       daemon.processes()[puppet.pid], "its samples are recorded")
+    assert (entry["command"], entry["lg_sample"]) == ("puppet", 0)
+    daemon.client("dump", puppet.pid)
+    assert daemon.dumps(puppet.pid)[0].prefix == "puppet"
