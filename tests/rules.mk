@@ -9,6 +9,7 @@ HARNESS_FLAGS := -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-unknown-pragm
 include tests/allocator/rules.mk
 include tests/e2e/rules.mk
 include tests/differential/rules.mk
+include tests/programs/rules.mk
 include tests/bench/rules.mk
 -include tests/lint.mk
 

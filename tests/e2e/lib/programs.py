@@ -18,18 +18,33 @@ POSTGRES = "/usr/lib/postgresql/15/bin"
 LIMIT_SECONDS = 240 * TIME_SCALE
 
 
-def _finish(process):
+def finish(process):
     status = process.wait(LIMIT_SECONDS)
     return {"status": status, "stdout": process.stdout(), "stderr": process.stderr()}
 
 
 def _once(*command):
-    return lambda folder, start: _finish(start(list(command)))
+    return lambda folder, start: finish(start(list(command)))
+
+
+class Profiled:
+    """A session of heaptap run, seen as the program that it runs."""
+
+    def __init__(self, session):
+        self.session = session
+        self.wait = session.wait
+        self.signal = session.signal
+        self.alive = session.alive
+        self.stdout = session.stdout
+
+    def stderr(self):
+        return "".join(line for line in self.session.stderr().splitlines(True)
+                       if not line.startswith(("heaptap: ", "<heaptap>: ", "<jemalloc>: ", '{"books"')))
 
 
 def w(folder, start):
     """What w prints but for the numbers: times, loads, idle times."""
-    result = _finish(start(["w"]))
+    result = finish(start(["w"]))
     result["stdout"] = re.sub(r"[\d.:]+", "#", re.sub(r"up .*?,  ", "up #,  ", result["stdout"]))
     return result
 
@@ -60,12 +75,12 @@ pragma integrity_check;
 def sqlite3(folder, start):
     with open(os.path.join(folder, "script.sql"), "w", encoding="ascii") as file:
         file.write(SQL)
-    return _finish(start(["sqlite3", "shop.db", ".read script.sql"]))
+    return finish(start(["sqlite3", "shop.db", ".read script.sql"]))
 
 
 def _compile(source, *compiler):
     def program(folder, start):
-        result = _finish(start([*compiler, "-O2", "-c", os.path.join(ROOT, "tests/targets", source), "-o", "out.o"]))
+        result = finish(start([*compiler, "-O2", "-c", os.path.join(ROOT, "tests/targets", source), "-o", "out.o"]))
         with open(os.path.join(folder, "out.o"), "rb") as file:
             result["out.o"] = file.read()
         return result
@@ -109,14 +124,14 @@ def postgres(folder, start):
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(folder),
                               check=False).stdout.strip()
 
-    initdb = _finish(start([*as_nobody, f"{POSTGRES}/initdb", "-D", data, "-U", "nobody", "--no-sync", "-A", "trust",
-                            "--no-instructions"], cwd=work))
+    initdb = finish(start([*as_nobody, f"{POSTGRES}/initdb", "-D", data, "-U", "nobody", "--no-sync", "-A", "trust",
+                           "--no-instructions"], cwd=work))
     server = start([*as_nobody, f"{POSTGRES}/postgres", "-D", data, "-k", work, "-h", "", "-F"], cwd=work)
     wait_until(lambda: sql("select 1") == "1", "PostgreSQL answers")
     connect = ["-h", work, "-U", "nobody", "postgres"]
     fill = start([f"{POSTGRES}/pgbench", "-i", "-s", "1", *connect], cwd=work).wait(LIMIT_SECONDS)
-    load = _finish(start([f"{POSTGRES}/pgbench", "-c", "4", "-j", "2", "-t", "250", "--random-seed=1", *connect],
-                         cwd=work))
+    load = finish(start([f"{POSTGRES}/pgbench", "-c", "4", "-j", "2", "-t", "250", "--random-seed=1", *connect],
+                        cwd=work))
     sums = sql("select sum(abalance), count(*) from pgbench_accounts") + " " + sql(
         "select sum(delta), count(*) from pgbench_history")
     with open(os.path.join(data, "postmaster.pid"), encoding="ascii") as file:
@@ -168,7 +183,7 @@ PROGRAMS = {
     "postgres": postgres,
 }
 
-# Packages of scripts/bootstrap's purpose `programs`.
+# A package of scripts/bootstrap's purpose `programs`.
 LARGE_PROGRAMS = {
     "firefox": firefox,
     "php": _once("php", "-r", PHP),  # opens its modules with RTLD_DEEPBIND
@@ -176,14 +191,19 @@ LARGE_PROGRAMS = {
 
 
 def run(name, folder, start):
-    """One program in a fresh folder below `folder`, always of the same name, and its seconds."""
+    """One program of this file and its seconds."""
+    return run_function({**PROGRAMS, **LARGE_PROGRAMS}[name], folder, start)
+
+
+def run_function(program, folder, start):
+    """A program in a fresh folder below `folder`, always of the same name, and its seconds."""
     where = os.path.join(folder, "work")
     shutil.rmtree(where, ignore_errors=True)
     os.mkdir(where)
     os.chmod(where, 0o755)
     begun = time.monotonic()
     try:
-        result = {**PROGRAMS, **LARGE_PROGRAMS}[name](where, lambda command, **options: start(command, **{"cwd": where, **options}))
+        result = program(where, lambda command, **options: start(command, **{"cwd": where, **options}))
         return result, time.monotonic() - begun
     finally:
         shutil.rmtree(where, ignore_errors=True)

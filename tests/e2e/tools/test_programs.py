@@ -15,19 +15,6 @@ import programs
 from harness import HEAPTAP, LIBRARY
 
 
-class Profiled:
-    """A session of heaptap run, seen as the program that it runs."""
-
-    def __init__(self, session):
-        self.session = session
-        self.wait = session.wait
-        self.stdout = session.stdout
-
-    def stderr(self):
-        return "".join(line for line in self.session.stderr().splitlines(True)
-                       if not line.startswith(("heaptap: ", "<heaptap>: ", "<jemalloc>: ", '{"books"')))
-
-
 @pytest.fixture
 def place(lab):
     """A copy of heaptap and its library that every user may read: the checkout may lie where only root may go."""
@@ -53,7 +40,7 @@ def test_same_output(lab, place, name):
         return lab.program(*command, env={"LD_PRELOAD": f"{place}/libheaptap.so"}, **options)
 
     def profiled(command, **options):
-        return Profiled(lab.heaptap("run", "-o", lab.path("profile"), "--lg-sample", "12", "--", *command,
+        return programs.Profiled(lab.heaptap("run", "-o", lab.path("profile"), "--lg-sample", "12", "--", *command,
                                     binary=f"{place}/heaptap", **options))
 
     def run(start):

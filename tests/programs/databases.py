@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Databases. Their logs are left out line by line, so that a line that is not theirs is seen."""
+
+import os
+
+import programs
+from program import client, hidden, outcome, program, stop, wait_ready
+
+program("sqlite3")(programs.sqlite3)
+program("postgresql")(programs.postgres)
+program("redis-server")(programs.redis)
+
+LOG_LINE = r"^\d{4}-\d\d-\d\d .*\n"
+
+SQL = """
+create table item(id int primary key, name varchar(40), price decimal(10, 2), key(name)) engine=innodb;
+insert into item select seq, concat('item ', seq * 7919 % 20000), (seq * 31 % 1000) / 10 from seq_1_to_20000;
+create table sale(item int, count int) engine=innodb;
+insert into sale select id * 17 % 20000 + 1, id % 13 from item;
+select count(*), sum(price * count) from sale join item on item.id = sale.item;
+select name, sum(count) n from sale join item on item.id = sale.item group by name order by n desc, name limit 20;
+update item set name = upper(name) where id % 3 = 0;
+delete from sale where count < 3;
+select left(name, 6) n, count(*) from item group by n order by n;
+select json_arrayagg(id) from item where id < 50;
+check table item, sale;
+"""
+
+
+@program("mariadb-server")
+def mariadb(folder, start):
+    """A new database, many clients at once, and the answers to a script."""
+    data, path = (os.path.join(folder, name) for name in ("data", "socket"))
+    made = outcome(start(["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--skip-test-db",
+                          "--auth-root-authentication-method=normal", "--innodb-log-file-size=8M"]), hide=[LOG_LINE])
+    server = start(["mariadbd", "--no-defaults", f"--datadir={data}", f"--socket={path}", "--skip-networking",
+                    "--user=root", "--innodb-log-file-size=8M"])
+    common = ["--no-defaults", f"--socket={path}", "--user=root"]
+    wait_ready(server, lambda: "alive" in client(folder, "mariadb-admin", *common, "ping"))
+    load = client(folder, "mariadb-slap", *common, "--auto-generate-sql", "--auto-generate-sql-load-type=mixed",
+                  "--concurrency=8", "--number-of-queries=800")
+    answers = client(folder, "mariadb", *common, "-e", "create database shop")
+    answers += client(folder, "mariadb", *common, "shop", text=SQL)
+    return {"made": made, "load": hidden(load, r"[\d.]+"), "answers": answers, **stop(server, hide=[LOG_LINE])}
