@@ -45,9 +45,9 @@ def digest(folder, name):
 
 
 def hidden(text, *patterns):
-    """The text without what differs from run to run."""
+    """The text without what differs from run to run; whole lines where a pattern ends one."""
     for pattern in patterns:
-        text = re.sub(pattern, "#", text, flags=re.MULTILINE)
+        text = re.sub(pattern, "" if pattern.endswith(r"\n") else "#", text, flags=re.MULTILINE)
     return text
 
 

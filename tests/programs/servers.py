@@ -140,7 +140,7 @@ log_type error
     said = client(folder, *subscriber, "-E")
     said += client(folder, "mosquitto_pub", *common, "-l", text="".join(f"{i} {'x' * (i % 500)}\n"
                                                                        for i in range(1000)))
-    return {"said": said, "messages": client(folder, *subscriber, "-C", "1000"), **stop(server)}
+    return {"said": said, "messages": client(folder, *subscriber, "-C", "1000"), **stop(server, hide=[r"^\d+: "])}
 
 
 @program("openssh-server")
