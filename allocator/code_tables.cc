@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "collector.h"
 #include "probes.h"
 #include "process.h"
 #include "profiling.h"
@@ -37,8 +38,7 @@ struct heaptap_control& Control() {
 }
 
 bool IsExact() {
-  return SamplingRate() == 0 && __atomic_load_n(&Control().collector_pid, __ATOMIC_RELAXED) != 0 &&
-         __atomic_load_n(&heaptap_semaphore_dump, __ATOMIC_RELAXED) != 0;
+  return SamplingRate() == 0 && CollectorPid() != 0 && __atomic_load_n(&heaptap_semaphore_dump, __ATOMIC_RELAXED) != 0;
 }
 
 bool IsAnswered(uint32_t asked) {
@@ -69,7 +69,7 @@ void AwaitTables() {
   heaptap_probe_dump(&request);
   const uint64_t deadline = Milliseconds() + HEAPTAP_TABLES_TIMEOUT_MILLISECONDS;
   for (timespec pause = {0, kFirstPause}; !IsAnswered(asked);) {
-    if (!IsExact()) return;  // the collector has gone
+    if (!IsExact() || HasCollectorEnded()) return;
     const uint64_t now = Milliseconds();
     if (now >= deadline) {
       resting_until.store(now + kRest, std::memory_order_relaxed);

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "collector.h"
 #include "dump_name.h"
 #include "hooks.h"
 #include "mutex.h"
@@ -84,36 +85,18 @@ class Descriptor {
   int number_;
 };
 
-constinit std::atomic<bool> semaphores_lie;
-
-uint32_t CollectorPid() { return __atomic_load_n(&::heaptap_control.collector_pid, __ATOMIC_RELAXED); }
-
-bool HasCollector() {
-  if (__atomic_load_n(&heaptap_semaphore_dump, __ATOMIC_RELAXED) == 0) return false;
-  return !semaphores_lie.load(std::memory_order_relaxed) || CollectorPid() != 0;
-}
-
-// The probes of a daemon's recording stay when the daemon ends, and a next one comes, if not in time. From another PID
-// name space than the first nobody can tell; then it is the time limit that helps.
-bool HasCollectorEnded() {
-  constexpr char kFirst[] = "pid:[4026531836]";  // PROC_PID_INIT_INO of include/linux/proc_ns.h
-  constexpr long kLength = sizeof(kFirst) - 1;
-  const uint32_t pid = CollectorPid();
-  char name[sizeof(kFirst)];
-  if (pid == 0 || SystemCall(SYS_readlink, reinterpret_cast<long>("/proc/self/ns/pid"), reinterpret_cast<long>(name),
-                             sizeof(name)) != kLength) {
-    return false;
-  }
-  return memcmp(name, kFirst, kLength) == 0 && SystemCall(SYS_kill, pid, 0) == -ESRCH;
-}
-
 // What is said when nobody answers.
-enum class Words { kAll, kNone };
+enum class Words { kAll, kAtExit, kNone };
 
 int NoCollector(Words words) {
   if (words == Words::kNone) return EFAULT;
   Message message;
-  message << "<heaptap>: no collector follows this process; run \"heaptap attach -p " << ProcessId() << "\" as root\n";
+  message << "<heaptap>: no collector follows this process; ";
+  if (words == Words::kAtExit) {
+    message << "for a dump of its end run it as root with \"heaptap run -- PROGRAM\"\n";
+  } else {
+    message << "run \"heaptap attach -p " << ProcessId() << "\" as root\n";
+  }
   message.Print();
   return EFAULT;
 }
@@ -127,31 +110,62 @@ int CannotOpen(const char* path) {
 
 enum class Answer { kGiven, kLate, kNever, kNotNow };
 
+// How long a request waits, in milliseconds.
+struct Patience {
+  uint64_t answer;        // for the answer
+  uint64_t successor;     // for another collector, or the end of the probes, when the collector has ended
+  uint64_t introduction;  // for a collector that has not said yet that it records this process
+};
+constexpr Patience kPatient{HEAPTAP_DUMP_TIMEOUT_MILLISECONDS, 1000, 1500};
+constexpr Patience kImpatient{HEAPTAP_DUMP_TIMEOUT_MILLISECONDS / 10, 0, 0};
+
+// A collector that has not answered is not waited for again, by this process and for so long: a process that ends would
+// wait for its final dump, for its log, and for what a trigger wanted just before. Under the DumpScope.
+constexpr uint64_t kSilence = 60000;  // milliseconds
+uint64_t silent_until;
+uint32_t silent_collector;  // heaptap_control.collector_pid
+
+Patience CurrentPatience() {
+  const bool is_silent = Milliseconds() < silent_until && CollectorPid() == silent_collector;
+  return is_silent ? kImpatient : kPatient;
+}
+
+void NoteSilence() {
+  silent_until = Milliseconds() + kSilence;
+  silent_collector = CollectorPid();
+}
+
+// Until the event is signalled, or the time is over. The program may have closed the descriptor, or have taken away its
+// own right to have any: then only the time counts.
+void WaitForEvent(int event_fd, uint64_t milliseconds) {
+  timespec wait{};
+  wait.tv_nsec = static_cast<long>(milliseconds * 1000000);
+  pollfd event{event_fd, POLLIN, 0};
+  const long ready = SystemCall(SYS_ppoll, reinterpret_cast<long>(&event), 1, reinterpret_cast<long>(&wait));
+  if (ready == 0 || ready == -EINTR) return;
+  uint64_t count;
+  if (ready > 0 && SystemCall(SYS_read, event_fd, reinterpret_cast<long>(&count), sizeof(count)) > 0) return;
+  SystemCall(SYS_nanosleep, reinterpret_cast<long>(&wait), 0);
+}
+
+bool IsAnswered() { return __atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) == request.sequence; }
+
 // Waits until the collector has answered the request at hand, and no longer than it is there.
-Answer WaitForAnswer(int event_fd) {
+Answer WaitForAnswer(int event_fd, Patience patience) {
   constexpr uint64_t kLook = 50;  // milliseconds between two looks whether it is
-  // So long a collector that has ended may need to be followed by the next, or its probes to be gone.
-  constexpr uint64_t kGrace = 1000;  // milliseconds
   const uint64_t begin = Milliseconds();
-  const uint64_t deadline = begin + HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
-  while (__atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) != request.sequence) {
-    const uint64_t now = Milliseconds();
-    if (now >= deadline) return Answer::kLate;
-    const uint64_t left = deadline - now < kLook ? deadline - now : kLook;
-    timespec wait{};
-    wait.tv_nsec = static_cast<long>(left * 1000000);
-    pollfd event{event_fd, POLLIN, 0};
-    // Interrupted by a signal or woken for a late answer to another request: look again.
-    const long ready = SystemCall(SYS_ppoll, reinterpret_cast<long>(&event), 1, reinterpret_cast<long>(&wait));
-    if (ready > 0) {
-      uint64_t count;
-      SystemCall(SYS_read, event_fd, reinterpret_cast<long>(&count), sizeof(count));
-    } else if (ready == 0) {
-      const bool is_gone = !HasCollector();
-      if (!is_gone && (now < begin + kGrace || !HasCollectorEnded())) continue;
-      if (__atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) == request.sequence) break;
-      return is_gone ? Answer::kNever : Answer::kNotNow;
+  while (!IsAnswered()) {
+    const uint64_t waited = Milliseconds() - begin;
+    if (waited >= patience.answer) return Answer::kLate;
+    const uint64_t left = patience.answer - waited;
+    WaitForEvent(event_fd, left < kLook ? left : kLook);
+    if (HasCollector()) {
+      const bool is_known = CollectorPid() != 0;
+      if (waited < (is_known ? patience.successor : patience.introduction)) continue;
+      if (is_known && !HasCollectorEnded()) continue;
     }
+    if (IsAnswered()) break;
+    return HasCollector() && CollectorPid() != 0 ? Answer::kNotNow : Answer::kNever;
   }
   return Answer::kGiven;
 }
@@ -170,12 +184,15 @@ int Ask(uint32_t kind, uint64_t argument, int file_fd, const char* what, Words w
   request.leak_objects = 0;
   request.leak_contexts = 0;
   heaptap_probe_dump(&request);
-  const Answer answer = WaitForAnswer(event.number());
+  const Patience patience = CurrentPatience();
+  const Answer answer = WaitForAnswer(event.number(), patience);
   if (answer != Answer::kGiven) {
+    NoteSilence();
     // Withdrawn before the descriptors are closed: their numbers may soon be other files of the program's.
     __atomic_store_n(&request.sequence, 0, __ATOMIC_RELEASE);
     if (answer == Answer::kNever) return NoCollector(words);
   } else if (request.error == 0) {
+    silent_until = 0;
     return 0;
   } else if (request.error == ESRCH) {
     return NoCollector(words);
@@ -183,8 +200,8 @@ int Ask(uint32_t kind, uint64_t argument, int file_fd, const char* what, Words w
   Message message;
   if (answer == Answer::kLate) {
     lates.fetch_add(1, std::memory_order_relaxed);
-    message << "<heaptap>: the collector did not answer within " << HEAPTAP_DUMP_TIMEOUT_MILLISECONDS
-            << " ms; no dump in \"" << what << "\"\n";
+    message << "<heaptap>: the collector did not answer within " << patience.answer << " ms; no dump in \"" << what
+            << "\"\n";
   } else if (answer == Answer::kNotNow) {
     message << "<heaptap>: the collector has ended, and no other has come yet; no dump in \"" << what << "\"\n";
   } else {
@@ -316,7 +333,7 @@ void PrintLeaks() {
 // Whether there are leaks; they have been printed.
 bool FinalDumpShowsLeaks() {
   DumpScope scope;
-  if (!scope.taken() || DumpLocked(HEAPTAP_DUMP_FINAL, nullptr, Words::kAll) != 0) return false;
+  if (!scope.taken() || DumpLocked(HEAPTAP_DUMP_FINAL, nullptr, Words::kAtExit) != 0) return false;
   if (!ProcessConfiguration().prof_leak || request.leak_bytes == 0) return false;
   PrintLeaks();
   return true;
@@ -395,8 +412,6 @@ void DumpAtExit() {
   // that are left when one of them calls it again.
   if (FinalDumpShowsLeaks() && ProcessConfiguration().prof_leak_error) exit(1);
 }
-
-void DistrustSemaphores() { semaphores_lie.store(true, std::memory_order_relaxed); }
 
 void ResetDumpsAfterFork() {
   dump_mutex.Reset();

@@ -38,9 +38,6 @@ int SetDumpPrefix(const char* prefix);
 // status 1 if that is anything.
 void DumpAtExit();
 
-// The child of a fork that is not recorded with its parent: only a control block that names a collector tells of one.
-void DistrustSemaphores();
-
 // The child of a fork has no dump under way.
 void ResetDumpsAfterFork();
 

@@ -10,6 +10,7 @@
 #include <sys/single_threaded.h>
 
 #include "code_tables.h"
+#include "collector.h"
 #include "dump.h"
 #include "fill.h"
 #include "maintenance.h"

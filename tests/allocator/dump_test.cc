@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -114,6 +115,23 @@ TEST_F(DumpTest, WithoutACollectorTouchesNothing) {
   WriteFile("old", "keep");
   EXPECT_EQ(DumpTo("old"), EFAULT);
   EXPECT_EQ(ReadFile("old"), "keep");
+}
+
+// A program may close all descriptors that it does not know. The wait ends soon because no collector has said that it
+// records this process.
+TEST_F(DumpTest, WaitsIdlyWhenItsDescriptorIsClosed) {
+  heaptap_semaphore_dump = 1;
+  testing::SetDumpHandler([](heaptap_dump_request* request) { close(request->event_fd); });
+  auto seconds = [](clockid_t clock) {
+    timespec now{};
+    clock_gettime(clock, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  };
+  const double begin = seconds(CLOCK_MONOTONIC);
+  const double computed = seconds(CLOCK_THREAD_CPUTIME_ID);
+  EXPECT_EQ(DumpTo("never"), EFAULT);
+  EXPECT_LT(seconds(CLOCK_THREAD_CPUTIME_ID) - computed, 0.1 * (seconds(CLOCK_MONOTONIC) - begin));
+  EXPECT_FALSE(std::filesystem::exists("never"));
 }
 
 TEST_F(DumpTest, ToANameAndToAutomaticNames) {

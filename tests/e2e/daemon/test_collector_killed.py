@@ -13,7 +13,7 @@ import pytest
 import books
 import symbols
 from daemon import EXACT
-from harness import LONG, TIME_SCALE, target, wait_until
+from harness import LIBRARY, LONG, TIME_SCALE, target, wait_until
 from heap_v2 import Dump
 
 KILLS = 60 if LONG else 6
@@ -117,6 +117,35 @@ def test_while_none_runs(lab, start_daemon):
     for puppet, kept in ((older["goes on"], 300), (younger["goes on"], 50), (older["exec"], 7), (parent, 100)):
         puppet.ends()
         assert symbols.live(final(daemon, puppet.pid), "keep_blocks") == (kept, kept * 112)
+
+
+@pytest.mark.parametrize("number", (signal.SIGTERM, signal.SIGKILL))
+def test_a_program_that_begins_and_ends_while_none_runs(lab, start_daemon, number):
+    """It asks for its log and its last dump, and does not wait twice for somebody who is not there."""
+    daemon = start_daemon("--library", LIBRARY)
+    daemon.process.signal(number)
+    daemon.process.wait()
+    begin = time.monotonic()
+    program = lab.preloaded(target("wiki_leak"), env={"MALLOC_CONF": "prof_leak:true,prof_log:true,lg_prof_sample:0"})
+    program.ends()
+    assert time.monotonic() - begin < AT_ONCE_SECONDS
+    assert len(program.stderr().splitlines()) == 2
+    assert lab.dumps() == []
+    daemon.start()
+
+
+@pytest.mark.slow
+def test_a_program_that_ends_while_it_is_stopped(lab, start_daemon):
+    """It waits ten seconds once: for what a trigger wants, and then not for its last dump."""
+    daemon = start_daemon("--library", LIBRARY)
+    puppet = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true,prof_gdump:true,prof_leak:true,lg_prof_sample:0"})
+    daemon.wait_recorded(puppet.pid)
+    daemon.process.signal(signal.SIGSTOP)
+    begin = time.monotonic()
+    puppet.ask("keep 1000 10000")
+    puppet.ends()
+    assert time.monotonic() - begin < 10 + AT_ONCE_SECONDS
+    daemon.process.signal(signal.SIGCONT)
 
 
 def test_dumps_asked_for_while_none_runs(lab, start_daemon):

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who records this process, as far as it can tell: by the semaphore of heaptap:dump and by the control block. Any
+// thread, any time, no lock.
+#ifndef HEAPTAP_ALLOCATOR_COLLECTOR_H_
+#define HEAPTAP_ALLOCATOR_COLLECTOR_H_
+
+#include <stdint.h>
+
+namespace heaptap {
+
+// heaptap_control.collector_pid; 0 while no collector has said that it records this process.
+uint32_t CollectorPid();
+
+// Whether somebody listens to requests. The probes of a daemon's recording stay when the daemon ends.
+bool HasCollector();
+
+// Whether that collector has ended. From another PID name space than the first nobody can tell: false.
+bool HasCollectorEnded();
+
+// The child of a fork that is not recorded with its parent: only a control block that names a collector tells of one.
+void DistrustSemaphores();
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_COLLECTOR_H_
