@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The functions that tell about the allocator or tune it: glibc's, from the figures of the control block.
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
@@ -63,7 +64,10 @@ HEAPTAP_EXPORT void malloc_stats() noexcept {
 }
 
 HEAPTAP_EXPORT int malloc_info(int options, FILE* stream) noexcept {
-  if (options != 0) return -1;
+  if (options != 0) {
+    errno = EINVAL;
+    return -1;
+  }
   Totals totals;
   int written = fprintf(stream,
                         "<malloc version=\"heaptap-1\">\n"

@@ -153,7 +153,8 @@ static void Information(void) {
   char line[100] = "";
   CHECK(fgets(line, sizeof(line), file) != NULL && strncmp(line, "<malloc", 7) == 0);
   fclose(file);
-  CHECK(malloc_info(1, stderr) == -1);
+  errno = 0;
+  CHECK(malloc_info(1, stderr) == -1 && errno == EINVAL);
   memset(sink, 1, 1 << 20);
   free(sink);
   CHECK(malloc_trim(0) == 1);
