@@ -164,7 +164,8 @@ class Recorder {
   void RepairSpaces();
   void EndUnseen(Target& target);
   void EndForgotten(const std::map<uint64_t, bpf::RecordedProcess>& processes);
-  void KeepBudget();
+  void KeepBudget(absl::Time now);
+  void SayBudget(absl::Time now);
 
   void Handle(const heaptap_event& event);
   void HandleStart(Target& target, const heaptap_event& event);
@@ -283,6 +284,9 @@ class Recorder {
   std::set<uint64_t> left_alone_;   // by a rule: process ids that are to be closed, though the process lives
   absl::Time exits_handled_ = absl::InfinitePast();
   std::optional<std::vector<ProcessSummary>> summaries_;
+  std::set<uint64_t> budget_news_;  // process ids whose rates have changed since that was said
+  absl::Time budget_said_ = absl::InfinitePast();
+  absl::Time active_read_ = absl::InfinitePast();
   exporter::CountsByName events_counted_;
   exporter::CountsByName dumps_counted_;
   uint64_t dump_errors_ = 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +34,12 @@ constexpr absl::Duration kRepairTime = absl::Milliseconds(100);
 // Where tallies of threads that have ended are folded: a share of the map, or of a process's bound. Who has no bound
 // may have as many tallies as are still free, so that one process alone never has more than half of the map.
 constexpr double kFoldAt = 0.25;
+
+// After its samples were made rarer, a process's rate stays for so long at least.
+constexpr absl::Duration kBudgetRest = absl::Seconds(10);
+
+// Between two lines about rates.
+constexpr absl::Duration kBudgetPause = absl::Minutes(1);
 
 // Of a moment on CLOCK_MONOTONIC, nanoseconds.
 absl::Time TimeOf(uint64_t monotonic) {
@@ -309,7 +316,7 @@ void Recorder::Tick(absl::Time now) {
   }
   EndForgotten(*processes);
   RepairSpaces();
-  KeepBudget();
+  KeepBudget(now);
   for (auto& [process_id, target] : targets_) {
     const bool is_due = target.postponed.has_value() && now - target.triggered >= kTriggerPause;
     if (is_due && !target.ending.has_value()) HandleTrigger(target, *target.postponed);
@@ -400,7 +407,7 @@ void Recorder::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>
   }
 }
 
-void Recorder::KeepBudget() {
+void Recorder::KeepBudget(absl::Time now) {
   if (options_.everyone->budget <= 0) return;
   std::vector<Target*> targets;
   std::vector<Cost> costs;
@@ -414,12 +421,38 @@ void Recorder::KeepBudget() {
   for (size_t i = 0; i < targets.size(); i++) {
     Target& target = *targets[i];
     if (steps[i] == target.raised) continue;
+    // Who allocates in bursts would go up and down with them.
+    if (steps[i] < target.raised && now - target.raised_at < kBudgetRest) continue;
+    if (steps[i] > target.raised) target.raised_at = now;
     target.raised = steps[i];
     WriteControl(target);
-    Say(absl::StrCat(
-        "process ", target.pid, " (", target.name, ") is sampled every 2^", target.LgSample(),
-        " bytes now: ", steps[i] == 0 ? "what it costs is within the budget again" : "the budget is passed"));
+    budget_news_.insert(target.process_id);
   }
+  SayBudget(now);
+}
+
+// One line at most in kBudgetPause, however many processes change their rates however often.
+void Recorder::SayBudget(absl::Time now) {
+  std::erase_if(budget_news_, [&](uint64_t process_id) { return FindTarget(process_id) == nullptr; });
+  if (budget_news_.empty() || now - budget_said_ < kBudgetPause) return;
+  budget_said_ = now;
+  const auto raised = [&](uint64_t process_id) { return FindTarget(process_id)->raised; };
+  // The one that is sampled most rarely stands for all.
+  const uint64_t first = *std::max_element(budget_news_.begin(), budget_news_.end(),
+                                           [&](uint64_t a, uint64_t b) { return raised(a) < raised(b); });
+  const Target& target = *FindTarget(first);
+  const double samples_a_minute = std::ldexp(target.allocation_rate * 60, -static_cast<int>(target.LgSample()));
+  std::string line = absl::StrCat(
+      "process ", target.pid, " (", target.name, ") is sampled every 2^", target.LgSample(),
+      " bytes now: ", target.raised == 0 ? "what it costs is within the budget again" : "the budget is passed");
+  if (target.raised != 0 && samples_a_minute < 1)
+    absl::StrAppend(&line, "; that is less than a sample a minute: blind");
+  if (const size_t others = budget_news_.size() - 1; others != 0) {
+    absl::StrAppend(&line, "; the rates of ", others, others == 1 ? " other process" : " other processes",
+                    " changed too");
+  }
+  Say(line);
+  budget_news_.clear();
 }
 
 void Recorder::SaveStates(absl::Time now) {

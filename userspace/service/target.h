@@ -72,7 +72,8 @@ struct Target {
   absl::Time triggered = absl::InfinitePast();  // when a trigger's dump was written last
   // What a trigger asked for too soon after that.
   std::optional<heaptap_dump_kind> postponed = {};
-  bool is_saved = false;  // its state, as it is
+  absl::Time raised_at = absl::InfinitePast();  // when the budget made its samples rarer
+  bool is_saved = false;                        // its state, as it is
   std::optional<Ending> ending = {};
 
   std::optional<uint32_t> WishedRate() const {
