@@ -40,7 +40,7 @@ using ::testing::SizeIs;
 constexpr char kRedis[] = R"({"pid": 42, "process_id": 7, "owner": 1000, "command": "redis", "executable": "/bin/redis",
     "recorded_since": "2026-01-02T03:04:05.678Z", "live_bytes": 1572864.5, "live_objects": 12.25,
     "peak_bytes": 3145728, "allocated_bytes": 1e9, "allocated_objects": 1e6, "allocation_rate": 2048,
-    "contexts": 5, "samples": 99, "lg_sample": 19, "losses": {"ring-buffer": 3, "stacks": 4}})";
+    "contexts": 5, "samples": 99, "lg_sample": 19, "active": false, "losses": {"ring-buffer": 3, "stacks": 4}})";
 
 std::string Processes(absl::string_view list) {
   return absl::StrCat(R"({"schema_version": 1, "processes": [)", list, "]}");
@@ -240,15 +240,17 @@ TEST_F(ClientTest, FieldsThatAreNotAsExpected) {
 }
 
 TEST_F(ClientTest, List) {
-  const std::string small = absl::StrReplaceAll(
-      kRedis,
-      {{"42", "5"}, {"redis", "\\u001b]0;x"}, {"1572864.5", "10"}, {R"({"ring-buffer": 3, "stacks": 4})", "{}"}});
+  const std::string small = absl::StrReplaceAll(kRedis, {{"42", "5"},
+                                                         {"redis", "\\u001b]0;x"},
+                                                         {"1572864.5", "10"},
+                                                         {"\"active\": false, ", ""},
+                                                         {R"({"ring-buffer": 3, "stacks": 4})", "{}"}});
   daemon_->Answer("GET /processes.json", {Http(200, Processes(absl::StrCat(small, ",", kRedis)))});
   EXPECT_EQ(Run({"list"}), kSuccess);
   EXPECT_EQ(err_, "");
-  EXPECT_THAT(out_, MatchesRegex("PID  COMMAND +UPTIME +LIVE +PEAK +RATE/s +CONTEXTS +SAMPLES +LG +LOSSES\n"
-                                 " 42  redis +[^ ]+ +1.5M +3.0M +2.0K +5 +99 +19 +7 .ring-buffer 3, stacks 4.\n"
-                                 "  5  .]0;x +[^ ]+ +10 +3.0M +2.0K +5 +99 +19 +0\n"));
+  EXPECT_THAT(out_, MatchesRegex("PID  COMMAND +UPTIME +LIVE +PEAK +RATE/s +CONTEXTS +SAMPLES +LG +ACTIVE +LOSSES\n"
+                                 " 42  redis +[^ ]+ +1.5M +3.0M +2.0K +5 +99 +19 +off +7 .ring-buffer 3, stacks 4.\n"
+                                 "  5  .]0;x +[^ ]+ +10 +3.0M +2.0K +5 +99 +19 +- +0\n"));
   EXPECT_EQ(Run({"list", "--json"}), kSuccess);
   const auto document = nlohmann::json::parse(out_);
   EXPECT_EQ(document["schema_version"], 1);
@@ -376,6 +378,7 @@ TEST_F(ClientTest, Orders) {
   daemon_->Answer("POST /pid/42/rate?lg=12", {Http(200, "{}")});
   daemon_->Answer("POST /pid/42/rate?lg=default", {Http(409, R"({"error": "no control block"})")});
   EXPECT_EQ(Run({"active", "42", "off"}), kSuccess) << err_;
+  EXPECT_THAT(out_, HasSubstr("is not recorded until heaptap active 42 on"));
   EXPECT_EQ(Run({"rate", "42", "12"}), kSuccess) << err_;
   EXPECT_EQ(Run({"rate", "42", "default"}), kFailure);
   EXPECT_EQ(err_, "heaptap: no control block\n");

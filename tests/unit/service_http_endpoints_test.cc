@@ -293,7 +293,7 @@ TEST_F(HttpEndpointsTest, Processes) {
                             "executable": "/usr/bin/program", "recorded_since": "2023-11-14T22:13:20+00:00",
                             "live_bytes": 4096.0, "live_objects": 4096.0, "peak_bytes": 4096.0,
                             "allocated_bytes": 8192.0, "allocated_objects": 8192.0, "allocation_rate": 0.0,
-                            "contexts": 1, "samples": 2, "lg_sample": 19, "losses": {}})"));
+                            "contexts": 1, "samples": 2, "lg_sample": 19, "active": null, "losses": {}})"));
   EXPECT_EQ(document["processes"][1]["owner"], nullptr);
   EXPECT_EQ(document["processes"][1]["command"], "oth\\012er");
   EXPECT_EQ(document["processes"][1]["losses"]["map_full"], 3);

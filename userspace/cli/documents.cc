@@ -109,6 +109,7 @@ ProcessSummary ReadSummary(const json& object, const std::string& where, std::st
   fields.Take("contexts", summary.contexts);
   fields.Take("samples", summary.samples);
   fields.Take("lg_sample", summary.lg_sample);
+  if (fields.Has("active")) fields.Take("active", summary.active.emplace());
   fields.Take("losses", summary.losses);
   return summary;
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // heaptap list: the processes that are recorded; without a daemon, those that could be.
+#include <dirent.h>
 #include <stdio.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -43,6 +45,11 @@ void PrintJson(const char* name, const std::vector<Document<T>>& documents) {
   fputs(ToText(ordered_json{{"schema_version", kSchemaVersion}, {name, std::move(list)}}).c_str(), stdout);
 }
 
+std::string OnOrOff(std::optional<bool> active) {
+  if (!active.has_value()) return kUnknown;
+  return *active ? "on" : "off";
+}
+
 void PrintProcesses(std::vector<ProcessDocument> documents) {
   std::stable_sort(documents.begin(), documents.end(), [](const ProcessDocument& a, const ProcessDocument& b) {
     return a.value.live_bytes > b.value.live_bytes;
@@ -56,6 +63,7 @@ void PrintProcesses(std::vector<ProcessDocument> documents) {
                {"CONTEXTS", true},
                {"SAMPLES", true},
                {"LG", true},
+               {"ACTIVE"},
                {"LOSSES"}});
   const absl::Time now = absl::Now();
   for (const ProcessDocument& document : documents) {
@@ -63,7 +71,7 @@ void PrintProcesses(std::vector<ProcessDocument> documents) {
     table.Add({absl::StrCat(process.pid), HumanCommand(process.command), HumanDuration(now - process.recorded_since),
                HumanBytes(process.live_bytes), HumanBytes(process.peak_bytes), HumanBytes(process.allocation_rate),
                absl::StrCat(process.contexts), absl::StrCat(process.samples), absl::StrCat(process.lg_sample),
-               HumanLosses(process.losses)});
+               OnOrOff(process.active), HumanLosses(process.losses)});
   }
   fputs(table.Text().c_str(), stdout);
 }
@@ -119,9 +127,7 @@ void PrintPreloaded(const std::vector<Preloaded>& processes) {
     const heaptap_control& control = process.control;
     table.Add({absl::StrCat(process.process.pid()), HumanCommand(process.command), kUnknown, kUnknown, kUnknown,
                kUnknown, kUnknown, kUnknown, has_control ? absl::StrCat(RateInEffect(control)) : kUnknown, kUnknown,
-               !has_control          ? kUnknown
-               : control.active != 0 ? "on"
-                                     : "off",
+               OnOrOff(has_control ? std::optional(control.active != 0) : std::nullopt),
                has_control ? HumanBytes(static_cast<double>(control.statistics.mapped)) : kUnknown,
                process.collector != 0 ? absl::StrCat(process.collector) : kUnknown});
   }
@@ -144,13 +150,27 @@ void PrintPreloadedJson(const std::vector<Preloaded>& processes) {
   fputs(ToText(ordered_json{{"schema_version", kSchemaVersion}, {"processes", std::move(list)}}).c_str(), stdout);
 }
 
+// That of a daemon that has ended, in the default place. False where we may not look.
+bool HasRecordingInKernel() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(kDefaultPinFolder), closedir);
+  while (const dirent* entry = folder == nullptr ? nullptr : readdir(folder.get())) {
+    if (entry->d_name[0] != '.') return true;
+  }
+  return false;
+}
+
 int ListPreloaded(const ListFlags& flags) {
   absl::StatusOr<service::PreloadedFinder::All> all = service::PreloadedFinder().FindAll();
   if (!all.ok()) return Report(all.status());
   std::string line = absl::StrCat("no daemon at ", exporter::Printable(flags.socket),
                                   ": these are the processes with a sampled allocator, as they say themselves");
-  if (all->refused > 0) absl::StrAppend(&line, "; ", all->refused, " others may not be looked at");
+  if (all->refused > 0) {
+    absl::StrAppend(&line, "; ", all->refused, all->refused == 1 ? " other" : " others", " may not be looked at");
+  }
   service::Say(line);
+  if (HasRecordingInKernel()) {
+    service::Say("a recording goes on in the kernel; heaptap daemon takes it over, heaptap daemon --end ends it");
+  }
   if (flags.json) {
     PrintPreloadedJson(all->processes);
   } else {

@@ -29,6 +29,7 @@ namespace {
 
 struct RunFlags {
   RecordingFlags recording;
+  std::vector<std::string> only;
   std::vector<std::string> command;
 };
 
@@ -146,6 +147,7 @@ int Run(const RunFlags& flags) {
   absl::StatusOr<service::RecorderOptions> options = MakeRecorderOptions(flags.recording);
   if (!options.ok()) return Report(options.status());
   options->follow = true;
+  options->only = flags.only;
   absl::StatusOr<std::string> library = service::FindLibrary();
   if (!library.ok()) return Report(library.status());
 
@@ -165,9 +167,13 @@ int Run(const RunFlags& flags) {
   }
   const int status = Follow(**recorder, signals, child->pid());
   (*recorder)->Finish();
+  if (const std::string line = (*recorder)->WithoutSamples(); !line.empty()) service::Say(line);
   if (!(*recorder)->recorded_any()) {
-    service::Say(absl::StrCat("nothing was recorded: no process of ", service::Printable(flags.command[0]),
-                              " had a sampled allocator (statically linked with another malloc, or set-user-ID?)"));
+    service::Say(absl::StrCat(
+        "nothing was recorded: no process of ", service::Printable(flags.command[0]),
+        flags.only.empty() ? " had a sampled allocator (statically linked with another malloc, or set-user-ID?)"
+                           : absl::StrCat(" with a name like ", service::Printable(absl::StrJoin(flags.only, " or ")),
+                                          " had a sampled allocator")));
   }
   return status == kSuccess && (*recorder)->failed() ? kFailure : status;
 }
@@ -179,6 +185,8 @@ void AddRun(CommandLine& line, const std::vector<std::string>& program) {
       line.AddCommand("run", "run a program under libheaptap.so and record it and its children; each ends with a dump");
   auto flags = std::make_shared<RunFlags>();
   AddRecordingOptions(command, flags->recording);
+  command.Add("--only", flags->only, "dumps of processes with this name only (comm, as ps -o comm shows it; * and ?)")
+      .Type("NAME");
   command.EndsAtFirstWord();
   command.Footer("The program and its arguments follow after --.");
   command.Runs([flags, command, program] {

@@ -44,6 +44,8 @@ struct ProcessSummary {
   uint64_t contexts = 0;
   uint64_t samples = 0;  // taken since recorded_since
   uint32_t lg_sample = 0;
+  // prof.active, a second ago at most. Nothing: it has no control block, or does not let it be read.
+  std::optional<bool> active = {};
   exporter::CountsByName losses = {};  // events, by reason (bpf::LossName)
 };
 

@@ -6,7 +6,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -93,6 +95,25 @@ std::string ProcessName(pid_t pid) {
 }
 
 std::string ProcessExecutable(pid_t pid) { return ReadLink(absl::StrCat("/proc/", pid, "/exe")); }
+
+// The user that a process belongs to wholly; nobody if its real, effective and saved user ids differ, or if the kernel
+// would not let that user look into it: then the files in its folder are root's, though the folder is not (proc(5)).
+// Programs with capabilities, those that have changed their user, and those whose file the user may not read are such.
+std::optional<uid_t> ProcessOwner(pid_t pid) {
+  const std::string path = absl::StrCat("/proc/", pid, "/status");
+  struct stat dumpable;
+  if (stat(path.c_str(), &dumpable) != 0) return std::nullopt;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    uid_t real = 0;
+    uid_t effective = 0;
+    uid_t saved = 0;
+    if (sscanf(line.c_str(), "Uid: %u %u %u", &real, &effective, &saved) != 3) continue;
+    if (real != effective || effective != saved || dumpable.st_uid != effective) return std::nullopt;
+    return real;
+  }
+  return std::nullopt;
+}
 
 std::string OwnExecutable() { return ReadLink("/proc/self/exe"); }
 

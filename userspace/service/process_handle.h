@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ class ProcessHandle {
 std::string ProcessName(pid_t pid);
 // What it executes (/proc/PID/exe); "" if it is gone or has none.
 std::string ProcessExecutable(pid_t pid);
+// The user that the process belongs to wholly, who may look at it besides root; nothing: nobody, or it is gone.
+std::optional<uid_t> ProcessOwner(pid_t pid);
 // What this process executes.
 std::string OwnExecutable();
 

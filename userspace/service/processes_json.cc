@@ -29,6 +29,7 @@ ordered_json ToJson(const ProcessSummary& process) {
           {"contexts", process.contexts},
           {"samples", process.samples},
           {"lg_sample", process.lg_sample},
+          {"active", process.active.has_value() ? ordered_json(*process.active) : ordered_json()},
           {"losses", ordered_json(process.losses)}};
 }
 

@@ -62,6 +62,10 @@ std::set<ptrdiff_t> FindRepeated(const std::vector<heaptap_event>& events) {
   return repeated;
 }
 
+std::string CommOf(const heaptap_event& event) {
+  return Printable(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
+}
+
 uint64_t MonotonicNanoseconds() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -276,7 +280,13 @@ void Recorder::UseControl(Target& target, const heaptap_control& control, uint64
   target.raw = facts.raw;
   target.own_lg_sample = facts.lg_sample;
   // For everyone, who has somebody of its own to record it is recorded all the same, but does as the other one says.
-  target.foreign = options_.everyone.has_value() && OtherCollector(control) != 0;
+  target.active = control.active != 0;
+  target.other_collector = options_.everyone.has_value() ? OtherCollector(control) : 0;
+  target.foreign = target.other_collector != 0;
+  if (target.foreign && others_said_.size() < kMaxOthersSaid && others_said_.insert(target.other_collector).second) {
+    Say(absl::StrCat("heaptap ", target.other_collector, " records process ", target.pid, " (", target.name,
+                     ") too: that one sets its rate, answers its requests and writes its last dump"));
+  }
   const bool is_as_wished = control.collector_pid == static_cast<uint32_t>(getpid()) &&
                             control.collector_lg_sample == target.CollectorRate() && control.collector_follows != 0;
   if (!target.foreign && !is_as_wished) WriteControl(target);
@@ -387,6 +397,7 @@ void Recorder::Handle(const heaptap_event& event) {
   if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) return;  // was handled first of all
   if (event.kind == HEAPTAP_EVENT_FORK) {
     Target& child = AddTarget(event.process_id, event.tgid);
+    child.name = CommOf(event);
     if (const Target* parent = FindTarget(event.argument); parent != nullptr) {
       // The child has its parent's memory, and so its parent's allocator. It shows itself by heaptap:start.
       TakeOver(*parent, child);
@@ -406,6 +417,7 @@ void Recorder::Handle(const heaptap_event& event) {
   }
   if (event.kind == HEAPTAP_EVENT_EXEC) {
     Target& next = AddTarget(event.process_id, event.tgid);
+    next.name = CommOf(event);
     if (const Target* before = FindTarget(event.argument); before != nullptr) next.policy = before->policy;
     spaces_.Hold(event.tgid);
     if (!options_.follow) {
@@ -434,7 +446,7 @@ void Recorder::Handle(const heaptap_event& event) {
     if (event.kind == HEAPTAP_EVENT_DUMP) RefuseDump(event);
     return;
   }
-  target->name = Printable(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
+  target->name = CommOf(event);
   switch (event.kind) {
     case HEAPTAP_EVENT_START:
       return HandleStart(*target, event);
@@ -491,6 +503,7 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
     });
     if (!status.ok()) return;
     target.foreign = false;
+    target.other_collector = 0;
     WriteControl(target);
   }
   absl::StatusOr<ProcessHandle> handle = Open(event.tgid, target.process_id);

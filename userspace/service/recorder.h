@@ -70,6 +70,8 @@ struct RecorderOptions {
   Policy policy = {.dump_at_exit = DumpAtExit::kAlways};
   bpf::MapSizes map_sizes = {};
   bool show_books = false;  // a line of JSON when a target's books close
+  // Dumps of processes with such a name only (fnmatch(3), of their comm); empty: of all.
+  std::vector<std::string> only = {};
   // Record children too, and attach for every process that maps an allocator's file. Else one process only.
   bool follow = false;
   std::optional<Everyone> everyone = {};  // follows
@@ -103,6 +105,8 @@ class Recorder {
   // Ends a recording of everyone without dumps: nothing stays in the kernel, and processes are left as they were found.
   void End();
 
+  // Which processes have no last dump, as they took no sample, a line; "" if there are none.
+  std::string WithoutSamples() const;
   // How the stacks of the samples in the last dumps of ended or finished targets ended, a line.
   std::string StackSummary() const;
 
@@ -136,6 +140,8 @@ class Recorder {
  private:
   // Between two dumps that triggers ask for, of one process among everyone.
   static constexpr absl::Duration kTriggerPause = absl::Seconds(1);
+  // Any process can take the name of a collector.
+  static constexpr size_t kMaxOthersSaid = 16;
   // Processes that have ended, which are remembered with their last figures.
   static constexpr size_t kMaxEnded = 1000;
 
@@ -180,6 +186,7 @@ class Recorder {
   void HandleExit(Target& target, Ending ending);
   void CloseEnded(absl::Time now);
   void CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tallies);
+  bool IsLeftToOther(const Target& target) const;
   // Makes up for lost events: finds the processes that began or ended unnoticed.
   void FindUnnoticed();
   void FindUnnoticedEnds();
@@ -237,6 +244,8 @@ class Recorder {
   void SayBooks(std::vector<const Target*> targets) const;
   void SayLosses(const std::vector<std::string>& warnings);
   std::vector<ProcessSummary> MakeSummaries();
+  void ReadActive(Target& target);
+  void NoteOwner(Target& target);
   ProcessSummary Summarise(const Target& target, const std::vector<bpf::TallyEntry>& tallies) const;
   // Stops recording every target and leaves it as it was found.
   void Abandon();
@@ -268,10 +277,12 @@ class Recorder {
   std::map<ProbeFiles::File, elf::Mapping> files_mapped_;          // as somebody had them when it was looked at last
   absl::Time files_looked_at_ = absl::InfinitePast();
   std::set<std::string> losses_said_;
+  std::set<pid_t> others_said_;  // other collectors
   Answers answers_;
   profile::StackEnds stack_ends_ = {};  // of last dumps
   uint64_t events_lost_ = 0;            // as of the last FindUnnoticed
   bool recorded_any_ = false;
+  std::vector<std::string> without_samples_;  // names of processes that have ended before their first sample
   bool failed_ = false;
 
   // Of everyone.

@@ -1,40 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What clients ask of a recording of everyone (collector.h).
-#include <stdio.h>
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <fstream>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/service/control_block.h"
+#include "userspace/service/process_handle.h"
 #include "userspace/service/recorder.h"
 
 namespace heaptap::service {
 namespace {
 
-// The user that a process belongs to wholly; nobody if its real, effective and saved user ids differ, or if the kernel
-// would not let that user look into it: then the files in its folder are root's, though the folder is not (proc(5)).
-// Programs with capabilities, those that have changed their user, and those whose file the user may not read are such.
-std::optional<uid_t> Owner(pid_t pid) {
-  const std::string path = absl::StrCat("/proc/", pid, "/status");
-  struct stat dumpable;
-  if (stat(path.c_str(), &dumpable) != 0) return std::nullopt;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    uid_t real = 0;
-    uid_t effective = 0;
-    uid_t saved = 0;
-    if (sscanf(line.c_str(), "Uid: %u %u %u", &real, &effective, &saved) != 3) continue;
-    if (real != effective || effective != saved || dumpable.st_uid != effective) return std::nullopt;
-    return real;
-  }
-  return std::nullopt;
-}
+// Each look opens the memory of every process.
+constexpr absl::Duration kActiveInterval = absl::Seconds(1);
 
 }  // namespace
 
@@ -65,19 +46,22 @@ ProcessSummary Recorder::Summarise(const Target& target, const std::vector<bpf::
   }
   summary.contexts = stacks.size();
   if (target.ending.has_value()) {
+    summary.owner = target.owner;
     summary.peak_bytes = static_cast<double>(target.ending->peak);
   } else {
     summary.allocation_rate = target.allocation_rate;
-    const std::optional<uid_t> owner = Owner(target.pid);
+    summary.owner = ProcessOwner(target.pid);
     // Asked for afterwards: had it ended before, the PID could be somebody else's, and so could the owner.
     const absl::StatusOr<heaptap_process> process = books_->ReadProcess(target.pid);
-    if (process.ok() && process->id == target.process_id) {
-      summary.owner = owner;
+    if (!process.ok() || process->id != target.process_id) {
+      summary.owner.reset();
+    } else {
       summary.peak_bytes = static_cast<double>(process->peak_weight);
     }
   }
   summary.peak_bytes = std::max(summary.peak_bytes, summary.live_bytes);
   summary.lg_sample = target.LgSample();
+  if (!target.ending.has_value()) summary.active = target.active;
   const bpf::Losses losses = books_->ReadLosses(target.process_id);
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) {
     if (losses[reason].events != 0) summary.losses[std::string(bpf::LossName(reason))] = losses[reason].events;
@@ -90,10 +74,39 @@ const std::vector<ProcessSummary>& Recorder::Summaries() {
   return *summaries_;
 }
 
+// For the time after its end. A process that was ever more than its user's is not that user's to look at.
+void Recorder::NoteOwner(Target& target) {
+  if (target.ending.has_value()) return;
+  const std::optional<uid_t> owner = ProcessOwner(target.pid);
+  if (!books_->IsCurrent(target.pid, target.process_id)) return;
+  const bool is_same = !target.owner_known || target.owner == owner;
+  target.owner = is_same ? owner : std::nullopt;
+  target.owner_known = true;
+}
+
+// A process switches prof.active without a word to us.
+void Recorder::ReadActive(Target& target) {
+  if (target.ending.has_value() || target.control_address == 0) return;
+  auto active = std::make_shared<std::optional<bool>>();
+  WithMemory(target, [active, address = target.control_address](const ProcessHandle& handle) {
+    absl::StatusOr<heaptap_control> control = ReadControl(handle, address);
+    if (control.ok()) *active = control->active != 0;
+    return control.status();
+  }).IgnoreError();
+  target.active = *active;
+}
+
 std::vector<ProcessSummary> Recorder::MakeSummaries() {
   std::vector<ProcessSummary> summaries;
   absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_->ReadAllTallies();
   if (!tallies.ok()) return summaries;
+  if (const absl::Time now = absl::Now(); now - active_read_ >= kActiveInterval) {
+    active_read_ = now;
+    for (auto& [process_id, target] : targets_) {
+      ReadActive(target);
+      NoteOwner(target);
+    }
+  }
   for (const auto& [process_id, target] : targets_) {
     const std::vector<bpf::TallyEntry>& own = (*tallies)[process_id];
     if (target.ending.has_value() || !target.policy.record || !HasProfile(target, !own.empty())) continue;
@@ -146,8 +159,11 @@ absl::Status Recorder::SetActive(pid_t pid, bool active) {
   if (!target.ok()) return target.status();
   const uint64_t address = (*target)->control_address;
   if (address == 0) return absl::FailedPreconditionError(absl::StrCat("process ", pid, " has no control block"));
-  return WithMemory(**target,
-                    [address, active](const ProcessHandle& handle) { return WriteActive(handle, address, active); });
+  absl::Status status = WithMemory(
+      **target, [address, active](const ProcessHandle& handle) { return WriteActive(handle, address, active); });
+  if (status.ok()) (*target)->active = active;
+  summaries_.reset();
+  return status;
 }
 
 absl::Status Recorder::SetRate(pid_t pid, std::optional<uint32_t> lg_sample) {

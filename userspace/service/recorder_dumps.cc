@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The dumps of a recording, and what is said about them.
+#include <fnmatch.h>
 #include <time.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "userspace/export/log_json.h"
 #include "userspace/export/recent_json.h"
@@ -35,6 +38,9 @@ const char* KindName(heaptap_dump_kind kind) {
   }
   return "other";
 }
+
+// In a line.
+constexpr size_t kMostNames = 8;
 
 // A program that runs on another CPU may be between two halves of an entry; it needs microseconds.
 constexpr int kSettleTries = 20;
@@ -101,7 +107,7 @@ absl::StatusOr<std::string> Recorder::Write(Target& target, heaptap_dump_kind ki
   }
   const profile::LeakSummary live = profile.Leaks();
   Say(absl::StrCat("wrote ", *written, ": ", Count(live.bytes, "byte"), " in ", Count(live.objects, "object"),
-                   " live"));
+                   " live (", target.name.empty() ? "?" : target.name, ")"));
   SayLosses(profile.warnings);
   if (kind == HEAPTAP_DUMP_FINAL) AddStackEnds(profile);
   last_dump_ = absl::Now();
@@ -138,6 +144,22 @@ std::string Recorder::StackSummary() const {
   return line;
 }
 
+std::string Recorder::WithoutSamples() const {
+  if (without_samples_.empty()) return "";
+  std::map<std::string, int> counts;
+  for (const std::string& name : without_samples_) counts[name]++;
+  std::vector<std::string> names;
+  for (const auto& [name, count] : counts) {
+    if (names.size() == kMostNames) {
+      names.emplace_back("...");
+      break;
+    }
+    names.push_back(count == 1 ? name : absl::StrCat(name, " (", count, " times)"));
+  }
+  return absl::StrCat("no dump of ", without_samples_.size(), without_samples_.size() == 1 ? " process" : " processes",
+                      " without a sample: ", absl::StrJoin(names, ", "), "; --exact makes each allocation a sample");
+}
+
 bool Recorder::HasProfile(const Target& target) {
   if (target.started || !target.policy.record) return HasProfile(target, false);
   absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_->ReadTallies(target.process_id);
@@ -146,7 +168,11 @@ bool Recorder::HasProfile(const Target& target) {
 
 bool Recorder::HasProfile(const Target& target, bool has_tallies) {
   // Another allocator that keeps to the contract may have no heaptap:start.
-  const bool has_profile = target.policy.record && (target.started || has_tallies);
+  const auto matches = [&](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), target.name.c_str(), 0) == 0;
+  };
+  const bool is_wanted = options_.only.empty() || std::any_of(options_.only.begin(), options_.only.end(), matches);
+  const bool has_profile = is_wanted && target.policy.record && (target.started || has_tallies);
   recorded_any_ |= has_profile;
   return has_profile;
 }

@@ -216,6 +216,7 @@ bool Recorder::Introduce(Target& target) {
   AddressSpace space;
   space.executable = ProcessExecutable(target.pid);
   uint64_t control_address = 0;
+  bool has_allocator = false;
   std::set<std::pair<uint32_t, uint64_t>> seen;
   for (const elf::Mapping& mapping : *mappings) {
     space.mappings.Add(mapping);
@@ -224,12 +225,14 @@ bool Recorder::Introduce(Target& target) {
     if (!file.ok()) continue;
     tables_.PrepareMapped(file->file.get(), mapping);
     if (!probe_files_.IsAttached(file->file.get())) continue;
+    has_allocator = true;
     if (const absl::StatusOr<uint64_t> address = FindControl(file->file.get(), mapping); address.ok()) {
       control_address = *address;
     }
   }
   if (!books_->IsCurrent(target.pid, target.process_id)) return false;
   spaces_.Keep(target.pid, std::move(space));
+  if (!has_allocator) return false;
   target.started = true;
   if (control_address == 0) return true;
   auto control = std::make_shared<heaptap_control>();
@@ -243,6 +246,7 @@ bool Recorder::Introduce(Target& target) {
 }
 
 void Recorder::ApplyPolicy(Target& target) {
+  NoteOwner(target);
   const std::optional<Rules>& rules = options_.everyone->rules;
   if (rules.has_value()) {
     ProcessFacts facts;
@@ -300,6 +304,11 @@ void Recorder::Tick(absl::Time now) {
   for (const auto& [process_id, recorded] : *processes) {
     Target* target = FindTarget(process_id);
     if (target == nullptr) continue;
+    if (target->last.time == absl::InfinitePast()) {
+      NoteOwner(*target);  // once more, when it has settled
+      // Recorded since its exec, or its parent's fork, with an allocator that was attached to after its start.
+      if (!target->started) newcomers_.insert(process_id);
+    }
     const heaptap_process& process = recorded.process;
     const Reading reading = {.time = now,
                              .allocated_weight = process.allocated_weight,

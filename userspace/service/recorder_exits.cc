@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "userspace/service/control_block.h"
 #include "userspace/service/messages.h"
 #include "userspace/service/recorder.h"
 
@@ -88,10 +89,13 @@ void Recorder::CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tall
   const bool is_written = target.own_final && !options_.prefix_given;
   const bool is_wanted = target.policy.dump_at_exit == DumpAtExit::kAlways ||
                          (target.policy.dump_at_exit == DumpAtExit::kFatal && IsFatal(*target.ending));
-  // Of everyone many never come to their first sample.
-  const bool is_empty = options_.everyone.has_value() && tallies.empty();
+  // Many never come to their first sample: of everyone, and the helpers of a shell script.
+  const bool is_empty = tallies.empty();
+  if (has_profile && is_empty && !is_written && !options_.everyone.has_value()) {
+    without_samples_.push_back(target.name);
+  }
   std::string path;
-  if (has_profile && !is_written && is_wanted && !is_empty) {
+  if (has_profile && !is_written && is_wanted && !is_empty && !IsLeftToOther(target)) {
     const profile::Profile profile = Build(target, tallies);
     if (absl::StatusOr<std::string> written = Write(target, HEAPTAP_DUMP_FINAL, profile); written.ok()) {
       path = *std::move(written);
@@ -113,6 +117,11 @@ void Recorder::CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tall
     if (ended_.size() > kMaxEnded) ended_.pop_back();
   }
   Close(process_id);
+}
+
+// Another collector that records the process too writes its last dump.
+bool Recorder::IsLeftToOther(const Target& target) const {
+  return target.foreign && ProcessName(target.other_collector) == kCollectorName;
 }
 
 void Recorder::Close(uint64_t process_id) {

@@ -96,7 +96,13 @@ void Recorder::LookForAllocator(const bpf::MappingEvent& event) {
   // The first ones to map it were faster than we. They enter when they hit a probe; those that do not allocate any more
   // are to be seen, too.
   for (const pid_t pid : spaces_.WhoMapped(event.mapping)) {
-    if (FindRunning(pid) == nullptr) RecordRunning(pid).IgnoreError();
+    const Target* target = FindRunning(pid);
+    if (target == nullptr) {
+      RecordRunning(pid).IgnoreError();
+    } else if (!target->started) {
+      // It is recorded since an exec, but its start was missed.
+      newcomers_.insert(target->process_id);
+    }
   }
 }
 

@@ -52,7 +52,12 @@ struct Target {
   bool has_lost_mappings = false;  // it may have mapped what we have not heard of
   bool is_missed = false;          // the kernel did not know it any more when somebody looked last
   bool foreign = false;            // another collector's word is in its control block
-  bool reachable = true;           // its memory has not made anybody wait yet
+  pid_t other_collector = 0;       // then, that one
+  // Whoever may look at it besides root, the same each time that somebody asked; nobody else.
+  std::optional<uid_t> owner = {};
+  bool owner_known = false;
+  std::optional<bool> active = {};  // prof.active, when somebody looked last
+  bool reachable = true;            // its memory has not made anybody wait yet
   uint64_t control_address = 0;
   profile::AddressRange allocator = {};
   uint32_t max_frames = UINT32_MAX;  // that the process wants in a context

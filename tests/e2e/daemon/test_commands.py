@@ -122,8 +122,13 @@ def test_orders(lab, daemon):
     process.ask("keep 1 1000")
     daemon.wait_recorded(process.pid)
     for word, value in (("off", "false"), ("on", "true")):
-        assert daemon.client("active", process.pid, word) == ""
+        assert ("is not recorded until" in daemon.client("active", process.pid, word)) == (word == "off")
         assert process.ask("read bool prof.active") == f"0 {value}"
+        assert daemon.row(process.pid)["ACTIVE"] == word
+    # It may switch itself, and says so to nobody.
+    assert process.ask("write bool prof.active false") == "0"
+    wait_until(lambda: daemon.row(process.pid)["ACTIVE"] == "off", "list shows what the process has said")
+    assert process.ask("write bool prof.active true") == "0"
     assert daemon.client("rate", process.pid, "12") == ""
     assert process.ask("read size prof.lg_sample") == "0 12"
     assert daemon.processes()[process.pid]["lg_sample"] == 12

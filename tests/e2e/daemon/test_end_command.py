@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""heaptap daemon --end, with a daemon and without; and the name of a program that brings a library of its own."""
+"""heaptap daemon --end, with a daemon and without; dump --all among processes that end; a program that brings a library
+of its own."""
 
 import os
 import shutil
@@ -56,9 +57,24 @@ def test_a_library_that_nobody_knew(lab, start_daemon):
     shutil.copy(LIBRARY, copy)
     puppet = lab.preloaded("bash", "-c", f"exec env LD_PRELOAD={copy} {target('puppet')}", env=EXACT, talks=True)
     puppet.answer()
-    puppet.ask("keep 10 1000")
-    entry = wait_until(lambda: daemon.processes().get(puppet.pid, {}).get("samples", 0) and
-                       daemon.processes()[puppet.pid], "its samples are recorded")
+
+    def is_recorded():
+        """A thread notices at its next slow path that it is to sample."""
+        puppet.ask("churn 1000 1000")
+        entry = daemon.processes().get(puppet.pid)
+        return entry and entry["samples"] and entry["active"] and entry
+    entry = wait_until(is_recorded, "its samples are recorded, and its control block is known")
     assert (entry["command"], entry["lg_sample"]) == ("puppet", 0)
     daemon.client("dump", puppet.pid)
     assert daemon.dumps(puppet.pid)[0].prefix == "puppet"
+
+
+def test_dump_all_passes_over_processes_that_have_ended(lab, start_daemon):
+    daemon = start_daemon(*DAEMON)
+    puppet = lab.preloaded_puppet(env=EXACT)
+    puppet.ask("keep 10 1000")
+    daemon.wait_recorded(puppet.pid)
+    lab.preloaded("sh", "-c", "while :; do /bin/ls >/dev/null; done", env=EXACT)
+    for _ in range(20):
+        paths = daemon.client("dump", "--all").splitlines()
+        assert any(f"/puppet.{puppet.pid}." in path for path in paths), paths

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""heaptap run of a script: many processes, few of which are of interest."""
+
+import re
+
+from harness import target
+
+SCRIPT = f"/bin/true; /bin/true; {target('wiki_leak')}; :"  # the last one takes no place of the shell
+
+
+def wrote(session):
+    """Names of the processes whose dumps were written."""
+    return re.findall(r"(?m)^heaptap: wrote \S+: \d+ bytes in \d+ objects? live \((\S+)\)$", session.stderr())
+
+
+def test_processes_without_a_sample_have_no_dump(lab):
+    """At 2^40 bytes between samples there are none but those of the program that asks for all."""
+    session = lab.heaptap("run", "--lg-sample", "40", "--", "sh", "-c", SCRIPT)
+    session.ends()
+    assert wrote(session) == []
+    assert lab.dumps() == []
+    (line,) = [line for line in session.lines() if "without a sample" in line]
+    assert line == ("heaptap: no dump of 4 processes without a sample: sh, true (2 times), wiki_leak; --exact makes each "
+                    "allocation a sample")
+
+
+def test_each_dump_has_its_programs_name(lab):
+    session = lab.heaptap("run", "--exact", "--", "sh", "-c", SCRIPT)
+    session.ends()
+    # true allocates nothing.
+    assert sorted(wrote(session)) == ["sh", "wiki_leak"]
+    assert len(lab.dumps()) == 2
+
+
+def test_only_some_programs(lab):
+    session = lab.heaptap("run", "--exact", "--only", "wiki_*", "--", "sh", "-c", SCRIPT)
+    session.ends()
+    assert wrote(session) == ["wiki_leak"]
+    assert len(lab.dumps()) == 1
+
+
+def test_no_such_program(lab):
+    session = lab.heaptap("run", "--only", "nobody", "--", "sh", "-c", SCRIPT)
+    session.records = False
+    session.ends()
+    assert lab.dumps() == []
+    assert "with a name like nobody" in session.stderr()
+
+
+def test_the_dashes_of_the_program(lab):
+    """Behind the program's name they are its own."""
+    session = lab.heaptap("run", "printf", "%s|", "a", "--", "b")
+    session.ends()
+    assert session.stdout() == "a|--|b|"
