@@ -3,6 +3,7 @@
 
 import errno
 import os
+import signal
 import tempfile
 
 import pytest
@@ -66,8 +67,8 @@ def shared_memory(cgroup):
 def test_in_memory(lab, new_cgroup):
     """The process that asks pays for the memory of the file, not who writes it."""
     cgroup = new_cgroup()
-    puppet = lab.preloaded_puppet(preexec_fn=cgroup.enter)
-    lab.attach(puppet.target_pid, "--exact")
+    puppet = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true"}, preexec_fn=cgroup.enter)
+    session = lab.attach(puppet.target_pid, "--exact")
     puppet.ask(f"deep 1000 {BLOCK}")
     before = shared_memory(cgroup)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
@@ -76,3 +77,5 @@ def test_in_memory(lab, new_cgroup):
         size = os.stat(path).st_size
         assert size > 0
         wait_until(lambda: shared_memory(cgroup) - before >= size, f"{size} bytes are charged")
+    session.signal(signal.SIGINT)
+    session.ends()
