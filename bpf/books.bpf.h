@@ -87,8 +87,8 @@ static __always_inline int has_share(const struct heaptap_process* process, __u6
   return room != 0 && taken && (__s64)(own + *taken) >= (__s64)room ? 2 : 0;
 }
 
-/* A sweep takes an entry and deletes it at once, and the kernel refills its stock of memory within an interrupt: so many
- * looks outlast both. */
+/* A sweep takes an entry and deletes it at once, and the kernel refills its stock of memory within an interrupt: so
+ * many looks outlast both. */
 #define PATIENT_TRIES 1000
 
 struct new_entry {

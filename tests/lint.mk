@@ -9,7 +9,7 @@ CLANG_TIDY ?= clang-tidy
 # Every file of ours, wherever it is; never what was made.
 LINT_FIND := find . -path ./.git -prune -o -path ./$(BUILD) -prune -o -type f
 FORMATTED = $(shell $(LINT_FIND) \( -name '*.h' -o -name '*.c' -o -name '*.cc' \) -print)
-SHELL_SCRIPTS = $(shell grep -lIE '^\#! ?/bin/(ba)?sh' $$($(LINT_FIND) \( -path './scripts/*' -o -path './.ci/*' \
+SHELL_SCRIPTS = $(shell grep -lIE '^\#! ?(/bin/(ba)?sh|/usr/bin/env bash)' $$($(LINT_FIND) \( -path './scripts/*' -o -path './.ci/*' \
   -o -path './tests/*' \) -print))
 PYTHON_FILES = $(shell grep -lIE '^\#!.*python3' $$($(LINT_FIND) \( -path './scripts/*' -o -path './.ci/*' \
   -o -path './tests/*' \) ! -name '*.py' -print) ; $(LINT_FIND) -name '*.py' -print)
