@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unwind tables of processes that have no sampled allocator."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+from harness import wait_until
+
+
+def inodes_with_tables(daemon):
+    """Of the files whose unwind tables the kernel has, or has asked for."""
+    ids = set()
+    folder = f"/proc/{daemon.process.pid}/fdinfo"
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), encoding="ascii") as file:
+            ids |= set(re.findall(r"^map_id:\s+(\d+)$", file.read(), re.MULTILINE))
+
+    def bpftool(*arguments):
+        return json.loads(subprocess.run(["/usr/sbin/bpftool", "-j", "map", *arguments], capture_output=True,
+                                         check=True).stdout)
+    (files,) = [number for number in ids if bpftool("show", "id", number)["name"] == "files"]
+    return {entry["formatted"]["key"]["inode"] for entry in bpftool("dump", "id", files)}
+
+
+def test_no_tables_of_processes_without_the_library(lab, start_daemon):
+    """Most of a machine's processes have no sampled allocator: their files cost nothing."""
+    stranger = lab.path("stranger")
+    shutil.copy(shutil.which("sleep"), stranger)
+    process = lab.program(stranger, "1000")
+    wait_until(lambda: os.path.realpath(f"/proc/{process.pid}/exe") == stranger, "it runs")
+    puppet = lab.preloaded_puppet("mine")
+    daemon = start_daemon()
+    daemon.wait_recorded(puppet.pid)
+    inodes = inodes_with_tables(daemon)
+    assert os.stat(lab.path("mine")).st_ino in inodes
+    assert os.stat(stranger).st_ino not in inodes
