@@ -26,7 +26,8 @@ use std::collections::HashMap;
 use std::thread;
 fn main() {
     let map: HashMap<u64, String> = (0..50000u64).map(|i| (i * 7919 % 50021, "x".repeat((i % 60) as usize))).collect();
-    let threads: Vec<_> = (0..4).map(|n| thread::spawn(move || (0..20000).map(|i| format!("{n} {i}")).count())).collect();
+    let threads: Vec<_> =
+        (0..4).map(|n| thread::spawn(move || (0..20000).map(|i| format!("{n} {i}")).count())).collect();
     let lines: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     println!("{} {} {}", map.len(), map.values().map(|text| text.len()).sum::<usize>(), lines);
 }
@@ -102,7 +103,8 @@ expression: 'n'
   | expression '*' expression
 {rules};
 """)
-    return outcome(start(["bison", "-Wnone", "--defines", "-v", "grammar.y"]), folder, ["grammar.tab.c", "grammar.output"])
+    return outcome(start(["bison", "-Wnone", "--defines", "-v", "grammar.y"]), folder,
+                   ["grammar.tab.c", "grammar.output"])
 
 
 @program("ocaml-nox")

@@ -90,4 +90,5 @@ def emacs(folder, start):
 (princ (shell-command-to-string "echo child"))
 """)
     compiled = outcome(start(["emacs", "-Q", "--batch", "-f", "batch-byte-compile", "script.el"]))
-    return {"compiled": compiled, "ran": outcome(start(["emacs", "-Q", "--batch", "-l", "script.elc"]), folder, ["out"])}
+    ran = outcome(start(["emacs", "-Q", "--batch", "-l", "script.elc"]), folder, ["out"])
+    return {"compiled": compiled, "ran": ran}

@@ -8,9 +8,10 @@ from program import outcome, program, write
 def ffmpeg(folder, start):
     """Two streams, encoded by several threads, and decoded again."""
     common = ["ffmpeg", "-nostdin", "-v", "error", "-threads", "4"]
-    made = outcome(start([*common, "-f", "lavfi", "-i", "testsrc2=duration=2:size=320x240:rate=15", "-f", "lavfi", "-i",
-                          "sine=frequency=440:duration=2", "-c:v", "libx264", "-preset", "fast", "-threads", "4", "-c:a",
-                          "aac", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-flags:a", "+bitexact", "film.mkv"]),
+    made = outcome(start([*common, "-f", "lavfi", "-i", "testsrc2=duration=2:size=320x240:rate=15", "-f", "lavfi",
+                          "-i", "sine=frequency=440:duration=2", "-c:v", "libx264", "-preset", "fast", "-threads", "4",
+                          "-c:a", "aac", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-flags:a", "+bitexact",
+                          "film.mkv"]),
                    folder, ["film.mkv"])
     return {"made": made, "read": outcome(start([*common, "-i", "film.mkv", "-f", "framemd5", "-"]))}
 
@@ -18,8 +19,8 @@ def ffmpeg(folder, start):
 @program("imagemagick")
 def imagemagick(folder, start):
     return outcome(start(["convert", "-seed", "1", "-size", "300x200", "plasma:red-blue", "(", "+clone", "-blur", "0x5",
-                          "-rotate", "30", ")", "-append", "-resize", "150%", "-colors", "64", "-fill", "white", "-draw",
-                          "circle 80,80 80,120", "out.ppm"]), folder, ["out.ppm"])
+                          "-rotate", "30", ")", "-append", "-resize", "150%", "-colors", "64", "-fill", "white",
+                          "-draw", "circle 80,80 80,120", "out.ppm"]), folder, ["out.ppm"])
 
 
 @program("ghostscript")
@@ -42,7 +43,8 @@ def ghostscript(folder, start):
 
 @program("sox")
 def sox(folder, start):
-    made = outcome(start(["sox", "-R", "-n", "-r", "44100", "tone.wav", "synth", "5", "sine", "300-3300", "tremolo", "6"]),
-                   folder, ["tone.wav"])
-    return {"made": made, "changed": outcome(start(["sox", "-R", "tone.wav", "out.flac", "reverb", "rate", "48000", "tempo",
-                                                    "1.3", "reverse"]), folder, ["out.flac"])}
+    made = outcome(start(["sox", "-R", "-n", "-r", "44100", "tone.wav", "synth", "5", "sine", "300-3300", "tremolo",
+                          "6"]), folder, ["tone.wav"])
+    changed = outcome(start(["sox", "-R", "tone.wav", "out.flac", "reverb", "rate", "48000", "tempo", "1.3",
+                             "reverse"]), folder, ["out.flac"])
+    return {"made": made, "changed": changed}

@@ -62,8 +62,8 @@ def outcome(process, folder=None, files=(), hide=()):
 
 def client(folder, *command, text=None):
     """What a program prints that is not looked at, such as the client of a server."""
-    done = subprocess.run(command, input=(text or "").encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder,
-                          env=environment(folder, {"PATH": PATH}), timeout=LIMIT_SECONDS, check=False)
+    done = subprocess.run(command, input=(text or "").encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          cwd=folder, env=environment(folder, {"PATH": PATH}), timeout=LIMIT_SECONDS, check=False)
     return done.stdout.decode("utf-8", "replace")
 
 

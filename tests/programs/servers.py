@@ -17,9 +17,9 @@ REQUESTS = 300
 
 def load(folder, path):
     """What curl gets from an HTTP server on a Unix socket, REQUESTS times."""
-    name = client(folder, "curl", "-sSZ", "--no-progress-meter", "--parallel-max", "20", "--compressed", "--unix-socket", path, "-o",
-                  "page.#1", f"http://localhost/page.html?[1-{REQUESTS}]")
-    return {"client": name, "pages": sorted({digest(folder, f"page.{i}") for i in range(1, REQUESTS + 1)})}
+    said = client(folder, "curl", "-sSZ", "--no-progress-meter", "--parallel-max", "20", "--compressed",
+                  "--unix-socket", path, "-o", "page.#1", f"http://localhost/page.html?[1-{REQUESTS}]")
+    return {"client": said, "pages": sorted({digest(folder, f"page.{i}") for i in range(1, REQUESTS + 1)})}
 
 
 @program("nginx-light")
@@ -201,7 +201,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def curl(folder, start):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        process = start(["curl", "-sSZ", "--no-progress-meter", "-o", "got.#1", f"http://127.0.0.1:{server.server_port}/[1-200]"])
+        process = start(["curl", "-sSZ", "--no-progress-meter", "-o", "got.#1",
+                         f"http://127.0.0.1:{server.server_port}/[1-200]"])
         result = outcome(process, folder, [f"got.{i}" for i in range(1, 201)])
         server.shutdown()
     return result

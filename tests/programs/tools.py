@@ -22,8 +22,8 @@ def git(folder, start):
              for what, value in (("NAME", "A"), ("EMAIL", "a@b"), ("DATE", "2026-01-01T00:00:00Z"))}
 
     def command(*words):
-        return outcome(start(["git", "-c", "init.defaultBranch=main", "-c", "pack.threads=2", "-c", "gc.auto=0", *words],
-                             env=names))
+        return outcome(start(["git", "-c", "init.defaultBranch=main", "-c", "pack.threads=2", "-c", "gc.auto=0",
+                              *words], env=names))
 
     for i in range(300):
         write(folder, f"part{i % 7}/file{i}", f"line {i}\n" * (i % 100))
@@ -73,8 +73,8 @@ archiver("bzip2", "bzip2")
 def sort(folder, start):
     """In parallel and by way of files."""
     write(folder, "numbers", NUMBERS)
-    return outcome(start(["sort", "--parallel=4", "-S", "2M", "-T", folder, "-k2,2", "-k1,1n", "-o", "sorted", "numbers"]),
-                   folder, ["sorted"])
+    return outcome(start(["sort", "--parallel=4", "-S", "2M", "-T", folder, "-k2,2", "-k1,1n", "-o", "sorted",
+                          "numbers"]), folder, ["sorted"])
 
 
 @program("coreutils", "coreutils in a loop")
@@ -101,9 +101,10 @@ static void *keep(int size) { return malloc(size); }
 int main(void) { for (int i = 1; i < 100; i++) { void *p = keep(i); free(p); } return 7; }
 """)
     client(folder, "gcc", "-g", "-O0", "main.c", "-o", "main")
-    return outcome(start(["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "break keep if size == 50",
-                          "-ex", "run", "-ex", "backtrace", "-ex", "python print(sum(range(1000)))", "-ex", "print size * 2",
-                          "-ex", "delete", "-ex", "continue", "./main"]),
+    return outcome(start(["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex",
+                          "break keep if size == 50", "-ex", "run", "-ex", "backtrace", "-ex",
+                          "python print(sum(range(1000)))", "-ex", "print size * 2", "-ex", "delete", "-ex",
+                          "continue", "./main"]),
                    hide=[r"0x[0-9a-f]+", r"process \d+"])
 
 
@@ -141,7 +142,8 @@ def dot(folder, start):
 @program("qemu-system-x86")
 def qemu(folder, start):
     """A machine whose boot sector writes a line to its serial port and switches the machine off."""
-    # mov si, text; next: lodsb; or al, al; jz end; mov dx, 0x3f8; out dx, al; jmp next; end: mov dx, 0xf4; out dx, al; hlt
+    # mov si, text; next: lodsb; or al, al; jz end; mov dx, 0x3f8; out dx, al; jmp next;
+    # end: mov dx, 0xf4; out dx, al; hlt
     code = bytes.fromhex("be157cac08c07406ba f803ee ebf5 baf400 ee f4 90 90".replace(" ", ""))
     sector = (code + b"heaptap\n\0").ljust(510, b"\0") + b"\x55\xaa"
     with open(os.path.join(folder, "disk"), "wb") as file:
@@ -156,7 +158,7 @@ def z3(folder, start):
     """Eight queens."""
     queens = range(8)
     lines = [f"(declare-const q{i} Int) (assert (and (<= 0 q{i}) (< q{i} 8)))" for i in queens]
-    lines += [f"(assert (not (= q{i} q{j}))) (assert (not (= (- q{i} q{j}) {j - i}))) (assert (not (= (- q{j} q{i}) {j - i})))"
+    lines += [f"(assert (not (or (= q{i} q{j}) (= (- q{i} q{j}) {j - i}) (= (- q{j} q{i}) {j - i}))))"
               for i in queens for j in queens if i < j]
     write(folder, "queens.smt2", "\n".join([*lines, "(check-sat)", f"(eval (+ {' '.join(f'q{i}' for i in queens)}))"]))
     return outcome(start(["z3", "queens.smt2"]))
