@@ -95,8 +95,8 @@ TEST(Options, NumbersAreReadAsStrtoumaxReadsThem) {
   EXPECT_EQ(rate("017").value, 15u);
   EXPECT_EQ(rate("0X1f").value, 31u);
   EXPECT_EQ(rate(" +7").value, 7u);
-  EXPECT_EQ(rate("-1").value, 63u) << "the complement, clipped";
-  EXPECT_EQ(rate("99").value, 63u) << "clipped";
+  EXPECT_EQ(rate("-1").value, 46u) << "the complement, clipped";
+  EXPECT_EQ(rate("99").value, 46u) << "clipped";
   for (const char* text : {"", "1x", "0x", "08", "x", "-", " ", "1 ", "99999999999999999999"}) {
     EXPECT_EQ(rate(text).result, OptionResult::kInvalid) << text;
     EXPECT_EQ(rate(text).value, 19u) << text;

@@ -45,6 +45,7 @@ IN_5_3_1 = "5.3.1 has the option, 5.3.0 has not"
 SOURCES_IN_5_3_1 = "5.3.1 tells by mallctl what its sources are, 5.3.0 does not"
 HIDDEN = "Debian's library hides its malloc_conf_2_conf_harder, so a program cannot define it"
 NO_COLLECTOR = "only a collector can write the dump, and none follows the process"
+WEIGHTS = "weights of samples, which are 2^lg_prof_sample and more, are added up in 64 bits: 46 is the largest"
 LEAK = "prof_leak implies prof_final, so prof_leak_error alone is no mistake"
 NO_MEANING = "an option without a meaning in heaptap is taken in silence, whatever its value, and not clipped"
 NARENAS = "jemalloc cuts narenas to 32 bits, and then to its limit; heaptap has one arena, and checks the range"
@@ -70,6 +71,7 @@ DIFFERENCES = [
           "<jemalloc>: -- Set conf value: lg_prof_sample:6\n<jemalloc>: Invalid conf pair: harder:bad\n"),
     Known(HIDDEN, name="harder symbol and variable", trial="opt.lg_prof_sample", jemalloc=".* 5", heaptap=".* 6"),
 
+    Known(WEIGHTS, trial=r"opt\.lg_prof_sample", jemalloc=".* 63", heaptap=".* 46"),
     Known(NO_COLLECTOR, name="prof:true,(lg_prof_interval:0|prof_gdump:true)", trial="stderr", jemalloc="",
           heaptap="<heaptap>: no collector follows this process; run .*\n"),
     Known(LEAK, name=".*prof_leak.*", trial="opt.prof_final", jemalloc=NO_RESULT, heaptap=".* true"),

@@ -57,9 +57,9 @@ TEST(RecordingOptions, Prefix) {
 TEST(RecordingOptions, Rate) {
   EXPECT_EQ(MustParse({"--lg-sample", "12"}).policy.lg_sample, 12);
   EXPECT_EQ(MustParse({"--lg-sample", "0"}).policy.lg_sample, 0);
-  EXPECT_EQ(MustParse({"--lg-sample", "63"}).policy.lg_sample, 63);
+  EXPECT_EQ(MustParse({"--lg-sample", "46"}).policy.lg_sample, 46);
   EXPECT_EQ(MustParse({"--exact"}).policy.lg_sample, 0);
-  for (const char* word : {"-1", "64", "x", "1.5", ""}) EXPECT_FALSE(Parse({"--lg-sample", word}).ok()) << word;
+  for (const char* word : {"-1", "47", "x", "1.5", ""}) EXPECT_FALSE(Parse({"--lg-sample", word}).ok()) << word;
   EXPECT_FALSE(Parse({"--exact", "--lg-sample", "3"}).ok()) << "which of the two?";
 }
 

@@ -256,12 +256,12 @@ TEST_F(HttpEndpointsTest, Steering) {
   EXPECT_EQ(Post("/pid/42/active?value=on").status, 200);
   EXPECT_EQ(Post("/pid/42/active?value=off").status, 200);
   EXPECT_EQ(Post("/pid/42/rate?lg=0").status, 200);
-  EXPECT_EQ(Post("/pid/42/rate?lg=63").status, 200);
+  EXPECT_EQ(Post("/pid/42/rate?lg=46").status, 200);
   EXPECT_EQ(Post("/pid/42/rate?lg=default").status, 200);
   const std::vector<std::string> deeds = collector_.Deeds();
   EXPECT_THAT(deeds,
-              ElementsAre("dump 42", "active 42 on", "active 42 off", "rate 42 0", "rate 42 63", "rate 42 default"));
-  for (const char* path : {"/pid/42/active", "/pid/42/active?value=true", "/pid/42/rate", "/pid/42/rate?lg=64",
+              ElementsAre("dump 42", "active 42 on", "active 42 off", "rate 42 0", "rate 42 46", "rate 42 default"));
+  for (const char* path : {"/pid/42/active", "/pid/42/active?value=true", "/pid/42/rate", "/pid/42/rate?lg=47",
                            "/pid/42/rate?lg=-1", "/pid/42/rate?lg=+1", "/pid/42/rate?lg=0x1", "/pid/42/rate?lg=01"}) {
     EXPECT_EQ(Post(path).status, 400) << path;
   }

@@ -53,11 +53,11 @@ TEST(Rules, WithoutAnyTheDefaultsHold) {
 }
 
 TEST(Rules, AllSettings) {
-  const Policy policy = Parse({"record=off lg-sample=63 high-water=20 interval=3G every=1h30m max-live=7 "
+  const Policy policy = Parse({"record=off lg-sample=46 high-water=20 interval=3G every=1h30m max-live=7 "
                                "max-contexts=4294967295 dump-at-exit=always"})
                             .Find(Facts("x"));
   EXPECT_FALSE(policy.record);
-  EXPECT_EQ(policy.lg_sample, 63);
+  EXPECT_EQ(policy.lg_sample, 46);
   EXPECT_EQ(policy.triggers.high_water_percent, 20);
   EXPECT_EQ(policy.triggers.first_high_water, kFirstHighWater);
   EXPECT_EQ(policy.triggers.interval, uint64_t{3} << 30);
@@ -166,8 +166,8 @@ TEST(Rules, BlanksBetweenWords) {
 }
 
 TEST(Rules, AnErrorNamesTheRuleTheWordAndWhatIsRight) {
-  EXPECT_EQ(Error("comm=x lg-sample=64"),
-            "rule \"comm=x lg-sample=64\": lg-sample=64: a number from 0 to 63 is needed");
+  EXPECT_EQ(Error("comm=x lg-sample=47"),
+            "rule \"comm=x lg-sample=47\": lg-sample=47: a number from 0 to 46 is needed");
   EXPECT_THAT(Error("comm=x lg_sample=6"), HasSubstr(": lg_sample=6: there is no such word; conditions are pid=N"));
   EXPECT_THAT(Error("comm=\x1b[2J colour=\x1b"), Not(HasSubstr("\x1b")));
 }

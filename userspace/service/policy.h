@@ -38,7 +38,7 @@ struct Policy {
 // Changes one setting:
 //
 //   record=on|off
-//   lg-sample=N           0 to 63
+//   lg-sample=N           0 to 46
 //   exact                 as lg-sample=0; it takes no value, so `value` is ""
 //   high-water=PERCENT    1 to 1000000, or off
 //   interval=BYTES        K, M, G, T are binary; or off
@@ -48,7 +48,7 @@ struct Policy {
 //   dump-at-exit=always|fatal|never
 //
 // NotFound: there is no such setting. InvalidArgument: not such a value; the message is what is needed ("a number from
-// 0 to 63"). Changes nothing then.
+// 0 to 46"). Changes nothing then.
 absl::Status SetPolicy(absl::string_view name, absl::string_view value, Policy& policy);
 
 }  // namespace heaptap::service

@@ -63,8 +63,9 @@ extern "C" {
 
 /* The default rate, jemalloc's: 2^19 bytes (512 KiB) between samples on average. */
 #define HEAPTAP_DEFAULT_LG_SAMPLE 19
-/* The largest rate parameter; larger ones are clipped, as jemalloc does. */
-#define HEAPTAP_MAX_LG_SAMPLE 63
+/* The largest rate parameter; larger ones are clipped, as jemalloc does at 63. A sample weighs its size and 2^lg_sample
+ * at most, and the collector's sums take weights of up to 2^47. */
+#define HEAPTAP_MAX_LG_SAMPLE 46
 
 /* Name of the exported data symbol that is the control block. */
 #define HEAPTAP_CONTROL_SYMBOL "heaptap_control"

@@ -42,7 +42,7 @@ def test_new_rate(allocator):
 
 
 def test_a_finer_rate_is_kept(allocator):
-    """From no samples at all (2^63 bytes between two) to all of them. A thread that has drawn a distance keeps
+    """From no samples at all (2^63 bytes between two, in heaptap 2^46) to all of them. A thread that has drawn a distance keeps
     it: in jemalloc the new rate begins with a thread's next draw, so this is seen in a new thread."""
     process = allocator.puppet("prof:true,prof_prefix:reset,lg_prof_sample:63")
     assert_answers(

@@ -86,7 +86,7 @@ def test_errors_are_one_line(lab):
             (3, ("active", stranger.pid, "on"), "LD_PRELOAD"), (3, ("rate", stranger.pid, "12"), "LD_PRELOAD"),
             (1, ("list", "--ended"), "heaptap daemon"), (1, ("dump", stranger.pid), "heaptap attach -p"),
             (1, ("dump", "--all"), "heaptap daemon"), (1, ("diff", stranger.pid), "heaptap daemon"),
-            (2, ("rate", stranger.pid, "64"), "0 to 63"), (2, ("active", stranger.pid, "maybe"), "on nor off"),
+            (2, ("rate", stranger.pid, "47"), "0 to 46"), (2, ("active", stranger.pid, "maybe"), "on nor off"),
             (2, ("dump",), "--all"), (2, ("dump", "1", "2", "-o", "x"), "%p"), (2, ("diff", "x"), "two dumps"),
             (1, ("diff", "none", "none"), "No such file"), (1, ("diff", "/dev/null", "/dev/null"), "empty")):
         session = command(lab, *arguments)
