@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fill.h"
+#include "invalid_free.h"
 #include "large.h"
 #include "process.h"
 #include "sample_events.h"
@@ -94,21 +95,6 @@ void* AllocateClass(size_t usable, size_t alignment, size_t requested) {
 // Each slow path has it inlined.
 [[gnu::always_inline]] inline void* AllocateNotReady(size_t size) {
   return size <= kSmallMaximum ? AllocateSmall(ClassOf(size), size) : AllocateClass(RoundUpToClass(size), 1, size);
-}
-
-void IgnoreForeign(void* pointer) {
-  static constinit std::atomic<bool> reported;
-  AddToFigure(&heaptap_statistics::foreign_frees, 1);
-  if (reported.exchange(true, std::memory_order_relaxed)) return;
-  constexpr char kDigits[] = "0123456789abcdef";
-  char address[2 * sizeof(void*)];
-  for (size_t i = 0; i < sizeof(address); i++) {
-    address[i] = kDigits[reinterpret_cast<uintptr_t>(pointer) >> (4 * (sizeof(address) - 1 - i)) & 15];
-  }
-  Message message;
-  message << "<heaptap>: Ignored a free of 0x";
-  message.Append(address, sizeof(address)) << ", which another allocator has made (said once)\n";
-  message.Print();
 }
 
 // Puts a block that could stay in its place to the test: its weight if it is a sample all the same, else 0.
@@ -212,15 +198,14 @@ void* MallocSlow(size_t size) { return OrAbort(AllocateNotReady(size), kErrorInM
 void FreeSlow(void* pointer) {
   if (pointer == nullptr) return;
   unsigned kind = ChunkKind(pointer);
-  if (kind == kForeign) return IgnoreForeign(pointer);
-  if (kind == kHuge) {
-    Huge* huge = HugeOf(pointer);
-    return huge != nullptr ? FreeHuge(huge) : IgnoreForeign(pointer);
+  if (kind <= kFreedHuge) {
+    Huge* huge = kind == kHuge ? HugeOf(pointer) : nullptr;
+    return huge != nullptr ? FreeHuge(huge) : RefuseFree(pointer);
   }
   Slab* slab = SlabOf(pointer, kind);
   Block* block = static_cast<Block*>(pointer);
   uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
-  if (owner == kNobody) return IgnoreForeign(pointer);
+  if (HEAPTAP_UNLIKELY(!IsBlock(slab, pointer))) return RefuseFree(pointer);
   if (HEAPTAP_UNLIKELY(fill_options.on_free)) memset(pointer, kFreeJunk, slab->size);
   if (owner == kSampledOwner) {
     thread_counters.deallocated += slab->size;
@@ -231,7 +216,8 @@ void FreeSlow(void* pointer) {
   owner &= ~kSlowBit;
   uintptr_t own = reinterpret_cast<uintptr_t>(current_heap);
   if (owner == own) {
-    // Only kSlowBit brings such a block here: what follows is the fast path's.
+    // Only kSlowBit brings such a block here: what follows is the fast path's, and a look.
+    if (ProcessConfiguration().abort_invalid_free && IsFreeBlock(slab, block)) return RefuseSecondFree(pointer);
     block->next = slab->local_free;
     slab->local_free = block;
     if (--slab->used == 0) FreedLastBlock(slab);
@@ -284,7 +270,7 @@ void* Reallocate(void* pointer, size_t size, Demand demand) {
   }
   unsigned kind = ChunkKind(pointer);
   Wish wish{size, RoundUpToAlignedClass(size, demand.alignment), demand};
-  if (kind == kForeign || wish.usable == 0) return OutOfMemory();
+  if (kind == kForeign || kind == kFreedHuge || wish.usable == 0) return OutOfMemory();
   if (kind == kHuge) {
     Huge* huge = HugeOf(pointer);
     return huge != nullptr ? ReallocateHuge(huge, pointer, wish) : OutOfMemory();
@@ -316,7 +302,7 @@ size_t ResizeInPlace(void* pointer, size_t size, size_t extra, Demand demand) {
 
 size_t UsableSize(void* pointer) {
   unsigned kind = ChunkKind(pointer);
-  if (kind == kForeign) return 0;
+  if (kind == kForeign || kind == kFreedHuge) return 0;
   if (kind == kHuge) {
     Huge* huge = HugeOf(pointer);
     return huge != nullptr ? huge->size : 0;

@@ -46,11 +46,17 @@ template <void* (*Slow)(size_t) = AllocateSlow>
   return block;
 }
 
-// free. `pointer` may be nullptr. A pointer that is not the allocator's is counted and ignored.
+// free. `pointer` may be nullptr. What is no live block is counted and ignored if it is noticed (invalid_free.h).
 [[gnu::always_inline]] inline void Free(void* pointer) {
-  unsigned kind = ChunkKind(pointer);
-  if (HEAPTAP_UNLIKELY(kind <= kHuge)) return FreeSlow(pointer);
-  Slab* slab = SlabOf(pointer, kind);
+  // SlabOf, with the bits from kAddressBits on left out. The compiler must not see that `chunk` comes from the address:
+  // to shift it back is one instruction less than another mask.
+  uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
+  uintptr_t chunk = address >> kChunkShift & (kChunkTableSize - 1);
+  asm("" : "+r"(chunk));
+  unsigned kind = chunk_table[chunk].load(std::memory_order_relaxed);
+  if (HEAPTAP_UNLIKELY(kind <= kFreedHuge)) return FreeSlow(pointer);
+  uintptr_t unit = (address & (kChunkSize - 1)) >> kind;
+  Slab* slab = reinterpret_cast<Slab*>((chunk << kChunkShift) + unit * sizeof(Slab));
   uintptr_t heap = reinterpret_cast<uintptr_t>(current_heap);
   if (HEAPTAP_UNLIKELY(slab->owner.load(std::memory_order_relaxed) != heap)) return FreeSlow(pointer);
   Block* block = static_cast<Block*>(pointer);

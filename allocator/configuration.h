@@ -70,6 +70,7 @@ struct Configuration {
   bool junk_free = false;   // from junk
   bool zero = false;
   bool xmalloc = false;
+  bool abort_invalid_free = false;  // heaptap's own
   Thp thp = Thp::kDefault;
   ssize_t dirty_decay_ms = 1000;  // sooner than jemalloc: there is no background thread that would do it later
 

@@ -5,7 +5,8 @@
 //
 // The fast paths of malloc and free fill nothing and do not ask whether they should. While anything is filled, ready
 // lists stay empty (Heap::Take) and the owner words of slabs carry kSlowBit, so that every call takes its slow path,
-// which does ask. The sampler sees the same allocations as always.
+// which does ask. The sampler sees the same allocations as always. abort_invalid_free goes the same way
+// (invalid_free.h).
 #ifndef HEAPTAP_ALLOCATOR_FILL_H_
 #define HEAPTAP_ALLOCATOR_FILL_H_
 

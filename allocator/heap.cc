@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "heap.h"
 
+#include "invalid_free.h"
 #include "sample_events.h"
 #include "units.h"
 
@@ -47,6 +48,11 @@ Block* TakeLocal(Slab* slab, uint64_t limit) {
   Block* first = slab->local_free;
   uint32_t count = slab->carved - slab->used;
   slab->fresh = false;
+  if (HEAPTAP_UNLIKELY(IsShortCycle(first))) {
+    RefuseSecondFree(first);
+    CutCycle(first);
+    count = 0;  // the rest of the list is lost
+  }
   if (count <= limit) {
     slab->local_free = nullptr;
     slab->used = slab->carved;
@@ -136,7 +142,12 @@ void Heap::CollectRemote(Slab* slab) {
   Block* first = reinterpret_cast<Block*>(remote);
   uint32_t count = 1;
   Block* last = first;
-  for (; last->next != nullptr; last = last->next) count++;
+  for (; last->next != nullptr && count <= slab->used; last = last->next) count++;
+  if (HEAPTAP_UNLIKELY(count > slab->used)) {
+    RefuseSecondFree(first);
+    count = CutCycle(first);
+    for (last = first; last->next != nullptr;) last = last->next;
+  }
   last->next = slab->local_free;
   slab->local_free = first;
   HEAPTAP_ASSERT(slab->used >= count);

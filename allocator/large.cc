@@ -100,6 +100,23 @@ Huge* HugeOf(void* pointer) {
   return reinterpret_cast<Huge*>(static_cast<char*>(pointer) - kPageSize);
 }
 
+bool IsInsideHuge(const void* pointer) {
+  struct Search {
+    uintptr_t wanted;
+    bool found;
+  };
+  auto visit = [](void* opaque, void* huge) {
+    Search* search = static_cast<Search*>(opaque);
+    // The page of the descriptor counts too.
+    uintptr_t begin = reinterpret_cast<uintptr_t>(HugeOf(huge));
+    search->found |= search->wanted >= begin && search->wanted - begin < HugeOf(huge)->mapped + kPageSize;
+  };
+  Search search{reinterpret_cast<uintptr_t>(pointer), false};
+  uintptr_t address = 0;
+  while (!search.found && (address = VisitHuge(address, visit, &search)) != 0) address += kChunkSize;
+  return search.found;
+}
+
 void* AllocateLarge(size_t size, size_t alignment, size_t requested) {
   bool fits = size <= kRunMaximum && alignment < kRunMaximum;
   return fits ? AllocateRun(size, alignment, requested) : AllocateHuge(size, alignment, requested);

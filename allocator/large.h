@@ -24,6 +24,9 @@ struct Huge {
 // The descriptor of the huge block at `pointer`, or nullptr if none begins there. REQUIRES: ChunkKind is kHuge.
 Huge* HugeOf(void* pointer);
 
+// Whether a huge block holds that address. Looks at all of them.
+bool IsInsideHuge(const void* pointer);
+
 // A block of `size` usable bytes (a class size) at a multiple of `alignment` (a power of two), of which the program
 // asked for `requested`. nullptr: out of memory.
 void* AllocateLarge(size_t size, size_t alignment, size_t requested);

@@ -130,6 +130,7 @@ constexpr Option kOptions[] = {
     OPTION(junk).OneOf(Words(kJunkWords)),
     OPTION(zero),
     OPTION(xmalloc),
+    OPTION(abort_invalid_free).Unreadable(),
     OPTION(thp).OneOf(Abbreviated(kThpWords)),
     OPTION(dirty_decay_ms).In({-1, kMaximumMilliseconds}),
 

@@ -60,7 +60,7 @@ class Sampler {
   void TakeBack(unsigned size_class, uint64_t count) { until_sample_[size_class] += count; }
 
   // `count` blocks are ready that were drawn under other terms, and are no samples. If the sample is to be one of them,
-  // the next allocation behind them is it instead: so there are as many samples as the law says.
+  // the next allocation behind them is it instead: so there are about as many samples as the law says.
   void Skip(unsigned size_class, uint64_t count) {
     until_sample_[size_class] = count < until_sample_[size_class] ? until_sample_[size_class] - count : 1;
   }

@@ -116,20 +116,31 @@ static_assert(sizeof(Chunk) <= sizeof(Slab));
 static_assert((kChunkSize >> kShortShift) == 8 * 64, "free_bits has a bit for each unit");
 static_assert((kChunkSize >> kShortShift) * sizeof(Slab) <= size_t{1} << kShortShift, "descriptors fit in unit 0");
 
-// What lies at each 32 MiB of the address space: kForeign, kHuge, or the unit shift of a chunk.
-inline constexpr uint8_t kForeign = 0;  // not ours; NULL too
-inline constexpr uint8_t kHuge = 1;
-extern std::atomic<uint8_t> chunk_table[size_t{1} << (kAddressBits - kChunkShift)];
+// What lies at each 32 MiB of the address space: one of these, or the unit shift of a chunk.
+inline constexpr uint8_t kForeign = 0;    // not ours; NULL too
+inline constexpr uint8_t kHuge = 1;       // a huge block begins there
+inline constexpr uint8_t kFreedHuge = 2;  // one has begun there, and nothing of ours has come since
+inline constexpr size_t kChunkTableSize = size_t{1} << (kAddressBits - kChunkShift);
+extern std::atomic<uint8_t> chunk_table[kChunkTableSize];
 
-inline uint8_t ChunkKind(const void* pointer) {
-  return chunk_table[reinterpret_cast<uintptr_t>(pointer) >> kChunkShift].load(std::memory_order_relaxed);
+// The kind at an address, without its bits from kAddressBits on: what has such bits is nobody's, and is found out
+// later.
+inline uint8_t ChunkKindBelow(const void* pointer) {
+  return chunk_table[reinterpret_cast<uintptr_t>(pointer) >> kChunkShift & (kChunkTableSize - 1)].load(
+      std::memory_order_relaxed);
 }
 
-// The descriptor of the unit that holds `pointer`. REQUIRES: `shift` == ChunkKind(pointer) > kHuge.
+inline uint8_t ChunkKind(const void* pointer) {
+  bool has_more_bits = reinterpret_cast<uintptr_t>(pointer) >> kAddressBits != 0;
+  return has_more_bits ? kForeign : ChunkKindBelow(pointer);
+}
+
+// The descriptor of the unit that holds `pointer`. REQUIRES: `shift` == ChunkKind(pointer) > kFreedHuge.
 inline Slab* SlabOf(const void* pointer, unsigned shift) {
   uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
   uintptr_t unit = (address & (kChunkSize - 1)) >> shift;
-  return reinterpret_cast<Slab*>((address & ~(kChunkSize - 1)) + unit * sizeof(Slab));
+  uintptr_t chunk = (address >> kChunkShift & (kChunkTableSize - 1)) << kChunkShift;
+  return reinterpret_cast<Slab*>(chunk + unit * sizeof(Slab));
 }
 
 inline Chunk* ChunkOf(const Slab* slab) {

@@ -39,7 +39,7 @@ HEAPTAP_EXPORT struct mallinfo2 mallinfo2() noexcept {
   result.arena = totals.mapped;
   result.hblkhd = totals.large;
   result.uordblks = totals.active;
-  result.fordblks = totals.mapped - totals.active;
+  result.fordblks = totals.mapped > totals.active ? totals.mapped - totals.active : 0;  // read one after the other
   result.keepcost = totals.dirty;
   return result;
 }

@@ -249,7 +249,7 @@ Chunk* FirstChunk(unsigned shift) { return ChunksOf(shift).first(); }
 
 void SetHuge(const void* pointer, bool exists) {
   MutexLock lock(units_mutex);
-  SetChunkKind(pointer, exists ? kHuge : kForeign);
+  SetChunkKind(pointer, exists ? kHuge : kFreedHuge);
 }
 
 uintptr_t VisitHuge(uintptr_t address, void (*visit)(void* opaque, void* pointer), void* opaque) {
@@ -269,6 +269,11 @@ TableRange UsedTable() {
   MutexLock lock(units_mutex);
   if (table_end == 0) return {chunk_table, 0};
   return {chunk_table + table_begin, table_end - table_begin};
+}
+
+bool IsFreeUnit(const Slab* slab) {
+  MutexLock lock(units_mutex);
+  return NextFree(ChunkOf(slab), UnitIndex(slab)) == UnitIndex(slab);
 }
 
 PurgeFigures ReadPurgeFigures() {

@@ -33,12 +33,16 @@ bool ResizeUnits(Slab* run, size_t count);
 // Gives back to the system what has been free for at least `milliseconds`. True if that was anything.
 bool Purge(uint64_t milliseconds);
 
+// Whether the unit is free. REQUIRES: it is one of a chunk.
+bool IsFreeUnit(const Slab* slab);
+
 // For the statistics. ----------------------------------------------------------------------------------------------
 
 // The first of the chunks with units of that size; Chunk::next leads to the others. Needs no lock.
 Chunk* FirstChunk(unsigned shift);
 
-// What chunk_table says about the huge block (large.h) that begins there; `exists` false before it goes.
+// What chunk_table says about the huge block (large.h) that begins there; `exists` false before it goes; the
+// address is remembered.
 void SetHuge(const void* pointer, bool exists);
 
 // The first huge block at or behind `address`: calls `visit`, during which the block does not go, and returns its

@@ -9,9 +9,12 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "fill.h"
 #include "large.h"
+#include "process.h"
 #include "random.h"
 #include "recorder.h"
 #include "statistics.h"
@@ -153,6 +156,135 @@ TEST(Allocate, ForeignPointersAreIgnoredAndCounted) {
   EXPECT_EQ(errno, ENOMEM);
   Free(nullptr);
   EXPECT_EQ(heaptap_control.statistics.foreign_frees, before + 1);
+}
+
+// What the allocator says about the free of a pointer, once.
+std::string Complaint(void* pointer) {
+  static std::string said;
+  said.clear();
+  malloc_message = [](void*, const char* text) { said += text; };
+  Free(pointer);
+  malloc_message = nullptr;
+  return said;
+}
+
+bool Says(const std::string& complaint, const char* what) { return complaint.find(what) != std::string::npos; }
+
+constexpr char kAnother[] = "which another allocator has made";
+constexpr char kTwice[] = "which is free already";
+constexpr char kInside[] = "at which no block begins";
+
+using InvalidFreeDeathTest = ::testing::TestWithParam<size_t>;
+
+TEST_P(InvalidFreeDeathTest, OfALargeBlockSaysWhatIsWrong) {
+  ExpectInNewProcess([]() -> std::string {
+    char* block = static_cast<char*>(Allocate(GetParam()));
+    if (!Says(Complaint(block + 8), kInside)) return "in its beginning";
+    block = static_cast<char*>(Allocate(GetParam()));
+    if (Complaint(block + GetParam() / 2) != "") return "said twice";
+    if (Complaint(block) != "") return "a block";
+    return Says(Complaint(block), kTwice) ? "" : "freed twice";
+  });
+}
+
+TEST_P(InvalidFreeDeathTest, FarInsideALargeBlock) {
+  ExpectInNewProcess([]() -> std::string {
+    char* block = static_cast<char*>(Allocate(GetParam()));
+    return Says(Complaint(block + GetParam() - 8), kInside) ? "" : "near its end";
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, InvalidFreeDeathTest, ::testing::Values(40000, 1 << 20, 20 << 20, 100 << 20));
+
+TEST(InvalidFreeDeathTest, OfAForeignPointer) {
+  for (uintptr_t address : {uintptr_t{0x10000}, uintptr_t{1} << 47, uintptr_t{1} << 62, ~uintptr_t{15}}) {
+    ExpectInNewProcess([address]() -> std::string {
+      void* pointer = reinterpret_cast<void*>(address);
+      if (UsableSize(pointer) != 0 || Reallocate(pointer, 10) != nullptr) return "it has a size";
+      return Says(Complaint(pointer), kAnother) ? "" : "not foreign";
+    });
+  }
+}
+
+TEST(InvalidFreeDeathTest, OfAChunksHeaderAndOfAnothersBlock) {
+  ExpectInNewProcess([]() -> std::string {
+    char* block = static_cast<char*>(Allocate(64));
+    char* chunk = reinterpret_cast<char*>(ChunkOf(SlabOf(block, ChunkKind(block))));
+    if (!Says(Complaint(chunk), kInside)) return "a chunk";
+    std::string said;
+    block = static_cast<char*>(Allocate(4096));
+    std::thread([&] { said = Complaint(block + 16); }).join();
+    return said == "" ? "" : "said twice";
+  });
+  ExpectInNewProcess([]() -> std::string {
+    char* block = static_cast<char*>(Allocate(4096));
+    std::string said;
+    std::thread([&] { said = Complaint(block + 16); }).join();
+    return Says(said, kInside) ? "" : "inside another's block";
+  });
+}
+
+// A small block that is freed twice is not handed out twice, if the two frees come one after the other or have only one
+// between them.
+TEST(InvalidFreeDeathTest, OfASmallBlockTwice) {
+  for (bool one_between : {false, true}) {
+    ExpectInNewProcess([one_between]() -> std::string {
+      constexpr size_t kSize = 512;
+      std::vector<void*> blocks(64);
+      for (void*& block : blocks) block = Allocate(kSize);
+      Free(blocks[0]);
+      if (one_between) Free(blocks[1]);
+      const uint64_t before = heaptap_control.statistics.foreign_frees;
+      Free(blocks[0]);
+      std::set<void*> live(blocks.begin() + 2, blocks.end());
+      for (int i = 0; i < 1000; i++) {
+        if (!live.insert(Allocate(kSize)).second) return "handed out twice";
+      }
+      return heaptap_control.statistics.foreign_frees == before + 1 ? "" : "not noticed";
+    });
+  }
+}
+
+TEST(InvalidFreeDeathTest, OfASmallBlockTwiceByAnotherThread) {
+  ExpectInNewProcess([]() -> std::string {
+    constexpr size_t kSize = 512;
+    std::vector<void*> blocks(64);
+    for (void*& block : blocks) block = Allocate(kSize);
+    const uint64_t before = heaptap_control.statistics.foreign_frees;
+    std::thread([&] {
+      for (size_t i : {0, 1, 2, 3, 1}) Free(blocks[i]);
+    }).join();
+    std::set<void*> live(blocks.begin() + 4, blocks.end());
+    for (int i = 0; i < 1000; i++) {
+      if (!live.insert(Allocate(kSize)).second) return "handed out twice";
+    }
+    Trim();
+    return heaptap_control.statistics.foreign_frees == before + 1 ? "" : "not noticed";
+  });
+}
+
+TEST(InvalidFreeDeathTest, AbortsIfThatIsWanted) {
+  auto abort = [] {
+    const_cast<Configuration&>(ProcessConfiguration()).abort_invalid_free = true;
+    StartFill(ProcessConfiguration());
+  };
+  static std::vector<void*> blocks(64);
+  for (size_t size : {64, 4096, 100000}) {
+    EXPECT_DEATH(
+        {
+          abort();
+          for (void*& block : blocks) block = Allocate(size);
+          for (void* block : blocks) Free(block);
+          Free(blocks[20]);
+        },
+        "^<heaptap>: Invalid free of 0x[0-9a-f]{16}, which is free already\n$");
+    EXPECT_DEATH(
+        {
+          abort();
+          Free(static_cast<char*>(Allocate(size)) + 8);
+        },
+        "^<heaptap>: Invalid free of 0x[0-9a-f]{16}, at which no block begins\n$");
+  }
 }
 
 TEST(Allocate, BlocksDoNotOverlap) {

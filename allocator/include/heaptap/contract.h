@@ -92,7 +92,7 @@ struct heaptap_statistics {
   uint64_t dirty;           /* free memory that has not yet gone back to the system */
   uint64_t large;           /* live blocks that have a mapping or a run of their own */
   uint64_t sampled_objects; /* live sampled blocks, a number */
-  uint64_t foreign_frees;   /* frees of pointers that are not the allocator's, ignored, a number */
+  uint64_t foreign_frees;   /* frees of what is no live block of the allocator, ignored, a number */
 };
 
 /*
