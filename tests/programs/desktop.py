@@ -37,7 +37,7 @@ def convert(start, file, *to):
 @program("libreoffice-calc-nogui", "libreoffice calc")
 def calc(folder, start):
     """A table with formulas, to Excel's form."""
-    write(folder, "table.csv", "".join(f"{i},{i * 7919 % 1000},=SUM(A1:A{i + 1}),text {i}\n" for i in range(500)))
+    write(folder, "table.csv", "".join(f"{i},{i * 7919 % 1000},=SUM(A1:A{i + 1}),text {i}\n" for i in range(50)))
     made = convert(start, "table.csv", "xlsx")
     with zipfile.ZipFile(os.path.join(folder, "table.xlsx")) as table:
         return {"made": made, **{name: table.read(f"xl/{name}.xml") for name in ("worksheets/sheet1", "sharedStrings")}}
@@ -46,7 +46,7 @@ def calc(folder, start):
 @program("libreoffice-writer-nogui", "libreoffice writer")
 def writer(folder, start):
     """A document with tables, to PDF; what another program reads in that."""
-    rows = "".join(f"<tr><td>{i}</td><td>{'heap ' * (i % 9)}</td></tr>" for i in range(100))
+    rows = "".join(f"<tr><td>{i}</td><td>{'heap ' * (i % 9)}</td></tr>" for i in range(20))
     write(folder, "document.html", f"<h1>Heap</h1><p>{'Text. ' * 500}</p><table>{rows}</table>")
     made = convert(start, "document.html", "pdf:writer_web_pdf_Export")
     text = client(folder, "gs", "-q", "-dNOPAUSE", "-dBATCH", "-sDEVICE=txtwrite", "-o", "-", "document.pdf")
