@@ -30,8 +30,8 @@ namespace {
 
 constexpr absl::Duration kDetachPause = absl::Milliseconds(2);
 
-// Programs, and links to them: those of the life of processes, those of probes.
-constexpr absl::string_view kRunningPins[] = {"link_", "file_", "program_"};
+// Programs, links to them (those of the life of processes, those of probes), and the map by which one calls others.
+constexpr absl::string_view kRunningPins[] = {"link_", "file_", "program_", "map_programs"};
 
 // Of a program or of a link to it. 0: it is neither.
 uint32_t ProgramId(const elf::FileDescriptor& fd) {
