@@ -53,7 +53,7 @@ def rsync(folder, start):
 def archiver(package, name, *options):
     """Packs with several threads where it has them, and unpacks."""
     def run(folder, start):
-        write(folder, "text", NUMBERS * 2)
+        write(folder, "text", NUMBERS)
         packed = outcome(start([name, *options, "-k", "-f", "text"]))
         (file,) = (file for file in os.listdir(folder) if file.startswith("text."))
         tested = outcome(start([name, "-t", file]))
