@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from harness import HEAPTAP, PATIENCE_SECONDS, target
+from harness import HEAPTAP, LIBRARY, PATIENCE_SECONDS, target
 
 OPENAT2 = 437  # x86-64
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2

@@ -4,6 +4,7 @@
 Recording is exact; error bounds: none.
 """
 
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import subprocess
 import pytest
 
 import symbols
-from harness import target, wait_until
+from harness import HEAPTAP, target, wait_until
 from loader import DEEP, LEFT, RIGHT, assert_called, call, end, loader, open_plugin, paths, plugin_path
 from stack_ends import NO_ROOM, counts_by_end
 
@@ -164,18 +165,29 @@ def test_two_plugins_at_one_address(lab):
     assert {len(names) for names in called if "main" in names} == {len(called[0])}
 
 
+def notices_every_mapping():
+    """Whether walks see that one file was mapped right over another one as large (Linux 6.4 and later)."""
+    report = subprocess.run([HEAPTAP, "doctor", "--json"], stdout=subprocess.PIPE, text=True, check=False).stdout
+    (feature,) = [one for one in json.loads(report)["kernel_features"] if one["name"] == "mm_struct.mm_lock_seq"]
+    return feature["ok"]
+
+
 def test_two_files_mapped_over_one_another(lab):
-    """No sample is taken between the two, so nothing but the mapping tells that the code is another."""
+    """No sample is taken between the two, so nothing but the mapping tells that the code is another. Where the kernel
+    does not tell walks of it, samples are kept, and what is known of their stacks is right."""
     assert offset_of(LEFT, "left_enter") == offset_of(RIGHT, "right_enter")
     session = loader(lab)
     offset = offset_of(LEFT, "left_enter")
     assert session.ask(f"remap {LEFT} {RIGHT} {offset} 200") == "remapped"
     dump = end(lab, session)
-    assert dump.warnings == []
-    (stack,) = symbols.stacks_through(dump, "call_mapped")
-    assert stack.total.objects == 200
-    names = symbols.names(dump, stack)
-    assert (names[3:5], names[-1]) == (["call_mapped", "main"], "_start")
+    found = {tuple(symbols.names(dump, stack)): stack.total.objects for stack in dump.stacks}
+    found = {names: objects for names, objects in found.items() if names[0] and names[0].endswith("_inner")}
+    assert sum(found.values()) == 200
+    whole = [names for names in found if names[-1] == "_start"]
+    assert {names[3:5] for names in whole} == {("call_mapped", "main")}
+    if notices_every_mapping():
+        assert dump.warnings == []
+        assert len(found) == 1
 
 
 def test_mapped_and_unmapped_all_the_time(lab):
