@@ -149,11 +149,13 @@ void* ReallocateSmall(Slab* slab, void* pointer, const Wish& wish) {
   // aligned by chance does not either, since its place as a sample would not be.
   if (!sampled && wish.usable == slab->size && FitsSlab(wish.usable, wish.demand.alignment)) {
     uint64_t weight = TestInPlace(slab->size_class);
-    if (weight == 0) {
-      CountInPlace(wish.usable);
-      return pointer;
-    }
-    return MoveBlock(pointer, AllocateSample(slab->size_class, weight, wish.size), wish.usable);
+    const int saved = errno;
+    void* target = weight != 0 ? AllocateSample(slab->size_class, weight, wish.size) : nullptr;
+    if (target != nullptr) return MoveBlock(pointer, target, wish.usable);
+    // No sample, or no memory for one.
+    errno = saved;
+    CountInPlace(wish.usable);
+    return pointer;
   }
   return MoveToNewBlock(pointer, slab->size, wish);
 }
@@ -205,19 +207,25 @@ void FreeSlow(void* pointer) {
   Slab* slab = SlabOf(pointer, kind);
   Block* block = static_cast<Block*>(pointer);
   uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
-  if (HEAPTAP_UNLIKELY(!IsBlock(slab, pointer))) return RefuseFree(pointer);
-  if (HEAPTAP_UNLIKELY(fill_options.on_free)) memset(pointer, kFreeJunk, slab->size);
+  if (owner == kNobody) return RefuseFree(pointer);
+  uintptr_t own = reinterpret_cast<uintptr_t>(current_heap);
+  if (HEAPTAP_UNLIKELY(fill_options.owner_bits != 0)) {
+    if (!IsBlock(slab, pointer)) return RefuseFree(pointer);
+    bool is_own = (owner & ~(kSlowBit | kFullBit)) == own;
+    if (is_own && ProcessConfiguration().abort_invalid_free && IsFreeBlock(slab, block)) {
+      return RefuseSecondFree(pointer);
+    }
+    if (fill_options.on_free) memset(pointer, kFreeJunk, slab->size);
+  }
   if (owner == kSampledOwner) {
     thread_counters.deallocated += slab->size;
     SampleFreed(pointer, slab->size, RequestedSize(slab, block));
     return ReturnSampledBlock(slab, block);
   }
-  if (owner == kRunOwner) return FreeRun(slab);
+  if (owner == kRunOwner) return pointer == SlabMemory(slab) ? FreeRun(slab) : RefuseFree(pointer);
   owner &= ~kSlowBit;
-  uintptr_t own = reinterpret_cast<uintptr_t>(current_heap);
   if (owner == own) {
-    // Only kSlowBit brings such a block here: what follows is the fast path's, and a look.
-    if (ProcessConfiguration().abort_invalid_free && IsFreeBlock(slab, block)) return RefuseSecondFree(pointer);
+    // Only kSlowBit brings such a block here: what follows is the fast path's.
     block->next = slab->local_free;
     slab->local_free = block;
     if (--slab->used == 0) FreedLastBlock(slab);
@@ -227,6 +235,7 @@ void FreeSlow(void* pointer) {
     HeapScope heap;
     return heap->FreeInFullSlab(slab, block);
   }
+  if (!IsBlock(slab, pointer)) return RefuseFree(pointer);
   thread_counters.deallocated += slab->size;
   SharedCount& frees = current_heap->counts[slab->size_class].remote_frees;
   current_heap == &empty_heap ? frees.AddShared(1) : frees.Add(1);

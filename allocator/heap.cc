@@ -66,6 +66,20 @@ Block* TakeLocal(Slab* slab, uint64_t limit) {
   return first;
 }
 
+// Apart, so that the check before it is inlined.
+[[gnu::cold, gnu::noinline]] void ChangeRate(Heap* heap, Rate rate) {
+  // Whoever listens now need not be the one who listened before.
+  if (heap->sampler.rate() == kSamplingOff) IntroduceThreadAgain();
+  heap->PutBackReady();
+  heap->sampler.Follow(rate);
+}
+
+// The same.
+[[gnu::cold, gnu::noinline]] void RecordPeak(Heap* heap) {
+  uint64_t visited = heap->SettleFrees();
+  heap->counters->RecordPeak(visited * kPeakBytesPerSlab);
+}
+
 void* NoBlock(size_t) { return nullptr; }
 
 bool HasUntouched(const Slab* slab) { return slab->carved < slab->capacity; }
@@ -83,10 +97,11 @@ bool IsPoor(const Slab* slab) {
 void Heap::FollowRate() {
   const Rate rate = HEAPTAP_LIKELY(profiled) ? CurrentRate() : kSamplingOff;
   if (HEAPTAP_LIKELY(rate == sampler.rate())) return;
-  // Whoever listens now need not be the one who listened before.
-  if (sampler.rate() == kSamplingOff) IntroduceThreadAgain();
-  PutBackReady();
-  sampler.Follow(rate);
+  ChangeRate(this, rate);
+}
+
+void Heap::FollowPeak() {
+  if (counters != nullptr && HEAPTAP_UNLIKELY(counters->PeakIsDue())) RecordPeak(this);
 }
 
 Heap::Taken Heap::Take(unsigned size_class) {
@@ -312,12 +327,6 @@ uint64_t Heap::SettleFrees() {
     for (Slab* slab = slabs.first(); slab != nullptr; slab = slab->next, visited++) Settle(slab);
   }
   return visited;
-}
-
-void Heap::FollowPeak() {
-  if (counters == nullptr || HEAPTAP_LIKELY(!counters->PeakIsDue())) return;
-  uint64_t visited = SettleFrees();
-  counters->RecordPeak(visited * kPeakBytesPerSlab);
 }
 
 void Heap::PutBackReady(unsigned size_class) {

@@ -159,5 +159,21 @@ TEST(MappingFailure, AtEachCall) {
   });
 }
 
+TEST(MappingFailure, ReallocInPlaceNeedsNoMemory) {
+  ExpectInNewProcess([]() -> std::string {
+    constexpr size_t kSize = 1000;
+    void* block = Checked(Allocate(kSize), kSize);
+    calls = 0;
+    first_failure = 1;
+    last_failure = kForever;
+    while (Allocate(50000) != nullptr) {
+    }
+    testing::SamplingOn on(0);
+    errno = 0;
+    if (Reallocate(block, kSize) != block) return "it moved, or failed";
+    return errno == 0 ? "" : "errno";
+  });
+}
+
 }  // namespace
 }  // namespace heaptap
