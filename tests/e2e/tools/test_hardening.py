@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collector, which runs as root, and the library, which runs in everybody's processes, are built so that a mistake
+in them costs less: read from their ELF headers."""
+
+import re
+import subprocess
+
+import pytest
+
+from harness import HEAPTAP, LIBRARY
+
+pytestmark = [pytest.mark.without_bpf, pytest.mark.parametrize("file", (HEAPTAP, LIBRARY), ids=("heaptap", "library"))]
+
+
+def readelf(option, file):
+    return subprocess.run(["readelf", "-W", option, file], capture_output=True, text=True, check=True).stdout
+
+
+def test_position_independent(file):
+    assert re.search(r"^\s*Type:\s+DYN ", readelf("-h", file), re.MULTILINE)
+
+
+def test_relocations_are_read_only(file):
+    """All of them are made at the start, and their tables are write-protected then; none is in the code."""
+    assert re.search(r"^\s*GNU_RELRO\s", readelf("-l", file), re.MULTILINE)
+    dynamic = readelf("-d", file)
+    assert re.search(r"\(FLAGS_1\)\s.*\bNOW\b", dynamic)
+    assert "TEXTREL" not in dynamic
+
+
+def test_nothing_is_writable_and_executable(file):
+    segments = re.findall(r"^\s*(LOAD|GNU_STACK)\s+(?:0x\w+\s+){5}([RWE ]{3})", readelf("-l", file), re.MULTILINE)
+    assert "GNU_STACK" in dict(segments)
+    assert [flags for _, flags in segments if "W" in flags and "E" in flags] == []
+
+
+def test_no_folder_to_look_for_libraries(file):
+    assert not re.search(r"\((RPATH|RUNPATH)\)", readelf("-d", file))
+
+
+def test_checks_of_the_compiler(file):
+    """Of the stack, and of the lengths that libc's functions are given."""
+    symbols = readelf("--dyn-syms", file)
+    assert "__stack_chk_fail@" in symbols
+    assert re.search(r"\b__\w+_chk@", symbols)
