@@ -8,5 +8,5 @@ PROGRAMS ?=
 .PHONY: test-programs
 test-programs: ## install what is missing, build, run Debian's programs in four ways, compare (root); PROGRAMS
 	$(Q)scripts/bootstrap programs
-	$(Q)$(MAKE) --no-print-directory all targets
+	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tests/programs/run $(PROGRAMS)
