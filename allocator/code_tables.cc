@@ -30,9 +30,6 @@ constinit std::atomic<uint64_t> resting_until;            // Milliseconds()
 constinit std::atomic<unsigned long long> objects_known;  // dlpi_adds at the latest question
 constinit std::atomic<bool> is_forked_child;
 
-// While the thread may be in dlopen: an address in the frame of dlopen's caller.
-constinit thread_local const char* opening_frame = nullptr;
-
 struct heaptap_control& Control() {
   return ::heaptap_control;
 }
@@ -60,6 +57,8 @@ unsigned long long ObjectsLoaded() {
 
 }  // namespace
 
+constinit thread_local const char* opening_frame = nullptr;
+
 void AwaitTables() {
   if (!IsExact() || Milliseconds() < resting_until.load(std::memory_order_relaxed)) return;
   heaptap_dump_request request{};
@@ -86,8 +85,7 @@ void NoteOpening(const void* frame) {
   if (opening_frame == nullptr || address > opening_frame) opening_frame = address;
 }
 
-void AwaitTablesOfOpened() {
-  if (opening_frame == nullptr) return;
+void LookForOpened() {
   // While the list is about to change, the linker allocates, and runs nothing that is new.
   if (&_r_debug != nullptr && _r_debug.r_state != r_debug::RT_CONSISTENT) return;
   // Stacks grow downwards: a frame above that of dlopen's caller means that dlopen has returned. This is the last look.

@@ -20,8 +20,14 @@ void AwaitTables();
 // The calling thread is about to open a library; `frame` is the address of a local variable of the caller.
 void NoteOpening(const void* frame);
 
+// While the thread may be in dlopen: an address in the frame of dlopen's caller.
+extern constinit thread_local const char* opening_frame;
+void LookForOpened();
+
 // To be called before each sample: waits if the calling thread has opened a library since the last call.
-void AwaitTablesOfOpened();
+inline void AwaitTablesOfOpened() {
+  if (opening_frame != nullptr) LookForOpened();
+}
 
 // Locks of the dynamic linker may stay taken in a forked child.
 void ResetCodeTablesAfterFork();
