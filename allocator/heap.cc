@@ -3,6 +3,7 @@
 
 #include "invalid_free.h"
 #include "sample_events.h"
+#include "thread.h"
 #include "units.h"
 
 namespace heaptap {
@@ -298,6 +299,18 @@ void Heap::ProcessWakes() {
   }
 }
 
+void Heap::RestoreWake(Slab* slab) {
+  const bool is_full = (slab->owner.load(std::memory_order_relaxed) & kFullBit) != 0;
+  const bool was_notified = (slab->remote_free.load(std::memory_order_relaxed) & kNotifyBit) == 0;
+  if (!slab->wake_pending && !(is_full && was_notified)) return;
+  Slab* first = wakes.load(std::memory_order_relaxed);
+  for (Slab* other = first; other != nullptr; other = other->wake_next) {
+    if (other == slab) return;
+  }
+  slab->wake_next = first;
+  wakes.store(slab, std::memory_order_relaxed);
+}
+
 void Heap::Scavenge() {
   ProcessWakes();
   for (SlabList& slabs : queue) {
@@ -376,6 +389,8 @@ void FreeRemotely(Slab* slab, Block* block) {
   Heap* heap = reinterpret_cast<Heap*>(slab->owner.load(std::memory_order_relaxed) & ~(kFullBit | kSlowBit));
   uintptr_t old = slab->remote_free.load(std::memory_order_relaxed);
   do {
+    // Before the bit is taken: the child of a fork has to find a wake that its thread could not send.
+    if ((old & kNotifyBit) != 0) current_heap->waking.store(slab, std::memory_order_relaxed);
     block->next = reinterpret_cast<Block*>(old & ~kNotifyBit);
   } while (!slab->remote_free.compare_exchange_weak(old, reinterpret_cast<uintptr_t>(block), std::memory_order_release,
                                                     std::memory_order_relaxed));
@@ -385,6 +400,7 @@ void FreeRemotely(Slab* slab, Block* block) {
   do {
     slab->wake_next = head;
   } while (!heap->wakes.compare_exchange_weak(head, slab, std::memory_order_release, std::memory_order_relaxed));
+  current_heap->waking.store(nullptr, std::memory_order_relaxed);
 }
 
 }  // namespace heaptap

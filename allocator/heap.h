@@ -86,6 +86,9 @@ struct Heap {
   Heap* next_parked;
   Heap* next;  // all heaps
 
+  // The slab of another heap whose notify bit the thread is about to take, until its wake is on the list.
+  std::atomic<Slab*> waking;
+
   alignas(64) std::atomic<Slab*> wakes;
 
   // What Take found: a block; or that this allocation is a sample, and its weight; or, with neither, that there is no
@@ -141,6 +144,10 @@ struct Heap {
   // first looks at all ready blocks, the second at all queued slabs, and returns how many these are.
   void SettleAllocations();
   uint64_t SettleFrees();
+
+  // In the child of a fork: `slab` is one that a thread which is no more was about to wake this heap for. Puts it on
+  // the list of wakes if it waits for that.
+  void RestoreWake(Slab* slab);
 
   // Looks whether the thread has more than ever before, if anybody wants to know.
   void FollowPeak();

@@ -95,6 +95,17 @@ Heap* AttachHeap() {
   return heap;
 }
 
+// In the child of a fork: a thread that is no more was about to wake the slab's heap. By now the slab may be anybody's.
+void RestoreWakeOf(Slab* slab) {
+  const uintptr_t owner = slab->owner.load(std::memory_order_relaxed) & ~(kFullBit | kSlowBit);
+  for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
+    if (reinterpret_cast<uintptr_t>(heap) != owner) continue;
+    // One that was being changed is used no more, or its thread goes on with the change.
+    if (heap->busy.load(std::memory_order_relaxed) == 0) heap->RestoreWake(slab);
+    return;
+  }
+}
+
 void OnThreadExit(void* argument) {
   Heap* heap = static_cast<Heap*>(argument);
   if (++heap->exit_rounds < kExitRound && pthread_setspecific(exit_key, heap) == 0) return;
@@ -203,6 +214,11 @@ void ResetHeapsAfterFork(uint64_t forks) {
     } else {
       Park(heap);
     }
+  }
+  for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
+    // The calling thread goes on with what a signal handler's fork has interrupted.
+    Slab* slab = heap == current_heap ? nullptr : heap->waking.exchange(nullptr, std::memory_order_relaxed);
+    if (slab != nullptr) RestoreWakeOf(slab);
   }
 }
 

@@ -325,7 +325,7 @@ TEST_F(MallctlProf, Reset) {
   EXPECT_EQ(Set("prof.reset", size_t{3}), 0);
   EXPECT_EQ(Get<size_t>("prof.lg_sample"), 3u);
   EXPECT_EQ(Set("prof.reset", size_t{64}), 0);
-  EXPECT_EQ(Get<size_t>("prof.lg_sample"), 63u);
+  EXPECT_EQ(Get<size_t>("prof.lg_sample"), size_t{HEAPTAP_MAX_LG_SAMPLE});
   EXPECT_EQ(Get<size_t>("opt.lg_prof_sample"), 19u);
   EXPECT_EQ(Set("prof.reset", size_t{19}), 0);
 }

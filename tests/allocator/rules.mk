@@ -30,7 +30,7 @@ ALLOCATOR_SOURCES_tsan := $(shell grep -lE 'std::thread|int main' $(ALLOCATOR_TE
 # The other two allocate and fill for a minute there, on one thread.
 ALLOCATOR_EXCLUDED_plain :=
 ALLOCATOR_EXCLUDED_asan := :ResidentDeathTest.*:OutOfMemory.*
-ALLOCATOR_EXCLUDED_tsan := :ResidentDeathTest.*:ThreadExit.LateAllocations:ThreadCounters.LateThreadsCountToo:Fork.*:ThreadCounters.OrphansOfAForkBeginAtNothing:Fill.NewMemoryIs*:Fill.DoesNotChangeTheSamplingLaw
+ALLOCATOR_EXCLUDED_tsan := :ResidentDeathTest.*:OutOfMemory.*:ThreadExit.LateAllocations:ThreadCounters.LateThreadsCountToo:Fork.*:ThreadCounters.OrphansOfAForkBeginAtNothing:Fill.NewMemoryIs*:Fill.DoesNotChangeTheSamplingLaw
 
 # A seed for what heaps of the process sample, so that a run is like the next one.
 ALLOCATOR_ENVIRONMENT := HEAPTAP_CONF=prof_seed:1

@@ -17,6 +17,7 @@
 #include "slab.h"
 #include "snapshot.h"
 #include "statistics.h"
+#include "support.h"
 
 namespace heaptap {
 namespace {
@@ -182,6 +183,39 @@ TEST(ThreadExit, LateAllocations) {
   EXPECT_GE(after.late + before.late, 20);
   pthread_key_delete(before.key);
   pthread_key_delete(after.key);
+}
+
+// A thread takes the notify bit of a full slab, and the process forks before it has woken the slab's heap.
+TEST(Fork, AWakeThatWasNotSent) {
+  testing::ExpectInChild([] {
+    constexpr size_t kSize = 4096;
+    std::atomic<Heap*> other = nullptr;
+    std::thread thread([&] {
+      Free(Allocate(1));
+      other = current_heap;
+      pause();
+    });
+    while (other == nullptr) std::this_thread::yield();
+    auto* block = static_cast<Block*>(Allocate(kSize));
+    Slab* slab = SlabOf(block, ChunkKind(block));
+    while ((slab->owner & kFullBit) == 0) Allocate(kSize);
+    if (slab->remote_free != kNotifyBit) return false;
+    // As FreeRemotely does it, up to there.
+    other.load()->waking = slab;
+    block->next = nullptr;
+    slab->remote_free = reinterpret_cast<uintptr_t>(block);
+    const pid_t child = fork();
+    if (child == 0) {
+      const size_t enough = 4 * kSlabCapacity[ClassOf(kSize)];
+      for (size_t i = 0; i < enough; i++) {
+        if (Allocate(kSize) == block) _exit(0);
+      }
+      _exit(1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    _exit(status == 0 ? 0 : 1);  // the other thread still runs
+  });
 }
 
 TEST(Fork, WhileOtherThreadsAllocate) {

@@ -201,6 +201,7 @@ class Recorder {
   void HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news);
   // To be called when all mappings up to the question have been handled: their tables are in the kernel.
   void AnswerTables(Target& target, uint32_t asked);
+  void EnterMapped(pid_t pid, const elf::Mapping& mapping);
   // Finishes a stack that the kernel could not.
   void Finish(const bpf::RawStack& raw);
 

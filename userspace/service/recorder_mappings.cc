@@ -171,6 +171,12 @@ void Recorder::AnswerTables(Target& target, uint32_t asked) {
   }).IgnoreError();
 }
 
+void Recorder::EnterMapped(pid_t pid, const elf::Mapping& mapping) {
+  absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
+  if (!file.ok()) file = elf::OpenByPath(mapping);
+  if (file.ok()) tables_.PrepareMapped(file->file.get(), mapping);
+}
+
 void Recorder::Finish(const bpf::RawStack& raw) {
   const Target* target = FindTarget(raw.header.process_id);
   const AddressSpace* space = target == nullptr ? nullptr : Space(*target);
@@ -178,6 +184,8 @@ void Recorder::Finish(const bpf::RawStack& raw) {
   const auto find_rule = [&](uint64_t address) -> std::optional<uint32_t> {
     const elf::Mapping* mapping = space->mappings.Find(address);
     if (mapping == nullptr) return std::nullopt;
+    // The kernel has asked for the first table that it missed; the stack may go through others.
+    if (mapping->inode != 0 && !tables_.IsEntered(*mapping)) EnterMapped(target->pid, *mapping);
     return tables_.FindRule(*mapping, address);
   };
   books_->unwind().ReplaceStack(raw.header.stack_id, unwind::FinishStack(raw.header, raw.memory, find_rule));
