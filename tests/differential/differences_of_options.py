@@ -71,7 +71,7 @@ DIFFERENCES = [
           "<jemalloc>: -- Set conf value: lg_prof_sample:6\n<jemalloc>: Invalid conf pair: harder:bad\n"),
     Known(HIDDEN, name="harder symbol and variable", trial="opt.lg_prof_sample", jemalloc=".* 5", heaptap=".* 6"),
 
-    Known(WEIGHTS, trial=r"opt\.lg_prof_sample", jemalloc=".* 63", heaptap=".* 46"),
+    Known(WEIGHTS, trial=r"opt\.lg_prof_sample|prof\.lg_sample", jemalloc=".* 63", heaptap=".* 46"),
     Known(NO_COLLECTOR, name="prof:true,(lg_prof_interval:0|prof_gdump:true)", trial="stderr", jemalloc="",
           heaptap="<heaptap>: no collector follows this process; run .*\n"),
     Known(LEAK, name=".*prof_leak.*", trial="opt.prof_final", jemalloc=NO_RESULT, heaptap=".* true"),
