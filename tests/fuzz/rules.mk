@@ -15,7 +15,7 @@ FUZZERS := $(patsubst tests/fuzz/%.cc,$(FUZZ)/%,$(wildcard tests/fuzz/*_fuzzer.c
 FUZZ_LINK := $(filter-out %fuzzer-no-link,$(ASAN_FLAGS)) -fsanitize=fuzzer,address,undefined
 
 # What the allocator reads.
-FUZZED_ALLOCATOR := $(patsubst %,$(ASAN)/allocator/%.o,configuration options option_table system)
+FUZZED_ALLOCATOR := $(patsubst %,$(ASAN)/allocator/%.o,configuration options option_table system vdso)
 
 $(ASAN)/allocator/%.o: allocator/%.cc
 	$(say) CLANGCXX $@
