@@ -185,7 +185,7 @@ void Recorder::Finish(const bpf::RawStack& raw) {
     const elf::Mapping* mapping = space->mappings.Find(address);
     if (mapping == nullptr) return std::nullopt;
     // The kernel has asked for the first table that it missed; the stack may go through others.
-    if (mapping->inode != 0 && !tables_.IsEntered(*mapping)) EnterMapped(target->pid, *mapping);
+    if (mapping->inode != 0 && !tables_.HasFileOf(*mapping)) EnterMapped(target->pid, *mapping);
     return tables_.FindRule(*mapping, address);
   };
   books_->unwind().ReplaceStack(raw.header.stack_id, unwind::FinishStack(raw.header, raw.memory, find_rule));

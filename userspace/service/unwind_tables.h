@@ -48,7 +48,7 @@ class UnwindTables {
   // Reads the tables of open files that will be entered soon, several at a time.
   void ReadAhead(absl::Span<const int> files);
   bool IsEntered(const heaptap_file_key& key) const { return files_.contains(MakeKey(key)); }
-  bool IsEntered(const elf::Mapping& mapping) const { return FindFile(mapping) != nullptr; }
+  bool HasFileOf(const elf::Mapping& mapping) const { return FindFile(mapping) != nullptr; }
   // Enters an open file that will be mapped.
   void Prepare(int fd, absl::string_view name);
   // Enters an open file that is mapped already, as /proc/PID/maps shows.
