@@ -395,6 +395,13 @@ void Recorder::Handle(const heaptap_event& event) {
     return;
   }
   if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) return;  // was handled first of all
+  const bool begins =
+      event.kind == HEAPTAP_EVENT_FORK || event.kind == HEAPTAP_EVENT_EXEC || event.kind == HEAPTAP_EVENT_ENTER;
+  // A recorder that was killed may have closed the process, and not have said so to the ring buffer.
+  if (begins && target == nullptr && !books_->IsCurrent(static_cast<pid_t>(event.tgid), event.process_id) &&
+      !books_->IsUnnoticed(event.process_id)) {
+    return;
+  }
   if (event.kind == HEAPTAP_EVENT_FORK) {
     Target& child = AddTarget(event.process_id, event.tgid);
     child.name = CommOf(event);
