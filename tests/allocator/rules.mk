@@ -27,10 +27,10 @@ ALLOCATOR_SOURCES_tsan := $(shell grep -lE 'std::thread|int main' $(ALLOCATOR_TE
 #   OutOfMemory: the sanitizers need address space themselves, more than the test's limit.
 #   LateAllocations, LateThreads: ThreadSanitizer forgets a thread in the last round of destructors.
 #   Fork, Orphans: ThreadSanitizer allows no threads in the child of a fork, and none of the other threads' locks.
-# The other two allocate and fill for a minute there, on one thread.
+# The others allocate and fill for a minute there, on one thread.
 ALLOCATOR_EXCLUDED_plain :=
 ALLOCATOR_EXCLUDED_asan := :ResidentDeathTest.*:OutOfMemory.*
-ALLOCATOR_EXCLUDED_tsan := :ResidentDeathTest.*:OutOfMemory.*:ThreadExit.LateAllocations:ThreadCounters.LateThreadsCountToo:Fork.*:ThreadCounters.OrphansOfAForkBeginAtNothing:Fill.NewMemoryIs*:Fill.DoesNotChangeTheSamplingLaw
+ALLOCATOR_EXCLUDED_tsan := :ResidentDeathTest.*:OutOfMemory.*:ThreadExit.LateAllocations:ThreadCounters.LateThreadsCountToo:Fork.*:ThreadCounters.OrphansOfAForkBeginAtNothing:Fill.NewMemoryIs*:Fill.DoesNotChangeTheSamplingLaw:Reallocate.KeepsContentsThroughAllKinds
 
 # A seed for what heaps of the process sample, so that a run is like the next one.
 ALLOCATOR_ENVIRONMENT := HEAPTAP_CONF=prof_seed:1
