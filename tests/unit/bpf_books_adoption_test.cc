@@ -177,9 +177,10 @@ TEST_F(AdoptionTest, EventsWaitForWhoTakesOver) {
 }
 
 TEST_F(AdoptionTest, NumbersAreNotUsedTwice) {
-  NEED_BPF(Begin());
+  // Before, so that no child holds the lock of the recording until it has closed its parent's files.
   Puppet first;
   Puppet second;
+  NEED_BPF(Begin());
   absl::StatusOr<uint64_t> one = books().Track(first.pid(), false, {});
   ASSERT_TRUE(one.ok()) << one.status();
   Leave();
