@@ -22,6 +22,7 @@ void NoteOpening(const void* frame);
 
 // While the thread may be in dlopen: an address in the frame of dlopen's caller.
 extern constinit thread_local const char* opening_frame;
+// The slow part of AwaitTablesOfOpened.
 void LookForOpened();
 
 // To be called before each sample: waits if the calling thread has opened a library since the last call.

@@ -15,7 +15,7 @@ uint32_t CollectorPid();
 // Whether somebody listens to requests. The probes of a daemon's recording stay when the daemon ends.
 bool HasCollector();
 
-// Whether that collector has ended. From another PID name space than the first nobody can tell: false.
+// Whether that collector has ended. False, too, where the process cannot know: outside the first PID name space.
 bool HasCollectorEnded();
 
 // The child of a fork that is not recorded with its parent: only a control block that names a collector tells of one.

@@ -12,11 +12,9 @@
 // A block of a slab is in exactly one of these states:
 //
 //   untouched    never handed out: carved <= index < capacity
-//   ready        on its heap's list for the class, or one of its fresh blocks: those were never handed out either, and
-//                nobody has written to them
-//   live         the program has it
-//   local_free   freed by the owning thread
-//   remote_free  freed by another thread, not yet collected
+//   ready        on its heap's list for the class, or one of its fresh blocks, which were never handed out or written
+//   to live         the program has it local_free   freed by the owning thread remote_free  freed by another thread,
+//   not yet collected
 //
 //   carved == ready + live + |local_free| + |remote_free|
 //   used   == ready + live + |remote_free|
@@ -123,8 +121,8 @@ inline constexpr uint8_t kFreedHuge = 2;  // one has begun there, and nothing of
 inline constexpr size_t kChunkTableSize = size_t{1} << (kAddressBits - kChunkShift);
 extern std::atomic<uint8_t> chunk_table[kChunkTableSize];
 
-// The kind at an address, without its bits from kAddressBits on: what has such bits is nobody's, and is found out
-// later.
+// The kind at an address, of which only the bits below kAddressBits count. No block has the others; the slow paths of
+// free look at them.
 inline uint8_t ChunkKindBelow(const void* pointer) {
   return chunk_table[reinterpret_cast<uintptr_t>(pointer) >> kChunkShift & (kChunkTableSize - 1)].load(
       std::memory_order_relaxed);

@@ -136,7 +136,7 @@ void* New(size_t size, std::align_val_t alignment, const std::nothrow_t& nothrow
 
 }  // namespace
 
-// operator new jumps here: whoever has called it is the caller.
+// operator new jumps here, so the return address is that of its caller.
 void* heaptap::NewSlow(size_t size) { return New(size, __builtin_return_address(0)); }
 
 HEAPTAP_EXPORT void* operator new(size_t size, const std::nothrow_t& nothrow) noexcept {

@@ -505,9 +505,9 @@ static __always_inline void add_count(struct heaptap_count* sum, const struct he
   add(&sum->weighted_objects, more->weighted_objects);
 }
 
-/* Run by the collector, for threads that have ended: nobody else changes such a tally when nothing of it lives. The
- * thread's number may be another thread's by now, which would count in the same tally: so it must have begun no thread
- * since the collector saw that this one has ended. */
+/* Run by the collector, for threads that have ended: no other program changes the tally of such a thread when none of
+ * its samples lives. A new thread with the same number would count in the same tally. So the fold is refused if the
+ * process has begun a thread since the collector saw that this one had ended. */
 SEC("syscall")
 int fold(struct heaptap_fold* argument) {
   struct heaptap_tally_key key = argument->key;

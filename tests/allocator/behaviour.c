@@ -23,15 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int failures;
-
-#define CHECK(condition)                                              \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      failures++;                                                     \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-    }                                                                 \
-  } while (0)
+#include "check.h"
 
 /* The compiler knows malloc too well: it must not see through these. */
 static void* volatile sink;

@@ -15,7 +15,7 @@
 namespace heaptap {
 namespace {
 
-// A library of libc6 that nobody has loaded.
+// A library of libc6 that the test program has not loaded.
 constexpr char kLibrary[] = "libnss_hesiod.so.2";
 
 // Each test in a child: one that is not answered leaves the collector alone for a minute.

@@ -13,17 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "heaptap/heaptap.h"
-
-static int failures;
-
-#define CHECK(condition)                                              \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      failures++;                                                     \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-    }                                                                 \
-  } while (0)
 
 static void* (*mallocx_)(size_t, int);
 static void* (*rallocx_)(void*, size_t, int);

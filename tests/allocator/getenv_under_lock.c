@@ -11,17 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "check.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int failures;
-
-#define CHECK(condition)                                              \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      failures++;                                                     \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-    }                                                                 \
-  } while (0)
-
 static char* Next(const char* function, const char* name) {
   char* (*next)(const char*) = dlsym(RTLD_NEXT, function);
   pthread_mutex_lock(&lock);

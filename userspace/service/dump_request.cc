@@ -126,6 +126,13 @@ int Replace(int fd, absl::string_view contents) {
 
 }  // namespace
 
+heaptap_dump_request AskedBy(const heaptap_event& event) {
+  heaptap_dump_request asked;
+  static_assert(sizeof(asked) <= sizeof(event.memory));
+  memcpy(&asked, event.memory, sizeof(asked));
+  return asked;
+}
+
 absl::StatusOr<heaptap_dump_request> ReadDumpRequest(const ProcessHandle& process, uint64_t address) {
   heaptap_dump_request request;
   if (absl::Status status = process.Read(address, &request, sizeof(request)); !status.ok()) return status;

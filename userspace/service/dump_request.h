@@ -13,11 +13,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "bpf/heaptap_maps.h"
 #include "heaptap/contract.h"
 #include "userspace/profile/profile.h"
 #include "userspace/service/process_handle.h"
 
 namespace heaptap::service {
+
+// The request as it was when the process fired heaptap:dump: what an event of kind DUMP or RESET has of it.
+heaptap_dump_request AskedBy(const heaptap_event& event);
 
 // Reads the request at `address`. InvalidArgument if it makes no sense.
 absl::StatusOr<heaptap_dump_request> ReadDumpRequest(const ProcessHandle& process, uint64_t address);

@@ -41,12 +41,6 @@ bool LastSaysAll(uint32_t kind) {
          kind == HEAPTAP_EVENT_START;
 }
 
-heaptap_dump_request AskedBy(const heaptap_event& event) {
-  heaptap_dump_request asked;
-  memcpy(&asked, event.memory, sizeof(asked));
-  return asked;
-}
-
 // Indices of those that need no answer because the same comes again.
 std::set<ptrdiff_t> FindRepeated(const std::vector<heaptap_event>& events) {
   std::set<ptrdiff_t> repeated;
@@ -466,18 +460,6 @@ void Recorder::Handle(const heaptap_event& event) {
   }
 }
 
-void Recorder::HandleTrigger(Target& target, heaptap_dump_kind kind) {
-  // Of everyone somebody may have triggers that are due without end; one dump later has it all.
-  const absl::Time now = absl::Now();
-  if (options_.everyone.has_value() && now - target.triggered < kTriggerPause) {
-    target.postponed = kind;
-    return;
-  }
-  target.triggered = now;
-  target.postponed.reset();
-  Dump(target, kind).IgnoreError();
-}
-
 void Recorder::HandleStart(Target& target, const heaptap_event& event) {
   heaptap_control control;
   memcpy(&control, event.memory, sizeof(control));
@@ -498,49 +480,6 @@ void Recorder::HandleStart(Target& target, const heaptap_event& event) {
   if (target.policy.record) UseControl(target, control, event.argument);
 }
 
-void Recorder::HandleDump(Target& target, const heaptap_event& event) {
-  const heaptap_dump_request asked = AskedBy(event);
-  if (asked.kind == HEAPTAP_ASK_TABLES) return AnswerTables(target, static_cast<uint32_t>(asked.argument));
-  // Another collector answers, unless it has ended.
-  if (target.foreign) {
-    absl::Status status = WithMemory(target, [address = target.control_address](const ProcessHandle& handle) {
-      absl::StatusOr<heaptap_control> control = ReadControl(handle, address);
-      if (!control.ok()) return control.status();
-      return OtherCollector(*control) == 0 ? absl::OkStatus() : absl::FailedPreconditionError("another's");
-    });
-    if (!status.ok()) return;
-    target.foreign = false;
-    target.other_collector = 0;
-    WriteControl(target);
-  }
-  absl::StatusOr<ProcessHandle> handle = Open(event.tgid, target.process_id);
-  if (!handle.ok()) return;  // nobody waits any more
-  // Who asks too often waits in vain, and costs no profile.
-  if (!answers_.HasRoom(target.process_id)) return;
-  // Records may be many: the child makes them, and takes the memory with it.
-  const bool by_child = asked.kind == HEAPTAP_ASK_RECENT || asked.kind == HEAPTAP_ASK_LOG;
-  absl::StatusOr<Contents> contents = Contents{};
-  if (!by_child) contents = MakeContents(target, asked);
-  if (!contents.ok()) Fail(contents.status());
-  absl::Status status = answers_.Start(target.process_id, [&]() -> absl::Status {
-    absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(*handle, event.argument);
-    if (!request.ok()) return request.status();
-    // Who has given up may have asked for the next one since: what was made for the first is not that.
-    if (asked.sequence != 0 && asked.sequence != request->sequence) return absl::OkStatus();
-    if (by_child) contents = MakeContents(target, asked);
-    if (!contents.ok()) return AnswerWithError(*handle, event.argument, *request, EIO);
-    absl::Status answered = AnswerWithDump(*handle, event.argument, *request, contents->text, contents->leaks,
-                                           [&] { return books_->IsCurrent(handle->pid(), target.process_id); });
-    const bool is_silent = asked.kind == HEAPTAP_DUMP_FINAL && (asked.argument & HEAPTAP_FINAL_PRINT_LEAKS) != 0;
-    // Of a dump that fails the process keeps no file; then our own last dump tells of the leaks.
-    if (answered.ok() && is_silent) SayLeaks(target, contents->leaks, "");
-    return answered;
-  });
-  if (!status.ok()) return Fail(status);
-  if (asked.kind == HEAPTAP_DUMP_FINAL) target.own_final = true;
-  if (contents.ok()) SayLosses(contents->warnings);
-}
-
 void Recorder::HandleReset(const heaptap_event& event) {
   const heaptap_dump_request asked = AskedBy(event);
   const bool is_known = FindTarget(event.argument) != nullptr;
@@ -554,41 +493,6 @@ Target& Recorder::Replace(uint64_t ended_id, uint64_t new_id) {
   target.process_id = new_id;
   Close(ended_id);
   return targets_.insert_or_assign(new_id, std::move(target)).first->second;
-}
-
-void Recorder::RefuseDump(const heaptap_event& event) {
-  // Attached for every process, we hear the requests of processes that others record, too.
-  if (!answers_.HasRoom(Answers::kStranger)) return;
-  absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(event.tgid);
-  absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(event.tgid);
-  if (!handle.ok() || !mappings.ok()) return;
-  // Nobody asked for our answer; a failure to give it is not worth a word.
-  answers_
-      .Start(Answers::kStranger,
-             [&, collector = getpid()] {
-               RefuseStranger(*handle, *mappings, event.argument, collector);
-               return absl::OkStatus();
-             })
-      .IgnoreError();
-}
-
-void Recorder::RefuseStranger(const ProcessHandle& stranger, const std::vector<elf::Mapping>& mappings,
-                              uint64_t address, pid_t collector) const {
-  absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(stranger, address);
-  if (!request.ok()) return;
-  for (const elf::Mapping& mapping : mappings) {
-    if (mapping.inode == 0) continue;
-    absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(stranger.pid(), mapping);
-    if (!file.ok() || !probe_files_.IsAttached(file->file.get())) continue;
-    absl::StatusOr<uint64_t> control_address = FindControl(file->file.get(), mapping);
-    if (!control_address.ok()) continue;
-    absl::StatusOr<heaptap_control> control = ReadControl(stranger, *control_address);
-    const bool is_ours = control.ok() && control->collector_pid == static_cast<uint32_t>(collector);
-    if (control.ok() && (is_ours || OtherCollector(*control) == 0)) {
-      AnswerWithError(stranger, address, *request, ESRCH).IgnoreError();
-    }
-    return;
-  }
 }
 
 void Recorder::Fail(const absl::Status& status) {

@@ -125,7 +125,7 @@ def test_orders(lab, daemon):
         assert ("is not recorded until" in daemon.client("active", process.pid, word)) == (word == "off")
         assert process.ask("read bool prof.active") == f"0 {value}"
         assert daemon.row(process.pid)["ACTIVE"] == word
-    # It may switch itself, and says so to nobody.
+    # The process may switch itself, and sends no event then.
     assert process.ask("write bool prof.active false") == "0"
     wait_until(lambda: daemon.row(process.pid)["ACTIVE"] == "off", "list shows what the process has said")
     assert process.ask("write bool prof.active true") == "0"

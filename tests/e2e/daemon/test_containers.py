@@ -136,8 +136,8 @@ def test_a_file_system_can_go_when_its_processes_have_ended(lab, daemon, new_con
 
 @pytest.mark.slow
 def test_a_file_system_of_this_mount_name_space_can_go(lab, daemon, new_container):
-    """chroot(1) alone leaves the mount where the host can see that it is busy; so does a collector that did not see how
-    the file came to be mapped."""
+    """Without a mount name space of its own the container's mount stays busy on the host. The same for a collector that
+    has not seen the file being mapped."""
     going = own_library(new_container())
     assert paced_in(lab, daemon, going, name_spaces=())[1] > 0
     wait_until(lambda: going.unmount() is None, "it can be unmounted")

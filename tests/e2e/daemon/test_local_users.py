@@ -132,7 +132,7 @@ def test_programs_with_more_rights_are_not_the_users(lab, daemon):
 
 
 def status_of(daemon, uid):
-    """Of /healthz; whoever may have no more connections is answered before he has asked."""
+    """Of /healthz. A user with too many connections is answered before the request is sent."""
     with being(uid), socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE_SECONDS)
         connection.connect(daemon.socket)

@@ -36,19 +36,24 @@ def test_a_plugin_at_work_at_once(lab):
         assert assert_called(dump, side, 1000) == 1
 
 
-def test_a_stopped_heaptap(lab):
-    """heaptap sleeps while a plugin is loaded, at work, and gone with its process: the stacks wait in the kernel,
-    and the file is opened by its name."""
+def assert_whole_though_heaptap_was_stopped(lab, path, side, count):
+    """heaptap is stopped while the program opens a plugin, calls it, and ends."""
     session = loader(lab)
     session.signal(signal.SIGSTOP)
-    open_plugin(session, LEFT)
-    call(session, "left_enter", 500)
+    open_plugin(session, path)
+    call(session, f"{side}_enter", count)
     session.tell("close")
     session.popen.stdin.close()
     session.signal(signal.SIGCONT)
     dump = end(lab, session)
     assert dump.warnings == []
-    assert_called(dump, "left", 500)
+    assert_called(dump, side, count)
+
+
+def test_a_stopped_heaptap(lab):
+    """heaptap sleeps while a plugin is loaded, at work, and gone with its process: the stacks wait in the kernel,
+    and the file is opened by its name."""
+    assert_whole_though_heaptap_was_stopped(lab, LEFT, "left", 500)
 
 
 NANOSLEEP = "35"  # x86-64
@@ -126,16 +131,7 @@ def test_a_program_does_not_wait_for_ever(lab):
 
 def test_deep_stacks_while_heaptap_is_stopped(lab):
     """Few samples: as much of the stack is kept as there is."""
-    session = loader(lab)
-    session.signal(signal.SIGSTOP)
-    open_plugin(session, DEEP)
-    call(session, "deep_enter", 50)
-    session.tell("close")
-    session.popen.stdin.close()
-    session.signal(signal.SIGCONT)
-    dump = end(lab, session)
-    assert dump.warnings == []
-    assert_called(dump, "deep", 50)
+    assert_whole_though_heaptap_was_stopped(lab, DEEP, "deep", 50)
 
 
 def assert_whole_unless_locked(session, dump):
