@@ -95,7 +95,7 @@ void Give(Chunk* chunk, size_t first, size_t count, bool dirty, uint64_t now) {
 }
 
 // Short of address space, a chunk may be smaller: what is needed, but at least kChunkMinimum.
-Chunk* MapChunk(size_t needed) {
+Chunk* MapChunk(size_t needed, bool huge_pages) {
   uint64_t share = AddressSpaceLimit() / kLimitShare;
   for (size_t size = kChunkSize; size >= kChunkMinimum && size >= needed; size /= 2) {
     bool can_shrink = size / 2 >= kChunkMinimum && size / 2 >= needed;
@@ -103,6 +103,8 @@ Chunk* MapChunk(size_t needed) {
     void* memory = MapAligned(size, kChunkSize);
     if (memory == nullptr) continue;
     AddToFigure(&heaptap_statistics::mapped, static_cast<int64_t>(size));
+    // Before the first write, which may get a huge page.
+    AdviseHugePages(memory, size, huge_pages);
     Chunk* chunk = static_cast<Chunk*>(memory);
     chunk->units = static_cast<uint32_t>(size >> kShortShift);  // for now in short units; MakeChunk knows better
     return chunk;
@@ -113,14 +115,13 @@ Chunk* MapChunk(size_t needed) {
 // A new chunk with room for `count` units at that alignment. False: out of memory.
 bool MakeChunk(unsigned shift, size_t count, size_t alignment) {
   // Units before `alignment` are lost to the demand: unit 0 is the chunk's own.
-  Chunk* chunk = MapChunk((alignment + count) << shift);
+  Chunks& chunks = ChunksOf(shift);
+  // A process that needs no more than the first chunk is small: huge pages would only make it large.
+  Chunk* chunk = MapChunk((alignment + count) << shift, chunks.first() != nullptr);
   if (chunk == nullptr) return false;
   chunk->shift = shift;
   chunk->units >>= shift - kShortShift;
   chunk->dirty_since.store(kNeverDirty, std::memory_order_relaxed);
-  Chunks& chunks = ChunksOf(shift);
-  // A process that needs no more than the first chunk is small: huge pages would only make it large.
-  AdviseHugePages(chunk, size_t{chunk->units} << shift, chunks.first() != nullptr);
   chunks.Add(chunk);
   SetChunkKind(chunk, static_cast<uint8_t>(shift));
   return true;

@@ -7,6 +7,8 @@ these programs. Error bounds:
   resident  1 % of the Rss of these mappings, and 64 KiB for the library's own table, which is not among them
   resident, mapped  5 % of what smaps_rollup has of anonymous memory, less that of mappings that have a name (files'
             data, stacks), and 256 KiB for what the dynamic linker and libc map for themselves
+
+No figure knows of huge pages, which are resident where nothing was touched: the programs run without.
 """
 
 import glob
@@ -53,7 +55,8 @@ def results(lab):
 
 
 def start(lab, command, at_exit=True, **options):
-    env = {"LD_PRELOAD": f"{LIBRARY} {PROBE}", "STATISTICS_FOLDER": lab.path("statistics"), **options.pop("env", {})}
+    env = {"LD_PRELOAD": f"{LIBRARY} {PROBE}", "STATISTICS_FOLDER": lab.path("statistics"),
+           "MALLOC_CONF": "thp:never", **options.pop("env", {})}
     if at_exit:
         env["STATISTICS_AT_EXIT"] = "1"
     return lab.program(*command, env=env, **options)
@@ -107,6 +110,29 @@ def test_sqlite(lab):
         file.write(programs.SQL)
     run_to_end(lab, "sqlite3", ":memory:", ".read script.sql")
     assert check(lab) == 1
+
+
+@pytest.fixture
+def huge_pages_always():
+    """As Debian's kernels are set up."""
+    path = "/sys/kernel/mm/transparent_hugepage/enabled"
+    with open(path, encoding="ascii") as file:
+        before = re.search(r"\[(\w+)\]", file.read()).group(1)
+    with open(path, "w", encoding="ascii") as file:
+        file.write("always")
+    yield
+    with open(path, "w", encoding="ascii") as file:
+        file.write(before)
+
+
+@pytest.mark.whole_machine
+@pytest.mark.usefixtures("huge_pages_always")
+def test_a_small_process_gets_no_huge_page(lab):
+    run_to_end(lab, "/bin/ls", lab.folder, env={"MALLOC_CONF": ""})
+    assert glob.glob(lab.path("statistics", "*.smaps"))
+    for path in glob.glob(lab.path("statistics", "*.smaps")):
+        own = [mapping for mapping in read_smaps(path) if "nr" in mapping["VmFlags"]]
+        assert own and sum(mapping["AnonHugePages"] for mapping in own) == 0, own
 
 
 def test_perl(lab):
