@@ -95,7 +95,8 @@ size_t ResizeInPlace(void* pointer, size_t size, size_t extra, Demand demand);
 // malloc_usable_size: constant for the life of the block. 0 for nullptr and for pointers that are not the allocator's.
 size_t UsableSize(void* pointer);
 
-// Gives back to the system whatever can be. True if that was anything.
+// Gives back to the system what the caller's heap, the heaps of no thread and the free units hold. What other threads
+// have freed of the heap of a thread that sleeps stays there. True if anything was given back.
 bool Trim();
 
 }  // namespace heaptap

@@ -105,9 +105,6 @@ static __noinline __u64 want_table(const struct scratch* mine, const struct plac
   return RULE_LATE;
 }
 
-/* The list of mappings may be locked by another thread for the moment; so many tries take some ten microseconds. */
-#define MAPPING_TRIES 500
-
 struct search {
   struct place place;
   long error;

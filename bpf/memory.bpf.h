@@ -7,6 +7,9 @@
 
 #include "bpf/scratch.bpf.h"
 
+/* The list of mappings may be locked by another thread for the moment; so many tries take some ten microseconds. */
+#define MAPPING_TRIES 500
+
 /* Makes the window begin at RSP, or where the page of the address begins. Returns 0, or a negative errno. */
 static __noinline int move_window(struct scratch* mine, __u64 address) {
   if (!mine) return -1; /* never */

@@ -6,6 +6,7 @@
 #define HEAPTAP_RAW_STACK_BPF_H_
 
 #include "bpf/maps.bpf.h"
+#include "bpf/memory.bpf.h"
 #include "bpf/scratch.bpf.h"
 
 struct stack_place {
@@ -64,18 +65,22 @@ static __always_inline struct raw_share* find_raw_share(void) {
   return bpf_map_lookup_elem(&raw_shares, &tid);
 }
 
-/* How many chunks there are from the stack pointer to the top of the stack; what the list of mappings cannot tell, as
- * another thread has locked it, the thread's latest copy may. */
+static long try_to_find_stack(__u32 index, struct stack_place* stack) {
+  return bpf_find_vma(bpf_get_current_task_btf(), stack->pointer, find_stack, stack, 0) != -EBUSY;
+}
+
+/* How many chunks there are from the stack pointer to the top of the stack. What the list of mappings cannot tell while
+ * another thread has it locked, the thread's latest copy may; else there are as many as a copy may have. */
 static __noinline __u64 count_chunks(struct raw_share* share, __u64 rsp) {
   struct stack_place stack = {.pointer = rsp};
-  bpf_find_vma(bpf_get_current_task_btf(), rsp, find_stack, &stack, 0);
+  bpf_loop(MAPPING_TRIES, try_to_find_stack, &stack, 0);
   if (share && stack.top) {
     share->stack_begin = stack.begin;
     share->stack_top = stack.top;
   } else if (share && share->stack_begin <= rsp && rsp < share->stack_top) {
     stack.top = share->stack_top;
   }
-  if (!stack.top) return HEAPTAP_RAW_STACK_CHUNKS;
+  if (!stack.top) return HEAPTAP_MOST_STACK_CHUNKS;
   return (stack.top - (rsp & ~(HEAPTAP_CHUNK_BYTES - 1ULL))) / HEAPTAP_CHUNK_BYTES + 1;
 }
 

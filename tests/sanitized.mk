@@ -10,10 +10,11 @@
 SANITIZED_FLAGS := $(USERSPACE_FLAGS) -O1 -gline-tables-only -fno-omit-frame-pointer
 
 ASAN := $(BUILD)/asan
+ASAN_SOURCES := $(COLLECTOR_SOURCES)
 # fuzzer-no-link: libFuzzer sees which code an input reaches. A null pointer is a crash without a check of its own, and
 # vptr checks what casts of ours there are none of; both make the compile longer.
 ASAN_FLAGS := -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize=null,vptr -fno-sanitize-recover=all
-ASAN_OBJECTS := $(COLLECTOR_SOURCES:%.cc=$(ASAN)/%.o)
+ASAN_OBJECTS := $(GROUPS:%=$(ASAN)/group_%.o)
 
 TSAN := $(BUILD)/tsan
 TSAN_FLAGS := -fsanitize=thread
@@ -23,20 +24,27 @@ TSAN_SOURCES := $(wildcard userspace/service/*.cc userspace/bpf/*.cc)
 TSAN_TEST_SOURCES := $(addprefix tests/unit/,$(addsuffix .cc,bpf_puppet bpf_unwind_maps_test service_bounded_work_test \
   service_http_access_test service_http_clients_test service_http_endpoints_test service_http_server_test \
   service_probe_files_test service_process_symbols_test service_unwind_tables_test support/main support/tsan_mutex))
-TSAN_OBJECTS := $(TSAN_TEST_SOURCES:%.cc=$(TSAN)/%.o) $(TSAN_SOURCES:%.cc=$(TSAN)/%.o)
+TSAN_OBJECTS := $(TSAN_TEST_SOURCES:%.cc=$(TSAN)/%.o) $(GROUPS:%=$(TSAN)/group_%.o)
+
+.PHONY: always
+always:
 
 # $(1): ASAN or TSAN
 define SANITIZED_RULES
-$$($(1))/precompiled.pch: userspace/precompiled.h
-	$$(say) PCH $$@
-	@mkdir -p $$(@D)
-	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -x c++-header $$< -o $$@
-
-$$($(1))/userspace/%.o: userspace/%.cc $$($(1))/precompiled.pch | $$(BUILD)/bpf/heaptap.skel.h
+$$($(1))/userspace/%.o: userspace/%.cc
 	$$(say) CLANGCXX $$@
 	@mkdir -p $$(@D)
-	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) -include-pch $$($(1))/precompiled.pch \
-	  $$(DEPENDENCIES) -c $$< -o $$@
+	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
+
+# Written again only if a file came or went.
+$$(GROUPS:%=$$($(1))/group_%.cc): $$($(1))/group_%.cc: always
+	@mkdir -p $$(@D)
+	@printf '#include "%s"\n' $$(call group_of,$$*,$$($(1)_SOURCES)) >$$@.new
+	@if cmp -s $$@.new $$@; then rm $$@.new; else mv $$@.new $$@; fi
+
+$$($(1))/group_%.o: $$($(1))/group_%.cc $$(BUILD)/bpf/heaptap.skel.h
+	$$(say) CLANGCXX "$$@ ($$(words $$(call group_of,$$*,$$($(1)_SOURCES))) files)"
+	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
 
 $$($(1))/tests/%.o: tests/%.cc
 	$$(say) CLANGCXX $$@
@@ -47,9 +55,6 @@ $$($(1))/tests/%.o: tests/%.c
 	$$(say) CLANG $$@
 	@mkdir -p $$(@D)
 	$$(Q)$$(CLANG) -O1 -gline-tables-only $$($(1)_FLAGS) $$(HARNESS_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
-
-$$($(1))/userspace/bpf/books.o $$($(1))/userspace/bpf/books_load.o $$($(1))/userspace/bpf/unwind_maps.o: \
-  $$(BUILD)/bpf/heaptap.skel.h
 endef
 $(eval $(call SANITIZED_RULES,ASAN))
 $(eval $(call SANITIZED_RULES,TSAN))

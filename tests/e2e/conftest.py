@@ -235,14 +235,16 @@ def impatient(lab):
 
 
 def pytest_report_teststatus(report):
-    """One line for each test, with its seconds; what pytest would write is one letter."""
+    """One line for each test, with its seconds, and why it failed; what pytest would write is one letter."""
     if report.when == "setup":
         _setup_seconds[report.nodeid] = report.duration
     if report.when == "setup" and report.passed or report.when == "teardown" and not report.failed:
         return None
     outcome = "error" if report.when != "call" and report.failed else report.outcome
     seconds = report.duration + (_setup_seconds.pop(report.nodeid, 0) if report.when == "call" else 0)
-    return outcome, f"{outcome:7} {seconds:6.1f} s  {report.nodeid}\n", outcome.upper()
+    crash = getattr(report.longrepr, "reprcrash", None) if report.failed else None
+    why = f"        {crash.path}:{crash.lineno}: {crash.message.splitlines()[0]}\n" if crash else ""
+    return outcome, f"{outcome:7} {seconds:6.1f} s  {report.nodeid}\n{why}", outcome.upper()
 
 
 @pytest.fixture

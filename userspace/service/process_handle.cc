@@ -23,11 +23,11 @@
 namespace heaptap::service {
 namespace {
 
-absl::Status NoSuchProcess(pid_t pid) { return absl::NotFoundError(absl::StrCat("no process ", pid)); }
+absl::Status NoProcess(pid_t pid) { return absl::NotFoundError(absl::StrCat("no process ", pid)); }
 
 absl::Status AccessError(pid_t pid, const char* what, ssize_t result) {
   // A memory file of an ended address space reads and writes 0 bytes.
-  if (result == 0 || (result < 0 && errno == ESRCH)) return NoSuchProcess(pid);
+  if (result == 0 || (result < 0 && errno == ESRCH)) return NoProcess(pid);
   const char* reason = result < 0 ? strerror(errno) : "not all of it is mapped";
   return absl::InvalidArgumentError(absl::StrCat(what, " memory of process ", pid, ": ", reason));
 }
@@ -44,12 +44,12 @@ absl::StatusOr<ProcessHandle> ProcessHandle::Open(pid_t pid) {
   elf::FileDescriptor pidfd(syscall(SYS_pidfd_open, pid, 0));
   if (!pidfd.valid()) {
     // EINVAL: no PID at all, or that of a thread.
-    if (errno == ESRCH || errno == EINVAL) return NoSuchProcess(pid);
+    if (errno == ESRCH || errno == EINVAL) return NoProcess(pid);
     return bpf::KernelError(errno, absl::StrCat("pidfd_open of process ", pid));
   }
   elf::FileDescriptor memory(open(absl::StrCat("/proc/", pid, "/mem").c_str(), O_RDWR | O_CLOEXEC));
   if (!memory.valid()) {
-    if (errno == ENOENT || errno == ESRCH) return NoSuchProcess(pid);
+    if (errno == ENOENT || errno == ESRCH) return NoProcess(pid);
     const bool refused = errno == EPERM || errno == EACCES;
     if (refused && bpf::MissingCapabilities().empty()) {
       return absl::PermissionDeniedError(
@@ -79,7 +79,7 @@ absl::Status ProcessHandle::Write(uint64_t address, const void* from, size_t siz
 absl::StatusOr<elf::FileDescriptor> ProcessHandle::TakeDescriptor(int fd) const {
   elf::FileDescriptor copy(syscall(SYS_pidfd_getfd, pidfd_.get(), fd, 0));
   if (copy.valid()) return copy;
-  if (errno == ESRCH) return NoSuchProcess(pid_);
+  if (errno == ESRCH) return NoProcess(pid_);
   if (errno == EBADF) return absl::InvalidArgumentError(absl::StrCat("process ", pid_, " has no descriptor ", fd));
   return bpf::KernelError(errno, absl::StrCat("pidfd_getfd from process ", pid_));
 }
