@@ -144,10 +144,14 @@ def test_tables_of_a_process(lab):
         assert size <= 8 + rows * 8 / 1024 * 1.1
 
 
-@pytest.mark.without_bpf
 def test_of_a_process(lab):
-    puppet = lab.preloaded_puppet()
+    """One that can be recorded, and one without the library."""
+    puppet = lab.preloaded_puppet(env={"MALLOC_CONF": "lg_prof_sample:12"})
     result = doctor("-p", str(puppet.target_pid))
-    assert "libheaptap.so" in result.stdout
+    assert result.returncode == 0, result.stdout
+    allocator = rf"(?m)^ok +sampled allocator +{re.escape(LIBRARY)}, lg_prof_sample 12, prof\.active true$"
+    assert re.search(allocator, result.stdout), result.stdout
     sleeper = lab.program("sleep", "1000")
-    assert doctor("-p", str(sleeper.pid)).returncode == 3
+    result = doctor("-p", str(sleeper.pid))
+    assert result.returncode == 3, result.stdout
+    assert re.search("(?m)^missing +sampled allocator +none mapped", result.stdout), result.stdout
