@@ -9,6 +9,10 @@ import subprocess
 import harness
 from harness import LIBRARY, PATIENCE_SECONDS, Process, Session, environment, target
 
+# Blocks that a process may allocate before it notices that it is recorded. As the README says: 4 KiB of each size; here
+# blocks of 100 bytes, which take 112.
+READY_BLOCKS = 4096 // 112
+
 
 class Lab:
     def __init__(self, folder):

@@ -10,11 +10,8 @@ import signal
 
 import control
 from harness import LIBRARY, PATIENCE_SECONDS, wait_until
-from lab import assert_one_clear_line
+from lab import READY_BLOCKS, assert_one_clear_line
 from symbols import kept
-
-# As the README says: 4 KiB of each size, here blocks of 112 bytes.
-READY_BLOCKS = 4096 // 112
 
 
 def test_leaves_the_process_as_it_found_it(lab):
