@@ -14,11 +14,13 @@ import pytest
 
 import symbols
 from container import Container, Image
-from harness import target, wait_until
+from harness import TIME_SCALE, target, wait_until
 
 DAEMON = ["--exact", "--dump-at-exit", "always"]
 # Blocks a second.
 PACE = 20000
+# As the README has it, of a busy machine.
+FIRST_LATE_MILLISECONDS = 200 * TIME_SCALE
 
 
 @pytest.fixture
@@ -90,10 +92,10 @@ def test_the_second_process_is_exact(lab, daemon, new_container, held):
     """The first one that maps the library is seen some milliseconds late; the next one not at all late."""
     container = new_container()
     allocated, recorded = paced_in(lab, daemon, container)
-    assert recorded <= allocated
-    assert recorded > 0
+    assert 0 < recorded <= allocated
     late = (allocated - recorded) / PACE * 1000
-    held("the first process in a container is recorded late", "none", f"{late:.1f} ms")
+    assert late <= FIRST_LATE_MILLISECONDS
+    held("the first process in a container is recorded late", f"{FIRST_LATE_MILLISECONDS:.0f} ms", f"{late:.1f} ms")
     for _ in range(2):
         allocated, recorded = paced_in(lab, daemon, container)
         assert allocated == recorded
