@@ -21,13 +21,18 @@ def environment(folder):
     assert flavours, "no kernel headers: apt install linux-headers-cloud-amd64"
     common = flavours[-1].replace("-cloud-amd64", "-common")
     merged = os.path.join(folder, "kernel-headers")
+    if not os.path.exists(merged):
+        _merge((common, flavours[-1]), merged)
+    return dict(variables, BCC_KERNEL_SOURCE=merged)
+
+
+def _merge(trees, merged):
     for part in _PARTS:
         os.makedirs(os.path.join(merged, part))
-        for tree in (common, flavours[-1]):
+        for tree in trees:
             if os.path.isdir(os.path.join(tree, part)):
                 for name in os.listdir(os.path.join(tree, part)):
                     os.symlink(os.path.join(tree, part, name), os.path.join(merged, part, name))
-    return dict(variables, BCC_KERNEL_SOURCE=merged)
 
 
 def wrapper():

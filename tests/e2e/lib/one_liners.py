@@ -14,7 +14,7 @@ import time
 
 import bcc_tools
 import control
-from harness import LIBRARY, ROOT, target, wait_until
+from harness import LIBRARY, PATIENCE_SECONDS, ROOT, target, wait_until
 
 _INSTALLED_LIBRARY = "/usr/local/lib/heaptap/libheaptap.so"
 _INSTALLED_SCRIPTS = "/usr/local/share/heaptap"
@@ -120,6 +120,18 @@ def end(tracer):
         return not tracer.alive()
     wait_until(ended, f"{tracer.command} ends")
     return tracer.stdout()
+
+
+def repeat_until(is_seen, what, held):
+    """A round that the end of a second cuts in two is repeated; how often is said."""
+    rounds = 0
+
+    def one_more():
+        nonlocal rounds
+        rounds += 1
+        return is_seen()
+    wait_until(one_more, what)
+    held(f"rounds, for {what}", f"{PATIENCE_SECONDS:.0f} s", rounds)
 
 
 def exact_puppet(lab):
