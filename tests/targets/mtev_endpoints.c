@@ -13,8 +13,8 @@
  *   GET /application/keep?blocks=N&size=BYTES  in application_keep()
  *   GET /application/noise?blocks=N&size=BYTES in mtev_memory_reclaim() and ck_hs_grow(), half of them each
  *
- *   mtev_endpoints [deny]      one request a connection, on a port of its own choice on loopback; says "ready PORT
- * PID"; SIGTERM ends it with status 0. deny: nobody may read the endpoints.
+ * One request a connection, on a port of its own choice on loopback. Says "ready PORT PID"; SIGTERM ends it with status
+ * 0.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -41,7 +41,6 @@ typedef void statistics_function(write_function* write, void* context, const cha
 
 static control_function* control;
 static statistics_function* print_statistics;
-static bool denied;
 
 /* --- the application --- */
 
@@ -203,9 +202,7 @@ static void memory_json(void) {
 
 static void answer_to(const char* method, const char* path, const char* query) {
   bool get = strcmp(method, "GET") == 0;
-  if (denied && strncmp(path, "/mtev/", strlen("/mtev/")) == 0) {
-    answer_is(403, "DENIED", "text/html");
-  } else if (get && strcmp(path, "/mtev/heap_profile") == 0) {
+  if (get && strcmp(path, "/mtev/heap_profile") == 0) {
     heap_profile(query);
   } else if (get && strcmp(path, "/mtev/memory.json") == 0) {
     memory_json();
@@ -287,10 +284,9 @@ static void stop(int number) {
   stopped = 1;
 }
 
-int main(int argc, char** argv) {
+int main(void) {
   static char output[BUFSIZ];
   setvbuf(stdout, output, _IOLBF, sizeof output);
-  denied = argc > 1 && strcmp(argv[1], "deny") == 0;
   struct sigaction action = {.sa_handler = stop};
   sigaction(SIGTERM, &action, NULL);
   control = (control_function*)dlsym(RTLD_DEFAULT, "mallctl");

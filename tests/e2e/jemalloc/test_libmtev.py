@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An application that finds mallctl and malloc_stats_print by dlsym(RTLD_DEFAULT), as libmtev does, over real HTTP:
-every answer that libmtev gives, its memory.json, and the workflow that its documents describe.
+every answer that libmtev gives of an allocator, its memory.json, and the workflow that its documents describe.
 
-libmtev's two remaining answers (no table of parameters, fstat failed) have causes that no allocator can bring about.
+libmtev's other answers (no rights, no allocator, no table of parameters, fstat failed) have causes that no allocator
+can bring about.
 
 Everything is recorded and blocks of 64 KiB have no ready lists: no error bounds.
 """
