@@ -66,7 +66,8 @@ test-allocator-$(1): $(ALLOCATOR_TESTS)/$(1)/unit $(ALLOCATOR_TESTS)/$(1)/stress
 	  --gtest_filter='-SampleStatisticsTest.*$(ALLOCATOR_EXCLUDED_$(1))'
 	$$(Q)$(ALLOCATOR_ENVIRONMENT) MALLOC_CONF=prof:true,prof_stats:true $(ALLOCATOR_RUN) $(ALLOCATOR_TESTS)/$(1)/unit \
 	  --gtest_brief=1 --gtest_filter='SampleStatisticsTest.*'
-	$$(Q)$(ALLOCATOR_ENVIRONMENT) $(ALLOCATOR_RUN) $(ALLOCATOR_TESTS)/$(1)/unit --gtest_brief=1 --gtest_filter='Mallctl*'
+	$$(Q)$(ALLOCATOR_ENVIRONMENT) env -u MALLOC_CONF $(ALLOCATOR_RUN) $(ALLOCATOR_TESTS)/$(1)/unit --gtest_brief=1 \
+	  --gtest_filter='Mallctl*'
 	$$(Q)$(ALLOCATOR_ENVIRONMENT) $(ALLOCATOR_RUN) $(ALLOCATOR_TESTS)/$(1)/stress 4 5 $(2)
 endef
 $(eval $(call ALLOCATOR_VARIANT,plain,40000))
