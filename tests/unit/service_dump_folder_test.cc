@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -21,9 +24,11 @@ namespace heaptap::service {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 class DumpFolderTest : public ::testing::Test {
  protected:
@@ -123,6 +128,27 @@ TEST_F(DumpFolderTest, TheFolderIsOpenedOnce) {
   ASSERT_TRUE(folder.Write(1, HEAPTAP_DUMP_FINAL, sequence, "x").ok());
   EXPECT_TRUE(fs::exists(root_ / "b" / "jeprof.1.0.f.heap"));
   EXPECT_TRUE(fs::is_empty(root_ / "a"));
+}
+
+// A dump has no name before it is whole.
+TEST_F(DumpFolderTest, AWriterThatIsKilledLeavesNoPartOfADump) {
+  constexpr rlim_t kWritten = 1 << 20;
+  const DumpFolder folder = Open(Prefix());
+  const pid_t writer = fork();
+  ASSERT_GE(writer, 0);
+  if (writer == 0) {
+    // The kernel ends it there.
+    const rlimit no_core = {0, 0};
+    const rlimit file_size = {kWritten, kWritten};
+    if (setrlimit(RLIMIT_CORE, &no_core) != 0 || setrlimit(RLIMIT_FSIZE, &file_size) != 0) _exit(1);
+    DumpSequence sequence;
+    _exit(folder.Write(7, HEAPTAP_DUMP_FINAL, sequence, std::string(3 * kWritten, 'p')).ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(writer, &status, 0), writer);
+  ASSERT_TRUE(WIFSIGNALED(status)) << status;
+  EXPECT_EQ(WTERMSIG(status), SIGXFSZ);
+  EXPECT_THAT(Names(), Each(StartsWith("."))) << "where files need a name, it is a hidden one";
 }
 
 TEST_F(DumpFolderTest, AFullFileSystemLeavesNothing) {
