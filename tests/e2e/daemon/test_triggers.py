@@ -7,6 +7,7 @@ Recording is exact; error bounds: none.
 import ctypes
 import os
 import signal
+import time
 
 from daemon import EXACT
 from harness import wait_until
@@ -77,6 +78,7 @@ def test_interval(lab, daemon):
 
 def test_schedule(lab, daemon):
     """Every second, but for those that have another schedule by a rule."""
+    begun = time.time()
     often, seldom = recorded_puppet(lab, daemon, "often"), recorded_puppet(lab, daemon, "seldom")
     for puppet in (often, seldom):
         puppet.ask("keep 10 100")
@@ -84,8 +86,9 @@ def test_schedule(lab, daemon):
     def scheduled_dumps():
         return daemon.metrics().get('heaptap_dumps_total{trigger="interval"}', 0)
     before = scheduled_dumps()
-    first, second = daemon.wait_dumps(2, pid=often.pid, kind="i")[:2]
-    assert os.stat(second.path).st_mtime - os.stat(first.path).st_mtime > 0.9
+    third = daemon.wait_dumps(3, pid=often.pid, kind="i")[2]
+    # Any of them may be late, none is early; clocks of files are coarse.
+    assert os.stat(third.path).st_mtime - begun > 1.9
     assert daemon.dumps(seldom.pid) == []
     assert scheduled_dumps() > before
 
