@@ -27,6 +27,7 @@ class Demo:
         with open(self._path, "wb") as output:
             self.process = subprocess.Popen([*before, DEMO], stdout=output, stderr=subprocess.STDOUT,
                                             start_new_session=True,
+                                            env={**os.environ, "DEMO_PATIENCE_SECONDS": f"{PATIENCE_SECONDS:.0f}"},
                                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
     def output(self):
