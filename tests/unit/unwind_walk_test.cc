@@ -779,8 +779,8 @@ TEST(RawStacks, AsMuchAsTheLatestCopyOfTheThreadTells) {
   EXPECT_EQ(sample(1, kPage + 8), 8);
   EXPECT_EQ(sample(1, 100), 2);
   // Of another thread, or on another stack, nothing is known.
-  EXPECT_EQ(sample(2, 100), HEAPTAP_RAW_STACK_CHUNKS);
-  EXPECT_EQ(sample(1, 9 * kPage), HEAPTAP_RAW_STACK_CHUNKS);
+  EXPECT_EQ(sample(2, 100), HEAPTAP_MOST_STACK_CHUNKS);
+  EXPECT_EQ(sample(1, 9 * kPage), HEAPTAP_MOST_STACK_CHUNKS);
 }
 
 TEST(RawStacks, LargeCopiesWhileTheRingIsRoomy) {
