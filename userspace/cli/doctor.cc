@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
+#include "userspace/export/json.h"
 #include "userspace/service/checkup.h"
 #include "userspace/service/kernel_features.h"
 #include "userspace/service/messages.h"
@@ -21,7 +21,7 @@
 namespace heaptap::cli {
 namespace {
 
-using nlohmann::ordered_json;
+using exporter::Json;
 
 constexpr int kSchemaVersion = 1;
 
@@ -61,36 +61,35 @@ void PrintText(const std::vector<service::FeatureFinding>& features) {
   }
 }
 
-ordered_json ToJson(const service::Finding& finding) {
-  ordered_json entry = {{"subject", finding.subject}, {"ok", finding.status.ok()}};
+Json ToJson(const service::Finding& finding) {
+  Json entry = {{"subject", finding.subject}, {"ok", finding.status.ok()}};
   if (finding.status.ok()) {
-    entry["detail"] = finding.detail;
+    entry.Set("detail", finding.detail);
   } else {
-    entry["missing"] = std::string(finding.status.message());
-    entry["remedy"] = finding.remedy;
+    entry.Set("missing", finding.status.message());
+    entry.Set("remedy", finding.remedy);
   }
   return entry;
 }
 
-ordered_json ToJson(const service::FeatureFinding& finding) {
-  ordered_json entry = {{"name", finding.name},   {"since", finding.since},    {"required", finding.required},
-                        {"tried", finding.tried}, {"ok", finding.status.ok()}, {"lost", finding.lost}};
-  if (!finding.status.ok()) entry["missing"] = std::string(finding.status.message());
+Json ToJson(const service::FeatureFinding& finding) {
+  Json entry = {{"name", finding.name},   {"since", finding.since},    {"required", finding.required},
+                {"tried", finding.tried}, {"ok", finding.status.ok()}, {"lost", finding.lost}};
+  if (!finding.status.ok()) entry.Set("missing", finding.status.message());
   return entry;
 }
 
 void PrintJson(const Report& report, bool healthy) {
-  ordered_json findings = ordered_json::array();
-  for (const service::Finding& finding : report.machine) findings.push_back(ToJson(finding));
-  for (const service::Finding& finding : report.process) findings.push_back(ToJson(finding));
-  ordered_json features = ordered_json::array();
-  for (const service::FeatureFinding& finding : report.features) features.push_back(ToJson(finding));
-  const ordered_json document = {{"schema_version", kSchemaVersion},
-                                 {"ok", healthy},
-                                 {"findings", std::move(findings)},
-                                 {"kernel_features", std::move(features)}};
-  // A path may be no UTF-8.
-  printf("%s\n", document.dump(2, ' ', false, ordered_json::error_handler_t::replace).c_str());
+  Json findings = Json::List();
+  for (const service::Finding& finding : report.machine) findings.Add(ToJson(finding));
+  for (const service::Finding& finding : report.process) findings.Add(ToJson(finding));
+  Json features = Json::List();
+  for (const service::FeatureFinding& finding : report.features) features.Add(ToJson(finding));
+  const Json document = {{"schema_version", kSchemaVersion},
+                         {"ok", healthy},
+                         {"findings", std::move(findings)},
+                         {"kernel_features", std::move(features)}};
+  printf("%s\n", document.Text({.indent = 2}).c_str());
 }
 
 // What needs more rights explains the rest; a missing process is worth its own status.

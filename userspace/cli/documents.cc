@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -138,7 +139,7 @@ absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client) 
   if (!document.ok()) return document.status();
   return ReadList(client, kTarget, *document, "processes",
                   [](const json& object, const std::string& where, std::string& error) {
-                    return ProcessDocument{ReadSummary(object, where, error), object};
+                    return ProcessDocument{ReadSummary(object, where, error), exporter::Json(object)};
                   });
 }
 
@@ -164,7 +165,7 @@ absl::StatusOr<std::vector<EndedDocument>> GetEnded(const Client& client) {
                     fields.Take("status", ended.status);
                     fields.Take("by_oom_kill", ended.by_oom_kill);
                     fields.Take("dump", ended.dump);
-                    return EndedDocument{std::move(ended), object};
+                    return EndedDocument{std::move(ended), exporter::Json(object)};
                   });
 }
 

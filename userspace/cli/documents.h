@@ -8,12 +8,12 @@
 
 #include <sys/types.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "userspace/cli/client.h"
+#include "userspace/export/json.h"
 #include "userspace/service/collector.h"
 
 namespace heaptap::cli {
@@ -24,7 +24,7 @@ namespace heaptap::cli {
 template <typename T>
 struct Document {
   T value;
-  nlohmann::json json;
+  exporter::Json json;
 };
 using ProcessDocument = Document<service::ProcessSummary>;
 using EndedDocument = Document<service::EndedProcess>;

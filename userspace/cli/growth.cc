@@ -12,12 +12,13 @@
 #include "userspace/cli/human.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/export/frame_names.h"
+#include "userspace/export/json.h"
 #include "userspace/profile/difference.h"
 
 namespace heaptap::cli {
 namespace {
 
-using nlohmann::ordered_json;
+using exporter::Json;
 using profile::Context;
 using profile::Estimate;
 
@@ -33,7 +34,7 @@ std::string SignedBytes(double bytes) { return absl::StrCat(bytes > 0 ? "+" : ""
 
 std::string SignedObjects(double objects) { return absl::StrFormat("%+d", Whole(objects)); }
 
-ordered_json ToJson(const Estimate& live) { return {{"bytes", Whole(live.bytes)}, {"objects", Whole(live.objects)}}; }
+Json ToJson(const Estimate& live) { return {{"bytes", Whole(live.bytes)}, {"objects", Whole(live.objects)}}; }
 
 Estimate Total(const Growth& growth) {
   return {.objects = growth.after.objects - growth.before.objects, .bytes = growth.after.bytes - growth.before.bytes};
@@ -108,24 +109,24 @@ std::string GrowthText(const Growth& growth, size_t top, const exporter::FindSou
 
 std::string GrowthJson(const Growth& growth, size_t top, const exporter::FindSourceFrames& find) {
   exporter::FrameNames names(growth.difference, find);
-  ordered_json paths = ordered_json::array();
+  Json paths = Json::List();
   for (size_t i = 0; i < Shown(growth, top); i++) {
     const Context& context = growth.difference.contexts[i];
-    ordered_json frames = ordered_json::array();
+    Json frames = Json::List();
     for (const uint64_t frame : context.frames) {
       const uint64_t address = exporter::CallAddress(frame);
-      frames.push_back({{"address", absl::StrCat("0x", absl::Hex(address))}, {"names", names.At(address)}});
+      frames.Add({{"address", absl::StrCat("0x", absl::Hex(address))}, {"names", names.At(address)}});
     }
-    ordered_json path = ToJson(context.Live());
-    path["frames"] = std::move(frames);
-    paths.push_back(std::move(path));
+    Json path = ToJson(context.Live());
+    path.Set("frames", std::move(frames));
+    paths.Add(std::move(path));
   }
-  return ToText(ordered_json{{"schema_version", kSchemaVersion},
-                             {"before", ToJson(growth.before)},
-                             {"after", ToJson(growth.after)},
-                             {"difference", ToJson(Total(growth))},
-                             {"changed_call_paths", growth.difference.contexts.size()},
-                             {"call_paths", std::move(paths)}});
+  return ToText(Json{{"schema_version", kSchemaVersion},
+                     {"before", ToJson(growth.before)},
+                     {"after", ToJson(growth.after)},
+                     {"difference", ToJson(Total(growth))},
+                     {"changed_call_paths", growth.difference.contexts.size()},
+                     {"call_paths", std::move(paths)}});
 }
 
 }  // namespace heaptap::cli

@@ -20,6 +20,7 @@
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/human.h"
 #include "userspace/cli/json_text.h"
+#include "userspace/export/json.h"
 #include "userspace/export/printable_text.h"
 #include "userspace/service/messages.h"
 #include "userspace/service/preloaded.h"
@@ -27,7 +28,7 @@
 namespace heaptap::cli {
 namespace {
 
-using nlohmann::ordered_json;
+using exporter::Json;
 using service::EndedProcess;
 using service::Preloaded;
 using service::ProcessSummary;
@@ -40,9 +41,9 @@ struct ListFlags {
 
 template <typename T>
 void PrintJson(const char* name, const std::vector<Document<T>>& documents) {
-  ordered_json list = ordered_json::array();
-  for (const Document<T>& document : documents) list.push_back(ordered_json(document.json));
-  fputs(ToText(ordered_json{{"schema_version", kSchemaVersion}, {name, std::move(list)}}).c_str(), stdout);
+  Json list = Json::List();
+  for (const Document<T>& document : documents) list.Add(document.json);
+  fputs(ToText(Json{{"schema_version", kSchemaVersion}, {name, std::move(list)}}).c_str(), stdout);
 }
 
 std::string OnOrOff(std::optional<bool> active) {
@@ -136,18 +137,18 @@ void PrintPreloaded(const std::vector<Preloaded>& processes) {
 
 // What nobody knows is not there.
 void PrintPreloadedJson(const std::vector<Preloaded>& processes) {
-  ordered_json list = ordered_json::array();
+  Json list = Json::List();
   for (const Preloaded& process : processes) {
-    ordered_json entry = {{"pid", process.process.pid()}, {"command", process.command}};
+    Json entry = {{"pid", process.process.pid()}, {"command", process.command}};
     if (process.control_address != 0) {
-      entry["lg_sample"] = RateInEffect(process.control);
-      entry["active"] = process.control.active != 0;
-      entry["mapped"] = process.control.statistics.mapped;
+      entry.Set("lg_sample", RateInEffect(process.control));
+      entry.Set("active", process.control.active != 0);
+      entry.Set("mapped", process.control.statistics.mapped);
     }
-    if (process.collector != 0) entry["collector_pid"] = process.collector;
-    list.push_back(std::move(entry));
+    if (process.collector != 0) entry.Set("collector_pid", process.collector);
+    list.Add(std::move(entry));
   }
-  fputs(ToText(ordered_json{{"schema_version", kSchemaVersion}, {"processes", std::move(list)}}).c_str(), stdout);
+  fputs(ToText(Json{{"schema_version", kSchemaVersion}, {"processes", std::move(list)}}).c_str(), stdout);
 }
 
 // That of a daemon that has ended, in the default place. False where we may not look.

@@ -20,6 +20,7 @@
 #include "userspace/cli/human.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/cli/recording.h"
+#include "userspace/export/json.h"
 #include "userspace/export/printable_text.h"
 #include "userspace/profile/estimate.h"
 #include "userspace/service/messages.h"
@@ -28,7 +29,7 @@
 namespace heaptap::cli {
 namespace {
 
-using nlohmann::ordered_json;
+using exporter::Json;
 using service::AllocatorFigures;
 using service::ProcessSummary;
 using Values = std::vector<std::pair<std::string, std::string>>;
@@ -90,7 +91,7 @@ void AppendAllocator(const AllocatorFigures& figures, Values& values) {
   values.emplace_back("foreign frees", absl::StrCat(statistics.foreign_frees));
 }
 
-ordered_json ToJson(const AllocatorFigures& figures) {
+Json ToJson(const AllocatorFigures& figures) {
   const heaptap_statistics& statistics = figures.statistics;
   return {{"options", figures.options},
           {"active", figures.active},
@@ -104,11 +105,10 @@ ordered_json ToJson(const AllocatorFigures& figures) {
             {"foreign_frees", statistics.foreign_frees}}}};
 }
 
-void Print(const StatsFlags& flags, ordered_json process, Values values,
-           const std::optional<AllocatorFigures>& allocator) {
+void Print(const StatsFlags& flags, Json process, Values values, const std::optional<AllocatorFigures>& allocator) {
   if (flags.json) {
-    ordered_json document = {{"schema_version", kSchemaVersion}, {"process", std::move(process)}};
-    document["allocator"] = allocator.has_value() ? ToJson(*allocator) : ordered_json();
+    Json document = {{"schema_version", kSchemaVersion}, {"process", std::move(process)}};
+    document.Set("allocator", allocator.has_value() ? ToJson(*allocator) : Json());
     fputs(ToText(document).c_str(), stdout);
     return;
   }
@@ -121,10 +121,10 @@ int WithoutDaemon(const StatsFlags& flags) {
   if (!found.ok()) return Report(found.status());
   service::Say(
       absl::StrCat("no daemon at ", exporter::Printable(flags.socket), ": this is what the process says of itself"));
-  ordered_json process = {{"pid", flags.pid}, {"command", found->command}};
+  Json process = {{"pid", flags.pid}, {"command", found->command}};
   Values values = {{"pid", absl::StrCat(flags.pid)}, {"command", found->command}};
   if (found->collector != 0) {
-    process["collector_pid"] = found->collector;
+    process.Set("collector_pid", found->collector);
     values.emplace_back("recorded by", absl::StrCat("heaptap ", found->collector));
   }
   std::optional<AllocatorFigures> allocator;
@@ -155,7 +155,7 @@ int Stats(const StatsFlags& flags) {
   Values values = {{"pid", absl::StrCat(flags.pid)}, {"command", HumanCommand(process->value.command)}};
   AppendSummary(process->value, values);
   if (!allocator.has_value()) values.emplace_back("lg_sample", Rate(process->value.lg_sample));
-  Print(flags, ordered_json(process->json), std::move(values), allocator);
+  Print(flags, process->json, std::move(values), allocator);
   return kSuccess;
 }
 

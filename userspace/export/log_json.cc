@@ -3,16 +3,14 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/export/json.h"
 
 namespace heaptap::exporter {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr char kFormatVersion[] = "5.3";
 
@@ -24,57 +22,54 @@ class Table {
   template <typename Make>
   size_t Number(const Key& key, Make make) {
     auto [entry, is_new] = numbers_.try_emplace(key, numbers_.size());
-    if (is_new) entries_.push_back(make());
+    if (is_new) entries_.Add(make());
     return entry->second;
   }
-  ordered_json Take() { return std::move(entries_); }
+  Json Take() { return std::move(entries_); }
 
  private:
   std::map<Key, size_t> numbers_;
-  ordered_json entries_ = ordered_json::array();
+  Json entries_ = Json::List();
 };
 
 class Log {
  public:
   void Add(const profile::SampleRecord& record) {
-    allocations_.push_back({{"alloc_thread", Thread(record.allocation)},
-                            {"free_thread", Thread(*record.free)},
-                            {"alloc_trace", Trace(record.allocation)},
-                            {"free_trace", Trace(*record.free)},
-                            {"alloc_timestamp", record.allocation.time},
-                            {"free_timestamp", record.free->time},
-                            {"usize", record.size}});
+    allocations_.Add({{"alloc_thread", Thread(record.allocation)},
+                      {"free_thread", Thread(*record.free)},
+                      {"alloc_trace", Trace(record.allocation)},
+                      {"free_trace", Trace(*record.free)},
+                      {"alloc_timestamp", record.allocation.time},
+                      {"free_timestamp", record.free->time},
+                      {"usize", record.size}});
   }
 
-  std::string Write(ordered_json info) {
-    const ordered_json all = {{"info", std::move(info)},
-                              {"threads", threads_.Take()},
-                              {"stack_traces", traces_.Take()},
-                              {"allocations", std::move(allocations_)}};
-    // Names are any bytes; JSON is UTF-8.
-    return all.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  std::string Write(Json info) {
+    const Json all = {{"info", std::move(info)},
+                      {"threads", threads_.Take()},
+                      {"stack_traces", traces_.Take()},
+                      {"allocations", std::move(allocations_)}};
+    return all.Text() + "\n";
   }
 
  private:
   size_t Thread(const profile::Deed& deed) {
-    return threads_.Number(deed.tid, [&] {
-      return ordered_json{{"thr_uid", deed.tid}, {"thr_name", deed.thread_name}};
-    });
+    return threads_.Number(deed.tid, [&] { return Json{{"thr_uid", deed.tid}, {"thr_name", deed.thread_name}}; });
   }
 
   size_t Trace(const profile::Deed& deed) {
     static const std::vector<uint64_t> kNone;
     const std::vector<uint64_t>& trace = deed.frames == nullptr ? kNone : *deed.frames;
     return traces_.Number(trace, [&] {
-      ordered_json frames = ordered_json::array();
-      for (const uint64_t frame : trace) frames.push_back(absl::StrCat("0x", absl::Hex(frame)));
+      Json frames = Json::List();
+      for (const uint64_t frame : trace) frames.Add(absl::StrCat("0x", absl::Hex(frame)));
       return frames;
     });
   }
 
   Table<uint32_t> threads_;
   Table<std::vector<uint64_t>> traces_;
-  ordered_json allocations_ = ordered_json::array();
+  Json allocations_ = Json::List();
 };
 
 }  // namespace

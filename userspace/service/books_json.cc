@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/service/books_json.h"
 
-#include <nlohmann/json.hpp>
-
+#include "userspace/export/json.h"
 #include "userspace/profile/estimate.h"
 
 namespace heaptap::service {
 namespace {
 
-using nlohmann::ordered_json;
+using exporter::Json;
 
 void Add(const heaptap_count& count, heaptap_count& sum) {
   sum.objects += count.objects;
@@ -31,25 +30,25 @@ BooksLine BooksJson(const Target& target, const std::vector<bpf::TallyEntry>& ta
   const uint64_t bytes = sum.allocated.bytes - sum.freed.bytes;
   const uint64_t weight = sum.allocated.weight - sum.freed.weight;
   const bool balanced = objects == live.objects && bytes == live.bytes && weight == live.weight;
-  ordered_json losses;
+  Json losses;
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < lost.size(); reason++) {
-    losses[std::string(bpf::LossName(reason))] = lost[reason].events;
+    losses.Set(bpf::LossName(reason), lost[reason].events);
   }
-  const ordered_json books = {{"pid", target.pid},
-                              {"name", target.name},
-                              {"samples_allocated", sum.allocated.objects},
-                              {"samples_freed", sum.freed.objects},
-                              {"tally_live_objects", objects},
-                              {"tally_live_bytes", bytes},
-                              {"tally_live_weight", weight},
-                              {"live_entries", live.objects},
-                              {"live_bytes", live.bytes},
-                              {"live_weight", live.weight},
-                              {"allocated_objects", allocated.objects},
-                              {"allocated_bytes", allocated.bytes},
-                              {"balanced", balanced},
-                              {"losses", losses}};
-  return {.text = ordered_json({{"books", books}}).dump(), .balanced = balanced};
+  const Json books = {{"pid", target.pid},
+                      {"name", target.name},
+                      {"samples_allocated", sum.allocated.objects},
+                      {"samples_freed", sum.freed.objects},
+                      {"tally_live_objects", objects},
+                      {"tally_live_bytes", bytes},
+                      {"tally_live_weight", weight},
+                      {"live_entries", live.objects},
+                      {"live_bytes", live.bytes},
+                      {"live_weight", live.weight},
+                      {"allocated_objects", allocated.objects},
+                      {"allocated_bytes", allocated.bytes},
+                      {"balanced", balanced},
+                      {"losses", losses}};
+  return {.text = Json{{"books", books}}.Text(), .balanced = balanced};
 }
 
 }  // namespace heaptap::service

@@ -3,7 +3,6 @@
 // What heaptap's own commands ask the collector for. Errors are JSON.
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +10,7 @@
 #include "userspace/export/gperftools_heap.h"
 #include "userspace/export/heap_v2.h"
 #include "userspace/export/jeprof_symbolized.h"
+#include "userspace/export/json.h"
 #include "userspace/export/pprof.h"
 #include "userspace/export/printable_text.h"
 #include "userspace/service/http_endpoint.h"
@@ -19,26 +19,24 @@
 namespace heaptap::service {
 namespace {
 
-using nlohmann::ordered_json;
-
-HttpAnswer Json(std::string body) { return {.content_type = kJson, .body = std::move(body)}; }
-HttpAnswer Json(const ordered_json& fields) {
-  ordered_json document = {{"schema_version", kSchemaVersion}};
-  document.update(fields);
-  return Json(absl::StrCat(document.dump(), "\n"));
+HttpAnswer JsonAnswer(std::string body) { return {.content_type = kJson, .body = std::move(body)}; }
+HttpAnswer JsonAnswer(const exporter::Json& fields) {
+  exporter::Json document = {{"schema_version", kSchemaVersion}};
+  document.SetAll(fields);
+  return JsonAnswer(absl::StrCat(document.Text(), "\n"));
 }
 
 HttpReply Processes(HttpCall& call) {
   const absl::StatusOr<std::vector<ProcessSummary>> processes = VisibleProcesses(call);
   if (!processes.ok()) return processes.status();
-  return Json(ProcessesJson(*processes));
+  return JsonAnswer(ProcessesJson(*processes));
 }
 
 HttpReply Ended(HttpCall& call) {
   absl::StatusOr<std::vector<EndedProcess>> ended = call.collector.Ended();
   if (!ended.ok()) return ended.status();
   std::erase_if(*ended, [&](const EndedProcess& process) { return !call.access.Sees(process.summary.owner); });
-  return Json(EndedJson(*ended));
+  return JsonAnswer(EndedJson(*ended));
 }
 
 std::string Collapsed(HttpCall& call, ProfileSnapshot snapshot, exporter::CollapsedValue value) {
@@ -102,25 +100,25 @@ HttpReply Heap(HttpCall& call, const ProcessSummary& process) {
 HttpReply Dump(HttpCall& call, const ProcessSummary& process) {
   const absl::StatusOr<std::string> path = call.collector.Dump(process.pid);
   if (!path.ok()) return path.status();
-  return Json(ordered_json{{"path", exporter::Printable(*path)}});
+  return JsonAnswer(exporter::Json{{"path", exporter::Printable(*path)}});
 }
 
 HttpReply DumpAll(HttpCall& call) {
   const absl::StatusOr<std::vector<ProcessSummary>> processes = VisibleProcesses(call);
   if (!processes.ok()) return processes.status();
-  ordered_json list = ordered_json::array();
+  exporter::Json list = exporter::Json::List();
   for (const ProcessSummary& process : *processes) {
     const absl::StatusOr<std::string> path = call.collector.Dump(process.pid);
     if (absl::IsNotFound(path.status())) continue;  // it has ended meanwhile
-    ordered_json entry = {{"pid", process.pid}};
+    exporter::Json entry = {{"pid", process.pid}};
     if (path.ok()) {
-      entry["path"] = exporter::Printable(*path);
+      entry.Set("path", exporter::Printable(*path));
     } else {
-      entry["error"] = exporter::Printable(path.status().message());
+      entry.Set("error", exporter::Printable(path.status().message()));
     }
-    list.push_back(std::move(entry));
+    list.Add(std::move(entry));
   }
-  return Json(ordered_json{{"dumps", std::move(list)}});
+  return JsonAnswer(exporter::Json{{"dumps", std::move(list)}});
 }
 
 HttpReply Active(HttpCall& call, const ProcessSummary& process) {
@@ -128,7 +126,7 @@ HttpReply Active(HttpCall& call, const ProcessSummary& process) {
   if (value != "on" && value != "off") return absl::InvalidArgumentError("value must be on or off");
   const absl::Status set = call.collector.SetActive(process.pid, value == "on");
   if (!set.ok()) return set;
-  return Json(ordered_json{{"active", value == "on"}});
+  return JsonAnswer(exporter::Json{{"active", value == "on"}});
 }
 
 HttpReply Rate(HttpCall& call, const ProcessSummary& process) {
@@ -140,13 +138,14 @@ HttpReply Rate(HttpCall& call, const ProcessSummary& process) {
   }
   const absl::Status set = call.collector.SetRate(process.pid, lg_sample);
   if (!set.ok()) return set;
-  return Json(ordered_json{{"lg_sample", lg_sample.has_value() ? ordered_json(*lg_sample) : ordered_json("default")}});
+  return JsonAnswer(
+      exporter::Json{{"lg_sample", lg_sample.has_value() ? exporter::Json(*lg_sample) : exporter::Json("default")}});
 }
 
 HttpReply Allocator(HttpCall& call, const ProcessSummary& process) {
   const absl::StatusOr<AllocatorFigures> figures = AllocatorOf(call, process);
   if (!figures.ok()) return figures.status();
-  return Json(AllocatorJson(*figures));
+  return JsonAnswer(AllocatorJson(*figures));
 }
 
 constexpr CollectorEndpoint kEndpoints[] = {

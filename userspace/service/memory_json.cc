@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/service/memory_json.h"
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
+#include "userspace/export/json.h"
 
 namespace heaptap::service {
 namespace {
@@ -22,7 +21,7 @@ uint64_t Sum(uint64_t a, uint64_t b) {
 std::string MemoryJson(const ProcessSummary& process, const AllocatorFigures& figures) {
   const heaptap_statistics& statistics = figures.statistics;
   const auto has = [&figures](uint32_t option) { return (figures.options & option) != 0; };
-  const nlohmann::ordered_json all = {
+  const exporter::Json all = {
       {"jemalloc",
        {{"version", kVersion},
         {"config", {{"prof", true}, {"stats", true}}},
@@ -37,7 +36,7 @@ std::string MemoryJson(const ProcessSummary& process, const AllocatorFigures& fi
           {"active", statistics.active},
           {"resident", Sum(statistics.active, statistics.dirty)},
           {"mapped", statistics.mapped}}}}}};
-  return absl::StrCat(all.dump(), "\n");
+  return absl::StrCat(all.Text(), "\n");
 }
 
 }  // namespace heaptap::service

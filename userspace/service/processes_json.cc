@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/service/processes_json.h"
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
+#include "userspace/export/json.h"
 #include "userspace/export/printable_text.h"
 
 namespace heaptap::service {
 namespace {
 
-using nlohmann::ordered_json;
+using exporter::Json;
 
 std::string Time(absl::Time time) { return absl::FormatTime(absl::RFC3339_full, time, absl::UTCTimeZone()); }
 
-ordered_json ToJson(const ProcessSummary& process) {
+Json ToJson(const ProcessSummary& process) {
   return {{"pid", process.pid},
           {"process_id", process.process_id},
-          {"owner", process.owner.has_value() ? ordered_json(*process.owner) : ordered_json()},
+          {"owner", process.owner},
           {"command", exporter::Printable(process.command)},
           {"executable", exporter::Printable(process.executable)},
           {"recorded_since", Time(process.recorded_since)},
@@ -29,33 +28,33 @@ ordered_json ToJson(const ProcessSummary& process) {
           {"contexts", process.contexts},
           {"samples", process.samples},
           {"lg_sample", process.lg_sample},
-          {"active", process.active.has_value() ? ordered_json(*process.active) : ordered_json()},
-          {"losses", ordered_json(process.losses)}};
+          {"active", process.active},
+          {"losses", process.losses}};
 }
 
-std::string Document(ordered_json content) {
-  ordered_json document = {{"schema_version", kSchemaVersion}};
-  document.update(content);
-  return absl::StrCat(document.dump(), "\n");
+std::string Document(const Json& content) {
+  Json document = {{"schema_version", kSchemaVersion}};
+  document.SetAll(content);
+  return absl::StrCat(document.Text(), "\n");
 }
 
 }  // namespace
 
 std::string ProcessesJson(absl::Span<const ProcessSummary> processes) {
-  ordered_json list = ordered_json::array();
-  for (const ProcessSummary& process : processes) list.push_back(ToJson(process));
+  Json list = Json::List();
+  for (const ProcessSummary& process : processes) list.Add(ToJson(process));
   return Document({{"processes", std::move(list)}});
 }
 
 std::string EndedJson(absl::Span<const EndedProcess> processes) {
-  ordered_json list = ordered_json::array();
+  Json list = Json::List();
   for (const EndedProcess& process : processes) {
-    ordered_json entry = ToJson(process.summary);
-    entry["ended"] = Time(process.ended);
-    entry["status"] = process.status;
-    entry["by_oom_kill"] = process.by_oom_kill;
-    entry["dump"] = exporter::Printable(process.dump);
-    list.push_back(std::move(entry));
+    Json entry = ToJson(process.summary);
+    entry.Set("ended", Time(process.ended));
+    entry.Set("status", process.status);
+    entry.Set("by_oom_kill", process.by_oom_kill);
+    entry.Set("dump", exporter::Printable(process.dump));
+    list.Add(std::move(entry));
   }
   return Document({{"ended", std::move(list)}});
 }
@@ -74,8 +73,6 @@ std::string AllocatorJson(const AllocatorFigures& figures) {
                      {"foreign_frees", statistics.foreign_frees}}}});
 }
 
-std::string ErrorJson(absl::string_view message) {
-  return ordered_json({{"error", exporter::Printable(message)}}).dump() + "\n";
-}
+std::string ErrorJson(absl::string_view message) { return Json{{"error", exporter::Printable(message)}}.Text() + "\n"; }
 
 }  // namespace heaptap::service
