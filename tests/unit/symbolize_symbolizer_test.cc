@@ -104,6 +104,15 @@ void ExpectAsAddr2line(const TemporaryFolder& folder, const std::string& path, u
   for (size_t index = 0; index < addresses.size(); index++) {
     SCOPED_TRACE(absl::StrCat(absl::Hex(addresses[index]), "\nours:   ", testing::PrintToString(ours[index]),
                               "\ntheirs: ", testing::PrintToString(theirs[index])));
+    // Asked for one address alone, binutils' tool knows the line, and what was inlined there; asked for many, at times
+    // not.
+    const auto is_unknown_to_them = [llvm](const Frame& our, const Frame& their) {
+      return !llvm && their.line == 0 && our.line != 0;
+    };
+    if (theirs[index].size() == 1 && is_unknown_to_them(ours[index][0], theirs[index][0])) {
+      lines_unknown++;
+      continue;
+    }
     ASSERT_EQ(ours[index].size(), theirs[index].size());
     for (size_t at = 0; at < ours[index].size(); at++) {
       const Frame& our = ours[index][at];
@@ -114,8 +123,7 @@ void ExpectAsAddr2line(const TemporaryFolder& folder, const std::string& path, u
         ties++;
         continue;
       }
-      // Asked for one address alone, binutils' tool knows the line; asked for many, at times not.
-      if (!llvm && their.line == 0 && our.line != 0) {
+      if (is_unknown_to_them(our, their)) {
         lines_unknown++;
         continue;
       }
