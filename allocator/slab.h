@@ -12,9 +12,11 @@
 // A block of a slab is in exactly one of these states:
 //
 //   untouched    never handed out: carved <= index < capacity
-//   ready        on its heap's list for the class, or one of its fresh blocks, which were never handed out or written
-//   to live         the program has it local_free   freed by the owning thread remote_free  freed by another thread,
-//   not yet collected
+//   ready        on its heap's list for the class, or one of its fresh blocks, which were never handed out
+//                or written to
+//   live         the program has it
+//   local_free   freed by the owning thread
+//   remote_free  freed by another thread, not yet collected
 //
 //   carved == ready + live + |local_free| + |remote_free|
 //   used   == ready + live + |remote_free|

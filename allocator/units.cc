@@ -95,6 +95,7 @@ void Give(Chunk* chunk, size_t first, size_t count, bool dirty, uint64_t now) {
 }
 
 // Short of address space, a chunk may be smaller: what is needed, but at least kChunkMinimum.
+// `huge_pages`: whether the kernel may give it huge pages.
 Chunk* MapChunk(size_t needed, bool huge_pages) {
   uint64_t share = AddressSpaceLimit() / kLimitShare;
   for (size_t size = kChunkSize; size >= kChunkMinimum && size >= needed; size /= 2) {
@@ -114,9 +115,9 @@ Chunk* MapChunk(size_t needed, bool huge_pages) {
 
 // A new chunk with room for `count` units at that alignment. False: out of memory.
 bool MakeChunk(unsigned shift, size_t count, size_t alignment) {
-  // Units before `alignment` are lost to the demand: unit 0 is the chunk's own.
   Chunks& chunks = ChunksOf(shift);
-  // A process that needs no more than the first chunk is small: huge pages would only make it large.
+  // Units before `alignment` are lost to the demand: unit 0 is the chunk's own. A process that needs no more than the
+  // first chunk is small: huge pages would only make it large.
   Chunk* chunk = MapChunk((alignment + count) << shift, chunks.first() != nullptr);
   if (chunk == nullptr) return false;
   chunk->shift = shift;

@@ -6,8 +6,9 @@
 HARNESS_OBJECTS := $(BUILD)/tests/unit/bpf_harness.o $(BUILD)/tests/unit/bpf_programs.o
 HARNESS_FLAGS := -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-unknown-pragmas -I.
 
-# Sources whose objects nobody changes one at a time are compiled in groups, as one file each: what they include is read
-# once for all. Neighbours go to different groups, because they are likely to have a name in common, which is an error.
+# The sanitized collector and clang-tidy take the collector's files in groups, each as one file: a header is read once for
+# the group. Two files of a group cannot give one name to things of their own. Neighbours, such as http_endpoints_*.cc, are
+# likely to, so they go to different groups.
 GROUPS := 0 1 2 3 4 5 6 7
 # $(1): group; $(2): all files
 group_of = $(shell printf '%s\n' $(2) | awk 'NR % $(words $(GROUPS)) == $(1)')

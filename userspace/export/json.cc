@@ -23,7 +23,7 @@ Json::Json(std::string text) : value_(std::make_unique<ordered_json>(std::move(t
 Json::Json(absl::string_view text) : Json(std::string(text)) {}
 Json::Json(const char* text) : Json(std::string(text)) {}
 Json::Json(std::initializer_list<JsonMember> members) : value_(std::make_unique<ordered_json>(ordered_json::object())) {
-  for (const JsonMember& member : members) Set(member.name, member.value);
+  for (const JsonMember& member : members) Set(member.name, std::move(member.value));
 }
 Json::Json(const std::map<std::string, uint64_t>& members) : value_(std::make_unique<ordered_json>(members)) {}
 Json::Json(const std::vector<std::string>& texts) : value_(std::make_unique<ordered_json>(texts)) {}

@@ -86,7 +86,7 @@ class Json {
 
 struct JsonMember {
   absl::string_view name;
-  Json value;
+  mutable Json value;  // moved out of the list that it is written in
 };
 
 }  // namespace heaptap::exporter

@@ -278,7 +278,7 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
     WriteControl(target);
   }
   absl::StatusOr<ProcessHandle> handle = Open(event.tgid, target.process_id);
-  if (!handle.ok()) return;  // nobody waits any more
+  if (!handle.ok()) return;  // the process has ended
   // Who asks too often waits in vain, and costs no profile.
   if (!answers_.HasRoom(target.process_id)) return;
   // Records may be many: the child makes them, and takes the memory with it.

@@ -10,8 +10,8 @@ import time
 from daemon import EXACT
 from harness import TIME_SCALE, target
 
-# Less than the five seconds that a daemon waits for the rest of a request (userspace/service/http_limits.h), so that
-# nobody waits for another client. What is measured takes some milliseconds.
+# Less than the five seconds that a daemon waits for the rest of a request (userspace/service/http_limits.h): a client
+# that had to wait for another one's request is found out. An answer takes some milliseconds.
 PROMPT_SECONDS = 4 * TIME_SCALE
 
 
