@@ -30,6 +30,8 @@ static long find_stack(struct task_struct* task, struct vm_area_struct* mapping,
 /* When more than half of the ring is in use, no thread may have more than this part of it: one that takes samples
  * without end must leave room for the others' stacks. */
 #define SHARE_PART 8
+/* A copy has at most so many pages, and parts of two. */
+#define MOST_STACK_PAGES ((HEAPTAP_MOST_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES >> PAGE_SHIFT) + 1)
 
 static __always_inline __u64 raw_stack_size(__u32 chunks) {
   return sizeof(struct heaptap_raw_stack) + (__u64)chunks * HEAPTAP_CHUNK_BYTES;
@@ -69,8 +71,28 @@ static long try_to_find_stack(__u32 index, struct stack_place* stack) {
   return bpf_find_vma(bpf_get_current_task_btf(), stack->pointer, find_stack, stack, 0) != -EBUSY;
 }
 
+struct stack_extent {
+  __u64 first; /* address of the page of the stack pointer */
+  __u64 pages; /* from there on, that are there one behind the other */
+};
+
+static long count_page(__u32 index, struct stack_extent* extent) {
+  __u64 word;
+  if (bpf_probe_read_user(&word, sizeof(word), (const void*)(extent->first + ((__u64)index << PAGE_SHIFT)))) return 1;
+  extent->pages = index + 1;
+  return 0;
+}
+
+/* An upper bound of the top, by the first page that is not there: whatever of a stack lies above its pointer was written.
+ * Takes as many reads as there are pages. */
+static __noinline __u64 measure_top(__u64 rsp) {
+  struct stack_extent extent = {.first = rsp >> PAGE_SHIFT << PAGE_SHIFT};
+  bpf_loop(MOST_STACK_PAGES, count_page, &extent, 0);
+  return extent.pages ? extent.first + (extent.pages << PAGE_SHIFT) : rsp;
+}
+
 /* How many chunks there are from the stack pointer to the top of the stack. What the list of mappings cannot tell while
- * another thread has it locked, the thread's latest copy may; else there are as many as a copy may have. */
+ * another thread has it locked, the thread's latest copy may, or the memory itself. */
 static __noinline __u64 count_chunks(struct raw_share* share, __u64 rsp) {
   struct stack_place stack = {.pointer = rsp};
   bpf_loop(MAPPING_TRIES, try_to_find_stack, &stack, 0);
@@ -80,7 +102,7 @@ static __noinline __u64 count_chunks(struct raw_share* share, __u64 rsp) {
   } else if (share && share->stack_begin <= rsp && rsp < share->stack_top) {
     stack.top = share->stack_top;
   }
-  if (!stack.top) return HEAPTAP_MOST_STACK_CHUNKS;
+  if (!stack.top) stack.top = measure_top(rsp);
   return (stack.top - (rsp & ~(HEAPTAP_CHUNK_BYTES - 1ULL))) / HEAPTAP_CHUNK_BYTES + 1;
 }
 

@@ -763,7 +763,7 @@ class DeepStack {
 };
 
 // Another thread has locked the list of mappings.
-TEST(RawStacks, AsMuchAsTheLatestCopyOfTheThreadTells) {
+TEST(RawStacks, AsMuchAsTheLatestCopyOfTheThreadOrTheMemoryTells) {
   Simulation process(8);
   const uint64_t leaf = process.Function(kPlain);
   const auto sample = [&](uint32_t tid, uint64_t below_top) {
@@ -778,9 +778,10 @@ TEST(RawStacks, AsMuchAsTheLatestCopyOfTheThreadTells) {
   process.kernel.busy = INT_MAX;
   EXPECT_EQ(sample(1, kPage + 8), 8);
   EXPECT_EQ(sample(1, 100), 2);
-  // Of another thread, or on another stack, nothing is known.
-  EXPECT_EQ(sample(2, 100), HEAPTAP_MOST_STACK_CHUNKS);
-  EXPECT_EQ(sample(1, 9 * kPage), HEAPTAP_MOST_STACK_CHUNKS);
+  // Of another thread, or on another stack, nothing is known but where the memory ends.
+  EXPECT_EQ(sample(2, 100), 2);
+  EXPECT_EQ(sample(3, 5 * kPage), HEAPTAP_RAW_STACK_CHUNKS);
+  EXPECT_EQ(sample(1, 9 * kPage), 1);
 }
 
 TEST(RawStacks, LargeCopiesWhileTheRingIsRoomy) {
