@@ -44,8 +44,8 @@ $(BUILD)/tests/unit/other_layout.skel.h: $(BUILD)/tests/unit/other_layout.bpf.o
 
 $(BUILD)/tests/unit/bpf_other_layout_test.o: $(BUILD)/tests/unit/other_layout.skel.h
 
-# Optimised less, for a short compile; then GCC takes values inside std::optional for uninitialised.
-UNIT_FLAGS := $(USERSPACE_FLAGS) -O1 -Wno-maybe-uninitialized
+# Not optimised, for a short compile: the work is in the collector's code, which is.
+UNIT_FLAGS := $(USERSPACE_FLAGS) -O0
 UNIT_PRECOMPILED := $(BUILD)/tests/unit/support/precompiled.h
 
 $(UNIT_PRECOMPILED).gch: tests/unit/support/precompiled.h
@@ -74,6 +74,11 @@ test-unit: $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc
 	$(Q)tests/unit/run $(BUILD)/tests/unit/unit_tests
 	$(Q)$(BUILD)/tests/unit/probe_notes_by_bcc --gtest_brief=1
 
+# What the tests run is built first, with all cores.
+TEST_PROGRAMS = $(TARGET_PROGRAMS) $(IMPATIENT)/libheaptap.so $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc \
+  $(DIFFERENTIAL_TARGETS) $(TABLE_TARGETS) $(PRELOAD_TESTS) $(ALLOCATOR_TEST_PROGRAMS) $(FUZZERS)
+SANITIZED_PROGRAMS = $(TSAN)/unit_tests $(ASAN)/unit_tests
+
 # Tests of eBPF programs watch what runs on the machine, so they run one after the other. Beside them runs what only
 # computes: much of an end-to-end test is waiting.
 KERNEL_PHASES := test-e2e test-unit test-instructions test-allocator-preload test-differential-small test-jemalloc
@@ -83,14 +88,18 @@ COMPUTING_PHASES := test-allocator-plain test-allocator-asan test-allocator-tsan
 CI_KERNEL_PHASES := test-unit-tsan test-unit-asan
 CI_COMPUTING_PHASES := lint
 
+.PHONY: test-builds ci-builds
+test-builds: $(TEST_PROGRAMS)
+ci-builds: $(TEST_PROGRAMS) $(SANITIZED_PROGRAMS)
+
 .PHONY: test
 test: ## install what is missing, build, run all tests (root)
-	+$(Q)DEPS=test tests/phases $(BUILD)/phases/build deps all targets
+	+$(Q)DEPS=test tests/phases $(BUILD)/phases/build deps all test-builds
 	+$(Q)tests/phases $(BUILD)/phases/test $(KERNEL_PHASES) -- $(COMPUTING_PHASES)
 
 .PHONY: ci
 ci: ## what decides whether a change lands: `make test`, lint, unit tests under sanitizers (root)
-	+$(Q)DEPS="test lint" tests/phases $(BUILD)/phases/build deps all targets
+	+$(Q)DEPS="test lint" tests/phases $(BUILD)/phases/build deps all ci-builds
 	+$(Q)tests/phases $(BUILD)/phases/test $(KERNEL_PHASES) $(CI_KERNEL_PHASES) -- $(COMPUTING_PHASES) $(CI_COMPUTING_PHASES)
 
 # Minutes each: the processor is emulated.

@@ -43,10 +43,21 @@ ALLOCATOR_WRAP := $(addprefix -Wl$(COMMA)--wrap=_ZN7heaptap,10MapAlignedEmmm 13R
 
 # $(1): variant; $(2): steps of each thread of the stress test
 define ALLOCATOR_VARIANT
+$(ALLOCATOR_TESTS)/$(1)/precompiled.h.gch: tests/allocator/precompiled.h
+	$$(say) PCH $$@
+	@mkdir -p $$(@D)
+	$$(Q)$$(CXX) $$(ALLOCATOR_TEST_FLAGS) $$(ALLOCATOR_SANITIZER_$(1)) $$(DEPENDENCIES) -x c++-header $$< -o $$@
+
 $(ALLOCATOR_TESTS)/$(1)/%.o: %.cc
 	$$(say) CXX $$@
 	@mkdir -p $$(@D)
 	$$(Q)$$(CXX) $$(ALLOCATOR_TEST_FLAGS) $$(ALLOCATOR_SANITIZER_$(1)) $$(DEPENDENCIES) -c $$< -o $$@
+
+$(ALLOCATOR_TESTS)/$(1)/%_test.o: %_test.cc $(ALLOCATOR_TESTS)/$(1)/precompiled.h.gch
+	$$(say) CXX $$@
+	@mkdir -p $$(@D)
+	$$(Q)$$(CXX) $$(ALLOCATOR_TEST_FLAGS) $$(ALLOCATOR_SANITIZER_$(1)) -include $(ALLOCATOR_TESTS)/$(1)/precompiled.h \
+	  -Winvalid-pch $$(DEPENDENCIES) -c $$< -o $$@
 
 # The core comes first, so that its versions of inline functions are taken.
 $(ALLOCATOR_TESTS)/$(1)/unit: $(ALLOCATOR_CORE:%.cc=$(ALLOCATOR_TESTS)/$(1)/%.o) \
@@ -70,6 +81,7 @@ test-allocator-$(1): $(ALLOCATOR_TESTS)/$(1)/unit $(ALLOCATOR_TESTS)/$(1)/stress
 	  --gtest_filter='Mallctl*'
 	$$(Q)$(ALLOCATOR_ENVIRONMENT) $(ALLOCATOR_RUN) $(ALLOCATOR_TESTS)/$(1)/stress 4 5 $(2)
 endef
+ALLOCATOR_TEST_PROGRAMS := $(foreach variant,plain asan tsan,$(addprefix $(ALLOCATOR_TESTS)/$(variant)/,unit stress))
 $(eval $(call ALLOCATOR_VARIANT,plain,40000))
 $(eval $(call ALLOCATOR_VARIANT,asan,20000))
 $(eval $(call ALLOCATOR_VARIANT,tsan,8000))
@@ -147,12 +159,14 @@ $(BUILD)/test-allocator/extended: tests/allocator/extended.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -Iallocator/include $(DEPENDENCIES) -o $@ $<
 
-# Not beside tests of a daemon, which records every process: some of these are about processes that nobody records.
-.PHONY: test-allocator-preload
-test-allocator-preload: $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
+PRELOAD_TESTS := $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
   $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended \
   $(ALLOCATOR_TESTS)/cxx_behaviour $(ALLOCATOR_TESTS)/cxx_plugin.so \
   $(PRELOAD_PROGRAMS) $(NEW_PLUGINS) $(NEW_PROGRAMS) $(ALLOCATOR_TESTS)/deepbind_host
+
+# Not beside tests of a daemon, which records every process: some of these are about processes that nobody records.
+.PHONY: test-allocator-preload
+test-allocator-preload: $(PRELOAD_TESTS)
 	$(say) TEST "allocator, preloaded"
 	$(Q)timeout 300 tests/allocator/preload $(BUILD)
 
