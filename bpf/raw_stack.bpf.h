@@ -83,8 +83,8 @@ static long count_page(__u32 index, struct stack_extent* extent) {
   return 0;
 }
 
-/* An upper bound of the top, by the first page that is not there: whatever of a stack lies above its pointer was written.
- * Takes as many reads as there are pages. */
+/* An upper bound of the top, by the first page that is not there: whatever of a stack lies above its pointer was
+ * written. Takes as many reads as there are pages. */
 static __noinline __u64 measure_top(__u64 rsp) {
   struct stack_extent extent = {.first = rsp >> PAGE_SHIFT << PAGE_SHIFT};
   bpf_loop(MOST_STACK_PAGES, count_page, &extent, 0);
