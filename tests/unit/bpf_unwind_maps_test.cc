@@ -13,6 +13,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/bpf_puppet.h"
 #include "tests/unit/need_bpf.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/unwind_maps.h"
@@ -108,6 +109,29 @@ TEST_F(UnwindMapsTest, EmptyRingBufferAndUnknownStack) {
   EXPECT_THAT(maps().TakeRawStacks(), IsEmpty());
   maps().ReplaceStack(77, heaptap_stack{});
   EXPECT_FALSE(books_->ReadStack(77).ok());
+}
+
+// Without end, that is: processes make stacks faster than they are taken out of the ring.
+TEST(RawStacksTest, AreTakenThoughTheRingFillsWithoutEnd) {
+  constexpr uint32_t kRingBytes = 4 << 20;
+  Recording recording;
+  NEED_BPF(recording.Load({.raw_stacks_bytes = kRingBytes}));
+  UnwindMaps& maps = recording.books->unwind();
+  Puppet puppets[4];
+  for (const Puppet& puppet : puppets) ASSERT_TRUE(recording.books->Track(puppet.pid(), false, {}).ok());
+  maps.Clear();  // no table is there, and none will come
+  for (const Puppet& puppet : puppets) {
+    puppet.Send({.kind = Order::kAlloc, .address = 0x1000, .size = 16, .weight = 16, .count = uint64_t{1} << 40});
+  }
+  pollfd ready = {.fd = maps.raw_stacks_fd(), .events = POLLIN, .revents = 0};
+  for (int i = 0; i < 20; i++) {
+    ASSERT_EQ(poll(&ready, 1, -1), 1);
+    uint64_t bytes = 0;
+    for (const RawStack& raw : maps.TakeRawStacks()) bytes += sizeof(raw.header) + raw.memory.size();
+    EXPECT_GT(bytes, 0);
+    // What the thread had taken, as much as the ring holds, and what came before the lock was free.
+    EXPECT_LT(bytes, 4 * kRingBytes);
+  }
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ namespace {
 // How long the thread waits for TakeRawStacks before it looks whether it shall end.
 constexpr absl::Duration kRoomTimeout = absl::Milliseconds(100);
 
+// What the thread takes out of the ring before it lets go of the lock: less than a millisecond's work. Processes may
+// fill the ring as fast as it is emptied.
+constexpr uint64_t kPieceBytes = 1 << 20;
+
 // More than any map here has.
 constexpr size_t kMostKeys = 1 << 24;
 
@@ -66,7 +70,8 @@ int UnwindMaps::Keep(void* self, void* data, size_t size) {
   const uint8_t* memory = static_cast<const uint8_t*>(data) + sizeof(raw.header);
   raw.memory.assign(memory, memory + bytes);
   maps->taken_bytes_ += sizeof(RawStack) + bytes;
-  return maps->taken_bytes_ < kMaxTakenBytes ? 0 : -1;
+  maps->bytes_left_ -= std::min<uint64_t>(maps->bytes_left_, size);
+  return maps->bytes_left_ != 0 && maps->taken_bytes_ < kMaxTakenBytes ? 0 : -1;
 }
 
 absl::Status UnwindMaps::Open(heaptap_bpf* object, int identify, int renew) {
@@ -98,8 +103,9 @@ UnwindMaps::~UnwindMaps() {
   if (ring_ != nullptr) ring_buffer__free(ring_);
 }
 
-void UnwindMaps::Empty() {
+void UnwindMaps::Empty(uint64_t most) {
   if (taken_bytes_ >= kMaxTakenBytes) return;
+  bytes_left_ = most;
   ring_buffer__consume(ring_);
 }
 
@@ -109,18 +115,23 @@ void UnwindMaps::Run(int ring_fd) {
     if (poll(polled, std::size(polled), -1) < 0 && errno != EINTR) return;
     if (polled[1].revents != 0) return;
     absl::MutexLock lock(&mutex_);
-    Empty();
+    Empty(kPieceBytes);
     if (taken_.empty()) continue;
     eventfd_write(taken_event_.get(), 1);
     // The ring stays readable while it cannot be emptied.
-    const auto has_room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return taken_bytes_ < kMaxTakenBytes; };
-    mutex_.AwaitWithTimeout(absl::Condition(&has_room), kRoomTimeout);
+    const auto goes_on = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return takers_.load(std::memory_order_relaxed) == 0 && taken_bytes_ < kMaxTakenBytes;
+    };
+    mutex_.AwaitWithTimeout(absl::Condition(&goes_on), kRoomTimeout);
   }
 }
 
 std::vector<RawStack> UnwindMaps::TakeRawStacks() {
+  takers_.fetch_add(1, std::memory_order_relaxed);
   absl::MutexLock lock(&mutex_);
-  Empty();
+  takers_.fetch_sub(1, std::memory_order_relaxed);
+  // As much as can have been there when this was called.
+  Empty(bpf_map__max_entries(object_->maps.raw_stacks));
   eventfd_t count;
   eventfd_read(taken_event_.get(), &count);
   taken_bytes_ = 0;

@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <thread>
@@ -80,8 +81,8 @@ class UnwindMaps {
  private:
   absl::StatusOr<heaptap_identify> Ask(int fd) const;
   static int Keep(void* self, void* data, size_t size);
-  // Moves what is in the ring to `taken_`.
-  void Empty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Moves what is in the ring to `taken_`: `most` bytes of the ring and perhaps one stack more.
+  void Empty(uint64_t most) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run(int ring_fd);
 
   heaptap_bpf* object_ = nullptr;
@@ -94,6 +95,8 @@ class UnwindMaps {
   ring_buffer* ring_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::vector<RawStack> taken_ ABSL_GUARDED_BY(mutex_);
   uint64_t taken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t bytes_left_ ABSL_GUARDED_BY(mutex_) = 0;  // of the ring, that Empty may still take
+  std::atomic<int> takers_ = 0;  // how many wait in TakeRawStacks: the thread leaves the lock to them
 };
 
 }  // namespace heaptap::bpf
