@@ -388,9 +388,10 @@ struct heaptap_unwind_frame {
 };
 
 #define HEAPTAP_CHUNK_BYTES 1024
-/* A copy has as much of the stack as there is, up to 256 KiB while most of the ring is free, else up to 32 KiB. It
- * begins anywhere in its first chunk. */
-#define HEAPTAP_MOST_STACK_CHUNKS 257
+/* A copy has as much of the stack as there is: up to 1 MiB while that leaves three quarters of the ring free, up to
+ * 256 KiB while that leaves half of it, else up to 32 KiB. It begins anywhere in its first chunk. */
+#define HEAPTAP_MOST_STACK_CHUNKS 1025
+#define HEAPTAP_LARGE_STACK_CHUNKS 257
 #define HEAPTAP_RAW_STACK_CHUNKS 33
 #define HEAPTAP_CHUNKS_PER_WORD 64
 #define HEAPTAP_MISSING_WORDS ((HEAPTAP_MOST_STACK_CHUNKS + HEAPTAP_CHUNKS_PER_WORD - 1) / HEAPTAP_CHUNKS_PER_WORD)

@@ -25,8 +25,9 @@ static long find_stack(struct task_struct* task, struct vm_area_struct* mapping,
 
 /* Room for the copies that other CPUs may make at the same time. */
 #define SPARE_COPIES 2
-/* While less than this part of the ring is in use, a copy may be as large as its stack. */
-#define ROOMY_PART 2
+/* A copy may be large, or as large as may be, if less than this part of the ring is in use with it. */
+#define LARGE_PART 2
+#define MOST_PART 4
 /* When more than half of the ring is in use, no thread may have more than this part of it: one that takes samples
  * without end must leave room for the others' stacks. */
 #define SHARE_PART 8
@@ -151,14 +152,19 @@ static __always_inline int send_chunks(const struct scratch* mine, __u64 stack_i
   return 0;
 }
 
+/* Whether less than that part of the ring is in use with a copy of that size. */
+static __always_inline int is_roomy(__u64 chunks, __u64 part) {
+  return bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA) + raw_stack_size(chunks) <
+         bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE) / part;
+}
+
 /* Returns 0, or -1 if there is no room. */
 static __noinline int send_raw_stack(const struct scratch* mine, __u64 stack_id) {
   struct raw_share* share = find_raw_share();
   __u64 chunks = count_chunks(share, mine->frame.rsp);
-  __u64 size = bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE);
   __u64 most = HEAPTAP_MOST_STACK_CHUNKS;
-  if (bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA) + raw_stack_size(most) >= size / ROOMY_PART)
-    most = HEAPTAP_RAW_STACK_CHUNKS;
+  if (!is_roomy(most, MOST_PART)) most = HEAPTAP_LARGE_STACK_CHUNKS;
+  if (!is_roomy(most, LARGE_PART)) most = HEAPTAP_RAW_STACK_CHUNKS;
   if (chunks > most) chunks = most;
   count_raw_share(share, raw_stack_size(chunks));
   /* A reservation has a constant size. */
@@ -172,6 +178,10 @@ static __noinline int send_raw_stack(const struct scratch* mine, __u64 stack_id)
   if (chunks <= 96) return send_chunks(mine, stack_id, 96);
   if (chunks <= 144) return send_chunks(mine, stack_id, 144);
   if (chunks <= 192) return send_chunks(mine, stack_id, 192);
+  if (chunks <= HEAPTAP_LARGE_STACK_CHUNKS) return send_chunks(mine, stack_id, HEAPTAP_LARGE_STACK_CHUNKS);
+  if (chunks <= 384) return send_chunks(mine, stack_id, 384);
+  if (chunks <= 512) return send_chunks(mine, stack_id, 512);
+  if (chunks <= 768) return send_chunks(mine, stack_id, 768);
   return send_chunks(mine, stack_id, HEAPTAP_MOST_STACK_CHUNKS);
 }
 

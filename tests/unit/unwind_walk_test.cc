@@ -787,14 +787,18 @@ TEST(RawStacks, AsMuchAsTheLatestCopyOfTheThreadOrTheMemoryTells) {
 TEST(RawStacks, LargeCopiesWhileTheRingIsRoomy) {
   DeepStack process;
   process.ring().bytes = 4 << 20;
-  EXPECT_GT(process.Sample(1), 256 << 10);
-  // Half of the ring is enough for seven.
+  const auto is_between = [](int least, int most) {
+    return testing::AllOf(testing::Ge(least << 10), testing::Lt(most << 10));
+  };
+  // The stack has 280 KiB. Half of the ring is enough for three whole copies beside one of 1 MiB, and then for three of
+  // 256 KiB.
   std::vector<uint64_t> sizes;
-  for (int i = 0; i < 12; i++) sizes.push_back(process.Sample(1));
-  EXPECT_THAT(sizes, testing::Contains(testing::Gt(256 << 10)).Times(6));
-  EXPECT_THAT(sizes, testing::Contains(testing::AllOf(testing::Gt(32 << 10), testing::Lt(40 << 10))).Times(6));
+  for (int i = 0; i < 8; i++) sizes.push_back(process.Sample(1));
+  EXPECT_THAT(sizes, testing::Contains(is_between(384, 400)).Times(3));
+  EXPECT_THAT(sizes, testing::Contains(is_between(257, 264)).Times(3));
+  EXPECT_THAT(sizes, testing::Contains(is_between(33, 40)).Times(2));
   process.ring().Take();
-  EXPECT_GT(process.Sample(1), 256 << 10);
+  EXPECT_THAT(process.Sample(1), is_between(384, 400));
 }
 
 TEST(RawStacks, NoThreadTakesTheRoomOfOthers) {
