@@ -786,17 +786,21 @@ TEST(RawStacks, AsMuchAsTheLatestCopyOfTheThreadOrTheMemoryTells) {
 
 TEST(RawStacks, LargeCopiesWhileTheRingIsRoomy) {
   DeepStack process;
-  process.ring().bytes = 4 << 20;
-  const auto is_between = [](int least, int most) {
+  constexpr uint64_t kRingBytes = 16 << 20;
+  process.ring().bytes = kRingBytes;
+  const auto is_between = [](uint64_t least, uint64_t most) {
     return testing::AllOf(testing::Ge(least << 10), testing::Lt(most << 10));
   };
-  // The stack has 280 KiB. Half of the ring is enough for three whole copies beside one of 1 MiB, and then for three of
-  // 256 KiB.
-  std::vector<uint64_t> sizes;
-  for (int i = 0; i < 8; i++) sizes.push_back(process.Sample(1));
-  EXPECT_THAT(sizes, testing::Contains(is_between(384, 400)).Times(3));
-  EXPECT_THAT(sizes, testing::Contains(is_between(257, 264)).Times(3));
-  EXPECT_THAT(sizes, testing::Contains(is_between(33, 40)).Times(2));
+  // The stack has 280 KiB: whole copies in the first quarter of the ring, copies of 256 KiB up to half of it, then such
+  // of 32 KiB.
+  const auto sample_up_to = [&](uint64_t used, const auto& is_size) {
+    while (process.ring().used() < used) ASSERT_THAT(process.Sample(1), is_size) << process.ring().used();
+  };
+  sample_up_to(kRingBytes / 4 - (2 << 20), is_between(384, 400));
+  while (process.ring().used() < kRingBytes / 4) process.Sample(1);
+  sample_up_to(kRingBytes / 2 - (512 << 10), is_between(257, 264));
+  while (process.ring().used() < kRingBytes / 2 - (256 << 10)) process.Sample(1);
+  sample_up_to(kRingBytes / 2, is_between(33, 40));
   process.ring().Take();
   EXPECT_THAT(process.Sample(1), is_between(384, 400));
 }
