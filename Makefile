@@ -41,18 +41,18 @@ all: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a ## build buil
 
 # --- allocator: no libstdc++, no exceptions, frame pointers, so that every stack can be walked out of it ------------
 
-ALLOCATOR_SOURCES := $(wildcard allocator/*.cc)
-ALLOCATOR_ASSEMBLY := $(wildcard allocator/*.S)
+ALLOCATOR_SOURCES := $(wildcard allocator/*/*.cc allocator/*/*/*.cc)
+ALLOCATOR_ASSEMBLY := $(wildcard allocator/*/*.S)
 # Only in the shared library: a static program that defines dlopen has none.
-SHARED_ONLY := $(addprefix $(BUILD)/allocator/,symbols_dlopen.o dlopen_entry.o)
+SHARED_ONLY := $(addprefix $(BUILD)/allocator/api/,dlopen.o dlopen_entry.o)
 ALLOCATOR_OBJECTS := $(filter-out $(SHARED_ONLY),$(ALLOCATOR_SOURCES:%.cc=$(BUILD)/%.o) $(ALLOCATOR_ASSEMBLY:%.S=$(BUILD)/%.o))
 # -fstack-protector checks functions with buffers of characters; -fstack-protector-strong also the allocator's slow paths.
-ALLOCATOR_FLAGS := -std=c++20 -O2 -g $(WARNINGS) $(HARDENING) -fstack-protector -Iallocator/include -Iallocator -fPIC -fvisibility=hidden \
+ALLOCATOR_FLAGS := -std=c++20 -O2 -g $(WARNINGS) $(HARDENING) -fstack-protector -I. -Iallocator/include -fPIC -fvisibility=hidden \
   -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-omit-frame-pointer -fno-optimize-sibling-calls \
   -ftls-model=initial-exec -mno-red-zone -fno-builtin -fasynchronous-unwind-tables
 
 # The fast paths have no frame, and jump to slow paths that have one.
-$(BUILD)/allocator/symbols_fast.o: ALLOCATOR_FLAGS += -fomit-frame-pointer -foptimize-sibling-calls
+$(BUILD)/allocator/api/malloc_fast.o: ALLOCATOR_FLAGS += -fomit-frame-pointer -foptimize-sibling-calls
 
 $(BUILD)/allocator/%.o: allocator/%.cc
 	$(say) CXX $@

@@ -18,7 +18,7 @@ PYTHON_FILES = $(shell grep -lIE '^\#!.*python3' $$($(LINT_FIND) \( -path './scr
 # includes, so files are checked in groups (tests/rules.mk). One stamp for each group that passed.
 TIDIED := $(GROUPS:%=$(LINT)/tidied_%)
 TIDY_SOURCES := $(wildcard userspace/*/*.cc)
-TIDY_HEADERS := $(wildcard userspace/*/*.h bpf/heaptap_maps.h allocator/include/heaptap/*.h)
+TIDY_HEADERS := $(wildcard userspace/*/*.h bpf/*.h allocator/include/heaptap/*.h)
 # The analyzer gives a function up after so many steps: a quarter of its own number, for a third of the time.
 ANALYZER_STEPS := 50000
 
@@ -33,14 +33,18 @@ $(LINT)/tidied_$(1): $(call group_of,$(1),$(TIDY_SOURCES)) $(TIDY_HEADERS) .clan
 endef
 $(foreach group,$(GROUPS),$(eval $(call TIDY_GROUP,$(group))))
 
-.PHONY: lint lint-format lint-tidy lint-scripts
-lint: ## format, clang-tidy, shellcheck, Python's compiler
-	$(Q)$(MAKE) --no-print-directory lint-format lint-scripts
+.PHONY: lint lint-format lint-layers lint-tidy lint-scripts
+lint: ## format, layers, clang-tidy, shellcheck, Python's compiler
+	$(Q)$(MAKE) --no-print-directory lint-format lint-layers lint-scripts
 	$(Q)$(MAKE) --no-print-directory -k lint-tidy
 
 lint-format:
 	$(say) FORMAT "$(words $(FORMATTED)) files"
 	$(Q)$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED)
+
+lint-layers:
+	$(say) LAYERS "allocator, userspace"
+	$(Q)tests/layers
 
 lint-tidy: $(TIDIED)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "allocate.h"
+#include "allocator/core/allocate.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -12,15 +12,15 @@
 #include <thread>
 #include <vector>
 
-#include "fill.h"
-#include "large.h"
-#include "process.h"
-#include "random.h"
+#include "allocator/core/control.h"
+#include "allocator/core/large.h"
+#include "allocator/core/options.h"
+#include "allocator/core/units.h"
+#include "allocator/platform/random.h"
+#include "allocator/platform/system.h"
+#include "allocator/process/process.h"
 #include "recorder.h"
-#include "statistics.h"
 #include "support.h"
-#include "system.h"
-#include "units.h"
 
 namespace heaptap {
 namespace {
@@ -266,7 +266,7 @@ TEST(InvalidFreeDeathTest, OfASmallBlockTwiceByAnotherThread) {
 TEST(InvalidFreeDeathTest, AbortsIfThatIsWanted) {
   auto abort = [] {
     const_cast<Configuration&>(ProcessConfiguration()).abort_invalid_free = true;
-    StartFill(ProcessConfiguration());
+    SetCoreOptions(CoreOptionsOf(ProcessConfiguration()));
   };
   static std::vector<void*> blocks(64);
   for (size_t size : {64, 4096, 100000}) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Random sequences on a few chunks, against a model that searches all units one by one.
-#include "chunks.h"
+#include "allocator/core/chunks.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "random.h"
+#include "allocator/platform/random.h"
 
 namespace heaptap {
 namespace {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "code_tables.h"
+#include "allocator/profiling/code_tables.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "probes.h"
-#include "profiling.h"
+#include "allocator/core/control.h"
+#include "allocator/profiling/profiling.h"
+#include "allocator/sampling/probes.h"
 #include "recorder.h"
-#include "statistics.h"
 #include "support.h"
 
 namespace heaptap {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "configuration.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -9,7 +7,8 @@
 #include <cerrno>
 #include <string>
 
-#include "system.h"
+#include "allocator/platform/system.h"
+#include "allocator/process/read_options.h"
 
 namespace heaptap {
 namespace {

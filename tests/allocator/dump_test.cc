@@ -2,7 +2,7 @@
 //
 // The dump handshake with a collector in the same process, by mallctl. DumpTest needs MALLOC_CONF=prof:true, which the
 // rule that runs the tests gives; MallctlDump runs with it and without.
-#include "dump.h"
+#include "allocator/profiling/dump.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -16,12 +16,12 @@
 #include <string>
 #include <thread>
 
-#include "mallctl.h"
+#include "allocator/core/control.h"
+#include "allocator/jemalloc/mallctl/mallctl.h"
+#include "allocator/process/process.h"
+#include "allocator/sampling/probes.h"
 #include "mallctl_values.h"
-#include "probes.h"
-#include "process.h"
 #include "recorder.h"
-#include "statistics.h"
 #include "tests/unit/support/folder.h"
 
 namespace heaptap {

@@ -8,12 +8,12 @@
 #include <cstring>
 #include <vector>
 
-#include "allocate.h"
-#include "large.h"
-#include "random.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/large.h"
+#include "allocator/core/units.h"
+#include "allocator/platform/random.h"
 #include "recorder.h"
 #include "support.h"
-#include "units.h"
 
 namespace heaptap {
 namespace {

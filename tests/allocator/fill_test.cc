@@ -2,8 +2,6 @@
 //
 // junk, zero, xmalloc and thp. The options hold from the start of a process, so each test runs in one of its own: a
 // death test that ends well.
-#include "fill.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -14,14 +12,14 @@
 #include <thread>
 #include <vector>
 
-#include "allocate.h"
-#include "large.h"
-#include "process.h"
-#include "random.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/large.h"
+#include "allocator/core/options.h"
+#include "allocator/core/units.h"
+#include "allocator/platform/random.h"
+#include "allocator/process/process.h"
 #include "recorder.h"
 #include "support.h"
-#include "units.h"
-#include "xmalloc.h"
 
 namespace heaptap {
 namespace {
@@ -52,7 +50,7 @@ bool NothingIsReady() {
 TEST(Fill, NewMemoryIsJunkAndZeroedMemoryIsNot) {
   ExpectInNewProcess([]() -> std::string {
     Options().junk_alloc = true;
-    StartFill(Options());
+    SetCoreOptions(CoreOptionsOf(Options()));
     for (uint32_t lg : {63u, 0u}) {
       SamplingOn on(lg);
       for (size_t size : kSizes) {
@@ -78,7 +76,7 @@ TEST(Fill, NewMemoryIsJunkAndZeroedMemoryIsNot) {
 TEST(Fill, WhatABlockGrowsByIsJunkUnlessZeroIsAskedFor) {
   ExpectInNewProcess([]() -> std::string {
     Options().junk_alloc = true;
-    StartFill(Options());
+    SetCoreOptions(CoreOptionsOf(Options()));
     for (size_t size : {size_t{100}, size_t{40000}, 20 * kMiB}) {
       for (bool zero : {false, true}) {
         void* pointer = Allocate(size);
@@ -103,7 +101,7 @@ TEST(Fill, NewMemoryIsZeroAndZeroWinsOverJunk) {
   ExpectInNewProcess([]() -> std::string {
     Options().junk_alloc = true;
     Options().zero = true;
-    StartFill(Options());
+    SetCoreOptions(CoreOptionsOf(Options()));
     for (uint32_t lg : {63u, 0u}) {
       SamplingOn on(lg);
       for (size_t size : kSizes) {
@@ -130,7 +128,7 @@ TEST(Fill, NewMemoryIsZeroAndZeroWinsOverJunk) {
 TEST(Fill, FreedMemoryIsJunk) {
   ExpectInNewProcess([]() -> std::string {
     Options().junk_free = true;
-    StartFill(Options());
+    SetCoreOptions(CoreOptionsOf(Options()));
     for (uint32_t lg : {63u, 0u}) {
       SamplingOn on(lg);
       for (size_t size : kSizes) {
@@ -159,7 +157,7 @@ TEST(Fill, FreedMemoryIsJunk) {
 TEST(Fill, SlabsGoThroughAllTheirStates) {
   ExpectInNewProcess([]() -> std::string {
     Options().junk_alloc = Options().junk_free = true;
-    StartFill(Options());
+    SetCoreOptions(CoreOptionsOf(Options()));
     SamplingOn on(12);
     auto work = [](uint64_t stream) {
       std::vector<void*> live(3000);
@@ -195,7 +193,7 @@ TEST(Fill, SlabsGoThroughAllTheirStates) {
 TEST(Fill, DoesNotChangeTheSamplingLaw) {
   ExpectInNewProcess([]() -> std::string {
     Options().junk_alloc = Options().junk_free = true;
-    StartFill(Options());
+    SetCoreOptions(CoreOptionsOf(Options()));
     constexpr uint32_t kLg = 12;
     constexpr int kTrials = 200000;
     for (size_t size : {64, 1024, 8192}) {
@@ -213,7 +211,7 @@ TEST(Xmalloc, SaysWhatFailedAndAborts) {
   EXPECT_EQ(OrAbort(nullptr, kErrorInMalloc), nullptr) << "it is off";
   EXPECT_DEATH(
       {
-        Options().xmalloc = true;
+        core_options.xmalloc = true;
         OrAbort(nullptr, kErrorInRallocx);
       },
       "^<jemalloc>: Error in rallocx\\(\\): out of memory\n$");
@@ -244,7 +242,7 @@ std::string Advice(const void* pointer) {
 
 // In the first chunk, in a later one, and huge.
 std::string Advices(Thp thp) {
-  Options().thp = thp;
+  core_options.thp = thp;
   void* first = Allocate(100000);
   void* later = nullptr;
   for (int i = 0; i < 4; i++) later = Allocate(15 * kMiB);

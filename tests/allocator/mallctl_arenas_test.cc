@@ -7,14 +7,14 @@
 #include <cstring>
 #include <string>
 
-#include "allocate.h"
-#include "maintenance.h"
-#include "mallctl.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/control.h"
+#include "allocator/core/maintenance.h"
+#include "allocator/core/size_class.h"
+#include "allocator/jemalloc/mallctl/mallctl.h"
+#include "allocator/jemalloc/snapshot.h"
+#include "allocator/process/process.h"
 #include "mallctl_values.h"
-#include "process.h"
-#include "size_class.h"
-#include "snapshot.h"
-#include "statistics.h"
 
 namespace heaptap {
 namespace {

@@ -2,7 +2,7 @@
 //
 // Names, types and error codes of mallctl. The rule that runs the tests runs these twice, with MALLOC_CONF=prof:true
 // and without. prof.dump is in dump_test.cc, arenas and statistics are in mallctl_arenas_test.cc.
-#include "mallctl.h"
+#include "allocator/jemalloc/mallctl/mallctl.h"
 
 #include <gtest/gtest.h>
 
@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include "allocator/core/size_class.h"
+#include "allocator/process/options.h"
+#include "allocator/process/process.h"
 #include "mallctl_values.h"
-#include "options.h"
-#include "process.h"
-#include "size_class.h"
 
 namespace heaptap {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <string>
 
-#include "mallctl.h"
-#include "process.h"
+#include "allocator/jemalloc/mallctl/mallctl.h"
+#include "allocator/process/process.h"
 
 namespace heaptap::testing {
 

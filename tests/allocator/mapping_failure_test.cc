@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "allocate.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/control.h"
+#include "allocator/platform/system.h"
 #include "recorder.h"
-#include "statistics.h"
 #include "support.h"
-#include "system.h"
 
 namespace heaptap {
 

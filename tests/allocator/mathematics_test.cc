@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mathematics.h"
+#include "allocator/platform/mathematics.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "random.h"
+#include "allocator/platform/random.h"
 
 namespace heaptap {
 namespace {

@@ -2,7 +2,7 @@
 //
 // What a process may ask of its own profile: activity of the process and of threads, names, resets, records, logs,
 // hooks. Needs MALLOC_CONF=prof:true for dumps and logs, which the rule that runs the tests gives.
-#include "profiling.h"
+#include "allocator/profiling/profiling.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -14,13 +14,16 @@
 #include <thread>
 #include <vector>
 
-#include "allocate.h"
-#include "dump.h"
-#include "hooks.h"
-#include "probes.h"
-#include "process.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/size_class.h"
+#include "allocator/process/process.h"
+#include "allocator/profiling/dump.h"
+#include "allocator/profiling/hooks.h"
+#include "allocator/profiling/records.h"
+#include "allocator/sampling/probes.h"
+#include "allocator/sampling/sampler.h"
+#include "allocator/sampling/statistics.h"
 #include "recorder.h"
-#include "size_class.h"
 
 namespace heaptap {
 namespace {
@@ -47,7 +50,7 @@ class Profiling : public ::testing::Test {
   ~Profiling() override {
     SetProfilingActive(true);
     SetThreadActive(true);
-    SetThreadActiveInitially(true);
+    SetNewThreadsSampled(true);
     testing::SetDumpHandler(nullptr);
     heaptap_semaphore_dump = 0;
   }
@@ -98,7 +101,7 @@ TEST_F(Profiling, AThreadIsActiveOrNot) {
 
 TEST_F(Profiling, ThreadsBeginAsTheProcessSays) {
   SamplingOn sampling(0);
-  SetThreadActiveInitially(false);
+  SetNewThreadsSampled(false);
   EXPECT_TRUE(IsThreadActive()) << "threads that are there already stay as they are";
   std::thread([] {
     EXPECT_FALSE(IsThreadActive());
@@ -106,7 +109,7 @@ TEST_F(Profiling, ThreadsBeginAsTheProcessSays) {
     SetThreadActive(true);
     EXPECT_EQ(SamplesOf(10), 10u);
   }).join();
-  SetThreadActiveInitially(true);
+  SetNewThreadsSampled(true);
   std::thread([] { EXPECT_EQ(SamplesOf(10), 10u); }).join();
 }
 
@@ -160,17 +163,17 @@ TEST_F(Profiling, ResetIsToldAndMakesThreadsTellTheirNamesAgain) {
 }
 
 TEST_F(Profiling, ResetSetsTheRateOfTheProcess) {
-  const uint32_t before = SamplingRate();
+  const uint32_t before = control::LgInterval();
   ResetProfile(99);
-  EXPECT_EQ(SamplingRate(), uint32_t{HEAPTAP_MAX_LG_SAMPLE}) << "clipped";
+  EXPECT_EQ(control::LgInterval(), uint32_t{HEAPTAP_MAX_LG_SAMPLE}) << "clipped";
   ResetProfile(3);
-  EXPECT_EQ(SamplingRate(), 3u);
+  EXPECT_EQ(control::LgInterval(), 3u);
   {
     SamplingOn collector(5);
-    EXPECT_EQ(SamplingRate(), 5u) << "the collector's wins";
+    EXPECT_EQ(control::LgInterval(), 5u) << "the collector's wins";
   }
   ResetProfile(before);
-  EXPECT_EQ(SamplingRate(), before);
+  EXPECT_EQ(control::LgInterval(), before);
 }
 
 TEST_F(Profiling, RecentSamples) {

@@ -4,8 +4,8 @@
 #include <mutex>
 #include <unordered_set>
 
-#include "probes.h"
-#include "statistics.h"
+#include "allocator/core/control.h"
+#include "allocator/sampling/probes.h"
 
 namespace heaptap::testing {
 namespace {

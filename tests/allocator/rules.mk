@@ -4,10 +4,10 @@
 # can be built with sanitizers; the invariants of slab.h are asserted.
 
 ALLOCATOR_TESTS := $(BUILD)/test-allocator
-ALLOCATOR_CORE := $(filter-out allocator/symbols_%.cc,$(wildcard allocator/*.cc)) tests/allocator/recorder.cc
+ALLOCATOR_CORE := $(filter-out $(filter-out %/lifecycle.cc,$(wildcard allocator/api/*.cc)),$(ALLOCATOR_SOURCES)) tests/allocator/recorder.cc
 ALLOCATOR_TEST_SOURCES := $(wildcard tests/allocator/*_test.cc) tests/unit/support/main.cc
 ALLOCATOR_TEST_FLAGS := -std=c++20 -O1 -g1 $(WARNINGS) -DHEAPTAP_DEBUG -fno-omit-frame-pointer \
-  -Iallocator -Iallocator/include -Itests/allocator -I.
+  -I. -Iallocator/include -Itests/allocator
 
 ALLOCATOR_SANITIZER_plain :=
 ALLOCATOR_SANITIZER_asan := -fsanitize=address,undefined -fno-sanitize-recover=all

@@ -2,14 +2,14 @@
 //
 // The law: every allocation is a sample with probability 1 - exp(-size / R), independently. Seeds are fixed: by the
 // test where it owns the sampler, by the rule that runs the tests (prof_seed) where heaps of the process are used.
-#include "sampler.h"
+#include "allocator/sampling/sampler.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "allocate.h"
+#include "allocator/core/allocate.h"
 #include "recorder.h"
 #include "support.h"
 

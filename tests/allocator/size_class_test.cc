@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "size_class.h"
+#include "allocator/core/size_class.h"
 
 #include <gtest/gtest.h>
 
-#include "slab.h"
+#include "allocator/core/slab.h"
 
 namespace heaptap {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The equations of slab.h after every step of random sequences, against a model that knows which blocks are live.
-#include "slab.h"
+#include "allocator/core/slab.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "allocate.h"
-#include "random.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/thread.h"
+#include "allocator/platform/random.h"
 #include "recorder.h"
-#include "thread.h"
 
 namespace heaptap {
 namespace {

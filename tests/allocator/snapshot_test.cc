@@ -2,7 +2,7 @@
 //
 // The rest of the test program uses libc's malloc, so what the allocator has is what the tests ask it for. Other tests
 // may have left something: most tests look at differences.
-#include "snapshot.h"
+#include "allocator/jemalloc/snapshot.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -18,12 +18,12 @@
 #include <thread>
 #include <vector>
 
-#include "allocate.h"
-#include "random.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/control.h"
+#include "allocator/core/units.h"
+#include "allocator/platform/random.h"
+#include "allocator/platform/system.h"
 #include "recorder.h"
-#include "statistics.h"
-#include "system.h"
-#include "units.h"
 
 namespace heaptap {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "allocate.h"
-#include "statistics_emitter.h"
-#include "statistics_print.h"
-#include "system.h"
+#include "allocator/core/allocate.h"
+#include "allocator/jemalloc/stats/emitter.h"
+#include "allocator/jemalloc/stats/print.h"
+#include "allocator/platform/system.h"
 
 namespace heaptap {
 namespace {

@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "allocate.h"
-#include "random.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/control.h"
+#include "allocator/platform/random.h"
 #include "recorder.h"
-#include "statistics.h"
 
 namespace {
 

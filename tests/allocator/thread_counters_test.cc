@@ -2,8 +2,6 @@
 //
 // Each test counts by itself what a thread does, on a thread of its own, whose counters begin at 0. Threads and
 // containers come from libc's malloc here, so nothing else is counted.
-#include "thread_counters.h"
-
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -12,8 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "allocate.h"
-#include "random.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/thread_totals.h"
+#include "allocator/platform/random.h"
 #include "recorder.h"
 
 namespace heaptap {

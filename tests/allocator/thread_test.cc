@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "thread.h"
+#include "allocator/core/thread.h"
 
 #include <gtest/gtest.h>
 #include <limits.h>
@@ -12,11 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "allocate.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/control.h"
+#include "allocator/core/slab.h"
+#include "allocator/jemalloc/snapshot.h"
 #include "recorder.h"
-#include "slab.h"
-#include "snapshot.h"
-#include "statistics.h"
 #include "support.h"
 
 namespace heaptap {

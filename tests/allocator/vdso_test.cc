@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vdso.h"
+#include "allocator/platform/vdso.h"
 
 #include <gtest/gtest.h>
 #include <sys/auxv.h>

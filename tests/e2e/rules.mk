@@ -134,13 +134,13 @@ $(TARGETS)/foreign: tests/targets/foreign.c $(TARGETS)/libsmall.so
 # The allocator that gives up a dump after half a second, so that tests of that need not wait for ten.
 IMPATIENT := $(BUILD)/tests/impatient
 
-$(IMPATIENT)/dump.o: allocator/dump.cc
+$(IMPATIENT)/dump.o: allocator/profiling/dump.cc
 	$(say) CXX $@
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(ALLOCATOR_FLAGS) -DHEAPTAP_DUMP_TIMEOUT_MILLISECONDS=500 $(DEPENDENCIES) -c $< -o $@
 
 $(IMPATIENT)/heaptap_allocator.o: allocator/text.ld $(IMPATIENT)/dump.o \
-  $(filter-out $(BUILD)/allocator/dump.o,$(ALLOCATOR_OBJECTS))
+  $(filter-out $(BUILD)/allocator/profiling/dump.o,$(ALLOCATOR_OBJECTS))
 	$(say) LINK $@
 	$(Q)$(LD) -r --force-group-allocation -o $@ -T $^
 

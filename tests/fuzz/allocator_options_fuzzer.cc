@@ -8,8 +8,8 @@
 #include <cstring>
 #include <string>
 
-#include "configuration.h"
-#include "system.h"
+#include "allocator/platform/system.h"
+#include "allocator/process/read_options.h"
 #include "tests/fuzz/check.h"
 
 namespace {

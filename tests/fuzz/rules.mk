@@ -15,14 +15,13 @@ FUZZERS := $(patsubst tests/fuzz/%.cc,$(FUZZ)/%,$(wildcard tests/fuzz/*_fuzzer.c
 FUZZ_LINK := $(filter-out %fuzzer-no-link,$(ASAN_FLAGS)) -fsanitize=fuzzer,address,undefined
 
 # What the allocator reads.
-FUZZED_ALLOCATOR := $(patsubst %,$(ASAN)/allocator/%.o,configuration options option_table system vdso)
+FUZZED_ALLOCATOR := $(patsubst %,$(ASAN)/allocator/%.o,process/read_options process/options process/option_table platform/system platform/vdso)
 
 $(ASAN)/allocator/%.o: allocator/%.cc
 	$(say) CLANGCXX $@
 	@mkdir -p $(@D)
-	$(Q)$(CLANG)++ $(SANITIZED_FLAGS) $(ASAN_FLAGS) -Iallocator $(DEPENDENCIES) -c $< -o $@
+	$(Q)$(CLANG)++ $(SANITIZED_FLAGS) $(ASAN_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
-$(ASAN)/tests/fuzz/allocator_options_fuzzer.o: SANITIZED_FLAGS += -Iallocator
 $(FUZZ)/allocator_options_fuzzer: $(FUZZED_ALLOCATOR)
 $(FUZZ)/unwind_walk_fuzzer: $(HARNESS_OBJECTS:$(BUILD)/%=$(ASAN)/%)
 

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// glibc's names for the allocator's functions, but for malloc and free themselves (malloc_fast.cc).
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <malloc.h>
+#include <stdio.h>
+
+#include "allocator/api/symbols.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/control.h"
+#include "allocator/core/options.h"
+#include "allocator/platform/system.h"
+
+using heaptap::kPageSize;
+using heaptap::OrAbort;
+using heaptap::ReadFigure;
+
+namespace {
+
+bool IsPowerOfTwo(size_t number) { return number != 0 && (number & (number - 1)) == 0; }
+
+void* AllocateAligned(size_t alignment, size_t size) {
+  return OrAbort(heaptap::AllocateAligned(alignment, size), heaptap::kErrorInAligned);
+}
+
+void* Reallocate(void* pointer, size_t size) {
+  void* result = heaptap::Reallocate(pointer, size);
+  bool freed = pointer != nullptr && size == 0;
+  return freed ? result : OrAbort(result, heaptap::kErrorInRealloc);
+}
+
+}  // namespace
+
+HEAPTAP_C_EXPORT void* calloc(size_t count, size_t size) {
+  return OrAbort(heaptap::AllocateZeroed(count, size), heaptap::kErrorInCalloc);
+}
+
+HEAPTAP_C_EXPORT void* realloc(void* pointer, size_t size) { return Reallocate(pointer, size); }
+
+HEAPTAP_C_EXPORT void* reallocarray(void* pointer, size_t count, size_t size) {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes)) {
+    errno = ENOMEM;
+    return OrAbort(nullptr, heaptap::kErrorInRealloc);
+  }
+  return Reallocate(pointer, bytes);
+}
+
+// Alignments that are no power of two are rounded up, as glibc does.
+HEAPTAP_C_EXPORT void* memalign(size_t alignment, size_t size) {
+  if (!IsPowerOfTwo(alignment)) {
+    if (alignment > SIZE_MAX / 2 + 1) {
+      errno = EINVAL;
+      return nullptr;
+    }
+    size_t rounded = 1;
+    while (rounded < alignment) rounded *= 2;
+    alignment = rounded;
+  }
+  return AllocateAligned(alignment, size);
+}
+
+HEAPTAP_C_EXPORT void* aligned_alloc(size_t alignment, size_t size) {
+  if (!IsPowerOfTwo(alignment)) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return AllocateAligned(alignment, size);
+}
+
+HEAPTAP_C_EXPORT int posix_memalign(void** result, size_t alignment, size_t size) {
+  if (!IsPowerOfTwo(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
+  int saved = errno;
+  void* pointer = AllocateAligned(alignment, size);
+  errno = saved;
+  if (pointer == nullptr) return ENOMEM;
+  *result = pointer;
+  return 0;
+}
+
+HEAPTAP_C_EXPORT void* valloc(size_t size) { return AllocateAligned(kPageSize, size); }
+
+HEAPTAP_C_EXPORT void* pvalloc(size_t size) {
+  if (size > PTRDIFF_MAX - kPageSize) {
+    errno = ENOMEM;
+    return OrAbort(nullptr, heaptap::kErrorInAligned);
+  }
+  return AllocateAligned(kPageSize, (size + kPageSize - 1) & ~(kPageSize - 1));
+}
+
+HEAPTAP_C_EXPORT size_t malloc_usable_size(void* pointer) { return heaptap::UsableSize(pointer); }
+
+// A size that does not fit the block would be the caller's error; the block knows better.
+HEAPTAP_C_EXPORT void free_sized(void* pointer, size_t) { heaptap::Free(pointer); }
+HEAPTAP_C_EXPORT void free_aligned_sized(void* pointer, size_t, size_t) { heaptap::Free(pointer); }
+HEAPTAP_C_EXPORT void cfree(void* pointer) { heaptap::Free(pointer); }
+
+// Names by which programs reach past an interposed malloc.
+HEAPTAP_C_EXPORT void* __libc_calloc(size_t count, size_t size) HEAPTAP_ALIAS(calloc);
+HEAPTAP_C_EXPORT void* __libc_realloc(void* pointer, size_t size) HEAPTAP_ALIAS(realloc);
+HEAPTAP_C_EXPORT void* __libc_memalign(size_t alignment, size_t size) HEAPTAP_ALIAS(memalign);
+HEAPTAP_C_EXPORT void* __libc_valloc(size_t size) HEAPTAP_ALIAS(valloc);
+HEAPTAP_C_EXPORT void* __libc_pvalloc(size_t size) HEAPTAP_ALIAS(pvalloc);
+HEAPTAP_C_EXPORT int __posix_memalign(void** result, size_t alignment, size_t size) HEAPTAP_ALIAS(posix_memalign);
+
+// --- what tells about the allocator, from the figures of the control block ---
+
+namespace {
+
+struct Totals {
+  uint64_t mapped = ReadFigure(&heaptap_statistics::mapped);
+  uint64_t active = ReadFigure(&heaptap_statistics::active);
+  uint64_t dirty = ReadFigure(&heaptap_statistics::dirty);
+  uint64_t large = ReadFigure(&heaptap_statistics::large);
+};
+
+int Clip(uint64_t number) { return number < INT_MAX ? static_cast<int>(number) : INT_MAX; }
+
+}  // namespace
+
+HEAPTAP_C_EXPORT int malloc_trim(size_t) noexcept { return heaptap::Trim(); }
+
+// There is nothing to tune; saying so as an error would only frighten programs that set glibc's parameters.
+HEAPTAP_C_EXPORT int mallopt(int, int) noexcept { return 1; }
+
+HEAPTAP_C_EXPORT struct mallinfo2 mallinfo2() noexcept {
+  Totals totals;
+  struct mallinfo2 result {};
+  result.arena = totals.mapped;
+  result.hblkhd = totals.large;
+  result.uordblks = totals.active;
+  result.fordblks = totals.mapped > totals.active ? totals.mapped - totals.active : 0;  // read one after the other
+  result.keepcost = totals.dirty;
+  return result;
+}
+
+HEAPTAP_C_EXPORT struct mallinfo mallinfo() noexcept {
+  struct mallinfo2 wide = mallinfo2();
+  struct mallinfo result {};
+  result.arena = Clip(wide.arena);
+  result.hblkhd = Clip(wide.hblkhd);
+  result.uordblks = Clip(wide.uordblks);
+  result.fordblks = Clip(wide.fordblks);
+  result.keepcost = Clip(wide.keepcost);
+  return result;
+}
+
+HEAPTAP_C_EXPORT void malloc_stats() noexcept {
+  Totals totals;
+  heaptap::Message message;
+  message << "heaptap: " << totals.mapped << " bytes mapped, " << totals.active << " in use, " << totals.dirty
+          << " free but not returned to the system, " << totals.large << " in large blocks\n";
+  message.Print();
+}
+
+HEAPTAP_C_EXPORT int malloc_info(int options, FILE* stream) noexcept {
+  if (options != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  Totals totals;
+  int written = fprintf(stream,
+                        "<malloc version=\"heaptap-1\">\n"
+                        "<system type=\"mapped\" size=\"%" PRIu64
+                        "\"/>\n"
+                        "<system type=\"active\" size=\"%" PRIu64
+                        "\"/>\n"
+                        "<system type=\"dirty\" size=\"%" PRIu64
+                        "\"/>\n"
+                        "<total type=\"large\" size=\"%" PRIu64
+                        "\"/>\n"
+                        "</malloc>\n",
+                        totals.mapped, totals.active, totals.dirty, totals.large);
+  return written < 0 ? -1 : 0;
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// jemalloc's names: the extended functions, mallctl and its relatives, and the report.
+//
+// Flags may name a thread cache and an arena, which have no meaning here: there is one arena, and each thread has its
+// heap. As in jemalloc a size that no class holds is nullptr with errno as it was, while memory that has run out is
+// nullptr with ENOMEM.
+#include <stddef.h>
+
+#include "allocator/api/symbols.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/options.h"
+#include "allocator/jemalloc/mallctl/mallctl.h"
+#include "allocator/jemalloc/stats/print.h"
+#include "heaptap/heaptap.h"
+
+namespace {
+
+using heaptap::Demand;
+using heaptap::OrAbort;
+
+constexpr int kAlignmentMask = MALLOCX_ZERO - 1;  // the logarithm of the alignment
+
+Demand DemandOf(int flags) { return {size_t{1} << (flags & kAlignmentMask), (flags & MALLOCX_ZERO) != 0}; }
+
+// The usable size of such a block; 0 if there can be none.
+size_t UsableSizeOf(size_t size, const Demand& demand) {
+  if (demand.alignment > heaptap::kLargestClass || size > heaptap::kLargestClass) return 0;
+  return heaptap::RoundUpToAlignedClass(size != 0 ? size : 1, demand.alignment);
+}
+
+}  // namespace
+
+HEAPTAP_C_EXPORT void* mallocx(size_t size, int flags) {
+  Demand demand = DemandOf(flags);
+  bool possible = UsableSizeOf(size, demand) != 0;
+  return OrAbort(possible ? heaptap::AllocateExtended(size, demand) : nullptr, heaptap::kErrorInMallocx);
+}
+
+// A size of 0 frees nothing here, unlike realloc's.
+HEAPTAP_C_EXPORT void* rallocx(void* pointer, size_t size, int flags) {
+  Demand demand = DemandOf(flags);
+  bool possible = UsableSizeOf(size, demand) != 0;
+  return OrAbort(possible ? heaptap::Reallocate(pointer, size != 0 ? size : 1, demand) : nullptr,
+                 heaptap::kErrorInRallocx);
+}
+
+HEAPTAP_C_EXPORT size_t xallocx(void* pointer, size_t size, size_t extra, int flags) {
+  return heaptap::ResizeInPlace(pointer, size, extra, DemandOf(flags));
+}
+
+HEAPTAP_C_EXPORT size_t sallocx(const void* pointer, int) { return heaptap::UsableSize(const_cast<void*>(pointer)); }
+
+HEAPTAP_C_EXPORT void dallocx(void* pointer, int) { heaptap::Free(pointer); }
+
+// A size that does not fit the block would be the caller's error; the block knows better.
+HEAPTAP_C_EXPORT void sdallocx(void* pointer, size_t, int) { heaptap::Free(pointer); }
+
+HEAPTAP_C_EXPORT size_t nallocx(size_t size, int flags) { return UsableSizeOf(size, DemandOf(flags)); }
+
+HEAPTAP_C_EXPORT int mallctl(const char* name, void* old_value, size_t* old_length, void* new_value,
+                             size_t new_length) {
+  return heaptap::Mallctl(name, old_value, old_length, new_value, new_length);
+}
+
+HEAPTAP_C_EXPORT int mallctlnametomib(const char* name, size_t* mib, size_t* mib_length) {
+  return heaptap::MallctlNameToMib(name, mib, mib_length);
+}
+
+HEAPTAP_C_EXPORT int mallctlbymib(const size_t* mib, size_t mib_length, void* old_value, size_t* old_length,
+                                  void* new_value, size_t new_length) {
+  return heaptap::MallctlByMib(mib, mib_length, old_value, old_length, new_value, new_length);
+}
+
+HEAPTAP_C_EXPORT void malloc_stats_print(void (*write)(void*, const char*), void* opaque, const char* options) {
+  heaptap::PrintStatistics(write, opaque, options);
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/process/lifecycle.h"
+
+#include <stdlib.h>
+
+#include "allocator/jemalloc/mallctl/mallctl.h"
+#include "allocator/jemalloc/snapshot.h"
+#include "allocator/jemalloc/stats/print.h"
+#include "allocator/process/process.h"
+#include "allocator/profiling/code_tables.h"
+#include "allocator/profiling/dump.h"
+#include "allocator/profiling/profiling.h"
+#include "allocator/profiling/records.h"
+#include "allocator/profiling/triggers.h"
+
+namespace heaptap::lifecycle {
+
+void Begin() {
+  StartSnapshots();
+  StartTriggers(PrintStatistics);
+}
+
+bool RegisterExits() {
+  const Configuration& configuration = ProcessConfiguration();
+  const bool wants_dump = configuration.prof && configuration.prof_final;
+  // The last to be registered is called first.
+  return (!configuration.stats_print || atexit(PrintStatisticsAtExit) == 0) && (!wants_dump || atexit(DumpAtExit) == 0);
+}
+
+void Start() { StartProfiling(); }
+
+void Started() { AwaitTables(); }
+
+void ResetAfterFork() {
+  ResetDumpsAfterFork();
+  ResetSnapshotsAfterFork();
+  ResetRecordsAfterFork();
+  ResetArenaNameAfterFork();
+  ResetCodeTablesAfterFork();
+  ForgetHighWater();
+}
+
+}  // namespace heaptap::lifecycle

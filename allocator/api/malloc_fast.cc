@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// malloc, free, and the plain operators new and delete: their fast paths and nothing else.
+//
+// The Makefile compiles this file, and only this one, without frames and with tail calls: each function either returns
+// or jumps to a slow path that has a frame. A function that called a slow path and then went on would have no frame in
+// the middle of the stack, and a walk by frame pointers would miss its caller, the very function that allocates.
+#include "allocator/api/malloc_fast.h"
+
+#include <new>
+
+#include "allocator/api/symbols.h"
+#include "allocator/core/allocate.h"
+
+using heaptap::Allocate;
+using heaptap::Free;
+
+namespace {
+
+// Allocate, with another slow path.
+[[gnu::always_inline]] inline void* New(size_t size) {
+  if (HEAPTAP_LIKELY(size <= heaptap::kSmallMaximum)) {
+    unsigned size_class = heaptap::ClassOf(size);
+    heaptap::Heap* heap = heaptap::current_heap;
+    heaptap::Block* block = heap->ready[size_class];
+    if (HEAPTAP_UNLIKELY(block == nullptr)) return heap->TakeFreshOr<heaptap::NewSlow>(size_class, size);
+    heap->ready[size_class] = block->next;
+    return block;
+  }
+  return heaptap::NewSlow(size);
+}
+
+}  // namespace
+
+HEAPTAP_C_EXPORT void* malloc(size_t size) { return Allocate<heaptap::MallocSlow>(size); }
+HEAPTAP_C_EXPORT void free(void* pointer) { Free(pointer); }
+
+// Names by which programs reach past an interposed malloc.
+HEAPTAP_C_EXPORT void* __libc_malloc(size_t size) HEAPTAP_ALIAS(malloc);
+HEAPTAP_C_EXPORT void __libc_free(void* pointer) HEAPTAP_ALIAS(free);
+
+HEAPTAP_EXPORT void* operator new(size_t size) { return New(size); }
+HEAPTAP_EXPORT void* operator new[](size_t size) { return New(size); }
+HEAPTAP_EXPORT void operator delete(void* pointer) noexcept { Free(pointer); }
+HEAPTAP_EXPORT void operator delete[](void* pointer) noexcept { Free(pointer); }
+HEAPTAP_EXPORT void operator delete(void* pointer, size_t) noexcept { Free(pointer); }
+HEAPTAP_EXPORT void operator delete[](void* pointer, size_t) noexcept { Free(pointer); }

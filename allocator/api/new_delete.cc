@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// C++'s operators new and delete, but for the plain ones (malloc_fast.cc). The library does not link with a C++
+// library, since most programs have none. What operator new owes to its caller when there is no memory (it calls the
+// new handler, throws, catches what the handler throws) is left to the operator new of the C++ library that the caller
+// has, which calls malloc again. Which one that is has to be looked up then: a C program gets a C++ library with its
+// first plugin, and may get another one with the next.
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+
+#include <new>
+
+#include "allocator/api/malloc_fast.h"
+#include "allocator/api/symbols.h"
+#include "allocator/core/allocate.h"
+#include "allocator/core/options.h"
+#include "allocator/platform/system.h"
+
+namespace std {
+// For programs without dynamic linking.
+new_handler get_new_handler() noexcept __attribute__((weak));
+void __throw_bad_alloc() __attribute__((weak, noreturn));
+}  // namespace std
+
+extern "C" {
+// A static program without plugins does not have them.
+extern decltype(dladdr1) dladdr1 __attribute__((weak));
+extern decltype(dlsym) dlsym __attribute__((weak));
+extern decltype(dlclose) dlclose __attribute__((weak));
+}
+
+namespace {
+
+using heaptap::Allocate;
+using heaptap::AllocateAligned;
+using heaptap::Free;
+using heaptap::OrAbort;
+
+constexpr size_t kNoAlignment = 0;
+
+void* Try(size_t size, size_t alignment) {
+  if (alignment == kNoAlignment) return OrAbort(Allocate(size), heaptap::kErrorInMalloc);
+  return OrAbort(AllocateAligned(alignment, size), heaptap::kErrorInAligned);
+}
+
+// What is loaded at an address, for dlsym.
+class LoadedObject {
+ public:
+  explicit LoadedObject(const void* address) {
+    // By name: a static program that refers to dlopen gets a warning from the linker.
+    const auto open = reinterpret_cast<decltype(&dlopen)>(dlsym(RTLD_DEFAULT, "dlopen"));
+    Dl_info information;
+    link_map* object;
+    if (open == nullptr || dladdr1(address, &information, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0)
+      return;
+    handle_ = open(object->l_name, RTLD_LAZY | RTLD_NOLOAD);
+  }
+  ~LoadedObject() {
+    if (handle_ != nullptr) dlclose(handle_);
+  }
+  LoadedObject(const LoadedObject&) = delete;
+  LoadedObject& operator=(const LoadedObject&) = delete;
+
+  // In the object or in what it is linked with; nullptr if it is not there.
+  void* Find(const char* name) const { return handle_ == nullptr ? nullptr : dlsym(handle_, name); }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+// The function of that name in the C++ library that the code at `caller` is linked with; nullptr: there is none.
+// That library is where its new handler is, which, unlike operator new, no allocator defines.
+void* FindInLibrary(const char* name, const void* caller) {
+  if (&dladdr1 == nullptr || &dlsym == nullptr) return nullptr;
+  constexpr char kGetNewHandler[] = "_ZSt15get_new_handlerv";
+  const void* handler = LoadedObject(caller).Find(kGetNewHandler);
+  if (handler == nullptr) handler = dlsym(RTLD_DEFAULT, kGetNewHandler);
+  if (handler == nullptr) return nullptr;
+  void* function = LoadedObject(handler).Find(name);
+  return heaptap::IsInAllocator(function) ? nullptr : function;
+}
+
+// What can be done without that library.
+void* HandleFailure(size_t size, size_t alignment) {
+  void* pointer = nullptr;
+  while (std::get_new_handler != nullptr && pointer == nullptr) {
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) break;
+    handler();
+    pointer = Try(size, alignment);
+  }
+  return pointer;
+}
+
+void* HandleFailureOrThrow(size_t size, size_t alignment) {
+  void* pointer = HandleFailure(size, alignment);
+  if (pointer != nullptr) return pointer;
+  if (std::__throw_bad_alloc != nullptr) std::__throw_bad_alloc();
+  heaptap::Message message;
+  message << "<heaptap>: operator new has no memory, and finds no C++ library that would throw std::bad_alloc\n";
+  message.Print();
+  abort();
+}
+
+// The four that fail differently. `caller` is where they return to.
+
+void* New(size_t size, const void* caller) {
+  if (void* pointer = Try(size, kNoAlignment)) return pointer;
+  void* function = FindInLibrary("_Znwm", caller);
+  if (function == nullptr) return HandleFailureOrThrow(size, kNoAlignment);
+  return reinterpret_cast<void* (*)(size_t)>(function)(size);
+}
+
+void* New(size_t size, const std::nothrow_t& nothrow, const void* caller) {
+  if (void* pointer = Try(size, kNoAlignment)) return pointer;
+  void* function = FindInLibrary("_ZnwmRKSt9nothrow_t", caller);
+  if (function == nullptr) return HandleFailure(size, kNoAlignment);
+  return reinterpret_cast<void* (*)(size_t, const std::nothrow_t&)>(function)(size, nothrow);
+}
+
+void* New(size_t size, std::align_val_t alignment, const void* caller) {
+  if (void* pointer = Try(size, static_cast<size_t>(alignment))) return pointer;
+  void* function = FindInLibrary("_ZnwmSt11align_val_t", caller);
+  if (function == nullptr) return HandleFailureOrThrow(size, static_cast<size_t>(alignment));
+  return reinterpret_cast<void* (*)(size_t, std::align_val_t)>(function)(size, alignment);
+}
+
+void* New(size_t size, std::align_val_t alignment, const std::nothrow_t& nothrow, const void* caller) {
+  if (void* pointer = Try(size, static_cast<size_t>(alignment))) return pointer;
+  void* function = FindInLibrary("_ZnwmSt11align_val_tRKSt9nothrow_t", caller);
+  if (function == nullptr) return HandleFailure(size, static_cast<size_t>(alignment));
+  return reinterpret_cast<void* (*)(size_t, std::align_val_t, const std::nothrow_t&)>(function)(size, alignment,
+                                                                                                nothrow);
+}
+
+}  // namespace
+
+// operator new jumps here, so the return address is that of its caller.
+void* heaptap::NewSlow(size_t size) { return New(size, __builtin_return_address(0)); }
+
+HEAPTAP_EXPORT void* operator new(size_t size, const std::nothrow_t& nothrow) noexcept {
+  return New(size, nothrow, __builtin_return_address(0));
+}
+HEAPTAP_EXPORT void* operator new(size_t size, std::align_val_t alignment) {
+  return New(size, alignment, __builtin_return_address(0));
+}
+HEAPTAP_EXPORT void* operator new(size_t size, std::align_val_t alignment, const std::nothrow_t& nothrow) noexcept {
+  return New(size, alignment, nothrow, __builtin_return_address(0));
+}
+HEAPTAP_EXPORT void* operator new[](size_t size, const std::nothrow_t& nothrow) noexcept {
+  return New(size, nothrow, __builtin_return_address(0));
+}
+HEAPTAP_EXPORT void* operator new[](size_t size, std::align_val_t alignment) {
+  return New(size, alignment, __builtin_return_address(0));
+}
+HEAPTAP_EXPORT void* operator new[](size_t size, std::align_val_t alignment, const std::nothrow_t& nothrow) noexcept {
+  return New(size, alignment, nothrow, __builtin_return_address(0));
+}
+
+HEAPTAP_EXPORT void operator delete(void* pointer, const std::nothrow_t&) noexcept { Free(pointer); }
+HEAPTAP_EXPORT void operator delete[](void* pointer, const std::nothrow_t&) noexcept { Free(pointer); }
+HEAPTAP_EXPORT void operator delete(void* pointer, std::align_val_t) noexcept { Free(pointer); }
+HEAPTAP_EXPORT void operator delete[](void* pointer, std::align_val_t) noexcept { Free(pointer); }
+HEAPTAP_EXPORT void operator delete(void* pointer, std::align_val_t, const std::nothrow_t&) noexcept { Free(pointer); }
+HEAPTAP_EXPORT void operator delete[](void* pointer, std::align_val_t, const std::nothrow_t&) noexcept {
+  Free(pointer);
+}
+HEAPTAP_EXPORT void operator delete(void* pointer, size_t, std::align_val_t) noexcept { Free(pointer); }
+HEAPTAP_EXPORT void operator delete[](void* pointer, size_t, std::align_val_t) noexcept { Free(pointer); }

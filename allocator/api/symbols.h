@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How names leave the library, and which code is its own.
+#ifndef HEAPTAP_ALLOCATOR_API_SYMBOLS_H_
+#define HEAPTAP_ALLOCATOR_API_SYMBOLS_H_
+
+#define HEAPTAP_EXPORT __attribute__((visibility("default")))
+#define HEAPTAP_C_EXPORT extern "C" HEAPTAP_EXPORT
+// Another name for a function of the same file.
+#define HEAPTAP_ALIAS(name) __attribute__((alias(#name), copy(name)))
+
+extern "C" {
+// The bounds of the allocator's code (text.ld).
+extern const char heaptap_text_begin[] __attribute__((visibility("hidden")));
+extern const char heaptap_text_end[] __attribute__((visibility("hidden")));
+}
+
+namespace heaptap {
+
+inline bool IsInAllocator(const void* function) {
+  return function >= heaptap_text_begin && function < heaptap_text_end;
+}
+
+// Whether the program's malloc is this one. A program may have an allocator of its own, linked in, that comes before a
+// preloaded library. Any thread, any time.
+bool IsInUse();
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_API_SYMBOLS_H_

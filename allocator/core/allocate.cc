@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/core/allocate.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "allocator/core/control.h"
+#include "allocator/core/invalid_free.h"
+#include "allocator/core/large.h"
+#include "allocator/core/observer.h"
+#include "allocator/core/options.h"
+#include "allocator/core/units.h"
+#include "allocator/platform/system.h"
+
+namespace heaptap {
+namespace {
+
+void* OutOfMemory() {
+  errno = ENOMEM;
+  return nullptr;
+}
+
+// Whether a block that was just allocated is known to read as zero.
+bool ReadsAsZero(void* pointer) {
+  unsigned kind = ChunkKind(pointer);
+  bool junk = core_options.fill_on_allocation == FillOnAllocation::kJunk;
+  if (kind == kHuge) return !junk;
+  Slab* slab = SlabOf(pointer, kind);
+  uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
+  if (owner == reinterpret_cast<uintptr_t>(current_heap)) return slab->fresh;
+  return owner == kRunOwner && slab->fresh && !junk;
+}
+
+// Makes a block that was just allocated read as zero.
+void Clear(void* pointer, size_t bytes) {
+  if (!ReadsAsZero(pointer)) memset(pointer, 0, bytes);
+}
+
+// Fills a block that was just allocated, if that is asked for.
+void FillNew(void* pointer, size_t usable) {
+  if (HEAPTAP_LIKELY(core_options.fill_on_allocation == FillOnAllocation::kNothing)) return;
+  if (core_options.fill_on_allocation == FillOnAllocation::kJunk) {
+    memset(pointer, kAllocationJunk, usable);
+  } else {
+    Clear(pointer, usable);
+  }
+}
+
+// Fills what a block has grown by where it lies. `is_zero`: that reads as zero.
+void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bool zero) {
+  if (usable <= old_usable) return;
+  char* grown = static_cast<char*>(pointer) + old_usable;
+  if (zero || core_options.fill_on_allocation == FillOnAllocation::kZero) {
+    if (!is_zero) memset(grown, 0, usable - old_usable);
+  } else if (core_options.fill_on_allocation == FillOnAllocation::kJunk) {
+    memset(grown, kAllocationJunk, usable - old_usable);
+  }
+}
+
+void* AllocateObserved(unsigned size_class, uint64_t weight, size_t requested) {
+  void* pointer = observer::AllocateObserved(size_class, weight, requested);
+  return pointer != nullptr ? pointer : OutOfMemory();
+}
+
+// `requested`: what the program asked for.
+void* AllocateSmall(unsigned size_class, size_t requested) {
+  Heap::Taken taken;
+  {
+    HeapScope heap;
+    taken = heap->Take(size_class);
+    // Nobody else counts for the late heap's threads.
+    if (heap->counters == nullptr && taken.block != nullptr) thread_counters.allocated += kClassSize[size_class];
+  }
+  void* pointer = taken.weight != 0 ? AllocateObserved(size_class, taken.weight, requested) : taken.block;
+  if (pointer == nullptr) return OutOfMemory();
+  FillNew(pointer, kClassSize[size_class]);
+  return pointer;
+}
+
+void* AllocateClass(size_t usable, size_t alignment, size_t requested) {
+  if (usable == 0) return OutOfMemory();
+  observer::BeforeUse();
+  void* pointer = AllocateLarge(usable, alignment, requested);
+  if (pointer == nullptr) return OutOfMemory();
+  FillNew(pointer, usable);
+  return pointer;
+}
+
+// Each slow path has it inlined.
+[[gnu::always_inline]] inline void* AllocateNotReady(size_t size) {
+  return size <= kSmallMaximum ? AllocateSmall(ClassOf(size), size) : AllocateClass(RoundUpToClass(size), 1, size);
+}
+
+// Puts a block that could stay in its place to the test: its weight if it is a sample all the same, else 0.
+uint64_t TestInPlace(unsigned size_class) {
+  HeapScope heap;
+  observer::BeforeAllocation(&*heap);
+  return observer::WeighInPlace(&*heap, size_class);
+}
+
+// realloc that changes nothing counts as a free and an allocation all the same.
+void CountInPlace(size_t usable) {
+  thread_counters.allocated += usable;
+  thread_counters.deallocated += usable;
+}
+
+bool IsAligned(const void* pointer, size_t alignment) {
+  return (reinterpret_cast<uintptr_t>(pointer) & (alignment - 1)) == 0;
+}
+
+// Whether blocks of that usable size lie in slabs, and are aligned there.
+bool FitsSlab(size_t usable, size_t alignment) {
+  return usable != 0 && usable <= kSmallMaximum && usable % alignment == 0;
+}
+
+void* MoveBlock(void* pointer, void* target, size_t bytes) {
+  if (target == nullptr) return nullptr;
+  memcpy(target, pointer, bytes);
+  Free(pointer);
+  return target;
+}
+
+// What realloc is asked for.
+struct Wish {
+  size_t size;
+  size_t usable;  // its class
+  Demand demand;
+};
+
+// realloc by a new block; the old one has `usable` bytes.
+void* MoveToNewBlock(void* pointer, size_t usable, const Wish& wish) {
+  void* target = AllocateAligned(wish.demand.alignment, wish.size);
+  if (target == nullptr) return nullptr;
+  if (!wish.demand.zero) return MoveBlock(pointer, target, wish.size < usable ? wish.size : usable);
+  size_t kept = wish.usable < usable ? wish.usable : usable;
+  if (!ReadsAsZero(target)) memset(static_cast<char*>(target) + kept, 0, wish.usable - kept);
+  return MoveBlock(pointer, target, kept);
+}
+
+void* ReallocateSmall(Slab* slab, void* pointer, const Wish& wish) {
+  bool sampled = slab->owner.load(std::memory_order_relaxed) == kSampledOwner;
+  // A sampled block never stays: whether it is a sample again is for the new allocation to find out. One that is
+  // aligned by chance does not either, since its place as a sample would not be.
+  if (!sampled && wish.usable == slab->size && FitsSlab(wish.usable, wish.demand.alignment)) {
+    uint64_t weight = TestInPlace(slab->size_class);
+    const int saved = errno;
+    void* target = weight != 0 ? AllocateObserved(slab->size_class, weight, wish.size) : nullptr;
+    if (target != nullptr) return MoveBlock(pointer, target, wish.usable);
+    // No sample, or no memory for one.
+    errno = saved;
+    CountInPlace(wish.usable);
+    return pointer;
+  }
+  return MoveToNewBlock(pointer, slab->size, wish);
+}
+
+void* ReallocateHuge(Huge* huge, void* pointer, const Wish& wish) {
+  size_t usable = huge->size;
+  // A mapping takes much address space: a block that has become small enough for a run moves.
+  bool stays = wish.usable > kRunMaximum || wish.usable == usable;
+  bool resized = stays && IsAligned(pointer, wish.demand.alignment) && ResizeHuge(huge, wish.usable, wish.size);
+  void* target = resized ? pointer : nullptr;
+  if (!resized && wish.usable > kRunMaximum && wish.demand.alignment <= kChunkSize)
+    target = MoveHuge(huge, wish.usable, wish.size);
+  if (target == nullptr) return MoveToNewBlock(pointer, usable, wish);
+  FillGrown(target, usable, wish.usable, true, wish.demand.zero);
+  return target;
+}
+
+void* ReallocateRun(Slab* run, void* pointer, const Wish& wish) {
+  size_t usable = run->size;
+  bool stays = wish.usable > kSmallMaximum || wish.usable == usable;
+  if (!stays || !IsAligned(pointer, wish.demand.alignment) || !ResizeRun(run, wish.usable, wish.size)) {
+    return MoveToNewBlock(pointer, usable, wish);
+  }
+  FillGrown(pointer, usable, wish.usable, false, wish.demand.zero);
+  return pointer;
+}
+
+// Changes the usable size of a run, or else of a huge block, where it lies.
+bool ResizeLarge(Slab* run, Huge* huge, void* pointer, size_t wanted, size_t requested, bool zero) {
+  size_t usable = run != nullptr ? run->size : huge->size;
+  if (run != nullptr ? !ResizeRun(run, wanted, requested) : !ResizeHuge(huge, wanted, requested)) return false;
+  FillGrown(pointer, usable, wanted, run == nullptr, zero);
+  return true;
+}
+
+// Finds out what is wrong with a pointer at which no live block begins.
+void Refuse(const void* pointer) {
+  unsigned kind = ChunkKind(pointer);
+  if (kind > kFreedHuge) {
+    return RefuseFree(pointer, IsFreeUnit(SlabOf(pointer, kind)) ? InvalidFree::kSecond : InvalidFree::kInside);
+  }
+  if (IsInsideHuge(pointer)) return RefuseFree(pointer, InvalidFree::kInside);
+  bool was_huge = kind == kFreedHuge && (reinterpret_cast<uintptr_t>(pointer) & (kChunkSize - 1)) == 0;
+  RefuseFree(pointer, was_huge ? InvalidFree::kSecond : InvalidFree::kForeign);
+}
+
+}  // namespace
+
+void* AllocateSlow(size_t size) { return AllocateNotReady(size); }
+
+void* MallocSlow(size_t size) { return OrAbort(AllocateNotReady(size), kErrorInMalloc); }
+
+void FreeSlow(void* pointer) {
+  if (pointer == nullptr) return;
+  unsigned kind = ChunkKind(pointer);
+  if (kind <= kFreedHuge) {
+    Huge* huge = kind == kHuge ? HugeOf(pointer) : nullptr;
+    return huge != nullptr ? FreeHuge(huge) : Refuse(pointer);
+  }
+  Slab* slab = SlabOf(pointer, kind);
+  Block* block = static_cast<Block*>(pointer);
+  uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
+  if (owner == kNobody) return Refuse(pointer);
+  uintptr_t own = reinterpret_cast<uintptr_t>(current_heap);
+  if (HEAPTAP_UNLIKELY(core_options.owner_bits != 0)) {
+    if (!IsBlock(slab, pointer)) return Refuse(pointer);
+    bool is_own = (owner & ~(kSlowBit | kFullBit)) == own;
+    if (is_own && core_options.abort_invalid_free && IsFreeBlock(slab, block)) {
+      return RefuseFree(pointer, InvalidFree::kSecond);
+    }
+    if (core_options.fill_on_free) memset(pointer, kFreeJunk, slab->size);
+  }
+  if (owner == kSampledOwner) return observer::FreeObserved(slab, block);
+  if (owner == kRunOwner) return pointer == SlabMemory(slab) ? FreeRun(slab) : Refuse(pointer);
+  owner &= ~kSlowBit;
+  if (owner == own) {
+    // Only kSlowBit brings such a block here: what follows is the fast path's.
+    block->next = slab->local_free;
+    slab->local_free = block;
+    if (--slab->used == 0) FreedLastBlock(slab);
+    return;
+  }
+  if (owner == (own | kFullBit)) {
+    HeapScope heap;
+    return heap->FreeInFullSlab(slab, block);
+  }
+  if (!IsBlock(slab, pointer)) return Refuse(pointer);
+  thread_counters.deallocated += slab->size;
+  SharedCount& frees = current_heap->counts[slab->size_class].remote_frees;
+  current_heap == &empty_heap ? frees.AddShared(1) : frees.Add(1);
+  FreeRemotely(slab, block);
+}
+
+void FreedLastBlock(Slab* slab) {
+  HeapScope heap;
+  heap->SlabEmptied(slab);
+}
+
+void* AllocateZeroed(size_t count, size_t size) {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes)) return OutOfMemory();
+  void* pointer = Allocate(bytes);
+  if (pointer == nullptr) return nullptr;
+  Clear(pointer, bytes);
+  return pointer;
+}
+
+void* AllocateAligned(size_t alignment, size_t size) {
+  if (alignment == 1) return Allocate(size);
+  size_t usable = RoundUpToAlignedClass(size != 0 ? size : 1, alignment);
+  if (!FitsSlab(usable, alignment)) return AllocateClass(usable, alignment, size);
+  unsigned size_class = ClassOf(usable);
+  void* block = current_heap->TakeReady(size_class);
+  return HEAPTAP_LIKELY(block != nullptr) ? block : AllocateSmall(size_class, size);
+}
+
+void* AllocateExtended(size_t size, Demand demand) {
+  void* pointer = AllocateAligned(demand.alignment, size);
+  if (demand.zero && pointer != nullptr) Clear(pointer, UsableSize(pointer));
+  return pointer;
+}
+
+void* Reallocate(void* pointer, size_t size, Demand demand) {
+  if (pointer == nullptr) return AllocateExtended(size, demand);
+  if (size == 0) {
+    Free(pointer);
+    return nullptr;
+  }
+  unsigned kind = ChunkKind(pointer);
+  Wish wish{size, RoundUpToAlignedClass(size, demand.alignment), demand};
+  if (kind == kForeign || kind == kFreedHuge || wish.usable == 0) return OutOfMemory();
+  if (kind == kHuge) {
+    Huge* huge = HugeOf(pointer);
+    return huge != nullptr ? ReallocateHuge(huge, pointer, wish) : OutOfMemory();
+  }
+  Slab* slab = SlabOf(pointer, kind);
+  uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
+  if (owner == kNobody) return OutOfMemory();
+  return owner == kRunOwner ? ReallocateRun(slab, pointer, wish) : ReallocateSmall(slab, pointer, wish);
+}
+
+size_t ResizeInPlace(void* pointer, size_t size, size_t extra, Demand demand) {
+  size_t usable = UsableSize(pointer);
+  if (usable == 0 || size > kLargestClass || !IsAligned(pointer, demand.alignment)) return usable;
+  size_t room = kLargestClass - size;
+  size_t least = RoundUpToClass(size);
+  size_t most = RoundUpToClass(size + (extra < room ? extra : room));
+  // A large block stays large, as jemalloc's does.
+  if (most < kLargeMinimum) return usable;
+
+  unsigned kind = ChunkKind(pointer);
+  Slab* run = kind == kHuge ? nullptr : SlabOf(pointer, kind);
+  Huge* huge = kind == kHuge ? HugeOf(pointer) : nullptr;
+  if (run != nullptr && run->owner.load(std::memory_order_relaxed) != kRunOwner) return usable;
+  if (most != usable && ResizeLarge(run, huge, pointer, most, size, demand.zero)) return most;
+  bool next_best = least > usable && least < most;
+  if (next_best && ResizeLarge(run, huge, pointer, least, size, demand.zero)) return least;
+  return usable;
+}
+
+size_t UsableSize(void* pointer) {
+  unsigned kind = ChunkKind(pointer);
+  if (kind == kForeign || kind == kFreedHuge) return 0;
+  if (kind == kHuge) {
+    Huge* huge = HugeOf(pointer);
+    return huge != nullptr ? huge->size : 0;
+  }
+  Slab* slab = SlabOf(pointer, kind);
+  return slab->owner.load(std::memory_order_relaxed) == kNobody ? 0 : slab->size;
+}
+
+bool Trim() {
+  ScavengeHeaps();
+  observer::Trim();
+  return Purge(0);
+}
+
+}  // namespace heaptap

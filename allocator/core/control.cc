@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/core/control.h"
+
+extern "C" {
+struct heaptap_control heaptap_control;
+}
+
+namespace heaptap::control {
+namespace {
+
+uint32_t Read(const uint32_t& field) { return __atomic_load_n(&field, __ATOMIC_RELAXED); }
+
+void Write(uint32_t& field, uint32_t value) { __atomic_store_n(&field, value, __ATOMIC_RELAXED); }
+
+}  // namespace
+
+void Publish(const Beginning& beginning) {
+  struct heaptap_control& block = ::heaptap_control;
+  block.version = HEAPTAP_CONTROL_VERSION;
+  block.size = sizeof(block);
+  block.pid = beginning.pid;
+  block.options = beginning.options;
+  block.active = beginning.is_active;
+  block.lg_sample = beginning.lg_interval;
+  block.collector_lg_sample = beginning.collector_lg_interval;
+  block.collector_pid = beginning.collector_pid;
+  block.collector_follows = beginning.collector_pid != 0;
+  block.text_begin = reinterpret_cast<uint64_t>(beginning.text_begin);
+  block.text_end = reinterpret_cast<uint64_t>(beginning.text_end);
+  block.max_frames = beginning.max_frames;
+  block.alloc_semaphore = reinterpret_cast<uint64_t>(beginning.alloc_semaphore);
+  __atomic_store_n(&block.magic, HEAPTAP_CONTROL_MAGIC, __ATOMIC_RELEASE);
+}
+
+void SetPid(uint32_t pid) { Write(::heaptap_control.pid, pid); }
+
+void SetActive(bool is_active) { Write(::heaptap_control.active, is_active); }
+
+void SetLgInterval(uint32_t lg_interval) { Write(::heaptap_control.lg_sample, lg_interval); }
+
+uint32_t CollectorPid() { return Read(::heaptap_control.collector_pid); }
+
+bool DoesCollectorFollow() { return Read(::heaptap_control.collector_follows) != 0; }
+
+void ForgetCollector() {
+  Write(::heaptap_control.collector_pid, 0);
+  Write(::heaptap_control.collector_lg_sample, HEAPTAP_NO_RATE);
+}
+
+uint32_t CountQuestion() { return __atomic_add_fetch(&::heaptap_control.tables_asked, 1, __ATOMIC_RELAXED); }
+
+uint32_t LatestQuestion() { return Read(::heaptap_control.tables_asked); }
+
+bool IsAnswered(uint32_t question) {
+  return static_cast<int32_t>(__atomic_load_n(&::heaptap_control.tables_ready, __ATOMIC_ACQUIRE) - question) >= 0;
+}
+
+}  // namespace heaptap::control

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For each class, how many allocations precede the next one that the observer wants to see (observer.h). A heap makes
+// at most that many blocks ready, so the allocation itself finds none and takes its slow path.
+//
+// Not thread safe: each heap has one.
+#ifndef HEAPTAP_ALLOCATOR_CORE_COUNTDOWN_H_
+#define HEAPTAP_ALLOCATOR_CORE_COUNTDOWN_H_
+
+#include <stdint.h>
+
+#include "allocator/core/size_class.h"
+
+namespace heaptap {
+
+class Countdown {
+ public:
+  // More allocations than a process can make; half of the range, so that TakeBack cannot overflow.
+  static constexpr uint64_t kNever = uint64_t{1} << 62;
+
+  // How many allocations of the class come before that one. 0: it is the allocation at hand.
+  uint64_t Allowance(unsigned size_class) const { return until_[size_class] - 1; }
+
+  // `count` blocks were made ready. REQUIRES: count <= Allowance(size_class).
+  void HandOut(unsigned size_class, uint64_t count) { until_[size_class] -= count; }
+
+  // `count` blocks that were made ready have not been allocated, or not by an allocation that counts.
+  void TakeBack(unsigned size_class, uint64_t count) { until_[size_class] += count; }
+
+  // `count` blocks are ready that were handed out under other terms, and none of them is wanted. If the countdown ends
+  // among them, the next allocation behind them is the wanted one: so there are about as many as there should be.
+  void Skip(unsigned size_class, uint64_t count) {
+    until_[size_class] = count < until_[size_class] ? until_[size_class] - count : 1;
+  }
+
+ protected:
+  // REQUIRES: 1 <= until <= kNever.
+  void Set(unsigned size_class, uint64_t until) { until_[size_class] = until; }
+
+ private:
+  uint64_t until_[kSmallClasses];  // >= 1
+};
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_CORE_COUNTDOWN_H_

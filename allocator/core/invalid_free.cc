@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/core/invalid_free.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <atomic>
+#include <iterator>
+
+#include "allocator/core/control.h"
+#include "allocator/core/options.h"
+#include "allocator/platform/system.h"
+
+namespace heaptap {
+namespace {
+
+// By InvalidFree.
+constexpr const char* kWhat[] = {"which another allocator has made", "which is free already",
+                                 "at which no block begins"};
+
+}  // namespace
+
+void RefuseFree(const void* pointer, InvalidFree kind) {
+  static constinit std::atomic<bool> reported[std::size(kWhat)];
+  const bool aborts = core_options.abort_invalid_free;
+  AddToFigure(&heaptap_statistics::foreign_frees, 1);
+  if (reported[static_cast<size_t>(kind)].exchange(true, std::memory_order_relaxed) && !aborts) return;
+  constexpr char kDigits[] = "0123456789abcdef";
+  char address[2 * sizeof(void*)];
+  for (size_t i = 0; i < sizeof(address); i++) {
+    address[i] = kDigits[reinterpret_cast<uintptr_t>(pointer) >> (4 * (sizeof(address) - 1 - i)) & 15];
+  }
+  Message message;
+  message << "<heaptap>: " << (aborts ? "Invalid free of 0x" : "Ignored a free of 0x");
+  message.Append(address, sizeof(address))
+      << ", " << kWhat[static_cast<size_t>(kind)] << (aborts ? "\n" : " (said once)\n");
+  message.Print();
+  if (aborts) abort();
+}
+
+}  // namespace heaptap

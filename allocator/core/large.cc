@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/core/large.h"
+
+#include "allocator/core/control.h"
+#include "allocator/core/observer.h"
+#include "allocator/core/thread.h"
+#include "allocator/core/units.h"
+#include "allocator/platform/system.h"
+
+namespace heaptap {
+namespace {
+
+constexpr size_t kUnit = size_t{1} << kShortShift;
+
+size_t UnitsFor(size_t size) { return (size + kUnit - 1) / kUnit; }
+
+size_t PagesFor(size_t size) { return (size + kPageSize - 1) & ~(kPageSize - 1); }
+
+char* HugeMemory(Huge* huge) { return reinterpret_cast<char*>(huge) + kPageSize; }
+
+void CountHuge(int64_t bytes) {
+  AddToFigure(&heaptap_statistics::mapped, bytes);
+  AddToFigure(&heaptap_statistics::active, bytes);
+  observer::ActiveGrew();
+}
+
+struct AtomicCounts {
+  std::atomic<uint64_t> allocations;
+  std::atomic<uint64_t> frees;
+};
+constinit AtomicCounts large_counts[kClasses];
+
+void AddTo(std::atomic<uint64_t>* count) { count->fetch_add(1, std::memory_order_relaxed); }
+
+// Puts one allocation to the test. If it is a sample, sets `*sampled` and returns the weight, else returns 0.
+uint64_t Test(size_t size, bool* sampled) {
+  uint64_t weight = 0;
+  {
+    HeapScope heap;
+    observer::BeforeAllocation(&*heap);
+    weight = observer::WeighLarge(&*heap, size);
+    thread_counters.allocated += size;
+    heap->FollowPeak();
+  }
+  AddTo(&large_counts[ClassNumber(size)].allocations);
+  *sampled = weight != 0;
+  AddToFigure(&heaptap_statistics::large, static_cast<int64_t>(size));
+  if (*sampled) AddToFigure(&heaptap_statistics::sampled_objects, 1);
+  return weight;
+}
+
+// A block has come into being or has a new size. `Descriptor`: Slab of a run, or Huge.
+template <typename Descriptor>
+void Enter(void* pointer, Descriptor* block, size_t requested) {
+  block->requested = requested;
+  uint64_t weight = Test(block->size, &block->sampled);
+  if (weight != 0) observer::Allocated(pointer, block->size, weight, requested);
+}
+
+// A block goes, or is about to get a new size. Samples are told of while the block is still whole.
+template <typename Descriptor>
+void Forget(void* pointer, const Descriptor* block) {
+  AddToFigure(&heaptap_statistics::large, -static_cast<int64_t>(block->size));
+  thread_counters.deallocated += block->size;
+  AddTo(&large_counts[ClassNumber(block->size)].frees);
+  if (!block->sampled) return;
+  AddToFigure(&heaptap_statistics::sampled_objects, -1);
+  observer::Freed(pointer, block->size, block->requested);
+}
+
+void* AllocateRun(size_t size, size_t alignment, size_t requested) {
+  Slab* run = AllocateUnits(kShortShift, UnitsFor(size), alignment < kUnit ? 1 : alignment / kUnit);
+  if (run == nullptr) return nullptr;
+  run->size = size;
+  run->owner.store(kRunOwner, std::memory_order_relaxed);
+  void* pointer = SlabMemory(run);
+  Enter(pointer, run, requested);
+  return pointer;
+}
+
+void* AllocateHuge(size_t size, size_t alignment, size_t requested) {
+  size_t mapped = PagesFor(size);
+  void* pointer = MapAligned(mapped, alignment < kChunkSize ? kChunkSize : alignment, kPageSize);
+  if (pointer == nullptr) return nullptr;
+  CountHuge(static_cast<int64_t>(mapped));
+  AdviseHugePages(pointer, mapped, true);
+  Huge* huge = HugeOf(pointer);
+  huge->size = size;
+  huge->mapped = mapped;
+  SetHuge(pointer, true);
+  Enter(pointer, huge, requested);
+  return pointer;
+}
+
+}  // namespace
+
+Huge* HugeOf(void* pointer) {
+  if ((reinterpret_cast<uintptr_t>(pointer) & (kChunkSize - 1)) != 0) return nullptr;
+  return reinterpret_cast<Huge*>(static_cast<char*>(pointer) - kPageSize);
+}
+
+bool IsInsideHuge(const void* pointer) {
+  struct Search {
+    uintptr_t wanted;
+    bool found;
+  };
+  auto visit = [](void* opaque, void* huge) {
+    Search* search = static_cast<Search*>(opaque);
+    // The page of the descriptor counts too.
+    uintptr_t begin = reinterpret_cast<uintptr_t>(HugeOf(huge));
+    search->found |= search->wanted >= begin && search->wanted - begin < HugeOf(huge)->mapped + kPageSize;
+  };
+  Search search{reinterpret_cast<uintptr_t>(pointer), false};
+  uintptr_t address = 0;
+  while (!search.found && (address = VisitHuge(address, visit, &search)) != 0) address += kChunkSize;
+  return search.found;
+}
+
+void* AllocateLarge(size_t size, size_t alignment, size_t requested) {
+  bool fits = size <= kRunMaximum && alignment < kRunMaximum;
+  return fits ? AllocateRun(size, alignment, requested) : AllocateHuge(size, alignment, requested);
+}
+
+LargeCounts ReadLargeCounts(unsigned class_number) {
+  const AtomicCounts& counts = large_counts[class_number];
+  LargeCounts result;
+  // Frees first: what is freed in between was allocated before.
+  result.frees = counts.frees.load(std::memory_order_acquire);
+  result.allocations = counts.allocations.load(std::memory_order_relaxed);
+  return result;
+}
+
+void FreeRun(Slab* run) {
+  Forget(SlabMemory(run), run);
+  ReleaseUnits(run);
+  HeapScope counts_as_a_slow_path;
+}
+
+void FreeHuge(Huge* huge) {
+  char* pointer = HugeMemory(huge);
+  Forget(pointer, huge);
+  CountHuge(-static_cast<int64_t>(huge->mapped));
+  SetHuge(pointer, false);
+  Unmap(huge, huge->mapped + kPageSize);
+}
+
+bool ResizeRun(Slab* run, size_t size, size_t requested) {
+  size_t units = UnitsFor(size);
+  if (size > kRunMaximum || (units != run->units && !ResizeUnits(run, units))) return false;
+  void* pointer = SlabMemory(run);
+  Forget(pointer, run);
+  run->size = size;
+  Enter(pointer, run, requested);
+  return true;
+}
+
+bool ResizeHuge(Huge* huge, size_t size, size_t requested) {
+  size_t mapped = PagesFor(size);
+  if (mapped != huge->mapped && !ResizeMapping(huge, huge->mapped + kPageSize, mapped + kPageSize)) return false;
+  char* pointer = HugeMemory(huge);
+  Forget(pointer, huge);
+  CountHuge(static_cast<int64_t>(mapped) - static_cast<int64_t>(huge->mapped));
+  huge->size = size;
+  huge->mapped = mapped;
+  Enter(pointer, huge, requested);
+  return true;
+}
+
+void* MoveHuge(Huge* huge, size_t size, size_t requested) {
+  char* source = HugeMemory(huge);
+  size_t mapped = PagesFor(size);
+  char* target = static_cast<char*>(MapAligned(mapped, kChunkSize, kPageSize));
+  if (target == nullptr) return nullptr;
+  size_t old_mapped = huge->mapped;
+  // The old address is about to become anybody's, so its free comes first.
+  Forget(source, huge);
+  SetHuge(source, false);
+  if (!MoveMapping(huge, old_mapped + kPageSize, mapped + kPageSize, target - kPageSize)) {
+    // The system is out of mappings. The block stays where it was, as a new allocation.
+    SetHuge(source, true);
+    Enter(source, huge, huge->requested);
+    Unmap(target - kPageSize, mapped + kPageSize);
+    return nullptr;
+  }
+  SetHuge(target, true);
+  CountHuge(static_cast<int64_t>(mapped) - static_cast<int64_t>(old_mapped));
+  Huge* moved = HugeOf(target);
+  moved->size = size;
+  moved->mapped = mapped;
+  Enter(target, moved, requested);
+  return target;
+}
+
+}  // namespace heaptap

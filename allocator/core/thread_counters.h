@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Counts of what a thread has allocated and freed, as far as slow paths know (thread_totals.h tells what they mean).
+// Each thread has one; for that thread alone.
+#ifndef HEAPTAP_ALLOCATOR_CORE_THREAD_COUNTERS_H_
+#define HEAPTAP_ALLOCATOR_CORE_THREAD_COUNTERS_H_
+
+#include <stdint.h>
+
+namespace heaptap {
+
+// Bytes of usable size.
+struct ThreadCounters {
+  uint64_t allocated;
+  uint64_t deallocated;
+  int64_t peak;
+  int64_t peak_base;      // allocated - deallocated at the last reset
+  int64_t peak_distance;  // how far allocated - deallocated has to rise above `peak` to be looked at; 0: nobody asks
+
+  int64_t Net() const { return static_cast<int64_t>(allocated - deallocated); }
+  bool PeakIsDue() const { return peak_distance != 0 && Net() > peak + peak_distance; }
+  // REQUIRES: `deallocated` is exact. `distance`: what makes another look worth while.
+  void RecordPeak(uint64_t distance);
+};
+
+extern constinit thread_local ThreadCounters thread_counters;
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_CORE_THREAD_COUNTERS_H_

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/core/units.h"
+
+#include <iterator>
+
+#include "allocator/core/chunks.h"
+#include "allocator/core/control.h"
+#include "allocator/core/observer.h"
+#include "allocator/core/options.h"
+#include "allocator/platform/mutex.h"
+#include "allocator/platform/system.h"
+
+namespace heaptap {
+
+constinit std::atomic<uint8_t> chunk_table[size_t{1} << (kAddressBits - kChunkShift)]{};
+
+namespace {
+
+constexpr size_t kChunkMinimum = 4 * 1024 * 1024;
+// Where address space is limited, no chunk takes more than this part of it.
+constexpr uint64_t kLimitShare = 16;
+
+constinit Mutex units_mutex;
+constinit Mutex purge_mutex;  // taken before units_mutex; held while units are on their way back to the system
+constinit Chunks short_chunks{};
+constinit Chunks long_chunks{};
+
+// Entries of chunk_table outside [table_begin, table_end) have never been written. Under units_mutex.
+size_t table_begin = std::size(chunk_table);
+size_t table_end;
+
+constinit std::atomic<uint64_t> slabs_made[kSmallClasses];
+
+constinit std::atomic<uint64_t> purge_rounds;
+constinit std::atomic<uint64_t> purge_calls;
+constinit std::atomic<uint64_t> purged_bytes;
+
+void AddTo(std::atomic<uint64_t>* count, uint64_t amount) { count->fetch_add(amount, std::memory_order_relaxed); }
+
+// REQUIRES: units_mutex is held.
+void SetChunkKind(const void* pointer, uint8_t kind) {
+  size_t index = reinterpret_cast<uintptr_t>(pointer) >> kChunkShift;
+  if (index < table_begin) table_begin = index;
+  if (index >= table_end) table_end = index + 1;
+  chunk_table[index].store(kind, std::memory_order_release);
+}
+
+Chunks& ChunksOf(unsigned shift) { return shift == kShortShift ? short_chunks : long_chunks; }
+
+Slab* Descriptor(Chunk* chunk, size_t unit) { return reinterpret_cast<Slab*>(chunk) + unit; }
+
+int64_t UnitBytes(const Chunk* chunk, size_t units) { return static_cast<int64_t>(units << chunk->shift); }
+
+// A unit of the chunk is dirty since then.
+void NoteDirty(Chunk* chunk, uint64_t since) {
+  if (since < chunk->dirty_since.load(std::memory_order_relaxed)) {
+    chunk->dirty_since.store(since, std::memory_order_relaxed);
+  }
+}
+
+// The units of a slab or a run are about to be free: notes how much of them it has used.
+void NoteTouched(Slab* slab) {
+  bool run = slab->owner.load(std::memory_order_relaxed) == kRunOwner;
+  size_t left = run ? slab->size : slab->carved * slab->size;
+  size_t unit_bytes = size_t{1} << ChunkOf(slab)->shift;
+  for (Slab* unit = slab; unit != slab + slab->units; unit++) {
+    size_t used = left < unit_bytes ? left : unit_bytes;
+    if (used > unit->touched) unit->touched = static_cast<uint32_t>(used);
+    left -= used;
+  }
+}
+
+// Takes units off the free ones. True if all of them are clean.
+bool Take(Chunk* chunk, size_t first, size_t count) {
+  size_t dirty = 0;
+  for (Slab* unit = Descriptor(chunk, first); unit != Descriptor(chunk, first + count); unit++) {
+    dirty += unit->dirty;
+    unit->dirty = false;
+  }
+  if (dirty != 0) AddToFigure(&heaptap_statistics::dirty, -UnitBytes(chunk, dirty));
+  ChunksOf(chunk->shift).MarkUsed(chunk, first, count);
+  if (first + count > chunk->reach) chunk->reach = static_cast<uint32_t>(first + count);
+  return dirty == 0;
+}
+
+void Give(Chunk* chunk, size_t first, size_t count, bool dirty, uint64_t now) {
+  for (Slab* unit = Descriptor(chunk, first); unit != Descriptor(chunk, first + count); unit++) {
+    unit->owner.store(kNobody, std::memory_order_relaxed);
+    unit->dirty = dirty;
+    if (!dirty) unit->touched = 0;
+    unit->free_since = now;
+  }
+  ChunksOf(chunk->shift).MarkFree(chunk, first, count);
+  if (!dirty) return;
+  NoteDirty(chunk, now);
+  AddToFigure(&heaptap_statistics::dirty, UnitBytes(chunk, count));
+}
+
+// Short of address space, a chunk may be smaller: what is needed, but at least kChunkMinimum.
+// `huge_pages`: whether the kernel may give it huge pages.
+Chunk* MapChunk(size_t needed, bool huge_pages) {
+  uint64_t share = AddressSpaceLimit() / kLimitShare;
+  for (size_t size = kChunkSize; size >= kChunkMinimum && size >= needed; size /= 2) {
+    bool can_shrink = size / 2 >= kChunkMinimum && size / 2 >= needed;
+    if (size > share && can_shrink) continue;
+    void* memory = MapAligned(size, kChunkSize);
+    if (memory == nullptr) continue;
+    AddToFigure(&heaptap_statistics::mapped, static_cast<int64_t>(size));
+    // Before the first write, which may get a huge page.
+    AdviseHugePages(memory, size, huge_pages);
+    Chunk* chunk = static_cast<Chunk*>(memory);
+    chunk->units = static_cast<uint32_t>(size >> kShortShift);  // for now in short units; MakeChunk knows better
+    return chunk;
+  }
+  return nullptr;
+}
+
+// A new chunk with room for `count` units at that alignment. False: out of memory.
+bool MakeChunk(unsigned shift, size_t count, size_t alignment) {
+  Chunks& chunks = ChunksOf(shift);
+  // Units before `alignment` are lost to the demand: unit 0 is the chunk's own. A process that needs no more than the
+  // first chunk is small: huge pages would only make it large.
+  Chunk* chunk = MapChunk((alignment + count) << shift, chunks.first() != nullptr);
+  if (chunk == nullptr) return false;
+  chunk->shift = shift;
+  chunk->units >>= shift - kShortShift;
+  chunk->dirty_since.store(kNeverDirty, std::memory_order_relaxed);
+  chunks.Add(chunk);
+  SetChunkKind(chunk, static_cast<uint8_t>(shift));
+  return true;
+}
+
+// Units in a row that were free for long, taken off the free ones.
+struct Stretch {
+  size_t first;
+  size_t count;
+};
+
+// The first such units from `from` on. Notes since when those before them are dirty that are not due.
+Stretch TakeDirty(Chunk* chunk, size_t from, uint64_t free_before) {
+  Stretch stretch{};
+  for (size_t unit = NextFree(chunk, from); unit < chunk->reach; unit = NextFree(chunk, unit + 1)) {
+    if (stretch.count != 0 && unit != stretch.first + stretch.count) break;
+    Slab* slab = Descriptor(chunk, unit);
+    bool due = slab->dirty && slab->free_since <= free_before;
+    if (slab->dirty && !due) NoteDirty(chunk, slab->free_since);
+    if (due && stretch.count == 0) stretch.first = unit;
+    if (due) stretch.count++;
+    if (!due && stretch.count != 0) break;
+  }
+  if (stretch.count != 0) Take(chunk, stretch.first, stretch.count);
+  return stretch;
+}
+
+bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
+  // Without the lock: a chunk in which nothing is due costs one look.
+  if (chunk->dirty_since.load(std::memory_order_relaxed) > free_before) return false;
+  bool purged = false;
+  units_mutex.Lock();
+  // Found anew as the search goes.
+  chunk->dirty_since.store(kNeverDirty, std::memory_order_relaxed);
+  Stretch stretch = TakeDirty(chunk, 1, free_before);
+  while (stretch.count != 0) {
+    units_mutex.Unlock();
+    // Memory that is locked (mlockall) cannot be discarded; it stays dirty and is tried again later.
+    bool discarded = DiscardPages(SlabMemory(Descriptor(chunk, stretch.first)), stretch.count << chunk->shift);
+    purged |= discarded;
+    if (discarded) {
+      AddTo(&purge_calls, 1);
+      AddTo(&purged_bytes, stretch.count << chunk->shift);
+    }
+    units_mutex.Lock();
+    Give(chunk, stretch.first, stretch.count, !discarded, now);
+    stretch = TakeDirty(chunk, stretch.first + stretch.count, free_before);
+  }
+  units_mutex.Unlock();
+  return purged;
+}
+
+}  // namespace
+
+void AdviseHugePages(void* address, size_t size, bool kernel_may_decide) {
+  if (core_options.thp == Thp::kAlways) {
+    AskForHugePages(address, size);
+  } else if (core_options.thp == Thp::kNever || !kernel_may_decide) {
+    ForbidHugePages(address, size);
+  }
+}
+
+Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment) {
+  MutexLock lock(units_mutex);
+  Place place = ChunksOf(shift).Find(count, alignment);
+  if (place.chunk == nullptr) {
+    if (!MakeChunk(shift, count, alignment)) return nullptr;
+    place = ChunksOf(shift).Find(count, alignment);
+  }
+  Chunk* chunk = place.chunk;
+  Slab* slab = Descriptor(chunk, place.first);
+  slab->fresh = Take(chunk, place.first, count);
+  slab->units = static_cast<uint32_t>(count);
+  slab->sampled = false;
+  AddToFigure(&heaptap_statistics::active, UnitBytes(chunk, count));
+  observer::ActiveGrew();
+  return slab;
+}
+
+Slab* NewSlab(unsigned size_class, uintptr_t owner) {
+  Slab* slab = AllocateUnits(ShiftOf(size_class), 1, 1);
+  if (slab == nullptr) return nullptr;
+  slab->local_free = nullptr;
+  slab->used = 0;
+  slab->used_settled = 0;
+  slab->carved = 0;
+  slab->capacity = kSlabCapacity[size_class];
+  slab->size_class = static_cast<uint8_t>(size_class);
+  slab->size = kClassSize[size_class];
+  slab->wake_pending = false;
+  slab->remote_free.store(0, std::memory_order_relaxed);
+  slab->owner.store(owner, std::memory_order_relaxed);
+  slabs_made[size_class].fetch_add(1, std::memory_order_relaxed);
+  return slab;
+}
+
+void ReleaseUnits(Slab* slab) {
+  Chunk* chunk = ChunkOf(slab);
+  uint64_t now = CoarseMilliseconds();
+  MutexLock lock(units_mutex);
+  AddToFigure(&heaptap_statistics::active, -UnitBytes(chunk, slab->units));
+  NoteTouched(slab);
+  Give(chunk, UnitIndex(slab), slab->units, true, now);
+}
+
+bool ResizeUnits(Slab* run, size_t count) {
+  Chunk* chunk = ChunkOf(run);
+  size_t first = UnitIndex(run);
+  uint64_t now = CoarseMilliseconds();
+  MutexLock lock(units_mutex);
+  size_t old_count = run->units;
+  if (count < old_count) {
+    NoteTouched(run);
+    Give(chunk, first + count, old_count - count, true, now);
+  } else {
+    if (!AreFree(chunk, first + old_count, count - old_count)) return false;
+    Take(chunk, first + old_count, count - old_count);
+  }
+  run->units = static_cast<uint32_t>(count);
+  AddToFigure(&heaptap_statistics::active, UnitBytes(chunk, count) - UnitBytes(chunk, old_count));
+  observer::ActiveGrew();
+  return true;
+}
+
+bool Purge(uint64_t milliseconds) {
+  if (!purge_mutex.TryLock()) return false;  // somebody else is at it
+  uint64_t now = CoarseMilliseconds();
+  uint64_t free_before = now < milliseconds ? 0 : now - milliseconds;
+  bool purged = false;
+  for (const Chunks* chunks : {&short_chunks, &long_chunks}) {
+    Chunk* chunk = chunks->first();
+    for (; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
+      purged |= PurgeChunk(chunk, free_before, now);
+    }
+  }
+  if (purged) AddTo(&purge_rounds, 1);
+  purge_mutex.Unlock();
+  return purged;
+}
+
+Chunk* FirstChunk(unsigned shift) { return ChunksOf(shift).first(); }
+
+void SetHuge(const void* pointer, bool exists) {
+  MutexLock lock(units_mutex);
+  SetChunkKind(pointer, exists ? kHuge : kFreedHuge);
+}
+
+uintptr_t VisitHuge(uintptr_t address, void (*visit)(void* opaque, void* pointer), void* opaque) {
+  MutexLock lock(units_mutex);
+  size_t index = (address + kChunkSize - 1) >> kChunkShift;
+  if (index < table_begin) index = table_begin;
+  for (; index < table_end; index++) {
+    if (chunk_table[index].load(std::memory_order_relaxed) != kHuge) continue;
+    uintptr_t found = static_cast<uintptr_t>(index) << kChunkShift;
+    visit(opaque, reinterpret_cast<void*>(found));
+    return found;
+  }
+  return 0;
+}
+
+TableRange UsedTable() {
+  MutexLock lock(units_mutex);
+  if (table_end == 0) return {chunk_table, 0};
+  return {chunk_table + table_begin, table_end - table_begin};
+}
+
+bool IsFreeUnit(const Slab* slab) {
+  MutexLock lock(units_mutex);
+  return NextFree(ChunkOf(slab), UnitIndex(slab)) == UnitIndex(slab);
+}
+
+uint64_t SlabsMade(unsigned size_class) { return slabs_made[size_class].load(std::memory_order_relaxed); }
+
+PurgeFigures ReadPurgeFigures() {
+  return {purge_rounds.load(std::memory_order_relaxed), purge_calls.load(std::memory_order_relaxed),
+          purged_bytes.load(std::memory_order_relaxed)};
+}
+
+void LockUnits() {
+  purge_mutex.Lock();
+  units_mutex.Lock();
+}
+
+void UnlockUnits() {
+  units_mutex.Unlock();
+  purge_mutex.Unlock();
+}
+
+void ResetUnitsLocks() {
+  units_mutex.Reset();
+  purge_mutex.Reset();
+}
+
+}  // namespace heaptap

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// arena.<i>.*: the one arena, or all of them, which is the same; arenas.*: what holds for every arena.
+#include <atomic>
+
+#include "allocator/core/allocate.h"
+#include "allocator/core/maintenance.h"
+#include "allocator/jemalloc/mallctl/tree.h"
+#include "allocator/platform/mutex.h"
+#include "allocator/process/process.h"
+#include "allocator/core/slab.h"
+#include "allocator/jemalloc/snapshot.h"
+
+namespace heaptap {
+namespace {
+
+constexpr ssize_t kMaximumDecay = 18446744072000;  // milliseconds, jemalloc's limit
+
+// Nothing ever comes from sbrk.
+constexpr const char* kBreak = "disabled";
+constexpr const char* kBreakWords[] = {kBreak, "primary", "secondary"};
+
+bool IsArena(size_t index) { return index <= kArenaCount || index == kAllArenas || index == kDestroyedArenas; }
+
+// --- arena.<i> -------------------------------------------------------------------------------------------------------
+
+int Initialized(const Request& request) { return request.ReadOnly(request.mib[1] != kDestroyedArenas); }
+
+int PurgeArena(const Request& request) {
+  int error = request.RefuseBoth();
+  if (error == 0) Trim();
+  return error;
+}
+
+// The arena is every thread's: it cannot be emptied.
+int Refuse(const Request& request) {
+  int error = request.RefuseBoth();
+  return error != 0 ? error : EFAULT;
+}
+
+int Break(const Request& request) {
+  const char* word = nullptr;
+  int error = request.Write(&word);
+  if (error != 0) return error;
+  if (word != nullptr) {
+    bool known = false;
+    for (const char* choice : kBreakWords) known |= strcmp(choice, word) == 0;
+    if (!known) return EINVAL;
+    if (strcmp(word, kBreak) != 0) return EFAULT;
+  }
+  if (request.mib[1] == kDestroyedArenas) return EFAULT;
+  return request.Read(kBreak);
+}
+
+// Reads and sets a time, which `set` puts into effect.
+int Decay(const Request& request, ssize_t old_value, void (*set)(ssize_t)) {
+  int error = request.Read(old_value);
+  ssize_t new_value = old_value;
+  if (error == 0) error = request.Write(&new_value);
+  if (error != 0) return error;
+  if (new_value < -1 || new_value > kMaximumDecay) return EFAULT;
+  if (request.has_new()) set(new_value);
+  return 0;
+}
+
+int DirtyDecayOfArena(const Request& request) {
+  return request.mib[1] != 0 ? EFAULT : Decay(request, DirtyDecay(), SetDirtyDecay);
+}
+
+// A time that is kept and has no effect; before it is set, what the option says.
+class IdleTime {
+ public:
+  explicit constexpr IdleTime(ssize_t Configuration::*option) : option_(option) {}
+
+  ssize_t Get() const {
+    ssize_t value = value_.load(std::memory_order_relaxed);
+    return value == kUnset ? ProcessConfiguration().*option_ : value;
+  }
+  void Set(ssize_t value) { value_.store(value, std::memory_order_relaxed); }
+
+ private:
+  static constexpr ssize_t kUnset = -2;
+  ssize_t Configuration::*option_;
+  std::atomic<ssize_t> value_{kUnset};
+};
+
+constinit IdleTime muzzy_decay(&Configuration::muzzy_decay_ms);
+// Of arenas that will be made.
+constinit IdleTime dirty_decay_of_others(&Configuration::dirty_decay_ms);
+constinit IdleTime muzzy_decay_of_others(&Configuration::muzzy_decay_ms);
+
+template <IdleTime* kTime>
+int IdleDecay(const Request& request) {
+  return Decay(request, kTime->Get(), [](ssize_t value) { kTime->Set(value); });
+}
+
+int MuzzyDecayOfArena(const Request& request) {
+  return request.mib[1] != 0 ? EFAULT : IdleDecay<&muzzy_decay>(request);
+}
+
+// The address space always grows by one chunk.
+int RetainGrowLimit(const Request& request) {
+  if (!ProcessConfiguration().retain) return ENOENT;
+  if (request.mib[1] != 0) return EFAULT;
+  size_t limit;
+  int error = request.Write(&limit);
+  if (error != 0) return error;
+  return request.has_new() ? EFAULT : request.Read(kChunkSize);
+}
+
+// There are no functions that could be replaced.
+int ExtentHooks(const Request& request) {
+  if (request.mib[1] > kArenaCount) return EFAULT;  // before the value is looked at, as in jemalloc
+  const void* hooks;
+  int error = request.Write(&hooks);
+  return error != 0 ? error : EFAULT;
+}
+
+constexpr size_t kArenaNameSize = 32;
+constinit Mutex name_mutex;
+char arena_name[kArenaNameSize] = "auto_0";
+
+// jemalloc's way: the old name goes where the old value points to. REQUIRES: name_mutex is held.
+int ExchangeName(const Request& request) {
+  if (request.wants_old()) {
+    if (*request.old_length != sizeof(char*)) return EINVAL;
+    char* target;
+    memcpy(&target, request.old_value, sizeof(target));
+    strcpy(target, arena_name);
+  }
+  const char* name = nullptr;
+  int error = request.Write(&name);
+  if (error != 0 || !request.has_new()) return error;
+  if (name == nullptr) return EINVAL;
+  strncpy(arena_name, name, kArenaNameSize - 1);
+  return 0;
+}
+
+int ArenaName(const Request& request) {
+  if (request.mib[1] != 0) return request.mib[1] == kDestroyedArenas ? EFAULT : EINVAL;
+  MutexLock lock(name_mutex);
+  return ExchangeName(request);
+}
+
+constexpr Node kArenaNodes[] = {
+    Leaf("initialized", Initialized),
+    Leaf("decay", PurgeArena),
+    Leaf("purge", PurgeArena),
+    Leaf("reset", Refuse),
+    Leaf("destroy", Refuse),
+    Leaf("dss", Break),
+    Leaf("dirty_decay_ms", DirtyDecayOfArena),
+    Leaf("muzzy_decay_ms", MuzzyDecayOfArena),
+    Leaf("extent_hooks", ExtentHooks),
+    Leaf("retain_grow_limit", RetainGrowLimit),
+    Leaf("name", ArenaName),
+};
+
+// --- arenas ----------------------------------------------------------------------------------------------------------
+
+bool IsBin(size_t index) { return index < kSmallClasses; }
+bool IsExtentClass(size_t index) { return index < kExtentClasses; }
+
+int BinSize(const Request& request) { return request.ReadOnly(size_t{kClassSize[request.mib[2]]}); }
+int BinBlocks(const Request& request) { return request.ReadOnly(kSlabCapacity[request.mib[2]]); }
+int BinSlabSize(const Request& request) {
+  return request.ReadOnly(size_t{1} << ShiftOf(static_cast<unsigned>(request.mib[2])));
+}
+
+constexpr Node kBinNodes[] = {
+    Leaf("size", BinSize),
+    Leaf("nregs", BinBlocks),
+    Leaf("slab_size", BinSlabSize),
+    Leaf("nshards", Constant<uint32_t{1}>),
+};
+constexpr NodeList kBins = IndexedListOf(kBinNodes, IsBin);
+
+int ExtentSize(const Request& request) {
+  size_t size = kSmallMaximum;
+  for (size_t i = 0; i <= request.mib[2]; i++) size = RoundUpToClass(size + 1);
+  return request.ReadOnly(size);
+}
+
+constexpr Node kExtentNodes[] = {
+    Leaf("size", ExtentSize),
+};
+constexpr NodeList kExtents = IndexedListOf(kExtentNodes, IsExtentClass);
+
+// There will be no other.
+int Create(const Request& request) {
+  int error = request.RequireRoom(sizeof(unsigned));
+  const void* hooks;
+  if (error == 0) error = request.Write(&hooks);
+  return error != 0 ? error : EAGAIN;
+}
+
+int Lookup(const Request& request) {
+  void* pointer = nullptr;
+  int error = request.Write(&pointer);
+  if (error != 0) return error;
+  return UsableSize(pointer) == 0 ? EINVAL : request.Read(0u);
+}
+
+constexpr size_t kQuantum = 16;  // blocks of at least this size are multiples of it
+
+constexpr Node kArenasNodes[] = {
+    Leaf("narenas", Constant<unsigned{kArenaCount}>),
+    Leaf("dirty_decay_ms", IdleDecay<&dirty_decay_of_others>),
+    Leaf("muzzy_decay_ms", IdleDecay<&muzzy_decay_of_others>),
+    Leaf("quantum", Constant<kQuantum>),
+    Leaf("page", Constant<kPageSize>),
+    // The ready lists are for all small classes.
+    Leaf("tcache_max", Constant<kSmallMaximum>),
+    Leaf("nbins", Constant<kSmallClasses>),
+    Leaf("nhbins", Constant<kSmallClasses>),
+    Inner("bin", kBins),
+    Leaf("nlextents", Constant<kExtentClasses>),
+    Inner("lextent", kExtents),
+    Leaf("create", Create),
+    Leaf("lookup", Lookup),
+};
+
+}  // namespace
+
+ssize_t MuzzyDecay() { return muzzy_decay.Get(); }
+
+constexpr NodeList kArenaNames = IndexedListOf(kArenaNodes, IsArena);
+constexpr NodeList kArenasNames = ListOf(kArenasNodes);
+
+void ResetArenaNameAfterFork() { name_mutex.Reset(); }
+
+}  // namespace heaptap

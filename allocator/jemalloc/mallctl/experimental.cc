@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// experimental.*: the records of recent samples, and functions of the program that are called for samples and dumps.
+#include "allocator/jemalloc/mallctl/tree.h"
+#include "allocator/process/process.h"
+#include "allocator/profiling/hooks.h"
+#include "allocator/profiling/profiling.h"
+#include "allocator/profiling/records.h"
+
+namespace heaptap {
+namespace {
+
+bool Prof() { return ProcessConfiguration().prof; }
+
+// --- prof_recent -----------------------------------------------------------------------------------------------------
+
+int RecentAllocMax(const Request& request) {
+  if (!Prof()) return ENOENT;
+  ssize_t old_value = RecentMaximum();
+  ssize_t new_value = old_value;
+  int error = request.Write(&new_value);
+  if (error != 0) return error;
+  if (new_value < -1) return EINVAL;
+  if (request.has_new()) SetRecentMaximum(new_value);
+  return request.Read(old_value);
+}
+
+int RecentAllocDump(const Request& request) {
+  struct Writer {
+    void (*write)(void* opaque, const char* text);
+    void* opaque;
+  };
+  if (!Prof()) return ENOENT;
+  Writer writer;
+  int error = request.RefuseOld();
+  if (error == 0) error = request.Require(&writer);
+  return error != 0 ? error : DumpRecent(writer.write, writer.opaque);
+}
+
+constexpr Node kRecentNodes[] = {
+    Leaf("alloc_max", RecentAllocMax),
+    Leaf("alloc_dump", RecentAllocDump),
+};
+constexpr NodeList kRecent = ListOf(kRecentNodes);
+
+// --- hooks -----------------------------------------------------------------------------------------------------------
+
+// Nothing unwinds in the process: kept for those who set it and look whether they have, never called.
+using BacktraceHook = void (*)(void** frames, unsigned* count, unsigned maximum);
+BacktraceHook backtrace_hook;
+
+// A hook must be asked for or set; `kMayBeNone`: it may be set to nullptr.
+template <auto* kHook, bool kMayBeNone>
+int Hook(const Request& request) {
+  if (request.old_value == nullptr && !request.has_new()) return EINVAL;
+  auto hook = __atomic_load_n(kHook, __ATOMIC_RELAXED);
+  int error = request.Read(hook);
+  if (error != 0 || !request.has_new()) return error;
+  if (!Prof()) return ENOENT;
+  error = request.Write(&hook);
+  if (error != 0) return error;
+  if (!kMayBeNone && hook == nullptr) return EINVAL;
+  __atomic_store_n(kHook, hook, __ATOMIC_RELAXED);
+  return 0;
+}
+
+constexpr Node kHookNodes[] = {
+    Leaf("prof_backtrace", Hook<&backtrace_hook, false>),
+    Leaf("prof_dump", Hook<&hooks.dump, true>),
+    Leaf("prof_sample", Hook<&hooks.sample, true>),
+    Leaf("prof_sample_free", Hook<&hooks.sample_free, true>),
+};
+constexpr NodeList kHooks = ListOf(kHookNodes);
+
+constexpr Node kExperimentalNodes[] = {
+    Inner("hooks", kHooks),
+    Inner("prof_recent", kRecent),
+};
+
+}  // namespace
+
+constexpr NodeList kExperimentalNames = ListOf(kExperimentalNodes);
+
+}  // namespace heaptap

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/jemalloc/mallctl/mallctl.h"
+
+#include <atomic>
+
+#include "allocator/jemalloc/mallctl/tree.h"
+#include "allocator/process/process.h"
+#include "allocator/jemalloc/snapshot.h"
+
+namespace heaptap {
+namespace {
+
+// jemalloc's form, which programs take apart; the version is that of the names and their meaning.
+constexpr char kVersion[] = "5.3.1-0-g0000000000000000000000000000000000000000 heaptap";
+
+int Version(const Request& request) { return request.ReadOnly(static_cast<const char*>(kVersion)); }
+
+int Epoch(const Request& request) {
+  uint64_t ignored;
+  int error = request.Write(&ignored);
+  if (error != 0) return error;
+  if (request.has_new() || SnapshotEpoch() == 0) TakeSnapshot();
+  return request.Read(SnapshotEpoch());
+}
+
+// There are no background threads; whoever asks for them gets on without.
+int BackgroundThread(const Request& request) {
+  bool ignored;
+  int error = request.Write(&ignored);
+  return error != 0 ? error : request.Read(false);
+}
+
+int MaximumBackgroundThreads(const Request& request) {
+  static constinit std::atomic<size_t> maximum;  // 0: not set
+  size_t limit = ProcessConfiguration().max_background_threads;
+  size_t old_maximum = maximum.load(std::memory_order_relaxed);
+  if (old_maximum == 0) old_maximum = limit;
+  size_t new_maximum = old_maximum;
+  int error = request.Write(&new_maximum);
+  if (error == 0) error = request.Read(old_maximum);
+  if (error != 0) return error;
+  if (new_maximum == 0 || new_maximum > limit) return EINVAL;
+  maximum.store(new_maximum, std::memory_order_relaxed);
+  return 0;
+}
+
+constexpr Node kRootNodes[] = {
+    Leaf("version", Version),
+    Leaf("epoch", Epoch),
+    Leaf("background_thread", BackgroundThread),
+    Leaf("max_background_threads", MaximumBackgroundThreads),
+    Inner("thread", kThreadNames),
+    Inner("config", kConfigNames),
+    Inner("opt", kOptionNames),
+    Inner("tcache", kCacheNames),
+    Inner("arena", kArenaNames),
+    Inner("arenas", kArenasNames),
+    Inner("prof", kProfNames),
+    Inner("stats", kStatisticsNames),
+    Inner("approximate_stats", kApproximateStatisticsNames),
+    Inner("experimental", kExperimentalNames),
+};
+constexpr NodeList kRoot = ListOf(kRootNodes);
+
+// No path through the tree is longer.
+constexpr size_t kMaximumDepth = 7;
+
+// A way from the root down, one step for each part of a name or number of a MIB.
+class Walk {
+ public:
+  // False: there is no such node.
+  bool Enter(size_t number);
+  // The number of the node of that name.
+  bool Find(const char* name, size_t length, size_t* number) const;
+
+  bool at_leaf() const { return handler_ != nullptr; }
+  Handler handler() const { return handler_; }
+
+ private:
+  bool expects_index() const { return list_->accepts != nullptr && !has_index_; }
+
+  const NodeList* list_ = &kRoot;  // nullptr at a leaf
+  bool has_index_ = false;         // list_ has got its index
+  Handler handler_ = nullptr;
+};
+
+bool Walk::Enter(size_t number) {
+  if (list_ == nullptr) return false;
+  if (expects_index()) {
+    has_index_ = list_->accepts(number);
+    return has_index_;
+  }
+  has_index_ = false;
+  if (number < list_->count) {
+    const Node& node = list_->nodes[number];
+    handler_ = node.handler;
+    list_ = node.children;
+    return true;
+  }
+  if (list_->member == nullptr || list_->member(number - list_->count) == nullptr) return false;
+  handler_ = list_->member_handler;
+  list_ = nullptr;
+  return true;
+}
+
+bool IsName(const char* name, const char* text, size_t length) {
+  return strncmp(name, text, length) == 0 && name[length] == '\0';
+}
+
+bool ReadIndex(const char* text, size_t length, size_t* index) {
+  *index = 0;
+  for (size_t i = 0; i < length; i++) {
+    if (text[i] < '0' || text[i] > '9') return false;
+    size_t digit = static_cast<size_t>(text[i] - '0');
+    if (__builtin_mul_overflow(*index, 10, index) || __builtin_add_overflow(*index, digit, index)) return false;
+  }
+  return length != 0;
+}
+
+bool Walk::Find(const char* name, size_t length, size_t* number) const {
+  if (expects_index()) return ReadIndex(name, length, number);
+  for (size_t i = 0; i < list_->count; i++) {
+    if (!IsName(list_->nodes[i].name, name, length)) continue;
+    *number = i;
+    return true;
+  }
+  if (list_->member == nullptr) return false;
+  for (size_t i = 0; const char* member = list_->member(i); i++) {
+    if (!IsName(member, name, length)) continue;
+    *number = list_->count + i;
+    return true;
+  }
+  return false;
+}
+
+// Follows the name as far as the MIB has room, or to its end. Sets *mib_length.
+int Follow(const char* name, Walk* walk, size_t* mib, size_t* mib_length) {
+  if (*name == '\0' || *name == '.') return ENOENT;
+  for (size_t depth = 0; depth < *mib_length; depth++) {
+    const char* end = name;
+    while (*end != '\0' && *end != '.') end++;
+    if (!walk->Find(name, static_cast<size_t>(end - name), &mib[depth]) || !walk->Enter(mib[depth])) return ENOENT;
+    if (walk->at_leaf() && *end != '\0') return ENOENT;
+    if (*end == '\0') {
+      *mib_length = depth + 1;
+      return 0;
+    }
+    name = end + 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int Mallctl(const char* name, void* old_value, size_t* old_length, const void* new_value, size_t new_length) {
+  StartProcess();
+  size_t mib[kMaximumDepth];
+  size_t depth = kMaximumDepth;
+  Walk walk;
+  int error = Follow(name, &walk, mib, &depth);
+  if (error != 0) return error;
+  if (!walk.at_leaf()) return ENOENT;
+  return walk.handler()({mib, old_value, old_length, new_value, new_length});
+}
+
+int MallctlNameToMib(const char* name, size_t* mib, size_t* mib_length) {
+  StartProcess();
+  Walk walk;
+  return Follow(name, &walk, mib, mib_length);
+}
+
+int MallctlByMib(const size_t* mib, size_t mib_length, void* old_value, size_t* old_length, const void* new_value,
+                 size_t new_length) {
+  StartProcess();
+  Walk walk;
+  for (size_t i = 0; i < mib_length; i++) {
+    if (!walk.Enter(mib[i])) return ENOENT;
+  }
+  if (!walk.at_leaf()) return ENOENT;
+  return walk.handler()({mib, old_value, old_length, new_value, new_length});
+}
+
+}  // namespace heaptap

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// opt.*, which is what was asked for at the start, and config.*, which is how the library was made.
+#include "allocator/process/options.h"
+
+#include "allocator/jemalloc/mallctl/tree.h"
+#include "allocator/process/option_sources.h"
+#include "allocator/process/process.h"
+
+namespace heaptap {
+namespace {
+
+// --- opt -------------------------------------------------------------------------------------------------------------
+
+template <OptionSource kSource>
+int SourceText(const Request& request) {
+  const char* text = OptionText(kSource);
+  return text == nullptr ? ENOENT : request.ReadOnly(text);
+}
+
+constexpr Node kSourceNodes[] = {
+    Leaf("symlink", SourceText<kSymbolicLink>),
+    Leaf("env_var", SourceText<kEnvironmentVariable>),
+    Leaf("global_var", SourceText<kProgram>),
+    Leaf("global_var_2_conf_harder", SourceText<kProgramHarder>),
+};
+constexpr NodeList kSources = ListOf(kSourceNodes);
+
+constexpr Node kOptionNodes[] = {
+    Inner("malloc_conf", kSources),
+};
+constexpr size_t kOptionNodeCount = sizeof(kOptionNodes) / sizeof(kOptionNodes[0]);
+
+// The readable options come in the order of the table.
+const Option* ReadableOption(size_t number) {
+  for (size_t i = 0; i < kOptionCount; i++) {
+    if (kOptions[i].readable && number-- == 0) return &kOptions[i];
+  }
+  return nullptr;
+}
+
+const char* OptionName(size_t number) {
+  const Option* option = ReadableOption(number);
+  return option == nullptr ? nullptr : option->name;
+}
+
+template <typename Value>
+int ReadField(const Request& request, const char* field) {
+  Value value;
+  memcpy(&value, field, sizeof(value));
+  return request.ReadOnly(value);
+}
+
+int ReadOption(const Request& request) {
+  const Option& option = *ReadableOption(request.mib[1] - kOptionNodeCount);
+  const char* field = reinterpret_cast<const char*>(&ProcessConfiguration()) + option.offset;
+  switch (option.type) {
+    case OptionType::kBool:
+      return ReadField<bool>(request, field);
+    case OptionType::kUnsigned:
+    case OptionType::kRatio:
+      return ReadField<uint32_t>(request, field);
+    case OptionType::kSize:
+    case OptionType::kLogarithm:
+      return ReadField<size_t>(request, field);
+    case OptionType::kSigned:
+      return ReadField<ssize_t>(request, field);
+    case OptionType::kChoice:
+      return request.ReadOnly(option.choices.words[static_cast<uint8_t>(*field)]);
+    case OptionType::kText:
+    case OptionType::kLetters:
+      return request.ReadOnly(field);
+    case OptionType::kIgnored:
+      break;
+  }
+  return ENOENT;
+}
+
+// --- config ----------------------------------------------------------------------------------------------------------
+
+#ifdef HEAPTAP_DEBUG
+constexpr bool kDebug = true;
+#else
+constexpr bool kDebug = false;
+#endif
+
+int BuiltInOptions(const Request& request) { return request.ReadOnly(static_cast<const char*>("")); }
+
+// What unwinds the stacks is neither of the three: it is outside of the process.
+constexpr Node kConfigNodes[] = {
+    Leaf("cache_oblivious", Constant<false>),
+    Leaf("debug", Constant<kDebug>),
+    Leaf("fill", Constant<true>),
+    Leaf("infallible_new", Constant<false>),
+    Leaf("lazy_lock", Constant<false>),
+    Leaf("malloc_conf", BuiltInOptions),
+    Leaf("opt_safety_checks", Constant<false>),
+    Leaf("prof", Constant<true>),
+    Leaf("prof_libgcc", Constant<false>),
+    Leaf("prof_libunwind", Constant<false>),
+    Leaf("prof_frameptr", Constant<false>),
+    Leaf("stats", Constant<true>),
+    Leaf("utrace", Constant<false>),
+    Leaf("xmalloc", Constant<true>),
+};
+
+}  // namespace
+
+constexpr NodeList kOptionNames = {kOptionNodes, kOptionNodeCount, nullptr, OptionName, ReadOption};
+constexpr NodeList kConfigNames = ListOf(kConfigNodes);
+
+}  // namespace heaptap

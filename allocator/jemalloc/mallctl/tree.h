@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tree of mallctl's names. Each area is a constant list of nodes; a node is a leaf, with a handler, or has a list
+// of its own. The place of a node in its list is its number in a MIB.
+//
+// Constant; any thread. Handlers are called with no lock held, after StartProcess.
+#ifndef HEAPTAP_ALLOCATOR_JEMALLOC_MALLCTL_TREE_H_
+#define HEAPTAP_ALLOCATOR_JEMALLOC_MALLCTL_TREE_H_
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+
+namespace heaptap {
+
+// What the caller of mallctl has given. Each method returns 0 or the errno value that mallctl returns.
+struct Request {
+  const size_t* mib;  // complete: one number for each level
+  void* old_value;
+  size_t* old_length;
+  const void* new_value;
+  size_t new_length;
+
+  bool wants_old() const { return old_value != nullptr && old_length != nullptr; }
+  bool has_new() const { return new_value != nullptr; }
+
+  int RefuseOld() const { return old_value != nullptr || old_length != nullptr ? EPERM : 0; }
+  int RefuseNew() const { return new_value != nullptr || new_length != 0 ? EPERM : 0; }
+  int RefuseBoth() const { return RefuseOld() != 0 ? EPERM : RefuseNew(); }
+
+  // Hands out the old value if it is wanted.
+  template <typename Value>
+  int Read(const Value& value) const {
+    if (!wants_old()) return 0;
+    bool fits = *old_length == sizeof(value);
+    if (*old_length > sizeof(value)) *old_length = sizeof(value);
+    memcpy(old_value, &value, *old_length);
+    return fits ? 0 : EINVAL;
+  }
+
+  // For values that cannot be set.
+  template <typename Value>
+  int ReadOnly(const Value& value) const {
+    int error = RefuseNew();
+    return error != 0 ? error : Read(value);
+  }
+
+  // For values that are made only to be handed out: there must be room.
+  int RequireRoom(size_t size) const {
+    if (wants_old() && *old_length == size) return 0;
+    if (old_length != nullptr) *old_length = 0;
+    return EINVAL;
+  }
+
+  // Takes the new value if there is one.
+  template <typename Value>
+  int Write(Value* value) const {
+    if (!has_new()) return 0;
+    if (new_length != sizeof(*value)) return EINVAL;
+    memcpy(value, new_value, sizeof(*value));
+    return 0;
+  }
+
+  // Takes the new value, which must be there.
+  template <typename Value>
+  int Require(Value* value) const {
+    return has_new() ? Write(value) : EINVAL;
+  }
+};
+
+using Handler = int (*)(const Request& request);
+
+struct NodeList;
+
+struct Node {
+  const char* name;
+  Handler handler;  // of a leaf
+  const NodeList* children;
+};
+
+struct NodeList {
+  const Node* nodes;
+  size_t count;
+  // If set, a number stands before the nodes' names: whether there is one for it.
+  bool (*accepts)(size_t index);
+  // If set, more leaves follow the nodes, with one handler: the name of the i-th; nullptr: there is none.
+  const char* (*member)(size_t i);
+  Handler member_handler;
+};
+
+template <size_t kCount>
+constexpr NodeList ListOf(const Node (&nodes)[kCount]) {
+  return {nodes, kCount, nullptr, nullptr, nullptr};
+}
+
+template <size_t kCount>
+constexpr NodeList IndexedListOf(const Node (&nodes)[kCount], bool (*accepts)(size_t index)) {
+  return {nodes, kCount, accepts, nullptr, nullptr};
+}
+
+constexpr Node Leaf(const char* name, Handler handler) { return {name, handler, nullptr}; }
+constexpr Node Inner(const char* name, const NodeList& children) { return {name, nullptr, &children}; }
+
+// Handlers of values that never change.
+template <auto kValue>
+int Constant(const Request& request) {
+  return request.ReadOnly(kValue);
+}
+
+// Handlers of values that are the result of a function.
+template <auto kFunction>
+int Result(const Request& request) {
+  return request.ReadOnly(kFunction());
+}
+
+// Indices of arenas. There is one arena; its number is 0. What is said of all arenas is said of it.
+inline constexpr size_t kAllArenas = 4096;
+inline constexpr size_t kDestroyedArenas = 4097;
+// An old way to say kAllArenas: the number of arenas.
+inline constexpr size_t kArenaCount = 1;
+
+// What arena.0.muzzy_decay_ms is set to. It has no effect: pages are dirty or gone, nothing in between.
+ssize_t MuzzyDecay();
+
+// The areas.
+extern const NodeList kThreadNames;
+extern const NodeList kCacheNames;  // tcache
+extern const NodeList kConfigNames;
+extern const NodeList kOptionNames;
+extern const NodeList kArenaNames;   // arena
+extern const NodeList kArenasNames;  // arenas
+extern const NodeList kProfNames;
+extern const NodeList kStatisticsNames;
+extern const NodeList kApproximateStatisticsNames;
+extern const NodeList kExperimentalNames;
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_JEMALLOC_MALLCTL_TREE_H_

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/jemalloc/snapshot.h"
+
+#include <string.h>
+
+#include "allocator/core/control.h"
+#include "allocator/core/large.h"
+#include "allocator/core/thread.h"
+#include "allocator/core/units.h"
+#include "allocator/platform/mutex.h"
+#include "allocator/platform/system.h"
+#include "allocator/sampling/sampled_blocks.h"
+
+namespace heaptap {
+namespace {
+
+constinit Mutex snapshot_mutex;  // for what follows; taken before all others
+Snapshot last;
+bool valid;  // `last` is of this process, and whole
+uint64_t epochs;
+uint64_t start;
+
+size_t RoundUpToPage(size_t bytes) { return (bytes + kPageSize - 1) & ~(kPageSize - 1); }
+
+// Reads a word that its owner changes without telling anybody, on the fast paths too: the value is whole, of some
+// moment. ThreadSanitizer must not look.
+template <typename Word>
+[[gnu::noinline, gnu::no_sanitize_thread]] Word Peek(const Word& word) {
+  static_assert(sizeof(Word) <= sizeof(uint64_t));
+  return __atomic_load_n(&word, __ATOMIC_RELAXED);
+}
+
+// What the walks find out besides what goes into the snapshot.
+struct Walk {
+  Snapshot* snapshot;
+  size_t slack;                           // what slabs hold of their last tenants
+  size_t resident;                        // of chunks and huge blocks
+  uint64_t not_collected[kSmallClasses];  // remote frees, less those that their heaps know of
+  Huge huge;                              // a copy of the block's descriptor at hand
+};
+
+void AddSlab(Walk* walk, const Slab* slab) {
+  Snapshot& snapshot = *walk->snapshot;
+  unsigned size_class = Peek(slab->size_class);
+  uint32_t used = Peek(slab->used);
+  size_t carved = RoundUpToPage(size_t{Peek(slab->carved)} * kClassSize[size_class]);
+  size_t touched = RoundUpToPage(Peek(slab->touched));
+  ClassStatistics& bin = snapshot.bins[size_class];
+  bin.live += used;
+  bin.slabs++;
+  if (used < Peek(slab->capacity)) bin.slabs_nonfull++;
+  snapshot.active += carved;
+  if (touched > carved) walk->slack += touched - carved;
+}
+
+// A unit in use. Returns how many it is with those behind it.
+size_t AddUsed(Walk* walk, const Slab* slab, uintptr_t owner) {
+  if (owner != kRunOwner) {
+    AddSlab(walk, slab);
+    return 1;
+  }
+  walk->snapshot->active += RoundUpToPage(Peek(slab->size));
+  uint32_t units = Peek(slab->units);
+  return units != 0 ? units : 1;
+}
+
+// A stretch of free units that are all dirty or all clean.
+struct Stretch {
+  bool dirty = false;
+  size_t bytes = 0;  // those that count
+};
+
+void EndStretch(Walk* walk, Stretch* stretch) {
+  if (stretch->bytes != 0) {
+    StretchStatistics& statistics = walk->snapshot->stretches[PageClassNumber(stretch->bytes)];
+    (stretch->dirty ? statistics.dirty : statistics.retained)++;
+    (stretch->dirty ? statistics.dirty_bytes : statistics.retained_bytes) += stretch->bytes;
+    if (stretch->dirty) walk->snapshot->dirty += stretch->bytes;
+  }
+  stretch->bytes = 0;
+}
+
+void AddFree(Walk* walk, Stretch* stretch, bool dirty, size_t bytes) {
+  if (dirty != stretch->dirty) EndStretch(walk, stretch);
+  stretch->dirty = dirty;
+  stretch->bytes += bytes;
+}
+
+void AddChunks(Walk* walk, unsigned shift) {
+  for (const Chunk* chunk = FirstChunk(shift); chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
+    uint32_t reach = Peek(chunk->reach);
+    walk->snapshot->metadata += RoundUpToPage(reach * sizeof(Slab));
+    const Slab* units = reinterpret_cast<const Slab*>(chunk);
+    Stretch stretch;
+    for (size_t unit = 1; unit < reach;) {
+      uintptr_t owner = units[unit].owner.load(std::memory_order_relaxed);
+      if (owner != kNobody) {
+        EndStretch(walk, &stretch);
+        unit += AddUsed(walk, units + unit, owner);
+        continue;
+      }
+      size_t touched = RoundUpToPage(Peek(units[unit].touched));
+      AddFree(walk, &stretch, touched != 0, touched != 0 ? touched : size_t{1} << shift);
+      unit++;
+    }
+    if (reach < chunk->units) AddFree(walk, &stretch, false, size_t{chunk->units - (reach != 0 ? reach : 1)} << shift);
+    EndStretch(walk, &stretch);
+    walk->resident += ResidentBytes(chunk, size_t{reach} << shift);
+  }
+}
+
+void CopyHuge(void* opaque, void* pointer) {
+  Walk* walk = static_cast<Walk*>(opaque);
+  walk->huge.mapped = Peek(HugeOf(pointer)->mapped);
+}
+
+void AddHugeBlocks(Walk* walk) {
+  uintptr_t address = 0;
+  while ((address = VisitHuge(address, CopyHuge, walk)) != 0) {
+    walk->snapshot->metadata += kPageSize;
+    walk->snapshot->active += walk->huge.mapped;
+    walk->resident += ResidentBytes(reinterpret_cast<void*>(address - kPageSize), walk->huge.mapped + kPageSize);
+    address += kChunkSize;
+  }
+}
+
+void AddHeap(void* opaque, const Heap* heap) {
+  Walk* walk = static_cast<Walk*>(opaque);
+  Snapshot& snapshot = *walk->snapshot;
+  // The other heaps are variables of the library.
+  if (heap->serial != 0) {
+    snapshot.metadata += RoundUpToPage(sizeof(Heap));
+    walk->resident += RoundUpToPage(sizeof(Heap));
+    if (heap->state == HeapState::kOwned) snapshot.threads++;
+  }
+  for (unsigned c = 0; c < kSmallClasses; c++) {
+    const ClassCounts& counts = heap->counts[c];
+    ClassStatistics& bin = snapshot.bins[c];
+    uint64_t handed_out = counts.handed_out.Read();
+    uint64_t unused = counts.taken_back.Read() + Peek(heap->batch[c]);
+    bin.allocations += handed_out;
+    snapshot.ready += Peek(heap->batch[c]) * size_t{kClassSize[c]};
+    if (handed_out > unused) bin.requests += handed_out - unused;
+    bin.fills += counts.refills.Read();
+    bin.flushes += counts.flushes.Read();
+    walk->not_collected[c] += counts.remote_frees.Read() - counts.collected.Read();
+  }
+}
+
+void AddBins(Walk* walk) {
+  Snapshot& snapshot = *walk->snapshot;
+  for (unsigned c = 0; c < kSmallClasses; c++) {
+    ClassStatistics& bin = snapshot.bins[c];
+    // Negative for a moment, if a block is freed and collected between the two reads.
+    int64_t not_collected = static_cast<int64_t>(walk->not_collected[c]);
+    if (not_collected > 0) bin.live -= bin.live < walk->not_collected[c] ? bin.live : walk->not_collected[c];
+    LargeCounts large = ReadLargeCounts(c);
+    bin.live += large.allocations - large.frees;
+    uint64_t by_slow_paths = SampledAllocations(c) + large.allocations;
+    bin.allocations += by_slow_paths;
+    bin.requests += by_slow_paths;
+    bin.slabs_made = SlabsMade(c);
+    if (bin.allocations < bin.live) bin.allocations = bin.live;
+    bin.frees = bin.allocations - bin.live;
+    snapshot.allocated_small += bin.live * kClassSize[c];
+  }
+}
+
+void AddExtents(Snapshot* snapshot) {
+  size_t size = kSmallMaximum;
+  for (unsigned i = 0; i < kExtentClasses; i++) {
+    size = RoundUpToClass(size + 1);
+    LargeCounts counts = ReadLargeCounts(kSmallClasses + i);
+    ClassStatistics& extent = snapshot->extents[i];
+    extent.allocations = counts.allocations;
+    extent.requests = counts.allocations;
+    extent.frees = counts.frees;
+    extent.live = counts.allocations - counts.frees;
+    snapshot->allocated_large += extent.live * size;
+  }
+}
+
+// So that the thread's own requests are exact. With no lock held: the slow path's end may print statistics itself.
+void SettleThread() {
+  HeapScope heap;
+  heap->SettleAllocations();
+}
+
+// REQUIRES: snapshot_mutex is held.
+void Take() {
+  valid = false;
+  memset(&last, 0, sizeof(last));
+  last.epoch = ++epochs;
+  Walk walk{};
+  walk.snapshot = &last;
+  VisitHeaps(AddHeap, &walk);
+  AddChunks(&walk, kShortShift);
+  AddChunks(&walk, kLongShift);
+  AddHugeBlocks(&walk);
+  AddBins(&walk);
+  AddExtents(&last);
+  TableRange table = UsedTable();
+  size_t table_bytes = ResidentBytes(table.begin, table.bytes);
+  last.metadata += table_bytes;
+  last.allocated = last.allocated_small + last.allocated_large;
+  last.resident = walk.resident + table_bytes;
+  last.mapped = last.active + last.dirty + last.metadata + walk.slack;
+  size_t all = ReadFigure(&heaptap_statistics::mapped) + table_bytes;
+  last.retained = all > last.mapped ? all - last.mapped : 0;
+  PurgeFigures purge = ReadPurgeFigures();
+  last.purges = purge.rounds;
+  last.purge_calls = purge.calls;
+  last.purged_bytes = purge.bytes;
+  last.uptime = Nanoseconds() - start;
+  valid = true;
+}
+
+}  // namespace
+
+void TakeSnapshot() {
+  SettleThread();
+  MutexLock lock(snapshot_mutex);
+  Take();
+}
+
+SnapshotScope::SnapshotScope() {
+  snapshot_mutex.Lock();
+  if (!valid) Take();
+}
+
+SnapshotScope::~SnapshotScope() { snapshot_mutex.Unlock(); }
+
+const Snapshot& SnapshotScope::operator*() const { return last; }
+
+void LastSnapshot(Snapshot* snapshot) {
+  SnapshotScope scope;
+  memcpy(snapshot, &*scope, sizeof(*snapshot));
+}
+
+uint64_t SnapshotEpoch() {
+  MutexLock lock(snapshot_mutex);
+  return epochs;
+}
+
+void StartSnapshots() { start = Nanoseconds(); }
+
+void ResetSnapshotsAfterFork() {
+  snapshot_mutex.Reset();
+  valid = false;
+}
+
+}  // namespace heaptap

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/jemalloc/stats/print.h"
+
+#include "allocator/jemalloc/mallctl/mallctl.h"
+#include "allocator/process/process.h"
+#include "allocator/platform/system.h"
+
+namespace heaptap {
+namespace {
+
+struct Request {
+  StatisticsEmitter::Form form = StatisticsEmitter::Form::kText;
+  StatisticsParts parts;
+};
+
+Request ReadOptions(const char* options) {
+  Request request;
+  StatisticsParts& parts = request.parts;
+  for (; options != nullptr && *options != '\0'; options++) {
+    switch (*options) {
+      case 'J':
+        request.form = StatisticsEmitter::Form::kJson;
+        break;
+      case 'g':
+        parts.general = false;
+        break;
+      case 'm':
+        parts.merged = false;
+        break;
+      case 'd':
+        parts.destroyed = false;
+        break;
+      case 'a':
+        parts.arenas = false;
+        break;
+      case 'b':
+        parts.bins = false;
+        break;
+      case 'l':
+        parts.large = false;
+        break;
+      case 'x':
+        parts.mutexes = false;
+        break;
+      case 'e':
+        parts.extents = false;
+        break;
+      case 'h':
+        parts.huge_pages = false;
+        break;
+      default:
+        break;
+    }
+  }
+  return request;
+}
+
+// All of it, from a snapshot that has been taken.
+void Print(StatisticsEmitter* emitter, const StatisticsParts& parts, const Snapshot& snapshot) {
+  emitter->BeginObject();
+  emitter->Text("___ Begin jemalloc statistics ___\n");
+  emitter->BeginObject("jemalloc");
+  if (parts.general) PrintGeneral(emitter);
+  PrintTotals(emitter, snapshot, parts.mutexes);
+  if (parts.merged || parts.destroyed || parts.arenas) {
+    emitter->BeginObject("stats.arenas");
+    // One arena is not merged with others, unless it would not be seen otherwise. None is ever destroyed.
+    if (parts.merged || parts.arenas) {
+      emitter->BeginObject(parts.arenas ? "0" : "merged");
+      emitter->Text(parts.arenas ? "arenas[0]:\n" : "Merged arenas stats:\n");
+      PrintArena(emitter, snapshot, parts);
+      emitter->EndObject();
+    }
+    emitter->EndObject();
+  }
+  emitter->EndObject();
+  emitter->Text("--- End jemalloc statistics ---\n");
+  emitter->EndObject();
+}
+
+void WriteMessage(void*, const char* text) {
+  Message message;  // as large as the emitter's pieces
+  message << text;
+  message.Print();
+}
+
+}  // namespace
+
+uint64_t PerSecond(uint64_t events, uint64_t uptime_nanoseconds) {
+  constexpr uint64_t kSecond = 1000000000;
+  return uptime_nanoseconds < kSecond ? events : events / (uptime_nanoseconds / kSecond);
+}
+
+void PrintStatistics(WriteFunction write, void* opaque, const char* options) {
+  StartProcess();
+  Request request = ReadOptions(options);
+  if (write == nullptr) write = WriteMessage;
+  TakeSnapshot();
+  // Too large for a small thread's stack.
+  constexpr size_t kBytes = (sizeof(Snapshot) + kPageSize - 1) & ~(kPageSize - 1);
+  Snapshot* snapshot = static_cast<Snapshot*>(MapAligned(kBytes, kPageSize));
+  if (snapshot == nullptr) {
+    Message message;
+    message << "<heaptap>: Out of memory for the statistics\n";
+    message.Print();
+    return;
+  }
+  LastSnapshot(snapshot);
+  {
+    StatisticsEmitter emitter(request.form, write, opaque);
+    Print(&emitter, request.parts, *snapshot);
+  }
+  Unmap(snapshot, kBytes);
+}
+
+void PrintStatistics(const char* options) { PrintStatistics(nullptr, nullptr, options); }
+
+void PrintStatisticsAtExit() {
+  const char* options = nullptr;
+  size_t length = sizeof(options);
+  if (Mallctl("opt.stats_print_opts", &options, &length, nullptr, 0) != 0) options = nullptr;
+  PrintStatistics(options);
+}
+
+}  // namespace heaptap

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/jemalloc/mallctl/mallctl.h"
+#include "allocator/core/size_class.h"
+#include "allocator/core/slab.h"
+#include "allocator/jemalloc/stats/print.h"
+
+namespace heaptap {
+namespace {
+
+constexpr StatisticsColumn kDecayColumns[] = {{"decaying:", 9}, {"time", 6},      {"npages", 13},
+                                              {"sweeps", 13},   {"madvises", 13}, {"purged", 13}};
+
+constexpr StatisticsColumn kCountColumns[] = {
+    {"", 21, true},    {"allocated", 16}, {"nmalloc", 16}, {"(#/sec)", 10}, {"ndalloc", 16}, {"(#/sec)", 10},
+    {"nrequests", 16}, {"(#/sec)", 10},   {"nfill", 16},   {"(#/sec)", 10}, {"nflush", 16},  {"(#/sec)", 10},
+};
+
+constexpr StatisticsColumn kMemoryColumns[] = {{"", 21, true}, {"", 16}};
+
+constexpr StatisticsColumn kBinColumns[] = {
+    {"size", 20},          {"ind", 4},        {"allocated", 13}, {"nmalloc", 13}, {"(#/sec)", 8},   {"ndalloc", 13},
+    {"(#/sec)", 8},        {"nrequests", 13}, {"(#/sec)", 10},   {"nshards", 9},  {"curregs", 13},  {"curslabs", 13},
+    {"nonfull_slabs", 15}, {"regs", 5},       {"pgs", 4},        {"", 1},         {"util", 6},      {"nfills", 13},
+    {"(#/sec)", 8},        {"nflushes", 13},  {"(#/sec)", 8},    {"nslabs", 13},  {"nreslabs", 13}, {"(#/sec)", 8},
+};
+
+constexpr StatisticsColumn kLargeColumns[] = {
+    {"size", 20},    {"ind", 4},     {"allocated", 13}, {"nmalloc", 13}, {"(#/sec)", 8},
+    {"ndalloc", 13}, {"(#/sec)", 8}, {"nrequests", 13}, {"(#/sec)", 8},  {"curlextents", 13},
+};
+
+constexpr StatisticsColumn kExtentColumns[] = {
+    {"size", 20},  {"ind", 4},        {"ndirty", 13},   {"dirty", 13},  {"nmuzzy", 13},
+    {"muzzy", 13}, {"nretained", 13}, {"retained", 13}, {"ntotal", 13}, {"total", 13},
+};
+
+// Width of a table's title, which the headings' first column begins with.
+constexpr unsigned Width(const char* title) {
+  unsigned width = 0;
+  while (title[width] != '\0') width++;
+  return width;
+}
+
+// How much of `whole` `part` is, to three digits.
+class Share {
+ public:
+  Share(uint64_t part, uint64_t whole) {
+    constexpr uint64_t kThousand = 1000;
+    uint64_t share = whole == 0 ? kThousand : part * kThousand / whole;
+    if (share >= kThousand) {
+      // Blocks that no slab holds can make it more than a whole.
+      text_[0] = '1';
+      text_[1] = '\0';
+      return;
+    }
+    text_[0] = '0';
+    text_[1] = '.';
+    for (int i = 4; i >= 2; i--, share /= 10) text_[i] = static_cast<char>('0' + share % 10);
+    text_[5] = '\0';
+  }
+  const char* text() const { return text_; }
+
+ private:
+  char text_[6];
+};
+
+// Prints the mark of a gap between rows that there are.
+class Gaps {
+ public:
+  explicit Gaps(StatisticsEmitter* emitter) : emitter_(emitter) {}
+  ~Gaps() {
+    if (in_gap_) emitter_->Text(kGap);
+  }
+  // True if the row is to be printed.
+  bool Row(bool has_something) {
+    if (has_something && in_gap_) emitter_->Text(kGap);
+    in_gap_ = !has_something;
+    return has_something && !emitter_->is_json();
+  }
+
+ private:
+  StatisticsEmitter* emitter_;
+  bool in_gap_ = false;
+};
+
+int64_t Decay(const char* name) {
+  int64_t milliseconds = 0;
+  size_t length = sizeof(milliseconds);
+  Mallctl(name, &milliseconds, &length, nullptr, 0);
+  return milliseconds;
+}
+
+void PrintDecay(StatisticsEmitter* emitter, const Snapshot& snapshot) {
+  int64_t dirty = Decay("arenas.dirty_decay_ms");
+  int64_t muzzy = Decay("arenas.muzzy_decay_ms");
+  uint64_t pages = snapshot.dirty / kPageSize;
+  uint64_t purged = snapshot.purged_bytes / kPageSize;
+  emitter->Member("dirty_decay_ms", dirty);
+  emitter->Member("muzzy_decay_ms", muzzy);
+  emitter->Member("pactive", snapshot.active / kPageSize);
+  emitter->Member("pdirty", pages);
+  emitter->Member("pmuzzy", 0);
+  emitter->Member("dirty_npurge", snapshot.purges);
+  emitter->Member("dirty_nmadvise", snapshot.purge_calls);
+  emitter->Member("dirty_purged", purged);
+  for (const char* member : {"muzzy_npurge", "muzzy_nmadvise", "muzzy_purged"}) emitter->Member(member, 0);
+  const StatisticsValue never("N/A");
+  emitter->Headings(kDecayColumns);
+  emitter->Text("\n");
+  emitter->Cells(kDecayColumns,
+                 {"dirty:", dirty < 0 ? never : dirty, pages, snapshot.purges, snapshot.purge_calls, purged});
+  emitter->Text("\n");
+  emitter->Cells(kDecayColumns, {"muzzy:", muzzy < 0 ? never : muzzy, 0, 0, 0, 0});
+  emitter->Text("\n");
+}
+
+struct Counts {
+  uint64_t allocated = 0;
+  uint64_t allocations = 0;
+  uint64_t frees = 0;
+  uint64_t requests = 0;
+  uint64_t fills = 0;
+  uint64_t flushes = 0;
+
+  void Add(const Counts& other) {
+    allocated += other.allocated;
+    allocations += other.allocations;
+    frees += other.frees;
+    requests += other.requests;
+    fills += other.fills;
+    flushes += other.flushes;
+  }
+};
+
+template <size_t count>
+Counts Sum(const ClassStatistics (&classes)[count]) {
+  Counts sum;
+  for (const ClassStatistics& one : classes) {
+    sum.Add({0, one.allocations, one.frees, one.requests, one.fills, one.flushes});
+  }
+  return sum;
+}
+
+void PrintCounts(StatisticsEmitter* emitter, const char* title, const Counts& counts, uint64_t uptime) {
+  emitter->Cells(kCountColumns,
+                 {title, counts.allocated, counts.allocations, PerSecond(counts.allocations, uptime), counts.frees,
+                  PerSecond(counts.frees, uptime), counts.requests, PerSecond(counts.requests, uptime), counts.fills,
+                  PerSecond(counts.fills, uptime), counts.flushes, PerSecond(counts.flushes, uptime)});
+  emitter->Text("\n");
+}
+
+void PrintCountMembers(StatisticsEmitter* emitter, const char* key, const Counts& counts) {
+  emitter->BeginObject(key);
+  emitter->Member("allocated", counts.allocated);
+  emitter->Member("nmalloc", counts.allocations);
+  emitter->Member("ndalloc", counts.frees);
+  emitter->Member("nrequests", counts.requests);
+  emitter->Member("nfills", counts.fills);
+  emitter->Member("nflushes", counts.flushes);
+  emitter->EndObject();
+}
+
+void PrintAllCounts(StatisticsEmitter* emitter, const Snapshot& snapshot) {
+  Counts small = Sum(snapshot.bins);
+  small.allocated = snapshot.allocated_small;
+  Counts large = Sum(snapshot.extents);
+  large.allocated = snapshot.allocated_large;
+  Counts total = small;
+  total.Add(large);
+  PrintCountMembers(emitter, "small", small);
+  PrintCountMembers(emitter, "large", large);
+  emitter->Headings(kCountColumns);
+  emitter->Text("\n");
+  PrintCounts(emitter, "small:", small, snapshot.uptime);
+  PrintCounts(emitter, "large:", large, snapshot.uptime);
+  PrintCounts(emitter, "total:", total, snapshot.uptime);
+}
+
+void PrintMemory(StatisticsEmitter* emitter, const Snapshot& snapshot) {
+  struct Line {
+    const char* key;
+    const char* title;
+    uint64_t bytes;
+  };
+  const Line lines[] = {
+      {"mapped", "mapped:", snapshot.mapped},
+      {"retained", "retained:", snapshot.retained},
+      {"base", "base:", snapshot.metadata},
+      {"internal", "internal:", 0},
+      {"metadata_thp", "metadata_thp:", 0},
+      {"tcache_bytes", "tcache_bytes:", snapshot.ready},
+      {"tcache_stashed_bytes", "tcache_stashed_bytes:", 0},
+      {"resident", "resident:", snapshot.resident},
+      {"abandoned_vm", "abandoned_vm:", 0},
+      {"extent_avail", "extent_avail:", 0},
+  };
+  emitter->Headings(kMemoryColumns);
+  emitter->Text("\n");
+  emitter->Cells(kMemoryColumns, {"active:", snapshot.active});
+  emitter->Text("\n");
+  for (const Line& line : lines) {
+    emitter->Member(line.key, line.bytes);
+    emitter->Cells(kMemoryColumns, {line.title, line.bytes});
+    emitter->Text("\n");
+  }
+}
+
+void PrintBin(StatisticsEmitter* emitter, const ClassStatistics& bin, bool mutexes) {
+  emitter->BeginObject();
+  emitter->Member("nmalloc", bin.allocations);
+  emitter->Member("ndalloc", bin.frees);
+  emitter->Member("curregs", bin.live);
+  emitter->Member("nrequests", bin.requests);
+  emitter->Member("nfills", bin.fills);
+  emitter->Member("nflushes", bin.flushes);
+  emitter->Member("nreslabs", 0);
+  emitter->Member("curslabs", bin.slabs);
+  emitter->Member("nonfull_slabs", bin.slabs_nonfull);
+  if (mutexes) PrintMutexMember(emitter, "mutex");
+  emitter->EndObject();
+}
+
+void PrintBins(StatisticsEmitter* emitter, const Snapshot& snapshot, bool mutexes) {
+  constexpr char kTitle[] = "bins:";
+  uint64_t uptime = snapshot.uptime;
+  emitter->Text(kTitle);
+  emitter->Headings(kBinColumns, Width(kTitle));
+  if (mutexes) PrintMutexHeadings(emitter);
+  emitter->Text("\n");
+  emitter->BeginArray("bins");
+  {
+    Gaps gaps(emitter);
+    for (unsigned c = 0; c < kSmallClasses; c++) {
+      const ClassStatistics& bin = snapshot.bins[c];
+      PrintBin(emitter, bin, mutexes);
+      if (!gaps.Row(bin.allocations != 0)) continue;
+      Share utilization(bin.live, uint64_t{kSlabCapacity[c]} * bin.slabs);
+      emitter->Cells(kBinColumns, {kClassSize[c],
+                                   c,
+                                   bin.live * kClassSize[c],
+                                   bin.allocations,
+                                   PerSecond(bin.allocations, uptime),
+                                   bin.frees,
+                                   PerSecond(bin.frees, uptime),
+                                   bin.requests,
+                                   PerSecond(bin.requests, uptime),
+                                   1,
+                                   bin.live,
+                                   bin.slabs,
+                                   bin.slabs_nonfull,
+                                   kSlabCapacity[c],
+                                   (size_t{1} << ShiftOf(c)) / kPageSize,
+                                   "",
+                                   utilization.text(),
+                                   bin.fills,
+                                   PerSecond(bin.fills, uptime),
+                                   bin.flushes,
+                                   PerSecond(bin.flushes, uptime),
+                                   bin.slabs_made,
+                                   0,
+                                   0});
+      if (mutexes) PrintMutexCells(emitter);
+      emitter->Text("\n");
+    }
+  }
+  emitter->EndArray();
+}
+
+void PrintLarge(StatisticsEmitter* emitter, const Snapshot& snapshot) {
+  constexpr char kTitle[] = "large:";
+  uint64_t uptime = snapshot.uptime;
+  emitter->Text(kTitle);
+  emitter->Headings(kLargeColumns, Width(kTitle));
+  emitter->Text("\n");
+  emitter->BeginArray("lextents");
+  {
+    Gaps gaps(emitter);
+    size_t size = kSmallMaximum;
+    for (unsigned i = 0; i < kExtentClasses; i++) {
+      const ClassStatistics& extent = snapshot.extents[i];
+      size = RoundUpToClass(size + 1);
+      emitter->BeginObject();
+      emitter->Member("curlextents", extent.live);
+      emitter->EndObject();
+      if (!gaps.Row(extent.allocations != 0)) continue;
+      emitter->Cells(kLargeColumns,
+                     {size, kSmallClasses + i, extent.live * size, extent.allocations,
+                      PerSecond(extent.allocations, uptime), extent.frees, PerSecond(extent.frees, uptime),
+                      extent.requests, PerSecond(extent.requests, uptime), extent.live});
+      emitter->Text("\n");
+    }
+  }
+  emitter->EndArray();
+}
+
+void PrintStretches(StatisticsEmitter* emitter, const Snapshot& snapshot) {
+  constexpr char kTitle[] = "extents:";
+  emitter->Text(kTitle);
+  emitter->Headings(kExtentColumns, Width(kTitle));
+  emitter->Text("\n");
+  emitter->BeginArray("extents");
+  {
+    Gaps gaps(emitter);
+    size_t size = kPageSize;
+    for (unsigned i = 0; i < kPageClasses; i++) {
+      const StretchStatistics& stretches = snapshot.stretches[i];
+      emitter->BeginObject();
+      emitter->Member("ndirty", stretches.dirty);
+      emitter->Member("nmuzzy", 0);
+      emitter->Member("nretained", stretches.retained);
+      emitter->Member("dirty_bytes", stretches.dirty_bytes);
+      emitter->Member("muzzy_bytes", 0);
+      emitter->Member("retained_bytes", stretches.retained_bytes);
+      emitter->EndObject();
+      size_t count = stretches.dirty + stretches.retained;
+      if (gaps.Row(count != 0)) {
+        emitter->Cells(kExtentColumns,
+                       {size, i, stretches.dirty, stretches.dirty_bytes, 0, 0, stretches.retained,
+                        stretches.retained_bytes, count, stretches.dirty_bytes + stretches.retained_bytes});
+        emitter->Text("\n");
+      }
+      size = size < kEveryClassIsPages ? size + kPageSize : RoundUpToClass(size + 1);
+    }
+  }
+  emitter->EndArray();
+}
+
+}  // namespace
+
+void PrintArena(StatisticsEmitter* emitter, const Snapshot& snapshot, const StatisticsParts& parts) {
+  emitter->Entry("nthreads", "assigned threads", snapshot.threads);
+  emitter->Entry("uptime_ns", "uptime", snapshot.uptime);
+  emitter->Entry("dss", "dss allocation precedence", "disabled");
+  PrintDecay(emitter, snapshot);
+  PrintAllCounts(emitter, snapshot);
+  PrintMemory(emitter, snapshot);
+  if (parts.mutexes) PrintArenaMutexes(emitter);
+  if (parts.bins) PrintBins(emitter, snapshot, parts.mutexes);
+  if (parts.large) PrintLarge(emitter, snapshot);
+  if (parts.extents) PrintStretches(emitter, snapshot);
+  if (parts.huge_pages) PrintHugePageShard(emitter);
+}
+
+}  // namespace heaptap

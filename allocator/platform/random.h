@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A small generator of random numbers (SplitMix64: a counter with Weyl's increment, then a mixing function). Not for
+// secrets. Not thread safe: each heap has its own. Zero-initialised state is valid: seed 0.
+#ifndef HEAPTAP_ALLOCATOR_PLATFORM_RANDOM_H_
+#define HEAPTAP_ALLOCATOR_PLATFORM_RANDOM_H_
+
+#include <stdint.h>
+
+namespace heaptap {
+
+class Random {
+ public:
+  // Streams of one seed with different `stream` numbers are independent for all that sampling asks.
+  void Seed(uint64_t seed, uint64_t stream) { state_ = Mix(seed) ^ Mix(Mix(stream + kIncrement)); }
+
+  uint64_t Next() { return Mix(state_ += kIncrement); }
+
+  // Uniform in (0, 1], a multiple of 2^-53.
+  double NextUnit() { return static_cast<double>((Next() >> 11) + 1) * 0x1p-53; }
+
+ private:
+  static constexpr uint64_t kIncrement = 0x9e3779b97f4a7c15;
+
+  static constexpr uint64_t Mix(uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  }
+
+  uint64_t state_;
+};
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_PLATFORM_RANDOM_H_

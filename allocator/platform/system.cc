@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/platform/system.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include <atomic>
+
+#include "allocator/platform/vdso.h"
+
+extern "C" {
+void (*malloc_message)(void* opaque, const char* text);
+}
+
+namespace heaptap {
+namespace {
+
+constexpr int kProtection = PROT_READ | PROT_WRITE;
+// The memory is a promise that few programs take up in full: it must not count where the system would count it.
+constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+#ifdef __SANITIZE_THREAD__
+// ThreadSanitizer must see memory come and go, or it takes the next tenant's accesses for races with the last one's.
+uintptr_t Map(uintptr_t hint, size_t size, int flags) {
+  void* result = mmap(reinterpret_cast<void*>(hint), size, kProtection, kFlags | flags, -1, 0);
+  return result == MAP_FAILED ? 0 : reinterpret_cast<uintptr_t>(result);
+}
+
+void UnmapRange(uintptr_t address, size_t size) {
+  int saved = errno;
+  if (size != 0) munmap(reinterpret_cast<void*>(address), size);
+  errno = saved;
+}
+#else
+bool Failed(long result) { return static_cast<unsigned long>(result) > -4096UL; }
+
+uintptr_t Map(uintptr_t hint, size_t size, int flags) {
+  long result = SystemCall(SYS_mmap, static_cast<long>(hint), static_cast<long>(size), kProtection, kFlags | flags, -1);
+  return Failed(result) ? 0 : static_cast<uintptr_t>(result);
+}
+
+void UnmapRange(uintptr_t address, size_t size) {
+  if (size != 0) SystemCall(SYS_munmap, static_cast<long>(address), static_cast<long>(size));
+}
+#endif
+
+constinit std::atomic<ClockFunction> vdso_clock;
+
+uint64_t ReadNanoseconds(clockid_t clock) {
+  timespec now{};
+  ClockFunction read = vdso_clock.load(std::memory_order_relaxed);
+  if (read == nullptr || read(clock, &now) != 0) SystemCall(SYS_clock_gettime, clock, reinterpret_cast<long>(&now));
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+uint64_t ReadClock(clockid_t clock) { return ReadNanoseconds(clock) / 1000000; }
+
+uintptr_t AlignDown(uintptr_t address, size_t alignment) { return address & ~(alignment - 1); }
+
+}  // namespace
+
+void* MapAligned(size_t size, size_t alignment, size_t prefix) {
+  size_t total = size + prefix;
+  if (total < size) return nullptr;
+  // The kernel places mappings one below the other, so the place after an aligned one is often aligned too.
+  uintptr_t start = Map(0, total, 0);
+  if (start == 0) return nullptr;
+  if (((start + prefix) & (alignment - 1)) == 0) return reinterpret_cast<void*>(start + prefix);
+  UnmapRange(start, total);
+
+  uintptr_t wide = total + alignment < total ? 0 : Map(0, total + alignment, 0);
+  if (wide != 0) {
+    uintptr_t result = AlignDown(wide + prefix + alignment - 1, alignment);
+    UnmapRange(wide, result - prefix - wide);
+    UnmapRange(result + size, wide + total + alignment - (result + size));
+    return reinterpret_cast<void*>(result);
+  }
+
+  // There is room for the mapping but not for the margin (RLIMIT_AS): ask for aligned places near it, one by one.
+  constexpr int kAttempts = 256;
+  uintptr_t candidate = AlignDown(start + prefix, alignment);
+  for (int i = 0; i < kAttempts && candidate > alignment + prefix; i++, candidate -= alignment) {
+    uintptr_t got = Map(candidate - prefix, total, MAP_FIXED_NOREPLACE);
+    if (got == candidate - prefix) return reinterpret_cast<void*>(candidate);
+    if (got != 0) UnmapRange(got, total);  // a kernel before 4.17 takes the address for a hint
+  }
+  return nullptr;
+}
+
+void Unmap(void* address, size_t size) { UnmapRange(reinterpret_cast<uintptr_t>(address), size); }
+
+bool ResizeMapping(void* address, size_t old_size, size_t new_size) {
+  long result = SystemCall(SYS_mremap, reinterpret_cast<long>(address), static_cast<long>(old_size),
+                           static_cast<long>(new_size), 0);
+  return result == reinterpret_cast<long>(address);
+}
+
+bool MoveMapping(void* address, size_t old_size, size_t new_size, void* target) {
+  long result = SystemCall(SYS_mremap, reinterpret_cast<long>(address), static_cast<long>(old_size),
+                           static_cast<long>(new_size), MREMAP_MAYMOVE | MREMAP_FIXED, reinterpret_cast<long>(target));
+  return result == reinterpret_cast<long>(target);
+}
+
+bool DiscardPages(void* address, size_t size) {
+  return SystemCall(SYS_madvise, reinterpret_cast<long>(address), static_cast<long>(size), MADV_DONTNEED) == 0;
+}
+
+void ForbidHugePages(void* address, size_t size) {
+  SystemCall(SYS_madvise, reinterpret_cast<long>(address), static_cast<long>(size), MADV_NOHUGEPAGE);
+}
+
+void AskForHugePages(void* address, size_t size) {
+  SystemCall(SYS_madvise, reinterpret_cast<long>(address), static_cast<long>(size), MADV_HUGEPAGE);
+}
+
+size_t ResidentBytes(const void* address, size_t size) {
+  constexpr size_t kPages = 2048;
+  constexpr uintptr_t kPageMask = 4096 - 1;
+  unsigned char pages[kPages];
+  uintptr_t begin = reinterpret_cast<uintptr_t>(address) & ~kPageMask;
+  uintptr_t end = (reinterpret_cast<uintptr_t>(address) + size + kPageMask) & ~kPageMask;
+  size_t resident = 0;
+  while (begin < end) {
+    size_t count = (end - begin) / (kPageMask + 1);
+    if (count > kPages) count = kPages;
+    long result = SystemCall(SYS_mincore, static_cast<long>(begin), static_cast<long>(count * (kPageMask + 1)),
+                             reinterpret_cast<long>(pages));
+    for (size_t i = 0; result == 0 && i < count; i++) resident += pages[i] & 1;
+    begin += count * (kPageMask + 1);
+  }
+  return resident * (kPageMask + 1);
+}
+
+void StartClock() {
+  const void* image = reinterpret_cast<const void*>(getauxval(AT_SYSINFO_EHDR));
+  vdso_clock.store(FindVdsoClock(image), std::memory_order_relaxed);
+}
+
+uint64_t Nanoseconds() { return ReadNanoseconds(CLOCK_MONOTONIC); }
+
+uint64_t Milliseconds() { return ReadClock(CLOCK_MONOTONIC); }
+
+uint64_t CoarseMilliseconds() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
+
+uint32_t ProcessId() { return static_cast<uint32_t>(SystemCall(SYS_getpid)); }
+
+uint64_t AddressSpaceLimit() {
+  rlimit64 limit{};
+  long result = SystemCall(SYS_prlimit64, 0, RLIMIT_AS, 0, reinterpret_cast<long>(&limit));
+  return result == 0 ? limit.rlim_cur : UINT64_MAX;
+}
+
+Message& Message::operator<<(const char* text) { return Append(text, strlen(text)); }
+
+Message& Message::operator<<(uint64_t number) {
+  char digits[20];
+  size_t start = sizeof(digits);
+  do {
+    digits[--start] = static_cast<char>('0' + number % 10);
+    number /= 10;
+  } while (number != 0);
+  return Append(digits + start, sizeof(digits) - start);
+}
+
+Message& Message::Append(const char* text, size_t length) {
+  size_t room = sizeof(buffer_) - 1 - length_;
+  if (length > room) {
+    length = room;
+    cut_ = true;
+  }
+  memcpy(buffer_ + length_, text, length);
+  length_ += length;
+  return *this;
+}
+
+const char* Message::text() {
+  buffer_[length_] = '\0';
+  return buffer_;
+}
+
+void Message::Print() {
+  constexpr long kStandardError = 2;
+  if (cut_) buffer_[length_ - 1] = '\n';
+  void (*write)(void*, const char*) = malloc_message;
+  if (write != nullptr) {
+    int saved = errno;
+    write(nullptr, text());
+    errno = saved;
+    return;
+  }
+  SystemCall(SYS_write, kStandardError, reinterpret_cast<long>(buffer_), static_cast<long>(length_));
+}
+
+}  // namespace heaptap

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/process/option_sources.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "allocator/platform/system.h"
+
+extern "C" {
+const char* malloc_conf;
+const char* malloc_conf_2_conf_harder;
+// argc as the kernel has put it on the stack; the dynamic linker keeps the address.
+extern void* __libc_stack_end;
+}
+
+namespace heaptap {
+namespace {
+
+char symbolic_link[PATH_MAX + 1];
+OptionTexts sources;
+
+// The environment as it was at the start: the dynamic linker allocates before libc has set `environ`.
+char** Environment() {
+  if (environ != nullptr) return environ;
+  if (__libc_stack_end == nullptr) return nullptr;
+  long arguments = *static_cast<long*>(__libc_stack_end);
+  return static_cast<char**>(__libc_stack_end) + 1 + arguments + 1;
+}
+
+// The options are the link's text; there need not be a file.
+const char* SymbolicLinkText() {
+  constexpr char kPath[] = "/etc/malloc.conf";
+  long length = SystemCall(SYS_readlinkat, AT_FDCWD, reinterpret_cast<long>(kPath),
+                           reinterpret_cast<long>(symbolic_link), PATH_MAX);
+  if (length <= 0) return nullptr;
+  symbolic_link[length] = '\0';
+  return symbolic_link;
+}
+
+}  // namespace
+
+const char* FindVariable(char** environment, const char* name) {
+  const size_t length = strlen(name);
+  if (environment == nullptr || length == 0) return nullptr;
+  for (char** entry = environment; *entry != nullptr; entry++) {
+    if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
+  }
+  return nullptr;
+}
+
+const char* EnvironmentVariable(const char* name) {
+  return getauxval(AT_SECURE) == 0 ? FindVariable(Environment(), name) : nullptr;
+}
+
+OptionTexts ReadOptionSources() {
+  sources.text[kProgram] = malloc_conf;
+  sources.text[kSymbolicLink] = SymbolicLinkText();
+  sources.text[kEnvironmentVariable] = EnvironmentVariable("MALLOC_CONF");
+  sources.text[kProgramHarder] = malloc_conf_2_conf_harder;
+  return sources;
+}
+
+const char* OptionText(OptionSource source) { return sources.text[source]; }
+
+}  // namespace heaptap

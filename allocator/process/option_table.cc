@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <type_traits>
+
+#include "allocator/process/options.h"
+
+namespace heaptap {
+namespace {
+
+constexpr bool kClips = true;
+constexpr int64_t kMaximumShift = 63;
+constexpr size_t kMaximumCacheLog2 = 23;
+constexpr int64_t kHugePage = 2 * 1024 * 1024;
+// jemalloc's clock ends there.
+constexpr uint64_t kMaximumMilliseconds = UINT64_C(18446744072000);
+
+constexpr const char* kJunkWords[] = {"false", "alloc", "free", "true"};
+constexpr const char* kTimeResolutionWords[] = {"default", "high"};
+constexpr const char* kThpWords[] = {"default", "always", "never"};
+constexpr const char* kMetadataThpWords[] = {"disabled", "auto", "always"};
+constexpr const char* kDssWords[] = {"disabled", "primary", "secondary"};
+constexpr const char* kProcessorArenaWords[] = {"disabled", "percpu", "phycpu"};
+constexpr const char* kZeroReallocWords[] = {"alloc", "free", "abort"};
+
+static_assert(sizeof(Configuration) <= UINT16_MAX, "an offset in it fits Option::offset");
+
+template <size_t kCount>
+constexpr Choices Words(const char* const (&words)[kCount]) {
+  return {words, kCount, false};
+}
+
+template <size_t kCount>
+constexpr Choices Abbreviated(const char* const (&words)[kCount]) {
+  return {words, kCount, true};
+}
+
+template <typename Field>
+consteval OptionType TypeOf() {
+  if (std::is_same_v<Field, bool>) return OptionType::kBool;
+  if (std::is_same_v<Field, unsigned>) return OptionType::kUnsigned;
+  if (std::is_same_v<Field, size_t>) return OptionType::kSize;
+  if (std::is_same_v<Field, ssize_t>) return OptionType::kSigned;
+  if (std::is_array_v<Field>) return OptionType::kText;
+  return OptionType::kChoice;
+}
+
+// An option and its field.
+#define FIELD(name, field) \
+  Entry(name, TypeOf<decltype(Configuration::field)>(), offsetof(Configuration, field), sizeof(Configuration::field))
+// The same where both have one name.
+#define OPTION(name) FIELD(#name, name)
+
+struct Entry : Option {
+  constexpr Entry(const char* option_name, OptionType option_type, size_t field_offset, size_t field_size)
+      : Option{option_name,
+               option_type,
+               static_cast<uint16_t>(field_offset),
+               static_cast<uint16_t>(field_size),
+               true,
+               true,
+               false,
+               Range{},
+               Choices{}} {}
+
+  constexpr Entry In(Range values) const {
+    Entry entry = *this;
+    entry.range = values;
+    return entry;
+  }
+  constexpr Entry OneOf(Choices words) const {
+    Entry entry = *this;
+    entry.choices = words;
+    return entry;
+  }
+  constexpr Entry As(OptionType special) const {
+    Entry entry = *this;
+    entry.type = special;
+    return entry;
+  }
+  constexpr Entry Unreadable() const {
+    Entry entry = *this;
+    entry.readable = false;
+    return entry;
+  }
+  constexpr Entry WithoutEffect() const {
+    Entry entry = *this;
+    entry.effective = false;
+    return entry;
+  }
+  constexpr Entry OrDefault() const {
+    Entry entry = *this;
+    entry.defaults = true;
+    return entry;
+  }
+};
+
+// An option of some jemalloc that means nothing here.
+constexpr Entry Ignored(const char* name) {
+  return Entry(name, OptionType::kIgnored, 0, 0).Unreadable().WithoutEffect();
+}
+
+}  // namespace
+
+constexpr Option kOptions[] = {
+    OPTION(prof),
+    FIELD("prof_prefix", prefix),
+    OPTION(prof_active),
+    OPTION(prof_thread_active_init),
+    FIELD("lg_prof_sample", lg_sample).In({0, HEAPTAP_MAX_LG_SAMPLE, kClips}),
+    OPTION(prof_accum),
+    OPTION(prof_bt_max).In({1, UINT_MAX, kClips}),
+    OPTION(lg_prof_interval).In({-1, kMaximumShift}),
+    OPTION(prof_gdump),
+    OPTION(prof_final),
+    OPTION(prof_leak),
+    OPTION(prof_leak_error),
+    OPTION(prof_log).Unreadable(),
+    OPTION(prof_pid_namespace),
+    OPTION(prof_recent_alloc_max).In({-1, SSIZE_MAX}),
+    OPTION(prof_stats),
+    OPTION(prof_sys_thread_name),
+    OPTION(prof_time_resolution).OneOf(Words(kTimeResolutionWords)),
+    OPTION(prof_unbias).Unreadable(),
+
+    OPTION(abort_conf),
+    OPTION(confirm_conf),
+    OPTION(stats_print),
+    OPTION(stats_print_opts).As(OptionType::kLetters),
+    OPTION(stats_interval).In({-1, INT64_MAX}),
+    OPTION(stats_interval_opts).As(OptionType::kLetters),
+    OPTION(junk).OneOf(Words(kJunkWords)),
+    OPTION(zero),
+    OPTION(xmalloc),
+    OPTION(abort_invalid_free).Unreadable(),
+    OPTION(thp).OneOf(Abbreviated(kThpWords)),
+    OPTION(dirty_decay_ms).In({-1, kMaximumMilliseconds}),
+
+    OPTION(abort).WithoutEffect(),
+    OPTION(cache_oblivious).WithoutEffect(),
+    OPTION(trust_madvise).WithoutEffect(),
+    OPTION(retain).WithoutEffect(),
+    OPTION(tcache).WithoutEffect(),
+    OPTION(background_thread).WithoutEffect(),
+    OPTION(experimental_infallible_new).WithoutEffect(),
+    OPTION(experimental_tcache_gc).WithoutEffect(),
+    OPTION(huge_arena_pac_thp).WithoutEffect(),
+    OPTION(disable_large_size_classes).WithoutEffect(),
+    OPTION(metadata_thp).OneOf(Abbreviated(kMetadataThpWords)).WithoutEffect(),
+    OPTION(dss).OneOf(Abbreviated(kDssWords)).WithoutEffect(),
+    OPTION(percpu_arena).OneOf(Abbreviated(kProcessorArenaWords)).WithoutEffect(),
+    OPTION(zero_realloc).OneOf(Words(kZeroReallocWords)).WithoutEffect(),
+    OPTION(narenas).In({1, UINT_MAX}).OrDefault().WithoutEffect(),
+    OPTION(muzzy_decay_ms).In({-1, kMaximumMilliseconds}).WithoutEffect(),
+    OPTION(oversize_threshold).WithoutEffect(),
+    OPTION(mutex_max_spin).In({-1, INT64_MAX}).WithoutEffect(),
+    OPTION(max_background_threads).In({1, 4096, kClips}).WithoutEffect(),
+    OPTION(process_madvise_max_batch).WithoutEffect(),
+    OPTION(debug_double_free_max_scan).In({0, UINT_MAX, kClips}).WithoutEffect(),
+    OPTION(tcache_max).In({0, size_t{1} << kMaximumCacheLog2, kClips}).WithoutEffect(),
+    FIELD("lg_tcache_max", tcache_max)
+        .As(OptionType::kLogarithm)
+        .In({0, kMaximumCacheLog2, kClips})
+        .Unreadable()
+        .WithoutEffect(),
+    OPTION(tcache_nslots_small_min).In({1, 2048, kClips}).WithoutEffect(),
+    OPTION(tcache_nslots_small_max).In({1, 2048, kClips}).WithoutEffect(),
+    OPTION(tcache_nslots_large).In({1, 2048, kClips}).WithoutEffect(),
+    OPTION(lg_tcache_nslots_mul).In({-16, 16}).WithoutEffect(),
+    OPTION(tcache_gc_incr_bytes).In({1024, SIZE_MAX, kClips}).WithoutEffect(),
+    OPTION(tcache_gc_delay_bytes).WithoutEffect(),
+    OPTION(lg_tcache_flush_small_div).In({1, 16, kClips}).WithoutEffect(),
+    OPTION(lg_tcache_flush_large_div).In({1, 16, kClips}).WithoutEffect(),
+    OPTION(lg_extent_max_active_fit).In({0, 64}).WithoutEffect(),
+    OPTION(hpa).WithoutEffect(),
+    OPTION(hpa_slab_max_alloc).In({4096, kHugePage, kClips}).WithoutEffect(),
+    OPTION(hpa_hugification_threshold).In({4096, kHugePage, kClips}).WithoutEffect(),
+    OPTION(hpa_hugify_delay_ms).WithoutEffect(),
+    OPTION(hpa_min_purge_interval_ms).WithoutEffect(),
+    OPTION(hpa_dirty_mult).As(OptionType::kRatio).WithoutEffect(),
+    OPTION(hpa_sec_nshards).WithoutEffect(),
+    OPTION(hpa_sec_max_alloc).WithoutEffect(),
+    OPTION(hpa_sec_max_bytes).WithoutEffect(),
+    OPTION(hpa_sec_bytes_after_flush).WithoutEffect(),
+    OPTION(hpa_sec_batch_fill_extra).WithoutEffect(),
+
+    Ignored("abort_on_error"),
+    Ignored("bin_shards"),
+    Ignored("calloc_madvise_threshold"),
+    Ignored("decay_time"),
+    Ignored("experimental_hpa_enforce_hugify"),
+    Ignored("experimental_hpa_max_purge_nhp"),
+    Ignored("experimental_hpa_start_huge_if_thp_always"),
+    Ignored("hpa_hugification_threshold_ratio"),
+    Ignored("hpa_hugify_style"),
+    Ignored("hpa_hugify_sync"),
+    Ignored("hpa_min_purge_delay_ms"),
+    Ignored("hpa_purge_threshold"),
+    Ignored("hpa_purge_threshold_ratio"),
+    Ignored("hpa_strict_min_purge_interval"),
+    Ignored("lg_chunk"),
+    Ignored("lg_dirty_mult"),
+    Ignored("lg_san_uaf_align"),
+    Ignored("lg_tcache_gc_sweep"),
+    Ignored("narenas_ratio"),
+    Ignored("purge"),
+    Ignored("quarantine"),
+    Ignored("redzone"),
+    Ignored("remote_free_max"),
+    Ignored("remote_free_max_batch"),
+    Ignored("san_guard_large"),
+    Ignored("san_guard_small"),
+    Ignored("slab_sizes"),
+    Ignored("tcache_ncached_max"),
+    Ignored("utrace"),
+};
+constexpr size_t kOptionCount = sizeof(kOptions) / sizeof(kOptions[0]);
+
+constexpr Option kCollectorOptions[] = {
+    FIELD("lg_prof_sample", collector_lg_sample).In({0, HEAPTAP_MAX_LG_SAMPLE, kClips}),
+    FIELD("collector", collector_pid).In({0, UINT32_MAX}),
+    FIELD("prof_seed", seed),
+    OPTION(drop_deepbind),
+};
+constexpr size_t kCollectorOptionCount = sizeof(kCollectorOptions) / sizeof(kCollectorOptions[0]);
+
+#undef OPTION
+#undef FIELD
+
+}  // namespace heaptap

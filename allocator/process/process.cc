@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/process/process.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/single_threaded.h>
+
+#include "allocator/core/control.h"
+#include "allocator/core/maintenance.h"
+#include "allocator/core/options.h"
+#include "allocator/core/thread.h"
+#include "allocator/core/units.h"
+#include "allocator/platform/mutex.h"
+#include "allocator/platform/system.h"
+#include "allocator/process/collector.h"
+#include "allocator/process/lifecycle.h"
+#include "allocator/process/option_sources.h"
+#include "allocator/sampling/events.h"
+#include "allocator/sampling/probes.h"
+#include "allocator/sampling/sampled_blocks.h"
+
+extern "C" {
+// The bounds of the allocator's code, from text.ld. Weak: tests that link the objects one by one do without them.
+extern const char heaptap_text_begin[] __attribute__((weak, visibility("hidden")));
+extern const char heaptap_text_end[] __attribute__((weak, visibility("hidden")));
+
+// glibc's lock of the list of all streams, which its fork takes. Weak: not every libc has it.
+void _IO_list_lock() __attribute__((weak));
+void _IO_list_unlock() __attribute__((weak));
+void _IO_list_resetlock() __attribute__((weak));
+}
+
+namespace heaptap {
+namespace {
+
+constinit Mutex start_mutex;
+constinit std::atomic<bool> started;
+constinit Configuration configuration;
+
+void ReadOptions() {
+  ReadMallocConf(ReadOptionSources(), &configuration);
+  const char* text = EnvironmentVariable(HEAPTAP_CONF_VARIABLE);
+  if (text != nullptr) ReadHeaptapConf(text, &configuration);
+  SetDirtyDecay(configuration.dirty_decay_ms);
+}
+
+uint64_t Seed() {
+  if (configuration.has_seed) return configuration.seed;
+  uint64_t seed = ProcessId() + Milliseconds();
+  const void* random = reinterpret_cast<const void*>(getauxval(AT_RANDOM));
+  if (random != nullptr) memcpy(&seed, random, sizeof(seed));
+  return seed;
+}
+
+uint32_t Options() {
+  return (configuration.prof ? HEAPTAP_OPTION_PROF : 0) | (configuration.prof_active ? HEAPTAP_OPTION_PROF_ACTIVE : 0) |
+         (configuration.prof_leak ? HEAPTAP_OPTION_PROF_LEAK : 0) |
+         (configuration.prof_final ? HEAPTAP_OPTION_PROF_FINAL : 0) |
+         (configuration.prof_unbias ? 0 : HEAPTAP_OPTION_PROF_RAW);
+}
+
+void PublishControl() {
+  control::Beginning beginning{};
+  beginning.pid = ProcessId();
+  beginning.options = Options();
+  beginning.is_active = configuration.prof_active;
+  beginning.lg_interval = static_cast<uint32_t>(configuration.lg_sample);
+  beginning.collector_lg_interval = configuration.collector_lg_sample;
+  beginning.collector_pid = configuration.collector_pid;
+  beginning.max_frames = configuration.prof_bt_max;
+  beginning.text_begin = heaptap_text_begin;
+  beginning.text_end = heaptap_text_end;
+  beginning.alloc_semaphore = &heaptap_semaphore_alloc;
+  control::Publish(beginning);
+}
+
+// A child that is not recorded has the parent's raised semaphores all the same: it must not wait for a collector that
+// does not hear it.
+void LeaveCollectorAfterFork() {
+  if (control::CollectorPid() == 0 || control::DoesCollectorFollow()) return;
+  control::ForgetCollector();
+  DistrustSemaphores();
+}
+
+constinit std::atomic<uint64_t> forks;
+bool locked_for_fork;  // under the locks of BeforeFork
+
+// All locks that a thread may hold while it allocates, in the order in which they are taken. libc's is the first: a
+// thread that flushes all streams holds it, and waits for another one that reads a line and allocates.
+//
+// With one thread there is nothing to lock, and perhaps nothing may be locked: fork may be called by a signal handler,
+// which may have interrupted this thread in an allocation or in another fork, with these locks in its hands.
+void BeforeFork() {
+  forks.fetch_add(1, std::memory_order_relaxed);
+  if (__libc_single_threaded != 0) return;
+  if (_IO_list_lock != nullptr) _IO_list_lock();
+  LockHeaps();
+  LockSampledPools();
+  LockUnits();
+  locked_for_fork = true;
+}
+
+void AfterForkInParent() {
+  if (!locked_for_fork) return;
+  locked_for_fork = false;
+  UnlockUnits();
+  UnlockSampledPools();
+  UnlockHeaps();
+  if (_IO_list_unlock != nullptr) _IO_list_unlock();
+}
+
+void ResetLocksInChild() {
+  if (!locked_for_fork) return;
+  locked_for_fork = false;
+  ResetUnitsLocks();
+  ResetSampledPoolLocks();
+  ResetHeapLocks();
+  if (_IO_list_resetlock != nullptr) _IO_list_resetlock();
+}
+
+void AfterForkInChild() {
+  ResetLocksInChild();
+  ResetHeapsAfterFork(forks.load(std::memory_order_relaxed));
+  lifecycle::ResetAfterFork();
+  PrepareAllThreadsAgain();
+  LeaveCollectorAfterFork();
+  control::SetPid(ProcessId());
+  heaptap_probe_start(&::heaptap_control);
+}
+
+}  // namespace
+
+void StartProcess() {
+  if (started.load(std::memory_order_acquire)) return;
+  {
+    MutexLock lock(start_mutex);
+    if (started.load(std::memory_order_relaxed)) return;
+    StartClock();
+    ReadOptions();
+    SetCoreOptions(CoreOptionsOf(configuration));
+    PublishControl();
+    StartThreads(Seed());
+    lifecycle::Begin();
+    started.store(true, std::memory_order_release);
+  }
+  // libc may allocate from here on: that finds the process started.
+  int saved = errno;
+  pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
+  if (!lifecycle::RegisterExits()) {
+    Message message;
+    message << "<jemalloc>: Error in atexit()\n";
+    message.Print();
+  }
+  lifecycle::Start();
+  errno = saved;
+  heaptap_probe_start(&::heaptap_control);
+  lifecycle::Started();
+}
+
+void observer::BeforeUse() { StartProcess(); }
+
+const Configuration& ProcessConfiguration() { return configuration; }
+
+bool HasOptions() {
+  StartProcess();
+  for (size_t source = 0; source < kOptionSources; source++) {
+    if (OptionText(static_cast<OptionSource>(source)) != nullptr) return true;
+  }
+  return false;
+}
+
+namespace {
+
+// A process that never allocates has a control block too.
+__attribute__((constructor)) void StartLibrary() { StartProcess(); }
+
+}  // namespace
+}  // namespace heaptap

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/profiling/code_tables.h"
+
+#include <link.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include <atomic>
+
+#include "allocator/core/control.h"
+#include "allocator/platform/system.h"
+#include "allocator/process/collector.h"
+#include "allocator/process/process.h"
+#include "allocator/profiling/profiling.h"
+#include "allocator/sampling/events.h"
+#include "allocator/sampling/probes.h"
+
+// Of the dynamic linker; a static program has none.
+#pragma weak _r_debug
+
+namespace heaptap {
+namespace {
+
+constexpr uint64_t kRest = 60000;  // milliseconds without a question after one that was not answered
+
+// Between two looks for the answer, in nanoseconds: most answers take less than a millisecond.
+constexpr long kFirstPause = 50'000;
+constexpr long kLongestPause = 1'000'000;
+
+constinit std::atomic<uint64_t> resting_until;            // Milliseconds()
+constinit std::atomic<unsigned long long> objects_known;  // dlpi_adds at the latest question
+constinit std::atomic<bool> is_forked_child;
+
+bool IsExact() {
+  return control::LgInterval() == 0 && control::CollectorPid() != 0 &&
+         __atomic_load_n(&heaptap_semaphore_dump, __ATOMIC_RELAXED) != 0;
+}
+
+// How many objects the dynamic linker has loaded so far.
+unsigned long long ObjectsLoaded() {
+  unsigned long long adds = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* result) {
+        *static_cast<unsigned long long*>(result) = info->dlpi_adds;
+        return 1;
+      },
+      &adds);
+  return adds;
+}
+
+// While the thread may be in dlopen: an address in the frame of dlopen's caller.
+constinit thread_local const char* opening_frame = nullptr;
+
+}  // namespace
+
+void AwaitTables() {
+  if (!IsExact() || Milliseconds() < resting_until.load(std::memory_order_relaxed)) return;
+  heaptap_dump_request request{};
+  request.kind = HEAPTAP_ASK_TABLES;
+  const uint32_t asked = control::CountQuestion();
+  request.argument = asked;
+  heaptap_probe_dump(&request);
+  const uint64_t deadline = Milliseconds() + HEAPTAP_TABLES_TIMEOUT_MILLISECONDS;
+  for (timespec pause = {0, kFirstPause}; !control::IsAnswered(asked);) {
+    if (!IsExact() || HasCollectorEnded()) return;
+    const uint64_t now = Milliseconds();
+    if (now >= deadline) {
+      resting_until.store(now + kRest, std::memory_order_relaxed);
+      return;
+    }
+    SystemCall(SYS_nanosleep, reinterpret_cast<long>(&pause), 0);
+    if (pause.tv_nsec < kLongestPause) pause.tv_nsec *= 2;
+  }
+}
+
+void NoteOpening(const void* frame) {
+  const char* address = static_cast<const char*>(frame);
+  // A library may open others when it is opened: the outermost call counts.
+  if (opening_frame == nullptr || address > opening_frame) opening_frame = address;
+  PrepareThreadAgain();
+}
+
+void AwaitTablesOfOpened() {
+  if (opening_frame == nullptr) return;
+  PrepareThreadAgain();
+  // While the list is about to change, the linker allocates, and runs nothing that is new.
+  if (&_r_debug != nullptr && _r_debug.r_state != r_debug::RT_CONSISTENT) return;
+  // Stacks grow downwards: a frame above that of dlopen's caller means that dlopen has returned. This is the last look.
+  const char* here = static_cast<const char*>(__builtin_frame_address(0));
+  if (here > opening_frame) opening_frame = nullptr;
+  if (is_forked_child.load(std::memory_order_relaxed) || !IsExact()) return;
+  const unsigned long long loaded = ObjectsLoaded();
+  const bool is_known = objects_known.exchange(loaded, std::memory_order_relaxed) == loaded;
+  // Another thread may have asked for what this one has opened.
+  if (!is_known || !control::IsAnswered(control::LatestQuestion())) AwaitTables();
+}
+
+void ResetCodeTablesAfterFork() { is_forked_child.store(true, std::memory_order_relaxed); }
+
+}  // namespace heaptap

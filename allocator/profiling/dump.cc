@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/profiling/dump.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "allocator/core/control.h"
+#include "allocator/platform/mutex.h"
+#include "allocator/platform/system.h"
+#include "allocator/process/collector.h"
+#include "allocator/process/process.h"
+#include "allocator/profiling/dump_name.h"
+#include "allocator/profiling/hooks.h"
+#include "allocator/sampling/probes.h"
+
+namespace heaptap {
+namespace {
+
+constinit Mutex dump_mutex;  // for all that follows; held during a dump, so a fork does not wait for it
+heaptap_dump_request request;
+uint64_t last_sequence;  // of requests
+DumpName file_name;
+DumpName part_name;
+
+// This thread holds dump_mutex. A signal handler or a trigger inside an allocation of its must not wait for the very
+// dump that they interrupt.
+constinit thread_local bool dumping = false;
+
+// Twice the time that a dump may take: somebody else's, then this one's turn.
+constexpr uint64_t kPatience = 2 * HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
+
+// How often the collector was late. Whoever waited for his turn meanwhile need not wait for it to be late again.
+constinit std::atomic<uint64_t> lates;
+
+// The right to ask. Taking it fails if the thread has it already, if others keep it for longer than `patience`
+// milliseconds, or if they found that the collector does not answer.
+class DumpScope {
+ public:
+  explicit DumpScope(uint64_t patience = kPatience) {
+    if (dumping) return;
+    dumping = true;
+    const uint64_t lates_before = lates.load(std::memory_order_relaxed);
+    taken_ = patience == 0 ? dump_mutex.TryLock() : dump_mutex.LockWithin(patience);
+    if (taken_ && lates.load(std::memory_order_relaxed) != lates_before) {
+      dump_mutex.Unlock();
+      taken_ = false;
+    }
+    dumping = taken_;
+  }
+  ~DumpScope() {
+    if (!taken_) return;
+    dump_mutex.Unlock();
+    dumping = false;
+  }
+  DumpScope(const DumpScope&) = delete;
+  DumpScope& operator=(const DumpScope&) = delete;
+
+  bool taken() const { return taken_; }
+
+ private:
+  bool taken_ = false;
+};
+
+class Descriptor {
+ public:
+  explicit Descriptor(long number) : number_(static_cast<int>(number)) {}
+  ~Descriptor() {
+    if (number_ >= 0) SystemCall(SYS_close, number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  bool valid() const { return number_ >= 0; }
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+// What is said when nobody answers.
+enum class Words { kAll, kAtExit, kNone };
+
+int NoCollector(Words words) {
+  if (words == Words::kNone) return EFAULT;
+  Message message;
+  message << "<heaptap>: no collector follows this process; ";
+  if (words == Words::kAtExit) {
+    message << "for a dump of its end run it as root with \"heaptap run -- PROGRAM\"\n";
+  } else {
+    message << "run \"heaptap attach -p " << ProcessId() << "\" as root\n";
+  }
+  message.Print();
+  return EFAULT;
+}
+
+int CannotOpen(const char* path) {
+  Message message;
+  message << "<jemalloc>: failed to open \"" << path << "\"\n";
+  message.Print();
+  return EFAULT;
+}
+
+enum class Answer { kGiven, kLate, kNever, kNotNow };
+
+// How long a request waits, in milliseconds.
+struct Patience {
+  uint64_t answer;        // for the answer
+  uint64_t successor;     // for another collector, or the end of the probes, when the collector has ended
+  uint64_t introduction;  // for a collector that has not said yet that it records this process
+};
+constexpr Patience kPatient{HEAPTAP_DUMP_TIMEOUT_MILLISECONDS, 1000, 1500};
+constexpr Patience kImpatient{HEAPTAP_DUMP_TIMEOUT_MILLISECONDS / 10, 0, 0};
+
+// A collector that has not answered is not waited for again, by this process and for so long: a process that ends would
+// wait for its final dump, for its log, and for what a trigger wanted just before. Under the DumpScope.
+constexpr uint64_t kSilence = 60000;  // milliseconds
+uint64_t silent_until;
+uint32_t silent_collector;  // heaptap_control.collector_pid
+
+Patience CurrentPatience() {
+  const bool is_silent = Milliseconds() < silent_until && control::CollectorPid() == silent_collector;
+  return is_silent ? kImpatient : kPatient;
+}
+
+void NoteSilence() {
+  silent_until = Milliseconds() + kSilence;
+  silent_collector = control::CollectorPid();
+}
+
+// Until the event is signalled, or the time is over. The program may have closed the descriptor, or have taken away its
+// own right to have any: then only the time counts.
+void WaitForEvent(int event_fd, uint64_t milliseconds) {
+  timespec wait{};
+  wait.tv_nsec = static_cast<long>(milliseconds * 1000000);
+  pollfd event{event_fd, POLLIN, 0};
+  const long ready = SystemCall(SYS_ppoll, reinterpret_cast<long>(&event), 1, reinterpret_cast<long>(&wait));
+  if (ready == 0 || ready == -EINTR) return;
+  uint64_t count;
+  if (ready > 0 && SystemCall(SYS_read, event_fd, reinterpret_cast<long>(&count), sizeof(count)) > 0) return;
+  SystemCall(SYS_nanosleep, reinterpret_cast<long>(&wait), 0);
+}
+
+bool IsAnswered() { return __atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) == request.sequence; }
+
+// Waits until the collector has answered the request at hand, and no longer than it is there.
+Answer WaitForAnswer(int event_fd, Patience patience) {
+  constexpr uint64_t kLook = 50;  // milliseconds between two looks whether it is
+  const uint64_t begin = Milliseconds();
+  while (!IsAnswered()) {
+    const uint64_t waited = Milliseconds() - begin;
+    if (waited >= patience.answer) return Answer::kLate;
+    const uint64_t left = patience.answer - waited;
+    WaitForEvent(event_fd, left < kLook ? left : kLook);
+    if (HasCollector()) {
+      const bool is_known = control::CollectorPid() != 0;
+      if (waited < (is_known ? patience.successor : patience.introduction)) continue;
+      if (is_known && !HasCollectorEnded()) continue;
+    }
+    if (IsAnswered()) break;
+    return HasCollector() && control::CollectorPid() != 0 ? Answer::kNotNow : Answer::kNever;
+  }
+  return Answer::kGiven;
+}
+
+// `what`: the name of the file, for messages. REQUIRES: a DumpScope is taken.
+int Ask(uint32_t kind, uint64_t argument, int file_fd, const char* what, Words words) {
+  Descriptor event(SystemCall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event.valid()) return CannotOpen(what);
+  request.sequence = ++last_sequence;
+  request.argument = argument;
+  request.kind = kind;
+  request.file_fd = file_fd;
+  request.event_fd = event.number();
+  request.error = 0;
+  request.leak_bytes = 0;
+  request.leak_objects = 0;
+  request.leak_contexts = 0;
+  heaptap_probe_dump(&request);
+  const Patience patience = CurrentPatience();
+  const Answer answer = WaitForAnswer(event.number(), patience);
+  if (answer != Answer::kGiven) {
+    NoteSilence();
+    // Withdrawn before the descriptors are closed: their numbers may soon be other files of the program's.
+    __atomic_store_n(&request.sequence, 0, __ATOMIC_RELEASE);
+    if (answer == Answer::kNever) return NoCollector(words);
+  } else if (request.error == 0) {
+    silent_until = 0;
+    return 0;
+  } else if (request.error == ESRCH) {
+    return NoCollector(words);
+  }
+  Message message;
+  if (answer == Answer::kLate) {
+    lates.fetch_add(1, std::memory_order_relaxed);
+    message << "<heaptap>: the collector did not answer within " << patience.answer << " ms; no dump in \"" << what
+            << "\"\n";
+  } else if (answer == Answer::kNotNow) {
+    message << "<heaptap>: the collector has ended, and no other has come yet; no dump in \"" << what << "\"\n";
+  } else {
+    message << "<heaptap>: the collector could not write \"" << what << "\" (error "
+            << static_cast<uint64_t>(request.error) << ")\n";
+  }
+  message.Print();
+  return answer == Answer::kGiven ? EFAULT : EAGAIN;
+}
+
+// Does not wait for whoever is to read a FIFO.
+long OpenFile(const char* path, int flags) {
+  return SystemCall(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path),
+                    O_CREAT | O_WRONLY | O_CLOEXEC | O_NONBLOCK | flags, 0644);
+}
+
+// The collector writes into nothing else.
+bool IsRegular(const Descriptor& file) {
+  struct stat status;
+  return file.valid() && SystemCall(SYS_fstat, file.number(), reinterpret_cast<long>(&status)) == 0 &&
+         S_ISREG(status.st_mode);
+}
+
+void Remove(const char* path) { SystemCall(SYS_unlinkat, AT_FDCWD, reinterpret_cast<long>(path), 0); }
+
+// Into a file that is there, since somebody may have it open already, as jemalloc does; or where none can be made
+// beside it.
+int AskForFileInPlace(uint32_t kind, uint64_t argument, const char* path, Words words) {
+  long number = OpenFile(path, O_EXCL);
+  const bool made = number >= 0;
+  int result;
+  {
+    Descriptor file(made ? number : OpenFile(path, 0));
+    result = IsRegular(file) ? Ask(kind, argument, file.number(), path, words) : CannotOpen(path);
+  }
+  if (result != 0 && made) Remove(path);
+  return result;
+}
+
+bool Exists(const char* path) {
+  struct stat status;
+  return SystemCall(SYS_lstat, reinterpret_cast<long>(path), reinterpret_cast<long>(&status)) != -ENOENT;
+}
+
+// A new file gets its name when it is whole: whoever is killed meanwhile, and however full the disk is, there is never
+// half a dump under it. REQUIRES: a DumpScope is taken.
+int AskForFile(uint32_t kind, uint64_t argument, const char* path, Words words) {
+  if (Exists(path)) return AskForFileInPlace(kind, argument, path, words);
+  part_name.Clear();
+  part_name << path << '.' << uint64_t{ProcessId()} << ".part";
+  int result;
+  {
+    Descriptor file(OpenFile(part_name.text(), O_EXCL));
+    if (!file.valid()) return AskForFileInPlace(kind, argument, path, words);
+    result = Ask(kind, argument, file.number(), path, words);
+  }
+  if (result == 0 &&
+      SystemCall(SYS_rename, reinterpret_cast<long>(part_name.text()), reinterpret_cast<long>(path)) != 0) {
+    result = CannotOpen(path);
+  }
+  if (result != 0) Remove(part_name.text());
+  return result;
+}
+
+// Many programs close stderr before their last exit handlers run.
+bool CanPrint() {
+  if (malloc_message != nullptr) return true;
+  const long flags = SystemCall(SYS_fcntl, STDERR_FILENO, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
+// `path` nullptr: an automatic name, which is in file_name then. REQUIRES: a DumpScope is taken.
+int DumpLocked(heaptap_dump_kind kind, const char* path, Words words) {
+  if (path == nullptr && !HasDumpPrefix()) return EFAULT;
+  // Before the file is opened: what an earlier dump has left there must not be lost for nothing.
+  if (!HasCollector()) return NoCollector(words);
+  if (path == nullptr) {
+    MakeDumpName(kind, &file_name);
+    path = file_name.text();
+  }
+  // Before the file is opened: it may get the number of a closed stderr.
+  const bool is_silent = kind == HEAPTAP_DUMP_FINAL && ProcessConfiguration().prof_leak && !CanPrint();
+  return AskForFile(static_cast<uint32_t>(kind), is_silent ? HEAPTAP_FINAL_PRINT_LEAKS : 0, path, words);
+}
+
+bool IsHookSet() { return __atomic_load_n(&hooks.dump, __ATOMIC_ACQUIRE) != nullptr; }
+
+// For a hook, which is called when others may have names made already. Large on the stack.
+[[gnu::noinline]] int DumpAndTellName(heaptap_dump_kind kind, uint64_t patience, Words words) {
+  char name[PATH_MAX];
+  int result;
+  {
+    DumpScope scope(patience);
+    if (!scope.taken()) return EBUSY;
+    result = DumpLocked(kind, nullptr, words);
+    strncpy(name, file_name.text(), sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+  }
+  if (result == 0) CallHook(hooks.dump, static_cast<const char*>(name));
+  return result;
+}
+
+// EBUSY: others keep the right to ask.
+int DumpWithin(heaptap_dump_kind kind, const char* path, uint64_t patience, Words words) {
+  if (path == nullptr && IsHookSet()) return DumpAndTellName(kind, patience, words);
+  int result;
+  {
+    DumpScope scope(patience);
+    if (!scope.taken()) return EBUSY;
+    result = DumpLocked(kind, path, words);
+  }
+  if (result == 0 && path != nullptr) CallHook(hooks.dump, path);
+  return result;
+}
+
+void PrintLeaks() {
+  auto plural = [](uint64_t count) { return count == 1 ? "" : "s"; };
+  Message message;
+  message << "<jemalloc>: Leak approximation summary: ~" << request.leak_bytes << " byte" << plural(request.leak_bytes)
+          << ", ~" << request.leak_objects << " object" << plural(request.leak_objects)
+          << ", >= " << request.leak_contexts << " context" << plural(request.leak_contexts) << "\n"
+          << "<jemalloc>: Run jeprof on dump output for leak detail\n";
+  if (ProcessConfiguration().prof_leak_error) {
+    message << "<jemalloc>: Exiting with error code because memory leaks were detected\n";
+  }
+  message.Print();
+}
+
+// Whether there are leaks; they have been printed.
+bool FinalDumpShowsLeaks() {
+  DumpScope scope;
+  if (!scope.taken() || DumpLocked(HEAPTAP_DUMP_FINAL, nullptr, Words::kAtExit) != 0) return false;
+  if (!ProcessConfiguration().prof_leak || request.leak_bytes == 0) return false;
+  PrintLeaks();
+  return true;
+}
+
+// After a trigger's dump has failed, triggers rest: whoever waits for each of them would stand still, and say so each
+// time. For so long (milliseconds), or until another collector comes.
+constexpr uint64_t kTriggersRest = 60000;
+constinit std::atomic<uint64_t> triggers_rest_until;
+constinit std::atomic<uint32_t> triggers_rest_from;  // whom: heaptap_control.collector_pid
+
+bool TriggersRest() {
+  return Milliseconds() < triggers_rest_until.load(std::memory_order_relaxed) &&
+         control::CollectorPid() == triggers_rest_from.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+int Dump(heaptap_dump_kind kind, const char* path) {
+  const int error = DumpWithin(kind, path, kPatience, Words::kAll);
+  return error == EBUSY ? EAGAIN : error;
+}
+
+void DumpOnTrigger(heaptap_dump_kind kind) {
+  static constinit std::atomic<bool> said;
+  const Words words = said.load(std::memory_order_relaxed) ? Words::kNone : Words::kAll;
+  if (!HasCollector() && words == Words::kNone) return;
+  if (TriggersRest()) return;
+  int saved = errno;
+  const int error = DumpWithin(kind, nullptr, 0, words);
+  if (error == EFAULT) said.store(true, std::memory_order_relaxed);
+  if (error != 0 && error != EBUSY && HasCollector()) {
+    triggers_rest_from.store(control::CollectorPid(), std::memory_order_relaxed);
+    triggers_rest_until.store(Milliseconds() + kTriggersRest, std::memory_order_relaxed);
+  }
+  errno = saved;
+}
+
+void AskForReset(uint64_t lg_sample) {
+  heaptap_dump_request reset{};
+  reset.kind = HEAPTAP_ASK_RESET;
+  reset.argument = lg_sample;
+  // Not while the collector reads the books that end now. In a dump's signal handler it must do without.
+  DumpScope scope;
+  heaptap_probe_dump(&reset);
+}
+
+int DumpRecords(heaptap_ask_kind kind, uint64_t count, int file_fd) {
+  DumpScope scope;
+  if (!scope.taken()) return EAGAIN;
+  if (!HasCollector()) return NoCollector(Words::kAll);
+  return Ask(static_cast<uint32_t>(kind), count, file_fd, "recent samples", Words::kAll);
+}
+
+int DumpLog(uint64_t count, const char* path) {
+  DumpScope scope;
+  if (!scope.taken()) return EAGAIN;
+  if (path == nullptr && !HasDumpPrefix()) return EFAULT;
+  if (!HasCollector()) return NoCollector(Words::kAll);
+  if (path == nullptr) {
+    MakeLogName(&file_name);
+    path = file_name.text();
+  }
+  return AskForFile(HEAPTAP_ASK_LOG, count, path, Words::kAll);
+}
+
+int SetDumpPrefix(const char* prefix) {
+  DumpScope scope;
+  if (!scope.taken()) return EFAULT;
+  ChangePrefix(prefix);
+  return 0;
+}
+
+void DumpAtExit() {
+  // Not _exit: what the program has written to its streams must still get out. glibc's exit goes on with the handlers
+  // that are left when one of them calls it again.
+  if (FinalDumpShowsLeaks() && ProcessConfiguration().prof_leak_error) exit(1);
+}
+
+void ResetDumpsAfterFork() {
+  dump_mutex.Reset();
+  dumping = false;
+}
+
+}  // namespace heaptap

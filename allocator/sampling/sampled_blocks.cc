@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/sampling/sampled_blocks.h"
+
+#include "allocator/core/control.h"
+#include "allocator/core/observer.h"
+#include "allocator/core/thread_counters.h"
+#include "allocator/core/units.h"
+#include "allocator/platform/mutex.h"
+#include "allocator/sampling/statistics.h"
+
+namespace heaptap {
+namespace {
+
+struct Pool {
+  Mutex mutex;
+  SlabList slabs;  // those with free blocks
+  uint64_t allocations;
+};
+
+constinit Pool pools[kSmallClasses]{};
+
+// With prof_stats, requested sizes stand behind the blocks of a slab.
+using Requested = uint16_t;
+static_assert(kSmallMaximum <= UINT16_MAX);
+
+Requested* RequestedSizes(const Slab* slab) {
+  return reinterpret_cast<Requested*>(SlabMemory(slab) + slab->capacity * slab->size);
+}
+
+size_t BlockIndex(const Slab* slab, const void* block) {
+  return static_cast<size_t>(static_cast<const char*>(block) - SlabMemory(slab)) / slab->size;
+}
+
+Slab* NewSampledSlab(unsigned size_class) {
+  Slab* slab = NewSlab(size_class, kSampledOwner);
+  if (slab != nullptr && HasSampleStatistics()) {
+    slab->capacity = static_cast<uint32_t>((size_t{1} << ShiftOf(size_class)) / (slab->size + sizeof(Requested)));
+  }
+  return slab;
+}
+
+// nullptr: out of memory.
+void* TakeBlock(unsigned size_class, size_t requested) {
+  Pool& pool = pools[size_class];
+  MutexLock lock(pool.mutex);
+  Slab* slab = pool.slabs.first();
+  if (slab == nullptr) {
+    slab = NewSampledSlab(size_class);
+    if (slab == nullptr) return nullptr;
+    pool.slabs.PushFront(slab);
+  }
+  Block* block = slab->local_free;
+  if (block != nullptr) {
+    slab->local_free = block->next;
+    slab->used++;
+  } else {
+    block = reinterpret_cast<Block*>(Carve(slab, 1));
+  }
+  if (slab->used == slab->capacity) pool.slabs.Remove(slab);
+  pool.allocations++;
+  AddToFigure(&heaptap_statistics::sampled_objects, 1);
+  if (HasSampleStatistics()) {
+    RequestedSizes(slab)[BlockIndex(slab, block)] = static_cast<Requested>(requested);
+  }
+  return block;
+}
+
+// What TakeBlock was told; the usable size unless prof_stats wants to know.
+size_t RequestedSize(const Slab* slab, const Block* block) {
+  if (!HasSampleStatistics()) return slab->size;
+  return RequestedSizes(slab)[BlockIndex(slab, block)];
+}
+
+void ReturnBlock(Slab* slab, Block* block) {
+  Pool& pool = pools[slab->size_class];
+  AddToFigure(&heaptap_statistics::sampled_objects, -1);
+  MutexLock lock(pool.mutex);
+  block->next = slab->local_free;
+  slab->local_free = block;
+  slab->used--;
+  if (!slab->queued) pool.slabs.PushFront(slab);
+  if (slab->used != 0 || (slab->next == nullptr && slab->previous == nullptr)) return;
+  pool.slabs.Remove(slab);
+  ReleaseUnits(slab);
+}
+
+}  // namespace
+
+void* observer::AllocateObserved(unsigned size_class, uint64_t weight, size_t requested) {
+  void* pointer = TakeBlock(size_class, requested);
+  if (pointer == nullptr) return nullptr;
+  thread_counters.allocated += kClassSize[size_class];
+  Allocated(pointer, kClassSize[size_class], weight, requested);
+  return pointer;
+}
+
+void observer::FreeObserved(Slab* slab, Block* block) {
+  thread_counters.deallocated += slab->size;
+  Freed(block, slab->size, RequestedSize(slab, block));
+  ReturnBlock(slab, block);
+}
+
+uint64_t SampledAllocations(unsigned size_class) {
+  Pool& pool = pools[size_class];
+  MutexLock lock(pool.mutex);
+  return pool.allocations;
+}
+
+void observer::Trim() {
+  for (Pool& pool : pools) {
+    MutexLock lock(pool.mutex);
+    // Only the last slab of a pool is kept empty, but it need not be the only one any more.
+    Slab* next;
+    for (Slab* slab = pool.slabs.first(); slab != nullptr; slab = next) {
+      next = slab->next;
+      if (slab->used != 0) continue;
+      pool.slabs.Remove(slab);
+      ReleaseUnits(slab);
+    }
+  }
+}
+
+void LockSampledPools() {
+  for (Pool& pool : pools) pool.mutex.Lock();
+}
+
+void UnlockSampledPools() {
+  for (Pool& pool : pools) pool.mutex.Unlock();
+}
+
+void ResetSampledPoolLocks() {
+  for (Pool& pool : pools) pool.mutex.Reset();
+}
+
+}  // namespace heaptap
