@@ -40,10 +40,10 @@ static __always_inline int has_figures_of(const struct heaptap_process* process,
   return has_figures(process) && *(const volatile __u64*)&process->id == process_id;
 }
 
-/* Whether this begins a control block whose fields lie where the programs write them. */
-static __always_inline int is_control_head(const struct heaptap_control_head* head) {
-  return head->magic == HEAPTAP_CONTROL_HEAD_MAGIC && head->version == HEAPTAP_CONTROL_HEAD_VERSION &&
-         head->size >= HEAPTAP_CONTROL_BYTES;
+/* Whether this is a control block whose fields lie where the programs write them. */
+static __always_inline int is_control_block(const struct heaptap_control* control) {
+  return control->magic == HEAPTAP_CONTROL_MAGIC && control->version == HEAPTAP_CONTROL_VERSION &&
+         control->size >= sizeof(*control);
 }
 
 /* Takes the object in `entry` out of the books. Returns 0, or 1 if there is none (or another program was faster). */

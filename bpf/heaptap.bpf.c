@@ -22,11 +22,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define NEVER (~0ULL)
 
-/* HEAPTAP_ASK_* of the allocator's contract. */
-#define ASK_RESET 'r'
-#define ASK_RECORD 'k'
-#define ASK_TABLES 't'
-
 /* A forged weight must not overflow weight << HEAPTAP_OBJECT_FRACTION_BITS; no address space is larger. */
 #define MAX_WEIGHT (1ULL << 47)
 
@@ -192,9 +187,13 @@ int probe_start(struct pt_regs* context) {
   __u32 tgid = bpf_get_current_pid_tgid() >> 32;
   struct heaptap_process* process = find_or_enter(tgid);
   if (process)
-    send_event_about(HEAPTAP_EVENT_START, tgid, process->id, control, (const void*)control, HEAPTAP_CONTROL_BYTES,
-                     NULL);
+    send_event_about(HEAPTAP_EVENT_START, tgid, process->id, control, (const void*)control,
+                     sizeof(struct heaptap_control), NULL);
   return 0;
+}
+
+static __always_inline void write_word(__u64 control, __u64 offset, __u32 word) {
+  bpf_probe_write_user((void*)(control + offset), &word, sizeof(word));
 }
 
 /* At the same site as probe_start: says in the control block who records the process, and at which rate, before it has
@@ -202,18 +201,13 @@ int probe_start(struct pt_regs* context) {
 static __always_inline void write_control(__u64 control) {
   const struct heaptap_settings* of_all = read_settings();
   if (!of_all || !of_all->everyone || of_all->collector_pid == 0) return;
-  struct heaptap_control_head head;
-  __u32 collector_pid = 0;
-  if (bpf_probe_read_user(&head, sizeof(head), (const void*)control)) return;
-  if (!is_control_head(&head)) return;
-  bpf_probe_read_user(&collector_pid, sizeof(collector_pid), (const void*)(control + HEAPTAP_CONTROL_COLLECTOR_PID_AT));
-  if (collector_pid != 0) return; /* another collector's, or a parent's */
-  __u32 yes = 1;
-  __u32 lg_sample = of_all->lg_sample;
-  collector_pid = of_all->collector_pid;
-  bpf_probe_write_user((void*)(control + HEAPTAP_CONTROL_LG_SAMPLE_AT), &lg_sample, sizeof(lg_sample));
-  bpf_probe_write_user((void*)(control + HEAPTAP_CONTROL_COLLECTOR_FOLLOWS_AT), &yes, sizeof(yes));
-  bpf_probe_write_user((void*)(control + HEAPTAP_CONTROL_COLLECTOR_PID_AT), &collector_pid, sizeof(collector_pid));
+  struct heaptap_control block;
+  if (bpf_probe_read_user(&block, sizeof(block), (const void*)control)) return;
+  /* Another collector's, or a parent's. */
+  if (!is_control_block(&block) || block.collector_pid != 0) return;
+  write_word(control, offsetof(struct heaptap_control, collector_lg_sample), of_all->lg_sample);
+  write_word(control, offsetof(struct heaptap_control, collector_follows), 1);
+  write_word(control, offsetof(struct heaptap_control, collector_pid), of_all->collector_pid);
 }
 
 SEC("uprobe")
@@ -251,13 +245,6 @@ static __always_inline int note_unnoticed(struct heaptap_process* ended, __u32 t
   return bpf_map_update_elem(&unnoticed, &id, ended, BPF_ANY);
 }
 
-/* The part of a dump request that says what is asked for. */
-struct asked {
-  __u64 unused; /* sequence */
-  __u64 argument;
-  __u32 kind;
-};
-
 /* New books for the process. Only one of several threads that ask at once begins them. */
 static __always_inline void reset(__u32 tgid, __u64 request) {
   /* A vfork child has no books to reset. */
@@ -278,7 +265,8 @@ static __always_inline void reset(__u32 tgid, __u64 request) {
   process->tallies = 0;
   begin_triggers(process, &ended);
   /* If that is lost all the same, the collector finds another process id under the PID. */
-  send_event_about(HEAPTAP_EVENT_RESET, tgid, id, ended.id, (const void*)request, HEAPTAP_DUMP_REQUEST_BYTES, NULL);
+  send_event_about(HEAPTAP_EVENT_RESET, tgid, id, ended.id, (const void*)request, sizeof(struct heaptap_dump_request),
+                   NULL);
 }
 
 SEC("uprobe")
@@ -287,18 +275,18 @@ int probe_dump(struct pt_regs* context) {
   asm volatile("" : "+r"(request)); /* as in probe_start */
   __u32 tgid = bpf_get_current_pid_tgid() >> 32;
   struct heaptap_process* process = find_or_enter(tgid);
-  struct asked asked = {};
+  struct heaptap_dump_request asked = {};
   bpf_probe_read_user(&asked, sizeof(asked), (const void*)request);
-  if (asked.kind == ASK_RESET) {
+  if (asked.kind == HEAPTAP_ASK_RESET) {
     reset(tgid, request);
     return 0;
   }
-  if (asked.kind == ASK_RECORD) {
+  if (asked.kind == HEAPTAP_ASK_RECORD) {
     if (process && asked.argument) __sync_fetch_and_or(&process->flags, HEAPTAP_PROCESS_RECORDS);
     if (process && !asked.argument) __sync_fetch_and_and(&process->flags, ~HEAPTAP_PROCESS_RECORDS);
     return 0;
   }
-  if (asked.kind == ASK_TABLES && !process) return 0;
+  if (asked.kind == HEAPTAP_ASK_TABLES && !process) return 0;
   /* Also from a process that is not recorded: it waits for an answer, and the collector says no at once. Whoever asks
    * without end must not take the room that others' events need: strangers get half of it, and the last quarter is for
    * what nobody can repeat at will. */
@@ -308,7 +296,7 @@ int probe_dump(struct pt_regs* context) {
     return 0;
   }
   send_event_about(HEAPTAP_EVENT_DUMP, tgid, process ? process->id : 0, request, (const void*)request,
-                   HEAPTAP_DUMP_REQUEST_BYTES, NULL);
+                   sizeof(struct heaptap_dump_request), NULL);
   return 0;
 }
 

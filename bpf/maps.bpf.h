@@ -6,7 +6,10 @@
 #ifndef HEAPTAP_MAPS_BPF_H_
 #define HEAPTAP_MAPS_BPF_H_
 
-#include "bpf/heaptap_maps.h"
+#include "bpf/books.h"
+#include "bpf/commands.h"
+#include "bpf/events.h"
+#include "bpf/unwind.h"
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);

@@ -8,7 +8,8 @@
 #ifndef HEAPTAP_SCRATCH_BPF_H_
 #define HEAPTAP_SCRATCH_BPF_H_
 
-#include "bpf/heaptap_maps.h"
+#include "bpf/books.h"
+#include "bpf/unwind.h"
 
 /* More than this many programs interrupted in the middle on one CPU lose their stacks, counted. */
 #define SCRATCH_SLOTS 8

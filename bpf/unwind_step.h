@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
  * One step up a stack, by one rule. Plain C, for the eBPF programs and the collector alike: it is what the rules in
- * bpf/heaptap_maps.h mean, and both must find the very same frames.
+ * bpf/unwind.h mean, and both must find the very same frames.
  *
  * Whoever includes this defines before how memory and registers of the walked thread are read; `context` is what was
  * given to heaptap_unwind_step(), and both are 0 on success:
@@ -12,7 +12,8 @@
 #ifndef HEAPTAP_UNWIND_STEP_H_
 #define HEAPTAP_UNWIND_STEP_H_
 
-#include "bpf/heaptap_maps.h"
+#include "bpf/books.h"
+#include "bpf/unwind.h"
 
 enum heaptap_unwind_result {
   HEAPTAP_UNWIND_CALLER,      /* one frame up; rip is a return address, so its rule is that of rip - 1 */

@@ -600,7 +600,7 @@ TEST_F(BooksTest, ExecBeginsNewBooks) {
 
 TEST_F(BooksTest, AStartBringsTheControlBlock) {
   NEED_BPF(Load());
-  char control[HEAPTAP_CONTROL_BYTES];
+  char control[sizeof(heaptap_control)];
   for (size_t i = 0; i < sizeof(control); i++) control[i] = static_cast<char>(i + 1);
   Puppet puppet;  // has a copy at the same address
   const uint64_t id = Track(puppet.pid());
@@ -610,7 +610,7 @@ TEST_F(BooksTest, AStartBringsTheControlBlock) {
   ASSERT_THAT(Kinds(events), ElementsAre(HEAPTAP_EVENT_START, HEAPTAP_EVENT_START));
   EXPECT_EQ(events[0].process_id, id);
   EXPECT_EQ(memcmp(events[0].memory, control, sizeof(control)), 0);
-  EXPECT_THAT(std::vector<uint8_t>(events[1].memory, events[1].memory + HEAPTAP_CONTROL_BYTES), ::testing::Each(0));
+  EXPECT_THAT(std::vector<uint8_t>(events[1].memory, events[1].memory + sizeof(heaptap_control)), ::testing::Each(0));
 }
 
 TEST_F(BooksTest, TriggersSendOneEventForEachStep) {

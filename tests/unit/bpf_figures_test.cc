@@ -66,16 +66,22 @@ TEST_F(BpfFigures, CountsBelowZeroAreNoFullShare) {
 
 // The program that writes control blocks cannot be loaded everywhere, its condition can be asked.
 TEST(BpfControlHead, OtherVersionsAndSizesAreLeftAlone) {
-  const heaptap_control_head ours = {HEAPTAP_CONTROL_MAGIC, HEAPTAP_CONTROL_VERSION, sizeof(heaptap_control)};
-  EXPECT_TRUE(host_is_control_head(&ours));
+  heaptap_control ours = {};
+  ours.magic = HEAPTAP_CONTROL_MAGIC;
+  ours.version = HEAPTAP_CONTROL_VERSION;
+  ours.size = sizeof(ours);
+  EXPECT_TRUE(host_is_control_block(&ours));
   for (const uint32_t version : {HEAPTAP_CONTROL_VERSION - 1, HEAPTAP_CONTROL_VERSION + 1}) {
-    const heaptap_control_head other = {ours.magic, version, ours.size};
-    EXPECT_FALSE(host_is_control_head(&other)) << version;
+    heaptap_control other = ours;
+    other.version = version;
+    EXPECT_FALSE(host_is_control_block(&other)) << version;
   }
-  const heaptap_control_head shorter = {ours.magic, ours.version, ours.size - 1};
-  EXPECT_FALSE(host_is_control_head(&shorter));
-  const heaptap_control_head none = {0, ours.version, ours.size};
-  EXPECT_FALSE(host_is_control_head(&none));
+  heaptap_control other = ours;
+  other.size--;
+  EXPECT_FALSE(host_is_control_block(&other));
+  other = ours;
+  other.magic = 0;
+  EXPECT_FALSE(host_is_control_block(&other));
 }
 
 }  // namespace

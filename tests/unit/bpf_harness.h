@@ -15,7 +15,10 @@
 #include <string_view>
 #include <vector>
 
-#include "bpf/heaptap_maps.h"
+#include "bpf/books.h"
+#include "bpf/commands.h"
+#include "bpf/events.h"
+#include "bpf/unwind.h"
 #include "tests/unit/bpf_host.h"
 
 namespace heaptap::harness {

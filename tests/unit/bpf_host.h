@@ -8,8 +8,11 @@
 
 #include <stddef.h>
 
-#include "bpf/heaptap_maps.h"
+#include "bpf/books.h"
+#include "bpf/commands.h"
+#include "bpf/events.h"
 #include "bpf/kernel.h"
+#include "bpf/unwind.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,7 +56,7 @@ struct host_context {
 __u64 host_take_stack(struct host_context* context, struct heaptap_stack* stack);
 struct heaptap_tally* host_find_tally(struct host_context* context, struct heaptap_tally_key* key, __u64 weight);
 /* Whether a program may write into the control block that begins with this. */
-int host_is_control_head(const struct heaptap_control_head* head);
+int host_is_control_block(const struct heaptap_control* control);
 /* 0, or the HEAPTAP_LOSS_* reason, negative. */
 int host_insert_live(struct host_context* context, const struct heaptap_live_key* key,
                      const struct heaptap_live* object);

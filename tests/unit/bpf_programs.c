@@ -39,7 +39,7 @@ struct heaptap_tally* host_find_tally(struct host_context* context, struct heapt
   return tally;
 }
 
-int host_is_control_head(const struct heaptap_control_head* head) { return is_control_head(head); }
+int host_is_control_block(const struct heaptap_control* control) { return is_control_block(control); }
 
 int host_insert_live(struct host_context* context, const struct heaptap_live_key* key,
                      const struct heaptap_live* object) {

@@ -2,7 +2,7 @@
 //
 // The kernel's books: loads the eBPF programs and maps, follows the life of processes, reads the books out.
 //
-// The maps' contract is bpf/heaptap_maps.h. Not thread safe; one thread owns a Books. All map contents that a process
+// The maps' contract is bpf/unwind.h. Not thread safe; one thread owns a Books. All map contents that a process
 // can influence (addresses, sizes, weights, names) are unverified.
 #ifndef HEAPTAP_USERSPACE_BPF_BOOKS_H_
 #define HEAPTAP_USERSPACE_BPF_BOOKS_H_
@@ -23,7 +23,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "bpf/heaptap_maps.h"
+#include "bpf/books.h"
+#include "bpf/commands.h"
+#include "bpf/events.h"
+#include "bpf/unwind.h"
 #include "userspace/bpf/pins.h"
 #include "userspace/bpf/unwind_maps.h"
 #include "userspace/elf/file_descriptor.h"

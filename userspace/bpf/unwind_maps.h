@@ -20,7 +20,9 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "bpf/heaptap_maps.h"
+#include "bpf/books.h"
+#include "bpf/commands.h"
+#include "bpf/unwind.h"
 #include "userspace/elf/file_descriptor.h"
 
 struct heaptap_bpf;

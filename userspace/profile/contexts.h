@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "bpf/heaptap_maps.h"
+#include "bpf/books.h"
 #include "userspace/profile/profile.h"
 
 namespace heaptap::profile {

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "bpf/heaptap_maps.h"
+#include "bpf/books.h"
 
 namespace heaptap::profile {
 

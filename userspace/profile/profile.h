@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "bpf/heaptap_maps.h"
+#include "bpf/books.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/profile/estimate.h"
 

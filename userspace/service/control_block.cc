@@ -8,18 +8,11 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "bpf/heaptap_maps.h"
 #include "userspace/elf/file.h"
 #include "userspace/elf/symbols.h"
 
 namespace heaptap::service {
 namespace {
-
-static_assert(HEAPTAP_CONTROL_MAGIC == HEAPTAP_CONTROL_HEAD_MAGIC);
-static_assert(HEAPTAP_CONTROL_VERSION == HEAPTAP_CONTROL_HEAD_VERSION, "the programs write fields of this version");
-static_assert(offsetof(heaptap_control, collector_lg_sample) == HEAPTAP_CONTROL_LG_SAMPLE_AT);
-static_assert(offsetof(heaptap_control, collector_pid) == HEAPTAP_CONTROL_COLLECTOR_PID_AT);
-static_assert(offsetof(heaptap_control, collector_follows) == HEAPTAP_CONTROL_COLLECTOR_FOLLOWS_AT);
 
 template <typename T>
 absl::Status WriteField(const ProcessHandle& process, uint64_t address, size_t offset, T value) {

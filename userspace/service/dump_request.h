@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "bpf/heaptap_maps.h"
+#include "bpf/events.h"
 #include "heaptap/contract.h"
 #include "userspace/profile/profile.h"
 #include "userspace/service/process_handle.h"

@@ -26,9 +26,6 @@
 namespace heaptap::service {
 namespace {
 
-static_assert(sizeof(heaptap_control) == HEAPTAP_CONTROL_BYTES, "the kernel copies whole control blocks");
-static_assert(sizeof(heaptap_dump_request) == HEAPTAP_DUMP_REQUEST_BYTES, "the kernel copies whole requests");
-
 // By enum heaptap_event_kind, for machines; null: not counted.
 constexpr const char* kEventNames[] = {nullptr, "start", "dump",  "fork",         "exec",  "exit",
                                        nullptr, nullptr, nullptr, "table_wanted", "reset", "enter"};

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "bpf/heaptap_maps.h"
+#include "bpf/unwind.h"
 #include "userspace/unwind/cursor.h"
 
 namespace heaptap::unwind {

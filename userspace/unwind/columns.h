@@ -70,7 +70,7 @@ uint32_t CfaOfExpression(absl::string_view expression);
 // The place whose address this expression gives. Known is `breg RBP a`.
 Place PlaceOfExpression(absl::string_view expression);
 
-// The rule of a row, in the encoding of bpf/heaptap_maps.h; 0 if it has none there.
+// The rule of a row, in the encoding of bpf/unwind.h; 0 if it has none there.
 uint32_t RuleOf(const Columns& columns);
 
 }  // namespace heaptap::unwind

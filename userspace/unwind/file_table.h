@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "bpf/heaptap_maps.h"
+#include "bpf/unwind.h"
 #include "userspace/elf/file.h"
 
 namespace heaptap::unwind {
@@ -31,7 +31,7 @@ absl::StatusOr<FileTable> ReadFileTable(const elf::File& file);
 // The rule at an offset of the file; 0 if there is none.
 uint32_t RuleAtOffset(const FileTable& table, uint64_t offset);
 
-// The tree that bpf/heaptap_maps.h describes, of at least one row; nodes by number.
+// The tree that bpf/unwind.h describes, of at least one row; nodes by number.
 struct Tree {
   uint32_t levels = 0;
   std::vector<heaptap_rows> nodes;

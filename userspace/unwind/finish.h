@@ -9,7 +9,8 @@
 #include <optional>
 
 #include "absl/types/span.h"
-#include "bpf/heaptap_maps.h"
+#include "bpf/books.h"
+#include "bpf/unwind.h"
 
 namespace heaptap::unwind {
 

@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "bpf/heaptap_maps.h"
+#include "bpf/unwind.h"
 #include "userspace/elf/file.h"
 
 namespace heaptap::unwind {

@@ -34,7 +34,18 @@
 #ifndef HEAPTAP_CONTRACT_H_
 #define HEAPTAP_CONTRACT_H_
 
+#ifdef __bpf__
+/* eBPF programs have no libc. */
+typedef __UINT8_TYPE__ uint8_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __INT32_TYPE__ int32_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __UINT64_TYPE__ uint64_t;
+#define UINT32_MAX __UINT32_MAX__
+#define UINT64_C(number) number##ULL
+#else
 #include <stdint.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -181,10 +192,45 @@ struct heaptap_dump_request {
 
 #ifdef __cplusplus
 } /* extern "C" */
-
-static_assert(sizeof(struct heaptap_statistics) == 48, "the control block has the same shape everywhere");
-static_assert(sizeof(struct heaptap_control) == 128, "the control block has the same shape everywhere");
-static_assert(sizeof(struct heaptap_dump_request) == 64, "a dump request has the same shape everywhere");
 #endif
+
+/* The same shape in every program that includes this. Another shape is another HEAPTAP_CONTROL_VERSION. */
+#ifdef __cplusplus
+#define HEAPTAP_ASSERT_SHAPE static_assert
+#else
+#define HEAPTAP_ASSERT_SHAPE _Static_assert
+#endif
+#define HEAPTAP_ASSERT_AT(type, field, at) \
+  HEAPTAP_ASSERT_SHAPE(__builtin_offsetof(struct type, field) == (at), #type "." #field " has another place")
+HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_statistics) == 48, "heaptap_statistics has another size");
+HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_control) == 128, "heaptap_control has another size");
+HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_dump_request) == 64, "heaptap_dump_request has another size");
+HEAPTAP_ASSERT_AT(heaptap_control, magic, 0);
+HEAPTAP_ASSERT_AT(heaptap_control, version, 8);
+HEAPTAP_ASSERT_AT(heaptap_control, size, 12);
+HEAPTAP_ASSERT_AT(heaptap_control, pid, 16);
+HEAPTAP_ASSERT_AT(heaptap_control, options, 20);
+HEAPTAP_ASSERT_AT(heaptap_control, active, 24);
+HEAPTAP_ASSERT_AT(heaptap_control, lg_sample, 28);
+HEAPTAP_ASSERT_AT(heaptap_control, collector_lg_sample, 32);
+HEAPTAP_ASSERT_AT(heaptap_control, collector_pid, 36);
+HEAPTAP_ASSERT_AT(heaptap_control, text_begin, 40);
+HEAPTAP_ASSERT_AT(heaptap_control, text_end, 48);
+HEAPTAP_ASSERT_AT(heaptap_control, alloc_semaphore, 56);
+HEAPTAP_ASSERT_AT(heaptap_control, max_frames, 64);
+HEAPTAP_ASSERT_AT(heaptap_control, collector_follows, 68);
+HEAPTAP_ASSERT_AT(heaptap_control, statistics, 72);
+HEAPTAP_ASSERT_AT(heaptap_control, tables_asked, 120);
+HEAPTAP_ASSERT_AT(heaptap_control, tables_ready, 124);
+HEAPTAP_ASSERT_AT(heaptap_dump_request, sequence, 0);
+HEAPTAP_ASSERT_AT(heaptap_dump_request, argument, 8);
+HEAPTAP_ASSERT_AT(heaptap_dump_request, kind, 16);
+HEAPTAP_ASSERT_AT(heaptap_dump_request, file_fd, 20);
+HEAPTAP_ASSERT_AT(heaptap_dump_request, event_fd, 24);
+HEAPTAP_ASSERT_AT(heaptap_dump_request, error, 28);
+HEAPTAP_ASSERT_AT(heaptap_dump_request, leak_bytes, 32);
+HEAPTAP_ASSERT_AT(heaptap_dump_request, answered, 56);
+#undef HEAPTAP_ASSERT_AT
+#undef HEAPTAP_ASSERT_SHAPE
 
 #endif /* HEAPTAP_CONTRACT_H_ */

@@ -21,7 +21,7 @@ from stack_ends import NO_ROOM, counts_by_end
 
 LARGE = tuple(f"/usr/lib/x86_64-linux-gnu/libLLVM-{version}.so.1" for version in (14, 15))
 
-# Bytes of the values of the map of rows, and of keys and values of the map of files (bpf/heaptap_maps.h).
+# Bytes of the values of the map of rows, and of keys and values of the map of files (bpf/unwind.h).
 ROWS_BYTES = 4032
 FILES_BYTES = (16, 32)
 
