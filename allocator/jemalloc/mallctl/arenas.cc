@@ -5,11 +5,11 @@
 
 #include "allocator/core/allocate.h"
 #include "allocator/core/maintenance.h"
+#include "allocator/core/slab.h"
 #include "allocator/jemalloc/mallctl/tree.h"
+#include "allocator/jemalloc/snapshot.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/process/process.h"
-#include "allocator/core/slab.h"
-#include "allocator/jemalloc/snapshot.h"
 
 namespace heaptap {
 namespace {

@@ -4,8 +4,8 @@
 #include <atomic>
 
 #include "allocator/jemalloc/mallctl/tree.h"
-#include "allocator/process/process.h"
 #include "allocator/jemalloc/snapshot.h"
+#include "allocator/process/process.h"
 
 namespace heaptap {
 namespace {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mallctl(3) of jemalloc: names for everything that may be read, set or done. The names are in the other files of this folder, by area.
+// mallctl(3) of jemalloc: names for everything that may be read, set or done. The names are in the other files of this
+// folder, by area.
 //
 // Any thread, no lock held. All return 0 or an errno value, as jemalloc's do:
 //

@@ -2,11 +2,11 @@
 //
 // stats.*: the figures of the last snapshot, which `epoch` takes. Where jemalloc counts what does not exist here
 // (locks' waits, huge page slabs, muzzy pages), the count is 0.
-#include "allocator/core/maintenance.h"
-#include "allocator/jemalloc/mallctl/tree.h"
-#include "allocator/core/size_class.h"
-#include "allocator/jemalloc/snapshot.h"
 #include "allocator/core/control.h"
+#include "allocator/core/maintenance.h"
+#include "allocator/core/size_class.h"
+#include "allocator/jemalloc/mallctl/tree.h"
+#include "allocator/jemalloc/snapshot.h"
 
 namespace heaptap {
 namespace {

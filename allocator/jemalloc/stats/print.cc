@@ -2,8 +2,8 @@
 #include "allocator/jemalloc/stats/print.h"
 
 #include "allocator/jemalloc/mallctl/mallctl.h"
-#include "allocator/process/process.h"
 #include "allocator/platform/system.h"
+#include "allocator/process/process.h"
 
 namespace heaptap {
 namespace {

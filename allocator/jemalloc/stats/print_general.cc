@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "allocator/jemalloc/mallctl/mallctl.h"
 #include "allocator/core/size_class.h"
 #include "allocator/core/slab.h"
+#include "allocator/jemalloc/mallctl/mallctl.h"
 #include "allocator/jemalloc/stats/print.h"
 
 namespace heaptap {
