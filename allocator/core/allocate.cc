@@ -58,8 +58,11 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
 }
 
 void* AllocateObserved(unsigned size_class, uint64_t weight, size_t requested) {
-  void* pointer = observer::AllocateObserved(size_class, weight, requested);
-  return pointer != nullptr ? pointer : OutOfMemory();
+  void* pointer = observer::TakeBlock(size_class, requested);
+  if (pointer == nullptr) return OutOfMemory();
+  thread_counters.allocated += kClassSize[size_class];
+  observer::Allocated(pointer, kClassSize[size_class], weight, requested);
+  return pointer;
 }
 
 // `requested`: what the program asked for.
@@ -222,7 +225,11 @@ void FreeSlow(void* pointer) {
     }
     if (core_options.fill_on_free) memset(pointer, kFreeJunk, slab->size);
   }
-  if (owner == kSampledOwner) return observer::FreeObserved(slab, block);
+  if (owner == kSampledOwner) {
+    thread_counters.deallocated += slab->size;
+    observer::Freed(pointer, slab->size, observer::RequestedSize(slab, block));
+    return observer::ReturnBlock(slab, block);
+  }
   if (owner == kRunOwner) return pointer == SlabMemory(slab) ? FreeRun(slab) : Refuse(pointer);
   owner &= ~kSlowBit;
   if (owner == own) {

@@ -48,11 +48,12 @@ uint64_t CountdownOver(Heap* heap, unsigned size_class);
 uint64_t WeighLarge(Heap* heap, size_t size);
 uint64_t WeighInPlace(Heap* heap, unsigned size_class);
 
-// An allocation that the observer wants, with a block of the observer's own (kSampledOwner): counts it as the thread's
-// (thread_counters.h) too. nullptr: out of memory.
-void* AllocateObserved(unsigned size_class, uint64_t weight, size_t requested);
-// Such a block is freed: counts that too.
-void FreeObserved(Slab* slab, Block* block);
+// A block of the observer's own (kSampledOwner), for an allocation that it wants. nullptr: out of memory.
+void* TakeBlock(unsigned size_class, size_t requested);
+// What TakeBlock was told; the usable size if the observer does not keep that.
+size_t RequestedSize(const Slab* slab, const Block* block);
+// Such a block is free.
+void ReturnBlock(Slab* slab, Block* block);
 
 // A block that the observer wants is whole and usable; is about to be freed, or to become another. `usable`: its size;
 // `requested`: what the program asked for.

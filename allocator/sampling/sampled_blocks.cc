@@ -3,7 +3,6 @@
 
 #include "allocator/core/control.h"
 #include "allocator/core/observer.h"
-#include "allocator/core/thread_counters.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/sampling/statistics.h"
@@ -39,8 +38,9 @@ Slab* NewSampledSlab(unsigned size_class) {
   return slab;
 }
 
-// nullptr: out of memory.
-void* TakeBlock(unsigned size_class, size_t requested) {
+}  // namespace
+
+void* observer::TakeBlock(unsigned size_class, size_t requested) {
   Pool& pool = pools[size_class];
   MutexLock lock(pool.mutex);
   Slab* slab = pool.slabs.first();
@@ -65,13 +65,12 @@ void* TakeBlock(unsigned size_class, size_t requested) {
   return block;
 }
 
-// What TakeBlock was told; the usable size unless prof_stats wants to know.
-size_t RequestedSize(const Slab* slab, const Block* block) {
+size_t observer::RequestedSize(const Slab* slab, const Block* block) {
   if (!HasSampleStatistics()) return slab->size;
   return RequestedSizes(slab)[BlockIndex(slab, block)];
 }
 
-void ReturnBlock(Slab* slab, Block* block) {
+void observer::ReturnBlock(Slab* slab, Block* block) {
   Pool& pool = pools[slab->size_class];
   AddToFigure(&heaptap_statistics::sampled_objects, -1);
   MutexLock lock(pool.mutex);
@@ -82,22 +81,6 @@ void ReturnBlock(Slab* slab, Block* block) {
   if (slab->used != 0 || (slab->next == nullptr && slab->previous == nullptr)) return;
   pool.slabs.Remove(slab);
   ReleaseUnits(slab);
-}
-
-}  // namespace
-
-void* observer::AllocateObserved(unsigned size_class, uint64_t weight, size_t requested) {
-  void* pointer = TakeBlock(size_class, requested);
-  if (pointer == nullptr) return nullptr;
-  thread_counters.allocated += kClassSize[size_class];
-  Allocated(pointer, kClassSize[size_class], weight, requested);
-  return pointer;
-}
-
-void observer::FreeObserved(Slab* slab, Block* block) {
-  thread_counters.deallocated += slab->size;
-  Freed(block, slab->size, RequestedSize(slab, block));
-  ReturnBlock(slab, block);
 }
 
 uint64_t SampledAllocations(unsigned size_class) {

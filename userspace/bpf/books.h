@@ -2,7 +2,7 @@
 //
 // The kernel's books: loads the eBPF programs and maps, follows the life of processes, reads the books out.
 //
-// The maps' contract is bpf/unwind.h. Not thread safe; one thread owns a Books. All map contents that a process
+// The maps' contract is bpf/books.h. Not thread safe; one thread owns a Books. All map contents that a process
 // can influence (addresses, sizes, weights, names) are unverified.
 #ifndef HEAPTAP_USERSPACE_BPF_BOOKS_H_
 #define HEAPTAP_USERSPACE_BPF_BOOKS_H_

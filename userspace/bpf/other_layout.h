@@ -2,7 +2,7 @@
 //
 // The last books of another build of heaptap: what its collector left pinned, whatever the maps look like.
 //
-// Fields are found by the names that bpf/unwind.h gives them; sizes, order and neighbours may differ. What
+// Fields are found by the names that bpf/books.h gives them; sizes, order and neighbours may differ. What
 // numbers mean (flags, ends of stacks, reasons of losses) must be as it is there: numbers are added, never given anew.
 // Nothing here changes the maps. Not thread safe.
 #ifndef HEAPTAP_USERSPACE_BPF_OTHER_LAYOUT_H_
