@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Unwind tables. Code is known by the file that is mapped, whoever maps it; the programs find file and offset in the
- * kernel's own list of mappings, so that list is never late.
+ * Unwind tables. A table belongs to a file, and all processes that map the file share it. The programs find file and
+ * offset in the kernel's own list of mappings, which is never late.
  *
  *   files       struct heaptap_file_key      -> struct heaptap_file
  *   rows        struct heaptap_rows_key      -> struct heaptap_rows

@@ -6,7 +6,7 @@
 //
 //   Allocate            pop the heap's ready list, else
 //                       or take the heap's next fresh block, else
-//     AllocateSlow      small: Heap::Take (refill), or, if it is a sample, TakeSampledBlock and the probe
+//     AllocateSlow      small: Heap::Take (refill), or, if it is a sample, a block of the observer's
 //                       larger: AllocateLarge (large.h), which samples by itself
 //   Free                push on the slab's local_free, else
 //     FreeSlow          nullptr, foreign, huge, sampled, run, full slab, another thread's block, or blocks are filled
@@ -81,14 +81,14 @@ struct Demand {
 void* AllocateExtended(size_t size, Demand demand);
 
 // realloc and rallocx. With size 0 it frees and returns nullptr, as glibc's does. A pointer that is not the allocator's
-// gives nullptr and ENOMEM. For the sampler every call is a new allocation, in place or not.
+// gives nullptr and ENOMEM. For the observer every call is a new allocation, in place or not.
 void* Reallocate(void* pointer, size_t size, Demand demand = {});
 
 // xallocx: tries to make the usable size that of a block of `size` + `extra` bytes, or at least of `size`, where the
 // block lies. Returns the usable size that it then has. 0 for a pointer that is not the allocator's.
 //
 // Only runs and huge blocks can change; a block of a slab has the size of its class for life. A change is a free and an
-// allocation to the sampler, as in realloc. Where nothing changes nothing was allocated, so a block that is a sample
+// allocation to the observer, as in realloc. Where nothing changes nothing was allocated, so a block that is a sample
 // stays one, and one that is none stays none: jemalloc too counts such a call as neither.
 size_t ResizeInPlace(void* pointer, size_t size, size_t extra, Demand demand);
 

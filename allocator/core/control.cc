@@ -47,12 +47,12 @@ void ForgetCollector() {
   Write(::heaptap_control.collector_lg_sample, HEAPTAP_NO_RATE);
 }
 
-uint32_t CountQuestion() { return __atomic_add_fetch(&::heaptap_control.tables_asked, 1, __ATOMIC_RELAXED); }
+uint32_t CountTableRequest() { return __atomic_add_fetch(&::heaptap_control.tables_asked, 1, __ATOMIC_RELAXED); }
 
-uint32_t LatestQuestion() { return Read(::heaptap_control.tables_asked); }
+uint32_t LatestTableRequest() { return Read(::heaptap_control.tables_asked); }
 
-bool IsAnswered(uint32_t question) {
-  return static_cast<int32_t>(__atomic_load_n(&::heaptap_control.tables_ready, __ATOMIC_ACQUIRE) - question) >= 0;
+bool IsTableRequestAnswered(uint32_t request) {
+  return static_cast<int32_t>(__atomic_load_n(&::heaptap_control.tables_ready, __ATOMIC_ACQUIRE) - request) >= 0;
 }
 
 }  // namespace heaptap::control

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The control block (contract.h), as the allocator sees it. Only this file and control.cc touch its fields: the
-// collector writes some of them at any moment, so each is read and written whole, by one atomic access.
+// collector writes some of them at any moment, so each is read and written whole, by one atomic access, but for
+// Publish, before which nobody can find the block.
 //
 // Any thread, any time; zero-initialised state is valid: no collector, no figures. Accesses are relaxed unless said
 // otherwise: each field stands for itself.
@@ -70,11 +71,11 @@ bool DoesCollectorFollow();
 // As if no collector had said anything.
 void ForgetCollector();
 
-// A new question for unwind tables: its number.
-uint32_t CountQuestion();
-uint32_t LatestQuestion();
-// Whether the question is answered (acquire). The numbers may wrap.
-bool IsAnswered(uint32_t question);
+// A new request for unwind tables: its number. Then the number of the latest.
+uint32_t CountTableRequest();
+uint32_t LatestTableRequest();
+// Whether the request is answered (acquire). The numbers may wrap.
+bool IsTableRequestAnswered(uint32_t request);
 
 }  // namespace control
 }  // namespace heaptap

@@ -17,8 +17,8 @@
 //   kNotifyBit set      =>  the slab is full and no wake for it is on its way
 //   a wake on its way   =>  the slab is full, or wake_pending is set; and the slab is not released
 //
-// Not thread safe: a heap belongs to the thread that has it (thread.h). Zero-initialised state is
-// valid once observer::StartHeap was called.
+// Not thread safe: a heap belongs to the thread that has it (thread.h). Zero-initialised state is valid once
+// observer::StartHeap was called.
 #ifndef HEAPTAP_ALLOCATOR_CORE_HEAP_H_
 #define HEAPTAP_ALLOCATOR_CORE_HEAP_H_
 

@@ -16,11 +16,12 @@
 namespace heaptap {
 
 enum class InvalidFree {
-  kForeign,  // of another allocator, or of nobody
-  kSecond,   // of a block that is free already
-  kInside,   // of an address inside a block
+  kForeign,  // the pointer is not one of this allocator's
+  kSecond,   // the block is free already
+  kInside,   // the pointer is inside a block
 };
 
+// Counts the free, and says what is wrong with it. Does not return with abort_invalid_free.
 void RefuseFree(const void* pointer, InvalidFree kind);
 
 }  // namespace heaptap

@@ -5,8 +5,7 @@
 //
 // A huge block begins at a multiple of the chunk size; the page before it is its descriptor.
 //
-// Any thread, any time after the process has started (process.h). Samples among such blocks are told of from here
-// (sampling/events.h).
+// Any thread, any time after observer::BeforeUse. The observer is told of samples among such blocks from here.
 #ifndef HEAPTAP_ALLOCATOR_CORE_LARGE_H_
 #define HEAPTAP_ALLOCATOR_CORE_LARGE_H_
 

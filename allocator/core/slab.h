@@ -22,7 +22,7 @@
 //   used   == ready + live + |remote_free|
 //   used   == carved - |local_free|
 //
-// free never puts a block on a heap's ready list: ready lists grow only where the sampler has agreed (sampler.h).
+// free never puts a block on a heap's ready list: ready lists grow only as far as the countdown allows (countdown.h).
 //
 // Thread safety: the first line of a descriptor belongs to the slab's owner alone, but for the atomic owner word, which
 // anybody who holds a live block may read. The second line is where other threads write.

@@ -16,7 +16,7 @@ namespace heaptap {
 
 // Exclusive use of a heap for the length of a slow path: the thread's own, which is attached if need be, or the late
 // heap, which is locked. Never fails. Not recursive. No probe may fire while one lives. On its end it may give memory
-// back to the system, and take a dump or print statistics that a trigger wants (triggers.h), which may last for
+// back to the system, and do what the observer wants done (observer.h, SlowPathEnds), which may last for
 // seconds: so none ends while a lock is held.
 class HeapScope {
  public:

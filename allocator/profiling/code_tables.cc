@@ -57,11 +57,11 @@ void AwaitTables() {
   if (!IsExact() || Milliseconds() < resting_until.load(std::memory_order_relaxed)) return;
   heaptap_dump_request request{};
   request.kind = HEAPTAP_ASK_TABLES;
-  const uint32_t asked = control::CountQuestion();
+  const uint32_t asked = control::CountTableRequest();
   request.argument = asked;
   heaptap_probe_dump(&request);
   const uint64_t deadline = Milliseconds() + HEAPTAP_TABLES_TIMEOUT_MILLISECONDS;
-  for (timespec pause = {0, kFirstPause}; !control::IsAnswered(asked);) {
+  for (timespec pause = {0, kFirstPause}; !control::IsTableRequestAnswered(asked);) {
     if (!IsExact() || HasCollectorEnded()) return;
     const uint64_t now = Milliseconds();
     if (now >= deadline) {
@@ -77,12 +77,12 @@ void NoteOpening(const void* frame) {
   const char* address = static_cast<const char*>(frame);
   // A library may open others when it is opened: the outermost call counts.
   if (opening_frame == nullptr || address > opening_frame) opening_frame = address;
-  PrepareThreadAgain();
+  CallBeforeNextSample();
 }
 
 void AwaitTablesOfOpened() {
   if (opening_frame == nullptr) return;
-  PrepareThreadAgain();
+  CallBeforeNextSample();
   // While the list is about to change, the linker allocates, and runs nothing that is new.
   if (&_r_debug != nullptr && _r_debug.r_state != r_debug::RT_CONSISTENT) return;
   // Stacks grow downwards: a frame above that of dlopen's caller means that dlopen has returned. This is the last look.
@@ -92,7 +92,7 @@ void AwaitTablesOfOpened() {
   const unsigned long long loaded = ObjectsLoaded();
   const bool is_known = objects_known.exchange(loaded, std::memory_order_relaxed) == loaded;
   // Another thread may have asked for what this one has opened.
-  if (!is_known || !control::IsAnswered(control::LatestQuestion())) AwaitTables();
+  if (!is_known || !control::IsTableRequestAnswered(control::LatestTableRequest())) AwaitTables();
 }
 
 void ResetCodeTablesAfterFork() { is_forked_child.store(true, std::memory_order_relaxed); }

@@ -21,7 +21,7 @@ void AwaitTables();
 void NoteOpening(const void* frame);
 
 // Before a sample: waits if the calling thread has opened a library since the last call. While it may still be in
-// dlopen, the thread is prepared again for its next sample.
+// dlopen, it is called before the next sample too.
 void AwaitTablesOfOpened();
 
 // Locks of the dynamic linker may stay taken in a forked child.

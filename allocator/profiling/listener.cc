@@ -9,8 +9,8 @@
 
 namespace heaptap::listener {
 
-void PrepareThread() {
-  IntroduceThread();
+void PrepareThread(bool is_first) {
+  if (is_first) IntroduceThread();
   AwaitTablesOfOpened();
 }
 

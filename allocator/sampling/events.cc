@@ -12,7 +12,10 @@
 namespace heaptap {
 namespace {
 
-// For which of them the thread is prepared.
+// Of `prepared`: the listener wants to be called again. No process prepares its threads so often.
+constexpr uint64_t kOnceMore = uint64_t{1} << 63;
+
+// For which of them the thread is prepared, and kOnceMore.
 constinit thread_local uint64_t prepared = 0;
 constinit std::atomic<uint64_t> preparation{1};
 
@@ -20,13 +23,16 @@ constinit std::atomic<uint64_t> preparation{1};
 
 void PrepareThreadAgain() { prepared = 0; }
 
+void CallBeforeNextSample() { prepared |= kOnceMore; }
+
 void PrepareAllThreadsAgain() { preparation.fetch_add(1, std::memory_order_relaxed); }
 
 void observer::Allocated(const void* pointer, size_t usable, uint64_t weight, size_t requested) {
   const uint64_t current = preparation.load(std::memory_order_relaxed);
   if (HEAPTAP_UNLIKELY(prepared != current)) {
+    const bool is_first = (prepared & ~kOnceMore) != current;
     prepared = current;
-    listener::PrepareThread();
+    listener::PrepareThread(is_first);
   }
   heaptap_probe_alloc(pointer, usable, weight);
   if (HasSampleStatistics()) CountSampleAllocated(usable, requested);

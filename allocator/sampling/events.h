@@ -13,6 +13,9 @@ namespace heaptap {
 void PrepareThreadAgain();
 void PrepareAllThreadsAgain();
 
+// The listener is called before the calling thread's next sample, though the thread is prepared.
+void CallBeforeNextSample();
+
 }  // namespace heaptap
 
 #endif  // HEAPTAP_ALLOCATOR_SAMPLING_EVENTS_H_

@@ -11,8 +11,9 @@
 
 namespace heaptap::listener {
 
-// Before the calling thread's first sample, and before the next one after PrepareThreadAgain (events.h).
-void PrepareThread();
+// Before the calling thread's first sample, and before the next one after PrepareThreadAgain (events.h); with
+// `is_first` false, before the next one after CallBeforeNextSample.
+void PrepareThread(bool is_first);
 
 // A sample was told of; is about to be told of as freed. `usable`: its size, bytes; `requested`: what the program asked
 // for.

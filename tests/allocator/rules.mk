@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tests of the allocator. The core (everything but libc's names and the probes) is an ordinary library here, so that it
-# can be built with sanitizers; the invariants of slab.h are asserted.
+# Tests of the allocator. It is an ordinary library here, without the probes and without libc's names (api/), so that it can
+# be built with sanitizers. Some of the invariants of slab.h are asserted.
 
 ALLOCATOR_TESTS := $(BUILD)/test-allocator
-ALLOCATOR_CORE := $(filter-out $(filter-out %/lifecycle.cc,$(wildcard allocator/api/*.cc)),$(ALLOCATOR_SOURCES)) tests/allocator/recorder.cc
+ALLOCATOR_TESTED := $(filter-out $(filter-out %/lifecycle.cc,$(wildcard allocator/api/*.cc)),$(ALLOCATOR_SOURCES)) tests/allocator/recorder.cc
 ALLOCATOR_TEST_SOURCES := $(wildcard tests/allocator/*_test.cc) tests/unit/support/main.cc
 ALLOCATOR_TEST_FLAGS := -std=c++20 -O1 -g1 $(WARNINGS) -DHEAPTAP_DEBUG -fno-omit-frame-pointer \
   -I. -Iallocator/include -Itests/allocator
@@ -60,12 +60,12 @@ $(ALLOCATOR_TESTS)/$(1)/%_test.o: %_test.cc $(ALLOCATOR_TESTS)/$(1)/precompiled.
 	  -Winvalid-pch $$(DEPENDENCIES) -c $$< -o $$@
 
 # The core comes first, so that its versions of inline functions are taken.
-$(ALLOCATOR_TESTS)/$(1)/unit: $(ALLOCATOR_CORE:%.cc=$(ALLOCATOR_TESTS)/$(1)/%.o) \
+$(ALLOCATOR_TESTS)/$(1)/unit: $(ALLOCATOR_TESTED:%.cc=$(ALLOCATOR_TESTS)/$(1)/%.o) \
     $(ALLOCATOR_SOURCES_$(1):%.cc=$(ALLOCATOR_TESTS)/$(ALLOCATOR_TESTS_DIR_$(1))/%.o)
 	$$(say) LINK $$@
 	$$(Q)$$(CXX) $$(ALLOCATOR_SANITIZER_$(1)) $$(if $$(filter %/mapping_failure_test.o,$$^),$$(ALLOCATOR_WRAP)) -o $$@ $$^ -lgtest -lpthread
 
-$(ALLOCATOR_TESTS)/$(1)/stress: $(ALLOCATOR_CORE:%.cc=$(ALLOCATOR_TESTS)/$(1)/%.o) \
+$(ALLOCATOR_TESTS)/$(1)/stress: $(ALLOCATOR_TESTED:%.cc=$(ALLOCATOR_TESTS)/$(1)/%.o) \
     $(ALLOCATOR_TESTS)/$(ALLOCATOR_TESTS_DIR_$(1))/tests/allocator/stress.o
 	$$(say) LINK $$@
 	$$(Q)$$(CXX) $$(ALLOCATOR_SANITIZER_$(1)) -o $$@ $$^ -lpthread

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Books as another build might keep them (tests/unit/other_layout.bpf.c): the names are those of bpf/unwind.h,
+ * Books as another build might keep them (tests/unit/other_layout.bpf.c): the names are those of bpf/books.h,
  * the order and the sizes are not, and there is more.
  */
 #ifndef HEAPTAP_TESTS_UNIT_OTHER_LAYOUT_H_

@@ -2,6 +2,8 @@
 //
 // Each test counts by itself what a thread does, on a thread of its own, whose counters begin at 0. Threads and
 // containers come from libc's malloc here, so nothing else is counted.
+#include "allocator/core/thread_totals.h"
+
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -11,7 +13,6 @@
 #include <vector>
 
 #include "allocator/core/allocate.h"
-#include "allocator/core/thread_totals.h"
 #include "allocator/platform/random.h"
 #include "recorder.h"
 
