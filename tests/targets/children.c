@@ -7,7 +7,8 @@
  *   children exec      fork, then exec of `children leak`
  *   children vfork     vfork, then exec of `children leak`
  *   children spawn     posix_spawn of `children leak`
- *   children daemon    daemon(3): the parent is gone at once, the child lives in a session of its own
+ *   children daemon    as daemon(3): the child lives in a session of its own; the parent is gone once the child has
+ *                      leaked
  *   children threads   forks while four threads allocate; the child leaks and exits
  *   children leak      only child_leak()
  *
@@ -58,6 +59,19 @@ static int status_of(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 98;
 }
 
+static int become_daemon(void) {
+  int leaked[2];
+  if (pipe(leaked) != 0) return 95;
+  pid_t child = fork();
+  if (child == 0) {
+    setsid();
+    child_leak();
+    return write(leaked[1], "x", 1) == 1 ? 7 : 94;
+  }
+  char word;
+  _exit(child > 0 && read(leaked[0], &word, 1) == 1 ? 0 : 95);
+}
+
 int main(int argc, char** argv) {
   const char* way = argc > 1 ? argv[1] : "";
   char* leak[] = {argv[0], (char*)"leak", NULL};
@@ -94,11 +108,7 @@ int main(int argc, char** argv) {
       return 96;
     }
   } else if (strcmp(way, "daemon") == 0) {
-    if (daemon(1, 1) != 0) {
-      return 95;
-    }
-    child_leak();
-    return 7;
+    return become_daemon();
   } else {
     return 2;
   }

@@ -47,8 +47,12 @@ def test_triggers_beside_somebody_else_s_collector(lab):
 
 def test_others_keep_their_profiles(lab):
     """A process that resets without end takes no room from the events of others."""
-    session = lab.heaptap("run", "--exact", "-o", "collector", "--map-size", "events=4096", "--", "sh", "-c",
-                          f"{target('resets')} 2000 & {target('wiki_leak')} & {target('wiki_leak')} & wait",
+    # The collector is stopped meanwhile, so that nobody empties the ring.
+    script = f"""kill -STOP $PPID
+                 {target('resets')} 2000 & resets=$!
+                 {target('wiki_leak')} & {target('wiki_leak')} &
+                 wait $resets; kill -CONT $PPID; wait"""
+    session = lab.heaptap("run", "--exact", "-o", "collector", "--map-size", "events=4096", "--", "sh", "-c", script,
                           env={"MALLOC_CONF": "prof:true"})
     # What there was no room for: resets.
     session.losses_allowed = ("events_full",)

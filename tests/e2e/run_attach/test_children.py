@@ -46,7 +46,7 @@ def test_fork_and_exec(lab):
 
 
 def test_daemon(lab):
-    """heaptap run stays until the daemon has ended and gives the status of the command, not the daemon's."""
+    """heaptap run ends with its command, with the command's status; what a daemon holds by then is dumped as well."""
     session = lab.heaptap("run", "--exact", "--", target("children"), "daemon")
     session.ends()
     found = sorted(leaks(dump.read()) for dump in lab.dumps(kind="f"))
