@@ -36,7 +36,7 @@ HARDENING := -D_FORTIFY_SOURCE=2 -fstack-clash-protection
 DEPENDENCIES = -MMD -MP -MF $@.d -MT $@
 
 .PHONY: all
-all: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a ## build build/heaptap and build/libheaptap.so
+all: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/man ## build heaptap, libheaptap.so and the man pages in build/
 	@:
 
 # --- allocator: no libstdc++, no exceptions, frame pointers, so that every stack can be walked out of it ------------
@@ -143,6 +143,19 @@ $(BUILD)/heaptap: $(BUILD)/userspace/cli/main.o $(BUILD)/libcollector.a
 	$(say) LINK $@
 	$(Q)$(CXX) -pie -Wl,-z,relro,-z,now -o $@ $^ $(PACKAGE_LIBRARIES)
 
+# --- man pages --------------------------------------------------------------------------------------------------------
+
+MAN_PAGES := $(patsubst scripts/man/%.scd,$(BUILD)/man/%,$(wildcard scripts/man/*.[0-9].scd))
+
+.PHONY: $(BUILD)/man
+$(BUILD)/man: $(MAN_PAGES)
+
+# Three pages share the options of a recording.
+$(BUILD)/man/%: scripts/man/%.scd scripts/man/recording_options.scd
+	$(say) MAN $@
+	@mkdir -p $(@D)
+	$(Q)sed -e '/^@RECORDING_OPTIONS@$$/ { r scripts/man/recording_options.scd' -e 'd }' $< | scdoc > $@
+
 # --- tests ------------------------------------------------------------------------------------------------------------
 
 include tests/rules.mk
@@ -172,6 +185,10 @@ install: all ## install to $(DESTDIR)$(PREFIX)
 	sed -e 's|@PREFIX@|$(PREFIX)|g' scripts/systemd/heaptap.service.in \
 	  >$(DESTDIR)$(PREFIX)/share/heaptap/systemd/heaptap.service
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/share/heaptap scripts/stackcount scripts/live_objects
+	for page in $(notdir $(MAN_PAGES)); do \
+	  install -d $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}; \
+	  sed -e 's|/usr/local/|$(PREFIX)/|g' $(BUILD)/man/$$page >$(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$$page; \
+	done
 	install -d $(DESTDIR)$(PREFIX)/include/heaptap/jemalloc $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 allocator/include/heaptap/*.h $(DESTDIR)$(PREFIX)/include/heaptap
 	install -m 644 allocator/include/jemalloc/*.h $(DESTDIR)$(PREFIX)/include/heaptap/jemalloc

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's table of one-liners, run word for word on programs whose allocations are known, and what bpftrace and
+"""The one-liners of heaptap-probes(7), run word for word on programs whose allocations are known, and what bpftrace and
 BCC print, taken apart.
 
 MALLOC_CONF=lg_prof_sample:0 makes every allocation a sample, so that every number that a line prints is known too. The
@@ -32,28 +32,23 @@ SAMPLED = {"MALLOC_CONF": "lg_prof_sample:16", "HEAPTAP_CONF": "prof_seed:1"}
 SAMPLED_KEEP, SAMPLED_BYTES, SAMPLED_ERROR = "keep 20000 1000", 20000 * 1024, 0.28
 
 
-def _rows():
-    """{question: [question, bpftrace's command, BCC's command]}, None for a cell without a command."""
-    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
-        section = re.search(r"^## One-liners$(.*?)^## ", file.read(), re.MULTILINE | re.DOTALL)
-    assert section, "the README has no section One-liners"
-    rows = {}
-    for line in section.group(1).splitlines():
-        if line.startswith("| ") and not line.startswith("| question "):
-            cells = [cell.strip() for cell in line.strip("|").split("|")]
-            commands = [re.match(r"`([^`]*)`", cell) for cell in cells[1:]]
-            rows[cells[0]] = [cells[0], *(match.group(1) if match else None for match in commands)]
-    return rows
+def _sections():
+    """{question: {tool: command}}, from the page's subsections: a heading, and a block with a command of each tool."""
+    with open(os.path.join(ROOT, "scripts/man/heaptap-probes.7.scd"), encoding="utf-8") as file:
+        sections = re.findall(r"^## (.*)\n\n```\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL)
+    assert sections, "heaptap-probes(7) has no one-liners"
+    return {question: {BPFTRACE if line.startswith("bpftrace ") else BCC: line for line in block.splitlines()}
+            for question, block in sections}
 
 
 def questions(tool):
     """Those that the tool has a command for."""
-    return [question for question, cells in _rows().items() if cells[tool]]
+    return [question for question, commands in _sections().items() if tool in commands]
 
 
 def command(question, tool, words):
-    """The words of the README's command, paths as in this tree, and each word replaced that is in `words`."""
-    text = _rows()[question][tool]
+    """The words of the page's command, paths as in this tree, and each word replaced that is in `words`."""
+    text = _sections()[question][tool]
     text = text.replace(_INSTALLED_LIBRARY, LIBRARY).replace(_INSTALLED_SCRIPTS, os.path.join(ROOT, "scripts"))
     return [words.get(word, word) for word in shlex.split(text)]
 
@@ -75,7 +70,7 @@ class Lines:
         assert self._asked == self._questions
 
     def start(self, question, pid=None, words=None, wait=True):
-        """Starts a line of the README, with other `words` for some of its own; waits until it has attached."""
+        """Starts a line of the page, with other `words` for some of its own; waits until it has attached."""
         assert question in self._questions, f"the test is not marked with {question!r}"
         self._asked.add(question)
         words = command(question, self._tool, dict(words or {}, PID=str(pid)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's one-liners for BCC's tools, word for word.
+"""The one-liners of heaptap-probes(7) for BCC's tools, word for word.
 """
 
 import errno

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's one-liners for bpftrace, word for word, and that its scripts end as they should.
+"""The one-liners of heaptap-probes(7) for bpftrace, word for word, and that its scripts end as they should.
 """
 
 import re
