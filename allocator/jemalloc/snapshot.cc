@@ -223,14 +223,17 @@ void TakeSnapshot() {
   Take();
 }
 
-SnapshotScope::SnapshotScope() {
+SnapshotScope::SnapshotScope(const Snapshot* copy) : copy_(copy) {
+  if (copy_ != nullptr) return;
   snapshot_mutex.Lock();
   if (!valid) Take();
 }
 
-SnapshotScope::~SnapshotScope() { snapshot_mutex.Unlock(); }
+SnapshotScope::~SnapshotScope() {
+  if (copy_ == nullptr) snapshot_mutex.Unlock();
+}
 
-const Snapshot& SnapshotScope::operator*() const { return last; }
+const Snapshot& SnapshotScope::operator*() const { return copy_ != nullptr ? *copy_ : last; }
 
 void LastSnapshot(Snapshot* snapshot) {
   SnapshotScope scope;

@@ -83,13 +83,17 @@ void LastSnapshot(Snapshot* snapshot);
 // meanwhile.
 class SnapshotScope {
  public:
-  SnapshotScope();
+  // `copy`: look at this one instead, without a lock; nullptr: at the last.
+  explicit SnapshotScope(const Snapshot* copy = nullptr);
   ~SnapshotScope();
   SnapshotScope(const SnapshotScope&) = delete;
   SnapshotScope& operator=(const SnapshotScope&) = delete;
 
   const Snapshot& operator*() const;
   const Snapshot* operator->() const { return &**this; }
+
+ private:
+  const Snapshot* copy_;
 };
 
 // 0 before the first.

@@ -57,7 +57,9 @@ struct Entry : Option {
                static_cast<uint16_t>(field_size),
                true,
                true,
+               true,
                false,
+               nullptr,
                Range{},
                Choices{}} {}
 
@@ -81,6 +83,16 @@ struct Entry : Option {
     entry.readable = false;
     return entry;
   }
+  constexpr Entry Unprinted() const {
+    Entry entry = *this;
+    entry.printed = false;
+    return entry;
+  }
+  constexpr Entry Now(const char* name_of_current) const {
+    Entry entry = *this;
+    entry.current = name_of_current;
+    return entry;
+  }
   constexpr Entry WithoutEffect() const {
     Entry entry = *this;
     entry.effective = false;
@@ -101,75 +113,16 @@ constexpr Entry Ignored(const char* name) {
 }  // namespace
 
 constexpr Option kOptions[] = {
-    OPTION(prof),
-    FIELD("prof_prefix", prefix),
-    OPTION(prof_active),
-    OPTION(prof_thread_active_init),
-    FIELD("lg_prof_sample", lg_sample).In({0, HEAPTAP_MAX_LG_SAMPLE, kClips}),
-    OPTION(prof_accum),
-    OPTION(prof_bt_max).In({1, UINT_MAX, kClips}),
-    OPTION(lg_prof_interval).In({-1, kMaximumShift}),
-    OPTION(prof_gdump),
-    OPTION(prof_final),
-    OPTION(prof_leak),
-    OPTION(prof_leak_error),
-    OPTION(prof_log).Unreadable(),
-    OPTION(prof_pid_namespace),
-    OPTION(prof_recent_alloc_max).In({-1, SSIZE_MAX}),
-    OPTION(prof_stats),
-    OPTION(prof_sys_thread_name),
-    OPTION(prof_time_resolution).OneOf(Words(kTimeResolutionWords)),
-    OPTION(prof_unbias).Unreadable(),
-
-    OPTION(abort_conf),
-    OPTION(confirm_conf),
-    OPTION(stats_print),
-    OPTION(stats_print_opts).As(OptionType::kLetters),
-    OPTION(stats_interval).In({-1, INT64_MAX}),
-    OPTION(stats_interval_opts).As(OptionType::kLetters),
-    OPTION(junk).OneOf(Words(kJunkWords)),
-    OPTION(zero),
-    OPTION(xmalloc),
-    OPTION(abort_invalid_free).Unreadable(),
-    OPTION(thp).OneOf(Abbreviated(kThpWords)),
-    OPTION(dirty_decay_ms).In({-1, kMaximumMilliseconds}),
-
+    // In the order in which reports print them.
     OPTION(abort).WithoutEffect(),
+    OPTION(abort_conf),
     OPTION(cache_oblivious).WithoutEffect(),
-    OPTION(trust_madvise).WithoutEffect(),
+    OPTION(confirm_conf),
     OPTION(retain).WithoutEffect(),
-    OPTION(tcache).WithoutEffect(),
-    OPTION(background_thread).WithoutEffect(),
-    OPTION(experimental_infallible_new).WithoutEffect(),
-    OPTION(experimental_tcache_gc).WithoutEffect(),
-    OPTION(huge_arena_pac_thp).WithoutEffect(),
-    OPTION(disable_large_size_classes).WithoutEffect(),
-    OPTION(metadata_thp).OneOf(Abbreviated(kMetadataThpWords)).WithoutEffect(),
     OPTION(dss).OneOf(Abbreviated(kDssWords)).WithoutEffect(),
-    OPTION(percpu_arena).OneOf(Abbreviated(kProcessorArenaWords)).WithoutEffect(),
-    OPTION(zero_realloc).OneOf(Words(kZeroReallocWords)).WithoutEffect(),
     OPTION(narenas).In({1, UINT_MAX}).OrDefault().WithoutEffect(),
-    OPTION(muzzy_decay_ms).In({-1, kMaximumMilliseconds}).WithoutEffect(),
+    OPTION(percpu_arena).OneOf(Abbreviated(kProcessorArenaWords)).WithoutEffect(),
     OPTION(oversize_threshold).WithoutEffect(),
-    OPTION(mutex_max_spin).In({-1, INT64_MAX}).WithoutEffect(),
-    OPTION(max_background_threads).In({1, 4096, kClips}).WithoutEffect(),
-    OPTION(process_madvise_max_batch).WithoutEffect(),
-    OPTION(debug_double_free_max_scan).In({0, UINT_MAX, kClips}).WithoutEffect(),
-    OPTION(tcache_max).In({0, size_t{1} << kMaximumCacheLog2, kClips}).WithoutEffect(),
-    FIELD("lg_tcache_max", tcache_max)
-        .As(OptionType::kLogarithm)
-        .In({0, kMaximumCacheLog2, kClips})
-        .Unreadable()
-        .WithoutEffect(),
-    OPTION(tcache_nslots_small_min).In({1, 2048, kClips}).WithoutEffect(),
-    OPTION(tcache_nslots_small_max).In({1, 2048, kClips}).WithoutEffect(),
-    OPTION(tcache_nslots_large).In({1, 2048, kClips}).WithoutEffect(),
-    OPTION(lg_tcache_nslots_mul).In({-16, 16}).WithoutEffect(),
-    OPTION(tcache_gc_incr_bytes).In({1024, SIZE_MAX, kClips}).WithoutEffect(),
-    OPTION(tcache_gc_delay_bytes).WithoutEffect(),
-    OPTION(lg_tcache_flush_small_div).In({1, 16, kClips}).WithoutEffect(),
-    OPTION(lg_tcache_flush_large_div).In({1, 16, kClips}).WithoutEffect(),
-    OPTION(lg_extent_max_active_fit).In({0, 64}).WithoutEffect(),
     OPTION(hpa).WithoutEffect(),
     OPTION(hpa_slab_max_alloc).In({4096, kHugePage, kClips}).WithoutEffect(),
     OPTION(hpa_hugification_threshold).In({4096, kHugePage, kClips}).WithoutEffect(),
@@ -181,6 +134,66 @@ constexpr Option kOptions[] = {
     OPTION(hpa_sec_max_bytes).WithoutEffect(),
     OPTION(hpa_sec_bytes_after_flush).WithoutEffect(),
     OPTION(hpa_sec_batch_fill_extra).WithoutEffect(),
+    OPTION(metadata_thp).OneOf(Abbreviated(kMetadataThpWords)).WithoutEffect(),
+    OPTION(mutex_max_spin).In({-1, INT64_MAX}).WithoutEffect(),
+    OPTION(background_thread).WithoutEffect().Now("background_thread"),
+    OPTION(dirty_decay_ms).In({-1, kMaximumMilliseconds}).Now("arenas.dirty_decay_ms"),
+    OPTION(muzzy_decay_ms).In({-1, kMaximumMilliseconds}).WithoutEffect().Now("arenas.muzzy_decay_ms"),
+    OPTION(lg_extent_max_active_fit).In({0, 64}).WithoutEffect(),
+    OPTION(junk).OneOf(Words(kJunkWords)),
+    OPTION(zero),
+    OPTION(xmalloc),
+    OPTION(experimental_infallible_new).WithoutEffect(),
+    OPTION(tcache).WithoutEffect(),
+    OPTION(tcache_max).In({0, size_t{1} << kMaximumCacheLog2, kClips}).WithoutEffect(),
+    OPTION(tcache_nslots_small_min).In({1, 2048, kClips}).WithoutEffect(),
+    OPTION(tcache_nslots_small_max).In({1, 2048, kClips}).WithoutEffect(),
+    OPTION(tcache_nslots_large).In({1, 2048, kClips}).WithoutEffect(),
+    OPTION(lg_tcache_nslots_mul).In({-16, 16}).WithoutEffect(),
+    OPTION(tcache_gc_incr_bytes).In({1024, SIZE_MAX, kClips}).WithoutEffect(),
+    OPTION(tcache_gc_delay_bytes).WithoutEffect(),
+    OPTION(lg_tcache_flush_small_div).In({1, 16, kClips}).WithoutEffect(),
+    OPTION(lg_tcache_flush_large_div).In({1, 16, kClips}).WithoutEffect(),
+    OPTION(thp).OneOf(Abbreviated(kThpWords)),
+    OPTION(prof),
+    FIELD("prof_prefix", prefix),
+    OPTION(prof_active).Now("prof.active"),
+    OPTION(prof_thread_active_init).Now("prof.thread_active_init"),
+    FIELD("lg_prof_sample", lg_sample).In({0, HEAPTAP_MAX_LG_SAMPLE, kClips}).Now("prof.lg_sample"),
+    OPTION(prof_accum),
+    OPTION(lg_prof_interval).In({-1, kMaximumShift}),
+    OPTION(prof_bt_max).In({1, UINT_MAX, kClips}),
+    OPTION(prof_gdump),
+    OPTION(prof_final),
+    OPTION(prof_leak),
+    OPTION(prof_leak_error),
+    OPTION(prof_stats),
+    OPTION(prof_sys_thread_name),
+    OPTION(prof_time_resolution).OneOf(Words(kTimeResolutionWords)),
+    OPTION(prof_pid_namespace),
+    OPTION(stats_print),
+    OPTION(stats_print_opts).As(OptionType::kLetters),
+    OPTION(stats_interval).In({-1, INT64_MAX}),
+    OPTION(stats_interval_opts).As(OptionType::kLetters),
+    OPTION(zero_realloc).OneOf(Words(kZeroReallocWords)).WithoutEffect(),
+
+    // jemalloc's reports leave these out.
+    OPTION(prof_log).Unreadable(),
+    OPTION(prof_recent_alloc_max).In({-1, SSIZE_MAX}).Unprinted(),
+    OPTION(prof_unbias).Unreadable(),
+    OPTION(abort_invalid_free).Unreadable(),
+    OPTION(trust_madvise).WithoutEffect().Unprinted(),
+    OPTION(experimental_tcache_gc).WithoutEffect().Unprinted(),
+    OPTION(huge_arena_pac_thp).WithoutEffect().Unprinted(),
+    OPTION(disable_large_size_classes).WithoutEffect().Unprinted(),
+    OPTION(max_background_threads).In({1, 4096, kClips}).WithoutEffect().Unprinted(),
+    OPTION(process_madvise_max_batch).WithoutEffect().Unprinted(),
+    OPTION(debug_double_free_max_scan).In({0, UINT_MAX, kClips}).WithoutEffect().Unprinted(),
+    FIELD("lg_tcache_max", tcache_max)
+        .As(OptionType::kLogarithm)
+        .In({0, kMaximumCacheLog2, kClips})
+        .Unreadable()
+        .WithoutEffect(),
 
     Ignored("abort_on_error"),
     Ignored("bin_shards"),

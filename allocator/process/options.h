@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of all options: how each is written and where it is kept. The parser, confirm_conf and opt.* of mallctl are
-// made of it. An option's default is its field's (configuration.h).
+// The table of all options: how each is written and where it is kept. The parser, confirm_conf, opt.* of mallctl
+// and malloc_stats_print are made of it. An option's default is its field's (configuration.h).
 //
 // Constant; any thread, any time.
 #ifndef HEAPTAP_ALLOCATOR_PROCESS_OPTIONS_H_
@@ -55,8 +55,11 @@ struct Option {
   uint16_t offset;  // of the field in Configuration
   uint16_t size;    // of the field
   bool readable;    // has an opt.* name
+  bool printed;     // in malloc_stats_print, if it is readable
   bool effective;   // does something here
   bool defaults;    // the word "default" stands for the default
+  // mallctl's name of the value that holds now, if the option is only its beginning; else nullptr.
+  const char* current;
   Range range;
   Choices choices;
 };

@@ -168,10 +168,10 @@ int BinSlabSize(const Request& request) {
 }
 
 constexpr Node kBinNodes[] = {
-    Leaf("size", BinSize),
-    Leaf("nregs", BinBlocks),
-    Leaf("slab_size", BinSlabSize),
-    Leaf("nshards", Constant<uint32_t{1}>),
+    Shown("size", BinSize),
+    Shown("nregs", BinBlocks),
+    Shown("slab_size", BinSlabSize),
+    Shown("nshards", Constant<uint32_t{1}>),
 };
 constexpr NodeList kBins = IndexedListOf(kBinNodes, IsBin);
 
@@ -182,7 +182,7 @@ int ExtentSize(const Request& request) {
 }
 
 constexpr Node kExtentNodes[] = {
-    Leaf("size", ExtentSize),
+    Shown("size", ExtentSize),
 };
 constexpr NodeList kExtents = IndexedListOf(kExtentNodes, IsExtentClass);
 
@@ -204,18 +204,18 @@ int Lookup(const Request& request) {
 constexpr size_t kQuantum = 16;  // blocks of at least this size are multiples of it
 
 constexpr Node kArenasNodes[] = {
-    Leaf("narenas", Constant<unsigned{kArenaCount}>),
-    Leaf("dirty_decay_ms", IdleDecay<&dirty_decay_of_others>),
-    Leaf("muzzy_decay_ms", IdleDecay<&muzzy_decay_of_others>),
-    Leaf("quantum", Constant<kQuantum>),
-    Leaf("page", Constant<kPageSize>),
+    Shown("narenas", Constant<unsigned{kArenaCount}>, "Arenas"),
+    Shown("dirty_decay_ms", IdleDecay<&dirty_decay_of_others>),
+    Shown("muzzy_decay_ms", IdleDecay<&muzzy_decay_of_others>),
+    Shown("quantum", Constant<kQuantum>, "Quantum size"),
+    Shown("page", Constant<kPageSize>, "Page size"),
     // The ready lists are for all small classes.
-    Leaf("tcache_max", Constant<kSmallMaximum>),
-    Leaf("nbins", Constant<kSmallClasses>),
-    Leaf("nhbins", Constant<kSmallClasses>),
-    Inner("bin", kBins),
-    Leaf("nlextents", Constant<kExtentClasses>),
-    Inner("lextent", kExtents),
+    Shown("tcache_max", Constant<kSmallMaximum>, "Maximum thread-cached size class"),
+    Shown("nbins", Constant<kSmallClasses>, "Number of bin size classes"),
+    Shown("nhbins", Constant<kSmallClasses>, "Number of thread-cache bin size classes"),
+    Shown("bin", kBins),
+    Shown("nlextents", Constant<kExtentClasses>, "Number of large size classes"),
+    Shown("lextent", kExtents),
     Leaf("create", Create),
     Leaf("lookup", Lookup),
 };

@@ -160,7 +160,20 @@ int Mallctl(const char* name, void* old_value, size_t* old_length, const void* n
   int error = Follow(name, &walk, mib, &depth);
   if (error != 0) return error;
   if (!walk.at_leaf()) return ENOENT;
-  return walk.handler()({mib, old_value, old_length, new_value, new_length});
+  return walk.handler()(
+      {.mib = mib, .old_value = old_value, .old_length = old_length, .new_value = new_value, .new_length = new_length});
+}
+
+StatisticsValue ReadValue(const char* name) {
+  StatisticsValue value;
+  size_t mib[kMaximumDepth];
+  size_t depth = kMaximumDepth;
+  Walk walk;
+  if (Follow(name, &walk, mib, &depth) != 0 || !walk.at_leaf()) return value;
+  Request request = {};
+  request.mib = mib;
+  request.report = &value;
+  return walk.handler()(request) == 0 ? value : StatisticsValue();
 }
 
 int MallctlNameToMib(const char* name, size_t* mib, size_t* mib_length) {
@@ -177,7 +190,8 @@ int MallctlByMib(const size_t* mib, size_t mib_length, void* old_value, size_t* 
     if (!walk.Enter(mib[i])) return ENOENT;
   }
   if (!walk.at_leaf()) return ENOENT;
-  return walk.handler()({mib, old_value, old_length, new_value, new_length});
+  return walk.handler()(
+      {.mib = mib, .old_value = old_value, .old_length = old_length, .new_value = new_value, .new_length = new_length});
 }
 
 }  // namespace heaptap

@@ -15,6 +15,8 @@
 
 #include <stddef.h>
 
+#include "allocator/jemalloc/value.h"
+
 namespace heaptap {
 
 // Reads the old value into *old_value (of *old_length bytes) and sets the new one, where these are given. Where the
@@ -27,6 +29,9 @@ int MallctlNameToMib(const char* name, size_t* mib, size_t* mib_length);
 // Mallctl for what MallctlNameToMib has made. The numbers that stand for indices in the name may be changed.
 int MallctlByMib(const size_t* mib, size_t mib_length, void* old_value, size_t* old_length, const void* new_value,
                  size_t new_length);
+
+// The value of a name that has one to read; else a value that does not exist.
+StatisticsValue ReadValue(const char* name);
 
 // The child of a fork: nobody is in the middle of naming the arena.
 void ResetArenaNameAfterFork();

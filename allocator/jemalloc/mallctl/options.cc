@@ -51,6 +51,14 @@ int ReadField(const Request& request, const char* field) {
   return request.ReadOnly(value);
 }
 
+int ReadRatio(const Request& request, const char* field) {
+  const int error = ReadField<uint32_t>(request, field);
+  uint32_t ratio;
+  memcpy(&ratio, field, sizeof(ratio));
+  if (request.report != nullptr) *request.report = StatisticsValue::Ratio(ratio);
+  return error;
+}
+
 int ReadOption(const Request& request) {
   const Option& option = *ReadableOption(request.mib[1] - kOptionNodeCount);
   const char* field = reinterpret_cast<const char*>(&ProcessConfiguration()) + option.offset;
@@ -58,8 +66,9 @@ int ReadOption(const Request& request) {
     case OptionType::kBool:
       return ReadField<bool>(request, field);
     case OptionType::kUnsigned:
-    case OptionType::kRatio:
       return ReadField<uint32_t>(request, field);
+    case OptionType::kRatio:
+      return ReadRatio(request, field);
     case OptionType::kSize:
     case OptionType::kLogarithm:
       return ReadField<size_t>(request, field);
@@ -88,20 +97,20 @@ int BuiltInOptions(const Request& request) { return request.ReadOnly(static_cast
 
 // What unwinds the stacks is neither of the three: it is outside of the process.
 constexpr Node kConfigNodes[] = {
-    Leaf("cache_oblivious", Constant<false>),
-    Leaf("debug", Constant<kDebug>),
-    Leaf("fill", Constant<true>),
+    Shown("cache_oblivious", Constant<false>),
+    Shown("debug", Constant<kDebug>),
+    Shown("fill", Constant<true>),
     Leaf("infallible_new", Constant<false>),
-    Leaf("lazy_lock", Constant<false>),
-    Leaf("malloc_conf", BuiltInOptions),
-    Leaf("opt_safety_checks", Constant<false>),
-    Leaf("prof", Constant<true>),
-    Leaf("prof_libgcc", Constant<false>),
-    Leaf("prof_libunwind", Constant<false>),
-    Leaf("prof_frameptr", Constant<false>),
-    Leaf("stats", Constant<true>),
-    Leaf("utrace", Constant<false>),
-    Leaf("xmalloc", Constant<true>),
+    Shown("lazy_lock", Constant<false>),
+    Shown("malloc_conf", BuiltInOptions),
+    Shown("opt_safety_checks", Constant<false>),
+    Shown("prof", Constant<true>),
+    Shown("prof_libgcc", Constant<false>),
+    Shown("prof_libunwind", Constant<false>),
+    Shown("prof_frameptr", Constant<false>),
+    Shown("stats", Constant<true>),
+    Shown("utrace", Constant<false>),
+    Shown("xmalloc", Constant<true>),
 };
 
 }  // namespace

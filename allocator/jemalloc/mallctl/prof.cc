@@ -120,14 +120,14 @@ constexpr Node kStatisticsNodes[] = {
 constexpr NodeList kStatistics = ListOf(kStatisticsNodes);
 
 constexpr Node kProfNodes[] = {
-    Leaf("thread_active_init", Switch<AreNewThreadsSampled, SetNewThreadsSampled>),
-    Leaf("active", Active),
+    Shown("thread_active_init", Switch<AreNewThreadsSampled, SetNewThreadsSampled>),
+    Shown("active", Active),
     Leaf("dump", DumpProfile),
-    Leaf("gdump", Switch<IsHighWaterDumped, SetHighWaterDumped>),
+    Shown("gdump", Switch<IsHighWaterDumped, SetHighWaterDumped>),
     Leaf("prefix", Prefix),
     Leaf("reset", Reset),
-    Leaf("interval", Result<Interval>),
-    Leaf("lg_sample", Result<Rate>),
+    Shown("interval", Result<Interval>),
+    Shown("lg_sample", Result<Rate>),
     Leaf("log_start", LogStart),
     Leaf("log_stop", LogStop),
     Inner("stats", kStatistics),

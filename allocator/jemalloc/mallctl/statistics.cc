@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// stats.*: the figures of the last snapshot, which `epoch` takes. Where jemalloc counts what does not exist here
-// (locks' waits, huge page slabs, muzzy pages), the count is 0.
+// stats.*: the figures of the last snapshot, which `epoch` takes. Figures of what does not exist here are 0: absent.h,
+// and muzzy pages.
 #include "allocator/core/control.h"
 #include "allocator/core/maintenance.h"
 #include "allocator/core/size_class.h"
+#include "allocator/jemalloc/absent.h"
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/jemalloc/snapshot.h"
 
@@ -16,62 +17,81 @@ constexpr Handler kNoEvents = Constant<uint64_t{0}>;
 
 template <auto kMember>
 int Figure(const Request& request) {
-  SnapshotScope snapshot;
+  SnapshotScope snapshot(request.snapshot);
   return request.ReadOnly((*snapshot).*kMember);
 }
 
 // Bytes as a number of pages.
 template <auto kMember>
 int Pages(const Request& request) {
-  SnapshotScope snapshot;
+  SnapshotScope snapshot(request.snapshot);
   return request.ReadOnly((*snapshot).*kMember / kPageSize);
 }
 
-// --- locks -----------------------------------------------------------------------------------------------------------
+// --- what does not exist here
+// ------------------------------------------------------------------------------------------
 
-constexpr Node kLockNodes[] = {
-    Leaf("num_ops", kNoEvents),
-    Leaf("num_wait", kNoEvents),
-    Leaf("num_spin_acq", kNoEvents),
-    Leaf("num_owner_switch", kNoEvents),
-    Leaf("total_wait_time", kNoEvents),
-    Leaf("max_wait_time", kNoEvents),
-    Leaf("max_num_thds", Constant<uint32_t{0}>),
+// A list of nodes that are made of names, with room for some more.
+template <size_t kCount, size_t kMore = 0>
+struct NamedNodes {
+  Node nodes[kCount + kMore] = {};
+
+  // The same handler or list, 0 or all 0, for all names.
+  template <typename HandlerOrList>
+  constexpr NamedNodes(const char* const (&names)[kCount], const HandlerOrList& same) {
+    for (size_t i = 0; i < kCount; i++) nodes[i] = Shown(names[i], same);
+  }
+  constexpr NodeList list() const { return {nodes, kCount + kMore, nullptr, nullptr, nullptr}; }
 };
-constexpr NodeList kLock = ListOf(kLockNodes);
+
+template <size_t kCount>
+constexpr size_t CountOf(const char* const (&)[kCount]) {
+  return kCount;
+}
+
+constexpr auto kMutexNodes = [] {
+  NamedNodes<CountOf(absent::kMutexFigures), 1> named(absent::kMutexFigures, kNoEvents);
+  named.nodes[CountOf(absent::kMutexFigures)] = Shown("max_num_thds", Constant<uint32_t{0}>);
+  return named;
+}();
+constexpr NodeList kMutex = kMutexNodes.list();
 
 // jemalloc looks at no argument.
-int ResetLocks(const Request&) { return 0; }
+int ResetMutexes(const Request&) { return 0; }
 
-constexpr Node kGlobalLockNodes[] = {
-    Inner("background_thread", kLock),
-    Inner("max_per_bg_thd", kLock),
-    Inner("ctl", kLock),
-    Inner("prof", kLock),
-    Inner("prof_thds_data", kLock),
-    Inner("prof_dump", kLock),
-    Inner("prof_recent_alloc", kLock),
-    Inner("prof_recent_dump", kLock),
-    Inner("prof_stats", kLock),
-    Leaf("reset", ResetLocks),
-};
-constexpr NodeList kGlobalLocks = ListOf(kGlobalLockNodes);
+constexpr auto kGlobalMutexNodes = [] {
+  NamedNodes<CountOf(absent::kGlobalMutexes), 1> named(absent::kGlobalMutexes, kMutex);
+  named.nodes[CountOf(absent::kGlobalMutexes)] = Leaf("reset", ResetMutexes);
+  return named;
+}();
+constexpr NodeList kGlobalMutexes = kGlobalMutexNodes.list();
 
-constexpr Node kArenaLockNodes[] = {
-    Inner("large", kLock),
-    Inner("extent_avail", kLock),
-    Inner("extents_dirty", kLock),
-    Inner("extents_muzzy", kLock),
-    Inner("extents_retained", kLock),
-    Inner("decay_dirty", kLock),
-    Inner("decay_muzzy", kLock),
-    Inner("base", kLock),
-    Inner("tcache_list", kLock),
-    Inner("hpa_shard", kLock),
-    Inner("hpa_shard_grow", kLock),
-    Inner("hpa_sec", kLock),
-};
-constexpr NodeList kArenaLocks = ListOf(kArenaLockNodes);
+constexpr NamedNodes kArenaMutexNodes(absent::kArenaMutexes, kMutex);
+constexpr NodeList kArenaMutexes = kArenaMutexNodes.list();
+
+constexpr NamedNodes kBackgroundThreadNodes(absent::kBackgroundThreadFigures, kNoEvents);
+constexpr NodeList kBackgroundThread = kBackgroundThreadNodes.list();
+
+constexpr NamedNodes kShardSlabNodes(absent::kShardSlabFigures, kNoBytes);
+bool IsShardSlabSize(size_t index) { return index < absent::kShardSlabSizes; }
+constexpr NodeList kShardSlabsBySize = IndexedListOf(kShardSlabNodes.nodes, IsShardSlabSize);
+// jemalloc's report leaves the last one out here.
+constexpr auto kShardSlabTotalNodes = [] {
+  NamedNodes named = kShardSlabNodes;
+  named.nodes[CountOf(absent::kShardSlabFigures) - 1].key = nullptr;
+  return named;
+}();
+constexpr NodeList kShardSlabTotals = kShardSlabTotalNodes.list();
+
+constexpr auto kShardNodes = [] {
+  NamedNodes<CountOf(absent::kShardFigures), 3> named(absent::kShardFigures, kNoEvents);
+  Node* more = named.nodes + CountOf(absent::kShardFigures);
+  *more++ = Shown("full_slabs", kShardSlabTotals);
+  *more++ = Shown("empty_slabs", kShardSlabTotals);
+  *more++ = Shown("nonfull_slabs", kShardSlabsBySize);
+  return named;
+}();
+constexpr NodeList kShard = kShardNodes.list();
 
 // --- size classes ----------------------------------------------------------------------------------------------------
 
@@ -89,7 +109,7 @@ const ClassStatistics* Extents(const Snapshot& snapshot, size_t* count) {
 
 template <Classes kClasses, auto kMember>
 int Sum(const Request& request) {
-  SnapshotScope snapshot;
+  SnapshotScope snapshot(request.snapshot);
   size_t count;
   const ClassStatistics* classes = kClasses(*snapshot, &count);
   uint64_t sum = 0;
@@ -99,26 +119,26 @@ int Sum(const Request& request) {
 
 template <Classes kClasses, auto kMember>
 int OfClass(const Request& request) {
-  SnapshotScope snapshot;
+  SnapshotScope snapshot(request.snapshot);
   size_t count;
   return request.ReadOnly(kClasses(*snapshot, &count)[request.mib[4]].*kMember);
 }
 
 constexpr Node kSmallNodes[] = {
-    Leaf("allocated", Figure<&Snapshot::allocated_small>), Leaf("nmalloc", Sum<Bins, &ClassStatistics::allocations>),
-    Leaf("ndalloc", Sum<Bins, &ClassStatistics::frees>),   Leaf("nrequests", Sum<Bins, &ClassStatistics::requests>),
-    Leaf("nfills", Sum<Bins, &ClassStatistics::fills>),    Leaf("nflushes", Sum<Bins, &ClassStatistics::flushes>),
+    Shown("allocated", Figure<&Snapshot::allocated_small>), Shown("nmalloc", Sum<Bins, &ClassStatistics::allocations>),
+    Shown("ndalloc", Sum<Bins, &ClassStatistics::frees>),   Shown("nrequests", Sum<Bins, &ClassStatistics::requests>),
+    Shown("nfills", Sum<Bins, &ClassStatistics::fills>),    Shown("nflushes", Sum<Bins, &ClassStatistics::flushes>),
 };
 constexpr NodeList kSmall = ListOf(kSmallNodes);
 
 // Larger blocks come one by one: each allocation is a refill.
 constexpr Node kLargeNodes[] = {
-    Leaf("allocated", Figure<&Snapshot::allocated_large>),
-    Leaf("nmalloc", Sum<Extents, &ClassStatistics::allocations>),
-    Leaf("ndalloc", Sum<Extents, &ClassStatistics::frees>),
-    Leaf("nrequests", Sum<Extents, &ClassStatistics::requests>),
-    Leaf("nfills", Sum<Extents, &ClassStatistics::allocations>),
-    Leaf("nflushes", Sum<Extents, &ClassStatistics::flushes>),
+    Shown("allocated", Figure<&Snapshot::allocated_large>),
+    Shown("nmalloc", Sum<Extents, &ClassStatistics::allocations>),
+    Shown("ndalloc", Sum<Extents, &ClassStatistics::frees>),
+    Shown("nrequests", Sum<Extents, &ClassStatistics::requests>),
+    Shown("nfills", Sum<Extents, &ClassStatistics::allocations>),
+    Shown("nflushes", Sum<Extents, &ClassStatistics::flushes>),
 };
 constexpr NodeList kLarge = ListOf(kLargeNodes);
 
@@ -126,17 +146,17 @@ bool IsBin(size_t index) { return index < kSmallClasses; }
 bool IsExtentClass(size_t index) { return index < kExtentClasses; }
 
 constexpr Node kBinNodes[] = {
-    Leaf("nmalloc", OfClass<Bins, &ClassStatistics::allocations>),
-    Leaf("ndalloc", OfClass<Bins, &ClassStatistics::frees>),
-    Leaf("nrequests", OfClass<Bins, &ClassStatistics::requests>),
-    Leaf("curregs", OfClass<Bins, &ClassStatistics::live>),
-    Leaf("nfills", OfClass<Bins, &ClassStatistics::fills>),
-    Leaf("nflushes", OfClass<Bins, &ClassStatistics::flushes>),
+    Shown("nmalloc", OfClass<Bins, &ClassStatistics::allocations>),
+    Shown("ndalloc", OfClass<Bins, &ClassStatistics::frees>),
+    Shown("nrequests", OfClass<Bins, &ClassStatistics::requests>),
+    Shown("curregs", OfClass<Bins, &ClassStatistics::live>),
+    Shown("nfills", OfClass<Bins, &ClassStatistics::fills>),
+    Shown("nflushes", OfClass<Bins, &ClassStatistics::flushes>),
     Leaf("nslabs", OfClass<Bins, &ClassStatistics::slabs_made>),
-    Leaf("nreslabs", kNoEvents),
-    Leaf("curslabs", OfClass<Bins, &ClassStatistics::slabs>),
-    Leaf("nonfull_slabs", OfClass<Bins, &ClassStatistics::slabs_nonfull>),
-    Inner("mutex", kLock),
+    Shown("nreslabs", kNoEvents),
+    Shown("curslabs", OfClass<Bins, &ClassStatistics::slabs>),
+    Shown("nonfull_slabs", OfClass<Bins, &ClassStatistics::slabs_nonfull>),
+    Shown("mutex", kMutex),
 };
 constexpr NodeList kBins = IndexedListOf(kBinNodes, IsBin);
 
@@ -144,7 +164,7 @@ constexpr Node kLargeExtentNodes[] = {
     Leaf("nmalloc", OfClass<Extents, &ClassStatistics::allocations>),
     Leaf("ndalloc", OfClass<Extents, &ClassStatistics::frees>),
     Leaf("nrequests", OfClass<Extents, &ClassStatistics::requests>),
-    Leaf("curlextents", OfClass<Extents, &ClassStatistics::live>),
+    Shown("curlextents", OfClass<Extents, &ClassStatistics::live>),
 };
 constexpr NodeList kLargeExtents = IndexedListOf(kLargeExtentNodes, IsExtentClass);
 
@@ -152,38 +172,19 @@ bool IsPageClass(size_t index) { return index < kPageClasses; }
 
 template <auto kMember>
 int OfStretches(const Request& request) {
-  SnapshotScope snapshot;
+  SnapshotScope snapshot(request.snapshot);
   return request.ReadOnly(snapshot->stretches[request.mib[4]].*kMember);
 }
 
 constexpr Node kFreeExtentNodes[] = {
-    Leaf("ndirty", OfStretches<&StretchStatistics::dirty>),
-    Leaf("nmuzzy", kNoBytes),
-    Leaf("nretained", OfStretches<&StretchStatistics::retained>),
-    Leaf("dirty_bytes", OfStretches<&StretchStatistics::dirty_bytes>),
-    Leaf("muzzy_bytes", kNoBytes),
-    Leaf("retained_bytes", OfStretches<&StretchStatistics::retained_bytes>),
+    Shown("ndirty", OfStretches<&StretchStatistics::dirty>),
+    Shown("nmuzzy", kNoBytes),
+    Shown("nretained", OfStretches<&StretchStatistics::retained>),
+    Shown("dirty_bytes", OfStretches<&StretchStatistics::dirty_bytes>),
+    Shown("muzzy_bytes", kNoBytes),
+    Shown("retained_bytes", OfStretches<&StretchStatistics::retained_bytes>),
 };
 constexpr NodeList kFreeExtents = IndexedListOf(kFreeExtentNodes, IsPageClass);
-
-// --- huge page slabs -------------------------------------------------------------------------------------------------
-
-constexpr size_t kHugePageClasses = 64;  // jemalloc's
-bool IsHugePageClass(size_t index) { return index < kHugePageClasses; }
-
-constexpr Node kHugeSlabNodes[] = {
-    Leaf("npageslabs_nonhuge", kNoBytes), Leaf("npageslabs_huge", kNoBytes), Leaf("nactive_nonhuge", kNoBytes),
-    Leaf("nactive_huge", kNoBytes),       Leaf("ndirty_nonhuge", kNoBytes),  Leaf("ndirty_huge", kNoBytes),
-};
-constexpr NodeList kHugeSlabs = ListOf(kHugeSlabNodes);
-constexpr NodeList kNonfullHugeSlabs = IndexedListOf(kHugeSlabNodes, IsHugePageClass);
-
-constexpr Node kHugeShardNodes[] = {
-    Inner("full_slabs", kHugeSlabs),  Inner("empty_slabs", kHugeSlabs), Inner("nonfull_slabs", kNonfullHugeSlabs),
-    Leaf("npurge_passes", kNoEvents), Leaf("npurges", kNoEvents),       Leaf("nhugifies", kNoEvents),
-    Leaf("ndehugifies", kNoEvents),
-};
-constexpr NodeList kHugeShard = ListOf(kHugeShardNodes);
 
 // --- stats.arenas.<i> ------------------------------------------------------------------------------------------------
 
@@ -206,62 +207,55 @@ int MuzzyDecayOfArena(const Request& request) {
 }
 
 constexpr Node kArenaNodes[] = {
-    Leaf("nthreads", Figure<&Snapshot::threads>),
-    Leaf("uptime", Figure<&Snapshot::uptime>),
-    Leaf("dss", Break),
-    Leaf("dirty_decay_ms", DirtyDecayOfArena),
-    Leaf("muzzy_decay_ms", MuzzyDecayOfArena),
-    Leaf("pactive", Pages<&Snapshot::active>),
-    Leaf("pdirty", Pages<&Snapshot::dirty>),
-    Leaf("pmuzzy", kNoBytes),
-    Leaf("mapped", Figure<&Snapshot::mapped>),
-    Leaf("retained", Figure<&Snapshot::retained>),
-    Leaf("extent_avail", kNoBytes),
-    Leaf("dirty_npurge", Figure<&Snapshot::purges>),
-    Leaf("dirty_nmadvise", Figure<&Snapshot::purge_calls>),
-    Leaf("dirty_purged", Pages<&Snapshot::purged_bytes>),
-    Leaf("muzzy_npurge", kNoEvents),
-    Leaf("muzzy_nmadvise", kNoEvents),
-    Leaf("muzzy_purged", kNoEvents),
-    Leaf("base", Figure<&Snapshot::metadata>),
-    Leaf("internal", kNoBytes),
-    Leaf("metadata_thp", kNoBytes),
-    Leaf("tcache_bytes", Figure<&Snapshot::ready>),
-    Leaf("tcache_stashed_bytes", kNoBytes),
-    Leaf("resident", Figure<&Snapshot::resident>),
-    Leaf("abandoned_vm", kNoBytes),
-    Leaf("hpa_sec_bytes", kNoBytes),
-    Inner("small", kSmall),
-    Inner("large", kLarge),
-    Inner("bins", kBins),
-    Inner("lextents", kLargeExtents),
-    Inner("extents", kFreeExtents),
-    Inner("mutexes", kArenaLocks),
-    Inner("hpa_shard", kHugeShard),
+    Shown("nthreads", Figure<&Snapshot::threads>, "assigned threads"),
+    ShownAs("uptime_ns", Leaf("uptime", Figure<&Snapshot::uptime>), "uptime"),
+    Shown("dss", Break, "dss allocation precedence"),
+    Shown("dirty_decay_ms", DirtyDecayOfArena),
+    Shown("muzzy_decay_ms", MuzzyDecayOfArena),
+    Shown("pactive", Pages<&Snapshot::active>),
+    Shown("pdirty", Pages<&Snapshot::dirty>),
+    Shown("pmuzzy", kNoBytes),
+    Shown("mapped", Figure<&Snapshot::mapped>),
+    Shown("retained", Figure<&Snapshot::retained>),
+    Shown("extent_avail", kNoBytes),
+    Shown("dirty_npurge", Figure<&Snapshot::purges>),
+    Shown("dirty_nmadvise", Figure<&Snapshot::purge_calls>),
+    Shown("dirty_purged", Pages<&Snapshot::purged_bytes>),
+    Shown("muzzy_npurge", kNoEvents),
+    Shown("muzzy_nmadvise", kNoEvents),
+    Shown("muzzy_purged", kNoEvents),
+    Shown("base", Figure<&Snapshot::metadata>),
+    Shown("internal", kNoBytes),
+    Shown("metadata_thp", kNoBytes),
+    Shown("tcache_bytes", Figure<&Snapshot::ready>),
+    Shown("tcache_stashed_bytes", kNoBytes),
+    Shown("resident", Figure<&Snapshot::resident>),
+    Shown("abandoned_vm", kNoBytes),
+    ShownAs("sec_bytes", Leaf("hpa_sec_bytes", kNoBytes)),
+    Shown("small", kSmall),
+    Shown("large", kLarge),
+    Shown("bins", kBins),
+    Shown("lextents", kLargeExtents),
+    Shown("extents", kFreeExtents),
+    Shown("mutexes", kArenaMutexes),
+    Shown("hpa_shard", kShard),
 };
 constexpr NodeList kArenas = IndexedListOf(kArenaNodes, HasStatistics);
 
 // --- stats -----------------------------------------------------------------------------------------------------------
 
-constexpr Node kBackgroundThreadNodes[] = {
-    Leaf("num_threads", kNoBytes),
-    Leaf("num_runs", kNoEvents),
-    Leaf("run_interval", kNoEvents),
-};
-constexpr NodeList kBackgroundThread = ListOf(kBackgroundThreadNodes);
-
 constexpr Node kStatisticsNodes[] = {
-    Leaf("allocated", Figure<&Snapshot::allocated>),
-    Leaf("active", Figure<&Snapshot::active>),
-    Leaf("metadata", Figure<&Snapshot::metadata>),
-    Leaf("metadata_thp", kNoBytes),
-    Leaf("resident", Figure<&Snapshot::resident>),
-    Leaf("mapped", Figure<&Snapshot::mapped>),
-    Leaf("retained", Figure<&Snapshot::retained>),
-    Inner("background_thread", kBackgroundThread),
-    Inner("mutexes", kGlobalLocks),
+    Shown("allocated", Figure<&Snapshot::allocated>),
+    Shown("active", Figure<&Snapshot::active>),
+    Shown("metadata", Figure<&Snapshot::metadata>),
+    Shown("metadata_thp", kNoBytes),
+    Shown("resident", Figure<&Snapshot::resident>),
+    Shown("mapped", Figure<&Snapshot::mapped>),
+    Shown("retained", Figure<&Snapshot::retained>),
+    Shown("background_thread", kBackgroundThread),
+    Shown("mutexes", kGlobalMutexes),
     Inner("arenas", kArenas),
-    Leaf("zero_reallocs", kNoBytes),
+    Shown("zero_reallocs", kNoBytes),
 };
 
 // Without a snapshot.
@@ -274,6 +268,7 @@ constexpr Node kApproximateNodes[] = {
 }  // namespace
 
 constexpr NodeList kStatisticsNames = ListOf(kStatisticsNodes);
+constexpr NodeList kArenaStatisticsNames = kArenas;
 constexpr NodeList kApproximateStatisticsNames = ListOf(kApproximateNodes);
 
 }  // namespace heaptap

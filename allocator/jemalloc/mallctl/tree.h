@@ -13,6 +13,11 @@
 #include <string.h>
 #include <sys/types.h>
 
+#include <type_traits>
+
+#include "allocator/jemalloc/snapshot.h"
+#include "allocator/jemalloc/value.h"
+
 namespace heaptap {
 
 // What the caller of mallctl has given. Each method returns 0 or the errno value that mallctl returns.
@@ -22,6 +27,9 @@ struct Request {
   size_t* old_length;
   const void* new_value;
   size_t new_length;
+  // For reports, which read without a caller: where the value goes, and the snapshot that it is taken from.
+  StatisticsValue* report = nullptr;
+  const Snapshot* snapshot = nullptr;
 
   bool wants_old() const { return old_value != nullptr && old_length != nullptr; }
   bool has_new() const { return new_value != nullptr; }
@@ -33,6 +41,9 @@ struct Request {
   // Hands out the old value if it is wanted.
   template <typename Value>
   int Read(const Value& value) const {
+    if constexpr (std::is_integral_v<Value> || std::is_same_v<Value, const char*>) {
+      if (report != nullptr) *report = value;
+    }
     if (!wants_old()) return 0;
     bool fits = *old_length == sizeof(value);
     if (*old_length > sizeof(value)) *old_length = sizeof(value);
@@ -78,6 +89,9 @@ struct Node {
   const char* name;
   Handler handler;  // of a leaf
   const NodeList* children;
+  // Reports print what has a key: as a member of a JSON object, and if it has a title too, as a line of text.
+  const char* key = nullptr;
+  const char* title = nullptr;
 };
 
 struct NodeList {
@@ -102,6 +116,16 @@ constexpr NodeList IndexedListOf(const Node (&nodes)[kCount], bool (*accepts)(si
 
 constexpr Node Leaf(const char* name, Handler handler) { return {name, handler, nullptr}; }
 constexpr Node Inner(const char* name, const NodeList& children) { return {name, nullptr, &children}; }
+// The same in reports, where the handler must only read.
+constexpr Node ShownAs(const char* key, Node node, const char* title = nullptr) {
+  node.key = key;
+  node.title = title;
+  return node;
+}
+constexpr Node Shown(const char* name, Handler handler, const char* title = nullptr) {
+  return ShownAs(name, Leaf(name, handler), title);
+}
+constexpr Node Shown(const char* name, const NodeList& children) { return ShownAs(name, Inner(name, children)); }
 
 // Handlers of values that never change.
 template <auto kValue>
@@ -133,6 +157,7 @@ extern const NodeList kArenaNames;   // arena
 extern const NodeList kArenasNames;  // arenas
 extern const NodeList kProfNames;
 extern const NodeList kStatisticsNames;
+extern const NodeList kArenaStatisticsNames;  // stats.arenas.<i>
 extern const NodeList kApproximateStatisticsNames;
 extern const NodeList kExperimentalNames;
 

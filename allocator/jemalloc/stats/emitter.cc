@@ -123,16 +123,37 @@ void StatisticsEmitter::BeginMember(const char* key) {
 
 void StatisticsEmitter::Put(const StatisticsValue& value) {
   switch (value.kind_) {
+    case StatisticsValue::kNothing:
+      return;
     case StatisticsValue::kTruth:
       return Put(value.number_ != 0 ? "true" : "false");
     case StatisticsValue::kText:
       return PutQuoted(value.text_);
+    case StatisticsValue::kRatio:
+      return PutRatio(static_cast<uint32_t>(value.number_));
     case StatisticsValue::kNumber:
       char digits[kDigits];
       const char* first = Format(value.number_, digits);
       if (value.negative_) Put("-", 1);
       return Put(first, static_cast<size_t>(digits + kDigits - first));
   }
+}
+
+// A binary fraction has as many decimal digits as binary ones.
+void StatisticsEmitter::PutRatio(uint32_t ratio) {
+  constexpr uint32_t kFractionBits = 16;
+  constexpr uint32_t kFractionMask = (uint32_t{1} << kFractionBits) - 1;
+  if (ratio == UINT32_MAX) return Put("\"-1\"");
+  Put("\"");
+  Put(StatisticsValue(ratio >> kFractionBits));
+  Put(".");
+  uint32_t rest = ratio & kFractionMask;
+  do {
+    rest *= 10;
+    Put(StatisticsValue(rest >> kFractionBits));
+    rest &= kFractionMask;
+  } while (rest != 0);
+  Put("\"");
 }
 
 void StatisticsEmitter::PutQuoted(const char* text) {

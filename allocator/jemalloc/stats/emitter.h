@@ -11,32 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator/jemalloc/value.h"
+
 namespace heaptap {
 
 using WriteFunction = void (*)(void* opaque, const char* text);
-
-// A number, a truth value or a text that outlives the call.
-class StatisticsValue {
- public:
-  StatisticsValue() = default;
-  StatisticsValue(bool truth) : kind_(kTruth), number_(truth) {}
-  StatisticsValue(int number) : StatisticsValue(static_cast<int64_t>(number)) {}
-  StatisticsValue(unsigned number) : kind_(kNumber), number_(number) {}
-  StatisticsValue(uint64_t number) : kind_(kNumber), number_(number) {}
-  StatisticsValue(int64_t number)
-      : kind_(kNumber),
-        negative_(number < 0),
-        number_(negative_ ? -static_cast<uint64_t>(number) : static_cast<uint64_t>(number)) {}
-  StatisticsValue(const char* text) : kind_(kText), text_(text) {}
-
- private:
-  friend class StatisticsEmitter;
-  enum Kind : uint8_t { kTruth, kNumber, kText };
-  Kind kind_ = kNumber;
-  bool negative_ = false;
-  uint64_t number_ = 0;
-  const char* text_ = nullptr;
-};
 
 struct StatisticsColumn {
   const char* title;
@@ -93,6 +72,7 @@ class StatisticsEmitter {
   // The value as it is; texts in quotation marks, and for JSON escaped.
   void Put(const StatisticsValue& value);
   void PutQuoted(const char* text);
+  void PutRatio(uint32_t ratio);
   void Put(const char* text, size_t length);
   void Put(const char* text);
   void Flush();

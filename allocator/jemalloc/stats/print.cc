@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/jemalloc/stats/print.h"
 
-#include "allocator/jemalloc/mallctl/mallctl.h"
+#include <string.h>
+
 #include "allocator/platform/system.h"
 #include "allocator/process/process.h"
 
@@ -61,7 +62,7 @@ void Print(StatisticsEmitter* emitter, const StatisticsParts& parts, const Snaps
   emitter->Text("___ Begin jemalloc statistics ___\n");
   emitter->BeginObject("jemalloc");
   if (parts.general) PrintGeneral(emitter);
-  PrintTotals(emitter, snapshot, parts.mutexes);
+  PrintTotals(emitter, snapshot, parts);
   if (parts.merged || parts.destroyed || parts.arenas) {
     emitter->BeginObject("stats.arenas");
     // One arena is not merged with others, unless it would not be seen otherwise. None is ever destroyed.
@@ -85,6 +86,29 @@ void WriteMessage(void*, const char* text) {
 }
 
 }  // namespace
+
+bool IsWanted(const char* key, bool is_outermost, const void* parts) {
+  struct Part {
+    const char* key;
+    bool StatisticsParts::*part;
+    bool is_outermost = true;
+  };
+  constexpr Part kParts[] = {
+      {"mutexes", &StatisticsParts::mutexes},
+      {"mutex", &StatisticsParts::mutexes, false},
+      {"bins", &StatisticsParts::bins},
+      {"lextents", &StatisticsParts::large},
+      {"extents", &StatisticsParts::extents},
+      {"hpa_shard", &StatisticsParts::huge_pages},
+      {"sec_bytes", &StatisticsParts::huge_pages},
+  };
+  for (const Part& one : kParts) {
+    if (is_outermost == one.is_outermost && strcmp(key, one.key) == 0) {
+      return static_cast<const StatisticsParts*>(parts)->*one.part;
+    }
+  }
+  return true;
+}
 
 uint64_t PerSecond(uint64_t events, uint64_t uptime_nanoseconds) {
   constexpr uint64_t kSecond = 1000000000;
@@ -115,11 +139,6 @@ void PrintStatistics(WriteFunction write, void* opaque, const char* options) {
 
 void PrintStatistics(const char* options) { PrintStatistics(nullptr, nullptr, options); }
 
-void PrintStatisticsAtExit() {
-  const char* options = nullptr;
-  size_t length = sizeof(options);
-  if (Mallctl("opt.stats_print_opts", &options, &length, nullptr, 0) != 0) options = nullptr;
-  PrintStatistics(options);
-}
+void PrintStatisticsAtExit() { PrintStatistics(ProcessConfiguration().stats_print_opts); }
 
 }  // namespace heaptap

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // malloc_stats_print: the statistics as a report, in jemalloc's text form or as JSON with jemalloc's keys, so that what
-// reads jemalloc's reads ours. There is one arena, and nothing that jemalloc has several kinds of; figures about what
-// heaptap does not have (its mutexes, huge page shards, background threads) are there and are 0.
+// reads jemalloc's reads ours. The JSON is what mallctl's tree shows (members.h); the tables of the text are made here.
+// There is one arena, and nothing that jemalloc has several kinds of; figures about what heaptap does not have (its
+// mutexes, huge page shards, background threads) are there and are 0.
 //
 //   PrintStatistics             print.cc: what `options` ask for, and in which form
 //     PrintGeneral              version, config, opt, prof, arenas
@@ -43,16 +44,18 @@ struct StatisticsParts {
   bool huge_pages = true;
 };
 
+// Whether `parts`, a StatisticsParts, has the member of stats.* with this key (MemberPrinter::Filter).
+bool IsWanted(const char* key, bool is_outermost, const void* parts);
+
 void PrintGeneral(StatisticsEmitter* emitter);
-void PrintTotals(StatisticsEmitter* emitter, const Snapshot& snapshot, bool mutexes);
+void PrintTotals(StatisticsEmitter* emitter, const Snapshot& snapshot, const StatisticsParts& parts);
 void PrintArena(StatisticsEmitter* emitter, const Snapshot& snapshot, const StatisticsParts& parts);
 
 void PrintGlobalMutexes(StatisticsEmitter* emitter);
 void PrintArenaMutexes(StatisticsEmitter* emitter);
-// The columns and the member of a bin.
+// The columns of a bin.
 void PrintMutexHeadings(StatisticsEmitter* emitter);
 void PrintMutexCells(StatisticsEmitter* emitter);
-void PrintMutexMember(StatisticsEmitter* emitter, const char* key);
 void PrintHugePageShard(StatisticsEmitter* emitter);
 
 // Events in a second, on average since the start; within the first second, all of them.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "allocator/core/maintenance.h"
 #include "allocator/core/size_class.h"
 #include "allocator/core/slab.h"
-#include "allocator/jemalloc/mallctl/mallctl.h"
+#include "allocator/jemalloc/mallctl/tree.h"
+#include "allocator/jemalloc/stats/members.h"
 #include "allocator/jemalloc/stats/print.h"
 
 namespace heaptap {
@@ -75,7 +77,7 @@ class Gaps {
   bool Row(bool has_something) {
     if (has_something && in_gap_) emitter_->Text(kGap);
     in_gap_ = !has_something;
-    return has_something && !emitter_->is_json();
+    return has_something;
   }
 
  private:
@@ -83,27 +85,11 @@ class Gaps {
   bool in_gap_ = false;
 };
 
-int64_t Decay(const char* name) {
-  int64_t milliseconds = 0;
-  size_t length = sizeof(milliseconds);
-  Mallctl(name, &milliseconds, &length, nullptr, 0);
-  return milliseconds;
-}
-
 void PrintDecay(StatisticsEmitter* emitter, const Snapshot& snapshot) {
-  int64_t dirty = Decay("arenas.dirty_decay_ms");
-  int64_t muzzy = Decay("arenas.muzzy_decay_ms");
+  int64_t dirty = DirtyDecay();
+  int64_t muzzy = MuzzyDecay();
   uint64_t pages = snapshot.dirty / kPageSize;
   uint64_t purged = snapshot.purged_bytes / kPageSize;
-  emitter->Member("dirty_decay_ms", dirty);
-  emitter->Member("muzzy_decay_ms", muzzy);
-  emitter->Member("pactive", snapshot.active / kPageSize);
-  emitter->Member("pdirty", pages);
-  emitter->Member("pmuzzy", 0);
-  emitter->Member("dirty_npurge", snapshot.purges);
-  emitter->Member("dirty_nmadvise", snapshot.purge_calls);
-  emitter->Member("dirty_purged", purged);
-  for (const char* member : {"muzzy_npurge", "muzzy_nmadvise", "muzzy_purged"}) emitter->Member(member, 0);
   const StatisticsValue never("N/A");
   emitter->Headings(kDecayColumns);
   emitter->Text("\n");
@@ -149,26 +135,14 @@ void PrintCounts(StatisticsEmitter* emitter, const char* title, const Counts& co
   emitter->Text("\n");
 }
 
-void PrintCountMembers(StatisticsEmitter* emitter, const char* key, const Counts& counts) {
-  emitter->BeginObject(key);
-  emitter->Member("allocated", counts.allocated);
-  emitter->Member("nmalloc", counts.allocations);
-  emitter->Member("ndalloc", counts.frees);
-  emitter->Member("nrequests", counts.requests);
-  emitter->Member("nfills", counts.fills);
-  emitter->Member("nflushes", counts.flushes);
-  emitter->EndObject();
-}
-
 void PrintAllCounts(StatisticsEmitter* emitter, const Snapshot& snapshot) {
   Counts small = Sum(snapshot.bins);
   small.allocated = snapshot.allocated_small;
   Counts large = Sum(snapshot.extents);
   large.allocated = snapshot.allocated_large;
+  large.fills = large.allocations;  // they come one by one, as in stats.arenas.<i>.large
   Counts total = small;
   total.Add(large);
-  PrintCountMembers(emitter, "small", small);
-  PrintCountMembers(emitter, "large", large);
   emitter->Headings(kCountColumns);
   emitter->Text("\n");
   PrintCounts(emitter, "small:", small, snapshot.uptime);
@@ -178,46 +152,24 @@ void PrintAllCounts(StatisticsEmitter* emitter, const Snapshot& snapshot) {
 
 void PrintMemory(StatisticsEmitter* emitter, const Snapshot& snapshot) {
   struct Line {
-    const char* key;
     const char* title;
     uint64_t bytes;
   };
   const Line lines[] = {
-      {"mapped", "mapped:", snapshot.mapped},
-      {"retained", "retained:", snapshot.retained},
-      {"base", "base:", snapshot.metadata},
-      {"internal", "internal:", 0},
-      {"metadata_thp", "metadata_thp:", 0},
-      {"tcache_bytes", "tcache_bytes:", snapshot.ready},
-      {"tcache_stashed_bytes", "tcache_stashed_bytes:", 0},
-      {"resident", "resident:", snapshot.resident},
-      {"abandoned_vm", "abandoned_vm:", 0},
-      {"extent_avail", "extent_avail:", 0},
+      {"mapped:", snapshot.mapped}, {"retained:", snapshot.retained},
+      {"base:", snapshot.metadata}, {"internal:", 0},
+      {"metadata_thp:", 0},         {"tcache_bytes:", snapshot.ready},
+      {"tcache_stashed_bytes:", 0}, {"resident:", snapshot.resident},
+      {"abandoned_vm:", 0},         {"extent_avail:", 0},
   };
   emitter->Headings(kMemoryColumns);
   emitter->Text("\n");
   emitter->Cells(kMemoryColumns, {"active:", snapshot.active});
   emitter->Text("\n");
   for (const Line& line : lines) {
-    emitter->Member(line.key, line.bytes);
     emitter->Cells(kMemoryColumns, {line.title, line.bytes});
     emitter->Text("\n");
   }
-}
-
-void PrintBin(StatisticsEmitter* emitter, const ClassStatistics& bin, bool mutexes) {
-  emitter->BeginObject();
-  emitter->Member("nmalloc", bin.allocations);
-  emitter->Member("ndalloc", bin.frees);
-  emitter->Member("curregs", bin.live);
-  emitter->Member("nrequests", bin.requests);
-  emitter->Member("nfills", bin.fills);
-  emitter->Member("nflushes", bin.flushes);
-  emitter->Member("nreslabs", 0);
-  emitter->Member("curslabs", bin.slabs);
-  emitter->Member("nonfull_slabs", bin.slabs_nonfull);
-  if (mutexes) PrintMutexMember(emitter, "mutex");
-  emitter->EndObject();
 }
 
 void PrintBins(StatisticsEmitter* emitter, const Snapshot& snapshot, bool mutexes) {
@@ -227,43 +179,38 @@ void PrintBins(StatisticsEmitter* emitter, const Snapshot& snapshot, bool mutexe
   emitter->Headings(kBinColumns, Width(kTitle));
   if (mutexes) PrintMutexHeadings(emitter);
   emitter->Text("\n");
-  emitter->BeginArray("bins");
-  {
-    Gaps gaps(emitter);
-    for (unsigned c = 0; c < kSmallClasses; c++) {
-      const ClassStatistics& bin = snapshot.bins[c];
-      PrintBin(emitter, bin, mutexes);
-      if (!gaps.Row(bin.allocations != 0)) continue;
-      Share utilization(bin.live, uint64_t{kSlabCapacity[c]} * bin.slabs);
-      emitter->Cells(kBinColumns, {kClassSize[c],
-                                   c,
-                                   bin.live * kClassSize[c],
-                                   bin.allocations,
-                                   PerSecond(bin.allocations, uptime),
-                                   bin.frees,
-                                   PerSecond(bin.frees, uptime),
-                                   bin.requests,
-                                   PerSecond(bin.requests, uptime),
-                                   1,
-                                   bin.live,
-                                   bin.slabs,
-                                   bin.slabs_nonfull,
-                                   kSlabCapacity[c],
-                                   (size_t{1} << ShiftOf(c)) / kPageSize,
-                                   "",
-                                   utilization.text(),
-                                   bin.fills,
-                                   PerSecond(bin.fills, uptime),
-                                   bin.flushes,
-                                   PerSecond(bin.flushes, uptime),
-                                   bin.slabs_made,
-                                   0,
-                                   0});
-      if (mutexes) PrintMutexCells(emitter);
-      emitter->Text("\n");
-    }
+  Gaps gaps(emitter);
+  for (unsigned c = 0; c < kSmallClasses; c++) {
+    const ClassStatistics& bin = snapshot.bins[c];
+    if (!gaps.Row(bin.allocations != 0)) continue;
+    Share utilization(bin.live, uint64_t{kSlabCapacity[c]} * bin.slabs);
+    emitter->Cells(kBinColumns, {kClassSize[c],
+                                 c,
+                                 bin.live * kClassSize[c],
+                                 bin.allocations,
+                                 PerSecond(bin.allocations, uptime),
+                                 bin.frees,
+                                 PerSecond(bin.frees, uptime),
+                                 bin.requests,
+                                 PerSecond(bin.requests, uptime),
+                                 1,
+                                 bin.live,
+                                 bin.slabs,
+                                 bin.slabs_nonfull,
+                                 kSlabCapacity[c],
+                                 (size_t{1} << ShiftOf(c)) / kPageSize,
+                                 "",
+                                 utilization.text(),
+                                 bin.fills,
+                                 PerSecond(bin.fills, uptime),
+                                 bin.flushes,
+                                 PerSecond(bin.flushes, uptime),
+                                 bin.slabs_made,
+                                 0,
+                                 0});
+    if (mutexes) PrintMutexCells(emitter);
+    emitter->Text("\n");
   }
-  emitter->EndArray();
 }
 
 void PrintLarge(StatisticsEmitter* emitter, const Snapshot& snapshot) {
@@ -272,25 +219,17 @@ void PrintLarge(StatisticsEmitter* emitter, const Snapshot& snapshot) {
   emitter->Text(kTitle);
   emitter->Headings(kLargeColumns, Width(kTitle));
   emitter->Text("\n");
-  emitter->BeginArray("lextents");
-  {
-    Gaps gaps(emitter);
-    size_t size = kSmallMaximum;
-    for (unsigned i = 0; i < kExtentClasses; i++) {
-      const ClassStatistics& extent = snapshot.extents[i];
-      size = RoundUpToClass(size + 1);
-      emitter->BeginObject();
-      emitter->Member("curlextents", extent.live);
-      emitter->EndObject();
-      if (!gaps.Row(extent.allocations != 0)) continue;
-      emitter->Cells(kLargeColumns,
-                     {size, kSmallClasses + i, extent.live * size, extent.allocations,
-                      PerSecond(extent.allocations, uptime), extent.frees, PerSecond(extent.frees, uptime),
-                      extent.requests, PerSecond(extent.requests, uptime), extent.live});
-      emitter->Text("\n");
-    }
+  Gaps gaps(emitter);
+  size_t size = kSmallMaximum;
+  for (unsigned i = 0; i < kExtentClasses; i++) {
+    const ClassStatistics& extent = snapshot.extents[i];
+    size = RoundUpToClass(size + 1);
+    if (!gaps.Row(extent.allocations != 0)) continue;
+    emitter->Cells(kLargeColumns, {size, kSmallClasses + i, extent.live * size, extent.allocations,
+                                   PerSecond(extent.allocations, uptime), extent.frees, PerSecond(extent.frees, uptime),
+                                   extent.requests, PerSecond(extent.requests, uptime), extent.live});
+    emitter->Text("\n");
   }
-  emitter->EndArray();
 }
 
 void PrintStretches(StatisticsEmitter* emitter, const Snapshot& snapshot) {
@@ -298,39 +237,27 @@ void PrintStretches(StatisticsEmitter* emitter, const Snapshot& snapshot) {
   emitter->Text(kTitle);
   emitter->Headings(kExtentColumns, Width(kTitle));
   emitter->Text("\n");
-  emitter->BeginArray("extents");
-  {
-    Gaps gaps(emitter);
-    size_t size = kPageSize;
-    for (unsigned i = 0; i < kPageClasses; i++) {
-      const StretchStatistics& stretches = snapshot.stretches[i];
-      emitter->BeginObject();
-      emitter->Member("ndirty", stretches.dirty);
-      emitter->Member("nmuzzy", 0);
-      emitter->Member("nretained", stretches.retained);
-      emitter->Member("dirty_bytes", stretches.dirty_bytes);
-      emitter->Member("muzzy_bytes", 0);
-      emitter->Member("retained_bytes", stretches.retained_bytes);
-      emitter->EndObject();
-      size_t count = stretches.dirty + stretches.retained;
-      if (gaps.Row(count != 0)) {
-        emitter->Cells(kExtentColumns,
-                       {size, i, stretches.dirty, stretches.dirty_bytes, 0, 0, stretches.retained,
-                        stretches.retained_bytes, count, stretches.dirty_bytes + stretches.retained_bytes});
-        emitter->Text("\n");
-      }
-      size = size < kEveryClassIsPages ? size + kPageSize : RoundUpToClass(size + 1);
+  Gaps gaps(emitter);
+  size_t size = kPageSize;
+  for (unsigned i = 0; i < kPageClasses; i++) {
+    const StretchStatistics& stretches = snapshot.stretches[i];
+    size_t count = stretches.dirty + stretches.retained;
+    if (gaps.Row(count != 0)) {
+      emitter->Cells(kExtentColumns,
+                     {size, i, stretches.dirty, stretches.dirty_bytes, 0, 0, stretches.retained,
+                      stretches.retained_bytes, count, stretches.dirty_bytes + stretches.retained_bytes});
+      emitter->Text("\n");
     }
+    size = size < kEveryClassIsPages ? size + kPageSize : RoundUpToClass(size + 1);
   }
-  emitter->EndArray();
 }
 
 }  // namespace
 
 void PrintArena(StatisticsEmitter* emitter, const Snapshot& snapshot, const StatisticsParts& parts) {
-  emitter->Entry("nthreads", "assigned threads", snapshot.threads);
-  emitter->Entry("uptime_ns", "uptime", snapshot.uptime);
-  emitter->Entry("dss", "dss allocation precedence", "disabled");
+  constexpr size_t kDepth = 3;  // stats.arenas.0
+  MemberPrinter(emitter, &snapshot, IsWanted, &parts).Print(kArenaStatisticsNames, kDepth);
+  if (emitter->is_json()) return;
   PrintDecay(emitter, snapshot);
   PrintAllCounts(emitter, snapshot);
   PrintMemory(emitter, snapshot);
