@@ -14,7 +14,7 @@
 #include "allocator/platform/system.h"
 
 using heaptap::kPageSize;
-using heaptap::OrAbort;
+using heaptap::CheckXmalloc;
 using heaptap::ReadFigure;
 
 namespace {
@@ -22,19 +22,19 @@ namespace {
 bool IsPowerOfTwo(size_t number) { return number != 0 && (number & (number - 1)) == 0; }
 
 void* AllocateAligned(size_t alignment, size_t size) {
-  return OrAbort(heaptap::AllocateAligned(alignment, size), heaptap::kErrorInAligned);
+  return CheckXmalloc(heaptap::AllocateAligned(alignment, size), heaptap::kErrorInAligned);
 }
 
 void* Reallocate(void* pointer, size_t size) {
   void* result = heaptap::Reallocate(pointer, size);
   bool freed = pointer != nullptr && size == 0;
-  return freed ? result : OrAbort(result, heaptap::kErrorInRealloc);
+  return freed ? result : CheckXmalloc(result, heaptap::kErrorInRealloc);
 }
 
 }  // namespace
 
 HEAPTAP_C_EXPORT void* calloc(size_t count, size_t size) {
-  return OrAbort(heaptap::AllocateZeroed(count, size), heaptap::kErrorInCalloc);
+  return CheckXmalloc(heaptap::AllocateZeroed(count, size), heaptap::kErrorInCalloc);
 }
 
 HEAPTAP_C_EXPORT void* realloc(void* pointer, size_t size) { return Reallocate(pointer, size); }
@@ -43,7 +43,7 @@ HEAPTAP_C_EXPORT void* reallocarray(void* pointer, size_t count, size_t size) {
   size_t bytes;
   if (__builtin_mul_overflow(count, size, &bytes)) {
     errno = ENOMEM;
-    return OrAbort(nullptr, heaptap::kErrorInRealloc);
+    return CheckXmalloc(nullptr, heaptap::kErrorInRealloc);
   }
   return Reallocate(pointer, bytes);
 }
@@ -85,7 +85,7 @@ HEAPTAP_C_EXPORT void* valloc(size_t size) { return AllocateAligned(kPageSize, s
 HEAPTAP_C_EXPORT void* pvalloc(size_t size) {
   if (size > PTRDIFF_MAX - kPageSize) {
     errno = ENOMEM;
-    return OrAbort(nullptr, heaptap::kErrorInAligned);
+    return CheckXmalloc(nullptr, heaptap::kErrorInAligned);
   }
   return AllocateAligned(kPageSize, (size + kPageSize - 1) & ~(kPageSize - 1));
 }

@@ -16,37 +16,37 @@
 
 namespace {
 
-using heaptap::Demand;
-using heaptap::OrAbort;
+using heaptap::BlockTraits;
+using heaptap::CheckXmalloc;
 
 constexpr int kAlignmentMask = MALLOCX_ZERO - 1;  // the logarithm of the alignment
 
-Demand DemandOf(int flags) { return {size_t{1} << (flags & kAlignmentMask), (flags & MALLOCX_ZERO) != 0}; }
+BlockTraits TraitsOf(int flags) { return {size_t{1} << (flags & kAlignmentMask), (flags & MALLOCX_ZERO) != 0}; }
 
 // The usable size of such a block; 0 if there can be none.
-size_t UsableSizeOf(size_t size, const Demand& demand) {
-  if (demand.alignment > heaptap::kLargestClass || size > heaptap::kLargestClass) return 0;
-  return heaptap::RoundUpToAlignedClass(size != 0 ? size : 1, demand.alignment);
+size_t UsableSizeOf(size_t size, const BlockTraits& traits) {
+  if (traits.alignment > heaptap::kLargestClass || size > heaptap::kLargestClass) return 0;
+  return heaptap::RoundUpToAlignedClass(size != 0 ? size : 1, traits.alignment);
 }
 
 }  // namespace
 
 HEAPTAP_C_EXPORT void* mallocx(size_t size, int flags) {
-  Demand demand = DemandOf(flags);
-  bool possible = UsableSizeOf(size, demand) != 0;
-  return OrAbort(possible ? heaptap::AllocateExtended(size, demand) : nullptr, heaptap::kErrorInMallocx);
+  BlockTraits traits = TraitsOf(flags);
+  bool possible = UsableSizeOf(size, traits) != 0;
+  return CheckXmalloc(possible ? heaptap::AllocateExtended(size, traits) : nullptr, heaptap::kErrorInMallocx);
 }
 
 // A size of 0 frees nothing here, unlike realloc's.
 HEAPTAP_C_EXPORT void* rallocx(void* pointer, size_t size, int flags) {
-  Demand demand = DemandOf(flags);
-  bool possible = UsableSizeOf(size, demand) != 0;
-  return OrAbort(possible ? heaptap::Reallocate(pointer, size != 0 ? size : 1, demand) : nullptr,
+  BlockTraits traits = TraitsOf(flags);
+  bool possible = UsableSizeOf(size, traits) != 0;
+  return CheckXmalloc(possible ? heaptap::Reallocate(pointer, size != 0 ? size : 1, traits) : nullptr,
                  heaptap::kErrorInRallocx);
 }
 
 HEAPTAP_C_EXPORT size_t xallocx(void* pointer, size_t size, size_t extra, int flags) {
-  return heaptap::ResizeInPlace(pointer, size, extra, DemandOf(flags));
+  return heaptap::ResizeInPlace(pointer, size, extra, TraitsOf(flags));
 }
 
 HEAPTAP_C_EXPORT size_t sallocx(const void* pointer, int) { return heaptap::UsableSize(const_cast<void*>(pointer)); }
@@ -56,7 +56,7 @@ HEAPTAP_C_EXPORT void dallocx(void* pointer, int) { heaptap::Free(pointer); }
 // A size that does not fit the block would be the caller's error; the block knows better.
 HEAPTAP_C_EXPORT void sdallocx(void* pointer, size_t, int) { heaptap::Free(pointer); }
 
-HEAPTAP_C_EXPORT size_t nallocx(size_t size, int flags) { return UsableSizeOf(size, DemandOf(flags)); }
+HEAPTAP_C_EXPORT size_t nallocx(size_t size, int flags) { return UsableSizeOf(size, TraitsOf(flags)); }
 
 HEAPTAP_C_EXPORT int mallctl(const char* name, void* old_value, size_t* old_length, void* new_value,
                              size_t new_length) {

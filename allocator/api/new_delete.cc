@@ -35,13 +35,13 @@ namespace {
 using heaptap::Allocate;
 using heaptap::AllocateAligned;
 using heaptap::Free;
-using heaptap::OrAbort;
+using heaptap::CheckXmalloc;
 
 constexpr size_t kNoAlignment = 0;
 
 void* Try(size_t size, size_t alignment) {
-  if (alignment == kNoAlignment) return OrAbort(Allocate(size), heaptap::kErrorInMalloc);
-  return OrAbort(AllocateAligned(alignment, size), heaptap::kErrorInAligned);
+  if (alignment == kNoAlignment) return CheckXmalloc(Allocate(size), heaptap::kErrorInMalloc);
+  return CheckXmalloc(AllocateAligned(alignment, size), heaptap::kErrorInAligned);
 }
 
 // What is loaded at an address, for dlsym.

@@ -15,7 +15,7 @@
 namespace heaptap {
 namespace {
 
-void* OutOfMemory() {
+void* FailWithEnomem() {
   errno = ENOMEM;
   return nullptr;
 }
@@ -59,7 +59,7 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
 
 void* AllocateObserved(unsigned size_class, uint64_t weight, size_t requested) {
   void* pointer = observer::TakeBlock(size_class, requested);
-  if (pointer == nullptr) return OutOfMemory();
+  if (pointer == nullptr) return FailWithEnomem();
   thread_counters.allocated += kClassSize[size_class];
   observer::Allocated(pointer, kClassSize[size_class], weight, requested);
   return pointer;
@@ -75,27 +75,27 @@ void* AllocateSmall(unsigned size_class, size_t requested) {
     if (heap->counters == nullptr && taken.block != nullptr) thread_counters.allocated += kClassSize[size_class];
   }
   void* pointer = taken.weight != 0 ? AllocateObserved(size_class, taken.weight, requested) : taken.block;
-  if (pointer == nullptr) return OutOfMemory();
+  if (pointer == nullptr) return FailWithEnomem();
   FillNew(pointer, kClassSize[size_class]);
   return pointer;
 }
 
-void* AllocateClass(size_t usable, size_t alignment, size_t requested) {
-  if (usable == 0) return OutOfMemory();
+void* AllocateOutsideSlabs(size_t usable, size_t alignment, size_t requested) {
+  if (usable == 0) return FailWithEnomem();
   observer::BeforeUse();
   void* pointer = AllocateLarge(usable, alignment, requested);
-  if (pointer == nullptr) return OutOfMemory();
+  if (pointer == nullptr) return FailWithEnomem();
   FillNew(pointer, usable);
   return pointer;
 }
 
 // Each slow path has it inlined.
-[[gnu::always_inline]] inline void* AllocateNotReady(size_t size) {
-  return size <= kSmallMaximum ? AllocateSmall(ClassOf(size), size) : AllocateClass(RoundUpToClass(size), 1, size);
+[[gnu::always_inline]] inline void* AllocateAnySize(size_t size) {
+  return size <= kSmallMaximum ? AllocateSmall(ClassOf(size), size) : AllocateOutsideSlabs(RoundUpToClass(size), 1, size);
 }
 
 // Puts a block that could stay in its place to the test: its weight if it is a sample all the same, else 0.
-uint64_t TestInPlace(unsigned size_class) {
+uint64_t SampleInPlace(unsigned size_class) {
   HeapScope heap;
   observer::BeforeAllocation(&*heap);
   return observer::WeighInPlace(&*heap, size_class);
@@ -124,59 +124,59 @@ void* MoveBlock(void* pointer, void* target, size_t bytes) {
 }
 
 // What realloc is asked for.
-struct Wish {
+struct TargetBlock {
   size_t size;
   size_t usable;  // its class
-  Demand demand;
+  BlockTraits traits;
 };
 
 // realloc by a new block; the old one has `usable` bytes.
-void* MoveToNewBlock(void* pointer, size_t usable, const Wish& wish) {
-  void* target = AllocateAligned(wish.demand.alignment, wish.size);
+void* MoveToNewBlock(void* pointer, size_t usable, const TargetBlock& wanted) {
+  void* target = AllocateAligned(wanted.traits.alignment, wanted.size);
   if (target == nullptr) return nullptr;
-  if (!wish.demand.zero) return MoveBlock(pointer, target, wish.size < usable ? wish.size : usable);
-  size_t kept = wish.usable < usable ? wish.usable : usable;
-  if (!ReadsAsZero(target)) memset(static_cast<char*>(target) + kept, 0, wish.usable - kept);
+  if (!wanted.traits.zero) return MoveBlock(pointer, target, wanted.size < usable ? wanted.size : usable);
+  size_t kept = wanted.usable < usable ? wanted.usable : usable;
+  if (!ReadsAsZero(target)) memset(static_cast<char*>(target) + kept, 0, wanted.usable - kept);
   return MoveBlock(pointer, target, kept);
 }
 
-void* ReallocateSmall(Slab* slab, void* pointer, const Wish& wish) {
+void* ReallocateSmall(Slab* slab, void* pointer, const TargetBlock& wanted) {
   bool sampled = slab->owner.load(std::memory_order_relaxed) == kSampledOwner;
   // A sampled block never stays: whether it is a sample again is for the new allocation to find out. One that is
   // aligned by chance does not either, since its place as a sample would not be.
-  if (!sampled && wish.usable == slab->size && FitsSlab(wish.usable, wish.demand.alignment)) {
-    uint64_t weight = TestInPlace(slab->size_class);
+  if (!sampled && wanted.usable == slab->size && FitsSlab(wanted.usable, wanted.traits.alignment)) {
+    uint64_t weight = SampleInPlace(slab->size_class);
     const int saved = errno;
-    void* target = weight != 0 ? AllocateObserved(slab->size_class, weight, wish.size) : nullptr;
-    if (target != nullptr) return MoveBlock(pointer, target, wish.usable);
+    void* target = weight != 0 ? AllocateObserved(slab->size_class, weight, wanted.size) : nullptr;
+    if (target != nullptr) return MoveBlock(pointer, target, wanted.usable);
     // No sample, or no memory for one.
     errno = saved;
-    CountInPlace(wish.usable);
+    CountInPlace(wanted.usable);
     return pointer;
   }
-  return MoveToNewBlock(pointer, slab->size, wish);
+  return MoveToNewBlock(pointer, slab->size, wanted);
 }
 
-void* ReallocateHuge(Huge* huge, void* pointer, const Wish& wish) {
+void* ReallocateHuge(Huge* huge, void* pointer, const TargetBlock& wanted) {
   size_t usable = huge->size;
   // A mapping takes much address space: a block that has become small enough for a run moves.
-  bool stays = wish.usable > kRunMaximum || wish.usable == usable;
-  bool resized = stays && IsAligned(pointer, wish.demand.alignment) && ResizeHuge(huge, wish.usable, wish.size);
+  bool stays = wanted.usable > kRunMaximum || wanted.usable == usable;
+  bool resized = stays && IsAligned(pointer, wanted.traits.alignment) && ResizeHuge(huge, wanted.usable, wanted.size);
   void* target = resized ? pointer : nullptr;
-  if (!resized && wish.usable > kRunMaximum && wish.demand.alignment <= kChunkSize)
-    target = MoveHuge(huge, wish.usable, wish.size);
-  if (target == nullptr) return MoveToNewBlock(pointer, usable, wish);
-  FillGrown(target, usable, wish.usable, true, wish.demand.zero);
+  if (!resized && wanted.usable > kRunMaximum && wanted.traits.alignment <= kChunkSize)
+    target = MoveHuge(huge, wanted.usable, wanted.size);
+  if (target == nullptr) return MoveToNewBlock(pointer, usable, wanted);
+  FillGrown(target, usable, wanted.usable, true, wanted.traits.zero);
   return target;
 }
 
-void* ReallocateRun(Slab* run, void* pointer, const Wish& wish) {
+void* ReallocateRun(Slab* run, void* pointer, const TargetBlock& wanted) {
   size_t usable = run->size;
-  bool stays = wish.usable > kSmallMaximum || wish.usable == usable;
-  if (!stays || !IsAligned(pointer, wish.demand.alignment) || !ResizeRun(run, wish.usable, wish.size)) {
-    return MoveToNewBlock(pointer, usable, wish);
+  bool stays = wanted.usable > kSmallMaximum || wanted.usable == usable;
+  if (!stays || !IsAligned(pointer, wanted.traits.alignment) || !ResizeRun(run, wanted.usable, wanted.size)) {
+    return MoveToNewBlock(pointer, usable, wanted);
   }
-  FillGrown(pointer, usable, wish.usable, false, wish.demand.zero);
+  FillGrown(pointer, usable, wanted.usable, false, wanted.traits.zero);
   return pointer;
 }
 
@@ -189,7 +189,7 @@ bool ResizeLarge(Slab* run, Huge* huge, void* pointer, size_t wanted, size_t req
 }
 
 // Finds out what is wrong with a pointer at which no live block begins.
-void Refuse(const void* pointer) {
+void RefuseInvalidFree(const void* pointer) {
   unsigned kind = ChunkKind(pointer);
   if (kind > kFreedHuge) {
     return RefuseFree(pointer, IsFreeUnit(SlabOf(pointer, kind)) ? InvalidFree::kSecond : InvalidFree::kInside);
@@ -201,24 +201,24 @@ void Refuse(const void* pointer) {
 
 }  // namespace
 
-void* AllocateSlow(size_t size) { return AllocateNotReady(size); }
+void* AllocateSlow(size_t size) { return AllocateAnySize(size); }
 
-void* MallocSlow(size_t size) { return OrAbort(AllocateNotReady(size), kErrorInMalloc); }
+void* MallocSlow(size_t size) { return CheckXmalloc(AllocateAnySize(size), kErrorInMalloc); }
 
 void FreeSlow(void* pointer) {
   if (pointer == nullptr) return;
   unsigned kind = ChunkKind(pointer);
   if (kind <= kFreedHuge) {
     Huge* huge = kind == kHuge ? HugeOf(pointer) : nullptr;
-    return huge != nullptr ? FreeHuge(huge) : Refuse(pointer);
+    return huge != nullptr ? FreeHuge(huge) : RefuseInvalidFree(pointer);
   }
   Slab* slab = SlabOf(pointer, kind);
   Block* block = static_cast<Block*>(pointer);
   uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
-  if (owner == kNobody) return Refuse(pointer);
+  if (owner == kNobody) return RefuseInvalidFree(pointer);
   uintptr_t own = reinterpret_cast<uintptr_t>(current_heap);
   if (HEAPTAP_UNLIKELY(core_options.owner_bits != 0)) {
-    if (!IsBlock(slab, pointer)) return Refuse(pointer);
+    if (!IsBlock(slab, pointer)) return RefuseInvalidFree(pointer);
     bool is_own = (owner & ~(kSlowBit | kFullBit)) == own;
     if (is_own && core_options.abort_invalid_free && IsFreeBlock(slab, block)) {
       return RefuseFree(pointer, InvalidFree::kSecond);
@@ -230,7 +230,7 @@ void FreeSlow(void* pointer) {
     observer::Freed(pointer, slab->size, observer::RequestedSize(slab, block));
     return observer::ReturnBlock(slab, block);
   }
-  if (owner == kRunOwner) return pointer == SlabMemory(slab) ? FreeRun(slab) : Refuse(pointer);
+  if (owner == kRunOwner) return pointer == SlabMemory(slab) ? FreeRun(slab) : RefuseInvalidFree(pointer);
   owner &= ~kSlowBit;
   if (owner == own) {
     // Only kSlowBit brings such a block here: what follows is the fast path's.
@@ -243,7 +243,7 @@ void FreeSlow(void* pointer) {
     HeapScope heap;
     return heap->FreeInFullSlab(slab, block);
   }
-  if (!IsBlock(slab, pointer)) return Refuse(pointer);
+  if (!IsBlock(slab, pointer)) return RefuseInvalidFree(pointer);
   thread_counters.deallocated += slab->size;
   SharedCount& frees = current_heap->counts[slab->size_class].remote_frees;
   current_heap == &empty_heap ? frees.AddShared(1) : frees.Add(1);
@@ -257,7 +257,7 @@ void FreedLastBlock(Slab* slab) {
 
 void* AllocateZeroed(size_t count, size_t size) {
   size_t bytes;
-  if (__builtin_mul_overflow(count, size, &bytes)) return OutOfMemory();
+  if (__builtin_mul_overflow(count, size, &bytes)) return FailWithEnomem();
   void* pointer = Allocate(bytes);
   if (pointer == nullptr) return nullptr;
   Clear(pointer, bytes);
@@ -267,40 +267,40 @@ void* AllocateZeroed(size_t count, size_t size) {
 void* AllocateAligned(size_t alignment, size_t size) {
   if (alignment == 1) return Allocate(size);
   size_t usable = RoundUpToAlignedClass(size != 0 ? size : 1, alignment);
-  if (!FitsSlab(usable, alignment)) return AllocateClass(usable, alignment, size);
+  if (!FitsSlab(usable, alignment)) return AllocateOutsideSlabs(usable, alignment, size);
   unsigned size_class = ClassOf(usable);
   void* block = current_heap->TakeReady(size_class);
   return HEAPTAP_LIKELY(block != nullptr) ? block : AllocateSmall(size_class, size);
 }
 
-void* AllocateExtended(size_t size, Demand demand) {
-  void* pointer = AllocateAligned(demand.alignment, size);
-  if (demand.zero && pointer != nullptr) Clear(pointer, UsableSize(pointer));
+void* AllocateExtended(size_t size, BlockTraits traits) {
+  void* pointer = AllocateAligned(traits.alignment, size);
+  if (traits.zero && pointer != nullptr) Clear(pointer, UsableSize(pointer));
   return pointer;
 }
 
-void* Reallocate(void* pointer, size_t size, Demand demand) {
-  if (pointer == nullptr) return AllocateExtended(size, demand);
+void* Reallocate(void* pointer, size_t size, BlockTraits traits) {
+  if (pointer == nullptr) return AllocateExtended(size, traits);
   if (size == 0) {
     Free(pointer);
     return nullptr;
   }
   unsigned kind = ChunkKind(pointer);
-  Wish wish{size, RoundUpToAlignedClass(size, demand.alignment), demand};
-  if (kind == kForeign || kind == kFreedHuge || wish.usable == 0) return OutOfMemory();
+  TargetBlock wanted{size, RoundUpToAlignedClass(size, traits.alignment), traits};
+  if (kind == kForeign || kind == kFreedHuge || wanted.usable == 0) return FailWithEnomem();
   if (kind == kHuge) {
     Huge* huge = HugeOf(pointer);
-    return huge != nullptr ? ReallocateHuge(huge, pointer, wish) : OutOfMemory();
+    return huge != nullptr ? ReallocateHuge(huge, pointer, wanted) : FailWithEnomem();
   }
   Slab* slab = SlabOf(pointer, kind);
   uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
-  if (owner == kNobody) return OutOfMemory();
-  return owner == kRunOwner ? ReallocateRun(slab, pointer, wish) : ReallocateSmall(slab, pointer, wish);
+  if (owner == kNobody) return FailWithEnomem();
+  return owner == kRunOwner ? ReallocateRun(slab, pointer, wanted) : ReallocateSmall(slab, pointer, wanted);
 }
 
-size_t ResizeInPlace(void* pointer, size_t size, size_t extra, Demand demand) {
+size_t ResizeInPlace(void* pointer, size_t size, size_t extra, BlockTraits traits) {
   size_t usable = UsableSize(pointer);
-  if (usable == 0 || size > kLargestClass || !IsAligned(pointer, demand.alignment)) return usable;
+  if (usable == 0 || size > kLargestClass || !IsAligned(pointer, traits.alignment)) return usable;
   size_t room = kLargestClass - size;
   size_t least = RoundUpToClass(size);
   size_t most = RoundUpToClass(size + (extra < room ? extra : room));
@@ -311,9 +311,9 @@ size_t ResizeInPlace(void* pointer, size_t size, size_t extra, Demand demand) {
   Slab* run = kind == kHuge ? nullptr : SlabOf(pointer, kind);
   Huge* huge = kind == kHuge ? HugeOf(pointer) : nullptr;
   if (run != nullptr && run->owner.load(std::memory_order_relaxed) != kRunOwner) return usable;
-  if (most != usable && ResizeLarge(run, huge, pointer, most, size, demand.zero)) return most;
+  if (most != usable && ResizeLarge(run, huge, pointer, most, size, traits.zero)) return most;
   bool next_best = least > usable && least < most;
-  if (next_best && ResizeLarge(run, huge, pointer, least, size, demand.zero)) return least;
+  if (next_best && ResizeLarge(run, huge, pointer, least, size, traits.zero)) return least;
   return usable;
 }
 

@@ -72,17 +72,17 @@ void* AllocateZeroed(size_t count, size_t size);
 void* AllocateAligned(size_t alignment, size_t size);
 
 // What else may be asked of a block.
-struct Demand {
+struct BlockTraits {
   size_t alignment = 1;  // a power of two
   bool zero = false;     // memory that the block did not have before reads as zero, to the end of the usable size
 };
 
 // mallocx
-void* AllocateExtended(size_t size, Demand demand);
+void* AllocateExtended(size_t size, BlockTraits traits);
 
 // realloc and rallocx. With size 0 it frees and returns nullptr, as glibc's does. A pointer that is not the allocator's
 // gives nullptr and ENOMEM. For the observer every call is a new allocation, in place or not.
-void* Reallocate(void* pointer, size_t size, Demand demand = {});
+void* Reallocate(void* pointer, size_t size, BlockTraits traits = {});
 
 // xallocx: tries to make the usable size that of a block of `size` + `extra` bytes, or at least of `size`, where the
 // block lies. Returns the usable size that it then has. 0 for a pointer that is not the allocator's.
@@ -90,7 +90,7 @@ void* Reallocate(void* pointer, size_t size, Demand demand = {});
 // Only runs and huge blocks can change; a block of a slab has the size of its class for life. A change is a free and an
 // allocation to the observer, as in realloc. Where nothing changes nothing was allocated, so a block that is a sample
 // stays one, and one that is none stays none: jemalloc too counts such a call as neither.
-size_t ResizeInPlace(void* pointer, size_t size, size_t extra, Demand demand);
+size_t ResizeInPlace(void* pointer, size_t size, size_t extra, BlockTraits traits);
 
 // malloc_usable_size: constant for the life of the block. 0 for nullptr and for pointers that are not the allocator's.
 size_t UsableSize(void* pointer);

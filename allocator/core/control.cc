@@ -14,21 +14,21 @@ void Write(uint32_t& field, uint32_t value) { __atomic_store_n(&field, value, __
 
 }  // namespace
 
-void Publish(const Beginning& beginning) {
+void Publish(const InitialValues& values) {
   struct heaptap_control& block = ::heaptap_control;
   block.version = HEAPTAP_CONTROL_VERSION;
   block.size = sizeof(block);
-  block.pid = beginning.pid;
-  block.options = beginning.options;
-  block.active = beginning.is_active;
-  block.lg_sample = beginning.lg_interval;
-  block.collector_lg_sample = beginning.collector_lg_interval;
-  block.collector_pid = beginning.collector_pid;
-  block.collector_follows = beginning.collector_pid != 0;
-  block.text_begin = reinterpret_cast<uint64_t>(beginning.text_begin);
-  block.text_end = reinterpret_cast<uint64_t>(beginning.text_end);
-  block.max_frames = beginning.max_frames;
-  block.alloc_semaphore = reinterpret_cast<uint64_t>(beginning.alloc_semaphore);
+  block.pid = values.pid;
+  block.options = values.options;
+  block.active = values.is_active;
+  block.lg_sample = values.lg_interval;
+  block.collector_lg_sample = values.collector_lg_interval;
+  block.collector_pid = values.collector_pid;
+  block.collector_follows = values.collector_pid != 0;
+  block.text_begin = reinterpret_cast<uint64_t>(values.text_begin);
+  block.text_end = reinterpret_cast<uint64_t>(values.text_end);
+  block.max_frames = values.max_frames;
+  block.alloc_semaphore = reinterpret_cast<uint64_t>(values.alloc_semaphore);
   __atomic_store_n(&block.magic, HEAPTAP_CONTROL_MAGIC, __ATOMIC_RELEASE);
 }
 
@@ -36,7 +36,7 @@ void SetPid(uint32_t pid) { Write(::heaptap_control.pid, pid); }
 
 void SetActive(bool is_active) { Write(::heaptap_control.active, is_active); }
 
-void SetLgInterval(uint32_t lg_interval) { Write(::heaptap_control.lg_sample, lg_interval); }
+void SetOwnLgInterval(uint32_t lg_interval) { Write(::heaptap_control.lg_sample, lg_interval); }
 
 uint32_t CollectorPid() { return Read(::heaptap_control.collector_pid); }
 
@@ -47,7 +47,7 @@ void ForgetCollector() {
   Write(::heaptap_control.collector_lg_sample, HEAPTAP_NO_RATE);
 }
 
-uint32_t CountTableRequest() { return __atomic_add_fetch(&::heaptap_control.tables_asked, 1, __ATOMIC_RELAXED); }
+uint32_t BeginTableRequest() { return __atomic_add_fetch(&::heaptap_control.tables_asked, 1, __ATOMIC_RELAXED); }
 
 uint32_t LatestTableRequest() { return Read(::heaptap_control.tables_asked); }
 

@@ -32,7 +32,7 @@ inline uint64_t ReadFigure(Figure figure) {
 namespace control {
 
 // What the process writes once, when it starts.
-struct Beginning {
+struct InitialValues {
   uint32_t pid;
   uint32_t options;  // HEAPTAP_OPTION_*
   bool is_active;
@@ -46,7 +46,7 @@ struct Beginning {
 };
 
 // Writes all of it, the magic number last (release): who finds that finds the rest.
-void Publish(const Beginning& beginning);
+void Publish(const InitialValues& values);
 
 // The child of a fork has another PID.
 void SetPid(uint32_t pid);
@@ -56,13 +56,13 @@ inline bool IsActive() { return __atomic_load_n(&::heaptap_control.active, __ATO
 void SetActive(bool is_active);
 
 // lg of the mean bytes between samples: the collector's, or else the process's own. At most HEAPTAP_MAX_LG_SAMPLE.
-inline uint32_t LgInterval() {
+inline uint32_t EffectiveLgInterval() {
   uint32_t lg = __atomic_load_n(&::heaptap_control.collector_lg_sample, __ATOMIC_RELAXED);
   if (lg == HEAPTAP_NO_RATE) lg = __atomic_load_n(&::heaptap_control.lg_sample, __ATOMIC_RELAXED);
   return lg < HEAPTAP_MAX_LG_SAMPLE ? lg : HEAPTAP_MAX_LG_SAMPLE;
 }
 // The process's own.
-void SetLgInterval(uint32_t lg_interval);
+void SetOwnLgInterval(uint32_t lg_interval);
 
 // 0 while no collector has said that it records this process.
 uint32_t CollectorPid();
@@ -72,7 +72,7 @@ bool DoesCollectorFollow();
 void ForgetCollector();
 
 // A new request for unwind tables: its number. Then the number of the latest.
-uint32_t CountTableRequest();
+uint32_t BeginTableRequest();
 uint32_t LatestTableRequest();
 // Whether the request is answered (acquire). The numbers may wrap.
 bool IsTableRequestAnswered(uint32_t request);

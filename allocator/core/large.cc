@@ -30,10 +30,10 @@ struct AtomicCounts {
 };
 constinit AtomicCounts large_counts[kClasses];
 
-void AddTo(std::atomic<uint64_t>* count) { count->fetch_add(1, std::memory_order_relaxed); }
+void Increment(std::atomic<uint64_t>* count) { count->fetch_add(1, std::memory_order_relaxed); }
 
 // Puts one allocation to the test. If it is a sample, sets `*sampled` and returns the weight, else returns 0.
-uint64_t Test(size_t size, bool* sampled) {
+uint64_t CountAndWeigh(size_t size, bool* sampled) {
   uint64_t weight = 0;
   {
     HeapScope heap;
@@ -42,7 +42,7 @@ uint64_t Test(size_t size, bool* sampled) {
     thread_counters.allocated += size;
     heap->FollowPeak();
   }
-  AddTo(&large_counts[ClassNumber(size)].allocations);
+  Increment(&large_counts[ClassNumber(size)].allocations);
   *sampled = weight != 0;
   AddToFigure(&heaptap_statistics::large, static_cast<int64_t>(size));
   if (*sampled) AddToFigure(&heaptap_statistics::sampled_objects, 1);
@@ -51,18 +51,18 @@ uint64_t Test(size_t size, bool* sampled) {
 
 // A block has come into being or has a new size. `Descriptor`: Slab of a run, or Huge.
 template <typename Descriptor>
-void Enter(void* pointer, Descriptor* block, size_t requested) {
+void BeginBlock(void* pointer, Descriptor* block, size_t requested) {
   block->requested = requested;
-  uint64_t weight = Test(block->size, &block->sampled);
+  uint64_t weight = CountAndWeigh(block->size, &block->sampled);
   if (weight != 0) observer::Allocated(pointer, block->size, weight, requested);
 }
 
 // A block goes, or is about to get a new size. Samples are told of while the block is still whole.
 template <typename Descriptor>
-void Forget(void* pointer, const Descriptor* block) {
+void EndBlock(void* pointer, const Descriptor* block) {
   AddToFigure(&heaptap_statistics::large, -static_cast<int64_t>(block->size));
   thread_counters.deallocated += block->size;
-  AddTo(&large_counts[ClassNumber(block->size)].frees);
+  Increment(&large_counts[ClassNumber(block->size)].frees);
   if (!block->sampled) return;
   AddToFigure(&heaptap_statistics::sampled_objects, -1);
   observer::Freed(pointer, block->size, block->requested);
@@ -74,7 +74,7 @@ void* AllocateRun(size_t size, size_t alignment, size_t requested) {
   run->size = size;
   run->owner.store(kRunOwner, std::memory_order_relaxed);
   void* pointer = SlabMemory(run);
-  Enter(pointer, run, requested);
+  BeginBlock(pointer, run, requested);
   return pointer;
 }
 
@@ -88,7 +88,7 @@ void* AllocateHuge(size_t size, size_t alignment, size_t requested) {
   huge->size = size;
   huge->mapped = mapped;
   SetHuge(pointer, true);
-  Enter(pointer, huge, requested);
+  BeginBlock(pointer, huge, requested);
   return pointer;
 }
 
@@ -131,14 +131,14 @@ LargeCounts ReadLargeCounts(unsigned class_number) {
 }
 
 void FreeRun(Slab* run) {
-  Forget(SlabMemory(run), run);
+  EndBlock(SlabMemory(run), run);
   ReleaseUnits(run);
-  HeapScope counts_as_a_slow_path;
+  TickSlowPath();
 }
 
 void FreeHuge(Huge* huge) {
   char* pointer = HugeMemory(huge);
-  Forget(pointer, huge);
+  EndBlock(pointer, huge);
   CountHuge(-static_cast<int64_t>(huge->mapped));
   SetHuge(pointer, false);
   Unmap(huge, huge->mapped + kPageSize);
@@ -148,9 +148,9 @@ bool ResizeRun(Slab* run, size_t size, size_t requested) {
   size_t units = UnitsFor(size);
   if (size > kRunMaximum || (units != run->units && !ResizeUnits(run, units))) return false;
   void* pointer = SlabMemory(run);
-  Forget(pointer, run);
+  EndBlock(pointer, run);
   run->size = size;
-  Enter(pointer, run, requested);
+  BeginBlock(pointer, run, requested);
   return true;
 }
 
@@ -158,11 +158,11 @@ bool ResizeHuge(Huge* huge, size_t size, size_t requested) {
   size_t mapped = PagesFor(size);
   if (mapped != huge->mapped && !ResizeMapping(huge, huge->mapped + kPageSize, mapped + kPageSize)) return false;
   char* pointer = HugeMemory(huge);
-  Forget(pointer, huge);
+  EndBlock(pointer, huge);
   CountHuge(static_cast<int64_t>(mapped) - static_cast<int64_t>(huge->mapped));
   huge->size = size;
   huge->mapped = mapped;
-  Enter(pointer, huge, requested);
+  BeginBlock(pointer, huge, requested);
   return true;
 }
 
@@ -173,12 +173,12 @@ void* MoveHuge(Huge* huge, size_t size, size_t requested) {
   if (target == nullptr) return nullptr;
   size_t old_mapped = huge->mapped;
   // The old address is about to become anybody's, so its free comes first.
-  Forget(source, huge);
+  EndBlock(source, huge);
   SetHuge(source, false);
   if (!MoveMapping(huge, old_mapped + kPageSize, mapped + kPageSize, target - kPageSize)) {
     // The system is out of mappings. The block stays where it was, as a new allocation.
     SetHuge(source, true);
-    Enter(source, huge, huge->requested);
+    BeginBlock(source, huge, huge->requested);
     Unmap(target - kPageSize, mapped + kPageSize);
     return nullptr;
   }
@@ -187,7 +187,7 @@ void* MoveHuge(Huge* huge, size_t size, size_t requested) {
   Huge* moved = HugeOf(target);
   moved->size = size;
   moved->mapped = mapped;
-  Enter(target, moved, requested);
+  BeginBlock(target, moved, requested);
   return target;
 }
 

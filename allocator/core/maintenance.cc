@@ -20,7 +20,7 @@ ssize_t DirtyDecay() { return dirty_decay.load(std::memory_order_relaxed); }
 
 void SetDirtyDecay(ssize_t milliseconds) { dirty_decay.store(milliseconds, std::memory_order_relaxed); }
 
-Due MaintainHeap(Heap* heap) {
+DueMaintenance MaintainHeap(Heap* heap) {
   uint64_t now = CoarseMilliseconds();
   uint64_t last = last_round.load(std::memory_order_relaxed);
   ssize_t decay = DirtyDecay();
@@ -30,7 +30,7 @@ Due MaintainHeap(Heap* heap) {
   uint32_t interval = due ? heap->tick_interval / 2 : heap->tick_interval * 2;
   interval = interval < kMinimumTicks ? kMinimumTicks : interval > kMaximumTicks ? kMaximumTicks : interval;
   if (at_once) interval = 0;
-  if (observer::IsLookedAtOften()) interval = kMinimumTicks;
+  if (observer::NeedsFrequentTicks()) interval = kMinimumTicks;
   heap->tick_interval = interval;
   heap->ticks_left = interval;
   if (decay >= 0 && now - heap->idle_since >= static_cast<uint64_t>(decay)) {
@@ -38,8 +38,8 @@ Due MaintainHeap(Heap* heap) {
     heap->ReleaseIdle();
   }
   // One thread does the round.
-  if (due && last_round.compare_exchange_strong(last, now, std::memory_order_relaxed)) return Due::kRound;
-  return observer::IsAnythingDue() ? Due::kTriggers : Due::kNothing;
+  if (due && last_round.compare_exchange_strong(last, now, std::memory_order_relaxed)) return DueMaintenance::kRound;
+  return observer::IsAnythingDue() ? DueMaintenance::kTriggers : DueMaintenance::kNothing;
 }
 
 }  // namespace heaptap

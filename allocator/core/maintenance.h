@@ -18,20 +18,20 @@ ssize_t DirtyDecay();
 void SetDirtyDecay(ssize_t milliseconds);
 
 // What is due for the process at the end of a slow path.
-enum class Due : uint8_t {
+enum class DueMaintenance : uint8_t {
   kNothing,
   kTriggers,  // what the observer wants to be done
   kRound,     // that, and giving memory back
 };
 
 // Looks at the clock, does what is due for the heap, and says what is due for the process.
-Due MaintainHeap(Heap* heap);
+DueMaintenance MaintainHeap(Heap* heap);
 
 // Counts one slow path of the heap. Returns what MaintainHeap does, if it was time for it. For the heap's user.
-inline Due CountSlowPath(Heap* heap) {
+inline DueMaintenance CountSlowPath(Heap* heap) {
   if (HEAPTAP_LIKELY(heap->ticks_left != 0)) {
     heap->ticks_left--;
-    return Due::kNothing;
+    return DueMaintenance::kNothing;
   }
   return MaintainHeap(heap);
 }

@@ -71,7 +71,7 @@ void ActiveGrew();
 // Whether something is due at the end of this slow path; whether slow paths should end with a look at that more often.
 // For the heap's user.
 bool IsAnythingDue();
-bool IsLookedAtOften();
+bool NeedsFrequentTicks();
 // Does what is due.
 void SlowPathEnds();
 

@@ -17,7 +17,7 @@ void SetCoreOptions(CoreOptions options) {
   core_options.owner_bits = is_slow ? kSlowBit : 0;
 }
 
-void OnOutOfMemory(const char* error) {
+void AbortIfXmalloc(const char* error) {
   if (!core_options.xmalloc) return;
   Message message;
   message << "<jemalloc>: " << error << ": out of memory\n";

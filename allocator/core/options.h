@@ -48,11 +48,11 @@ inline constexpr char kErrorInRallocx[] = "Error in rallocx()";
 inline constexpr char kErrorInAligned[] = "Error allocating aligned memory";
 
 // There is no memory: with xmalloc:true says so on stderr and aborts, else does nothing. Any thread, no lock held.
-void OnOutOfMemory(const char* error);
+void AbortIfXmalloc(const char* error);
 
 // The result of an entry point that has failed if it is nullptr.
-inline void* OrAbort(void* pointer, const char* error) {
-  if (__builtin_expect(pointer == nullptr, 0)) OnOutOfMemory(error);
+inline void* CheckXmalloc(void* pointer, const char* error) {
+  if (__builtin_expect(pointer == nullptr, 0)) AbortIfXmalloc(error);
   return pointer;
 }
 

@@ -17,8 +17,8 @@ namespace {
 // The thread's heap is parked already: only destructors of others, and libc itself, still run on this thread.
 constinit thread_local bool thread_finished = false;
 
-constinit Heap late_heap{};
-constinit Mutex late_mutex;
+constinit Heap fallback_heap{};
+constinit Mutex fallback_mutex;
 
 constinit Mutex heaps_mutex;  // for what follows, and the fields of heaps that say so
 Heap* all_heaps;
@@ -137,8 +137,8 @@ void OnThreadExit(void* argument) {
 HeapScope::HeapScope() : heap_(current_heap) {
   if (heap_ == &empty_heap) heap_ = AttachHeap();
   if (heap_ == nullptr) {
-    late_mutex.Lock();
-    heap_ = &late_heap;
+    fallback_mutex.Lock();
+    heap_ = &fallback_heap;
     return;
   }
   HEAPTAP_ASSERT(heap_->busy.load(std::memory_order_relaxed) == 0);
@@ -147,25 +147,25 @@ HeapScope::HeapScope() : heap_(current_heap) {
 }
 
 HeapScope::~HeapScope() {
-  Due due = CountSlowPath(heap_);
-  if (heap_ == &late_heap) {
-    late_mutex.Unlock();
+  DueMaintenance due = CountSlowPath(heap_);
+  if (heap_ == &fallback_heap) {
+    fallback_mutex.Unlock();
   } else {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     heap_->busy.store(0, std::memory_order_relaxed);
   }
-  if (HEAPTAP_UNLIKELY(due != Due::kNothing)) MaintainProcess(due);
+  if (HEAPTAP_UNLIKELY(due != DueMaintenance::kNothing)) MaintainProcess(due);
 }
 
 void StartThreads(uint64_t observer_seed) {
   seed = observer_seed;
-  observer::StartHeap(&late_heap, seed, 0);
+  observer::StartHeap(&fallback_heap, seed, 0);
   has_exit_key = pthread_key_create(&exit_key, OnThreadExit) == 0;
 }
 
-void MaintainProcess(Due due) {
+void MaintainProcess(DueMaintenance due) {
   observer::SlowPathEnds();
-  if (due != Due::kRound) return;
+  if (due != DueMaintenance::kRound) return;
   ScavengeParkedHeap();
   ssize_t decay = DirtyDecay();
   if (decay >= 0) Purge(static_cast<uint64_t>(decay));
@@ -173,7 +173,7 @@ void MaintainProcess(Due due) {
 
 void VisitHeaps(void (*visit)(void* opaque, const Heap* heap), void* opaque) {
   visit(opaque, &empty_heap);
-  visit(opaque, &late_heap);
+  visit(opaque, &fallback_heap);
   MutexLock lock(heaps_mutex);
   for (const Heap* heap = all_heaps; heap != nullptr; heap = heap->next) visit(opaque, heap);
 }
@@ -189,22 +189,22 @@ void ScavengeHeaps() {
 
 void LockHeaps() {
   heaps_mutex.Lock();
-  late_mutex.Lock();
+  fallback_mutex.Lock();
 }
 
 void UnlockHeaps() {
-  late_mutex.Unlock();
+  fallback_mutex.Unlock();
   heaps_mutex.Unlock();
 }
 
 void ResetHeapLocks() {
   heaps_mutex.Reset();
-  late_mutex.Reset();
+  fallback_mutex.Reset();
 }
 
 void ResetHeapsAfterFork(uint64_t forks) {
   seed += forks;  // another seed for each child, the same in each run
-  observer::RestartHeap(&late_heap, seed);
+  observer::RestartHeap(&fallback_heap, seed);
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
     if (heap == current_heap || heap->state != HeapState::kOwned) {
       // Not if a signal handler has forked in the middle of a slow path.

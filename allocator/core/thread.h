@@ -32,11 +32,14 @@ class HeapScope {
   Heap* heap_;
 };
 
+// Counts a slow path that needs no heap, so that maintenance comes due after it too. No lock held, in no HeapScope.
+inline void TickSlowPath() { HeapScope heap; }
+
 // Once for the process, before any heap is used. `seed` is for the observer of the heaps.
 void StartThreads(uint64_t seed);
 
 // Does what is due for the process. No lock held, in no HeapScope.
-void MaintainProcess(Due due);
+void MaintainProcess(DueMaintenance due);
 
 // Calls `visit` for every heap there is, with the late heap and the empty one, which other threads may be using. For
 // what may be read then.

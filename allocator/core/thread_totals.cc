@@ -6,7 +6,7 @@
 namespace heaptap {
 namespace {
 
-void SettleThread() {
+void SettleAllocationsAndFrees() {
   HeapScope heap;
   heap->SettleAllocations();
   heap->SettleFrees();
@@ -31,13 +31,13 @@ uint64_t* ThreadAllocatedCounter() { return &thread_counters.allocated; }
 uint64_t* ThreadDeallocatedCounter() { return &thread_counters.deallocated; }
 
 uint64_t ReadThreadPeak() {
-  SettleThread();
+  SettleAllocationsAndFrees();
   thread_counters.RecordPeak(0);
   return static_cast<uint64_t>(thread_counters.peak - thread_counters.peak_base);
 }
 
 void ResetThreadPeak() {
-  SettleThread();
+  SettleAllocationsAndFrees();
   thread_counters.peak = thread_counters.Net();
   thread_counters.peak_base = thread_counters.peak;
   thread_counters.RecordPeak(0);

@@ -71,7 +71,7 @@ void NoteTouched(Slab* slab) {
 }
 
 // Takes units off the free ones. True if all of them are clean.
-bool Take(Chunk* chunk, size_t first, size_t count) {
+bool ClaimUnits(Chunk* chunk, size_t first, size_t count) {
   size_t dirty = 0;
   for (Slab* unit = Descriptor(chunk, first); unit != Descriptor(chunk, first + count); unit++) {
     dirty += unit->dirty;
@@ -83,7 +83,7 @@ bool Take(Chunk* chunk, size_t first, size_t count) {
   return dirty == 0;
 }
 
-void Give(Chunk* chunk, size_t first, size_t count, bool dirty, uint64_t now) {
+void ReturnUnits(Chunk* chunk, size_t first, size_t count, bool dirty, uint64_t now) {
   for (Slab* unit = Descriptor(chunk, first); unit != Descriptor(chunk, first + count); unit++) {
     unit->owner.store(kNobody, std::memory_order_relaxed);
     unit->dirty = dirty;
@@ -131,25 +131,25 @@ bool MakeChunk(unsigned shift, size_t count, size_t alignment) {
 }
 
 // Units in a row that were free for long, taken off the free ones.
-struct Stretch {
+struct UnitRange {
   size_t first;
   size_t count;
 };
 
 // The first such units from `from` on. Notes since when those before them are dirty that are not due.
-Stretch TakeDirty(Chunk* chunk, size_t from, uint64_t free_before) {
-  Stretch stretch{};
+UnitRange ClaimDirty(Chunk* chunk, size_t from, uint64_t free_before) {
+  UnitRange range{};
   for (size_t unit = NextFree(chunk, from); unit < chunk->reach; unit = NextFree(chunk, unit + 1)) {
-    if (stretch.count != 0 && unit != stretch.first + stretch.count) break;
+    if (range.count != 0 && unit != range.first + range.count) break;
     Slab* slab = Descriptor(chunk, unit);
     bool due = slab->dirty && slab->free_since <= free_before;
     if (slab->dirty && !due) NoteDirty(chunk, slab->free_since);
-    if (due && stretch.count == 0) stretch.first = unit;
-    if (due) stretch.count++;
-    if (!due && stretch.count != 0) break;
+    if (due && range.count == 0) range.first = unit;
+    if (due) range.count++;
+    if (!due && range.count != 0) break;
   }
-  if (stretch.count != 0) Take(chunk, stretch.first, stretch.count);
-  return stretch;
+  if (range.count != 0) ClaimUnits(chunk, range.first, range.count);
+  return range;
 }
 
 bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
@@ -159,19 +159,19 @@ bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
   units_mutex.Lock();
   // Found anew as the search goes.
   chunk->dirty_since.store(kNeverDirty, std::memory_order_relaxed);
-  Stretch stretch = TakeDirty(chunk, 1, free_before);
-  while (stretch.count != 0) {
+  UnitRange range = ClaimDirty(chunk, 1, free_before);
+  while (range.count != 0) {
     units_mutex.Unlock();
     // Memory that is locked (mlockall) cannot be discarded; it stays dirty and is tried again later.
-    bool discarded = DiscardPages(SlabMemory(Descriptor(chunk, stretch.first)), stretch.count << chunk->shift);
+    bool discarded = DiscardPages(SlabMemory(Descriptor(chunk, range.first)), range.count << chunk->shift);
     purged |= discarded;
     if (discarded) {
       AddTo(&purge_calls, 1);
-      AddTo(&purged_bytes, stretch.count << chunk->shift);
+      AddTo(&purged_bytes, range.count << chunk->shift);
     }
     units_mutex.Lock();
-    Give(chunk, stretch.first, stretch.count, !discarded, now);
-    stretch = TakeDirty(chunk, stretch.first + stretch.count, free_before);
+    ReturnUnits(chunk, range.first, range.count, !discarded, now);
+    range = ClaimDirty(chunk, range.first + range.count, free_before);
   }
   units_mutex.Unlock();
   return purged;
@@ -196,7 +196,7 @@ Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment) {
   }
   Chunk* chunk = place.chunk;
   Slab* slab = Descriptor(chunk, place.first);
-  slab->fresh = Take(chunk, place.first, count);
+  slab->fresh = ClaimUnits(chunk, place.first, count);
   slab->units = static_cast<uint32_t>(count);
   slab->sampled = false;
   AddToFigure(&heaptap_statistics::active, UnitBytes(chunk, count));
@@ -227,7 +227,7 @@ void ReleaseUnits(Slab* slab) {
   MutexLock lock(units_mutex);
   AddToFigure(&heaptap_statistics::active, -UnitBytes(chunk, slab->units));
   NoteTouched(slab);
-  Give(chunk, UnitIndex(slab), slab->units, true, now);
+  ReturnUnits(chunk, UnitIndex(slab), slab->units, true, now);
 }
 
 bool ResizeUnits(Slab* run, size_t count) {
@@ -238,10 +238,10 @@ bool ResizeUnits(Slab* run, size_t count) {
   size_t old_count = run->units;
   if (count < old_count) {
     NoteTouched(run);
-    Give(chunk, first + count, old_count - count, true, now);
+    ReturnUnits(chunk, first + count, old_count - count, true, now);
   } else {
     if (!AreFree(chunk, first + old_count, count - old_count)) return false;
-    Take(chunk, first + old_count, count - old_count);
+    ClaimUnits(chunk, first + old_count, count - old_count);
   }
   run->units = static_cast<uint32_t>(count);
   AddToFigure(&heaptap_statistics::active, UnitBytes(chunk, count) - UnitBytes(chunk, old_count));
@@ -298,7 +298,7 @@ bool IsFreeUnit(const Slab* slab) {
 
 uint64_t SlabsMade(unsigned size_class) { return slabs_made[size_class].load(std::memory_order_relaxed); }
 
-PurgeFigures ReadPurgeFigures() {
+PurgeCounts ReadPurgeCounts() {
   return {purge_rounds.load(std::memory_order_relaxed), purge_calls.load(std::memory_order_relaxed),
           purged_bytes.load(std::memory_order_relaxed)};
 }

@@ -62,12 +62,12 @@ TableRange UsedTable();
 // How many slabs of the class NewSlab has made.
 uint64_t SlabsMade(unsigned size_class);
 
-struct PurgeFigures {
+struct PurgeCounts {
   uint64_t rounds;  // that gave something back
   uint64_t calls;   // of the system
   uint64_t bytes;
 };
-PurgeFigures ReadPurgeFigures();
+PurgeCounts ReadPurgeCounts();
 // Tells the kernel what thp of MALLOC_CONF says about new memory. Where that says nothing, huge pages are forbidden,
 // unless `kernel_may_decide`.
 void AdviseHugePages(void* address, size_t size, bool kernel_may_decide);

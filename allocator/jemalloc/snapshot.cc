@@ -31,7 +31,7 @@ template <typename Word>
 }
 
 // What the walks find out besides what goes into the snapshot.
-struct Walk {
+struct SnapshotBuilder {
   Snapshot* snapshot;
   size_t slack;                           // what slabs hold of their last tenants
   size_t resident;                        // of chunks and huge blocks
@@ -39,8 +39,8 @@ struct Walk {
   Huge huge;                              // a copy of the block's descriptor at hand
 };
 
-void AddSlab(Walk* walk, const Slab* slab) {
-  Snapshot& snapshot = *walk->snapshot;
+void AddSlab(SnapshotBuilder* builder, const Slab* slab) {
+  Snapshot& snapshot = *builder->snapshot;
   unsigned size_class = Peek(slab->size_class);
   uint32_t used = Peek(slab->used);
   size_t carved = RoundUpToPage(size_t{Peek(slab->carved)} * kClassSize[size_class]);
@@ -50,87 +50,87 @@ void AddSlab(Walk* walk, const Slab* slab) {
   bin.slabs++;
   if (used < Peek(slab->capacity)) bin.slabs_nonfull++;
   snapshot.active += carved;
-  if (touched > carved) walk->slack += touched - carved;
+  if (touched > carved) builder->slack += touched - carved;
 }
 
 // A unit in use. Returns how many it is with those behind it.
-size_t AddUsed(Walk* walk, const Slab* slab, uintptr_t owner) {
+size_t AddUsed(SnapshotBuilder* builder, const Slab* slab, uintptr_t owner) {
   if (owner != kRunOwner) {
-    AddSlab(walk, slab);
+    AddSlab(builder, slab);
     return 1;
   }
-  walk->snapshot->active += RoundUpToPage(Peek(slab->size));
+  builder->snapshot->active += RoundUpToPage(Peek(slab->size));
   uint32_t units = Peek(slab->units);
   return units != 0 ? units : 1;
 }
 
-// A stretch of free units that are all dirty or all clean.
-struct Stretch {
+// A extent of free units that are all dirty or all clean.
+struct FreeExtent {
   bool dirty = false;
   size_t bytes = 0;  // those that count
 };
 
-void EndStretch(Walk* walk, Stretch* stretch) {
-  if (stretch->bytes != 0) {
-    StretchStatistics& statistics = walk->snapshot->stretches[PageClassNumber(stretch->bytes)];
-    (stretch->dirty ? statistics.dirty : statistics.retained)++;
-    (stretch->dirty ? statistics.dirty_bytes : statistics.retained_bytes) += stretch->bytes;
-    if (stretch->dirty) walk->snapshot->dirty += stretch->bytes;
+void EndExtent(SnapshotBuilder* builder, FreeExtent* extent) {
+  if (extent->bytes != 0) {
+    FreeExtentStatistics& statistics = builder->snapshot->free_extents[PageClassNumber(extent->bytes)];
+    (extent->dirty ? statistics.dirty : statistics.retained)++;
+    (extent->dirty ? statistics.dirty_bytes : statistics.retained_bytes) += extent->bytes;
+    if (extent->dirty) builder->snapshot->dirty += extent->bytes;
   }
-  stretch->bytes = 0;
+  extent->bytes = 0;
 }
 
-void AddFree(Walk* walk, Stretch* stretch, bool dirty, size_t bytes) {
-  if (dirty != stretch->dirty) EndStretch(walk, stretch);
-  stretch->dirty = dirty;
-  stretch->bytes += bytes;
+void AddFree(SnapshotBuilder* builder, FreeExtent* extent, bool dirty, size_t bytes) {
+  if (dirty != extent->dirty) EndExtent(builder, extent);
+  extent->dirty = dirty;
+  extent->bytes += bytes;
 }
 
-void AddChunks(Walk* walk, unsigned shift) {
+void AddChunks(SnapshotBuilder* builder, unsigned shift) {
   for (const Chunk* chunk = FirstChunk(shift); chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
     uint32_t reach = Peek(chunk->reach);
-    walk->snapshot->metadata += RoundUpToPage(reach * sizeof(Slab));
+    builder->snapshot->metadata += RoundUpToPage(reach * sizeof(Slab));
     const Slab* units = reinterpret_cast<const Slab*>(chunk);
-    Stretch stretch;
+    FreeExtent extent;
     for (size_t unit = 1; unit < reach;) {
       uintptr_t owner = units[unit].owner.load(std::memory_order_relaxed);
       if (owner != kNobody) {
-        EndStretch(walk, &stretch);
-        unit += AddUsed(walk, units + unit, owner);
+        EndExtent(builder, &extent);
+        unit += AddUsed(builder, units + unit, owner);
         continue;
       }
       size_t touched = RoundUpToPage(Peek(units[unit].touched));
-      AddFree(walk, &stretch, touched != 0, touched != 0 ? touched : size_t{1} << shift);
+      AddFree(builder, &extent, touched != 0, touched != 0 ? touched : size_t{1} << shift);
       unit++;
     }
-    if (reach < chunk->units) AddFree(walk, &stretch, false, size_t{chunk->units - (reach != 0 ? reach : 1)} << shift);
-    EndStretch(walk, &stretch);
-    walk->resident += ResidentBytes(chunk, size_t{reach} << shift);
+    if (reach < chunk->units) AddFree(builder, &extent, false, size_t{chunk->units - (reach != 0 ? reach : 1)} << shift);
+    EndExtent(builder, &extent);
+    builder->resident += ResidentBytes(chunk, size_t{reach} << shift);
   }
 }
 
 void CopyHuge(void* opaque, void* pointer) {
-  Walk* walk = static_cast<Walk*>(opaque);
-  walk->huge.mapped = Peek(HugeOf(pointer)->mapped);
+  SnapshotBuilder* builder = static_cast<SnapshotBuilder*>(opaque);
+  builder->huge.mapped = Peek(HugeOf(pointer)->mapped);
 }
 
-void AddHugeBlocks(Walk* walk) {
+void AddHugeBlocks(SnapshotBuilder* builder) {
   uintptr_t address = 0;
-  while ((address = VisitHuge(address, CopyHuge, walk)) != 0) {
-    walk->snapshot->metadata += kPageSize;
-    walk->snapshot->active += walk->huge.mapped;
-    walk->resident += ResidentBytes(reinterpret_cast<void*>(address - kPageSize), walk->huge.mapped + kPageSize);
+  while ((address = VisitHuge(address, CopyHuge, builder)) != 0) {
+    builder->snapshot->metadata += kPageSize;
+    builder->snapshot->active += builder->huge.mapped;
+    builder->resident += ResidentBytes(reinterpret_cast<void*>(address - kPageSize), builder->huge.mapped + kPageSize);
     address += kChunkSize;
   }
 }
 
 void AddHeap(void* opaque, const Heap* heap) {
-  Walk* walk = static_cast<Walk*>(opaque);
-  Snapshot& snapshot = *walk->snapshot;
+  SnapshotBuilder* builder = static_cast<SnapshotBuilder*>(opaque);
+  Snapshot& snapshot = *builder->snapshot;
   // The other heaps are variables of the library.
   if (heap->serial != 0) {
     snapshot.metadata += RoundUpToPage(sizeof(Heap));
-    walk->resident += RoundUpToPage(sizeof(Heap));
+    builder->resident += RoundUpToPage(sizeof(Heap));
     if (heap->state == HeapState::kOwned) snapshot.threads++;
   }
   for (unsigned c = 0; c < kSmallClasses; c++) {
@@ -143,17 +143,17 @@ void AddHeap(void* opaque, const Heap* heap) {
     if (handed_out > unused) bin.requests += handed_out - unused;
     bin.fills += counts.refills.Read();
     bin.flushes += counts.flushes.Read();
-    walk->not_collected[c] += counts.remote_frees.Read() - counts.collected.Read();
+    builder->not_collected[c] += counts.remote_frees.Read() - counts.collected.Read();
   }
 }
 
-void AddBins(Walk* walk) {
-  Snapshot& snapshot = *walk->snapshot;
+void AddBins(SnapshotBuilder* builder) {
+  Snapshot& snapshot = *builder->snapshot;
   for (unsigned c = 0; c < kSmallClasses; c++) {
     ClassStatistics& bin = snapshot.bins[c];
     // Negative for a moment, if a block is freed and collected between the two reads.
-    int64_t not_collected = static_cast<int64_t>(walk->not_collected[c]);
-    if (not_collected > 0) bin.live -= bin.live < walk->not_collected[c] ? bin.live : walk->not_collected[c];
+    int64_t not_collected = static_cast<int64_t>(builder->not_collected[c]);
+    if (not_collected > 0) bin.live -= bin.live < builder->not_collected[c] ? bin.live : builder->not_collected[c];
     LargeCounts large = ReadLargeCounts(c);
     bin.live += large.allocations - large.frees;
     uint64_t by_slow_paths = SampledAllocations(c) + large.allocations;
@@ -181,33 +181,33 @@ void AddExtents(Snapshot* snapshot) {
 }
 
 // So that the thread's own requests are exact. With no lock held: the slow path's end may print statistics itself.
-void SettleThread() {
+void SettleOwnAllocations() {
   HeapScope heap;
   heap->SettleAllocations();
 }
 
 // REQUIRES: snapshot_mutex is held.
-void Take() {
+void FillSnapshot() {
   valid = false;
   memset(&last, 0, sizeof(last));
   last.epoch = ++epochs;
-  Walk walk{};
-  walk.snapshot = &last;
-  VisitHeaps(AddHeap, &walk);
-  AddChunks(&walk, kShortShift);
-  AddChunks(&walk, kLongShift);
-  AddHugeBlocks(&walk);
-  AddBins(&walk);
+  SnapshotBuilder builder{};
+  builder.snapshot = &last;
+  VisitHeaps(AddHeap, &builder);
+  AddChunks(&builder, kShortShift);
+  AddChunks(&builder, kLongShift);
+  AddHugeBlocks(&builder);
+  AddBins(&builder);
   AddExtents(&last);
   TableRange table = UsedTable();
   size_t table_bytes = ResidentBytes(table.begin, table.bytes);
   last.metadata += table_bytes;
   last.allocated = last.allocated_small + last.allocated_large;
-  last.resident = walk.resident + table_bytes;
-  last.mapped = last.active + last.dirty + last.metadata + walk.slack;
+  last.resident = builder.resident + table_bytes;
+  last.mapped = last.active + last.dirty + last.metadata + builder.slack;
   size_t all = ReadFigure(&heaptap_statistics::mapped) + table_bytes;
   last.retained = all > last.mapped ? all - last.mapped : 0;
-  PurgeFigures purge = ReadPurgeFigures();
+  PurgeCounts purge = ReadPurgeCounts();
   last.purges = purge.rounds;
   last.purge_calls = purge.calls;
   last.purged_bytes = purge.bytes;
@@ -218,15 +218,15 @@ void Take() {
 }  // namespace
 
 void TakeSnapshot() {
-  SettleThread();
+  SettleOwnAllocations();
   MutexLock lock(snapshot_mutex);
-  Take();
+  FillSnapshot();
 }
 
 SnapshotScope::SnapshotScope(const Snapshot* copy) : copy_(copy) {
   if (copy_ != nullptr) return;
   snapshot_mutex.Lock();
-  if (!valid) Take();
+  if (!valid) FillSnapshot();
 }
 
 SnapshotScope::~SnapshotScope() {

@@ -35,7 +35,7 @@ struct ClassStatistics {
 
 // Stretches of free units, by page class (size_class.h): those that hold something of their last tenants, by what they
 // hold; and those that hold nothing.
-struct StretchStatistics {
+struct FreeExtentStatistics {
   size_t dirty;
   size_t dirty_bytes;
   size_t retained;
@@ -66,7 +66,7 @@ struct Snapshot {
   size_t ready;  // in blocks that wait on ready lists; those of other threads as of their last refill
   ClassStatistics bins[kSmallClasses];
   ClassStatistics extents[kExtentClasses];
-  StretchStatistics stretches[kPageClasses];
+  FreeExtentStatistics free_extents[kPageClasses];
   uint64_t purges;       // rounds that gave memory back
   uint64_t purge_calls;  // system calls for it
   uint64_t purged_bytes;

@@ -14,13 +14,13 @@
 namespace heaptap {
 namespace {
 
-constinit std::atomic<bool> semaphores_lie;
+constinit std::atomic<bool> semaphores_distrusted;
 
 }  // namespace
 
 bool HasCollector() {
-  if (__atomic_load_n(&heaptap_semaphore_dump, __ATOMIC_RELAXED) == 0) return false;
-  return !semaphores_lie.load(std::memory_order_relaxed) || control::CollectorPid() != 0;
+  if (!HasListener(heaptap_semaphore_dump)) return false;
+  return !semaphores_distrusted.load(std::memory_order_relaxed) || control::CollectorPid() != 0;
 }
 
 bool HasCollectorEnded() {
@@ -35,6 +35,6 @@ bool HasCollectorEnded() {
   return memcmp(name, kFirst, kLength) == 0 && SystemCall(SYS_kill, pid, 0) == -ESRCH;
 }
 
-void DistrustSemaphores() { semaphores_lie.store(true, std::memory_order_relaxed); }
+void DistrustSemaphores() { semaphores_distrusted.store(true, std::memory_order_relaxed); }
 
 }  // namespace heaptap

@@ -64,18 +64,18 @@ uint32_t Options() {
 }
 
 void PublishControl() {
-  control::Beginning beginning{};
-  beginning.pid = ProcessId();
-  beginning.options = Options();
-  beginning.is_active = configuration.prof_active;
-  beginning.lg_interval = static_cast<uint32_t>(configuration.lg_sample);
-  beginning.collector_lg_interval = configuration.collector_lg_sample;
-  beginning.collector_pid = configuration.collector_pid;
-  beginning.max_frames = configuration.prof_bt_max;
-  beginning.text_begin = heaptap_text_begin;
-  beginning.text_end = heaptap_text_end;
-  beginning.alloc_semaphore = &heaptap_semaphore_alloc;
-  control::Publish(beginning);
+  control::InitialValues values{};
+  values.pid = ProcessId();
+  values.options = Options();
+  values.is_active = configuration.prof_active;
+  values.lg_interval = static_cast<uint32_t>(configuration.lg_sample);
+  values.collector_lg_interval = configuration.collector_lg_sample;
+  values.collector_pid = configuration.collector_pid;
+  values.max_frames = configuration.prof_bt_max;
+  values.text_begin = heaptap_text_begin;
+  values.text_end = heaptap_text_end;
+  values.alloc_semaphore = &heaptap_semaphore_alloc;
+  control::Publish(values);
 }
 
 // A child that is not recorded has the parent's raised semaphores all the same: it must not wait for a collector that

@@ -91,7 +91,7 @@ bool BeginsWith(Text text, const char* prefix) {
   return text.length >= length && memcmp(text.begin, prefix, length) == 0;
 }
 
-void Print(const char* prefix, const char* what, const Pair& pair) {
+void PrintPair(const char* prefix, const char* what, const Pair& pair) {
   Message message;
   message << prefix << what << ": ";
   message.Append(pair.key.begin, pair.key.length) << ":";
@@ -102,10 +102,10 @@ void Print(const char* prefix, const char* what, const Pair& pair) {
 void Reader::Report(const char* what, const Pair& pair) {
   // What is experimental may come and go.
   if (!BeginsWith(pair.key, "experimental_")) failed_ = true;
-  if (prefix_ != nullptr) Print(prefix_, what, pair);
+  if (prefix_ != nullptr) PrintPair(prefix_, what, pair);
 }
 
-bool Set(const Option* option, const Pair& pair, Configuration* configuration, Reader* reader) {
+bool ApplyPair(const Option* option, const Pair& pair, Configuration* configuration, Reader* reader) {
   if (option == nullptr) {
     reader->Report("Invalid conf pair", pair);
     return false;
@@ -136,7 +136,7 @@ void ReadConfirmation(const char* text, Configuration* configuration) {
   Pair pair;
   while (reader.Next(&pair)) {
     if (!(pair.key == "confirm_conf")) continue;
-    Set(FindOption(pair.key, kOptions, kOptionCount), pair, configuration, &reader);
+    ApplyPair(FindOption(pair.key, kOptions, kOptionCount), pair, configuration, &reader);
   }
 }
 
@@ -145,10 +145,10 @@ void ReadSource(const char* text, Configuration* configuration) {
   Pair pair;
   while (reader.Next(&pair)) {
     const Option* option = FindOption(pair.key, kOptions, kOptionCount);
-    if (!Set(option, pair, configuration, &reader)) continue;
+    if (!ApplyPair(option, pair, configuration, &reader)) continue;
     if (pair.key == "prof_final") configuration->prof_final_given = true;
     if (configuration->confirm_conf) {
-      Print(kJemalloc, option->effective ? "-- Set conf value" : "-- No effect in heaptap", pair);
+      PrintPair(kJemalloc, option->effective ? "-- Set conf value" : "-- No effect in heaptap", pair);
     }
   }
   if (configuration->abort_conf && reader.failed()) AbortForConfiguration();
@@ -200,7 +200,7 @@ void ReadHeaptapConf(const char* text, Configuration* configuration) {
   Pair pair;
   while (reader.Next(&pair)) {
     const Option* option = FindOption(pair.key, kCollectorOptions, kCollectorOptionCount);
-    bool set = Set(option, pair, configuration, &reader);
+    bool set = ApplyPair(option, pair, configuration, &reader);
     configuration->has_seed |= set && pair.key == "prof_seed";
   }
 }

@@ -21,19 +21,18 @@
 namespace heaptap {
 namespace {
 
-constexpr uint64_t kRest = 60000;  // milliseconds without a question after one that was not answered
+constexpr uint64_t kPauseAfterTimeout = 60000;  // milliseconds without a question after one that was not answered
 
 // Between two looks for the answer, in nanoseconds: most answers take less than a millisecond.
 constexpr long kFirstPause = 50'000;
 constexpr long kLongestPause = 1'000'000;
 
-constinit std::atomic<uint64_t> resting_until;            // Milliseconds()
+constinit std::atomic<uint64_t> paused_until;            // Milliseconds()
 constinit std::atomic<unsigned long long> objects_known;  // dlpi_adds at the latest question
 constinit std::atomic<bool> is_forked_child;
 
 bool IsExact() {
-  return control::LgInterval() == 0 && control::CollectorPid() != 0 &&
-         __atomic_load_n(&heaptap_semaphore_dump, __ATOMIC_RELAXED) != 0;
+  return control::EffectiveLgInterval() == 0 && control::CollectorPid() != 0 && HasListener(heaptap_semaphore_dump);
 }
 
 // How many objects the dynamic linker has loaded so far.
@@ -54,10 +53,10 @@ constinit thread_local const char* opening_frame = nullptr;
 }  // namespace
 
 void AwaitTables() {
-  if (!IsExact() || Milliseconds() < resting_until.load(std::memory_order_relaxed)) return;
+  if (!IsExact() || Milliseconds() < paused_until.load(std::memory_order_relaxed)) return;
   heaptap_dump_request request{};
   request.kind = HEAPTAP_ASK_TABLES;
-  const uint32_t asked = control::CountTableRequest();
+  const uint32_t asked = control::BeginTableRequest();
   request.argument = asked;
   heaptap_probe_dump(&request);
   const uint64_t deadline = Milliseconds() + HEAPTAP_TABLES_TIMEOUT_MILLISECONDS;
@@ -65,7 +64,7 @@ void AwaitTables() {
     if (!IsExact() || HasCollectorEnded()) return;
     const uint64_t now = Milliseconds();
     if (now >= deadline) {
-      resting_until.store(now + kRest, std::memory_order_relaxed);
+      paused_until.store(now + kPauseAfterTimeout, std::memory_order_relaxed);
       return;
     }
     SystemCall(SYS_nanosleep, reinterpret_cast<long>(&pause), 0);

@@ -35,21 +35,21 @@ DumpName part_name;
 constinit thread_local bool dumping = false;
 
 // Twice the time that a dump may take: somebody else's, then this one's turn.
-constexpr uint64_t kPatience = 2 * HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
+constexpr uint64_t kLockTimeout = 2 * HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
 
 // How often the collector was late. Whoever waited for his turn meanwhile need not wait for it to be late again.
-constinit std::atomic<uint64_t> lates;
+constinit std::atomic<uint64_t> timeouts;
 
-// The right to ask. Taking it fails if the thread has it already, if others keep it for longer than `patience`
+// The right to ask. Taking it fails if the thread has it already, if others keep it for longer than `lock_timeout`
 // milliseconds, or if they found that the collector does not answer.
 class DumpScope {
  public:
-  explicit DumpScope(uint64_t patience = kPatience) {
+  explicit DumpScope(uint64_t lock_timeout = kLockTimeout) {
     if (dumping) return;
     dumping = true;
-    const uint64_t lates_before = lates.load(std::memory_order_relaxed);
-    taken_ = patience == 0 ? dump_mutex.TryLock() : dump_mutex.LockWithin(patience);
-    if (taken_ && lates.load(std::memory_order_relaxed) != lates_before) {
+    const uint64_t timeouts_before = timeouts.load(std::memory_order_relaxed);
+    taken_ = lock_timeout == 0 ? dump_mutex.TryLock() : dump_mutex.LockWithin(lock_timeout);
+    if (taken_ && timeouts.load(std::memory_order_relaxed) != timeouts_before) {
       dump_mutex.Unlock();
       taken_ = false;
     }
@@ -69,14 +69,14 @@ class DumpScope {
   bool taken_ = false;
 };
 
-class Descriptor {
+class FileDescriptor {
  public:
-  explicit Descriptor(long number) : number_(static_cast<int>(number)) {}
-  ~Descriptor() {
+  explicit FileDescriptor(long number) : number_(static_cast<int>(number)) {}
+  ~FileDescriptor() {
     if (number_ >= 0) SystemCall(SYS_close, number_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
 
   bool valid() const { return number_ >= 0; }
   int number() const { return number_; }
@@ -85,14 +85,14 @@ class Descriptor {
   int number_;
 };
 
-// What is said when nobody answers.
-enum class Words { kAll, kAtExit, kNone };
+// What is is_reported when nobody answers.
+enum class Advice { kAttach, kRun, kSilent };
 
-int NoCollector(Words words) {
-  if (words == Words::kNone) return EFAULT;
+int NoCollector(Advice advice) {
+  if (advice == Advice::kSilent) return EFAULT;
   Message message;
   message << "<heaptap>: no collector follows this process; ";
-  if (words == Words::kAtExit) {
+  if (advice == Advice::kRun) {
     message << "for a dump of its end run it as root with \"heaptap run -- PROGRAM\"\n";
   } else {
     message << "run \"heaptap attach -p " << ProcessId() << "\" as root\n";
@@ -111,28 +111,28 @@ int CannotOpen(const char* path) {
 enum class Answer { kGiven, kLate, kNever, kNotNow };
 
 // How long a request waits, in milliseconds.
-struct Patience {
+struct WaitLimits {
   uint64_t answer;        // for the answer
   uint64_t successor;     // for another collector, or the end of the probes, when the collector has ended
-  uint64_t introduction;  // for a collector that has not said yet that it records this process
+  uint64_t introduction;  // for a collector that has not is_reported yet that it records this process
 };
-constexpr Patience kPatient{HEAPTAP_DUMP_TIMEOUT_MILLISECONDS, 1000, 1500};
-constexpr Patience kImpatient{HEAPTAP_DUMP_TIMEOUT_MILLISECONDS / 10, 0, 0};
+constexpr WaitLimits kNormalLimits{HEAPTAP_DUMP_TIMEOUT_MILLISECONDS, 1000, 1500};
+constexpr WaitLimits kShortLimits{HEAPTAP_DUMP_TIMEOUT_MILLISECONDS / 10, 0, 0};
 
 // A collector that has not answered is not waited for again, by this process and for so long: a process that ends would
 // wait for its final dump, for its log, and for what a trigger wanted just before. Under the DumpScope.
-constexpr uint64_t kSilence = 60000;  // milliseconds
-uint64_t silent_until;
-uint32_t silent_collector;  // heaptap_control.collector_pid
+constexpr uint64_t kUnresponsiveMilliseconds = 60000;  // milliseconds
+uint64_t unresponsive_until;
+uint32_t unresponsive_collector;  // heaptap_control.collector_pid
 
-Patience CurrentPatience() {
-  const bool is_silent = Milliseconds() < silent_until && control::CollectorPid() == silent_collector;
-  return is_silent ? kImpatient : kPatient;
+WaitLimits CurrentLimits() {
+  const bool is_silent = Milliseconds() < unresponsive_until && control::CollectorPid() == unresponsive_collector;
+  return is_silent ? kShortLimits : kNormalLimits;
 }
 
-void NoteSilence() {
-  silent_until = Milliseconds() + kSilence;
-  silent_collector = control::CollectorPid();
+void NoteUnresponsive() {
+  unresponsive_until = Milliseconds() + kUnresponsiveMilliseconds;
+  unresponsive_collector = control::CollectorPid();
 }
 
 // Until the event is signalled, or the time is over. The program may have closed the descriptor, or have taken away its
@@ -151,17 +151,17 @@ void WaitForEvent(int event_fd, uint64_t milliseconds) {
 bool IsAnswered() { return __atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) == request.sequence; }
 
 // Waits until the collector has answered the request at hand, and no longer than it is there.
-Answer WaitForAnswer(int event_fd, Patience patience) {
+Answer WaitForAnswer(int event_fd, WaitLimits limits) {
   constexpr uint64_t kLook = 50;  // milliseconds between two looks whether it is
   const uint64_t begin = Milliseconds();
   while (!IsAnswered()) {
     const uint64_t waited = Milliseconds() - begin;
-    if (waited >= patience.answer) return Answer::kLate;
-    const uint64_t left = patience.answer - waited;
+    if (waited >= limits.answer) return Answer::kLate;
+    const uint64_t left = limits.answer - waited;
     WaitForEvent(event_fd, left < kLook ? left : kLook);
     if (HasCollector()) {
       const bool is_known = control::CollectorPid() != 0;
-      if (waited < (is_known ? patience.successor : patience.introduction)) continue;
+      if (waited < (is_known ? limits.successor : limits.introduction)) continue;
       if (is_known && !HasCollectorEnded()) continue;
     }
     if (IsAnswered()) break;
@@ -171,8 +171,8 @@ Answer WaitForAnswer(int event_fd, Patience patience) {
 }
 
 // `what`: the name of the file, for messages. REQUIRES: a DumpScope is taken.
-int Ask(uint32_t kind, uint64_t argument, int file_fd, const char* what, Words words) {
-  Descriptor event(SystemCall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
+int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what, Advice advice) {
+  FileDescriptor event(SystemCall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event.valid()) return CannotOpen(what);
   request.sequence = ++last_sequence;
   request.argument = argument;
@@ -184,23 +184,23 @@ int Ask(uint32_t kind, uint64_t argument, int file_fd, const char* what, Words w
   request.leak_objects = 0;
   request.leak_contexts = 0;
   heaptap_probe_dump(&request);
-  const Patience patience = CurrentPatience();
-  const Answer answer = WaitForAnswer(event.number(), patience);
+  const WaitLimits limits = CurrentLimits();
+  const Answer answer = WaitForAnswer(event.number(), limits);
   if (answer != Answer::kGiven) {
-    NoteSilence();
+    NoteUnresponsive();
     // Withdrawn before the descriptors are closed: their numbers may soon be other files of the program's.
     __atomic_store_n(&request.sequence, 0, __ATOMIC_RELEASE);
-    if (answer == Answer::kNever) return NoCollector(words);
+    if (answer == Answer::kNever) return NoCollector(advice);
   } else if (request.error == 0) {
-    silent_until = 0;
+    unresponsive_until = 0;
     return 0;
   } else if (request.error == ESRCH) {
-    return NoCollector(words);
+    return NoCollector(advice);
   }
   Message message;
   if (answer == Answer::kLate) {
-    lates.fetch_add(1, std::memory_order_relaxed);
-    message << "<heaptap>: the collector did not answer within " << patience.answer << " ms; no dump in \"" << what
+    timeouts.fetch_add(1, std::memory_order_relaxed);
+    message << "<heaptap>: the collector did not answer within " << limits.answer << " ms; no dump in \"" << what
             << "\"\n";
   } else if (answer == Answer::kNotNow) {
     message << "<heaptap>: the collector has ended, and no other has come yet; no dump in \"" << what << "\"\n";
@@ -219,7 +219,7 @@ long OpenFile(const char* path, int flags) {
 }
 
 // The collector writes into nothing else.
-bool IsRegular(const Descriptor& file) {
+bool IsRegular(const FileDescriptor& file) {
   struct stat status;
   return file.valid() && SystemCall(SYS_fstat, file.number(), reinterpret_cast<long>(&status)) == 0 &&
          S_ISREG(status.st_mode);
@@ -229,13 +229,13 @@ void Remove(const char* path) { SystemCall(SYS_unlinkat, AT_FDCWD, reinterpret_c
 
 // Into a file that is there, since somebody may have it open already, as jemalloc does; or where none can be made
 // beside it.
-int AskForFileInPlace(uint32_t kind, uint64_t argument, const char* path, Words words) {
+int RequestFileInPlace(uint32_t kind, uint64_t argument, const char* path, Advice advice) {
   long number = OpenFile(path, O_EXCL);
   const bool made = number >= 0;
   int result;
   {
-    Descriptor file(made ? number : OpenFile(path, 0));
-    result = IsRegular(file) ? Ask(kind, argument, file.number(), path, words) : CannotOpen(path);
+    FileDescriptor file(made ? number : OpenFile(path, 0));
+    result = IsRegular(file) ? SendRequest(kind, argument, file.number(), path, advice) : CannotOpen(path);
   }
   if (result != 0 && made) Remove(path);
   return result;
@@ -248,15 +248,15 @@ bool Exists(const char* path) {
 
 // A new file gets its name when it is whole: whoever is killed meanwhile, and however full the disk is, there is never
 // half a dump under it. REQUIRES: a DumpScope is taken.
-int AskForFile(uint32_t kind, uint64_t argument, const char* path, Words words) {
-  if (Exists(path)) return AskForFileInPlace(kind, argument, path, words);
+int RequestFile(uint32_t kind, uint64_t argument, const char* path, Advice advice) {
+  if (Exists(path)) return RequestFileInPlace(kind, argument, path, advice);
   part_name.Clear();
   part_name << path << '.' << uint64_t{ProcessId()} << ".part";
   int result;
   {
-    Descriptor file(OpenFile(part_name.text(), O_EXCL));
-    if (!file.valid()) return AskForFileInPlace(kind, argument, path, words);
-    result = Ask(kind, argument, file.number(), path, words);
+    FileDescriptor file(OpenFile(part_name.text(), O_EXCL));
+    if (!file.valid()) return RequestFileInPlace(kind, argument, path, advice);
+    result = SendRequest(kind, argument, file.number(), path, advice);
   }
   if (result == 0 &&
       SystemCall(SYS_rename, reinterpret_cast<long>(part_name.text()), reinterpret_cast<long>(path)) != 0) {
@@ -274,29 +274,29 @@ bool CanPrint() {
 }
 
 // `path` nullptr: an automatic name, which is in file_name then. REQUIRES: a DumpScope is taken.
-int DumpLocked(heaptap_dump_kind kind, const char* path, Words words) {
+int DumpLocked(heaptap_dump_kind kind, const char* path, Advice advice) {
   if (path == nullptr && !HasDumpPrefix()) return EFAULT;
   // Before the file is opened: what an earlier dump has left there must not be lost for nothing.
-  if (!HasCollector()) return NoCollector(words);
+  if (!HasCollector()) return NoCollector(advice);
   if (path == nullptr) {
     MakeDumpName(kind, &file_name);
     path = file_name.text();
   }
   // Before the file is opened: it may get the number of a closed stderr.
   const bool is_silent = kind == HEAPTAP_DUMP_FINAL && ProcessConfiguration().prof_leak && !CanPrint();
-  return AskForFile(static_cast<uint32_t>(kind), is_silent ? HEAPTAP_FINAL_PRINT_LEAKS : 0, path, words);
+  return RequestFile(static_cast<uint32_t>(kind), is_silent ? HEAPTAP_FINAL_PRINT_LEAKS : 0, path, advice);
 }
 
-bool IsHookSet() { return __atomic_load_n(&hooks.dump, __ATOMIC_ACQUIRE) != nullptr; }
+bool IsHookSet() { return hooks.dump.load(std::memory_order_relaxed) != nullptr; }
 
 // For a hook, which is called when others may have names made already. Large on the stack.
-[[gnu::noinline]] int DumpAndTellName(heaptap_dump_kind kind, uint64_t patience, Words words) {
+[[gnu::noinline]] int DumpAndTellName(heaptap_dump_kind kind, uint64_t lock_timeout, Advice advice) {
   char name[PATH_MAX];
   int result;
   {
-    DumpScope scope(patience);
+    DumpScope scope(lock_timeout);
     if (!scope.taken()) return EBUSY;
-    result = DumpLocked(kind, nullptr, words);
+    result = DumpLocked(kind, nullptr, advice);
     strncpy(name, file_name.text(), sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
   }
@@ -305,13 +305,13 @@ bool IsHookSet() { return __atomic_load_n(&hooks.dump, __ATOMIC_ACQUIRE) != null
 }
 
 // EBUSY: others keep the right to ask.
-int DumpWithin(heaptap_dump_kind kind, const char* path, uint64_t patience, Words words) {
-  if (path == nullptr && IsHookSet()) return DumpAndTellName(kind, patience, words);
+int DumpWithin(heaptap_dump_kind kind, const char* path, uint64_t lock_timeout, Advice advice) {
+  if (path == nullptr && IsHookSet()) return DumpAndTellName(kind, lock_timeout, advice);
   int result;
   {
-    DumpScope scope(patience);
+    DumpScope scope(lock_timeout);
     if (!scope.taken()) return EBUSY;
-    result = DumpLocked(kind, path, words);
+    result = DumpLocked(kind, path, advice);
   }
   if (result == 0 && path != nullptr) CallHook(hooks.dump, path);
   return result;
@@ -333,7 +333,7 @@ void PrintLeaks() {
 // Whether there are leaks; they have been printed.
 bool FinalDumpShowsLeaks() {
   DumpScope scope;
-  if (!scope.taken() || DumpLocked(HEAPTAP_DUMP_FINAL, nullptr, Words::kAtExit) != 0) return false;
+  if (!scope.taken() || DumpLocked(HEAPTAP_DUMP_FINAL, nullptr, Advice::kRun) != 0) return false;
   if (!ProcessConfiguration().prof_leak || request.leak_bytes == 0) return false;
   PrintLeaks();
   return true;
@@ -341,33 +341,33 @@ bool FinalDumpShowsLeaks() {
 
 // After a trigger's dump has failed, triggers rest: whoever waits for each of them would stand still, and say so each
 // time. For so long (milliseconds), or until another collector comes.
-constexpr uint64_t kTriggersRest = 60000;
-constinit std::atomic<uint64_t> triggers_rest_until;
-constinit std::atomic<uint32_t> triggers_rest_from;  // whom: heaptap_control.collector_pid
+constexpr uint64_t kTriggersPauseMilliseconds = 60000;
+constinit std::atomic<uint64_t> triggers_paused_until;
+constinit std::atomic<uint32_t> triggers_paused_for;  // whom: heaptap_control.collector_pid
 
-bool TriggersRest() {
-  return Milliseconds() < triggers_rest_until.load(std::memory_order_relaxed) &&
-         control::CollectorPid() == triggers_rest_from.load(std::memory_order_relaxed);
+bool AreTriggersPaused() {
+  return Milliseconds() < triggers_paused_until.load(std::memory_order_relaxed) &&
+         control::CollectorPid() == triggers_paused_for.load(std::memory_order_relaxed);
 }
 
 }  // namespace
 
 int Dump(heaptap_dump_kind kind, const char* path) {
-  const int error = DumpWithin(kind, path, kPatience, Words::kAll);
+  const int error = DumpWithin(kind, path, kLockTimeout, Advice::kAttach);
   return error == EBUSY ? EAGAIN : error;
 }
 
 void DumpOnTrigger(heaptap_dump_kind kind) {
-  static constinit std::atomic<bool> said;
-  const Words words = said.load(std::memory_order_relaxed) ? Words::kNone : Words::kAll;
-  if (!HasCollector() && words == Words::kNone) return;
-  if (TriggersRest()) return;
+  static constinit std::atomic<bool> is_reported;
+  const Advice advice = is_reported.load(std::memory_order_relaxed) ? Advice::kSilent : Advice::kAttach;
+  if (!HasCollector() && advice == Advice::kSilent) return;
+  if (AreTriggersPaused()) return;
   int saved = errno;
-  const int error = DumpWithin(kind, nullptr, 0, words);
-  if (error == EFAULT) said.store(true, std::memory_order_relaxed);
+  const int error = DumpWithin(kind, nullptr, 0, advice);
+  if (error == EFAULT) is_reported.store(true, std::memory_order_relaxed);
   if (error != 0 && error != EBUSY && HasCollector()) {
-    triggers_rest_from.store(control::CollectorPid(), std::memory_order_relaxed);
-    triggers_rest_until.store(Milliseconds() + kTriggersRest, std::memory_order_relaxed);
+    triggers_paused_for.store(control::CollectorPid(), std::memory_order_relaxed);
+    triggers_paused_until.store(Milliseconds() + kTriggersPauseMilliseconds, std::memory_order_relaxed);
   }
   errno = saved;
 }
@@ -384,20 +384,20 @@ void AskForReset(uint64_t lg_sample) {
 int DumpRecords(heaptap_ask_kind kind, uint64_t count, int file_fd) {
   DumpScope scope;
   if (!scope.taken()) return EAGAIN;
-  if (!HasCollector()) return NoCollector(Words::kAll);
-  return Ask(static_cast<uint32_t>(kind), count, file_fd, "recent samples", Words::kAll);
+  if (!HasCollector()) return NoCollector(Advice::kAttach);
+  return SendRequest(static_cast<uint32_t>(kind), count, file_fd, "recent samples", Advice::kAttach);
 }
 
 int DumpLog(uint64_t count, const char* path) {
   DumpScope scope;
   if (!scope.taken()) return EAGAIN;
   if (path == nullptr && !HasDumpPrefix()) return EFAULT;
-  if (!HasCollector()) return NoCollector(Words::kAll);
+  if (!HasCollector()) return NoCollector(Advice::kAttach);
   if (path == nullptr) {
     MakeLogName(&file_name);
     path = file_name.text();
   }
-  return AskForFile(HEAPTAP_ASK_LOG, count, path, Words::kAll);
+  return RequestFile(HEAPTAP_ASK_LOG, count, path, Advice::kAttach);
 }
 
 int SetDumpPrefix(const char* prefix) {

@@ -33,7 +33,7 @@ uint64_t PidNamespaceInode() {
 }
 
 // "<prefix>[.<inode>].<pid>"
-void Begin(DumpName* name) {
+void BeginName(DumpName* name) {
   name->Clear();
   *name << Prefix() << '.';
   if (ProcessConfiguration().prof_pid_namespace) *name << PidNamespaceInode() << '.';
@@ -61,7 +61,7 @@ DumpName& DumpName::operator<<(char letter) {
 bool HasDumpPrefix() { return Prefix()[0] != '\0'; }
 
 void MakeDumpName(heaptap_dump_kind kind, DumpName* name) {
-  Begin(name);
+  BeginName(name);
   const char letter = static_cast<char>(kind);
   *name << '.' << sequence++ << '.' << letter;
   if (kind != HEAPTAP_DUMP_FINAL) *name << kind_sequence[static_cast<uint8_t>(letter)]++;
@@ -69,7 +69,7 @@ void MakeDumpName(heaptap_dump_kind kind, DumpName* name) {
 }
 
 void MakeLogName(DumpName* name) {
-  Begin(name);
+  BeginName(name);
   *name << '.' << log_sequence++ << ".json";
 }
 

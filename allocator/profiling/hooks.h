@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include <atomic>
+
 #include "allocator/core/slab.h"
 
 namespace heaptap {
@@ -18,17 +20,18 @@ using SampleHook = void (*)(const void* pointer, size_t size, void** backtrace, 
 using SampleFreeHook = void (*)(const void* pointer, size_t usable);
 
 struct Hooks {
-  DumpHook dump;               // after each dump
-  SampleHook sample;           // after a sample was allocated
-  SampleFreeHook sample_free;  // before a sample is freed
+  std::atomic<DumpHook> dump;               // after each dump
+  std::atomic<SampleHook> sample;           // after a sample was allocated
+  std::atomic<SampleFreeHook> sample_free;  // before a sample is freed
 };
-extern Hooks hooks;  // each pointer is read and written atomically
+extern Hooks hooks;
 
 extern constinit thread_local bool in_hook;
 
 template <typename Hook, typename... Arguments>
-void CallHook(const Hook& hook, Arguments... arguments) {
-  Hook function = __atomic_load_n(&hook, __ATOMIC_ACQUIRE);
+void CallHook(const std::atomic<Hook>& hook, Arguments... arguments) {
+  // Acquire: the hook sees what the program wrote before it set the hook.
+  Hook function = hook.load(std::memory_order_acquire);
   if (HEAPTAP_LIKELY(function == nullptr) || in_hook) return;
   in_hook = true;
   int saved = errno;

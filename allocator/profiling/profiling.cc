@@ -74,7 +74,7 @@ int SetThreadName(const char* name) {
   const size_t length = strnlen(name, sizeof(thread_name) - 1);
   memmove(thread_name, name, length);
   memset(thread_name + length, 0, sizeof(thread_name) - length);
-  if (__atomic_load_n(&heaptap_semaphore_thread_name, __ATOMIC_RELAXED) != 0) {
+  if (HasListener(heaptap_semaphore_thread_name)) {
     heaptap_probe_thread_name(thread_name);
   } else {
     PrepareThreadAgain();
@@ -88,15 +88,15 @@ void IntroduceThread() {
 }
 
 void ResetProfile() {
-  AskForReset(control::LgInterval());
+  AskForReset(control::EffectiveLgInterval());
   FollowAtOnce();
   // The books are new: what they say of threads and records is told again.
   PrepareAllThreadsAgain();
 }
 
-void ResetProfile(size_t lg_sample) {
-  const uint32_t rate = lg_sample < HEAPTAP_MAX_LG_SAMPLE ? static_cast<uint32_t>(lg_sample) : HEAPTAP_MAX_LG_SAMPLE;
-  control::SetLgInterval(rate);
+void ResetProfile(size_t lg_interval) {
+  const bool fits = lg_interval < HEAPTAP_MAX_LG_SAMPLE;
+  control::SetOwnLgInterval(fits ? static_cast<uint32_t>(lg_interval) : HEAPTAP_MAX_LG_SAMPLE);
   ResetProfile();
 }
 

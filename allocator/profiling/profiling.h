@@ -40,8 +40,9 @@ void SetHighWaterDumped(bool dumped);
 
 // prof.reset: all samples so far vanish from later dumps; told to the collector.
 void ResetProfile();
-// The same, and a new rate, which is clipped to HEAPTAP_MAX_LG_SAMPLE. A rate that the collector has set still wins.
-void ResetProfile(size_t lg_sample);
+// Also sets the process's own sampling interval to 2^lg_interval bytes; larger values than HEAPTAP_MAX_LG_SAMPLE are
+// clipped to it. An interval that the collector has set takes precedence.
+void ResetProfile(size_t lg_interval);
 
 }  // namespace heaptap
 

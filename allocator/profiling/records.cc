@@ -129,7 +129,7 @@ int StartLog(const char* path) {
   }
   TellCollector();
   // A log that nobody stops ends with the process.
-  if (!registered.exchange(true)) atexit(StopLogAtExit);
+  if (!registered.exchange(true, std::memory_order_relaxed)) atexit(StopLogAtExit);
   return 0;
 }
 

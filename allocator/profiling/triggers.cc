@@ -52,7 +52,7 @@ constinit std::atomic<bool> high_water_dump_due;
 
 bool IsHighWaterDumpDue() { return high_water_dump_due.load(std::memory_order_relaxed); }
 
-void TakeHighWaterDump() {
+void DumpIfHighWaterDue() {
   if (!IsHighWaterDumpDue() || !high_water_dump_due.exchange(false, std::memory_order_relaxed)) return;
   DumpOnTrigger(HEAPTAP_DUMP_HIGH_WATER);
 }
@@ -106,13 +106,13 @@ void observer::ActiveGrew() {
 
 bool observer::IsAnythingDue() { return IsHighWaterDumpDue() || IsPrintedAtIntervals(); }
 
-bool observer::IsLookedAtOften() { return IsPrintedAtIntervals(); }
+bool observer::NeedsFrequentTicks() { return IsPrintedAtIntervals(); }
 
 void observer::SlowPathEnds() {
-  TakeHighWaterDump();
+  DumpIfHighWaterDue();
   CheckPrintInterval();
   // While sampling is on, each sample checks the interval.
-  if (CurrentRate() == kSamplingOff) CheckDumpInterval();
+  if (CurrentLgInterval() == kSamplingOff) CheckDumpInterval();
 }
 
 }  // namespace heaptap

@@ -12,12 +12,13 @@
 namespace heaptap {
 namespace {
 
-// Of `prepared`: the listener wants to be called again. No process prepares its threads so often.
+// Bit of `prepared`: the listener wants another call. `preparation` never counts this far.
 constexpr uint64_t kOnceMore = uint64_t{1} << 63;
 
-// For which of them the thread is prepared, and kOnceMore.
-constinit thread_local uint64_t prepared = 0;
+// The number of the current preparation of all threads.
 constinit std::atomic<uint64_t> preparation{1};
+// The number of the thread's last preparation, and kOnceMore.
+constinit thread_local uint64_t prepared = 0;
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens when a sample is allocated or freed (core/observer.h, Allocated and Freed): the probes fire, samples are
-// counted, and the listener is told.
+// The events of a sample (core/observer.h, Allocated and Freed): the probes fire, the sample is counted, and the
+// listener is called.
 //
 // Any thread, any time.
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_EVENTS_H_
@@ -9,11 +9,11 @@
 
 namespace heaptap {
 
-// The calling thread, or each thread, is prepared for its next sample as if that were its first (listener.h).
+// The calling thread, or every thread, is prepared before its next sample as before its first (listener.h).
 void PrepareThreadAgain();
 void PrepareAllThreadsAgain();
 
-// The listener is called before the calling thread's next sample, though the thread is prepared.
+// The listener is called before the calling thread's next sample even if the thread is already prepared.
 void CallBeforeNextSample();
 
 }  // namespace heaptap

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What sampling tells the layer above it about each sample. profiling/ defines these functions (profiling/listener.cc),
-// so a call costs no more than any other.
+// The functions by which sampling reports each sample to the layer above. profiling/listener.cc defines them.
 //
-// For the thread concerned, with no lock held and in no HeapScope. errno is kept.
+// Called by the sampled thread, with no lock held and in no HeapScope. They keep errno.
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_LISTENER_H_
 #define HEAPTAP_ALLOCATOR_SAMPLING_LISTENER_H_
 
@@ -11,12 +10,12 @@
 
 namespace heaptap::listener {
 
-// Before the calling thread's first sample, and before the next one after PrepareThreadAgain (events.h); with
-// `is_first` false, before the next one after CallBeforeNextSample.
+// Called before the thread's first sample and before the next sample after PrepareThreadAgain (events.h), with
+// `is_first` true; and before the next sample after CallBeforeNextSample, with `is_first` false.
 void PrepareThread(bool is_first);
 
-// A sample was told of; is about to be told of as freed. `usable`: its size, bytes; `requested`: what the program asked
-// for.
+// After otel_memory:alloc of a sample; before otel_memory:free. `usable`: the usable size, bytes; `requested`: the size
+// that the program requested.
 void AfterSample(const void* pointer, size_t usable, size_t requested);
 void BeforeSampleFreed(const void* pointer, size_t usable);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The USDT probes: for each a function that is nothing but a frame and a one-byte nop, an ELF note that says where the
- * nop is and that the arguments lie in the argument registers, and a semaphore.
+ * The USDT probes. Each consists of a function with a frame and a one-byte nop, an ELF note that gives the address of
+ * the nop and says that the arguments are in the argument registers, and a semaphore.
  *
  * The nop has one byte on purpose. Linux 6.18 turns a probe on a five-byte nop into a call, which overwrites the word
  * below the stack pointer and leaves forked children with a jump into a page that they do not have.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The USDT probes (contract.h tells what they mean; probes.S holds them). Each is one function with one probe site;
-// calling it costs a few nanoseconds when nobody listens. They keep errno. Call them with no lock held.
+// The USDT probes: contract.h specifies them, probes.S defines them. Each is a function with one probe site; a call
+// costs a few nanoseconds without a listener. errno is kept. REQUIRES: no lock is held.
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_PROBES_H_
 #define HEAPTAP_ALLOCATOR_SAMPLING_PROBES_H_
 
@@ -23,7 +23,7 @@ void heaptap_probe_dump(const struct heaptap_dump_request* request);
 // heaptap:thread_name
 void heaptap_probe_thread_name(const char* name);
 
-// How many listen to each probe; the kernel writes them.
+// The number of listeners of each probe. The kernel writes it at any time; read it with HasListener.
 extern uint16_t heaptap_semaphore_alloc;
 extern uint16_t heaptap_semaphore_free;
 extern uint16_t heaptap_semaphore_start;
@@ -31,5 +31,13 @@ extern uint16_t heaptap_semaphore_dump;
 extern uint16_t heaptap_semaphore_thread_name;
 
 }  // extern "C"
+
+namespace heaptap {
+
+// Whether any program listens to the probe with this semaphore. An __atomic builtin and no std::atomic, since the
+// semaphores are plain words of probes.S. Relaxed: nothing else is read by it.
+inline bool HasListener(const uint16_t& semaphore) { return __atomic_load_n(&semaphore, __ATOMIC_RELAXED) != 0; }
+
+}  // namespace heaptap
 
 #endif  // HEAPTAP_ALLOCATOR_SAMPLING_PROBES_H_

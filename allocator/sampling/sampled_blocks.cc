@@ -12,13 +12,13 @@ namespace {
 
 struct Pool {
   Mutex mutex;
-  SlabList slabs;  // those with free blocks
-  uint64_t allocations;
+  SlabList slabs;        // with free blocks
+  uint64_t allocations;  // so far
 };
 
 constinit Pool pools[kSmallClasses]{};
 
-// With prof_stats, requested sizes stand behind the blocks of a slab.
+// With prof_stats, the requested sizes are stored after the blocks of a slab.
 using Requested = uint16_t;
 static_assert(kSmallMaximum <= UINT16_MAX);
 
@@ -92,7 +92,7 @@ uint64_t SampledAllocations(unsigned size_class) {
 void observer::Trim() {
   for (Pool& pool : pools) {
     MutexLock lock(pool.mutex);
-    // Only the last slab of a pool is kept empty, but it need not be the only one any more.
+    // ReturnBlock keeps an empty slab only if it is the only one in the list; others may have joined it since.
     Slab* next;
     for (Slab* slab = pool.slabs.first(); slab != nullptr; slab = next) {
       next = slab->next;

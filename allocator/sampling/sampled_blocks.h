@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sampled blocks of the small classes. They live in slabs that no heap owns, one pool of slabs for each class with a
-// lock of its own: so free, which compares the owner word with its heap anyway, finds that they are no ordinary
-// blocks, and a free of an ordinary block knows nothing about sampling. The core allocates and frees them (observer.h).
+// Sampled blocks of the small classes. They live in slabs that no heap owns; each class has a pool of such slabs with
+// its own lock. free compares the owner word with its heap in any case, so it recognises these blocks without a test
+// for sampling. The core allocates and frees them (observer.h).
 //
-// Any thread, any time; zero-initialised state is valid: empty pools.
+// Any thread, any time. Zero-initialised state is valid: empty pools.
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_SAMPLED_BLOCKS_H_
 #define HEAPTAP_ALLOCATOR_SAMPLING_SAMPLED_BLOCKS_H_
 
@@ -12,7 +12,7 @@
 
 namespace heaptap {
 
-// How many blocks of the class have been allocated.
+// The number of blocks of the class that were ever allocated.
 uint64_t SampledAllocations(unsigned size_class);
 
 // fork(2).

@@ -12,7 +12,7 @@ namespace {
 
 constinit std::atomic<bool> new_threads_are_sampled{true};
 
-double MeanBytes(Rate rate) { return static_cast<double>(uint64_t{1} << rate); }
+double MeanBytes(LgInterval lg_interval) { return static_cast<double>(uint64_t{1} << lg_interval); }
 
 }  // namespace
 
@@ -20,28 +20,28 @@ bool AreNewThreadsSampled() { return new_threads_are_sampled.load(std::memory_or
 
 void SetNewThreadsSampled(bool sampled) { new_threads_are_sampled.store(sampled, std::memory_order_relaxed); }
 
-uint64_t SampleWeight(size_t size, Rate rate) {
-  if (rate == 0) return size;
+uint64_t SampleWeight(size_t size, LgInterval lg_interval) {
+  if (lg_interval == 0) return size;
   double bytes = static_cast<double>(size);
-  return static_cast<uint64_t>(bytes / OneMinusExp(bytes / MeanBytes(rate)) + 0.5);
+  return static_cast<uint64_t>(bytes / OneMinusExp(bytes / MeanBytes(lg_interval)) + 0.5);
 }
 
 void Sampler::Start(uint64_t seed, uint64_t stream) {
   random_.Seed(seed, stream);
   is_wanted_ = true;
-  SetRate(kSamplingOff);
+  SetLgInterval(kSamplingOff);
 }
 
 void Sampler::Restart(uint64_t seed, uint64_t stream) {
   random_.Seed(seed, stream);
-  SetRate(rate_);
+  SetLgInterval(lg_interval_);
 }
 
-double Sampler::DrawBytes() { return -Logarithm(random_.NextUnit()) * MeanBytes(rate_); }
+double Sampler::DrawBytes() { return -Logarithm(random_.NextUnit()) * MeanBytes(lg_interval_); }
 
 void Sampler::Draw(unsigned size_class) {
-  if (rate_ == kSamplingOff) return Set(size_class, kNever);
-  if (rate_ == 0) return Set(size_class, 1);
+  if (lg_interval_ == kSamplingOff) return Set(size_class, kNever);
+  if (lg_interval_ == 0) return Set(size_class, 1);
   double allocations = DrawBytes() / kClassSize[size_class];
   if (allocations >= static_cast<double>(kNever)) return Set(size_class, kNever);
   uint64_t until = static_cast<uint64_t>(allocations);
@@ -50,59 +50,59 @@ void Sampler::Draw(unsigned size_class) {
 }
 
 bool Sampler::TestLarge(size_t size) {
-  if (rate_ == kSamplingOff) return false;
-  return rate_ == 0 || DrawBytes() < static_cast<double>(size);
+  if (lg_interval_ == kSamplingOff) return false;
+  return lg_interval_ == 0 || DrawBytes() < static_cast<double>(size);
 }
 
 bool Sampler::TestInPlace(size_t size) {
-  if (rate_ == kSamplingOff) return false;
-  if (rate_ == 0) return true;
+  if (lg_interval_ == kSamplingOff) return false;
+  if (lg_interval_ == 0) return true;
   bytes_until_in_place_ -= static_cast<double>(size);
   if (bytes_until_in_place_ > 0) return false;
   bytes_until_in_place_ = DrawBytes();
   return true;
 }
 
-void Sampler::SetRate(Rate rate) {
-  rate_ = rate;
+void Sampler::SetLgInterval(LgInterval lg_interval) {
+  lg_interval_ = lg_interval;
   for (unsigned c = 0; c < kSmallClasses; c++) Draw(c);
-  if (rate == kSamplingOff) return;
-  for (unsigned c = 0; c < kSmallClasses; c++) weight_[c] = SampleWeight(kClassSize[c], rate);
+  if (lg_interval == kSamplingOff) return;
+  for (unsigned c = 0; c < kSmallClasses; c++) weight_[c] = SampleWeight(kClassSize[c], lg_interval);
   bytes_until_in_place_ = DrawBytes();
 }
 
-// --- what the core asks (core/observer.h) ---
+// --- the core's observer (core/observer.h) ---
 
 namespace {
 
-// Apart, so that the check before it is inlined.
-[[gnu::cold, gnu::noinline]] void ChangeRate(Heap* heap, Rate rate) {
+// Out of line, so that the check before it is inlined.
+[[gnu::cold, gnu::noinline]] void ChangeLgInterval(Heap* heap, LgInterval lg_interval) {
   Sampler& sampler = SamplerOf(heap);
-  // Whoever listens now need not be the one who listened before.
-  if (sampler.rate() == kSamplingOff) PrepareThreadAgain();
-  // What is ready goes back first, so that the new rate holds for the next allocation of each class.
+  // The listener may be another one than before sampling was off.
+  if (sampler.lg_interval() == kSamplingOff) PrepareThreadAgain();
+  // Ready blocks go back first, so that the new interval applies to the next allocation of each class.
   heap->PutBackReady();
-  sampler.Follow(rate);
+  sampler.FollowLgInterval(lg_interval);
 }
 
 }  // namespace
 
 void observer::StartHeap(Heap* heap, uint64_t seed, uint64_t stream) { SamplerOf(heap).Start(seed, stream); }
 
-// Samples are not the parent's. Changes nothing that malloc and free use, since a signal handler that forks may have
-// interrupted them: what is ready stays so.
+// The child must not repeat its parent's samples. Ready blocks stay ready: a signal handler that forks may have
+// interrupted malloc or free, so nothing that they use may change.
 void observer::RestartHeap(Heap* heap, uint64_t seed) {
   Sampler& sampler = SamplerOf(heap);
   sampler.Restart(seed, heap->serial);
-  if (sampler.rate() != kSamplingOff) heap->SkipReady();
+  if (sampler.lg_interval() != kSamplingOff) heap->SkipReady();
 }
 
 void observer::AdoptHeap(Heap* heap) { SamplerOf(heap).SetWanted(AreNewThreadsSampled()); }
 
 void observer::BeforeAllocation(Heap* heap) {
   const Sampler& sampler = SamplerOf(heap);
-  const Rate rate = HEAPTAP_LIKELY(sampler.is_wanted()) ? CurrentRate() : kSamplingOff;
-  if (HEAPTAP_UNLIKELY(rate != sampler.rate())) ChangeRate(heap, rate);
+  const LgInterval lg_interval = HEAPTAP_LIKELY(sampler.is_wanted()) ? CurrentLgInterval() : kSamplingOff;
+  if (HEAPTAP_UNLIKELY(lg_interval != sampler.lg_interval())) ChangeLgInterval(heap, lg_interval);
 }
 
 uint64_t observer::CountdownOver(Heap* heap, unsigned size_class) {
@@ -113,7 +113,7 @@ uint64_t observer::CountdownOver(Heap* heap, unsigned size_class) {
 
 uint64_t observer::WeighLarge(Heap* heap, size_t size) {
   Sampler& sampler = SamplerOf(heap);
-  return sampler.TestLarge(size) ? SampleWeight(size, sampler.rate()) : 0;
+  return sampler.TestLarge(size) ? SampleWeight(size, sampler.lg_interval()) : 0;
 }
 
 uint64_t observer::WeighInPlace(Heap* heap, unsigned size_class) {

@@ -6,13 +6,13 @@
 // p = 1 - exp(-s / R), independently of all others: as if each byte were marked with probability 1/R, and an allocation
 // with a marked byte were a sample. lg 0 is taken to mean that every allocation is a sample.
 //
-// Small classes need no test for each allocation. The number of the next allocation of a class that is a sample follows
-// the geometric law with parameter p; it is drawn ahead, ceil(E * R / s) with E exponential of mean 1, and a heap that
-// refills its ready list takes at most the blocks before that one (Allowance). The allocation after them finds the list
-// empty, takes the slow path that it would have taken sooner or later, and is the sample. The laws of different classes
-// and threads are independent, so counting by class changes nothing.
+// Small classes need no test for each allocation. The number of allocations of a class up to the next sample follows
+// the geometric law with parameter p. It is drawn in advance, as ceil(E * R / s) with E exponential of mean 1, and a
+// heap that refills its ready list takes at most the blocks before the sample (Allowance). The next allocation finds
+// the list empty, takes the slow path, and is the sample. The laws of different classes and threads are independent,
+// so counting by class changes nothing.
 //
-// Not thread safe: each heap has one. Call Start before anything else.
+// Not thread safe: each heap has its own sampler. REQUIRES: Start was called before any other method.
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_SAMPLER_H_
 #define HEAPTAP_ALLOCATOR_SAMPLING_SAMPLER_H_
 
@@ -27,63 +27,63 @@
 
 namespace heaptap {
 
-// A sampling rate: lg of the mean bytes between samples, or kSamplingOff.
-using Rate = uint32_t;
-inline constexpr Rate kSamplingOff = UINT32_MAX;
+// The sampling interval: lg (base 2) of the mean bytes between samples, or kSamplingOff.
+using LgInterval = uint32_t;
+inline constexpr LgInterval kSamplingOff = UINT32_MAX;
 
-// The rate that holds in this process now, by the control block and the semaphore of otel_memory:alloc. Any thread.
-inline Rate CurrentRate() {
-  if (__atomic_load_n(&heaptap_semaphore_alloc, __ATOMIC_RELAXED) == 0) return kSamplingOff;
-  return control::IsActive() ? control::LgInterval() : kSamplingOff;
+// The interval in force in this process, from the control block and the semaphore of otel_memory:alloc. Any thread.
+inline LgInterval CurrentLgInterval() {
+  if (!HasListener(heaptap_semaphore_alloc)) return kSamplingOff;
+  return control::IsActive() ? control::EffectiveLgInterval() : kSamplingOff;
 }
 
-// prof.thread_active_init: whether threads that begin are sampled. Any thread; true at first.
+// prof.thread_active_init: whether new threads are sampled. Any thread. Initially true.
 bool AreNewThreadsSampled();
 void SetNewThreadsSampled(bool sampled);
 
-// The bytes that a sampled allocation stands for: size / (1 - exp(-size / R)), rounded to the nearest integer.
-uint64_t SampleWeight(size_t size, Rate rate);
+// The weight of a sample, the bytes that it stands for: size / (1 - exp(-size / R)), rounded to the nearest integer.
+uint64_t SampleWeight(size_t size, LgInterval lg_interval);
 
 class Sampler : public Countdown {
  public:
-  // Begins with sampling off and the random stream number `stream` of `seed`.
+  // Starts with sampling off and random stream number `stream` of `seed`.
   void Start(uint64_t seed, uint64_t stream);
 
-  // Begins another random stream at the same rate: the child of a fork must not repeat its parent's. As if no block
-  // were ready: see Skip.
+  // Switches to another random stream, same interval: the child of a fork must not repeat its parent's samples. The
+  // new countdowns ignore blocks that are ready; see Skip.
   void Restart(uint64_t seed, uint64_t stream);
 
-  // Follows a change of the rate. REQUIRES: no block is ready, if it has changed.
-  void Follow(Rate rate) {
-    if (rate != rate_) SetRate(rate);
+  // Adopts the interval. REQUIRES: no block is ready if the interval differs from the current one.
+  void FollowLgInterval(LgInterval lg_interval) {
+    if (lg_interval != lg_interval_) SetLgInterval(lg_interval);
   }
 
-  Rate rate() const { return rate_; }
+  LgInterval lg_interval() const { return lg_interval_; }
 
-  // thread.prof.active of the thread that has the heap: false is as if sampling were off.
+  // thread.prof.active of the heap's thread; false has the effect of sampling off.
   bool is_wanted() const { return is_wanted_; }
   void SetWanted(bool wanted) { is_wanted_ = wanted; }
 
-  // What a sample of the class stands for. REQUIRES: sampling is on.
+  // The weight of a sample of the class. REQUIRES: sampling is on.
   uint64_t Weight(unsigned size_class) const { return weight_[size_class]; }
 
-  // The allocation at hand was the sample; draws the next. REQUIRES: Allowance(size_class) == 0.
+  // The current allocation is the sample: draws the next one. REQUIRES: Allowance(size_class) == 0.
   void Draw(unsigned size_class);
 
-  // Whether an allocation of this usable size is a sample; for blocks that are no slab's.
+  // Whether an allocation of this usable size is a sample. For blocks outside slabs.
   bool TestLarge(size_t size);
 
-  // The same for an allocation that stays in its block (realloc): one countdown of bytes for all sizes, since such
-  // calls have no slow path to wait for.
+  // The same for a realloc that keeps its block: one countdown in bytes for all sizes, since such calls use no ready
+  // list that could run out.
   bool TestInPlace(size_t size);
 
  private:
-  void SetRate(Rate rate);
-  // The distance to the next marked byte, exponential with mean R. REQUIRES: rate_ != kSamplingOff.
+  void SetLgInterval(LgInterval lg_interval);
+  // The distance to the next marked byte, exponential with mean R. REQUIRES: lg_interval_ != kSamplingOff.
   double DrawBytes();
 
   Random random_;
-  Rate rate_;
+  LgInterval lg_interval_;
   bool is_wanted_;
   double bytes_until_in_place_;
   uint64_t weight_[kSmallClasses];
@@ -91,7 +91,7 @@ class Sampler : public Countdown {
 
 static_assert(sizeof(Sampler) <= observer::kStateBytes);
 
-// The sampler of a heap; for its user.
+// The sampler of a heap. For the thread that uses the heap.
 inline Sampler& SamplerOf(Heap* heap) { return *reinterpret_cast<Sampler*>(heap->observer_state); }
 
 }  // namespace heaptap

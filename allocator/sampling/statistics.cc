@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/sampling/statistics.h"
 
+#include <atomic>
+
 #include "allocator/core/size_class.h"
 
 namespace heaptap {
 namespace {
 
-struct Counts {
-  SampleStatistics allocated;
-  SampleStatistics freed;
+struct AtomicSampleStatistics {
+  std::atomic<uint64_t> requested;
+  std::atomic<uint64_t> count;
+};
+struct SampleCounts {
+  AtomicSampleStatistics allocated;
+  AtomicSampleStatistics freed;
 };
 
-Counts counts[kClasses];
+constinit SampleCounts counts[kClasses]{};
 bool is_wanted;
 
-void Add(SampleStatistics& to, size_t requested) {
-  __atomic_fetch_add(&to.requested, requested, __ATOMIC_RELAXED);
-  __atomic_fetch_add(&to.count, 1, __ATOMIC_RELAXED);
+void Add(AtomicSampleStatistics& to, size_t requested) {
+  to.requested.fetch_add(requested, std::memory_order_relaxed);
+  to.count.fetch_add(1, std::memory_order_relaxed);
 }
 
-SampleStatistics Read(const SampleStatistics& from) {
-  return {__atomic_load_n(&from.requested, __ATOMIC_RELAXED), __atomic_load_n(&from.count, __ATOMIC_RELAXED)};
+// Acquire: keeps the loads of a later Read behind these.
+SampleStatistics Read(const AtomicSampleStatistics& from) {
+  return {from.requested.load(std::memory_order_acquire), from.count.load(std::memory_order_acquire)};
 }
 
 }  // namespace
@@ -34,7 +41,7 @@ void CountSampleAllocated(size_t usable, size_t requested) { Add(counts[ClassNum
 void CountSampleFreed(size_t usable, size_t requested) { Add(counts[ClassNumber(usable)].freed, requested); }
 
 LiveAndAccumulated ReadSampleStatistics(unsigned size_class) {
-  // The frees first: what is live must not be negative.
+  // The frees first, so that the number of live samples is never negative.
   const SampleStatistics freed = Read(counts[size_class].freed);
   const SampleStatistics allocated = Read(counts[size_class].allocated);
   return {{allocated.requested - freed.requested, allocated.count - freed.count}, allocated};

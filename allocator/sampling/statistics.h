@@ -11,24 +11,24 @@
 
 namespace heaptap {
 
-// Whether samples are counted. Once, before other threads.
+// Sets whether samples are counted. Called once, before other threads exist.
 void StartSampleStatistics(bool wanted);
 bool HasSampleStatistics();
 
-// Sizes in bytes: usable, and as the program has asked for.
+// Sizes in bytes: the usable size, and the size that the program requested.
 void CountSampleAllocated(size_t usable, size_t requested);
 void CountSampleFreed(size_t usable, size_t requested);
 
-// prof.stats.*: what prof_stats counts, for small class `size_class` or, from kSmallClasses on, the larger classes in
-// order.
+// prof.stats.*
 struct SampleStatistics {
   uint64_t requested;  // sum of the requested sizes, bytes
-  uint64_t count;
+  uint64_t count;      // of samples
 };
 struct LiveAndAccumulated {
   SampleStatistics live;
   SampleStatistics accumulated;
 };
+// `size_class`: a ClassNumber (size_class.h), from kSmallClasses on of larger classes.
 LiveAndAccumulated ReadSampleStatistics(unsigned size_class);
 
 }  // namespace heaptap

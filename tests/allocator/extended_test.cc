@@ -58,12 +58,12 @@ TEST(ReallocateExtended, KeepsContentsZeroesTheRestAndAligns) {
     size_t usable = 0;
     for (int i = 0; i < 300; i++) {
       size_t size = 1 + random.Next() % (size_t{1} << (random.Next() % 26));
-      Demand demand{size_t{1} << (random.Next() % 27), true};
-      pointer = static_cast<unsigned char*>(Reallocate(pointer, size, demand));
+      BlockTraits traits{size_t{1} << (random.Next() % 27), true};
+      pointer = static_cast<unsigned char*>(Reallocate(pointer, size, traits));
       ASSERT_NE(pointer, nullptr);
-      ASSERT_TRUE(IsAligned(pointer, demand.alignment));
+      ASSERT_TRUE(IsAligned(pointer, traits.alignment));
       size_t new_usable = UsableSize(pointer);
-      ASSERT_EQ(new_usable, RoundUpToAlignedClass(size, demand.alignment));
+      ASSERT_EQ(new_usable, RoundUpToAlignedClass(size, traits.alignment));
       size_t kept = std::min(usable, new_usable);
       ASSERT_TRUE(IsFilled(pointer, 0, kept, 0x33)) << usable << " to " << new_usable;
       ASSERT_TRUE(IsFilled(pointer, kept, new_usable, 0)) << usable << " to " << new_usable;

@@ -208,11 +208,11 @@ TEST(Fill, DoesNotChangeTheSamplingLaw) {
 }
 
 TEST(Xmalloc, SaysWhatFailedAndAborts) {
-  EXPECT_EQ(OrAbort(nullptr, kErrorInMalloc), nullptr) << "it is off";
+  EXPECT_EQ(CheckXmalloc(nullptr, kErrorInMalloc), nullptr) << "it is off";
   EXPECT_DEATH(
       {
         core_options.xmalloc = true;
-        OrAbort(nullptr, kErrorInRallocx);
+        CheckXmalloc(nullptr, kErrorInRallocx);
       },
       "^<jemalloc>: Error in rallocx\\(\\): out of memory\n$");
 }

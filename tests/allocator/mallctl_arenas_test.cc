@@ -127,13 +127,13 @@ TEST_F(MallctlDecay, DirtyMemoryStaysAsLongAsItIsTold) {
   MakeDirty();
   uint64_t dirty = Dirty();
   EXPECT_GT(dirty, 0u);
-  MaintainProcess(Due::kRound);
+  MaintainProcess(DueMaintenance::kRound);
   EXPECT_EQ(Dirty(), dirty) << "for ever";
   EXPECT_EQ(Set("arena.0.dirty_decay_ms", ssize_t{3600000}), 0);
-  MaintainProcess(Due::kRound);
+  MaintainProcess(DueMaintenance::kRound);
   EXPECT_EQ(Dirty(), dirty) << "for an hour";
   EXPECT_EQ(Set("arena.0.dirty_decay_ms", ssize_t{0}), 0);
-  MaintainProcess(Due::kRound);
+  MaintainProcess(DueMaintenance::kRound);
   EXPECT_EQ(Dirty(), 0u) << "not at all";
 }
 

@@ -163,17 +163,17 @@ TEST_F(Profiling, ResetIsToldAndMakesThreadsTellTheirNamesAgain) {
 }
 
 TEST_F(Profiling, ResetSetsTheRateOfTheProcess) {
-  const uint32_t before = control::LgInterval();
+  const uint32_t before = control::EffectiveLgInterval();
   ResetProfile(99);
-  EXPECT_EQ(control::LgInterval(), uint32_t{HEAPTAP_MAX_LG_SAMPLE}) << "clipped";
+  EXPECT_EQ(control::EffectiveLgInterval(), uint32_t{HEAPTAP_MAX_LG_SAMPLE}) << "clipped";
   ResetProfile(3);
-  EXPECT_EQ(control::LgInterval(), 3u);
+  EXPECT_EQ(control::EffectiveLgInterval(), 3u);
   {
     SamplingOn collector(5);
-    EXPECT_EQ(control::LgInterval(), 5u) << "the collector's wins";
+    EXPECT_EQ(control::EffectiveLgInterval(), 5u) << "the collector's wins";
   }
   ResetProfile(before);
-  EXPECT_EQ(control::LgInterval(), before);
+  EXPECT_EQ(control::EffectiveLgInterval(), before);
 }
 
 TEST_F(Profiling, RecentSamples) {

@@ -27,10 +27,10 @@ void ExpectBinomial(uint64_t samples, uint64_t trials, double p) {
       << samples << " samples of " << trials << ", expected " << static_cast<double>(trials) * p;
 }
 
-Sampler MakeSampler(Rate rate, uint64_t stream) {
+Sampler MakeSampler(LgInterval lg_interval, uint64_t stream) {
   Sampler sampler;
   sampler.Start(42, stream);
-  sampler.Follow(rate);
+  sampler.FollowLgInterval(lg_interval);
   return sampler;
 }
 
@@ -51,9 +51,9 @@ class EachClass : public ::testing::TestWithParam<unsigned> {};
 // Chi-square over 16 equally likely stretches of the geometric law.
 TEST_P(EachClass, DistanceIsGeometric) {
   unsigned c = GetParam();
-  for (Rate rate : {12u, 19u}) {
-    Sampler sampler = MakeSampler(rate, c);
-    double p = SampleProbability(kClassSize[c], rate);
+  for (LgInterval lg_interval : {12u, 19u}) {
+    Sampler sampler = MakeSampler(lg_interval, c);
+    double p = SampleProbability(kClassSize[c], lg_interval);
     constexpr int kCells = 16;
     constexpr int kDraws = 16000;
     std::vector<double> observed(kCells + 1);
@@ -78,7 +78,8 @@ TEST_P(EachClass, DistanceIsGeometric) {
     for (size_t i = 0; i <= bounds.size(); i++) {
       if (expected[i] >= 5) chi_square += (observed[i] - expected[i]) * (observed[i] - expected[i]) / expected[i];
     }
-    EXPECT_LE(chi_square, 50) << "rate " << rate;  // 15 degrees of freedom: exceeded with probability 1e-5
+    // 15 degrees of freedom: exceeded with probability 1e-5.
+    EXPECT_LE(chi_square, 50) << "lg_interval " << lg_interval;
   }
 }
 
@@ -156,10 +157,10 @@ TEST(Sampler, OffTakesNothing) {
 }
 
 TEST(Sampler, WeightIsTheExpectedNumberOfBytes) {
-  for (Rate rate : {1u, 10u, 19u, 30u, 62u, 63u}) {
+  for (LgInterval lg_interval : {1u, 10u, 19u, 30u, 62u, 63u}) {
     for (size_t size : {size_t{8}, size_t{64}, size_t{32768}, size_t{1} << 30}) {
-      double expected = static_cast<double>(size) / SampleProbability(size, rate);
-      EXPECT_NEAR(static_cast<double>(SampleWeight(size, rate)), expected, 0.5 + expected * 1e-12);
+      double expected = static_cast<double>(size) / SampleProbability(size, lg_interval);
+      EXPECT_NEAR(static_cast<double>(SampleWeight(size, lg_interval)), expected, 0.5 + expected * 1e-12);
     }
   }
 }
@@ -241,7 +242,7 @@ size_t CountReady(unsigned size_class) {
   return count;
 }
 
-// Whatever makes the thread see that the rate has changed, and whatever takes its ready blocks back.
+// Each way in which the thread learns of a change of the interval or gives its ready blocks back.
 TEST(SamplingLaw, IsExactForEveryClassOnceTheRateIsSeen) {
   constexpr size_t kSize = 2000;
   constexpr uint64_t kTrials = 200;

@@ -17,8 +17,8 @@ namespace {
 constexpr ssize_t kMaximumDecay = 18446744072000;  // milliseconds, jemalloc's limit
 
 // Nothing ever comes from sbrk.
-constexpr const char* kBreak = "disabled";
-constexpr const char* kBreakWords[] = {kBreak, "primary", "secondary"};
+constexpr const char* kDss = "disabled";
+constexpr const char* kDssChoices[] = {kDss, "primary", "secondary"};
 
 bool IsArena(size_t index) { return index <= kArenaCount || index == kAllArenas || index == kDestroyedArenas; }
 
@@ -33,23 +33,23 @@ int PurgeArena(const Request& request) {
 }
 
 // The arena is every thread's: it cannot be emptied.
-int Refuse(const Request& request) {
+int RefuseToEmpty(const Request& request) {
   int error = request.RefuseBoth();
   return error != 0 ? error : EFAULT;
 }
 
-int Break(const Request& request) {
+int Dss(const Request& request) {
   const char* word = nullptr;
   int error = request.Write(&word);
   if (error != 0) return error;
   if (word != nullptr) {
     bool known = false;
-    for (const char* choice : kBreakWords) known |= strcmp(choice, word) == 0;
+    for (const char* choice : kDssChoices) known |= strcmp(choice, word) == 0;
     if (!known) return EINVAL;
-    if (strcmp(word, kBreak) != 0) return EFAULT;
+    if (strcmp(word, kDss) != 0) return EFAULT;
   }
   if (request.mib[1] == kDestroyedArenas) return EFAULT;
-  return request.Read(kBreak);
+  return request.Read(kDss);
 }
 
 // Reads and sets a time, which `set` puts into effect.
@@ -68,9 +68,9 @@ int DirtyDecayOfArena(const Request& request) {
 }
 
 // A time that is kept and has no effect; before it is set, what the option says.
-class IdleTime {
+class InertDecay {
  public:
-  explicit constexpr IdleTime(ssize_t Configuration::*option) : option_(option) {}
+  explicit constexpr InertDecay(ssize_t Configuration::*option) : option_(option) {}
 
   ssize_t Get() const {
     ssize_t value = value_.load(std::memory_order_relaxed);
@@ -84,18 +84,18 @@ class IdleTime {
   std::atomic<ssize_t> value_{kUnset};
 };
 
-constinit IdleTime muzzy_decay(&Configuration::muzzy_decay_ms);
+constinit InertDecay muzzy_decay(&Configuration::muzzy_decay_ms);
 // Of arenas that will be made.
-constinit IdleTime dirty_decay_of_others(&Configuration::dirty_decay_ms);
-constinit IdleTime muzzy_decay_of_others(&Configuration::muzzy_decay_ms);
+constinit InertDecay dirty_decay_of_others(&Configuration::dirty_decay_ms);
+constinit InertDecay muzzy_decay_of_others(&Configuration::muzzy_decay_ms);
 
-template <IdleTime* kTime>
-int IdleDecay(const Request& request) {
+template <InertDecay* kTime>
+int InertDecayHandler(const Request& request) {
   return Decay(request, kTime->Get(), [](ssize_t value) { kTime->Set(value); });
 }
 
 int MuzzyDecayOfArena(const Request& request) {
-  return request.mib[1] != 0 ? EFAULT : IdleDecay<&muzzy_decay>(request);
+  return request.mib[1] != 0 ? EFAULT : InertDecayHandler<&muzzy_decay>(request);
 }
 
 // The address space always grows by one chunk.
@@ -146,9 +146,9 @@ constexpr Node kArenaNodes[] = {
     Leaf("initialized", Initialized),
     Leaf("decay", PurgeArena),
     Leaf("purge", PurgeArena),
-    Leaf("reset", Refuse),
-    Leaf("destroy", Refuse),
-    Leaf("dss", Break),
+    Leaf("reset", RefuseToEmpty),
+    Leaf("destroy", RefuseToEmpty),
+    Leaf("dss", Dss),
     Leaf("dirty_decay_ms", DirtyDecayOfArena),
     Leaf("muzzy_decay_ms", MuzzyDecayOfArena),
     Leaf("extent_hooks", ExtentHooks),
@@ -205,8 +205,8 @@ constexpr size_t kQuantum = 16;  // blocks of at least this size are multiples o
 
 constexpr Node kArenasNodes[] = {
     Shown("narenas", Constant<unsigned{kArenaCount}>, "Arenas"),
-    Shown("dirty_decay_ms", IdleDecay<&dirty_decay_of_others>),
-    Shown("muzzy_decay_ms", IdleDecay<&muzzy_decay_of_others>),
+    Shown("dirty_decay_ms", InertDecayHandler<&dirty_decay_of_others>),
+    Shown("muzzy_decay_ms", InertDecayHandler<&muzzy_decay_of_others>),
     Shown("quantum", Constant<kQuantum>, "Quantum size"),
     Shown("page", Constant<kPageSize>, "Page size"),
     // The ready lists are for all small classes.

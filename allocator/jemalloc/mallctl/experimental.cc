@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // experimental.*: the records of recent samples, and functions of the program that are called for samples and dumps.
+#include <atomic>
+
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/process/process.h"
 #include "allocator/profiling/hooks.h"
@@ -47,20 +49,21 @@ constexpr NodeList kRecent = ListOf(kRecentNodes);
 
 // Nothing unwinds in the process: kept for those who set it and look whether they have, never called.
 using BacktraceHook = void (*)(void** frames, unsigned* count, unsigned maximum);
-BacktraceHook backtrace_hook;
+constinit std::atomic<BacktraceHook> backtrace_hook{};
 
 // A hook must be asked for or set; `kMayBeNone`: it may be set to nullptr.
 template <auto* kHook, bool kMayBeNone>
 int Hook(const Request& request) {
   if (request.old_value == nullptr && !request.has_new()) return EINVAL;
-  auto hook = __atomic_load_n(kHook, __ATOMIC_RELAXED);
+  auto hook = kHook->load(std::memory_order_relaxed);
   int error = request.Read(hook);
   if (error != 0 || !request.has_new()) return error;
   if (!Prof()) return ENOENT;
   error = request.Write(&hook);
   if (error != 0) return error;
   if (!kMayBeNone && hook == nullptr) return EINVAL;
-  __atomic_store_n(kHook, hook, __ATOMIC_RELAXED);
+  // Release: a thread that calls the hook sees what the program wrote before it set the hook.
+  kHook->store(hook, std::memory_order_release);
   return 0;
 }
 

@@ -66,7 +66,7 @@ constexpr NodeList kRoot = ListOf(kRootNodes);
 constexpr size_t kMaximumDepth = 7;
 
 // A way from the root down, one step for each part of a name or number of a MIB.
-class Walk {
+class TreeCursor {
  public:
   // False: there is no such node.
   bool Enter(size_t number);
@@ -84,7 +84,7 @@ class Walk {
   Handler handler_ = nullptr;
 };
 
-bool Walk::Enter(size_t number) {
+bool TreeCursor::Enter(size_t number) {
   if (list_ == nullptr) return false;
   if (expects_index()) {
     has_index_ = list_->accepts(number);
@@ -117,7 +117,7 @@ bool ReadIndex(const char* text, size_t length, size_t* index) {
   return length != 0;
 }
 
-bool Walk::Find(const char* name, size_t length, size_t* number) const {
+bool TreeCursor::Find(const char* name, size_t length, size_t* number) const {
   if (expects_index()) return ReadIndex(name, length, number);
   for (size_t i = 0; i < list_->count; i++) {
     if (!IsName(list_->nodes[i].name, name, length)) continue;
@@ -134,13 +134,13 @@ bool Walk::Find(const char* name, size_t length, size_t* number) const {
 }
 
 // Follows the name as far as the MIB has room, or to its end. Sets *mib_length.
-int Follow(const char* name, Walk* walk, size_t* mib, size_t* mib_length) {
+int FollowName(const char* name, TreeCursor* cursor, size_t* mib, size_t* mib_length) {
   if (*name == '\0' || *name == '.') return ENOENT;
   for (size_t depth = 0; depth < *mib_length; depth++) {
     const char* end = name;
     while (*end != '\0' && *end != '.') end++;
-    if (!walk->Find(name, static_cast<size_t>(end - name), &mib[depth]) || !walk->Enter(mib[depth])) return ENOENT;
-    if (walk->at_leaf() && *end != '\0') return ENOENT;
+    if (!cursor->Find(name, static_cast<size_t>(end - name), &mib[depth]) || !cursor->Enter(mib[depth])) return ENOENT;
+    if (cursor->at_leaf() && *end != '\0') return ENOENT;
     if (*end == '\0') {
       *mib_length = depth + 1;
       return 0;
@@ -156,11 +156,11 @@ int Mallctl(const char* name, void* old_value, size_t* old_length, const void* n
   StartProcess();
   size_t mib[kMaximumDepth];
   size_t depth = kMaximumDepth;
-  Walk walk;
-  int error = Follow(name, &walk, mib, &depth);
+  TreeCursor cursor;
+  int error = FollowName(name, &cursor, mib, &depth);
   if (error != 0) return error;
-  if (!walk.at_leaf()) return ENOENT;
-  return walk.handler()(
+  if (!cursor.at_leaf()) return ENOENT;
+  return cursor.handler()(
       {.mib = mib, .old_value = old_value, .old_length = old_length, .new_value = new_value, .new_length = new_length});
 }
 
@@ -168,29 +168,29 @@ StatisticsValue ReadValue(const char* name) {
   StatisticsValue value;
   size_t mib[kMaximumDepth];
   size_t depth = kMaximumDepth;
-  Walk walk;
-  if (Follow(name, &walk, mib, &depth) != 0 || !walk.at_leaf()) return value;
+  TreeCursor cursor;
+  if (FollowName(name, &cursor, mib, &depth) != 0 || !cursor.at_leaf()) return value;
   Request request = {};
   request.mib = mib;
   request.report = &value;
-  return walk.handler()(request) == 0 ? value : StatisticsValue();
+  return cursor.handler()(request) == 0 ? value : StatisticsValue();
 }
 
 int MallctlNameToMib(const char* name, size_t* mib, size_t* mib_length) {
   StartProcess();
-  Walk walk;
-  return Follow(name, &walk, mib, mib_length);
+  TreeCursor cursor;
+  return FollowName(name, &cursor, mib, mib_length);
 }
 
 int MallctlByMib(const size_t* mib, size_t mib_length, void* old_value, size_t* old_length, const void* new_value,
                  size_t new_length) {
   StartProcess();
-  Walk walk;
+  TreeCursor cursor;
   for (size_t i = 0; i < mib_length; i++) {
-    if (!walk.Enter(mib[i])) return ENOENT;
+    if (!cursor.Enter(mib[i])) return ENOENT;
   }
-  if (!walk.at_leaf()) return ENOENT;
-  return walk.handler()(
+  if (!cursor.at_leaf()) return ENOENT;
+  return cursor.handler()(
       {.mib = mib, .old_value = old_value, .old_length = old_length, .new_value = new_value, .new_length = new_length});
 }
 

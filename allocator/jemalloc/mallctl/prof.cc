@@ -41,7 +41,7 @@ int Switch(const Request& request) {
 }
 
 // What takes a text, or, with nullptr or nothing, chooses one itself.
-int TakePath(const Request& request, const char** path) {
+int ReadPath(const Request& request, const char** path) {
   *path = nullptr;
   if (!Prof()) return ENOENT;
   int error = request.RefuseOld();
@@ -50,13 +50,13 @@ int TakePath(const Request& request, const char** path) {
 
 int DumpProfile(const Request& request) {
   const char* path;
-  int error = TakePath(request, &path);
+  int error = ReadPath(request, &path);
   return error != 0 ? error : Dump(HEAPTAP_DUMP_MANUAL, path);
 }
 
 int Prefix(const Request& request) {
   const char* prefix;
-  int error = TakePath(request, &prefix);
+  int error = ReadPath(request, &prefix);
   if (error != 0) return error;
   return prefix == nullptr ? EFAULT : SetDumpPrefix(prefix);
 }
@@ -75,13 +75,13 @@ int Reset(const Request& request) {
   return 0;
 }
 
-size_t Rate() { return Prof() ? control::LgInterval() : 0; }
+size_t LgSample() { return Prof() ? control::EffectiveLgInterval() : 0; }
 
 uint64_t Interval() { return ProcessConfiguration().prof_interval; }
 
 int LogStart(const Request& request) {
   const char* path;
-  int error = TakePath(request, &path);
+  int error = ReadPath(request, &path);
   return error != 0 ? error : StartLog(path);
 }
 
@@ -127,7 +127,7 @@ constexpr Node kProfNodes[] = {
     Leaf("prefix", Prefix),
     Leaf("reset", Reset),
     Shown("interval", Result<Interval>),
-    Shown("lg_sample", Result<Rate>),
+    Shown("lg_sample", Result<LgSample>),
     Leaf("log_start", LogStart),
     Leaf("log_stop", LogStop),
     Inner("stats", kStatistics),

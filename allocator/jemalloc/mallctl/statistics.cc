@@ -16,7 +16,7 @@ constexpr Handler kNoBytes = Constant<size_t{0}>;
 constexpr Handler kNoEvents = Constant<uint64_t{0}>;
 
 template <auto kMember>
-int Figure(const Request& request) {
+int FromSnapshot(const Request& request) {
   SnapshotScope snapshot(request.snapshot);
   return request.ReadOnly((*snapshot).*kMember);
 }
@@ -125,15 +125,18 @@ int OfClass(const Request& request) {
 }
 
 constexpr Node kSmallNodes[] = {
-    Shown("allocated", Figure<&Snapshot::allocated_small>), Shown("nmalloc", Sum<Bins, &ClassStatistics::allocations>),
-    Shown("ndalloc", Sum<Bins, &ClassStatistics::frees>),   Shown("nrequests", Sum<Bins, &ClassStatistics::requests>),
-    Shown("nfills", Sum<Bins, &ClassStatistics::fills>),    Shown("nflushes", Sum<Bins, &ClassStatistics::flushes>),
+    Shown("allocated", FromSnapshot<&Snapshot::allocated_small>),
+    Shown("nmalloc", Sum<Bins, &ClassStatistics::allocations>),
+    Shown("ndalloc", Sum<Bins, &ClassStatistics::frees>),
+    Shown("nrequests", Sum<Bins, &ClassStatistics::requests>),
+    Shown("nfills", Sum<Bins, &ClassStatistics::fills>),
+    Shown("nflushes", Sum<Bins, &ClassStatistics::flushes>),
 };
 constexpr NodeList kSmall = ListOf(kSmallNodes);
 
 // Larger blocks come one by one: each allocation is a refill.
 constexpr Node kLargeNodes[] = {
-    Shown("allocated", Figure<&Snapshot::allocated_large>),
+    Shown("allocated", FromSnapshot<&Snapshot::allocated_large>),
     Shown("nmalloc", Sum<Extents, &ClassStatistics::allocations>),
     Shown("ndalloc", Sum<Extents, &ClassStatistics::frees>),
     Shown("nrequests", Sum<Extents, &ClassStatistics::requests>),
@@ -171,18 +174,18 @@ constexpr NodeList kLargeExtents = IndexedListOf(kLargeExtentNodes, IsExtentClas
 bool IsPageClass(size_t index) { return index < kPageClasses; }
 
 template <auto kMember>
-int OfStretches(const Request& request) {
+int OfFreeExtents(const Request& request) {
   SnapshotScope snapshot(request.snapshot);
-  return request.ReadOnly(snapshot->stretches[request.mib[4]].*kMember);
+  return request.ReadOnly(snapshot->free_extents[request.mib[4]].*kMember);
 }
 
 constexpr Node kFreeExtentNodes[] = {
-    Shown("ndirty", OfStretches<&StretchStatistics::dirty>),
+    Shown("ndirty", OfFreeExtents<&FreeExtentStatistics::dirty>),
     Shown("nmuzzy", kNoBytes),
-    Shown("nretained", OfStretches<&StretchStatistics::retained>),
-    Shown("dirty_bytes", OfStretches<&StretchStatistics::dirty_bytes>),
+    Shown("nretained", OfFreeExtents<&FreeExtentStatistics::retained>),
+    Shown("dirty_bytes", OfFreeExtents<&FreeExtentStatistics::dirty_bytes>),
     Shown("muzzy_bytes", kNoBytes),
-    Shown("retained_bytes", OfStretches<&StretchStatistics::retained_bytes>),
+    Shown("retained_bytes", OfFreeExtents<&FreeExtentStatistics::retained_bytes>),
 };
 constexpr NodeList kFreeExtents = IndexedListOf(kFreeExtentNodes, IsPageClass);
 
@@ -193,7 +196,7 @@ bool HasStatistics(size_t index) { return index <= kArenaCount || index == kAllA
 // What is each arena's own has no value for all of them.
 bool IsMerged(const Request& request) { return request.mib[2] != 0; }
 
-int Break(const Request& request) {
+int Dss(const Request& request) {
   const char* text = IsMerged(request) ? "N/A" : "disabled";
   return request.ReadOnly(text);
 }
@@ -207,29 +210,29 @@ int MuzzyDecayOfArena(const Request& request) {
 }
 
 constexpr Node kArenaNodes[] = {
-    Shown("nthreads", Figure<&Snapshot::threads>, "assigned threads"),
-    ShownAs("uptime_ns", Leaf("uptime", Figure<&Snapshot::uptime>), "uptime"),
-    Shown("dss", Break, "dss allocation precedence"),
+    Shown("nthreads", FromSnapshot<&Snapshot::threads>, "assigned threads"),
+    ShownAs("uptime_ns", Leaf("uptime", FromSnapshot<&Snapshot::uptime>), "uptime"),
+    Shown("dss", Dss, "dss allocation precedence"),
     Shown("dirty_decay_ms", DirtyDecayOfArena),
     Shown("muzzy_decay_ms", MuzzyDecayOfArena),
     Shown("pactive", Pages<&Snapshot::active>),
     Shown("pdirty", Pages<&Snapshot::dirty>),
     Shown("pmuzzy", kNoBytes),
-    Shown("mapped", Figure<&Snapshot::mapped>),
-    Shown("retained", Figure<&Snapshot::retained>),
+    Shown("mapped", FromSnapshot<&Snapshot::mapped>),
+    Shown("retained", FromSnapshot<&Snapshot::retained>),
     Shown("extent_avail", kNoBytes),
-    Shown("dirty_npurge", Figure<&Snapshot::purges>),
-    Shown("dirty_nmadvise", Figure<&Snapshot::purge_calls>),
+    Shown("dirty_npurge", FromSnapshot<&Snapshot::purges>),
+    Shown("dirty_nmadvise", FromSnapshot<&Snapshot::purge_calls>),
     Shown("dirty_purged", Pages<&Snapshot::purged_bytes>),
     Shown("muzzy_npurge", kNoEvents),
     Shown("muzzy_nmadvise", kNoEvents),
     Shown("muzzy_purged", kNoEvents),
-    Shown("base", Figure<&Snapshot::metadata>),
+    Shown("base", FromSnapshot<&Snapshot::metadata>),
     Shown("internal", kNoBytes),
     Shown("metadata_thp", kNoBytes),
-    Shown("tcache_bytes", Figure<&Snapshot::ready>),
+    Shown("tcache_bytes", FromSnapshot<&Snapshot::ready>),
     Shown("tcache_stashed_bytes", kNoBytes),
-    Shown("resident", Figure<&Snapshot::resident>),
+    Shown("resident", FromSnapshot<&Snapshot::resident>),
     Shown("abandoned_vm", kNoBytes),
     ShownAs("sec_bytes", Leaf("hpa_sec_bytes", kNoBytes)),
     Shown("small", kSmall),
@@ -245,13 +248,13 @@ constexpr NodeList kArenas = IndexedListOf(kArenaNodes, HasStatistics);
 // --- stats -----------------------------------------------------------------------------------------------------------
 
 constexpr Node kStatisticsNodes[] = {
-    Shown("allocated", Figure<&Snapshot::allocated>),
-    Shown("active", Figure<&Snapshot::active>),
-    Shown("metadata", Figure<&Snapshot::metadata>),
+    Shown("allocated", FromSnapshot<&Snapshot::allocated>),
+    Shown("active", FromSnapshot<&Snapshot::active>),
+    Shown("metadata", FromSnapshot<&Snapshot::metadata>),
     Shown("metadata_thp", kNoBytes),
-    Shown("resident", Figure<&Snapshot::resident>),
-    Shown("mapped", Figure<&Snapshot::mapped>),
-    Shown("retained", Figure<&Snapshot::retained>),
+    Shown("resident", FromSnapshot<&Snapshot::resident>),
+    Shown("mapped", FromSnapshot<&Snapshot::mapped>),
+    Shown("retained", FromSnapshot<&Snapshot::retained>),
     Shown("background_thread", kBackgroundThread),
     Shown("mutexes", kGlobalMutexes),
     Inner("arenas", kArenas),

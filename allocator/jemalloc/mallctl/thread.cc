@@ -25,11 +25,11 @@ int Arena(const Request& request) {
 // --- thread.tcache ---------------------------------------------------------------------------------------------------
 
 // A heap's ready lists are always there; the thread is told what it has said itself.
-enum class CacheWish : uint8_t { kNone, kOn, kOff };
-constinit thread_local CacheWish cache_wish = CacheWish::kNone;
+enum class CacheSetting : uint8_t { kUnset, kOn, kOff };
+constinit thread_local CacheSetting cache_setting = CacheSetting::kUnset;
 
 bool IsCacheEnabled() {
-  return cache_wish == CacheWish::kNone ? ProcessConfiguration().tcache : cache_wish == CacheWish::kOn;
+  return cache_setting == CacheSetting::kUnset ? ProcessConfiguration().tcache : cache_setting == CacheSetting::kOn;
 }
 
 int CacheEnabled(const Request& request) {
@@ -37,7 +37,7 @@ int CacheEnabled(const Request& request) {
   bool new_value = old_value;
   int error = request.Write(&new_value);
   if (error != 0) return error;
-  if (request.has_new()) cache_wish = new_value ? CacheWish::kOn : CacheWish::kOff;
+  if (request.has_new()) cache_setting = new_value ? CacheSetting::kOn : CacheSetting::kOff;
   return request.Read(old_value);
 }
 
@@ -154,19 +154,19 @@ int CacheCreate(const Request& request) {
   return EFAULT;
 }
 
-int TakeCacheNumber(const Request& request, unsigned* number) {
+int ReadCacheNumber(const Request& request, unsigned* number) {
   int error = request.RefuseOld();
   return error != 0 ? error : request.Require(number);
 }
 
 int OtherCacheFlush(const Request& request) {
   unsigned number;
-  return TakeCacheNumber(request, &number);
+  return ReadCacheNumber(request, &number);
 }
 
 int CacheDestroy(const Request& request) {
   unsigned number;
-  int error = TakeCacheNumber(request, &number);
+  int error = ReadCacheNumber(request, &number);
   if (error == 0 && number < kMaximumCaches) {
     taken_caches[number / 64].fetch_and(~(uint64_t{1} << number % 64), std::memory_order_relaxed);
   }

@@ -9,18 +9,18 @@
 namespace heaptap {
 namespace {
 
-struct Request {
+struct ReportOptions {
   StatisticsEmitter::Form form = StatisticsEmitter::Form::kText;
   StatisticsParts parts;
 };
 
-Request ReadOptions(const char* options) {
-  Request request;
-  StatisticsParts& parts = request.parts;
+ReportOptions ParseReportOptions(const char* options) {
+  ReportOptions report;
+  StatisticsParts& parts = report.parts;
   for (; options != nullptr && *options != '\0'; options++) {
     switch (*options) {
       case 'J':
-        request.form = StatisticsEmitter::Form::kJson;
+        report.form = StatisticsEmitter::Form::kJson;
         break;
       case 'g':
         parts.general = false;
@@ -53,11 +53,11 @@ Request ReadOptions(const char* options) {
         break;
     }
   }
-  return request;
+  return report;
 }
 
 // All of it, from a snapshot that has been taken.
-void Print(StatisticsEmitter* emitter, const StatisticsParts& parts, const Snapshot& snapshot) {
+void PrintReport(StatisticsEmitter* emitter, const StatisticsParts& parts, const Snapshot& snapshot) {
   emitter->BeginObject();
   emitter->Text("___ Begin jemalloc statistics ___\n");
   emitter->BeginObject("jemalloc");
@@ -117,7 +117,7 @@ uint64_t PerSecond(uint64_t events, uint64_t uptime_nanoseconds) {
 
 void PrintStatistics(WriteFunction write, void* opaque, const char* options) {
   StartProcess();
-  Request request = ReadOptions(options);
+  ReportOptions report = ParseReportOptions(options);
   if (write == nullptr) write = WriteMessage;
   TakeSnapshot();
   // Too large for a small thread's stack.
@@ -131,8 +131,8 @@ void PrintStatistics(WriteFunction write, void* opaque, const char* options) {
   }
   LastSnapshot(snapshot);
   {
-    StatisticsEmitter emitter(request.form, write, opaque);
-    Print(&emitter, request.parts, *snapshot);
+    StatisticsEmitter emitter(report.form, write, opaque);
+    PrintReport(&emitter, report.parts, *snapshot);
   }
   Unmap(snapshot, kBytes);
 }

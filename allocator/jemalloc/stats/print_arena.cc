@@ -100,7 +100,7 @@ void PrintDecay(StatisticsEmitter* emitter, const Snapshot& snapshot) {
   emitter->Text("\n");
 }
 
-struct Counts {
+struct CountRow {
   uint64_t allocated = 0;
   uint64_t allocations = 0;
   uint64_t frees = 0;
@@ -108,7 +108,7 @@ struct Counts {
   uint64_t fills = 0;
   uint64_t flushes = 0;
 
-  void Add(const Counts& other) {
+  void Add(const CountRow& other) {
     allocated += other.allocated;
     allocations += other.allocations;
     frees += other.frees;
@@ -119,15 +119,15 @@ struct Counts {
 };
 
 template <size_t count>
-Counts Sum(const ClassStatistics (&classes)[count]) {
-  Counts sum;
+CountRow Sum(const ClassStatistics (&classes)[count]) {
+  CountRow sum;
   for (const ClassStatistics& one : classes) {
     sum.Add({0, one.allocations, one.frees, one.requests, one.fills, one.flushes});
   }
   return sum;
 }
 
-void PrintCounts(StatisticsEmitter* emitter, const char* title, const Counts& counts, uint64_t uptime) {
+void PrintCounts(StatisticsEmitter* emitter, const char* title, const CountRow& counts, uint64_t uptime) {
   emitter->Cells(kCountColumns,
                  {title, counts.allocated, counts.allocations, PerSecond(counts.allocations, uptime), counts.frees,
                   PerSecond(counts.frees, uptime), counts.requests, PerSecond(counts.requests, uptime), counts.fills,
@@ -136,12 +136,12 @@ void PrintCounts(StatisticsEmitter* emitter, const char* title, const Counts& co
 }
 
 void PrintAllCounts(StatisticsEmitter* emitter, const Snapshot& snapshot) {
-  Counts small = Sum(snapshot.bins);
+  CountRow small = Sum(snapshot.bins);
   small.allocated = snapshot.allocated_small;
-  Counts large = Sum(snapshot.extents);
+  CountRow large = Sum(snapshot.extents);
   large.allocated = snapshot.allocated_large;
   large.fills = large.allocations;  // they come one by one, as in stats.arenas.<i>.large
-  Counts total = small;
+  CountRow total = small;
   total.Add(large);
   emitter->Headings(kCountColumns);
   emitter->Text("\n");
@@ -232,7 +232,7 @@ void PrintLarge(StatisticsEmitter* emitter, const Snapshot& snapshot) {
   }
 }
 
-void PrintStretches(StatisticsEmitter* emitter, const Snapshot& snapshot) {
+void PrintFreeExtents(StatisticsEmitter* emitter, const Snapshot& snapshot) {
   constexpr char kTitle[] = "extents:";
   emitter->Text(kTitle);
   emitter->Headings(kExtentColumns, Width(kTitle));
@@ -240,12 +240,11 @@ void PrintStretches(StatisticsEmitter* emitter, const Snapshot& snapshot) {
   Gaps gaps(emitter);
   size_t size = kPageSize;
   for (unsigned i = 0; i < kPageClasses; i++) {
-    const StretchStatistics& stretches = snapshot.stretches[i];
-    size_t count = stretches.dirty + stretches.retained;
+    const FreeExtentStatistics& extents = snapshot.free_extents[i];
+    size_t count = extents.dirty + extents.retained;
     if (gaps.Row(count != 0)) {
-      emitter->Cells(kExtentColumns,
-                     {size, i, stretches.dirty, stretches.dirty_bytes, 0, 0, stretches.retained,
-                      stretches.retained_bytes, count, stretches.dirty_bytes + stretches.retained_bytes});
+      emitter->Cells(kExtentColumns, {size, i, extents.dirty, extents.dirty_bytes, 0, 0, extents.retained,
+                                      extents.retained_bytes, count, extents.dirty_bytes + extents.retained_bytes});
       emitter->Text("\n");
     }
     size = size < kEveryClassIsPages ? size + kPageSize : RoundUpToClass(size + 1);
@@ -264,7 +263,7 @@ void PrintArena(StatisticsEmitter* emitter, const Snapshot& snapshot, const Stat
   if (parts.mutexes) PrintArenaMutexes(emitter);
   if (parts.bins) PrintBins(emitter, snapshot, parts.mutexes);
   if (parts.large) PrintLarge(emitter, snapshot);
-  if (parts.extents) PrintStretches(emitter, snapshot);
+  if (parts.extents) PrintFreeExtents(emitter, snapshot);
   if (parts.huge_pages) PrintHugePageShard(emitter);
 }
 
