@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Double entry: every sample that enters `live` enters `tallies`, every one that leaves leaves both.
+ * Double entry: a sample is counted in `tallies` when it enters `live`, and again when it leaves.
  *
- * An entry of `live` belongs to whoever changes its size by compare-and-swap: from an object's size to 0 (freed), from
- * 0 to HEAPTAP_LIVE_CLAIMED (to be deleted by a sweep, or filled in by the program on the allocating thread).
+ * An entry of `live` belongs to the program that changed its size by compare-and-swap: from an object's size to 0 (the
+ * object is freed), or from 0 to HEAPTAP_LIVE_CLAIMED (a sweep deletes the entry, or the program on the allocating
+ * thread fills it in).
+ *
+ * A function that may lose a sample returns an enum heaptap_loss_reason; its caller counts the loss.
  */
 #ifndef HEAPTAP_BOOKS_BPF_H_
 #define HEAPTAP_BOOKS_BPF_H_
 
+#include "bpf/figures.bpf.h"
+#include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
 
-/* Each allocation recorded: no division. */
+/* Fixed point. Where every allocation is a sample, weight == size, and the division is avoided. */
 static __always_inline __u64 weighted_objects(__u64 size, __u64 weight) {
   return weight == size ? 1ULL << HEAPTAP_OBJECT_FRACTION_BITS : (weight << HEAPTAP_OBJECT_FRACTION_BITS) / size;
 }
 
-/* Only the allocating thread writes this half of its tally, so nothing is atomic. */
+/* Not atomic: only the allocating thread writes this half of its tally. */
 static __always_inline void count_allocated(struct heaptap_count* count, __u64 size, __u64 weight) {
   count->objects += 1;
   count->bytes += size;
@@ -23,7 +28,7 @@ static __always_inline void count_allocated(struct heaptap_count* count, __u64 s
   count->weighted_objects += weighted_objects(size, weight);
 }
 
-/* Any thread may free. */
+/* Atomic: any thread may free. */
 static __always_inline void count_freed(struct heaptap_count* count, __u64 size, __u64 weight) {
   add(&count->objects, 1);
   add(&count->bytes, size);
@@ -31,26 +36,33 @@ static __always_inline void count_freed(struct heaptap_count* count, __u64 size,
   add(&count->weighted_objects, weighted_objects(size, weight));
 }
 
-static __always_inline int has_figures(const struct heaptap_process* process) {
-  return (process->flags & HEAPTAP_PROCESS_FIGURES) != 0;
+/* `more`: may be -1. */
+static __always_inline void count_tallies(struct heaptap_process* process, __u64 process_id, __u64 more) {
+  __u64* all = counter(HEAPTAP_COUNTER_TALLIES);
+  if (all) add(all, more);
+  if (has_figures_of(process, process_id)) add(&process->figures.tallies, more);
 }
 
-/* Whether these figures are those of `process_id`: a reset may have begun new ones since the program read the id. */
-static __always_inline int has_figures_of(const struct heaptap_process* process, __u64 process_id) {
-  return has_figures(process) && *(const volatile __u64*)&process->id == process_id;
+/* Finds the tally, or makes it. Null if there is no room, and the loss says why. */
+static __always_inline enum heaptap_loss_reason make_tally(struct heaptap_process* process,
+                                                           const struct heaptap_tally_key* key,
+                                                           struct heaptap_tally** tally) {
+  const struct heaptap_settings* defaults = read_settings();
+  *tally = NULL;
+  if (share_exhausted(process, process->figures.tallies, process->limits.max_tallies,
+                      defaults ? defaults->tallies_room : 0, HEAPTAP_COUNTER_TALLIES) != SHARE_LEFT)
+    return HEAPTAP_LOSS_TALLIES_SHARE;
+  struct heaptap_tally none = {};
+  if (bpf_map_update_elem(&tallies, key, &none, BPF_NOEXIST) == 0) count_tallies(process, key->process_id, 1);
+  *tally = bpf_map_lookup_elem(&tallies, key);
+  return *tally ? HEAPTAP_NO_LOSS : HEAPTAP_LOSS_TALLIES_FULL;
 }
 
-/* Whether this is a control block whose fields lie where the programs write them. */
-static __always_inline int is_control_block(const struct heaptap_control* control) {
-  return control->magic == HEAPTAP_CONTROL_MAGIC && control->version == HEAPTAP_CONTROL_VERSION &&
-         control->size >= sizeof(*control);
-}
-
-/* Takes the object in `entry` out of the books. Returns 0, or 1 if there is none (or another program was faster). */
+/* Takes the object in `entry` out of the books. Returns 0, or 1 if there is none, or another program was faster. */
 static __always_inline int remove_live(struct heaptap_process* process, __u64 process_id, struct heaptap_live* entry) {
   __u64 size = entry->size;
   if (size == 0 || size == HEAPTAP_LIVE_CLAIMED) return 1;
-  /* Read before the entry is given up: afterwards a sweep may delete it, and its memory be another entry's at once. */
+  /* Read before the entry is released: then a sweep may delete the entry, and the map may reuse its memory at once. */
   __u64 weight = entry->weight;
   struct heaptap_tally_key key = {.process_id = process_id, .stack_id = entry->stack_id, .tid = entry->tid};
   asm volatile("" ::: "memory");
@@ -58,37 +70,27 @@ static __always_inline int remove_live(struct heaptap_process* process, __u64 pr
   struct heaptap_tally* tally = bpf_map_lookup_elem(&tallies, &key);
   if (tally) count_freed(&tally->freed, size, weight);
   if (has_figures_of(process, process_id)) {
-    add(&process->live_weight, -weight);
-    add(&process->live_objects, -1ULL);
+    add(&process->figures.live_weight, -weight);
+    add(&process->figures.live_objects, -1ULL);
   }
   return 0;
 }
 
-/* Counts `more` new entries, and asks for a sweep if there are many, or if somebody found no room. */
+/* Counts `more` new entries. Asks for a sweep if the map is filling up, or if `found_no_room` is set. */
 static __always_inline void count_live_entries(__u32 tgid, __u64 process_id, __u64 more, int found_no_room) {
   __u64* entries = counter(HEAPTAP_COUNTER_LIVE_ENTRIES);
   __u64* sweep_at = counter(HEAPTAP_COUNTER_SWEEP_AT);
   if (!entries || !sweep_at) return;
   __u64 now = __sync_fetch_and_add(entries, more) + more;
   __u64 at = *sweep_at;
-  /* Below 0 when a sweep has counted an entry before the program that made it. */
+  /* Signed: a sweep may subtract an entry before the program that made the entry has added it. */
   int is_filling = (__s64)now >= (__s64)at || found_no_room;
   if (at != ~0ULL && is_filling && __sync_val_compare_and_swap(sweep_at, at, ~0ULL) == at)
     send_event(HEAPTAP_EVENT_LIVE_FILLING, tgid, process_id, now);
 }
 
-/* Whether a process with figures has its share of a map: 1 for its own bound, 2 for as many entries as are still free.
- * Counts are signed: they can be below 0 for a moment, and a program that met a reset may leave one too few. */
-static __always_inline int has_share(const struct heaptap_process* process, __u64 own, __u64 bound, __u64 room,
-                                     __u32 entries) {
-  if (!has_figures(process)) return 0;
-  if (bound != 0 && (__s64)own >= (__s64)bound) return 1;
-  const __u64* taken = counter(entries);
-  return room != 0 && taken && (__s64)(own + *taken) >= (__s64)room ? 2 : 0;
-}
-
-/* A sweep takes an entry and deletes it at once, and the kernel refills its stock of memory within an interrupt: so
- * many looks outlast both. */
+/* A sweep deletes an entry right after it claimed it, and the kernel refills its reserve of memory in an interrupt. So
+ * many tries last longer than both. */
 #define PATIENT_TRIES 1000
 
 struct new_entry {
@@ -102,7 +104,8 @@ static long try_to_insert(__u32 index, struct new_entry* entry) {
   return entry->error != -EEXIST && entry->error != -ENOMEM;
 }
 
-/* Returns 0, or a negative errno. An entry that is there is one that a sweep is about to delete. */
+/* Inserts again until a sweep has deleted the entry that is in the way, or the kernel has memory again. Returns 0, or a
+ * negative errno. */
 static __noinline long insert_patiently(const struct heaptap_live_key* key, const struct heaptap_live* object) {
   if (!key || !object) return -ENOMEM; /* never */
   struct new_entry entry = {.key = *key, .object = *object};
@@ -110,27 +113,28 @@ static __noinline long insert_patiently(const struct heaptap_live_key* key, cons
   return entry.error;
 }
 
-/* Enters an object. Returns 0, or the HEAPTAP_LOSS_* reason, negative, if it is not in the books. */
-static __always_inline int insert_live(struct heaptap_process* process, __u32 tgid, const struct heaptap_live_key* key,
-                                       const struct heaptap_live* object) {
-  const struct heaptap_settings* of_all = read_settings();
-  int share = has_share(process, process->live_objects, process->max_live, of_all ? of_all->live_room : 0,
-                        HEAPTAP_COUNTER_LIVE_ENTRIES);
-  if (share) {
-    /* What is freed counts as taken until it is swept. */
-    if (share == 2) count_live_entries(tgid, key->process_id, 0, 1);
-    return -HEAPTAP_LOSS_LIVE_SHARE;
+/* Enters an object. On a loss the object is not in the books. */
+static __always_inline enum heaptap_loss_reason insert_live(struct heaptap_process* process, __u32 tgid,
+                                                            const struct heaptap_live_key* key,
+                                                            const struct heaptap_live* object) {
+  const struct heaptap_settings* defaults = read_settings();
+  enum share_state share = share_exhausted(process, process->figures.live_objects, process->limits.max_live,
+                                           defaults ? defaults->live_room : 0, HEAPTAP_COUNTER_LIVE_ENTRIES);
+  if (share != SHARE_LEFT) {
+    /* Entries of freed objects count as taken until a sweep. */
+    if (share == SHARE_ROOM) count_live_entries(tgid, key->process_id, 0, 1);
+    return HEAPTAP_LOSS_LIVE_SHARE;
   }
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
   if (entry && entry->size != HEAPTAP_LIVE_CLAIMED && remove_live(process, key->process_id, entry) == 0)
-    lose(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);
-  /* Taken before it is written: a sweep may want it too, and deleted entries are other entries at once. */
+    count_loss(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);
+  /* Claimed before it is written: a sweep may delete the entry otherwise, and the map would reuse it at once. */
   if (!entry || __sync_val_compare_and_swap(&entry->size, 0, HEAPTAP_LIVE_CLAIMED) != 0) {
     long error = bpf_map_update_elem(&live, key, object, BPF_NOEXIST);
     if (error == -EEXIST || error == -ENOMEM) error = insert_patiently(key, object);
-    /* Also when the map is full: since the last sweep objects may have been freed. */
+    /* Also when the map is full: a sweep may find objects freed since the last one. */
     count_live_entries(tgid, key->process_id, error ? 0 : 1, 0);
-    return error ? -HEAPTAP_LOSS_LIVE_FULL : 0;
+    return error ? HEAPTAP_LOSS_LIVE_FULL : HEAPTAP_NO_LOSS;
   }
   entry->weight = object->weight;
   entry->stack_id = object->stack_id;
@@ -138,7 +142,7 @@ static __always_inline int insert_live(struct heaptap_process* process, __u32 tg
   entry->tid = object->tid;
   entry->record = object->record;
   __sync_lock_test_and_set(&entry->size, object->size);
-  return 0;
+  return HEAPTAP_NO_LOSS;
 }
 
 #endif /* HEAPTAP_BOOKS_BPF_H_ */

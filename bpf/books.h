@@ -2,38 +2,37 @@
 /*
  * The kernel's books: keys, values and settings that the eBPF programs and the collector share.
  *
- * One recorded process image has one PROCESS ID, a number that is never used twice while the maps live (a PID may be).
- * All books are kept under it:
+ * Each recorded process image has a PROCESS ID, a number that is used once in the life of the maps (a PID may be used
+ * again). The books are kept by process id:
  *
  *   processes  tgid                          -> struct heaptap_process
  *   stacks     stack id                      -> struct heaptap_stack
  *   live       {process id, address}         -> struct heaptap_live, an object while its size is not 0
  *   tallies    {process id, stack id, tid}   -> struct heaptap_tally
  *   losses     {process id, reason}          -> struct heaptap_loss
- *   unnoticed  process id                    -> struct heaptap_process, ended, until the collector has closed its books
- *   forgotten  process id                    -> 1, while `live` may have objects of that process, whose books are
- *                                               closed
+ *   unnoticed  process id                    -> struct heaptap_process, ended, until the collector closes its books
+ *   forgotten  process id                    -> 1, after its books were closed, until `live` has no object of it
  *   names      {process id, tid}             -> struct heaptap_thread_name
  *   records    number % capacity             -> struct heaptap_record
  *   settings   0                             -> struct heaptap_settings
- *   programs   enum heaptap_probe            -> a program, if the program `probe_any` is attached for all
+ *   programs   enum heaptap_probe            -> the program that `probe_any` calls for a site
  *   events     ring buffer                   <- struct heaptap_event (bpf/events.h)
  *
  * Unwind tables have maps of their own (bpf/unwind.h).
  *
  * The books balance. For each process, when no program runs:
- *   sum over tallies of (allocated - freed) == sum over the objects in live, in number, bytes and weight;
- *   samples fired by the process            == objects allocated in tallies + events in losses that lose a sample.
+ *   sum over `tallies` of (allocated - freed) == sum over the objects in `live`, in number, bytes and weight;
+ *   samples that the process fired == objects allocated in `tallies` + events of losses that lose a sample.
  *
- * PIDs and TIDs are those of the first PID name space. Times are nanoseconds of CLOCK_MONOTONIC.
- * Sizes and weights are bytes. Addresses are the process's own.
+ * PIDs and TIDs are those of the first PID namespace. Times are nanoseconds of CLOCK_MONOTONIC. Sizes and weights are
+ * bytes. Addresses are those of the process.
  */
 #ifndef HEAPTAP_BOOKS_H_
 #define HEAPTAP_BOOKS_H_
 
 #include <linux/types.h>
 
-/* jemalloc records up to 128 frames, its own among them. */
+/* jemalloc records up to 128 frames, including its own. */
 #define HEAPTAP_MAX_FRAMES 127
 
 #define HEAPTAP_COMM_LENGTH 16
@@ -42,7 +41,7 @@
 enum heaptap_probe {
   HEAPTAP_PROBE_DUMP_SITE,
   HEAPTAP_PROBE_THREAD_NAME_SITE,
-  HEAPTAP_PROBE_CONTROL_SITE, /* of heaptap:start, where the program `take_control` could be loaded */
+  HEAPTAP_PROBE_CONTROL_SITE, /* of heaptap:start, if `take_control` is loaded */
   HEAPTAP_PROBE_START_SITE,
   HEAPTAP_PROBE_FREE_SITE,
   HEAPTAP_PROBE_ALLOC_SITE,
@@ -50,99 +49,136 @@ enum heaptap_probe {
 };
 
 /* Bits of heaptap_process.flags. */
-/* Children of this process are recorded too, each with books of its own. */
+/* Children of the process are recorded too, each in separate books. */
 #define HEAPTAP_PROCESS_FOLLOW (1u << 0)
-/* A vfork child: it shares its parent's memory and therefore its parent's process id, until it execs or exits. */
+/* A vfork child. It shares the memory of its parent, and so its process id, until it execs or exits. */
 #define HEAPTAP_PROCESS_SHARES_PARENT (1u << 1)
-/* In `unnoticed`: the image ended by an exec, not by an exit. */
+/* In `unnoticed`: the image ended with an exec. */
 #define HEAPTAP_PROCESS_EXECED (1u << 2)
-/* Each sample is entered in `records` too. */
+/* Its samples are entered in `records` too. */
 #define HEAPTAP_PROCESS_RECORDS (1u << 3)
-/* Its figures are kept (struct heaptap_process), and it has shares. */
+/* The programs keep its figures (struct heaptap_figures), and its limits apply. */
 #define HEAPTAP_PROCESS_FIGURES (1u << 4)
-/* It is not recorded, though others that enter by themselves are. Its children are asked about anew. */
+/* It is not recorded, because a rule of the collector says so. Its children are decided on anew. */
 #define HEAPTAP_PROCESS_IGNORED (1u << 5)
-/* It entered by itself (HEAPTAP_EVENT_ENTER). */
+/* A program entered it (HEAPTAP_EVENT_ENTER), not the collector. */
 #define HEAPTAP_PROCESS_ENTERED (1u << 6)
 
-struct heaptap_process {
+/* Which process image this is. The id is new after a reset; the rest stays. */
+struct heaptap_identity {
   __u64 id;
   __u64 start_time;
-  __u64 parent_id; /* process id of the parent; 0 if it is not recorded */
-  __u32 parent_tgid;
-  __u32 flags;
-  /* Figures, kept by the programs for those with HEAPTAP_PROCESS_FIGURES. */
-  __u64 live_weight;      /* estimate of the live bytes */
-  __u64 allocated_weight; /* estimate of all bytes ever allocated */
-  __u64 peak_weight;      /* the most that live_weight has been */
-  __u64 live_objects;     /* samples that live */
-  __u64 tallies;          /* entries of `tallies` */
-  __u64 allocations;      /* samples taken, whether or not they are in the books */
-  __u64 frees;            /* of samples */
-  __u64 program_time;     /* nanoseconds in programs on the two probes */
-  /* Triggers, in the same estimates; ~0 is never. The program that passes one sends an event and sets the next:
-   * high_water_at = live_weight + high_water_percent of it, interval_at += as many interval_step as it takes. */
-  __u64 high_water_at;
-  __u64 interval_at;
-  /* Settings of the two, inherited by children; a step or first mark of 0 is never. */
-  __u64 first_high_water;
-  __u64 interval_step;
-  __u32 high_water_percent;
-  /* Shares, for those with figures; 0: as many as there is room for. */
-  __u32 max_live;      /* objects in `live` */
-  __u32 max_tallies;   /* entries of `tallies`, and so of `stacks` */
-  __u32 ended;         /* in `unnoticed`: what HEAPTAP_EVENT_EXIT would have said */
-  __u32 by_oom_kill;   /* in `unnoticed`: 1 if so */
-  __u32 mappings;      /* counts changes of the process's mappings, as far as they were noticed */
-  __u32 threads_begun; /* counts them, but for the first */
+  __u64 parent_id;   /* process id of the parent; 0: the parent is not recorded */
+  __u32 parent_tgid; /* in `unnoticed`: the PID of the process itself */
   __u32 reserved;
-  __u64 state_of_mappings; /* in the kernel's terms, when that was last looked at */
 };
 
-/* Of processes that nobody entered. */
-struct heaptap_settings {
-  /* 1: a process without books that fires a probe gets some, as the rest of this says. */
-  __u32 everyone;
-  __u32 flags; /* HEAPTAP_PROCESS_* */
-  __u32 max_live;
-  __u32 max_tallies;
+/* Totals of the books, kept by the programs for a process with HEAPTAP_PROCESS_FIGURES. A reset clears them. */
+struct heaptap_figures {
+  __u64 live_weight;      /* estimate of the live bytes */
+  __u64 allocated_weight; /* estimate of all bytes ever allocated */
+  __u64 peak_weight;      /* the highest live_weight so far */
+  __u64 live_objects;     /* live samples */
+  __u64 tallies;          /* entries of `tallies` */
+};
+
+/* What the recording cost a process with HEAPTAP_PROCESS_FIGURES, over all its books. */
+struct heaptap_costs {
+  __u64 allocations;  /* samples allocated, in the books or not */
+  __u64 frees;        /* samples freed */
+  __u64 program_time; /* nanoseconds in probe_alloc and probe_free */
+};
+
+/* When a process with HEAPTAP_PROCESS_FIGURES sends HEAPTAP_EVENT_HIGH_WATER and HEAPTAP_EVENT_INTERVAL, in estimated
+ * bytes; 0: never. Children inherit this. */
+struct heaptap_triggers {
   __u64 first_high_water;
   __u64 interval_step;
-  __u32 high_water_percent;
-  /* For its control block, where the program `take_control` is attached: */
+  __u32 high_water_percent; /* from one high-water mark to the next */
+  __u32 reserved;
+};
+
+#define HEAPTAP_NEVER (~0ULL)
+
+/* The estimates at which the next events are due, or HEAPTAP_NEVER. The program that passes a mark sends the event and
+ * sets the next mark: live_weight plus high_water_percent, or the next multiple of interval_step. */
+struct heaptap_marks {
+  __u64 high_water_at; /* of live_weight */
+  __u64 interval_at;   /* of allocated_weight */
+};
+
+static inline __u64 heaptap_mark_after(__u64 from, __u64 step) { return step != 0 ? from + step : HEAPTAP_NEVER; }
+
+/* Of books that are still empty. */
+static inline struct heaptap_marks heaptap_first_marks(const struct heaptap_triggers* triggers) {
+  struct heaptap_marks marks;
+  marks.high_water_at = heaptap_mark_after(0, triggers->first_high_water);
+  marks.interval_at = heaptap_mark_after(0, triggers->interval_step);
+  return marks;
+}
+
+/* The shares of a process with HEAPTAP_PROCESS_FIGURES; 0: as many entries as there is room for. */
+struct heaptap_limits {
+  __u32 max_live;    /* objects in `live` */
+  __u32 max_tallies; /* entries of `tallies`, and so of `stacks` */
+};
+
+struct heaptap_process {
+  struct heaptap_identity identity;
+  struct heaptap_figures figures;
+  struct heaptap_costs costs;
+  struct heaptap_triggers triggers;
+  struct heaptap_marks marks;
+  struct heaptap_limits limits;
+  __u32 flags;         /* HEAPTAP_PROCESS_* */
+  __u32 threads_begun; /* number of threads started so far, without the first */
+  __u32 mappings;      /* number of changes of the process's mappings that were noticed */
+  __u32 ended;         /* in `unnoticed`: the exit code, as in HEAPTAP_EVENT_EXIT */
+  __u32 by_oom_kill;   /* in `unnoticed`: 1: the OOM killer ended the process */
+  __u32 reserved;
+  __u64 state_of_mappings; /* the kernel's own number for their state, at the latest look */
+};
+
+/* What processes have that the collector did not enter. */
+struct heaptap_settings {
+  /* 1: a process without books that fires a probe gets books with these flags, limits and triggers. */
+  __u32 everyone;
+  __u32 flags; /* HEAPTAP_PROCESS_* */
+  struct heaptap_limits limits;
+  struct heaptap_triggers triggers;
+  /* Written into its control block, where the program `take_control` is attached: */
   __u32 lg_sample;
   __u32 collector_pid; /* 0: nothing is written */
-  __u32 reserved;
-  /* Room that processes with figures share, entries of `live` and `tallies`: each may have as many as are still free,
-   * so that what is free is never one process's; of k that want without end each gets 1 / (k + 1). 0: no such bound. */
+  /* Entries of `live` and `tallies` that processes with figures share. A process may have as many entries as are still
+   * free, so no process gets all of them: k processes that always want more get 1 / (k + 1) each. 0: no such bound. */
   __u64 live_room;
   __u64 tallies_room;
 };
 
-/* How the walk of a stack ended. All but WHOLE leave the outer frames out. */
+/* How the walk of a stack ended. Every end but WHOLE leaves out the outer frames. */
 enum heaptap_stack_end {
   HEAPTAP_STACK_WHOLE,       /* at the outermost frame */
-  HEAPTAP_STACK_TRUNCATED,   /* there are more frames than HEAPTAP_MAX_FRAMES */
-  HEAPTAP_STACK_NO_CODE,     /* a return address, or the probe, is in no executable mapping */
-  HEAPTAP_STACK_NO_RULE,     /* in code without unwind information, and its frame pointer leads nowhere */
+  HEAPTAP_STACK_TRUNCATED,   /* the stack has more frames than HEAPTAP_MAX_FRAMES */
+  HEAPTAP_STACK_NO_CODE,     /* a return address, or the probe, lies in no executable mapping */
+  HEAPTAP_STACK_NO_RULE,     /* in code without unwind information, whose frame pointer leads nowhere */
   HEAPTAP_STACK_NO_MEMORY,   /* stack memory could not be read */
-  HEAPTAP_STACK_NO_REGISTER, /* the way out of a frame needs a register that is not known there */
-  HEAPTAP_STACK_STUCK,       /* the caller would be below its callee */
-  HEAPTAP_STACK_NO_ROOM,     /* at a table that was not loaded, with no room in raw_stacks */
-  HEAPTAP_STACK_RAW_ENDED,   /* in a raw stack, where the copy ends */
-  HEAPTAP_STACK_UNFINISHED,  /* in a raw stack that the collector has not finished yet */
+  HEAPTAP_STACK_NO_REGISTER, /* a rule needs a register whose value is unknown in the frame */
+  HEAPTAP_STACK_STUCK,       /* the caller would lie below its callee */
+  HEAPTAP_STACK_NO_ROOM,     /* at a table that is not loaded, and `raw_stacks` has no room */
+  HEAPTAP_STACK_RAW_ENDED,   /* at the end of the copy of a raw stack */
+  HEAPTAP_STACK_UNFINISHED,  /* in a raw stack, which the collector has yet to finish */
   HEAPTAP_STACK_ENDS,
 };
 
-/* Addresses from the innermost: frame 0 is the probe site itself, a frame that a signal interrupted has the address of
- * the instruction that comes next, all others are return addresses. */
+/* Innermost first. Frame 0 is the address of the probe site; a frame that a signal interrupted has the address of the
+ * next instruction; all others are return addresses. */
 struct heaptap_stack {
   __u32 count;
   __u32 end; /* enum heaptap_stack_end */
   __u64 frames[HEAPTAP_MAX_FRAMES];
 };
 
-/* The stack id of samples whose stack could not be kept; never a key of `stacks`. */
+/* The stack id of samples whose stack is a loss; never a key of `stacks`. */
 #define HEAPTAP_NO_STACK 0
 
 #define HEAPTAP_LIVE_CLAIMED (~0ULL)
@@ -152,10 +188,10 @@ struct heaptap_live_key {
   __u64 address;
 };
 
-/* An entry stays when its object is freed, with size 0, because the address will soon be allocated again, and changing
- * an entry costs a third of deleting and inserting one. Entries that wait in vain are swept when the map fills up. */
+/* When its object is freed, an entry stays with size 0: the address is likely to be allocated again soon, and to change
+ * an entry costs a third of deleting and inserting it. When the map fills up, entries without an object are swept. */
 struct heaptap_live {
-  __u64 size; /* 0: no object; HEAPTAP_LIVE_CLAIMED: no object, and about to be deleted or to become one */
+  __u64 size; /* 0: no object; HEAPTAP_LIVE_CLAIMED: no object, about to be deleted or filled in */
   __u64 weight;
   __u64 stack_id;
   __u64 time;
@@ -166,18 +202,18 @@ struct heaptap_live {
 struct heaptap_tally_key {
   __u64 process_id;
   __u64 stack_id;
-  __u32 tid; /* of the thread that allocated: frees count where the allocation did */
+  __u32 tid; /* of the thread that allocated; frees count in the tally of the allocation */
   __u32 reserved;
 };
 
-/* Estimates of numbers of objects are kept as fixed point: this many fraction bits. */
+/* Fraction bits of the estimates of numbers of objects, which are fixed point. */
 #define HEAPTAP_OBJECT_FRACTION_BITS 16
 
 struct heaptap_count {
   __u64 objects;          /* samples */
   __u64 bytes;            /* their sizes */
-  __u64 weight;           /* their weighted bytes: the estimate of bytes */
-  __u64 weighted_objects; /* sum of weight / size: the estimate of objects, fixed point */
+  __u64 weight;           /* their weights: the estimate of all bytes */
+  __u64 weighted_objects; /* sum of weight / size: the estimate of all objects, fixed point */
 };
 
 struct heaptap_tally {
@@ -185,8 +221,8 @@ struct heaptap_tally {
   struct heaptap_count freed;
 };
 
-/* Names of threads: what the program called them, or else their comm when they ended. Of very many, those that were
- * not used for longest are dropped: a name is an ornament. */
+/* Names of threads: the name that the program gave, else the comm when the thread ended. When the map is full, the name
+ * that was unused for longest is dropped. */
 struct heaptap_thread_key {
   __u64 process_id;
   __u32 tid;
@@ -199,7 +235,7 @@ struct heaptap_thread_name {
   __u32 reserved;
 };
 
-/* One of the latest samples of processes with HEAPTAP_PROCESS_RECORDS. The oldest are overwritten. */
+/* One of the latest samples of all processes with HEAPTAP_PROCESS_RECORDS. New records overwrite the oldest. */
 struct heaptap_record {
   __u64 number; /* counts the samples of all processes from 1; 0: empty, or being written */
   __u64 process_id;
@@ -213,7 +249,7 @@ struct heaptap_record {
   __u32 free_tid;
 };
 
-/* Why something is not in the books, or not as it should be. */
+/* Why something is missing in the books. */
 enum heaptap_loss_reason {
   HEAPTAP_NO_LOSS,
   /* The sample is not in the books. */
@@ -224,21 +260,21 @@ enum heaptap_loss_reason {
   HEAPTAP_LOSS_STACKS_FULL,     /* no room in `stacks` */
   HEAPTAP_LOSS_STACK_COLLISION, /* another stack has the same id */
   HEAPTAP_LOSS_SCRATCH_BUSY,    /* every scratch buffer of the CPU was claimed */
-  /* Two samples at one address: the free between them was missed; the first was taken out as freed. */
+  /* Two samples at one address: the free between them was missed. The first sample counts as freed. */
   HEAPTAP_LOSS_MISSED_FREE,
   /* No room in `events`. */
   HEAPTAP_LOSS_EVENTS_FULL,
-  /* No room in `processes`: a process is not recorded at all. */
+  /* No room in `processes`: a process is not recorded. */
   HEAPTAP_LOSS_PROCESSES_FULL,
-  /* No room in `files`: code that counts as having no unwind table. */
+  /* No room in `files`: the code of a file counts as code without an unwind table. */
   HEAPTAP_LOSS_FILES_FULL,
-  /* The sample is not in the books: the process has its share of `live` or `tallies`. */
+  /* The sample is not in the books: the process has used up its share of `live` or `tallies`. */
   HEAPTAP_LOSS_LIVE_SHARE,
   HEAPTAP_LOSS_TALLIES_SHARE,
   HEAPTAP_LOSS_REASONS,
 };
 
-/* Losses that belong to no process, or found no room of their own, stand under process id 0; those entries exist
+/* Losses of no known process, and losses for which there was no room, count under process id 0, whose entries exist
  * before the programs run. */
 struct heaptap_loss_key {
   __u64 process_id;
@@ -248,25 +284,24 @@ struct heaptap_loss_key {
 
 struct heaptap_loss {
   __u64 events;
-  __u64 weight; /* estimate of the bytes concerned, where known */
+  __u64 weight; /* estimate of the bytes concerned, as far as it is known */
 };
 
-/* Numbers in the array `counters`. */
+/* Indices of the array `counters`. */
 enum heaptap_counter {
-  HEAPTAP_COUNTER_NEXT_PROCESS_ID, /* even ones are the programs', odd ones the collector's: neither has to ask */
-  HEAPTAP_COUNTER_LIVE_ENTRIES,    /* of `live`, objects or not */
-  HEAPTAP_COUNTER_SWEEP_AT,        /* entries of `live` at which HEAPTAP_EVENT_LIVE_FILLING is sent; ~0: was sent */
-  HEAPTAP_COUNTER_EVENTS_LOST,     /* for which `events` had no room: the collector then looks at `processes` itself */
-  HEAPTAP_COUNTER_RAW_STACKS,      /* sent so far; makes their ids differ */
-  HEAPTAP_COUNTER_RECORDS,         /* entered so far */
+  HEAPTAP_COUNTER_NEXT_PROCESS_ID, /* the programs take even numbers, the collector odd ones */
+  HEAPTAP_COUNTER_LIVE_ENTRIES,    /* entries of `live`, with an object or without */
+  HEAPTAP_COUNTER_SWEEP_AT,        /* entries of `live` at which HEAPTAP_EVENT_LIVE_FILLING is sent; ~0: it was sent */
+  HEAPTAP_COUNTER_EVENTS_LOST,     /* events without room; the collector then compares `processes` itself */
+  HEAPTAP_COUNTER_RAW_STACKS,      /* raw stacks sent so far; makes their ids unique */
+  HEAPTAP_COUNTER_RECORDS,         /* records entered so far */
   HEAPTAP_COUNTER_TALLIES,         /* entries of `tallies` */
   HEAPTAP_COUNTER_NEXT_COLLECTOR_ID, /* the collector's next process id, for the collector after it */
   HEAPTAP_COUNTERS,
 };
 
-/* Sizes of the maps unless the collector sets others: entries, and bytes for the ring buffer. Maps but the ring buffer
- * take 16 bytes for each entry that they may get, and the rest as they fill (a live object about 120 bytes, a stack
- * 1.1 KiB, a tally 150 bytes). */
+/* Default sizes of the maps, in entries; of the ring buffers, in bytes. A hash map takes 16 bytes for each entry that
+ * it may get, and the rest as it fills (a live object about 120 bytes, a stack 1.1 KiB, a tally 150 bytes). */
 #define HEAPTAP_DEFAULT_PROCESSES 16384
 #define HEAPTAP_DEFAULT_STACKS 262144
 #define HEAPTAP_DEFAULT_LIVE 4194304
@@ -275,7 +310,7 @@ enum heaptap_counter {
 #define HEAPTAP_DEFAULT_EVENTS_BYTES (1024 * 1024)
 #define HEAPTAP_DEFAULT_RAW_STACKS_BYTES (32 * 1024 * 1024)
 #define HEAPTAP_DEFAULT_FILES 16384
-/* These two are all there from the start, at 90 and 80 bytes an entry. */
+/* These two are allocated whole at the start: 90 and 80 bytes an entry. */
 #define HEAPTAP_DEFAULT_NAMES 16384
 #define HEAPTAP_DEFAULT_RECORDS 16384
 /* Bytes of kernel memory for unwind tables. */

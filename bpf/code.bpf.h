@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * From an address of code to the rule that holds there: a cache, and behind it the kernel's own list of mappings and
- * the tables of the mapped files.
+ * From an address of code to its unwind rule: a cache, and behind it the kernel's list of mappings and the tables of
+ * the mapped files.
  *
- * The cache is direct-mapped and shared by all CPUs without a lock. Its key is the pc, salted for the process and for
- * the state of its mappings, so an entry that a change of them has made wrong is not found again, once the change is
- * noticed (state_of_mappings). An entry torn between two writers does not check.
+ * The cache is direct-mapped and shared by all CPUs without a lock. The key of an entry is the pc, salted with the
+ * process id and the number of changes of the process's mappings. So once a change is noticed (state_of_mappings),
+ * older entries are not found again. An entry torn between two writers fails its check.
  */
 #ifndef HEAPTAP_CODE_BPF_H_
 #define HEAPTAP_CODE_BPF_H_
@@ -13,6 +13,7 @@
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
 #include "bpf/memory.bpf.h"
+#include "bpf/scratch.bpf.h"
 
 /* A multiplicative hash: 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4). */
 #define HASH_MULTIPLIER 0x9e3779b97f4a7c15ULL
@@ -32,7 +33,7 @@ struct {
   __type(value, struct cached_rule);
 } rule_cache SEC(".maps");
 
-/* Where an address lies. */
+/* The mapping of an address. */
 struct place {
   __u64 pc;
   __u64 offset; /* in the file */
@@ -60,7 +61,7 @@ static long find_place(struct task_struct* task, struct vm_area_struct* mapping,
   return 0;
 }
 
-/* The rule of the last row not above `pc`; 0 if there is none. */
+/* The rule of the last row at or below `pc`; 0 if there is none. */
 __noinline __u32 search_rows(const struct heaptap_rows* node, __u32 pc) {
   if (!node || node->rows[0].pc > pc) return 0;
   __u32 found = 0;
@@ -71,14 +72,14 @@ __noinline __u32 search_rows(const struct heaptap_rows* node, __u32 pc) {
   return found < HEAPTAP_ROWS_PER_NODE ? node->rows[found].rule : 0;
 }
 
-/* Rules have 32 bits; this one means: the table is not here (yet). */
+/* Beyond the 32 bits of a rule: the table is not loaded. */
 #define RULE_LATE (1ULL << 32)
-/* No executable mapping. */
+/* The address lies in no executable mapping. */
 #define RULE_NO_CODE (2ULL << 32)
 
 static __noinline __u64 find_in_table(const struct heaptap_file* file, __u64 offset) {
   offset -= file->base;
-  if (offset >= ~(__u32)0) return 0; /* ~0 is no pc */
+  if (offset >= ~(__u32)0) return 0; /* ~0 is the pc of an unused row */
   struct heaptap_rows_key key = {.table = file->table};
   __u32 levels = file->levels;
   for (__u32 level = 1; level <= HEAPTAP_ROW_LEVELS; level++) {
@@ -91,16 +92,17 @@ static __noinline __u64 find_in_table(const struct heaptap_file* file, __u64 off
   return 0;
 }
 
-/* An unknown file: asks the collector for its table. */
-static __noinline __u64 want_table(const struct scratch* mine, const struct place* place) {
+/* Asks the collector for the table of an unknown file. */
+static __noinline __u64 want_table(const struct scratch* scratch, const struct place* place) {
   struct heaptap_file wanted = {.state = HEAPTAP_FILE_WANTED, .last_used = bpf_ktime_get_ns()};
   long error = bpf_map_update_elem(&files, &place->file, &wanted, BPF_NOEXIST);
   if (error == -EEXIST /* another program was faster */) return RULE_LATE;
   if (error) {
-    lose(mine->process_id, HEAPTAP_LOSS_FILES_FULL, 0);
+    count_loss(scratch->process_id, HEAPTAP_LOSS_FILES_FULL, 0);
     return 0;
   }
-  if (send_event_about(HEAPTAP_EVENT_TABLE_WANTED, mine->tgid, mine->process_id, place->pc, NULL, 0, &place->file))
+  if (send_event_about(HEAPTAP_EVENT_TABLE_WANTED, scratch->tgid, scratch->process_id, place->pc, NULL, 0,
+                       &place->file))
     bpf_map_delete_elem(&files, &place->file);
   return RULE_LATE;
 }
@@ -115,7 +117,7 @@ static long try_to_find_place(__u32 index, struct search* search) {
   return search->error != -EBUSY;
 }
 
-static __noinline __u64 find_rule_uncached(const struct scratch* mine, __u64 pc) {
+static __noinline __u64 find_rule_uncached(const struct scratch* scratch, __u64 pc) {
   struct search search = {.place = {.pc = pc}, .error = -1};
   bpf_loop(MAPPING_TRIES, try_to_find_place, &search, 0);
   const struct place* place = &search.place;
@@ -123,25 +125,26 @@ static __noinline __u64 find_rule_uncached(const struct scratch* mine, __u64 pc)
   if (search.error || !place->is_code) return RULE_NO_CODE;
   if (!place->has_file) return 0;
   struct heaptap_file* file = bpf_map_lookup_elem(&files, &place->file);
-  if (!file) return want_table(mine, place);
+  if (!file) return want_table(scratch, place);
   file->last_used = bpf_ktime_get_ns();
   if (file->state == HEAPTAP_FILE_WITHOUT_TABLE) return 0;
   if (file->state != HEAPTAP_FILE_LOADED) return RULE_LATE;
-  /* Entries that are deleted meanwhile may be used again at once. A file is OUTSIDE before its table is unloaded, and
-   * no table has a number that another one had: a file that is still LOADED had its table there all the time. */
+  /* While this searches, nodes may be deleted and their memory used again. But a file is OUTSIDE before its table is
+   * unloaded, and no two tables ever have the same number: if the file is still LOADED with this number, so was its
+   * table all the time. */
   __u32 table = file->table;
   __u64 rule = find_in_table(file, place->offset);
   file = bpf_map_lookup_elem(&files, &place->file);
   return file && file->state == HEAPTAP_FILE_LOADED && file->table == table ? rule : RULE_LATE;
 }
 
-/* By the low bits: code that is near has its rules near. A return address follows a call of two bytes or more. */
+/* Indexed by low bits of the address, so that rules of near code are near. A call has at least two bytes. */
 static __always_inline struct cached_rule* find_cached(__u64 key) {
   __u32 index = key >> 2 & ((1 << CACHE_BITS) - 1);
   return bpf_map_lookup_elem(&rule_cache, &index);
 }
 
-/* 0 if there is none, in the cache or at all. */
+/* 0: the rule is not in the cache. */
 static __always_inline __u32 find_cached_rule(__u64 salt, __u64 pc) {
   __u64 key = pc ^ salt;
   const struct cached_rule* cached = find_cached(key);
@@ -150,13 +153,13 @@ static __always_inline __u32 find_cached_rule(__u64 salt, __u64 pc) {
   return (cached->check ^ rule) == key ? rule : 0;
 }
 
-static __always_inline __u64 find_rule(struct scratch* mine, __u64 pc) {
-  __u64 key = pc ^ mine->salt;
+static __always_inline __u64 find_rule(struct scratch* scratch, __u64 pc) {
+  __u64 key = pc ^ scratch->salt;
   struct cached_rule* cached = find_cached(key);
   if (!cached) return 0; /* never */
   __u64 rule = cached->rule;
   if ((cached->check ^ rule) == key) return rule;
-  rule = find_rule_uncached(mine, pc);
+  rule = find_rule_uncached(scratch, pc);
   if (rule >> 32 == 0) {
     cached->check = key ^ rule;
     cached->rule = rule;
@@ -164,9 +167,9 @@ static __always_inline __u64 find_rule(struct scratch* mine, __u64 pc) {
   return rule;
 }
 
-/* A number that is another one when mappings have changed. Before 6.4 it is the size of all code: that does not show
- * one library in place of another as large, which process_map sees, nor one mapped right over it, of which the
- * collector hears later. */
+/* A number that changes with the mappings. Before Linux 6.4 it is the size of all code, which does not show that a
+ * library took the place of another of the same size (process_map sees that), or was mapped right over it (the
+ * collector hears of that later). */
 static __always_inline __u64 state_of_mappings(struct mm_struct* memory) {
   if (!memory) return 0;
   const struct mm_struct___seqcount* with_seqcount = (const struct mm_struct___seqcount*)memory;
@@ -176,20 +179,20 @@ static __always_inline __u64 state_of_mappings(struct mm_struct* memory) {
   return memory->exec_vm;
 }
 
-/* To be called before a walk: notices changes of the process's mappings. */
+/* Called before each walk: notices changes of the process's mappings. */
 static __always_inline __u64 make_salt(struct heaptap_process* process, __u64 seed) {
   struct task_struct* task = bpf_get_current_task_btf();
   __u64 state = state_of_mappings(task->mm);
   if (state != process->state_of_mappings) {
-    /* In this order: who sees the new state must see the new count of changes. */
+    /* In this order: a program that sees the new state must see the new number of changes. */
     __sync_fetch_and_add(&process->mappings, 1);
     process->state_of_mappings = state;
   }
-  __u64 salt = (process->id ^ seed) * HASH_MULTIPLIER;
+  __u64 salt = (process->identity.id ^ seed) * HASH_MULTIPLIER;
   salt ^= salt >> 32;
   salt = (salt ^ process->mappings) * HASH_MULTIPLIER;
   salt ^= salt >> 32;
-  return salt * HASH_MULTIPLIER | 1ULL << 63; /* no pc: a key is never that of an empty entry */
+  return salt * HASH_MULTIPLIER | 1ULL << 63; /* not an address: no key is that of an empty entry */
 }
 
 #endif /* HEAPTAP_CODE_BPF_H_ */

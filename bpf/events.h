@@ -2,7 +2,7 @@
 /*
  * What the eBPF programs tell the collector: the ring buffer `events`.
  *
- * Times are nanoseconds of CLOCK_MONOTONIC, PIDs those of the first PID namespace, addresses the process's own.
+ * Times are nanoseconds of CLOCK_MONOTONIC, PIDs those of the first PID namespace, addresses those of the process.
  */
 #ifndef HEAPTAP_EVENTS_H_
 #define HEAPTAP_EVENTS_H_
@@ -15,15 +15,15 @@
 enum heaptap_event_kind {
   HEAPTAP_EVENT_START = 1,        /* argument: address of the control block */
   HEAPTAP_EVENT_DUMP = 2,         /* argument: address of the dump request */
-  HEAPTAP_EVENT_FORK = 3,         /* a recorded process made one; argument: the parent's process id */
+  HEAPTAP_EVENT_FORK = 3,         /* a recorded process forked; argument: process id of the parent */
   HEAPTAP_EVENT_EXEC = 4,         /* argument: the process id that ended with the exec */
-  HEAPTAP_EVENT_EXIT = 5,         /* argument: exit code as wait(2) has it, + HEAPTAP_EXIT_BY_OOM_KILL */
-  HEAPTAP_EVENT_HIGH_WATER = 6,   /* argument: the live estimate */
+  HEAPTAP_EVENT_EXIT = 5,         /* argument: the status as in wait(2), + HEAPTAP_EXIT_BY_OOM_KILL */
+  HEAPTAP_EVENT_HIGH_WATER = 6,   /* argument: the estimate of live bytes */
   HEAPTAP_EVENT_INTERVAL = 7,     /* argument: the estimate of all allocated bytes */
-  HEAPTAP_EVENT_LIVE_FILLING = 8, /* `live` should be swept; argument: its entries */
-  HEAPTAP_EVENT_TABLE_WANTED = 9, /* argument: an address of the file's code in the process */
-  HEAPTAP_EVENT_RESET = 10,       /* the process began new books; argument: the process id that ended with it */
-  HEAPTAP_EVENT_ENTER = 11,       /* a process without books got some, as heaptap_settings.everyone has it */
+  HEAPTAP_EVENT_LIVE_FILLING = 8, /* `live` needs a sweep; argument: its entries */
+  HEAPTAP_EVENT_TABLE_WANTED = 9, /* argument: an address in the code of the file */
+  HEAPTAP_EVENT_RESET = 10,       /* the process began new books; argument: the process id of the old ones */
+  HEAPTAP_EVENT_ENTER = 11,       /* a process got books because of heaptap_settings.everyone */
 };
 
 #define HEAPTAP_EXIT_BY_OOM_KILL (1ULL << 32)
@@ -31,14 +31,14 @@ enum heaptap_event_kind {
 struct heaptap_event {
   __u32 kind; /* enum heaptap_event_kind */
   __u32 tgid;
-  __u64 process_id; /* 0: a process without books: DUMP from one that is not recorded, EXIT of one that shared some */
+  __u64 process_id; /* 0: no books: DUMP of a process that is not recorded, EXIT of one that shared its parent's */
   __u64 time;
   __u64 argument;
-  __u64 peak_weight; /* EXIT, with figures: the most that live_weight has been */
+  __u64 peak_weight; /* EXIT, with figures: heaptap_figures.peak_weight */
   char comm[HEAPTAP_COMM_LENGTH];
-  /* START: the control block. DUMP, RESET: the request. Zero if it cannot be read. TABLE_WANTED: struct
-   * heaptap_file_key. The kernel copies them when the probe fires: the process may be gone when the collector reads the
-   * event, or make it wait for its memory. */
+  /* START: the control block. DUMP, RESET: the request. TABLE_WANTED: struct heaptap_file_key. Zeros if the memory
+   * could not be read. The program copies the memory because the process may be gone when the collector reads the
+   * event, or may make the collector wait. */
   __u8 memory[sizeof(struct heaptap_control)];
 };
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * The kernel's structures, as far as the eBPF programs read them.
+ * The kernel's structures, as far as the eBPF programs read them, and libbpf's helpers.
  *
- * Only names and kinds of fields matter here, not offsets: libbpf finds each field in the types of the kernel that
- * loads the object (CO-RE). So one object serves every supported kernel, and a build reads nothing of the kernel that
- * it runs on. A field that has another type in another kernel stands in a second structure whose name ends in
- * ___FLAVOUR, which libbpf leaves out when it looks for the structure; bpf_core_field_exists() tells which one holds.
+ * Only the names and kinds of fields matter here, not their offsets: libbpf finds each field in the types of the kernel
+ * that loads the object (CO-RE). So one object serves every supported kernel, and a build does not depend on the kernel
+ * it runs on. A field whose type differs between kernels has one more structure for each type, named NAME___FLAVOUR;
+ * libbpf ignores the flavour when it looks for the structure, and bpf_core_field_exists() tells which type applies.
  *
- * Constants and the types of eBPF itself come from the kernel's user-space interface (<linux/bpf.h>), which only grows.
+ * Constants and the types of eBPF itself come from the kernel's user-space interface (<linux/bpf.h>), which stays
+ * compatible.
  */
 #ifndef HEAPTAP_KERNEL_H_
 #define HEAPTAP_KERNEL_H_
@@ -109,5 +110,20 @@ struct task_struct {
 #define EBUSY 16
 #define ENOMEM 12
 #define EEXIST 17
+
+/* libbpf's headers need the types above. */
+#ifdef __bpf__
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+/* The first argument of a probe, loaded at once: the verifier refuses a load that the compiler has moved into a branch
+ * ("modified ctx ptr"). */
+static __always_inline __u64 first_argument(struct pt_regs* context) {
+  __u64 argument = PT_REGS_PARM1(context);
+  asm volatile("" : "+r"(argument));
+  return argument;
+}
+#endif
 
 #endif /* HEAPTAP_KERNEL_H_ */

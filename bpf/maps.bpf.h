@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * The maps themselves, and the two things every program does with them: count a loss, send an event.
- * All state lives in named maps, none in .bss or .data, so that a map can outlive the program that filled it.
+ * The maps, and the two things that every program does with them: counting a loss and sending an event.
+ * bpf/books.h and bpf/unwind.h describe keys and values.
+ *
+ * All state is in named maps, none in .bss or .data, so that pinned maps outlive the collector.
  */
 #ifndef HEAPTAP_MAPS_BPF_H_
 #define HEAPTAP_MAPS_BPF_H_
@@ -9,6 +11,7 @@
 #include "bpf/books.h"
 #include "bpf/commands.h"
 #include "bpf/events.h"
+#include "bpf/kernel.h"
 #include "bpf/unwind.h"
 
 struct {
@@ -128,7 +131,7 @@ struct {
   __uint(max_entries, HEAPTAP_DEFAULT_RAW_STACKS_BYTES);
 } raw_stacks SEC(".maps");
 
-/* What a thread has in raw_stacks, and where its stack was at the latest copy. */
+/* What a thread has in `raw_stacks`, and where its stack was at the latest copy. */
 struct raw_share {
   __u64 last; /* where the ring ended before the thread's latest copy */
   __u64 bytes;
@@ -152,7 +155,8 @@ static __always_inline const struct heaptap_settings* read_settings(void) {
   return bpf_map_lookup_elem(&settings, &first);
 }
 
-static __noinline int lose(__u64 process_id, __u32 reason, __u64 weight) {
+/* `weight`: estimate of the bytes concerned; 0: unknown. */
+static __noinline int count_loss(__u64 process_id, enum heaptap_loss_reason reason, __u64 weight) {
   struct heaptap_loss_key key = {.process_id = process_id, .reason = reason};
   struct heaptap_loss* loss = bpf_map_lookup_elem(&losses, &key);
   if (!loss) {
@@ -171,13 +175,13 @@ static __noinline int lose(__u64 process_id, __u32 reason, __u64 weight) {
   return 0;
 }
 
-/* An event to fill in and submit; null if there was no room (counted). */
+/* Reserves an event, which the caller fills in and submits. Null: no room in `events` (counted). */
 static __always_inline struct heaptap_event* begin_event(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument) {
   struct heaptap_event* event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
   if (!event) {
-    /* Of a process whose first event is lost nobody knows the id. */
+    /* When the first event of a process is lost, the collector does not know the id. */
     const __u32 begins = kind == HEAPTAP_EVENT_FORK || kind == HEAPTAP_EVENT_EXEC || kind == HEAPTAP_EVENT_ENTER;
-    lose(begins ? 0 : process_id, HEAPTAP_LOSS_EVENTS_FULL, 0);
+    count_loss(begins ? 0 : process_id, HEAPTAP_LOSS_EVENTS_FULL, 0);
     __u64* lost = counter(HEAPTAP_COUNTER_EVENTS_LOST);
     if (lost) add(lost, 1);
     return NULL;
@@ -193,8 +197,8 @@ static __always_inline struct heaptap_event* begin_event(__u32 kind, __u32 tgid,
   return event;
 }
 
-/* `memory`: what the argument points to in the process, `size` bytes of it go into the event; a failed copy leaves
- * zeros. NULL: nothing. `file` goes there instead, if there is one. Returns 0, or -1 if there was no room (counted). */
+/* Sends an event with `size` bytes of the process's memory at `memory`, or with `file`; both may be null. A failed copy
+ * leaves zeros. Returns 0, or -1 if there was no room (counted). */
 static __always_inline int send_event_about(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument,
                                             const void* memory, __u32 size, const struct heaptap_file_key* file) {
   struct heaptap_event* event = begin_event(kind, tgid, process_id, argument);

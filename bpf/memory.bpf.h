@@ -1,53 +1,59 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Words of the walked thread's memory and its registers, as bpf/unwind_step.h wants them.
+ * Memory and registers of the walked thread, and bpf/unwind_step.h, which reads them.
  */
 #ifndef HEAPTAP_MEMORY_BPF_H_
 #define HEAPTAP_MEMORY_BPF_H_
 
+#include "bpf/kernel.h"
 #include "bpf/scratch.bpf.h"
 
-/* The list of mappings may be locked by another thread for the moment; so many tries take some ten microseconds. */
+/* bpf_find_vma() fails while another thread holds the lock of the list of mappings. So many tries take some ten
+ * microseconds. */
 #define MAPPING_TRIES 500
 
-/* Makes the window begin at RSP, or where the page of the address begins. Returns 0, or a negative errno. */
-static __noinline int move_window(struct scratch* mine, __u64 address) {
-  if (!mine) return -1; /* never */
+/* Reads the page of `address` into the window, from RSP if that is in the same page and not above the address. Returns
+ * 0, or a negative errno. */
+static __noinline int move_window(struct scratch* scratch, __u64 address) {
+  if (!scratch) return -1; /* never */
   __u64 begin = address & ~(WINDOW_BYTES - 1ULL);
-  __u64 rsp = mine->frame.rsp & ~7ULL;
+  __u64 rsp = scratch->frame.rsp & ~7ULL;
   if (begin < rsp && rsp <= address) begin = rsp;
   __u64 bytes = WINDOW_BYTES - (begin & (WINDOW_BYTES - 1));
-  int error = bpf_probe_read_user(mine->window, bytes, (const void*)begin);
-  mine->window_begin = begin;
-  mine->window_bytes = error ? 0 : bytes;
+  int error = bpf_probe_read_user(scratch->window, bytes, (const void*)begin);
+  scratch->window_begin = begin;
+  scratch->window_bytes = error ? 0 : bytes;
   return error;
 }
 
 /* Returns 0, or 1 if the word is not in the window. */
-static __always_inline int read_window(const struct scratch* mine, __u64 address, __u64* word) {
-  __u64 offset = address - mine->window_begin;
-  if (offset >= mine->window_bytes || (offset & 7) != 0) return 1;
+static __always_inline int read_window(const struct scratch* scratch, __u64 address, __u64* word) {
+  __u64 offset = address - scratch->window_begin;
+  if (offset >= scratch->window_bytes || (offset & 7) != 0) return 1;
 #ifdef __bpf__
-  /* The compiler knows that this changes nothing, the verifier does not. */
+  /* Redundant, so the compiler would drop it; the verifier needs the bound. */
   asm volatile("%0 &= %1" : "+r"(offset) : "i"(WINDOW_BYTES - 8));
 #endif
-  *word = *(const __u64*)((const char*)mine->window + offset);
+  *word = *(const __u64*)((const char*)scratch->window + offset);
   return 0;
 }
 
-/* Returns 0, or not. */
-static __always_inline int read_word(struct scratch* mine, __u64 address, __u64* word) {
-  if (!read_window(mine, address, word)) return 0;
+/* Returns 0, or another number if the memory cannot be read. */
+static __always_inline int read_word(struct scratch* scratch, __u64 address, __u64* word) {
+  if (!read_window(scratch, address, word)) return 0;
   if (address & 7) return bpf_probe_read_user(word, sizeof(*word), (const void*)address);
-  return move_window(mine, address) || read_window(mine, address, word);
+  return move_window(scratch, address) || read_window(scratch, address, word);
 }
 
-static __always_inline int read_register(struct scratch* mine, __u32 number, __u64* word) {
-  *word = mine->registers[number & 15];
+static __always_inline int read_register(struct scratch* scratch, __u32 number, __u64* word) {
+  *word = scratch->registers[number & 15];
   return 0;
 }
 
+/* The step up a stack, on this memory. */
 #define HEAPTAP_UNWIND_READ(context, address, word) read_word(context, address, word)
 #define HEAPTAP_UNWIND_REGISTER(context, number, word) read_register(context, number, word)
+
+#include "bpf/unwind_step.h"
 
 #endif /* HEAPTAP_MEMORY_BPF_H_ */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Stacks that cannot be finished here because a table is not loaded: registers and memory go to the collector.
+ * Raw stacks. When a walk meets a file whose table is not loaded, registers and memory go to the collector, which
+ * finishes the stack.
  */
 #ifndef HEAPTAP_RAW_STACK_BPF_H_
 #define HEAPTAP_RAW_STACK_BPF_H_
 
+#include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
 #include "bpf/memory.bpf.h"
 #include "bpf/scratch.bpf.h"
@@ -12,10 +14,10 @@
 struct stack_place {
   __u64 pointer;
   __u64 begin;
-  __u64 top; /* 0: not known */
+  __u64 top; /* 0: unknown */
 };
 
-/* The first stack of a process ends where its program found its arguments; strings are above that. */
+/* The main thread's stack ends where the program's arguments begin; above are strings. */
 static long find_stack(struct task_struct* task, struct vm_area_struct* mapping, struct stack_place* stack) {
   __u64 arguments = mapping->vm_mm->start_stack;
   stack->begin = mapping->vm_start;
@@ -25,20 +27,21 @@ static long find_stack(struct task_struct* task, struct vm_area_struct* mapping,
 
 /* Room for the copies that other CPUs may make at the same time. */
 #define SPARE_COPIES 2
-/* A copy may be large, or as large as may be, if less than this part of the ring is in use with it. */
+/* A copy of HEAPTAP_LARGE_STACK_CHUNKS may be made if it leaves the ring less than 1 / LARGE_PART full, one of
+ * HEAPTAP_MOST_STACK_CHUNKS if it leaves the ring less than 1 / MOST_PART full. */
 #define LARGE_PART 2
 #define MOST_PART 4
-/* When more than half of the ring is in use, no thread may have more than this part of it: one that takes samples
- * without end must leave room for the others' stacks. */
+/* When more than half of the ring is in use, a thread may have at most 1 / SHARE_PART of it, so that a thread with very
+ * many samples leaves room for the stacks of the others. */
 #define SHARE_PART 8
-/* A copy has at most so many pages, and parts of two. */
+/* Pages of the largest copy, with a part of a page at either end. */
 #define MOST_STACK_PAGES ((HEAPTAP_MOST_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES >> PAGE_SHIFT) + 1)
 
 static __always_inline __u64 raw_stack_size(__u32 chunks) {
   return sizeof(struct heaptap_raw_stack) + (__u64)chunks * HEAPTAP_CHUNK_BYTES;
 }
 
-/* Whether the ring has a copy for the calling thread. */
+/* Whether the ring has room for a copy of the calling thread's stack. */
 static __noinline int has_room_for_raw_stack(void) {
   __u64 size = bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE);
   __u64 used = bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA);
@@ -49,10 +52,10 @@ static __noinline int has_room_for_raw_stack(void) {
   return !share || share->last < bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS) || share->bytes < size / SHARE_PART;
 }
 
-/* To be called before the bytes are reserved. */
+/* Called before the bytes are reserved. */
 static __noinline int count_raw_share(struct raw_share* share, __u64 bytes) {
   if (!share) return 0;
-  /* The collector has taken all that the thread had there. */
+  /* The collector has taken everything that the thread had in the ring. */
   if (share->last < bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS)) share->bytes = 0;
   share->last = bpf_ringbuf_query(&raw_stacks, BPF_RB_PROD_POS);
   share->bytes += bytes;
@@ -74,7 +77,7 @@ static long try_to_find_stack(__u32 index, struct stack_place* stack) {
 
 struct stack_extent {
   __u64 first; /* address of the page of the stack pointer */
-  __u64 pages; /* from there on, that are there one behind the other */
+  __u64 pages; /* mapped pages from there on, without a gap */
 };
 
 static long count_page(__u32 index, struct stack_extent* extent) {
@@ -84,16 +87,16 @@ static long count_page(__u32 index, struct stack_extent* extent) {
   return 0;
 }
 
-/* An upper bound of the top, by the first page that is not there: whatever of a stack lies above its pointer was
- * written. Takes as many reads as there are pages. */
+/* An upper bound of the top: the first page that is not mapped. All of a stack above its pointer has been written, so
+ * its pages are mapped. Costs one read for each page. */
 static __noinline __u64 measure_top(__u64 rsp) {
   struct stack_extent extent = {.first = rsp >> PAGE_SHIFT << PAGE_SHIFT};
   bpf_loop(MOST_STACK_PAGES, count_page, &extent, 0);
   return extent.pages ? extent.first + (extent.pages << PAGE_SHIFT) : rsp;
 }
 
-/* How many chunks there are from the stack pointer to the top of the stack. What the list of mappings cannot tell while
- * another thread has it locked, the thread's latest copy may, or the memory itself. */
+/* The number of chunks from the stack pointer to the top of the stack. The top comes from the list of mappings; while
+ * another thread has that locked, from the thread's latest copy, or else from the memory itself. */
 static __noinline __u64 count_chunks(struct raw_share* share, __u64 rsp) {
   struct stack_place stack = {.pointer = rsp};
   bpf_loop(MAPPING_TRIES, try_to_find_stack, &stack, 0);
@@ -110,16 +113,16 @@ static __noinline __u64 count_chunks(struct raw_share* share, __u64 rsp) {
 struct chunk_copy {
   struct heaptap_raw_stack* raw;
   __u64 chunks;  /* that `raw` has room for */
-  __u64 no_page; /* the number of the last page that was not there */
+  __u64 no_page; /* the number of the latest page that could not be read */
 };
 
-/* Chunk by chunk, none across a page: any page may not be there. */
+/* Copies one chunk. No chunk crosses a page, because any page may be unmapped. */
 static long copy_chunk(__u32 chunk, struct chunk_copy* copy) {
   struct heaptap_raw_stack* raw = copy->raw;
   if (chunk >= copy->chunks || chunk >= HEAPTAP_MOST_STACK_CHUNKS) return 1; /* never */
   __u64 at = (__u64)chunk * HEAPTAP_CHUNK_BYTES;
   __u64 address = raw->memory_begin + at;
-  /* A fault costs as much as ten reads: one a page. */
+  /* A fault costs as much as ten reads, so one for each page is enough. */
   if (address >> PAGE_SHIFT == copy->no_page ||
       bpf_probe_read_user((char*)(raw + 1) + at, HEAPTAP_CHUNK_BYTES, (const void*)address)) {
     copy->no_page = address >> PAGE_SHIFT;
@@ -130,20 +133,20 @@ static long copy_chunk(__u32 chunk, struct chunk_copy* copy) {
   return 0;
 }
 
-/* `chunks` is a constant. Returns 0, or -1 if there is no room. */
-static __always_inline int send_chunks(const struct scratch* mine, __u64 stack_id, __u32 chunks) {
+/* `chunks` must be a constant. Returns 0, or -1 if there is no room. */
+static __always_inline int send_chunks(const struct scratch* scratch, __u64 stack_id, __u32 chunks) {
   struct heaptap_raw_stack* raw = bpf_ringbuf_reserve(&raw_stacks, raw_stack_size(chunks), 0);
   if (!raw) return -1;
-  raw->process_id = mine->process_id;
+  raw->process_id = scratch->process_id;
   raw->stack_id = stack_id;
   raw->time = bpf_ktime_get_ns();
-  raw->frame = mine->frame;
-  __builtin_memcpy(raw->registers, mine->registers, sizeof(raw->registers));
-  raw->is_return = mine->is_return;
-  raw->tgid = mine->tgid;
+  raw->frame = scratch->frame;
+  __builtin_memcpy(raw->registers, scratch->registers, sizeof(raw->registers));
+  raw->is_return = scratch->is_return;
+  raw->tgid = scratch->tgid;
   raw->reserved = 0;
-  bpf_probe_read_kernel(&raw->stack, sizeof(raw->stack), &mine->stack);
-  raw->memory_begin = mine->frame.rsp & ~(HEAPTAP_CHUNK_BYTES - 1ULL);
+  bpf_probe_read_kernel(&raw->stack, sizeof(raw->stack), &scratch->stack);
+  raw->memory_begin = scratch->frame.rsp & ~(HEAPTAP_CHUNK_BYTES - 1ULL);
   raw->memory_bytes = 0;
   __builtin_memset(raw->missing, 0, sizeof(raw->missing));
   struct chunk_copy copy = {.raw = raw, .chunks = chunks, .no_page = ~0ULL};
@@ -152,37 +155,37 @@ static __always_inline int send_chunks(const struct scratch* mine, __u64 stack_i
   return 0;
 }
 
-/* Whether less than that part of the ring is in use with a copy of that size. */
+/* Whether less than 1 / `part` of the ring is in use after a copy of that size. */
 static __always_inline int is_roomy(__u64 chunks, __u64 part) {
   return bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA) + raw_stack_size(chunks) <
          bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE) / part;
 }
 
 /* Returns 0, or -1 if there is no room. */
-static __noinline int send_raw_stack(const struct scratch* mine, __u64 stack_id) {
+static __noinline int send_raw_stack(const struct scratch* scratch, __u64 stack_id) {
   struct raw_share* share = find_raw_share();
-  __u64 chunks = count_chunks(share, mine->frame.rsp);
+  __u64 chunks = count_chunks(share, scratch->frame.rsp);
   __u64 most = HEAPTAP_MOST_STACK_CHUNKS;
   if (!is_roomy(most, MOST_PART)) most = HEAPTAP_LARGE_STACK_CHUNKS;
   if (!is_roomy(most, LARGE_PART)) most = HEAPTAP_RAW_STACK_CHUNKS;
   if (chunks > most) chunks = most;
   count_raw_share(share, raw_stack_size(chunks));
-  /* A reservation has a constant size. */
-  if (chunks <= 1) return send_chunks(mine, stack_id, 1);
-  if (chunks <= 2) return send_chunks(mine, stack_id, 2);
-  if (chunks <= 4) return send_chunks(mine, stack_id, 4);
-  if (chunks <= 8) return send_chunks(mine, stack_id, 8);
-  if (chunks <= 16) return send_chunks(mine, stack_id, 16);
-  if (chunks <= HEAPTAP_RAW_STACK_CHUNKS) return send_chunks(mine, stack_id, HEAPTAP_RAW_STACK_CHUNKS);
-  if (chunks <= 64) return send_chunks(mine, stack_id, 64);
-  if (chunks <= 96) return send_chunks(mine, stack_id, 96);
-  if (chunks <= 144) return send_chunks(mine, stack_id, 144);
-  if (chunks <= 192) return send_chunks(mine, stack_id, 192);
-  if (chunks <= HEAPTAP_LARGE_STACK_CHUNKS) return send_chunks(mine, stack_id, HEAPTAP_LARGE_STACK_CHUNKS);
-  if (chunks <= 384) return send_chunks(mine, stack_id, 384);
-  if (chunks <= 512) return send_chunks(mine, stack_id, 512);
-  if (chunks <= 768) return send_chunks(mine, stack_id, 768);
-  return send_chunks(mine, stack_id, HEAPTAP_MOST_STACK_CHUNKS);
+  /* The size of a reservation must be a constant. */
+  if (chunks <= 1) return send_chunks(scratch, stack_id, 1);
+  if (chunks <= 2) return send_chunks(scratch, stack_id, 2);
+  if (chunks <= 4) return send_chunks(scratch, stack_id, 4);
+  if (chunks <= 8) return send_chunks(scratch, stack_id, 8);
+  if (chunks <= 16) return send_chunks(scratch, stack_id, 16);
+  if (chunks <= HEAPTAP_RAW_STACK_CHUNKS) return send_chunks(scratch, stack_id, HEAPTAP_RAW_STACK_CHUNKS);
+  if (chunks <= 64) return send_chunks(scratch, stack_id, 64);
+  if (chunks <= 96) return send_chunks(scratch, stack_id, 96);
+  if (chunks <= 144) return send_chunks(scratch, stack_id, 144);
+  if (chunks <= 192) return send_chunks(scratch, stack_id, 192);
+  if (chunks <= HEAPTAP_LARGE_STACK_CHUNKS) return send_chunks(scratch, stack_id, HEAPTAP_LARGE_STACK_CHUNKS);
+  if (chunks <= 384) return send_chunks(scratch, stack_id, 384);
+  if (chunks <= 512) return send_chunks(scratch, stack_id, 512);
+  if (chunks <= 768) return send_chunks(scratch, stack_id, 768);
+  return send_chunks(scratch, stack_id, HEAPTAP_MOST_STACK_CHUNKS);
 }
 
 #endif /* HEAPTAP_RAW_STACK_BPF_H_ */

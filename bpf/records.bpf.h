@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * The record of the latest samples, kept for processes that ask for it (HEAPTAP_ASK_RECORD in the allocator's
- * contract).
+ * Records of the latest samples of processes that asked for them (HEAPTAP_ASK_RECORD in the allocator's contract).
  *
- * An object of `live` carries the low bits of its record's number; a record that has been overwritten meanwhile, or is
- * another object's, is left alone.
+ * An object of `live` has the low bits of the number of its record. A record that is overwritten meanwhile, or belongs
+ * to another object, stays as it is.
  */
 #ifndef HEAPTAP_RECORDS_BPF_H_
 #define HEAPTAP_RECORDS_BPF_H_
 
+#include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
 
 /* Entries of `records`. Set by the collector before load. */
@@ -42,7 +42,7 @@ static __noinline __u32 add_record(const struct heaptap_live_key* key, const str
   return number;
 }
 
-/* Takes back the record of a sample that is not in the books: no free would ever end it. */
+/* Removes the record of a sample that is not in the books: no free would end it. */
 static __always_inline void drop_record(__u32 number, const struct heaptap_live_key* key) {
   struct heaptap_record* record = find_record(number);
   if (!record || (__u32)record->number != number) return;
@@ -50,6 +50,7 @@ static __always_inline void drop_record(__u32 number, const struct heaptap_live_
     __sync_lock_test_and_set(&record->number, 0);
 }
 
+/* Adds the free to the record of a sample. */
 static __always_inline void end_record(__u32 number, const struct heaptap_live_key* key, __u64 stack_id, __u32 tid) {
   struct heaptap_record* record = find_record(number);
   if (!record || (__u32)record->number != number) return;

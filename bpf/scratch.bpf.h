@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Where a stack is walked: too much for the 512 bytes that a program has.
+ * Buffers for walking a stack: a walk needs more than the 512 bytes of a program's own stack.
  *
- * Uprobe programs can be preempted by one another, so one buffer a CPU is not enough; a program claims the first free
- * one, and releases it before it ends.
+ * Uprobe programs preempt one another, so each CPU has several buffers. A program claims the first free buffer of its
+ * CPU and releases it before it ends.
  */
 #ifndef HEAPTAP_SCRATCH_BPF_H_
 #define HEAPTAP_SCRATCH_BPF_H_
 
 #include "bpf/books.h"
+#include "bpf/kernel.h"
 #include "bpf/unwind.h"
 
-/* More than this many programs interrupted in the middle on one CPU lose their stacks, counted. */
+/* When so many programs are in the middle of a walk on one CPU, the next one loses its stack, which is counted. */
 #define SCRATCH_SLOTS 8
 
-/* User memory is read a page at a time, to its end: a read costs as much as ten frames, however short, and the next
- * page may not be there. */
+/* User memory is read up to the end of its page: a read of any length costs as much as ten frames, and the next page
+ * may be unmapped. */
 #define WINDOW_BYTES 4096
 
 struct scratch {
@@ -40,15 +41,16 @@ struct {
   __type(value, struct scratch);
 } scratch SEC(".maps");
 
+/* Null: all buffers of this CPU are claimed. */
 static __always_inline struct scratch* claim_scratch(void) {
   for (__u32 slot = 0; slot < SCRATCH_SLOTS; slot++) {
     __u32 key = slot;
-    struct scratch* mine = bpf_map_lookup_elem(&scratch, &key);
-    if (mine && __sync_val_compare_and_swap(&mine->claimed, 0, 1) == 0) return mine;
+    struct scratch* buffer = bpf_map_lookup_elem(&scratch, &key);
+    if (buffer && __sync_val_compare_and_swap(&buffer->claimed, 0, 1) == 0) return buffer;
   }
   return NULL;
 }
 
-static __always_inline void release_scratch(struct scratch* mine) { __sync_lock_test_and_set(&mine->claimed, 0); }
+static __always_inline void release_scratch(struct scratch* buffer) { __sync_lock_test_and_set(&buffer->claimed, 0); }
 
 #endif /* HEAPTAP_SCRATCH_BPF_H_ */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Unwind tables. A table belongs to a file, and all processes that map the file share it. The programs find file and
- * offset in the kernel's own list of mappings, which is never late.
+ * Unwind tables and raw stacks. A table belongs to a file, and all processes that map the file share it. The programs
+ * find the file and the offset of an address in the kernel's list of mappings, which is always up to date.
  *
  *   files       struct heaptap_file_key      -> struct heaptap_file
  *   rows        struct heaptap_rows_key      -> struct heaptap_rows
  *   raw_stacks  ring buffer                  <- struct heaptap_raw_stack
  *
- * A program that meets an unknown file enters it as WANTED and sends HEAPTAP_EVENT_TABLE_WANTED. Until its table is
- * there, stacks through its code go to raw_stacks as far as they are not unwound, and get an id of their own in the
- * books; the collector finishes them, and replaces the stack under that id.
+ * A program that meets an unknown file enters it as WANTED and sends HEAPTAP_EVENT_TABLE_WANTED. Until the table is
+ * loaded, a stack that reaches code of the file gets a unique id in the books, and the rest of it goes to `raw_stacks`.
+ * The collector finishes such a stack and replaces the one under its id.
  */
 #ifndef HEAPTAP_UNWIND_H_
 #define HEAPTAP_UNWIND_H_
@@ -18,44 +18,44 @@
 
 #include "bpf/books.h"
 
-/* Numbers as the kernel has them: device is super_block.s_dev, which need not be what stat(2) says. */
+/* The kernel's numbers: device is super_block.s_dev, which may differ from st_dev of stat(2). */
 struct heaptap_file_key {
   __u64 inode;
   __u32 device;
   __u32 generation; /* of the inode number */
 };
 
-/* The vDSO is no file; this is its key. */
+/* The key of the vDSO, which is not a file. */
 #define HEAPTAP_VDSO_INODE (~0ULL)
 
 enum heaptap_file_state {
   HEAPTAP_FILE_WANTED,        /* the collector has been asked for the table */
   HEAPTAP_FILE_LOADED,        /* the table is in `rows` */
-  HEAPTAP_FILE_WITHOUT_TABLE, /* it has none: only frame pointers can help */
-  HEAPTAP_FILE_OUTSIDE,       /* it has one, which is not in the kernel: raw stacks until that changes */
+  HEAPTAP_FILE_WITHOUT_TABLE, /* it has no table: walks follow frame pointers */
+  HEAPTAP_FILE_OUTSIDE,       /* its table is not in the kernel: raw stacks until it is */
 };
 
 struct heaptap_file {
   __u32 state;  /* enum heaptap_file_state */
-  __u32 table;  /* its number in `rows`, never used twice */
+  __u32 table;  /* the key in `rows`; no two tables have the same, ever */
   __u32 levels; /* of the tree of nodes, 1 to HEAPTAP_ROW_LEVELS */
   __u32 reserved;
-  __u64 base;      /* file offset that pc 0 of the rows stands for */
+  __u64 base;      /* file offset of pc 0 of the rows */
   __u64 last_used; /* when a program last looked for a row */
 };
 
-/* A rule holds from its row's pc up to the next row's. Rows are sorted by pc. */
+/* A rule applies from the pc of its row up to the pc of the next row. Rows are sorted by pc. */
 struct heaptap_row {
   __u32 pc; /* offset from the base of the table */
   __u32 rule;
 };
 
-/* What makes an entry of `rows` 4096 bytes in the kernel, its own 56 included. */
+/* With these, an entry of `rows` takes 4096 bytes in the kernel, of which 56 are the entry's header. */
 #define HEAPTAP_ROWS_PER_NODE 504
 #define HEAPTAP_ROW_LEVELS 3
 
-/* Node 0 is the root. In a node of the lowest level the rows are the table's; in one above, each stands for a node of
- * the level below: its first pc, and in place of a rule its number. Places that are left over have pc ~0. */
+/* Node 0 is the root. The nodes of the lowest level hold the rows of the table. In the nodes above, a row stands for a
+ * node of the level below: its first pc, and its number in place of a rule. Unused rows have pc ~0. */
 struct heaptap_rows_key {
   __u32 table;
   __u32 node;
@@ -65,7 +65,7 @@ struct heaptap_rows {
   struct heaptap_row rows[HEAPTAP_ROWS_PER_NODE];
 };
 
-/* Values of heaptap_unwind_frame.others and .rbx_at that are no address. */
+/* Values of heaptap_unwind_frame.others and .rbx_at that are not addresses. */
 #define HEAPTAP_UNWIND_OTHERS_LOST 0
 #define HEAPTAP_UNWIND_OTHERS_LIVE 1
 
@@ -74,57 +74,57 @@ struct heaptap_unwind_frame {
   __u64 rip;
   __u64 rsp;
   __u64 rbp;
-  /* Where the other registers are: LIVE in the frame the walk begins in, LOST above it; for a frame that a signal
-   * interrupted, the address of its registers in the signal frame. */
+  /* Where the other registers are. In the frame where the walk begins: LIVE. In a frame that a signal interrupted: the
+   * address of its registers in the signal frame. Else: LOST. */
   __u64 others;
   __u64 rbx_at; /* where RBX was saved: LIVE, LOST, or an address */
 };
 
 #define HEAPTAP_CHUNK_BYTES 1024
-/* A copy has as much of the stack as there is: up to 1 MiB while that leaves three quarters of the ring free, up to
- * 256 KiB while that leaves half of it, else up to 32 KiB. It begins anywhere in its first chunk. */
+/* A copy holds the stack up to its top: at most 1 MiB while that leaves three quarters of the ring free, at most 256
+ * KiB while that leaves half of it, else at most 32 KiB. The stack pointer lies anywhere in the first chunk. */
 #define HEAPTAP_MOST_STACK_CHUNKS 1025
 #define HEAPTAP_LARGE_STACK_CHUNKS 257
 #define HEAPTAP_RAW_STACK_CHUNKS 33
 #define HEAPTAP_CHUNKS_PER_WORD 64
 #define HEAPTAP_MISSING_WORDS ((HEAPTAP_MOST_STACK_CHUNKS + HEAPTAP_CHUNKS_PER_WORD - 1) / HEAPTAP_CHUNKS_PER_WORD)
 
-/* A walk that could not go on. `stack` is what it found, with the frame it stands in as the last; the rest is that
- * frame's registers and memory above its RSP. */
+/* A walk that could not go on. `stack` has the frames found so far, the last of them the frame where the walk stopped;
+ * the rest is the registers of that frame and the memory above its RSP. */
 struct heaptap_raw_stack {
   __u64 process_id;
-  __u64 stack_id; /* in the books, for this stack alone */
+  __u64 stack_id; /* unique to this stack */
   __u64 time;
   struct heaptap_unwind_frame frame;
-  __u64 registers[16]; /* by DWARF number; of this frame are those that its `others` and `rbx_at` call LIVE */
+  __u64 registers[16]; /* by DWARF number; valid in this frame where its `others` and `rbx_at` are LIVE */
   __u32 is_return;     /* frame.rip is a return address */
   __u32 tgid;
   __u64 memory_begin; /* address */
   __u32 memory_bytes;
   __u32 reserved;
-  /* Bit by bit the chunks that could not be read: large arrays that were never written, pages that are swapped out. */
+  /* A bit for each chunk that could not be read: an array never written, a page that is swapped out. */
   __u64 missing[HEAPTAP_MISSING_WORDS];
   struct heaptap_stack stack;
-  /* The memory follows: as many chunks as there was reason for, the first memory_bytes of them valid unless missing. */
+  /* The chunks follow; the first memory_bytes of them are valid unless missing. */
 };
 
 /*
- * An unwind rule says how to leave a frame: where the caller's RSP (the CFA, canonical frame address), RBP and RIP lie,
- * from the registers RSP, RBP and RIP of the frame. bpf/unwind_step.h is what it means, in code. Terms: DWARF 5 section
- * 6.4; register numbers: System V ABI for x86-64, figure 3.36.
+ * An unwind rule says how to leave a frame: how to find the caller's RSP (the CFA, canonical frame address), RBP and
+ * RIP from RSP, RBP and RIP of the frame. bpf/unwind_step.h is its meaning in code. Terms: DWARF 5 section 6.4;
+ * register numbers: System V ABI for x86-64, figure 3.36.
  *
  *   bits  0-3   CFA kind         bits  7-9   RBX kind
  *   bits  4-5   RBP kind         bits 10-15  RBP parameter, signed
  *   bit   6     RA kind          bits 16-31  CFA parameter, signed
  *
- * RBX is followed because the dynamic linker's lazy binding (_dl_runtime_resolve) has its CFA there.
+ * RBX is followed because the CFA of the dynamic linker's lazy binding (_dl_runtime_resolve) is based on it.
  *
  * The rule 0 is "no rule".
  */
 
 /* CFA kinds. `p` is the CFA parameter; `a` its high byte, `b` its low byte, both signed. */
 enum {
-  HEAPTAP_CFA_NONE = 0,      /* no rule: the table does not cover this, or the rule cannot be encoded */
+  HEAPTAP_CFA_NONE = 0,      /* no rule: the address is not covered, or its rule cannot be encoded */
   HEAPTAP_CFA_END = 1,       /* the outermost frame: its return address is undefined */
   HEAPTAP_CFA_RSP = 2,       /* RSP + 8 * p */
   HEAPTAP_CFA_RBP = 3,       /* RBP + 8 * p */
@@ -150,22 +150,22 @@ enum {
   HEAPTAP_RA_REGISTER = 1, /* in the register numbered by the RBP parameter; the RBP kind is SAME or LOST */
 };
 
-/* RBX kinds: in between, *(CFA - 8 - 8 * kind), where compilers save it. */
+/* RBX kinds. The kinds between these two: *(CFA - 8 - 8 * kind), where compilers save it. */
 enum {
   HEAPTAP_RBX_SAME = 0,
   HEAPTAP_RBX_LOST = 7, /* undefined, or cannot be encoded */
 };
 
-/* RBX is SAME in it. */
+/* The RBX kind is SAME. */
 static inline __u32 heaptap_unwind_rule(__u32 cfa_kind, __s32 cfa_parameter, __u32 rbp_kind, __s32 rbp_parameter,
                                         __u32 ra_kind) {
   return cfa_kind | rbp_kind << 4 | ra_kind << 6 | ((__u32)rbp_parameter & 0x3f) << 10 | (__u32)cfa_parameter << 16;
 }
 
-/* To be added to a rule. */
+/* The bits of an RBX kind, to be added to a rule. */
 static inline __u32 heaptap_unwind_rbx(__u32 rbx_kind) { return rbx_kind << 7; }
 
-/* The CFA parameter of the kinds that have two. */
+/* The CFA parameter of the kinds with `a` and `b`. */
 static inline __s32 heaptap_unwind_pair(__s32 a, __s32 b) {
   return (__s32)(((__u32)a & 0xff) << 8 | ((__u32)b & 0xff));
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * One step up a stack, by one rule. Plain C, for the eBPF programs and the collector alike: it is what the rules in
- * bpf/unwind.h mean, and both must find the very same frames.
+ * One step up a stack by one rule: the meaning of the rules in bpf/unwind.h, in code. The eBPF programs
+ * (bpf/memory.bpf.h) and the collector (userspace/unwind/finish.cc) share it, because both must find the same frames.
  *
- * Whoever includes this defines before how memory and registers of the walked thread are read; `context` is what was
- * given to heaptap_unwind_step(), and both are 0 on success:
+ * Each of the two defines, before it includes this, how to read the memory and the registers of the walked thread.
+ * `context` is the argument of heaptap_unwind_step(). Both are 0 on success:
  *
  *   HEAPTAP_UNWIND_READ(context, address, word)     the 8 bytes at a __u64 address, into the __u64 *word
  *   HEAPTAP_UNWIND_REGISTER(context, number, word)  a register of the frame the walk began in, by DWARF number (0-15)
@@ -15,13 +15,18 @@
 #include "bpf/books.h"
 #include "bpf/unwind.h"
 
+#ifndef HEAPTAP_UNWIND_READ
+#error "include bpf/memory.bpf.h, or define HEAPTAP_UNWIND_READ and HEAPTAP_UNWIND_REGISTER"
+#endif
+
 enum heaptap_unwind_result {
-  HEAPTAP_UNWIND_CALLER,      /* one frame up; rip is a return address, so its rule is that of rip - 1 */
-  HEAPTAP_UNWIND_INTERRUPTED, /* one frame up, out of a signal frame; rip is the next instruction, as is its rule */
+  HEAPTAP_UNWIND_CALLER,      /* one frame up; rip is a return address: its rule is the rule of rip - 1 */
+  HEAPTAP_UNWIND_INTERRUPTED, /* one frame up, from a signal frame; rip is the next instruction: its rule is the rule of
+                                 rip */
   HEAPTAP_UNWIND_END,         /* this was the outermost frame */
   HEAPTAP_UNWIND_NO_RULE,
-  HEAPTAP_UNWIND_NO_MEMORY,   /* the stack cannot be read where the rule points */
-  HEAPTAP_UNWIND_NO_REGISTER, /* the rule needs a register that is not known in this frame */
+  HEAPTAP_UNWIND_NO_MEMORY,   /* the memory that the rule names cannot be read */
+  HEAPTAP_UNWIND_NO_REGISTER, /* the rule needs a register whose value is unknown in this frame */
   HEAPTAP_UNWIND_STUCK,       /* the caller would lie no higher than its callee */
 };
 
@@ -30,7 +35,7 @@ enum heaptap_unwind_result {
 #define HEAPTAP_SIGCONTEXT_RBX 11
 #define HEAPTAP_DWARF_RBX 3
 
-/* A register by DWARF number; 0 on success. RBP and RSP need no rule of this kind, but a hostile table may. */
+/* A register by DWARF number; 0 on success. No compiler asks this way for RBP or RSP, but a hostile table may. */
 static inline int heaptap_unwind_other(const struct heaptap_unwind_frame* frame, __u32 number, void* context,
                                        __u64* word) {
   __u64 others = frame->others;
@@ -55,7 +60,7 @@ static inline enum heaptap_unwind_result heaptap_unwind_signal(struct heaptap_un
   return HEAPTAP_UNWIND_INTERRUPTED;
 }
 
-/* Where RBX is in the caller. */
+/* Finds where RBX of the caller is. */
 static inline void heaptap_unwind_follow_rbx(struct heaptap_unwind_frame* frame, __u32 rule, __u64 cfa) {
   __u32 kind = heaptap_unwind_rbx_kind(rule);
   if (kind == HEAPTAP_RBX_SAME) return;
@@ -63,9 +68,9 @@ static inline void heaptap_unwind_follow_rbx(struct heaptap_unwind_frame* frame,
 }
 
 /*
- * Replaces `frame` by its caller, by the rule that holds in it. The frame is whole only after CALLER or INTERRUPTED.
- * A walk ends even on a hostile stack or table if its caller bounds the number of steps; between two signal frames RSP
- * only grows.
+ * Replaces `frame` by its caller, by the rule for its rip. After other results than CALLER and INTERRUPTED, the frame
+ * is undefined. The walker bounds the number of steps: on a hostile stack, signal frames can lead in a circle. Between
+ * two signal frames RSP only grows.
  */
 static inline enum heaptap_unwind_result heaptap_unwind_step(struct heaptap_unwind_frame* frame, __u32 rule,
                                                              void* context) {
@@ -108,7 +113,7 @@ static inline enum heaptap_unwind_result heaptap_unwind_step(struct heaptap_unwi
       return HEAPTAP_UNWIND_NO_RULE;
   }
 
-  /* A return address in a register has been popped already: only then may the caller's RSP be the callee's. */
+  /* Caller and callee have the same RSP only if the return address was popped into a register. */
   if (cfa < frame->rsp || (cfa == frame->rsp && heaptap_unwind_ra_kind(rule) != HEAPTAP_RA_REGISTER))
     return HEAPTAP_UNWIND_STUCK;
 
@@ -141,22 +146,22 @@ static inline enum heaptap_unwind_result heaptap_unwind_step(struct heaptap_unwi
   return HEAPTAP_UNWIND_CALLER;
 }
 
-/* x86-64 user space ends here; with five-level page tables a program must ask for more. */
+/* The end of user space on x86-64. With five-level page tables a program must ask for addresses above it. */
 #define HEAPTAP_USER_END (1ULL << 47)
 
-/* The same by the frame pointer, for code without a rule. CALLER, END, or NO_RULE if that leads nowhere. */
+/* The same by the frame pointer, for code without a rule. Returns CALLER, END, or NO_RULE if RBP leads nowhere. */
 static inline enum heaptap_unwind_result heaptap_unwind_frame_pointer(struct heaptap_unwind_frame* frame,
                                                                       void* context) {
   __u64 at = frame->rbp;
   __u64 rbp;
   __u64 rip;
   (void)context;
-  /* The outermost frame has 0 by the ABI (3.4.1). */
+  /* In the outermost frame RBP is 0 (System V ABI, 3.4.1). */
   if (at == 0) return HEAPTAP_UNWIND_END;
   if (at < frame->rsp || at >= HEAPTAP_USER_END || (at & 7) != 0) return HEAPTAP_UNWIND_NO_RULE;
   if (HEAPTAP_UNWIND_READ(context, at, &rbp)) return HEAPTAP_UNWIND_NO_RULE;
   if (HEAPTAP_UNWIND_READ(context, at + 8, &rip)) return HEAPTAP_UNWIND_NO_RULE;
-  /* No frame: RBP was used for something else. */
+  /* Not a frame: RBP served another purpose. */
   if (rip == 0) return HEAPTAP_UNWIND_NO_RULE;
   frame->rip = rip;
   frame->rsp = at + 16;
@@ -166,8 +171,8 @@ static inline enum heaptap_unwind_result heaptap_unwind_frame_pointer(struct hea
   return HEAPTAP_UNWIND_CALLER;
 }
 
-/* One frame more for `stack`, whose last one is `frame`, by `rule` or, if that is 0, by the frame pointer. Returns 1
- * when the walk is over and stack->end says why. */
+/* Adds the caller of `frame`, the last frame of `stack`, by `rule`, or by the frame pointer if the rule is 0. Returns 1
+ * when the walk is over; stack->end says why. */
 static inline int heaptap_unwind_add(struct heaptap_stack* stack, struct heaptap_unwind_frame* frame, __u32* is_return,
                                      __u32 rule, void* context) {
   __u32 count;
@@ -193,13 +198,14 @@ static inline int heaptap_unwind_add(struct heaptap_stack* stack, struct heaptap
       stack->end = HEAPTAP_STACK_NO_RULE;
       return 1;
   }
-  /* Where a thread begins, some leave 0 as the return address. */
+  /* Some thread entry points have the return address 0. */
   if (frame->rip == 0) {
     stack->end = HEAPTAP_STACK_WHOLE;
     return 1;
   }
   count = stack->count;
-  /* Else the compiler compares one copy of it and uses another, and the verifier of 6.1 does not see that they are one.
+  /* Otherwise the compiler compares one copy and uses another, and the verifier of 6.1 does not see that both are
+   * equal.
    */
   __asm__ volatile("" : "+r"(count));
   if (count >= HEAPTAP_MAX_FRAMES) {

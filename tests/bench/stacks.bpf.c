@@ -3,14 +3,7 @@
  * The ways to take a stack that tests/bench/run compares, each a program for otel_memory:alloc. All do the same but for
  * the stack; tests/bench/stacks.cc puts the books' own maps in the place of the maps declared here.
  */
-/* clang-format off: the kernel's types come first. */
 #include "bpf/kernel.h"
-/* clang-format on */
-
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
-
 #include "bpf/stack.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -42,13 +35,13 @@ static __always_inline int count(__u32 frames) {
 }
 
 static __always_inline __u32 walk(struct pt_regs* context, struct heaptap_process* process) {
-  struct scratch* mine = claim_scratch();
-  if (!mine) return 0;
-  __u64 id = take_stack(context, process, bpf_get_current_pid_tgid() >> 32, mine);
+  struct scratch* scratch = claim_scratch();
+  if (!scratch) return 0;
+  __u64 id = take_stack(context, process, bpf_get_current_pid_tgid() >> 32, process->identity.id, scratch);
   /* Whoever hashes a stack wants its hash. */
   asm volatile("" ::"r"(id));
-  __u32 frames = mine->stack.end == HEAPTAP_STACK_WHOLE ? mine->stack.count : 0;
-  release_scratch(mine);
+  __u32 frames = scratch->stack.end == HEAPTAP_STACK_WHOLE ? scratch->stack.count : 0;
+  release_scratch(scratch);
   return frames;
 }
 

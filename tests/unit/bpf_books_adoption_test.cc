@@ -95,7 +95,7 @@ class AdoptionTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status;
   }
   // Of the process that the puppet is, by itself.
-  uint64_t Entered(const Puppet& puppet) const { return Process(puppet).id; }
+  uint64_t Entered(const Puppet& puppet) const { return Process(puppet).identity.id; }
 
   static void Alloc(const Puppet& puppet, uint64_t address, uint64_t count, uint64_t weight = 1000) {
     EXPECT_EQ(puppet.Do({.kind = Order::kAlloc, .address = address, .size = 100, .weight = weight, .count = count}), 0);
@@ -278,11 +278,11 @@ TEST_F(EveryoneTest, WithoutSettingsNobodyEnters) {
 TEST_F(EveryoneTest, AProcessEntersWithItsFirstProbe) {
   NEED_BPF(Begin());
   heaptap_settings settings = {};
-  settings.max_live = 77;
-  settings.max_tallies = 88;
-  settings.first_high_water = 5000;
-  settings.interval_step = 1 << 30;
-  settings.high_water_percent = 10;
+  settings.limits.max_live = 77;
+  settings.limits.max_tallies = 88;
+  settings.triggers.first_high_water = 5000;
+  settings.triggers.interval_step = 1 << 30;
+  settings.triggers.high_water_percent = 10;
   RecordEveryone(settings);
   Puppet puppet;
   Free(puppet, 0x1000, 1);
@@ -293,14 +293,14 @@ TEST_F(EveryoneTest, AProcessEntersWithItsFirstProbe) {
   EXPECT_EQ(events[0].kind, HEAPTAP_EVENT_ENTER);
   EXPECT_EQ(static_cast<pid_t>(events[0].tgid), puppet.pid());
   const heaptap_process process = Process(puppet);
-  EXPECT_EQ(process.id, events[0].process_id);
-  EXPECT_EQ(process.id % 2, 0u) << "the programs' numbers are even";
+  EXPECT_EQ(process.identity.id, events[0].process_id);
+  EXPECT_EQ(process.identity.id % 2, 0u) << "the programs' numbers are even";
   EXPECT_EQ(process.flags, HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED);
-  EXPECT_EQ(process.max_live, 77u);
-  EXPECT_EQ(process.max_tallies, 88u);
+  EXPECT_EQ(process.limits.max_live, 77u);
+  EXPECT_EQ(process.limits.max_tallies, 88u);
   Alloc(puppet, 0x2000, 3);
   EXPECT_THAT(Events(HEAPTAP_EVENT_HIGH_WATER), SizeIs(1));
-  EXPECT_EQ(Sum(books(), process.id).allocated.objects, 5u) << "the first sample among them";
+  EXPECT_EQ(Sum(books(), process.identity.id).allocated.objects, 5u) << "the first sample among them";
 }
 
 TEST_F(EveryoneTest, FiguresAreKept) {
@@ -312,16 +312,16 @@ TEST_F(EveryoneTest, FiguresAreKept) {
   Free(puppet, 0x1000, 6);  // twice: probes all the same
   Alloc(puppet, 0x9000, 1);
   const heaptap_process process = Process(puppet);
-  EXPECT_EQ(process.live_objects, 5u);
-  EXPECT_EQ(process.live_weight, 5000u);
-  EXPECT_EQ(process.allocated_weight, 11000u);
-  EXPECT_EQ(process.peak_weight, 10000u);
-  EXPECT_EQ(process.allocations, 11u);
-  EXPECT_EQ(process.frees, 12u);
-  EXPECT_GT(process.program_time, 0u);
-  absl::StatusOr<std::vector<TallyEntry>> tallies = books().ReadTallies(process.id);
+  EXPECT_EQ(process.figures.live_objects, 5u);
+  EXPECT_EQ(process.figures.live_weight, 5000u);
+  EXPECT_EQ(process.figures.allocated_weight, 11000u);
+  EXPECT_EQ(process.figures.peak_weight, 10000u);
+  EXPECT_EQ(process.costs.allocations, 11u);
+  EXPECT_EQ(process.costs.frees, 12u);
+  EXPECT_GT(process.costs.program_time, 0u);
+  absl::StatusOr<std::vector<TallyEntry>> tallies = books().ReadTallies(process.identity.id);
   ASSERT_TRUE(tallies.ok()) << tallies.status();
-  EXPECT_EQ(process.tallies, tallies->size());
+  EXPECT_EQ(process.figures.tallies, tallies->size());
 }
 
 TEST_F(EveryoneTest, ChildrenHaveFiguresOfTheirOwn) {
@@ -334,13 +334,13 @@ TEST_F(EveryoneTest, ChildrenHaveFiguresOfTheirOwn) {
   ASSERT_THAT(exits, SizeIs(1));
   EXPECT_EQ(exits[0].peak_weight, 2000u);
   EXPECT_NE(exits[0].process_id, Entered(puppet));
-  EXPECT_EQ(Process(puppet).peak_weight, 10000u);
+  EXPECT_EQ(Process(puppet).figures.peak_weight, 10000u);
 }
 
 TEST_F(EveryoneTest, ShareOfLiveObjects) {
   NEED_BPF(Begin());
   heaptap_settings settings = {};
-  settings.max_live = 100;
+  settings.limits.max_live = 100;
   RecordEveryone(settings);
   Puppet noisy;
   Puppet quiet;
@@ -363,7 +363,7 @@ TEST_F(EveryoneTest, ShareOfLiveObjects) {
 TEST_F(EveryoneTest, ShareOfContexts) {
   NEED_BPF(Begin());
   heaptap_settings settings = {};
-  settings.max_tallies = 20;
+  settings.limits.max_tallies = 20;
   RecordEveryone(settings);
   Puppet noisy;
   Puppet quiet;
@@ -405,12 +405,12 @@ TEST_F(EveryoneTest, ConfigureChangesWhatAProcessHas) {
   const uint64_t id = Entered(puppet);
   EXPECT_FALSE(books().Configure(puppet.pid(), id + 2, {.max_live = 1})) << "other books";
   EXPECT_FALSE(books().Configure(getpid(), id, {.max_live = 1})) << "not recorded";
-  EXPECT_EQ(Process(puppet).max_live, 0u);
+  EXPECT_EQ(Process(puppet).limits.max_live, 0u);
   ASSERT_TRUE(books().Configure(puppet.pid(), id,
                                 {.max_live = 12,
                                  .max_tallies = 34,
                                  .triggers = {.first_high_water = 11000, .high_water_percent = 50, .interval = 5000}}));
-  EXPECT_EQ(Process(puppet).max_tallies, 34u);
+  EXPECT_EQ(Process(puppet).limits.max_tallies, 34u);
   Events();
   Alloc(puppet, 0x9000, 5);
   EXPECT_EQ(Live(books(), id).objects, 12u);
@@ -488,7 +488,7 @@ TEST_F(EveryoneTest, TalliesOfThreadsThatEndedAreFolded) {
   }
   const heaptap_tally after = Sum(books(), id);
   EXPECT_EQ(memcmp(&before, &after, sizeof(before)), 0);
-  EXPECT_EQ(Process(puppet).tallies, 2u);
+  EXPECT_EQ(Process(puppet).figures.tallies, 2u);
   ExpectBalanced(books(), id);
   // What lives is freed under its own thread as ever.
   Free(puppet, 0x1000 + (kThreads - 1) * 16, 1);

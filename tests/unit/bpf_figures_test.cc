@@ -16,15 +16,15 @@ class BpfFigures : public ::testing::Test {
  protected:
   BpfFigures() {
     kernel_.process.flags = HEAPTAP_PROCESS_FIGURES;
-    kernel_.process.max_live = kMostLive;
+    kernel_.process.limits.max_live = kMostLive;
   }
 
-  int Insert(uint64_t address) {
+  heaptap_loss_reason Insert(uint64_t address) {
     host_context context = kernel_.Context({});
-    const heaptap_live_key key = {kernel_.process.id, address};
+    const heaptap_live_key key = {kernel_.process.identity.id, address};
     const heaptap_live object = {.size = 100, .weight = 1000, .stack_id = 1, .time = 0, .tid = 1, .record = 0};
-    const int loss = host_insert_live(&context, &key, &object);
-    if (loss == 0) kernel_.process.live_objects++;
+    const heaptap_loss_reason loss = host_insert_live(&context, &key, &object);
+    if (loss == HEAPTAP_NO_LOSS) kernel_.process.figures.live_objects++;
     return loss;
   }
   int Remove(uint64_t process_id, uint64_t address) {
@@ -34,34 +34,33 @@ class BpfFigures : public ::testing::Test {
   }
   // As the program on heaptap:dump does it.
   void Reset() {
-    kernel_.process.id += 2;
-    kernel_.process.live_objects = 0;
-    kernel_.process.live_weight = 0;
+    kernel_.process.identity.id += 2;
+    kernel_.process.figures = {};
   }
 
   Kernel kernel_;
 };
 
 TEST_F(BpfFigures, AFreeThatMeetsAResetTakesNothingFromTheNewFigures) {
-  ASSERT_EQ(Insert(0x1000), 0);
+  ASSERT_EQ(Insert(0x1000), HEAPTAP_NO_LOSS);
   kernel_.before_lookup = [&](std::string_view map) {
     if (map != "tallies") return;
     kernel_.before_lookup = nullptr;
     Reset();
   };
-  const uint64_t before = kernel_.process.id;
+  const uint64_t before = kernel_.process.identity.id;
   EXPECT_EQ(Remove(before, 0x1000), 0);
-  EXPECT_EQ(kernel_.process.id, before + 2);
-  EXPECT_EQ(kernel_.process.live_objects, 0);
-  EXPECT_EQ(kernel_.process.live_weight, 0);
-  EXPECT_EQ(Insert(0x2000), 0);
+  EXPECT_EQ(kernel_.process.identity.id, before + 2);
+  EXPECT_EQ(kernel_.process.figures.live_objects, 0);
+  EXPECT_EQ(kernel_.process.figures.live_weight, 0);
+  EXPECT_EQ(Insert(0x2000), HEAPTAP_NO_LOSS);
 }
 
 // Between the look at the id and the subtraction there is still an instant.
 TEST_F(BpfFigures, CountsBelowZeroAreNoFullShare) {
-  kernel_.process.live_objects = ~uint64_t{0};
-  for (uint64_t i = 0; i <= kMostLive; i++) EXPECT_EQ(Insert(0x1000 + 16 * i), 0);
-  EXPECT_EQ(Insert(0x9000), -HEAPTAP_LOSS_LIVE_SHARE);
+  kernel_.process.figures.live_objects = ~uint64_t{0};
+  for (uint64_t i = 0; i <= kMostLive; i++) EXPECT_EQ(Insert(0x1000 + 16 * i), HEAPTAP_NO_LOSS);
+  EXPECT_EQ(Insert(0x9000), HEAPTAP_LOSS_LIVE_SHARE);
 }
 
 // The program that writes control blocks cannot be loaded everywhere, its condition can be asked.

@@ -105,7 +105,7 @@ std::vector<std::string> Ring::Take() {
 
 Kernel::Kernel() {
   g_kernel = this;
-  process.id = 2;
+  process.identity.id = 2;
   for (uint32_t i = 0; i < host_map_count; i++) {
     const host_map& declared = host_maps[i];
     if (declared.type == BPF_MAP_TYPE_RINGBUF) {
@@ -196,7 +196,7 @@ heaptap_stack Kernel::Walk(const Registers& registers, uint64_t* id) {
 
 std::optional<heaptap_stack> Kernel::Sample(const Registers& registers, uint64_t* id) {
   host_context context = Context(registers);
-  heaptap_tally_key key = {.process_id = process.id, .stack_id = 0, .tid = tgid, .reserved = 0};
+  heaptap_tally_key key = {.process_id = process.identity.id, .stack_id = 0, .tid = tgid, .reserved = 0};
   host_find_tally(&context, &key, 1);
   if (id != nullptr) *id = key.stack_id;
   const auto* stack = Find<heaptap_stack>("stacks", uint64_t{key.stack_id});
@@ -280,6 +280,9 @@ long host_probe_read_user(void* to, __u32 size, const void* from) {
   memset(to, 0, size);
   return -EFAULT;
 }
+
+// A locked-down kernel.
+long host_probe_write_user(void*, const void*, __u32) { return -EPERM; }
 
 long host_probe_read_kernel(void* to, __u32 size, const void* from) {
   memcpy(to, from, size);

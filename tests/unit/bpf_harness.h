@@ -24,7 +24,7 @@
 namespace heaptap::harness {
 
 inline constexpr uint64_t kPage = 4096;
-// MAPPING_TRIES of bpf/code.bpf.h.
+// MAPPING_TRIES of bpf/memory.bpf.h.
 inline constexpr int kMappingTries = 500;
 
 // Of the simulated process, of whole pages.

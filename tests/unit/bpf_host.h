@@ -25,6 +25,7 @@ void* host_ringbuf_reserve(const void* map, __u64 size, __u64 flags);
 void host_ringbuf_submit(void* record, __u64 flags);
 __u64 host_ringbuf_query(const void* map, __u64 what);
 long host_probe_read_user(void* to, __u32 size, const void* from);
+long host_probe_write_user(void* to, const void* from, __u32 size);
 long host_probe_read_kernel(void* to, __u32 size, const void* from);
 long host_get_current_comm(void* to, __u32 size);
 __u64 host_get_current_pid_tgid(void);
@@ -57,9 +58,8 @@ __u64 host_take_stack(struct host_context* context, struct heaptap_stack* stack)
 struct heaptap_tally* host_find_tally(struct host_context* context, struct heaptap_tally_key* key, __u64 weight);
 /* Whether a program may write into the control block that begins with this. */
 int host_is_control_block(const struct heaptap_control* control);
-/* 0, or the HEAPTAP_LOSS_* reason, negative. */
-int host_insert_live(struct host_context* context, const struct heaptap_live_key* key,
-                     const struct heaptap_live* object);
+enum heaptap_loss_reason host_insert_live(struct host_context* context, const struct heaptap_live_key* key,
+                                          const struct heaptap_live* object);
 /* 0, or 1 if there is no such object. */
 int host_remove_live(struct host_context* context, const struct heaptap_live_key* key);
 /* The rule at an address, beyond 32 bits if there is none. */
@@ -94,6 +94,7 @@ __u64 host_find_in_table(const struct heaptap_file* file, __u64 offset);
 #define bpf_ringbuf_submit host_ringbuf_submit
 #define bpf_ringbuf_query host_ringbuf_query
 #define bpf_probe_read_user host_probe_read_user
+#define bpf_probe_write_user host_probe_write_user
 #define bpf_probe_read_kernel host_probe_read_kernel
 #define bpf_get_current_comm host_get_current_comm
 #define bpf_get_current_pid_tgid host_get_current_pid_tgid

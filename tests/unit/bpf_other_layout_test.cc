@@ -442,8 +442,8 @@ TEST_F(OwnLayoutTest, ReadsWhatWasWritten) {
   PutInto("stacks", uint64_t{70}, stack);
   PutInto("losses", heaptap_loss_key{*id, HEAPTAP_LOSS_MISSED_FREE, 0}, heaptap_loss{11, 12});
   heaptap_process ended = {};
-  ended.id = 102;
-  ended.parent_tgid = 1234;
+  ended.identity.id = 102;
+  ended.identity.parent_tgid = 1234;
   PutInto("unnoticed", uint64_t{102}, ended);
   PutInto("tallies", heaptap_tally_key{104, 71, 9, 0}, tally);
   books_->MarkClosed(104);

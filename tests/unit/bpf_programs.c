@@ -6,6 +6,7 @@
 #include "tests/unit/bpf_host.h"
 /* clang-format on */
 
+#include "bpf/control.bpf.h"
 #include "bpf/stack.bpf.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -22,27 +23,26 @@ const struct host_map host_maps[] = {
 const __u32 host_map_count = COUNT_OF(host_maps);
 
 __u64 host_take_stack(struct host_context* context, struct heaptap_stack* stack) {
-  struct scratch* mine = claim_scratch();
-  if (!mine) return 0;
-  __u64 id = take_stack(&context->registers, context->process, context->tgid, context->process->id, mine);
-  *stack = mine->stack;
-  release_scratch(mine);
+  struct scratch* scratch = claim_scratch();
+  if (!scratch) return 0;
+  __u64 id = take_stack(&context->registers, context->process, context->tgid, context->process->identity.id, scratch);
+  *stack = scratch->stack;
+  release_scratch(scratch);
   return id;
 }
 
 struct heaptap_tally* host_find_tally(struct host_context* context, struct heaptap_tally_key* key, __u64 weight) {
-  int no_stack = 0;
-  int no_tally = 0;
-  struct heaptap_tally* tally =
-      find_tally(&context->registers, context->process, context->tgid, key, &no_stack, &no_tally);
-  if (no_stack) lose(key->process_id, -no_stack, weight);
+  struct heaptap_tally* tally;
+  enum heaptap_loss_reason stack_loss;
+  find_tally(&context->registers, context->process, context->tgid, key, &tally, &stack_loss);
+  if (stack_loss != HEAPTAP_NO_LOSS) count_loss(key->process_id, stack_loss, weight);
   return tally;
 }
 
 int host_is_control_block(const struct heaptap_control* control) { return is_control_block(control); }
 
-int host_insert_live(struct host_context* context, const struct heaptap_live_key* key,
-                     const struct heaptap_live* object) {
+enum heaptap_loss_reason host_insert_live(struct host_context* context, const struct heaptap_live_key* key,
+                                          const struct heaptap_live* object) {
   return insert_live(context->process, context->tgid, key, object);
 }
 
@@ -52,13 +52,13 @@ int host_remove_live(struct host_context* context, const struct heaptap_live_key
 }
 
 __u64 host_find_rule(struct host_context* context, __u64 pc) {
-  struct scratch* mine = claim_scratch();
-  if (!mine) return RULE_LATE;
-  mine->process_id = context->process->id;
-  mine->tgid = context->tgid;
-  mine->salt = make_salt(context->process, stack_seed);
-  __u64 rule = find_rule(mine, pc);
-  release_scratch(mine);
+  struct scratch* scratch = claim_scratch();
+  if (!scratch) return RULE_LATE;
+  scratch->process_id = context->process->identity.id;
+  scratch->tgid = context->tgid;
+  scratch->salt = make_salt(context->process, stack_seed);
+  __u64 rule = find_rule(scratch, pc);
+  release_scratch(scratch);
   return rule;
 }
 

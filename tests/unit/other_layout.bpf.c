@@ -2,11 +2,9 @@
 /*
  * Maps only, for the test of reading another build's books.
  */
-#include "bpf/kernel.h"
-/**/
-#include <bpf/bpf_helpers.h>
-
 #include "tests/unit/other_layout.h"
+
+#include "bpf/kernel.h"
 
 #define MAP_OF(name, kind, key_type, value_type) \
   struct {                                       \

@@ -6,9 +6,7 @@
 #ifndef HEAPTAP_TESTS_UNIT_OTHER_LAYOUT_H_
 #define HEAPTAP_TESTS_UNIT_OTHER_LAYOUT_H_
 
-#ifndef __bpf__
 #include <linux/types.h>
-#endif
 
 #define OTHER_ENTRIES 20000
 #define OTHER_FRAMES 200

@@ -340,10 +340,10 @@ TEST(UnwindWalk, ShowsNoMemoryOfTheLastWalk) {
   for (uint64_t i = 0; i < 64; i++) process.Words({0xdead0000 + i});
   for (uint64_t address = 0; address < 1024; address++) {
     for (const uint64_t base : {uint64_t{0}, uint64_t{1} << 63, uint64_t{0} - 512}) {
-      process.kernel.process.id = 2;
+      process.kernel.process.identity.id = 2;
       process.registers.rsp() = process.stack_begin();
       process.Walk(plain);
-      process.kernel.process.id = 4;
+      process.kernel.process.identity.id = 4;
       process.registers.rsp() = base + address;
       EXPECT_THAT(Frames(process.Walk(plain)), SizeIs(1)) << base + address;
       process.registers.rsp() = 0;
@@ -395,7 +395,7 @@ TEST_F(RuleCache, ForgetsWhenMappingsChange) {
   EXPECT_EQ(Misses(), 3);
   EXPECT_EQ(Misses(), 0);
   EXPECT_EQ(process_.kernel.process.mappings, 2);  // the first walk counted one
-  process_.kernel.process.mappings++;              // as the program `renew` does
+  process_.kernel.process.mappings++;              // as the program `invalidate_rules` does
   EXPECT_EQ(Misses(), 3);
   EXPECT_EQ(Misses(), 0);
 }
@@ -403,7 +403,7 @@ TEST_F(RuleCache, ForgetsWhenMappingsChange) {
 TEST_F(RuleCache, IsNotSharedByProcesses) {
   Misses();
   const heaptap_process first = process_.kernel.process;
-  process_.kernel.process.id += 2;
+  process_.kernel.process.identity.id += 2;
   EXPECT_EQ(Misses(), 3);
   process_.kernel.process = first;
   EXPECT_EQ(Misses(), 0);
@@ -465,7 +465,7 @@ class Tables : public ::testing::Test {
     return file == nullptr ? ~0u : file->state;
   }
   uint64_t Lost(uint32_t reason) {
-    const auto* loss = kernel().Find<heaptap_loss>("losses", heaptap_loss_key{kernel().process.id, reason, 0});
+    const auto* loss = kernel().Find<heaptap_loss>("losses", heaptap_loss_key{kernel().process.identity.id, reason, 0});
     return loss == nullptr ? 0 : loss->events;
   }
 
@@ -489,7 +489,7 @@ TEST_F(Tables, UnknownFileIsAskedForOnce) {
   ASSERT_THAT(events, SizeIs(1));
   EXPECT_EQ(events[0].kind, HEAPTAP_EVENT_TABLE_WANTED);
   EXPECT_EQ(events[0].tgid, kernel().tgid);
-  EXPECT_EQ(events[0].process_id, kernel().process.id);
+  EXPECT_EQ(events[0].process_id, kernel().process.identity.id);
   EXPECT_EQ(events[0].argument, caller_);  // the call itself
   EXPECT_EQ(memcmp(events[0].memory, &kKeys[kLibrary], sizeof(kKeys[kLibrary])), 0);
 
@@ -688,7 +688,7 @@ TEST(RawStacks, AsManyChunksAsThereIsReasonFor) {
     ASSERT_THAT(records, SizeIs(1));
     heaptap_raw_stack raw;
     memcpy(&raw, records[0].data(), sizeof(raw));
-    EXPECT_EQ(raw.process_id, process.kernel.process.id);
+    EXPECT_EQ(raw.process_id, process.kernel.process.identity.id);
     EXPECT_EQ(raw.stack_id, id);
     EXPECT_EQ(raw.tgid, process.kernel.tgid);
     EXPECT_EQ(raw.time, process.kernel.time);

@@ -23,8 +23,6 @@
 namespace heaptap::bpf {
 namespace {
 
-constexpr uint64_t kNever = ~uint64_t{0};
-
 // After a sweep that left the map half as full or more, none is asked for in this many times its duration.
 constexpr uint64_t kSweepPause = 20;
 constexpr uint64_t kShortestSweepPause = 10'000'000;  // nanoseconds
@@ -128,6 +126,13 @@ size_t DeleteKeys(const bpf_map* map, const std::vector<Key>& keys) {
 
 }  // namespace
 
+heaptap_triggers ToKernel(const Triggers& triggers) {
+  return {.first_high_water = triggers.first_high_water,
+          .interval_step = triggers.interval,
+          .high_water_percent = triggers.high_water_percent,
+          .reserved = 0};
+}
+
 absl::string_view LossDescription(uint32_t reason) { return kLossTexts[reason].description; }
 absl::string_view LossName(uint32_t reason) { return kLossTexts[reason].name; }
 absl::string_view StackEndDescription(uint32_t end) { return kEndTexts[end]; }
@@ -135,16 +140,13 @@ absl::string_view StackEndDescription(uint32_t end) { return kEndTexts[end]; }
 absl::StatusOr<uint64_t> Books::Track(pid_t tgid, bool follow, const Triggers& triggers) {
   const uint32_t key = tgid;
   heaptap_process process = {};
-  process.id = next_process_id_;
-  process.start_time = MonotonicNanoseconds();
+  process.identity.id = next_process_id_;
+  process.identity.start_time = MonotonicNanoseconds();
   const bool has_triggers = triggers.first_high_water != 0 || triggers.interval != 0;
   process.flags = (follow ? HEAPTAP_PROCESS_FOLLOW : 0) | (has_triggers ? HEAPTAP_PROCESS_FIGURES : 0) |
                   (flags_of_all_ & HEAPTAP_PROCESS_FIGURES);
-  process.first_high_water = triggers.first_high_water;
-  process.high_water_at = triggers.first_high_water != 0 ? triggers.first_high_water : kNever;
-  process.high_water_percent = triggers.high_water_percent;
-  process.interval_step = triggers.interval;
-  process.interval_at = triggers.interval != 0 ? triggers.interval : kNever;
+  process.triggers = ToKernel(triggers);
+  process.marks = heaptap_first_marks(&process.triggers);
   if (const int error =
           bpf_map__update_elem(object_->maps.processes, &key, sizeof(key), &process, sizeof(process), BPF_NOEXIST);
       error != 0) {
@@ -152,7 +154,7 @@ absl::StatusOr<uint64_t> Books::Track(pid_t tgid, bool follow, const Triggers& t
   }
   next_process_id_ += 2;
   SetCounter(HEAPTAP_COUNTER_NEXT_COLLECTOR_ID, next_process_id_);
-  return process.id;
+  return process.identity.id;
 }
 
 absl::Status Books::SetSettings(heaptap_settings settings) {
@@ -173,12 +175,10 @@ bool Books::Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& se
   heaptap_configure argument = {.process_id = process_id,
                                 .tgid = static_cast<uint32_t>(tgid),
                                 .flags = settings.ignored ? HEAPTAP_PROCESS_IGNORED : 0,
-                                .max_live = settings.max_live,
-                                .max_tallies = settings.max_tallies,
-                                .first_high_water = settings.triggers.first_high_water,
-                                .interval_step = settings.triggers.interval,
-                                .high_water_percent = settings.triggers.high_water_percent,
-                                .done = 0};
+                                .limits = {settings.max_live, settings.max_tallies},
+                                .triggers = ToKernel(settings.triggers),
+                                .done = 0,
+                                .reserved = 0};
   return RunProgram(program(Program::kConfigure), argument) && argument.done != 0;
 }
 
@@ -204,7 +204,7 @@ bool Books::IsCurrent(pid_t tgid, uint64_t process_id) const {
   const uint32_t key = tgid;
   heaptap_process process;
   return bpf_map__lookup_elem(object_->maps.processes, &key, sizeof(key), &process, sizeof(process), 0) == 0 &&
-         process.id == process_id;
+         process.identity.id == process_id;
 }
 
 void Books::Untrack(pid_t tgid) {
@@ -241,7 +241,7 @@ absl::StatusOr<std::map<uint64_t, RecordedProcess>> Books::ReadProcesses() const
   absl::Status status = ForEachEntry<uint32_t, heaptap_process>(
       object_->maps.processes, [&](uint32_t tgid, const heaptap_process& process) {
         if ((process.flags & HEAPTAP_PROCESS_SHARES_PARENT) != 0) return;
-        processes[process.id] = {static_cast<pid_t>(tgid), process};
+        processes[process.identity.id] = {static_cast<pid_t>(tgid), process};
       });
   if (!status.ok()) return status;
   return processes;
@@ -251,8 +251,9 @@ absl::StatusOr<std::map<uint64_t, Books::Unnoticed>> Books::ReadUnnoticed() cons
   std::map<uint64_t, Unnoticed> ended;
   absl::Status status = ForEachEntry<uint64_t, heaptap_process>(
       object_->maps.unnoticed, [&](uint64_t process_id, const heaptap_process& process) {
-        ended[process_id] = {static_cast<pid_t>(process.parent_tgid), (process.flags & HEAPTAP_PROCESS_EXECED) != 0,
-                             process.ended, process.by_oom_kill != 0, process.peak_weight};
+        ended[process_id] = {static_cast<pid_t>(process.identity.parent_tgid),
+                             (process.flags & HEAPTAP_PROCESS_EXECED) != 0, process.ended, process.by_oom_kill != 0,
+                             process.figures.peak_weight};
       });
   if (!status.ok()) return status;
   return ended;
@@ -406,8 +407,8 @@ absl::Status Books::Forget(const std::set<uint64_t>& process_ids) {
   std::sort(stacks.begin(), stacks.end());
   stacks.erase(std::unique(stacks.begin(), stacks.end()), stacks.end());
 
-  heaptap_forgot forgot = {DeleteKeys(object_->maps.tallies, tallies)};
-  RunProgram(program(Program::kForgot), forgot);
+  heaptap_tallies_deleted deleted = {DeleteKeys(object_->maps.tallies, tallies)};
+  RunProgram(program(Program::kTalliesDeleted), deleted);
   DeleteKeys(object_->maps.stacks, stacks);
   std::vector<heaptap_loss_key> losses;
   for (const uint64_t process_id : process_ids) {

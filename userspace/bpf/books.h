@@ -60,6 +60,8 @@ struct Triggers {
   uint64_t interval = 0;
 };
 
+heaptap_triggers ToKernel(const Triggers& triggers);
+
 // The programs that are not attached when the books are loaded.
 enum class Program {
   kAlloc,
@@ -68,12 +70,12 @@ enum class Program {
   kTakeControl,
   kDump,
   kThreadName,
-  kRenew,
+  kInvalidateRules,
   kIdentify,
   kSweep,
   kConfigure,
   kFold,
-  kForgot,
+  kTalliesDeleted,
   kAny,  // calls one of the first six by the cookie of a site (enum heaptap_probe); attached to many sites at once
 };
 inline constexpr size_t kPrograms = 13;

@@ -38,12 +38,18 @@ struct NamedProgram {
   const char* name;
 };
 constexpr NamedProgram kNamedPrograms[] = {
-    {Program::kAlloc, "probe_alloc"}, {Program::kFree, "probe_free"},
-    {Program::kStart, "probe_start"}, {Program::kTakeControl, "take_control"},
-    {Program::kDump, "probe_dump"},   {Program::kThreadName, "probe_thread_name"},
-    {Program::kRenew, "renew"},       {Program::kIdentify, "identify"},
-    {Program::kSweep, "sweep"},       {Program::kConfigure, "configure"},
-    {Program::kFold, "fold"},         {Program::kForgot, "forgot"},
+    {Program::kAlloc, "probe_alloc"},
+    {Program::kFree, "probe_free"},
+    {Program::kStart, "probe_start"},
+    {Program::kTakeControl, "take_control"},
+    {Program::kDump, "probe_dump"},
+    {Program::kThreadName, "probe_thread_name"},
+    {Program::kInvalidateRules, "invalidate_rules"},
+    {Program::kIdentify, "identify"},
+    {Program::kSweep, "sweep"},
+    {Program::kConfigure, "configure"},
+    {Program::kFold, "fold"},
+    {Program::kTalliesDeleted, "tallies_deleted"},
     {Program::kAny, "probe_any"},
 };
 static_assert(std::size(kNamedPrograms) == kPrograms);
@@ -210,7 +216,7 @@ absl::Status Books::UseMaps() {
   sweep_at_ = uint64_t{bpf_map__max_entries(object_->maps.live)} * kSweepAtPercent / 100;
   ring_ = ring_buffer__new(bpf_map__fd(object_->maps.events), KeepEvent, &events_, nullptr);
   if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer");
-  return unwind_.Open(object_, program(Program::kIdentify), program(Program::kRenew));
+  return unwind_.Open(object_, program(Program::kIdentify), program(Program::kInvalidateRules));
 }
 
 absl::Status Books::PinAll(const Pins& pins) {

@@ -59,6 +59,11 @@ class FieldReader {
 
   IntegerField Key(absl::string_view name) { return Keep(map_.KeyInteger(name)); }
   IntegerField Value(absl::string_view name) { return Keep(map_.ValueInteger(name)); }
+  // Older versions keep the identity's fields in the process itself.
+  IntegerField Identity(absl::string_view name) {
+    const absl::StatusOr<IntegerField> field = map_.ValueInteger(absl::StrCat("identity.", name));
+    return field.ok() ? *field : Value(name);
+  }
   ArrayField Array(absl::string_view name) { return Keep(map_.ValueArray(name)); }
   const absl::Status& status() const { return status_; }
 
@@ -104,7 +109,7 @@ absl::Status ReadRecorded(const Pins& pins, std::map<uint64_t, OtherProcess>& pr
   if (!map.ok()) return map.status();
   FieldReader fields(*map);
   const IntegerField tgid = fields.Key("");
-  const IntegerField id = fields.Value("id");
+  const IntegerField id = fields.Identity("id");
   const IntegerField flags = fields.Value("flags");
   if (!fields.status().ok()) return fields.status();
   return map->ForEachEntry([&](absl::Span<const uint8_t> key, absl::Span<const uint8_t> value) {
@@ -121,7 +126,7 @@ absl::Status ReadUnnoticed(const Pins& pins, std::map<uint64_t, OtherProcess>& p
   if (!map.ok()) return OkIfNotFound(map.status());
   FieldReader fields(*map);
   const IntegerField id = fields.Key("");
-  const IntegerField tgid = fields.Value("parent_tgid");  // there, the process's own
+  const IntegerField tgid = fields.Identity("parent_tgid");  // there, the process's own
   const IntegerField flags = fields.Value("flags");
   if (!fields.status().ok()) return fields.status();
   return map->ForEachEntry([&](absl::Span<const uint8_t> key, absl::Span<const uint8_t> value) {

@@ -74,10 +74,10 @@ int UnwindMaps::Keep(void* self, void* data, size_t size) {
   return maps->bytes_left_ != 0 && maps->taken_bytes_ < kMaxTakenBytes ? 0 : -1;
 }
 
-absl::Status UnwindMaps::Open(heaptap_bpf* object, int identify, int renew) {
+absl::Status UnwindMaps::Open(heaptap_bpf* object, int identify, int invalidate_rules) {
   object_ = object;
   identify_ = identify;
-  renew_ = renew;
+  invalidate_rules_ = invalidate_rules;
   taken_event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   end_event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!taken_event_.valid() || !end_event_.valid()) return KernelError(errno, "eventfd");
@@ -221,9 +221,9 @@ std::optional<heaptap_file> UnwindMaps::ReadFile(const heaptap_file_key& key) co
 }
 
 void UnwindMaps::Renew(pid_t tgid) {
-  heaptap_renew argument = {static_cast<uint32_t>(tgid), 0};
+  heaptap_invalidate_rules argument = {static_cast<uint32_t>(tgid), 0};
   LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = &argument, .ctx_size_in = sizeof(argument));
-  bpf_prog_test_run_opts(renew_, &options);
+  bpf_prog_test_run_opts(invalidate_rules_, &options);
 }
 
 void UnwindMaps::ReplaceStack(uint64_t stack_id, const heaptap_stack& stack) {

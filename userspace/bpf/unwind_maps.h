@@ -42,8 +42,8 @@ class UnwindMaps {
   static constexpr uint64_t kMaxTakenBytes = 512 << 20;
 
   // Unavailable: the ring buffer cannot be mapped.
-  // `identify` and `renew`: descriptors of these programs.
-  absl::Status Open(heaptap_bpf* object, int identify, int renew);
+  // `identify` and `invalidate_rules`: descriptors of these programs.
+  absl::Status Open(heaptap_bpf* object, int identify, int invalidate_rules);
   UnwindMaps() = default;
   ~UnwindMaps();
   UnwindMaps(const UnwindMaps&) = delete;
@@ -89,7 +89,7 @@ class UnwindMaps {
 
   heaptap_bpf* object_ = nullptr;
   int identify_ = -1;
-  int renew_ = -1;
+  int invalidate_rules_ = -1;
   elf::FileDescriptor taken_event_;  // readable while there is something in `taken_`
   elf::FileDescriptor end_event_;    // readable: the thread shall end
   std::thread thread_;

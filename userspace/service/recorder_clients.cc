@@ -53,10 +53,10 @@ ProcessSummary Recorder::Summarise(const Target& target, const std::vector<bpf::
     summary.owner = ProcessOwner(target.pid);
     // Asked for afterwards: had it ended before, the PID could be somebody else's, and so could the owner.
     const absl::StatusOr<heaptap_process> process = books_->ReadProcess(target.pid);
-    if (!process.ok() || process->id != target.process_id) {
+    if (!process.ok() || process->identity.id != target.process_id) {
       summary.owner.reset();
     } else {
-      summary.peak_bytes = static_cast<double>(process->peak_weight);
+      summary.peak_bytes = static_cast<double>(process->figures.peak_weight);
     }
   }
   summary.peak_bytes = std::max(summary.peak_bytes, summary.live_bytes);

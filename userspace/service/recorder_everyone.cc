@@ -82,14 +82,10 @@ absl::Status Recorder::SetDefaults() {
   const Policy& policy = options_.policy;
   return books_->SetSettings({.everyone = 1,
                               .flags = HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED,
-                              .max_live = policy.max_live,
-                              .max_tallies = policy.max_contexts,
-                              .first_high_water = policy.triggers.first_high_water,
-                              .interval_step = policy.triggers.interval,
-                              .high_water_percent = policy.triggers.high_water_percent,
+                              .limits = {policy.max_live, policy.max_contexts},
+                              .triggers = bpf::ToKernel(policy.triggers),
                               .lg_sample = policy.lg_sample.value_or(HEAPTAP_NO_RATE),
                               .collector_pid = static_cast<uint32_t>(getpid()),
-                              .reserved = 0,
                               .live_room = 0,
                               .tallies_room = 0});
 }
@@ -137,7 +133,7 @@ void Recorder::TakeOverBooks() {
     if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) != 0) continue;
     Target& target = AddTarget(process_id, recorded.tgid);
     target.name = ProcessName(recorded.tgid);
-    target.since = TimeOf(recorded.process.start_time);
+    target.since = TimeOf(recorded.process.identity.start_time);
     if (absl::StatusOr<TargetState> state = states_->Load(process_id); state.ok()) {
       const Policy policy = target.policy;
       target = std::move(state->target);
@@ -311,9 +307,9 @@ void Recorder::Tick(absl::Time now) {
     }
     const heaptap_process& process = recorded.process;
     const Reading reading = {.time = now,
-                             .allocated_weight = process.allocated_weight,
-                             .probes = process.allocations + process.frees,
-                             .program_time = process.program_time};
+                             .allocated_weight = process.figures.allocated_weight,
+                             .probes = process.costs.allocations + process.costs.frees,
+                             .program_time = process.costs.program_time};
     const double seconds = absl::ToDoubleSeconds(now - target->last.time);
     if (target->last.time != absl::InfinitePast() && seconds > 0) {
       const double traps = static_cast<double>(reading.probes - target->last.probes) * kTrapNanoseconds;
@@ -345,9 +341,9 @@ void Recorder::Tick(absl::Time now) {
   bool has_full = false;
   for (const auto& [process_id, recorded] : *processes) {
     const heaptap_process& process = recorded.process;
-    const auto tallies_of_one = static_cast<int64_t>(process.tallies);
+    const auto tallies_of_one = static_cast<int64_t>(process.figures.tallies);
     tallies_of_all += tallies_of_one;
-    has_full |= process.max_tallies != 0 && is_filling(tallies_of_one, process.max_tallies);
+    has_full |= process.limits.max_tallies != 0 && is_filling(tallies_of_one, process.limits.max_tallies);
   }
   if (!has_full && !is_filling(tallies_of_all, std::min(options_.map_sizes.tallies, options_.map_sizes.stacks))) return;
   if (const auto tallies = books_->ReadAllTallies(); tallies.ok()) FoldThreads(*tallies);
@@ -405,7 +401,7 @@ void Recorder::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>
     if (target == nullptr || target->ending.has_value()) continue;
     // Before anybody looks which threads live.
     const absl::StatusOr<heaptap_process> process = books_->ReadProcess(target->pid);
-    if (!process.ok() || process->id != process_id) continue;
+    if (!process.ok() || process->identity.id != process_id) continue;
     std::map<uint32_t, bool> lives;
     for (const bpf::TallyEntry& entry : entries) {
       if (entry.tid == 0 || entry.tally.allocated.objects != entry.tally.freed.objects) continue;

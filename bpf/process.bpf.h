@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+/*
+ * From a PID to the process whose books a program changes, and the beginning and the end of such books.
+ */
+#ifndef HEAPTAP_PROCESS_BPF_H_
+#define HEAPTAP_PROCESS_BPF_H_
+
+#include "bpf/kernel.h"
+#include "bpf/maps.bpf.h"
+
+/* The process whose books hold the samples of `tgid`: for a vfork child, its parent. Null: not recorded. */
+static __always_inline struct heaptap_process* find_process(__u32 tgid) {
+  struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process || !(process->flags & HEAPTAP_PROCESS_SHARES_PARENT)) return process;
+  __u32 tgid_of_parent = process->identity.parent_tgid;
+  struct heaptap_process* parent = bpf_map_lookup_elem(&processes, &tgid_of_parent);
+  /* While the child lives on, the parent may end, or another of its threads may call exec. */
+  return parent && parent->identity.id == process->identity.id ? parent : NULL;
+}
+
+static __always_inline __u64 make_process_id(void) {
+  __u64* next = counter(HEAPTAP_COUNTER_NEXT_PROCESS_ID);
+  return next ? __sync_fetch_and_add(next, 2) : 0;
+}
+
+/* Opens books for the calling process, if the settings want books for every process. */
+static __noinline int enter(__u32 tgid) {
+  const struct heaptap_settings* defaults = read_settings();
+  if (!defaults || !defaults->everyone) return 0;
+  struct heaptap_process process = {
+      .identity = {.id = make_process_id(), .start_time = bpf_ktime_get_ns()},
+      .triggers = defaults->triggers,
+      .marks = heaptap_first_marks(&defaults->triggers),
+      .limits = defaults->limits,
+      .flags = defaults->flags,
+  };
+  if (bpf_map_update_elem(&processes, &tgid, &process, BPF_NOEXIST)) {
+    /* There is an entry, which another thread was faster to make or which says IGNORED; or there is no room. */
+    if (!bpf_map_lookup_elem(&processes, &tgid)) count_loss(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
+    return 0;
+  }
+  send_event(HEAPTAP_EVENT_ENTER, tgid, process.identity.id, 0);
+  return 0;
+}
+
+/* The calling process, with books if the settings want them. Null: not recorded. */
+static __always_inline struct heaptap_process* find_or_enter(__u32 tgid) {
+  struct heaptap_process* process = find_process(tgid);
+  if (process) return process->flags & HEAPTAP_PROCESS_IGNORED ? NULL : process;
+  enter(tgid);
+  process = find_process(tgid);
+  return process && !(process->flags & HEAPTAP_PROCESS_IGNORED) ? process : NULL;
+}
+
+/* Keeps the end of a process image in `unnoticed`, in addition to the event, which may find no room or be lost with the
+ * collector that took it. Returns 0, or an error if there is no room. */
+static __always_inline int save_ended(struct heaptap_process* ended, __u32 tgid, __u32 flag) {
+  ended->flags |= flag;
+  ended->identity.parent_tgid = tgid;
+  __u64 id = ended->identity.id;
+  return bpf_map_update_elem(&unnoticed, &id, ended, BPF_ANY);
+}
+
+/* Begins new books for a process that asked for it. When several threads ask at once, one of them begins the books. */
+static __always_inline void reset_books(__u32 tgid, __u64 request) {
+  /* A vfork child has no books to reset. */
+  struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process || process->flags & HEAPTAP_PROCESS_SHARES_PARENT) return;
+  /* A process that resets in a loop must leave room for the events of the others. */
+  if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 2) {
+    count_loss(process->identity.id, HEAPTAP_LOSS_EVENTS_FULL, 0);
+    return;
+  }
+  const __u64 ended_id = process->identity.id;
+  const __u64 id = make_process_id();
+  if (__sync_val_compare_and_swap(&process->identity.id, ended_id, id) != ended_id) return;
+  process->figures = (struct heaptap_figures){};
+  process->marks = heaptap_first_marks(&process->triggers);
+  /* If this event is lost, the collector still finds that the PID has another process id. */
+  send_event_about(HEAPTAP_EVENT_RESET, tgid, id, ended_id, (const void*)request, sizeof(struct heaptap_dump_request),
+                   NULL);
+}
+
+#endif /* HEAPTAP_PROCESS_BPF_H_ */
