@@ -33,9 +33,9 @@ $(LINT)/tidied_$(1): $(call group_of,$(1),$(TIDY_SOURCES)) $(TIDY_HEADERS) .clan
 endef
 $(foreach group,$(GROUPS),$(eval $(call TIDY_GROUP,$(group))))
 
-.PHONY: lint lint-format lint-layers lint-tidy lint-scripts
-lint: ## format, layers, clang-tidy, shellcheck, Python's compiler
-	$(Q)$(MAKE) --no-print-directory lint-format lint-layers lint-scripts
+.PHONY: lint lint-format lint-layers lint-headers lint-tidy lint-scripts
+lint: ## format, layers, headers, clang-tidy, shellcheck, Python's compiler
+	$(Q)$(MAKE) --no-print-directory lint-format lint-layers lint-headers lint-scripts
 	$(Q)$(MAKE) --no-print-directory -k lint-tidy
 
 lint-format:
@@ -45,6 +45,10 @@ lint-format:
 lint-layers:
 	$(say) LAYERS "allocator, userspace"
 	$(Q)tests/layers
+
+lint-headers:
+	$(say) HEADERS "bpf"
+	$(Q)BPF_FLAGS="$(BPF_FLAGS)" tests/headers $(CLANG) $(CXX)
 
 lint-tidy: $(TIDIED)
 
