@@ -46,6 +46,16 @@ def test_pkg_config(lab):
     assert command(lab, "./static", "sizes").split()[:3] == ["8", "16", "32"]
 
 
+def test_man_pages(lab):
+    """Each page is there, in its section, and names the folder that it was installed to."""
+    pages = os.listdir(os.path.join(ROOT, "build/man"))
+    installed = install(lab.folder)
+    for page in pages:
+        with open(os.path.join(installed, f"share/man/man{page[-1]}", page), encoding="utf-8") as file:
+            assert "/usr/local/" not in file.read(), page
+    assert {"heaptap.1", "heaptap-daemon.8", "libheaptap.3"} <= set(pages)
+
+
 def test_systemd_accepts_it(lab):
     installed = install(lab.folder)
     unit = os.path.join(installed, "share/heaptap/systemd/heaptap.service")
