@@ -30,8 +30,8 @@ void ConfirmOnce(const char* file) {
   static constinit std::atomic<bool> is_said;
   if (!heaptap::ProcessConfiguration().confirm_conf || is_said.exchange(true, std::memory_order_relaxed)) return;
   heaptap::Message message;
-  message << "<heaptap>: RTLD_DEEPBIND is dropped where libraries are opened (drop_deepbind:true), first for \"" << file
-          << "\"\n";
+  message << "<heaptap>: RTLD_DEEPBIND is dropped from dlopen (HEAPTAP_CONF=drop_deepbind:false keeps it), first for \""
+          << file << "\"\n";
   message.Print();
 }
 

@@ -98,7 +98,7 @@ void* HandleFailureOrThrow(size_t size, size_t alignment) {
   if (pointer != nullptr) return pointer;
   if (std::__throw_bad_alloc != nullptr) std::__throw_bad_alloc();
   heaptap::Message message;
-  message << "<heaptap>: operator new has no memory, and finds no C++ library that would throw std::bad_alloc\n";
+  message << "<heaptap>: operator new is out of memory, and finds no C++ library to throw std::bad_alloc; aborting\n";
   message.Print();
   abort();
 }

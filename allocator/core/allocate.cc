@@ -20,7 +20,7 @@ void* FailWithEnomem() {
   return nullptr;
 }
 
-// Whether a block that was just allocated is known to read as zero.
+// Whether a newly allocated block is known to read as zero.
 bool ReadsAsZero(void* pointer) {
   unsigned kind = ChunkKind(pointer);
   bool junk = core_options.fill_on_allocation == FillOnAllocation::kJunk;
@@ -31,12 +31,12 @@ bool ReadsAsZero(void* pointer) {
   return owner == kRunOwner && slab->fresh && !junk;
 }
 
-// Makes a block that was just allocated read as zero.
+// Makes a newly allocated block read as zero.
 void Clear(void* pointer, size_t bytes) {
   if (!ReadsAsZero(pointer)) memset(pointer, 0, bytes);
 }
 
-// Fills a block that was just allocated, if that is asked for.
+// Fills a newly allocated block if the options ask for it.
 void FillNew(void* pointer, size_t usable) {
   if (HEAPTAP_LIKELY(core_options.fill_on_allocation == FillOnAllocation::kNothing)) return;
   if (core_options.fill_on_allocation == FillOnAllocation::kJunk) {
@@ -46,7 +46,7 @@ void FillNew(void* pointer, size_t usable) {
   }
 }
 
-// Fills what a block has grown by where it lies. `is_zero`: that reads as zero.
+// Fills the part by which a block has grown in place. `is_zero`: this part already reads as zero. `zero`: it must.
 void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bool zero) {
   if (usable <= old_usable) return;
   char* grown = static_cast<char*>(pointer) + old_usable;
@@ -57,6 +57,7 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
   }
 }
 
+// An allocation that the observer wants.
 void* AllocateObserved(unsigned size_class, uint64_t weight, size_t requested) {
   void* pointer = observer::TakeBlock(size_class, requested);
   if (pointer == nullptr) return FailWithEnomem();
@@ -65,13 +66,13 @@ void* AllocateObserved(unsigned size_class, uint64_t weight, size_t requested) {
   return pointer;
 }
 
-// `requested`: what the program asked for.
+// `requested`: the size that the program requested.
 void* AllocateSmall(unsigned size_class, size_t requested) {
   Heap::Taken taken;
   {
     HeapScope heap;
     taken = heap->Take(size_class);
-    // Nobody else counts for the late heap's threads.
+    // A heap without counters is shared, and does not count for its threads.
     if (heap->counters == nullptr && taken.block != nullptr) thread_counters.allocated += kClassSize[size_class];
   }
   void* pointer = taken.weight != 0 ? AllocateObserved(size_class, taken.weight, requested) : taken.block;
@@ -80,6 +81,7 @@ void* AllocateSmall(unsigned size_class, size_t requested) {
   return pointer;
 }
 
+// `usable`: a class size; 0: there is none.
 void* AllocateOutsideSlabs(size_t usable, size_t alignment, size_t requested) {
   if (usable == 0) return FailWithEnomem();
   observer::BeforeUse();
@@ -89,19 +91,19 @@ void* AllocateOutsideSlabs(size_t usable, size_t alignment, size_t requested) {
   return pointer;
 }
 
-// Each slow path has it inlined.
+// Inlined into each slow path, so that samples have the same number of allocator frames on all of them.
 [[gnu::always_inline]] inline void* AllocateAnySize(size_t size) {
   return size <= kSmallMaximum ? AllocateSmall(ClassOf(size), size) : AllocateOutsideSlabs(RoundUpToClass(size), 1, size);
 }
 
-// Puts a block that could stay in its place to the test: its weight if it is a sample all the same, else 0.
+// For a realloc that can keep its block: the weight if the observer wants this allocation, else 0.
 uint64_t SampleInPlace(unsigned size_class) {
   HeapScope heap;
   observer::BeforeAllocation(&*heap);
   return observer::WeighInPlace(&*heap, size_class);
 }
 
-// realloc that changes nothing counts as a free and an allocation all the same.
+// A realloc that keeps its block counts as a free and an allocation.
 void CountInPlace(size_t usable) {
   thread_counters.allocated += usable;
   thread_counters.deallocated += usable;
@@ -111,7 +113,7 @@ bool IsAligned(const void* pointer, size_t alignment) {
   return (reinterpret_cast<uintptr_t>(pointer) & (alignment - 1)) == 0;
 }
 
-// Whether blocks of that usable size lie in slabs, and are aligned there.
+// Whether blocks of this usable size lie in slabs, and all of them have this alignment.
 bool FitsSlab(size_t usable, size_t alignment) {
   return usable != 0 && usable <= kSmallMaximum && usable % alignment == 0;
 }
@@ -123,14 +125,14 @@ void* MoveBlock(void* pointer, void* target, size_t bytes) {
   return target;
 }
 
-// What realloc is asked for.
+// The block that realloc is to return.
 struct TargetBlock {
   size_t size;
-  size_t usable;  // its class
+  size_t usable;  // the size of its class
   BlockTraits traits;
 };
 
-// realloc by a new block; the old one has `usable` bytes.
+// realloc by copying to a new block. `usable`: the usable size of the old one.
 void* MoveToNewBlock(void* pointer, size_t usable, const TargetBlock& wanted) {
   void* target = AllocateAligned(wanted.traits.alignment, wanted.size);
   if (target == nullptr) return nullptr;
@@ -142,14 +144,14 @@ void* MoveToNewBlock(void* pointer, size_t usable, const TargetBlock& wanted) {
 
 void* ReallocateSmall(Slab* slab, void* pointer, const TargetBlock& wanted) {
   bool sampled = slab->owner.load(std::memory_order_relaxed) == kSampledOwner;
-  // A sampled block never stays: whether it is a sample again is for the new allocation to find out. One that is
-  // aligned by chance does not either, since its place as a sample would not be.
+  // A sampled block always moves: the new allocation decides anew whether it is a sample. A block that is aligned by
+  // chance moves too, since the observer could not give it an aligned block.
   if (!sampled && wanted.usable == slab->size && FitsSlab(wanted.usable, wanted.traits.alignment)) {
     uint64_t weight = SampleInPlace(slab->size_class);
     const int saved = errno;
     void* target = weight != 0 ? AllocateObserved(slab->size_class, weight, wanted.size) : nullptr;
     if (target != nullptr) return MoveBlock(pointer, target, wanted.usable);
-    // No sample, or no memory for one.
+    // Not a sample, or no memory for one.
     errno = saved;
     CountInPlace(wanted.usable);
     return pointer;
@@ -159,7 +161,7 @@ void* ReallocateSmall(Slab* slab, void* pointer, const TargetBlock& wanted) {
 
 void* ReallocateHuge(Huge* huge, void* pointer, const TargetBlock& wanted) {
   size_t usable = huge->size;
-  // A mapping takes much address space: a block that has become small enough for a run moves.
+  // A mapping takes much address space, so a block that becomes small enough for a run moves.
   bool stays = wanted.usable > kRunMaximum || wanted.usable == usable;
   bool resized = stays && IsAligned(pointer, wanted.traits.alignment) && ResizeHuge(huge, wanted.usable, wanted.size);
   void* target = resized ? pointer : nullptr;
@@ -180,7 +182,7 @@ void* ReallocateRun(Slab* run, void* pointer, const TargetBlock& wanted) {
   return pointer;
 }
 
-// Changes the usable size of a run, or else of a huge block, where it lies.
+// Changes the usable size of a run in place, or of a huge block if `run` is nullptr.
 bool ResizeLarge(Slab* run, Huge* huge, void* pointer, size_t wanted, size_t requested, bool zero) {
   size_t usable = run != nullptr ? run->size : huge->size;
   if (run != nullptr ? !ResizeRun(run, wanted, requested) : !ResizeHuge(huge, wanted, requested)) return false;
@@ -188,7 +190,7 @@ bool ResizeLarge(Slab* run, Huge* huge, void* pointer, size_t wanted, size_t req
   return true;
 }
 
-// Finds out what is wrong with a pointer at which no live block begins.
+// Reports the free of a pointer at which no live block begins.
 void RefuseInvalidFree(const void* pointer) {
   unsigned kind = ChunkKind(pointer);
   if (kind > kFreedHuge) {
@@ -233,7 +235,7 @@ void FreeSlow(void* pointer) {
   if (owner == kRunOwner) return pointer == SlabMemory(slab) ? FreeRun(slab) : RefuseInvalidFree(pointer);
   owner &= ~kSlowBit;
   if (owner == own) {
-    // Only kSlowBit brings such a block here: what follows is the fast path's.
+    // Only kSlowBit brings such a block here. The same steps as on the fast path.
     block->next = slab->local_free;
     slab->local_free = block;
     if (--slab->used == 0) FreedLastBlock(slab);
@@ -304,7 +306,7 @@ size_t ResizeInPlace(void* pointer, size_t size, size_t extra, BlockTraits trait
   size_t room = kLargestClass - size;
   size_t least = RoundUpToClass(size);
   size_t most = RoundUpToClass(size + (extra < room ? extra : room));
-  // A large block stays large, as jemalloc's does.
+  // A large block stays large, as in jemalloc.
   if (most < kLargeMinimum) return usable;
 
   unsigned kind = ChunkKind(pointer);

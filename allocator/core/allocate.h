@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The allocator's functions, under names of our own; api/ gives them libc's. All of them may be called by any
-// thread at any time, from the first instruction of the process on. Errors: nullptr and errno ENOMEM; otherwise errno
-// is kept. Sizes are bytes; any size is allowed.
+// The allocator's functions under heaptap's own names; api/ exports them under libc's. Any thread may call any of them
+// at any time, from the first instruction of the process on. Errors: nullptr and errno ENOMEM; otherwise errno is kept.
+// Sizes are bytes; any size is allowed.
 //
-//   Allocate            pop the heap's ready list, else
-//                       or take the heap's next fresh block, else
-//     AllocateSlow      small: Heap::Take (refill), or, if it is a sample, a block of the observer's
-//                       larger: AllocateLarge (large.h), which samples by itself
-//   Free                push on the slab's local_free, else
-//     FreeSlow          nullptr, foreign, huge, sampled, run, full slab, another thread's block, or blocks are filled
+//   Allocate            pop the heap's ready list, or
+//                       take the heap's next fresh block, or
+//     AllocateSlow      small: Heap::Take (refill), or, if it is a sample, a block from the observer
+//                       larger: AllocateLarge (large.h), which calls the observer itself
+//   Free                push on the slab's local_free, or
+//     FreeSlow          nullptr, foreign, huge, sampled, run, full slab, another thread's block, or kSlowBit
 //     FreedLastBlock    the slab became empty
 //
-// The two fast paths know nothing about sampling: they are the same instructions whether it is on or off.
+// The two fast paths contain nothing about sampling: their instructions are the same whether it is on or off.
 #ifndef HEAPTAP_ALLOCATOR_CORE_ALLOCATE_H_
 #define HEAPTAP_ALLOCATOR_CORE_ALLOCATE_H_
 
@@ -23,12 +23,12 @@
 namespace heaptap {
 
 void* AllocateSlow(size_t size);
-void* MallocSlow(size_t size);  // the same, and xmalloc: for malloc itself
+void* MallocSlow(size_t size);  // the same for malloc itself, which obeys xmalloc
 void FreeSlow(void* pointer);
 void FreedLastBlock(Slab* slab);
 
-// malloc. `Slow` is what it does when no block is ready. The second best way is a part of it, and not of `Slow`,
-// because it is what most mallocs of a growing program take.
+// malloc. `Slow` is called when no block is ready. Taking a fresh block is part of the fast path, and not of `Slow`,
+// because most mallocs of a growing program do so.
 template <void* (*Slow)(size_t) = AllocateSlow>
 [[gnu::always_inline]] inline void* Allocate(size_t size) {
   unsigned size_class;
@@ -46,10 +46,10 @@ template <void* (*Slow)(size_t) = AllocateSlow>
   return block;
 }
 
-// free. `pointer` may be nullptr. What is no live block is counted and ignored if it is noticed (invalid_free.h).
+// free. `pointer` may be nullptr. An invalid free is counted and ignored if it is noticed (invalid_free.h).
 [[gnu::always_inline]] inline void Free(void* pointer) {
-  // SlabOf, with the bits from kAddressBits on left out. The compiler must not see that `chunk` comes from the address:
-  // to shift it back is one instruction less than another mask.
+  // SlabOf, but ignoring the bits from kAddressBits on. The asm hides from the compiler that `chunk` comes from the
+  // address: shifting it back takes one instruction less than masking the address.
   uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
   uintptr_t chunk = address >> kChunkShift & (kChunkTableSize - 1);
   asm("" : "+r"(chunk));
@@ -71,32 +71,32 @@ void* AllocateZeroed(size_t count, size_t size);
 // memalign. REQUIRES: `alignment` is a power of two.
 void* AllocateAligned(size_t alignment, size_t size);
 
-// What else may be asked of a block.
+// The properties of a requested block besides its size.
 struct BlockTraits {
   size_t alignment = 1;  // a power of two
-  bool zero = false;     // memory that the block did not have before reads as zero, to the end of the usable size
+  bool zero = false;     // new memory reads as zero, up to the end of the usable size
 };
 
 // mallocx
 void* AllocateExtended(size_t size, BlockTraits traits);
 
-// realloc and rallocx. With size 0 it frees and returns nullptr, as glibc's does. A pointer that is not the allocator's
-// gives nullptr and ENOMEM. For the observer every call is a new allocation, in place or not.
+// realloc and rallocx. Size 0 frees the block and returns nullptr, as in glibc. A pointer that is not the allocator's
+// yields nullptr and ENOMEM. For the observer every call is a new allocation, in place or not.
 void* Reallocate(void* pointer, size_t size, BlockTraits traits = {});
 
-// xallocx: tries to make the usable size that of a block of `size` + `extra` bytes, or at least of `size`, where the
-// block lies. Returns the usable size that it then has. 0 for a pointer that is not the allocator's.
+// xallocx: tries to change the block in place to the usable size of `size` + `extra` bytes, or else of `size`. Returns
+// the usable size that the block then has. 0 for a pointer that is not the allocator's.
 //
-// Only runs and huge blocks can change; a block of a slab has the size of its class for life. A change is a free and an
-// allocation to the observer, as in realloc. Where nothing changes nothing was allocated, so a block that is a sample
-// stays one, and one that is none stays none: jemalloc too counts such a call as neither.
+// Only runs and huge blocks can change; a block of a slab keeps the size of its class. For the observer a change is a
+// free and an allocation, as in realloc. A call that changes nothing is neither, as in jemalloc: a sample stays a
+// sample, and any other block stays as it is.
 size_t ResizeInPlace(void* pointer, size_t size, size_t extra, BlockTraits traits);
 
-// malloc_usable_size: constant for the life of the block. 0 for nullptr and for pointers that are not the allocator's.
+// malloc_usable_size. Constant unless the block is resized. 0 for nullptr and pointers that are not the allocator's.
 size_t UsableSize(void* pointer);
 
-// Gives back to the system what the caller's heap, the heaps of no thread and the free units hold. What other threads
-// have freed of the heap of a thread that sleeps stays there. True if anything was given back.
+// Returns free memory to the system: of the caller's heap, of parked heaps and of free units. The heaps of other
+// threads keep what was freed to them until their threads use them again. True if any memory was returned.
 bool Trim();
 
 }  // namespace heaptap

@@ -8,10 +8,10 @@ constexpr size_t kWordBits = 64;
 constexpr size_t kWords = sizeof(Chunk::free_bits) / sizeof(uint64_t);
 constexpr size_t kBits = kWords * kWordBits;
 
-// How many chunks are searched for a place that is aligned by chance. The next search goes on with other chunks.
+// How many chunks are searched for a place that is aligned by chance. The next search continues with other chunks.
 constexpr unsigned kAttempts = 16;
 
-// The first bit from `from` on that differs from those of `skipped`, which is all zeros or all ones.
+// The first bit at or after `from` that differs from the bits of `skipped`, which is all zeros or all ones.
 size_t NextOther(const Chunk* chunk, size_t from, uint64_t skipped) {
   if (from >= kBits) return kBits;
   size_t word = from / kWordBits;
@@ -23,7 +23,7 @@ size_t NextOther(const Chunk* chunk, size_t from, uint64_t skipped) {
   return word * kWordBits + static_cast<size_t>(__builtin_ctzll(bits));
 }
 
-// The first unit of the free ones in a row that end before `unit`. Unit 0 is never free.
+// The first of the consecutive free units that end before `unit`. Unit 0 is never free.
 size_t FirstFreeBefore(const Chunk* chunk, size_t unit) {
   size_t word = (unit - 1) / kWordBits;
   uint64_t used = ~chunk->free_bits[word] & (~uint64_t{0} >> (kWordBits - 1 - (unit - 1) % kWordBits));
@@ -40,7 +40,7 @@ void FlipBits(Chunk* chunk, size_t first, size_t count) {
   }
 }
 
-// The most free units in a row. REQUIRES: they are at most `bound`.
+// The length of the longest row of free units. REQUIRES: it is at most `bound`.
 size_t LongestUpTo(const Chunk* chunk, size_t bound) {
   size_t longest = 0;
   for (size_t unit = NextFree(chunk, 1); unit < kBits && longest < bound;) {
@@ -51,7 +51,7 @@ size_t LongestUpTo(const Chunk* chunk, size_t bound) {
   return longest;
 }
 
-// The first place in the chunk; 0 if there is none.
+// The first unit of the first fitting place in the chunk. 0: there is none.
 size_t FindInChunk(const Chunk* chunk, size_t count, size_t alignment) {
   for (size_t unit = NextFree(chunk, 1); unit < kBits;) {
     size_t end = NextUsed(chunk, unit);
@@ -112,6 +112,7 @@ void Chunks::SetLongest(Chunk* chunk, size_t longest) {
 }
 
 void Chunks::Add(Chunk* chunk) {
+  // Release: a thread that reads the list without a lock finds the header of the chunk written.
   (last_ != nullptr ? last_->next : first_).store(chunk, std::memory_order_release);
   last_ = chunk;
   MarkFree(chunk, 1, chunk->units - 1);
@@ -131,7 +132,7 @@ void Chunks::MarkFree(Chunk* chunk, size_t first, size_t count) {
   if (in_a_row > chunk->longest) SetLongest(chunk, in_a_row);
 }
 
-// Tries the chunks of one list, as long as there are attempts left.
+// Searches the chunks of one list while attempts are left.
 Place Chunks::FindIn(unsigned room, size_t count, size_t alignment, unsigned* attempts) {
   Chunk*& list = lists_[room];
   const Chunk* first = list;
@@ -146,7 +147,7 @@ Place Chunks::FindIn(unsigned room, size_t count, size_t alignment, unsigned* at
 
 Place Chunks::Find(size_t count, size_t alignment) {
   unsigned attempts = kAttempts;
-  // From here on, every chunk has a place, wherever its free units begin.
+  // From this room on, every chunk has a place, whatever the alignment of its free units.
   unsigned sure = RoomOf(count + alignment - 2) + 1;
   unsigned room = RoomOf(count);
   while (room < kRooms) {

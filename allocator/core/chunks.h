@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The chunks of one unit size, and which of their units are free. A place for units is found by the most free units
-// that a chunk has in a row (Chunk::longest), so the search does not depend on how many chunks there are.
+// The chunks of one unit size, and which of their units are free. Chunks are kept in lists by the length of their
+// longest row of free units (Chunk::longest), so the time of a search does not depend on the number of chunks.
 //
 //   room of a chunk   the largest of 1, 2, ... 7, 8, 10, 12, 14, 16, 20, ... up to `longest`; 0 if that is 0
-//   list n            a ring of the chunks with room n, the one that came last in front; n == 0 has no list
+//   list n            a ring of the chunks with room n, the latest arrival in front; n == 0 has no list
 //
-// Runs have just these lengths, since size classes do. So any chunk of list n or a later one has a place for n units,
-// and the first of these lists that is not empty is the best fit. With an alignment the place may have to be searched.
+// Runs have exactly these lengths, since size classes have. So any chunk of list n or a later one has a place for n
+// units, and the first of these lists that is not empty is the best fit. An aligned place may need a search.
 //
-// Not thread safe, but for first() and Chunk::next: a chunk stays for ever. It begins with no chunk.
+// Not thread safe, except first() and Chunk::next: a chunk is never removed. Zero-initialised state is valid: no chunk.
 #ifndef HEAPTAP_ALLOCATOR_CORE_CHUNKS_H_
 #define HEAPTAP_ALLOCATOR_CORE_CHUNKS_H_
 
@@ -22,7 +22,7 @@
 
 namespace heaptap {
 
-// `count` free units from `first` on, in a chunk; nullptr: there is no such place.
+// Consecutive free units of a chunk, from `first` on. `chunk` is nullptr if there is no such place.
 struct Place {
   Chunk* chunk;
   size_t first;
@@ -30,12 +30,14 @@ struct Place {
 
 class Chunks {
  public:
+  // The first chunk of all; Chunk::next leads to the others. Acquire: its header is written.
   Chunk* first() const { return first_.load(std::memory_order_acquire); }
 
-  // A new chunk, with `units` set: all but unit 0 become free.
+  // Adds a chunk and marks all its units but unit 0 free. REQUIRES: Chunk::units is set.
   void Add(Chunk* chunk);
 
-  // A place at a multiple of `alignment` units, a power of two. May fail to find one that is aligned by chance.
+  // A place for `count` units at a multiple of `alignment` units, a power of two. May miss a place that is aligned by
+  // chance.
   Place Find(size_t count, size_t alignment);
 
   // REQUIRES: the units are free.
@@ -46,7 +48,7 @@ class Chunks {
  private:
   static constexpr unsigned kRooms = 32;
 
-  static unsigned RoomOf(size_t longest);  // its number
+  static unsigned RoomOf(size_t longest);  // the number of the room's list
   void Enter(unsigned room, Chunk* chunk);
   void Leave(unsigned room, Chunk* chunk);
   void SetLongest(Chunk* chunk, size_t longest);
@@ -58,7 +60,7 @@ class Chunks {
   uint32_t used_lists_ = 0;  // a bit for each list that is not empty
 };
 
-// The first free unit from `unit` on, or the first in use; the number of bits if there is none.
+// The first free unit at or after `unit`, or the first used one. The number of bits if there is none.
 size_t NextFree(const Chunk* chunk, size_t unit);
 size_t NextUsed(const Chunk* chunk, size_t unit);
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// __atomic builtins and no std::atomic: C and eBPF programs share the struct.
 #include "allocator/core/control.h"
 
 extern "C" {
@@ -29,6 +31,7 @@ void Publish(const InitialValues& values) {
   block.text_end = reinterpret_cast<uint64_t>(values.text_end);
   block.max_frames = values.max_frames;
   block.alloc_semaphore = reinterpret_cast<uint64_t>(values.alloc_semaphore);
+  // Release: a collector that finds the magic number finds the rest.
   __atomic_store_n(&block.magic, HEAPTAP_CONTROL_MAGIC, __ATOMIC_RELEASE);
 }
 
@@ -51,6 +54,7 @@ uint32_t BeginTableRequest() { return __atomic_add_fetch(&::heaptap_control.tabl
 
 uint32_t LatestTableRequest() { return Read(::heaptap_control.tables_asked); }
 
+// Acquire: the tables were loaded before the answer.
 bool IsTableRequestAnswered(uint32_t request) {
   return static_cast<int32_t>(__atomic_load_n(&::heaptap_control.tables_ready, __ATOMIC_ACQUIRE) - request) >= 0;
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The control block (contract.h), as the allocator sees it. Only this file and control.cc touch its fields: the
-// collector writes some of them at any moment, so each is read and written whole, by one atomic access, but for
-// Publish, before which nobody can find the block.
+// The control block (contract.h), as the allocator sees it. Only this file and control.cc touch its fields. The
+// collector may write some of them at any moment, so each access is atomic, except in Publish, before which no
+// collector can find the block. Accesses are relaxed unless a comment says otherwise: the fields are independent.
 //
-// Any thread, any time; zero-initialised state is valid: no collector, no figures. Accesses are relaxed unless said
-// otherwise: each field stands for itself.
+// Any thread, any time. Zero-initialised state is valid: no collector, no figures.
 #ifndef HEAPTAP_ALLOCATOR_CORE_CONTROL_H_
 #define HEAPTAP_ALLOCATOR_CORE_CONTROL_H_
 
@@ -13,12 +12,12 @@
 
 #include "heaptap/contract.h"
 
-// Exported: the collector finds it by its name, or from the probe heaptap:start.
+// Exported: the collector finds the block by this name, or from the probe heaptap:start.
 extern "C" __attribute__((visibility("default"))) heaptap_control heaptap_control;
 
 namespace heaptap {
 
-// The allocator's own figures: bytes or numbers, see heaptap_statistics. Changed by slow paths only.
+// One of the allocator's own figures: bytes or a number, see heaptap_statistics. Only slow paths change them.
 using Figure = uint64_t heaptap_statistics::*;
 
 inline void AddToFigure(Figure figure, int64_t amount) {
@@ -31,50 +30,52 @@ inline uint64_t ReadFigure(Figure figure) {
 
 namespace control {
 
-// What the process writes once, when it starts.
+// The fields that the process writes once, when it starts.
 struct InitialValues {
   uint32_t pid;
   uint32_t options;  // HEAPTAP_OPTION_*
   bool is_active;
   uint32_t lg_interval;
-  uint32_t collector_lg_interval;  // HEAPTAP_NO_RATE: none
-  uint32_t collector_pid;          // 0: none
+  uint32_t collector_lg_interval;  // HEAPTAP_NO_RATE: the collector has set none
+  uint32_t collector_pid;          // 0: no collector
   uint32_t max_frames;
   const void* text_begin;
   const void* text_end;
   const uint16_t* alloc_semaphore;
 };
 
-// Writes all of it, the magic number last (release): who finds that finds the rest.
+// Writes the values, and the magic number last: a collector that finds the number finds the rest.
 void Publish(const InitialValues& values);
 
-// The child of a fork has another PID.
+// For the child of a fork, which has another PID.
 void SetPid(uint32_t pid);
 
 // prof.active.
 inline bool IsActive() { return __atomic_load_n(&::heaptap_control.active, __ATOMIC_RELAXED) != 0; }
 void SetActive(bool is_active);
 
-// lg of the mean bytes between samples: the collector's, or else the process's own. At most HEAPTAP_MAX_LG_SAMPLE.
+// lg of the mean bytes between samples: the collector's value, or else the process's own. At most
+// HEAPTAP_MAX_LG_SAMPLE.
 inline uint32_t EffectiveLgInterval() {
   uint32_t lg = __atomic_load_n(&::heaptap_control.collector_lg_sample, __ATOMIC_RELAXED);
   if (lg == HEAPTAP_NO_RATE) lg = __atomic_load_n(&::heaptap_control.lg_sample, __ATOMIC_RELAXED);
   return lg < HEAPTAP_MAX_LG_SAMPLE ? lg : HEAPTAP_MAX_LG_SAMPLE;
 }
-// The process's own.
+// Sets the process's own value.
 void SetOwnLgInterval(uint32_t lg_interval);
 
-// 0 while no collector has said that it records this process.
+// The PID that the collector of this process has written; 0: none has.
 uint32_t CollectorPid();
 // Whether that collector records forked children too.
 bool DoesCollectorFollow();
-// As if no collector had said anything.
+// Erases the collector's PID and interval.
 void ForgetCollector();
 
-// A new request for unwind tables: its number. Then the number of the latest.
+// Makes a request for unwind tables and returns its number.
 uint32_t BeginTableRequest();
+// The number of the latest request.
 uint32_t LatestTableRequest();
-// Whether the request is answered (acquire). The numbers may wrap.
+// Whether the request has been answered. The numbers may wrap.
 bool IsTableRequestAnswered(uint32_t request);
 
 }  // namespace control

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // For each class, how many allocations precede the next one that the observer wants to see (observer.h). A heap makes
-// at most that many blocks ready, so the allocation itself finds none and takes its slow path.
+// at most that many blocks ready, so the wanted allocation finds none and takes its slow path.
 //
-// Not thread safe: each heap has one.
+// Not thread safe: each heap has its own countdown.
 #ifndef HEAPTAP_ALLOCATOR_CORE_COUNTDOWN_H_
 #define HEAPTAP_ALLOCATOR_CORE_COUNTDOWN_H_
 
@@ -18,17 +18,18 @@ class Countdown {
   // More allocations than a process can make; half of the range, so that TakeBack cannot overflow.
   static constexpr uint64_t kNever = uint64_t{1} << 62;
 
-  // How many allocations of the class come before that one. 0: it is the allocation at hand.
+  // How many allocations of the class precede the wanted one. 0: the current allocation is the wanted one.
   uint64_t Allowance(unsigned size_class) const { return until_[size_class] - 1; }
 
   // `count` blocks were made ready. REQUIRES: count <= Allowance(size_class).
   void HandOut(unsigned size_class, uint64_t count) { until_[size_class] -= count; }
 
-  // `count` blocks that were made ready have not been allocated, or not by an allocation that counts.
+  // `count` blocks that were made ready were not allocated after all.
   void TakeBack(unsigned size_class, uint64_t count) { until_[size_class] += count; }
 
-  // `count` blocks are ready that were handed out under other terms, and none of them is wanted. If the countdown ends
-  // among them, the next allocation behind them is the wanted one: so there are about as many as there should be.
+  // `count` blocks are ready that an earlier countdown handed out; the observer will see none of their allocations. If
+  // this countdown ends among them, the first allocation after them is the wanted one, which keeps the number of wanted
+  // allocations about right.
   void Skip(unsigned size_class, uint64_t count) {
     until_[size_class] = count < until_[size_class] ? until_[size_class] - count : 1;
   }

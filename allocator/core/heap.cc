@@ -11,9 +11,9 @@ constinit thread_local Heap* current_heap = &empty_heap;
 
 namespace {
 
-// A batch of untouched blocks has about this many bytes, so that a class that is hardly used counts for little...
+// A batch of untouched blocks has about this many bytes, so that a rarely used class takes little memory...
 constexpr uint32_t kCarveBytes = 4096;
-// ... and grows with the use of the slab, to this many blocks where blocks are larger.
+// ... and grows with the use of the slab, up to this many blocks where blocks are larger.
 constexpr uint32_t kCarveBlocks = 16;
 
 constexpr std::array<uint32_t, kSmallClasses> kFirstBatch = [] {
@@ -22,14 +22,14 @@ constexpr std::array<uint32_t, kSmallClasses> kFirstBatch = [] {
   return batch;
 }();
 
-// A recycled batch of fewer blocks is poor: the slow path was taken for next to nothing. It is a small part of the
-// slab, since to have batches of n blocks all slabs of a class must have n free blocks on average.
+// A recycled batch of fewer blocks is poor: it hardly repays the slow path. The limit is a small share of the slab:
+// for batches of n blocks, the slabs of a class must have n free blocks each on average.
 constexpr uint32_t kPoorShare = 16;
 constexpr uint32_t kPoorBlocks = 16;
-// After so many poor batches (less the others) the class gets one more slab.
+// After this many poor batches, less the good ones, the class gets another slab.
 constexpr uint8_t kPoorBatches = 16;
 
-// To look at one slab for the peak takes about as long as to allocate this much.
+// Settling one slab for the peak costs about as much time as allocating this many bytes.
 constexpr uint64_t kPeakBytesPerSlab = 1024;
 
 uint32_t Length(const Block* block) {
@@ -54,7 +54,7 @@ Block* TakeLocal(Slab* slab, uint64_t limit) {
   if (HEAPTAP_UNLIKELY(IsShortCycle(first))) {
     RefuseFree(first, InvalidFree::kSecond);
     CutCycle(first);
-    count = 0;  // the rest of the list is lost
+    count = 0;  // the rest of the list is leaked
   }
   if (count <= limit) {
     slab->local_free = nullptr;
@@ -69,7 +69,7 @@ Block* TakeLocal(Slab* slab, uint64_t limit) {
   return first;
 }
 
-// Apart, so that the check before it is inlined.
+// Out of line, so that the check before it is inlined.
 [[gnu::cold, gnu::noinline]] void RecordPeak(Heap* heap) {
   uint64_t visited = heap->SettleFrees();
   heap->counters->RecordPeak(visited * kPeakBytesPerSlab);
@@ -101,7 +101,7 @@ Heap::Taken Heap::Take(unsigned size_class) {
     if (allowance == 0) return {nullptr, observer::CountdownOver(this, size_class)};
     FollowPeak();
     if (wakes.load(std::memory_order_relaxed) != nullptr) ProcessWakes();
-    // Where blocks are filled, each is handed out by itself.
+    // Where every call takes its slow path, blocks are handed out one by one.
     block = Refill(size_class, core_options.owner_bits != 0 ? 1 : allowance);
   }
   return {block, 0};
@@ -119,7 +119,7 @@ uint32_t Heap::CountReady(unsigned size_class) const {
   return Length(ready[size_class]) + static_cast<uint32_t>(fresh_bytes / kClassSize[size_class]);
 }
 
-// The last batch of the class is used up, and the next one has `count` blocks.
+// Counts the last batch of the class, which is used up, and begins the next, which has `count` blocks.
 inline void Heap::CountRefill(unsigned size_class, uint32_t count) {
   countdown().HandOut(size_class, count);
   counts[size_class].handed_out.Add(count);
@@ -128,7 +128,7 @@ inline void Heap::CountRefill(unsigned size_class, uint32_t count) {
   batch[size_class] = count;
 }
 
-// Counts what the owner has freed since the last time. To be called before `used` changes in another way.
+// Counts what the owner has freed since the last call. REQUIRES: `used` has not changed in another way since.
 inline void Heap::Settle(Slab* slab) {
   HEAPTAP_ASSERT(slab->used_settled >= slab->used);
   if (counters != nullptr) counters->deallocated += uint64_t{slab->used_settled - slab->used} * slab->size;
@@ -138,6 +138,7 @@ inline void Heap::Settle(Slab* slab) {
 // Moves the remotely freed blocks to local_free.
 void Heap::CollectRemote(Slab* slab) {
   if ((slab->remote_free.load(std::memory_order_relaxed) & ~kNotifyBit) == 0) return;
+  // Acquire: pairs with FreeRemotely; the links in the blocks are written.
   uintptr_t remote = slab->remote_free.exchange(0, std::memory_order_acquire);
   HEAPTAP_ASSERT((remote & kNotifyBit) == 0);
   Block* first = reinterpret_cast<Block*>(remote);
@@ -157,7 +158,8 @@ void Heap::CollectRemote(Slab* slab) {
   counts[slab->size_class].collected.Add(count);
 }
 
-// Makes a batch of blocks ready and takes the first. nullptr: out of memory. REQUIRES: none of the class is ready.
+// Makes at most `limit` blocks ready and takes the first. nullptr: out of memory. REQUIRES: no block of the class is
+// ready.
 void* Heap::Refill(unsigned size_class, uint64_t limit) {
   SlabList& slabs = queue[size_class];
   Slab* slab;
@@ -203,7 +205,7 @@ void* Heap::Refill(unsigned size_class, uint64_t limit) {
   CountRefill(size_class, slab->used - used);
   slab->used_settled = slab->used;
   if (!HasBlocks(slab) && slab->next != nullptr) {
-    // It may well have blocks again when its turn comes, and then does not go through FULL.
+    // By its next turn the slab probably has free blocks again, so it need not become full.
     slabs.Remove(slab);
     slabs.PushBack(slab);
   }
@@ -214,7 +216,7 @@ void Heap::MarkFull(Slab* slab) {
   HEAPTAP_ASSERT(slab->queued && slab->used == slab->capacity);
   queue[slab->size_class].Remove(slab);
   slab->owner.store(OwnerWord() | kFullBit, std::memory_order_relaxed);
-  // A wake that is on its way will find the slab full: a second one would be on the list twice.
+  // A pending wake will find the slab full. A second wake would put it on the list twice.
   if (slab->wake_pending) return;
   uintptr_t expected = 0;
   if (slab->remote_free.compare_exchange_strong(expected, kNotifyBit, std::memory_order_relaxed)) return;
@@ -240,7 +242,7 @@ void Heap::FreeInFullSlab(Slab* slab, Block* block) {
 
 void Heap::SlabEmptied(Slab* slab) {
   HEAPTAP_ASSERT(slab->queued && slab->used == 0);
-  if (slab->wake_pending) return;  // ProcessWakes will see to it
+  if (slab->wake_pending) return;  // ProcessWakes calls this again
   Slab*& kept = empty[slab->size_class];
   if (kept == nullptr || kept == slab) {
     kept = slab;
@@ -265,13 +267,14 @@ void Heap::ReleaseIdle() {
 }
 
 void Heap::ProcessWakes() {
+  // Acquire: pairs with FreeRemotely; the links of the list are written.
   Slab* slab = wakes.exchange(nullptr, std::memory_order_acquire);
   while (slab != nullptr) {
     Slab* next_slab = slab->wake_next;
     slab->wake_pending = false;
     CollectRemote(slab);
     if (!slab->queued) {
-      // If its remote blocks were collected before this wake came, it is still full, and asks again.
+      // If the remote blocks were collected before this wake came, the slab is still full, and needs another wake.
       if (HasBlocks(slab)) {
         MarkNotFull(slab);
       } else {
@@ -319,7 +322,7 @@ void Heap::SettleAllocations() {
 }
 
 uint64_t Heap::SettleFrees() {
-  // A slab that is not queued is full: its owner has freed nothing.
+  // A slab outside the queue is full: its owner has freed nothing.
   uint64_t visited = 0;
   for (SlabList& slabs : queue) {
     for (Slab* slab = slabs.first(); slab != nullptr; slab = slab->next, visited++) Settle(slab);
@@ -363,25 +366,27 @@ void Heap::SkipReady() {
 
 void Heap::Flush() {
   PutBackReady();
-  SettleFrees();  // of slabs that stay: the heap's next thread has not freed those blocks
+  SettleFrees();  // the heap's next thread must not count the frees of this one
   Scavenge();
 }
 
 void FreeRemotely(Slab* slab, Block* block) {
-  // Read before the block is free: afterwards the slab may be anybody's.
+  // Read before the block is free: afterwards the slab may get another owner.
   Heap* heap = reinterpret_cast<Heap*>(slab->owner.load(std::memory_order_relaxed) & ~(kFullBit | kSlowBit));
   uintptr_t old = slab->remote_free.load(std::memory_order_relaxed);
   do {
-    // Before the bit is taken: the child of a fork has to find a wake that its thread could not send.
+    // Set before the bit is taken: if the process forks in between, the child must find this wake and restore it.
     if ((old & kNotifyBit) != 0) current_heap->waking.store(slab, std::memory_order_relaxed);
     block->next = reinterpret_cast<Block*>(old & ~kNotifyBit);
+    // Release: the owner sees the block's link, and is done with what this thread did with the block.
   } while (!slab->remote_free.compare_exchange_weak(old, reinterpret_cast<uintptr_t>(block), std::memory_order_release,
                                                     std::memory_order_relaxed));
   if ((old & kNotifyBit) == 0) return;
-  // The slab waits for this wake, so it is still there.
+  // The slab is not released before this wake arrives.
   Slab* head = heap->wakes.load(std::memory_order_relaxed);
   do {
     slab->wake_next = head;
+    // Release: the owner sees the slab's link.
   } while (!heap->wakes.compare_exchange_weak(head, slab, std::memory_order_release, std::memory_order_relaxed));
   current_heap->waking.store(nullptr, std::memory_order_relaxed);
 }

@@ -2,22 +2,22 @@
 //
 // A heap: the slabs of one thread.
 //
-// For each class it has a ready list, from which malloc pops, fresh blocks, from which malloc's slow path takes the
-// next if the list is empty, and a queue of the slabs that may have free blocks. When no block is ready the heap takes
-// one batch from one slab: the blocks that were freed since the slab's last turn go on the list, or else a few
-// untouched ones are the fresh ones; never more than the countdown allows. So at any time all ready blocks come from
-// one slab. A list has its links in the blocks; fresh blocks have none, so that memory is touched by the program before
-// anybody else.
+// For each class a heap has a ready list, from which malloc pops; fresh blocks, of which malloc takes the next when the
+// list is empty; and a queue of the slabs that may have free blocks. When no block is ready, the heap takes a batch
+// from one slab, never more than the countdown allows: the blocks that were freed since the slab's last turn go on the
+// ready list, or else a few untouched blocks become the fresh ones. So the ready blocks of a class always come from
+// one slab. The ready list has its links in the blocks. Fresh blocks have no links, so the program is the first to
+// touch their memory.
 //
-// A slab that has nothing to give leaves the queue and is FULL: kFullBit in its owner word, kNotifyBit in its remote
-// word. The next free brings it back. If that is the owner's, it finds that the owner word is not its heap, and takes
-// the slow path (FreeInFullSlab). If it is another thread's, that thread takes the notify bit and pushes the slab on
-// the heap's list of wakes, which the owner reads when it refills.
+// A slab without free blocks leaves the queue and is full: its owner word has kFullBit, its remote word kNotifyBit. The
+// next free brings the slab back. If the owner frees, it finds that the owner word is not its heap, and takes the slow
+// path (FreeInFullSlab). If another thread frees, it takes the notify bit and sends a wake: it pushes the slab on the
+// heap's list of wakes, which the owner reads when it refills.
 //
-//   kNotifyBit set      =>  the slab is full and no wake for it is on its way
-//   a wake on its way   =>  the slab is full, or wake_pending is set; and the slab is not released
+//   kNotifyBit set      =>  the slab is full, and no wake for it is pending
+//   a wake is pending   =>  the slab is full, or wake_pending is set; and the slab is not released
 //
-// Not thread safe: a heap belongs to the thread that has it (thread.h). Zero-initialised state is valid once
+// Not thread safe: a heap belongs to one thread at a time (thread.h). Zero-initialised state is valid once
 // observer::StartHeap was called.
 #ifndef HEAPTAP_ALLOCATOR_CORE_HEAP_H_
 #define HEAPTAP_ALLOCATOR_CORE_HEAP_H_
@@ -35,71 +35,71 @@
 namespace heaptap {
 
 enum class HeapState : uint8_t {
-  kOwned,      // by a thread
-  kParked,     // waits for a thread
-  kAbandoned,  // in the child of a fork: its thread was changing it and is no more
+  kOwned,      // a thread uses it
+  kParked,     // free for the next new thread
+  kAbandoned,  // in the child of a fork: a thread that does not exist there was changing it
 };
 
-// A number that one thread changes and any may read.
+// A number that one thread changes and any thread may read.
 class SharedCount {
  public:
   uint64_t Read() const { return count_.load(std::memory_order_relaxed); }
   void Add(uint64_t amount) { count_.store(Read() + amount, std::memory_order_relaxed); }
-  // For more than one thread that changes it.
+  // For a number that several threads change.
   void AddShared(uint64_t amount) { count_.fetch_add(amount, std::memory_order_relaxed); }
 
  private:
   std::atomic<uint64_t> count_;
 };
 
-// What a heap counts for the statistics of a class, since its beginning.
+// What a heap has counted for the statistics of a class since it was made.
 struct ClassCounts {
   SharedCount handed_out;  // blocks made ready
-  SharedCount taken_back;  // ready blocks that went back unused
+  SharedCount taken_back;  // ready blocks that were put back
   SharedCount refills;
   SharedCount flushes;
-  SharedCount collected;     // blocks of this heap that others have freed
-  SharedCount remote_frees;  // blocks of others that this heap's thread has freed
+  SharedCount collected;     // blocks of this heap that other threads freed
+  SharedCount remote_frees;  // blocks of other heaps that this heap's thread freed
 };
 
 struct Heap {
   Block* ready[kSmallClasses];
-  char* fresh[kSmallClasses];      // the next fresh block; fresh_end: there is none
-  char* fresh_end[kSmallClasses];  // the last blocks that were carved off their slab
+  char* fresh[kSmallClasses];      // the next fresh block; == fresh_end: there is none
+  char* fresh_end[kSmallClasses];  // the end of the fresh blocks
 
   SlabList queue[kSmallClasses];
-  Slab* empty[kSmallClasses];           // a queued slab with no used block, kept lest a loop get and release it
-  Slab* idle[kSmallClasses];            // what `empty` was at the last ReleaseIdle
-  uint8_t poor_batches[kSmallClasses];  // lately, less the others
+  Slab* empty[kSmallClasses];           // a queued slab with no used block, kept so that loops do not release it
+  Slab* idle[kSmallClasses];            // the value of `empty` at the last ReleaseIdle
+  uint8_t poor_batches[kSmallClasses];  // recent poor batches, less the good ones
   uint32_t batch[kSmallClasses];        // blocks made ready since `counters` was brought up to date
-  ThreadCounters* counters;             // of the thread that has the heap; nullptr: none, or many by turns
+  ThreadCounters* counters;             // of the heap's thread; nullptr: no thread, or the fallback heap
   ClassCounts counts[kSmallClasses];
-  uint32_t ticks_left;  // slow paths until the next look at the clock (maintenance.h)
-  uint32_t tick_interval;
+  uint32_t ticks_left;         // slow paths until the clock is read again (maintenance.h)
+  uint32_t tick_interval;      // the value that ticks_left began with
   uint64_t idle_since;         // CoarseMilliseconds() at the last ReleaseIdle
-  std::atomic<uint32_t> busy;  // its thread is in a slow path
-  HeapState state;             // this and the rest by thread.cc, under its lock
+  std::atomic<uint32_t> busy;  // 1: its thread is in a slow path
+  HeapState state;             // this and the fields up to `next` are thread.cc's, under its lock
   bool orphaned;               // parked by a fork, without a Flush
-  uint8_t exit_rounds;         // how often the thread's destructor has been called
-  uint64_t serial;
+  uint8_t exit_rounds;         // calls of the thread's destructor so far
+  uint64_t serial;             // from 1 on; 0: the empty and the fallback heap
   Heap* next_parked;
-  Heap* next;  // all heaps
+  Heap* next;  // in the list of all heaps
 
   alignas(Countdown) unsigned char observer_state[observer::kStateBytes];
 
   // The slab of another heap whose notify bit the thread is about to take, until its wake is on the list.
   std::atomic<Slab*> waking;
 
+  // The list of wakes, by Slab::wake_next. Other threads write it, so it has its own cache line.
   alignas(64) std::atomic<Slab*> wakes;
 
-  // What Take found: a block; or that the observer wants this allocation, and its weight; or, with neither, that there
-  // is no memory.
+  // The result of Take. Exactly one holds: block != nullptr; weight != 0; both are zero, and there is no memory.
   struct Taken {
     void* block;
-    uint64_t weight;
+    uint64_t weight;  // the observer wants this allocation: its weight
   };
 
-  // The next fresh block of the class, or else what `Slow` returns.
+  // The next fresh block of the class, or else the result of `Slow`.
   template <void* (*Slow)(size_t)>
   [[gnu::always_inline]] void* TakeFreshOr(unsigned size_class, size_t size) {
     char* block = fresh[size_class];
@@ -108,46 +108,45 @@ struct Heap {
     return block;
   }
 
-  // A ready block of the class. nullptr: there is none.
+  // A ready block of the class. nullptr: no block is ready.
   void* TakeReady(unsigned size_class);
 
   Countdown& countdown() { return *reinterpret_cast<Countdown*>(observer_state); }
 
-  // Puts all ready blocks back into their slabs. No allocation has been counted for them then, so the observer may
-  // begin other countdowns.
+  // Puts all ready blocks back into their slabs and uncounts them, so that the observer may begin other countdowns.
   void PutBackReady();
 
-  // The blocks that are ready will not be looked at by the observer, whose countdowns begin behind them.
+  // Leaves the ready blocks out of the observer's new countdowns; the observer sees none of their allocations.
   void SkipReady();
 
-  // One block of the class.
+  // Takes a block of the class, or finds that the observer wants this allocation.
   Taken Take(unsigned size_class);
 
   // Frees a block of a full slab of this heap.
   void FreeInFullSlab(Slab* slab, Block* block);
 
-  // A queued slab has no used block any more: keeps it as the class's empty one, or releases it.
+  // Called when a queued slab has lost its last used block: keeps it as the class's empty slab, or releases it.
   void SlabEmptied(Slab* slab);
 
   // Releases the slabs that have been kept empty since the last call.
   void ReleaseIdle();
 
-  // Collects what other threads have freed and releases all empty slabs.
+  // Collects the blocks that other threads have freed, and releases all empty slabs.
   void Scavenge();
 
   // Puts all ready blocks back into their slabs, then scavenges: before the heap is parked.
   void Flush();
 
-  // Bring what `counters` say about this heap's blocks up to date: exact until the thread's next malloc or free. The
-  // first looks at all ready blocks, the second at all queued slabs, and returns how many these are.
+  // Bring `counters` up to date with this heap's blocks: exact until the thread's next malloc or free. The first visits
+  // all ready blocks; the second visits all queued slabs, and returns their number.
   void SettleAllocations();
   uint64_t SettleFrees();
 
-  // In the child of a fork: `slab` is one that a thread which is no more was about to wake this heap for. Puts it on
-  // the list of wakes if it waits for that.
+  // In the child of a fork: a thread of the parent was about to send a wake for `slab`. Puts the slab on the list of
+  // wakes if it needs the wake and is not there yet.
   void RestoreWake(Slab* slab);
 
-  // Looks whether the thread has more than ever before, if anybody wants to know.
+  // Records the thread's peak if the program watches it.
   void FollowPeak();
 
  private:
@@ -164,7 +163,7 @@ struct Heap {
   void ProcessWakes();
 };
 
-// What a thread works on: its own heap, or else the empty one, whose ready lists are empty and which owns no slab
+// The heap of the calling thread. A thread without one has the empty heap, which has no ready blocks and owns no slab
 // (thread.h).
 extern Heap empty_heap;
 extern constinit thread_local Heap* current_heap;

@@ -15,9 +15,9 @@
 namespace heaptap {
 namespace {
 
-// By InvalidFree.
-constexpr const char* kWhat[] = {"which another allocator has made", "which is free already",
-                                 "at which no block begins"};
+// Indexed by InvalidFree.
+constexpr const char* kWhat[] = {"the pointer comes from another allocator", "the block is already free",
+                                 "no block begins there"};
 
 }  // namespace
 
@@ -32,9 +32,10 @@ void RefuseFree(const void* pointer, InvalidFree kind) {
     address[i] = kDigits[reinterpret_cast<uintptr_t>(pointer) >> (4 * (sizeof(address) - 1 - i)) & 15];
   }
   Message message;
-  message << "<heaptap>: " << (aborts ? "Invalid free of 0x" : "Ignored a free of 0x");
+  message << "<heaptap>: " << (aborts ? "invalid free of 0x" : "ignored an invalid free of 0x");
   message.Append(address, sizeof(address))
-      << ", " << kWhat[static_cast<size_t>(kind)] << (aborts ? "\n" : " (said once)\n");
+      << ": " << kWhat[static_cast<size_t>(kind)]
+      << (aborts ? "; aborting\n" : " (reported once; MALLOC_CONF=abort_invalid_free:true aborts instead)\n");
   message.Print();
   if (aborts) abort();
 }

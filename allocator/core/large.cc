@@ -32,7 +32,7 @@ constinit AtomicCounts large_counts[kClasses];
 
 void Increment(std::atomic<uint64_t>* count) { count->fetch_add(1, std::memory_order_relaxed); }
 
-// Puts one allocation to the test. If it is a sample, sets `*sampled` and returns the weight, else returns 0.
+// Counts an allocation. Returns its weight if the observer wants it, else 0, and sets `*sampled`.
 uint64_t CountAndWeigh(size_t size, bool* sampled) {
   uint64_t weight = 0;
   {
@@ -49,7 +49,7 @@ uint64_t CountAndWeigh(size_t size, bool* sampled) {
   return weight;
 }
 
-// A block has come into being or has a new size. `Descriptor`: Slab of a run, or Huge.
+// Counts a block that is new or has a new size, and reports it if it is a sample. `Descriptor`: Slab of a run, or Huge.
 template <typename Descriptor>
 void BeginBlock(void* pointer, Descriptor* block, size_t requested) {
   block->requested = requested;
@@ -57,7 +57,7 @@ void BeginBlock(void* pointer, Descriptor* block, size_t requested) {
   if (weight != 0) observer::Allocated(pointer, block->size, weight, requested);
 }
 
-// A block goes, or is about to get a new size. Samples are told of while the block is still whole.
+// The reverse, before the block is freed or gets a new size: the observer sees it while its memory is still valid.
 template <typename Descriptor>
 void EndBlock(void* pointer, const Descriptor* block) {
   AddToFigure(&heaptap_statistics::large, -static_cast<int64_t>(block->size));
@@ -124,7 +124,7 @@ void* AllocateLarge(size_t size, size_t alignment, size_t requested) {
 LargeCounts ReadLargeCounts(unsigned class_number) {
   const AtomicCounts& counts = large_counts[class_number];
   LargeCounts result;
-  // Frees first: what is freed in between was allocated before.
+  // Frees first: a block that is freed between the two reads was allocated before them. Acquire: keeps this order.
   result.frees = counts.frees.load(std::memory_order_acquire);
   result.allocations = counts.allocations.load(std::memory_order_relaxed);
   return result;
@@ -172,11 +172,11 @@ void* MoveHuge(Huge* huge, size_t size, size_t requested) {
   char* target = static_cast<char*>(MapAligned(mapped, kChunkSize, kPageSize));
   if (target == nullptr) return nullptr;
   size_t old_mapped = huge->mapped;
-  // The old address is about to become anybody's, so its free comes first.
+  // Another thread may get the old address once the pages have moved, so the free is reported before.
   EndBlock(source, huge);
   SetHuge(source, false);
   if (!MoveMapping(huge, old_mapped + kPageSize, mapped + kPageSize, target - kPageSize)) {
-    // The system is out of mappings. The block stays where it was, as a new allocation.
+    // The process has no mappings left. The block stays at its address, as a new allocation.
     SetHuge(source, true);
     BeginBlock(source, huge, huge->requested);
     Unmap(target - kPageSize, mapped + kPageSize);

@@ -24,9 +24,9 @@ DueMaintenance MaintainHeap(Heap* heap) {
   uint64_t now = CoarseMilliseconds();
   uint64_t last = last_round.load(std::memory_order_relaxed);
   ssize_t decay = DirtyDecay();
-  bool at_once = decay == 0;  // then each slow path is a round
+  bool at_once = decay == 0;  // each slow path is a round
   bool due = at_once || now - last >= kPeriod;
-  // Look half as often when nothing was due, and twice as often when something was.
+  // The clock is read half as often when nothing was due, and twice as often when something was.
   uint32_t interval = due ? heap->tick_interval / 2 : heap->tick_interval * 2;
   interval = interval < kMinimumTicks ? kMinimumTicks : interval > kMaximumTicks ? kMaximumTicks : interval;
   if (at_once) interval = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Size classes: jemalloc's, so that usable sizes, and with them every total of a profile, agree with jemalloc's.
+// Size classes: jemalloc's, so that usable sizes and the totals of profiles agree with jemalloc's.
 //
-//   8, 16, 32, 48, 64, 80, 96, 112, 128, then four for each doubling without end: 160, 192, 224, 256, 320, ...
+//   8, 16, 32, 48, 64, 80, 96, 112, 128, then four for each doubling: 160, 192, 224, 256, 320, ...
 //
-// The first kSmallClasses of them, up to kSmallMaximum bytes, are numbered and served from slabs. All sizes are bytes.
-// Everything here is pure and constant; it may be used at any time by any thread.
+// Slabs serve the first kSmallClasses classes, up to kSmallMaximum bytes. All sizes are bytes. Everything here is
+// constant or pure; any thread, any time.
 #ifndef HEAPTAP_ALLOCATOR_CORE_SIZE_CLASS_H_
 #define HEAPTAP_ALLOCATOR_CORE_SIZE_CLASS_H_
 
@@ -17,11 +17,11 @@
 namespace heaptap {
 
 inline constexpr size_t kPageSize = 4096;
-// Larger requests cannot be satisfied: the difference of two pointers into the block must be representable.
+// Larger requests fail: the difference of two pointers into a block must be representable.
 inline constexpr size_t kMaximumRequest = PTRDIFF_MAX;
-// The largest class up to that.
+// The largest class that is not above kMaximumRequest.
 inline constexpr size_t kLargestClass = size_t{7} << 60;
-// jemalloc's first class that it does not serve from slabs; to its programs such blocks are large.
+// The first class that jemalloc does not serve from slabs. Its programs treat such blocks as large.
 inline constexpr size_t kLargeMinimum = 16 * 1024;
 
 inline constexpr unsigned kSmallClasses = 41;
@@ -37,8 +37,8 @@ constexpr size_t RoundUpToClass(size_t size) {
   return (size + spacing - 1) & ~(spacing - 1);
 }
 
-// The usable size of an aligned allocation, by jemalloc's rules (its sz_sa2u): a class whose blocks are aligned by
-// nature if that is cheap, else at least 16 KiB. `alignment` is a power of two. 0 if there is none.
+// The usable size of an aligned allocation, by jemalloc's rules (its sz_sa2u): a class whose blocks are always aligned
+// if that is cheap, else at least 16 KiB. `alignment` is a power of two. 0 if there is no such class.
 constexpr size_t RoundUpToAlignedClass(size_t size, size_t alignment) {
   constexpr size_t kSmallLimit = 14 * 1024;
   if (size <= kSmallLimit && alignment <= kPageSize) {
@@ -56,18 +56,19 @@ constexpr unsigned ClassNumber(size_t size) {
   return kFirst + (log2 - 7) * 4 + static_cast<unsigned>((size - 1 - (size_t{1} << log2)) >> (log2 - 2));
 }
 
-// All classes that there are.
+// The number of all classes.
 inline constexpr unsigned kClasses = [] {
   unsigned count = 0;
   for (size_t size = 8; size != 0 && size <= kMaximumRequest; size = RoundUpToClass(size + 1)) count++;
   return count;
 }();
 
-// The classes of whole pages, in order: 4, 8, 12, 16, 20, ... KiB.
-inline constexpr size_t kEveryClassIsPages = 4 * kPageSize;  // from here on
+// The classes that are whole pages, in order: 4, 8, 12, 16, 20, ... KiB. From kEveryClassIsPages on, all classes are.
+inline constexpr size_t kEveryClassIsPages = 4 * kPageSize;
 inline constexpr unsigned kPageClasses = kClasses - ClassNumber(kEveryClassIsPages) + 3;
 
-// The number, among these, of the largest that is not larger than `size`. REQUIRES: size is a number of pages, not 0.
+// The number, among these classes, of the largest that is at most `size`. REQUIRES: `size` is a positive multiple of
+// kPageSize.
 constexpr unsigned PageClassNumber(size_t size) {
   if (size < kEveryClassIsPages) return static_cast<unsigned>(size / kPageSize) - 1;
   size_t size_class = RoundUpToClass(size);
@@ -103,7 +104,7 @@ constexpr std::array<uint8_t, kMaximum / kStep + 1> MakeTable() {
 
 }  // namespace size_class_internal
 
-// Two tables find the class of a small size: up to kFineMaximum all classes are multiples of kFineStep, above it of
+// Two tables give the class of a small size. Classes up to kFineMaximum are multiples of kFineStep, larger ones of
 // kCoarseStep.
 inline constexpr size_t kFineStep = 8;
 inline constexpr size_t kFineMaximum = 1024;

@@ -13,11 +13,11 @@ char* Carve(Slab* slab, uint32_t count) {
 
 bool IsBlock(const Slab* slab, const void* pointer) {
   uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
-  // Unit 0 has no owner word.
+  // Unit 0 holds the chunk's header and has no owner word.
   if (UnitIndex(slab) == 0 || owner == kNobody) return false;
   size_t offset = static_cast<size_t>(static_cast<const char*>(pointer) - SlabMemory(slab));
   if (owner == kRunOwner) return offset == 0;
-  // 32 bits: half as slow.
+  // A 32-bit division takes half the time of a 64-bit one.
   uint32_t size = static_cast<uint32_t>(slab->size);
   return static_cast<uint32_t>(offset) % size == 0 && static_cast<uint32_t>(offset) / size < slab->capacity;
 }
@@ -30,7 +30,8 @@ bool IsFreeBlock(const Slab* slab, const Block* block) {
 }
 
 uint32_t CutCycle(Block* first) {
-  // Floyd's: the two meet inside the cycle, as many steps before its beginning as the list is long up to there.
+  // Floyd's algorithm: the two pointers meet inside the cycle. From there to the beginning of the cycle takes as many
+  // steps as from the beginning of the list.
   Block* slow = first;
   Block* fast = first;
   do {

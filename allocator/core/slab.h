@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The words of the allocator, and the shape of its memory.
+// The terms of the allocator, and the layout of its memory.
 //
 //   chunk   32 MiB of address space, aligned to its size, cut into units of one size. Unit 0 holds the chunk's header
-//           and the descriptors of all other units. (Where address space is short a chunk may end early.)
+//           and the descriptors of all other units. (Where address space is limited, a chunk may be smaller.)
 //   slab    one unit, cut into blocks of one size class; or a run: several units that are one large block.
 //   block   what malloc returns. Block i of a slab lies at i * block size from the slab's beginning.
-//   heap    the slabs of one thread, and for each class a few blocks ready to be handed out (heap.h).
-//   huge    a block with a mapping of its own, aligned to the chunk size (large.h).
+//   heap    the slabs of one thread, and for each class a few blocks that are ready for malloc (heap.h).
+//   huge    a block with its own mapping, aligned to the chunk size (large.h).
 //
 // A block of a slab is in exactly one of these states:
 //
-//   untouched    never handed out: carved <= index < capacity
-//   ready        on its heap's list for the class, or one of its fresh blocks, which were never handed out
-//                or written to
-//   live         the program has it
+//   untouched    never made ready: carved <= index < capacity
+//   ready        on its heap's list for the class, or one of the heap's fresh blocks, which malloc has never returned
+//                and nothing has written
+//   live         in use by the program
 //   local_free   freed by the owning thread
 //   remote_free  freed by another thread, not yet collected
 //
@@ -24,8 +24,8 @@
 //
 // free never puts a block on a heap's ready list: ready lists grow only as far as the countdown allows (countdown.h).
 //
-// Thread safety: the first line of a descriptor belongs to the slab's owner alone, but for the atomic owner word, which
-// anybody who holds a live block may read. The second line is where other threads write.
+// Thread safety: only the slab's owner uses the first cache line of a descriptor, except for the atomic owner word,
+// which any thread with a live block of the slab may read. Other threads write to the second cache line.
 #ifndef HEAPTAP_ALLOCATOR_CORE_SLAB_H_
 #define HEAPTAP_ALLOCATOR_CORE_SLAB_H_
 
@@ -52,14 +52,14 @@ inline constexpr unsigned kChunkShift = 25;
 inline constexpr size_t kChunkSize = size_t{1} << kChunkShift;
 inline constexpr unsigned kAddressBits = 47;
 
-// Units come in two sizes: small blocks share short slabs, medium ones long slabs, so that each slab has enough.
+// Units have one of two sizes: a short slab has enough small blocks, a long slab enough larger ones.
 inline constexpr unsigned kShortShift = 16;
 inline constexpr unsigned kLongShift = 19;
 inline constexpr size_t kShortSlabMaximum = 2048;  // the largest block of a short slab
 
-// Values of the owner word. Any other value is the address of the owning Heap, with kFullBit and kSlowBit or without.
+// Values of the owner word. Any other value is the address of the owning Heap, perhaps with kFullBit and kSlowBit.
 inline constexpr uintptr_t kNobody = 0;        // a free unit, or one inside a run
-inline constexpr uintptr_t kFullBit = 1;       // the heap expects no more of this slab until a block is freed
+inline constexpr uintptr_t kFullBit = 1;       // with a heap: the slab is full and not in the heap's queue
 inline constexpr uintptr_t kSampledOwner = 2;  // a slab of sampled blocks (sampled_blocks.h)
 inline constexpr uintptr_t kRunOwner = 4;      // a run
 inline constexpr uintptr_t kSlowBit = 8;       // with a heap: every free takes the slow path (options.h)
@@ -68,7 +68,7 @@ struct Block {
   Block* next;
 };
 
-// Bit of Slab::remote_free: the slab is full and nobody has told its heap yet that a block came back.
+// Bit of Slab::remote_free: the slab is full, and the thread that frees a block takes the bit and sends a wake.
 inline constexpr uintptr_t kNotifyBit = 1;
 
 // The descriptor of a unit. Zero-initialised state is valid: a free unit that has never been used.
@@ -79,21 +79,21 @@ struct alignas(128) Slab {
   uint32_t carved;     // blocks that were ever ready
   uint32_t capacity;   // blocks in the slab
   uint8_t size_class;  // of its blocks
-  bool fresh;          // no block has been handed out a second time, and the unit was zero: blocks of it read as zero
-  bool wake_pending;   // some thread has taken the notify bit, and its wake has not been seen by the owner
+  bool fresh;          // blocks read as zero: the unit was clean, and no block was reused
+  bool wake_pending;   // the owner has brought the slab back, but another thread's wake for it is still to come
   bool queued;         // on its heap's or pool's list of slabs with free blocks
   size_t size;         // of its blocks; usable size of a run
   Slab* next;          // the list of slabs with free blocks
   Slab* previous;
-  uint32_t used_settled;  // `used` as of the last Heap::Settle: the difference are local frees that nobody has counted
+  uint32_t used_settled;  // `used` at the last Heap::Settle; the difference is the local frees not yet counted
 
   alignas(64) std::atomic<uintptr_t> remote_free;  // Block*, a stack, and kNotifyBit
   Slab* wake_next;                                 // the heap's list of wakes
   uint32_t units;                                  // 1, or the units of a run
   bool sampled;                                    // a run that is a sample
-  size_t requested;                                // of a run: what the program asked for
-  bool dirty;                                      // a free unit that may hold old contents
-  uint32_t touched;                                // bytes from the unit's beginning that earlier tenants have used
+  size_t requested;                                // of a run: the size that the program requested
+  bool dirty;                                      // a free unit that may have old contents
+  uint32_t touched;                                // bytes from the unit's beginning that earlier owners have used
   uint64_t free_since;                             // CoarseMilliseconds() when a dirty unit became free
 };
 static_assert(sizeof(Slab) == 128);
@@ -102,13 +102,13 @@ static_assert(sizeof(Slab) == 128);
 struct Chunk {
   std::atomic<Chunk*> next;  // all chunks of the unit size
   uint32_t shift;            // log2 of the unit size
-  uint32_t units;            // with unit 0
-  uint64_t free_bits[8];     // one for each unit
-  uint32_t longest;          // the most free units in a row
-  uint32_t reach;            // no unit from this one on has ever been in use, and no descriptor been touched
-  Chunk* next_of_room;       // chunks of like `longest` (chunks.h)
+  uint32_t units;            // including unit 0
+  uint64_t free_bits[8];     // bit of a unit: 1 if it is free
+  uint32_t longest;          // the length of the longest row of free units
+  uint32_t reach;            // the units from this one on were never in use, and their descriptors never written
+  Chunk* next_of_room;       // in the list of the chunks with the same room (chunks.h)
   Chunk* previous_of_room;
-  // No free unit has been dirty since before this time, in CoarseMilliseconds(); kNeverDirty: none is dirty.
+  // A lower bound of free_since of the dirty units; kNeverDirty: no unit is dirty.
   std::atomic<uint64_t> dirty_since;
 };
 inline constexpr uint64_t kNeverDirty = UINT64_MAX;
@@ -116,15 +116,15 @@ static_assert(sizeof(Chunk) <= sizeof(Slab));
 static_assert((kChunkSize >> kShortShift) == 8 * 64, "free_bits has a bit for each unit");
 static_assert((kChunkSize >> kShortShift) * sizeof(Slab) <= size_t{1} << kShortShift, "descriptors fit in unit 0");
 
-// What lies at each 32 MiB of the address space: one of these, or the unit shift of a chunk.
-inline constexpr uint8_t kForeign = 0;    // not ours; NULL too
+// The kind of each 32 MiB of the address space: one of these, or the unit shift of the chunk there.
+inline constexpr uint8_t kForeign = 0;    // not the allocator's; also the kind of nullptr
 inline constexpr uint8_t kHuge = 1;       // a huge block begins there
-inline constexpr uint8_t kFreedHuge = 2;  // one has begun there, and nothing of ours has come since
+inline constexpr uint8_t kFreedHuge = 2;  // a huge block began there, and was the allocator's last use of the address
 inline constexpr size_t kChunkTableSize = size_t{1} << (kAddressBits - kChunkShift);
 extern std::atomic<uint8_t> chunk_table[kChunkTableSize];
 
-// The kind at an address, of which only the bits below kAddressBits count. No block has the others; the slow paths of
-// free look at them.
+// The kind at an address, ignoring the bits from kAddressBits on. No block has such bits; the slow paths of free check
+// them.
 inline uint8_t ChunkKindBelow(const void* pointer) {
   return chunk_table[reinterpret_cast<uintptr_t>(pointer) >> kChunkShift & (kChunkTableSize - 1)].load(
       std::memory_order_relaxed);
@@ -151,7 +151,7 @@ inline size_t UnitIndex(const Slab* slab) {
   return (reinterpret_cast<uintptr_t>(slab) & (kChunkSize - 1)) / sizeof(Slab);
 }
 
-// The beginning of the memory that the descriptor describes.
+// The beginning of the unit.
 inline char* SlabMemory(const Slab* slab) {
   Chunk* chunk = ChunkOf(slab);
   return reinterpret_cast<char*>(chunk) + (UnitIndex(slab) << chunk->shift);
@@ -168,23 +168,23 @@ inline constexpr std::array<uint32_t, kSmallClasses> kSlabCapacity = [] {
   return capacity;
 }();
 
-// Takes `count` untouched blocks, one behind the other, and returns the first. REQUIRES: 1 <= count <= capacity -
-// carved.
+// Takes `count` adjacent untouched blocks, and returns the first. REQUIRES: 1 <= count <= capacity - carved.
 char* Carve(Slab* slab, uint32_t count);
 
-// Whether a block of the slab, or the run, begins there; it may be free.
+// Whether a block of the slab, or the run, begins at `pointer`. The block may be free.
 bool IsBlock(const Slab* slab, const void* pointer);
 
-// Whether a block of the calling thread's slab is free. Takes time proportional to the number of such blocks.
+// Whether a block of the calling thread's slab is untouched or on local_free. Takes time proportional to the length of
+// local_free.
 bool IsFreeBlock(const Slab* slab, const Block* block);
 
-// Whether a list of blocks comes back to its first block at once, as it does if that was freed twice.
+// Whether a list of blocks returns to its first block after one or two steps, as after a double free of that block.
 inline bool IsShortCycle(const Block* first) {
   const Block* next = first->next;
   return next != nullptr && (next == first || next->next == first);
 }
 
-// Makes a list that leads back into itself end before it does. Returns how many blocks it has.
+// Cuts a cyclic list before it repeats a block. Returns how many blocks it has.
 uint32_t CutCycle(Block* first);
 
 // A doubly linked list of slabs. Zero-initialised state is valid: empty. Sets and clears Slab::queued.

@@ -14,20 +14,20 @@ namespace heaptap {
 
 namespace {
 
-// The thread's heap is parked already: only destructors of others, and libc itself, still run on this thread.
+// The thread has parked its heap: only libc and destructors of other libraries still run on it.
 constinit thread_local bool thread_finished = false;
 
 constinit Heap fallback_heap{};
 constinit Mutex fallback_mutex;
 
-constinit Mutex heaps_mutex;  // for what follows, and the fields of heaps that say so
+constinit Mutex heaps_mutex;  // for the next four variables, and for fields of Heap (heap.h)
 Heap* all_heaps;
 Heap* parked_heaps;
 uint64_t heap_serial;
 uint64_t seed;
 
-// In which round of the thread's destructors its heap is parked. The destructors of others may still allocate and
-// free, so it is the last one; but ThreadSanitizer needs that for itself.
+// The round of thread-specific destructors in which the heap is parked. Other destructors may still allocate and free,
+// so it is the last round, except with ThreadSanitizer, which needs the last one itself.
 #ifdef __SANITIZE_THREAD__
 constexpr int kExitRound = PTHREAD_DESTRUCTOR_ITERATIONS - 1;
 #else
@@ -66,7 +66,7 @@ Heap* AdoptOrMakeHeap() {
     if (heap == nullptr) return nullptr;
   }
   if (heap->orphaned) {
-    // What its last thread did is none of this one's business.
+    // The new owner must not be charged for the frees of the old thread.
     heap->Flush();
     observer::RestartHeap(heap, seed);
   }
@@ -78,37 +78,38 @@ Heap* AdoptOrMakeHeap() {
   return heap;
 }
 
-// nullptr: the thread has to do with the late heap.
+// nullptr: the caller must use the fallback heap.
 Heap* AttachHeap() {
   observer::BeforeUse();
-  if (current_heap != &empty_heap) return current_heap;  // BeforeUse has allocated
+  if (current_heap != &empty_heap) return current_heap;  // BeforeUse has allocated, and so attached a heap
   if (thread_finished) return nullptr;
   Heap* heap = AdoptOrMakeHeap();
   if (heap == nullptr) return nullptr;
   current_heap = heap;
-  // May allocate; that finds the heap attached.
+  // May allocate, with the heap already attached.
   if (has_exit_key) pthread_setspecific(exit_key, heap);
   return heap;
 }
 
-// In the child of a fork: a thread that is no more was about to wake the slab's heap. By now the slab may be anybody's.
+// In the child of a fork: a thread of the parent was about to send a wake for the slab, which may have another owner by
+// now.
 void RestoreWakeOf(Slab* slab) {
   const uintptr_t owner = slab->owner.load(std::memory_order_relaxed) & ~(kFullBit | kSlowBit);
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
     if (reinterpret_cast<uintptr_t>(heap) != owner) continue;
-    // One that was being changed is used no more, or its thread goes on with the change.
+    // A busy heap is abandoned, or its thread continues with the change.
     if (heap->busy.load(std::memory_order_relaxed) == 0) heap->RestoreWake(slab);
     return;
   }
 }
 
-// Scavenges one of the parked heaps, in turn.
+// Scavenges the parked heaps in turn, one a call.
 void ScavengeParkedHeap() {
   if (!heaps_mutex.TryLock()) return;
   Heap* heap = parked_heaps;
   if (heap != nullptr) {
     heap->Scavenge();
-    // To the end of the line.
+    // Move it to the end of the list.
     Heap** end = &parked_heaps;
     while (*end != nullptr) end = &(*end)->next_parked;
     parked_heaps = heap->next_parked == nullptr ? heap : heap->next_parked;
@@ -143,6 +144,8 @@ HeapScope::HeapScope() : heap_(current_heap) {
   }
   HEAPTAP_ASSERT(heap_->busy.load(std::memory_order_relaxed) == 0);
   heap_->busy.store(1, std::memory_order_relaxed);
+  // The child of a fork must see `busy` set if it sees any change of the heap. x86 keeps the order of stores, so a
+  // fence for the compiler is enough.
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
@@ -151,6 +154,7 @@ HeapScope::~HeapScope() {
   if (heap_ == &fallback_heap) {
     fallback_mutex.Unlock();
   } else {
+    // The reverse: all changes come before `busy` is cleared.
     std::atomic_signal_fence(std::memory_order_seq_cst);
     heap_->busy.store(0, std::memory_order_relaxed);
   }
@@ -203,11 +207,11 @@ void ResetHeapLocks() {
 }
 
 void ResetHeapsAfterFork(uint64_t forks) {
-  seed += forks;  // another seed for each child, the same in each run
+  seed += forks;  // each child has another seed, which is the same in every run
   observer::RestartHeap(&fallback_heap, seed);
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
     if (heap == current_heap || heap->state != HeapState::kOwned) {
-      // Not if a signal handler has forked in the middle of a slow path.
+      // A signal handler may have forked in the middle of a slow path, which must find its heap unchanged.
       if (heap->busy.load(std::memory_order_relaxed) == 0) observer::RestartHeap(heap, seed);
       continue;
     }
@@ -220,7 +224,7 @@ void ResetHeapsAfterFork(uint64_t forks) {
     }
   }
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
-    // The calling thread goes on with what a signal handler's fork has interrupted.
+    // The calling thread sends its own wake when the signal handler that has forked returns.
     Slab* slab = heap == current_heap ? nullptr : heap->waking.exchange(nullptr, std::memory_order_relaxed);
     if (slab != nullptr) RestoreWakeOf(slab);
   }

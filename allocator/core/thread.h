@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which heap a thread works on.
+// The heap that a thread uses.
 //
-// Every thread begins with the empty heap, whose ready lists are empty and which owns no slab, so that malloc and free
-// need no test for a first call: both take their slow paths, which attach a heap. When the thread exits its heap is
-// parked, and adopted by a thread that starts later. What a thread still allocates after that comes from the late heap,
-// which all such threads share under a lock.
+// Every thread begins with the empty heap, which has no ready blocks and owns no slab. So malloc and free need no test
+// for a first call: both take their slow paths, which attach a heap. When the thread exits, its heap is parked until a
+// later thread adopts it. A thread that allocates after that, or for which there is no memory for a heap, uses the
+// fallback heap, which all such threads share under a lock.
 #ifndef HEAPTAP_ALLOCATOR_CORE_THREAD_H_
 #define HEAPTAP_ALLOCATOR_CORE_THREAD_H_
 
@@ -14,10 +14,10 @@
 
 namespace heaptap {
 
-// Exclusive use of a heap for the length of a slow path: the thread's own, which is attached if need be, or the late
-// heap, which is locked. Never fails. Not recursive. No probe may fire while one lives. On its end it may give memory
-// back to the system, and do what the observer wants done (observer.h, SlowPathEnds), which may last for
-// seconds: so none ends while a lock is held.
+// Exclusive use of a heap for the length of a slow path: the thread's own heap, which is attached if need be, or the
+// fallback heap, which is locked. Never fails. Not recursive. No probe may fire in a HeapScope. The destructor may
+// return memory to the system and do the observer's work (observer.h, SlowPathEnds), which may take seconds.
+// REQUIRES: no lock is held at its end.
 class HeapScope {
  public:
   HeapScope();
@@ -32,28 +32,27 @@ class HeapScope {
   Heap* heap_;
 };
 
-// Counts a slow path that needs no heap, so that maintenance comes due after it too. No lock held, in no HeapScope.
+// Counts a slow path that needs no heap towards maintenance. REQUIRES: no lock is held, the thread is in no HeapScope.
 inline void TickSlowPath() { HeapScope heap; }
 
-// Once for the process, before any heap is used. `seed` is for the observer of the heaps.
+// Called once, before any heap is used. `seed`: for the observer's state of the heaps.
 void StartThreads(uint64_t seed);
 
-// Does what is due for the process. No lock held, in no HeapScope.
+// Does the work that is due for the process. REQUIRES: no lock is held, the thread is in no HeapScope.
 void MaintainProcess(DueMaintenance due);
 
-// Calls `visit` for every heap there is, with the late heap and the empty one, which other threads may be using. For
-// what may be read then.
+// Calls `visit` for every heap, including the fallback and the empty heap, while other threads may be using them.
 void VisitHeaps(void (*visit)(void* opaque, const Heap* heap), void* opaque);
 
-// Gives back what the calling thread and all parked heaps hold without need.
+// Releases the empty slabs of the calling thread's heap and of all parked heaps.
 void ScavengeHeaps();
 
-// fork(2): locks and unlocks all heaps that have a lock. In the child the locks are reset, the heaps of the threads
-// that are no more are parked, or abandoned if they were being changed, and the observer of each begins anew with
-// another random stream, others for each number of forks.
+// fork(2): takes and releases the locks of this file; Reset is for the child.
 void LockHeaps();
 void UnlockHeaps();
 void ResetHeapLocks();
+// For the child of a fork: parks the heaps of the parent's other threads, or abandons those that were being changed,
+// and restarts the observer's state of all heaps. The seed depends on `forks`, the number of forks so far.
 void ResetHeapsAfterFork(uint64_t forks);
 
 }  // namespace heaptap

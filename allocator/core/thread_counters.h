@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts of what a thread has allocated and freed, as far as slow paths know (thread_totals.h tells what they mean).
-// Each thread has one; for that thread alone.
+// Counts of what a thread has allocated and freed, as of its slow paths (thread_totals.h). Each thread has its own, and
+// only that thread may use it.
 #ifndef HEAPTAP_ALLOCATOR_CORE_THREAD_COUNTERS_H_
 #define HEAPTAP_ALLOCATOR_CORE_THREAD_COUNTERS_H_
 
@@ -15,11 +15,11 @@ struct ThreadCounters {
   uint64_t deallocated;
   int64_t peak;
   int64_t peak_base;      // allocated - deallocated at the last reset
-  int64_t peak_distance;  // how far above `peak` the next look at the peak is worth while; 0: the peak is not watched
+  int64_t peak_distance;  // how far above `peak` a new peak is recorded; 0: the peak is not watched
 
   int64_t Net() const { return static_cast<int64_t>(allocated - deallocated); }
   bool PeakIsDue() const { return peak_distance != 0 && Net() > peak + peak_distance; }
-  // REQUIRES: `deallocated` is exact. `distance`: what makes another look worth while.
+  // `distance`: sets peak_distance, if it is above the minimum. REQUIRES: `deallocated` is exact.
   void RecordPeak(uint64_t distance);
 };
 

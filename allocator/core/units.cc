@@ -17,11 +17,11 @@ constinit std::atomic<uint8_t> chunk_table[size_t{1} << (kAddressBits - kChunkSh
 namespace {
 
 constexpr size_t kChunkMinimum = 4 * 1024 * 1024;
-// Where address space is limited, no chunk takes more than this part of it.
+// Where address space is limited, a chunk takes at most one part in this many of it.
 constexpr uint64_t kLimitShare = 16;
 
 constinit Mutex units_mutex;
-constinit Mutex purge_mutex;  // taken before units_mutex; held while units are on their way back to the system
+constinit Mutex purge_mutex;  // taken before units_mutex; held during a purge
 constinit Chunks short_chunks{};
 constinit Chunks long_chunks{};
 
@@ -42,6 +42,7 @@ void SetChunkKind(const void* pointer, uint8_t kind) {
   size_t index = reinterpret_cast<uintptr_t>(pointer) >> kChunkShift;
   if (index < table_begin) table_begin = index;
   if (index >= table_end) table_end = index + 1;
+  // Release: the header or descriptor that readers find by the kind is written.
   chunk_table[index].store(kind, std::memory_order_release);
 }
 
@@ -51,14 +52,14 @@ Slab* Descriptor(Chunk* chunk, size_t unit) { return reinterpret_cast<Slab*>(chu
 
 int64_t UnitBytes(const Chunk* chunk, size_t units) { return static_cast<int64_t>(units << chunk->shift); }
 
-// A unit of the chunk is dirty since then.
+// Records that a unit of the chunk has been dirty since this time.
 void NoteDirty(Chunk* chunk, uint64_t since) {
   if (since < chunk->dirty_since.load(std::memory_order_relaxed)) {
     chunk->dirty_since.store(since, std::memory_order_relaxed);
   }
 }
 
-// The units of a slab or a run are about to be free: notes how much of them it has used.
+// Before the units of a slab or a run become free: records how much of each has been used.
 void NoteTouched(Slab* slab) {
   bool run = slab->owner.load(std::memory_order_relaxed) == kRunOwner;
   size_t left = run ? slab->size : slab->carved * slab->size;
@@ -70,7 +71,7 @@ void NoteTouched(Slab* slab) {
   }
 }
 
-// Takes units off the free ones. True if all of them are clean.
+// Takes free units into use. True if all of them are clean.
 bool ClaimUnits(Chunk* chunk, size_t first, size_t count) {
   size_t dirty = 0;
   for (Slab* unit = Descriptor(chunk, first); unit != Descriptor(chunk, first + count); unit++) {
@@ -83,6 +84,7 @@ bool ClaimUnits(Chunk* chunk, size_t first, size_t count) {
   return dirty == 0;
 }
 
+// Makes units free. `now`: their free_since.
 void ReturnUnits(Chunk* chunk, size_t first, size_t count, bool dirty, uint64_t now) {
   for (Slab* unit = Descriptor(chunk, first); unit != Descriptor(chunk, first + count); unit++) {
     unit->owner.store(kNobody, std::memory_order_relaxed);
@@ -96,8 +98,8 @@ void ReturnUnits(Chunk* chunk, size_t first, size_t count, bool dirty, uint64_t 
   AddToFigure(&heaptap_statistics::dirty, UnitBytes(chunk, count));
 }
 
-// Short of address space, a chunk may be smaller: what is needed, but at least kChunkMinimum.
-// `huge_pages`: whether the kernel may give it huge pages.
+// Where address space is limited, the chunk may be smaller than kChunkSize, but at least `needed` and kChunkMinimum.
+// `huge_pages`: whether the kernel may back it with huge pages.
 Chunk* MapChunk(size_t needed, bool huge_pages) {
   uint64_t share = AddressSpaceLimit() / kLimitShare;
   for (size_t size = kChunkSize; size >= kChunkMinimum && size >= needed; size /= 2) {
@@ -109,17 +111,17 @@ Chunk* MapChunk(size_t needed, bool huge_pages) {
     // Before the first write, which may get a huge page.
     AdviseHugePages(memory, size, huge_pages);
     Chunk* chunk = static_cast<Chunk*>(memory);
-    chunk->units = static_cast<uint32_t>(size >> kShortShift);  // for now in short units; MakeChunk knows better
+    chunk->units = static_cast<uint32_t>(size >> kShortShift);  // in short units; MakeChunk converts
     return chunk;
   }
   return nullptr;
 }
 
-// A new chunk with room for `count` units at that alignment. False: out of memory.
+// Makes a chunk with room for `count` units at this alignment. False: out of memory.
 bool MakeChunk(unsigned shift, size_t count, size_t alignment) {
   Chunks& chunks = ChunksOf(shift);
-  // Units before `alignment` are lost to the demand: unit 0 is the chunk's own. A process that needs no more than the
-  // first chunk is small: huge pages would only make it large.
+  // Unit 0 is the chunk's own, so the first aligned place is at unit `alignment`. The first chunk gets no huge pages:
+  // they would inflate small processes.
   Chunk* chunk = MapChunk((alignment + count) << shift, chunks.first() != nullptr);
   if (chunk == nullptr) return false;
   chunk->shift = shift;
@@ -130,13 +132,14 @@ bool MakeChunk(unsigned shift, size_t count, size_t alignment) {
   return true;
 }
 
-// Units in a row that were free for long, taken off the free ones.
+// Consecutive units.
 struct UnitRange {
   size_t first;
   size_t count;
 };
 
-// The first such units from `from` on. Notes since when those before them are dirty that are not due.
+// Takes the first dirty units at or after `from` that have been free since `free_before` or longer. Notes the times of
+// the dirty units that it passes over.
 UnitRange ClaimDirty(Chunk* chunk, size_t from, uint64_t free_before) {
   UnitRange range{};
   for (size_t unit = NextFree(chunk, from); unit < chunk->reach; unit = NextFree(chunk, unit + 1)) {
@@ -153,16 +156,16 @@ UnitRange ClaimDirty(Chunk* chunk, size_t from, uint64_t free_before) {
 }
 
 bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
-  // Without the lock: a chunk in which nothing is due costs one look.
+  // Without the lock, so that a chunk in which nothing is due costs one load.
   if (chunk->dirty_since.load(std::memory_order_relaxed) > free_before) return false;
   bool purged = false;
   units_mutex.Lock();
-  // Found anew as the search goes.
+  // The search below computes it again.
   chunk->dirty_since.store(kNeverDirty, std::memory_order_relaxed);
   UnitRange range = ClaimDirty(chunk, 1, free_before);
   while (range.count != 0) {
     units_mutex.Unlock();
-    // Memory that is locked (mlockall) cannot be discarded; it stays dirty and is tried again later.
+    // Locked memory (mlockall) cannot be discarded. It stays dirty, and a later purge tries again.
     bool discarded = DiscardPages(SlabMemory(Descriptor(chunk, range.first)), range.count << chunk->shift);
     purged |= discarded;
     if (discarded) {
@@ -250,12 +253,13 @@ bool ResizeUnits(Slab* run, size_t count) {
 }
 
 bool Purge(uint64_t milliseconds) {
-  if (!purge_mutex.TryLock()) return false;  // somebody else is at it
+  if (!purge_mutex.TryLock()) return false;  // another thread is purging
   uint64_t now = CoarseMilliseconds();
   uint64_t free_before = now < milliseconds ? 0 : now - milliseconds;
   bool purged = false;
   for (const Chunks* chunks : {&short_chunks, &long_chunks}) {
     Chunk* chunk = chunks->first();
+    // Acquire: the next chunk's header is written.
     for (; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
       purged |= PurgeChunk(chunk, free_before, now);
     }

@@ -25,7 +25,7 @@ double Logarithm(double x) {
   double s = (mantissa - 1) / (mantissa + 1);
   double square = s * s;
   double sum = 0;
-  // Unrolled, the quotients are constants.
+  // Unrolled so that the quotients are constants.
 #pragma GCC unroll 11
   for (int k = 21; k >= 1; k -= 2) sum = sum * square + 1.0 / k;
   return static_cast<double>(exponent) * kLn2 + 2 * s * sum;
@@ -33,7 +33,7 @@ double Logarithm(double x) {
 
 double OneMinusExp(double x) {
   if (x > 40) return 1;  // exp(-40) is below half a unit in the last place of 1
-  // exp(-x) = 2^-k exp(-r) with |r| <= ln(2)/2; 1 - exp(-r) by its series, which keeps the digits where x is small.
+  // exp(-x) = 2^-k exp(-r) with |r| <= ln(2)/2. The series of 1 - exp(-r) loses no digits where x is small.
   int64_t k = static_cast<int64_t>(x / kLn2 + 0.5);
   double r = x - static_cast<double>(k) * kLn2;
   double sum = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two functions of mathematics that sampling needs. The library links with libc only, so no libm.
+// The two mathematical functions that sampling needs: the library links with libc only, without libm.
 // Pure; any thread, any time. Relative error at most 1e-12.
 #ifndef HEAPTAP_ALLOCATOR_PLATFORM_MATHEMATICS_H_
 #define HEAPTAP_ALLOCATOR_PLATFORM_MATHEMATICS_H_
@@ -10,7 +10,7 @@ namespace heaptap {
 // The natural logarithm. REQUIRES: x is finite, normal and positive.
 double Logarithm(double x);
 
-// 1 - exp(-x), exact in its digits for small x also. REQUIRES: x >= 0.
+// 1 - exp(-x), accurate for small x too. REQUIRES: x >= 0.
 double OneMinusExp(double x);
 
 }  // namespace heaptap

@@ -10,13 +10,14 @@
 namespace heaptap {
 
 bool Mutex::LockSlow(uint64_t milliseconds) {
-  // Critical sections are short: a while of spinning usually saves two system calls.
+  // Critical sections are short: a little spinning usually saves two system calls.
   constexpr int kSpins = 100;
   for (int i = 0; i < kSpins; i++) {
     if (state_.load(std::memory_order_relaxed) == kUnlocked && TryLock()) return true;
     __builtin_ia32_pause();
   }
   uint64_t deadline = milliseconds == kForever ? 0 : Milliseconds() + milliseconds;
+  // Acquire: the exchange may lock the mutex.
   while (state_.exchange(kContended, std::memory_order_acquire) != kUnlocked) {
     timespec left{};
     if (milliseconds != kForever) {

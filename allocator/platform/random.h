@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small generator of random numbers (SplitMix64: a counter with Weyl's increment, then a mixing function). Not for
-// secrets. Not thread safe: each heap has its own. Zero-initialised state is valid: seed 0.
+// A small random number generator: SplitMix64, a counter with Weyl's increment and a mixing function. Not for
+// cryptography. Not thread safe: each heap has its own generator. Zero-initialised state is valid: seed 0.
 #ifndef HEAPTAP_ALLOCATOR_PLATFORM_RANDOM_H_
 #define HEAPTAP_ALLOCATOR_PLATFORM_RANDOM_H_
 
@@ -11,7 +11,7 @@ namespace heaptap {
 
 class Random {
  public:
-  // Streams of one seed with different `stream` numbers are independent for all that sampling asks.
+  // Streams with different numbers are independent enough for sampling.
   void Seed(uint64_t seed, uint64_t stream) { state_ = Mix(seed) ^ Mix(Mix(stream + kIncrement)); }
 
   uint64_t Next() { return Mix(state_ += kIncrement); }

@@ -21,11 +21,12 @@ namespace heaptap {
 namespace {
 
 constexpr int kProtection = PROT_READ | PROT_WRITE;
-// The memory is a promise that few programs take up in full: it must not count where the system would count it.
+// Few programs touch all of the memory that is mapped for them, so the system must not reserve swap space for it.
 constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 #ifdef __SANITIZE_THREAD__
-// ThreadSanitizer must see memory come and go, or it takes the next tenant's accesses for races with the last one's.
+// ThreadSanitizer must see memory being mapped and unmapped. Otherwise it reports accesses to memory that was unmapped
+// and mapped again as races.
 uintptr_t Map(uintptr_t hint, size_t size, int flags) {
   void* result = mmap(reinterpret_cast<void*>(hint), size, kProtection, kFlags | flags, -1, 0);
   return result == MAP_FAILED ? 0 : reinterpret_cast<uintptr_t>(result);
@@ -67,7 +68,7 @@ uintptr_t AlignDown(uintptr_t address, size_t alignment) { return address & ~(al
 void* MapAligned(size_t size, size_t alignment, size_t prefix) {
   size_t total = size + prefix;
   if (total < size) return nullptr;
-  // The kernel places mappings one below the other, so the place after an aligned one is often aligned too.
+  // The kernel places each mapping below the last one, so the next address after an aligned mapping is often aligned.
   uintptr_t start = Map(0, total, 0);
   if (start == 0) return nullptr;
   if (((start + prefix) & (alignment - 1)) == 0) return reinterpret_cast<void*>(start + prefix);
@@ -81,13 +82,13 @@ void* MapAligned(size_t size, size_t alignment, size_t prefix) {
     return reinterpret_cast<void*>(result);
   }
 
-  // There is room for the mapping but not for the margin (RLIMIT_AS): ask for aligned places near it, one by one.
+  // RLIMIT_AS leaves room for the mapping but not for the margin: try aligned addresses nearby, one by one.
   constexpr int kAttempts = 256;
   uintptr_t candidate = AlignDown(start + prefix, alignment);
   for (int i = 0; i < kAttempts && candidate > alignment + prefix; i++, candidate -= alignment) {
     uintptr_t got = Map(candidate - prefix, total, MAP_FIXED_NOREPLACE);
     if (got == candidate - prefix) return reinterpret_cast<void*>(candidate);
-    if (got != 0) UnmapRange(got, total);  // a kernel before 4.17 takes the address for a hint
+    if (got != 0) UnmapRange(got, total);  // kernels before 4.17 treat the address as a hint
   }
   return nullptr;
 }

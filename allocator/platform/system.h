@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operating system, by system calls of our own and the vDSO: the libc functions may be interposed by somebody who
-// allocates, and they write errno, which free must keep. Nothing here touches errno; every function may be called by
-// any thread at any time, before constructors and in a signal handler too.
+// The operating system, by direct system calls and the vDSO: libc's functions may be interposed by code that allocates,
+// and they write errno, which free must keep.
+//
+// Nothing here touches errno. Any thread may call any function at any time, also before constructors run and in a
+// signal handler.
 #ifndef HEAPTAP_ALLOCATOR_PLATFORM_SYSTEM_H_
 #define HEAPTAP_ALLOCATOR_PLATFORM_SYSTEM_H_
 
@@ -10,8 +12,8 @@
 #include <stdint.h>
 
 extern "C" {
-// Where messages go if the program has set it, called with nullptr and a text; nullptr: to stderr. It must not
-// allocate.
+// A program may set this function to receive messages instead of stderr. It is called with nullptr and the text, and
+// must not allocate.
 extern __attribute__((weak, visibility("default"))) void (*malloc_message)(void* opaque, const char* text);
 }
 
@@ -31,54 +33,55 @@ inline long SystemCall(long number, long a = 0, long b = 0, long c = 0, long d =
 }
 
 // Maps zeroed, private, writable memory: [result - prefix, result + size), result a multiple of `alignment`.
-// nullptr if there is no room. Needs little more address space than it returns where RLIMIT_AS is tight.
-// REQUIRES: size and prefix are multiples of the page size, alignment is a power of two not below it.
+// nullptr: out of memory. Where RLIMIT_AS is tight it gets by with little more address space than it returns.
+// REQUIRES: size and prefix are multiples of the page size; alignment is a power of two, at least the page size.
 void* MapAligned(size_t size, size_t alignment, size_t prefix = 0);
 
 void Unmap(void* address, size_t size);
 
-// Resizes the mapping at `address` without moving it.
+// Resizes the mapping at `address` without moving it. False: impossible; the mapping is unchanged.
 bool ResizeMapping(void* address, size_t old_size, size_t new_size);
 
-// Moves the pages of a mapping onto `target`, which is mapped and is replaced.
+// Moves the pages of a mapping to `target`, and replaces the mapping there. False: the system refused.
 bool MoveMapping(void* address, size_t old_size, size_t new_size, void* target);
 
-// Gives the pages back; they read as zero afterwards. False if the system refused: then they keep their contents.
+// Returns the pages to the system; they read as zero afterwards. False: the system refused, and the contents stay.
 bool DiscardPages(void* address, size_t size);
 
-// Keeps the kernel from backing the range with huge pages, or asks it to, if it knows how.
+// Tells the kernel not to back the range with huge pages, or to do so. No effect on kernels without huge pages.
 void ForbidHugePages(void* address, size_t size);
 void AskForHugePages(void* address, size_t size);
 
-// How many bytes of the range the system holds in memory, in whole pages; an upper bound, since pages that were only
-// read count too. What is not mapped does not count.
+// How many bytes of the range are resident, in whole pages. An upper bound, since pages that were only read count too.
+// Unmapped addresses do not count.
 size_t ResidentBytes(const void* address, size_t size);
 
-// Finds out how the clock is read without a system call. Before that it is read with one. Once.
+// Finds the vDSO, so that the functions below need no system call from then on. Called once.
 void StartClock();
 
 // Nanoseconds of the same clock as Milliseconds.
 uint64_t Nanoseconds();
 
-// Milliseconds of a monotonic clock; `Coarse` is cheaper and a few milliseconds old.
+// Milliseconds of a monotonic clock. The coarse one is cheaper, and a few milliseconds behind.
 uint64_t Milliseconds();
 uint64_t CoarseMilliseconds();
 
 uint32_t ProcessId();
 
-// RLIMIT_AS in bytes; UINT64_MAX if there is none.
+// RLIMIT_AS in bytes. UINT64_MAX: no limit.
 uint64_t AddressSpaceLimit();
 
-// A message of one or more lines, built in place without allocation; too long a text is cut, and ends its line.
+// A message of one or more lines, built in place without allocation. A text that is too long is cut, and its last line
+// still ends with a newline.
 class Message {
  public:
   Message& operator<<(const char* text);
   Message& operator<<(uint64_t number);
   // `length` bytes of text.
   Message& Append(const char* text, size_t length);
-  // The text so far, with a NUL at its end.
+  // The text so far, NUL-terminated.
   const char* text();
-  // Hands it to malloc_message, or writes it to stderr.
+  // Passes the text to malloc_message, or writes it to stderr.
   void Print();
 
  private:

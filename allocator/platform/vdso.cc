@@ -15,7 +15,7 @@ const Type* At(uintptr_t address) {
   return reinterpret_cast<const Type*>(address);
 }
 
-// What the dynamic section tells: addresses in memory, 0 if they are not there.
+// Addresses in memory from the dynamic section; 0: absent.
 struct Tables {
   uintptr_t symbols;
   uintptr_t names;
@@ -48,7 +48,7 @@ ClockFunction FindVdsoClock(const void* image) {
   if (dynamic == nullptr) return nullptr;
   const Tables tables = ReadDynamicSection(dynamic, base);
   if (tables.symbols == 0 || tables.names == 0 || tables.hash == 0) return nullptr;
-  // Its second word is the number of symbols.
+  // The second word of the hash table is the number of symbols.
   const uint32_t count = At<uint32_t>(tables.hash)[1];
   for (const auto* symbol = At<Elf64_Sym>(tables.symbols); symbol != At<Elf64_Sym>(tables.symbols) + count; symbol++) {
     if (symbol->st_shndx == SHN_UNDEF || strcmp(At<char>(tables.names + symbol->st_name), kName) != 0) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vDSO: a library that the kernel maps into each process, by which the clock is read without a system call. libc
-// reads it too, but may be interposed. Pure; any thread.
+// The vDSO is a library that the kernel maps into each process; it reads the clock without a system call. libc's
+// clock_gettime uses it too, but may be interposed. Pure; any thread.
 #ifndef HEAPTAP_ALLOCATOR_PLATFORM_VDSO_H_
 #define HEAPTAP_ALLOCATOR_PLATFORM_VDSO_H_
 
@@ -11,7 +11,7 @@ namespace heaptap {
 
 using ClockFunction = int (*)(clockid_t clock, timespec* time);
 
-// clock_gettime of the vDSO whose ELF header is `image`. nullptr: `image` is nullptr, or the function is not there.
+// clock_gettime of the vDSO with the ELF header `image`. nullptr: `image` is nullptr, or there is no such function.
 ClockFunction FindVdsoClock(const void* image);
 
 }  // namespace heaptap

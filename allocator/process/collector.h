@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who records this process, as far as it can tell: by the semaphore of heaptap:dump and by the control block. Any
-// thread, any time, no lock.
+// Whether a collector records this process, judged by the semaphore of heaptap:dump and the control block. Any thread,
+// any time.
 #ifndef HEAPTAP_ALLOCATOR_PROCESS_COLLECTOR_H_
 #define HEAPTAP_ALLOCATOR_PROCESS_COLLECTOR_H_
 
 namespace heaptap {
 
-// Whether somebody listens to requests. The probes of a daemon's recording stay when the daemon ends.
+// Whether a collector listens to requests. True, too, after a daemon has ended, since its probes stay attached.
 bool HasCollector();
 
-// Whether that collector has ended. False, too, where the process cannot know: outside the first PID name space.
+// Whether that collector has ended. Also false if the process cannot know: outside the initial PID namespace.
 bool HasCollectorEnded();
 
-// The child of a fork that is not recorded with its parent: only a control block that names a collector tells of one.
+// For the child of a fork that is not recorded with its parent: from now on only a collector in the control block
+// counts, since the child has inherited its parent's semaphores.
 void DistrustSemaphores();
 
 }  // namespace heaptap

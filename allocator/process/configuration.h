@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the process was asked to be: jemalloc's options and those of the collector. read_options.h reads them.
+// The configuration of the process: jemalloc's options and the collector's. read_options.h reads them.
 #ifndef HEAPTAP_ALLOCATOR_PROCESS_CONFIGURATION_H_
 #define HEAPTAP_ALLOCATOR_PROCESS_CONFIGURATION_H_
 
@@ -14,20 +14,20 @@
 
 namespace heaptap {
 
-// The letters that malloc_stats_print knows, and with it stats_print_opts and stats_interval_opts.
+// The letters that malloc_stats_print, stats_print_opts and stats_interval_opts accept.
 inline constexpr char kStatisticsLetters[] = "Jgmdablxeh";
 
-// Each field has its default, and jemalloc's name unless said otherwise. What has no effect here is kept for opt.* of
-// mallctl.
+// Fields have jemalloc's names, unless a comment says otherwise, and their defaults. Options without an effect are kept
+// for opt.* of mallctl.
 struct Configuration {
   // Profiling.
   bool prof = false;        // control and dumps from inside the process
   bool prof_active = true;  // what prof.active begins with
   bool prof_thread_active_init = true;
   bool prof_accum = false;
-  bool prof_gdump = false;       // off if only prof_leak has switched prof on
+  bool prof_gdump = false;       // ignored if only prof_leak enables prof
   bool prof_final = false;       // a dump at exit
-  bool prof_leak = false;        // a leak summary at exit; implies prof, and prof_final if that was not given
+  bool prof_leak = false;        // a leak summary at exit; implies prof, and prof_final unless it was given
   bool prof_leak_error = false;  // exit status 1 if there are leaks; implies prof_leak
   bool prof_stats = false;
   bool prof_sys_thread_name = false;
@@ -38,18 +38,18 @@ struct Configuration {
   unsigned prof_bt_max = 128;
   size_t lg_sample = HEAPTAP_DEFAULT_LG_SAMPLE;  // lg_prof_sample
   ssize_t lg_prof_interval = -1;
-  uint64_t prof_interval = 0;  // bytes between interval dumps: 1 << lg_prof_interval; 0: none. No option of its own
+  uint64_t prof_interval = 0;  // not an option: 1 << lg_prof_interval, bytes between interval dumps; 0: no such dumps
   ssize_t prof_recent_alloc_max = 0;
-  char prefix[PATH_MAX] = "jeprof";  // prof_prefix: of the names of automatic dumps; empty: no such dumps
+  char prefix[PATH_MAX] = "jeprof";  // prof_prefix: for the names of automatic dumps; empty: no such dumps
 
-  // HEAPTAP_CONF's (contract.h).
+  // Options of HEAPTAP_CONF (contract.h).
   bool drop_deepbind = true;
   uint32_t collector_lg_sample = HEAPTAP_NO_RATE;
   uint32_t collector_pid = 0;
   bool has_seed = false;
   uint64_t seed = 0;
 
-  // Everything else that has an effect.
+  // Other options that have an effect.
   bool abort_conf = false;
   bool confirm_conf = false;
   bool stats_print = false;
@@ -60,14 +60,14 @@ struct Configuration {
   bool junk_free = false;   // from junk
   bool zero = false;
   bool xmalloc = false;
-  bool abort_invalid_free = false;  // heaptap's own
+  bool abort_invalid_free = false;  // heaptap's own option
   Thp thp = Thp::kDefault;
-  ssize_t dirty_decay_ms = 1000;  // sooner than jemalloc: there is no background thread that would do it later
+  ssize_t dirty_decay_ms = 1000;  // shorter than jemalloc's: no background thread purges while the process is idle
 
   uint8_t junk = 0;               // bit 0: alloc, bit 1: free
-  bool prof_final_given = false;  // prof_final was set, to either value
+  bool prof_final_given = false;  // the options contained prof_final, with either value
 
-  // No effect; the defaults are jemalloc's, or say how it is here.
+  // Options without an effect. The defaults are jemalloc's, or describe heaptap.
   bool abort = false;
   bool cache_oblivious = false;
   bool trust_madvise = false;
@@ -112,7 +112,7 @@ struct Configuration {
   size_t hpa_sec_batch_fill_extra = 0;
 };
 
-// Those of the core. zero wins over junk, as in jemalloc.
+// The options of the core. zero takes precedence over junk, as in jemalloc.
 CoreOptions CoreOptionsOf(const Configuration& configuration);
 
 }  // namespace heaptap

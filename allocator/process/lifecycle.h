@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the parts above this layer do in the life of the process. process.cc calls these functions in this order;
-// api/lifecycle.cc defines them, and so lists those parts.
+// The events of the process's life that concern the layers above. process.cc calls these functions in this order;
+// api/lifecycle.cc defines them.
 #ifndef HEAPTAP_ALLOCATOR_PROCESS_LIFECYCLE_H_
 #define HEAPTAP_ALLOCATOR_PROCESS_LIFECYCLE_H_
 
 namespace heaptap::lifecycle {
 
-// The options are read, and the process is about to start. The start's lock is held: nothing may allocate.
+// The options have been read. The start lock is held, so nothing may allocate.
 void Begin();
 
-// The process has started; libc may allocate. Registers what is to be done at exit. False: there is no room for that.
+// The process has started, and libc may allocate. Registers the exit handlers. False: atexit failed.
 bool RegisterExits();
 
-// Before heaptap:start fires.
+// Called before heaptap:start fires.
 void Start();
 
-// After it has.
+// Called after heaptap:start has fired.
 void Started();
 
-// In the child of a fork, before heaptap:start fires: locks and what belongs to the parent.
+// Called in the child of a fork, before heaptap:start fires: resets locks and drops what belongs to the parent.
 void ResetAfterFork();
 
 }  // namespace heaptap::lifecycle

@@ -12,7 +12,7 @@
 extern "C" {
 const char* malloc_conf;
 const char* malloc_conf_2_conf_harder;
-// argc as the kernel has put it on the stack; the dynamic linker keeps the address.
+// The address of argc on the initial stack, as the dynamic linker keeps it.
 extern void* __libc_stack_end;
 }
 
@@ -22,7 +22,8 @@ namespace {
 char symbolic_link[PATH_MAX + 1];
 OptionTexts sources;
 
-// The environment as it was at the start: the dynamic linker allocates before libc has set `environ`.
+// The environment. The dynamic linker allocates before libc sets `environ`; until then it is read from the initial
+// stack.
 char** Environment() {
   if (environ != nullptr) return environ;
   if (__libc_stack_end == nullptr) return nullptr;
@@ -30,7 +31,7 @@ char** Environment() {
   return static_cast<char**>(__libc_stack_end) + 1 + arguments + 1;
 }
 
-// The options are the link's text; there need not be a file.
+// The text of the link holds the options; its target need not exist.
 const char* SymbolicLinkText() {
   constexpr char kPath[] = "/etc/malloc.conf";
   long length = SystemCall(SYS_readlinkat, AT_FDCWD, reinterpret_cast<long>(kPath),

@@ -10,7 +10,7 @@ constexpr bool kClips = true;
 constexpr int64_t kMaximumShift = 63;
 constexpr size_t kMaximumCacheLog2 = 23;
 constexpr int64_t kHugePage = 2 * 1024 * 1024;
-// jemalloc's clock ends there.
+// The limit of jemalloc's clock.
 constexpr uint64_t kMaximumMilliseconds = UINT64_C(18446744072000);
 
 constexpr const char* kJunkWords[] = {"false", "alloc", "free", "true"};
@@ -46,7 +46,7 @@ consteval OptionType TypeOf() {
 // An option and its field.
 #define FIELD(name, field) \
   Entry(name, TypeOf<decltype(Configuration::field)>(), offsetof(Configuration, field), sizeof(Configuration::field))
-// The same where both have one name.
+// An option with the name of its field.
 #define OPTION(name) FIELD(#name, name)
 
 struct Entry : Option {
@@ -105,7 +105,7 @@ struct Entry : Option {
   }
 };
 
-// An option of some jemalloc that means nothing here.
+// An option of some version of jemalloc that is accepted and ignored.
 constexpr Entry Ignored(const char* name) {
   return Entry(name, OptionType::kIgnored, 0, 0).Unreadable().WithoutEffect();
 }

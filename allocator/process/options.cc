@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How values are read; the table is in option_table.cc.
+// Parses the values of options. The table of options is in option_table.cc.
 #include "allocator/process/options.h"
 
 namespace heaptap {
@@ -17,8 +17,8 @@ unsigned DigitValue(char c) {
   return 16;
 }
 
-// As strtoumax with base 0 reads them: blanks and a sign may come first, a negative number is its complement. What
-// does not fit 64 bits is invalid.
+// Parses like strtoumax with base 0: leading blanks and a sign are allowed, and a negative number wraps around. A number
+// that does not fit into 64 bits is invalid.
 bool ReadNumber(Text value, uint64_t* result) {
   const char* position = value.begin;
   const char* end = position + value.length;
@@ -79,7 +79,7 @@ bool ReadRatio(Text value, uint32_t* result) {
     if (value.begin[i] == '.' && !point) {
       point = true;
     } else if (digit < 10) {
-      if (scale > 10000000) continue;  // finer than the result
+      if (scale > 10000000) continue;  // a digit beyond the precision of the result
       scaled = scaled * 10 + digit;
       if (point) scale *= 10;
       if (scaled >> 40 != 0) return false;

@@ -24,11 +24,11 @@
 #include "allocator/sampling/sampled_blocks.h"
 
 extern "C" {
-// The bounds of the allocator's code, from text.ld. Weak: tests that link the objects one by one do without them.
+// The bounds of the allocator's code, from text.ld. Weak: tests that link the objects directly do not define them.
 extern const char heaptap_text_begin[] __attribute__((weak, visibility("hidden")));
 extern const char heaptap_text_end[] __attribute__((weak, visibility("hidden")));
 
-// glibc's lock of the list of all streams, which its fork takes. Weak: not every libc has it.
+// glibc's lock of the list of all streams, which glibc's fork takes. Weak: not every libc has it.
 void _IO_list_lock() __attribute__((weak));
 void _IO_list_unlock() __attribute__((weak));
 void _IO_list_resetlock() __attribute__((weak));
@@ -78,8 +78,8 @@ void PublishControl() {
   control::Publish(values);
 }
 
-// A child that is not recorded has the parent's raised semaphores all the same: it must not wait for a collector that
-// does not hear it.
+// A child that is not recorded inherits its parent's raised semaphores. It must not wait for a collector that does not
+// record it.
 void LeaveCollectorAfterFork() {
   if (control::CollectorPid() == 0 || control::DoesCollectorFollow()) return;
   control::ForgetCollector();
@@ -89,11 +89,11 @@ void LeaveCollectorAfterFork() {
 constinit std::atomic<uint64_t> forks;
 bool locked_for_fork;  // under the locks of BeforeFork
 
-// All locks that a thread may hold while it allocates, in the order in which they are taken. libc's is the first: a
-// thread that flushes all streams holds it, and waits for another one that reads a line and allocates.
+// Takes all locks that a thread may hold while it allocates, in lock order. libc's lock comes first: a thread that
+// flushes all streams holds it while it waits for a thread that reads a line and allocates.
 //
-// With one thread there is nothing to lock, and perhaps nothing may be locked: fork may be called by a signal handler,
-// which may have interrupted this thread in an allocation or in another fork, with these locks in its hands.
+// With one thread no lock is needed, and taking one could deadlock: a signal handler that forks may have interrupted
+// this thread in an allocation or in another fork, while it held these locks.
 void BeforeFork() {
   forks.fetch_add(1, std::memory_order_relaxed);
   if (__libc_single_threaded != 0) return;
@@ -135,6 +135,7 @@ void AfterForkInChild() {
 }  // namespace
 
 void StartProcess() {
+  // Acquire: the thread sees all that the start has written.
   if (started.load(std::memory_order_acquire)) return;
   {
     MutexLock lock(start_mutex);
@@ -145,9 +146,10 @@ void StartProcess() {
     PublishControl();
     StartThreads(Seed());
     lifecycle::Begin();
+    // Release: pairs with the load above.
     started.store(true, std::memory_order_release);
   }
-  // libc may allocate from here on: that finds the process started.
+  // libc may allocate from here on, with the process already started.
   int saved = errno;
   pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
   if (!lifecycle::RegisterExits()) {
@@ -175,7 +177,7 @@ bool HasOptions() {
 
 namespace {
 
-// A process that never allocates has a control block too.
+// So that a process that never allocates has a control block too.
 __attribute__((constructor)) void StartLibrary() { StartProcess(); }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The allocator in the life of its process: the first call, fork, the control block.
+// The start of the allocator in a process, fork, and the control block.
 #ifndef HEAPTAP_ALLOCATOR_PROCESS_PROCESS_H_
 #define HEAPTAP_ALLOCATOR_PROCESS_PROCESS_H_
 
@@ -8,14 +8,14 @@
 
 namespace heaptap {
 
-// Reads the options, fills in the control block, fires heaptap:start. Once: later calls return at once. Called by
-// the first allocation or the library's constructor, whichever comes first. Any thread, no lock held. errno is kept.
+// Reads the options, fills in the control block, fires heaptap:start. Later calls return at once. Called by the first
+// allocation or the library's constructor, whichever comes first. Any thread, no lock held. errno is kept.
 void StartProcess();
 
-// What was asked for. REQUIRES: StartProcess has returned.
+// The configuration that the options have set. REQUIRES: StartProcess has returned.
 const Configuration& ProcessConfiguration();
 
-// Whether any source of options says anything. Any thread, any time.
+// Whether any source of options exists. Any thread, any time.
 bool HasOptions();
 
 }  // namespace heaptap

@@ -30,22 +30,22 @@ bool IsKeyCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// Takes the pairs off a string, one by one, and tells what is wrong with them.
+// Splits a string into pairs, and reports errors.
 class Reader {
  public:
-  // `prefix` of the messages; nullptr: errors are told by somebody else.
+  // `prefix`: begins each message; nullptr: prints no messages.
   Reader(const char* text, const char* prefix) : position_(text), prefix_(prefix) {}
 
-  // False at the end, and where the text is no pair.
+  // False at the end, and where the text is not a pair.
   bool Next(Pair* pair);
 
   void Report(const char* what, const Pair& pair);
 
-  // Whether anything was wrong that counts as wrong for abort_conf.
+  // Whether there was an error that counts for abort_conf.
   bool failed() const { return failed_; }
 
  private:
-  // The text from `begin` up to `end` is no pair.
+  // Reports that the text from `begin` to `end` is not a pair.
   void ReportFormat(const char* what, const char* begin, const char* end);
 
   const char* position_;
@@ -100,7 +100,7 @@ void PrintPair(const char* prefix, const char* what, const Pair& pair) {
 }
 
 void Reader::Report(const char* what, const Pair& pair) {
-  // What is experimental may come and go.
+  // Experimental options may come and go, so they do not count for abort_conf.
   if (!BeginsWith(pair.key, "experimental_")) failed_ = true;
   if (prefix_ != nullptr) PrintPair(prefix_, what, pair);
 }
@@ -130,7 +130,7 @@ bool ApplyPair(const Option* option, const Pair& pair, Configuration* configurat
   ::abort();
 }
 
-// confirm_conf has to be known before anything is read that it would confirm.
+// Reads confirm_conf only. It must be known before the other options are read, since it logs them.
 void ReadConfirmation(const char* text, Configuration* configuration) {
   Reader reader(text, nullptr);
   Pair pair;
@@ -162,7 +162,7 @@ void DrawConclusions(Configuration* configuration) {
   result.prof_leak |= result.prof_leak_error;
   if (result.prof_leak && !result.prof_final_given) result.prof_final = true;
   if (result.prof_leak && !result.prof) {
-    // Only the leaks are wanted, not dumps on the way.
+    // The user wants only the leaks, without other dumps.
     result.prof = true;
     result.prof_gdump = false;
   } else if (result.prof && result.lg_prof_interval >= 0) {

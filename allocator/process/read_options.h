@@ -4,10 +4,10 @@
 //
 //   pairs       key:value, separated by commas
 //   keys        letters, digits and underscores
-//   values      what the option's type reads (options.h)
+//   values      by the type of the option (options.h)
 //
-// A pair that is not understood is reported and skipped; a string that is no list of pairs is reported and read no
-// further. Where the strings come from is in option_sources.h.
+// An unknown or invalid pair is reported and skipped. A syntax error is reported and ends the string. option_sources.h
+// has the sources of the strings.
 //
 // For one thread; allocates nothing.
 #ifndef HEAPTAP_ALLOCATOR_PROCESS_READ_OPTIONS_H_
@@ -17,9 +17,10 @@
 
 namespace heaptap {
 
-// Where jemalloc's options come from, in the order in which they are read: later ones win, option by option.
+// The sources of jemalloc's options, in the order in which they are read. A later source overrides an earlier one,
+// option by option.
 enum OptionSource {
-  kBuiltIn,              // there are none
+  kBuiltIn,              // always empty
   kProgram,              // malloc_conf
   kSymbolicLink,         // /etc/malloc.conf
   kEnvironmentVariable,  // MALLOC_CONF
@@ -28,13 +29,12 @@ enum OptionSource {
 };
 
 struct OptionTexts {
-  const char* text[kOptionSources] = {};  // nullptr: the source is not there
+  const char* text[kOptionSources] = {};  // nullptr: the source does not exist
 };
 
-// Reads all of them, then draws the conclusions: which options imply others. With abort_conf and an error it says so
-// and does not return.
+// Reads all texts, then sets the options that others imply. With abort_conf, an error is reported and aborts.
 void ReadMallocConf(const OptionTexts& texts, Configuration* configuration);
-// HEAPTAP_CONF.
+// Reads HEAPTAP_CONF.
 void ReadHeaptapConf(const char* text, Configuration* configuration);
 
 }  // namespace heaptap

@@ -15,27 +15,29 @@
 #include "allocator/sampling/events.h"
 #include "allocator/sampling/probes.h"
 
-// Of the dynamic linker; a static program has none.
+// The dynamic linker's. Static programs have none.
 #pragma weak _r_debug
 
 namespace heaptap {
 namespace {
 
-constexpr uint64_t kPauseAfterTimeout = 60000;  // milliseconds without a question after one that was not answered
+// After a request that was not answered, the process makes none for this time, in milliseconds.
+constexpr uint64_t kPauseAfterTimeout = 60000;
 
-// Between two looks for the answer, in nanoseconds: most answers take less than a millisecond.
+// Nanoseconds between two checks for the answer. Most answers take less than a millisecond.
 constexpr long kFirstPause = 50'000;
 constexpr long kLongestPause = 1'000'000;
 
-constinit std::atomic<uint64_t> paused_until;            // Milliseconds()
-constinit std::atomic<unsigned long long> objects_known;  // dlpi_adds at the latest question
+constinit std::atomic<uint64_t> paused_until;             // Milliseconds()
+constinit std::atomic<unsigned long long> objects_known;  // dlpi_adds at the latest request
 constinit std::atomic<bool> is_forked_child;
 
+// Whether every allocation is a sample and a collector records the process.
 bool IsExact() {
   return control::EffectiveLgInterval() == 0 && control::CollectorPid() != 0 && HasListener(heaptap_semaphore_dump);
 }
 
-// How many objects the dynamic linker has loaded so far.
+// The number of objects that the dynamic linker has loaded so far.
 unsigned long long ObjectsLoaded() {
   unsigned long long adds = 0;
   dl_iterate_phdr(
@@ -47,7 +49,7 @@ unsigned long long ObjectsLoaded() {
   return adds;
 }
 
-// While the thread may be in dlopen: an address in the frame of dlopen's caller.
+// An address in the frame of dlopen's caller while the thread may be in dlopen, else nullptr.
 constinit thread_local const char* opening_frame = nullptr;
 
 }  // namespace
@@ -74,7 +76,7 @@ void AwaitTables() {
 
 void NoteOpening(const void* frame) {
   const char* address = static_cast<const char*>(frame);
-  // A library may open others when it is opened: the outermost call counts.
+  // A library that is being opened may open others. The outermost call counts.
   if (opening_frame == nullptr || address > opening_frame) opening_frame = address;
   CallBeforeNextSample();
 }
@@ -82,15 +84,16 @@ void NoteOpening(const void* frame) {
 void AwaitTablesOfOpened() {
   if (opening_frame == nullptr) return;
   CallBeforeNextSample();
-  // While the list is about to change, the linker allocates, and runs nothing that is new.
+  // While the linker changes its list, it allocates but does not run new code yet.
   if (&_r_debug != nullptr && _r_debug.r_state != r_debug::RT_CONSISTENT) return;
-  // Stacks grow downwards: a frame above that of dlopen's caller means that dlopen has returned. This is the last look.
+  // Stacks grow downwards: if the current frame is above that of dlopen's caller, dlopen has returned, and this is the
+  // last check.
   const char* here = static_cast<const char*>(__builtin_frame_address(0));
   if (here > opening_frame) opening_frame = nullptr;
   if (is_forked_child.load(std::memory_order_relaxed) || !IsExact()) return;
   const unsigned long long loaded = ObjectsLoaded();
   const bool is_known = objects_known.exchange(loaded, std::memory_order_relaxed) == loaded;
-  // Another thread may have asked for what this one has opened.
+  // Another thread may have requested the tables already.
   if (!is_known || !control::IsTableRequestAnswered(control::LatestTableRequest())) AwaitTables();
 }
 

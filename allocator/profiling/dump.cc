@@ -24,24 +24,24 @@
 namespace heaptap {
 namespace {
 
-constinit Mutex dump_mutex;  // for all that follows; held during a dump, so a fork does not wait for it
+constinit Mutex dump_mutex;  // for the variables below; held during a dump, so fork does not take it
 heaptap_dump_request request;
-uint64_t last_sequence;  // of requests
+uint64_t last_sequence;  // heaptap_dump_request.sequence of the last request
 DumpName file_name;
 DumpName part_name;
 
-// This thread holds dump_mutex. A signal handler or a trigger inside an allocation of its must not wait for the very
-// dump that they interrupt.
+// Whether this thread is in a DumpScope. Prevents re-entry from a signal handler or from an allocation during the dump,
+// which would wait for the dump that it interrupts.
 constinit thread_local bool dumping = false;
 
-// Twice the time that a dump may take: somebody else's, then this one's turn.
+// Milliseconds: twice the time that a dump may take. Another thread's dump may come first.
 constexpr uint64_t kLockTimeout = 2 * HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
 
-// How often the collector was late. Whoever waited for his turn meanwhile need not wait for it to be late again.
+// How many requests have timed out. A thread that waits for dump_mutex during a timeout gives up, too.
 constinit std::atomic<uint64_t> timeouts;
 
-// The right to ask. Taking it fails if the thread has it already, if others keep it for longer than `lock_timeout`
-// milliseconds, or if they found that the collector does not answer.
+// Exclusive use of the request. Not taken if the thread has it already, if other threads hold it for longer than
+// `lock_timeout` milliseconds, or if a request times out in the meantime.
 class DumpScope {
  public:
   explicit DumpScope(uint64_t lock_timeout = kLockTimeout) {
@@ -85,17 +85,17 @@ class FileDescriptor {
   int number_;
 };
 
-// What is is_reported when nobody answers.
+// The advice to the user when no collector records the process.
 enum class Advice { kAttach, kRun, kSilent };
 
 int NoCollector(Advice advice) {
   if (advice == Advice::kSilent) return EFAULT;
   Message message;
-  message << "<heaptap>: no collector follows this process; ";
+  message << "<heaptap>: no dump: no collector records this process; ";
   if (advice == Advice::kRun) {
-    message << "for a dump of its end run it as root with \"heaptap run -- PROGRAM\"\n";
+    message << "for a dump at exit start it as root with \"heaptap run -- PROGRAM\"\n";
   } else {
-    message << "run \"heaptap attach -p " << ProcessId() << "\" as root\n";
+    message << "run \"heaptap attach -p " << ProcessId() << "\" as root and try again\n";
   }
   message.Print();
   return EFAULT;
@@ -110,24 +110,24 @@ int CannotOpen(const char* path) {
 
 enum class Answer { kGiven, kLate, kNever, kNotNow };
 
-// How long a request waits, in milliseconds.
+// The time limits of a request, in milliseconds.
 struct WaitLimits {
   uint64_t answer;        // for the answer
-  uint64_t successor;     // for another collector, or the end of the probes, when the collector has ended
-  uint64_t introduction;  // for a collector that has not is_reported yet that it records this process
+  uint64_t successor;     // for another collector to take over when the collector has ended, or for its probes to go
+  uint64_t introduction;  // for a collector that has not yet entered itself in the control block
 };
 constexpr WaitLimits kNormalLimits{HEAPTAP_DUMP_TIMEOUT_MILLISECONDS, 1000, 1500};
 constexpr WaitLimits kShortLimits{HEAPTAP_DUMP_TIMEOUT_MILLISECONDS / 10, 0, 0};
 
-// A collector that has not answered is not waited for again, by this process and for so long: a process that ends would
-// wait for its final dump, for its log, and for what a trigger wanted just before. Under the DumpScope.
-constexpr uint64_t kUnresponsiveMilliseconds = 60000;  // milliseconds
+// A collector that has not answered gets only the short limits for this time. Otherwise the end of a process could wait
+// several times: for a triggered dump, the final dump and the log. Protected by DumpScope.
+constexpr uint64_t kUnresponsiveMilliseconds = 60000;
 uint64_t unresponsive_until;
 uint32_t unresponsive_collector;  // heaptap_control.collector_pid
 
 WaitLimits CurrentLimits() {
-  const bool is_silent = Milliseconds() < unresponsive_until && control::CollectorPid() == unresponsive_collector;
-  return is_silent ? kShortLimits : kNormalLimits;
+  const bool is_unresponsive = Milliseconds() < unresponsive_until && control::CollectorPid() == unresponsive_collector;
+  return is_unresponsive ? kShortLimits : kNormalLimits;
 }
 
 void NoteUnresponsive() {
@@ -135,8 +135,8 @@ void NoteUnresponsive() {
   unresponsive_collector = control::CollectorPid();
 }
 
-// Until the event is signalled, or the time is over. The program may have closed the descriptor, or have taken away its
-// own right to have any: then only the time counts.
+// Waits until the event is signalled or the time is over. If the program has closed the descriptor or lowered
+// RLIMIT_NOFILE, it waits for the whole time.
 void WaitForEvent(int event_fd, uint64_t milliseconds) {
   timespec wait{};
   wait.tv_nsec = static_cast<long>(milliseconds * 1000000);
@@ -148,17 +148,18 @@ void WaitForEvent(int event_fd, uint64_t milliseconds) {
   SystemCall(SYS_nanosleep, reinterpret_cast<long>(&wait), 0);
 }
 
+// Acquire: the other fields of the answer are written. A builtin, since C programs share the struct.
 bool IsAnswered() { return __atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) == request.sequence; }
 
-// Waits until the collector has answered the request at hand, and no longer than it is there.
+// Waits for the collector's answer; gives up when the collector goes away.
 Answer WaitForAnswer(int event_fd, WaitLimits limits) {
-  constexpr uint64_t kLook = 50;  // milliseconds between two looks whether it is
+  constexpr uint64_t kCheckInterval = 50;  // milliseconds between two checks for the collector
   const uint64_t begin = Milliseconds();
   while (!IsAnswered()) {
     const uint64_t waited = Milliseconds() - begin;
     if (waited >= limits.answer) return Answer::kLate;
     const uint64_t left = limits.answer - waited;
-    WaitForEvent(event_fd, left < kLook ? left : kLook);
+    WaitForEvent(event_fd, left < kCheckInterval ? left : kCheckInterval);
     if (HasCollector()) {
       const bool is_known = control::CollectorPid() != 0;
       if (waited < (is_known ? limits.successor : limits.introduction)) continue;
@@ -170,7 +171,8 @@ Answer WaitForAnswer(int event_fd, WaitLimits limits) {
   return Answer::kGiven;
 }
 
-// `what`: the name of the file, for messages. REQUIRES: a DumpScope is taken.
+// Sends the request and waits for the answer. `what`: the name of the file, for messages. Returns 0 or an errno value.
+// REQUIRES: a DumpScope is taken.
 int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what, Advice advice) {
   FileDescriptor event(SystemCall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event.valid()) return CannotOpen(what);
@@ -188,7 +190,8 @@ int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what,
   const Answer answer = WaitForAnswer(event.number(), limits);
   if (answer != Answer::kGiven) {
     NoteUnresponsive();
-    // Withdrawn before the descriptors are closed: their numbers may soon be other files of the program's.
+    // The request is withdrawn before the descriptors are closed, since other files may soon get their numbers. Release:
+    // keeps this order.
     __atomic_store_n(&request.sequence, 0, __ATOMIC_RELEASE);
     if (answer == Answer::kNever) return NoCollector(advice);
   } else if (request.error == 0) {
@@ -200,25 +203,25 @@ int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what,
   Message message;
   if (answer == Answer::kLate) {
     timeouts.fetch_add(1, std::memory_order_relaxed);
-    message << "<heaptap>: the collector did not answer within " << limits.answer << " ms; no dump in \"" << what
-            << "\"\n";
+    message << "<heaptap>: no dump of \"" << what << "\": the collector did not answer within " << limits.answer
+            << " ms; try again, or restart the collector\n";
   } else if (answer == Answer::kNotNow) {
-    message << "<heaptap>: the collector has ended, and no other has come yet; no dump in \"" << what << "\"\n";
+    message << "<heaptap>: no dump of \"" << what << "\": the collector has ended; start it again and try again\n";
   } else {
-    message << "<heaptap>: the collector could not write \"" << what << "\" (error "
-            << static_cast<uint64_t>(request.error) << ")\n";
+    message << "<heaptap>: no dump of \"" << what << "\": the collector could not write it (errno "
+            << static_cast<uint64_t>(request.error) << "); see the collector's messages\n";
   }
   message.Print();
   return answer == Answer::kGiven ? EFAULT : EAGAIN;
 }
 
-// Does not wait for whoever is to read a FIFO.
+// O_NONBLOCK: does not wait for the reader of a FIFO.
 long OpenFile(const char* path, int flags) {
   return SystemCall(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path),
                     O_CREAT | O_WRONLY | O_CLOEXEC | O_NONBLOCK | flags, 0644);
 }
 
-// The collector writes into nothing else.
+// The collector writes to regular files only.
 bool IsRegular(const FileDescriptor& file) {
   struct stat status;
   return file.valid() && SystemCall(SYS_fstat, file.number(), reinterpret_cast<long>(&status)) == 0 &&
@@ -227,8 +230,8 @@ bool IsRegular(const FileDescriptor& file) {
 
 void Remove(const char* path) { SystemCall(SYS_unlinkat, AT_FDCWD, reinterpret_cast<long>(path), 0); }
 
-// Into a file that is there, since somebody may have it open already, as jemalloc does; or where none can be made
-// beside it.
+// Requests a dump into an existing file, which other programs may have open, as jemalloc does. Also if no file can be
+// created next to `path`.
 int RequestFileInPlace(uint32_t kind, uint64_t argument, const char* path, Advice advice) {
   long number = OpenFile(path, O_EXCL);
   const bool made = number >= 0;
@@ -246,8 +249,8 @@ bool Exists(const char* path) {
   return SystemCall(SYS_lstat, reinterpret_cast<long>(path), reinterpret_cast<long>(&status)) != -ENOENT;
 }
 
-// A new file gets its name when it is whole: whoever is killed meanwhile, and however full the disk is, there is never
-// half a dump under it. REQUIRES: a DumpScope is taken.
+// A new file gets its name when it is complete. So `path` never holds half a dump, even if a process is killed or the
+// disk is full. REQUIRES: a DumpScope is taken.
 int RequestFile(uint32_t kind, uint64_t argument, const char* path, Advice advice) {
   if (Exists(path)) return RequestFileInPlace(kind, argument, path, advice);
   part_name.Clear();
@@ -273,23 +276,24 @@ bool CanPrint() {
   return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
 }
 
-// `path` nullptr: an automatic name, which is in file_name then. REQUIRES: a DumpScope is taken.
+// `path` nullptr: uses an automatic name, and leaves it in file_name. REQUIRES: a DumpScope is taken.
 int DumpLocked(heaptap_dump_kind kind, const char* path, Advice advice) {
   if (path == nullptr && !HasDumpPrefix()) return EFAULT;
-  // Before the file is opened: what an earlier dump has left there must not be lost for nothing.
+  // Checked before the file is opened, so that an earlier dump there is not lost for nothing.
   if (!HasCollector()) return NoCollector(advice);
   if (path == nullptr) {
     MakeDumpName(kind, &file_name);
     path = file_name.text();
   }
-  // Before the file is opened: it may get the number of a closed stderr.
-  const bool is_silent = kind == HEAPTAP_DUMP_FINAL && ProcessConfiguration().prof_leak && !CanPrint();
-  return RequestFile(static_cast<uint32_t>(kind), is_silent ? HEAPTAP_FINAL_PRINT_LEAKS : 0, path, advice);
+  // Checked before the file is opened, since the file may get the number of a closed stderr.
+  const bool collector_prints = kind == HEAPTAP_DUMP_FINAL && ProcessConfiguration().prof_leak && !CanPrint();
+  return RequestFile(static_cast<uint32_t>(kind), collector_prints ? HEAPTAP_FINAL_PRINT_LEAKS : 0, path, advice);
 }
 
 bool IsHookSet() { return hooks.dump.load(std::memory_order_relaxed) != nullptr; }
 
-// For a hook, which is called when others may have names made already. Large on the stack.
+// A dump with an automatic name, when a hook is set. Copies the name, since another dump may overwrite file_name before
+// the hook runs. Has a large stack frame.
 [[gnu::noinline]] int DumpAndTellName(heaptap_dump_kind kind, uint64_t lock_timeout, Advice advice) {
   char name[PATH_MAX];
   int result;
@@ -304,7 +308,7 @@ bool IsHookSet() { return hooks.dump.load(std::memory_order_relaxed) != nullptr;
   return result;
 }
 
-// EBUSY: others keep the right to ask.
+// EBUSY: no DumpScope could be taken within `lock_timeout` milliseconds.
 int DumpWithin(heaptap_dump_kind kind, const char* path, uint64_t lock_timeout, Advice advice) {
   if (path == nullptr && IsHookSet()) return DumpAndTellName(kind, lock_timeout, advice);
   int result;
@@ -330,7 +334,7 @@ void PrintLeaks() {
   message.Print();
 }
 
-// Whether there are leaks; they have been printed.
+// Makes the final dump. With prof_leak, prints the leaks and returns whether there are any, else returns false.
 bool FinalDumpShowsLeaks() {
   DumpScope scope;
   if (!scope.taken() || DumpLocked(HEAPTAP_DUMP_FINAL, nullptr, Advice::kRun) != 0) return false;
@@ -339,11 +343,11 @@ bool FinalDumpShowsLeaks() {
   return true;
 }
 
-// After a trigger's dump has failed, triggers rest: whoever waits for each of them would stand still, and say so each
-// time. For so long (milliseconds), or until another collector comes.
+// After a triggered dump has failed, triggers pause for this time, or until another collector comes. Otherwise threads
+// would wait for each trigger, and each would print a message.
 constexpr uint64_t kTriggersPauseMilliseconds = 60000;
 constinit std::atomic<uint64_t> triggers_paused_until;
-constinit std::atomic<uint32_t> triggers_paused_for;  // whom: heaptap_control.collector_pid
+constinit std::atomic<uint32_t> triggers_paused_for;  // heaptap_control.collector_pid
 
 bool AreTriggersPaused() {
   return Milliseconds() < triggers_paused_until.load(std::memory_order_relaxed) &&
@@ -372,11 +376,12 @@ void DumpOnTrigger(heaptap_dump_kind kind) {
   errno = saved;
 }
 
-void AskForReset(uint64_t lg_sample) {
+void AskForReset(uint64_t lg_interval) {
   heaptap_dump_request reset{};
   reset.kind = HEAPTAP_ASK_RESET;
-  reset.argument = lg_sample;
-  // Not while the collector reads the books that end now. In a dump's signal handler it must do without.
+  reset.argument = lg_interval;
+  // The collector must not be reading the books that end here. A signal handler that interrupts a dump of its own thread
+  // resets without the scope.
   DumpScope scope;
   heaptap_probe_dump(&reset);
 }
@@ -408,8 +413,8 @@ int SetDumpPrefix(const char* prefix) {
 }
 
 void DumpAtExit() {
-  // Not _exit: what the program has written to its streams must still get out. glibc's exit goes on with the handlers
-  // that are left when one of them calls it again.
+  // Not _exit, since the program's streams must still be flushed. When an exit handler calls exit again, glibc goes on
+  // with the remaining handlers.
   if (FinalDumpShowsLeaks() && ProcessConfiguration().prof_leak_error) exit(1);
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dumps that the process asks the collector for (contract.h, struct heaptap_dump_request).
+// Dumps that the process requests from the collector (contract.h, struct heaptap_dump_request).
 //
-// Any thread, no lock held. Each waits for the collector, with a bound, and other requests wait behind it. Returned is
-// 0 or an errno value, which has been told on stderr too, in one line:
-//   EFAULT  there is no collector, it failed, the file could not be opened, or there is no prefix (not told)
-//   EAGAIN  the collector did not answer in time, or the calling thread is in the middle of a dump (not told)
+// Any thread, no lock held. A request waits for the collector, with a time limit, and other requests wait for their
+// turn. Functions return 0 or an errno value. Errors are also printed to stderr, in one line each, with two exceptions:
+//   EFAULT  no collector, the collector failed, the file could not be opened, or there is no prefix (not printed)
+//   EAGAIN  the collector did not answer in time, or the calling thread is in the middle of a dump (not printed)
 #ifndef HEAPTAP_ALLOCATOR_PROFILING_DUMP_H_
 #define HEAPTAP_ALLOCATOR_PROFILING_DUMP_H_
 
@@ -15,30 +15,31 @@
 
 namespace heaptap {
 
-// Asks for a dump into the file `path` (a name of the process; an existing file is overwritten), or, if `path` is
-// nullptr, into one with an automatic name (dump_name.h).
+// A dump into the file `path`, as the process sees it; an existing file is overwritten. `path` nullptr: an automatic
+// name (dump_name.h).
 int Dump(heaptap_dump_kind kind, const char* path);
 
-// A dump that a trigger wants, with an automatic name. Nobody waits for a second one: while another dump is under way
-// it is left out, after one that failed triggers rest for a minute, and a missing collector is told of once.
+// A dump for a trigger, with an automatic name. Left out during another dump and in the minute after a triggered dump
+// has failed. A missing collector is reported once.
 void DumpOnTrigger(heaptap_dump_kind kind);
 
-// A record of the latest `count` samples, into the open file `file_fd`, or into `path` (nullptr: an automatic name).
+// Records of the latest `count` samples, into the open file `file_fd`, or as a log into `path` (nullptr: an automatic
+// name).
 int DumpRecords(heaptap_ask_kind kind, uint64_t count, int file_fd);
 int DumpLog(uint64_t count, const char* path);
 
-// Begins new books (HEAPTAP_ASK_RESET), not in the middle of a dump.
-void AskForReset(uint64_t lg_sample);
+// Makes the collector forget all samples so far (HEAPTAP_ASK_RESET). Waits for the end of a dump.
+void AskForReset(uint64_t lg_interval);
 
-// prof.prefix: of the names of automatic dumps from now on; it is copied, and cut if it is too long. EFAULT: a dump
-// that is under way does not end.
+// prof.prefix: sets the prefix of automatic names. The text is copied, and cut if it is too long. EFAULT: another dump
+// does not end in time.
 int SetDumpPrefix(const char* prefix);
 
-// The handler of prof_final: a dump; with prof_leak a summary of what is still live; with prof_leak_error the exit
-// status 1 if that is anything.
+// The exit handler of prof_final: makes a dump. With prof_leak it prints a summary of the live memory; with
+// prof_leak_error the exit status is 1 if there is any.
 void DumpAtExit();
 
-// The child of a fork has no dump under way.
+// For the child of a fork: no dump is under way there.
 void ResetDumpsAfterFork();
 
 }  // namespace heaptap

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names of the files that the process dumps into without having been told a name, as jemalloc makes them:
+// Automatic names of dump files, as jemalloc forms them:
 //
-//   <prefix>[.<inode of the PID name space>].<pid>.<sequence>.<letter>[<number>].heap
+//   <prefix>[.<inode of the PID namespace>].<pid>.<sequence>.<letter>[<number>].heap
 //
-// The sequence counts all dumps, the number those of one kind; the final one has none. The prefix is prof_prefix until
-// prof.prefix changes it.
+// The sequence counts all dumps, the number those of one kind; the final dump has no number. The prefix is prof_prefix
+// until prof.prefix changes it.
 //
-// Not thread safe: dump.cc serialises. Allocates nothing.
+// Not thread safe: the caller holds a DumpScope (dump.cc). Allocates nothing.
 #ifndef HEAPTAP_ALLOCATOR_PROFILING_DUMP_NAME_H_
 #define HEAPTAP_ALLOCATOR_PROFILING_DUMP_NAME_H_
 
@@ -19,8 +19,8 @@
 
 namespace heaptap {
 
-// A name that is built piece by piece. Longer ones than PATH_MAX and a suffix are cut; they could not be opened anyway.
-// Too large for the stack of a small thread or a signal handler.
+// A file name that is built piece by piece. Names longer than PATH_MAX plus a suffix are cut, and cannot be opened
+// anyway. Too large for the stack of a small thread or a signal handler.
 class DumpName {
  public:
   void Clear() { length_ = 0; }
@@ -35,7 +35,7 @@ class DumpName {
   size_t length_;
 };
 
-// False: the prefix is empty, which means that there are to be no automatic dumps.
+// False: the prefix is empty, which disables automatic dumps.
 bool HasDumpPrefix();
 void MakeDumpName(heaptap_dump_kind kind, DumpName* name);
 // <prefix>.<pid>.<sequence>.json

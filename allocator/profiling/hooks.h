@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// experimental.hooks.*: functions of the program that are called for samples and dumps, by the thread concerned, with
-// no lock held; nullptr: none. Whatever a hook itself does calls no hook. errno is kept.
+// experimental.hooks.*: functions of the program that are called for samples and dumps, on the thread concerned, with
+// no lock held. nullptr: no hook. Hooks are not called for what a hook itself does. errno is kept.
 #ifndef HEAPTAP_ALLOCATOR_PROFILING_HOOKS_H_
 #define HEAPTAP_ALLOCATOR_PROFILING_HOOKS_H_
 
@@ -15,7 +15,7 @@
 namespace heaptap {
 
 using DumpHook = void (*)(const char* path);
-// `backtrace` is empty: nothing unwinds in the process.
+// `backtrace` is empty: the process does not unwind stacks.
 using SampleHook = void (*)(const void* pointer, size_t size, void** backtrace, unsigned frames, size_t usable);
 using SampleFreeHook = void (*)(const void* pointer, size_t usable);
 
@@ -26,6 +26,7 @@ struct Hooks {
 };
 extern Hooks hooks;
 
+// Whether the thread is in a hook.
 extern constinit thread_local bool in_hook;
 
 template <typename Hook, typename... Arguments>

@@ -23,7 +23,7 @@ namespace {
 
 constinit thread_local char thread_name[HEAPTAP_THREAD_NAME_BYTES];
 
-// What waits on the thread's ready lists was drawn under other terms: the next allocation shall follow the new ones.
+// Puts the thread's ready blocks back, so that the new settings apply from its next allocation on.
 void FollowAtOnce() {
   HeapScope heap;
   heap->Flush();
@@ -53,7 +53,7 @@ bool IsThreadActive() {
 
 void SetThreadActive(bool active) {
   HeapScope heap;
-  // The late heap is everybody's.
+  // All threads without a heap share the fallback heap.
   if (heap->serial == 0) return;
   SamplerOf(&*heap).SetWanted(active);
   heap->Flush();
@@ -90,7 +90,7 @@ void IntroduceThread() {
 void ResetProfile() {
   AskForReset(control::EffectiveLgInterval());
   FollowAtOnce();
-  // The books are new: what they say of threads and records is told again.
+  // The collector has forgotten the names of threads and the requests for records: they are sent again.
   PrepareAllThreadsAgain();
 }
 

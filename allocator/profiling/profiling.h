@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a process may ask of its own profile: the meaning behind prof.* and thread.prof.* of mallctl. Dumps are in
-// dump.h, records of samples in records.h.
+// The process's control over its own profile: prof.* and thread.prof.* of mallctl. Dumps are in dump.h, records of
+// samples in records.h.
 //
-// Any thread, no lock held. Where it is said that something is told to the collector, a process that nobody follows
-// succeeds too: it has no samples that could be wrong.
+// Any thread, no lock held. Functions that inform the collector succeed without a collector too: the process has no
+// samples then.
 #ifndef HEAPTAP_ALLOCATOR_PROFILING_PROFILING_H_
 #define HEAPTAP_ALLOCATOR_PROFILING_PROFILING_H_
 
@@ -14,10 +14,10 @@
 
 namespace heaptap {
 
-// Begins what the process's configuration asks for. Once, before other threads.
+// Starts what the configuration asks for. Called once, before other threads exist.
 void StartProfiling();
 
-// prof.active. The calling thread follows at once, others with their next slow path (contract.h).
+// prof.active. Takes effect at once for the calling thread, for other threads at their next slow path (contract.h).
 bool IsProfilingActive();
 void SetProfilingActive(bool active);
 
@@ -25,20 +25,20 @@ void SetProfilingActive(bool active);
 bool IsThreadActive();
 void SetThreadActive(bool active);
 
-// thread.prof.name of the calling thread; "" if it has none. With prof_sys_thread_name it is the system's name, and
-// SetThreadName must not be called. The text stays valid while the thread lives and sets no other name.
+// thread.prof.name of the calling thread; "" if it has none. With prof_sys_thread_name: the system's name of the thread,
+// and SetThreadName must not be called. The text is valid until the thread sets another name or ends.
 const char* ThreadName();
-// Keeps at most 15 bytes. EINVAL: nullptr, or a character that is neither graphic nor blank.
+// Keeps at most 15 bytes. EINVAL: the name is nullptr, or has a character that is neither graphic nor blank.
 int SetThreadName(const char* name);
 
-// Tells the collector the thread's name and whatever else it must know before the thread's next sample.
+// Informs the collector of all that it must know before the thread's next sample, such as the thread's name.
 void IntroduceThread();
 
 // prof.gdump: a dump whenever the active memory is larger than ever before.
 bool IsHighWaterDumped();
 void SetHighWaterDumped(bool dumped);
 
-// prof.reset: all samples so far vanish from later dumps; told to the collector.
+// prof.reset: informs the collector. Later dumps contain none of the samples so far.
 void ResetProfile();
 // Also sets the process's own sampling interval to 2^lg_interval bytes; larger values than HEAPTAP_MAX_LG_SAMPLE are
 // clipped to it. An interval that the collector has set takes precedence.

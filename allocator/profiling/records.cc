@@ -27,7 +27,7 @@ constinit std::atomic<ssize_t> recent_maximum;
 
 enum class LogState : uint8_t { kNone, kRuns, kEnds };
 
-constinit Mutex log_mutex;  // for changes of what follows; held for no longer than it takes to copy a name
+constinit Mutex log_mutex;  // for changes of the variables below; held no longer than to copy a name
 LogState log_state;
 bool has_log_path;
 char log_path[PATH_MAX];  // changes only from kNone to kRuns
@@ -64,7 +64,7 @@ class MemoryFile {
   MemoryFile& operator=(const MemoryFile&) = delete;
 
   int number() const { return number_; }
-  // Bytes read, 0 at the end or at an error.
+  // The number of bytes read; 0 at the end or after an error.
   size_t Read(char* to, size_t size, uint64_t offset) const {
     const long got = SystemCall(SYS_pread64, number_, reinterpret_cast<long>(to), static_cast<long>(size),
                                 static_cast<long>(offset));
@@ -103,7 +103,7 @@ void SetRecentMaximum(ssize_t maximum) {
 int DumpRecent(void (*write)(void* opaque, const char* text), void* opaque) {
   MemoryFile file;
   if (file.number() < 0) return EFAULT;
-  // -1, all that there are, is the largest number.
+  // -1 (all records) becomes the largest number.
   const int error = DumpRecords(HEAPTAP_ASK_RECENT, static_cast<uint64_t>(RecentMaximum()), file.number());
   if (error != 0) return error;
   char piece[4096];
@@ -128,7 +128,7 @@ int StartLog(const char* path) {
     SetLogState(LogState::kRuns);
   }
   TellCollector();
-  // A log that nobody stops ends with the process.
+  // The end of the process ends a log that is still running.
   if (!registered.exchange(true, std::memory_order_relaxed)) atexit(StopLogAtExit);
   return 0;
 }
@@ -140,7 +140,7 @@ int StopLog() {
     SetLogState(LogState::kEnds);
   }
   const int error = DumpLog(logged_samples.load(std::memory_order_relaxed), has_log_path ? log_path : nullptr);
-  // What the collector had no time for may be asked for again.
+  // If the collector did not answer in time, the program may try again.
   {
     MutexLock lock(log_mutex);
     SetLogState(error == EAGAIN ? LogState::kRuns : LogState::kNone);

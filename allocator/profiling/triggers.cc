@@ -20,7 +20,7 @@ class Interval {
   void Start(uint64_t length) { length_ = length; }
   uint64_t length() const { return length_; }
 
-  // Counts what the thread has allocated beyond `*counted`. True if that goes past the end of an interval.
+  // Adds what the thread has allocated since `*counted`, and updates `*counted`. True if an interval has ended.
   bool Passed(uint64_t* counted) {
     if (length_ == 0) return false;
     const uint64_t allocated = *ThreadAllocatedCounter();
@@ -42,7 +42,7 @@ class Interval {
 constinit Interval dump_interval;
 constinit Interval print_interval;
 void (*print_statistics)(const char* letters);
-// Of the thread's allocated bytes.
+// The thread's allocated bytes that have been added to the intervals.
 constinit thread_local uint64_t counted_for_dumps;
 constinit thread_local uint64_t counted_for_prints;
 
@@ -73,7 +73,7 @@ void StartTriggers(void (*print)(const char* letters)) {
   if (configuration.prof) dump_interval_bytes = configuration.prof_interval;
   dump_interval.Start(dump_interval_bytes);
   if (configuration.stats_interval >= 0) {
-    // As in jemalloc, 0 is "whenever it is looked at".
+    // As in jemalloc, 0 prints at every check.
     const int64_t bytes = configuration.stats_interval;
     print_interval.Start(bytes > 0 ? static_cast<uint64_t>(bytes) : 1);
   }

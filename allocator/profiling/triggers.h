@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What makes the process ask for a dump by itself: lg_prof_interval, prof_gdump; and stats_interval, which prints.
+// Triggers of dumps, lg_prof_interval and prof_gdump, and of printed statistics, stats_interval.
 //
-// An interval is looked at now and then: the bytes that the thread has allocated since its last look are added to a
-// count for the process, and when that has grown by an interval it is time, once however many intervals it spans. As
-// with jemalloc, the one of dumps is looked at when a sample is taken; while none are, and always for the one of
-// statistics, the looks come with the thread's slow paths.
+// Each check of an interval adds the bytes that the thread has allocated since its last check to a count for the
+// process. When the count reaches the interval, the trigger fires, once even if it spans several intervals. As in
+// jemalloc, each sample checks the interval of dumps. While sampling is off, slow paths check it. Slow paths always
+// check the interval of statistics.
 //
-// The core asks what is due, and tells that the active memory has grown (core/observer.h): if it was never so much and
-// such dumps are wanted, the calling thread takes one at the end of its slow path.
+// prof_gdump: when the active memory is larger than ever before (core/observer.h, ActiveGrew), the calling thread makes
+// a dump at the end of its slow path.
 //
 // Any thread. Zero-initialised state is valid: no triggers.
 #ifndef HEAPTAP_ALLOCATOR_PROFILING_TRIGGERS_H_
@@ -18,21 +18,21 @@
 
 namespace heaptap {
 
-// Reads what the process's configuration asks for. `print` prints the statistics that the letters ask for. Once, before
-// other threads.
+// Starts what the configuration asks for. `print`: prints statistics (stats_interval_opts). Called once, before other
+// threads exist.
 void StartTriggers(void (*print)(const char* letters));
 
-// lg_prof_interval: bytes; 0: none. Constant once StartTriggers was called.
+// lg_prof_interval in bytes; 0: no such trigger. Constant after StartTriggers.
 extern uint64_t dump_interval_bytes;
 // The slow part of CheckDumpInterval.
 void CountTowardsDump();
 
-// Counts what the calling thread has allocated, and dumps if that is due. No lock held, in no HeapScope.
+// Checks the interval of dumps for the calling thread, and makes a dump if one is due. No lock held, in no HeapScope.
 inline void CheckDumpInterval() {
   if (dump_interval_bytes != 0) CountTowardsDump();
 }
 
-// The high-water dump that is due is not wanted any more; for the child of a fork, whose parent takes it, too.
+// Cancels a high-water dump that is due. Also for the child of a fork: its parent makes the dump.
 void ForgetHighWater();
 
 }  // namespace heaptap

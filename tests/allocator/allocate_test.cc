@@ -170,9 +170,9 @@ std::string Complaint(void* pointer) {
 
 bool Says(const std::string& complaint, const char* what) { return complaint.find(what) != std::string::npos; }
 
-constexpr char kAnother[] = "which another allocator has made";
-constexpr char kTwice[] = "which is free already";
-constexpr char kInside[] = "at which no block begins";
+constexpr char kAnother[] = "the pointer comes from another allocator";
+constexpr char kTwice[] = "the block is already free";
+constexpr char kInside[] = "no block begins there";
 
 using InvalidFreeDeathTest = ::testing::TestWithParam<size_t>;
 
@@ -277,13 +277,13 @@ TEST(InvalidFreeDeathTest, AbortsIfThatIsWanted) {
           for (void* block : blocks) Free(block);
           Free(blocks[20]);
         },
-        "^<heaptap>: Invalid free of 0x[0-9a-f]{16}, which is free already\n$");
+        "^<heaptap>: invalid free of 0x[0-9a-f]{16}: the block is already free; aborting\n$");
     EXPECT_DEATH(
         {
           abort();
           Free(static_cast<char*>(Allocate(size)) + 8);
         },
-        "^<heaptap>: Invalid free of 0x[0-9a-f]{16}, at which no block begins\n$");
+        "^<heaptap>: invalid free of 0x[0-9a-f]{16}: no block begins there; aborting\n$");
   }
 }
 

@@ -73,7 +73,7 @@ DIFFERENCES = [
 
     Known(WEIGHTS, trial=r"opt\.lg_prof_sample|prof\.lg_sample", jemalloc=".* 63", heaptap=".* 46"),
     Known(NO_COLLECTOR, name="prof:true,(lg_prof_interval:0|prof_gdump:true)", trial="stderr", jemalloc="",
-          heaptap="<heaptap>: no collector follows this process; run .*\n"),
+          heaptap="<heaptap>: no dump: no collector records this process; run .*\n"),
     Known(LEAK, name=".*prof_leak.*", trial="opt.prof_final", jemalloc=NO_RESULT, heaptap=".* true"),
     Known(LEAK, name=".*prof_leak_error:true.*", trial="stderr", heaptap="",
           jemalloc="<jemalloc>: prof_leak_error is set w/o prof_final.\n(<jemalloc>: Abort .*)?"),

@@ -125,7 +125,7 @@ void PrintStatistics(WriteFunction write, void* opaque, const char* options) {
   Snapshot* snapshot = static_cast<Snapshot*>(MapAligned(kBytes, kPageSize));
   if (snapshot == nullptr) {
     Message message;
-    message << "<heaptap>: Out of memory for the statistics\n";
+    message << "<heaptap>: out of memory: malloc_stats_print prints nothing\n";
     message.Print();
     return;
   }
