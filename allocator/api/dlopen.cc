@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// dlopen and dlmopen without RTLD_DEEPBIND. A library that is opened with it takes malloc and free from libc, while the
-// program takes them from here: the first block that goes from one to the other ends the program. So the flag is
-// dropped, and the library binds to what the program binds to. drop_deepbind:false of HEAPTAP_CONF leaves it alone.
+// dlopen and dlmopen without RTLD_DEEPBIND. A library opened with this flag takes malloc and free from libc, while the
+// program takes them from here; the program crashes when a block from one is freed by the other. So the flag is
+// dropped, unless HEAPTAP_CONF has drop_deepbind:false.
 //
-// The thread also notes that it opens a library, whose unwind tables are to be awaited (code_tables.h).
+// Both also note that the thread opens a library, so that its next sample waits for unwind tables (code_tables.h).
 //
-// The functions themselves are in dlopen_entry.S. They ask here what to do, and jump to libc's with the return address
-// of their caller: by that address libc knows whose RUNPATH and whose name space count.
+// The functions themselves are in dlopen_entry.S. They call the functions here, then jump to libc's, which see the
+// return address of the original caller: libc uses it to find the caller's RUNPATH and namespace.
 #include <dlfcn.h>
 #include <stdint.h>
 
@@ -20,15 +20,15 @@
 
 namespace {
 
-// What an entry does: jumps to `function` with another mode. In two registers.
+// Where an entry jumps to, and with which mode. Returned in two registers.
 struct Redirection {
   void* function;
   uint64_t mode;
 };
 
 void ConfirmOnce(const char* file) {
-  static constinit std::atomic<bool> is_said;
-  if (!heaptap::ProcessConfiguration().confirm_conf || is_said.exchange(true, std::memory_order_relaxed)) return;
+  static constinit std::atomic<bool> is_reported;
+  if (!heaptap::ProcessConfiguration().confirm_conf || is_reported.exchange(true, std::memory_order_relaxed)) return;
   heaptap::Message message;
   message << "<heaptap>: RTLD_DEEPBIND is dropped from dlopen (HEAPTAP_CONF=drop_deepbind:false keeps it), first for \""
           << file << "\"\n";
@@ -53,7 +53,7 @@ Redirection heaptap_redirect_dlopen(const char* file, int mode) {
   return {dlsym(RTLD_NEXT, "dlopen"), WithoutDeepbind(file, mode)};
 }
 
-// Another name space has a libc of its own, and this library is not in it.
+// Other namespaces have their own libc, and do not contain this library.
 Redirection heaptap_redirect_dlmopen(Lmid_t space, const char* file, int mode) {
   heaptap::NoteOpening(__builtin_frame_address(0));
   void* function = dlsym(RTLD_NEXT, "dlmopen");

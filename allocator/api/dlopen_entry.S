@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlopen and dlmopen (dlopen.cc): jumps, since libc looks at the return address.
+ * dlopen and dlmopen (dlopen.cc). They jump to libc's functions, which read the return address.
  */
 
 /* ENTRY name, register of the argument `mode` */

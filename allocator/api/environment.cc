@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// secure_getenv, for the sake of one caller: a program that is linked with libjemalloc.so loads that library beside a
-// preloaded heaptap, though all its calls come here. That library's constructor still reads MALLOC_CONF, by
-// secure_getenv, and does what it asks for: a final dump over ours, a second leak summary, statistics of an allocator
-// that nobody uses. So it gets another MALLOC_CONF, which switches all that off. That wins over the symbol malloc_conf
-// and over /etc/malloc.conf, which jemalloc reads before it. (malloc_conf_2_conf_harder, which it reads after it, is
-// not overruled.)
+// secure_getenv is interposed because of one caller. A program that is linked with libjemalloc.so loads that library
+// next to a preloaded heaptap, although heaptap serves all its calls. The constructor of libjemalloc.so still reads
+// MALLOC_CONF with secure_getenv and obeys it: it would write a final dump over heaptap's, and print a second leak
+// summary and the statistics of an unused allocator. So it gets another MALLOC_CONF, which disables all this. It
+// overrides the symbol malloc_conf and /etc/malloc.conf, which jemalloc reads before it, but not
+// malloc_conf_2_conf_harder, which jemalloc reads after it.
 //
-// Where no options are given at all there is nothing to switch off, and it is told so: a jemalloc that was built
-// without profiling would complain of options that it does not know.
+// Without any options there is nothing to disable, and the variable reads as not set: a jemalloc that was built
+// without profiling would complain about unknown options.
 //
-// Everybody else gets what libc's function gives. It is read from `environ` and not by getenv: a program may have
-// wrapped both functions under one lock, as Firefox has, and holds it here.
+// For all other variables the result is that of libc's function. They are read from `environ` and not with getenv: a
+// program may have wrapped both functions under one lock, as Firefox has, and hold it here.
 //
-// May be called by any thread at any time, before this library's constructor too; allocates nothing.
+// Any thread, any time, also before this library's constructor. Allocates nothing.
 #include <malloc.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -25,7 +25,7 @@
 
 namespace {
 
-// Only what jemalloc 5.3.0 knows, as Debian has it: an unknown option would make it complain.
+// Only options of Debian's jemalloc 5.3.0, which complains about unknown ones.
 constexpr char kQuiet[] =
     "abort_conf:false,confirm_conf:false,prof:false,prof_active:false,prof_final:false,prof_leak:false,"
     "prof_leak_error:false,prof_gdump:false,lg_prof_interval:-1,stats_print:false,stats_interval:-1,"
@@ -33,11 +33,11 @@ constexpr char kQuiet[] =
 
 }  // namespace
 
-// malloc_usable_size tells, since, other than malloc's, its address is hardly ever taken by a program, which would make
-// it an address in the program.
+// Looks at malloc_usable_size and not at malloc. If a program takes the address of a function, the address may be one
+// in the program, and programs hardly ever take that of malloc_usable_size.
 bool heaptap::IsInUse() { return IsInAllocator(reinterpret_cast<const void*>(&malloc_usable_size)); }
 
-// Where heaptap is not in use, it has to keep out of the other allocator's options.
+// If heaptap is not in use, MALLOC_CONF belongs to another allocator and is left alone.
 HEAPTAP_C_EXPORT char* secure_getenv(const char* name) noexcept {
   if (strcmp(name, "MALLOC_CONF") == 0 && heaptap::IsInUse()) {
     return heaptap::HasOptions() ? const_cast<char*>(kQuiet) : nullptr;

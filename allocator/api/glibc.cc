@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// glibc's names for the allocator's functions, but for malloc and free themselves (malloc_fast.cc).
+// glibc's allocation and introspection functions, except malloc and free (malloc_fast.cc).
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -13,8 +13,8 @@
 #include "allocator/core/options.h"
 #include "allocator/platform/system.h"
 
-using heaptap::kPageSize;
 using heaptap::CheckXmalloc;
+using heaptap::kPageSize;
 using heaptap::ReadFigure;
 
 namespace {
@@ -48,7 +48,7 @@ HEAPTAP_C_EXPORT void* reallocarray(void* pointer, size_t count, size_t size) {
   return Reallocate(pointer, bytes);
 }
 
-// Alignments that are no power of two are rounded up, as glibc does.
+// An alignment that is not a power of two is rounded up, as in glibc.
 HEAPTAP_C_EXPORT void* memalign(size_t alignment, size_t size) {
   if (!IsPowerOfTwo(alignment)) {
     if (alignment > SIZE_MAX / 2 + 1) {
@@ -92,12 +92,12 @@ HEAPTAP_C_EXPORT void* pvalloc(size_t size) {
 
 HEAPTAP_C_EXPORT size_t malloc_usable_size(void* pointer) { return heaptap::UsableSize(pointer); }
 
-// A size that does not fit the block would be the caller's error; the block knows better.
+// The size is ignored: the block's own size is authoritative.
 HEAPTAP_C_EXPORT void free_sized(void* pointer, size_t) { heaptap::Free(pointer); }
 HEAPTAP_C_EXPORT void free_aligned_sized(void* pointer, size_t, size_t) { heaptap::Free(pointer); }
 HEAPTAP_C_EXPORT void cfree(void* pointer) { heaptap::Free(pointer); }
 
-// Names by which programs reach past an interposed malloc.
+// Programs use these names to bypass an interposed malloc.
 HEAPTAP_C_EXPORT void* __libc_calloc(size_t count, size_t size) HEAPTAP_ALIAS(calloc);
 HEAPTAP_C_EXPORT void* __libc_realloc(void* pointer, size_t size) HEAPTAP_ALIAS(realloc);
 HEAPTAP_C_EXPORT void* __libc_memalign(size_t alignment, size_t size) HEAPTAP_ALIAS(memalign);
@@ -105,7 +105,7 @@ HEAPTAP_C_EXPORT void* __libc_valloc(size_t size) HEAPTAP_ALIAS(valloc);
 HEAPTAP_C_EXPORT void* __libc_pvalloc(size_t size) HEAPTAP_ALIAS(pvalloc);
 HEAPTAP_C_EXPORT int __posix_memalign(void** result, size_t alignment, size_t size) HEAPTAP_ALIAS(posix_memalign);
 
-// --- what tells about the allocator, from the figures of the control block ---
+// --- introspection, from the figures of the control block ---
 
 namespace {
 
@@ -122,7 +122,7 @@ int Clip(uint64_t number) { return number < INT_MAX ? static_cast<int>(number) :
 
 HEAPTAP_C_EXPORT int malloc_trim(size_t) noexcept { return heaptap::Trim(); }
 
-// There is nothing to tune; saying so as an error would only frighten programs that set glibc's parameters.
+// There is nothing to tune. Reports success, since programs that set glibc's parameters might take an error seriously.
 HEAPTAP_C_EXPORT int mallopt(int, int) noexcept { return 1; }
 
 HEAPTAP_C_EXPORT struct mallinfo2 mallinfo2() noexcept {
@@ -131,7 +131,8 @@ HEAPTAP_C_EXPORT struct mallinfo2 mallinfo2() noexcept {
   result.arena = totals.mapped;
   result.hblkhd = totals.large;
   result.uordblks = totals.active;
-  result.fordblks = totals.mapped > totals.active ? totals.mapped - totals.active : 0;  // read one after the other
+  // The two figures are not read at the same moment.
+  result.fordblks = totals.mapped > totals.active ? totals.mapped - totals.active : 0;
   result.keepcost = totals.dirty;
   return result;
 }

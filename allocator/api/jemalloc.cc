@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// jemalloc's names: the extended functions, mallctl and its relatives, and the report.
+// jemalloc's functions: the extended allocation functions, mallctl and its variants, and malloc_stats_print.
 //
-// Flags may name a thread cache and an arena, which have no meaning here: there is one arena, and each thread has its
-// heap. As in jemalloc a size that no class holds is nullptr with errno as it was, while memory that has run out is
-// nullptr with ENOMEM.
+// The thread cache and the arena in flags are ignored: there is one arena, and each thread has its own heap. As in
+// jemalloc, a size above all classes returns nullptr and leaves errno alone; out of memory returns nullptr with ENOMEM.
 #include <stddef.h>
 
 #include "allocator/api/symbols.h"
@@ -19,11 +18,11 @@ namespace {
 using heaptap::BlockTraits;
 using heaptap::CheckXmalloc;
 
-constexpr int kAlignmentMask = MALLOCX_ZERO - 1;  // the logarithm of the alignment
+constexpr int kAlignmentMask = MALLOCX_ZERO - 1;  // the bits of lg(alignment)
 
 BlockTraits TraitsOf(int flags) { return {size_t{1} << (flags & kAlignmentMask), (flags & MALLOCX_ZERO) != 0}; }
 
-// The usable size of such a block; 0 if there can be none.
+// The usable size of such a block. 0: no such block is possible.
 size_t UsableSizeOf(size_t size, const BlockTraits& traits) {
   if (traits.alignment > heaptap::kLargestClass || size > heaptap::kLargestClass) return 0;
   return heaptap::RoundUpToAlignedClass(size != 0 ? size : 1, traits.alignment);
@@ -37,12 +36,12 @@ HEAPTAP_C_EXPORT void* mallocx(size_t size, int flags) {
   return CheckXmalloc(possible ? heaptap::AllocateExtended(size, traits) : nullptr, heaptap::kErrorInMallocx);
 }
 
-// A size of 0 frees nothing here, unlike realloc's.
+// Size 0 does not free the block, unlike in realloc.
 HEAPTAP_C_EXPORT void* rallocx(void* pointer, size_t size, int flags) {
   BlockTraits traits = TraitsOf(flags);
   bool possible = UsableSizeOf(size, traits) != 0;
   return CheckXmalloc(possible ? heaptap::Reallocate(pointer, size != 0 ? size : 1, traits) : nullptr,
-                 heaptap::kErrorInRallocx);
+                      heaptap::kErrorInRallocx);
 }
 
 HEAPTAP_C_EXPORT size_t xallocx(void* pointer, size_t size, size_t extra, int flags) {
@@ -53,7 +52,7 @@ HEAPTAP_C_EXPORT size_t sallocx(const void* pointer, int) { return heaptap::Usab
 
 HEAPTAP_C_EXPORT void dallocx(void* pointer, int) { heaptap::Free(pointer); }
 
-// A size that does not fit the block would be the caller's error; the block knows better.
+// The size is ignored: the block's own size is authoritative.
 HEAPTAP_C_EXPORT void sdallocx(void* pointer, size_t, int) { heaptap::Free(pointer); }
 
 HEAPTAP_C_EXPORT size_t nallocx(size_t size, int flags) { return UsableSizeOf(size, TraitsOf(flags)); }

@@ -23,7 +23,7 @@ void Begin() {
 bool RegisterExits() {
   const Configuration& configuration = ProcessConfiguration();
   const bool wants_dump = configuration.prof && configuration.prof_final;
-  // The last to be registered is called first.
+  // The handler that is registered last is called first.
   return (!configuration.stats_print || atexit(PrintStatisticsAtExit) == 0) && (!wants_dump || atexit(DumpAtExit) == 0);
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// malloc, free, and the plain operators new and delete: their fast paths and nothing else.
+// The fast paths of malloc, free, and the plain operators new and delete.
 //
-// The Makefile compiles this file, and only this one, without frames and with tail calls: each function either returns
-// or jumps to a slow path that has a frame. A function that called a slow path and then went on would have no frame in
-// the middle of the stack, and a walk by frame pointers would miss its caller, the very function that allocates.
+// The Makefile compiles only this file without frame pointers and with tail calls: each function either returns or
+// jumps to a slow path, which has a frame. If a function here called a slow path, it would have no frame in the middle
+// of the stack, and a walk by frame pointers would miss its caller, which is the function that allocates.
 #include "allocator/api/malloc_fast.h"
 
 #include <new>
@@ -35,7 +35,7 @@ namespace {
 HEAPTAP_C_EXPORT void* malloc(size_t size) { return Allocate<heaptap::MallocSlow>(size); }
 HEAPTAP_C_EXPORT void free(void* pointer) { Free(pointer); }
 
-// Names by which programs reach past an interposed malloc.
+// Programs use these names to bypass an interposed malloc.
 HEAPTAP_C_EXPORT void* __libc_malloc(size_t size) HEAPTAP_ALIAS(malloc);
 HEAPTAP_C_EXPORT void __libc_free(void* pointer) HEAPTAP_ALIAS(free);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the functions without a frame jump to.
+// The slow paths of malloc_fast.cc that core/allocate.h does not have.
 #ifndef HEAPTAP_ALLOCATOR_API_MALLOC_FAST_H_
 #define HEAPTAP_ALLOCATOR_API_MALLOC_FAST_H_
 
@@ -8,7 +8,7 @@
 
 namespace heaptap {
 
-// operator new when no block is ready: calls the new handler, throws std::bad_alloc.
+// operator new when no block is ready. Without memory it calls the new handler or throws std::bad_alloc.
 void* NewSlow(size_t size);
 
 }  // namespace heaptap

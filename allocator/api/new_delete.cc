@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// C++'s operators new and delete, but for the plain ones (malloc_fast.cc). The library does not link with a C++
-// library, since most programs have none. What operator new owes to its caller when there is no memory (it calls the
-// new handler, throws, catches what the handler throws) is left to the operator new of the C++ library that the caller
-// has, which calls malloc again. Which one that is has to be looked up then: a C program gets a C++ library with its
-// first plugin, and may get another one with the next.
+// The operators new and delete, except the plain ones (malloc_fast.cc). The library does not link with a C++ library,
+// since most programs have none. When memory runs out, operator new must call the new handler, throw, or catch what the
+// handler throws. It leaves this to the operator new of the caller's C++ library, which calls malloc again. That
+// library is looked up at each failure: a C program may load a C++ library with its first plugin, and another one with
+// the next.
 #include <dlfcn.h>
 #include <link.h>
 #include <stdlib.h>
@@ -18,13 +18,13 @@
 #include "allocator/platform/system.h"
 
 namespace std {
-// For programs without dynamic linking.
+// For static programs.
 new_handler get_new_handler() noexcept __attribute__((weak));
 void __throw_bad_alloc() __attribute__((weak, noreturn));
 }  // namespace std
 
 extern "C" {
-// A static program without plugins does not have them.
+// Weak: a static program without plugins does not have them.
 extern decltype(dladdr1) dladdr1 __attribute__((weak));
 extern decltype(dlsym) dlsym __attribute__((weak));
 extern decltype(dlclose) dlclose __attribute__((weak));
@@ -34,8 +34,8 @@ namespace {
 
 using heaptap::Allocate;
 using heaptap::AllocateAligned;
-using heaptap::Free;
 using heaptap::CheckXmalloc;
+using heaptap::Free;
 
 constexpr size_t kNoAlignment = 0;
 
@@ -44,11 +44,11 @@ void* Try(size_t size, size_t alignment) {
   return CheckXmalloc(AllocateAligned(alignment, size), heaptap::kErrorInAligned);
 }
 
-// What is loaded at an address, for dlsym.
+// A handle for dlsym of the object that is loaded at an address.
 class LoadedObject {
  public:
   explicit LoadedObject(const void* address) {
-    // By name: a static program that refers to dlopen gets a warning from the linker.
+    // Looked up by name, since the linker warns about a static program that refers to dlopen.
     const auto open = reinterpret_cast<decltype(&dlopen)>(dlsym(RTLD_DEFAULT, "dlopen"));
     Dl_info information;
     link_map* object;
@@ -62,15 +62,15 @@ class LoadedObject {
   LoadedObject(const LoadedObject&) = delete;
   LoadedObject& operator=(const LoadedObject&) = delete;
 
-  // In the object or in what it is linked with; nullptr if it is not there.
+  // The symbol in the object or in its dependencies. nullptr: there is none.
   void* Find(const char* name) const { return handle_ == nullptr ? nullptr : dlsym(handle_, name); }
 
  private:
   void* handle_ = nullptr;
 };
 
-// The function of that name in the C++ library that the code at `caller` is linked with; nullptr: there is none.
-// That library is where its new handler is, which, unlike operator new, no allocator defines.
+// The function of this name in the C++ library of the code at `caller`. nullptr: there is none. The library is found by
+// its get_new_handler, which no allocator defines, unlike operator new.
 void* FindInLibrary(const char* name, const void* caller) {
   if (&dladdr1 == nullptr || &dlsym == nullptr) return nullptr;
   constexpr char kGetNewHandler[] = "_ZSt15get_new_handlerv";
@@ -81,7 +81,7 @@ void* FindInLibrary(const char* name, const void* caller) {
   return heaptap::IsInAllocator(function) ? nullptr : function;
 }
 
-// What can be done without that library.
+// Handles the failure without that library: calls the new handler until there is memory or no handler.
 void* HandleFailure(size_t size, size_t alignment) {
   void* pointer = nullptr;
   while (std::get_new_handler != nullptr && pointer == nullptr) {
@@ -103,7 +103,7 @@ void* HandleFailureOrThrow(size_t size, size_t alignment) {
   abort();
 }
 
-// The four that fail differently. `caller` is where they return to.
+// The four variants, which fail in different ways. `caller`: their return address.
 
 void* New(size_t size, const void* caller) {
   if (void* pointer = Try(size, kNoAlignment)) return pointer;
@@ -136,7 +136,7 @@ void* New(size_t size, std::align_val_t alignment, const std::nothrow_t& nothrow
 
 }  // namespace
 
-// operator new jumps here, so the return address is that of its caller.
+// operator new jumps here, so the return address is in its caller.
 void* heaptap::NewSlow(size_t size) { return New(size, __builtin_return_address(0)); }
 
 HEAPTAP_EXPORT void* operator new(size_t size, const std::nothrow_t& nothrow) noexcept {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How names leave the library, and which code is its own.
+// Exported symbols, and the bounds of the library's code.
 #ifndef HEAPTAP_ALLOCATOR_API_SYMBOLS_H_
 #define HEAPTAP_ALLOCATOR_API_SYMBOLS_H_
 
 #define HEAPTAP_EXPORT __attribute__((visibility("default")))
 #define HEAPTAP_C_EXPORT extern "C" HEAPTAP_EXPORT
-// Another name for a function of the same file.
+// Declares another name for a function of the same file.
 #define HEAPTAP_ALIAS(name) __attribute__((alias(#name), copy(name)))
 
 extern "C" {
@@ -21,7 +21,7 @@ inline bool IsInAllocator(const void* function) {
   return function >= heaptap_text_begin && function < heaptap_text_end;
 }
 
-// Whether the program's malloc is this one. A program may have an allocator of its own, linked in, that comes before a
+// Whether the program uses this allocator. An allocator that is linked into the program takes precedence over a
 // preloaded library. Any thread, any time.
 bool IsInUse();
 

@@ -93,7 +93,8 @@ void* AllocateOutsideSlabs(size_t usable, size_t alignment, size_t requested) {
 
 // Inlined into each slow path, so that samples have the same number of allocator frames on all of them.
 [[gnu::always_inline]] inline void* AllocateAnySize(size_t size) {
-  return size <= kSmallMaximum ? AllocateSmall(ClassOf(size), size) : AllocateOutsideSlabs(RoundUpToClass(size), 1, size);
+  return size <= kSmallMaximum ? AllocateSmall(ClassOf(size), size)
+                               : AllocateOutsideSlabs(RoundUpToClass(size), 1, size);
 }
 
 // For a realloc that can keep its block: the weight if the observer wants this allocation, else 0.

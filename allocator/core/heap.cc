@@ -378,7 +378,7 @@ void FreeRemotely(Slab* slab, Block* block) {
     // Set before the bit is taken: if the process forks in between, the child must find this wake and restore it.
     if ((old & kNotifyBit) != 0) current_heap->waking.store(slab, std::memory_order_relaxed);
     block->next = reinterpret_cast<Block*>(old & ~kNotifyBit);
-    // Release: the owner sees the block's link, and is done with what this thread did with the block.
+    // Release: this thread's uses of the block, and the link in it, come before the owner's next use.
   } while (!slab->remote_free.compare_exchange_weak(old, reinterpret_cast<uintptr_t>(block), std::memory_order_release,
                                                     std::memory_order_relaxed));
   if ((old & kNotifyBit) == 0) return;

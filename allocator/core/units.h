@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The supply of units: gets chunks from the system, and units from chunks. One lock protects all of it; no other lock is
-// taken under it.
+// The supply of units: gets chunks from the system, and units from chunks. One lock protects all of it; no other lock
+// is taken under it.
 //
 // A free unit with unknown contents is dirty. Purge returns dirty units to the system, after which they are clean: they
 // read as zero and take no memory. Chunks are never unmapped.

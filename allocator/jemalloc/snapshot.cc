@@ -14,29 +14,29 @@
 namespace heaptap {
 namespace {
 
-constinit Mutex snapshot_mutex;  // for what follows; taken before all others
+constinit Mutex snapshot_mutex;  // for the next three variables; taken before all other locks
 Snapshot last;
-bool valid;  // `last` is of this process, and whole
+bool valid;  // `last` is complete, and of this process
 uint64_t epochs;
-uint64_t start;
+uint64_t start;  // Nanoseconds()
 
 size_t RoundUpToPage(size_t bytes) { return (bytes + kPageSize - 1) & ~(kPageSize - 1); }
 
-// Reads a word that its owner changes without telling anybody, on the fast paths too: the value is whole, of some
-// moment. ThreadSanitizer must not look.
+// Reads a word that its owner may change at the same time, also on the fast paths, where it is not a std::atomic: gets
+// one of its values. ThreadSanitizer must not check this access.
 template <typename Word>
 [[gnu::noinline, gnu::no_sanitize_thread]] Word Peek(const Word& word) {
   static_assert(sizeof(Word) <= sizeof(uint64_t));
   return __atomic_load_n(&word, __ATOMIC_RELAXED);
 }
 
-// What the walks find out besides what goes into the snapshot.
+// The snapshot that is being taken, and intermediate results.
 struct SnapshotBuilder {
   Snapshot* snapshot;
-  size_t slack;                           // what slabs hold of their last tenants
-  size_t resident;                        // of chunks and huge blocks
-  uint64_t not_collected[kSmallClasses];  // remote frees, less those that their heaps know of
-  Huge huge;                              // a copy of the block's descriptor at hand
+  size_t slack;                           // bytes of slabs that only earlier owners of the units have used
+  size_t resident;                        // bytes of chunks, huge blocks and heaps
+  uint64_t not_collected[kSmallClasses];  // remote frees that the heaps have not yet collected
+  Huge huge;                              // a copy of the current huge block's descriptor
 };
 
 void AddSlab(SnapshotBuilder* builder, const Slab* slab) {
@@ -53,7 +53,7 @@ void AddSlab(SnapshotBuilder* builder, const Slab* slab) {
   if (touched > carved) builder->slack += touched - carved;
 }
 
-// A unit in use. Returns how many it is with those behind it.
+// Adds the slab or run that begins at a used unit. Returns its number of units.
 size_t AddUsed(SnapshotBuilder* builder, const Slab* slab, uintptr_t owner) {
   if (owner != kRunOwner) {
     AddSlab(builder, slab);
@@ -64,10 +64,10 @@ size_t AddUsed(SnapshotBuilder* builder, const Slab* slab, uintptr_t owner) {
   return units != 0 ? units : 1;
 }
 
-// A extent of free units that are all dirty or all clean.
+// Adjacent free units that are all dirty or all clean.
 struct FreeExtent {
   bool dirty = false;
-  size_t bytes = 0;  // those that count
+  size_t bytes = 0;  // of a dirty extent: those that earlier owners have used
 };
 
 void EndExtent(SnapshotBuilder* builder, FreeExtent* extent) {
@@ -86,7 +86,11 @@ void AddFree(SnapshotBuilder* builder, FreeExtent* extent, bool dirty, size_t by
   extent->bytes += bytes;
 }
 
+// Adds all chunks of a unit size.
+// Adds all chunks of a unit size.
 void AddChunks(SnapshotBuilder* builder, unsigned shift) {
+  // Acquire: the next chunk's header is written.
+  // Acquire: the next chunk's header is written.
   for (const Chunk* chunk = FirstChunk(shift); chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
     uint32_t reach = Peek(chunk->reach);
     builder->snapshot->metadata += RoundUpToPage(reach * sizeof(Slab));
@@ -103,7 +107,8 @@ void AddChunks(SnapshotBuilder* builder, unsigned shift) {
       AddFree(builder, &extent, touched != 0, touched != 0 ? touched : size_t{1} << shift);
       unit++;
     }
-    if (reach < chunk->units) AddFree(builder, &extent, false, size_t{chunk->units - (reach != 0 ? reach : 1)} << shift);
+    if (reach < chunk->units)
+      AddFree(builder, &extent, false, size_t{chunk->units - (reach != 0 ? reach : 1)} << shift);
     EndExtent(builder, &extent);
     builder->resident += ResidentBytes(chunk, size_t{reach} << shift);
   }
@@ -127,7 +132,7 @@ void AddHugeBlocks(SnapshotBuilder* builder) {
 void AddHeap(void* opaque, const Heap* heap) {
   SnapshotBuilder* builder = static_cast<SnapshotBuilder*>(opaque);
   Snapshot& snapshot = *builder->snapshot;
-  // The other heaps are variables of the library.
+  // Heaps without a serial number are static variables, not mapped memory.
   if (heap->serial != 0) {
     snapshot.metadata += RoundUpToPage(sizeof(Heap));
     builder->resident += RoundUpToPage(sizeof(Heap));
@@ -151,7 +156,7 @@ void AddBins(SnapshotBuilder* builder) {
   Snapshot& snapshot = *builder->snapshot;
   for (unsigned c = 0; c < kSmallClasses; c++) {
     ClassStatistics& bin = snapshot.bins[c];
-    // Negative for a moment, if a block is freed and collected between the two reads.
+    // May be negative, if a block is freed and collected between the two reads.
     int64_t not_collected = static_cast<int64_t>(builder->not_collected[c]);
     if (not_collected > 0) bin.live -= bin.live < builder->not_collected[c] ? bin.live : builder->not_collected[c];
     LargeCounts large = ReadLargeCounts(c);
@@ -180,13 +185,14 @@ void AddExtents(Snapshot* snapshot) {
   }
 }
 
-// So that the thread's own requests are exact. With no lock held: the slow path's end may print statistics itself.
+// Makes the calling thread's own requests exact. REQUIRES: no lock is held, since the end of the HeapScope may print
+// statistics, which takes a snapshot.
 void SettleOwnAllocations() {
   HeapScope heap;
   heap->SettleAllocations();
 }
 
-// REQUIRES: snapshot_mutex is held.
+// Takes a snapshot into `last`. REQUIRES: snapshot_mutex is held.
 void FillSnapshot() {
   valid = false;
   memset(&last, 0, sizeof(last));

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The allocator's statistics at one moment: what stats.* of mallctl and malloc_stats_print show, in jemalloc's terms.
+// The allocator's statistics at one moment, in jemalloc's terms, for stats.* of mallctl and malloc_stats_print.
 //
-// Blocks that wait on a heap's ready lists count as allocated, as those of jemalloc's thread caches do. There is one
-// arena. A bin is a small class (size_class.h), an extent class a larger one; extent class i has the size of the
-// (kSmallClasses + i)-th class.
+// Ready blocks of a heap count as allocated, as blocks in jemalloc's thread caches do. There is one arena. A bin is a
+// small class (size_class.h), an extent class is a larger class; extent class i is class kSmallClasses + i.
 #ifndef HEAPTAP_ALLOCATOR_JEMALLOC_SNAPSHOT_H_
 #define HEAPTAP_ALLOCATOR_JEMALLOC_SNAPSHOT_H_
 
@@ -17,10 +16,13 @@ namespace heaptap {
 
 inline constexpr unsigned kExtentClasses = kClasses - kSmallClasses;
 
-// Numbers of events since the start, unless said otherwise. allocations - frees == live. An allocation is a block made
-// ready, or given to the program by a slow path; a request is only the latter. Requests of other threads lag by at most
-// a batch each. Small sizes with an alignment that no slab can give are counted in the bin of their size, and in none
-// of its slabs.
+// Numbers of events since the start, unless a comment says otherwise.
+//
+//   allocations - frees == live
+//
+// An allocation is a block that was made ready, or that a slow path gave to the program. A request is a block that the
+// program got. Requests of other threads lag by at most one batch each. A small block with an alignment that no slab
+// provides counts in the bin of its size, but in no slab.
 struct ClassStatistics {
   uint64_t allocations;
   uint64_t frees;
@@ -33,8 +35,8 @@ struct ClassStatistics {
   size_t slabs_nonfull;  // now
 };
 
-// Stretches of free units, by page class (size_class.h): those that hold something of their last tenants, by what they
-// hold; and those that hold nothing.
+// Free extents (adjacent free units), by page class (size_class.h). A dirty extent has old contents, and its size is
+// that of the contents; a retained extent has none.
 struct FreeExtentStatistics {
   size_t dirty;
   size_t dirty_bytes;
@@ -42,18 +44,18 @@ struct FreeExtentStatistics {
   size_t retained_bytes;
 };
 
-// Bytes, as of the snapshot. What other threads do at the same time may be seen in part.
+// Bytes at the time of the snapshot. It may contain some of the effects of other threads that run at the same time.
 //
-//   allocated  usable sizes of the live blocks
-//   active     the pages of large blocks, and those of slabs as far as blocks were ever handed out from them
-//   metadata   the chunks' descriptors, the heaps, the descriptors of huge blocks
-//   dirty      what free units still hold of their last tenants
-//   mapped     active + metadata + dirty + what slabs hold of their last tenants: the address space in use
-//   retained   address space of the allocator that is not in use: never touched, or given back
-//   resident   what of the allocator's address space is in memory, by the system's account. Large blocks that the
+//   allocated  the usable sizes of the live blocks
+//   active     the pages of large blocks, and the pages of slabs from which blocks were ever made ready
+//   metadata   the chunks' descriptors, the chunk table, the heaps, the descriptors of huge blocks
+//   dirty      old contents of free units
+//   mapped     active + metadata + dirty + old contents of used slabs: the address space in use
+//   retained   address space of the allocator that is not in use: never touched, or returned to the system
+//   resident   the part of the allocator's address space that the system reports as resident. Large blocks that the
 //              program has not touched make it smaller than mapped, huge pages make it larger.
 struct Snapshot {
-  uint64_t epoch;  // how often it was taken; the first is 1
+  uint64_t epoch;  // the number of the snapshot; the first is 1
   size_t allocated;
   size_t active;
   size_t metadata;
@@ -63,24 +65,24 @@ struct Snapshot {
   size_t dirty;
   size_t allocated_small;
   size_t allocated_large;
-  size_t ready;  // in blocks that wait on ready lists; those of other threads as of their last refill
+  size_t ready;  // ready blocks; those of other threads as of their last refill
   ClassStatistics bins[kSmallClasses];
   ClassStatistics extents[kExtentClasses];
   FreeExtentStatistics free_extents[kPageClasses];
-  uint64_t purges;       // rounds that gave memory back
-  uint64_t purge_calls;  // system calls for it
+  uint64_t purges;       // purges that returned memory
+  uint64_t purge_calls;  // their system calls
   uint64_t purged_bytes;
-  uint64_t uptime;   // nanoseconds since the process started to allocate
-  unsigned threads;  // that have a heap
+  uint64_t uptime;   // nanoseconds since the start of the process
+  unsigned threads;  // the number of threads with a heap
 };
 
-// epoch: takes a new snapshot, which LastSnapshot shows until the next. Any thread, no lock held. Walks all slabs, and
-// asks the system about each page of the allocator.
+// epoch: takes a new snapshot. Visits all slabs, and asks the system about each page of the allocator. Any thread, no
+// lock held; so for the others below.
 void TakeSnapshot();
-// The last one, as of the call (a copy is made under a lock); takes the first if there is none.
+// Copies the last snapshot. Takes one first if there is none.
 void LastSnapshot(Snapshot* snapshot);
-// The last one for a look, without a copy, which would be too large for the stack of a small thread. Others wait
-// meanwhile.
+// Access to the last snapshot without a copy, which would be too large for the stack of a small thread. Other threads
+// that need the snapshot wait.
 class SnapshotScope {
  public:
   // `copy`: look at this one instead, without a lock; nullptr: at the last.
@@ -96,11 +98,12 @@ class SnapshotScope {
   const Snapshot* copy_;
 };
 
-// 0 before the first.
+// The epoch of the last snapshot; 0: there is none.
 uint64_t SnapshotEpoch();
 
-// The beginning of `uptime`. For process.cc, as is the next: the child of a fork takes a new snapshot when asked.
+// Called when the process starts: the beginning of `uptime`.
 void StartSnapshots();
+// For the child of a fork, where the parent's snapshot is invalid.
 void ResetSnapshotsAfterFork();
 
 }  // namespace heaptap

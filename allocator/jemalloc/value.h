@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A value of mallctl, with its type: what reports print.
+// A value of mallctl with its type, for reports.
 #ifndef HEAPTAP_ALLOCATOR_JEMALLOC_VALUE_H_
 #define HEAPTAP_ALLOCATOR_JEMALLOC_VALUE_H_
 
@@ -8,7 +8,7 @@
 
 namespace heaptap {
 
-// A number, a truth value, a ratio, a text that outlives the value, or nothing. Not thread safe.
+// A number, a truth value, a ratio, a text, or nothing. Does not own the text. Not thread safe.
 class StatisticsValue {
  public:
   StatisticsValue() = default;
@@ -22,7 +22,7 @@ class StatisticsValue {
         number_(negative_ ? -static_cast<uint64_t>(number) : static_cast<uint64_t>(number)) {}
   StatisticsValue(const char* text) : kind_(text == nullptr ? kNothing : kText), text_(text) {}
 
-  // In 1/65536; UINT32_MAX: -1.
+  // `ratio`: in 1/65536; UINT32_MAX stands for -1.
   static StatisticsValue Ratio(uint32_t ratio) {
     StatisticsValue value(ratio);
     value.kind_ = kRatio;

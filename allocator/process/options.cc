@@ -17,8 +17,8 @@ unsigned DigitValue(char c) {
   return 16;
 }
 
-// Parses like strtoumax with base 0: leading blanks and a sign are allowed, and a negative number wraps around. A number
-// that does not fit into 64 bits is invalid.
+// Parses like strtoumax with base 0: leading blanks and a sign are allowed, and a negative number wraps around. A
+// number that does not fit into 64 bits is invalid.
 bool ReadNumber(Text value, uint64_t* result) {
   const char* position = value.begin;
   const char* end = position + value.length;

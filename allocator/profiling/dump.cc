@@ -190,8 +190,8 @@ int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what,
   const Answer answer = WaitForAnswer(event.number(), limits);
   if (answer != Answer::kGiven) {
     NoteUnresponsive();
-    // The request is withdrawn before the descriptors are closed, since other files may soon get their numbers. Release:
-    // keeps this order.
+    // The request is withdrawn before the descriptors are closed, since other files may soon get their numbers.
+    // Release: the process is done with the request when a collector finds it withdrawn.
     __atomic_store_n(&request.sequence, 0, __ATOMIC_RELEASE);
     if (answer == Answer::kNever) return NoCollector(advice);
   } else if (request.error == 0) {
@@ -203,12 +203,12 @@ int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what,
   Message message;
   if (answer == Answer::kLate) {
     timeouts.fetch_add(1, std::memory_order_relaxed);
-    message << "<heaptap>: no dump of \"" << what << "\": the collector did not answer within " << limits.answer
+    message << "<heaptap>: cannot dump \"" << what << "\": the collector did not answer within " << limits.answer
             << " ms; try again, or restart the collector\n";
   } else if (answer == Answer::kNotNow) {
-    message << "<heaptap>: no dump of \"" << what << "\": the collector has ended; start it again and try again\n";
+    message << "<heaptap>: cannot dump \"" << what << "\": the collector has ended; start it and try again\n";
   } else {
-    message << "<heaptap>: no dump of \"" << what << "\": the collector could not write it (errno "
+    message << "<heaptap>: cannot dump \"" << what << "\": the collector could not write it (errno "
             << static_cast<uint64_t>(request.error) << "); see the collector's messages\n";
   }
   message.Print();
@@ -380,8 +380,8 @@ void AskForReset(uint64_t lg_interval) {
   heaptap_dump_request reset{};
   reset.kind = HEAPTAP_ASK_RESET;
   reset.argument = lg_interval;
-  // The collector must not be reading the books that end here. A signal handler that interrupts a dump of its own thread
-  // resets without the scope.
+  // The collector must not be reading the books that end here. A signal handler that interrupts a dump on the same
+  // thread resets without the scope.
   DumpScope scope;
   heaptap_probe_dump(&reset);
 }

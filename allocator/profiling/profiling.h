@@ -25,8 +25,8 @@ void SetProfilingActive(bool active);
 bool IsThreadActive();
 void SetThreadActive(bool active);
 
-// thread.prof.name of the calling thread; "" if it has none. With prof_sys_thread_name: the system's name of the thread,
-// and SetThreadName must not be called. The text is valid until the thread sets another name or ends.
+// thread.prof.name of the calling thread; "" if it has none. With prof_sys_thread_name: the system's name of the
+// thread, and SetThreadName must not be called. The text is valid until the thread sets another name or ends.
 const char* ThreadName();
 // Keeps at most 15 bytes. EINVAL: the name is nullptr, or has a character that is neither graphic nor blank.
 int SetThreadName(const char* name);

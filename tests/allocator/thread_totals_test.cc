@@ -209,7 +209,7 @@ TEST(ThreadCounters, AThreadWithoutAHeapCountsItsFrees) {
   });
 }
 
-// Destructors of thread-specific values run after the heap was parked, on the late heap.
+// Destructors of thread-specific values run after the heap was parked, on the fallback heap.
 TEST(ThreadCounters, LateThreadsCountToo) {
   static constinit uint64_t late_allocated = 0;
   static constinit uint64_t late_deallocated = 0;

@@ -4,11 +4,11 @@
  *
  * The allocator marks a statistical sample of its allocations with USDT probes and publishes one control block.
  * The collector attaches to the probes, keeps the books in the kernel, and reads and writes the control block and
- * dump requests in the process's memory. Neither trusts the other with its life: the allocator waits for the collector
- * only with a bound, the collector believes no number and opens no path that it reads here.
+ * dump requests in the process's memory. Neither depends on the other's good behaviour: the allocator waits for the
+ * collector only with a time limit, and the collector checks every number and opens no path that it reads here.
  *
- * PROBES. Each probe is one `nop` inside one function of its own, so one ELF note and one site; its arguments lie in
- * the SysV argument registers (rdi, rsi, rdx) and its note says so; a USDT semaphore counts who listens.
+ * PROBES. Each probe is one `nop` in its own function, so it has one ELF note and one site. Its arguments are in the
+ * SysV argument registers (rdi, rsi, rdx), as the note says. A USDT semaphore counts the listeners.
  *
  *   otel_memory:alloc(ptr, size, weighted_bytes)
  *       A sampled allocation, usable, no allocator lock held. `size` is the usable size in bytes. `weighted_bytes`
@@ -18,18 +18,19 @@
  *   otel_memory:free(ptr)
  *       A sampled allocation is about to be freed; its memory is not yet reusable; no allocator lock held.
  *   heaptap:start(control)
- *       Once for each process image, and once in each forked child: the address of the control block.
+ *       Fires once for each process image, and once in each forked child: the address of the control block.
  *   heaptap:dump(request)
- *       The process asks for a dump, or for another service: the address of a struct heaptap_dump_request.
+ *       The process requests a dump or another service: the address of a struct heaptap_dump_request.
  *   heaptap:thread_name(name)
  *       The name that the program gave to the calling thread (thread.prof.name of mallctl), HEAPTAP_THREAD_NAME_BYTES
- *       bytes with a NUL. When it is given, and before the thread's next sample if a listener may not know it.
+ *       bytes with a NUL. Fires when the name is set, and before the thread's next sample if a listener may not know
+ * it.
  *
  * The otel_memory pair is OpenTelemetry's contract for sampled allocators (opentelemetry-ebpf-profiler,
  * design-docs/00003-memory-profiling); any allocator that fires it can be profiled, with or without the heaptap pair.
  *
  * SAMPLING IS ON while the semaphore of otel_memory:alloc is not zero and `active` is not zero. A thread notices a
- * change at its next slow path, at the latest after the blocks that its free lists hold.
+ * change at its next slow path, at the latest when it has used up its ready blocks.
  */
 #ifndef HEAPTAP_CONTRACT_H_
 #define HEAPTAP_CONTRACT_H_
@@ -62,20 +63,19 @@ extern "C" {
 #define HEAPTAP_THREAD_NAME_BYTES 16
 
 /*
- * The collector's wishes for a process that it starts itself, and what no allocator but this one has: an environment
- * variable in MALLOC_CONF's grammar, read after MALLOC_CONF, ignored in a secure execution (AT_SECURE). Keys:
- *   lg_prof_sample:N   sets `collector_lg_sample` (below)
- *   collector:PID      sets `collector_pid` (below), and `collector_follows` to 1
- *   prof_seed:N        makes the sampler's random numbers repeatable (for tests)
+ * Options that the collector sets for a process that it starts, and options that only this allocator has: an
+ * environment variable in MALLOC_CONF's grammar, read after MALLOC_CONF and ignored in a secure execution (AT_SECURE).
+ * Keys: lg_prof_sample:N   sets `collector_lg_sample` (below) collector:PID      sets `collector_pid` (below), and
+ * `collector_follows` to 1 prof_seed:N        makes the sampler's random numbers repeatable (for tests)
  *   drop_deepbind:BOOL whether dlopen ignores RTLD_DEEPBIND (true): a library opened with it would free this
  *                      allocator's blocks with libc's free
  */
 #define HEAPTAP_CONF_VARIABLE "HEAPTAP_CONF"
 
-/* The default rate, jemalloc's: 2^19 bytes (512 KiB) between samples on average. */
+/* The default sampling interval, jemalloc's: 2^19 bytes (512 KiB) between samples on average. */
 #define HEAPTAP_DEFAULT_LG_SAMPLE 19
-/* The largest rate parameter; larger ones are clipped, as jemalloc does at 63. A sample weighs its size and 2^lg_sample
- * at most, and the collector's sums take weights of up to 2^47. */
+/* The largest interval; larger values are clipped, as jemalloc does at 63. The weight of a sample is at most its size
+ * plus 2^lg_sample, and the collector's sums accept weights of up to 2^47. */
 #define HEAPTAP_MAX_LG_SAMPLE 46
 
 /* Name of the exported data symbol that is the control block. */
@@ -89,26 +89,26 @@ extern "C" {
 #define HEAPTAP_OPTION_PROF_ACTIVE (1u << 1)
 #define HEAPTAP_OPTION_PROF_LEAK (1u << 2)
 #define HEAPTAP_OPTION_PROF_FINAL (1u << 3)
-/* Dumps that the process asks for shall have what was sampled, not what readers need to find the estimates. */
+/* Dumps that the process requests contain the sampled values, not values from which readers compute the estimates. */
 #define HEAPTAP_OPTION_PROF_RAW (1u << 4)
 
-/* Value of heaptap_control.collector_lg_sample: no collector asks for a rate. */
+/* Value of heaptap_control.collector_lg_sample: the collector has set no interval. */
 #define HEAPTAP_NO_RATE UINT32_MAX
 
-/* The allocator's own figures, all in bytes unless said otherwise; each is read without a lock and may be a moment
- * old. */
+/* The allocator's own figures, in bytes unless a comment says otherwise. Each is read without a lock, and may be
+ * slightly out of date. */
 struct heaptap_statistics {
   uint64_t mapped;          /* address space that the allocator holds */
   uint64_t active;          /* memory in slabs and large blocks that are in use */
-  uint64_t dirty;           /* free memory that has not yet gone back to the system */
-  uint64_t large;           /* live blocks that have a mapping or a run of their own */
-  uint64_t sampled_objects; /* live sampled blocks, a number */
-  uint64_t foreign_frees;   /* frees of what is no live block of the allocator, ignored, a number */
+  uint64_t dirty;           /* free memory that has not yet been returned to the system */
+  uint64_t large;           /* live blocks with their own mapping or run */
+  uint64_t sampled_objects; /* the number of live sampled blocks */
+  uint64_t foreign_frees;   /* the number of invalid frees, which were ignored */
 };
 
 /*
- * The control block. Constant after the first allocation, but for the fields that say otherwise. Every field is
- * naturally aligned and is read and written as one unit.
+ * The control block. Constant after the first allocation, except for fields with another comment. Every field is
+ * naturally aligned, and is read and written as one unit.
  */
 struct heaptap_control {
   uint64_t magic;               /* HEAPTAP_CONTROL_MAGIC */
@@ -117,20 +117,20 @@ struct heaptap_control {
   uint32_t pid;                 /* getpid() in the process's own PID namespace; changes in a forked child */
   uint32_t options;             /* HEAPTAP_OPTION_* */
   uint32_t active;              /* prof.active: 0 or 1; written by the process and by the collector */
-  uint32_t lg_sample;           /* the process's own rate: MALLOC_CONF, the default, or prof.reset */
-  uint32_t collector_lg_sample; /* written by the collector: wins over lg_sample; HEAPTAP_NO_RATE if none */
-  uint32_t collector_pid;       /* written by the collector: its PID in the first PID namespace; 0 if none */
+  uint32_t lg_sample;           /* the process's own interval: MALLOC_CONF, the default, or prof.reset */
+  uint32_t collector_lg_sample; /* written by the collector: overrides lg_sample; HEAPTAP_NO_RATE if none */
+  uint32_t collector_pid;       /* written by the collector: its PID in the initial PID namespace; 0 if none */
   uint64_t text_begin;          /* the allocator's own code: a frame in [text_begin, text_end) is the allocator's */
   uint64_t text_end;
   uint64_t alloc_semaphore;             /* address of the uint16_t semaphore of otel_memory:alloc */
-  uint32_t max_frames;                  /* prof_bt_max: a stack in a dump has at most so many of the program's frames */
+  uint32_t max_frames;                  /* prof_bt_max: the most frames of the program that a stack in a dump has */
   uint32_t collector_follows;           /* written by the collector: 1 if it records forked children too */
   struct heaptap_statistics statistics; /* written by the process */
   uint32_t tables_asked;                /* the number of the latest HEAPTAP_ASK_TABLES */
-  uint32_t tables_ready;                /* written by the collector: the number of the latest that it has answered */
+  uint32_t tables_ready;                /* written by the collector: the number of the latest that it answered */
 };
 
-/* Why a dump was asked for; the letter in a dump's name. */
+/* The reason for a dump, as the letter in its name. */
 enum heaptap_dump_kind {
   HEAPTAP_DUMP_FINAL = 'f',
   HEAPTAP_DUMP_INTERVAL = 'i',
@@ -142,23 +142,23 @@ enum heaptap_dump_kind {
  * itself, because its stderr is closed. The collector prints them. */
 #define HEAPTAP_FINAL_PRINT_LEAKS 1
 
-/* What else a dump request may ask for. */
+/* Requests for something else than a profile. */
 enum heaptap_ask_kind {
-  /* Instead of a profile, a record of the latest samples, `argument` of them at most, as JSON. */
+  /* Records of the latest samples, at most `argument` of them, as JSON. */
   HEAPTAP_ASK_RECENT = 'R',
-  /* The same as a log. */
+  /* The same in the format of a log. */
   HEAPTAP_ASK_LOG = 'L',
-  /* These need no file and no answer; they have happened when the probe returns. */
-  HEAPTAP_ASK_RESET = 'r',  /* forget all samples so far; `argument` is the rate from now on */
-  HEAPTAP_ASK_RECORD = 'k', /* keep a record of each sample from now on; if `argument` is 0, no longer */
+  /* These two need no file and no answer; they take effect before the probe returns. */
+  HEAPTAP_ASK_RESET = 'r',  /* forget all samples so far; `argument` is the lg_sample from now on */
+  HEAPTAP_ASK_RECORD = 'k', /* keep a record of each sample from now on; with `argument` 0: keep none */
   /* Needs no file: load the unwind tables of all code that the process has mapped so far. `argument` is
-   * heaptap_control.tables_asked, and the answer is to write it to tables_ready. Where each allocation is a sample
-   * (rate 0), the process asks when it starts and when it has opened a library, and waits for the answer for
-   * HEAPTAP_TABLES_TIMEOUT_MILLISECONDS at most. */
+   * heaptap_control.tables_asked; the collector answers by writing it to tables_ready. If every allocation is a sample
+   * (lg_sample 0), the process sends this request when it starts and when it has opened a library, and waits for the
+   * answer for at most HEAPTAP_TABLES_TIMEOUT_MILLISECONDS. */
   HEAPTAP_ASK_TABLES = 't',
 };
 
-/* How long the process waits for unwind tables before it goes on without. The largest tables take half a second. */
+/* How long the process waits for unwind tables before it continues without them. The largest take half a second. */
 #define HEAPTAP_TABLES_TIMEOUT_MILLISECONDS 2000
 
 /* How long the process waits for a dump before it gives up with EAGAIN. */
@@ -167,18 +167,18 @@ enum heaptap_ask_kind {
 #endif
 
 /*
- * A dump that the process asks for. The process opens the file itself, with its own rights and in its own name space,
- * and hands over descriptors, never paths. The request lies in static storage of the allocator, so that an answer
- * that comes too late harms nobody; one request at a time. (What needs no answer may lie anywhere, and has sequence 0.)
+ * A dump that the process requests. The process opens the file itself, with its own rights and in its own namespace,
+ * and passes descriptors, never paths. The request is in static storage of the allocator, so a late answer does no
+ * harm. There is one request at a time. (Requests that need no answer may be anywhere, and have sequence 0.)
  *
  * The process fills in the first part, fires heaptap:dump, and polls event_fd. The collector takes file_fd and
- * event_fd (pidfd_getfd), makes the profile the contents of the file, writes the answer, `answered` last, and adds 1
- * to event_fd. An answer whose `answered` is not the current `sequence` is a late one and is ignored.
+ * event_fd (pidfd_getfd), replaces the contents of the file by the profile, writes the answer, `answered` last, and
+ * adds 1 to event_fd. The process ignores a late answer, whose `answered` is not the current `sequence`.
  */
 struct heaptap_dump_request {
   /* By the process. */
-  uint64_t sequence; /* never the same twice in a process image; 0: withdrawn, the descriptors are closed */
-  uint64_t argument; /* of the kind (HEAPTAP_FINAL_PRINT_LEAKS, enum heaptap_ask_kind); else 0 */
+  uint64_t sequence; /* unique in the process image; 0: withdrawn, the descriptors are closed */
+  uint64_t argument; /* depends on the kind (HEAPTAP_FINAL_PRINT_LEAKS, enum heaptap_ask_kind); else 0 */
   uint32_t kind;     /* enum heaptap_dump_kind or heaptap_ask_kind */
   int32_t file_fd;   /* a regular file, open for writing */
   int32_t event_fd;  /* an eventfd */
@@ -187,14 +187,14 @@ struct heaptap_dump_request {
   uint64_t leak_bytes; /* estimates over all contexts with live objects */
   uint64_t leak_objects;
   uint64_t leak_contexts;
-  uint64_t answered; /* == sequence: the answer is whole */
+  uint64_t answered; /* == sequence: the answer is complete */
 };
 
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
 
-/* The same shape in every program that includes this. Another shape is another HEAPTAP_CONTROL_VERSION. */
+/* The layout is the same in every program that includes this header. A change needs a new HEAPTAP_CONTROL_VERSION. */
 #ifdef __cplusplus
 #define HEAPTAP_ASSERT_SHAPE static_assert
 #else

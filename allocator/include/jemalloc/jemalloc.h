@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For programs that were written for jemalloc: they compile and link with heaptap as they are. The functions are those
- * of heaptap/heaptap.h; the rest of jemalloc's header is here.
+ * Lets programs that were written for jemalloc compile and link with heaptap unchanged. The functions are those of
+ * heaptap/heaptap.h; the rest of jemalloc's header is here.
  */
 #ifndef JEMALLOC_H_
 #define JEMALLOC_H_
@@ -15,7 +15,7 @@
 
 #include "heaptap/heaptap.h"
 
-/* The version whose options, names and size classes heaptap has. */
+/* The version of jemalloc whose options, names and size classes heaptap has. */
 #define JEMALLOC_VERSION "5.3.1-0-g0000000000000000000000000000000000000000 heaptap"
 #define JEMALLOC_VERSION_MAJOR 5
 #define JEMALLOC_VERSION_MINOR 3
@@ -24,12 +24,12 @@
 #define JEMALLOC_VERSION_GID "0000000000000000000000000000000000000000"
 #define JEMALLOC_VERSION_GID_IDENT 0000000000000000000000000000000000000000
 
-/* Numbers in place of an arena's in "arena.<i>.*" and "stats.arenas.<i>.*". Plain decimal, so that they can be made
- * part of a string. */
+/* Special values of <i> in "arena.<i>.*" and "stats.arenas.<i>.*". Plain decimal, so that macros can make them part of
+ * a string. */
 #define MALLCTL_ARENAS_ALL 4096
 #define MALLCTL_ARENAS_DESTROYED 4097
 
-/* Names of the same functions for programs that want to be independent of a prefix. */
+/* The same functions with jemalloc's default prefix. */
 #ifdef JEMALLOC_NO_DEMANGLE
 #define je_aligned_alloc aligned_alloc
 #define je_calloc calloc
@@ -55,7 +55,7 @@
 #define je_xallocx xallocx
 #endif
 
-/* The types of the hooks by which a program may supply an arena's memory; heaptap's arena takes none. */
+/* The types of the hooks with which a program can supply an arena's memory. heaptap's arena accepts no hooks. */
 typedef struct extent_hooks_s extent_hooks_t;
 
 typedef void*(extent_alloc_t)(extent_hooks_t* hooks, void* address, size_t size, size_t alignment, bool* zero,

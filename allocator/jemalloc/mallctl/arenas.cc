@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// arena.<i>.*: the one arena, or all of them, which is the same; arenas.*: what holds for every arena.
+// arena.<i>.*: the one arena, or all arenas, which are the same; arenas.*: properties of every arena.
 #include <atomic>
 
 #include "allocator/core/allocate.h"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr ssize_t kMaximumDecay = 18446744072000;  // milliseconds, jemalloc's limit
 
-// Nothing ever comes from sbrk.
+// heaptap never calls sbrk.
 constexpr const char* kDss = "disabled";
 constexpr const char* kDssChoices[] = {kDss, "primary", "secondary"};
 
@@ -32,7 +32,7 @@ int PurgeArena(const Request& request) {
   return error;
 }
 
-// The arena is every thread's: it cannot be emptied.
+// All threads share the arena, so it cannot be emptied.
 int RefuseToEmpty(const Request& request) {
   int error = request.RefuseBoth();
   return error != 0 ? error : EFAULT;
@@ -52,7 +52,7 @@ int Dss(const Request& request) {
   return request.Read(kDss);
 }
 
-// Reads and sets a time, which `set` puts into effect.
+// Reads a decay time, and sets it with `set`.
 int Decay(const Request& request, ssize_t old_value, void (*set)(ssize_t)) {
   int error = request.Read(old_value);
   ssize_t new_value = old_value;
@@ -67,7 +67,7 @@ int DirtyDecayOfArena(const Request& request) {
   return request.mib[1] != 0 ? EFAULT : Decay(request, DirtyDecay(), SetDirtyDecay);
 }
 
-// A time that is kept and has no effect; before it is set, what the option says.
+// A decay time that can be set and read, without an effect. Initially the value of an option.
 class InertDecay {
  public:
   explicit constexpr InertDecay(ssize_t Configuration::*option) : option_(option) {}
@@ -85,7 +85,7 @@ class InertDecay {
 };
 
 constinit InertDecay muzzy_decay(&Configuration::muzzy_decay_ms);
-// Of arenas that will be made.
+// The decay times of new arenas, of which there are none.
 constinit InertDecay dirty_decay_of_others(&Configuration::dirty_decay_ms);
 constinit InertDecay muzzy_decay_of_others(&Configuration::muzzy_decay_ms);
 
@@ -98,7 +98,7 @@ int MuzzyDecayOfArena(const Request& request) {
   return request.mib[1] != 0 ? EFAULT : InertDecayHandler<&muzzy_decay>(request);
 }
 
-// The address space always grows by one chunk.
+// The address space grows by one chunk at a time.
 int RetainGrowLimit(const Request& request) {
   if (!ProcessConfiguration().retain) return ENOENT;
   if (request.mib[1] != 0) return EFAULT;
@@ -108,9 +108,9 @@ int RetainGrowLimit(const Request& request) {
   return request.has_new() ? EFAULT : request.Read(kChunkSize);
 }
 
-// There are no functions that could be replaced.
+// Extent hooks are not supported.
 int ExtentHooks(const Request& request) {
-  if (request.mib[1] > kArenaCount) return EFAULT;  // before the value is looked at, as in jemalloc
+  if (request.mib[1] > kArenaCount) return EFAULT;  // before the value is read, as in jemalloc
   const void* hooks;
   int error = request.Write(&hooks);
   return error != 0 ? error : EFAULT;
@@ -120,7 +120,7 @@ constexpr size_t kArenaNameSize = 32;
 constinit Mutex name_mutex;
 char arena_name[kArenaNameSize] = "auto_0";
 
-// jemalloc's way: the old name goes where the old value points to. REQUIRES: name_mutex is held.
+// As in jemalloc, the old name is copied to the buffer to which the old value points. REQUIRES: name_mutex is held.
 int ExchangeName(const Request& request) {
   if (request.wants_old()) {
     if (*request.old_length != sizeof(char*)) return EINVAL;
@@ -186,7 +186,7 @@ constexpr Node kExtentNodes[] = {
 };
 constexpr NodeList kExtents = IndexedListOf(kExtentNodes, IsExtentClass);
 
-// There will be no other.
+// No arena can be created.
 int Create(const Request& request) {
   int error = request.RequireRoom(sizeof(unsigned));
   const void* hooks;
@@ -209,7 +209,7 @@ constexpr Node kArenasNodes[] = {
     Shown("muzzy_decay_ms", InertDecayHandler<&muzzy_decay_of_others>),
     Shown("quantum", Constant<kQuantum>, "Quantum size"),
     Shown("page", Constant<kPageSize>, "Page size"),
-    // The ready lists are for all small classes.
+    // All small classes have ready lists.
     Shown("tcache_max", Constant<kSmallMaximum>, "Maximum thread-cached size class"),
     Shown("nbins", Constant<kSmallClasses>, "Number of bin size classes"),
     Shown("nhbins", Constant<kSmallClasses>, "Number of thread-cache bin size classes"),

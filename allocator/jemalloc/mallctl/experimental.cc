@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// experimental.*: the records of recent samples, and functions of the program that are called for samples and dumps.
+// experimental.*: the records of recent samples, and hooks for samples and dumps.
 #include <atomic>
 
 #include "allocator/jemalloc/mallctl/tree.h"
@@ -47,11 +47,11 @@ constexpr NodeList kRecent = ListOf(kRecentNodes);
 
 // --- hooks -----------------------------------------------------------------------------------------------------------
 
-// Nothing unwinds in the process: kept for those who set it and look whether they have, never called.
+// Never called, since the process does not unwind stacks. Kept for programs that set it and read it back.
 using BacktraceHook = void (*)(void** frames, unsigned* count, unsigned maximum);
 constinit std::atomic<BacktraceHook> backtrace_hook{};
 
-// A hook must be asked for or set; `kMayBeNone`: it may be set to nullptr.
+// The call must read or set the hook. `kMayBeNone`: it may be set to nullptr.
 template <auto* kHook, bool kMayBeNone>
 int Hook(const Request& request) {
   if (request.old_value == nullptr && !request.has_new()) return EINVAL;

@@ -10,7 +10,7 @@
 namespace heaptap {
 namespace {
 
-// jemalloc's form, which programs take apart; the version is that of the names and their meaning.
+// In jemalloc's format, which programs parse. The version is that of the names and their meaning.
 constexpr char kVersion[] = "5.3.1-0-g0000000000000000000000000000000000000000 heaptap";
 
 int Version(const Request& request) { return request.ReadOnly(static_cast<const char*>(kVersion)); }
@@ -23,7 +23,7 @@ int Epoch(const Request& request) {
   return request.Read(SnapshotEpoch());
 }
 
-// There are no background threads; whoever asks for them gets on without.
+// There are no background threads. Setting the value succeeds, without an effect.
 int BackgroundThread(const Request& request) {
   bool ignored;
   int error = request.Write(&ignored);
@@ -62,15 +62,15 @@ constexpr Node kRootNodes[] = {
 };
 constexpr NodeList kRoot = ListOf(kRootNodes);
 
-// No path through the tree is longer.
+// The length of the longest path through the tree.
 constexpr size_t kMaximumDepth = 7;
 
-// A way from the root down, one step for each part of a name or number of a MIB.
+// A position in the tree. It begins at the root and descends with each part of a name or number of a MIB.
 class TreeCursor {
  public:
-  // False: there is no such node.
+  // Descends to the node with this number. False: there is none.
   bool Enter(size_t number);
-  // The number of the node of that name.
+  // Finds the number of the node with this name. False: there is none.
   bool Find(const char* name, size_t length, size_t* number) const;
 
   bool at_leaf() const { return handler_ != nullptr; }
@@ -80,7 +80,7 @@ class TreeCursor {
   bool expects_index() const { return list_->accepts != nullptr && !has_index_; }
 
   const NodeList* list_ = &kRoot;  // nullptr at a leaf
-  bool has_index_ = false;         // list_ has got its index
+  bool has_index_ = false;         // the index that list_ expects was given
   Handler handler_ = nullptr;
 };
 
@@ -133,7 +133,7 @@ bool TreeCursor::Find(const char* name, size_t length, size_t* number) const {
   return false;
 }
 
-// Follows the name as far as the MIB has room, or to its end. Sets *mib_length.
+// Follows the name to its end, or as far as the MIB has room. Sets *mib_length.
 int FollowName(const char* name, TreeCursor* cursor, size_t* mib, size_t* mib_length) {
   if (*name == '\0' || *name == '.') return ENOENT;
   for (size_t depth = 0; depth < *mib_length; depth++) {

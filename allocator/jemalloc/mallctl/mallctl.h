@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mallctl(3) of jemalloc: names for everything that may be read, set or done. The names are in the other files of this
-// folder, by area.
+// mallctl(3) of jemalloc: names for values that can be read or set, and for actions. The names are in the other files
+// of this folder, by area.
 //
-// Any thread, no lock held. All return 0 or an errno value, as jemalloc's do:
+// Any thread, no lock held. All return 0 or an errno value, as in jemalloc:
 //
-//   ENOENT  there is no such name or MIB, it has no value of its own, or it is of no use since opt.prof is false
+//   ENOENT  there is no such name or MIB, it is not the name of a value, or it needs opt.prof, which is false
 //   EPERM   the value cannot be written, or not be read
-//   EINVAL  a length is not that of the value's type, or the value is none that it can have
-//   EFAULT  it could not be done
-//   EAGAIN  there is no room for it, or it took too long
+//   EINVAL  a length does not fit the type of the value, or the new value is invalid
+//   EFAULT  the action failed
+//   EAGAIN  out of memory or room, or a timeout
 #ifndef HEAPTAP_ALLOCATOR_JEMALLOC_MALLCTL_MALLCTL_H_
 #define HEAPTAP_ALLOCATOR_JEMALLOC_MALLCTL_MALLCTL_H_
 
@@ -19,21 +19,21 @@
 
 namespace heaptap {
 
-// Reads the old value into *old_value (of *old_length bytes) and sets the new one, where these are given. Where the
-// length is wrong, as much of the old value as fits is handed out.
+// Reads the old value into *old_value (of *old_length bytes) and sets the new one; either may be nullptr. If
+// *old_length is wrong, as much of the old value as fits is copied.
 int Mallctl(const char* name, void* old_value, size_t* old_length, const void* new_value, size_t new_length);
 
-// Translates a name, or the beginning of one, to numbers, at most *mib_length of them; sets *mib_length.
+// Translates a name, or the beginning of one, to at most *mib_length numbers, and sets *mib_length.
 int MallctlNameToMib(const char* name, size_t* mib, size_t* mib_length);
 
-// Mallctl for what MallctlNameToMib has made. The numbers that stand for indices in the name may be changed.
+// Mallctl with the result of MallctlNameToMib. The caller may change the numbers that are indices in the name.
 int MallctlByMib(const size_t* mib, size_t mib_length, void* old_value, size_t* old_length, const void* new_value,
                  size_t new_length);
 
-// The value of a name that has one to read; else a value that does not exist.
+// The value of a name. If it cannot be read, the result does not exist.
 StatisticsValue ReadValue(const char* name);
 
-// The child of a fork: nobody is in the middle of naming the arena.
+// For the child of a fork: resets the lock of the arena's name.
 void ResetArenaNameAfterFork();
 
 }  // namespace heaptap

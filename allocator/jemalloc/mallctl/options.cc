@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// opt.*, which is what was asked for at the start, and config.*, which is how the library was made.
+// opt.*: the options as of the start of the process; config.*: the build of the library.
 #include "allocator/process/options.h"
 
 #include "allocator/jemalloc/mallctl/tree.h"
@@ -31,7 +31,7 @@ constexpr Node kOptionNodes[] = {
 };
 constexpr size_t kOptionNodeCount = sizeof(kOptionNodes) / sizeof(kOptionNodes[0]);
 
-// The readable options come in the order of the table.
+// The readable options, in the order of the table.
 const Option* ReadableOption(size_t number) {
   for (size_t i = 0; i < kOptionCount; i++) {
     if (kOptions[i].readable && number-- == 0) return &kOptions[i];
@@ -95,7 +95,7 @@ constexpr bool kDebug = false;
 
 int BuiltInOptions(const Request& request) { return request.ReadOnly(static_cast<const char*>("")); }
 
-// What unwinds the stacks is neither of the three: it is outside of the process.
+// All three prof_* values are false: stacks are unwound outside of the process.
 constexpr Node kConfigNodes[] = {
     Shown("cache_oblivious", Constant<false>),
     Shown("debug", Constant<kDebug>),

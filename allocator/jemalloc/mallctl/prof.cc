@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// prof.*: the profile of the process. Without opt.prof nothing can be switched on or asked for; what can be read reads
-// as off.
+// prof.*: the profile of the process. Without opt.prof nothing can be enabled or requested, and switches read as off.
 #include "allocator/core/control.h"
 #include "allocator/core/size_class.h"
 #include "allocator/jemalloc/mallctl/tree.h"
@@ -28,7 +27,7 @@ int Active(const Request& request) {
   return request.Read(old_value);
 }
 
-// A switch that cannot be touched at all without opt.prof.
+// A switch that cannot be set without opt.prof.
 template <bool (*kGet)(), void (*kSet)(bool)>
 int Switch(const Request& request) {
   if (!Prof()) return request.has_new() ? ENOENT : request.Read(false);
@@ -40,7 +39,7 @@ int Switch(const Request& request) {
   return request.Read(old_value);
 }
 
-// What takes a text, or, with nullptr or nothing, chooses one itself.
+// Reads the new value, a path or prefix. *path is nullptr if the caller gave none.
 int ReadPath(const Request& request, const char** path) {
   *path = nullptr;
   if (!Prof()) return ENOENT;
@@ -85,7 +84,7 @@ int LogStart(const Request& request) {
   return error != 0 ? error : StartLog(path);
 }
 
-// jemalloc looks at no argument.
+// Ignores all arguments, as jemalloc does.
 int LogStop(const Request&) { return Prof() ? StopLog() : ENOENT; }
 
 // --- prof.stats ------------------------------------------------------------------------------------------------------

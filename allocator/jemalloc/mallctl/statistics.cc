@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// stats.*: the figures of the last snapshot, which `epoch` takes. Figures of what does not exist here are 0: absent.h,
-// and muzzy pages.
+// stats.*: figures of the last snapshot, which `epoch` takes. Figures about parts that heaptap does not have (absent.h,
+// muzzy pages) are 0.
 #include "allocator/core/control.h"
 #include "allocator/core/maintenance.h"
 #include "allocator/core/size_class.h"
@@ -21,22 +21,21 @@ int FromSnapshot(const Request& request) {
   return request.ReadOnly((*snapshot).*kMember);
 }
 
-// Bytes as a number of pages.
+// A number of bytes, as a number of pages.
 template <auto kMember>
 int Pages(const Request& request) {
   SnapshotScope snapshot(request.snapshot);
   return request.ReadOnly((*snapshot).*kMember / kPageSize);
 }
 
-// --- what does not exist here
-// ------------------------------------------------------------------------------------------
+// --- parts that heaptap does not have --------------------------------------------------------------------------------
 
-// A list of nodes that are made of names, with room for some more.
+// A list of nodes with these names, and room for kMore nodes.
 template <size_t kCount, size_t kMore = 0>
 struct NamedNodes {
   Node nodes[kCount + kMore] = {};
 
-  // The same handler or list, 0 or all 0, for all names.
+  // All names get the same handler or list.
   template <typename HandlerOrList>
   constexpr NamedNodes(const char* const (&names)[kCount], const HandlerOrList& same) {
     for (size_t i = 0; i < kCount; i++) nodes[i] = Shown(names[i], same);
@@ -56,7 +55,7 @@ constexpr auto kMutexNodes = [] {
 }();
 constexpr NodeList kMutex = kMutexNodes.list();
 
-// jemalloc looks at no argument.
+// Ignores all arguments, as jemalloc does.
 int ResetMutexes(const Request&) { return 0; }
 
 constexpr auto kGlobalMutexNodes = [] {
@@ -75,7 +74,7 @@ constexpr NodeList kBackgroundThread = kBackgroundThreadNodes.list();
 constexpr NamedNodes kShardSlabNodes(absent::kShardSlabFigures, kNoBytes);
 bool IsShardSlabSize(size_t index) { return index < absent::kShardSlabSizes; }
 constexpr NodeList kShardSlabsBySize = IndexedListOf(kShardSlabNodes.nodes, IsShardSlabSize);
-// jemalloc's report leaves the last one out here.
+// jemalloc's report omits the last name here.
 constexpr auto kShardSlabTotalNodes = [] {
   NamedNodes named = kShardSlabNodes;
   named.nodes[CountOf(absent::kShardSlabFigures) - 1].key = nullptr;
@@ -134,7 +133,7 @@ constexpr Node kSmallNodes[] = {
 };
 constexpr NodeList kSmall = ListOf(kSmallNodes);
 
-// Larger blocks come one by one: each allocation is a refill.
+// Larger blocks are allocated one by one, so each allocation is a fill.
 constexpr Node kLargeNodes[] = {
     Shown("allocated", FromSnapshot<&Snapshot::allocated_large>),
     Shown("nmalloc", Sum<Extents, &ClassStatistics::allocations>),
@@ -193,7 +192,7 @@ constexpr NodeList kFreeExtents = IndexedListOf(kFreeExtentNodes, IsPageClass);
 
 bool HasStatistics(size_t index) { return index <= kArenaCount || index == kAllArenas; }
 
-// What is each arena's own has no value for all of them.
+// Settings of single arenas have no value for all arenas.
 bool IsMerged(const Request& request) { return request.mib[2] != 0; }
 
 int Dss(const Request& request) {

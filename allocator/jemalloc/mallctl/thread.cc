@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// thread.*: the calling thread; tcache.*: caches that a program makes for itself, of which there are only the numbers.
+// thread.*: the calling thread; tcache.*: thread caches that a program creates, which are only numbers here.
 #include "allocator/core/thread.h"
 
 #include <atomic>
@@ -13,7 +13,7 @@
 namespace heaptap {
 namespace {
 
-// Every thread is in the one arena.
+// All threads use the one arena.
 int Arena(const Request& request) {
   unsigned arena = 0;
   int error = request.Write(&arena);
@@ -24,7 +24,7 @@ int Arena(const Request& request) {
 
 // --- thread.tcache ---------------------------------------------------------------------------------------------------
 
-// A heap's ready lists are always there; the thread is told what it has said itself.
+// A heap always has ready lists. The thread reads back its own setting, which has no effect.
 enum class CacheSetting : uint8_t { kUnset, kOn, kOff };
 constinit thread_local CacheSetting cache_setting = CacheSetting::kUnset;
 
@@ -41,12 +41,12 @@ int CacheEnabled(const Request& request) {
   return request.Read(old_value);
 }
 
-// Likewise: the largest block that the thread wants to be cached.
+// Likewise the largest cached block.
 constinit thread_local bool has_cache_maximum = false;
 constinit thread_local size_t cache_maximum = 0;
 
 int CacheMaximum(const Request& request) {
-  constexpr size_t kLimit = size_t{8} << 20;  // of jemalloc's caches
+  constexpr size_t kLimit = size_t{8} << 20;  // jemalloc's
   size_t old_value = has_cache_maximum ? cache_maximum : ProcessConfiguration().tcache_max;
   size_t new_value = old_value;
   int error = request.Write(&new_value);
@@ -104,7 +104,7 @@ int ProfName(const Request& request) {
   const char* name = nullptr;
   int error = request.Write(&name);
   if (error != 0) return error;
-  // The name is the system's.
+  // The system sets the name.
   if (ProcessConfiguration().prof_sys_thread_name) return ENOENT;
   return SetThreadName(name);
 }
@@ -139,7 +139,7 @@ constexpr Node kThreadNodes[] = {
 
 // --- tcache ----------------------------------------------------------------------------------------------------------
 
-// As many numbers as MALLOCX_TCACHE can express.
+// The number of caches that MALLOCX_TCACHE can express.
 constexpr unsigned kMaximumCaches = 4094;
 constinit std::atomic<uint64_t> taken_caches[(kMaximumCaches + 63) / 64];
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tree of mallctl's names. Each area is a constant list of nodes; a node is a leaf, with a handler, or has a list
-// of its own. The place of a node in its list is its number in a MIB.
+// The tree of mallctl's names. Each area is a constant list of nodes. A node is a leaf with a handler, or has a list of
+// children. The index of a node in its list is its number in a MIB.
 //
 // Constant; any thread. Handlers are called with no lock held, after StartProcess.
 #ifndef HEAPTAP_ALLOCATOR_JEMALLOC_MALLCTL_TREE_H_
@@ -20,14 +20,14 @@
 
 namespace heaptap {
 
-// What the caller of mallctl has given. Each method returns 0 or the errno value that mallctl returns.
+// The arguments of mallctl. Each method returns 0 or the errno value that mallctl returns.
 struct Request {
   const size_t* mib;  // complete: one number for each level
   void* old_value;
   size_t* old_length;
   const void* new_value;
   size_t new_length;
-  // For reports, which read without a caller: where the value goes, and the snapshot that it is taken from.
+  // For reports, which read without a caller: the destination of the value, and the snapshot to read from.
   StatisticsValue* report = nullptr;
   const Snapshot* snapshot = nullptr;
 
@@ -38,7 +38,7 @@ struct Request {
   int RefuseNew() const { return new_value != nullptr || new_length != 0 ? EPERM : 0; }
   int RefuseBoth() const { return RefuseOld() != 0 ? EPERM : RefuseNew(); }
 
-  // Hands out the old value if it is wanted.
+  // Copies the old value to the caller if it is wanted.
   template <typename Value>
   int Read(const Value& value) const {
     if constexpr (std::is_integral_v<Value> || std::is_same_v<Value, const char*>) {
@@ -51,21 +51,21 @@ struct Request {
     return fits ? 0 : EINVAL;
   }
 
-  // For values that cannot be set.
+  // The same for values that cannot be set.
   template <typename Value>
   int ReadOnly(const Value& value) const {
     int error = RefuseNew();
     return error != 0 ? error : Read(value);
   }
 
-  // For values that are made only to be handed out: there must be room.
+  // For handlers that create something and must return it: the caller must have room.
   int RequireRoom(size_t size) const {
     if (wants_old() && *old_length == size) return 0;
     if (old_length != nullptr) *old_length = 0;
     return EINVAL;
   }
 
-  // Takes the new value if there is one.
+  // Copies the new value to *value if there is one.
   template <typename Value>
   int Write(Value* value) const {
     if (!has_new()) return 0;
@@ -74,7 +74,7 @@ struct Request {
     return 0;
   }
 
-  // Takes the new value, which must be there.
+  // The same if the caller must give a new value.
   template <typename Value>
   int Require(Value* value) const {
     return has_new() ? Write(value) : EINVAL;
@@ -89,7 +89,7 @@ struct Node {
   const char* name;
   Handler handler;  // of a leaf
   const NodeList* children;
-  // Reports print what has a key: as a member of a JSON object, and if it has a title too, as a line of text.
+  // Reports print nodes with a key as members of a JSON object, and nodes with a title also as a line of text.
   const char* key = nullptr;
   const char* title = nullptr;
 };
@@ -97,9 +97,9 @@ struct Node {
 struct NodeList {
   const Node* nodes;
   size_t count;
-  // If set, a number stands before the nodes' names: whether there is one for it.
+  // If set, an index precedes the names of the nodes. Returns whether the index is valid.
   bool (*accepts)(size_t index);
-  // If set, more leaves follow the nodes, with one handler: the name of the i-th; nullptr: there is none.
+  // If set, more leaves with one handler follow the nodes. Returns the name of the i-th; nullptr: there is none.
   const char* (*member)(size_t i);
   Handler member_handler;
 };
@@ -116,7 +116,7 @@ constexpr NodeList IndexedListOf(const Node (&nodes)[kCount], bool (*accepts)(si
 
 constexpr Node Leaf(const char* name, Handler handler) { return {name, handler, nullptr}; }
 constexpr Node Inner(const char* name, const NodeList& children) { return {name, nullptr, &children}; }
-// The same in reports, where the handler must only read.
+// The same for nodes that reports print. REQUIRES: the handler only reads.
 constexpr Node ShownAs(const char* key, Node node, const char* title = nullptr) {
   node.key = key;
   node.title = title;
@@ -127,25 +127,25 @@ constexpr Node Shown(const char* name, Handler handler, const char* title = null
 }
 constexpr Node Shown(const char* name, const NodeList& children) { return ShownAs(name, Inner(name, children)); }
 
-// Handlers of values that never change.
+// A handler of a constant.
 template <auto kValue>
 int Constant(const Request& request) {
   return request.ReadOnly(kValue);
 }
 
-// Handlers of values that are the result of a function.
+// A handler of a read-only value that a function returns.
 template <auto kFunction>
 int Result(const Request& request) {
   return request.ReadOnly(kFunction());
 }
 
-// Indices of arenas. There is one arena; its number is 0. What is said of all arenas is said of it.
+// Indices of arenas. There is one arena, number 0; "all arenas" means this one.
 inline constexpr size_t kAllArenas = 4096;
 inline constexpr size_t kDestroyedArenas = 4097;
-// An old way to say kAllArenas: the number of arenas.
+// As an index, the number of arenas is an old synonym of kAllArenas.
 inline constexpr size_t kArenaCount = 1;
 
-// What arena.0.muzzy_decay_ms is set to. It has no effect: pages are dirty or gone, nothing in between.
+// The value of arena.0.muzzy_decay_ms. It has no effect: heaptap has no muzzy pages.
 ssize_t MuzzyDecay();
 
 // The areas.

@@ -6,9 +6,9 @@
 namespace heaptap {
 namespace {
 
-constexpr size_t kDigits = 20;  // of the largest uint64_t
+constexpr size_t kDigits = 20;  // in the largest uint64_t
 
-// Writes the digits to the end of `digits` and returns where they begin.
+// Writes the number to the end of `digits` and returns its first digit.
 char* Format(uint64_t number, char (&digits)[kDigits]) {
   char* first = digits + kDigits;
   do {
@@ -139,7 +139,7 @@ void StatisticsEmitter::Put(const StatisticsValue& value) {
   }
 }
 
-// A binary fraction has as many decimal digits as binary ones.
+// A binary fraction of n digits has at most n decimal digits.
 void StatisticsEmitter::PutRatio(uint32_t ratio) {
   constexpr uint32_t kFractionBits = 16;
   constexpr uint32_t kFractionMask = (uint32_t{1} << kFractionBits) - 1;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One report in two forms: JSON without white space, or text in lines and tables. Each call says for which of them it
-// is; in the other it does nothing. The caller nests JSON properly.
+// Writes a report in one of two forms: JSON without white space, or text in lines and tables. Some methods are for one
+// form only, and do nothing in the other. REQUIRES: the calls nest the JSON properly.
 //
-// Allocates nothing. Hands over the report in pieces, NUL-terminated, while it grows; `write` may do what it likes, the
-// allocator included. For one thread.
+// Allocates nothing. Passes the report to `write` in NUL-terminated pieces; `write` may do anything, also allocate. For
+// one thread.
 #ifndef HEAPTAP_ALLOCATOR_JEMALLOC_STATS_EMITTER_H_
 #define HEAPTAP_ALLOCATOR_JEMALLOC_STATS_EMITTER_H_
 
@@ -20,7 +20,7 @@ using WriteFunction = void (*)(void* opaque, const char* text);
 struct StatisticsColumn {
   const char* title;
   unsigned width;
-  bool left = false;  // justified; right otherwise
+  bool left = false;  // left-justified, else right-justified
 };
 
 class StatisticsEmitter {
@@ -28,22 +28,22 @@ class StatisticsEmitter {
   enum class Form { kText, kJson };
 
   StatisticsEmitter(Form form, WriteFunction write, void* opaque) : form_(form), write_(write), opaque_(opaque) {}
-  // Hands over what is left.
+  // Writes the rest of the report.
   ~StatisticsEmitter() { Flush(); }
   StatisticsEmitter(const StatisticsEmitter&) = delete;
   StatisticsEmitter& operator=(const StatisticsEmitter&) = delete;
 
   bool is_json() const { return form_ == Form::kJson; }
 
-  // Both forms: a member of the JSON object at hand; a line "title: value". With a note, which is text only,
-  // "title: value (note: other)".
+  // Both forms: a member of the current JSON object; a line "title: value". With a note, the line is
+  // "title: value (note: other)", and the JSON is the same.
   void Entry(const char* key, const char* title, StatisticsValue value);
   void Entry(const char* key, const char* title, StatisticsValue value, const char* note, StatisticsValue other);
-  // Both forms: a JSON object; a line with the heading, and the entries up to the end indented.
+  // Both forms: a JSON object; a line with the heading, and indented entries up to EndSection.
   void BeginSection(const char* key, const char* heading);
   void EndSection();
 
-  // JSON only. `key` nullptr: an element of an array, or the outermost value.
+  // JSON only. `key` nullptr: an element of an array, or the root value.
   void BeginObject(const char* key = nullptr);
   void EndObject();
   void BeginArray(const char* key);
@@ -53,7 +53,7 @@ class StatisticsEmitter {
   // Text only.
   StatisticsEmitter& Text(const char* text);
   StatisticsEmitter& Text(uint64_t number);
-  // Cells of a row, which Text("\n") ends. `taken`: the width of the first that the line has used already.
+  // The cells of a row; Text("\n") ends it. `taken`: the part of the first cell's width that the line has already used.
   template <size_t count>
   void Headings(const StatisticsColumn (&columns)[count], unsigned taken = 0) {
     for (const StatisticsColumn& column : columns) {
@@ -69,7 +69,7 @@ class StatisticsEmitter {
  private:
   void Cell(const StatisticsColumn& column, const StatisticsValue& value);
   void BeginMember(const char* key);
-  // The value as it is; texts in quotation marks, and for JSON escaped.
+  // Writes the value. Texts are quoted, and escaped in JSON.
   void Put(const StatisticsValue& value);
   void PutQuoted(const char* text);
   void PutRatio(uint32_t ratio);

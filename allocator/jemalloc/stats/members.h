@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prints what mallctl's tree shows in reports (Node::key): JSON with all members, text with those that have a title.
+// Prints the nodes of mallctl's tree that reports show (Node::key): all of them as JSON, those with a title as text.
 #ifndef HEAPTAP_ALLOCATOR_JEMALLOC_STATS_MEMBERS_H_
 #define HEAPTAP_ALLOCATOR_JEMALLOC_STATS_MEMBERS_H_
 
@@ -9,7 +9,7 @@
 
 namespace heaptap {
 
-// The beginning of a name and its end; for one thread.
+// Two parts of a name, joined. For one thread.
 class JoinedName {
  public:
   JoinedName(const char* begin, const char* end);
@@ -18,12 +18,12 @@ class JoinedName {
  private:
   void Append(const char* part);
 
-  char text_[64];  // more than the names in reports have
+  char text_[64];  // longer than all names in reports
   size_t length_ = 0;
 };
 
-// For one thread. Reads from `snapshot` instead of the last one, unless it is nullptr. Leaves out the members for which
-// `is_wanted` is false; `is_outermost`: the member stands in the list that Print was given.
+// For one thread. `snapshot`: the source of the values; nullptr: the last snapshot. Members for which `is_wanted` is
+// false are omitted; `is_outermost`: the member is in the list that was passed to Print.
 class MemberPrinter {
  public:
   using Filter = bool (*)(const char* key, bool is_outermost, const void* context);
@@ -32,8 +32,8 @@ class MemberPrinter {
                          const void* context = nullptr)
       : emitter_(emitter), snapshot_(snapshot), is_wanted_(is_wanted), context_(context) {}
 
-  // All members of a list, which stands at `depth` in the tree; numbers before that in a MIB are 0. `prefix`: what
-  // stands before a key in the title of a line of text; nullptr: only members with a title of their own have a line.
+  // Prints all members of a list at `depth` in the tree; the numbers before it in the MIB are 0. `prefix`: precedes the
+  // key in the title of a line of text; nullptr: only members with their own title get a line.
   void Print(const NodeList& list, size_t depth, const char* prefix = nullptr) { PrintList(list, depth, prefix, true); }
 
  private:
@@ -41,7 +41,7 @@ class MemberPrinter {
   void PrintLeaf(const Node& node, const char* prefix);
   void PrintChildren(const Node& node, size_t depth);
 
-  // No path through the tree is longer.
+  // The length of the longest path through the tree.
   static constexpr size_t kMaximumDepth = 7;
 
   StatisticsEmitter* emitter_;

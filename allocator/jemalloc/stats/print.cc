@@ -56,7 +56,7 @@ ReportOptions ParseReportOptions(const char* options) {
   return report;
 }
 
-// All of it, from a snapshot that has been taken.
+// Prints the whole report.
 void PrintReport(StatisticsEmitter* emitter, const StatisticsParts& parts, const Snapshot& snapshot) {
   emitter->BeginObject();
   emitter->Text("___ Begin jemalloc statistics ___\n");
@@ -65,7 +65,8 @@ void PrintReport(StatisticsEmitter* emitter, const StatisticsParts& parts, const
   PrintTotals(emitter, snapshot, parts);
   if (parts.merged || parts.destroyed || parts.arenas) {
     emitter->BeginObject("stats.arenas");
-    // One arena is not merged with others, unless it would not be seen otherwise. None is ever destroyed.
+    // The one arena is printed as arena 0, or as the merged arenas if single arenas are left out. No arena is ever
+    // destroyed.
     if (parts.merged || parts.arenas) {
       emitter->BeginObject(parts.arenas ? "0" : "merged");
       emitter->Text(parts.arenas ? "arenas[0]:\n" : "Merged arenas stats:\n");
@@ -80,7 +81,7 @@ void PrintReport(StatisticsEmitter* emitter, const StatisticsParts& parts, const
 }
 
 void WriteMessage(void*, const char* text) {
-  Message message;  // as large as the emitter's pieces
+  Message message;  // has room for a piece of the emitter
   message << text;
   message.Print();
 }
@@ -120,7 +121,7 @@ void PrintStatistics(WriteFunction write, void* opaque, const char* options) {
   ReportOptions report = ParseReportOptions(options);
   if (write == nullptr) write = WriteMessage;
   TakeSnapshot();
-  // Too large for a small thread's stack.
+  // A snapshot is too large for the stack of a small thread.
   constexpr size_t kBytes = (sizeof(Snapshot) + kPageSize - 1) & ~(kPageSize - 1);
   Snapshot* snapshot = static_cast<Snapshot*>(MapAligned(kBytes, kPageSize));
   if (snapshot == nullptr) {

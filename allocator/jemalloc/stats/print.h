@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// malloc_stats_print: the statistics as a report, in jemalloc's text form or as JSON with jemalloc's keys, so that what
-// reads jemalloc's reads ours. The JSON is what mallctl's tree shows (members.h); the tables of the text are made here.
-// There is one arena, and nothing that jemalloc has several kinds of; figures about what heaptap does not have (its
-// mutexes, huge page shards, background threads) are there and are 0.
+// malloc_stats_print: the statistics as text in jemalloc's format, or as JSON with jemalloc's keys, so that programs
+// that parse jemalloc's report can parse heaptap's. The JSON comes from mallctl's tree (members.h), the tables of the
+// text from the files print_*.cc. There is one arena. Figures about parts that heaptap does not have (absent.h) are 0.
 //
-//   PrintStatistics             print.cc: what `options` ask for, and in which form
+//   PrintStatistics             print.cc: reads `options`
 //     PrintGeneral              version, config, opt, prof, arenas
 //     PrintTotals               stats
 //     PrintArena                stats.arenas.<i>: totals, bins, large, extents
@@ -20,18 +19,19 @@
 
 namespace heaptap {
 
-// Takes a new snapshot and prints it. `write` nullptr: malloc_message, or else stderr. `options`, which may be nullptr:
-// letters as jemalloc has them; J is JSON, each other letter leaves something out: g general information, m and d
-// merged and destroyed arenas, a single arenas, b bins, l large sizes, x mutexes, e extents, h huge page shards.
+// Takes a new snapshot and prints it. `write` nullptr: to malloc_message, or else to stderr. `options`: jemalloc's
+// letters, or nullptr. J selects JSON; each other letter omits a part: g general information, m and d merged and
+// destroyed arenas, a single arenas, b bins, l large sizes, x mutexes, e extents, h huge page shards.
 void PrintStatistics(WriteFunction write, void* opaque, const char* options);
 
-// To malloc_message or stderr: for stats_interval, and the exit handler of stats_print.
+// The same to malloc_message or stderr, for stats_interval.
 void PrintStatistics(const char* options);
+// The exit handler of stats_print.
 void PrintStatisticsAtExit();
 
 // For the files print_*.cc. ---------------------------------------------------------------------------------
 
-// What is to be left in.
+// The parts of the report to print.
 struct StatisticsParts {
   bool general = true;
   bool merged = true;
@@ -44,7 +44,7 @@ struct StatisticsParts {
   bool huge_pages = true;
 };
 
-// Whether `parts`, a StatisticsParts, has the member of stats.* with this key (MemberPrinter::Filter).
+// A MemberPrinter::Filter: whether to print the member of stats.* with this key. `parts`: a StatisticsParts.
 bool IsWanted(const char* key, bool is_outermost, const void* parts);
 
 void PrintGeneral(StatisticsEmitter* emitter);
@@ -53,15 +53,15 @@ void PrintArena(StatisticsEmitter* emitter, const Snapshot& snapshot, const Stat
 
 void PrintGlobalMutexes(StatisticsEmitter* emitter);
 void PrintArenaMutexes(StatisticsEmitter* emitter);
-// The columns of a bin.
+// The columns of a bin's mutex.
 void PrintMutexHeadings(StatisticsEmitter* emitter);
 void PrintMutexCells(StatisticsEmitter* emitter);
 void PrintHugePageShard(StatisticsEmitter* emitter);
 
-// Events in a second, on average since the start; within the first second, all of them.
+// Events per second, on average since the start. In the first second: all events.
 uint64_t PerSecond(uint64_t events, uint64_t uptime_nanoseconds);
 
-// Stands in text for rows that are left out since there is nothing in them.
+// Stands for omitted rows of a table, in which all figures are 0.
 inline constexpr char kGap[] = "                     ---\n";
 
 }  // namespace heaptap

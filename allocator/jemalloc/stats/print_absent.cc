@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The text about what does not exist here (absent.h). All numbers are 0.
+// The text about parts that heaptap does not have (absent.h). All numbers are 0.
 #include "allocator/jemalloc/absent.h"
 #include "allocator/jemalloc/stats/print.h"
 

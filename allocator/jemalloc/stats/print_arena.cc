@@ -36,21 +36,21 @@ constexpr StatisticsColumn kExtentColumns[] = {
     {"muzzy", 13}, {"nretained", 13}, {"retained", 13}, {"ntotal", 13}, {"total", 13},
 };
 
-// Width of a table's title, which the headings' first column begins with.
+// The width of a table's title, with which the first heading begins.
 constexpr unsigned Width(const char* title) {
   unsigned width = 0;
   while (title[width] != '\0') width++;
   return width;
 }
 
-// How much of `whole` `part` is, to three digits.
+// `part` / `whole`, to three digits.
 class Share {
  public:
   Share(uint64_t part, uint64_t whole) {
     constexpr uint64_t kThousand = 1000;
     uint64_t share = whole == 0 ? kThousand : part * kThousand / whole;
     if (share >= kThousand) {
-      // Blocks that no slab holds can make it more than a whole.
+      // Blocks outside slabs count as live, so the quotient may be above 1.
       text_[0] = '1';
       text_[1] = '\0';
       return;
@@ -66,14 +66,14 @@ class Share {
   char text_[6];
 };
 
-// Prints the mark of a gap between rows that there are.
+// Prints kGap once for each group of omitted rows.
 class Gaps {
  public:
   explicit Gaps(StatisticsEmitter* emitter) : emitter_(emitter) {}
   ~Gaps() {
     if (in_gap_) emitter_->Text(kGap);
   }
-  // True if the row is to be printed.
+  // To be called for each row. True: the caller must print the row.
   bool Row(bool has_something) {
     if (has_something && in_gap_) emitter_->Text(kGap);
     in_gap_ = !has_something;
@@ -140,7 +140,7 @@ void PrintAllCounts(StatisticsEmitter* emitter, const Snapshot& snapshot) {
   small.allocated = snapshot.allocated_small;
   CountRow large = Sum(snapshot.extents);
   large.allocated = snapshot.allocated_large;
-  large.fills = large.allocations;  // they come one by one, as in stats.arenas.<i>.large
+  large.fills = large.allocations;  // allocated one by one, as in stats.arenas.<i>.large
   CountRow total = small;
   total.Add(large);
   emitter->Headings(kCountColumns);

@@ -8,7 +8,7 @@
 namespace heaptap {
 namespace {
 
-// opt.NAME, with the value that holds now if the option was only the beginning of it.
+// Prints opt.NAME, with the current value if the option is only the initial one.
 void PrintOption(StatisticsEmitter* emitter, const Option& option) {
   const JoinedName name("opt.", option.name);
   const StatisticsValue value = ReadValue(name.text());
