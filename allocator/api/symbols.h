@@ -4,16 +4,12 @@
 #ifndef HEAPTAP_ALLOCATOR_API_SYMBOLS_H_
 #define HEAPTAP_ALLOCATOR_API_SYMBOLS_H_
 
+#include "allocator/process/process.h"
+
 #define HEAPTAP_EXPORT __attribute__((visibility("default")))
 #define HEAPTAP_C_EXPORT extern "C" HEAPTAP_EXPORT
 // Declares another name for a function of the same file.
 #define HEAPTAP_ALIAS(name) __attribute__((alias(#name), copy(name)))
-
-extern "C" {
-// The bounds of the allocator's code (text.ld).
-extern const char heaptap_text_begin[] __attribute__((visibility("hidden")));
-extern const char heaptap_text_end[] __attribute__((visibility("hidden")));
-}
 
 namespace heaptap {
 

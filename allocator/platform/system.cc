@@ -156,16 +156,21 @@ uint64_t AddressSpaceLimit() {
   return result == 0 ? limit.rlim_cur : UINT64_MAX;
 }
 
+char* FormatDecimal(uint64_t number, char (&digits)[kMaxDigits]) {
+  char* first = digits + kMaxDigits;
+  do {
+    *--first = static_cast<char>('0' + number % 10);
+    number /= 10;
+  } while (number != 0);
+  return first;
+}
+
 Message& Message::operator<<(const char* text) { return Append(text, strlen(text)); }
 
 Message& Message::operator<<(uint64_t number) {
-  char digits[20];
-  size_t start = sizeof(digits);
-  do {
-    digits[--start] = static_cast<char>('0' + number % 10);
-    number /= 10;
-  } while (number != 0);
-  return Append(digits + start, sizeof(digits) - start);
+  char digits[kMaxDigits];
+  const char* first = FormatDecimal(number, digits);
+  return Append(first, static_cast<size_t>(digits + kMaxDigits - first));
 }
 
 Message& Message::Append(const char* text, size_t length) {

@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 
 extern "C" {
 // A program may set this function to receive messages instead of stderr. It is called with nullptr and the text, and
@@ -67,6 +68,28 @@ uint64_t Milliseconds();
 uint64_t CoarseMilliseconds();
 
 uint32_t ProcessId();
+
+// Owns a file descriptor, or none: `number` may be the result of a failed system call. Not thread safe.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(long number) : number_(static_cast<int>(number)) {}
+  ~FileDescriptor() {
+    if (number_ >= 0) SystemCall(SYS_close, number_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+
+  bool valid() const { return number_ >= 0; }
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+// The digits of the largest uint64_t.
+inline constexpr size_t kMaxDigits = 20;
+// Writes the number in decimal to the end of `digits`. Returns the first digit; there is no NUL.
+char* FormatDecimal(uint64_t number, char (&digits)[kMaxDigits]);
 
 // RLIMIT_AS in bytes. UINT64_MAX: no limit.
 uint64_t AddressSpaceLimit();

@@ -17,6 +17,9 @@ namespace heaptap {
 // The letters that malloc_stats_print, stats_print_opts and stats_interval_opts accept.
 inline constexpr char kStatisticsLetters[] = "Jgmdablxeh";
 
+// The largest decay time, in milliseconds: the limit of jemalloc's clock.
+inline constexpr int64_t kMaxDecayMilliseconds = 18446744072000;
+
 // Fields have jemalloc's names, unless a comment says otherwise, and their defaults. Options without an effect are kept
 // for opt.* of mallctl.
 struct Configuration {

@@ -10,8 +10,6 @@ constexpr bool kClips = true;
 constexpr int64_t kMaximumShift = 63;
 constexpr size_t kMaximumCacheLog2 = 23;
 constexpr int64_t kHugePage = 2 * 1024 * 1024;
-// The limit of jemalloc's clock.
-constexpr uint64_t kMaximumMilliseconds = UINT64_C(18446744072000);
 
 constexpr const char* kJunkWords[] = {"false", "alloc", "free", "true"};
 constexpr const char* kTimeResolutionWords[] = {"default", "high"};
@@ -137,8 +135,8 @@ constexpr Option kOptions[] = {
     OPTION(metadata_thp).OneOf(Abbreviated(kMetadataThpWords)).WithoutEffect(),
     OPTION(mutex_max_spin).In({-1, INT64_MAX}).WithoutEffect(),
     OPTION(background_thread).WithoutEffect().Now("background_thread"),
-    OPTION(dirty_decay_ms).In({-1, kMaximumMilliseconds}).Now("arenas.dirty_decay_ms"),
-    OPTION(muzzy_decay_ms).In({-1, kMaximumMilliseconds}).WithoutEffect().Now("arenas.muzzy_decay_ms"),
+    OPTION(dirty_decay_ms).In({-1, kMaxDecayMilliseconds}).Now("arenas.dirty_decay_ms"),
+    OPTION(muzzy_decay_ms).In({-1, kMaxDecayMilliseconds}).WithoutEffect().Now("arenas.muzzy_decay_ms"),
     OPTION(lg_extent_max_active_fit).In({0, 64}).WithoutEffect(),
     OPTION(junk).OneOf(Words(kJunkWords)),
     OPTION(zero),

@@ -24,10 +24,6 @@
 #include "allocator/sampling/sampled_blocks.h"
 
 extern "C" {
-// The bounds of the allocator's code, from text.ld. Weak: tests that link the objects directly do not define them.
-extern const char heaptap_text_begin[] __attribute__((weak, visibility("hidden")));
-extern const char heaptap_text_end[] __attribute__((weak, visibility("hidden")));
-
 // glibc's lock of the list of all streams, which glibc's fork takes. Weak: not every libc has it.
 void _IO_list_lock() __attribute__((weak));
 void _IO_list_unlock() __attribute__((weak));

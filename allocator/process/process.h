@@ -6,6 +6,12 @@
 
 #include "allocator/process/configuration.h"
 
+extern "C" {
+// The bounds of the allocator's code, from text.ld. Weak: tests that link the objects one by one do without them.
+extern const char heaptap_text_begin[] __attribute__((weak, visibility("hidden")));
+extern const char heaptap_text_end[] __attribute__((weak, visibility("hidden")));
+}
+
 namespace heaptap {
 
 // Reads the options, fills in the control block, fires heaptap:start. Later calls return at once. Called by the first

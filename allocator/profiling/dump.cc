@@ -69,22 +69,6 @@ class DumpScope {
   bool taken_ = false;
 };
 
-class FileDescriptor {
- public:
-  explicit FileDescriptor(long number) : number_(static_cast<int>(number)) {}
-  ~FileDescriptor() {
-    if (number_ >= 0) SystemCall(SYS_close, number_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-
-  bool valid() const { return number_ >= 0; }
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
-
 // The advice to the user when no collector records the process.
 enum class Advice { kAttach, kRun, kSilent };
 

@@ -48,8 +48,9 @@ DumpName& DumpName::operator<<(const char* text) {
 }
 
 DumpName& DumpName::operator<<(uint64_t number) {
-  if (number >= 10) *this << number / 10;
-  return *this << static_cast<char>('0' + number % 10);
+  char digits[kMaxDigits];
+  for (const char* digit = FormatDecimal(number, digits); digit != digits + kMaxDigits; digit++) *this << *digit;
+  return *this;
 }
 
 DumpName& DumpName::operator<<(char letter) {

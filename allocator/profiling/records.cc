@@ -53,27 +53,12 @@ void StopLogAtExit() {
   if (IsLogged()) StopLog();
 }
 
-class MemoryFile {
- public:
-  MemoryFile()
-      : number_(static_cast<int>(SystemCall(SYS_memfd_create, reinterpret_cast<long>("heaptap"), MFD_CLOEXEC))) {}
-  ~MemoryFile() {
-    if (number_ >= 0) SystemCall(SYS_close, number_);
-  }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-
-  int number() const { return number_; }
-  // The number of bytes read; 0 at the end or after an error.
-  size_t Read(char* to, size_t size, uint64_t offset) const {
-    const long got = SystemCall(SYS_pread64, number_, reinterpret_cast<long>(to), static_cast<long>(size),
-                                static_cast<long>(offset));
-    return got > 0 ? static_cast<size_t>(got) : 0;
-  }
-
- private:
-  const int number_;
-};
+// The number of bytes read; 0 at the end or after an error.
+size_t ReadAt(const FileDescriptor& file, char* to, size_t size, uint64_t offset) {
+  const long got = SystemCall(SYS_pread64, file.number(), reinterpret_cast<long>(to), static_cast<long>(size),
+                              static_cast<long>(offset));
+  return got > 0 ? static_cast<size_t>(got) : 0;
+}
 
 }  // namespace
 
@@ -101,14 +86,14 @@ void SetRecentMaximum(ssize_t maximum) {
 }
 
 int DumpRecent(void (*write)(void* opaque, const char* text), void* opaque) {
-  MemoryFile file;
-  if (file.number() < 0) return EFAULT;
+  const FileDescriptor file(SystemCall(SYS_memfd_create, reinterpret_cast<long>("heaptap"), MFD_CLOEXEC));
+  if (!file.valid()) return EFAULT;
   // -1 (all records) becomes the largest number.
   const int error = DumpRecords(HEAPTAP_ASK_RECENT, static_cast<uint64_t>(RecentMaximum()), file.number());
   if (error != 0) return error;
   char piece[4096];
   uint64_t offset = 0;
-  while (size_t size = file.Read(piece, sizeof(piece) - 1, offset)) {
+  while (size_t size = ReadAt(file, piece, sizeof(piece) - 1, offset)) {
     piece[size] = '\0';
     write(opaque, piece);
     offset += size;

@@ -14,8 +14,6 @@
 namespace heaptap {
 namespace {
 
-constexpr ssize_t kMaximumDecay = 18446744072000;  // milliseconds, jemalloc's limit
-
 // heaptap never calls sbrk.
 constexpr const char* kDss = "disabled";
 constexpr const char* kDssChoices[] = {kDss, "primary", "secondary"};
@@ -58,7 +56,7 @@ int Decay(const Request& request, ssize_t old_value, void (*set)(ssize_t)) {
   ssize_t new_value = old_value;
   if (error == 0) error = request.Write(&new_value);
   if (error != 0) return error;
-  if (new_value < -1 || new_value > kMaximumDecay) return EFAULT;
+  if (new_value < -1 || new_value > kMaxDecayMilliseconds) return EFAULT;
   if (request.has_new()) set(new_value);
   return 0;
 }
@@ -157,9 +155,6 @@ constexpr Node kArenaNodes[] = {
 };
 
 // --- arenas ----------------------------------------------------------------------------------------------------------
-
-bool IsBin(size_t index) { return index < kSmallClasses; }
-bool IsExtentClass(size_t index) { return index < kExtentClasses; }
 
 int BinSize(const Request& request) { return request.ReadOnly(size_t{kClassSize[request.mib[2]]}); }
 int BinBlocks(const Request& request) { return request.ReadOnly(kSlabCapacity[request.mib[2]]); }

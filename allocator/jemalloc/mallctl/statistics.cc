@@ -144,9 +144,6 @@ constexpr Node kLargeNodes[] = {
 };
 constexpr NodeList kLarge = ListOf(kLargeNodes);
 
-bool IsBin(size_t index) { return index < kSmallClasses; }
-bool IsExtentClass(size_t index) { return index < kExtentClasses; }
-
 constexpr Node kBinNodes[] = {
     Shown("nmalloc", OfClass<Bins, &ClassStatistics::allocations>),
     Shown("ndalloc", OfClass<Bins, &ClassStatistics::frees>),

@@ -139,6 +139,10 @@ int Result(const Request& request) {
   return request.ReadOnly(kFunction());
 }
 
+// Which indices a bin and an extent class (snapshot.h) have.
+inline bool IsBin(size_t index) { return index < kSmallClasses; }
+inline bool IsExtentClass(size_t index) { return index < kExtentClasses; }
+
 // Indices of arenas. There is one arena, number 0; "all arenas" means this one.
 inline constexpr size_t kAllArenas = 4096;
 inline constexpr size_t kDestroyedArenas = 4097;

@@ -3,22 +3,9 @@
 
 #include <string.h>
 
+#include "allocator/platform/system.h"
+
 namespace heaptap {
-namespace {
-
-constexpr size_t kDigits = 20;  // in the largest uint64_t
-
-// Writes the number to the end of `digits` and returns its first digit.
-char* Format(uint64_t number, char (&digits)[kDigits]) {
-  char* first = digits + kDigits;
-  do {
-    *--first = static_cast<char>('0' + number % 10);
-    number /= 10;
-  } while (number != 0);
-  return first;
-}
-
-}  // namespace
 
 void StatisticsEmitter::Entry(const char* key, const char* title, StatisticsValue value) {
   if (is_json()) return Member(key, value);
@@ -98,14 +85,14 @@ StatisticsEmitter& StatisticsEmitter::Text(uint64_t number) {
 
 void StatisticsEmitter::Cell(const StatisticsColumn& column, const StatisticsValue& value) {
   if (is_json()) return;
-  char digits[kDigits];
+  char digits[kMaxDigits];
   const char* text = value.text_;
   size_t length;
   if (value.kind_ == StatisticsValue::kText) {
     length = strlen(text);
   } else {
-    text = Format(value.number_, digits);
-    length = static_cast<size_t>(digits + kDigits - text);
+    text = FormatDecimal(value.number_, digits);
+    length = static_cast<size_t>(digits + kMaxDigits - text);
   }
   size_t padding = length < column.width ? column.width - length : 0;
   if (column.left) Put(text, length);
@@ -132,10 +119,10 @@ void StatisticsEmitter::Put(const StatisticsValue& value) {
     case StatisticsValue::kRatio:
       return PutRatio(static_cast<uint32_t>(value.number_));
     case StatisticsValue::kNumber:
-      char digits[kDigits];
-      const char* first = Format(value.number_, digits);
+      char digits[kMaxDigits];
+      const char* first = FormatDecimal(value.number_, digits);
       if (value.negative_) Put("-", 1);
-      return Put(first, static_cast<size_t>(digits + kDigits - first));
+      return Put(first, static_cast<size_t>(digits + kMaxDigits - first));
   }
 }
 
