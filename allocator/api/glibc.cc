@@ -21,11 +21,11 @@ namespace {
 
 bool IsPowerOfTwo(size_t number) { return number != 0 && (number & (number - 1)) == 0; }
 
-void* AllocateAligned(size_t alignment, size_t size) {
+void* CheckedAllocateAligned(size_t alignment, size_t size) {
   return CheckXmalloc(heaptap::AllocateAligned(alignment, size), heaptap::kErrorInAligned);
 }
 
-void* Reallocate(void* pointer, size_t size) {
+void* CheckedReallocate(void* pointer, size_t size) {
   void* result = heaptap::Reallocate(pointer, size);
   bool freed = pointer != nullptr && size == 0;
   return freed ? result : CheckXmalloc(result, heaptap::kErrorInRealloc);
@@ -37,7 +37,7 @@ HEAPTAP_C_EXPORT void* calloc(size_t count, size_t size) {
   return CheckXmalloc(heaptap::AllocateZeroed(count, size), heaptap::kErrorInCalloc);
 }
 
-HEAPTAP_C_EXPORT void* realloc(void* pointer, size_t size) { return Reallocate(pointer, size); }
+HEAPTAP_C_EXPORT void* realloc(void* pointer, size_t size) { return CheckedReallocate(pointer, size); }
 
 HEAPTAP_C_EXPORT void* reallocarray(void* pointer, size_t count, size_t size) {
   size_t bytes;
@@ -45,7 +45,7 @@ HEAPTAP_C_EXPORT void* reallocarray(void* pointer, size_t count, size_t size) {
     errno = ENOMEM;
     return CheckXmalloc(nullptr, heaptap::kErrorInRealloc);
   }
-  return Reallocate(pointer, bytes);
+  return CheckedReallocate(pointer, bytes);
 }
 
 // An alignment that is not a power of two is rounded up, as in glibc.
@@ -59,7 +59,7 @@ HEAPTAP_C_EXPORT void* memalign(size_t alignment, size_t size) {
     while (rounded < alignment) rounded *= 2;
     alignment = rounded;
   }
-  return AllocateAligned(alignment, size);
+  return CheckedAllocateAligned(alignment, size);
 }
 
 HEAPTAP_C_EXPORT void* aligned_alloc(size_t alignment, size_t size) {
@@ -67,27 +67,27 @@ HEAPTAP_C_EXPORT void* aligned_alloc(size_t alignment, size_t size) {
     errno = EINVAL;
     return nullptr;
   }
-  return AllocateAligned(alignment, size);
+  return CheckedAllocateAligned(alignment, size);
 }
 
 HEAPTAP_C_EXPORT int posix_memalign(void** result, size_t alignment, size_t size) {
   if (!IsPowerOfTwo(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
   int saved = errno;
-  void* pointer = AllocateAligned(alignment, size);
+  void* pointer = CheckedAllocateAligned(alignment, size);
   errno = saved;
   if (pointer == nullptr) return ENOMEM;
   *result = pointer;
   return 0;
 }
 
-HEAPTAP_C_EXPORT void* valloc(size_t size) { return AllocateAligned(kPageSize, size); }
+HEAPTAP_C_EXPORT void* valloc(size_t size) { return CheckedAllocateAligned(kPageSize, size); }
 
 HEAPTAP_C_EXPORT void* pvalloc(size_t size) {
   if (size > PTRDIFF_MAX - kPageSize) {
     errno = ENOMEM;
     return CheckXmalloc(nullptr, heaptap::kErrorInAligned);
   }
-  return AllocateAligned(kPageSize, (size + kPageSize - 1) & ~(kPageSize - 1));
+  return CheckedAllocateAligned(kPageSize, (size + kPageSize - 1) & ~(kPageSize - 1));
 }
 
 HEAPTAP_C_EXPORT size_t malloc_usable_size(void* pointer) { return heaptap::UsableSize(pointer); }

@@ -19,7 +19,7 @@ unsigned DigitValue(char c) {
 
 // Parses like strtoumax with base 0: leading blanks and a sign are allowed, and a negative number wraps around. A
 // number that does not fit into 64 bits is invalid.
-bool ReadNumber(Text value, uint64_t* result) {
+bool ParseNumber(Text value, uint64_t* result) {
   const char* position = value.begin;
   const char* end = position + value.length;
   while (position != end && IsBlank(*position)) position++;
@@ -46,9 +46,9 @@ bool ReadNumber(Text value, uint64_t* result) {
   return true;
 }
 
-OptionResult ReadUnsigned(const Range& range, Text value, uint64_t* result) {
+OptionResult ParseUnsigned(const Range& range, Text value, uint64_t* result) {
   uint64_t number;
-  if (!ReadNumber(value, &number)) return OptionResult::kInvalid;
+  if (!ParseNumber(value, &number)) return OptionResult::kInvalid;
   uint64_t minimum = range.minimum < 0 ? 0 : static_cast<uint64_t>(range.minimum);
   bool inside = number >= minimum && number <= range.maximum;
   if (!inside && !range.clips) return OptionResult::kOutOfRange;
@@ -56,16 +56,16 @@ OptionResult ReadUnsigned(const Range& range, Text value, uint64_t* result) {
   return OptionResult::kSet;
 }
 
-OptionResult ReadSigned(const Range& range, Text value, int64_t* result) {
+OptionResult ParseSigned(const Range& range, Text value, int64_t* result) {
   uint64_t bits;
-  if (!ReadNumber(value, &bits)) return OptionResult::kInvalid;
+  if (!ParseNumber(value, &bits)) return OptionResult::kInvalid;
   int64_t number = static_cast<int64_t>(bits);
   if (number < range.minimum || (number > 0 && bits > range.maximum)) return OptionResult::kOutOfRange;
   *result = number;
   return OptionResult::kSet;
 }
 
-bool ReadRatio(Text value, uint32_t* result) {
+bool ParseRatio(Text value, uint32_t* result) {
   constexpr unsigned kFractionBits = 16;
   if (value == "-1") {
     *result = UINT32_MAX;
@@ -93,7 +93,7 @@ bool ReadRatio(Text value, uint32_t* result) {
   return true;
 }
 
-bool ReadChoice(const Choices& choices, Text value, uint8_t* result) {
+bool ParseChoice(const Choices& choices, Text value, uint8_t* result) {
   for (size_t i = 0; i < choices.count; i++) {
     const char* word = choices.words[i];
     if (value == word ||
@@ -138,30 +138,30 @@ OptionResult SetOption(const Option& option, Text value, Configuration* configur
       return Store(ValidIf(truth || value == "false"), truth, field);
     }
     case OptionType::kUnsigned: {
-      OptionResult result = ReadUnsigned(option.range, value, &number);
+      OptionResult result = ParseUnsigned(option.range, value, &number);
       return Store(result, static_cast<unsigned>(number), field);
     }
     case OptionType::kSize: {
-      OptionResult result = ReadUnsigned(option.range, value, &number);
+      OptionResult result = ParseUnsigned(option.range, value, &number);
       return Store(result, number, field);
     }
     case OptionType::kLogarithm: {
-      OptionResult result = ReadUnsigned(option.range, value, &number);
+      OptionResult result = ParseUnsigned(option.range, value, &number);
       return Store(result, uint64_t{1} << number, field);
     }
     case OptionType::kSigned: {
       int64_t difference = 0;
-      OptionResult result = ReadSigned(option.range, value, &difference);
+      OptionResult result = ParseSigned(option.range, value, &difference);
       return Store(result, difference, field);
     }
     case OptionType::kRatio: {
       uint32_t ratio = 0;
-      bool valid = ReadRatio(value, &ratio);
+      bool valid = ParseRatio(value, &ratio);
       return Store(ValidIf(valid), ratio, field);
     }
     case OptionType::kChoice: {
       uint8_t choice = 0;
-      bool valid = ReadChoice(option.choices, value, &choice);
+      bool valid = ParseChoice(option.choices, value, &choice);
       return Store(ValidIf(valid), choice, field);
     }
     case OptionType::kText: {

@@ -7,7 +7,7 @@
 #include "allocator/process/configuration.h"
 
 extern "C" {
-// The bounds of the allocator's code, from text.ld. Weak: tests that link the objects one by one do without them.
+// The bounds of the allocator's code, from text.ld. Weak: tests that link the objects directly do not define them.
 extern const char heaptap_text_begin[] __attribute__((weak, visibility("hidden")));
 extern const char heaptap_text_end[] __attribute__((weak, visibility("hidden")));
 }

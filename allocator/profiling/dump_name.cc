@@ -16,7 +16,7 @@ uint64_t sequence;
 uint64_t log_sequence;
 uint64_t kind_sequence[256];
 
-const char* Prefix() { return prefix_changed ? changed_prefix : ProcessConfiguration().prefix; }
+const char* CurrentPrefix() { return prefix_changed ? changed_prefix : ProcessConfiguration().prefix; }
 
 // The number in "pid:[4026531836]"; 0 if it cannot be read.
 uint64_t PidNamespaceInode() {
@@ -35,7 +35,7 @@ uint64_t PidNamespaceInode() {
 // "<prefix>[.<inode>].<pid>"
 void BeginName(DumpName* name) {
   name->Clear();
-  *name << Prefix() << '.';
+  *name << CurrentPrefix() << '.';
   if (ProcessConfiguration().prof_pid_namespace) *name << PidNamespaceInode() << '.';
   *name << uint64_t{ProcessId()};
 }
@@ -59,7 +59,7 @@ DumpName& DumpName::operator<<(char letter) {
   return *this;
 }
 
-bool HasDumpPrefix() { return Prefix()[0] != '\0'; }
+bool HasDumpPrefix() { return CurrentPrefix()[0] != '\0'; }
 
 void MakeDumpName(heaptap_dump_kind kind, DumpName* name) {
   BeginName(name);

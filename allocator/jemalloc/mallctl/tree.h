@@ -139,7 +139,7 @@ int Result(const Request& request) {
   return request.ReadOnly(kFunction());
 }
 
-// Which indices a bin and an extent class (snapshot.h) have.
+// Whether a bin, or an extent class, with this index exists (snapshot.h).
 inline bool IsBin(size_t index) { return index < kSmallClasses; }
 inline bool IsExtentClass(size_t index) { return index < kExtentClasses; }
 

@@ -119,7 +119,7 @@ struct CountRow {
 };
 
 template <size_t count>
-CountRow Sum(const ClassStatistics (&classes)[count]) {
+CountRow SumOf(const ClassStatistics (&classes)[count]) {
   CountRow sum;
   for (const ClassStatistics& one : classes) {
     sum.Add({0, one.allocations, one.frees, one.requests, one.fills, one.flushes});
@@ -136,9 +136,9 @@ void PrintCounts(StatisticsEmitter* emitter, const char* title, const CountRow& 
 }
 
 void PrintAllCounts(StatisticsEmitter* emitter, const Snapshot& snapshot) {
-  CountRow small = Sum(snapshot.bins);
+  CountRow small = SumOf(snapshot.bins);
   small.allocated = snapshot.allocated_small;
-  CountRow large = Sum(snapshot.extents);
+  CountRow large = SumOf(snapshot.extents);
   large.allocated = snapshot.allocated_large;
   large.fills = large.allocations;  // allocated one by one, as in stats.arenas.<i>.large
   CountRow total = small;
