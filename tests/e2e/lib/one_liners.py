@@ -35,7 +35,7 @@ SAMPLED_KEEP, SAMPLED_BYTES, SAMPLED_ERROR = "keep 20000 1000", 20000 * 1024, 0.
 def _sections():
     """{question: {tool: command}}, from the page's subsections: a heading, and a block with a command of each tool."""
     with open(os.path.join(ROOT, "scripts/man/heaptap-probes.7.scd"), encoding="utf-8") as file:
-        sections = re.findall(r"^## (.*)\n\n```\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL)
+        sections = re.findall(r"^## ([^\n]*)\n\n```\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL)
     assert sections, "heaptap-probes(7) has no one-liners"
     return {question: {BPFTRACE if line.startswith("bpftrace ") else BCC: line for line in block.splitlines()}
             for question, block in sections}
