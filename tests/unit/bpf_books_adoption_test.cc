@@ -371,7 +371,7 @@ TEST_F(EveryoneTest, ShareOfContexts) {
   EXPECT_EQ(quiet.Do({.kind = Order::kDeep, .address = 0x1000, .size = 16, .weight = 16, .count = 10}), 0);
   const uint64_t id = Entered(noisy);
   EXPECT_EQ(books().ReadTallies(id)->size(), 20u);
-  EXPECT_EQ(Process(noisy).tallies, 20u);
+  EXPECT_EQ(Process(noisy).figures.tallies, 20u);
   EXPECT_EQ(books().ReadLosses(id)[HEAPTAP_LOSS_TALLIES_SHARE].events, 30u);
   ExpectBalanced(books(), id);
   EXPECT_EQ(books().ReadTallies(Entered(quiet))->size(), 10u);

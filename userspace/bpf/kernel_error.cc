@@ -38,7 +38,7 @@ constexpr Capability kNeeded[] = {
     {CAP_SYS_PTRACE, "CAP_SYS_PTRACE"},
 };
 
-// PROC_PID_INIT_INO of the kernel (include/linux/proc_ns.h): fixed for the first name space.
+// PROC_PID_INIT_INO of the kernel (include/linux/proc_ns.h): fixed for the first namespace.
 constexpr ino_t kFirstPidNamespace = 0xeffffffc;
 
 std::string& FirstWarning() {
@@ -74,7 +74,7 @@ absl::Status CheckPidNamespace() {
   struct stat status;
   if (stat("/proc/self/ns/pid", &status) == 0 && status.st_ino == kFirstPidNamespace) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "heaptap is in a PID name space of its own, where processes have other PIDs than the kernel's; run it on the "
+      "heaptap is in a PID namespace of its own, where processes have other PIDs than the kernel's; run it on the "
       "host, or in a container with --pid=host");
 }
 

@@ -14,7 +14,7 @@ namespace heaptap::bpf {
 // Names of the capabilities that recording needs and that this process lacks, separated by ", "; empty if none.
 std::string MissingCapabilities();
 
-// The programs know processes by their PIDs in the first PID name space; so must we. FailedPrecondition if we live in
+// The programs know processes by their PIDs in the first PID namespace; so must we. FailedPrecondition if we live in
 // another one.
 absl::Status CheckPidNamespace();
 

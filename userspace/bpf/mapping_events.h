@@ -28,7 +28,7 @@ struct MappingEvent {
   };
   Kind kind;
   uint64_t time;         // nanoseconds, CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns
-  pid_t pid;             // in the first PID name space
+  pid_t pid;             // in the first PID namespace
   pid_t parent;          // of kFork
   elf::Mapping mapping;  // of kMap
   uint32_t generation;   // of the mapped file's inode number

@@ -19,11 +19,11 @@ namespace {
 
 constexpr uint64_t kBlock = 512;  // of st_blocks
 
-// A sparse file claims any size for nothing. What a compressing file system keeps is larger than its blocks, if not by
-// more than this.
+// A sparse file can claim any size, so its blocks bound what is read. A file on a compressing file system may be larger
+// than its blocks, by at most this factor.
 constexpr uint64_t kMostCompression = 32;
 
-// As many of the `size` bytes from `offset` as the file has.
+// Reads `size` bytes from `offset`, or less at the end of the file. Returns how many.
 absl::StatusOr<uint64_t> ReadSome(int fd, uint64_t offset, void* bytes, uint64_t size) {
   constexpr uint64_t kEnd = std::numeric_limits<off_t>::max();
   if (offset > kEnd || size > kEnd - offset) return 0;
@@ -76,11 +76,12 @@ absl::StatusOr<File> File::Open(int fd) {
   struct stat status;
   if (fstat(fd, &status) != 0) return absl::ErrnoToStatus(errno, "cannot read the file");
   uint64_t backed = static_cast<uint64_t>(status.st_size);
-  // File systems that do not tell have none.
+  // Some file systems always say 0 blocks.
   if (status.st_blocks > 0)
     backed = std::min(backed, static_cast<uint64_t>(status.st_blocks) * kBlock * kMostCompression);
   File file(fd, backed);
-  if (header.e_phnum > kMaxSegments) return absl::InvalidArgumentError("more program headers than can be");
+  if (header.e_phnum > kMaxSegments)
+    return absl::InvalidArgumentError(absl::StrCat("more than ", kMaxSegments, " program headers"));
   auto segments = ReadTable<Elf64_Phdr>(file, header.e_phoff, header.e_phnum, header.e_phentsize, "program headers");
   if (!segments.ok()) return segments.status();
   file.segments_.reserve(segments->size());
@@ -93,7 +94,7 @@ absl::StatusOr<File> File::Open(int fd) {
                               .alignment = segment.p_align});
   }
 
-  // Numbers of sections that do not fit e_shnum occur in object files only; such a file counts as one without sections.
+  // Only object files have more sections than e_shnum can hold; such a file counts as one without sections.
   auto sections = ReadTable<Elf64_Shdr>(file, header.e_shoff, header.e_shnum, header.e_shentsize, "section headers");
   if (!sections.ok()) return sections.status();
   std::string names;
@@ -128,7 +129,7 @@ absl::StatusOr<std::string> File::Read(uint64_t offset, uint64_t size, uint64_t 
     return absl::InvalidArgumentError(absl::StrCat(what, ": ", size, " bytes, more than the limit of ", limit));
   }
   if (size > backed_)
-    return absl::InvalidArgumentError(absl::StrCat(what, ": beyond the end of the file, as far as it is on disk"));
+    return absl::InvalidArgumentError(absl::StrCat(what, ": beyond the end of what the file has on disk"));
   std::string bytes(size, '\0');
   auto count = ReadSome(fd_, offset, bytes.data(), size);
   if (!count.ok()) return count.status();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file descriptor with one owner: closed when the owner goes. Thread-compatible.
+// A file descriptor with one owner, which closes it when it is destroyed. Thread-compatible.
 #ifndef HEAPTAP_USERSPACE_ELF_FILE_DESCRIPTOR_H_
 #define HEAPTAP_USERSPACE_ELF_FILE_DESCRIPTOR_H_
 
@@ -12,9 +12,9 @@ namespace heaptap::elf {
 
 class FileDescriptor {
  public:
-  // Owns nothing.
+  // Without a descriptor.
   FileDescriptor() = default;
-  // Takes over `fd`; a negative one is "nothing".
+  // Takes over `fd`; negative: none.
   explicit FileDescriptor(int fd) : fd_(fd) {}
   FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.Release()) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {
@@ -26,13 +26,13 @@ class FileDescriptor {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
 
-  // Gives the descriptor to the caller, who closes it.
+  // Hands the descriptor to the caller, who closes it.
   [[nodiscard]] int Release() { return std::exchange(fd_, -1); }
 
-  // Closes what is owned and takes over `fd`.
+  // Closes the descriptor and takes over `fd`.
   void Reset(int fd = -1) {
     int old = std::exchange(fd_, fd);
-    // Linux frees the number even when close() fails, so there is nothing to try again.
+    // Linux frees the number even when close() fails, so a retry would be wrong.
     if (old >= 0) close(old);
   }
 

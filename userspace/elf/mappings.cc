@@ -7,7 +7,7 @@ namespace heaptap::elf {
 
 bool Mappings::Add(Mapping mapping) {
   if (mapping.start >= mapping.end) return false;
-  // One that splits another makes two more.
+  // A mapping that splits another one adds two.
   if (by_start_.size() + 2 > kMaxMappings) return false;
   if (path_bytes_ + mapping.path.size() > kMaxPathBytes) return false;
 

@@ -22,7 +22,7 @@ namespace {
 constexpr absl::string_view kOwner("stapsdt\0", 8);
 constexpr uint32_t kNoteType = 3;
 
-// A part of the file that holds notes.
+// A part of the file with notes.
 struct Region {
   uint64_t offset;
   uint64_t size;
@@ -41,7 +41,7 @@ std::vector<Region> NoteRegions(const File& file) {
   return regions;
 }
 
-// Takes `size` bytes and their padding off the front of `bytes`; nothing if there are not so many.
+// Takes `size` bytes and their padding off the front of `bytes`; nothing if `bytes` is shorter.
 std::optional<absl::string_view> Take(absl::string_view& bytes, uint64_t size, uint64_t padded_size) {
   if (size > bytes.size()) return std::nullopt;
   absl::string_view taken = bytes.substr(0, size);
@@ -87,7 +87,7 @@ class Reader {
       if (owner.has_value()) description = Take(rest, header.n_descsz, pad(header.n_descsz));
       if (!description.has_value()) return absl::InvalidArgumentError("a note is cut short");
       if (header.n_type != kNoteType || *owner != kOwner) continue;
-      // Sections and segments name the same bytes twice.
+      // A section and a segment may hold the same note.
       if (!seen_.insert(offset).second) continue;
       if (absl::Status status = ReadProbe(*description); !status.ok()) return status;
     }
@@ -109,7 +109,7 @@ class Reader {
     if (std::find(providers_.begin(), providers_.end(), *provider) == providers_.end()) return absl::OkStatus();
 
     memcpy(&addresses, fixed->data(), sizeof(addresses));
-    // prelink(8) moves a library after it was linked, and everything in it by as much, but corrects no notes.
+    // prelink(8) moves a whole library after it was linked, but leaves its notes as they are.
     uint64_t moved = base_.has_value() ? *base_ - addresses.base : 0;
     ProbeSite site = {.provider = std::string(*provider),
                       .name = std::string(*name),
@@ -119,10 +119,10 @@ class Reader {
     if (!offset.has_value()) return absl::OkStatus();
     site.file_offset = *offset;
     if (addresses.semaphore != 0) {
-      // The kernel counts in the process's private copy of the page, so it must be one that is loaded for writing.
+      // The kernel writes the semaphore in the process's private copy of its page, so the segment must be writable.
       std::optional<uint64_t> semaphore = file_.AddressToOffset(addresses.semaphore + moved, PF_W);
       if (!semaphore.has_value())
-        return absl::InvalidArgumentError("the semaphore of a probe is in no writable segment");
+        return absl::InvalidArgumentError("the semaphore of a probe is outside all writable segments");
       site.semaphore_file_offset = *semaphore;
     }
     if (sites_.size() == kMaxProbeSites) {

@@ -20,28 +20,28 @@
 
 namespace heaptap::elf {
 
-// All the notes of one file, in bytes. The richest programs known (QEMU, PostgreSQL, libpython) have less than 1 MiB.
+// Bytes of all notes of a file. QEMU, PostgreSQL and libpython have less than 1 MiB.
 inline constexpr uint64_t kMaxNoteBytes = 16 << 20;
-// Probe sites of the providers asked for, in one file. One call that the compiler inlined is one site.
+// Probe sites of the requested providers in one file. Each inlined copy of a call is a site.
 inline constexpr uint64_t kMaxProbeSites = 4096;
 
 struct ProbeSite {
   std::string provider = {};
   std::string name = {};
-  uint64_t file_offset = 0;            // of the probe's instruction: what perf_event_open(2) wants
+  uint64_t file_offset = 0;            // of the probe's instruction, for perf_event_open(2)
   uint64_t semaphore_file_offset = 0;  // 0: none
   uint64_t address = 0;                // link-time
-  std::string arguments = {};          // as the note has them: "8@%rdi -4@16(%rsp)"
+  std::string arguments = {};          // as in the note: "8@%rdi -4@16(%rsp)"
 };
 
-// The sites of the given providers in the ELF file open at `fd`, from its note sections and its note segments, each
-// once, in the file's order. Notes of code that the linker threw away (no address in executable code) are left out.
-// Empty: no such probe, or not an ELF executable or shared object for this machine.
-// InvalidArgument: a broken ELF file, or one that exceeds a bound above. Other codes: reading failed.
+// The sites of the given providers in the ELF file open at `fd`, from its note sections and note segments, each once,
+// in the order of the file. Notes of code that the linker discarded, whose address is not in executable code, are left
+// out. Empty: no such probe, or not an ELF executable or shared object for this machine. InvalidArgument: a broken ELF
+// file, or a bound above is exceeded. Other codes: reading failed.
 absl::StatusOr<std::vector<ProbeSite>> ReadProbes(int fd, absl::Span<const absl::string_view> providers);
 
-// Whether the first `count` arguments are whole registers in the order of the SysV calling convention, 8 bytes each,
-// signed or not: "8@%rdi -8@%rsi". False for more than six.
+// Whether the first `count` arguments are the argument registers of the SysV calling convention, in order, 8 bytes
+// each, signed or not: "8@%rdi -8@%rsi". False if `count` is more than six.
 bool ArgumentsInRegisters(absl::string_view arguments, int count);
 
 }  // namespace heaptap::elf

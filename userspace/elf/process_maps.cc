@@ -26,7 +26,7 @@
 namespace heaptap::elf {
 namespace {
 
-// Takes a number and the `separator` after it off the front of `text`.
+// Takes a number and the `separator` after it off the front of `text`. False: `text` begins with something else.
 template <typename Number>
 bool TakeNumber(absl::string_view& text, int base, char separator, Number& number) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
@@ -51,7 +51,7 @@ std::optional<Line> ParseLine(absl::string_view line) {
       !TakeNumber(line, 16, ' ', mapping.device_minor)) {
     return std::nullopt;
   }
-  // The inode ends the line when there is no path; kernels differ in whether a blank follows.
+  // Without a path the inode ends the line, on some kernels with a blank after it.
   auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), mapping.inode, 10);
   if (error != std::errc()) return std::nullopt;
   line.remove_prefix(end - line.data());
@@ -60,14 +60,14 @@ std::optional<Line> ParseLine(absl::string_view line) {
 
   if (executable && !line.empty()) {
     mapping.deleted = line[0] == '/' && absl::ConsumeSuffix(&line, " (deleted)");
-    // The kernel writes a newline so, and no other character; a backslash stays one.
+    // The newline is the only character that the kernel escapes; a backslash stays as it is.
     mapping.path = absl::StrReplaceAll(line, {{"\\012", "\n"}});
   }
   return Line{std::move(mapping), executable};
 }
 
 absl::Status ErrnoStatus(int error, absl::string_view what) {
-  // A process that dies while it is looked at answers so.
+  // The error of a process that ends meanwhile.
   if (error == ESRCH) return absl::NotFoundError(absl::StrCat(what, ": the process is gone"));
   return absl::ErrnoToStatus(error, what);
 }
@@ -88,10 +88,10 @@ absl::StatusOr<std::string> ReadMaps(pid_t pid) {
   return absl::ResourceExhaustedError(absl::StrCat(path, ": more than ", kMaxMapsBytes, " bytes"));
 }
 
-// Handles are O_PATH. Nothing is opened by them: no device, FIFO or lease takes notice.
+// Handles are O_PATH, which opens nothing: no device, FIFO or lease is affected.
 
-// A handle on the file that the mapping's path names under `root`, if it is the mapped one. The path must not lead out
-// of there, wherever the links in it point.
+// A handle on the file of the mapping's path below `root`, if it is the mapped file. Links in the path are resolved as
+// if `root` were the root.
 absl::StatusOr<FileDescriptor> FindByPath(int root, const Mapping& mapping, uint64_t resolve) {
   struct open_how how = {};
   how.flags = O_PATH | O_CLOEXEC;
@@ -101,7 +101,7 @@ absl::StatusOr<FileDescriptor> FindByPath(int root, const Mapping& mapping, uint
   if (!handle.valid() || fstat(handle.get(), &status) != 0) return ErrnoStatus(errno, mapping.path);
   if (major(status.st_dev) != mapping.device_major || minor(status.st_dev) != mapping.device_minor ||
       status.st_ino != mapping.inode) {
-    return absl::NotFoundError(absl::StrCat(mapping.path, ": another file has this name now"));
+    return absl::NotFoundError(absl::StrCat(mapping.path, ": the path now names another file"));
   }
   return handle;
 }
@@ -113,7 +113,7 @@ absl::StatusOr<FileDescriptor> FindMapped(pid_t pid, const Mapping& mapping) {
   int first_error = errno;
   if (first_error == ENOENT || first_error == ESRCH) return ErrnoStatus(first_error, entry);
 
-  // map_files asks for CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. Without them: by the path.
+  // map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. Without them, try the path.
   FileDescriptor root(open(absl::StrCat("/proc/", pid, "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid()) return ErrnoStatus(first_error, entry);
   absl::StatusOr<FileDescriptor> found = FindByPath(root.get(), mapping, 0);
@@ -124,8 +124,8 @@ absl::StatusOr<FileDescriptor> FindMapped(pid_t pid, const Mapping& mapping) {
 absl::StatusOr<MappedFile> OpenHandle(const FileDescriptor& handle) {
   struct stat status;
   if (fstat(handle.get(), &status) != 0) return ErrnoStatus(errno, "a mapped file");
-  if (!S_ISREG(status.st_mode)) return absl::FailedPreconditionError("what is mapped there is not a regular file");
-  // O_NONBLOCK: the holder of a lease on the file could make this wait.
+  if (!S_ISREG(status.st_mode)) return absl::FailedPreconditionError("the mapped file is not a regular file");
+  // O_NONBLOCK: a lease on the file would block open().
   FileDescriptor file(open(absl::StrCat("/proc/self/fd/", handle.get()).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.valid()) return ErrnoStatus(errno, "a mapped file");
   std::string path = absl::StrCat("/proc/self/fd/", file.get());
@@ -139,7 +139,8 @@ absl::StatusOr<std::vector<Mapping>> ParseMaps(absl::string_view text) {
   for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     std::optional<Line> parsed = ParseLine(line);
     if (!parsed.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat("not a line of maps: ", absl::CHexEscape(line.substr(0, 80))));
+      return absl::InvalidArgumentError(
+          absl::StrCat("not a line of /proc/PID/maps: ", absl::CHexEscape(line.substr(0, 80))));
     }
     if (parsed->executable) mappings.push_back(std::move(parsed->mapping));
   }
@@ -154,13 +155,14 @@ absl::StatusOr<std::vector<Mapping>> ReadExecutableMappings(pid_t pid) {
 }
 
 absl::StatusOr<MappedFile> OpenMapped(pid_t pid, const Mapping& mapping) {
-  if (mapping.inode == 0) return absl::FailedPreconditionError("no file is mapped there");
+  if (mapping.inode == 0) return absl::FailedPreconditionError("the mapping has no file");
   absl::StatusOr<FileDescriptor> handle = FindMapped(pid, mapping);
   return handle.ok() ? OpenHandle(*handle) : handle.status();
 }
 
 absl::StatusOr<MappedFile> OpenByPath(const Mapping& mapping) {
-  if (mapping.inode == 0 || mapping.deleted) return absl::FailedPreconditionError("no file has that name");
+  if (mapping.inode == 0 || mapping.deleted)
+    return absl::FailedPreconditionError("the mapping has no file, or its file was deleted");
   FileDescriptor root(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid()) return ErrnoStatus(errno, "/");
   absl::StatusOr<FileDescriptor> handle = FindByPath(root.get(), mapping, RESOLVE_CACHED);

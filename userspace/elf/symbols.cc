@@ -14,10 +14,10 @@
 namespace heaptap::elf {
 namespace {
 
-// Of a symbol table that is in memory at a time.
+// The piece of a symbol table that is in memory at a time.
 constexpr uint64_t kSymbolsAtOnce = 16384;
 
-// Data symbols whose names are read; the largest libraries have some hundred thousand.
+// Data symbols whose names are read. The largest libraries have some hundred thousand.
 constexpr uint64_t kMostDataSymbols = 1 << 20;
 
 absl::StatusOr<uint64_t> FindIn(const File& file, absl::string_view symbols_name, absl::string_view strings_name,

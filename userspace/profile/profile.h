@@ -20,7 +20,7 @@ namespace heaptap::profile {
 
 // What one thread allocated in one context. A block counts for the thread that allocated it, whoever frees it.
 struct ThreadShare {
-  uint32_t tid = 0;  // in the first PID name space
+  uint32_t tid = 0;  // in the first PID namespace
   Estimate live = {};
   Estimate allocated = {};  // since recording began, freed or not
 

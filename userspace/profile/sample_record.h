@@ -14,7 +14,7 @@ namespace heaptap::profile {
 
 // An allocation or a free: who did it, when, and through which call path.
 struct Deed {
-  uint32_t tid = 0;                                          // in the first PID name space
+  uint32_t tid = 0;                                          // in the first PID namespace
   std::string thread_name = {};                              // any byte may be in it; "" if it has none
   uint64_t time = 0;                                         // nanoseconds of CLOCK_MONOTONIC
   std::shared_ptr<const std::vector<uint64_t>> frames = {};  // as Context has them; many share one; null: none

@@ -35,7 +35,7 @@ enum Instruction : uint8_t {  // DW_CFA_*
   kValExpression = 0x16,
   kGnuArgsSize = 0x2e,
   kGnuNegativeOffsetExtended = 0x2f,
-  // These have an operand in the low six bits.
+  // Instructions with an operand in the low six bits.
   kAdvanceLoc = 0x40,
   kOffset = 0x80,
   kRestore = 0xc0,
@@ -47,14 +47,14 @@ enum Instruction : uint8_t {  // DW_CFA_*
 struct CallFrames::Entry {
   uint64_t offset = 0;  // in the section
   bool is_cie = false;
-  uint64_t cie_offset = 0;  // of a FDE: where it says that its CIE is
-  Cursor body{{}};          // what follows that
+  uint64_t cie_offset = 0;  // of an FDE: the offset of its CIE, as it says
+  Cursor body{{}};          // the rest of the entry
 };
 
-// Runs the instructions of a CIE, or of a FDE on top of its CIE.
+// Runs the instructions of a CIE, or of an FDE after those of its CIE.
 class CallFrames::Interpreter {
  public:
-  // `row` may be null, for a CIE: then there is no location, and advancing it is an error.
+  // `row` is null for a CIE, which has no location: an instruction that advances it is an error.
   Interpreter(const Cie& cie, const Function& function,
               const absl::FunctionRef<void(uint64_t address, const Columns& columns)>* row)
       : cie_(cie), row_(row), columns_(cie.initial), location_(function.start), end_(function.end) {}
@@ -120,7 +120,7 @@ class CallFrames::Interpreter {
         columns_.cfa.kind = Cfa::kExpression;
         columns_.cfa.expression = CfaOfExpression(cursor.TakeBytes(cursor.TakeUleb128()));
         return true;
-      case kGnuArgsSize:  // for landing pads only
+      case kGnuArgsSize:  // matters to landing pads only
         cursor.TakeUleb128();
         return true;
       default:
@@ -128,7 +128,7 @@ class CallFrames::Interpreter {
     }
   }
 
-  // The instructions that begin with a register.
+  // Instructions whose first operand is a register.
   bool SetRegister(uint8_t instruction, uint64_t number, Cursor& cursor) {
     switch (instruction) {
       case kOffsetExtended:
@@ -159,7 +159,7 @@ class CallFrames::Interpreter {
     }
   }
 
-  // Offsets wrap as addresses do.
+  // Offsets wrap around like addresses.
   static int64_t Unsigned(Cursor& cursor) { return static_cast<int64_t>(cursor.TakeUleb128()); }
 
   bool Set(uint64_t number, Place place) {
@@ -188,7 +188,7 @@ class CallFrames::Interpreter {
     uint64_t bytes;
     if (__builtin_mul_overflow(delta, cie_.code_alignment, &bytes)) return false;
     uint64_t location;
-    // What lies behind the end of the address space lies behind the function.
+    // An address beyond the end of the address space is beyond the function.
     if (__builtin_add_overflow(location_, bytes, &location)) location = end_;
     return MoveTo(location);
   }
@@ -214,7 +214,8 @@ absl::StatusOr<CallFrames> CallFrames::Parse(const FrameSection& section) {
   absl::Status status = ForEachEntry(section, [&frames](Entry entry) -> absl::Status {
     Cie cie;
     if (!entry.is_cie || !ParseCie(entry, cie)) return absl::OkStatus();
-    if (frames.cies_.size() == kMaxCies) return absl::InvalidArgumentError("call frames: more CIEs than can be");
+    if (frames.cies_.size() == kMaxCies)
+      return absl::InvalidArgumentError(absl::StrCat("call frames: more than ", kMaxCies, " CIEs"));
     frames.cie_by_offset_.emplace(entry.offset, static_cast<uint32_t>(frames.cies_.size()));
     frames.cies_.push_back(cie);
     return absl::OkStatus();
@@ -226,7 +227,7 @@ absl::StatusOr<CallFrames> CallFrames::Parse(const FrameSection& section) {
     if (!frames.ParseFde(entry, function)) {
       ++frames.broken_;
     } else if (frames.functions_.size() == kMaxFunctions) {
-      return absl::InvalidArgumentError("call frames: more functions than can be");
+      return absl::InvalidArgumentError(absl::StrCat("call frames: more than ", kMaxFunctions, " functions"));
     } else if (function.start < function.end) {
       frames.functions_.push_back(function);
     }
@@ -240,7 +241,7 @@ absl::Status CallFrames::ForEachEntry(const FrameSection& section, absl::Functio
   bool bounded = section.functions != ~uint64_t{0};
   uint64_t functions = 0;
   Cursor cursor(section.bytes, section.address);
-  // Less than a length is padding.
+  // A rest that is shorter than a length is padding.
   while (cursor.rest().size() >= sizeof(uint32_t) && functions < section.functions) {
     Entry entry = {.offset = section.bytes.size() - cursor.rest().size()};
     uint64_t length = cursor.Take<uint32_t>();
@@ -303,7 +304,7 @@ bool CallFrames::ParseCie(Entry entry, Cie& cie) {
       } else if (letter == 'S') {
         cie.signal = true;
       } else if (letter != 'B') {
-        break;  // with 'z', what is unknown can be skipped
+        break;  // 'z' gives the length, so that unknown data can be skipped
       }
     }
     if (!data.ok()) return false;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The call frame information of one section, .eh_frame or .debug_frame: which function lies where, and its rows.
+// The call frame information of one section, .eh_frame or .debug_frame: functions, their addresses, and their rows.
 //
 // Formats: DWARF 5 section 6.4 (.debug_frame, the instructions); LSB Core 5.0 sections 10.5 and 10.6 (.eh_frame), with
 // the augmentations "S" (signal frame) and "B" as GCC and LLVM write them. x86-64 only: addresses of 8 bytes.
 //
-// The bytes may be hostile. Time is linear in them, whatever they say: each CIE is interpreted once, each FDE once, and
-// a FDE's pointer to its CIE counts only if a CIE begins there.
+// The bytes may be hostile. The time is linear in their number: each CIE and each FDE is interpreted once, and an FDE's
+// pointer to its CIE must lead to the beginning of a CIE.
 #ifndef HEAPTAP_USERSPACE_UNWIND_CALL_FRAME_H_
 #define HEAPTAP_USERSPACE_UNWIND_CALL_FRAME_H_
 
@@ -22,11 +22,11 @@
 
 namespace heaptap::unwind {
 
-// Functions (FDEs) in one section; clang has 0.1 million.
+// Functions (FDEs) in one section. clang has 100,000.
 inline constexpr uint64_t kMaxFunctions = 4 << 20;
-// CIEs in one section. Linkers merge equal ones; a dozen is usual.
+// CIEs in one section. Linkers merge equal CIEs, so that a dozen is usual.
 inline constexpr uint64_t kMaxCies = 1 << 16;
-// DW_CFA_remember_state without its restore; compilers nest two deep.
+// Nested DW_CFA_remember_state. Compilers nest two deep.
 inline constexpr uint64_t kMaxRememberedStates = 64;
 
 struct FrameSection {
@@ -34,12 +34,12 @@ struct FrameSection {
   Format format = kEhFrame;
   absl::string_view bytes = {};
   uint64_t address = 0;  // link-time, of the first byte
-  // How many functions there are, if `bytes` may go on after the end of the section; they end there, or where a
-  // terminator (an entry of length 0) is. ~0: the bytes are the section.
+  // If `bytes` may extend beyond the section: its number of functions. The section ends after them, or at a terminator
+  // (an entry of length 0). ~0: `bytes` is the section.
   uint64_t functions = ~uint64_t{0};
 };
 
-// One FDE. Not empty.
+// One FDE. Its range of addresses is not empty.
 struct Function {
   uint64_t start = 0;  // link-time addresses
   uint64_t end = 0;
@@ -53,20 +53,20 @@ class CallFrames {
  public:
   CallFrames() = default;
 
-  // InvalidArgument: entries do not end where the section does, or there are more than a bound above.
+  // InvalidArgument: the last entry does not end with the section, or a bound above is exceeded.
   static absl::StatusOr<CallFrames> Parse(const FrameSection& section);
 
-  // In the section's order. They may overlap and lie anywhere.
+  // In the order of the section. Functions may overlap, and their addresses may be any.
   const std::vector<Function>& functions() const { return functions_; }
-  // How many more FDEs were unreadable, or their CIE.
+  // Number of FDEs left out, because they or their CIE are unreadable.
   uint64_t broken() const { return broken_; }
 
-  // Calls `row` with the address where each row begins, ascending and inside of the function, the first at its start.
-  // Rows may be equal. False: the instructions are broken; rows may have been given before that was seen.
+  // Calls `row` with each row and the address where it begins: ascending, inside the function, the first at its start.
+  // Neighbouring rows may be equal. False: the instructions are broken; the rows before that have been passed to `row`.
   bool ForEachRow(const Function& function,
                   absl::FunctionRef<void(uint64_t address, const Columns& columns)> row) const;
 
-  // Whether it is the frame that the kernel makes for a signal handler to return to: there the columns mean nothing.
+  // Whether it is the frame that the kernel makes for a signal handler to return to. Its columns have no meaning.
   bool IsSignalFrame(const Function& function) const { return cies_[function.cie].signal; }
 
  private:

@@ -14,17 +14,17 @@ constexpr uint8_t kDeref = 0x06;
 constexpr uint8_t kPlusUconst = 0x23;
 constexpr uint8_t kBreg0 = 0x70;
 
-// breg RSP 8; breg RIP 0; lit15; and; lit11; ge; lit3; shl; plus. GNU ld and gold write it for entries of 16 bytes
-// whose push ends at byte 11; lld writes none. The other one: lit10, for entries with an endbr64.
+// breg RSP 8; breg RIP 0; lit15; and; lit11; ge; lit3; shl; plus. GNU ld and gold write this for entries of 16 bytes
+// whose push ends at byte 11; lld writes nothing. The other expression has lit10, for entries with an endbr64.
 constexpr absl::string_view kPlt("\x77\x08\x80\x00\x3f\x1a\x3b\x2a\x33\x24\x22", 11);
 constexpr absl::string_view kPlt2("\x77\x08\x80\x00\x3f\x1a\x3a\x2a\x33\x24\x22", 11);
 
-// Bits of a rule's parameters, and of each half of the CFA's.
+// Bits of a rule's parameters, and of each half of the CFA parameter.
 constexpr int kCfaBits = 16;
 constexpr int kHalfBits = 8;
 constexpr int kRbpBits = 6;
 
-// The offset in words, if it is a whole number of them that so many bits hold.
+// The offset in words; nothing if it is not a whole number of words, or does not fit into `bits`.
 std::optional<int32_t> Words(int64_t offset, int bits) {
   const int64_t words = offset / 8;
   const int64_t limit = int64_t{1} << (bits - 1);
@@ -107,7 +107,7 @@ Place PlaceOfExpression(absl::string_view expression) {
 uint32_t RuleOf(const Columns& columns) {
   const Place& return_address = columns.return_address;
   if (return_address.kind == Place::kUndefined) return CfaRule(HEAPTAP_CFA_END, 0);
-  // A rule means that RSP is the CFA.
+  // In a rule, RSP of the caller is always the CFA.
   bool restores_rsp =
       columns.rsp.kind == Place::kUnset || (columns.rsp.kind == Place::kIsCfa && columns.rsp.value == 0);
   uint32_t cfa = RuleOfCfa(columns.cfa);

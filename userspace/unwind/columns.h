@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The columns of a call frame table that an unwinder of return addresses needs, and their rule.
+// The columns of a call frame table that matter for return addresses, and the rule that they make.
 //
 // Source: DWARF 5 section 6.4.1 (register rules), section 7.7.1 (expressions).
 #ifndef HEAPTAP_USERSPACE_UNWIND_COLUMNS_H_
@@ -21,27 +21,27 @@ inline constexpr uint64_t kReturnAddress = 16;
 // Where the caller's value of a register is.
 struct Place {
   enum Kind : uint8_t {
-    kUnset,       // nothing was said
+    kUnset,       // no instruction set it
     kSame,        // in the register itself
-    kUndefined,   // nowhere
+    kUndefined,   // lost
     kAtCfa,       // in memory, at CFA + value
-    kIsCfa,       // it is CFA + value itself
+    kIsCfa,       // it is the number CFA + value
     kInRegister,  // in register number `value`
     kAtRbp,       // in memory, at RBP + value
-    kOther,       // somewhere that no rule can name
+    kOther,       // a place that no rule can name
   };
   Kind kind = kUnset;
   int64_t value = 0;
 };
 
-// What the CFA is.
+// How to compute the CFA.
 struct Cfa {
   enum Kind : uint8_t { kUnset, kRegister, kExpression };
   Kind kind = kUnset;
   // kRegister: register number `number` + offset.
   uint64_t number = 0;
   int64_t offset = 0;
-  uint32_t expression = 0;  // kExpression: as CfaOfExpression has it
+  uint32_t expression = 0;  // kExpression: the result of CfaOfExpression
 };
 
 // One row of the table.
@@ -52,7 +52,7 @@ struct Columns {
   Place rbx;
   Place return_address;
 
-  // The column of a register; null if it is not one of these.
+  // The column of a register; null for other registers.
   Place* Find(uint64_t number) {
     if (number == kRbp) return &rbp;
     if (number == kRsp) return &rsp;
@@ -62,15 +62,15 @@ struct Columns {
   }
 };
 
-// The CFA that this expression defines: the CFA kind and parameter of a rule, at their places in it, or 0 if no rule
-// can name it. Known are the linkers' lazy PLT entries, and a word on the stack: `breg(RSP or RBP) a; deref`, with or
-// without `plus_uconst b`.
+// The CFA that this expression defines, as the bits of a rule's CFA kind and parameter; 0 if no rule can name it. Known
+// are the linkers' lazy PLT entries, and a word on the stack: `breg(RSP or RBP) a; deref`, with or without `plus_uconst
+// b`.
 uint32_t CfaOfExpression(absl::string_view expression);
 
-// The place whose address this expression gives. Known is `breg RBP a`.
+// The place whose address is the value of this expression. Known is `breg RBP a`.
 Place PlaceOfExpression(absl::string_view expression);
 
-// The rule of a row, in the encoding of bpf/unwind.h; 0 if it has none there.
+// The rule of a row, in the encoding of bpf/unwind.h; 0 if it cannot be encoded.
 uint32_t RuleOf(const Columns& columns);
 
 }  // namespace heaptap::unwind

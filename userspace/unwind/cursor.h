@@ -14,9 +14,9 @@
 
 namespace heaptap::unwind {
 
-// How a pointer is written: its format in the low four bits, and what it is relative to in the next three.
+// How a pointer is written: its format in the low four bits, its base in the next three.
 enum PointerEncoding : uint8_t {
-  kPointerAbsolute = 0x00,  // also the format of 8 bytes
+  kPointerAbsolute = 0x00,  // also a format: 8 bytes
   kPointerUleb128 = 0x01,
   kPointerUdata2 = 0x02,
   kPointerUdata4 = 0x03,
@@ -27,14 +27,14 @@ enum PointerEncoding : uint8_t {
   kPointerSdata8 = 0x0c,
   kPointerFormat = 0x0f,  // the mask of the format
   kPointerToPc = 0x10,    // relative to its own address
-  kPointerToData = 0x30,  // relative to an address that the section decides on
+  kPointerToData = 0x30,  // relative to an address that depends on the section
   kPointerBase = 0x70,    // the mask of the base
   kPointerIndirect = 0x80,
   kPointerOmitted = 0xff,
 };
 
-// A failed Take ends the cursor: all later ones give 0, and ok() is false for good. So a caller takes what it wants
-// and asks once. Copyable; the bytes must outlive it.
+// After a Take that fails, every later Take returns 0 and ok() stays false. So a caller takes several numbers and asks
+// once. Copyable; the bytes must outlive it.
 class Cursor {
  public:
   // `address` is the link-time address of the first byte.
@@ -45,7 +45,7 @@ class Cursor {
   absl::string_view rest() const { return rest_; }
   uint64_t address() const { return address_; }
 
-  // Makes the cursor a failed one; 0, for the caller to return.
+  // Marks the cursor as failed. Returns 0.
   uint64_t Fail() {
     ok_ = false;
     rest_ = {};
@@ -72,7 +72,7 @@ class Cursor {
     return number;
   }
 
-  // Fails on a number of more than 64 bits.
+  // Fails if the number has more than 64 bits.
   uint64_t TakeUleb128() {
     uint64_t number = 0;
     for (unsigned shift = 0;; shift += 7) {
@@ -97,7 +97,7 @@ class Cursor {
     }
   }
 
-  // Up to a NUL, which is taken too.
+  // Takes the text up to a NUL, and the NUL.
   absl::string_view TakeString() {
     size_t end = rest_.find('\0');
     if (end == absl::string_view::npos) {
@@ -107,8 +107,8 @@ class Cursor {
     return TakeBytes(end + 1).substr(0, end);
   }
 
-  // Fails on an encoding that x86-64 ELF files do not have: relative to text or function, aligned, or relative to data
-  // without `data`. An indirect pointer is given as the address where it lies.
+  // Fails on an encoding that x86-64 ELF files do not use: relative to text or function, aligned, or relative to data
+  // without `data`. Of an indirect pointer it returns the address of the pointer.
   uint64_t TakePointer(uint8_t encoding, std::optional<uint64_t> data = std::nullopt) {
     uint64_t base = 0;
     switch (encoding & kPointerBase) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "userspace/unwind/table.h"
 
 namespace heaptap::unwind {
@@ -13,7 +14,7 @@ namespace {
 
 constexpr uint32_t kNoPc = ~uint32_t{0};
 
-// How many nodes hold `count` entries.
+// The number of nodes for `count` entries.
 uint64_t NodesFor(uint64_t count) { return (count + HEAPTAP_ROWS_PER_NODE - 1) / HEAPTAP_ROWS_PER_NODE; }
 
 std::vector<elf::Segment> CodeSegments(const elf::File& file) {
@@ -30,7 +31,7 @@ class Builder {
  public:
   explicit Builder(uint64_t base) { table_.base = base; }
 
-  // Offsets must not go down.
+  // REQUIRES: offsets do not descend.
   void Append(uint64_t offset, uint32_t rule) {
     const uint64_t pc = offset - table_.base;
     if (pc >= kNoPc) return;
@@ -63,12 +64,12 @@ absl::StatusOr<FileTable> ReadFileTable(const elf::File& file) {
   if (!table.ok()) return table.status();
   const Table::Statistics& statistics = table->statistics;
   if (statistics.functions == 0 && statistics.broken + statistics.outside > 0) {
-    return absl::InvalidArgumentError("call frames: no function is readable");
+    return absl::InvalidArgumentError("call frames: every function is unreadable");
   }
   if (table->rows.empty()) return FileTable();
   const std::vector<elf::Segment> segments = CodeSegments(file);
   Builder builder(segments.front().offset);
-  uint64_t done = 0;  // offset up to which there are rows; segments of a hostile file may overlap
+  uint64_t done = 0;  // rows exist up to this offset; segments of a hostile file may overlap
   for (const elf::Segment& segment : segments) {
     if (segment.offset < done || segment.file_size > std::numeric_limits<uint64_t>::max() - segment.offset) continue;
     builder.Append(segment.offset, RuleAt(*table, segment.address));
@@ -81,7 +82,8 @@ absl::StatusOr<FileTable> ReadFileTable(const elf::File& file) {
     done = segment.offset + segment.file_size;
     builder.Append(done, 0);
     // Segments of a hostile file may all have the same addresses.
-    if (builder.size() > kMaxRows) return absl::InvalidArgumentError("call frames: more rows than can be");
+    if (builder.size() > kMaxRows)
+      return absl::InvalidArgumentError(absl::StrCat("call frames: more than ", kMaxRows, " rows"));
   }
   return std::move(builder).Build();
 }
@@ -94,7 +96,7 @@ uint32_t RuleAtOffset(const FileTable& table, uint64_t offset) {
 }
 
 Tree MakeTree(absl::Span<const heaptap_row> rows) {
-  // From the leaves up: each level's entries are the first pcs of the nodes below.
+  // From the leaves up: the entries of a level are the first pcs of the nodes below.
   std::vector<std::vector<heaptap_row>> levels = {std::vector<heaptap_row>(rows.begin(), rows.end())};
   while (NodesFor(levels.back().size()) > 1) {
     const std::vector<heaptap_row>& below = levels.back();

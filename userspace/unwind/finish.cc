@@ -11,7 +11,7 @@ namespace {
 struct Copy {
   const heaptap_raw_stack* raw;
   absl::Span<const uint8_t> memory;
-  bool ended = false;  // something outside of the copy was asked for
+  bool ended = false;  // a read went beyond the copy
 };
 
 bool IsMissing(const heaptap_raw_stack& raw, uint64_t offset) {
@@ -56,7 +56,7 @@ heaptap_stack FinishStack(const heaptap_raw_stack& raw, absl::Span<const uint8_t
     const std::optional<uint32_t> rule = find_rule(frame.rip - (is_return != 0 ? 1 : 0));
     if (!rule.has_value()) {
       stack.end = HEAPTAP_STACK_NO_CODE;
-      if (stack.count > 1) stack.count--;  // what is no code is no frame
+      if (stack.count > 1) stack.count--;  // an address outside of all code is not a frame
       break;
     }
     copy.ended = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finishes stacks that the kernel could not, from a copy of their memory.
+// Finishes stacks whose walk ended in the kernel for lack of a table, from a copy of their memory.
 #ifndef HEAPTAP_USERSPACE_UNWIND_FINISH_H_
 #define HEAPTAP_USERSPACE_UNWIND_FINISH_H_
 
@@ -14,11 +14,12 @@
 
 namespace heaptap::unwind {
 
-// The rule that holds at an address of the process; 0 if its code has none, nothing if no code is there.
+// The rule for an address of the process; 0: code without a rule; nothing: not code.
 using RuleFinder = std::function<std::optional<uint32_t>(uint64_t address)>;
 
-// The whole stack: what the kernel found and what lies above it. `memory` is what raw->memory_begin points to; raw is
-// the kernel's and sound, the memory is the process's and need not be. Thread-safe if `find_rule` is.
+// The whole stack: the frames that the kernel found, and those above. `memory` is the copy that begins at the address
+// raw.memory_begin. `raw` comes from the kernel and is sound; the memory comes from the process and may be hostile.
+// Thread-safe if `find_rule` is.
 heaptap_stack FinishStack(const heaptap_raw_stack& raw, absl::Span<const uint8_t> memory, const RuleFinder& find_rule);
 
 }  // namespace heaptap::unwind

@@ -12,7 +12,7 @@
 namespace heaptap::unwind {
 namespace {
 
-// More read faster than the kernel takes the tables.
+// More threads would read faster than the kernel takes the tables.
 constexpr size_t kMostThreads = 4;
 
 off_t SizeOf(int file) {
@@ -39,7 +39,7 @@ std::vector<absl::StatusOr<FileTable>> ReadFileTables(absl::Span<const int> file
       tables[order[turn]] = ReadFileTable(files[order[turn]]);
     }
   };
-  // Signals are for the thread that asked for them.
+  // Signals are for the caller's thread.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

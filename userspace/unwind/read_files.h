@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unwind tables of several files at once: a program maps its libraries within milliseconds, and the largest tables take
-// half a second.
+// Reads the unwind tables of several files in parallel: a program maps all its libraries within milliseconds, and the
+// largest tables take half a second.
 #ifndef HEAPTAP_USERSPACE_UNWIND_READ_FILES_H_
 #define HEAPTAP_USERSPACE_UNWIND_READ_FILES_H_
 
@@ -13,11 +13,11 @@
 
 namespace heaptap::unwind {
 
-// The tables of open files, in their order; those of the largest files are begun first. Uses as many threads as there
-// are processors, up to four, and returns when all have ended. Thread-safe. Errors as ReadFileTable.
+// The tables of the open files, in their order; reads the largest files first. Uses as many threads as there are
+// processors, at most four, and returns when all have ended. Thread-safe. Errors as ReadFileTable.
 std::vector<absl::StatusOr<FileTable>> ReadFileTables(absl::Span<const int> files);
 
-// The table of one.
+// The table of one open file.
 absl::StatusOr<FileTable> ReadFileTable(int file);
 
 }  // namespace heaptap::unwind

@@ -19,7 +19,7 @@
 namespace heaptap::unwind {
 namespace {
 
-// A section in memory. Movable: `bytes` of the section are set when it is parsed.
+// A section in memory. Movable, because `section.bytes` is set only when the section is parsed.
 struct Frames {
   std::string bytes;
   CallFrames parsed;
@@ -35,7 +35,7 @@ struct Frames {
 
 bool HasBytes(const elf::Section* section) { return section && section->type != SHT_NOBITS && section->size > 0; }
 
-// A pointer of .eh_frame_hdr, whose data is itself.
+// A pointer in .eh_frame_hdr, which is the base of pointers relative to data.
 std::optional<uint64_t> TakeHeaderPointer(Cursor& cursor, uint8_t encoding, uint64_t address) {
   if (encoding == kPointerOmitted || (encoding & kPointerIndirect)) return std::nullopt;
   uint64_t pointer = cursor.TakePointer(encoding, address);
@@ -43,7 +43,7 @@ std::optional<uint64_t> TakeHeaderPointer(Cursor& cursor, uint8_t encoding, uint
   return pointer;
 }
 
-// The bytes of a section. A size that the file does not have costs no memory.
+// The bytes of a section. A forged size costs no memory.
 absl::StatusOr<std::string> ReadFrames(const elf::File& file, uint64_t offset, uint64_t size, absl::string_view what) {
   uint64_t end;
   if (size == 0 || size > kMaxFrameBytes || __builtin_add_overflow(offset, size, &end)) {
@@ -54,8 +54,8 @@ absl::StatusOr<std::string> ReadFrames(const elf::File& file, uint64_t offset, u
   return file.Read(offset, size, kMaxFrameBytes, what);
 }
 
-// .eh_frame of a file without section headers. Its size is nowhere; it is in one segment, with as many functions as its
-// header says.
+// .eh_frame of a file without section headers. Its size is unknown: it lies in one segment, and its header says how
+// many functions it has.
 absl::Status ReadEhFrameByHeader(const elf::File& file, Frames& frames) {
   auto is_header = [](const elf::Segment& segment) { return segment.type == PT_GNU_EH_FRAME; };
   auto header = std::find_if(file.segments().begin(), file.segments().end(), is_header);
@@ -67,7 +67,7 @@ absl::Status ReadEhFrameByHeader(const elf::File& file, Frames& frames) {
   uint8_t version = cursor.Take<uint8_t>();
   uint8_t frames_encoding = cursor.Take<uint8_t>();
   uint8_t count_encoding = cursor.Take<uint8_t>();
-  cursor.Take<uint8_t>();  // encoding of the search table, which is not needed
+  cursor.Take<uint8_t>();  // encoding of the search table, which is not read
   auto address = TakeHeaderPointer(cursor, frames_encoding, header->address);
   if (version != 1 || !address) return absl::InvalidArgumentError(".eh_frame_hdr: broken");
   auto count = TakeHeaderPointer(cursor, count_encoding, header->address);
@@ -83,7 +83,7 @@ absl::Status ReadEhFrameByHeader(const elf::File& file, Frames& frames) {
     return frames.Parse(
         {.format = FrameSection::kEhFrame, .address = *address, .functions = count.value_or(kMaxFunctions)});
   }
-  return absl::InvalidArgumentError(".eh_frame_hdr: points nowhere");
+  return absl::InvalidArgumentError(".eh_frame_hdr: points outside all segments");
 }
 
 absl::Status ReadSection(const elf::File& file, const elf::Section& section, FrameSection::Format format,
@@ -94,7 +94,7 @@ absl::Status ReadSection(const elf::File& file, const elf::Section& section, Fra
   return frames.Parse({.format = format, .address = section.address});
 }
 
-// Where code is, by link-time addresses.
+// The link-time addresses of code.
 class Code {
  public:
   explicit Code(const elf::File& file) {
@@ -119,7 +119,7 @@ class Code {
   std::vector<std::pair<uint64_t, uint64_t>> ranges_;
 };
 
-// One function of either section.
+// A function of either section.
 struct Entry {
   const CallFrames* frames;
   const Function* function;
@@ -144,7 +144,7 @@ class Builder {
 
   absl::StatusOr<Table> Build() && {
     auto starts_before = [](const Entry& a, const Entry& b) { return a.function->start < b.function->start; };
-    // Stable: of those at one address the first counts, that is, .eh_frame before .debug_frame.
+    // Stable: of the functions at one address the first counts, so .eh_frame wins over .debug_frame.
     if (!std::is_sorted(entries_.begin(), entries_.end(), starts_before)) {
       std::stable_sort(entries_.begin(), entries_.end(), starts_before);
     }
@@ -161,7 +161,8 @@ class Builder {
       uint64_t end = std::min(room, function.end);
       Append(entries_[i], end);
       if (end < room) Append(end, 0);
-      if (table_.rows.size() > kMaxRows) return absl::InvalidArgumentError("call frames: more rows than can be");
+      if (table_.rows.size() > kMaxRows)
+        return absl::InvalidArgumentError(absl::StrCat("call frames: more than ", kMaxRows, " rows"));
     }
     table_.rows.shrink_to_fit();
     return std::move(table_);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The unwind table of an ELF file: for each address of its code, how to leave the frame.
+// The unwind table of an ELF file: for each address of its code, the rule by which to leave the frame.
 //
 // Sources: .eh_frame, by its section or by PT_GNU_EH_FRAME (LSB Core 5.0 section 10.6.2), and .debug_frame where
-// .eh_frame says nothing. The file is hostile; what is read of it has bounds, and time is linear in that but for one
-// sort.
+// .eh_frame has nothing. The file may be hostile: the bytes read of it are bounded, and the time is linear in them but
+// for one sort.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_UNWIND_TABLE_H_
@@ -20,9 +20,9 @@
 
 namespace heaptap::unwind {
 
-// Rows of one table; ClickHouse, the largest known, has 2.8 million.
+// Rows of one table. ClickHouse, the largest known, has 2.8 million.
 inline constexpr uint64_t kMaxRows = 4 << 20;
-// Bytes of one section; chrome's .eh_frame has 20 MiB.
+// Bytes of one section. The .eh_frame of Chrome has 20 MiB.
 inline constexpr uint64_t kMaxFrameBytes = 256 << 20;
 
 using Row = heaptap_row;
@@ -30,25 +30,25 @@ using Row = heaptap_row;
 struct Table {
   struct Statistics {
     uint64_t functions = 0;    // with rows
-    uint64_t broken = 0;       // unreadable: they have no rules
-    uint64_t outside = 0;      // not in executable code, or 4 GiB and more above its start: left out
-    uint64_t overlapping = 0;  // cut where the next one begins, or left out for one that begins at the same address
-    uint64_t unsupported = 0;  // rows of functions, before equal ones were merged, whose rule cannot be encoded
-    bool compressed_debug_frame = false;  // there is one, and it was not read
+    uint64_t broken = 0;       // unreadable, without rules
+    uint64_t outside = 0;      // left out: not in executable code, or 4 GiB and more above its start
+    uint64_t overlapping = 0;  // cut where the next one begins, or left out for another one at the same address
+    uint64_t unsupported = 0;  // rows (before equal ones are merged) whose rule cannot be encoded
+    bool compressed_debug_frame = false;  // .debug_frame is compressed, and was not read
   };
 
   uint64_t base = 0;  // link-time address of the first executable byte
-  // Strictly ascending by pc; neighbours differ in their rules. Where functions leave a gap, and after the last, there
-  // is a row of no rule.
+  // Strictly ascending by pc; neighbours have different rules. A row with rule 0 covers each gap between functions, and
+  // everything after the last one.
   std::vector<Row> rows;
   Statistics statistics;
 };
 
-// Empty if the file says nothing about frames. InvalidArgument: what it says is broken beyond use, exceeds a bound, or
-// there is no code. Other codes: reading failed.
+// Empty if the file has no information about frames. InvalidArgument: the information is broken beyond use or exceeds a
+// bound, or the file has no code. Other codes: reading failed.
 absl::StatusOr<Table> BuildTable(const elf::File& file);
 
-// The row that holds at `pc`, an address minus the table's base: the last one not above it; null if there is none.
+// The row for `pc`, an address minus the table's base: the last row at or below it; null if there is none.
 const Row* Find(absl::Span<const Row> rows, uint32_t pc);
 
 // The rule at a link-time address; 0 if there is none.
