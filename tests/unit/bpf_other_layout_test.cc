@@ -339,21 +339,21 @@ TEST_F(OtherLayoutTest, Unreadable) {
     const bpf_map* map;
     const char* why;
   } cases[] = {
-      {"processes", maps_->maps.nameless, "field id of its values is not there"},
-      {"processes", maps_->maps.bits, "field id of its values is not there"},
-      {"processes", maps_->maps.pointed, "field id of its values is no integer"},
-      {"processes", maps_->maps.keyed, "one of its keys is no integer"},
-      {"processes", maps_->maps.forgotten, "field id of its values is not there"},
-      {"tallies", maps_->maps.tallies_of_one, "field freed.weighted_objects of its values is not there"},
-      {"tallies", maps_->maps.by_processor, "it is no hash map"},
-      {"tallies", maps_->maps.processes, "field process_id of its keys is not there"},
-      {"stacks", maps_->maps.narrow, "field frames of its values is no array of 64-bit integers"},
-      {"stacks", maps_->maps.single, "field frames of its values is no array"},
+      {"processes", maps_->maps.nameless, "field id of its values is missing"},
+      {"processes", maps_->maps.bits, "field id of its values is missing"},
+      {"processes", maps_->maps.pointed, "field id of its values is not an integer"},
+      {"processes", maps_->maps.keyed, "one of its keys is not an integer"},
+      {"processes", maps_->maps.forgotten, "field id of its values is missing"},
+      {"tallies", maps_->maps.tallies_of_one, "field freed.weighted_objects of its values is missing"},
+      {"tallies", maps_->maps.by_processor, "it is not a hash map"},
+      {"tallies", maps_->maps.processes, "field process_id of its keys is missing"},
+      {"stacks", maps_->maps.narrow, "field frames of its values is not an array of 64-bit integers"},
+      {"stacks", maps_->maps.single, "field frames of its values is not an array"},
       {"stacks", maps_->maps.endless, "field frames of its values is out of place"},
       {"stacks", maps_->maps.huge, "its values have 80008"},
-      {"losses", maps_->maps.tallies, "field reason of its keys is not there"},
-      {"unnoticed", maps_->maps.nameless, "field parent_tgid of its values is not there"},
-      {"forgotten", maps_->maps.keyed, "one of its keys is no integer"},
+      {"losses", maps_->maps.tallies, "field reason of its keys is missing"},
+      {"unnoticed", maps_->maps.nameless, "field parent_tgid of its values is missing"},
+      {"forgotten", maps_->maps.keyed, "one of its keys is not an integer"},
   };
   for (const auto& [name, map, why] : cases) {
     Pin(name, map);

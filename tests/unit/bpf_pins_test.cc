@@ -91,7 +91,7 @@ TEST_F(PinsTest, OneCollectorAtATime) {
   for (const char* layout : {"layout1", "layout2"}) {
     const absl::Status second = Open(layout).status();
     EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(second.message()), HasSubstr("another collector has it"));
+    EXPECT_THAT(std::string(second.message()), HasSubstr("another collector uses it"));
   }
   EXPECT_EQ(Pins::Holder(base_), getpid());
   // A lock goes with who holds it, and only then.
@@ -108,7 +108,7 @@ TEST_F(PinsTest, AnothersFolderIsRefused) {
   ASSERT_EQ(chown(base_.c_str(), 65534, 65534), 0);
   const absl::Status owner = Open("layout1").status();
   EXPECT_EQ(owner.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(owner.message()), HasSubstr("not root's alone"));
+  EXPECT_THAT(std::string(owner.message()), HasSubstr("not belong to root alone"));
   ASSERT_EQ(chown(base_.c_str(), 0, 0), 0);
   for (const mode_t mode : {0755, 0710, 0707}) {
     ASSERT_EQ(chmod(base_.c_str(), mode), 0);

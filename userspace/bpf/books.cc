@@ -23,11 +23,11 @@
 namespace heaptap::bpf {
 namespace {
 
-// After a sweep that left the map half as full or more, none is asked for in this many times its duration.
+// After a sweep, the next one waits for this many times the duration of the sweep.
 constexpr uint64_t kSweepPause = 20;
 constexpr uint64_t kShortestSweepPause = 10'000'000;  // nanoseconds
 
-// Of a record in a ring buffer (BPF_RINGBUF_HDR_SZ).
+// Header of a record in a ring buffer (BPF_RINGBUF_HDR_SZ).
 constexpr size_t kRingHeader = 8;
 
 // Entries that one system call reads.
@@ -49,9 +49,10 @@ constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
     {"missed_free", "frees missed: an address was allocated twice"},
     {"events_full", "events lost: ring buffer full, see --map-size events=BYTES"},
     {"processes_full", "processes not recorded: map of processes full, see --map-size processes=N"},
-    {"files_full", "files taken for such without unwind tables: map of files full, see --map-size files=N"},
-    {"live_share", "samples not recorded: the process has its share of the map of live objects, see max-live"},
-    {"tallies_share", "samples not recorded: the process has its share of the map of tallies, see max-contexts"},
+    {"files_full", "files counted as without unwind tables: map of files full, see --map-size files=N"},
+    {"live_share", "samples not recorded: the process has used up its share of the map of live objects, see max-live"},
+    {"tallies_share",
+     "samples not recorded: the process has used up its share of the map of tallies, see max-contexts"},
 };
 
 constexpr absl::string_view kEndTexts[HEAPTAP_STACK_ENDS] = {
@@ -60,7 +61,7 @@ constexpr absl::string_view kEndTexts[HEAPTAP_STACK_ENDS] = {
     "a return address outside of all code",
     "code without unwind information and without frame pointers",
     "stack memory that could not be read",
-    "a register that is not known",
+    "a register whose value is unknown",
     "a caller below its callee",
     "an unwind table not loaded yet and no room for a raw stack, see --map-size raw-stacks=BYTES",
     "the end of the raw stack's copy",
@@ -73,7 +74,8 @@ uint64_t MonotonicNanoseconds() {
   return uint64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-// Calls visit(key, value) for each entry of a hash map. Entries that stand still are seen exactly once.
+// Calls visit(key, value) for each entry of a hash map. Entries that are not added or deleted meanwhile are visited
+// once.
 template <typename Key, typename Value, typename Visit>
 absl::Status ForEachEntry(const bpf_map* map, Visit visit) {
   const int fd = bpf_map__fd(map);
@@ -87,7 +89,7 @@ absl::Status ForEachEntry(const bpf_map* map, Visit visit) {
     const int error =
         bpf_map_lookup_batch(fd, first ? nullptr : &position, &position, keys.data(), values.data(), &count, nullptr);
     if (error == -ENOSPC) {
-      // A bucket holds more than the batch; nothing was read.
+      // A bucket has more entries than the batch; nothing was read.
       batch *= 2;
       keys.resize(batch);
       values.resize(batch);
@@ -100,7 +102,7 @@ absl::Status ForEachEntry(const bpf_map* map, Visit visit) {
   }
 }
 
-// Runs a program of the section "syscall", which may write its answer into the argument. False: it could not be run.
+// Runs a program of the section "syscall", which may answer in its argument. False: it did not run.
 template <typename Argument>
 bool RunProgram(int program, Argument& argument) {
   bpf_test_run_opts options = {};
@@ -110,7 +112,7 @@ bool RunProgram(int program, Argument& argument) {
   return bpf_prog_test_run_opts(program, &options) == 0;
 }
 
-// Keys that are not there are passed over. Returns how many were there.
+// Deletes the keys that exist. Returns their number.
 template <typename Key>
 size_t DeleteKeys(const bpf_map* map, const std::vector<Key>& keys) {
   size_t deleted = 0;
@@ -162,13 +164,13 @@ absl::Status Books::SetSettings(heaptap_settings settings) {
   flags_of_all_ = settings.everyone != 0 ? settings.flags : 0;
   if (settings.everyone != 0) {
     settings.live_room = bpf_map__max_entries(object_->maps.live);
-    // A tally has at most one stack of its own, so neither map fills up.
+    // Each tally has at most one stack, so with this bound neither map fills up.
     settings.tallies_room =
         std::min(bpf_map__max_entries(object_->maps.tallies), bpf_map__max_entries(object_->maps.stacks));
   }
   const int error =
       bpf_map__update_elem(object_->maps.settings, &first, sizeof(first), &settings, sizeof(settings), BPF_ANY);
-  return error == 0 ? absl::OkStatus() : KernelError(error, "setting what new processes shall have");
+  return error == 0 ? absl::OkStatus() : KernelError(error, "setting what new processes get");
 }
 
 bool Books::Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) {
@@ -316,7 +318,7 @@ absl::StatusOr<ThreadName> Books::ReadThreadName(uint64_t process_id, uint32_t t
   heaptap_thread_name value;
   if (const int error = bpf_map__lookup_elem(object_->maps.names, &key, sizeof(key), &value, sizeof(value), 0);
       error != 0) {
-    return error == -ENOENT ? absl::NotFoundError("no name is known")
+    return error == -ENOENT ? absl::NotFoundError("the thread has no name in the books")
                             : KernelError(error, "reading the name of a thread");
   }
   return ThreadName{std::string(value.name, strnlen(value.name, sizeof(value.name))), value.given != 0};
@@ -354,7 +356,7 @@ absl::Status Books::Sweep() {
   sweep_again_at_ = end + std::max((end - begin) * kSweepPause, kShortestSweepPause);
   DeleteKeys(object_->maps.forgotten, forgotten_);
   forgotten_.clear();
-  // Where most objects live there is little to sweep, and the map is as full again at once.
+  // Where most objects live, a sweep deletes little, and the map would ask for the next one at once.
   if (ReadCounter(HEAPTAP_COUNTER_LIVE_ENTRIES) < sweep_at_ / 2) SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
   return absl::OkStatus();
 }
@@ -380,12 +382,12 @@ absl::Status Books::Forget(const std::set<uint64_t>& process_ids) {
         with_tallies.insert(key.process_id);
       });
   if (!status.ok()) return status;
-  // Every object has a tally. `live` is large, so objects of several processes are swept together.
+  // Every object has a tally, so a process without tallies needs no sweep. One sweep of `live` serves many processes.
   for (const uint64_t process_id : with_tallies) {
     const uint8_t mark = 1;
     if (bpf_map__update_elem(object_->maps.forgotten, &process_id, sizeof(process_id), &mark, sizeof(mark), BPF_ANY) !=
         0) {
-      // No room: they are many enough for a sweep.
+      // No room for the mark: enough processes for a sweep.
       if (status = Sweep(); !status.ok()) return status;
       bpf_map__update_elem(object_->maps.forgotten, &process_id, sizeof(process_id), &mark, sizeof(mark), BPF_ANY);
     }
@@ -394,12 +396,12 @@ absl::Status Books::Forget(const std::set<uint64_t>& process_ids) {
   std::vector<uint64_t> unmarked;
   std::set_difference(process_ids.begin(), process_ids.end(), with_tallies.begin(), with_tallies.end(),
                       std::back_inserter(unmarked));
-  // Those that were forgotten before keep their marks until the sweep.
+  // Processes that were forgotten earlier keep their marks until the sweep.
   std::erase_if(unmarked, [&](uint64_t process_id) {
     return std::find(forgotten_.begin(), forgotten_.end(), process_id) != forgotten_.end();
   });
   DeleteKeys(object_->maps.forgotten, unmarked);
-  // A stack belongs to one process only: the id's hash has the process id in it.
+  // A stack belongs to one process: the process id is part of the hash.
   std::vector<uint64_t> stacks;
   for (const heaptap_tally_key& key : tallies) {
     if (key.stack_id != HEAPTAP_NO_STACK) stacks.push_back(key.stack_id);

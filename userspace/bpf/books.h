@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel's books: loads the eBPF programs and maps, follows the life of processes, reads the books out.
+// The kernel's books: loads the eBPF programs and maps, follows the life of processes, reads the books.
 //
-// The maps' contract is bpf/books.h. Not thread safe; one thread owns a Books. All map contents that a process
-// can influence (addresses, sizes, weights, names) are unverified.
+// bpf/books.h describes the maps. Not thread-safe. Map contents that a process can influence (addresses, sizes,
+// weights, names) are unverified.
 #ifndef HEAPTAP_USERSPACE_BPF_BOOKS_H_
 #define HEAPTAP_USERSPACE_BPF_BOOKS_H_
 
@@ -37,8 +37,8 @@ struct ring_buffer;
 
 namespace heaptap::bpf {
 
-// Upper bounds of the maps: entries, and bytes of the ring buffers (a power of two of at least a page) and of all
-// unwind tables.
+// Upper bounds of the maps: entries; bytes of the ring buffers (a power of two, at least a page) and of all unwind
+// tables.
 struct MapSizes {
   uint32_t processes = HEAPTAP_DEFAULT_PROCESSES;
   uint32_t stacks = HEAPTAP_DEFAULT_STACKS;
@@ -53,7 +53,7 @@ struct MapSizes {
   uint64_t unwind_bytes = HEAPTAP_DEFAULT_UNWIND_BYTES;
 };
 
-// When the kernel shall send events about a process, in estimated bytes; 0 is never.
+// When the kernel sends events about a process, in estimated bytes; 0: never.
 struct Triggers {
   uint64_t first_high_water = 0;
   uint32_t high_water_percent = 0;  // from one mark to the next
@@ -62,7 +62,7 @@ struct Triggers {
 
 heaptap_triggers ToKernel(const Triggers& triggers);
 
-// The programs that are not attached when the books are loaded.
+// The programs that Load leaves to the caller to attach or to run.
 enum class Program {
   kAlloc,
   kFree,
@@ -80,15 +80,15 @@ enum class Program {
 };
 inline constexpr size_t kPrograms = 13;
 
-// A process that is recorded at this moment: what the programs keep of it.
+// A process that is recorded now, as the programs keep it.
 struct RecordedProcess {
   pid_t tgid = 0;
   heaptap_process process = {};
 };
 
-// What one process shall have.
+// What Configure sets for a process.
 struct ProcessSettings {
-  bool ignored = false;  // it is not recorded, from now on
+  bool ignored = false;  // stop recording it
   uint32_t max_live = 0;
   uint32_t max_tallies = 0;
   Triggers triggers = {};
@@ -102,7 +102,7 @@ struct TallyEntry {
 
 struct ThreadName {
   std::string name;
-  bool given = false;  // by the program; else it is the comm that the thread ended with
+  bool given = false;  // by the program; else it is the comm of the thread when it ended
 };
 
 struct LiveTotals {
@@ -113,66 +113,66 @@ struct LiveTotals {
 
 using Losses = std::array<heaptap_loss, HEAPTAP_LOSS_REASONS>;
 
-// "live map full" and the like.
+// A sentence for people, such as "samples not recorded: map of live objects full".
 absl::string_view LossDescription(uint32_t reason);
-// "live_full" and the like: stable names for machines.
+// A stable name for machines, such as "live_full".
 absl::string_view LossName(uint32_t reason);
 
-// At what a stack ends (enum heaptap_stack_end).
+// What a stack ends at (enum heaptap_stack_end), for people.
 absl::string_view StackEndDescription(uint32_t end);
 
 class Books {
  public:
-  // Loads everything and begins to follow exec, fork and exit of tracked processes. PermissionDenied names the missing
-  // capabilities; FailedPrecondition names what the kernel lacks.
+  // Loads programs and maps, and begins to follow fork, exec and exit of tracked processes. PermissionDenied names the
+  // missing capabilities, FailedPrecondition what the kernel lacks.
   static absl::StatusOr<std::unique_ptr<Books>> Load(const MapSizes& sizes);
-  // The same, and pins it all; or takes over what a collector of this layout has left there, with the sizes that it
-  // has. `pins` must outlive the books.
+  // The same, and pins everything. If an earlier collector of this layout left its recording there, takes that over,
+  // with the sizes it has. `pins` must outlive the books.
   static absl::StatusOr<std::unique_ptr<Books>> LoadOrAdopt(const MapSizes& sizes, const Pins& pins);
   ~Books();
 
-  // What tells these programs and maps from those of other builds.
+  // Identifies the programs and maps of this build.
   static std::string Layout();
-  // Whether they are another collector's, taken over.
+  // Whether the recording of an earlier collector was taken over.
   bool adopted() const { return adopted_; }
   bool HasSizes(const MapSizes& sizes) const;
 
-  // Many CPUs can fill the ring buffer as fast as it is read, without end; what is over waits for the next time.
+  // Many CPUs can fill the ring buffer as fast as it is read. Events beyond this number wait for the next TakeEvents.
   static constexpr size_t kMaxEventsAtOnce = 1 << 16;
   static constexpr int kEnough = -EAGAIN;
 
   Books(const Books&) = delete;
   Books& operator=(const Books&) = delete;
 
-  // Opens books for the process `tgid`; with `follow`, for its future children too. Returns the process id. Where
-  // processes that nobody tracked have figures (SetSettings), it has some, too.
+  // Opens books for the process `tgid`, and with `follow` for its future children. Returns the process id. The programs
+  // keep figures of the process if it has triggers, or if SetSettings wants figures.
   absl::StatusOr<uint64_t> Track(pid_t tgid, bool follow, const Triggers& triggers);
-  // Whether `tgid` is at this moment the PID of the process with this id.
+  // Whether `tgid` is now the PID of the process with this id.
   bool IsCurrent(pid_t tgid, uint64_t process_id) const;
-  // The process is no longer recorded; its books stay until Forget.
+  // Stops recording the process; its books stay until Forget.
   void Untrack(pid_t tgid);
 
-  // What happens to processes that nobody tracked; all zeros: nothing. The rooms are for this to fill in.
+  // What happens to processes that were not tracked; all zeros: nothing. Fills in live_room and tallies_room.
   absl::Status SetSettings(heaptap_settings settings);
-  // Changes shares and triggers of a recorded process. False: it has ended, or has other books by now.
+  // Changes limits and triggers of a recorded process. False: it has ended, or has other books by now.
   bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings);
-  // NotFound: no such process is recorded.
+  // NotFound: the process is not recorded.
   absl::StatusOr<heaptap_process> ReadProcess(pid_t tgid) const;
 
   // Becomes readable when there are events.
   int events_fd() const;
-  // Takes all events there are, in the order in which they were sent. To be called from time to time in any case.
+  // Takes events in the order in which they were sent. To be called regularly, because it also sweeps when that is due.
   absl::StatusOr<std::vector<heaptap_event>> TakeEvents();
 
-  // How many events the ring buffer had no room for, since Load.
+  // Number of events since Load for which the ring buffer had no room.
   uint64_t EventsLost() const;
-  // The recorded processes at this moment, by process id; without those that share their parent's books.
+  // The processes that are recorded now, by process id, without those that share the books of their parent.
   absl::StatusOr<std::map<uint64_t, RecordedProcess>> ReadProcesses() const;
-  // Those that have ended and are not forgotten, whether or not an event has said so.
+  // The processes that have ended and are not forgotten, whether or not their events arrived.
   struct Unnoticed {
     pid_t tgid;
     bool by_exec;
-    uint32_t status;  // as wait(2) has it
+    uint32_t status;  // as in wait(2)
     bool by_oom_kill;
     uint64_t peak_weight;
   };
@@ -184,46 +184,46 @@ class Books {
   absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const;
   // Of all processes, by process id.
   absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const;
-  // By process id; a process without live objects may be left out.
+  // By process id. A process without live objects may be missing.
   absl::StatusOr<std::map<uint64_t, LiveTotals>> ReadLiveTotals() const;
   // One look-up. NotFound for HEAPTAP_NO_STACK.
   absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const;
-  // One look-up. NotFound: the thread was given no name and has not ended, or that was long ago.
+  // One look-up. NotFound: the program did not name the thread and the thread still runs, or the name was dropped.
   absl::StatusOr<ThreadName> ReadThreadName(uint64_t process_id, uint32_t tid) const;
-  // Reads all records once; those of the process, oldest first. Records that are being written may be left out or
-  // mixed.
+  // The records of the process, oldest first; reads the whole map once. A record that is being written may be missing
+  // or mixed with the next one.
   absl::StatusOr<std::vector<heaptap_record>> ReadRecords(uint64_t process_id) const;
-  // One look-up a reason. Process id 0: losses that no process could be blamed for.
+  // One look-up for each reason. Process id 0: losses of no known process.
   Losses ReadLosses(uint64_t process_id) const;
 
-  // Adds a tally of a thread that has ended to thread 0's, if nothing of it lives. `tgid`: of the process.
-  // `threads_begun`: of heaptap_process, read before the caller saw that the thread has ended; if another one has begun
-  // since, which may have the same TID, nothing is done.
+  // Adds the tally of a thread that has ended to that of thread 0, if none of its samples lives. `threads_begun`: of
+  // heaptap_process, read before the caller saw that the thread had ended. Returns false and does nothing if a thread
+  // began since then, because it may have the same TID.
   bool Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry, uint32_t threads_begun);
 
-  // How full the ring buffer was when events were taken last, 0 to 1 (a little more, if some came meanwhile).
+  // How full the ring buffer was at the latest TakeEvents, 0 to 1, or a little more if events arrived meanwhile.
   double EventsFill() const { return events_fill_; }
-  // Bytes of kernel memory in the maps, as far as the kernel says so, in total and by map.
+  // Bytes of kernel memory by map, as far as the kernel tells.
   std::map<std::string, uint64_t> KernelMemory() const;
 
-  // Makes room in the map of live objects: deletes what was freed and what belongs to forgotten processes. To be called
-  // at HEAPTAP_EVENT_LIVE_FILLING.
+  // Makes room in the map of live objects: deletes entries without an object and those of forgotten processes. To be
+  // called at HEAPTAP_EVENT_LIVE_FILLING.
   absl::Status Sweep();
 
-  // Removes all that is kept under these process ids, their live objects with the next sweep. The processes must be
-  // gone or untracked, or have other books by now. Reads the map of tallies once, however many they are.
+  // Deletes the books of these process ids; their live objects go with the next sweep. The processes must have ended,
+  // be untracked, or have other books by now. Reads the map of tallies once for all of them.
   absl::Status Forget(const std::set<uint64_t>& process_ids);
-  // Says, for whoever takes over, that all is done for the process but to forget it.
+  // Tells a later collector that only Forget is left to be done for the process.
   void MarkClosed(uint64_t process_id);
-  // Process ids that were marked or forgotten, and may still have something in the maps.
+  // Process ids that were marked or forgotten, and may still have entries in the maps.
   absl::StatusOr<std::set<uint64_t>> ReadClosed() const;
 
-  // Unwind tables, and the stacks that wait for them.
+  // Unwind tables, and the stacks that wait for tables.
   UnwindMaps& unwind() { return unwind_; }
   const UnwindMaps& unwind() const { return unwind_; }
 
-  // Descriptor of a program; -1: it could not be loaded (kTakeControl, where programs must not write; kAny, where the
-  // kernel has no links to many sites). If kAny is there, it is the only one that can be attached to probe sites.
+  // Descriptor of a program; -1: not loaded (kTakeControl, where programs must not write user memory; kAny, where the
+  // kernel has no links to many sites). If kAny is loaded, only kAny can be attached to probe sites.
   int program(Program which) const { return programs_[static_cast<size_t>(which)].get(); }
 
  private:
@@ -249,8 +249,8 @@ class Books {
   std::vector<heaptap_event> events_;
   double events_fill_ = 0;
   std::vector<uint64_t> forgotten_;
-  uint64_t sweep_at_ = 0;         // entries
-  uint64_t sweep_again_at_ = 0;   // time before which `live` is not swept for less than its filling; 0: it may be
+  uint64_t sweep_at_ = 0;         // entries of `live` at which the programs ask for a sweep
+  uint64_t sweep_again_at_ = 0;   // until this time, only a filling `live` is swept; 0: no such time
   uint64_t next_process_id_ = 1;  // odd ones are ours, even ones the programs'
   uint32_t flags_of_all_ = 0;     // heaptap_settings.flags
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How books begin: the object is loaded into the kernel, or what another collector has left there is taken over.
+// How books begin: loads the eBPF object into the kernel, or takes over the recording of an earlier collector.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -24,13 +24,13 @@ namespace {
 
 constexpr uint64_t kFirstIdOfPrograms = 2;
 
-// `live` is swept when it is so full: early enough that the sweep ends before the map is full.
+// `live` is swept when it is this full, so that the sweep ends before the map is full.
 constexpr uint64_t kSweepAtPercent = 75;
 
-// Of kernel memory, that one node of an unwind table takes.
+// Kernel memory of one node of an unwind table.
 constexpr uint64_t kNodeBytes = 4096;
 
-// Pinned last: where it is, all is there.
+// Pinned last: if it exists, everything is pinned.
 constexpr char kWhole[] = "whole";
 
 struct NamedProgram {
@@ -75,7 +75,7 @@ int KeepEvent(void* context, void* data, size_t size) {
 }  // namespace
 
 std::string Books::Layout() {
-  // FNV-1a; whoever could forge an object with another's hash is root.
+  // FNV-1a. Only root could pin an object with a forged hash.
   size_t size = 0;
   const auto* bytes = static_cast<const unsigned char*>(heaptap_bpf::elf_bytes(&size));
   uint64_t hash = 0xcbf29ce484222325;
@@ -113,7 +113,7 @@ absl::Status Books::Open(const MapSizes& sizes, const Pins* pins) {
   return pins == nullptr ? absl::OkStatus() : PinAll(*pins);
 }
 
-// The maps that have a size of their own, with that.
+// The maps whose sizes can be chosen, with their sizes.
 std::vector<std::pair<bpf_map*, uint32_t>> Books::SizedMaps(const MapSizes& sizes) const {
   return {{object_->maps.processes, sizes.processes},
           {object_->maps.stacks, sizes.stacks},
@@ -147,7 +147,7 @@ absl::Status Books::LoadObject(bool for_everyone) {
   const bool has_many_sites = HasManySites();
   bpf_program__set_autoload(object_->progs.probe_any, has_many_sites);
   if (has_many_sites) {
-    // The kernel lets a program call only such as were loaded for the same.
+    // The kernel lets a program call only programs that were loaded with the same attach type.
     for (bpf_program* program : {object_->progs.probe_any, object_->progs.probe_dump, object_->progs.probe_thread_name,
                                  object_->progs.take_control, object_->progs.probe_start, object_->progs.probe_free,
                                  object_->progs.probe_alloc}) {
@@ -156,7 +156,7 @@ absl::Status Books::LoadObject(bool for_everyone) {
   }
 
   if (const int error = heaptap_bpf__load(object_); error != 0) {
-    // EPERM: not allowed to. EACCES: allowed, but the verifier does not take a program.
+    // EPERM: not allowed. EACCES: allowed, but the verifier refuses a program.
     if (error == -EACCES) {
       return absl::FailedPreconditionError(
           absl::StrCat("this kernel's verifier refuses heaptap's eBPF programs: ", FirstLibbpfWarning()));
@@ -220,7 +220,7 @@ absl::Status Books::UseMaps() {
 }
 
 absl::Status Books::PinAll(const Pins& pins) {
-  // What a collector left that was killed while it did this.
+  // An earlier collector may have been killed in the middle of this.
   for (const std::string& name : pins.Names()) pins.Remove(name);
   bpf_map* map;
   bpf_object__for_each_map(map, object_->obj) {
@@ -249,7 +249,7 @@ absl::Status Books::Adopt(const Pins& pins) {
     if (bpf_map__is_internal(map)) continue;
     absl::StatusOr<elf::FileDescriptor> pinned = pins.Get(MapPin(map));
     if (!pinned.ok()) return pinned.status();
-    // Takes a copy of the descriptor, and the map's own size.
+    // Takes over a copy of the descriptor, and the size of the pinned map.
     if (const int error = bpf_map__reuse_fd(map, pinned->get()); error != 0) {
       return KernelError(error, absl::StrCat("taking over map ", bpf_map__name(map)));
     }

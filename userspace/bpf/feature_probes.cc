@@ -27,7 +27,7 @@ namespace {
 
 constexpr size_t kVerifierLogBytes = 4096;
 
-// The stack slot of programs below.
+// The stack slot that the programs below use.
 constexpr int16_t kSlot = -8;
 
 constexpr bpf_insn Set(uint8_t to, int32_t value) {
@@ -53,13 +53,13 @@ constexpr bpf_insn Call(bpf_func_id helper) {
 }
 constexpr bpf_insn Exit() { return {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0}; }
 
-// R0 = address of the value under key 0 of a map, null if there is none.
+// R0 = address of the value of key 0 in a map; null: there is none.
 std::vector<bpf_insn> LookUpZero(int map) {
   return {
       ClearSlot(),
       Copy(BPF_REG_2, BPF_REG_10),
       Add(BPF_REG_2, kSlot),
-      // Both halves of a 64-bit load.
+      // The two halves of a 64-bit load.
       {.code = BPF_LD | BPF_IMM | BPF_DW, .dst_reg = BPF_REG_1, .src_reg = BPF_PSEUDO_MAP_FD, .off = 0, .imm = map},
       {.code = 0, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
       Call(BPF_FUNC_map_lookup_elem),
@@ -73,8 +73,8 @@ std::vector<bpf_insn> Then(std::vector<bpf_insn> first, std::initializer_list<bp
 
 struct Loaded {
   elf::FileDescriptor program;
-  int error = 0;    // errno, if there is none
-  std::string log;  // then, what the verifier says
+  int error = 0;    // errno, if it was refused
+  std::string log;  // the verifier's, if it was refused
 };
 
 Loaded Load(bpf_prog_type type, const std::vector<bpf_insn>& instructions, uint32_t flags = 0, int attach_type = 0) {
@@ -91,7 +91,7 @@ Loaded Load(bpf_prog_type type, const std::vector<bpf_insn>& instructions, uint3
 
 absl::Status LoadStatus(const Loaded& loaded) {
   if (loaded.program.valid()) return absl::OkStatus();
-  // EACCES with a reason is the verifier's, not the system administrator's.
+  // EACCES with a log comes from the verifier, not from missing rights.
   if (loaded.error == EACCES && !loaded.log.empty()) {
     return absl::FailedPreconditionError("the verifier refuses a program that uses it");
   }
@@ -108,7 +108,7 @@ absl::Status NoMap() { return KernelError(errno, "making a map"); }
 
 const std::vector<bpf_insn> kNothing = {Set(BPF_REG_0, 0), Exit()};
 
-// Where something of this program is in its file. 0: nowhere.
+// The offset, in this program's file, of an address in this process. 0: not in the file.
 uint64_t OffsetInFile(const volatile void* what) {
   struct Search {
     uintptr_t address;
@@ -124,19 +124,19 @@ uint64_t OffsetInFile(const volatile void* what) {
             wanted.offset = segment.p_offset + (wanted.address - begin);
           }
         }
-        return 1;  // the first one is the program itself
+        return 1;  // the first object is the program
       },
       &search);
   return search.offset;
 }
 
-// A probe site of our own and its semaphore, which must be in the file: not in .bss.
+// A probe site and its semaphore, which must be in the file, so not in .bss.
 [[gnu::section(".probes")]] volatile uint16_t probe_semaphore = 0;
 [[gnu::noinline]] void PassProbe() { asm volatile("nop"); }
 
 using AttachToSite = absl::StatusOr<AttachedProbe> (*)(int program, const ProbeLocation& location);
 
-// Attaches a program that counts to the probe site, and passes it in another thread than this.
+// Attaches a program that counts to the probe site, and passes the site in another thread.
 absl::Status TryProbe(int attach_type, AttachToSite attach) {
   const elf::FileDescriptor hits = MakeMap(BPF_MAP_TYPE_ARRAY, sizeof(uint32_t), sizeof(uint64_t), 1);
   if (!hits.valid()) return NoMap();
@@ -151,7 +151,7 @@ absl::Status TryProbe(int attach_type, AttachToSite attach) {
                                   .semaphore_offset = OffsetInFile(&probe_semaphore)};
   absl::StatusOr<AttachedProbe> probe = attach(loaded.program.get(), location);
   if (!probe.ok()) return probe.status();
-  if (probe_semaphore == 0) return absl::FailedPreconditionError("a probe's semaphore is not counted up");
+  if (probe_semaphore == 0) return absl::FailedPreconditionError("the kernel does not count up a probe's semaphore");
   std::thread(PassProbe).join();
   const uint32_t first = 0;
   uint64_t count = 0;
@@ -159,7 +159,7 @@ absl::Status TryProbe(int attach_type, AttachToSite attach) {
   return count > 0 ? absl::OkStatus() : absl::FailedPreconditionError("a probe is attached but not hit");
 }
 
-// How far to look into structures without names inside one another; the kernel has three at most.
+// Depth of unnamed structures inside each other. The kernel has at most three.
 constexpr int kMaxDepth = 8;
 
 bool HasMember(const btf* types, const btf_type* structure, const char* field, int depth) {
@@ -200,7 +200,7 @@ absl::Status TryHelper(bpf_prog_type type, bpf_func_id helper) {
 
 absl::Status TryWriteToProcess() {
   return MayWriteUserMemory() ? absl::OkStatus()
-                              : absl::FailedPreconditionError("not allowed here, as under kernel lockdown");
+                              : absl::FailedPreconditionError("not allowed here; kernel lockdown is one reason");
 }
 
 absl::Status TryAtomics() {
@@ -213,7 +213,7 @@ absl::Status TryAtomics() {
 absl::Status TryGrowingMap() {
   const elf::FileDescriptor map = MakeMap(BPF_MAP_TYPE_HASH, sizeof(uint32_t), sizeof(uint64_t), 1, BPF_F_NO_PREALLOC);
   if (!map.valid()) return NoMap();
-  // Of all types of programs this one has been refused wherever it was not safe.
+  // Every kernel without safe maps of this kind refuses them in programs of this type.
   const Loaded loaded = Load(BPF_PROG_TYPE_PERF_EVENT, Then(LookUpZero(map.get()), {Set(BPF_REG_0, 0), Exit()}));
   if (loaded.error == EINVAL) return absl::FailedPreconditionError("this kernel does not allow it");
   return LoadStatus(loaded);
@@ -229,9 +229,10 @@ absl::Status TryBatches() {
   uint32_t count = 1;
   key = 0;
   const int error = bpf_map_lookup_batch(map.get(), nullptr, &position, &key, &value, &count, nullptr);
-  // ENOENT: with the last entry.
+  // ENOENT comes with the last entry.
   if (error != 0 && error != -ENOENT) return KernelError(error, "reading a map");
-  return count == 1 && key == 1 ? absl::OkStatus() : absl::FailedPreconditionError("a map reads wrong");
+  return count == 1 && key == 1 ? absl::OkStatus()
+                                : absl::FailedPreconditionError("a batch of a map has wrong contents");
 }
 
 absl::Status TryRunByCall() {
@@ -240,7 +241,8 @@ absl::Status TryRunByCall() {
   if (!loaded.program.valid()) return LoadStatus(loaded);
   LIBBPF_OPTS(bpf_test_run_opts, options);
   if (bpf_prog_test_run_opts(loaded.program.get(), &options) != 0) return KernelError(errno, "running a program");
-  return options.retval == kAnswer ? absl::OkStatus() : absl::FailedPreconditionError("a program answers wrong");
+  return options.retval == kAnswer ? absl::OkStatus()
+                                   : absl::FailedPreconditionError("a program returned a wrong value");
 }
 
 absl::Status TryRawTracepoint(const char* name) {
@@ -249,7 +251,7 @@ absl::Status TryRawTracepoint(const char* name) {
   const elf::FileDescriptor link(bpf_raw_tracepoint_open(name, loaded.program.get()));
   if (link.valid()) return absl::OkStatus();
   if (errno == ENOENT) return absl::FailedPreconditionError("this kernel has no such tracepoint");
-  return KernelError(errno, "attaching to it");
+  return KernelError(errno, "attaching to the tracepoint");
 }
 
 absl::Status TryPerfLink() {
@@ -268,7 +270,7 @@ absl::Status TryPerfLink() {
 }
 
 absl::Status TryUprobeMulti() {
-  if (!HasManySites()) return absl::FailedPreconditionError("this kernel has none, or keeps them to a thread");
+  if (!HasManySites()) return absl::FailedPreconditionError("this kernel has none, or restricts them to a thread");
   return TryProbe(kManySitesAttachType, [](int program, const ProbeLocation& location) {
     const ProbeSite site = {location.offset, location.semaphore_offset, 0};
     return AttachedProbe::AttachMany(program, location.path, {&site, 1}, getpid());

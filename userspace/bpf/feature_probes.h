@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tries what heaptap uses of the kernel's eBPF and tracing, one feature at a time, by using it: maps are made, programs
-// loaded, probes attached and hit. Each leaves nothing behind. Thread safe.
+// Tries each feature of the kernel's eBPF and tracing that heaptap uses, by using it: makes maps, loads programs,
+// attaches and hits probes. Nothing is left behind. Thread-safe.
 //
-// Each returns OK, PermissionDenied if this process may not, or an error that says what the kernel lacks.
+// A function returns OK, PermissionDenied if this process lacks the right, or an error that says what the kernel lacks.
 #ifndef HEAPTAP_USERSPACE_BPF_FEATURE_PROBES_H_
 #define HEAPTAP_USERSPACE_BPF_FEATURE_PROBES_H_
 
@@ -21,23 +21,23 @@ absl::Status TryProgram();
 // Makes a map.
 absl::Status TryMap(bpf_map_type type);
 
-// Calls a helper in a program that is not meant to pass: the verifier either objects to the arguments or says that
-// programs of this type have no such helper.
+// Looks for a helper by loading a program that calls it wrongly: the verifier either objects to the arguments or says
+// that programs of this type have no such helper.
 absl::Status TryHelper(bpf_prog_type type, bpf_func_id helper);
 
-// Writes into the memory of the process that a program runs in.
+// A program that writes into the memory of the process that it runs in.
 absl::Status TryWriteToProcess();
 
-// Atomic additions and exchanges that return the old value.
+// Atomic operations that return the old value.
 absl::Status TryAtomics();
 
-// Uses a hash map that takes memory as it fills, in a program that can interrupt anything.
+// A hash map that takes memory as it fills, in a program that can interrupt anything.
 absl::Status TryGrowingMap();
 
 // Reads many entries of a map at once.
 absl::Status TryBatches();
 
-// Runs a program by bpf(2) itself.
+// Runs a program by bpf(2).
 absl::Status TryRunByCall();
 
 // Attaches to a tracepoint of that name.
@@ -52,11 +52,11 @@ absl::Status TryUprobe();
 // The same by a link to many sites of a file.
 absl::Status TryUprobeMulti();
 
-// Keeps a map under a name in a BPF file system that is nowhere mounted.
+// Pins a map in a BPF file system that is mounted nowhere.
 absl::Status TryPins();
 
-// Whether a structure, or what a typedef stands for, has a field of that name in these types, also in a structure or
-// union without a name inside it.
+// Whether a structure, or the structure that a typedef names, has a field of that name in these types. Fields of
+// unnamed structures and unions inside it count.
 bool HasField(const btf* types, const char* structure, const char* field);
 
 }  // namespace heaptap::bpf

@@ -29,7 +29,7 @@ struct Capability {
   const char* name;
 };
 
-// CAP_SYS_ADMIN: perf_event_open of a uprobe needs it since the fix of CVE-2025-38466 (6.1.146, 6.12.39, ...).
+// CAP_SYS_ADMIN: perf_event_open of a uprobe, since the fix of CVE-2025-38466 (6.1.146, 6.12.39, ...).
 // CAP_SYS_PTRACE: reading another process's memory, descriptors and mappings.
 constexpr Capability kNeeded[] = {
     {CAP_BPF, "CAP_BPF"},
@@ -74,8 +74,8 @@ absl::Status CheckPidNamespace() {
   struct stat status;
   if (stat("/proc/self/ns/pid", &status) == 0 && status.st_ino == kFirstPidNamespace) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "heaptap is in a PID namespace of its own, where processes have other PIDs than the kernel's; run it on the "
-      "host, or in a container with --pid=host");
+      "heaptap runs in a separate PID namespace, where PIDs differ from the kernel's; run it on the host, or in a "
+      "container with --pid=host");
 }
 
 absl::Status KernelError(int error, absl::string_view what) {
@@ -103,8 +103,8 @@ absl::Status KernelError(int error, absl::string_view what) {
   }
 }
 
-// Asks with a program of its own: libbpf_probe_bpf_helper of libbpf 1.1 does not know the words with which newer
-// kernels refuse, "program of this type cannot use helper", and takes them for a yes.
+// Loads a program to find out: libbpf_probe_bpf_helper of libbpf 1.1 does not know the refusal of newer kernels,
+// "program of this type cannot use helper", and takes it for a yes.
 bool MayWriteUserMemory() {
   constexpr bpf_insn kProgram[] = {
       {.code = BPF_ST | BPF_MEM | BPF_DW, .dst_reg = BPF_REG_10, .src_reg = 0, .off = -8, .imm = 0},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernel or libbpf refused, as one clear line with the remedy.
+// Errors of the kernel and of libbpf, as one line with the remedy.
 #ifndef HEAPTAP_USERSPACE_BPF_KERNEL_ERROR_H_
 #define HEAPTAP_USERSPACE_BPF_KERNEL_ERROR_H_
 
@@ -11,25 +11,25 @@
 
 namespace heaptap::bpf {
 
-// Names of the capabilities that recording needs and that this process lacks, separated by ", "; empty if none.
+// Names of the capabilities that recording needs and this process lacks, separated by ", "; empty: none.
 std::string MissingCapabilities();
 
-// The programs know processes by their PIDs in the first PID namespace; so must we. FailedPrecondition if we live in
-// another one.
+// The programs know processes by their PIDs in the first PID namespace, so the collector must run there.
+// FailedPrecondition: it does not.
 absl::Status CheckPidNamespace();
 
-// An error of a system call or of libbpf. `error` is an errno value, its sign does not matter. EPERM and EACCES become
+// An error of a system call or of libbpf. `error`: an errno value, of either sign. EPERM and EACCES become
 // PermissionDenied and name the missing capabilities, ESRCH NotFound, ENOMEM and E2BIG ResourceExhausted, others
 // FailedPrecondition.
 absl::Status KernelError(int error, absl::string_view what);
 
-// Whether the kernel lets this process load programs that write into the memory of the process they run in: that needs
+// Whether this process may load programs that write into the memory of the process they run in. That needs
 // CAP_SYS_ADMIN and a kernel that is not locked down.
 bool MayWriteUserMemory();
 
-// Makes libbpf keep its messages to itself, from now on.
+// Stops libbpf from printing messages.
 void QuietLibbpf();
-// The first line of the first warning since QuietLibbpf: the cause, which others follow from. "" if none.
+// The first line of libbpf's first warning since QuietLibbpf, which names the cause of the others. "": none.
 std::string FirstLibbpfWarning();
 
 }  // namespace heaptap::bpf

@@ -20,7 +20,7 @@ namespace heaptap::bpf {
 namespace {
 
 constexpr size_t kPage = 4096;
-// A record of an mmap is about 150 bytes; this holds some thousand of them for each CPU between two looks.
+// A record of an mmap has about 150 bytes, so each CPU has room for some thousand of them between two reads.
 constexpr size_t kDataBytes = 128 * kPage;
 
 // The fields that sample_id_all adds at the end of each record, for sample_type TID | TIME (perf_event_open(2)).
@@ -46,7 +46,7 @@ struct Mmap2Record {
   // then the path, NUL-terminated, padded to 8 bytes
 };
 
-// What a record's body consists of, copied out of the ring.
+// The body of a record, copied out of the ring.
 class Body {
  public:
   explicit Body(std::vector<char> bytes) : bytes_(std::move(bytes)) {}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel's own record of what every process on the machine maps for execution, as it happens: perf's mmap, comm and
-// fork records of a software event that never counts. So the mappings of a process are known even when it is long dead.
+// Executable mappings of every process on the machine, as they happen: perf's mmap, comm and fork records of a software
+// event that never counts. So the mappings of a process are known even after it has ended.
 //
-// Needs CAP_PERFMON. Not thread safe.
+// Needs CAP_PERFMON. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_BPF_MAPPING_EVENTS_H_
 #define HEAPTAP_USERSPACE_BPF_MAPPING_EVENTS_H_
 
@@ -24,7 +24,7 @@ struct MappingEvent {
     kMap,   // the process maps a file for execution
     kExec,  // the process has a new, empty address space; its mappings follow
     kFork,  // the process is new and begins with its parent's mappings
-    kEnd,   // its first thread has ended, as a rule with the process
+    kEnd,   // its first thread has ended, usually with the process
   };
   Kind kind;
   uint64_t time;         // nanoseconds, CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns
@@ -36,7 +36,7 @@ struct MappingEvent {
 
 class MappingEvents {
  public:
-  // Opens one buffer for each CPU and starts.
+  // Opens a buffer for each CPU and starts recording.
   static absl::StatusOr<std::unique_ptr<MappingEvents>> Start();
   ~MappingEvents();
 
@@ -46,7 +46,7 @@ class MappingEvents {
   // All events so far, by time.
   std::vector<MappingEvent> Take();
 
-  // Records that the kernel had no room for, since the start.
+  // Number of records since the start for which a buffer had no room.
   uint64_t lost() const { return lost_; }
 
  private:

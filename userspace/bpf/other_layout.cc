@@ -30,10 +30,10 @@ namespace {
 
 constexpr absl::Duration kDetachPause = absl::Milliseconds(2);
 
-// Programs, links to them (those of the life of processes, those of probes), and the map by which one calls others.
+// Programs, links to them (on the life of processes, on probes), and the map by which one program calls others.
 constexpr absl::string_view kRunningPins[] = {"link_", "file_", "program_", "map_programs"};
 
-// Of a program or of a link to it. 0: it is neither.
+// The id of a program, or of the program of a link. 0: `fd` is neither.
 uint32_t ProgramId(const elf::FileDescriptor& fd) {
   std::ifstream file(absl::StrCat("/proc/self/fdinfo/", fd.get()));
   for (std::string line; std::getline(file, line);) {
@@ -43,7 +43,7 @@ uint32_t ProgramId(const elf::FileDescriptor& fd) {
   return 0;
 }
 
-// Takes no reference to the program, unlike opening it.
+// Takes no reference to the program, which would keep it loaded.
 absl::StatusOr<bool> ProgramIsThere(uint32_t id) {
   uint32_t next = 0;
   const int error = bpf_prog_get_next_id(id - 1, &next);
@@ -52,14 +52,14 @@ absl::StatusOr<bool> ProgramIsThere(uint32_t id) {
   return next == id;
 }
 
-// Any number of fields, or the first error.
+// Looks up any number of fields, and keeps the first error.
 class FieldReader {
  public:
   explicit FieldReader(const PinnedMap& map) : map_(map) {}
 
   IntegerField Key(absl::string_view name) { return Keep(map_.KeyInteger(name)); }
   IntegerField Value(absl::string_view name) { return Keep(map_.ValueInteger(name)); }
-  // Older versions keep the identity's fields in the process itself.
+  // Older versions have these fields in the process, not in its identity.
   IntegerField Identity(absl::string_view name) {
     const absl::StatusOr<IntegerField> field = map_.ValueInteger(absl::StrCat("identity.", name));
     return field.ok() ? *field : Value(name);
@@ -87,7 +87,7 @@ absl::StatusOr<PinnedMap> OpenNeeded(const Pins& pins, absl::string_view name) {
 
 absl::Status OkIfNotFound(const absl::Status& status) { return absl::IsNotFound(status) ? absl::OkStatus() : status; }
 
-// A number that no process has is garbage.
+// Other numbers are garbage.
 bool IsPid(uint64_t tgid) { return tgid != 0 && tgid <= static_cast<uint64_t>(std::numeric_limits<pid_t>::max()); }
 
 absl::StatusOr<std::set<uint64_t>> ReadClosed(const Pins& pins) {
@@ -126,7 +126,7 @@ absl::Status ReadUnnoticed(const Pins& pins, std::map<uint64_t, OtherProcess>& p
   if (!map.ok()) return OkIfNotFound(map.status());
   FieldReader fields(*map);
   const IntegerField id = fields.Key("");
-  const IntegerField tgid = fields.Identity("parent_tgid");  // there, the process's own
+  const IntegerField tgid = fields.Identity("parent_tgid");  // in `unnoticed` the PID of the process
   const IntegerField flags = fields.Value("flags");
   if (!fields.status().ok()) return fields.status();
   return map->ForEachEntry([&](absl::Span<const uint8_t> key, absl::Span<const uint8_t> value) {
@@ -177,7 +177,7 @@ absl::Status ReadTallies(const Pins& pins, const std::set<uint64_t>& closed,
   });
 }
 
-// Not the whole map: it may be hundreds of megabytes, for the most part of processes that are gone.
+// Reads single entries: the map may have hundreds of megabytes, most of them of processes that are gone.
 absl::Status ReadStacks(const Pins& pins, const std::map<uint64_t, std::vector<TallyEntry>>& tallies,
                         std::map<uint64_t, OtherStack>& stacks) {
   absl::StatusOr<PinnedMap> map = OpenNeeded(pins, "stacks");
@@ -227,9 +227,9 @@ absl::Status ReadLosses(const Pins& pins, const std::set<uint64_t>& closed, std:
 
 }  // namespace
 
-// An unpinned link that nobody holds is not detached at once: the kernel drops the pin's reference after an RCU grace
-// period, in a worker. The link's id goes before it is detached, the link's reference to the program after it; so the
-// sign is that the programs have gone.
+// A link without pins and descriptors is not detached at once: the kernel drops the pin's reference after an RCU grace
+// period, in a worker. The id of the link goes before it is detached, its reference to the program afterwards. So the
+// links are detached when their programs are gone.
 absl::Status StopOtherLayout(const Pins& pins, absl::Duration longest) {
   std::set<uint32_t> programs;
   for (const std::string& name : pins.Names()) {
@@ -252,13 +252,13 @@ absl::Status StopOtherLayout(const Pins& pins, absl::Duration longest) {
     }
     if (absl::Now() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("eBPF program ", *programs.begin(), " of ", pins.folder(),
-                                                      " and perhaps others are still there ",
-                                                      absl::FormatDuration(longest), " after their pins went"));
+                                                      " and perhaps others are still loaded ",
+                                                      absl::FormatDuration(longest), " after their pins were removed"));
     }
     absl::SleepFor(kDetachPause);
   }
-  // Programs that were running on another processor when they were detached: this waits for a grace period. Where it
-  // may not (some processors without a clock tick), so many milliseconds have passed that they have ended.
+  // Waits for a grace period, in which programs end that were running on another CPU when they were detached. On a
+  // kernel that refuses this (CPUs without a clock tick), the time that has passed is enough for them to end.
   syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
   return absl::OkStatus();
 }

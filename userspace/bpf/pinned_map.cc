@@ -18,19 +18,19 @@
 namespace heaptap::bpf {
 namespace {
 
-// More than any of our keys and values will ever take, and not too much to read.
+// Bound of keys and values: more than heaptap's will ever have.
 constexpr uint32_t kMaxEntryBytes = 64 * 1024;
 
-// What one system call reads, in bytes and in entries at least: a bucket that has more makes the kernel refuse.
+// One system call reads so many bytes, and at least so many entries: the kernel refuses a batch smaller than a bucket.
 constexpr uint32_t kBatchBytes = 1024 * 1024;
 constexpr uint32_t kSmallestBatch = 16;
 
 constexpr uint32_t kBitsPerByte = 8;
 
-// Of structs without a name in one another.
+// Depth of unnamed structs inside each other.
 constexpr int kMaxNesting = 8;
 
-// Typedefs, const and the like lead to what they stand for. nullptr: to nothing.
+// The type that a typedef, const and the like stand for. Null: none.
 const btf_type* ActualType(const btf* types, uint32_t id) {
   const int actual = btf__resolve_type(types, id);
   return actual < 0 ? nullptr : btf__type_by_id(types, actual);
@@ -53,14 +53,14 @@ std::optional<Member> FindMember(const btf* types, const btf_type* whole, absl::
       return Member{members[i].type, bits};
     }
     if (member_name[0] != '\0') continue;
-    // Members of a struct or union without a name count as the outer one's.
+    // Members of an unnamed struct or union count as members of the outer one.
     const std::optional<Member> inner = FindMember(types, ActualType(types, members[i].type), name, nesting + 1);
     if (inner.has_value()) return Member{inner->type, bits + inner->bits};
   }
   return std::nullopt;
 }
 
-// Bytes; 0: no integer that we could read.
+// Bytes of an integer; 0: another type, or a size that cannot be read.
 uint32_t IntegerSize(const btf_type* type) {
   if (type == nullptr) return 0;
   if (btf_is_int(type) && (btf_int_offset(type) != 0 || btf_int_bits(type) != type->size * kBitsPerByte)) return 0;
@@ -72,10 +72,10 @@ uint32_t IntegerSize(const btf_type* type) {
 
 struct PinnedMap::Place {
   const btf_type* type;
-  uint32_t offset;  // bytes, less than the side has
+  uint32_t offset;  // bytes, less than the size of the side
 };
 
-// The processor of the programs is ours, and little-endian.
+// The programs ran on this machine, which is little-endian.
 uint64_t IntegerField::Read(absl::Span<const uint8_t> bytes) const {
   uint64_t value = 0;
   memcpy(&value, bytes.data() + offset, size);
@@ -107,14 +107,15 @@ absl::StatusOr<PinnedMap> PinnedMap::Open(const Pins& pins, absl::string_view na
   if (!fd.ok()) return fd.status();
   map.fd_ = *std::move(fd);
 
-  // Of what is no map this reads nonsense, which does no harm: every read of entries is refused then.
+  // If something else than a map is pinned, the info is nonsense, but the kernel refuses every read of entries.
   bpf_map_info info = {};
   uint32_t size = sizeof(info);
   if (const int error = bpf_obj_get_info_by_fd(map.fd_.get(), &info, &size); error != 0) {
     return KernelError(error, absl::StrCat("looking at ", map.path_));
   }
-  // Of other kinds, those with values for each processor say, the kernel writes more than the size of a value.
-  if (info.type != BPF_MAP_TYPE_HASH && info.type != BPF_MAP_TYPE_LRU_HASH) return map.Unreadable("it is no hash map");
+  // For other types, such as those with a value for each CPU, the kernel writes more than the size of a value.
+  if (info.type != BPF_MAP_TYPE_HASH && info.type != BPF_MAP_TYPE_LRU_HASH)
+    return map.Unreadable("it is not a hash map");
   if (info.key_size == 0 || info.key_size > kMaxEntryBytes || info.value_size == 0 ||
       info.value_size > kMaxEntryBytes) {
     return map.Unreadable(absl::StrCat("its keys have ", info.key_size, " bytes, its values have ", info.value_size));
@@ -136,7 +137,7 @@ absl::StatusOr<PinnedMap::Place> PinnedMap::Find(const Side& side, absl::string_
   if (!field.empty()) {
     for (const absl::string_view name : absl::StrSplit(field, '.')) {
       const std::optional<Member> member = FindMember(types_.get(), ActualType(types_.get(), type), name);
-      if (!member.has_value()) return NoField(side, field, "is not there");
+      if (!member.has_value()) return NoField(side, field, "is missing");
       type = member->type;
       bits += member->bits;
     }
@@ -151,7 +152,7 @@ absl::StatusOr<IntegerField> PinnedMap::Integer(const Side& side, absl::string_v
   const absl::StatusOr<Place> place = Find(side, field);
   if (!place.ok()) return place.status();
   const uint32_t size = IntegerSize(place->type);
-  if (size == 0) return NoField(side, field, "is no integer of up to 64 bits");
+  if (size == 0) return NoField(side, field, "is not an integer of up to 64 bits");
   if (size > side.size - place->offset) return NoField(side, field, "is out of place");
   return IntegerField{place->offset, size};
 }
@@ -162,10 +163,10 @@ absl::StatusOr<IntegerField> PinnedMap::ValueInteger(absl::string_view field) co
 absl::StatusOr<ArrayField> PinnedMap::ValueArray(absl::string_view field) const {
   const absl::StatusOr<Place> place = Find(value_, field);
   if (!place.ok()) return place.status();
-  if (!btf_is_array(place->type)) return NoField(value_, field, "is no array");
+  if (!btf_is_array(place->type)) return NoField(value_, field, "is not an array");
   const auto* array = btf_array(place->type);
   if (IntegerSize(ActualType(types_.get(), array->type)) != sizeof(uint64_t)) {
-    return NoField(value_, field, "is no array of 64-bit integers");
+    return NoField(value_, field, "is not an array of 64-bit integers");
   }
   if (array->nelems == 0 || array->nelems > (value_.size - place->offset) / sizeof(uint64_t)) {
     return NoField(value_, field, "is out of place");
@@ -185,7 +186,7 @@ absl::Status PinnedMap::ForEachEntry(const Visit& visit) const {
     const int error = bpf_map_lookup_batch(fd_.get(), first ? nullptr : &position, &position, keys.data(),
                                            values.data(), &count, nullptr);
     if (error == -ENOSPC && batch < max_entries_) {
-      // A bucket holds more than the batch; nothing was read.
+      // A bucket has more entries than the batch; nothing was read.
       batch = std::min(max_entries_ - batch, batch) + batch;
       keys.resize(size_t{batch} * key_.size);
       values.resize(size_t{batch} * value_.size);
@@ -202,7 +203,7 @@ absl::Status PinnedMap::ForEachEntry(const Visit& visit) const {
 }
 
 absl::Status PinnedMap::LookUp(uint64_t key, absl::Span<uint8_t> value) const {
-  if (key_.size != sizeof(key) || value.size() != value_.size) return Unreadable("its keys are no 64-bit integers");
+  if (key_.size != sizeof(key) || value.size() != value_.size) return Unreadable("its keys are not 64-bit integers");
   const int error = bpf_map_lookup_elem(fd_.get(), &key, value.data());
   if (error == 0) return absl::OkStatus();
   if (error == -ENOENT) return absl::NotFoundError(absl::StrCat("no such entry in ", path_));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A pinned hash map of which only its BTF says how keys and values look: another build has made it.
+// A pinned hash map of another build, whose BTF describes its keys and values.
 //
-// Fields are found by name, as the C source had them: "allocated.objects" is a field of a field; "" is the whole key or
-// value. Where they stand was checked against the sizes of keys and values when they are handed out. All errors name
-// the map and where it is pinned. Not thread safe.
+// Fields are found by their names in the C source: "allocated.objects" is a field of a field; "" is the whole key or
+// value. The place of a field is checked against the size of the key or value. Every error names the map and where it
+// is pinned. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_BPF_PINNED_MAP_H_
 #define HEAPTAP_USERSPACE_BPF_PINNED_MAP_H_
 
@@ -42,20 +42,20 @@ struct ArrayField {
 
 class PinnedMap {
  public:
-  // `name`: the map's own. NotFound: nothing is pinned there. FailedPrecondition: it is no hash map, has no BTF, or has
-  // keys or values of an impossible size.
+  // `name`: of the map. NotFound: nothing is pinned under it. FailedPrecondition: not a hash map, no BTF, or keys or
+  // values of an impossible size.
   static absl::StatusOr<PinnedMap> Open(const Pins& pins, absl::string_view name);
 
-  // FailedPrecondition: there is no such field, or it is not of that kind, or not where a field can be.
+  // FailedPrecondition: there is no such field, or it has another kind, or it lies outside the key or value.
   absl::StatusOr<IntegerField> KeyInteger(absl::string_view field) const;
   absl::StatusOr<IntegerField> ValueInteger(absl::string_view field) const;
   absl::StatusOr<ArrayField> ValueArray(absl::string_view field) const;
 
-  // Entries that stand still are visited exactly once. The spans are good until the visit ends.
+  // Entries that are not added or deleted meanwhile are visited once. The spans are valid until the visit ends.
   using Visit = std::function<void(absl::Span<const uint8_t> key, absl::Span<const uint8_t> value)>;
   absl::Status ForEachEntry(const Visit& visit) const;
 
-  // The value under a key that is one integer. NotFound.
+  // The value of a key that is one integer. NotFound.
   absl::Status LookUp(uint64_t key, absl::Span<uint8_t> value) const;
 
   uint32_t value_size() const { return value_.size; }

@@ -25,8 +25,7 @@
 namespace heaptap::bpf {
 namespace {
 
-// Where the kernel has a place for a BPF file system. It is mounted nowhere else: that would hide what is in the
-// folder.
+// The kernel's mount point for a BPF file system. A mount anywhere else would hide the contents of the folder.
 constexpr char kMountPoint[] = "/sys/fs/bpf";
 
 bool IsBpfFileSystem(const std::string& path) {
@@ -64,7 +63,7 @@ absl::StatusOr<Pins> Pins::Open(const std::string& base, absl::string_view layou
   const std::string parent = Parent(base);
   if (!IsBpfFileSystem(parent)) {
     if (parent != kMountPoint) {
-      return Unusable(base, absl::StrCat("in ", parent, " is no BPF file system; choose a folder in ", kMountPoint,
+      return Unusable(base, absl::StrCat(parent, " is not on a BPF file system; choose a folder in ", kMountPoint,
                                          " with --pin-dir"));
     }
     if (mount("bpf", parent.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=700") != 0) {
@@ -76,12 +75,12 @@ absl::StatusOr<Pins> Pins::Open(const std::string& base, absl::string_view layou
   pins.lock_.Reset(open(base.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status;
   if (!pins.lock_.valid() || fstat(pins.lock_.get(), &status) != 0) return Unusable(base, strerror(errno));
-  // Elsewhere everybody may make folders.
+  // In another parent folder, any user may be allowed to make folders.
   if (status.st_uid != 0 || (status.st_mode & 0077) != 0) {
-    return Unusable(base, "it is not root's alone; remove it, or choose another folder with --pin-dir");
+    return Unusable(base, "it does not belong to root alone; remove it, or choose another folder with --pin-dir");
   }
   if (flock(pins.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    return Unusable(base, "another collector has it; end that one first, or choose another folder with --pin-dir");
+    return Unusable(base, "another collector uses it; end that one first, or choose another folder with --pin-dir");
   }
   if (mkdir(pins.folder_.c_str(), 0700) != 0 && errno != EEXIST) return Unusable(base, strerror(errno));
   return pins;
@@ -129,7 +128,7 @@ std::vector<std::string> Pins::Names() const { return List(folder_); }
 void Pins::RemoveAll() const {
   for (const std::string& name : Names()) Remove(name);
   rmdir(folder_.c_str());
-  rmdir(base_.c_str());  // unless something else is there
+  rmdir(base_.c_str());  // fails if another layout has pins
 }
 
 std::vector<std::string> Pins::OtherLayouts() const {

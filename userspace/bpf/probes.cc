@@ -18,7 +18,7 @@
 namespace heaptap::bpf {
 namespace {
 
-// perf_event_attr.config of a uprobe has the semaphore's offset from this bit on
+// The semaphore's offset in perf_event_attr.config of a uprobe begins at this bit
 // (/sys/bus/event_source/devices/uprobe/format/ref_ctr_offset).
 constexpr int kSemaphoreShift = 32;
 
@@ -30,7 +30,7 @@ uint32_t UprobeType() {
   return type;
 }
 
-// The part of union bpf_attr for BPF_LINK_CREATE with BPF_TRACE_UPROBE_MULTI; Debian 12's headers are older than that.
+// The part of union bpf_attr for BPF_LINK_CREATE with BPF_TRACE_UPROBE_MULTI, which the headers of Debian 12 lack.
 struct LinkToMany {
   uint32_t program;
   uint32_t target_fd;
@@ -60,8 +60,8 @@ bool HasManySites() {
   const elf::FileDescriptor program(
       bpf_prog_load(BPF_PROG_TYPE_KPROBE, "heaptap_try", "GPL", kNothing, std::size(kNothing), &options));
   if (!program.valid()) return false;
-  // No regular file, and so a refusal whatever else is right; but a kernel that keeps links to threads looks there
-  // before it looks at the PID.
+  // Not a regular file, so the kernel refuses in any case. But a kernel that filters by thread checks the file before
+  // it checks the PID.
   uint64_t offset = 0;
   LinkToMany link = {.program = static_cast<uint32_t>(program.get()),
                      .target_fd = 0,
@@ -122,7 +122,7 @@ absl::StatusOr<AttachedProbe> AttachedProbe::Attach(int program, const ProbeLoca
   const elf::FileDescriptor event(
       static_cast<int>(syscall(SYS_perf_event_open, &attributes, pid, pid == -1 ? 0 : -1, -1, PERF_FLAG_FD_CLOEXEC)));
   if (!event.valid()) return failure(errno);
-  // The link holds the event.
+  // The link keeps the event alive.
   elf::FileDescriptor link(bpf_link_create(program, event.get(), BPF_PERF_EVENT, nullptr));
   if (!link.valid()) return failure(errno);
   if (ioctl(event.get(), PERF_EVENT_IOC_ENABLE, 0) != 0) return failure(errno);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attaching a program to probe sites of one file, by its inode: one site by a perf event (all kernels), or many by one
-// link (uprobe_multi, Linux 6.6). To take a link away the kernel waits for all that may run the program: with many
-// sites in a link it does so once.
+// Attaches a program to probe sites of one file, by its inode: one site by a perf event (all kernels), or many by one
+// link (uprobe_multi, Linux 6.6). To remove a link, the kernel waits for all CPUs that may run the program; with many
+// sites in a link it waits once.
 //
-// While an AttachedProbe lives, or its link is pinned, the kernel holds a breakpoint at the site and the probe's
-// semaphore up in every process it concerns, also in those that map the file later; then both are as before.
+// While an AttachedProbe lives, or its link is pinned, the kernel keeps a breakpoint at the site, and counts up the
+// probe's semaphore, in every process that maps the file, now or later. Afterwards both are as before.
 #ifndef HEAPTAP_USERSPACE_BPF_PROBES_H_
 #define HEAPTAP_USERSPACE_BPF_PROBES_H_
 
@@ -23,7 +23,7 @@ namespace heaptap::bpf {
 
 // Offsets are those in the file, in bytes.
 struct ProbeLocation {
-  std::string path;  // opened by the kernel; what counts is the inode behind it
+  std::string path;  // opened by the kernel, which attaches to the inode
   uint64_t offset;
   uint64_t semaphore_offset;  // 0: none
 };
@@ -34,20 +34,20 @@ struct ProbeSite {
   uint64_t cookie;            // bpf_get_attach_cookie
 };
 
-// Of programs that AttachMany attaches: bpf_program__set_expected_attach_type, before they are loaded.
+// The expected attach type of programs for AttachMany (bpf_program__set_expected_attach_type before the load).
 inline constexpr int kManySitesAttachType = 48;  // BPF_TRACE_UPROBE_MULTI of newer headers
 
-// Whether this kernel has links to many sites, and keeps them to a process as it should: at first it kept them to a
+// Whether this kernel has links to many sites whose filter is a process. The first kernels with such links filtered by
 // thread.
 bool HasManySites();
 
 class AttachedProbe {
  public:
-  // `program`: descriptor of the program. `pid` -1: every process that maps the file, now or later; else that process
-  // only. NotFound: the process is gone.
+  // `program`: descriptor of the program. `pid`: one process, or -1 for every process that maps the file, now or later.
+  // NotFound: the process is gone.
   static absl::StatusOr<AttachedProbe> Attach(int program, const ProbeLocation& location, pid_t pid);
 
-  // The same for all these sites. `program` was loaded with kManySitesAttachType.
+  // The same for many sites. REQUIRES: `program` was loaded with kManySitesAttachType.
   static absl::StatusOr<AttachedProbe> AttachMany(int program, const std::string& path,
                                                   absl::Span<const ProbeSite> sites, pid_t pid);
 

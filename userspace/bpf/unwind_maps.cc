@@ -23,20 +23,20 @@
 namespace heaptap::bpf {
 namespace {
 
-// How long the thread waits for TakeRawStacks before it looks whether it shall end.
+// How long the thread waits for TakeRawStacks before it checks whether it must end.
 constexpr absl::Duration kRoomTimeout = absl::Milliseconds(100);
 
-// What the thread takes out of the ring before it lets go of the lock: less than a millisecond's work. Processes may
-// fill the ring as fast as it is emptied.
+// Bytes that the thread takes out of the ring before it releases the lock: less than a millisecond of work. Processes
+// may fill the ring as fast as it is emptied.
 constexpr uint64_t kPieceBytes = 1 << 20;
 
-// More than any map here has.
+// Upper bound of the entries of these maps.
 constexpr size_t kMostKeys = 1 << 24;
 
-// The program does not wait for the lock of our list of mappings (bpf_find_vma), which other threads take all the time.
+// bpf_find_vma() fails while another thread of the collector holds the lock of the list of mappings, so it is repeated.
 constexpr int kBusyTries = 1000;
 
-// Memory for the nodes comes from the kernel's per-CPU stock, which is filled up in the background.
+// The memory of nodes comes from a per-CPU reserve of the kernel, which refills it in the background.
 constexpr int kMemoryTries = 1000;
 
 template <typename Key>
@@ -44,7 +44,7 @@ std::vector<Key> Keys(int map) {
   std::vector<Key> keys;
   Key key;
   for (const Key* last = nullptr; bpf_map_get_next_key(map, last, &key) == 0; last = &keys.back()) {
-    // Where something is deleted at the same time, the kernel begins anew.
+    // If an entry is deleted meanwhile, the kernel starts again from the first one.
     if (keys.size() >= kMostKeys) break;
     keys.push_back(key);
   }
@@ -84,7 +84,7 @@ absl::Status UnwindMaps::Open(heaptap_bpf* object, int identify, int invalidate_
   absl::MutexLock lock(&mutex_);
   ring_ = ring_buffer__new(bpf_map__fd(object_->maps.raw_stacks), Keep, this, nullptr);
   if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer of raw stacks");
-  // Signals are for the thread that asked for them.
+  // Signals are for the caller's thread.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -118,7 +118,7 @@ void UnwindMaps::Run(int ring_fd) {
     Empty(kPieceBytes);
     if (taken_.empty()) continue;
     eventfd_write(taken_event_.get(), 1);
-    // The ring stays readable while it cannot be emptied.
+    // The ring would stay readable while it cannot be emptied.
     const auto goes_on = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return takers_.load(std::memory_order_relaxed) == 0 && taken_bytes_ < kMaxTakenBytes;
     };
@@ -130,7 +130,7 @@ std::vector<RawStack> UnwindMaps::TakeRawStacks() {
   takers_.fetch_add(1, std::memory_order_relaxed);
   absl::MutexLock lock(&mutex_);
   takers_.fetch_sub(1, std::memory_order_relaxed);
-  // As much as can have been there when this was called.
+  // At most one full ring: more cannot have been sent before this call.
   Empty(bpf_map__max_entries(object_->maps.raw_stacks));
   eventfd_t count;
   eventfd_read(taken_event_.get(), &count);
@@ -139,7 +139,7 @@ std::vector<RawStack> UnwindMaps::TakeRawStacks() {
 }
 
 absl::StatusOr<heaptap_identify> UnwindMaps::Ask(int fd) const {
-  // Mapped but never touched: the file may be cut short at any time.
+  // Mapped but never read: the file may be truncated at any time.
   void* page = mmap(nullptr, 1, PROT_READ, MAP_PRIVATE, fd, 0);
   if (page == MAP_FAILED) return absl::NotFoundError(absl::StrCat("mapping a file: ", strerror(errno)));
   heaptap_identify argument = {.address = reinterpret_cast<uintptr_t>(page), .file = {}, .inode_address = 0};
@@ -152,7 +152,7 @@ absl::StatusOr<heaptap_identify> UnwindMaps::Ask(int fd) const {
   }
   munmap(page, 1);
   if (error != 0) return KernelError(error, "identifying a file");
-  if (argument.file.inode == 0 || argument.inode_address == 0) return absl::NotFoundError("a file that has no inode");
+  if (argument.file.inode == 0 || argument.inode_address == 0) return absl::NotFoundError("the file has no inode");
   return argument;
 }
 
@@ -195,7 +195,7 @@ void UnwindMaps::RemoveTable(uint32_t table, uint32_t nodes) {
 }
 
 uint32_t UnwindMaps::Clear() {
-  // Files first: nobody shall look for rows that are going.
+  // Files first, so that no program looks for rows that are being deleted.
   for (const heaptap_file_key& key : Keys<heaptap_file_key>(bpf_map__fd(object_->maps.files))) RemoveFile(key);
   uint32_t last = 0;
   for (const heaptap_rows_key& key : Keys<heaptap_rows_key>(bpf_map__fd(object_->maps.rows))) {
@@ -220,14 +220,14 @@ std::optional<heaptap_file> UnwindMaps::ReadFile(const heaptap_file_key& key) co
   return file;
 }
 
-void UnwindMaps::Renew(pid_t tgid) {
+void UnwindMaps::InvalidateRules(pid_t tgid) {
   heaptap_invalidate_rules argument = {static_cast<uint32_t>(tgid), 0};
   LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = &argument, .ctx_size_in = sizeof(argument));
   bpf_prog_test_run_opts(invalidate_rules_, &options);
 }
 
 void UnwindMaps::ReplaceStack(uint64_t stack_id, const heaptap_stack& stack) {
-  // Gone if the process's books have been closed.
+  // BPF_EXIST: the stack is gone if the books of its process were closed.
   bpf_map__update_elem(object_->maps.stacks, &stack_id, sizeof(stack_id), &stack, sizeof(stack), BPF_EXIST);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel's side of unwinding: which files' tables are in the kernel, and the stacks that wait for one.
+// The maps of bpf/unwind.h: the files whose tables are in the kernel, and the raw stacks.
 //
-// Lives as long as the Books it belongs to. Not thread safe. A thread of its own empties the ring buffer of raw stacks:
-// the collector may be busy reading a table while thousands of them come.
+// Part of a Books. Not thread-safe. A separate thread empties the ring buffer of raw stacks, because thousands may
+// arrive while the collector reads a table.
 #ifndef HEAPTAP_USERSPACE_BPF_UNWIND_MAPS_H_
 #define HEAPTAP_USERSPACE_BPF_UNWIND_MAPS_H_
 
@@ -30,15 +30,15 @@ struct ring_buffer;
 
 namespace heaptap::bpf {
 
-// A raw stack, taken out of the ring.
+// A raw stack from the ring buffer.
 struct RawStack {
   heaptap_raw_stack header;
-  std::vector<uint8_t> memory;  // of header.memory_bytes
+  std::vector<uint8_t> memory;  // header.memory_bytes bytes
 };
 
 class UnwindMaps {
  public:
-  // Of raw stacks that wait for TakeRawStacks. What is more stays in the ring buffer.
+  // Bytes of raw stacks that wait for TakeRawStacks. Further raw stacks stay in the ring buffer.
   static constexpr uint64_t kMaxTakenBytes = 512 << 20;
 
   // Unavailable: the ring buffer cannot be mapped.
@@ -49,56 +49,56 @@ class UnwindMaps {
   UnwindMaps(const UnwindMaps&) = delete;
   UnwindMaps& operator=(const UnwindMaps&) = delete;
 
-  // The key under which programs know the file open at `fd` once it is mapped. NotFound: it cannot be mapped.
+  // The key of the file open at `fd` in the maps. NotFound: the file cannot be mapped.
   absl::StatusOr<heaptap_file_key> Identify(int fd) const;
-  // The address, in the kernel, of the inode that is mapped when the file open at `fd` is: not 0, and no other file's
-  // while this one is in use. On overlayfs that is the inode beneath, which several mounts may show, each as a file of
-  // its own; two subvolumes of one btrfs can have two inodes with one key. NotFound: it cannot be mapped.
+  // The kernel's address of the inode behind a mapping of the file open at `fd`: not 0, and unique while the file is in
+  // use. On overlayfs it is the inode beneath, which several mounts may show as different files. Two subvolumes of a
+  // btrfs can have two inodes with one key. NotFound: the file cannot be mapped.
   absl::StatusOr<uint64_t> FindInode(int fd) const;
 
-  // Puts a table's nodes into the kernel under a number that no other had. ResourceExhausted: no room.
+  // Loads the nodes of a table under a number that no table had before. ResourceExhausted: no room.
   absl::Status AddTable(uint32_t table, absl::Span<const heaptap_rows> nodes);
   void RemoveTable(uint32_t table, uint32_t nodes);
 
   absl::Status SetFile(const heaptap_file_key& key, const heaptap_file& file);
-  // The file is unknown again: who meets it asks for its table.
+  // Makes the file unknown again: the next program that meets it asks for its table.
   void RemoveFile(const heaptap_file_key& key);
-  // Nothing if the kernel does not know it.
+  // Nothing: the file is unknown.
   std::optional<heaptap_file> ReadFile(const heaptap_file_key& key) const;
 
-  // Forgets all files and tables: those that another collector had entered. Who uses them asks for them again. Returns
+  // Removes all files and tables, which an earlier collector had entered; programs ask for the tables again. Returns
   // the first number that no table had.
   uint32_t Clear();
 
-  // The executable mappings of a process have changed.
-  void Renew(pid_t tgid);
+  // Makes cached rules of a process invalid, because its executable mappings have changed.
+  void InvalidateRules(pid_t tgid);
 
   // Becomes readable when there are raw stacks.
   int raw_stacks_fd() const { return taken_event_.get(); }
-  // All that were sent before the call, and perhaps some more; unless they are more than kMaxTakenBytes.
+  // The raw stacks that were sent before the call, up to kMaxTakenBytes, and perhaps some newer ones.
   std::vector<RawStack> TakeRawStacks();
-  // Replaces a stack that is in the books.
+  // Replaces a stack in the books.
   void ReplaceStack(uint64_t stack_id, const heaptap_stack& stack);
 
  private:
   absl::StatusOr<heaptap_identify> Ask(int fd) const;
   static int Keep(void* self, void* data, size_t size);
-  // Moves what is in the ring to `taken_`: `most` bytes of the ring and perhaps one stack more.
+  // Moves raw stacks from the ring to `taken_`: at most `most` bytes of the ring, and perhaps one stack more.
   void Empty(uint64_t most) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run(int ring_fd);
 
   heaptap_bpf* object_ = nullptr;
   int identify_ = -1;
   int invalidate_rules_ = -1;
-  elf::FileDescriptor taken_event_;  // readable while there is something in `taken_`
-  elf::FileDescriptor end_event_;    // readable: the thread shall end
+  elf::FileDescriptor taken_event_;  // readable while `taken_` is not empty
+  elf::FileDescriptor end_event_;    // readable: the thread must end
   std::thread thread_;
   absl::Mutex mutex_;
   ring_buffer* ring_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::vector<RawStack> taken_ ABSL_GUARDED_BY(mutex_);
   uint64_t taken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t bytes_left_ ABSL_GUARDED_BY(mutex_) = 0;  // of the ring, that Empty may still take
-  std::atomic<int> takers_ = 0;  // how many wait in TakeRawStacks: the thread leaves the lock to them
+  uint64_t bytes_left_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes of the ring that Empty may still take
+  std::atomic<int> takers_ = 0;  // callers that wait in TakeRawStacks; the thread leaves the lock to them
 };
 
 }  // namespace heaptap::bpf

@@ -352,7 +352,7 @@ void Recorder::Pump() {
   for (const bpf::MappingEvent& event : news) {
     if (event.kind == bpf::MappingEvent::kMap) changed.insert(event.pid);
   }
-  for (const pid_t pid : changed) books_->unwind().Renew(pid);
+  for (const pid_t pid : changed) books_->unwind().InvalidateRules(pid);
   ReadAhead(news);
   const std::set<ptrdiff_t> comes_again = FindRepeated(*events);
   auto mapping = mappings.begin();

@@ -68,7 +68,7 @@ def test_a_second_one(lab, daemon):
     """The first goes on."""
     puppet = recorded_puppet(lab, daemon, 100)
     second = lab.heaptap(*daemon.command())
-    assert_one_clear_line(second, 1, daemon.pin_folder, "another collector has it", "--pin-dir")
+    assert_one_clear_line(second, 1, daemon.pin_folder, "another collector uses it", "--pin-dir")
     assert daemon.process.alive()
     assert_recorded(daemon, puppet, 100)
 
@@ -132,7 +132,7 @@ def test_a_folder_that_is_not_root_s_alone(lab, start_daemon, request):
         os.mkdir(daemon.pin_folder)
         os.chmod(daemon.pin_folder, mode)
         os.chown(daemon.pin_folder, owner, owner)
-        assert_one_clear_line(lab.heaptap(*daemon.command()), 1, daemon.pin_folder, "root's alone")
+        assert_one_clear_line(lab.heaptap(*daemon.command()), 1, daemon.pin_folder, "root alone")
         assert os.listdir(daemon.pin_folder) == []
         os.rmdir(daemon.pin_folder)
     os.symlink("/sys/fs/bpf", daemon.pin_folder)
