@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From tallies by stack to contexts.
+// Groups tallies by stack into contexts.
 #ifndef HEAPTAP_USERSPACE_PROFILE_CONTEXTS_H_
 #define HEAPTAP_USERSPACE_PROFILE_CONTEXTS_H_
 
@@ -13,14 +13,14 @@
 
 namespace heaptap::profile {
 
-// Collects tallies and makes one context of all that share their frames: stacks that differ only inside the allocator
-// are one call path of the program. Thread-compatible.
+// Makes one context of all tallies with the same frames: stacks that differ only inside the allocator are one call path
+// of the program. Thread-compatible.
 class ContextBuilder {
  public:
-  // Adds what a thread did on a call path: `frames` as Context has them.
+  // Adds the share of a thread in a call path; `frames` as in Context.
   void Add(std::vector<uint64_t> frames, bool truncated, uint32_t tid, const heaptap_tally& tally);
 
-  // The contexts, in the order in which their frames were first added. Leaves the builder empty.
+  // The contexts, in the order in which their frames were first added. The builder is empty afterwards.
   std::vector<Context> Build();
 
  private:

@@ -27,7 +27,7 @@ Estimate AllocatedBetween(const Estimate& after, const Estimate& before) {
           .bytes = std::max(0.0, after.bytes - before.bytes)};
 }
 
-// Both by tid.
+// REQUIRES: both are sorted by tid.
 std::vector<ThreadShare> SharesBetween(absl::Span<const ThreadShare> after, absl::Span<const ThreadShare> before) {
   std::vector<ThreadShare> shares;
   while (!after.empty() || !before.empty()) {
@@ -57,7 +57,7 @@ StackEnds EndsBetween(const StackEnds& after, const StackEnds& before) {
 std::vector<elf::Mapping> MappingsOfBoth(const Profile& after, const Profile& before) {
   elf::Mappings both;
   for (const elf::Mapping& mapping : before.mappings) both.Add(mapping);
-  // Last, so that they are the ones that stay where two overlap.
+  // Added last, because of two that overlap the later one stays.
   for (const elf::Mapping& mapping : after.mappings) both.Add(mapping);
   return std::vector<elf::Mapping>(both.begin(), both.end());
 }
@@ -92,7 +92,7 @@ Profile Difference(const Profile& after, const Profile& before) {
       earlier.erase(match);
     }
   }
-  // In the order they have in `before`, not in the map's.
+  // In the order of `before`, not in that of the map.
   for (const Context& context : before.contexts) {
     if (earlier.contains(context.frames)) add(context, context.truncated, SharesBetween({}, context.threads));
   }

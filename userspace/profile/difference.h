@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happened between two profiles of one process.
+// The difference of two profiles of one process.
 #ifndef HEAPTAP_USERSPACE_PROFILE_DIFFERENCE_H_
 #define HEAPTAP_USERSPACE_PROFILE_DIFFERENCE_H_
 
@@ -8,15 +8,15 @@
 
 namespace heaptap::profile {
 
-// `after` less `before`, two profiles of one process: contexts are matched by their frames, shares by thread.
+// `after` minus `before`: contexts are matched by their frames, shares by thread.
 //
-// Live estimates are differences, negative where more was freed than allocated: readers of profiles that are
-// differences expect it, and growth is to be weighed against what shrank. Their samples, which cannot be negative, are
-// 0 there. Allocated estimates are what was allocated in between, never negative: they are counters to those readers.
-// Where `after` has fewer samples than `before` its books were opened anew, and it counts as it is.
+// Live estimates are negative where more was freed than allocated: readers of differences expect that, and growth must
+// be weighed against shrinkage. There the number of samples, which cannot be negative, is 0. Allocated estimates are
+// the bytes and objects allocated in between, never negative, because readers take them for counters. Where `after` has
+// fewer samples than `before`, its books were begun anew, and it counts in full.
 //
-// Shares and contexts in which nothing changed are left out. The rest is `after`'s; threads and mappings that only
-// `before` knows are kept. Formats without a sign show what grew. Takes linear time. Thread-safe.
+// Unchanged shares and contexts are left out. Threads and mappings of both profiles are kept; everything else is that
+// of `after`. Formats without signs show only growth. Takes linear time. Thread-safe.
 Profile Difference(const Profile& after, const Profile& before);
 
 }  // namespace heaptap::profile

@@ -41,7 +41,7 @@ Estimate LiveEstimate(const heaptap_tally& tally) {
                         .bytes = Difference(in.bytes, out.bytes),
                         .weight = Difference(in.weight, out.weight),
                         .weighted_objects = Difference(in.weighted_objects, out.weighted_objects)};
-  // Without a sample nothing lives, whatever the other differences say.
+  // Without live samples the estimates are 0, also if the other differences are not.
   if (live.objects == 0) return {};
   return ToEstimate(live);
 }

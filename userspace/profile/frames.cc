@@ -9,7 +9,7 @@ std::vector<uint64_t> CutAllocatorFrames(absl::Span<const uint64_t> frames, absl
   if (frames.empty()) return {};
   auto returns_to_allocator = [allocator](uint64_t frame) {
     // The byte before a return address belongs to the call. After a call that never returns, the address itself may
-    // already be the next function's.
+    // belong to the next function.
     uint64_t call = frame - 1;
     return std::any_of(allocator.begin(), allocator.end(),
                        [call](const AddressRange& range) { return range.begin <= call && call < range.end; });

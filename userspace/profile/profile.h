@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The model of a heap profile: what the books of one process say, at one moment. Writers of all formats start here.
+// The model of a heap profile: the books of one process at one moment. All output formats are written from it.
 #ifndef HEAPTAP_USERSPACE_PROFILE_PROFILE_H_
 #define HEAPTAP_USERSPACE_PROFILE_PROFILE_H_
 
@@ -18,7 +18,7 @@
 
 namespace heaptap::profile {
 
-// What one thread allocated in one context. A block counts for the thread that allocated it, whoever frees it.
+// The share of one thread in a context. A block counts for the thread that allocated it, whichever thread frees it.
 struct ThreadShare {
   uint32_t tid = 0;  // in the first PID namespace
   Estimate live = {};
@@ -27,10 +27,10 @@ struct ThreadShare {
   friend bool operator==(const ThreadShare&, const ThreadShare&) = default;
 };
 
-// One call path that allocated.
+// A call path that allocated.
 struct Context {
-  // Innermost first. Return addresses in the process's address space; the allocator's own frames are cut away. Empty:
-  // the path is not known.
+  // Return addresses in the process's address space, innermost first, without the frames of the allocator. Empty: the
+  // path is unknown.
   std::vector<uint64_t> frames = {};
   bool truncated = false;                 // outer frames are missing
   std::vector<ThreadShare> threads = {};  // by tid, each once
@@ -40,14 +40,14 @@ struct Context {
   Estimate Allocated() const;
 };
 
-// What lives at this moment, as whole numbers.
+// Live estimates as whole numbers.
 struct LeakSummary {
   uint64_t bytes = 0;
   uint64_t objects = 0;
   uint64_t contexts = 0;  // with live objects
 };
 
-// Samples by how their stacks ended (enum heaptap_stack_end), and those that have no stack at all.
+// Numbers of samples by the end of their stack (enum heaptap_stack_end), and of those without a stack.
 struct StackEnds {
   std::array<uint64_t, HEAPTAP_STACK_ENDS> samples = {};
   uint64_t without_stack = 0;
@@ -55,13 +55,13 @@ struct StackEnds {
 
 struct Profile {
   pid_t pid = 0;
-  uint64_t period = 1;                                // mean bytes between samples: 1 << lg_sample
-  bool raw = false;                                   // where readers correct for sampling, leave all of that to them
-  std::vector<Context> contexts = {};                 // no two with the same frames
-  std::vector<elf::Mapping> mappings = {};            // executable ones, by address
-  std::map<uint32_t, std::string> thread_names = {};  // by tid; the process chose them, so any byte may be in them
+  uint64_t period = 1;                      // mean bytes between samples: 1 << lg_sample
+  bool raw = false;                         // in formats whose readers correct for sampling, write uncorrected numbers
+  std::vector<Context> contexts = {};       // no two with the same frames
+  std::vector<elf::Mapping> mappings = {};  // executable ones, by address
+  std::map<uint32_t, std::string> thread_names = {};  // by tid; chosen by the process, so with any bytes
   StackEnds stack_ends = {};
-  std::vector<std::string> warnings = {};  // what is not in here and why, a sentence each
+  std::vector<std::string> warnings = {};  // one sentence each: what is missing in the profile, and why
 
   // The sums over all contexts.
   Estimate Live() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Single samples with their lives, as far as a process had them recorded.
+// Records of single samples: where and when each was allocated and freed.
 #ifndef HEAPTAP_USERSPACE_PROFILE_SAMPLE_RECORD_H_
 #define HEAPTAP_USERSPACE_PROFILE_SAMPLE_RECORD_H_
 
@@ -12,23 +12,23 @@
 
 namespace heaptap::profile {
 
-// An allocation or a free: who did it, when, and through which call path.
+// An allocation or a free: its thread, time and call path.
 struct Deed {
   uint32_t tid = 0;                                          // in the first PID namespace
-  std::string thread_name = {};                              // any byte may be in it; "" if it has none
+  std::string thread_name = {};                              // may have any bytes; "": none
   uint64_t time = 0;                                         // nanoseconds of CLOCK_MONOTONIC
-  std::shared_ptr<const std::vector<uint64_t>> frames = {};  // as Context has them; many share one; null: none
+  std::shared_ptr<const std::vector<uint64_t>> frames = {};  // as in Context, shared by many; null: none
 };
 
 struct SampleRecord {
   uint64_t size = 0;  // usable bytes
   Deed allocation = {};
-  std::optional<Deed> free = {};  // none while it lives
+  std::optional<Deed> free = {};  // none: the sample lives
 };
 
 struct SampleRecords {
   uint64_t period = 1;    // mean bytes between samples
-  uint64_t demanded = 0;  // as many records were asked for
+  uint64_t demanded = 0;  // number of records that was asked for
   uint64_t pid = 0;
   std::vector<SampleRecord> samples = {};  // oldest first
 };

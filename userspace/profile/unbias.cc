@@ -10,19 +10,19 @@
 namespace heaptap::profile {
 namespace {
 
-// The probability that an object of that many bytes is a sample.
+// The probability that an object of `size` bytes is a sample.
 double Probability(double size, uint64_t period) {
-  // expm1: sizes are often so much smaller than the period that 1 - exp() would lose half of the digits.
+  // expm1: for sizes far below the period, 1 - exp() would lose half of the digits.
   return -std::expm1(-size / static_cast<double>(std::max<uint64_t>(period, 1)));
 }
 
-// Readers compute 1 - exp(-s/n/R) and divide by it: where s/n/R is less than this, that may be 0.
+// Readers divide by 1 - exp(-s/n/R), which may be 0 if s/n/R is less than this.
 constexpr double kSmallestRatio = 0x1p-50;
 
 // Leaves room for kSmallestRatio times any period.
 constexpr double kMostObjects = 0x1p49;
 
-// The same, but 0 for what is negative or no number.
+// The same, but 0 for a negative value or NaN.
 double Finite(double estimate) { return estimate > 0 ? std::min(estimate, std::numeric_limits<double>::max()) : 0; }
 
 }  // namespace

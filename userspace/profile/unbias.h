@@ -2,12 +2,11 @@
 //
 // The correction that readers of sampled heap profiles apply, and its inverse.
 //
-// Readers of heap_v2 (jeprof, pprof) find the number of samples n and their bytes s in a line, and take the line for
-// objects of one size x = s/n, each drawn with probability p = 1 - exp(-x/R): they show n/p objects and s/p bytes. That
-// is wrong where sizes are mixed. The estimates here are right for any mix, so a writer puts such n and s into the line
-// that the reader arrives at the estimates: x is the same on both sides, so n = objects * p and s = bytes * p.
-// (jemalloc 5.3 does the same; its option prof_unbias.) That they are whole numbers costs at most half a sample, always
-// less than the error of sampling itself.
+// A line of heap_v2 has the number of samples n and their bytes s. Readers (jeprof, pprof) assume that all its objects
+// have the size x = s/n and were sampled with probability p = 1 - exp(-x/R), and show n/p objects and s/p bytes. For
+// mixed sizes that is wrong. The estimates here are right for any mix, so a writer chooses n and s such that the reader
+// arrives at the estimates: x is the same on both sides, so n = objects * p and s = bytes * p. (jemalloc 5.3 does the
+// same with prof_unbias.) Rounding n and s costs at most half a sample, always less than the error of sampling.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_PROFILE_UNBIAS_H_
@@ -17,7 +16,7 @@
 
 namespace heaptap::profile {
 
-// What stands in a line of heap_v2. Both are 0 or neither is: readers divide one by the other.
+// The numbers of a line of heap_v2. Both are 0 or none is, because readers divide one by the other.
 struct BiasedCount {
   uint64_t objects = 0;
   uint64_t bytes = 0;
@@ -30,12 +29,11 @@ struct UnbiasedCount {
   double bytes = 0;
 };
 
-// What to write so that a reader shows `objects` and `bytes`, rounded to whole numbers; at least 1 and 1 unless both
-// estimates are 0 (or negative, or no numbers), and never so far apart that a reader divides by 0. `period`: mean bytes
-// between samples, at least 1.
+// The numbers with which a reader shows `objects` and `bytes`. At least 1 and 1, unless both estimates are 0, negative
+// or NaN; and never so far apart that a reader divides by 0. `period`: mean bytes between samples, at least 1.
 BiasedCount Bias(double objects, double bytes, uint64_t period);
 
-// What a reader shows.
+// The estimates that a reader shows.
 UnbiasedCount Unbias(const BiasedCount& count, uint64_t period);
 
 }  // namespace heaptap::profile

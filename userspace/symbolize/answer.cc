@@ -13,9 +13,9 @@ namespace heaptap::symbolize {
 namespace {
 
 enum Kind : uint32_t {
-  kText = 1,    // first: its size; the text follows. Texts are numbered from 1; 0 is the empty one.
-  kFrames = 2,  // first: the index of the address; second: how many frames follow
-  kStage = 3,   // first: the stage that is finished
+  kText = 1,    // first: the size of the text, which follows. Texts are numbered from 1; 0 is the empty text.
+  kFrames = 2,  // first: the index of the address; second: the number of frames, which follow
+  kStage = 3,   // first: the stage that was finished
 };
 
 struct Record {
@@ -64,7 +64,7 @@ std::string AnswerWriter::TakeBytes() { return std::exchange(bytes_, std::string
 
 Stage ReadAnswer(absl::string_view bytes, Names& names, std::vector<Frames>& frames) {
   std::vector<absl::string_view> texts(1);
-  std::vector<absl::string_view> last(frames.size());  // what was said last of each address
+  std::vector<absl::string_view> last(frames.size());  // the latest record of each address
   Stage done = Stage::kNone;
   for (Record record; Take(bytes, record);) {
     uint64_t size = 0;
@@ -84,7 +84,7 @@ Stage ReadAnswer(absl::string_view bytes, Names& names, std::vector<Frames>& fra
     }
   }
 
-  // Only texts that are still in use become names.
+  // Only texts of the latest records become names.
   std::vector<Name> made(texts.size());
   auto name = [&](uint32_t number) {
     if (number >= texts.size()) return Name();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a confined process tells what it found: three numbers of 32 bits, then what their first one says. What is said
-// later about an address replaces what was said before, so what a process said before it died is of use.
+// The answer of a confined process, written piece by piece: a record of three 32-bit numbers, then what the first of
+// them announces. A later record for an address replaces earlier ones, so the answer of a process that dies is still
+// useful.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_ANSWER_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_ANSWER_H_
 
@@ -17,7 +18,7 @@
 
 namespace heaptap::symbolize {
 
-// What is tried, from the safest to the best. Each says all that is known of all addresses.
+// The stages of a search, from the safest to the best. Each gives the frames of all addresses.
 enum class Stage : uint32_t {
   kNone = 0,
   kSymbols = 1,    // mangled names
@@ -25,10 +26,10 @@ enum class Stage : uint32_t {
   kDwarf = 3,      // inlined functions and lines
 };
 
-// Makes an answer. Thread-compatible.
+// Writes an answer. Thread-compatible.
 class AnswerWriter {
  public:
-  // A frame's texts by number.
+  // A frame whose texts are numbers.
   struct FrameNumbers {
     uint32_t function;
     uint32_t file;
@@ -36,12 +37,12 @@ class AnswerWriter {
     uint32_t is_inline;
   };
 
-  // The text's number; it is written once, and cut if it is too long (kMaxNameBytes).
+  // The number of the text, which is written at its first use, and cut at kMaxNameBytes.
   uint32_t TextNumber(absl::string_view text);
   void WriteFrames(size_t index, absl::Span<const FrameNumbers> frames);
   void WriteStageDone(Stage stage);
 
-  // How much was written since the last TakeBytes.
+  // Bytes written since the last TakeBytes.
   size_t size() const { return bytes_.size(); }
   std::string TakeBytes();
 
@@ -50,8 +51,8 @@ class AnswerWriter {
   absl::flat_hash_map<std::string, uint32_t> texts_;
 };
 
-// Reads an answer that may be anything, up to the first mistake. `frames` has the size of the question, each of them
-// empty; names are taken from `names`. Returns the last stage that was finished. Thread-safe.
+// Reads an answer, which may be hostile, up to the first mistake. REQUIRES: `frames` has one empty entry for each
+// address of the question. Takes names from `names`. Returns the last stage that was finished. Thread-safe.
 Stage ReadAnswer(absl::string_view bytes, Names& names, std::vector<Frames>& frames);
 
 }  // namespace heaptap::symbolize

@@ -29,7 +29,7 @@
 namespace heaptap::symbolize {
 namespace {
 
-// What reading, malloc, and the way out need; the last ones are for glibc's arenas and for sanitizers.
+// For reading, malloc and exit; the last ones for glibc's arenas and for sanitizers.
 constexpr uint32_t kAllowed[] = {SYS_read,           SYS_pread64,    SYS_write,      SYS_lseek,
                                  SYS_fstat,          SYS_newfstatat, SYS_mmap,       SYS_munmap,
                                  SYS_mremap,         SYS_mprotect,   SYS_madvise,    SYS_brk,
@@ -37,12 +37,12 @@ constexpr uint32_t kAllowed[] = {SYS_read,           SYS_pread64,    SYS_write, 
                                  SYS_rt_sigprocmask, SYS_getrandom,  SYS_sysinfo,    SYS_sched_getaffinity,
                                  SYS_getpid,         SYS_gettid,     SYS_sigaltstack};
 
-// The data that the kernel's limit counts, at present.
+// The bytes that count for RLIMIT_DATA at present.
 uint64_t OwnDataBytes() {
   unsigned long data = 0;
   FILE* file = fopen("/proc/self/statm", "re");
   if (file == nullptr) return 0;
-  // Size, resident, shared, text, lib, data.
+  // Its fields: size, resident, shared, text, lib, data.
   char line[256];
   if (fgets(line, sizeof(line), file) != nullptr) {
     char* at = line;
@@ -59,15 +59,16 @@ bool SetLimit(__rlimit_resource resource, uint64_t value) {
   return setrlimit(resource, &limit) == 0;
 }
 
-// Of an address space as it was in the parent; `fd` and `pipe` stay open, moved to other numbers, if need be.
+// Drops privileges and sets limits. `data_bytes`: OwnDataBytes of the parent. Closes all descriptors but `fd` and
+// `pipe`.
 bool Confine(const Limits& limits, uint64_t data_bytes, int fd, int pipe) {
-  // A terminal's Ctrl-C is for the parent, who decides. SIGXCPU's default would do what the hard limit does.
+  // Ctrl-C is for the parent, which decides about the child. Without SIGXCPU the hard limit still ends the child.
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || prctl(PR_SET_DUMPABLE, 0) != 0) return false;
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
-  // Everything else goes: sockets, maps, other processes' memory.
+  // Closes everything else: sockets, maps, other processes' memory.
   const unsigned low = std::min(fd, pipe);
   const unsigned high = std::max(fd, pipe);
   if (low > 0 && close_range(0, low - 1, 0) != 0) return false;
@@ -78,14 +79,14 @@ bool Confine(const Limits& limits, uint64_t data_bytes, int fd, int pipe) {
          SetLimit(RLIMIT_DATA, data_bytes + limits.memory_bytes);
 }
 
-// All that the child writes until it ends; an error once one of the limits is reached. The end of the pipe alone does
-// not tell: a child of another thread may hold it open by chance, and this child may close it and stay.
+// Reads everything that the child writes until it ends; an error if a limit is reached. The end of the pipe is not
+// enough: a child of another thread may have inherited it, and this child may close it and stay.
 absl::Status ReadAnswer(int pipe, int pidfd, const Limits& limits, absl::Time deadline, std::string& bytes) {
   std::vector<char> buffer(1 << 16);
   bool open = true;
   for (;;) {
     const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
-    if (left <= 0) return absl::DeadlineExceededError("too much time");
+    if (left <= 0) return absl::DeadlineExceededError("it took too much time");
     struct pollfd polled[] = {{.fd = open ? pipe : -1, .events = POLLIN, .revents = 0},
                               {.fd = pidfd, .events = POLLIN, .revents = 0}};
     constexpr int64_t kLongestWait = 1 << 20;
@@ -98,7 +99,7 @@ absl::Status ReadAnswer(int pipe, int pidfd, const Limits& limits, absl::Time de
     if (count < 0) return absl::ErrnoToStatus(errno, "read");
     if (count == 0) open = false;
     if (static_cast<uint64_t>(count) > limits.answer_bytes - bytes.size()) {
-      return absl::ResourceExhaustedError("too long an answer");
+      return absl::ResourceExhaustedError("its answer is too long");
     }
     bytes.append(buffer.data(), static_cast<size_t>(count));
   }
@@ -111,12 +112,12 @@ absl::Status Reap(pid_t child) {
     reaped = waitpid(child, &status, 0);
   } while (reaped < 0 && errno == EINTR);
   if (reaped < 0) return absl::ErrnoToStatus(errno, "waitpid");
-  if (WIFSIGNALED(status)) return absl::AbortedError(absl::StrCat("it died of signal ", WTERMSIG(status)));
+  if (WIFSIGNALED(status)) return absl::AbortedError(absl::StrCat("it was killed by signal ", WTERMSIG(status)));
   if (WEXITSTATUS(status) != 0) return absl::AbortedError(absl::StrCat("it ended with status ", WEXITSTATUS(status)));
   return absl::OkStatus();
 }
 
-// No fault of the file.
+// An error that does not depend on the file.
 absl::Status CannotRun(const char* call) { return absl::UnavailableError(absl::StrCat(call, ": ", strerror(errno))); }
 
 }  // namespace
@@ -156,11 +157,11 @@ Answer RunConfined(const Limits& limits, int fd, const std::function<bool(const 
   const pid_t child = fork();
   if (child < 0) return {.bytes = "", .status = CannotRun("fork")};
   if (child == 0) {
-    // What it throws (memory has a limit here) must not unwind into the parent's handlers, of which this is a copy.
+    // An exception (memory is limited here) must not reach the handlers of the parent, of which the child has copies.
     const bool done = [&]() noexcept {
       return Confine(limits, data_bytes, fd, child_end.get()) && work(Confined(child_end.get()));
     }();
-    // Without the parent's destructors and buffers.
+    // _exit: the destructors and buffers belong to the parent.
     _exit(done ? 0 : 1);
   }
   child_end.Reset();

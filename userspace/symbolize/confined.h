@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work on hostile bytes by code that was not written for them (libdw, libiberty): in a child process that has no
-// privileges worth having, takes a bounded amount of memory and time, and whose only way out is a pipe.
+// Runs code that was not written for hostile bytes (libdw, libiberty) in a child process without privileges, with
+// bounded memory and time, whose only output is a pipe.
 //
-// The child is a fork, so it shares the parent's state of that moment and no more. It has no descriptors but those it
-// was given, leaves no core, and dies with the thread that made it. Once sealed (seccomp(2)) it can read, map and write
-// what it has open, ask for a path's status (which libc asks of descriptors by the same call), take memory and end;
-// every other system call fails with EPERM: it opens no path that a file names.
+// The child is a fork. It keeps only the descriptors that it was given, leaves no core, and dies with the thread that
+// made it. Once sealed (seccomp(2)) it can read, map and write its descriptors, stat paths (libc uses the same call for
+// descriptors), allocate memory and end. Every other system call fails with EPERM, so it cannot open a path.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_CONFINED_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_CONFINED_H_
 
@@ -21,35 +20,35 @@
 namespace heaptap::symbolize {
 
 struct Limits {
-  // From beginning to end, and, rounded up to seconds, of the processor. 10,000 addresses of a program with 20 MB of
-  // debug information take a third of a second; this is for a hundred times as much on a busy machine.
+  // Bound of the elapsed time and, rounded up to seconds, of the processor time. 10,000 addresses of a program with 20
+  // MB of debug information take a third of a second; this allows for a hundred times as much on a busy machine.
   absl::Duration time = absl::Seconds(20);
-  // Of memory that the child takes beside what it inherited. Mapped files do not count.
+  // Bound of the memory that the child allocates. Inherited memory and mapped files do not count.
   uint64_t memory_bytes = uint64_t{1} << 30;
   uint64_t answer_bytes = 32 << 20;
 };
 
-// The child's side.
+// The interface of the child.
 class Confined {
  public:
   explicit Confined(int pipe) : pipe_(pipe) {}
-  // Appends to the answer. Does not come back when nobody reads it.
+  // Appends to the answer. Ends the process if the parent no longer reads.
   void Write(absl::string_view bytes) const;
-  // No way back. False: the kernel refused, and the child must not go on.
+  // Cannot be undone. False: the kernel refused; the child must end.
   [[nodiscard]] bool Seal() const;
 
  private:
   int pipe_;
 };
 
-// What came out: all that was written until the child ended or was killed.
+// The answer: everything that the child wrote until it ended or was killed.
 struct Answer {
   std::string bytes;
   absl::Status status;  // OK: `work` returned true. DeadlineExceeded, ResourceExhausted (bytes); Aborted: it died.
 };
 
-// Runs `work` in a child, with the descriptor `fd` open in it. It runs after a fork: it must not wait for other threads
-// of this process. Thread-safe; SIGCHLD must not be ignored, and nobody may wait for children they did not make.
+// Runs `work` in a child that has the descriptor `fd`. After the fork, `work` must not wait for other threads.
+// Thread-safe. REQUIRES: SIGCHLD is not ignored, and no thread waits for children of other threads.
 Answer RunConfined(const Limits& limits, int fd, const std::function<bool(const Confined&)>& work);
 
 }  // namespace heaptap::symbolize

@@ -23,10 +23,10 @@
 namespace heaptap::symbolize {
 namespace {
 
-// The section's own note, a name, padding and a checksum.
+// Bound of a link's section: a path, then padding and a checksum, or a build-id.
 constexpr uint64_t kMaxLinkBytes = PATH_MAX + kMaxBuildIdBytes;
 
-// The regular file of that path below the folder `root`, if it is root's alone.
+// Opens the regular file `path` below the folder `root`, if only root may write it.
 absl::StatusOr<elf::FileDescriptor> OpenBelow(absl::string_view root, absl::string_view path) {
   elf::FileDescriptor folder(open(std::string(root).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) return absl::ErrnoToStatus(errno, root);
@@ -40,7 +40,7 @@ absl::StatusOr<elf::FileDescriptor> OpenBelow(absl::string_view root, absl::stri
   if (fstat(file.get(), &status) != 0) return absl::ErrnoToStatus(errno, path);
   if (!S_ISREG(status.st_mode)) return absl::NotFoundError(absl::StrCat(path, ": not a regular file"));
   if (status.st_uid != 0 || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat(path, ": others than root may write it"));
+    return absl::PermissionDeniedError(absl::StrCat(path, ": other users than root may write it"));
   }
   return file;
 }
@@ -70,7 +70,7 @@ absl::StatusOr<uint32_t> Checksum(int fd) {
   }
 }
 
-// What is in a section that begins with a name.
+// The contents of a section that begins with a name.
 struct Link {
   std::string name;
   std::string rest;
@@ -93,22 +93,22 @@ absl::StatusOr<elf::FileDescriptor> OpenByLink(const elf::File& file, const std:
   if (!link.has_value() || link->rest.size() < sizeof(checksum) || link->name.find('/') != std::string::npos) {
     return absl::NotFoundError("no link to a debug file");
   }
-  // The last word of the section, after padding.
+  // The checksum is the last word of the section, after padding.
   memcpy(&checksum, link->rest.data() + link->rest.size() - sizeof(checksum), sizeof(checksum));
   const absl::string_view folder = mapped_path.substr(0, mapped_path.rfind('/') + 1);
   absl::StatusOr<elf::FileDescriptor> found = OpenBelow(root, absl::StrCat(folder, link->name));
   if (!found.ok()) return found;
   const std::string found_id = BuildIdOf(found->get());
   if (!build_id.empty() && !found_id.empty() && build_id != found_id) {
-    return absl::NotFoundError(absl::StrCat(link->name, ": the debug file of another version"));
+    return absl::NotFoundError(absl::StrCat(link->name, ": it belongs to another version of the file"));
   }
   absl::StatusOr<uint32_t> sum = Checksum(found->get());
   if (!sum.ok()) return sum.status();
-  if (*sum != checksum) return absl::NotFoundError(absl::StrCat(link->name, ": another checksum"));
+  if (*sum != checksum) return absl::NotFoundError(absl::StrCat(link->name, ": its checksum is not that of the link"));
   return found;
 }
 
-// The GNU build-id in a row of notes.
+// The GNU build-id in a sequence of notes.
 std::string FindBuildId(absl::string_view notes) {
   while (notes.size() >= sizeof(Elf64_Nhdr)) {
     Elf64_Nhdr header;
@@ -132,7 +132,7 @@ std::string FindBuildId(absl::string_view notes) {
 }  // namespace
 
 std::string ReadBuildId(const elf::File& file) {
-  // Segments of notes hold a few hundred bytes; section .note.gnu.build-id is one of them.
+  // A segment of notes has a few hundred bytes, and includes the section .note.gnu.build-id.
   constexpr uint64_t kMaxNotes = 1 << 16;
   for (const elf::Section& section : file.sections()) {
     if (section.type != SHT_NOTE) continue;
@@ -153,7 +153,7 @@ absl::StatusOr<elf::FileDescriptor> OpenDebugFile(const elf::File& file, absl::s
                                                   absl::string_view root) {
   const std::string build_id = ReadBuildId(file);
   absl::StatusOr<elf::FileDescriptor> found = OpenByBuildId(build_id, root);
-  // Whoever put it there may have made a mistake.
+  // The file under this build-id may have another one by mistake.
   if (found.ok() && BuildIdOf(found->get()) == build_id) return found;
   absl::StatusOr<elf::FileDescriptor> linked = OpenByLink(file, build_id, mapped_path, root);
   if (linked.ok() || !absl::IsPermissionDenied(found.status())) return linked;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libiberty, not abi::__cxa_demangle: the C++ demangler is the same, but only libiberty knows Rust's two manglings, the
-// older of which is also valid C++ and would come out with a hash for a function's name.
+// By libiberty: its C++ demangler is the same as abi::__cxa_demangle, but it also knows Rust's two manglings. The older
+// of them is valid C++ too, and would come out with a hash as the name of the function.
 #include "userspace/symbolize/demangle.h"
 
-// libiberty declares basename() in another way than <string.h>, unless this says that it exists already.
+// Stops libiberty from declaring basename(), which <string.h> declares in another way.
 #define HAVE_DECL_BASENAME 1
 #include <libiberty/demangle.h>
 #include <stdlib.h>
@@ -18,9 +18,9 @@ std::string Demangle(const std::string& name) {
   struct Free {
     void operator()(char* text) const { free(text); }
   };
-  // Both begin with an underscore in all their forms.
+  // Mangled names of both languages begin with an underscore.
   if (name.empty() || name[0] != '_') return name;
-  // Rust first: see above.
+  // Rust first, because its older mangling is valid C++.
   std::unique_ptr<char, Free> text(rust_demangle(name.c_str(), kOptions));
   if (text == nullptr) text.reset(cplus_demangle_v3(name.c_str(), kOptions));
   return text == nullptr ? name : std::string(text.get());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the linker's names of functions to the source's.
+// From the linker's names of functions to the names in the source.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_DEMANGLE_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_DEMANGLE_H_
 
@@ -8,8 +8,9 @@
 
 namespace heaptap::symbolize {
 
-// The name in C++'s or Rust's own notation; a name that is neither as it is. A short hostile name can stand for a text
-// of any length and cost any time, memory and stack: to be called where that does no harm. Thread-safe.
+// The name in the notation of C++ or Rust; other names are returned as they are. A short hostile name can stand for a
+// very long text and cost any amount of time, memory and stack, so this is called in confined processes only.
+// Thread-safe.
 std::string Demangle(const std::string& name);
 
 }  // namespace heaptap::symbolize

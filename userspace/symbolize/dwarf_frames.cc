@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tree of a compilation unit is walked once for all of its addresses: dwarf_getscopes would walk it for each.
+// Walks the tree of a compilation unit once for all its addresses; dwarf_getscopes would walk it for each.
 #include "userspace/symbolize/dwarf_frames.h"
 
 #include <dwarf.h>
@@ -19,7 +19,7 @@
 namespace heaptap::symbolize {
 namespace {
 
-// Scopes within scopes. The source of a program that a compiler accepted has some dozens.
+// Depth of scopes. Compiled programs have some dozens.
 constexpr int kMaxDepth = 512;
 
 struct EndElf {
@@ -29,7 +29,7 @@ struct EndDwarf {
   void operator()(Dwarf* dwarf) const { dwarf_end(dwarf); }
 };
 
-// A file's debug information with the file.
+// A file and its debug information.
 struct DebugFile {
   explicit DebugFile(int fd) {
     if (fd < 0) return;
@@ -40,7 +40,7 @@ struct DebugFile {
   std::unique_ptr<Dwarf, EndDwarf> dwarf;
 };
 
-// Whether `shared` has the build-id that `file` says.
+// Whether `shared` has the build-id that `file` names.
 bool IsSharedBy(const DebugFile& file, const DebugFile& shared) {
   const char* name;
   const void* wanted;
@@ -50,7 +50,7 @@ bool IsSharedBy(const DebugFile& file, const DebugFile& shared) {
   return size > 0 && size == wanted_size && memcmp(build_id, wanted, static_cast<size_t>(size)) == 0;
 }
 
-// One of the addresses: the functions that it is in, the outermost first.
+// An address and the functions around it, the outermost first.
 struct Place {
   uint64_t address = 0;
   size_t index = 0;
@@ -60,7 +60,7 @@ using Places = std::vector<Place*>;
 
 bool ByAddress(const Place* place, uint64_t address) { return place->address < address; }
 
-// Those of `places`, which ascend, that the entry's code holds; they ascend.
+// The places in the code of the entry. REQUIRES: `places` ascends; so does the result.
 Places Within(Dwarf_Die* entry, const Places& places) {
   Places held;
   if (places.empty()) return held;
@@ -88,7 +88,7 @@ void ForEachChild(Dwarf_Die* parent, Visit visit) {
   } while (dwarf_siblingof(&child, &child) == 0);
 }
 
-// Puts the inlined functions below `scope`, which holds `places`, into them.
+// Adds the inlined functions below `scope` to `places`, which lie in its code.
 void AddInlined(Dwarf_Die* scope, const Places& places, int depth) {
   if (depth > kMaxDepth) return;
   ForEachChild(scope, [&](Dwarf_Die* child) {
@@ -104,8 +104,8 @@ void AddInlined(Dwarf_Die* scope, const Places& places, int depth) {
   });
 }
 
-// Finds the functions below `scope` that hold some of `places`. Not `deep`: not functions within functions, which only
-// few languages have, and which take a walk through everything.
+// Finds the functions below `scope` that contain some of `places`. `deep`: also functions within functions, which few
+// languages have, and which need a walk through the whole unit.
 void FindFunctions(Dwarf_Die* scope, const Places& places, bool deep, int depth) {
   if (depth > kMaxDepth) return;
   ForEachChild(scope, [&](Dwarf_Die* child) {
@@ -153,7 +153,7 @@ uint32_t Number(Dwarf_Die* entry, unsigned name) {
   return static_cast<uint32_t>(value);
 }
 
-// Where files of a unit are.
+// The paths of a unit's files.
 struct Files {
   explicit Files(Dwarf_Die* unit) {
     size_t count = 0;
@@ -168,10 +168,10 @@ struct Files {
   }
 
   Dwarf_Files* list = nullptr;
-  const char* folder;  // in which the compiler was called
+  const char* folder;  // where the compiler ran
 };
 
-// Whether a piece of the entry's code begins there.
+// Whether a piece of the entry's code begins at `address`.
 bool BeginsAt(Dwarf_Die* entry, Dwarf_Addr address) {
   Dwarf_Addr base;
   Dwarf_Addr start;
@@ -182,7 +182,7 @@ bool BeginsAt(Dwarf_Die* entry, Dwarf_Addr address) {
   return false;
 }
 
-// Where a line of the source is.
+// A line of the source.
 struct SourceLine {
   explicit SourceLine(Dwarf_Line* row) : file(dwarf_linesrc(row, nullptr, nullptr)) { dwarf_lineno(row, &number); }
   explicit SourceLine(Dwarf_Die* function) : file(dwarf_decl_file(function)) { dwarf_decl_line(function, &number); }
@@ -196,12 +196,13 @@ struct SourceLine {
   int number = 0;
 };
 
-// A sequence of rows may end with empty rows, at the address where the next function's sequence begins, and libdw sorts
-// the two into each other: of all `rows` at the address, which keep their order in the line program, that of the
-// function. `before`: the row before them, null if there is none.
+// Chooses the row of the function among `rows`, all rows at its address in the order of the line program. A sequence of
+// rows may end with empty rows at the address where the sequence of the next function begins, and libdw mixes the two.
+// `before`: the row before them; null: none.
 //
-// The format says no more about it. The function's sequence is the first of the two if it begins with the function's
-// line, and empty rows at the end of the other mostly repeat the line before; and the innermost function's file tells.
+// The format does not tell them apart. If the first row has the function's line, its sequence comes first, and the
+// empty rows at the end of the other sequence mostly repeat the line of `before`. Then the file of the innermost
+// function decides.
 Dwarf_Line* ChooseRow(std::vector<Dwarf_Line*> rows, Dwarf_Line* before, Place& place) {
   if (rows.empty()) return nullptr;
   if (before != nullptr && SourceLine(rows.front()) == SourceLine(&place.functions.front())) {
@@ -213,8 +214,8 @@ Dwarf_Line* ChooseRow(std::vector<Dwarf_Line*> rows, Dwarf_Line* before, Place& 
   return in_file != rows.rend() ? *in_file : rows.back();
 }
 
-// The row of the unit's line table that holds the place's address; null if none does. Not dwarf_getsrc_die: rows at the
-// end of a sequence count only if a function begins there (ChooseRow).
+// The row of the unit's line table for the address of the place; null: none. Unlike dwarf_getsrc_die, it counts rows at
+// the end of a sequence only if a function begins there (ChooseRow).
 Dwarf_Line* FindLine(Dwarf_Die* unit, Place& place) {
   Dwarf_Lines* lines = nullptr;
   size_t count = 0;
@@ -259,7 +260,7 @@ std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, Place& pla
     int number = 0;
     if (dwarf_lineno(line, &number) == 0 && number > 0) frame.line = static_cast<uint32_t>(number);
   }
-  // Where a function was inlined is where its caller is.
+  // The call of an inlined function is the line of its caller.
   for (size_t left = place.functions.size(); left > 0; left--) {
     Dwarf_Die* function = &place.functions[left - 1];
     SetFunction(function, frame);
@@ -285,7 +286,7 @@ void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses
   if (shared.dwarf != nullptr && IsSharedBy(file, shared)) dwarf_setalt(file.dwarf.get(), shared.dwarf.get());
 
   std::vector<Place> all(addresses.size());
-  Places open;  // in no unit so far
+  Places open;  // not found in a unit yet
   for (size_t index = 0; index < addresses.size(); index++) {
     all[index] = {.address = addresses[index], .index = index};
     open.push_back(&all[index]);
@@ -311,7 +312,7 @@ void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses
       if (frames.empty()) continue;
       found(place->index, frames);
     }
-    // Units may claim each other's code by mistake; the first that has something to say is believed.
+    // Units may claim each other's code by mistake; the first with a function for an address wins.
     std::erase_if(open, is_found);
   }
 }

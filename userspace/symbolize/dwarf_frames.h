@@ -2,8 +2,8 @@
 //
 // Functions, inlined functions and lines from a file's debug information, by libdw.
 //
-// libdw trusts the file: on a hostile one it may crash, run for ever or take all memory. To be called in a confined
-// process only (userspace/symbolize/confined.h).
+// libdw trusts the file: a hostile file may make it crash, run forever or take all memory. So this is called in
+// confined processes only (userspace/symbolize/confined.h).
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_DWARF_FRAMES_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_DWARF_FRAMES_H_
 
@@ -17,21 +17,22 @@
 
 namespace heaptap::symbolize {
 
-// Functions that are inlined into each other at one address; compilers stop far below. More are left out.
+// Depth of inlined functions at one address; compilers stay far below. Deeper ones are left out.
 inline constexpr size_t kMaxInlined = 256;
 
 struct DwarfFrame {
   std::string function = {};     // may be empty
-  bool is_linkage_name = false;  // `function` is the linker's name, else the source's, without its scope
+  bool is_linkage_name = false;  // `function` is the linker's name; else it is the source's, without its scope
   std::string file = {};         // may be empty
   uint32_t line = 0;             // 0: unknown
 };
 
-// The innermost first; the last is the function itself.
+// Innermost first; the last is the function that the others are inlined into.
 using DwarfFramesFound = std::function<void(size_t index, const std::vector<DwarfFrame>& frames)>;
 
-// Calls `found` for each of the link-time `addresses`, which ascend, that the file's debug information covers, in
-// ascending order within each compilation unit. `shared_fd`: the file that it shares pieces with; negative: none.
+// Calls `found` for each of the link-time `addresses` that the file's debug information covers, in ascending order
+// within each compilation unit. `shared_fd`: the file with shared debug information; negative: none. REQUIRES:
+// addresses ascend.
 void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses, const DwarfFramesFound& found);
 
 }  // namespace heaptap::symbolize

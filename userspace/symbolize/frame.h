@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a code address means in its program's source.
+// The meaning of a code address in the source of its program.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_FRAME_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_FRAME_H_
 
@@ -16,8 +16,9 @@
 
 namespace heaptap::symbolize {
 
-// An immutable text with many holders: the same function's name is in thousands of stacks, and a hostile file could
-// make copies of a long one fill the memory. Any byte may be in it. Thread-compatible; copies may go to other threads.
+// An immutable text that many frames share: a function's name is in thousands of stacks, and with a hostile file,
+// copies of a long name would fill the memory. It may have any bytes. Thread-compatible; copies may go to other
+// threads.
 class Name {
  public:
   // The empty name: unknown.
@@ -25,7 +26,7 @@ class Name {
   explicit Name(absl::string_view text) : text_(text.empty() ? nullptr : std::make_shared<const std::string>(text)) {}
 
   bool empty() const { return text_ == nullptr; }
-  // Valid as long as some copy of this name is.
+  // Valid as long as a copy of this name exists.
   absl::string_view view() const { return text_ == nullptr ? absl::string_view() : absl::string_view(*text_); }
 
   friend bool operator==(const Name& a, const Name& b) { return a.view() == b.view(); }
@@ -34,7 +35,7 @@ class Name {
   std::shared_ptr<const std::string> text_;
 };
 
-// Names, each once. Thread-compatible.
+// A set of names. Thread-compatible.
 class Names {
  public:
   Name Get(absl::string_view text) {
@@ -45,11 +46,11 @@ class Names {
     return *names_.insert(Name(text)).first;
   }
 
-  // Of memory, roughly.
+  // Approximate bytes of memory.
   size_t bytes() const { return bytes_; }
 
  private:
-  // A shared string's control block and the allocation of its text.
+  // The control block of a shared string and the allocation of its text.
   static constexpr size_t kStringBytes = 80;
   struct Hash {
     using is_transparent = void;
@@ -70,17 +71,17 @@ class Names {
   size_t bytes_ = 0;
 };
 
-// One function that is being executed at an address.
+// A function that is executed at an address.
 struct Frame {
-  Name function = {};      // demangled where it could be
-  Name file = {};          // as the compiler wrote it: mostly absolute
+  Name function = {};      // demangled if possible
+  Name file = {};          // as the compiler wrote it, mostly absolute
   uint32_t line = 0;       // 0: unknown
-  bool is_inline = false;  // the compiler put its code into the next frame's
+  bool is_inline = false;  // its code is part of the next frame's function
 
   friend bool operator==(const Frame&, const Frame&) = default;
 };
 
-// Of one address: the innermost first, the last is not inline. Empty: nothing is known.
+// The frames of one address, innermost first; the last one is not inline. Empty: unknown.
 using Frames = std::vector<Frame>;
 
 }  // namespace heaptap::symbolize

@@ -13,7 +13,7 @@
 namespace heaptap::symbolize {
 namespace {
 
-// A symbol that may be the name of some address.
+// A symbol that contains at least one of the addresses.
 struct Hit {
   uint64_t start;
   uint64_t end;  // beyond the last byte
@@ -21,7 +21,7 @@ struct Hit {
   uint32_t binding;  // 0 is the best
 };
 
-// Whether `a` names what both hold better than `b`. Of equals the one that was there first stays.
+// Whether `a` is a better name than `b` for an address that both contain. Of equals, the earlier one counts.
 bool IsBetter(const Hit& a, const Hit& b) {
   if (a.start != b.start) return a.start > b.start;
   return a.binding < b.binding;
@@ -44,7 +44,7 @@ class Search {
     if (index == addresses_.size()) return absl::OkStatus();
     nearest_[index] = std::max(nearest_[index], start);
 
-    // Labels of assembly have no size, and names of functions that were written in it often have no type.
+    // Labels in assembly have no size, and functions written in assembly often have no type.
     const bool sized = type != STT_NOTYPE && symbol.st_size != 0;
     const uint64_t end = sized ? start + symbol.st_size : section.address + section.size;
     if (end <= addresses_[index]) return absl::OkStatus();
@@ -54,14 +54,14 @@ class Search {
     return absl::OkStatus();
   }
 
-  // Calls `found` with an index and the place of the name for each address that has one.
+  // Calls `found` with the index and the offset of the name for each address that has a name.
   template <typename Found>
   void Finish(Found found) {
     auto by_start = [](const Hit& a, const Hit& b) { return a.start < b.start; };
     std::stable_sort(sized_.begin(), sized_.end(), by_start);
     std::stable_sort(unsized_.begin(), unsized_.end(), by_start);
-    // The best on top. Addresses ascend, so what ends before one holds none of those that follow. The order of
-    // insertion decides between equals, which a heap would not keep.
+    // The best on top. Addresses ascend, so a symbol that ends before one address contains none of the later ones.
+    // Between equals the order of insertion decides, which a heap alone does not keep.
     auto is_worse = [](const std::pair<Hit, size_t>& a, const std::pair<Hit, size_t>& b) {
       if (IsBetter(a.first, b.first)) return false;
       return IsBetter(b.first, a.first) || a.second > b.second;
@@ -91,7 +91,7 @@ class Search {
     }
   }
 
-  // Only one that no other symbol follows before the address.
+  // A symbol without a size counts only if no other symbol begins between it and the address.
   const Hit* FindUnsized(uint64_t nearest, uint64_t address) const {
     auto at = std::lower_bound(unsized_.begin(), unsized_.end(), nearest,
                                [](const Hit& hit, uint64_t start) { return hit.start < start; });
@@ -104,13 +104,13 @@ class Search {
 
   const elf::File& file_;
   absl::Span<const uint64_t> addresses_;
-  std::vector<uint64_t> nearest_;  // by index: the last start of a symbol after the address before, up to this one
+  std::vector<uint64_t> nearest_;  // by index: the highest start of a symbol above the previous address, up to this one
   std::vector<Hit> sized_;
   std::vector<Hit> unsized_;
 };
 
 std::string ReadName(const elf::File& file, const elf::Section& names, uint64_t at) {
-  // Most names are shorter than the first piece.
+  // The first piece is longer than most names.
   constexpr uint64_t kFirstPiece = 256;
   std::string name;
   for (uint64_t piece = kFirstPiece; name.size() < kMaxNameBytes && at < names.size; piece = kMaxNameBytes) {
@@ -132,7 +132,7 @@ absl::Status FindFunctionNames(const elf::File& file, SymbolTable table, absl::S
   const bool is_static = table == SymbolTable::kStatic;
   const elf::Section* symbols = file.FindSection(is_static ? ".symtab" : ".dynsym");
   const elf::Section* texts = file.FindSection(is_static ? ".strtab" : ".dynstr");
-  // In a file of debug information the dynamic symbols' sections are there without their bytes.
+  // In a debug file the sections of the dynamic symbols have no bytes.
   if (symbols == nullptr || texts == nullptr || symbols->type == SHT_NOBITS || texts->type == SHT_NOBITS) {
     return absl::NotFoundError("no such symbol table");
   }
@@ -154,7 +154,7 @@ absl::Status FindFunctionNames(const elf::File& file, SymbolTable table, absl::S
     }
     done += piece;
   }
-  // Neighbours are often in the same function.
+  // Neighbouring addresses are often in the same function.
   uint64_t last_place = 0;
   std::string last;
   search.Finish([&](size_t index, uint64_t place) {

@@ -2,8 +2,8 @@
 //
 // Names of functions from the symbol tables of a hostile ELF file.
 //
-// A table is read once from end to end in pieces and not kept, so that memory is for the addresses asked for and for
-// the symbols that hold them, however large the table is.
+// A table is read once, in pieces, and not kept. So memory depends on the number of addresses and of symbols that
+// contain them, not on the size of the table.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_FUNCTION_NAMES_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_FUNCTION_NAMES_H_
 
@@ -17,21 +17,20 @@
 
 namespace heaptap::symbolize {
 
-// Longer names are cut here. Only programs that compute with templates make them, and no reader wants them.
+// Longer names are cut. Only programs that compute with templates have them.
 inline constexpr uint64_t kMaxNameBytes = 16 << 10;
-// Symbols in one table, 384 MiB of them: more than the largest browsers have.
+// Symbols in one table, 384 MiB: more than the largest browsers have.
 inline constexpr uint64_t kMaxSymbols = 16 << 20;
-// Symbols of one table that hold some of the addresses: at least a dozen names for each address of a large batch.
+// Symbols of one table that contain some of the addresses: at least a dozen for each address of a large batch.
 inline constexpr size_t kMaxHits = 1 << 18;
 
 enum class SymbolTable { kStatic, kDynamic };  // .symtab, .dynsym
 
-// Fills in those of `names` that are empty: the mangled name of the function that holds the link-time address of the
-// same index. `addresses` ascend. Of functions within each other the innermost counts; of several names for one
-// function, a global one rather than a weak or local one, then the first. A symbol without a size reaches to the next
-// one. An address that nothing holds stays without a name.
-// NotFound: no such table. InvalidArgument: it is broken. ResourceExhausted: a bound above. Other codes: reading
-// failed. Thread-safe.
+// Fills in each empty entry of `names` with the mangled name of the function that contains the link-time address of the
+// same index, if there is one. Of functions within each other the innermost counts; of several names for one function,
+// a global one before a weak or local one, then the first. A symbol without a size extends to the next one. NotFound:
+// no such table. InvalidArgument: it is broken. ResourceExhausted: a bound above is exceeded. Other codes: reading
+// failed. REQUIRES: addresses ascend. Thread-safe.
 absl::Status FindFunctionNames(const elf::File& file, SymbolTable table, absl::Span<const uint64_t> addresses,
                                std::vector<std::string>& names);
 

@@ -19,9 +19,9 @@
 namespace heaptap::symbolize {
 namespace {
 
-// A file in which symbols or debug information are looked for.
+// A file with symbols or debug information.
 struct Source {
-  elf::FileDescriptor owned;  // nothing for the mapped file, whose descriptor is the parent's
+  elf::FileDescriptor owned;  // empty for the mapped file, whose descriptor belongs to the parent
   int fd;
   elf::File file;
 };
@@ -41,7 +41,7 @@ bool HasDebugInformation(const elf::File& file) {
   return section != nullptr && section->type != SHT_NOBITS;
 }
 
-// Addresses to ask for and where they are in the question: in ascending order, which that of file offsets need not be.
+// Addresses in ascending order, and their indexes in the question. Their order may differ from that of file offsets.
 struct Addresses {
   std::vector<uint64_t> values;
   std::vector<size_t> indexes;
@@ -68,7 +68,7 @@ class Resolver {
       : confined_(confined), addresses_(std::move(addresses)), names_(addresses_.values.size()) {}
 
   void TrySymbols(const elf::File& file, SymbolTable table) {
-    // What is broken has no names; another table may have some.
+    // A broken table counts as empty; another table may have names.
     FindFunctionNames(file, table, addresses_.values, names_).IgnoreError();
   }
 
@@ -98,7 +98,7 @@ class Resolver {
     Finish(Stage::kDwarf);
   }
 
-  // Nothing to be found, which is as good as done.
+  // Also for a stage without anything to look up.
   void Finish(Stage stage) {
     writer_.WriteStageDone(stage);
     confined_.Write(writer_.TakeBytes());
@@ -118,8 +118,9 @@ class Resolver {
     if (writer_.size() >= kPipeBytes) confined_.Write(writer_.TakeBytes());
   }
 
-  // Debug information has no linker's name for a function that is local to its file, and so no scope and parameters of
-  // it; the symbol table has. Elsewhere that one may be an alias, or that of a clone ("f.constprop.0").
+  // For a function that is local to its file, debug information has no linker's name, and so no scope and parameters;
+  // the symbol table has one. For other functions, the symbol table may have an alias or the name of a clone
+  // ("f.constprop.0").
   const std::string& FunctionName(const DwarfFrame& frame, bool is_inline, const std::string& symbol) {
     if (!frame.is_linkage_name && !is_inline) {
       const std::string& demangled = Demangled(symbol);
@@ -128,7 +129,7 @@ class Resolver {
     return Demangled(frame.function);
   }
 
-  // Names repeat, and demangling takes longer than looking.
+  // Names repeat, and demangling takes longer than a look-up.
   const std::string& Demangled(const std::string& name) {
     auto [at, inserted] = demangled_.try_emplace(name);
     if (inserted) at->second = Demangle(name);
@@ -145,7 +146,7 @@ class Resolver {
 }  // namespace
 
 bool Resolve(const Question& question, const Confined& confined) {
-  // The headers are read by code that was written for hostile files; it says which debug files are to be opened.
+  // Headers are read before the process is sealed, by code for hostile files, because they name the debug files.
   absl::StatusOr<elf::File> mapped = elf::File::Open(question.fd);
   if (!mapped.ok()) return false;
   elf::FileDescriptor debug;
@@ -158,7 +159,7 @@ bool Resolve(const Question& question, const Confined& confined) {
       debug_file = *std::move(file);
     }
   }
-  // The mapped file's own information is surely of this very version.
+  // Debug information in the mapped file is certainly of the right version.
   const bool own = HasDebugInformation(*mapped);
   const elf::File* informed = own ? &*mapped : debug_file.has_value() ? &*debug_file : nullptr;
   if (informed != nullptr) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All that can be found out about addresses in one file.
+// Finds the frames of addresses in one file, from all sources.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_RESOLVE_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_RESOLVE_H_
 
@@ -19,11 +19,12 @@ struct Question {
   absl::string_view mapped_path = {};
   absl::string_view debug_root = {};
   absl::Span<const uint64_t> file_offsets = {};  // ascending
-  Stage last_stage = Stage::kDwarf;              // what is tried at most
+  Stage last_stage = Stage::kDwarf;              // the last stage to try
 };
 
 // Answers in the form of userspace/symbolize/answer.h, by index of the file offset. To be run by RunConfined: opens
-// what it needs, seals, and reads the file only then. False: the file is not ELF, or could not be read.
+// debug files, seals the process, and only then reads symbols and debug information. False: the file is not ELF or
+// unreadable.
 bool Resolve(const Question& question, const Confined& confined);
 
 }  // namespace heaptap::symbolize

@@ -12,7 +12,7 @@
 namespace heaptap::symbolize {
 namespace {
 
-// A slot of the table and the allocation of the frames.
+// Memory of a slot of the table and the allocation of its frames.
 constexpr uint64_t kOffsetBytes = sizeof(std::pair<uint64_t, Frames>) + 1 + 16;
 constexpr uint64_t kFileBytes = 512;
 
@@ -23,7 +23,7 @@ Symbolizer::Symbolizer(Options options) : options_(std::move(options)) {}
 std::vector<Frames> Symbolizer::Symbolize(const elf::Mapping& mapping, int fd,
                                           absl::Span<const uint64_t> file_offsets) {
   std::vector<Frames> result(file_offsets.size());
-  // As the kernel has it at hand: a file system of the process's own could make this wait.
+  // From the kernel's cache: a file system of the process could block another look.
   struct statx status;
   if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &status) != 0) return result;
   const Version version(status.stx_dev_major, status.stx_dev_minor, status.stx_ino, status.stx_ctime.tv_sec,
@@ -68,7 +68,7 @@ void Symbolizer::Ask(File& file, const elf::Mapping& mapping, int fd, absl::Span
     const Answer answer =
         RunConfined(options_.limits, fd, [&](const Confined& confined) { return Resolve(question, confined); });
     const Stage done = ReadAnswer(answer.bytes, file.names, found);
-    // No child could be had; next time there may be one.
+    // The child could not be made; the next call tries again.
     if (absl::IsUnavailable(answer.status)) return;
     const bool is_fault = absl::IsAborted(answer.status) || absl::IsDeadlineExceeded(answer.status) ||
                           absl::IsResourceExhausted(answer.status);

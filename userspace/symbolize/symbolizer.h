@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From an address in a recorded process to functions, inlined ones included, files and lines.
+// Functions (including inlined ones), files and lines for addresses of a recorded process.
 //
-// Names come from the mapped file's .symtab, its debug file's .symtab and its .dynsym; inlined functions, files and
-// lines from its own debug information, or else from its debug file's: below the folder of debug files, by build-id or
-// .gnu_debuglink, and only what root alone can write. Nothing is looked for where the process could have put it.
+// Names come from the .symtab of the mapped file, the .symtab of its debug file, and the .dynsym of the mapped file;
+// inlined functions, files and lines come from the debug information of the mapped file, else of its debug file. Debug
+// files are opened by debug_files.h, so never a file that the process could have written.
 //
-// The file is whatever a process mapped. It is read in confined processes (confined.h), one for each call that asks for
-// something new, so that a file which crashes, stalls or bloats its reader costs its own names and nothing else: what
-// was found before that counts, and what failed is not tried with this file again.
+// The mapped file may be hostile. It is read in confined processes (confined.h), one for each call with new addresses.
+// A file that crashes, stalls or bloats its reader loses only its own names: what was found before counts, and the
+// stage that failed is not tried again with this file.
 //
-// Not thread safe. RunConfined's conditions hold.
+// Not thread-safe. The conditions of RunConfined apply.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_SYMBOLIZER_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_SYMBOLIZER_H_
 
@@ -30,40 +30,38 @@
 
 namespace heaptap::symbolize {
 
-// Addresses that one confined process looks up.
+// Bound of the addresses that one confined process looks up.
 inline constexpr size_t kMaxBatch = 1 << 14;
 
 class Symbolizer {
  public:
   struct Options {
-    // Of memory for what is known already. The least recently used file goes first; one whose answers alone are more
-    // is not kept.
+    // Bytes of memory for answers. The least recently used file is dropped first; a file with more answers is not kept.
     uint64_t cache_bytes = 64 << 20;
     std::string debug_root = "/usr/lib/debug";
-    Limits limits = {};  // of one confined process
+    Limits limits = {};  // for one confined process
   };
 
   explicit Symbolizer(Options options);
 
-  // The frames of each of `file_offsets` (in any order) of the file open at `fd`, which must be the very file that is
-  // mapped (elf::OpenMapped, elf::OpenByPath); `mapping` is used for nothing but its path, which names the folder of
-  // .gnu_debuglink. Each offset lies within an instruction: a return address minus 1. Asking for many at once is much
-  // cheaper than asking for one after the other.
-  // Frames are empty where nothing is known: not an ELF file, no symbols, not code, a file that cannot be read.
+  // The frames of each of `file_offsets`, in any order, of the mapped file open at `fd` (elf::OpenMapped,
+  // elf::OpenByPath). Of `mapping` only the path is used, for the folder of .gnu_debuglink. Each offset lies inside an
+  // instruction: a return address minus 1. One call for many offsets is much cheaper than many calls. Frames are empty
+  // where nothing was found: not an ELF file, no symbols, not code, an unreadable file.
   std::vector<Frames> Symbolize(const elf::Mapping& mapping, int fd, absl::Span<const uint64_t> file_offsets);
 
-  // Of memory in use, roughly.
+  // Approximate bytes of memory in use.
   uint64_t cache_bytes() const { return cached_bytes_; }
 
  private:
-  // A file as it is now: device, inode, last change, size. The change of a file changes it too.
+  // A file in one state: device, inode, last change, size. A changed file has another key.
   using Version = std::tuple<uint32_t, uint32_t, uint64_t, int64_t, uint32_t, uint64_t>;
   struct File {
     absl::flat_hash_map<uint64_t, Frames> by_offset;
     Names names;
-    Stage last_stage = Stage::kDwarf;  // what has not failed yet
+    Stage last_stage = Stage::kDwarf;  // the last stage that has not failed
     uint64_t frames_bytes = 0;
-    uint64_t bytes = 0;  // of all, as it counts in cached_bytes_
+    uint64_t bytes = 0;  // its part of cached_bytes_
     std::list<Version>::iterator used;
   };
 
@@ -72,7 +70,7 @@ class Symbolizer {
 
   const Options options_;
   std::map<Version, File> files_;
-  std::list<Version> used_;  // the most recently used first
+  std::list<Version> used_;  // most recently used first
   uint64_t cached_bytes_ = 0;
 };
 
