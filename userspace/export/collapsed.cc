@@ -25,7 +25,7 @@ double ValueOf(const profile::Context& context, CollapsedValue value) {
   return 0;
 }
 
-// flamegraph.pl takes a number at the end of a stack for a second value, of a difference.
+// flamegraph.pl takes a number at the end of a stack for the second value of a difference.
 void HideNumberAtEnd(std::string& stack) {
   const size_t before_number = stack.find_last_not_of("0123456789.");
   if (before_number == std::string::npos || before_number + 1 == stack.size()) return;

@@ -2,7 +2,7 @@
 //
 // Folded stacks, for flamegraph.pl, inferno, speedscope and the like:
 //
-//   <outermost>;...;<innermost> <value>        for each call path, by its text
+//   <outermost>;...;<innermost> <value>        for each call path, sorted by text
 //
 // Format: flamegraph.pl of github.com/brendangregg/FlameGraph. Values are estimates; readers do not correct for
 // sampling.
@@ -18,9 +18,9 @@ namespace heaptap::exporter {
 
 enum class CollapsedValue { kLiveBytes, kLiveObjects, kAllocatedBytes, kAllocatedObjects };
 
-// The profile in that format. Contexts whose names are the same are one line; what is not more than 0 is left out.
-// Names are FrameNames', but for ';', which becomes ':', and for a blank that readers would take for the one before the
-// value, which becomes '_'. Takes linear time, but for sorting. Thread-safe if `find` is.
+// The profile in that format. Contexts with the same names are one line; values of 0 or less are left out. Names come
+// from FrameNames; ';' in a name becomes ':', and a blank that readers would take for the one before the value becomes
+// '_'. Takes linear time, but for sorting. Thread-safe if `find` is.
 std::string Collapsed(const profile::Profile& profile, CollapsedValue value, const FindSourceFrames& find);
 
 }  // namespace heaptap::exporter

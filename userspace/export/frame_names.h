@@ -17,20 +17,20 @@
 
 namespace heaptap::exporter {
 
-// The mapping that holds `address`, or null. `mappings`: by address, as Profile has them. Thread-safe.
+// The mapping of `address`, or null. REQUIRES: `mappings` is sorted by address, as in Profile. Thread-safe.
 const elf::Mapping* FindMapping(absl::Span<const elf::Mapping> mappings, uint64_t address);
 
-// The last part of a path; all of it if that is empty or nothing precedes it ("[vdso]"). Thread-safe.
+// The last part of a path; the whole path if that part is empty or the only one ("[vdso]"). Thread-safe.
 absl::string_view FileName(absl::string_view path);
 
-// Names of the frames of one profile. Refers to its arguments. Thread-compatible.
+// The names of the frames of one profile. Keeps references to its arguments. Thread-compatible.
 class FrameNames {
  public:
   FrameNames(const profile::Profile& profile, const FindSourceFrames& find) : profile_(profile), find_(find) {}
 
-  // The names at an address (CallAddress), innermost first, printable, none of them empty, at least one. Where there is
-  // no symbol: "<name of the file>+0x<offset in the file>", which is the same in every run of the program, or else
-  // "0x<address>". Valid until the next call.
+  // The names at an address (CallAddress), innermost first: at least one, printable, none empty. Without a symbol:
+  // "<name of the file>+0x<offset in the file>", which is the same in every run of the program, else "0x<address>".
+  // Valid until the next call.
   const std::vector<std::string>& At(uint64_t address);
 
  private:

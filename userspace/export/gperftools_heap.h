@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The profile as gperftools writes it, for google-pprof and `go tool pprof`, which do not read jemalloc's threaded form
-// (google-pprof 2.10 takes that for a broken CPU profile); jeprof reads both.
+// The profile in the form of gperftools, for google-pprof and `go tool pprof`, which cannot read jemalloc's threaded
+// form (google-pprof 2.10 takes it for a broken CPU profile). jeprof reads both.
 //
 //   %warn <warning>
 //   heap profile: <objects>: <bytes> [<objects>: <bytes>] @ heap_v2/<period>     live [allocated]
@@ -10,7 +10,7 @@
 //   MAPPED_LIBRARIES:
 //   <executable mappings, in the form of /proc/PID/maps>
 //
-// Format: gperftools' docs/heapprofile.html and pprof (ReadHeapProfile), as of 2.10. There are no threads in it.
+// Format: gperftools' docs/heapprofile.html and pprof (ReadHeapProfile), as of 2.10. It has no threads.
 #ifndef HEAPTAP_USERSPACE_EXPORT_GPERFTOOLS_HEAP_H_
 #define HEAPTAP_USERSPACE_EXPORT_GPERFTOOLS_HEAP_H_
 
@@ -20,8 +20,8 @@
 
 namespace heaptap::exporter {
 
-// The profile in that format. Counts are such that readers, which correct each line for sampling, show the estimates.
-// Thread-safe.
+// The profile in that format. Readers correct each line for sampling; the counts are chosen so that readers show the
+// estimates. Thread-safe.
 std::string GperftoolsHeap(const profile::Profile& profile);
 
 }  // namespace heaptap::exporter

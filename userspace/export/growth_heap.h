@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What lives now as gperftools writes the growth of a heap, for jeprof, google-pprof and `go tool pprof`:
+// The live estimates in the form of gperftools' heap growth, for jeprof, google-pprof and `go tool pprof`:
 //
 //   %warn <warning>
 //   heap profile: <objects>: <bytes> [<objects>: <bytes>] @ growthz
@@ -9,8 +9,8 @@
 //   MAPPED_LIBRARIES:
 //   <executable mappings, in the form of /proc/PID/maps>
 //
-// Format: pprof of gperftools 2.10 (ReadHeapProfile) and Go's profile/legacy_profile.go. Readers take the numbers as
-// they are, without a correction for sampling.
+// Format: pprof of gperftools 2.10 (ReadHeapProfile) and Go's profile/legacy_profile.go. Readers show the numbers
+// without a correction for sampling.
 #ifndef HEAPTAP_USERSPACE_EXPORT_GROWTH_HEAP_H_
 #define HEAPTAP_USERSPACE_EXPORT_GROWTH_HEAP_H_
 
@@ -20,7 +20,7 @@
 
 namespace heaptap::exporter {
 
-// The live estimates of the profile in that format; contexts that hold nothing are left out. Thread-safe.
+// The profile in that format, without contexts that have no live bytes. Thread-safe.
 std::string GrowthHeap(const profile::Profile& profile);
 
 }  // namespace heaptap::exporter

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/export/gzip.h"
 
-// zlib then promises not to write to its input.
+// Makes zlib declare its input const.
 #define ZLIB_CONST
 #include <zlib.h>
 
@@ -13,7 +13,7 @@
 namespace heaptap::exporter {
 
 std::string Gzip(absl::string_view data) {
-  // The largest window, and 16 for the header of gzip.
+  // The largest window; 16 selects the header of gzip.
   constexpr int kWindowBits = MAX_WBITS + 16;
   constexpr int kMemoryLevel = 8;  // zlib's default
   z_stream stream = {};

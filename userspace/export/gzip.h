@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compression as gzip(1) does it (RFC 1952).
+// Compression in the format of gzip(1) (RFC 1952).
 #ifndef HEAPTAP_USERSPACE_EXPORT_GZIP_H_
 #define HEAPTAP_USERSPACE_EXPORT_GZIP_H_
 
@@ -10,7 +10,8 @@
 
 namespace heaptap::exporter {
 
-// `data` compressed, fast rather than small; of equal data, equal bytes: no time and no name is in it. Thread-safe.
+// Compresses `data`, fast rather than small. Equal data gives equal bytes, because no time and no name is stored.
+// Thread-safe.
 std::string Gzip(absl::string_view data);
 
 }  // namespace heaptap::exporter

@@ -59,7 +59,7 @@ class Writer {
     }
   }
 
-  // Each line is corrected on its own, as readers do.
+  // Each line is corrected separately, because readers correct it separately.
   void WriteCounts(const absl::AlphaNum& thread, const Estimate& live, const Estimate& allocated) {
     const BiasedCount now = Written(live);
     const BiasedCount ever = Written(allocated);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The profile as jemalloc writes it: threaded heap_v2 text, for jeprof and what else reads that.
+// The profile in the form of jemalloc: threaded heap_v2 text, for jeprof and other readers of it.
 //
 //   %warn <warning>                                      for each warning
 //   heap_v2/<period>
@@ -24,10 +24,10 @@
 
 namespace heaptap::exporter {
 
-// The profile in that format. Counts are such that jeprof, which corrects each line for sampling by the line's mean
-// size, shows the profile's estimates. Contexts that hold nothing and never did are left out; the others come by live
-// bytes, the largest first. Bytes of names and paths that would break a line or a terminal are escaped. Takes time
-// linear in the size of the profile, but for sorting the contexts. Thread-safe.
+// The profile in that format. jeprof corrects each line for sampling by the mean size of the line; the counts are
+// chosen so that it shows the profile's estimates. Contexts without allocations are left out; the others are sorted by
+// live bytes, the largest first. Control characters in names and paths are escaped. Takes linear time, but for sorting.
+// Thread-safe.
 std::string HeapV2(const profile::Profile& profile);
 
 }  // namespace heaptap::exporter

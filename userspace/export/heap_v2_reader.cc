@@ -27,10 +27,10 @@ using profile::Profile;
 constexpr absl::string_view kHeapV2 = "heap_v2/";
 constexpr absl::string_view kGperftools = "heap profile:";
 constexpr absl::string_view kMappedLibraries = "MAPPED_LIBRARIES:";
-// Of a line that is wrong, for the message.
+// Bytes of a wrong line that a message shows.
 constexpr size_t kShownBytes = 60;
 
-// Takes a number of digits only, without sign or blank, off the front of `text`. False: none, or too large.
+// Takes a number without sign and blanks off the front of `text`. False: no number, or too large.
 bool TakeNumber(absl::string_view& text, int base, uint64_t& number) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
   if (error != std::errc()) return false;
@@ -76,7 +76,7 @@ class Reader {
   }
 
  private:
-  // The next line, without its end; nothing at the end of the text.
+  // The next line, without its line end; nothing at the end of the text.
   bool NextLine() {
     if (rest_.empty()) {
       line_ = {};
@@ -102,7 +102,7 @@ class Reader {
     constexpr absl::string_view kGzip = "\x1f\x8b";
     if (absl::StartsWith(rest_, kGzip)) {
       number_ = 1;
-      return Wrong("this file is compressed, or a profile of pprof's; heap_v2 or gperftools' text is expected");
+      return Wrong("this file is compressed or a pprof profile; heap_v2 or gperftools' text is expected");
     }
     while (NextLine()) {
       absl::string_view line = line_;
@@ -144,7 +144,7 @@ class Reader {
 
   absl::Status ReadThreaded() {
     bool in_head = true;
-    std::optional<std::vector<uint64_t>> stack;  // that has no line of all threads yet
+    std::optional<std::vector<uint64_t>> stack;  // the latest stack, until its line of all threads
     while (NextLine() && !line_.empty()) {
       if (is_cut_) return WrongLine("a whole line");
       absl::string_view line = line_;
@@ -219,7 +219,7 @@ class Reader {
       return Wrong(absl::StrCat("more than ", kMaxReadContexts, " stacks"));
     }
     profile_.contexts.push_back({.frames = std::move(frames), .threads = {share}});
-    // Frames stay where they are when the vector of contexts grows.
+    // The frames stay in place when the vector of contexts grows.
     by_frames_[profile_.contexts.back().frames] = profile_.contexts.size() - 1;
     return absl::OkStatus();
   }
@@ -229,7 +229,7 @@ class Reader {
                          .sampled_bytes = count.bytes,
                          .objects = static_cast<double>(count.objects),
                          .bytes = static_cast<double>(count.bytes)};
-    // Objects without a size have no probability of being a sample.
+    // Objects without bytes have no size, and so no probability of being a sample.
     if (!is_sampled_ || count.objects == 0 || count.bytes == 0) return estimate;
     const profile::UnbiasedCount unbiased = profile::Unbias(count, profile_.period);
     estimate.objects = unbiased.objects;
@@ -246,7 +246,7 @@ class Reader {
     elf::Mappings mappings;
     while (NextLine()) {
       if (is_cut_) return WrongLine("a whole line");
-      // gperftools has a line of its own among them.
+      // gperftools has a line here that is not a mapping.
       if (line_.empty() || absl::StartsWith(line_, "build=")) continue;
       absl::StatusOr<std::vector<elf::Mapping>> parsed = elf::ParseMaps(line_);
       if (!parsed.ok()) return WrongLine("a line as in /proc/PID/maps");
@@ -262,7 +262,7 @@ class Reader {
   const absl::string_view name_;
   absl::string_view line_;
   size_t number_ = 0;    // of line_, from 1
-  bool is_cut_ = false;  // line_ has no end
+  bool is_cut_ = false;  // line_ has no line end
   bool is_gperftools_ = false;
   bool is_sampled_ = true;
   Profile profile_;

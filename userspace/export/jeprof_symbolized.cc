@@ -13,10 +13,10 @@
 namespace heaptap::exporter {
 namespace {
 
-// The head of the last section of a heap profile.
+// The heading of the last section of a heap profile.
 constexpr char kMappedLibraries[] = "\nMAPPED_LIBRARIES:\n";
 
-// What jeprof looks up: every address as HeapV2 writes it, but less one for callers, which makes all of them calls.
+// The addresses that jeprof looks up: those of HeapV2, minus one for callers, so that all lie inside calls.
 std::vector<uint64_t> CallAddresses(const std::vector<Row>& rows) {
   std::vector<uint64_t> addresses;
   for (const Row& row : rows) {
@@ -27,7 +27,7 @@ std::vector<uint64_t> CallAddresses(const std::vector<Row>& rows) {
   return addresses;
 }
 
-// Appends a name such that jeprof finds its end where it is.
+// Appends a name without "--", which jeprof takes for the end of a name.
 void AppendName(absl::string_view name, std::string& out) {
   char last = '\0';
   for (char c : name) {
@@ -60,8 +60,8 @@ std::string JeprofSymbolized(const profile::Profile& profile, absl::string_view 
   AppendSymbol(kUnknownFrame, {kUnknownCallPath}, out);
   out.append("---\n--- heap\n");
   out.append(HeapV2(profile));
-  // Their names are all there; jeprof would run objdump on each file that the process had, or that is here in its
-  // place.
+  // Without the mapped libraries: all names are known, and jeprof would run objdump on each file, or on another file in
+  // its place.
   out.resize(out.rfind(kMappedLibraries) + sizeof(kMappedLibraries) - 1);
   return out;
 }

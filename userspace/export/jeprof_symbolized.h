@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The profile with the names of its addresses, which jeprof reads without the program, on any machine:
+// The profile with the names of its addresses, which jeprof can read on any machine, without the program:
 //
 //   --- symbol
 //   binary=<program>
 //   0x<address> <outer function>--<inlined function>--...     for each address
 //   ---
 //   --- heap
-//   <the profile, as HeapV2 writes it, but without the mapped libraries>
+//   <the profile in the form of HeapV2, without the mapped libraries>
 //
 // Format: bin/jeprof of jemalloc 5.3 (ReadSymbols, FetchSymbols, PrintSymbolizedProfile).
 #ifndef HEAPTAP_USERSPACE_EXPORT_JEPROF_SYMBOLIZED_H_
@@ -21,8 +21,8 @@
 
 namespace heaptap::exporter {
 
-// The profile in that format. `program`: its path, of which the last part is shown; jeprof complains of folders that it
-// does not find. Names are FrameNames'; "--" within one, which jeprof takes for the end of it, becomes "- -".
+// The profile in that format. `program`: its path, of which only the last part is written, because jeprof complains
+// about missing folders. Names come from FrameNames; "--" in a name, which jeprof takes for its end, becomes "- -".
 // Thread-safe if `find` is.
 std::string JeprofSymbolized(const profile::Profile& profile, absl::string_view program, const FindSourceFrames& find);
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON values to be written: null, true and false, numbers, texts, lists, and objects whose members keep their order.
+// JSON values for writing: null, true and false, numbers, texts, lists, and objects whose members keep their order.
 //
-// The JSON library itself is included where JSON is read, and in json.cc: its header costs a file five seconds of
-// compile time.
+// Only json.cc and files that read JSON include the JSON library, whose header takes five seconds to compile.
 //
-// Not thread safe. A value that was moved from may only be assigned to or destroyed.
+// Not thread-safe. A moved-from value may only be assigned to or destroyed.
 #ifndef HEAPTAP_USERSPACE_EXPORT_JSON_H_
 #define HEAPTAP_USERSPACE_EXPORT_JSON_H_
 
@@ -26,9 +25,9 @@ namespace heaptap::exporter {
 struct JsonMember;
 
 struct JsonLayout {
-  int indent = -1;  // of each level, one value per line; -1: all on one line
+  int indent = -1;  // blanks per level, with one value per line; -1: everything on one line
   char indent_character = ' ';
-  bool only_ascii = false;  // whatever is not ASCII is escaped, control characters among it
+  bool only_ascii = false;  // escapes control characters and everything that is not ASCII
 };
 
 class Json {
@@ -58,22 +57,22 @@ class Json {
   Json(std::initializer_list<JsonMember> members);
   Json(const std::map<std::string, uint64_t>& members);
   Json(const std::vector<std::string>& texts);
-  // Null if there is none.
+  // The member of that name, or null.
   template <typename T>
   Json(const std::optional<T>& value) : Json(value.has_value() ? Json(*value) : Json()) {}
-  // The same value, as it was read.
+  // The same value, from the JSON library.
   explicit Json(const nlohmann::json& value);
 
   static Json List();
 
-  // REQUIRES: an object or null, which becomes one. Replaces a member of that name.
+  // Sets the member of that name. REQUIRES: an object, or null, which becomes an object.
   void Set(absl::string_view name, Json value);
-  // The same for each member of `object`.
+  // Sets each member of `object`.
   void SetAll(const Json& object);
   // REQUIRES: a list.
   void Add(Json value);
 
-  // Texts may have any bytes: those that are not UTF-8 are replaced, as JSON is.
+  // Texts may have any bytes; those that are not UTF-8 are replaced, because JSON is UTF-8.
   std::string Text(const JsonLayout& layout = {}) const;
 
  private:
@@ -86,7 +85,7 @@ class Json {
 
 struct JsonMember {
   absl::string_view name;
-  mutable Json value;  // moved out of the list that it is written in
+  mutable Json value;  // mutable, to be moved out of an initializer list
 };
 
 }  // namespace heaptap::exporter

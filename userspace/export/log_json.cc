@@ -14,11 +14,11 @@ namespace {
 
 constexpr char kFormatVersion[] = "5.3";
 
-// Entries with numbers: the same key gets the same number again.
+// Numbered entries; a key keeps its number.
 template <typename Key>
 class Table {
  public:
-  // `make` gives the entry for a new key.
+  // `make` makes the entry of a new key.
   template <typename Make>
   size_t Number(const Key& key, Make make) {
     auto [entry, is_new] = numbers_.try_emplace(key, numbers_.size());
@@ -79,7 +79,7 @@ std::string LogJson(const profile::SampleRecords& records) {
   for (const profile::SampleRecord& record : records.samples) {
     if (record.free.has_value()) log.Add(record);
   }
-  // Numbers are given after times are taken, so neither the first nor the last sample need be first or last in time.
+  // A sample gets its number after its time, so the first and the last sample may not be first and last in time.
   uint64_t begin = ~uint64_t{0};
   uint64_t end = 0;
   for (const profile::SampleRecord& record : records.samples) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writer of the log of samples that jemalloc's prof.log_start and prof.log_stop make.
+// The log of samples in the form of jemalloc's prof.log_start and prof.log_stop.
 //
-// Format: src/prof_log.c of jemalloc 5.3, prof_log_emit_*: threads and stack traces stand in tables, allocations refer
-// to them by number. Only samples that have been freed are in it, as there. Beyond jemalloc, "info" says how many
-// samples had been overwritten before the log was written ("lost_allocations").
+// Format: src/prof_log.c of jemalloc 5.3, prof_log_emit_*: allocations refer to tables of threads and stack traces by
+// number. As in jemalloc, only freed samples are included. An addition is the number of samples that were overwritten
+// before the log was written ("lost_allocations" in "info").
 #ifndef HEAPTAP_USERSPACE_EXPORT_LOG_JSON_H_
 #define HEAPTAP_USERSPACE_EXPORT_LOG_JSON_H_
 

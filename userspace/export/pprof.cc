@@ -24,7 +24,7 @@ using profile::Estimate;
 using profile::Profile;
 using profile::ThreadShare;
 
-// Field numbers of profile.proto. All texts are indexes into string_table.
+// Field numbers of profile.proto. Texts are indexes into string_table.
 enum class ProfileField : protozero::pbf_tag_type {
   kSampleType = 1,
   kSample = 2,
@@ -59,20 +59,20 @@ enum class LocationField : protozero::pbf_tag_type { kId = 1, kMappingId = 2, kA
 enum class LineField : protozero::pbf_tag_type { kFunctionId = 1, kLine = 2 };
 enum class FunctionField : protozero::pbf_tag_type { kId = 1, kName = 2, kSystemName = 3, kFilename = 4 };
 
-// Readers drop a frame whose whole name matches, and those that it called: what is left of the allocator where the
-// program has functions of it in its own code, operator new most of all. By both names, for readers do not demangle
-// before they match.
+// Readers drop a frame whose whole name matches this, and the frames that it called: functions of the allocator inside
+// the program's code, mostly operator new. Both mangled and demangled names, because readers match before they
+// demangle.
 constexpr char kDropFrames[] =
     "malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|mallocx|rallocx|xallocx|"
     "operator new(\\[\\])?(\\(.*\\))?|_Zn[wa][jm].*";
 
-// The nearest whole number, within 64 signed bits.
+// The nearest whole number that fits into 64 signed bits.
 int64_t ToSignedWhole(double estimate) {
   return estimate < 0 ? -static_cast<int64_t>(profile::ToWhole(-estimate))
                       : static_cast<int64_t>(profile::ToWhole(estimate));
 }
 
-// The texts of a profile, each once; number 0 is the empty one.
+// The texts of a profile, each once; number 0 is the empty text.
 class Texts {
  public:
   int64_t Add(absl::string_view text) {
@@ -87,11 +87,11 @@ class Texts {
   const std::deque<std::string>& in_order() const { return in_order_; }
 
  private:
-  std::deque<std::string> in_order_;  // which stay where they are when it grows
+  std::deque<std::string> in_order_;  // a deque, so that texts stay in place
   absl::flat_hash_map<absl::string_view, int64_t> numbers_;
 };
 
-// What is known of the code in a mapping.
+// Properties of the code in a mapping.
 struct Detail {
   bool functions = false;
   bool files = false;
@@ -184,7 +184,7 @@ class Writer {
     label.add_int64(LabelField::kText, texts_.Add(Printable(name->second)));
   }
 
-  // The number of a location; it is written when it is first met.
+  // The number of a location, which is written at its first use.
   uint64_t LocationId(uint64_t address) {
     auto [entry, is_new] = locations_.try_emplace(address, last_location_ + 1);
     if (is_new) {
@@ -234,7 +234,7 @@ class Writer {
     return unknown_location_;
   }
 
-  // The number of a function; it is written when it is first met.
+  // The number of a function, which is written at its first use.
   uint64_t FunctionId(const SourceFrame& frame) {
     const std::string& linkage_name = frame.linkage_name.empty() ? frame.function : frame.linkage_name;
     const std::string& name = frame.function.empty() ? frame.linkage_name : frame.function;
@@ -263,7 +263,7 @@ class Writer {
   void WriteMapping(size_t index) {
     const elf::Mapping& mapping = profile_.mappings[index];
     const Detail& detail = details_[index];
-    // In brackets, as the kernel's own: readers look for no such file.
+    // In brackets, like [vdso]: readers look for no such file.
     const std::string name = mapping.path.empty() ? "[anonymous]" : Printable(mapping.path);
     protozero::pbf_builder<MappingField> message(out_, ProfileField::kMapping);
     message.add_uint64(MappingField::kId, MappingId(index));
@@ -280,7 +280,7 @@ class Writer {
 
   const Profile& profile_;
   const PprofOptions& options_;
-  const size_t program_;  // index of the program's mapping
+  const size_t program_;  // index of the mapping of the program
   std::vector<Detail> details_;
 
   std::string data_;

@@ -9,8 +9,8 @@
 namespace heaptap::exporter {
 namespace {
 
-// The bytes of the character that `text` begins with; 0 if it is no UTF-8 or a control character. Table 3-7 of the
-// Unicode standard: the shortest form only, no surrogates, nothing above U+10FFFF.
+// The number of bytes of the character at the front of `text`; 0 if it is a control character or not UTF-8. Table 3-7
+// of the Unicode standard: only the shortest form, no surrogates, nothing above U+10FFFF.
 size_t PrintableLength(absl::string_view text) {
   auto byte = [text](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
   auto continues = [&byte](size_t i) { return (byte(i) & 0xc0) == 0x80; };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text that a process chose (names of threads, functions, files), made fit for any reader.
+// Makes text that a process chose (names of threads, functions, files) safe for every reader.
 #ifndef HEAPTAP_USERSPACE_EXPORT_PRINTABLE_TEXT_H_
 #define HEAPTAP_USERSPACE_EXPORT_PRINTABLE_TEXT_H_
 
@@ -10,11 +10,11 @@
 
 namespace heaptap::exporter {
 
-// Appends `text` as UTF-8 without control characters: those, and bytes that are no UTF-8, as \ooo, the kernel's way in
-// /proc/PID/maps. Protocol buffers and Prometheus want UTF-8; terminals obey control characters. Thread-safe.
+// Appends `text` as UTF-8 without control characters. Control characters, and bytes that are not UTF-8, become \ooo as
+// in /proc/PID/maps. Protocol buffers and Prometheus need UTF-8; terminals obey control characters. Thread-safe.
 void AppendPrintable(absl::string_view text, std::string& out);
 
-// The same as a string of its own.
+// The same as a new string.
 std::string Printable(absl::string_view text);
 
 }  // namespace heaptap::exporter

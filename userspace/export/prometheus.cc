@@ -17,7 +17,7 @@ struct Label {
   std::string value;
 };
 
-// Writes families one after the other.
+// Writes families, one after the other.
 class Exposition {
  public:
   // Begins a family. `help`: without line breaks and backslashes.
@@ -26,10 +26,10 @@ class Exposition {
     header_ = absl::StrCat("# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
   }
 
-  // Adds a series to it.
+  // Adds a series to the family.
   void Add(std::initializer_list<Label> labels, uint64_t value) { Add("", labels, absl::StrCat(value)); }
   void Add(absl::string_view suffix, std::initializer_list<Label> labels, absl::string_view value) {
-    // Only now: there may be no series.
+    // Written with the first series, because a family may have none.
     out_.append(std::exchange(header_, ""));
     absl::StrAppend(&out_, name_, suffix);
     absl::string_view separator = "{";
@@ -45,7 +45,7 @@ class Exposition {
   std::string Finish() && { return std::move(out_); }
 
  private:
-  // Label values end at a quote and have backslashes before what they escape.
+  // In label values, quotes and backslashes are escaped by a backslash.
   void AppendEscaped(absl::string_view text) {
     for (char c : Printable(text)) {
       if (c == '"' || c == '\\') out_.push_back('\\');
@@ -58,7 +58,7 @@ class Exposition {
   std::string header_;
 };
 
-// The shortest text that is that number again.
+// The shortest text that reads back as the same number.
 std::string Number(double value) {
   // The longest is -2.2250738585072014e-308.
   char text[32];
@@ -136,7 +136,7 @@ class Writer {
     }
   }
 
-  // Two families: Prometheus wants the same labels on all series of one.
+  // Two families, because all series of a family must have the same labels.
   void WriteLosses() {
     out_.Begin("heaptap_events_lost_total", "counter", "Events of a process that are not in its figures, by reason.");
     for (const ProcessFigures& process : figures_.processes) {

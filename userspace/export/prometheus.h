@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the collector knows in figures, for Prometheus.
+// The figures of the collector, for Prometheus.
 //
 // Format: text exposition format 0.0.4 (prometheus.io/docs/instrumenting/exposition_formats). Names follow
-// prometheus.io/docs/practices/naming: base units, counters end in _total. Only `pid` and `command` tell processes
-// apart; there is a series for each process and figure, and none for contexts or threads.
+// prometheus.io/docs/practices/naming: base units, counters end in _total. Each process and figure has a series, with
+// the labels `pid` and `command`; contexts and threads have none.
 #ifndef HEAPTAP_USERSPACE_EXPORT_PROMETHEUS_H_
 #define HEAPTAP_USERSPACE_EXPORT_PROMETHEUS_H_
 
@@ -26,26 +26,26 @@ inline constexpr char kPrometheusContentType[] = "text/plain; version=0.0.4; cha
 // Numbers by name: losses by reason, dumps by trigger, events by kind.
 using CountsByName = std::map<std::string, uint64_t>;
 
-// One process.
+// The figures of one process.
 struct ProcessFigures {
-  pid_t pid = 0;             // no two processes with the same
-  std::string command = {};  // the process chose it; any byte may be in it
+  pid_t pid = 0;             // unique
+  std::string command = {};  // chosen by the process; may have any bytes
   profile::Estimate live = {};
   profile::Estimate allocated = {};  // since recording began
-  uint64_t peak_bytes = 0;           // the most that `live` has been
+  uint64_t peak_bytes = 0;           // highest `live` so far
   uint64_t period = 1;               // mean bytes between samples
   uint64_t contexts = 0;
   CountsByName losses = {};  // events, by reason
 };
 
-// The collector and all its processes.
+// The figures of the collector and of all processes.
 struct CollectorFigures {
   std::string version = {};
   std::string revision = {};
   std::vector<ProcessFigures> processes = {};
-  CountsByName events = {};  // that the collector has handled, by kind
-  CountsByName losses = {};  // events that belong to no process, by reason
-  CountsByName dumps = {};   // written, by what asked for them
+  CountsByName events = {};  // handled by the collector, by kind
+  CountsByName losses = {};  // events of no known process, by reason
+  CountsByName dumps = {};   // written, by trigger
   uint64_t dump_errors = 0;  // dumps that could not be written
   absl::Duration dump_time = {};
   std::optional<absl::Time> last_dump = {};
@@ -53,7 +53,7 @@ struct CollectorFigures {
   double ring_fill_ratio = 0;        // 0 to 1
 };
 
-// The figures in that format, each family with HELP and TYPE; a family without a series is left out. Processes come in
+// The figures in that format, each family with HELP and TYPE. A family without a series is left out. Processes keep
 // their order. Thread-safe.
 std::string Prometheus(const CollectorFigures& figures);
 

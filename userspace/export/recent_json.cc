@@ -28,7 +28,7 @@ std::string RecentJson(const profile::SampleRecords& records) {
     if (record.free.has_value()) AddDeed("dalloc", *record.free, sample);
     samples.Add(std::move(sample));
   }
-  // ~0 is "as many as there are", which jemalloc calls -1.
+  // ~0: as many as there are, which jemalloc writes as -1.
   const Json all = {{"sample_interval", records.period},
                     {"recent_alloc_max", static_cast<int64_t>(records.demanded)},
                     {"recent_alloc", std::move(samples)}};

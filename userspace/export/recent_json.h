@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writer of the latest samples, as jemalloc's experimental.prof_recent.alloc_dump has them.
+// The latest samples in the form of jemalloc's experimental.prof_recent.alloc_dump.
 //
-// Format: src/prof_recent.c of jemalloc 5.3, prof_recent_alloc_dump. Of a sample only the usable size is known, so
-// "size" is that too; thread ids are the kernel's.
+// Format: src/prof_recent.c of jemalloc 5.3, prof_recent_alloc_dump. Only the usable size of a sample is known, so
+// "size" and "usize" are equal. Thread ids are TIDs.
 #ifndef HEAPTAP_USERSPACE_EXPORT_RECENT_JSON_H_
 #define HEAPTAP_USERSPACE_EXPORT_RECENT_JSON_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the writers ask for names: they know addresses only, and somebody above them knows the program's symbols.
+// How writers ask for names: they know only addresses, and a caller knows the symbols of the program.
 #ifndef HEAPTAP_USERSPACE_EXPORT_SOURCE_FRAMES_H_
 #define HEAPTAP_USERSPACE_EXPORT_SOURCE_FRAMES_H_
 
@@ -11,24 +11,24 @@
 
 namespace heaptap::exporter {
 
-// A function at an address, or one that the compiler made part of it. The program's file chose the texts, so any byte
-// may be in them.
+// A function at an address, or a function that is inlined there. The texts come from the program's file and may have
+// any bytes.
 struct SourceFrame {
-  std::string function = {};      // as people read it; "": not known
-  std::string linkage_name = {};  // as the linker knows it; "": not known, or the same
-  std::string file = {};          // "": not known
-  uint32_t line = 0;              // of the call in this function; 0: not known
+  std::string function = {};      // for people; "": unknown
+  std::string linkage_name = {};  // the linker's name; "": unknown, or the same
+  std::string file = {};          // "": unknown
+  uint32_t line = 0;              // of the call in this function; 0: unknown
 };
 
-// Finds the frames at an address that lies in a call, not after it (CallAddress): innermost first, the function that
-// has code of its own last. Nothing if no symbol is there. Writers ask once for each address. May be empty: no names.
+// Finds the frames at an address inside a call (CallAddress), innermost first; the last one is not inlined. Returns
+// nothing if the address has no symbol. Writers ask once for each address. An empty function: no names.
 using FindSourceFrames = std::function<std::vector<SourceFrame>(uint64_t address)>;
 
-// The last byte of the call that returns to `frame`: a call that never returns may be the last of its function, and
-// what it would return to is the next function's.
+// The address of the last byte of the call that returns to `frame`. The return address itself may belong to the next
+// function, if the call never returns and ends its function.
 inline uint64_t CallAddress(uint64_t frame) { return frame > 0 ? frame - 1 : 0; }
 
-// What stands in the place of a call path that is not known.
+// The name of an unknown call path.
 inline constexpr char kUnknownCallPath[] = "[unknown call path]";
 
 }  // namespace heaptap::exporter

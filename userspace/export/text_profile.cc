@@ -64,7 +64,7 @@ void AppendMappedLibraries(const profile::Profile& profile, std::string& out) {
 }
 
 size_t EstimateSize(const profile::Profile& profile, absl::Span<const Row> rows) {
-  // Usual lengths of lines and addresses.
+  // By usual lengths of lines and addresses.
   size_t size = 4096;
   for (const Row& row : rows) size += 80 + row.context->frames.size() * 15 + row.context->threads.size() * 40;
   for (const elf::Mapping& mapping : profile.mappings) size += 80 + mapping.path.size();
