@@ -93,14 +93,14 @@ class Writer {
 
   void WriteDumps() {
     uint64_t dumps = 0;
-    out_.Begin("heaptap_dumps_total", "counter", "Profiles written, by what asked for them.");
+    out_.Begin("heaptap_dumps_total", "counter", "Profiles written, by trigger.");
     for (const auto& [trigger, count] : figures_.dumps) {
       out_.Add({{"trigger", trigger}}, count);
       dumps += count;
     }
     out_.Begin("heaptap_dump_errors_total", "counter", "Profiles that could not be written.");
     out_.Add({}, figures_.dump_errors);
-    out_.Begin("heaptap_dump_duration_seconds", "summary", "Time it took to write profiles.");
+    out_.Begin("heaptap_dump_duration_seconds", "summary", "Time spent writing profiles.");
     out_.Add("_sum", {}, Number(absl::ToDoubleSeconds(figures_.dump_time)));
     out_.Add("_count", {}, absl::StrCat(dumps));
     out_.Begin("heaptap_last_dump_timestamp_seconds", "gauge", "When the last profile was written, in Unix time.");
@@ -114,7 +114,7 @@ class Writer {
                 [](const ProcessFigures& process) { return profile::ToWhole(process.live.bytes); });
     WriteFamily("heaptap_live_objects", "gauge", "Estimate of the objects allocated and not freed.",
                 [](const ProcessFigures& process) { return profile::ToWhole(process.live.objects); });
-    WriteFamily("heaptap_peak_bytes", "gauge", "The most that heaptap_live_bytes has been.",
+    WriteFamily("heaptap_peak_bytes", "gauge", "Highest heaptap_live_bytes so far.",
                 [](const ProcessFigures& process) { return process.peak_bytes; });
     WriteFamily("heaptap_allocated_bytes_total", "counter", "Estimate of the bytes allocated, freed or not.",
                 [](const ProcessFigures& process) { return profile::ToWhole(process.allocated.bytes); });
