@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Books as another build might keep them (tests/unit/other_layout.bpf.c): the names are those of bpf/books.h,
- * the order and the sizes are not, and there is more.
+ * Books as another build might keep them (tests/unit/other_layout.bpf.c): the names are those of bpf/books.h or
+ * of older versions, the order and the sizes are not, and there is more.
  */
 #ifndef HEAPTAP_TESTS_UNIT_OTHER_LAYOUT_H_
 #define HEAPTAP_TESTS_UNIT_OTHER_LAYOUT_H_

@@ -2,9 +2,9 @@
 //
 // The last books of another build of heaptap, which its collector left pinned.
 //
-// Fields are found by their names in bpf/books.h; their sizes, order and neighbours may differ. Numbers (flags, ends of
-// stacks, reasons of losses) must have the meaning they have there, so a new meaning needs a new number. Nothing here
-// changes the maps. Not thread-safe.
+// Fields are found by their names in bpf/books.h or in older versions; their sizes, order and neighbours may differ.
+// Numbers (flags, ends of stacks, reasons of losses) must have the meaning they have there, so a new meaning needs a
+// new number. Nothing here changes the maps. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_BPF_OTHER_LAYOUT_H_
 #define HEAPTAP_USERSPACE_BPF_OTHER_LAYOUT_H_
 
