@@ -14,12 +14,12 @@
 namespace {
 
 using heaptap::cli::AnswerParser;
-using heaptap::cli::HttpAnswer;
+using heaptap::cli::ReceivedAnswer;
 
 constexpr size_t kMaxBody = 1000;
 
 // The answer in `bytes`, given in pieces of `piece` bytes.
-std::optional<HttpAnswer> Parse(absl::string_view bytes, size_t piece) {
+std::optional<ReceivedAnswer> Parse(absl::string_view bytes, size_t piece) {
   AnswerParser parser(kMaxBody);
   for (; !bytes.empty(); bytes.remove_prefix(std::min(piece, bytes.size()))) {
     const absl::StatusOr<bool> whole = parser.Add(bytes.substr(0, piece));
@@ -38,8 +38,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   std::string text = data.ConsumeRemainingBytesAsString();
   // Half of them get past the head.
   if (piece % 2 == 0) text.insert(0, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-  const std::optional<HttpAnswer> at_once = Parse(text, text.size());
-  const std::optional<HttpAnswer> in_pieces = Parse(text, piece);
+  const std::optional<ReceivedAnswer> at_once = Parse(text, text.size());
+  const std::optional<ReceivedAnswer> in_pieces = Parse(text, piece);
   if (in_pieces.has_value()) Check(in_pieces->body.size() <= kMaxBody && in_pieces->status >= 100);
   // What comes after the end of an answer is not asked for, and an error if it comes with it.
   if (at_once.has_value()) Check(in_pieces.has_value() && in_pieces->body == at_once->body);

@@ -10,13 +10,13 @@
 namespace heaptap::harness {
 namespace {
 
-constexpr uint32_t kMostLive = 4;
+constexpr uint32_t kMaxLive = 4;
 
 class BpfFigures : public ::testing::Test {
  protected:
   BpfFigures() {
     kernel_.process.flags = HEAPTAP_PROCESS_FIGURES;
-    kernel_.process.limits.max_live = kMostLive;
+    kernel_.process.limits.max_live = kMaxLive;
   }
 
   heaptap_loss_reason Insert(uint64_t address) {
@@ -59,7 +59,7 @@ TEST_F(BpfFigures, AFreeThatMeetsAResetTakesNothingFromTheNewFigures) {
 // Between the look at the id and the subtraction there is still an instant.
 TEST_F(BpfFigures, CountsBelowZeroAreNoFullShare) {
   kernel_.process.figures.live_objects = ~uint64_t{0};
-  for (uint64_t i = 0; i <= kMostLive; i++) EXPECT_EQ(Insert(0x1000 + 16 * i), HEAPTAP_NO_LOSS);
+  for (uint64_t i = 0; i <= kMaxLive; i++) EXPECT_EQ(Insert(0x1000 + 16 * i), HEAPTAP_NO_LOSS);
   EXPECT_EQ(Insert(0x9000), HEAPTAP_LOSS_LIVE_SHARE);
 }
 

@@ -379,7 +379,7 @@ TEST_F(ClientTest, Orders) {
   daemon_->Answer("POST /pid/42/rate?lg=12", {Http(200, "{}")});
   daemon_->Answer("POST /pid/42/rate?lg=default", {Http(409, R"({"error": "no control block"})")});
   EXPECT_EQ(Run({"active", "42", "off"}), kSuccess) << err_;
-  EXPECT_THAT(out_, HasSubstr("is not recorded until heaptap active 42 on"));
+  EXPECT_THAT(out_, HasSubstr("are not recorded until heaptap active 42 on"));
   EXPECT_EQ(Run({"rate", "42", "12"}), kSuccess) << err_;
   EXPECT_EQ(Run({"rate", "42", "default"}), kFailure);
   EXPECT_EQ(err_, "heaptap: no control block\n");

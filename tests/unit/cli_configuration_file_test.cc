@@ -142,10 +142,10 @@ TEST_F(ConfigurationFileTest, NoName) { EXPECT_THAT(Error("=x"), HasSubstr(", li
 
 TEST_F(ConfigurationFileTest, Dashes) { EXPECT_THAT(Error("--exact"), HasSubstr("there is no option --exact")); }
 
-TEST_F(ConfigurationFileTest, NoValue) { EXPECT_EQ(Error("listen"), ", line 1: listen: a value is needed"); }
+TEST_F(ConfigurationFileTest, NoValue) { EXPECT_EQ(Error("listen"), ", line 1: listen: expected listen=VALUE"); }
 
 TEST_F(ConfigurationFileTest, FlagWithAnEmptyValue) {
-  EXPECT_EQ(Error("exact="), ", line 1: exact=: a value is needed, or the name alone");
+  EXPECT_EQ(Error("exact="), ", line 1: exact=: expected a value, or the name alone");
 }
 
 TEST_F(ConfigurationFileTest, BadValue) {
@@ -153,10 +153,10 @@ TEST_F(ConfigurationFileTest, BadValue) {
 }
 
 TEST_F(ConfigurationFileTest, Twice) {
-  EXPECT_EQ(Error("lg-sample=3\n\nlg-sample=4"), ", line 3: lg-sample is set in line 1 already");
+  EXPECT_EQ(Error("lg-sample=3\n\nlg-sample=4"), ", line 3: lg-sample is already set in line 1");
 }
 
-TEST_F(ConfigurationFileTest, Excluded) { EXPECT_THAT(Error("lg-sample=3\nexact"), HasSubstr("exclude each other")); }
+TEST_F(ConfigurationFileTest, Excluded) { EXPECT_THAT(Error("lg-sample=3\nexact"), HasSubstr("cannot be combined")); }
 
 TEST_F(ConfigurationFileTest, ControlCharactersAreNotRepeated) {
   EXPECT_EQ(Error("\x1b[2J"), ", line 1: there is no option ?[2J; see heaptap daemon --help");
@@ -168,7 +168,7 @@ TEST_F(ConfigurationFileTest, APipeIsNotWaitedFor) {
 }
 
 TEST_F(ConfigurationFileTest, ALargeFileIsRefused) {
-  EXPECT_THAT(Apply(std::string((1 << 20) + 1, '\n')).message(), HasSubstr("more than a mebibyte"));
+  EXPECT_THAT(Apply(std::string((1 << 20) + 1, '\n')).message(), HasSubstr("larger than 1 MiB"));
 }
 
 }  // namespace

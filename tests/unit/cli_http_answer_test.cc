@@ -11,8 +11,8 @@ namespace {
 constexpr size_t kMaxBody = 100;
 
 // The answer in `text`, taken in pieces of every size; all must say the same.
-absl::StatusOr<HttpAnswer> Parse(const std::string& text) {
-  const auto parse = [&text](size_t size) -> absl::StatusOr<HttpAnswer> {
+absl::StatusOr<ReceivedAnswer> Parse(const std::string& text) {
+  const auto parse = [&text](size_t size) -> absl::StatusOr<ReceivedAnswer> {
     AnswerParser parser(kMaxBody);
     for (size_t at = 0; at < text.size(); at += size) {
       absl::StatusOr<bool> whole = parser.Add(absl::string_view(text).substr(at, size));
@@ -22,9 +22,9 @@ absl::StatusOr<HttpAnswer> Parse(const std::string& text) {
     if (absl::Status status = parser.End(); !status.ok()) return status;
     return std::move(parser).Take();
   };
-  absl::StatusOr<HttpAnswer> first = parse(1);
+  absl::StatusOr<ReceivedAnswer> first = parse(1);
   for (size_t size : {2, 3, 7, 1000000}) {
-    const absl::StatusOr<HttpAnswer> next = parse(size);
+    const absl::StatusOr<ReceivedAnswer> next = parse(size);
     EXPECT_EQ(next.status().code(), first.status().code()) << size << " " << text;
     if (next.ok() && first.ok()) {
       EXPECT_EQ(next->body, first->body) << size;
@@ -33,33 +33,34 @@ absl::StatusOr<HttpAnswer> Parse(const std::string& text) {
   return first;
 }
 
-TEST(HttpAnswer, WithALength) {
-  const absl::StatusOr<HttpAnswer> answer = Parse("HTTP/1.1 404 Not Found\r\nA: b\r\ncontent-LENGTH:  5 \r\n\r\nhello");
+TEST(ReceivedAnswer, WithALength) {
+  const absl::StatusOr<ReceivedAnswer> answer =
+      Parse("HTTP/1.1 404 Not Found\r\nA: b\r\ncontent-LENGTH:  5 \r\n\r\nhello");
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->status, 404);
   EXPECT_EQ(answer->body, "hello");
 }
 
-TEST(HttpAnswer, UntilTheEnd) {
-  const absl::StatusOr<HttpAnswer> answer = Parse("HTTP/1.0 200 OK\r\n\r\nhello");
+TEST(ReceivedAnswer, UntilTheEnd) {
+  const absl::StatusOr<ReceivedAnswer> answer = Parse("HTTP/1.0 200 OK\r\n\r\nhello");
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->body, "hello");
 }
 
-TEST(HttpAnswer, InChunks) {
-  const absl::StatusOr<HttpAnswer> answer = Parse(
+TEST(ReceivedAnswer, InChunks) {
+  const absl::StatusOr<ReceivedAnswer> answer = Parse(
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n1;x=y\r\n \r\nA\r\n0123456789\r\n0\r\n\r\n");
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->body, "hello 0123456789");
 }
 
-TEST(HttpAnswer, EmptyBody) {
-  const absl::StatusOr<HttpAnswer> answer = Parse("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+TEST(ReceivedAnswer, EmptyBody) {
+  const absl::StatusOr<ReceivedAnswer> answer = Parse("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->body, "");
 }
 
-TEST(HttpAnswer, CutOff) {
+TEST(ReceivedAnswer, CutOff) {
   for (const char* text : {"", "HTTP/1.1 200 OK", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n",
                            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
                            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
@@ -68,7 +69,7 @@ TEST(HttpAnswer, CutOff) {
   }
 }
 
-TEST(HttpAnswer, NoHttp) {
+TEST(ReceivedAnswer, NoHttp) {
   for (const char* text :
        {"SSH-2.0-OpenSSH_9.2\r\n\r\n", "HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 OK\r\n\r\n", "HTTP/1.1 999 OK\r\n\r\n",
         "HTTP/1.1 -20 OK\r\n\r\n", "HTTP/1.1 \r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
@@ -84,7 +85,7 @@ TEST(HttpAnswer, NoHttp) {
   }
 }
 
-TEST(HttpAnswer, TooLong) {
+TEST(ReceivedAnswer, TooLong) {
   const std::string body(kMaxBody + 1, 'x');
   for (const std::string& text :
        {absl::StrCat("HTTP/1.1 200 OK\r\n\r\n", body),
@@ -94,11 +95,11 @@ TEST(HttpAnswer, TooLong) {
                      "\r\n33\r\n")}) {
     EXPECT_TRUE(absl::IsResourceExhausted(Parse(text).status())) << text;
   }
-  const absl::StatusOr<HttpAnswer> just = Parse(absl::StrCat("HTTP/1.1 200 OK\r\n\r\n", body.substr(1)));
+  const absl::StatusOr<ReceivedAnswer> just = Parse(absl::StrCat("HTTP/1.1 200 OK\r\n\r\n", body.substr(1)));
   EXPECT_TRUE(just.ok()) << just.status();
 }
 
-TEST(HttpAnswer, AHeadWithoutEnd) {
+TEST(ReceivedAnswer, AHeadWithoutEnd) {
   AnswerParser parser(kMaxBody);
   const std::string line = "X: y\r\n";
   ASSERT_TRUE(parser.Add("HTTP/1.1 200 OK\r\n").ok());

@@ -29,7 +29,7 @@ MappingEvent Of(MappingEvent::Kind kind, pid_t pid, pid_t parent = 0) {
 }
 
 TEST(AddressSpaces, StrangersAreNotKept) {
-  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
+  AddressSpaces spaces(AddressSpaces::Scope::kKeptAndChildren);
   EXPECT_FALSE(spaces.Apply(Map(1, 0x1000, "/a")));
   EXPECT_FALSE(spaces.Apply(Of(MappingEvent::kFork, 2, 1)));
   EXPECT_EQ(spaces.Find(1), nullptr);
@@ -37,7 +37,7 @@ TEST(AddressSpaces, StrangersAreNotKept) {
 }
 
 TEST(AddressSpaces, TheFirstFileIsTheProgram) {
-  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
+  AddressSpaces spaces(AddressSpaces::Scope::kKeptAndChildren);
   spaces.Keep(1, {});
   EXPECT_TRUE(spaces.Apply(Map(1, 0x9000, "[vdso]", 0)));
   EXPECT_TRUE(spaces.Apply(Map(1, 0x1000, "/program")));
@@ -49,7 +49,7 @@ TEST(AddressSpaces, TheFirstFileIsTheProgram) {
 }
 
 TEST(AddressSpaces, ALaterMappingTakesThePlace) {
-  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
+  AddressSpaces spaces(AddressSpaces::Scope::kKeptAndChildren);
   spaces.Keep(1, {});
   spaces.Apply(Map(1, 0x1000, "/old"));
   spaces.Apply(Map(1, 0x1000, "/new"));
@@ -57,7 +57,7 @@ TEST(AddressSpaces, ALaterMappingTakesThePlace) {
 }
 
 TEST(AddressSpaces, ForkCopies) {
-  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
+  AddressSpaces spaces(AddressSpaces::Scope::kKeptAndChildren);
   spaces.Keep(1, {});
   spaces.Apply(Map(1, 0x1000, "/program"));
   spaces.Apply(Of(MappingEvent::kFork, 2, 1));
@@ -71,14 +71,14 @@ TEST(AddressSpaces, ForkCopies) {
 }
 
 TEST(AddressSpaces, WithoutFollowChildrenAreNotKept) {
-  AddressSpaces spaces(AddressSpaces::Whose::kKept);
+  AddressSpaces spaces(AddressSpaces::Scope::kKept);
   spaces.Keep(1, {});
   spaces.Apply(Of(MappingEvent::kFork, 2, 1));
   EXPECT_EQ(spaces.Find(2), nullptr);
 }
 
 TEST(AddressSpaces, ExecEmpties) {
-  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
+  AddressSpaces spaces(AddressSpaces::Scope::kKeptAndChildren);
   spaces.Keep(1, {});
   spaces.Apply(Map(1, 0x1000, "/program"));
   EXPECT_FALSE(spaces.Apply(Of(MappingEvent::kExec, 1)));
@@ -90,7 +90,7 @@ TEST(AddressSpaces, ExecEmpties) {
 
 // The end of a process can be missed.
 TEST(AddressSpaces, APidThatIsUsedAgainIsANewProcess) {
-  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
+  AddressSpaces spaces(AddressSpaces::Scope::kKeptAndChildren);
   spaces.Keep(1, {});
   spaces.Apply(Map(1, 0x1000, "/program"));
   spaces.Apply(Of(MappingEvent::kFork, 2, 1));
@@ -104,7 +104,7 @@ TEST(AddressSpaces, APidThatIsUsedAgainIsANewProcess) {
 TEST(AddressSpaces, ThoseWhoseEndWasNotHeardOf) {
   // No process can have this PID.
   constexpr pid_t kGone = 1 << 22;
-  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  AddressSpaces spaces(AddressSpaces::Scope::kSystemWide);
   bpf::MappingEvent exec = {};
   exec.kind = bpf::MappingEvent::kExec;
   for (const pid_t pid : {getpid(), kGone, kGone + 1}) {
@@ -119,15 +119,15 @@ TEST(AddressSpaces, ThoseWhoseEndWasNotHeardOf) {
 }
 
 TEST(AddressSpaces, DropForgets) {
-  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
+  AddressSpaces spaces(AddressSpaces::Scope::kKeptAndChildren);
   spaces.Keep(1, {});
   spaces.Drop(1);
   spaces.Drop(1);
   EXPECT_EQ(spaces.Find(1), nullptr);
 }
 
-TEST(AddressSpaces, OfEveryoneAllThatBeganSinceIsKept) {
-  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+TEST(AddressSpaces, SystemWideAllThatBeganSinceIsKept) {
+  AddressSpaces spaces(AddressSpaces::Scope::kSystemWide);
   EXPECT_FALSE(spaces.Apply(Map(1, 0x1000, "/older")));
   EXPECT_FALSE(spaces.Apply(Of(MappingEvent::kFork, 2, 1)));
   EXPECT_EQ(spaces.Find(1), nullptr) << "it began before";
@@ -139,8 +139,8 @@ TEST(AddressSpaces, OfEveryoneAllThatBeganSinceIsKept) {
   EXPECT_FALSE(spaces.IsHeld(2));
 }
 
-TEST(AddressSpaces, OfEveryoneChildrenShareUntilOneChanges) {
-  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+TEST(AddressSpaces, SystemWideChildrenShareUntilOneChanges) {
+  AddressSpaces spaces(AddressSpaces::Scope::kSystemWide);
   spaces.Apply(Of(MappingEvent::kExec, 1));
   spaces.Apply(Map(1, 0x1000, "/program"));
   spaces.Apply(Of(MappingEvent::kFork, 2, 1));
@@ -162,7 +162,7 @@ TEST(AddressSpaces, OfEveryoneChildrenShareUntilOneChanges) {
 }
 
 TEST(AddressSpaces, TheEndDropsOnlyWhoIsNotHeld) {
-  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  AddressSpaces spaces(AddressSpaces::Scope::kSystemWide);
   for (const pid_t pid : {1, 2, 3}) {
     spaces.Apply(Of(MappingEvent::kExec, pid));
     spaces.Apply(Map(pid, 0x1000, "/program"));
@@ -185,7 +185,7 @@ TEST(AddressSpaces, TheEndDropsOnlyWhoIsNotHeld) {
 }
 
 TEST(AddressSpaces, ASetUserIdProgramBeginsWithAnEnd) {
-  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  AddressSpaces spaces(AddressSpaces::Scope::kSystemWide);
   spaces.Apply(Of(MappingEvent::kExec, 1));
   spaces.Apply(Of(MappingEvent::kEnd, 1));
   EXPECT_TRUE(spaces.Apply(Map(1, 0x1000, "/program")));
@@ -195,7 +195,7 @@ TEST(AddressSpaces, ASetUserIdProgramBeginsWithAnEnd) {
 }
 
 TEST(AddressSpaces, ChildrenOfWhoIsHeldAreNot) {
-  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  AddressSpaces spaces(AddressSpaces::Scope::kSystemWide);
   spaces.Apply(Of(MappingEvent::kExec, 1));
   spaces.Hold(1);
   spaces.Apply(Of(MappingEvent::kFork, 2, 1));
@@ -205,7 +205,7 @@ TEST(AddressSpaces, ChildrenOfWhoIsHeldAreNot) {
 }
 
 TEST(AddressSpaces, ChildrenThatAreKeptAreHeld) {
-  AddressSpaces spaces(AddressSpaces::Whose::kKeptAndChildren);
+  AddressSpaces spaces(AddressSpaces::Scope::kKeptAndChildren);
   spaces.Keep(1, {});
   spaces.Apply(Of(MappingEvent::kFork, 2, 1));
   EXPECT_TRUE(spaces.IsHeld(2));
@@ -216,7 +216,7 @@ TEST(AddressSpaces, ChildrenThatAreKeptAreHeld) {
 }
 
 TEST(AddressSpaces, WhatIsTakenStaysAsItWas) {
-  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  AddressSpaces spaces(AddressSpaces::Scope::kSystemWide);
   spaces.Apply(Of(MappingEvent::kExec, 1));
   spaces.Apply(Map(1, 0x1000, "/program"));
   spaces.Apply(Of(MappingEvent::kFork, 2, 1));
@@ -231,16 +231,16 @@ TEST(AddressSpaces, WhatIsTakenStaysAsItWas) {
 }
 
 TEST(AddressSpaces, WhoMappedAFile) {
-  AddressSpaces spaces(AddressSpaces::Whose::kEveryone);
+  AddressSpaces spaces(AddressSpaces::Scope::kSystemWide);
   for (const pid_t pid : {1, 2, 3}) spaces.Apply(Of(MappingEvent::kExec, pid));
   spaces.Apply(Map(1, 0x1000, "/library", 77));
   spaces.Apply(Map(1, 0x3000, "/library", 77));
   spaces.Apply(Map(2, 0x1000, "/elsewhere/the-same", 77));
   spaces.Apply(Map(3, 0x1000, "/library", 78));
   spaces.Apply(Of(MappingEvent::kFork, 4, 2));
-  EXPECT_THAT(spaces.WhoMapped({.inode = 77}), UnorderedElementsAre(1, 2, 4));
-  EXPECT_THAT(spaces.WhoMapped({.inode = 78, .path = "/whatever"}), UnorderedElementsAre(3));
-  EXPECT_THAT(spaces.WhoMapped({.device_minor = 1, .inode = 77}), IsEmpty()) << "another device's";
+  EXPECT_THAT(spaces.ProcessesMapping({.inode = 77}), UnorderedElementsAre(1, 2, 4));
+  EXPECT_THAT(spaces.ProcessesMapping({.inode = 78, .path = "/whatever"}), UnorderedElementsAre(3));
+  EXPECT_THAT(spaces.ProcessesMapping({.device_minor = 1, .inode = 77}), IsEmpty()) << "another device's";
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ TEST_F(HttpEndpointsTest, MtevWithSeveralProcesses) {
     const Answered answer = Get(path);
     EXPECT_EQ(answer.status, 400);
     EXPECT_EQ(answer.Header("Content-Type"), "text/plain");
-    EXPECT_EQ(answer.body, "several processes are recorded; say which one with ?pid=PID:\n42 program\n43 oth\\012er\n");
+    EXPECT_EQ(answer.body, "several processes are recorded; choose one with ?pid=PID:\n42 program\n43 oth\\012er\n");
   }
   EXPECT_EQ(Get("/mtev/heap_profile?active=true&pid=43").body, "Profiling is activated\n");
   EXPECT_EQ(Get("/pid/42/mtev/heap_profile?active=no").body, "Profiling is deactivated\n");
@@ -212,7 +212,7 @@ TEST_F(HttpEndpointsTest, GoDifferenceOfProcessThatEnds) {
   });
   const Answered answer = Get("/debug/pprof/heap?seconds=1");
   EXPECT_EQ(answer.status, 404);
-  EXPECT_EQ(answer.body, "process 42 ended meanwhile\n");
+  EXPECT_EQ(answer.body, "process 42 ended in the meantime\n");
   EXPECT_EQ(answer.Header("X-Go-Pprof"), "1");
 }
 
@@ -434,7 +434,7 @@ TEST_F(HttpEndpointsTest, WrongPids) {
   for (const char* pid : {"", "x", "0", "-1", "+42", "042", "42x", "4194305", "0x2a", "42%00", "../42"}) {
     const Answered answer = Get(absl::StrCat("/mtev/memory.json?pid=", pid));
     EXPECT_EQ(answer.status, 400) << pid;
-    EXPECT_EQ(answer.body, "the parameter pid is not the number of a process\n");
+    EXPECT_EQ(answer.body, "the parameter pid must be a PID\n");
   }
 }
 

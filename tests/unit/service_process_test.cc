@@ -257,7 +257,7 @@ TEST(CheckControl, MagicVersionSize) {
   EXPECT_TRUE(absl::IsInvalidArgument(CheckControl(control, 1)));
   control.size = sizeof(control);
   control.version++;
-  EXPECT_THAT(CheckControl(control, 1).message(), HasSubstr("of one release"));
+  EXPECT_THAT(CheckControl(control, 1).message(), HasSubstr("from the same release"));
   control.version--;
   control.magic = 0;
   EXPECT_TRUE(absl::IsInvalidArgument(CheckControl(control, 1)));

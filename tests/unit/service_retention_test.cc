@@ -167,7 +167,7 @@ TEST_F(RetentionTest, OneAfterTheOther) {
 }
 
 TEST_F(RetentionTest, MoreThanAreKeptInMind) {
-  const int count = 2 * DumpPruner::kMostOldest + 10;
+  const int count = 2 * DumpPruner::kMaxOldest + 10;
   MakeMany(count);
   DumpPruner pruner = Pruner({.max_files = 2});
   EXPECT_EQ(Prune(pruner), count - 2);
@@ -281,7 +281,7 @@ TEST_F(RetentionTest, AFailureIsSaidAndNotTriedAgainAtOnce) {
   DumpPruner pruner = Pruner({.max_files = 1});
   ASSERT_TRUE(mount_it(MS_REMOUNT | MS_RDONLY)) << strerror(errno);
   const absl::Status status = pruner.Prune(now_).status();
-  EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("removing the old dump ", Name(0))));
+  EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("cannot remove the old dump ", Name(0))));
   EXPECT_THAT(status.message(), HasSubstr("Read-only file system"));
   ASSERT_TRUE(mount_it(MS_REMOUNT)) << strerror(errno);
   EXPECT_EQ(Prune(pruner), 0);
@@ -292,7 +292,7 @@ TEST_F(RetentionTest, AFailureIsSaidAndNotTriedAgainAtOnce) {
 
 TEST_F(RetentionTest, AFolderThatIsNoneIsSaid) {
   DumpPruner pruner(elf::FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC)), {.max_files = 1});
-  EXPECT_THAT(pruner.Prune(now_).status().message(), HasSubstr("reading the folder of dumps"));
+  EXPECT_THAT(pruner.Prune(now_).status().message(), HasSubstr("cannot read the folder of dumps"));
 }
 
 }  // namespace

@@ -167,8 +167,8 @@ TEST(Rules, BlanksBetweenWords) {
 
 TEST(Rules, AnErrorNamesTheRuleTheWordAndWhatIsRight) {
   EXPECT_EQ(Error("comm=x lg-sample=47"),
-            "rule \"comm=x lg-sample=47\": lg-sample=47: a number from 0 to 46 is needed");
-  EXPECT_THAT(Error("comm=x lg_sample=6"), HasSubstr(": lg_sample=6: there is no such word; conditions are pid=N"));
+            "rule \"comm=x lg-sample=47\": lg-sample=47: expected a number from 0 to 46");
+  EXPECT_THAT(Error("comm=x lg_sample=6"), HasSubstr(": lg_sample=6: unknown word; conditions are pid=N"));
   EXPECT_THAT(Error("comm=\x1b[2J colour=\x1b"), Not(HasSubstr("\x1b")));
 }
 
@@ -242,9 +242,9 @@ TEST(Rules, EdgesOfValues) {
 }
 
 TEST(Rules, NothingIsSaidTwice) {
-  EXPECT_THAT(Error("comm=a comm=b"), HasSubstr("comm=b: this is said twice"));
-  EXPECT_THAT(Error("exact lg-sample=3"), HasSubstr("lg-sample=3: this is said twice"));
-  EXPECT_THAT(Error("lg-sample=3 exact"), HasSubstr("exact: this is said twice"));
+  EXPECT_THAT(Error("comm=a comm=b"), HasSubstr("comm=b: given twice"));
+  EXPECT_THAT(Error("exact lg-sample=3"), HasSubstr("lg-sample=3: given twice"));
+  EXPECT_THAT(Error("lg-sample=3 exact"), HasSubstr("exact: given twice"));
 }
 
 TEST(Rules, OneBadRuleIsEnough) {

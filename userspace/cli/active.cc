@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heaptap active: switch the sampling of one process on and off (prof.active).
+// heaptap active: switches the sampling of one process on and off (prof.active).
 #include <stdio.h>
 
 #include <memory>
@@ -36,7 +36,7 @@ int Active(const ActiveFlags& flags) {
   const absl::Status status = client.Order(absl::StrCat("/pid/", flags.pid, "/active?value=", flags.value));
   const absl::Status done = IsNoDaemon(status) ? WithoutDaemon(flags) : status;
   if (done.ok() && flags.value == "off") {
-    printf("What process %d allocates is not recorded until heaptap active %d on; what it frees is.\n", flags.pid,
+    printf("New allocations of process %d are not recorded until heaptap active %d on; frees still are.\n", flags.pid,
            flags.pid);
   }
   return Report(done);
@@ -46,13 +46,13 @@ int Active(const ActiveFlags& flags) {
 
 void AddActive(CommandLine& line) {
   Command command =
-      line.AddCommand("active", "switch the sampling of a process on or off; without a daemon, in the process itself");
+      line.AddCommand("active", "switch the sampling of a process on or off; without a daemon, directly in the process");
   auto flags = std::make_shared<ActiveFlags>();
-  command.Add("PID", flags->pid, "the process").Required().Type("").AboveZero();
+  command.Add("PID", flags->pid, "switch this process").Required().Type("").AboveZero();
   const auto check = [](const std::string& text) {
     return text == "on" || text == "off" ? "" : absl::StrCat("'", service::Printable(text), "' is neither on nor off");
   };
-  command.Add("on|off", flags->value, "whether it is sampled").Required().Type("").Check(check);
+  command.Add("on|off", flags->value, "switch sampling on or off").Required().Type("").Check(check);
   AddSocketOption(command, flags->socket);
   command.Runs([flags] { return Active(*flags); });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heaptap attach: record a running process for a while.
+// heaptap attach: records a running process for a while.
 #include <signal.h>
 #include <stdlib.h>
 
@@ -33,10 +33,10 @@ int Attach(const AttachFlags& flags) {
   absl::StatusOr<std::unique_ptr<service::Recorder>> recorder = service::Recorder::Start(*options);
   if (!recorder.ok()) return Report(recorder.status());
   if (absl::Status status = (*recorder)->RecordRunning(flags.pid); !status.ok()) return Report(status);
-  // Its end wakes us even if the kernel had no room for the event.
+  // A handle of our own: it becomes readable at the end of the process even if the kernel dropped the event.
   absl::StatusOr<service::ProcessHandle> process = service::ProcessHandle::Open(flags.pid);
   service::Say(absl::StrCat("attached to ", flags.pid, " (", service::ProcessName(flags.pid),
-                            "); SIGUSR1 writes a dump, SIGINT the last one"));
+                            "); SIGUSR1 writes a dump, SIGINT writes the last one and ends"));
 
   const absl::Time end = flags.seconds > 0 ? absl::Now() + absl::Seconds(flags.seconds) : absl::InfiniteFuture();
   for (bool go_on = true; go_on && absl::Now() < end;) {
@@ -64,16 +64,16 @@ int Attach(const AttachFlags& flags) {
 
 void AddAttach(CommandLine& line) {
   Command command = line.AddCommand(
-      "attach", "record a running process that has libheaptap.so (or another sampled allocator); ends with a dump");
+      "attach", "record a running process with libheaptap.so or another sampled allocator, and dump it at the end");
   auto flags = std::make_shared<AttachFlags>();
-  const Option pid = command.Add("PID", flags->pid, "the process").Type("").AboveZero();
-  command.Add("-p,--pid", flags->pid, "the same").Type("PID").AboveZero().Excludes(pid);
-  command.Add("-d,--duration", flags->seconds, "end after this long (default: at SIGINT, SIGTERM or its end)")
+  const Option pid = command.Add("PID", flags->pid, "record this process").Type("").AboveZero();
+  command.Add("-p,--pid", flags->pid, "record this process (same as the argument PID)").Type("PID").AboveZero().Excludes(pid);
+  command.Add("-d,--duration", flags->seconds, "stop after this time (default: at SIGINT, at SIGTERM, or when the process ends)")
       .Type("SECONDS")
       .AboveZero();
   AddRecordingOptions(command, flags->recording);
   command.Runs([flags] {
-    if (flags->pid == 0) return Report(absl::InvalidArgumentError("attach: no process given; use heaptap attach PID"));
+    if (flags->pid == 0) return Report(absl::InvalidArgumentError("attach: expected a process; use heaptap attach PID"));
     return Attach(*flags);
   });
 }

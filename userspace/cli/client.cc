@@ -23,11 +23,11 @@ namespace {
 
 using nlohmann::json;
 
-// Marks a status as "nobody listens"; its message is for people.
+// Marks a status as "no daemon"; the status message is for people.
 constexpr char kNoDaemonPayload[] = "heaptap/no-daemon";
-// Of a daemon's message.
+// Of an error message from the daemon.
 constexpr size_t kMaxMessageBytes = 1000;
-// Documents have five levels. Those that write them out again call themselves for each.
+// Documents have five levels. The JSON writer recurses once per level.
 constexpr int kMaxDepth = 32;
 constexpr size_t kReadBytes = 64 << 10;
 
@@ -44,11 +44,11 @@ absl::StatusOr<elf::FileDescriptor> Connect(const std::string& path, absl::Durat
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof(address.sun_path)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--socket: a path of 1 to ", sizeof(address.sun_path) - 1, " bytes is needed"));
+        absl::StrCat("--socket: expected a path of 1 to ", sizeof(address.sun_path) - 1, " bytes"));
   }
   memcpy(address.sun_path, path.data(), path.size());
   elf::FileDescriptor connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  // connect(2) waits that long where the queue of those who want to is full.
+  // Limits the wait of connect(2) when the queue of connections is full.
   const timeval time = absl::ToTimeval(limit);
   if (!connection.valid() || setsockopt(connection.get(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time)) != 0) {
     return absl::InternalError(absl::StrCat("socket: ", strerror(errno)));
@@ -58,9 +58,9 @@ absl::StatusOr<elf::FileDescriptor> Connect(const std::string& path, absl::Durat
   const std::string what = absl::StrCat("the daemon's socket ", exporter::Printable(path));
   if (errno == EACCES || errno == EPERM) {
     return absl::PermissionDeniedError(
-        absl::StrCat("may not use ", what, ": be root, or in the group that the daemon is configured for"));
+        absl::StrCat("no permission to use ", what, ": run as root or as a member of the daemon's group"));
   }
-  if (errno == EAGAIN) return absl::DeadlineExceededError(absl::StrCat(what, ": nobody accepts connections"));
+  if (errno == EAGAIN) return absl::DeadlineExceededError(absl::StrCat(what, " does not accept connections; the daemon may be stopped or overloaded"));
   return absl::FailedPreconditionError(absl::StrCat(what, ": ", strerror(errno)));
 }
 
@@ -68,13 +68,13 @@ absl::Status SendAll(int fd, absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return absl::DataLossError(absl::StrCat("sending a request: ", strerror(errno)));
+    if (sent < 0) return absl::DataLossError(absl::StrCat("cannot send the request: ", strerror(errno)));
     bytes.remove_prefix(sent);
   }
   return absl::OkStatus();
 }
 
-// Reads some bytes, 0 at the end. DeadlineExceeded.
+// Reads some bytes; returns 0 at the end. DeadlineExceeded.
 absl::StatusOr<size_t> Receive(int fd, absl::Time deadline, char* buffer, size_t size) {
   for (;;) {
     const absl::Duration left = deadline - absl::Now();
@@ -87,15 +87,15 @@ absl::StatusOr<size_t> Receive(int fd, absl::Time deadline, char* buffer, size_t
       const ssize_t got = recv(fd, buffer, size, MSG_DONTWAIT);
       if (got >= 0) return static_cast<size_t>(got);
     }
-    // A reset is the end of what there is.
+    // A reset counts as the end.
     if (errno == ECONNRESET) return 0;
     if (errno != EINTR && errno != EAGAIN) {
-      return absl::DataLossError(absl::StrCat("reading the answer: ", strerror(errno)));
+      return absl::DataLossError(absl::StrCat("cannot read the answer: ", strerror(errno)));
     }
   }
 }
 
-// The text of a document, or a discarded value if it is none, or nested too deeply.
+// Parses a document; returns a discarded value if the text is not JSON or is nested too deeply.
 json ParseShallow(const std::string& text) {
   bool is_deep = false;
   const auto keep = [&is_deep](int depth, json::parse_event_t, const json&) {
@@ -113,11 +113,11 @@ bool IsNoDaemon(const absl::Status& status) { return status.GetPayload(kNoDaemon
 absl::Status Client::Unexpected(absl::string_view target, absl::string_view what) const {
   return absl::DataLossError(absl::StrCat("the answer of ", exporter::Printable(socket_), " to ", target,
                                           " is not as expected: ", exporter::Printable(what),
-                                          "; use heaptap and its daemon of one release"));
+                                          "; use heaptap and a daemon of the same release"));
 }
 
-absl::StatusOr<HttpAnswer> Client::Exchange(const char* method, const std::string& target,
-                                            size_t max_body_bytes) const {
+absl::StatusOr<ReceivedAnswer> Client::Exchange(const char* method, const std::string& target,
+                                                size_t max_body_bytes) const {
   absl::StatusOr<elf::FileDescriptor> connection = Connect(socket_, limits_.connect);
   if (!connection.ok()) return connection.status();
   const absl::Time deadline = absl::Now() + limits_.answer;
@@ -130,7 +130,7 @@ absl::StatusOr<HttpAnswer> Client::Exchange(const char* method, const std::strin
     absl::StatusOr<size_t> size = Receive(connection->get(), deadline, buffer.data(), buffer.size());
     if (!size.ok()) return size.status();
     if (*size == 0) {
-      // A server that refuses may answer without having read the request; the answer says more than EPIPE does.
+      // A server may refuse before it has read the request; its answer says more than EPIPE.
       if (absl::Status status = parser.End(); !status.ok()) return sent.ok() ? status : sent;
       return std::move(parser).Take();
     }
@@ -140,10 +140,10 @@ absl::StatusOr<HttpAnswer> Client::Exchange(const char* method, const std::strin
   }
 }
 
-absl::Status Client::Refusal(const HttpAnswer& answer) const {
+absl::Status Client::Refusal(const ReceivedAnswer& answer) const {
   const json document = ParseShallow(answer.body.substr(0, limits_.json_bytes));
   std::string message = absl::StrCat("the daemon at ", exporter::Printable(socket_), " answers with status ",
-                                     answer.status, " and does not say why");
+                                     answer.status, " without a reason");
   if (document.is_object() && document.contains("error") && document["error"].is_string()) {
     message = service::Printable(document["error"].get_ref<const std::string&>().substr(0, kMaxMessageBytes));
   }
@@ -164,7 +164,7 @@ absl::Status Client::Refusal(const HttpAnswer& answer) const {
 }
 
 absl::StatusOr<std::string> Client::Ask(const char* method, const std::string& target, size_t max_body_bytes) const {
-  absl::StatusOr<HttpAnswer> answer = Exchange(method, target, max_body_bytes);
+  absl::StatusOr<ReceivedAnswer> answer = Exchange(method, target, max_body_bytes);
   if (!answer.ok()) {
     const absl::Status& status = answer.status();
     if (!absl::IsDataLoss(status) && !absl::IsResourceExhausted(status) && !absl::IsDeadlineExceeded(status)) {
@@ -179,8 +179,8 @@ absl::StatusOr<std::string> Client::Ask(const char* method, const std::string& t
 
 absl::StatusOr<json> Client::Parse(const std::string& target, const std::string& body) const {
   json document = ParseShallow(body);
-  if (document.is_discarded()) return Unexpected(target, "no JSON, or nested too deeply");
-  if (!document.is_object()) return Unexpected(target, "no JSON object");
+  if (document.is_discarded()) return Unexpected(target, "it is not JSON, or nested too deeply");
+  if (!document.is_object()) return Unexpected(target, "it is not a JSON object");
   return document;
 }
 
@@ -210,7 +210,7 @@ absl::StatusOr<json> Client::Post(const std::string& target) const {
 absl::Status Client::Order(const std::string& target) const { return Post(target).status(); }
 
 void AddSocketOption(Command command, std::string& socket) {
-  command.Add("--socket", socket, absl::StrCat("the daemon's socket (default: ", kDefaultSocket, ")")).Type("PATH");
+  command.Add("--socket", socket, absl::StrCat("connect to the daemon at this socket (default: ", kDefaultSocket, ")")).Type("PATH");
 }
 
 }  // namespace heaptap::cli

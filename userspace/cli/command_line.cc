@@ -14,15 +14,15 @@
 namespace heaptap::cli {
 namespace {
 
-// Validators print themselves in --help by a description; the options' help texts say all that is to be said.
+// Keeps validators out of --help: the options' help texts describe the values.
 constexpr char kNoDescription[] = "";
 
 constexpr char kHelp[] = "help";
 
-// Letters by which a word may differ from the command that was meant.
-constexpr size_t kMostEdits = 2;
+// The distance up to which a word is considered a mistyped command.
+constexpr size_t kMaxEdits = 2;
 
-// Letters to insert, to delete or to replace until one word is the other (Levenshtein's distance).
+// Levenshtein distance: the number of letters to insert, delete or replace.
 size_t Edits(const std::string& from, const std::string& to) {
   std::vector<size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -65,7 +65,7 @@ Option Option::Check(std::function<std::string(const std::string&)> check) {
 }
 
 Option Option::AboveZero() {
-  // The message of CLI11's own check shows the limits of a double with 300 digits.
+  // CLI11's own check prints the limits of a double with 300 digits.
   return Check([](const std::string& text) {
     double number = 0;
     return absl::SimpleAtod(text, &number) && number > 0 ? "" : absl::StrCat("'", text, "' is not a number above 0");
@@ -172,13 +172,13 @@ std::optional<Option> Command::FindConfigurable(const std::string& name) const {
 }
 
 CommandLine::CommandLine()
-    : app_(std::make_unique<CLI::App>("Who holds the heap of a running program, and through which call path.",
+    : app_(std::make_unique<CLI::App>("Profile the heap of running programs: show which call paths hold memory.",
                                       "heaptap")) {
   app_->require_subcommand(1);
   app_->set_version_flag("-V,--version", "heaptap " HEAPTAP_VERSION);
   app_->footer(
       "Exit status: 0 success, 1 failure, 2 wrong usage, 3 no such target, 4 missing permission;\n"
-      "`heaptap run` passes on that of the program (128 + signal if a signal ended it).");
+      "`heaptap run` returns the program's own status (128 + signal if a signal ended it).");
 }
 
 CommandLine::~CommandLine() = default;
@@ -188,7 +188,7 @@ Command CommandLine::AddCommand(const std::string& name, const std::string& help
 }
 
 absl::Status CommandLine::Parse(std::vector<std::string> words) {
-  std::reverse(words.begin(), words.end());  // CLI11 takes them from the end
+  std::reverse(words.begin(), words.end());  // CLI11 reads them from the end
   try {
     app_->parse(std::move(words));
   } catch (const CLI::ParseError& error) {
@@ -199,7 +199,7 @@ absl::Status CommandLine::Parse(std::vector<std::string> words) {
 
 std::string CommandLine::FindSimilar(const std::string& word) const {
   std::string similar;
-  size_t least = kMostEdits + 1;
+  size_t least = kMaxEdits + 1;
   for (const CLI::App* command : app_->get_subcommands([](const CLI::App*) { return true; })) {
     const size_t edits = Edits(word, command->get_name());
     if (edits >= least) continue;
@@ -218,11 +218,11 @@ int CommandLine::Run(const std::vector<std::string>& words) {
   const std::vector<CLI::App*> named =
       names_command ? app_->get_subcommands([&](CLI::App* command) { return command->check_name(words[0]); })
                     : std::vector<CLI::App*>();
-  // CLI11 would complain about a missing command, and not name the wrong one.
+  // CLI11 would only report a missing command, not the wrong word.
   if (names_command && named.empty()) {
     const std::string similar = FindSimilar(words[0]);
     service::Say(absl::StrCat("unknown command ", service::Printable(words[0]),
-                              similar.empty() ? "" : absl::StrCat(", did you mean ", similar, "?"),
+                              similar.empty() ? "" : absl::StrCat("; did you mean ", similar, "?"),
                               "; see heaptap --help"));
     return kUsage;
   }

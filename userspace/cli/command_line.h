@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command line: commands, their options, and what a word must look like to be accepted.
+// The command line: commands, their options, and checks of their values.
 //
-// A layer over CLI11 without templates. CLI11's header takes ten seconds to compile in every file that includes it, so
-// only command_line.cc does.
+// A layer over CLI11 without templates. CLI11's header takes ten seconds to compile, so only command_line.cc includes it.
 //
-// Command and Option are handles, cheap to copy; they are valid while their CommandLine lives. Variables that options
-// are bound to must live as long, and keep their value when the option is not given. Not thread safe.
+// Command and Option are handles, cheap to copy, and valid while their CommandLine lives. Variables bound to options must
+// live as long; they keep their value when the option is not given. Not thread safe.
 #ifndef HEAPTAP_USERSPACE_CLI_COMMAND_LINE_H_
 #define HEAPTAP_USERSPACE_CLI_COMMAND_LINE_H_
 
@@ -31,14 +30,14 @@ class Option {
   explicit Option(CLI::Option* option) : option_(option) {}
 
   Option Required();
-  // How --help calls the value; "" leaves it out.
+  // The name of the value in --help; "" omits it.
   Option Type(const std::string& name);
-  // Cannot be set in a configuration file.
+  // The option cannot be set in a configuration file.
   Option CommandLineOnly();
-  // Cannot be given together with the other one.
+  // The two options cannot be given together.
   Option Excludes(Option other);
 
-  // What is accepted. A check returns "", or why the word is refused.
+  // Checks of the value. A check returns "", or the reason to refuse the word.
   Option Check(std::function<std::string(const std::string&)> check);
   Option AboveZero();
   Option NotNegative();
@@ -47,15 +46,15 @@ class Option {
   // A number of bytes; K, M and G are binary.
   Option Bytes();
 
-  // For configuration_file.cc, once the command line has been parsed.
+  // For configuration_file.cc, after the command line has been parsed.
   std::string name() const;  // as "--name"
   bool is_flag() const;
   bool is_repeatable() const;
   bool is_given() const;
-  // What a flag is set to by `--name` (text ""), or by `--name=text`.
+  // The value that `--name` (text "") or `--name=text` gives to a flag.
   std::string FlagValue(const std::string& text) const;
   std::vector<Option> excluded() const;
-  // Sets the variable as the command line would. InvalidArgument: the values are refused; the message says why.
+  // Sets the variable as the command line would. InvalidArgument: invalid values; the message says why.
   absl::Status Set(const std::vector<std::string>& values);
 
   friend bool operator==(Option a, Option b) { return a.option_ == b.option_; }
@@ -69,7 +68,7 @@ class Command {
   // `chosen` becomes the command's action when the command line names the command.
   Command(CLI::App* app, std::function<int()>* chosen) : app_(app), chosen_(chosen) {}
 
-  // An option with a value. `names`: "-o,--output", or one word without dashes for an argument that has no name.
+  // An option with a value. `names`: "-o,--output", or one word without dashes for a positional argument.
   Option Add(const std::string& names, std::string& value, const std::string& help);
   Option Add(const std::string& names, int& value, const std::string& help);
   Option Add(const std::string& names, uint32_t& value, const std::string& help);
@@ -77,24 +76,24 @@ class Command {
   Option Add(const std::string& names, double& value, const std::string& help);
   Option Add(const std::string& names, std::optional<uint64_t>& value, const std::string& help);
   Option Add(const std::string& names, std::optional<double>& value, const std::string& help);
-  // Those that can be given several times.
+  // Options that can be given several times.
   Option Add(const std::string& names, std::vector<std::string>& values, const std::string& help);
   Option Add(const std::string& names, std::vector<int>& values, const std::string& help);
   Option AddFlag(const std::string& names, bool& value, const std::string& help);
-  // A flag that may have a value (--name=N), and has `value_without` if it is given without one.
+  // A flag with an optional value (--name=N); without it, `value_without`.
   Option AddFlag(const std::string& name, int value_without, int& value, const std::string& help);
 
   // Text below the options of --help.
   void Footer(const std::string& text);
-  // What the command does; its result is the exit status.
+  // The action of the command; its result is the exit status.
   void Runs(std::function<int()> action);
-  // Words from the first one that is no option are not parsed: Rest() has them.
+  // Stops parsing at the first word that is not an option; Rest() returns the remaining words.
   void EndsAtFirstWord();
   std::vector<std::string> Rest() const;
   bool IsGiven(const std::string& name) const;
 
   std::string name() const;
-  // The option that a configuration file may set by this name, without dashes.
+  // The option with this name (without dashes), if a configuration file may set it.
   std::optional<Option> FindConfigurable(const std::string& name) const;
 
  private:
@@ -108,14 +107,14 @@ class CommandLine {
   ~CommandLine();
 
   Command AddCommand(const std::string& name, const std::string& help);
-  // Sets variables, runs no action. InvalidArgument: words that are refused; the message says which and why.
+  // Sets variables without running an action. InvalidArgument: an invalid word; the message says which and why.
   absl::Status Parse(std::vector<std::string> words);
-  // Parses the words after the program's own name and runs the command that they name, or prints help or the version. A
-  // message goes to stderr. Returns the exit status.
+  // Parses the words after the program's own name and runs the command, or prints help or the version. Errors go to
+  // stderr. Returns the exit status.
   int Run(const std::vector<std::string>& words);
 
  private:
-  // The command that a mistyped word is like; "" if there is none.
+  // The command that is most similar to a mistyped word; "" if there is none.
   std::string FindSimilar(const std::string& word) const;
 
   std::unique_ptr<CLI::App> app_;

@@ -11,11 +11,11 @@
 
 namespace heaptap::cli {
 
-// `program`: what stands behind "--" on the command line.
+// `program`: the words of the command line from "--" on.
 void AddRun(CommandLine& line, const std::vector<std::string>& program);
 void AddAttach(CommandLine& line);
 void AddDoctor(CommandLine& line);
-// `arguments`: of the whole command line, to be read again when the configuration is.
+// `arguments`: the whole command line, which is parsed again when the configuration is reloaded.
 void AddDaemon(CommandLine& line, const std::vector<std::string>& arguments);
 void AddList(CommandLine& line);
 void AddDump(CommandLine& line);

@@ -23,13 +23,13 @@
 namespace heaptap::cli {
 namespace {
 
-// A thousand rules are a tenth of it.
-constexpr size_t kMostBytes = 1 << 20;
+// A thousand rules take a tenth of this.
+constexpr size_t kMaxBytes = 1 << 20;
 
-// What a file says of one option.
+// The values of one option in a file.
 struct Setting {
   Option option;
-  int line;  // of its first value
+  int line;  // of the first value
   std::vector<std::string> values = {};
 };
 using Settings = std::vector<Setting>;
@@ -44,15 +44,15 @@ absl::Status Wrong(absl::string_view path, int line, absl::string_view what) {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   const auto failure = [&path](absl::string_view why) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot read the configuration ", path, ": ", why));
+    return absl::InvalidArgumentError(absl::StrCat("cannot read the configuration file ", path, ": ", why));
   };
-  // A pipe would be waited for.
+  // O_NONBLOCK: opening a pipe would block.
   const elf::FileDescriptor fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (!fd.valid() && errno == ENOENT) return absl::NotFoundError(absl::StrCat("there is no configuration ", path));
+  if (!fd.valid() && errno == ENOENT) return absl::NotFoundError(absl::StrCat("there is no configuration file ", path));
   struct stat status;
   if (!fd.valid() || fstat(fd.get(), &status) != 0) return failure(strerror(errno));
   if (!S_ISREG(status.st_mode)) return failure("it is not a regular file");
-  std::string text(kMostBytes + 1, '\0');
+  std::string text(kMaxBytes + 1, '\0');
   size_t size = 0;
   while (size < text.size()) {
     const ssize_t got = read(fd.get(), text.data() + size, text.size() - size);
@@ -61,7 +61,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     if (got == 0) break;
     size += got;
   }
-  if (size > kMostBytes) return failure("it has more than a mebibyte");
+  if (size > kMaxBytes) return failure("it is larger than 1 MiB");
   text.resize(size);
   return text;
 }
@@ -71,7 +71,7 @@ absl::string_view WithoutQuotes(absl::string_view value) {
   return is_quoted ? value.substr(1, value.size() - 2) : value;
 }
 
-// Adds what a line says. The error has no place.
+// Adds the setting of one line. The caller adds file and line to the error.
 absl::Status AddLine(absl::string_view line, int number, const Command& command, Settings& settings) {
   const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, absl::MaxSplits('=', 1));
   const std::string name(absl::StripAsciiWhitespace(pair.first));
@@ -82,9 +82,9 @@ absl::Status AddLine(absl::string_view line, int number, const Command& command,
     return absl::InvalidArgumentError(
         absl::StrCat("there is no option ", service::Printable(name), "; see heaptap ", command.name(), " --help"));
   }
-  if (!has_value && !option->is_flag()) return absl::InvalidArgumentError(absl::StrCat(name, ": a value is needed"));
+  if (!has_value && !option->is_flag()) return absl::InvalidArgumentError(absl::StrCat(name, ": expected ", name, "=VALUE"));
   if (has_value && option->is_flag() && value.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(name, "=: a value is needed, or the name alone"));
+    return absl::InvalidArgumentError(absl::StrCat(name, "=: expected a value, or the name alone"));
   }
   if (option->is_flag()) {
     if (value == "false") return absl::OkStatus();
@@ -96,18 +96,18 @@ absl::Status AddLine(absl::string_view line, int number, const Command& command,
     return absl::OkStatus();
   }
   if (!option->is_repeatable()) {
-    return absl::InvalidArgumentError(absl::StrCat(name, " is set in line ", found->line, " already"));
+    return absl::InvalidArgumentError(absl::StrCat(name, " is already set in line ", found->line));
   }
   settings[found - settings.begin()].values.push_back(std::move(value));
   return absl::OkStatus();
 }
 
-// Sets an option, unless the command line has decided.
+// Sets an option, unless the command line takes precedence.
 absl::Status Apply(const Setting& setting, const Settings& all) {
   Option option = setting.option;
   for (const Option& other : option.excluded()) {
     if (Find(all, other) != all.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(option.name(), " and ", other.name(), " exclude each other"));
+      return absl::InvalidArgumentError(absl::StrCat(option.name(), " and ", other.name(), " cannot be combined"));
     }
     if (other.is_given()) return absl::OkStatus();
   }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A command's options from a file.
+// Reads a command's options from a file.
 //
 //   # comment
-//   NAME=VALUE      as --NAME=VALUE
-//   NAME            a flag, as --NAME
+//   NAME=VALUE      same as --NAME=VALUE
+//   NAME            a flag, same as --NAME
 //
-// All of the line after the first '=' is the value, without the blanks around it and one pair of double quotes; so a
-// value may have blanks, quotes, '=' and '#' in it. An option that may be given several times has a line for each.
-// NAME=false is as if a flag were not there.
+// The value is the rest of the line after the first '=', without surrounding spaces and one pair of double quotes, so it
+// may contain spaces, quotes, '=' and '#'. A repeatable option has a line for each value. NAME=false leaves a flag unset.
 //
-// CLI11's own reader is for another purpose: it splits values at blanks and commas, ends them at a '#' in quotes, and
-// leaves out what it does not know and what is not beside its like.
+// CLI11's own reader does not fit: it splits values at spaces and commas, ends them at a '#' even in quotes, and silently
+// skips unknown options.
 #ifndef HEAPTAP_USERSPACE_CLI_CONFIGURATION_FILE_H_
 #define HEAPTAP_USERSPACE_CLI_CONFIGURATION_FILE_H_
 
@@ -22,9 +21,9 @@
 
 namespace heaptap::cli {
 
-// Gives a command the options that a file sets, after its command line has been parsed (so, in its action). An option
-// that was given on the command line, or one that excludes it, wins. NotFound: no such file. InvalidArgument: names
-// file, line and what is wrong; the options before it are set then.
+// Sets a command's options from a file. Call it after the command line has been parsed, in the command's action: an
+// option on the command line, or one that excludes it, takes precedence. NotFound: no such file. InvalidArgument: names
+// file, line and error; the options before that line are set.
 absl::Status ApplyConfigurationFile(const std::string& path, Command command);
 
 }  // namespace heaptap::cli

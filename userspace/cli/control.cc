@@ -13,12 +13,12 @@ absl::StatusOr<service::Preloaded> FindControllable(pid_t pid) {
   const std::string name = absl::StrCat("process ", pid, " (", found->command, ")");
   if (found->control_address == 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat(name, " has a sampled allocator without a control block; it cannot be steered"));
+        absl::StrCat(name, " cannot be controlled: its allocator is not libheaptap.so and has no control block"));
   }
   if (found->collector != 0) {
-    return absl::FailedPreconditionError(absl::StrCat(name, " is recorded by heaptap ", found->collector,
-                                                      "; if that is a daemon, name its socket with --socket, else end "
-                                                      "it first"));
+    return absl::FailedPreconditionError(absl::StrCat(name, " is recorded by another heaptap (process ",
+                                                      found->collector, "): if that is a daemon, pass its socket with "
+                                                      "--socket; otherwise end it first"));
   }
   return found;
 }

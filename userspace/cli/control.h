@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Orders to one process: through the daemon, or, where there is none, straight into its control block.
+// Control of one process without a daemon, by writing to its control block.
 #ifndef HEAPTAP_USERSPACE_CLI_CONTROL_H_
 #define HEAPTAP_USERSPACE_CLI_CONTROL_H_
 
@@ -12,9 +12,9 @@
 
 namespace heaptap::cli {
 
-// A process whose control block may be written, because no collector records it. NotFound: no such process, or none
-// with a sampled allocator. FailedPrecondition: it has no control block, or a living collector records it, which the
-// message names.
+// Finds a process whose control block this program may write, because no collector records the process. NotFound: no such
+// process, or it has no sampled allocator. FailedPrecondition: the process has no control block, or a living collector,
+// named in the message, records it.
 absl::StatusOr<service::Preloaded> FindControllable(pid_t pid);
 
 }  // namespace heaptap::cli

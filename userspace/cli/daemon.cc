@@ -39,7 +39,7 @@ namespace {
 constexpr char kConfiguration[] = "/etc/heaptap/heaptap.conf";
 constexpr char kGroup[] = "heaptap";
 
-// It takes its probes away, and puts back what it has changed in processes.
+// A daemon that ends removes its probes and restores control blocks.
 constexpr absl::Duration kEndPatience = absl::Seconds(60);
 
 struct DaemonFlags {
@@ -65,49 +65,49 @@ struct DaemonFlags {
 };
 
 void AddOptions(Command command, DaemonFlags& flags) {
-  command.Add("--config", flags.configuration, absl::StrCat("options, a line each (default: ", kConfiguration, ")"))
+  command.Add("--config", flags.configuration, absl::StrCat("read options from this file, one per line (default: ", kConfiguration, ")"))
       .Type("FILE")
       .CommandLineOnly();
   command
       .AddFlag("--end", flags.end,
-               "end the daemon that runs, if there is one, and the recording in the kernel; then exit")
+               "end the running daemon, if any, and the recording in the kernel; then exit")
       .CommandLineOnly();
-  command.Add("--state-dir", flags.state_folder, "where dumps go (default: /var/lib/heaptap)").Type("DIR");
-  command.Add("--socket", flags.socket, "for clients (default: /run/heaptap/heaptap.sock)").Type("PATH");
-  command.Add("--listen", flags.listen, "HTTP by TCP too, for every user of this machine; a loopback address")
+  command.Add("--state-dir", flags.state_folder, "write dumps and state to this folder (default: /var/lib/heaptap)").Type("DIR");
+  command.Add("--socket", flags.socket, "listen for clients on this socket (default: /run/heaptap/heaptap.sock)").Type("PATH");
+  command.Add("--listen", flags.listen, "also serve HTTP on this loopback address, with full access for every user of this machine")
       .Type("ADDR:PORT");
-  command.Add("--group", flags.group, "members may see and do all (default: heaptap, if there is such a group)")
+  command.Add("--group", flags.group, "give members of this group full access (default: heaptap, if that group exists)")
       .Type("NAME");
   command
       .Add("--pin-dir", flags.pin_folder,
-           "what stays in the kernel when the collector ends, in a BPF file system (default: "
-           "/sys/fs/bpf/heaptap; none: nothing stays)")
+           "keep the recording in this folder of a BPF file system when the daemon ends (default: "
+           "/sys/fs/bpf/heaptap; none: end the recording with the daemon)")
       .Type("DIR");
   command
       .Add("--library", flags.libraries,
-           "attach to this libheaptap.so before anybody maps it (others are found when they are mapped)")
+           "attach to this libheaptap.so before any process maps it (others are found when they are mapped)")
       .Type("FILE");
   AddSamplingOptions(command, flags.recording);
-  command.Add("--every", flags.every, "also dump every process on a schedule (90s, 10m, 1h30m)").Type("TIME");
+  command.Add("--every", flags.every, "also dump every process at this interval (90s, 10m, 1h30m)").Type("TIME");
   command
       .Add("--dump-at-exit", flags.dump_at_exit,
-           "always; fatal: of processes that a signal or the OOM killer ends (default); never")
+           "write a last dump of a process: always; fatal (default): if a signal or the OOM killer ended it; never")
       .Type("WHEN");
   command
       .Add("--rule", flags.rules,
-           "for some processes, e.g. 'comm=redis* lg-sample=16 every=1h'; the first that holds counts")
+           "set options for some processes, e.g. 'comm=redis* lg-sample=16 every=1h'; the first matching rule applies")
       .Type("RULE");
-  command.Add("--max-age", flags.max_age, "of dumps that are kept (default: 168h; 0: any)").Type("TIME");
-  command.Add("--max-files", flags.max_files, "dumps that are kept (default: 1000; 0: all)").Type("N");
-  command.Add("--max-bytes", flags.max_bytes, "of dumps that are kept (default: 1G; 0: all)").Type("BYTES").Bytes();
-  command.Add("--max-live", flags.max_live, "live samples of one process (default: as many as are still free)")
+  command.Add("--max-age", flags.max_age, "remove dumps older than this (default: 168h; 0: no limit)").Type("TIME");
+  command.Add("--max-files", flags.max_files, "keep at most N dumps (default: 1000; 0: no limit)").Type("N");
+  command.Add("--max-bytes", flags.max_bytes, "keep at most this many bytes of dumps (default: 1G; 0: no limit)").Type("BYTES").Bytes();
+  command.Add("--max-live", flags.max_live, "limit the live samples of one process (default: as many as are still free)")
       .Type("N");
-  command.Add("--max-contexts", flags.max_contexts, "call paths of one process, by thread (default: likewise)")
+  command.Add("--max-contexts", flags.max_contexts, "limit the call paths, by thread, of one process (default: as many as are still free)")
       .Type("N");
   command
       .Add("--budget", flags.budget,
-           "per cent of a core that all probes together may take; beyond it samples become rarer and weigh more "
-           "(default: 2, with --exact none; 0: none)")
+           "limit the CPU time of all probes to this percentage of one core, by taking rarer, heavier samples "
+           "(default: 2, no limit with --exact; 0: no limit)")
       .Type("PERCENT")
       .NotNegative();
 }
@@ -117,7 +117,7 @@ struct DaemonOptions {
   service::HttpOptions http;
 };
 
-// `value`: of the option `name`.
+// Sets the option `name` of the policy.
 absl::Status SetSetting(absl::string_view name, absl::string_view value, service::Policy& policy) {
   if (value.empty()) return absl::OkStatus();
   absl::Status status = service::SetPolicy(name, value, policy);
@@ -128,7 +128,7 @@ absl::Status SetSetting(absl::string_view name, absl::string_view value, service
 absl::StatusOr<absl::Duration> ParseAge(const std::string& text) {
   absl::Duration age;
   if (absl::ParseDuration(text, &age) && age >= absl::ZeroDuration()) return age;
-  return absl::InvalidArgumentError(absl::StrCat("--max-age ", text, ": a time is needed, like 90s, 10m or 168h"));
+  return absl::InvalidArgumentError(absl::StrCat("--max-age ", text, ": expected a duration, such as 90s, 10m or 168h"));
 }
 
 absl::StatusOr<std::optional<gid_t>> FindGroup(const std::string& name) {
@@ -154,24 +154,24 @@ absl::StatusOr<DaemonOptions> MakeOptions(const DaemonFlags& flags) {
   absl::StatusOr<std::optional<gid_t>> group = FindGroup(flags.group);
   if (!group.ok()) return group.status();
 
-  service::Everyone everyone;
-  everyone.rules = *std::move(rules);
-  everyone.state_folder = flags.state_folder;
-  everyone.pin_folder = flags.pin_folder == "none" ? "" : flags.pin_folder;
-  everyone.libraries = flags.libraries;
-  // Its own is the one that most processes will use.
+  service::SystemWide system_wide;
+  system_wide.rules = *std::move(rules);
+  system_wide.state_folder = flags.state_folder;
+  system_wide.pin_folder = flags.pin_folder == "none" ? "" : flags.pin_folder;
+  system_wide.libraries = flags.libraries;
+  // Most processes will use the daemon's own library.
   if (absl::StatusOr<std::string> library = service::FindLibrary(); library.ok()) {
-    everyone.libraries.push_back(*std::move(library));
+    system_wide.libraries.push_back(*std::move(library));
   }
-  everyone.retention = {.max_age = *age, .max_files = flags.max_files, .max_bytes = flags.max_bytes};
-  // Who wants every allocation does not want fewer.
+  system_wide.retention = {.max_age = *age, .max_files = flags.max_files, .max_bytes = flags.max_bytes};
+  // A default budget must not thin out an exact recording.
   const bool is_exact = policy.lg_sample == uint32_t{0} && !flags.budget_given;
-  everyone.budget = is_exact ? 0 : flags.budget / 100;
-  recording->everyone = std::move(everyone);
+  system_wide.budget = is_exact ? 0 : flags.budget / 100;
+  recording->system_wide = std::move(system_wide);
   return DaemonOptions{*std::move(recording), {.socket_path = flags.socket, .listen = flags.listen, .group = *group}};
 }
 
-// What the command line and the configuration file say.
+// Adds the configuration file's options to those of the command line.
 absl::Status ReadConfiguration(Command command, DaemonFlags& flags) {
   absl::Status status = ApplyConfigurationFile(flags.configuration, command);
   flags.budget_given = command.IsGiven("--budget");
@@ -179,7 +179,7 @@ absl::Status ReadConfiguration(Command command, DaemonFlags& flags) {
   return status;
 }
 
-// The same, once more from the beginning.
+// Parses the command line and the configuration file again.
 absl::StatusOr<DaemonOptions> ReadOptionsAgain(const std::vector<std::string>& arguments) {
   CommandLine line;
   DaemonFlags flags;
@@ -192,10 +192,10 @@ absl::StatusOr<DaemonOptions> ReadOptionsAgain(const std::vector<std::string>& a
 
 absl::Status MakeFolder(const std::string& path, mode_t mode) {
   if (mkdir(path.c_str(), mode) == 0 || errno == EEXIST) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("cannot make ", path, ": ", strerror(errno)));
+  return absl::FailedPreconditionError(absl::StrCat("cannot create ", path, ": ", strerror(errno)));
 }
 
-// What is in it decides what root does: nobody else may put anything there.
+// root trusts the contents of this folder, so only root may write to it.
 absl::Status CheckStateFolder(const std::string& path) {
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) {
@@ -205,7 +205,7 @@ absl::Status CheckStateFolder(const std::string& path) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      path, " must be a folder of root's, and nobody else may write to it; choose another one with --state-dir"));
+      path, " must be a folder that belongs to root and is writable for root only; choose another with --state-dir"));
 }
 
 absl::Status MakeFolders(const DaemonFlags& flags) {
@@ -215,11 +215,11 @@ absl::Status MakeFolders(const DaemonFlags& flags) {
   return slash == std::string::npos || slash == 0 ? absl::OkStatus() : MakeFolder(flags.socket.substr(0, slash), 0755);
 }
 
-// Has the daemon that records here end with its recording, if there is one.
+// Ends the daemon that uses this folder, if there is one, and its recording.
 absl::Status EndDaemon(const std::string& pin_folder) {
   const pid_t pid = bpf::Pins::Holder(pin_folder);
   if (pid <= 0) return absl::OkStatus();
-  // The first look is at the name: what runs under the PID now need not be what had the folder.
+  // Check the name: the PID may have been reused since the daemon locked the folder.
   const elf::FileDescriptor daemon(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!daemon.valid() || service::ProcessName(pid) != service::kCollectorName) return absl::OkStatus();
   if (syscall(SYS_pidfd_send_signal, daemon.get(), SIGINT, nullptr, 0) != 0 && errno != ESRCH) {
@@ -230,21 +230,21 @@ absl::Status EndDaemon(const std::string& pin_folder) {
     service::Say(absl::StrCat("the daemon, process ", pid, ", has ended"));
     return absl::OkStatus();
   }
-  return absl::DeadlineExceededError(absl::StrCat("the daemon, process ", pid, ", does not end within ",
-                                                  absl::FormatDuration(kEndPatience), "; kill -KILL ", pid,
-                                                  " ends it, then heaptap daemon --end its recording"));
+  return absl::DeadlineExceededError(absl::StrCat("the daemon, process ", pid, ", did not end within ",
+                                                  absl::FormatDuration(kEndPatience), "; run kill -KILL ", pid,
+                                                  ", then heaptap daemon --end again"));
 }
 
 int End(const DaemonFlags& flags, DaemonOptions options) {
-  if (options.recording.everyone->pin_folder.empty()) return kSuccess;
+  if (options.recording.system_wide->pin_folder.empty()) return kSuccess;
   if (absl::Status status = EndDaemon(flags.pin_folder); !status.ok()) return Report(status);
-  options.recording.everyone->shall_end = true;
+  options.recording.system_wide->shall_end = true;
   {
     absl::StatusOr<bpf::Pins> pins = bpf::Pins::Open(flags.pin_folder, bpf::Books::Layout());
     if (!pins.ok()) return Report(pins.status());
     if (pins->Names().empty() && pins->OtherLayouts().empty()) {
       pins->RemoveAll();
-      service::Say(absl::StrCat("nothing is recorded in ", flags.pin_folder));
+      service::Say(absl::StrCat("there is no recording in ", flags.pin_folder));
       return kSuccess;
     }
   }
@@ -265,17 +265,17 @@ void RaiseDescriptorLimit() {
 void Reload(service::Daemon& daemon, const std::vector<std::string>& arguments) {
   absl::StatusOr<DaemonOptions> options = ReadOptionsAgain(arguments);
   if (!options.ok()) {
-    return service::Say(absl::StrCat(options.status().message(), "; the configuration stays as it was"));
+    return service::Say(absl::StrCat(options.status().message(), "; the configuration is unchanged"));
   }
-  service::Everyone& everyone = *options->recording.everyone;
-  daemon.recorder().SetRules(*std::move(everyone.rules), options->recording.policy, everyone.retention,
-                             everyone.budget);
-  service::Say("read the configuration again: rules, rates, triggers, retention, budget; all else at the next start");
+  service::SystemWide& system_wide = *options->recording.system_wide;
+  daemon.recorder().SetRules(*std::move(system_wide.rules), options->recording.policy, system_wide.retention,
+                             system_wide.budget);
+  service::Say("reloaded rules, rates, triggers, retention and budget; other options take effect at the next start");
 }
 
 int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vector<std::string>& arguments) {
   const service::ServiceManager manager;
-  // Under nohup too it is asked to read its configuration again by this one.
+  // nohup ignores SIGHUP, which here means to reload the configuration.
   signal(SIGHUP, SIG_DFL);
   Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP});
   Priority priority;
@@ -283,7 +283,7 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
   absl::StatusOr<std::unique_ptr<service::Daemon>> started = service::Daemon::Start(options.recording, options.http);
   if (!started.ok()) return Report(started.status());
   service::Daemon& daemon = **started;
-  // Port 0 is one of the kernel's choice.
+  // With port 0 the kernel chooses the port.
   const std::string address = flags.listen.substr(0, flags.listen.rfind(':'));
   service::Say(absl::StrCat("recording; clients at ", flags.socket,
                             daemon.port() == 0 ? "" : absl::StrCat(" and http://", address, ":", daemon.port()),
@@ -305,7 +305,7 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
           daemon.DumpAll();
           break;
         case SIGUSR2:
-          // sigqueue(3) has a PID with it.
+          // The value of sigqueue(3) is a PID.
           daemon.DumpOne(signal.ssi_code == SI_QUEUE ? signal.ssi_int : 0);
           break;
         case SIGHUP:
@@ -320,11 +320,11 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
           return kSuccess;
         default:
           manager.NotifyStopping();
-          if (options.recording.everyone->pin_folder.empty()) {
+          if (options.recording.system_wide->pin_folder.empty()) {
             daemon.recorder().End();
           } else {
-            service::Say(absl::StrCat("the recording goes on in the kernel (", flags.pin_folder,
-                                      ") until the next start; heaptap daemon --end ends it"));
+            service::Say(absl::StrCat("the recording continues in the kernel (", flags.pin_folder,
+                                      "): the next heaptap daemon takes it over, heaptap daemon --end ends it"));
           }
           return kSuccess;
       }
@@ -336,17 +336,17 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
 
 void AddDaemon(CommandLine& line, const std::vector<std::string>& arguments) {
   Command command = line.AddCommand(
-      "daemon", "record every process that has a sampled allocator, from boot on; answer clients; survive everything");
+      "daemon", "record every process with a sampled allocator and serve clients; a recording survives restarts");
   auto flags = std::make_shared<DaemonFlags>();
   AddOptions(command, *flags);
   command.Footer(
       "SIGUSR1 writes a dump of every process, SIGUSR2 of the largest (or of the PID that sigqueue(3) sends with it);\n"
-      "SIGHUP reads the configuration again; SIGTERM ends the collector, SIGINT the recording too.");
+      "SIGHUP reloads the configuration; SIGTERM ends the daemon, SIGINT also ends the recording.");
   command.Runs([command, flags, arguments] {
     absl::Status read = ReadConfiguration(command, *flags);
     absl::StatusOr<DaemonOptions> options = read.ok() ? MakeOptions(*flags) : read;
     if (const std::string missing = bpf::MissingCapabilities(); options.ok() && !missing.empty()) {
-      options = absl::PermissionDeniedError(absl::StrCat("run heaptap daemon as root, or give it ", missing));
+      options = absl::PermissionDeniedError(absl::StrCat("missing rights: run heaptap daemon as root, or give it ", missing));
     }
     if (options.ok()) {
       if (absl::Status made = MakeFolders(*flags); !made.ok()) options = made;

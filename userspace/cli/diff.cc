@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heaptap diff: what grew between two dumps, or in a running process.
+// heaptap diff: shows what grew between two dumps, or in a running process.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ namespace {
 
 using profile::Profile;
 
-// A dump is one line for each address of each stack; the largest known have some MiB.
+// The largest known dumps have some MiB.
 constexpr size_t kMaxFileBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 1 << 20;
 constexpr size_t kDefaultTop = 20;
@@ -44,7 +44,7 @@ constexpr size_t kMaxMissingShown = 3;
 
 struct DiffFlags {
   std::string socket = kDefaultSocket;
-  std::string before;  // without `after`, a PID
+  std::string before;  // a path; without `after`, a PID
   std::string after;
   std::optional<double> seconds;
   bool json = false;
@@ -69,7 +69,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   }
 }
 
-// A dump that is none is a failure, not a wrong command line.
+// An invalid dump is a failure, not a usage error.
 absl::StatusOr<Profile> Parse(absl::string_view text, const std::string& name) {
   absl::StatusOr<Profile> profile = exporter::ReadHeapProfile(text, name);
   if (!profile.ok()) return absl::FailedPreconditionError(profile.status().message());
@@ -115,20 +115,20 @@ absl::StatusOr<Snapshots> OfProcess(const Client& client, pid_t pid, absl::Durat
   if (!second.ok()) return second.status();
   if (first->value.process_id != second->value.process_id) {
     return absl::FailedPreconditionError(
-        absl::StrCat("process ", pid, " ended meanwhile, or runs another program now; its books are new"));
+        absl::StrCat("process ", pid, " has ended, started another program or reset its profile in the meantime"));
   }
   return Snapshots{*std::move(before), *std::move(after)};
 }
 
 absl::StatusOr<Snapshots> Take(const DiffFlags& flags) {
   if (!flags.after.empty()) {
-    if (flags.seconds.has_value()) return absl::InvalidArgumentError("diff --seconds: only with the PID of a process");
+    if (flags.seconds.has_value()) return absl::InvalidArgumentError("diff: --seconds needs the PID of a process instead of dumps");
     return OfFiles(flags.before, flags.after);
   }
   pid_t pid = 0;
   if (!absl::SimpleAtoi(flags.before, &pid) || pid <= 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("diff ", exporter::Printable(flags.before), ": two dumps are needed, or the PID of a process"));
+        absl::StrCat("diff ", exporter::Printable(flags.before), ": expected two dumps, or the PID of a process"));
   }
   return OfProcess(Client(flags.socket), pid, absl::Seconds(flags.seconds.value_or(kDefaultSeconds)));
 }
@@ -141,7 +141,7 @@ void SayMissing(const LocalNames& names) {
     shown.push_back(exporter::Printable(path));
   }
   const size_t rest = names.missing().size() - shown.size();
-  service::Say(absl::StrCat("no names from files that are not here, or not as they were mapped: ",
+  service::Say(absl::StrCat("no function names from files that are missing here or have changed: ",
                             absl::StrJoin(shown, ", "), rest > 0 ? absl::StrCat(" and ", rest, " more") : ""));
 }
 
@@ -162,18 +162,18 @@ int Diff(const DiffFlags& flags) {
 
 void AddDiff(CommandLine& line) {
   Command command = line.AddCommand(
-      "diff", "show what grew, by call path: between two dumps (heap_v2 or gperftools) of a process, or while it runs");
+      "diff", "show what grew, by call path: between two dumps (heap_v2 or gperftools), or in a running process");
   auto flags = std::make_shared<DiffFlags>();
-  command.Add("BEFORE", flags->before, "a dump; alone, the PID of a process that the daemon records")
+  command.Add("BEFORE", flags->before, "compare this dump with AFTER; without AFTER: the PID of a process that the daemon records")
       .Required()
       .Type("");
-  command.Add("AFTER", flags->after, "a later dump of the same process").Type("");
-  command.Add("--seconds", flags->seconds, "with a PID: the time between the two looks (default: 10)")
+  command.Add("AFTER", flags->after, "compare with this later dump of the same process").Type("");
+  command.Add("--seconds", flags->seconds, "wait N seconds between the two snapshots of a process (default: 10)")
       .Type("N")
       .AboveZero();
   command.AddFlag("--objects", flags->objects, "sort by objects, not by bytes");
-  command.Add("--top", flags->top, "show so many call paths (default: 20; 0: all)").Type("N").NotNegative();
-  command.AddFlag("--json", flags->json, "one JSON document instead of text");
+  command.Add("--top", flags->top, "show N call paths (default: 20; 0: all)").Type("N").NotNegative();
+  command.AddFlag("--json", flags->json, "print one JSON document instead of text");
   AddSocketOption(command, flags->socket);
   command.Runs([flags] { return Diff(*flags); });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heaptap doctor: what this kernel and this user allow, what is missing, what is lost by that, and what to do about it.
+// heaptap doctor: checks what this kernel and this user allow, and shows what is missing, with consequence and remedy.
 #include <stdio.h>
 
 #include <memory>
@@ -92,7 +92,7 @@ void PrintJson(const Report& report, bool healthy) {
   printf("%s\n", document.Text({.indent = 2}).c_str());
 }
 
-// What needs more rights explains the rest; a missing process is worth its own status.
+// Missing rights come first, because they explain other failures; a missing process has its own status.
 int ExitStatus(const Report& report) {
   std::vector<absl::Status> failures;
   for (const service::Finding& finding : report.machine) failures.push_back(finding.status);
@@ -126,10 +126,10 @@ int Doctor(const DoctorFlags& flags) {
 }  // namespace
 
 void AddDoctor(CommandLine& line) {
-  Command command = line.AddCommand("doctor", "say what this kernel and this user allow, and what is missing");
+  Command command = line.AddCommand("doctor", "check what this kernel and this user allow, and show what is missing");
   auto flags = std::make_shared<DoctorFlags>();
-  command.Add("-p,--pid", flags->pid, "also look at this process").Type("PID").AboveZero();
-  command.AddFlag("--json", flags->json, "one JSON document instead of text");
+  command.Add("-p,--pid", flags->pid, "also check this process").Type("PID").AboveZero();
+  command.AddFlag("--json", flags->json, "print one JSON document instead of text");
   command.Runs([flags] { return Doctor(*flags); });
 }
 

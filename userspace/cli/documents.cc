@@ -18,13 +18,13 @@ using service::AllocatorFigures;
 using service::EndedProcess;
 using service::ProcessSummary;
 
-// Takes fields out of one object and remembers the first that is not as it should be.
+// Reads fields of one object and remembers the first error.
 class Fields {
  public:
-  // `where`: of the object in its document, for messages.
+  // `where`: the place of the object in its document, for messages.
   Fields(const json& object, std::string where, std::string& error)
       : object_(object), where_(std::move(where)), error_(error) {
-    if (!object.is_object()) Fail("", "is no object");
+    if (!object.is_object()) Fail("", "is not an object");
   }
 
   bool Has(const char* name) const { return Value(name) != nullptr && !Value(name)->is_null(); }
@@ -41,7 +41,7 @@ class Fields {
   template <typename Integer>
   requires std::is_integral_v<Integer>
   void Take(const char* name, Integer& value) {
-    const json* field = Need(name, &json::is_number_unsigned, "a whole number, not negative");
+    const json* field = Need(name, &json::is_number_unsigned, "a non-negative whole number");
     if (field == nullptr) return;
     const uint64_t number = field->get<uint64_t>();
     if (number > static_cast<uint64_t>(std::numeric_limits<Integer>::max())) return Fail(name, "is too large");
@@ -49,20 +49,20 @@ class Fields {
   }
   void TakePid(const char* name, pid_t& pid) {
     Take(name, pid);
-    if (error_.empty() && pid == 0) Fail(name, "is no PID");
+    if (error_.empty() && pid == 0) Fail(name, "is not a PID");
   }
   void Take(const char* name, absl::Time& value) {
     std::string text;
     Take(name, text);
     std::string unused;
     if (error_.empty() && !absl::ParseTime(absl::RFC3339_full, text, &value, &unused))
-      Fail(name, "is no time (RFC 3339)");
+      Fail(name, "is not a time (RFC 3339)");
   }
   void Take(const char* name, exporter::CountsByName& counts) {
     const json* field = Need(name, &json::is_object, "an object");
     if (field == nullptr) return;
     for (const auto& [key, count] : field->items()) {
-      if (!count.is_number_unsigned()) return Fail(name, "has something that is no count");
+      if (!count.is_number_unsigned()) return Fail(name, "has a value that is not a count");
       counts[key] = count.get<uint64_t>();
     }
   }
@@ -115,7 +115,7 @@ ProcessSummary ReadSummary(const json& object, const std::string& where, std::st
   return summary;
 }
 
-// The objects of a list in a document, each made into something by `read`(object, where, error).
+// Reads a list of objects in a document, each with `read`(object, where, error).
 template <typename Read>
 auto ReadList(const Client& client, const char* target, const json& document, const char* name, Read read)
     -> absl::StatusOr<std::vector<decltype(read(document, std::string(), std::declval<std::string&>()))>> {
@@ -149,7 +149,7 @@ absl::StatusOr<ProcessDocument> GetProcess(const Client& client, pid_t pid) {
   for (ProcessDocument& process : *processes) {
     if (process.value.pid == pid) return std::move(process);
   }
-  return absl::NotFoundError(absl::StrCat("process ", pid, " is not recorded; heaptap list says which are"));
+  return absl::NotFoundError(absl::StrCat("process ", pid, " is not recorded; heaptap list shows the recorded ones"));
 }
 
 absl::StatusOr<std::vector<EndedDocument>> GetEnded(const Client& client) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the daemon's JSON documents say, checked: fields bear the names of service/collector.h.
+// Reads and checks the daemon's JSON documents; fields have the names of the structs in service/collector.h.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_CLI_DOCUMENTS_H_
@@ -18,9 +18,9 @@
 
 namespace heaptap::cli {
 
-// Errors of all: those of Client.
+// All functions have the errors of Client.
 
-// What was read, and the words in which the daemon said it.
+// A parsed value, and the JSON that the daemon sent for it.
 template <typename T>
 struct Document {
   T value;
@@ -30,7 +30,7 @@ using ProcessDocument = Document<service::ProcessSummary>;
 using EndedDocument = Document<service::EndedProcess>;
 
 absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client);
-// One of them. NotFound: it is not recorded.
+// NotFound: the process is not recorded.
 absl::StatusOr<ProcessDocument> GetProcess(const Client& client, pid_t pid);
 
 absl::StatusOr<std::vector<EndedDocument>> GetEnded(const Client& client);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heaptap dump: have the daemon write dumps, or write them oneself.
+// heaptap dump: tells the daemon to write dumps, or fetches and writes them itself.
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -36,21 +36,21 @@ struct DumpFlags {
 };
 
 absl::Status CheckFlags(const DumpFlags& flags) {
-  if (flags.all == !flags.pids.empty()) return absl::InvalidArgumentError("dump: either PIDs or --all are needed");
+  if (flags.all == !flags.pids.empty()) return absl::InvalidArgumentError("dump: expected PIDs or --all");
   if (flags.file.empty() && !flags.format.empty()) {
-    return absl::InvalidArgumentError("--format: the daemon's own dumps have its format; -o FILE writes another one");
+    return absl::InvalidArgumentError("--format needs -o FILE: dumps in the daemon's folder have the daemon's format");
   }
   if (!flags.file.empty() && (flags.all || flags.pids.size() > 1) && !absl::StrContains(flags.file, kPid)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("-o: a name for several dumps needs ", kPid, " in it, which becomes the PID"));
+        absl::StrCat("-o: the name for several dumps must contain ", kPid, ", which is replaced by the PID"));
   }
   return absl::OkStatus();
 }
 
-// Says what went wrong, with what can be done where there is no daemon.
+// Reports an error; without a daemon, also what to do instead.
 int ReportDump(const absl::Status& status) {
   if (!IsNoDaemon(status)) return Report(status);
-  service::Say(absl::StrCat(status.message(), ". One process can be recorded without: heaptap attach -p PID"));
+  service::Say(absl::StrCat(status.message(), "; to record one process without a daemon, use heaptap attach -p PID"));
   return kFailure;
 }
 
@@ -58,7 +58,7 @@ int PrintPath(const absl::StatusOr<std::string>& path) {
   if (!path.ok()) return ReportDump(path.status());
   puts(exporter::Printable(*path).c_str());
   if (access(path->c_str(), R_OK) != 0 && errno == EACCES) {
-    service::Say("the daemon's folder is root's; with -o FILE the dump is written with your own rights");
+    service::Say("only root can read the daemon's folder; use -o FILE to write a dump with your own rights");
   }
   return kSuccess;
 }
@@ -68,7 +68,7 @@ absl::Status Fetch(const Client& client, const DumpFlags& flags, pid_t pid) {
   if (!flags.format.empty()) absl::StrAppend(&target, "?format=", flags.format);
   absl::StatusOr<std::string> contents = client.GetDump(target);
   if (!contents.ok()) return contents.status();
-  // Writers of all formats have a header.
+  // A dump of any format has a header.
   if (contents->empty()) return client.Unexpected(target, "an empty dump");
   return WriteWholeFile(absl::StrReplaceAll(flags.file, {{kPid, absl::StrCat(pid)}}), *contents);
 }
@@ -76,7 +76,7 @@ absl::Status Fetch(const Client& client, const DumpFlags& flags, pid_t pid) {
 int DumpAll(const Client& client) {
   absl::StatusOr<std::vector<Dumped>> dumps = PostDumps(client);
   if (!dumps.ok()) return ReportDump(dumps.status());
-  if (dumps->empty()) return Report(absl::NotFoundError("the daemon records no process"));
+  if (dumps->empty()) return Report(absl::NotFoundError("the daemon records no processes"));
   int status = kSuccess;
   for (const Dumped& dumped : *dumps) {
     if (PrintPath(dumped.path) != kSuccess) status = kFailure;
@@ -92,14 +92,14 @@ int Dump(const DumpFlags& flags) {
   if (flags.all) {
     absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client);
     if (!processes.ok()) return ReportDump(processes.status());
-    if (processes->empty()) return Report(absl::NotFoundError("the daemon records no process"));
+    if (processes->empty()) return Report(absl::NotFoundError("the daemon records no processes"));
     for (const ProcessDocument& process : *processes) pids.push_back(process.value.pid);
   }
   int first_failure = kSuccess;
   for (const pid_t pid : pids) {
     if (flags.all) {
       const absl::Status fetched = Fetch(client, flags, pid);
-      // It has ended since it was listed.
+      // The process has ended since it was listed.
       if (absl::IsNotFound(fetched)) continue;
       const int status = ReportDump(fetched);
       if (first_failure == kSuccess) first_failure = status;
@@ -116,17 +116,17 @@ int Dump(const DumpFlags& flags) {
 void AddDump(CommandLine& line) {
   Command command = line.AddCommand("dump", "write dumps of processes that the daemon records");
   auto flags = std::make_shared<DumpFlags>();
-  const Option pids = command.Add("PID", flags->pids, "the processes").Type("").AboveZero();
-  command.AddFlag("--all", flags->all, "all processes that the daemon records").Excludes(pids);
+  const Option pids = command.Add("PID", flags->pids, "dump these processes").Type("").AboveZero();
+  command.AddFlag("--all", flags->all, "dump all processes that the daemon records").Excludes(pids);
   command
       .Add("-o,--output", flags->file,
-           "write the dump here, with your own rights; - is stdout, %p the PID (default: the daemon writes it "
-           "into its folder, and the path is printed)")
+           "write the dump to FILE with your own rights; - is stdout, %p the PID (default: the daemon writes it to "
+           "its folder, and heaptap prints the path)")
       .Type("FILE");
   command
       .Add("--format", flags->format,
-           "with -o: heap_v2 (default): jemalloc's, for jeprof; gperftools; pprof: for go tool pprof; "
-           "collapsed: for flame graphs; jeprof: with symbols, for jeprof on any machine")
+           "choose the format, with -o: heap_v2 (default; jemalloc's, for jeprof), gperftools, pprof (for go tool "
+           "pprof), collapsed (for flame graphs), jeprof (with symbols, for jeprof on any machine)")
       .OneOf({"heap_v2", "gperftools", "pprof", "collapsed", "jeprof"});
   AddSocketOption(command, flags->socket);
   command.Runs([flags] { return Dump(*flags); });

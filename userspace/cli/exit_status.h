@@ -13,13 +13,13 @@ enum ExitStatus {
   kFailure = 1,
   kUsage = 2,
   kNoTarget = 3,         // no such process, or none that can be recorded
-  kPermission = 4,       // the message names the capability
-  kNotExecutable = 126,  // run: as a shell does
-  kNotFound = 127,
-  kSignalled = 128,  // run: plus the signal that ended the program
+  kPermission = 4,       // the message names the missing capability
+  kNotExecutable = 126,  // run: the same as a shell's
+  kNotFound = 127,       // run: the same as a shell's
+  kSignalled = 128,      // run: plus the signal that ended the program
 };
 
-// The exit status for an error, after saying it on stderr.
+// Prints an error to stderr and returns its exit status.
 int Report(const absl::Status& status);
 
 }  // namespace heaptap::cli

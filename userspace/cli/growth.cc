@@ -22,7 +22,7 @@ using exporter::Json;
 using profile::Context;
 using profile::Estimate;
 
-// Less than half a byte and half an object: rounding.
+// Smaller changes are rounding errors.
 bool IsNothing(const Estimate& live) { return std::fabs(live.bytes) < 0.5 && std::fabs(live.objects) < 0.5; }
 
 int64_t Whole(double estimate) {
@@ -49,10 +49,10 @@ absl::Status CheckSameProcess(const profile::Profile& before, const profile::Pro
   std::set<std::pair<uint64_t, absl::string_view>> places;
   for (const elf::Mapping& mapping : before.mappings) places.emplace(mapping.start, mapping.path);
   for (const elf::Mapping& mapping : after.mappings) {
-    // The kernel's own page is at the same place in all.
+    // [vsyscall] has the same address in all processes.
     if (mapping.path != "[vsyscall]" && places.contains({mapping.start, mapping.path})) return absl::OkStatus();
   }
-  return absl::FailedPreconditionError("two profiles of one process are needed; these have no mapping in common");
+  return absl::FailedPreconditionError("expected two profiles of the same process, but these have no mapping in common");
 }
 
 Growth FindGrowth(const profile::Profile& before, const profile::Profile& after, SortBy sort_by) {
@@ -103,7 +103,7 @@ std::string GrowthText(const Growth& growth, size_t top, const exporter::FindSou
     if (contexts[i].frames.empty()) add(exporter::kUnknownCallPath);
   }
   const size_t rest = contexts.size() - Shown(growth, top);
-  if (rest > 0) absl::StrAppend(&text, "and ", rest, " more call paths (--top)\n");
+  if (rest > 0) absl::StrAppend(&text, "and ", rest, " more call paths (see --top)\n");
   return text;
 }
 

@@ -20,10 +20,10 @@ namespace {
 
 constexpr absl::string_view kLineEnd = "\r\n";
 constexpr absl::string_view kHeadEnd = "\r\n\r\n";
-// The line before a chunk: a number in hexadecimal, and extensions that nobody uses.
+// The line before a chunk: its size in hexadecimal, and extensions, which are not in use.
 constexpr size_t kMaxChunkLineBytes = 256;
 
-absl::Status NoHttp(absl::string_view what) { return absl::DataLossError(absl::StrCat("no HTTP answer: ", what)); }
+absl::Status NoHttp(absl::string_view what) { return absl::DataLossError(absl::StrCat("the answer is not valid HTTP: ", what)); }
 
 }  // namespace
 
@@ -49,15 +49,15 @@ absl::Status AnswerParser::ReadHead(absl::string_view head) {
     if (absl::EqualsIgnoreCase(field.first, "Content-Length")) {
       uint64_t length = 0;
       if (!absl::SimpleAtoi(value, &length) || length_.value_or(length) != length) {
-        return NoHttp("its Content-Length is no number");
+        return NoHttp("its Content-Length is not a number");
       }
       length_ = length;
     } else if (absl::EqualsIgnoreCase(field.first, "Transfer-Encoding")) {
-      if (!absl::EqualsIgnoreCase(value, "chunked")) return NoHttp("its Transfer-Encoding is not known here");
+      if (!absl::EqualsIgnoreCase(value, "chunked")) return NoHttp("its Transfer-Encoding is not supported");
       is_chunked_ = true;
     }
   }
-  // Chunks win, RFC 9112 6.3.
+  // Chunks take precedence (RFC 9112, 6.3).
   if (is_chunked_) length_.reset();
   return CheckSize(length_.value_or(0));
 }
@@ -66,7 +66,7 @@ absl::StatusOr<bool> AnswerParser::Add(absl::string_view bytes) {
   if (!has_head_) {
     absl::StrAppend(&pending_, bytes);
     const size_t end = absl::string_view(pending_).find(kHeadEnd);
-    if (std::min(end, pending_.size()) > kMaxHeadBytes) return NoHttp("its head does not end");
+    if (std::min(end, pending_.size()) > kMaxHeadBytes) return NoHttp("its header is too long");
     if (end == std::string::npos) return false;
     has_head_ = true;
     const std::string head = pending_.substr(0, end);
@@ -99,11 +99,11 @@ absl::StatusOr<bool> AnswerParser::TakeChunks() {
     const bool ends_well = end == rest.data() + line_end || *end == ';' || *end == ' ';
     if (error != std::errc() || !ends_well) return NoHttp("a chunk has no size");
     if (size == 0) {
-      // What follows (trailers) is of no use here.
+      // Trailers are ignored.
       is_whole_ = true;
       return true;
     }
-    // Alone first: the sum could wrap around.
+    // Check the size alone first, because the sum could wrap around.
     if (absl::Status status = CheckSize(size); !status.ok()) return status;
     if (absl::Status status = CheckSize(answer_.body.size() + size); !status.ok()) return status;
     const size_t begin = line_end + kLineEnd.size();
@@ -117,10 +117,10 @@ absl::StatusOr<bool> AnswerParser::TakeChunks() {
 }
 
 absl::Status AnswerParser::End() {
-  // Without a length and chunks, the end of the connection is the end of the answer.
+  // Without a length or chunks, the answer ends with the connection.
   if (has_head_ && !is_chunked_ && !length_.has_value()) is_whole_ = true;
   if (is_whole_) return absl::OkStatus();
-  return absl::DataLossError(pending_.empty() && !has_head_ ? "no answer" : "the answer ended before it was whole");
+  return absl::DataLossError(pending_.empty() && !has_head_ ? "there is no answer" : "the answer is incomplete");
 }
 
 }  // namespace heaptap::cli

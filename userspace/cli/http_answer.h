@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client's half of HTTP/1.1 (RFC 9112), as much of it as one request on one connection takes: the request asks for
-// the connection to be closed, so the answer ends where it says or where the connection does.
+// Parses an HTTP/1.1 answer (RFC 9112) on a connection with one request. The request asks the server to close the
+// connection, so the answer ends at its stated length or with the connection.
 //
-// Written out here because the answering side may be anything: cpp-httplib's client (0.11) takes any number of header
-// lines of any length, and as much time as a server that sends a byte now and then.
+// The server is not trusted, and cpp-httplib's client (0.11) limits neither the header nor the total time.
 #ifndef HEAPTAP_USERSPACE_CLI_HTTP_ANSWER_H_
 #define HEAPTAP_USERSPACE_CLI_HTTP_ANSWER_H_
 
@@ -20,23 +19,22 @@ namespace heaptap::cli {
 
 inline constexpr size_t kMaxHeadBytes = 16 << 10;
 
-struct HttpAnswer {
+struct ReceivedAnswer {
   int status = 0;  // 100 to 599
   std::string body = {};
 };
 
-// Takes an answer as it comes, in pieces of any size. Thread-compatible.
+// Parses an answer from pieces of any size. Thread-compatible.
 class AnswerParser {
  public:
   explicit AnswerParser(size_t max_body_bytes) : max_body_bytes_(max_body_bytes) {}
 
-  // Takes the next bytes. True: the answer is whole. DataLoss: this is no HTTP; ResourceExhausted: the body is longer
-  // than allowed.
+  // Parses the next bytes. True: the answer is complete. DataLoss: not HTTP. ResourceExhausted: the body is too long.
   absl::StatusOr<bool> Add(absl::string_view bytes);
-  // The connection has ended. DataLoss: the answer is not whole.
+  // The connection has ended. DataLoss: the answer is incomplete.
   absl::Status End();
 
-  HttpAnswer Take() && { return std::move(answer_); }
+  ReceivedAnswer Take() && { return std::move(answer_); }
 
  private:
   absl::Status ReadHead(absl::string_view head);
@@ -44,12 +42,12 @@ class AnswerParser {
   absl::Status CheckSize(size_t body_bytes) const;
 
   const size_t max_body_bytes_;
-  std::string pending_;  // what came and is not understood yet; of a body with a known end, nothing
+  std::string pending_;  // received but not yet parsed
   bool has_head_ = false;
   bool is_chunked_ = false;
   bool is_whole_ = false;
   std::optional<size_t> length_;
-  HttpAnswer answer_;
+  ReceivedAnswer answer_;
 };
 
 }  // namespace heaptap::cli

@@ -26,11 +26,11 @@ std::string Padded(const std::string& text, size_t width, bool right) {
 
 std::string HumanBytes(double bytes) {
   constexpr char kUnits[] = "KMGTPE";
-  // Beyond 64 bits it is somebody's mistake, and has hundreds of digits.
+  // Larger numbers are errors, and would print hundreds of digits.
   constexpr double kMost = 0x1p64;
   if (std::isnan(bytes)) return kUnknown;
   double number = std::clamp(bytes, -kMost, kMost);
-  // What would be rounded to the next unit is that already.
+  // Numbers that would be rounded up to the next unit use that unit.
   if (std::fabs(number) < 1023.5) return absl::StrFormat("%.0f", number);
   const char* unit = kUnits;
   number /= 1024;
@@ -54,7 +54,7 @@ std::string HumanLosses(const exporter::CountsByName& losses) {
   std::vector<std::string> reasons;
   for (const auto& [reason, count] : losses) {
     if (count == 0) continue;
-    // A sum that goes beyond is not worth a wrong small number.
+    // Saturates instead of wrapping around.
     total = count > UINT64_MAX - total ? UINT64_MAX : total + count;
     reasons.push_back(absl::StrCat(service::Printable(reason), " ", count));
   }

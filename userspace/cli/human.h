@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Figures and tables for people. Functions here are thread-safe.
+// Formats figures and tables for people. Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_CLI_HUMAN_H_
 #define HEAPTAP_USERSPACE_CLI_HUMAN_H_
 
@@ -15,24 +15,24 @@
 
 namespace heaptap::cli {
 
-// What stands where nobody knows.
+// Stands for an unknown value.
 inline constexpr char kUnknown[] = "-";
 
-// With one digit after the point and a binary unit: "512", "1.5K", "20.0G". Negative with its sign.
+// With one digit after the point and a binary unit: "512", "1.5K", "20.0G". May be negative.
 std::string HumanBytes(double bytes);
-// The two largest units: "3d04h", "5h12m", "2m03s", "42s". What is negative is 0.
+// The two largest units: "3d04h", "5h12m", "2m03s", "42s". A negative duration counts as 0.
 std::string HumanDuration(absl::Duration duration);
 // "0", or "12 (ring-buffer 10, stacks 2)".
 std::string HumanLosses(const exporter::CountsByName& losses);
-// Text that a process chose, cut to a length that leaves a table in shape.
+// A command made printable and cut to the width of a table's column.
 std::string HumanCommand(absl::string_view command);
 
-// Columns as wide as they must be, two blanks apart. Lines without blanks at their ends.
+// A table with minimal column widths, two spaces apart, without trailing spaces.
 class Table {
  public:
   struct Column {
     std::string title;
-    bool is_number = false;  // to the right
+    bool is_number = false;  // aligned to the right
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   // One text for each column, printable.
@@ -44,7 +44,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Lines "name  value", the values below each other.
+// Lines of "name  value" with aligned values.
 std::string NamedValues(const std::vector<std::pair<std::string, std::string>>& values);
 
 }  // namespace heaptap::cli

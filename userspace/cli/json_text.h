@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON documents as text for stdout. Functions here are thread safe.
+// Formats JSON documents for stdout. Functions here are thread safe.
 #ifndef HEAPTAP_USERSPACE_CLI_JSON_TEXT_H_
 #define HEAPTAP_USERSPACE_CLI_JSON_TEXT_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heaptap list: the processes that are recorded; without a daemon, those that could be.
+// heaptap list: lists recorded processes; without a daemon, those with a sampled allocator.
 #include <dirent.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -135,7 +135,7 @@ void PrintPreloaded(const std::vector<Preloaded>& processes) {
   fputs(table.Text().c_str(), stdout);
 }
 
-// What nobody knows is not there.
+// Unknown fields are omitted.
 void PrintPreloadedJson(const std::vector<Preloaded>& processes) {
   Json list = Json::List();
   for (const Preloaded& process : processes) {
@@ -151,7 +151,7 @@ void PrintPreloadedJson(const std::vector<Preloaded>& processes) {
   fputs(ToText(Json{{"schema_version", kSchemaVersion}, {"processes", std::move(list)}}).c_str(), stdout);
 }
 
-// That of a daemon that has ended, in the default place. False where we may not look.
+// Whether a daemon has left a recording in the default place. False if this user may not look there.
 bool HasRecordingInKernel() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(kDefaultPinFolder), closedir);
   while (const dirent* entry = folder == nullptr ? nullptr : readdir(folder.get())) {
@@ -164,13 +164,13 @@ int ListPreloaded(const ListFlags& flags) {
   absl::StatusOr<service::PreloadedFinder::All> all = service::PreloadedFinder().FindAll();
   if (!all.ok()) return Report(all.status());
   std::string line = absl::StrCat("no daemon at ", exporter::Printable(flags.socket),
-                                  ": these are the processes with a sampled allocator, as they say themselves");
+                                  ": listing processes with a sampled allocator, with their own figures");
   if (all->refused > 0) {
-    absl::StrAppend(&line, "; ", all->refused, all->refused == 1 ? " other" : " others", " may not be looked at");
+    absl::StrAppend(&line, "; no permission to inspect ", all->refused, " other", all->refused == 1 ? "" : "s");
   }
   service::Say(line);
   if (HasRecordingInKernel()) {
-    service::Say("a recording goes on in the kernel; heaptap daemon takes it over, heaptap daemon --end ends it");
+    service::Say("a recording continues in the kernel: heaptap daemon takes it over, heaptap daemon --end ends it");
   }
   if (flags.json) {
     PrintPreloadedJson(all->processes);
@@ -211,8 +211,8 @@ void AddList(CommandLine& line) {
   Command command = line.AddCommand(
       "list", "list the processes that the daemon records; without a daemon, those with a sampled allocator");
   auto flags = std::make_shared<ListFlags>();
-  command.AddFlag("--ended", flags->ended, "the latest ones that have ended instead");
-  command.AddFlag("--json", flags->json, "one JSON document instead of text");
+  command.AddFlag("--ended", flags->ended, "list the processes that ended most recently instead");
+  command.AddFlag("--json", flags->json, "print one JSON document instead of text");
   AddSocketOption(command, flags->socket);
   command.Runs([flags] { return List(*flags); });
 }

@@ -13,7 +13,7 @@ namespace heaptap::cli {
 namespace {
 
 absl::StatusOr<elf::MappedFile> OpenHere(const elf::Mapping& mapping) {
-  // OpenByPath looks only at what the kernel has at hand; this puts it there. O_PATH: nothing is opened by it.
+  // OpenByPath uses only cached attributes; this loads them. With O_PATH, the file itself is not opened.
   const elf::FileDescriptor handle(open(mapping.path.c_str(), O_PATH | O_CLOEXEC));
   return elf::OpenByPath(mapping);
 }
@@ -33,7 +33,7 @@ LocalNames::LocalNames(absl::Span<const elf::Mapping> mappings, std::vector<uint
     const size_t count = std::lower_bound(rest.begin(), rest.end(), mapping->end) - rest.begin();
     const absl::Span<const uint64_t> inside = rest.subspan(0, count);
     rest.remove_prefix(count);
-    // The kernel's own, such as [vdso], has no file.
+    // The kernel's own mappings, such as [vdso], have no file.
     if (mapping->inode == 0) continue;
     absl::StatusOr<elf::MappedFile> file = OpenHere(*mapping);
     if (!file.ok()) {

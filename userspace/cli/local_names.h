@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names of a profile's addresses from the files of this machine: those that the process had mapped, if they are still
-// at their paths. A file that has taken the place of one has other functions at these addresses; it is left out.
+// Looks up names for a profile's addresses in the files of this machine that the process had mapped. A file that was
+// replaced since has other functions at these addresses and is skipped.
 //
-// A profile can name any path, so nothing but a regular file is opened, and it is read in a confined process
+// A profile can name any path, so only regular files are opened, and a confined process reads them
 // (symbolize/symbolizer.h). Not thread safe.
 #ifndef HEAPTAP_USERSPACE_CLI_LOCAL_NAMES_H_
 #define HEAPTAP_USERSPACE_CLI_LOCAL_NAMES_H_
@@ -22,12 +22,12 @@ namespace heaptap::cli {
 
 class LocalNames {
  public:
-  // Looks up all `addresses` (exporter::CallAddress) in `mappings`, which are by address.
+  // Looks up all `addresses` (exporter::CallAddress) in `mappings`, which are sorted by address.
   LocalNames(absl::Span<const elf::Mapping> mappings, std::vector<uint64_t> addresses);
 
-  // What was found; valid as long as this.
+  // The names found; valid as long as this object.
   exporter::FindSourceFrames Find() const;
-  // Paths of files with addresses that could not be used: not there, or not those that were mapped.
+  // Paths of needed files that are missing or were replaced.
   const std::set<std::string>& missing() const { return missing_; }
 
  private:

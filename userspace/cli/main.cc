@@ -15,12 +15,12 @@
 
 namespace {
 
-// What a command has printed may be cut off: a full disk, a closed pipe.
+// Detects truncated output: a full disk, a closed pipe.
 int CheckStdout(int status) {
   const bool is_written = fflush(stdout) == 0 && ferror(stdout) == 0;
-  // A command that failed has said why.
+  // A failed command has already printed its error.
   if (is_written || status != heaptap::cli::kSuccess) return status;
-  heaptap::service::Say("cannot write all of it to stdout");
+  heaptap::service::Say("cannot write the whole output to stdout");
   return heaptap::cli::kFailure;
 }
 
@@ -28,7 +28,7 @@ int CheckStdout(int status) {
 
 int main(int argc, char** argv) {
   prctl(PR_SET_NAME, heaptap::service::kCollectorName);
-  // What follows "--" is a program's own command line; it is nothing for a parser.
+  // The words after "--" are the program's own command line and must not be parsed.
   char** const end = argv + argc;
   char** const dashes = std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
   const std::vector<std::string> program(dashes, end);  // with the dashes

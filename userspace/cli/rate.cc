@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heaptap rate: the mean distance between the samples of one process.
+// heaptap rate: sets the mean number of bytes between the samples of one process.
 #include <memory>
 #include <string>
 
@@ -30,23 +30,23 @@ struct RateFlags {
 std::string CheckRate(const std::string& text) {
   uint32_t lg_sample = 0;
   if (text == kDefault || (absl::SimpleAtoi(text, &lg_sample) && lg_sample <= HEAPTAP_MAX_LG_SAMPLE)) return "";
-  return absl::StrCat("'", service::Printable(text), "' is not a number from 0 to ", HEAPTAP_MAX_LG_SAMPLE, ", nor ",
+  return absl::StrCat("'", service::Printable(text), "' is neither a number from 0 to ", HEAPTAP_MAX_LG_SAMPLE, " nor ",
                       kDefault);
 }
 
-// The collector's field is written, not the process's own: it can be taken back. Whoever listens to the probes gets
-// samples at that rate; a collector that comes sets its own.
+// Writes the collector's field, not the process's own rate, so that the change can be undone. Any tool on the probes gets
+// samples at this rate; a later collector sets its own.
 absl::Status WithoutDaemon(const RateFlags& flags) {
   absl::StatusOr<service::Preloaded> found = FindControllable(flags.pid);
   if (!found.ok()) return found.status();
   uint32_t lg_sample = HEAPTAP_NO_RATE;
   if (flags.lg_sample != kDefault && !absl::SimpleAtoi(flags.lg_sample, &lg_sample)) {
-    return absl::InvalidArgumentError("rate: a number is needed");
+    return absl::InvalidArgumentError("rate: expected a number");
   }
   absl::Status status = service::WriteRate(found->process, found->control_address, lg_sample);
   if (status.ok() && lg_sample != HEAPTAP_NO_RATE) {
     service::Say(absl::StrCat("no daemon: process ", flags.pid,
-                              " keeps this rate until a heaptap attaches, which sets its own (attach --lg-sample)"));
+                              " keeps this rate until heaptap records it, which sets its own (--lg-sample)"));
   }
   return status;
 }
@@ -61,12 +61,12 @@ int Rate(const RateFlags& flags) {
 
 void AddRate(CommandLine& line) {
   Command command =
-      line.AddCommand("rate", "set how densely a process is sampled; without a daemon, in the process itself");
+      line.AddCommand("rate", "set the sampling rate of a process; without a daemon, directly in the process");
   auto flags = std::make_shared<RateFlags>();
-  command.Add("PID", flags->pid, "the process").Required().Type("").AboveZero();
+  command.Add("PID", flags->pid, "set the rate of this process").Required().Type("").AboveZero();
   command
       .Add("LG", flags->lg_sample,
-           "a sample every 2^LG bytes on average; default: as the daemon's rules and the process have it")
+           "take a sample every 2^LG bytes on average; 'default' restores the rate of the daemon's rules or the process")
       .Required()
       .Type("")
       .Check(CheckRate);

@@ -21,23 +21,23 @@ namespace {
 constexpr char kHeapV2[] = "heap_v2";
 constexpr char kGperftools[] = "gperftools";
 
-// Unless samples are dense, the map of live objects need not be large: an empty one takes 16 bytes for each entry that
-// it may get. A million samples 512 KiB apart are half a terabyte. Nor need the ring buffer of raw stacks, which takes
-// all its memory at once: few samples come in the milliseconds that it takes to load an unwind table.
+// Sparse samples need only a small map of live objects: a million samples 512 KiB apart are half a terabyte, and an empty
+// map takes 16 bytes for each possible entry. They also need only a small ring buffer of raw stacks, which is allocated at
+// once: few samples are taken in the milliseconds before an unwind table is loaded.
 constexpr uint32_t kDenseLgSample = 12;
 constexpr uint32_t kSparseLive = 1 << 20;
 constexpr uint32_t kSparseRawStacks = 4 << 20;
 // Holds two raw stacks of any size.
-constexpr uint32_t kLeastRawStacks = 128 << 10;
+constexpr uint32_t kMinRawStacks = 128 << 10;
 
-// Empty, the map for so much takes 256 MiB.
-constexpr uint64_t kMostUnwindMemory = uint64_t{64} << 30;
+// The empty map for this much takes 256 MiB.
+constexpr uint64_t kMaxUnwindMemory = uint64_t{64} << 30;
 
 constexpr int kNiceness = -20;
 
 constexpr int kDefaultHighWaterPercent = 20;
-// More is a slip: it is a factor of ten thousand.
-constexpr int kMostHighWaterPercent = 1000000;
+// Larger values are mistakes: this is a factor of ten thousand.
+constexpr int kMaxHighWaterPercent = 1000000;
 
 absl::Status SetMapSize(const std::string& text, bpf::MapSizes& sizes) {
   const std::pair<std::string, std::string> pair = absl::StrSplit(text, absl::MaxSplits('=', 1));
@@ -53,14 +53,14 @@ absl::Status SetMapSize(const std::string& text, bpf::MapSizes& sizes) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--map-size ", text,
-                   ": NAME=N is needed, NAME one of processes, stacks, live, tallies, losses, files, names, "
-                   "records (N entries), events, raw-stacks (N bytes, a power of two)"));
+                   ": expected NAME=N, where NAME is processes, stacks, live, tallies, losses, files, names or "
+                   "records (N entries), or events or raw-stacks (N bytes, a power of two)"));
 }
 
 }  // namespace
 
 void AddRecordingOptions(Command command, RecordingFlags& flags) {
-  command.Add("-o,--output", flags.prefix, "prefix of the dumps' names (default: jeprof, in this folder)")
+  command.Add("-o,--output", flags.prefix, "start the names of dumps with PREFIX (default: jeprof, in the current folder)")
       .Type("PREFIX");
   AddSamplingOptions(command, flags);
 }
@@ -68,7 +68,8 @@ void AddRecordingOptions(Command command, RecordingFlags& flags) {
 void AddSamplingOptions(Command command, RecordingFlags& flags) {
   command
       .Add("--format", flags.format,
-           "heap_v2: jemalloc's, for jeprof (default); gperftools: for google-pprof and go tool pprof")
+           "choose the format of dumps: heap_v2 (default; jemalloc's, for jeprof) or gperftools (for google-pprof and go "
+           "tool pprof)")
       .OneOf({kHeapV2, kGperftools});
   const Option rate = command
                           .Add("--lg-sample", flags.lg_sample,
@@ -76,23 +77,23 @@ void AddSamplingOptions(Command command, RecordingFlags& flags) {
                                "MALLOC_CONF)")
                           .Type("N")
                           .Range(0, HEAPTAP_MAX_LG_SAMPLE);
-  command.AddFlag("--exact", flags.exact, "record every allocation, as --lg-sample 0").Excludes(rate);
+  command.AddFlag("--exact", flags.exact, "record every allocation (same as --lg-sample 0)").Excludes(rate);
   command
       .AddFlag("--high-water", kDefaultHighWaterPercent, flags.high_water_percent,
-               "also dump when live memory passes its last high mark by PERCENT (--high-water=PERCENT; from 1 MiB "
-               "on)")
+               "also dump when live memory exceeds its last maximum by PERCENT (--high-water=PERCENT, default: 20; "
+               "from 1 MiB on)")
       .Type("PERCENT")
-      .Range(1, kMostHighWaterPercent);
-  command.Add("--interval", flags.interval, "also dump every BYTES allocated (K, M, G are binary)")
+      .Range(1, kMaxHighWaterPercent);
+  command.Add("--interval", flags.interval, "also dump after every BYTES allocated (K, M, G are binary)")
       .Type("BYTES")
       .Bytes();
   command
       .Add("--unwind-memory", flags.unwind_memory,
-           "bound of kernel memory for unwind tables (default: 256M; K, M, G are binary)")
+           "limit the kernel memory for unwind tables (default: 256M; K, M, G are binary)")
       .Type("BYTES")
       .Bytes();
-  command.AddFlag("--books", flags.books, "say how the books stand when they close, in JSON on stderr");
-  command.Add("--map-size", flags.map_sizes, "bound of a kernel map, NAME=N").Type("NAME=N");
+  command.AddFlag("--books", flags.books, "print the totals of each process's samples and losses at its end, as a line of JSON on stderr");
+  command.Add("--map-size", flags.map_sizes, "set the size of a kernel map").Type("NAME=N");
 }
 
 absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags) {
@@ -108,9 +109,9 @@ absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlag
     options.policy.triggers.first_high_water = service::kFirstHighWater;
     options.policy.triggers.high_water_percent = static_cast<uint32_t>(flags.high_water_percent);
   }
-  // A negative number arrives as a huge one.
+  // A negative number is parsed as a huge one.
   if (flags.interval == 0 || flags.interval > static_cast<uint64_t>(INT64_MAX)) {
-    return absl::InvalidArgumentError("--interval: at least one byte is needed, and at most 2^63 - 1");
+    return absl::InvalidArgumentError("--interval: expected 1 to 2^63 - 1 bytes");
   }
   options.policy.triggers.interval = flags.interval.value_or(0);
   options.show_books = flags.books;
@@ -118,15 +119,15 @@ absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlag
     options.map_sizes.live = kSparseLive;
     options.map_sizes.raw_stacks_bytes = kSparseRawStacks;
   }
-  if (flags.unwind_memory == 0 || flags.unwind_memory > kMostUnwindMemory) {
-    return absl::InvalidArgumentError("--unwind-memory: at least one byte is needed, and at most 64G");
+  if (flags.unwind_memory == 0 || flags.unwind_memory > kMaxUnwindMemory) {
+    return absl::InvalidArgumentError("--unwind-memory: expected 1 byte to 64G");
   }
   options.map_sizes.unwind_bytes = flags.unwind_memory.value_or(HEAPTAP_DEFAULT_UNWIND_BYTES);
   for (const std::string& text : flags.map_sizes) {
     if (absl::Status status = SetMapSize(text, options.map_sizes); !status.ok()) return status;
   }
-  if (options.map_sizes.raw_stacks_bytes < kLeastRawStacks) {
-    return absl::InvalidArgumentError(absl::StrCat("--map-size raw-stacks: at least ", kLeastRawStacks, " bytes"));
+  if (options.map_sizes.raw_stacks_bytes < kMinRawStacks) {
+    return absl::InvalidArgumentError(absl::StrCat("--map-size raw-stacks: expected at least ", kMinRawStacks, " bytes"));
   }
   return options;
 }
@@ -135,7 +136,7 @@ Signals::Signals(std::initializer_list<int> numbers) {
   sigset_t set;
   sigemptyset(&set);
   for (const int number : numbers) {
-    // Under nohup the end of the terminal is to be ignored.
+    // nohup ignores SIGHUP, and so must we.
     struct sigaction inherited;
     const bool is_ignored = sigaction(number, nullptr, &inherited) == 0 && inherited.sa_handler == SIG_IGN;
     if (number != SIGHUP || !is_ignored) sigaddset(&set, number);

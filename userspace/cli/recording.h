@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `run`, `attach` and `daemon` share: options, and waiting for signals and events while a recording goes on.
+// What `run`, `attach` and `daemon` share: options, and the wait for signals and events during a recording.
 #ifndef HEAPTAP_USERSPACE_CLI_RECORDING_H_
 #define HEAPTAP_USERSPACE_CLI_RECORDING_H_
 
@@ -33,16 +33,17 @@ struct RecordingFlags {
   std::vector<std::string> map_sizes;
 };
 
-// Those of every recording, and for one that is given its processes also where dumps go.
+// Adds the options of every recording.
 void AddSamplingOptions(Command command, RecordingFlags& flags);
+// Adds these and -o, for a recording of given processes.
 void AddRecordingOptions(Command command, RecordingFlags& flags);
 
-// InvalidArgument: nonsense.
+// InvalidArgument: invalid values.
 absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags);
 
-// Signals as something to wait for. While it lives they are blocked, and those that writing can raise are ignored (the
-// write then says what is wrong); children can be waited for, whatever was inherited. A child must call Restore before
-// it execs.
+// Receives signals through a descriptor. While this object lives, the signals are blocked, and SIGPIPE and SIGXFSZ are
+// ignored, so that a write returns an error instead. SIGCHLD has its default action, so that children can be waited for.
+// A child must call Restore before it execs.
 class Signals {
  public:
   explicit Signals(std::initializer_list<int> numbers);
@@ -57,8 +58,8 @@ class Signals {
   elf::FileDescriptor fd_;
 };
 
-// While it lives this process comes before others when processors are scarce: what it is late for costs stacks, and it
-// does little. A child must call Restore before it execs.
+// Raises this process's priority while the object lives: a late collector loses stacks, and it needs little CPU time. A
+// child must call Restore before it execs.
 class Priority {
  public:
   Priority();
@@ -73,10 +74,10 @@ class Priority {
 
 bool IsReadable(int fd);
 
-// Waits until a descriptor is readable, but no longer than `limit`.
+// Waits until a descriptor is readable, at most `limit`.
 void WaitFor(const std::vector<int>& fds, absl::Duration limit);
 
-// Waits until a descriptor is readable, but no longer than `limit` and than the recorder bears, and pumps.
+// Waits until a descriptor is readable, at most `limit` and kPumpInterval, and then pumps.
 void WaitAndPump(service::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit);
 
 }  // namespace heaptap::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heaptap run: start a program and record it and its children from their first allocation.
+// heaptap run: starts a program and records it and its children from their first allocation.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -33,22 +33,22 @@ struct RunFlags {
   std::vector<std::string> command;
 };
 
-// A child that waits for the word to exec. All it needs is made before the fork: it must not allocate.
+// A child that waits for Exec. Everything that it needs is made before the fork, because it must not allocate.
 class Child {
  public:
   static absl::StatusOr<Child> Fork(const std::vector<std::string>& command, const Signals& signals,
                                     const Priority& priority);
 
   pid_t pid() const { return pid_; }
-  // Lets it exec. Returns 0, or the errno value of exec; then the child is gone.
+  // Lets the child exec. Returns 0, or the errno value of exec; in that case the child is gone.
   int Exec();
 
  private:
   Child(pid_t pid, elf::FileDescriptor go, elf::FileDescriptor error)
       : pid_(pid), go_(std::move(go)), error_(std::move(error)) {}
   pid_t pid_;
-  elf::FileDescriptor go_;     // closed by us without a byte: the child gives up
-  elf::FileDescriptor error_;  // closed by exec, or an errno value
+  elf::FileDescriptor go_;     // a byte: exec; closed without one: give up
+  elf::FileDescriptor error_;  // receives an errno value, or is closed by exec
 };
 
 absl::StatusOr<Child> Child::Fork(const std::vector<std::string>& command, const Signals& signals,
@@ -89,32 +89,32 @@ int Child::Exec() {
   return got == sizeof(number) ? number : 0;
 }
 
-// Attaches to the library, and to sampled allocators that the program brings itself.
+// Attaches to the library, and to sampled allocators in the program's own files.
 absl::Status AttachFiles(service::Recorder& recorder, const std::string& library, const std::string& command) {
   absl::StatusOr<bool> attached = recorder.AttachFile(library);
   if (!attached.ok()) return attached.status();
   if (!*attached) {
     return absl::FailedPreconditionError(
-        absl::StrCat(library, " has no probes of a sampled allocator; build or install heaptap anew"));
+        absl::StrCat(library, " has no probes of a sampled allocator; build or install heaptap again"));
   }
   const std::vector<std::string> files = service::FilesOfProgram(command);
   recorder.ReadAhead(files);
   for (const std::string& file : files) {
     if (absl::StatusOr<bool> own = recorder.AttachFile(file); absl::IsInvalidArgument(own.status())) {
-      service::Say(absl::StrCat(service::Printable(own.status().message()), "; this file is left out"));
+      service::Say(absl::StrCat(service::Printable(own.status().message()), "; this file is skipped"));
     }
   }
   return absl::OkStatus();
 }
 
-// The child is a process of ours until we wait for it, so its PID stays its own.
+// A child keeps its PID until it is waited for.
 std::optional<int> TakeExitStatus(pid_t pid) {
   int status;
   if (waitpid(pid, &status, WNOHANG) != pid) return std::nullopt;
   return WIFSIGNALED(status) ? kSignalled + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Passes signals on, until the child has ended or somebody insists. Returns its exit status.
+// Passes signals on until the child has ended, or until a second SIGINT or SIGTERM. Returns the exit status.
 int Follow(service::Recorder& recorder, Signals& signals, pid_t child) {
   bool asked_to_end = false;
   for (;;) {
@@ -171,7 +171,7 @@ int Run(const RunFlags& flags) {
   if (!(*recorder)->recorded_any()) {
     service::Say(absl::StrCat(
         "nothing was recorded: no process of ", service::Printable(flags.command[0]),
-        flags.only.empty() ? " had a sampled allocator (statically linked with another malloc, or set-user-ID?)"
+        flags.only.empty() ? " had a sampled allocator; is it statically linked with another malloc, or set-user-ID?"
                            : absl::StrCat(" with a name like ", service::Printable(absl::StrJoin(flags.only, " or ")),
                                           " had a sampled allocator")));
   }
@@ -182,24 +182,24 @@ int Run(const RunFlags& flags) {
 
 void AddRun(CommandLine& line, const std::vector<std::string>& program) {
   Command command =
-      line.AddCommand("run", "run a program under libheaptap.so and record it and its children; each ends with a dump");
+      line.AddCommand("run", "run a program with libheaptap.so, record it and its children, and dump each at its end");
   auto flags = std::make_shared<RunFlags>();
   AddRecordingOptions(command, flags->recording);
-  command.Add("--only", flags->only, "dumps of processes with this name only (comm, as ps -o comm shows it; * and ?)")
+  command.Add("--only", flags->only, "dump only processes with this name (comm, as ps -o comm shows it; * and ? are wildcards)")
       .Type("NAME");
   command.EndsAtFirstWord();
-  command.Footer("The program and its arguments follow after --.");
+  command.Footer("Put the program and its arguments after --.");
   command.Runs([flags, command, program] {
-    // Without "--" the program begins at the first word that is no option.
+    // Without "--" the program starts at the first word that is not an option.
     flags->command = command.Rest();
     if (!flags->command.empty() && flags->command[0][0] == '-') {
       service::Say("run: unknown option " + service::Printable(flags->command[0]) + "; see heaptap run --help");
       return static_cast<int>(kUsage);
     }
-    // Behind the program's name "--" is an argument like others.
+    // After the program's name, "--" is an ordinary argument.
     const bool is_divided = flags->command.empty() && !program.empty();
     if (!is_divided && !flags->command.empty() && command.IsGiven("--high-water") && IsNumber(flags->command[0])) {
-      service::Say(absl::StrCat("run: --high-water takes its percentage after a =: --high-water=", flags->command[0]));
+      service::Say(absl::StrCat("run: the percentage of --high-water needs a =: use --high-water=", flags->command[0]));
       return static_cast<int>(kUsage);
     }
     flags->command.insert(flags->command.end(), program.begin() + (is_divided ? 1 : 0), program.end());

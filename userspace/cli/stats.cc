@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heaptap stats: one process in figures, those of its books and those of its allocator.
+// heaptap stats: shows the figures of one process: those of its books and those of its allocator.
 #include <stdio.h>
 
 #include <memory>
@@ -120,7 +120,7 @@ int WithoutDaemon(const StatsFlags& flags) {
   absl::StatusOr<service::Preloaded> found = service::PreloadedFinder().Find(flags.pid);
   if (!found.ok()) return Report(found.status());
   service::Say(
-      absl::StrCat("no daemon at ", exporter::Printable(flags.socket), ": this is what the process says of itself"));
+      absl::StrCat("no daemon at ", exporter::Printable(flags.socket), ": showing the process's own figures"));
   Json process = {{"pid", flags.pid}, {"command", found->command}};
   Values values = {{"pid", absl::StrCat(flags.pid)}, {"command", found->command}};
   if (found->collector != 0) {
@@ -146,7 +146,7 @@ int Stats(const StatsFlags& flags) {
   if (IsNoDaemon(process.status())) return WithoutDaemon(flags);
   if (!process.ok()) return Report(process.status());
   std::optional<AllocatorFigures> allocator;
-  // 409: another allocator, which has no control block.
+  // 409: another allocator without a control block.
   if (absl::StatusOr<AllocatorFigures> figures = GetAllocator(client, flags.pid); figures.ok()) {
     allocator = *figures;
   } else if (!absl::IsFailedPrecondition(figures.status())) {
@@ -163,10 +163,10 @@ int Stats(const StatsFlags& flags) {
 
 void AddStats(CommandLine& line) {
   Command command =
-      line.AddCommand("stats", "show a process and its allocator in figures; without a daemon, those of the allocator");
+      line.AddCommand("stats", "show the figures of a process and its allocator; without a daemon, the allocator's only");
   auto flags = std::make_shared<StatsFlags>();
-  command.Add("PID", flags->pid, "the process").Required().Type("").AboveZero();
-  command.AddFlag("--json", flags->json, "one JSON document instead of text");
+  command.Add("PID", flags->pid, "show this process").Required().Type("").AboveZero();
+  command.AddFlag("--json", flags->json, "print one JSON document instead of text");
   AddSocketOption(command, flags->socket);
   command.Runs([flags] { return Stats(*flags); });
 }

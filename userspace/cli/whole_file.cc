@@ -34,7 +34,7 @@ absl::Status WriteWholeFile(const std::string& path, absl::string_view contents)
   if (path == "-") return WriteStdout(contents);
   struct stat present;
   if (lstat(path.c_str(), &present) == 0 && !S_ISREG(present.st_mode)) {
-    return Failure(path, "it is there and no regular file; -o - is stdout");
+    return Failure(path, "it exists and is not a regular file; use -o - for stdout");
   }
   std::string temporary = absl::StrCat(path, ".XXXXXX");
   // Mode 0600.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files that are there whole or not at all.
+// Writes files completely or not at all.
 #ifndef HEAPTAP_USERSPACE_CLI_WHOLE_FILE_H_
 #define HEAPTAP_USERSPACE_CLI_WHOLE_FILE_H_
 
@@ -11,9 +11,9 @@
 
 namespace heaptap::cli {
 
-// Makes `contents` those of the file at `path`, mode 0600; one that is there is replaced. It is written under another
-// name in the same folder first. "-": stdout. FailedPrecondition: it cannot be written, or is no regular file: a device
-// or a link is not to be replaced.
+// Writes `contents` to the file at `path`, mode 0600, under a temporary name in the same folder first; an existing file
+// is replaced. "-": stdout. FailedPrecondition: the file cannot be written, or the path is not a regular file: devices
+// and links are never replaced.
 absl::Status WriteWholeFile(const std::string& path, absl::string_view contents);
 
 }  // namespace heaptap::cli

@@ -40,18 +40,18 @@ std::shared_ptr<const AddressSpace> AddressSpaces::Take(pid_t pid) {
 
 bool AddressSpaces::Apply(const bpf::MappingEvent& event) {
   if (event.kind == bpf::MappingEvent::kFork) {
-    if (whose_ == Whose::kKept) return false;
+    if (scope_ == Scope::kKept) return false;
     const auto parent = spaces_.find(event.parent);
     if (parent == spaces_.end()) return false;
-    // One of that PID that is still there has ended unseen.
-    const Entry copy = {.space = parent->second.space, .is_held = whose_ == Whose::kKeptAndChildren};
+    // An older entry with this PID belongs to a process whose end was missed.
+    const Entry copy = {.space = parent->second.space, .is_held = scope_ == Scope::kKeptAndChildren};
     spaces_[event.pid] = copy;
     return false;
   }
   auto found = spaces_.find(event.pid);
   if (event.kind == bpf::MappingEvent::kEnd) {
-    // The kernel says so too when a set-user-ID program begins, between the exec and its first mapping: it takes the
-    // events of the one before away (begin_new_exec). Whoever really ends has something mapped.
+    // The kernel sends this event also when a set-user-ID program starts, between the exec and its first mapping,
+    // because it removes the old program's perf events (begin_new_exec). A process that really ends has mappings.
     if (found != spaces_.end() && !found->second.is_held && !found->second.has_execed) spaces_.erase(found);
     return false;
   }
@@ -59,7 +59,7 @@ bool AddressSpaces::Apply(const bpf::MappingEvent& event) {
     if (found != spaces_.end()) {
       found->second.space = std::make_shared<AddressSpace>();
       found->second.has_execed = true;
-    } else if (whose_ == Whose::kEveryone) {
+    } else if (scope_ == Scope::kSystemWide) {
       spaces_[event.pid] = {.space = std::make_shared<AddressSpace>(), .is_held = false, .has_execed = true};
     }
     return false;
@@ -81,7 +81,7 @@ bool AddressSpaces::IsHeld(pid_t pid) const {
   return found != spaces_.end() && found->second.is_held;
 }
 
-std::vector<pid_t> AddressSpaces::WhoMapped(const elf::Mapping& file) const {
+std::vector<pid_t> AddressSpaces::ProcessesMapping(const elf::Mapping& file) const {
   std::vector<pid_t> pids;
   for (const auto& [pid, entry] : spaces_) {
     const elf::Mappings& mappings = entry.space->mappings;

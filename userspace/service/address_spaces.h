@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What processes have mapped, kept up to date from the kernel's mapping events.
+// The mappings of processes, kept up to date from the kernel's mapping events.
 //
-// Kept are those that somebody asked for (Keep, Hold) until they are dropped, with `follow` their children too; for
-// everyone, all that began since, as long as they live: by the time it shows that a process is to be recorded, it has
-// mapped most of its files.
+// Keep and Hold keep a process until Drop; with kKeptAndChildren its children too. A system-wide recording keeps every
+// process that has begun since, as long as it lives: a process has mapped most of its files by the time heaptap learns
+// that it uses a sampled allocator.
 //
 // Not thread safe.
 #ifndef HEAPTAP_USERSPACE_SERVICE_ADDRESS_SPACES_H_
@@ -24,42 +24,42 @@ namespace heaptap::service {
 
 struct AddressSpace {
   elf::Mappings mappings;
-  std::string executable;  // path of the program: the first file that was mapped
+  std::string executable;  // path of the program: the first file mapped
 };
 
 class AddressSpaces {
  public:
-  enum class Whose { kKept, kKeptAndChildren, kEveryone };
-  explicit AddressSpaces(Whose whose) : whose_(whose) {}
+  enum class Scope { kKept, kKeptAndChildren, kSystemWide };
+  explicit AddressSpaces(Scope whose) : scope_(whose) {}
 
   // Begins to keep a process's mappings.
   void Keep(pid_t pid, AddressSpace space);
-  // Keeps what is known of a process until Drop, though it ends. False if nothing is.
+  // Keeps the mappings of a process until Drop, even if it ends. False if the process is unknown.
   bool Hold(pid_t pid);
-  // Those whose end was not heard of.
+  // Drops processes whose end was missed.
   void DropEnded();
   void Drop(pid_t pid) { spaces_.erase(pid); }
-  // Drops it and gives it to the caller; null if nothing is known.
+  // Drops the process and returns its mappings; null if it is unknown.
   std::shared_ptr<const AddressSpace> Take(pid_t pid);
 
-  // Applies one event; those of processes that are not kept change nothing. True if it added a mapping.
+  // Applies one event; an event of an unknown process changes nothing. True if it added a mapping.
   bool Apply(const bpf::MappingEvent& event);
 
-  // Null if nothing is known. Valid until the next call that changes something.
+  // Null if the process is unknown. Valid until the next call that changes something.
   const AddressSpace* Find(pid_t pid) const;
   bool IsHeld(pid_t pid) const;
-  // Processes that have this file mapped: device and inode as lists of mappings have them.
-  std::vector<pid_t> WhoMapped(const elf::Mapping& file) const;
+  // The processes that have this file mapped, by device and inode as in /proc/PID/maps.
+  std::vector<pid_t> ProcessesMapping(const elf::Mapping& file) const;
 
  private:
   struct Entry {
-    std::shared_ptr<AddressSpace> space;  // a child's is its parent's until one of them changes
+    std::shared_ptr<AddressSpace> space;  // shared by parent and child until one of them changes
     bool is_held = false;
-    bool has_execed = false;  // and mapped nothing since
+    bool has_execed = false;  // and has mapped nothing since
   };
   static AddressSpace& OwnSpace(Entry& entry);
 
-  Whose whose_;
+  Scope scope_;
   absl::flat_hash_map<pid_t, Entry> spaces_;
 };
 

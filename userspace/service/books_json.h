@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the books of one target stand, as the line of JSON that --books prints. Functions here are thread safe.
+// The totals of one target's books, as the line of JSON that --books prints. Functions here are thread safe.
 #ifndef HEAPTAP_USERSPACE_SERVICE_BOOKS_JSON_H_
 #define HEAPTAP_USERSPACE_SERVICE_BOOKS_JSON_H_
 
@@ -14,7 +14,7 @@ namespace heaptap::service {
 
 struct BooksLine {
   std::string text;       // {"books": {"pid": ..., "balanced": ..., "losses": {...}, ...}}
-  bool balanced = false;  // what the tallies say is alive is what `live` holds, in number, bytes and weight
+  bool balanced = false;  // tallies and `live` agree on the number, bytes and weight of live samples
 };
 
 BooksLine BooksJson(const Target& target, const std::vector<bpf::TallyEntry>& tallies, const bpf::LiveTotals& live,

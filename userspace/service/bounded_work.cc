@@ -10,22 +10,22 @@ struct BoundedWork::Worker {
   absl::Mutex mutex;
   std::function<void()> work ABSL_GUARDED_BY(mutex);
   bool is_done ABSL_GUARDED_BY(mutex) = false;
-  bool shall_end ABSL_GUARDED_BY(mutex) = false;
-  std::shared_ptr<std::atomic<int>> given_up;  // counts it while it is not null
+  bool is_ending ABSL_GUARDED_BY(mutex) = false;
+  std::shared_ptr<std::atomic<int>> abandoned;  // counts this thread; null until it is abandoned
 };
 
 BoundedWork::~BoundedWork() {
   absl::MutexLock lock(&mutex_);
   if (worker_ == nullptr) return;
   absl::MutexLock worker_lock(&worker_->mutex);
-  worker_->shall_end = true;
+  worker_->is_ending = true;
 }
 
 void BoundedWork::Loop(std::shared_ptr<Worker> worker) {
   absl::MutexLock lock(&worker->mutex);
   for (;;) {
     const auto has_something = [&worker]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(worker->mutex) {
-      return worker->work != nullptr || worker->shall_end;
+      return worker->work != nullptr || worker->is_ending;
     };
     worker->mutex.Await(absl::Condition(&has_something));
     if (worker->work == nullptr) return;
@@ -34,8 +34,8 @@ void BoundedWork::Loop(std::shared_ptr<Worker> worker) {
     work();
     worker->mutex.Lock();
     worker->is_done = true;
-    if (worker->shall_end) {
-      if (worker->given_up != nullptr) (*worker->given_up)--;
+    if (worker->is_ending) {
+      if (worker->abandoned != nullptr) (*worker->abandoned)--;
       return;
     }
   }
@@ -43,7 +43,7 @@ void BoundedWork::Loop(std::shared_ptr<Worker> worker) {
 
 bool BoundedWork::Run(std::function<void()> work, absl::Duration limit) {
   absl::MutexLock lock(&mutex_);
-  if (*given_up_ >= kMaxGivenUp) return false;
+  if (*abandoned_ >= kMaxAbandoned) return false;
   if (worker_ == nullptr) {
     worker_ = std::make_shared<Worker>();
     std::thread(Loop, worker_).detach();
@@ -53,13 +53,13 @@ bool BoundedWork::Run(std::function<void()> work, absl::Duration limit) {
   worker->work = std::move(work);
   worker->is_done = false;
   if (worker->mutex.AwaitWithTimeout(absl::Condition(&worker->is_done), limit)) return true;
-  worker->shall_end = true;
-  worker->given_up = given_up_;
-  ++*given_up_;
+  worker->is_ending = true;
+  worker->abandoned = abandoned_;
+  ++*abandoned_;
   worker_ = nullptr;
   return false;
 }
 
-int BoundedWork::given_up() const { return *given_up_; }
+int BoundedWork::abandoned() const { return *abandoned_; }
 
 }  // namespace heaptap::service

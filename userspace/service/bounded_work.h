@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work that a target can make wait for ever, done by a thread that is given up then.
+// Work that a target can block for ever, done by a thread that is abandoned after a time limit.
 //
-// Reading and writing a target's memory may wait for whoever serves its page faults (userfaultfd, a file system in user
-// space), and that may be the target itself. A thread that waits so cannot be called back before the target ends; it
-// costs a stack, so there is a bound to their number, and beyond it nothing is tried any more.
-// Thread-safe.
+// An access to a target's memory can wait for a page fault handler (userfaultfd, a file system in user space), and the
+// target itself may be that handler. A blocked thread cannot be cancelled before the target ends, and costs a stack:
+// once kMaxAbandoned threads are blocked, no further work is done. Thread-safe.
 #ifndef HEAPTAP_USERSPACE_SERVICE_BOUNDED_WORK_H_
 #define HEAPTAP_USERSPACE_SERVICE_BOUNDED_WORK_H_
 
@@ -21,25 +20,25 @@ namespace heaptap::service {
 
 class BoundedWork {
  public:
-  // Long for a page of memory, short for those who wait behind it.
+  // Long for a page of memory, short for the work that waits behind it.
   static constexpr absl::Duration kLimit = absl::Seconds(1);
-  static constexpr int kMaxGivenUp = 32;
+  static constexpr int kMaxAbandoned = 32;
 
   BoundedWork() = default;
-  // A thread that is given up lives on; nothing of it needs this object.
+  // An abandoned thread lives on and does not use this object.
   ~BoundedWork();
   BoundedWork(const BoundedWork&) = delete;
   BoundedWork& operator=(const BoundedWork&) = delete;
 
-  // Whether work is done at all: not while too many wait.
-  bool HasRoom() const { return given_up() < kMaxGivenUp; }
+  // False while too many threads are blocked.
+  bool HasRoom() const { return abandoned() < kMaxAbandoned; }
 
-  // Runs `work` and waits for it. It must own all that it uses, as it may go on after this has returned. False: it was
-  // given up, or there is no room.
+  // Runs `work` and waits for it. `work` must own all that it uses, because it may go on after Run has returned. False:
+  // the time limit was reached, or there is no room.
   bool Run(std::function<void()> work, absl::Duration limit = kLimit);
 
-  // Threads that wait at present.
-  int given_up() const;
+  // Abandoned threads that are still blocked.
+  int abandoned() const;
 
  private:
   struct Worker;
@@ -47,7 +46,7 @@ class BoundedWork {
 
   absl::Mutex mutex_;
   std::shared_ptr<Worker> worker_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<std::atomic<int>> given_up_ = std::make_shared<std::atomic<int>>(0);
+  std::shared_ptr<std::atomic<int>> abandoned_ = std::make_shared<std::atomic<int>>(0);
 };
 
 }  // namespace heaptap::service

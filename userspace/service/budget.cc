@@ -7,8 +7,8 @@
 namespace heaptap::service {
 namespace {
 
-// Beyond this a process has no samples to speak of: 2^40 bytes apart, from any rate.
-constexpr uint32_t kMostSteps = 40;
+// Beyond this, samples are at least 2^40 bytes apart: practically none.
+constexpr uint32_t kMaxSteps = 40;
 
 constexpr double kLowWater = 0.25;
 
@@ -16,11 +16,11 @@ constexpr double kLowWater = 0.25;
 
 std::vector<uint32_t> KeepBudget(const std::vector<Cost>& costs, double budget) {
   std::vector<uint32_t> steps;
-  std::vector<double> shares;  // that steps can take away
+  std::vector<double> shares;  // the part of each cost that further steps can reduce
   double sum = 0;
   for (const Cost& cost : costs) {
     steps.push_back(cost.raised);
-    shares.push_back(cost.raised < kMostSteps ? cost.share : 0);
+    shares.push_back(cost.raised < kMaxSteps ? cost.share : 0);
     sum += shares.back();
   }
   if (sum > budget) {
@@ -28,13 +28,13 @@ std::vector<uint32_t> KeepBudget(const std::vector<Cost>& costs, double budget) 
       const size_t most = std::max_element(shares.begin(), shares.end()) - shares.begin();
       if (shares[most] <= 0) break;
       steps[most]++;
-      const double less = steps[most] < kMostSteps ? shares[most] / 2 : shares[most];
+      const double less = steps[most] < kMaxSteps ? shares[most] / 2 : shares[most];
       sum -= less;
       shares[most] -= less;
     }
     return steps;
   }
-  // One step back doubles what it costs.
+  // One step back doubles a process's cost.
   std::vector<size_t> raised;
   for (size_t i = 0; i < costs.size(); i++) {
     if (steps[i] > 0) raised.push_back(i);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What recording may cost: who must be sampled more sparsely, and who may be sampled more densely again.
+// Keeps the cost of recording within a budget: which processes are sampled more sparsely, and which more densely again.
 //
 // The cost of a process is the share of one core that its probes take in the kernel. One step doubles the mean bytes
-// between samples, and so halves the number of samples. The weight of each sample says at which rate it was taken, so
-// estimates stay true through all changes.
+// between samples, and so halves the number of samples. Each sample's weight reflects the rate at which it was taken,
+// so estimates stay unbiased across changes.
 #ifndef HEAPTAP_USERSPACE_SERVICE_BUDGET_H_
 #define HEAPTAP_USERSPACE_SERVICE_BUDGET_H_
 
@@ -13,8 +13,8 @@
 
 namespace heaptap::service {
 
-// Nanoseconds of the trap itself, on either probe, which no program can measure: the bare uprobe of a nop takes 0.67 us
-// with Linux 6.18 on a virtual machine.
+// The trap itself, which the eBPF programs cannot measure: a bare uprobe on a nop takes 0.67 us with Linux 6.18 on a
+// virtual machine.
 inline constexpr uint64_t kTrapNanoseconds = 700;
 
 struct Cost {
@@ -22,10 +22,10 @@ struct Cost {
   uint32_t raised = 0;  // steps so far
 };
 
-// The steps that each process shall have: while all together cost more than `budget`, the most expensive one takes
-// another step; where all cost less than a quarter of it, the cheapest ones that were raised go back by one. So a
-// process is not moved up and down in turn. Those whom no number of steps makes cheaper (they fire probes at will) do
-// not count once they have had them all: others must not pay for them.
+// The new number of steps of each process. While the total cost exceeds `budget`, the most expensive process takes
+// another step. While it is below a quarter of `budget`, the cheapest raised processes go back by one step. The gap
+// between the two bounds keeps processes from oscillating. A process that stays expensive (it can fire probes at will)
+// no longer counts once it has taken all steps: others must not pay for it.
 std::vector<uint32_t> KeepBudget(const std::vector<Cost>& costs, double budget);
 
 }  // namespace heaptap::service

@@ -38,7 +38,7 @@ std::string FirstLine(absl::string_view path) {
   return line;
 }
 
-// Its version is for the reader: what matters is what it can do (kernel_features.h).
+// The version is only information: kernel_features.h checks what the kernel can do.
 Finding CheckKernel() {
   utsname name;
   uname(&name);
@@ -61,7 +61,7 @@ Finding CheckCapabilities() {
 Finding CheckLockdown() {
   const std::string modes = FirstLine(kLockdown);
   if (modes.find("[confidentiality]") == std::string::npos) {
-    return {"kernel lockdown", absl::OkStatus(), modes.empty() ? "not known: no securityfs is mounted" : modes, ""};
+    return {"kernel lockdown", absl::OkStatus(), modes.empty() ? "unknown: securityfs is not mounted" : modes, ""};
   }
   return {"kernel lockdown", absl::PermissionDeniedError("eBPF programs may not read memory"), modes,
           "boot without lockdown=confidentiality"};
@@ -79,13 +79,13 @@ std::vector<Finding> CheckMachine() {
       CheckKernel(),
       CheckCapabilities(),
       CheckLockdown(),
-      FromStatus("PID name space", bpf::CheckPidNamespace(), "the first one",
+      FromStatus("PID namespace", bpf::CheckPidNamespace(), "the initial one",
                  "run heaptap on the host, or in a container with --pid=host"),
   };
   absl::StatusOr<std::unique_ptr<bpf::Books>> books = bpf::Books::Load({});
   findings.push_back(FromStatus(
-      "eBPF programs", books.status(), "load, with exec, fork and exit of processes",
-      "mend what else is missing; in a container allow bpf(2) and perf_event_open(2) in the seccomp profile"));
+      "eBPF programs", books.status(), "loaded; exec, fork and exit of processes are traced",
+      "fix the other findings first; in a container, allow bpf(2) and perf_event_open(2) in the seccomp profile"));
   const absl::StatusOr<std::string> library = FindLibrary();
   findings.push_back(FromStatus("libheaptap.so", library.status(), library.value_or(""),
                                 "build it with `make` or install it with `make install`"));
@@ -95,24 +95,24 @@ std::vector<Finding> CheckMachine() {
     absl::StatusOr<bool> attached = probes.Attach(file.get(), *library, *library, getpid());
     absl::Status status = attached.status();
     if (status.ok() && !*attached) status = absl::FailedPreconditionError("libheaptap.so has no probes");
-    findings.push_back(
-        FromStatus("probes", status, "attach with their semaphores",
-                   "mend what else is missing; run libheaptap.so from a file system on a disk or tmpfs"));
+    findings.push_back(FromStatus("probes", status, "attached, with their semaphores",
+                                  "fix the other findings first; install libheaptap.so on a local disk or tmpfs"));
   }
   return findings;
 }
 
 namespace {
 
-// What unwinding through a mapped file takes of the kernel's memory.
+// Whether a mapped file has an unwind table, and how much kernel memory it takes.
 Finding CheckUnwinding(int fd, const std::string& name) {
   Finding finding = {"unwind table", absl::OkStatus(), name, ""};
   absl::StatusOr<elf::File> file = elf::File::Open(fd);
   absl::StatusOr<unwind::FileTable> table = file.ok() ? unwind::ReadFileTable(*file) : file.status();
   if (!table.ok() && !absl::IsNotFound(table.status())) {
-    absl::StrAppend(&finding.detail, ": ", Printable(table.status().message()), "; its stacks follow frame pointers");
+    absl::StrAppend(&finding.detail, ": ", Printable(table.status().message()),
+                    "; stacks through it follow frame pointers");
   } else if (!table.ok() || table->rows.empty()) {
-    absl::StrAppend(&finding.detail, ": none; its stacks follow frame pointers");
+    absl::StrAppend(&finding.detail, ": none; stacks through it follow frame pointers");
   } else {
     absl::StrAppend(&finding.detail, ": ", table->rows.size(), " rows, ", KernelBytes(table->rows.size()) / 1024,
                     " KiB");
@@ -125,10 +125,10 @@ Finding CheckUnwinding(int fd, const std::string& name) {
 std::vector<Finding> CheckProcess(pid_t pid) {
   const std::string subject = absl::StrCat("process ", pid);
   absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(pid);
-  if (!handle.ok()) return {{subject, handle.status(), "", "name a running process that you may trace"}};
+  if (!handle.ok()) return {{subject, handle.status(), "", "pass the PID of a running process that you may trace"}};
   std::vector<Finding> findings = {{subject, absl::OkStatus(), ProcessName(pid), ""}};
   absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(pid);
-  if (!mappings.ok()) return {{subject, mappings.status(), "", "name a running process that you may trace"}};
+  if (!mappings.ok()) return {{subject, mappings.status(), "", "pass the PID of a running process that you may trace"}};
   bool has_allocator = false;
   std::set<std::tuple<uint32_t, uint32_t, uint64_t>> seen;
   for (const elf::Mapping& mapping : *mappings) {
@@ -140,14 +140,15 @@ std::vector<Finding> CheckProcess(pid_t pid) {
     absl::StatusOr<Allocator> allocator = ReadAllocator(file->file.get());
     has_allocator |= !allocator.ok() || allocator->HasSamples();
     if (!allocator.ok()) {
-      findings.push_back({"sampled allocator", allocator.status(), Printable(mapping.path), "rebuild that library"});
+      findings.push_back({"sampled allocator", allocator.status(), Printable(mapping.path), "rebuild this library"});
       continue;
     }
     if (!allocator->HasSamples()) continue;
     std::string detail = Printable(mapping.path);
     absl::StatusOr<uint64_t> address = FindControl(file->file.get(), mapping);
     if (!address.ok()) {
-      findings.push_back({"sampled allocator", absl::OkStatus(), absl::StrCat(detail, ", at its own rate"), ""});
+      findings.push_back({"sampled allocator", absl::OkStatus(),
+                          absl::StrCat(detail, ", without a control block: it samples at its own rate"), ""});
       continue;
     }
     absl::StatusOr<heaptap_control> control = ReadControl(*handle, *address);
@@ -158,12 +159,12 @@ std::vector<Finding> CheckProcess(pid_t pid) {
         absl::StrAppend(&detail, ", recorded by heaptap ", other);
       }
     }
-    findings.push_back(
-        FromStatus("sampled allocator", control.status(), detail, "use heaptap and libheaptap.so of one release"));
+    findings.push_back(FromStatus("sampled allocator", control.status(), detail,
+                                  "install heaptap and libheaptap.so from the same release"));
   }
   if (!has_allocator) {
-    findings.push_back({"sampled allocator", absl::NotFoundError("none mapped"), "",
-                        "start the process with LD_PRELOAD=libheaptap.so (full path)"});
+    findings.push_back({"sampled allocator", absl::NotFoundError("none is mapped"), "",
+                        "start the process with LD_PRELOAD=/path/to/libheaptap.so"});
   }
   return findings;
 }

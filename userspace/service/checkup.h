@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this machine and this user allow, tried one by one. The kernel's features are in kernel_features.h.
+// Checks what this machine and this user allow, one by one. The kernel's features are in kernel_features.h.
 #ifndef HEAPTAP_USERSPACE_SERVICE_CHECKUP_H_
 #define HEAPTAP_USERSPACE_SERVICE_CHECKUP_H_
 
@@ -15,13 +15,13 @@ namespace heaptap::service {
 
 struct Finding {
   std::string subject;  // "kernel", "CAP_BPF", ...
-  // OK, or why it is missing; PermissionDenied for what more rights would mend, NotFound for a process.
+  // OK, or the reason; PermissionDenied if more rights would help, NotFound for a process.
   absl::Status status;
-  std::string detail;  // what was found
-  std::string remedy;  // what to do, if it is missing
+  std::string detail;  // if OK: what was found
+  std::string remedy;  // if not: what to do
 };
 
-// Checks the machine and this process's rights. Really loads the programs and attaches a probe; leaves nothing behind.
+// Checks the machine and this process's rights. Loads the programs and attaches a probe; leaves nothing behind.
 std::vector<Finding> CheckMachine();
 // Checks whether a process can be recorded.
 std::vector<Finding> CheckProcess(pid_t pid);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What clients may ask of a running collector: the border between the recording, which one thread owns, and those who
-// answer requests in threads of their own (HTTP).
+// What clients may ask of a running collector: the interface between the recording, which one thread owns, and the
+// threads that answer requests (HTTP).
 //
-// All calls are thread-safe. They wait for the recording's thread, at most kPatience; then Unavailable. A PID is that
-// of the first PID name space. NotFound: no such process is recorded (one that has ended is not, any more).
+// All calls are thread-safe. They wait for the recording's thread, at most kPatience; then Unavailable. PIDs are those
+// of the initial PID namespace. NotFound: the process is not recorded, or has ended.
 #ifndef HEAPTAP_USERSPACE_SERVICE_COLLECTOR_H_
 #define HEAPTAP_USERSPACE_SERVICE_COLLECTOR_H_
 
@@ -25,40 +25,39 @@
 
 namespace heaptap::service {
 
-// A recorded process in figures. Estimates are of what the program did, not of samples.
+// The figures of a recorded process. Bytes and objects are estimates of all allocations, not counts of samples.
 struct ProcessSummary {
   pid_t pid = 0;
   uint64_t process_id = 0;  // of its books; never used twice
-  // Who may look at it besides root: the one user that it belongs to wholly (real, effective and saved user id); nobody
-  // if they differ.
+  // The user who may look at the process besides root (ProcessOwner); none if its user ids differ.
   std::optional<uid_t> owner = {};
-  std::string command = {};     // the process chose it; any byte may be in it
-  std::string executable = {};  // path in the process's own mount name space; "": not known
+  std::string command = {};     // chosen by the process; may hold any byte
+  std::string executable = {};  // path in the process's own mount namespace; "": unknown
   absl::Time recorded_since = {};
   double live_bytes = 0;
   double live_objects = 0;
-  double peak_bytes = 0;       // the most that live_bytes has been
+  double peak_bytes = 0;       // the maximum of live_bytes
   double allocated_bytes = 0;  // since recorded_since
   double allocated_objects = 0;
-  double allocation_rate = 0;  // bytes a second, over the last seconds
+  double allocation_rate = 0;  // bytes per second, over the last seconds
   uint64_t contexts = 0;
   uint64_t samples = 0;  // taken since recorded_since
   uint32_t lg_sample = 0;
-  // prof.active, a second ago at most. Nothing: it has no control block, or does not let it be read.
+  // prof.active, at most a second old. None: the process has no control block, or it cannot be read.
   std::optional<bool> active = {};
   exporter::CountsByName losses = {};  // events, by reason (bpf::LossName)
 };
 
-// A process that has ended, as its books said in the end.
+// A process that has ended, with its last figures.
 struct EndedProcess {
   ProcessSummary summary;
   absl::Time ended = {};
   int status = 0;  // as wait(2) has it
   bool by_oom_kill = false;
-  std::string dump = {};  // path of its last dump; "": none was written
+  std::string dump = {};  // path of its last dump; "": none
 };
 
-// The profile of a process at one moment. Contexts are as in dumps; build-ids are not filled in.
+// The profile of a process at one moment, with contexts as in dumps and without build-ids.
 struct ProfileSnapshot {
   profile::Profile profile;
   uint64_t process_id = 0;
@@ -66,7 +65,7 @@ struct ProfileSnapshot {
   absl::Time time = {};
 };
 
-// What a process's allocator says of itself. The process could have written anything there.
+// What a process's allocator reports about itself. Not to be trusted: the process can write anything there.
 struct AllocatorFigures {
   uint32_t options = 0;  // HEAPTAP_OPTION_*
   bool active = false;
@@ -82,17 +81,17 @@ class Collector {
 
   // By PID.
   virtual absl::StatusOr<std::vector<ProcessSummary>> Processes() = 0;
-  // The latest ones, the last one first.
+  // The latest processes that ended, most recent first.
   virtual absl::StatusOr<std::vector<EndedProcess>> Ended() = 0;
 
   virtual absl::StatusOr<ProfileSnapshot> Snapshot(pid_t pid) = 0;
   // Writes a dump into the collector's folder. Returns its path.
   virtual absl::StatusOr<std::string> Dump(pid_t pid) = 0;
 
-  // FailedPrecondition: the process's allocator has no control block. Unavailable: its memory cannot be had.
+  // FailedPrecondition: the process's allocator has no control block. Unavailable: its memory is not accessible.
   virtual absl::StatusOr<AllocatorFigures> Allocator(pid_t pid) = 0;
   virtual absl::Status SetActive(pid_t pid, bool active) = 0;
-  // Nothing: as the collector's rules and the process have it.
+  // Without a rate: back to the rate of the collector's rules, or else of the process.
   virtual absl::Status SetRate(pid_t pid, std::optional<uint32_t> lg_sample) = 0;
 
   virtual absl::StatusOr<exporter::CollectorFigures> Figures() = 0;

@@ -26,8 +26,8 @@ absl::StatusOr<uint64_t> FindControl(int fd, const elf::Mapping& mapping) {
   if (!link_address.ok()) return link_address.status();
   absl::StatusOr<elf::File> file = elf::File::Open(fd);
   if (!file.ok()) return file.status();
-  // The load bias is where the mapped segment lies minus where it was linked to. Segments begin in mid-page, mappings
-  // do not; both sides are taken at the mapping's file offset.
+  // The load bias is the address of the mapped segment minus its link address. Segments can begin in mid-page, mappings
+  // cannot; both sides are taken at the mapping's file offset.
   for (const elf::Segment& segment : file->segments()) {
     const uint64_t page_begin = segment.offset & ~uint64_t{4095};
     if (segment.type == PT_LOAD && (segment.flags & PF_X) != 0 && page_begin <= mapping.file_offset &&
@@ -45,8 +45,8 @@ absl::Status CheckControl(const heaptap_control& control, pid_t pid) {
   }
   if (control.version != HEAPTAP_CONTROL_VERSION || control.size < sizeof(control)) {
     return absl::InvalidArgumentError(absl::StrCat("process ", pid, " has a control block of version ", control.version,
-                                                   ", this heaptap reads version ", HEAPTAP_CONTROL_VERSION,
-                                                   ": use heaptap and libheaptap.so of one release"));
+                                                   ", but this heaptap reads version ", HEAPTAP_CONTROL_VERSION,
+                                                   ": install heaptap and libheaptap.so from the same release"));
   }
   return absl::OkStatus();
 }
@@ -66,7 +66,7 @@ absl::StatusOr<heaptap_control> ReadControl(const ProcessHandle& process, uint64
 }
 
 absl::Status TakeControl(const ProcessHandle& process, uint64_t address, uint32_t lg_sample, bool follows) {
-  // The process named the address a while ago; it may run another program by now.
+  // The process may have started another program since it told us the address.
   if (absl::Status status = ReadControl(process, address).status(); !status.ok()) return status;
   absl::Status status = WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), lg_sample);
   if (!status.ok()) return status;
@@ -102,7 +102,7 @@ absl::Status WriteRate(const ProcessHandle& process, uint64_t address, uint32_t 
 pid_t OtherCollector(const heaptap_control& control) {
   const pid_t pid = static_cast<pid_t>(control.collector_pid);
   if (pid <= 0 || pid == getpid()) return 0;
-  // A collector that was killed leaves its PID behind; whoever has that PID now is most likely no heaptap.
+  // A killed collector leaves its PID behind, which another program may have by now.
   return ProcessName(pid) == kCollectorName ? pid : 0;
 }
 

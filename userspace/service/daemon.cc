@@ -51,7 +51,7 @@ std::vector<int> Daemon::fds() const {
 }
 
 void Daemon::Work() {
-  // What happened before a question was asked is in its answer.
+  // Taken before Pump: an answer includes everything that happened before its question.
   const std::vector<Question> questions = TakeQuestions();
   recorder_->Pump();
   for (const Question& question : questions) question(recorder_.get());
@@ -64,7 +64,7 @@ void Daemon::Work() {
 void Daemon::DumpOne(pid_t pid) {
   if (pid == 0) pid = recorder_->LargestProcess();
   if (pid == 0) return Say("no process is recorded");
-  // What went wrong with the dump itself was said.
+  // Errors of the dump itself are already printed.
   const absl::Status status = recorder_->DumpOne(pid).status();
   if (absl::IsNotFound(status)) Say(status.message());
 }
@@ -86,13 +86,13 @@ Answer Daemon::Ask(std::function<Answer(Recorder&)> question) {
   auto shared = std::make_shared<Shared>();
   {
     absl::MutexLock lock(&mutex_);
-    if (is_ending_) return NoAnswer("is ending");
+    if (is_ending_) return NoAnswer("is shutting down");
     questions_.push_back([shared, question = std::move(question)](Recorder* recorder) {
       {
         absl::MutexLock lock(&shared->mutex);
         if (!shared->is_waited_for) return;
       }
-      Answer answer = recorder == nullptr ? Answer(NoAnswer("is ending")) : question(*recorder);
+      Answer answer = recorder == nullptr ? Answer(NoAnswer("is shutting down")) : question(*recorder);
       absl::MutexLock lock(&shared->mutex);
       shared->answer = std::move(answer);
     });
@@ -102,7 +102,7 @@ Answer Daemon::Ask(std::function<Answer(Recorder&)> question) {
   const auto is_answered = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared->mutex) { return shared->answer.has_value(); };
   shared->mutex.AwaitWithTimeout(absl::Condition(&is_answered), kPatience);
   shared->is_waited_for = false;
-  if (!shared->answer.has_value()) return NoAnswer("does not answer in time");
+  if (!shared->answer.has_value()) return NoAnswer("did not answer in time");
   return *std::move(shared->answer);
 }
 

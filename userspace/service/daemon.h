@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The collector that runs from boot: a recording of everyone, and those who ask it something.
+// The collector that runs from boot: a system-wide recording and its clients.
 //
-// One thread owns the recording: it calls Work when fds() are readable, or when kWorkInterval has passed. Clients'
-// calls (collector.h) come from other threads and are answered there.
+// One thread owns the recording: it calls Work when fds() are readable, or when kWorkInterval has passed. Calls of
+// clients (collector.h) come from other threads, and Work answers them.
 #ifndef HEAPTAP_USERSPACE_SERVICE_DAEMON_H_
 #define HEAPTAP_USERSPACE_SERVICE_DAEMON_H_
 
@@ -29,22 +29,22 @@ namespace heaptap::service {
 
 class Daemon : public Collector {
  public:
-  // A library that nobody knew is mapped and used for so long before its probes are attached, and what it samples till
-  // then is missed. The kernel tells at once only that many files have been mapped.
+  // How late a newly mapped library gets its probes; its samples before that are missed. The kernel wakes the collector
+  // at once only when many files have been mapped.
   static constexpr absl::Duration kWorkInterval = absl::Milliseconds(20);
 
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const RecorderOptions& recording, const HttpOptions& http);
-  // Clients that wait are told that it ends. What is pinned stays.
+  // Waiting clients get an error. What is pinned stays.
   ~Daemon() override;
 
   std::vector<int> fds() const;
   void Work();
 
   void DumpAll() { recorder_->DumpAll(HEAPTAP_DUMP_MANUAL); }
-  // PID 0: of the process that holds most. What went wrong is said.
+  // PID 0: the process with the most live memory. Prints its errors.
   void DumpOne(pid_t pid);
   Recorder& recorder() { return *recorder_; }
-  // Of HTTP by TCP; 0: none.
+  // The port of HTTP over TCP; 0: none.
   int port() const { return server_->port(); }
   absl::StatusOr<std::vector<ProcessSummary>> Processes() override;
   absl::StatusOr<std::vector<EndedProcess>> Ended() override;
@@ -56,12 +56,12 @@ class Daemon : public Collector {
   absl::StatusOr<exporter::CollectorFigures> Figures() override;
 
  private:
-  // Called with null when nobody will answer any more.
+  // Called with null when the daemon ends before it has answered.
   using Question = std::function<void(Recorder*)>;
 
   Daemon(std::unique_ptr<Recorder> recorder, elf::FileDescriptor asked)
       : recorder_(std::move(recorder)), asked_(std::move(asked)) {}
-  // Has the recording's thread answer, and waits for that.
+  // Passes a question to the recording's thread and waits for the answer.
   template <typename Answer>
   Answer Ask(std::function<Answer(Recorder&)> question);
   std::vector<Question> TakeQuestions();

@@ -17,11 +17,10 @@
 namespace heaptap::service {
 namespace {
 
-// What follows a prefix, at its longest: ".4194304.18446744073709551615.u18446744073709551615.heap"; and before it,
-// where a file gets a name only when it is whole, a dot.
-constexpr size_t kMostSuffix = 64;
+// The longest suffix is ".4194304.18446744073709551615.u18446744073709551615.heap"; a temporary name has a leading dot.
+constexpr size_t kMaxSuffix = 64;
 
-// Other dumps with the same names, at most this many, are stepped over.
+// How many existing dumps with the same names are skipped.
 constexpr int kMaxNamesTried = 100000;
 
 std::string Suffix(heaptap_dump_kind kind, const DumpSequence& sequence) {
@@ -66,12 +65,12 @@ absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix) {
   std::string name(slash == absl::string_view::npos ? prefix : prefix.substr(slash + 1));
   if (name.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("-o ", prefix, ": a prefix for file names is needed, like ", parent, "jeprof"));
+        absl::StrCat("-o ", prefix, ": expected a prefix for file names, such as ", parent, "jeprof"));
   }
-  if (name.size() > NAME_MAX - kMostSuffix) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("-o: a prefix of ", name.size(), " characters leaves no room for .PID.",
-                     "SEQUENCE.KIND.heap in a file's name; ", NAME_MAX - kMostSuffix, " are the most"));
+  if (name.size() > NAME_MAX - kMaxSuffix) {
+    return absl::InvalidArgumentError(absl::StrCat("-o: the prefix has ", name.size(), " characters, but at most ",
+                                                   NAME_MAX - kMaxSuffix,
+                                                   " leave room for .PID.SEQUENCE.KIND.heap in a file name"));
   }
   const std::string path = parent.empty() ? "." : parent;
   elf::FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -79,7 +78,7 @@ absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno), "; choose another folder with -o"));
   }
-  // Root passes access(2) on file systems that are read-only or refuse files for other reasons; making a file is proof.
+  // access(2) lets root pass even where no file can be created, so create one.
   elf::FileDescriptor probe(openat(folder.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
   if (!probe.valid() && errno != EOPNOTSUPP) {
     return absl::FailedPreconditionError(
@@ -109,11 +108,11 @@ absl::StatusOr<std::string> DumpFolder::WriteAs(const std::string& prefix, pid_t
                                                 DumpSequence& sequence, absl::string_view contents) const {
   const auto failure = [&](absl::string_view name, int error) {
     return absl::FailedPreconditionError(
-        absl::StrCat("cannot write ", parent_, name, ": ", strerror(error), "; the dump is not kept"));
+        absl::StrCat("cannot write ", parent_, name, ": ", strerror(error), "; the dump is lost"));
   };
   DumpSequence next = sequence;
   const auto name = [&] { return absl::StrCat(prefix, ".", pid, ".", next.all, ".", Suffix(kind, next), ".heap"); };
-  // A file without a name; it vanishes with us. Where there is no such thing, a name that nobody can foresee.
+  // An unnamed file, which vanishes with this process. File systems without O_TMPFILE get an unpredictable name.
   std::string temporary;
   elf::FileDescriptor file(openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
   if (!file.valid() && errno == EOPNOTSUPP) {
@@ -135,7 +134,7 @@ absl::StatusOr<std::string> DumpFolder::WriteAs(const std::string& prefix, pid_t
   const int source_folder = temporary.empty() ? AT_FDCWD : folder_.get();
   const int follow = temporary.empty() ? AT_SYMLINK_FOLLOW : 0;
   for (int i = 0; i < kMaxNamesTried; i++, next.all++) {
-    // A hard link never replaces what is there.
+    // A hard link never replaces an existing file.
     int error = linkat(source_folder, source.c_str(), folder_.get(), name().c_str(), follow) == 0 ? 0 : errno;
     if (error != 0 && error != EEXIST && !temporary.empty()) {
       // A file system without hard links.

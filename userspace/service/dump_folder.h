@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The files that the collector writes by itself: jemalloc's names, whole or not at all.
+// The dumps that the collector writes on its own: with jemalloc's names, complete or not at all.
 //
-// A dump is written to a file without a name in the same folder and gets its name when it is complete. A file that
-// is there already is never touched: the dump takes the next sequence number. The folder is opened once, so that
-// nothing that happens to paths later moves the dumps elsewhere. Not thread safe.
+// A dump is written to an unnamed file in the same folder and gets its name when it is complete. An existing file is
+// never touched: the dump takes the next sequence number. The folder is opened once, so that a later change of paths
+// cannot redirect dumps. Not thread safe.
 #ifndef HEAPTAP_USERSPACE_SERVICE_DUMP_FOLDER_H_
 #define HEAPTAP_USERSPACE_SERVICE_DUMP_FOLDER_H_
 
@@ -30,19 +30,19 @@ struct DumpSequence {
 
 class DumpFolder {
  public:
-  // Opens the folder of `prefix` ("name" or "folder/name"), and makes sure that files can be made there.
+  // Opens the folder of `prefix` ("name" or "folder/name"), and checks that files can be created there.
   // InvalidArgument: the prefix has no name. FailedPrecondition: no such folder, or not writable.
   static absl::StatusOr<DumpFolder> Open(absl::string_view prefix);
 
-  // Writes <prefix>.<pid>.<seq>.<kind><n>.heap, a final one without <n>, mode 0600. Moves `sequence` on only when the
-  // dump is there. Returns its path.
+  // Writes <prefix>.<pid>.<seq>.<kind><n>.heap, a final one without <n>, mode 0600. Advances `sequence` only on
+  // success. Returns the path.
   absl::StatusOr<std::string> Write(pid_t pid, heaptap_dump_kind kind, DumpSequence& sequence,
                                     absl::string_view contents) const;
-  // The same with a name of a process's choice in the place of the prefix's: what could lead elsewhere, or be hidden,
-  // is replaced.
+  // The same with `name`, which a process chose, instead of the prefix's name. Characters that could lead to another
+  // folder, or hide the file, are replaced.
   absl::StatusOr<std::string> Write(absl::string_view name, pid_t pid, heaptap_dump_kind kind, DumpSequence& sequence,
                                     absl::string_view contents) const;
-  // A descriptor of the folder, for the caller to close; negative: errno says why.
+  // A copy of the folder's descriptor, which the caller closes; negative on error, with errno.
   int Duplicate() const;
 
  private:
@@ -55,7 +55,7 @@ class DumpFolder {
   std::string name_;
 };
 
-// Writes all of `contents` to `fd` from its beginning. errno as write(2), 0 if all is well.
+// Writes all of `contents` to the beginning of `fd`. Returns 0, or an errno value of write(2).
 int WriteAll(int fd, absl::string_view contents);
 
 }  // namespace heaptap::service

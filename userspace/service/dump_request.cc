@@ -23,7 +23,7 @@
 namespace heaptap::service {
 namespace {
 
-// File systems whose regular files are doors to the kernel: there a write does what the writer may do, and we may all.
+// File systems whose regular files control the kernel: a write by root would have root's rights.
 constexpr decltype(statfs::f_type) kKernelFileSystems[] = {
     PROC_SUPER_MAGIC,    SYSFS_MAGIC,    DEBUGFS_MAGIC,  TRACEFS_MAGIC,
     SECURITYFS_MAGIC,    BPF_FS_MAGIC,   SELINUX_MAGIC,  CGROUP_SUPER_MAGIC,
@@ -35,11 +35,11 @@ absl::Status CheckFile(int fd) {
   struct statfs system;
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || fstatfs(fd, &system) != 0 ||
       std::count(std::begin(kKernelFileSystems), std::end(kKernelFileSystems), system.f_type) != 0) {
-    return absl::InvalidArgumentError("the descriptor for the dump is no regular file");
+    return absl::InvalidArgumentError("the file for the dump is not a regular file");
   }
   const int flags = fcntl(fd, F_GETFL);
   if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) != 0) {
-    return absl::InvalidArgumentError("the descriptor for the dump is not open for writing");
+    return absl::InvalidArgumentError("the file for the dump is not open for writing");
   }
   return absl::OkStatus();
 }
@@ -50,8 +50,8 @@ bool IsEventfd(int fd) {
   return absl::string_view(link, length > 0 ? length : 0) == "anon_inode:[eventfd]";
 }
 
-// A full eventfd would block; whoever fills it does not wait for us.
-void Signal(int fd) {
+// A full eventfd would block; a process that fills its own does not wait for the answer.
+void Wake(int fd) {
   pollfd writable = {fd, POLLOUT, 0};
   if (poll(&writable, 1, 0) != 1) return;
   const uint64_t one = 1;
@@ -61,18 +61,18 @@ void Signal(int fd) {
 absl::StatusOr<elf::FileDescriptor> TakeEvent(const ProcessHandle& process, const heaptap_dump_request& request) {
   absl::StatusOr<elf::FileDescriptor> event = process.TakeDescriptor(request.event_fd);
   if (event.ok() && !IsEventfd(event->get())) {
-    return absl::InvalidArgumentError("the descriptor to signal is no eventfd");
+    return absl::InvalidArgumentError("the descriptor to signal is not an eventfd");
   }
   return event;
 }
 
-// Whether the process still waits. After it has given up, its descriptors' numbers may stand for other files: so this
-// is asked after they were taken, before they are used.
+// Whether the process still waits. Once it has given up, its descriptor numbers may belong to other files: call this
+// after the descriptors have been copied and before they are used.
 absl::Status CheckStillAsked(const ProcessHandle& process, uint64_t address, const heaptap_dump_request& request) {
   uint64_t sequence = 0;
   absl::Status status = process.Read(address + offsetof(heaptap_dump_request, sequence), &sequence, sizeof(sequence));
   if (status.ok() && sequence != request.sequence) {
-    return absl::UnavailableError(absl::StrCat("process ", process.pid(), " waits for its dump no longer"));
+    return absl::UnavailableError(absl::StrCat("process ", process.pid(), " no longer waits for its dump"));
   }
   return status;
 }
@@ -91,31 +91,31 @@ absl::Status Answer(const ProcessHandle& process, uint64_t address, const heapta
   if (!status.ok()) return status;
   status = process.Write(address + kEnd, &request.sequence, sizeof(request.sequence));
   if (!status.ok()) return status;
-  Signal(event);
+  Wake(event);
   return absl::OkStatus();
 }
 
-// What is written into a file that lies in memory is charged to who writes it, and stays as long as the process likes:
-// it must be charged to the process.
+// The pages of a file in memory are charged to the writer and stay as long as the process likes, so the process must be
+// charged for them.
 bool LiesInMemory(int fd) {
   struct statfs system;
   return fstatfs(fd, &system) == 0 &&
          (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC || system.f_type == HUGETLBFS_MAGIC);
 }
 
-// Makes `contents` those of the file. 0 or an errno value. What is there of an earlier dump goes only when there is
-// room for the new one; and of one that fails all the same, nothing stays.
+// Replaces the contents of the file. Returns 0 or an errno value. An earlier dump is kept if there is no room for the
+// new one; if the write fails later, the file is left empty.
 int Replace(int fd, absl::string_view contents) {
-  // Not every file system can tell.
+  // Not every file system supports this.
   if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(std::max<size_t>(contents.size(), 1))) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
     const int error = errno;
-    // What was reserved on the way is given back.
+    // Releases what was reserved before the failure.
     struct stat status;
     [[maybe_unused]] const int ignored = fstat(fd, &status) == 0 ? ftruncate(fd, status.st_size) : 0;
     return error;
   }
-  // Emptied afterwards it would lose what was reserved.
+  // ftruncate comes last: an empty file would lose the reserved space.
   int error = WriteAll(fd, contents);
   if (error == 0 && ftruncate(fd, static_cast<off_t>(contents.size())) != 0) error = errno;
   if (error != 0) {
@@ -126,7 +126,7 @@ int Replace(int fd, absl::string_view contents) {
 
 }  // namespace
 
-heaptap_dump_request AskedBy(const heaptap_event& event) {
+heaptap_dump_request RequestOf(const heaptap_event& event) {
   heaptap_dump_request asked;
   static_assert(sizeof(asked) <= sizeof(event.memory));
   memcpy(&asked, event.memory, sizeof(asked));
@@ -157,7 +157,7 @@ absl::Status AnswerWithDump(const ProcessHandle& process, uint64_t address, cons
   if (!event.ok()) return event.status();
   absl::StatusOr<elf::FileDescriptor> file = process.TakeDescriptor(request.file_fd);
   if (!is_current())
-    return absl::UnavailableError(absl::StrCat("process ", process.pid(), " runs another program now"));
+    return absl::UnavailableError(absl::StrCat("process ", process.pid(), " now runs another program"));
   if (absl::Status asked = CheckStillAsked(process, address, request); !asked.ok()) return asked;
   absl::Status status = file.ok() ? CheckFile(file->get()) : file.status();
   int error = status.ok() ? 0 : EBADF;
@@ -169,7 +169,7 @@ absl::Status AnswerWithDump(const ProcessHandle& process, uint64_t address, cons
     error = Replace(file->get(), contents);
     if (error != 0) {
       status = absl::FailedPreconditionError(
-          absl::StrCat("writing the dump that process ", process.pid(), " asked for: ", strerror(error)));
+          absl::StrCat("cannot write the dump that process ", process.pid(), " asked for: ", strerror(error)));
     }
   }
   absl::Status answered = Answer(process, address, request, event->get(), error, leaks);

@@ -17,7 +17,7 @@ absl::StatusOr<Peer> PeerOf(int fd) {
     return absl::ErrnoToStatus(errno, "SO_PEERCRED");
   }
   Peer peer = {.uid = credentials.uid, .groups = {credentials.gid}};
-  // The kernel says how much room it needs when there is too little.
+  // If the buffer is too small, the kernel reports the size that it needs.
   std::vector<gid_t> groups(64);
   size = groups.size() * sizeof(gid_t);
   int result = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size);

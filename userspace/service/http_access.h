@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who asks, and which processes they may see, dump and steer.
+// Identifies a client and decides which processes it may see, dump and control.
 #ifndef HEAPTAP_USERSPACE_SERVICE_HTTP_ACCESS_H_
 #define HEAPTAP_USERSPACE_SERVICE_HTTP_ACCESS_H_
 
@@ -14,18 +14,18 @@
 
 namespace heaptap::service {
 
-// The user at the other end of a Unix socket, as the kernel says.
+// The user at the other end of a Unix socket, as reported by the kernel.
 struct Peer {
   uid_t uid = 0;
   std::vector<gid_t> groups = {};  // the primary one too
 };
 
-// The user that connected the socket `fd` (effective ids at that moment). Thread-safe.
+// The user that connected the socket `fd`, with the effective ids of that moment. Thread-safe.
 absl::StatusOr<Peer> PeerOf(int fd);
 
-// What one peer may do. Root and members of the configured group see all and do all, and so does a peer whose user is
-// not known: that one came by TCP, which an administrator has opened. Others see, dump and steer only processes that
-// are wholly theirs; for them the rest does not exist. Thread-safe.
+// What one peer may do. Root and members of the configured group may see and control all processes. So may a peer
+// without a known user: it came over TCP, which an administrator has opened. All other users may see, dump and control
+// only processes that they own (ProcessOwner); other processes do not exist for them. Thread-safe.
 class Access {
  public:
   Access(const std::optional<Peer>& peer, std::optional<gid_t> group);

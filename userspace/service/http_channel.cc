@@ -12,7 +12,7 @@
 namespace heaptap::service {
 namespace {
 
-bool IsToBeTriedAgain(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+bool IsTemporary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 }  // namespace
 
@@ -20,7 +20,7 @@ bool SocketChannel::WaitFor(short events, absl::Time deadline) const {
   while (true) {
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) return false;
-    // Rounded up, lest the last millisecond is waited for without sleep.
+    // Rounded up, so that the last millisecond does not spin.
     const int64_t milliseconds = std::min<int64_t>(absl::ToInt64Milliseconds(left) + 1, 1 << 30);
     pollfd socket = {fd_, events, 0};
     const int ready = poll(&socket, 1, static_cast<int>(milliseconds));
@@ -33,7 +33,7 @@ size_t SocketChannel::Read(char* to, size_t size, absl::Time deadline) {
   while (WaitFor(POLLIN, deadline)) {
     const ssize_t got = recv(fd_, to, size, 0);
     if (got >= 0) return got;
-    if (!IsToBeTriedAgain(errno)) break;
+    if (!IsTemporary(errno)) break;
   }
   return 0;
 }
@@ -43,7 +43,7 @@ bool SocketChannel::Write(absl::string_view bytes, absl::Time deadline) {
     if (!WaitFor(POLLOUT, deadline)) return false;
     const ssize_t put = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (put > 0) bytes.remove_prefix(put);
-    if (put < 0 && !IsToBeTriedAgain(errno)) return false;
+    if (put < 0 && !IsTemporary(errno)) return false;
   }
   return true;
 }

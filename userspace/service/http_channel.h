@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes from and to one HTTP client, each wait with an end.
+// Reads from and writes to one HTTP client, with a deadline for every wait.
 #ifndef HEAPTAP_USERSPACE_SERVICE_HTTP_CHANNEL_H_
 #define HEAPTAP_USERSPACE_SERVICE_HTTP_CHANNEL_H_
 
@@ -18,17 +18,16 @@ class HttpChannel {
  public:
   virtual ~HttpChannel() = default;
 
-  // At least one byte, `size` at most. 0: the client sends no more, or the deadline has passed, or the connection
-  // broke.
+  // Reads 1 to `size` bytes. 0: the client has finished, the deadline has passed, or the connection broke.
   virtual size_t Read(char* to, size_t size, absl::Time deadline) = 0;
-  // All of `bytes`. False: not all of it was taken until the deadline.
+  // Writes all of `bytes`. False: the deadline has passed, or the connection broke.
   virtual bool Write(absl::string_view bytes, absl::Time deadline) = 0;
-  // Waits. False, and at once: the client has gone.
+  // Waits. Returns false as soon as the client disconnects.
   virtual bool Sleep(absl::Duration duration) = 0;
 };
 
-// A connected stream socket, which stays the caller's; it must not block (O_NONBLOCK). shutdown(2) by any thread ends
-// all waiting.
+// A connected stream socket, owned by the caller and non-blocking (O_NONBLOCK). shutdown(2) from any thread ends all
+// waits.
 class SocketChannel : public HttpChannel {
  public:
   explicit SocketChannel(int fd) : fd_(fd) {}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the server's protocols have in common. Each has a file of its own (http_endpoints_*.cc) and gives a table.
+// What the server's protocols have in common. Each protocol is a table of endpoints in its own file
+// (http_endpoints_*.cc).
 #ifndef HEAPTAP_USERSPACE_SERVICE_HTTP_ENDPOINT_H_
 #define HEAPTAP_USERSPACE_SERVICE_HTTP_ENDPOINT_H_
 
@@ -23,13 +24,13 @@
 
 namespace heaptap::service {
 
-// All that answering one request takes.
+// The context of one request.
 struct HttpCall {
   Collector& collector;
   ProcessSymbols& symbols;
   const HttpRequest& request;
   Access access;
-  // Waits. False, and at once: nobody waits for the answer any more.
+  // Waits. Returns false as soon as the client disconnects.
   std::function<bool(absl::Duration)> sleep;
 };
 
@@ -37,20 +38,20 @@ using HttpReply = absl::StatusOr<HttpAnswer>;
 
 enum HttpMethods : uint8_t { kGet = 1, kHead = 2, kPost = 4, kRead = kGet | kHead };
 
-// How a protocol's clients expect to be told of errors.
+// How a protocol's clients expect errors.
 enum class ErrorForm {
   kText,  // a line
-  kGo,    // a line, and the header by which `go tool pprof` knows that it is for people
+  kGo,    // a line, and the header that makes `go tool pprof` show it
   kJson,  // {"error": "..."}
 };
 
-// A path of one process: /pid/PID/<path>, or /<path>?pid=PID, or /<path> if only one process is there to see.
+// A path of one process: /pid/PID/<path>, or /<path>?pid=PID, or /<path> if the client can see only one process.
 struct ProcessEndpoint {
   absl::string_view path;
   uint8_t methods;  // HttpMethods
   ErrorForm errors;
   HttpReply (*answer)(HttpCall& call, const ProcessSummary& process);
-  bool needs_prefix = false;  // there is no such path without /pid/PID
+  bool needs_prefix = false;  // the path exists only after /pid/PID
 };
 
 // A path of the whole collector.
@@ -72,17 +73,17 @@ absl::Span<const CollectorEndpoint> StatusEndpoints();  // for Prometheus, for s
 // The processes that the peer may see, by PID.
 absl::StatusOr<std::vector<ProcessSummary>> VisibleProcesses(HttpCall& call);
 
-// The profile of that very process. NotFound: it has ended.
+// The profile of exactly this process, not of a later one with its PID. NotFound: it has ended.
 absl::StatusOr<ProfileSnapshot> SnapshotOf(HttpCall& call, const ProcessSummary& process);
 // The same for its allocator's figures.
 absl::StatusOr<AllocatorFigures> AllocatorOf(HttpCall& call, const ProcessSummary& process);
 
-// Whether the PID still has the books that it had: if so, it has had them since `process` was looked up.
+// Whether the PID still has the same books, and so has meant the same process since `process` was looked up.
 bool IsStillThere(HttpCall& call, const ProcessSummary& process);
 
 absl::Status NoSuchProcess(pid_t pid);
 
-// A whole number in decimal digits and nothing else, without zeros in front.
+// Parses a whole number of decimal digits only, without leading zeros.
 std::optional<uint32_t> ParseNumber(absl::string_view text, uint32_t least, uint32_t most);
 
 }  // namespace heaptap::service

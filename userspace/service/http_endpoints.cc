@@ -65,7 +65,7 @@ HttpAnswer WrongMethod(uint8_t methods) {
   const std::string allowed = absl::StrJoin(names, ", ");
   return {.status = 405,
           .content_type = kPlainText,
-          .body = absl::StrCat("this page answers ", allowed, "\n"),
+          .body = absl::StrCat("this page supports ", allowed, "\n"),
           .headers = {{"Allow", allowed}}};
 }
 
@@ -79,7 +79,7 @@ const Endpoint* FindPath(std::initializer_list<absl::Span<const Endpoint>> table
   return nullptr;
 }
 
-// Where it is to be found, in full or without the process.
+// A path, with the process if the path names one.
 struct ProcessPath {
   std::optional<pid_t> pid;
   absl::string_view path;
@@ -95,7 +95,7 @@ std::optional<ProcessPath> SplitPath(absl::string_view path) {
 }
 
 absl::Status SeveralProcesses(absl::Span<const ProcessSummary> processes) {
-  std::string message = "several processes are recorded; say which one with ?pid=PID:\n";
+  std::string message = "several processes are recorded; choose one with ?pid=PID:\n";
   for (const ProcessSummary& process : processes) {
     absl::StrAppend(&message, process.pid, " ", exporter::Printable(process.command), "\n");
   }
@@ -105,7 +105,7 @@ absl::Status SeveralProcesses(absl::Span<const ProcessSummary> processes) {
 absl::StatusOr<ProcessSummary> ChooseProcess(HttpCall& call, std::optional<pid_t> pid) {
   if (const std::optional<std::string> text = call.request.Parameter("pid"); !pid.has_value() && text.has_value()) {
     pid = ParseNumber(*text, 1, kMaxPid);
-    if (!pid.has_value()) return absl::InvalidArgumentError("the parameter pid is not the number of a process");
+    if (!pid.has_value()) return absl::InvalidArgumentError("the parameter pid must be a PID");
   }
   absl::StatusOr<std::vector<ProcessSummary>> processes = VisibleProcesses(call);
   if (!processes.ok()) return processes.status();
@@ -127,7 +127,7 @@ HttpAnswer AnswerOrError(ErrorForm form, HttpReply reply) {
 }  // namespace
 
 std::optional<uint32_t> ParseNumber(absl::string_view text, uint32_t least, uint32_t most) {
-  // SimpleAtoi takes signs and blanks.
+  // SimpleAtoi accepts signs and spaces.
   const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit) &&
                         (text.size() == 1 || text[0] != '0');
   uint32_t number = 0;
@@ -135,7 +135,7 @@ std::optional<uint32_t> ParseNumber(absl::string_view text, uint32_t least, uint
   return number;
 }
 
-absl::Status NoSuchProcess(pid_t pid) { return absl::NotFoundError(absl::StrCat("no process ", pid, " is recorded")); }
+absl::Status NoSuchProcess(pid_t pid) { return absl::NotFoundError(absl::StrCat("process ", pid, " is not recorded")); }
 
 bool IsStillThere(HttpCall& call, const ProcessSummary& process) {
   const absl::StatusOr<std::vector<ProcessSummary>> processes = call.collector.Processes();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a request to its answer: which path, which process, who may.
+// Routes a request to its endpoint: finds the path and the process, and checks access.
 #ifndef HEAPTAP_USERSPACE_SERVICE_HTTP_ENDPOINTS_H_
 #define HEAPTAP_USERSPACE_SERVICE_HTTP_ENDPOINTS_H_
 
@@ -9,8 +9,8 @@
 
 namespace heaptap::service {
 
-// Answers any request. A process that the peer may not see is answered for as one that is not there. No parameter is
-// ever a path of a file. Thread-safe for different calls.
+// Answers any request. A process that the peer may not see is treated as one that does not exist. No parameter is ever
+// the path of a file. Thread-safe for different calls.
 HttpAnswer AnswerCall(HttpCall& call);
 
 }  // namespace heaptap::service

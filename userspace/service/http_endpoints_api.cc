@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What heaptap's own commands ask the collector for. Errors are JSON.
+// The API of heaptap's own commands. Errors are JSON.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -109,7 +109,7 @@ HttpReply DumpAll(HttpCall& call) {
   exporter::Json list = exporter::Json::List();
   for (const ProcessSummary& process : *processes) {
     const absl::StatusOr<std::string> path = call.collector.Dump(process.pid);
-    if (absl::IsNotFound(path.status())) continue;  // it has ended meanwhile
+    if (absl::IsNotFound(path.status())) continue;  // it has ended in the meantime
     exporter::Json entry = {{"pid", process.pid}};
     if (path.ok()) {
       entry.Set("path", exporter::Printable(*path));

@@ -2,7 +2,7 @@
 //
 // The heap pages of Go's net/http/pprof, for `go tool pprof`, Parca, Grafana Alloy and Pyroscope.
 //
-// Format: pkg.go.dev/net/http/pprof. The profile has names already, so nobody asks for symbols.
+// Format: pkg.go.dev/net/http/pprof. Profiles contain names, so clients need no symbols.
 #include "absl/strings/str_cat.h"
 #include "userspace/export/gperftools_heap.h"
 #include "userspace/export/pprof.h"
@@ -19,14 +19,14 @@ HttpAnswer Binary(ProfileSnapshot snapshot, HttpCall& call, absl::string_view na
   options.time = snapshot.time;
   options.program = snapshot.executable;
   options.find_source_frames = call.symbols.FindAll(snapshot);
-  // Threads may have any names, and scrapers keep a series for each label.
+  // Threads may have any name, and scrapers keep a series for each label.
   options.threads = false;
   return {.content_type = "application/octet-stream",
           .body = exporter::Pprof(snapshot.profile, options),
           .headers = {{"Content-Disposition", absl::StrCat("attachment; filename=\"", name, "\"")}}};
 }
 
-// For people, and readers of gperftools' form.
+// For people and for tools that read gperftools' format.
 HttpAnswer Text(const ProfileSnapshot& snapshot) { return {.body = exporter::GperftoolsHeap(snapshot.profile)}; }
 
 HttpReply Profile(HttpCall& call, const ProcessSummary& process, absl::string_view name,
@@ -38,7 +38,7 @@ HttpReply Profile(HttpCall& call, const ProcessSummary& process, absl::string_vi
     return absl::InvalidArgumentError(absl::StrCat("seconds must be a number from 1 to ", kMaxSeconds));
   }
   if (seconds_text.has_value() && debug != "0") {
-    return absl::InvalidArgumentError("seconds and debug do not go together");
+    return absl::InvalidArgumentError("seconds and debug cannot be combined");
   }
   absl::StatusOr<ProfileSnapshot> snapshot = SnapshotOf(call, process);
   if (!snapshot.ok()) return snapshot.status();
@@ -47,10 +47,11 @@ HttpReply Profile(HttpCall& call, const ProcessSummary& process, absl::string_vi
   exporter::PprofOptions options = {.default_sample_type = std::string(default_sample_type)};
   if (seconds_text.has_value()) {
     const absl::StatusOr<ProfileSnapshot> before = std::move(snapshot);
-    if (!call.sleep(absl::Seconds(*seconds))) return absl::UnavailableError("the client or the collector has gone");
+    if (!call.sleep(absl::Seconds(*seconds)))
+      return absl::UnavailableError("the client disconnected, or the collector is shutting down");
     snapshot = SnapshotOf(call, process);
     if (absl::IsNotFound(snapshot.status())) {
-      return absl::NotFoundError(absl::StrCat("process ", process.pid, " ended meanwhile"));
+      return absl::NotFoundError(absl::StrCat("process ", process.pid, " ended in the meantime"));
     }
     if (!snapshot.ok()) return snapshot.status();
     snapshot->profile = profile::Difference(snapshot->profile, before->profile);
@@ -65,7 +66,7 @@ HttpReply Allocs(HttpCall& call, const ProcessSummary& process) {
   return Profile(call, process, "allocs", "alloc_space");
 }
 
-// There is one name for an address in this protocol: that of the function that has code of its own.
+// This protocol has one name for an address: the function into which the others were inlined.
 std::string Outermost(const std::vector<std::string>& names) { return names.back(); }
 
 HttpReply Symbol(HttpCall& call, const ProcessSummary& process) { return AnswerSymbols(call, process, Outermost); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Answers to the byte as libmtev gives them for the jemalloc of its own process.
+// The pages by which libmtev serves the jemalloc of its own process, with byte-identical answers.
 //
 // Format: src/mtev_heap_profiler.c and src/mtev_stats.c of libmtev 2.7.
 #include "absl/strings/str_cat.h"
@@ -11,7 +11,7 @@
 namespace heaptap::service {
 namespace {
 
-// The process's allocator has no control block: it is not ours, or too old.
+// The process's allocator has no control block: it is not libheaptap.so, or too old.
 HttpAnswer NotLoaded() {
   return {.status = 500, .content_type = kPlainText, .body = "libjemalloc is not loaded, cannot heap profile\n"};
 }
@@ -37,7 +37,7 @@ HttpReply HeapProfile(HttpCall& call, const ProcessSummary& process) {
   const absl::StatusOr<AllocatorFigures> figures = AllocatorOf(call, process);
   if (absl::IsFailedPrecondition(figures.status())) return NotLoaded();
   if (!figures.ok()) return figures.status();
-  // What is recorded can be profiled, whatever MALLOC_CONF says; and threads are never off by themselves.
+  // A recorded process can be profiled whatever MALLOC_CONF says, and no thread is inactive by default.
   return HttpAnswer{.content_type = kPlainText,
                     .body = absl::StrCat("opt.prof: true\nprof.active: ", figures->active ? "true" : "false",
                                          "\nprof.thread_active_init: true\n")};
@@ -51,7 +51,7 @@ HttpReply Memory(HttpCall& call, const ProcessSummary& process) {
 }
 
 constexpr ProcessEndpoint kEndpoints[] = {
-    // No HEAD: it changes things.
+    // No HEAD: a request can change the process.
     {"mtev/heap_profile", kGet, ErrorForm::kText, HeapProfile},
     {"mtev/memory.json", kRead, ErrorForm::kText, Memory},
 };

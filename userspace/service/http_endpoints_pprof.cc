@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gperftools' protocol for remote programs, which jeprof and google-pprof speak: the profile has addresses, and the
-// reader asks for their names.
+// gperftools' protocol for remote programs, as spoken by jeprof and google-pprof: the profile has addresses, and the
+// client asks for their names.
 //
 // Format: bin/jeprof of jemalloc 5.3 (FetchDynamicProfiles, FetchSymbols), Go's internal/symbolz.
 #include "absl/strings/str_join.h"
@@ -25,7 +25,7 @@ HttpReply Growth(HttpCall& call, const ProcessSummary& process) {
   return HttpAnswer{.content_type = kPlainText, .body = exporter::GrowthHeap(snapshot->profile)};
 }
 
-// The function that has code of its own first, what was inlined into it after it.
+// The outermost function first, then the functions that were inlined into it.
 std::string WithInlined(const std::vector<std::string>& names) {
   return absl::StrJoin(names.rbegin(), names.rend(), "--");
 }

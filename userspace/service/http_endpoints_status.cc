@@ -13,10 +13,10 @@
 namespace heaptap::service {
 namespace {
 
-// The figures of processes that the peer may see: those that had the same books before and after the figures were
-// taken, so that they are no one else's.
-absl::Status LeaveVisible(HttpCall& call, absl::StatusOr<std::vector<ProcessSummary>> before,
-                          exporter::CollectorFigures& figures) {
+// Keeps the figures of processes that the peer may see. A process must have the same books before and after the figures
+// were taken; otherwise they may be another's.
+absl::Status KeepVisible(HttpCall& call, absl::StatusOr<std::vector<ProcessSummary>> before,
+                         exporter::CollectorFigures& figures) {
   const absl::StatusOr<std::vector<ProcessSummary>> after = VisibleProcesses(call);
   if (!before.ok()) return before.status();
   if (!after.ok()) return after.status();
@@ -37,7 +37,7 @@ HttpReply Metrics(HttpCall& call) {
   absl::StatusOr<exporter::CollectorFigures> figures = call.collector.Figures();
   if (!figures.ok()) return figures.status();
   if (!call.access.SeesAll()) {
-    const absl::Status left = LeaveVisible(call, std::move(before), *figures);
+    const absl::Status left = KeepVisible(call, std::move(before), *figures);
     if (!left.ok()) return left;
   }
   return HttpAnswer{.content_type = exporter::kPrometheusContentType, .body = exporter::Prometheus(*figures)};
@@ -75,7 +75,7 @@ HttpReply Index(HttpCall& call) {
   const absl::StatusOr<std::vector<ProcessSummary>> processes = VisibleProcesses(call);
   if (!processes.ok()) return processes.status();
   HttpAnswer answer = {.content_type = "text/html; charset=utf-8",
-                       // Nothing on the page may run, whatever a process is called.
+                       // No script may run on the page, whatever a process is called.
                        .headers = {{"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"}}};
   answer.body =
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>heaptap</title>\n"

@@ -13,16 +13,16 @@ namespace heaptap::service {
 
 HttpReply AnswerSymbols(HttpCall& call, const ProcessSummary& process,
                         std::string (*join)(const std::vector<std::string>& names)) {
-  // The number does not matter, but 0 is for a program without symbols.
+  // Any number but 0, which means no symbols.
   if (call.request.method != "POST") return HttpAnswer{.content_type = kPlainText, .body = "num_symbols: 1\n"};
   std::vector<uint64_t> addresses;
   for (absl::string_view word : absl::StrSplit(call.request.body, absl::ByAnyChar("+ \r\n"), absl::SkipEmpty())) {
     uint64_t address = 0;
     if (!absl::SimpleHexAtoi(word, &address)) {
-      return absl::InvalidArgumentError("the body must be hexadecimal addresses with + between them");
+      return absl::InvalidArgumentError("the body must be hexadecimal addresses separated by +");
     }
     if (addresses.size() == kMaxAddresses) {
-      return absl::InvalidArgumentError(absl::StrCat("more than ", kMaxAddresses, " addresses at once"));
+      return absl::InvalidArgumentError(absl::StrCat("too many addresses; send at most ", kMaxAddresses, " at once"));
     }
     addresses.push_back(address);
   }
@@ -40,7 +40,7 @@ HttpReply AnswerSymbols(HttpCall& call, const ProcessSummary& process,
 HttpReply AnswerCommandLine(HttpCall& call, const ProcessSummary& process) {
   std::vector<std::string> arguments = ProcessCommandLine(process.pid);
   if (!IsStillThere(call, process)) return NoSuchProcess(process.pid);
-  // Readers want a name.
+  // Clients need a name.
   if (arguments.empty() || arguments[0].empty()) arguments = {process.command.empty() ? "?" : process.command};
   for (std::string& argument : arguments) argument = exporter::Printable(argument);
   return HttpAnswer{.body = absl::StrJoin(arguments, absl::string_view("\0", 1))};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What gperftools' and Go's protocols share: names of addresses, and the command line.
+// What gperftools' and Go's protocols share: the names of addresses, and the command line.
 #ifndef HEAPTAP_USERSPACE_SERVICE_HTTP_ENDPOINTS_SYMBOL_H_
 #define HEAPTAP_USERSPACE_SERVICE_HTTP_ENDPOINTS_SYMBOL_H_
 
@@ -12,12 +12,12 @@
 
 namespace heaptap::service {
 
-// In one question. A large profile has some ten thousand.
+// In one request. A large profile has some ten thousand.
 inline constexpr size_t kMaxAddresses = 1 << 17;
 
-// GET, HEAD: that there are symbols. POST of "0x<address>+0x<address>...": a line "0x<address>\t<name>" for each, in
-// that order. Readers have made the addresses lie in calls. Where there is no symbol the name is FrameNames'. `join`
-// makes one name of those at an address, innermost first.
+// GET and HEAD: whether there are symbols. POST of "0x<address>+0x<address>...": a line "0x<address>\t<name>" for each,
+// in that order. Clients send addresses inside calls. FrameNames names addresses without a symbol. `join` makes one
+// name of the names at an address, innermost first.
 HttpReply AnswerSymbols(HttpCall& call, const ProcessSummary& process,
                         std::string (*join)(const std::vector<std::string>& names));
 

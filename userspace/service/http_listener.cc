@@ -24,11 +24,11 @@
 namespace heaptap::service {
 namespace {
 
-// Waiting to be accepted. More than are served at once: those are sent away politely.
+// More than are served at once, so that surplus clients get an answer (503).
 constexpr int kBacklog = 128;
 constexpr int kSocketFlags = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
-// Any user: see Access.
+// For any user: Access decides.
 constexpr mode_t kSocketMode = 0666;
 
 // A path by which the kernel finds a socket in an open folder, wherever that has been moved.
@@ -36,7 +36,7 @@ absl::StatusOr<sockaddr_un> AddressIn(int folder, const std::string& name) {
   const std::string path = absl::StrCat("/proc/self/fd/", folder, "/", name);
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   if (path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": too long a name for a socket"));
+    return absl::InvalidArgumentError(absl::StrCat(name, ": the name is too long for a socket"));
   }
   memcpy(address.sun_path, path.c_str(), path.size() + 1);
   return address;
@@ -45,18 +45,19 @@ absl::StatusOr<sockaddr_un> AddressIn(int folder, const std::string& name) {
 absl::StatusOr<elf::FileDescriptor> OpenFolder(const std::string& folder) {
   elf::FileDescriptor opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened.valid()) {
-    return absl::FailedPreconditionError(absl::StrCat("the socket's folder ", folder, ": ", strerror(errno)));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot open the socket's folder ", folder, ": ", strerror(errno)));
   }
   struct stat status;
   if (fstat(opened.get(), &status) != 0) return absl::ErrnoToStatus(errno, folder);
   if (status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the socket's folder ", folder, " must belong to root, and nobody else may write to it; choose another one"));
+        "the socket's folder ", folder, " must belong to root and be writable for root only; choose another one"));
   }
   return opened;
 }
 
-// Only what the kernel says for sure: a living server may be too busy to be connected to.
+// Trusts only ECONNREFUSED: a living server may be too busy to accept.
 bool IsStale(const sockaddr_un& address) {
   const elf::FileDescriptor client(socket(AF_UNIX, kSocketFlags, 0));
   return client.valid() && connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 &&
@@ -70,10 +71,11 @@ absl::Status RemoveStale(int folder, const std::string& name, const sockaddr_un&
     return errno == ENOENT ? absl::OkStatus() : absl::ErrnoToStatus(errno, path);
   }
   if (!S_ISSOCK(status.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is there already and is not a socket"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " exists and is not a socket; remove it or choose another path"));
   }
   if (!IsStale(address)) {
-    return absl::AlreadyExistsError(absl::StrCat("another collector listens on ", path, "; stop it first"));
+    return absl::AlreadyExistsError(absl::StrCat("another collector already listens on ", path, "; stop it first"));
   }
   if (unlinkat(folder, name.c_str(), 0) != 0) return absl::ErrnoToStatus(errno, path);
   return absl::OkStatus();
@@ -136,7 +138,7 @@ absl::StatusOr<UnixListener> UnixListener::Listen(const std::string& path) {
   listener.name_ = slash == std::string::npos ? path : path.substr(slash + 1);
   const std::string& name = listener.name_;
   if (name.empty() || name == "." || name == ".." || absl::StrContains(path, absl::string_view("\0", 1))) {
-    return absl::InvalidArgumentError(absl::StrCat("'", path, "' is not the path of a socket"));
+    return absl::InvalidArgumentError(absl::StrCat("'", path, "' is not a valid path for a socket"));
   }
   absl::StatusOr<elf::FileDescriptor> folder = OpenFolder(slash == std::string::npos ? "."
                                                           : slash == 0               ? "/"
@@ -145,10 +147,11 @@ absl::StatusOr<UnixListener> UnixListener::Listen(const std::string& path) {
   const absl::StatusOr<sockaddr_un> address = AddressIn(folder->get(), name);
   if (!address.ok()) return address.status();
 
-  // Two that start at once must not take each other's new socket for a stale one.
+  // Two collectors that start at once must not mistake each other's new socket for a stale one.
   const elf::FileDescriptor lock(open(absl::StrCat("/proc/self/fd/", folder->get()).c_str(), O_RDONLY | O_CLOEXEC));
   if (!lock.valid() || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    return absl::AlreadyExistsError(absl::StrCat("another collector is just starting to listen on ", path));
+    return absl::AlreadyExistsError(
+        absl::StrCat("another collector is starting to listen on ", path, "; stop it first"));
   }
   const absl::Status removed = RemoveStale(folder->get(), name, *address, path);
   if (!removed.ok()) return removed;
@@ -158,7 +161,7 @@ absl::StatusOr<UnixListener> UnixListener::Listen(const std::string& path) {
   if (!fd.valid() || bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) != 0 ||
       fchmodat(folder->get(), name.c_str(), kSocketMode, 0) != 0 ||
       fstatat(folder->get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || listen(fd.get(), kBacklog) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("listening on ", path));
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot listen on ", path));
   }
   listener.folder_ = std::move(*folder);
   listener.socket_ = std::move(fd);
@@ -200,13 +203,13 @@ absl::StatusOr<elf::FileDescriptor> ListenOnLoopback(absl::string_view address) 
   if (to_bind == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot listen on '", address,
-                     "': it must be a loopback address in numbers and a port, as 127.0.0.1:8078 or [::1]:8078"));
+                     "': expected a numeric loopback address and a port, such as 127.0.0.1:8078 or [::1]:8078"));
   }
   elf::FileDescriptor fd(socket(to_bind->sa_family, kSocketFlags, 0));
   const int on = 1;
   if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
       bind(fd.get(), to_bind, size) != 0 || listen(fd.get(), kBacklog) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("listening on ", address));
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot listen on ", address));
   }
   return fd;
 }

@@ -14,16 +14,15 @@
 
 namespace heaptap::service {
 
-// A Unix socket that every local user may connect to: who may do what is decided by who it is. The file goes with the
-// object, unless another one has its name by then. Thread-compatible.
+// A Unix socket that every local user may connect to; Access decides what each may do. The destructor removes the file,
+// unless another file has taken its name. Thread-compatible.
 class UnixListener {
  public:
   // Owns nothing.
   UnixListener() = default;
-  // Makes the socket `path`, whose folder must belong to the user of this process (root), and no other may write to it.
-  // A socket that nobody listens on any more is replaced. InvalidArgument: no path for a socket. FailedPrecondition:
-  // no such folder, or others may write to it, or it has another file of that name. AlreadyExists: another server
-  // listens there.
+  // Creates the socket `path`. Its folder must belong to the user of this process (root) and be writable for no other.
+  // A stale socket is replaced. InvalidArgument: not a socket path. FailedPrecondition: the folder does not exist, or
+  // others may write to it, or it has another file of that name. AlreadyExists: another server listens there.
   static absl::StatusOr<UnixListener> Listen(const std::string& path);
 
   UnixListener(UnixListener&& other) noexcept = default;
@@ -41,15 +40,15 @@ class UnixListener {
   ino_t inode_ = 0;  // of the file
 };
 
-// Listens on ADDR:PORT by TCP, the address a number of this host's own (127.0.0.0/8 or [::1]); port 0: a free one.
-// InvalidArgument: something else. Other codes: the kernel refused.
+// Listens on ADDR:PORT over TCP, where ADDR is a numeric loopback address (127.0.0.0/8 or [::1]); port 0: any free
+// port. InvalidArgument: any other address. Other codes: the kernel refused.
 absl::StatusOr<elf::FileDescriptor> ListenOnLoopback(absl::string_view address);
 
-// The port that a TCP socket is bound to; 0 if it is none.
+// The port that a TCP socket is bound to; 0 if `fd` is none.
 int PortOf(int fd);
 
-// Whether a Host header names this host's own loopback interface, by number or as localhost, with any port. A page of
-// another site that gets a browser to ask here (DNS rebinding) says its own name there. Thread-safe.
+// Whether a Host header names the loopback interface, by number or as localhost, with any port. When the page of
+// another site makes a browser connect here (DNS rebinding), the header has that site's name. Thread-safe.
 bool IsLoopbackHost(absl::string_view host);
 
 }  // namespace heaptap::service

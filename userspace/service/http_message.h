@@ -12,14 +12,14 @@
 
 namespace heaptap::service {
 
-// The client chose all of it: any byte may be in it.
+// Chosen by the client: may hold any byte.
 struct HttpRequest {
   std::string method = {};
   std::string path = {};                                    // decoded
   std::multimap<std::string, std::string> parameters = {};  // of the query, decoded
   std::string body = {};
 
-  // The first value of a parameter; nothing: it is not there.
+  // The first value of a parameter; none if it is absent.
   std::optional<std::string> Parameter(const std::string& name) const {
     auto found = parameters.find(name);
     return found == parameters.end() ? std::nullopt : std::optional<std::string>(found->second);
@@ -34,7 +34,7 @@ struct HttpAnswer {
   int status = 200;
   std::string content_type = kUtf8Text;
   std::string body = {};
-  std::vector<std::pair<std::string, std::string>> headers = {};  // beside those that all answers have
+  std::vector<std::pair<std::string, std::string>> headers = {};  // in addition to those of all answers
 };
 
 }  // namespace heaptap::service

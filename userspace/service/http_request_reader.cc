@@ -15,7 +15,7 @@ namespace heaptap::service {
 namespace {
 
 constexpr char kHeadEnd[] = "\r\n\r\n";
-// What the HTTP library takes.
+// The HTTP library's own limit.
 constexpr size_t kMaxTargetBytes = 8192;
 
 bool IsPrintable(absl::string_view text) {
@@ -44,7 +44,7 @@ int ParseLine(absl::string_view line, RequestHead& head) {
   return 0;
 }
 
-// A number that is not to be read in any other way.
+// Accepts only digits, so that no other parser can read another number.
 bool ParseLength(absl::string_view text, size_t& length) {
   constexpr size_t kMaxDigits = 18;
   return !text.empty() && text.size() <= kMaxDigits && std::all_of(text.begin(), text.end(), absl::ascii_isdigit) &&

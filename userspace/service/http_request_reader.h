@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One request after the other from a client that may send anything, at any speed.
+// Reads requests from a client that may send anything, at any speed.
 //
-// A request is read whole, within bounds of size and time, before anything is done about it. What is not plain HTTP/1
-// is refused, so that what comes behind this reads no header at all: bodies have a Content-Length, and there are no
-// transfer encodings, ranges, compressed bodies or continued header lines.
+// A request is read completely, within limits of size and time, before it is processed. Only plain HTTP/1 is accepted,
+// so that the code behind this reader sees no headers: a body needs a Content-Length, and transfer encodings, ranges,
+// compressed bodies and continued header lines are refused.
 //
 // Format: RFC 9112.
 #ifndef HEAPTAP_USERSPACE_SERVICE_HTTP_REQUEST_READER_H_
@@ -24,20 +24,20 @@ struct RequestHead {
   std::string line = {};  // method, target and version
   bool keep_alive = false;
   size_t body_bytes = 0;
-  bool waits_for_continue = false;  // before it sends the body
+  bool waits_for_continue = false;  // the client sends the body after "100 Continue"
   std::string host = {};
-  // A browser says that a page of some other site made it send this.
+  // According to the browser, a page of another site sent this request.
   bool is_cross_site = false;
 };
 
-// A request, or why there is none.
+// A request, or the reason for a refusal.
 struct IncomingRequest {
-  int refusal = 0;  // HTTP status to end the connection with; 0: it is a request
+  int refusal = 0;  // HTTP status to end the connection with; 0: a valid request
   RequestHead head = {};
   std::string body = {};
 };
 
-// Reads the header of a request, up to and with the empty line. Returns 0, or the HTTP status to refuse it with.
+// Parses the header of a request, including the empty line. Returns 0, or the HTTP status to refuse it with.
 // Thread-safe.
 int ParseHead(absl::string_view text, const HttpLimits& limits, RequestHead& head);
 
@@ -46,7 +46,7 @@ class HttpRequestReader {
  public:
   HttpRequestReader(HttpChannel& channel, const HttpLimits& limits) : channel_(channel), limits_(limits) {}
 
-  // Nothing: the client has gone, or sent no byte within the time for that.
+  // None: the client has disconnected, or sent nothing within the idle time.
   std::optional<IncomingRequest> Next();
 
  private:
@@ -54,7 +54,7 @@ class HttpRequestReader {
 
   HttpChannel& channel_;
   const HttpLimits& limits_;
-  std::string bytes_;  // read, and not yet used
+  std::string bytes_;  // read but not yet consumed
 };
 
 }  // namespace heaptap::service

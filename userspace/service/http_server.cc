@@ -20,7 +20,7 @@ constexpr int kPauseMilliseconds = 100;
 
 constexpr uid_t kRoot = 0;
 
-// Without waiting: who is refused need not hear why.
+// Without waiting: it does not matter if the client misses the answer.
 void Refuse(int fd) {
   const std::string answer = HttpService::Refusal(503);
   send(fd, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -98,7 +98,7 @@ void HttpServer::AcceptFrom(int listener, bool is_unix) {
   std::optional<Peer> peer;
   if (is_unix) {
     absl::StatusOr<Peer> found = PeerOf(socket.get());
-    // Nobody in particular may do nothing.
+    // A client without a known user has no rights here.
     if (!found.ok()) return;
     peer = std::move(*found);
   }
@@ -111,7 +111,7 @@ void HttpServer::AcceptFrom(int listener, bool is_unix) {
 bool HttpServer::Admit(int fd, const User& user) {
   absl::MutexLock lock(&mutex_);
   if (is_stopping_) return false;
-  // However many users there are, root finds room.
+  // Keeps some connections for root, however many users connect.
   const size_t kept =
       user == kRoot || limits_.connections <= limits_.connections_per_user ? 0 : limits_.connections_per_user;
   if (open_.size() + kept >= limits_.connections) return false;
@@ -137,7 +137,7 @@ void HttpServer::Work() {
     SocketChannel channel(connection.socket.get());
     service_.Serve(channel, connection.peer);
     absl::MutexLock lock(&mutex_);
-    // Before the descriptor's number is another one's.
+    // Before the descriptor number is reused.
     open_.erase(connection.socket.get());
     const auto count = by_user_.find(connection.peer.has_value() ? User(connection.peer->uid) : std::nullopt);
     if (--count->second == 0) by_user_.erase(count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The HTTP server of a collector: on a Unix socket always, by TCP on a loopback address if the administrator wants it.
+// The HTTP server of a collector, on a Unix socket and, if configured, on a loopback address over TCP.
 #ifndef HEAPTAP_USERSPACE_SERVICE_HTTP_SERVER_H_
 #define HEAPTAP_USERSPACE_SERVICE_HTTP_SERVER_H_
 
@@ -28,28 +28,28 @@ namespace heaptap::service {
 
 struct HttpOptions {
   std::string socket_path;
-  std::string listen = {};  // ADDR:PORT, a loopback address in numbers; "": no TCP. Every local user then may do all
-  std::optional<gid_t> group = {};  // members may see and do what root may
+  std::string listen = {};  // ADDR:PORT, a numeric loopback address: every local user has all rights; "": no TCP
+  std::optional<gid_t> group = {};  // members have the rights of root
   HttpLimits limits = {};
 };
 
 class HttpServer {
  public:
-  // Serves in threads of its own, which have the caller's signal mask, until it is destroyed. Refers to `collector`.
-  // Errors: UnixListener::Listen's and ListenOnLoopback's; ResourceExhausted: there is no room for the threads.
+  // Starts threads, which have the caller's signal mask and serve until destruction. Refers to `collector`.
+  // Errors: those of UnixListener::Listen and ListenOnLoopback; ResourceExhausted: the threads cannot be started.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpOptions& options, Collector& collector);
 
-  // Ends all connections and waits for the answers that are being made: as long as the collector's patience, or that
-  // for symbols, at most.
+  // Ends all connections and waits for requests in progress, at most the patience of the collector or of the
+  // symbolizer.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Of TCP; 0: none.
+  // The TCP port; 0: none.
   int port() const { return PortOf(loopback_.get()); }
 
  private:
-  // A user of the Unix socket; nothing: TCP, as one.
+  // A user of the Unix socket; none: all clients over TCP.
   using User = std::optional<uid_t>;
 
   HttpServer(const HttpOptions& options, Collector& collector, UnixListener unix_listener, elf::FileDescriptor loopback,
@@ -59,7 +59,7 @@ class HttpServer {
   void Accept();
   void AcceptFrom(int listener, bool is_unix);
   void Work();
-  // Whether one more connection of this user can be served now; if so, it counts.
+  // Counts one more connection of this user. False: it cannot be served now.
   bool Admit(int fd, const User& user);
 
   struct Connection {
@@ -75,7 +75,7 @@ class HttpServer {
 
   absl::Mutex mutex_;
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<Connection> waiting_ ABSL_GUARDED_BY(mutex_);  // for a thread; there is one for each
+  std::vector<Connection> waiting_ ABSL_GUARDED_BY(mutex_);  // for a thread; there are as many threads
   std::set<int> open_ ABSL_GUARDED_BY(mutex_);               // sockets of all connections
   std::map<User, size_t> by_user_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;

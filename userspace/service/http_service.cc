@@ -18,7 +18,7 @@
 namespace heaptap::service {
 namespace {
 
-// On every answer: what is not declared to be a page is none, and nothing is kept.
+// Headers of every answer: browsers neither guess the type nor cache.
 constexpr std::pair<const char*, const char*> kHeaders[] = {
     {"X-Content-Type-Options", "nosniff"},
     {"Cache-Control", "no-store"},
@@ -55,7 +55,7 @@ const char* Reason(int status) {
   }
 }
 
-// What the library reads and writes: a request that is there already, and the client.
+// The library's stream: reads from a request in memory, writes to the client.
 class RequestStream : public httplib::Stream {
  public:
   RequestStream(absl::string_view request, HttpChannel& channel, absl::Duration answer_time)
@@ -72,7 +72,7 @@ class RequestStream : public httplib::Stream {
   }
 
   ssize_t write(const char* from, size_t size) override {
-    // From the first byte on: making the answer may take long, and is not the client's doing.
+    // The time starts with the first byte: the client is not responsible for the time to make the answer.
     if (deadline_ == absl::InfinitePast()) deadline_ = absl::Now() + answer_time_;
     is_broken_ = is_broken_ || !channel_.Write(absl::string_view(from, size), deadline_);
     return is_broken_ ? -1 : static_cast<ssize_t>(size);
@@ -80,7 +80,7 @@ class RequestStream : public httplib::Stream {
 
   void get_remote_ip_and_port(std::string&, int& port) const override { port = 0; }
   void get_local_ip_and_port(std::string&, int& port) const override { port = 0; }
-  // The library only looks whether select(2) could take it.
+  // The library only checks whether select(2) could handle this number.
   socket_t socket() const override { return 0; }
 
   bool is_broken() const { return is_broken_; }
@@ -93,7 +93,7 @@ class RequestStream : public httplib::Stream {
   bool is_broken_ = false;
 };
 
-// What this thread serves: the library's handlers are told of the request's first line only.
+// The connection that this thread serves: the library's handlers get only the first line of the request.
 struct Connection {
   HttpChannel& channel;
   const std::optional<Peer>& peer;
@@ -112,7 +112,7 @@ class HttpService::Library : public httplib::Server {
     set_default_headers(std::move(headers));
     set_keep_alive_max_count(limits.requests_per_connection);
     set_keep_alive_timeout(absl::ToInt64Seconds(limits.idle));
-    // Before any routing of the library's own, so that no regular expression ever sees a client's text.
+    // Runs before the library's own routing, so that no regular expression ever sees a client's text.
     set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       Answer(request, response);
       return HandlerResponse::Handled;
@@ -146,9 +146,9 @@ class HttpService::Library : public httplib::Server {
     return head.is_cross_site || !IsLoopbackHost(head.host) ? 403 : 0;
   }
 
-  // False: the connection is to be closed.
+  // False: close the connection.
   bool AnswerOne(const RequestHead& head, HttpChannel& channel, bool keep_alive) {
-    // No header goes further than this.
+    // Headers are dropped here.
     const std::string text = absl::StrCat(head.line, "\r\n\r\n");
     RequestStream stream(text, channel, limits_.answer_time);
     bool is_closed = false;
@@ -188,8 +188,8 @@ void HttpService::Serve(HttpChannel& channel, const std::optional<Peer>& peer) {
   try {
     library_->Serve(channel, peer);
   } catch (const std::exception& error) {
-    // Memory has run out, most likely; the others shall be served.
-    Say(absl::StrCat("an HTTP client could not be answered: ", error.what()));
+    // Most likely out of memory; other clients are still served.
+    Say(absl::StrCat("could not answer an HTTP client: ", error.what()));
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// HTTP for a collector, one connection at a time: what the client sends is read whole and vetted
-// (http_request_reader.h), parsed and answered by cpp-httplib, with the endpoints in between.
+// Serves HTTP for a collector, one connection at a time: http_request_reader.h reads and checks a request, cpp-httplib
+// parses it and writes the answer, and the endpoints in between make the answer.
 #ifndef HEAPTAP_USERSPACE_SERVICE_HTTP_SERVICE_H_
 #define HEAPTAP_USERSPACE_SERVICE_HTTP_SERVICE_H_
 
@@ -21,15 +21,15 @@ namespace heaptap::service {
 // Thread-safe.
 class HttpService {
  public:
-  // Refers to `collector`. `group`: whose members may see all (Access).
+  // Refers to `collector`. `group`: members have all rights (Access).
   HttpService(Collector& collector, const HttpLimits& limits, std::optional<gid_t> group);
   ~HttpService();
 
-  // Answers what comes through `channel` until the client has gone or has used up what it may. `peer`: nobody if it
-  // came by TCP; then it may be a browser, and pages of other sites are refused. No exception comes out.
+  // Answers requests until the client disconnects or reaches a limit. `peer`: none for a client over TCP. Such a client
+  // may be a browser, so requests of other sites' pages are refused. Throws nothing.
   void Serve(HttpChannel& channel, const std::optional<Peer>& peer);
 
-  // A whole answer for a connection that is not served.
+  // The complete answer for a refused connection or request.
   static std::string Refusal(int status);
 
  private:

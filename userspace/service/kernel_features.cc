@@ -32,7 +32,7 @@ absl::Status TryTypes(const btf* types) {
   return types != nullptr ? absl::OkStatus() : absl::FailedPreconditionError("no /sys/kernel/btf/vmlinux");
 }
 
-// What the programs read of the memory of every kernel: the fields of bpf/kernel.h.
+// The kernel fields that the programs read on every kernel (bpf/kernel.h).
 constexpr std::pair<const char*, const char*> kFields[] = {
     {"task_struct", "pid"},
     {"task_struct", "tgid"},
@@ -113,12 +113,12 @@ absl::Status TryOpenAt2(const btf*) {
 }
 
 absl::Status TryCloseRange(const btf*) {
-  // Numbers that no descriptor has.
+  // No descriptor has such a number.
   return close_range(~0U - 1, ~0U, 0) == 0 ? absl::OkStatus() : bpf::KernelError(errno, "close_range");
 }
 
 absl::Status TrySeccomp(const btf*) {
-  // A kernel with filters looks for the one that is not there.
+  // A kernel with filters fails with EFAULT on the null filter.
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, nullptr, 0, 0) == 0 || errno == EFAULT) return absl::OkStatus();
   return bpf::KernelError(errno, "prctl(PR_SET_SECCOMP)");
 }
@@ -126,45 +126,45 @@ absl::Status TrySeccomp(const btf*) {
 constexpr char kNoWalks[] = "stacks cannot be walked";
 
 constexpr KernelFeature kFeatures[] = {
-    // The two that others take.
+    // The two that other attempts need.
     {"bpf(2)", "3.18", KernelFeature::kRequired, "no eBPF program can be loaded", KernelFeature::kNothing,
      Try<bpf::TryProgram>},
-    {"kernel types (BTF)", "5.4", KernelFeature::kRequired, "the programs cannot find the fields of this kernel",
-     KernelFeature::kNothing, TryTypes},
+    {"kernel types (BTF)", "5.4", KernelFeature::kRequired,
+     "the programs cannot locate fields in this kernel's structures", KernelFeature::kNothing, TryTypes},
 
     {"fields of kernel structures", "4.9", KernelFeature::kRequired,
-     "ends of processes, OOM kills and mappings cannot be told", KernelFeature::kTypes, TryFields},
+     "ends of processes, OOM kills and mappings are not seen", KernelFeature::kTypes, TryFields},
     {"mm_struct.mm_lock_seq", "6.4", KernelFeature::kOptional,
-     "a library that takes the place of another one can have wrong call paths for some milliseconds",
-     KernelFeature::kTypes, TryLockSequence},
+     "call paths through a library that replaces another one can be wrong for some milliseconds", KernelFeature::kTypes,
+     TryLockSequence},
 
     {"uprobes with semaphores", "4.20", KernelFeature::kRequired, "allocations are not seen", KernelFeature::kPrograms,
      Try<bpf::TryUprobe>},
     {"links to perf events", "5.15", KernelFeature::kRequired, "probes cannot outlive the collector",
      KernelFeature::kPrograms, Try<bpf::TryPerfLink>},
     {"links to many uprobes", "6.6", KernelFeature::kOptional,
-     "the end of a recording takes half a second, and other processes start slowly meanwhile", KernelFeature::kPrograms,
+     "the end of a recording takes half a second, and slows down starting processes", KernelFeature::kPrograms,
      Try<bpf::TryUprobeMulti>},
     {"raw_tp sched_process_fork", "4.17", KernelFeature::kRequired, "children are not recorded",
      KernelFeature::kPrograms, [](const btf*) { return bpf::TryRawTracepoint("sched_process_fork"); }},
     {"raw_tp sched_process_exec", "4.17", KernelFeature::kRequired,
-     "a program's figures are mixed with those of the one before it", KernelFeature::kPrograms,
+     "a program's figures are mixed with those from before its exec", KernelFeature::kPrograms,
      [](const btf*) { return bpf::TryRawTracepoint("sched_process_exec"); }},
-    {"raw_tp sched_process_exit", "4.17", KernelFeature::kRequired, "no profile is written of processes that end",
+    {"raw_tp sched_process_exit", "4.17", KernelFeature::kRequired, "no profiles of ended processes are written",
      KernelFeature::kPrograms, [](const btf*) { return bpf::TryRawTracepoint("sched_process_exit"); }},
     {"raw_tp vm_unmapped_area", "5.7", KernelFeature::kRequired,
-     "libraries that are loaded later have wrong call paths", KernelFeature::kPrograms,
+     "call paths through libraries that are loaded later are wrong", KernelFeature::kPrograms,
      [](const btf*) { return bpf::TryRawTracepoint("vm_unmapped_area"); }},
-    {"perf events of mappings", "4.1", KernelFeature::kRequired, "profiles of ended processes name no functions",
+    {"perf events of mappings", "4.1", KernelFeature::kRequired, "profiles of ended processes have no function names",
      KernelFeature::kNothing, TryMappingEvents},
 
     {"hash maps that grow", "6.1", KernelFeature::kRequired, "a probe inside the kernel's allocator could deadlock",
      KernelFeature::kPrograms, Try<bpf::TryGrowingMap>},
-    {"LRU hash maps", "4.10", KernelFeature::kRequired, "names of threads are not kept", KernelFeature::kPrograms,
+    {"LRU hash maps", "4.10", KernelFeature::kRequired, "thread names are not kept", KernelFeature::kPrograms,
      TryMap<BPF_MAP_TYPE_LRU_HASH>},
     {"per-CPU arrays", "4.6", KernelFeature::kRequired, kNoWalks, KernelFeature::kPrograms,
      TryMap<BPF_MAP_TYPE_PERCPU_ARRAY>},
-    {"ring buffer", "5.8", KernelFeature::kRequired, "the collector hears of no event", KernelFeature::kPrograms,
+    {"ring buffer", "5.8", KernelFeature::kRequired, "the collector receives no events", KernelFeature::kPrograms,
      TryMap<BPF_MAP_TYPE_RINGBUF>},
     {"batched reading of maps", "5.6", KernelFeature::kRequired, "profiles cannot be read", KernelFeature::kPrograms,
      Try<bpf::TryBatches>},
@@ -179,26 +179,26 @@ constexpr KernelFeature kFeatures[] = {
      TryHelper<BPF_FUNC_find_vma>},
     {"bpf_loop", "5.17", KernelFeature::kRequired, "deep stacks cannot be walked", KernelFeature::kPrograms,
      TryHelper<BPF_FUNC_loop>},
-    {"programs run by bpf(2)", "5.14", KernelFeature::kRequired, "the books cannot be swept or given settings",
+    {"programs run by bpf(2)", "5.14", KernelFeature::kRequired, "the kernel maps cannot be cleaned up or configured",
      KernelFeature::kPrograms, Try<bpf::TryRunByCall>},
-    {"bpf_for_each_map_elem", "5.13", KernelFeature::kRequired, "the books fill up with objects that were freed",
+    {"bpf_for_each_map_elem", "5.13", KernelFeature::kRequired, "the map of live objects fills up with freed ones",
      KernelFeature::kPrograms, TryHelper<BPF_FUNC_for_each_map_elem, BPF_PROG_TYPE_SYSCALL>},
     {"bpf_probe_write_user", "4.8", KernelFeature::kOptional,
-     "a new process learns some milliseconds late that the daemon records it, and at which rate",
-     KernelFeature::kPrograms, Try<bpf::TryWriteToProcess>},
+     "the daemon's sampling rate takes effect in a new process only after some milliseconds", KernelFeature::kPrograms,
+     Try<bpf::TryWriteToProcess>},
     {"BPF file system", "4.4", KernelFeature::kOptional, "a recording ends when its daemon is killed",
      KernelFeature::kPrograms, Try<bpf::TryPins>},
 
-    {"pidfd_open", "5.3", KernelFeature::kRequired, "a process cannot be told from a later one with its PID",
-     KernelFeature::kNothing, TryPidFd},
-    {"pidfd_getfd", "5.6", KernelFeature::kOptional, "a process gets no dump that it asks for itself",
+    {"pidfd_open", "5.3", KernelFeature::kRequired,
+     "a process cannot be distinguished from a later one with the same PID", KernelFeature::kNothing, TryPidFd},
+    {"pidfd_getfd", "5.6", KernelFeature::kOptional, "dumps that a process asks for itself fail",
      KernelFeature::kNothing, TryPidFdGetFd},
     {"openat2", "5.6", KernelFeature::kOptional, "separate debug files are not read", KernelFeature::kNothing,
      TryOpenAt2},
-    {"close_range", "5.9", KernelFeature::kOptional, "heaptap itself names no functions", KernelFeature::kNothing,
+    {"close_range", "5.9", KernelFeature::kOptional, "heaptap cannot look up function names", KernelFeature::kNothing,
      TryCloseRange},
-    {"seccomp filters", "3.5", KernelFeature::kOptional, "heaptap itself names no functions", KernelFeature::kNothing,
-     TrySeccomp},
+    {"seccomp filters", "3.5", KernelFeature::kOptional, "heaptap cannot look up function names",
+     KernelFeature::kNothing, TrySeccomp},
 };
 
 }  // namespace
@@ -219,10 +219,10 @@ std::vector<FeatureFinding> CheckKernelFeatures(absl::Span<const KernelFeature> 
                               .tried = true};
     if (feature.takes == KernelFeature::kPrograms && !has_programs) {
       finding.tried = false;
-      finding.status = absl::UnavailableError("takes bpf(2), see above");
+      finding.status = absl::UnavailableError("needs bpf(2), see above");
     } else if (feature.takes == KernelFeature::kTypes && types == nullptr) {
       finding.tried = false;
-      finding.status = absl::UnavailableError("takes the kernel types, see above");
+      finding.status = absl::UnavailableError("needs the kernel types, see above");
     } else {
       finding.status = feature.attempt(types.get());
     }

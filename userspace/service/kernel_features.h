@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What heaptap uses of the kernel: since when kernels have it, and what is lost without it.
+// The kernel features that heaptap uses: since which version, and what is lost without them.
 #ifndef HEAPTAP_USERSPACE_SERVICE_KERNEL_FEATURES_H_
 #define HEAPTAP_USERSPACE_SERVICE_KERNEL_FEATURES_H_
 
@@ -16,12 +16,12 @@ namespace heaptap::service {
 
 struct KernelFeature {
   const char* name;
-  const char* since;  // the first kernel with it, for the reader; whether it is there is tried
+  const char* since;  // the first kernel with it; information only, each feature is tried
   enum Need { kRequired, kOptional } need;
   const char* lost;  // "without it ..."
-  // What trying it takes; if that is missing, trying it says nothing.
+  // What the attempt itself needs; without it, the attempt would prove nothing.
   enum Takes { kNothing, kPrograms, kTypes } takes;
-  // `types`: the kernel's; not null for those that take them.
+  // `types`: of the kernel; not null for features with kTypes.
   absl::Status (*attempt)(const btf* types);
 };
 
@@ -30,14 +30,14 @@ struct FeatureFinding {
   std::string since;
   bool required;
   std::string lost;
-  absl::Status status;  // OK, or why it is missing
-  bool tried;           // false: what trying it takes is missing
+  absl::Status status;  // OK, or the reason
+  bool tried;           // false: what the attempt needs is missing
 };
 
-// All of them, those that others take first.
+// All features; those that other attempts need come first.
 absl::Span<const KernelFeature> KernelFeatures();
 
-// Tries each; leaves nothing behind. Those that only need more rights are PermissionDenied.
+// Tries each feature; leaves nothing behind. PermissionDenied if more rights would be enough.
 std::vector<FeatureFinding> CheckKernelFeatures(absl::Span<const KernelFeature> features = KernelFeatures());
 
 }  // namespace heaptap::service

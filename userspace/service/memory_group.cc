@@ -48,12 +48,13 @@ std::string MemoryGroupFolder(absl::string_view text) {
 absl::Status JoinMemoryGroup(pid_t pid) {
   const std::string folder = MemoryGroupFolder(ReadText(absl::StrCat("/proc/", pid, "/cgroup")));
   if (folder.empty())
-    return absl::PermissionDeniedError(absl::StrCat("process ", pid, " shows no memory control group"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("the memory control group of process ", pid, " is not visible here"));
   if (folder == MemoryGroupFolder(ReadText("/proc/self/cgroup"))) return absl::OkStatus();
   const elf::FileDescriptor members(open(absl::StrCat(folder, "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
-  // 0 is who writes it.
+  // 0 stands for the writer.
   if (!members.valid() || write(members.get(), "0", 1) != 1) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("joining ", folder));
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot join ", folder));
   }
   return absl::OkStatus();
 }

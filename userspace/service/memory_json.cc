@@ -7,10 +7,10 @@
 namespace heaptap::service {
 namespace {
 
-// As the allocator gives it by mallctl("version").
+// The value of mallctl("version").
 constexpr char kVersion[] = "5.3.1-0-g0000000000000000000000000000000000000000 heaptap";
 
-// Both may be any number.
+// Saturates: the process may have written any number.
 uint64_t Sum(uint64_t a, uint64_t b) {
   uint64_t sum;
   return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a collector knows of a process's allocator, in the shape that malloc_stats_print("J") has in the process.
+// What a collector knows about a process's allocator, in the format of malloc_stats_print("J").
 //
-// Format: src/stats.c of jemalloc 5.3. Numbers that only the process knows are left out. stats.allocated is the
+// Format: src/stats.c of jemalloc 5.3. Numbers that only the process knows are omitted. stats.allocated is the
 // profile's estimate.
 #ifndef HEAPTAP_USERSPACE_SERVICE_MEMORY_JSON_H_
 #define HEAPTAP_USERSPACE_SERVICE_MEMORY_JSON_H_

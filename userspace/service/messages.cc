@@ -9,13 +9,13 @@
 namespace heaptap::service {
 namespace {
 
-// A file's notes may be megabytes.
+// A message can quote a file's notes, which may be megabytes.
 constexpr size_t kLongestLine = 4096;
 
 }  // namespace
 
 void SayPlain(absl::string_view line) {
-  // Here, for all: a name that somebody forgot to make printable could forge lines, or steer the terminal.
+  // The last defence: an unprintable name could forge lines or control the terminal.
   const std::string text = absl::StrCat(exporter::Printable(line), "\n");
   [[maybe_unused]] const ssize_t put = write(STDERR_FILENO, text.data(), text.size());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lines for people, on stderr. Each goes out with one write(2), so that lines of several processes do not mix.
+// Messages for people on stderr, each with one write(2), so that lines of several processes do not mix.
 #ifndef HEAPTAP_USERSPACE_SERVICE_MESSAGES_H_
 #define HEAPTAP_USERSPACE_SERVICE_MESSAGES_H_
 
@@ -10,14 +10,14 @@
 
 namespace heaptap::service {
 
-// Both write what is not printable (exporter::Printable) as octal numbers.
+// Both escape unprintable bytes (exporter::Printable).
 //
-// Writes "heaptap: <line>", cut if it is very long.
+// Writes "heaptap: <line>", truncated if it is very long.
 void Say(absl::string_view line);
 // Writes the line alone.
 void SayPlain(absl::string_view line);
 
-// Text that a process chose, safe for a terminal: bytes that are not printable ASCII become '?'.
+// Makes text that a process chose safe for a terminal: bytes other than printable ASCII become '?'.
 std::string Printable(absl::string_view text);
 
 }  // namespace heaptap::service

@@ -20,7 +20,7 @@
 namespace heaptap::service {
 namespace {
 
-// A manager that does not read must not stop the recording for long.
+// A manager that does not read must not block the recording for long.
 constexpr timeval kPatience = {.tv_sec = 1, .tv_usec = 0};
 
 std::string TakeVariable(const char* name) {
@@ -38,7 +38,7 @@ ServiceManager::ServiceManager() : socket_(TakeVariable("NOTIFY_SOCKET")) {
   int64_t limit = 0;
   pid_t pid = 0;
   if (!absl::SimpleAtoi(microseconds, &limit) || limit <= 0) return;
-  // Nothing: whoever has the variable is meant.
+  // Without a PID, the variable is meant for any process that has it.
   if (!process.empty() && (!absl::SimpleAtoi(process, &pid) || pid != getpid())) return;
   watchdog_interval_ = absl::Microseconds(limit) / 2;
 }
@@ -64,7 +64,7 @@ void ServiceManager::Notify(absl::string_view state) const {
   if (socket_.size() < 2 || socket_.size() >= sizeof(address.sun_path)) return;
   if (socket_[0] != '/' && socket_[0] != '@') return;
   memcpy(address.sun_path, socket_.data(), socket_.size());
-  // An abstract name begins with a zero, and has none at its end.
+  // An abstract name begins with a zero byte and has no terminating one.
   if (socket_[0] == '@') address.sun_path[0] = '\0';
   const auto length =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + socket_.size() + (socket_[0] == '/' ? 1 : 0));

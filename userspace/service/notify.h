@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells the service manager how this service does: the protocol of sd_notify(3) and sd_watchdog_enabled(3).
+// Reports this service's state to the service manager, by the protocol of sd_notify(3) and sd_watchdog_enabled(3).
 //
-// Without a manager that wants to know, and when it cannot be reached, nothing happens. Thread-safe, but for the
-// constructor.
+// Does nothing if there is no such manager, or if it cannot be reached. Thread-safe, except for the constructor.
 #ifndef HEAPTAP_USERSPACE_SERVICE_NOTIFY_H_
 #define HEAPTAP_USERSPACE_SERVICE_NOTIFY_H_
 
@@ -16,29 +15,29 @@ namespace heaptap::service {
 
 class ServiceManager {
  public:
-  // Takes what the manager said out of the environment, so that no child believes that it was said to it. To be made
-  // before there are other threads.
+  // Removes the manager's variables from the environment, so that no child uses them. Construct it before other threads
+  // start.
   ServiceManager();
 
   // The service has started, or has read its configuration again.
   void NotifyReady() const;
-  // It begins to read its configuration again.
+  // The service begins to read its configuration again.
   void NotifyReloading() const;
-  // It begins to end.
+  // The service begins to end.
   void NotifyStopping() const;
-  // What it does, for people, one line.
+  // One line for people.
   void NotifyStatus(absl::string_view status) const;
-  // It is alive. To be said every watchdog_interval().
+  // The service is alive. Call it every watchdog_interval().
   void NotifyAlive() const;
 
-  // Half of the time after which the manager takes a silent service for dead; infinite: it never does.
+  // Half of the time after which the manager considers a silent service dead; infinite: it has no watchdog.
   absl::Duration watchdog_interval() const { return watchdog_interval_; }
 
  private:
   // `state`: lines of NAME=VALUE.
   void Notify(absl::string_view state) const;
 
-  std::string socket_;  // "/path" or "@abstract"; "": nobody listens
+  std::string socket_;  // "/path" or "@abstract"; "": no manager
   absl::Duration watchdog_interval_ = absl::InfiniteDuration();
 };
 

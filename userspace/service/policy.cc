@@ -15,12 +15,12 @@ namespace heaptap::service {
 namespace {
 
 constexpr char kOff[] = "off";
-constexpr uint64_t kMostHighWaterPercent = 1000000;
-// The kernel's side adds an interval to what was allocated.
-constexpr uint64_t kMostInterval = std::numeric_limits<int64_t>::max();
-constexpr absl::Duration kLeastEvery = absl::Seconds(1);
+constexpr uint64_t kMaxHighWaterPercent = 1000000;
+// The eBPF programs add an interval to the bytes allocated, which must not overflow.
+constexpr uint64_t kMaxInterval = std::numeric_limits<int64_t>::max();
+constexpr absl::Duration kMinEvery = absl::Seconds(1);
 
-// Digits only: SimpleAtoi also takes signs and blanks.
+// Digits only: SimpleAtoi also accepts signs and spaces.
 std::optional<uint64_t> ParseNumber(absl::string_view text) {
   uint64_t number = 0;
   if (!std::all_of(text.begin(), text.end(), absl::ascii_isdigit) || !absl::SimpleAtoi(text, &number)) return {};
@@ -42,35 +42,35 @@ std::optional<uint64_t> ParseBytes(absl::string_view text) {
       text.remove_suffix(1);
     }
   }
-  const std::optional<uint64_t> number = ParseNumber(text, 1, kMostInterval / unit);
+  const std::optional<uint64_t> number = ParseNumber(text, 1, kMaxInterval / unit);
   return number.has_value() ? std::optional(*number * unit) : std::nullopt;
 }
 
-absl::Status Needed(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat(what, " is needed")); }
+absl::Status Expected(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("expected ", what)); }
 
 absl::Status SetRecord(absl::string_view value, Policy& policy) {
-  if (value != "on" && value != kOff) return Needed("on or off");
+  if (value != "on" && value != kOff) return Expected("on or off");
   policy.record = value == "on";
   return absl::OkStatus();
 }
 
 absl::Status SetLgSample(absl::string_view value, Policy& policy) {
   const std::optional<uint64_t> number = ParseNumber(value, 0, HEAPTAP_MAX_LG_SAMPLE);
-  if (!number.has_value()) return Needed(absl::StrCat("a number from 0 to ", HEAPTAP_MAX_LG_SAMPLE));
+  if (!number.has_value()) return Expected(absl::StrCat("a number from 0 to ", HEAPTAP_MAX_LG_SAMPLE));
   policy.lg_sample = static_cast<uint32_t>(*number);
   return absl::OkStatus();
 }
 
 absl::Status SetExact(absl::string_view value, Policy& policy) {
-  if (!value.empty()) return Needed("the word alone, without a value,");
+  if (!value.empty()) return Expected("no value");
   policy.lg_sample = 0;
   return absl::OkStatus();
 }
 
 absl::Status SetHighWater(absl::string_view value, Policy& policy) {
   std::optional<uint64_t> percent = 0;
-  if (value != kOff) percent = ParseNumber(value, 1, kMostHighWaterPercent);
-  if (!percent.has_value()) return Needed(absl::StrCat("a percentage from 1 to ", kMostHighWaterPercent, ", or off,"));
+  if (value != kOff) percent = ParseNumber(value, 1, kMaxHighWaterPercent);
+  if (!percent.has_value()) return Expected(absl::StrCat("a percentage from 1 to ", kMaxHighWaterPercent, ", or off"));
   policy.triggers.first_high_water = *percent == 0 ? 0 : kFirstHighWater;
   policy.triggers.high_water_percent = static_cast<uint32_t>(*percent);
   return absl::OkStatus();
@@ -79,7 +79,7 @@ absl::Status SetHighWater(absl::string_view value, Policy& policy) {
 absl::Status SetInterval(absl::string_view value, Policy& policy) {
   std::optional<uint64_t> bytes = 0;
   if (value != kOff) bytes = ParseBytes(value);
-  if (!bytes.has_value()) return Needed("a number of bytes above 0, like 512M or 4G, or off,");
+  if (!bytes.has_value()) return Expected("a number of bytes above 0, such as 512M or 4G, or off");
   policy.triggers.interval = *bytes;
   return absl::OkStatus();
 }
@@ -87,8 +87,8 @@ absl::Status SetInterval(absl::string_view value, Policy& policy) {
 absl::Status SetEvery(absl::string_view value, Policy& policy) {
   absl::Duration every = absl::ZeroDuration();
   if (value != kOff &&
-      (!absl::ParseDuration(value, &every) || every < kLeastEvery || every == absl::InfiniteDuration())) {
-    return Needed("a time of at least 1s, like 90s, 10m or 1h30m, or off,");
+      (!absl::ParseDuration(value, &every) || every < kMinEvery || every == absl::InfiniteDuration())) {
+    return Expected("a duration of at least 1s, such as 90s, 10m or 1h30m, or off");
   }
   policy.every = every;
   return absl::OkStatus();
@@ -97,7 +97,7 @@ absl::Status SetEvery(absl::string_view value, Policy& policy) {
 absl::Status SetShare(absl::string_view value, uint32_t& share) {
   constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
   const std::optional<uint64_t> number = ParseNumber(value, 0, kMost);
-  if (!number.has_value()) return Needed(absl::StrCat("a number from 0 (no bound) to ", kMost));
+  if (!number.has_value()) return Expected(absl::StrCat("a number from 0 (no limit) to ", kMost));
   share = static_cast<uint32_t>(*number);
   return absl::OkStatus();
 }
@@ -113,7 +113,7 @@ absl::Status SetDumpAtExit(absl::string_view value, Policy& policy) {
       return absl::OkStatus();
     }
   }
-  return Needed("always, fatal or never");
+  return Expected("always, fatal or never");
 }
 
 struct Setting {
@@ -133,7 +133,7 @@ absl::Status SetPolicy(absl::string_view name, absl::string_view value, Policy& 
   for (const Setting& setting : kSettings) {
     if (name == setting.name) return setting.set(value, policy);
   }
-  return absl::NotFoundError(absl::StrCat("no setting is called ", name));
+  return absl::NotFoundError(absl::StrCat("there is no setting ", name));
 }
 
 }  // namespace heaptap::service

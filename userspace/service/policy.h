@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a process is recorded: what the command line, the configuration file and the rules decide.
+// How a process is recorded, as set by the command line, the configuration file and the rules.
 //
 // Thread-compatible.
 #ifndef HEAPTAP_USERSPACE_SERVICE_POLICY_H_
@@ -16,22 +16,22 @@
 
 namespace heaptap::service {
 
-// Below this much live memory there is no high-water mark: the first samples of a program would all be new ones. Bytes.
+// Below this many bytes of live memory there is no high-water mark: each of a program's first samples would be one.
 inline constexpr uint64_t kFirstHighWater = 1 << 20;
 
 enum class DumpAtExit {
   kAlways,
-  kFatal,  // if a signal ended it, the kernel's OOM killer's among them
+  kFatal,  // if a signal ended it, including the OOM killer's
   kNever,
 };
 
 struct Policy {
   bool record = true;
-  std::optional<uint32_t> lg_sample = {};  // nothing: as the process has it
+  std::optional<uint32_t> lg_sample = {};  // none: the process's own
   bpf::Triggers triggers = {};
-  absl::Duration every = absl::ZeroDuration();  // from one dump on the schedule to the next; 0: never
-  uint32_t max_live = 0;                        // its share of the map of live objects, entries; 0: no bound
-  uint32_t max_contexts = 0;                    // of the map of tallies, entries; 0: no bound
+  absl::Duration every = absl::ZeroDuration();  // between two scheduled dumps; 0: none
+  uint32_t max_live = 0;                        // entries in the map of live objects; 0: no bound
+  uint32_t max_contexts = 0;                    // entries in the map of tallies; 0: no bound
   DumpAtExit dump_at_exit = DumpAtExit::kFatal;
 };
 
@@ -39,16 +39,16 @@ struct Policy {
 //
 //   record=on|off
 //   lg-sample=N           0 to 46
-//   exact                 as lg-sample=0; it takes no value, so `value` is ""
+//   exact                 same as lg-sample=0; without a value (`value` is "")
 //   high-water=PERCENT    1 to 1000000, or off
 //   interval=BYTES        K, M, G, T are binary; or off
-//   every=DURATION        as absl::ParseDuration has it (10m, 1h30m), a second at least; or off
+//   every=DURATION        in absl::ParseDuration's form (10m, 1h30m), at least a second; or off
 //   max-live=N            0: no bound
 //   max-contexts=N        0: no bound
 //   dump-at-exit=always|fatal|never
 //
-// NotFound: there is no such setting. InvalidArgument: not such a value; the message is what is needed ("a number from
-// 0 to 46"). Changes nothing then.
+// NotFound: unknown setting. InvalidArgument: invalid value; the message says what is expected ("expected a number from
+// 0 to 46"). On error, nothing changes.
 absl::Status SetPolicy(absl::string_view name, absl::string_view value, Policy& policy);
 
 }  // namespace heaptap::service

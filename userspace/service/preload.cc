@@ -22,7 +22,7 @@
 namespace heaptap::service {
 namespace {
 
-// A loader's list has a line of some 100 bytes for each library.
+// The loader prints a line of some 100 bytes for each library.
 constexpr size_t kMaxListBytes = 1 << 20;
 
 std::string FindProgram(const std::string& command) {
@@ -77,13 +77,13 @@ absl::StatusOr<std::string> FindLibrary() {
     char resolved[PATH_MAX];
     if (realpath(candidate.c_str(), resolved) == nullptr) continue;
     if (strpbrk(resolved, " :") != nullptr) {
-      return absl::FailedPreconditionError(absl::StrCat("LD_PRELOAD cannot hold the path '", resolved,
-                                                        "': install heaptap where there is no blank or ':'"));
+      return absl::FailedPreconditionError(absl::StrCat("LD_PRELOAD cannot contain the path '", resolved,
+                                                        "': install heaptap under a path without spaces and ':'"));
     }
     return std::string(resolved);
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("cannot find libheaptap.so, neither as ", candidates[0], " nor as ", candidates[1]));
+      absl::StrCat("cannot find libheaptap.so, neither at ", candidates[0], " nor at ", candidates[1]));
 }
 
 void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> lg_sample) {
@@ -91,7 +91,7 @@ void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> l
   const std::string preload = before != nullptr && *before != '\0' ? absl::StrCat(library, ":", before) : library;
   setenv("LD_PRELOAD", preload.c_str(), 1);
 
-  // The process knows its collector from the start: its first dump request must not look like nobody's.
+  // The process must know its collector before its first dump request.
   std::string conf = absl::StrCat("collector:", getpid());
   if (lg_sample.has_value()) absl::StrAppend(&conf, ",lg_prof_sample:", *lg_sample);
   const char* conf_before = getenv(HEAPTAP_CONF_VARIABLE);

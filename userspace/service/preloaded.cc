@@ -22,7 +22,7 @@ absl::StatusOr<Preloaded> PreloadedFinder::Find(pid_t pid) {
   absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(pid);
   if (absl::IsNotFound(mappings.status())) return absl::NotFoundError(absl::StrCat("no process ", pid));
   if (absl::IsPermissionDenied(mappings.status())) {
-    // Its memory is refused too, with a reason.
+    // Opening the memory fails too, and with a better message.
     if (absl::Status refused = ProcessHandle::Open(pid).status(); !refused.ok()) return refused;
   }
   if (!mappings.ok()) return mappings.status();
@@ -46,8 +46,8 @@ absl::StatusOr<Preloaded> PreloadedFinder::Find(pid_t pid) {
   std::string command = ProcessName(pid);
   if (!has_samples) {
     return absl::NotFoundError(absl::StrCat("process ", pid, " (", command,
-                                            ") has no sampled allocator: start it with LD_PRELOAD=libheaptap.so "
-                                            "(full path)"));
+                                            ") has no sampled allocator: start it with "
+                                            "LD_PRELOAD=/path/to/libheaptap.so"));
   }
   absl::StatusOr<ProcessHandle> process = ProcessHandle::Open(pid);
   if (!process.ok()) return process.status();

@@ -22,30 +22,30 @@
 
 namespace heaptap::service {
 
-// A process with a sampled allocator. All that its control block says is the process's claim.
+// A process with a sampled allocator. The fields of its control block are the process's claims.
 struct Preloaded {
   ProcessHandle process;
   std::string command;           // printable
-  uint64_t control_address = 0;  // in the process; 0: its allocator has no control block
-  heaptap_control control = {};  // as it was read
-  pid_t collector = 0;           // the living collector that records it, other than this process; 0: none
+  uint64_t control_address = 0;  // in the process; 0: the allocator has no control block
+  heaptap_control control = {};  // a copy
+  pid_t collector = 0;           // another living collector that records the process; 0: none
 };
 
 class PreloadedFinder {
  public:
-  // NotFound: no such process, or no sampled allocator in it. PermissionDenied. InvalidArgument: a control block that
-  // is none, or of another version.
+  // NotFound: no such process, or it has no sampled allocator. PermissionDenied. InvalidArgument: an invalid control
+  // block, or one of another version.
   absl::StatusOr<Preloaded> Find(pid_t pid);
 
   struct All {
     std::vector<Preloaded> processes;  // by PID
-    size_t refused = 0;                // processes that we may not look at
+    size_t refused = 0;                // processes that this user may not inspect
   };
-  // Those of this PID name space. FailedPrecondition: /proc cannot be read.
+  // All processes of this PID namespace. FailedPrecondition: /proc cannot be read.
   absl::StatusOr<All> FindAll();
 
  private:
-  // Device, inode: files that were looked at and have no samples. Most processes map the same ones.
+  // Device and inode of files without a sampled allocator. Most processes map the same files.
   std::set<std::tuple<uint32_t, uint32_t, uint64_t>> without_samples_;
 };
 

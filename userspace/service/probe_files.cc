@@ -26,7 +26,7 @@ struct KnownProbe {
   heaptap_probe site;
 };
 
-// In the order of attaching: alloc last, so that no sample is recorded whose free or dump request would be missed.
+// In the order of attaching: alloc comes last, so that no recorded sample has its free or dump request missed.
 constexpr KnownProbe kKnownProbes[] = {
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_DUMP, 1, bpf::Program::kDump, HEAPTAP_PROBE_DUMP_SITE},
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_THREAD_NAME, 1, bpf::Program::kThreadName, HEAPTAP_PROBE_THREAD_NAME_SITE},
@@ -36,23 +36,23 @@ constexpr KnownProbe kKnownProbes[] = {
     {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, 3, bpf::Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE},
 };
 
-// Pinned links: file_<File, hexadecimal>_<number, as they were attached>, and at last file_<File>_whole.
+// Pinned links: file_<File in hexadecimal>_<number> in the order of attaching, and finally file_<File>_whole.
 constexpr absl::string_view kPinPrefix = "file_";
 constexpr absl::string_view kWhole = "whole";
 
 std::string PinOf(ProbeFiles::File file) { return absl::StrCat(kPinPrefix, absl::Hex(file), "_"); }
 
-// Those of the contract have one for each probe; a compiler that inlines makes some more.
+// One for each probe of the contract; inlining duplicates some.
 constexpr size_t kMaxSitesOfFile = 32;
 
-// A perf event has 32 bits for it.
-constexpr uint64_t kMostSemaphoreOffset = UINT32_MAX;
+// A perf event has 32 bits for the offset.
+constexpr uint64_t kMaxSemaphoreOffset = UINT32_MAX;
 
-// Files that were looked at and are nothing for us. To look at one again costs some microseconds.
-constexpr size_t kMaxOthersSeen = 65536;
+// Remembered files without an allocator. Reading one again costs some microseconds.
+constexpr size_t kMaxWithoutAllocator = 65536;
 
-// Any user can make files with notes and map them, and each one that is attached to costs descriptors and kernel memory
-// and keeps its inode alive. Root's are those of distributions and containers.
+// Any user can create files with notes and map them. Each attached file costs descriptors and kernel memory, and keeps
+// its inode alive. Files of distributions and containers belong to root.
 constexpr size_t kMaxFiles = 1024;
 constexpr size_t kMaxFilesOfUsers = 256;
 constexpr size_t kMaxFilesOfUser = 32;
@@ -81,14 +81,14 @@ absl::StatusOr<Allocator> ReadAllocator(int fd) {
   for (const elf::ProbeSite& site : *sites) {
     for (const KnownProbe& probe : kKnownProbes) {
       if (!Is(site, probe)) continue;
-      if (site.semaphore_file_offset > kMostSemaphoreOffset) {
+      if (site.semaphore_file_offset > kMaxSemaphoreOffset) {
         return absl::InvalidArgumentError(
-            absl::StrCat("probe ", site.provider, ":", site.name, " has its semaphore beyond 4 GiB of the file"));
+            absl::StrCat("the semaphore of probe ", site.provider, ":", site.name, " lies beyond 4 GiB in the file"));
       }
       if (elf::ArgumentsInRegisters(site.arguments, probe.arguments)) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("probe ", site.provider, ":", site.name, " passes its arguments as \"", site.arguments,
-                       "\"; they must lie in the SysV argument registers (rdi, rsi, rdx)"));
+                       "\"; they must be in the SysV argument registers (rdi, rsi, rdx)"));
     }
   }
   return Allocator{*std::move(sites)};
@@ -97,10 +97,10 @@ absl::StatusOr<Allocator> ReadAllocator(int fd) {
 absl::StatusOr<bool> ProbeFiles::Attach(int fd, const std::string& path, absl::string_view name, pid_t pid) {
   struct stat status;
   if (fstat(fd, &status) != 0) return absl::UnavailableError(absl::StrCat(name, ": ", strerror(errno)));
-  if (others_.size() >= kMaxOthersSeen) others_.clear();
-  // What is attached keeps its inode alive, so it is the same file whatever its times say.
+  if (without_allocator_.size() >= kMaxWithoutAllocator) without_allocator_.clear();
+  // An attached file keeps its inode alive, so it is still the same file.
   if (Find(fd).has_value()) return true;
-  const auto [other, is_new] = others_.try_emplace({status.st_dev, status.st_ino});
+  const auto [other, is_new] = without_allocator_.try_emplace({status.st_dev, status.st_ino});
   timespec& changed = other->second;
   if (!is_new && changed.tv_sec == status.st_ctim.tv_sec && changed.tv_nsec == status.st_ctim.tv_nsec) return false;
   changed = status.st_ctim;
@@ -117,14 +117,15 @@ absl::StatusOr<bool> ProbeFiles::Attach(int fd, const std::string& path, absl::s
   absl::StatusOr<std::vector<bpf::AttachedProbe>> probes = AttachSites(*allocator, path, pid, PinOf(*file));
   if (!probes.ok()) return probes.status();
   attached_[*file] = {*std::move(probes), status.st_uid};
-  others_.erase(other);
+  without_allocator_.erase(other);
   return true;
 }
 
 absl::Status ProbeFiles::CheckRoom(const Allocator& allocator, uid_t owner, absl::string_view name) const {
   if (allocator.sites.size() > kMaxSitesOfFile) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ": has ", allocator.sites.size(), " probe sites, more than ", kMaxSitesOfFile));
+        absl::StrCat(name, ": it has ", allocator.sites.size(), " probe sites, but at most ", kMaxSitesOfFile,
+                     " are allowed"));
   }
   size_t of_users = 0;
   size_t of_owner = 0;
@@ -133,8 +134,8 @@ absl::Status ProbeFiles::CheckRoom(const Allocator& allocator, uid_t owner, absl
     of_owner += attached.owner == owner ? 1 : 0;
   }
   if (attached_.size() >= kMaxFiles || (owner != 0 && (of_users >= kMaxFilesOfUsers || of_owner >= kMaxFilesOfUser))) {
-    return absl::ResourceExhaustedError(absl::StrCat(name, ": probes are in ", attached_.size(),
-                                                     " other files already, ", of_owner, " of them of user ", owner));
+    return absl::ResourceExhaustedError(absl::StrCat(name, ": too many files have probes already: ", attached_.size(),
+                                                     ", ", of_owner, " of them owned by user ", owner));
   }
   return absl::OkStatus();
 }
@@ -173,7 +174,7 @@ void ProbeFiles::TakeOver() {
       attached_[file];
       continue;
     }
-    // Its collector was killed while it attached.
+    // The collector was killed while it attached the file.
     for (const std::string& name : names) pins_->Remove(absl::StrCat(PinOf(file), name));
   }
 }
@@ -209,7 +210,7 @@ void ProbeFiles::Detach() {
     }
   }
   attached_.clear();
-  others_.clear();
+  without_allocator_.clear();
 }
 
 absl::StatusOr<std::vector<bpf::AttachedProbe>> ProbeFiles::AttachAtOnce(const Allocator& allocator,
@@ -217,7 +218,7 @@ absl::StatusOr<std::vector<bpf::AttachedProbe>> ProbeFiles::AttachAtOnce(const A
                                                                          const std::string& pin) {
   std::vector<bpf::ProbeSite> sites;
   for (const KnownProbe& known : kKnownProbes) {
-    // The kernel takes each site once; take_control calls the program that comes after it there.
+    // The kernel accepts each site once; take_control itself calls the start program.
     const bool comes_later = known.program == bpf::Program::kStart && books_.program(bpf::Program::kTakeControl) >= 0;
     if (books_.program(known.program) < 0 || comes_later) continue;
     for (const elf::ProbeSite& site : allocator.sites) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds sampled allocators by their ELF notes, never by a file's name, and attaches to them.
+// Finds sampled allocators by their ELF notes, never by the name of a file, and attaches to them.
 //
 // Not thread safe.
 #ifndef HEAPTAP_USERSPACE_SERVICE_PROBE_FILES_H_
@@ -29,58 +29,58 @@
 
 namespace heaptap::service {
 
-// What a file has for us.
+// The probe sites of a file.
 struct Allocator {
   std::vector<elf::ProbeSite> sites;  // of the providers otel_memory and heaptap
-  bool HasSamples() const;            // has otel_memory:alloc and otel_memory:free
+  bool HasSamples() const;            // whether otel_memory:alloc and otel_memory:free are among them
 };
 
-// Reads the notes of an open file. An empty Allocator: none. InvalidArgument: notes that cannot be used, and why.
+// Reads the notes of an open file. An empty Allocator: the file has none. InvalidArgument: unusable notes.
 absl::StatusOr<Allocator> ReadAllocator(int fd);
 
 class ProbeFiles {
  public:
   static constexpr pid_t kEveryProcess = -1;
-  // An attached file, whatever it is called and wherever it is mounted: bpf::UnwindMaps::FindInode.
+  // Identifies an attached file, independently of names and mounts (bpf::UnwindMaps::FindInode).
   using File = uint64_t;
 
-  // `books` must outlive this. With `pins`, which must too, the probes stay when this ends, and those that are there
-  // already are taken over.
+  // `books` and `pins` must outlive this object. With `pins`, the probes survive this object, and existing ones are
+  // taken over.
   explicit ProbeFiles(const bpf::Books& books, const bpf::Pins* pins = nullptr);
   ~ProbeFiles();
   ProbeFiles(const ProbeFiles&) = delete;
   ProbeFiles& operator=(const ProbeFiles&) = delete;
 
-  // Attaches to the allocator in the file open at `fd`, reachable for the kernel as `path` during this call; `name` is
-  // for messages; `pid` is the one process to attach to, or kEveryProcess. A file is attached once, also if several
-  // overlay file systems show it; later calls answer from memory. Returns whether it is a sampled allocator. NotFound:
-  // the process is gone.
+  // Attaches to the allocator in the open file `fd`, which the kernel can open as `path` during this call. `name` is
+  // for messages; `pid` is the only process to attach to, or kEveryProcess. A file is attached once, even if several
+  // overlay file systems show it; later calls use the earlier result. Returns whether it is a sampled allocator.
+  // NotFound: the process is gone.
   absl::StatusOr<bool> Attach(int fd, const std::string& path, absl::string_view name, pid_t pid);
 
-  // Whether the file open at `fd` is one that is attached to.
+  // Whether the open file `fd` is attached.
   bool IsAttached(int fd) const { return Find(fd).has_value(); }
   std::optional<File> Find(int fd) const;
 
-  // All that are attached to.
+  // All attached files.
   std::set<File> files() const;
 
-  // Takes the probes of some files away, which must be in no recorded process any more: a probe keeps its file's mount
-  // busy. That takes its time (see Detach) and goes on behind; till then, IsReleasing, and no more may be released.
+  // Removes the probes of files that no recorded process maps any more: a probe keeps its file's mount busy. This is
+  // slow (see Detach) and runs in the background; while IsReleasing, further calls do nothing.
   void Release(const std::set<File>& files);
   bool IsReleasing() const { return is_releasing_; }
 
-  // Takes all probes away again, pinned ones too, the last first: the end of sampling comes before the end of what
-  // follows from it. Each link waits for the kernel some hundredths of a second (6.18), one after the other also from
-  // several threads; without links to many sites (bpf::HasManySites) a file has six of them.
+  // Removes all probes, pinned ones too, in reverse order: sampling ends before the probes that depend on it. Each link
+  // takes some hundredths of a second in the kernel (6.18), and threads do not help. Without links to many sites
+  // (bpf::HasManySites) a file has six links.
   void Detach();
 
  private:
   struct Attached {
-    std::vector<bpf::AttachedProbe> probes = {};  // none of ours where they were taken over
-    uid_t owner = 0;                              // of those that were taken over nobody knows
+    std::vector<bpf::AttachedProbe> probes = {};  // empty if taken over: then only the pins hold the links
+    uid_t owner = 0;                              // of the file; 0 if taken over, since it is unknown
   };
   absl::Status CheckRoom(const Allocator& allocator, uid_t owner, absl::string_view name) const;
-  // By one link, where the kernel can.
+  // With one link; needs Linux 6.6.
   absl::StatusOr<std::vector<bpf::AttachedProbe>> AttachAtOnce(const Allocator& allocator, const std::string& path,
                                                                pid_t pid, const std::string& pin);
   absl::StatusOr<std::vector<bpf::AttachedProbe>> AttachSites(const Allocator& allocator, const std::string& path,
@@ -89,8 +89,8 @@ class ProbeFiles {
 
   const bpf::Books& books_;
   const bpf::Pins* pins_;
-  // Files that are no allocators, and when they were changed last: a number that is used again is another file.
-  std::map<std::pair<dev_t, ino_t>, timespec> others_;
+  // Files without a sampled allocator, and the times of their last change: an inode number can be reused.
+  std::map<std::pair<dev_t, ino_t>, timespec> without_allocator_;
   std::map<File, Attached> attached_;
   std::thread releasing_;
   std::atomic<bool> is_releasing_ = false;

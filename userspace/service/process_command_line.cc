@@ -13,7 +13,7 @@
 namespace heaptap::service {
 namespace {
 
-// The kernel takes two megabytes and more; for people the beginning will do.
+// The kernel allows two megabytes and more; the beginning is enough for people.
 constexpr size_t kMaxBytes = 16 << 10;
 
 bool Copy(int fd, const symbolize::Confined& confined) {

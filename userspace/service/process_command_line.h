@@ -11,10 +11,10 @@
 
 namespace heaptap::service {
 
-// /proc/PID/cmdline, its beginning at least, as the process has it now: any byte but NUL may be in it. Nothing if it is
-// gone. The kernel reads the process's memory for that, which a process can make wait for ever, so it is read in a
-// confined process with a bound in time; RunConfined's conditions hold (userspace/symbolize/confined.h). The caller
-// makes sure that the PID still means the process it has in mind. Thread-safe.
+// /proc/PID/cmdline, at least its beginning; may hold any byte but NUL. Empty if the process is gone. The kernel reads
+// it from the process's memory, and the process can block that for ever: so a confined child with a time limit reads
+// it, and RunConfined's conditions hold (userspace/symbolize/confined.h). The caller must check afterwards that the PID
+// still means the same process. Thread-safe.
 std::vector<std::string> ProcessCommandLine(pid_t pid);
 
 }  // namespace heaptap::service

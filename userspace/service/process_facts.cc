@@ -19,16 +19,16 @@
 namespace heaptap::service {
 namespace {
 
-// A kernel thread's is up to 64 bytes long.
-constexpr size_t kMostCommandBytes = 128;
-// "Uid:" comes in the first ten lines; those after it have no bound.
-constexpr size_t kMostStatusBytes = 4096;
+// The name of a kernel thread can have 64 bytes.
+constexpr size_t kMaxCommandBytes = 128;
+// "Uid:" is among the first ten lines; later lines have no bound.
+constexpr size_t kMaxStatusBytes = 4096;
 // A path of up to PATH_MAX for each of the hierarchies, at most a dozen and a few named ones.
-constexpr size_t kMostControlGroupBytes = size_t{16} * 4096;
+constexpr size_t kMaxControlGroupBytes = size_t{16} * 4096;
 
 absl::Status ReadingFailed(pid_t pid, const char* file, int error) {
   if (error == ENOENT || error == ESRCH) return absl::NotFoundError(absl::StrCat("no process ", pid));
-  return absl::ErrnoToStatus(error, absl::StrCat("reading /proc/", pid, "/", file));
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot read /proc/", pid, "/", file));
 }
 
 // The first `most` bytes of a file of the process whose folder is open.
@@ -74,21 +74,21 @@ std::vector<std::string> ControlGroupPaths(absl::string_view text) {
 
 absl::StatusOr<ProcessFacts> ReadProcessFacts(pid_t pid) {
   const std::string path = absl::StrCat("/proc/", pid);
-  // An open folder of a process stays that process's, whoever gets the PID next.
+  // An open /proc/PID stays with its process, even if the PID is reused.
   const elf::FileDescriptor folder(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) return ReadingFailed(pid, "", errno);
-  absl::StatusOr<std::string> command = ReadFile(folder.get(), pid, "comm", kMostCommandBytes);
+  absl::StatusOr<std::string> command = ReadFile(folder.get(), pid, "comm", kMaxCommandBytes);
   if (!command.ok()) return command.status();
-  const absl::StatusOr<std::string> status = ReadFile(folder.get(), pid, "status", kMostStatusBytes);
+  const absl::StatusOr<std::string> status = ReadFile(folder.get(), pid, "status", kMaxStatusBytes);
   if (!status.ok()) return status.status();
-  const absl::StatusOr<std::string> groups = ReadFile(folder.get(), pid, "cgroup", kMostControlGroupBytes);
-  // Without control groups in the kernel there is no such file.
+  const absl::StatusOr<std::string> groups = ReadFile(folder.get(), pid, "cgroup", kMaxControlGroupBytes);
+  // A kernel without control groups has no such file.
   if (!groups.ok() && !absl::IsNotFound(groups.status())) return groups.status();
 
   ProcessFacts facts = {.pid = pid, .command = *std::move(command)};
   if (!facts.command.empty() && facts.command.back() == '\n') facts.command.pop_back();
   if (!ParseUser(*status, &facts.user)) {
-    return absl::InternalError(absl::StrCat("/proc/", pid, "/status does not say who the user is"));
+    return absl::InternalError(absl::StrCat("/proc/", pid, "/status has no valid Uid line"));
   }
   if (groups.ok()) facts.control_groups = ControlGroupPaths(*groups);
   return facts;

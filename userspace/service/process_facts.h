@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What rules may ask of a process before it is recorded.
+// The facts about a process that rules can test.
 //
-// All of it is the process's or its owner's choice: any byte may be in the texts, but a newline in a control group's
-// path.
+// The process or its owner chooses them: the texts may hold any byte, except a newline in the path of a control group.
 #ifndef HEAPTAP_USERSPACE_SERVICE_PROCESS_FACTS_H_
 #define HEAPTAP_USERSPACE_SERVICE_PROCESS_FACTS_H_
 
@@ -21,12 +20,12 @@ struct ProcessFacts {
   pid_t pid = 0;
   std::string command = {};  // /proc/PID/comm
   uid_t user = 0;            // the effective one, as ps(1) shows it
-  // Its paths in all hierarchies of control groups, without doubles; as seen from this process's control group name
-  // space.
+  // The paths in all hierarchies of control groups, without duplicates, as seen from this process's control group
+  // namespace.
   std::vector<std::string> control_groups = {};
 };
 
-// Reads a bounded number of bytes from /proc/PID, all of the same process. NotFound: it is gone.
+// Reads a bounded number of bytes from /proc/PID, all from the same process. NotFound: the process is gone.
 absl::StatusOr<ProcessFacts> ReadProcessFacts(pid_t pid);
 
 // The paths in the text of /proc/PID/cgroup, lines of "NUMBER:CONTROLLERS:PATH" (cgroups(7)).

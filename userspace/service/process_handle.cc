@@ -26,7 +26,7 @@ namespace {
 absl::Status NoProcess(pid_t pid) { return absl::NotFoundError(absl::StrCat("no process ", pid)); }
 
 absl::Status AccessError(pid_t pid, const char* what, ssize_t result) {
-  // A memory file of an ended address space reads and writes 0 bytes.
+  // Reads and writes return 0 once the address space is gone.
   if (result == 0 || (result < 0 && errno == ESRCH)) return NoProcess(pid);
   const char* reason = result < 0 ? strerror(errno) : "not all of it is mapped";
   return absl::InvalidArgumentError(absl::StrCat(what, " memory of process ", pid, ": ", reason));
@@ -43,7 +43,7 @@ std::string ReadLink(const std::string& path) {
 absl::StatusOr<ProcessHandle> ProcessHandle::Open(pid_t pid) {
   elf::FileDescriptor pidfd(syscall(SYS_pidfd_open, pid, 0));
   if (!pidfd.valid()) {
-    // EINVAL: no PID at all, or that of a thread.
+    // EINVAL: not a PID, or the PID of a thread.
     if (errno == ESRCH || errno == EINVAL) return NoProcess(pid);
     return bpf::KernelError(errno, absl::StrCat("pidfd_open of process ", pid));
   }
@@ -53,10 +53,10 @@ absl::StatusOr<ProcessHandle> ProcessHandle::Open(pid_t pid) {
     const bool refused = errno == EPERM || errno == EACCES;
     if (refused && bpf::MissingCapabilities().empty()) {
       return absl::PermissionDeniedError(
-          absl::StrCat("may not read the memory of process ", pid,
-                       ": it has capabilities that heaptap lacks, or a security module refuses it"));
+          absl::StrCat("no permission to access the memory of process ", pid,
+                       ": it has capabilities that heaptap lacks, or a security module forbids it"));
     }
-    return bpf::KernelError(errno, absl::StrCat("opening the memory of process ", pid));
+    return bpf::KernelError(errno, absl::StrCat("cannot open the memory of process ", pid));
   }
   return ProcessHandle(pid, std::move(pidfd), std::move(memory));
 }
@@ -68,12 +68,12 @@ bool ProcessHandle::HasEnded() const {
 
 absl::Status ProcessHandle::Read(uint64_t address, void* to, size_t size) const {
   const ssize_t got = pread(memory_.get(), to, size, static_cast<off_t>(address));
-  return got == static_cast<ssize_t>(size) ? absl::OkStatus() : AccessError(pid_, "reading", got);
+  return got == static_cast<ssize_t>(size) ? absl::OkStatus() : AccessError(pid_, "cannot read", got);
 }
 
 absl::Status ProcessHandle::Write(uint64_t address, const void* from, size_t size) const {
   const ssize_t put = pwrite(memory_.get(), from, size, static_cast<off_t>(address));
-  return put == static_cast<ssize_t>(size) ? absl::OkStatus() : AccessError(pid_, "writing", put);
+  return put == static_cast<ssize_t>(size) ? absl::OkStatus() : AccessError(pid_, "cannot write", put);
 }
 
 absl::StatusOr<elf::FileDescriptor> ProcessHandle::TakeDescriptor(int fd) const {
@@ -96,9 +96,9 @@ std::string ProcessName(pid_t pid) {
 
 std::string ProcessExecutable(pid_t pid) { return ReadLink(absl::StrCat("/proc/", pid, "/exe")); }
 
-// The user that a process belongs to wholly; nobody if its real, effective and saved user ids differ, or if the kernel
-// would not let that user look into it: then the files in its folder are root's, though the folder is not (proc(5)).
-// Programs with capabilities, those that have changed their user, and those whose file the user may not read are such.
+// The real, effective and saved user ids must be equal, and the kernel must let that user inspect the process:
+// otherwise the files in /proc/PID belong to root (proc(5)). This is so for programs with capabilities, programs that
+// have changed their user, and programs whose file the user may not read.
 std::optional<uid_t> ProcessOwner(pid_t pid) {
   const std::string path = absl::StrCat("/proc/", pid, "/status");
   struct stat dumpable;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A hold on one process that cannot slip to another one when its PID is used again.
+// A handle on one process that stays with it when its PID is reused.
 //
-// Memory is read and written through an open /proc/PID/mem, which belongs to the address space that was there when it
-// was opened: after an exec or the end of the process, access fails. (process_vm_readv(2) takes a PID each time.)
-// Not thread safe.
+// Memory is accessed through an open /proc/PID/mem, which belongs to the address space at the time of opening: after an
+// exec or the end of the process, access fails. (process_vm_readv(2) takes a PID each time.) Not thread safe.
 #ifndef HEAPTAP_USERSPACE_SERVICE_PROCESS_HANDLE_H_
 #define HEAPTAP_USERSPACE_SERVICE_PROCESS_HANDLE_H_
 
@@ -24,8 +23,8 @@ namespace heaptap::service {
 
 class ProcessHandle {
  public:
-  // NotFound: no such process. PermissionDenied. The caller makes sure afterwards that the PID still meant the process
-  // it has in mind.
+  // NotFound: no such process. PermissionDenied. The caller must check afterwards that the PID still meant the same
+  // process.
   static absl::StatusOr<ProcessHandle> Open(pid_t pid);
 
   pid_t pid() const { return pid_; }
@@ -33,11 +32,11 @@ class ProcessHandle {
   int pidfd() const { return pidfd_.get(); }
   bool HasEnded() const;
 
-  // Whole or not at all, as far as the target lets us tell.
+  // All bytes or an error; a failed Write may have written some of them.
   absl::Status Read(uint64_t address, void* to, size_t size) const;
   absl::Status Write(uint64_t address, const void* from, size_t size) const;
 
-  // A copy of the target's file descriptor. InvalidArgument if it has no such descriptor.
+  // A copy of a file descriptor of the target. InvalidArgument if the target has no such descriptor.
   absl::StatusOr<elf::FileDescriptor> TakeDescriptor(int fd) const;
 
  private:
@@ -48,16 +47,16 @@ class ProcessHandle {
   elf::FileDescriptor memory_;
 };
 
-// The process's name for people (/proc/PID/comm), without control characters; "?" if it is gone.
+// The process's name for people (/proc/PID/comm), without control characters; "?" if the process is gone.
 std::string ProcessName(pid_t pid);
-// What it executes (/proc/PID/exe); "" if it is gone or has none.
+// The path of its executable (/proc/PID/exe); "" if the process is gone or has none.
 std::string ProcessExecutable(pid_t pid);
-// The user that the process belongs to wholly, who may look at it besides root; nothing: nobody, or it is gone.
+// The user who may look at the process besides root; none if there is no such user, or the process is gone.
 std::optional<uid_t> ProcessOwner(pid_t pid);
-// What this process executes.
+// The path of this process's executable.
 std::string OwnExecutable();
 
-// Of this PID name space, without our own.
+// All processes of this PID namespace except this one.
 std::vector<pid_t> AllProcesses();
 
 }  // namespace heaptap::service

@@ -22,7 +22,7 @@
 namespace heaptap::service {
 namespace {
 
-// Of files; when there are more, all are forgotten.
+// When there are more, all are forgotten.
 constexpr size_t kMaxBuildIds = 4096;
 
 using FramesByAddress = absl::flat_hash_map<uint64_t, symbolize::Frames>;
@@ -45,7 +45,7 @@ exporter::FindSourceFrames FindIn(FramesByAddress frames) {
   };
 }
 
-// Addresses by the index of the mapping that holds them; those in none are left out.
+// Groups addresses by the index of their mapping; drops those without one.
 std::map<size_t, std::vector<uint64_t>> ByMapping(const std::vector<elf::Mapping>& mappings,
                                                   absl::Span<const uint64_t> addresses) {
   std::map<size_t, std::vector<uint64_t>> result;
@@ -93,7 +93,7 @@ class ProcessSymbols::Files {
 
  private:
   pid_t pid_;
-  // Of the address space that was there when it was opened; none: the process is gone.
+  // /proc/PID/maps of the address space at the time of opening; invalid: the process is gone.
   elf::FileDescriptor maps_;
 };
 
@@ -142,7 +142,7 @@ std::vector<symbolize::Frames> ProcessSymbols::Symbolize(const elf::Mapping& map
     if (!mutex_.AwaitWithDeadline(absl::Condition(&is_free), deadline) || absl::Now() > deadline) return {};
     is_busy_ = true;
   }
-  // Memory may run out in there.
+  // In a cleanup, because Symbolize can throw std::bad_alloc.
   const absl::Cleanup free = [this] {
     absl::MutexLock lock(&mutex_);
     is_busy_ = false;
@@ -151,7 +151,7 @@ std::vector<symbolize::Frames> ProcessSymbols::Symbolize(const elf::Mapping& map
 }
 
 std::string ProcessSymbols::BuildId(int fd) {
-  // As the kernel has it at hand: a file system of the process's own could make this wait.
+  // Uses the kernel's cached attributes: a file system served by the process could block a fresh look.
   struct statx status;
   if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &status) != 0) return "";
   const Version version(status.stx_dev_major, status.stx_dev_minor, status.stx_ino, status.stx_ctime.tv_sec,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the collector says of processes, for programs.
+// The collector's data about processes as JSON.
 //
-// Format: one JSON document, in UTF-8, {"schema_version": 1, ...}. Fields have the names that collector.h gives them.
-// Times are RFC 3339 in UTC; what is not known is null; text that a process chose is made printable
-// (userspace/export/printable_text.h). schema_version changes when a field goes or changes its meaning, not when one is
-// added.
+// Format: one JSON document in UTF-8, {"schema_version": 1, ...}. Fields have the names of the structs in collector.h.
+// Times are RFC 3339 in UTC; unknown values are null; text that a process chose is made printable
+// (userspace/export/printable_text.h). schema_version changes when a field is removed or changes its meaning, not when
+// one is added.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_SERVICE_PROCESSES_JSON_H_

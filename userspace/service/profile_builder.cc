@@ -20,8 +20,8 @@ void AddLossWarnings(const bpf::Losses& losses, absl::string_view whose, std::ve
   }
 }
 
-// The allocator's code: what its control block says, or else the whole mapping that holds the probe, unless that is
-// the program itself, whose own functions are in it too.
+// The allocator's code: the range in its control block, or else the whole mapping of the probe. A mapping of the
+// program itself does not count: it holds the program's functions too.
 std::vector<profile::AddressRange> AllocatorRanges(const ProfileSubject& subject, uint64_t probe_address) {
   if (subject.allocator.begin < subject.allocator.end) return {subject.allocator};
   if (subject.space == nullptr) return {};
@@ -73,8 +73,9 @@ profile::Profile BuildProfile(const bpf::Books& books, const ProfileSubject& sub
       last_id = entry.stack_id;
       stack = ProgramFrames(books, subject, entry.stack_id);
     }
-    uint64_t& samples = entry.stack_id == HEAPTAP_NO_STACK ? result.stack_ends.without_stack  // why is in the losses
-                                                           : result.stack_ends.samples[stack.end];
+    uint64_t& samples = entry.stack_id == HEAPTAP_NO_STACK
+                            ? result.stack_ends.without_stack  // the losses have the reason
+                            : result.stack_ends.samples[stack.end];
     samples += entry.tally.allocated.objects;
     contexts.Add(stack.frames, stack.end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
   }

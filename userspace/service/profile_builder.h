@@ -19,35 +19,35 @@
 
 namespace heaptap::service {
 
-// What a profile says of a process besides its books.
+// The subject of a profile: what the profile needs besides the books.
 struct ProfileSubject {
   pid_t pid;
   uint64_t process_id;  // of the books
   uint32_t lg_sample;
-  profile::AddressRange allocator;   // the allocator's code as its control block names it; empty if it has none
+  profile::AddressRange allocator;   // the allocator's code according to its control block; empty without one
   const AddressSpace* space;         // may be null
-  uint32_t max_frames = UINT32_MAX;  // of the program's, in a context
+  uint32_t max_frames = UINT32_MAX;  // of the program, in a context
   bool raw = false;                  // profile::Profile::raw
 };
 
-// What a thread of the process is called: by the program, or else by the system, now or when it ended. "": nobody
-// knows. Any byte may be in it.
+// The name of a thread: the name that the program gave it, else the system's, now or at its end. "": unknown. May hold
+// any byte.
 std::string ThreadName(const bpf::Books& books, const ProfileSubject& subject, uint32_t tid);
 
 // The program's part of a stack.
 struct StackFrames {
-  std::vector<uint64_t> frames = {};  // as profile::Context has them
+  std::vector<uint64_t> frames = {};  // as in profile::Context
   uint32_t end = HEAPTAP_STACK_UNFINISHED;
 };
 // Without frames if there is no such stack.
 StackFrames ProgramFrames(const bpf::Books& books, const ProfileSubject& subject, uint64_t stack_id);
 
-// Makes a profile of the tallies of a process, which may be running or dead. Losses become warnings. `mappings_lost`:
-// how many mapping events the kernel had no room for.
+// Builds a profile from the tallies of a process, which may have ended. Losses become warnings. `mappings_lost`: the
+// number of mapping events that the kernel dropped.
 profile::Profile BuildProfile(const bpf::Books& books, const ProfileSubject& subject,
                               std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost);
 
-// The same of books that another build of heaptap kept.
+// The same from the books of another build of heaptap.
 profile::Profile BuildOtherProfile(const bpf::OtherBooks& books, const ProfileSubject& subject);
 
 }  // namespace heaptap::service

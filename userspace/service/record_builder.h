@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the kernel's record of the latest samples to those of one process.
+// From the kernel's record of the latest samples to the samples of one process.
 #ifndef HEAPTAP_USERSPACE_SERVICE_RECORD_BUILDER_H_
 #define HEAPTAP_USERSPACE_SERVICE_RECORD_BUILDER_H_
 
@@ -13,7 +13,7 @@
 
 namespace heaptap::service {
 
-// The latest `count` samples of the process that are still there.
+// The latest samples of the process that are still in the record, at most `count`.
 absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Books& books, const ProfileSubject& subject,
                                                     uint64_t count);
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is recorded, and what happens to it. Mappings and stacks are in recorder_mappings.cc, ends in recorder_exits.cc,
-// dumps in recorder_dumps.cc, the recording of everyone in recorder_everyone.cc, what clients ask in
+// Starts a recording and dispatches its events. Mappings and stacks are in recorder_mappings.cc, ends in
+// recorder_exits.cc, dumps in recorder_dumps.cc, system-wide recording in recorder_system_wide.cc, clients' calls in
 // recorder_clients.cc.
 #include "userspace/service/recorder.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,27 +24,27 @@
 namespace heaptap::service {
 namespace {
 
-// By enum heaptap_event_kind, for machines; null: not counted.
+// Names for metrics, by enum heaptap_event_kind; null: not counted.
 constexpr const char* kEventNames[] = {nullptr, "start", "dump",  "fork",         "exec",  "exit",
                                        nullptr, nullptr, nullptr, "table_wanted", "reset", "enter"};
 
-// Whether of several such events of one process the last says all: a trigger's dump has those before it in it, a
-// process has one request at a time, so it waits for the earlier ones no longer, and a start tells of the memory as it
-// is. Who fires them without end shall cost us no more than who does it once.
+// Whether the last of several events of one kind replaces the earlier ones, so that a process which repeats an event
+// costs no more than one event. A triggered dump includes the triggers before it; a process has one request at a time,
+// so it no longer waits for the earlier ones; and a start describes the current memory.
 bool LastSaysAll(uint32_t kind) {
   return kind == HEAPTAP_EVENT_HIGH_WATER || kind == HEAPTAP_EVENT_INTERVAL || kind == HEAPTAP_EVENT_DUMP ||
          kind == HEAPTAP_EVENT_START;
 }
 
-// Indices of those that need no answer because the same comes again.
+// Indices of events that a later one replaces.
 std::set<ptrdiff_t> FindRepeated(const std::vector<heaptap_event>& events) {
   std::set<ptrdiff_t> repeated;
   std::set<std::tuple<uint32_t, bool, uint64_t, uint32_t>> later;
   for (ptrdiff_t i = std::ssize(events) - 1; i >= 0; i--) {
     const heaptap_event& event = events[i];
-    // A process may ask for tables while it waits for a dump.
-    const bool is_for_tables = event.kind == HEAPTAP_EVENT_DUMP && AskedBy(event).kind == HEAPTAP_ASK_TABLES;
-    // Those of processes that are not recorded have no process id.
+    // A process may ask for unwind tables while it waits for a dump.
+    const bool is_for_tables = event.kind == HEAPTAP_EVENT_DUMP && RequestOf(event).kind == HEAPTAP_ASK_TABLES;
+    // Processes that are not recorded have no process id, so the tgid tells them apart.
     const bool is_last = later.insert({event.kind, is_for_tables, event.process_id, event.tgid}).second;
     if (LastSaysAll(event.kind) && !is_last) repeated.insert(i);
   }
@@ -66,16 +64,16 @@ uint64_t MonotonicNanoseconds() {
 }  // namespace
 
 absl::StatusOr<DumpFolder> Recorder::OpenFolder(const RecorderOptions& options) {
-  return DumpFolder::Open(options.everyone.has_value() ? absl::StrCat(options.everyone->state_folder, "/heaptap")
-                                                       : options.prefix);
+  return DumpFolder::Open(options.system_wide.has_value() ? absl::StrCat(options.system_wide->state_folder, "/heaptap")
+                                                          : options.prefix);
 }
 
 absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions& options) {
   absl::StatusOr<DumpFolder> folder = OpenFolder(options);
   if (!folder.ok()) return folder.status();
   std::optional<bpf::Pins> pins;
-  if (options.everyone.has_value() && !options.everyone->pin_folder.empty()) {
-    absl::StatusOr<bpf::Pins> opened = bpf::Pins::Open(options.everyone->pin_folder, bpf::Books::Layout());
+  if (options.system_wide.has_value() && !options.system_wide->pin_folder.empty()) {
+    absl::StatusOr<bpf::Pins> opened = bpf::Pins::Open(options.system_wide->pin_folder, bpf::Books::Layout());
     if (!opened.ok()) return opened.status();
     pins = *std::move(opened);
   }
@@ -86,9 +84,9 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions&
   if (!mapping_events.ok()) return mapping_events.status();
   std::unique_ptr<Recorder> recorder(
       new Recorder(options, *std::move(folder), std::move(pins), *std::move(books), *std::move(mapping_events)));
-  if (!options.everyone.has_value()) return recorder;
-  if (absl::Status status = recorder->StartEveryone(); !status.ok()) {
-    // What nobody was told of must not stay in the kernel.
+  if (!options.system_wide.has_value()) return recorder;
+  if (absl::Status status = recorder->StartSystemWide(); !status.ok()) {
+    // A failed start must leave nothing in the kernel.
     if (!recorder->took_over()) recorder->End();
     return status;
   }
@@ -104,9 +102,9 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, std::optio
       mapping_events_(std::move(mapping_events)),
       probe_files_(*books_, pins_.has_value() ? &*pins_ : nullptr),
       tables_(books_->unwind(), options_.map_sizes.unwind_bytes),
-      spaces_(options_.everyone.has_value() ? AddressSpaces::Whose::kEveryone
-              : options_.follow             ? AddressSpaces::Whose::kKeptAndChildren
-                                            : AddressSpaces::Whose::kKept) {
+      spaces_(options_.system_wide.has_value() ? AddressSpaces::Scope::kSystemWide
+              : options_.follow                ? AddressSpaces::Scope::kKeptAndChildren
+                                               : AddressSpaces::Scope::kKept) {
   tables_.EnterVdso();
 }
 
@@ -116,16 +114,6 @@ absl::Status Recorder::RecordChild(pid_t pid) {
   if (!process_id.ok()) return process_id.status();
   AddTarget(*process_id, pid);
   return absl::OkStatus();
-}
-
-absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {
-  elf::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", strerror(errno)));
-  tables_.Prepare(file.get(), path);
-  absl::StatusOr<bool> attached =
-      probe_files_.Attach(file.get(), absl::StrCat("/proc/self/fd/", file.get()), path, ProbeFiles::kEveryProcess);
-  if (const std::optional<ProbeFiles::File> kept = probe_files_.Find(file.get())) files_kept_.insert(*kept);
-  return attached;
 }
 
 absl::Status Recorder::RecordRunning(pid_t pid) {
@@ -150,7 +138,7 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     if (!file.ok()) continue;
     absl::StatusOr<Allocator> allocator = ReadAllocator(file->file.get());
     if (!allocator.ok()) {
-      Say(absl::StrCat(Printable(mapping.path), ": ", allocator.status().message(), "; this file is left out"));
+      Say(absl::StrCat(Printable(mapping.path), ": ", allocator.status().message(), "; this file is skipped"));
       continue;
     }
     if (!allocator->HasSamples()) continue;
@@ -161,24 +149,24 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   }
   const std::string name = absl::StrCat("process ", pid, " (", ProcessName(pid), ")");
   if (found.empty()) {
-    return absl::NotFoundError(absl::StrCat(
-        name, " has no sampled allocator: start it with LD_PRELOAD=libheaptap.so (full path), then attach"));
+    return absl::NotFoundError(
+        absl::StrCat(name, " has no sampled allocator: start it with LD_PRELOAD=/path/to/libheaptap.so, then attach"));
   }
   absl::StatusOr<heaptap_control> control = absl::NotFoundError("none");
   if (control_address != 0) {
     control = ReadControl(*handle, control_address);
     if (!control.ok()) return control.status();
     if (const pid_t other = OtherCollector(*control); other != 0) {
-      return absl::FailedPreconditionError(absl::StrCat(name, " is recorded by heaptap ", other,
-                                                        " already: ask that one (heaptap dump ", pid,
-                                                        ", if it is a daemon), or end it first"));
+      return absl::FailedPreconditionError(absl::StrCat(name, " is already recorded by another heaptap (process ",
+                                                        other, "): if that is the daemon, use heaptap dump ", pid,
+                                                        "; otherwise end it first"));
     }
   }
 
   PrepareTables(pid, *mappings);
   absl::StatusOr<uint64_t> process_id = books_->Track(pid, options_.follow, options_.policy.triggers);
   if (!process_id.ok()) return process_id.status();
-  // If it ended meanwhile, the PID may be another's by now, and nothing will take the entry away.
+  // If the process has ended, its PID may be reused, and nothing will remove the entry.
   if (handle->HasEnded()) {
     books_->Untrack(pid);
     return absl::NotFoundError(absl::StrCat("process ", pid, " has ended"));
@@ -187,44 +175,34 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   Target& target = AddTarget(*process_id, pid);
   target.started = true;
   target.name = ProcessName(pid);
-  if (options_.everyone.has_value()) ApplyPolicy(target);
+  if (options_.system_wide.has_value()) ApplyPolicy(target);
   if (!target.policy.record) {
-    // Its files may be others' too.
+    // Still attach: other processes may use its files too.
   } else if (control.ok()) {
     UseControl(target, *control, control_address);
     if (control->active == 0) {
-      Say(absl::StrCat(name, " has prof.active off: nothing is recorded until it turns it on"));
+      Say(absl::StrCat(name, " has prof.active off: nothing is recorded until the process switches it on"));
     }
   } else if (options_.policy.lg_sample.has_value()) {
-    Say(absl::StrCat(name, " has no control block, so its sampling rate cannot be set: it samples at its own"));
+    Say(absl::StrCat(name, " has no control block, so heaptap cannot set its rate: it samples at its own"));
   }
   for (const Found& one : found) {
     absl::StatusOr<bool> attached = probe_files_.Attach(one.file.file.get(), one.file.path, Printable(one.name),
                                                         options_.follow ? ProbeFiles::kEveryProcess : pid);
     if (attached.ok()) continue;
-    if (!options_.everyone.has_value()) {
+    if (!options_.system_wide.has_value()) {
       Abandon();
       return attached.status();
     }
-    Say(absl::StrCat(attached.status().message(), "; this file is left out"));
+    Say(absl::StrCat(attached.status().message(), "; this file is skipped"));
   }
   return absl::OkStatus();
-}
-
-// Only of a process that is to be recorded: most of a machine's have no sampled allocator.
-void Recorder::PrepareTables(pid_t pid, const std::vector<elf::Mapping>& mappings) {
-  std::set<std::pair<uint32_t, uint64_t>> seen;  // device and inode
-  for (const elf::Mapping& mapping : mappings) {
-    if (mapping.inode == 0 || !seen.insert({KernelDevice(mapping), mapping.inode}).second) continue;
-    const absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
-    if (file.ok()) tables_.PrepareMapped(file->file.get(), mapping);
-  }
 }
 
 absl::StatusOr<ProcessHandle> Recorder::Open(pid_t pid, uint64_t process_id) const {
   absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(pid);
   if (!handle.ok()) return handle;
-  // While the books still say so, the PID cannot have passed to another process; what was opened is what was meant.
+  // The PID still has its books, so it was not reused before the handle was opened.
   if (!books_->IsCurrent(pid, process_id)) return absl::NotFoundError(absl::StrCat("process ", pid, " has ended"));
   return handle;
 }
@@ -253,60 +231,13 @@ Target* Recorder::FindRunning(pid_t pid) {
   return nullptr;
 }
 
-void Recorder::TakeOver(const Target& from, Target& to) {
+void Recorder::CopyAllocatorFacts(const Target& from, Target& to) {
   to.control_address = from.control_address;
   to.allocator = from.allocator;
   to.policy = from.policy;
   to.own_lg_sample = from.own_lg_sample;
   to.max_frames = from.max_frames;
   to.raw = from.raw;
-}
-
-void Recorder::UseControl(Target& target, const heaptap_control& control, uint64_t address) {
-  target.started = true;
-  target.control_address = address;
-  const ControlFacts facts = FactsOf(control);
-  target.allocator = facts.allocator;
-  target.max_frames = facts.max_frames;
-  target.raw = facts.raw;
-  target.own_lg_sample = facts.lg_sample;
-  // For everyone, who has somebody of its own to record it is recorded all the same, but does as the other one says.
-  target.active = control.active != 0;
-  target.other_collector = options_.everyone.has_value() ? OtherCollector(control) : 0;
-  target.foreign = target.other_collector != 0;
-  if (target.foreign && others_said_.size() < kMaxOthersSaid && others_said_.insert(target.other_collector).second) {
-    Say(absl::StrCat("heaptap ", target.other_collector, " records process ", target.pid, " (", target.name,
-                     ") too: that one sets its rate, answers its requests and writes its last dump"));
-  }
-  const bool is_as_wished = control.collector_pid == static_cast<uint32_t>(getpid()) &&
-                            control.collector_lg_sample == target.CollectorRate() && control.collector_follows != 0;
-  if (!target.foreign && !is_as_wished) WriteControl(target);
-}
-
-absl::Status Recorder::WithMemory(Target& target, std::function<absl::Status(const ProcessHandle&)> work) {
-  const auto failure = [&] {
-    return absl::UnavailableError(absl::StrCat("process ", target.pid, " does not let its memory be had"));
-  };
-  // With no room there is nothing to blame this one for.
-  if (!target.reachable || !target_memory_.HasRoom()) return failure();
-  absl::StatusOr<ProcessHandle> handle = Open(target.pid, target.process_id);
-  if (!handle.ok()) return handle.status();
-  auto shared = std::make_shared<ProcessHandle>(*std::move(handle));
-  auto status = std::make_shared<absl::Status>();
-  if (target_memory_.Run([work = std::move(work), shared, status] { *status = work(*shared); })) return *status;
-  target.reachable = false;
-  Say(absl::StrCat(failure().message(), " within ", absl::FormatDuration(BoundedWork::kLimit),
-                   "; what is asked of it is left out from now on"));
-  return failure();
-}
-
-void Recorder::WriteControl(Target& target) {
-  if (target.control_address == 0) return;
-  // A process that has ended in the meantime needs no word from us.
-  WithMemory(target, [address = target.control_address, rate = target.CollectorRate(),
-                      follows = options_.follow](const ProcessHandle& handle) {
-    return TakeControl(handle, address, rate, follows);
-  }).IgnoreError();
 }
 
 bool Recorder::IsRecorded(pid_t pid) const {
@@ -323,10 +254,11 @@ std::vector<int> Recorder::fds() const {
 void Recorder::Pump() {
   summaries_.reset();
   if (answers_.Reap() != 0) failed_ = true;
-  // Not as soon as they were closed: after a reset a program may have been in the middle of an entry.
+  // One Pump after they were closed: at a reset, an eBPF program may have been in the middle of an entry.
   ForgetClosed();
-  // What is later than this and than all events waits for the next time: it may be of a process that is not known yet,
-  // or hide from earlier raw stacks what was mapped before. All that a process left is here when its end is handled.
+  // Mappings and raw stacks that are later than this and than all events wait for the next Pump: they may belong to a
+  // process that is not known yet, or replace mappings that earlier raw stacks need. So everything that a process left
+  // is here when its end is handled.
   uint64_t until = MonotonicNanoseconds();
   absl::StatusOr<std::vector<heaptap_event>> events = books_->TakeEvents();
   if (!events.ok()) return Fail(events.status());
@@ -341,7 +273,7 @@ void Recorder::Pump() {
   mappings.insert(mappings.end(), news.begin(), news.end());
   std::stable_sort(mappings.begin(), mappings.end(),
                    [](const bpf::MappingEvent& a, const bpf::MappingEvent& b) { return a.time < b.time; });
-  // Tables that somebody waits for come before the work that events make.
+  // Unwind tables come first, because processes wait for them.
   for (const heaptap_event& event : *events) {
     if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) HandleTableWanted(event, mappings);
     if (event.kind < std::size(kEventNames) && kEventNames[event.kind] != nullptr) {
@@ -360,7 +292,7 @@ void Recorder::Pump() {
   const auto handle_until = [&](uint64_t time) {
     for (; raw_stack != raw_stacks.end() && raw_stack->header.time <= time; ++raw_stack) {
       for (; mapping != mappings.end() && mapping->time <= raw_stack->header.time; ++mapping) HandleMapping(*mapping);
-      Finish(*raw_stack);
+      FinishRawStack(*raw_stack);
     }
     for (; mapping != mappings.end() && mapping->time <= time; ++mapping) HandleMapping(*mapping);
   };
@@ -373,8 +305,8 @@ void Recorder::Pump() {
   mappings_to_come_.assign(std::make_move_iterator(mapping), std::make_move_iterator(mappings.end()));
   if (books_->EventsLost() != events_lost_) FindUnnoticed();
   const absl::Time now = absl::Now();
-  IntroduceNewcomers();
-  for (const uint64_t process_id : std::exchange(left_alone_, {})) Close(process_id);
+  InspectNewcomers();
+  for (const uint64_t process_id : std::exchange(ignored_, {})) Close(process_id);
   CloseEnded(now);
   tables_.Balance(now);
 }
@@ -385,10 +317,10 @@ void Recorder::Handle(const heaptap_event& event) {
     if (absl::Status status = books_->Sweep(); !status.ok()) Fail(status);
     return;
   }
-  if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) return;  // was handled first of all
+  if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) return;  // already handled in Pump
   const bool begins =
       event.kind == HEAPTAP_EVENT_FORK || event.kind == HEAPTAP_EVENT_EXEC || event.kind == HEAPTAP_EVENT_ENTER;
-  // A recorder that was killed may have closed the process, and not have said so to the ring buffer.
+  // An earlier recorder may have closed the process and been killed before it consumed the event.
   if (begins && target == nullptr && !books_->IsCurrent(static_cast<pid_t>(event.tgid), event.process_id) &&
       !books_->IsUnnoticed(event.process_id)) {
     return;
@@ -397,9 +329,9 @@ void Recorder::Handle(const heaptap_event& event) {
     Target& child = AddTarget(event.process_id, event.tgid);
     child.name = CommOf(event);
     if (const Target* parent = FindTarget(event.argument); parent != nullptr) {
-      // The child has its parent's memory, and so its parent's allocator. It shows itself by heaptap:start.
-      TakeOver(*parent, child);
-      // Forked while no recorder was there.
+      // The child has its parent's memory, and so its parent's allocator, which will fire heaptap:start.
+      CopyAllocatorFacts(*parent, child);
+      // The child was forked while no recorder was running.
       if (spaces_.Find(child.pid) == nullptr) {
         spaces_.Apply({.kind = bpf::MappingEvent::kFork,
                        .time = event.time,
@@ -409,7 +341,7 @@ void Recorder::Handle(const heaptap_event& event) {
                        .generation = 0});
       }
     }
-    // It is recorded as long as it lives, also when its first thread ends before the others.
+    // The child is recorded as long as it lives, even if its first thread ends before the others.
     spaces_.Hold(child.pid);
     return;
   }
@@ -419,9 +351,9 @@ void Recorder::Handle(const heaptap_event& event) {
     if (const Target* before = FindTarget(event.argument); before != nullptr) next.policy = before->policy;
     spaces_.Hold(event.tgid);
     if (!options_.follow) {
-      Say(absl::StrCat("process ", event.tgid, " runs another program now (exec); the profile begins anew"));
+      Say(absl::StrCat("process ", event.tgid, " now runs another program (exec); its profile starts over"));
     }
-    // After a vfork the books are the parent's, and go on.
+    // After a vfork (argument 0) the books are the parent's and stay open.
     if (event.argument != 0) Close(event.argument);
     return;
   }
@@ -429,7 +361,7 @@ void Recorder::Handle(const heaptap_event& event) {
   if (event.kind == HEAPTAP_EVENT_ENTER) return HandleEnter(event);
   if (event.kind == HEAPTAP_EVENT_EXIT) {
     if (event.process_id == 0) return spaces_.Drop(event.tgid);
-    // Unknown if its beginning was lost, or was another recorder's to see; or it is closed already.
+    // The target is unknown if its beginning was missed, if another recorder saw it, or if it is already closed.
     if (target == nullptr) {
       if (closed_.contains(event.process_id) || !books_->IsUnnoticed(event.process_id)) return;
       target = &AddTarget(event.process_id, event.tgid);
@@ -463,10 +395,10 @@ void Recorder::HandleStart(Target& target, const heaptap_event& event) {
   target.started = true;
   target.is_saved = false;
   newcomers_.erase(target.process_id);
-  if (options_.everyone.has_value()) {
+  if (options_.system_wide.has_value()) {
     ApplyPolicy(target);
-    // It began before we looked at what processes map.
-    if (!spaces_.Hold(target.pid)) Introduce(target);
+    // The process began before mappings were watched.
+    if (!spaces_.Hold(target.pid)) Inspect(target);
   }
   if (absl::Status status = CheckControl(control, target.pid); !status.ok()) {
     if (!std::exchange(target.control_refused, true)) {
@@ -478,7 +410,7 @@ void Recorder::HandleStart(Target& target, const heaptap_event& event) {
 }
 
 void Recorder::HandleReset(const heaptap_event& event) {
-  const heaptap_dump_request asked = AskedBy(event);
+  const heaptap_dump_request asked = RequestOf(event);
   const bool is_known = FindTarget(event.argument) != nullptr;
   Target& target = is_known ? Replace(event.argument, event.process_id) : AddTarget(event.process_id, event.tgid);
   if (!is_known) Close(event.argument);

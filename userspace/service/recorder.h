@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One recording: the books in the kernel, the processes in it (target.h), and the dumps that come of it.
+// One recording: the books in the kernel, the recorded processes (target.h), and their dumps.
 //
-// It records what it is told to (RecordChild, RecordRunning), or, for everyone, each process that uses a sampled
-// allocator, from its first allocation: its probes are attached for the whole machine, and a process enters by itself
-// when it hits one. What a recording for everyone has in the kernel can stay there when the recorder ends, however that
-// happens; the next one takes it over.
+// A recording of given processes (RecordChild, RecordRunning) knows them from the start. A system-wide recording takes
+// in each process that uses a sampled allocator, from its first allocation: probes are attached for the whole machine,
+// and a process enters when it hits one. A system-wide recording can stay in the kernel when the recorder ends or is
+// killed; the next recorder takes it over.
 //
-// At a process's exit its final dump is written, as its policy has it; an exec drops the books, as its memory is gone.
+// When a process exits, its final dump is written if its policy says so. An exec drops the books, since the memory is
+// gone.
 //
 // Not thread safe. The owner polls fds(), or waits for kPumpInterval at most, and calls Pump.
 #ifndef HEAPTAP_USERSPACE_SERVICE_RECORDER_H_
@@ -34,7 +35,7 @@
 #include "userspace/export/heap_v2.h"
 #include "userspace/profile/profile.h"
 #include "userspace/service/address_spaces.h"
-#include "userspace/service/answers.h"
+#include "userspace/service/answer_processes.h"
 #include "userspace/service/bounded_work.h"
 #include "userspace/service/collector.h"
 #include "userspace/service/dump_folder.h"
@@ -52,29 +53,29 @@ namespace heaptap::service {
 // A writer of dumps (userspace/export/).
 using DumpFormat = std::string (*)(const profile::Profile&);
 
-// A recording of everyone.
-struct Everyone {
-  std::optional<Rules> rules = {};          // nothing: RecorderOptions::policy for all
-  std::string state_folder = {};            // where dumps go, and what a next recorder needs to know
-  std::string pin_folder = {};              // in a BPF file system; "": nothing stays
-  std::vector<std::string> libraries = {};  // allocators' files to attach to before anybody maps them
+// The options of a system-wide recording.
+struct SystemWide {
+  std::optional<Rules> rules = {};          // none: RecorderOptions::policy for all processes
+  std::string state_folder = {};            // for dumps, and for the state that the next recorder needs
+  std::string pin_folder = {};              // in a BPF file system; "": the recording ends with the recorder
+  std::vector<std::string> libraries = {};  // allocators to attach to before any process maps them
   Retention retention = {};
-  bool shall_end = false;  // the recorder only takes over what another has left, to end it
-  double budget = 0;       // of a core, in the kernel, for all processes together; 0: no bound
+  bool shall_end = false;  // the recorder takes over an existing recording only to end it
+  double budget = 0;       // CPU time of all probes, as a share of one core; 0: no bound
 };
 
 struct RecorderOptions {
-  std::string prefix = "jeprof";         // of the dumps that the collector decides on; not for everyone
+  std::string prefix = "jeprof";         // of the collector's own dumps; unused if system-wide
   bool prefix_given = false;             // the prefix is not the default
-  DumpFormat format = exporter::HeapV2;  // of those dumps; what a process asks for is always as jemalloc's
+  DumpFormat format = exporter::HeapV2;  // of the collector's own dumps; a process always gets jemalloc's format
   Policy policy = {.dump_at_exit = DumpAtExit::kAlways};
   bpf::MapSizes map_sizes = {};
-  bool show_books = false;  // a line of JSON when a target's books close
-  // Dumps of processes with such a name only (fnmatch(3), of their comm); empty: of all.
+  bool show_books = false;  // print a line of JSON when a target's books close
+  // Write dumps only of processes whose comm matches a pattern (fnmatch(3)); empty: of all.
   std::vector<std::string> only = {};
-  // Record children too, and attach for every process that maps an allocator's file. Else one process only.
+  // Record children too, and attach for every process that maps an allocator's file. Otherwise one process only.
   bool follow = false;
-  std::optional<Everyone> everyone = {};  // follows
+  std::optional<SystemWide> system_wide = {};  // system-wide; requires follow
 };
 
 class Recorder {
@@ -82,12 +83,12 @@ class Recorder {
   // How long mapped files may wait to be looked at.
   static constexpr absl::Duration kPumpInterval = absl::Milliseconds(250);
 
-  // Loads the programs and opens the folder for dumps. Records nothing yet, unless it is for everyone.
+  // Loads the programs and opens the folder for dumps. Records nothing yet, unless it is system-wide.
   static absl::StatusOr<std::unique_ptr<Recorder>> Start(const RecorderOptions& options);
 
-  // Records a child of ours that will exec.
+  // Records a child of this process that will exec.
   absl::Status RecordChild(pid_t pid);
-  // Reads what files of the child's program will need, several at a time.
+  // Reads the unwind tables of the child program's files, several at a time.
   void ReadAhead(const std::vector<std::string>& paths);
   // Attaches to a file that the child's program will map.
   absl::StatusOr<bool> AttachFile(const std::string& path);
@@ -95,37 +96,37 @@ class Recorder {
   absl::Status RecordRunning(pid_t pid);
 
   std::vector<int> fds() const;
-  // Handles all that has happened.
+  // Handles everything that has happened since the last call.
   void Pump();
 
   // Writes a dump of each target.
   void DumpAll(heaptap_dump_kind kind);
-  // Ends the recording: last dumps of the targets that still live, which are left as they were found.
+  // Ends the recording: writes last dumps of the targets that still live, and restores their control blocks.
   void Finish();
-  // Ends a recording of everyone without dumps: nothing stays in the kernel, and processes are left as they were found.
+  // Ends a system-wide recording without dumps: removes it from the kernel and restores control blocks.
   void End();
 
-  // Which processes have no last dump, as they took no sample, a line; "" if there are none.
+  // A line about the processes without a last dump because they took no sample; "" if there are none.
   std::string WithoutSamples() const;
-  // How the stacks of the samples in the last dumps of ended or finished targets ended, a line.
+  // A line about how the stacks in the last dumps end.
   std::string StackSummary() const;
 
   bool IsRecorded(pid_t pid) const;
   // Whether any process so far had a sampled allocator.
   bool recorded_any() const { return recorded_any_; }
-  // Whether something that was asked for could not be done (it was said when it happened).
+  // Whether a dump or another task has failed (its error is already printed).
   bool failed() const { return failed_; }
-  // Whether the recording is one that another recorder began.
+  // Whether another recorder began the recording.
   bool took_over() const { return books_->adopted(); }
 
-  // For a recording of everyone. What clients may ask is as in collector.h.
+  // For a system-wide recording. Clients' calls are those of collector.h.
   //
-  // To be called every second: rates, budget, dumps on the schedule, age of dumps.
+  // Call it every second: rates, budget, scheduled dumps, age of dumps.
   void Tick(absl::Time now);
-  // What holds from now on, for all processes.
+  // Applies new settings to all processes.
   void SetRules(Rules rules, const Policy& defaults, const Retention& retention, double budget);
-  // As of the last Pump, or later: those who ask at once share one, as each costs a look at all tallies. Valid until
-  // the next call of Pump or of what changes a process.
+  // Made once after each Pump, because it reads all tallies. Valid until the next call of Pump or of a function that
+  // changes a process.
   const std::vector<ProcessSummary>& Summaries();
   const std::deque<EndedProcess>& ended() const { return ended_; }
   absl::StatusOr<ProfileSnapshot> Snapshot(pid_t pid);
@@ -134,42 +135,43 @@ class Recorder {
   absl::Status SetActive(pid_t pid, bool active);
   absl::Status SetRate(pid_t pid, std::optional<uint32_t> lg_sample);
   exporter::CollectorFigures Figures();
-  // The process that holds most; 0 if none is recorded.
+  // The process with the most live memory; 0 if none is recorded.
   pid_t LargestProcess();
 
  private:
-  // Between two dumps that triggers ask for, of one process among everyone.
+  // Between two triggered dumps of one process in a system-wide recording.
   static constexpr absl::Duration kTriggerPause = absl::Seconds(1);
-  // Any process can take the name of a collector.
-  static constexpr size_t kMaxOthersSaid = 16;
-  // Processes that have ended, which are remembered with their last figures.
+  // A bound, because any process can take the name of a collector.
+  static constexpr size_t kMaxCollectorsReported = 16;
+  // Ended processes that are remembered with their last figures.
   static constexpr size_t kMaxEnded = 1000;
 
   Recorder(const RecorderOptions& options, DumpFolder folder, std::optional<bpf::Pins> pins,
            std::unique_ptr<bpf::Books> books, std::unique_ptr<bpf::MappingEvents> mapping_events);
   static absl::StatusOr<DumpFolder> OpenFolder(const RecorderOptions& options);
-  // recorder_everyone.cc
-  absl::Status StartEveryone();
+  // recorder_system_wide.cc
+  absl::Status StartSystemWide();
   absl::Status SetDefaults();
   void DrainOtherLayouts(const std::string& states_folder);
   void TakeOverBooks();
-  void ForgetClosedBefore();
+  void ForgetClosedByPredecessor();
   void FinishOrphans();
   void RecordRunningProcesses();
-  // Learns all about a process that entered by itself long after it began. False: there is nothing to learn (yet).
-  bool Introduce(Target& target);
-  // Its policy, and what follows from that in the kernel. One that is not to be recorded is a target no longer than
-  // until the next Pump.
+  // Reads the mappings and the control block of a process that was running before it entered. False: it is gone, or has
+  // no attached allocator (yet).
+  bool Inspect(Target& target);
+  // Sets the policy by the rules and configures the kernel. A process that is not to be recorded stays a target until
+  // the next Pump.
   void ApplyPolicy(Target& target);
-  // Those that a rule left alone, once more by the rules as they are now.
+  // Applies the current rules to the processes that an earlier rule ignored.
   void RecordIgnored();
   void HandleEnter(const heaptap_event& event);
-  void IntroduceNewcomers();
+  void InspectNewcomers();
   void SaveStates(absl::Time now);
   void FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies);
   void RepairSpaces();
   void EndUnseen(Target& target);
-  void EndForgotten(const std::map<uint64_t, bpf::RecordedProcess>& processes);
+  void EndMissing(const std::map<uint64_t, bpf::RecordedProcess>& processes);
   void KeepBudget(absl::Time now);
   void SayBudget(absl::Time now);
 
@@ -179,31 +181,31 @@ class Recorder {
   void HandleReset(const heaptap_event& event);
   void HandleTrigger(Target& target, heaptap_dump_kind kind);
   void RefuseDump(const heaptap_event& event);
-  // In a child of the collector.
-  void RefuseStranger(const ProcessHandle& stranger, const std::vector<elf::Mapping>& mappings, uint64_t address,
-                      pid_t collector) const;
+  // Runs in a child of the collector.
+  void RefuseUnrecorded(const ProcessHandle& process, const std::vector<elf::Mapping>& mappings, uint64_t address,
+                        pid_t collector) const;
   // recorder_exits.cc
   void HandleExit(Target& target, Ending ending);
   void CloseEnded(absl::Time now);
   void CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tallies);
   bool IsLeftToOther(const Target& target) const;
-  // Makes up for lost events: finds the processes that began or ended unnoticed.
+  // After lost events: finds the processes whose beginning or end was missed.
   void FindUnnoticed();
   void FindUnnoticedEnds();
   // recorder_mappings.cc
   void HandleMapping(const bpf::MappingEvent& event);
-  // The same for files that recorded processes have mapped.
+  // Reads the unwind tables of files that recorded processes have just mapped.
   void ReadAhead(const std::vector<bpf::MappingEvent>& events);
   void LookForAllocator(const bpf::MappingEvent& event);
-  // Takes the probes off the files that nobody has mapped any more, so that what they lie on can be unmounted.
+  // Removes the probes from files that no process maps any more, so that their file systems can be unmounted.
   void ReleaseFiles(absl::Time now);
   // `news`: mapping events that have not been handled yet.
   void HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news);
-  // To be called when all mappings up to the question have been handled: their tables are in the kernel.
+  // Call it after all mappings before the question have been handled, so that their tables are in the kernel.
   void AnswerTables(Target& target, uint32_t asked);
   void EnterMapped(pid_t pid, const elf::Mapping& mapping);
-  // Finishes a stack that the kernel could not.
-  void Finish(const bpf::RawStack& raw);
+  // Finishes a stack that the kernel could not unwind.
+  void FinishRawStack(const bpf::RawStack& raw);
 
   void PrepareTables(pid_t pid, const std::vector<elf::Mapping>& mappings);
   Target& AddTarget(uint64_t process_id, pid_t pid);
@@ -211,48 +213,48 @@ class Recorder {
   // The target that runs under this PID now.
   Target* FindRunning(pid_t pid);
   absl::StatusOr<Target*> FindForClient(pid_t pid);
-  // What is known of a process's allocator, for one with the same memory.
-  static void TakeOver(const Target& from, Target& to);
+  // Copies the facts about a process's allocator to a process with the same memory.
+  static void CopyAllocatorFacts(const Target& from, Target& to);
   void UseControl(Target& target, const heaptap_control& control, uint64_t address);
-  // Says in the target's control block what it shall do.
+  // Writes the collector and the rate to the target's control block.
   void WriteControl(Target& target);
-  // Does something with the memory of a target, within a bound. Unavailable: beyond it.
+  // Runs `work` on the memory of a target, with a time limit. Unavailable: the limit was reached, now or earlier.
   absl::Status WithMemory(Target& target, std::function<absl::Status(const ProcessHandle&)> work);
-  // A handle on the process behind an event. NotFound if it has ended meanwhile.
+  // A handle on the process behind an event. NotFound if it has ended since.
   absl::StatusOr<ProcessHandle> Open(pid_t pid, uint64_t process_id) const;
 
   const AddressSpace* Space(const Target& target) const;
   ProfileSubject Subject(const Target& target) const;
   absl::StatusOr<profile::Profile> Build(const Target& target) const;
   profile::Profile Build(const Target& target, std::vector<bpf::TallyEntry> tallies) const;
-  // What a process asked for, as the contents of its file.
+  // The contents of the file that a process asked for.
   struct Contents {
     std::string text;
     profile::LeakSummary leaks;
     std::vector<std::string> warnings;
   };
   absl::StatusOr<Contents> MakeContents(const Target& target, const heaptap_dump_request& request) const;
-  // Whether there is anything to say about a target: it runs a sampled allocator, and is not left alone.
+  // Whether a target is worth a profile: it runs a sampled allocator, and neither a rule nor --only excludes it.
   bool HasProfile(const Target& target);
   bool HasProfile(const Target& target, bool has_tallies);
-  // Builds, writes and reports one dump; an error was said.
+  // Builds, writes and reports one dump; prints errors.
   absl::StatusOr<std::string> Dump(Target& target, heaptap_dump_kind kind);
-  absl::StatusOr<std::string> Write(Target& target, heaptap_dump_kind kind, const profile::Profile& profile);
+  absl::StatusOr<std::string> WriteDump(Target& target, heaptap_dump_kind kind, const profile::Profile& profile);
   void AddStackEnds(const profile::Profile& profile);
-  // `path`: of the dump; "" if the process chose it.
+  // `path`: of the dump; "" if only the process knows it.
   void SayLeaks(const Target& target, const profile::LeakSummary& leaks, const std::string& path) const;
-  // Reads whole maps once for all of them.
+  // Reads the maps once for all targets.
   void SayBooks(std::vector<const Target*> targets) const;
   void SayLosses(const std::vector<std::string>& warnings);
   std::vector<ProcessSummary> MakeSummaries();
   void ReadActive(Target& target);
   void NoteOwner(Target& target);
   ProcessSummary Summarise(const Target& target, const std::vector<bpf::TallyEntry>& tallies) const;
-  // Stops recording every target and leaves it as it was found.
+  // Stops recording every target and restores its control block.
   void Abandon();
   void Fail(const absl::Status& status);
   void Close(uint64_t process_id);
-  // Deletes the books of targets that were closed before.
+  // Deletes the books of closed targets.
   void ForgetClosed();
   // A target goes on under another process id, with new books.
   Target& Replace(uint64_t ended_id, uint64_t new_id);
@@ -266,38 +268,38 @@ class Recorder {
   UnwindTables tables_;
   AddressSpaces spaces_;
   BoundedWork target_memory_;
-  // Taken, but later than the events that were taken with them.
+  // Read, but later than the events that were read with them.
   std::vector<bpf::RawStack> raw_stacks_to_come_;
   std::vector<bpf::MappingEvent> mappings_to_come_;
   std::map<uint64_t, Target> targets_;                             // by process id
-  std::set<uint64_t> newcomers_;                                   // entered, and have not said their start
+  std::set<uint64_t> newcomers_;                                   // entered, but heaptap:start not seen
   std::set<uint64_t> closed_;                                      // process ids whose books are to be deleted
   std::set<std::tuple<uint32_t, uint64_t, uint32_t>> files_seen_;  // device, inode, generation of files looked at
-  size_t files_refused_ = 0;                                       // that have notes
-  std::set<ProbeFiles::File> files_kept_;                          // attached to for whoever will map them
-  std::map<ProbeFiles::File, elf::Mapping> files_mapped_;          // as somebody had them when it was looked at last
+  size_t files_refused_ = 0;                                       // with unusable notes
+  std::set<ProbeFiles::File> files_kept_;                          // attached even while no process maps them
+  std::map<ProbeFiles::File, elf::Mapping> files_mapped_;          // a mapping of each, as last seen
   absl::Time files_looked_at_ = absl::InfinitePast();
-  std::set<std::string> losses_said_;
-  std::set<pid_t> others_said_;  // other collectors
-  Answers answers_;
+  std::set<std::string> losses_reported_;
+  std::set<pid_t> collectors_reported_;  // other collectors
+  AnswerProcesses answers_;
   profile::StackEnds stack_ends_ = {};  // of last dumps
   uint64_t events_lost_ = 0;            // as of the last FindUnnoticed
   bool recorded_any_ = false;
-  std::vector<std::string> without_samples_;  // names of processes that have ended before their first sample
+  std::vector<std::string> without_samples_;  // names of processes that ended before their first sample
   bool failed_ = false;
 
-  // Of everyone.
+  // For a system-wide recording.
   std::optional<TargetStates> states_;
   std::optional<DumpPruner> pruner_;
-  std::deque<EndedProcess> ended_;  // the last one first
+  std::deque<EndedProcess> ended_;  // most recent first
   std::set<uint64_t> to_close_;     // ended, not closed yet
   uint64_t mappings_lost_ = 0;      // as of the last RepairSpaces
   uint64_t last_saved_ = 0;         // process id
-  std::set<uint64_t> left_alone_;   // by a rule: process ids that are to be closed, though the process lives
+  std::set<uint64_t> ignored_;      // process ids to close because a rule ignores a living process
   absl::Time exits_handled_ = absl::InfinitePast();
   std::optional<std::vector<ProcessSummary>> summaries_;
-  std::set<uint64_t> budget_news_;  // process ids whose rates have changed since that was said
-  absl::Time budget_said_ = absl::InfinitePast();
+  std::set<uint64_t> rate_changes_;  // process ids whose change of rate is not reported yet
+  absl::Time budget_reported_ = absl::InfinitePast();
   absl::Time active_read_ = absl::InfinitePast();
   exporter::CountsByName events_counted_;
   exporter::CountsByName dumps_counted_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What clients ask of a recording of everyone (collector.h).
+// Access to the control blocks of targets, and the answers to clients of a system-wide recording (collector.h).
+#include <unistd.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -8,16 +10,65 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/service/control_block.h"
+#include "userspace/service/messages.h"
 #include "userspace/service/process_handle.h"
 #include "userspace/service/recorder.h"
 
 namespace heaptap::service {
 namespace {
 
-// Each look opens the memory of every process.
+// Each reading opens the memory of every process.
 constexpr absl::Duration kActiveInterval = absl::Seconds(1);
 
 }  // namespace
+
+void Recorder::UseControl(Target& target, const heaptap_control& control, uint64_t address) {
+  target.started = true;
+  target.control_address = address;
+  const ControlFacts facts = FactsOf(control);
+  target.allocator = facts.allocator;
+  target.max_frames = facts.max_frames;
+  target.raw = facts.raw;
+  target.own_lg_sample = facts.lg_sample;
+  // A system-wide recording includes processes that another collector records, but leaves them in that one's control.
+  target.active = control.active != 0;
+  target.other_collector = options_.system_wide.has_value() ? OtherCollector(control) : 0;
+  target.foreign = target.other_collector != 0;
+  if (target.foreign && collectors_reported_.size() < kMaxCollectorsReported &&
+      collectors_reported_.insert(target.other_collector).second) {
+    Say(absl::StrCat("process ", target.pid, " (", target.name, ") is also recorded by heaptap process ",
+                     target.other_collector, ", which sets its rate, answers its requests and writes its last dump"));
+  }
+  const bool is_up_to_date = control.collector_pid == static_cast<uint32_t>(getpid()) &&
+                             control.collector_lg_sample == target.CollectorRate() && control.collector_follows != 0;
+  if (!target.foreign && !is_up_to_date) WriteControl(target);
+}
+
+absl::Status Recorder::WithMemory(Target& target, std::function<absl::Status(const ProcessHandle&)> work) {
+  const auto failure = [&] {
+    return absl::UnavailableError(absl::StrCat("process ", target.pid, " does not give access to its memory"));
+  };
+  // Without room the target is not to blame, and stays reachable.
+  if (!target.reachable || !target_memory_.HasRoom()) return failure();
+  absl::StatusOr<ProcessHandle> handle = Open(target.pid, target.process_id);
+  if (!handle.ok()) return handle.status();
+  auto shared = std::make_shared<ProcessHandle>(*std::move(handle));
+  auto status = std::make_shared<absl::Status>();
+  if (target_memory_.Run([work = std::move(work), shared, status] { *status = work(*shared); })) return *status;
+  target.reachable = false;
+  Say(absl::StrCat(failure().message(), " within ", absl::FormatDuration(BoundedWork::kLimit),
+                   "; heaptap will not try again"));
+  return failure();
+}
+
+void Recorder::WriteControl(Target& target) {
+  if (target.control_address == 0) return;
+  // Fails if the process has ended; then it does not matter.
+  WithMemory(target, [address = target.control_address, rate = target.CollectorRate(),
+                      follows = options_.follow](const ProcessHandle& handle) {
+    return TakeControl(handle, address, rate, follows);
+  }).IgnoreError();
+}
 
 absl::StatusOr<Target*> Recorder::FindForClient(pid_t pid) {
   Target* target = FindRunning(pid);
@@ -51,7 +102,7 @@ ProcessSummary Recorder::Summarise(const Target& target, const std::vector<bpf::
   } else {
     summary.allocation_rate = target.allocation_rate;
     summary.owner = ProcessOwner(target.pid);
-    // Asked for afterwards: had it ended before, the PID could be somebody else's, and so could the owner.
+    // Checked after the owner was read: the PID may have been reused before.
     const absl::StatusOr<heaptap_process> process = books_->ReadProcess(target.pid);
     if (!process.ok() || process->identity.id != target.process_id) {
       summary.owner.reset();
@@ -74,7 +125,7 @@ const std::vector<ProcessSummary>& Recorder::Summaries() {
   return *summaries_;
 }
 
-// For the time after its end. A process that was ever more than its user's is not that user's to look at.
+// Remembers the owner for the time after the process's end. A process whose owner ever changed belongs to root only.
 void Recorder::NoteOwner(Target& target) {
   if (target.ending.has_value()) return;
   const std::optional<uid_t> owner = ProcessOwner(target.pid);
@@ -84,7 +135,7 @@ void Recorder::NoteOwner(Target& target) {
   target.owner_known = true;
 }
 
-// A process switches prof.active without a word to us.
+// A process switches prof.active without an event.
 void Recorder::ReadActive(Target& target) {
   if (target.ending.has_value() || target.control_address == 0) return;
   auto active = std::make_shared<std::optional<bool>>();
@@ -140,7 +191,9 @@ absl::StatusOr<AllocatorFigures> Recorder::ReadAllocatorFigures(pid_t pid) {
   absl::StatusOr<Target*> target = FindForClient(pid);
   if (!target.ok()) return target.status();
   const uint64_t address = (*target)->control_address;
-  if (address == 0) return absl::FailedPreconditionError(absl::StrCat("process ", pid, " has no control block"));
+  if (address == 0)
+    return absl::FailedPreconditionError(
+        absl::StrCat("process ", pid, " has no control block: its allocator is not libheaptap.so"));
   auto control = std::make_shared<heaptap_control>();
   absl::Status status = WithMemory(**target, [control, address](const ProcessHandle& handle) {
     absl::StatusOr<heaptap_control> read = ReadControl(handle, address);
@@ -158,7 +211,9 @@ absl::Status Recorder::SetActive(pid_t pid, bool active) {
   absl::StatusOr<Target*> target = FindForClient(pid);
   if (!target.ok()) return target.status();
   const uint64_t address = (*target)->control_address;
-  if (address == 0) return absl::FailedPreconditionError(absl::StrCat("process ", pid, " has no control block"));
+  if (address == 0)
+    return absl::FailedPreconditionError(
+        absl::StrCat("process ", pid, " has no control block: its allocator is not libheaptap.so"));
   absl::Status status = WithMemory(
       **target, [address, active](const ProcessHandle& handle) { return WriteActive(handle, address, active); });
   if (status.ok()) (*target)->active = active;
@@ -170,17 +225,18 @@ absl::Status Recorder::SetRate(pid_t pid, std::optional<uint32_t> lg_sample) {
   absl::StatusOr<Target*> target = FindForClient(pid);
   if (!target.ok()) return target.status();
   if ((*target)->control_address == 0) {
-    return absl::FailedPreconditionError(absl::StrCat("process ", pid, " has no control block"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("process ", pid, " has no control block: its allocator is not libheaptap.so"));
   }
   if ((*target)->foreign) {
-    return absl::FailedPreconditionError(absl::StrCat("another collector has set the rate of process ", pid));
+    return absl::FailedPreconditionError(absl::StrCat("another collector controls the rate of process ", pid));
   }
   if (!(*target)->reachable) {
-    return absl::UnavailableError(absl::StrCat("process ", pid, " does not let its memory be had"));
+    return absl::UnavailableError(absl::StrCat("process ", pid, " does not give access to its memory"));
   }
   (*target)->asked_lg_sample = lg_sample;
   summaries_.reset();
-  // Who asks wants just that; the budget may have its say again later.
+  // Use exactly this rate for now; the budget may raise it again later.
   (*target)->raised = 0;
   WriteControl(**target);
   return absl::OkStatus();

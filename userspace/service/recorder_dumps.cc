@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The dumps of a recording: those that processes ask for, those that triggers want, and what is said about them.
+// The dumps of a recording: on request, by triggers and at the end, and the messages about them.
 #include <fnmatch.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,10 +41,10 @@ const char* KindName(heaptap_dump_kind kind) {
   return "other";
 }
 
-// In a line.
-constexpr size_t kMostNames = 8;
+// In one message.
+constexpr size_t kMaxNames = 8;
 
-// A program that runs on another CPU may be between two halves of an entry; it needs microseconds.
+// An eBPF program on another CPU may have updated only one of two maps; it needs microseconds for the other.
 constexpr int kSettleTries = 20;
 constexpr timespec kSettleTime = {0, 5'000'000};
 
@@ -93,13 +93,14 @@ absl::StatusOr<std::string> Recorder::Dump(Target& target, heaptap_dump_kind kin
     Fail(profile.status());
     return profile.status();
   }
-  return Write(target, kind, *profile);
+  return WriteDump(target, kind, *profile);
 }
 
-absl::StatusOr<std::string> Recorder::Write(Target& target, heaptap_dump_kind kind, const profile::Profile& profile) {
+absl::StatusOr<std::string> Recorder::WriteDump(Target& target, heaptap_dump_kind kind,
+                                                const profile::Profile& profile) {
   const absl::Time begin = absl::Now();
   const std::string contents = options_.format(profile);
-  absl::StatusOr<std::string> written = options_.everyone.has_value()
+  absl::StatusOr<std::string> written = options_.system_wide.has_value()
                                             ? folder_.Write(target.name, target.pid, kind, target.sequence, contents)
                                             : folder_.Write(target.pid, kind, target.sequence, contents);
   if (!written.ok()) {
@@ -152,14 +153,14 @@ std::string Recorder::WithoutSamples() const {
   for (const std::string& name : without_samples_) counts[name]++;
   std::vector<std::string> names;
   for (const auto& [name, count] : counts) {
-    if (names.size() == kMostNames) {
+    if (names.size() == kMaxNames) {
       names.emplace_back("...");
       break;
     }
     names.push_back(count == 1 ? name : absl::StrCat(name, " (", count, " times)"));
   }
   return absl::StrCat("no dump of ", without_samples_.size(), without_samples_.size() == 1 ? " process" : " processes",
-                      " without a sample: ", absl::StrJoin(names, ", "), "; --exact makes each allocation a sample");
+                      " without a sample: ", absl::StrJoin(names, ", "), "; use --exact to record every allocation");
 }
 
 bool Recorder::HasProfile(const Target& target) {
@@ -169,7 +170,7 @@ bool Recorder::HasProfile(const Target& target) {
 }
 
 bool Recorder::HasProfile(const Target& target, bool has_tallies) {
-  // Another allocator that keeps to the contract may have no heaptap:start.
+  // Other allocators that follow the contract may have no heaptap:start, so tallies count too.
   const auto matches = [&](const std::string& pattern) {
     return fnmatch(pattern.c_str(), target.name.c_str(), 0) == 0;
   };
@@ -188,7 +189,7 @@ void Recorder::DumpAll(heaptap_dump_kind kind) {
 void Recorder::Abandon() {
   for (auto& [process_id, target] : targets_) {
     if (target.ending.has_value()) continue;
-    // The process may end at any moment; then there is nothing to put back.
+    // Fails if the process has ended; then there is nothing to restore.
     if (target.control_address != 0) {
       WithMemory(target, [address = target.control_address](const ProcessHandle& handle) {
         return ReleaseControl(handle, address);
@@ -202,7 +203,7 @@ void Recorder::Abandon() {
 void Recorder::Finish() {
   Pump();
   Abandon();
-  Pump();  // samples come until the probes are gone
+  Pump();  // samples arrive until the probes are removed
   std::vector<const Target*> dumped;
   for (auto& [process_id, target] : targets_) {
     if (answers_.WaitFor(process_id) != 0) failed_ = true;
@@ -228,9 +229,9 @@ void Recorder::SayLeaks(const Target& target, const profile::LeakSummary& leaks,
 
 void Recorder::SayLosses(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) {
-    // Each reason once; the dumps have the numbers as they grow.
+    // Each reason once; the dumps have the current numbers.
     const size_t reason = warning.find_first_not_of("0123456789 ", sizeof("heaptap:"));
-    if (losses_said_.insert(warning.substr(reason, warning.find('(') - reason)).second) SayPlain(warning);
+    if (losses_reported_.insert(warning.substr(reason, warning.find('(') - reason)).second) SayPlain(warning);
   }
 }
 
@@ -251,9 +252,9 @@ void Recorder::SayBooks(std::vector<const Target*> targets) const {
 }
 
 void Recorder::HandleTrigger(Target& target, heaptap_dump_kind kind) {
-  // Of everyone somebody may have triggers that are due without end; one dump later has it all.
+  // In a system-wide recording a process may cause triggers without end; one later dump covers them all.
   const absl::Time now = absl::Now();
-  if (options_.everyone.has_value() && now - target.triggered < kTriggerPause) {
+  if (options_.system_wide.has_value() && now - target.triggered < kTriggerPause) {
     target.postponed = kind;
     return;
   }
@@ -263,9 +264,9 @@ void Recorder::HandleTrigger(Target& target, heaptap_dump_kind kind) {
 }
 
 void Recorder::HandleDump(Target& target, const heaptap_event& event) {
-  const heaptap_dump_request asked = AskedBy(event);
+  const heaptap_dump_request asked = RequestOf(event);
   if (asked.kind == HEAPTAP_ASK_TABLES) return AnswerTables(target, static_cast<uint32_t>(asked.argument));
-  // Another collector answers, unless it has ended.
+  // The other collector answers, unless it has ended.
   if (target.foreign) {
     absl::Status status = WithMemory(target, [address = target.control_address](const ProcessHandle& handle) {
       absl::StatusOr<heaptap_control> control = ReadControl(handle, address);
@@ -279,9 +280,9 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
   }
   absl::StatusOr<ProcessHandle> handle = Open(event.tgid, target.process_id);
   if (!handle.ok()) return;  // the process has ended
-  // Who asks too often waits in vain, and costs no profile.
+  // A process that asks too often gets no answer, and costs no profile.
   if (!answers_.HasRoom(target.process_id)) return;
-  // Records may be many: the child makes them, and takes the memory with it.
+  // Sample records can be large: the child builds them, and its end frees the memory.
   const bool by_child = asked.kind == HEAPTAP_ASK_RECENT || asked.kind == HEAPTAP_ASK_LOG;
   absl::StatusOr<Contents> contents = Contents{};
   if (!by_child) contents = MakeContents(target, asked);
@@ -289,14 +290,14 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
   absl::Status status = answers_.Start(target.process_id, [&]() -> absl::Status {
     absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(*handle, event.argument);
     if (!request.ok()) return request.status();
-    // Who has given up may have asked for the next one since: what was made for the first is not that.
+    // The process may have given up and made another request, which these contents do not answer.
     if (asked.sequence != 0 && asked.sequence != request->sequence) return absl::OkStatus();
     if (by_child) contents = MakeContents(target, asked);
     if (!contents.ok()) return AnswerWithError(*handle, event.argument, *request, EIO);
     absl::Status answered = AnswerWithDump(*handle, event.argument, *request, contents->text, contents->leaks,
                                            [&] { return books_->IsCurrent(handle->pid(), target.process_id); });
     const bool is_silent = asked.kind == HEAPTAP_DUMP_FINAL && (asked.argument & HEAPTAP_FINAL_PRINT_LEAKS) != 0;
-    // Of a dump that fails the process keeps no file; then our own last dump tells of the leaks.
+    // If the dump fails, the process keeps no file, and the collector's last dump reports the leaks.
     if (answered.ok() && is_silent) SayLeaks(target, contents->leaks, "");
     return answered;
   });
@@ -306,35 +307,35 @@ void Recorder::HandleDump(Target& target, const heaptap_event& event) {
 }
 
 void Recorder::RefuseDump(const heaptap_event& event) {
-  // Attached for every process, we hear the requests of processes that others record, too.
-  if (!answers_.HasRoom(Answers::kStranger)) return;
+  // Probes are attached for every process, so requests of processes that others record arrive here too.
+  if (!answers_.HasRoom(AnswerProcesses::kUnrecorded)) return;
   absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(event.tgid);
   absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(event.tgid);
   if (!handle.ok() || !mappings.ok()) return;
-  // Nobody asked for our answer; a failure to give it is not worth a word.
+  // A courtesy answer: its failure is not reported.
   answers_
-      .Start(Answers::kStranger,
+      .Start(AnswerProcesses::kUnrecorded,
              [&, collector = getpid()] {
-               RefuseStranger(*handle, *mappings, event.argument, collector);
+               RefuseUnrecorded(*handle, *mappings, event.argument, collector);
                return absl::OkStatus();
              })
       .IgnoreError();
 }
 
-void Recorder::RefuseStranger(const ProcessHandle& stranger, const std::vector<elf::Mapping>& mappings,
-                              uint64_t address, pid_t collector) const {
-  absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(stranger, address);
+void Recorder::RefuseUnrecorded(const ProcessHandle& process, const std::vector<elf::Mapping>& mappings,
+                                uint64_t address, pid_t collector) const {
+  absl::StatusOr<heaptap_dump_request> request = ReadDumpRequest(process, address);
   if (!request.ok()) return;
   for (const elf::Mapping& mapping : mappings) {
     if (mapping.inode == 0) continue;
-    absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(stranger.pid(), mapping);
+    absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(process.pid(), mapping);
     if (!file.ok() || !probe_files_.IsAttached(file->file.get())) continue;
     absl::StatusOr<uint64_t> control_address = FindControl(file->file.get(), mapping);
     if (!control_address.ok()) continue;
-    absl::StatusOr<heaptap_control> control = ReadControl(stranger, *control_address);
+    absl::StatusOr<heaptap_control> control = ReadControl(process, *control_address);
     const bool is_ours = control.ok() && control->collector_pid == static_cast<uint32_t>(collector);
     if (control.ok() && (is_ours || OtherCollector(*control) == 0)) {
-      AnswerWithError(stranger, address, *request, ESRCH).IgnoreError();
+      AnswerWithError(process, address, *request, ESRCH).IgnoreError();
     }
     return;
   }

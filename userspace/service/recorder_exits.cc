@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How targets end: their last dumps, and their books closed.
+// Handles the ends of targets: writes last dumps and closes books.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -14,8 +14,8 @@
 namespace heaptap::service {
 namespace {
 
-// Of everyone many may end in a second, and each look at all tallies costs milliseconds: those that end within so long
-// share one.
+// In a system-wide recording many processes may end in a second, and reading all tallies takes milliseconds: ends
+// within this time share one reading.
 constexpr absl::Duration kExitPause = absl::Milliseconds(100);
 
 bool IsFatal(const Ending& ending) { return !ending.is_known || (ending.status & 0x7f) != 0; }
@@ -25,13 +25,13 @@ bool IsFatal(const Ending& ending) { return !ending.is_known || (ending.status &
 void Recorder::HandleExit(Target& target, Ending ending) {
   if (target.ending.has_value()) return;
   if (target.name.empty()) {
-    // The name of its first thread is its own.
+    // A process has the name of its first thread.
     if (absl::StatusOr<bpf::ThreadName> name = books_->ReadThreadName(target.process_id, target.pid); name.ok()) {
       target.name = Printable(name->name);
     }
   }
   if (!target.started && states_.has_value()) {
-    // One that the recorder before us knew.
+    // Perhaps the previous recorder knew the process.
     if (absl::StatusOr<TargetState> state = states_->Load(target.process_id); state.ok()) {
       const Policy policy = target.policy;
       target = std::move(state->target);
@@ -40,7 +40,7 @@ void Recorder::HandleExit(Target& target, Ending ending) {
     }
   }
   target.ending = std::move(ending);
-  // If nobody was there when it ended, the PID may be another's by now.
+  // If its end was missed, the PID may have been reused.
   if (FindRunning(target.pid) == nullptr) {
     std::shared_ptr<const AddressSpace> space = spaces_.Take(target.pid);
     if (target.ending->space == nullptr) target.ending->space = std::move(space);
@@ -49,12 +49,12 @@ void Recorder::HandleExit(Target& target, Ending ending) {
 }
 
 void Recorder::CloseEnded(absl::Time now) {
-  // Its own last dump may be in the writing. Among everyone nobody waits for one who makes others wait.
+  // A process's own last dump may still be in progress. A system-wide recording does not block on it.
   const auto waits = [&](uint64_t process_id) {
-    return options_.everyone.has_value() && answers_.IsRunning(process_id);
+    return options_.system_wide.has_value() && answers_.IsRunning(process_id);
   };
   if (std::all_of(to_close_.begin(), to_close_.end(), waits)) return;
-  if (options_.everyone.has_value() && now - exits_handled_ < kExitPause) return;
+  if (options_.system_wide.has_value() && now - exits_handled_ < kExitPause) return;
   exits_handled_ = now;
   absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_->ReadAllTallies();
   if (!tallies.ok()) return Fail(tallies.status());
@@ -79,36 +79,36 @@ void Recorder::CloseEnded(absl::Time now) {
 
 void Recorder::CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tallies) {
   const uint64_t process_id = target.process_id;
-  // A final dump of its own that could not be written is none.
+  // If the process's own final dump failed, the collector writes one.
   if (answers_.WaitFor(process_id) != 0) {
     failed_ = true;
     target.own_final = false;
   }
   const bool has_profile = HasProfile(target, !tallies.empty());
-  // Who asked for a final dump of its own gets no second one, unless -o names a place for it.
+  // A process with a final dump of its own gets no second one, unless -o was given.
   const bool is_written = target.own_final && !options_.prefix_given;
   const bool is_wanted = target.policy.dump_at_exit == DumpAtExit::kAlways ||
                          (target.policy.dump_at_exit == DumpAtExit::kFatal && IsFatal(*target.ending));
-  // Many never come to their first sample: of everyone, and the helpers of a shell script.
+  // Short-lived processes, such as the helpers of a shell script, often end before their first sample.
   const bool is_empty = tallies.empty();
-  if (has_profile && is_empty && !is_written && !options_.everyone.has_value()) {
+  if (has_profile && is_empty && !is_written && !options_.system_wide.has_value()) {
     without_samples_.push_back(target.name);
   }
   std::string path;
   if (has_profile && !is_written && is_wanted && !is_empty && !IsLeftToOther(target)) {
     const profile::Profile profile = Build(target, tallies);
-    if (absl::StatusOr<std::string> written = Write(target, HEAPTAP_DUMP_FINAL, profile); written.ok()) {
+    if (absl::StatusOr<std::string> written = WriteDump(target, HEAPTAP_DUMP_FINAL, profile); written.ok()) {
       path = *std::move(written);
-      // At once: a collector after this one shall not write it again.
+      // At once, so that the next collector does not write it again.
       if (pins_.has_value()) books_->MarkClosed(process_id);
-      if (!target.own_final && !options_.everyone.has_value()) SayLeaks(target, profile.Leaks(), path);
+      if (!target.own_final && !options_.system_wide.has_value()) SayLeaks(target, profile.Leaks(), path);
     }
   }
-  if (has_profile && is_written && !options_.everyone.has_value()) {
-    if (!options_.follow) Say(absl::StrCat("process ", target.pid, " has written its last dump itself"));
+  if (has_profile && is_written && !options_.system_wide.has_value()) {
+    if (!options_.follow) Say(absl::StrCat("process ", target.pid, " wrote its last dump itself"));
     AddStackEnds(Build(target, tallies));
   }
-  if (options_.everyone.has_value() && has_profile) {
+  if (options_.system_wide.has_value() && has_profile) {
     ended_.push_front({.summary = Summarise(target, tallies),
                        .ended = target.ending->time,
                        .status = target.ending->status,
@@ -119,7 +119,7 @@ void Recorder::CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tall
   Close(process_id);
 }
 
-// Another collector that records the process too writes its last dump.
+// Whether another living collector records the process too, and so writes its last dump.
 bool Recorder::IsLeftToOther(const Target& target) const {
   return target.foreign && ProcessName(target.other_collector) == kCollectorName;
 }
@@ -127,7 +127,7 @@ bool Recorder::IsLeftToOther(const Target& target) const {
 void Recorder::Close(uint64_t process_id) {
   newcomers_.erase(process_id);
   answers_.Drop(process_id);
-  targets_.erase(process_id);  // may have been known to the recorder before us only
+  targets_.erase(process_id);  // absent if only the previous recorder knew it
   closed_.insert(process_id);
   if (!pins_.has_value()) return;
   books_->MarkClosed(process_id);
@@ -141,14 +141,15 @@ void Recorder::ForgetClosed() {
 
 void Recorder::FindUnnoticed() {
   events_lost_ = books_->EventsLost();
-  // Ends come first: by now the PID may be another process's.
+  // Ends come first, because PIDs may have been reused.
   FindUnnoticedEnds();
   absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_->ReadProcesses();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
     if (FindTarget(process_id) != nullptr) continue;
     if (const Target* before = FindRunning(recorded.tgid); before != nullptr) {
-      // After a reset it is the same program; after an exec the new one tells of itself.
+      // A reset was missed: the program is still the same. After a missed exec, heaptap:start of the new program
+      // corrects the facts.
       Replace(before->process_id, process_id);
     } else {
       AddTarget(process_id, recorded.tgid);

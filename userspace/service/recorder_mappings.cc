@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What recorded processes map, and what their stacks need of it.
+// Handles the mappings of recorded processes: finds allocators, enters unwind tables, and finishes raw stacks.
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
@@ -18,16 +19,16 @@
 namespace heaptap::service {
 namespace {
 
-// Processes can make as many as they like; to look at one again costs a system call or two.
+// A bound, because processes can create any number of files. Checking one again costs a system call or two.
 constexpr size_t kMaxFilesSeen = 65536;
 
-// Files that are read at a time.
+// Files that are read at once.
 constexpr size_t kMaxReadAhead = 64;
 
-// Any user can make as many files with bad notes as he likes.
-constexpr size_t kMaxRefusalsSaid = 100;
-// So long a file that is in no process any more may stay busy. A shorter time would do a program no good that runs time
-// and again: the first samples of a file that is not attached to are missed.
+// A bound, because any user can create any number of files with bad notes.
+constexpr size_t kMaxRefusalsReported = 100;
+// How long an unmapped file may stay busy. Shorter times would hurt a program that is started again and again, because
+// the first samples through an unattached file are missed.
 constexpr absl::Duration kReleaseInterval = absl::Seconds(10);
 
 }  // namespace
@@ -35,7 +36,7 @@ constexpr absl::Duration kReleaseInterval = absl::Seconds(10);
 void Recorder::HandleMapping(const bpf::MappingEvent& event) {
   if (!spaces_.Apply(event)) return;
   if (event.mapping.inode == 0) return;
-  // Of everyone only those that are recorded need unwind tables; any may show us an allocator.
+  // Only recorded processes need unwind tables, but any process may map an allocator.
   if (spaces_.IsHeld(event.pid)) {
     const uint32_t device = KernelDevice(event.mapping);
     tables_.Enter({event.mapping.inode, device, event.generation}, event.pid, event.mapping);
@@ -73,11 +74,21 @@ void Recorder::ReadAhead(const std::vector<bpf::MappingEvent>& events) {
   tables_.ReadAhead(numbers);
 }
 
+absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {
+  elf::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", strerror(errno)));
+  tables_.Prepare(file.get(), path);
+  absl::StatusOr<bool> attached =
+      probe_files_.Attach(file.get(), absl::StrCat("/proc/self/fd/", file.get()), path, ProbeFiles::kEveryProcess);
+  if (const std::optional<ProbeFiles::File> kept = probe_files_.Find(file.get())) files_kept_.insert(*kept);
+  return attached;
+}
+
 void Recorder::LookForAllocator(const bpf::MappingEvent& event) {
   const std::tuple key(KernelDevice(event.mapping), event.mapping.inode, event.generation);
   if (files_seen_.size() > kMaxFilesSeen) files_seen_.clear();
   if (!files_seen_.insert(key).second) return;
-  // A short-lived process may be gone, and the next one that maps the file is as good.
+  // A short-lived process may be gone; the next one that maps the file serves as well.
   absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(event.pid, event.mapping);
   if (!file.ok()) {
     files_seen_.erase(key);
@@ -87,20 +98,20 @@ void Recorder::LookForAllocator(const bpf::MappingEvent& event) {
   absl::StatusOr<bool> attached = probe_files_.Attach(file->file.get(), file->path, Printable(event.mapping.path),
                                                       options_.follow ? ProbeFiles::kEveryProcess : event.pid);
   if (!attached.ok() && !absl::IsNotFound(attached.status())) {
-    if (++files_refused_ <= kMaxRefusalsSaid) {
-      Say(absl::StrCat(attached.status().message(), "; this file is left out",
-                       files_refused_ < kMaxRefusalsSaid ? "" : ", others like it without a word"));
+    if (++files_refused_ <= kMaxRefusalsReported) {
+      Say(absl::StrCat(attached.status().message(), "; this file is skipped",
+                       files_refused_ < kMaxRefusalsReported ? "" : ", and further ones without a message"));
     }
   }
-  if (!options_.everyone.has_value() || probe_files_.files().size() == files_before) return;
-  // The first ones to map it were faster than we. They enter when they hit a probe; those that do not allocate any more
-  // are to be seen, too.
-  for (const pid_t pid : spaces_.WhoMapped(event.mapping)) {
+  if (!options_.system_wide.has_value() || probe_files_.files().size() == files_before) return;
+  // Some processes mapped the file before the probes were attached. They enter when they hit a probe, but those that no
+  // longer allocate must be recorded too.
+  for (const pid_t pid : spaces_.ProcessesMapping(event.mapping)) {
     const Target* target = FindRunning(pid);
     if (target == nullptr) {
       RecordRunning(pid).IgnoreError();
     } else if (!target->started) {
-      // It is recorded since an exec, but its start was missed.
+      // Recorded since an exec, but its heaptap:start was missed.
       newcomers_.insert(target->process_id);
     }
   }
@@ -113,10 +124,10 @@ void Recorder::ReleaseFiles(absl::Time now) {
   std::erase_if(unused, [&](ProbeFiles::File file) {
     if (files_kept_.contains(file)) return true;
     const auto mapped = files_mapped_.find(file);
-    return mapped != files_mapped_.end() && !spaces_.WhoMapped(mapped->second).empty();
+    return mapped != files_mapped_.end() && !spaces_.ProcessesMapping(mapped->second).empty();
   });
   if (unused.empty()) return;
-  // Processes that we know nothing of, and other overlay file systems over the same file.
+  // Looks at all processes: some are unknown here, and overlay file systems show a file under other numbers.
   std::set<std::pair<uint32_t, uint64_t>> seen;  // device and inode
   for (const pid_t pid : AllProcesses()) {
     const absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(pid);
@@ -133,7 +144,7 @@ void Recorder::ReleaseFiles(absl::Time now) {
   if (unused.empty()) return;
   probe_files_.Release(unused);
   for (const ProbeFiles::File file : unused) files_mapped_.erase(file);
-  // Whoever maps one of them from now on makes it known anew.
+  // The next process that maps one of them makes it attached again.
   files_seen_.clear();
 }
 
@@ -150,7 +161,7 @@ void Recorder::HandleTableWanted(const heaptap_event& event, const std::vector<b
   const AddressSpace* space = spaces_.Find(event.tgid);
   const elf::Mapping* known = space == nullptr ? nullptr : space->mappings.Find(event.argument);
   if (known != nullptr && enter(*known)) return;
-  // What we know may be old, or cut where something was unmapped.
+  // The known mappings may be outdated: unmapping sends no event.
   absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(event.tgid);
   if (mappings.ok() && std::any_of(mappings->begin(), mappings->end(), enter)) return;
   if (mappings.ok()) {
@@ -165,10 +176,20 @@ void Recorder::HandleTableWanted(const heaptap_event& event, const std::vector<b
 
 void Recorder::AnswerTables(Target& target, uint32_t asked) {
   if (target.control_address == 0 || target.foreign) return;
-  // A process that has ended in the meantime waits no longer.
+  // Fails if the process has ended; then it no longer waits.
   WithMemory(target, [address = target.control_address, asked](const ProcessHandle& handle) {
     return WriteTablesReady(handle, address, asked);
   }).IgnoreError();
+}
+
+// Called only for processes that will be recorded: most processes have no sampled allocator.
+void Recorder::PrepareTables(pid_t pid, const std::vector<elf::Mapping>& mappings) {
+  std::set<std::pair<uint32_t, uint64_t>> seen;  // device and inode
+  for (const elf::Mapping& mapping : mappings) {
+    if (mapping.inode == 0 || !seen.insert({KernelDevice(mapping), mapping.inode}).second) continue;
+    const absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
+    if (file.ok()) tables_.PrepareMapped(file->file.get(), mapping);
+  }
 }
 
 void Recorder::EnterMapped(pid_t pid, const elf::Mapping& mapping) {
@@ -177,14 +198,14 @@ void Recorder::EnterMapped(pid_t pid, const elf::Mapping& mapping) {
   if (file.ok()) tables_.PrepareMapped(file->file.get(), mapping);
 }
 
-void Recorder::Finish(const bpf::RawStack& raw) {
+void Recorder::FinishRawStack(const bpf::RawStack& raw) {
   const Target* target = FindTarget(raw.header.process_id);
   const AddressSpace* space = target == nullptr ? nullptr : Space(*target);
   if (space == nullptr) return;
   const auto find_rule = [&](uint64_t address) -> std::optional<uint32_t> {
     const elf::Mapping* mapping = space->mappings.Find(address);
     if (mapping == nullptr) return std::nullopt;
-    // The kernel has asked for the first table that it missed; the stack may go through others.
+    // The kernel asks only for the first missing table; the stack may need others.
     if (mapping->inode != 0 && !tables_.HasFileOf(*mapping)) EnterMapped(target->pid, *mapping);
     return tables_.FindRule(*mapping, address);
   };

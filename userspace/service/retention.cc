@@ -26,7 +26,7 @@ bool IsNumber(absl::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
 }
 
-// The status of a dump; nothing if the name is not, or no longer, that of one.
+// The status of a dump; none if the name does not, or no longer, belong to one.
 std::optional<struct stat> DumpStatus(int folder, const char* name) {
   struct stat status;
   if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0) return {};
@@ -37,7 +37,7 @@ std::optional<struct stat> DumpStatus(int folder, const char* name) {
 }  // namespace
 
 bool IsDumpName(absl::string_view name) {
-  // From the right: the first part may have dots in it.
+  // Checked from the right, because the first part may contain dots.
   const std::vector<absl::string_view> parts = absl::StrSplit(name, '.');
   if (parts.size() < 5 || parts[0].empty() || parts.back() != "heap") return false;
   const absl::string_view kind = parts[parts.size() - 2];
@@ -70,19 +70,19 @@ bool DumpPruner::IsTooOld(const Dump& dump, absl::Time now) const {
 
 absl::Status DumpPruner::ReadFolder(absl::Time now) {
   is_read_ = false;
-  // Another open file, with a position of its own.
+  // A separate open file with its own position.
   elf::FileDescriptor copy(openat(folder_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!copy.valid()) return absl::ErrnoToStatus(errno, "reading the folder of dumps");
+  if (!copy.valid()) return absl::ErrnoToStatus(errno, "cannot read the folder of dumps");
   DIR* entries = fdopendir(copy.get());
-  if (entries == nullptr) return absl::ErrnoToStatus(errno, "reading the folder of dumps");
+  if (entries == nullptr) return absl::ErrnoToStatus(errno, "cannot read the folder of dumps");
   (void)copy.Release();
   const absl::Cleanup close = [entries] { closedir(entries); };
 
   files_ = 0;
   bytes_ = 0;
-  std::vector<Dump> oldest;  // a heap, its latest on top
-  // One more, for the newest of them all may be among them.
-  constexpr size_t kMost = kMostOldest + 1;
+  std::vector<Dump> oldest;  // a heap with the latest on top
+  // One more, because the newest dump may be among them.
+  constexpr size_t kMost = kMaxOldest + 1;
   std::optional<Dump> latest;
   bool has_newest = false;
   errno = 0;
@@ -108,8 +108,8 @@ absl::Status DumpPruner::ReadFolder(absl::Time now) {
       std::push_heap(oldest.begin(), oldest.end());
     }
   }
-  if (errno != 0) return absl::ErrnoToStatus(errno, "reading the folder of dumps");
-  // The clock may have been put back: then the last one that was written is not the latest by its time.
+  if (errno != 0) return absl::ErrnoToStatus(errno, "cannot read the folder of dumps");
+  // If the clock was set back, the last dump written is not the latest by its time.
   if (!has_newest) newest_ = latest.has_value() ? latest->name : "";
   std::sort_heap(oldest.begin(), oldest.end());
   std::erase_if(oldest, [this](const Dump& dump) { return dump.name == newest_; });
@@ -121,11 +121,11 @@ absl::Status DumpPruner::ReadFolder(absl::Time now) {
 
 absl::StatusOr<bool> DumpPruner::Remove(const Dump& dump) const {
   const std::optional<struct stat> status = DumpStatus(folder_.get(), dump.name.c_str());
-  // Gone already, or something else by now.
+  // Already removed, or replaced.
   if (!status.has_value() || absl::TimeFromTimespec(status->st_mtim) != dump.written) return false;
   if (unlinkat(folder_.get(), dump.name.c_str(), 0) == 0) return true;
   if (errno == ENOENT) return false;
-  return absl::ErrnoToStatus(errno, absl::StrCat("removing the old dump ", dump.name));
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot remove the old dump ", dump.name));
 }
 
 absl::StatusOr<DumpPruner::Removed> DumpPruner::RemoveOldest(absl::Time now) {
@@ -136,8 +136,8 @@ absl::StatusOr<DumpPruner::Removed> DumpPruner::RemoveOldest(absl::Time now) {
     oldest_.pop_front();
     const absl::StatusOr<bool> gone = Remove(dump);
     if (!gone.ok()) {
-      return absl::Status(gone.status().code(), absl::StrCat(gone.status().message(), "; ", removed.files,
-                                                             " others of ", removed.bytes, " bytes are removed"));
+      return absl::Status(gone.status().code(), absl::StrCat(gone.status().message(), "; ", removed.files, " others (",
+                                                             removed.bytes, " bytes) were removed"));
     }
     files_--;
     bytes_ -= dump.bytes;
@@ -168,7 +168,7 @@ absl::StatusOr<DumpPruner::Removed> DumpPruner::Prune(absl::Time now) {
     }
     removed.files += step->files;
     removed.bytes += step->bytes;
-    // More than are kept in mind were to go.
+    // There may be more to remove than oldest_ held.
   } while (step->files > 0 && oldest_.empty() && files_ > 1);
   return removed;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many dumps a folder keeps: the oldest go when there are too many.
+// Limits the dumps in a folder: the oldest are removed first.
 //
-// A DUMP is a regular file of this user's with a name as DumpFolder gives it. Nothing else is counted, followed or
-// removed. Age is the time since the last change of the contents; the newest dump stays whatever the bounds are.
+// A DUMP is a regular file of this user with a name in DumpFolder's form. Other files are not counted, followed or
+// removed. Age is the time since the last change of the contents. The newest dump always stays.
 #ifndef HEAPTAP_USERSPACE_SERVICE_RETENTION_H_
 #define HEAPTAP_USERSPACE_SERVICE_RETENTION_H_
 
@@ -20,23 +20,23 @@
 
 namespace heaptap::service {
 
-// All that are given must hold.
+// All given bounds must hold.
 struct Retention {
   absl::Duration max_age = absl::ZeroDuration();  // 0: no bound
   uint64_t max_files = 0;                         // 0: no bound
   uint64_t max_bytes = 0;                         // of contents; 0: no bound
 };
 
-// Whether DumpFolder gives names like this: <name>.<pid>.<seq>.<kind><n>.heap.
+// Whether a name has DumpFolder's form: <name>.<pid>.<seq>.<kind><n>.heap.
 bool IsDumpName(absl::string_view name);
 
-// Cheap after each dump: the folder is read once for every kMostOldest dumps that are removed, and again when bounds
-// are passed and the last reading is more than kTrusted ago, as others may have removed dumps. Not thread safe.
+// Cheap after each dump: the folder is read once per kMaxOldest removed dumps. It is also read again when a bound is
+// exceeded and the last reading is older than kTrusted, since others may have removed dumps. Not thread safe.
 class DumpPruner {
  public:
-  static constexpr size_t kMostOldest = 1024;
+  static constexpr size_t kMaxOldest = 1024;
   static constexpr absl::Duration kTrusted = absl::Seconds(10);
-  // For so long nothing is tried after a failure.
+  // The pause after a failure.
   static constexpr absl::Duration kPatience = absl::Minutes(1);
 
   // `folder`: an open directory.
@@ -45,15 +45,15 @@ class DumpPruner {
 
   void SetRetention(const Retention& retention) { retention_ = retention; }
 
-  // A dump was written to the folder: it is the newest now. `path`: its last part counts.
+  // Notes a dump that was written to the folder; it is now the newest. Only the file name of `path` matters.
   void Added(absl::string_view path, uint64_t bytes);
 
   struct Removed {
     uint64_t files = 0;
     uint64_t bytes = 0;
   };
-  // Removes the oldest dumps until all bounds hold. To be called after each dump, and from time to time for the sake of
-  // their age. An error says how far it came.
+  // Removes the oldest dumps until all bounds hold. Call it after each dump, and from time to time because of max_age.
+  // An error says how many dumps were removed before it.
   absl::StatusOr<Removed> Prune(absl::Time now);
 
  private:
@@ -68,18 +68,18 @@ class DumpPruner {
   bool IsTooOld(const Dump& dump, absl::Time now) const;
   bool MustRead(absl::Time now) const;
   absl::Status ReadFolder(absl::Time now);
-  // Whether it is gone by our hand.
+  // Whether this call removed the dump.
   absl::StatusOr<bool> Remove(const Dump& dump) const;
   absl::StatusOr<Removed> RemoveOldest(absl::Time now);
 
   elf::FileDescriptor folder_;
   Retention retention_;
-  bool is_read_ = false;     // else what follows means nothing
-  absl::Time read_ = {};     // when
-  uint64_t files_ = 0;       // all dumps
-  uint64_t bytes_ = 0;       // theirs
-  std::deque<Dump> oldest_;  // of those that may go; the oldest first
-  std::string newest_;       // the last that was added
+  bool is_read_ = false;     // whether the following members are valid
+  absl::Time read_ = {};     // time of the last reading
+  uint64_t files_ = 0;       // number of dumps
+  uint64_t bytes_ = 0;       // total size of the dumps
+  std::deque<Dump> oldest_;  // removable dumps, the oldest first
+  std::string newest_;       // the newest dump
   absl::Time failed_ = absl::InfinitePast();
 };
 

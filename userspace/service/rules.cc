@@ -19,33 +19,33 @@
 namespace heaptap::service {
 namespace {
 
-// As long as the kernel lets a command be (TASK_COMM_LEN without its end).
-constexpr size_t kMostCommandBytes = 15;
-// Of a user's entry; those of directory services can be long.
-constexpr size_t kMostUserBytes = 1 << 20;
+// The kernel's limit (TASK_COMM_LEN without the terminating zero).
+constexpr size_t kMaxCommandBytes = 15;
+// For a user's entry; those of directory services can be long.
+constexpr size_t kMaxUserBytes = 1 << 20;
 
 absl::Status Wrong(absl::string_view rule, absl::string_view word, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("rule \"", Printable(rule), "\": ", Printable(word), ": ", why));
 }
 
-// A name goes before a number that looks like it, as with chown(1).
+// A name takes precedence over a number, as with chown(1).
 absl::StatusOr<uid_t> FindUser(const std::string& name) {
   std::string buffer(4096, '\0');
   passwd entry;
   passwd* found = nullptr;
   int error;
   while ((error = getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found)) == ERANGE &&
-         buffer.size() < kMostUserBytes) {
+         buffer.size() < kMaxUserBytes) {
     buffer.resize(buffer.size() * 2);
   }
   if (found != nullptr) return found->pw_uid;
   uid_t number = 0;
   if (std::all_of(name.begin(), name.end(), absl::ascii_isdigit) && absl::SimpleAtoi(name, &number)) return number;
-  // Those that mean "no such name" (getpwnam(3)), and 0.
+  // The errors that mean "no such name" (getpwnam(3)).
   if (error == 0 || error == ENOENT || error == ESRCH || error == EBADF || error == EPERM) {
-    return absl::InvalidArgumentError("there is no such user; a name or a number is needed");
+    return absl::InvalidArgumentError("no such user; expected a name or a number");
   }
-  return absl::InvalidArgumentError(absl::StrCat("the user cannot be looked up: ", strerror(error)));
+  return absl::InvalidArgumentError(absl::StrCat("cannot look up the user: ", strerror(error)));
 }
 
 bool Matches(const std::string& pattern, const std::string& text) {
@@ -59,7 +59,7 @@ absl::Status Rules::SetCondition(absl::string_view name, const std::string& valu
     pid_t pid = 0;
     const bool digits = std::all_of(value.begin(), value.end(), absl::ascii_isdigit);
     if (!digits || !absl::SimpleAtoi(value, &pid) || pid == 0) {
-      return absl::InvalidArgumentError("a number above 0 is needed");
+      return absl::InvalidArgumentError("expected a number above 0");
     }
     rule.pid = pid;
     return absl::OkStatus();
@@ -70,11 +70,11 @@ absl::Status Rules::SetCondition(absl::string_view name, const std::string& valu
     return user.status();
   }
   if (name != "comm" && name != "cgroup") return absl::NotFoundError("no such condition");
-  if (value.empty()) return absl::InvalidArgumentError("a pattern is needed, like postgres or post*");
-  if (name == "comm" && value.find_first_of("*?[\\") == std::string::npos && value.size() > kMostCommandBytes) {
+  if (value.empty()) return absl::InvalidArgumentError("expected a pattern, such as postgres or post*");
+  if (name == "comm" && value.find_first_of("*?[\\") == std::string::npos && value.size() > kMaxCommandBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the kernel keeps ", kMostCommandBytes,
-                     " characters of a command; write comm=", Printable(value.substr(0, kMostCommandBytes))));
+        absl::StrCat("the kernel keeps ", kMaxCommandBytes,
+                     " characters of a command; write comm=", Printable(value.substr(0, kMaxCommandBytes))));
   }
   (name == "comm" ? rule.command : rule.control_group) = value;
   return absl::OkStatus();
@@ -90,17 +90,17 @@ absl::StatusOr<Rules::Rule> Rules::ParseRule(const std::string& line, const Poli
     if (absl::IsNotFound(status)) status = SetPolicy(name, value, rule.policy);
     if (absl::IsNotFound(status)) {
       return Wrong(line, word,
-                   "there is no such word; conditions are pid=N, comm=PATTERN, user=NAME, cgroup=PATTERN, settings "
+                   "unknown word; conditions are pid=N, comm=PATTERN, user=NAME, cgroup=PATTERN; settings are "
                    "record, lg-sample, exact, high-water, interval, every, max-live, max-contexts, dump-at-exit");
     }
     if (!status.ok()) return Wrong(line, word, status.message());
-    // Both set the same.
+    // Both set the rate.
     if (!seen.insert(name == "exact" ? "lg-sample" : name).second) {
-      return Wrong(line, word, "this is said twice; once is right");
+      return Wrong(line, word, "given twice");
     }
   }
   if (seen.empty()) {
-    return absl::InvalidArgumentError("a rule is empty; words like comm=postgres lg-sample=16 are needed");
+    return absl::InvalidArgumentError("a rule is empty; expected words such as comm=postgres lg-sample=16");
   }
   return rule;
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which processes are recorded, and how: the first rule whose conditions hold decides, the defaults fill in what it
-// does not say.
+// Decides which processes are recorded, and how: the first matching rule applies, with defaults for the settings that
+// it omits.
 //
-// A rule is a line of words, split at blanks. Conditions, which must all hold (a rule without one holds for all):
+// A rule is a line of words separated by spaces. Conditions, which must all hold (a rule without any matches all):
 //
 //   pid=N
 //   comm=PATTERN      /proc/PID/comm
 //   user=NAME|UID     the effective user
 //   cgroup=PATTERN    one of the paths in /proc/PID/cgroup
 //
-// and settings (SetPolicy in policy.h), each at most once. A pattern is fnmatch(3)'s: the whole text must match, `*`
-// also matches '/'; a blank is written `?`. A rule without settings makes the defaults hold where later rules would.
+// and settings (SetPolicy in policy.h), each at most once. Patterns are those of fnmatch(3): the whole text must match,
+// and `*` also matches '/'; write a space as `?`. A rule without settings selects the defaults and shadows later rules.
 //
 // Immutable once parsed, so it may be read from any thread.
 #ifndef HEAPTAP_USERSPACE_SERVICE_RULES_H_
@@ -32,12 +32,12 @@ namespace heaptap::service {
 
 class Rules {
  public:
-  // Names of users are looked up here, once. InvalidArgument: names the rule, the word, and what is right.
+  // Looks up user names once, here. InvalidArgument: names the rule, the word and what is expected.
   static absl::StatusOr<Rules> Parse(absl::Span<const std::string> lines, const Policy& defaults);
 
-  // As a process has been found to be; where needs_facts() is false, its PID is enough.
+  // The policy of a process. If needs_facts() is false, only facts.pid is used.
   Policy Find(const ProcessFacts& facts) const;
-  // Whether any rule asks for more than a PID.
+  // Whether any rule tests more than the PID.
   bool needs_facts() const { return needs_facts_; }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A TARGET is one recorded process image: it begins when somebody records it or it enters by itself, with a fork or an
-// exec, and ends with exec or exit.
+// A TARGET is one recorded process image. It begins when it is told to be recorded, when it enters a system-wide
+// recording, or with a fork or an exec of a target; it ends with exec or exit.
 #ifndef HEAPTAP_USERSPACE_SERVICE_TARGET_H_
 #define HEAPTAP_USERSPACE_SERVICE_TARGET_H_
 
@@ -24,71 +24,71 @@ namespace heaptap::service {
 
 // How a target ended.
 struct Ending {
-  bool is_known = true;  // how it ended; else nobody saw it
-  int status = 0;        // as wait(2) has it
+  bool is_known = true;  // false: the end was missed, so the status is unknown
+  int status = 0;        // as in wait(2)
   bool by_oom_kill = false;
-  uint64_t peak = 0;  // the most that its live estimate has been, bytes
+  uint64_t peak = 0;  // the maximum of its live estimate, bytes
   absl::Time time = {};
-  // What it had mapped; null if nobody knows.
+  // Its mappings; null if unknown.
   std::shared_ptr<const AddressSpace> space = {};
 };
 
-// What its figures were when somebody looked last, for the difference.
+// A target's figures at the last Tick, for differences over time.
 struct Reading {
   absl::Time time = absl::InfinitePast();
   uint64_t allocated_weight = 0;
-  uint64_t probes = 0;        // that were hit
-  uint64_t program_time = 0;  // nanoseconds
+  uint64_t probes = 0;        // hits
+  uint64_t program_time = 0;  // of the eBPF programs, nanoseconds
 };
 
 struct Target {
   uint64_t process_id = 0;
   pid_t pid = 0;
   std::string name = {};           // its comm, printable
-  absl::Time since = {};           // when it began
-  bool started = false;            // its allocator has shown itself
-  bool own_final = false;          // it asked for its final dump itself, and none has failed
-  bool control_refused = false;    // its control block made no sense, and that was said
-  bool has_lost_mappings = false;  // it may have mapped what we have not heard of
-  bool is_missed = false;          // the kernel did not know it any more when somebody looked last
-  bool foreign = false;            // another collector's word is in its control block
-  pid_t other_collector = 0;       // then, that one
-  // Whoever may look at it besides root, the same each time that somebody asked; nobody else.
+  absl::Time since = {};           // beginning of its recording
+  bool started = false;            // its allocator was seen
+  bool own_final = false;          // it requested its own final dump, which has not failed
+  bool control_refused = false;    // its control block was invalid, and that was reported
+  bool has_lost_mappings = false;  // some of its mapping events may be lost
+  bool is_missing = false;         // the kernel's map had no entry for it at the last Tick
+  bool foreign = false;            // another collector controls it
+  pid_t other_collector = 0;       // the PID of that collector
+  // The user who may look at it besides root, if every reading gave the same one.
   std::optional<uid_t> owner = {};
   bool owner_known = false;
-  std::optional<bool> active = {};  // prof.active, when somebody looked last
-  bool reachable = true;            // its memory has not made anybody wait yet
+  std::optional<bool> active = {};  // prof.active at the last reading
+  bool reachable = true;            // no access to its memory has reached the time limit
   uint64_t control_address = 0;
   profile::AddressRange allocator = {};
-  uint32_t max_frames = UINT32_MAX;  // that the process wants in a context
-  bool raw = false;                  // it wants dumps of its own uncorrected
+  uint32_t max_frames = UINT32_MAX;  // the process's own limit for a context
+  bool raw = false;                  // the process wants its own dumps uncorrected
   DumpSequence sequence = {};
 
-  // Its rate is the first of these that is given, and what the budget adds to it.
-  std::optional<uint32_t> asked_lg_sample = {};  // by a client
+  // Its rate is the first of these three that is set, plus the steps of the budget.
+  std::optional<uint32_t> asked_lg_sample = {};  // set by a client
   Policy policy = {};
   uint32_t own_lg_sample = HEAPTAP_DEFAULT_LG_SAMPLE;
   uint32_t raised = 0;
 
   Reading last = {};
-  double allocation_rate = 0;                   // bytes a second
-  double cost = 0;                              // of a core, in the kernel
-  absl::Time dumped = {};                       // on the schedule
-  absl::Time triggered = absl::InfinitePast();  // when a trigger's dump was written last
-  // What a trigger asked for too soon after that.
+  double allocation_rate = 0;                   // bytes per second
+  double cost = 0;                              // CPU time of its probes, as a share of one core
+  absl::Time dumped = {};                       // time of the last scheduled dump
+  absl::Time triggered = absl::InfinitePast();  // time of the last triggered dump
+  // A triggered dump that was too soon after the last one.
   std::optional<heaptap_dump_kind> postponed = {};
-  absl::Time raised_at = absl::InfinitePast();  // when the budget made its samples rarer
-  bool is_saved = false;                        // its state, as it is
+  absl::Time raised_at = absl::InfinitePast();  // when the budget last made its samples rarer
+  bool is_saved = false;                        // whether its saved state is current
   std::optional<Ending> ending = {};
 
-  std::optional<uint32_t> WishedRate() const {
+  std::optional<uint32_t> RequestedRate() const {
     return asked_lg_sample.has_value() ? asked_lg_sample : policy.lg_sample;
   }
   uint32_t LgSample() const {
-    return std::min<uint32_t>(WishedRate().value_or(own_lg_sample) + raised, HEAPTAP_MAX_LG_SAMPLE);
+    return std::min<uint32_t>(RequestedRate().value_or(own_lg_sample) + raised, HEAPTAP_MAX_LG_SAMPLE);
   }
-  // For the control block.
-  uint32_t CollectorRate() const { return WishedRate().has_value() || raised != 0 ? LgSample() : HEAPTAP_NO_RATE; }
+  // The rate to write to the control block.
+  uint32_t CollectorRate() const { return RequestedRate().has_value() || raised != 0 ? LgSample() : HEAPTAP_NO_RATE; }
 };
 
 }  // namespace heaptap::service

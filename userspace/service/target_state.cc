@@ -24,7 +24,7 @@ namespace {
 
 constexpr char kSuffix[] = ".json";
 
-// Texts that processes choose may be of any bytes; JSON is of UTF-8.
+// Text that a process chose may hold any byte, but JSON is UTF-8.
 std::string ToJson(absl::string_view text) { return absl::CHexEscape(text); }
 std::string FromJson(const std::string& text) {
   std::string result;
@@ -99,12 +99,12 @@ absl::StatusOr<TargetState> ParseTargetState(absl::string_view text) {
     for (const nlohmann::json& mapping : json.at("mappings")) state.space.mappings.Add(MappingFromJson(mapping));
     return state;
   } catch (const nlohmann::json::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("the saved state of a process makes no sense: ", error.what()));
+    return absl::InvalidArgumentError(absl::StrCat("the saved state of a process is malformed: ", error.what()));
   }
 }
 
 absl::StatusOr<TargetStates> TargetStates::Open(const std::string& folder, absl::string_view layout, bool adopted) {
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return Failure("cannot make", folder);
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return Failure("cannot create", folder);
   TargetStates states(folder);
   DIR* open = opendir(folder.c_str());
   if (open == nullptr) return Failure("cannot read", folder);
@@ -118,7 +118,7 @@ absl::StatusOr<TargetStates> TargetStates::Open(const std::string& folder, absl:
 }
 
 TargetStates TargetStates::OfOther(const std::string& folder, absl::string_view layout) {
-  // Where there is no such folder nothing is found.
+  // A folder that does not exist has no states.
   return TargetStates(ReadLayout(folder) == layout ? folder : absl::StrCat(folder, "/none"));
 }
 
@@ -139,7 +139,7 @@ absl::Status TargetStates::Save(const Target& target, const AddressSpace& space)
 
 absl::StatusOr<TargetState> TargetStates::Load(uint64_t process_id) const {
   std::ifstream file(Path(process_id));
-  if (!file) return absl::NotFoundError("nothing was saved of the process");
+  if (!file) return absl::NotFoundError("no state was saved for the process");
   std::ostringstream text;
   text << file.rdbuf();
   return ParseTargetState(text.str());

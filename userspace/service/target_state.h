@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a recorder must leave in writing, so that the one after it can make the last profile of a process that ended in
-// between: whose books they are, and what the process had mapped.
+// The state that a recorder saves for its successor, which may have to write the last profile of a process that ended
+// in between: the identity of the process and its mappings.
 //
-// One JSON file for each process, <folder>/<process id>.json, root's alone, replaced as a whole. Not thread safe.
+// One JSON file for each process, <folder>/<process id>.json, readable by root only, replaced atomically. Not thread
+// safe.
 #ifndef HEAPTAP_USERSPACE_SERVICE_TARGET_STATE_H_
 #define HEAPTAP_USERSPACE_SERVICE_TARGET_STATE_H_
 
@@ -24,19 +25,20 @@ struct TargetState {
 };
 
 std::string WriteTargetState(const Target& target, const AddressSpace& space);
-// InvalidArgument: it is no such text.
+// InvalidArgument: the text is malformed.
 absl::StatusOr<TargetState> ParseTargetState(absl::string_view text);
 
 class TargetStates {
  public:
-  // Makes the folder. What is in it is of the books in `layout` of this boot; all else is removed.
+  // Creates the folder. Keeps the states in it only if the books are `adopted` and have this `layout`; otherwise
+  // removes them.
   static absl::StatusOr<TargetStates> Open(const std::string& folder, absl::string_view layout, bool adopted);
 
-  // What a recorder of another layout has left there; nothing, if it is another's.
+  // The states of a recorder with another layout; empty if the folder's layout is a different one.
   static TargetStates OfOther(const std::string& folder, absl::string_view layout);
 
   absl::Status Save(const Target& target, const AddressSpace& space) const;
-  // NotFound: nothing was saved.
+  // NotFound: no state was saved.
   absl::StatusOr<TargetState> Load(uint64_t process_id) const;
   void Remove(uint64_t process_id) const;
   void RemoveAll() const;

@@ -22,18 +22,17 @@
 namespace heaptap::service {
 namespace {
 
-// Of kernel memory, a node.
+// Kernel memory for a node.
 constexpr uint64_t kNodeBytes = 4096;
 
-// A table that was looked at within this time keeps its place: loading two in turn would cost more than raw stacks do.
+// A table that was used within this time keeps its place: loading two tables in turn would cost more than raw stacks.
 constexpr uint64_t kResidence = 1'000'000'000;  // nanoseconds
 constexpr absl::Duration kBalanceInterval = absl::Seconds(1);
 
-// Tables kept here: those that are in the kernel, as many that wait, and what no budget for the kernel should take
-// away.
+// Tables kept here: as many as fit in the kernel's budget, as many again that wait for room, and kKeptBytes more.
 constexpr uint64_t kKeptPerBudget = 2;
 constexpr uint64_t kKeptBytes = 64 << 20;
-// Files whose tables are kept at hand though nobody maps them.
+// Files whose tables are kept for reuse.
 constexpr size_t kMaxRead = 4096;
 
 constexpr char kFollowFramePointers[] = "; stacks through it follow frame pointers";
@@ -97,7 +96,7 @@ absl::StatusOr<std::shared_ptr<UnwindTables::Table>> UnwindTables::Keep(const Ve
   } else if (!rows->rows.empty()) {
     table = Share(*std::move(rows));
   }
-  // What is wrong with a file may have taken long to find out; other errors may pass.
+  // Remembers an invalid file too, since parsing it may have taken long; other errors may be temporary.
   if (!table.ok() && !absl::IsInvalidArgument(table.status()) && !absl::IsNotFound(table.status())) return table;
   if (read_.size() >= kMaxRead) read_.clear();
   read_.insert_or_assign(version, table);
@@ -141,11 +140,11 @@ void UnwindTables::NoteShownAs(const elf::Mapping& mapping, const heaptap_file_k
 absl::StatusOr<elf::MappedFile> UnwindTables::Open(const heaptap_file_key& key, pid_t pid,
                                                    const elf::Mapping& mapping) const {
   absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(pid, mapping);
-  // The process may have mapped another file there by now, or be gone, as short-lived ones often are.
+  // The process may have mapped another file there by now, or be gone.
   if (file.ok() && IsFile(*file, key)) return file;
   file = elf::OpenByPath(mapping);
   if (file.ok() && IsFile(*file, key)) return file;
-  return absl::NotFoundError(absl::StrCat(mapping.path, ": cannot be opened any more"));
+  return absl::NotFoundError(absl::StrCat(mapping.path, " can no longer be opened"));
 }
 
 bool UnwindTables::WasRewritten(const File& file, pid_t pid, const elf::Mapping& mapping) {
@@ -167,7 +166,7 @@ bool UnwindTables::IsFile(const elf::MappedFile& file, const heaptap_file_key& k
 bool UnwindTables::Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
   const auto known = files_.find(MakeKey(key));
   if (known != files_.end() && !WasRewritten(known->second, pid, mapping)) {
-    // There may have been no room for it, or a program that found no room for its question took it out.
+    // The map may have had no room for the entry, or an eBPF program that could not send its question removed it.
     const std::optional<heaptap_file> entered = maps_.ReadFile(key);
     if (!entered.has_value() || entered->state == HEAPTAP_FILE_WANTED) Place(key, known->second);
     return true;
@@ -180,7 +179,7 @@ bool UnwindTables::Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapp
 }
 
 void UnwindTables::GiveUp(const heaptap_file_key& key, const elf::Mapping& mapping) {
-  Say(absl::StrCat("no unwind table for ", Printable(mapping.path), ": the file that is mapped cannot be opened",
+  Say(absl::StrCat("no unwind table for ", Printable(mapping.path), ": the mapped file cannot be opened",
                    kFollowFramePointers));
   Place(key, files_[MakeKey(key)] = {.name = mapping.path, .table = nullptr, .version = {}});
 }
@@ -196,13 +195,13 @@ void UnwindTables::EnterFile(const heaptap_file_key& key, int fd, absl::string_v
   }
   if (table.ok()) {
     file.table = *std::move(table);
-  } else if (!absl::IsNotFound(table.status()) && said_.insert(MakeKey(key)).second) {
+  } else if (!absl::IsNotFound(table.status()) && reported_.insert(MakeKey(key)).second) {
     Say(absl::StrCat("no unwind table for ", Printable(name), ": ", Printable(table.status().message()),
                      kFollowFramePointers));
   }
-  if (file.table != nullptr && file.table->nodes > budget_nodes_ && said_.insert(MakeKey(key)).second) {
+  if (file.table != nullptr && file.table->nodes > budget_nodes_ && reported_.insert(MakeKey(key)).second) {
     Say(absl::StrCat("the unwind table of ", Printable(name), " takes ", file.table->nodes * kNodeBytes,
-                     " bytes, more than --unwind-memory allows; heaptap unwinds its stacks itself"));
+                     " bytes, more than --unwind-memory allows; the collector unwinds stacks through it"));
   }
   Leave(MakeKey(key));
   Place(key, files_[MakeKey(key)] = std::move(file));
@@ -225,7 +224,7 @@ void UnwindTables::EnterVdso() {
   if (files_.contains(MakeKey(key))) return;
   File& file = files_[MakeKey(key)];
   file.name = "[vdso]";
-  // All processes have the same one, we too.
+  // All processes share one vDSO, this one too.
   const auto address = static_cast<uint64_t>(getauxval(AT_SYSINFO_EHDR));
   absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
   elf::FileDescriptor memory(open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
@@ -257,7 +256,7 @@ void UnwindTables::SetState(const heaptap_file_key& key, const Table* table, uin
   if (const std::optional<heaptap_file> known = maps_.ReadFile(key); known.has_value()) {
     file.last_used = known->last_used;
   }
-  // Without room for it the programs take the file for one without a table, and count that.
+  // If the map is full, the programs treat the file as one without a table, and count a loss.
   maps_.SetFile(key, file).IgnoreError();
 }
 
@@ -269,7 +268,7 @@ void UnwindTables::Place(const heaptap_file_key& key, const File& file) {
     if (maps_.AddTable(number, unwind::MakeTree(table->rows.rows).nodes).ok()) {
       table->number = number;
       used_nodes_ += table->nodes;
-      // All that share it have it now.
+      // All files that share the table use it now.
       for (const auto& [other, sharing] : files_) {
         if (sharing.table == file.table) {
           SetState({std::get<1>(other), std::get<0>(other), std::get<2>(other)}, table, HEAPTAP_FILE_LOADED);
@@ -306,7 +305,7 @@ bool UnwindTables::MakeRoom(uint64_t nodes) {
 }
 
 void UnwindTables::Unload(const std::shared_ptr<Table>& table) {
-  // First nobody shall find it any more; who is in it meets a node that is gone, and sends a raw stack.
+  // First make the table unreachable; a program that is reading it meets a missing node and sends a raw stack.
   for (const auto& [key, file] : files_) {
     if (file.table == table) {
       SetState({std::get<1>(key), std::get<0>(key), std::get<2>(key)}, nullptr, HEAPTAP_FILE_OUTSIDE);
@@ -333,7 +332,7 @@ void UnwindTables::Forget() {
   if (by_content_.size() > 2 * kMaxRead) {
     std::erase_if(by_content_, [](const auto& entry) { return entry.second.expired(); });
   }
-  if (said_.size() > kMaxRead) said_.clear();
+  if (reported_.size() > kMaxRead) reported_.clear();
   if (files_.size() >= max_files_) ForgetUnused();
   if (rows_kept_ * sizeof(heaptap_row) <= kKeptBytes + kKeptPerBudget * budget_nodes_ * kNodeBytes) return;
   read_.clear();
@@ -374,7 +373,7 @@ const UnwindTables::File* UnwindTables::FindFile(const elf::Mapping& mapping) co
     return mapping.path == "[vdso]" && vdso != files_.end() ? &vdso->second : nullptr;
   }
   const uint32_t device = KernelDevice(mapping);
-  // The generation is in no list of mappings; the last one is the one that is mapped.
+  // /proc/PID/maps has no generation; the mapped file is the latest one.
   auto entry = files_.upper_bound({device, mapping.inode, ~uint32_t{0}});
   if (entry != files_.begin() && std::get<0>((--entry)->first) == device &&
       std::get<1>(entry->first) == mapping.inode) {

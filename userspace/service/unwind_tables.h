@@ -2,10 +2,10 @@
 //
 // The unwind tables of all files that recorded processes map, and which of them are in the kernel.
 //
-// Files are known by the kernel's key. Files whose tables are equal, such as a library in two containers, share one:
-// tables are compared, not build-ids, which are only what a file says of itself. Tables in the kernel have a budget;
-// when it is used up, those that were not looked at for the longest time make room, if that is long ago, and stacks
-// through their code are finished here.
+// Files are identified by the kernel's key. Files with equal tables, such as a library in two containers, share one:
+// tables are compared, because a build-id is only a file's claim. Tables in the kernel have a budget. When it is used
+// up, the least recently used tables make room, unless they were used a moment ago; stacks through code without a table
+// in the kernel are finished here.
 //
 // Not thread safe.
 #ifndef HEAPTAP_USERSPACE_SERVICE_UNWIND_TABLES_H_
@@ -35,16 +35,16 @@
 
 namespace heaptap::service {
 
-// Of kernel memory, for a table of so many rows.
+// Kernel memory for a table of `rows` rows.
 uint64_t KernelBytes(uint64_t rows);
 
-// The device in a heaptap_file_key.
+// The device as in a heaptap_file_key.
 uint32_t KernelDevice(const elf::Mapping& mapping);
 
 class UnwindTables {
  public:
-  // `maps` must outlive this. `budget`: bytes of kernel memory. Of more than `max_files` files those are forgotten that
-  // programs do not look at: processes can make as many as they like.
+  // `maps` must outlive this object. `budget`: bytes of kernel memory. Beyond `max_files` files, unused ones are
+  // forgotten, because processes can create any number of files.
   UnwindTables(bpf::UnwindMaps& maps, uint64_t budget, size_t max_files = HEAPTAP_DEFAULT_FILES / 2);
 
   // Reads the tables of open files that will be entered soon, several at a time.
@@ -56,24 +56,24 @@ class UnwindTables {
   // Enters an open file that is mapped already, as /proc/PID/maps shows.
   void PrepareMapped(int fd, const elf::Mapping& mapping);
 
-  // Enters the file that a process maps: its table goes into the kernel if there is room. To be called for each mapping
-  // event and for each HEAPTAP_EVENT_TABLE_WANTED; a file that is known costs a look-up and a stat, and is read again
-  // if it was rewritten. What is wrong with a file is said once, and it counts as having no table. False: the file is
-  // not there, as the process is gone or maps something else by now.
+  // Enters the file that a process maps: its table goes into the kernel if there is room. Call it for each mapping
+  // event and for each HEAPTAP_EVENT_TABLE_WANTED. A known file costs a look-up and a stat, and is read again if it was
+  // rewritten. An unusable file is reported once and counts as having no table. False: the file cannot be opened,
+  // because the process is gone or maps something else by now.
   bool Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
   void EnterVdso();
-  // Tables get numbers from this one on.
+  // The number of the next table; later ones follow.
   void StartFrom(uint32_t number) { next_number_ = number; }
-  // The file is mapped, but cannot be had: it counts as having no table.
+  // The file is mapped but cannot be opened: it counts as having no table.
   void GiveUp(const heaptap_file_key& key, const elf::Mapping& mapping);
-  // The file cannot be had because the process that met it is gone or maps another by now: who meets it next asks
-  // again.
+  // The file cannot be opened because its process is gone or maps another file by now: the next process that meets it
+  // asks again.
   void Refuse(const heaptap_file_key& key) { maps_.RemoveFile(key); }
 
   // The rule at an address in a mapping; 0 if there is none, or the file was not entered.
   uint32_t FindRule(const elf::Mapping& mapping, uint64_t address) const;
 
-  // Lets tables that found no room have another try. To be called from time to time; does nothing most times.
+  // Tries again to place tables that found no room. Call it from time to time; most calls do nothing.
   void Balance(absl::Time now);
 
   uint64_t kernel_bytes() const;
@@ -81,7 +81,7 @@ class UnwindTables {
  private:
   struct Table {
     unwind::FileTable rows;
-    uint32_t number = 0;  // in the kernel; 0: not there
+    uint32_t number = 0;  // in the kernel; 0: not loaded
     uint32_t nodes = 0;
   };
   using Key = std::tuple<uint32_t, uint64_t, uint32_t>;           // device, inode, generation
@@ -96,19 +96,19 @@ class UnwindTables {
   // Whether the file has changed since it was entered.
   static bool WasRewritten(const File& file, pid_t pid, const elf::Mapping& mapping);
 
-  // The file of this key, which the process has or had mapped there.
+  // Opens the file of this key, which the process has or had mapped.
   absl::StatusOr<elf::MappedFile> Open(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) const;
-  // On overlayfs lists of mappings show other numbers than those of the file that is mapped.
+  // On overlayfs, /proc/PID/maps can show other numbers than those of the mapped file.
   void NoteShownAs(const elf::Mapping& mapping, const heaptap_file_key& key);
   bool IsFile(const elf::MappedFile& file, const heaptap_file_key& key) const;
   const File* FindFile(const elf::Mapping& mapping) const;
   void EnterFile(const heaptap_file_key& key, int fd, absl::string_view name);
-  // Forgets what was entered there; who uses it finds it again, or not.
+  // Removes a file, and its table if no other file shares it.
   void Leave(const Key& key);
   absl::StatusOr<std::shared_ptr<Table>> Read(int fd, const struct stat& status);
-  // What was read of a version of a file.
+  // Remembers the result of reading a version of a file.
   absl::StatusOr<std::shared_ptr<Table>> Keep(const Version& version, absl::StatusOr<unwind::FileTable> rows);
-  // The table that is equal, if there is one, or else this one.
+  // An equal table that exists already, or else a new one.
   std::shared_ptr<Table> Share(unwind::FileTable rows);
   // Enters a file with its state; puts its table into the kernel if there is room.
   void Place(const heaptap_file_key& key, const File& file);
@@ -125,8 +125,8 @@ class UnwindTables {
   uint32_t next_number_ = 1;
   uint64_t rows_kept_ = 0;
   std::map<Key, File> files_;
-  std::map<std::pair<uint32_t, uint64_t>, Key> shown_as_;  // device and inode in lists of mappings, where they differ
-  std::set<Key> said_;                                     // files of which something was said
+  std::map<std::pair<uint32_t, uint64_t>, Key> shown_as_;  // device and inode in /proc/PID/maps, where they differ
+  std::set<Key> reported_;                                 // files with a message already printed
   std::map<Version, absl::StatusOr<std::shared_ptr<Table>>> read_;
   std::multimap<uint64_t, std::weak_ptr<Table>> by_content_;
   absl::Time balanced_ = absl::InfinitePast();

@@ -18,7 +18,7 @@ import pytest
 from harness import target, wait_until
 
 SIZE = 1024
-RAISED = r"^heaptap: process {} \(\S+\) is sampled every 2\^(\d+) bytes now: {}"
+RAISED = r"^heaptap: process {} \(\S+\) is now sampled every 2\^(\d+) bytes: {}"
 # Of the processes of other checkouts none is recorded: they would count.
 DAEMON = ["--budget", "0.5", "--rule", "comm=dear lg-sample=10", "--rule", "comm=cheap lg-sample=10",
           "--rule", "comm=paced exact", "--rule", "record=off"]
@@ -75,7 +75,7 @@ def test_the_rate_is_raised_and_comes_back(lab, daemon, rates):
         objects += 100000
         return daemon.processes()[puppet.pid]["lg_sample"] >= 12
     wait_until(is_raised, "its rate is raised")
-    daemon.wait_said(RAISED.format(puppet.pid, "the budget is passed"))
+    daemon.wait_said(RAISED.format(puppet.pid, "recording exceeds the budget"))
     assert int(daemon.row(puppet.pid)["LG"]) >= 12
     # So is an allocation at the new rate.
     puppet.ask(f"churn 500000 {SIZE}")
@@ -86,7 +86,7 @@ def test_the_rate_is_raised_and_comes_back(lab, daemon, rates):
     wait_until(lambda: daemon.processes()[puppet.pid]["lg_sample"] == 10, "its rate is what it was")
     assert rates.seen[cheap.pid] == {10}
     # Of all these changes there is a line a minute.
-    lines = [line for line in daemon.process.lines() if " is sampled every " in line]
+    lines = [line for line in daemon.process.lines() if " is now sampled every " in line]
     assert len(lines) <= 2, lines
 
 
@@ -124,7 +124,7 @@ def test_exact_has_no_budget(lab, start_daemon):
     objects, size_bytes = map(int, program.stdout().splitlines()[1].split()[1:3])
     entry = daemon.wait_ended(program.pid)
     assert (entry["lg_sample"], entry["samples"], entry["allocated_bytes"]) == (0, objects, size_bytes)
-    assert " is sampled every " not in daemon.process.stderr()
+    assert " is now sampled every " not in daemon.process.stderr()
 
 
 def test_a_process_that_ran_before(lab, start_daemon):

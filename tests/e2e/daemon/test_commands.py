@@ -122,7 +122,7 @@ def test_orders(lab, daemon):
     process.ask("keep 1 1000")
     daemon.wait_recorded(process.pid)
     for word, value in (("off", "false"), ("on", "true")):
-        assert ("is not recorded until" in daemon.client("active", process.pid, word)) == (word == "off")
+        assert ("are not recorded until" in daemon.client("active", process.pid, word)) == (word == "off")
         assert process.ask("read bool prof.active") == f"0 {value}"
         assert daemon.row(process.pid)["ACTIVE"] == word
     # The process may switch itself, and sends no event then.

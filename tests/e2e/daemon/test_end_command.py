@@ -46,7 +46,7 @@ def test_it_ends_what_a_daemon_has_left(lab, start_daemon):
     daemon.stop(signal.SIGTERM)
     said = end(daemon).lines()
     assert said[-1] == "heaptap: the recording has ended"
-    assert not [line for line in said if "maps keep the sizes" in line]
+    assert not [line for line in said if "maps keep their sizes" in line]
     assert states(daemon) == []
 
 

@@ -44,7 +44,7 @@ def test_folders_of_others_are_refused(lab, make):
     make(daemon.state_folder)
     collector = daemon.launch()
     collector.ends(1)
-    assert "must be a folder of root's" in collector.stderr()
+    assert "must be a folder that belongs to root" in collector.stderr()
     assert os.listdir(daemon.state_folder) == []
 
 

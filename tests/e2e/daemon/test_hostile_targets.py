@@ -160,7 +160,7 @@ def test_probe_files_of_a_user(lab, daemon):
     path = copy(FILES_OF_USER)
     os.chown(path, NOBODY_ID, NOBODY_ID)
     one_more = start_talking(lab, path, **NOBODY)
-    daemon.wait_said(rf"^heaptap: .*{re.escape(path)}.*, {FILES_OF_USER} of them of user {NOBODY_ID}")
+    daemon.wait_said(rf"^heaptap: .*{re.escape(path)}.*, {FILES_OF_USER} of them owned by user {NOBODY_ID}")
     roots = start_talking(lab, copy("of root"))
     wait_until(lambda: samples(roots), "root's file is attached to")
     assert samples(one_more) is None

@@ -72,7 +72,7 @@ def test_a_bad_configuration_changes_nothing(lab, daemon):
     daemon.reload("rule=comm=puppet exact")
     puppet = lab.preloaded_puppet()
     assert_rate(daemon, puppet, 0)
-    daemon.reload("rule=comm=puppet lg-sample=lots", said="the configuration stays as it was")
+    daemon.reload("rule=comm=puppet lg-sample=lots", said="the configuration is unchanged")
     assert_rate(daemon, puppet, 0)
     assert_rate(daemon, lab.preloaded_puppet(), 0)
 

@@ -85,7 +85,7 @@ def test_sigterm_leaves_the_recording(lab, start_daemon):
     daemon = start_daemon("--exact")
     puppet = recorded_puppet(lab, daemon, 100)
     daemon.stop(signal.SIGTERM)
-    daemon.wait_said(r"^heaptap: the recording goes on in the kernel \(\S+\) until the next start; ")
+    daemon.wait_said(r"^heaptap: the recording continues in the kernel \(\S+\): ")
     puppet.ask("keep 20 100")
     daemon.start()
     daemon.wait_said(r"^heaptap: took over a recording of \d+ process(es)?$")
@@ -121,7 +121,7 @@ def test_end_with_nothing_to_end(start_daemon):
     daemon.stop(signal.SIGINT)
     end = daemon.launch("--end")
     end.ends()
-    assert end.lines() == [f"heaptap: nothing is recorded in {daemon.pin_folder}"]
+    assert end.lines() == [f"heaptap: there is no recording in {daemon.pin_folder}"]
 
 
 def test_a_folder_that_is_not_root_s_alone(lab, start_daemon, request):
@@ -173,8 +173,8 @@ def test_an_upgrade(lab, start_daemon):
         file.write(other + "\n")
 
     daemon.start()
-    daemon.wait_said(rf"^heaptap: a recording of another version \({other}\) was ended with a last dump of each of "
-                     r"its \d+ processes; a new one begins$")
+    daemon.wait_said(rf"^heaptap: ended the recording of another heaptap version \({other}\) with a last dump of each "
+                     r"of its \d+ processes; a new recording begins$")
     assert os.listdir(daemon.pin_folder) == [layout]
     for puppet, kept in ((lives, 110), (dies, 50)):
         assert symbols.live(daemon.only_dump(puppet.pid, kind="f"), "keep_blocks") == (kept, kept * KEPT_BYTES)

@@ -199,7 +199,7 @@ class Daemon:
         """Dumps get their names when they are whole."""
         return wait_until(lambda: len(self.dumps(**which)) >= number and self.dumps(**which), f"{number} dumps {which}")
 
-    def reload(self, *lines, said="read the configuration again"):
+    def reload(self, *lines, said="reloaded rules, rates, "):
         """Has it read this configuration, which replaces the one before."""
         with open(self.configuration, "w", encoding="ascii") as file:
             file.write("".join(line + "\n" for line in lines))

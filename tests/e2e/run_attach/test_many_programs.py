@@ -20,8 +20,8 @@ def test_processes_without_a_sample_have_no_dump(lab):
     assert wrote(session) == []
     assert lab.dumps() == []
     (line,) = [line for line in session.lines() if "without a sample" in line]
-    assert line == ("heaptap: no dump of 4 processes without a sample: sh, true (2 times), wiki_leak; --exact makes each "
-                    "allocation a sample")
+    assert line == ("heaptap: no dump of 4 processes without a sample: sh, true (2 times), wiki_leak; use --exact to "
+                    "record every allocation")
 
 
 def test_each_dump_has_its_programs_name(lab):

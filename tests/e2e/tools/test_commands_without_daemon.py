@@ -55,7 +55,7 @@ def test_output_that_cannot_be_written(lab, arguments):
         result = subprocess.run([HEAPTAP, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, cwd=lab.folder,
                                 env=environment(lab.folder), timeout=PATIENCE_SECONDS, check=False)
     assert result.returncode == 1, result.stderr
-    assert result.stderr.splitlines()[-1] == "heaptap: cannot write all of it to stdout"
+    assert result.stderr.splitlines()[-1] == "heaptap: cannot write the whole output to stdout"
 
 
 @pytest.mark.without_bpf
@@ -66,7 +66,7 @@ def test_orders_reach_the_process(lab):
                                 (("active", pid, "on"), "active", True),
                                 (("rate", pid, "default"), "lg_sample", 19)):
         session = command(lab, *order)
-        notice = f"What process {pid} allocates is not recorded until heaptap active {pid} on; what it frees is.\n"
+        notice = f"New allocations of process {pid} are not recorded until heaptap active {pid} on; frees still are.\n"
         said = notice if order[0] == "active" and order[2] == "off" else ""
         assert (session.wait(), session.stdout()) == (0, said), session.stderr()
         assert stats(lab, pid)[field] == value

@@ -123,4 +123,4 @@ def test_the_daemon_takes_each_line_of_the_example_configuration(lab, line):
     end = lab.heaptap("daemon", "--end", "--config", lab.path("heaptap.conf"), "--pin-dir", pins)
     end.records = False
     end.ends()
-    assert end.lines() == [f"heaptap: nothing is recorded in {pins}"]
+    assert end.lines() == [f"heaptap: there is no recording in {pins}"]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "userspace/service/answers.h"
+#include "userspace/service/answer_processes.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,30 +16,32 @@
 namespace heaptap::service {
 
 // Returns whether it had ended.
-bool Answers::ReapOne(pid_t child, uint64_t process_id, int options) {
+bool AnswerProcesses::ReapOne(pid_t child, uint64_t process_id, int options) {
   int status = 0;
   pid_t reaped;
   while ((reaped = waitpid(child, &status, options)) < 0 && errno == EINTR) {
   }
   if (reaped == 0) return false;
-  if (reaped < 0) return true;  // somebody else did
-  if (process_id == kStranger) return true;
-  if (WIFSIGNALED(status)) Say("a process that asked for a dump did not let it be written in time");
+  if (reaped < 0) return true;  // already reaped elsewhere
+  if (process_id == kUnrecorded) return true;
+  if (WIFSIGNALED(status))
+    Say("gave up writing a dump that a process asked for: its file or its memory blocked too long");
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) failures_[process_id]++;
   return true;
 }
 
-Answers::~Answers() {
+AnswerProcesses::~AnswerProcesses() {
   for (const auto& [child, process_id] : running_) ReapOne(child, process_id, 0);
 }
 
-absl::Status Answers::Start(uint64_t process_id, absl::FunctionRef<absl::Status()> answer) {
-  if (!HasRoom(process_id)) return absl::ResourceExhaustedError("too many dumps are being written");
+absl::Status AnswerProcesses::Start(uint64_t process_id, absl::FunctionRef<absl::Status()> answer) {
+  if (!HasRoom(process_id))
+    return absl::ResourceExhaustedError("too many dumps are being written at once; a request is dropped");
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) return absl::UnavailableError(absl::StrCat("fork: ", strerror(errno)));
   if (child == 0) {
-    // It has the collector's sockets and locks: the next collector must not find them taken.
+    // The child holds the collector's sockets and locks, and must not keep them from the next collector.
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(1);
     sigset_t alarm_only;
     sigemptyset(&alarm_only);
@@ -47,7 +49,7 @@ absl::Status Answers::Start(uint64_t process_id, absl::FunctionRef<absl::Status(
     signal(SIGALRM, SIG_DFL);
     sigprocmask(SIG_UNBLOCK, &alarm_only, nullptr);
     alarm(limit_seconds_);
-    // What it throws must not unwind into the collector's own handlers, of which this is a copy.
+    // An exception must not unwind into this copy of the collector's own handlers.
     const absl::Status status = [&]() noexcept { return answer(); }();
     if (!status.ok()) Say(status.message());
     _exit(status.ok() ? 0 : 1);
@@ -56,7 +58,7 @@ absl::Status Answers::Start(uint64_t process_id, absl::FunctionRef<absl::Status(
   return absl::OkStatus();
 }
 
-int Answers::Reap() {
+int AnswerProcesses::Reap() {
   const auto count = [this] {
     int sum = 0;
     for (const auto& [process_id, failures] : failures_) sum += failures;
@@ -67,25 +69,25 @@ int Answers::Reap() {
   return count() - before;
 }
 
-bool Answers::HasRoom(uint64_t process_id) const {
-  const size_t bound = process_id == kStranger ? kMaxRunningOfStrangers : kMaxRunningOfOne;
+bool AnswerProcesses::HasRoom(uint64_t process_id) const {
+  const size_t bound = process_id == kUnrecorded ? kMaxRunningOfUnrecorded : kMaxRunningOfOne;
   const auto is_of_one = [&](const auto& entry) { return entry.second == process_id; };
   return running_.size() < kMaxRunning &&
          static_cast<size_t>(std::count_if(running_.begin(), running_.end(), is_of_one)) < bound;
 }
 
-void Answers::Drop(uint64_t process_id) {
+void AnswerProcesses::Drop(uint64_t process_id) {
   failures_.erase(process_id);
   for (auto& [child, of] : running_) {
-    if (of == process_id) of = kStranger;
+    if (of == process_id) of = kUnrecorded;
   }
 }
 
-bool Answers::IsRunning(uint64_t process_id) const {
+bool AnswerProcesses::IsRunning(uint64_t process_id) const {
   return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) { return entry.second == process_id; });
 }
 
-int Answers::TakeFailures(uint64_t process_id) {
+int AnswerProcesses::TakeFailures(uint64_t process_id) {
   const auto found = failures_.find(process_id);
   if (found == failures_.end()) return 0;
   const int failures = found->second;
@@ -93,7 +95,7 @@ int Answers::TakeFailures(uint64_t process_id) {
   return failures;
 }
 
-int Answers::WaitFor(uint64_t process_id) {
+int AnswerProcesses::WaitFor(uint64_t process_id) {
   std::erase_if(running_,
                 [&](const auto& entry) { return entry.second == process_id && ReapOne(entry.first, entry.second, 0); });
   return TakeFailures(process_id);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The recording of everyone: how it begins, what it takes over, who comes into it, and what is done each second.
+// System-wide recording: start, takeover of an earlier recording, processes that enter, and the work of each second.
 #include <fcntl.h>
 #include <string.h>
 #include <time.h>
@@ -22,26 +22,26 @@
 namespace heaptap::service {
 namespace {
 
-// Shorter-lived processes leave nothing in writing: most of them are over before anybody could need it.
+// The state of younger processes is not saved: most of them end soon.
 constexpr absl::Duration kSaveAfter = absl::Seconds(1);
 
-// In each second, however often processes map something new.
+// Time for saving states, in each second.
 constexpr absl::Duration kSaveTime = absl::Milliseconds(100);
 
-// Likewise for looking at what processes have mapped, after we have not heard of all of it.
+// Time for reading mappings again after lost mapping events, in each second.
 constexpr absl::Duration kRepairTime = absl::Milliseconds(100);
 
-// Where tallies of threads that have ended are folded: a share of the map, or of a process's bound. Who has no bound
-// may have as many tallies as are still free, so that one process alone never has more than half of the map.
+// The tallies of ended threads are folded from this share of the map, or of a process's bound, on. A process without a
+// bound may have as many tallies as are still free, so one process alone never has more than half of the map.
 constexpr double kFoldAt = 0.25;
 
-// After its samples were made rarer, a process's rate stays for so long at least.
+// How long a process keeps its rate after the budget has made its samples rarer, at least.
 constexpr absl::Duration kBudgetRest = absl::Seconds(10);
 
-// Between two lines about rates.
+// Between two messages about rates.
 constexpr absl::Duration kBudgetPause = absl::Minutes(1);
 
-// Of a moment on CLOCK_MONOTONIC, nanoseconds.
+// Converts nanoseconds of CLOCK_MONOTONIC.
 absl::Time TimeOf(uint64_t monotonic) {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -54,13 +54,13 @@ bool ThreadLives(pid_t pid, uint32_t tid) {
 
 }  // namespace
 
-absl::Status Recorder::StartEveryone() {
-  const Everyone& everyone = *options_.everyone;
+absl::Status Recorder::StartSystemWide() {
+  const SystemWide& system_wide = *options_.system_wide;
   elf::FileDescriptor folder(folder_.Duplicate());
-  if (!folder.valid()) return absl::UnavailableError(absl::StrCat(everyone.state_folder, ": ", strerror(errno)));
-  pruner_.emplace(std::move(folder), everyone.retention);
+  if (!folder.valid()) return absl::UnavailableError(absl::StrCat(system_wide.state_folder, ": ", strerror(errno)));
+  pruner_.emplace(std::move(folder), system_wide.retention);
   if (pins_.has_value()) {
-    const std::string states_folder = absl::StrCat(everyone.state_folder, "/recording");
+    const std::string states_folder = absl::StrCat(system_wide.state_folder, "/recording");
     DrainOtherLayouts(states_folder);
     absl::StatusOr<TargetStates> states = TargetStates::Open(states_folder, bpf::Books::Layout(), books_->adopted());
     if (!states.ok()) return states.status();
@@ -68,16 +68,16 @@ absl::Status Recorder::StartEveryone() {
   }
   if (absl::Status status = SetDefaults(); !status.ok()) return status;
   if (books_->adopted()) TakeOverBooks();
-  for (const std::string& library : everyone.libraries) {
+  for (const std::string& library : system_wide.libraries) {
     absl::StatusOr<bool> attached = AttachFile(library);
     if (!attached.ok()) return attached.status();
-    if (!*attached) return absl::InvalidArgumentError(absl::StrCat(library, " has no sampled allocator in it"));
+    if (!*attached) return absl::InvalidArgumentError(absl::StrCat(library, " contains no sampled allocator"));
   }
   RecordRunningProcesses();
   return absl::OkStatus();
 }
 
-// What processes have until their start has been read, and the rules looked at.
+// The settings of a process until its start event is handled and the rules are applied.
 absl::Status Recorder::SetDefaults() {
   const Policy& policy = options_.policy;
   return books_->SetSettings({.everyone = 1,
@@ -96,8 +96,8 @@ void Recorder::DrainOtherLayouts(const std::string& states_folder) {
     if (absl::Status status = bpf::StopOtherLayout(other); !status.ok()) Say(status.message());
     const absl::StatusOr<bpf::OtherBooks> books = bpf::ReadOtherLayout(other);
     if (!books.ok()) {
-      Say(absl::StrCat("the recording of another version (", layout,
-                       ") cannot be read and is given up: ", books.status().message()));
+      Say(absl::StrCat("discarded the recording of another heaptap version (", layout,
+                       "), which cannot be read: ", books.status().message()));
       other.RemoveAll();
       continue;
     }
@@ -115,18 +115,18 @@ void Recorder::DrainOtherLayouts(const std::string& states_folder) {
         ending.space = std::make_shared<AddressSpace>(std::move(state->space));
       }
       target.ending = std::move(ending);
-      Write(target, HEAPTAP_DUMP_FINAL, BuildOtherProfile(*books, Subject(target))).IgnoreError();
+      WriteDump(target, HEAPTAP_DUMP_FINAL, BuildOtherProfile(*books, Subject(target))).IgnoreError();
     }
     other.RemoveAll();
-    Say(absl::StrCat("a recording of another version (", layout, ") was ended with a last dump of each of its ",
-                     books->tallies.size(), " processes; a new one begins"));
+    Say(absl::StrCat("ended the recording of another heaptap version (", layout, ") with a last dump of each of its ",
+                     books->tallies.size(), " processes; a new recording begins"));
   }
 }
 
 void Recorder::TakeOverBooks() {
   tables_.StartFrom(books_->unwind().Clear());
   tables_.EnterVdso();
-  ForgetClosedBefore();
+  ForgetClosedByPredecessor();
   absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_->ReadProcesses();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
@@ -139,22 +139,22 @@ void Recorder::TakeOverBooks() {
       target = std::move(state->target);
       target.policy = policy;
       target.is_saved = true;
-      spaces_.Keep(target.pid, std::move(state->space));  // if it ends before it is looked at
+      spaces_.Keep(target.pid, std::move(state->space));  // in case it ends before Inspect
     }
-    Introduce(target);
+    Inspect(target);
     if (target.started) ApplyPolicy(target);
   }
   Pump();
   FindUnnoticedEnds();
   FinishOrphans();
   Say(absl::StrCat("took over a recording of ", targets_.size(), targets_.size() == 1 ? " process" : " processes"));
-  if (!options_.everyone->shall_end && !books_->HasSizes(options_.map_sizes)) {
-    Say("its maps keep the sizes that they have; for others end it first: heaptap daemon --end");
+  if (!options_.system_wide->shall_end && !books_->HasSizes(options_.map_sizes)) {
+    Say("the maps keep their sizes; to change them, end the recording first: heaptap daemon --end");
   }
 }
 
-// At once: the next sweep takes away what says that they are closed.
-void Recorder::ForgetClosedBefore() {
+// Done first, because the next sweep removes the marks of closed processes.
+void Recorder::ForgetClosedByPredecessor() {
   absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_->ReadAllTallies();
   absl::StatusOr<std::set<uint64_t>> closed = books_->ReadClosed();
   if (!tallies.ok() || !closed.ok()) return;
@@ -164,13 +164,13 @@ void Recorder::ForgetClosedBefore() {
   ForgetClosed();
 }
 
-// What nobody can tell the end of any more.
+// Closes books of processes whose end no event will report.
 void Recorder::FinishOrphans() {
   absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_->ReadAllTallies();
   absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_->ReadProcesses();
   absl::StatusOr<std::set<uint64_t>> closed = books_->ReadClosed();
   if (!tallies.ok() || !closed.ok() || !processes.ok()) return;
-  // Those that began or ended while all that was read tell of it themselves.
+  // Handles processes that began or ended during the reading.
   Pump();
   for (const auto& [process_id, entries] : *tallies) {
     if (closed->contains(process_id) || closed_.contains(process_id)) continue;
@@ -191,22 +191,22 @@ void Recorder::HandleEnter(const heaptap_event& event) {
   target.name = Printable(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
   target.is_saved = false;
   newcomers_.insert(event.process_id);
-  // Only what runs under a PID can enter under it.
+  // An earlier target with this PID must have ended.
   for (auto& [process_id, before] : targets_) {
     if (process_id != event.process_id && before.pid == target.pid && !before.ending.has_value()) EndUnseen(before);
   }
   spaces_.Hold(event.tgid);
 }
 
-void Recorder::IntroduceNewcomers() {
+void Recorder::InspectNewcomers() {
   for (const uint64_t process_id : std::exchange(newcomers_, {})) {
     Target* target = FindTarget(process_id);
     if (target == nullptr || target->started || target->ending.has_value()) continue;
-    if (Introduce(*target)) ApplyPolicy(*target);
+    if (Inspect(*target)) ApplyPolicy(*target);
   }
 }
 
-bool Recorder::Introduce(Target& target) {
+bool Recorder::Inspect(Target& target) {
   const absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(target.pid);
   if (!mappings.ok()) return false;
   AddressSpace space;
@@ -243,11 +243,11 @@ bool Recorder::Introduce(Target& target) {
 
 void Recorder::ApplyPolicy(Target& target) {
   NoteOwner(target);
-  const std::optional<Rules>& rules = options_.everyone->rules;
+  const std::optional<Rules>& rules = options_.system_wide->rules;
   if (rules.has_value()) {
     ProcessFacts facts;
     facts.pid = target.pid;
-    facts.command = target.name;  // all that is known of one that has ended
+    facts.command = target.name;  // all that is known if the process has ended
     if (rules->needs_facts()) {
       if (absl::StatusOr<ProcessFacts> read = ReadProcessFacts(target.pid); read.ok()) facts = *std::move(read);
     }
@@ -260,8 +260,8 @@ void Recorder::ApplyPolicy(Target& target) {
                      .max_tallies = policy.max_contexts,
                      .triggers = policy.triggers});
   if (policy.record) return;
-  // Its entry in the kernel says that it is left alone, as long as it runs this program.
-  left_alone_.insert(target.process_id);
+  // Its entry in the kernel marks it as ignored until its next exec.
+  ignored_.insert(target.process_id);
   if (target.control_address != 0 && !target.foreign) {
     WithMemory(target, [address = target.control_address](const ProcessHandle& handle) {
       return ReleaseControl(handle, address);
@@ -271,8 +271,8 @@ void Recorder::ApplyPolicy(Target& target) {
 
 void Recorder::SetRules(Rules rules, const Policy& defaults, const Retention& retention, double budget) {
   options_.policy = defaults;
-  options_.everyone->rules = std::move(rules);
-  options_.everyone->budget = budget;
+  options_.system_wide->rules = std::move(rules);
+  options_.system_wide->budget = budget;
   pruner_->SetRetention(retention);
   if (absl::Status status = SetDefaults(); !status.ok()) Fail(status);
   for (auto& [process_id, target] : targets_) {
@@ -287,9 +287,9 @@ void Recorder::RecordIgnored() {
   const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_->ReadProcesses();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
-    if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) == 0 || left_alone_.contains(process_id)) continue;
+    if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) == 0 || ignored_.contains(process_id)) continue;
     books_->Untrack(recorded.tgid);
-    // What was not seen of it meanwhile would be missed in the old books.
+    // With new books, because the old ones lack what happened meanwhile.
     RecordRunning(recorded.tgid).IgnoreError();
   }
 }
@@ -302,7 +302,7 @@ void Recorder::Tick(absl::Time now) {
     if (target == nullptr) continue;
     if (target->last.time == absl::InfinitePast()) {
       NoteOwner(*target);  // once more, when it has settled
-      // Recorded since its exec, or its parent's fork, with an allocator that was attached to after its start.
+      // Recorded since its exec or its parent's fork, but its allocator was attached after heaptap:start.
       if (!target->started) newcomers_.insert(process_id);
     }
     const heaptap_process& process = recorded.process;
@@ -319,7 +319,7 @@ void Recorder::Tick(absl::Time now) {
     }
     target->last = reading;
   }
-  EndForgotten(*processes);
+  EndMissing(*processes);
   RepairSpaces();
   KeepBudget(now);
   for (auto& [process_id, target] : targets_) {
@@ -333,7 +333,7 @@ void Recorder::Tick(absl::Time now) {
   SaveStates(now);
   ReleaseFiles(now);
   if (absl::StatusOr<DumpPruner::Removed> removed = pruner_->Prune(now); !removed.ok()) Fail(removed.status());
-  // Signed: after a reset that met a sample there can be one too few.
+  // Signed: a reset that races with a sample can leave the count at -1.
   const auto is_filling = [](int64_t tallies, uint64_t bound) {
     return static_cast<double>(tallies) > kFoldAt * static_cast<double>(bound);
   };
@@ -349,25 +349,25 @@ void Recorder::Tick(absl::Time now) {
   if (const auto tallies = books_->ReadAllTallies(); tallies.ok()) FoldThreads(*tallies);
 }
 
-// A process that is left alone runs another program without a word; and where there was no room at all for the word of
-// an end, that is lost. An end that was told is handled before the next look.
-void Recorder::EndForgotten(const std::map<uint64_t, bpf::RecordedProcess>& processes) {
+// Ends targets that the kernel no longer knows: an ignored process sends no event for its exec, and the event of an end
+// may have been dropped. Two looks are needed, because an event that did arrive is handled before the second one.
+void Recorder::EndMissing(const std::map<uint64_t, bpf::RecordedProcess>& processes) {
   for (auto& [process_id, target] : targets_) {
     if (target.ending.has_value()) continue;
-    const bool was_missed = std::exchange(target.is_missed, !processes.contains(process_id));
-    if (was_missed && target.is_missed) EndUnseen(target);
+    const bool was_missing = std::exchange(target.is_missing, !processes.contains(process_id));
+    if (was_missing && target.is_missing) EndUnseen(target);
   }
 }
 
 void Recorder::EndUnseen(Target& target) {
-  // What is mapped under the PID now may be another one's.
+  // The mappings under this PID may belong to another process by now.
   const bool is_used_again = std::any_of(targets_.begin(), targets_.end(), [&](const auto& entry) {
     return &entry.second != &target && entry.second.pid == target.pid && !entry.second.ending.has_value();
   });
   HandleExit(target, {.time = absl::Now(), .space = is_used_again ? std::make_shared<AddressSpace>() : nullptr});
 }
 
-// Anybody can map files faster than we hear of it, and so hide from us what others map.
+// Any process can map files so fast that mapping events of all processes are lost.
 void Recorder::RepairSpaces() {
   if (std::exchange(mappings_lost_, mapping_events_->lost()) != mappings_lost_) {
     for (auto& [process_id, target] : targets_) target.has_lost_mappings = true;
@@ -399,7 +399,7 @@ void Recorder::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>
   for (const auto& [process_id, entries] : tallies) {
     const Target* target = FindTarget(process_id);
     if (target == nullptr || target->ending.has_value()) continue;
-    // Before anybody looks which threads live.
+    // Read before checking which threads live.
     const absl::StatusOr<heaptap_process> process = books_->ReadProcess(target->pid);
     if (!process.ok() || process->identity.id != process_id) continue;
     std::map<uint32_t, bool> lives;
@@ -413,57 +413,57 @@ void Recorder::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>
 }
 
 void Recorder::KeepBudget(absl::Time now) {
-  if (options_.everyone->budget <= 0) return;
+  if (options_.system_wide->budget <= 0) return;
   std::vector<Target*> targets;
   std::vector<Cost> costs;
   for (auto& [process_id, target] : targets_) {
-    // Who has no control block, or another's word in it, samples as it likes.
+    // The rate of these processes cannot be set.
     if (target.ending.has_value() || target.control_address == 0 || target.foreign || !target.reachable) continue;
     targets.push_back(&target);
     costs.push_back({.share = target.cost, .raised = target.raised});
   }
-  const std::vector<uint32_t> steps = service::KeepBudget(costs, options_.everyone->budget);
+  const std::vector<uint32_t> steps = service::KeepBudget(costs, options_.system_wide->budget);
   for (size_t i = 0; i < targets.size(); i++) {
     Target& target = *targets[i];
     if (steps[i] == target.raised) continue;
-    // Who allocates in bursts would go up and down with them.
+    // The rate must not follow each burst of allocations.
     if (steps[i] < target.raised && now - target.raised_at < kBudgetRest) continue;
     if (steps[i] > target.raised) target.raised_at = now;
     target.raised = steps[i];
     WriteControl(target);
-    budget_news_.insert(target.process_id);
+    rate_changes_.insert(target.process_id);
   }
   SayBudget(now);
 }
 
-// One line at most in kBudgetPause, however many processes change their rates however often.
+// Prints at most one line per kBudgetPause.
 void Recorder::SayBudget(absl::Time now) {
-  std::erase_if(budget_news_, [&](uint64_t process_id) { return FindTarget(process_id) == nullptr; });
-  if (budget_news_.empty() || now - budget_said_ < kBudgetPause) return;
-  budget_said_ = now;
+  std::erase_if(rate_changes_, [&](uint64_t process_id) { return FindTarget(process_id) == nullptr; });
+  if (rate_changes_.empty() || now - budget_reported_ < kBudgetPause) return;
+  budget_reported_ = now;
   const auto raised = [&](uint64_t process_id) { return FindTarget(process_id)->raised; };
-  // The one that is sampled most rarely stands for all.
-  const uint64_t first = *std::max_element(budget_news_.begin(), budget_news_.end(),
+  // The process with the rarest samples stands for all.
+  const uint64_t first = *std::max_element(rate_changes_.begin(), rate_changes_.end(),
                                            [&](uint64_t a, uint64_t b) { return raised(a) < raised(b); });
   const Target& target = *FindTarget(first);
   const double samples_a_minute = std::ldexp(target.allocation_rate * 60, -static_cast<int>(target.LgSample()));
   std::string line = absl::StrCat(
-      "process ", target.pid, " (", target.name, ") is sampled every 2^", target.LgSample(),
-      " bytes now: ", target.raised == 0 ? "what it costs is within the budget again" : "the budget is passed");
+      "process ", target.pid, " (", target.name, ") is now sampled every 2^", target.LgSample(),
+      " bytes: ", target.raised == 0 ? "its cost is within the budget again" : "recording exceeds the budget");
   if (target.raised != 0 && samples_a_minute < 1)
-    absl::StrAppend(&line, "; that is less than a sample a minute: blind");
-  if (const size_t others = budget_news_.size() - 1; others != 0) {
+    absl::StrAppend(&line, "; at this rate it gets less than one sample per minute");
+  if (const size_t others = rate_changes_.size() - 1; others != 0) {
     absl::StrAppend(&line, "; the rates of ", others, others == 1 ? " other process" : " other processes",
                     " changed too");
   }
   Say(line);
-  budget_news_.clear();
+  rate_changes_.clear();
 }
 
 void Recorder::SaveStates(absl::Time now) {
   if (!states_.has_value()) return;
   const absl::Time end = absl::Now() + kSaveTime;
-  // From where the last time ended, round.
+  // Continues where the last call stopped.
   auto next = targets_.upper_bound(last_saved_);
   for (size_t left = targets_.size(); left > 0; left--, ++next) {
     if (next == targets_.end()) next = targets_.begin();

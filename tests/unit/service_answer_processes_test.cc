@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
-#include "userspace/service/answers.h"
+#include "userspace/service/answer_processes.h"
 
 namespace heaptap::service {
 namespace {
@@ -22,8 +22,8 @@ absl::Status WaitForEver() {
   for (;;) pause();
 }
 
-TEST(Answers, SuccessAndFailureComeBack) {
-  Answers answers;
+TEST(AnswerProcesses, SuccessAndFailureComeBack) {
+  AnswerProcesses answers;
   ASSERT_TRUE(answers.Start(kProcess, [] { return absl::OkStatus(); }).ok());
   EXPECT_EQ(answers.WaitFor(kProcess), 0);
   ASSERT_TRUE(answers.Start(kProcess, [] { return absl::UnknownError("test: this line is expected"); }).ok());
@@ -33,8 +33,8 @@ TEST(Answers, SuccessAndFailureComeBack) {
 }
 
 // An exception would go through this test's own handlers, in a copy of the whole process.
-TEST(Answers, WhatThrowsEndsTheChildAlone) {
-  Answers answers;
+TEST(AnswerProcesses, WhatThrowsEndsTheChildAlone) {
+  AnswerProcesses answers;
   ASSERT_TRUE(answers
                   .Start(kProcess,
                          []() -> absl::Status {
@@ -47,54 +47,54 @@ TEST(Answers, WhatThrowsEndsTheChildAlone) {
   EXPECT_EQ(answers.WaitFor(kProcess), 1);
 }
 
-TEST(Answers, WhatBlocksIsEnded) {
-  Answers answers(kShortLimitSeconds);
+TEST(AnswerProcesses, WhatBlocksIsEnded) {
+  AnswerProcesses answers(kShortLimitSeconds);
   ASSERT_TRUE(answers.Start(kProcess, WaitForEver).ok());
   EXPECT_EQ(answers.Reap(), 0) << "nobody waits for it before";
   EXPECT_EQ(answers.WaitFor(kProcess), 1);
 }
 
-TEST(Answers, AStrangersEndIsNobodysConcern) {
-  Answers answers(kShortLimitSeconds);
-  ASSERT_TRUE(answers.Start(Answers::kStranger, WaitForEver).ok());
-  EXPECT_EQ(answers.WaitFor(Answers::kStranger), 0);
+TEST(AnswerProcesses, AStrangersEndIsNobodysConcern) {
+  AnswerProcesses answers(kShortLimitSeconds);
+  ASSERT_TRUE(answers.Start(AnswerProcesses::kUnrecorded, WaitForEver).ok());
+  EXPECT_EQ(answers.WaitFor(AnswerProcesses::kUnrecorded), 0);
 }
 
-TEST(Answers, AreBoundedInNumber) {
-  Answers answers(kShortLimitSeconds);
-  for (size_t i = 0; i < Answers::kMaxRunning; i++) {
+TEST(AnswerProcesses, AreBoundedInNumber) {
+  AnswerProcesses answers(kShortLimitSeconds);
+  for (size_t i = 0; i < AnswerProcesses::kMaxRunning; i++) {
     EXPECT_TRUE(answers.HasRoom(kProcess + i));
     ASSERT_TRUE(answers.Start(kProcess + i, WaitForEver).ok());
   }
-  EXPECT_FALSE(answers.HasRoom(kProcess + Answers::kMaxRunning));
-  EXPECT_TRUE(absl::IsResourceExhausted(answers.Start(kProcess + Answers::kMaxRunning, WaitForEver)));
+  EXPECT_FALSE(answers.HasRoom(kProcess + AnswerProcesses::kMaxRunning));
+  EXPECT_TRUE(absl::IsResourceExhausted(answers.Start(kProcess + AnswerProcesses::kMaxRunning, WaitForEver)));
   EXPECT_EQ(answers.WaitFor(kProcess), 1);
   EXPECT_TRUE(answers.HasRoom(kProcess));
 }
 
-TEST(Answers, OneProcessLeavesRoomForOthers) {
-  Answers answers(kShortLimitSeconds);
-  for (size_t i = 0; i < Answers::kMaxRunningOfOne; i++) ASSERT_TRUE(answers.Start(kProcess, WaitForEver).ok());
+TEST(AnswerProcesses, OneProcessLeavesRoomForOthers) {
+  AnswerProcesses answers(kShortLimitSeconds);
+  for (size_t i = 0; i < AnswerProcesses::kMaxRunningOfOne; i++) ASSERT_TRUE(answers.Start(kProcess, WaitForEver).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(answers.Start(kProcess, WaitForEver)));
-  for (size_t i = 0; i < Answers::kMaxRunningOfStrangers; i++) {
-    ASSERT_TRUE(answers.Start(Answers::kStranger, WaitForEver).ok());
+  for (size_t i = 0; i < AnswerProcesses::kMaxRunningOfUnrecorded; i++) {
+    ASSERT_TRUE(answers.Start(AnswerProcesses::kUnrecorded, WaitForEver).ok());
   }
-  EXPECT_TRUE(absl::IsResourceExhausted(answers.Start(Answers::kStranger, WaitForEver)));
+  EXPECT_TRUE(absl::IsResourceExhausted(answers.Start(AnswerProcesses::kUnrecorded, WaitForEver)));
   EXPECT_TRUE(answers.Start(kOther, WaitForEver).ok());
 }
 
-TEST(Answers, OfADroppedProcessNothingIsRemembered) {
-  Answers answers;
+TEST(AnswerProcesses, OfADroppedProcessNothingIsRemembered) {
+  AnswerProcesses answers;
   const auto fail = [] { return absl::UnknownError("test: this line is expected"); };
   ASSERT_TRUE(answers.Start(kProcess, fail).ok());
   answers.Drop(kProcess);
   EXPECT_FALSE(answers.IsRunning(kProcess));
-  EXPECT_EQ(answers.WaitFor(Answers::kStranger), 0);
+  EXPECT_EQ(answers.WaitFor(AnswerProcesses::kUnrecorded), 0);
   EXPECT_EQ(answers.TakeFailures(kProcess), 0);
 }
 
 // They have the collector's sockets and locks.
-TEST(Answers, EndWithTheCollector) {
+TEST(AnswerProcesses, EndWithTheCollector) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   constexpr unsigned kLongLimitSeconds = 3600;  // longer than the test may run
@@ -102,7 +102,7 @@ TEST(Answers, EndWithTheCollector) {
   ASSERT_GE(collector, 0);
   if (collector == 0) {
     close(ends[0]);
-    Answers answers(kLongLimitSeconds);
+    AnswerProcesses answers(kLongLimitSeconds);
     const bool started = answers
                              .Start(kProcess,
                                     [&] {
@@ -122,8 +122,8 @@ TEST(Answers, EndWithTheCollector) {
   close(ends[0]);
 }
 
-TEST(Answers, HappenInAnotherProcess) {
-  Answers answers;
+TEST(AnswerProcesses, HappenInAnotherProcess) {
+  AnswerProcesses answers;
   bool changed = false;
   ASSERT_TRUE(answers
                   .Start(kProcess,
