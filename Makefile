@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# heaptap's targets; `make help` lists them. Everything that is made goes to build/. V=1 shows the commands.
+# heaptap's targets; `make help` lists them. All output goes to build/. V=1 shows the commands.
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
 MAKEFLAGS += --no-builtin-rules
-# All cores, unless the command line says otherwise (it wins over this line). A sub-make shares its parent's job slots.
+# All cores, unless the command line sets -j, which takes precedence. A sub-make shares its parent's job slots.
 ifeq ($(MAKELEVEL),0)
   MAKEFLAGS += -j$(shell nproc)
 endif
@@ -27,11 +27,11 @@ else
 endif
 
 WARNINGS := -Wall -Wextra -Werror
-# Functions and lines, which backtraces and profilers read. Variables for a debugger (DEBUG_INFO=-g) cost a fifth of the
+# Functions and lines, for backtraces and profilers. Variables for a debugger (DEBUG_INFO=-g) take a fifth of the
 # collector's compile time.
 DEBUG_INFO ?= -g1
-# What a mistake of ours costs less with. Not -fcf-protection: Debian's libc is not built with it, and it would put an
-# instruction at the beginning of malloc.
+# Limits the damage of our own mistakes. Not -fcf-protection: Debian's libc is not built with it, and it would add an
+# instruction to malloc.
 HARDENING := -D_FORTIFY_SOURCE=2 -fstack-clash-protection
 DEPENDENCIES = -MMD -MP -MF $@.d -MT $@
 
@@ -39,14 +39,14 @@ DEPENDENCIES = -MMD -MP -MF $@.d -MT $@
 all: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/man ## build heaptap, libheaptap.so and the man pages in build/
 	@:
 
-# --- allocator: no libstdc++, no exceptions, frame pointers, so that every stack can be walked out of it ------------
+# --- allocator: no libstdc++, no exceptions; frame pointers, so that every stack can be walked through it -------------
 
 ALLOCATOR_SOURCES := $(wildcard allocator/*/*.cc allocator/*/*/*.cc)
 ALLOCATOR_ASSEMBLY := $(wildcard allocator/*/*.S)
-# Only in the shared library: a static program that defines dlopen has none.
+# Only in the shared library: in a static program they would replace dlopen, and there is no other one to call.
 SHARED_ONLY := $(addprefix $(BUILD)/allocator/api/,dlopen.o dlopen_entry.o)
 ALLOCATOR_OBJECTS := $(filter-out $(SHARED_ONLY),$(ALLOCATOR_SOURCES:%.cc=$(BUILD)/%.o) $(ALLOCATOR_ASSEMBLY:%.S=$(BUILD)/%.o))
-# -fstack-protector checks functions with buffers of characters; -fstack-protector-strong also the allocator's slow paths.
+# -fstack-protector checks functions with character buffers; -fstack-protector-strong would check the slow paths too.
 ALLOCATOR_FLAGS := -std=c++20 -O2 -g $(WARNINGS) $(HARDENING) -fstack-protector -I. -Iallocator/include -fPIC -fvisibility=hidden \
   -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-omit-frame-pointer -fno-optimize-sibling-calls \
   -ftls-model=initial-exec -mno-red-zone -fno-builtin -fasynchronous-unwind-tables
@@ -64,7 +64,7 @@ $(BUILD)/allocator/%.o: allocator/%.S
 	@mkdir -p $(@D)
 	$(Q)$(CC) -g $(DEPENDENCIES) -c $< -o $@
 
-# One object, so that a static link gets the allocator whole or not at all.
+# One object, so that a static link gets the complete allocator or none of it.
 $(BUILD)/heaptap_allocator.o: allocator/text.ld $(ALLOCATOR_OBJECTS)
 	$(say) LINK $@
 	$(Q)$(LD) -r --force-group-allocation -o $@ -T $^
@@ -83,7 +83,7 @@ $(BUILD)/libheaptap.a: $(BUILD)/heaptap_allocator.o
 
 # --- bpf: one object and its skeleton, the same on every kernel (bpf/kernel.h) ----------------------------------------
 
-# Callbacks have parameters that the kernel decides on.
+# Unused parameters: the kernel prescribes the signatures of callbacks.
 BPF_FLAGS := -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -D__TARGET_ARCH_x86 -I. \
   -idirafter /usr/include/x86_64-linux-gnu
 
@@ -102,20 +102,20 @@ $(BUILD)/bpf/heaptap.skel.h: $(BUILD)/bpf/heaptap.bpf.o
 
 COLLECTOR_SOURCES := $(filter-out userspace/cli/main.cc,$(wildcard userspace/*/*.cc))
 COLLECTOR_OBJECTS := $(COLLECTOR_SOURCES:%.cc=$(BUILD)/%.o)
-# Libraries' headers count as system headers: our warnings are for our code.
+# Headers of libraries are system headers: warnings are for our own code.
 ABSL_PACKAGES := absl_synchronization absl_status absl_statusor absl_strings absl_flat_hash_map absl_flat_hash_set absl_time absl_cleanup absl_span absl_str_format
 PACKAGES := $(ABSL_PACKAGES) libbpf libdw zlib cpp-httplib
-# Asked once, at the first use: `make deps` may install pkg-config first.
+# Evaluated once, at the first use: `make deps` may have to install pkg-config before.
 PACKAGE_FLAGS = $(eval PACKAGE_FLAGS := $(patsubst -I%,-isystem%,$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)))$(PACKAGE_FLAGS)
 # libiberty has no .pc file.
 PACKAGE_LIBRARIES = $(eval PACKAGE_LIBRARIES := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty)$(PACKAGE_LIBRARIES)
 VERSION := 0.1.0
 USERSPACE_FLAGS := -DHEAPTAP_VERSION=\"$(VERSION)\" -std=c++20 -O2 $(DEBUG_INFO) $(WARNINGS) -I. -Iallocator/include -isystem $(BUILD)
 
-# Not of the unit tests, which are built with sanitizers too.
+# Not for the unit tests, which are built with sanitizers too.
 COLLECTOR_FLAGS := $(HARDENING) -fstack-protector-strong -D_GLIBCXX_ASSERTIONS -fPIE
 
-# The headers that most files include are compiled once. GCC finds the compiled header beside the name that it is given.
+# The headers that most files include are compiled once. GCC finds the compiled header next to the included name.
 PRECOMPILED := $(BUILD)/userspace/precompiled.h
 USE_PRECOMPILED := -include $(PRECOMPILED) -Winvalid-pch
 
@@ -129,10 +129,10 @@ $(BUILD)/userspace/%.o: userspace/%.cc $(PRECOMPILED).gch | $(BUILD)/bpf/heaptap
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(USERSPACE_FLAGS) $(COLLECTOR_FLAGS) $(PACKAGE_FLAGS) $(USE_PRECOMPILED) $(DEPENDENCIES) -c $< -o $@
 
-# Commands wait for people or for the daemon: half of their code is CLI11 and JSON, which costs a fifth more at -O2.
+# Speed does not matter for commands, and half of their code is CLI11 and JSON, which -O2 compiles a fifth slower.
 $(BUILD)/userspace/cli/%.o: private USERSPACE_FLAGS += -O1 -Wno-maybe-uninitialized
 
-# The skeleton is a system header to the compiler, so no dependency file names it.
+# The compiler treats the skeleton as a system header, so dependency files omit it.
 $(BUILD)/userspace/bpf/books.o $(BUILD)/userspace/bpf/books_load.o $(BUILD)/userspace/bpf/unwind_maps.o: $(BUILD)/bpf/heaptap.skel.h
 
 $(BUILD)/libcollector.a: $(COLLECTOR_OBJECTS)
@@ -162,7 +162,7 @@ include tests/rules.mk
 
 # --- targets for people -----------------------------------------------------------------------------------------------
 
-# Purposes, as scripts/bootstrap has them: build demo test programs lint kernels; all of them if this is empty.
+# Purposes of scripts/bootstrap: build demo test programs lint kernels; empty: all of them.
 DEPS ?=
 
 .PHONY: deps
@@ -200,7 +200,7 @@ clean: ## remove build/
 	rm -rf $(BUILD)
 
 .PHONY: help
-help: ## this list
+help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-25s %s\n", $$1, $$2 }' Makefile tests/*.mk tests/*/rules.mk
 
 -include $(shell find $(BUILD) -path $(BUILD)/vm -prune -o -type f -name '*.d' -print 2>/dev/null)

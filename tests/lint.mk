@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What reads the sources and does not run them. Included by tests/rules.mk.
+# Checks of the sources. Included by tests/rules.mk.
 
 LINT := $(BUILD)/lint
 CLANG_FORMAT ?= clang-format
 CLANG_TIDY ?= clang-tidy
 
-# Every file of ours, wherever it is; never what was made.
+# All files except the build's output.
 LINT_FIND := find . -path ./.git -prune -o -path ./$(BUILD) -prune -o -type f
 FORMATTED = $(shell $(LINT_FIND) \( -name '*.h' -o -name '*.c' -o -name '*.cc' \) -print)
 SHELL_SCRIPTS = $(shell grep -lIE '^\#! ?(/bin/(ba)?sh|/usr/bin/env bash)' $$($(LINT_FIND) \( -path './scripts/*' -o -path './.ci/*' \
@@ -14,12 +14,12 @@ SHELL_SCRIPTS = $(shell grep -lIE '^\#! ?(/bin/(ba)?sh|/usr/bin/env bash)' $$($(
 PYTHON_FILES = $(shell grep -lIE '^\#!.*python3' $$($(LINT_FIND) \( -path './scripts/*' -o -path './.ci/*' \
   -o -path './tests/*' \) ! -name '*.py' -print) ; $(LINT_FIND) -name '*.py' -print)
 
-# The collector only: GoogleTest's macros take clang-tidy longer than all of it. A check looks at every header that a file
+# Only the collector: GoogleTest's macros alone would take clang-tidy longer. A check reads every header that a file
 # includes, so files are checked in groups (tests/rules.mk). One stamp for each group that passed.
 TIDIED := $(GROUPS:%=$(LINT)/tidied_%)
 TIDY_SOURCES := $(wildcard userspace/*/*.cc)
 TIDY_HEADERS := $(wildcard userspace/*/*.h bpf/*.h allocator/include/heaptap/*.h)
-# The analyzer gives a function up after so many steps: a quarter of its own number, for a third of the time.
+# The analyzer gives up on a function after this many steps: a quarter of the default, for a third of the time.
 ANALYZER_STEPS := 50000
 
 # $(1): group
@@ -34,7 +34,7 @@ endef
 $(foreach group,$(GROUPS),$(eval $(call TIDY_GROUP,$(group))))
 
 .PHONY: lint lint-format lint-layers lint-headers lint-tidy lint-scripts
-lint: ## format, layers, headers, clang-tidy, shellcheck, Python's compiler
+lint: ## check format, layers, headers, clang-tidy, shellcheck and Python syntax
 	$(Q)$(MAKE) --no-print-directory lint-format lint-layers lint-headers lint-scripts
 	$(Q)$(MAKE) --no-print-directory -k lint-tidy
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tests and benchmarks, in layers; included by the Makefile at the top.
+# Tests and benchmarks. Included by the top-level Makefile.
 
 # The eBPF programs' headers, compiled for the host with simulated helpers.
 HARNESS_OBJECTS := $(BUILD)/tests/unit/bpf_harness.o $(BUILD)/tests/unit/bpf_programs.o
 HARNESS_FLAGS := -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-unknown-pragmas -I.
 
-# The sanitized collector and clang-tidy take the collector's files in groups, each as one file: a header is read once for
-# the group. Two files of a group cannot give one name to things of their own. Neighbours, such as http_endpoints_*.cc, are
-# likely to, so they go to different groups.
+# The sanitized collector and clang-tidy compile the collector's files in groups, each as one file, so that a header is read
+# once per group. Two files of a group must not define the same name in an anonymous namespace. Neighbours, such as
+# http_endpoints_*.cc, often do, so they go to different groups.
 GROUPS := 0 1 2 3 4 5 6 7
 # $(1): group; $(2): all files
 group_of = $(shell printf '%s\n' $(2) | awk 'NR % $(words $(GROUPS)) == $(1)')
@@ -32,7 +32,7 @@ $(BUILD)/tests/unit/bpf_programs.o: tests/unit/bpf_programs.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 -g $(HARNESS_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
-# Maps of a build that never was.
+# Maps of an invented build with another layout.
 $(BUILD)/tests/unit/other_layout.bpf.o: tests/unit/other_layout.bpf.c
 	$(say) BPF $@
 	@mkdir -p $(@D)
@@ -44,7 +44,7 @@ $(BUILD)/tests/unit/other_layout.skel.h: $(BUILD)/tests/unit/other_layout.bpf.o
 
 $(BUILD)/tests/unit/bpf_other_layout_test.o: $(BUILD)/tests/unit/other_layout.skel.h
 
-# Not optimised, for a short compile: the work is in the collector's code, which is.
+# Not optimised, to compile faster: the collector's code, which does the work, is optimised.
 UNIT_FLAGS := $(USERSPACE_FLAGS) -O0
 UNIT_PRECOMPILED := $(BUILD)/tests/unit/support/precompiled.h
 
@@ -70,21 +70,21 @@ $(BUILD)/tests/unit/probe_notes_by_bcc: tests/unit/probe_notes_by_bcc.cc $(BUILD
 	  -lbcc -lgtest -lgtest_main -lpthread
 
 .PHONY: test-unit
-test-unit: $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc ## unit tests of the collector
+test-unit: $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc ## run unit tests of the collector
 	$(Q)tests/unit/run $(BUILD)/tests/unit/unit_tests
 	$(Q)$(BUILD)/tests/unit/probe_notes_by_bcc --gtest_brief=1
 
-# What the tests run is built first, with all cores.
+# Built before the tests run, with all cores.
 TEST_PROGRAMS = $(TARGET_PROGRAMS) $(IMPATIENT)/libheaptap.so $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc \
   $(DIFFERENTIAL_TARGETS) $(TABLE_TARGETS) $(PRELOAD_TESTS) $(ALLOCATOR_TEST_PROGRAMS) $(FUZZERS)
 SANITIZED_PROGRAMS = $(TSAN)/unit_tests $(ASAN)/unit_tests
 
-# Tests of eBPF programs watch what runs on the machine, so they run one after the other. Beside them runs what only
-# computes: much of an end-to-end test is waiting.
+# Tests of eBPF programs watch the whole machine, so they run one after the other. Tests that only compute run in parallel
+# with them, because end-to-end tests mostly wait.
 KERNEL_PHASES := test-e2e test-unit test-instructions test-allocator-preload test-differential-small test-jemalloc
 COMPUTING_PHASES := test-allocator-plain test-allocator-asan test-allocator-tsan test-fuzz
-# What a change has to pass besides `make test`. A program under valgrind dies of a breakpoint that another one's probe
-# has put into the library, so sanitized unit tests, which attach probes, are among those that run one by one.
+# What a change has to pass besides `make test`. A program under valgrind dies when another program's probe has put a
+# breakpoint into the library, so sanitized unit tests, which attach probes, are among those that run one by one.
 CI_KERNEL_PHASES := test-unit-tsan test-unit-asan
 CI_COMPUTING_PHASES := lint
 
@@ -98,16 +98,16 @@ test: ## install what is missing, build, run all tests (root)
 	+$(Q)tests/phases $(BUILD)/phases/test $(KERNEL_PHASES) -- $(COMPUTING_PHASES)
 
 .PHONY: ci
-ci: ## what decides whether a change lands: `make test`, lint, unit tests under sanitizers (root)
+ci: ## decide whether a change lands: `make test`, lint, unit tests with sanitizers (root)
 	+$(Q)DEPS="test lint" tests/phases $(BUILD)/phases/build deps all ci-builds
 	+$(Q)tests/phases $(BUILD)/phases/test $(KERNEL_PHASES) $(CI_KERNEL_PHASES) -- $(COMPUTING_PHASES) $(CI_COMPUTING_PHASES)
 
-# Minutes each: the processor is emulated.
+# Takes minutes per test: the processor is emulated.
 .PHONY: test-kernels
-test-kernels: all targets ## end-to-end tests on Debian's stock 6.1 and 6.12 kernels, in qemu (root)
+test-kernels: all targets ## run end-to-end tests on Debian's stock 6.1 and 6.12 kernels, in qemu (root)
 	$(Q)scripts/vmtest 6.1
 	$(Q)scripts/vmtest 6.12
 
-# Tests that are named together on the command line run one after the other: some watch the machine.
+# Test targets on one command line run one after the other, because some watch the whole machine.
 previous :=
 $(foreach goal,$(filter test% bench,$(MAKECMDGOALS)),$(if $(previous),$(eval $(goal): | $(previous)))$(eval previous := $(goal)))

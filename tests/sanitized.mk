@@ -2,26 +2,25 @@
 #
 # The collector under sanitizers. Included by tests/rules.mk.
 #
-# One library of all of it with AddressSanitizer and UndefinedBehaviorSanitizer, by clang, serves the unit tests, the
-# fuzzers (tests/fuzz/rules.mk) and the collector of the end-to-end tests. What has threads is compiled a second time
-# with ThreadSanitizer. The unit tests themselves are those objects that the plain program is made of.
+# One library of the collector, built by clang with AddressSanitizer and UndefinedBehaviorSanitizer, serves the unit tests,
+# the fuzzers (tests/fuzz/rules.mk) and the end-to-end tests. Code with threads is compiled a second time with
+# ThreadSanitizer. The unit tests themselves are the objects of the plain program.
 
-# Functions and lines are all that a report needs; the last -O and -g count.
+# A report needs only functions and lines; the last -O and -g take effect.
 SANITIZED_FLAGS := $(USERSPACE_FLAGS) -O1 -gline-tables-only -fno-omit-frame-pointer
 
 ASAN := $(BUILD)/asan
 ASAN_SOURCES := $(COLLECTOR_SOURCES)
-# fuzzer-no-link: libFuzzer sees which code an input reaches. A null pointer is a crash without a check of its own, an
-# access beyond an object is the address sanitizer's to see, and there are no casts for vptr to check; the three would cost
-# a quarter of the compile.
+# fuzzer-no-link: libFuzzer sees which code an input reaches. Left out, for a quarter of the compile time: null (it crashes
+# anyway), object-size (the address sanitizer finds these), vptr (there are no such casts).
 ASAN_FLAGS := -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize=null,object-size,vptr -fno-sanitize-recover=all
 ASAN_OBJECTS := $(GROUPS:%=$(ASAN)/group_%.o)
 
 TSAN := $(BUILD)/tsan
 TSAN_FLAGS := -fsanitize=thread
-# What threads share. The rest comes from the plain library.
+# Code that threads share. The rest comes from the plain library.
 TSAN_SOURCES := $(wildcard userspace/service/*.cc userspace/bpf/*.cc)
-# Tests of that, and what takes the place of absl::Mutex.
+# Its tests, and a replacement for absl::Mutex.
 TSAN_TEST_SOURCES := $(addprefix tests/unit/,$(addsuffix .cc,bpf_puppet bpf_unwind_maps_test service_bounded_work_test \
   service_http_access_test service_http_clients_test service_http_endpoints_test service_http_server_test \
   service_probe_files_test service_process_symbols_test service_unwind_tables_test support/main support/tsan_mutex))
@@ -37,7 +36,7 @@ $$($(1))/userspace/%.o: userspace/%.cc
 	@mkdir -p $$(@D)
 	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
 
-# Written again only if a file came or went.
+# Rewritten only if a file was added or removed.
 $$(GROUPS:%=$$($(1))/group_%.cc): $$($(1))/group_%.cc: always
 	@mkdir -p $$(@D)
 	@printf '#include "%s"\n' $$(call group_of,$$*,$$($(1)_SOURCES)) >$$@.new
@@ -66,10 +65,10 @@ $(ASAN)/libcollector.a: $(ASAN_OBJECTS)
 
 # --- unit tests -------------------------------------------------------------------------------------------------------
 
-# Those that cannot run so, each with its reason.
+# Tests that cannot run with a sanitizer, each with its reason.
 include tests/unit/not_sanitized.mk
 
-# The library comes first and whole, so that its versions of inline functions are taken.
+# The library comes first and completely, so that the linker takes its versions of inline functions.
 $(ASAN)/unit_tests: $(ASAN)/libcollector.a $(UNIT_OBJECTS) $(HARNESS_OBJECTS:$(BUILD)/%=$(ASAN)/%)
 	$(say) LINK $@
 	$(Q)$(CLANG)++ $(filter-out fuzzer-no-link,$(ASAN_FLAGS)) -o $@ -Wl,--whole-archive $< -Wl,--no-whole-archive \
@@ -80,11 +79,11 @@ $(TSAN)/unit_tests: $(TSAN_OBJECTS) $(BUILD)/libcollector.a
 	$(Q)$(CLANG)++ $(TSAN_FLAGS) -o $@ $^ $(PACKAGE_LIBRARIES) -lgtest -lgmock -lpthread
 
 .PHONY: test-unit-asan test-unit-tsan
-test-unit-asan: $(ASAN)/unit_tests ## unit tests of the collector with AddressSanitizer and UndefinedBehaviorSanitizer
+test-unit-asan: $(ASAN)/unit_tests ## run unit tests with AddressSanitizer and UndefinedBehaviorSanitizer
 	$(say) TEST "unit tests, address and undefined behaviour"
 	$(Q)UBSAN_OPTIONS=print_stacktrace=1 tests/unit/run $< '$(NOT_WITH_ASAN)'
 
-test-unit-tsan: $(TSAN)/unit_tests ## unit tests of what has threads in the collector, with ThreadSanitizer
+test-unit-tsan: $(TSAN)/unit_tests ## run unit tests of code with threads, with ThreadSanitizer
 	$(say) TEST "unit tests, threads"
 	$(Q)tests/unit/run $< '$(NOT_WITH_TSAN)'
 
@@ -97,16 +96,16 @@ $(SANITIZED)/heaptap: $(ASAN)/userspace/cli/main.o $(ASAN)/libcollector.a
 	@mkdir -p $(@D)
 	$(Q)$(CLANG)++ $(ASAN_FLAGS) -o $@ $^ $(PACKAGE_LIBRARIES)
 
-# Beside the collector, which takes this one.
+# Next to the collector, which uses this library.
 $(SANITIZED)/libheaptap.so: $(BUILD)/libheaptap.so
 	$(Q)mkdir -p $(@D) && ln -sf ../libheaptap.so $@
 
 .PHONY: heaptap-sanitized
-heaptap-sanitized: $(SANITIZED)/heaptap $(SANITIZED)/libheaptap.so ## the collector with sanitizers, build/sanitized/heaptap
+heaptap-sanitized: $(SANITIZED)/heaptap $(SANITIZED)/libheaptap.so ## build the collector with sanitizers, build/sanitized/heaptap
 	@:
 
-# What a sanitizer finds ends the collector with a status of its own, which no test takes for an answer, and is written
-# down, for the collectors that nobody waits for. E2E_TESTS as for test-e2e.
+# A sanitizer's finding ends the collector with a status that no test expects. It also goes to a file, for collectors that
+# no test waits for. E2E_TESTS as for test-e2e.
 SANITIZER_REPORTS := $(abspath $(SANITIZED))/reports
 SANITIZER_STATUS := 99
 SANITIZER_OPTIONS := exitcode=$(SANITIZER_STATUS):log_path=$(SANITIZER_REPORTS)/report
@@ -114,13 +113,13 @@ SANITIZER_ENVIRONMENT = HEAPTAP=$(abspath $(SANITIZED))/heaptap ASAN_OPTIONS=$(S
   UBSAN_OPTIONS=$(SANITIZER_OPTIONS):print_stacktrace=1
 
 .PHONY: test-e2e-sanitized
-test-e2e-sanitized: heaptap-sanitized $(BUILD)/libheaptap.so targets ## end-to-end tests of the collector with sanitizers (root)
+test-e2e-sanitized: heaptap-sanitized $(BUILD)/libheaptap.so targets ## run end-to-end tests with the sanitized collector (root)
 	$(Q)rm -rf $(SANITIZER_REPORTS) && mkdir -p -m 777 $(SANITIZER_REPORTS)
 	$(say) TEST "end to end, with sanitizers"
 	$(Q)export $(SANITIZER_ENVIRONMENT); $(call run_e2e,not slow)
 	$(Q)! cat $(SANITIZER_REPORTS)/report.* 2>/dev/null
 
-# Where the collector reads what others say. The rest is about the allocator, or other programs' view of it.
+# Tests in which the collector reads untrusted input. The rest is about the allocator and about other tools.
 .PHONY: test-e2e-sanitized-small
-test-e2e-sanitized-small: ## those of them where the collector reads what others say (root)
+test-e2e-sanitized-small: ## the same, only tests in which the collector reads untrusted input (root)
 	$(Q)$(MAKE) --no-print-directory test-e2e-sanitized E2E_TESTS="$(addprefix tests/e2e/,run_attach daemon dumps unwind)"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tests of the allocator. It is an ordinary library here, without the probes and without libc's names (api/), so that it can
-# be built with sanitizers. Some of the invariants of slab.h are asserted.
+# Tests of the allocator. Here it is an ordinary library, without the probes and without libc's names (api/), so that it can
+# be built with sanitizers. HEAPTAP_DEBUG switches assertions on.
 
 ALLOCATOR_TESTS := $(BUILD)/test-allocator
 ALLOCATOR_TESTED := $(filter-out $(filter-out %/lifecycle.cc,$(wildcard allocator/api/*.cc)),$(ALLOCATOR_SOURCES)) tests/allocator/recorder.cc
@@ -13,8 +13,8 @@ ALLOCATOR_SANITIZER_plain :=
 ALLOCATOR_SANITIZER_asan := -fsanitize=address,undefined -fno-sanitize-recover=all
 ALLOCATOR_SANITIZER_tsan := -fsanitize=thread
 
-# The tests themselves are the same objects in the plain program and in that of AddressSanitizer: what is checked is the
-# allocator. ThreadSanitizer has to see what the tests do, too, and needs no tests without threads.
+# The plain program and the one for AddressSanitizer share the tests' objects: only the allocator is checked.
+# ThreadSanitizer must also see what the tests do, and needs no tests without threads.
 ALLOCATOR_TESTS_DIR_plain := plain
 ALLOCATOR_TESTS_DIR_asan := plain
 ALLOCATOR_TESTS_DIR_tsan := tsan
@@ -32,13 +32,13 @@ ALLOCATOR_EXCLUDED_plain :=
 ALLOCATOR_EXCLUDED_asan := :ResidentDeathTest.*:OutOfMemory.*
 ALLOCATOR_EXCLUDED_tsan := :ResidentDeathTest.*:OutOfMemory.*:ThreadExit.LateAllocations:ThreadCounters.LateThreadsCountToo:Fork.*:ThreadCounters.OrphansOfAForkBeginAtNothing:Fill.NewMemoryIs*:Fill.DoesNotChangeTheSamplingLaw:Reallocate.KeepsContentsThroughAllKinds
 
-# A seed for what heaps of the process sample, so that a run is like the next one.
+# A fixed seed for sampling, so that all runs are alike.
 ALLOCATOR_ENVIRONMENT := HEAPTAP_CONF=prof_seed:1
-# In all: a test that hangs is named long before, by main.cc.
+# For all tests together: main.cc names a hanging test long before.
 ALLOCATOR_RUN := timeout 300
 
 COMMA := ,
-# What mapping_failure_test.cc makes fail, which has no threads.
+# The functions that mapping_failure_test.cc, which has no threads, makes fail.
 ALLOCATOR_WRAP := $(addprefix -Wl$(COMMA)--wrap=_ZN7heaptap,10MapAlignedEmmm 13ResizeMappingEPvmm 11MoveMappingEPvmmS0_)
 
 # $(1): variant; $(2): steps of each thread of the stress test
@@ -59,7 +59,7 @@ $(ALLOCATOR_TESTS)/$(1)/%_test.o: %_test.cc $(ALLOCATOR_TESTS)/$(1)/precompiled.
 	$$(Q)$$(CXX) $$(ALLOCATOR_TEST_FLAGS) $$(ALLOCATOR_SANITIZER_$(1)) -include $(ALLOCATOR_TESTS)/$(1)/precompiled.h \
 	  -Winvalid-pch $$(DEPENDENCIES) -c $$< -o $$@
 
-# The core comes first, so that its versions of inline functions are taken.
+# The core comes first, so that the linker takes its versions of inline functions.
 $(ALLOCATOR_TESTS)/$(1)/unit: $(ALLOCATOR_TESTED:%.cc=$(ALLOCATOR_TESTS)/$(1)/%.o) \
     $(ALLOCATOR_SOURCES_$(1):%.cc=$(ALLOCATOR_TESTS)/$(ALLOCATOR_TESTS_DIR_$(1))/%.o)
 	$$(say) LINK $$@
@@ -101,7 +101,7 @@ $(BUILD)/test-allocator/options_static: tests/allocator/options.c $(BUILD)/libhe
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin $(DEPENDENCIES) -o $@ $< $(BUILD)/libheaptap.a
 
-# C programs that preload runs. Their functions are called by their own names, also from libraries.
+# C programs for tests/allocator/preload. They export their functions, so that libraries can call them.
 PRELOAD_PROGRAMS := $(addprefix $(ALLOCATOR_TESTS)/,getenv_under_lock plugin_host)
 
 $(PRELOAD_PROGRAMS): $(ALLOCATOR_TESTS)/%: tests/allocator/%.c
@@ -109,7 +109,7 @@ $(PRELOAD_PROGRAMS): $(ALLOCATOR_TESTS)/%: tests/allocator/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin -rdynamic -pthread $(DEPENDENCIES) -o $@ $<
 
-# The same plugin with either C++ library, with one of its own, and as a program.
+# The same plugin with either C++ library, with its own copy of one, and as a program.
 NEW_PLUGINS := $(addprefix $(ALLOCATOR_TESTS)/,new_libstdcxx.so new_libcxx.so new_own_library.so)
 NEW_PROGRAMS := $(addprefix $(ALLOCATOR_TESTS)/,new_program new_program_linked)
 $(ALLOCATOR_TESTS)/new_libstdcxx.so: NEW_LINK := $(CXX) -shared
@@ -127,7 +127,7 @@ $(NEW_PLUGINS) $(NEW_PROGRAMS): $(ALLOCATOR_TESTS)/new_plugin.o
 	$(say) LINK $@
 	$(Q)$(NEW_LINK) -o $@ $^
 
-# The caller finds its plugin by a RUNPATH that the program does not have.
+# The caller finds its plugin through its own RUNPATH, which the program does not have.
 DEEPBIND := $(ALLOCATOR_TESTS)/deepbind
 
 $(DEEPBIND)/plugins/deepbind_plugin.so: tests/allocator/deepbind_plugin.c
@@ -164,11 +164,11 @@ PRELOAD_TESTS := $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allo
   $(ALLOCATOR_TESTS)/cxx_behaviour $(ALLOCATOR_TESTS)/cxx_plugin.so \
   $(PRELOAD_PROGRAMS) $(NEW_PLUGINS) $(NEW_PROGRAMS) $(ALLOCATOR_TESTS)/deepbind_host
 
-# Not beside tests of a daemon, which records every process: some of these are about processes that nobody records.
+# Not in parallel with tests of a daemon, which records every process: some of these need unrecorded processes.
 .PHONY: test-allocator-preload
 test-allocator-preload: $(PRELOAD_TESTS)
 	$(say) TEST "allocator, preloaded"
 	$(Q)timeout 300 tests/allocator/preload $(BUILD)
 
 .PHONY: test-allocator
-test-allocator: test-allocator-plain test-allocator-asan test-allocator-tsan test-allocator-preload ## the allocator: unit tests and stress, also under sanitizers
+test-allocator: test-allocator-plain test-allocator-asan test-allocator-tsan test-allocator-preload ## run unit and stress tests of the allocator, also with sanitizers

@@ -26,9 +26,9 @@ $(BENCH)/stacks: $(BENCH)/stacks.o $(BUILD)/libcollector.a
 BENCH_PROGRAMS := $(addprefix $(BENCH)/,peak_rss supply stacks stacks.bpf.o) $(TARGETS)/depth
 
 .PHONY: bench
-bench: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BENCH_PROGRAMS) ## benchmarks against glibc, jemalloc, tcmalloc, mimalloc
+bench: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BENCH_PROGRAMS) ## run benchmarks against glibc, jemalloc, tcmalloc, mimalloc
 	$(Q)tests/bench/run
 
 .PHONY: test-instructions
-test-instructions: $(BUILD)/libheaptap.so ## instructions of malloc and free: against jemalloc, and with sampling on and off
+test-instructions: $(BUILD)/libheaptap.so ## count instructions of malloc and free: against jemalloc, with sampling on and off
 	$(Q)tests/bench/instructions $(BUILD)

@@ -3,7 +3,7 @@
 # The differential test: heaptap's call paths against jemalloc's. Included by tests/rules.mk.
 
 DIFFERENTIAL := $(BUILD)/tests/differential
-# As distributions compile: no frame pointers, tail calls; and lazy binding, so that stubs have work.
+# Compiled like distributions do: no frame pointers, tail calls. Lazy binding, so that stubs have work.
 DIFFERENTIAL_FLAGS := -O2 -fomit-frame-pointer $(WARNINGS) -pthread
 DIFFERENTIAL_LINK := -Wl,-z,lazy -Wl,-rpath,'$$ORIGIN' -L$(DIFFERENTIAL)
 
@@ -31,7 +31,7 @@ $(DIFFERENTIAL)/single_step $(DIFFERENTIAL)/plt_stubs $(DIFFERENTIAL)/lazy_resol
 
 $(DIFFERENTIAL)/noreturn: DIFFERENTIAL_FLAGS += -falign-functions=1
 
-# Both at one address, where nothing else is: what is unmapped there is mapped there again.
+# Both plugins at the same free address, so that one is mapped where the other was.
 $(DIFFERENTIAL)/plugin_first.so: DIFFERENTIAL_FLAGS += -DFIRST
 $(DIFFERENTIAL)/plugin_%.so: tests/differential/targets/plugin.c
 	$(say) CC $@
@@ -66,7 +66,7 @@ $(DIFFERENTIAL)/optimised: tests/differential/targets/optimised.cc tests/differe
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++20 $(WARNINGS) -O3 -flto -fomit-frame-pointer $(filter %.cc,$^) -o $@
 
-# The program that tries the control surface; with options of its own; and linked with either allocator, because
+# The program that tries the control interface: plain, with built-in options, and linked with either allocator, because
 # nothing can be preloaded into a set-user-ID program.
 TABLE_TARGETS := $(addprefix $(DIFFERENTIAL)/,mallctl_trials mallctl_trials_symbol mallctl_trials_harder \
   secure/jemalloc/mallctl_trials secure/heaptap/mallctl_trials)
@@ -89,34 +89,34 @@ differential-targets: $(DIFFERENTIAL_TARGETS)
 .PHONY: test-differential test-differential-small
 test-differential test-differential-small: $(BUILD)/heaptap $(BUILD)/libheaptap.so differential-targets
 
-# The comparisons themselves see what they are there to see.
+# Tests of the comparisons themselves.
 DIFFERENTIAL_PYTEST = PYTHONDONTWRITEBYTECODE=1 $(PYTEST) -c tests/differential/pytest.ini
 
-test-differential: ## call paths against jemalloc's, of many programs (root)
+test-differential: ## compare call paths of many programs with jemalloc's (root)
 	$(Q)$(DIFFERENTIAL_PYTEST) tests/differential/test_paths.py
 	$(Q)tests/differential/run
 
-test-differential-small: ## call paths against jemalloc's, of those that take seconds (root)
+test-differential-small: ## the same, only programs that take seconds (root)
 	$(Q)$(DIFFERENTIAL_PYTEST) tests/differential/test_paths.py
 	$(Q)tests/differential/run --small
 
 .PHONY: test-differential-wrapped test-differential-busy
 test-differential-wrapped test-differential-busy: $(BUILD)/heaptap $(BUILD)/libheaptap.so differential-targets
 
-test-differential-wrapped: ## call paths of programs that a shell script and env start (root)
+test-differential-wrapped: ## the same, for programs started by a shell script and env (root)
 	$(Q)tests/differential/run --wrapped
 
-test-differential-busy: ## the same beside three busy loops (root)
+test-differential-busy: ## the same with three busy loops in parallel (root)
 	$(Q)tests/differential/run --wrapped --busy
 
 .PHONY: test-jemalloc test-jemalloc-all
 test-jemalloc test-jemalloc-all: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(TABLE_TARGETS)
 
-test-jemalloc: ## mallctl names and a sample of option strings against jemalloc's (root)
+test-jemalloc: ## compare mallctl names and a sample of option strings with jemalloc's (root)
 	$(Q)$(DIFFERENTIAL_PYTEST) tests/differential/test_tables.py
 	$(Q)tests/differential/run_tables --sample
 
-test-jemalloc-all: ## mallctl names and all option strings against jemalloc's (root)
+test-jemalloc-all: ## compare mallctl names and all option strings with jemalloc's (root)
 	$(Q)tests/differential/run_tables
 
 # For `make test-long`.

@@ -3,7 +3,7 @@
 # End-to-end tests and their target programs (tests/targets/). Included by tests/rules.mk.
 
 TARGETS := $(BUILD)/tests/targets
-# Frame pointers and no tail calls: a test says which call paths it expects.
+# Frame pointers and no tail calls: tests expect certain call paths.
 TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread
 
 TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet exact_threads sampling_law children \
@@ -23,13 +23,13 @@ $(TARGETS)/%: tests/targets/%.cc
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++20 $(TARGET_FLAGS) $(DEPENDENCIES) $< -o $@
 
-# As distributions compile: no frame pointers.
+# Compiled like distributions do: no frame pointers.
 $(TARGETS)/callers: tests/targets/callers.cc
 	$(say) CXX $@
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++20 -O2 -g $(WARNINGS) -fomit-frame-pointer $< -o $@
 
-# The same for C. No tail calls: a test says which call paths it expects.
+# The same for C. No tail calls: tests expect certain call paths.
 DISTRIBUTION_FLAGS := -O2 -g $(WARNINGS) -fomit-frame-pointer -fno-optimize-sibling-calls -pthread
 
 $(addprefix $(TARGETS)/,frames loader jit forged deep_frames): $(TARGETS)/%: tests/targets/%.c
@@ -42,8 +42,8 @@ $(TARGETS)/frames_realigned: tests/targets/frames.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DISTRIBUTION_FLAGS) -mstackrealign $(DEPENDENCIES) $< -o $@
 
-# Two that differ in the size of their frames only, so that what is right for one is wrong for the other; and one
-# without unwind tables, and one on whose stack a small copy ends too early.
+# Two plugins that differ only in the size of their frames, so that rules for one are wrong for the other; one without
+# unwind tables; and one whose stack is larger than a small copy.
 $(TARGETS)/libleft.so: PLUGIN := -DSIDE=left -DFRAME=264
 $(TARGETS)/libright.so: PLUGIN := -DSIDE=right -DFRAME=520
 $(TARGETS)/libbare.so: PLUGIN := -DSIDE=bare -DFRAME=264 -g0 -fno-asynchronous-unwind-tables -fno-unwind-tables
@@ -54,7 +54,7 @@ $(addprefix $(TARGETS)/,libleft.so libright.so libbare.so libdeep.so): tests/tar
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DISTRIBUTION_FLAGS) -fPIC -shared -Wl,-Bsymbolic $(PLUGIN) $(DEPENDENCIES) $< -o $@
 
-# As jemalloc's wiki has it: not optimised, results not used.
+# The program of jemalloc's wiki: not optimised, results unused.
 $(TARGETS)/wiki_leak: tests/targets/wiki_leak.c
 	$(say) CC $@
 	@mkdir -p $(@D)
@@ -75,7 +75,7 @@ $(TARGETS)/libstatistics.so: tests/targets/statistics_probe.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TARGET_FLAGS) -fPIC -shared $< -o $@
 
-# Linked with Debian's jemalloc, as its documents say; once with options of its own in the program.
+# Linked with Debian's jemalloc as documented; once with options in the program.
 JEMALLOC_FLAGS := -O0 -g $(WARNINGS) -Wno-unused-result -fno-omit-frame-pointer
 
 $(TARGETS)/wiki_leak_jemalloc: tests/targets/wiki_leak.c
@@ -94,7 +94,7 @@ $(TARGETS)/jemalloc_example_conf: tests/targets/jemalloc_example.c
 	$(Q)$(CC) $(JEMALLOC_FLAGS) -DPROGRAM_CONF='"prof:true,prof_final:true,prof_leak:true,lg_prof_sample:0,stats_print:true"' \
 	  $< -o $@ -ljemalloc
 
-# With jemalloc in the program itself, where no preloaded library comes before it.
+# With jemalloc in the program itself, where preloading does not reach.
 $(TARGETS)/jemalloc_example_static: tests/targets/jemalloc_example.c
 	$(say) CC $@
 	@mkdir -p $(@D)
@@ -115,7 +115,7 @@ $(TARGETS)/hostile: tests/targets/hostile.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TARGET_FLAGS) -Iallocator/include $(DEPENDENCIES) $< -o $@
 
-# The same source with our headers and our library.
+# The same source with heaptap's headers and library.
 $(TARGETS)/heaptap_example: tests/targets/jemalloc_example.c $(BUILD)/libheaptap.so
 	$(say) CC $@
 	@mkdir -p $(@D)
@@ -131,7 +131,7 @@ $(TARGETS)/foreign: tests/targets/foreign.c $(TARGETS)/libsmall.so
 	$(say) CC $@
 	$(Q)$(CC) $(TARGET_FLAGS) $(DEPENDENCIES) $< -o $@ -L$(TARGETS) -lsmall -Wl,-rpath,'$$ORIGIN'
 
-# The allocator that gives up a dump after half a second, so that tests of that need not wait for ten.
+# An allocator that gives up on a dump after half a second instead of ten, for faster tests.
 IMPATIENT := $(BUILD)/tests/impatient
 
 $(IMPATIENT)/dump.o: allocator/profiling/dump.cc
@@ -153,13 +153,13 @@ targets: $(TARGET_PROGRAMS) $(IMPATIENT)/libheaptap.so
 
 # E2E_TESTS: paths, or an expression for pytest's -k; all tests if it is empty.
 E2E_TESTS ?=
-# More than processors: tests wait most of their time, for the kernel to take probes away.
+# More than processors: tests mostly wait for the kernel to remove probes.
 E2E_WORKERS ?= 4
 PYTEST := /usr/bin/python3 -m pytest --color=no
 E2E_SELECTION = $(if $(findstring /,$(E2E_TESTS)),$(E2E_TESTS),tests/e2e $(if $(E2E_TESTS),-k "$(E2E_TESTS)"))
 
-# Two lanes, the second one even if the first one failed: tests side by side, and those that want the machine for
-# themselves. $(1): which of them, as pytest's -m has it. Status 5 of pytest says that no test of a lane was asked for.
+# Two lanes, the second even if the first failed: tests in parallel, then tests that need the whole machine. $(1): a
+# selection for pytest's -m. Status 5 of pytest: no test of a lane was selected.
 define run_e2e
 $(PYTEST) $(E2E_SELECTION) -n $(E2E_WORKERS) -m "not whole_machine and ($(1))" --junit-xml=$(BUILD)/e2e.xml $(2); \
 first=$$?; \
@@ -169,12 +169,12 @@ case $$first$$second in 00 | 05 | 50) ;; *) exit 1 ;; esac
 endef
 
 .PHONY: test-e2e
-test-e2e: $(BUILD)/heaptap $(BUILD)/libheaptap.so targets ## end-to-end tests against the real kernel (root); E2E_TESTS
+test-e2e: $(BUILD)/heaptap $(BUILD)/libheaptap.so targets ## run end-to-end tests against the real kernel (root); E2E_TESTS
 	$(Q)$(call run_e2e,not slow)
 
-# What takes long, with its full durations, and a table of what held.
+# The slow tests with their full durations, and a table of their results.
 .PHONY: test-long
-test-long: $(BUILD)/heaptap $(BUILD)/libheaptap.so targets ## end-to-end tests of endurance, and the slow ones (root)
+test-long: $(BUILD)/heaptap $(BUILD)/libheaptap.so targets ## run endurance tests and slow end-to-end tests (root)
 	$(Q)scripts/bootstrap programs
 	$(Q)rm -f $(BUILD)/long.md
 	$(Q)export HEAPTAP_LONG=1; $(call run_e2e,slow or endurance,--held-table=$(BUILD)/long.md)

@@ -155,7 +155,7 @@ def test_one_stack_s_sizes(lab, lines):
 def test_high_water(lines):
     output = lines.run_on_puppet("high-water watch, marks of 20 %", "keep 100 100000", "drop", "keep 10 100000",
                                  words={"60": ENDLESS})
-    assert f"highest {100 * 114688} bytes, now {10 * 114688} bytes\n" in output
+    assert f"maximum {100 * 114688} bytes, now {10 * 114688} bytes\n" in output
 
 
 @pytest.mark.line("requests for dumps")
@@ -190,7 +190,7 @@ def test_it_ends_by_itself(lab, lines):
     puppet = exact_puppet(lab)
     tracer = lines.start("lifetimes, a histogram", puppet.target_pid, {"10": "1"})
     tracer.ends()
-    assert "highest 0 bytes, now 0 bytes\nlive: 0 bytes in 0 samples\n" in tracer.stdout()
+    assert "maximum 0 bytes, now 0 bytes\nlive: 0 bytes in 0 samples\n" in tracer.stdout()
     assert set(control.semaphores(puppet.target_pid, LIBRARY).values()) == {0}
 
 

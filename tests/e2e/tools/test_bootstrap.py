@@ -74,4 +74,4 @@ def test_what_is_there_is_not_named(bootstrap, missing):
 def test_wrong_words(bootstrap, arguments):
     result = bootstrap(*arguments)
     assert (result.returncode, result.stdout) == (2, "")
-    assert re.fullmatch(r"scripts/bootstrap: .* is no purpose; give build, demo, .*\n", result.stderr)
+    assert re.fullmatch(r"scripts/bootstrap: unknown purpose .*; use build, demo, .*\n", result.stderr)

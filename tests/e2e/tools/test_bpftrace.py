@@ -58,7 +58,7 @@ def test_estimates(lines):
     output = lines.run_on_puppet("top threads", SAMPLED_KEEP, words={"10": ENDLESS}, env=SAMPLED)
     assert re.search(rf"@bytes\[\d+, puppet\]: {estimate}\n", output), output
     output = lines.run_on_puppet("high-water watch, marks of 20 %", SAMPLED_KEEP, env=SAMPLED)
-    assert f"highest {estimate} bytes, now {estimate} bytes\n" in output
+    assert f"maximum {estimate} bytes, now {estimate} bytes\n" in output
 
 
 @pytest.mark.line("live objects older than 10 s, by stack")
@@ -178,7 +178,7 @@ def test_high_water(lines):
             mark = live
             marks.append(live)
     assert [int(word) for word in re.findall(r" live (\d+) bytes", output)] == marks
-    assert f"highest {100 * 114688} bytes, now {10 * 114688} bytes\n" in output
+    assert f"maximum {100 * 114688} bytes, now {10 * 114688} bytes\n" in output
 
 
 @pytest.mark.line("requests for dumps")

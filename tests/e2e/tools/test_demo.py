@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/demo shows what it promises and leaves nothing behind but its folder."""
+"""scripts/demo shows what it promises, and leaves only its folder behind."""
 
 import os
 import re
@@ -16,7 +16,7 @@ FOLDER = re.compile(r"^\$ cd (/tmp/heaptap-demo\.\w+)$", re.MULTILINE)
 # What it prints, in this order.
 PROMISES = (r"^\$ heaptap run --exact -o leak -- \./leak$", r" do_something_else$", r"^\$ LD_PRELOAD=\S+ redis-",
             r"^heaptap: attached to \d+ \(redis-server\)", r" pushGenericCommand$", r"^\$ kill -KILL \d+$",
-            r" hsetCommand$", r"^=== All of it took \d+ s; the profiles are in /tmp/")
+            r" hsetCommand$", r"^=== The demo took \d+ s; the profiles are in /tmp/")
 
 
 class Demo:
@@ -70,7 +70,7 @@ def test_shows_what_it_promises(demo):
     text = running.output()
     for promise in PROMISES:
         match = re.search(promise, text, re.MULTILINE)
-        assert match is not None, f"{promise} is not in what follows:\n{text}"
+        assert match is not None, f"{promise} is missing from this output:\n{text}"
         text = text[match.end():]
     assert running.left_running() == []
     kept = [name for name in os.listdir(running.folder()) if name.endswith(".heap")]
@@ -91,4 +91,4 @@ def test_without_bpf(demo):
     running = demo(before=(target("without_bpf"), "EPERM"))
     assert running.process.wait(PATIENCE_SECONDS) == 1
     assert re.search(r"(?m)^missing +bpf\(2\) ", running.output())
-    assert re.search(r"(?m)^scripts/demo: this machine lacks what heaptap needs; .*\n\Z", running.output())
+    assert re.search(r"(?m)^scripts/demo: this machine cannot run heaptap; .*\n\Z", running.output())
