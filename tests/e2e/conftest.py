@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """End-to-end tests: heaptap, its library and real programs on the real kernel, as root.
 
-    make test-e2e                                      all but the slow ones, in two lanes
+    make test-e2e                                      all except the slow ones, in two lanes
     /usr/bin/python3 -m pytest tests/e2e -k NAME       some, one after the other
     /usr/bin/python3 -m pytest tests/e2e --collect-only -q
 
-How to write one: a function test_*() in the folder of its theme, that takes the fixtures it needs:
+How to write a test: a function test_*() in the folder of its theme, with the fixtures that it needs:
 
-    lab           a folder of its own; starts programs, heaptap sessions and puppets there, and reads the dumps
+    lab           a new folder; starts programs, heaptap sessions and puppets there, and reads the dumps
     daemon        a running daemon that the tests of a module share; its arguments are the module's DAEMON
-    start_daemon  start_daemon(ARGUMENTS...): a daemon of the test's own, which ends with it
+    start_daemon  start_daemon(ARGUMENTS...): a daemon for one test
     new_daemon    the same, not yet started
     allocator     twice: Debian's jemalloc, to prove an expectation, and heaptap
-    heaptap       heaptap only, in the same form; impatient: it gives up a dump after half a second, not after ten
-    held          held(WHAT, BOUND, MEASURED) puts a row into the table that is printed at the end
+    heaptap       heaptap only, in the same form; impatient: gives up on a dump after half a second instead of ten
+    held          held(WHAT, BOUND, MEASURED) adds a row to the table that is printed at the end
 
-A test says what is true, not what was seen: exact numbers where recording is exact, and a bound with its reason where
-it is not. It waits for conditions (wait_until, wait_said), never for time. Bounds in seconds go through TIME_SCALE.
-After each test the books of every session must balance, every dump must be well formed, nothing of a daemon may be left
-in the kernel; and what it left running is killed.
+A test asserts what must be true, not what was observed: exact numbers where recording is exact, otherwise a bound with
+its reason. It waits for conditions (wait_until, wait_said), never for a time. Bounds in seconds go through TIME_SCALE.
+After each test the books of every session must balance, every dump must be well formed, and nothing of a daemon may be
+left in the kernel; processes that are still running are killed.
 
-A test needs eBPF unless it is marked without_bpf; where eBPF is not permitted it fails, with the doctor's reason.
+A test needs eBPF unless it is marked without_bpf; where eBPF is not permitted it fails with the doctor's reason.
 
     HEAPTAP_SKIP_BPF=1       skips the tests that need eBPF
     HEAPTAP_KEEP=1           keeps the tests' folders
-    HEAPTAP_LONG=1           tests of endurance take their full time
-    HEAPTAP_TIME_SCALE=N     every bound in seconds is N times as long
-    HEAPTAP=FILE             another build of heaptap
+    HEAPTAP_LONG=1           gives endurance tests their full time
+    HEAPTAP_TIME_SCALE=N     makes every bound in seconds N times as long
+    HEAPTAP=FILE             tests another build of heaptap
 """
 
 import contextlib
@@ -38,7 +38,7 @@ import tempfile
 
 import pytest
 
-# The tree stays clean; this module was compiled before it could say so.
+# Keeps the source tree clean; only this module was already compiled.
 sys.dont_write_bytecode = True
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 shutil.rmtree(os.path.join(os.path.dirname(__file__), "__pycache__"), ignore_errors=True)
@@ -52,12 +52,12 @@ from lab import Lab  # noqa: E402
 from machine import Machine  # noqa: E402
 from memory_cgroup import MemoryCgroup  # noqa: E402
 
-# Shells start background jobs with these ignored, which programs under test would inherit.
+# Shells ignore these signals in background jobs, and programs under test would inherit that.
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
-# No test takes as long: one that does hangs.
+# A test that takes longer hangs.
 TEST_LIMIT_SECONDS = 400
 _machine = Machine()
 _setup_seconds = {}
@@ -86,7 +86,7 @@ def pytest_itemcollected(item):
 
 @pytest.hookimpl(tryfirst=True, hookwrapper=True)
 def pytest_runtest_protocol(item, nextitem):
-    """Takes the machine before a test's time begins. Tests of one module keep it."""
+    """Takes the machine's lock before a test's time begins. Tests of one module keep it."""
     _machine.take(alone=bool(item.get_closest_marker("whole_machine")))
     yield
     if nextitem is None or nextitem.module != item.module:
@@ -107,7 +107,7 @@ def _bpf(request):
 
 @contextlib.contextmanager
 def _folder(of):
-    """A folder that everybody may read: some programs run as another user."""
+    """A folder that all users may read: some programs run as another user."""
     path = tempfile.mkdtemp(prefix=harness.FOLDER)
     os.chmod(path, 0o755)
     yield path
@@ -135,7 +135,7 @@ def lab(folder):
 
 @pytest.fixture
 def new_daemon(lab):
-    """Makes daemons, which are not started yet and end with the test."""
+    """Makes daemons that are not started yet and end with the test."""
     _shared.end()
     made = []
 
@@ -158,8 +158,8 @@ def start_daemon(new_daemon):
 
 
 class _Shared:
-    """The daemon that tests of a module share, while it runs. Not beside another one: whoever records a process first
-    sets its rate."""
+    """The daemon that tests of a module share. Only one daemon may run at a time: the first to record a process sets its
+    rate."""
 
     def __init__(self):
         self.daemon = None
@@ -191,8 +191,8 @@ def _end_of_shared_daemon():
 
 @pytest.fixture
 def daemon(request, lab, _end_of_shared_daemon):
-    """One for all tests of a module, with the arguments DAEMON of the module, and its LOSSES_ALLOWED. A test leaves it
-    as it was: its processes end with it, and the daemon has closed their books before the next test begins."""
+    """A daemon for all tests of a module, with the module's DAEMON and LOSSES_ALLOWED. A test leaves it unchanged: the
+    test's processes end, and the daemon closes their books before the next test begins."""
     daemon = _shared.start(request.module)
     yield daemon
     harness.reap_all()
@@ -235,7 +235,7 @@ def impatient(lab):
 
 
 def pytest_report_teststatus(report):
-    """One line for each test, with its seconds, and why it failed; what pytest would write is one letter."""
+    """Prints one line for each test, with its seconds and the reason of a failure, instead of pytest's letter."""
     if report.when == "setup":
         _setup_seconds[report.nodeid] = report.duration
     if report.when == "setup" and report.passed or report.when == "teardown" and not report.failed:
@@ -249,7 +249,7 @@ def pytest_report_teststatus(report):
 
 @pytest.fixture
 def held(request):
-    """Notes a bound that held: what, the bound, what was measured."""
+    """Notes a bound that held: its name, the bound and the measured value."""
     def note(what, bound, measured):
         request.node.user_properties.append(("held", [str(what), str(bound), str(measured)]))
     return note

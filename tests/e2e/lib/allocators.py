@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocators under which a test runs: Debian's jemalloc, which proves that an expectation is jemalloc's, and heaptap
-with a collector, which keeps it.
+"""Allocators under which a test runs: Debian's jemalloc, which proves that an expectation is right, and heaptap with a
+collector, which must meet it.
 
 A test that takes the fixture `allocator` runs once under each; one that takes `heaptap` runs under heaptap only.
 """
@@ -16,14 +16,14 @@ from heap_v2 import Dump
 JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 KI, MI = 1 << 10, 1 << 20
 
-# Of the library that tests/e2e/rules.mk builds for this.
-# On a machine so slow that half a second is over before a test can look, the library that is installed has to do.
+# Built into the library of tests/e2e/rules.mk.
+# On a machine on which half a second is too short for a test to look, the normal library must do.
 IS_SLOW = TIME_SCALE > 1
 IMPATIENT_SECONDS = 10 if IS_SLOW else 0.5
 
-# How messages of the process begin, as jemalloc's do: scripts look for it.
+# The prefix of the process's messages, the same as jemalloc's: scripts look for it.
 SAYS = "<jemalloc>: "
-# Of heaptap's own lines on the stderr that it shares with the program.
+# The prefix of heaptap's own lines on the stderr that it shares with the program.
 _COLLECTOR_LINE = re.compile(r'^(heaptap: |<heaptap>: Leak approximation|<heaptap>: Run jeprof --|\{"books")')
 # jeprof's table: flat, flat %, running %, cumulative, cumulative %, name.
 _ROW = re.compile(r"^\s*(-?\d+)\s+(-?[\d.]+)%\s+(-?[\d.]+)%\s+(-?\d+)\s+(-?[\d.]+)% (.*)$")
@@ -31,7 +31,7 @@ _THREAD = re.compile(r"^  t(\d+): \d+: \d+ \[\d+: \d+\](?: (.*))?$")
 
 
 class Allocator:
-    """Programs that use it, in a test's lab, most of them tests/targets/puppet.c; and the dumps that they write."""
+    """Programs that use the allocator, in a test's lab, most of them tests/targets/puppet.c, and their dumps."""
 
     def __init__(self, lab):
         self.lab = lab
@@ -50,14 +50,14 @@ class Allocator:
         return dump
 
     def own_dumps(self, kind=None):
-        """The process's, not the collector's."""
+        """The dumps of the process, not those of the collector."""
         return [dump for dump in self.lab.dumps(kind=kind) if dump.prefix != "collector"]
 
     def names_of_dumps(self):
         return [os.path.basename(dump.path) for dump in self.own_dumps()]
 
     def check(self):
-        """After the test: no file is left that an allocator or a collector should have renamed or removed."""
+        """Runs after the test: no temporary file of an allocator or a collector may be left."""
         known = re.compile(r"\.(heap|prof|pdf)(\.\d+)?$|^\.std(err|out)\.")
         left = [os.path.join(where, name) for where, _, files in os.walk(self.lab.folder) for name in files
                 if not known.search(name) and os.path.basename(where) != "impatient"]
@@ -65,25 +65,25 @@ class Allocator:
 
 
 class Jemalloc(Allocator):
-    """It is linked with libstdc++, whose start allocates one block of 72704 bytes (class 81920), so one call path more
-    than the program's own."""
+    """Debian's jemalloc is linked with libstdc++, whose start allocates one block of 72704 bytes (class 81920): one more
+    call path than the program's own."""
 
     library = JEMALLOC
     noise_objects, noise_bytes, noise_contexts = 1, 81920, 1
     noise_functions = {"_dl_init", "_dl_start_user", "call_init"}
 
     def start(self, *command, conf="", env=None, **options):
-        """A program with this MALLOC_CONF from its first allocation; `talks` as in harness.Process."""
+        """Starts a program with this MALLOC_CONF; `talks` as in harness.Process."""
         env = dict(env or {}, LD_PRELOAD=self.library, MALLOC_CONF=conf)
         return self.lab.program(*command, env=env, **options)
 
     def shell(self, line, **options):
-        """A command line as a document has it, but for the path of the library."""
+        """A documented command line, with the path of the library replaced."""
         return self.lab.program("sh", "-c", line, **options)
 
 
 class Heaptap(Allocator):
-    """Programs are recorded by `heaptap run`, whose own final dumps are named collector.*."""
+    """Records programs with `heaptap run`, whose own final dumps are named collector.*."""
 
     library, binary = LIBRARY, HEAPTAP
     noise_objects, noise_bytes, noise_contexts = 0, 0, 0
@@ -98,7 +98,7 @@ class Heaptap(Allocator):
 
 
 class ImpatientHeaptap(Heaptap):
-    """Its library gives up a dump after IMPATIENT_SECONDS."""
+    """The library gives up on a dump after IMPATIENT_SECONDS."""
 
     def __init__(self, lab):
         super().__init__(lab)
@@ -110,13 +110,13 @@ class ImpatientHeaptap(Heaptap):
 
 
 def assert_answers(process, *pairs):
-    """(command, answer) one after the other."""
+    """Sends each command and checks its answer."""
     for command, expected in pairs:
         assert process.ask(command) == expected, f"{command}; stderr:\n{process.stderr()}"
 
 
 def thread_names(path):
-    """{uid: name} of the lines at the head of a dump; None where there is no name."""
+    """{uid: name} from the header of a dump; None for a thread without a name."""
     names = {}
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -129,7 +129,7 @@ def thread_names(path):
 
 
 def said(process):
-    """What the program and its allocator said on stderr."""
+    """The stderr lines of the program and its allocator."""
     return [line for line in process.stderr().splitlines() if line and not _COLLECTOR_LINE.match(line)]
 
 
@@ -145,7 +145,7 @@ def total(text):
 
 
 def jeprof(lab, *arguments):
-    """jeprof's stdout, as bytes (a PDF is no text)."""
+    """jeprof's stdout, as bytes (it may be a PDF)."""
     result = subprocess.run(["jeprof", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=lab.folder,
                             env=environment(lab.folder), timeout=2 * PATIENCE_SECONDS, check=False)
     assert result.returncode == 0, result.stderr.decode(errors="replace")

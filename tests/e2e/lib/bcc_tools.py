@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What BCC's tools need on a machine that was not made for them: kernel headers to compile with, and tracefs."""
+"""What BCC's tools need: kernel headers to compile with, and tracefs."""
 
 import glob
 import os
 import re
 
-# Where Debian's package linux-headers-cloud-amd64 puts headers: two trees that make one, the kernel's flavour and what
-# flavours have in common.
+# Debian's package linux-headers-cloud-amd64 has two trees that must be merged: the flavour's headers and the common ones.
 _HEADERS = "/usr/src/linux-headers-*-cloud-amd64"
 _PARTS = ("include", "arch/x86/include")
 
 
 def environment(folder):
-    """Variables for BCC's tools. Where the running kernel has no headers of its own, those of the newest kernel do that
-    has some: tools that follow USDT probes take nothing from them but types that do not change, such as pt_regs."""
+    """Environment variables for BCC's tools. If there are no headers for the running kernel, those of the newest kernel
+    serve: tools for USDT probes only need stable types from them, such as pt_regs."""
     variables = {"PYTHONUNBUFFERED": "1"}
     if os.path.isdir(f"/lib/modules/{os.uname().release}/build"):
         return variables
@@ -36,7 +35,7 @@ def _merge(trees, merged):
 
 
 def wrapper():
-    """What must stand before a tool's command so that it finds tracefs; the machine's own mounts stay as they are."""
+    """The prefix of a tool's command that lets it find tracefs without a change of the machine's mounts."""
     if os.path.exists("/sys/kernel/tracing/uprobe_events") or os.path.exists("/sys/kernel/debug/tracing/uprobe_events"):
         return []
     return ["unshare", "-m", "sh", "-c", 'mount -t tracefs tracefs /sys/kernel/tracing; exec "$@"', "sh"]

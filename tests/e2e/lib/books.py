@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The books that heaptap prints with --books when it closes those of a process, and that they balance.
+"""Reads the books that heaptap prints with --books at the end of a process, and checks that they balance.
 
-For each process: the sum over tallies of (allocated - freed) is the sum over the live map, in objects, bytes and
-weight; and nothing was lost, unless a test says that something had to be.
+For each process, the sum over tallies of (allocated - freed) equals the sum over the live map, in objects, bytes and
+weight; and nothing was lost, unless a test expects losses.
 """
 
 import json
 
 
 def read(text):
-    """All books in a heaptap's stderr, in the order in which they were closed."""
+    """All books in the stderr of a heaptap, in the order of closing."""
     return [json.loads(line)["books"] for line in text.splitlines() if line.startswith('{"books"')]
 
 

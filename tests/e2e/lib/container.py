@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers of tests: an overlay file system over an image with its own copy of the library and of the programs, and
-processes in mount, PID and user name spaces of their own that see nothing else."""
+"""Containers for tests: an overlay file system over an image with its own copy of the library and the programs, and
+processes in separate mount, PID and user namespaces that see nothing else."""
 
 import os
 import shutil
@@ -45,11 +45,11 @@ class Container:
                 f"MALLOC_CONF={conf}", f"/{program}", *map(str, arguments)]
 
     def unmount(self):
-        """None, or what is wrong."""
+        """Returns None, or the error."""
         done = subprocess.run(["umount", self.root], capture_output=True, text=True, env=environment("/"), check=False)
         return None if done.returncode == 0 else done.stderr
 
     def remove(self):
-        """Whatever state it is in."""
+        """Works in any state."""
         if os.path.ismount(self.root):
             subprocess.run(["umount", "--lazy", self.root], check=False)

@@ -15,7 +15,7 @@ Control = collections.namedtuple("Control", _FIELDS)
 
 
 def _base(pid, library):
-    """Where the library's first byte is mapped."""
+    """The address of the library's first byte."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
         for line in maps:
             words = line.split()

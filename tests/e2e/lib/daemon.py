@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""heaptap daemon in tests: a recording with a place of its own, which outlives its collectors.
+"""heaptap daemon in tests: a recording in its own folders, which outlives its collectors.
 
-A collector may be killed, stopped and started anew; after the test the recording is ended, nothing of it may be left
-in the kernel, and the books that all its collectors printed must balance.
+A collector may be killed, stopped and restarted. After the test the recording is ended, nothing of it may be left in the
+kernel, and the books that its collectors printed must balance.
 """
 
 import collections
@@ -24,20 +24,20 @@ from harness import (HEAPTAP, OWN_PLACES, PATIENCE_SECONDS, Session, environment
 BPF_FOLDER = "/sys/fs/bpf"
 _numbers = itertools.count()
 
-# For programs whose first allocation shall be recorded with --exact: where eBPF may not write the memory of processes
-# (kernel lockdown), the daemon's rate reaches them a little later.
+# For programs whose first allocation must be recorded with --exact: where eBPF may not write to processes (kernel
+# lockdown), the daemon's rate reaches them a little later.
 EXACT = {"MALLOC_CONF": "lg_prof_sample:0"}
 
-# Another user than root, for whoever starts a program.
+# A user other than root.
 NOBODY_ID = 65534
 NOBODY = {"user": NOBODY_ID, "group": NOBODY_ID, "extra_groups": []}
 
-# Of an HTTP request. Names of headers are in small letters.
+# The answer to an HTTP request. Names of headers are in lower case.
 Answer = collections.namedtuple("Answer", "status headers body")
 
 
 def _is_foreign(entry):
-    """Built in another checkout, or in the folder of a test that is not this process's."""
+    """Whether the file belongs to another checkout or to a test of another process."""
     executable = entry["executable"]
     return bool(re.search(r"/build/|/heaptap-e2e\.", executable)) and not executable.startswith(OWN_PLACES)
 
@@ -56,7 +56,7 @@ class _UnixConnection(http.client.HTTPConnection):
 class Daemon:
     """A recording. `process` is its latest collector, a Session; there is none before start().
 
-    `arguments` are for every collector of it. Losses that a test provokes are named in `losses_allowed`.
+    `arguments` are for every collector. `losses_allowed` names the losses that a test provokes.
     """
 
     def __init__(self, folder, *arguments, losses_allowed=(), **options):
@@ -87,7 +87,7 @@ class Daemon:
                 "--socket", self.socket, "--pin-dir", self.pin_folder, *self._arguments, *map(str, more)]
 
     def launch(self, *more):
-        """A collector that may not come to record, or not yet. `more` arguments are for this one only."""
+        """Starts a collector without waiting for it to record. `more` arguments are for this one only."""
         collector = Session(self.command(*more), self.folder, **self._options)
         self._collectors.append(collector)
         if self.is_shared:
@@ -102,7 +102,7 @@ class Daemon:
         assert self.process.wait() == -signal.SIGKILL
 
     def stop(self, number=signal.SIGTERM):
-        """Ends the collector; with SIGTERM the recording goes on."""
+        """Ends the collector; with SIGTERM the recording continues."""
         self.process.signal(number)
         assert self.process.wait() == 0, self.process.stderr()
 
@@ -111,7 +111,7 @@ class Daemon:
         self.start()
 
     def books(self):
-        """All that its collectors closed, in that order."""
+        """The books that its collectors closed, in that order."""
         return [entry for collector in self._collectors for entry in collector.books()]
 
     def wait_said(self, pattern, **options):
@@ -120,7 +120,7 @@ class Daemon:
     # --- its clients ---
 
     def client(self, *arguments):
-        """A command that talks to it, done; it must have succeeded. Its output."""
+        """Runs a client command, which must succeed. Returns its output."""
         result = subprocess.run([HEAPTAP, *map(str, arguments), "--socket", self.socket],
                                 capture_output=True, text=True, cwd=self.folder, env=environment(self.folder),
                                 timeout=PATIENCE_SECONDS, check=False)
@@ -128,13 +128,13 @@ class Daemon:
         return result.stdout
 
     def processes(self):
-        """What it records, by PID, as heaptap list --json has it. Other checkouts' processes are left out, here and
-        below: a daemon records them too."""
+        """The recorded processes by PID, from heaptap list --json. A daemon also records the processes of other
+        checkouts; they are skipped here and below."""
         entries = json.loads(self.client("list", "--json"))["processes"]
         return {entry["pid"]: entry for entry in entries if not _is_foreign(entry)}
 
     def ended(self):
-        """Processes that have ended, the last one first."""
+        """Ended processes, the latest first."""
         entries = json.loads(self.client("list", "--ended", "--json"))["ended"]
         return [entry for entry in entries if not _is_foreign(entry)]
 
@@ -145,7 +145,7 @@ class Daemon:
         return dict(zip(head, row))
 
     def saved_pids(self):
-        """Of which a next collector finds in writing what was mapped."""
+        """PIDs of the processes whose mappings are saved for the next collector."""
         pids = set()
         folder = os.path.join(self.state_folder, "recording")
         for name in os.listdir(folder):
@@ -155,11 +155,11 @@ class Daemon:
         return pids
 
     def wait_recorded(self, pid):
-        """What list has of a process, as soon as it has it."""
+        """Waits until a process is listed; returns its entry."""
         return wait_until(lambda: self.processes().get(pid), f"{pid} is recorded")
 
     def wait_ended(self, pid):
-        """What list --ended has of it."""
+        """Waits until list --ended has the process; returns its entry."""
         return wait_until(lambda: next((entry for entry in self.ended() if entry["pid"] == pid), None),
                           f"process {pid} is among the ended ones")
 
@@ -169,7 +169,7 @@ class Daemon:
     def request(self, method, path, body=None, headers=None):
         connection = _UnixConnection(self.socket)
         try:
-            # A daemon that refuses answers and closes without reading what it is asked.
+            # A daemon that refuses a connection answers and closes it without reading the request.
             with contextlib.suppress(BrokenPipeError):
                 connection.request(method, path, body, headers or {})
             response = connection.getresponse()
@@ -182,7 +182,7 @@ class Daemon:
         return self.request("GET", path, **options)
 
     def metrics(self):
-        """Samples of /metrics by name and labels, as they stand there."""
+        """The samples of /metrics, by name and labels."""
         lines = self.get("/metrics").body.decode().splitlines()
         return {name: float(value) for name, value in
                 (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
@@ -196,11 +196,11 @@ class Daemon:
         return only_dump(self.state_folder, pid, kind)
 
     def wait_dumps(self, number, **which):
-        """Dumps get their names when they are whole."""
+        """Waits for dumps, which get their names when they are complete."""
         return wait_until(lambda: len(self.dumps(**which)) >= number and self.dumps(**which), f"{number} dumps {which}")
 
     def reload(self, *lines, said="reloaded rules, rates, "):
-        """Has it read this configuration, which replaces the one before."""
+        """Replaces the configuration and makes the daemon read it."""
         with open(self.configuration, "w", encoding="ascii") as file:
             file.write("".join(line + "\n" for line in lines))
         times = self.process.stderr().count(said)
@@ -210,7 +210,7 @@ class Daemon:
     # --- its end ---
 
     def end(self):
-        """Ends the recording, whatever state it is in, and checks what it leaves: nothing but balanced books."""
+        """Ends the recording, in any state, and checks that it leaves nothing but balanced books."""
         if self._collectors and self.process.alive():
             self.stop()
         end = Session(self.command("--end"), self.folder, **self._options)
@@ -218,7 +218,7 @@ class Daemon:
             end.ends()
             assert not os.path.exists(self.pin_folder), os.listdir(self.pin_folder)
         finally:
-            # Else its probes would disturb all tests to come.
+            # Otherwise its probes would disturb all later tests.
             shutil.rmtree(self.pin_folder, ignore_errors=True)
         for entry in self.books():
             books.check(entry, self.losses_allowed)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that asks for dumps by mallctl, and the bounds of that.
+"""A program that asks for dumps by mallctl, and the time limits of dumps.
 
-A dump is given up after 10 seconds (contract.h), here after IMPATIENT_SECONDS; one that waits for others' dumps first
-is given up after twice as long, and then after as long as any.
+A process gives up on a dump after 10 seconds (contract.h), here after IMPATIENT_SECONDS. A dump behind those of other
+threads waits up to twice as long for its turn first.
 """
 
 import os
@@ -26,14 +26,14 @@ def begin(heaptap, prefix="dump", conf=""):
 
 
 def assert_goes_on(heaptap, process, lines):
-    """It has said so many lines, and its next dump is whole."""
+    """The program has printed this many lines, and its next dump is complete."""
     assert len(said(process)) == lines, said(process)
     assert_answers(process, (f"keep 3 {BLOCK}", "kept 3"), ("write string prof.dump goes-on.prof", "0"))
     assert live(heaptap.dump_named("goes-on.prof"), "keep_blocks")[0] >= 3
 
 
 def assert_no_torn_file(lab):
-    """What lies under a name that was asked for is a whole dump."""
+    """Every file under a requested name is a complete dump."""
     for where, _, files in os.walk(lab.folder):
         for name in files:
             if re.search(r"\.(heap|prof)(\.\d+)?$", name):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs and heaptap sessions of tests, each with bounds, and the names of dumps.
+"""Programs and heaptap sessions of tests, with time limits, and the names of dumps.
 
-Nothing here sleeps and hopes: wait_until() polls a condition and fails when its bound is over.
+Nothing here sleeps for a fixed time: wait_until() polls a condition and fails at its time limit.
 """
 
 import ctypes
@@ -25,27 +25,26 @@ TARGETS = os.path.join(BUILD, "tests", "targets")
 # Where heaptap and its library are taken from; see own_copy().
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 _PLACE = os.path.join(BUILD, "e2e", _WORKER) if _WORKER else BUILD
-# Another build of it, if the caller says so.
+# Another build, if the caller sets it.
 _BUILT = os.environ.get("HEAPTAP") or os.path.join(BUILD, "heaptap")
 HEAPTAP = os.path.join(_PLACE, "heaptap") if _WORKER else _BUILT
 LIBRARY = os.path.join(_PLACE, "libheaptap.so")
 
-# Where tests of this process have their programs; FOLDER is how their folders begin.
+# Where tests of this process have their programs; the names of their folders begin with FOLDER.
 FOLDER = f"heaptap-e2e.{os.getpid()}."
 OWN_PLACES = (BUILD, os.path.join(tempfile.gettempdir(), FOLDER))
 
-# Everything that is measured by the clock is given so many times as long: for machines that are slow, such as emulated
-# ones.
+# A factor for all time limits, for slow machines such as emulated ones.
 TIME_SCALE = float(os.environ.get("HEAPTAP_TIME_SCALE", "1"))
-# A bound for anything that takes milliseconds, generous because the machine is shared.
+# A limit for anything that takes milliseconds; generous, because the machine is shared.
 PATIENCE_SECONDS = 60 * TIME_SCALE
-# Tests of endurance take their full time.
+# Gives endurance tests their full time.
 LONG = os.environ.get("HEAPTAP_LONG") == "1"
 
 
 def own_copy():
-    """Tests that run side by side have a library of their own each: a session listens to all processes on its library's
-    file."""
+    """Gives this process its own copy of the library: a session listens to all processes on its library's file, and tests
+    run in parallel."""
     if not _WORKER:
         return
     shutil.rmtree(_PLACE, ignore_errors=True)
@@ -59,7 +58,7 @@ def target(name):
 
 
 def wait_until(condition, what, seconds=PATIENCE_SECONDS):
-    """The first true value of condition(); an error that names `what` when the bound is over."""
+    """Returns the first true value of condition(); fails with `what` at the time limit."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -71,7 +70,7 @@ def wait_until(condition, what, seconds=PATIENCE_SECONDS):
 
 
 def become_subreaper():
-    """Daemons and orphans of the tests become children of this process, so that none is left behind."""
+    """Makes daemons and orphans of the tests children of this process, so that none is left behind."""
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
@@ -80,12 +79,12 @@ def _children():
         return [int(word) for word in file.read().split()]
 
 
-# Children that outlive a test: the collectors of daemons that tests share.
+# Children that outlive a test: the collectors of shared daemons.
 spared = set()
 
 
 def reap_all():
-    """Ends every process below this one that a test left running."""
+    """Ends every descendant that a test left running."""
     while children := [child for child in _children() if child not in spared]:
         for child in children:
             try:
@@ -97,7 +96,7 @@ def reap_all():
 
 @functools.lru_cache(maxsize=None)
 def why_no_bpf():
-    """None if heaptap can record here; else what is missing, as its doctor says."""
+    """None if heaptap can record here; otherwise the doctor's findings."""
     if not os.path.exists(HEAPTAP):
         return f"{HEAPTAP} is not built"
     doctor = subprocess.run([HEAPTAP, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -107,7 +106,7 @@ def why_no_bpf():
 
 
 class Process:
-    """A program of a test. stderr goes to a file; stdin and stdout are pipes if `talks`, else stdout is a file."""
+    """A program of a test. stderr goes to a file; stdin and stdout are pipes if `talks`, otherwise stdout is a file."""
 
     def __init__(self, command, folder, talks=False, env=None, **options):
         self.command = command
@@ -127,7 +126,7 @@ class Process:
         return self.popen.pid
 
     def wait(self, seconds=PATIENCE_SECONDS):
-        """The exit status, negative for a signal, as subprocess has it."""
+        """Waits for the exit status, negative for a signal as in subprocess."""
         if self.popen.stdin and not self.popen.stdin.closed:
             try:
                 self.popen.stdin.close()
@@ -139,7 +138,7 @@ class Process:
             raise AssertionError(f"{self.command} did not end in {seconds} s; stderr:\n{self.stderr()}") from None
 
     def ends(self, status=0, seconds=PATIENCE_SECONDS):
-        """It ends, with this status."""
+        """Asserts that it ends with this status."""
         assert self.wait(seconds) == status, f"{self.command} ended with {self.popen.returncode}:\n{self.stderr()}"
 
     def signal(self, number):
@@ -157,7 +156,7 @@ class Process:
             return file.read()
 
     def wait_said(self, pattern, count=1, seconds=PATIENCE_SECONDS):
-        """Waits for the count-th match of a pattern on stderr, and gives that match."""
+        """Waits for the count-th match of a pattern on stderr, and returns that match."""
         def search():
             matches = list(re.finditer(pattern, self.stderr(), re.MULTILINE))
             if len(matches) < count and not self.alive():
@@ -181,7 +180,7 @@ class Process:
         return line.decode()
 
     def tell(self, line):
-        """Gives a program that talks one line."""
+        """Sends one line to a program that talks."""
         self.popen.stdin.write(line.encode() + b"\n")
         self.popen.stdin.flush()
 
@@ -191,8 +190,8 @@ class Process:
 
 
 def environment(folder, changes=None):
-    """The same for every program of a test: nothing of the caller's but PATH (and what sanitizers read). A change to
-    None takes a name out."""
+    """The environment of every program of a test: only the caller's PATH and sanitizer options. A change to None removes a
+    variable."""
     result = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": folder, "LC_ALL": "C.UTF-8", "TZ": "UTC",
               "JEPROF_TMPDIR": folder}
     # For a build with sanitizers.
@@ -202,7 +201,7 @@ def environment(folder, changes=None):
 
 
 class Session(Process):
-    """A running heaptap. Its books are checked after the test, unless `records` is False (it had nothing to record)."""
+    """A running heaptap. Its books are checked after the test, unless `records` is False (nothing to record)."""
 
     def __init__(self, arguments, folder, **options):
         self.records = True
@@ -212,7 +211,7 @@ class Session(Process):
         super().__init__([*before, binary, *arguments], folder, **options)
 
     def lines(self):
-        """What it said, without the books."""
+        """Its stderr lines, without the books."""
         return [line for line in self.stderr().splitlines() if not line.startswith('{"books"')]
 
     def books(self):
@@ -231,7 +230,7 @@ class Session(Process):
 
 
 class DumpName:
-    """<prefix>.<pid>.<seq>.<kind><number>.heap, taken apart."""
+    """A parsed name: <prefix>.<pid>.<seq>.<kind><number>.heap."""
 
     _NAME = re.compile(r"(.*)\.(\d+)\.(\d+)\.(?:(f)|([imu])(\d+))\.heap")
 
@@ -256,7 +255,7 @@ def find_dumps(folder, pid=None, kind=None):
 
 
 def only_dump(folder, pid=None, kind=None):
-    """What is in the one dump there is."""
+    """Reads the only dump in a folder."""
     found = find_dumps(folder, pid, kind)
     assert len(found) == 1, [dump.path for dump in found]
     return found[0].read()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads heap_v2 dumps, jemalloc's text format, strictly: what does not belong there is an error.
+"""Reads heap_v2 dumps, jemalloc's text format, strictly: anything unexpected is an error.
 
     %warn TEXT                                        any number, before everything
     heap_v2/RATE
@@ -17,9 +17,9 @@ import collections
 import math
 import re
 
-# Numbers as they stand in the file; estimates are got by unbiased().
+# Numbers as in the file; unbiased() makes estimates.
 Count = collections.namedtuple("Count", "objects bytes")
-# total and threads are live; ever is everything that was allocated, where the writer keeps that.
+# total and threads are live; ever is the accumulated total, if the writer keeps one.
 Stack = collections.namedtuple("Stack", "frames total ever threads")
 Mapping = collections.namedtuple("Mapping", "begin end executable offset path")
 
@@ -95,14 +95,14 @@ class Dump:
             self.mappings.append(Mapping(int(begin, 16), int(end, 16), "x" in protection, int(offset, 16), path))
 
     def unbiased(self, count):
-        """A Count as jeprof sees it (AdjustSamples): floats."""
+        """A Count corrected like jeprof's AdjustSamples: floats."""
         if count.objects == 0:
             return Count(0.0, 0.0)
         factor = 1 / -math.expm1(-(count.bytes / count.objects) / self.rate)
         return Count(count.objects * factor, count.bytes * factor)
 
     def estimate(self, stacks, which="total"):
-        """Sum of what jeprof makes of each call path, `total` or `ever`."""
+        """The sum of jeprof's estimates over all call paths, `total` or `ever`."""
         counts = [self.unbiased(getattr(stack, which)) for stack in stacks]
         return Count(sum(count.objects for count in counts), sum(count.bytes for count in counts))
 
@@ -110,7 +110,7 @@ class Dump:
         return next((m for m in self.mappings if m.begin <= address < m.end), None)
 
     def check(self):
-        """What holds in every dump: no two equal call paths, the parts make the whole up to rounding."""
+        """Checks what holds in every dump: no two equal call paths, and the parts add up to the whole, except for rounding."""
         paths = [tuple(stack.frames) for stack in self.stacks]
         assert len(paths) == len(set(paths)), f"{self.path}: the same call path twice"
         for stack in self.stacks:
@@ -118,7 +118,7 @@ class Dump:
             for what in ("objects", "bytes"):
                 threads = sum(getattr(self.unbiased(count), what) for count in stack.threads.values())
                 whole = getattr(self.unbiased(stack.total), what)
-                # Each line is rounded by itself, to a half.
+                # Each line is rounded separately, by up to a half.
                 bound = whole / max(1, getattr(stack.total, what)) * (len(stack.threads) + 1)
                 assert abs(threads - whole) <= bound + 0.001 * whole, (
                     f"{self.path}: threads have {threads} {what}, their call path {whole}")

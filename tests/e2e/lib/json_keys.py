@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of a JSON document that two allocators print, by which a program finds its values."""
+"""The keys of a JSON document, to compare the documents of two allocators."""
 
 
 def leaves(value, path=""):
-    """{dotted name: kind of value} of all leaves. Items of a list are all alike, which is checked; arenas, whose keys
-    are numbers, count as one."""
+    """{dotted name: kind of value} of all leaves. All items of a list must be alike; arenas, whose keys are numbers, count
+    as one."""
     if isinstance(value, dict) and value:
         found = {}
         for key, inner in value.items():

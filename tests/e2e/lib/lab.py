@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a test starts, and what it finds afterwards, in a folder of its own."""
+"""The programs that a test starts and the dumps that they leave, in a folder of its own."""
 
 import os
 import re
@@ -9,8 +9,8 @@ import subprocess
 import harness
 from harness import LIBRARY, PATIENCE_SECONDS, Process, Session, environment, target
 
-# Blocks that a process may allocate before it notices that it is recorded. As the README says: 4 KiB of each size; here
-# blocks of 100 bytes, which take 112.
+# Blocks that a process may allocate before it notices that it is recorded: 4 KiB of each size (README); here blocks of
+# 100 bytes, which take 112.
 READY_BLOCKS = 4096 // 112
 
 
@@ -24,7 +24,7 @@ class Lab:
         return os.path.join(self.folder, *names)
 
     def copy(self, program, name):
-        """A program of the tests by another name, and so with another command."""
+        """A copy of a test program under another name, which becomes its command."""
         copy = self.path(name)
         if not os.path.exists(copy):
             shutil.copy(target(program), copy)
@@ -45,12 +45,12 @@ class Lab:
         return Process([str(word) for word in command], self.folder, **options)
 
     def preloaded(self, *command, **options):
-        """A program that uses the allocator, and that nobody records who is not there already."""
+        """Starts a program that uses the allocator; only a collector that is already running records it."""
         env = dict(options.pop("env", {}), LD_PRELOAD=LIBRARY)
         return self.program(*command, env=env, **options)
 
     def puppet(self, *wrapper, **options):
-        """A puppet (tests/targets/puppet.c), alone or under another command; waits until it is ready."""
+        """Starts a puppet (tests/targets/puppet.c), alone or under another command; waits until it is ready."""
         process = self.program(*wrapper, target("puppet"), talks=True, **options)
         process.target_pid = int(process.answer().split()[1])
         return process
@@ -61,25 +61,25 @@ class Lab:
         return session
 
     def preloaded_puppet(self, name=None, **options):
-        """By another name if there is one."""
+        """Starts a preloaded puppet, under another name if one is given."""
         process = self.preloaded(self.copy("puppet", name) if name else target("puppet"), talks=True, **options)
         process.target_pid = int(process.answer().split()[1])
         return process
 
     def attach(self, pid, *arguments, **options):
-        """Attaches, and waits until it records."""
+        """Attaches, and waits until heaptap records."""
         session = self.heaptap("attach", "-p", pid, *arguments, **options)
         session.wait_said(rf"^heaptap: attached to {pid} \(")
         return session
 
     def reader(self, *command):
-        """Output of a program that reads dumps (jeprof, google-pprof), both streams."""
+        """The output of a program that reads dumps (jeprof, google-pprof), both streams."""
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder,
                                 env=environment(self.folder), timeout=PATIENCE_SECONDS * 2, check=False)
         assert result.returncode == 0, result.stdout
         return result.stdout
 
-    # --- what they left ---
+    # --- dumps ---
 
     def dumps(self, pid=None, kind=None):
         """Names of dumps in the test's folder, by process and sequence."""
@@ -89,7 +89,7 @@ class Lab:
         return harness.only_dump(self.folder, pid, kind)
 
     def checked(self, something):
-        """Something that has a check() of its own, which is done after the test."""
+        """Registers an object whose check() runs after the test."""
         self._checked.append(something)
         return something
 
@@ -98,7 +98,7 @@ class Lab:
             something.check()
 
     def check(self):
-        """What holds after every test: the books of all sessions balance, and all dumps are well formed."""
+        """Checks what holds after every test: the books of all sessions balance, and all dumps are well formed."""
         for session in self.sessions:
             session.check()
         for dump in self.dumps():
@@ -106,7 +106,7 @@ class Lab:
 
 
 def assert_one_clear_line(session, status, *words):
-    """Bad input: this exit status, and one line on stderr, ours, that contains the words."""
+    """Bad input leads to this exit status and one line of heaptap on stderr that contains the words."""
     session.records = False
     session.ends(status)
     (line,) = session.lines()

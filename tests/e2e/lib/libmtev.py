@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Talks HTTP with tests/targets/mtev_endpoints.c, which plays the role of a libmtev application."""
+"""An HTTP client for tests/targets/mtev_endpoints.c, which plays the role of a libmtev application."""
 
 import collections
 import http.client
@@ -11,7 +11,7 @@ Answer = collections.namedtuple("Answer", "status reason type body")
 
 
 class Endpoints:
-    """An application that has said "ready PORT PID"; `process` is the program that said it."""
+    """An application that has printed "ready PORT PID" from the program `process`."""
 
     def __init__(self, process):
         self.process = process

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that opens plugins (tests/targets/loader.c), and what must be on the stacks through them."""
+"""A program that opens plugins (tests/targets/loader.c), and the expected stacks through them."""
 
 import os
 import re
@@ -36,7 +36,7 @@ def end(lab, session):
 
 
 def settle(session):
-    """heaptap has looked at all that happened before, when it has written the second of two dumps."""
+    """Waits until heaptap has handled all earlier events: then it has written the second of two dumps."""
     for number in range(2):
         session.signal(signal.SIGUSR1)
         session.wait_said(r"^heaptap: wrote .*\.m\d+\.heap", number + 1)
@@ -53,7 +53,7 @@ def call(process, function, count):
 
 
 def paths(dump, function, copies=None):
-    """{names: objects} of the paths through a function."""
+    """{names: objects} of the call paths through a function."""
     result = {}
     for stack in dump.stacks:
         names = tuple(symbols.names(dump, stack, copies))
@@ -63,8 +63,8 @@ def paths(dump, function, copies=None):
 
 
 def assert_called(dump, side, count, copies=None):
-    """So many objects came through the plugin, all of them by way of call_plugin() in main(), to _start; and as
-    many as its constructor made."""
+    """This many objects came through the plugin, all of them through call_plugin() in main() up to _start, plus the
+    objects of its constructor."""
     found = paths(dump, f"{side}_middle", copies)
     called = {names: objects for names, objects in found.items() if f"{side}_enter" in names}
     for names in called:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock that keeps tests apart which would see each other: on this machine, whatever checkout they are of.
+"""A lock between tests that would disturb each other, for all checkouts on this machine.
 
-A daemon records every process, and whoever records a process first sets its rate. So a test that starts one holds the
-machine alone; any other test shares it, since most start processes that a daemon would record.
+A daemon records every process, and the first to record a process sets its rate. So a test that starts a daemon holds the
+machine alone; all other tests share it, since most start processes that a daemon would record.
 """
 
 import contextlib
@@ -10,8 +10,8 @@ import fcntl
 import os
 
 LOCK = "/run/heaptap-e2e.lock"
-# Whoever wants the lock passes this one first, one after the other. Whoever waits to be alone keeps it meanwhile, so
-# that those who share cannot keep coming and make the wait endless.
+# Every process takes this lock before the other one. A process that waits for exclusive use keeps it meanwhile, so that
+# sharing processes cannot make it wait for ever.
 TURNSTILE = "/run/heaptap-e2e.turnstile"
 
 
@@ -20,14 +20,14 @@ def _open(path):
 
 
 class Machine:
-    """`alone`: whether this process holds it for itself; None if it does not hold it."""
+    """`alone`: whether this process holds the machine exclusively; None if it does not hold it."""
 
     def __init__(self):
         self.alone = None
         self._lock = None
 
     def take(self, alone):
-        """Does nothing if it is held that way already."""
+        """Does nothing if the machine is already held that way."""
         if self.alone == alone:
             return
         self.leave()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A memory cgroup of a test, of version 1 or 2, whatever the machine has."""
+"""A memory cgroup for a test, of the machine's version 1 or 2."""
 
 import os
 
@@ -10,7 +10,7 @@ _VERSION_2 = "/sys/fs/cgroup"
 
 
 class MemoryCgroup:
-    """`path` is as rules of the daemon see it, below the hierarchy's root."""
+    """`path` is relative to the hierarchy's root, as in rules of the daemon."""
 
     def __init__(self, name, limit=None):
         is_version_2 = os.path.exists(os.path.join(_VERSION_2, "cgroup.controllers"))
@@ -33,7 +33,7 @@ class MemoryCgroup:
         self._write("cgroup.procs", os.getpid())
 
     def remove(self):
-        """When all its processes have ended: the kernel is done with the last of them a moment later."""
+        """Call it when all processes in the group have ended; the kernel may need another moment."""
         def is_gone():
             try:
                 os.rmdir(self.folder)

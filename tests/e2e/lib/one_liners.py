@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one-liners of heaptap-probes(7), run word for word on programs whose allocations are known, and what bpftrace and
-BCC print, taken apart.
+"""Runs the one-liners of heaptap-probes(7) verbatim on programs with known allocations, and parses the output of bpftrace
+and BCC.
 
-MALLOC_CONF=lg_prof_sample:0 makes every allocation a sample, so that every number that a line prints is known too. The
-programs have no ready blocks of the sizes that the tests use, so sampling holds from the first.
+MALLOC_CONF=lg_prof_sample:0 makes every allocation a sample, so that every printed number is known. The programs have no
+ready blocks of the sizes that the tests use, so sampling takes effect at once.
 """
 
 import os
@@ -24,10 +24,10 @@ EXACT = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
 # 20000 blocks of 1000 bytes: 1024 usable; 1000 blocks of 100 bytes: 112 usable.
 CHURN, CHURNED_SAMPLES, CHURNED_BYTES = "churn 20000 1000", 20000, 20000 * 1024
 KEEP, KEPT_SAMPLES, KEPT_BYTES = "keep 1000 100", 1000, 1000 * 112
-# Longer than any test: it ends the line itself.
+# Longer than any test: the test ends the line itself.
 ENDLESS = "6000"
-# A sample every 64 KiB, repeatable. 20000 blocks of 1024 bytes give about 310 samples: a relative error of 1/sqrt(310),
-# 5.7 %; the bound is five times that.
+# A sample every 64 KiB, with a fixed seed. 20000 blocks of 1024 bytes give about 310 samples: a relative error of
+# 1/sqrt(310) = 5.7 %; the bound is five times that.
 SAMPLED = {"MALLOC_CONF": "lg_prof_sample:16", "HEAPTAP_CONF": "prof_seed:1"}
 SAMPLED_KEEP, SAMPLED_BYTES, SAMPLED_ERROR = "keep 20000 1000", 20000 * 1024, 0.28
 
@@ -42,25 +42,25 @@ def _sections():
 
 
 def questions(tool):
-    """Those that the tool has a command for."""
+    """The questions for which the tool has a command."""
     return [question for question, commands in _sections().items() if tool in commands]
 
 
 def command(question, tool, words):
-    """The words of the page's command, paths as in this tree, and each word replaced that is in `words`."""
+    """The words of the page's command, with paths of this tree, and with the replacements in `words`."""
     text = _sections()[question][tool]
     text = text.replace(_INSTALLED_LIBRARY, LIBRARY).replace(_INSTALLED_SCRIPTS, os.path.join(ROOT, "scripts"))
     return [words.get(word, word) for word in shlex.split(text)]
 
 
 def marked_questions(tests):
-    """Questions that tests of a module are marked with."""
+    """The questions in the marks of a module's tests."""
     return {mark.args[0] for test in tests.values() for mark in getattr(test, "pytestmark", ())
             if getattr(mark, "name", None) == "line"}
 
 
 class Lines:
-    """Lines of one tool, of which a test may start those of the `questions` that it is marked with, and must."""
+    """The lines of one tool. A test must start exactly those of the `questions` in its marks."""
 
     def __init__(self, lab, tool, questions):
         self._lab, self._tool, self._questions = lab, tool, questions
@@ -70,7 +70,7 @@ class Lines:
         assert self._asked == self._questions
 
     def start(self, question, pid=None, words=None, wait=True):
-        """Starts a line of the page, with other `words` for some of its own; waits until it has attached."""
+        """Starts a line of the page, with some `words` replaced; waits until it has attached."""
         assert question in self._questions, f"the test is not marked with {question!r}"
         self._asked.add(question)
         words = command(question, self._tool, dict(words or {}, PID=str(pid)))
@@ -83,7 +83,7 @@ class Lines:
         return tracer
 
     def run_on_puppet(self, question, *orders, words=None, env=None):
-        """What a line prints about a puppet that obeys these orders."""
+        """The output of a line about a puppet that follows these orders."""
         puppet = self._lab.preloaded_puppet(env=env or EXACT)
         tracer = self.start(question, puppet.target_pid, words)
         for order in orders:
@@ -97,16 +97,16 @@ def waits(tracer):
 
 
 def listens(tracer, pid):
-    """It has attached, and waits for events or for its time to be over."""
+    """Whether the tool has attached and waits for events or for the end of its time."""
     assert tracer.alive(), f"{tracer.command} ended:\n{tracer.stdout()}\n{tracer.stderr()}"
     return waits(tracer) and any(control.semaphores(pid, LIBRARY).values())
 
 
 def end(tracer):
-    """Ctrl-C; what it has printed. Its exit status is the tool's own affair: trace's is 1 then.
+    """Sends SIGINT and returns the output. The exit status depends on the tool: trace's is 1.
 
-    bpftrace forgets a SIGINT that comes while it does not wait for events, as it does for an instant ten times a
-    second; so another one follows if it still waits a second later. After SIGINT it does not wait so long."""
+    bpftrace ignores a SIGINT in the instants, ten times a second, when it does not wait for events; so another one
+    follows if it still waits a second later."""
     def ended():
         if waits(tracer):
             tracer.signal(signal.SIGINT)
@@ -118,7 +118,7 @@ def end(tracer):
 
 
 def repeat_until(is_seen, what, held):
-    """A round that the end of a second cuts in two is repeated; how often is said."""
+    """Repeats a round that falls into two seconds; returns the number of rounds."""
     rounds = 0
 
     def one_more():
@@ -134,7 +134,7 @@ def exact_puppet(lab):
 
 
 def exact_workers(lab):
-    """Threads with names (tests/targets/named_threads.c), ready to go."""
+    """Starts threads with names (tests/targets/named_threads.c), which wait for an order."""
     workers = lab.preloaded(target("named_threads"), talks=True, env=EXACT)
     workers.target_pid = int(workers.answer().split()[1])
     return workers
@@ -147,14 +147,14 @@ def by_stack(text, name):
 
 
 def through(stacks, function):
-    """The sum over the stacks that go through a function; there must be one."""
+    """The sum over the stacks through a function; there must be at least one."""
     numbers = [number for stack, number in stacks if re.search(rf"\b{function}\b", stack)]
     assert numbers, f"no stack goes through {function}: {stacks}"
     return sum(numbers)
 
 
 def histogram(text):
-    """{low bound: count} of bpftrace's or BCC's histogram, empty rows left out."""
+    """{lower bound: count} of bpftrace's or BCC's histogram, without empty rows."""
     units = {"": 1, "K": 1 << 10, "M": 1 << 20}
     rows = [(int(low) * units[unit], int(count)) for low, unit, count in
             re.findall(r"^\[(\d+)([KM]?)(?:\]|, \d+[KM]?\)) +(\d+) \|", text, re.MULTILINE)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of a plugin (tests/targets/plugin.c) with damages to what stacks are unwound by."""
+"""Copies of a plugin (tests/targets/plugin.c) with damaged unwind information."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ def _without_section_headers(path):
 
 
 def _huge_section(path):
-    """.eh_frame is said to have 64 GiB, and the file is that long, a hole."""
+    """.eh_frame claims 64 GiB, and the file is that long, with a hole."""
     with open(path, "r+b") as file:
         file.seek(0x28)
         (headers,) = struct.unpack("<Q", file.read(8))
@@ -51,15 +51,15 @@ def _huge_section(path):
                 file.write(header)
         file.truncate(65 << 30)
 
-# What is done to the file; more is in the unit tests.
+# Kinds of damage; the unit tests have more.
 DAMAGES = {"without_section_headers": _without_section_headers, "ones": _of_ones,
            "huge_section": _huge_section}
-# These say as much as the original.
+# These damages leave all information intact.
 HARMLESS = {"without_section_headers"}
 
 
 def damaged(path, damage, folder):
-    """A copy of the plugin at `path`, damaged."""
+    """A damaged copy of the plugin at `path`."""
     copy = os.path.join(folder, f"lib_{damage}.so")
     shutil.copy(path, copy)
     DAMAGES[damage](copy)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real programs that are run on heaptap: in the end-to-end tests and in the benchmark of memory.
+"""Real programs that the end-to-end tests and the memory benchmark run with heaptap.
 
-A program is a function(folder, start): it runs in an empty folder, starts its commands by start(command), which
-gives a started process with wait(), stdout() and stderr(), and returns what must be the same however it is started:
-a dictionary of statuses, outputs and files. What differs from run to run (times, PIDs) is taken out here.
+A program is a function(folder, start). It runs in an empty folder and starts commands with start(command), which returns
+a started process with wait(), stdout() and stderr(). It returns what must be the same in every mode: a dictionary of
+statuses, outputs and files, without anything that differs from run to run (times, PIDs).
 """
 
 import os
@@ -28,7 +28,7 @@ def _once(*command):
 
 
 class Profiled:
-    """A session of heaptap run, seen as the program that it runs."""
+    """A session of heaptap run, with the interface of the program that it runs."""
 
     def __init__(self, session):
         self.session = session
@@ -43,7 +43,7 @@ class Profiled:
 
 
 def w(folder, start):
-    """What w prints but for the numbers: times, loads, idle times."""
+    """The output of w without the numbers: times, loads, idle times."""
     result = finish(start(["w"]))
     result["stdout"] = re.sub(r"[\d.:]+", "#", re.sub(r"up .*?,  ", "up #,  ", result["stdout"]))
     return result
@@ -152,7 +152,7 @@ PAGE = """<!doctype html><body style="margin: 0">
 
 
 def firefox(folder, start):
-    """A picture of a page, without a display. Firefox wraps getenv under a lock of its own."""
+    """A screenshot of a page, without a display. Firefox wraps getenv under its own lock."""
     page, picture, profile = (os.path.join(folder, name) for name in ("page.html", "picture.png", "profile"))
     with open(page, "w", encoding="ascii") as file:
         file.write(PAGE)
@@ -183,7 +183,7 @@ PROGRAMS = {
     "postgres": postgres,
 }
 
-# A package of scripts/bootstrap's purpose `programs`.
+# Installed by scripts/bootstrap programs.
 LARGE_PROGRAMS = {
     "firefox": firefox,
     "php": _once("php", "-r", PHP),  # opens its modules with RTLD_DEEPBIND
@@ -191,12 +191,12 @@ LARGE_PROGRAMS = {
 
 
 def run(name, folder, start):
-    """One program of this file and its seconds."""
+    """Runs one program of this file; returns its result and its seconds."""
     return run_function({**PROGRAMS, **LARGE_PROGRAMS}[name], folder, start)
 
 
 def run_function(program, folder, start):
-    """A program in a fresh folder below `folder`, always of the same name, and its seconds."""
+    """Runs a program in a new folder below `folder`, always with the same name; returns its result and its seconds."""
     where = os.path.join(folder, "work")
     shutil.rmtree(where, ignore_errors=True)
     os.mkdir(where)

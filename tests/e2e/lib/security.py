@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who would harm a root daemon: a process that it records, a local user at its socket, an HTTP client.
+"""Attackers of a root daemon: a process that it records, a local user at its socket, an HTTP client.
 
-Each test also sees that somebody else is served as before.
+Each test also checks that other processes and users are still served.
 """
 
 import re
@@ -10,20 +10,20 @@ import time
 from daemon import EXACT
 from harness import TIME_SCALE, target
 
-# Less than the five seconds that a daemon waits for the rest of a request (userspace/service/http_limits.h): a client
-# that had to wait for another one's request is found out. An answer takes some milliseconds.
+# Less than the five seconds that a daemon waits for the rest of a request (userspace/service/http_limits.h), so that a
+# client's wait for another client is detected. An answer takes some milliseconds.
 PROMPT_SECONDS = 4 * TIME_SCALE
 
 
 def start_talking(lab, *command, **options):
-    """A program that has said that it is ready."""
+    """Starts a program and waits until it is ready."""
     process = lab.program(*command, talks=True, **options)
     process.answer()
     return process
 
 
 def keeping_puppet(lab, count=3, **options):
-    """A program that the daemon records, with `count` blocks of 1000 bytes."""
+    """Starts a program with `count` blocks of 1000 bytes that the daemon records."""
     env = dict(EXACT, **options.pop("env", {}))
     process = lab.preloaded(target("puppet"), talks=True, env=env, **options)
     process.answer()
@@ -42,14 +42,14 @@ def assert_prompt(daemon):
 
 
 def assert_serves(lab, daemon):
-    """The collector lives; a new process is recorded and dumped."""
+    """The collector is alive: it records and dumps a new process."""
     assert daemon.process.alive(), daemon.process.stderr()
     puppet = keeping_puppet(lab)
     daemon.wait_recorded(puppet.pid)
     path = lab.path(f"served.{puppet.pid}")
     daemon.dump(puppet.pid, path)
     with open(path, encoding="ascii") as file:
-        # Behind what was lost, if anything was.
+        # After the lines about losses, if there are any.
         assert re.search(r"(?m)^heap_v2/", file.read())
     assert_prompt(daemon)
     puppet.ends()

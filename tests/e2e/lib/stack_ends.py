@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How stacks end that are not whole, and how many, as a dump says it."""
+"""The numbers of incomplete stacks in a dump, by the way they end."""
 
 import re
 
@@ -12,8 +12,7 @@ NO_ROOM = "no room for a raw stack"
 
 
 def counts_by_end(dump):
-    """{how they ended: samples} of the stacks that are not whole, from the dump's warnings; others are no business of
-    these tests."""
+    """{end: samples} of incomplete stacks, from the dump's warnings; other warnings are ignored."""
     ends = [re.fullmatch(r"heaptap: (\d+) samples whose outer frames are missing: their stacks end at (.*)", warning)
             for warning in dump.warnings]
     assert all(ends), dump.warnings

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of functions for the addresses in a dump, from the symbol tables of the files that it lists."""
+"""Finds function names for the addresses in a dump, in the symbol tables of the files that it lists."""
 
 import bisect
 import functools
@@ -12,7 +12,7 @@ def _lines(*command):
 
 
 def _debug_file(path):
-    """Where Debian puts the symbols that it has stripped from a file (libc6-dbg); there may be none."""
+    """The file with the symbols that Debian has stripped (libc6-dbg); may not exist."""
     match = re.search(r"Build ID: ([0-9a-f]{2})([0-9a-f]+)", _lines("readelf", "-nW", path))
     return f"/usr/lib/debug/.build-id/{match.group(1)}/{match.group(2)}.debug" if match else "/nonexistent"
 
@@ -43,7 +43,7 @@ class File:
         return None
 
     def function_at(self, offset):
-        """The function whose code has this file offset; the nearest symbol before it. None if there is none."""
+        """The function at this file offset: the nearest symbol before it. None if there is none."""
         address = self.address_of_offset(offset)
         if address is None:
             return None
@@ -58,7 +58,7 @@ def file(path):
 
 def names(dump, stack, copies=None):
     """Function names, innermost first; None where there is no symbol. Callers' addresses are return addresses.
-    `copies`: {path in the dump: where that file can be read}, for files that are not there any more."""
+    `copies`: {path in the dump: path of a copy}, for files that no longer exist."""
     result = []
     for number, address in enumerate(stack.frames):
         if number > 0:
@@ -83,5 +83,5 @@ def live(dump, function):
 
 
 def kept(dump):
-    """Live objects of a puppet's keep_blocks()."""
+    """Live objects of keep_blocks() in a puppet."""
     return live(dump, "keep_blocks")[0]
