@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Back-pressure: what costs more than the budget is sampled more sparsely, and the estimates stay true.
+"""The budget: processes that cost more are sampled more sparsely, and the estimates stay right.
 
 Estimates, as in test_sampling_law.py: a block of s bytes is a sample with p = 1 - exp(-s / R), so its estimate has the
 variance (1 - p) / p < R / s objects, or s R bytes: all blocks together have a standard error below sqrt(R bytes) bytes.
-R changes while the program runs, so the bound is 4 standard errors at the sparsest rate that was ever seen. The seed is
-fixed; when rates change is not, so this fails in less than one run of 15000.
+R changes while the program runs, so the bound is 4 standard errors at the sparsest rate seen. The seed is fixed, but the
+times of rate changes are not, so this fails in less than one run of 15000.
 """
 
 import collections
@@ -19,13 +19,13 @@ from harness import target, wait_until
 
 SIZE = 1024
 RAISED = r"^heaptap: process {} \(\S+\) is now sampled every 2\^(\d+) bytes: {}"
-# Of the processes of other checkouts none is recorded: they would count.
+# No processes of other checkouts are recorded: they would count.
 DAEMON = ["--budget", "0.5", "--rule", "comm=dear lg-sample=10", "--rule", "comm=cheap lg-sample=10",
           "--rule", "comm=paced exact", "--rule", "record=off"]
 
 
 class Rates:
-    """The rates that processes have had, by PID; the daemon changes them once a second at most."""
+    """The rates of processes over time, by PID; the daemon changes them at most once a second."""
 
     def __init__(self, daemon):
         self.seen = collections.defaultdict(set)
@@ -48,7 +48,7 @@ class Rates:
 
 
 def assert_true(rates, entry, size_bytes):
-    """The estimate of all that was allocated."""
+    """Checks the estimate of all allocations."""
     sparsest = max([entry["lg_sample"], *rates.seen[entry["pid"]]])
     bound = 4 * math.sqrt((1 << sparsest) * size_bytes)
     assert abs(entry["allocated_bytes"] - size_bytes) <= bound, (entry, size_bytes, sparsest)
@@ -77,21 +77,21 @@ def test_the_rate_is_raised_and_comes_back(lab, daemon, rates):
     wait_until(is_raised, "its rate is raised")
     daemon.wait_said(RAISED.format(puppet.pid, "recording exceeds the budget"))
     assert int(daemon.row(puppet.pid)["LG"]) >= 12
-    # So is an allocation at the new rate.
+    # Allocations at the new rate are right, too.
     puppet.ask(f"churn 500000 {SIZE}")
     objects += 500000
     assert_true(rates, daemon.processes()[puppet.pid], objects * SIZE)
     assert daemon.processes()[cheap.pid]["lg_sample"] == 10
-    # It does nothing more, and may be sampled as densely as at first.
+    # The process is idle, so its first rate comes back.
     wait_until(lambda: daemon.processes()[puppet.pid]["lg_sample"] == 10, "its rate is what it was")
     assert rates.seen[cheap.pid] == {10}
-    # Of all these changes there is a line a minute.
+    # At most one line a minute reports all these changes.
     lines = [line for line in daemon.process.lines() if " is now sampled every " in line]
     assert len(lines) <= 2, lines
 
 
 def end_paced(program):
-    """Objects and bytes that it has allocated."""
+    """Ends the program; returns the objects and bytes that it allocated."""
     program.signal(signal.SIGTERM)
     program.ends()
     return map(int, program.stdout().splitlines()[1].split()[1:3])
@@ -117,7 +117,7 @@ def test_exact_with_a_budget(lab, daemon, rates):
 
 
 def test_exact_has_no_budget(lab, start_daemon):
-    """Unless it is given: the same costs no rate, however long it goes on; as long as three looks at it here."""
+    """Without --budget, --exact keeps its rate; here for three checks of the daemon."""
     daemon = start_daemon("--exact")
     program = start_paced(lab, seconds=3)
     program.ends()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A collector that is killed loses nothing: the books go on in the kernel, and the next one takes them over.
+"""A killed collector loses nothing: the books continue in the kernel, and the next collector takes them over.
 
-HEAPTAP_LONG=1: it is killed 60 times. Recording is exact; error bounds: none.
+HEAPTAP_LONG=1: 60 kills. Recording is exact; error bounds: none.
 """
 
 import errno
@@ -17,10 +17,10 @@ from harness import LIBRARY, LONG, TIME_SCALE, target, wait_until
 from heap_v2 import Dump
 
 KILLS = 60 if LONG else 6
-# From one to the next: those of some tenths of a second.
+# The pause between kills: some tenths of a second.
 SAMPLES_BETWEEN_KILLS = 30000
 
-# Of a dump request that nobody answers.
+# The time limit of a dump request without an answer.
 AT_ONCE_SECONDS = 2 * TIME_SCALE
 
 
@@ -31,15 +31,15 @@ def snapshot(lab, daemon, pid):
 
 
 def final(daemon, pid):
-    """The dump at death; there is one only."""
+    """The only dump at the process's death."""
     daemon.wait_ended(pid)
     return daemon.only_dump(pid, kind="f")
 
 
 @pytest.mark.endurance
 def test_again_and_again_under_load(lab, start_daemon, held):
-    """Eight threads allocate and free all the time; in the end each path's counts are the truth, live and dead. A block
-    that a sweep of the books meets at the wrong moment is lost, and counted as lost."""
+    """Eight threads allocate and free all the time; in the end each path's counts are right, live and freed. A block that a
+    sweep of the books meets at the wrong moment is lost, and counted as lost."""
     daemon = start_daemon("--exact", "--dump-at-exit", "always", losses_allowed=("live_full",))
     threads = lab.preloaded(target("exact_threads"), "-", talks=True, env=EXACT)
     samples = 0
@@ -70,7 +70,7 @@ def test_again_and_again_under_load(lab, start_daemon, held):
 
 
 def test_while_none_runs(lab, start_daemon):
-    """What processes do in the gap is found by the next collector, each as if there had been no gap."""
+    """The next collector finds everything that processes did in the gap."""
     daemon = start_daemon("--exact", "--dump-at-exit", "always")
     older = {way: lab.preloaded_puppet(env=EXACT) for way in ("goes on", "ends", "killed", "exec")}
     parent = lab.preloaded_puppet(env=EXACT)
@@ -78,7 +78,7 @@ def test_while_none_runs(lab, start_daemon):
         puppet.ask("keep 100 100")
     for puppet in (*older.values(), parent):
         wait_until(lambda pid=puppet.pid: daemon.processes()[pid]["live_objects"] >= 100, "all is counted")
-        # What a next one needs if the process dies in the gap.
+        # The state that the next collector needs if the process dies in the gap.
         wait_until(lambda pid=puppet.pid: pid in daemon.saved_pids(), "it is in writing")
     daemon.kill()
 
@@ -104,14 +104,14 @@ def test_while_none_runs(lab, start_daemon):
     for pid, kept in ((older["ends"].pid, 300), (older["killed"].pid, 300), (child, 5)):
         assert symbols.live(final(daemon, pid), "keep_blocks") == (kept, kept * 112)
     for way in ("ends", "killed"):
-        # Nobody ever saw what it had mapped: its call paths stay addresses.
+        # No collector saw its mappings, so its call paths are only addresses.
         assert final(daemon, younger[way].pid).total == (50, 50 * 112)
     for puppet, kept in ((older["goes on"], 300), (younger["goes on"], 50), (older["exec"], 7), (parent, 100)):
         assert symbols.live(snapshot(lab, daemon, puppet.pid), "keep_blocks") == (kept, kept * 112)
     finals = [dump.path for dump in daemon.dumps() if dump.pid in pids]
     assert len(finals) == 5
 
-    # Once only: the next one after that finds nothing to do for them.
+    # Only once: a third collector finds nothing to do for them.
     daemon.restart()
     assert [dump.path for dump in daemon.dumps() if dump.pid in pids] == finals
     for puppet, kept in ((older["goes on"], 300), (younger["goes on"], 50), (older["exec"], 7), (parent, 100)):
@@ -121,7 +121,7 @@ def test_while_none_runs(lab, start_daemon):
 
 @pytest.mark.parametrize("number", (signal.SIGTERM, signal.SIGKILL))
 def test_a_program_that_begins_and_ends_while_none_runs(lab, start_daemon, number):
-    """It asks for its log and its last dump, and does not wait twice for somebody who is not there."""
+    """The program asks for its log and its last dump, and waits for the missing collector only once."""
     daemon = start_daemon("--library", LIBRARY)
     daemon.process.signal(number)
     daemon.process.wait()
@@ -136,7 +136,7 @@ def test_a_program_that_begins_and_ends_while_none_runs(lab, start_daemon, numbe
 
 @pytest.mark.slow
 def test_a_program_that_ends_while_it_is_stopped(lab, start_daemon):
-    """It waits ten seconds once: for what a trigger wants, and then not for its last dump."""
+    """The program waits ten seconds for a triggered dump, and then not again for its last dump."""
     daemon = start_daemon("--library", LIBRARY)
     puppet = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true,prof_gdump:true,prof_leak:true,lg_prof_sample:0"})
     daemon.wait_recorded(puppet.pid)
@@ -164,7 +164,7 @@ def test_dumps_asked_for_while_none_runs(lab, start_daemon):
 
 
 def test_between_a_last_dump_and_the_end_of_the_books(lab, new_daemon):
-    """Killed right after the dump has its name: the next collector closes the books with the same numbers."""
+    """The collector is killed right after the dump has its name; the next one closes the books with the same numbers."""
     env = {"LD_PRELOAD": target("libstop_at_last_dump.so")}
     daemon = new_daemon("--exact", "--dump-at-exit", "always", env=env)
     daemon.start()
@@ -180,5 +180,5 @@ def test_between_a_last_dump_and_the_end_of_the_books(lab, new_daemon):
     assert {dump.read().total for dump in daemon.dumps(puppet.pid)} == {(3, 3 * 1024)}
     of_puppet = [entry for entry in daemon.books() if entry["pid"] == puppet.pid]
     assert all(entry == of_puppet[0] for entry in of_puppet)
-    # No collector takes what it no longer finds for a process of its own.
+    # No collector still records a process that is gone.
     assert [dump for dump in daemon.dumps() if dump.pid == 0] == []

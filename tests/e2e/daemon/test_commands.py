@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands and /metrics say of processes that a daemon records: the truth, and all the same.
+"""The commands and /metrics show right and consistent figures of the processes that a daemon records.
 
 Recording is exact; error bounds: none.
 """
@@ -21,9 +21,9 @@ from symbols import kept, live
 
 DAEMON = ["--exact", "--rule", "comm=bounded max-live=100"]
 LOSSES_ALLOWED = ("live_share",)
-BLOCK = 1024  # a block of 1000 has so much
+BLOCK = 1024  # the usable size of a block of 1000 bytes
 
-# Of one process, by the name that `heaptap list --json` has for it.
+# Figures of one process, by their names in `heaptap list --json`.
 SERIES = {"live_bytes": "live_bytes", "live_objects": "live_objects", "peak_bytes": "peak_bytes",
           "allocated_bytes": "allocated_bytes_total", "allocated_objects": "allocated_objects_total",
           "samples": "samples_total", "contexts": "contexts"}
@@ -34,7 +34,7 @@ FAMILIES = {*SERIES.values(), "sample_period_bytes", "events_lost_total", "build
 
 @pytest.fixture
 def puppet(lab, daemon):
-    """100 blocks live, 150 were allocated, 120 were live at one time."""
+    """A puppet with 100 live blocks, 150 allocated ones, and a peak of 120."""
     puppet = lab.preloaded_puppet(env=EXACT)
     for line in ("keep 20 1000", "drop", "keep 100 1000", "churn 30 1000"):
         puppet.ask(line)
@@ -52,7 +52,7 @@ def samples(daemon):
 
 
 def list_and_metrics(daemon):
-    """Both of the same moment: call paths may still be put together."""
+    """The list and the metrics of one moment: call paths may still be merged."""
     def same():
         before, found, after = daemon.processes(), samples(daemon), daemon.processes()
         return before == after and (before, found)
@@ -64,7 +64,7 @@ def test_list_has_the_truth(daemon, puppet):
     assert (entry["live_objects"], entry["live_bytes"]) == (100, 100 * BLOCK)
     assert (entry["allocated_objects"], entry["allocated_bytes"]) == (150, 150 * BLOCK)
     assert (entry["samples"], entry["lg_sample"], entry["losses"]) == (150, 0, {})
-    # Two call paths; until their unwind tables are there, samples have one each.
+    # Two call paths; until their unwind tables are loaded, each sample has its own.
     assert entry["contexts"] >= 2
     assert (entry["command"], entry["executable"], entry["owner"]) == ("puppet", os.path.realpath(target("puppet")), 0)
     row = daemon.row(puppet.pid)
@@ -100,7 +100,7 @@ def test_metrics_have_what_list_has(lab, daemon, puppet):
     assert sum(value for _, value in found["events_total"]) > 0
     version = subprocess.run([HEAPTAP, "--version"], capture_output=True, text=True, check=True).stdout
     assert found["build_info"][0][0]["version"] in version
-    # Whatever else there is, is new, and wants to be looked at here.
+    # Any other family is new and needs a check here.
     assert {re.sub("_seconds_(sum|count)$", "_seconds", name) for name in found} == FAMILIES
 
 
@@ -117,7 +117,7 @@ def test_stats(daemon, puppet):
 
 
 def test_orders(lab, daemon):
-    """They are the same for the daemon and for the process."""
+    """Daemon and process show the same state."""
     process = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true,lg_prof_sample:0"})
     process.ask("keep 1 1000")
     daemon.wait_recorded(process.pid)
@@ -125,7 +125,7 @@ def test_orders(lab, daemon):
         assert ("are not recorded until" in daemon.client("active", process.pid, word)) == (word == "off")
         assert process.ask("read bool prof.active") == f"0 {value}"
         assert daemon.row(process.pid)["ACTIVE"] == word
-    # The process may switch itself, and sends no event then.
+    # The process can switch sampling itself, without an event.
     assert process.ask("write bool prof.active false") == "0"
     wait_until(lambda: daemon.row(process.pid)["ACTIVE"] == "off", "list shows what the process has said")
     assert process.ask("write bool prof.active true") == "0"
@@ -137,7 +137,7 @@ def test_orders(lab, daemon):
 
 
 def test_dump_all(lab, daemon, puppet):
-    """Into the daemon's folder, and into files of one's own, by PID."""
+    """Into the daemon's folder, and into the user's own files, by PID."""
     other = lab.preloaded_puppet(env=EXACT)
     other.ask("keep 7 1000")
     daemon.wait_recorded(other.pid)
@@ -161,14 +161,14 @@ def test_forms_of_a_dump(lab, daemon, puppet, form, pattern):
 
 
 def test_a_dump_for_go_tool_pprof(lab, daemon, puppet):
-    """The form that has no text."""
+    """The binary format."""
     daemon.client("dump", puppet.pid, "--format", "pprof", "-o", lab.path("dump"))
     with gzip.open(lab.path("dump")) as file:
         assert b"keep_blocks" in file.read()
 
 
 def test_diff_of_some_seconds(lab, daemon, puppet):
-    """What grew while it looked on, and nothing else."""
+    """Shows exactly what grew during the given seconds."""
     diff = subprocess.Popen([HEAPTAP, "diff", str(puppet.pid), "--seconds", "1", "--json", "--socket", daemon.socket],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(lab.folder))
     grown = 0

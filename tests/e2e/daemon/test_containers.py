@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers: file systems, PIDs and users that only the processes in them see.
 
-Recording is exact; error bounds: none, but for the first process that maps a library that nobody knew. What it samples
-before the probes are attached is missed.
+Recording is exact; error bounds: none, except for the first process that maps a new library, whose samples before the
+attachment of probes are missed.
 """
 
 import gzip
@@ -17,9 +17,9 @@ from container import Container, Image
 from harness import TIME_SCALE, target, wait_until
 
 DAEMON = ["--exact", "--dump-at-exit", "always"]
-# Blocks a second.
+# Blocks per second.
 PACE = 20000
-# As the README has it, of a busy machine.
+# The README's figure for a busy machine.
 FIRST_LATE_MILLISECONDS = 200 * TIME_SCALE
 
 
@@ -37,14 +37,14 @@ def new_container(lab, request):
 
 
 def own_library(container):
-    """Written to, the file is copied up: another one than the image's."""
+    """Writes to the library's file, so that the overlay makes a copy of the image's file."""
     with open(os.path.join(container.root, "libheaptap.so"), "ab") as file:
         file.write(b"\n")
     return container
 
 
 def puppet_in(lab, daemon, container, **options):
-    """A puppet that is recorded; target_pid is what the host knows it by."""
+    """Starts a puppet that is recorded; target_pid is its PID on the host."""
     puppet = lab.program(*container.command("puppet", **options), talks=True)
     assert puppet.answer() == "ready 1"
     with open(f"/proc/{puppet.pid}/task/{puppet.pid}/children", encoding="ascii") as file:
@@ -54,7 +54,7 @@ def puppet_in(lab, daemon, container, **options):
 
 
 def paced_in(lab, daemon, container, **options):
-    """(blocks that a program allocated, those that were recorded), of one that runs for half a second or so."""
+    """(allocated blocks, recorded blocks) of a program that runs for about half a second."""
     seen = {entry["pid"] for entry in daemon.ended()}
     program = lab.program(*container.command("paced", PACE, 1, **options))
     program.ends()
@@ -89,14 +89,14 @@ def test_recorded_symbolised_and_dumped(lab, daemon, new_container):
 
 
 def test_the_second_process_is_exact(lab, daemon, new_container, held):
-    """The first one that maps the library is seen some milliseconds late; the next one not at all late."""
+    """The first process that maps the library is recorded some milliseconds late; the next one from its start."""
     container = new_container()
     allocated, recorded = paced_in(lab, daemon, container)
     assert 0 < recorded <= allocated
     late = (allocated - recorded) / PACE * 1000
     assert late <= FIRST_LATE_MILLISECONDS
     held("the first process in a container is recorded late", f"{FIRST_LATE_MILLISECONDS:.0f} ms", f"{late:.1f} ms")
-    # The probes go some time after the last process.
+    # The probes are removed some time after the last process.
     puppet_in(lab, daemon, container)
     for _ in range(2):
         allocated, recorded = paced_in(lab, daemon, container)
@@ -104,7 +104,7 @@ def test_the_second_process_is_exact(lab, daemon, new_container, held):
 
 
 def test_one_file_in_two_containers(lab, daemon, new_container):
-    """Both overlay file systems show one file of the image: it is one file, and no sample counts twice."""
+    """Two overlay file systems show the same file of the image: no sample counts twice."""
     puppets = [puppet_in(lab, daemon, new_container()) for _ in range(2)]
     for number, puppet in enumerate(puppets):
         puppet.ask(f"keep {100 + number} 100")
@@ -114,7 +114,7 @@ def test_one_file_in_two_containers(lab, daemon, new_container):
     for number, puppet in enumerate(puppets):
         entry = daemon.processes()[puppet.target_pid]
         assert (entry["samples"], entry["live_objects"], entry["losses"]) == (100 + number, 100 + number, {})
-    # The next collector knows it, too.
+    # The next collector knows that, too.
     daemon.restart()
     third = puppet_in(lab, daemon, new_container())
     third.ask("keep 103 100")
@@ -125,8 +125,8 @@ def test_one_file_in_two_containers(lab, daemon, new_container):
 
 
 def test_a_file_system_can_go_when_its_processes_have_ended(lab, daemon, new_container):
-    """A probe keeps its file's mount busy: it goes, too, some time after the last process. Nobody else loses anything
-    by that, and with the next process all begins anew."""
+    """A probe keeps its file's mount busy, so it is removed some time after the last process. Other processes lose nothing,
+    and the next process is recorded again."""
     going, staying = own_library(new_container()), new_container()
     stays = puppet_in(lab, daemon, staying)
     allocated, recorded = paced_in(lab, daemon, going)
@@ -140,8 +140,8 @@ def test_a_file_system_can_go_when_its_processes_have_ended(lab, daemon, new_con
 
 @pytest.mark.slow
 def test_a_file_system_of_this_mount_name_space_can_go(lab, daemon, new_container):
-    """Without a mount name space of its own the container's mount stays busy on the host. The same for a collector that
-    has not seen the file being mapped."""
+    """Without its own mount namespace, the container's mount is on the host. The same for a collector that has missed the
+    mapping of the file."""
     going = own_library(new_container())
     assert paced_in(lab, daemon, going, name_spaces=())[1] > 0
     wait_until(lambda: going.unmount() is None, "it can be unmounted")

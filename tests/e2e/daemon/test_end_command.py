@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""heaptap daemon --end, with a daemon and without; dump --all among processes that end; a program that brings a library
-of its own."""
+"""heaptap daemon --end, with a daemon and without; dump --all while processes end; a program with its own library."""
 
 import os
 import shutil
@@ -37,7 +36,7 @@ def test_it_ends_a_daemon_that_runs(lab, start_daemon):
 
 
 def test_it_ends_what_a_daemon_has_left(lab, start_daemon):
-    """It says nothing of what a recording that goes on would need."""
+    """Prints no advice that only matters for a recording that continues."""
     daemon = start_daemon(*DAEMON)
     puppet = lab.preloaded_puppet(env=EXACT)
     puppet.ask("keep 10 1000")
@@ -51,7 +50,7 @@ def test_it_ends_what_a_daemon_has_left(lab, start_daemon):
 
 
 def test_a_library_that_nobody_knew(lab, start_daemon):
-    """The process is recorded since its exec, and its library is another file than any before."""
+    """The process is recorded since its exec, and its library is a new file."""
     daemon = start_daemon(*DAEMON)
     copy = lab.path("libcopy.so")
     shutil.copy(LIBRARY, copy)
@@ -59,7 +58,7 @@ def test_a_library_that_nobody_knew(lab, start_daemon):
     puppet.answer()
 
     def is_recorded():
-        """A thread notices at its next slow path that it is to sample."""
+        """A thread starts to sample at its next slow path."""
         puppet.ask("churn 1000 1000")
         entry = daemon.processes().get(puppet.pid)
         return entry and entry["samples"] and entry["active"] and entry

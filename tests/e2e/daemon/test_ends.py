@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How processes end under the daemon, and the profile of the moment of death; which ends leave one, by rule.
+"""How processes end under the daemon, and their profile at the moment of death; which ends leave one, by rule.
 
-One leak is sampled at the default rate with a fixed seed; all else is exact. Error bound of the leak: it has to be 95 %
-of what lives, in truth it is more than 99 %.
+One leak is sampled at the default rate with a fixed seed; everything else is exact. Error bound of the leak: at least
+95 % of live memory; in truth it is more than 99 %.
 """
 
 import os
@@ -22,7 +22,7 @@ DAEMON = ["--exact", "--rule", "comm=always dump-at-exit=always", "--rule", "com
 
 
 def assert_leak_is_named(lab, program, path, least):
-    """By the test's own reader, and by jeprof."""
+    """Checks the dump with the test's own reader and with jeprof."""
     dump = Dump(path)
     leaked = dump.estimate(stacks_through(dump, "leak_block")).bytes
     everything = dump.estimate(dump.stacks).bytes
@@ -48,12 +48,12 @@ def test_oom_kill_leaves_the_leak(lab, daemon, new_cgroup):
     (dump,) = daemon.dumps(hungry.pid)
     assert (dump.kind, dump.path) == ("f", ended["dump"])
     assert os.stat(dump.path).st_mode & 0o777 == 0o600
-    # It dies as it touches the block that does not fit; half of the limit would be four standard errors too few.
+    # The program dies when it touches the block that does not fit; half of the limit is four standard errors below.
     assert_leak_is_named(lab, target("hungry"), dump.path, limit / 2)
 
 
 def test_kill_is_no_oom_kill(lab, daemon, new_cgroup):
-    """SIGKILL by somebody, in a cgroup with room."""
+    """SIGKILL in a cgroup with free memory."""
     cgroup = new_cgroup(limit=1 << 40)
     hungry = lab.preloaded(lab.copy("hungry", "sated"), env=EXACT, preexec_fn=cgroup.enter)
     wait_until(lambda: len(hungry.stdout().splitlines()) >= 16, "16 MiB are leaked")
@@ -91,7 +91,7 @@ def test_which_end_leaves_a_dump(lab, daemon, name, how, status, dumps):
 
 
 def test_a_fatal_signal_before_the_first_sample(lab, daemon):
-    """Nothing was sampled of a program that lives for a moment: it is among the ended ones, without a dump."""
+    """A program that ends before its first sample is listed as ended, without a dump."""
     program = lab.preloaded("/bin/sh", "-c", "kill -9 $$", env={"MALLOC_CONF": "lg_prof_sample:40"})
     program.ends(-signal.SIGKILL)
     ended = daemon.wait_ended(program.pid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemon writes is root's alone; places that are not are refused.
+"""Only root can read the daemon's files; the daemon refuses folders that others can write to.
 """
 
 import os
@@ -49,7 +49,7 @@ def test_folders_of_others_are_refused(lab, make):
 
 
 def test_pins_in_no_bpf_file_system(lab):
-    """It is refused; nothing is mounted over what lies there."""
+    """The daemon refuses it, and mounts nothing over the folder."""
     configuration = lab.path("heaptap.conf")
     with open(configuration, "w", encoding="ascii"):
         pass

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that would harm the root daemon that records them.
+"""Processes that attack the root daemon that records them.
 
-Each test also sees that somebody else is served as before.
+Each test also checks that others are still served.
 """
 
 import errno
@@ -18,23 +18,23 @@ from harness import DumpName, target, wait_until
 from security import PROMPT_SECONDS, assert_prompt, assert_serves, keeping_puppet, start_hostile, start_talking
 
 DAEMON = ["--exact"]
-# They allocate what they have not freed.
+# These targets do not free their blocks.
 LOSSES_ALLOWED = ("missed_free",)
-# Of probes, of one user; see userspace/service/probe_files.cc.
+# The maximum of files with probes of one user; see userspace/service/probe_files.cc.
 FILES_OF_USER = 32
-# PERF_RECORD_MMAP2 has at least 72 bytes, and the file's name.
+# PERF_RECORD_MMAP2 has at least 72 bytes, plus the file's name.
 MAPPINGS, MAPPING_EVENT_BYTES = 20000, 72
 
 
 @pytest.fixture
 def daemon(lab, daemon):
-    """Whatever a test does, the daemon serves afterwards."""
+    """The daemon must still serve after each test."""
     yield daemon
     assert_serves(lab, daemon)
 
 
 def recorded_hostile(lab, daemon):
-    """Of the first one the collector sees the file late."""
+    """Starts a recorded hostile target. The collector sees the file of the first one late."""
     hostile = start_hostile(lab)
     wait_until(lambda: hostile.ask("sample 1") and hostile.pid in daemon.processes(), "it is recorded")
     return hostile
@@ -42,7 +42,7 @@ def recorded_hostile(lab, daemon):
 
 @pytest.mark.parametrize("lie", ("garbage", "null", "kernel", "noncanonical"))
 def test_lies_about_the_control_block(lab, daemon, lie):
-    """A process that lies is named once, however often it does it."""
+    """A lying process is reported once, however often it lies."""
     recorded_hostile(lab, daemon)
     hostile = start_hostile(lab)
     hostile.ask(f"flood {lie} 3000")
@@ -56,7 +56,7 @@ def test_lies_about_the_control_block(lab, daemon, lie):
 
 
 def test_control_block_that_is_not_there(lab, daemon):
-    """The page of the control block faults for ever; who asks for what is in it is told so, and nobody waits."""
+    """The page of the control block faults for ever: requests for it fail at once, and nothing blocks."""
     recorded_hostile(lab, daemon)
     hostile = start_hostile(lab)
     assert hostile.ask("start absent") == "started absent"
@@ -72,7 +72,7 @@ def test_control_block_that_is_not_there(lab, daemon):
 
 
 def test_descriptors_for_a_dump(lab, daemon):
-    """Only a regular file that may be written is written to."""
+    """The daemon writes only to a regular file that is open for writing."""
     hostile = recorded_hostile(lab, daemon)
     with open(f"/proc/{hostile.pid}/oom_score_adj", encoding="ascii") as file:
         before = file.read()
@@ -90,8 +90,8 @@ def test_descriptors_for_a_dump(lab, daemon):
 
 
 def test_symlinked_prefix(lab, daemon):
-    """A process's own dump goes where the process itself may write, whatever its name points to: root's file is
-    refused, whether the name is given or made of the prefix, and the next one, beside it, is written."""
+    """A process's own dump goes only to files that the process itself may write: a link to root's file fails, for a given
+    and for an automatic name, and the next dump succeeds."""
     precious = lab.path("precious")
     with open(precious, "w", encoding="ascii") as file:
         file.write("precious")
@@ -112,7 +112,7 @@ def test_symlinked_prefix(lab, daemon):
         assert file.read().startswith("heap_v2/")
     with open(precious, encoding="ascii") as file:
         assert file.read() == "precious"
-    shutil.rmtree(mine)  # these names are not dumps'
+    shutil.rmtree(mine)  # names that no dump has
 
 
 NAMES = ("/../../x", "..", ".hidden", "a\nheaptap: lie", "ä" * 7, "'$(id)`")
@@ -120,7 +120,7 @@ NAMES = ("/../../x", "..", ".hidden", "a\nheaptap: lie", "ä" * 7, "'$(id)`")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names(lab, daemon, name):
-    """A command is any bytes; the name of its dump, and what is said of it, are plain."""
+    """A command may hold any byte; the names of its dumps and messages about it are printable."""
     hostile = start_hostile(lab)
     hostile.ask(f"name {name.encode().hex()}")
     wait_until(lambda: hostile.ask("sample 3") and daemon.processes().get(hostile.pid, {}).get("samples"),
@@ -141,7 +141,7 @@ def test_names(lab, daemon, name):
 
 
 def test_probe_files_of_a_user(lab, daemon):
-    """Files with probes that a user makes are attached to up to a bound; the machine's are all the same."""
+    """Only a limited number of a user's files get probes; the machine's own files are not affected."""
     def copy(number):
         path = lab.path(f"copy{number}")
         shutil.copy(target("hostile"), path)
@@ -167,7 +167,7 @@ def test_probe_files_of_a_user(lab, daemon):
 
 
 def test_requests_without_end(lab, start_daemon):
-    """Requests that nobody waits for cost no profile each: others are served meanwhile."""
+    """A flood of requests does not cost a profile each: others are still served."""
     daemon = start_daemon("--exact", losses_allowed=("events_full",))
     floods = [recorded_hostile(lab, daemon) for _ in range(2)]
     for hostile in floods:
@@ -180,14 +180,14 @@ def test_requests_without_end(lab, start_daemon):
 
 
 def largest_perf_buffer(pid):
-    """Bytes of the largest buffer in which the kernel tells a process what is mapped."""
+    """The size of the largest buffer for mapping events, in bytes."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
         ranges = [line.split()[0].split("-") for line in maps if line.rstrip().endswith("anon_inode:[perf_event]")]
     return max(int(end, 16) - int(begin, 16) for begin, end in ranges)
 
 
 def test_mappings_that_nobody_hears_of(lab, start_daemon):
-    """Processes that map files without end hide from the collector what others map; it looks itself then."""
+    """Processes that flood the mapping events hide the mappings of others; the collector reads them itself then."""
     daemon = start_daemon("--exact")
     noise = [start_hostile(lab, preexec_fn=lambda cpu=cpu: os.sched_setaffinity(0, {cpu}))
              for cpu in os.sched_getaffinity(0)]

@@ -18,18 +18,18 @@ from harness import PATIENCE_SECONDS, target
 from heap_v2 import Dump
 from libmtev import Answer, Endpoints
 
-# Nothing else is recorded: some pages are those of the only process there is.
+# Nothing else is recorded: some pages show the only process.
 DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--rule", "comm=puppet", "--rule", "record=off"]
 BLOCK = 65536
 PROFILE = "/mtev/heap_profile"
 
-# What a libmtev application may be asked, in an order in which each answer depends on those before.
+# Requests to a libmtev application, in an order in which each answer depends on earlier ones.
 QUESTIONS = ["", "?active=true", "", "?active=1", "", "?active=true", "?active=TRUE", "", "?active=",
              "?active=true&trigger_dump=true", "", "?trigger_dump=false", "?other=1"]
 
 
 class Site:
-    """A daemon's endpoints; `kept` is where tools put what they keep, of names like dumps'."""
+    """A daemon's endpoints; `kept` is the folder for files that tools save under names like those of dumps."""
 
     def __init__(self, collector, kept):
         self.collector, self.kept = collector, kept
@@ -155,7 +155,7 @@ def test_difference_of_seconds(lab, site):
     url = f"{site.url}/pid/{process.pid}/debug/pprof/heap?seconds=3"
     with subprocess.Popen(["go", "tool", "pprof", "-raw", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, env=dict(os.environ, HOME=site.kept, PPROF_TMPDIR=site.kept)) as pprof:
-        said = pprof.stderr.readline()  # it has asked, or is about to
+        said = pprof.stderr.readline()  # the request was sent, or is about to be
         assert "Fetching" in said
         count = 0
         while pprof.poll() is None and count < 10000:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP clients that would harm a root daemon. Each test also sees that somebody else is served as before.
+"""HTTP clients that attack a root daemon. Each test also checks that others are still served.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ DAEMON = ["--exact"]
 
 
 def raw(daemon, text):
-    """What comes back for these bytes until the connection ends."""
+    """Sends these bytes; returns everything received until the connection ends."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE_SECONDS)
         connection.connect(daemon.socket)
@@ -37,7 +37,7 @@ def test_what_is_no_request(lab, daemon):
         answer = raw(daemon, b"GET " + path + b" HTTP/1.1\r\n" + close)
         assert re.search(rb"^HTTP/1.1 40[04] ", answer), path
         assert b"root:" not in answer
-    # Parameters are no paths either.
+    # Parameters are not paths either.
     path = lab.path("x")
     answer = daemon.get(f"/pid/{puppet.pid}/mtev/heap_profile?trigger_dump=true&file={path}&filename={path}")
     assert path.encode() not in answer.body
@@ -51,9 +51,9 @@ def test_what_is_no_request(lab, daemon):
 
 
 def test_slow_clients(lab, daemon, request):
-    """Who sends a byte now and then is sent away in time; others are answered meanwhile."""
+    """Clients that send a byte now and then are disconnected in time; others are answered meanwhile."""
     slow = []
-    # One user has eight.
+    # One user may have eight connections.
     for _ in range(6):
         connection = socket.socket(socket.AF_UNIX)
         request.addfinalizer(connection.close)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load: 8 processes, each of whose blocks is a sample; and maps that are too small for it.
+"""Load: 8 processes in which every block is a sample; and maps that are too small for it.
 
-Short, or for a minute at 50000 samples a second with HEAPTAP_LONG=1 (HEAPTAP_LOAD_SECONDS is another time); then the
-pace is asserted, too. Recording is exact: what programs counted is compared digit for digit.
+Short, or a minute at 50000 samples a second with HEAPTAP_LONG=1 (HEAPTAP_LOAD_SECONDS sets another time), which also
+checks the pace. Recording is exact: the counts equal those of the programs.
 """
 
 import os
@@ -18,7 +18,7 @@ from harness import LONG, target, wait_until
 PROCESSES = 8
 PER_SECOND = 50000
 SECONDS = int(os.environ.get("HEAPTAP_LOAD_SECONDS", "60" if LONG else "2"))
-# Below that the pace says nothing.
+# For a shorter time the pace means nothing.
 WHOLE_RUN_SECONDS = 60
 MI = 1 << 20
 TOO_SMALL = ("events=4096", "live=2048", "tallies=512", "stacks=512")
@@ -26,12 +26,12 @@ LOSSES = ("live_full", "live_share", "tallies_full", "tallies_share", "stacks_fu
 
 
 def start_programs(lab, bits):
-    """They go on until they are told to end."""
+    """Starts programs that run until they are told to end."""
     return [lab.preloaded(target("paced"), PER_SECOND // PROCESSES, 0, 1000, bits, env=EXACT) for _ in range(PROCESSES)]
 
 
 def end_programs(daemon, programs):
-    """[(what it counted, what the daemon has of it)]."""
+    """Ends the programs; returns [(the program's counts, the daemon's entry)]."""
     for program in programs:
         program.signal(signal.SIGTERM)
     for program in programs:
@@ -89,8 +89,8 @@ def test_no_losses_at_default_sizes(lab, start_daemon, held):
 
 
 def test_losses_are_counted_and_shown(lab, start_daemon):
-    """Samples in the books and lost ones are together what the program counted; list, the metrics and the dumps say how
-    many are lost."""
+    """Recorded and lost samples together equal the program's count; list, metrics and dumps show the number of lost
+    ones."""
     sizes = [word for size in TOO_SMALL for word in ("--map-size", size)]
     daemon = start_daemon("--exact", "--budget", "0", "--dump-at-exit", "always", *sizes, losses_allowed=LOSSES)
     programs = start_programs(lab, bits=9)
@@ -102,7 +102,7 @@ def test_losses_are_counted_and_shown(lab, start_daemon):
             if name.startswith(f'heaptap_events_lost_total{{pid="{pid}"') and value]
     for (objects, _, live, _, _), entry in end_programs(daemon, programs):
         lost = sum(events for reason, events in entry["losses"].items()
-                   if reason not in ("stacks_full", "stack_collision", "events_full"))  # these lose no sample
+                   if reason not in ("stacks_full", "stack_collision", "events_full"))  # these reasons lose no sample
         assert lost > 0
         assert entry["samples"] + lost == objects, entry
         assert entry["live_objects"] <= live

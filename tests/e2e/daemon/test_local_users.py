@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Local users at the socket: who connects is who the kernel says, and has his own processes only.
+"""Local users at the socket: the kernel identifies them, and they can access only their own processes.
 
-Each test also sees that somebody else is served as before.
+Each test also checks that others are still served.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ from security import keeping_puppet, start_talking
 DAEMON = ["--exact"]
 PROFILING = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
 OTHER_USER_ID = 65533
-# Of one user, see userspace/service/http_limits.h.
+# Connections of one user; see userspace/service/http_limits.h.
 CONNECTIONS_OF_USER = 8
-# A request that never becomes whole.
+# A request that never becomes complete.
 HALF_A_REQUEST = b"GET /processes.json HTTP/1.1\r\nX: "
 
 
 @contextlib.contextmanager
 def being(uid, groups=()):
-    """The kernel says of a connection who made it: whoever one was effectively then."""
+    """Becomes another effective user: the kernel identifies the maker of a connection by it."""
     saved = os.getgroups()
     os.setgroups(list(groups))
     os.setegid(uid)
@@ -43,14 +43,14 @@ def being(uid, groups=()):
 
 
 def answers(daemon, *requests, uid=NOBODY_ID, groups=()):
-    """(status, text) for each (method, path) that a user asks for."""
+    """[(status, text)] for each (method, path) requested by a user."""
     with being(uid, groups):
         found = [daemon.request(method, path) for method, path in requests]
     return [(answer.status, answer.body.decode("latin-1")) for answer in found]
 
 
 def overview(daemon, **user):
-    """PIDs in /processes.json, of processes in /metrics and on the index page, as a user sees them."""
+    """The PIDs that a user sees in /processes.json, in /metrics and on the index page."""
     found = answers(daemon, ("GET", "/processes.json"), ("GET", "/metrics"), ("GET", "/"), **user)
     assert [status for status, _ in found] == [200] * 3
     listed = {entry["pid"] for entry in json.loads(found[0][1])["processes"]}
@@ -60,8 +60,8 @@ def overview(daemon, **user):
 
 
 def test_users_have_their_own_processes_only(lab, daemon):
-    """One page, one deed and one page that changes something; that all of them ask the same question is a matter of
-    unit tests."""
+    """One page, one order and one page that changes something; unit tests check that all endpoints use the same access
+    control."""
     roots = keeping_puppet(lab, env=PROFILING)
     users = keeping_puppet(lab, env=PROFILING, **NOBODY)
     for process in (roots, users):
@@ -74,7 +74,7 @@ def test_users_have_their_own_processes_only(lab, daemon):
                 ("GET", f"/pid/{pid}/mtev/heap_profile?active=false"))
     before = sorted(os.listdir(daemon.state_folder))
     theirs, none = answers(daemon, *requests(roots.pid)), answers(daemon, *requests(4194303))
-    # What is not the user's is as if it were not there, to the word.
+    # For other processes, the answers are the same as for nonexistent ones.
     assert [(status, body.replace(str(roots.pid), "4194303")) for status, body in theirs] == none
     assert [status for status, _ in none] == [404] * 3
     assert sorted(os.listdir(daemon.state_folder)) == before
@@ -107,7 +107,7 @@ def copy_of_hostile(lab, name):
 
 
 def test_programs_with_more_rights_are_not_the_users(lab, daemon):
-    """Whoever may not look into a process by other means may not by this one."""
+    """A user who may not inspect a process by other means may not do it through the daemon."""
     setuid = copy_of_hostile(lab, "setuid")
     os.chmod(setuid, 0o4755)
     capable = copy_of_hostile(lab, "capable")
@@ -118,11 +118,11 @@ def test_programs_with_more_rights_are_not_the_users(lab, daemon):
     plain = copy_of_hostile(lab, "plain")
     liars = [start_talking(lab, path, **NOBODY) for path in (setuid, capable, secret, plain)]
     for process in liars:
-        # Until the collector has seen the file.
+        # Wait until the collector has seen the file.
         wait_until(lambda process=process: process.ask("sample 3") and process.pid in daemon.processes(),
                    f"{process.command} is recorded")
     *privileged, users = liars
-    # One that was root's, and has all that it had in its memory.
+    # A process that was root's and still has its old memory.
     former = keeping_puppet(lab)
     assert former.ask(f"uid {NOBODY_ID}") == f"uid {NOBODY_ID}"
     privileged.append(former)
@@ -132,7 +132,7 @@ def test_programs_with_more_rights_are_not_the_users(lab, daemon):
 
 
 def status_of(daemon, uid):
-    """Of /healthz. A user with too many connections is answered before the request is sent."""
+    """The status of /healthz. A user with too many connections gets an answer before the request is sent."""
     with being(uid), socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE_SECONDS)
         connection.connect(daemon.socket)
@@ -143,7 +143,7 @@ def status_of(daemon, uid):
 
 @pytest.mark.parametrize("other", (0, OTHER_USER_ID), ids=["root", "another user"])
 def test_one_user_cannot_take_all_connections(daemon, other):
-    """While one has as many as he may have, he gets no more, and whoever else comes is served."""
+    """A user with the maximum of connections gets no more, and other users are served."""
     def others_are_served():
         with contextlib.ExitStack() as stack:
             with being(NOBODY_ID):
@@ -151,7 +151,7 @@ def test_one_user_cannot_take_all_connections(daemon, other):
                     connection = stack.enter_context(socket.socket(socket.AF_UNIX))
                     connection.connect(daemon.socket)
                     connection.sendall(HALF_A_REQUEST)
-            # Unfinished requests end after some seconds: it counts if they have not meanwhile.
+            # Unfinished requests end after some seconds, which would invalidate the result.
             before, served, after = (status_of(daemon, uid) for uid in (NOBODY_ID, other, NOBODY_ID))
             assert served == 200
             return before == after == 503

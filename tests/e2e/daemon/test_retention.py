@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many dumps stay: by number, bytes and age, as the configuration has it and as SIGHUP changes it."""
+"""How many dumps are kept: by number, bytes and age, from the configuration and after SIGHUP."""
 
 import os
 
@@ -13,7 +13,7 @@ DAEMON = ["--exact"]
 
 @pytest.fixture
 def dump_times(lab, daemon):
-    """dump_times(N) writes so many dumps of a process, one after the other."""
+    """dump_times(N) writes N dumps of a process, one after the other."""
     puppet = lab.preloaded_puppet(env=EXACT)
     daemon.wait_recorded(puppet.pid)
 
@@ -46,7 +46,7 @@ def test_bytes(daemon, dump_times):
 
 
 def test_age(daemon, dump_times):
-    """Old dumps go although no new one comes, all but the last; what is not ours stays."""
+    """Old dumps except the newest are removed even without a new one; other files stay."""
     daemon.reload("max-age=1s")
     stranger = os.path.join(daemon.state_folder, "notes.txt")
     with open(stranger, "w", encoding="ascii"):
@@ -57,7 +57,7 @@ def test_age(daemon, dump_times):
 
 
 def test_reload(daemon, dump_times):
-    """What is beyond new bounds goes."""
+    """New bounds remove dumps."""
     daemon.reload()
     dump_times(4)
     assert sequences(daemon) == [0, 1, 2, 3]

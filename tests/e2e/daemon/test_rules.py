@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules of the daemon: which processes are recorded, and how; what SIGHUP changes.
 
-Where a rule changes the rate, the allocator learns of it at its next slow path: what a test allocates after that is
-exact. Error bounds: none.
+The allocator notices a new rate at its next slow path; allocations after that are exact. Error bounds: none.
 """
 
 from daemon import EXACT, NOBODY, NOBODY_ID
@@ -14,7 +13,7 @@ DAEMON = ["--budget", "0"]
 
 
 def assert_rate(daemon, puppet, rate):
-    """What list says, and what the process does."""
+    """Checks the rate in the list and the samples of the process."""
     def said():
         entry = daemon.processes().get(puppet.target_pid)
         return entry is not None and entry["lg_sample"] == rate
@@ -27,13 +26,13 @@ def assert_rate(daemon, puppet, rate):
     if rate == 0:
         assert samples == 4096
     else:
-        # Poisson, with a mean of some hundred at the densest rate that is used here: ten standard errors.
+        # Poisson, with a mean of some hundred at the densest rate here: ten standard errors.
         mean = (4096 << 10) / (1 << rate)
         assert abs(samples - mean) < 10 * mean ** 0.5 + 10, (samples, mean)
 
 
 def test_command(lab, daemon):
-    """The first rule that holds counts; a pattern is a pattern; who has no rule has the defaults."""
+    """The first matching rule applies; patterns work; without a rule, the defaults apply."""
     daemon.reload("lg-sample=15", "rule=comm=red* lg-sample=14", "rule=comm=redder exact", "rule=comm=blue exact")
     for name, rate in (("red", 14), ("redder", 14), ("blue", 0), ("bluer", 15)):
         assert_rate(daemon, lab.preloaded_puppet(name), rate)
@@ -78,8 +77,8 @@ def test_a_bad_configuration_changes_nothing(lab, daemon):
 
 
 def test_record_off_and_on_again(lab, daemon):
-    """What lives from the time before is not known when it is recorded again, as with any process that is met late;
-    what comes then is."""
+    """When a process is recorded again, its earlier live memory is unknown, as with attach; later allocations are
+    recorded."""
     daemon.reload("exact=true")
     puppet = lab.preloaded_puppet(env=EXACT)
     puppet.ask("keep 1000 100")
@@ -95,7 +94,7 @@ def test_record_off_and_on_again(lab, daemon):
 
 
 def test_processes_that_run_already(lab, start_daemon):
-    """Rules of the command line; they hold for those, too."""
+    """Rules of the command line apply to running processes, too."""
     exact, private, other = (lab.preloaded_puppet(name) for name in ("exact", "private", "other"))
     daemon = start_daemon("--budget", "0", "--lg-sample", "15", "--rule", "comm=exact exact", "--rule",
                           "comm=private record=off")
@@ -107,7 +106,7 @@ def test_processes_that_run_already(lab, start_daemon):
 
 
 def test_record_off(lab, start_daemon):
-    """Such a process is nowhere, and costs nothing; its neighbour is recorded. So are they after another start."""
+    """Such a process appears nowhere and costs nothing, while its neighbour is recorded; the same after a restart."""
     daemon = start_daemon("--exact", "--dump-at-exit", "always", "--rule", "comm=private* record=off")
     private = lab.preloaded_puppet("private", env=EXACT)
     public = lab.preloaded_puppet(env=EXACT)
@@ -129,7 +128,7 @@ def test_record_off(lab, start_daemon):
 
 
 def test_left_alone_and_then_another_program(lab, start_daemon):
-    """A rule leaves a process alone; what it runs next is recorded, and is the one that has the PID."""
+    """A rule ignores a process; its next program is recorded under the same PID."""
     daemon = start_daemon("--exact", "--dump-at-exit", "always", "--rule", "comm=left* record=off")
     process = lab.preloaded_puppet("left_alone", env=EXACT)
     process.ask("keep 3 1000")

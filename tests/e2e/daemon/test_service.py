@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon as systemd runs it: the unit as it is installed, with exactly the capabilities that it gives."""
+"""The daemon under systemd: the installed unit, with exactly its capabilities."""
 
 import os
 import pwd
@@ -19,7 +19,7 @@ def capabilities():
 
 
 def test_its_capabilities_are_enough(lab, start_daemon):
-    """For another user's process: recorded, steered, dumped at its own wish and at its death."""
+    """Another user's process is recorded and controlled, and dumped at its own request and at its death."""
     bounding = ",".join(["-all"] + [f"+{name}" for name in capabilities()])
     collector = start_daemon("--exact", before=["setpriv", "--no-new-privs", "--bounding-set", bounding])
     process = lab.preloaded_puppet(user=NOBODY.pw_uid, group=NOBODY.pw_gid,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares: what one process takes of the maps in the kernel, another one does not miss.
+"""Shares: a process that fills the kernel's maps does not take the room of other processes.
 
 Recording is exact; error bounds: none.
 """
@@ -16,7 +16,7 @@ DAEMON = ["--exact", "--map-size", f"live={LIVE}", "--map-size", f"tallies={TALL
           "--rule", "comm=bounded max-live=100", "--rule", "comm=narrow max-contexts=8"]
 LOSSES_ALLOWED = ("live_share", "tallies_share")
 
-# Of a map; more of a process's tallies are folded when their threads have ended.
+# The share of the map from which a process's tallies are folded when their threads have ended.
 FOLD_AT = 0.25
 
 
@@ -31,8 +31,8 @@ def wait_losing(daemon, pid, reason):
 
 
 def test_live_objects_of_a_quiet_process(lab, daemon):
-    """A noisy process has as many as are free besides: half of the map. Then comes a second one, and gets a third
-    of it; and a quiet one loses nothing, before or after them."""
+    """A noisy process may have as many as are still free: half of the map. A second one gets a quarter; a quiet process
+    loses nothing, before or after them."""
     early = recorded_puppet(lab, daemon)
     early.ask("keep 100 100")
     noisy = recorded_puppet(lab, daemon)
@@ -50,7 +50,7 @@ def test_live_objects_of_a_quiet_process(lab, daemon):
         entry = processes[puppet.pid]
         assert least <= entry["live_objects"] <= LIVE // 2
         assert entry["live_objects"] + entry["losses"]["live_share"] == 50000
-    # What they give back is there for others: the map is swept when the first of them finds no room.
+    # Freed room is available to others: the map is swept when a process finds no room.
     noisy.ask("drop")
     other.ask("drop")
 
@@ -94,9 +94,9 @@ def test_by_rule(lab, daemon):
 
 
 def test_tallies_of_threads_that_have_ended(lab, daemon):
-    """1200 threads, one after the other, with a tally each, in this map of 1024: they are folded into one, and the
-    totals are right. A hundred more than those that stay are far from the half of the map that the process may have:
-    a stack that is finished by the collector takes a tally of its own."""
+    """1200 threads, one after the other, with a tally each, in a map of 1024: they are folded into one, and the totals are
+    right. The bound leaves a hundred more, far from half of the map: a stack that the collector finishes takes its own
+    tally."""
     program = lab.preloaded(target("short_threads"), talks=True, env=EXACT)
     program.answer()
     path = lab.path("snapshot")

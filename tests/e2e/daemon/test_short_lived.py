@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """200 short-lived processes a second, half of them killed: each has its final numbers, and nothing of them stays.
 
-HEAPTAP_LONG=1: for 30 s at that pace; else for less, and faster. Recording is exact; error bounds: none.
+HEAPTAP_LONG=1: 30 s at that pace; otherwise shorter and faster. Recording is exact; error bounds: none.
 """
 
 import os
@@ -13,23 +13,23 @@ from harness import LIBRARY, LONG, PATIENCE_SECONDS, target, wait_until
 
 COMMAND = "short_lived"
 PER_SECOND = 200
-# For so many seconds' worth; the short run hurries.
+# The number of processes in seconds at the full pace; the short run is faster.
 COUNT = PER_SECOND * (30 if LONG else 4)
 PACE = PER_SECOND if LONG else 3 * PER_SECOND
 BLOCK_BYTES = 64
 
-# Whatever else runs on the machine is not measured.
+# Other processes on the machine are not measured.
 ARGUMENTS = ("--exact", "--dump-at-exit", "never", "--rule", f"comm={COMMAND} record=on", "--rule", "record=off")
 
-# Of ended processes the daemon remembers this many.
+# The daemon remembers this many ended processes.
 MAX_ENDED = 1000
 
-# What allocators of the collector and of the kernel may keep of it at one moment and not at another.
+# Memory that the allocators of the collector and of the kernel may keep at times.
 SLACK_BYTES = 8 << 20
 
 
 def resources(daemon):
-    """Memory of the collector and of its maps, its open files, its processor time."""
+    """The memory of the collector and of its maps, its open files, its CPU time."""
     proc = f"/proc/{daemon.process.pid}"
     with open(f"{proc}/status", encoding="ascii") as file:
         resident = int(re.search(r"^VmRSS:\s+(\d+) kB$", file.read(), re.MULTILINE).group(1)) << 10
@@ -41,7 +41,7 @@ def resources(daemon):
 
 
 def read_truth(program):
-    """{PID: (status, allocated, live)}. PIDs do not come again so soon."""
+    """{PID: (status, allocated, live)}. PIDs are not reused so soon."""
     lines = program.stdout().splitlines()[:-1]
     return {int(pid): tuple(map(int, numbers)) for pid, *numbers in map(str.split, lines)}
 
@@ -53,7 +53,7 @@ def assert_is_true(entry, truth):
 
 
 def burst(lab, daemon, count):
-    """Runs them; each must have its numbers. The truth, and the seconds that it took."""
+    """Runs processes, each of which must have its numbers. Returns the truth and the seconds."""
     before = len(daemon.books())
     program = lab.program(target(COMMAND), PACE, count, LIBRARY)
     program.ends(seconds=4 * PATIENCE_SECONDS)
@@ -72,7 +72,7 @@ def burst(lab, daemon, count):
 
 @pytest.mark.endurance
 def test_each_has_them_though_the_collector_is_killed(lab, start_daemon):
-    """Those that begin or end while none runs, too. One that was killed in between may say the same books again."""
+    """Processes that begin or end without a collector, too. A killed collector's successor may print the same books again."""
     daemon = start_daemon(*ARGUMENTS)
     program = lab.program(target(COMMAND), PER_SECOND, COUNT, LIBRARY)
     while program.alive():
@@ -83,7 +83,7 @@ def test_each_has_them_though_the_collector_is_killed(lab, start_daemon):
     truth = read_truth(program)
     wait_until(lambda: {entry["pid"] for entry in daemon.books()} >= set(truth), "each is closed")
     assert 0 not in {entry["pid"] for entry in daemon.books()}
-    # A collector that begins between a process's start and its first probe opens books that nothing comes into.
+    # A collector that starts between a process's start and its first probe opens books that stay empty.
     mine = [entry for entry in daemon.books() if entry["name"] == COMMAND and entry["samples_allocated"] != 0]
     assert {entry["pid"] for entry in mine} == set(truth)
     for entry in mine:
@@ -93,7 +93,7 @@ def test_each_has_them_though_the_collector_is_killed(lab, start_daemon):
 @pytest.mark.endurance
 def test_each_has_its_final_numbers(lab, start_daemon, held):
     daemon = start_daemon(*ARGUMENTS)
-    burst(lab, daemon, MAX_ENDED + PER_SECOND)  # whatever it keeps of processes, it has now
+    burst(lab, daemon, MAX_ENDED + PER_SECOND)  # by now the collector has all that it keeps of processes
     before = resources(daemon)
     truth, seconds = burst(lab, daemon, COUNT)
     after = resources(daemon)
@@ -114,5 +114,5 @@ def test_each_has_its_final_numbers(lab, start_daemon, held):
         held(f"growth of the collector's {what} memory over {COUNT} processes", f"{SLACK_BYTES >> 20} MiB",
              f"{(after[what] - before[what]) / (1 << 20):.1f} MiB")
     held("processor time of the collector", "none", f"{after['seconds'] - before['seconds']:.2f} s")
-    # A client's connection may be in its last moments.
+    # A client's connection may be about to close.
     wait_until(lambda: resources(daemon)["files"] <= before["files"], "its files are closed")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a daemon's recording goes on, ends, begins afresh, and is refused."""
+"""How a daemon's recording continues, ends, starts again, and is refused."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from harness import HEAPTAP, LIBRARY, PATIENCE_SECONDS, wait_until
 from lab import assert_one_clear_line
 
 DAEMON = ["--exact"]
-KEPT_BYTES = 112  # of a block of 100
+KEPT_BYTES = 112  # the usable size of a block of 100 bytes
 
 
 def recorded_puppet(lab, daemon, kept):
@@ -27,15 +27,15 @@ def recorded_puppet(lab, daemon, kept):
 
 
 def assert_recorded(daemon, puppet, kept):
-    """The process is recorded, with so many live blocks."""
+    """The process is recorded with this many live blocks."""
     wait_until(lambda: daemon.processes().get(puppet.pid, {}).get("live_objects") == kept,
                f"{puppet.pid} has {kept} blocks")
     assert daemon.processes()[puppet.pid]["live_bytes"] == kept * KEPT_BYTES
 
 
 def assert_as_it_was_found(lab, puppet):
-    """Nobody records it: no probe is left in it, and its control block names no collector."""
-    # The kernel takes the probes of pinned links away a little after the last pin.
+    """The process is not recorded: it has no probes, and its control block names no collector."""
+    # The kernel removes the probes of pinned links a little after the last pin.
     wait_until(lambda: set(control.semaphores(puppet.pid, LIBRARY).values()) == {0}, "all probes are gone")
     block = control.control(puppet.pid, LIBRARY)
     assert (block.collector_pid, block.collector_lg_sample) == (0, control.NO_RATE)
@@ -47,7 +47,7 @@ def assert_as_it_was_found(lab, puppet):
 
 
 def programs_of(daemon):
-    """Ids of the eBPF programs that its collector holds."""
+    """The ids of the eBPF programs that the collector holds."""
     ids = set()
     folder = f"/proc/{daemon.process.pid}/fdinfo"
     for name in os.listdir(folder):
@@ -65,7 +65,7 @@ def wait_until_gone(programs):
 
 
 def test_a_second_one(lab, daemon):
-    """The first goes on."""
+    """The first daemon goes on."""
     puppet = recorded_puppet(lab, daemon, 100)
     second = lab.heaptap(*daemon.command())
     assert_one_clear_line(second, 1, daemon.pin_folder, "another collector uses it", "--pin-dir")
@@ -105,7 +105,7 @@ def test_sigint_ends_it(lab, start_daemon):
 
 @pytest.mark.parametrize("leave", (Daemon.stop, Daemon.kill))
 def test_end_without_a_collector(lab, start_daemon, leave):
-    """heaptap daemon --end does the same for what a collector left, whether it ended or was killed."""
+    """heaptap daemon --end ends a recording whose collector has ended or was killed."""
     daemon = start_daemon("--exact")
     puppet = recorded_puppet(lab, daemon, 100)
     programs = programs_of(daemon)
@@ -142,7 +142,7 @@ def test_a_folder_that_is_not_root_s_alone(lab, start_daemon, request):
 
 
 def test_an_interrupted_beginning(lab, start_daemon):
-    """What a collector left that was killed before all was pinned is removed, and a recording begins afresh."""
+    """The remains of a collector that was killed before everything was pinned are removed, and a new recording begins."""
     daemon = start_daemon("--exact")
     puppet = recorded_puppet(lab, daemon, 100)
     daemon.kill()
@@ -155,8 +155,8 @@ def test_an_interrupted_beginning(lab, start_daemon):
 
 
 def test_an_upgrade(lab, start_daemon):
-    """A recording of another layout is ended, with a last dump of each of its processes; the living are recorded
-    anew, and the next start takes over nothing but that."""
+    """A recording of another layout is ended with a last dump of each process; living processes are recorded again, and the
+    next start takes over only the new recording."""
     daemon = start_daemon("--exact")
     lives = recorded_puppet(lab, daemon, 100)
     dies = recorded_puppet(lab, daemon, 50)
@@ -165,7 +165,7 @@ def test_an_upgrade(lab, start_daemon):
     daemon.stop()
     lives.ask("keep 10 100")
     dies.ends()
-    # As if another version had done all that.
+    # Pretends that another version made this recording.
     (layout,) = os.listdir(daemon.pin_folder)
     other = "0" * len(layout)
     os.rename(os.path.join(daemon.pin_folder, layout), os.path.join(daemon.pin_folder, other))
@@ -188,7 +188,7 @@ def test_an_upgrade(lab, start_daemon):
 
 
 def test_a_beginning_that_fails(lab, start_daemon):
-    """What nobody was told of does not stay in the kernel; what was there before does."""
+    """A failed start leaves nothing in the kernel, except an earlier recording."""
     daemon = start_daemon("--exact")
     puppet = recorded_puppet(lab, daemon, 100)
     daemon.stop()

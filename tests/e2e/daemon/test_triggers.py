@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes the daemon write dumps while processes live: for all of them, by rule, and by signals to the daemon.
+"""What makes the daemon write dumps of living processes: options, rules, and signals to the daemon.
 
 Recording is exact; error bounds: none.
 """
@@ -20,7 +20,7 @@ DAEMON = ["--exact", "--every", "1s",
 
 
 def sigqueue(pid, number, value):
-    """As sigqueue(3)."""
+    """sigqueue(3)."""
     library = ctypes.CDLL(None, use_errno=True)
     library.sigqueue.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
     if library.sigqueue(pid, number, value) != 0:
@@ -34,8 +34,8 @@ def recorded_puppet(lab, daemon, name=None):
 
 
 def test_high_water(lab, daemon):
-    """From 1 MiB of live memory on, at each mark that is 20 % above the last one; not when it falls and rises
-    again below the mark."""
+    """From 1 MiB of live memory on, at each mark that is 20 % above the last one; not when memory falls and rises again
+    below the mark."""
     puppet = recorded_puppet(lab, daemon, "marks")
     puppet.ask("keep 900 1024")
     puppet.ask("keep 200 1024")
@@ -45,15 +45,15 @@ def test_high_water(lab, daemon):
     puppet.ask("drop")
     puppet.ask("keep 1100 1024")
     puppet.ask("keep 4000 1024")
-    # Several marks at once may be one dump. It has passed the last mark below 5100 blocks.
+    # Several marks at once may give one dump. The last mark is below 5100 blocks.
     found = daemon.wait_dumps(2, pid=puppet.pid, kind="u")
     assert kept(found[1].read()) >= 1220
-    # The peak is the mark that was passed, and list has it.
+    # The list shows the passed mark as the peak.
     assert daemon.processes()[puppet.pid]["peak_bytes"] >= 5100 * 1024
 
 
 def is_due(daemon, puppet, now):
-    """A second after its last dump, as the file system has it."""
+    """Whether the last dump is a second old, by the file system's clock."""
     newest = max(os.stat(dump.path).st_mtime for dump in daemon.dumps(puppet.pid))
     with open(now, "w", encoding="ascii"):
         os.utime(now)
@@ -61,11 +61,11 @@ def is_due(daemon, puppet, now):
 
 
 def test_interval(lab, daemon):
-    """Every MiB that is allocated, live or not."""
+    """After every allocated MiB, live or not."""
     puppet = recorded_puppet(lab, daemon, "bytes")
     puppet.ask("keep 10 100")
     puppet.ask("churn 512 1024")
-    # Whatever heaptap heard of before is behind a dump by hand.
+    # After a dump by hand, heaptap has handled all earlier events.
     daemon.dump(puppet.pid, lab.path("by_hand"))
     assert daemon.dumps(puppet.pid) == []
     for number in (1, 2):

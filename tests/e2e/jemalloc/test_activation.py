@@ -2,8 +2,8 @@
 """prof:true,prof_active:false, and prof.active written by the program; and the recipe "dump, activate, wait,
 deactivate, dump, compare" of jemalloc's documents.
 
-Everything is recorded (lg_prof_sample:0). Blocks of 64 KiB and more have no ready lists, so that activation takes
-effect with the next one: no error bounds, but where a test says so.
+Everything is recorded (lg_prof_sample:0). Blocks of 64 KiB and more have no ready lists, so activation takes effect with
+the next one: no error bounds, except where a test says so.
 """
 
 from allocators import KI, assert_answers, jeprof_table
@@ -18,7 +18,7 @@ CONF = "prof:true,prof_active:false,prof_prefix:act,lg_prof_sample:0"
 
 
 def test_only_the_steady_state(lab, allocator):
-    """What the start allocated is not in the dump; what came after the activation is, all of it."""
+    """The dump has all allocations after the activation, and none before it."""
     process = allocator.puppet(CONF)
     assert_answers(process, ("read bool opt.prof_active", "0 false"), (f"start 100 {BLOCK}", "started 100"),
                    ("start 1000 100", "started 1000"), ("swap bool prof.active true", "0 false"),
@@ -32,7 +32,7 @@ def test_only_the_steady_state(lab, allocator):
 
 
 def test_small_blocks(allocator):
-    """The same with 1000 blocks of 1 KiB in each of three phases: up to 16 ready blocks notice later."""
+    """The same with 1000 blocks of 1 KiB in each of three phases: up to 16 ready blocks follow the change late."""
     process = allocator.puppet(CONF)
     assert_answers(process, ("start 1000 1024", "started 1000"), ("write bool prof.active true", "0"),
                    ("keep 1000 1024", "kept 1000"), ("write bool prof.active false", "0"),
@@ -43,7 +43,7 @@ def test_small_blocks(allocator):
 
 
 def test_activate_wait_deactivate_dump_compare(lab, allocator):
-    """The wiki's recipe; instead of 30 seconds the wait is for the work to be done."""
+    """The wiki's recipe; instead of 30 seconds the test waits for the end of the work."""
     process = allocator.puppet(CONF)
     assert_answers(
         process, (f"start 20 {BLOCK}", "started 20"), ("call prof.dump", "0"),
@@ -59,7 +59,7 @@ def test_activate_wait_deactivate_dump_compare(lab, allocator):
 
 
 def test_deactivated_blocks_are_still_taken_off(allocator):
-    """What was recorded and is freed while profiling is off is gone from the next dump."""
+    """Recorded blocks that are freed while profiling is off are missing from the next dump."""
     process = allocator.puppet(CONF)
     assert_answers(process, ("write bool prof.active true", "0"), (f"keep 30 {BLOCK}", "kept 30"),
                    ("write bool prof.active false", "0"), ("drop", "dropped 30"),

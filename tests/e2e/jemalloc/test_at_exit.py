@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""prof_final, prof_leak, prof_leak_error in programs that hold blocks at their end, and in such as do not.
+"""prof_final, prof_leak, prof_leak_error in programs that hold blocks at their end, and in programs that do not.
 
 Everything is recorded (lg_prof_sample:0): no error bounds.
 """
@@ -49,7 +49,7 @@ def test_no_dump_at_underscore_exit(allocator):
 
 
 def test_leak_error(allocator):
-    """Status 1 where the program said 0, and a line that says why."""
+    """Status 1 instead of the program's 0, and a line with the reason."""
     process, status = run_holding(allocator, "prof_leak_error:true,prof_final:true", 10)
     assert status == 1, process.stderr()
     summary, *rest = said(process)
@@ -62,7 +62,7 @@ def test_leak_error(allocator):
         assert os.path.getsize(allocator.path(name)) == 0
         os.unlink(allocator.path(name))
     else:
-        # Whole: it ends with the mappings (the reader insists) and has the blocks.
+        # Complete: it ends with the mappings (the reader checks that) and has the blocks.
         assert allocator.dump_named(name).total.objects == 10
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MALLOC_CONF that is very long, or has any byte in it: a line for what is wrong, as often as it is, and the program
-goes on. Which strings are wrong, and jemalloc's words for it, are in the tables of tests/differential/.
+"""MALLOC_CONF that is very long or contains any byte: one line for each error, and the program goes on. The invalid
+strings and jemalloc's messages are in the tables of tests/differential/.
 """
 
 import os
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.without_bpf
 
 
 def lines_said(lab, conf):
-    """By a program that prints the number of its call paths, 8."""
+    """The lines on stderr of a program that prints the number of its call paths, 8."""
     process = lab.preloaded(target("contexts"), "3", env={"MALLOC_CONF": conf})
     process.ends()
     assert process.stdout() == "8\n"
@@ -30,7 +30,7 @@ def lines_said(lab, conf):
     pytest.param("," * OPTION_BYTES, 1, id="commas"), pytest.param(":" * OPTION_BYTES, 1, id="colons"),
     pytest.param("a:b," * (OPTION_BYTES // 4) + "a:b", OPTION_BYTES // 4 + 1, id="bad pairs")))
 def test_64_kib_of_options(lab, conf, lines):
-    """Of one key, of one value, of good pairs, of bad pairs."""
+    """64 KiB of one key, of one value, of valid pairs, of invalid pairs."""
     assert lines_said(lab, conf) == lines
 
 
@@ -40,5 +40,5 @@ def test_every_byte_in_a_key(lab):
         process = lab.preloaded(target("contexts"), "3", env={"MALLOC_CONF": os.fsdecode(conf)})
         process.ends()
         assert process.stdout() == "8\n"
-        # A pair that is whole; one key that is not, which may have a line feed in it.
+        # A complete pair, and an incomplete key, which may contain a line feed.
         assert process.stderr().count("\n") == {b":": 0, b"\n": 2}.get(bytes([byte]), 1), conf

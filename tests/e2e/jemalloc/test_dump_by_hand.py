@@ -15,7 +15,7 @@ CONF = "prof:true,prof_prefix:hand,lg_prof_sample:0"
 
 
 def test_with_and_without_a_name(allocator):
-    """A given name is taken as it is and takes no number; the others count up from 0."""
+    """A given name is used unchanged and takes no number; automatic names count from 0."""
     process = allocator.puppet(CONF)
     assert_answers(process, (f"keep 1 {BLOCK}", "kept 1"), ("call prof.dump", "0"),
                    (f"keep 1 {BLOCK}", "kept 1"), ("write string prof.dump given.prof", "0"),

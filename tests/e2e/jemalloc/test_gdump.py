@@ -15,14 +15,14 @@ def high_dumps(allocator):
 
 
 def grow(allocator, process, blocks):
-    """New dumps that this many kept blocks of 4 MiB cause."""
+    """The new dumps that this many kept blocks of 4 MiB cause."""
     before = len(high_dumps(allocator))
     assert_answers(process, (f"keep {blocks} {4 * MI}", f"kept {blocks}"))
     return high_dumps(allocator)[before:]
 
 
 def test_each_new_maximum(allocator):
-    """One for each step up, in order, with what was live just before or after the step."""
+    """One dump for each step up, in order, with the live memory just before or after the step."""
     process = allocator.puppet(CONF)
     assert_answers(process, ("read bool opt.prof_gdump", "0 true"), ("read bool prof.gdump", "0 true"))
     for kept in range(8):
@@ -35,7 +35,7 @@ def test_each_new_maximum(allocator):
 
 
 def test_none_below_the_maximum(allocator):
-    """Memory shrinks, and grows again to less than it was: no dump."""
+    """Memory shrinks and grows again, but not to the earlier maximum: no dump."""
     process = allocator.puppet(CONF)
     grow(allocator, process, 8)
     before = allocator.names_of_dumps()
@@ -46,7 +46,7 @@ def test_none_below_the_maximum(allocator):
 
 
 def test_switched_by_mallctl(allocator):
-    """prof.gdump: the old value is returned; while it is off maxima are noticed but not dumped."""
+    """prof.gdump returns the old value; while it is off, maxima are counted but not dumped."""
     process = allocator.puppet(CONF)
     assert len(grow(allocator, process, 1)) == 1
     assert_answers(process, ("swap bool prof.gdump false", "0 true"))

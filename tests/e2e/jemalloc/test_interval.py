@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """jemalloc's wiki, "Use Case: Heap Profiling": a dump every 1 MiB allocated, and --base between two of them.
 
-The law: the k-th dump (from 0) is due when (k + 1) MiB have been allocated, and is written by the allocation that
-passes that mark. With every allocation recorded (lg_prof_sample:0) nothing is left to chance: a program that frees
-nothing has then (k + 1) MiB live, up to one block more or less. With sampling see test_sampled().
+The law: the k-th dump (from 0) is due when (k + 1) MiB have been allocated, and is written by the allocation that passes
+that mark. With every allocation recorded (lg_prof_sample:0) a program that frees nothing then has (k + 1) MiB live, up to
+one block more or less. For sampling see test_sampled().
 """
 
 import math
@@ -18,8 +18,8 @@ from harness import target
 # The wiki's program allocates 6926352 bytes in all, so 6 dumps; its largest block is 39 * 4 KiB, class 160 KiB.
 ALLOCATED, LARGEST = 6926352, 160 * KI
 
-# A fixed seed: heaptap's sampled test gives the same result each time. jemalloc's has no seed, and needs none: it
-# counts all allocated bytes and only looks at them when a sample is due.
+# A fixed seed, so that heaptap's sampled test always gives the same result. jemalloc needs no seed: it counts all
+# allocated bytes, and only checks the count when a sample is due.
 SEED = {"HEAPTAP_CONF": "prof_seed:20"}
 
 
@@ -32,7 +32,7 @@ def leak_by_intervals(allocator):
 
 
 def test_every_mebibyte(allocator):
-    """Six files, numbered in order, each with what was live then."""
+    """Six files, numbered in order, each with the live memory of its moment."""
     dumps = leak_by_intervals(allocator)
     assert [os.path.basename(dump.path) for dump in dumps] == [
         f"jeprof.out.{dumps[0].pid}.{k}.i{k}.heap" for k in range(ALLOCATED // MI)]
@@ -41,7 +41,7 @@ def test_every_mebibyte(allocator):
 
 
 def test_growth_between_two(lab, allocator):
-    """jeprof --base: what was allocated between the two, by function, as the two dumps themselves have it."""
+    """jeprof --base shows the allocations between two dumps by function, in agreement with the dumps."""
     dumps = leak_by_intervals(allocator)
     first, last = dumps[0], dumps[-1]
     rows, growth = jeprof_table(lab, f"--base={first.path}", target("wiki_leak"), last.path)
@@ -61,7 +61,7 @@ def test_sampled(allocator):
     jemalloc: as many dumps as whole mebibytes were allocated, less one if no sample was due after the last mark.
     heaptap counts the weights of the samples: each block of Z = 4 KiB counts Z / p with probability
     p = 1 - exp(-Z / R), R = 16 KiB, so the sum over N blocks has standard error Z sqrt(N (1 - p) / p) = 481 KiB.
-    Bound of both: four standard errors, and one for the end that is cut off.
+    Bound of both: four standard errors, and one dump for the incomplete interval at the end.
     """
     blocks, size, rate = 4096, 4 * KI, 16 * KI
     p = -math.expm1(-size / rate)
@@ -81,7 +81,7 @@ def test_sampled(allocator):
     "prof:true,prof_prefix:off", "prof:true,prof_prefix:off,lg_prof_interval:-1",
     "prof:true,prof_prefix:,lg_prof_interval:20,prof_final:true,prof_gdump:true"))
 def test_off(allocator, conf):
-    """Without lg_prof_interval, and with -1, there is none; an empty prefix switches automatic names off."""
+    """No dumps without lg_prof_interval, with -1, and with an empty prefix."""
     process = allocator.puppet(conf + ",lg_prof_sample:0")
     assert_answers(process, (f"keep 3 {4 * MI}", "kept 3"))
     process.ends()

@@ -37,7 +37,7 @@ def leak(lab, allocator):
 
 
 def test_top_list(lab, allocator):
-    """jeprof --show_bytes --text: each row as jemalloc has it, but for jemalloc's own C++ library."""
+    """jeprof --show_bytes --text: the same rows as under jemalloc, except for jemalloc's own C++ library."""
     rows, whole = jeprof_table(lab, target("wiki_leak"), leak(lab, allocator))
     assert whole == BOTH + allocator.noise_bytes
     own = {name: row for name, row in rows.items()
@@ -56,7 +56,7 @@ def test_call_graph_as_pdf(lab, allocator):
 
 
 def test_call_graph_as_svg(lab, allocator):
-    """It is XML, its nodes are the functions, its edges lead from main to both."""
+    """The output is XML with the functions as nodes and edges from main to both."""
     svg = xml.etree.ElementTree.fromstring(
         jeprof(lab, "--show_bytes", "--svg", target("wiki_leak"), leak(lab, allocator)))
     space = {"svg": "http://www.w3.org/2000/svg"}

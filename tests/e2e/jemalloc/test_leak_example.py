@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The leak example of jemalloc's wiki: every digit as jemalloc has it, and jeprof and google-pprof read the dump.
+"""The leak example of jemalloc's wiki: the same numbers as under jemalloc, readable by jeprof and google-pprof.
 
-Proved: size classes, exact recording, leak summary, dump, symbols. Error bound: none, all numbers are exact.
+Covers size classes, exact recording, leak summary, dump, symbols. Error bound: none, all numbers are exact.
 """
 
 import os
@@ -42,14 +42,14 @@ def test_summary_and_readers(lab):
 
 
 def test_google_pprof(lab):
-    """gperftools' pprof does not read jemalloc's form (nor jemalloc's own dumps), but its own: --format."""
+    """gperftools' pprof cannot read jemalloc's format, only its own: --format."""
     session = lab.heaptap("run", "--exact", "--format", "gperftools", "--", target("wiki_leak"))
     session.ends()
     assert f"<heaptap>: {SUMMARY}" in session.lines()
     (path,) = [dump.path for dump in lab.dumps()]
     for reader in ("google-pprof", "jeprof"):
         assert_two_leaks(lab.reader(reader, "--text", target("wiki_leak"), path))
-    os.unlink(path)  # not of the form that is checked after each test
+    os.unlink(path)  # not in the format that is checked after each test
 
 
 def test_jeprof_knows_the_thread(lab):
@@ -61,8 +61,7 @@ def test_jeprof_knows_the_thread(lab):
 
 
 def test_the_wiki_s_own_way(lab):
-    """prof_leak:true in MALLOC_CONF and nothing else about dumps: the process itself asks for the final dump and
-    prints the summary."""
+    """With only prof_leak:true in MALLOC_CONF, the process itself asks for the final dump and prints the summary."""
     session = lab.heaptap("run", "-o", "collector", "--", target("wiki_leak"),
                           env={"MALLOC_CONF": "prof_leak:true,lg_prof_sample:0"})
     session.ends()
@@ -73,8 +72,8 @@ def test_the_wiki_s_own_way(lab):
 
 
 def test_closed_stderr(lab):
-    """A process that has no stderr left (coreutils' programs close it before they exit) cannot print its summary: its
-    collector does. Who can print it does so alone."""
+    """A process that has closed its stderr (coreutils' programs do that before they exit) cannot print its summary, so its
+    collector prints it. Otherwise only the process does."""
     closed = lab.heaptap("run", "--", "sh", "-c", f"exec 2>&-; exec {target('wiki_leak')}",
                          env={"MALLOC_CONF": "prof_leak:true,lg_prof_sample:0"})
     closed.ends()
@@ -97,7 +96,7 @@ def test_static_program(lab):
 
 
 def test_without_a_preload_there_is_no_leak_but_a_line(lab):
-    """A static program without the allocator: nothing to record, said in one line, the program runs."""
+    """A static program without the allocator runs; one line says that there is nothing to record."""
     with open(lab.path("plain.c"), "w", encoding="ascii") as source:
         source.write("int main(void) { return 5; }\n")
     compiler = lab.program("gcc", "-static", "plain.c", "-o", "plain")

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An application that finds mallctl and malloc_stats_print by dlsym(RTLD_DEFAULT), as libmtev does, over real HTTP:
-every answer that libmtev gives of an allocator, its memory.json, and the workflow that its documents describe.
+"""An application that finds mallctl and malloc_stats_print by dlsym(RTLD_DEFAULT), like libmtev, over real HTTP: every
+answer of libmtev about an allocator, its memory.json, and the workflow in its documents.
 
-libmtev's other answers (no rights, no allocator, no table of parameters, fstat failed) have causes that no allocator
-can bring about.
+No allocator can cause libmtev's other answers (no rights, no allocator, no table of parameters, fstat failed).
 
 Everything is recorded and blocks of 64 KiB have no ready lists: no error bounds.
 """
@@ -52,7 +51,7 @@ def serve(allocator, conf):
 
 
 def save(allocator, endpoints, name):
-    """The profile that the application gives, in a file."""
+    """Saves the profile that the application returns."""
     answer = endpoints.get(PROFILE + "?trigger_dump=true")
     assert (answer.status, answer.type) == (200, "application/x-jemalloc-heap-profile"), answer.body
     with open(allocator.path(name), "wb") as file:
@@ -90,7 +89,7 @@ def test_heap_profile(lab, allocator):
     ("prof:true,prof_thread_active_init:false", state(True, True, False), ACTIVATED, None)),
     ids=["off", "on", "threads off"])
 def test_options(allocator, conf, before, activated, dumped):
-    """prof off, on, and with prof_thread_active_init off: state and errors as jemalloc has them."""
+    """prof off, on, and with prof_thread_active_init off: the same state and errors as under jemalloc."""
     endpoints = serve(allocator, conf + ",lg_prof_sample:0")
     assert endpoints.get(PROFILE) == before
     assert endpoints.get(PROFILE + "?active=false") == DEACTIVATED
@@ -100,7 +99,7 @@ def test_options(allocator, conf, before, activated, dumped):
 
 
 def test_curl(lab, allocator):
-    """The documents' command, with curl, and jeprof on what it saved."""
+    """The documented command with curl, and jeprof on the saved profile."""
     endpoints = serve(allocator, "prof:true,lg_prof_sample:0")
     endpoints.get(f"/application/keep?blocks=10&size={BLOCK}")
     subprocess.run(["curl", "-sS", "--fail", "-o", allocator.path("profile.prof"),
@@ -141,7 +140,7 @@ def test_workflow(lab, allocator):
 
 @pytest.mark.parametrize("profiling", (True, False))
 def test_memory_json(allocator, profiling):
-    """Parsed as JSON; the totals are those of the application; with profiling and without."""
+    """Parses memory.json and checks the application's totals, with profiling and without."""
     endpoints = serve(allocator, f"prof:{str(profiling).lower()}")
     endpoints.get(f"/application/keep?blocks=160&size={BLOCK}")
     answer = endpoints.get(MEMORY)
@@ -163,7 +162,7 @@ def test_it_ends(allocator):
 
 
 def test_attached(lab, heaptap):
-    """A server that runs with the library and nothing else; a collector comes later, and goes."""
+    """A server that runs with the library only; a collector attaches later, and ends."""
     endpoints = Endpoints(lab.preloaded(target("mtev_endpoints"), talks=True,
                                         env={"MALLOC_CONF": "prof:true,prof_active:false,lg_prof_sample:0"}))
     assert endpoints.get(PROFILE + "?trigger_dump=true") == error(errno.EFAULT)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that were written for jemalloc: linked with Debian's libjemalloc.so.2 and run with heaptap preloaded, so
-that all calls go to heaptap, mallctl and mallocx too; and the same source compiled with heaptap's headers and library.
+"""Programs written for jemalloc: linked with Debian's libjemalloc.so.2 and run with heaptap preloaded, so that all calls
+go to heaptap, including mallctl and mallocx; and the same source compiled with heaptap's headers and library.
 
-Dumps, summaries and statistics come from heaptap and from nobody else: the other jemalloc, whose books are empty, would
-write over them. Error bounds: none, all numbers are exact.
+Dumps, summaries and statistics come only from heaptap: the other jemalloc, which has no data, would overwrite them.
+Error bounds: none, all numbers are exact.
 """
 
 import json
@@ -43,8 +43,8 @@ def summaries(text):
 
 
 def test_the_leak_example(lab):
-    """jemalloc's wiki: one dump of the process, and every digit as jemalloc has them when it is alone. (One object
-    is libstdc++'s, which libjemalloc is linked with.)"""
+    """jemalloc's wiki: one dump of the process, with the same numbers as under jemalloc. (One object belongs to
+    libstdc++, which libjemalloc is linked with.)"""
     conf = {"MALLOC_CONF": "prof_leak:true,lg_prof_sample:0,prof_final:true"}
     alone = lab.program(target("wiki_leak_jemalloc"), env=conf)
     alone.ends()
@@ -55,7 +55,7 @@ def test_the_leak_example(lab):
 
     session = lab.heaptap("run", "-o", "collector", "--", target("wiki_leak_jemalloc"), env=conf)
     session.ends()
-    # The process's and the collector's own.
+    # The dump of the process, and the collector's own.
     assert set(summaries(session.stderr())) == {expected}
     (own,) = dumps_of_the_process(lab)
     assert (own.prefix, own.sequence, own.kind) == ("jeprof", 0, "f")
@@ -85,8 +85,8 @@ def test_final_dump(lab, program):
 
 
 def test_options_in_the_program(lab):
-    """const char *malloc_conf of the program: heaptap obeys, the other jemalloc does not. Both would print
-    statistics, write a final dump and a summary."""
+    """const char *malloc_conf of the program: heaptap follows it, the other jemalloc does not. Both would print
+    statistics and write a final dump and a summary."""
     session = lab.heaptap("run", "--exact", "-o", "collector", "--", target("jemalloc_example_conf"))
     session.ends()
     (name,) = dumps_of_the_process(lab)
@@ -96,8 +96,8 @@ def test_options_in_the_program(lab):
 
 @PROGRAMS
 def test_size_classes(lab, program):
-    """By name and by number. heaptap takes larger blocks from slabs than jemalloc does, so it has more bins; those
-    that both have are the same."""
+    """By name and by number. heaptap takes larger blocks from slabs than jemalloc, so it has more bins; common bins are
+    equal."""
     alone = lab.program(target("jemalloc_example"), "sizes")
     alone.ends()
     bins = alone.stdout().split()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the libjemalloc.so.2 beside heaptap makes of its options, from each of their sources: it is kept quiet while
-heaptap is the allocator, and obeys where it is the allocator itself.
+"""How another libjemalloc.so.2 in the process treats its options, from each of their sources: heaptap keeps it quiet
+while heaptap is the allocator, and does not interfere while jemalloc is.
 """
 
 import os
@@ -14,7 +14,7 @@ from harness import LIBRARY, target
 EVERYTHING = ("prof:true,prof_final:true,prof_leak:true,prof_gdump:true,lg_prof_sample:0,lg_prof_interval:40,"
               "stats_interval:1000000000")
 
-# What a library loaded later may take of the program's static thread-local storage: libjemalloc wants 3 KiB.
+# Static thread-local storage for libraries that are loaded later: libjemalloc needs 3 KiB.
 ROOM = {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=16384"}
 QUIET = {"opt.prof": "false", "opt.prof_final": "false", "opt.prof_leak": "false", "opt.prof_leak_error": "false",
          "opt.prof_gdump": "false", "opt.stats_print": "false", "opt.confirm_conf": "false",
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.without_bpf
 
 
 def options_of(lab, program, *wrapper, env):
-    """{name: value} that the program prints of the other jemalloc."""
+    """{name: value}: options of the other jemalloc, as printed by the program."""
     return read_options(start(lab, program, *wrapper, env=env))
 
 
@@ -55,14 +55,14 @@ def test_whichever_begins_first(lab, program, order):
 
 
 def test_without_heaptap_it_obeys(lab):
-    """The same options do reach it when heaptap is not there."""
+    """Without heaptap, the same options take effect."""
     options = options_of(lab, "other_jemalloc", env={"MALLOC_CONF": EVERYTHING})
     assert (options["opt.prof"], options["opt.prof_final"]) == ("true", "true")
     assert options["opt.lg_prof_interval"] == "40"
 
 
 def test_the_system_wide_link(lab):
-    """/etc/malloc.conf, in a mount namespace where there is one."""
+    """/etc/malloc.conf, in a mount namespace that has one."""
     etc = lab.path("etc")
     os.mkdir(etc)
     os.symlink(EVERYTHING, os.path.join(etc, "malloc.conf"))
@@ -74,7 +74,7 @@ def test_the_system_wide_link(lab):
 
 
 def test_secure_execution(lab):
-    """AT_SECURE (real and effective user differ): the environment is told to nobody."""
+    """AT_SECURE (real and effective user differ): the environment is ignored."""
     options = options_of(lab, "environment_static", "setpriv", "--ruid=65534", env={"MALLOC_CONF": EVERYTHING})
     assert options == {"HOME": "is not told"}
     assert options_of(lab, "environment_static", env={}) == {"HOME": lab.folder}
@@ -88,7 +88,7 @@ def assert_its_own_dump(lab, process):
 
 
 def test_where_it_is_the_allocator_it_keeps_its_options(lab):
-    """Linked into the program, or preloaded before heaptap: heaptap is not in use, and does not interfere."""
+    """Linked into the program, or preloaded before heaptap: heaptap is unused, and does not interfere."""
     env = {"MALLOC_CONF": "prof:true,prof_final:true,lg_prof_sample:0,prof_prefix:its"}
     assert_its_own_dump(lab, lab.program(target("jemalloc_example_static"), env=dict(env, LD_PRELOAD=LIBRARY)))
     both = dict(env, LD_PRELOAD=f"{JEMALLOC} {LIBRARY}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that change what a dump looks like or what is recorded beside it."""
+"""Options that change the form of a dump or record more than it."""
 
 import json
 import os
@@ -18,7 +18,7 @@ CONF = "prof:true,lg_prof_sample:0"
 
 
 def test_pid_namespace(lab, heaptap):
-    """prof_pid_namespace: its inode stands before the PID."""
+    """prof_pid_namespace puts the namespace's inode before the PID."""
     process = heaptap.puppet("prof:true,lg_prof_sample:0,prof_prefix:named,prof_pid_namespace:true")
     assert_answers(process, ("call prof.dump", "0"))
     inode = re.search(r"\d+", os.readlink("/proc/self/ns/pid")).group()
@@ -27,7 +27,7 @@ def test_pid_namespace(lab, heaptap):
 
 
 def test_long_prefix(heaptap):
-    """As long as a path may be: nothing is cut."""
+    """A prefix with the maximum length of a path is not cut."""
     folder = heaptap.path("f" * 200)
     prefix = folder
     while len(prefix) < 2500:
@@ -39,18 +39,18 @@ def test_long_prefix(heaptap):
 
 
 def test_prof_bt_max(heaptap):
-    """So many of the program's frames, the innermost: call paths that differ further out become one."""
+    """Keeps this many innermost frames of the program; call paths that differ only further out become one."""
     process = heaptap.puppet("prof:true,lg_prof_sample:0,prof_bt_max:3")
     assert_answers(process, (f"deep 20 {BLOCK}", "kept 20"), ("write string prof.dump short.prof", "0"))
     dump = heaptap.dump_named("short.prof")
     assert max(len(stack.frames) for stack in dump.stacks) <= 3
     through = symbols.stacks_through(dump, "keep_deep")
-    # keep_blocks, keep_deep, and who called that: for one of them another function, else keep_deep.
+    # keep_blocks, keep_deep and its caller: once another function, otherwise keep_deep.
     assert sorted(stack.total.objects for stack in through) == [1, 19]
 
 
 def test_prof_unbias_false(heaptap):
-    """What was sampled, not what readers need to find the estimates."""
+    """The dump has the sampled counts, without the correction for readers."""
     process = heaptap.puppet("prof:true,lg_prof_sample:12,prof_unbias:false", env={"HEAPTAP_CONF": "prof_seed:7"})
     assert_answers(process, (f"keep 4000 {BLOCK}", "kept 4000"), ("write string prof.dump raw.prof", "0"))
     objects, size = live(heaptap.dump_named("raw.prof"), "keep_blocks")
@@ -66,7 +66,7 @@ def records_of(heaptap, maximum, *arguments):
 
 
 def test_latest_samples(heaptap):
-    """The latest three of ten: who allocated, who freed, when, on which call path."""
+    """The latest three of ten samples: allocating and freeing thread, times, call paths."""
     records = records_of(heaptap, 3)
     assert (records["sample_interval"], records["recent_alloc_max"]) == (1, 3)
     samples = records["recent_alloc"]
@@ -95,7 +95,7 @@ def test_none(heaptap):
 
 
 def test_log(lab, heaptap):
-    """prof.log_start to prof.log_stop: what was freed in between."""
+    """From prof.log_start to prof.log_stop: the samples freed in between."""
     records_of(heaptap, 0, "log.json")
     with open(lab.path("log.json"), encoding="utf-8") as file:
         log = json.load(file)
@@ -119,8 +119,7 @@ def test_overwritten_records_are_counted(lab):
 
 
 def test_stats_interval(allocator):
-    """stats_interval: statistics each so many bytes; the same number of times, but for what the program's start
-    allocates."""
+    """stats_interval prints statistics after every so many bytes: as often as jemalloc, except for the program's start."""
     process = allocator.start("/usr/bin/python3", "-c", "x = [bytearray(1000) for i in range(20000)]",
                               conf="stats_interval:1048576,stats_interval_opts:mdablxeh")
     process.ends()

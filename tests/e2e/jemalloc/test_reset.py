@@ -14,7 +14,7 @@ CONF = "prof:true,prof_prefix:reset,lg_prof_sample:0"
 
 
 def test_earlier_samples_vanish(allocator):
-    """From the next dump on; what comes after the reset is there; frees of the forgotten change nothing."""
+    """Later dumps have only samples after the reset; frees of earlier samples change nothing."""
     process = allocator.puppet(CONF)
     assert_answers(
         process, (f"start 10 {BLOCK}", "started 10"), ("call prof.reset", "0"), (f"keep 20 {BLOCK}", "kept 20"),
@@ -28,8 +28,8 @@ def test_earlier_samples_vanish(allocator):
 
 
 def test_new_rate(allocator):
-    """The rate goes to the head of the dump and into prof.lg_sample; jemalloc's largest is 63, heaptap's 46: the books
-    take samples up to 2^47 bytes."""
+    """The rate appears in the dump's header and in prof.lg_sample. The maximum is 63 in jemalloc and 46 in heaptap, whose
+    books take samples up to 2^47 bytes."""
     largest = "0 46" if isinstance(allocator, Heaptap) else "0 63"
     process = allocator.puppet(CONF)
     assert_answers(
@@ -44,8 +44,8 @@ def test_new_rate(allocator):
 
 
 def test_a_finer_rate_is_kept(allocator):
-    """From no samples at all (2^63 bytes between two, in heaptap 2^46) to all of them. A thread that has drawn a distance keeps
-    it: in jemalloc the new rate begins with a thread's next draw, so this is seen in a new thread."""
+    """From practically no samples (2^63 bytes apart, in heaptap 2^46) to all of them. In jemalloc the new rate takes effect
+    with a thread's next random distance, so the test uses a new thread."""
     process = allocator.puppet("prof:true,prof_prefix:reset,lg_prof_sample:63")
     assert_answers(
         process, (f"in 1 keep 10 {BLOCK}", "kept 10"), ("write size prof.reset 0", "0"),

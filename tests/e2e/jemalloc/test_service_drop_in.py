@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Red Hat Directory Server's recipe: a systemd drop-in sets LD_PRELOAD and MALLOC_CONF, and after the service has
-stopped its leak summary and statistics are in the journal (its stderr) and its dump is under /run.
+"""Red Hat Directory Server's recipe: a systemd drop-in sets LD_PRELOAD and MALLOC_CONF. After the service has stopped, its
+leak summary and statistics are in the journal (its stderr) and its dump is under /run.
 
-PID 1 is not systemd here. systemd-analyze verify reads the drop-in as systemd does; then the unit's command runs as
-the unit's user with exactly the environment that the drop-in says, but for the library's path.
+PID 1 is not systemd here. systemd-analyze verify checks the drop-in; then the unit's command runs as the unit's user with
+exactly the drop-in's environment, except for the library's path.
 """
 
 import math
@@ -26,7 +26,7 @@ INSTALLED_LIBRARY = "/usr/local/lib/heaptap/libheaptap.so"
 NAME = f"heaptap-test-{os.getpid()}"
 RUNTIME = f"/run/{NAME}"
 
-# Two services: one that is linked with no allocator, and one that is linked with jemalloc itself.
+# Two services: one that is linked with no allocator, and one that is linked with jemalloc.
 UNIT = """
 [Unit]
 Description=A server
@@ -40,7 +40,7 @@ REDIS = '/usr/bin/redis-server --port 0 --unixsocket %t/%N/redis.socket --save "
 
 # 32768 blocks of 4 KiB, 128 MiB, on one call path. A block is a sample with p = 1 - exp(-4096 / 2^19), so the estimate
 # has a relative standard error of sqrt((1 - p) / (p N)) = 6.2 %. The environment is the drop-in's, so no seed is fixed:
-# the bound is six standard errors (one run in 10^9), and 10 MiB for what a server holds besides.
+# the bound is six standard errors (one run in 10^9), and 10 MiB for other memory of a server.
 BLOCKS, BLOCK, RATE = 32768, 4096, 1 << 19
 _P = -math.expm1(-BLOCK / RATE)
 BOUND = 6 * BLOCKS * BLOCK * math.sqrt((1 - _P) / (_P * BLOCKS)) + 10 * MI
@@ -68,7 +68,7 @@ USER = pwd.getpwnam(dict(settings(UNIT))["User"])
 
 @pytest.fixture
 def runtime():
-    """What RuntimeDirectory= asks of systemd."""
+    """Does what RuntimeDirectory= requires of systemd."""
     assert ("RuntimeDirectory", NAME) in settings(drop_in())
     os.mkdir(RUNTIME)
     os.chown(RUNTIME, USER.pw_uid, USER.pw_gid)
@@ -77,7 +77,7 @@ def runtime():
 
 
 def start_service(lab, allocator, command, **options):
-    """The service as systemd would start it."""
+    """Starts the service like systemd would."""
     words = [word.split("=", 1) for key, value in settings(drop_in()) if key == "Environment"
              for word in shlex.split(value)]
     env = dict(words)
@@ -94,7 +94,7 @@ def watch(lab, allocator, service):
 
 
 def assert_stopped(lab, service):
-    """SIGTERM, and what is then in the journal and under /run."""
+    """Sends SIGTERM and checks the journal and the dump under /run."""
     service.signal(15)
     service.ends()
     lines = said(service)
@@ -125,11 +125,11 @@ def test_stopped_service(lab, allocator, runtime):
 
 
 def test_service_linked_with_jemalloc(lab, allocator, runtime):
-    """Debian's redis-server: its own libjemalloc.so.2 must neither allocate nor dump nor print."""
+    """Debian's redis-server: its own libjemalloc.so.2 must not allocate, dump or print."""
     service = start_service(lab, allocator, REDIS)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE_SECONDS)
-        # The socket's file is there before somebody listens.
+        # The socket's file exists before the server listens.
         wait_until(lambda: connection.connect_ex(f"{RUNTIME}/redis.socket") == 0, "the server listens")
         watch(lab, allocator, service)
         answers = connection.makefile("rb")
@@ -142,7 +142,7 @@ def test_service_linked_with_jemalloc(lab, allocator, runtime):
 
 
 def complaints(lab, text):
-    """What systemd says of the unit with this drop-in."""
+    """The complaints of systemd about the unit with this drop-in."""
     folder = lab.path(f"{NAME}.service.d")
     os.makedirs(folder, exist_ok=True)
     with open(lab.path(f"{NAME}.service"), "w", encoding="utf-8") as file:
@@ -158,7 +158,7 @@ def complaints(lab, text):
 
 @pytest.mark.without_bpf
 def test_systemd_understands_it(lab):
-    """Not one complaint; and of a word that systemd does not know there is one."""
+    """There are no complaints, but one about an unknown word."""
     assert complaints(lab, drop_in()) == []
     for wrong in ("Enviroment=A=1\n", "RuntimeDirectoryPreserve=perhaps\n"):
         assert len(complaints(lab, drop_in() + wrong)) == 1

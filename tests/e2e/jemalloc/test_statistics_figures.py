@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""malloc_stats_print: the figures are what the kernel says.
+"""malloc_stats_print: the figures agree with the kernel's.
 
-The allocator's mappings are told from others by their flags "nr" (mapped without a reserve) and "nh" (no huge pages),
-which no others have in these programs: "nr" alone has Debian's jemalloc, which is linked with redis. Error bounds:
+In these programs only the allocator's mappings have both flags "nr" (mapped without a reserve) and "nh" (no huge pages);
+Debian's jemalloc, which redis is linked with, has only "nr". Error bounds:
 
   resident  1 % of the Rss of these mappings, and 64 KiB for the library's own table, which is not among them
-  resident, mapped  5 % of what smaps_rollup has of anonymous memory, less that of mappings that have a name (files'
-            data, stacks), and 256 KiB for what the dynamic linker and libc map for themselves
+  resident, mapped  5 % of the anonymous memory in smaps_rollup without mappings that have a name (files' data, stacks),
+            and 256 KiB for mappings of the dynamic linker and libc
 
-No figure knows of huge pages, which are resident where nothing was touched: the programs run without.
+The programs run without huge pages, which would be resident although nothing was touched, unknown to the figures.
 """
 
 import glob
@@ -49,7 +49,7 @@ def read_rollup(path):
 
 @pytest.fixture(autouse=True)
 def results(lab):
-    """Where programs leave their statistics, and what the kernel says of their memory."""
+    """The folder for statistics of the programs and the kernel's figures of their memory."""
     path = lab.path("statistics")
     os.mkdir(path)
     return path
@@ -68,7 +68,7 @@ def is_own(mapping):
 
 
 def check(lab, touches=True):
-    """Compares what each process has left, once; gives how many had enough memory for a percentage. `touches`: the
+    """Compares the files of each process; returns how many processes had enough memory for a percentage. `touches`: the
     programs use the memory that they allocate."""
     counted = 0
     for path in sorted(glob.glob(lab.path("statistics", "*.json"))):
@@ -98,7 +98,8 @@ def run_to_end(lab, *command, **options):
 
 
 def test_python(lab):
-    """Asked in the middle of its work, and again when most is free. Its own pools would hide what it does."""
+    """Statistics in the middle of the work, and again when most memory is free. Python's own pools are off, since they
+    would hide its allocations."""
     work = ("import ctypes, json, os\n"
             "library = ctypes.CDLL(None)\n"
             "live = [json.loads(json.dumps({'a': [i] * 5, 'b': 'x' * (i % 300)})) for i in range(60000)]\n"
@@ -119,7 +120,7 @@ def test_sqlite(lab):
 
 @pytest.fixture
 def huge_pages_always():
-    """As Debian's kernels are set up."""
+    """Switches huge pages to "always", like Debian's kernels."""
     path = "/sys/kernel/mm/transparent_hugepage/enabled"
     with open(path, encoding="ascii") as file:
         before = re.search(r"\[(\w+)\]", file.read()).group(1)
@@ -146,8 +147,8 @@ def test_perl(lab):
 
 
 def test_gcc(lab):
-    """The driver, the compiler proper and the assembler; the compiler's garbage collector maps memory itself. On a
-    slow machine what it has freed goes back meanwhile, and what it never touches is a larger part of the rest."""
+    """The driver, the compiler proper and the assembler; the compiler's garbage collector maps memory itself. On a slow
+    machine freed memory goes back meanwhile, so untouched memory is a larger part of the rest."""
     source = lab.path("a.cc")
     with open(source, "w", encoding="ascii") as file:
         file.write("#include <map>\n#include <string>\n#include <regex>\n"
@@ -158,13 +159,13 @@ def test_gcc(lab):
 
 
 def test_xz(lab):
-    """Its tables are allocated for the worst case, and mostly not touched."""
+    """xz allocates its tables for the worst case and touches little of them."""
     run_to_end(lab, "xz", "-6", "-k", "-c", LIBRARY)
     assert check(lab, touches=False) == 1
 
 
 def test_redis(lab):
-    """Many clients and threads; statistics as it goes down."""
+    """Many clients and threads; statistics at the shutdown."""
     socket = lab.path("redis.sock")
 
     def client(*words):

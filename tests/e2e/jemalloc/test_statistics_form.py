@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""malloc_stats_print: the form is jemalloc's, key for key and heading for heading; the figures agree with each
-other.
+"""malloc_stats_print: keys and headings are the same as jemalloc's, and the figures are consistent.
 """
 
 import bisect
@@ -16,18 +15,18 @@ from json_keys import leaves
 
 pytestmark = pytest.mark.without_bpf
 
-# Keys that jemalloc 5.3.0 does not print, and we do.
+# Keys that heaptap prints and jemalloc 5.3.0 does not.
 OURS = {
     # Printed by jemalloc 5.3.1.
     "config.prof_frameptr",
     # Debian's jemalloc is built without it.
     "opt.xmalloc",
-    # jemalloc has these options, and its mallctl shows them, but its report forgets them.
+    # jemalloc has these options, and its mallctl shows them, but its report omits them.
     "opt.prof_bt_max", "opt.prof_stats", "opt.prof_sys_thread_name",
     "opt.prof_time_resolution", "opt.prof_pid_namespace",
 }
 
-# Of each size a thread has up to so much ready (README), whichever is more.
+# The maximum of ready blocks per thread and size (README), whichever is more.
 READY_BYTES, READY_BLOCKS = 4096, 16
 
 
@@ -44,7 +43,7 @@ def printed(lab, library, *options):
 
 
 def test_json_has_jemalloc_s_keys(lab):
-    """And numbers, truth values and texts where jemalloc has them."""
+    """And the same kinds of values: numbers, truth values and texts."""
     theirs = leaves(json.loads(printed(lab, JEMALLOC, "J"))["jemalloc"])
     ours = leaves(json.loads(printed(lab, LIBRARY, "J"), object_pairs_hook=without_repetitions)["jemalloc"])
     assert len(theirs) > 200
@@ -60,8 +59,8 @@ def test_letters_leave_out_what_jemalloc_leaves_out(lab, letters):
 
 
 def test_text_has_jemalloc_s_headings(lab):
-    """Every line of jemalloc's that has no number is one of ours, and the others begin with the same words. Rows of
-    size classes, and the marks for gaps between them, depend on the allocator."""
+    """heaptap prints every line of jemalloc's report without a number, and the other lines begin with the same words. Rows
+    of size classes, and the marks for gaps between them, depend on the allocator."""
     def shape(text):
         lines = []
         for line in text.splitlines():
@@ -73,14 +72,14 @@ def test_text_has_jemalloc_s_headings(lab):
     ours = shape(printed(lab, LIBRARY))
     missing = [line for line in theirs if line not in ours]
     assert missing == []
-    # In the same order, but for what the table of options adds.
+    # In the same order, except for additions in the table of options.
     added = re.compile(r"  (" + "|".join(map(re.escape, OURS)) + r")\b")
     once = list(dict.fromkeys(theirs))
     assert [line for line in dict.fromkeys(ours) if not added.match(line)] == once
 
 
 def test_rows_stand_under_their_headings(lab):
-    """Each column ends where its heading ends, and the totals are the sums of the rows."""
+    """Columns are aligned with their headings, and the totals are the sums of the rows."""
     lines = printed(lab, LIBRARY).splitlines()
     for title, size in (("bins:", 41), ("large:          size", 191), ("extents:", 199)):
         start = next(i for i, line in enumerate(lines) if line.startswith(title))
@@ -99,8 +98,8 @@ def test_rows_stand_under_their_headings(lab):
 
 
 def test_figures_are_the_program_s(lab):
-    """What tests/targets/statistics_print.c asked for, 2000 blocks of 8 + 40 i bytes, and kept, each second one; by
-    size class."""
+    """The blocks of tests/targets/statistics_print.c by size class: it allocates 2000 blocks of 8 + 40 i bytes and keeps
+    every second one."""
     report = json.loads(printed(lab, LIBRARY, "J"))["jemalloc"]
     arena, stats = report["stats.arenas"]["0"], report["stats"]
     bins = [bin["size"] for bin in report["arenas"]["bin"]]
@@ -113,7 +112,7 @@ def test_figures_are_the_program_s(lab):
     kept = by_class(8 + 40 * i for i in range(1, 2000, 2))
     assert [figures["nrequests"] for figures in arena["bins"]] == [asked[size] for size in bins]
     assert [figures["curlextents"] for figures in arena["lextents"]] == [kept[size] for size in extents]
-    # Those that are ready for a thread count as allocated, as jemalloc counts those of its thread caches.
+    # Ready blocks of a thread count as allocated, like jemalloc's blocks in thread caches.
     for size, figures in zip(bins, arena["bins"]):
         assert 0 <= figures["curregs"] - kept[size] <= max(READY_BYTES // size, READY_BLOCKS)
         assert figures["nmalloc"] - figures["ndalloc"] == figures["curregs"]
@@ -132,7 +131,7 @@ def test_figures_are_the_program_s(lab):
     ("stats_print:true", "___ Begin jemalloc statistics ___\n"),
     ("stats_print:true,stats_print_opts:Jg", '{"jemalloc":{"stats":{')))
 def test_stats_print(lab, options, begins):
-    """stats_print prints when the process exits, as stats_print_opts has it."""
+    """stats_print prints at exit, in the form of stats_print_opts."""
     program = lab.preloaded("/usr/bin/python3", "-c", "pass", env={"MALLOC_CONF": options})
     program.ends()
     assert program.stderr().startswith(begins), program.stderr()[:200]

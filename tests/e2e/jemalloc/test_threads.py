@@ -16,7 +16,7 @@ CONF = "prof:true,prof_prefix:thread,lg_prof_sample:0"
 
 
 def by_name(allocator, name):
-    """{thread's name: its live objects} at the head of a dump; threads without a name under None."""
+    """{thread's name: its live objects} from the header of a dump; None: threads without a name."""
     dump = Dump(allocator.path(name))
     objects = {}
     for uid, thread in thread_names(allocator.path(name)).items():
@@ -47,8 +47,8 @@ def test_a_name_that_changes(allocator):
 
 
 def test_names_that_are_none(allocator):
-    """Characters that are neither visible nor blank: an error, and the name stays. Long ones are cut to 15 by
-    jemalloc 5.3.1, not by 5.3.0: either way the first 15 stand there."""
+    """Characters that are neither visible nor blank give an error, and the name stays. jemalloc 5.3.1 cuts long names to
+    15 bytes, 5.3.0 does not: the test compares the first 15."""
     bad_name = errno.EFAULT if isinstance(allocator, Jemalloc) else errno.EINVAL  # of 5.3.0 and of 5.3.1
     process = allocator.puppet(CONF)
     assert_answers(
@@ -61,7 +61,7 @@ def test_names_that_are_none(allocator):
 
 
 def test_names_of_the_system(allocator):
-    """prof_sys_thread_name: the thread's own name, and thread.prof.name cannot be written."""
+    """prof_sys_thread_name uses the thread's own name, and thread.prof.name cannot be written."""
     process = allocator.puppet(CONF + ",prof_sys_thread_name:true")
     assert_answers(
         process, ("in 1 name of-the-system", "0"), (f"in 1 keep 10 {BLOCK}", "kept 10"),
@@ -71,7 +71,7 @@ def test_names_of_the_system(allocator):
 
 
 def test_inactive_thread(allocator):
-    """thread.prof.active=false: what this thread allocates is not recorded; the others' is."""
+    """thread.prof.active=false: allocations of this thread are not recorded, those of other threads are."""
     process = allocator.puppet(CONF)
     assert_answers(
         process, ("in 1 write string thread.prof.name quiet", "0"),
@@ -89,8 +89,7 @@ def test_inactive_thread(allocator):
 
 
 def test_threads_begin_inactive(allocator):
-    """prof_thread_active_init:false: no thread records before it is told to; prof.thread_active_init is for
-    threads that come later."""
+    """prof_thread_active_init:false: threads start inactive; prof.thread_active_init affects later threads."""
     process = allocator.puppet(CONF + ",prof_thread_active_init:false")
     assert_answers(
         process, ("read bool opt.prof_thread_active_init", "0 false"),

@@ -39,7 +39,7 @@ def test_run_leaves_others_alone(lab):
     older = lab.puppet(env={"LD_PRELOAD": other})
     session = lab.puppet_under_heaptap("--exact", env={"MALLOC_CONF": "prof:true,prof_prefix:inner"})
     younger = lab.puppet(env={"LD_PRELOAD": other})
-    # A dump that the process asks for: whatever heaptap heard of before is behind it then.
+    # After a dump on request, heaptap has handled all earlier events.
     assert session.ask("call prof.dump") == "0"
     assert_silent(older.target_pid, other)
     assert_silent(younger.target_pid, other)
