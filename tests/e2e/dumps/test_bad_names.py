@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names under which no dump can be written: an error code and a line on stderr, and the program goes on."""
+"""Names under which no dump can be written: an error code, a line on stderr, and the program goes on."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from dumping import BLOCK, SLACK_SECONDS, assert_goes_on, begin
 
 
 def test_names_that_cannot_be_written(heaptap):
-    """EFAULT and one line each; nothing is left, nothing that was there is harmed."""
+    """EFAULT and one line each; no files are left, and existing ones are unharmed."""
     os.mkdir(heaptap.path("folder"))
     os.symlink("loop.prof", heaptap.path("loop.prof"))
     process = begin(heaptap)
@@ -26,7 +26,7 @@ def test_names_that_cannot_be_written(heaptap):
 
 
 def test_a_fifo(heaptap):
-    """Nobody reads from it: no hang."""
+    """A FIFO without a reader: no hang."""
     os.mkfifo(heaptap.path("fifo.prof"))
     process = begin(heaptap)
     assert process.ask("write string prof.dump fifo.prof", SLACK_SECONDS) == str(errno.EFAULT)
@@ -35,8 +35,7 @@ def test_a_fifo(heaptap):
 
 
 def test_a_prefix_that_cannot_be_written(heaptap):
-    """Every automatic dump fails: by hand EFAULT; the first trigger that fails says so, and then all rest; the final
-    one says so, too. Status 0."""
+    """Every automatic dump fails: EFAULT by hand; only the first trigger and the final dump print a line. Status 0."""
     process = begin(heaptap, "/no/such/folder/x", ",prof_final:true,lg_prof_interval:20,prof_gdump:true")
     assert_answers(process, ("call prof.dump", str(errno.EFAULT)), (f"churn 40 {BLOCK}", "churned 40"))
     assert_goes_on(heaptap, process, 2)
@@ -45,7 +44,7 @@ def test_a_prefix_that_cannot_be_written(heaptap):
 
 
 def test_no_rights(lab, heaptap):
-    """A file that this user may not write to: EFAULT, and it is as it was."""
+    """A file that this user may not write to: EFAULT, and the file is unchanged."""
     with open(heaptap.path("root.txt"), "w", encoding="ascii") as file:
         file.write("precious")
     os.chmod(heaptap.path("root.txt"), 0o644)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When dumps are written and what they are called: at the end, when killed, on SIGUSR1, high-water, interval.
+"""The times and names of dumps: at the end, when killed, on SIGUSR1, high-water, interval.
 
-The puppet allocates step by step and the test waits for each dump, so nothing depends on time. Recording is exact;
-error bounds: none.
+The puppet allocates step by step and the test waits for each dump, so nothing depends on time. Recording is exact; error
+bounds: none.
 """
 
 import os
@@ -22,7 +22,7 @@ def wait_for_dumps(lab, count, **which):
 
 
 def test_killed_in_the_middle(lab):
-    """kill -9 of the target: the final dump is there and whole, and the books balance."""
+    """kill -9 of the target: the final dump is complete, and the books balance."""
     session = lab.puppet_under_heaptap("--exact")
     session.ask("keep 5000 100")
     session.ask("churn 5000 100")
@@ -43,7 +43,7 @@ def test_killed_while_it_allocates(lab):
 
 
 def test_sigusr1_twice(lab):
-    """Two manual dumps, sequence 0 and 1, each with what was live then; the final one has sequence 2."""
+    """Two manual dumps, sequence 0 and 1, each with the live memory of its moment; the final one has sequence 2."""
     session = lab.puppet_under_heaptap("--exact")
     session.ask("keep 100 100")
     session.signal(signal.SIGUSR1)
@@ -60,7 +60,7 @@ def test_sigusr1_twice(lab):
 
 
 def test_prefix(lab):
-    """-o names the dumps, folders in it must exist; the current folder is left alone."""
+    """-o names the dumps; its folders must exist; the current folder stays empty."""
     os.mkdir(lab.path("out"))
     session = lab.heaptap("run", "-o", "out/my.profile", "--exact", "--", target("wiki_leak"))
     session.ends()
@@ -70,7 +70,7 @@ def test_prefix(lab):
 
 
 def test_high_water(lab):
-    """--high-water=45: a dump when live memory passes its last high mark by 45 %, from 1 MiB on, and only then."""
+    """--high-water=45: a dump when live memory exceeds its last maximum by 45 %, from 1 MiB on, and only then."""
     session = lab.puppet_under_heaptap("--exact", "--high-water=45")
     expected, mark = [], 1
     for blocks in range(1, 33):
@@ -104,7 +104,7 @@ def test_interval(lab):
     (1 << 19, (), None), (1 << 12, (), "lg_prof_sample:12"), (1 << 10, ("--lg-sample", "10"), None),
     (1 << 10, ("--lg-sample", "10"), "prof:true,lg_prof_sample:12"), (1, ("--exact",), "lg_prof_sample:12")))
 def test_rate_precedence(lab, rate, flags, conf):
-    """A flag of the command wins over MALLOC_CONF, which wins over the default: heap_v2/RATE says which."""
+    """A command-line option overrides MALLOC_CONF, which overrides the default; heap_v2/RATE shows the rate."""
     session = lab.heaptap("run", *flags, "--", target("wiki_leak"), env={"MALLOC_CONF": conf})
     session.ends()
     assert lab.only_dump().rate == rate

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file system of one page. 40 call paths take more than that: only what is written first fits."""
+"""A file system of one page. 40 call paths take more: only the beginning of a dump fits."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from dumping import BLOCK, assert_goes_on, assert_no_torn_file
 
 @pytest.fixture(autouse=True)
 def small(heaptap):
-    """Where that file system is."""
+    """The path of that file system."""
     path = heaptap.path("small")
     os.mkdir(path)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "heaptap-test", path], check=True)
@@ -50,7 +50,7 @@ def test_by_hand(heaptap, small):
 
 
 def test_final(heaptap, small):
-    """Nothing under the name, no summary, one line; `heaptap run` says by its status that a dump is missing."""
+    """No file under the name, no summary, one line; the status of `heaptap run` shows that a dump is missing."""
     process = begin(heaptap, "small/auto", ",prof_leak:true,prof_final:true")
     process.ends(1)
     assert os.listdir(small) == []
@@ -58,7 +58,7 @@ def test_final(heaptap, small):
 
 
 def test_over_an_older_dump(lab, heaptap):
-    """The file is there already: afterwards it is a whole dump or it is gone."""
+    """A file that exists is a complete dump afterwards, or it is gone."""
     process = begin(heaptap)
     with open(heaptap.path("small/old.prof"), "w", encoding="ascii") as file:
         file.write("heap_v2/1\n  t*: 0: 0 [0: 0]\n\nMAPPED_LIBRARIES:\n")

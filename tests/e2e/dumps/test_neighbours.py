@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of processes that a collector does not record, that disturb others, or that have little stack."""
+"""Requests of processes that are not recorded, that disturb others, or that have little stack."""
 
 import errno
 import re
@@ -9,13 +9,13 @@ from allocators import KI, assert_answers, said
 from harness import TIME_SCALE, target
 from heap_v2 import Dump
 
-# Far below the ten seconds that a process waits for a collector that is there.
+# Far below the ten seconds that a process waits for a living collector.
 AT_ONCE_SECONDS = 5 * TIME_SCALE
 NOBODY = str(errno.EFAULT)
 
 
 def test_child_of_an_attached_process(lab, heaptap):
-    """It has the semaphores of its parent, but nobody hears it: it is told so at once."""
+    """The child has its parent's semaphores, but it is not recorded: its request fails at once."""
     process = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true,lg_prof_sample:0,lg_prof_interval:20"})
     session = lab.attach(process.target_pid, "-o", "collector")
     begun = time.monotonic()
@@ -31,8 +31,9 @@ def test_child_of_an_attached_process(lab, heaptap):
     session.ends()
 
 
-def test_triggers_beside_somebody_else_s_collector(lab):
-    """It hears all processes with the library, and says no; that is told once, not at each interval."""
+def test_triggers_beside_another_process_s_collector(lab):
+    """The collector receives requests of all processes with the library and refuses this one's; one line reports that, not
+    one for each interval."""
     process = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true,lg_prof_sample:0,lg_prof_interval:16"})
     other = lab.heaptap("run", "-o", "collector", "--", target("puppet"), talks=True)
     other.answer()
@@ -46,15 +47,15 @@ def test_triggers_beside_somebody_else_s_collector(lab):
 
 
 def test_others_keep_their_profiles(lab):
-    """A process that resets without end takes no room from the events of others."""
-    # The collector is stopped meanwhile, so that nobody empties the ring.
+    """A process that floods the ring with resets takes no room from the events of others."""
+    # The collector is stopped meanwhile, so that the ring fills up.
     script = f"""kill -STOP $PPID
                  {target('resets')} 2000 & resets=$!
                  {target('wiki_leak')} & {target('wiki_leak')} &
                  wait $resets; kill -CONT $PPID; wait"""
     session = lab.heaptap("run", "--exact", "-o", "collector", "--map-size", "events=4096", "--", "sh", "-c", script,
                           env={"MALLOC_CONF": "prof:true"})
-    # What there was no room for: resets.
+    # Only resets found no room.
     session.losses_allowed = ("events_full",)
     session.ends()
     assert sum(entry["losses"]["events_full"] for entry in session.books()) > 0, "there was room for all"

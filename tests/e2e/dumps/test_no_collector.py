@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nobody listens: an error at once, one line that says how to start a collector, and the program goes on."""
+"""Without a collector: an error at once, one line that says how to start a collector, and the program goes on."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ def lonely(lab, conf):
 
 
 def assert_lines(process, number, at_exit=0):
-    """Each says how to start a collector; the last ones are said too late to attach one."""
+    """Each line says how to start a collector; the last ones come too late for an attach."""
     lines = said(process)
     assert len(lines) == number, lines
     for place, line in enumerate(lines):
@@ -43,8 +43,8 @@ def test_by_hand(lab):
     ("lg_prof_interval:20,prof_gdump:true,prof_final:true,prof_leak:true", 2, 1),
     ("prof_leak_error:true,prof_final:true", 1, 1)))
 def test_triggers(lab, conf, lines, at_exit):
-    """New maxima, 6 and more of them: one line together, and one at the end; no interval passes, as nothing is sampled.
-    No file; no summary can be known, so no leak is claimed, and the status is the program's."""
+    """Six or more new maxima: one line for all of them, and one at the end; no interval, because nothing is sampled. No
+    file, no summary, no claim of a leak, and the program's own status."""
     process = lonely(lab, "prof:true,lg_prof_sample:0,prof_prefix:dump," + conf)
     assert process.ask(f"keep 100 {BLOCK}") == "kept 100"
     process.ends()
@@ -53,7 +53,7 @@ def test_triggers(lab, conf, lines, at_exit):
 
 
 def test_the_wiki_s_leak_check(lab):
-    """prof_leak:true and nothing else, as people write it."""
+    """Only prof_leak:true, as users write it."""
     process = lab.preloaded(target("wiki_leak"), env={"MALLOC_CONF": "prof_leak:true,lg_prof_sample:0"})
     process.ends()
     assert_lines(process, 1, at_exit=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps that are asked for where nobody expects them: from many threads at once, a forked child, signal handlers."""
+"""Dumps in unusual places: from many threads at once, in a forked child, in signal handlers."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from symbols import live
 
 
 def test_64_threads_at_once(heaptap):
-    """They wait for one another, and each has its dump."""
+    """The threads wait for one another, and each gets its dump."""
     process = begin(heaptap)
     assert_answers(process, (f"keep 3 {BLOCK}", "kept 3"))
     word, slowest, *errors = process.ask("storm 64 storm.prof").split()
@@ -26,7 +26,7 @@ def test_64_threads_at_once(heaptap):
 
 
 def test_in_a_forked_child(lab, heaptap):
-    """With the child's PID in the name, and what it has allocated itself: its books begin with the fork."""
+    """The dump has the child's PID in its name and only the child's allocations: its books begin with the fork."""
     process = begin(heaptap)
     assert_answers(process, (f"keep 3 {BLOCK}", "kept 3"), ("call prof.dump", "0"))
     child, error = process.ask(f"fork keep 2 {BLOCK};call prof.dump").split()
@@ -47,25 +47,25 @@ def test_in_a_signal_handler(heaptap):
 
 @pytest.mark.parametrize("size", (100, 20000, 1 << 22))
 def test_in_a_handler_that_interrupts_the_allocator(heaptap, size):
-    """20 times, wherever it is: a dump, or EAGAIN if the allocator was just busy with itself; and never a hang or a
-    broken heap."""
+    """20 times, anywhere in the allocator: a dump, or EAGAIN if the allocator was busy, but never a hang or a broken
+    heap."""
     process = begin(heaptap)
     errors = process.ask(f"interrupt 20 {size}").split()
     assert len(errors) == 20
     assert set(errors) <= {"0", str(errno.EAGAIN)}
-    # Most of the time it is not.
+    # Mostly it is not busy.
     assert errors.count("0") >= 5
     assert_goes_on(heaptap, process, 0)
 
 
 def shared_memory(cgroup):
-    """Bytes of files in memory that are charged to it."""
+    """The bytes of files in memory that are charged to the cgroup."""
     with open(os.path.join(cgroup.folder, "memory.stat"), encoding="ascii") as file:
         return int(dict(line.split() for line in file)["shmem"])
 
 
 def test_in_memory(lab, new_cgroup):
-    """The process that asks pays for the memory of the file, not who writes it."""
+    """The memory of the file is charged to the process that asks, not to the collector."""
     cgroup = new_cgroup()
     puppet = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true"}, preexec_fn=cgroup.enter)
     session = lab.attach(puppet.target_pid, "--exact")

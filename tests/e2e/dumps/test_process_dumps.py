@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps that the process asks for, through mallctl and MALLOC_CONF, answered by the collector through descriptors: what
-jemalloc does not have. What it has is in ../jemalloc/. Error bounds: none.
+"""Dumps that the process asks for, through mallctl and MALLOC_CONF, and the collector writes through descriptors: what
+jemalloc does not have. For the rest see ../jemalloc/. Error bounds: none.
 """
 
 import errno
@@ -14,13 +14,13 @@ CONF = {"MALLOC_CONF": "prof:true,prof_prefix:inner"}
 
 
 def kept(lab, path):
-    """Live objects of the puppet's in the dump of that name."""
+    """The puppet's live objects in the dump of that name."""
     (name,) = [dump for dump in lab.dumps() if dump.path == path]
     return symbols.kept(name.read())
 
 
 def test_the_process_s_folder_and_rights_count(lab):
-    """The file is opened by the process: in its folder; with its rights, which may not be enough: EFAULT."""
+    """The process opens the file: in its folder, with its rights; without enough rights: EFAULT."""
     os.mkdir(lab.path("elsewhere"))
     os.chmod(lab.path("elsewhere"), 0o777)
     os.mkdir(lab.path("forbidden"), 0o700)
@@ -37,7 +37,7 @@ def test_the_process_s_folder_and_rights_count(lab):
 
 
 def test_no_prof_no_dump(lab):
-    """Without prof:true prof.dump does not exist, as in jemalloc; the collector records nevertheless."""
+    """Without prof:true prof.dump does not exist, as in jemalloc; the collector records anyway."""
     session = lab.puppet_under_heaptap("--exact")
     session.ask("keep 100 100")
     assert session.ask("call prof.dump") == str(errno.ENOENT)
@@ -47,7 +47,7 @@ def test_no_prof_no_dump(lab):
 
 
 def test_both_under_the_default_name(lab):
-    """Process and collector both want jeprof.PID.0.f.heap: it is one whole dump."""
+    """Process and collector both use jeprof.PID.0.f.heap: it becomes one complete dump."""
     session = lab.heaptap("run", "--exact", "--", target("wiki_leak"),
                           env={"MALLOC_CONF": "prof:true,prof_final:true"})
     session.ends()
@@ -56,16 +56,16 @@ def test_both_under_the_default_name(lab):
     assert dump.read().total == (120, 6926352)
 
 
-# --- two heaptaps at the same time, each with a process of its own on the same library file ---
+# --- two heaptaps at the same time, each with its own process on the same library file ---
 
 
 def test_each_answers_its_own_process(lab):
-    """A collector that does not follow a process leaves its request to the one that does."""
+    """A collector leaves the request of a process that it does not record to the one that does."""
     assert_each_answers_its_own_process(lab, HEAPTAP, HEAPTAP)
 
 
 def test_two_builds(lab):
-    """The same when one is another build of heaptap, at another place."""
+    """The same with another build of heaptap in another place."""
     other = lab.path("other")
     os.mkdir(other)
     shutil.copy(HEAPTAP, other)
@@ -86,8 +86,8 @@ def assert_each_answers_its_own_process(lab, *binaries):
         assert len(session.books()) == 1
 
 
-def test_a_process_that_nobody_follows(lab):
-    """A heaptap that records another process does not make this one's dump succeed or leave half a file."""
+def test_an_unrecorded_process(lab):
+    """A heaptap that records another process neither makes this one's dump succeed nor leaves half a file."""
     lab.puppet_under_heaptap("--exact")
     puppet = lab.preloaded_puppet(env=CONF)
     puppet.ask("keep 100 100")

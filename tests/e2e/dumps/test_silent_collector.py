@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A collector that does not answer, or dies: each dump is given up within its bound, and no file is torn."""
+"""A collector that does not answer, or dies: each dump fails within its time limit, and no file is incomplete."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ FAILED = (errno.EFAULT, errno.EAGAIN)
 
 
 def begin_dump(process, name="never.prof"):
-    """Asks for a dump while the collector is stopped; returns when the process waits for it."""
+    """Asks for a dump while the collector is stopped; returns when the process waits."""
     process.signal(signal.SIGSTOP)
     process.tell(f"write string prof.dump {name}")
     fds = f"/proc/{process.target_pid}/fd"
@@ -42,13 +42,13 @@ def test_killed_in_the_handshake(lab, heaptap):
     assert len(said(process)) == 1, said(process)
     assert_no_torn_file(lab)
     assert process.ask(f"churn 10 {BLOCK}") == "churned 10"
-    # Now nobody is there: at once, with the line that says how to start one; at the end too.
+    # Without a collector, dumps fail at once, with the line that says how to start one; at the end too.
     begun = time.monotonic()
     assert process.ask("write string prof.dump nobody.prof") == str(errno.EFAULT)
     assert time.monotonic() - begun < SLACK_SECONDS
     assert f"heaptap attach -p {process.target_pid}" in said(process)[-1]
     process.popen.stdin.close()
-    # The end of heaptap takes the kernel a while; until then the program is its child.
+    # The kernel takes a while to end heaptap; until then the program is its child.
     process.popen.wait()
     assert os.waitstatus_to_exitcode(os.waitpid(process.target_pid, 0)[1]) == 0
     assert len(said(process)) == 3, said(process)
@@ -59,7 +59,7 @@ def assert_stopped_for_too_long(lab, heaptap, seconds):
     process = begin(heaptap)
     begun = begin_dump(process)
     assert_given_up(begun, process.answer(), seconds=seconds)
-    # It did wait; what it waited before begin_dump() saw it, is not counted.
+    # The process did wait; the time before begin_dump() noticed is not counted.
     assert time.monotonic() - begun > 0.5 * seconds
     process.signal(signal.SIGCONT)
     assert_goes_on(heaptap, process, 1)
@@ -68,19 +68,19 @@ def assert_stopped_for_too_long(lab, heaptap, seconds):
 
 
 def test_stopped_for_too_long(lab, impatient):
-    """EAGAIN; an answer that comes too late changes nothing, and the next dump is whole."""
+    """EAGAIN; a late answer changes nothing, and the next dump is complete."""
     assert_stopped_for_too_long(lab, impatient, DUMP_SECONDS)
 
 
 @pytest.mark.slow
 def test_stopped_for_ten_seconds(lab, heaptap):
-    """With the library that is installed."""
+    """With the installed library."""
     assert_stopped_for_too_long(lab, heaptap, 10)
 
 
 def test_a_handler_s_dump_interrupts_a_dump(lab, heaptap):
-    """The same thread asks again from a signal handler while it waits: the inner one fails at once, the outer one is
-    made."""
+    """The same thread asks again from a signal handler while it waits: the inner request fails at once, the outer one
+    succeeds."""
     process = begin(heaptap)
     assert_answers(process, ("arm write string prof.dump inner.prof", "armed"))
     begin_dump(process, "outer.prof")
@@ -94,7 +94,7 @@ def test_a_handler_s_dump_interrupts_a_dump(lab, heaptap):
 
 
 def test_a_child_of_a_dump(lab, impatient):
-    """A fork in the middle of a dump: the child has no dump under way, and its own is given up in time."""
+    """A fork in the middle of a dump: the child has no dump in progress, and its own fails in time."""
     process = begin(impatient)
     assert_answers(process, ("arm fork write string prof.dump child.prof", "armed"))
     begun = begin_dump(process, "parent.prof")
@@ -108,7 +108,7 @@ def test_a_child_of_a_dump(lab, impatient):
     assert_no_torn_file(lab)
 
 
-def test_64_threads_and_nobody_answers(lab, impatient):
+def test_64_threads_without_an_answer(lab, impatient):
     process = begin(impatient)
     process.signal(signal.SIGSTOP)
     begun = time.monotonic()
@@ -117,7 +117,7 @@ def test_64_threads_and_nobody_answers(lab, impatient):
     assert int(slowest) / 1000 < QUEUE_SECONDS + SLACK_SECONDS
     assert time.monotonic() - begun < QUEUE_SECONDS + SLACK_SECONDS
     process.signal(signal.SIGCONT)
-    # Those whose turn came say so: in the time that the others wait for theirs, three at most.
+    # Threads whose turn came print a line: at most three in the time that the others wait.
     lines = len(said(process))
     assert lines in (1, 2, 3)
     assert_goes_on(impatient, process, lines)
@@ -125,10 +125,10 @@ def test_64_threads_and_nobody_answers(lab, impatient):
 
 
 def test_killed_among_64_threads(lab, impatient):
-    """The collector dies while it answers: what it had answered is whole, the others fail, no file is torn."""
+    """The collector dies while it answers: answered dumps are complete, the others fail, no file is incomplete."""
     process = begin(impatient)
     process.tell("storm 64 storm.prof")
-    # One after the other: with the second file the first dump is answered.
+    # Dumps come one after the other: when the second file exists, the first is answered.
     wait_until(lambda: len([name for name in os.listdir(lab.folder) if name.startswith("storm.prof")]) > 1,
                "the second file is there")
     process.signal(signal.SIGKILL)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""heaptap attach: a process that was started with nothing but the preload, recorded from then on, left as it was.
+"""heaptap attach: records a process that was started with only the preload, and restores it.
 
 A thread notices that sampling is on when its ready blocks are used up. So the first blocks after attaching may be
-missing; READY_BLOCKS bounds how many.
+missing, at most READY_BLOCKS.
 """
 
 import os
@@ -36,7 +36,7 @@ def test_leaves_the_process_as_it_found_it(lab):
 
 
 def test_twice_one_after_the_other(lab):
-    """The second session starts with empty books and sees only what came later."""
+    """The second session starts with empty books and sees only later allocations."""
     puppet = lab.preloaded_puppet()
     for _ in range(2):
         session = lab.attach(puppet.target_pid, "--exact", "-o", f"session{len(lab.sessions)}")
@@ -50,7 +50,7 @@ def test_twice_one_after_the_other(lab):
 
 
 def test_two_at_the_same_time(lab):
-    """A second heaptap on the same process is refused, and names the first, which goes on."""
+    """A second heaptap on the same process refuses and names the first, which goes on."""
     puppet = lab.preloaded_puppet()
     first = lab.attach(puppet.target_pid, "--exact")
     second = lab.heaptap("attach", "-p", puppet.target_pid, "--exact", "-o", "second", "-d", "1")
@@ -62,7 +62,7 @@ def test_two_at_the_same_time(lab):
 
 
 def test_for_some_seconds(lab):
-    """-d 1: it ends by itself, with a final dump; the target runs on."""
+    """-d 1: heaptap ends on its own with a final dump; the target goes on."""
     puppet = lab.preloaded_puppet()
     session = lab.attach(puppet.target_pid, "-d", "1")
     puppet.ask("keep 100 100")
@@ -94,7 +94,7 @@ def test_the_target_ends(lab):
 
 
 def test_killed_heaptap_leaves_the_target_running(lab):
-    """kill -9 of heaptap: the target neither ends nor waits, and can be attached to again."""
+    """kill -9 of heaptap: the target neither ends nor waits, and another attach works."""
     puppet = lab.preloaded_puppet()
     session = lab.attach(puppet.target_pid, "--exact")
     puppet.ask("keep 30000 100")
@@ -119,7 +119,7 @@ def test_killed_heaptap_run_leaves_the_command_running(lab):
 
 
 def test_a_process_that_gave_up_its_privileges(lab):
-    """The target becomes nobody before and while it is recorded; a root heaptap records on."""
+    """The target becomes the user nobody before and while it is recorded; a root heaptap goes on recording."""
     puppet = lab.preloaded_puppet()
     assert puppet.ask("uid 65534") == "uid 65534"
     session = lab.attach(puppet.target_pid, "--exact")

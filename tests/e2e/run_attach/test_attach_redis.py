@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""heaptap attach to Debian's redis-server, started with nothing but the preload, while redis-benchmark loads it."""
+"""heaptap attach to Debian's redis-server, started with only the preload, under the load of redis-benchmark."""
 
 import os
 import re
@@ -20,7 +20,7 @@ def redis_cli(lab, *arguments):
 
 
 def commands(lab):
-    """How many commands the server has carried out."""
+    """The number of commands that the server has executed."""
     return int(re.search(r"total_commands_processed:(\d+)", redis_cli(lab, "info", "stats")).group(1))
 
 
@@ -55,7 +55,7 @@ def test_redis_under_load(lab, held):
         of_redis += bool(own)
         rooted += bool(ROOTS & set(known[-3:]))
     count = len(dump.stacks)
-    # Real functions of redis, which exports them all. One thread of the allocator's own aside all is theirs.
+    # Functions of redis, which exports them all. Only one thread belongs to the allocator.
     assert functions & {"zmalloc", "zmalloc_usable", "ztrymalloc_usable", "zrealloc"}, functions
     assert of_redis >= 0.9 * count
     assert rooted == count

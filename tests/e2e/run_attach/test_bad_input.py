@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input: one clear line that says what and what to do, and the right exit status.
+"""Bad input: one clear line with the error and the remedy, and the right exit status.
 
 1 failure, 2 usage, 3 no such target, 4 permission (naming the capability).
 """
@@ -53,7 +53,7 @@ def test_unknown_pid(lab):
 
 
 def test_a_zombie(lab):
-    """It has exited and nobody has asked for its status yet."""
+    """A process that has exited but was not waited for."""
     child = os.fork()
     if child == 0:
         os._exit(0)
@@ -76,7 +76,7 @@ def test_without_the_library(lab):
 
 
 def has_maps(session):
-    """It has eBPF maps open."""
+    """Whether the process has eBPF maps open."""
     folder = f"/proc/{session.pid}/fdinfo"
     for name in os.listdir(folder):
         with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, name), encoding="ascii") as file:
@@ -87,7 +87,7 @@ def has_maps(session):
 
 @pytest.mark.parametrize("is_there", (lambda session: True, has_maps), ids=["at once", "in the middle"])
 def test_the_target_exits_during_attach(lab, is_there):
-    """No such target, whenever that is."""
+    """No such target, at whatever moment the target exits."""
     puppet = lab.preloaded_puppet()
     session = lab.heaptap("attach", "-p", puppet.target_pid)
     wait_until(lambda: is_there(session), "that moment")
@@ -99,7 +99,7 @@ def test_the_target_exits_during_attach(lab, is_there):
 
 
 def test_folder_that_does_not_exist(lab):
-    """Said before the command starts."""
+    """The error comes before the command starts."""
     session = lab.heaptap("run", "-o", "no/such/folder/x", "--", "touch", "started")
     assert_one_clear_line(session, 1, "no/such/folder")
     assert not os.path.exists(lab.path("started"))
@@ -123,7 +123,7 @@ def test_attach_with_an_unwritable_folder(lab):
 
 
 def assert_failed_without_a_trace(session, folder):
-    """Status 1, the reason said, and nothing in the folder: neither half a dump nor what it was made of."""
+    """Status 1, a line with the reason, and an empty folder: neither half a dump nor a temporary file."""
     session.ends(1)
     assert re.search(r"(?mi)^heaptap: .*(space|too large|cannot write)", "\n".join(session.lines())), session.lines()
     assert os.listdir(folder) == []
@@ -147,7 +147,7 @@ def test_file_size_limit(lab):
 
 
 def test_library_replaced_on_disk(lab):
-    """The process runs on the old file, which has no name any more: it is recorded all the same."""
+    """The process uses the old file, which no longer has a name: it is recorded anyway."""
     old = lab.path("libold.so")
     shutil.copy(LIBRARY, old)
     puppet = lab.puppet(env={"LD_PRELOAD": old})

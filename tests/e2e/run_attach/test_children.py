@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children are followed: each process image that is recorded has books and a final dump of its own.
+"""Children are followed: each recorded process image has its own books and final dump.
 
-Proved with exact recording and known leaks: what the parent allocated is never a child's, what the child allocated
-is never the parent's. Error bound: none.
+Tested with exact recording and known leaks: the parent's allocations never count for a child, or the other way round.
+Error bound: none.
 """
 
 import pytest
@@ -16,12 +16,12 @@ CHILD = (500, 500 * 128)
 
 
 def leaks(dump):
-    """What parent_leak() and child_leak() hold in a dump."""
+    """The live memory of parent_leak() and child_leak() in a dump."""
     return live(dump, "parent_leak"), live(dump, "child_leak")
 
 
 def run_way(lab, way):
-    """The session, and what each dump has of both."""
+    """The session, and both leaks in each dump."""
     session = lab.heaptap("run", "--exact", "--", target("children"), way)
     session.ends(7)
     finals = lab.dumps(kind="f")
@@ -31,14 +31,14 @@ def run_way(lab, way):
 
 @pytest.mark.parametrize("way", ("fork", "vfork", "spawn", "threads"))
 def test_parent_and_child(lab, way):
-    """A child starts with empty books: what a forked one inherited is its parent's."""
+    """A child starts with empty books: inherited memory belongs to its parent."""
     session, found = run_way(lab, way)
     assert found == [(NOTHING, CHILD), (PARENT, NOTHING)]
     assert len(session.books()) == 2
 
 
 def test_fork_and_exec(lab):
-    """The forked child has an image of its own before the exec; if that gave a dump, it is an empty one."""
+    """The forked child has its own image before the exec; a dump of it would be empty."""
     _, found = run_way(lab, "exec")
     assert (PARENT, NOTHING) in found
     assert (NOTHING, CHILD) in found
@@ -46,7 +46,7 @@ def test_fork_and_exec(lab):
 
 
 def test_daemon(lab):
-    """heaptap run ends with its command, with the command's status; what a daemon holds by then is dumped as well."""
+    """heaptap run ends with its command and the command's status; a daemon that still runs is dumped, too."""
     session = lab.heaptap("run", "--exact", "--", target("children"), "daemon")
     session.ends()
     found = sorted(leaks(dump.read()) for dump in lab.dumps(kind="f"))
@@ -54,7 +54,7 @@ def test_daemon(lab):
 
 
 def test_a_shell_s_pipeline(lab):
-    """Four images, four final dumps, each of its own program; and the output passes through."""
+    """Four images, four final dumps, each of another program; and the output passes through."""
     session = lab.heaptap("run", "--exact", "--", "/bin/sh", "-c",
                           f"{target('wiki_leak')}; {target('wiki_leak')} | cat; echo done")
     session.ends()
@@ -68,7 +68,7 @@ def test_a_shell_s_pipeline(lab):
 
 
 def test_many_short_processes(lab):
-    """A hundred processes, eight at a time, each gone in a moment: a hundred exact dumps."""
+    """A hundred short-lived processes, eight at a time: a hundred exact dumps."""
     session = lab.heaptap("run", "--exact", "--", "/bin/sh", "-c",
                           f"seq 100 | xargs -P 8 -n 1 {target('wiki_leak')}")
     session.ends()
@@ -77,7 +77,7 @@ def test_many_short_processes(lab):
 
 
 def test_exec_in_the_same_process(lab):
-    """An exec ends an image without a dump, as nothing of it is left; the next image starts with empty books."""
+    """An exec ends an image without a dump, because its memory is gone; the next image starts with empty books."""
     session = lab.puppet_under_heaptap("--exact")
     session.ask("keep 100 64")
     session.tell(f"exec {target('wiki_leak')}")

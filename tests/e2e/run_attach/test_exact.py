@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--exact under eight threads that free each other's objects: every call path's totals are the truth.
+"""--exact with eight threads that free each other's objects: every call path's totals are right.
 
 Error bound: none.
 """
@@ -23,12 +23,12 @@ def test_eight_threads_free_each_other_s_objects(lab):
         allocated += int(ever)
     assert allocated == 8 * 20000
     (entry,) = session.books()
-    # And what pthread_create() allocates for each thread.
+    # Plus the allocations of pthread_create() for each thread.
     assert entry["samples_allocated"] == allocated + 8
 
 
 def test_one_thread_one_line(lab):
-    """Live blocks of eight threads stand under eight threads, and the threads' lines add up to the totals."""
+    """Live blocks of eight threads appear under eight threads, whose lines add up to the totals."""
     session = lab.heaptap("run", "--exact", "--", target("exact_threads"), "2000")
     session.ends()
     dump = lab.only_dump()

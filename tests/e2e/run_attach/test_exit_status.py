@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""heaptap run is transparent: status, streams and signals of the command are the command's own."""
+"""heaptap run is transparent: it passes on the status, streams and signals of the command."""
 
 import signal
 
@@ -44,7 +44,7 @@ def test_streams_pass_through(lab):
 
 @pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
 def test_signals_are_forwarded(lab, number):
-    """SIGINT and SIGTERM to heaptap reach the command, which decides; heaptap then writes the last dump."""
+    """heaptap passes SIGINT and SIGTERM to the command, and writes the last dump when the command ends."""
     session = lab.puppet_under_heaptap("--exact")
     session.ask("keep 10 64")
     session.signal(number)

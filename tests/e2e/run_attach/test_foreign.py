@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another allocator that keeps to the otel_memory contract is recorded by its ELF notes, whatever its file is called.
+"""Another allocator that follows the otel_memory contract is recorded by its ELF notes, whatever its file is called.
 
 The target's samples are every 16th block and stand for 16, so the estimates are exact. Error bound: rounding in the
 dump.
@@ -22,7 +22,7 @@ def start_foreign(lab):
 def assert_kept(dump, objects, size):
     stacks = symbols.stacks_through(dump, "foreign_keep")
     estimate = dump.estimate(stacks)
-    # A dump has whole numbers of samples, off by up to a half; readers scale them, objects by the mean size too.
+    # A dump rounds to whole samples, by up to a half; readers scale them, objects also by the mean size.
     bound = sum(0.5 * dump.unbiased(stack.total).objects / stack.total.objects for stack in stacks) + 1
     assert estimate.bytes == pytest.approx(objects * size, abs=bound * size, rel=0)
     assert estimate.objects == pytest.approx(objects, abs=2 * bound, rel=0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that nobody records pays nothing: its probes' semaphores stay zero, so that it takes no samples.
+"""A process that is not recorded has no costs: its probes' semaphores stay zero, so it takes no samples.
 
-The exception is a process on the same library file as one under heaptap run, which listens to all processes on that
-file, because a child that it follows may be any of them.
+The exception is a process with the same library file as one under heaptap run, which listens to all processes with that
+file, because any of them may be a child.
 """
 
 import shutil
@@ -34,7 +34,7 @@ def test_attach_leaves_others_on_the_same_library_alone(lab):
 
 
 def test_run_leaves_others_alone(lab):
-    """Bystanders on another library file, older and younger than the recording."""
+    """Other processes with another library file, older and younger than the recording."""
     other = other_library(lab)
     older = lab.puppet(env={"LD_PRELOAD": other})
     session = lab.puppet_under_heaptap("--exact", env={"MALLOC_CONF": "prof:true,prof_prefix:inner"})

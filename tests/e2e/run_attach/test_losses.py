@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Full maps: what could not be recorded is counted by reason, said in the dump and on stderr, and the books balance.
+"""Full maps: losses are counted by reason and reported in the dump and on stderr, and the books balance.
 
---map-size makes a map too small for what the target does. Error bounds: none.
+--map-size makes a map too small for the target. Error bounds: none.
 """
 
 import re
@@ -12,8 +12,8 @@ from harness import target
 
 
 def run_with(lab, size, losses):
-    """A program with 1024 blocks on as many call paths, and a map that is too small for it. What is lost by then is in
-    the books, the dump and on stderr."""
+    """Runs a program with 1024 blocks on as many call paths, with a map that is too small. The losses are in the books, in
+    the dump and on stderr."""
     session = lab.heaptap("run", "--exact", "--map-size", size, "--", target("contexts"), "10")
     session.losses_allowed = losses
     session.ends()
@@ -40,15 +40,15 @@ def test_tallies_are_full(lab):
 
 
 def test_stacks_are_full(lab):
-    """The samples are in the books, their call paths are not: they stand under a placeholder."""
+    """The samples are in the books without their call paths: a placeholder stands for these."""
     entry, dump = run_with(lab, "stacks=64", {"stacks_full": 960})
     assert (entry["samples_allocated"], dump.total.objects) == (1024, 1024)
     assert len(symbols.stacks_through(dump, "descend")) == 64
 
 
 def test_room_is_used_again(lab):
-    """Eight times 7500 blocks, at other addresses each time, freed each time, in a map for 16384: room that frees leave
-    behind is used again, and every sample is in the books or among the losses."""
+    """Eight times 7500 blocks, at new addresses each time, freed each time, in a map for 16384: the room of freed blocks is
+    reused, and every sample is in the books or among the losses."""
     session = lab.puppet_under_heaptap("--exact", "--map-size", "live=16384")
     session.losses_allowed = {"live_full"}
     for size in (64, 128, 256, 512, 1024, 2048, 80, 96):
@@ -63,7 +63,7 @@ def test_room_is_used_again(lab):
 
 
 def test_room_for_all_loses_nothing(lab):
-    """The control: the same program, the same way, with room enough."""
+    """The control: the same program in the same way, with enough room."""
     session = lab.heaptap("run", "--exact", "--map-size", "live=4096", "--", target("contexts"), "10")
     session.ends()
     dump = lab.only_dump(kind="f")
@@ -72,8 +72,8 @@ def test_room_for_all_loses_nothing(lab):
 
 
 def test_a_collector_that_was_asleep_misses_no_process(lab):
-    """heaptap is stopped while 50 processes come and go: the ring buffer (24 events) is full, and yet each has its
-    final dump. How many events were lost is said. (At --exact each would wait for its unwind tables.)"""
+    """heaptap is stopped while 50 processes start and end: the ring buffer (24 events) overflows, but each process has its
+    final dump. The number of lost events is reported. (With --exact each would wait for its unwind tables.)"""
     script = "kill -STOP $PPID; for i in $(seq 50); do ls / >/dev/null; done; kill -CONT $PPID"
     session = lab.heaptap("run", "--lg-sample", "3", "--map-size", "events=4096", "--", "sh", "-c", script)
     session.losses_allowed = ("events_full",)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""heaptap run of a script: many processes, few of which are of interest."""
+"""heaptap run of a script: many processes, few of them interesting."""
 
 import re
 
@@ -9,12 +9,12 @@ SCRIPT = f"/bin/true; /bin/true; {target('wiki_leak')}; :"  # the last one takes
 
 
 def wrote(session):
-    """Names of the processes whose dumps were written."""
+    """The names of the processes with a dump."""
     return re.findall(r"(?m)^heaptap: wrote \S+: \d+ bytes in \d+ objects? live \((\S+)\)$", session.stderr())
 
 
 def test_processes_without_a_sample_have_no_dump(lab):
-    """At 2^40 bytes between samples there are none but those of the program that asks for all."""
+    """At 2^40 bytes between samples, only the program that asks for every allocation has samples."""
     session = lab.heaptap("run", "--lg-sample", "40", "--", "sh", "-c", SCRIPT)
     session.ends()
     assert wrote(session) == []
@@ -48,7 +48,7 @@ def test_no_such_program(lab):
 
 
 def test_the_dashes_of_the_program(lab):
-    """Behind the program's name they are its own."""
+    """After the program's name, dashes belong to the program."""
     session = lab.heaptap("run", "printf", "%s|", "a", "--", "b")
     session.ends()
     assert session.stdout() == "a|--|b|"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes in PID and mount name spaces of their own, as in containers.
+"""Processes in their own PID and mount namespaces, as in containers.
 
 Recording is exact; error bounds: none.
 """
@@ -17,7 +17,7 @@ def child_of(pid):
 
 
 def test_run_in_a_pid_namespace(lab):
-    """The process has PID 1 inside; its dump has the PID that is seen outside."""
+    """The process has PID 1 inside; its dump has the PID outside."""
     session = lab.heaptap("run", "--exact", "--", "unshare", "--pid", "--fork", target("wiki_leak"))
     session.ends()
     exact = [dump for dump in lab.dumps(kind="f") if dump.read().total == (120, 6926352)]
@@ -26,7 +26,7 @@ def test_run_in_a_pid_namespace(lab):
 
 
 def test_dump_in_namespaces(lab):
-    """prof.dump works through descriptors: the file is in a folder that only the process sees."""
+    """prof.dump works through descriptors: the file is in a folder that only the process can see."""
     inside = lab.path("inside")
     os.mkdir(inside)
     script = f"mount -t tmpfs none {inside} && cd {inside} && {target('puppet')} && cp -r . {lab.folder}/out"
@@ -42,7 +42,7 @@ def test_dump_in_namespaces(lab):
 
 
 def test_attach_into_a_mount_namespace(lab):
-    """The library lies on a file system that only the process sees."""
+    """The library is on a file system that only the process can see."""
     inside = lab.path("inside")
     os.mkdir(inside)
     script = (f"mount -t tmpfs none {inside} && cp {LIBRARY} {inside}/libother.so && "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rights that heaptap lacks: exit status 4, and one line that names the capability."""
+"""Missing rights: exit status 4, and one line that names the capability."""
 
 import os
 import shutil
@@ -11,8 +11,7 @@ NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-
 
 
 def public(lab):
-    """Copies that everybody may read, in a folder that everybody may write: the checkout may lie where only root
-    may go."""
+    """Copies that all users may read, in a folder that all may write: the checkout may be accessible only to root."""
     folder = lab.path("public")
     os.mkdir(folder)
     os.chmod(folder, 0o777)
@@ -35,7 +34,7 @@ def test_attach_by_nobody_to_root_s_process(lab):
 
 
 def test_another_user_s_process(lab):
-    """With everything that eBPF needs, but not the right to look into another user's process."""
+    """With all capabilities for eBPF, but without the right to inspect another user's process."""
     puppet = lab.preloaded_puppet()
     assert puppet.ask("uid 65534") == "uid 65534"
     session = lab.heaptap("attach", "-p", puppet.target_pid,
@@ -45,12 +44,12 @@ def test_another_user_s_process(lab):
 
 
 def test_bpf_forbidden(lab):
-    """As in a container without the right: bpf(2) says EPERM to root."""
+    """bpf(2) fails with EPERM for root, as in a restricted container."""
     session = lab.heaptap("run", "--", "true", before=[target("without_bpf"), "EPERM"])
     assert_one_clear_line(session, 4, "CAP_(BPF|SYS_ADMIN)|seccomp")
 
 
 def test_bpf_absent(lab):
-    """As in a kernel without it: bpf(2) says ENOSYS."""
+    """bpf(2) fails with ENOSYS, as in a kernel without eBPF."""
     session = lab.heaptap("run", "--", "true", before=[target("without_bpf"), "ENOSYS"])
     assert_one_clear_line(session, 1, "(?i)bpf|kernel")

@@ -3,8 +3,8 @@
 
 N allocations on one call path give a number of samples with mean N p and variance N p (1 - p); the estimate of
 objects is samples / p, with standard error sqrt(N (1 - p) / p), the estimate of bytes is `size` times that. Bound of
-every assertion: 4 standard errors, plus 1 % of one because the figures in a dump are rounded. Seeds are fixed, so a
-test that passes once passes always, unless the sampler is changed.
+every assertion: 4 standard errors, plus 1 % of one because the figures in a dump are rounded. Seeds are fixed, so a test
+that has passed passes again, until the sampler changes.
 """
 
 import math
@@ -20,7 +20,7 @@ MI = 1 << 20
 
 
 def truth(text):
-    """{path: (objects, bytes)} from what the target printed."""
+    """{path: (objects, bytes)} from the target's output."""
     return {name: (int(objects), int(size))
             for name, objects, size in re.findall(r"^(\w+) (\d+) (\d+)$", text, re.MULTILINE)}
 
@@ -58,8 +58,8 @@ def test_small_and_large_kept(lab):
 
 
 def test_small_and_large_freed(lab):
-    """The same, each block freed at once: the estimates of all that was ever allocated, by path in the dump, and
-    in the books, where the loader's few blocks are counted too."""
+    """The same with each block freed at once: the estimates of all allocations, by path in the dump, and in the books, which
+    include the loader's few blocks."""
     session = run_law(lab, 2, "two", "free")
     assert_paths_keep_the_law(lab, session, DEFAULT_RATE, "ever")
     (entry,) = session.books()
@@ -84,7 +84,7 @@ def test_every_size_class_at_a_high_rate(lab):
 
 
 def test_another_seed_gives_other_samples(lab):
-    """The seeds above do something: two seeds, two numbers of samples; the same seed, the same number."""
+    """Seeds work: two seeds give two numbers of samples, the same seed gives the same number."""
     flags = ("--lg-sample", "12")
     samples = []
     for seed in (5, 6, 5):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one-liners of heaptap-probes(7) for BCC's tools, word for word.
+"""The one-liners of heaptap-probes(7) for BCC's tools, verbatim.
 """
 
 import errno
@@ -16,10 +16,10 @@ from one_liners import (BCC, CHURN, CHURNED_SAMPLES, ENDLESS, KEEP, KEPT_BYTES, 
                         marked_questions, repeat_until, through)
 
 
-# Each compiles with clang as it starts. test_bpftrace.py has the same questions.
+# Each tool compiles with clang at its start. test_bpftrace.py has the same questions.
 pytestmark = pytest.mark.slow
 
-# Seconds after which objects are old: more where others have grown old by the end of the line.
+# The age of old objects in seconds; larger if younger objects reach it before the end of the line.
 AGES = (5, 20, 45)
 
 
@@ -29,13 +29,13 @@ def lines(lab, request):
 
 
 def counts(output):
-    """[(stack, count)] of what stackcount prints."""
+    """[(stack, count)] from the output of stackcount."""
     found = re.findall(r"((?:^  \S.*\n)+)^    (\d+)$", output, re.MULTILINE)
     return [(stack, int(count)) for stack, count in found]
 
 
 def assert_live(output, size, samples):
-    """What live_objects prints: one stack, through keep_blocks()."""
+    """live_objects prints one stack, through keep_blocks()."""
     totals = re.findall(r"^live.*: (\d+) bytes in (\d+) samples$", output, re.MULTILINE)
     assert totals == [(str(size), str(samples))], output
     assert re.search(rf"(?m)^{size} bytes in {samples} samples\n(    \S.*\n)*    keep_blocks\+0x", output), output
@@ -62,7 +62,7 @@ def test_bytes_by_stack(lines):
 
 @pytest.mark.line("leak suspects: allocated, not freed meanwhile")
 def test_estimates(lines):
-    """Bytes are those of all allocations, not of the samples."""
+    """The bytes are those of all allocations, not only of the samples."""
     question = "leak suspects: allocated, not freed meanwhile"
     output = lines.run_on_puppet(question, SAMPLED_KEEP, words={"10": ENDLESS}, env=SAMPLED)
     estimate = int(re.search(r"^live: (\d+) bytes", output, re.MULTILINE).group(1))
@@ -160,7 +160,7 @@ def test_high_water(lines):
 
 @pytest.mark.line("requests for dumps")
 def test_requests_for_dumps(lab, lines):
-    """Without a heaptap, since BCC cannot listen beside it: the process waits in vain."""
+    """Without heaptap, because BCC cannot listen beside it: the process waits in vain."""
     puppet = exact_puppet(lab)
     tracer = lines.start("requests for dumps", puppet.target_pid)
     puppet.tell("call prof.dump")
@@ -172,7 +172,7 @@ def test_requests_for_dumps(lab, lines):
 
 @pytest.mark.line("sizes, a histogram")
 def test_beside_heaptap(lab, lines):
-    """BCC 0.26 tells the kernel a wrong place of the semaphore. The kernel refuses it then, and heaptap goes on."""
+    """BCC 0.26 passes a wrong offset of the semaphore. The kernel refuses it, and heaptap goes on."""
     puppet = exact_puppet(lab)
     session = lab.attach(puppet.target_pid)
     tracer = lines.start("sizes, a histogram", puppet.target_pid, wait=False)
@@ -186,7 +186,7 @@ def test_beside_heaptap(lab, lines):
 
 @pytest.mark.line("lifetimes, a histogram")
 def test_it_ends_by_itself(lab, lines):
-    """live_objects, with nothing to show; and the sampling is off again."""
+    """live_objects without live objects; afterwards sampling is off again."""
     puppet = exact_puppet(lab)
     tracer = lines.start("lifetimes, a histogram", puppet.target_pid, {"10": "1"})
     tracer.ends()
@@ -196,5 +196,5 @@ def test_it_ends_by_itself(lab, lines):
 
 @pytest.mark.without_bpf
 def test_every_line_is_tested():
-    """A line that is added to the table needs a test here."""
+    """A new line in the table needs a test here."""
     assert marked_questions(globals()) == set(questions(BCC))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/bootstrap: which packages a purpose takes, and what it says. Nothing is installed: dpkg-query, as it finds it
-first, knows no package, and only --check is asked for."""
+"""scripts/bootstrap: the packages of a purpose, and its messages. Nothing is installed: PATH has another dpkg-query, and
+the tests only use --check."""
 
 import os
 import re
@@ -18,7 +18,7 @@ PREFIX = "scripts/bootstrap: missing packages: "
 
 @pytest.fixture
 def bootstrap(folder):
-    """Runs scripts/bootstrap on a machine that has the packages `knows`."""
+    """Runs scripts/bootstrap on a machine with the packages `knows`."""
     def run(*arguments, knows=""):
         path = os.path.join(folder, "dpkg-query")
         with open(path, "w", encoding="utf-8") as script:

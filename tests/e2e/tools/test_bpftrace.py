@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one-liners of heaptap-probes(7) for bpftrace, word for word, and that its scripts end as they should.
+"""The one-liners of heaptap-probes(7) for bpftrace, verbatim, and the proper end of its scripts.
 """
 
 import re
@@ -16,7 +16,7 @@ from one_liners import (BPFTRACE, CHURN, CHURNED_BYTES, CHURNED_SAMPLES, ENDLESS
 
 SCRIPTS = ("bytes_by_stack", "old_objects", "lifetimes", "sizes", "allocation_rate", "leak_suspects", "top_threads",
            "stack_sizes", "high_water", "dump_events")
-# How long old_objects follows what is allocated: longer where that is not enough.
+# How long old_objects records allocations; longer on slow machines.
 FIRST_PARTS = (6, 24, 96)
 
 
@@ -46,7 +46,7 @@ def test_bytes_by_stack(lines):
 @pytest.mark.line("high-water watch, marks of 20 %")
 @pytest.mark.line("leak suspects: allocated, not freed meanwhile")
 def test_estimates(lines):
-    """Bytes are those of all allocations, not of the samples."""
+    """The bytes are those of all allocations, not only of the samples."""
     question = "leak suspects: allocated, not freed meanwhile"
     output = lines.run_on_puppet(question, SAMPLED_KEEP, words={"10": ENDLESS}, env=SAMPLED)
     estimate = through(by_stack(output, "not_freed_bytes"), "keep_blocks")
@@ -63,7 +63,7 @@ def test_estimates(lines):
 
 @pytest.mark.line("live objects older than 10 s, by stack")
 def test_old_objects(lab, lines, held):
-    """What is allocated after the first part, and what is freed before the end, is not seen."""
+    """Objects that are allocated after the first part or freed before the end are not shown."""
     for seconds in FIRST_PARTS:
         puppet = exact_puppet(lab)
         begin = time.monotonic()
@@ -94,7 +94,7 @@ def test_lifetimes(lines):
 
 @pytest.mark.line("lifetimes, a histogram")
 def test_a_long_lifetime(lab, lines):
-    """A thousand objects that live a tenth of a second and longer."""
+    """A thousand objects that live for a tenth of a second or longer."""
     puppet = exact_puppet(lab)
     tracer = lines.start("lifetimes, a histogram", puppet.target_pid, {"10": ENDLESS})
     puppet.ask(KEEP)
@@ -170,7 +170,7 @@ def test_one_stack_s_sizes(lab, lines):
 
 @pytest.mark.line("high-water watch, marks of 20 %")
 def test_high_water(lines):
-    """The marks are those that the rule gives: 20 % above the last, from 1 MiB on."""
+    """The marks follow the rule: 20 % above the last, from 1 MiB on."""
     output = lines.run_on_puppet("high-water watch, marks of 20 %", "keep 100 100000", "drop", "keep 10 100000")
     marks, mark = [], 1 << 20
     for live in range(114688, 100 * 114688 + 1, 114688):
@@ -186,7 +186,7 @@ def test_requests_for_dumps(lab, lines):
     puppet = exact_puppet(lab)
     session = lab.attach(puppet.target_pid)
     tracer = lines.start("requests for dumps", puppet.target_pid)
-    # The semaphore does not tell: heaptap listens too.
+    # The semaphore shows nothing, because heaptap listens too.
     wait_until(lambda: "Requests" in tracer.stdout(), "bpftrace listens")
     for number in (1, 2):
         assert puppet.ask("call prof.dump") == "0"
@@ -199,7 +199,7 @@ def test_requests_for_dumps(lab, lines):
 
 @pytest.mark.line("bytes by stack, of all processes")
 def test_all_processes(lab, lines):
-    """Without -p it finds processes that come later, too."""
+    """Without -p, bpftrace finds later processes, too."""
     first = exact_puppet(lab)
     tracer = lines.start("bytes by stack, of all processes")
     wait_until(lambda: listens(tracer, first.target_pid), "it listens")
@@ -213,7 +213,7 @@ def test_all_processes(lab, lines):
 
 
 def test_each_ends_by_itself(lab):
-    """At the time that is given, with status 0 and no warning, and the sampling is off again."""
+    """Each script ends at the given time, with status 0 and no warning, and sampling is off again."""
     puppet = exact_puppet(lab)
     arguments = {"old_objects": ["1", "1"], "stack_sizes": ["0x1000", "1"], "high_water": ["20", "1"]}
     tracers = [lab.program("bpftrace", "-p", puppet.target_pid, f"{ROOT}/scripts/{script}.bt",
@@ -226,5 +226,5 @@ def test_each_ends_by_itself(lab):
 
 @pytest.mark.without_bpf
 def test_every_line_is_tested():
-    """A line that is added to the table needs a test here."""
+    """A new line in the table needs a test here."""
     assert marked_questions(globals()) == set(questions(BPFTRACE))

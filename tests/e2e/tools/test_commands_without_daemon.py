@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that ask a daemon, where there is none: what a process says of itself, orders to its control block, and
-one clear line for the rest."""
+"""The client commands without a daemon: figures from the process itself, orders to its control block, and one clear line
+for the rest."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from harness import HEAPTAP, PATIENCE_SECONDS, environment
 
 
 def command(lab, *arguments):
-    """The finished command; its socket does not exist."""
+    """Runs a command with a socket that does not exist."""
     session = lab.heaptap(*arguments, "--socket", lab.path("no-socket"))
     session.records = False
     session.wait()
@@ -50,7 +50,7 @@ def test_list(lab):
 @pytest.mark.parametrize("arguments", (["--help"], ["help", "run"], ["list"], ["list", "--json"], ["doctor", "--json"]),
                          ids=" ".join)
 def test_output_that_cannot_be_written(lab, arguments):
-    """A full disk is a failure, with a line; also where a script reads the output."""
+    """A full disk is a failure with a line, also for JSON output."""
     with open("/dev/full", "wb") as full:
         result = subprocess.run([HEAPTAP, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, cwd=lab.folder,
                                 env=environment(lab.folder), timeout=PATIENCE_SECONDS, check=False)

@@ -20,7 +20,7 @@ PROMISES = (r"^\$ heaptap run --exact -o leak -- \./leak$", r" do_something_else
 
 
 class Demo:
-    """A running scripts/demo, started as from a terminal: with a session of its own, which Ctrl-C goes to."""
+    """A running scripts/demo, in its own session like under a terminal, so that Ctrl-C reaches all of it."""
 
     def __init__(self, folder, before=()):
         self._path = os.path.join(folder, "output")
@@ -39,7 +39,7 @@ class Demo:
         return match.group(1) if match else None
 
     def left_running(self):
-        """What is left of its session."""
+        """The processes that are left of its session."""
         listed = subprocess.run(["ps", "-o", "pid=,args=", "-s", str(self.process.pid)], stdout=subprocess.PIPE,
                                 text=True, check=False)
         return [line for line in listed.stdout.splitlines() if "<defunct>" not in line]
@@ -78,7 +78,7 @@ def test_shows_what_it_promises(demo):
 
 
 def test_interrupted(demo):
-    """While the server is under load and attached to."""
+    """Interrupted while the server is under load and heaptap is attached."""
     running = demo()
     wait_until(lambda: "attached to" in running.output() or running.process.poll() is not None, "heaptap attach")
     os.killpg(running.process.pid, signal.SIGINT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""heaptap doctor says what this kernel and this user allow, and what is missing, by name, with the remedy."""
+"""heaptap doctor shows what this kernel and this user allow, and names what is missing, with the remedy."""
 
 import ctypes
 import errno
@@ -18,7 +18,7 @@ PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 
 
 def forbid_openat2():
-    """For the process that calls it, and all that it runs: openat2 fails as on a kernel that has none."""
+    """Makes openat2 fail in this process and its children, as on a kernel without it."""
     load_number, jump_if_equal, answer = 0x20, 0x15, 0x06
     allow, refuse = 0x7fff0000, 0x00050000 | errno.ENOSYS
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in (
@@ -36,7 +36,7 @@ def doctor(*arguments, before=(), **options):
 
 
 def kernel_features(**options):
-    """The kernel's features by name, and the whole result."""
+    """The kernel's features by name, and the complete result."""
     result = doctor("--json", **options)
     features = json.loads(result.stdout)["kernel_features"]
     by_name = {feature["name"]: feature for feature in features}
@@ -44,12 +44,12 @@ def kernel_features(**options):
     return by_name, result
 
 
-# What it looks at before the kernel's features, in this order.
+# The checks before the kernel's features, in this order.
 SUBJECTS = ["kernel", "capabilities", "kernel lockdown", "PID namespace", "eBPF programs", "libheaptap.so", "probes"]
 
 
 def findings(*arguments, **options):
-    """[(subject, whether it is there, detail)], which text and JSON have alike, and the status."""
+    """[(subject, ok, detail)], which must be the same in text and JSON, and the status."""
     text, data = doctor(*arguments, **options), doctor(*arguments, "--json", **options)
     assert text.returncode == data.returncode
     report = json.loads(data.stdout)
@@ -73,7 +73,7 @@ def test_of_the_machine():
 
 @pytest.mark.without_bpf
 def test_features_in_text_and_json():
-    """The same lines in both: a word for the state, the name, the kernel that brought it, and what is lost."""
+    """Both have the same lines: a word for the state, the name, the first kernel with it, and what is lost."""
     features, _ = kernel_features()
     text = doctor().stdout
     for name in ("bpf(2)", "kernel types (BTF)", "mm_struct.mm_lock_seq", "uprobes with semaphores", "ring buffer",
@@ -101,7 +101,7 @@ def test_this_kernel_has_what_is_required():
 @pytest.mark.without_bpf
 @pytest.mark.parametrize("error, status", (("ENOSYS", 1), ("EPERM", 4)))
 def test_without_bpf(error, status):
-    """What needs eBPF is not tried, and what is lost without it is said; the rest is tried all the same."""
+    """Features that need eBPF are not tried, and their loss is shown; the others are tried."""
     before = (target("without_bpf"), error)
     features, result = kernel_features(before=before)
     assert result.returncode == status
@@ -117,7 +117,7 @@ def test_without_bpf(error, status):
 
 @pytest.mark.without_bpf
 def test_without_an_optional_feature():
-    """It is named, with what is lost, and is no failure where all else is well."""
+    """The feature is named with its loss, and is not a failure if everything else is fine."""
     _, whole = kernel_features()
     features, result = kernel_features(preexec_fn=forbid_openat2)
     assert result.returncode == whole.returncode
@@ -131,7 +131,7 @@ def test_without_an_optional_feature():
 
 @pytest.mark.without_bpf
 def test_tables_of_a_process(lab):
-    """Each module with the rows of its unwind table and the kernel memory that it takes."""
+    """Each module is listed with the rows of its unwind table and the kernel memory for it."""
     puppet = lab.preloaded_puppet()
     text = doctor("-p", str(puppet.target_pid)).stdout
     for module in ("puppet", "libc.so.6", "libheaptap.so", "ld-linux-x86-64.so.2"):
@@ -139,13 +139,13 @@ def test_tables_of_a_process(lab):
         assert match is not None, text
         rows, size = int(match.group(1)), int(match.group(2))
         assert rows > 5
-        # 8 bytes each, in pages of 504, and the pages that lead to them.
+        # 8 bytes each, in pages of 504, plus the pages of the upper levels.
         assert size >= rows * 8 / 1024
         assert size <= 8 + rows * 8 / 1024 * 1.1
 
 
 def test_of_a_process(lab):
-    """One that can be recorded, and one without the library."""
+    """A process that can be recorded, and one without the library."""
     puppet = lab.preloaded_puppet(env={"MALLOC_CONF": "lg_prof_sample:12"})
     result = doctor("-p", str(puppet.target_pid))
     assert result.returncode == 0, result.stdout

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collector, which runs as root, and the library, which runs in everybody's processes, are built so that a mistake
-in them costs less: read from their ELF headers."""
+"""The collector, which runs as root, and the library, which runs in all users' processes, are hardened: checked in their
+ELF headers."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ def test_position_independent(file):
 
 
 def test_relocations_are_read_only(file):
-    """All of them are made at the start, and their tables are write-protected then; none is in the code."""
+    """All relocations are applied at the start, and their tables are then write-protected; there are none in the code."""
     assert re.search(r"^\s*GNU_RELRO\s", readelf("-l", file), re.MULTILINE)
     dynamic = readelf("-d", file)
     assert re.search(r"\(FLAGS_1\)\s.*\bNOW\b", dynamic)
@@ -39,7 +39,7 @@ def test_no_folder_to_look_for_libraries(file):
 
 
 def test_checks_of_the_compiler(file):
-    """Of the stack, and of the lengths that libc's functions are given."""
+    """Stack protection, and checks of lengths passed to libc's functions."""
     symbols = readelf("--dyn-syms", file)
     assert "__stack_chk_fail@" in symbols
     assert re.search(r"\b__\w+_chk@", symbols)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make install` puts somewhere: enough to build a program for heaptap, and a unit that systemd accepts.
+"""The files of `make install`: enough to build a program for heaptap, and a unit that systemd accepts.
 """
 
 import os
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.without_bpf
 
 
 def install(folder):
-    """Where `make install` put things."""
+    """Runs `make install`; returns the prefix in the folder."""
     subprocess.run(["make", "-s", "-C", ROOT, "install", f"DESTDIR={folder}", "PREFIX=/usr"], check=True,
                    capture_output=True, timeout=PATIENCE_SECONDS)
     return os.path.join(folder, "usr")
@@ -27,7 +27,7 @@ def command(lab, *words, **options):
 
 
 def test_pkg_config(lab):
-    """What pkg-config says is enough to build a program, linked with the shared library or with the static one."""
+    """pkg-config's output is enough to build a program with the shared or the static library."""
     prefix = lab.path("prefix")
     command(lab, "make", "-s", "-C", ROOT, "install", f"PREFIX={prefix}")
     flags = command(lab, "pkg-config", "--cflags", "--libs", "heaptap",
@@ -62,7 +62,7 @@ def test_systemd_accepts_it(lab):
     with open(unit, encoding="utf-8") as file:
         text = file.read()
     assert "@" not in re.sub(r"(?m)^#.*|@[a-z-]+(?= |$)", "", text), "something was not filled in"
-    # systemd wants to find the program where the unit says.
+    # systemd checks that the unit's program exists.
     here = lab.path("heaptap.service")
     with open(here, "w", encoding="utf-8") as file:
         file.write(text.replace("ExecStart=/usr/bin/heaptap", f"ExecStart={HEAPTAP}"))
@@ -72,8 +72,8 @@ def test_systemd_accepts_it(lab):
 
 
 def shown_defaults():
-    """{option: value} that heaptap.conf shows as the default: what is commented out, but for examples and for what is
-    not set unless somebody says so. And {option: value} of all lines that are commented out."""
+    """{option: value} of the defaults in heaptap.conf: the lines that are commented out, without examples and without
+    options that are off by default. And a list of all lines that are commented out."""
     defaults, lines = {}, []
     remark = ""
     with open(os.path.join(ROOT, "scripts/heaptap.conf"), encoding="utf-8") as file:
@@ -89,7 +89,7 @@ def shown_defaults():
 
 
 def help_defaults():
-    """{option: value} that `heaptap daemon --help` calls the default."""
+    """{option: value} of the defaults in `heaptap daemon --help`."""
     text = subprocess.run([HEAPTAP, "daemon", "--help"], capture_output=True, text=True, check=True).stdout
     options = re.split(r"\n  --", text)[1:]
     found = {}
@@ -108,7 +108,7 @@ def test_the_example_configuration_is_all_comments(lab):
 
 def test_the_example_configuration_shows_the_defaults():
     shown = shown_defaults()[0]
-    # These are described, not named.
+    # The help describes these without a value.
     assert [shown.pop(name) for name in ("exact", "max-live", "max-contexts")] == ["false", "0", "0"]
     said = help_defaults()
     assert {name: said.get(name) for name in shown} == shown
@@ -116,7 +116,7 @@ def test_the_example_configuration_shows_the_defaults():
 
 @pytest.mark.parametrize("line", shown_defaults()[1])
 def test_the_daemon_takes_each_line_of_the_example_configuration(lab, line):
-    """So far as to end a recording that is not there."""
+    """Tested with --end and without a recording."""
     with open(lab.path("heaptap.conf"), "w", encoding="utf-8") as file:
         file.write(line.replace('group="heaptap"', 'group="root"') + "\n")  # one that this machine has
     pins = f"/sys/fs/bpf/heaptap-test-{os.getpid()}"

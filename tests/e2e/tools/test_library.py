@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library in processes that treat it in special ways."""
+"""The library in unusual processes."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from harness import LIBRARY, LONG, TIME_SCALE, target
 
 pytestmark = pytest.mark.without_bpf
 
-# What is said of options that nobody knows, so that one sees who reads them.
+# The message about unknown options, which shows that a process has read them.
 NONSENSE = {"MALLOC_CONF": "bar:foo", "HEAPTAP_CONF": "foo:bar"}
 SAID = ["<jemalloc>: Invalid conf pair: bar:foo", "<heaptap>: Invalid conf pair: foo:bar"]
 
 
 def test_privileged_programs_take_no_options(lab):
-    """In secure execution (real and effective user differ) the environment counts for nothing."""
+    """In secure execution (real and effective user differ) the environment is ignored."""
     for wrapper, lines in (((), SAID), (("setpriv", "--ruid=65534"), [])):
         process = lab.program(*wrapper, target("environment_static"), env=NONSENSE)
         process.ends()
@@ -25,7 +25,7 @@ def test_it_stays_when_it_is_closed(lab):
     script = ("import _ctypes, ctypes, sys\n"
               "_ctypes.dlclose(ctypes.CDLL(sys.argv[1])._handle)\n"
               "print(sys.argv[1] in open('/proc/self/maps').read())\n")
-    # Its thread-local storage is static; a program that opens it late needs room for that.
+    # The library's thread-local storage is static; a program that opens it late needs room for it.
     process = lab.program("/usr/bin/python3", "-c", script, LIBRARY,
                           env={"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=65536"})
     process.ends()
@@ -39,8 +39,8 @@ FORK_SECONDS = 0.1 * TIME_SCALE  # generous: one takes some milliseconds
 @pytest.mark.endurance
 @pytest.mark.parametrize("where", ("streams", "handler"))
 def test_fork_does_not_hang(lab, held, where):
-    """Beside threads that hold libc's locks of streams while they allocate; and in a signal handler that has
-    interrupted malloc or fork, in a process of one thread."""
+    """With threads that hold libc's stream locks while they allocate; and in a signal handler that has interrupted malloc or
+    fork in a single-threaded process."""
     process = lab.preloaded(target("fork_storm"), where, FORKS)
     assert process.wait(FORKS * FORK_SECONDS) == 0, process.stderr()
     held(f"forks, {where}", "no deadlock", FORKS)

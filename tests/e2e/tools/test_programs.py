@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's own programs run correctly with the library preloaded, with and without profiling: same output, same
-status as without it. The programs are those of programs.py.
+"""Debian's programs run correctly with the library preloaded, with and without profiling: the same output and status as
+without it. The programs are in programs.py.
 
-Profiled with 4 KiB between samples, far more samples than the default. Error bounds: none; outputs are compared byte
-for byte but for times and PIDs.
+Profiled with 4 KiB between samples, far more samples than by default. Error bounds: none; outputs are compared byte for
+byte, except for times and PIDs.
 """
 
 import os
@@ -17,7 +17,7 @@ from harness import HEAPTAP, LIBRARY
 
 @pytest.fixture
 def place(lab):
-    """A copy of heaptap and its library that every user may read: the checkout may lie where only root may go."""
+    """A copy of heaptap and its library that every user may read: the checkout may be accessible only to root."""
     path = lab.path("bin")
     os.mkdir(path)
     for file in (HEAPTAP, LIBRARY):
@@ -25,14 +25,14 @@ def place(lab):
     return path
 
 
-# They take minutes together. postgres and clang show what redis and gcc show.
+# These take minutes together. postgres and clang add little to redis and gcc.
 SLOW = {"postgres", "clang", *programs.LARGE_PROGRAMS}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
                                   for name in (*programs.PROGRAMS, *programs.LARGE_PROGRAMS)])
 def test_same_output(lab, place, name):
-    """plain, preloaded, profiled, and plain again: if the two plain runs differ, the machine changed meanwhile."""
+    """plain, preloaded, profiled, and plain again: if the two plain runs differ, the machine has changed."""
     def plain(command, **options):
         return lab.program(*command, **options)
 

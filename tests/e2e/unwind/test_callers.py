@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever allocates, the innermost frame of its stack is the function that called it, even if that function has no
-frame pointer.
+"""The innermost frame of a stack is the function that called the allocator, even if it has no frame pointer.
 
-Proved: no function of the allocator's lacks a frame in the middle of a stack; all its frames are cut. No error bound.
+So no function of the allocator lacks a frame, and all its frames are cut. No error bound.
 """
 
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unwind tables that are damaged or missing: the samples are kept, and their stacks are whole, or marked and counted.
+"""Damaged or missing unwind tables: the samples are kept, and their stacks are whole, or marked and counted.
 
 Recording is exact; error bounds: none.
 """
@@ -16,8 +16,8 @@ from stack_ends import NO_CODE, NO_RULE, counts_by_end
 
 
 def assert_harmless(lab, damage, process, session, copy, called=None):
-    """The process lives on with the plugin; heaptap says one line about the file, if it is damaged, no sample is lost,
-    and those whose stacks are not whole are counted."""
+    """The process goes on with the plugin; heaptap prints one line about the file if it is damaged, no sample is lost, and
+    samples with incomplete stacks are counted."""
     dump = lab.only_dump(process.target_pid)
     about = [line for line in session.lines() if copy in line]
     through = [stack for stack in dump.stacks
@@ -58,8 +58,7 @@ def test_attach(lab, damage):
 
 
 def test_code_without_a_table(lab):
-    """Compiled without unwind tables and without frame pointers: the frame that called malloc is kept, and no
-    stack counts as whole."""
+    """Compiled without unwind tables and frame pointers: the caller of malloc is kept, and no stack counts as whole."""
     session = loader(lab)
     open_plugin(session, BARE)
     call(session, "bare_enter", 1000)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that cannot be opened by their name: deleted, replaced, or seen by the process only. Their tables are found.
+"""Tables of files that cannot be opened by name: deleted, replaced, or visible only to the process.
 
 Recording is exact; error bounds: none.
 """
@@ -36,7 +36,7 @@ def test_deleted(lab):
 
 
 def test_replaced(lab):
-    """Another file has the name by now, with other frames."""
+    """Another file with other frames has the name by now."""
     copy = lab.path("libplugin.so")
     shutil.copy(LEFT, copy)
     process = preloaded_loader(lab)
@@ -47,8 +47,8 @@ def test_replaced(lab):
 
 
 def mounts(folder):
-    """Shell commands that mount something at `folder`. On an overlay, as in containers, the inode that is mapped is not
-    the one that the name has."""
+    """Shell commands that mount something at `folder`. On an overlay, as in containers, the mapped inode differs from the
+    inode under the name."""
     tmpfs = f"mount -t tmpfs none {folder}"
     layers = f"lowerdir={folder}/lower,upperdir={folder}/upper,workdir={folder}/work"
     return {"tmpfs": tmpfs,
@@ -58,7 +58,7 @@ def mounts(folder):
 
 @pytest.fixture(params=["tmpfs", "overlay"])
 def mounted(request, lab):
-    """The command of a loader in a mount name space with a plugin of its own, and that plugin's path."""
+    """The command of a loader in a mount namespace with its own plugin, and that plugin's path."""
     inside = lab.path("inside")
     os.mkdir(inside)
     script = f"{mounts(inside)[request.param]} && cp {LEFT} {inside} && exec {target('loader')}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unwind tables that come late: the samples are kept, and their stacks are whole, or marked and counted.
+"""Late unwind tables: the samples are kept, and their stacks are whole, or marked and counted.
 
 Recording is exact; error bounds: none.
 """
@@ -25,7 +25,7 @@ def offset_of(path, function):
 
 
 def test_a_plugin_at_work_at_once(lab):
-    """It allocates in its constructor, and right after dlopen; the table cannot be there yet."""
+    """The plugin allocates in its constructor and right after dlopen, before its table can be loaded."""
     session = loader(lab)
     for path, side in ((LEFT, "left"), (RIGHT, "right")):
         open_plugin(session, path)
@@ -51,8 +51,8 @@ def assert_whole_though_heaptap_was_stopped(lab, path, side, count):
 
 
 def test_a_stopped_heaptap(lab):
-    """heaptap sleeps while a plugin is loaded, at work, and gone with its process: the stacks wait in the kernel,
-    and the file is opened by its name."""
+    """heaptap is stopped while a plugin is loaded, works, and disappears with its process: the stacks wait in the kernel,
+    and heaptap opens the file by name."""
     assert_whole_though_heaptap_was_stopped(lab, LEFT, "left", 500)
 
 
@@ -61,7 +61,7 @@ DEEP_PATH = ("deep_inner", "deep_middle", "deep_outer", "main")
 
 
 def start_while_heaptap_is_stopped(lab, *command):
-    """A session whose process becomes the command while heaptap is stopped; its PID."""
+    """Starts a session whose process becomes the command while heaptap is stopped; returns its PID."""
     session = lab.heaptap("run", "--exact", "--", "sh", "-c", 'echo $$; read line; exec "$@"', "sh", *command, talks=True)
     pid = int(session.answer())
     session.signal(signal.SIGSTOP)
@@ -70,7 +70,7 @@ def start_while_heaptap_is_stopped(lab, *command):
 
 
 def is_asleep(pid, program):
-    """In nanosleep(2), which the program does not call."""
+    """Whether the process is in nanosleep(2), which only the allocator calls."""
     try:
         with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
             return os.readlink(f"/proc/{pid}/exe") == program and file.read().split()[0] == NANOSLEEP
@@ -85,7 +85,7 @@ def has_ended(pid):
 
 @pytest.mark.parametrize("wrapper", ((), ("env",), ("nice", "-n", "1")), ids=("alone", "env", "nice"))
 def test_a_program_waits_for_its_tables(lab, wrapper):
-    """Nobody has run the program before, and its stacks are larger than what is copied of many."""
+    """The program is new, and its stacks are larger than the copies that heaptap makes of many stacks."""
     program = lab.path("deep_frames")
     shutil.copy(target("deep_frames"), program)
     session, pid = start_while_heaptap_is_stopped(lab, *wrapper, program, "5000")
@@ -101,7 +101,7 @@ def test_a_program_waits_for_its_tables(lab, wrapper):
 
 
 def test_a_plugin_waits_for_its_tables(lab):
-    """It allocates in its constructor, on a stack larger than what is copied of many, and heaptap is stopped."""
+    """The plugin allocates in its constructor, on a stack larger than the copies of many, while heaptap is stopped."""
     session = loader(lab)
     session.signal(signal.SIGSTOP)
     copies = [lab.path(f"{number}.so") for number in range(3)]
@@ -121,7 +121,7 @@ def test_a_plugin_waits_for_its_tables(lab):
 
 
 def test_a_program_does_not_wait_for_ever(lab):
-    """Heaptap stays stopped: the program goes on without tables, and ends."""
+    """heaptap stays stopped: the program goes on without tables, and ends."""
     session, pid = start_while_heaptap_is_stopped(lab, target("deep_frames"), "10")
     wait_until(lambda: has_ended(pid), "the program ends")
     session.signal(signal.SIGCONT)
@@ -130,13 +130,13 @@ def test_a_program_does_not_wait_for_ever(lab):
 
 
 def test_deep_stacks_while_heaptap_is_stopped(lab):
-    """Few samples: as much of the stack is kept as there is."""
+    """With few samples, whole stacks are copied."""
     assert_whole_though_heaptap_was_stopped(lab, DEEP, "deep", 50)
 
 
 def assert_whole_unless_locked(session, dump):
-    """While the kernel's list of mappings is locked by another thread, stacks go the way of those whose table is
-    late, and there may be too many of them."""
+    """While another thread locks the kernel's list of mappings, stacks are treated like those with late tables, and there
+    may be too many of them."""
     ends = counts_by_end(dump)
     assert all(NO_ROOM in end for end in ends), ends
     (entry,) = session.books()
@@ -144,7 +144,7 @@ def assert_whole_unless_locked(session, dump):
 
 
 def test_two_plugins_at_one_address(lab):
-    """They differ in the size of their frames only. Threads allocate all the time."""
+    """The plugins differ only in the size of their frames. Threads allocate all the time."""
     session = loader(lab)
     assert int(session.ask(f"swap {LEFT} {RIGHT} 300").split()[1]) > 200
     dump = end(lab, session)
@@ -156,21 +156,21 @@ def test_two_plugins_at_one_address(lab):
         assert (names[-1] == "_start") == ("main" in names), names
         if any(name and name.endswith("_middle") for name in names):
             assert "main" in names
-    # What the first plugin did at an address is shown as the second one's: the dump has one list of mappings.
+    # The dump has one list of mappings, so it shows the first plugin's addresses as the second one's.
     called = [names for stack in dump.stacks if "call_plugin" in (names := symbols.names(dump, stack))]
     assert {len(names) for names in called if "main" in names} == {len(called[0])}
 
 
 def notices_every_mapping():
-    """Whether walks see that one file was mapped right over another one as large (Linux 6.4 and later)."""
+    """Whether stack walks notice a file mapped over another of the same size (Linux 6.4 and later)."""
     report = subprocess.run([HEAPTAP, "doctor", "--json"], stdout=subprocess.PIPE, text=True, check=False).stdout
     (feature,) = [one for one in json.loads(report)["kernel_features"] if one["name"] == "mm_struct.mm_lock_seq"]
     return feature["ok"]
 
 
 def test_two_files_mapped_over_one_another(lab):
-    """No sample is taken between the two, so nothing but the mapping tells that the code is another. Where the kernel
-    does not tell walks of it, samples are kept, and what is known of their stacks is right."""
+    """No sample is taken between the two, so only the mapping shows that the code has changed. On kernels that do not tell
+    walks, samples are kept, and the known part of their stacks is right."""
     assert offset_of(LEFT, "left_enter") == offset_of(RIGHT, "right_enter")
     session = loader(lab)
     offset = offset_of(LEFT, "left_enter")
@@ -187,7 +187,7 @@ def test_two_files_mapped_over_one_another(lab):
 
 
 def test_mapped_and_unmapped_all_the_time(lab):
-    """Threads allocate in code that stays while another maps and unmaps code."""
+    """Threads allocate in permanent code while another thread maps and unmaps code."""
     session = loader(lab)
     assert session.ask(f"churn {LEFT} 2000") == "churned"
     dump = end(lab, session)
@@ -198,7 +198,7 @@ def test_mapped_and_unmapped_all_the_time(lab):
 
 
 def test_thousands_of_mappings(lab):
-    """One file mapped 1000 times, and called in each."""
+    """One file is mapped 1000 times, and called in each mapping."""
     session = loader(lab)
     assert session.ask(f"maps {LEFT} {offset_of(LEFT, 'left_enter')} 1000") == "mapped 1000"
     dump = end(lab, session)

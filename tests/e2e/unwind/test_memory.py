@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bounds of what unwinding takes: kernel memory for tables, the ring of raw stacks, the map of files; and a library
-with very large tables.
+"""The limits of unwinding: kernel memory for tables, the ring of raw stacks, the map of files; and a library with very
+large tables.
 
-Recording is exact; error bounds: none. Times are bounds with room, and said.
+Recording is exact; error bounds: none. Time limits are generous, and the times are printed.
 """
 
 import json
@@ -21,16 +21,16 @@ from stack_ends import NO_ROOM, counts_by_end
 
 LARGE = tuple(f"/usr/lib/x86_64-linux-gnu/libLLVM-{version}.so.1" for version in (14, 15))
 
-# Bytes of the values of the map of rows, and of keys and values of the map of files (bpf/unwind.h).
+# Bytes of a value in the map of rows, and of a key and a value in the map of files (bpf/unwind.h).
 ROWS_BYTES = 4032
 FILES_BYTES = (16, 32)
 
-# How many times longer a dlopen with thousands of samples may take than one without heaptap. Measured: 10 to 20.
+# The factor by which thousands of samples may slow down a dlopen. Measured: 10 to 20.
 DLOPEN_FACTOR = 40
 
 
 def kernel_maps(session):
-    """What the kernel says of each map that heaptap has open: {field: number}."""
+    """The kernel's data about each map that heaptap has open: {field: number}."""
     found = []
     for number in os.listdir(f"/proc/{session.pid}/fdinfo"):
         try:
@@ -45,8 +45,8 @@ def kernel_maps(session):
 
 
 def contexts(lab, *options):
-    """What is recorded of a program with 512 call paths, whatever the addresses are: {names: objects}, the
-    warnings, and what was said."""
+    """The recording of a program with 512 call paths, independent of addresses: {names: objects}, the warnings, and the
+    lines on stderr."""
     session = lab.heaptap("run", "--exact", "-o", f"session{len(lab.sessions)}", *options, "--",
                           target("contexts"), "9")
     session.losses_allowed = ("files_full",)
@@ -60,7 +60,7 @@ def contexts(lab, *options):
 
 
 def test_less_memory_changes_nothing(lab):
-    """Whether there is room in the kernel for all tables, for some or for none: the same stacks, whole."""
+    """The same whole stacks with room in the kernel for all tables, for some or for none."""
     paths, dump, _ = contexts(lab)
     assert dump.warnings == []
     assert len(paths) >= 512
@@ -75,7 +75,7 @@ def test_less_memory_changes_nothing(lab):
 
 
 def test_more_modules_than_memory(lab):
-    """With room for one of two large modules: memory stays within the bound, and a third, small one, has whole
+    """With room for one of two large modules, memory stays within the limit, and a third, small module has whole
     stacks."""
     budget = 6 << 20
     session = loader(lab, "--unwind-memory", str(budget), "-o", "small")
@@ -89,14 +89,14 @@ def test_more_modules_than_memory(lab):
     assert entries == budget // 4096
     assert memory <= budget + 32 * entries + 65536
     dump = end(lab, session)
-    # What the constructors of both do at once can be more than the ring holds.
+    # The constructors of both together can fill the ring.
     assert all(NO_ROOM in end for end in counts_by_end(dump)), dump.warnings
     assert_called(dump, "left", 100)
 
 
 def test_no_room_for_raw_stacks(lab):
-    """heaptap sleeps while a plugin is at work, and the ring holds few stacks: the samples are kept, without outer
-    frames, and that is said."""
+    """heaptap is stopped while a plugin works, and the ring holds few stacks: the samples are kept without outer frames,
+    and that is reported."""
     session = loader(lab, "--map-size", "raw-stacks=131072")
     session.signal(signal.SIGSTOP)
     open_plugin(session, LEFT)
@@ -108,14 +108,14 @@ def test_no_room_for_raw_stacks(lab):
     ends = counts_by_end(dump)
     assert len(ends) == 1, ends
     assert NO_ROOM in list(ends)[0]
-    # Of 128 KiB, each raw stack takes more than 2.
+    # Each raw stack takes more than 2 of 128 KiB.
     assert list(ends.values())[0] > 5000 - 64
     assert entry["samples_allocated"] >= 5000
     session.wait_said(f"^heaptap: .*{NO_ROOM}")
 
 
 def test_little_room_for_raw_stacks(lab):
-    """Some samples find room and some do not: none is shown on a stack that is another's."""
+    """Some samples find room and some do not: no sample appears on the stack of another."""
     session = lab.puppet_under_heaptap("--exact", "--unwind-memory", "1", "--map-size", "raw-stacks=131072")
     session.ask("keep 20000 64")
     session.ask("churn 20000 64")
@@ -129,7 +129,7 @@ def test_little_room_for_raw_stacks(lab):
 
 
 def test_no_room_for_files(lab):
-    """One file may be known: all others count as without a table, and that is said."""
+    """With room for one file, all others count as files without a table, and that is reported."""
     _, dump, session = contexts(lab, "--map-size", "files=1")
     (entry,) = session.books()
     assert entry["samples_allocated"] >= 512
@@ -142,7 +142,7 @@ def test_no_room_for_files(lab):
 
 
 def is_loaded(session, path):
-    """Whether the map of files has the file as loaded (1)."""
+    """Whether the file is loaded (1) in the map of files."""
     inode = os.stat(path).st_ino
     for info in kernel_maps(session):
         if (info["key_size"], info["value_size"]) != FILES_BYTES:
@@ -156,8 +156,8 @@ def is_loaded(session, path):
 
 @pytest.mark.endurance
 def test_opened_late(lab, held):
-    """Its constructors allocate at once: no stack is lost, and the table comes. With HEAPTAP_LONG=1 it comes soon, and
-    the process hardly waits for it: on a machine that does nothing else."""
+    """The library's constructors allocate at once: no stack is lost, and the table is loaded. With HEAPTAP_LONG=1, on an
+    idle machine, it is loaded soon, and the process hardly waits."""
     alone = lab.preloaded(target("loader"), talks=True)
     alone.answer()
     open_plugin(alone, LARGE[0])  # into the page cache

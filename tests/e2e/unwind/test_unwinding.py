@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stacks are found whole in programs without frame pointers, whatever is on them; what cannot be finished is kept,
-marked and counted by its reason.
+"""Stacks of programs without frame pointers are whole, for every kind of frame; stacks that cannot be finished are kept,
+marked and counted by reason.
 
-The targets are compiled as distributions compile. Error bounds: none.
+The targets are compiled like a distribution's programs. Error bounds: none.
 """
 
 import collections
@@ -16,7 +16,7 @@ from stack_ends import NO_CODE, NO_MEMORY, NO_RULE, STUCK, TRUNCATED, counts_by_
 
 CHAIN = ["allocate", "chain_third", "chain_second", "chain_first"]
 
-# What forged.c does, and how the stack is said to end.
+# The modes of forged.c, and the reported end of the stack.
 LIES = {
     "rsp=0": NO_MEMORY, "rsp=8": NO_MEMORY, "rsp=0x600000000000": NO_MEMORY, "rsp=0x7fffffffe000": NO_MEMORY,
     "rsp=0xffff888000000000": NO_MEMORY, "rsp=0x4141414141414141": NO_MEMORY, "behind": NO_MEMORY,
@@ -42,8 +42,8 @@ def frames(lab, *commands, program="frames"):
 
 
 def assert_path(dump, count, *path):
-    """So many objects have this call path, from the innermost frame, and no other path has its last function;
-    beyond it there is nothing but libc, and _start if the path has main."""
+    """This many objects have this call path, from the innermost frame; no other path has its last function; further out
+    there is only libc, and _start if the path has main."""
     objects = 0
     for stack in symbols.stacks_through(dump, path[-1 if path[-1] != "main" else -2]):
         names = symbols.names(dump, stack)
@@ -88,7 +88,7 @@ def test_callers_found_by_attach(lab):
 
 @pytest.mark.parametrize("program", ("frames", "frames_realigned"))
 def test_frames_of_every_kind(lab, program):
-    """Aligned, of a size that is known at run time only, larger than a raw stack, and of a vfork child."""
+    """Aligned frames, frames with a size known only at run time, frames larger than a raw stack, and a vfork child's."""
     dump = frames(lab, "aligned 5", "through_pointer 6", "variable 7", "large_frame 8", "vfork 1", program=program)
     assert dump.warnings == []
     assert_path(dump, 5, "allocate", "aligned", "main")
@@ -99,7 +99,7 @@ def test_frames_of_every_kind(lab, program):
 
 
 def assert_interrupted(dump, count, function, caller):
-    """Between the handler and the function that it interrupted there is the signal frame alone."""
+    """Only the signal frame lies between the handler and the interrupted function."""
     (stack,) = symbols.stacks_through(dump, caller)
     assert stack.total.objects == count
     names = symbols.names(dump, stack)
@@ -112,7 +112,7 @@ def assert_interrupted(dump, count, function, caller):
 
 @pytest.mark.parametrize("program", ("frames", "frames_realigned"))
 def test_signal_handlers(lab, program):
-    """On the stack of the function that was interrupted, and on another."""
+    """On the interrupted function's stack, and on another."""
     dump = frames(lab, "signal 5", "signal_at_entry 6", "alternate_signal 7", program=program)
     assert dump.warnings == []
     assert_interrupted(dump, 5, "interrupted", "in_signal")
@@ -121,8 +121,7 @@ def test_signal_handlers(lab, program):
 
 
 def test_coroutines(lab):
-    """A stack made by makecontext ends in libc, at code that says nothing about its caller; all frames are there.
-    """
+    """A stack made by makecontext ends in libc, in code without information about its caller; all frames are there."""
     dump = frames(lab, "coroutine 5")
     (stack,) = symbols.stacks_through(dump, "coroutine")
     assert symbols.names(dump, stack)[:2] == ["allocate", "coroutine"]
@@ -131,7 +130,7 @@ def test_coroutines(lab):
 
 
 def test_programs_of_a_script(lab):
-    """100 short-lived processes of programs that nobody has met before: each stack of each is whole."""
+    """100 short-lived processes of new programs: all their stacks are whole."""
     script = "for i in $(seq 100); do readlink -f /proc/self/exe; done"
     session = lab.heaptap("run", "--exact", "--", "sh", "-c", script)
     session.ends()
@@ -141,8 +140,8 @@ def test_programs_of_a_script(lab):
 
 
 def test_deep_recursion(lab):
-    """The innermost frames are there, and that there are more is said, with its number: in the dump, on stderr,
-    and at the end of attach."""
+    """The innermost frames are there, and the number of cut stacks is reported: in the dump, on stderr, and at the end of
+    attach."""
     dump = frames(lab, "deep 5")
     assert counts_by_end(dump) == {TRUNCATED: 5}
     (stack,) = symbols.stacks_through(dump, "descend")
@@ -186,14 +185,14 @@ def test_with_frame_pointers(lab):
     ("own", NO_CODE),  # RBP is whatever main() had there
     ("mine", NO_RULE)))  # it points to zeros: that is no outermost frame
 def test_without_frame_pointers(lab, what, reason):
-    """The samples are there with the frames up to the made code, and none beyond that is no code."""
+    """The samples have the frames up to the generated code, and no bogus frames beyond."""
     dump, paths = jit(lab, what)
     assert counts_by_end(dump) == {reason: 20}
     assert paths == [["call_back", None]]
 
 
 def test_lies(lab):
-    """Stack, frame pointer and return addresses are chosen by the target when its probe fires."""
+    """The target forges its stack, frame pointer and return addresses when its probe fires."""
     session = lab.heaptap("run", "--exact", "--", target("forged"), "30", *LIES)
     session.ends()
     processes = dict(line.split() for line in session.stdout().splitlines())
@@ -203,13 +202,13 @@ def test_lies(lab):
         assert counts_by_end(dump) == {LIES[lie]: 30}
         assert dump.total == (30, 30 * 64)
         for stack in dump.stacks:
-            # Where nothing is known there is a placeholder.
+            # A placeholder stands for an unknown stack.
             known = [dump.mapping(address - 1) is not None for address in stack.frames]
             assert all(known) or len(known) == 1, stack
 
 
 def test_a_chain_that_ends(lab):
-    """The control: frame pointers that lead from one to the next, twenty times, and then end."""
+    """The control: a chain of twenty frame pointers that ends properly."""
     session = lab.heaptap("run", "--exact", "--", target("forged"), "30", "chain")
     session.ends()
     dump = lab.only_dump(int(session.stdout().split()[1]))

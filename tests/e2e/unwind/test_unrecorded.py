@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unwind tables of processes that have no sampled allocator."""
+"""Unwind tables of processes without a sampled allocator."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from harness import wait_until
 
 
 def inodes_with_tables(daemon):
-    """Of the files whose unwind tables the kernel has, or has asked for."""
+    """The inodes of files whose unwind tables the kernel has, or has asked for."""
     ids = set()
     folder = f"/proc/{daemon.process.pid}/fdinfo"
     for name in os.listdir(folder):
@@ -26,7 +26,7 @@ def inodes_with_tables(daemon):
 
 
 def test_no_tables_of_processes_without_the_library(lab, start_daemon):
-    """Most of a machine's processes have no sampled allocator: their files cost nothing."""
+    """Most processes have no sampled allocator: their files must cost nothing."""
     stranger = lab.path("stranger")
     shutil.copy(shutil.which("sleep"), stranger)
     process = lab.program(stranger, "1000")
