@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peak_rss FILE CMD... runs CMD, appends to FILE the largest resident memory, in KiB, of it and its descendants, and
- * ends with its status. It is small itself: what a process had resident before its exec counts for it.
+ * peak_rss FILE CMD... runs CMD, appends the largest resident memory of CMD and its descendants, in KiB, to FILE, and
+ * ends with the status of CMD. It is small, because the resident memory of a process before its exec counts, too.
  */
 #include <stdio.h>
 #include <sys/resource.h>

@@ -5,8 +5,8 @@
  *   ring fixed|small|wide PAIRS [sampling]
  *
  * fixed: 64 bytes. small: 16 to 1039 bytes, uniform. wide: 16 bytes to 16 KiB, uniform. The sizes are drawn before the
- * steps begin, so that a step is two calls and a few instructions. `sampling` makes heaptap believe that somebody
- * listens to its probe (needs heaptap preloaded).
+ * steps begin, so that a step is two calls and a few instructions. `sampling` sets the semaphore of heaptap's probe, so
+ * that heaptap samples (needs heaptap preloaded).
  */
 #include <dlfcn.h>
 #include <stdint.h>

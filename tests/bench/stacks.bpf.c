@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * The ways to take a stack that tests/bench/run compares, each a program for otel_memory:alloc. All do the same but for
- * the stack; tests/bench/stacks.cc puts the books' own maps in the place of the maps declared here.
+ * The ways to take a stack that tests/bench/run compares, each a program for otel_memory:alloc. They differ only in the
+ * stack; tests/bench/stacks.cc replaces the maps declared here by those of the books.
  */
 #include "bpf/kernel.h"
 #include "bpf/stack.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* How many stacks had so many frames; 0: not whole. */
+/* Number of stacks by their number of frames; 0: not whole. */
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, HEAPTAP_MAX_FRAMES + 1);
@@ -38,7 +38,7 @@ static __always_inline __u32 walk(struct pt_regs* context, struct heaptap_proces
   struct scratch* scratch = claim_scratch();
   if (!scratch) return 0;
   __u64 id = take_stack(context, process, bpf_get_current_pid_tgid() >> 32, process->identity.id, scratch);
-  /* Whoever hashes a stack wants its hash. */
+  /* Keeps the hash from being optimised away. */
   asm volatile("" ::"r"(id));
   __u32 frames = scratch->stack.end == HEAPTAP_STACK_WHOLE ? scratch->stack.count : 0;
   release_scratch(scratch);

@@ -4,10 +4,10 @@
 //
 //     stacks OBJECT LIBRARY PROGRAM
 //
-// A line "WAY FRAMES COUNT" on stdin runs `PROGRAM FRAMES COUNT` with LIBRARY preloaded, every allocation sampled and
-// WAY's program on each; PROGRAM prints nanoseconds. The answer is a line with those, the nanoseconds of a run of WAY's
-// program by the kernel's account, and the number of frames of all stacks but the first few: 0 if they were not whole,
-// -1 if they differ.
+// A line "WAY FRAMES COUNT" on stdin runs `PROGRAM FRAMES COUNT` with LIBRARY preloaded, every allocation sampled, and
+// WAY's program attached; PROGRAM prints nanoseconds. The answer is a line with these, the nanoseconds of one run of
+// WAY's program according to the kernel, and the number of frames of all stacks except the first few: 0 if they were
+// not whole, -1 if they differ.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -49,7 +49,7 @@ using heaptap::bpf::AttachedProbe;
 using heaptap::bpf::Books;
 using heaptap::elf::FileDescriptor;
 
-// Allocations of a program that are not the ones to be measured.
+// Allocations of a program that must not be measured.
 constexpr uint64_t kOthers = 100;
 
 template <typename Value>
@@ -88,7 +88,7 @@ std::map<std::string, FileDescriptor> OpenMaps(int program) {
   return maps;
 }
 
-// Programs run so far, and the nanoseconds they took.
+// Runs of eBPF programs so far, and their nanoseconds.
 struct Runs {
   uint64_t count;
   uint64_t nanoseconds;
@@ -151,7 +151,7 @@ class Bench {
     Check(!probes.empty(), library_);
   }
 
-  // The number of frames that the stacks had, as in the answer; forgets them.
+  // The number of frames of the stacks, as in the answer; resets the counts.
   int TakeDepths() {
     bpf_map* map = bpf_object__find_map_by_name(object_, "depths");
     int depth = -1;
@@ -170,7 +170,7 @@ class Bench {
     return sum - most <= kOthers ? depth : -1;
   }
 
-  // Runs a command to its end, and provides the unwind tables that its stacks ask for. Returns what it printed.
+  // Runs a command to its end, and provides the unwind tables for its stacks. Returns its output.
   std::string Run(const std::vector<std::string>& command) {
     int gate[2];
     int output[2];

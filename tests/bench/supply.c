@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a block costs in a process that holds much memory.
+ * Measures the cost of a block in a process that holds much memory.
  *
  *   supply fresh|churn SIZE GIB COUNT
  *
- * Allocates GIB GiB in blocks of 64 KiB, writes to none of them, and prints the nanoseconds of processor time for each
- * of COUNT steps: fresh allocates another block of SIZE bytes; churn frees one of the 64 KiB blocks and allocates one
- * of SIZE bytes in its place. The order is random and the same in each run.
+ * Allocates GIB GiB in blocks of 64 KiB without writing to them, and prints the nanoseconds of CPU time for each of
+ * COUNT steps: fresh allocates another block of SIZE bytes; churn frees one of the 64 KiB blocks and allocates one of
+ * SIZE bytes instead. The order is random and the same in each run.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   const size_t size = strtoul(argv[2], NULL, 10);
   const size_t held = (strtoul(argv[3], NULL, 10) << 30) / kHeldSize;
   const size_t count = strtoul(argv[4], NULL, 10);
-  /* Beside the allocator, and present: what is measured is the allocator. */
+  /* Mapped without the allocator and already present, so that only the allocator is measured. */
   const size_t bytes = (held + count) * sizeof(void*);
   void** blocks = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (blocks == MAP_FAILED) {

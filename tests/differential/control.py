@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs mallctl_trials (targets/mallctl_trials.c) under jemalloc or heaptap, and makes tables of what it prints."""
+"""Runs mallctl_trials (targets/mallctl_trials.c) under jemalloc or heaptap, and makes tables of its output."""
 
 import os
 import re
@@ -10,15 +10,15 @@ import harness
 JEMALLOC = "libjemalloc.so.2"
 TRIALS = os.path.join(harness.BUILD, "tests", "differential", "mallctl_trials")
 LIMIT_SECONDS = 300
-# Says that a call that succeeds has changed errno; jemalloc's may, heaptap's must not.
+# Marks a successful call that has changed errno; jemalloc's may, heaptap's must not.
 ERRNO = " errno changed"
 # Names whose values show what an option string did.
 SHOWING_OPTIONS = ["opt.", "prof.active", "prof.gdump", "prof.thread_active_init", "prof.lg_sample", "prof.interval",
                    "thread.prof.", "thread.tcache.enabled", "background_thread", "arenas.dirty_decay_ms",
                    "arenas.muzzy_decay_ms", "experimental.prof_recent.alloc_max"]
-# Makes a copy of the program that runs as another user, and runs it.
+# Makes and runs a copy of the program that is set-user-ID for another user.
 SETUID = """cp "$1" "$0/setuid" && chown 65534 "$0/setuid" && chmod u+s,go+rx "$0/setuid" && shift && exec "$0/setuid" "$@" """
-# What stats_interval prints. How often depends on who allocates how much.
+# The output of stats_interval; its frequency depends on the allocations.
 STATISTICS = re.compile(r"(___ Begin jemalloc statistics ___\n.*?--- End jemalloc statistics ---\n)+", re.DOTALL)
 PRIVATE_ETC = 'mount --bind "$0" /etc && exec "$@"'
 
@@ -64,9 +64,9 @@ def _trials_of(process):
 
 
 class Source:
-    """Where a program finds its options, all but the allocator. program: what is built for it; variable: MALLOC_CONF;
-    link: text of /etc/malloc.conf; file: that it is a file with this text instead; is_setuid: it runs as another user.
-    What the machine has in /etc is neither seen nor changed."""
+    """Where a program finds its options. program: which build of it; variable: MALLOC_CONF; link: the target of the link
+    /etc/malloc.conf; file: the text of a regular file instead; is_setuid: runs as another user. The machine's own /etc is
+    neither used nor changed."""
 
     def __init__(self, program="mallctl_trials", variable=None, link=None, file=None, is_setuid=False):
         self.program = program
@@ -80,7 +80,7 @@ class Source:
         if self.is_setuid:
             command = ["sh", "-c", SETUID, folder, path]
         else:
-            # Only the program is to have the library: what starts it would print the same messages.
+            # Preload only the program: the programs that start it would print the same messages.
             command = ["env", f"LD_PRELOAD={library}", path]
         command += ["--read", *SHOWING_OPTIONS]
         return self._in_private_etc(folder, command) if self.link is not None or self.file is not None else command
@@ -100,7 +100,7 @@ class Source:
 
 
 def options_of(library, allocator, folder, source):
-    """What the program sees with options from this Source: {"status", "stderr" and names: results}."""
+    """The results of the program with options from this Source: {"status", "stderr" and names: results}."""
     result = subprocess.run(source.command(allocator, library, folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             cwd=folder, env=harness.environment(folder, {"MALLOC_CONF": source.variable}), check=False,
                             timeout=LIMIT_SECONDS)
@@ -110,6 +110,6 @@ def options_of(library, allocator, folder, source):
 
 
 def changes(values, defaults):
-    """What options changed: status, stderr, and the names whose results are not the defaults."""
+    """The effects of options: status, stderr, and the names whose results are not the defaults."""
     return {name: value for name, value in values.items()
             if name in ("status", "stderr") or value != defaults.get(name)}

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why heaptap answers some calls of mallctl otherwise than Debian's jemalloc 5.3.0. In run_tables a name is one of
-mallctl's, a trial is a way to call it, a result is an error code with what was written, and a title says how the
-process was started."""
+"""Why heaptap answers some mallctl calls differently from Debian's jemalloc 5.3.0. In run_tables a name is a mallctl name, a
+trial is a way to call it, a result is an error code with the value written, and a title tells how the process was
+started."""
 
 import re
 
 from tables import NO_RESULT, Known
 
-# A name that is not there; it has no numbers, so there are no trials by numbers.
+# A name that does not exist has no MIB, so there are no trials by MIB.
 ABSENT = rf"ENOENT.*|{NO_RESULT}"
 ANY = r"\w+"
 # Without a collector.
@@ -23,7 +23,7 @@ def one_of(*names):
 
 
 def value(reason, *names, **more):
-    """Error codes, lengths and sizes are the same; only the value is another."""
+    """Error codes, lengths and sizes are the same; only the value differs."""
     return Known(reason, name=one_of(*names), equal_after=but_for_the_value, **more)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why heaptap takes some option strings otherwise than Debian's jemalloc 5.3.0. In run_tables a name is an option
-string or a source; trials are `status`, `stderr`, and names of mallctl whose results the options changed; where a
-result is missing, the options changed nothing."""
+"""Why heaptap treats some option strings differently from Debian's jemalloc 5.3.0. In run_tables a name is an option string
+or a source; trials are `status`, `stderr`, and mallctl names whose results the options changed; a missing result means no
+change."""
 
 import re
 
@@ -13,7 +13,7 @@ FORMAT_ERROR = re.compile(r"(<jemalloc>: (?:Malformed conf string|Conf string en
 
 
 def format_errors_once(text):
-    """Without the place of a format error, and each such message only where it comes last."""
+    """Removes the positions of format errors, and repeated messages except the last."""
     lines = FORMAT_ERROR.sub(r"\1\n", text).splitlines()
     return [line for i, line in enumerate(lines) if not FORMAT_ERROR.match(line + "\n") or line not in lines[i + 1:]]
 
@@ -35,7 +35,7 @@ LATER = ("cache_oblivious", "prof_pid_namespace", "prof_bt_max", "experimental_t
          "hpa_purge_threshold_ratio", "tcache_ncached_max")
 EARLIER = ("lg_chunk", "quarantine", "redzone", "lg_dirty_mult", "purge")
 NOT_BUILT = ("xmalloc", "utrace", "lg_san_uaf_align", "log")
-# Options for what heaptap's heap does not have.
+# Options for features that heaptap's heap lacks.
 WITHOUT_MEANING = ("san_guard_small", "san_guard_large", "oversize_threshold", "slab_sizes", "bin_shards",
                    "narenas_ratio", "max_background_threads", "hpa_dirty_mult", "hpa_hugification_threshold_ratio",
                    "hpa_sec_max_alloc", "hpa_sec_max_bytes", "hpa_sec_bytes_after_flush", "hpa_sec_batch_fill_extra",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the functions on a path, and the differences between jemalloc and heaptap that are known, by name."""
+"""The names of functions on a path, and the known differences between jemalloc and heaptap, by name."""
 
 import os
 
@@ -8,7 +8,7 @@ from paths import NOWHERE
 
 
 def name(frame):
-    """FUNCTION (file), or the address where there is no symbol."""
+    """FUNCTION (file), or the address if there is no symbol."""
     if frame.module == NOWHERE:
         return f"{frame.offset:#x}"
     if not frame.module.startswith("/"):
@@ -22,21 +22,21 @@ def names(path):
 
 
 def _function(frame):
-    """The name alone; that of a frame which is a name already (subjects.by_name)."""
+    """Only the function's name; a frame may already be a name (subjects.by_name)."""
     return name(frame).split(" ")[0] if frame.module.startswith("/") else frame.module
 
 
 def is_left_out(path, other):
-    """libstdc++'s store for exceptions, allocated as it is loaded: jemalloc brings libstdc++ with it. `other` is the
-    Paths to compare with."""
+    """libstdc++'s pool for exceptions, allocated when it is loaded: jemalloc is linked with libstdc++. `other` is the Paths
+    to compare with."""
     if any(module.startswith("libstdc++") for module in other.modules) or len(path) < 3:
         return False
     return "libstdc++" in path[0].module or path[0].module.startswith("_ZSt") and _function(path[1]) == "call_init"
 
 
 def without_chance(path):
-    """glibc allocates a block for every 32 exit functions. Which of them pays is a matter of how many came before, and
-    jemalloc and its libstdc++ have some: so these blocks are compared without those who called."""
+    """glibc allocates a block for every 32 exit functions. Which registration allocates depends on earlier ones, and
+    jemalloc and its libstdc++ have some: so these blocks are compared without their callers."""
     return path[:1] if path and _function(path[0]) == "__new_exitfn" else path
 
 
@@ -44,7 +44,7 @@ def _through(*functions):
     return lambda path: any(_function(frame) in functions for frame in path)
 
 
-# (subject or None for all, what it is, whether a path is of the kind)
+# (subject or None for all, reason, whether a path is of the kind)
 KNOWN = [
     (None, "exit functions: those of jemalloc and its libstdc++ need a block more",
      lambda path: _function(path[0]) == "__new_exitfn"),
@@ -56,7 +56,7 @@ KNOWN = [
      _through("_dl_non_dynamic_init")),
 ]
 ELSEWHERE = "addresses decide: jemalloc differs from itself there at other addresses"
-# Innermost frames by which a path is known as one on which addresses decide.
+# Innermost frames of paths on which allocations depend on addresses.
 KIND_FRAMES = 2
 
 
@@ -65,14 +65,14 @@ def kind(path):
 
 
 class Judge:
-    """Knows reasons for the differences of one subject; `kinds` are those of the paths on which addresses decide."""
+    """Explains the differences of one subject; `kinds` are those of the paths on which allocations depend on addresses."""
 
     def __init__(self, subject, kinds):
         self._subject = subject
         self._kinds = kinds
 
     def reason(self, path):
-        """The name of the reason why a path differs; None if there is none. That outer frames are missing is none."""
+        """The name of the reason for a difference; None if unexplained. Missing outer frames are never explained."""
         for only, reason, holds in KNOWN:
             if only in (None, self._subject) and path and holds(path):
                 return reason

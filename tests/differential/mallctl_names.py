@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every mallctl name of Debian's jemalloc, read from the tables in its static library, so that none is forgotten.
+"""Reads every mallctl name of Debian's jemalloc from the tables in its static library, so that none is missing.
 
-jemalloc cannot list its names at run time. In ctl.o each level of names is an array of nodes of five words: whether it
-has a name, the name, how many children, the children, the function. Where a level has numbers for names it is one node
-of two words: a nought and a function.
+jemalloc cannot list its names at run time. In ctl.o each level of names is an array of nodes of five words: whether it has
+a name, the name, the number of children, the children, the function. A level with numbers as names is one node of two
+words: zero and a function.
 """
 
 import os
@@ -51,7 +51,7 @@ class _Object:
         return struct.unpack_from("<Q", self._image, self._sections[section][4] + offset)[0]
 
     def pointer(self, section, offset):
-        """(section, offset) that is pointed to, or None."""
+        """The (section, offset) of the target, or None."""
         return self._pointers.get((section, offset))
 
     def text(self, section, offset):
@@ -73,7 +73,7 @@ def _below(tables, section, begin, count, path):
 
 
 def _below_index(tables, section, node, path):
-    """Names below a level of numbers. Its function gives a node that the symbols alone tell: super_<function>_node."""
+    """Names below a level of numbers. Only a symbol names the node that its function returns: super_<function>_node."""
     symbol = next(name for name, where in tables.names.items() if where[:2] == (section, node))
     stem = symbol[:-len("_node")]
     letter = "j" if "_i_" in stem else "i"
@@ -83,7 +83,7 @@ def _below_index(tables, section, node, path):
 
 
 def of_jemalloc():
-    """All of them, numbers as <i>."""
+    """All names, with numbers as <i>."""
     assert os.path.exists(ARCHIVE), f"{ARCHIVE} is missing (libjemalloc-dev)"
     tables = _Object(subprocess.run(["ar", "p", ARCHIVE, MEMBER], stdout=subprocess.PIPE, check=True).stdout)
     section, begin, size = tables.names[ROOT]

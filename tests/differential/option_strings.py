@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Option strings for MALLOC_CONF, good and bad: every option of jemalloc 5.3.0 and 5.3.1 with every kind of value."""
+"""Valid and invalid option strings for MALLOC_CONF: every option of jemalloc 5.3.0 and 5.3.1 with every kind of value."""
 
 BOOLEANS = """abort abort_conf cache_oblivious confirm_conf trust_madvise retain stats_print zero utrace xmalloc
 experimental_infallible_new tcache background_thread hpa prof prof_active prof_thread_active_init prof_accum prof_gdump
@@ -8,10 +8,10 @@ experimental_tcache_gc disable_large_size_classes huge_arena_pac_thp hpa_hugify_
 experimental_hpa_start_huge_if_thp_always experimental_hpa_enforce_hugify""".split()
 BOOLEAN_VALUES = ["true", "false", "", "TRUE", "1", "yes", " true", "truefalse"]
 
-# What a number may look like, for the options that this project is about.
+# Forms of numbers, for the options that matter most here.
 NUMBER_VALUES = ["", "0x14", "0X14", "024", "+5", " 5", "5 ", "5k", "five", "1.5", "--1", "0x", "08",
                  "18446744073709551615", "18446744073709551616", "-9223372036854775808", "-9223372036854775809"]
-# Values about the limits of each.
+# Values around the limits of each option.
 NUMBERS = {
     "lg_prof_sample": ["0", "19", "63", "64", "99", "-1"],
     "lg_prof_interval": ["-2", "-1", "0", "30", "63", "64", "99"],
@@ -22,7 +22,7 @@ NUMBERS = {
     "narenas": ["0", "1", "4", "4294967295", "4294967296", "-1"],
     "stats_interval": ["-2", "-1", "0", "1000000000000", "9223372036854775807"],
 }
-# Options that tune what heaptap's heap has not: one right value, the least and what is less, the most and what is more.
+# Options for features that heaptap's heap lacks: one valid value, the minimum, one below, the maximum, one above.
 OTHER_NUMBERS = {
     "mutex_max_spin": ["-2", "-1", "0", "600"],
     "tcache_max": ["0", "4096", "8388608", "8388609"],
@@ -82,7 +82,7 @@ WORDS = {
     "tcache_ncached_max": ["8-128:10", "nonsense"],
     "log": ["nonsense"],
 }
-# Keys of jemalloc 4 and before, and of none.
+# Keys of jemalloc 4 and earlier, and of no version.
 UNKNOWN = """foo PROF Prof proof prof_ prof.active lg_chunk quarantine redzone valgrind lg_dirty_mult purge
 experimental_nonsense hpa_sec_nonsense malloc_conf_2_conf_harder collector prof_seed""".split()
 MALFORMED = [
@@ -132,7 +132,7 @@ LONG = {
 
 
 def _variants():
-    """Strings of one option with one kind of value after the other, a list for each: one of them tells most."""
+    """Lists of strings of one option, one list for each kind of value: one string of a list is the most useful."""
     yield from ([f"{key}:{value}" for value in BOOLEAN_VALUES] for key in BOOLEANS)
     yield from ([f"{key}:{value}" for value in values] for key, values in NUMBERS.items())
     yield from ([f"{key}:{value}" for value in NUMBER_VALUES] for key in NUMBERS)
@@ -141,7 +141,7 @@ def _variants():
 
 
 def _single():
-    """Strings that are each of a kind of their own."""
+    """Strings that are unique in kind."""
     return [f"{key}:true" for key in UNKNOWN] + ["", *MALFORMED, *SEVERAL, *ABORTING, *CONFIRMING]
 
 

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Call paths of a heap_v2 dump in a form that does not depend on the allocator that wrote it, and their comparison.
 
-A frame is Frame(module, offset): the file that is mapped there and the offset in it of the return address. What is in
-no file has the module "?" and its address. A path is a tuple of frames, innermost first:
+A frame is Frame(module, offset): the mapped file and the offset of the return address in it. An address outside of files
+has the module "?". A path is a tuple of frames, innermost first:
 
-- jemalloc writes return addresses. heaptap writes them too, but for the first one, which is one less (jeprof subtracts
-  one from every address but the first); here all are return addresses.
-- The allocator's own frames at the inner end are cut: those in its file. operator new is among them on both sides.
-- jemalloc 5.3.0 keeps 128 frames and heaptap 127, of which up to 8 are their own; so of longer stacks only the
-  innermost FRAMES are compared.
+- jemalloc writes return addresses. So does heaptap, except for the first address, which is one less (jeprof subtracts one
+  from every address but the first); here all are return addresses.
+- The allocator's own frames at the inner end are cut: those in its file. On both sides they include operator new.
+- jemalloc 5.3.0 keeps 128 frames and heaptap 127, of which up to 8 are their own; so only the innermost FRAMES of longer
+  stacks are compared.
 
-The counts are those of everything that was ever allocated (in brackets in the dump). Both allocators write them so
-that jeprof, which takes them for samples, comes to the right numbers: 29990 objects of 8 bytes are 30000. exact()
-takes that back.
+The counts are those of all allocations (in brackets in the dump). Both allocators scale them so that jeprof, which treats
+them as samples, gets the right numbers: 30000 objects of 8 bytes are written as 29990. exact() undoes that.
 """
 
 import bisect
@@ -31,7 +30,7 @@ NOWHERE = "?"
 
 
 def exact(dump, count):
-    """The Count that was recorded: rounding in the dump moves it by less than half an object, half a size class."""
+    """The recorded Count: the dump's rounding changes it by less than half an object and half a size class."""
     real = dump.unbiased(count)
     return Count(round(real.objects), round(real.bytes / 8) * 8)
 
@@ -72,8 +71,8 @@ def normalise(frames, is_own=is_allocators):
 
 
 class Paths:
-    """What one process allocated, by call path. program: the name of its executable; counts: {path: Count}; modules:
-    names of the files that it maps for execution; warnings: what the allocator says in the dump."""
+    """The allocations of one process by call path. program: the name of its executable; counts: {path: Count}; modules:
+    names of the files that it maps for execution; warnings: those in the dump."""
 
     def __init__(self, program, counts, modules=(), warnings=()):
         self.program = program
@@ -83,7 +82,7 @@ class Paths:
 
     @classmethod
     def read(cls, file, first_is_less, rename=None, is_own=is_allocators):
-        """From a dump. first_is_less: the first address is one less than a return address. rename: frame -> frame."""
+        """Reads a dump. first_is_less: the first address is one less than a return address. rename: frame -> frame."""
         dump = Dump(file)
         locate = Locator(dump.mappings)
         counts = collections.Counter(), collections.Counter()
@@ -103,14 +102,14 @@ class Paths:
                    {os.path.basename(m.path) for m in files if m.executable}, dump.warnings)
 
     def shortened(self, shorten):
-        """The same with shorten(path) for each path; those that become the same are one."""
+        """A copy with shorten(path) for each path; paths that become equal are merged."""
         result = Paths(self.program, {}, self.modules, self.warnings)
         for path, count in self.counts.items():
             result.add(Paths(self.program, {shorten(path): count}))
         return result
 
     def add(self, other):
-        """Takes in another process of the same program."""
+        """Adds another process of the same program."""
         self.modules |= other.modules
         self.warnings += other.warnings
         for path, count in other.counts.items():
@@ -118,7 +117,7 @@ class Paths:
             self.counts[path] = Count(mine.objects + count.objects, mine.bytes + count.bytes)
 
     def leave_out(self, condition):
-        """Takes out the paths that fulfil a condition; what they had."""
+        """Removes the paths that fulfil a condition; returns them with their counts."""
         found = [path for path in self.counts if condition(path)]
         taken = [self.counts.pop(path) for path in found]
         return Count(sum(count.objects for count in taken), sum(count.bytes for count in taken))
@@ -128,12 +127,12 @@ class Paths:
 
 
 class Comparison:
-    """Of two Paths.
+    """The comparison of two Paths.
 
-    share        bytes that both have on the same path, of the bytes of the one that has more: 0.0 to 1.0
-    paths        call paths in either
-    equal        those with the same bytes and objects in both
-    differences  the others, [Difference], those with the most bytes between them first
+    share        bytes that both have on the same path, relative to the larger of both totals: 0.0 to 1.0
+    paths        number of call paths in either
+    equal        number of paths with the same bytes and objects in both
+    differences  the other paths, [Difference], the largest difference in bytes first
     """
 
     def __init__(self, first, second):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program once under jemalloc or heaptap, with every allocation recorded, and reads what its processes left.
+"""Runs a program once under jemalloc or heaptap, with every allocation recorded, and reads the dumps of its processes.
 
-What the program sees is the same under both, to the byte: addresses (setarch -R), folder, arguments, and the
-environment: the same variables in the same order, with values of the same length.
+Both runs have the same addresses (setarch -R), folder and arguments, and an environment of the same layout: the same
+variables in the same order, with values of the same length.
 """
 
 import glob
@@ -18,18 +18,18 @@ LIMIT_SECONDS = 500
 OPTIONS = "prof:true,prof_accum:true,lg_prof_sample:0,prof_final:true,prof_prefix:"
 
 
-# Ways to lay out a process otherwise, which change nothing else: options of jemalloc for where its blocks lie, and a
-# limit of the stack, below which libraries and blocks are mapped.
+# Ways to change only the layout of a process: options of jemalloc that move its blocks, and a limit of the stack, below
+# which libraries and blocks are mapped.
 ELSEWHERE = (("retain:false,", 0x10003000), ("tcache:false,", 0x1A5A7000), ("dirty_decay_ms:0,", 0x4321B000))
 
 
-# A program as a shell script starts it, through another program.
+# Starts a program from a shell script, through another program.
 WRAPPER = ("sh", "-c", 'exec env "$@"', "sh")
 
 
 class Recording:
-    """programs: {name of the executable: Paths}, processes of the same program together; collector: heaptap's PID;
-    faults: what is wrong with the recording itself, texts."""
+    """programs: {name of the executable: Paths}, with all processes of a program together; collector: heaptap's PID;
+    faults: errors of the recording itself, texts."""
 
     def __init__(self, programs, collector, faults):
         self.programs = programs
@@ -38,7 +38,7 @@ class Recording:
 
 
 def environment(allocator, options, collector):
-    """What the allocator asks for. `heaptap run` adds the last two itself."""
+    """The variables that the allocator needs. `heaptap run` adds the last two itself."""
     if allocator == HEAPTAP:
         # prof_prefix alone does nothing.
         return {"MALLOC_CONF": "prof_prefix:".ljust(len(options), "x")}
@@ -47,8 +47,8 @@ def environment(allocator, options, collector):
 
 
 def record(subject, allocator, folder, name, collector, elsewhere=("", 0), wrapper=()):
-    """One run. name: of its dumps, of the same length for all; collector: the PID of the heaptap to compare with;
-    elsewhere: one of ELSEWHERE, for jemalloc; wrapper: a command that starts the program."""
+    """Records one run. name: the name of its dumps, of the same length for all; collector: the PID of the heaptap to
+    compare with; elsewhere: one of ELSEWHERE, for jemalloc; wrapper: a command that starts the program."""
     more, stack = elsewhere
     slashes = "/" * (1 + max(len(other) for other, _ in ELSEWHERE) - len(more))
     work, prefix = os.path.join(folder, "work"), folder + slashes + name

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs whose call paths are compared: Debian's, unmodified, and our own (tests/differential/targets/).
+"""The programs whose call paths are compared: Debian's, unmodified, and those in tests/differential/targets/.
 
-Each does the same on every run: its input is made here, and it uses neither time nor chance.
+Each does the same in every run: its input is made here, and it uses neither the time nor random numbers.
 """
 
 import functools
@@ -25,7 +25,7 @@ def target(name):
 
 
 def by_name(frame):
-    """For programs that are linked twice: functions instead of addresses."""
+    """Compares functions instead of addresses, for programs that are linked twice."""
     function = symbols.file(frame.module).function_at(frame.offset - 1) if frame.module.startswith("/") else None
     return paths.Frame(function, 0) if function else frame
 
@@ -42,7 +42,8 @@ def is_linked_allocators(frame):
 
 
 def one_plugin(frame):
-    """Both plugins are mapped at the same address, and jemalloc sees which only at the end. Their offsets differ."""
+    """Treats both plugins as one: they are mapped at the same address with different offsets, and jemalloc looks at the
+    mappings only at the end."""
     if os.path.basename(frame.module).startswith("plugin_"):
         return paths.Frame("plugin", frame.offset)
     return frame
@@ -50,8 +51,8 @@ def one_plugin(frame):
 
 class Subject:
     """prepare: function(folder) that makes the input; command: run in that folder; stdin: a file there; environment:
-    changes to it; is_small: part of test-differential-small; addresses_decide: what it allocates depends on
-    addresses (tables of pointers); rename, is_own: see paths.Paths.read."""
+    changes to it; is_small: part of test-differential-small; addresses_decide: its allocations depend on addresses
+    (tables of pointers); rename, is_own: see paths.Paths.read."""
 
     def __init__(self, *command, prepare=None, stdin=None, environment=None, is_small=True, addresses_decide=False,
                  rename=None, is_own=paths.is_allocators):
@@ -76,7 +77,7 @@ def shop(folder):
 
 
 def six_namespaces(folder):
-    """program.cc six times over in one file."""
+    """program.cc six times in one file."""
     with open(os.path.join(SCRIPTS, "program.cc"), encoding="ascii") as file:
         text = file.read().replace("int main(", "int Main(")
     with open(os.path.join(folder, "program.cc"), "w", encoding="ascii") as file:
@@ -102,7 +103,7 @@ def repository(folder):
     subprocess.run(["git", "fast-import", "--quiet"], input="\n".join(stream).encode(), **run)
 
 
-# One process does it all. Keys are made by chance, but of fixed size.
+# One process runs all commands. Keys are random, but of fixed size.
 OPENSSL = """version -v
 dgst -sha256 -sha512 noise
 dgst -md5 noise
@@ -149,10 +150,10 @@ SUBJECTS = {
                        environment={"PYTHONMALLOC": "malloc", "PYTHONDONTWRITEBYTECODE": "1"}),
     "perl": Subject("perl", "script.pl", prepare=copies("script.pl")),
     "git": Subject("git", "--no-pager", "log", "--stat", "-p", "--graph", prepare=repository),
-    # cc1's garbage collector has a table for each 16 MiB of addresses that it touches.
+    # cc1's garbage collector has a table for each 16 MiB of address space that it touches.
     "gcc": Subject("gcc", "-O1", "-c", "sampling_law.c", "-o", "sampling_law.o", addresses_decide=True,
                    prepare=copies(os.path.join(harness.ROOT, "tests/targets/sampling_law.c"))),
-    # Without optimisation: with it addresses decide over more than a thousandth of the bytes.
+    # Without optimisation, which would make more than a thousandth of the bytes depend on addresses.
     "clang": Subject("clang++", "-std=c++20", "-c", "program.cc", "-o", "program.o", addresses_decide=True,
                      prepare=six_namespaces),
     "g++": Subject("g++", "-std=c++20", "-O2", "-c", "callers.cc", "-o", "callers.o", addresses_decide=True,

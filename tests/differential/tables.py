@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares tables of results of jemalloc and heaptap, cell by cell, and judges what differs by a list of known
-differences. What is not known is a fault; so is a known difference that was not seen, so that the list stays true."""
+"""Compares tables of results of jemalloc and heaptap, cell by cell, and judges the differences by a list of known ones. An
+unknown difference is a fault; so is a known difference that does not occur, so that the list stays true."""
 
 import collections
 import re
@@ -12,9 +12,8 @@ Cell = collections.namedtuple("Cell", "name trial jemalloc heaptap title")
 
 
 class Known:
-    """A difference that is meant to be. reason: one sentence. name, trial, jemalloc, heaptap, title: regular expressions
-    for the whole of these in a Cell; one that is not given fits all. equal_after: a function that makes both results
-    equal."""
+    """An intended difference. reason: one sentence. name, trial, jemalloc, heaptap, title: regular expressions that must
+    match these completely in a Cell; a missing one matches all. equal_after: a function that makes both results equal."""
 
     def __init__(self, reason, name=".*", trial=".*", jemalloc=".*", heaptap=".*", title=".*", equal_after=None):
         self.reason = reason
@@ -33,7 +32,7 @@ class Comparison:
     """Tables are {name: {trial: result}}. Call add() for each pair of tables, then look at the rest."""
 
     def __init__(self, known, is_sample=False):
-        """is_sample: not all that differs is looked at, so a known difference may not be seen."""
+        """is_sample: only a part is compared, so known differences may not occur."""
         self._known = known
         self._is_sample = is_sample
         self._seen = {id(entry): 0 for entry in known}
@@ -62,7 +61,7 @@ class Comparison:
 
     @property
     def unseen(self):
-        """Known differences that explained nothing, though all was compared."""
+        """Known differences that did not occur, although everything was compared."""
         return [] if self._is_sample else [entry for entry in self._known if not self._seen[id(entry)]]
 
     @property
@@ -70,7 +69,7 @@ class Comparison:
         return not self.unexplained and not self.unseen
 
     def summary(self, what):
-        """Lines for the screen. what: the word for a name."""
+        """Lines for the terminal. what: the word for a name."""
         count = sum(len(cells) for cells in self.explained.values())
         yield (f"{len(self.names)} {what}, {self.equal + count + len(self.unexplained)} results: {self.equal} equal, "
                f"{count} differ and are explained, {len(self.unexplained)} differ and are not")
@@ -80,7 +79,7 @@ class Comparison:
             yield f"  not seen: {entry.reason} ({entry.text})"
 
     def details(self):
-        """Every difference, those that are not explained first."""
+        """Every difference, unexplained ones first."""
         for cell in self.unexplained:
             yield from _lines("NOT EXPLAINED", cell)
         for reason, cells in self.explained.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison sees what it is there to see: dumps that are the same but for one thing, and that thing."""
+"""The comparison of dumps finds equal dumps equal, and finds a single difference."""
 
 import os
 import tempfile
@@ -19,7 +19,7 @@ MAPPED_LIBRARIES:
 
 
 class Sides(unittest.TestCase):
-    """Two dumps of the same program: jemalloc's, with frames of its own, and heaptap's at other addresses."""
+    """Two dumps of the same program: jemalloc's, with its own frames, and heaptap's at other addresses."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -39,7 +39,7 @@ class Sides(unittest.TestCase):
         return self.read([([0x7F0000000010, *frames], objects, size) for frames, objects, size in stacks])
 
     def heaptap(self, *stacks):
-        """The same addresses, where heaptap's program is mapped, and the first less by one."""
+        """The same addresses, moved to the mapping of heaptap's program, the first one less by one."""
         moved = [([frame + 0x100000 for frame in frames], objects, size) for frames, objects, size in stacks]
         return self.read([([frames[0] - 1, *frames[1:]], objects, size) for frames, objects, size in moved],
                          first_is_less=True, program=0x500, library="libheaptap.so")

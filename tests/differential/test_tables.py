@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison of tables fails where it must: differences that nobody knows, known ones that are not there."""
+"""The comparison of tables fails when it must: for unknown differences, and for known ones that do not occur."""
 
 import unittest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compilers and builders. What they make is compared byte for byte, and runs where it is a program."""
+"""Compilers and build tools. Their output is compared byte for byte; programs are run."""
 
 import os
 
@@ -13,7 +13,7 @@ program("clang", "clang")(programs.PROGRAMS["clang"])
 
 @program("g++", "g++")
 def gxx(folder, start):
-    """Compiles, assembles and links, each a process of its own."""
+    """Compiles, assembles and links, each in its own process."""
     source = os.path.join(ROOT, "tests/targets/cpp_program.cc")
     return outcome(start(["g++", "-std=c++20", "-O1", "-frandom-seed=1", "-pthread", source, "-o", "out"]),
                    folder, ["out"])

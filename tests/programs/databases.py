@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Databases. Their logs are left out line by line, so that a line that is not theirs is seen."""
+"""Databases. Known lines of their logs are removed, so that any other line is noticed."""
 
 import os
 

@@ -9,15 +9,15 @@ from program import client, outcome, program, write
 
 program("firefox-esr")(programs.firefox)
 
-# A browser and an office program write messages of their own, with times and PIDs, that depend on the machine.
+# Browsers and office programs print messages with times and PIDs that depend on the machine.
 OWN_MESSAGES = [r"^\[\d+:\d+:.*\n", r"^(?:Fontconfig|dbind-WARNING|libEGL|MESA).*\n",
-                # Its start script's, with what is free in /dev/shm.
+                # A message of the start script about free space in /dev/shm.
                 r"^/usr/bin/chromium: \d+: \[: .*\n"]
 
 
 @program("chromium")
 def chromium(folder, start):
-    """What a page has made of itself, and its picture. Root's browser has no sandbox."""
+    """A page's final state and a screenshot. As root the browser has no sandbox."""
     page = write(folder, "page.html", programs.PAGE.replace("context.fillRect", """
   document.body.append(new Set(texts).size + " texts");
   context.fillRect"""))
@@ -36,7 +36,7 @@ def convert(start, file, *to):
 
 @program("libreoffice-calc-nogui", "libreoffice calc")
 def calc(folder, start):
-    """A table with formulas, to Excel's form."""
+    """Converts a table with formulas to Excel's format."""
     write(folder, "table.csv", "".join(f"{i},{i * 7919 % 1000},=SUM(A1:A{i + 1}),text {i}\n" for i in range(50)))
     made = convert(start, "table.csv", "xlsx")
     with zipfile.ZipFile(os.path.join(folder, "table.xlsx")) as table:
@@ -45,7 +45,7 @@ def calc(folder, start):
 
 @program("libreoffice-writer-nogui", "libreoffice writer")
 def writer(folder, start):
-    """A document with tables, to PDF; what another program reads in that."""
+    """Converts a document with tables to PDF; compares its text as another program reads it."""
     rows = "".join(f"<tr><td>{i}</td><td>{'heap ' * (i % 9)}</td></tr>" for i in range(20))
     write(folder, "document.html", f"<h1>Heap</h1><p>{'Text. ' * 500}</p><table>{rows}</table>")
     made = convert(start, "document.html", "pdf:writer_web_pdf_Export")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interpreters, each with a script that fills maps and lists, joins texts, and starts threads where it has some."""
+"""Interpreters, each with a script that fills maps and lists, joins texts, and starts threads if the language has them."""
 
 import programs
 from program import outcome, program, write
@@ -8,7 +8,7 @@ program("python3", "python3")(programs.PROGRAMS["python3"])
 
 
 def script(package, *command, name, text):
-    """An interpreter and its script, which is its last argument."""
+    """Runs an interpreter with a script as its last argument."""
     def run(folder, start):
         write(folder, "script", text)
         return outcome(start([*command, "script"]))
@@ -17,7 +17,7 @@ def script(package, *command, name, text):
 
 @program("libpython3.11-testsuite", "python3 -m test")
 def python_tests(folder, start):
-    """Python's own tests of what allocates much, and of its extensions in C."""
+    """Python's own tests of modules that allocate a lot, and of extensions in C."""
     return outcome(start(["python3", "-m", "test", "-q", "test_ctypes", "test_struct", "test_thread"]),
                    hide=[r"[\d.]+ (?:sec|ms|min).*", r"^\d+:\d+:\d+ load avg: [\d.]+", r"^Total duration: .*"])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways in which a program is run, and what is looked at besides what it says."""
+"""The modes in which a program is run, and the checks besides its output."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from programs import Profiled
 
 # Far more samples than by default.
 LG_SAMPLE = "12"
-# Ends of stacks that a table would have prevented, as %warn lines of dumps have them.
+# Ends of stacks, from %warn lines of dumps, that a table would have prevented.
 CUT = re.compile(r"heaptap: (\d+) samples whose outer frames are missing: their stacks end at "
                  r"(?:an unwind table not loaded yet|the end of the raw stack's copy)")
 RUN_OPTIONS = {"run": ["--lg-sample", LG_SAMPLE], "exact": ["--exact"]}
@@ -19,8 +19,8 @@ MODES = ["plain", "preloaded", *RUN_OPTIONS]
 
 
 class Mode:
-    """Starts the commands of one run of a program. `place` holds heaptap and its library, where every user may read
-    them."""
+    """Starts the commands of one run of a program. `place` is a folder with heaptap and its library that every user may
+    read."""
 
     def __init__(self, name, folder, place):
         self.name = name
@@ -44,7 +44,7 @@ class Mode:
         return Profiled(session)
 
     def check(self):
-        """What is wrong with what was recorded: texts. And notes, which are not wrong."""
+        """Errors of the recording, and notes: texts."""
         if self.name not in RUN_OPTIONS:
             return [], []
         wrong, notes = [], []
@@ -64,7 +64,7 @@ class Mode:
 
 
 class Started:
-    """A process whose status is that of a shell, as heaptap run passes it on."""
+    """A process with a status like a shell's, the same as from heaptap run."""
 
     def __init__(self, process):
         self._process = process
@@ -79,7 +79,7 @@ class Started:
 
 
 def _warnings(path):
-    """The %warn lines, with which a dump begins."""
+    """The %warn lines at the beginning of a dump."""
     result = []
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:

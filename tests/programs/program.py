@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program of this folder is, and what they have in common.
+"""The registry of the programs in this folder, and their common parts.
 
-A program is a function(folder, start), as tests/e2e/lib/programs.py says it. @program(PACKAGE) puts it into the table
-under its name, with the Debian package that it is from. A key "status" in what it returns has to be 0.
+A program is a function(folder, start) as described in tests/e2e/lib/programs.py. @program(PACKAGE) adds it to the table
+under its name, with its Debian package. If its result has a key "status", the value must be 0.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import subprocess
 from harness import environment, wait_until
 from programs import LIMIT_SECONDS, finish
 
-# Debian's programs, whatever else the caller has in PATH.
+# Debian's programs, whatever the caller's PATH is.
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 # {name: (package, function)}, in the order of the table.
@@ -29,7 +29,7 @@ def program(package, name=None):
 
 
 def write(folder, name, text):
-    """A file of the program's folder; its path."""
+    """Writes a file to the program's folder; returns its path."""
     path = os.path.join(folder, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
@@ -45,14 +45,14 @@ def digest(folder, name):
 
 
 def hidden(text, *patterns):
-    """The text without what differs from run to run; whole lines where a pattern ends one."""
+    """The text without parts that differ from run to run; removes whole lines where a pattern ends with a line's end."""
     for pattern in patterns:
         text = re.sub(pattern, "" if pattern.endswith(r"\n") else "#", text, flags=re.MULTILINE)
     return text
 
 
 def outcome(process, folder=None, files=(), hide=()):
-    """Status, output and files of a process that ends by itself."""
+    """Status, output and files of a process that ends on its own."""
     result = finish(process)
     for stream in ("stdout", "stderr"):
         result[stream] = hidden(result[stream], *hide)
@@ -61,7 +61,7 @@ def outcome(process, folder=None, files=(), hide=()):
 
 
 def client(folder, *command, text=None):
-    """What a program prints that is not looked at, such as the client of a server."""
+    """The output of a program that is not under test, such as the client of a server."""
     done = subprocess.run(command, input=(text or "").encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           cwd=folder, env=environment(folder, {"PATH": PATH}), timeout=LIMIT_SECONDS, check=False)
     return done.stdout.decode("utf-8", "replace")
@@ -74,7 +74,7 @@ def free_port():
 
 
 def listens(address):
-    """Whether something accepts on a Unix socket's path or a port of 127.0.0.1."""
+    """Whether a server accepts connections on a Unix socket's path or a port of 127.0.0.1."""
     family, where = (socket.AF_UNIX, address) if isinstance(address, str) else (socket.AF_INET, ("127.0.0.1", address))
     with socket.socket(family) as one:
         return one.connect_ex(where) == 0
@@ -88,7 +88,7 @@ def wait_ready(process, condition):
 
 
 def stop(process, signal=15, hide=()):
-    """Ends a server. `ended` is no `status`: some pass on the signal, some do not."""
+    """Ends a server. `ended` is not called `status`, because it may be the signal."""
     process.signal(signal)
     return {"ended": process.wait(LIMIT_SECONDS), "stdout": hidden(process.stdout(), *hide),
             "stderr": hidden(process.stderr(), *hide)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers under load. What their clients get is compared."""
+"""Servers under load. The clients' results are compared."""
 
 import hashlib
 import http.server
@@ -11,12 +11,12 @@ import threading
 from program import client, digest, free_port, listens, outcome, program, stop, wait_ready, write
 
 PAGE = "".join(f"<p>{i} {'heap' * (i % 50)}</p>\n" for i in range(500))
-# Of one client: connections side by side, each used again.
+# Parallel connections of one client, each used several times.
 REQUESTS = 300
 
 
 def load(folder, path):
-    """What curl gets from an HTTP server on a Unix socket, REQUESTS times."""
+    """The answers of an HTTP server on a Unix socket to curl, REQUESTS times."""
     said = client(folder, "curl", "-sSZ", "--no-progress-meter", "--parallel-max", "20", "--compressed",
                   "--unix-socket", path, "-o", "page.#1", f"http://localhost/page.html?[1-{REQUESTS}]")
     return {"client": said, "pages": sorted({digest(folder, f"page.{i}") for i in range(1, REQUESTS + 1)})}
@@ -124,7 +124,7 @@ def dnsmasq(folder, start):
 
 @program("mosquitto")
 def mosquitto(folder, start):
-    """A thousand messages that wait for a subscriber."""
+    """A thousand messages that are queued for a subscriber."""
     port = free_port()
     conf = write(folder, "mosquitto.conf", f"""
 listener {port} 127.0.0.1
@@ -145,7 +145,7 @@ log_type error
 
 @program("openssh-server")
 def sshd(folder, start):
-    """Keys, a server and a client: all three on heaptap."""
+    """Keys, a server and a client: all three with heaptap."""
     os.makedirs("/run/sshd", exist_ok=True)
     port = free_port()
     for name in ("host", "user"):

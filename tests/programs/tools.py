@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tools of every day: archives, texts, version control, debuggers, terminals, solvers, machines."""
+"""Everyday tools: archives, texts, version control, debuggers, terminals, solvers, emulators."""
 
 import json
 import os
@@ -17,7 +17,7 @@ NUMBERS = "".join(f"{i * 7919 % 300007} {'x' * (i % 40)}\n" for i in range(15000
 
 @program("git")
 def git(folder, start):
-    """A repository: files, commits, a merge, a pack; its dates are fixed, so its hashes are."""
+    """A repository: files, commits, a merge, a pack; fixed dates give fixed hashes."""
     names = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
              for what, value in (("NAME", "A"), ("EMAIL", "a@b"), ("DATE", "2026-01-01T00:00:00Z"))}
 
@@ -40,7 +40,7 @@ def git(folder, start):
 
 @program("rsync")
 def rsync(folder, start):
-    """Three processes; once whole, once what has changed."""
+    """Three processes; a full copy, then an update."""
     for i in range(500):
         write(folder, f"from/part{i % 9}/file{i}", f"line {i}\n" * (i % 300))
     first = outcome(start(["rsync", "-aic", "from/", "to"]))
@@ -51,7 +51,7 @@ def rsync(folder, start):
 
 
 def archiver(package, name, *options):
-    """Packs with several threads where it has them, and unpacks."""
+    """Packs, with several threads if supported, and unpacks."""
     def run(folder, start):
         write(folder, "text", NUMBERS)
         packed = outcome(start([name, *options, "-k", "-f", "text"]))
@@ -71,7 +71,7 @@ archiver("bzip2", "bzip2")
 
 @program("coreutils")
 def sort(folder, start):
-    """In parallel and by way of files."""
+    """In parallel and with temporary files."""
     write(folder, "numbers", NUMBERS)
     return outcome(start(["sort", "--parallel=4", "-S", "2M", "-T", folder, "-k2,2", "-k1,1n", "-o", "sorted",
                           "numbers"]), folder, ["sorted"])
@@ -94,7 +94,7 @@ date -u -d @0; expr 6 \* 7; printf '%s\n' a b | paste -sd,; factor 1234567890123
 
 @program("gdb")
 def gdb(folder, start):
-    """A debugger of a program that is itself on heaptap: breakpoint, backtrace, expressions in Python."""
+    """A debugger and its program, both with heaptap: breakpoint, backtrace, expressions in Python."""
     write(folder, "main.c", """
 #include <stdlib.h>
 static void *keep(int size) { return malloc(size); }
@@ -110,7 +110,7 @@ int main(void) { for (int i = 1; i < 100; i++) { void *p = keep(i); free(p); } r
 
 @program("strace")
 def strace(folder, start):
-    """Follows processes that are on heaptap; how they end stands in the trace."""
+    """Traces processes with heaptap; the trace shows how they end."""
     result = outcome(start(["strace", "-f", "-o", "trace", "sh", "-c", "ls / | sort | wc -l; exit 0"]))
     with open(os.path.join(folder, "trace"), encoding="utf-8", errors="replace") as file:
         result["ends"] = sorted(re.findall(r"\+\+\+ .* \+\+\+", file.read()))
@@ -119,7 +119,7 @@ def strace(folder, start):
 
 @program("tmux")
 def tmux(folder, start):
-    """A server in the background, what its window shows, and its end."""
+    """A server in the background, the contents of its window, and its end."""
     def command(*words):
         return outcome(start(["tmux", "-f", "/dev/null", "-S", os.path.join(folder, "socket"), *words]))
 
@@ -141,7 +141,7 @@ def dot(folder, start):
 
 @program("qemu-system-x86")
 def qemu(folder, start):
-    """A machine whose boot sector writes a line to its serial port and switches the machine off."""
+    """A machine whose boot sector prints a line to the serial port and switches the machine off."""
     # mov si, text; next: lodsb; or al, al; jz end; mov dx, 0x3f8; out dx, al; jmp next;
     # end: mov dx, 0xf4; out dx, al; hlt
     code = bytes.fromhex("be157cac08c07406ba f803ee ebf5 baf400 ee f4 90 90".replace(" ", ""))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every way to allocate, each from a function of its own, compiled without frame pointers: a stack that is walked by
-// them has at least the caller. Each function keeps one block of a size that no other has.
+// Every way to allocate, each in its own function, compiled without frame pointers: even a stack walked by frame
+// pointers has at least the caller. Each function keeps one block of a unique size.
 #include <malloc.h>
 #include <stdlib.h>
 

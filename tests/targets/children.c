@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ways to make a process. The parent leaks 1000 blocks of 64 bytes in parent_leak() before and 10 after; the child
+ * Ways to create a process. The parent leaks 1000 blocks of 64 bytes in parent_leak() before and 10 after; the child
  * leaks 500 blocks of 128 bytes in child_leak().
  *
  *   children fork      the child is a copy; the parent waits
  *   children exec      fork, then exec of `children leak`
  *   children vfork     vfork, then exec of `children leak`
  *   children spawn     posix_spawn of `children leak`
- *   children daemon    as daemon(3): the child lives in a session of its own; the parent is gone once the child has
- *                      leaked
+ *   children daemon    like daemon(3): the child lives in its own session; the parent ends when the child has leaked
  *   children threads   forks while four threads allocate; the child leaks and exits
  *   children leak      only child_leak()
  *

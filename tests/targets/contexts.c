@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Many call paths: contexts BITS leaks one block of 64 bytes at the end of each of the 2^BITS ways to call go_left()
- * and go_right() BITS times. Prints the number of blocks. For big dumps, and for maps that are too small.
+ * and go_right() BITS times. Prints the number of blocks. For large dumps, and for maps that are too small.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The benchmark of stacks: depth FRAMES COUNT makes COUNT malloc+free pairs of 64 bytes under FRAMES frames of its own
- * and prints the nanoseconds a pair. depth FRAMES COUNT backtrace walks the stack COUNT times instead, as jemalloc does
- * (prof_backtrace_impl in src/prof_sys.c), and prints the nanoseconds a walk and the frames found, its own among them.
+ * and prints the nanoseconds per pair. depth FRAMES COUNT backtrace walks the stack COUNT times instead, like jemalloc
+ * (prof_backtrace_impl in src/prof_sys.c), and prints the nanoseconds per walk and the number of frames found,
+ * including its own.
  *
- * The first frame is where the stack begins, for unwind tables and frame pointers alike, the last one is the loop's.
+ * The first frame is the outermost one, for unwind tables and frame pointers alike; the last one is the loop's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +76,7 @@ NOINLINE unsigned backtrace(void) {
   return trace.count;
 }
 
-/* The loops are apart, so that each has but one thing to do. */
+/* Separate loops, each with a single task. */
 NOINLINE void pairs(struct work* work) {
   /* The first allocations map memory and, in some allocators, load the unwinder. */
   for (long i = 0; i < WARM_UP; i++) pair();

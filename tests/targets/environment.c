@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What secure_getenv answers for HOME.
+ * Prints the value of secure_getenv("HOME").
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Eight threads that free each other's objects, and the truth about what stays. Three call paths, allocate_small(),
- * allocate_medium() and allocate_large(), put blocks into slots that all threads share; whoever takes a slot frees
- * the block that it finds there. What is in the slots at the end stays. Printed, for each path:
+ * Eight threads that free each other's objects, and the true totals. Three call paths, allocate_small(),
+ * allocate_medium() and allocate_large(), put blocks into slots that all threads share; a thread that takes a slot
+ * frees the block in it. The blocks in the slots stay at the end. Prints for each path:
  *
  *   PATH LIVE_OBJECTS LIVE_USABLE_BYTES ALLOCATED_OBJECTS
  *
- * exact_threads [ROUNDS]: each thread allocates that many blocks (default 30000); with - for ROUNDS, until there is a
- * line on stdin, and the process then stays until the end of stdin. Which thread wins a slot differs
- * from run to run; the totals are counted, not assumed. Every size is above 48 bytes, where even jeprof's correction
- * for lg_sample 0 (factor 1 - exp(-size)) is 1 in doubles.
+ * exact_threads [ROUNDS]: each thread allocates this many blocks (default 30000); with - for ROUNDS, until a line
+ * arrives on stdin, and then the process stays until the end of stdin. Which thread wins a slot differs from run to
+ * run; the totals are counted, not assumed. Every size is above 48 bytes, where even jeprof's correction for lg_sample
+ * 0 (factor 1 - exp(-size)) is 1 in doubles.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -30,7 +30,7 @@ static _Atomic uint64_t allocated[PATHS];
 static size_t rounds = 30000;
 static atomic_bool stop;
 
-/* Each block says at its beginning which path made it. */
+/* The beginning of each block names its path. */
 static void* mark(void* block, size_t path) {
   *(size_t*)block = path;
   atomic_fetch_add(&allocated[path], 1);
@@ -66,7 +66,7 @@ static void* work(void* seed) {
   return NULL;
 }
 
-/* Without stdio, which would allocate. False: there is no more. */
+/* Without stdio, which would allocate. False: end of input. */
 static bool wait_for_line(void) {
   char byte;
   ssize_t got;

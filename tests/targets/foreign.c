@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program on an allocator of its own (small_allocator.h), driven like the puppet: says "ready PID", then for each
- * line "keep N SIZE" takes N blocks in foreign_keep(), for "churn N SIZE" takes and gives back, and answers "done".
+ * A program with its own allocator (small_allocator.h), driven like the puppet: prints "ready PID"; then for each line
+ * "keep N SIZE" it allocates N blocks in foreign_keep(), for "churn N SIZE" it allocates and frees them, and answers
+ * "done".
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stacks that are lies: forged COUNT LIE... forks for each LIE a child that fires a probe of its own,
- * otel_memory:alloc, COUNT times for blocks of 64 bytes, with RSP, RBP and the words that they point to as prepare()
- * has it, and prints "LIE PID". fire() has an unwind rule (CFA = RSP + 8 all the time), fire_bare() has none, so it is
- * left by RBP.
+ * Forged stacks: forged COUNT LIE... forks a child for each LIE, which fires its own probe otel_memory:alloc COUNT
+ * times for blocks of 64 bytes, with RSP, RBP and their memory set by prepare(), and prints "LIE PID". fire() has an
+ * unwind rule (always CFA = RSP + 8), fire_bare() has none, so it is unwound by RBP.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -43,12 +42,13 @@ void fire(uintptr_t rsp, uintptr_t rbp, uintptr_t block);
 void fire_bare(uintptr_t rsp, uintptr_t rbp, uintptr_t block);
 FIRE("fire", "alloc", "8@%rdi 8@%rsi 8@%rdx", ".cfi_startproc\n", ".cfi_endproc\n");
 FIRE("fire_bare", "alloc", "8@%rdi 8@%rsi 8@%rdx", "", "");
-/* Never runs: a sampled allocator has this probe, too. */
+/* Never runs; it only provides this probe, which a sampled allocator needs. */
 FIRE("take_back", "free", "8@%rdi", "", "");
 
 __attribute__((used)) static uintptr_t saved_rsp, saved_rbp;
 
-/* Return addresses in these lead on: with_rsp's CFA is RSP + 8, with_rbp's is RBP + 16. Neither ever runs. */
+/* Return addresses in these functions can be unwound: with_rsp's CFA is RSP + 8, with_rbp's is RBP + 16. Neither runs.
+ */
 void with_rsp(void);
 void with_rbp(void);
 __asm__(
@@ -58,7 +58,7 @@ __asm__(
 
 enum { PAGE = 4096, WORDS = PAGE / sizeof(uintptr_t) };
 
-/* Two pages; nothing is behind them. */
+/* Two pages with nothing mapped after them. */
 static uintptr_t* words;
 
 static uintptr_t in_rsp(void) { return (uintptr_t)with_rsp + 2; }

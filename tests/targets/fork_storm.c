@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork() where others, or the interrupted program itself, are in the middle of what it locks. A program that hangs is
- * the failure: run it under timeout(1), with libheaptap.so preloaded.
+ * fork() while other threads, or the interrupted program itself, hold locks that fork needs. A hang is the failure: run
+ * it under timeout(1), with libheaptap.so preloaded.
  *
  *   fork_storm streams FORKS    while other threads flush all streams, and read lines into blocks that grow
  *   fork_storm handler FORKS    in a signal handler that interrupts malloc or fork, in a process of one thread
@@ -32,7 +32,7 @@ static void Fork(int allocates) {
   if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) failures++;
 }
 
-/* Without a lock: libc's locks are not fair, and who takes one again and again keeps it. */
+/* Without a lock: libc's locks are not fair, and a thread that takes one repeatedly keeps it. */
 static void Rest(void) { usleep(50); }
 
 static void* FlushesAllStreams(void* argument) {
@@ -74,7 +74,7 @@ static void Streams(int forks) {
 }
 
 static void SetTimer(void) {
-  /* Long enough for the interrupted program to get on. */
+  /* Long enough for the interrupted program to make progress. */
   const struct itimerval timer = {.it_value = {.tv_usec = 300 + forks_in_handler % 100}};
   setitimer(ITIMER_REAL, &timer, NULL);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames of every kind, compiled without frame pointers. Says "ready PID"; then for each line WHAT COUNT it does that
- * COUNT times, one kept block of 64 bytes each, all in allocate(), and answers "done". For WHAT see `commands`; the
- * call paths are those of the functions here, from the innermost.
+ * Frames of every kind, compiled without frame pointers. Prints "ready PID"; then for each line WHAT COUNT it runs WHAT
+ * COUNT times, with one kept block of 64 bytes each, all in allocate(), and answers "done". For WHAT see `commands`.
  *
- * Under frames_realigned it is compiled with -mstackrealign: every function has a frame that is aligned by hand.
+ * frames_realigned is compiled with -mstackrealign: every function aligns its own frame.
  */
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -66,7 +65,7 @@ NOINLINE void interrupted(void) {
   USE(local);
 }
 
-/* The fault is at the very first instruction, right behind another function whose frames look different. */
+/* The fault is at the very first instruction, right after another function with different frames. */
 void interrupted_at_entry(void);
 __asm__(
     ".text\n"
@@ -166,7 +165,7 @@ NOINLINE void variable_size(size_t size) {
 
 NOINLINE void variable(void) { variable_size((size_t)getpid() % 1000 + 1); }
 
-/* A frame larger than what is copied of a raw stack. */
+/* A frame larger than the copy of a raw stack. */
 NOINLINE void large_frame(void) {
   char local[40000];
   USE(local);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that lies to its collector by probes of its own, whatever its allocator is. One command a line on stdin,
- * one answer a line on stdout; first it says "ready PID". It ends with status 0 at the end of its input.
+ * A program that lies to its collector with its own probes, independently of its allocator. One command per line on
+ * stdin, one answer per line on stdout; first it prints "ready PID". It ends with status 0 at the end of its input.
  *
  *   start LIE        fires heaptap:start with such a control block                       -> "started LIE"
  *   flood LIE N      fires it N times                                                    -> "flooded N"
@@ -12,8 +12,8 @@
  *   map N            maps its own program N times, as code                               -> "mapped N"
  *   name HEX         takes these bytes for its command                                   -> "named"
  *
- * LIE: garbage, null, kernel, noncanonical, valid, absent (valid, but when somebody looks the page is not there, and
- * its faults are userfaultfd's). FILE: file, readonly, pipe, socket, proc, sealed, device, folder, epoll, closed.
+ * LIE: garbage, null, kernel, noncanonical, valid, absent (valid, but the page is missing, and userfaultfd gets its
+ * faults). FILE: file, readonly, pipe, socket, proc, sealed, device, folder, epoll, closed.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -87,7 +87,7 @@ static void make_valid(struct heaptap_control* control) {
   };
 }
 
-/* Faults in the page wait for somebody who never answers, where the kernel lets them. */
+/* Faults in the page wait for ever, if the kernel permits userfaultfd. */
 static void make_absent(void* memory) {
   int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
   struct uffdio_api api = {.api = UFFD_API};

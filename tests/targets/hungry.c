@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Leaks until it is killed: hungry [BLOCK_BYTES]. First keep_some() takes 512 KiB that have their use, then
- * leak_block() takes and touches blocks (default 64 KiB) without end. After each MiB of them it prints how many bytes
- * it has leaked.
+ * Leaks until it is killed: hungry [BLOCK_BYTES]. First keep_some() allocates 512 KiB that are in use, then
+ * leak_block() allocates and touches blocks (default 64 KiB) without end. After each MiB it prints the number of bytes
+ * leaked.
  */
 #include <stdio.h>
 #include <stdlib.h>

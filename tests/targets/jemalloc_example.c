@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program as those who use jemalloc write them: with its header, its extended functions and mallctl. Built for
- * jemalloc and, the same source, for heaptap. Leaks 30 blocks of 1000 bytes and 20 of 5000 in two functions. Commands:
+ * A typical program for jemalloc: with its header, its extended functions and mallctl. The same source is built for
+ * jemalloc and for heaptap. Leaks 30 blocks of 1000 bytes and 20 of 5000 in two functions. Commands:
  *
  *   leak           nothing else
  *   dump PATH      prof.dump into that file before it ends; prints what mallctl returned
@@ -18,7 +18,7 @@
 #error "jemalloc 5 or newer"
 #endif
 
-/* Options of the program itself; on jemalloc too MALLOC_CONF comes after them. */
+/* Options of the program itself; MALLOC_CONF comes after them, as in jemalloc. */
 #ifdef PROGRAM_CONF
 const char* malloc_conf = PROGRAM_CONF;
 #endif

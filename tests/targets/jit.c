@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that is made at run time, without unwind tables: jit WHAT COUNT calls malloc(64) from there, COUNT times, by
- * main() -> call_jit() -> made code -> call_back() -> malloc. WHAT is what RBP holds in the made code:
+ * Code generated at run time, without unwind tables: jit WHAT COUNT calls malloc(64) COUNT times through main() ->
+ * call_jit() -> generated code -> call_back() -> malloc. WHAT is the value of RBP in the generated code:
  *
  *   frame      its frame pointer
- *   own        what its caller had: it does not touch RBP
+ *   own        its caller's: it does not touch RBP
  *   small      1
- *   unmapped   an address that nothing has
- *   mine       an address on the stack with no frame there
+ *   unmapped   an unmapped address
+ *   mine       an address on the stack without a frame
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opens plugins (plugin.c) late, compiled without frame pointers. Says "ready PID"; then for each line:
+ * Opens plugins (plugin.c) late, compiled without frame pointers. Prints "ready PID"; then for each line:
  *
  *   open PATH             dlopen                                              -> "opened MICROSECONDS", "failed WHY"
  *   call FUNCTION N       FUNCTION(malloc, N) of the last one opened, from call_plugin()  -> "called", "failed WHY"
  *   close                 dlclose                                             -> "closed ERROR"
  *   swap A B ROUNDS       opens, calls and closes two plugins, left and right, in turn, while four threads allocate in
- *                         stable_allocate(); how often a plugin lay where the one before it had lain  -> "swapped N"
+ *                         stable_allocate(); N: how often a plugin had its predecessor's address  -> "swapped N"
  *   remap A B OFFSET ROUNDS  the same without the loader: the files are mapped in turn at one address, and the
  *                         function at that file offset is called               -> "remapped"
  *   churn A ROUNDS        maps and unmaps the file while four threads allocate  -> "churned"

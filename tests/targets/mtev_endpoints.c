@@ -3,18 +3,19 @@
  * Plays the role of a libmtev application: it is linked with no allocator, finds mallctl and malloc_stats_print by
  * dlsym(RTLD_DEFAULT), and serves libmtev's endpoints over HTTP with libmtev's statuses, content types and bodies:
  *
- *   GET /mtev/heap_profile                     what profiling is doing, as text
+ *   GET /mtev/heap_profile                     the state of profiling, as text
  *   GET /mtev/heap_profile?active=true         activates; any other value deactivates
  *   GET /mtev/heap_profile?trigger_dump=true   a heap profile
  *   GET /mtev/memory.json                      malloc_stats_print(.., "J"), or {} without an allocator that has it
  *
- * and, for the tests, an application that holds memory in functions of its own, of libmtev's and of its hash tables':
+ * and, for the tests, an application that holds memory in its own functions, and in those of libmtev and its hash
+ * tables:
  *
  *   GET /application/keep?blocks=N&size=BYTES  in application_keep()
  *   GET /application/noise?blocks=N&size=BYTES in mtev_memory_reclaim() and ck_hs_grow(), half of them each
  *
- * One request a connection, on a port of its own choice on loopback. Says "ready PORT PID"; SIGTERM ends it with status
- * 0.
+ * One request per connection, on a free port of the loopback interface. Prints "ready PORT PID"; SIGTERM ends it with
+ * status 0.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -66,7 +67,7 @@ NOINLINE void ck_hs_grow(size_t blocks, size_t size) {
   }
 }
 
-/* --- an answer, which grows outside of the heap that is looked at --- */
+/* --- an answer, which grows outside of the profiled heap --- */
 
 enum { BODY_MAX = 4 << 20 };
 static struct {
@@ -127,7 +128,7 @@ static void activate(bool active) {
   append(active ? "Profiling is activated\n" : "Profiling is deactivated\n");
 }
 
-/* The dump goes through a file that is gone before it is answered. */
+/* The dump goes through a file that is removed before the answer. */
 static void dump(void) {
   char path[] = "heap_profile.XXXXXX";
   int file = mkstemp(path);
@@ -152,7 +153,7 @@ static void dump(void) {
   }
 }
 
-/* The value of a parameter, or NULL. It lasts until the next call. */
+/* The value of a parameter, or NULL. Valid until the next call. */
 static const char* parameter(const char* query, const char* name) {
   static char value[256];
   size_t length = strlen(name);
@@ -231,7 +232,7 @@ static void send_all(int connection, const char* bytes, size_t length) {
   }
 }
 
-/* The end of the head, or nothing if the client went before. */
+/* The end of the header, or NULL if the client has disconnected. */
 static bool read_head(int connection, char* head, size_t size) {
   size_t length = 0;
   while (length + 1 < size) {

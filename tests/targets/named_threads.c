@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Three threads that allocate different amounts. First it says "ready PID". For each line of input it starts the
+ * Three threads that allocate different amounts. First it prints "ready PID". For each line of input it starts the
  * threads worker-1, worker-2 and worker-3, one after the other; worker-N allocates and frees N * 1000 blocks of 1000
- * bytes. Then it says "TID TID TID". It ends with status 0 at the end of its input.
+ * bytes. Then it prints "TID TID TID". It ends with status 0 at the end of its input.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the real libjemalloc.so.2 has made of its options, whoever's malloc the program uses: "NAME VALUE" lines. Loads
- * the library if the program is not linked with it. Then what secure_getenv answers for HOME.
+ * Prints the options of the real libjemalloc.so.2, whatever allocator the program uses, in "NAME VALUE" lines. Loads
+ * the library if the program is not linked with it. Then it prints the value of secure_getenv("HOME").
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

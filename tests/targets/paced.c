@@ -2,11 +2,11 @@
 /*
  * Allocates at an even pace, and counts: paced PER_SECOND SECONDS [KEPT [BITS]]
  *
- * PER_SECOND blocks a second, for SECONDS or until SIGTERM, whichever is first; 0 seconds are without end. Blocks of 64
- * to 1087 bytes, each by one of the 2^BITS call paths that go_left() and go_right() make (default 0: one path) to
- * allocate_block(). The last KEPT blocks (default 1000) live, an older one is freed when a new one comes.
+ * PER_SECOND blocks a second, for SECONDS or until SIGTERM, whichever is first; 0 seconds: without end. Blocks have 64
+ * to 1087 bytes; each comes through one of the 2^BITS call paths of go_left() and go_right() (default 0: one path) to
+ * allocate_block(). The last KEPT blocks (default 1000) stay live; older ones are freed.
  *
- * Says "ready PID" when it begins, and at its end
+ * Prints "ready PID" at the beginning, and at its end
  *
  *   allocated OBJECTS BYTES live OBJECTS BYTES seconds SECONDS
  *

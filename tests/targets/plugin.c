@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A library to be opened late: SIDE_enter(ALLOCATE, COUNT) calls SIDE_middle() calls SIDE_inner() calls ALLOCATE, which
- * is malloc; its constructor does that once. SIDE and the size of the frames are the compiler's: two plugins that
- * differ in them have the same code at the same addresses but for the size of the frames. That code needs no loader.
+ * is malloc; its constructor does that once. Compiler options set SIDE and the size of the frames: two plugins have the
+ * same code at the same addresses, except for the size of the frames. The code needs no relocation.
  */
 #include <stddef.h>
 #include <stdlib.h>

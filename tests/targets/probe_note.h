@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The note of a USDT probe, as <sys/sdt.h> writes it, for an assembler statement in which the probe is the instruction
- * at label 990: it says where the probe is, where its semaphore is (0: it has none) and where its arguments are.
+ * The note of a USDT probe, in the form of <sys/sdt.h>, for an assembler statement in which the probe is the
+ * instruction at label 990: the addresses of the probe and of its semaphore (0: none), and the places of its arguments.
  */
 #ifndef HEAPTAP_TESTS_TARGETS_PROBE_NOTE_H_
 #define HEAPTAP_TESTS_TARGETS_PROBE_NOTE_H_

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that a test drives, also through jemalloc's control interface, whoever provides it: one command a line on
- * stdin, one answer a line on stdout. First it says "ready PID". It ends with status 0 at the end of its input.
+ * A program that a test drives, also through jemalloc's control interface if there is one: one command per line on
+ * stdin, one answer per line on stdout. First it prints "ready PID". It ends with status 0 at the end of its input.
  *
  *   keep N SIZE          allocates N blocks of SIZE bytes in keep_blocks() and keeps them      -> "kept N"
  *   deep N SIZE          keeps one block at each depth from 1 to N of keep_deep()               -> "kept N"
@@ -14,10 +14,10 @@
  *   swap TYPE NAME VALUE writes and reads in one call                                          -> "ERROR OLD"
  *                        TYPE: bool, unsigned, size, ssize, u64, string; an error is errno's number
  *   name NAME            pthread_setname_np of the thread                                      -> "ERROR"
- *   in THREAD COMMAND    the command in a thread of that number (1 to 8), started when first needed
+ *   in THREAD COMMAND    the command in the thread of that number (1 to 8), which is started when first needed
  *   fork COMMAND[;...]   the commands in a forked child, which ends                            -> "PID LAST-ANSWER"
  *   handle COMMAND       the command in a signal handler
- *   arm COMMAND          SIGUSR2's handler from now on does the command and says               -> "armed"
+ *   arm COMMAND          SIGUSR2's handler from now on runs the command and prints             -> "armed"
  *                        "handler ANSWER" between two answers
  *   storm N PREFIX       N threads at once write prof.dump to PREFIX.<thread>
  *                        -> "storm MILLISECONDS ERROR..." milliseconds of the slowest, errors by thread
@@ -209,7 +209,7 @@ static void obey_in_child(char* line, char* answer, size_t size) {
   waitpid(child, NULL, 0);
 }
 
-/* What the handler does, and whether it says so itself. */
+/* The handler's command, and whether the handler prints the answer itself. */
 static char handler_line[LINE_MAX_BYTES];
 static char handler_answer[LINE_MAX_BYTES];
 static bool handler_speaks;
@@ -406,7 +406,7 @@ static void obey(char* line, char* answer, size_t size) {
 }
 
 int main(void) {
-  /* stdio's own buffers stay out of the heap: what a test sees there is what it asked for. */
+  /* stdio's own buffers stay out of the heap, so that a test sees only its own blocks there. */
   static char input[BUFSIZ], output[BUFSIZ];
   static char line[LINE_MAX_BYTES], answer[LINE_MAX_BYTES];
   setvbuf(stdin, input, _IOFBF, sizeof input);

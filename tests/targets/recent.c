@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocates and frees in functions of its own and then writes what experimental.prof_recent.alloc_dump says to
- * stdout; with a second argument, it makes a log of the same into that file (prof.log_start).
+ * Allocates and frees in its own functions and then prints the result of experimental.prof_recent.alloc_dump; with a
+ * second argument, it also writes a log to that file (prof.log_start).
  *
  *   recent MAXIMUM [LOG]      ends with the error of the last call that failed
  */
@@ -28,7 +28,7 @@ static int set(const char* name, void* value, size_t length) {
 }
 
 int main(int argc, char** argv) {
-  /* Its buffer is allocated now, and not among the samples. */
+  /* Makes stdio allocate its buffer now, before the samples. */
   static char buffer[1 << 16];
   setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
   if (mallctl == NULL || argc < 2) return 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Begins new books again and again, with a sample in each: resets N.
+ * Begins new books N times, with a sample in each: resets N.
  */
 #include <stddef.h>
 #include <stdio.h>

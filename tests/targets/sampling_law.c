@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocations whose true numbers are known, one call path for each size, for the test of the sampling law.
+ * Allocations with known true numbers, one call path for each size, for the test of the sampling law.
  *
  *   sampling_law two keep|free     allocate_16: 32 Mi blocks of 16 bytes, allocate_32M: 16 blocks of 32 MiB
  *   sampling_law classes BYTES     for each size class of `CLASSES` about BYTES bytes in blocks of that size, kept
  *
- * `free` frees each block at once, so that memory stays small: the estimate of all that was ever allocated is tested
- * then, not the live one. Prints for each path: NAME OBJECTS USABLE_BYTES.
+ * `free` frees each block at once, so that memory stays small; this tests the estimate of all allocations, not the live
+ * one. Prints for each path: NAME OBJECTS USABLE_BYTES.
  */
 #include <malloc.h>
 #include <stdbool.h>
@@ -17,8 +17,8 @@
 
 #define NOINLINE __attribute__((noinline, noclone))
 
-/* Kept blocks hang in one list, so that they are reachable and nothing else is allocated. Blocks below a pointer's
- * size do not exist: the smallest class has 8 bytes. */
+/* Kept blocks form one list, so that they are reachable and nothing else is allocated. Every block can hold a pointer:
+ * the smallest class has 8 bytes. */
 static void* kept;
 
 static void keep(void* block) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * short_lived PER_SECOND COUNT LIBRARY: starts COUNT processes at a steady rate, each with LIBRARY preloaded and
- * sampling at 2^0, and kills every second one with SIGKILL once it says that it has done its work. Process I allocates
+ * sampling at 2^0, and kills every second one with SIGKILL when it reports the end of its work. Process I allocates
  * I % 40 + 20 blocks of 64 bytes in live_fast() and frees I % 7 of them. A line for each as it ends:
  *
  *   PID STATUS ALLOCATED LIVE

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads one after the other. For each number in its input it runs so many, each of which allocates and frees BLOCKS
- * blocks in allocate_in_thread(), and prints "allocated OBJECTS BYTES": all that were allocated so far, usable bytes.
- * First it says "ready PID"; it ends when its input does.
+ * Threads one after the other. For each number in its input it runs this many threads, each of which allocates and
+ * frees BLOCKS blocks in allocate_in_thread(), and prints "allocated OBJECTS BYTES": the total so far, in usable bytes.
+ * First it prints "ready PID"; it ends at the end of its input.
  */
 #define _GNU_SOURCE
 #include <malloc.h>

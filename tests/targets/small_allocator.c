@@ -38,7 +38,7 @@ enum { ARENA_BYTES = 64 << 20 };
 static char *next, *end;
 static unsigned until_sample = SMALL_SAMPLE_EVERY;
 
-/* One thread only, and freed blocks are not used again: it is the probes that matter here. */
+/* Only for one thread, and freed blocks are not reused: only the probes matter here. */
 void* small_allocate(size_t size) {
   size = (size + 15) & ~(size_t)15;
   if (next == NULL) {

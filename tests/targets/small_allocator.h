@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tiny sampled allocator that is not heaptap's: it keeps to the otel_memory contract and to nothing else (no
- * control block, no heaptap probes). Every 16th block is a sample and stands for 16.
+ * A tiny sampled allocator other than heaptap: it follows only the otel_memory contract (no control block, no heaptap
+ * probes). Every 16th block is a sample and stands for 16.
  */
 #ifndef SMALL_ALLOCATOR_H_
 #define SMALL_ALLOCATOR_H_

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks for dumps where there is little stack.
+ * Asks for dumps on small stacks.
  *
- *   small_stacks thread    allocates in a thread with the smallest stack there is, so that triggers fire
- *   small_stacks handler   prof.dump in a signal handler on a stack of its own of 8 KiB
+ *   small_stacks thread    allocates in a thread with the smallest possible stack, so that triggers fire
+ *   small_stacks handler   prof.dump in a signal handler on its own stack of 8 KiB
  *
- * Says "error N, N bytes written below the stack" of the last call (0 for thread) and ends with status 0.
+ * Prints "error N, N bytes written below the stack" for the last call (0 for thread) and ends with status 0.
  */
 #define _GNU_SOURCE
 #include <limits.h>

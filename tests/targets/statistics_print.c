@@ -2,8 +2,8 @@
 //
 //   statistics_print [OPTIONS]
 //
-// Allocates blocks of many sizes, frees some of them, and prints the statistics of the allocator that is preloaded, as
-// malloc_stats_print does by default.
+// Allocates blocks of many sizes, frees some of them, and prints the statistics of the preloaded allocator, in the
+// default form of malloc_stats_print.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A library to preload behind an allocator. write_statistics writes, into the folder that STATISTICS_FOLDER names, what
-// the allocator tells (malloc_stats_print as JSON) and what the kernel tells (/proc/self/smaps and smaps_rollup):
-// <pid>.json, <pid>.smaps, <pid>.smaps_rollup. It is called when the process exits, if STATISTICS_AT_EXIT is set. It
-// allocates nothing.
+// A library to preload after an allocator. write_statistics writes the allocator's figures (malloc_stats_print as JSON)
+// and the kernel's (/proc/self/smaps and smaps_rollup) to the folder STATISTICS_FOLDER: <pid>.json, <pid>.smaps,
+// <pid>.smaps_rollup. It is called when the process exits, if STATISTICS_AT_EXIT is set. It allocates nothing.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

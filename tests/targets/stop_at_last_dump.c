@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded into a collector: it stops (SIGSTOP) as soon as a last dump, *.f.heap, has its name, before it does
- * anything else.
+ * Preloaded into a collector: stops it (SIGSTOP) as soon as a last dump, *.f.heap, has its name.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A kernel that lacks bpf(2), or forbids it: without_bpf ENOSYS|EPERM CMD... runs CMD with a seccomp filter under
- * which bpf(2) fails so, as old kernels do and as containers do.
+ * Simulates a kernel without bpf(2), or one that forbids it: without_bpf ENOSYS|EPERM CMD... runs CMD with a seccomp
+ * filter under which bpf(2) fails with this error, as in old kernels and in containers.
  */
 #define _GNU_SOURCE
 #include <errno.h>

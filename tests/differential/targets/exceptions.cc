@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exceptions: thrown through several frames, caught, thrown again, nested, carried by exception_ptr; destructors and
-// handlers that allocate while the stack is unwound.
+// Exceptions: thrown through several frames, caught, rethrown, nested, carried by exception_ptr; destructors and
+// handlers that allocate during unwinding.
 #include <exception>
 #include <stdexcept>
 #include <string>

@@ -9,14 +9,14 @@ int plt_add(int a, int b) { return a + b; }
 
 void plt_keep(size_t size) { keep(size); }
 
-/* Through a stub of its own: the function may be another library's. */
+/* Called through a stub: the function may belong to another library. */
 void plt_call(void (*function)(size_t), size_t size) {
   plt_keep(size + 1);
   function(size);
   NOT_A_TAIL_CALL;
 }
 
-/* How much it allocates says which it is. */
+/* Each function allocates another size. */
 typedef int (*function)(int);
 
 static NOINLINE function resolver(int number, function chosen) {

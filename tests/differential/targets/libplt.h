@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A library that is called through stubs, bound at the first call. The functions resolved_N are chosen by resolvers
- * that allocate, so the dynamic linker is in the middle of the stack.
+ * A library that is called through stubs, bound at the first call. Resolvers that allocate choose the functions
+ * resolved_N, so the dynamic linker is in the middle of the stack.
  */
 #ifndef LIBPLT_H_
 #define LIBPLT_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every mallctl name of jemalloc 5.3.0 and 5.3.1 with its types and what is tried on it, for mallctl_trials.c; and
-// names that do not exist. {a,b} in a name stands for two names. All of it is constant.
+// Every mallctl name of jemalloc 5.3.0 and 5.3.1 with its types and trials, for mallctl_trials.c; and names that do not
+// exist. {a,b} in a name stands for two names. All data is constant.
 #ifndef HEAPTAP_TESTS_DIFFERENTIAL_TARGETS_MALLCTL_TABLE_H_
 #define HEAPTAP_TESTS_DIFFERENTIAL_TARGETS_MALLCTL_TABLE_H_
 
@@ -26,7 +26,7 @@ enum Type {
   BLOCK_USE,      // three words about a block
 };
 
-// What of a value two allocators have in common.
+// The part of a value that two allocators have in common.
 enum Comparison {
   EXACT,
   IS_NOUGHT,  // only whether it is nought
@@ -38,10 +38,11 @@ struct Row {
   enum Type read;   // NOTHING if it cannot be read
   enum Type write;  // NOTHING if it cannot be written
   enum Comparison comparison;
-  // What is written, in turn, separated by ';'. Numbers, true, false; texts; `same` (what was read), `null`, `block` (a
-  // live one of kBlockSize bytes), `hook` (a function that may be called), `zero` (bytes). Without it: zero bytes.
+  // The values to write, in turn, separated by ';'. Numbers, true, false; texts; `same` (what was read), `null`,
+  // `block` (a live one of kBlockSize bytes), `hook` (a function that may be called), `zero` (bytes). Without it: zero
+  // bytes.
   const char* written;
-  // Doing what it says would harm the process: only calls that cannot do it.
+  // The name would harm the process: only calls that fail are tried.
   int is_harmful;
 };
 
@@ -212,7 +213,7 @@ static const struct Row kTable[] = {
     {"experimental.prof_recent.alloc_dump", NOTHING, WRITER, EXACT, "hook", 0},
     {"experimental.batch_alloc", SIZE, BATCH, EXACT, "zero", 0},
 
-    // Partial paths, numbers that are none, what is no name at all.
+    // Partial paths, invalid numbers, invalid names.
     {"", NUMBER64, NUMBER64, EXACT, 0, 0},
     {".", NUMBER64, NUMBER64, EXACT, 0, 0},
     {"prof", NUMBER64, NUMBER64, EXACT, 0, 0},

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tries every name of mallctl_table.h in every way that is right or wrong, and prints a line for each trial:
+// Tries every name of mallctl_table.h in every valid and invalid way, and prints a line for each trial:
 //
 //   NAME|TRIAL|RESULT
 //
-// for run_tables to compare between allocators. It knows of no allocator: what it calls is found by dlsym. Each
-// name is tried in a process of its own, so that no trial has to do with those of other names; if one ends the process,
-// the result is the signal, and the next process goes on with the trial after it.
+// for run_tables to compare between allocators. It works with any allocator: dlsym finds the functions. Each name is
+// tried in its own process, so that names do not influence each other; if a trial ends the process, the result is the
+// signal, and the next process continues with the following trial.
 //
 //   mallctl_trials [PREFIX...]           only names that begin with one of these
 //   mallctl_trials --read [PREFIX...]    only reads them, after one allocation
@@ -29,7 +29,7 @@
 
 #include "mallctl_table.h"
 
-// The program's own options, if it is built with some.
+// The program's built-in options, if any.
 #ifdef MALLOC_CONF
 const char* malloc_conf = MALLOC_CONF;
 #endif
@@ -42,7 +42,7 @@ static int (*mallctlnametomib)(const char* name, size_t* numbers, size_t* depth)
 static int (*mallctlbymib)(const size_t* numbers, size_t depth, void* old, size_t* old_length, void* new,
                            size_t new_length);
 
-// Longer than any value. kFill is where nothing was written.
+// Longer than any value. kFill marks bytes that were not written.
 enum { kValueMaximum = 128, kNameMaximum = 256, kDepthMaximum = 16, kFill = 0xA5, kSecondsForName = 60 };
 
 static const size_t kTypeSize[] = {
@@ -66,7 +66,7 @@ static void* blocks[kBlocks];
 static const struct Row* row;
 static const char* name;
 
-// What the process that tries a name has come to; its parent reads it.
+// The progress of the process that tries a name; its parent reads it.
 struct Progress {
   int trials;
   bool is_readable;
@@ -74,10 +74,10 @@ struct Progress {
 };
 static struct Progress* progress;
 static int trials_seen;
-// So many have been tried by processes before.
+// The number of trials in earlier processes.
 static int trials_done;
 
-// Every trial begins with this. False if it has been tried.
+// Begins a trial. False if it was already tried.
 static bool begin(const char* trial) {
   if (trials_seen++ < trials_done) return false;
   progress->trials = trials_seen;
@@ -119,7 +119,7 @@ static void print_quoted(const char* text, char* out, size_t size) {
   snprintf(out + length, size - length, "\"");
 }
 
-// As much of a value as allocators have in common.
+// The part of a value that allocators have in common.
 static void print_value(enum Type type, const union Value* value, char* out, size_t size) {
   union Value nought = {{0}};
   if (row->comparison == ANY) {
@@ -182,7 +182,7 @@ static int call(const struct Call* call, union Value* old, size_t* old_length, u
                     : mallctl(name, old_value, length, new_value, call->new_length);
 }
 
-// Would it make a harmful name do what it says?
+// Whether the call would carry out a harmful name.
 static bool may_call(const struct Call* call) {
   return !row->is_harmful || call->has_old || call->has_old_length || (row->write == NOTHING && call->has_new) ||
          (row->write != NOTHING && call->has_new && call->new_length != kTypeSize[row->write]);
@@ -310,7 +310,7 @@ static void try_numbers(void) {
   if (whole > 1) try_by_numbers("by numbers, one less: read", whole - 1);
 }
 
-// Last of all: jemalloc may crash, and with the process goes what other trials have set.
+// Last: jemalloc may crash, which also ends the settings of other trials.
 static void try_a_number_too_many(void) {
   size_t whole = kDepthMaximum;
   if (mallctlnametomib(name, numbers, &whole) == 0) try_by_numbers("by numbers, one more: read", whole + 1);
@@ -386,7 +386,7 @@ static void for_each_name(void (*visit)(void)) {
   for (row = kTable; row < kTable + sizeof(kTable) / sizeof(kTable[0]); row++) expand(row->name, buffer, 0, visit);
 }
 
-// So that the figures of one small and one large size class are known.
+// Makes the figures of one small and one large size class known.
 static void allocate(void) {
   static void* freed[kBlocksFreed];
   static void* large[kLarge];
@@ -416,7 +416,7 @@ int main(int count, char** arguments) {
   progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (progress == MAP_FAILED) return 1;
   if (only_reads) {
-    // Some options do something when memory is allocated.
+    // Some options take effect at an allocation.
     blocks[0] = malloc(kLargeSize);
     for_each_name(read_if_asked);
     _exit(0);

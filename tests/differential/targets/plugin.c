@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One source, two plugins: the same size of code, mapped at the same address (the linker is told which), but each
- * function lies elsewhere and has another frame.
+ * One source, two plugins: the same size of code, mapped at the same address (a linker option), but functions have
+ * different addresses and frames.
  */
 #include <string.h>
 

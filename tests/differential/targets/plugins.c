@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two plugins, loaded, called and unloaded in turns, always at the same address, while three other threads allocate.
- * At the end one is loaded for good, so that what looks at the mappings then finds one where both were.
+ * Two plugins, loaded, called and unloaded in turn, always at the same address, while three other threads allocate. One
+ * stays loaded at the end, so that a later look at the mappings finds one where both were.
  *
  *   plugins FIRST SECOND
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 200 frames deep, allocating on the way down and up: in itself, in turns, and through a library's callback. */
+/* 200 frames deep, allocating on the way down and up: direct, mutual, and through a library's callback. */
 #include "keep.h"
 
 static NOINLINE void down(int level) {
