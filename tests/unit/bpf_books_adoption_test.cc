@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Books that outlive their collector, and processes that enter by themselves, on the real kernel.
+// Tests, on the real kernel, books that outlive their collector, and processes that the programs record on their own.
 #include <bpf/bpf.h>
 #include <signal.h>
 #include <string.h>
@@ -51,7 +51,7 @@ class AdoptionTest : public testing::Test {
     std::filesystem::remove_all(base_, ignored);
   }
 
-  // Begins, or takes over.
+  // Begins a recording, or takes one over.
   absl::Status Begin(const MapSizes& sizes = kSizes) {
     absl::StatusOr<Pins> pins = Pins::Open(base_, Books::Layout());
     if (!pins.ok()) return pins.status();
@@ -59,7 +59,7 @@ class AdoptionTest : public testing::Test {
     recording_ = std::make_unique<Recording>();
     return recording_->LoadOrAdopt(sizes, *pins_);
   }
-  // As kill -9 does: nothing is said to anybody.
+  // As kill -9 does: without any cleanup.
   void Leave() {
     recording_.reset();
     pins_.reset();
@@ -87,14 +87,14 @@ class AdoptionTest : public testing::Test {
     }
     return wanted;
   }
-  // Everyone is recorded. The flags are a recorder's.
+  // All processes are recorded, with the flags that the recorder sets.
   void RecordEveryone(heaptap_settings settings = {}) const {
     settings.everyone = 1;
     settings.flags = HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED;
     const absl::Status status = books().SetSettings(settings);
     EXPECT_TRUE(status.ok()) << status;
   }
-  // Of the process that the puppet is, by itself.
+  // The id of the puppet's process, which entered on its own.
   uint64_t Entered(const Puppet& puppet) const { return Process(puppet).identity.id; }
 
   static void Alloc(const Puppet& puppet, uint64_t address, uint64_t count, uint64_t weight = 1000) {
@@ -225,7 +225,7 @@ TEST_F(AdoptionTest, WhatWasClosedIsSweptByWhoTakesOver) {
   EXPECT_EQ(CountEntries("forgotten"), 0u);
 }
 
-// A collector that was killed before all was pinned has nothing to take over.
+// What a collector left that was killed before it had pinned everything cannot be taken over.
 TEST_F(AdoptionTest, HalfOfItIsNotTakenOver) {
   NEED_BPF(Begin());
   pins_->Remove("whole");
@@ -258,9 +258,9 @@ TEST_F(AdoptionTest, WithoutPinsNothingIsLeft) {
   EXPECT_TRUE(absl::IsNotFound(books().ReadProcess(puppet.pid()).status()));
 }
 
-using EveryoneTest = AdoptionTest;
+using SystemWideTest = AdoptionTest;
 
-TEST_F(EveryoneTest, WithoutSettingsNobodyEnters) {
+TEST_F(SystemWideTest, WithoutSettingsNobodyEnters) {
   NEED_BPF(Begin());
   Puppet puppet;
   Alloc(puppet, 0x1000, 1);
@@ -275,7 +275,7 @@ TEST_F(EveryoneTest, WithoutSettingsNobodyEnters) {
   EXPECT_TRUE(absl::IsNotFound(books().ReadProcess(late.pid()).status()));
 }
 
-TEST_F(EveryoneTest, AProcessEntersWithItsFirstProbe) {
+TEST_F(SystemWideTest, AProcessEntersWithItsFirstProbe) {
   NEED_BPF(Begin());
   heaptap_settings settings = {};
   settings.limits.max_live = 77;
@@ -303,13 +303,13 @@ TEST_F(EveryoneTest, AProcessEntersWithItsFirstProbe) {
   EXPECT_EQ(Sum(books(), process.identity.id).allocated.objects, 5u) << "the first sample among them";
 }
 
-TEST_F(EveryoneTest, FiguresAreKept) {
+TEST_F(SystemWideTest, FiguresAreKept) {
   NEED_BPF(Begin());
   RecordEveryone();
   Puppet puppet;
   Alloc(puppet, 0x1000, 10);
   Free(puppet, 0x1000, 6);
-  Free(puppet, 0x1000, 6);  // twice: probes all the same
+  Free(puppet, 0x1000, 6);  // twice: the probes fire all the same
   Alloc(puppet, 0x9000, 1);
   const heaptap_process process = Process(puppet);
   EXPECT_EQ(process.figures.live_objects, 5u);
@@ -324,7 +324,7 @@ TEST_F(EveryoneTest, FiguresAreKept) {
   EXPECT_EQ(process.figures.tallies, tallies->size());
 }
 
-TEST_F(EveryoneTest, ChildrenHaveFiguresOfTheirOwn) {
+TEST_F(SystemWideTest, ChildrenHaveFiguresOfTheirOwn) {
   NEED_BPF(Begin());
   RecordEveryone();
   Puppet puppet;
@@ -337,7 +337,7 @@ TEST_F(EveryoneTest, ChildrenHaveFiguresOfTheirOwn) {
   EXPECT_EQ(Process(puppet).figures.peak_weight, 10000u);
 }
 
-TEST_F(EveryoneTest, ShareOfLiveObjects) {
+TEST_F(SystemWideTest, ShareOfLiveObjects) {
   NEED_BPF(Begin());
   heaptap_settings settings = {};
   settings.limits.max_live = 100;
@@ -352,7 +352,7 @@ TEST_F(EveryoneTest, ShareOfLiveObjects) {
   EXPECT_EQ(books().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].weight, 50000u);
   EXPECT_EQ(Live(books(), Entered(quiet)).objects, 50u);
   ExpectBalanced(books(), id);
-  // What it frees it may have again.
+  // It may use the room of what it frees again.
   Free(noisy, 0x1000, 10);
   Alloc(noisy, 0x90000, 20);
   EXPECT_EQ(Live(books(), id).objects, 100u);
@@ -360,7 +360,7 @@ TEST_F(EveryoneTest, ShareOfLiveObjects) {
   ExpectBalanced(books(), id);
 }
 
-TEST_F(EveryoneTest, ShareOfContexts) {
+TEST_F(SystemWideTest, ShareOfContexts) {
   NEED_BPF(Begin());
   heaptap_settings settings = {};
   settings.limits.max_tallies = 20;
@@ -378,8 +378,8 @@ TEST_F(EveryoneTest, ShareOfContexts) {
   EXPECT_EQ(books().ReadLosses(Entered(quiet))[HEAPTAP_LOSS_TALLIES_SHARE].events, 0u);
 }
 
-// Without a bound of its own a process has as much as is left for others: half, then a quarter.
-TEST_F(EveryoneTest, OneProcessNeverTakesAllTheRoom) {
+// Without a limit of its own a process gets half of what is free: half, then a quarter.
+TEST_F(SystemWideTest, OneProcessNeverTakesAllTheRoom) {
   NEED_BPF(Begin());
   RecordEveryone();
   Puppet noisy;
@@ -397,7 +397,7 @@ TEST_F(EveryoneTest, OneProcessNeverTakesAllTheRoom) {
   }
 }
 
-TEST_F(EveryoneTest, ConfigureChangesWhatAProcessHas) {
+TEST_F(SystemWideTest, ConfigureChangesWhatAProcessHas) {
   NEED_BPF(Begin());
   RecordEveryone();
   Puppet puppet;
@@ -417,7 +417,7 @@ TEST_F(EveryoneTest, ConfigureChangesWhatAProcessHas) {
   const std::vector<heaptap_event> marks = Events(HEAPTAP_EVENT_HIGH_WATER);
   ASSERT_THAT(marks, SizeIs(1));
   EXPECT_EQ(marks[0].argument, 11000u);
-  // Intervals count from when they were asked for: at 10000, so the first is at 15000.
+  // Intervals count from the time of the request: at 10000, so the first is at 15000.
   ASSERT_TRUE(books().Configure(puppet.pid(), id, {.triggers = {.interval = 5000}}));
   Alloc(puppet, 0xa000, 2);
   EXPECT_THAT(Events(HEAPTAP_EVENT_INTERVAL), IsEmpty()) << "14000";
@@ -425,7 +425,7 @@ TEST_F(EveryoneTest, ConfigureChangesWhatAProcessHas) {
   EXPECT_THAT(Events(HEAPTAP_EVENT_INTERVAL), SizeIs(1));
 }
 
-TEST_F(EveryoneTest, WhoIsIgnoredWritesNothingMore) {
+TEST_F(SystemWideTest, WhoIsIgnoredWritesNothingMore) {
   NEED_BPF(Begin());
   RecordEveryone();
   Puppet puppet;
@@ -438,7 +438,7 @@ TEST_F(EveryoneTest, WhoIsIgnoredWritesNothingMore) {
   EXPECT_EQ(Sum(books(), id).allocated.objects, 10u);
   EXPECT_EQ(Sum(books(), id).freed.objects, 0u);
   EXPECT_THAT(Events(), IsEmpty()) << "it does not enter again";
-  // Its children are asked about anew.
+  // Its children are examined anew.
   const int64_t child = puppet.Do({.kind = Order::kFork, .address = 0x5000, .size = 16, .weight = 16});
   const std::vector<heaptap_event> entered = Events(HEAPTAP_EVENT_ENTER);
   ASSERT_THAT(entered, SizeIs(1));
@@ -452,7 +452,7 @@ TEST_F(EveryoneTest, WhoIsIgnoredWritesNothingMore) {
   }
 }
 
-TEST_F(EveryoneTest, TalliesOfThreadsThatEndedAreFolded) {
+TEST_F(SystemWideTest, TalliesOfThreadsThatEndedAreFolded) {
   NEED_BPF(Begin());
   RecordEveryone();
   Puppet puppet;
@@ -490,7 +490,7 @@ TEST_F(EveryoneTest, TalliesOfThreadsThatEndedAreFolded) {
   EXPECT_EQ(memcmp(&before, &after, sizeof(before)), 0);
   EXPECT_EQ(Process(puppet).figures.tallies, 2u);
   ExpectBalanced(books(), id);
-  // What lives is freed under its own thread as ever.
+  // Live objects are still freed in their own thread's tally.
   Free(puppet, 0x1000 + (kThreads - 1) * 16, 1);
   EXPECT_EQ(Sum(books(), id).freed.objects, kThreads);
   ExpectBalanced(books(), id);

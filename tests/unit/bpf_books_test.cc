@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The eBPF programs and the kernel's books, on the real kernel.
+// Tests the eBPF programs and the kernel's books on the real kernel.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ using ::testing::SizeIs;
 
 class BooksTest : public ::testing::Test {
  protected:
-  // Maps of other sizes are this test's own. Those of the default sizes are shared: to detach takes half a second.
+  // Maps of other sizes belong to one test. Those of the default sizes are shared, since detaching takes half a second.
   absl::Status Load(const MapSizes& sizes) {
     absl::Status status = own_.Load(sizes);
     books_ = own_.books.get();
@@ -96,7 +96,7 @@ class BooksTest : public ::testing::Test {
  private:
   Recording own_;
   static Recording* shared_;
-  // What was seen, to be cleaned up.
+  // All processes of the test, to clean up.
   std::set<pid_t> pids_;
   std::set<uint64_t> ids_;
 };
@@ -192,7 +192,7 @@ TEST_F(BooksTest, ResetBeginsNewBooks) {
   memcpy(&request, events[0].memory, sizeof(request));
   EXPECT_EQ(request.argument, 7);
 
-  puppet.Do({.kind = Order::kFree, .address = 0x1000});  // of before: nobody's any more
+  puppet.Do({.kind = Order::kFree, .address = 0x1000});  // from before the reset: no longer recorded
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 200, .weight = 200});
   EXPECT_EQ(Sum(id).allocated.objects, 3);
   EXPECT_EQ(Sum(id).freed.objects, 0);
@@ -217,7 +217,7 @@ TEST_F(BooksTest, RecordsOfSamples) {
   NEED_BPF(Load({.records = kCapacity}));
   Puppet puppet;
   const uint64_t id = Track(puppet.pid());
-  puppet.Do({.kind = Order::kAlloc, .address = 0x100, .size = 16, .weight = 16});  // nobody has asked yet
+  puppet.Do({.kind = Order::kAlloc, .address = 0x100, .size = 16, .weight = 16});  // not requested yet
   puppet.Do({.kind = Order::kAsk, .size = HEAPTAP_ASK_RECORD, .weight = 1});
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000, .count = 3});
   puppet.Do({.kind = Order::kFree, .address = 0x1010});
@@ -259,7 +259,7 @@ TEST_F(BooksTest, RecordsOfSamples) {
   EXPECT_EQ(records->back().address, 0x2000 + 16 * (kCapacity - 1));
 }
 
-// A sample that finds no room has nothing whose free could end its record.
+// If there is no room for a sample, no free could complete its record.
 TEST_F(BooksTest, LostSamplesLeaveNoRecord) {
   NEED_BPF(Load({.live = 4, .records = 64}));
   Puppet puppet;
@@ -328,7 +328,7 @@ TEST_F(BooksTest, AFullMapOfLiveObjectsIsALoss) {
   EXPECT_THAT(Kinds(Events()), Contains(HEAPTAP_EVENT_LIVE_FILLING));
 }
 
-// While all was live a sweep could not help; after the frees it can, and somebody must ask for it.
+// While everything is live a sweep is useless; after the frees it helps, and must be requested.
 TEST_F(BooksTest, AMapThatWasFullOfLiveObjectsIsUsedAgain) {
   NEED_BPF(Load({.live = 64}));
   Puppet puppet;
@@ -337,11 +337,11 @@ TEST_F(BooksTest, AMapThatWasFullOfLiveObjectsIsUsedAgain) {
   Events();
   ASSERT_TRUE(books_->Sweep().ok());
   puppet.Do({.kind = Order::kFree, .address = 0x10000, .count = 100});
-  constexpr int kMostLost = 1000;  // many times what it takes
+  constexpr int kMaxLost = 1000;  // many times the expected number
   int lost = 0;
   uint64_t allocated = Sum(id).allocated.objects;
   for (uint64_t address = 0x100000; Sum(id).allocated.objects == allocated; address += 0x10) {
-    ASSERT_LT(lost++, kMostLost) << "the map stays full for ever";
+    ASSERT_LT(lost++, kMaxLost) << "the map stays full for ever";
     puppet.Do({.kind = Order::kAlloc, .address = address, .size = 16, .weight = 32});
     for (const heaptap_event& event : Events()) {
       if (event.kind != HEAPTAP_EVENT_LIVE_FILLING) continue;
@@ -351,7 +351,7 @@ TEST_F(BooksTest, AMapThatWasFullOfLiveObjectsIsUsedAgain) {
   ExpectBalanced(id);
 }
 
-// Live objects cannot be swept: to try it again at each new sample would be all that the collector does.
+// Live objects cannot be swept: a new attempt at each sample would keep the collector busy for nothing.
 TEST_F(BooksTest, SweepsThatCannotHelpAreRare) {
   NEED_BPF(Load({.live = 1024}));
   Puppet puppet;
@@ -389,7 +389,7 @@ TEST_F(BooksTest, SweepsRaceWithAllocationAndFree) {
   NEED_BPF(Load({.live = 8192}));
   Puppet puppet;
   const uint64_t id = Track(puppet.pid());
-  // Between which samples were taken and freed.
+  // The addresses between which samples were taken and freed.
   constexpr int kBusySweeps = 50;
   int busy_sweeps = 0;
   heaptap_tally last = {};
@@ -458,7 +458,7 @@ TEST_F(BooksTest, AFullMapOfStacksLosesStacksNotSamples) {
   ExpectBalanced(id);
 }
 
-// The walk must not show what another process's walk has left in the scratch buffer.
+// The walk must not reveal what another process's walk has left in the scratch buffer.
 TEST_F(BooksTest, AStackPointerNearZeroShowsNobodysStack) {
   NEED_BPF(Load());
   Puppet puppet;
@@ -639,7 +639,7 @@ TEST_F(BooksTest, LostEventsAreCountedWhereTheyAreSeen) {
   Puppet puppet;
   const uint64_t id = Track(puppet.pid(), true);
   for (int i = 0; i < 40; i++) puppet.Do({.kind = Order::kFork, .address = 0x1000, .size = 16, .weight = 16});
-  // Each child sent a FORK and an EXIT. Nobody knows a child whose FORK was lost: that loss belongs to no process.
+  // Each child sent a FORK and an EXIT. A child whose FORK was lost is unknown: that loss belongs to no process.
   uint64_t forks = books_->ReadLosses(0)[HEAPTAP_LOSS_EVENTS_FULL].events;
   EXPECT_GT(forks, 0);
   uint64_t ends = 0;
@@ -656,7 +656,7 @@ TEST_F(BooksTest, LostEventsAreCountedWhereTheyAreSeen) {
   EXPECT_EQ(CountEntries("processes"), 1);
 }
 
-// A process that nobody records must not be able to drown the events of those that are.
+// An unrecorded process must not be able to crowd out the events of recorded ones.
 TEST_F(BooksTest, StrangersCannotFillTheRingBuffer) {
   NEED_BPF(Load({.events_bytes = 65536}));
   Puppet stranger;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The probes must be able to say no: each is asked for something that no kernel has, beside what this one has.
+// Each probe must find what this kernel has, and must not find what no kernel has.
 #include <bpf/btf.h>
 
 #include <fstream>
@@ -66,7 +66,7 @@ TEST_F(FeatureProbes, ManySites) {
   }
 }
 
-// The first is still being taken away.
+// The kernel is still removing the first.
 TEST_F(FeatureProbes, UprobeTwice) {
   EXPECT_EQ(TryUprobe(), absl::OkStatus());
   EXPECT_EQ(TryUprobe(), absl::OkStatus());

@@ -56,14 +56,14 @@ TEST_F(BpfFigures, AFreeThatMeetsAResetTakesNothingFromTheNewFigures) {
   EXPECT_EQ(Insert(0x2000), HEAPTAP_NO_LOSS);
 }
 
-// Between the look at the id and the subtraction there is still an instant.
+// The process can change between the check of the id and the subtraction.
 TEST_F(BpfFigures, CountsBelowZeroAreNoFullShare) {
   kernel_.process.figures.live_objects = ~uint64_t{0};
   for (uint64_t i = 0; i <= kMaxLive; i++) EXPECT_EQ(Insert(0x1000 + 16 * i), HEAPTAP_NO_LOSS);
   EXPECT_EQ(Insert(0x9000), HEAPTAP_LOSS_LIVE_SHARE);
 }
 
-// The program that writes control blocks cannot be loaded everywhere, its condition can be asked.
+// The program that writes control blocks cannot be loaded everywhere, so its condition is tested here.
 TEST(BpfControlHead, OtherVersionsAndSizesAreLeftAlone) {
   heaptap_control ours = {};
   ours.magic = HEAPTAP_CONTROL_MAGIC;

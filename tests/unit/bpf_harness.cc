@@ -12,10 +12,10 @@ namespace {
 
 Kernel* g_kernel = nullptr;
 
-// What a record of a ring takes beside its size.
+// The size of the header of a ring's record.
 constexpr uint64_t kRecordHeader = 8;
 
-// To be seen if it is not written over.
+// Fills fresh memory, so that missing writes show.
 constexpr int kUnwritten = 0xa5;
 
 const host_map& Declared(std::string_view name) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The eBPF programs' walk in this process, without a kernel: their own code on simulated helpers, maps and a simulated
-// process with one thread. Everything is in the open, to be looked at and broken by tests.
+// Runs the stack walk of the eBPF programs in this process, without a kernel: their own code on simulated helpers, maps
+// and a simulated process with one thread. All state is public, so that tests can inspect and corrupt it.
 #ifndef HEAPTAP_TESTS_UNIT_BPF_HARNESS_H_
 #define HEAPTAP_TESTS_UNIT_BPF_HARNESS_H_
 
@@ -27,7 +27,7 @@ inline constexpr uint64_t kPage = 4096;
 // MAPPING_TRIES of bpf/memory.bpf.h.
 inline constexpr int kMappingTries = 500;
 
-// Of the simulated process, of whole pages.
+// A mapping of the simulated process: whole pages.
 struct Mapping {
   uint64_t start = 0;
   uint64_t end = 0;
@@ -37,7 +37,7 @@ struct Mapping {
   bool is_vdso = false;
 };
 
-// A thread's, where the probe fires.
+// The registers of a thread when the probe fires.
 struct Registers {
   uint64_t numbers[16] = {};  // by DWARF number
   uint64_t rip = 0;
@@ -46,7 +46,7 @@ struct Registers {
   uint64_t& rsp() { return numbers[7]; }
 };
 
-// How often the programs called for them.
+// How often the programs called these helpers.
 struct Calls {
   uint64_t find_mapping = 0;
   uint64_t read_user = 0;
@@ -57,7 +57,7 @@ class Map {
  public:
   explicit Map(const host_map& declared) : declared_(&declared), max_entries(declared.max_entries) {}
 
-  // As the helpers: null, or a negative errno.
+  // Fail as the helpers do: with null, or a negative errno.
   void* Find(const void* key);
   long Update(const void* key, const void* value, uint64_t flags);
   long Delete(const void* key);
@@ -77,7 +77,7 @@ class Map {
 
   const host_map* declared_;
   std::map<std::string, Bytes> values_;
-  std::vector<Bytes> deleted_;  // programs may still look at them
+  std::vector<Bytes> deleted_;  // programs may still read them
 
  public:
   uint64_t max_entries;
@@ -90,10 +90,10 @@ class Ring {
   void* Reserve(uint64_t size);
   bool Submit(void* record);
   uint64_t used() const;
-  // Where it begins and ends, in bytes since it was made.
+  // The positions of consumer and producer, in bytes.
   uint64_t consumed() const { return consumed_; }
   uint64_t produced() const { return consumed_ + used(); }
-  // All that were submitted.
+  // Returns all submitted records, and removes them.
   std::vector<std::string> Take();
 
   uint64_t bytes;  // its size
@@ -108,13 +108,13 @@ class Ring {
   uint64_t consumed_ = 0;
 };
 
-// A raw stack as the collector gets it.
+// A raw stack as the collector receives it.
 struct RawStack {
   heaptap_raw_stack header;
   std::vector<uint8_t> memory;
 };
 
-// One at a time: the helpers find the last one that was made.
+// Only one exists at a time: the helpers use the one that was created last.
 class Kernel {
  public:
   Kernel();
@@ -122,21 +122,21 @@ class Kernel {
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  // The process. Memory lies where it says, in pieces that do not overlap.
+  // The process. `memory`: its bytes by start address; the pieces do not overlap.
   heaptap_process process = {};
   uint32_t tgid = 100;
-  uint32_t tid = 100;  // of the thread that calls
+  uint32_t tid = 100;  // the calling thread
   std::vector<Mapping> mappings;
   std::map<uint64_t, std::vector<uint8_t>> memory;
   uint64_t lock_sequence = 1;
-  uint64_t arguments = 0;  // where the first stack's program found them
+  uint64_t arguments = 0;  // their address, as given to the first stack's program
 
-  uint64_t time = 0;  // one later at each look
-  int busy = 0;       // so many times the list of mappings is locked
+  uint64_t time = 0;  // grows by one each time it is read
+  int busy = 0;       // how many more times the list of mappings is found locked
   Calls calls;
-  // Called before each helper that looks up, with the name of the map, or "mappings".
+  // Called before each lookup, with the name of the map, or "mappings".
   std::function<void(std::string_view)> before_lookup;
-  // The same before a map is changed.
+  // Called before a map is changed, with its name.
   std::function<void(std::string_view)> before_update;
 
   Map& map(std::string_view name);
@@ -162,9 +162,9 @@ class Kernel {
   void WriteWord(uint64_t address, uint64_t word);
   bool ReadMemory(uint64_t address, void* to, uint64_t size) const;
 
-  // What the programs do. The stack, with its id or without.
+  // Walks the stack as the programs do.
   heaptap_stack Walk(const Registers& registers, uint64_t* id = nullptr);
-  // A sample. The stack that is kept for it.
+  // Takes a sample. Returns the stack that is stored for it.
   std::optional<heaptap_stack> Sample(const Registers& registers, uint64_t* id = nullptr);
   uint64_t FindRule(uint64_t pc);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The books of other builds, on the real kernel: maps of another layout (tests/unit/other_layout.bpf.c), and our own.
+// Tests, on the real kernel, the books of other builds: maps of another layout (tests/unit/other_layout.bpf.c), and
+// our own.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -97,7 +98,7 @@ class OtherLayoutTest : public ::testing::Test {
     return absl::OkStatus();
   }
 
-  // As they should be.
+  // Valid entries.
   std::vector<std::pair<std::string, const bpf_map*>> Named() const {
     return {{"processes", maps_->maps.processes}, {"tallies", maps_->maps.tallies},
             {"stacks", maps_->maps.stacks},       {"losses", maps_->maps.losses},
@@ -111,7 +112,7 @@ class OtherLayoutTest : public ::testing::Test {
   }
 
   void PutTally(uint64_t process_id, uint64_t stack_id, uint32_t tid, uint32_t first = 1) {
-    // What is not written is not to be read.
+    // What was not written must not be read.
     const auto count = [](uint32_t number) {
       return other_count{number + 3ULL, number, number + 2ULL, ~0ULL, number + 1ULL};
     };
@@ -225,7 +226,7 @@ TEST_F(OtherLayoutTest, Stacks) {
   PutStack(72, HEAPTAP_MAX_FRAMES + 1, HEAPTAP_STACK_WHOLE);
   PutStack(73, 0xffff, HEAPTAP_STACK_NO_CODE);
   PutStack(74, 0, HEAPTAP_STACK_ENDS);
-  // 75 is missing, 76 is nobody's.
+  // 75 is missing, 76 belongs to no process.
   PutStack(76, 3, HEAPTAP_STACK_WHOLE);
 
   OtherBooks books = Read();
@@ -291,7 +292,7 @@ TEST_F(OtherLayoutTest, Losses) {
   }
 }
 
-// More than one system call takes.
+// More than one system call reads.
 TEST_F(OtherLayoutTest, FullMaps) {
   NEED_BPF(Load());
   for (uint32_t i = 0; i < OTHER_ENTRIES; i++) {
@@ -365,7 +366,7 @@ TEST_F(OtherLayoutTest, Unreadable) {
   }
 }
 
-// Found by name, but not what can be looked up.
+// Has the right name, but keys that cannot be looked up.
 TEST_F(OtherLayoutTest, StacksUnderOtherKeys) {
   NEED_BPF(Load());
   Pin("stacks", maps_->maps.half_keyed);
@@ -385,7 +386,7 @@ TEST_F(OtherLayoutTest, MapsWithoutTypes) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("map_tallies"), HasSubstr("has no BTF")));
 }
 
-// What our own programs keep.
+// The maps of our own programs.
 class OwnLayoutTest : public ::testing::Test {
  protected:
   absl::Status Load() {
@@ -428,7 +429,7 @@ class OwnLayoutTest : public ::testing::Test {
   const Pins& pins() const { return layout_.pins(); }
 
   PinnedLayout layout_;
-  std::unique_ptr<Books> books_;  // goes before the folder
+  std::unique_ptr<Books> books_;  // destroyed before the folder
 };
 
 TEST_F(OwnLayoutTest, ReadsWhatWasWritten) {
@@ -485,7 +486,7 @@ TEST_F(OwnLayoutTest, NothingRunsAfterTheStop) {
     return books.ok() && std::any_of(books->processes.begin(), books->processes.end(),
                                      [&](const OtherProcess& process) { return process.tgid == pid; });
   };
-  // The links go on without a collector.
+  // The links stay active without a collector.
   std::optional<Child> before(std::in_place);
   const pid_t before_pid = before->pid();
   EXPECT_TRUE(has(before_pid));
@@ -503,7 +504,7 @@ TEST_F(OwnLayoutTest, NothingRunsAfterTheStop) {
   EXPECT_THAT(left, testing::Contains("map_tallies"));
   std::erase_if(left, [](const std::string& name) { return absl::StartsWith(name, "map_"); });
   EXPECT_THAT(left, ElementsAre("whole"));
-  // Once more, by a collector that was ended in between.
+  // Again, after a collector that was killed halfway.
   EXPECT_TRUE(StopOtherLayout(pins()).ok());
 }
 
@@ -517,7 +518,7 @@ TEST_F(OwnLayoutTest, SomebodyHoldsAProgram) {
   EXPECT_THAT(std::string(stopped.message()), AllOf(HasSubstr(pins().folder()), HasSubstr("10ms")));
 }
 
-// Names say nothing about what is pinned there.
+// A pinned object need not be what its name suggests.
 TEST_F(OwnLayoutTest, PinsOfOtherThings) {
   NEED_BPF(Load());
   const auto expect_unreadable = [&](const char* name, int fd) {

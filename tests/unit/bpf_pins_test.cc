@@ -30,7 +30,7 @@ class PinsTest : public testing::Test {
     std::filesystem::remove_all(base_, ignored);
   }
 
-  // Ours; the test's own from the first that succeeds.
+  // Opens pins in the folder of this test.
   absl::StatusOr<Pins> Open(absl::string_view layout) const { return Pins::Open(base_, layout); }
 
   static elf::FileDescriptor MakeMap(uint32_t entries) {
@@ -94,7 +94,7 @@ TEST_F(PinsTest, OneCollectorAtATime) {
     EXPECT_THAT(std::string(second.message()), HasSubstr("another collector uses it"));
   }
   EXPECT_EQ(Pins::Holder(base_), getpid());
-  // A lock goes with who holds it, and only then.
+  // A lock ends with its holder, and not before.
   Pins moved = **std::move(first);
   first.reset();
   EXPECT_FALSE(Open("layout1").ok());

@@ -85,7 +85,7 @@ namespace {
 #endif
 void Right(uint64_t path, int depth, const Order& order, uint64_t address);
 
-// Ends on a stack that differs with `path`: its bits choose the way.
+// Takes a call path that depends on the bits of `path`.
 WITH_FRAMES void Left(uint64_t path, int depth, const Order& order, uint64_t address) {
   if (depth == 0) {
     books_test_alloc(address, order.size, order.weight);
@@ -159,7 +159,7 @@ int64_t Obey(const Order& order) {
       return 0;
     }
     case Order::kName: {
-      // On the stack: the kernel reads only what is in memory already.
+      // On the stack: the kernel reads only pages that are in memory.
       const char name[] = "thread";
       books_test_thread_name(name);
       return 0;
@@ -222,7 +222,7 @@ Puppet::Puppet() {
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) abort();
   pid_ = fork();
   if (pid_ == 0) {
-    // Nothing of the parent's: a lock, a map live as long as somebody has them open.
+    // Closes the parent's files: locks and maps live as long as any process has them open.
     constexpr int kSocket = STDERR_FILENO + 1;
     if (ends[1] != kSocket) dup3(ends[1], kSocket, O_CLOEXEC);
     close_range(kSocket + 1, ~0U, 0);
@@ -257,7 +257,6 @@ void Puppet::End(int signal) {
   pid_ = 0;
 }
 
-// Keys in the youngest map of that name that this process has open.
 size_t CountEntries(const std::string& name) {
   uint32_t youngest = 0;
   size_t count = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // For tests of the books on the real kernel. A puppet, a forked child of this program, fires probes of this program
-// with any arguments: no allocator is needed, and nonsense can be said.
+// with any arguments, sensible or not. No allocator is needed.
 #ifndef HEAPTAP_TESTS_UNIT_BPF_PUPPET_H_
 #define HEAPTAP_TESTS_UNIT_BPF_PUPPET_H_
 
@@ -27,19 +27,19 @@ namespace heaptap::bpf {
 
 struct Order {
   enum Kind {
-    kAlloc,      // the samples (address + i * step, size, weight), `count` of them
-    kFree,       // frees `count` of them, likewise
-    kLostStack,  // a sample without a stack
+    kAlloc,      // takes `count` samples (address + i * step, size, weight)
+    kFree,       // frees `count` samples at address + i * step
+    kLostStack,  // takes a sample without a stack
     kStart,
-    kDump,       // `count` times
-    kAsk,        // a request of kind `size` with the argument `weight`
-    kName,       // the thread is called "thread" from now on
-    kNamedEnd,   // another thread with the comm "worker" takes a sample and ends; replies with its TID
-    kFork,       // a child that takes one sample at `address` and ends with status 7; replies with its PID
+    kDump,       // fires the probe `count` times
+    kAsk,        // makes a request of kind `size` with the argument `weight`
+    kName,       // names the thread "thread"
+    kNamedEnd,   // a new thread with the comm "worker" takes a sample and ends; replies with its TID
+    kFork,       // a new child takes one sample at `address` and ends with status 7; replies with its PID
     kVforkExit,  // likewise, by vfork
     kVforkExec,  // likewise, but the vfork child ends with an exec of `true`
-    kExec,       // becomes a `sleep`; there is no reply
-    kDeep,       // `count` samples, each on another stack
+    kExec,       // executes `sleep`; does not reply
+    kDeep,       // takes `count` samples, each on a different stack
     kRace,       // two threads allocate and free at random for `count` milliseconds, then free all
   };
   Kind kind = kAlloc;
@@ -75,24 +75,24 @@ class Puppet {
   int socket_ = -1;
 };
 
-// Keys in the youngest map of that name that this process has open.
+// The number of keys in the newest map of that name that this process has open.
 size_t CountEntries(const std::string& name);
 
 // Loaded programs, attached to this program's probes in every process.
 struct Recording {
   absl::Status Load(const MapSizes& sizes);
-  // Likewise, and the probes are pinned too; or all is taken over.
+  // Like Load, and pins the probes too; or adopts what is pinned.
   absl::Status LoadOrAdopt(const MapSizes& sizes, const Pins& pins);
 
   std::unique_ptr<Books> books;
   std::unique_ptr<service::UnwindTables> tables;
-  std::vector<AttachedProbe> probes;  // go before the books
+  std::vector<AttachedProbe> probes;  // destroyed before the books
 
  private:
   absl::Status Attach(uint64_t unwind_bytes);
 };
 
-// What the books of a process come to.
+// Sums over the books of a process.
 heaptap_tally Sum(const Books& books, uint64_t process_id);
 LiveTotals Live(const Books& books, uint64_t process_id);
 void ExpectBalanced(const Books& books, uint64_t process_id);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel's side of unwinding, on the real kernel.
+// Tests the maps for unwinding on the real kernel.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -93,7 +93,7 @@ TEST_F(UnwindMapsTest, IdentifiesFiles) {
   EXPECT_EQ(memory_key->device, major(status.st_dev) << 20 | minor(status.st_dev));
   EXPECT_NE(memory_key->inode, other_key->inode);
   EXPECT_EQ(memory_key->device, other_key->device);
-  // What cannot be mapped.
+  // Descriptors of what cannot be mapped.
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   EXPECT_TRUE(absl::IsNotFound(maps().Identify(ends[0]).status()));
@@ -111,7 +111,7 @@ TEST_F(UnwindMapsTest, EmptyRingBufferAndUnknownStack) {
   EXPECT_FALSE(books_->ReadStack(77).ok());
 }
 
-// Without end, that is: processes make stacks faster than they are taken out of the ring.
+// Endless means: processes add stacks faster than they are taken out of the ring.
 TEST(RawStacksTest, AreTakenThoughTheRingFillsWithoutEnd) {
   constexpr uint32_t kRingBytes = 4 << 20;
   Recording recording;
@@ -119,7 +119,7 @@ TEST(RawStacksTest, AreTakenThoughTheRingFillsWithoutEnd) {
   UnwindMaps& maps = recording.books->unwind();
   Puppet puppets[4];
   for (const Puppet& puppet : puppets) ASSERT_TRUE(recording.books->Track(puppet.pid(), false, {}).ok());
-  maps.Clear();  // no table is there, and none will come
+  maps.Clear();  // there is no table, and there will be none
   for (const Puppet& puppet : puppets) {
     puppet.Send({.kind = Order::kAlloc, .address = 0x1000, .size = 16, .weight = 16, .count = uint64_t{1} << 40});
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client and the commands, against something that answers as the test wants.
+// Tests the client and the commands with a fake daemon.
 #include <httplib.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -75,7 +75,7 @@ class ClientTest : public testing::Test {
     return status;
   }
 
-  // A failure says one line of printable text.
+  // A failure prints one line of printable text.
   void ExpectOneLine() const { EXPECT_THAT(err_, MatchesRegex("heaptap: [ -~]+\n")); }
 
   Reader folder_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is said of words that are no command, or no good ones.
+// Tests the messages for unknown commands and invalid arguments.
 #include <string>
 #include <vector>
 
@@ -65,7 +65,7 @@ TEST_F(CommandLineTest, AttachTakesAPidWithoutAnOption) {
   EXPECT_EQ(Run({"attach"}), kUsage);
   EXPECT_THAT(err_, HasSubstr("heaptap attach PID"));
   EXPECT_EQ(Run({"attach", "1", "-p", "1"}), kUsage);
-  // One that cannot be: the maximum of PIDs is 2^22.
+  // A PID that cannot exist: the maximum is 2^22.
   EXPECT_EQ(Run({"attach", "99999999"}), kNoTarget) << err_;
 }
 

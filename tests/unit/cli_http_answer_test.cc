@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMaxBody = 100;
 
-// The answer in `text`, taken in pieces of every size; all must say the same.
+// Parses the answer in `text` in pieces of every size; all results must be equal.
 absl::StatusOr<ReceivedAnswer> Parse(const std::string& text) {
   const auto parse = [&text](size_t size) -> absl::StatusOr<ReceivedAnswer> {
     AnswerParser parser(kMaxBody);

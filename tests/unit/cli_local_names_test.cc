@@ -14,7 +14,7 @@
 
 namespace heaptap::cli {
 
-// With a name that is in the symbol table.
+// Has a name in the symbol table.
 [[gnu::noinline]] int FunctionOfTheTest(int argument) { return argument + getpid(); }
 
 namespace {
@@ -45,7 +45,7 @@ TEST(LocalNames, NeverOfAnotherFile) {
   EXPECT_THAT(names.missing(), Contains(HasSubstr("test")));
 }
 
-// A dump may name any path. Nothing that waits, or does something when it is opened, is opened.
+// A dump may name any path. Files that block or act when they are opened must not be opened.
 TEST(LocalNames, OpensRegularFilesOnly) {
   const Reader folder;
   const std::string fifo = folder.Path("fifo");

@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// What the words of a command line mean. A word that the parser refuses is InvalidArgument too.
+// Parses a command line. What the parser refuses is InvalidArgument too.
 absl::StatusOr<service::RecorderOptions> Parse(std::vector<std::string> words) {
   CommandLine line;
   RecordingFlags flags;
@@ -156,7 +156,7 @@ TEST(SignalsTest, AFileSizeLimitIsAnError) {
 }
 
 TEST(SignalsTest, AChildGetsWhatWasInherited) {
-  // Servers of other tests have it ignored.
+  // Servers in other tests ignore it.
   signal(SIGPIPE, SIG_DFL);
   const int status = StatusOf([] {
     signal(SIGPIPE, SIG_DFL);
@@ -176,7 +176,7 @@ TEST(SignalsTest, AChildGetsWhatWasInherited) {
             SIGPIPE);
 }
 
-// As a parent that ignores SIGCHLD leaves it.
+// The state that a parent leaves which ignores SIGCHLD.
 TEST(SignalsTest, ChildrenCanBeWaitedFor) {
   EXPECT_EQ(StatusOf([] {
               signal(SIGCHLD, SIG_IGN);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes small ELF files for tests: valid ones, to be broken by the test.
+// Makes small, valid ELF files for tests, which may then corrupt them.
 #ifndef HEAPTAP_TESTS_UNIT_ELF_IMAGE_H_
 #define HEAPTAP_TESTS_UNIT_ELF_IMAGE_H_
 
@@ -41,7 +41,7 @@ inline std::string ProbeNote(const std::string& provider, const std::string& nam
               BytesOf(address) + BytesOf(base) + BytesOf(semaphore) + provider + '\0' + name + '\0' + arguments + '\0');
 }
 
-// One file. Sections and segments are free to lie.
+// One file. Its section and segment headers may be false.
 class ElfImage {
  public:
   Elf64_Ehdr header = {};

@@ -119,14 +119,14 @@ TEST(Mappings, PathsHaveABound) {
   while (add(page)) page++;
   EXPECT_EQ(page - 1, kMaxPathBytes / path.size());
   EXPECT_TRUE(mappings.Add({.start = page * 4096, .end = (page + 1) * 4096})) << "it has no path";
-  // What takes the place of others gives their room back.
+  // A mapping that replaces others frees their room.
   EXPECT_TRUE(mappings.Add({.start = 4096, .end = 3 * 4096}));
   EXPECT_TRUE(add(page + 1));
   EXPECT_TRUE(add(page + 2));
   EXPECT_FALSE(add(page + 3));
 }
 
-// Against the plainest model: one cell for each address.
+// Compared with the simplest model: one cell for each address.
 TEST(Mappings, AgreesWithAnArray) {
   constexpr uint64_t kSize = 64;
   std::mt19937 random(1);

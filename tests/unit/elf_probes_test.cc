@@ -49,7 +49,7 @@ using ::testing::SizeIs;
 constexpr uint64_t kText = 0x401000;  // link-time address of the code, at file offset 0x1000
 constexpr uint64_t kData = 0x502000;  // and of the data, at 0x2000
 
-// With code and data, but no notes.
+// A file with code and data, but no notes.
 ElfImage Program() {
   ElfImage image;
   image.AddSegment(PT_LOAD, PF_R | PF_X, 0x1000, 0x800, kText);

@@ -41,7 +41,7 @@ TEST(FindDataSymbol, ByItsWholeName) {
   EXPECT_TRUE(absl::IsNotFound(FindDataSymbol(file.get(), "fir").status()));
 }
 
-// A file of some kilobytes on disk that says that it has half a gibibyte of each.
+// A file of some kilobytes on disk whose headers claim half a gibibyte of each.
 TEST(FindDataSymbol, ASparseFileCostsNoMemory) {
   ElfImage image;
   Elf64_Shdr& strings = image.AddSection(".dynstr", SHT_STRTAB, std::string("\0first\0", 7));

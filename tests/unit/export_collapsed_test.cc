@@ -69,7 +69,7 @@ TEST(Collapsed, EqualNamesAreOneLine) {
   EXPECT_EQ(Live(profile, [](uint64_t) { return std::vector<SourceFrame>{{.function = "same"}}; }), "same 3\n");
 }
 
-// What flamegraph.pl makes of a line: the stack, the value, and perhaps the value before it.
+// flamegraph.pl's reading of a line: the stack, the value, and perhaps a first value.
 TEST(Collapsed, HostileNamesStayOnTheirLineAndInTheirFrame) {
   const std::string hostile = absl::StrCat("a;b\n c 1\r", std::string(1, '\0'), "\xff\x1b[31m");
   const std::vector<std::string> names = {hostile, "two 12", "x 1.5", "12", "\n", ";", " 3", "plain"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The growth of a heap, as it is written and as readers see it.
+// Tests the growth of a heap, as written and as read.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/reader.h"
@@ -37,7 +37,7 @@ TEST(GrowthHeapTest, Text) {
 
 TEST(GrowthHeapTest, ReadersTakeTheNumbersAsTheyAre) {
   profile::Profile profile = Sample();
-  profile.warnings.clear();  // which only jeprof reads
+  profile.warnings.clear();  // only jeprof reads them
   Reader reader;
   reader.Write("profile", GrowthHeap(profile));
   for (const char* tool : {"jeprof", "google-pprof"}) {

@@ -211,7 +211,7 @@ TEST(HeapV2Reader, RefusesWhatIsNoDump) {
   }
 }
 
-// Wherever a file ends within a line, it is refused; where it ends between stacks, it is what it is.
+// A file that ends within a line is refused; one that ends between stacks is valid, with fewer of them.
 TEST(HeapV2Reader, CutOffAnywhere) {
   for (const std::string text : {kThreaded, kGperftools}) {
     for (size_t size = 1; size < text.size(); size++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the real jeprof shows of symbolized profiles, without the program.
+// Tests what the real jeprof shows of symbolized profiles, without the program.
 #include <unistd.h>
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the real jeprof shows of heap_v2 files. The profiled program is this test itself.
+// Tests what the real jeprof shows of heap_v2 files. The profiled program is this test.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ using ::testing::Not;
 
 constexpr uint64_t kPeriod = 524288;
 
-// An address that a call at the start of `function` returns to, as far as readers of profiles can tell.
+// A plausible return address of a call at the start of `function`.
 uint64_t ReturnInto(int (*function)(int)) { return reinterpret_cast<uint64_t>(function) + 1; }
 
 // `samples` samples of `size` bytes each.
@@ -82,7 +82,7 @@ class JeprofTest : public ::testing::Test {
     return -1;
   }
 
-  // What jeprof says besides the profile, but for its progress.
+  // jeprof's messages, without the profile and its progress.
   static void ExpectNoComplaint(const Output& output) {
     EXPECT_EQ(output.status, 0) << output.err;
     EXPECT_THAT(output.err, Not(ContainsRegex("WARNING|Illegal|uninitialized|unknown|rror"))) << output.err;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Go's pprof reads from profile.proto files.
+// Tests what Go's pprof reads from profile.proto files.
 #include <unistd.h>
 
 #include <map>
@@ -57,7 +57,7 @@ class PprofTest : public ::testing::Test {
   Reader reader_;
 };
 
-// Names every address after itself.
+// Gives every address a name made of itself.
 std::vector<SourceFrame> Hex(uint64_t address) { return {{.function = absl::StrCat("0x", absl::Hex(address))}}; }
 
 // The value in the first column, "flat", of a function; -1 if it is not there.
@@ -235,7 +235,7 @@ TEST_F(PprofTest, SurvivesEverySize) {
   EXPECT_THAT(raw, HasSubstr("-9223372036854774784          1 -9223372036854774784 -9223372036854774784"));
 }
 
-// Polar Signals' readers take the numbers of locations for their places.
+// Polar Signals' readers take the id of a location for its index.
 TEST_F(PprofTest, NumbersAreInOrderFromOne) {
   Profile profile = {.contexts = {{.frames = {0x2001, 0x1001}, .threads = {Share(1, 10)}},
                                   {.frames = {}, .threads = {Share(1, 10)}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Prometheus' own tool says of the figures, and what its Python library reads from them.
+// Tests the metrics with Prometheus' own tool, and what its Python library reads from them.
 #include <unistd.h>
 
 #include <string>
@@ -65,7 +65,7 @@ class PrometheusTest : public ::testing::Test {
     ASSERT_EQ(access("/usr/bin/promtool", X_OK), 0) << "promtool comes with prometheus: run scripts/bootstrap";
   }
 
-  // What is wrong with them, by promtool; it also looks at names and help.
+  // promtool's complaints; it also checks names and help texts.
   std::string Complaints(const CollectorFigures& figures) const {
     reader_.Write("metrics", Prometheus(figures));
     Output output = reader_.Run("/usr/bin/promtool check metrics <metrics");
@@ -87,7 +87,7 @@ TEST_F(PrometheusTest, PromtoolAcceptsIt) {
   EXPECT_THAT(Complaints({}), IsEmpty());
 }
 
-// That the readers look at all.
+// The readers do check.
 TEST_F(PrometheusTest, ReadersRejectWhatIsWrong) {
   const std::string metrics = Prometheus(Everything());
   reader_.Write("metrics", metrics + "heaptap_wrong{command=\"a\"b\"} 1\n");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two writers of single samples, read back as JSON.
+// Tests the two writers of single samples by reading their JSON.
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A collector that says what a test wants.
+// A collector whose answers are set by the test.
 #ifndef HEAPTAP_TESTS_UNIT_FAKE_COLLECTOR_H_
 #define HEAPTAP_TESTS_UNIT_FAKE_COLLECTOR_H_
 
@@ -17,7 +17,7 @@
 
 namespace heaptap::service {
 
-// Thread-safe but for its public members, which are to be set while nobody asks.
+// Thread-safe except for its public members: set those while no request runs.
 class FakeCollector : public Collector {
  public:
   std::vector<ProcessSummary> processes = {};
@@ -25,7 +25,7 @@ class FakeCollector : public Collector {
   std::map<pid_t, ProfileSnapshot> snapshots = {};
   std::map<pid_t, AllocatorFigures> allocators = {};
   exporter::CollectorFigures figures = {};
-  absl::Status status = absl::OkStatus();  // of all
+  absl::Status status = absl::OkStatus();  // of every call
 
   // `action` is called at the beginning of each call from now on, with the call's name.
   void WhenAsked(std::function<void(const std::string&)> action) {
@@ -33,7 +33,7 @@ class FakeCollector : public Collector {
     when_asked_ = std::move(action);
   }
 
-  // What was called that changes something, in order.
+  // The calls that change something, in order.
   std::vector<std::string> Deeds() {
     std::lock_guard<std::mutex> lock(mutex_);
     return deeds_;
@@ -51,7 +51,7 @@ class FakeCollector : public Collector {
     return processes;
   }
 
-  // The process of a PID is from now on another one.
+  // Replaces the process that has the PID.
   void ReusePid(pid_t pid) {
     std::lock_guard<std::mutex> lock(mutex_);
     for (ProcessSummary& process : processes) {

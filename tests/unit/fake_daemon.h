@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests of the commands: something that listens on a Unix socket and answers each request with bytes that the test
-// chose, HTTP or not.
+// For tests of the commands: a server on a Unix socket that answers each request with bytes chosen by the test, HTTP or
+// not.
 #ifndef HEAPTAP_TESTS_UNIT_FAKE_DAEMON_H_
 #define HEAPTAP_TESTS_UNIT_FAKE_DAEMON_H_
 
@@ -29,10 +29,10 @@ inline std::string Http(int status, absl::string_view body) {
   return absl::StrCat("HTTP/1.1 ", status, " x\r\nContent-Type: x\r\nContent-Length: ", body.size(), "\r\n\r\n", body);
 }
 
-// Answers one request after the other, until it goes.
+// Answers one request after the other, until it is destroyed.
 class FakeDaemon {
  public:
-  // `path`: of the socket.
+  // `path`: the socket.
   explicit FakeDaemon(const std::string& path) : socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
@@ -53,17 +53,17 @@ class FakeDaemon {
   FakeDaemon(const FakeDaemon&) = delete;
   FakeDaemon& operator=(const FakeDaemon&) = delete;
 
-  // `request`: "GET /path". Of several answers each is given once, the last one for ever.
+  // `request`: "GET /path". If there are several answers, each is sent once, and the last one from then on.
   void Answer(const std::string& request, std::vector<std::string> bytes) {
     const std::lock_guard lock(mutex_);
     answers_[request] = std::move(bytes);
   }
-  // What is sent again and again, after the answer, until the client has enough.
+  // Sent again and again after the answer, until the client disconnects.
   void AppendForEver(std::string bytes) {
     const std::lock_guard lock(mutex_);
     for_ever_ = std::move(bytes);
   }
-  // After the answer, the connection stays open until the client closes it.
+  // Keeps the connection open after the answer, until the client closes it.
   void StayOpen() {
     const std::lock_guard lock(mutex_);
     stays_open_ = true;
@@ -74,7 +74,7 @@ class FakeDaemon {
   }
 
  private:
-  // Whether `fd` has something for us, false at the end of the test.
+  // Waits until `fd` is readable; false at the end of the test.
   bool Wait(int fd) const {
     pollfd polled[] = {{fd, POLLIN, 0}, {end_.get(), POLLIN, 0}};
     while (poll(polled, 2, -1) < 0) {
@@ -104,7 +104,7 @@ class FakeDaemon {
         while (put(for_ever_)) {
         }
       }
-      // Until the client goes.
+      // Until the client disconnects.
       if (stays_open_ && Wait(client.get())) continue;
     }
   }

@@ -28,7 +28,7 @@
 
 namespace heaptap::service {
 
-// An answer in parts; status 0: none came.
+// The parts of an answer; status 0: there was none.
 struct Answered {
   int status = 0;
   std::string headers = {};
@@ -71,7 +71,7 @@ inline elf::FileDescriptor ConnectLoopback(int port) {
   return fd;
 }
 
-// As much of it as the other side takes.
+// Sends as much of it as the other side accepts.
 inline void SendAll(const elf::FileDescriptor& fd, absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t put = send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -80,7 +80,7 @@ inline void SendAll(const elf::FileDescriptor& fd, absl::string_view bytes) {
   }
 }
 
-// All that comes until the other side closes.
+// Returns all that is received until the other side closes.
 inline std::string ReceiveAll(const elf::FileDescriptor& fd) {
   std::string all;
   char part[1 << 16];
@@ -104,7 +104,7 @@ inline Answered Exchange(const elf::FileDescriptor& fd, const std::string& reque
 class ServerTest : public ::testing::Test {
  protected:
   ServerTest() {
-    // Other users are to come in.
+    // Other users must be able to connect.
     std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
     options_ = {.socket_path = folder_ / "socket", .listen = "127.0.0.1:0"};
   }

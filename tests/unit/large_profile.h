@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Profiles of the size that a large program makes, to see how long writers take.
+// Profiles as large as those of a large program, to measure the writers.
 #ifndef HEAPTAP_TESTS_UNIT_LARGE_PROFILE_H_
 #define HEAPTAP_TESTS_UNIT_LARGE_PROFILE_H_
 

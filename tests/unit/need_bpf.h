@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests that need the kernel's leave to use eBPF and perf events.
+// For tests that need permission to use eBPF and perf events.
 #ifndef HEAPTAP_TESTS_UNIT_NEED_BPF_H_
 #define HEAPTAP_TESTS_UNIT_NEED_BPF_H_
 
@@ -19,7 +19,7 @@ inline bool MaySkipBpf() {
 
 }  // namespace heaptap
 
-// Ends the test unless `status` is OK: it fails and says why; with HEAPTAP_SKIP_BPF=1 it is skipped and says why.
+// Ends the test unless `status` is OK: it fails with the reason; with HEAPTAP_SKIP_BPF=1 it is skipped with the reason.
 #define NEED_BPF(status)                                                                     \
   do {                                                                                       \
     if (const auto& need = (status); !need.ok()) {                                           \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BCC's own reader finds our probes in build/libheaptap.so as the contract has them: names, arguments and their
-// registers, one site each, semaphores. A program of its own, since libbcc brings a compiler along.
+// Tests that BCC's reader finds our probes in build/libheaptap.so as documented: names, arguments and their registers,
+// one site each, semaphores. A separate program, since libbcc contains a compiler.
 #include <bcc/bcc_usdt.h>
 #include <elf.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ struct Probe {
 
 using Probes = std::map<std::string, Probe>;
 
-// Where bcc_usdt_foreach puts what it finds: its callback takes no context.
+// The results of bcc_usdt_foreach, whose callback has no context argument.
 Probes* found;
 
 void Find(bcc_usdt* probe) {
@@ -126,7 +126,7 @@ TEST_F(ProbeNotes, Semaphores) {
   }
 }
 
-// What Sites relies on: the code segment's addresses are its offsets in the file.
+// Sites relies on this: the code segment's addresses are its offsets in the file.
 TEST(ProbeLibrary, LinkedAsItLies) {
   std::string image = ReadFile(kLibrary);
   Elf64_Ehdr header;

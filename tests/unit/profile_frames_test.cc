@@ -47,7 +47,7 @@ TEST(CutAllocatorFrames, MayLeaveNothing) {
 
 TEST(CutAllocatorFrames, HostileAddresses) {
   EXPECT_THAT(Cut({0, 0, ~uint64_t{0}}), ElementsAre(0, ~uint64_t{0}));
-  // A range that a target made up may be backwards or hold everything.
+  // A range that a target invented may be reversed or contain everything.
   EXPECT_THAT(CutAllocatorFrames({1, 2, 3}, {{5, 1}}), ElementsAre(2, 3));
   EXPECT_THAT(CutAllocatorFrames({1, 2, 3}, {{0, ~uint64_t{0}}}), IsEmpty());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs programs that read what heaptap writes.
+// Runs programs that read heaptap's files.
 #ifndef HEAPTAP_TESTS_UNIT_READER_H_
 #define HEAPTAP_TESTS_UNIT_READER_H_
 
@@ -20,7 +20,7 @@ struct Output {
   std::string err;
 };
 
-// A folder for the files of one test, gone after it.
+// A folder for the files of one test, removed after it.
 class Reader {
  public:
   std::string Path(const std::string& name) const { return folder_ / name; }

@@ -130,8 +130,8 @@ TEST(AddressSpaces, SystemWideAllThatBeganSinceIsKept) {
   AddressSpaces spaces(AddressSpaces::Scope::kSystemWide);
   EXPECT_FALSE(spaces.Apply(Map(1, 0x1000, "/older")));
   EXPECT_FALSE(spaces.Apply(Of(MappingEvent::kFork, 2, 1)));
-  EXPECT_EQ(spaces.Find(1), nullptr) << "it began before";
-  EXPECT_EQ(spaces.Find(2), nullptr) << "what it had mapped nobody knows";
+  EXPECT_EQ(spaces.Find(1), nullptr) << "it was there before";
+  EXPECT_EQ(spaces.Find(2), nullptr) << "its earlier mappings are unknown";
   EXPECT_FALSE(spaces.Apply(Of(MappingEvent::kExec, 2)));
   EXPECT_TRUE(spaces.Apply(Map(2, 0x1000, "/program")));
   ASSERT_NE(spaces.Find(2), nullptr);
@@ -178,7 +178,7 @@ TEST(AddressSpaces, TheEndDropsOnlyWhoIsNotHeld) {
   EXPECT_NE(spaces.Find(3), nullptr);
   spaces.Drop(2);
   EXPECT_EQ(spaces.Find(2), nullptr);
-  // Who was kept by name is held.
+  // What was kept by name is still found.
   spaces.Keep(4, {});
   spaces.Apply(Of(MappingEvent::kEnd, 4));
   EXPECT_NE(spaces.Find(4), nullptr);
@@ -212,7 +212,7 @@ TEST(AddressSpaces, ChildrenThatAreKeptAreHeld) {
   spaces.Apply(Of(MappingEvent::kEnd, 2));
   EXPECT_NE(spaces.Find(2), nullptr);
   EXPECT_FALSE(spaces.Apply(Of(MappingEvent::kExec, 3)));
-  EXPECT_EQ(spaces.Find(3), nullptr) << "a stranger";
+  EXPECT_EQ(spaces.Find(3), nullptr) << "an unknown process";
 }
 
 TEST(AddressSpaces, WhatIsTakenStaysAsItWas) {

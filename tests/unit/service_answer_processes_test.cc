@@ -50,7 +50,7 @@ TEST(AnswerProcesses, WhatThrowsEndsTheChildAlone) {
 TEST(AnswerProcesses, WhatBlocksIsEnded) {
   AnswerProcesses answers(kShortLimitSeconds);
   ASSERT_TRUE(answers.Start(kProcess, WaitForEver).ok());
-  EXPECT_EQ(answers.Reap(), 0) << "nobody waits for it before";
+  EXPECT_EQ(answers.Reap(), 0) << "its status has not been collected before";
   EXPECT_EQ(answers.WaitFor(kProcess), 1);
 }
 
@@ -93,7 +93,7 @@ TEST(AnswerProcesses, OfADroppedProcessNothingIsRemembered) {
   EXPECT_EQ(answers.TakeFailures(kProcess), 0);
 }
 
-// They have the collector's sockets and locks.
+// They inherit the collector's sockets and locks.
 TEST(AnswerProcesses, EndWithTheCollector) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

@@ -18,13 +18,13 @@ using ::testing::SizeIs;
 constexpr double kBudget = 0.02;
 constexpr int kRounds = 100;
 
-// Processes whose samples halve with every step, as long as they keep to what they are told.
+// Processes whose samples halve with every step, if they obey.
 class Machine {
  public:
   explicit Machine(std::vector<double> demands) : demands_(std::move(demands)), steps_(demands_.size()) {}
 
   void SetDemand(size_t process, double demand) { demands_[process] = demand; }
-  // Fires probes at will.
+  // Fires probes at any rate.
   void SetUnruly(size_t process) { unruly_ = process; }
 
   double Share(size_t process) const {
@@ -37,7 +37,7 @@ class Machine {
   }
   const std::vector<uint32_t>& steps() const { return steps_; }
 
-  // False: it changed nothing.
+  // Returns whether it changed something.
   bool Round() {
     std::vector<Cost> costs;
     for (size_t i = 0; i < demands_.size(); i++) costs.push_back({.share = Share(i), .raised = steps_[i]});
@@ -59,7 +59,7 @@ TEST(Budget, OfNobody) { EXPECT_THAT(KeepBudget({}, kBudget), IsEmpty()); }
 TEST(Budget, WithinItNothingChanges) {
   EXPECT_THAT(KeepBudget({{.share = 0.01}, {.share = 0.009}, {.share = 0}}, kBudget), ElementsAre(0, 0, 0));
   EXPECT_THAT(KeepBudget({{.share = kBudget}}, kBudget), ElementsAre(0));
-  // Between a quarter of it and all of it who was raised stays so.
+  // Between a quarter of the budget and all of it, raised processes stay raised.
   EXPECT_THAT(KeepBudget({{.share = 0.006, .raised = 3}, {.share = 0.001, .raised = 1}}, kBudget), ElementsAre(3, 1));
 }
 
@@ -113,7 +113,7 @@ TEST(Budget, NobodyIsMovedUpAndDown) {
       Machine machine(std::vector<double>(processes, demand));
       // Up, then down again from a burst.
       machine.Round();
-      machine.Round();  // the sum of what is left may be another by a rounding error
+      machine.Round();  // the sum of the rest may differ by a rounding error
       for (int round = 0; round < kRounds; round++) EXPECT_FALSE(machine.Round());
       EXPECT_LE(machine.Sum(), kBudget);
 
@@ -133,7 +133,7 @@ TEST(Budget, NobodyIsMovedUpAndDown) {
   }
 }
 
-// It fires probes as it likes, whatever rate it is told.
+// It fires probes at any rate, whatever it is set to.
 TEST(Budget, OthersDoNotPayForWhoDoesNotObey) {
   Machine machine({1.0, 0.004, 0.004});
   machine.SetUnruly(0);
@@ -143,7 +143,7 @@ TEST(Budget, OthersDoNotPayForWhoDoesNotObey) {
   EXPECT_GT(steps[0], 20u);
   EXPECT_LE(steps[0], 64u);
 
-  // They keep to the budget among themselves, as if it were not there.
+  // The others keep to the budget as if it did not exist.
   machine.SetDemand(1, 0.2);
   machine.SetDemand(2, 0.001);
   for (int round = 0; round < kRounds; round++) machine.Round();

@@ -37,7 +37,7 @@ class DumpFolderTest : public ::testing::Test {
   }
 
   std::string Prefix(const std::string& name = "jeprof") const { return root_ / name; }
-  // All names, hidden ones too.
+  // All names, including hidden ones.
   std::set<std::string> Names() const {
     std::set<std::string> names;
     for (const auto& entry : fs::directory_iterator(root_)) names.insert(entry.path().filename());
@@ -107,7 +107,7 @@ TEST_F(DumpFolderTest, WhatIsThereIsNeverTouched) {
   EXPECT_EQ(sequence.all, 4);
 }
 
-// Whoever may write to the folder can guess the temporary name.
+// Any process that may write to the folder can guess the temporary name.
 TEST_F(DumpFolderTest, NoPreparedFileStopsOrRedirectsADump) {
   const DumpFolder folder = Open(Prefix());
   std::ofstream(root_ / "victim") << "old";
@@ -130,7 +130,7 @@ TEST_F(DumpFolderTest, TheFolderIsOpenedOnce) {
   EXPECT_TRUE(fs::is_empty(root_ / "a"));
 }
 
-// A dump has no name before it is whole.
+// A dump has no name before it is complete.
 TEST_F(DumpFolderTest, AWriterThatIsKilledLeavesNoPartOfADump) {
   constexpr rlim_t kWritten = 1 << 20;
   const DumpFolder folder = Open(Prefix());

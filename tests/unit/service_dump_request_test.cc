@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Answering dump requests of a forked child, honest and hostile.
+// Tests the answers to honest and hostile dump requests of a forked child.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -25,7 +25,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A process with a request at a known address, in memory that this process shares and can look into.
+// A process with a request at a known address, in memory that it shares with this process.
 class DumpRequestTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -117,7 +117,7 @@ TEST_F(DumpRequestTest, AnswersWithTheDump) {
   EXPECT_TRUE(absl::IsInvalidArgument(Read().status())) << "it is answered";
 }
 
-// Its memory lives on in a process that shares it, its descriptors are those of the next program.
+// Its memory lives on in a process that shares it; its descriptors belong to the next program.
 TEST_F(DumpRequestTest, AfterAnExecNothingIsWritten) {
   Begin();
   is_current_ = false;
@@ -169,7 +169,7 @@ TEST_F(DumpRequestTest, FilesThatAreNotGood) {
   const elf::FileDescriptor path_only(open("/etc/passwd", O_PATH | O_CLOEXEC));
   const elf::FileDescriptor device(open("/dev/null", O_WRONLY | O_CLOEXEC));
   const elf::FileDescriptor folder(open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Root may write to such files what their openers may not: no place for a dump.
+  // Root may write to such files what the process that opened them may not, so no dump goes there.
   const elf::FileDescriptor proc(open("/proc/self/coredump_filter", O_RDWR | O_CLOEXEC));
   Begin();
   for (const int fd : {pipe_out.get(), read_only.get(), path_only.get(), device.get(), folder.get(), proc.get(),
@@ -205,7 +205,7 @@ TEST_F(DumpRequestTest, WhatIsNoEventfdIsNotWrittenTo) {
   for (const int fd : {fake.get(), pipe_out.get(), 1000000}) {
     request_->event_fd = fd;
     EXPECT_TRUE(absl::IsInvalidArgument(Answer(*request_))) << fd;
-    // Without a way to answer the request cannot be meant as one; and its file may be another one by now.
+    // A request that cannot be answered is ignored; its descriptor may already refer to another file.
     EXPECT_EQ(FileContents(), "") << fd;
     EXPECT_EQ(request_->answered, 0);
   }
@@ -214,7 +214,7 @@ TEST_F(DumpRequestTest, WhatIsNoEventfdIsNotWrittenTo) {
   EXPECT_EQ(lseek(fake.get(), 0, SEEK_END), 0);
 }
 
-// The process gave up, and its descriptors may have passed to files of the program.
+// The process gave up, and its descriptor may now refer to a file of the program.
 TEST_F(DumpRequestTest, ARequestThatWasWithdrawnTouchesNoFile) {
   ASSERT_EQ(write(file_.get(), "database", 8), 8);
   Begin();

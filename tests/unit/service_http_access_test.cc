@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may see and do what.
+// Tests which clients may see and do what.
 #include <grp.h>
 #include <sys/wait.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Real clients against a real server, on a profile of this program.
+// Tests real clients with a real server, on a profile of this program.
 #include <unistd.h>
 
 #include "gmock/gmock.h"
@@ -18,7 +18,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The calls that "allocated".
+// The functions on the call path of the profile.
 __attribute__((noinline)) uint64_t LeakingFunction(uint64_t& caller) {
   caller = reinterpret_cast<uint64_t>(__builtin_return_address(0));
   return reinterpret_cast<uint64_t>(&LeakingFunction) + 2;
@@ -111,7 +111,7 @@ TEST_F(HttpClientsTest, Curl) {
                                                  " 'http://localhost/mtev/heap_profile?trigger_dump=true'"));
   EXPECT_EQ(output.status, 0) << output.err;
   EXPECT_EQ(output.out, exporter::HeapV2(collector_.snapshots[getpid()].profile));
-  // A body for which curl waits to be told to go on.
+  // For a body of this size curl waits for "100 Continue".
   reader_.Write("addresses", std::string(2 << 20, '+'));
   const Output posted =
       reader_.Run(absl::StrCat("curl -s -w '%{http_code}' -d @addresses ", process_url_, "/pprof/symbol"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each page answers.
+// Tests the answer of each page.
 #include <unistd.h>
 
 #include <atomic>
@@ -426,7 +426,7 @@ TEST_F(HttpEndpointsTest, NoSuchPath) {
     EXPECT_EQ(answer.status, 404) << path;
     EXPECT_THAT(answer.body, Not(HasSubstr("root:"))) << path;
   }
-  // The same page by other letters is the same page.
+  // Another spelling of a path is the same page.
   EXPECT_EQ(Get("/h%65althz").status, 200);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which bytes are a request.
+// Tests which bytes are a valid request.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -20,7 +20,7 @@ int Parse(absl::string_view text) {
   return Parse(text, head);
 }
 
-// The refusal of a request with one more header line.
+// The status with which a request with one more header line is refused.
 int ParseWith(absl::string_view line) {
   return Parse(absl::StrCat("GET / HTTP/1.1\r\nHost: localhost\r\n", line, "\r\n\r\n"));
 }
@@ -80,7 +80,7 @@ TEST(ParseHeadTest, Headers) {
   EXPECT_EQ(ParseWith("Content-Encoding: identity"), 0);
   EXPECT_EQ(ParseWith("Expect: 100-continue"), 0);
   EXPECT_EQ(ParseWith("Expect: 200-ok"), 417);
-  EXPECT_EQ(ParseWith("Range: bytes=0-1,0-1,0-1"), 0) << "nobody looks at it";
+  EXPECT_EQ(ParseWith("Range: bytes=0-1,0-1,0-1"), 0) << "it is ignored";
 }
 
 TEST(ParseHeadTest, Lengths) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sockets, limits, and clients that mean ill.
+// Tests sockets, limits, and malicious clients.
 #include <poll.h>
 #include <sys/stat.h>
 
@@ -236,7 +236,7 @@ TEST_F(HttpServerTest, TheLibraryReadsNoHeaders) {
 
 TEST_F(HttpServerTest, LargeFormBodies) {
   Start();
-  // What jeprof sends: curl -d says that it is a form.
+  // What jeprof sends: curl -d declares a form.
   std::string body = "0x1";
   while (body.size() < 1 << 20) body.append("+0x0000000000000001");
   const Answered answer = Exchange(Connect(), RequestText("POST", "/pid/42/pprof/symbol", body,
@@ -268,7 +268,7 @@ TEST_F(HttpServerTest, SlowHeader) {
   Start();
   const elf::FileDescriptor client = Connect();
   std::thread drip([&] {
-    // Each byte comes in time, the header never does.
+    // Each byte arrives in time, the complete header never does.
     std::string line = "GET / HTTP/1.1\r\nX: ";
     for (size_t i = 0; i < 1000; ++i) {
       if (send(client.get(), i < line.size() ? &line[i] : "x", 1, MSG_NOSIGNAL) != 1) return;
@@ -320,7 +320,7 @@ TEST_F(HttpServerTest, TooManyConnections) {
   idle.push_back(Connect());
   idle.push_back(ConnectTcp());
   idle.push_back(ConnectTcp());
-  // One user's silent clients are no concern of others, and the next of them is sent away at once.
+  // One user's silent clients do not affect others; that user's next client is refused at once.
   EXPECT_EQ(Exchange(ConnectTcp(), "").status, 503);
   EXPECT_EQ(Get("/healthz").status, 200);
   idle.push_back(Connect());

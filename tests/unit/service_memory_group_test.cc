@@ -16,7 +16,7 @@ TEST(MemoryGroupFolder, OfBothVersions) {
 TEST(MemoryGroupFolder, OfNone) {
   EXPECT_EQ(MemoryGroupFolder(""), "");
   EXPECT_EQ(MemoryGroupFolder("5:cpu:/x\n"), "");
-  EXPECT_EQ(MemoryGroupFolder("0::/../outside\n"), "") << "of another name space";
+  EXPECT_EQ(MemoryGroupFolder("0::/../outside\n"), "") << "in another namespace";
   EXPECT_EQ(MemoryGroupFolder("nonsense\n:\n0:\n"), "");
 }
 

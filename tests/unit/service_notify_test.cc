@@ -67,7 +67,7 @@ TEST_F(NotifyTest, SaysWhatTheManagerUnderstands) {
   EXPECT_EQ(Take(), "nothing");
 }
 
-// As the monotonic clock has it: the manager compares it with its own requests.
+// By the monotonic clock: the manager compares it with its own requests.
 TEST_F(NotifyTest, ReloadingSaysWhen) {
   Listen(folder_ / "socket");
   const ServiceManager manager;

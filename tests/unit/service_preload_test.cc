@@ -104,7 +104,7 @@ TEST_F(Preload, FilesOfAStaticProgram) {
 TEST_F(Preload, FilesOfAScript) {
   std::ofstream(folder_ / "script") << "#!/bin/sh\nexit 0\n";
   fs::permissions(folder_ / "script", fs::perms::owner_all);
-  // At most itself; its interpreter shows itself when it runs.
+  // A script yields at most itself; its interpreter is examined when it runs.
   for (const std::string& file : FilesOfProgram(folder_ / "script")) EXPECT_EQ(file, folder_ / "script");
 }
 

@@ -26,7 +26,7 @@ constexpr uint64_t kTextBytes = 0x800;
 constexpr uint64_t kData = 0x402000;
 constexpr uint64_t kDataBytes = 0x100;
 
-// Code of nothing but nops, and the notes.
+// A file whose code consists of nops, and its notes.
 elf::FileDescriptor FileWithNotes(const std::string& notes, uint64_t data_offset = kTextOffset) {
   ElfImage image;
   image.AddSegment(PT_LOAD, PF_R | PF_X, kTextOffset, kTextBytes, kText);
@@ -195,17 +195,17 @@ TEST_F(ProbeFilesTest, AFileHasABoundOfSites) {
   EXPECT_FALSE(files_->IsAttached(many.get()));
 }
 
-// Each takes the kernel a tenth of a second to take away.
+// The kernel takes a tenth of a second to remove each.
 TEST_F(ProbeFilesTest, AUserHasABoundOfFiles) {
   NEED_BPF(Load());
   constexpr uid_t kUser = 65534;
-  constexpr int kMost = 32;
+  constexpr int kMaxFiles = 32;
   std::vector<elf::FileDescriptor> users;
-  for (int i = 0; i <= kMost; i++) {
+  for (int i = 0; i <= kMaxFiles; i++) {
     users.push_back(FileWithNotes(kAlloc + kFree));
     ASSERT_EQ(fchown(users.back().get(), kUser, kUser), 0);
     const absl::Status status = Attach(users.back()).status();
-    ASSERT_EQ(status.code(), i < kMost ? absl::StatusCode::kOk : absl::StatusCode::kResourceExhausted) << status;
+    ASSERT_EQ(status.code(), i < kMaxFiles ? absl::StatusCode::kOk : absl::StatusCode::kResourceExhausted) << status;
   }
   const elf::FileDescriptor others = FileWithNotes(kAlloc + kFree);
   ASSERT_EQ(fchown(others.get(), kUser - 1, kUser - 1), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names in processes that run, have ended, or have been replaced.
+// Tests names in processes that run, have ended, or have been replaced.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -119,7 +119,7 @@ TEST_F(ProcessSymbolsTest, ReplacedFileOfEndedProcess) {
   EXPECT_EQ(snapshot().profile.mappings[0].build_id, "");
 }
 
-// What the PID means now has the same file at the same place; but it is not the process of the profile.
+// The process that has the PID now maps the same file at the same place, but is not the process of the profile.
 TEST_F(ProcessSymbolsTest, AnotherProcessHasThePid) {
   ProfileSnapshot old = snapshot();
   collector_.ReusePid(child_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Holding on to processes, reading their memory and their control blocks.
+// Tests handles of processes, and reading their memory and their control blocks.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,7 +189,7 @@ class ControlBlock : public ::testing::Test {
     absl::StatusOr<ProcessHandle> handle = ProcessHandle::Open(child.pid());
     ASSERT_TRUE(handle.ok()) << handle.status();
     absl::StatusOr<heaptap_control> control = absl::UnknownError("");
-    // Until the loader has done its work the block may not be there.
+    // Before the loader has finished the block may be missing.
     ASSERT_TRUE(WaitUntil([&] { return (control = ReadControl(*handle, *address)).ok(); })) << control.status();
     EXPECT_EQ(control->pid, 4711);
     EXPECT_EQ(control->lg_sample, 19);

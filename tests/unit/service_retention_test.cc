@@ -145,7 +145,7 @@ TEST_F(RetentionTest, TheNewestStays) {
   EXPECT_EQ(Prune(pruner), 0);
 }
 
-// The clock was put back: what has just been written looks older than the rest.
+// The clock was set back: the newest file looks older than the others.
 TEST_F(RetentionTest, TheNewestIsTheLastThatWasWritten) {
   MakeMany(3);
   DumpPruner pruner = Pruner({.max_files = 1});
@@ -174,7 +174,7 @@ TEST_F(RetentionTest, MoreThanAreKeptInMind) {
   EXPECT_THAT(Names(), ElementsAre(Name(count - 2), Name(count - 1)));
 }
 
-// Files that the pruner cannot know of, as nobody told it, show whether it has looked.
+// Files that were not reported to the pruner show whether it has read the folder.
 TEST_F(RetentionTest, TheFolderIsNotReadAgainForNothing) {
   MakeMany(10);
   DumpPruner pruner = Pruner({.max_files = 10});

@@ -146,7 +146,7 @@ TEST(Rules, ControlGroups) {
   EXPECT_FALSE(Holds("cgroup=*", Facts("x", 0, {}))) << "no path, no match";
 }
 
-// Users give their control groups names. A matcher that tries everything would take years here, and the test be ended.
+// Users name their control groups. A backtracking matcher would take years here, and the test would time out.
 TEST(Rules, NoPathMakesAPatternSlow) {
   const ProcessFacts facts = Facts("x", 0, {absl::StrCat("/", std::string(4000, 'a'))});
   EXPECT_FALSE(Holds("cgroup=*a*a*a*a*a*a*a*a*b", facts));
@@ -166,8 +166,7 @@ TEST(Rules, BlanksBetweenWords) {
 }
 
 TEST(Rules, AnErrorNamesTheRuleTheWordAndWhatIsRight) {
-  EXPECT_EQ(Error("comm=x lg-sample=47"),
-            "rule \"comm=x lg-sample=47\": lg-sample=47: expected a number from 0 to 46");
+  EXPECT_EQ(Error("comm=x lg-sample=47"), "rule \"comm=x lg-sample=47\": lg-sample=47: expected a number from 0 to 46");
   EXPECT_THAT(Error("comm=x lg_sample=6"), HasSubstr(": lg_sample=6: unknown word; conditions are pid=N"));
   EXPECT_THAT(Error("comm=\x1b[2J colour=\x1b"), Not(HasSubstr("\x1b")));
 }

@@ -25,7 +25,7 @@ using ::testing::UnorderedElementsAre;
 std::string AllBytes() {
   std::string bytes;
   for (int byte = 0; byte < 256; byte++) bytes.push_back(static_cast<char>(byte));
-  // Before digits that an escape must not take for its own.
+  // Before digits that must not become part of an escape.
   return absl::StrCat(bytes, std::string("\xff"
                                          "f\x01"
                                          "1\0"
@@ -83,7 +83,7 @@ TEST(TargetState, IsReadAsItWasWritten) {
   absl::StatusOr<TargetState> read = ParseTargetState(WriteTargetState(state.target, state.space));
   ASSERT_TRUE(read.ok()) << read.status();
   ExpectSame(*read, state);
-  // And of nothing in particular.
+  // And of an empty state.
   absl::StatusOr<TargetState> nothing = ParseTargetState(WriteTargetState({}, {}));
   ASSERT_TRUE(nothing.ok()) << nothing.status();
   ExpectSame(*nothing, {});
@@ -116,7 +116,7 @@ TEST(TargetState, HostileTextsAreRefusedOrHarmless) {
 
   const TargetState state = Example();
   const nlohmann::json whole = nlohmann::json::parse(WriteTargetState(state.target, state.space));
-  // A rate beyond all rates, mappings that are none, escapes that are none.
+  // A rate out of range, invalid mappings, invalid escapes.
   nlohmann::json strange = whole;
   strange["own_lg_sample"] = 4000000000u;
   strange["name"] = "\\q";
@@ -187,7 +187,7 @@ TEST_F(TargetStatesTest, WhatTookOverReadsWhatWasLeft) {
   EXPECT_TRUE(Open("layout1", true).Load(7).ok()) << "and the one after it";
 }
 
-// The numbers of processes begin anew with new books.
+// Process ids begin anew with new books.
 TEST_F(TargetStatesTest, OfOtherBooksNothingIsKept) {
   Save(Open("layout1", false), 7);
   EXPECT_TRUE(absl::IsNotFound(Open("layout1", false).Load(7).status())) << "the same layout, but new books";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The collector's unwind tables, on the real kernel, of files that this process maps.
+// Tests the collector's unwind tables, on the real kernel, for files that this process maps.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -46,7 +46,7 @@ class MappedImage {
   MappedImage& operator=(const MappedImage&) = delete;
 
   int fd() const { return file_.get(); }
-  // Where a link-time address of the code is.
+  // Where a link-time address of the code lies in this process.
   uint64_t At(uint64_t address) const { return mapping.start + address - kCode; }
 
   elf::Mapping mapping;
@@ -94,7 +94,7 @@ class UnwindTablesTest : public ::testing::Test {
     EXPECT_TRUE(key.ok()) << key.status();
     return key.value_or(heaptap_file_key{});
   }
-  // What is said meanwhile.
+  // The messages printed meanwhile.
   std::string Enter(const MappedImage& image, bool expected = true) { return Enter(KeyOf(image), image, expected); }
   std::string Enter(const heaptap_file_key& key, const MappedImage& image, bool expected = true) {
     testing::internal::CaptureStderr();
@@ -109,7 +109,7 @@ class UnwindTablesTest : public ::testing::Test {
   uint32_t FindRule(const MappedImage& image, uint64_t address) {
     return tables_->FindRule(image.mapping, image.At(address));
   }
-  // As a program does that looks for a row: long ago, or from now on.
+  // Marks a table as used, as a program does that looks for a row: long ago, or from now on.
   void SetLastUsed(const MappedImage& image, bool is_recent) {
     std::optional<heaptap_file> file = maps().ReadFile(KeyOf(image));
     ASSERT_TRUE(file.has_value());
@@ -216,7 +216,7 @@ TEST_F(UnwindTablesTest, OnlyUnusedTablesMakeRoom) {
   EXPECT_EQ(StateOf(third), HEAPTAP_FILE_OUTSIDE);
   EXPECT_EQ(FindRule(third, kCode), Words(4));  // stacks are finished here
 
-  // Its stacks come, and another table's stop.
+  // Its stacks begin to arrive, and another table's stop.
   SetLastUsed(third, true);
   tables_->Balance(absl::FromUnixSeconds(10));
   EXPECT_EQ(StateOf(third), HEAPTAP_FILE_OUTSIDE);
@@ -306,7 +306,7 @@ TEST_F(UnwindTablesTest, AnotherFileThanTheOneAskedFor) {
   EXPECT_EQ(StateOf(image), -1);
 }
 
-// The kernel's entry can be lost: a program that found no room for its question takes it out.
+// The kernel's entry can be lost: a program that finds no room for its request deletes it.
 TEST_F(UnwindTablesTest, KnownFileThatTheKernelAsksForAgain) {
   NEED_BPF(Load());
   MappedImage image(Small(2));
@@ -348,7 +348,7 @@ TEST_F(UnwindTablesTest, RefusedFileIsAskedForAgain) {
   EXPECT_EQ(StateOf(image), -1);
 }
 
-// A process makes files without end, of which each says something else.
+// A process makes an endless series of different files.
 TEST_F(UnwindTablesTest, FilesWithoutEnd) {
   NEED_BPF(Load(100, 20));
   tables_ = std::make_unique<UnwindTables>(maps(), 100 * kNode, 8);
@@ -370,7 +370,7 @@ TEST_F(UnwindTablesTest, FilesWithoutEnd) {
 
 TEST_F(UnwindTablesTest, SaysOnceWhatIsLargerThanTheBudget) {
   NEED_BPF(Load(2));
-  MappedImage large(Image(2044, 2));  // more than is kept here, too
+  MappedImage large(Image(2044, 2));  // larger than the cache of the collector, too
   EXPECT_EQ(Lines(Enter(large)), 1);
   MappedImage other_large(Image(2044, 3));
   EXPECT_EQ(Lines(Enter(other_large)), 1);
@@ -382,7 +382,7 @@ TEST_F(UnwindTablesTest, SaysOnceWhatIsLargerThanTheBudget) {
   }
 }
 
-// --- files that say nonsense -----------------------------------------------------------------------------------------
+// --- invalid files ---------------------------------------------------------------------------------------------------
 
 struct Malformed {
   const char* name;
@@ -549,8 +549,8 @@ TEST_F(UnwindTablesTest, FilesThatAreNoneOfOurBusiness) {
   }
 }
 
-// Each byte of a good file, broken: there is a table, or there is none and a line says why; none for what is no file of
-// ours any more.
+// Each byte of a valid file is corrupted in turn: there is a table, or there is none and one line gives the reason; no
+// line if the file is not ours any more.
 TEST_F(UnwindTablesTest, EveryByteBroken) {
   NEED_BPF(Load(4000));
   const std::string good = unwind::ImageWith(GoodFrames()).Bytes();
@@ -571,7 +571,7 @@ TEST_F(UnwindTablesTest, EveryByteBroken) {
     lines += Lines(said);
     maps().RemoveFile(KeyOf(image));
   }
-  EXPECT_GT(loaded, 50) << "a byte that matters to nobody";
+  EXPECT_GT(loaded, 50) << "many bytes do not matter";
   EXPECT_GT(lines, 20);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files that were made to harm who reads them, and the bounds of the cache.
+// Tests files made to harm their reader, and the limits of the cache.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ using ::testing::Each;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Of all children so far: grows with each confined process, and with nothing else.
+// The page faults of all children so far: only confined processes add to them.
 long ChildrenPageFaults() {
   struct rusage usage;
   getrusage(RUSAGE_CHILDREN, &usage);
@@ -58,8 +58,8 @@ TEST(Hostile, NotAProgram) {
   EXPECT_THAT(Symbolize(symbolizer, "/proc/self/exe", {}), IsEmpty());
 }
 
-// 10 GiB that are not there, all of it symbols of the highest names, or of debug information. Whatever the time, all
-// that is made of it is a bound of memory, and the test ends.
+// A sparse file of 10 GiB whose sections of symbols and debug information all claim its whole size. However long it
+// takes, memory is limited, and the test ends.
 TEST(Hostile, LargeAndHollow) {
   constexpr uint64_t kSize = uint64_t{10} << 30;
   elf::ElfImage image;
@@ -77,7 +77,7 @@ TEST(Hostile, LargeAndHollow) {
   EXPECT_THAT(Symbolize(symbolizer, folder / "file", {0x1000, 0x1001, 0x1000000}), Each(IsEmpty()));
 }
 
-// Debug information with bytes changed at random: whatever libdw does then, the names stay.
+// Debug information with random changes: whatever libdw does with it, the names stay.
 TEST(Hostile, BrokenDebugInformation) {
   Program program;
   const std::string good = ReadFile(program.path);
@@ -153,7 +153,7 @@ TEST(Cache, AsksOnce) {
   const long before = ChildrenPageFaults();
   EXPECT_EQ(Symbolize(symbolizer, program.path, program.addresses), first);
   EXPECT_EQ(ChildrenPageFaults(), before);
-  // What is not known is known not to be.
+  // Failures are cached too.
   EXPECT_THAT(Symbolize(symbolizer, program.path, {~uint64_t{0}}), Each(IsEmpty()));
   const long after = ChildrenPageFaults();
   EXPECT_GT(after, before);

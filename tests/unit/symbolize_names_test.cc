@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names from symbol tables that are made up, demangling, and the answers of confined processes.
+// Tests names from invented symbol tables, demangling, and the answers of confined processes.
 #include <elf.h>
 
 #include <string>
@@ -152,13 +152,13 @@ TEST(Answer, LaterReplacesEarlier) {
                                      Frame{.function = f}));
   EXPECT_EQ(frames[1][0].function.view().data(), frames[1][1].function.view().data()) << "one copy";
 
-  // Cut anywhere, it is still an answer.
+  // Truncated anywhere, it can still be read.
   for (size_t size = 0; size < bytes.size(); size++) {
     std::vector<Frames> some(2);
     ReadAnswer(bytes.substr(0, size), names, some);
     EXPECT_TRUE(some[1].empty() || some[1].size() == 1);
   }
-  // For fewer addresses than it speaks of, and with texts that are not there.
+  // With more addresses than were asked for, and with references to missing texts.
   std::vector<Frames> one(1);
   ReadAnswer(bytes, names, one);
   EXPECT_TRUE(one[0].empty());

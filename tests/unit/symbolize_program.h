@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests: programs made by the compiler, and what binutils say of them.
+// For tests: programs made by the compiler, and the output of binutils for them.
 #ifndef HEAPTAP_TESTS_UNIT_SYMBOLIZE_PROGRAM_H_
 #define HEAPTAP_TESTS_UNIT_SYMBOLIZE_PROGRAM_H_
 
@@ -24,15 +24,15 @@
 
 namespace heaptap::symbolize {
 
-// GoogleTest's way to show a frame.
+// Prints a frame in GoogleTest's messages.
 inline void PrintTo(const Frame& frame, std::ostream* out) {
   *out << (frame.is_inline ? "inline " : "") << frame.function.view() << " " << frame.file.view() << ":" << frame.line;
 }
 
-// Runs a command of the shell; fails the test if that fails.
+// Runs a shell command; fails the test if the command fails.
 inline void Shell(const std::string& command) { ASSERT_EQ(system(command.c_str()), 0) << command; }
 
-// What a command prints.
+// The output of a shell command.
 inline std::string OutputOf(const std::string& command) {
   std::string text;
   FILE* pipe = popen(command.c_str(), "re");
@@ -88,7 +88,7 @@ inline std::vector<Frames> Symbolize(Symbolizer& symbolizer, const std::string& 
   return symbolizer.Symbolize(mapping, fd.get(), offsets);
 }
 
-// The same as addr2line(1), or another tool with its form, says it; "" and 0 for what it does not know.
+// The same from addr2line(1), or a tool with the same output; "" and 0 for what it does not know.
 inline std::vector<Frames> AskAddr2line(const TemporaryFolder& folder, const std::string& path,
                                         const std::vector<uint64_t>& addresses,
                                         const std::string& tool = "addr2line -C") {

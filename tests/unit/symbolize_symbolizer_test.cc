@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs made by the compiler, compared with addr2line(1).
+// Compares names and lines with those of addr2line(1), in programs made by the compiler.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Lines have numbers that the tests know.
+// The tests know the line numbers.
 constexpr char kProgram[] = R"(#include <algorithm>
 #include <string>
 #include <vector>
@@ -64,7 +64,7 @@ bool IsSameFunction(absl::string_view a, absl::string_view b) {
          absl::StartsWith(b, absl::StrCat(a, "."));
 }
 
-// Whether some symbol that holds the address has the name.
+// Whether one of the symbols at the address has the name.
 bool IsAlias(const std::vector<Symbol>& functions, uint64_t address, absl::string_view name) {
   return std::any_of(functions.begin(), functions.end(), [&](const Symbol& function) {
     return address - function.start < function.size && IsSameFunction(function.name, name);
@@ -371,7 +371,7 @@ TEST_F(DebugFilesTest, ByBuildId) {
   std::filesystem::copy(debug_, place);
   EXPECT_EQ(Stripped(), whole_);
 
-  // Not if somebody else could have written it.
+  // Not if another user could have written it.
   std::filesystem::permissions(place, std::filesystem::perms(0666));
   EXPECT_FALSE(KnowsLines());
   std::filesystem::permissions(place, std::filesystem::perms(0644));
@@ -380,7 +380,7 @@ TEST_F(DebugFilesTest, ByBuildId) {
     ASSERT_EQ(chown(place.c_str(), 65534, 65534), 0);
     EXPECT_FALSE(KnowsLines());
   }
-  // Nor another version's.
+  // Nor that of another version.
   std::filesystem::remove(place);
   std::filesystem::copy("/proc/self/exe", place);
   EXPECT_FALSE(KnowsLines());
@@ -394,14 +394,14 @@ TEST_F(DebugFilesTest, ByLink) {
   std::filesystem::create_directories(place);
   std::filesystem::copy(debug_, place);
   EXPECT_EQ(Stripped(), whole_);
-  // Not what a link leads to outside.
+  // Nor a link to a file outside.
   std::filesystem::remove(absl::StrCat(place, "stripped.debug"));
   std::filesystem::create_symlink(debug_, absl::StrCat(place, "stripped.debug"));
   EXPECT_FALSE(KnowsLines());
   std::filesystem::remove(absl::StrCat(place, "stripped.debug"));
   std::filesystem::copy(debug_, place);
   EXPECT_TRUE(KnowsLines());
-  // Another content.
+  // Another file.
   Shell(absl::StrCat("printf x >>", place, "stripped.debug"));
   EXPECT_FALSE(KnowsLines());
 }

@@ -47,7 +47,7 @@ std::vector<std::string> Describe(const FileTable& table) {
   return lines;
 }
 
-// One function, whose CFA is so many words above RSP.
+// Adds one function whose CFA is `words` words above RSP.
 void Add(EhFrame& frames, uint64_t cie, uint64_t address, uint64_t size, uint64_t words) {
   frames.AddFde(cie, address, size, DefCfaOffset(8 * words));
 }

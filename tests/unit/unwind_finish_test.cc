@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stacks that the collector finishes are those that the kernel would have found.
+// Tests that stacks finished by the collector are those that the kernel would have found.
 #include <algorithm>
 #include <cstdint>
 #include <random>
@@ -23,7 +23,7 @@ const uint32_t kPlain = Rule(HEAPTAP_CFA_RSP, 1);
 
 constexpr uint64_t kSignalStack = 0x20000000;  // below the other one, as on a heap
 
-// A program that calls this and that, its stack grown as processors and compilers do it.
+// A random program whose stack grows as processors and compilers make it.
 class RandomProcess {
  public:
   explicit RandomProcess(uint64_t seed) : process(8), random_(seed) {
@@ -216,7 +216,7 @@ TEST(FinishStack, SaysWhatTheKernelSays) {
       ASSERT_EQ(Frames(stack), Frames(whole)) << "seed " << seed << ", cut at " << cut;
     }
   }
-  // The cases are what they should be.
+  // The cases occur as intended.
   EXPECT_GT(finished, 16000);
   EXPECT_LT(cut_off, finished / 5);
   for (const heaptap_stack_end end : {HEAPTAP_STACK_WHOLE, HEAPTAP_STACK_TRUNCATED, HEAPTAP_STACK_NO_CODE,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes ELF files with call frame information for tests: valid ones, to be broken by the test.
+// Makes valid ELF files with call frame information for tests, which may then corrupt them.
 #ifndef HEAPTAP_TESTS_UNIT_UNWIND_IMAGE_H_
 #define HEAPTAP_TESTS_UNIT_UNWIND_IMAGE_H_
 
@@ -105,7 +105,7 @@ inline elf::ElfImage ImageWith(const EhFrame& frames) {
   return image;
 }
 
-// Found by PT_GNU_EH_FRAME only; `functions` is what its header says of their number.
+// Found by PT_GNU_EH_FRAME only; `functions` is the count in its header.
 inline elf::ElfImage ImageWithHeader(const EhFrame& frames, uint32_t functions) {
   elf::ElfImage image = ImageWithCode();
   // version 1; pcrel sdata4; udata4; no search table.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables of real libraries, row by row against what readelf (binutils) makes of their call frame information.
+// Compares the tables of real libraries, row by row, with readelf's (binutils) reading of their call frame information.
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@
 namespace heaptap::unwind {
 namespace {
 
-constexpr uint32_t kSomeExpression = ~uint32_t{0};  // readelf says "exp", and no more
+constexpr uint32_t kSomeExpression = ~uint32_t{0};  // readelf prints only "exp"
 
 // "rsp+16" or "c-16" to its name and offset.
 std::pair<std::string, int> Split(const std::string& cell) {
@@ -150,7 +150,7 @@ TEST_P(UnwindReadelf, AgreesRowByRow) {
       rule = found;
     }
     ASSERT_EQ(found, rule) << absl::StrCat(path_, " at ", absl::Hex(address));
-    // No row but readelf's.
+    // No rows beyond readelf's.
     if (rule == last) continue;
     ASSERT_LT(row, table->rows.size());
     ASSERT_EQ(table->rows[row++].pc + table->base, address);

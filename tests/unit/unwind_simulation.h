@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated process for the walk in the harness: a stack that tests fill word by word, and functions of which each
-// has one rule. Two files are mapped, and code that no file has.
+// A simulated process for the walk in the harness: a stack that tests fill word by word, and functions with one rule
+// each. Two files are mapped, and code without a file.
 #ifndef HEAPTAP_TESTS_UNIT_UNWIND_SIMULATION_H_
 #define HEAPTAP_TESTS_UNIT_UNWIND_SIMULATION_H_
 
@@ -17,10 +17,10 @@ namespace heaptap::harness {
 
 inline constexpr uint64_t kStackTop = 0x7ffd00100000;
 inline constexpr uint64_t kCodeBytes = 0x10000;
-// Code of each file, and of none.
+// The addresses of the code: of each file, and of none.
 enum Place { kProgram, kLibrary, kNoFile, kPlaces };
 inline constexpr uint64_t kCodeAt[kPlaces] = {0x401000, 0x7f0000001000, 0x10000000};
-// Offsets in the files at which that begins.
+// The file offsets of the code.
 inline constexpr uint64_t kCodeOffset[kPlaces] = {0x1000, 0x5000, 0};
 inline constexpr heaptap_file_key kKeys[kNoFile] = {{100, 0x800001, 0}, {200, 0x800001, 7}};
 inline constexpr uint64_t kFunctionBytes = 16;

@@ -44,7 +44,7 @@ struct Module {
 };
 std::vector<Module> g_modules;
 
-// All the memory there is, while that is set.
+// All readable memory, while it is set.
 uint64_t g_words[64];
 bool g_only_words = false;
 
@@ -106,7 +106,7 @@ void Unwind(heaptap_unwind_frame frame, Stack& stack) {
   return frame;
 }
 
-// What the two unwinders say of the caller and above. One function, so that both begin in the same frame.
+// The stacks of the two unwinders from the caller on. One function, so that both begin in the same frame.
 struct Both {
   Stack own;
   void* theirs[kMaxFrames + 1];
@@ -353,8 +353,7 @@ TEST_F(UnwindStep, EveryInstruction) {
   }
 }
 
-// --- hostile stacks and rules
-// -----------------------------------------------------------------------------------------
+// --- hostile stacks and rules ----------------------------------------------------------------------------------------
 
 heaptap_unwind_frame Frame(int rsp, int rbp) {
   heaptap_unwind_frame frame = {};
@@ -409,7 +408,7 @@ TEST(UnwindStepRules, EachKind) {
   EXPECT_EQ(frame.rip, 1041u);
   EXPECT_EQ(frame.rbp, 1020u);
 
-  // The stack may not be walked downwards, nor a register be read that nobody knows.
+  // The stack must not be walked downwards, and an unknown register must not be read.
   frame = Frame(8, 4);
   EXPECT_EQ(heaptap_unwind_step(&frame, heaptap_unwind_rule(HEAPTAP_CFA_RBP, 2, 0, 0, 0), nullptr),
             HEAPTAP_UNWIND_STUCK);

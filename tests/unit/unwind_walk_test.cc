@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The eBPF programs' walk, their own code, in a simulated process.
+// Tests the stack walk of the eBPF programs, their own code, in a simulated process.
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/unwind_simulation.h"
 
-// Of bpf/code.bpf.h.
+// The constants of bpf/code.bpf.h.
 extern "C" uint32_t search_rows(const heaptap_rows* node, uint32_t pc);
 
 namespace heaptap::harness {
@@ -97,7 +97,7 @@ TEST(UnwindWalk, StackPointerOnTheStack) {
 
 class SignalTest : public ::testing::TestWithParam<bool> {};
 
-// A handler, perhaps on a stack of its own below or above, that interrupted code with its CFA in a register.
+// A handler, perhaps on a separate stack below or above, that interrupted code with its CFA in a register.
 TEST_P(SignalTest, RegistersOfTheInterruptedFrame) {
   for (const uint64_t own_stack : {uint64_t{0}, uint64_t{0x20000000}, kStackTop + 16 * kPage}) {
     for (uint32_t number = 0; number < 16; number++) {
@@ -331,7 +331,7 @@ TEST(UnwindWalk, AsManyFramesAsFit) {
   }
 }
 
-// What lies in the scratch buffer from another process's walk is nobody's memory.
+// What another process's walk left in the scratch buffer must not be used as memory.
 TEST(UnwindWalk, ShowsNoMemoryOfTheLastWalk) {
   Simulation process;
   const uint64_t plain = process.Function(kPlain);
@@ -432,7 +432,7 @@ TEST_F(RuleCache, KeepsOnlyRules) {
   EXPECT_EQ(Misses(), 3);
 }
 
-// The collector unloads a table while a program is in it, and gives the memory to another one.
+// The collector unloads a table while a program uses it, and reuses its memory for another one.
 TEST_F(RuleCache, KeepsNothingOfATableThatIsUnloaded) {
   bool unload = true;
   process_.kernel.before_lookup = [&](std::string_view map) {
@@ -448,7 +448,7 @@ TEST_F(RuleCache, KeepsNothingOfATableThatIsUnloaded) {
   EXPECT_EQ(Misses(), 3);
 }
 
-// --- tables that are not there ---------------------------------------------------------------------------------------
+// --- missing tables --------------------------------------------------------------------------------------------------
 
 class Tables : public ::testing::Test {
  protected:
@@ -711,7 +711,7 @@ TEST(RawStacks, AsManyChunksAsThereIsReasonFor) {
         memcmp(records[0].data() + sizeof(raw),
                process.kernel.memory[process.stack_begin()].data() + (begin - process.stack_begin()), raw.memory_bytes),
         0);
-    // No less than there is reason for, and not twice as much.
+    // At least as much as needed, and not twice as much.
     const uint64_t top = process.kernel.arguments == 0 ? kStackTop : process.kernel.arguments;
     EXPECT_GE(reserved, std::min<uint64_t>(top - begin, HEAPTAP_MOST_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES));
     EXPECT_LE(reserved, 2 * (top - begin) + HEAPTAP_CHUNK_BYTES);
@@ -742,7 +742,7 @@ TEST(RawStacks, PagesThatAreNotThere) {
   EXPECT_EQ(raw[0].memory.back(), 0xab);
 }
 
-// A process on a deep stack whose table is never there.
+// A process with a deep stack in a file whose table never arrives.
 class DeepStack {
  public:
   DeepStack() : leaf_(process_.Function(kPlain)) { process_.registers.rsp() = process_.stack_begin() + 0x68; }
@@ -778,7 +778,7 @@ TEST(RawStacks, AsMuchAsTheLatestCopyOfTheThreadOrTheMemoryTells) {
   process.kernel.busy = INT_MAX;
   EXPECT_EQ(sample(1, kPage + 8), 8);
   EXPECT_EQ(sample(1, 100), 2);
-  // Of another thread, or on another stack, nothing is known but where the memory ends.
+  // For another thread or another stack, only the end of the memory is known.
   EXPECT_EQ(sample(2, 100), 2);
   EXPECT_EQ(sample(3, 5 * kPage), HEAPTAP_RAW_STACK_CHUNKS);
   EXPECT_EQ(sample(1, 9 * kPage), 1);
@@ -816,12 +816,12 @@ TEST(RawStacks, NoThreadTakesTheRoomOfOthers) {
   for (uint32_t tid = 2; tid < 12; tid++) others += process.Sample(tid) != 0;
   EXPECT_EQ(others, 10);
   EXPECT_EQ(process.Sample(1), 0);
-  // When the collector has taken them, it is as if there had been none.
+  // Once the collector has taken them, the ring is as good as empty.
   process.ring().Take();
   EXPECT_NE(process.Sample(1), 0);
 }
 
-// The stack pointer is the target's to choose.
+// The target may set its stack pointer to anything.
 TEST(RawStacks, StackPointersThatLeadNowhere) {
   for (const uint64_t rsp : {uint64_t{0}, uint64_t{8}, kCodeAt[kNoFile], kStackTop, kStackTop - 1, uint64_t{1} << 47,
                              uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0} - kPage, ~uint64_t{0} - 5 * kPage}) {

@@ -45,8 +45,8 @@ int Active(const ActiveFlags& flags) {
 }  // namespace
 
 void AddActive(CommandLine& line) {
-  Command command =
-      line.AddCommand("active", "switch the sampling of a process on or off; without a daemon, directly in the process");
+  Command command = line.AddCommand(
+      "active", "switch the sampling of a process on or off; without a daemon, directly in the process");
   auto flags = std::make_shared<ActiveFlags>();
   command.Add("PID", flags->pid, "switch this process").Required().Type("").AboveZero();
   const auto check = [](const std::string& text) {

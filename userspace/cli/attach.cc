@@ -67,13 +67,19 @@ void AddAttach(CommandLine& line) {
       "attach", "record a running process with libheaptap.so or another sampled allocator, and dump it at the end");
   auto flags = std::make_shared<AttachFlags>();
   const Option pid = command.Add("PID", flags->pid, "record this process").Type("").AboveZero();
-  command.Add("-p,--pid", flags->pid, "record this process (same as the argument PID)").Type("PID").AboveZero().Excludes(pid);
-  command.Add("-d,--duration", flags->seconds, "stop after this time (default: at SIGINT, at SIGTERM, or when the process ends)")
+  command.Add("-p,--pid", flags->pid, "record this process (same as the argument PID)")
+      .Type("PID")
+      .AboveZero()
+      .Excludes(pid);
+  command
+      .Add("-d,--duration", flags->seconds,
+           "stop after this time (default: at SIGINT, at SIGTERM, or when the process ends)")
       .Type("SECONDS")
       .AboveZero();
   AddRecordingOptions(command, flags->recording);
   command.Runs([flags] {
-    if (flags->pid == 0) return Report(absl::InvalidArgumentError("attach: expected a process; use heaptap attach PID"));
+    if (flags->pid == 0)
+      return Report(absl::InvalidArgumentError("attach: expected a process; use heaptap attach PID"));
     return Attach(*flags);
   });
 }

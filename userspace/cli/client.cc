@@ -60,7 +60,9 @@ absl::StatusOr<elf::FileDescriptor> Connect(const std::string& path, absl::Durat
     return absl::PermissionDeniedError(
         absl::StrCat("no permission to use ", what, ": run as root or as a member of the daemon's group"));
   }
-  if (errno == EAGAIN) return absl::DeadlineExceededError(absl::StrCat(what, " does not accept connections; the daemon may be stopped or overloaded"));
+  if (errno == EAGAIN)
+    return absl::DeadlineExceededError(
+        absl::StrCat(what, " does not accept connections; the daemon may be stopped or overloaded"));
   return absl::FailedPreconditionError(absl::StrCat(what, ": ", strerror(errno)));
 }
 
@@ -210,7 +212,8 @@ absl::StatusOr<json> Client::Post(const std::string& target) const {
 absl::Status Client::Order(const std::string& target) const { return Post(target).status(); }
 
 void AddSocketOption(Command command, std::string& socket) {
-  command.Add("--socket", socket, absl::StrCat("connect to the daemon at this socket (default: ", kDefaultSocket, ")")).Type("PATH");
+  command.Add("--socket", socket, absl::StrCat("connect to the daemon at this socket (default: ", kDefaultSocket, ")"))
+      .Type("PATH");
 }
 
 }  // namespace heaptap::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asks a running `heaptap daemon` over its Unix socket. The server is not trusted: the time and the size of an answer are
-// bounded, and its text is made printable before it reaches a terminal.
+// Asks a running `heaptap daemon` over its Unix socket. The server is not trusted: the time and the size of an answer
+// are bounded, and its text is made printable before it reaches a terminal.
 //
 // Not thread safe.
 #ifndef HEAPTAP_USERSPACE_CLI_CLIENT_H_

@@ -2,10 +2,11 @@
 //
 // The command line: commands, their options, and checks of their values.
 //
-// A layer over CLI11 without templates. CLI11's header takes ten seconds to compile, so only command_line.cc includes it.
+// A layer over CLI11 without templates. CLI11's header takes ten seconds to compile, so only command_line.cc includes
+// it.
 //
-// Command and Option are handles, cheap to copy, and valid while their CommandLine lives. Variables bound to options must
-// live as long; they keep their value when the option is not given. Not thread safe.
+// Command and Option are handles, cheap to copy, and valid while their CommandLine lives. Variables bound to options
+// must live as long; they keep their value when the option is not given. Not thread safe.
 #ifndef HEAPTAP_USERSPACE_CLI_COMMAND_LINE_H_
 #define HEAPTAP_USERSPACE_CLI_COMMAND_LINE_H_
 

@@ -82,7 +82,8 @@ absl::Status AddLine(absl::string_view line, int number, const Command& command,
     return absl::InvalidArgumentError(
         absl::StrCat("there is no option ", service::Printable(name), "; see heaptap ", command.name(), " --help"));
   }
-  if (!has_value && !option->is_flag()) return absl::InvalidArgumentError(absl::StrCat(name, ": expected ", name, "=VALUE"));
+  if (!has_value && !option->is_flag())
+    return absl::InvalidArgumentError(absl::StrCat(name, ": expected ", name, "=VALUE"));
   if (has_value && option->is_flag() && value.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(name, "=: expected a value, or the name alone"));
   }

@@ -6,11 +6,12 @@
 //   NAME=VALUE      same as --NAME=VALUE
 //   NAME            a flag, same as --NAME
 //
-// The value is the rest of the line after the first '=', without surrounding spaces and one pair of double quotes, so it
-// may contain spaces, quotes, '=' and '#'. A repeatable option has a line for each value. NAME=false leaves a flag unset.
+// The value is the rest of the line after the first '=', without surrounding spaces and one pair of double quotes, so
+// it may contain spaces, quotes, '=' and '#'. A repeatable option has a line for each value. NAME=false leaves a flag
+// unset.
 //
-// CLI11's own reader does not fit: it splits values at spaces and commas, ends them at a '#' even in quotes, and silently
-// skips unknown options.
+// CLI11's own reader does not fit: it splits values at spaces and commas, ends them at a '#' even in quotes, and
+// silently skips unknown options.
 #ifndef HEAPTAP_USERSPACE_CLI_CONFIGURATION_FILE_H_
 #define HEAPTAP_USERSPACE_CLI_CONFIGURATION_FILE_H_
 

@@ -17,7 +17,8 @@ absl::StatusOr<service::Preloaded> FindControllable(pid_t pid) {
   }
   if (found->collector != 0) {
     return absl::FailedPreconditionError(absl::StrCat(name, " is recorded by another heaptap (process ",
-                                                      found->collector, "): if that is a daemon, pass its socket with "
+                                                      found->collector,
+                                                      "): if that is a daemon, pass its socket with "
                                                       "--socket; otherwise end it first"));
   }
   return found;

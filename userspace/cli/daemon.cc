@@ -65,16 +65,20 @@ struct DaemonFlags {
 };
 
 void AddOptions(Command command, DaemonFlags& flags) {
-  command.Add("--config", flags.configuration, absl::StrCat("read options from this file, one per line (default: ", kConfiguration, ")"))
+  command
+      .Add("--config", flags.configuration,
+           absl::StrCat("read options from this file, one per line (default: ", kConfiguration, ")"))
       .Type("FILE")
       .CommandLineOnly();
-  command
-      .AddFlag("--end", flags.end,
-               "end the running daemon, if any, and the recording in the kernel; then exit")
+  command.AddFlag("--end", flags.end, "end the running daemon, if any, and the recording in the kernel; then exit")
       .CommandLineOnly();
-  command.Add("--state-dir", flags.state_folder, "write dumps and state to this folder (default: /var/lib/heaptap)").Type("DIR");
-  command.Add("--socket", flags.socket, "listen for clients on this socket (default: /run/heaptap/heaptap.sock)").Type("PATH");
-  command.Add("--listen", flags.listen, "also serve HTTP on this loopback address, with full access for every user of this machine")
+  command.Add("--state-dir", flags.state_folder, "write dumps and state to this folder (default: /var/lib/heaptap)")
+      .Type("DIR");
+  command.Add("--socket", flags.socket, "listen for clients on this socket (default: /run/heaptap/heaptap.sock)")
+      .Type("PATH");
+  command
+      .Add("--listen", flags.listen,
+           "also serve HTTP on this loopback address, with full access for every user of this machine")
       .Type("ADDR:PORT");
   command.Add("--group", flags.group, "give members of this group full access (default: heaptap, if that group exists)")
       .Type("NAME");
@@ -99,10 +103,15 @@ void AddOptions(Command command, DaemonFlags& flags) {
       .Type("RULE");
   command.Add("--max-age", flags.max_age, "remove dumps older than this (default: 168h; 0: no limit)").Type("TIME");
   command.Add("--max-files", flags.max_files, "keep at most N dumps (default: 1000; 0: no limit)").Type("N");
-  command.Add("--max-bytes", flags.max_bytes, "keep at most this many bytes of dumps (default: 1G; 0: no limit)").Type("BYTES").Bytes();
-  command.Add("--max-live", flags.max_live, "limit the live samples of one process (default: as many as are still free)")
+  command.Add("--max-bytes", flags.max_bytes, "keep at most this many bytes of dumps (default: 1G; 0: no limit)")
+      .Type("BYTES")
+      .Bytes();
+  command
+      .Add("--max-live", flags.max_live, "limit the live samples of one process (default: as many as are still free)")
       .Type("N");
-  command.Add("--max-contexts", flags.max_contexts, "limit the call paths, by thread, of one process (default: as many as are still free)")
+  command
+      .Add("--max-contexts", flags.max_contexts,
+           "limit the call paths, by thread, of one process (default: as many as are still free)")
       .Type("N");
   command
       .Add("--budget", flags.budget,
@@ -128,7 +137,8 @@ absl::Status SetSetting(absl::string_view name, absl::string_view value, service
 absl::StatusOr<absl::Duration> ParseAge(const std::string& text) {
   absl::Duration age;
   if (absl::ParseDuration(text, &age) && age >= absl::ZeroDuration()) return age;
-  return absl::InvalidArgumentError(absl::StrCat("--max-age ", text, ": expected a duration, such as 90s, 10m or 168h"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--max-age ", text, ": expected a duration, such as 90s, 10m or 168h"));
 }
 
 absl::StatusOr<std::optional<gid_t>> FindGroup(const std::string& name) {
@@ -346,7 +356,8 @@ void AddDaemon(CommandLine& line, const std::vector<std::string>& arguments) {
     absl::Status read = ReadConfiguration(command, *flags);
     absl::StatusOr<DaemonOptions> options = read.ok() ? MakeOptions(*flags) : read;
     if (const std::string missing = bpf::MissingCapabilities(); options.ok() && !missing.empty()) {
-      options = absl::PermissionDeniedError(absl::StrCat("missing rights: run heaptap daemon as root, or give it ", missing));
+      options =
+          absl::PermissionDeniedError(absl::StrCat("missing rights: run heaptap daemon as root, or give it ", missing));
     }
     if (options.ok()) {
       if (absl::Status made = MakeFolders(*flags); !made.ok()) options = made;

@@ -122,7 +122,8 @@ absl::StatusOr<Snapshots> OfProcess(const Client& client, pid_t pid, absl::Durat
 
 absl::StatusOr<Snapshots> Take(const DiffFlags& flags) {
   if (!flags.after.empty()) {
-    if (flags.seconds.has_value()) return absl::InvalidArgumentError("diff: --seconds needs the PID of a process instead of dumps");
+    if (flags.seconds.has_value())
+      return absl::InvalidArgumentError("diff: --seconds needs the PID of a process instead of dumps");
     return OfFiles(flags.before, flags.after);
   }
   pid_t pid = 0;
@@ -164,7 +165,9 @@ void AddDiff(CommandLine& line) {
   Command command = line.AddCommand(
       "diff", "show what grew, by call path: between two dumps (heap_v2 or gperftools), or in a running process");
   auto flags = std::make_shared<DiffFlags>();
-  command.Add("BEFORE", flags->before, "compare this dump with AFTER; without AFTER: the PID of a process that the daemon records")
+  command
+      .Add("BEFORE", flags->before,
+           "compare this dump with AFTER; without AFTER: the PID of a process that the daemon records")
       .Required()
       .Type("");
   command.Add("AFTER", flags->after, "compare with this later dump of the same process").Type("");

@@ -52,7 +52,8 @@ absl::Status CheckSameProcess(const profile::Profile& before, const profile::Pro
     // [vsyscall] has the same address in all processes.
     if (mapping.path != "[vsyscall]" && places.contains({mapping.start, mapping.path})) return absl::OkStatus();
   }
-  return absl::FailedPreconditionError("expected two profiles of the same process, but these have no mapping in common");
+  return absl::FailedPreconditionError(
+      "expected two profiles of the same process, but these have no mapping in common");
 }
 
 Growth FindGrowth(const profile::Profile& before, const profile::Profile& after, SortBy sort_by) {

@@ -23,7 +23,9 @@ constexpr absl::string_view kHeadEnd = "\r\n\r\n";
 // The line before a chunk: its size in hexadecimal, and extensions, which are not in use.
 constexpr size_t kMaxChunkLineBytes = 256;
 
-absl::Status NoHttp(absl::string_view what) { return absl::DataLossError(absl::StrCat("the answer is not valid HTTP: ", what)); }
+absl::Status NoHttp(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("the answer is not valid HTTP: ", what));
+}
 
 }  // namespace
 

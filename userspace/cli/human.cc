@@ -27,9 +27,9 @@ std::string Padded(const std::string& text, size_t width, bool right) {
 std::string HumanBytes(double bytes) {
   constexpr char kUnits[] = "KMGTPE";
   // Larger numbers are errors, and would print hundreds of digits.
-  constexpr double kMost = 0x1p64;
+  constexpr double kMax = 0x1p64;
   if (std::isnan(bytes)) return kUnknown;
-  double number = std::clamp(bytes, -kMost, kMost);
+  double number = std::clamp(bytes, -kMax, kMax);
   // Numbers that would be rounded up to the next unit use that unit.
   if (std::fabs(number) < 1023.5) return absl::StrFormat("%.0f", number);
   const char* unit = kUnits;

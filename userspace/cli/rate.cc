@@ -34,8 +34,8 @@ std::string CheckRate(const std::string& text) {
                       kDefault);
 }
 
-// Writes the collector's field, not the process's own rate, so that the change can be undone. Any tool on the probes gets
-// samples at this rate; a later collector sets its own.
+// Writes the collector's field, not the process's own rate, so that the change can be undone. Any tool on the probes
+// gets samples at this rate; a later collector sets its own.
 absl::Status WithoutDaemon(const RateFlags& flags) {
   absl::StatusOr<service::Preloaded> found = FindControllable(flags.pid);
   if (!found.ok()) return found.status();
@@ -65,8 +65,9 @@ void AddRate(CommandLine& line) {
   auto flags = std::make_shared<RateFlags>();
   command.Add("PID", flags->pid, "set the rate of this process").Required().Type("").AboveZero();
   command
-      .Add("LG", flags->lg_sample,
-           "take a sample every 2^LG bytes on average; 'default' restores the rate of the daemon's rules or the process")
+      .Add(
+          "LG", flags->lg_sample,
+          "take a sample every 2^LG bytes on average; 'default' restores the rate of the daemon's rules or the process")
       .Required()
       .Type("")
       .Check(CheckRate);

@@ -21,9 +21,9 @@ namespace {
 constexpr char kHeapV2[] = "heap_v2";
 constexpr char kGperftools[] = "gperftools";
 
-// Sparse samples need only a small map of live objects: a million samples 512 KiB apart are half a terabyte, and an empty
-// map takes 16 bytes for each possible entry. They also need only a small ring buffer of raw stacks, which is allocated at
-// once: few samples are taken in the milliseconds before an unwind table is loaded.
+// Sparse samples need only a small map of live objects: a million samples 512 KiB apart are half a terabyte, and an
+// empty map takes 16 bytes for each possible entry. They also need only a small ring buffer of raw stacks, which is
+// allocated at once: few samples are taken in the milliseconds before an unwind table is loaded.
 constexpr uint32_t kDenseLgSample = 12;
 constexpr uint32_t kSparseLive = 1 << 20;
 constexpr uint32_t kSparseRawStacks = 4 << 20;
@@ -60,7 +60,8 @@ absl::Status SetMapSize(const std::string& text, bpf::MapSizes& sizes) {
 }  // namespace
 
 void AddRecordingOptions(Command command, RecordingFlags& flags) {
-  command.Add("-o,--output", flags.prefix, "start the names of dumps with PREFIX (default: jeprof, in the current folder)")
+  command
+      .Add("-o,--output", flags.prefix, "start the names of dumps with PREFIX (default: jeprof, in the current folder)")
       .Type("PREFIX");
   AddSamplingOptions(command, flags);
 }
@@ -68,7 +69,8 @@ void AddRecordingOptions(Command command, RecordingFlags& flags) {
 void AddSamplingOptions(Command command, RecordingFlags& flags) {
   command
       .Add("--format", flags.format,
-           "choose the format of dumps: heap_v2 (default; jemalloc's, for jeprof) or gperftools (for google-pprof and go "
+           "choose the format of dumps: heap_v2 (default; jemalloc's, for jeprof) or gperftools (for google-pprof and "
+           "go "
            "tool pprof)")
       .OneOf({kHeapV2, kGperftools});
   const Option rate = command
@@ -92,7 +94,8 @@ void AddSamplingOptions(Command command, RecordingFlags& flags) {
            "limit the kernel memory for unwind tables (default: 256M; K, M, G are binary)")
       .Type("BYTES")
       .Bytes();
-  command.AddFlag("--books", flags.books, "print the totals of each process's samples and losses at its end, as a line of JSON on stderr");
+  command.AddFlag("--books", flags.books,
+                  "print the totals of each process's samples and losses at its end, as a line of JSON on stderr");
   command.Add("--map-size", flags.map_sizes, "set the size of a kernel map").Type("NAME=N");
 }
 
@@ -127,7 +130,8 @@ absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlag
     if (absl::Status status = SetMapSize(text, options.map_sizes); !status.ok()) return status;
   }
   if (options.map_sizes.raw_stacks_bytes < kMinRawStacks) {
-    return absl::InvalidArgumentError(absl::StrCat("--map-size raw-stacks: expected at least ", kMinRawStacks, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--map-size raw-stacks: expected at least ", kMinRawStacks, " bytes"));
   }
   return options;
 }

@@ -42,8 +42,8 @@ void AddRecordingOptions(Command command, RecordingFlags& flags);
 absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags);
 
 // Receives signals through a descriptor. While this object lives, the signals are blocked, and SIGPIPE and SIGXFSZ are
-// ignored, so that a write returns an error instead. SIGCHLD has its default action, so that children can be waited for.
-// A child must call Restore before it execs.
+// ignored, so that a write returns an error instead. SIGCHLD has its default action, so that children can be waited
+// for. A child must call Restore before it execs.
 class Signals {
  public:
   explicit Signals(std::initializer_list<int> numbers);

@@ -185,7 +185,9 @@ void AddRun(CommandLine& line, const std::vector<std::string>& program) {
       line.AddCommand("run", "run a program with libheaptap.so, record it and its children, and dump each at its end");
   auto flags = std::make_shared<RunFlags>();
   AddRecordingOptions(command, flags->recording);
-  command.Add("--only", flags->only, "dump only processes with this name (comm, as ps -o comm shows it; * and ? are wildcards)")
+  command
+      .Add("--only", flags->only,
+           "dump only processes with this name (comm, as ps -o comm shows it; * and ? are wildcards)")
       .Type("NAME");
   command.EndsAtFirstWord();
   command.Footer("Put the program and its arguments after --.");

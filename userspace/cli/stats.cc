@@ -119,8 +119,7 @@ void Print(const StatsFlags& flags, Json process, Values values, const std::opti
 int WithoutDaemon(const StatsFlags& flags) {
   absl::StatusOr<service::Preloaded> found = service::PreloadedFinder().Find(flags.pid);
   if (!found.ok()) return Report(found.status());
-  service::Say(
-      absl::StrCat("no daemon at ", exporter::Printable(flags.socket), ": showing the process's own figures"));
+  service::Say(absl::StrCat("no daemon at ", exporter::Printable(flags.socket), ": showing the process's own figures"));
   Json process = {{"pid", flags.pid}, {"command", found->command}};
   Values values = {{"pid", absl::StrCat(flags.pid)}, {"command", found->command}};
   if (found->collector != 0) {
@@ -162,8 +161,8 @@ int Stats(const StatsFlags& flags) {
 }  // namespace
 
 void AddStats(CommandLine& line) {
-  Command command =
-      line.AddCommand("stats", "show the figures of a process and its allocator; without a daemon, the allocator's only");
+  Command command = line.AddCommand(
+      "stats", "show the figures of a process and its allocator; without a daemon, the allocator's only");
   auto flags = std::make_shared<StatsFlags>();
   command.Add("PID", flags->pid, "show this process").Required().Type("").AboveZero();
   command.AddFlag("--json", flags->json, "print one JSON document instead of text");

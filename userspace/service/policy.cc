@@ -95,9 +95,9 @@ absl::Status SetEvery(absl::string_view value, Policy& policy) {
 }
 
 absl::Status SetShare(absl::string_view value, uint32_t& share) {
-  constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
-  const std::optional<uint64_t> number = ParseNumber(value, 0, kMost);
-  if (!number.has_value()) return Expected(absl::StrCat("a number from 0 (no limit) to ", kMost));
+  constexpr uint32_t kMax = std::numeric_limits<uint32_t>::max();
+  const std::optional<uint64_t> number = ParseNumber(value, 0, kMax);
+  if (!number.has_value()) return Expected(absl::StrCat("a number from 0 (no limit) to ", kMax));
   share = static_cast<uint32_t>(*number);
   return absl::OkStatus();
 }

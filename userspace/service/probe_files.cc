@@ -123,9 +123,8 @@ absl::StatusOr<bool> ProbeFiles::Attach(int fd, const std::string& path, absl::s
 
 absl::Status ProbeFiles::CheckRoom(const Allocator& allocator, uid_t owner, absl::string_view name) const {
   if (allocator.sites.size() > kMaxSitesOfFile) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": it has ", allocator.sites.size(), " probe sites, but at most ", kMaxSitesOfFile,
-                     " are allowed"));
+    return absl::InvalidArgumentError(absl::StrCat(name, ": it has ", allocator.sites.size(),
+                                                   " probe sites, but at most ", kMaxSitesOfFile, " are allowed"));
   }
   size_t of_users = 0;
   size_t of_owner = 0;

@@ -82,7 +82,7 @@ absl::Status DumpPruner::ReadFolder(absl::Time now) {
   bytes_ = 0;
   std::vector<Dump> oldest;  // a heap with the latest on top
   // One more, because the newest dump may be among them.
-  constexpr size_t kMost = kMaxOldest + 1;
+  constexpr size_t kMaxKept = kMaxOldest + 1;
   std::optional<Dump> latest;
   bool has_newest = false;
   errno = 0;
@@ -99,8 +99,8 @@ absl::Status DumpPruner::ReadFolder(absl::Time now) {
     bytes_ += dump.bytes;
     has_newest |= dump.name == newest_;
     if (!latest.has_value() || *latest < dump) latest = dump;
-    if (oldest.size() < kMost || dump < oldest.front()) {
-      if (oldest.size() == kMost) {
+    if (oldest.size() < kMaxKept || dump < oldest.front()) {
+      if (oldest.size() == kMaxKept) {
         std::pop_heap(oldest.begin(), oldest.end());
         oldest.pop_back();
       }

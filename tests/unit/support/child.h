@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Another process to look at.
+// Another process, for tests that examine one.
 #ifndef HEAPTAP_TESTS_UNIT_SUPPORT_CHILD_H_
 #define HEAPTAP_TESTS_UNIT_SUPPORT_CHILD_H_
 
@@ -15,7 +15,7 @@
 
 namespace heaptap {
 
-// A copy of this process that lives until it is ended.
+// A copy of this process that runs until it is ended.
 class Child {
  public:
   // Returns when the child has done `prepare`, or executes another program in it. `then` is what it does next.
@@ -41,7 +41,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Whether `prepare` said so.
+  // The result of `prepare`.
   bool is_ready() const { return is_ready_; }
 
   // Leaves a zombie.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A folder of a test's own, and whole files.
+// A temporary folder for a test, and functions for whole files.
 #ifndef HEAPTAP_TESTS_UNIT_SUPPORT_FOLDER_H_
 #define HEAPTAP_TESTS_UNIT_SUPPORT_FOLDER_H_
 
@@ -15,7 +15,7 @@
 
 namespace heaptap {
 
-// Goes with everything that is in it.
+// Removed with its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder() : path_(::testing::TempDir() + "heaptap_test.XXXXXX") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the cost of something grows, whatever machine it runs on.
+// Measures how the cost of something grows, independently of the machine.
 #ifndef HEAPTAP_TESTS_UNIT_SUPPORT_GROWTH_H_
 #define HEAPTAP_TESTS_UNIT_SUPPORT_GROWTH_H_
 
@@ -12,16 +12,15 @@
 
 namespace heaptap {
 
-// The inputs of ExpectLinear: the second is to be so many times as large as the first.
+// For ExpectLinear: the second input must be this many times as large as the first.
 inline constexpr size_t kGrowth = 4;
 
-// Runs `work(0)` and `work(1)`, on the small and on the large input. Expects that the large one takes this thread about
-// kGrowth times as long and not kGrowth * kGrowth: the least of some runs of either, with room for caches that are
-// full.
+// Runs `work(0)` on the small and `work(1)` on the large input. Expects that the large one takes this thread about
+// kGrowth times as long, not kGrowth * kGrowth. Compares the minima of some runs, and tolerates effects of full caches.
 template <typename Work>
 void ExpectLinear(Work work) {
   constexpr int kRuns = 3;
-  constexpr double kMost = 10;
+  constexpr double kMaxRatio = 10;
   constexpr double kNoise = 0.002;  // seconds
   auto cheapest = [&](size_t which) {
     double least = 1e9;
@@ -39,7 +38,7 @@ void ExpectLinear(Work work) {
   };
   const double small = cheapest(0);
   const double large = cheapest(1);
-  EXPECT_LE(large, kMost * small + kNoise) << "seconds; " << small << " for an input of 1/" << kGrowth;
+  EXPECT_LE(large, kMaxRatio * small + kNoise) << "seconds; " << small << " for an input of 1/" << kGrowth;
 }
 
 }  // namespace heaptap
