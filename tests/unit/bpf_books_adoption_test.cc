@@ -88,7 +88,7 @@ class AdoptionTest : public testing::Test {
     return wanted;
   }
   // All processes are recorded, with the flags that the recorder sets.
-  void RecordEveryone(heaptap_settings settings = {}) const {
+  void RecordSystemWide(heaptap_settings settings = {}) const {
     settings.everyone = 1;
     settings.flags = HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED;
     const absl::Status status = books().SetSettings(settings);
@@ -133,7 +133,7 @@ TEST_F(AdoptionTest, CountsGoOnThroughTheGap) {
 
 TEST_F(AdoptionTest, AgainAndAgain) {
   NEED_BPF(Begin());
-  RecordEveryone();
+  RecordSystemWide();
   Puppet puppet;
   constexpr uint64_t kTimes = 5;
   for (uint64_t i = 0; i < kTimes; i++) {
@@ -151,7 +151,7 @@ TEST_F(AdoptionTest, AgainAndAgain) {
 
 TEST_F(AdoptionTest, EventsWaitForWhoTakesOver) {
   NEED_BPF(Begin());
-  RecordEveryone();
+  RecordSystemWide();
   Leave();
   uint64_t id = 0;
   pid_t pid = 0;
@@ -198,7 +198,7 @@ TEST_F(AdoptionTest, TheMapsKeepTheirSizes) {
   other.events_bytes = kSizes.events_bytes * 2;
   ASSERT_TRUE(Begin(other).ok());
   ASSERT_TRUE(books().adopted());
-  RecordEveryone();
+  RecordSystemWide();
   Puppet puppet;
   Alloc(puppet, 0x1000, kSizes.live * 3 / 8);
   const uint64_t id = Entered(puppet);
@@ -207,7 +207,7 @@ TEST_F(AdoptionTest, TheMapsKeepTheirSizes) {
 
 TEST_F(AdoptionTest, WhatWasClosedIsSweptByWhoTakesOver) {
   NEED_BPF(Begin());
-  RecordEveryone();
+  RecordSystemWide();
   Puppet puppet;
   Alloc(puppet, 0x1000, 50);
   const uint64_t id = Entered(puppet);
@@ -246,7 +246,7 @@ TEST_F(AdoptionTest, WhatIsMissingIsSaid) {
 
 TEST_F(AdoptionTest, WithoutPinsNothingIsLeft) {
   NEED_BPF(Begin());
-  RecordEveryone();
+  RecordSystemWide();
   Puppet puppet;
   Alloc(puppet, 0x1000, 1);
   pins_->RemoveAll();
@@ -266,7 +266,7 @@ TEST_F(SystemWideTest, WithoutSettingsNobodyEnters) {
   Alloc(puppet, 0x1000, 1);
   EXPECT_THAT(Events(), IsEmpty());
   EXPECT_TRUE(absl::IsNotFound(books().ReadProcess(puppet.pid()).status()));
-  RecordEveryone();
+  RecordSystemWide();
   Alloc(puppet, 0x2000, 1);
   EXPECT_EQ(Sum(books(), Entered(puppet)).allocated.objects, 1u);
   ASSERT_TRUE(books().SetSettings({}).ok());
@@ -283,7 +283,7 @@ TEST_F(SystemWideTest, AProcessEntersWithItsFirstProbe) {
   settings.triggers.first_high_water = 5000;
   settings.triggers.interval_step = 1 << 30;
   settings.triggers.high_water_percent = 10;
-  RecordEveryone(settings);
+  RecordSystemWide(settings);
   Puppet puppet;
   Free(puppet, 0x1000, 1);
   EXPECT_THAT(Events(), IsEmpty()) << "what it frees was never recorded";
@@ -305,7 +305,7 @@ TEST_F(SystemWideTest, AProcessEntersWithItsFirstProbe) {
 
 TEST_F(SystemWideTest, FiguresAreKept) {
   NEED_BPF(Begin());
-  RecordEveryone();
+  RecordSystemWide();
   Puppet puppet;
   Alloc(puppet, 0x1000, 10);
   Free(puppet, 0x1000, 6);
@@ -326,7 +326,7 @@ TEST_F(SystemWideTest, FiguresAreKept) {
 
 TEST_F(SystemWideTest, ChildrenHaveFiguresOfTheirOwn) {
   NEED_BPF(Begin());
-  RecordEveryone();
+  RecordSystemWide();
   Puppet puppet;
   Alloc(puppet, 0x1000, 10);
   puppet.Do({.kind = Order::kFork, .address = 0x5000, .size = 100, .weight = 2000});
@@ -341,7 +341,7 @@ TEST_F(SystemWideTest, ShareOfLiveObjects) {
   NEED_BPF(Begin());
   heaptap_settings settings = {};
   settings.limits.max_live = 100;
-  RecordEveryone(settings);
+  RecordSystemWide(settings);
   Puppet noisy;
   Puppet quiet;
   Alloc(noisy, 0x1000, 150);
@@ -364,7 +364,7 @@ TEST_F(SystemWideTest, ShareOfContexts) {
   NEED_BPF(Begin());
   heaptap_settings settings = {};
   settings.limits.max_tallies = 20;
-  RecordEveryone(settings);
+  RecordSystemWide(settings);
   Puppet noisy;
   Puppet quiet;
   EXPECT_EQ(noisy.Do({.kind = Order::kDeep, .address = 0x1000, .size = 16, .weight = 16, .count = 50}), 0);
@@ -381,7 +381,7 @@ TEST_F(SystemWideTest, ShareOfContexts) {
 // Without a limit of its own a process gets half of what is free: half, then a quarter.
 TEST_F(SystemWideTest, OneProcessNeverTakesAllTheRoom) {
   NEED_BPF(Begin());
-  RecordEveryone();
+  RecordSystemWide();
   Puppet noisy;
   Puppet next;
   Alloc(noisy, 0x100000, kSizes.live * 2);
@@ -399,7 +399,7 @@ TEST_F(SystemWideTest, OneProcessNeverTakesAllTheRoom) {
 
 TEST_F(SystemWideTest, ConfigureChangesWhatAProcessHas) {
   NEED_BPF(Begin());
-  RecordEveryone();
+  RecordSystemWide();
   Puppet puppet;
   Alloc(puppet, 0x1000, 10);
   const uint64_t id = Entered(puppet);
@@ -427,7 +427,7 @@ TEST_F(SystemWideTest, ConfigureChangesWhatAProcessHas) {
 
 TEST_F(SystemWideTest, WhoIsIgnoredWritesNothingMore) {
   NEED_BPF(Begin());
-  RecordEveryone();
+  RecordSystemWide();
   Puppet puppet;
   Alloc(puppet, 0x1000, 10);
   const uint64_t id = Entered(puppet);
@@ -454,7 +454,7 @@ TEST_F(SystemWideTest, WhoIsIgnoredWritesNothingMore) {
 
 TEST_F(SystemWideTest, TalliesOfThreadsThatEndedAreFolded) {
   NEED_BPF(Begin());
-  RecordEveryone();
+  RecordSystemWide();
   Puppet puppet;
   std::vector<uint32_t> tids;
   constexpr uint64_t kThreads = 4;

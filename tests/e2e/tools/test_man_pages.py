@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The man pages say what the program says of itself: commands, options, statuses, endpoints and options of the library.
+"""The man pages agree with the program: on commands, options, exit statuses, endpoints and options of the library.
 """
 
 import glob
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.without_bpf
 SOURCES = os.path.join(ROOT, "scripts/man")
 PAGES = sorted(name.removesuffix(".scd") for name in os.listdir(SOURCES) if re.search(r"\.\d\.scd$", name))
 COMMANDS = [re.sub(r"heaptap-(.*)\.[18]", r"\1", page) for page in PAGES if re.match(r"heaptap-.*\.[18]$", page)]
-# Words that only help the program to check a value.
+# Types that the parser adds to the help text to check a value.
 TYPES = {"INT", "NONNEGATIVE", "SIZE", "POSITIVE"}
 
 
@@ -26,7 +26,7 @@ def read(path):
 
 
 def page(name):
-    """The source of a page, with the options of a recording in place."""
+    """The source of a page, with the recording options inserted."""
     return read(f"scripts/man/{name}.scd").replace("@RECORDING_OPTIONS@", read("scripts/man/recording_options.scd"))
 
 
@@ -40,7 +40,7 @@ def help_text(*command):
 
 
 def options_of_help(text):
-    """{the names of an option: the words for its value}."""
+    """{the names of an option: the words for its value}, from a help text."""
     found = {}
     for line in re.findall(r"^  (-.*)$", text, re.MULTILINE):
         names, _, rest = line.partition("  ") if "  " in line else (line, "", "")
@@ -55,7 +55,7 @@ def options_of_help(text):
 
 
 def options_of_page(text):
-    """The same, of the section OPTIONS."""
+    """{the names of an option: the words for its value}, from the section OPTIONS of a page."""
     section = re.search(r"^# OPTIONS$(.*?)^# ", text, re.MULTILINE | re.DOTALL)
     found = {}
     for line in re.findall(r"^([^\t\n].*)\n\t", section.group(1), re.MULTILINE):
@@ -75,7 +75,7 @@ def test_every_command_has_a_page():
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_options(command):
-    """Names and values of all options, those that the page has and those that the program has."""
+    """The page and the help text have the same options, with the same values."""
     said = options_of_help(help_text(*command.split()))
     assert len(said) > 0
     written = options_of_page(page_of(command) if command else page("heaptap.1"))
@@ -106,7 +106,7 @@ def test_endpoints():
 
 
 def test_options_of_the_library():
-    """Those with an effect; the others the page leaves to confirm_conf."""
+    """The page has the options that have an effect; confirm_conf reports the others."""
     table = read("allocator/process/option_table.cc")
     table = table[table.index("kOptions[] = {"):table.index("kOptionCount")]
     entries = re.findall(r"(?:OPTION|FIELD)\(\"?(\w+)(.*)", re.sub(r"\n\s+\.", ".", table))
@@ -118,7 +118,7 @@ def test_options_of_the_library():
 
 @pytest.mark.parametrize("name", PAGES)
 def test_it_is_a_page(name):
-    """It is built, it has the parts that readers look for, and the pages that it names exist."""
+    """It is built, has the usual sections, and refers only to pages that exist."""
     built = read(os.path.join("build/man", name))
     assert "@" not in built.replace("@[comm", "")
     for section in ("NAME", "DESCRIPTION", "SEE ALSO"):
