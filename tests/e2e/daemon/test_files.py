@@ -56,6 +56,6 @@ def test_pins_in_no_bpf_file_system(lab):
     for parent in (lab.folder, lab.path("absent")):
         session = lab.heaptap("daemon", "--config", configuration, "--pin-dir", os.path.join(parent, "pins"),
                               "--state-dir", lab.path("state"), "--socket", lab.path("socket"))
-        assert_one_clear_line(session, FAILURE, "no BPF file system", "--pin-dir|pins")
+        assert_one_clear_line(session, FAILURE, "is not on a BPF file system", "--pin-dir|pins")
     assert not os.path.ismount(lab.folder)
     assert not os.path.exists(lab.path("pins"))

@@ -102,7 +102,7 @@ def test_another_collector_is_named(lab):
     for order in (("active", puppet.target_pid, "off"), ("rate", puppet.target_pid, "12")):
         session = command(lab, *order)
         session.ends(1)
-        assert f"recorded by heaptap {collector.pid}" in session.stderr()
+        assert f"recorded by another heaptap (process {collector.pid})" in session.stderr()
     listed = json.loads(command(lab, "list", "--json").stdout())["processes"]
     mine = next(process for process in listed if process["pid"] == puppet.target_pid)
     assert mine["collector_pid"] == collector.pid
