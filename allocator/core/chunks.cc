@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/chunks.h"
 
+#include "allocator/core/check.h"
+
 namespace heaptap {
 namespace {
 
@@ -161,5 +163,49 @@ Place Chunks::Find(size_t count, size_t alignment) {
   }
   return {};
 }
+
+#ifdef HEAPTAP_DEBUG
+
+// Before anything of a chunk is read that a list leads to.
+static void CheckIsChunk(const Chunk* chunk) {
+  CheckEqual("a chunk on a list is one: address % kChunkSize == 0", chunk,
+             reinterpret_cast<uintptr_t>(chunk) % kChunkSize, 0);
+  CheckAtMost("a chunk on a list is one: kFreedHuge < chunk_table", chunk, kFreedHuge + 1, ChunkKind(chunk));
+}
+
+void Chunks::Check() const {
+  size_t count = 0;
+  size_t with_room = 0;
+  const Chunk* last = nullptr;
+  for (const Chunk* chunk = first(); chunk != nullptr; chunk = chunk->next.load(std::memory_order_relaxed)) {
+    CheckIsChunk(chunk);
+    // All chunks are in the address space once: a longer list leads back into itself.
+    CheckAtMost("a chunk is on the list of all once", chunk, ++count, kChunkTableSize);
+    with_room += chunk->longest != 0;
+    last = chunk;
+  }
+  CheckEqual("last chunk of the list of all == last_", this, reinterpret_cast<uintptr_t>(last),
+             reinterpret_cast<uintptr_t>(last_));
+  size_t in_rings = 0;
+  for (unsigned room = 0; room < kRooms; room++) {
+    const Chunk* const ring = lists_[room];
+    CheckEqual("used_lists has the bit of a ring == the ring is not empty", this, used_lists_ >> room & 1,
+               ring != nullptr);
+    const Chunk* chunk = ring;
+    while (chunk != nullptr) {
+      CheckIsChunk(chunk);
+      CheckEqual("room of a chunk in a ring == room of the ring", chunk, RoomOf(chunk->longest), room);
+      CheckAtMost("chunks in rings == chunks with a free unit", chunk, ++in_rings, with_room);
+      const Chunk* next = chunk->next_of_room;
+      CheckIsChunk(next);
+      CheckEqual("next_of_room->previous_of_room == this", next, reinterpret_cast<uintptr_t>(next->previous_of_room),
+                 reinterpret_cast<uintptr_t>(chunk));
+      chunk = next != ring ? next : nullptr;
+    }
+  }
+  CheckEqual("chunks in rings == chunks with a free unit", this, in_rings, with_room);
+}
+
+#endif
 
 }  // namespace heaptap

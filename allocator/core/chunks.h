@@ -45,6 +45,9 @@ class Chunks {
   // REQUIRES: the units are in use.
   void MarkFree(Chunk* chunk, size_t first, size_t count);
 
+  // Debug builds: the equations of the list of all chunks, and of the rings (check.h).
+  void Check() const;
+
  private:
   static constexpr unsigned kRooms = 32;
 

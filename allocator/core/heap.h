@@ -112,6 +112,7 @@ struct Heap {
   void* TakeReady(unsigned size_class);
 
   Countdown& countdown() { return *reinterpret_cast<Countdown*>(observer_state); }
+  const Countdown& countdown() const { return *reinterpret_cast<const Countdown*>(observer_state); }
 
   // Puts all ready blocks back into their slabs and uncounts them, so that the observer may begin other countdowns.
   void PutBackReady();

@@ -26,16 +26,10 @@ void RefuseFree(const void* pointer, InvalidFree kind) {
   const bool aborts = core_options.abort_invalid_free;
   AddToFigure(&heaptap_statistics::foreign_frees, 1);
   if (reported[static_cast<size_t>(kind)].exchange(true, std::memory_order_relaxed) && !aborts) return;
-  constexpr char kDigits[] = "0123456789abcdef";
-  char address[2 * sizeof(void*)];
-  for (size_t i = 0; i < sizeof(address); i++) {
-    address[i] = kDigits[reinterpret_cast<uintptr_t>(pointer) >> (4 * (sizeof(address) - 1 - i)) & 15];
-  }
   Message message;
-  message << "<heaptap>: " << (aborts ? "invalid free of 0x" : "ignored an invalid free of 0x");
-  message.Append(address, sizeof(address))
-      << ": " << kWhat[static_cast<size_t>(kind)]
-      << (aborts ? "; aborting\n" : " (reported once; MALLOC_CONF=abort_invalid_free:true aborts instead)\n");
+  message << "<heaptap>: " << (aborts ? "invalid free of " : "ignored an invalid free of ") << pointer << ": "
+          << kWhat[static_cast<size_t>(kind)]
+          << (aborts ? "; aborting\n" : " (reported once; MALLOC_CONF=abort_invalid_free:true aborts instead)\n");
   message.Print();
   if (aborts) abort();
 }

@@ -14,6 +14,13 @@
 
 namespace heaptap {
 
+// A debug build asserts, and checks its own equations (check.h).
+#ifdef HEAPTAP_DEBUG
+inline constexpr bool kDebugBuild = true;
+#else
+inline constexpr bool kDebugBuild = false;
+#endif
+
 // The bytes that memory is filled with; jemalloc's values.
 inline constexpr unsigned char kAllocationJunk = 0xa5;
 inline constexpr unsigned char kFreeJunk = 0x5a;
@@ -28,6 +35,7 @@ struct CoreOptions {
   bool abort_invalid_free;  // an invalid free ends the process
   bool xmalloc;             // a failed allocation ends the process
   Thp thp;
+  bool debug_check;      // debug builds: each slow path ends with a check (check.h)
   uintptr_t owner_bits;  // in the owner words of slabs: kSlowBit if every free takes its slow path, else 0
 };
 

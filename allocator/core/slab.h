@@ -191,6 +191,7 @@ uint32_t CutCycle(Block* first);
 class SlabList {
  public:
   Slab* first() const { return first_; }
+  Slab* last() const { return last_; }
   void PushFront(Slab* slab);
   void PushBack(Slab* slab);
   void Remove(Slab* slab);

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <pthread.h>
 
+#include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/units.h"
@@ -18,9 +19,9 @@ namespace {
 constinit thread_local bool thread_finished = false;
 
 constinit Heap fallback_heap{};
-constinit Mutex fallback_mutex;
+constinit Mutex fallback_mutex{LockRank::kFallbackHeap};
 
-constinit Mutex heaps_mutex;  // for the next four variables, and for fields of Heap (heap.h)
+constinit Mutex heaps_mutex{LockRank::kHeaps};  // for the next four variables, and for fields of Heap (heap.h)
 Heap* all_heaps;
 Heap* parked_heaps;
 uint64_t heap_serial;
@@ -151,6 +152,7 @@ HeapScope::HeapScope() : heap_(current_heap) {
 
 HeapScope::~HeapScope() {
   DueMaintenance due = CountSlowPath(heap_);
+  CheckSlowPath(heap_);
   if (heap_ == &fallback_heap) {
     fallback_mutex.Unlock();
   } else {
@@ -191,6 +193,29 @@ void ScavengeHeaps() {
   for (Heap* heap = parked_heaps; heap != nullptr; heap = heap->next_parked) heap->Scavenge();
 }
 
+#ifdef HEAPTAP_DEBUG
+void CheckHeaps() {
+  uint64_t heaps = 0;
+  uint64_t parked = 0;
+  for (const Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
+    CheckLess("a heap is on the list of all once", heap, heaps++, heap_serial);
+    parked += heap->state == HeapState::kParked;
+    const bool is_mine = heap == current_heap && heap->busy.load(std::memory_order_relaxed) == 0;
+    if (is_mine || heap->state == HeapState::kParked) CheckHeap(heap);
+  }
+  CheckEqual("heaps on the list of all == heaps made", all_heaps, heaps, heap_serial);
+  uint64_t waiting = 0;
+  for (const Heap* heap = parked_heaps; heap != nullptr; heap = heap->next_parked, waiting++) {
+    CheckEqual("a heap on the list of parked ones: state == kParked", heap, static_cast<uint64_t>(heap->state),
+               static_cast<uint64_t>(HeapState::kParked));
+    CheckLess("a heap is on the list of parked ones once", heap, waiting, parked);
+    CheckThat("a parked heap has no counters", heap, heap->counters == nullptr);
+  }
+  CheckEqual("heaps on the list of parked ones == parked heaps", parked_heaps, waiting, parked);
+  CheckHeap(&fallback_heap);
+}
+#endif
+
 void LockHeaps() {
   heaps_mutex.Lock();
   fallback_mutex.Lock();
@@ -217,6 +242,9 @@ void ResetHeapsAfterFork(uint64_t forks) {
     }
     heap->counters = nullptr;
     heap->orphaned = true;
+#ifdef HEAPTAP_DEBUG
+    check_slack.store(1, std::memory_order_relaxed);
+#endif
     if (heap->busy.load(std::memory_order_relaxed) != 0) {
       heap->state = HeapState::kAbandoned;
     } else {

@@ -47,6 +47,12 @@ void VisitHeaps(void (*visit)(void* opaque, const Heap* heap), void* opaque);
 // Releases the empty slabs of the calling thread's heap and of all parked heaps.
 void ScavengeHeaps();
 
+#ifdef HEAPTAP_DEBUG
+// Checks the lists of heaps; the calling thread's heap, unless a signal handler has interrupted a slow path; the parked
+// heaps; the fallback heap (check.h). REQUIRES: the caller holds the locks of this file, or is the only thread.
+void CheckHeaps();
+#endif
+
 // fork(2): takes and releases the locks of this file; Reset is for the child.
 void LockHeaps();
 void UnlockHeaps();

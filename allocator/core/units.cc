@@ -3,6 +3,7 @@
 
 #include <iterator>
 
+#include "allocator/core/check.h"
 #include "allocator/core/chunks.h"
 #include "allocator/core/control.h"
 #include "allocator/core/observer.h"
@@ -20,8 +21,8 @@ constexpr size_t kChunkMinimum = 4 * 1024 * 1024;
 // Where address space is limited, a chunk takes at most one part in this many of it.
 constexpr uint64_t kLimitShare = 16;
 
-constinit Mutex units_mutex;
-constinit Mutex purge_mutex;  // taken before units_mutex; held during a purge
+constinit Mutex units_mutex{LockRank::kUnits};
+constinit Mutex purge_mutex{LockRank::kPurge};  // taken before units_mutex; held during a purge
 constinit Chunks short_chunks{};
 constinit Chunks long_chunks{};
 
@@ -306,6 +307,34 @@ PurgeCounts ReadPurgeCounts() {
   return {purge_rounds.load(std::memory_order_relaxed), purge_calls.load(std::memory_order_relaxed),
           purged_bytes.load(std::memory_order_relaxed)};
 }
+
+#ifdef HEAPTAP_DEBUG
+
+void CheckLockedUnits(UnitSums* sums) {
+  for (const Chunks* chunks : {&short_chunks, &long_chunks}) {
+    chunks->Check();
+    const Chunk* chunk = chunks->first();
+    for (; chunk != nullptr; chunk = chunk->next.load(std::memory_order_relaxed)) CheckChunk(chunk, sums);
+  }
+  CheckChunkTable(table_begin, table_end, *sums);
+  const heaptap_statistics& figures = ::heaptap_control.statistics;
+  CheckEqual("figure of dirty bytes == dirty units", &figures, ReadFigure(&heaptap_statistics::dirty),
+             sums->dirty_bytes);
+  CheckAtMost("used units <= figure of active bytes", &figures, sums->used_bytes,
+              ReadFigure(&heaptap_statistics::active));
+  CheckAtMost("chunks <= figure of mapped bytes", &figures, sums->chunk_bytes, ReadFigure(&heaptap_statistics::mapped));
+}
+
+bool CheckUnits(UnitSums* sums) {
+  if (!purge_mutex.TryLock()) return false;
+  units_mutex.Lock();
+  CheckLockedUnits(sums);
+  units_mutex.Unlock();
+  purge_mutex.Unlock();
+  return true;
+}
+
+#endif
 
 void LockUnits() {
   purge_mutex.Lock();

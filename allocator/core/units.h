@@ -74,6 +74,14 @@ PurgeCounts ReadPurgeCounts();
 // `kernel_may_decide`.
 void AdviseHugePages(void* address, size_t size, bool kernel_may_decide);
 
+#ifdef HEAPTAP_DEBUG
+// Checks all chunks, chunk_table and the figures of units (check.h). CheckUnits checks nothing and returns false while
+// another thread purges. CheckLockedUnits REQUIRES: the caller holds the locks of this file, or is the only thread.
+struct UnitSums;
+bool CheckUnits(UnitSums* sums);
+void CheckLockedUnits(UnitSums* sums);
+#endif
+
 // fork(2): takes and releases the locks of this file; Reset is for the child.
 void LockUnits();
 void UnlockUnits();

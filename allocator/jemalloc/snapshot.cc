@@ -14,7 +14,7 @@
 namespace heaptap {
 namespace {
 
-constinit Mutex snapshot_mutex;  // for the next three variables; taken before all other locks
+constinit Mutex snapshot_mutex{LockRank::kSnapshot};  // for the next three variables; taken before all other locks
 Snapshot last;
 bool valid;  // `last` is complete, and of this process
 uint64_t epochs;

@@ -2,6 +2,7 @@
 #include "allocator/platform/mutex.h"
 
 #include <linux/futex.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -13,7 +14,7 @@ bool Mutex::LockSlow(uint64_t milliseconds) {
   // Critical sections are short: a little spinning usually saves two system calls.
   constexpr int kSpins = 100;
   for (int i = 0; i < kSpins; i++) {
-    if (state_.load(std::memory_order_relaxed) == kUnlocked && TryLock()) return true;
+    if (state_.load(std::memory_order_relaxed) == kUnlocked && Take()) return true;
     __builtin_ia32_pause();
   }
   uint64_t deadline = milliseconds == kForever ? 0 : Milliseconds() + milliseconds;
@@ -33,5 +34,69 @@ bool Mutex::LockSlow(uint64_t milliseconds) {
 }
 
 void Mutex::Wake() { SystemCall(SYS_futex, reinterpret_cast<long>(&state_), FUTEX_WAKE_PRIVATE, 1); }
+
+#ifdef HEAPTAP_DEBUG
+
+namespace {
+
+constexpr const char* kNames[kLockRanks] = {"start", "snapshot", "dump",  "heaps", "fallback heap",
+                                            "pool",  "purge",    "units", "log",   "arena name"};
+
+// What the thread has locked. A signal handler leaves it as it was.
+struct Held {
+  uint8_t count[kLockRanks];
+  const Mutex* last_pool;  // of those that are held, the one with the highest address
+};
+constinit thread_local Held held{};
+
+[[noreturn]] void FailOrder(LockRank wanted, unsigned held_rank) {
+  Message message;
+  message << "<heaptap>: lock order: \"" << kNames[static_cast<unsigned>(wanted)] << "\" is locked while \""
+          << kNames[held_rank] << "\" is held\n";
+  message.Print();
+  abort();
+}
+
+[[noreturn]] void FailUnlock(LockRank rank) {
+  Message message;
+  message << "<heaptap>: lock order: \"" << kNames[static_cast<unsigned>(rank)]
+          << "\" is unlocked by a thread that does not hold it\n";
+  message.Print();
+  abort();
+}
+
+}  // namespace
+
+bool Mutex::HoldsAny() {
+  unsigned locks = 0;
+  for (unsigned rank = 0; rank < kLockRanks; rank++) locks += held.count[rank];
+  return locks != 0;
+}
+
+bool Mutex::IsMine() const { return holder_.load(std::memory_order_relaxed) == &held; }
+
+void Mutex::CheckOrder() const {
+  const unsigned own = static_cast<unsigned>(rank_);
+  const bool is_next_pool = rank_ == LockRank::kPool && held.last_pool < this;
+  for (unsigned rank = is_next_pool ? own + 1 : own; rank < kLockRanks; rank++) {
+    if (held.count[rank] != 0) FailOrder(rank_, rank);
+  }
+}
+
+bool Mutex::NoteLocked() {
+  uint8_t& count = held.count[static_cast<unsigned>(rank_)];
+  if (rank_ == LockRank::kPool && (count == 0 || held.last_pool < this)) held.last_pool = this;
+  count++;
+  holder_.store(&held, std::memory_order_relaxed);
+  return true;
+}
+
+void Mutex::NoteUnlocked() {
+  if (!IsMine()) FailUnlock(rank_);
+  holder_.store(nullptr, std::memory_order_relaxed);
+  held.count[static_cast<unsigned>(rank_)]--;
+}
+
+#endif
 
 }  // namespace heaptap

@@ -3,6 +3,10 @@
 // A mutex on futex(2). Zero-initialised state is valid: unlocked. Not recursive. Lock and Unlock order memory as
 // std::mutex does. allocator/README.md lists the allocator's mutexes and what is done under each; no probe fires while
 // one is held, except under the mutex of dumps.
+//
+// Debug builds assert the order of locks: Lock aborts, and names both locks, if the thread holds a lock of a later rank
+// or the lock itself. TryLock and LockWithin give up in the end, so they may be called in any order. In a release build
+// a mutex has its state alone, and no rank.
 #ifndef HEAPTAP_ALLOCATOR_PLATFORM_MUTEX_H_
 #define HEAPTAP_ALLOCATOR_PLATFORM_MUTEX_H_
 
@@ -12,39 +16,88 @@
 
 namespace heaptap {
 
+// All locks of the allocator, in the order in which a thread takes them. allocator/README.md says what each protects.
+enum class LockRank : uint8_t {
+  kStart,
+  kSnapshot,
+  kDump,
+  kHeaps,
+  kFallbackHeap,
+  kPool,  // several of these only in the order of their addresses
+  kPurge,
+  kUnits,
+  kLog,
+  kArenaName,
+};
+inline constexpr unsigned kLockRanks = static_cast<unsigned>(LockRank::kArenaName) + 1;
+
 class Mutex {
  public:
+#ifdef HEAPTAP_DEBUG
+  constexpr explicit Mutex(LockRank rank) : rank_(rank) {}
+#else
+  constexpr explicit Mutex(LockRank) {}
+#endif
+
   void Lock() {
-    if (!TryLock()) LockSlow(kForever);
+    CheckOrder();
+    if (!Take()) LockSlow(kForever);
+    NoteLocked();
   }
 
-  bool TryLock() {
-    uint32_t expected = kUnlocked;
-    // Acquire: sees what the last holder wrote before its Unlock.
-    return state_.compare_exchange_strong(expected, kLocked, std::memory_order_acquire, std::memory_order_relaxed);
-  }
+  bool TryLock() { return Take() && NoteLocked(); }
 
   // False if another thread holds the mutex for all of `milliseconds`.
-  bool LockWithin(uint64_t milliseconds) { return TryLock() || LockSlow(milliseconds); }
+  bool LockWithin(uint64_t milliseconds) { return TryLock() || (LockSlow(milliseconds) && NoteLocked()); }
 
   void Unlock() {
+    NoteUnlocked();
     // Release: the next holder sees what this one wrote.
     if (state_.exchange(kUnlocked, std::memory_order_release) == kContended) Wake();
   }
 
   // For the child of a fork, which has one thread: unlocks the mutex, even one that a thread of the parent held.
-  void Reset() { state_.store(kUnlocked, std::memory_order_relaxed); }
+  void Reset() {
+    if (IsMine()) NoteUnlocked();
+    state_.store(kUnlocked, std::memory_order_relaxed);
+  }
+
+#ifdef HEAPTAP_DEBUG
+  // Whether the calling thread holds any mutex.
+  static bool HoldsAny();
+#endif
 
  private:
+#ifdef HEAPTAP_DEBUG
+  void CheckOrder() const;
+  bool NoteLocked();  // true
+  void NoteUnlocked();
+  bool IsMine() const;
+
+  LockRank rank_;
+  std::atomic<const void*> holder_{};  // the thread that has locked it, by an address that is the thread's
+#else
+  void CheckOrder() const {}
+  bool NoteLocked() { return true; }
+  void NoteUnlocked() {}
+  bool IsMine() const { return false; }
+#endif
+
   static constexpr uint32_t kUnlocked = 0;
   static constexpr uint32_t kLocked = 1;
   static constexpr uint32_t kContended = 2;  // locked, and threads may be waiting in the kernel
   static constexpr uint64_t kForever = UINT64_MAX;
 
+  bool Take() {
+    uint32_t expected = kUnlocked;
+    // Acquire: sees what the last holder wrote before its Unlock.
+    return state_.compare_exchange_strong(expected, kLocked, std::memory_order_acquire, std::memory_order_relaxed);
+  }
+
   bool LockSlow(uint64_t milliseconds);
   void Wake();
 
-  std::atomic<uint32_t> state_;
+  std::atomic<uint32_t> state_{};
 };
 
 class MutexLock {

@@ -173,6 +173,14 @@ Message& Message::operator<<(uint64_t number) {
   return Append(first, static_cast<size_t>(digits + kMaxDigits - first));
 }
 
+Message& Message::operator<<(const void* address) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  char text[] = "0x0000000000000000";
+  uintptr_t rest = reinterpret_cast<uintptr_t>(address);
+  for (size_t i = sizeof(text) - 2; rest != 0; i--, rest >>= 4) text[i] = kDigits[rest & 15];
+  return *this << text;
+}
+
 Message& Message::Append(const char* text, size_t length) {
   size_t room = sizeof(buffer_) - 1 - length_;
   if (length > room) {

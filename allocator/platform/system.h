@@ -100,6 +100,8 @@ class Message {
  public:
   Message& operator<<(const char* text);
   Message& operator<<(uint64_t number);
+  // 0x and 16 digits.
+  Message& operator<<(const void* address);
   // `length` bytes of text.
   Message& Append(const char* text, size_t length);
   // The text so far, NUL-terminated.

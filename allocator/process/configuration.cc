@@ -11,6 +11,7 @@ CoreOptions CoreOptionsOf(const Configuration& configuration) {
   options.fill_on_free = configuration.junk_free;
   options.abort_invalid_free = configuration.abort_invalid_free;
   options.xmalloc = configuration.xmalloc;
+  options.debug_check = configuration.debug_check;
   options.thp = configuration.thp;
   return options;
 }

@@ -64,6 +64,7 @@ struct Configuration {
   bool zero = false;
   bool xmalloc = false;
   bool abort_invalid_free = false;  // heaptap's own option
+  bool debug_check = false;         // heaptap's own option; a release build ignores it
   Thp thp = Thp::kDefault;
   ssize_t dirty_decay_ms = 1000;  // shorter than jemalloc's: no background thread purges while the process is idle
 

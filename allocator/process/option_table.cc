@@ -91,11 +91,12 @@ struct Entry : Option {
     entry.current = name_of_current;
     return entry;
   }
-  constexpr Entry WithoutEffect() const {
+  constexpr Entry EffectiveIf(bool is_effective) const {
     Entry entry = *this;
-    entry.effective = false;
+    entry.effective = is_effective;
     return entry;
   }
+  constexpr Entry WithoutEffect() const { return EffectiveIf(false); }
   constexpr Entry OrDefault() const {
     Entry entry = *this;
     entry.defaults = true;
@@ -180,6 +181,7 @@ constexpr Option kOptions[] = {
     OPTION(prof_recent_alloc_max).In({-1, SSIZE_MAX}).Unprinted(),
     OPTION(prof_unbias).Unreadable(),
     OPTION(abort_invalid_free).Unreadable(),
+    OPTION(debug_check).Unreadable().EffectiveIf(kDebugBuild),
     OPTION(trust_madvise).WithoutEffect().Unprinted(),
     OPTION(experimental_tcache_gc).WithoutEffect().Unprinted(),
     OPTION(huge_arena_pac_thp).WithoutEffect().Unprinted(),

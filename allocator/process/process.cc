@@ -9,6 +9,7 @@
 #include <sys/auxv.h>
 #include <sys/single_threaded.h>
 
+#include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/core/maintenance.h"
 #include "allocator/core/options.h"
@@ -33,7 +34,7 @@ void _IO_list_resetlock() __attribute__((weak));
 namespace heaptap {
 namespace {
 
-constinit Mutex start_mutex;
+constinit Mutex start_mutex{LockRank::kStart};
 constinit std::atomic<bool> started;
 constinit Configuration configuration;
 
@@ -85,6 +86,22 @@ void LeaveCollectorAfterFork() {
 constinit std::atomic<uint64_t> forks;
 bool locked_for_fork;  // under the locks of BeforeFork
 
+// Debug builds: all heaps, pools and units that the calling thread may read. REQUIRES: it holds the locks of
+// BeforeFork, or is the only thread.
+void CheckAroundFork() {
+#ifdef HEAPTAP_DEBUG
+  // A signal handler may have interrupted this thread while it changed what a lock protects.
+  if (!locked_for_fork && Mutex::HoldsAny()) return;
+  // A signal handler that forks may have interrupted Free.
+  const uint32_t slack = check_slack.exchange(1, std::memory_order_relaxed);
+  CheckHeaps();
+  CheckSampledPools();
+  UnitSums sums{};
+  CheckLockedUnits(&sums);
+  check_slack.store(slack, std::memory_order_relaxed);
+#endif
+}
+
 // Takes all locks that a thread may hold while it allocates, in lock order. libc's lock comes first: a thread that
 // flushes all streams holds it while it waits for a thread that reads a line and allocates.
 //
@@ -92,15 +109,17 @@ bool locked_for_fork;  // under the locks of BeforeFork
 // this thread in an allocation or in another fork, while it held these locks.
 void BeforeFork() {
   forks.fetch_add(1, std::memory_order_relaxed);
-  if (__libc_single_threaded != 0) return;
+  if (__libc_single_threaded != 0) return CheckAroundFork();
   if (_IO_list_lock != nullptr) _IO_list_lock();
   LockHeaps();
   LockSampledPools();
   LockUnits();
   locked_for_fork = true;
+  CheckAroundFork();
 }
 
 void AfterForkInParent() {
+  CheckAroundFork();
   if (!locked_for_fork) return;
   locked_for_fork = false;
   UnlockUnits();
@@ -121,6 +140,7 @@ void ResetLocksInChild() {
 void AfterForkInChild() {
   ResetLocksInChild();
   ResetHeapsAfterFork(forks.load(std::memory_order_relaxed));
+  CheckAroundFork();
   lifecycle::ResetAfterFork();
   PrepareAllThreadsAgain();
   LeaveCollectorAfterFork();

@@ -24,7 +24,7 @@
 namespace heaptap {
 namespace {
 
-constinit Mutex dump_mutex;  // for the variables below; held during a dump, so fork does not take it
+constinit Mutex dump_mutex{LockRank::kDump};  // for the variables below; held during a dump, so fork does not take it
 heaptap_dump_request request;
 uint64_t last_sequence;  // heaptap_dump_request.sequence of the last request
 DumpName file_name;

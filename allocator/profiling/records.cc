@@ -27,7 +27,7 @@ constinit std::atomic<ssize_t> recent_maximum;
 
 enum class LogState : uint8_t { kNone, kRuns, kEnds };
 
-constinit Mutex log_mutex;  // for changes of the variables below; held no longer than to copy a name
+constinit Mutex log_mutex{LockRank::kLog};  // for changes of the variables below; held no longer than to copy a name
 LogState log_state;
 bool has_log_path;
 char log_path[PATH_MAX];  // changes only from kNone to kRuns

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/sampling/sampled_blocks.h"
 
+#include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/units.h"
@@ -11,7 +12,7 @@ namespace heaptap {
 namespace {
 
 struct Pool {
-  Mutex mutex;
+  Mutex mutex{LockRank::kPool};
   SlabList slabs;        // with free blocks
   uint64_t allocations;  // so far
 };
@@ -102,6 +103,13 @@ void observer::Trim() {
     }
   }
 }
+
+#ifdef HEAPTAP_DEBUG
+void CheckSampledPools() {
+  Checked checked{};
+  for (unsigned c = 0; c < kSmallClasses; c++) CheckQueue(pools[c].slabs, c, kSampledOwner, &checked);
+}
+#endif
 
 void LockSampledPools() {
   for (Pool& pool : pools) pool.mutex.Lock();

@@ -15,6 +15,11 @@ namespace heaptap {
 // The number of blocks of the class that were ever allocated.
 uint64_t SampledAllocations(unsigned size_class);
 
+#ifdef HEAPTAP_DEBUG
+// All pools (core/check.h). REQUIRES: the caller holds their locks, or is the only thread.
+void CheckSampledPools();
+#endif
+
 // fork(2).
 void LockSampledPools();
 void UnlockSampledPools();

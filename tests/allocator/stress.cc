@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "allocator/core/allocate.h"
+#include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/platform/random.h"
 #include "recorder.h"
@@ -113,6 +114,16 @@ Header* Resize(Header* block, heaptap::Random* random) {
   return moved;
 }
 
+// The equations of the slab of a block that the thread's heap owns, and now and then of all that the thread may read.
+void CheckStep(const Header* block, int step) {
+  if (step % 256 == 255) heaptap::CheckHeapAndUnits(heaptap::current_heap);
+  const unsigned kind = heaptap::ChunkKind(block);
+  if (kind <= heaptap::kFreedHuge) return;
+  const heaptap::Slab* slab = heaptap::SlabOf(block, kind);
+  const uintptr_t owner = slab->owner.load(std::memory_order_relaxed) & ~heaptap::kFullBit;
+  if (owner == reinterpret_cast<uintptr_t>(heaptap::current_heap)) heaptap::CheckSlab(slab);
+}
+
 void Live(uint64_t seed, int steps) {
   heaptap::Random random;
   random.Seed(seed, 1);
@@ -136,6 +147,7 @@ void Live(uint64_t seed, int steps) {
         Discard(slot);
         slot = Make(&random);
     }
+    CheckStep(slot, i);
     if (i % 4096 == 4095) heaptap::Trim();
   }
   for (size_t i = 0; i < own.size(); i++) {

@@ -115,7 +115,7 @@ int ExtentHooks(const Request& request) {
 }
 
 constexpr size_t kArenaNameSize = 32;
-constinit Mutex name_mutex;
+constinit Mutex name_mutex{LockRank::kArenaName};
 char arena_name[kArenaNameSize] = "auto_0";
 
 // As in jemalloc, the old name is copied to the buffer to which the old value points. REQUIRES: name_mutex is held.

@@ -87,18 +87,12 @@ int ReadOption(const Request& request) {
 
 // --- config ----------------------------------------------------------------------------------------------------------
 
-#ifdef HEAPTAP_DEBUG
-constexpr bool kDebug = true;
-#else
-constexpr bool kDebug = false;
-#endif
-
 int BuiltInOptions(const Request& request) { return request.ReadOnly(static_cast<const char*>("")); }
 
 // All three prof_* values are false: stacks are unwound outside of the process.
 constexpr Node kConfigNodes[] = {
     Shown("cache_oblivious", Constant<false>),
-    Shown("debug", Constant<kDebug>),
+    Shown("debug", Constant<kDebugBuild>),
     Shown("fill", Constant<true>),
     Leaf("infallible_new", Constant<false>),
     Shown("lazy_lock", Constant<false>),

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/core/check.h"
+#include "allocator/core/heap.h"
+#include "allocator/core/options.h"
+#include "allocator/core/units.h"
+
+#ifdef HEAPTAP_DEBUG
+namespace heaptap {
+namespace {
+
+// The slow paths until the thread's next check.
+constinit thread_local uint64_t slow_paths_left = kCheckInterval;
+
+uintptr_t OwnerWordOf(const Heap* heap) { return reinterpret_cast<uintptr_t>(heap) | core_options.owner_bits; }
+
+uint32_t Length(const Block* block) {
+  uint32_t length = 0;
+  for (; block != nullptr; block = block->next) length++;
+  return length;
+}
+
+// A slab that the heap points to is one of those on the queue, all of which are sound.
+void CheckIsQueued(const char* statement, const Heap* heap, unsigned size_class, const Slab* wanted) {
+  const Slab* slab = heap->queue[size_class].first();
+  while (slab != nullptr && slab != wanted) slab = slab->next;
+  CheckThat(statement, heap, slab == wanted);
+}
+
+// REQUIRES: the queue was checked.
+void CheckReady(const Heap* heap, unsigned c) {
+  const Block* list = heap->ready[c];
+  const char* fresh = heap->fresh[c];
+  const bool has_fresh = fresh != heap->fresh_end[c];
+  CheckThat("blocks on the ready list => no fresh block", heap, list == nullptr || !has_fresh);
+  CheckAtMost("fresh <= fresh_end", heap, reinterpret_cast<uintptr_t>(fresh),
+              reinterpret_cast<uintptr_t>(heap->fresh_end[c]));
+  uint64_t ready = 0;
+  if (list != nullptr || has_fresh) {
+    // CheckSlab has looked at the ready blocks, and that they are all that slab's.
+    CheckIsQueued("the slab of the ready blocks is on the queue", heap, c,
+                  SlabOf(list != nullptr ? static_cast<const void*>(list) : fresh, ShiftOf(c)));
+    ready = list != nullptr ? Length(list) : static_cast<size_t>(heap->fresh_end[c] - fresh) / kClassSize[c];
+  }
+  CheckAtMost("ready <= batch", heap, ready, heap->batch[c]);
+  const ClassCounts& counts = heap->counts[c];
+  CheckAtMost("ready + taken_back <= handed_out", heap, ready + counts.taken_back.Read(), counts.handed_out.Read());
+  CheckLess("1 <= countdown <= kNever: allowance < kNever", heap, heap->countdown().Allowance(c), Countdown::kNever);
+}
+
+void CheckEmpty(const Heap* heap, unsigned c) {
+  const Slab* empty = heap->empty[c];
+  if (empty == nullptr) return;
+  CheckIsQueued("the empty slab of the class is on the queue", heap, c, empty);
+  CheckEqual("of the empty slab: used == 0", empty, empty->used, 0);
+}
+
+void CheckWakes(const Heap* heap) {
+  // Acquire: the links of the list.
+  const Slab* slab = heap->wakes.load(std::memory_order_acquire);
+  const Slab* behind = slab;
+  for (size_t count = 1; slab != nullptr; count++) {
+    CheckLess("a slab on the list of wakes is one: kFreedHuge < chunk_table", slab, kFreedHuge, ChunkKind(slab));
+    const uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
+    CheckEqual("a slab on the list of wakes is the heap's: owner == heap", slab, owner & ~kFullBit, OwnerWordOf(heap));
+    CheckThat("a wake on its way => full or wake_pending", slab, (owner & kFullBit) != 0 || slab->wake_pending);
+    slab = slab->wake_next;
+    // Half as fast: in a circle the two meet.
+    if (count % 2 == 0) behind = behind->wake_next;
+    CheckThat("a slab is on the list of wakes once", heap, slab == nullptr || slab != behind);
+  }
+}
+
+}  // namespace
+
+Checked CheckHeap(const Heap* heap) {
+  Checked checked{};
+  for (unsigned c = 0; c < kSmallClasses; c++) {
+    CheckQueue(heap->queue[c], c, OwnerWordOf(heap), &checked);
+    CheckReady(heap, c);
+    CheckEmpty(heap, c);
+  }
+  CheckWakes(heap);
+  return checked;
+}
+
+size_t CheckHeapAndUnits(const Heap* heap) {
+  const Checked checked = CheckHeap(heap);
+  UnitSums sums{};
+  sums.owner = OwnerWordOf(heap);
+  if (CheckUnits(&sums)) {
+    CheckEqual("queued slabs == slabs of the heap that are not full", heap, checked.slabs, sums.owned);
+  }
+  return checked.blocks + checked.slabs + sums.looked_at;
+}
+
+void CheckSlowPath(const Heap* heap) {
+  if (!core_options.debug_check && --slow_paths_left != 0) return;
+  const size_t looked_at = CheckHeapAndUnits(heap);
+  slow_paths_left = kCheckInterval + looked_at / kCheckedPerSlowPath;
+}
+
+}  // namespace heaptap
+#endif
