@@ -70,8 +70,7 @@ void AddSamplingOptions(Command command, RecordingFlags& flags) {
   command
       .Add("--format", flags.format,
            "choose the format of dumps: heap_v2 (default; jemalloc's, for jeprof) or gperftools (for google-pprof and "
-           "go "
-           "tool pprof)")
+           "go tool pprof)")
       .OneOf({kHeapV2, kGperftools});
   const Option rate = command
                           .Add("--lg-sample", flags.lg_sample,
