@@ -77,7 +77,7 @@ def test_old_objects(lab, lines, held):
     else:
         pytest.fail("no first part was long enough")
     held("seconds of the first part, with bpftrace's start", FIRST_PARTS[-1], seconds)
-    wait_until(lambda: "Waits" in tracer.stdout(), "the first part ends", seconds + PATIENCE_SECONDS)
+    wait_until(lambda: "Recording frees only" in tracer.stdout(), "the first part ends", seconds + PATIENCE_SECONDS)
     puppet.ask("keep 50 5000")
     tracer.ends()
     stacks = by_stack(tracer.stdout(), "live_bytes")
@@ -187,7 +187,7 @@ def test_requests_for_dumps(lab, lines):
     session = lab.attach(puppet.target_pid)
     tracer = lines.start("requests for dumps", puppet.target_pid)
     # The semaphore shows nothing, because heaptap listens too.
-    wait_until(lambda: "Requests" in tracer.stdout(), "bpftrace listens")
+    wait_until(lambda: "Showing requests" in tracer.stdout(), "bpftrace listens")
     for number in (1, 2):
         assert puppet.ask("call prof.dump") == "0"
         line = f"{puppet.target_pid} puppet asks for dump {number}, kind m, into its descriptor "
