@@ -373,7 +373,7 @@ TEST_F(OtherLayoutTest, StacksUnderOtherKeys) {
   PutTally(10, 70, 1);
   const absl::Status status = ReadOtherLayout(pins()).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("map_stacks"), HasSubstr("keys are no 64-bit integers")));
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("map_stacks"), HasSubstr("keys are not 64-bit integers")));
 }
 
 TEST_F(OtherLayoutTest, MapsWithoutTypes) {
