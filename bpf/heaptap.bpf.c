@@ -93,7 +93,8 @@ static __always_inline void record_free(struct pt_regs* context, struct heaptap_
   struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = (__u32)pid_tgid};
   struct heaptap_tally* tally;
   enum heaptap_loss_reason stack_loss;
-  find_tally(context, process, tgid, &tally_key, &tally, &stack_loss);
+  enum heaptap_loss_reason loss = find_tally(context, process, tgid, &tally_key, &tally, &stack_loss);
+  if (!tally) stack_loss = loss;
   if (stack_loss != HEAPTAP_NO_LOSS) count_loss(key.process_id, stack_loss, 0);
   end_record(record, &key, tally_key.stack_id, tally_key.tid);
 }

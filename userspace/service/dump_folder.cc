@@ -75,14 +75,14 @@ absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix) {
   const std::string path = parent.empty() ? "." : parent;
   elf::FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno), "; choose another folder with -o"));
+    return absl::FailedPreconditionError(absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno),
+                                                      "; choose another folder with -o, or --state-dir of the daemon"));
   }
   // access(2) lets root pass even where no file can be created, so create one.
   elf::FileDescriptor probe(openat(folder.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
   if (!probe.valid() && errno != EOPNOTSUPP) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno), "; choose another folder with -o"));
+    return absl::FailedPreconditionError(absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno),
+                                                      "; choose another folder with -o, or --state-dir of the daemon"));
   }
   return DumpFolder(std::move(folder), std::move(parent), std::move(name));
 }
