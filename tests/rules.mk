@@ -93,7 +93,7 @@ test-builds: $(TEST_PROGRAMS)
 ci-builds: $(TEST_PROGRAMS) $(SANITIZED_PROGRAMS)
 
 .PHONY: test
-test: ## install what is missing, build, run all tests (root)
+test: ## install what is missing, build, run the tests that a change must pass (root)
 	+$(Q)DEPS=test tests/phases $(BUILD)/phases/build deps all test-builds
 	+$(Q)tests/phases $(BUILD)/phases/test $(KERNEL_PHASES) -- $(COMPUTING_PHASES)
 

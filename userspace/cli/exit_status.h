@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heaptap's exit statuses, documented in the README and in `heaptap --help`.
+// heaptap's exit statuses, documented in heaptap(1) and in `heaptap --help`.
 #ifndef HEAPTAP_USERSPACE_CLI_EXIT_STATUS_H_
 #define HEAPTAP_USERSPACE_CLI_EXIT_STATUS_H_
 
