@@ -87,9 +87,7 @@ void AddFree(SnapshotBuilder* builder, FreeExtent* extent, bool dirty, size_t by
 }
 
 // Adds all chunks of a unit size.
-// Adds all chunks of a unit size.
 void AddChunks(SnapshotBuilder* builder, unsigned shift) {
-  // Acquire: the next chunk's header is written.
   // Acquire: the next chunk's header is written.
   for (const Chunk* chunk = FirstChunk(shift); chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
     uint32_t reach = Peek(chunk->reach);

@@ -2,7 +2,7 @@
 /*
  * Plugins that are opened with RTLD_DEEPBIND, by a library that is not where they are.
  *
- *   deepbind_host FILE    FILE: whose malloc a plugin in the program's own name space is to have
+ *   deepbind_host FILE    FILE: whose malloc a plugin in the program's own namespace is to have
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -37,8 +37,8 @@ int main(int argc, char** argv) {
   CheckMalloc(plugin, argv[1], "by RUNPATH");
   Check(dlopen("deepbind_plugin.so", kMode) == plugin, "a library that is open has its name");
   CheckMalloc(open_by_origin(kMode), argv[1], "by $ORIGIN");
-  CheckMalloc(open_in_space(LM_ID_BASE, kMode), argv[1], "by RUNPATH, in the program's name space");
-  CheckMalloc(open_in_space(LM_ID_NEWLM, kMode), "libc.so.6", "by RUNPATH, in a new name space");
+  CheckMalloc(open_in_space(LM_ID_BASE, kMode), argv[1], "by RUNPATH, in the program's namespace");
+  CheckMalloc(open_in_space(LM_ID_NEWLM, kMode), "libc.so.6", "by RUNPATH, in a new namespace");
   Check(open_by_runpath(0) == NULL && strstr(dlerror(), "invalid mode") != NULL, "an invalid mode");
   Check(dlopen("deepbind_none.so", kMode) == NULL && strstr(dlerror(), "deepbind_none.so") != NULL, "no such library");
   Check(dlopen(NULL, kMode) != NULL, "the program itself");

@@ -43,7 +43,7 @@ void SetDumpHandler(std::function<void(heaptap_dump_request*)> handler) { dump_h
 
 }  // namespace heaptap::testing
 
-using namespace heaptap::testing;  // NOLINT: the probes are not in a name space
+using namespace heaptap::testing;  // NOLINT: the probes are not in a namespace
 
 extern "C" {
 

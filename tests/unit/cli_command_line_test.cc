@@ -39,7 +39,7 @@ class CommandLineTest : public testing::Test {
 
 TEST_F(CommandLineTest, AMistypedCommandIsGuessed) {
   EXPECT_EQ(Run({"lst"}), kUsage);
-  EXPECT_EQ(err_, "heaptap: unknown command lst, did you mean list?; see heaptap --help\n");
+  EXPECT_EQ(err_, "heaptap: unknown command lst (did you mean list?); see heaptap --help\n");
   EXPECT_EQ(Run({"atach"}), kUsage);
   EXPECT_THAT(err_, HasSubstr("did you mean attach?"));
   EXPECT_EQ(Run({"frobnicate"}), kUsage);

@@ -139,8 +139,8 @@ TEST_F(HttpAccessTest, WhatOthersMayNotSeeIsNotThere) {
       Answered absent = AskAsNobody(method, absl::StrCat("/pid/", pid + 10, "/", path));
       EXPECT_EQ(hidden.status, 404) << path;
       EXPECT_EQ(hidden.headers, absent.headers) << path;
-      EXPECT_THAT(hidden.body, HasSubstr(absl::StrCat("no process ", pid, " is recorded"))) << path;
-      EXPECT_THAT(absent.body, HasSubstr(absl::StrCat("no process ", pid + 10, " is recorded"))) << path;
+      EXPECT_THAT(hidden.body, HasSubstr(absl::StrCat("process ", pid, " is not recorded"))) << path;
+      EXPECT_THAT(absent.body, HasSubstr(absl::StrCat("process ", pid + 10, " is not recorded"))) << path;
     }
   }
   EXPECT_EQ(AskAsNobody("GET", "/mtev/heap_profile?pid=42&active=false").status, 404);

@@ -103,7 +103,7 @@ TEST_F(HttpClientsTest, GoPprofShowsErrors) {
   const Output output =
       reader_.Run(absl::StrCat("PPROF_TMPDIR=. go tool pprof -top ", url_, "/pid/1/debug/pprof/heap"));
   EXPECT_NE(output.status, 0);
-  EXPECT_THAT(output.err, HasSubstr("404 Not Found - no process 1 is recorded"));
+  EXPECT_THAT(output.err, HasSubstr("404 Not Found - process 1 is not recorded"));
 }
 
 TEST_F(HttpClientsTest, Curl) {

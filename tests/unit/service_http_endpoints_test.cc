@@ -119,7 +119,7 @@ TEST_F(HttpEndpointsTest, MtevWithoutProcess) {
   collector_.processes.clear();
   EXPECT_EQ(Get("/mtev/heap_profile").status, 404);
   EXPECT_EQ(Get("/mtev/heap_profile").body, "no process is recorded\n");
-  EXPECT_EQ(Get("/mtev/heap_profile?pid=42").body, "no process 42 is recorded\n");
+  EXPECT_EQ(Get("/mtev/heap_profile?pid=42").body, "process 42 is not recorded\n");
 }
 
 TEST_F(HttpEndpointsTest, MtevIsGetOnly) {
@@ -191,7 +191,7 @@ TEST_F(HttpEndpointsTest, GoErrors) {
     EXPECT_EQ(answer.Header("Content-Type"), "text/plain");
     EXPECT_EQ(answer.body, "seconds must be a number from 1 to 3600\n");
   }
-  EXPECT_EQ(Get("/pid/41/debug/pprof/heap").body, "no process 41 is recorded\n");
+  EXPECT_EQ(Get("/pid/41/debug/pprof/heap").body, "process 41 is not recorded\n");
   EXPECT_EQ(Get("/pid/41/debug/pprof/heap").Header("X-Go-Pprof"), "1");
 }
 

@@ -222,7 +222,7 @@ int CommandLine::Run(const std::vector<std::string>& words) {
   if (names_command && named.empty()) {
     const std::string similar = FindSimilar(words[0]);
     service::Say(absl::StrCat("unknown command ", service::Printable(words[0]),
-                              similar.empty() ? "" : absl::StrCat("; did you mean ", similar, "?"),
+                              similar.empty() ? "" : absl::StrCat(" (did you mean ", similar, "?)"),
                               "; see heaptap --help"));
     return kUsage;
   }

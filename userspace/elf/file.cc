@@ -129,7 +129,7 @@ absl::StatusOr<std::string> File::Read(uint64_t offset, uint64_t size, uint64_t 
     return absl::InvalidArgumentError(absl::StrCat(what, ": ", size, " bytes, more than the limit of ", limit));
   }
   if (size > backed_)
-    return absl::InvalidArgumentError(absl::StrCat(what, ": beyond the end of what the file has on disk"));
+    return absl::InvalidArgumentError(absl::StrCat(what, ": beyond the end of the file's blocks on disk"));
   std::string bytes(size, '\0');
   auto count = ReadSome(fd_, offset, bytes.data(), size);
   if (!count.ok()) return count.status();

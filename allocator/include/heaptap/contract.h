@@ -65,10 +65,12 @@ extern "C" {
 /*
  * Options that the collector sets for a process that it starts, and options that only this allocator has: an
  * environment variable in MALLOC_CONF's grammar, read after MALLOC_CONF and ignored in a secure execution (AT_SECURE).
- * Keys: lg_prof_sample:N   sets `collector_lg_sample` (below) collector:PID      sets `collector_pid` (below), and
- * `collector_follows` to 1 prof_seed:N        makes the sampler's random numbers repeatable (for tests)
- *   drop_deepbind:BOOL whether dlopen ignores RTLD_DEEPBIND (true): a library opened with it would free this
- *                      allocator's blocks with libc's free
+ * Keys:
+ *   - lg_prof_sample:N    sets `collector_lg_sample` (below)
+ *   - collector:PID       sets `collector_pid` (below), and `collector_follows` to 1
+ *   - prof_seed:N         makes the sampler's random numbers repeatable (for tests)
+ *   - drop_deepbind:BOOL  whether dlopen ignores RTLD_DEEPBIND (true): a library opened with it would free this
+ *                          allocator's blocks with libc's free
  */
 #define HEAPTAP_CONF_VARIABLE "HEAPTAP_CONF"
 
