@@ -54,7 +54,8 @@ def test_two_at_the_same_time(lab):
     puppet = lab.preloaded_puppet()
     first = lab.attach(puppet.target_pid, "--exact")
     second = lab.heaptap("attach", "-p", puppet.target_pid, "--exact", "-o", "second", "-d", "1")
-    assert_one_clear_line(second, 1, rf"process {puppet.target_pid} .* is already recorded by another heaptap \(process {first.pid}\)")
+    assert_one_clear_line(
+        second, 1, rf"process {puppet.target_pid} .* is already recorded by another heaptap \(process {first.pid}\)")
     puppet.ask("keep 40000 100")
     first.signal(signal.SIGINT)
     first.ends()
