@@ -102,11 +102,15 @@ ci: ## decide whether a change lands: `make test`, lint, unit tests with sanitiz
 	+$(Q)DEPS="test lint" tests/phases $(BUILD)/phases/build deps all ci-builds
 	+$(Q)tests/phases $(BUILD)/phases/test $(KERNEL_PHASES) $(CI_KERNEL_PHASES) -- $(COMPUTING_PHASES) $(CI_COMPUTING_PHASES)
 
-# Takes minutes per test: the processor is emulated.
+# About an hour and a half on two cores: a processor is emulated by one thread, so both kernels run at once.
+KERNELS := 6.1 6.12
 .PHONY: test-kernels
 test-kernels: all targets ## run end-to-end tests on Debian's stock 6.1 and 6.12 kernels, in qemu (root)
-	$(Q)scripts/vmtest 6.1
-	$(Q)scripts/vmtest 6.12
+	$(Q)$(MAKE) --no-print-directory -k -j2 --output-sync=target $(KERNELS:%=$(BUILD)/vm/%.tested)
+
+.PHONY: $(KERNELS:%=$(BUILD)/vm/%.tested)
+$(KERNELS:%=$(BUILD)/vm/%.tested):
+	$(Q)scripts/vmtest $(@F:%.tested=%)
 
 # Test targets on one command line run one after the other, because some watch the whole machine.
 previous :=
