@@ -67,7 +67,7 @@ def test_control_block_that_is_not_there(lab, daemon):
         answer = daemon.request(method, f"/pid/{hostile.pid}/{page}")
         assert time.monotonic() - begin < PROMPT_SECONDS
         assert answer.status == 400
-        assert f"reading memory of process {hostile.pid}: ".encode() in answer.body
+        assert f"cannot read memory of process {hostile.pid}: ".encode() in answer.body
     assert [line for line in daemon.process.lines() if f"process {hostile.pid} " in line] == []
 
 
