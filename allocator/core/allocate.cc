@@ -145,7 +145,7 @@ void* MoveToNewBlock(void* pointer, size_t usable, const TargetBlock& wanted) {
 
 void* ReallocateSmall(Slab* slab, void* pointer, const TargetBlock& wanted) {
   bool sampled = slab->owner.load(std::memory_order_relaxed) == kSampledOwner;
-  // A sampled block always moves: the new allocation decides anew whether it is a sample. A block that is aligned by
+  // A sampled block always moves, and the sampler decides about the new block. A block that is aligned by
   // chance moves too, since the observer could not give it an aligned block.
   if (!sampled && wanted.usable == slab->size && FitsSlab(wanted.usable, wanted.traits.alignment)) {
     uint64_t weight = SampleInPlace(slab->size_class);

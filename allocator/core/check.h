@@ -71,8 +71,8 @@ struct Checked {
 // The slabs of a class that are on a heap's or a pool's list. `owner`: of each of them. REQUIRES: as above.
 void CheckQueue(const SlabList& queue, unsigned size_class, uintptr_t owner, Checked* checked);
 
-// A heap, with the slabs on its queues and on its list of wakes. REQUIRES: the caller is the heap's user; or nobody is,
-// and the caller holds the lock of heaps.
+// A heap, with the slabs on its queues and on its list of wakes. REQUIRES: the caller uses the heap, or the
+// heap has no user and the caller holds the lock of heaps.
 Checked CheckHeap(const Heap* heap);
 
 // What CheckChunk adds up.

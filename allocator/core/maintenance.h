@@ -27,7 +27,7 @@ enum class DueMaintenance : uint8_t {
 // Reads the clock, does the work that is due for the heap, and returns what is due for the process.
 DueMaintenance MaintainHeap(Heap* heap);
 
-// Counts a slow path of the heap, and calls MaintainHeap when it is time. For the thread that uses the heap.
+// Counts a slow path of the heap. Calls MaintainHeap when the count is used up. REQUIRES: the caller uses the heap.
 inline DueMaintenance CountSlowPath(Heap* heap) {
   if (HEAPTAP_LIKELY(heap->ticks_left != 0)) {
     heap->ticks_left--;

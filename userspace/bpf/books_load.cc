@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint64_t kFirstIdOfPrograms = 2;
 
-// `live` is swept when it is this full, so that the sweep ends before the map is full.
+// The collector sweeps `live` when this share of it is used. The rest has room for samples until the sweep ends.
 constexpr uint64_t kSweepAtPercent = 75;
 
 // Kernel memory of one node of an unwind table.

@@ -66,7 +66,7 @@ class CallFrames {
   bool ForEachRow(const Function& function,
                   absl::FunctionRef<void(uint64_t address, const Columns& columns)> row) const;
 
-  // Whether it is the frame that the kernel makes for a signal handler to return to. Its columns have no meaning.
+  // Whether this is a signal frame: the kernel makes it, and a signal handler returns to it. Its columns are not used.
   bool IsSignalFrame(const Function& function) const { return cies_[function.cie].signal; }
 
  private:

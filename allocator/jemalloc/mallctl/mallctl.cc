@@ -62,9 +62,6 @@ constexpr Node kRootNodes[] = {
 };
 constexpr NodeList kRoot = ListOf(kRootNodes);
 
-// The length of the longest path through the tree.
-constexpr size_t kMaximumDepth = 7;
-
 // A position in the tree. It begins at the root and descends with each part of a name or number of a MIB.
 class TreeCursor {
  public:

@@ -81,6 +81,9 @@ struct Request {
   }
 };
 
+// The length of the longest path through the tree of names.
+inline constexpr size_t kMaximumDepth = 7;
+
 using Handler = int (*)(const Request& request);
 
 struct NodeList;

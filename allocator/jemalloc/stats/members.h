@@ -41,9 +41,6 @@ class MemberPrinter {
   void PrintLeaf(const Node& node, const char* prefix);
   void PrintChildren(const Node& node, size_t depth);
 
-  // The length of the longest path through the tree.
-  static constexpr size_t kMaximumDepth = 7;
-
   StatisticsEmitter* emitter_;
   const Snapshot* snapshot_;
   Filter is_wanted_;

@@ -26,7 +26,7 @@ OURS = {
     "opt.prof_time_resolution", "opt.prof_pid_namespace",
 }
 
-# The maximum of ready blocks per thread and size (README), whichever is more.
+# The maximum of ready blocks per thread and size (heaptap(1), LIMITS: fresh blocks), whichever is more.
 READY_BYTES, READY_BLOCKS = 4096, 16
 
 

@@ -9,7 +9,7 @@ import subprocess
 import harness
 from harness import LIBRARY, PATIENCE_SECONDS, Process, Session, environment, target
 
-# Blocks that a process may allocate before it notices that it is recorded: 4 KiB of each size (README); here blocks of
+# Blocks that a process may allocate before it notices that it is recorded: 4 KiB of each size, of fresh blocks (heaptap(1)); here blocks of
 # 100 bytes, which take 112.
 READY_BLOCKS = 4096 // 112
 

@@ -120,7 +120,7 @@ def test_killed_heaptap_run_leaves_the_command_running(lab):
 
 
 def test_a_process_that_gave_up_its_privileges(lab):
-    """The target becomes the user nobody before and while it is recorded; a root heaptap goes on recording."""
+    """The target changes to the user `nobody`, before or during the recording; heaptap, as root, continues to record it."""
     puppet = lab.preloaded_puppet()
     assert puppet.ask("uid 65534") == "uid 65534"
     session = lab.attach(puppet.target_pid, "--exact")
