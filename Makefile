@@ -104,7 +104,7 @@ COLLECTOR_SOURCES := $(filter-out userspace/cli/main.cc,$(wildcard userspace/*/*
 COLLECTOR_OBJECTS := $(COLLECTOR_SOURCES:%.cc=$(BUILD)/%.o)
 # Headers of libraries are system headers: warnings are for our own code.
 ABSL_PACKAGES := absl_synchronization absl_status absl_statusor absl_strings absl_flat_hash_map absl_flat_hash_set absl_time absl_cleanup absl_span absl_str_format
-PACKAGES := $(ABSL_PACKAGES) libbpf libdw zlib cpp-httplib
+PACKAGES := $(ABSL_PACKAGES) libbpf libdw zlib
 # Evaluated once, at the first use: `make deps` may have to install pkg-config before.
 PACKAGE_FLAGS = $(eval PACKAGE_FLAGS := $(patsubst -I%,-isystem%,$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)))$(PACKAGE_FLAGS)
 # libiberty has no .pc file.
@@ -131,9 +131,11 @@ $(BUILD)/userspace/%.o: userspace/%.cc $(PRECOMPILED).gch | $(BUILD)/bpf/heaptap
 
 # Speed does not matter for commands, and half of their code is CLI11 and JSON, which -O2 compiles a fifth slower.
 $(BUILD)/userspace/cli/%.o: private USERSPACE_FLAGS += -O1 -Wno-maybe-uninitialized
+# The parsers of Boost.Beast take half the time with -O1.
+$(BUILD)/userspace/http/wire.o: private USERSPACE_FLAGS += -O1
 
 # The compiler treats the skeleton as a system header, so dependency files omit it.
-$(BUILD)/userspace/bpf/books.o $(BUILD)/userspace/bpf/books_load.o $(BUILD)/userspace/bpf/unwind_maps.o: $(BUILD)/bpf/heaptap.skel.h
+$(BUILD)/userspace/bpf/kernel_books.o $(BUILD)/userspace/bpf/kernel_books_load.o $(BUILD)/userspace/bpf/kernel_unwind_maps.o: $(BUILD)/bpf/heaptap.skel.h
 
 $(BUILD)/libcollector.a: $(COLLECTOR_OBJECTS)
 	$(say) AR $@

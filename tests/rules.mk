@@ -8,7 +8,7 @@ HARNESS_FLAGS := -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-unknown-pragm
 
 # The sanitized collector and clang-tidy compile the collector's files in groups, each as one file, so that a header is read
 # once per group. Two files of a group must not define the same name in an anonymous namespace. Neighbours, such as
-# http_endpoints_*.cc, often do, so they go to different groups.
+# endpoints_*.cc, often do, so they go to different groups.
 GROUPS := 0 1 2 3 4 5 6 7
 # $(1): group; $(2): all files
 group_of = $(shell printf '%s\n' $(2) | awk 'NR % $(words $(GROUPS)) == $(1)')
@@ -21,7 +21,8 @@ include tests/bench/rules.mk
 -include tests/lint.mk
 
 # Unit tests of the collector: one program. The allocator's are under tests/allocator/, with its sanitizer builds.
-UNIT_SOURCES := $(wildcard tests/unit/*_test.cc) tests/unit/bpf_puppet.cc tests/unit/support/main.cc
+UNIT_SOURCES := $(wildcard tests/unit/*_test.cc) tests/unit/bpf_puppet.cc tests/unit/worker_jobs.cc \
+  $(addprefix tests/unit/support/,simulated_books.cc main.cc)
 UNIT_OBJECTS := $(UNIT_SOURCES:%.cc=$(BUILD)/%.o)
 
 include tests/sanitized.mk
@@ -75,8 +76,9 @@ test-unit: $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc
 	$(Q)$(BUILD)/tests/unit/probe_notes_by_bcc --gtest_brief=1
 
 # Built before the tests run, with all cores.
-TEST_PROGRAMS = $(TARGET_PROGRAMS) $(IMPATIENT)/libheaptap.so $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc \
-  $(DIFFERENTIAL_TARGETS) $(TABLE_TARGETS) $(PRELOAD_TESTS) $(ALLOCATOR_TEST_PROGRAMS) $(FUZZERS)
+KERNEL_PROGRAMS = $(TARGET_PROGRAMS) $(IMPATIENT)/libheaptap.so $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc \
+  $(DIFFERENTIAL_TARGETS) $(TABLE_TARGETS) $(PRELOAD_TESTS)
+COMPUTING_PROGRAMS = $(ALLOCATOR_TEST_PROGRAMS) $(FUZZERS)
 SANITIZED_PROGRAMS = $(TSAN)/unit_tests $(ASAN)/unit_tests
 
 # Tests of eBPF programs watch the whole machine, so they run one after the other. Tests that only compute run in parallel
@@ -88,14 +90,15 @@ COMPUTING_PHASES := test-allocator-plain test-allocator-asan test-allocator-tsan
 CI_KERNEL_PHASES := test-unit-tsan test-unit-asan
 CI_COMPUTING_PHASES := lint
 
-.PHONY: test-builds ci-builds
-test-builds: $(TEST_PROGRAMS)
-ci-builds: $(TEST_PROGRAMS) $(SANITIZED_PROGRAMS)
+.PHONY: kernel-builds computing-builds ci-builds
+kernel-builds: $(KERNEL_PROGRAMS)
+computing-builds: $(COMPUTING_PROGRAMS)
+ci-builds: $(KERNEL_PROGRAMS) $(COMPUTING_PROGRAMS) $(SANITIZED_PROGRAMS)
 
 .PHONY: test
 test: ## install what is missing, build, run the tests that a change must pass (root)
-	+$(Q)DEPS=test tests/phases $(BUILD)/phases/build deps all test-builds
-	+$(Q)tests/phases $(BUILD)/phases/test $(KERNEL_PHASES) -- $(COMPUTING_PHASES)
+	+$(Q)DEPS=test tests/phases $(BUILD)/phases/build deps all kernel-builds
+	+$(Q)tests/phases $(BUILD)/phases/test $(KERNEL_PHASES) -- computing-builds $(COMPUTING_PHASES)
 
 .PHONY: ci
 ci: ## decide whether a change lands: `make test`, lint, unit tests with sanitizers (root)

@@ -19,11 +19,11 @@ ASAN_OBJECTS := $(GROUPS:%=$(ASAN)/group_%.o)
 TSAN := $(BUILD)/tsan
 TSAN_FLAGS := -fsanitize=thread
 # Code that threads share. The rest comes from the plain library.
-TSAN_SOURCES := $(wildcard userspace/service/*.cc userspace/bpf/*.cc)
+TSAN_SOURCES := $(wildcard $(addprefix userspace/,$(addsuffix /*.cc,bpf process worker recording http api daemon)))
 # Its tests, and a replacement for absl::Mutex.
-TSAN_TEST_SOURCES := $(addprefix tests/unit/,$(addsuffix .cc,bpf_puppet bpf_unwind_maps_test service_bounded_work_test \
-  service_http_access_test service_http_clients_test service_http_endpoints_test service_http_server_test \
-  service_probe_files_test service_process_symbols_test service_unwind_tables_test support/main support/tsan_mutex))
+TSAN_TEST_SOURCES := $(addprefix tests/unit/,$(addsuffix .cc,api_endpoints_test api_http_clients_test \
+  api_process_symbols_test bpf_puppet bpf_unwind_maps_test http_access_test http_server_test recording_probe_files_test \
+  recording_unwind_tables_test worker_crew_test worker_hands_test worker_jobs support/main support/tsan_mutex))
 TSAN_OBJECTS := $(TSAN_TEST_SOURCES:%.cc=$(TSAN)/%.o) $(GROUPS:%=$(TSAN)/group_%.o)
 
 .PHONY: always

@@ -187,7 +187,8 @@ TEST_F(DumpTest, WaitsForASlowCollectorAndIgnoresLateAnswers) {
   heaptap_semaphore_dump = 1;
   std::thread collector;
   testing::SetDumpHandler([&](heaptap_dump_request* request) {
-    collector = std::thread([request, sequence = request->sequence, event = request->event_fd] {
+    // A copy of the descriptor: the one who waits closes the other as soon as an answer is there.
+    collector = std::thread([request, sequence = request->sequence, event = dup(request->event_fd)] {
       uint64_t one = 1;
       request->error = EIO;
       __atomic_store_n(&request->answered, sequence - 1, __ATOMIC_RELEASE);  // to the one before
@@ -198,6 +199,7 @@ TEST_F(DumpTest, WaitsForASlowCollectorAndIgnoresLateAnswers) {
       request->error = 0;
       __atomic_store_n(&request->answered, sequence, __ATOMIC_RELEASE);
       EXPECT_EQ(write(event, &one, sizeof(one)), 8);
+      close(event);
     });
   });
   EXPECT_EQ(DumpTo("slow"), 0);

@@ -31,23 +31,30 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "bpf/books.h"
 #include "bpf/events.h"
 #include "bpf/unwind.h"
 #include "heaptap/contract.h"
-#include "userspace/bpf/books.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/probes.h"
-#include "userspace/elf/file_descriptor.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/elf/probes.h"
-#include "userspace/service/unwind_tables.h"
+#include "userspace/process/maps.h"
+#include "userspace/recording/unwind_tables.h"
+#include "userspace/worker/errands.h"
+#include "userspace/worker/hands.h"
+#include "userspace/worker/reader_jobs.h"
+#include "userspace/worker/worker.h"
 
 namespace {
 
+using heaptap::base::FileDescriptor;
 using heaptap::bpf::AttachedProbe;
 using heaptap::bpf::Books;
-using heaptap::elf::FileDescriptor;
+using heaptap::bpf::KernelBooks;
 
 // Allocations of a program that must not be measured.
 constexpr uint64_t kOthers = 100;
@@ -73,15 +80,15 @@ Info ReadInfo(int fd, Info info = {}) {
 }
 
 // The maps of a program by name.
-std::map<std::string, FileDescriptor> OpenMaps(int program) {
+std::map<std::string, heaptap::base::FileDescriptor> OpenMaps(int program) {
   std::array<uint32_t, 64> ids;
   bpf_prog_info info = {};
   info.nr_map_ids = ids.size();
   info.map_ids = reinterpret_cast<uint64_t>(ids.data());
   info = ReadInfo(program, info);
-  std::map<std::string, FileDescriptor> maps;
+  std::map<std::string, heaptap::base::FileDescriptor> maps;
   for (uint32_t i = 0; i < info.nr_map_ids; i++) {
-    FileDescriptor map(bpf_map_get_fd_by_id(ids[i]));
+    heaptap::base::FileDescriptor map(bpf_map_get_fd_by_id(ids[i]));
     Check(map.valid(), "opening a program's map");
     maps[ReadInfo<bpf_map_info>(map.get()).name] = std::move(map);
   }
@@ -104,11 +111,16 @@ class Bench {
   Bench(const char* object, const char* library, const char* program)
       : library_(library),
         program_(program),
-        books_(Check(Books::Load({}))),
-        tables_(books_->unwind(), HEAPTAP_DEFAULT_UNWIND_BYTES) {
+        books_(Check(KernelBooks::Load({}))),
+        tables_({.maps = books_->unwind(),
+                 .identify = books_->program(heaptap::bpf::Program::kIdentify),
+                 .hands = hands_,
+                 .errands = errands_},
+                HEAPTAP_DEFAULT_UNWIND_BYTES) {
     object_ = bpf_object__open_file(object, nullptr);
     Check(object_ != nullptr, object);
-    std::map<std::string, FileDescriptor> maps = OpenMaps(books_->program(heaptap::bpf::Program::kAlloc));
+    std::map<std::string, heaptap::base::FileDescriptor> maps =
+        OpenMaps(books_->program(heaptap::bpf::Program::kAlloc));
     bpf_map* map;
     bpf_object__for_each_map(map, object_) {
       const auto shared = maps.find(bpf_map__name(map));
@@ -118,7 +130,7 @@ class Bench {
     Check(bpf_object__load(object_) == 0, "loading the programs");
     tables_.EnterVdso();
     Attach(HEAPTAP_PROBE_FREE, "ignore", free_probes_);
-    statistics_ = FileDescriptor(bpf_enable_stats(BPF_STATS_RUN_TIME));
+    statistics_ = heaptap::base::FileDescriptor(bpf_enable_stats(BPF_STATS_RUN_TIME));
     Check(statistics_.valid(), "switching on the kernel's statistics of programs");
   }
 
@@ -141,7 +153,7 @@ class Bench {
   void Attach(absl::string_view probe, const std::string& name, std::vector<AttachedProbe>& probes) {
     const int program = bpf_program__fd(bpf_object__find_program_by_name(object_, name.c_str()));
     Check(program >= 0, name);
-    FileDescriptor file(open(library_.c_str(), O_RDONLY | O_CLOEXEC));
+    heaptap::base::FileDescriptor file(open(library_.c_str(), O_RDONLY | O_CLOEXEC));
     Check(file.valid(), library_);
     for (const auto& site : Check(heaptap::elf::ReadProbes(file.get(), {HEAPTAP_PROVIDER_OTEL}))) {
       if (site.name != probe) continue;
@@ -188,9 +200,9 @@ class Bench {
       if (read(gate[0], &nothing, 1) == 1) execv(arguments[0], arguments.data());
       _exit(127);
     }
-    const FileDescriptor gate_in(gate[0]);
-    const FileDescriptor gate_out(gate[1]);
-    const FileDescriptor output_out(output[0]);
+    const heaptap::base::FileDescriptor gate_in(gate[0]);
+    const heaptap::base::FileDescriptor gate_out(gate[1]);
+    const heaptap::base::FileDescriptor output_out(output[0]);
     close(output[1]);
     const uint64_t process_id = Check(books_->Track(child, false, {}));
     Check(write(gate_out.get(), "", 1) == 1, "write");
@@ -221,7 +233,7 @@ class Bench {
       heaptap_file_key key;
       memcpy(&key, event.memory, sizeof(key));
       bool entered = false;
-      const auto mappings = heaptap::elf::ReadExecutableMappings(event.tgid);
+      const auto mappings = heaptap::process::ReadExecutableMappings(event.tgid);
       for (size_t i = 0; mappings.ok() && i < mappings->size() && !entered; i++) {
         const heaptap::elf::Mapping& mapping = (*mappings)[i];
         if (mapping.start <= event.argument && event.argument < mapping.end) {
@@ -230,14 +242,17 @@ class Bench {
       }
       if (!entered) tables_.Refuse(key);
     }
+    errands_.WaitUntil([this] { return !tables_.IsReading(); }, absl::Now() + absl::Minutes(1));
   }
 
   const std::string library_;
   const std::string program_;
   std::unique_ptr<Books> books_;
-  heaptap::service::UnwindTables tables_;
+  heaptap::worker::Hands hands_;
+  heaptap::worker::Errands errands_{heaptap::worker::Urgency::kForeground};
+  heaptap::recording::UnwindTables tables_;
   bpf_object* object_ = nullptr;
-  FileDescriptor statistics_;
+  heaptap::base::FileDescriptor statistics_;
   std::string way_;
   std::vector<AttachedProbe> free_probes_;
   std::vector<AttachedProbe> alloc_probes_;
@@ -246,6 +261,7 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
+  heaptap::worker::RunIfWorker(argc, argv, heaptap::worker::AllReaderJobs());
   if (argc != 4) {
     std::cerr << "usage: stacks OBJECT LIBRARY PROGRAM\n";
     return 2;

@@ -42,7 +42,7 @@ import pytest
 sys.dont_write_bytecode = True
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 shutil.rmtree(os.path.join(os.path.dirname(__file__), "__pycache__"), ignore_errors=True)
-pytest.register_assert_rewrite("allocators", "books", "daemon", "dumping", "heap_v2", "lab", "lines", "loader",
+pytest.register_assert_rewrite("allocators", "attacks", "books", "daemon", "dumping", "heap_v2", "lab", "lines", "loader",
                                "one_liners", "security")
 
 import allocators  # noqa: E402
@@ -241,6 +241,8 @@ def pytest_report_teststatus(report):
     if report.when == "setup" and report.passed or report.when == "teardown" and not report.failed:
         return None
     outcome = "error" if report.when != "call" and report.failed else report.outcome
+    if report.skipped and hasattr(report, "wasxfail"):
+        outcome = "xfailed"
     seconds = report.duration + (_setup_seconds.pop(report.nodeid, 0) if report.when == "call" else 0)
     crash = getattr(report.longrepr, "reprcrash", None) if report.failed else None
     why = f"        {crash.path}:{crash.lineno}: {crash.message.splitlines()[0]}\n" if crash else ""

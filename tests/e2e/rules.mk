@@ -7,7 +7,7 @@ TARGETS := $(BUILD)/tests/targets
 TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread
 
 TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet exact_threads sampling_law children \
-  contexts depth fork_storm without_bpf foreign cpp_program callers frames frames_realigned loader jit forged hostile named_threads \
+  contexts depth fork_storm without_bpf foreign cpp_program callers frames frames_realigned loader jit forged hostile hostile_mount hostile_victim named_threads \
   mtev_endpoints recent small_stacks resets short_lived hungry paced short_threads \
   deep_frames \
   libleft.so libright.so libbare.so libdeep.so libstop_at_last_dump.so statistics_print libstatistics.so wiki_leak_jemalloc jemalloc_example \
@@ -114,6 +114,11 @@ $(TARGETS)/hostile: tests/targets/hostile.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TARGET_FLAGS) -Iallocator/include $(DEPENDENCIES) $< -o $@
+
+$(TARGETS)/hostile_mount: tests/targets/hostile_mount.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(TARGET_FLAGS) $$(pkg-config --cflags fuse3) $(DEPENDENCIES) $< -o $@ $$(pkg-config --libs fuse3)
 
 # The same source with heaptap's headers and library.
 $(TARGETS)/heaptap_example: tests/targets/jemalloc_example.c $(BUILD)/libheaptap.so

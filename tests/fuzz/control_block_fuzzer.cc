@@ -10,18 +10,18 @@
 #include "heaptap/contract.h"
 #include "tests/fuzz/check.h"
 #include "tests/unit/elf_image.h"
-#include "userspace/service/control_block.h"
+#include "userspace/process/control_block.h"
 
 namespace {
 
-using heaptap::service::CheckControl;
-using heaptap::service::ControlFacts;
-using heaptap::service::FactsOf;
+using heaptap::process::CheckControl;
+using heaptap::process::ControlFacts;
+using heaptap::process::FactsOf;
 
 constexpr pid_t kPid = 1234;
 
 void CheckBlock(const heaptap_control& control) {
-  const absl::Status status = CheckControl(control, kPid);
+  const absl::Status status = heaptap::process::CheckControl(control, kPid);
   if (!status.ok()) {
     Check(absl::IsInvalidArgument(status) && status.message().size() < 200);
     for (const char character : status.message()) Check(character >= ' ' && character <= '~');
@@ -29,7 +29,7 @@ void CheckBlock(const heaptap_control& control) {
     Check(control.magic == HEAPTAP_CONTROL_MAGIC && control.version == HEAPTAP_CONTROL_VERSION);
     Check(control.size >= sizeof(control));
   }
-  const ControlFacts facts = FactsOf(control);
+  const heaptap::process::ControlFacts facts = heaptap::process::FactsOf(control);
   Check(facts.lg_sample <= HEAPTAP_MAX_LG_SAMPLE);
 }
 
@@ -48,8 +48,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   mapping.start = control.text_begin;
   mapping.end = control.text_end;
   mapping.file_offset = control.alloc_semaphore;
-  const heaptap::elf::FileDescriptor file =
+  const heaptap::base::FileDescriptor file =
       heaptap::elf::FileWith(std::string(reinterpret_cast<const char*>(bytes), size));
-  heaptap::service::FindControl(file.get(), mapping).IgnoreError();
+  heaptap::process::FindControl(file.get(), mapping).IgnoreError();
   return 0;
 }

@@ -15,14 +15,14 @@
 #include "absl/strings/str_cat.h"
 #include "heaptap/contract.h"
 #include "tests/fuzz/check.h"
-#include "userspace/service/dump_request.h"
+#include "userspace/process/dump_request.h"
 
 namespace {
 
-using heaptap::service::AnswerWithDump;
-using heaptap::service::AnswerWithError;
-using heaptap::service::ProcessHandle;
-using heaptap::service::ReadDumpRequest;
+using heaptap::process::AnswerWithDump;
+using heaptap::process::AnswerWithError;
+using heaptap::process::Handle;
+using heaptap::process::ReadDumpRequest;
 
 // No descriptor of the fuzzer's own is among them: its log is a regular file, too.
 struct Descriptors {
@@ -49,7 +49,7 @@ struct Descriptors {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   static const Descriptors descriptors;
-  static const auto* self = new absl::StatusOr<ProcessHandle>(ProcessHandle::Open(getpid()));
+  static const auto* self = new absl::StatusOr<heaptap::process::Handle>(heaptap::process::Handle::Open(getpid()));
   Check(self->ok());
   FuzzedDataProvider data(bytes, size);
   heaptap_dump_request request = {};
@@ -67,12 +67,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const std::string contents = absl::StrCat("heap", data.ConsumeRandomLengthString(1000));
   Check(ftruncate(descriptors.file, 0) == 0);
 
-  const absl::StatusOr<heaptap_dump_request> asked = ReadDumpRequest(**self, address);
+  const absl::StatusOr<heaptap_dump_request> asked = heaptap::process::ReadDumpRequest(**self, address);
   if (!asked.ok() || is_somewhere_else) return 0;
   Check(asked->sequence != 0 && asked->answered != asked->sequence && asked->file_fd >= 0 && asked->event_fd >= 0);
   if (gives_up) request.sequence++;
-  const absl::Status status =
-      AnswerWithDump(**self, address, *asked, contents, {.bytes = 1, .objects = 1}, [] { return true; });
+  const absl::Status status = heaptap::process::AnswerWithDump(**self, address, *asked, contents,
+                                                               {.bytes = 1, .objects = 1}, [] { return true; });
   struct stat file;
   Check(fstat(descriptors.file, &file) == 0);
   const bool is_good = asked->file_fd == descriptors.file && !gives_up &&
@@ -81,7 +81,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   Check(file.st_size == (is_good ? static_cast<off_t>(contents.size()) : 0));
   if (request.answered == asked->sequence) Check((request.error == 0) == is_good);
   if (gives_up) Check(request.answered != asked->sequence);
-  AnswerWithError(**self, address, *asked, ESRCH).IgnoreError();
+  heaptap::process::AnswerWithError(**self, address, *asked, ESRCH).IgnoreError();
   eventfd_t count;
   eventfd_read(descriptors.event, &count);
   return 0;

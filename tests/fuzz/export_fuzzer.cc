@@ -23,6 +23,7 @@
 #include "userspace/export/pprof.h"
 #include "userspace/export/prometheus.h"
 #include "userspace/export/recent_json.h"
+#include "userspace/profile/figures.h"
 #include "userspace/profile/sample_record.h"
 
 namespace {
@@ -131,7 +132,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   Check(absl::StartsWith(symbolized, "--- symbol\nbinary="));
   Check(!Pprof(profile, {.program = program, .find_source_frames = find}).empty());
 
-  CollectorFigures figures = {.version = data.ConsumeRandomLengthString()};
+  heaptap::profile::CollectorFigures figures = {.version = data.ConsumeRandomLengthString()};
   for (const auto& [tid, name] : profile.thread_names) {
     figures.processes.push_back({.pid = static_cast<pid_t>(tid + 1), .command = name, .losses = {{name, 1}}});
   }

@@ -4,7 +4,6 @@
 // user never sees a word of a process that is not his.
 #include <fuzzer/FuzzedDataProvider.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,45 +13,24 @@
 #include "absl/strings/string_view.h"
 #include "tests/fuzz/check.h"
 #include "tests/unit/fake_collector.h"
-#include "userspace/service/http_service.h"
+#include "tests/unit/memory_channel.h"
+#include "userspace/api/endpoints.h"
+#include "userspace/http/service.h"
 
 namespace {
 
-using heaptap::service::AddProcess;
-using heaptap::service::FakeCollector;
-using heaptap::service::HttpChannel;
-using heaptap::service::HttpLimits;
-using heaptap::service::HttpService;
-using heaptap::service::Peer;
+using heaptap::api::AddProcess;
+using heaptap::api::FakeCollector;
+using heaptap::http::Limits;
+using heaptap::http::MemoryChannel;
+using heaptap::http::Peer;
+using heaptap::http::Service;
 
 // No process can have these.
 constexpr pid_t kRootsPid = 4194303;
 constexpr pid_t kUsersPid = 4194304;
 constexpr uid_t kUser = 1000;
 constexpr char kSecret[] = "secret";
-
-class MemoryChannel : public HttpChannel {
- public:
-  MemoryChannel(absl::string_view input, size_t piece) : input_(input), piece_(piece) {}
-
-  size_t Read(char* to, size_t size, absl::Time) override {
-    const size_t count = std::min({size, piece_, input_.size()});
-    std::copy_n(input_.data(), count, to);
-    input_.remove_prefix(count);
-    return count;
-  }
-  bool Write(absl::string_view bytes, absl::Time) override {
-    output.append(bytes.data(), bytes.size());
-    return true;
-  }
-  bool Sleep(absl::Duration) override { return false; }
-
-  std::string output;
-
- private:
-  absl::string_view input_;
-  size_t piece_;
-};
 
 FakeCollector* MakeCollector() {
   auto* collector = new FakeCollector;
@@ -107,7 +85,8 @@ std::string AlmostARequest(FuzzedDataProvider& data) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   static FakeCollector* collector = MakeCollector();
-  static HttpService* service = new HttpService(*collector, HttpLimits(), std::nullopt);
+  static auto* crews = new heaptap::worker::Crews;
+  static auto* service = new Service(heaptap::api::MakeHandler(*collector, *crews), Limits(), std::nullopt);
   FuzzedDataProvider data(bytes, size);
   const int user = data.ConsumeIntegralInRange(0, 2);
   std::optional<Peer> peer;

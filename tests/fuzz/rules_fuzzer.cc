@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules of any text on processes of any kind: a rule is refused with a reason, or decides for every process. The
-// process's command and control groups (the text of /proc/PID/cgroup) are its owner's choice.
+// heaptap::recording::Rules of any text on processes of any kind: a rule is refused with a reason, or decides for every
+// process. The process's command and control groups (the text of /proc/PID/cgroup) are its owner's choice.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 #include "absl/strings/match.h"
 #include "heaptap/contract.h"
 #include "tests/fuzz/check.h"
-#include "userspace/service/rules.h"
+#include "userspace/recording/rules.h"
 
 namespace {
 
-using heaptap::service::ControlGroupPaths;
-using heaptap::service::Policy;
-using heaptap::service::ProcessFacts;
-using heaptap::service::Rules;
+using heaptap::process::ControlGroupPaths;
+using heaptap::process::Facts;
+using heaptap::recording::Policy;
+using heaptap::recording::Rules;
 
 // Words that rules are made of, now and then, so that values are reached.
 std::string AnyRule(FuzzedDataProvider& data) {
@@ -50,7 +50,7 @@ std::string AnyRule(FuzzedDataProvider& data) {
   return rule;
 }
 
-void CheckPolicy(const Policy& policy) {
+void CheckPolicy(const heaptap::recording::Policy& policy) {
   if (policy.lg_sample.has_value()) Check(*policy.lg_sample <= HEAPTAP_MAX_LG_SAMPLE);
   Check(policy.every == absl::ZeroDuration() || policy.every >= absl::Seconds(1));
 }
@@ -63,16 +63,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   do {
     lines.push_back(AnyRule(data));
   } while (data.ConsumeBool());
-  ProcessFacts facts = {.pid = data.ConsumeIntegralInRange(1, 1 << 22)};
+  heaptap::process::Facts facts = {.pid = data.ConsumeIntegralInRange(1, 1 << 22)};
   facts.command = data.ConsumeRandomLengthString(16);
   facts.user = data.ConsumeIntegral<uint32_t>();
   const std::string cgroup = data.ConsumeRemainingBytesAsString();
-  facts.control_groups = ControlGroupPaths(cgroup);
+  facts.control_groups = heaptap::process::ControlGroupPaths(cgroup);
   for (const std::string& path : facts.control_groups) {
     Check(absl::StrContains(cgroup, path) && !absl::StrContains(path, "\n"));
   }
 
-  const absl::StatusOr<Rules> rules = Rules::Parse(lines, Policy());
+  const absl::StatusOr<heaptap::recording::Rules> rules =
+      heaptap::recording::Rules::Parse(lines, heaptap::recording::Policy());
   if (!rules.ok()) {
     Check(absl::IsInvalidArgument(rules.status()) && !rules.status().message().empty());
     return 0;

@@ -19,6 +19,8 @@
 #include "userspace/symbolize/answer.h"
 #include "userspace/symbolize/debug_files.h"
 #include "userspace/symbolize/function_names.h"
+#include "userspace/worker/reader_jobs.h"
+#include "userspace/worker/request.h"
 
 namespace {
 
@@ -79,9 +81,12 @@ void ReadFile(const std::string& bytes) {
     Check(before[index].empty() || names[index] == before[index]);
   }
   Check(heaptap::symbolize::ReadBuildId(*file).size() <= heaptap::symbolize::kMaxBuildIdBytes);
-  // There is no such folder: only what the file says is looked at.
-  Check(!heaptap::symbolize::OpenDebugFile(*file, "/usr/bin/program", "/proc/self/nowhere").ok());
-  Check(!heaptap::symbolize::OpenSharedDebugFile(*file, "/proc/self/nowhere").ok());
+  const heaptap::symbolize::DebugLinks links = heaptap::symbolize::ReadDebugLinks(*file);
+  const auto decoded = heaptap::symbolize::DecodeDebugLinks(heaptap::symbolize::Encode(links));
+  Check(decoded.ok() && *decoded == links);
+  Check(heaptap::symbolize::DebugPaths(links, "/usr/bin/program").size() <= 2);
+  Check(heaptap::symbolize::SharedPaths(links, "/usr/lib/debug").size() <= 2);
+  heaptap::symbolize::IsDebugFile(links, fd);
 }
 
 }  // namespace
@@ -90,6 +95,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ReadFile(FileOf(data, size));
   heaptap::symbolize::Names names;
   std::vector<heaptap::symbolize::Frames> frames(4);
+  heaptap::symbolize::DecodeDebugLinks({reinterpret_cast<const char*>(data), size}).status().IgnoreError();
+  heaptap::worker::DecodeAnswer({reinterpret_cast<const char*>(data), size}).status().IgnoreError();
+  heaptap::worker::DecodeFacts({reinterpret_cast<const char*>(data), size}).status().IgnoreError();
   heaptap::symbolize::ReadAnswer({reinterpret_cast<const char*>(data), size}, names, frames);
   for (const heaptap::symbolize::Frames& some : frames) {
     for (const heaptap::symbolize::Frame& frame : some) {

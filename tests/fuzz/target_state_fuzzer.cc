@@ -6,27 +6,27 @@
 #include <string>
 
 #include "tests/fuzz/check.h"
-#include "userspace/service/target_state.h"
+#include "userspace/recording/target_state.h"
 
 namespace {
 
-using heaptap::service::ParseTargetState;
-using heaptap::service::TargetState;
-using heaptap::service::WriteTargetState;
+using heaptap::recording::ParseTargetState;
+using heaptap::recording::TargetState;
+using heaptap::recording::WriteTargetState;
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const std::string text(reinterpret_cast<const char*>(bytes), size);
-  const absl::StatusOr<TargetState> state = ParseTargetState(text);
+  const absl::StatusOr<heaptap::recording::TargetState> state = heaptap::recording::ParseTargetState(text);
   if (!state.ok()) {
     Check(absl::IsInvalidArgument(state.status()));
     return 0;
   }
   Check(state->target.own_lg_sample <= HEAPTAP_MAX_LG_SAMPLE);
-  const std::string written = WriteTargetState(state->target, state->space);
-  const absl::StatusOr<TargetState> again = ParseTargetState(written);
+  const std::string written = heaptap::recording::WriteTargetState(state->target, state->space);
+  const absl::StatusOr<heaptap::recording::TargetState> again = heaptap::recording::ParseTargetState(written);
   Check(again.ok());
-  Check(WriteTargetState(again->target, again->space) == written);
+  Check(heaptap::recording::WriteTargetState(again->target, again->space) == written);
   return 0;
 }

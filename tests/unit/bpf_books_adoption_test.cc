@@ -24,7 +24,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/bpf_puppet.h"
 #include "tests/unit/need_bpf.h"
-#include "userspace/bpf/books.h"
+#include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/pins.h"
 
 namespace heaptap::bpf {
@@ -53,7 +53,7 @@ class AdoptionTest : public testing::Test {
 
   // Begins a recording, or takes one over.
   absl::Status Begin(const MapSizes& sizes = kSizes) {
-    absl::StatusOr<Pins> pins = Pins::Open(base_, Books::Layout());
+    absl::StatusOr<Pins> pins = Pins::Open(base_, KernelBooks::Layout());
     if (!pins.ok()) return pins.status();
     pins_ = *std::move(pins);
     recording_ = std::make_unique<Recording>();

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "tests/unit/need_bpf.h"
-#include "userspace/bpf/mapping_events.h"
+#include "userspace/bpf/perf_mapping_events.h"
 
 namespace heaptap::bpf {
 namespace {
@@ -37,7 +37,7 @@ const MappingEvent* FindMap(const std::vector<MappingEvent>& events, absl::strin
 }
 
 TEST(MappingEvents, SeeTheExecOfAProcessThatIsDead) {
-  absl::StatusOr<std::unique_ptr<MappingEvents>> events = MappingEvents::Start();
+  absl::StatusOr<std::unique_ptr<MappingEvents>> events = PerfMappingEvents::Start();
   NEED_BPF(events.status());
   pid_t pid;
   const std::vector<MappingEvent> seen = EventsOfChild(**events, &pid, [] { execl("/bin/true", "true", nullptr); });
@@ -57,7 +57,7 @@ TEST(MappingEvents, SeeTheExecOfAProcessThatIsDead) {
 }
 
 TEST(MappingEvents, SeeADlopen) {
-  absl::StatusOr<std::unique_ptr<MappingEvents>> events = MappingEvents::Start();
+  absl::StatusOr<std::unique_ptr<MappingEvents>> events = PerfMappingEvents::Start();
   NEED_BPF(events.status());
   pid_t pid;
   const std::vector<MappingEvent> seen =
@@ -69,7 +69,7 @@ TEST(MappingEvents, SeeADlopen) {
 }
 
 TEST(MappingEvents, ThreadsAreNoForks) {
-  absl::StatusOr<std::unique_ptr<MappingEvents>> events = MappingEvents::Start();
+  absl::StatusOr<std::unique_ptr<MappingEvents>> events = PerfMappingEvents::Start();
   NEED_BPF(events.status());
   pid_t pid;
   const std::vector<MappingEvent> seen = EventsOfChild(**events, &pid, [] {

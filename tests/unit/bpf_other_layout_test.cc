@@ -26,11 +26,11 @@
 #include "tests/unit/other_layout.h"
 #include "tests/unit/other_layout.skel.h"
 #include "tests/unit/support/child.h"
-#include "userspace/bpf/books.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/other_layout.h"
 #include "userspace/bpf/pins.h"
-#include "userspace/elf/file_descriptor.h"
 
 namespace heaptap::bpf {
 namespace {
@@ -378,7 +378,7 @@ TEST_F(OtherLayoutTest, StacksUnderOtherKeys) {
 
 TEST_F(OtherLayoutTest, MapsWithoutTypes) {
   NEED_BPF(Load());
-  const elf::FileDescriptor map(bpf_map_create(BPF_MAP_TYPE_HASH, "untyped", 8, 8, 1, nullptr));
+  const base::FileDescriptor map(bpf_map_create(BPF_MAP_TYPE_HASH, "untyped", 8, 8, 1, nullptr));
   pins().Remove("map_tallies");
   ASSERT_TRUE(pins().Pin(map.get(), "map_tallies").ok());
   const absl::Status status = ReadOtherLayout(pins()).status();
@@ -390,7 +390,7 @@ TEST_F(OtherLayoutTest, MapsWithoutTypes) {
 class OwnLayoutTest : public ::testing::Test {
  protected:
   absl::Status Load() {
-    if (absl::Status status = layout_.Open(Books::Layout()); !status.ok()) return status;
+    if (absl::Status status = layout_.Open(KernelBooks::Layout()); !status.ok()) return status;
     MapSizes sizes;
     sizes.processes = 64;
     sizes.stacks = 64;
@@ -399,7 +399,7 @@ class OwnLayoutTest : public ::testing::Test {
     sizes.files = 64;
     sizes.names = 64;
     sizes.records = 64;
-    absl::StatusOr<std::unique_ptr<Books>> books = Books::LoadOrAdopt(sizes, pins());
+    absl::StatusOr<std::unique_ptr<Books>> books = KernelBooks::LoadOrAdopt(sizes, pins());
     if (!books.ok()) return books.status();
     books_ = *std::move(books);
     return absl::OkStatus();
@@ -407,7 +407,7 @@ class OwnLayoutTest : public ::testing::Test {
 
   template <typename Key, typename Value>
   void PutInto(const std::string& map, const Key& key, const Value& value) {
-    absl::StatusOr<elf::FileDescriptor> fd = pins().Get("map_" + map);
+    absl::StatusOr<base::FileDescriptor> fd = pins().Get("map_" + map);
     ASSERT_TRUE(fd.ok()) << fd.status();
     Put(fd->get(), key, value);
   }
@@ -417,7 +417,7 @@ class OwnLayoutTest : public ::testing::Test {
     std::set<uint32_t> ids;
     for (const std::string& name : pins().Names()) {
       if (!absl::StartsWith(name, "link_")) continue;
-      absl::StatusOr<elf::FileDescriptor> link = pins().Get(name);
+      absl::StatusOr<base::FileDescriptor> link = pins().Get(name);
       bpf_link_info info = {};
       uint32_t size = sizeof(info);
       EXPECT_TRUE(link.ok() && bpf_obj_get_info_by_fd(link->get(), &info, &size) == 0) << name;
@@ -493,7 +493,7 @@ TEST_F(OwnLayoutTest, NothingRunsAfterTheStop) {
   const absl::Status stopped = StopOtherLayout(pins());
   EXPECT_TRUE(stopped.ok()) << stopped;
   for (const uint32_t program : programs) {
-    EXPECT_FALSE(elf::FileDescriptor(bpf_prog_get_fd_by_id(program)).valid()) << program;
+    EXPECT_FALSE(base::FileDescriptor(bpf_prog_get_fd_by_id(program)).valid()) << program;
   }
   const Child after;
   EXPECT_FALSE(has(after.pid()));
@@ -511,7 +511,7 @@ TEST_F(OwnLayoutTest, NothingRunsAfterTheStop) {
 TEST_F(OwnLayoutTest, SomebodyHoldsAProgram) {
   NEED_BPF(Load());
   books_.reset();
-  absl::StatusOr<elf::FileDescriptor> link = pins().Get("link_fork");
+  absl::StatusOr<base::FileDescriptor> link = pins().Get("link_fork");
   ASSERT_TRUE(link.ok()) << link.status();
   const absl::Status stopped = StopOtherLayout(pins(), absl::Milliseconds(10));
   EXPECT_TRUE(absl::IsDeadlineExceeded(stopped)) << stopped;
@@ -523,7 +523,7 @@ TEST_F(OwnLayoutTest, PinsOfOtherThings) {
   NEED_BPF(Load());
   const auto expect_unreadable = [&](const char* name, int fd) {
     const std::string pin = absl::StrCat("map_", name);
-    absl::StatusOr<elf::FileDescriptor> good = pins().Get(pin);
+    absl::StatusOr<base::FileDescriptor> good = pins().Get(pin);
     ASSERT_TRUE(good.ok()) << good.status();
     pins().Remove(pin);
     ASSERT_TRUE(pins().Pin(fd, pin).ok());
@@ -533,8 +533,8 @@ TEST_F(OwnLayoutTest, PinsOfOtherThings) {
     pins().Remove(pin);
     ASSERT_TRUE(pins().Pin(good->get(), pin).ok());
   };
-  absl::StatusOr<elf::FileDescriptor> events = pins().Get("map_events");
-  absl::StatusOr<elf::FileDescriptor> link = pins().Get("link_fork");
+  absl::StatusOr<base::FileDescriptor> events = pins().Get("map_events");
+  absl::StatusOr<base::FileDescriptor> link = pins().Get("link_fork");
   ASSERT_TRUE(events.ok() && link.ok());
   for (const char* name : {"processes", "tallies", "stacks"}) {
     expect_unreadable(name, events->get());

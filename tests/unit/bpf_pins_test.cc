@@ -33,8 +33,8 @@ class PinsTest : public testing::Test {
   // Opens pins in the folder of this test.
   absl::StatusOr<Pins> Open(absl::string_view layout) const { return Pins::Open(base_, layout); }
 
-  static elf::FileDescriptor MakeMap(uint32_t entries) {
-    return elf::FileDescriptor(
+  static base::FileDescriptor MakeMap(uint32_t entries) {
+    return base::FileDescriptor(
         bpf_map_create(BPF_MAP_TYPE_ARRAY, "pins_test", sizeof(uint32_t), sizeof(uint64_t), entries, nullptr));
   }
   static uint32_t EntriesOf(int fd) {
@@ -63,7 +63,7 @@ TEST_F(PinsTest, WhatIsPinnedOutlivesWhoPinnedIt) {
   ASSERT_TRUE(pins.ok()) << pins.status();
   EXPECT_THAT(pins->Names(), ElementsAre("map_a", "map_b"));
   EXPECT_TRUE(pins->Has("map_b"));
-  absl::StatusOr<elf::FileDescriptor> map = pins->Get("map_b");
+  absl::StatusOr<base::FileDescriptor> map = pins->Get("map_b");
   ASSERT_TRUE(map.ok()) << map.status();
   EXPECT_EQ(EntriesOf(map->get()), 3u);
 }

@@ -18,9 +18,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "heaptap/contract.h"
+#include "userspace/bpf/kernel_books.h"
 #include "userspace/elf/mappings.h"
+#include "userspace/process/maps.h"
 
 // Probe sites: one nop in a function each, arguments in the SysV registers.
 asm(R"(
@@ -275,14 +278,14 @@ size_t CountEntries(const std::string& name) {
 }
 
 absl::Status Recording::Load(const MapSizes& sizes) {
-  absl::StatusOr<std::unique_ptr<Books>> loaded = Books::Load(sizes);
+  absl::StatusOr<std::unique_ptr<Books>> loaded = KernelBooks::Load(sizes);
   if (!loaded.ok()) return loaded.status();
   books = *std::move(loaded);
   return Attach(sizes.unwind_bytes);
 }
 
 absl::Status Recording::LoadOrAdopt(const MapSizes& sizes, const Pins& pins) {
-  absl::StatusOr<std::unique_ptr<Books>> loaded = Books::LoadOrAdopt(sizes, pins);
+  absl::StatusOr<std::unique_ptr<Books>> loaded = KernelBooks::LoadOrAdopt(sizes, pins);
   if (!loaded.ok()) return loaded.status();
   books = *std::move(loaded);
   if (books->adopted()) return absl::OkStatus();
@@ -302,14 +305,22 @@ absl::Status Recording::Attach(uint64_t unwind_bytes) {
       {Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE, &books_test_site_lost_stack},
       {Program::kThreadName, HEAPTAP_PROBE_THREAD_NAME_SITE, &books_test_site_thread_name},
   };
-  absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
+  absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());
   if (!mappings.ok()) return mappings.status();
-  tables = std::make_unique<service::UnwindTables>(books->unwind(), unwind_bytes);
+  const int identify = books->program(Program::kIdentify);
+  tables = std::make_unique<recording::UnwindTables>(
+      recording::UnwindTables::Means{books->unwind(), identify, hands, errands}, unwind_bytes);
   for (const elf::Mapping& mapping : *mappings) {
-    if (absl::StatusOr<elf::MappedFile> file = elf::OpenMapped(getpid(), mapping); file.ok()) {
-      tables->Prepare(file->file.get(), mapping.path);
-    }
+    if (mapping.inode == 0) continue;
+    const absl::StatusOr<worker::MappedFile> file = hands.Look(identify, getpid(), mapping);
+    if (!file.ok()) return file.status();
+    tables->PrepareMapped({.identity = *file,
+                           .file = {.pid = getpid(), .mapping = mapping, .version = file->version},
+                           .open = {},
+                           .name = mapping.path},
+                          mapping);
   }
+  errands.WaitUntil([this] { return !tables->IsReading(); }, absl::Now() + absl::Minutes(1));
   constexpr char kOwnFile[] = "/proc/self/exe";
   std::vector<ProbeSite> many;
   for (const auto& [program, probe, site] : sites) {

@@ -17,7 +17,7 @@
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/pins.h"
 #include "userspace/bpf/probes.h"
-#include "userspace/service/unwind_tables.h"
+#include "userspace/recording/unwind_tables.h"
 
 // The probe sites.
 extern "C" const char books_test_site_alloc, books_test_site_free, books_test_site_start, books_test_site_dump,
@@ -85,7 +85,9 @@ struct Recording {
   absl::Status LoadOrAdopt(const MapSizes& sizes, const Pins& pins);
 
   std::unique_ptr<Books> books;
-  std::unique_ptr<service::UnwindTables> tables;
+  worker::Hands hands;
+  worker::Errands errands{worker::Urgency::kForeground};
+  std::unique_ptr<recording::UnwindTables> tables;
   std::vector<AttachedProbe> probes;  // destroyed before the books
 
  private:

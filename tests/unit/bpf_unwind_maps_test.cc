@@ -15,9 +15,10 @@
 #include "gtest/gtest.h"
 #include "tests/unit/bpf_puppet.h"
 #include "tests/unit/need_bpf.h"
-#include "userspace/bpf/books.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/bpf/identify.h"
+#include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/unwind_maps.h"
-#include "userspace/elf/file_descriptor.h"
 
 namespace heaptap::bpf {
 namespace {
@@ -30,7 +31,7 @@ class UnwindMapsTest : public ::testing::Test {
     MapSizes sizes;
     sizes.files = 4;
     sizes.unwind_bytes = 10 * 4096;
-    absl::StatusOr<std::unique_ptr<Books>> books = Books::Load(sizes);
+    absl::StatusOr<std::unique_ptr<Books>> books = KernelBooks::Load(sizes);
     if (!books.ok()) return books.status();
     books_ = *std::move(books);
     return absl::OkStatus();
@@ -78,15 +79,18 @@ TEST_F(UnwindMapsTest, Files) {
 
 TEST_F(UnwindMapsTest, IdentifiesFiles) {
   NEED_BPF(Load());
-  elf::FileDescriptor program(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-  absl::StatusOr<heaptap_file_key> key = maps().Identify(program.get());
-  ASSERT_TRUE(key.ok()) << key.status();
-  elf::FileDescriptor memory(memfd_create("one", MFD_CLOEXEC));
-  elf::FileDescriptor other(memfd_create("two", MFD_CLOEXEC));
+  base::FileDescriptor program(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const auto identify = [this](int fd) { return Identify(books_->program(Program::kIdentify), fd); };
+  ASSERT_TRUE(identify(program.get()).ok()) << identify(program.get()).status();
+  base::FileDescriptor memory(memfd_create("one", MFD_CLOEXEC));
+  base::FileDescriptor other(memfd_create("two", MFD_CLOEXEC));
   for (const int fd : {memory.get(), other.get()}) EXPECT_EQ(ftruncate(fd, 1), 0);
-  absl::StatusOr<heaptap_file_key> memory_key = maps().Identify(memory.get());
-  absl::StatusOr<heaptap_file_key> other_key = maps().Identify(other.get());
-  ASSERT_TRUE(memory_key.ok() && other_key.ok());
+  const absl::StatusOr<heaptap_identify> memory_found = identify(memory.get());
+  const absl::StatusOr<heaptap_identify> other_found = identify(other.get());
+  ASSERT_TRUE(memory_found.ok() && other_found.ok());
+  EXPECT_NE(memory_found->inode_address, other_found->inode_address);
+  const heaptap_file_key* const memory_key = &memory_found->file;
+  const heaptap_file_key* const other_key = &other_found->file;
   struct stat status;
   ASSERT_EQ(fstat(memory.get(), &status), 0);
   EXPECT_EQ(memory_key->inode, status.st_ino);
@@ -96,8 +100,8 @@ TEST_F(UnwindMapsTest, IdentifiesFiles) {
   // Descriptors of what cannot be mapped.
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  EXPECT_TRUE(absl::IsNotFound(maps().Identify(ends[0]).status()));
-  EXPECT_TRUE(absl::IsNotFound(maps().Identify(-1).status()));
+  EXPECT_TRUE(absl::IsNotFound(identify(ends[0]).status()));
+  EXPECT_TRUE(absl::IsNotFound(identify(-1).status()));
   close(ends[0]);
   close(ends[1]);
 }

@@ -11,6 +11,7 @@
 #include "userspace/cli/local_names.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/export/frame_names.h"
+#include "userspace/process/maps.h"
 
 namespace heaptap::cli {
 
@@ -27,7 +28,7 @@ using ::testing::IsEmpty;
 uint64_t Address() { return reinterpret_cast<uint64_t>(&FunctionOfTheTest); }
 
 TEST(LocalNames, OfFilesThatAreHere) {
-  const absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
+  const absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());
   ASSERT_TRUE(mappings.ok());
   const LocalNames names(*mappings, {Address(), 1, Address(), UINT64_MAX});
   EXPECT_THAT(names.Find()(Address()),
@@ -37,7 +38,7 @@ TEST(LocalNames, OfFilesThatAreHere) {
 }
 
 TEST(LocalNames, NeverOfAnotherFile) {
-  absl::StatusOr<std::vector<elf::Mapping>> mappings = elf::ReadExecutableMappings(getpid());
+  absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());
   ASSERT_TRUE(mappings.ok());
   for (elf::Mapping& mapping : *mappings) mapping.inode++;
   const LocalNames names(*mappings, {Address()});

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 // Parses a command line. What the parser refuses is InvalidArgument too.
-absl::StatusOr<service::RecorderOptions> Parse(std::vector<std::string> words) {
+absl::StatusOr<recording::RecorderOptions> Parse(std::vector<std::string> words) {
   CommandLine line;
   RecordingFlags flags;
   AddRecordingOptions(line.AddCommand("test", ""), flags);
@@ -32,14 +32,14 @@ absl::StatusOr<service::RecorderOptions> Parse(std::vector<std::string> words) {
   return MakeRecorderOptions(flags);
 }
 
-service::RecorderOptions MustParse(const std::vector<std::string>& words) {
-  absl::StatusOr<service::RecorderOptions> options = Parse(words);
+recording::RecorderOptions MustParse(const std::vector<std::string>& words) {
+  absl::StatusOr<recording::RecorderOptions> options = Parse(words);
   EXPECT_TRUE(options.ok()) << options.status();
-  return options.ok() ? *std::move(options) : service::RecorderOptions();
+  return options.ok() ? *std::move(options) : recording::RecorderOptions();
 }
 
 TEST(RecordingOptions, Defaults) {
-  const service::RecorderOptions options = MustParse({});
+  const recording::RecorderOptions options = MustParse({});
   EXPECT_EQ(options.prefix, "jeprof");
   EXPECT_FALSE(options.prefix_given);
   EXPECT_EQ(options.format, &exporter::HeapV2);
@@ -82,7 +82,7 @@ TEST(RecordingOptions, Triggers) {
 }
 
 TEST(RecordingOptions, MapSizes) {
-  const service::RecorderOptions options = MustParse({"--map-size", "live=10", "--map-size", "events=4096"});
+  const recording::RecorderOptions options = MustParse({"--map-size", "live=10", "--map-size", "events=4096"});
   EXPECT_EQ(options.map_sizes.live, 10);
   EXPECT_EQ(options.map_sizes.events_bytes, 4096);
   EXPECT_EQ(options.map_sizes.stacks, bpf::MapSizes().stacks);

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "userspace/elf/file_descriptor.h"
+#include "userspace/base/file_descriptor.h"
 
 namespace heaptap::elf {
 
@@ -122,12 +122,12 @@ class ElfImage {
 };
 
 // An anonymous file with these bytes.
-inline FileDescriptor FileWith(const std::string& bytes) {
-  FileDescriptor file(memfd_create("elf_image", MFD_CLOEXEC));
+inline base::FileDescriptor FileWith(const std::string& bytes) {
+  base::FileDescriptor file(memfd_create("elf_image", MFD_CLOEXEC));
   size_t done = 0;
   while (done < bytes.size()) {
     ssize_t count = write(file.get(), bytes.data() + done, bytes.size() - done);
-    if (count <= 0) return FileDescriptor();
+    if (count <= 0) return base::FileDescriptor();
     done += static_cast<size_t>(count);
   }
   return file;

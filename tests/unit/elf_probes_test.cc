@@ -64,7 +64,7 @@ ElfImage ProgramWithNotes(const std::string& notes) {
 }
 
 absl::StatusOr<std::vector<ProbeSite>> Read(const std::string& bytes) {
-  FileDescriptor file = FileWith(bytes);
+  base::FileDescriptor file = FileWith(bytes);
   EXPECT_TRUE(file.valid());
   return ReadProbes(file.get(), {"otel_memory", "heaptap"});
 }
@@ -224,13 +224,13 @@ TEST(ReadProbes, TooManySites) {
 
 TEST(ReadProbes, ReadingFails) {
   EXPECT_FALSE(ReadProbes(-1, {"heaptap"}).ok());
-  FileDescriptor directory(open("/", O_RDONLY | O_DIRECTORY));
+  base::FileDescriptor directory(open("/", O_RDONLY | O_DIRECTORY));
   EXPECT_FALSE(ReadProbes(directory.get(), {"heaptap"}).ok());
 }
 
 TEST(ReadProbes, WhatALinkerMakes) {
   RealProbe(nullptr);
-  FileDescriptor file(open("/proc/self/exe", O_RDONLY));
+  base::FileDescriptor file(open("/proc/self/exe", O_RDONLY));
   auto sites = ReadProbes(file.get(), {"probes_test"});
   ASSERT_TRUE(sites.ok()) << sites.status();
   ASSERT_THAT(*sites, SizeIs(1));

@@ -35,7 +35,7 @@ TEST(FindDataSymbol, ByItsWholeName) {
   ElfImage image;
   image.AddSection(".dynstr", SHT_STRTAB, std::string("\0first\0firstborn\0", 17));
   image.AddSection(".dynsym", SHT_DYNSYM, Symbols({7, 1}));
-  const FileDescriptor file = FileWith(image.Bytes());
+  const base::FileDescriptor file = FileWith(image.Bytes());
   EXPECT_EQ(FindDataSymbol(file.get(), "first").value_or(0), 0x1001);
   EXPECT_EQ(FindDataSymbol(file.get(), "firstborn").value_or(0), 0x1007);
   EXPECT_TRUE(absl::IsNotFound(FindDataSymbol(file.get(), "fir").status()));
@@ -48,7 +48,7 @@ TEST(FindDataSymbol, ASparseFileCostsNoMemory) {
   strings.sh_size = kHuge;
   Elf64_Shdr& symbols = image.AddSection(".dynsym", SHT_DYNSYM, Symbols({1}));
   symbols.sh_size = kHuge;
-  const FileDescriptor file = FileWith(image.Bytes());
+  const base::FileDescriptor file = FileWith(image.Bytes());
   ASSERT_EQ(ftruncate(file.get(), 4 * kHuge), 0);
   rusage before;
   ASSERT_EQ(getrusage(RUSAGE_SELF, &before), 0);
@@ -61,7 +61,7 @@ TEST(FindDataSymbol, ASparseFileCostsNoMemory) {
 
 TEST(FileRead, ASparseFileHasNoMoreThanItsBlocks) {
   ElfImage image;
-  const FileDescriptor file = FileWith(image.Bytes());
+  const base::FileDescriptor file = FileWith(image.Bytes());
   ASSERT_EQ(ftruncate(file.get(), 2 * kHuge), 0);
   struct stat status;
   ASSERT_EQ(fstat(file.get(), &status), 0);

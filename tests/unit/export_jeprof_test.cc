@@ -18,6 +18,7 @@
 #include "tests/unit/reader.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/export/heap_v2.h"
+#include "userspace/process/maps.h"
 
 // Two functions of the profiled program. They are never called; their addresses are in the profile.
 extern "C" __attribute__((noinline, used)) int jeprof_test_make_buffer(int x) { return x * 3 + 1; }
@@ -55,7 +56,7 @@ class JeprofTest : public ::testing::Test {
 
     profile_.pid = getpid();
     profile_.period = kPeriod;
-    auto mappings = elf::ReadExecutableMappings(getpid());
+    auto mappings = process::ReadExecutableMappings(getpid());
     ASSERT_TRUE(mappings.ok()) << mappings.status();
     profile_.mappings = *mappings;
     profile_.thread_names = {{41, "main"}, {42, "worker 1"}};

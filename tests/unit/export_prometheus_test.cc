@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/reader.h"
 #include "userspace/export/prometheus.h"
+#include "userspace/profile/figures.h"
 
 namespace heaptap::exporter {
 namespace {
@@ -36,17 +37,17 @@ for family in families:
         print(sample.name, sorted(sample.labels.items()), repr(sample.value))
 )";
 
-CollectorFigures Everything() {
-  CollectorFigures figures = {.version = "0.1.0",
-                              .revision = "abc123",
-                              .events = {{"exec", 5}, {"fork", 18446744073709551615u}},
-                              .losses = {{"ring_full", 2}},
-                              .dumps = {{"manual", 3}, {"oom", 1}},
-                              .dump_errors = 4,
-                              .dump_time = absl::Milliseconds(1500),
-                              .last_dump = absl::FromUnixMillis(1700000000250),
-                              .kernel_memory_bytes = 123456789,
-                              .ring_fill_ratio = 0.1};
+profile::CollectorFigures Everything() {
+  profile::CollectorFigures figures = {.version = "0.1.0",
+                                       .revision = "abc123",
+                                       .events = {{"exec", 5}, {"fork", 18446744073709551615u}},
+                                       .losses = {{"ring_full", 2}},
+                                       .dumps = {{"manual", 3}, {"oom", 1}},
+                                       .dump_errors = 4,
+                                       .dump_time = absl::Milliseconds(1500),
+                                       .last_dump = absl::FromUnixMillis(1700000000250),
+                                       .kernel_memory_bytes = 123456789,
+                                       .ring_fill_ratio = 0.1};
   figures.processes = {{.pid = 41,
                         .command = "redis-server",
                         .live = {1, 1, 20.4, 4096.6},
@@ -66,13 +67,13 @@ class PrometheusTest : public ::testing::Test {
   }
 
   // promtool's complaints; it also checks names and help texts.
-  std::string Complaints(const CollectorFigures& figures) const {
+  std::string Complaints(const profile::CollectorFigures& figures) const {
     reader_.Write("metrics", Prometheus(figures));
     Output output = reader_.Run("/usr/bin/promtool check metrics <metrics");
     return absl::StrCat(output.status == 0 ? "" : "failed: ", output.out, output.err);
   }
 
-  std::vector<std::string> Series(const CollectorFigures& figures) const {
+  std::vector<std::string> Series(const profile::CollectorFigures& figures) const {
     reader_.Write("metrics", Prometheus(figures));
     Output output = reader_.Run(absl::StrCat("/usr/bin/python3 ", reader_.Write("read.py", kReadBack)));
     EXPECT_EQ(output.status, 0) << output.err;
@@ -94,7 +95,7 @@ TEST_F(PrometheusTest, ReadersRejectWhatIsWrong) {
   EXPECT_NE(reader_.Run("/usr/bin/promtool check metrics <metrics").status, 0);
   reader_.Write("metrics", metrics + "heaptap_targets 3\n");
   EXPECT_NE(reader_.Run(absl::StrCat("/usr/bin/python3 ", reader_.Write("read.py", kReadBack))).status, 0);
-  CollectorFigures figures = Everything();
+  profile::CollectorFigures figures = Everything();
   figures.processes[1] = figures.processes[0];
   reader_.Write("metrics", Prometheus(figures));
   EXPECT_NE(reader_.Run(absl::StrCat("/usr/bin/python3 ", reader_.Write("read.py", kReadBack))).status, 0);
@@ -142,7 +143,7 @@ TEST_F(PrometheusTest, HostileCommandsAreOneLabel) {
   for (int byte = 1; byte < 256; ++byte) every_byte.push_back(static_cast<char>(byte));
   const std::vector<std::string> commands = {"\"} 5\nheaptap_targets 9\n", "back\\slash\\", "\\n\\\"", every_byte,
                                              std::string("\0", 1),         "\xff",          "\u00e9"};
-  CollectorFigures figures;
+  profile::CollectorFigures figures;
   for (pid_t pid = 0; pid < static_cast<pid_t>(commands.size()); ++pid) {
     figures.processes.push_back({.pid = pid, .command = commands[pid], .peak_bytes = 1});
   }

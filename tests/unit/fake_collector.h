@@ -4,6 +4,7 @@
 #ifndef HEAPTAP_TESTS_UNIT_FAKE_COLLECTOR_H_
 #define HEAPTAP_TESTS_UNIT_FAKE_COLLECTOR_H_
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -13,18 +14,20 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "userspace/service/collector.h"
+#include "userspace/api/collector.h"
+#include "userspace/profile/figures.h"
+#include "userspace/profile/snapshot.h"
 
-namespace heaptap::service {
+namespace heaptap::api {
 
 // Thread-safe except for its public members: set those while no request runs.
 class FakeCollector : public Collector {
  public:
-  std::vector<ProcessSummary> processes = {};
-  std::vector<EndedProcess> ended = {};
-  std::map<pid_t, ProfileSnapshot> snapshots = {};
-  std::map<pid_t, AllocatorFigures> allocators = {};
-  exporter::CollectorFigures figures = {};
+  std::vector<profile::ProcessSummary> processes = {};
+  std::vector<profile::EndedProcess> ended = {};
+  std::map<pid_t, profile::Snapshot> snapshots = {};
+  std::map<pid_t, profile::AllocatorFigures> allocators = {};
+  profile::CollectorFigures figures = {};
   absl::Status status = absl::OkStatus();  // of every call
 
   // `action` is called at the beginning of each call from now on, with the call's name.
@@ -44,7 +47,7 @@ class FakeCollector : public Collector {
     deeds_.clear();
   }
 
-  absl::StatusOr<std::vector<ProcessSummary>> Processes() override {
+  absl::StatusOr<std::vector<profile::ProcessSummary>> Processes() override {
     Called("Processes");
     if (!status.ok()) return status;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -54,62 +57,70 @@ class FakeCollector : public Collector {
   // Replaces the process that has the PID.
   void ReusePid(pid_t pid) {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (ProcessSummary& process : processes) {
+    for (profile::ProcessSummary& process : processes) {
       if (process.pid == pid) process.process_id += 1000;
     }
     if (auto snapshot = snapshots.find(pid); snapshot != snapshots.end()) snapshot->second.process_id += 1000;
   }
 
-  absl::StatusOr<std::vector<EndedProcess>> Ended() override {
+  absl::StatusOr<std::vector<profile::EndedProcess>> Ended() override {
     if (!status.ok()) return status;
     return ended;
   }
 
-  absl::StatusOr<ProfileSnapshot> Snapshot(pid_t pid) override {
+  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process) override {
     Called("Snapshot");
     if (!status.ok()) return status;
     std::lock_guard<std::mutex> lock(mutex_);
-    auto found = snapshots.find(pid);
-    if (found == snapshots.end()) return absl::NotFoundError("no such process");
+    auto found = snapshots.find(process.pid);
+    if (found == snapshots.end() || !IsCurrent(process)) return absl::NotFoundError("no such process");
     return found->second;
   }
 
-  absl::StatusOr<std::string> Dump(pid_t pid) override {
+  absl::StatusOr<std::string> Dump(const profile::ProcessRef& process) override {
     if (!status.ok()) return status;
-    Note(absl::StrCat("dump ", pid));
-    if (!snapshots.contains(pid)) return absl::InternalError("the disk is full");
-    return absl::StrCat("/var/lib/heaptap/heaptap.", pid, ".0.m0.heap");
+    Note(absl::StrCat("dump ", process.pid));
+    if (!snapshots.contains(process.pid)) return absl::InternalError("the disk is full");
+    return absl::StrCat("/var/lib/heaptap/heaptap.", process.pid, ".0.m0.heap");
   }
 
-  absl::StatusOr<AllocatorFigures> Allocator(pid_t pid) override {
+  absl::StatusOr<profile::AllocatorFigures> Allocator(const profile::ProcessRef& process) override {
     Called("Allocator");
     if (!status.ok()) return status;
-    auto found = allocators.find(pid);
+    if (std::lock_guard<std::mutex> lock(mutex_); !IsCurrent(process)) return absl::NotFoundError("no such process");
+    auto found = allocators.find(process.pid);
     if (found == allocators.end()) return absl::FailedPreconditionError("its allocator has no control block");
     return found->second;
   }
 
-  absl::Status SetActive(pid_t pid, bool active) override {
+  absl::Status SetActive(const profile::ProcessRef& process, bool active) override {
     if (!status.ok()) return status;
-    if (!allocators.contains(pid)) return absl::FailedPreconditionError("its allocator has no control block");
-    Note(absl::StrCat("active ", pid, " ", active ? "on" : "off"));
+    if (!allocators.contains(process.pid)) return absl::FailedPreconditionError("its allocator has no control block");
+    Note(absl::StrCat("active ", process.pid, " ", active ? "on" : "off"));
     return absl::OkStatus();
   }
 
-  absl::Status SetRate(pid_t pid, std::optional<uint32_t> lg_sample) override {
+  absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) override {
     if (!status.ok()) return status;
-    if (!allocators.contains(pid)) return absl::FailedPreconditionError("its allocator has no control block");
-    Note(lg_sample.has_value() ? absl::StrCat("rate ", pid, " ", *lg_sample) : absl::StrCat("rate ", pid, " default"));
+    if (!allocators.contains(process.pid)) return absl::FailedPreconditionError("its allocator has no control block");
+    Note(lg_sample.has_value() ? absl::StrCat("rate ", process.pid, " ", *lg_sample)
+                               : absl::StrCat("rate ", process.pid, " default"));
     return absl::OkStatus();
   }
 
-  absl::StatusOr<exporter::CollectorFigures> Figures() override {
+  absl::StatusOr<profile::CollectorFigures> Figures() override {
     Called("Figures");
     if (!status.ok()) return status;
     return figures;
   }
 
  private:
+  // With the lock.
+  bool IsCurrent(const profile::ProcessRef& process) const {
+    return std::any_of(processes.begin(), processes.end(),
+                       [&](const profile::ProcessSummary& summary) { return summary.ref() == process; });
+  }
+
   void Note(std::string deed) {
     std::lock_guard<std::mutex> lock(mutex_);
     deeds_.push_back(std::move(deed));
@@ -164,6 +175,6 @@ inline void AddProcess(FakeCollector& collector, pid_t pid, std::optional<uid_t>
       {.pid = pid, .command = std::move(command), .live = {1, 1, live, live}, .allocated = {2, 2, 2 * live, 2 * live}});
 }
 
-}  // namespace heaptap::service
+}  // namespace heaptap::api
 
 #endif  // HEAPTAP_TESTS_UNIT_FAKE_COLLECTOR_H_

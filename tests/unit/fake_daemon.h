@@ -21,7 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "userspace/elf/file_descriptor.h"
+#include "userspace/base/file_descriptor.h"
 
 namespace heaptap::cli {
 
@@ -84,7 +84,7 @@ class FakeDaemon {
 
   void Run() {
     while (Wait(socket_.get())) {
-      const elf::FileDescriptor client(accept(socket_.get(), nullptr, nullptr));
+      const base::FileDescriptor client(accept(socket_.get(), nullptr, nullptr));
       std::string head;
       char byte = 0;
       while (head.find("\r\n\r\n") == std::string::npos && read(client.get(), &byte, 1) == 1) head.push_back(byte);
@@ -109,9 +109,9 @@ class FakeDaemon {
     }
   }
 
-  elf::FileDescriptor socket_;
-  elf::FileDescriptor end_;
-  elf::FileDescriptor tell_end_;
+  base::FileDescriptor socket_;
+  base::FileDescriptor end_;
+  base::FileDescriptor tell_end_;
   std::mutex mutex_;
   std::map<std::string, std::vector<std::string>> answers_;
   std::string for_ever_;

@@ -23,10 +23,11 @@
 #include "gtest/gtest.h"
 #include "tests/unit/fake_collector.h"
 #include "tests/unit/support/folder.h"
-#include "userspace/elf/file_descriptor.h"
-#include "userspace/service/http_server.h"
+#include "userspace/api/endpoints.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/http/server.h"
 
-namespace heaptap::service {
+namespace heaptap::api {
 
 // The parts of an answer; status 0: there was none.
 struct Answered {
@@ -53,16 +54,16 @@ inline Answered ParseAnswer(const std::string& text) {
   return answer;
 }
 
-inline elf::FileDescriptor ConnectUnix(const std::string& path) {
-  elf::FileDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+inline base::FileDescriptor ConnectUnix(const std::string& path) {
+  base::FileDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return {};
   return fd;
 }
 
-inline elf::FileDescriptor ConnectLoopback(int port) {
-  elf::FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+inline base::FileDescriptor ConnectLoopback(int port) {
+  base::FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
@@ -72,7 +73,7 @@ inline elf::FileDescriptor ConnectLoopback(int port) {
 }
 
 // Sends as much of it as the other side accepts.
-inline void SendAll(const elf::FileDescriptor& fd, absl::string_view bytes) {
+inline void SendAll(const base::FileDescriptor& fd, absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t put = send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (put <= 0) return;
@@ -81,7 +82,7 @@ inline void SendAll(const elf::FileDescriptor& fd, absl::string_view bytes) {
 }
 
 // Returns all that is received until the other side closes.
-inline std::string ReceiveAll(const elf::FileDescriptor& fd) {
+inline std::string ReceiveAll(const base::FileDescriptor& fd) {
   std::string all;
   char part[1 << 16];
   for (ssize_t got; (got = recv(fd.get(), part, sizeof(part), 0)) > 0;) all.append(part, got);
@@ -94,7 +95,7 @@ inline std::string RequestText(const std::string& method, const std::string& tar
                       body.empty() ? "" : absl::StrCat("Content-Length: ", body.size(), "\r\n"), "\r\n", body);
 }
 
-inline Answered Exchange(const elf::FileDescriptor& fd, const std::string& request) {
+inline Answered Exchange(const base::FileDescriptor& fd, const std::string& request) {
   EXPECT_TRUE(fd.valid());
   SendAll(fd, request);
   return ParseAnswer(ReceiveAll(fd));
@@ -110,13 +111,14 @@ class ServerTest : public ::testing::Test {
   }
 
   void Start() {
-    absl::StatusOr<std::unique_ptr<HttpServer>> server = HttpServer::Start(options_, collector_);
+    absl::StatusOr<std::unique_ptr<http::Server>> server =
+        http::Server::Start(options_, MakeHandler(collector_, crews_));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = std::move(*server);
   }
 
-  elf::FileDescriptor Connect() const { return ConnectUnix(options_.socket_path); }
-  elf::FileDescriptor ConnectTcp() const { return ConnectLoopback(server_->port()); }
+  base::FileDescriptor Connect() const { return ConnectUnix(options_.socket_path); }
+  base::FileDescriptor ConnectTcp() const { return ConnectLoopback(server_->port()); }
 
   Answered Ask(const std::string& method, const std::string& target, const std::string& body = "") const {
     return Exchange(Connect(), RequestText(method, target, body));
@@ -125,11 +127,12 @@ class ServerTest : public ::testing::Test {
   Answered Post(const std::string& target, const std::string& body = "") const { return Ask("POST", target, body); }
 
   TemporaryFolder folder_;
-  HttpOptions options_;
+  http::ServerOptions options_;
   FakeCollector collector_;
-  std::unique_ptr<HttpServer> server_;
+  worker::Crews crews_;
+  std::unique_ptr<http::Server> server_;
 };
 
-}  // namespace heaptap::service
+}  // namespace heaptap::api
 
 #endif  // HEAPTAP_TESTS_UNIT_HTTP_CLIENT_H_

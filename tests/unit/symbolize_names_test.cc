@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/elf_image.h"
 #include "userspace/symbolize/answer.h"
+#include "userspace/symbolize/debug_files.h"
 #include "userspace/symbolize/demangle.h"
 #include "userspace/symbolize/function_names.h"
 
@@ -47,7 +48,7 @@ class Table {
     image.AddSection(".data", SHT_PROGBITS, std::string(0x10, 'x'), 0x3000).sh_flags = SHF_ALLOC;
     image.AddSection(".symtab", SHT_SYMTAB, symbols_);
     image.AddSection(".strtab", SHT_STRTAB, names_);
-    const elf::FileDescriptor fd = elf::FileWith(image.Bytes());
+    const base::FileDescriptor fd = elf::FileWith(image.Bytes());
     std::vector<std::string> names(addresses.size());
     const elf::File file = *elf::File::Open(fd.get());
     EXPECT_TRUE(FindFunctionNames(file, SymbolTable::kStatic, addresses, names).ok());
@@ -129,6 +130,29 @@ TEST(Demangle, KnowsCxxAndRust) {
   // Not quite mangled names.
   EXPECT_EQ(Demangle("_Z"), "_Z");
   EXPECT_EQ(Demangle("_R\xff"), "_R\xff");
+}
+
+TEST(DebugLinks, ThereAndBack) {
+  const DebugLinks links = {.build_id = "id",
+                            .link_name = "x.debug",
+                            .link_checksum = 7,
+                            .shared_name = "/y",
+                            .shared_build_id = "other",
+                            .has_debug_information = true};
+  const absl::StatusOr<DebugLinks> decoded = DecodeDebugLinks(Encode(links));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(*decoded, links);
+}
+
+// A reader may have been taken over.
+TEST(DebugLinks, HostileBytes) {
+  // A known field of another type counts as an unknown one.
+  EXPECT_EQ(*DecodeDebugLinks(absl::string_view("\x08\x01", 2)), DebugLinks());
+  // A field without a value, at the end.
+  EXPECT_FALSE(DecodeDebugLinks(absl::string_view("\x30", 1)).ok());
+  // A text that ends too early, and a build-id that is too long.
+  EXPECT_FALSE(DecodeDebugLinks(absl::string_view("\x0a\x7f", 2)).ok());
+  EXPECT_FALSE(DecodeDebugLinks(Encode(DebugLinks{.build_id = std::string(kMaxBuildIdBytes + 1, 'x')})).ok());
 }
 
 TEST(Answer, LaterReplacesEarlier) {

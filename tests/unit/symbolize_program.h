@@ -19,8 +19,9 @@
 #include "absl/strings/strip.h"
 #include "gtest/gtest.h"
 #include "tests/unit/support/folder.h"
+#include "userspace/base/file_descriptor.h"
 #include "userspace/elf/file.h"
-#include "userspace/symbolize/symbolizer.h"
+#include "userspace/worker/symbolizer.h"
 
 namespace heaptap::symbolize {
 
@@ -75,9 +76,9 @@ inline std::vector<uint64_t> AddressesIn(const std::vector<Symbol>& functions, u
 }
 
 // The answers of `symbolizer` for link-time addresses.
-inline std::vector<Frames> Symbolize(Symbolizer& symbolizer, const std::string& path,
+inline std::vector<Frames> Symbolize(worker::Symbolizer& symbolizer, const std::string& path,
                                      const std::vector<uint64_t>& addresses) {
-  elf::FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  base::FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   absl::StatusOr<elf::File> file = elf::File::Open(fd.get());
   std::vector<uint64_t> offsets;
   for (uint64_t address : addresses) {
@@ -85,7 +86,7 @@ inline std::vector<Frames> Symbolize(Symbolizer& symbolizer, const std::string& 
   }
   elf::Mapping mapping;
   mapping.path = path;
-  return symbolizer.Symbolize(mapping, fd.get(), offsets);
+  return symbolizer.Symbolize(getuid(), {.fd = fd.get(), .mapping = mapping}, offsets);
 }
 
 // The same from addr2line(1), or a tool with the same output; "" and 0 for what it does not know.

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 absl::StatusOr<FileTable> Read(const elf::ElfImage& image) {
-  elf::FileDescriptor descriptor = elf::FileWith(image.Bytes());
+  base::FileDescriptor descriptor = elf::FileWith(image.Bytes());
   absl::StatusOr<elf::File> file = elf::File::Open(descriptor.get());
   if (!file.ok()) return file.status();
   return ReadFileTable(*file);
@@ -188,7 +188,7 @@ TEST(FileTable, AgreesWithTheTableAtEveryAddress) {
   for (const std::string& name : files) {
     // This program is large: every seventh address of it.
     const uint64_t step = name == "/proc/self/exe" ? 7 : 1;
-    elf::FileDescriptor descriptor(open(name.c_str(), O_RDONLY | O_CLOEXEC));
+    base::FileDescriptor descriptor(open(name.c_str(), O_RDONLY | O_CLOEXEC));
     absl::StatusOr<elf::File> file = elf::File::Open(descriptor.get());
     ASSERT_TRUE(file.ok()) << name << file.status();
     absl::StatusOr<Table> table = BuildTable(*file);

@@ -18,8 +18,8 @@
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "tests/unit/elf_image.h"
+#include "userspace/base/file_descriptor.h"
 #include "userspace/elf/file.h"
-#include "userspace/elf/file_descriptor.h"
 #include "userspace/unwind/table.h"
 
 namespace heaptap::unwind {
@@ -71,7 +71,7 @@ uint32_t Expected(std::map<std::string, std::string> cells) {
   return rule | heaptap_unwind_rule(0, 0, HEAPTAP_RBP_AT_CFA, Split(rbp).second / 8, 0);
 }
 
-// Rules by the address where they begin, and 0 where a function ends; nothing if there is no readelf.
+// recording::Rules by the address where they begin, and 0 where a function ends; nothing if there is no readelf.
 std::map<uint64_t, uint32_t> ReadByReadelf(const std::string& path) {
   std::map<uint64_t, uint32_t> rules;
   std::map<uint64_t, uint32_t> ends;
@@ -130,7 +130,7 @@ class UnwindReadelf : public ::testing::TestWithParam<const char*> {
   }
 
   std::string path_;
-  elf::FileDescriptor file_;
+  base::FileDescriptor file_;
 };
 
 TEST_P(UnwindReadelf, AgreesRowByRow) {

@@ -55,7 +55,7 @@ int AddModule(dl_phdr_info* info, size_t, void*) {
     module.start = std::min(module.start, info->dlpi_addr + segment.p_vaddr);
     module.end = std::max(module.end, info->dlpi_addr + segment.p_vaddr + segment.p_memsz);
   }
-  elf::FileDescriptor descriptor;
+  base::FileDescriptor descriptor;
   if (getauxval(AT_SYSINFO_EHDR) == module.start) {
     // Its section headers are its end.
     auto* header = reinterpret_cast<const ElfW(Ehdr)*>(module.start);

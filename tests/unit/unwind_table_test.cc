@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 absl::StatusOr<Table> Build(const std::string& bytes) {
-  elf::FileDescriptor descriptor = elf::FileWith(bytes);
+  base::FileDescriptor descriptor = elf::FileWith(bytes);
   auto file = elf::File::Open(descriptor.get());
   if (!file.ok()) return file.status();
   return BuildTable(*file);

@@ -1,39 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel's books: loads the eBPF programs and maps, follows the life of processes, reads the books.
+// The books of the recorded processes: stacks, tallies, live objects, losses and events.
 //
-// bpf/books.h describes the maps. Not thread-safe. Map contents that a process can influence (addresses, sizes,
-// weights, names) are unverified.
+// An interface: KernelBooks has the kernel's books behind it, and tests of a recording have books in memory.
+// bpf/books.h describes the entries. Not thread-safe, except IsCurrent. Contents that a process can influence
+// (addresses, sizes, weights, names) are unverified.
 #ifndef HEAPTAP_USERSPACE_BPF_BOOKS_H_
 #define HEAPTAP_USERSPACE_BPF_BOOKS_H_
 
-#include <errno.h>
 #include <sys/types.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "bpf/books.h"
-#include "bpf/commands.h"
 #include "bpf/events.h"
-#include "bpf/unwind.h"
-#include "userspace/bpf/pins.h"
 #include "userspace/bpf/unwind_maps.h"
-#include "userspace/elf/file_descriptor.h"
-
-struct bpf_map;
-struct heaptap_bpf;
-struct ring_buffer;
 
 namespace heaptap::bpf {
 
@@ -62,7 +52,7 @@ struct Triggers {
 
 heaptap_triggers ToKernel(const Triggers& triggers);
 
-// The programs that Load leaves to the caller to attach or to run.
+// The programs that the books leave to the caller to attach or to run.
 enum class Program {
   kAlloc,
   kFree,
@@ -123,51 +113,40 @@ absl::string_view StackEndDescription(uint32_t end);
 
 class Books {
  public:
-  // Loads programs and maps, and begins to follow fork, exec and exit of tracked processes. PermissionDenied names the
-  // missing capabilities, FailedPrecondition what the kernel lacks.
-  static absl::StatusOr<std::unique_ptr<Books>> Load(const MapSizes& sizes);
-  // The same, and pins everything. If an earlier collector of this layout left its recording there, takes that over,
-  // with the sizes it has. `pins` must outlive the books.
-  static absl::StatusOr<std::unique_ptr<Books>> LoadOrAdopt(const MapSizes& sizes, const Pins& pins);
-  ~Books();
-
-  // Identifies the programs and maps of this build.
-  static std::string Layout();
-  // Whether the recording of an earlier collector was taken over.
-  bool adopted() const { return adopted_; }
-  bool HasSizes(const MapSizes& sizes) const;
-
-  // Many CPUs can fill the ring buffer as fast as it is read. Events beyond this number wait for the next TakeEvents.
-  static constexpr size_t kMaxEventsAtOnce = 1 << 16;
-  static constexpr int kEnough = -EAGAIN;
-
+  virtual ~Books() = default;
   Books(const Books&) = delete;
   Books& operator=(const Books&) = delete;
 
+  // Names the form of the books. A later collector can take over books of the same layout only.
+  virtual std::string layout() const = 0;
+  // Whether the recording of an earlier collector was taken over.
+  virtual bool adopted() const = 0;
+  virtual bool HasSizes(const MapSizes& sizes) const = 0;
+
   // Opens books for the process `tgid`, and with `follow` for its future children. Returns the process id. The programs
   // keep figures of the process if it has triggers, or if SetSettings wants figures.
-  absl::StatusOr<uint64_t> Track(pid_t tgid, bool follow, const Triggers& triggers);
+  virtual absl::StatusOr<uint64_t> Track(pid_t tgid, bool follow, const Triggers& triggers) = 0;
   // Whether `tgid` is now the PID of the process with this id.
-  bool IsCurrent(pid_t tgid, uint64_t process_id) const;
+  virtual bool IsCurrent(pid_t tgid, uint64_t process_id) const = 0;
   // Stops recording the process; its books stay until Forget.
-  void Untrack(pid_t tgid);
+  virtual void Untrack(pid_t tgid) = 0;
 
   // What happens to processes that were not tracked; all zeros: nothing. Fills in live_room and tallies_room.
-  absl::Status SetSettings(heaptap_settings settings);
+  virtual absl::Status SetSettings(heaptap_settings settings) = 0;
   // Changes limits and triggers of a recorded process. False: it has ended, or has other books by now.
-  bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings);
+  virtual bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) = 0;
   // NotFound: the process is not recorded.
-  absl::StatusOr<heaptap_process> ReadProcess(pid_t tgid) const;
+  virtual absl::StatusOr<heaptap_process> ReadProcess(pid_t tgid) const = 0;
 
   // Becomes readable when there are events.
-  int events_fd() const;
+  virtual int events_fd() const = 0;
   // Takes events in the order in which they were sent. To be called regularly, because it also sweeps when that is due.
-  absl::StatusOr<std::vector<heaptap_event>> TakeEvents();
+  virtual absl::StatusOr<std::vector<heaptap_event>> TakeEvents() = 0;
 
-  // Number of events since Load for which the ring buffer had no room.
-  uint64_t EventsLost() const;
+  // Number of events for which the ring buffer had no room, since the books began.
+  virtual uint64_t EventsLost() const = 0;
   // The processes that are recorded now, by process id, without those that share the books of their parent.
-  absl::StatusOr<std::map<uint64_t, RecordedProcess>> ReadProcesses() const;
+  virtual absl::StatusOr<std::map<uint64_t, RecordedProcess>> ReadProcesses() const = 0;
   // The processes that have ended and are not forgotten, whether or not their events arrived.
   struct Unnoticed {
     pid_t tgid;
@@ -176,83 +155,58 @@ class Books {
     bool by_oom_kill;
     uint64_t peak_weight;
   };
-  absl::StatusOr<std::map<uint64_t, Unnoticed>> ReadUnnoticed() const;
+  virtual absl::StatusOr<std::map<uint64_t, Unnoticed>> ReadUnnoticed() const = 0;
   // One look-up.
-  bool IsUnnoticed(uint64_t process_id) const;
+  virtual bool IsUnnoticed(uint64_t process_id) const = 0;
 
   // Each of these reads a whole map once.
-  absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const;
+  virtual absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const = 0;
   // Of all processes, by process id.
-  absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const;
+  virtual absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const = 0;
   // By process id. A process without live objects may be missing.
-  absl::StatusOr<std::map<uint64_t, LiveTotals>> ReadLiveTotals() const;
+  virtual absl::StatusOr<std::map<uint64_t, LiveTotals>> ReadLiveTotals() const = 0;
   // One look-up. NotFound for HEAPTAP_NO_STACK.
-  absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const;
+  virtual absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const = 0;
   // One look-up. NotFound: the program did not name the thread and the thread still runs, or the name was dropped.
-  absl::StatusOr<ThreadName> ReadThreadName(uint64_t process_id, uint32_t tid) const;
+  virtual absl::StatusOr<ThreadName> ReadThreadName(uint64_t process_id, uint32_t tid) const = 0;
   // The records of the process, oldest first; reads the whole map once. A record that is being written may be missing
   // or mixed with the next one.
-  absl::StatusOr<std::vector<heaptap_record>> ReadRecords(uint64_t process_id) const;
+  virtual absl::StatusOr<std::vector<heaptap_record>> ReadRecords(uint64_t process_id) const = 0;
   // One look-up for each reason. Process id 0: losses of no known process.
-  Losses ReadLosses(uint64_t process_id) const;
+  virtual Losses ReadLosses(uint64_t process_id) const = 0;
 
   // Adds the tally of a thread that has ended to that of thread 0, if none of its samples lives. `threads_begun`: of
   // heaptap_process, read before the caller saw that the thread had ended. Returns false and does nothing if a thread
   // began since then, because it may have the same TID.
-  bool Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry, uint32_t threads_begun);
+  virtual bool Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry, uint32_t threads_begun) = 0;
 
   // How full the ring buffer was at the latest TakeEvents, 0 to 1, or a little more if events arrived meanwhile.
-  double EventsFill() const { return events_fill_; }
+  virtual double EventsFill() const = 0;
   // Bytes of kernel memory by map, as far as the kernel tells.
-  std::map<std::string, uint64_t> KernelMemory() const;
+  virtual std::map<std::string, uint64_t> KernelMemory() const = 0;
 
   // Makes room in the map of live objects: deletes entries without an object and those of forgotten processes. To be
   // called at HEAPTAP_EVENT_LIVE_FILLING.
-  absl::Status Sweep();
+  virtual absl::Status Sweep() = 0;
 
   // Deletes the books of these process ids; their live objects go with the next sweep. The processes must have ended,
   // be untracked, or have other books by now. Reads the map of tallies once for all of them.
-  absl::Status Forget(const std::set<uint64_t>& process_ids);
+  virtual absl::Status Forget(const std::set<uint64_t>& process_ids) = 0;
   // Tells a later collector that only Forget is left to be done for the process.
-  void MarkClosed(uint64_t process_id);
+  virtual void MarkClosed(uint64_t process_id) = 0;
   // Process ids that were marked or forgotten, and may still have entries in the maps.
-  absl::StatusOr<std::set<uint64_t>> ReadClosed() const;
+  virtual absl::StatusOr<std::set<uint64_t>> ReadClosed() const = 0;
 
   // Unwind tables, and the stacks that wait for tables.
-  UnwindMaps& unwind() { return unwind_; }
-  const UnwindMaps& unwind() const { return unwind_; }
+  virtual UnwindMaps& unwind() = 0;
+  virtual const UnwindMaps& unwind() const = 0;
 
   // Descriptor of a program; -1: not loaded (kTakeControl, where programs must not write user memory; kAny, where the
   // kernel has no links to many sites). If kAny is loaded, only kAny can be attached to probe sites.
-  int program(Program which) const { return programs_[static_cast<size_t>(which)].get(); }
+  virtual int program(Program which) const = 0;
 
- private:
+ protected:
   Books() = default;
-  absl::Status Open(const MapSizes& sizes, const Pins* pins);
-  std::vector<std::pair<bpf_map*, uint32_t>> SizedMaps(const MapSizes& sizes) const;
-  void SetSizes(const MapSizes& sizes);
-  absl::Status LoadObject(bool for_everyone);
-  absl::Status Prepare(const MapSizes& sizes);
-  absl::Status FillPrograms();
-  absl::Status AttachLifecycle();
-  absl::Status PinAll(const Pins& pins);
-  absl::Status Adopt(const Pins& pins);
-  absl::Status UseMaps();
-  void SetCounter(uint32_t which, uint64_t value);
-  uint64_t ReadCounter(uint32_t which) const;
-
-  heaptap_bpf* object_ = nullptr;
-  std::array<elf::FileDescriptor, kPrograms> programs_;
-  ring_buffer* ring_ = nullptr;
-  UnwindMaps unwind_;
-  bool adopted_ = false;
-  std::vector<heaptap_event> events_;
-  double events_fill_ = 0;
-  std::vector<uint64_t> forgotten_;
-  uint64_t sweep_at_ = 0;         // entries of `live` at which the programs ask for a sweep
-  uint64_t sweep_again_at_ = 0;   // until this time, only a filling `live` is swept; 0: no such time
-  uint64_t next_process_id_ = 1;  // odd ones are ours, even ones the programs'
-  uint32_t flags_of_all_ = 0;     // heaptap_settings.flags
 };
 
 }  // namespace heaptap::bpf

@@ -18,9 +18,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/base/file_descriptor.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/probes.h"
-#include "userspace/elf/file_descriptor.h"
 
 namespace heaptap::bpf {
 namespace {
@@ -72,7 +72,7 @@ std::vector<bpf_insn> Then(std::vector<bpf_insn> first, std::initializer_list<bp
 }
 
 struct Loaded {
-  elf::FileDescriptor program;
+  base::FileDescriptor program;
   int error = 0;    // errno, if it was refused
   std::string log;  // the verifier's, if it was refused
 };
@@ -98,10 +98,10 @@ absl::Status LoadStatus(const Loaded& loaded) {
   return KernelError(loaded.error, "loading a program");
 }
 
-elf::FileDescriptor MakeMap(bpf_map_type type, uint32_t key_bytes, uint32_t value_bytes, uint32_t entries,
-                            uint32_t flags = 0) {
+base::FileDescriptor MakeMap(bpf_map_type type, uint32_t key_bytes, uint32_t value_bytes, uint32_t entries,
+                             uint32_t flags = 0) {
   LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = flags);
-  return elf::FileDescriptor(bpf_map_create(type, "heaptap_try", key_bytes, value_bytes, entries, &options));
+  return base::FileDescriptor(bpf_map_create(type, "heaptap_try", key_bytes, value_bytes, entries, &options));
 }
 
 absl::Status NoMap() { return KernelError(errno, "making a map"); }
@@ -138,7 +138,7 @@ using AttachToSite = absl::StatusOr<AttachedProbe> (*)(int program, const ProbeL
 
 // Attaches a program that counts to the probe site, and passes the site in another thread.
 absl::Status TryProbe(int attach_type, AttachToSite attach) {
-  const elf::FileDescriptor hits = MakeMap(BPF_MAP_TYPE_ARRAY, sizeof(uint32_t), sizeof(uint64_t), 1);
+  const base::FileDescriptor hits = MakeMap(BPF_MAP_TYPE_ARRAY, sizeof(uint32_t), sizeof(uint64_t), 1);
   if (!hits.valid()) return NoMap();
   const Loaded loaded =
       Load(BPF_PROG_TYPE_KPROBE,
@@ -211,7 +211,7 @@ absl::Status TryAtomics() {
 }
 
 absl::Status TryGrowingMap() {
-  const elf::FileDescriptor map = MakeMap(BPF_MAP_TYPE_HASH, sizeof(uint32_t), sizeof(uint64_t), 1, BPF_F_NO_PREALLOC);
+  const base::FileDescriptor map = MakeMap(BPF_MAP_TYPE_HASH, sizeof(uint32_t), sizeof(uint64_t), 1, BPF_F_NO_PREALLOC);
   if (!map.valid()) return NoMap();
   // Every kernel without safe maps of this kind refuses them in programs of this type.
   const Loaded loaded = Load(BPF_PROG_TYPE_PERF_EVENT, Then(LookUpZero(map.get()), {Set(BPF_REG_0, 0), Exit()}));
@@ -220,7 +220,7 @@ absl::Status TryGrowingMap() {
 }
 
 absl::Status TryBatches() {
-  const elf::FileDescriptor map = MakeMap(BPF_MAP_TYPE_HASH, sizeof(uint32_t), sizeof(uint64_t), 1);
+  const base::FileDescriptor map = MakeMap(BPF_MAP_TYPE_HASH, sizeof(uint32_t), sizeof(uint64_t), 1);
   if (!map.valid()) return NoMap();
   uint32_t key = 1;
   uint64_t value = 2;
@@ -248,7 +248,7 @@ absl::Status TryRunByCall() {
 absl::Status TryRawTracepoint(const char* name) {
   const Loaded loaded = Load(BPF_PROG_TYPE_RAW_TRACEPOINT, kNothing);
   if (!loaded.program.valid()) return LoadStatus(loaded);
-  const elf::FileDescriptor link(bpf_raw_tracepoint_open(name, loaded.program.get()));
+  const base::FileDescriptor link(bpf_raw_tracepoint_open(name, loaded.program.get()));
   if (link.valid()) return absl::OkStatus();
   if (errno == ENOENT) return absl::FailedPreconditionError("this kernel has no such tracepoint");
   return KernelError(errno, "attaching to the tracepoint");
@@ -262,10 +262,10 @@ absl::Status TryPerfLink() {
   attributes.type = PERF_TYPE_SOFTWARE;
   attributes.config = PERF_COUNT_SW_DUMMY;
   attributes.sample_period = 1;
-  const elf::FileDescriptor event(
+  const base::FileDescriptor event(
       static_cast<int>(syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC)));
   if (!event.valid()) return KernelError(errno, "perf_event_open");
-  const elf::FileDescriptor link(bpf_link_create(loaded.program.get(), event.get(), BPF_PERF_EVENT, nullptr));
+  const base::FileDescriptor link(bpf_link_create(loaded.program.get(), event.get(), BPF_PERF_EVENT, nullptr));
   return link.valid() ? absl::OkStatus() : KernelError(errno, "making a link");
 }
 
@@ -283,18 +283,18 @@ absl::Status TryUprobe() {
 }
 
 absl::Status TryPins() {
-  const elf::FileDescriptor system(fsopen("bpf", FSOPEN_CLOEXEC));
+  const base::FileDescriptor system(fsopen("bpf", FSOPEN_CLOEXEC));
   if (!system.valid() || fsconfig(system.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
     return KernelError(errno, "making a BPF file system");
   }
-  const elf::FileDescriptor folder(fsmount(system.get(), FSMOUNT_CLOEXEC, 0));
+  const base::FileDescriptor folder(fsmount(system.get(), FSMOUNT_CLOEXEC, 0));
   if (!folder.valid()) return KernelError(errno, "mounting a BPF file system");
-  const elf::FileDescriptor map = MakeMap(BPF_MAP_TYPE_ARRAY, sizeof(uint32_t), sizeof(uint64_t), 1);
+  const base::FileDescriptor map = MakeMap(BPF_MAP_TYPE_ARRAY, sizeof(uint32_t), sizeof(uint64_t), 1);
   if (!map.valid()) return NoMap();
   const std::string path = absl::StrCat("/proc/self/fd/", folder.get(), "/pin");
   if (bpf_obj_pin(map.get(), path.c_str()) != 0) return KernelError(errno, "pinning a map");
-  return elf::FileDescriptor(bpf_obj_get(path.c_str())).valid() ? absl::OkStatus()
-                                                                : KernelError(errno, "opening a pinned map");
+  return base::FileDescriptor(bpf_obj_get(path.c_str())).valid() ? absl::OkStatus()
+                                                                 : KernelError(errno, "opening a pinned map");
 }
 
 bool HasField(const btf* types, const char* structure, const char* field) {

@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "userspace/elf/file_descriptor.h"
+#include "userspace/base/file_descriptor.h"
 
 namespace heaptap::bpf {
 namespace {
@@ -116,7 +116,7 @@ bool MayWriteUserMemory() {
       {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .src_reg = 0, .off = 0, .imm = 0},
       {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
   };
-  return elf::FileDescriptor(
+  return base::FileDescriptor(
              bpf_prog_load(BPF_PROG_TYPE_KPROBE, "may_write", "GPL", kProgram, std::size(kProgram), nullptr))
       .valid();
 }

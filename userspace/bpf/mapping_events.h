@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Executable mappings of every process on the machine, as they happen: perf's mmap, comm and fork records of a software
-// event that never counts. So the mappings of a process are known even after it has ended.
+// Executable mappings of every process on the machine, as they happen. So the mappings of a process are known even
+// after it has ended.
 //
-// Needs CAP_PERFMON. Not thread-safe.
+// An interface: PerfMappingEvents has perf behind it. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_BPF_MAPPING_EVENTS_H_
 #define HEAPTAP_USERSPACE_BPF_MAPPING_EVENTS_H_
 
 #include <sys/types.h>
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "userspace/elf/mappings.h"
 
 namespace heaptap::bpf {
@@ -36,30 +33,21 @@ struct MappingEvent {
 
 class MappingEvents {
  public:
-  // Opens a buffer for each CPU and starts recording.
-  static absl::StatusOr<std::unique_ptr<MappingEvents>> Start();
-  ~MappingEvents();
+  virtual ~MappingEvents() = default;
+  MappingEvents(const MappingEvents&) = delete;
+  MappingEvents& operator=(const MappingEvents&) = delete;
 
   // File descriptors that become readable when a buffer is filling up.
-  std::vector<int> fds() const;
+  virtual std::vector<int> fds() const = 0;
 
   // All events so far, by time.
-  std::vector<MappingEvent> Take();
+  virtual std::vector<MappingEvent> Take() = 0;
 
   // Number of records since the start for which a buffer had no room.
-  uint64_t lost() const { return lost_; }
+  virtual uint64_t lost() const = 0;
 
- private:
-  struct Buffer {
-    int fd = -1;
-    void* memory = nullptr;
-  };
+ protected:
   MappingEvents() = default;
-  absl::Status OpenCpu(int cpu);
-  void Read(const Buffer& buffer, std::vector<MappingEvent>& events);
-
-  std::vector<Buffer> buffers_;
-  uint64_t lost_ = 0;
 };
 
 }  // namespace heaptap::bpf

@@ -21,9 +21,9 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "userspace/base/file_descriptor.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/pinned_map.h"
-#include "userspace/elf/file_descriptor.h"
 
 namespace heaptap::bpf {
 namespace {
@@ -34,7 +34,7 @@ constexpr absl::Duration kDetachPause = absl::Milliseconds(2);
 constexpr absl::string_view kRunningPins[] = {"link_", "file_", "program_", "map_programs"};
 
 // The id of a program, or of the program of a link. 0: `fd` is neither.
-uint32_t ProgramId(const elf::FileDescriptor& fd) {
+uint32_t ProgramId(const base::FileDescriptor& fd) {
   std::ifstream file(absl::StrCat("/proc/self/fdinfo/", fd.get()));
   for (std::string line; std::getline(file, line);) {
     uint32_t id = 0;
@@ -237,7 +237,7 @@ absl::Status StopOtherLayout(const Pins& pins, absl::Duration longest) {
                      [&](absl::string_view prefix) { return absl::StartsWith(name, prefix); })) {
       continue;
     }
-    if (absl::StatusOr<elf::FileDescriptor> fd = pins.Get(name); fd.ok()) {
+    if (absl::StatusOr<base::FileDescriptor> fd = pins.Get(name); fd.ok()) {
       if (const uint32_t id = ProgramId(*fd); id != 0) programs.insert(id);
     }
     pins.Remove(name);

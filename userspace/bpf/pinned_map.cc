@@ -103,7 +103,7 @@ absl::StatusOr<PinnedMap> PinnedMap::Open(const Pins& pins, absl::string_view na
   PinnedMap map;
   const std::string pin = absl::StrCat("map_", name);
   map.path_ = absl::StrCat(pins.folder(), "/", pin);
-  absl::StatusOr<elf::FileDescriptor> fd = pins.Get(pin);
+  absl::StatusOr<base::FileDescriptor> fd = pins.Get(pin);
   if (!fd.ok()) return fd.status();
   map.fd_ = *std::move(fd);
 

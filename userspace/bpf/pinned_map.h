@@ -17,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "userspace/base/file_descriptor.h"
 #include "userspace/bpf/pins.h"
-#include "userspace/elf/file_descriptor.h"
 
 struct btf;
 
@@ -79,7 +79,7 @@ class PinnedMap {
   absl::StatusOr<IntegerField> Integer(const Side& side, absl::string_view field) const;
 
   std::string path_;
-  elf::FileDescriptor fd_;
+  base::FileDescriptor fd_;
   uint32_t max_entries_ = 0;
   std::unique_ptr<btf, FreeTypes> types_;
   Side key_ = {.what = "keys"};

@@ -111,9 +111,9 @@ absl::Status Pins::Pin(int fd, const std::string& name) const {
   return KernelError(errno, absl::StrCat("pinning ", path));
 }
 
-absl::StatusOr<elf::FileDescriptor> Pins::Get(const std::string& name) const {
+absl::StatusOr<base::FileDescriptor> Pins::Get(const std::string& name) const {
   const std::string path = absl::StrCat(folder_, "/", name);
-  elf::FileDescriptor fd(bpf_obj_get(path.c_str()));
+  base::FileDescriptor fd(bpf_obj_get(path.c_str()));
   if (fd.valid()) return fd;
   if (errno == ENOENT) return absl::NotFoundError(absl::StrCat("nothing is pinned at ", path));
   return KernelError(errno, absl::StrCat("opening ", path));

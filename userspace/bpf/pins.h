@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "userspace/elf/file_descriptor.h"
+#include "userspace/base/file_descriptor.h"
 
 namespace heaptap::bpf {
 
@@ -35,7 +35,7 @@ class Pins {
 
   absl::Status Pin(int fd, const std::string& name) const;
   // A new descriptor of a pin. NotFound.
-  absl::StatusOr<elf::FileDescriptor> Get(const std::string& name) const;
+  absl::StatusOr<base::FileDescriptor> Get(const std::string& name) const;
   bool Has(const std::string& name) const;
   void Remove(const std::string& name) const;
   std::vector<std::string> Names() const;
@@ -52,7 +52,7 @@ class Pins {
   std::string base_;
   std::string layout_;
   std::string folder_;
-  elf::FileDescriptor lock_;
+  base::FileDescriptor lock_;
 };
 
 }  // namespace heaptap::bpf

@@ -57,7 +57,7 @@ bool HasManySites() {
       {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .src_reg = 0, .off = 0, .imm = 0},
       {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0}};
   LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = static_cast<bpf_attach_type>(kManySitesAttachType));
-  const elf::FileDescriptor program(
+  const base::FileDescriptor program(
       bpf_prog_load(BPF_PROG_TYPE_KPROBE, "heaptap_try", "GPL", kNothing, std::size(kNothing), &options));
   if (!program.valid()) return false;
   // Not a regular file, so the kernel refuses in any case. But a kernel that filters by thread checks the file before
@@ -75,9 +75,9 @@ bool HasManySites() {
                      .multi_flags = 0,
                      .pid = 0,
                      .reserved = 0};
-  if (const elf::FileDescriptor made(MakeLink(link)); made.valid() || errno != EBADF) return false;
+  if (const base::FileDescriptor made(MakeLink(link)); made.valid() || errno != EBADF) return false;
   link.pid = ~0U;
-  const elf::FileDescriptor made(MakeLink(link));
+  const base::FileDescriptor made(MakeLink(link));
   return !made.valid() && errno == EINVAL;
 }
 
@@ -91,18 +91,18 @@ absl::StatusOr<AttachedProbe> AttachedProbe::AttachMany(int program, const std::
     semaphore_offsets.push_back(site.semaphore_offset);
     cookies.push_back(site.cookie);
   }
-  elf::FileDescriptor link(MakeLink({.program = static_cast<uint32_t>(program),
-                                     .target_fd = 0,
-                                     .attach_type = kManySitesAttachType,
-                                     .flags = 0,
-                                     .path = reinterpret_cast<uint64_t>(path.c_str()),
-                                     .offsets = reinterpret_cast<uint64_t>(offsets.data()),
-                                     .semaphore_offsets = reinterpret_cast<uint64_t>(semaphore_offsets.data()),
-                                     .cookies = reinterpret_cast<uint64_t>(cookies.data()),
-                                     .count = static_cast<uint32_t>(sites.size()),
-                                     .multi_flags = 0,
-                                     .pid = pid < 0 ? 0 : static_cast<uint32_t>(pid),
-                                     .reserved = 0}));
+  base::FileDescriptor link(MakeLink({.program = static_cast<uint32_t>(program),
+                                      .target_fd = 0,
+                                      .attach_type = kManySitesAttachType,
+                                      .flags = 0,
+                                      .path = reinterpret_cast<uint64_t>(path.c_str()),
+                                      .offsets = reinterpret_cast<uint64_t>(offsets.data()),
+                                      .semaphore_offsets = reinterpret_cast<uint64_t>(semaphore_offsets.data()),
+                                      .cookies = reinterpret_cast<uint64_t>(cookies.data()),
+                                      .count = static_cast<uint32_t>(sites.size()),
+                                      .multi_flags = 0,
+                                      .pid = pid < 0 ? 0 : static_cast<uint32_t>(pid),
+                                      .reserved = 0}));
   if (!link.valid()) return KernelError(errno, absl::StrCat("attaching to ", sites.size(), " sites of ", path));
   return AttachedProbe(std::move(link));
 }
@@ -119,11 +119,11 @@ absl::StatusOr<AttachedProbe> AttachedProbe::Attach(int program, const ProbeLoca
   attributes.config = location.semaphore_offset << kSemaphoreShift;
   attributes.uprobe_path = reinterpret_cast<uint64_t>(location.path.c_str());
   attributes.probe_offset = location.offset;
-  const elf::FileDescriptor event(
+  const base::FileDescriptor event(
       static_cast<int>(syscall(SYS_perf_event_open, &attributes, pid, pid == -1 ? 0 : -1, -1, PERF_FLAG_FD_CLOEXEC)));
   if (!event.valid()) return failure(errno);
   // The link keeps the event alive.
-  elf::FileDescriptor link(bpf_link_create(program, event.get(), BPF_PERF_EVENT, nullptr));
+  base::FileDescriptor link(bpf_link_create(program, event.get(), BPF_PERF_EVENT, nullptr));
   if (!link.valid()) return failure(errno);
   if (ioctl(event.get(), PERF_EVENT_IOC_ENABLE, 0) != 0) return failure(errno);
   return AttachedProbe(std::move(link));

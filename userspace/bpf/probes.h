@@ -17,7 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "userspace/elf/file_descriptor.h"
+#include "userspace/base/file_descriptor.h"
 
 namespace heaptap::bpf {
 
@@ -52,10 +52,11 @@ class AttachedProbe {
                                                   absl::Span<const ProbeSite> sites, pid_t pid);
 
   int link() const { return link_.get(); }
+  base::FileDescriptor TakeLink() && { return std::move(link_); }
 
  private:
-  explicit AttachedProbe(elf::FileDescriptor link) : link_(std::move(link)) {}
-  elf::FileDescriptor link_;
+  explicit AttachedProbe(base::FileDescriptor link) : link_(std::move(link)) {}
+  base::FileDescriptor link_;
 };
 
 }  // namespace heaptap::bpf

@@ -7,14 +7,14 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/messages.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/control.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
-#include "userspace/service/control_block.h"
-#include "userspace/service/messages.h"
+#include "userspace/process/control_block.h"
 
 namespace heaptap::cli {
 namespace {
@@ -26,9 +26,9 @@ struct ActiveFlags {
 };
 
 absl::Status WithoutDaemon(const ActiveFlags& flags) {
-  absl::StatusOr<service::Preloaded> found = FindControllable(flags.pid);
+  absl::StatusOr<process::Preloaded> found = FindControllable(flags.pid);
   if (!found.ok()) return found.status();
-  return service::WriteActive(found->process, found->control_address, flags.value == "on");
+  return process::WriteActive(found->process, found->control_address, flags.value == "on");
 }
 
 int Active(const ActiveFlags& flags) {
@@ -50,7 +50,7 @@ void AddActive(CommandLine& line) {
   auto flags = std::make_shared<ActiveFlags>();
   command.Add("PID", flags->pid, "switch this process").Required().Type("").AboveZero();
   const auto check = [](const std::string& text) {
-    return text == "on" || text == "off" ? "" : absl::StrCat("'", service::Printable(text), "' is neither on nor off");
+    return text == "on" || text == "off" ? "" : absl::StrCat("'", base::AsciiOnly(text), "' is neither on nor off");
   };
   command.Add("on|off", flags->value, "switch sampling on or off").Required().Type("").Check(check);
   AddSocketOption(command, flags->socket);

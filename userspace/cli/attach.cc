@@ -8,12 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "userspace/base/messages.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
-#include "userspace/service/messages.h"
-#include "userspace/service/recorder.h"
+#include "userspace/recording/recorder.h"
 
 namespace heaptap::cli {
 namespace {
@@ -25,22 +25,22 @@ struct AttachFlags {
 };
 
 int Attach(const AttachFlags& flags) {
-  absl::StatusOr<service::RecorderOptions> options = MakeRecorderOptions(flags.recording);
+  absl::StatusOr<recording::RecorderOptions> options = MakeRecorderOptions(flags.recording);
   if (!options.ok()) return Report(options.status());
   options->follow = false;
   Signals signals({SIGUSR1, SIGINT, SIGTERM, SIGHUP});
   Priority priority;
-  absl::StatusOr<std::unique_ptr<service::Recorder>> recorder = service::Recorder::Start(*options);
+  absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(*options);
   if (!recorder.ok()) return Report(recorder.status());
   if (absl::Status status = (*recorder)->RecordRunning(flags.pid); !status.ok()) return Report(status);
-  // A handle of our own: it becomes readable at the end of the process even if the kernel dropped the event.
-  absl::StatusOr<service::ProcessHandle> process = service::ProcessHandle::Open(flags.pid);
-  service::Say(absl::StrCat("attached to ", flags.pid, " (", service::ProcessName(flags.pid),
-                            "); SIGUSR1 writes a dump, SIGINT writes the last one and ends"));
+  // It becomes readable at the end of the process even if the kernel dropped the event.
+  const absl::StatusOr<base::FileDescriptor> pidfd = process::OpenPidfd(flags.pid);
+  base::Say(absl::StrCat("attached to ", flags.pid, " (", process::NameOf(flags.pid),
+                         "); SIGUSR1 writes a dump, SIGINT writes the last one and ends"));
 
   const absl::Time end = flags.seconds > 0 ? absl::Now() + absl::Seconds(flags.seconds) : absl::InfiniteFuture();
   for (bool go_on = true; go_on && absl::Now() < end;) {
-    WaitAndPump(**recorder, {signals.fd(), process.ok() ? process->pidfd() : -1}, end - absl::Now());
+    WaitAndPump(**recorder, {signals.fd(), pidfd.ok() ? pidfd->get() : -1}, end - absl::Now());
     for (const signalfd_siginfo& signal : signals.Take()) {
       if (signal.ssi_signo == SIGUSR1) {
         (*recorder)->DumpAll(HEAPTAP_DUMP_MANUAL);
@@ -48,15 +48,15 @@ int Attach(const AttachFlags& flags) {
         go_on = false;
       }
     }
-    const bool ended = !process.ok() || IsReadable(process->pidfd());
+    const bool ended = !pidfd.ok() || IsReadable(pidfd->get());
     if (ended) (*recorder)->Pump();
     if (ended || !(*recorder)->IsRecorded(flags.pid)) {
-      service::Say(absl::StrCat("process ", flags.pid, " has ended"));
+      base::Say(absl::StrCat("process ", flags.pid, " has ended"));
       go_on = false;
     }
   }
   (*recorder)->Finish();
-  service::Say((*recorder)->StackSummary());
+  base::Say((*recorder)->StackSummary());
   return (*recorder)->failed() ? kFailure : kSuccess;
 }
 

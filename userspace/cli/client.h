@@ -18,15 +18,16 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "userspace/cli/command_line.h"
-#include "userspace/cli/http_answer.h"
+
+namespace heaptap::http {
+struct Answer;
+}
 
 namespace heaptap::cli {
 
 inline constexpr char kDefaultSocket[] = "/run/heaptap/heaptap.sock";
 // Where a recording stays when its daemon ends.
 inline constexpr char kDefaultPinFolder[] = "/sys/fs/bpf/heaptap";
-// The version of the JSON documents that the daemon sends.
-inline constexpr int kSchemaVersion = 1;
 
 struct ClientLimits {
   absl::Duration connect = absl::Seconds(2);
@@ -61,8 +62,7 @@ class Client {
 
  private:
   absl::StatusOr<std::string> Ask(const char* method, const std::string& target, size_t max_body_bytes) const;
-  absl::StatusOr<ReceivedAnswer> Exchange(const char* method, const std::string& target, size_t max_body_bytes) const;
-  absl::Status Refusal(const ReceivedAnswer& answer) const;
+  absl::Status Refusal(const http::Answer& answer) const;
   absl::StatusOr<nlohmann::json> Parse(const std::string& target, const std::string& body) const;
 
   const std::string socket_;

@@ -8,8 +8,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/base/messages.h"
 #include "userspace/cli/exit_status.h"
-#include "userspace/service/messages.h"
 
 namespace heaptap::cli {
 namespace {
@@ -112,7 +112,7 @@ absl::Status Option::Set(const std::vector<std::string>& values) {
     option_->add_result(values);
     option_->run_callback();
   } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(service::Printable(error.what()));
+    return absl::InvalidArgumentError(base::AsciiOnly(error.what()));
   }
   return absl::OkStatus();
 }
@@ -221,9 +221,9 @@ int CommandLine::Run(const std::vector<std::string>& words) {
   // CLI11 would only report a missing command, not the wrong word.
   if (names_command && named.empty()) {
     const std::string similar = FindSimilar(words[0]);
-    service::Say(absl::StrCat("unknown command ", service::Printable(words[0]),
-                              similar.empty() ? "" : absl::StrCat(" (did you mean ", similar, "?)"),
-                              "; see heaptap --help"));
+    base::Say(absl::StrCat("unknown command ", base::AsciiOnly(words[0]),
+                           similar.empty() ? "" : absl::StrCat(" (did you mean ", similar, "?)"),
+                           "; see heaptap --help"));
     return kUsage;
   }
   try {
@@ -232,7 +232,7 @@ int CommandLine::Run(const std::vector<std::string>& words) {
     return app_->exit(help);
   } catch (const CLI::ParseError& error) {
     const std::string command = named.empty() ? "" : absl::StrCat(named[0]->get_name(), " ");
-    service::Say(absl::StrCat(service::Printable(error.what()), "; see heaptap ", command, "--help"));
+    base::Say(absl::StrCat(base::AsciiOnly(error.what()), "; see heaptap ", command, "--help"));
     return kUsage;
   }
   return action_ ? action_() : kSuccess;

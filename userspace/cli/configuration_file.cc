@@ -17,8 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "userspace/elf/file_descriptor.h"
-#include "userspace/service/messages.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/base/messages.h"
 
 namespace heaptap::cli {
 namespace {
@@ -47,7 +47,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat("cannot read the configuration file ", path, ": ", why));
   };
   // O_NONBLOCK: opening a pipe would block.
-  const elf::FileDescriptor fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const base::FileDescriptor fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!fd.valid() && errno == ENOENT) return absl::NotFoundError(absl::StrCat("there is no configuration file ", path));
   struct stat status;
   if (!fd.valid() || fstat(fd.get(), &status) != 0) return failure(strerror(errno));
@@ -80,7 +80,7 @@ absl::Status AddLine(absl::string_view line, int number, const Command& command,
   const std::optional<Option> option = command.FindConfigurable(name);
   if (!option.has_value()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("there is no option ", service::Printable(name), "; see heaptap ", command.name(), " --help"));
+        absl::StrCat("there is no option ", base::AsciiOnly(name), "; see heaptap ", command.name(), " --help"));
   }
   if (!has_value && !option->is_flag())
     return absl::InvalidArgumentError(absl::StrCat(name, ": expected ", name, "=VALUE"));

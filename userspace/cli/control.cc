@@ -7,8 +7,8 @@
 
 namespace heaptap::cli {
 
-absl::StatusOr<service::Preloaded> FindControllable(pid_t pid) {
-  absl::StatusOr<service::Preloaded> found = service::PreloadedFinder().Find(pid);
+absl::StatusOr<process::Preloaded> FindControllable(pid_t pid) {
+  absl::StatusOr<process::Preloaded> found = process::PreloadedFinder().Find(pid);
   if (!found.ok()) return found;
   const std::string name = absl::StrCat("process ", pid, " (", found->command, ")");
   if (found->control_address == 0) {

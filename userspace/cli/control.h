@@ -8,14 +8,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "userspace/service/preloaded.h"
+#include "userspace/process/preloaded.h"
 
 namespace heaptap::cli {
 
 // Finds a process whose control block this program may write, because no collector records the process. NotFound: no
 // such process, or it has no sampled allocator. FailedPrecondition: the process has no control block, or a living
 // collector, named in the message, records it.
-absl::StatusOr<service::Preloaded> FindControllable(pid_t pid);
+absl::StatusOr<process::Preloaded> FindControllable(pid_t pid);
 
 }  // namespace heaptap::cli
 

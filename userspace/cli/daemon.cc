@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // heaptap daemon: records every process of the machine that uses a sampled allocator, and answers clients.
-#include "userspace/service/daemon.h"
+#include "userspace/daemon/daemon.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -14,11 +14,17 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "userspace/base/messages.h"
+#include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/pins.h"
 #include "userspace/cli/client.h"
@@ -27,11 +33,10 @@
 #include "userspace/cli/configuration_file.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
-#include "userspace/service/control_block.h"
-#include "userspace/service/messages.h"
-#include "userspace/service/notify.h"
-#include "userspace/service/preload.h"
-#include "userspace/service/process_handle.h"
+#include "userspace/daemon/notify.h"
+#include "userspace/process/control_block.h"
+#include "userspace/process/handle.h"
+#include "userspace/process/preload.h"
 
 namespace heaptap::cli {
 namespace {
@@ -122,14 +127,14 @@ void AddOptions(Command command, DaemonFlags& flags) {
 }
 
 struct DaemonOptions {
-  service::RecorderOptions recording;
-  service::HttpOptions http;
+  recording::RecorderOptions recording;
+  http::ServerOptions http;
 };
 
 // Sets the option `name` of the policy.
-absl::Status SetSetting(absl::string_view name, absl::string_view value, service::Policy& policy) {
+absl::Status SetSetting(absl::string_view name, absl::string_view value, recording::Policy& policy) {
   if (value.empty()) return absl::OkStatus();
-  absl::Status status = service::SetPolicy(name, value, policy);
+  absl::Status status = recording::SetPolicy(name, value, policy);
   if (status.ok()) return status;
   return absl::InvalidArgumentError(absl::StrCat("--", name, " ", value, ": ", status.message()));
 }
@@ -149,28 +154,28 @@ absl::StatusOr<std::optional<gid_t>> FindGroup(const std::string& name) {
 }
 
 absl::StatusOr<DaemonOptions> MakeOptions(const DaemonFlags& flags) {
-  absl::StatusOr<service::RecorderOptions> recording = MakeRecorderOptions(flags.recording);
+  absl::StatusOr<recording::RecorderOptions> recording = MakeRecorderOptions(flags.recording);
   if (!recording.ok()) return recording.status();
   recording->follow = true;
-  service::Policy& policy = recording->policy;
+  recording::Policy& policy = recording->policy;
   policy.max_live = flags.max_live;
   policy.max_contexts = flags.max_contexts;
   if (absl::Status status = SetSetting("every", flags.every, policy); !status.ok()) return status;
   if (absl::Status status = SetSetting("dump-at-exit", flags.dump_at_exit, policy); !status.ok()) return status;
-  absl::StatusOr<service::Rules> rules = service::Rules::Parse(flags.rules, policy);
+  absl::StatusOr<recording::Rules> rules = recording::Rules::Parse(flags.rules, policy);
   if (!rules.ok()) return rules.status();
   absl::StatusOr<absl::Duration> age = ParseAge(flags.max_age);
   if (!age.ok()) return age.status();
   absl::StatusOr<std::optional<gid_t>> group = FindGroup(flags.group);
   if (!group.ok()) return group.status();
 
-  service::SystemWide system_wide;
+  recording::SystemWide system_wide;
   system_wide.rules = *std::move(rules);
   system_wide.state_folder = flags.state_folder;
   system_wide.pin_folder = flags.pin_folder == "none" ? "" : flags.pin_folder;
   system_wide.libraries = flags.libraries;
   // Most processes will use the daemon's own library.
-  if (absl::StatusOr<std::string> library = service::FindLibrary(); library.ok()) {
+  if (absl::StatusOr<std::string> library = process::FindLibrary(); library.ok()) {
     system_wide.libraries.push_back(*std::move(library));
   }
   system_wide.retention = {.max_age = *age, .max_files = flags.max_files, .max_bytes = flags.max_bytes};
@@ -230,14 +235,14 @@ absl::Status EndDaemon(const std::string& pin_folder) {
   const pid_t pid = bpf::Pins::Holder(pin_folder);
   if (pid <= 0) return absl::OkStatus();
   // Check the name: the PID may have been reused since the daemon locked the folder.
-  const elf::FileDescriptor daemon(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (!daemon.valid() || service::ProcessName(pid) != service::kCollectorName) return absl::OkStatus();
+  const base::FileDescriptor daemon(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!daemon.valid() || process::NameOf(pid) != process::kCollectorName) return absl::OkStatus();
   if (syscall(SYS_pidfd_send_signal, daemon.get(), SIGINT, nullptr, 0) != 0 && errno != ESRCH) {
     return absl::PermissionDeniedError(absl::StrCat("cannot end the daemon, process ", pid, ": ", strerror(errno)));
   }
   WaitFor({daemon.get()}, kEndPatience);
   if (IsReadable(daemon.get())) {
-    service::Say(absl::StrCat("the daemon, process ", pid, ", has ended"));
+    base::Say(absl::StrCat("the daemon, process ", pid, ", has ended"));
     return absl::OkStatus();
   }
   return absl::DeadlineExceededError(absl::StrCat("the daemon, process ", pid, ", did not end within ",
@@ -250,18 +255,18 @@ int End(const DaemonFlags& flags, DaemonOptions options) {
   if (absl::Status status = EndDaemon(flags.pin_folder); !status.ok()) return Report(status);
   options.recording.system_wide->shall_end = true;
   {
-    absl::StatusOr<bpf::Pins> pins = bpf::Pins::Open(flags.pin_folder, bpf::Books::Layout());
+    absl::StatusOr<bpf::Pins> pins = bpf::Pins::Open(flags.pin_folder, bpf::KernelBooks::Layout());
     if (!pins.ok()) return Report(pins.status());
     if (pins->Names().empty() && pins->OtherLayouts().empty()) {
       pins->RemoveAll();
-      service::Say(absl::StrCat("there is no recording in ", flags.pin_folder));
+      base::Say(absl::StrCat("there is no recording in ", flags.pin_folder));
       return kSuccess;
     }
   }
-  absl::StatusOr<std::unique_ptr<service::Recorder>> recorder = service::Recorder::Start(options.recording);
+  absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(options.recording);
   if (!recorder.ok()) return Report(recorder.status());
   (*recorder)->End();
-  service::Say("the recording has ended");
+  base::Say("the recording has ended");
   return kSuccess;
 }
 
@@ -272,42 +277,73 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void Reload(service::Daemon& daemon, const std::vector<std::string>& arguments) {
-  absl::StatusOr<DaemonOptions> options = ReadOptionsAgain(arguments);
-  if (!options.ok()) {
-    return service::Say(absl::StrCat(options.status().message(), "; the configuration is unchanged"));
+// Reads the configuration again, in a thread: to look up a user or a group can take long.
+class Rereading {
+ public:
+  void Start(const std::vector<std::string>& arguments) {
+    result_ = std::make_shared<Result>();
+    // Nobody waits for the thread at the end.
+    std::thread([result = result_, arguments] {
+      absl::StatusOr<DaemonOptions> options = ReadOptionsAgain(arguments);
+      absl::MutexLock lock(&result->mutex);
+      result->options = std::move(options);
+    }).detach();
   }
-  service::SystemWide& system_wide = *options->recording.system_wide;
-  daemon.recorder().SetRules(*std::move(system_wide.rules), options->recording.policy, system_wide.retention,
-                             system_wide.budget);
-  service::Say("reloaded rules, rates, triggers, retention and budget; other options take effect at the next start");
+  // What the last Start has read, once.
+  std::optional<absl::StatusOr<DaemonOptions>> Take() {
+    if (result_ == nullptr) return std::nullopt;
+    absl::MutexLock lock(&result_->mutex);
+    return std::exchange(result_->options, std::nullopt);
+  }
+
+ private:
+  struct Result {
+    absl::Mutex mutex;
+    std::optional<absl::StatusOr<DaemonOptions>> options ABSL_GUARDED_BY(mutex);
+  };
+  std::shared_ptr<Result> result_;  // of the last Start
+};
+
+void Reload(daemon::Daemon& daemon, absl::StatusOr<DaemonOptions> options) {
+  if (!options.ok()) {
+    return base::Say(absl::StrCat(options.status().message(), "; the configuration is unchanged"));
+  }
+  recording::SystemWide& system_wide = *options->recording.system_wide;
+  daemon.recorder().everyone().SetRules(*std::move(system_wide.rules), options->recording.policy, system_wide.retention,
+                                        system_wide.budget);
+  base::Say("reloaded rules, rates, triggers, retention and budget; other options take effect at the next start");
 }
 
 int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vector<std::string>& arguments) {
-  const service::ServiceManager manager;
+  const daemon::ServiceManager manager;
   // nohup ignores SIGHUP, which here means to reload the configuration.
   signal(SIGHUP, SIG_DFL);
   Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP});
   Priority priority;
   RaiseDescriptorLimit();
-  absl::StatusOr<std::unique_ptr<service::Daemon>> started = service::Daemon::Start(options.recording, options.http);
+  absl::StatusOr<std::unique_ptr<daemon::Daemon>> started = daemon::Daemon::Start(options.recording, options.http);
   if (!started.ok()) return Report(started.status());
-  service::Daemon& daemon = **started;
+  daemon::Daemon& daemon = **started;
   // With port 0 the kernel chooses the port.
   const std::string address = flags.listen.substr(0, flags.listen.rfind(':'));
-  service::Say(absl::StrCat("recording; clients at ", flags.socket,
-                            daemon.port() == 0 ? "" : absl::StrCat(" and http://", address, ":", daemon.port()),
-                            ", dumps in ", flags.state_folder));
+  base::Say(absl::StrCat("recording; clients at ", flags.socket,
+                         daemon.port() == 0 ? "" : absl::StrCat(" and http://", address, ":", daemon.port()),
+                         ", dumps in ", flags.state_folder));
   manager.NotifyReady();
+  Rereading rereading;
   absl::Time alive = absl::Now();
   for (;;) {
     std::vector<int> fds = daemon.fds();
     fds.push_back(signals.fd());
-    WaitFor(fds, std::min(service::Daemon::kWorkInterval, manager.watchdog_interval()));
+    WaitFor(fds, std::min(daemon::Daemon::kWorkInterval, manager.watchdog_interval()));
     daemon.Work();
     if (const absl::Time now = absl::Now(); now - alive >= manager.watchdog_interval()) {
       manager.NotifyAlive();
       alive = now;
+    }
+    if (std::optional<absl::StatusOr<DaemonOptions>> options = rereading.Take(); options.has_value()) {
+      Reload(daemon, *std::move(options));
+      manager.NotifyReady();
     }
     for (const signalfd_siginfo& signal : signals.Take()) {
       switch (signal.ssi_signo) {
@@ -320,21 +356,20 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
           break;
         case SIGHUP:
           manager.NotifyReloading();
-          Reload(daemon, arguments);
-          manager.NotifyReady();
+          rereading.Start(arguments);
           break;
         case SIGINT:
           manager.NotifyStopping();
           daemon.recorder().End();
-          service::Say("the recording has ended");
+          base::Say("the recording has ended");
           return kSuccess;
         default:
           manager.NotifyStopping();
           if (options.recording.system_wide->pin_folder.empty()) {
             daemon.recorder().End();
           } else {
-            service::Say(absl::StrCat("the recording continues in the kernel (", flags.pin_folder,
-                                      "): the next heaptap daemon takes it over, heaptap daemon --end ends it"));
+            base::Say(absl::StrCat("the recording continues in the kernel (", flags.pin_folder,
+                                   "): the next heaptap daemon takes it over, heaptap daemon --end ends it"));
           }
           return kSuccess;
       }

@@ -17,6 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/base/messages.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
@@ -25,10 +28,7 @@
 #include "userspace/cli/growth.h"
 #include "userspace/cli/local_names.h"
 #include "userspace/cli/recording.h"
-#include "userspace/elf/file_descriptor.h"
 #include "userspace/export/heap_v2_reader.h"
-#include "userspace/export/printable_text.h"
-#include "userspace/service/messages.h"
 
 namespace heaptap::cli {
 namespace {
@@ -54,9 +54,9 @@ struct DiffFlags {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   const auto failure = [&path](absl::string_view why) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot read ", exporter::Printable(path), ": ", why));
+    return absl::FailedPreconditionError(absl::StrCat("cannot read ", base::Printable(path), ": ", why));
   };
-  const elf::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const base::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) return failure(strerror(errno));
   std::string text;
   for (std::string part(kReadBytes, '\0');;) {
@@ -129,7 +129,7 @@ absl::StatusOr<Snapshots> Take(const DiffFlags& flags) {
   pid_t pid = 0;
   if (!absl::SimpleAtoi(flags.before, &pid) || pid <= 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("diff ", exporter::Printable(flags.before), ": expected two dumps, or the PID of a process"));
+        absl::StrCat("diff ", base::Printable(flags.before), ": expected two dumps, or the PID of a process"));
   }
   return OfProcess(Client(flags.socket), pid, absl::Seconds(flags.seconds.value_or(kDefaultSeconds)));
 }
@@ -139,11 +139,11 @@ void SayMissing(const LocalNames& names) {
   std::vector<std::string> shown;
   for (const std::string& path : names.missing()) {
     if (shown.size() == kMaxMissingShown) break;
-    shown.push_back(exporter::Printable(path));
+    shown.push_back(base::Printable(path));
   }
   const size_t rest = names.missing().size() - shown.size();
-  service::Say(absl::StrCat("no function names from files that are missing here or have changed: ",
-                            absl::StrJoin(shown, ", "), rest > 0 ? absl::StrCat(" and ", rest, " more") : ""));
+  base::Say(absl::StrCat("no function names from files that are missing here or have changed: ",
+                         absl::StrJoin(shown, ", "), rest > 0 ? absl::StrCat(" and ", rest, " more") : ""));
 }
 
 int Diff(const DiffFlags& flags) {

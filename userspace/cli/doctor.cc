@@ -9,35 +9,33 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/messages.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
+#include "userspace/daemon/checkup.h"
+#include "userspace/daemon/kernel_features.h"
 #include "userspace/export/json.h"
-#include "userspace/service/checkup.h"
-#include "userspace/service/kernel_features.h"
-#include "userspace/service/messages.h"
 
 namespace heaptap::cli {
 namespace {
 
 using exporter::Json;
 
-constexpr int kSchemaVersion = 1;
-
 struct DoctorFlags {
   pid_t pid = 0;
   bool json = false;
 };
 
-struct Report {
-  std::vector<service::Finding> machine;
-  std::vector<service::FeatureFinding> features;
-  std::vector<service::Finding> process;
+struct Diagnosis {
+  std::vector<daemon::Finding> machine;
+  std::vector<daemon::FeatureFinding> features;
+  std::vector<daemon::Finding> process;
 };
 
-void PrintText(const std::vector<service::Finding>& findings) {
-  for (const service::Finding& finding : findings) {
+void PrintText(const std::vector<daemon::Finding>& findings) {
+  for (const daemon::Finding& finding : findings) {
     if (finding.status.ok()) {
       printf("ok        %-28s %s\n", finding.subject.c_str(), finding.detail.c_str());
     } else {
@@ -47,21 +45,21 @@ void PrintText(const std::vector<service::Finding>& findings) {
   }
 }
 
-const char* Word(const service::FeatureFinding& finding) {
+const char* Word(const daemon::FeatureFinding& finding) {
   if (!finding.tried) return "untried";
   if (finding.status.ok()) return "ok";
   return finding.required ? "missing" : "degraded";
 }
 
-void PrintText(const std::vector<service::FeatureFinding>& features) {
-  for (const service::FeatureFinding& finding : features) {
+void PrintText(const std::vector<daemon::FeatureFinding>& features) {
+  for (const daemon::FeatureFinding& finding : features) {
     const std::string why = finding.status.ok() ? "" : absl::StrCat("; ", finding.status.message());
     printf("%-9s %-28s since %s%s%s; without it %s\n", Word(finding), finding.name.c_str(), finding.since.c_str(),
            finding.required ? "" : ", optional", why.c_str(), finding.lost.c_str());
   }
 }
 
-Json ToJson(const service::Finding& finding) {
+Json ToJson(const daemon::Finding& finding) {
   Json entry = {{"subject", finding.subject}, {"ok", finding.status.ok()}};
   if (finding.status.ok()) {
     entry.Set("detail", finding.detail);
@@ -72,20 +70,20 @@ Json ToJson(const service::Finding& finding) {
   return entry;
 }
 
-Json ToJson(const service::FeatureFinding& finding) {
+Json ToJson(const daemon::FeatureFinding& finding) {
   Json entry = {{"name", finding.name},   {"since", finding.since},    {"required", finding.required},
                 {"tried", finding.tried}, {"ok", finding.status.ok()}, {"lost", finding.lost}};
   if (!finding.status.ok()) entry.Set("missing", finding.status.message());
   return entry;
 }
 
-void PrintJson(const Report& report, bool healthy) {
+void PrintJson(const Diagnosis& diagnosis, bool healthy) {
   Json findings = Json::List();
-  for (const service::Finding& finding : report.machine) findings.Add(ToJson(finding));
-  for (const service::Finding& finding : report.process) findings.Add(ToJson(finding));
+  for (const daemon::Finding& finding : diagnosis.machine) findings.Add(ToJson(finding));
+  for (const daemon::Finding& finding : diagnosis.process) findings.Add(ToJson(finding));
   Json features = Json::List();
-  for (const service::FeatureFinding& finding : report.features) features.Add(ToJson(finding));
-  const Json document = {{"schema_version", kSchemaVersion},
+  for (const daemon::FeatureFinding& finding : diagnosis.features) features.Add(ToJson(finding));
+  const Json document = {{"schema_version", exporter::kSchemaVersion},
                          {"ok", healthy},
                          {"findings", std::move(findings)},
                          {"kernel_features", std::move(features)}};
@@ -93,13 +91,13 @@ void PrintJson(const Report& report, bool healthy) {
 }
 
 // Missing rights come first, because they explain other failures; a missing process has its own status.
-int ExitStatus(const Report& report) {
+int ExitStatus(const Diagnosis& diagnosis) {
   std::vector<absl::Status> failures;
-  for (const service::Finding& finding : report.machine) failures.push_back(finding.status);
-  for (const service::FeatureFinding& finding : report.features) {
+  for (const daemon::Finding& finding : diagnosis.machine) failures.push_back(finding.status);
+  for (const daemon::FeatureFinding& finding : diagnosis.features) {
     if (finding.required && finding.tried) failures.push_back(finding.status);
   }
-  for (const service::Finding& finding : report.process) failures.push_back(finding.status);
+  for (const daemon::Finding& finding : diagnosis.process) failures.push_back(finding.status);
   int status = kSuccess;
   for (const absl::Status& failure : failures) {
     if (failure.ok()) continue;
@@ -110,15 +108,15 @@ int ExitStatus(const Report& report) {
 }
 
 int Doctor(const DoctorFlags& flags) {
-  Report report = {.machine = service::CheckMachine(), .features = service::CheckKernelFeatures(), .process = {}};
-  if (flags.pid > 0) report.process = service::CheckProcess(flags.pid);
-  const int status = ExitStatus(report);
+  Diagnosis diagnosis = {.machine = daemon::CheckMachine(), .features = daemon::CheckKernelFeatures(), .process = {}};
+  if (flags.pid > 0) diagnosis.process = daemon::CheckProcess(flags.pid);
+  const int status = ExitStatus(diagnosis);
   if (flags.json) {
-    PrintJson(report, status == kSuccess);
+    PrintJson(diagnosis, status == kSuccess);
   } else {
-    PrintText(report.machine);
-    PrintText(report.features);
-    PrintText(report.process);
+    PrintText(diagnosis.machine);
+    PrintText(diagnosis.features);
+    PrintText(diagnosis.process);
   }
   return status;
 }

@@ -8,15 +8,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "userspace/service/messages.h"
+#include "userspace/base/messages.h"
+#include "userspace/profile/figures.h"
 
 namespace heaptap::cli {
 namespace {
 
 using nlohmann::json;
-using service::AllocatorFigures;
-using service::EndedProcess;
-using service::ProcessSummary;
+using profile::AllocatorFigures;
+using profile::EndedProcess;
+using profile::ProcessSummary;
 
 // Reads fields of one object and remembers the first error.
 class Fields {
@@ -58,7 +59,7 @@ class Fields {
     if (error_.empty() && !absl::ParseTime(absl::RFC3339_full, text, &value, &unused))
       Fail(name, "is not a time (RFC 3339)");
   }
-  void Take(const char* name, exporter::CountsByName& counts) {
+  void Take(const char* name, profile::CountsByName& counts) {
     const json* field = Need(name, &json::is_object, "an object");
     if (field == nullptr) return;
     for (const auto& [key, count] : field->items()) {
@@ -92,8 +93,8 @@ class Fields {
   std::string& error_;
 };
 
-ProcessSummary ReadSummary(const json& object, const std::string& where, std::string& error) {
-  ProcessSummary summary;
+profile::ProcessSummary ReadSummary(const json& object, const std::string& where, std::string& error) {
+  profile::ProcessSummary summary;
   Fields fields(object, where, error);
   fields.TakePid("pid", summary.pid);
   fields.Take("process_id", summary.process_id);
@@ -158,7 +159,7 @@ absl::StatusOr<std::vector<EndedDocument>> GetEnded(const Client& client) {
   if (!document.ok()) return document.status();
   return ReadList(client, kTarget, *document, "ended",
                   [](const json& object, const std::string& where, std::string& error) {
-                    EndedProcess ended;
+                    profile::EndedProcess ended;
                     Fields fields(object, where, error);
                     ended.summary = ReadSummary(object, where, error);
                     fields.Take("ended", ended.ended);
@@ -169,11 +170,11 @@ absl::StatusOr<std::vector<EndedDocument>> GetEnded(const Client& client) {
                   });
 }
 
-absl::StatusOr<AllocatorFigures> GetAllocator(const Client& client, pid_t pid) {
+absl::StatusOr<profile::AllocatorFigures> GetAllocator(const Client& client, pid_t pid) {
   const std::string target = absl::StrCat("/pid/", pid, "/allocator.json");
   absl::StatusOr<json> document = client.GetJson(target);
   if (!document.ok()) return document.status();
-  AllocatorFigures figures;
+  profile::AllocatorFigures figures;
   std::string error;
   Fields fields(*document, "", error);
   fields.Take("options", figures.options);
@@ -215,7 +216,7 @@ absl::StatusOr<std::vector<Dumped>> PostDumps(const Client& client) {
                     std::string text;
                     if (fields.Has("error")) {
                       fields.Take("error", text);
-                      dumped.path = absl::InternalError(service::Printable(text));
+                      dumped.path = absl::InternalError(base::AsciiOnly(text));
                     } else {
                       fields.Take("path", text);
                       dumped.path = std::move(text);

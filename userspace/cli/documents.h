@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "userspace/api/collector.h"
 #include "userspace/cli/client.h"
 #include "userspace/export/json.h"
-#include "userspace/service/collector.h"
+#include "userspace/profile/figures.h"
 
 namespace heaptap::cli {
 
@@ -26,8 +27,8 @@ struct Document {
   T value;
   exporter::Json json;
 };
-using ProcessDocument = Document<service::ProcessSummary>;
-using EndedDocument = Document<service::EndedProcess>;
+using ProcessDocument = Document<profile::ProcessSummary>;
+using EndedDocument = Document<profile::EndedProcess>;
 
 absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client);
 // NotFound: the process is not recorded.
@@ -35,7 +36,7 @@ absl::StatusOr<ProcessDocument> GetProcess(const Client& client, pid_t pid);
 
 absl::StatusOr<std::vector<EndedDocument>> GetEnded(const Client& client);
 
-absl::StatusOr<service::AllocatorFigures> GetAllocator(const Client& client, pid_t pid);
+absl::StatusOr<profile::AllocatorFigures> GetAllocator(const Client& client, pid_t pid);
 
 // Writes a dump into the daemon's folder. Returns its path.
 absl::StatusOr<std::string> PostDump(const Client& client, pid_t pid);

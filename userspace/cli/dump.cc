@@ -12,6 +12,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "userspace/base/messages.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
@@ -19,8 +21,6 @@
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
 #include "userspace/cli/whole_file.h"
-#include "userspace/export/printable_text.h"
-#include "userspace/service/messages.h"
 
 namespace heaptap::cli {
 namespace {
@@ -50,15 +50,15 @@ absl::Status CheckFlags(const DumpFlags& flags) {
 // Reports an error; without a daemon, also what to do instead.
 int ReportDump(const absl::Status& status) {
   if (!IsNoDaemon(status)) return Report(status);
-  service::Say(absl::StrCat(status.message(), "; to record one process without a daemon, use heaptap attach -p PID"));
+  base::Say(absl::StrCat(status.message(), "; to record one process without a daemon, use heaptap attach -p PID"));
   return kFailure;
 }
 
 int PrintPath(const absl::StatusOr<std::string>& path) {
   if (!path.ok()) return ReportDump(path.status());
-  puts(exporter::Printable(*path).c_str());
+  puts(base::Printable(*path).c_str());
   if (access(path->c_str(), R_OK) != 0 && errno == EACCES) {
-    service::Say("only root can read the daemon's folder; use -o FILE to write a dump with your own rights");
+    base::Say("only root can read the daemon's folder; use -o FILE to write a dump with your own rights");
   }
   return kSuccess;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/cli/exit_status.h"
 
-#include "userspace/service/messages.h"
+#include "userspace/base/messages.h"
 
 namespace heaptap::cli {
 
 int Report(const absl::Status& status) {
   if (status.ok()) return kSuccess;
-  service::Say(status.message());
+  base::Say(status.message());
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
       return kUsage;

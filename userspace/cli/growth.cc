@@ -122,7 +122,7 @@ std::string GrowthJson(const Growth& growth, size_t top, const exporter::FindSou
     path.Set("frames", std::move(frames));
     paths.Add(std::move(path));
   }
-  return ToText(Json{{"schema_version", kSchemaVersion},
+  return ToText(Json{{"schema_version", exporter::kSchemaVersion},
                      {"before", ToJson(growth.before)},
                      {"after", ToJson(growth.after)},
                      {"difference", ToJson(Total(growth))},

@@ -9,7 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "userspace/service/messages.h"
+#include "userspace/base/messages.h"
+#include "userspace/profile/figures.h"
 
 namespace heaptap::cli {
 namespace {
@@ -49,14 +50,14 @@ std::string HumanDuration(absl::Duration duration) {
   return absl::StrFormat("%dd%02dh", seconds / 86400, seconds / 3600 % 24);
 }
 
-std::string HumanLosses(const exporter::CountsByName& losses) {
+std::string HumanLosses(const profile::CountsByName& losses) {
   uint64_t total = 0;
   std::vector<std::string> reasons;
   for (const auto& [reason, count] : losses) {
     if (count == 0) continue;
     // Saturates instead of wrapping around.
     total = count > UINT64_MAX - total ? UINT64_MAX : total + count;
-    reasons.push_back(absl::StrCat(service::Printable(reason), " ", count));
+    reasons.push_back(absl::StrCat(base::AsciiOnly(reason), " ", count));
   }
   if (total == 0) return "0";
   return absl::StrCat(total, " (", absl::StrJoin(reasons, ", "), ")");
@@ -64,7 +65,7 @@ std::string HumanLosses(const exporter::CountsByName& losses) {
 
 std::string HumanCommand(absl::string_view command) {
   if (command.empty()) return kUnknown;
-  return service::Printable(command.substr(0, kMaxCommand));
+  return base::AsciiOnly(command.substr(0, kMaxCommand));
 }
 
 std::string Table::Text() const {

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "userspace/export/prometheus.h"
+#include "userspace/profile/figures.h"
 
 namespace heaptap::cli {
 
@@ -23,7 +24,7 @@ std::string HumanBytes(double bytes);
 // The two largest units: "3d04h", "5h12m", "2m03s", "42s". A negative duration counts as 0.
 std::string HumanDuration(absl::Duration duration);
 // "0", or "12 (ring-buffer 10, stacks 2)".
-std::string HumanLosses(const exporter::CountsByName& losses);
+std::string HumanLosses(const profile::CountsByName& losses);
 // A command made printable and cut to the width of a table's column.
 std::string HumanCommand(absl::string_view command);
 

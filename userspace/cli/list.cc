@@ -13,6 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "userspace/base/messages.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
@@ -21,17 +23,16 @@
 #include "userspace/cli/human.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/export/json.h"
-#include "userspace/export/printable_text.h"
-#include "userspace/service/messages.h"
-#include "userspace/service/preloaded.h"
+#include "userspace/process/preloaded.h"
+#include "userspace/profile/figures.h"
 
 namespace heaptap::cli {
 namespace {
 
 using exporter::Json;
-using service::EndedProcess;
-using service::Preloaded;
-using service::ProcessSummary;
+using process::Preloaded;
+using profile::EndedProcess;
+using profile::ProcessSummary;
 
 struct ListFlags {
   std::string socket = kDefaultSocket;
@@ -43,7 +44,7 @@ template <typename T>
 void PrintJson(const char* name, const std::vector<Document<T>>& documents) {
   Json list = Json::List();
   for (const Document<T>& document : documents) list.Add(document.json);
-  fputs(ToText(Json{{"schema_version", kSchemaVersion}, {name, std::move(list)}}).c_str(), stdout);
+  fputs(ToText(Json{{"schema_version", exporter::kSchemaVersion}, {name, std::move(list)}}).c_str(), stdout);
 }
 
 std::string OnOrOff(std::optional<bool> active) {
@@ -68,7 +69,7 @@ void PrintProcesses(std::vector<ProcessDocument> documents) {
                {"LOSSES"}});
   const absl::Time now = absl::Now();
   for (const ProcessDocument& document : documents) {
-    const ProcessSummary& process = document.value;
+    const profile::ProcessSummary& process = document.value;
     table.Add({absl::StrCat(process.pid), HumanCommand(process.command), HumanDuration(now - process.recorded_since),
                HumanBytes(process.live_bytes), HumanBytes(process.peak_bytes), HumanBytes(process.allocation_rate),
                absl::StrCat(process.contexts), absl::StrCat(process.samples), absl::StrCat(process.lg_sample),
@@ -77,7 +78,7 @@ void PrintProcesses(std::vector<ProcessDocument> documents) {
   fputs(table.Text().c_str(), stdout);
 }
 
-std::string HowItEnded(const EndedProcess& process) {
+std::string HowItEnded(const profile::EndedProcess& process) {
   if (process.by_oom_kill) return "OOM kill";
   if (WIFSIGNALED(process.status)) return absl::StrCat("signal ", WTERMSIG(process.status));
   return absl::StrCat("exit ", WEXITSTATUS(process.status));
@@ -95,12 +96,12 @@ void PrintEnded(const std::vector<EndedDocument>& documents) {
                {"DUMP"}});
   const absl::Time now = absl::Now();
   for (const EndedDocument& document : documents) {
-    const EndedProcess& process = document.value;
-    const ProcessSummary& summary = process.summary;
+    const profile::EndedProcess& process = document.value;
+    const profile::ProcessSummary& summary = process.summary;
     table.Add({absl::StrCat(summary.pid), HumanCommand(summary.command),
                absl::StrCat(HumanDuration(now - process.ended), " ago"), HowItEnded(process),
                HumanBytes(summary.live_bytes), HumanBytes(summary.peak_bytes), absl::StrCat(summary.samples),
-               HumanLosses(summary.losses), process.dump.empty() ? kUnknown : exporter::Printable(process.dump)});
+               HumanLosses(summary.losses), process.dump.empty() ? kUnknown : base::Printable(process.dump)});
   }
   fputs(table.Text().c_str(), stdout);
 }
@@ -109,7 +110,7 @@ uint32_t RateInEffect(const heaptap_control& control) {
   return control.collector_lg_sample == HEAPTAP_NO_RATE ? control.lg_sample : control.collector_lg_sample;
 }
 
-void PrintPreloaded(const std::vector<Preloaded>& processes) {
+void PrintPreloaded(const std::vector<process::Preloaded>& processes) {
   Table table({{"PID", true},
                {"COMMAND"},
                {"UPTIME", true},
@@ -123,7 +124,7 @@ void PrintPreloaded(const std::vector<Preloaded>& processes) {
                {"ACTIVE"},
                {"MAPPED", true},
                {"COLLECTOR", true}});
-  for (const Preloaded& process : processes) {
+  for (const process::Preloaded& process : processes) {
     const bool has_control = process.control_address != 0;
     const heaptap_control& control = process.control;
     table.Add({absl::StrCat(process.process.pid()), HumanCommand(process.command), kUnknown, kUnknown, kUnknown,
@@ -136,9 +137,9 @@ void PrintPreloaded(const std::vector<Preloaded>& processes) {
 }
 
 // Unknown fields are omitted.
-void PrintPreloadedJson(const std::vector<Preloaded>& processes) {
+void PrintPreloadedJson(const std::vector<process::Preloaded>& processes) {
   Json list = Json::List();
-  for (const Preloaded& process : processes) {
+  for (const process::Preloaded& process : processes) {
     Json entry = {{"pid", process.process.pid()}, {"command", process.command}};
     if (process.control_address != 0) {
       entry.Set("lg_sample", RateInEffect(process.control));
@@ -148,7 +149,7 @@ void PrintPreloadedJson(const std::vector<Preloaded>& processes) {
     if (process.collector != 0) entry.Set("collector_pid", process.collector);
     list.Add(std::move(entry));
   }
-  fputs(ToText(Json{{"schema_version", kSchemaVersion}, {"processes", std::move(list)}}).c_str(), stdout);
+  fputs(ToText(Json{{"schema_version", exporter::kSchemaVersion}, {"processes", std::move(list)}}).c_str(), stdout);
 }
 
 // Whether a daemon has left a recording in the default place. False if this user may not look there.
@@ -161,16 +162,16 @@ bool HasRecordingInKernel() {
 }
 
 int ListPreloaded(const ListFlags& flags) {
-  absl::StatusOr<service::PreloadedFinder::All> all = service::PreloadedFinder().FindAll();
+  absl::StatusOr<process::PreloadedFinder::All> all = process::PreloadedFinder().FindAll();
   if (!all.ok()) return Report(all.status());
-  std::string line = absl::StrCat("no daemon at ", exporter::Printable(flags.socket),
+  std::string line = absl::StrCat("no daemon at ", base::Printable(flags.socket),
                                   ": listing processes with a sampled allocator, with their own figures");
   if (all->refused > 0) {
     absl::StrAppend(&line, "; no permission to inspect ", all->refused, " other", all->refused == 1 ? "" : "s");
   }
-  service::Say(line);
+  base::Say(line);
   if (HasRecordingInKernel()) {
-    service::Say("a recording continues in the kernel: heaptap daemon takes it over, heaptap daemon --end ends it");
+    base::Say("a recording continues in the kernel: heaptap daemon takes it over, heaptap daemon --end ends it");
   }
   if (flags.json) {
     PrintPreloadedJson(all->processes);

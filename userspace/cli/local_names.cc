@@ -2,20 +2,22 @@
 #include "userspace/cli/local_names.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "userspace/export/frame_names.h"
-#include "userspace/symbolize/symbolizer.h"
+#include "userspace/process/maps.h"
+#include "userspace/worker/symbolizer.h"
 
 namespace heaptap::cli {
 namespace {
 
-absl::StatusOr<elf::MappedFile> OpenHere(const elf::Mapping& mapping) {
-  // OpenByPath uses only cached attributes; this loads them. With O_PATH, the file itself is not opened.
-  const elf::FileDescriptor handle(open(mapping.path.c_str(), O_PATH | O_CLOEXEC));
-  return elf::OpenByPath(mapping);
+absl::StatusOr<process::MappedFile> OpenHere(const elf::Mapping& mapping) {
+  // process::OpenByPath uses only cached attributes; this loads them. With O_PATH, the file itself is not opened.
+  const base::FileDescriptor handle(open(mapping.path.c_str(), O_PATH | O_CLOEXEC));
+  return process::OpenByPath(mapping);
 }
 
 }  // namespace
@@ -23,7 +25,8 @@ absl::StatusOr<elf::MappedFile> OpenHere(const elf::Mapping& mapping) {
 LocalNames::LocalNames(absl::Span<const elf::Mapping> mappings, std::vector<uint64_t> addresses) {
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
-  symbolize::Symbolizer symbolizer({});
+  worker::Crews crews(worker::Urgency::kForeground);
+  worker::Symbolizer symbolizer(crews, {});
   for (absl::Span<const uint64_t> rest = addresses; !rest.empty();) {
     const elf::Mapping* mapping = exporter::FindMapping(mappings, rest[0]);
     if (mapping == nullptr) {
@@ -35,15 +38,16 @@ LocalNames::LocalNames(absl::Span<const elf::Mapping> mappings, std::vector<uint
     rest.remove_prefix(count);
     // The kernel's own mappings, such as [vdso], have no file.
     if (mapping->inode == 0) continue;
-    absl::StatusOr<elf::MappedFile> file = OpenHere(*mapping);
+    absl::StatusOr<process::MappedFile> file = OpenHere(*mapping);
     if (!file.ok()) {
       missing_.insert(mapping->path);
       continue;
     }
     std::vector<uint64_t> offsets;
     offsets.reserve(inside.size());
-    for (const uint64_t address : inside) offsets.push_back(symbolize::FileOffset(*mapping, address));
-    const std::vector<symbolize::Frames> found = symbolizer.Symbolize(*mapping, file->file.get(), offsets);
+    for (const uint64_t address : inside) offsets.push_back(worker::FileOffset(*mapping, address));
+    const std::vector<symbolize::Frames> found =
+        symbolizer.Symbolize(getuid(), {.fd = file->file.get(), .mapping = *mapping}, offsets);
     for (size_t i = 0; i < inside.size(); i++) {
       std::vector<exporter::SourceFrame>& frames = frames_[inside[i]];
       for (const symbolize::Frame& frame : found[i]) {

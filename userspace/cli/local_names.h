@@ -4,7 +4,7 @@
 // replaced since has other functions at these addresses and is skipped.
 //
 // A profile can name any path, so only regular files are opened, and a confined process reads them
-// (symbolize/symbolizer.h). Not thread safe.
+// (worker/symbolizer.h). Not thread safe.
 #ifndef HEAPTAP_USERSPACE_CLI_LOCAL_NAMES_H_
 #define HEAPTAP_USERSPACE_CLI_LOCAL_NAMES_H_
 

@@ -7,11 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "userspace/base/messages.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
-#include "userspace/service/control_block.h"
-#include "userspace/service/messages.h"
+#include "userspace/process/control_block.h"
+#include "userspace/worker/reader_jobs.h"
+#include "userspace/worker/worker.h"
 
 namespace {
 
@@ -20,14 +22,15 @@ int CheckStdout(int status) {
   const bool is_written = fflush(stdout) == 0 && ferror(stdout) == 0;
   // A failed command has already printed its error.
   if (is_written || status != heaptap::cli::kSuccess) return status;
-  heaptap::service::Say("cannot write the whole output to stdout");
+  heaptap::base::Say("cannot write the whole output to stdout");
   return heaptap::cli::kFailure;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  prctl(PR_SET_NAME, heaptap::service::kCollectorName);
+  heaptap::worker::RunIfWorker(argc, argv, heaptap::worker::AllReaderJobs());
+  prctl(PR_SET_NAME, heaptap::process::kCollectorName);
   // The words after "--" are the program's own command line and must not be parsed.
   char** const end = argv + argc;
   char** const dashes = std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });

@@ -7,14 +7,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "heaptap/contract.h"
+#include "userspace/base/messages.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/control.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
-#include "userspace/service/control_block.h"
-#include "userspace/service/messages.h"
+#include "userspace/process/control_block.h"
 
 namespace heaptap::cli {
 namespace {
@@ -30,23 +30,23 @@ struct RateFlags {
 std::string CheckRate(const std::string& text) {
   uint32_t lg_sample = 0;
   if (text == kDefault || (absl::SimpleAtoi(text, &lg_sample) && lg_sample <= HEAPTAP_MAX_LG_SAMPLE)) return "";
-  return absl::StrCat("'", service::Printable(text), "' is neither a number from 0 to ", HEAPTAP_MAX_LG_SAMPLE, " nor ",
+  return absl::StrCat("'", base::AsciiOnly(text), "' is neither a number from 0 to ", HEAPTAP_MAX_LG_SAMPLE, " nor ",
                       kDefault);
 }
 
 // Writes the collector's field, not the process's own rate, so that the change can be undone. Any tool on the probes
 // gets samples at this rate; a later collector sets its own.
 absl::Status WithoutDaemon(const RateFlags& flags) {
-  absl::StatusOr<service::Preloaded> found = FindControllable(flags.pid);
+  absl::StatusOr<process::Preloaded> found = FindControllable(flags.pid);
   if (!found.ok()) return found.status();
   uint32_t lg_sample = HEAPTAP_NO_RATE;
   if (flags.lg_sample != kDefault && !absl::SimpleAtoi(flags.lg_sample, &lg_sample)) {
     return absl::InvalidArgumentError("rate: expected a number");
   }
-  absl::Status status = service::WriteRate(found->process, found->control_address, lg_sample);
+  absl::Status status = process::WriteRate(found->process, found->control_address, lg_sample);
   if (status.ok() && lg_sample != HEAPTAP_NO_RATE) {
-    service::Say(absl::StrCat("no daemon: process ", flags.pid,
-                              " keeps this rate until heaptap records it, which sets its own (--lg-sample)"));
+    base::Say(absl::StrCat("no daemon: process ", flags.pid,
+                           " keeps this rate until heaptap records it, which sets its own (--lg-sample)"));
   }
   return status;
 }

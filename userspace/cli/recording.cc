@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "heaptap/contract.h"
 #include "userspace/export/gperftools_heap.h"
-#include "userspace/service/policy.h"
+#include "userspace/recording/policy.h"
 
 namespace heaptap::cli {
 namespace {
@@ -98,8 +98,8 @@ void AddSamplingOptions(Command command, RecordingFlags& flags) {
   command.Add("--map-size", flags.map_sizes, "set the size of a kernel map").Type("NAME=N");
 }
 
-absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags) {
-  service::RecorderOptions options;
+absl::StatusOr<recording::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags) {
+  recording::RecorderOptions options;
   if (!flags.prefix.empty()) {
     options.prefix = flags.prefix;
     options.prefix_given = true;
@@ -108,7 +108,7 @@ absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlag
   if (flags.exact) options.policy.lg_sample = 0;
   if (flags.lg_sample >= 0) options.policy.lg_sample = static_cast<uint32_t>(flags.lg_sample);
   if (flags.high_water_percent > 0) {
-    options.policy.triggers.first_high_water = service::kFirstHighWater;
+    options.policy.triggers.first_high_water = recording::kFirstHighWater;
     options.policy.triggers.high_water_percent = static_cast<uint32_t>(flags.high_water_percent);
   }
   // A negative number is parsed as a huge one.
@@ -183,10 +183,10 @@ void WaitFor(const std::vector<int>& fds, absl::Duration limit) {
   poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(time + absl::Microseconds(999))));
 }
 
-void WaitAndPump(service::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit) {
+void WaitAndPump(recording::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit) {
   std::vector<int> watched = recorder.fds();
   watched.insert(watched.end(), fds.begin(), fds.end());
-  WaitFor(watched, std::min(limit, service::Recorder::kPumpInterval));
+  WaitFor(watched, std::min(limit, recording::Recorder::kPumpInterval));
   recorder.Pump();
 }
 

@@ -14,9 +14,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "userspace/base/file_descriptor.h"
 #include "userspace/cli/command_line.h"
-#include "userspace/elf/file_descriptor.h"
-#include "userspace/service/recorder.h"
+#include "userspace/recording/recorder.h"
 
 namespace heaptap::cli {
 
@@ -39,7 +39,7 @@ void AddSamplingOptions(Command command, RecordingFlags& flags);
 void AddRecordingOptions(Command command, RecordingFlags& flags);
 
 // InvalidArgument: invalid values.
-absl::StatusOr<service::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags);
+absl::StatusOr<recording::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags);
 
 // Receives signals through a descriptor. While this object lives, the signals are blocked, and SIGPIPE and SIGXFSZ are
 // ignored, so that a write returns an error instead. SIGCHLD has its default action, so that children can be waited
@@ -55,7 +55,7 @@ class Signals {
  private:
   sigset_t before_;
   std::vector<std::pair<int, sighandler_t>> dispositions_before_;
-  elf::FileDescriptor fd_;
+  base::FileDescriptor fd_;
 };
 
 // Raises this process's priority while the object lives: a late collector loses stacks, and it needs little CPU time. A
@@ -78,7 +78,7 @@ bool IsReadable(int fd);
 void WaitFor(const std::vector<int>& fds, absl::Duration limit);
 
 // Waits until a descriptor is readable, at most `limit` and kPumpInterval, and then pumps.
-void WaitAndPump(service::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit);
+void WaitAndPump(recording::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit);
 
 }  // namespace heaptap::cli
 

@@ -16,13 +16,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "userspace/base/messages.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
-#include "userspace/service/messages.h"
-#include "userspace/service/preload.h"
-#include "userspace/service/recorder.h"
+#include "userspace/process/preload.h"
+#include "userspace/recording/recorder.h"
 
 namespace heaptap::cli {
 namespace {
@@ -44,11 +44,11 @@ class Child {
   int Exec();
 
  private:
-  Child(pid_t pid, elf::FileDescriptor go, elf::FileDescriptor error)
+  Child(pid_t pid, base::FileDescriptor go, base::FileDescriptor error)
       : pid_(pid), go_(std::move(go)), error_(std::move(error)) {}
   pid_t pid_;
-  elf::FileDescriptor go_;     // a byte: exec; closed without one: give up
-  elf::FileDescriptor error_;  // receives an errno value, or is closed by exec
+  base::FileDescriptor go_;     // a byte: exec; closed without one: give up
+  base::FileDescriptor error_;  // receives an errno value, or is closed by exec
 };
 
 absl::StatusOr<Child> Child::Fork(const std::vector<std::string>& command, const Signals& signals,
@@ -77,7 +77,7 @@ absl::StatusOr<Child> Child::Fork(const std::vector<std::string>& command, const
   }
   close(go[0]);
   close(error[1]);
-  return Child(pid, elf::FileDescriptor(go[1]), elf::FileDescriptor(error[0]));
+  return Child(pid, base::FileDescriptor(go[1]), base::FileDescriptor(error[0]));
 }
 
 int Child::Exec() {
@@ -90,18 +90,18 @@ int Child::Exec() {
 }
 
 // Attaches to the library, and to sampled allocators in the program's own files.
-absl::Status AttachFiles(service::Recorder& recorder, const std::string& library, const std::string& command) {
+absl::Status AttachFiles(recording::Recorder& recorder, const std::string& library, const std::string& command) {
   absl::StatusOr<bool> attached = recorder.AttachFile(library);
   if (!attached.ok()) return attached.status();
   if (!*attached) {
     return absl::FailedPreconditionError(
         absl::StrCat(library, " has no probes of a sampled allocator; build or install heaptap again"));
   }
-  const std::vector<std::string> files = service::FilesOfProgram(command);
+  const std::vector<std::string> files = process::FilesOfProgram(command);
   recorder.ReadAhead(files);
   for (const std::string& file : files) {
     if (absl::StatusOr<bool> own = recorder.AttachFile(file); absl::IsInvalidArgument(own.status())) {
-      service::Say(absl::StrCat(service::Printable(own.status().message()), "; this file is skipped"));
+      base::Say(absl::StrCat(base::AsciiOnly(own.status().message()), "; this file is skipped"));
     }
   }
   return absl::OkStatus();
@@ -115,7 +115,7 @@ std::optional<int> TakeExitStatus(pid_t pid) {
 }
 
 // Passes signals on until the child has ended, or until a second SIGINT or SIGTERM. Returns the exit status.
-int Follow(service::Recorder& recorder, Signals& signals, pid_t child) {
+int Follow(recording::Recorder& recorder, Signals& signals, pid_t child) {
   bool asked_to_end = false;
   for (;;) {
     WaitAndPump(recorder, {signals.fd()}, absl::InfiniteDuration());
@@ -144,35 +144,35 @@ bool IsNumber(const std::string& word) {
 }
 
 int Run(const RunFlags& flags) {
-  absl::StatusOr<service::RecorderOptions> options = MakeRecorderOptions(flags.recording);
+  absl::StatusOr<recording::RecorderOptions> options = MakeRecorderOptions(flags.recording);
   if (!options.ok()) return Report(options.status());
   options->follow = true;
   options->only = flags.only;
-  absl::StatusOr<std::string> library = service::FindLibrary();
+  absl::StatusOr<std::string> library = process::FindLibrary();
   if (!library.ok()) return Report(library.status());
 
   Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD});
   Priority priority;
-  absl::StatusOr<std::unique_ptr<service::Recorder>> recorder = service::Recorder::Start(*options);
+  absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(*options);
   if (!recorder.ok()) return Report(recorder.status());
-  service::SetPreloadEnvironment(*library, options->policy.lg_sample);
+  process::SetPreloadEnvironment(*library, options->policy.lg_sample);
   absl::StatusOr<Child> child = Child::Fork(flags.command, signals, priority);
   if (!child.ok()) return Report(child.status());
   if (absl::Status status = (*recorder)->RecordChild(child->pid()); !status.ok()) return Report(status);
   if (absl::Status status = AttachFiles(**recorder, *library, flags.command[0]); !status.ok()) return Report(status);
 
   if (const int error = child->Exec(); error != 0) {
-    service::Say(absl::StrCat("cannot run ", service::Printable(flags.command[0]), ": ", strerror(error)));
+    base::Say(absl::StrCat("cannot run ", base::AsciiOnly(flags.command[0]), ": ", strerror(error)));
     return error == ENOENT ? kNotFound : kNotExecutable;
   }
   const int status = Follow(**recorder, signals, child->pid());
   (*recorder)->Finish();
-  if (const std::string line = (*recorder)->WithoutSamples(); !line.empty()) service::Say(line);
+  if (const std::string line = (*recorder)->WithoutSamples(); !line.empty()) base::Say(line);
   if (!(*recorder)->recorded_any()) {
-    service::Say(absl::StrCat(
-        "nothing was recorded: no process of ", service::Printable(flags.command[0]),
+    base::Say(absl::StrCat(
+        "nothing was recorded: no process of ", base::AsciiOnly(flags.command[0]),
         flags.only.empty() ? " had a sampled allocator; is it statically linked with another malloc, or set-user-ID?"
-                           : absl::StrCat(" with a name like ", service::Printable(absl::StrJoin(flags.only, " or ")),
+                           : absl::StrCat(" with a name like ", base::AsciiOnly(absl::StrJoin(flags.only, " or ")),
                                           " had a sampled allocator")));
   }
   return status == kSuccess && (*recorder)->failed() ? kFailure : status;
@@ -195,18 +195,18 @@ void AddRun(CommandLine& line, const std::vector<std::string>& program) {
     // Without "--" the program starts at the first word that is not an option.
     flags->command = command.Rest();
     if (!flags->command.empty() && flags->command[0][0] == '-') {
-      service::Say("run: unknown option " + service::Printable(flags->command[0]) + "; see heaptap run --help");
+      base::Say("run: unknown option " + base::AsciiOnly(flags->command[0]) + "; see heaptap run --help");
       return static_cast<int>(kUsage);
     }
     // After the program's name, "--" is an ordinary argument.
     const bool is_divided = flags->command.empty() && !program.empty();
     if (!is_divided && !flags->command.empty() && command.IsGiven("--high-water") && IsNumber(flags->command[0])) {
-      service::Say(absl::StrCat("run: the percentage of --high-water needs a =: use --high-water=", flags->command[0]));
+      base::Say(absl::StrCat("run: the percentage of --high-water needs a =: use --high-water=", flags->command[0]));
       return static_cast<int>(kUsage);
     }
     flags->command.insert(flags->command.end(), program.begin() + (is_divided ? 1 : 0), program.end());
     if (flags->command.empty()) {
-      service::Say("run: no program given; use heaptap run [OPTIONS] -- PROGRAM [ARGUMENTS]");
+      base::Say("run: no program given; use heaptap run [OPTIONS] -- PROGRAM [ARGUMENTS]");
       return static_cast<int>(kUsage);
     }
     return Run(*flags);

@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "userspace/base/messages.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
@@ -21,17 +23,16 @@
 #include "userspace/cli/json_text.h"
 #include "userspace/cli/recording.h"
 #include "userspace/export/json.h"
-#include "userspace/export/printable_text.h"
+#include "userspace/process/preloaded.h"
 #include "userspace/profile/estimate.h"
-#include "userspace/service/messages.h"
-#include "userspace/service/preloaded.h"
+#include "userspace/profile/figures.h"
 
 namespace heaptap::cli {
 namespace {
 
 using exporter::Json;
-using service::AllocatorFigures;
-using service::ProcessSummary;
+using profile::AllocatorFigures;
+using profile::ProcessSummary;
 using Values = std::vector<std::pair<std::string, std::string>>;
 
 struct StatsFlags {
@@ -50,8 +51,8 @@ std::string Rate(uint32_t lg_sample) {
                       " bytes)");
 }
 
-void AppendSummary(const ProcessSummary& process, Values& values) {
-  values.emplace_back("executable", process.executable.empty() ? kUnknown : exporter::Printable(process.executable));
+void AppendSummary(const profile::ProcessSummary& process, Values& values) {
+  values.emplace_back("executable", process.executable.empty() ? kUnknown : base::Printable(process.executable));
   values.emplace_back("recorded since",
                       absl::StrCat(absl::FormatTime(absl::RFC3339_sec, process.recorded_since, absl::UTCTimeZone()),
                                    " (", HumanDuration(absl::Now() - process.recorded_since), ")"));
@@ -77,7 +78,7 @@ std::string OptionNames(uint32_t options) {
   return names.empty() ? kUnknown : absl::StrJoin(names, " ");
 }
 
-void AppendAllocator(const AllocatorFigures& figures, Values& values) {
+void AppendAllocator(const profile::AllocatorFigures& figures, Values& values) {
   const heaptap_statistics& statistics = figures.statistics;
   const auto bytes = [](uint64_t count) { return HumanBytes(static_cast<double>(count)); };
   values.emplace_back("prof.active", figures.active ? "on" : "off");
@@ -91,7 +92,7 @@ void AppendAllocator(const AllocatorFigures& figures, Values& values) {
   values.emplace_back("foreign frees", absl::StrCat(statistics.foreign_frees));
 }
 
-Json ToJson(const AllocatorFigures& figures) {
+Json ToJson(const profile::AllocatorFigures& figures) {
   const heaptap_statistics& statistics = figures.statistics;
   return {{"options", figures.options},
           {"active", figures.active},
@@ -105,9 +106,10 @@ Json ToJson(const AllocatorFigures& figures) {
             {"foreign_frees", statistics.foreign_frees}}}};
 }
 
-void Print(const StatsFlags& flags, Json process, Values values, const std::optional<AllocatorFigures>& allocator) {
+void Print(const StatsFlags& flags, Json process, Values values,
+           const std::optional<profile::AllocatorFigures>& allocator) {
   if (flags.json) {
-    Json document = {{"schema_version", kSchemaVersion}, {"process", std::move(process)}};
+    Json document = {{"schema_version", exporter::kSchemaVersion}, {"process", std::move(process)}};
     document.Set("allocator", allocator.has_value() ? ToJson(*allocator) : Json());
     fputs(ToText(document).c_str(), stdout);
     return;
@@ -117,23 +119,23 @@ void Print(const StatsFlags& flags, Json process, Values values, const std::opti
 }
 
 int WithoutDaemon(const StatsFlags& flags) {
-  absl::StatusOr<service::Preloaded> found = service::PreloadedFinder().Find(flags.pid);
+  absl::StatusOr<process::Preloaded> found = process::PreloadedFinder().Find(flags.pid);
   if (!found.ok()) return Report(found.status());
-  service::Say(absl::StrCat("no daemon at ", exporter::Printable(flags.socket), ": showing the process's own figures"));
+  base::Say(absl::StrCat("no daemon at ", base::Printable(flags.socket), ": showing the process's own figures"));
   Json process = {{"pid", flags.pid}, {"command", found->command}};
   Values values = {{"pid", absl::StrCat(flags.pid)}, {"command", found->command}};
   if (found->collector != 0) {
     process.Set("collector_pid", found->collector);
     values.emplace_back("recorded by", absl::StrCat("heaptap ", found->collector));
   }
-  std::optional<AllocatorFigures> allocator;
+  std::optional<profile::AllocatorFigures> allocator;
   if (found->control_address != 0) {
     const heaptap_control& control = found->control;
     const bool has_rate = control.collector_lg_sample != HEAPTAP_NO_RATE;
-    allocator = AllocatorFigures{.options = control.options,
-                                 .active = control.active != 0,
-                                 .lg_sample = has_rate ? control.collector_lg_sample : control.lg_sample,
-                                 .statistics = control.statistics};
+    allocator = profile::AllocatorFigures{.options = control.options,
+                                          .active = control.active != 0,
+                                          .lg_sample = has_rate ? control.collector_lg_sample : control.lg_sample,
+                                          .statistics = control.statistics};
   }
   Print(flags, std::move(process), std::move(values), allocator);
   return kSuccess;
@@ -144,9 +146,9 @@ int Stats(const StatsFlags& flags) {
   absl::StatusOr<ProcessDocument> process = GetProcess(client, flags.pid);
   if (IsNoDaemon(process.status())) return WithoutDaemon(flags);
   if (!process.ok()) return Report(process.status());
-  std::optional<AllocatorFigures> allocator;
+  std::optional<profile::AllocatorFigures> allocator;
   // 409: another allocator without a control block.
-  if (absl::StatusOr<AllocatorFigures> figures = GetAllocator(client, flags.pid); figures.ok()) {
+  if (absl::StatusOr<profile::AllocatorFigures> figures = GetAllocator(client, flags.pid); figures.ok()) {
     allocator = *figures;
   } else if (!absl::IsFailedPrecondition(figures.status())) {
     return Report(figures.status());

@@ -12,15 +12,15 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "userspace/elf/file_descriptor.h"
-#include "userspace/export/printable_text.h"
-#include "userspace/service/dump_folder.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/base/files.h"
+#include "userspace/base/printable_text.h"
 
 namespace heaptap::cli {
 namespace {
 
 absl::Status Failure(const std::string& path, absl::string_view why) {
-  return absl::FailedPreconditionError(absl::StrCat("cannot write ", exporter::Printable(path), ": ", why));
+  return absl::FailedPreconditionError(absl::StrCat("cannot write ", base::Printable(path), ": ", why));
 }
 
 absl::Status WriteStdout(absl::string_view contents) {
@@ -38,10 +38,10 @@ absl::Status WriteWholeFile(const std::string& path, absl::string_view contents)
   }
   std::string temporary = absl::StrCat(path, ".XXXXXX");
   // Mode 0600.
-  elf::FileDescriptor file(mkostemp(temporary.data(), O_CLOEXEC));
+  base::FileDescriptor file(mkostemp(temporary.data(), O_CLOEXEC));
   if (!file.valid()) return Failure(path, strerror(errno));
   absl::Cleanup remove = [&temporary] { unlink(temporary.c_str()); };
-  if (const int error = service::WriteAll(file.get(), contents); error != 0) return Failure(path, strerror(error));
+  if (const int error = base::WriteAll(file.get(), contents); error != 0) return Failure(path, strerror(error));
   // Some file systems report a lack of space only when a file is closed.
   if (close(file.Release()) != 0 && errno != EINTR) return Failure(path, strerror(errno));
   if (rename(temporary.c_str(), path.c_str()) != 0) return Failure(path, strerror(errno));

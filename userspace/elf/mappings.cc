@@ -1,50 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/elf/mappings.h"
 
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <optional>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
 namespace heaptap::elf {
+namespace {
+
+// Takes a number and the `separator` after it off the front of `text`. False: `text` begins with something else.
+template <typename Number>
+bool TakeNumber(absl::string_view& text, int base, char separator, Number& number) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  if (error != std::errc()) return false;
+  text.remove_prefix(end - text.data());
+  return absl::ConsumePrefix(&text, absl::string_view(&separator, 1));
+}
+
+// START-END PERMISSIONS OFFSET MAJOR:MINOR INODE [blanks PATH]
+struct Line {
+  Mapping mapping;
+  bool executable;
+};
+
+std::optional<Line> ParseLine(absl::string_view line) {
+  Mapping mapping;
+  if (!TakeNumber(line, 16, '-', mapping.start) || !TakeNumber(line, 16, ' ', mapping.end)) return std::nullopt;
+  if (mapping.start >= mapping.end || line.size() < 5 || line[4] != ' ') return std::nullopt;
+  bool executable = line[2] == 'x';
+  line.remove_prefix(5);
+  if (!TakeNumber(line, 16, ' ', mapping.file_offset) || !TakeNumber(line, 16, ':', mapping.device_major) ||
+      !TakeNumber(line, 16, ' ', mapping.device_minor)) {
+    return std::nullopt;
+  }
+  // Without a path the inode ends the line, on some kernels with a blank after it.
+  auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), mapping.inode, 10);
+  if (error != std::errc()) return std::nullopt;
+  line.remove_prefix(end - line.data());
+  if (!line.empty() && line[0] != ' ') return std::nullopt;
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+
+  if (executable && !line.empty()) {
+    mapping.deleted = line[0] == '/' && absl::ConsumeSuffix(&line, " (deleted)");
+    // The newline is the only character that the kernel escapes; a backslash stays as it is.
+    mapping.path = absl::StrReplaceAll(line, {{"\\012", "\n"}});
+  }
+  return Line{std::move(mapping), executable};
+}
+
+}  // namespace
 
 bool Mappings::Add(Mapping mapping) {
   if (mapping.start >= mapping.end) return false;
   // A mapping that splits another one adds two.
-  if (by_start_.size() + 2 > kMaxMappings) return false;
+  if (mappings_.size() + 2 > kMaxMappings) return false;
   if (path_bytes_ + mapping.path.size() > kMaxPathBytes) return false;
 
-  auto next = by_start_.lower_bound(mapping.start);
-  if (next != by_start_.begin()) {
-    Mapping& before = std::prev(next)->second;
-    if (before.end > mapping.end) {
-      Mapping rest = before;
-      rest.start = mapping.end;
-      rest.file_offset += mapping.end - before.start;
-      path_bytes_ += rest.path.size();
-      next = by_start_.emplace_hint(next, rest.start, std::move(rest));
+  // Those that it overlaps, and what is left of them.
+  const auto first =
+      std::ranges::partition_point(mappings_, [&](const auto& one) { return one->end <= mapping.start; });
+  auto last = first;
+  std::shared_ptr<Mapping> before;
+  std::shared_ptr<Mapping> after;
+  for (; last != mappings_.end() && (*last)->start < mapping.end; ++last) {
+    const Mapping& old = **last;
+    path_bytes_ -= old.path.size();
+    if (old.start < mapping.start) {
+      before = std::make_shared<Mapping>(old);
+      before->end = mapping.start;
     }
-    if (before.end > mapping.start) before.end = mapping.start;
-  }
-  while (next != by_start_.end() && next->first < mapping.end) {
-    auto covered = by_start_.extract(next++);
-    Mapping& old = covered.mapped();
-    if (old.end <= mapping.end) {
-      path_bytes_ -= old.path.size();
-      continue;
+    if (old.end > mapping.end) {
+      after = std::make_shared<Mapping>(old);
+      after->start = mapping.end;
+      after->file_offset += mapping.end - old.start;
     }
-    old.file_offset += mapping.end - old.start;
-    old.start = mapping.end;
-    covered.key() = mapping.end;
-    next = by_start_.insert(std::move(covered)).position;
   }
-  path_bytes_ += mapping.path.size();
-  by_start_.emplace_hint(next, mapping.start, std::move(mapping));
+  std::vector<std::shared_ptr<const Mapping>> added;
+  if (before != nullptr) added.push_back(std::move(before));
+  added.push_back(std::make_shared<const Mapping>(std::move(mapping)));
+  if (after != nullptr) added.push_back(std::move(after));
+  for (const auto& one : added) path_bytes_ += one->path.size();
+  const auto place = mappings_.erase(first, last);
+  mappings_.insert(place, std::make_move_iterator(added.begin()), std::make_move_iterator(added.end()));
   return true;
 }
 
 const Mapping* Mappings::Find(uint64_t address) const {
-  auto after = by_start_.upper_bound(address);
-  if (after == by_start_.begin()) return nullptr;
-  const Mapping& mapping = std::prev(after)->second;
-  return address < mapping.end ? &mapping : nullptr;
+  const auto found = std::ranges::partition_point(mappings_, [&](const auto& one) { return one->end <= address; });
+  return found != mappings_.end() && (*found)->start <= address ? found->get() : nullptr;
+}
+
+absl::StatusOr<std::vector<Mapping>> ParseMaps(absl::string_view text) {
+  std::vector<Mapping> mappings;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    std::optional<Line> parsed = ParseLine(line);
+    if (!parsed.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("not a line of /proc/PID/maps: ", absl::CHexEscape(line.substr(0, 80))));
+    }
+    if (parsed->executable) mappings.push_back(std::move(parsed->mapping));
+  }
+  return mappings;
 }
 
 }  // namespace heaptap::elf

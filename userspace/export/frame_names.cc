@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "userspace/export/printable_text.h"
+#include "userspace/base/printable_text.h"
 
 namespace heaptap::exporter {
 
@@ -29,7 +29,7 @@ const std::vector<std::string>& FrameNames::At(uint64_t address) {
   if (find_) {
     for (const SourceFrame& frame : find_(address)) {
       const std::string& name = frame.function.empty() ? frame.linkage_name : frame.function;
-      if (!name.empty()) names.push_back(Printable(name));
+      if (!name.empty()) names.push_back(base::Printable(name));
     }
   }
   if (names.empty()) names.push_back(WithoutSymbol(address));
@@ -39,7 +39,7 @@ const std::vector<std::string>& FrameNames::At(uint64_t address) {
 std::string FrameNames::WithoutSymbol(uint64_t address) const {
   const elf::Mapping* mapping = FindMapping(profile_.mappings, address);
   if (mapping == nullptr || mapping->path.empty()) return absl::StrCat("0x", absl::Hex(address));
-  return absl::StrCat(Printable(FileName(mapping->path)), "+0x",
+  return absl::StrCat(base::Printable(FileName(mapping->path)), "+0x",
                       absl::Hex(address - mapping->start + mapping->file_offset));
 }
 

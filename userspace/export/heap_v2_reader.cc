@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/elf/mappings.h"
-#include "userspace/export/printable_text.h"
 #include "userspace/export/text_profile.h"
 #include "userspace/profile/unbias.h"
 
@@ -92,10 +92,10 @@ class Reader {
 
   absl::Status Wrong(absl::string_view what) const {
     const absl::string_view cut = is_cut_ ? " (the file was cut off there)" : "";
-    return absl::InvalidArgumentError(absl::StrCat(Printable(name_), ":", number_, ": ", what, cut));
+    return absl::InvalidArgumentError(absl::StrCat(base::Printable(name_), ":", number_, ": ", what, cut));
   }
   absl::Status WrongLine(absl::string_view expected) const {
-    return Wrong(absl::StrCat(expected, " is expected, not '", Printable(line_.substr(0, kShownBytes)), "'"));
+    return Wrong(absl::StrCat(expected, " is expected, not '", base::Printable(line_.substr(0, kShownBytes)), "'"));
   }
 
   absl::Status ReadHead() {
@@ -116,7 +116,7 @@ class Reader {
         break;
       }
     }
-    if (number_ == 0) return absl::InvalidArgumentError(absl::StrCat(Printable(name_), ": the file is empty"));
+    if (number_ == 0) return absl::InvalidArgumentError(absl::StrCat(base::Printable(name_), ": the file is empty"));
     return WrongLine("a heap profile's first line (heap_v2/... or heap profile: ...)");
   }
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/export/heap_v2.h"
-#include "userspace/export/printable_text.h"
 #include "userspace/export/text_profile.h"
 
 namespace heaptap::exporter {
@@ -54,7 +54,7 @@ void AppendSymbol(uint64_t address, const std::vector<std::string>& names, std::
 std::string JeprofSymbolized(const profile::Profile& profile, absl::string_view program, const FindSourceFrames& find) {
   FrameNames names(profile, find);
   std::string out = "--- symbol\nbinary=";
-  AppendPrintable(FileName(program), out);
+  base::AppendPrintable(FileName(program), out);
   out.push_back('\n');
   for (uint64_t address : CallAddresses(Rows(profile))) AppendSymbol(address, names.At(address), out);
   AppendSymbol(kUnknownFrame, {kUnknownCallPath}, out);

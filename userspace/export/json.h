@@ -22,6 +22,10 @@
 
 namespace heaptap::exporter {
 
+// "schema_version" of the documents that the daemon and the commands write. It changes when a field is removed or
+// changes its meaning, not when one is added.
+inline constexpr int kSchemaVersion = 1;
+
 struct JsonMember;
 
 struct JsonLayout {

@@ -12,9 +12,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/string_view.h"
 #include "protozero/pbf_builder.hpp"
+#include "userspace/base/printable_text.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/export/gzip.h"
-#include "userspace/export/printable_text.h"
 
 namespace heaptap::exporter {
 namespace {
@@ -148,7 +148,7 @@ class Writer {
     out_.add_int64(ProfileField::kDurationNanos, absl::ToInt64Nanoseconds(options_.duration));
     out_.add_int64(ProfileField::kDropFrames, texts_.Add(kDropFrames));
     std::vector<int64_t> comments;
-    for (const std::string& warning : profile_.warnings) comments.push_back(texts_.Add(Printable(warning)));
+    for (const std::string& warning : profile_.warnings) comments.push_back(texts_.Add(base::Printable(warning)));
     out_.add_packed_int64(ProfileField::kComment, comments.begin(), comments.end());
   }
 
@@ -181,7 +181,7 @@ class Writer {
     if (name == profile_.thread_names.end() || name->second.empty()) return;
     protozero::pbf_builder<LabelField> label(message, SampleField::kLabel);
     label.add_int64(LabelField::kKey, texts_.Add("thread"));
-    label.add_int64(LabelField::kText, texts_.Add(Printable(name->second)));
+    label.add_int64(LabelField::kText, texts_.Add(base::Printable(name->second)));
   }
 
   // The number of a location, which is written at its first use.
@@ -238,8 +238,8 @@ class Writer {
   uint64_t FunctionId(const SourceFrame& frame) {
     const std::string& linkage_name = frame.linkage_name.empty() ? frame.function : frame.linkage_name;
     const std::string& name = frame.function.empty() ? frame.linkage_name : frame.function;
-    const std::array<int64_t, 3> texts = {texts_.Add(Printable(name)), texts_.Add(Printable(linkage_name)),
-                                          texts_.Add(Printable(frame.file))};
+    const std::array<int64_t, 3> texts = {texts_.Add(base::Printable(name)), texts_.Add(base::Printable(linkage_name)),
+                                          texts_.Add(base::Printable(frame.file))};
     auto [entry, is_new] = functions_.try_emplace(texts, functions_.size() + 1);
     if (is_new) {
       protozero::pbf_builder<FunctionField> message(out_, ProfileField::kFunction);
@@ -264,7 +264,7 @@ class Writer {
     const elf::Mapping& mapping = profile_.mappings[index];
     const Detail& detail = details_[index];
     // In brackets, like [vdso]: readers look for no such file.
-    const std::string name = mapping.path.empty() ? "[anonymous]" : Printable(mapping.path);
+    const std::string name = mapping.path.empty() ? "[anonymous]" : base::Printable(mapping.path);
     protozero::pbf_builder<MappingField> message(out_, ProfileField::kMapping);
     message.add_uint64(MappingField::kId, MappingId(index));
     message.add_uint64(MappingField::kMemoryStart, mapping.start);

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "userspace/export/printable_text.h"
+#include "userspace/base/printable_text.h"
 
 namespace heaptap::exporter {
 namespace {
@@ -47,7 +47,7 @@ class Exposition {
  private:
   // In label values, quotes and backslashes are escaped by a backslash.
   void AppendEscaped(absl::string_view text) {
-    for (char c : Printable(text)) {
+    for (char c : base::Printable(text)) {
       if (c == '"' || c == '\\') out_.push_back('\\');
       out_.push_back(c);
     }
@@ -67,7 +67,7 @@ std::string Number(double value) {
 
 class Writer {
  public:
-  explicit Writer(const CollectorFigures& figures) : figures_(figures) {}
+  explicit Writer(const profile::CollectorFigures& figures) : figures_(figures) {}
 
   std::string Write() && {
     WriteCollector();
@@ -111,27 +111,27 @@ class Writer {
 
   void WriteProcesses() {
     WriteFamily("heaptap_live_bytes", "gauge", "Estimate of the bytes allocated and not freed.",
-                [](const ProcessFigures& process) { return profile::ToWhole(process.live.bytes); });
+                [](const profile::ProcessFigures& process) { return profile::ToWhole(process.live.bytes); });
     WriteFamily("heaptap_live_objects", "gauge", "Estimate of the objects allocated and not freed.",
-                [](const ProcessFigures& process) { return profile::ToWhole(process.live.objects); });
+                [](const profile::ProcessFigures& process) { return profile::ToWhole(process.live.objects); });
     WriteFamily("heaptap_peak_bytes", "gauge", "Highest heaptap_live_bytes so far.",
-                [](const ProcessFigures& process) { return process.peak_bytes; });
+                [](const profile::ProcessFigures& process) { return process.peak_bytes; });
     WriteFamily("heaptap_allocated_bytes_total", "counter", "Estimate of the bytes allocated, freed or not.",
-                [](const ProcessFigures& process) { return profile::ToWhole(process.allocated.bytes); });
+                [](const profile::ProcessFigures& process) { return profile::ToWhole(process.allocated.bytes); });
     WriteFamily("heaptap_allocated_objects_total", "counter", "Estimate of the objects allocated, freed or not.",
-                [](const ProcessFigures& process) { return profile::ToWhole(process.allocated.objects); });
+                [](const profile::ProcessFigures& process) { return profile::ToWhole(process.allocated.objects); });
     WriteFamily("heaptap_samples_total", "counter", "Allocations sampled.",
-                [](const ProcessFigures& process) { return process.allocated.samples; });
+                [](const profile::ProcessFigures& process) { return process.allocated.samples; });
     WriteFamily("heaptap_sample_period_bytes", "gauge", "Mean bytes between samples.",
-                [](const ProcessFigures& process) { return process.period; });
+                [](const profile::ProcessFigures& process) { return process.period; });
     WriteFamily("heaptap_contexts", "gauge", "Call paths that have allocated.",
-                [](const ProcessFigures& process) { return process.contexts; });
+                [](const profile::ProcessFigures& process) { return process.contexts; });
   }
 
   template <typename Figure>
   void WriteFamily(absl::string_view name, absl::string_view type, absl::string_view help, Figure figure) {
     out_.Begin(name, type, help);
-    for (const ProcessFigures& process : figures_.processes) {
+    for (const profile::ProcessFigures& process : figures_.processes) {
       out_.Add({{"pid", absl::StrCat(process.pid)}, {"command", process.command}}, figure(process));
     }
   }
@@ -139,7 +139,7 @@ class Writer {
   // Two families, because all series of a family must have the same labels.
   void WriteLosses() {
     out_.Begin("heaptap_events_lost_total", "counter", "Events of a process that are not in its figures, by reason.");
-    for (const ProcessFigures& process : figures_.processes) {
+    for (const profile::ProcessFigures& process : figures_.processes) {
       for (const auto& [reason, count] : process.losses) {
         out_.Add({{"pid", absl::StrCat(process.pid)}, {"command", process.command}, {"reason", reason}}, count);
       }
@@ -148,12 +148,12 @@ class Writer {
     for (const auto& [reason, count] : figures_.losses) out_.Add({{"reason", reason}}, count);
   }
 
-  const CollectorFigures& figures_;
+  const profile::CollectorFigures& figures_;
   Exposition out_;
 };
 
 }  // namespace
 
-std::string Prometheus(const CollectorFigures& figures) { return Writer(figures).Write(); }
+std::string Prometheus(const profile::CollectorFigures& figures) { return Writer(figures).Write(); }
 
 }  // namespace heaptap::exporter

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The answer of a confined process, written piece by piece: a record of three 32-bit numbers, then what the first of
-// them announces. A later record for an address replaces earlier ones, so the answer of a process that dies is still
+// The answer of a reader about symbols, written piece by piece: a record of three 32-bit numbers, then what the first
+// of them announces. A later record for an address replaces earlier ones, so the answer of a reader that dies is still
 // useful.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_ANSWER_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_ANSWER_H_

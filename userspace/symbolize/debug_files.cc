@@ -3,17 +3,17 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include <exception>
 #include <memory>
 #include <optional>
+#include <protozero/pbf_builder.hpp>
+#include <protozero/pbf_message.hpp>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
@@ -23,32 +23,22 @@
 namespace heaptap::symbolize {
 namespace {
 
+// The fields of a DebugLinks.
+enum class Field : protozero::pbf_tag_type {
+  kBuildId = 1,
+  kLinkName = 2,
+  kLinkChecksum = 3,
+  kSharedName = 4,
+  kSharedBuildId = 5,
+  kHasDebugInformation = 6,
+};
+
 // Bound of a link's section: a path, then padding and a checksum, or a build-id.
 constexpr uint64_t kMaxLinkBytes = PATH_MAX + kMaxBuildIdBytes;
 
-// Opens the regular file `path` below the folder `root`, if only root may write it.
-absl::StatusOr<elf::FileDescriptor> OpenBelow(absl::string_view root, absl::string_view path) {
-  elf::FileDescriptor folder(open(std::string(root).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.valid()) return absl::ErrnoToStatus(errno, root);
-  struct open_how how = {};
-  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  const std::string name(absl::StripPrefix(path, "/"));
-  elf::FileDescriptor file(static_cast<int>(syscall(SYS_openat2, folder.get(), name.c_str(), &how, sizeof(how))));
-  if (!file.valid()) return absl::ErrnoToStatus(errno, path);
-  struct stat status;
-  if (fstat(file.get(), &status) != 0) return absl::ErrnoToStatus(errno, path);
-  if (!S_ISREG(status.st_mode)) return absl::NotFoundError(absl::StrCat(path, ": not a regular file"));
-  if (status.st_uid != 0 || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat(path, ": other users than root may write it"));
-  }
-  return file;
-}
-
-absl::StatusOr<elf::FileDescriptor> OpenByBuildId(absl::string_view build_id, absl::string_view root) {
-  if (build_id.size() < 2) return absl::NotFoundError("no build-id");
+std::string BuildIdPath(absl::string_view build_id) {
   const std::string digits = absl::BytesToHexString(build_id);
-  return OpenBelow(root, absl::StrCat(".build-id/", digits.substr(0, 2), "/", digits.substr(2), ".debug"));
+  return absl::StrCat(".build-id/", digits.substr(0, 2), "/", digits.substr(2), ".debug");
 }
 
 std::string BuildIdOf(int fd) {
@@ -84,28 +74,6 @@ std::optional<Link> ReadLink(const elf::File& file, absl::string_view section_na
   const size_t end = bytes->find('\0');
   if (end == 0 || end == std::string::npos) return std::nullopt;
   return Link{bytes->substr(0, end), bytes->substr(end + 1)};
-}
-
-absl::StatusOr<elf::FileDescriptor> OpenByLink(const elf::File& file, const std::string& build_id,
-                                               absl::string_view mapped_path, absl::string_view root) {
-  std::optional<Link> link = ReadLink(file, ".gnu_debuglink");
-  uint32_t checksum;
-  if (!link.has_value() || link->rest.size() < sizeof(checksum) || link->name.find('/') != std::string::npos) {
-    return absl::NotFoundError("no link to a debug file");
-  }
-  // The checksum is the last word of the section, after padding.
-  memcpy(&checksum, link->rest.data() + link->rest.size() - sizeof(checksum), sizeof(checksum));
-  const absl::string_view folder = mapped_path.substr(0, mapped_path.rfind('/') + 1);
-  absl::StatusOr<elf::FileDescriptor> found = OpenBelow(root, absl::StrCat(folder, link->name));
-  if (!found.ok()) return found;
-  const std::string found_id = BuildIdOf(found->get());
-  if (!build_id.empty() && !found_id.empty() && build_id != found_id) {
-    return absl::NotFoundError(absl::StrCat(link->name, ": it belongs to another version of the file"));
-  }
-  absl::StatusOr<uint32_t> sum = Checksum(found->get());
-  if (!sum.ok()) return sum.status();
-  if (*sum != checksum) return absl::NotFoundError(absl::StrCat(link->name, ": its checksum is not that of the link"));
-  return found;
 }
 
 // The GNU build-id in a sequence of notes.
@@ -149,24 +117,100 @@ std::string ReadBuildId(const elf::File& file) {
   return "";
 }
 
-absl::StatusOr<elf::FileDescriptor> OpenDebugFile(const elf::File& file, absl::string_view mapped_path,
-                                                  absl::string_view root) {
-  const std::string build_id = ReadBuildId(file);
-  absl::StatusOr<elf::FileDescriptor> found = OpenByBuildId(build_id, root);
-  // The file under this build-id may have another one by mistake.
-  if (found.ok() && BuildIdOf(found->get()) == build_id) return found;
-  absl::StatusOr<elf::FileDescriptor> linked = OpenByLink(file, build_id, mapped_path, root);
-  if (linked.ok() || !absl::IsPermissionDenied(found.status())) return linked;
-  return found;
+DebugLinks ReadDebugLinks(const elf::File& file) {
+  DebugLinks links;
+  links.build_id = ReadBuildId(file);
+  uint32_t checksum;
+  std::optional<Link> link = ReadLink(file, ".gnu_debuglink");
+  if (link.has_value() && link->rest.size() >= sizeof(checksum) && link->name.find('/') == std::string::npos) {
+    // The checksum is the last word of the section, after padding.
+    memcpy(&checksum, link->rest.data() + link->rest.size() - sizeof(checksum), sizeof(checksum));
+    links.link_name = std::move(link->name);
+    links.link_checksum = checksum;
+  }
+  link = ReadLink(file, ".gnu_debugaltlink");
+  if (link.has_value() && link->rest.size() <= kMaxBuildIdBytes) {
+    links.shared_name = std::move(link->name);
+    links.shared_build_id = std::move(link->rest);
+  }
+  const elf::Section* section = file.FindSection(".debug_info");
+  if (section == nullptr) section = file.FindSection(".zdebug_info");
+  links.has_debug_information = section != nullptr && section->type != SHT_NOBITS;
+  return links;
 }
 
-absl::StatusOr<elf::FileDescriptor> OpenSharedDebugFile(const elf::File& file, absl::string_view root) {
-  const std::optional<Link> link = ReadLink(file, ".gnu_debugaltlink");
-  if (!link.has_value() || link->rest.size() > kMaxBuildIdBytes) return absl::NotFoundError("no shared debug file");
-  absl::StatusOr<elf::FileDescriptor> found = OpenByBuildId(link->rest, root);
-  absl::string_view name = link->name;
-  if (!found.ok() && absl::ConsumePrefix(&name, root)) found = OpenBelow(root, name);
-  return found;
+std::string Encode(const DebugLinks& links) {
+  std::string bytes;
+  protozero::pbf_builder<Field> out(bytes);
+  out.add_bytes(Field::kBuildId, links.build_id);
+  out.add_bytes(Field::kLinkName, links.link_name);
+  out.add_uint32(Field::kLinkChecksum, links.link_checksum);
+  out.add_bytes(Field::kSharedName, links.shared_name);
+  out.add_bytes(Field::kSharedBuildId, links.shared_build_id);
+  out.add_bool(Field::kHasDebugInformation, links.has_debug_information);
+  return bytes;
+}
+
+absl::StatusOr<DebugLinks> DecodeDebugLinks(absl::string_view bytes) {
+  DebugLinks links;
+  try {
+    protozero::pbf_message<Field> in(bytes.data(), bytes.size());
+    while (in.next()) {
+      switch (in.tag_and_type()) {
+        case protozero::tag_and_type(Field::kBuildId, protozero::pbf_wire_type::length_delimited):
+          links.build_id = in.get_bytes();
+          break;
+        case protozero::tag_and_type(Field::kLinkName, protozero::pbf_wire_type::length_delimited):
+          links.link_name = in.get_bytes();
+          break;
+        case protozero::tag_and_type(Field::kLinkChecksum, protozero::pbf_wire_type::varint):
+          links.link_checksum = in.get_uint32();
+          break;
+        case protozero::tag_and_type(Field::kSharedName, protozero::pbf_wire_type::length_delimited):
+          links.shared_name = in.get_bytes();
+          break;
+        case protozero::tag_and_type(Field::kSharedBuildId, protozero::pbf_wire_type::length_delimited):
+          links.shared_build_id = in.get_bytes();
+          break;
+        case protozero::tag_and_type(Field::kHasDebugInformation, protozero::pbf_wire_type::varint):
+          links.has_debug_information = in.get_uint32() != 0;  // get_bool would read beyond the end
+          break;
+        default:  // also a known field of another type
+          in.skip();
+      }
+    }
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat("not the links of a file: ", error.what()));
+  }
+  if (links.build_id.size() > kMaxBuildIdBytes || links.shared_build_id.size() > kMaxBuildIdBytes) {
+    return absl::InvalidArgumentError("not the links of a file: a build-id is too long");
+  }
+  return links;
+}
+
+std::vector<std::string> DebugPaths(const DebugLinks& links, absl::string_view mapped_path) {
+  std::vector<std::string> paths;
+  if (links.build_id.size() >= 2) paths.push_back(BuildIdPath(links.build_id));
+  if (!links.link_name.empty()) {
+    paths.push_back(absl::StrCat(mapped_path.substr(0, mapped_path.rfind('/') + 1), links.link_name));
+  }
+  return paths;
+}
+
+std::vector<std::string> SharedPaths(const DebugLinks& links, absl::string_view root) {
+  std::vector<std::string> paths;
+  if (links.shared_build_id.size() >= 2) paths.push_back(BuildIdPath(links.shared_build_id));
+  absl::string_view name = links.shared_name;
+  if (absl::ConsumePrefix(&name, root) && !name.empty()) paths.emplace_back(name);
+  return paths;
+}
+
+bool IsDebugFile(const DebugLinks& links, int fd) {
+  const std::string build_id = BuildIdOf(fd);
+  if (!build_id.empty() && !links.build_id.empty()) return build_id == links.build_id;
+  if (links.link_name.empty()) return false;
+  const absl::StatusOr<uint32_t> sum = Checksum(fd);
+  return sum.ok() && *sum == links.link_checksum;
 }
 
 }  // namespace heaptap::symbolize

@@ -2,19 +2,20 @@
 //
 // Debug files: debug information that a distribution keeps apart from its programs.
 //
-// The mapped file, which may be hostile, names its debug file by build-id or by path. Only a regular file below one
-// folder is opened, and only if it belongs to root and no other user may write it.
+// A file, which may be hostile, names its debug file by build-id or by path. The paths here are below one folder, the
+// root of all debug files. The caller opens only files that no other user than root may write.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_DEBUG_FILES_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_DEBUG_FILES_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "userspace/elf/file.h"
-#include "userspace/elf/file_descriptor.h"
 
 namespace heaptap::symbolize {
 
@@ -24,17 +25,33 @@ inline constexpr size_t kMaxBuildIdBytes = 64;
 // The bytes of a file's build-id; empty: none.
 std::string ReadBuildId(const elf::File& file);
 
-// Opens the debug file of `file` under `root`: .build-id/xx/yyyy.debug, or the file that .gnu_debuglink names in the
-// folder of `mapped_path`. By .gnu_debuglink, the checksum must be that of the link, and the build-ids must be equal if
-// both files have one. NotFound: none, or that of another version. PermissionDenied: other users than root may write
-// it.
-absl::StatusOr<elf::FileDescriptor> OpenDebugFile(const elf::File& file, absl::string_view mapped_path,
-                                                  absl::string_view root);
+// What a file says about itself and its debug files. Texts are empty if it says nothing.
+struct DebugLinks {
+  std::string build_id = {};         // bytes
+  std::string link_name = {};        // .gnu_debuglink: a name without folder
+  uint32_t link_checksum = 0;        // CRC32 of the debug file
+  std::string shared_name = {};      // .gnu_debugaltlink, as made by dwz(1): a path
+  std::string shared_build_id = {};  // bytes
+  bool has_debug_information = false;
 
-// Opens the file with which `file` (or its debug file) shares debug information, as made by dwz(1): by build-id, or by
-// the path in .gnu_debugaltlink if that is under `root`. Does not check the version, because elf::File does not read
-// object files; libdw does. Errors as above.
-absl::StatusOr<elf::FileDescriptor> OpenSharedDebugFile(const elf::File& file, absl::string_view root);
+  friend bool operator==(const DebugLinks&, const DebugLinks&) = default;
+};
+DebugLinks ReadDebugLinks(const elf::File& file);
+
+// As a sequence of bytes, and back. The bytes may be hostile: InvalidArgument.
+std::string Encode(const DebugLinks& links);
+absl::StatusOr<DebugLinks> DecodeDebugLinks(absl::string_view bytes);
+
+// Where the debug file of a file that was mapped as `mapped_path` may be, best first: .build-id/xx/yyyy.debug, and the
+// name of .gnu_debuglink in the folder of `mapped_path`.
+std::vector<std::string> DebugPaths(const DebugLinks& links, absl::string_view mapped_path);
+// Where the file may be with which `links`'s file shares debug information: by build-id, and by its path if that is
+// below `root`. Its version is checked by libdw, because elf::File does not read object files.
+std::vector<std::string> SharedPaths(const DebugLinks& links, absl::string_view root);
+
+// Whether the file open at `fd` is the debug file: its build-id is the same; or one of them has none, and the checksum
+// is that of the link.
+bool IsDebugFile(const DebugLinks& links, int fd);
 
 }  // namespace heaptap::symbolize
 

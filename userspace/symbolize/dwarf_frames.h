@@ -3,7 +3,7 @@
 // Functions, inlined functions and lines from a file's debug information, by libdw.
 //
 // libdw trusts the file: a hostile file may make it crash, run forever or take all memory. So this is called in
-// confined processes only (userspace/symbolize/confined.h).
+// processes without rights only (userspace/worker/).
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_DWARF_FRAMES_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_DWARF_FRAMES_H_
 

@@ -10,7 +10,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "userspace/elf/file.h"
-#include "userspace/elf/file_descriptor.h"
 #include "userspace/symbolize/debug_files.h"
 #include "userspace/symbolize/demangle.h"
 #include "userspace/symbolize/dwarf_frames.h"
@@ -19,13 +18,6 @@
 namespace heaptap::symbolize {
 namespace {
 
-// A file with symbols or debug information.
-struct Source {
-  elf::FileDescriptor owned;  // empty for the mapped file, whose descriptor belongs to the parent
-  int fd;
-  elf::File file;
-};
-
 std::optional<uint64_t> OffsetToAddress(const elf::File& file, uint64_t offset) {
   for (const elf::Segment& segment : file.segments()) {
     if (segment.type != PT_LOAD || (segment.flags & PF_X) == 0) continue;
@@ -33,12 +25,6 @@ std::optional<uint64_t> OffsetToAddress(const elf::File& file, uint64_t offset) 
     return segment.address + (offset - segment.offset);
   }
   return std::nullopt;
-}
-
-bool HasDebugInformation(const elf::File& file) {
-  const elf::Section* section = file.FindSection(".debug_info");
-  if (section == nullptr) section = file.FindSection(".zdebug_info");
-  return section != nullptr && section->type != SHT_NOBITS;
 }
 
 // Addresses in ascending order, and their indexes in the question. Their order may differ from that of file offsets.
@@ -64,8 +50,8 @@ Addresses ToAddresses(const elf::File& file, absl::Span<const uint64_t> file_off
 
 class Resolver {
  public:
-  Resolver(const Confined& confined, Addresses addresses)
-      : confined_(confined), addresses_(std::move(addresses)), names_(addresses_.values.size()) {}
+  Resolver(absl::FunctionRef<void(absl::string_view)> write, Addresses addresses)
+      : write_(write), addresses_(std::move(addresses)), names_(addresses_.values.size()) {}
 
   void TrySymbols(const elf::File& file, SymbolTable table) {
     // A broken table counts as empty; another table may have names.
@@ -101,7 +87,7 @@ class Resolver {
   // Also for a stage without anything to look up.
   void Finish(Stage stage) {
     writer_.WriteStageDone(stage);
-    confined_.Write(writer_.TakeBytes());
+    write_(writer_.TakeBytes());
   }
 
  private:
@@ -114,8 +100,8 @@ class Resolver {
   }
 
   void Flush() {
-    constexpr size_t kPipeBytes = 1 << 16;
-    if (writer_.size() >= kPipeBytes) confined_.Write(writer_.TakeBytes());
+    constexpr size_t kPieceBytes = 1 << 15;
+    if (writer_.size() >= kPieceBytes) write_(writer_.TakeBytes());
   }
 
   // For a function that is local to its file, debug information has no linker's name, and so no scope and parameters;
@@ -136,7 +122,7 @@ class Resolver {
     return at->second;
   }
 
-  const Confined& confined_;
+  absl::FunctionRef<void(absl::string_view)> write_;
   Addresses addresses_;
   std::vector<std::string> names_;
   AnswerWriter writer_;
@@ -145,42 +131,41 @@ class Resolver {
 
 }  // namespace
 
-bool Resolve(const Question& question, const Confined& confined) {
-  // Headers are read before the process is sealed, by code for hostile files, because they name the debug files.
+absl::Status Resolve(const Question& question, absl::FunctionRef<void(absl::string_view)> write) {
   absl::StatusOr<elf::File> mapped = elf::File::Open(question.fd);
-  if (!mapped.ok()) return false;
-  elf::FileDescriptor debug;
-  elf::FileDescriptor shared;
+  if (!mapped.ok()) return absl::InvalidArgumentError(mapped.status().message());
+  DebugLinks links = ReadDebugLinks(*mapped);
+  int debug = -1;
   std::optional<elf::File> debug_file;
-  if (auto found = OpenDebugFile(*mapped, question.mapped_path, question.debug_root); found.ok()) {
-    absl::StatusOr<elf::File> file = elf::File::Open(found->get());
-    if (file.ok()) {
-      debug = *std::move(found);
-      debug_file = *std::move(file);
-    }
+  for (const int fd : question.debug_files) {
+    if (fd < 0 || debug_file.has_value() || !IsDebugFile(links, fd)) continue;
+    absl::StatusOr<elf::File> file = elf::File::Open(fd);
+    if (!file.ok()) continue;
+    debug = fd;
+    debug_file = *std::move(file);
   }
-  // Debug information in the mapped file is certainly of the right version.
-  const bool own = HasDebugInformation(*mapped);
-  const elf::File* informed = own ? &*mapped : debug_file.has_value() ? &*debug_file : nullptr;
-  if (informed != nullptr) {
-    if (auto found = OpenSharedDebugFile(*informed, question.debug_root); found.ok()) shared = *std::move(found);
+  int shared = -1;
+  for (const int fd : question.shared_files) {
+    if (shared < 0) shared = fd;
   }
-  if (!confined.Seal()) return false;
 
-  Resolver resolver(confined, ToAddresses(*mapped, question.file_offsets));
+  Resolver resolver(write, ToAddresses(*mapped, question.file_offsets));
   resolver.TrySymbols(*mapped, SymbolTable::kStatic);
   if (debug_file.has_value()) resolver.TrySymbols(*debug_file, SymbolTable::kStatic);
   resolver.TrySymbols(*mapped, SymbolTable::kDynamic);
   resolver.WriteSymbols();
-  if (question.last_stage < Stage::kDemangled) return true;
+  if (question.last_stage < Stage::kDemangled) return absl::OkStatus();
   resolver.WriteDemangled();
-  if (question.last_stage < Stage::kDwarf) return true;
-  if (informed != nullptr) {
-    resolver.WriteDwarf(own ? question.fd : debug.get(), shared.get());
+  if (question.last_stage < Stage::kDwarf) return absl::OkStatus();
+  // Debug information in the mapped file is certainly of the right version.
+  if (links.has_debug_information) {
+    resolver.WriteDwarf(question.fd, shared);
+  } else if (debug_file.has_value()) {
+    resolver.WriteDwarf(debug, shared);
   } else {
     resolver.Finish(Stage::kDwarf);
   }
-  return true;
+  return absl::OkStatus();
 }
 
 }  // namespace heaptap::symbolize

@@ -33,12 +33,15 @@ class Builder {
 
   // REQUIRES: offsets do not descend.
   void Append(uint64_t offset, uint32_t rule) {
+    if (IsBeyond(offset)) return;
     const uint64_t pc = offset - table_.base;
-    if (pc >= kNoPc) return;
     if (!table_.rows.empty() && table_.rows.back().pc == pc) table_.rows.pop_back();
     if (!table_.rows.empty() && table_.rows.back().rule == rule) return;
     table_.rows.push_back({.pc = static_cast<uint32_t>(pc), .rule = rule});
   }
+
+  // Whether an offset is too far from the first one for a row.
+  bool IsBeyond(uint64_t offset) const { return offset - table_.base >= kNoPc; }
 
   uint64_t size() const { return table_.rows.size(); }
 
@@ -72,11 +75,14 @@ absl::StatusOr<FileTable> ReadFileTable(const elf::File& file) {
   uint64_t done = 0;  // rows exist up to this offset; segments of a hostile file may overlap
   for (const elf::Segment& segment : segments) {
     if (segment.offset < done || segment.file_size > std::numeric_limits<uint64_t>::max() - segment.offset) continue;
+    // Segments ascend, so no later one has a row either. A hostile file may have thousands of them, each with all rows.
+    if (builder.IsBeyond(segment.offset)) break;
     builder.Append(segment.offset, RuleAt(*table, segment.address));
     const uint64_t pc = segment.address - table->base;
     auto row = std::upper_bound(table->rows.begin(), table->rows.end(), pc,
                                 [](uint64_t pc, const Row& row) { return pc < row.pc; });
     for (; row != table->rows.end() && row->pc - pc < segment.file_size; ++row) {
+      if (builder.IsBeyond(segment.offset + (row->pc - pc))) break;
       builder.Append(segment.offset + (row->pc - pc), row->rule);
     }
     done = segment.offset + segment.file_size;

@@ -74,6 +74,7 @@ def test_list_has_the_truth(daemon, puppet):
 
 def test_metrics_have_what_list_has(lab, daemon, puppet):
     bounded = lab.preloaded_puppet("bounded", env=EXACT)
+    daemon.wait_recorded(bounded.pid)  # its rule holds from then on
     bounded.ask("keep 500 1000")
     daemon.client("dump", puppet.pid)
     processes, found = list_and_metrics(daemon)

@@ -20,7 +20,7 @@ from security import PROMPT_SECONDS, assert_prompt, assert_serves, keeping_puppe
 DAEMON = ["--exact"]
 # These targets do not free their blocks.
 LOSSES_ALLOWED = ("missed_free",)
-# The maximum of files with probes of one user; see userspace/service/probe_files.cc.
+# The maximum of files with probes of one user; see userspace/recording/probe_files.cc.
 FILES_OF_USER = 32
 # PERF_RECORD_MMAP2 has at least 72 bytes, plus the file's name.
 MAPPINGS, MAPPING_EVENT_BYTES = 20000, 72

@@ -14,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from allocators import JEMALLOC
+from daemon import UnixConnection
 from harness import PATIENCE_SECONDS, target
 from heap_v2 import Dump
 from libmtev import Answer, Endpoints
@@ -43,7 +44,14 @@ class Site:
         return result.stdout
 
     def fetch(self, path, method="GET", body=None):
-        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=PATIENCE_SECONDS)
+        return self._ask(http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=PATIENCE_SECONDS), path,
+                         method, body)
+
+    def fetch_by_socket(self, path):
+        return self._ask(UnixConnection(self.collector.socket, PATIENCE_SECONDS), path)
+
+    @staticmethod
+    def _ask(connection, path, method="GET", body=None):
         try:
             connection.request(method, path, body)
             answer = connection.getresponse()
@@ -77,12 +85,26 @@ def test_libmtev_answers_byte_for_byte(lab, site):
     application = Endpoints(lab.program(target("mtev_endpoints"), env=env, talks=True))
     process = holding_puppet(lab, conf)
     for ways in (f"/pid/{process.pid}{PROFILE}", PROFILE):
-        site.fetch(PROFILE + "?active=false")
+        site.fetch_by_socket(PROFILE + "?active=false")
         application.get(PROFILE + "?active=false")
         for question in QUESTIONS:
-            assert site.fetch(ways + question) == application.get(PROFILE + question), question
+            assert site.fetch_by_socket(ways + question) == application.get(PROFILE + question), question
+            if "active=" not in question:
+                assert site.fetch(ways + question) == application.get(PROFILE + question), question
     by_pid = site.fetch(f"{PROFILE}?pid={process.pid}")
     assert by_pid == application.get(PROFILE)
+
+
+def test_a_get_over_tcp_changes_nothing(lab, site):
+    """Any web page can make a browser send it."""
+    process = holding_puppet(lab)
+    before = site.fetch(PROFILE)
+    refused = site.fetch(PROFILE + "?active=false")
+    assert refused.status == 403
+    assert b"POST /pid/N/active?value=on" in refused.body
+    assert site.fetch(PROFILE) == before
+    assert site.fetch(f"/pid/{process.pid}/active?value=off", method="POST").status == 200
+    assert site.fetch(PROFILE) != before
 
 
 def test_libmtev_dump(lab, site):

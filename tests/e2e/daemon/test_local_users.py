@@ -16,30 +16,15 @@ import pytest
 
 from daemon import NOBODY, NOBODY_ID
 from harness import PATIENCE_SECONDS, target, wait_until
-from security import keeping_puppet, start_talking
+from security import being, keeping_puppet, start_talking
 
 DAEMON = ["--exact"]
 PROFILING = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
 OTHER_USER_ID = 65533
-# Connections of one user; see userspace/service/http_limits.h.
+# Connections of one user; see userspace/http/limits.h.
 CONNECTIONS_OF_USER = 8
 # A request that never becomes complete.
 HALF_A_REQUEST = b"GET /processes.json HTTP/1.1\r\nX: "
-
-
-@contextlib.contextmanager
-def being(uid, groups=()):
-    """Becomes another effective user: the kernel identifies the maker of a connection by it."""
-    saved = os.getgroups()
-    os.setgroups(list(groups))
-    os.setegid(uid)
-    os.seteuid(uid)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-        os.setgroups(saved)
 
 
 def answers(daemon, *requests, uid=NOBODY_ID, groups=()):

@@ -1,27 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon under systemd: the installed unit, with exactly its capabilities."""
 
-import os
 import pwd
-import re
 import signal
 import socket
 
-from harness import PATIENCE_SECONDS, ROOT
+from harness import PATIENCE_SECONDS
+from unit import with_its_capabilities
 
 NOBODY = pwd.getpwnam("nobody")
 
 
-def capabilities():
-    with open(os.path.join(ROOT, "scripts/systemd/heaptap.service.in"), encoding="utf-8") as file:
-        line = re.search(r"^CapabilityBoundingSet=(.*)$", file.read(), re.MULTILINE)[1]
-    return [word.removeprefix("CAP_").lower() for word in line.split()]
-
-
 def test_its_capabilities_are_enough(lab, start_daemon):
     """Another user's process is recorded and controlled, and dumped at its own request and at its death."""
-    bounding = ",".join(["-all"] + [f"+{name}" for name in capabilities()])
-    collector = start_daemon("--exact", before=["setpriv", "--no-new-privs", "--bounding-set", bounding])
+    collector = start_daemon("--exact", before=with_its_capabilities())
     process = lab.preloaded_puppet(user=NOBODY.pw_uid, group=NOBODY.pw_gid,
                                    env={"MALLOC_CONF": "prof:true,lg_prof_sample:0"})
     process.ask("keep 10 65536")

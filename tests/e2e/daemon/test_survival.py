@@ -3,7 +3,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 
@@ -12,6 +11,7 @@ import pytest
 import control
 import symbols
 from daemon import EXACT, Daemon
+from descriptors import descriptors
 from harness import HEAPTAP, LIBRARY, PATIENCE_SECONDS, wait_until
 from lab import assert_one_clear_line
 
@@ -48,11 +48,7 @@ def assert_as_it_was_found(lab, puppet):
 
 def programs_of(daemon):
     """The ids of the eBPF programs that the collector holds."""
-    ids = set()
-    folder = f"/proc/{daemon.process.pid}/fdinfo"
-    for name in os.listdir(folder):
-        with open(os.path.join(folder, name), encoding="ascii") as file:
-            ids |= {int(number) for number in re.findall(r"^prog_id:\s+(\d+)$", file.read(), re.MULTILINE)}
+    ids = {int(fields["prog_id"]) for fields in descriptors(daemon.process.pid) if "prog_id" in fields}
     assert len(ids) > 10
     return ids
 

@@ -42,9 +42,9 @@ def _is_foreign(entry):
     return bool(re.search(r"/build/|/heaptap-e2e\.", executable)) and not executable.startswith(OWN_PLACES)
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path):
-        super().__init__("localhost", timeout=PATIENCE_SECONDS)
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, seconds):
+        super().__init__("localhost", timeout=seconds)
         self._path = path
 
     def connect(self):
@@ -166,8 +166,8 @@ class Daemon:
     def dump(self, pid, path):
         self.client("dump", pid, "-o", path)
 
-    def request(self, method, path, body=None, headers=None):
-        connection = _UnixConnection(self.socket)
+    def request(self, method, path, body=None, headers=None, seconds=PATIENCE_SECONDS):
+        connection = UnixConnection(self.socket, seconds)
         try:
             # A daemon that refuses a connection answers and closes it without reading the request.
             with contextlib.suppress(BrokenPipeError):

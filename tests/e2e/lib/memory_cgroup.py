@@ -13,20 +13,30 @@ class MemoryCgroup:
     """`path` is relative to the hierarchy's root, as in rules of the daemon."""
 
     def __init__(self, name, limit=None):
-        is_version_2 = os.path.exists(os.path.join(_VERSION_2, "cgroup.controllers"))
-        root = _VERSION_2 if is_version_2 else _VERSION_1
-        if is_version_2:
+        self._is_version_2 = os.path.exists(os.path.join(_VERSION_2, "cgroup.controllers"))
+        root = _VERSION_2 if self._is_version_2 else _VERSION_1
+        if self._is_version_2:
             with open(os.path.join(root, "cgroup.subtree_control"), "w", encoding="ascii") as file:
                 file.write("+memory")
         self.path = f"/{name}"
         self.folder = root + self.path
         os.mkdir(self.folder)
         if limit is not None:
-            self._write("memory.max" if is_version_2 else "memory.limit_in_bytes", limit)
+            self._write("memory.max" if self._is_version_2 else "memory.limit_in_bytes", limit)
 
     def _write(self, name, value):
         with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
             file.write(str(value))
+
+    def _read(self, name):
+        with open(os.path.join(self.folder, name), encoding="ascii") as file:
+            return file.read()
+
+    def used(self):
+        """The bytes in use, with those of the kernel and without the cache of files, which can be reclaimed."""
+        files = dict(line.split() for line in self._read("memory.stat").splitlines())
+        used = int(self._read("memory.current" if self._is_version_2 else "memory.usage_in_bytes"))
+        return used - int(files["inactive_file"]) - int(files["active_file"])
 
     def enter(self):
         """For a child that has not called exec yet (preexec_fn)."""

@@ -4,15 +4,32 @@
 Each test also checks that other processes and users are still served.
 """
 
+import contextlib
+import os
 import re
 import time
 
 from daemon import EXACT
 from harness import TIME_SCALE, target
 
-# Less than the five seconds that a daemon waits for the rest of a request (userspace/service/http_limits.h), so that a
+# Less than the five seconds that a daemon waits for the rest of a request (userspace/http/limits.h), so that a
 # client's wait for another client is detected. An answer takes some milliseconds.
 PROMPT_SECONDS = 4 * TIME_SCALE
+
+
+@contextlib.contextmanager
+def being(uid, groups=()):
+    """Becomes another effective user: the kernel identifies the maker of a connection by it."""
+    saved = os.getgroups()
+    os.setgroups(list(groups))
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(saved)
 
 
 def start_talking(lab, *command, **options):

@@ -4,7 +4,6 @@
 1 failure, 2 usage, 3 no such target, 4 permission (naming the capability).
 """
 
-import contextlib
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ import tempfile
 
 import pytest
 
+from descriptors import descriptors
 from harness import LIBRARY, target, wait_until
 from lab import READY_BLOCKS, assert_one_clear_line
 from symbols import kept
@@ -77,12 +77,7 @@ def test_without_the_library(lab):
 
 def has_maps(session):
     """Whether the process has eBPF maps open."""
-    folder = f"/proc/{session.pid}/fdinfo"
-    for name in os.listdir(folder):
-        with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, name), encoding="ascii") as file:
-            if "map_id:" in file.read():
-                return True
-    return False
+    return any("map_id" in fields for fields in descriptors(session.pid))
 
 
 @pytest.mark.parametrize("is_there", (lambda session: True, has_maps), ids=["at once", "in the middle"])

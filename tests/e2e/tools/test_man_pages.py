@@ -97,7 +97,7 @@ def test_statuses():
 
 def test_endpoints():
     served = set()
-    for path in glob.glob(os.path.join(ROOT, "userspace/service/http_endpoints_*.cc")):
+    for path in glob.glob(os.path.join(ROOT, "userspace/api/endpoints_*.cc")):
         served |= set(re.findall(r'\{"([a-z/_.]*)", k(?:Read|Get|Post)', read(path)))
     assert len(served) > 15
     section = re.search(r"^# HTTP$(.*?)^# ", page("heaptap-daemon.8"), re.MULTILINE | re.DOTALL).group(1)

@@ -15,6 +15,7 @@ import time
 import pytest
 
 import symbols
+from descriptors import descriptors
 from harness import LONG, TIME_SCALE, target, wait_until
 from loader import LEFT, assert_called, call, end, loader, open_plugin, settle
 from stack_ends import NO_ROOM, counts_by_end
@@ -31,17 +32,8 @@ DLOPEN_FACTOR = 40
 
 def kernel_maps(session):
     """The kernel's data about each map that heaptap has open: {field: number}."""
-    found = []
-    for number in os.listdir(f"/proc/{session.pid}/fdinfo"):
-        try:
-            with open(f"/proc/{session.pid}/fdinfo/{number}", encoding="ascii") as file:
-                fields = dict(line.split(":", 1) for line in file.read().splitlines() if ":" in line)
-        except FileNotFoundError:
-            continue  # closed meanwhile
-        if "map_id" in fields:
-            found.append({name: int(value, 0) for name, value in fields.items()
-                          if name in ("map_id", "key_size", "value_size", "memlock", "max_entries")})
-    return found
+    return [{name: int(fields[name], 0) for name in ("map_id", "key_size", "value_size", "memlock", "max_entries")}
+            for fields in descriptors(session.pid) if "map_id" in fields]
 
 
 def contexts(lab, *options):

@@ -3,20 +3,16 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 
+from descriptors import descriptors
 from harness import wait_until
 
 
 def inodes_with_tables(daemon):
     """The inodes of files whose unwind tables the kernel has, or has asked for."""
-    ids = set()
-    folder = f"/proc/{daemon.process.pid}/fdinfo"
-    for name in os.listdir(folder):
-        with open(os.path.join(folder, name), encoding="ascii") as file:
-            ids |= set(re.findall(r"^map_id:\s+(\d+)$", file.read(), re.MULTILINE))
+    ids = {fields["map_id"] for fields in descriptors(daemon.process.pid) if "map_id" in fields}
 
     def bpftool(*arguments):
         return json.loads(subprocess.run(["/usr/sbin/bpftool", "-j", "map", *arguments], capture_output=True,

@@ -111,7 +111,11 @@ bool MaySkip() {
 
 }  // namespace
 
+// Called first, if a program of tests has it. It may end the process, which then was started for another purpose.
+__attribute__((weak)) void BeforeTests(int argc, char** argv);
+
 int main(int argc, char** argv) {
+  if (BeforeTests != nullptr) BeforeTests(argc, argv);
   ::testing::InitGoogleTest(&argc, argv);
   if (!IsFilterUpToDate()) return kBadUsage;
   auto* watchdog = new Watchdog;

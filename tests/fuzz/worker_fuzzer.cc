@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What workers and their collector send each other. Each side may have been taken over by a file or a process. The
+// first byte of an input chooses the message.
+#include <cstdint>
+#include <string>
+
+#include "tests/fuzz/check.h"
+#include "userspace/process/facts.h"
+#include "userspace/worker/reader_jobs.h"
+#include "userspace/worker/request.h"
+
+namespace {
+
+namespace worker = heaptap::worker;
+
+void DecodeOrderTwice(absl::string_view bytes) {
+  const absl::StatusOr<worker::Order> order = worker::DecodeOrder(bytes);
+  if (!order.ok()) return;
+  const absl::StatusOr<worker::Order> again = worker::DecodeOrder(worker::Encode(*order));
+  Check(again.ok() && again->request.question == order->request.question &&
+        again->request.paths == order->request.paths && again->request.file.mapping == order->request.file.mapping &&
+        again->request.file.version == order->request.file.version && again->memory_bytes == order->memory_bytes);
+}
+
+void DecodeTable(absl::string_view bytes) {
+  const absl::StatusOr<worker::TableOfFile> read = worker::DecodeTable(bytes);
+  if (!read.ok()) return;
+  for (size_t i = 1; i < read->table.rows.size(); i++) Check(read->table.rows[i - 1].pc < read->table.rows[i].pc);
+}
+
+void DecodeAllocator(absl::string_view bytes) {
+  const absl::StatusOr<worker::AllocatorOfFile> read = worker::DecodeAllocator(bytes);
+  if (!read.ok()) return;
+  Check(read->probes.sites.size() <= heaptap::elf::kMaxProbeSites);
+  if (!read->control.has_value()) return;
+  heaptap::process::ControlAddress(*read->control, {.start = 4096, .end = 1 << 20}).status().IgnoreError();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const absl::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  switch (data[0]) {
+    case 'o':
+      DecodeOrderTwice(bytes);
+      break;
+    case 'a':
+      worker::DecodeAnswer(bytes).status().IgnoreError();
+      break;
+    case 'l':
+      worker::DecodeFacts(bytes).status().IgnoreError();
+      break;
+    case 't':
+      DecodeTable(bytes);
+      break;
+    case 'p':
+      DecodeAllocator(bytes);
+      break;
+    case 'f':
+      heaptap::process::DecodeFacts(bytes).status().IgnoreError();
+      break;
+    default:
+      break;
+  }
+  return 0;
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include "gtest/gtest.h"
+#include "userspace/base/printable_text.h"
+
+namespace heaptap::base {
+namespace {
+
+TEST(PrintableText, KeepsText) {
+  for (const char* text : {"", "plain ~ text", "operator\"\" _x\\", "\u00a0\u00e9\u07ff",
+                           "\u0800\u20ac\ud7ff\ue000\uffff", "\U00010000\U0001f600\U0010ffff"}) {
+    EXPECT_EQ(Printable(text), text);
+  }
+}
+
+TEST(PrintableText, EscapesControlCharacters) {
+  EXPECT_EQ(Printable(std::string("a\0b\n\r\t\x1b[31m\x7f", 12)), "a\\000b\\012\\015\\011\\033[31m\\177");
+  EXPECT_EQ(Printable("\u0080\u009f"), "\\302\\200\\302\\237");
+}
+
+TEST(PrintableText, EscapesWhatIsNoUtf8) {
+  // Lone and missing continuations, more than the shortest form, a surrogate, beyond the last character.
+  EXPECT_EQ(Printable("\x80z"), "\\200z");
+  EXPECT_EQ(Printable("\xc3"), "\\303");
+  EXPECT_EQ(Printable("\xe2\x82z"), "\\342\\202z");
+  EXPECT_EQ(Printable("\xf0\x9f\x98"), "\\360\\237\\230");
+  EXPECT_EQ(Printable("\xc0\xaf"), "\\300\\257");
+  EXPECT_EQ(Printable("\xe0\x80\xaf"), "\\340\\200\\257");
+  EXPECT_EQ(Printable("\xf0\x80\x80\xaf"), "\\360\\200\\200\\257");
+  EXPECT_EQ(Printable("\xed\xa0\x80"), "\\355\\240\\200");
+  EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\364\\220\\200\\200");
+  EXPECT_EQ(Printable("\xf5\x80\x80\x80\xff"), "\\365\\200\\200\\200\\377");
+}
+
+}  // namespace
+}  // namespace heaptap::base

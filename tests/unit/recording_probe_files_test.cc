@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/elf_image.h"
+#include "tests/unit/need_bpf.h"
+#include "userspace/bpf/kernel_books.h"
+#include "userspace/process/allocator_probes.h"
+#include "userspace/recording/probe_files.h"
+
+namespace heaptap::recording {
+namespace {
+
+using elf::ElfImage;
+using elf::ProbeNote;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr uint64_t kText = 0x401000;
+constexpr uint64_t kTextOffset = 0x1000;
+constexpr uint64_t kTextBytes = 0x800;
+constexpr uint64_t kData = 0x402000;
+constexpr uint64_t kDataBytes = 0x100;
+
+// A file whose code consists of nops, and its notes.
+base::FileDescriptor FileWithNotes(const std::string& notes, uint64_t data_offset = kTextOffset) {
+  ElfImage image;
+  image.AddSegment(PT_LOAD, PF_R | PF_X, kTextOffset, kTextBytes, kText);
+  image.AddSegment(PT_LOAD, PF_R | PF_W, data_offset, kDataBytes, kData);
+  image.AddSection(".note.stapsdt", SHT_NOTE, notes);
+  std::string bytes = image.Bytes();
+  EXPECT_LT(bytes.size(), kTextOffset);
+  bytes.resize(kTextOffset);
+  bytes += std::string(kTextBytes, '\x90');
+  return elf::FileWith(bytes);
+}
+
+const std::string kAlloc = ProbeNote("otel_memory", "alloc", "8@%rdi 8@%rsi 8@%rdx", kText + 0x10);
+const std::string kFree = ProbeNote("otel_memory", "free", "8@%rdi", kText + 0x20);
+const std::string kStart = ProbeNote("heaptap", "start", "8@%rdi", kText + 0x30);
+const std::string kDump = ProbeNote("heaptap", "dump", "8@%rdi", kText + 0x40);
+
+TEST(ReadAllocatorProbes, WholeContract) {
+  const base::FileDescriptor file = FileWithNotes(kAlloc + kFree + kStart + kDump);
+  absl::StatusOr<process::AllocatorProbes> probes = process::ReadAllocatorProbes(file.get());
+  ASSERT_TRUE(probes.ok()) << probes.status();
+  EXPECT_TRUE(probes->HasSamples());
+  EXPECT_THAT(probes->sites, SizeIs(4));
+}
+
+TEST(ReadAllocatorProbes, SamplesNeedBothEnds) {
+  EXPECT_TRUE(process::ReadAllocatorProbes(FileWithNotes(kAlloc + kFree).get())->HasSamples());
+  EXPECT_FALSE(process::ReadAllocatorProbes(FileWithNotes(kAlloc).get())->HasSamples());
+  EXPECT_FALSE(process::ReadAllocatorProbes(FileWithNotes(kFree + kStart).get())->HasSamples());
+  EXPECT_FALSE(process::ReadAllocatorProbes(FileWithNotes("").get())->HasSamples());
+}
+
+TEST(ReadAllocatorProbes, OtherProvidersAreNotLookedAt) {
+  const std::string other =
+      ProbeNote("libc", "alloc", "8@16(%rsp)", kText + 0x10) + ProbeNote("libc", "free", "8@%rdi", kText + 0x20);
+  absl::StatusOr<process::AllocatorProbes> probes = process::ReadAllocatorProbes(FileWithNotes(other).get());
+  ASSERT_TRUE(probes.ok()) << probes.status();
+  EXPECT_FALSE(probes->HasSamples());
+}
+
+TEST(ReadAllocatorProbes, ArgumentsMustLieInTheirRegisters) {
+  for (const char* arguments : {"8@%rsi 8@%rdi 8@%rdx", "8@%rdi 8@%rsi", "", "8@%rdi 4@%esi 8@%rdx", "8@8(%rsp)"}) {
+    const std::string alloc = ProbeNote("otel_memory", "alloc", arguments, kText + 0x10);
+    const absl::Status status = process::ReadAllocatorProbes(FileWithNotes(alloc + kFree).get()).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << arguments;
+    EXPECT_THAT(status.message(), HasSubstr("otel_memory:alloc"));
+  }
+}
+
+TEST(ReadAllocatorProbes, SemaphoresBeyondFourGibibytes) {
+  // The segment of data is moved in the file, not in memory.
+  constexpr uint64_t kFar = uint64_t{1} << 32;
+  const std::string alloc = ProbeNote("otel_memory", "alloc", "8@%rdi 8@%rsi 8@%rdx", kText + 0x10, kData + 0x10);
+  EXPECT_TRUE(process::ReadAllocatorProbes(FileWithNotes(alloc + kFree).get()).ok());
+  const absl::Status status = process::ReadAllocatorProbes(FileWithNotes(alloc + kFree, kFar).get()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("beyond 4 GiB"));
+}
+
+std::string AsManySites(int count) {
+  std::string notes = kAlloc;
+  for (int i = 1; i < count; i++) notes += ProbeNote("otel_memory", "free", "8@%rdi", kText + 0x30 + i);
+  return notes;
+}
+
+TEST(ReadAllocatorProbes, NotElf) {
+  absl::StatusOr<process::AllocatorProbes> probes = process::ReadAllocatorProbes(elf::FileWith("#!/bin/sh\n").get());
+  ASSERT_TRUE(probes.ok()) << probes.status();
+  EXPECT_FALSE(probes->HasSamples());
+}
+
+class ProbeFilesTest : public ::testing::Test {
+ protected:
+  absl::Status Load() {
+    absl::StatusOr<std::unique_ptr<bpf::Books>> books = bpf::KernelBooks::Load({});
+    if (!books.ok()) return books.status();
+    books_ = *std::move(books);
+    files_ = std::make_unique<ProbeFiles>(*books_, errands_);
+    return absl::OkStatus();
+  }
+  SeenFile See(const base::FileDescriptor& file) {
+    absl::StatusOr<SeenFile> seen = OpenOwn(*books_, absl::StrCat("/proc/self/fd/", file.get()));
+    EXPECT_TRUE(seen.ok()) << seen.status();
+    seen->name = "the file";
+    return *std::move(seen);
+  }
+  absl::StatusOr<bool> Attach(const base::FileDescriptor& file, pid_t pid = ProbeFiles::kEveryProcess) {
+    return AttachAllocator(See(file), errands_, allocator_files_, *files_, pid);
+  }
+  bool IsAttached(const base::FileDescriptor& file) { return files_->IsAttached(See(file).identity.inode_address); }
+  std::unique_ptr<bpf::Books> books_;
+  worker::Errands errands_{worker::Urgency::kForeground};
+  AllocatorFiles allocator_files_{errands_};
+  std::unique_ptr<ProbeFiles> files_;
+};
+
+TEST_F(ProbeFilesTest, AttachesOnce) {
+  NEED_BPF(Load());
+  const base::FileDescriptor file = FileWithNotes(kAlloc + kFree);
+  absl::StatusOr<bool> attached = Attach(file);
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  EXPECT_TRUE(*attached);
+  EXPECT_TRUE(IsAttached(file));
+  attached = Attach(file);
+  ASSERT_TRUE(attached.ok());
+  EXPECT_TRUE(*attached);
+  files_->Detach();
+  EXPECT_FALSE(IsAttached(file));
+}
+
+TEST_F(ProbeFilesTest, WhatHasNoSamplesIsLeftAlone) {
+  NEED_BPF(Load());
+  for (const std::string& notes : {std::string(), kAlloc, kStart + kDump}) {
+    const base::FileDescriptor file = FileWithNotes(notes);
+    absl::StatusOr<bool> attached = Attach(file);
+    ASSERT_TRUE(attached.ok()) << attached.status();
+    EXPECT_FALSE(*attached);
+    EXPECT_FALSE(IsAttached(file));
+  }
+}
+
+TEST_F(ProbeFilesTest, AReleasedFileIsAnyFileAgain) {
+  NEED_BPF(Load());
+  const base::FileDescriptor kept = FileWithNotes(kAlloc + kFree);
+  const base::FileDescriptor file = FileWithNotes(kAlloc + kFree);
+  ASSERT_TRUE(*Attach(kept));
+  ASSERT_TRUE(*Attach(file));
+  ASSERT_THAT(files_->files(), SizeIs(2));
+  files_->Release({See(file).identity.inode_address});
+  EXPECT_FALSE(IsAttached(file));
+  EXPECT_TRUE(IsAttached(kept));
+  absl::StatusOr<bool> attached = Attach(file);
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  EXPECT_TRUE(*attached);
+  EXPECT_TRUE(IsAttached(file));
+}
+
+TEST_F(ProbeFilesTest, AFileThatChangedIsLookedAtAgain) {
+  NEED_BPF(Load());
+  const base::FileDescriptor file = FileWithNotes("");
+  ASSERT_FALSE(*Attach(file));
+  const base::FileDescriptor other = FileWithNotes(kAlloc + kFree);
+  char bytes[kTextOffset + kTextBytes];
+  ASSERT_EQ(pread(other.get(), bytes, sizeof(bytes), 0), sizeof(bytes));
+  ASSERT_EQ(pwrite(file.get(), bytes, sizeof(bytes), 0), sizeof(bytes));
+  absl::StatusOr<bool> attached = Attach(file);
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  EXPECT_TRUE(*attached);
+}
+
+TEST_F(ProbeFilesTest, AllOrNothing) {
+  NEED_BPF(Load());
+  // The last site that is attached lies beyond the end of the file.
+  const std::string alloc = ProbeNote("otel_memory", "alloc", "8@%rdi 8@%rsi 8@%rdx", kText + kTextBytes - 1);
+  const base::FileDescriptor file = FileWithNotes(alloc + kFree + kDump);
+  ASSERT_EQ(ftruncate(file.get(), kTextOffset + 0x100), 0);
+  const absl::StatusOr<bool> attached = Attach(file);
+  EXPECT_TRUE(absl::IsFailedPrecondition(attached.status())) << attached.status();
+  EXPECT_FALSE(IsAttached(file));
+}
+
+TEST_F(ProbeFilesTest, BadNotesAreSaidWithTheFilesName) {
+  NEED_BPF(Load());
+  const absl::Status status =
+      Attach(FileWithNotes(ProbeNote("otel_memory", "alloc", "8@8(%rsp)", kText) + kFree)).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(status.message(), HasSubstr("the file: "));
+}
+
+TEST_F(ProbeFilesTest, AFileHasABoundOfSites) {
+  NEED_BPF(Load());
+  const base::FileDescriptor many = FileWithNotes(AsManySites(33));
+  EXPECT_TRUE(absl::IsInvalidArgument(Attach(many).status()));
+  EXPECT_FALSE(IsAttached(many));
+}
+
+// The kernel takes a tenth of a second to remove each.
+TEST_F(ProbeFilesTest, AUserHasABoundOfFiles) {
+  NEED_BPF(Load());
+  constexpr uid_t kUser = 65534;
+  constexpr int kMaxFiles = 32;
+  std::vector<base::FileDescriptor> users;
+  for (int i = 0; i <= kMaxFiles; i++) {
+    users.push_back(FileWithNotes(kAlloc + kFree));
+    ASSERT_EQ(fchown(users.back().get(), kUser, kUser), 0);
+    const absl::Status status = Attach(users.back()).status();
+    ASSERT_EQ(status.code(), i < kMaxFiles ? absl::StatusCode::kOk : absl::StatusCode::kResourceExhausted) << status;
+  }
+  const base::FileDescriptor others = FileWithNotes(kAlloc + kFree);
+  ASSERT_EQ(fchown(others.get(), kUser - 1, kUser - 1), 0);
+  EXPECT_TRUE(Attach(others).ok());
+  EXPECT_TRUE(Attach(FileWithNotes(kAlloc + kFree)).ok()) << "root's";
+}
+
+TEST_F(ProbeFilesTest, AProcessThatIsGone) {
+  NEED_BPF(Load());
+  const base::FileDescriptor file = FileWithNotes(kAlloc + kFree);
+  const absl::Status status = Attach(file, 0x3ffffffe).status();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+}
+
+}  // namespace
+}  // namespace heaptap::recording

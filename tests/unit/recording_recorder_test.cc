@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The recorder with simulated books. The processes do not exist, so everything that a test sees comes from the books.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/support/folder.h"
+#include "tests/unit/support/simulated_books.h"
+#include "userspace/recording/recorder.h"
+
+namespace heaptap::recording {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::SizeIs;
+
+// Above the kernel's largest PID.
+constexpr pid_t kParent = 5'000'001;
+constexpr pid_t kChild = 5'000'002;
+constexpr pid_t kOther = 5'000'003;
+
+constexpr uint64_t kBytes = 1000;
+constexpr uint32_t kDefaultRate = HEAPTAP_DEFAULT_LG_SAMPLE;
+
+// What a dump of these tests says.
+std::string Text(uint64_t objects, uint64_t bytes, uint32_t lg_sample = kDefaultRate, size_t mappings = 0) {
+  return absl::StrCat(objects, " objects, ", bytes, " bytes, period ", uint64_t{1} << lg_sample, ", ", mappings,
+                      " mappings");
+}
+
+std::string Format(const profile::Profile& profile) {
+  const profile::LeakSummary live = profile.Leaks();
+  return absl::StrCat(live.objects, " objects, ", live.bytes, " bytes, period ", profile.period, ", ",
+                      profile.mappings.size(), " mappings");
+}
+
+class RecorderTest : public ::testing::Test {
+ protected:
+  RecorderTest() { ::testing::internal::CaptureStderr(); }
+  // The recorder's messages are shown if the test fails.
+  ~RecorderTest() override {
+    recorder_ = nullptr;
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    if (HasFailure()) std::cerr << said;
+  }
+
+  // A recording of children and their children.
+  RecorderOptions Children() {
+    RecorderOptions options;
+    options.prefix = folder_ / "heap";
+    options.format = Format;
+    options.follow = true;
+    return options;
+  }
+
+  // A system-wide recording that outlives its recorder.
+  RecorderOptions EveryProcess() {
+    RecorderOptions options;
+    options.format = Format;
+    options.follow = true;
+    options.system_wide = SystemWide{.state_folder = folder_.path(), .pin_folder = "simulated"};
+    return options;
+  }
+
+  void Start(const RecorderOptions& options, bool adopts = false) {
+    recorder_ = nullptr;
+    absl::StatusOr<std::unique_ptr<Recorder>> recorder =
+        Recorder::Start(options, {.books = bpf::MakeSimulatedBooks(kernel_, adopts),
+                                  .mapping_events = bpf::MakeSimulatedMappingEvents(kernel_)});
+    ASSERT_TRUE(recorder.ok()) << recorder.status();
+    recorder_ = *std::move(recorder);
+  }
+
+  // Begins a recording of kParent. Returns its process id.
+  uint64_t RecordParent() {
+    Start(Children());
+    const absl::Status status = recorder_->RecordChild(kParent);
+    EXPECT_TRUE(status.ok()) << status;
+    return kernel_.processes.begin()->first;
+  }
+
+  // The contents of all dumps of a process.
+  std::vector<std::string> Dumps(pid_t pid) const {
+    std::vector<std::string> dumps;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      const std::string name = entry.path().filename();
+      const std::vector<std::string> parts = absl::StrSplit(name, '.');  // NAME.PID.SEQUENCE.KIND.heap
+      if (parts.size() > 1 && parts[1] == absl::StrCat(pid)) dumps.push_back(ReadFile(entry.path()));
+    }
+    return dumps;
+  }
+
+  bpf::MappingEvent Mapping(pid_t pid, uint64_t time) const {
+    bpf::MappingEvent event = {};
+    event.kind = bpf::MappingEvent::kMap;
+    event.time = time;
+    event.pid = pid;
+    event.mapping.start = 0x1000;
+    event.mapping.end = 0x2000;
+    event.mapping.path = "[code]";  // without an inode: no file to read
+    return event;
+  }
+
+  void DieAtEachStep(absl::FunctionRef<void(pid_t)> end, size_t dumps, std::set<std::string>& steps);
+
+  TemporaryFolder folder_;
+  bpf::SimulatedKernel kernel_;
+  std::unique_ptr<Recorder> recorder_;
+};
+
+TEST_F(RecorderTest, AForkIsFollowed) {
+  const uint64_t parent = RecordParent();
+  kernel_.Sample(parent, kBytes);
+  const uint64_t child = kernel_.Fork(parent, kChild, "child");
+  kernel_.Sample(child, 3 * kBytes);
+  kernel_.Exit(kChild, "child");
+  recorder_->Pump();
+  EXPECT_THAT(Dumps(kChild), ElementsAre(Text(1, 3 * kBytes)));
+  EXPECT_THAT(Dumps(kParent), IsEmpty());
+  kernel_.Sample(parent, kBytes);
+  kernel_.Exit(kParent, "parent");
+  recorder_->Pump();
+  EXPECT_THAT(Dumps(kParent), ElementsAre(Text(2, 2 * kBytes)));
+  EXPECT_THAT(Dumps(kChild), SizeIs(1));
+  EXPECT_FALSE(recorder_->IsRecorded(kParent));
+}
+
+TEST_F(RecorderTest, ClosedBooksAreForgottenOnePumpLater) {
+  const uint64_t parent = RecordParent();
+  kernel_.Sample(parent, kBytes);
+  kernel_.Exit(kParent, "parent");
+  recorder_->Pump();
+  EXPECT_TRUE(kernel_.tallies.contains(parent));
+  recorder_->Pump();
+  recorder_->Pump();  // sweeps
+  EXPECT_FALSE(kernel_.HasBooks(parent));
+  EXPECT_TRUE(kernel_.stacks.empty());
+}
+
+// An end that another CPU sent before the fork.
+TEST_F(RecorderTest, AnExitMayComeBeforeTheFork) {
+  constexpr uint32_t kRate = 12;
+  RecordParent();
+  const uint64_t parent = kernel_.Reset(kParent, kRate);
+  const uint64_t child = kernel_.Fork(parent, kChild, "child");
+  kernel_.Sample(child, kBytes);
+  kernel_.Exit(kChild, "child");
+  std::swap(kernel_.events[1], kernel_.events[2]);
+  recorder_->Pump();
+  // With the facts of its parent.
+  EXPECT_THAT(Dumps(kChild), ElementsAre(Text(1, kBytes, kRate)));
+}
+
+TEST_F(RecorderTest, AForkAfterTheBooksAreClosedOpensNone) {
+  const uint64_t parent = RecordParent();
+  const uint64_t child = kernel_.Fork(parent, kChild, "child");
+  kernel_.Sample(child, kBytes);
+  kernel_.Exit(kChild, "child");
+  const heaptap_event fork = kernel_.events[0];
+  kernel_.events.erase(kernel_.events.begin());
+  recorder_->Pump();
+  EXPECT_THAT(Dumps(kChild), SizeIs(1));
+  kernel_.events.push_back(fork);
+  recorder_->Pump();
+  EXPECT_FALSE(recorder_->IsRecorded(kChild));
+  EXPECT_THAT(Dumps(kChild), SizeIs(1));
+}
+
+TEST_F(RecorderTest, AnExitMayComeBeforeTheStart) {
+  const uint64_t parent = RecordParent();
+  kernel_.Sample(parent, kBytes);
+  const heaptap_event start = kernel_.MakeEvent(HEAPTAP_EVENT_START, kParent, parent, "parent");
+  kernel_.Exit(kParent, "parent");
+  kernel_.Send(start);
+  recorder_->Pump();
+  kernel_.Send(start);
+  recorder_->Pump();
+  EXPECT_THAT(Dumps(kParent), SizeIs(1));
+  EXPECT_FALSE(recorder_->IsRecorded(kParent));
+}
+
+// The event that was sent last has the earliest time.
+TEST_F(RecorderTest, EventsMayComeInAnotherOrderThanTheirTimes) {
+  const uint64_t parent = RecordParent();
+  const uint64_t child = kernel_.Fork(parent, kChild, "child");
+  kernel_.Sample(parent, kBytes);
+  kernel_.Sample(child, kBytes);
+  recorder_->Pump();
+  const uint64_t now = bpf::SimulatedKernel::Now();
+  kernel_.Exit(kChild, "child");
+  kernel_.Exit(kParent, "parent");
+  kernel_.events[0].time = now + 200;
+  kernel_.events[1].time = now + 100;
+  kernel_.mappings = {Mapping(kParent, now + 90), Mapping(kChild, now + 190)};
+  recorder_->Pump();
+  EXPECT_THAT(Dumps(kChild), ElementsAre(Text(1, kBytes, kDefaultRate, 1)));
+  EXPECT_THAT(Dumps(kParent), ElementsAre(Text(1, kBytes, kDefaultRate, 1)));
+}
+
+TEST_F(RecorderTest, AMappingAfterTheExitBelongsToTheNextProcess) {
+  const uint64_t parent = RecordParent();
+  kernel_.Sample(parent, kBytes);
+  kernel_.Exit(kParent, "parent");
+  kernel_.mappings = {Mapping(kParent, kernel_.events[0].time + 1)};
+  recorder_->Pump();
+  EXPECT_THAT(Dumps(kParent), ElementsAre(Text(1, kBytes)));
+}
+
+TEST_F(RecorderTest, ALostExitIsFound) {
+  const uint64_t parent = RecordParent();
+  kernel_.Sample(parent, kBytes);
+  recorder_->Pump();
+  kernel_.loses_events = true;
+  kernel_.Exit(kParent, "parent");
+  recorder_->Pump();
+  EXPECT_THAT(Dumps(kParent), ElementsAre(Text(1, kBytes)));
+  recorder_->Pump();
+  recorder_->Pump();
+  EXPECT_FALSE(kernel_.HasBooks(parent));
+  EXPECT_THAT(Dumps(kParent), SizeIs(1));
+}
+
+TEST_F(RecorderTest, LostForksExecsAndResetsAreFound) {
+  const uint64_t parent = RecordParent();
+  kernel_.Sample(parent, kBytes);
+  recorder_->Pump();
+  kernel_.loses_events = true;
+  const uint64_t child = kernel_.Fork(parent, kChild, "child");
+  kernel_.Sample(child, kBytes);
+  const uint64_t program = kernel_.Exec(kChild, "program");
+  kernel_.Sample(program, 2 * kBytes);
+  const uint64_t reset = kernel_.Reset(kParent, kDefaultRate);
+  kernel_.Sample(reset, 5 * kBytes);
+  recorder_->Pump();
+  EXPECT_TRUE(recorder_->IsRecorded(kChild));
+  kernel_.loses_events = false;
+  kernel_.Exit(kChild, "program");
+  kernel_.Exit(kParent, "parent");
+  recorder_->Pump();
+  EXPECT_THAT(Dumps(kChild), ElementsAre(Text(1, 2 * kBytes)));
+  EXPECT_THAT(Dumps(kParent), ElementsAre(Text(1, 5 * kBytes)));
+  recorder_->Pump();
+  recorder_->Pump();
+  for (const uint64_t process_id : {parent, child, program, reset}) EXPECT_FALSE(kernel_.HasBooks(process_id));
+}
+
+TEST_F(RecorderTest, AnExecDropsTheBooks) {
+  const uint64_t before = RecordParent();
+  kernel_.Sample(before, kBytes);
+  const uint64_t after = kernel_.Exec(kParent, "program");
+  recorder_->Pump();
+  recorder_->Pump();
+  recorder_->Pump();
+  EXPECT_THAT(Dumps(kParent), IsEmpty());
+  EXPECT_FALSE(kernel_.HasBooks(before));
+  kernel_.Sample(after, 2 * kBytes);
+  kernel_.Exit(kParent, "program");
+  recorder_->Pump();
+  EXPECT_THAT(Dumps(kParent), ElementsAre(Text(1, 2 * kBytes)));
+}
+
+TEST_F(RecorderTest, AResetBeginsNewBooksWithTheNewRate) {
+  constexpr uint32_t kRate = 15;
+  const uint64_t before = RecordParent();
+  kernel_.Sample(before, kBytes);
+  const uint64_t after = kernel_.Reset(kParent, kRate);
+  kernel_.Sample(after, 2 * kBytes);
+  recorder_->Pump();
+  recorder_->Pump();
+  recorder_->Pump();
+  EXPECT_FALSE(kernel_.HasBooks(before));
+  EXPECT_TRUE(recorder_->IsRecorded(kParent));
+  kernel_.Exit(kParent, "parent");
+  recorder_->Pump();
+  EXPECT_THAT(Dumps(kParent), ElementsAre(Text(1, 2 * kBytes, kRate)));
+}
+
+TEST_F(RecorderTest, AProcessEntersASystemWideRecording) {
+  Start(EveryProcess());
+  EXPECT_EQ(kernel_.settings.everyone, 1u);
+  const uint64_t process_id = kernel_.Enter(kOther, "other");
+  kernel_.Sample(process_id, kBytes);
+  recorder_->Pump();
+  EXPECT_TRUE(recorder_->IsRecorded(kOther));
+  kernel_.Exit(kOther, "other");
+  recorder_->Pump();
+  EXPECT_THAT(Dumps(kOther), ElementsAre(Text(1, kBytes)));
+}
+
+TEST_F(RecorderTest, AProcessKeepsItsNameOverAReset) {
+  Start(EveryProcess());
+  kernel_.Enter(kOther, "name");
+  recorder_->Pump();
+  kernel_.Sample(kernel_.Reset(kOther, kDefaultRate), kBytes);
+  kernel_.Exit(kOther, "thread");
+  recorder_->Pump();
+  EXPECT_EQ(ReadFile(folder_ / absl::StrCat("name.", kOther, ".0.f.heap")), Text(1, kBytes));
+}
+
+// Each round, the collector dies one step later while it closes the books of a process whose image has ended with
+// `end`. The next collector finishes the work, whichever step was the last. Adds the steps to `steps`.
+void RecorderTest::DieAtEachStep(absl::FunctionRef<void(pid_t)> end, size_t dumps, std::set<std::string>& steps) {
+  bool has_died = true;
+  for (int lives = 0; has_died; lives++) {
+    SCOPED_TRACE(absl::StrCat("the collector dies after ", lives, " steps"));
+    const pid_t pid = kOther + lives;
+    kernel_.steps_left.reset();
+    Start(EveryProcess(), lives > 0);
+    const uint64_t process_id = kernel_.Enter(pid, "other");
+    kernel_.Sample(process_id, kBytes);
+    kernel_.Sample(process_id, kBytes);
+    kernel_.losses[process_id][HEAPTAP_LOSS_STACKS_FULL].events = 1;
+    recorder_->Pump();
+    end(pid);
+
+    has_died = false;
+    std::string step;
+    size_t dumps_before = 0;
+    kernel_.steps_left = lives;
+    try {
+      for (int pumps = 0; pumps < 3; pumps++) recorder_->Pump();
+    } catch (const bpf::CollectorDied& death) {
+      has_died = true;
+      step = death.step;
+      steps.insert(step);
+      dumps_before = Dumps(pid).size();
+    }
+    SCOPED_TRACE(absl::StrCat("in front of: ", step));
+    const bool is_marked = kernel_.closed.contains(process_id);
+    kernel_.steps_left.reset();
+    Start(EveryProcess(), true);
+    const absl::Time deadline = absl::Now() + absl::Seconds(10);
+    while (kernel_.HasBooks(process_id) && absl::Now() < deadline) recorder_->Pump();
+    EXPECT_FALSE(kernel_.HasBooks(process_id));
+    EXPECT_TRUE(kernel_.stacks.empty());
+    // A dump without its mark is written again: rather twice than never.
+    const bool is_repeated = step == "MarkClosed" && dumps_before == 1 && !is_marked;
+    EXPECT_EQ(Dumps(pid), std::vector<std::string>(is_repeated ? 2 : dumps, Text(2, 2 * kBytes)));
+    EXPECT_THAT(Dumps(0), IsEmpty());  // of unknown processes
+  }
+}
+
+TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAnExit) {
+  std::set<std::string> steps;
+  DieAtEachStep([this](pid_t pid) { kernel_.Exit(pid, "other"); }, 1, steps);
+  EXPECT_THAT(steps, IsSupersetOf({"handle events", "ReadAllTallies", "ReadStack", "MarkClosed", "forget the losses",
+                                   "forget the end", "forget the stacks", "forget the tallies",
+                                   "sweep the live objects", "sweep the marks"}));
+}
+
+TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAnExec) {
+  std::set<std::string> steps;
+  DieAtEachStep([this](pid_t pid) { kernel_.Exec(pid, "program"); }, 0, steps);
+  EXPECT_THAT(steps, IsSupersetOf({"handle events", "MarkClosed", "forget the losses", "forget the end",
+                                   "forget the stacks", "forget the tallies"}));
+}
+
+}  // namespace
+}  // namespace heaptap::recording

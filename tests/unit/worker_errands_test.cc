@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/worker_jobs.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/worker/errands.h"
+
+namespace heaptap::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+constexpr uid_t kUser = 1000;
+constexpr uid_t kOther = 1001;
+
+class ErrandsTest : public ::testing::Test {
+ protected:
+  void Start(uid_t user, Job job, const std::string& name) {
+    errands_.Start(user, {.job = job, .file = {.fd = file_.get()}, .question = name}, {.time = absl::Minutes(1)},
+                   [this, name](const Answer& answer) {
+                     done_.push_back(name);
+                     statuses_.push_back(answer.status);
+                   });
+  }
+  bool WaitFor(size_t count) {
+    return errands_.WaitUntil([&] { return done_.size() >= count; }, absl::Now() + absl::Minutes(1));
+  }
+
+  base::FileDescriptor file_{open("/proc/self/exe", O_RDONLY | O_CLOEXEC)};
+  std::vector<std::string> done_;
+  std::vector<absl::Status> statuses_;
+  Errands errands_{Urgency::kForeground};
+};
+
+TEST_F(ErrandsTest, AnswersComeToTheOwnersThread) {
+  Start(kUser, kEcho, "a");
+  Start(kUser, kEcho, "b");
+  Start(kUser, kEcho, "c");
+  EXPECT_TRUE(done_.empty());
+  ASSERT_TRUE(WaitFor(3));
+  EXPECT_THAT(done_, UnorderedElementsAre("a", "b", "c"));
+  for (const absl::Status& status : statuses_) EXPECT_TRUE(status.ok()) << status;
+}
+
+// One user's jobs never end: those of another user do not wait for them.
+TEST_F(ErrandsTest, UsersTakeTurns) {
+  for (int i = 0; i < 10; i++) Start(kUser, kStall, "stalled");
+  Start(kOther, kEcho, "other");
+  Start(0, kEcho, "root");
+  ASSERT_TRUE(WaitFor(2));
+  EXPECT_THAT(done_, UnorderedElementsAre("other", "root"));
+}
+
+TEST_F(ErrandsTest, AUserWhoHasUsedUpTheAccountWaits) {
+  Errands errands(Urgency::kForeground, {}, absl::Milliseconds(100));
+  std::vector<std::string> done;
+  const auto start = [&](uid_t user, Job job, const std::string& name) {
+    errands.Start(user, {.job = job, .file = {.fd = file_.get()}}, {.time = absl::Seconds(1)},
+                  [&, name](const Answer&) { done.push_back(name); });
+  };
+  const auto wait = [&](size_t count) {
+    return errands.WaitUntil([&] { return done.size() == count; }, absl::Now() + absl::Minutes(1));
+  };
+  start(kUser, kStall, "stalled");
+  ASSERT_TRUE(wait(1));
+  start(kUser, kEcho, "after the stalled one");
+  start(kOther, kEcho, "other");
+  ASSERT_TRUE(wait(3));
+  EXPECT_THAT(done, ElementsAre("stalled", "other", "after the stalled one"));
+}
+
+TEST_F(ErrandsTest, AUserHasABoundOfWaitingJobs) {
+  for (size_t i = 0; i < Errands::kMaxOfUser + Errands::kMaxWaiting; i++) Start(kUser, kStall, "stalled");
+  Start(kUser, kEcho, "too many");
+  ASSERT_TRUE(WaitFor(1));
+  EXPECT_EQ(done_.back(), "too many");
+  EXPECT_TRUE(absl::IsUnavailable(statuses_.back())) << statuses_.back();
+}
+
+TEST_F(ErrandsTest, UnfinishedJobsEndWithTheObject) {
+  const absl::Time begin = absl::Now();
+  {
+    Errands errands(Urgency::kForeground);
+    errands.Start(kUser, {.job = kStall, .file = {.fd = file_.get()}}, {.time = absl::Hours(1)},
+                  [](const Answer&) { FAIL() << "nobody wants this answer"; });
+  }
+  EXPECT_LT(absl::Now() - begin, absl::Minutes(1));
+}
+
+}  // namespace
+}  // namespace heaptap::worker

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What clients may ask of a running collector: the interface between the recording, which one thread owns, and the
+// threads that answer requests (HTTP).
+//
+// All calls are thread-safe. They wait for the recording's thread, at most kPatience; then Unavailable. PIDs are those
+// of the initial PID namespace; process ids keep an order from a later process with the same PID. NotFound: the process
+// is not recorded, or has ended.
+#ifndef HEAPTAP_USERSPACE_API_COLLECTOR_H_
+#define HEAPTAP_USERSPACE_API_COLLECTOR_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "heaptap/contract.h"
+#include "userspace/export/prometheus.h"
+#include "userspace/profile/figures.h"
+#include "userspace/profile/profile.h"
+#include "userspace/profile/snapshot.h"
+
+namespace heaptap::api {
+
+class Collector {
+ public:
+  static constexpr absl::Duration kPatience = absl::Seconds(10);
+
+  virtual ~Collector() = default;
+
+  // By PID.
+  virtual absl::StatusOr<std::vector<profile::ProcessSummary>> Processes() = 0;
+  // The latest processes that ended, most recent first.
+  virtual absl::StatusOr<std::vector<profile::EndedProcess>> Ended() = 0;
+
+  virtual absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process) = 0;
+  // Writes a dump into the collector's folder. Returns its path.
+  virtual absl::StatusOr<std::string> Dump(const profile::ProcessRef& process) = 0;
+
+  // FailedPrecondition: the process's allocator has no control block. Unavailable: its memory is not accessible.
+  virtual absl::StatusOr<profile::AllocatorFigures> Allocator(const profile::ProcessRef& process) = 0;
+  virtual absl::Status SetActive(const profile::ProcessRef& process, bool active) = 0;
+  // Without a rate: back to the rate of the collector's rules, or else of the process.
+  virtual absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) = 0;
+
+  virtual absl::StatusOr<profile::CollectorFigures> Figures() = 0;
+};
+
+}  // namespace heaptap::api
+
+#endif  // HEAPTAP_USERSPACE_API_COLLECTOR_H_

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the server's protocols have in common. Each protocol is a table of endpoints in its own file
+// (http_endpoints_*.cc).
+#ifndef HEAPTAP_USERSPACE_API_ENDPOINT_H_
+#define HEAPTAP_USERSPACE_API_ENDPOINT_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "userspace/api/collector.h"
+#include "userspace/api/process_symbols.h"
+#include "userspace/http/access.h"
+#include "userspace/http/message.h"
+#include "userspace/profile/figures.h"
+#include "userspace/profile/snapshot.h"
+
+namespace heaptap::api {
+
+// The context of one request.
+struct Call {
+  Collector& collector;
+  ProcessSymbols& symbols;
+  const http::Request& request;
+  const http::Access& access;
+  const http::Sleep& sleep;
+};
+
+using Reply = absl::StatusOr<http::Response>;
+
+enum Methods : uint8_t { kGet = 1, kHead = 2, kPost = 4, kRead = kGet | kHead };
+
+// How a protocol's clients expect errors.
+enum class ErrorForm {
+  kText,  // a line
+  kGo,    // a line, and the header that makes `go tool pprof` show it
+  kJson,  // {"error": "..."}
+};
+
+// A path of one process: /pid/PID/<path>, or /<path>?pid=PID, or /<path> if the client can see only one process.
+struct ProcessEndpoint {
+  absl::string_view path;
+  uint8_t methods;  // Methods
+  ErrorForm errors;
+  Reply (*answer)(Call& call, const profile::ProcessSummary& process);
+  bool needs_prefix = false;  // the path exists only after /pid/PID
+};
+
+// A path of the whole collector.
+struct CollectorEndpoint {
+  absl::string_view path;  // without the first '/'
+  uint8_t methods;
+  ErrorForm errors;
+  Reply (*answer)(Call& call);
+};
+
+// The tables of the protocols.
+absl::Span<const ProcessEndpoint> MtevEndpoints();     // as libmtev answers
+absl::Span<const ProcessEndpoint> PprofEndpoints();    // gperftools' protocol, for jeprof
+absl::Span<const ProcessEndpoint> GoPprofEndpoints();  // as Go's net/http/pprof answers
+absl::Span<const ProcessEndpoint> ApiProcessEndpoints();
+absl::Span<const CollectorEndpoint> ApiEndpoints();
+absl::Span<const CollectorEndpoint> StatusEndpoints();  // for Prometheus, for supervisors, for people
+
+// The processes that the peer may see, by PID.
+absl::StatusOr<std::vector<profile::ProcessSummary>> VisibleProcesses(Call& call);
+
+// Parses a whole number of decimal digits only, without leading zeros.
+std::optional<uint32_t> ParseNumber(absl::string_view text, uint32_t least, uint32_t most);
+
+}  // namespace heaptap::api
+
+#endif  // HEAPTAP_USERSPACE_API_ENDPOINT_H_

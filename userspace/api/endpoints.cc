@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/api/endpoints.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "userspace/api/processes_json.h"
+#include "userspace/base/printable_text.h"
+#include "userspace/profile/figures.h"
+#include "userspace/profile/snapshot.h"
+
+namespace heaptap::api {
+namespace {
+
+absl::Status NoSuchProcess(pid_t pid) { return absl::NotFoundError(absl::StrCat("process ", pid, " is not recorded")); }
+
+// The kernel's limit (PID_MAX_LIMIT).
+constexpr uint32_t kMaxPid = 1 << 22;
+
+int HttpStatus(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return 400;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kFailedPrecondition:
+      return 409;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+http::Response ErrorAnswer(ErrorForm form, const absl::Status& status) {
+  http::Response answer = {.status = HttpStatus(status)};
+  if (form == ErrorForm::kJson) {
+    answer.content_type = http::kJson;
+    answer.body = ErrorJson(status.message());
+    return answer;
+  }
+  if (form == ErrorForm::kGo) answer.headers.emplace_back("X-Go-Pprof", "1");
+  answer.content_type = http::kPlainText;
+  answer.body = absl::StrCat(absl::StripSuffix(status.message(), "\n"), "\n");
+  return answer;
+}
+
+http::Response NoSuchPath() { return {.status = 404, .content_type = http::kPlainText, .body = "no such page\n"}; }
+
+bool Allows(uint8_t methods, const std::string& method) {
+  const uint8_t asked = method == "GET" ? kGet : method == "HEAD" ? kHead : method == "POST" ? kPost : 0;
+  return (methods & asked) != 0;
+}
+
+http::Response WrongMethod(uint8_t methods) {
+  std::vector<absl::string_view> names;
+  if (methods & kGet) names.push_back("GET");
+  if (methods & kHead) names.push_back("HEAD");
+  if (methods & kPost) names.push_back("POST");
+  const std::string allowed = absl::StrJoin(names, ", ");
+  return {.status = 405,
+          .content_type = http::kPlainText,
+          .body = absl::StrCat("this page supports ", allowed, "\n"),
+          .headers = {{"Allow", allowed}}};
+}
+
+template <typename Endpoint>
+const Endpoint* FindPath(std::initializer_list<absl::Span<const Endpoint>> tables, absl::string_view path) {
+  for (absl::Span<const Endpoint> table : tables) {
+    for (const Endpoint& endpoint : table) {
+      if (endpoint.path == path) return &endpoint;
+    }
+  }
+  return nullptr;
+}
+
+// A path, with the process if the path names one.
+struct ProcessPath {
+  std::optional<pid_t> pid;
+  absl::string_view path;
+};
+
+std::optional<ProcessPath> SplitPath(absl::string_view path) {
+  if (!absl::ConsumePrefix(&path, "pid/")) return ProcessPath{std::nullopt, path};
+  const size_t slash = path.find('/');
+  if (slash == absl::string_view::npos) return std::nullopt;
+  const std::optional<uint32_t> pid = ParseNumber(path.substr(0, slash), 1, kMaxPid);
+  if (!pid.has_value()) return std::nullopt;
+  return ProcessPath{static_cast<pid_t>(*pid), path.substr(slash + 1)};
+}
+
+absl::Status SeveralProcesses(absl::Span<const profile::ProcessSummary> processes) {
+  std::string message = "several processes are recorded; choose one with ?pid=PID:\n";
+  for (const profile::ProcessSummary& process : processes) {
+    absl::StrAppend(&message, process.pid, " ", base::Printable(process.command), "\n");
+  }
+  return absl::InvalidArgumentError(message);
+}
+
+absl::StatusOr<profile::ProcessSummary> ChooseProcess(Call& call, std::optional<pid_t> pid) {
+  if (const std::optional<std::string> text = call.request.Parameter("pid"); !pid.has_value() && text.has_value()) {
+    pid = ParseNumber(*text, 1, kMaxPid);
+    if (!pid.has_value()) return absl::InvalidArgumentError("the parameter pid must be a PID");
+  }
+  absl::StatusOr<std::vector<profile::ProcessSummary>> processes = VisibleProcesses(call);
+  if (!processes.ok()) return processes.status();
+  if (!pid.has_value()) {
+    if (processes->empty()) return absl::NotFoundError("no process is recorded");
+    if (processes->size() > 1) return SeveralProcesses(*processes);
+    return std::move(processes->front());
+  }
+  auto found = std::find_if(processes->begin(), processes->end(),
+                            [&](const profile::ProcessSummary& process) { return process.pid == *pid; });
+  if (found == processes->end()) return NoSuchProcess(*pid);
+  return std::move(*found);
+}
+
+http::Response AnswerOrError(ErrorForm form, Reply reply) {
+  return reply.ok() ? std::move(*reply) : ErrorAnswer(form, reply.status());
+}
+
+}  // namespace
+
+std::optional<uint32_t> ParseNumber(absl::string_view text, uint32_t least, uint32_t most) {
+  // SimpleAtoi accepts signs and spaces.
+  const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit) &&
+                        (text.size() == 1 || text[0] != '0');
+  uint32_t number = 0;
+  if (!is_plain || !absl::SimpleAtoi(text, &number) || number < least || number > most) return std::nullopt;
+  return number;
+}
+
+absl::StatusOr<std::vector<profile::ProcessSummary>> VisibleProcesses(Call& call) {
+  absl::StatusOr<std::vector<profile::ProcessSummary>> processes = call.collector.Processes();
+  if (processes.ok()) {
+    std::erase_if(*processes, [&](const profile::ProcessSummary& process) { return !call.access.Sees(process.owner); });
+  }
+  return processes;
+}
+
+http::Response AnswerCall(Call& call) {
+  absl::string_view path = call.request.path;
+  if (!absl::ConsumePrefix(&path, "/")) return NoSuchPath();
+  if (const auto* endpoint = FindPath<CollectorEndpoint>({ApiEndpoints(), StatusEndpoints()}, path)) {
+    if (!Allows(endpoint->methods, call.request.method)) return WrongMethod(endpoint->methods);
+    return AnswerOrError(endpoint->errors, endpoint->answer(call));
+  }
+  const std::optional<ProcessPath> split = SplitPath(path);
+  if (!split.has_value()) return NoSuchPath();
+  const auto* endpoint = FindPath<ProcessEndpoint>(
+      {MtevEndpoints(), PprofEndpoints(), GoPprofEndpoints(), ApiProcessEndpoints()}, split->path);
+  if (endpoint == nullptr || (endpoint->needs_prefix && !split->pid.has_value())) return NoSuchPath();
+  if (!Allows(endpoint->methods, call.request.method)) return WrongMethod(endpoint->methods);
+  const absl::StatusOr<profile::ProcessSummary> process = ChooseProcess(call, split->pid);
+  if (!process.ok()) return ErrorAnswer(endpoint->errors, process.status());
+  return AnswerOrError(endpoint->errors, endpoint->answer(call, *process));
+}
+
+http::Handler MakeHandler(Collector& collector, worker::Crews& crews) {
+  auto symbols = std::make_shared<ProcessSymbols>(collector, crews);
+  return [&collector, symbols](const http::Request& request, const http::Access& access, const http::Sleep& sleep) {
+    Call call = {.collector = collector, .symbols = *symbols, .request = request, .access = access, .sleep = sleep};
+    return AnswerCall(call);
+  };
+}
+
+}  // namespace heaptap::api

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Routes a request to its endpoint: finds the path and the process, and checks access.
+#ifndef HEAPTAP_USERSPACE_API_ENDPOINTS_H_
+#define HEAPTAP_USERSPACE_API_ENDPOINTS_H_
+
+#include "userspace/api/endpoint.h"
+#include "userspace/http/message.h"
+#include "userspace/worker/crews.h"
+
+namespace heaptap::api {
+
+// Answers any request. A process that the peer may not see is treated as one that does not exist. No parameter is ever
+// the path of a file. Thread-safe for different calls.
+http::Response AnswerCall(Call& call);
+
+// The handler of a server for this collector. Refers to `collector` and `crews`.
+http::Handler MakeHandler(Collector& collector, worker::Crews& crews);
+
+}  // namespace heaptap::api
+
+#endif  // HEAPTAP_USERSPACE_API_ENDPOINTS_H_

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// gperftools' protocol for remote programs, as spoken by jeprof and google-pprof: the profile has addresses, and the
+// client asks for their names.
+//
+// Format: bin/jeprof of jemalloc 5.3 (FetchDynamicProfiles, FetchSymbols), Go's internal/symbolz.
+#include "absl/strings/str_join.h"
+#include "userspace/api/endpoint.h"
+#include "userspace/api/endpoints_symbol.h"
+#include "userspace/export/growth_heap.h"
+#include "userspace/export/heap_v2.h"
+#include "userspace/profile/figures.h"
+#include "userspace/profile/snapshot.h"
+
+namespace heaptap::api {
+namespace {
+
+Reply Heap(Call& call, const profile::ProcessSummary& process) {
+  const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref());
+  if (!snapshot.ok()) return snapshot.status();
+  return http::Response{.content_type = http::kPlainText, .body = exporter::HeapV2(snapshot->profile)};
+}
+
+Reply Growth(Call& call, const profile::ProcessSummary& process) {
+  const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref());
+  if (!snapshot.ok()) return snapshot.status();
+  return http::Response{.content_type = http::kPlainText, .body = exporter::GrowthHeap(snapshot->profile)};
+}
+
+// The outermost function first, then the functions that were inlined into it.
+std::string WithInlined(const std::vector<std::string>& names) {
+  return absl::StrJoin(names.rbegin(), names.rend(), "--");
+}
+
+Reply Symbol(Call& call, const profile::ProcessSummary& process) { return AnswerSymbols(call, process, WithInlined); }
+
+constexpr ProcessEndpoint kEndpoints[] = {
+    {"pprof/heap", kRead, ErrorForm::kText, Heap},
+    {"pprof/growth", kRead, ErrorForm::kText, Growth},
+    {"pprof/symbol", kRead | kPost, ErrorForm::kText, Symbol},
+    {"pprof/cmdline", kRead, ErrorForm::kText, AnswerCommandLine},
+};
+
+}  // namespace
+
+absl::Span<const ProcessEndpoint> PprofEndpoints() { return kEndpoints; }
+
+}  // namespace heaptap::api

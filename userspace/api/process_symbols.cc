@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/api/process_symbols.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/export/frame_names.h"
+#include "userspace/profile/figures.h"
+#include "userspace/profile/snapshot.h"
+
+namespace heaptap::api {
+namespace {
+
+constexpr worker::Limits kCommandLine = {.time = absl::Seconds(2), .answer_bytes = 64 << 10};
+
+std::vector<exporter::SourceFrame> ToSourceFrames(const symbolize::Frames& frames) {
+  std::vector<exporter::SourceFrame> result;
+  result.reserve(frames.size());
+  for (const symbolize::Frame& frame : frames) {
+    result.push_back(
+        {.function = std::string(frame.function.view()), .file = std::string(frame.file.view()), .line = frame.line});
+  }
+  return result;
+}
+
+exporter::FindSourceFrames FindIn(absl::flat_hash_map<uint64_t, symbolize::Frames> frames) {
+  auto known = std::make_shared<const absl::flat_hash_map<uint64_t, symbolize::Frames>>(std::move(frames));
+  return [known](uint64_t address) {
+    auto found = known->find(address);
+    return found == known->end() ? std::vector<exporter::SourceFrame>() : ToSourceFrames(found->second);
+  };
+}
+
+// Groups addresses by the index of their mapping; drops those without one.
+std::map<size_t, std::vector<uint64_t>> ByMapping(const std::vector<elf::Mapping>& mappings,
+                                                  absl::Span<const uint64_t> addresses) {
+  std::map<size_t, std::vector<uint64_t>> result;
+  for (uint64_t address : addresses) {
+    const elf::Mapping* mapping = exporter::FindMapping(mappings, address);
+    if (mapping != nullptr && mapping->inode != 0) result[mapping - mappings.data()].push_back(address);
+  }
+  return result;
+}
+
+std::vector<uint64_t> CallAddresses(const profile::Profile& profile) {
+  std::vector<uint64_t> addresses;
+  for (const profile::Context& context : profile.contexts) {
+    for (uint64_t frame : context.frames) addresses.push_back(exporter::CallAddress(frame));
+  }
+  std::sort(addresses.begin(), addresses.end());
+  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  return addresses;
+}
+
+}  // namespace
+
+ProcessSymbols::ProcessSymbols(Collector& collector, worker::Crews& crews, Options options)
+    : collector_(collector), crews_(crews), options_(std::move(options)), symbolizer_(crews_, options_.symbolizer) {}
+
+ProcessSymbols::Owner ProcessSymbols::FindOwner(pid_t pid, uint64_t process_id) {
+  const absl::StatusOr<std::vector<profile::ProcessSummary>> recorded = collector_.Processes();
+  if (!recorded.ok()) return {};
+  for (const profile::ProcessSummary& summary : *recorded) {
+    if (summary.pid == pid && summary.process_id == process_id) {
+      return {.pid = pid, .user = summary.owner.value_or(worker::kUnknownUser)};
+    }
+  }
+  return {};
+}
+
+exporter::FindSourceFrames ProcessSymbols::Find(const profile::Snapshot& snapshot,
+                                                absl::Span<const uint64_t> addresses) {
+  const Owner owner = FindOwner(snapshot.profile.pid, snapshot.process_id);
+  FramesByAddress found = FindBy(owner, snapshot, addresses);
+  const bool is_same = owner.pid == 0 || FindOwner(owner.pid, snapshot.process_id).pid != 0;
+  if (!is_same) found = FindBy({}, snapshot, addresses);
+  return FindIn(std::move(found));
+}
+
+ProcessSymbols::FramesByAddress ProcessSymbols::FindBy(const Owner& owner, const profile::Snapshot& snapshot,
+                                                       absl::Span<const uint64_t> addresses) {
+  const absl::Time deadline = absl::Now() + options_.patience;
+  FramesByAddress known;
+  for (const auto& [index, in_mapping] : ByMapping(snapshot.profile.mappings, addresses)) {
+    const elf::Mapping& mapping = snapshot.profile.mappings[index];
+    for (size_t begin = 0; begin < in_mapping.size(); begin += worker::kMaxBatch) {
+      const auto batch = absl::MakeConstSpan(in_mapping).subspan(begin, worker::kMaxBatch);
+      std::vector<uint64_t> offsets;
+      offsets.reserve(batch.size());
+      for (uint64_t address : batch) offsets.push_back(worker::FileOffset(mapping, address));
+      std::vector<symbolize::Frames> frames = Symbolize(owner, mapping, offsets, deadline);
+      for (size_t i = 0; i < frames.size(); ++i) known.insert_or_assign(batch[i], std::move(frames[i]));
+    }
+  }
+  return known;
+}
+
+exporter::FindSourceFrames ProcessSymbols::FindAll(profile::Snapshot& snapshot) {
+  const std::vector<uint64_t> addresses = CallAddresses(snapshot.profile);
+  Owner owner = FindOwner(snapshot.profile.pid, snapshot.process_id);
+  std::vector<elf::Mapping>& mappings = snapshot.profile.mappings;
+  const std::map<size_t, std::vector<uint64_t>> by_mapping = ByMapping(mappings, addresses);
+  const auto find_build_ids = [&] {
+    for (size_t index = 0; index < mappings.size(); ++index) {
+      elf::Mapping& mapping = mappings[index];
+      if (!by_mapping.contains(index) && mapping.path != snapshot.executable) continue;
+      mapping.build_id = BuildId(owner, mapping);
+    }
+  };
+  find_build_ids();
+  if (owner.pid != 0 && FindOwner(owner.pid, snapshot.process_id).pid == 0) {
+    owner = {};
+    find_build_ids();
+  }
+  return Find(snapshot, addresses);
+}
+
+std::vector<symbolize::Frames> ProcessSymbols::Symbolize(const Owner& owner, const elf::Mapping& mapping,
+                                                         absl::Span<const uint64_t> offsets, absl::Time deadline) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto is_free = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !is_busy_; };
+    if (!mutex_.AwaitWithDeadline(absl::Condition(&is_free), deadline) || absl::Now() > deadline) return {};
+    is_busy_ = true;
+  }
+  // In a cleanup, because Symbolize can throw std::bad_alloc.
+  const absl::Cleanup free = [this] {
+    absl::MutexLock lock(&mutex_);
+    is_busy_ = false;
+  };
+  return symbolizer_.Symbolize(owner.user, {.pid = owner.pid, .mapping = mapping}, offsets);
+}
+
+std::string ProcessSymbols::BuildId(const Owner& owner, const elf::Mapping& mapping) {
+  if (mapping.inode == 0) return "";
+  const worker::Answer answer =
+      crews_.Do(owner.user, {.job = worker::Job::kDebugLinks, .file = {.pid = owner.pid, .mapping = mapping}},
+                options_.symbolizer.limits);
+  const absl::StatusOr<worker::FileFacts> facts = worker::DecodeFacts(answer.bytes);
+  return answer.status.ok() && facts.ok() ? facts->links.build_id : "";
+}
+
+std::vector<std::string> ProcessSymbols::CommandLine(const profile::ProcessSummary& process) {
+  const worker::Answer answer =
+      crews_.Do(process.owner.value_or(worker::kUnknownUser),
+                {.job = worker::Job::kCommandLine, .file = {.pid = process.pid}}, kCommandLine);
+  if (answer.bytes.empty() || FindOwner(process.pid, process.process_id).pid == 0) return {};
+  return absl::StrSplit(absl::StripSuffix(answer.bytes, absl::string_view("\0", 1)), '\0');
+}
+
+}  // namespace heaptap::api

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The collector's data about processes as JSON.
+//
+// Format: one JSON document in UTF-8, {"schema_version": 1, ...}. Fields have the names of the structs in collector.h.
+// Times are RFC 3339 in UTC; unknown values are null; text that a process chose is made printable
+// (userspace/export/printable_text.h). schema_version changes when a field is removed or changes its meaning, not when
+// one is added.
+//
+// Functions here are thread-safe.
+#ifndef HEAPTAP_USERSPACE_API_PROCESSES_JSON_H_
+#define HEAPTAP_USERSPACE_API_PROCESSES_JSON_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "userspace/api/collector.h"
+#include "userspace/profile/figures.h"
+
+namespace heaptap::api {
+
+// {"schema_version": 1, "processes": [...]}
+std::string ProcessesJson(absl::Span<const profile::ProcessSummary> processes);
+
+// {"schema_version": 1, "ended": [{<as a process>, "ended": ..., "status": ..., "by_oom_kill": ..., "dump": ...}]}
+std::string EndedJson(absl::Span<const profile::EndedProcess> processes);
+
+// {"error": <message, made printable>}, and a newline
+std::string ErrorJson(absl::string_view message);
+
+// {"schema_version": 1, "options": ..., "active": ..., "lg_sample": ..., "statistics": {...}}
+std::string AllocatorJson(const profile::AllocatorFigures& figures);
+
+}  // namespace heaptap::api
+
+#endif  // HEAPTAP_USERSPACE_API_PROCESSES_JSON_H_

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/base/accounts.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace heaptap::base {
+namespace {
+
+constexpr uid_t kRoot = 0;
+
+// Full accounts are closed beyond this number: a new one is the same.
+constexpr size_t kMaxAccounts = 1024;
+
+}  // namespace
+
+Accounts::Account* Accounts::Find(std::optional<uid_t> user, absl::Time now) {
+  if (user.has_value()) user = ids_.OwnerOf(*user);
+  if (user == kRoot) return nullptr;
+  const auto fill = [&](Account& account) {
+    account.left = std::min(account.left + std::max(now - account.since, absl::ZeroDuration()) * share_, burst_);
+    account.since = now;
+  };
+  if (accounts_.size() >= kMaxAccounts) {
+    for (auto entry = accounts_.begin(); entry != accounts_.end();) {
+      fill(entry->second);
+      entry = entry->second.left == burst_ ? accounts_.erase(entry) : std::next(entry);
+    }
+  }
+  Account& account = accounts_.try_emplace(user, Account{.left = burst_, .since = now}).first->second;
+  fill(account);
+  return &account;
+}
+
+bool Accounts::HasTime(std::optional<uid_t> user, absl::Time now) {
+  const Account* account = Find(user, now);
+  return account == nullptr || account->left > absl::ZeroDuration();
+}
+
+void Accounts::Charge(std::optional<uid_t> user, absl::Duration used, absl::Time now) {
+  if (Account* account = Find(user, now); account != nullptr) account->left -= used;
+}
+
+}  // namespace heaptap::base

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Accounts of time, one for each user: how much of something that all users share a user may use. A user who wants more
+// waits; other users do not.
+//
+// An account holds `burst` at first and gets `share` of the time that passes. It may be overdrawn once, by the work
+// that it was just enough for. Root has no account. Subordinate ids share the account of their user. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_BASE_ACCOUNTS_H_
+#define HEAPTAP_USERSPACE_BASE_ACCOUNTS_H_
+
+#include <sys/types.h>
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "userspace/base/subordinate_ids.h"
+
+namespace heaptap::base {
+
+class Accounts {
+ public:
+  Accounts(SubordinateIds ids, double share, absl::Duration burst)
+      : ids_(std::move(ids)), share_(share), burst_(burst) {}
+
+  // `user`: none if it is unknown. All unknown users share an account.
+  bool HasTime(std::optional<uid_t> user, absl::Time now);
+  void Charge(std::optional<uid_t> user, absl::Duration used, absl::Time now);
+
+  const SubordinateIds& ids() const { return ids_; }
+
+ private:
+  struct Account {
+    absl::Duration left = {};
+    absl::Time since = {};
+  };
+  // Null: of root.
+  Account* Find(std::optional<uid_t> user, absl::Time now);
+
+  SubordinateIds ids_;
+  const double share_;
+  const absl::Duration burst_;
+  std::map<std::optional<uid_t>, Account> accounts_;
+};
+
+}  // namespace heaptap::base
+
+#endif  // HEAPTAP_USERSPACE_BASE_ACCOUNTS_H_

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Makes text that a process chose (names of threads, functions, files) safe for every reader.
+#ifndef HEAPTAP_USERSPACE_BASE_PRINTABLE_TEXT_H_
+#define HEAPTAP_USERSPACE_BASE_PRINTABLE_TEXT_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace heaptap::base {
+
+// Appends `text` as UTF-8 without control characters. Control characters, and bytes that are not UTF-8, become \ooo as
+// in /proc/PID/maps. Protocol buffers and Prometheus need UTF-8; terminals obey control characters. Thread-safe.
+void AppendPrintable(absl::string_view text, std::string& out);
+
+// The same as a new string.
+std::string Printable(absl::string_view text);
+
+}  // namespace heaptap::base
+
+#endif  // HEAPTAP_USERSPACE_BASE_PRINTABLE_TEXT_H_

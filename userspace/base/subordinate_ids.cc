@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/base/subordinate_ids.h"
+
+#include <pwd.h>
+
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+
+namespace heaptap::base {
+namespace {
+
+// A name that is no number is looked up in the user database.
+std::optional<uid_t> FindUser(const std::string& name) {
+  passwd entry;
+  passwd* found = nullptr;
+  std::vector<char> buffer(1 << 14);
+  if (getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) {
+    return std::nullopt;
+  }
+  return found->pw_uid;
+}
+
+}  // namespace
+
+SubordinateIds::SubordinateIds(absl::string_view text,
+                               const std::function<std::optional<uid_t>(const std::string&)>& find_user) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::vector<absl::string_view> fields = absl::StrSplit(line, ':');
+    uid_t first = 0;
+    uint64_t count = 0;
+    if (fields.size() != 3 || !absl::SimpleAtoi(fields[1], &first) || !absl::SimpleAtoi(fields[2], &count)) continue;
+    if (count == 0 || count > uint64_t{std::numeric_limits<uid_t>::max()} - first) continue;
+    uid_t number = 0;
+    const std::optional<uid_t> owner =
+        absl::SimpleAtoi(fields[0], &number) ? number : find_user(std::string(fields[0]));
+    if (owner.has_value()) by_first_[first] = {.last = static_cast<uid_t>(first + count - 1), .owner = *owner};
+  }
+}
+
+SubordinateIds SubordinateIds::OfSystem() {
+  std::ifstream file("/etc/subuid");
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return SubordinateIds(text, FindUser);
+}
+
+uid_t SubordinateIds::OwnerOf(uid_t user) const {
+  auto range = by_first_.upper_bound(user);
+  if (range == by_first_.begin()) return user;
+  --range;
+  return user <= range->second.last ? range->second.owner : user;
+}
+
+}  // namespace heaptap::base

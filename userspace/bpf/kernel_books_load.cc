@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How books begin: loads the eBPF object into the kernel, or takes over the recording of an earlier collector.
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "bpf/heaptap.skel.h"
+#include "userspace/bpf/kernel_books.h"
+#include "userspace/bpf/kernel_error.h"
+#include "userspace/bpf/probes.h"
+
+namespace heaptap::bpf {
+namespace {
+
+constexpr uint64_t kFirstIdOfPrograms = 2;
+
+// The collector sweeps `live` when this share of it is used. The rest has room for samples until the sweep ends.
+constexpr uint64_t kSweepAtPercent = 75;
+
+// Kernel memory of one node of an unwind table.
+constexpr uint64_t kNodeBytes = 4096;
+
+// Pinned last: if it exists, everything is pinned.
+constexpr char kWhole[] = "whole";
+
+struct NamedProgram {
+  Program which;
+  const char* name;
+};
+constexpr NamedProgram kNamedPrograms[] = {
+    {Program::kAlloc, "probe_alloc"},
+    {Program::kFree, "probe_free"},
+    {Program::kStart, "probe_start"},
+    {Program::kTakeControl, "take_control"},
+    {Program::kDump, "probe_dump"},
+    {Program::kThreadName, "probe_thread_name"},
+    {Program::kInvalidateRules, "invalidate_rules"},
+    {Program::kIdentify, "identify"},
+    {Program::kSweep, "sweep"},
+    {Program::kConfigure, "configure"},
+    {Program::kFold, "fold"},
+    {Program::kTalliesDeleted, "tallies_deleted"},
+    {Program::kAny, "probe_any"},
+};
+static_assert(std::size(kNamedPrograms) == kPrograms);
+
+// By enum heaptap_probe.
+constexpr Program kSitePrograms[] = {Program::kDump,  Program::kThreadName, Program::kTakeControl,
+                                     Program::kStart, Program::kFree,       Program::kAlloc};
+static_assert(std::size(kSitePrograms) == HEAPTAP_PROBES);
+
+std::string MapPin(const bpf_map* map) { return absl::StrCat("map_", bpf_map__name(map)); }
+std::string ProgramPin(const char* name) { return absl::StrCat("program_", name); }
+
+int KeepEvent(void* context, void* data, size_t size) {
+  auto& events = *static_cast<std::vector<heaptap_event>*>(context);
+  if (size >= sizeof(heaptap_event)) {
+    heaptap_event event;
+    memcpy(&event, data, sizeof(event));
+    events.push_back(event);
+  }
+  return events.size() < KernelBooks::kMaxEventsAtOnce ? 0 : KernelBooks::kEnough;
+}
+
+}  // namespace
+
+std::string KernelBooks::Layout() {
+  // FNV-1a. Only root could pin an object with a forged hash.
+  size_t size = 0;
+  const auto* bytes = static_cast<const unsigned char*>(heaptap_bpf::elf_bytes(&size));
+  uint64_t hash = 0xcbf29ce484222325;
+  for (size_t i = 0; i < size; i++) hash = (hash ^ bytes[i]) * 0x100000001b3;
+  return absl::StrFormat("%016x", hash);
+}
+
+absl::StatusOr<std::unique_ptr<Books>> KernelBooks::Load(const MapSizes& sizes) {
+  std::unique_ptr<KernelBooks> books(new KernelBooks);
+  if (absl::Status status = books->Open(sizes, nullptr); !status.ok()) return status;
+  return books;
+}
+
+absl::StatusOr<std::unique_ptr<Books>> KernelBooks::LoadOrAdopt(const MapSizes& sizes, const Pins& pins) {
+  std::unique_ptr<KernelBooks> books(new KernelBooks);
+  if (absl::Status status = books->Open(sizes, &pins); !status.ok()) return status;
+  return books;
+}
+
+absl::Status KernelBooks::Open(const MapSizes& sizes, const Pins* pins) {
+  if (absl::Status status = CheckPidNamespace(); !status.ok()) return status;
+  QuietLibbpf();
+  object_ = heaptap_bpf__open();
+  if (object_ == nullptr) return KernelError(errno, "opening the eBPF object");
+  adopted_ = pins != nullptr && pins->Has(kWhole);
+  if (adopted_) {
+    if (absl::Status status = Adopt(*pins); !status.ok()) return status;
+    return UseMaps();
+  }
+  SetSizes(sizes);
+  if (absl::Status status = LoadObject(pins != nullptr); !status.ok()) return status;
+  if (absl::Status status = Prepare(sizes); !status.ok()) return status;
+  if (absl::Status status = UseMaps(); !status.ok()) return status;
+  if (absl::Status status = AttachLifecycle(); !status.ok()) return status;
+  return pins == nullptr ? absl::OkStatus() : PinAll(*pins);
+}
+
+// The maps whose sizes can be chosen, with their sizes.
+std::vector<std::pair<bpf_map*, uint32_t>> KernelBooks::SizedMaps(const MapSizes& sizes) const {
+  return {{object_->maps.processes, sizes.processes},
+          {object_->maps.stacks, sizes.stacks},
+          {object_->maps.live, sizes.live},
+          {object_->maps.tallies, sizes.tallies},
+          {object_->maps.losses, sizes.losses},
+          {object_->maps.events, sizes.events_bytes},
+          {object_->maps.files, sizes.files},
+          {object_->maps.names, sizes.names},
+          {object_->maps.records, sizes.records},
+          {object_->maps.rows, static_cast<uint32_t>(std::max<uint64_t>(sizes.unwind_bytes / kNodeBytes, 1))},
+          {object_->maps.raw_stacks, sizes.raw_stacks_bytes}};
+}
+
+void KernelBooks::SetSizes(const MapSizes& sizes) {
+  for (const auto& [map, size] : SizedMaps(sizes)) bpf_map__set_max_entries(map, size);
+  object_->rodata->records_capacity = sizes.records;
+}
+
+bool KernelBooks::HasSizes(const MapSizes& sizes) const {
+  const auto sized = SizedMaps(sizes);
+  return std::all_of(sized.begin(), sized.end(),
+                     [](const auto& entry) { return bpf_map__max_entries(entry.first) == entry.second; });
+}
+
+absl::Status KernelBooks::LoadObject(bool for_everyone) {
+  uint64_t seed = 0;
+  if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) return KernelError(errno, "getrandom");
+  object_->rodata->stack_seed = seed;
+  bpf_program__set_autoload(object_->progs.take_control, for_everyone && MayWriteUserMemory());
+  const bool has_many_sites = HasManySites();
+  bpf_program__set_autoload(object_->progs.probe_any, has_many_sites);
+  if (has_many_sites) {
+    // The kernel lets a program call only programs that were loaded with the same attach type.
+    for (bpf_program* program : {object_->progs.probe_any, object_->progs.probe_dump, object_->progs.probe_thread_name,
+                                 object_->progs.take_control, object_->progs.probe_start, object_->progs.probe_free,
+                                 object_->progs.probe_alloc}) {
+      bpf_program__set_expected_attach_type(program, static_cast<bpf_attach_type>(kManySitesAttachType));
+    }
+  }
+
+  if (const int error = heaptap_bpf__load(object_); error != 0) {
+    // EPERM: not allowed. EACCES: allowed, but the verifier refuses a program.
+    if (error == -EACCES) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("this kernel's verifier refuses heaptap's eBPF programs: ", FirstLibbpfWarning()));
+    }
+    return KernelError(error, "loading the eBPF programs");
+  }
+  for (const NamedProgram& program : kNamedPrograms) {
+    const int fd = bpf_program__fd(bpf_object__find_program_by_name(object_->obj, program.name));
+    if (fd >= 0) programs_[static_cast<size_t>(program.which)].Reset(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  }
+  return FillPrograms();
+}
+
+absl::Status KernelBooks::FillPrograms() {
+  if (program(Program::kAny) < 0) return absl::OkStatus();
+  for (uint32_t probe = 0; probe < HEAPTAP_PROBES; probe++) {
+    const int fd = program(kSitePrograms[probe]);
+    if (fd < 0) continue;
+    if (const int error = bpf_map__update_elem(object_->maps.programs, &probe, sizeof(probe), &fd, sizeof(fd), BPF_ANY);
+        error != 0) {
+      return KernelError(error, "filling the map of programs");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KernelBooks::Prepare(const MapSizes& sizes) {
+  SetCounter(HEAPTAP_COUNTER_NEXT_PROCESS_ID, kFirstIdOfPrograms);
+  SetCounter(HEAPTAP_COUNTER_NEXT_COLLECTOR_ID, next_process_id_);
+  SetCounter(HEAPTAP_COUNTER_SWEEP_AT, uint64_t{sizes.live} * kSweepAtPercent / 100);
+  for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
+    const heaptap_loss_key key = {0, reason, 0};
+    const heaptap_loss none = {};
+    if (const int error = bpf_map__update_elem(object_->maps.losses, &key, sizeof(key), &none, sizeof(none), BPF_ANY);
+        error != 0) {
+      return KernelError(error, "preparing the map of losses");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KernelBooks::AttachLifecycle() {
+  const std::pair<bpf_program*, bpf_link**> lifecycle[] = {
+      {object_->progs.process_fork, &object_->links.process_fork},
+      {object_->progs.process_exec, &object_->links.process_exec},
+      {object_->progs.process_exit, &object_->links.process_exit},
+      {object_->progs.process_map, &object_->links.process_map},
+  };
+  for (const auto& [program, link] : lifecycle) {
+    *link = bpf_program__attach(program);
+    if (*link == nullptr) return KernelError(errno, absl::StrCat("attaching ", bpf_program__name(program)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KernelBooks::UseMaps() {
+  sweep_at_ = uint64_t{bpf_map__max_entries(object_->maps.live)} * kSweepAtPercent / 100;
+  ring_ = ring_buffer__new(bpf_map__fd(object_->maps.events), KeepEvent, &events_, nullptr);
+  if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer");
+  return unwind_.Open(object_, program(Program::kInvalidateRules));
+}
+
+absl::Status KernelBooks::PinAll(const Pins& pins) {
+  // An earlier collector may have been killed in the middle of this.
+  for (const std::string& name : pins.Names()) pins.Remove(name);
+  bpf_map* map;
+  bpf_object__for_each_map(map, object_->obj) {
+    if (bpf_map__is_internal(map)) continue;
+    if (absl::Status status = pins.Pin(bpf_map__fd(map), MapPin(map)); !status.ok()) return status;
+  }
+  for (const NamedProgram& named : kNamedPrograms) {
+    if (program(named.which) < 0) continue;
+    if (absl::Status status = pins.Pin(program(named.which), ProgramPin(named.name)); !status.ok()) return status;
+  }
+  const std::pair<const char*, const bpf_link*> links[] = {
+      {"link_fork", object_->links.process_fork},
+      {"link_exec", object_->links.process_exec},
+      {"link_exit", object_->links.process_exit},
+      {"link_map", object_->links.process_map},
+  };
+  for (const auto& [name, link] : links) {
+    if (absl::Status status = pins.Pin(bpf_link__fd(link), name); !status.ok()) return status;
+  }
+  return pins.Pin(bpf_map__fd(object_->maps.counters), kWhole);
+}
+
+absl::Status KernelBooks::Adopt(const Pins& pins) {
+  bpf_map* map;
+  bpf_object__for_each_map(map, object_->obj) {
+    if (bpf_map__is_internal(map)) continue;
+    absl::StatusOr<base::FileDescriptor> pinned = pins.Get(MapPin(map));
+    if (!pinned.ok()) return pinned.status();
+    // Takes over a copy of the descriptor, and the size of the pinned map.
+    if (const int error = bpf_map__reuse_fd(map, pinned->get()); error != 0) {
+      return KernelError(error, absl::StrCat("taking over map ", bpf_map__name(map)));
+    }
+  }
+  for (const NamedProgram& named : kNamedPrograms) {
+    absl::StatusOr<base::FileDescriptor> pinned = pins.Get(ProgramPin(named.name));
+    if (pinned.ok()) {
+      programs_[static_cast<size_t>(named.which)] = *std::move(pinned);
+    } else if (named.which != Program::kTakeControl && named.which != Program::kAny) {
+      return pinned.status();
+    }
+  }
+  next_process_id_ = ReadCounter(HEAPTAP_COUNTER_NEXT_COLLECTOR_ID);
+  absl::StatusOr<std::set<uint64_t>> closed = ReadClosed();
+  if (!closed.ok()) return closed.status();
+  forgotten_.assign(closed->begin(), closed->end());
+  return absl::OkStatus();
+}
+
+KernelBooks::~KernelBooks() {
+  if (ring_ != nullptr) ring_buffer__free(ring_);
+  if (object_ != nullptr) heaptap_bpf__destroy(object_);
+}
+
+}  // namespace heaptap::bpf

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Many entries of a map in one system call, and programs as functions.
+#ifndef HEAPTAP_USERSPACE_BPF_MAP_ACCESS_H_
+#define HEAPTAP_USERSPACE_BPF_MAP_ACCESS_H_
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "userspace/bpf/kernel_error.h"
+
+namespace heaptap::bpf {
+
+// Entries that one system call reads.
+inline constexpr uint32_t kBatch = 4096;
+
+// Calls visit(key, value) for each entry of a hash map. Entries that are not added or deleted meanwhile are visited
+// once.
+template <typename Key, typename Value, typename Visit>
+absl::Status ForEachEntry(const bpf_map* map, Visit visit) {
+  const int fd = bpf_map__fd(map);
+  uint32_t batch = std::min(kBatch, bpf_map__max_entries(map));
+  std::vector<Key> keys(batch);
+  std::vector<Value> values(batch);
+  uint32_t position = 0;  // the kernel's bucket number; opaque
+  bool first = true;
+  for (;;) {
+    uint32_t count = batch;
+    const int error =
+        bpf_map_lookup_batch(fd, first ? nullptr : &position, &position, keys.data(), values.data(), &count, nullptr);
+    if (error == -ENOSPC) {
+      // A bucket has more entries than the batch; nothing was read.
+      batch *= 2;
+      keys.resize(batch);
+      values.resize(batch);
+      continue;
+    }
+    if (error != 0 && error != -ENOENT) return KernelError(error, absl::StrCat("reading map ", bpf_map__name(map)));
+    for (uint32_t i = 0; i < count; i++) visit(keys[i], values[i]);
+    if (error == -ENOENT) return absl::OkStatus();
+    first = false;
+  }
+}
+
+// Runs a program of the section "syscall", which may answer in its argument. False: it did not run.
+template <typename Argument>
+bool RunProgram(int program, Argument& argument) {
+  bpf_test_run_opts options = {};
+  options.sz = sizeof(options);
+  options.ctx_in = &argument;
+  options.ctx_size_in = sizeof(argument);
+  return bpf_prog_test_run_opts(program, &options) == 0;
+}
+
+// Deletes the keys that exist. Returns their number.
+template <typename Key>
+size_t DeleteKeys(const bpf_map* map, const std::vector<Key>& keys) {
+  size_t deleted = 0;
+  for (size_t done = 0; done < keys.size();) {
+    auto count = static_cast<uint32_t>(keys.size() - done);
+    const int error = bpf_map_delete_batch(bpf_map__fd(map), &keys[done], &count, nullptr);
+    deleted += count;
+    if (error != 0 && error != -ENOENT) break;
+    done += count + (error != 0 ? 1 : 0);
+  }
+  return deleted;
+}
+
+}  // namespace heaptap::bpf
+
+#endif  // HEAPTAP_USERSPACE_BPF_MAP_ACCESS_H_

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/daemon/daemon.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "userspace/api/endpoints.h"
+#include "userspace/base/messages.h"
+#include "userspace/profile/figures.h"
+#include "userspace/profile/snapshot.h"
+
+namespace heaptap::daemon {
+namespace {
+
+constexpr absl::Duration kTick = absl::Seconds(1);
+
+absl::Status NoAnswer(absl::string_view why) { return absl::UnavailableError(absl::StrCat("the collector ", why)); }
+
+const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& answer) {
+  return answer.status();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const recording::RecorderOptions& recording,
+                                                      const http::ServerOptions& http) {
+  absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(recording);
+  if (!recorder.ok()) return recorder.status();
+  base::FileDescriptor asked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!asked.valid()) return absl::UnavailableError(absl::StrCat("eventfd: ", strerror(errno)));
+  std::unique_ptr<Daemon> daemon(new Daemon(*std::move(recorder), std::move(asked)));
+  absl::StatusOr<std::unique_ptr<http::Server>> server =
+      http::Server::Start(http, api::MakeHandler(*daemon, daemon->crews_));
+  if (!server.ok()) {
+    if (!daemon->recorder_->took_over()) daemon->recorder_->End();
+    return server.status();
+  }
+  daemon->server_ = *std::move(server);
+  return daemon;
+}
+
+Daemon::~Daemon() {
+  {
+    absl::MutexLock lock(&mutex_);
+    is_ending_ = true;
+  }
+  for (const Question& question : waiting_) question(nullptr);
+  for (const Question& question : TakeQuestions()) question(nullptr);
+  // Clients may wait for the names of functions.
+  crews_.Cancel();
+  server_ = nullptr;
+}
+
+std::vector<int> Daemon::fds() const {
+  std::vector<int> fds = recorder_->fds();
+  fds.push_back(asked_.get());
+  return fds;
+}
+
+void Daemon::Work() {
+  // Taken before Pump: an answer includes everything that happened before its question.
+  std::vector<Question> questions = std::exchange(waiting_, {});
+  std::ranges::move(TakeQuestions(), std::back_inserter(questions));
+  recorder_->Pump();
+  for (Question& question : questions) {
+    if (!question(recorder_.get())) waiting_.push_back(std::move(question));
+  }
+  const absl::Time now = absl::Now();
+  if (now - ticked_ < kTick) return;
+  ticked_ = now;
+  recorder_->everyone().Tick(now);
+  crews_.EndIdle(now);
+}
+
+void Daemon::DumpOne(pid_t pid) {
+  const std::optional<profile::ProcessRef> process =
+      pid == 0 ? recorder_->queries().LargestProcess() : recorder_->queries().FindProcess(pid);
+  if (!process.has_value()) {
+    return base::Say(pid == 0 ? "no process is recorded" : absl::StrCat("process ", pid, " is not recorded"));
+  }
+  // Errors of the dump itself are already printed.
+  const absl::Status status = recorder_->queries().DumpOne(*process).status();
+  if (absl::IsNotFound(status)) base::Say(status.message());
+}
+
+std::vector<Daemon::Question> Daemon::TakeQuestions() {
+  eventfd_t count;
+  eventfd_read(asked_.get(), &count);
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(questions_, {});
+}
+
+template <typename Answer>
+Answer Daemon::Ask(std::function<Answer(recording::Recorder&)> question) {
+  struct Shared {
+    absl::Mutex mutex;
+    std::optional<Answer> answer ABSL_GUARDED_BY(mutex);
+    bool is_waited_for ABSL_GUARDED_BY(mutex) = true;
+  };
+  auto shared = std::make_shared<Shared>();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (is_ending_) return NoAnswer("is shutting down");
+    questions_.push_back([shared, question = std::move(question)](recording::Recorder* recorder) {
+      {
+        absl::MutexLock lock(&shared->mutex);
+        if (!shared->is_waited_for) return true;
+      }
+      Answer answer = recorder == nullptr ? Answer(NoAnswer("is shutting down")) : question(*recorder);
+      if (absl::IsResourceExhausted(StatusOf(answer))) return false;
+      absl::MutexLock lock(&shared->mutex);
+      shared->answer = std::move(answer);
+      return true;
+    });
+  }
+  eventfd_write(asked_.get(), 1);
+  absl::MutexLock lock(&shared->mutex);
+  const auto is_answered = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared->mutex) { return shared->answer.has_value(); };
+  shared->mutex.AwaitWithTimeout(absl::Condition(&is_answered), kPatience);
+  shared->is_waited_for = false;
+  if (!shared->answer.has_value()) return NoAnswer("did not answer in time");
+  return *std::move(shared->answer);
+}
+
+absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes() {
+  return Ask<absl::StatusOr<std::vector<profile::ProcessSummary>>>(
+      [](recording::Recorder& recorder) { return recorder.queries().Summaries(); });
+}
+
+absl::StatusOr<std::vector<profile::EndedProcess>> Daemon::Ended() {
+  return Ask<absl::StatusOr<std::vector<profile::EndedProcess>>>([](recording::Recorder& recorder) {
+    return std::vector<profile::EndedProcess>(recorder.ended().begin(), recorder.ended().end());
+  });
+}
+
+absl::StatusOr<profile::Snapshot> Daemon::Snapshot(const profile::ProcessRef& process) {
+  return Ask<absl::StatusOr<profile::Snapshot>>(
+      [process](recording::Recorder& recorder) { return recorder.queries().Snapshot(process); });
+}
+
+absl::StatusOr<std::string> Daemon::Dump(const profile::ProcessRef& process) {
+  return Ask<absl::StatusOr<std::string>>(
+      [process](recording::Recorder& recorder) { return recorder.queries().DumpOne(process); });
+}
+
+absl::StatusOr<profile::AllocatorFigures> Daemon::Allocator(const profile::ProcessRef& process) {
+  return Ask<absl::StatusOr<profile::AllocatorFigures>>(
+      [process](recording::Recorder& recorder) { return recorder.queries().ReadAllocatorFigures(process); });
+}
+
+absl::Status Daemon::SetActive(const profile::ProcessRef& process, bool active) {
+  return Ask<absl::Status>(
+      [process, active](recording::Recorder& recorder) { return recorder.queries().SetActive(process, active); });
+}
+
+absl::Status Daemon::SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) {
+  return Ask<absl::Status>(
+      [process, lg_sample](recording::Recorder& recorder) { return recorder.queries().SetRate(process, lg_sample); });
+}
+
+absl::StatusOr<profile::CollectorFigures> Daemon::Figures() {
+  return Ask<absl::StatusOr<profile::CollectorFigures>>(
+      [](recording::Recorder& recorder) { return recorder.Figures(); });
+}
+
+}  // namespace heaptap::daemon

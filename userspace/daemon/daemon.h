@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The collector that runs from boot: a system-wide recording and its clients.
+//
+// One thread owns the recording: it calls Work when fds() are readable, or when kWorkInterval has passed. Calls of
+// clients (collector.h) come from other threads, and Work answers them.
+#ifndef HEAPTAP_USERSPACE_DAEMON_DAEMON_H_
+#define HEAPTAP_USERSPACE_DAEMON_DAEMON_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "userspace/api/collector.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/http/server.h"
+#include "userspace/profile/figures.h"
+#include "userspace/profile/snapshot.h"
+#include "userspace/recording/recorder.h"
+#include "userspace/worker/crews.h"
+
+namespace heaptap::daemon {
+
+class Daemon : public api::Collector {
+ public:
+  // How late a newly mapped library gets its probes; its samples before that are missed. The kernel wakes the collector
+  // at once only when many files have been mapped.
+  static constexpr absl::Duration kWorkInterval = absl::Milliseconds(20);
+
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const recording::RecorderOptions& recording,
+                                                       const http::ServerOptions& http);
+  // Waiting clients get an error. What is pinned stays.
+  ~Daemon() override;
+
+  std::vector<int> fds() const;
+  void Work();
+
+  void DumpAll() { recorder_->DumpAll(HEAPTAP_DUMP_MANUAL); }
+  // PID 0: the process with the most live memory. Prints its errors.
+  void DumpOne(pid_t pid);
+  recording::Recorder& recorder() { return *recorder_; }
+  // The port of HTTP over TCP; 0: none.
+  int port() const { return server_->port(); }
+  absl::StatusOr<std::vector<profile::ProcessSummary>> Processes() override;
+  absl::StatusOr<std::vector<profile::EndedProcess>> Ended() override;
+  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process) override;
+  absl::StatusOr<std::string> Dump(const profile::ProcessRef& process) override;
+  absl::StatusOr<profile::AllocatorFigures> Allocator(const profile::ProcessRef& process) override;
+  absl::Status SetActive(const profile::ProcessRef& process, bool active) override;
+  absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) override;
+  absl::StatusOr<profile::CollectorFigures> Figures() override;
+
+ private:
+  // Called with null when the daemon ends before it has answered. False: the user who asks must wait; ask again.
+  using Question = std::function<bool(recording::Recorder*)>;
+
+  Daemon(std::unique_ptr<recording::Recorder> recorder, base::FileDescriptor asked)
+      : recorder_(std::move(recorder)), asked_(std::move(asked)) {}
+  // Passes a question to the recording's thread and waits for the answer.
+  template <typename Answer>
+  Answer Ask(std::function<Answer(recording::Recorder&)> question);
+  std::vector<Question> TakeQuestions();
+
+  std::unique_ptr<recording::Recorder> recorder_;
+  base::FileDescriptor asked_;  // an eventfd, readable while there are questions
+  absl::Time ticked_ = absl::InfinitePast();
+  absl::Mutex mutex_;
+  std::vector<Question> questions_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Question> waiting_;  // of the recording's thread
+  bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;
+  worker::Crews crews_;  // outlives the server
+  std::unique_ptr<http::Server> server_;
+};
+
+}  // namespace heaptap::daemon
+
+#endif  // HEAPTAP_USERSPACE_DAEMON_DAEMON_H_

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The facts about a process that rules can test, and that users see.
+//
+// The process or its owner chooses them: the texts may hold any byte, except a newline in the path of a control group.
+#ifndef HEAPTAP_USERSPACE_PROCESS_FACTS_H_
+#define HEAPTAP_USERSPACE_PROCESS_FACTS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace heaptap::process {
+
+struct Facts {
+  pid_t pid = 0;
+  std::string command = {};     // /proc/PID/comm
+  std::string executable = {};  // path of its program (/proc/PID/exe); "": it has none
+  uid_t user = 0;               // the effective one, as ps(1) shows it
+  // The user who may look at the process besides root; none if there is no such user.
+  std::optional<uid_t> owner = {};
+  // The paths in all hierarchies of control groups, without duplicates, as seen from this process's control group
+  // namespace.
+  std::vector<std::string> control_groups = {};
+};
+
+// Reads a bounded number of bytes from /proc/PID, all from the same process. NotFound: the process is gone.
+absl::StatusOr<Facts> ReadFacts(pid_t pid);
+
+// The system's name of a thread (/proc/PID/task/TID/comm); none if the thread is gone. May hold any byte but NUL.
+std::optional<std::string> ThreadName(pid_t pid, uint32_t tid);
+
+// As text, and back. InvalidArgument: another text, which may be hostile.
+std::string Encode(const Facts& facts);
+absl::StatusOr<Facts> DecodeFacts(absl::string_view text);
+
+// The paths in the text of /proc/PID/cgroup, lines of "NUMBER:CONTROLLERS:PATH" (cgroups(7)).
+std::vector<std::string> ControlGroupPaths(absl::string_view text);
+
+}  // namespace heaptap::process
+
+#endif  // HEAPTAP_USERSPACE_PROCESS_FACTS_H_

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/process/handle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "userspace/base/messages.h"
+#include "userspace/bpf/kernel_error.h"
+
+namespace heaptap::process {
+namespace {
+
+absl::Status NoProcess(pid_t pid) { return absl::NotFoundError(absl::StrCat("no process ", pid)); }
+
+absl::Status AccessError(pid_t pid, const char* what, ssize_t result) {
+  // Reads and writes return 0 once the address space is gone.
+  if (result == 0 || (result < 0 && errno == ESRCH)) return NoProcess(pid);
+  const char* reason = result < 0 ? strerror(errno) : "not all of it is mapped";
+  return absl::InvalidArgumentError(absl::StrCat(what, " memory of process ", pid, ": ", reason));
+}
+
+std::string ReadLink(const std::string& path) {
+  char target[PATH_MAX];
+  const ssize_t length = readlink(path.c_str(), target, sizeof(target));
+  return length > 0 ? std::string(target, length) : "";
+}
+
+}  // namespace
+
+absl::StatusOr<base::FileDescriptor> OpenPidfd(pid_t pid) {
+  base::FileDescriptor pidfd(syscall(SYS_pidfd_open, pid, 0));
+  if (pidfd.valid()) return pidfd;
+  // EINVAL: not a PID, or the PID of a thread.
+  if (errno == ESRCH || errno == EINVAL) return NoProcess(pid);
+  return bpf::KernelError(errno, absl::StrCat("pidfd_open of process ", pid));
+}
+
+bool HasEnded(int pidfd) {
+  pollfd ended = {pidfd, POLLIN, 0};
+  return poll(&ended, 1, 0) == 1;
+}
+
+absl::Status NoAccess(pid_t pid) {
+  if (!bpf::MissingCapabilities().empty()) {
+    return bpf::KernelError(EACCES, absl::StrCat("cannot open the memory of process ", pid));
+  }
+  return absl::PermissionDeniedError(
+      absl::StrCat("no permission to access the memory of process ", pid,
+                   ": it has capabilities that heaptap lacks, or a security module forbids it"));
+}
+
+absl::StatusOr<Handle> Handle::Open(pid_t pid) {
+  absl::StatusOr<base::FileDescriptor> pidfd = OpenPidfd(pid);
+  if (!pidfd.ok()) return pidfd.status();
+  base::FileDescriptor memory(open(absl::StrCat("/proc/", pid, "/mem").c_str(), O_RDWR | O_CLOEXEC));
+  if (!memory.valid()) {
+    if (errno == ENOENT || errno == ESRCH) return NoProcess(pid);
+    if (errno == EPERM || errno == EACCES) return NoAccess(pid);
+    return bpf::KernelError(errno, absl::StrCat("cannot open the memory of process ", pid));
+  }
+  return Handle(pid, *std::move(pidfd), std::move(memory));
+}
+
+absl::Status Handle::Read(uint64_t address, void* to, size_t size) const {
+  const ssize_t got = pread(memory_.get(), to, size, static_cast<off_t>(address));
+  return got == static_cast<ssize_t>(size) ? absl::OkStatus() : AccessError(pid_, "cannot read", got);
+}
+
+absl::Status Handle::Write(uint64_t address, const void* from, size_t size) const {
+  const ssize_t put = pwrite(memory_.get(), from, size, static_cast<off_t>(address));
+  return put == static_cast<ssize_t>(size) ? absl::OkStatus() : AccessError(pid_, "cannot write", put);
+}
+
+absl::StatusOr<base::FileDescriptor> Handle::TakeDescriptor(int fd) const {
+  base::FileDescriptor copy(syscall(SYS_pidfd_getfd, pidfd_.get(), fd, 0));
+  if (copy.valid()) return copy;
+  if (errno == ESRCH) return NoProcess(pid_);
+  if (errno == EBADF) return absl::InvalidArgumentError(absl::StrCat("process ", pid_, " has no descriptor ", fd));
+  return bpf::KernelError(errno, absl::StrCat("pidfd_getfd from process ", pid_));
+}
+
+std::string NameOf(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
+  std::string name;
+  if (!std::getline(file, name) || name.empty()) return "?";
+  return base::AsciiOnly(name);
+}
+
+std::string ExecutableOf(pid_t pid) { return ReadLink(absl::StrCat("/proc/", pid, "/exe")); }
+
+std::string OwnExecutable() { return ReadLink("/proc/self/exe"); }
+
+std::vector<pid_t> ListProcesses() {
+  std::vector<pid_t> pids;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    pid_t pid = 0;
+    if (absl::SimpleAtoi(entry.path().filename().string(), &pid) && pid > 0 && pid != getpid()) pids.push_back(pid);
+  }
+  return pids;
+}
+
+}  // namespace heaptap::process

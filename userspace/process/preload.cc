@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/process/preload.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "heaptap/contract.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/elf/symbols.h"
+#include "userspace/process/handle.h"
+
+namespace heaptap::process {
+namespace {
+
+// The loader prints a line of some 100 bytes for each library.
+constexpr size_t kMaxListBytes = 1 << 20;
+
+std::string FindProgram(const std::string& command) {
+  if (command.find('/') != std::string::npos) return command;
+  const char* path = getenv("PATH");
+  for (absl::string_view folder : absl::StrSplit(path != nullptr ? path : "/bin:/usr/bin", ':')) {
+    std::string candidate = absl::StrCat(folder.empty() ? "." : folder, "/", command);
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return command;
+}
+
+// What `loader --list program` prints. Empty if it fails.
+std::string ListLibraries(const std::string& loader, const std::string& program) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return "";
+  base::FileDescriptor from(ends[0]);
+  base::FileDescriptor to(ends[1]);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, to.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  std::string list = "--list";
+  std::string loader_copy = loader;
+  std::string program_copy = program;
+  char* arguments[] = {loader_copy.data(), list.data(), program_copy.data(), nullptr};
+  pid_t pid;
+  const int error = posix_spawn(&pid, loader.c_str(), &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return "";
+  to.Reset();
+  std::string text;
+  char part[4096];
+  for (ssize_t got; text.size() < kMaxListBytes && (got = read(from.get(), part, sizeof(part))) > 0;) {
+    text.append(part, got);
+  }
+  from.Reset();
+  int status;
+  waitpid(pid, &status, 0);
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindLibrary() {
+  const std::string executable = OwnExecutable();
+  const std::string folder = executable.substr(0, executable.rfind('/'));
+  const std::string candidates[] = {absl::StrCat(folder, "/libheaptap.so"),
+                                    absl::StrCat(folder, "/../lib/heaptap/libheaptap.so")};
+  for (const std::string& candidate : candidates) {
+    char resolved[PATH_MAX];
+    if (realpath(candidate.c_str(), resolved) == nullptr) continue;
+    if (strpbrk(resolved, " :") != nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat("LD_PRELOAD cannot contain the path '", resolved,
+                                                        "': install heaptap under a path without spaces and ':'"));
+    }
+    return std::string(resolved);
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot find libheaptap.so, neither at ", candidates[0], " nor at ", candidates[1]));
+}
+
+void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> lg_sample) {
+  const char* before = getenv("LD_PRELOAD");
+  const std::string preload = before != nullptr && *before != '\0' ? absl::StrCat(library, ":", before) : library;
+  setenv("LD_PRELOAD", preload.c_str(), 1);
+
+  // The process must know its collector before its first dump request.
+  std::string conf = absl::StrCat("collector:", getpid());
+  if (lg_sample.has_value()) absl::StrAppend(&conf, ",lg_prof_sample:", *lg_sample);
+  const char* conf_before = getenv(HEAPTAP_CONF_VARIABLE);
+  if (conf_before != nullptr && *conf_before != '\0') conf = absl::StrCat(conf_before, ",", conf);
+  setenv(HEAPTAP_CONF_VARIABLE, conf.c_str(), 1);
+}
+
+std::vector<std::string> FilesOfProgram(const std::string& command) {
+  const std::string program = FindProgram(command);
+  base::FileDescriptor file(open(program.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) return {};
+  std::vector<std::string> files = {program};
+  absl::StatusOr<std::string> loader = elf::ReadInterpreter(file.get());
+  if (!loader.ok()) return files;
+  // Lines are "name => path (address)" or "path (address)".
+  for (absl::string_view line : absl::StrSplit(ListLibraries(*loader, program), '\n')) {
+    if (const size_t arrow = line.find("=> "); arrow != absl::string_view::npos) line.remove_prefix(arrow + 3);
+    line = absl::StripAsciiWhitespace(line.substr(0, line.rfind(" (")));
+    if (absl::StartsWith(line, "/")) files.emplace_back(line);
+  }
+  return files;
+}
+
+}  // namespace heaptap::process

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The figures of a recording: of each process, of its allocator, and of the collector.
+#ifndef HEAPTAP_USERSPACE_PROFILE_FIGURES_H_
+#define HEAPTAP_USERSPACE_PROFILE_FIGURES_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "heaptap/contract.h"
+#include "userspace/profile/estimate.h"
+
+namespace heaptap::profile {
+
+// Numbers by name: losses by reason, dumps by trigger, events by kind.
+using CountsByName = std::map<std::string, uint64_t>;
+
+// One process image in a recording. A PID is used again, a process id never: an order with both reaches exactly the
+// process that it was given for, or none.
+struct ProcessRef {
+  pid_t pid = 0;
+  uint64_t process_id = 0;
+
+  friend bool operator==(const ProcessRef&, const ProcessRef&) = default;
+};
+
+// The figures of a recorded process. Bytes and objects are estimates of all allocations, not counts of samples.
+struct ProcessSummary {
+  pid_t pid = 0;
+  uint64_t process_id = 0;  // of its books; never used twice
+  // The user who may look at the process besides root (process::OwnerOf); none if its user ids differ.
+  std::optional<uid_t> owner = {};
+  std::string command = {};     // chosen by the process; may hold any byte
+  std::string executable = {};  // path in the process's own mount namespace; "": unknown
+  absl::Time recorded_since = {};
+  double live_bytes = 0;
+  double live_objects = 0;
+  double peak_bytes = 0;       // the maximum of live_bytes
+  double allocated_bytes = 0;  // since recorded_since
+  double allocated_objects = 0;
+  double allocation_rate = 0;  // bytes per second, over the last seconds
+  uint64_t contexts = 0;
+  uint64_t samples = 0;  // taken since recorded_since
+  uint32_t lg_sample = 0;
+  // prof.active, at most a second old. None: the process has no control block, or it cannot be read.
+  std::optional<bool> active = {};
+  CountsByName losses = {};  // events, by reason (bpf::LossName)
+
+  ProcessRef ref() const { return {pid, process_id}; }
+};
+
+// A process that has ended, with its last figures.
+struct EndedProcess {
+  ProcessSummary summary;
+  absl::Time ended = {};
+  int status = 0;  // as wait(2) has it
+  bool by_oom_kill = false;
+  std::string dump = {};  // path of its last dump; "": none
+};
+
+// What a process's allocator reports about itself. Not to be trusted: the process can write anything there.
+struct AllocatorFigures {
+  uint32_t options = 0;  // HEAPTAP_OPTION_*
+  bool active = false;
+  uint32_t lg_sample = 0;  // in effect
+  heaptap_statistics statistics = {};
+};
+
+// The figures of one process.
+struct ProcessFigures {
+  pid_t pid = 0;             // unique
+  std::string command = {};  // chosen by the process; may have any bytes
+  Estimate live = {};
+  Estimate allocated = {};  // since recording began
+  uint64_t peak_bytes = 0;  // highest `live` so far
+  uint64_t period = 1;      // mean bytes between samples
+  uint64_t contexts = 0;
+  CountsByName losses = {};  // events, by reason
+};
+
+// The figures of the collector and of all processes.
+struct CollectorFigures {
+  std::string version = {};
+  std::string revision = {};
+  std::vector<ProcessFigures> processes = {};
+  CountsByName events = {};  // handled by the collector, by kind
+  CountsByName losses = {};  // events of no known process, by reason
+  CountsByName dumps = {};   // written, by trigger
+  uint64_t dump_errors = 0;  // dumps that could not be written
+  absl::Duration dump_time = {};
+  std::optional<absl::Time> last_dump = {};
+  uint64_t kernel_memory_bytes = 0;  // of maps and programs
+  double ring_fill_ratio = 0;        // 0 to 1
+};
+
+}  // namespace heaptap::profile
+
+#endif  // HEAPTAP_USERSPACE_PROFILE_FIGURES_H_

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/address_spaces.h"
+
+#include <errno.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace heaptap::recording {
+
+namespace {
+
+// To count takes time, so this happens after so many new mappings.
+constexpr size_t kCountAfter = AddressSpaces::kMaxFreeMappings / 8;
+
+constexpr uid_t kRoot = 0;
+
+}  // namespace
+
+AddressSpace& AddressSpaces::OwnSpace(Entry& entry) {
+  if (entry.space.use_count() > 1) {
+    entry.space = std::make_shared<AddressSpace>(*entry.space);
+    new_mappings_ += entry.space->mappings.size();
+  }
+  return *entry.space;
+}
+
+size_t AddressSpaces::Count(absl::FunctionRef<bool(const Entry&)> counts) const {
+  absl::flat_hash_map<const AddressSpace*, size_t> sizes;
+  for (const auto& [pid, entry] : spaces_) {
+    if (counts(entry)) sizes[entry.space.get()] = entry.space->mappings.size();
+  }
+  size_t sum = 0;
+  for (const auto& [space, size] : sizes) sum += size;
+  return sum;
+}
+
+size_t AddressSpaces::CountFreeMappings() const {
+  return Count([](const Entry& entry) { return !entry.is_held; });
+}
+
+void AddressSpaces::MakeRoom(size_t most, absl::FunctionRef<bool(const Entry&)> counts) {
+  size_t sum = Count(counts);
+  if (sum <= most) return;
+  std::vector<std::pair<size_t, pid_t>> largest;
+  for (const auto& [pid, entry] : spaces_) {
+    if (counts(entry)) largest.emplace_back(entry.space->mappings.size(), pid);
+  }
+  std::sort(largest.rbegin(), largest.rend());
+  for (const auto& [size, pid] : largest) {
+    const auto found = spaces_.find(pid);
+    // The last process with a space takes it away.
+    if (found->second.space.use_count() == 1) sum -= size;
+    spaces_.erase(found);
+    if (sum <= most / 2) return;
+  }
+}
+
+void AddressSpaces::MakeRoom() {
+  new_mappings_ = 0;
+  MakeRoom(kMaxFreeMappings, [](const Entry& entry) { return !entry.is_held; });
+  std::set<std::optional<uid_t>> users;
+  for (const auto& [pid, entry] : spaces_) {
+    if (entry.is_held && entry.user != kRoot) users.insert(entry.user);
+  }
+  for (const std::optional<uid_t> user : users) {
+    MakeRoom(kMaxMappingsOfUser, [&](const Entry& entry) { return entry.is_held && entry.user == user; });
+  }
+}
+
+void AddressSpaces::SetUser(pid_t pid, std::optional<uid_t> user) {
+  if (const auto found = spaces_.find(pid); found != spaces_.end()) found->second.user = user;
+}
+
+void AddressSpaces::Keep(pid_t pid, AddressSpace space) {
+  spaces_[pid] = {.space = std::make_shared<AddressSpace>(std::move(space)), .is_held = true};
+}
+
+bool AddressSpaces::Hold(pid_t pid) {
+  const auto found = spaces_.find(pid);
+  if (found == spaces_.end()) return false;
+  found->second.is_held = true;
+  return true;
+}
+
+void AddressSpaces::DropEnded() {
+  absl::erase_if(
+      spaces_, [](const auto& entry) { return !entry.second.is_held && kill(entry.first, 0) != 0 && errno == ESRCH; });
+}
+
+std::shared_ptr<const AddressSpace> AddressSpaces::Take(pid_t pid) {
+  const auto found = spaces_.find(pid);
+  if (found == spaces_.end()) return nullptr;
+  std::shared_ptr<const AddressSpace> space = std::move(found->second.space);
+  spaces_.erase(found);
+  return space;
+}
+
+bool AddressSpaces::Apply(const bpf::MappingEvent& event) {
+  if (event.kind == bpf::MappingEvent::kFork) {
+    if (scope_ == Scope::kKept) return false;
+    const auto parent = spaces_.find(event.parent);
+    if (parent == spaces_.end()) return false;
+    // An older entry with this PID belongs to a process whose end was missed.
+    const Entry copy = {
+        .space = parent->second.space, .is_held = scope_ == Scope::kKeptAndChildren, .user = parent->second.user};
+    spaces_[event.pid] = copy;
+    return false;
+  }
+  auto found = spaces_.find(event.pid);
+  if (event.kind == bpf::MappingEvent::kEnd) {
+    // The kernel sends this event also when a set-user-ID program starts, between the exec and its first mapping,
+    // because it removes the old program's perf events (begin_new_exec). A process that really ends has mappings.
+    if (found != spaces_.end() && !found->second.is_held && !found->second.has_execed) spaces_.erase(found);
+    return false;
+  }
+  if (event.kind == bpf::MappingEvent::kExec) {
+    if (found != spaces_.end()) {
+      found->second.space = std::make_shared<AddressSpace>();
+      found->second.has_execed = true;
+    } else if (scope_ == Scope::kSystemWide) {
+      spaces_[event.pid] = {.space = std::make_shared<AddressSpace>(), .is_held = false, .has_execed = true};
+    }
+    return false;
+  }
+  if (found == spaces_.end()) return false;
+  found->second.has_execed = false;
+  AddressSpace& space = OwnSpace(found->second);
+  if (space.executable.empty() && event.mapping.inode != 0) space.executable = event.mapping.path;
+  const bool is_added = space.mappings.Add(event.mapping);
+  if (is_added && ++new_mappings_ >= kCountAfter) MakeRoom();
+  return is_added;
+}
+
+std::shared_ptr<const AddressSpace> AddressSpaces::Share(pid_t pid) const {
+  const auto found = spaces_.find(pid);
+  return found == spaces_.end() ? nullptr : found->second.space;
+}
+
+const AddressSpace* AddressSpaces::Find(pid_t pid) const {
+  const auto found = spaces_.find(pid);
+  return found == spaces_.end() ? nullptr : found->second.space.get();
+}
+
+bool AddressSpaces::IsHeld(pid_t pid) const {
+  const auto found = spaces_.find(pid);
+  return found != spaces_.end() && found->second.is_held;
+}
+
+std::vector<pid_t> AddressSpaces::ProcessesMapping(const elf::Mapping& file) const {
+  std::vector<pid_t> pids;
+  for (const auto& [pid, entry] : spaces_) {
+    const elf::Mappings& mappings = entry.space->mappings;
+    const bool maps = std::any_of(mappings.begin(), mappings.end(), [&](const elf::Mapping& mapping) {
+      return mapping.inode == file.inode && mapping.device_major == file.device_major &&
+             mapping.device_minor == file.device_minor;
+    });
+    if (maps) pids.push_back(pid);
+  }
+  return pids;
+}
+
+}  // namespace heaptap::recording

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/allocator_files.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace heaptap::recording {
+namespace {
+
+// Remembered files, most of them without an allocator. Reading one again costs a worker a millisecond.
+constexpr size_t kMaxKnown = 65536;
+
+// Of ten thousand times what it takes for libheaptap.so.
+constexpr worker::Limits kLimits = {
+    .time = absl::Seconds(5), .memory_bytes = 256 << 20, .answer_bytes = 1 << 20, .cancel = -1};
+
+AllocatorFiles::Allocator AllocatorOf(const worker::Answer& answer) {
+  if (answer.IsFault()) {
+    return absl::InvalidArgumentError(absl::StrCat("reading its probes failed: ", answer.status.message()));
+  }
+  if (!answer.status.ok()) return answer.status;
+  return worker::DecodeAllocator(answer.bytes);
+}
+
+}  // namespace
+
+const AllocatorFiles::Allocator* AllocatorFiles::Find(const worker::FileVersion& version) const {
+  const auto found = known_.find(version);
+  return found == known_.end() ? nullptr : &found->second;
+}
+
+void AllocatorFiles::Read(const SeenFile& file, std::function<void(const Allocator&)> done) {
+  const worker::FileVersion version = file.identity.version;
+  auto& waiting = waiting_[version];
+  waiting.push_back(std::move(done));
+  if (waiting.size() > 1) return;
+  errands_.Start(file.user(), {.job = worker::Job::kAllocator, .file = file.file}, kLimits,
+                 [this, version, open = file.open](const worker::Answer& answer) { HandleRead(version, answer); });
+}
+
+void AllocatorFiles::HandleRead(const worker::FileVersion& version, const worker::Answer& answer) {
+  Allocator allocator = AllocatorOf(answer);
+  if (allocator.ok() && allocator->version != version) allocator = absl::UnavailableError("the file is being written");
+  if (known_.size() >= kMaxKnown) known_.clear();
+  known_.insert_or_assign(version, allocator);
+  const auto waiting = waiting_.extract(version);
+  for (const auto& done : waiting.mapped()) done(allocator);
+}
+
+void AllocatorFiles::ForgetFailures() {
+  std::erase_if(known_, [](const auto& entry) {
+    const Allocator& allocator = entry.second;
+    return !allocator.ok() && !absl::IsInvalidArgument(allocator.status());
+  });
+}
+
+}  // namespace heaptap::recording

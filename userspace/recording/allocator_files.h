@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which files hold a sampled allocator, and where: read by workers, and remembered by version. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_RECORDING_ALLOCATOR_FILES_H_
+#define HEAPTAP_USERSPACE_RECORDING_ALLOCATOR_FILES_H_
+
+#include <functional>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "userspace/recording/seen_file.h"
+#include "userspace/worker/errands.h"
+#include "userspace/worker/file_version.h"
+#include "userspace/worker/reader_jobs.h"
+
+namespace heaptap::recording {
+
+class AllocatorFiles {
+ public:
+  // InvalidArgument: unusable notes, or a file that stops its reader. Other codes: it could not be read.
+  using Allocator = absl::StatusOr<worker::AllocatorOfFile>;
+
+  // `errands` must outlive this object.
+  explicit AllocatorFiles(worker::Errands& errands) : errands_(errands) {}
+
+  // Null: not known. Valid until the next call of errands.HandleDone.
+  const Allocator* Find(const worker::FileVersion& version) const;
+
+  // Has the file read, if that is not under way. `done` is called once it is read.
+  void Read(const SeenFile& file, std::function<void(const Allocator&)> done);
+
+  // Forgets files that could not be read, so that they are tried again.
+  void ForgetFailures();
+
+ private:
+  void HandleRead(const worker::FileVersion& version, const worker::Answer& answer);
+
+  worker::Errands& errands_;
+  std::map<worker::FileVersion, Allocator> known_;
+  std::map<worker::FileVersion, std::vector<std::function<void(const Allocator&)>>> waiting_;
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_ALLOCATOR_FILES_H_

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/allocators.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "userspace/base/messages.h"
+#include "userspace/process/control_block.h"
+#include "userspace/process/facts.h"
+#include "userspace/process/handle.h"
+#include "userspace/recording/unwind_tables.h"
+
+namespace heaptap::recording {
+namespace {
+
+// A bound, because processes can create any number of files. Checking one again costs a system call or two.
+constexpr size_t kMaxFilesSeen = 65536;
+
+// A bound, because any user can create any number of files with bad notes.
+constexpr size_t kMaxRefusalsReported = 100;
+
+// How long an unmapped file may stay busy. Shorter times would hurt a program that is started again and again, because
+// the first samples through an unattached file are missed.
+constexpr absl::Duration kReleaseInterval = absl::Seconds(10);
+
+// For the search for processes that map a file, in each second: a user can have thousands of processes with thousands
+// of mappings.
+constexpr absl::Duration kSearchTime = absl::Milliseconds(50);
+
+// For the files of a process that a command attaches to.
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+}  // namespace
+
+Allocators::Allocators(const Means& means, Options options)
+    : books_(means.books),
+      hands_(means.hands),
+      errands_(means.errands),
+      spaces_(means.spaces),
+      options_(std::move(options)),
+      allocator_files_(errands_),
+      probe_files_(books_, errands_, means.pins, options_.ids) {}
+
+absl::StatusOr<SeenFile> Allocators::See(pid_t pid, const elf::Mapping& mapping) {
+  const absl::StatusOr<worker::MappedFile> seen = hands_.Look(books_.program(bpf::Program::kIdentify), pid, mapping);
+  if (!seen.ok()) return seen.status();
+  return ToSeenFile(*seen, pid, mapping);
+}
+
+absl::StatusOr<Inspection> Allocators::Inspect(pid_t pid) {
+  const absl::StatusOr<std::vector<elf::Mapping>> mappings = hands_.ReadExecutableMappings(pid);
+  if (absl::IsPermissionDenied(mappings.status())) return process::NoAccess(pid);
+  if (!mappings.ok()) return mappings.status();
+  Inspection inspection;
+  if (const absl::StatusOr<process::Facts> facts = hands_.Facts(pid); facts.ok()) {
+    inspection.space.executable = facts->executable;
+  }
+  std::set<std::pair<uint32_t, uint64_t>> seen;  // device and inode
+  for (const elf::Mapping& mapping : *mappings) {
+    inspection.space.mappings.Add(mapping);
+    if (mapping.inode == 0 || !seen.insert({KernelDevice(mapping), mapping.inode}).second) continue;
+    absl::StatusOr<SeenFile> file = See(pid, mapping);
+    if (!file.ok()) continue;
+    const AllocatorFiles::Allocator* allocator = allocator_files_.Find(file->identity.version);
+    if (allocator == nullptr) {
+      WaitForReader(pid, *file);
+      inspection.is_pending = true;
+      continue;
+    }
+    inspection.all.emplace_back(*file, mapping);
+    if (!allocator->ok()) {
+      if (!options_.is_system_wide) {
+        base::Say(
+            absl::StrCat(base::AsciiOnly(mapping.path), ": ", allocator->status().message(), "; this file is skipped"));
+      }
+      continue;
+    }
+    if (!(*allocator)->probes.HasSamples()) continue;
+    if ((*allocator)->control.has_value()) {
+      const absl::StatusOr<uint64_t> address = process::ControlAddress(*(*allocator)->control, mapping);
+      if (address.ok()) inspection.control_address = *address;
+    }
+    inspection.files.push_back({*std::move(file), (*allocator)->probes});
+  }
+  return inspection;
+}
+
+void Allocators::WaitForReader(pid_t pid, const SeenFile& file) {
+  if (!pending_[pid].insert(file.identity.version).second) return;
+  allocator_files_.Read(file, [this, pid, version = file.identity.version](const AllocatorFiles::Allocator&) {
+    const auto pending = pending_.find(pid);
+    if (pending == pending_.end() || pending->second.erase(version) == 0 || !pending->second.empty()) return;
+    pending_.erase(pending);
+    if (options_.is_system_wide) options_.on_read(pid);
+  });
+}
+
+void Allocators::WaitFor(pid_t pid) {
+  errands_.WaitUntil([&] { return !pending_.contains(pid); }, absl::Now() + kPatience);
+}
+
+void Allocators::WaitForAll(absl::Duration patience) {
+  errands_.WaitUntil([&] { return pending_.empty(); }, absl::Now() + patience);
+}
+
+bool Allocators::HasAttached(const Inspection& inspection) const {
+  return std::ranges::any_of(inspection.files, [this](const Inspection::Found& found) {
+    return probe_files_.IsAttached(found.file.identity.inode_address);
+  });
+}
+
+absl::StatusOr<bool> Allocators::AttachFile(const SeenFile& file) {
+  absl::StatusOr<bool> attached =
+      AttachAllocator(file, errands_, allocator_files_, probe_files_, ProbeFiles::kEveryProcess);
+  if (attached.ok() && *attached) files_kept_.insert(file.identity.inode_address);
+  return attached;
+}
+
+absl::Status Allocators::AttachAll(const std::vector<Inspection::Found>& files, pid_t pid) {
+  if (options_.is_system_wide) {
+    for (const Inspection::Found& found : files) {
+      probe_files_.Attach(found.file, found.probes, ProbeFiles::kEveryProcess, [](const absl::Status& status) {
+        if (!status.ok()) base::Say(absl::StrCat(status.message(), "; this file is skipped"));
+      });
+    }
+    return absl::OkStatus();
+  }
+  // Shared, because answers may come after this call.
+  struct Attached {
+    size_t files = 0;
+    absl::Status status = {};
+  };
+  const auto attached = std::make_shared<Attached>();
+  for (const Inspection::Found& found : files) {
+    probe_files_.Attach(found.file, found.probes, options_.follow ? ProbeFiles::kEveryProcess : pid,
+                        [attached](const absl::Status& status) {
+                          attached->files++;
+                          attached->status.Update(status);
+                        });
+  }
+  if (!errands_.WaitUntil([&] { return attached->files == files.size(); }, absl::Now() + kPatience)) {
+    attached->status.Update(absl::UnavailableError(absl::StrCat("attaching to process ", pid, " takes too long")));
+  }
+  return attached->status;
+}
+
+void Allocators::Look(const bpf::MappingEvent& event) {
+  const FileShown key(KernelDevice(event.mapping), event.mapping.inode, event.generation);
+  if (files_seen_.size() > kMaxFilesSeen) files_seen_.clear();
+  if (!files_seen_.insert(key).second) return;
+  // A short-lived process may be gone; the next one that maps the file serves as well.
+  const absl::StatusOr<SeenFile> file = See(event.pid, event.mapping);
+  if (!file.ok()) {
+    files_seen_.erase(key);
+    return;
+  }
+  if (const AllocatorFiles::Allocator* known = allocator_files_.Find(file->identity.version); known != nullptr) {
+    return AttachSeen(*file, *known, key);
+  }
+  allocator_files_.Read(*file, [this, file = *file, key](const AllocatorFiles::Allocator& allocator) {
+    AttachSeen(file, allocator, key);
+  });
+}
+
+void Allocators::AttachSeen(const SeenFile& file, const AllocatorFiles::Allocator& allocator, const FileShown& key) {
+  if (!allocator.ok()) {
+    const absl::Status& status = allocator.status();
+    return HandleRefused(absl::Status(status.code(), absl::StrCat(base::AsciiOnly(file.name), ": ", status.message())),
+                         key);
+  }
+  if (!allocator->probes.HasSamples()) return;
+  if (probe_files_.IsAttached(file.identity.inode_address)) return NoteMapped(file);
+  probe_files_.Attach(file, allocator->probes, options_.follow ? ProbeFiles::kEveryProcess : file.file.pid,
+                      [this, mapping = file.file.mapping, key](const absl::Status& status) {
+                        if (!status.ok()) return HandleRefused(status, key);
+                        if (options_.is_system_wide) options_.on_attached(mapping);
+                      });
+}
+
+void Allocators::HandleRefused(const absl::Status& status, const FileShown& key) {
+  // The file may be fine, and the next process that maps it serves as well.
+  if (!absl::IsInvalidArgument(status)) files_seen_.erase(key);
+  if (absl::IsNotFound(status) || ++files_refused_ > kMaxRefusalsReported) return;
+  base::Say(absl::StrCat(status.message(), "; this file is skipped",
+                         files_refused_ < kMaxRefusalsReported ? "" : ", and further ones without a message"));
+}
+
+void Allocators::Release(absl::Time now) {
+  if (search_.has_value()) return Search();
+  if (now - files_looked_at_ < kReleaseInterval || probe_files_.IsReleasing()) return;
+  files_looked_at_ = now;
+  probe_files_.ForgetFailures();
+  allocator_files_.ForgetFailures();
+  std::set<ProbeFiles::File> unused = probe_files_.files();
+  std::erase_if(unused, [&](ProbeFiles::File file) {
+    if (files_kept_.contains(file)) return true;
+    const auto mapped = files_mapped_.find(file);
+    return mapped != files_mapped_.end() && !spaces_.ProcessesMapping(mapped->second).empty();
+  });
+  if (unused.empty()) return;
+  search_ = {.unused = std::move(unused), .processes = process::ListProcesses(), .seen = {}};
+  // From now on AttachSeen notes who maps one of them.
+  files_seen_.clear();
+  Search();
+}
+
+// Looks at all processes: some are unknown here, and overlay file systems show a file under other numbers.
+void Allocators::Search() {
+  const absl::Time end = absl::Now() + kSearchTime;
+  for (std::vector<pid_t>& left = search_->processes; !left.empty() && !search_->unused.empty();) {
+    if (absl::Now() > end) return;
+    const pid_t pid = left.back();
+    left.pop_back();
+    const absl::StatusOr<std::vector<elf::Mapping>> mappings = hands_.ReadExecutableMappings(pid);
+    if (!mappings.ok()) continue;
+    for (const elf::Mapping& mapping : *mappings) {
+      if (mapping.inode == 0 || search_->seen.contains({KernelDevice(mapping), mapping.inode})) continue;
+      const absl::StatusOr<SeenFile> file = See(pid, mapping);
+      if (!file.ok()) continue;
+      search_->seen.insert({KernelDevice(mapping), mapping.inode});
+      NoteMapped(*file);
+    }
+  }
+  const std::set<ProbeFiles::File> unused = std::move(search_->unused);
+  search_.reset();
+  if (unused.empty()) return;
+  probe_files_.Release(unused);
+  for (const ProbeFiles::File file : unused) files_mapped_.erase(file);
+  // The next process that maps one of them makes it attached again.
+  files_seen_.clear();
+}
+
+void Allocators::NoteMapped(const SeenFile& file) {
+  const ProbeFiles::File inode = file.identity.inode_address;
+  if (search_.has_value() && search_->unused.erase(inode) != 0) files_mapped_[inode] = file.file.mapping;
+}
+
+}  // namespace heaptap::recording

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finds the sampled allocators of processes, and has probes attached to their files. Workers read the files, so much of
+// what is asked for comes later. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_RECORDING_ALLOCATORS_H_
+#define HEAPTAP_USERSPACE_RECORDING_ALLOCATORS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "userspace/base/subordinate_ids.h"
+#include "userspace/bpf/books.h"
+#include "userspace/bpf/mapping_events.h"
+#include "userspace/bpf/pins.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/process/allocator_probes.h"
+#include "userspace/recording/address_spaces.h"
+#include "userspace/recording/allocator_files.h"
+#include "userspace/recording/probe_files.h"
+#include "userspace/recording/seen_file.h"
+#include "userspace/worker/errands.h"
+#include "userspace/worker/hands.h"
+
+namespace heaptap::recording {
+
+// The files of a process, and what they have of an allocator.
+struct Inspection {
+  AddressSpace space = {};
+  std::vector<std::pair<SeenFile, elf::Mapping>> all = {};
+  struct Found {
+    SeenFile file;
+    process::AllocatorProbes probes;
+  };
+  std::vector<Found> files = {};  // with a sampled allocator
+  uint64_t control_address = 0;   // 0: none
+  bool is_pending = false;        // some files are being read
+};
+
+class Allocators {
+ public:
+  // What it needs of others, which must outlive this object.
+  struct Means {
+    const bpf::Books& books;
+    worker::Hands& hands;
+    worker::Errands& errands;
+    const AddressSpaces& spaces;
+    const bpf::Pins* pins = nullptr;  // as for ProbeFiles
+  };
+  struct Options {
+    bool is_system_wide = false;  // nothing waits here, and processes have the files that they like
+    bool follow = false;          // attach for every process that maps a file
+    base::SubordinateIds ids = {};
+    // System-wide: the files of the process that Inspect had to wait for have been read.
+    std::function<void(pid_t)> on_read = {};
+    // System-wide: the file has just got its probes. Processes that mapped it before have not entered.
+    std::function<void(const elf::Mapping&)> on_attached = {};
+  };
+  Allocators(const Means& means, Options options);
+
+  // A file that a process has mapped.
+  absl::StatusOr<SeenFile> See(pid_t pid, const elf::Mapping& mapping);
+  // NotFound: no such process. PermissionDenied.
+  absl::StatusOr<Inspection> Inspect(pid_t pid);
+  // Waits until no file of this process, or of any process, is being read.
+  void WaitFor(pid_t pid);
+  void WaitForAll(absl::Duration patience);
+  bool HasAttached(const Inspection& inspection) const;
+
+  // Looks at a file that any process has mapped.
+  void Look(const bpf::MappingEvent& event);
+  // Attaches to a file, and keeps its probes while no process maps it. Waits. As AttachAllocator.
+  absl::StatusOr<bool> AttachFile(const SeenFile& file);
+  // Attaches to the files of a process. Waits, unless the recording is system-wide, and then prints errors.
+  absl::Status AttachAll(const std::vector<Inspection::Found>& files, pid_t pid);
+
+  // Removes the probes from files that no process maps any more, so that their file systems can be unmounted. Call it
+  // every second.
+  void Release(absl::Time now);
+  void Detach() { probe_files_.Detach(); }
+
+ private:
+  using FileShown = std::tuple<uint32_t, uint64_t, uint32_t>;  // device, inode, generation
+  void WaitForReader(pid_t pid, const SeenFile& file);
+  void AttachSeen(const SeenFile& file, const AllocatorFiles::Allocator& allocator, const FileShown& key);
+  void HandleRefused(const absl::Status& status, const FileShown& key);
+  // Goes on with `search_` for some time; at its end removes the probes of the files that no process maps.
+  void Search();
+  void NoteMapped(const SeenFile& file);
+
+  const bpf::Books& books_;
+  worker::Hands& hands_;
+  worker::Errands& errands_;
+  const AddressSpaces& spaces_;
+  const Options options_;
+  AllocatorFiles allocator_files_;
+  ProbeFiles probe_files_;
+  std::map<pid_t, std::set<worker::FileVersion>> pending_;  // processes, and their files that are being read
+  std::set<FileShown> files_seen_;                          // files looked at
+  size_t files_refused_ = 0;                                // with unusable notes
+  std::set<ProbeFiles::File> files_kept_;                   // attached even while no process maps them
+  std::map<ProbeFiles::File, elf::Mapping> files_mapped_;   // a mapping of each, as last seen
+  absl::Time files_looked_at_ = absl::InfinitePast();
+  // For processes that map one of some files.
+  struct FileSearch {
+    std::set<ProbeFiles::File> unused;             // not found so far
+    std::vector<pid_t> processes;                  // still to be looked at
+    std::set<std::pair<uint32_t, uint64_t>> seen;  // device and inode of files looked at
+  };
+  std::optional<FileSearch> search_;
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_ALLOCATORS_H_

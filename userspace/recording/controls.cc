@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/controls.h"
+
+#include <unistd.h>
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/messages.h"
+#include "userspace/process/control_block.h"
+#include "userspace/process/facts.h"
+
+namespace heaptap::recording {
+namespace {
+
+// A bound, because any process can take the name of a collector.
+constexpr size_t kMaxCollectorsReported = 16;
+
+}  // namespace
+
+void Controls::Use(Target& target, const heaptap_control& control, uint64_t address) {
+  target.started = true;
+  target.control_address = address;
+  const process::ControlFacts facts = process::FactsOf(control);
+  target.allocator = facts.allocator;
+  target.max_frames = facts.max_frames;
+  target.raw = facts.raw;
+  target.own_lg_sample = facts.lg_sample;
+  // A system-wide recording includes processes that another collector records, but leaves them in that one's control.
+  target.active = control.active != 0;
+  target.other_collector = options_.is_system_wide ? OtherCollector(control) : 0;
+  target.foreign = target.other_collector != 0;
+  if (target.foreign && collectors_reported_.size() < kMaxCollectorsReported &&
+      collectors_reported_.insert(target.other_collector).second) {
+    base::Say(absl::StrCat("process ", target.pid, " (", target.name, ") is also recorded by heaptap process ",
+                           target.other_collector,
+                           ", which sets its rate, answers its requests and writes its last dump"));
+  }
+  const bool is_up_to_date = control.collector_pid == static_cast<uint32_t>(getpid()) &&
+                             control.collector_lg_sample == target.CollectorRate() && control.collector_follows != 0;
+  if (!target.foreign && !is_up_to_date) Write(target);
+}
+
+absl::StatusOr<heaptap_control> Controls::Order(Target& target, worker::ControlVerb verb, uint32_t argument) {
+  const auto failure = [&] {
+    return absl::UnavailableError(absl::StrCat("process ", target.pid, " does not give access to its memory"));
+  };
+  if (!target.reachable) return failure();
+  const worker::ControlOrder order = {.verb = verb,
+                                      .argument = argument,
+                                      .follows = options_.follow,
+                                      .collector = static_cast<uint32_t>(getpid()),
+                                      .address = target.control_address};
+  absl::StatusOr<heaptap_control> control =
+      hands_.Control(target.pid, order, [&] { return books_.IsCurrent(target.pid, target.process_id); });
+  if (!absl::IsDeadlineExceeded(control.status())) return control;
+  target.reachable = false;
+  base::Say(absl::StrCat(failure().message(), " within ", absl::FormatDuration(worker::Hands::kPatience),
+                         "; heaptap will not try again"));
+  return failure();
+}
+
+void Controls::Write(Target& target) {
+  if (target.control_address == 0) return;
+  // Fails if the process has ended; then it does not matter.
+  Order(target, worker::ControlVerb::kTake, target.CollectorRate()).status().IgnoreError();
+}
+
+pid_t Controls::OtherCollector(const heaptap_control& control) {
+  const auto pid = static_cast<pid_t>(control.collector_pid);
+  // A killed collector leaves its PID behind, which another program may have by now.
+  return pid > 0 && pid != getpid() && IsCollector(pid) ? pid : 0;
+}
+
+bool Controls::IsCollector(pid_t pid) {
+  const absl::StatusOr<process::Facts> facts = hands_.Facts(pid);
+  return facts.ok() && facts->command == process::kCollectorName;
+}
+
+void Controls::ReadActive(Target& target) {
+  if (target.ending.has_value() || target.control_address == 0) return;
+  const absl::StatusOr<heaptap_control> control = Order(target, worker::ControlVerb::kRead);
+  target.active.reset();
+  if (control.ok()) target.active = control->active != 0;
+}
+
+void Controls::NoteOwner(Target& target) {
+  if (target.ending.has_value()) return;
+  const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
+  if (!books_.IsCurrent(target.pid, target.process_id)) return;
+  const std::optional<uid_t> owner = facts.ok() ? facts->owner : std::nullopt;
+  const bool is_same = !target.owner_known || target.owner == owner;
+  target.owner = is_same ? owner : std::nullopt;
+  target.owner_known = true;
+}
+
+}  // namespace heaptap::recording

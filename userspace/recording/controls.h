@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the recording reads of targets and writes to them: their control blocks, and whose processes they are. Hands do
+// that (worker/hands.h). Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_RECORDING_CONTROLS_H_
+#define HEAPTAP_USERSPACE_RECORDING_CONTROLS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <set>
+
+#include "absl/status/statusor.h"
+#include "heaptap/contract.h"
+#include "userspace/bpf/books.h"
+#include "userspace/recording/target.h"
+#include "userspace/worker/hands.h"
+
+namespace heaptap::recording {
+
+class Controls {
+ public:
+  struct Options {
+    bool is_system_wide = false;  // processes that another collector controls are recorded too
+    bool follow = false;          // children are recorded too
+  };
+  // `books` and `hands` must outlive this object.
+  Controls(const bpf::Books& books, worker::Hands& hands, const Options& options)
+      : books_(books), hands_(hands), options_(options) {}
+
+  // Takes the facts about a target from its control block, and control of it unless another collector has that.
+  void Use(Target& target, const heaptap_control& control, uint64_t address);
+  // Does something with the control block of a target. Unavailable: the process made heaptap wait, now or earlier,
+  // or another process of its user did.
+  absl::StatusOr<heaptap_control> Order(Target& target, worker::ControlVerb verb, uint32_t argument = 0);
+  // Writes the collector and the rate to the target's control block, if it has one.
+  void Write(Target& target);
+  // Reads prof.active, which a process switches without an event.
+  void ReadActive(Target& target);
+
+  // The PID of another living collector that records the process, 0 if none.
+  pid_t OtherCollector(const heaptap_control& control);
+  bool IsCollector(pid_t pid);
+
+  // Reads whose process it is, for the time after its end too. A process whose owner ever changed belongs to root only.
+  void NoteOwner(Target& target);
+
+ private:
+  const bpf::Books& books_;
+  worker::Hands& hands_;
+  const Options options_;
+  std::set<pid_t> collectors_reported_;  // other collectors
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_CONTROLS_H_

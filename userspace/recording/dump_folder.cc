@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/dump_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "userspace/base/files.h"
+
+namespace heaptap::recording {
+namespace {
+
+// The longest suffix is ".4194304.18446744073709551615.u18446744073709551615.heap"; a temporary name has a leading dot.
+constexpr size_t kMaxSuffix = 64;
+
+// How many existing dumps with the same names are skipped.
+constexpr int kMaxNamesTried = 100000;
+
+std::string Suffix(heaptap_dump_kind kind, const DumpSequence& sequence) {
+  switch (kind) {
+    case HEAPTAP_DUMP_INTERVAL:
+      return absl::StrCat("i", sequence.interval);
+    case HEAPTAP_DUMP_MANUAL:
+      return absl::StrCat("m", sequence.manual);
+    case HEAPTAP_DUMP_HIGH_WATER:
+      return absl::StrCat("u", sequence.high_water);
+    case HEAPTAP_DUMP_FINAL:
+      break;
+  }
+  return "f";
+}
+
+void Advance(heaptap_dump_kind kind, DumpSequence& sequence) {
+  sequence.all++;
+  if (kind == HEAPTAP_DUMP_INTERVAL) sequence.interval++;
+  if (kind == HEAPTAP_DUMP_MANUAL) sequence.manual++;
+  if (kind == HEAPTAP_DUMP_HIGH_WATER) sequence.high_water++;
+}
+
+}  // namespace
+
+absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix) {
+  const size_t slash = prefix.rfind('/');
+  std::string parent(slash == absl::string_view::npos ? "" : prefix.substr(0, slash + 1));
+  std::string name(slash == absl::string_view::npos ? prefix : prefix.substr(slash + 1));
+  if (name.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("-o ", prefix, ": expected a prefix for file names, such as ", parent, "jeprof"));
+  }
+  if (name.size() > NAME_MAX - kMaxSuffix) {
+    return absl::InvalidArgumentError(absl::StrCat("-o: the prefix has ", name.size(), " characters, but at most ",
+                                                   NAME_MAX - kMaxSuffix,
+                                                   " leave room for .PID.SEQUENCE.KIND.heap in a file name"));
+  }
+  const std::string path = parent.empty() ? "." : parent;
+  base::FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno),
+                                                      "; choose another folder with -o, or --state-dir of the daemon"));
+  }
+  // access(2) lets root pass even where no file can be created, so create one.
+  base::FileDescriptor probe(openat(folder.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  if (!probe.valid() && errno != EOPNOTSUPP) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno),
+                                                      "; choose another folder with -o, or --state-dir of the daemon"));
+  }
+  return DumpFolder(std::move(folder), std::move(parent), std::move(name));
+}
+
+int DumpFolder::Duplicate() const { return fcntl(folder_.get(), F_DUPFD_CLOEXEC, 0); }
+
+absl::StatusOr<std::string> DumpFolder::Write(absl::string_view name, pid_t pid, heaptap_dump_kind kind,
+                                              DumpSequence& sequence, absl::string_view contents) const {
+  std::string safe(name);
+  for (char& byte : safe) {
+    const bool is_hidden = byte == '.' && &byte == safe.data();
+    if (is_hidden || (!absl::ascii_isalnum(byte) && byte != '-' && byte != '_' && byte != '.')) byte = '_';
+  }
+  return WriteAs(safe.empty() ? "_" : safe, pid, kind, sequence, contents);
+}
+
+absl::StatusOr<std::string> DumpFolder::Write(pid_t pid, heaptap_dump_kind kind, DumpSequence& sequence,
+                                              absl::string_view contents) const {
+  return WriteAs(name_, pid, kind, sequence, contents);
+}
+
+absl::StatusOr<std::string> DumpFolder::WriteAs(const std::string& prefix, pid_t pid, heaptap_dump_kind kind,
+                                                DumpSequence& sequence, absl::string_view contents) const {
+  const auto failure = [&](absl::string_view name, int error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write ", parent_, name, ": ", strerror(error), "; the dump is lost"));
+  };
+  DumpSequence next = sequence;
+  const auto name = [&] { return absl::StrCat(prefix, ".", pid, ".", next.all, ".", Suffix(kind, next), ".heap"); };
+  // An unnamed file, which vanishes with this process. File systems without O_TMPFILE get an unpredictable name.
+  std::string temporary;
+  base::FileDescriptor file(openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  if (!file.valid() && errno == EOPNOTSUPP) {
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random)) return failure(name(), errno);
+    temporary = absl::StrCat(".", prefix, ".", absl::Hex(random), ".tmp");
+    file.Reset(openat(folder_.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  }
+  if (!file.valid()) return failure(name(), errno);
+  const absl::Cleanup remove = [&] {
+    if (!temporary.empty()) unlinkat(folder_.get(), temporary.c_str(), 0);
+  };
+  if (const int error = base::WriteAll(file.get(), contents); error != 0) return failure(name(), error);
+  // Some file systems report a lack of space only when a descriptor is closed.
+  const int copy = fcntl(file.get(), F_DUPFD_CLOEXEC, 0);
+  if (copy < 0 || (close(copy) != 0 && errno != EINTR)) return failure(name(), errno);
+
+  const std::string source = temporary.empty() ? absl::StrCat("/proc/self/fd/", file.get()) : temporary;
+  const int source_folder = temporary.empty() ? AT_FDCWD : folder_.get();
+  const int follow = temporary.empty() ? AT_SYMLINK_FOLLOW : 0;
+  for (int i = 0; i < kMaxNamesTried; i++, next.all++) {
+    // A hard link never replaces an existing file.
+    int error = linkat(source_folder, source.c_str(), folder_.get(), name().c_str(), follow) == 0 ? 0 : errno;
+    if (error != 0 && error != EEXIST && !temporary.empty()) {
+      // A file system without hard links.
+      error =
+          renameat2(folder_.get(), temporary.c_str(), folder_.get(), name().c_str(), RENAME_NOREPLACE) == 0 ? 0 : errno;
+    }
+    if (error == 0) {
+      std::string path = absl::StrCat(parent_, name());
+      Advance(kind, next);
+      sequence = next;
+      return path;
+    }
+    if (error != EEXIST) return failure(name(), error);
+  }
+  return failure(name(), EEXIST);
+}
+
+}  // namespace heaptap::recording

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/dumps.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <string.h>
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "userspace/base/messages.h"
+#include "userspace/recording/books_json.h"
+
+namespace heaptap::recording {
+namespace {
+
+std::string Count(uint64_t count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+const char* KindName(heaptap_dump_kind kind) {
+  switch (kind) {
+    case HEAPTAP_DUMP_FINAL:
+      return "final";
+    case HEAPTAP_DUMP_INTERVAL:
+      return "interval";
+    case HEAPTAP_DUMP_MANUAL:
+      return "manual";
+    case HEAPTAP_DUMP_HIGH_WATER:
+      return "high_water";
+  }
+  return "other";
+}
+
+// In one message.
+constexpr size_t kMaxNames = 8;
+
+// An eBPF program on another CPU may have updated only one of two maps; it needs microseconds for the other.
+constexpr int kSettleTries = 20;
+constexpr timespec kSettleTime = {0, 5'000'000};
+
+// To read a tally.
+constexpr absl::Duration kTallyTime = absl::Microseconds(1);
+
+}  // namespace
+
+Dumps::Dumps(const Means& means, const RecorderOptions& options, DumpFolder folder)
+    : books_(means.books),
+      mapping_events_(means.mapping_events),
+      hands_(means.hands),
+      spaces_(means.spaces),
+      options_(options),
+      folder_(std::move(folder)) {}
+
+absl::Status Dumps::StartPruning(const Retention& retention) {
+  base::FileDescriptor folder(folder_.Duplicate());
+  if (!folder.valid()) {
+    return absl::UnavailableError(absl::StrCat(options_.system_wide->state_folder, ": ", strerror(errno)));
+  }
+  pruner_.emplace(std::move(folder), retention);
+  return absl::OkStatus();
+}
+
+void Dumps::Prune(absl::Time now) {
+  if (!pruner_.has_value()) return;
+  if (absl::StatusOr<DumpPruner::Removed> removed = pruner_->Prune(now); !removed.ok()) Fail(removed.status());
+}
+
+void Dumps::AddFigures(profile::CollectorFigures& figures) const {
+  figures.dumps = dumps_counted_;
+  figures.dump_errors = dump_errors_;
+  figures.dump_time = dump_time_;
+  figures.last_dump = last_dump_;
+}
+
+void Dumps::Fail(const absl::Status& status) {
+  failed_ = true;
+  base::Say(status.message());
+}
+
+const AddressSpace* Dumps::Space(const Target& target) const {
+  return target.ending.has_value() ? target.ending->space.get() : spaces_.Find(target.pid);
+}
+
+ProfileSubject Dumps::Subject(const Target& target) {
+  return {.pid = target.pid,
+          .process_id = target.process_id,
+          .lg_sample = target.LgSample(),
+          .allocator = target.allocator,
+          .space = Space(target),
+          .max_frames = target.max_frames,
+          .raw = false,
+          .name_threads = [this, pid = target.pid, has_ended = target.ending.has_value()](
+                              absl::Span<const uint32_t> tids) -> std::map<uint32_t, std::string> {
+            if (has_ended) return {};
+            return hands_.ThreadNames(pid, tids).value_or(std::map<uint32_t, std::string>());
+          }};
+}
+
+absl::StatusOr<profile::Profile> Dumps::Build(const Target& target) {
+  const absl::Time begin = absl::Now();
+  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_.ReadTallies(target.process_id);
+  // The tallies of other processes were read too, for which the user of this one is not to blame.
+  const absl::Duration own = kTallyTime * (tallies.ok() ? tallies->size() : 0);
+  uncharged_ += std::max(absl::Now() - begin - own, absl::ZeroDuration());
+  if (!tallies.ok()) return tallies.status();
+  return Build(target, *std::move(tallies));
+}
+
+profile::Profile Dumps::Build(const Target& target, std::vector<bpf::TallyEntry> tallies) {
+  return BuildProfile(books_, Subject(target), std::move(tallies), mapping_events_.lost());
+}
+
+absl::StatusOr<std::string> Dumps::Write(Target& target, heaptap_dump_kind kind) {
+  absl::StatusOr<profile::Profile> profile = Build(target);
+  if (!profile.ok()) {
+    Fail(profile.status());
+    return profile.status();
+  }
+  return WriteProfile(target, kind, *profile);
+}
+
+absl::StatusOr<std::string> Dumps::WriteProfile(Target& target, heaptap_dump_kind kind,
+                                                const profile::Profile& profile) {
+  const absl::Time begin = absl::Now();
+  const std::string contents = options_.format(profile);
+  absl::StatusOr<std::string> written = options_.system_wide.has_value()
+                                            ? folder_.Write(target.name, target.pid, kind, target.sequence, contents)
+                                            : folder_.Write(target.pid, kind, target.sequence, contents);
+  if (!written.ok()) {
+    dump_errors_++;
+    Fail(written.status());
+    return written.status();
+  }
+  const profile::LeakSummary live = profile.Leaks();
+  base::Say(absl::StrCat("wrote ", *written, ": ", Count(live.bytes, "byte"), " in ", Count(live.objects, "object"),
+                         " live (", target.name.empty() ? "?" : target.name, ")"));
+  SayLosses(profile.warnings);
+  if (kind == HEAPTAP_DUMP_FINAL) AddStackEnds(profile);
+  last_dump_ = absl::Now();
+  dump_time_ += *last_dump_ - begin;
+  dumps_counted_[KindName(kind)]++;
+  if (pruner_.has_value()) pruner_->Added(*written, contents.size());
+  Prune(*last_dump_);
+  return written;
+}
+
+void Dumps::AddStackEnds(const profile::Profile& profile) {
+  for (size_t end = 0; end < profile.stack_ends.samples.size(); end++) {
+    stack_ends_.samples[end] += profile.stack_ends.samples[end];
+  }
+  stack_ends_.without_stack += profile.stack_ends.without_stack;
+}
+
+std::string Dumps::StackSummary() const {
+  uint64_t all = stack_ends_.without_stack;
+  for (const uint64_t samples : stack_ends_.samples) all += samples;
+  std::string line =
+      absl::StrCat(Count(all, "sample"), ", ", stack_ends_.samples[HEAPTAP_STACK_WHOLE], " of them with whole stacks");
+  const char* separator = "; outer frames missing: ";
+  for (uint32_t end = HEAPTAP_STACK_WHOLE + 1; end < HEAPTAP_STACK_ENDS; end++) {
+    if (stack_ends_.samples[end] == 0) continue;
+    absl::StrAppend(&line, separator, stack_ends_.samples[end], " at ", bpf::StackEndDescription(end));
+    separator = ", ";
+  }
+  if (stack_ends_.without_stack != 0) absl::StrAppend(&line, "; without stack: ", stack_ends_.without_stack);
+  return line;
+}
+
+std::string Dumps::WithoutSamples() const {
+  if (without_samples_.empty()) return "";
+  std::map<std::string, int> counts;
+  for (const std::string& name : without_samples_) counts[name]++;
+  std::vector<std::string> names;
+  for (const auto& [name, count] : counts) {
+    if (names.size() == kMaxNames) {
+      names.emplace_back("...");
+      break;
+    }
+    names.push_back(count == 1 ? name : absl::StrCat(name, " (", count, " times)"));
+  }
+  return absl::StrCat("no dump of ", without_samples_.size(), without_samples_.size() == 1 ? " process" : " processes",
+                      " without a sample: ", absl::StrJoin(names, ", "), "; use --exact to record every allocation");
+}
+
+bool Dumps::HasProfile(const Target& target) {
+  if (target.started || !target.policy.record) return HasProfile(target, false);
+  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_.ReadTallies(target.process_id);
+  return HasProfile(target, tallies.ok() && !tallies->empty());
+}
+
+bool Dumps::HasProfile(const Target& target, bool has_tallies) {
+  // Other allocators that follow the contract may have no heaptap:start, so tallies count too.
+  const auto matches = [&](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), target.name.c_str(), 0) == 0;
+  };
+  const bool is_wanted = options_.only.empty() || std::any_of(options_.only.begin(), options_.only.end(), matches);
+  const bool has_profile = is_wanted && target.policy.record && (target.started || has_tallies);
+  recorded_any_ |= has_profile;
+  return has_profile;
+}
+
+std::vector<std::string> Dumps::LeakReport(const Target& target, const profile::LeakSummary& leaks,
+                                           const std::string& path) const {
+  if (leaks.bytes == 0) return {};
+  const AddressSpace* space = Space(target);
+  const std::string program = space == nullptr ? "" : space->executable;
+  const std::string dump =
+      path.empty() ? absl::StrCat("on the dump of process ", target.pid, " (", target.name, ")") : path;
+  return {absl::StrCat("<heaptap>: Leak approximation summary: ~", Count(leaks.bytes, "byte"), ", ~",
+                       Count(leaks.objects, "object"), ", >= ", Count(leaks.contexts, "context")),
+          absl::StrCat("<heaptap>: Run jeprof --text ", program.empty() ? "PROGRAM" : base::AsciiOnly(program), " ",
+                       dump, " for leak detail")};
+}
+
+void Dumps::SayLosses(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
+    // Each reason once; the dumps have the current numbers.
+    const size_t reason = warning.find_first_not_of("0123456789 ", sizeof("heaptap:"));
+    if (losses_reported_.insert(warning.substr(reason, warning.find('(') - reason)).second) base::SayPlain(warning);
+  }
+}
+
+void Dumps::SayBooks(std::vector<const Target*> targets) const {
+  for (int tries = 1; tries <= kSettleTries && !targets.empty(); tries++) {
+    if (tries > 1) nanosleep(&kSettleTime, nullptr);
+    absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.ReadAllTallies();
+    absl::StatusOr<std::map<uint64_t, bpf::LiveTotals>> live = books_.ReadLiveTotals();
+    if (!tallies.ok() || !live.ok()) return;
+    std::erase_if(targets, [&](const Target* target) {
+      const BooksLine line = BooksJson(*target, (*tallies)[target->process_id], (*live)[target->process_id],
+                                       books_.ReadLosses(target->process_id));
+      if (!line.balanced && tries < kSettleTries) return false;
+      base::SayPlain(line.text);
+      return true;
+    });
+  }
+}
+
+}  // namespace heaptap::recording

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ends of targets: finds those that no event tells, writes last dumps, and closes books. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_RECORDING_ENDINGS_H_
+#define HEAPTAP_USERSPACE_RECORDING_ENDINGS_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "userspace/bpf/books.h"
+#include "userspace/profile/figures.h"
+#include "userspace/recording/address_spaces.h"
+#include "userspace/recording/controls.h"
+#include "userspace/recording/dumps.h"
+#include "userspace/recording/queries.h"
+#include "userspace/recording/recorder_options.h"
+#include "userspace/recording/requests.h"
+#include "userspace/recording/target.h"
+#include "userspace/recording/target_state.h"
+#include "userspace/recording/target_table.h"
+#include "userspace/recording/unwinding.h"
+
+namespace heaptap::recording {
+
+class Endings {
+ public:
+  // What it needs of others, which must outlive this object.
+  struct Means {
+    bpf::Books& books;
+    TargetTable& targets;
+    AddressSpaces& spaces;
+    Controls& controls;
+    Unwinding& unwinding;
+    Dumps& dumps;
+    Requests& requests;
+    Queries& queries;
+    const RecorderOptions& options;
+  };
+  explicit Endings(const Means& means);
+
+  // The books outlive this process, and the states of targets with them. `states` must outlive this object.
+  void UseStates(TargetStates* states) { states_ = states; }
+
+  // The target has ended; its books are closed later.
+  void Handle(Target& target, Ending ending);
+  // The same for a target whose end no event has told.
+  void EndUnseen(Target& target);
+  // Ends targets that the kernel no longer knows.
+  void EndMissing(const std::map<uint64_t, bpf::RecordedProcess>& processes);
+  // After lost events: finds the processes whose beginning or end was missed.
+  void FindUnnoticed();
+  void FindUnnoticedEnds();
+  // Closes the books that an earlier recorder had not closed any more: before its other targets are known, and after.
+  // `pump` handles all events so far.
+  void ForgetClosedByPredecessor();
+  void FinishOrphans(absl::FunctionRef<void()> pump);
+
+  // Writes the last dumps of targets that have ended, and closes their books.
+  void CloseEnded(absl::Time now);
+  // Closes the books of a target without a dump.
+  void Close(uint64_t process_id);
+  bool IsClosed(uint64_t process_id) const { return closed_.contains(process_id); }
+  // Deletes the books of closed targets. To be called after the next events: at a reset, an eBPF program may have been
+  // in the middle of an entry.
+  void ForgetClosed();
+  // A target goes on under another process id, with new books.
+  Target& Replace(uint64_t ended_id, uint64_t new_id);
+
+  // System-wide: the processes that have ended, most recent first.
+  const std::deque<profile::EndedProcess>& ended() const { return ended_; }
+  bool failed() const { return failed_; }
+
+ private:
+  void CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tallies);
+  // Whether another living collector records the process too, and so writes its last dump.
+  bool IsLeftToOther(const Target& target);
+  void Fail(const absl::Status& status);
+
+  bpf::Books& books_;
+  TargetTable& targets_;
+  AddressSpaces& spaces_;
+  Controls& controls_;
+  Unwinding& unwinding_;
+  Dumps& dumps_;
+  Requests& requests_;
+  Queries& queries_;
+  const RecorderOptions& recorder_options_;
+  const bool is_system_wide_;
+  TargetStates* states_ = nullptr;
+  std::set<uint64_t> to_close_;  // ended, not closed yet
+  std::set<uint64_t> closed_;    // process ids whose books are to be deleted
+  std::deque<profile::EndedProcess> ended_;
+  uint64_t events_lost_ = 0;  // as of the last FindUnnoticed
+  absl::Time exits_handled_ = absl::InfinitePast();
+  bool failed_ = false;
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_ENDINGS_H_

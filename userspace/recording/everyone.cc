@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/everyone.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "userspace/base/messages.h"
+#include "userspace/process/facts.h"
+#include "userspace/process/handle.h"
+#include "userspace/recording/budget.h"
+
+namespace heaptap::recording {
+namespace {
+
+// The tallies of ended threads are folded from this share of the map, or of a process's bound, on. A process without a
+// bound may have as many tallies as are still free, so one process alone never has more than half of the map.
+constexpr double kFoldAt = 0.25;
+
+// Converts nanoseconds of CLOCK_MONOTONIC.
+absl::Time TimeOf(uint64_t monotonic) {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return absl::Now() - (absl::DurationFromTimespec(now) - absl::Nanoseconds(monotonic));
+}
+
+}  // namespace
+
+Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
+    : books_(means.books),
+      hands_(means.hands),
+      errands_(means.errands),
+      targets_(means.targets),
+      spaces_(means.spaces),
+      controls_(means.controls),
+      allocators_(means.allocators),
+      unwinding_(means.unwinding),
+      dumps_(means.dumps),
+      requests_(means.requests),
+      endings_(means.endings),
+      options_(options),
+      record_running_(std::move(calls.record_running)),
+      pump_(std::move(calls.pump)),
+      rates_(targets_, controls_),
+      upkeep_({.books = books_,
+               .mapping_events = means.mapping_events,
+               .hands = hands_,
+               .targets = targets_,
+               .spaces = spaces_,
+               .dumps = dumps_}) {}
+
+void Everyone::Fail(const absl::Status& status) {
+  failed_ = true;
+  base::Say(status.message());
+}
+
+// The settings of a process until its start event is handled and the rules are applied.
+absl::Status Everyone::SetDefaults() {
+  const Policy& policy = options_.policy;
+  return books_.SetSettings({.everyone = 1,
+                             .flags = HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED,
+                             .limits = {policy.max_live, policy.max_contexts},
+                             .triggers = bpf::ToKernel(policy.triggers),
+                             .lg_sample = policy.lg_sample.value_or(HEAPTAP_NO_RATE),
+                             .collector_pid = static_cast<uint32_t>(getpid()),
+                             .live_room = 0,
+                             .tallies_room = 0});
+}
+
+void Everyone::TakeOverBooks() {
+  unwinding_.tables().StartFrom(books_.unwind().Clear());
+  unwinding_.tables().EnterVdso();
+  endings_.ForgetClosedByPredecessor();
+  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.ReadProcesses();
+  if (!processes.ok()) return Fail(processes.status());
+  for (const auto& [process_id, recorded] : *processes) {
+    if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) != 0) continue;
+    Target& target = targets_.Add(process_id, recorded.tgid, options_.policy);
+    const absl::StatusOr<process::Facts> facts = hands_.Facts(recorded.tgid);
+    target.name = facts.ok() ? base::AsciiOnly(facts->command) : "?";
+    target.since = TimeOf(recorded.process.identity.start_time);
+    if (absl::StatusOr<TargetState> state = states_->Load(process_id); state.ok()) {
+      const Policy policy = target.policy;
+      target = std::move(state->target);
+      target.policy = policy;
+      target.is_saved = true;
+      spaces_.Keep(target.pid, std::move(state->space));  // in case it ends before Inspect
+    }
+    Inspect(target);
+    if (target.started) ApplyPolicy(target);
+  }
+  pump_();
+  endings_.FindUnnoticedEnds();
+  endings_.FinishOrphans(pump_);
+  base::Say(
+      absl::StrCat("took over a recording of ", targets_.size(), targets_.size() == 1 ? " process" : " processes"));
+  if (!options_.system_wide->shall_end && !books_.HasSizes(options_.map_sizes)) {
+    base::Say("the maps keep their sizes; to change them, end the recording first: heaptap daemon --end");
+  }
+}
+
+void Everyone::RecordRunningProcesses() {
+  for (const pid_t pid : process::ListProcesses()) {
+    if (targets_.FindRunning(pid) == nullptr) record_running_(pid).IgnoreError();
+  }
+}
+
+void Everyone::HandleEnter(const heaptap_event& event) {
+  Target& target = targets_.Add(event.process_id, event.tgid, options_.policy);
+  target.name = base::AsciiOnly(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
+  target.is_saved = false;
+  newcomers_.insert(event.process_id);
+  // An earlier target with this PID must have ended.
+  for (auto& [process_id, before] : targets_) {
+    if (process_id != event.process_id && before.pid == target.pid && !before.ending.has_value())
+      endings_.EndUnseen(before);
+  }
+  spaces_.Hold(event.tgid);
+}
+
+void Everyone::InspectNewcomers() {
+  for (const uint64_t process_id : std::exchange(ignored_, {})) endings_.Close(process_id);
+  for (const uint64_t process_id : std::exchange(newcomers_, {})) {
+    Target* target = targets_.Find(process_id);
+    if (target == nullptr || target->started || target->ending.has_value()) continue;
+    if (Inspect(*target)) ApplyPolicy(*target);
+  }
+}
+
+bool Everyone::Inspect(Target& target) {
+  absl::StatusOr<Inspection> inspection = allocators_.Inspect(target.pid);
+  if (!inspection.ok() || inspection->is_pending) return false;
+  for (const auto& [file, mapping] : inspection->all) unwinding_.tables().PrepareMapped(file, mapping);
+  if (!books_.IsCurrent(target.pid, target.process_id)) return false;
+  spaces_.Keep(target.pid, std::move(inspection->space));
+  if (!allocators_.HasAttached(*inspection)) return false;
+  target.started = true;
+  if (inspection->control_address == 0) return true;
+  target.control_address = inspection->control_address;
+  const absl::StatusOr<heaptap_control> control = controls_.Order(target, worker::ControlVerb::kRead);
+  if (control.ok()) {
+    controls_.Use(target, *control, target.control_address);
+  } else {
+    target.control_address = 0;
+  }
+  return true;
+}
+
+void Everyone::ApplyPolicy(Target& target) {
+  requests_.NoteOwner(target);
+  const std::optional<Rules>& rules = options_.system_wide->rules;
+  if (rules.has_value()) {
+    process::Facts facts;
+    facts.pid = target.pid;
+    facts.command = target.name;  // all that is known if the process has ended
+    if (rules->needs_facts()) {
+      if (absl::StatusOr<process::Facts> read = hands_.Facts(target.pid); read.ok()) facts = *std::move(read);
+    }
+    target.policy = rules->Find(facts);
+  }
+  const Policy& policy = target.policy;
+  books_.Configure(target.pid, target.process_id,
+                   {.ignored = !policy.record,
+                    .max_live = policy.max_live,
+                    .max_tallies = policy.max_contexts,
+                    .triggers = policy.triggers});
+  if (policy.record) return;
+  // Its entry in the kernel marks it as ignored until its next exec.
+  ignored_.insert(target.process_id);
+  if (target.control_address != 0 && !target.foreign) {
+    controls_.Order(target, worker::ControlVerb::kRelease).status().IgnoreError();
+  }
+}
+
+void Everyone::SetRules(Rules rules, const Policy& defaults, const Retention& retention, double budget) {
+  options_.policy = defaults;
+  options_.system_wide->rules = std::move(rules);
+  options_.system_wide->budget = budget;
+  dumps_.SetRetention(retention);
+  if (absl::Status status = SetDefaults(); !status.ok()) Fail(status);
+  for (auto& [process_id, target] : targets_) {
+    if (target.ending.has_value() || !target.started) continue;
+    ApplyPolicy(target);
+    if (target.policy.record && !target.foreign) controls_.Write(target);
+  }
+  RecordIgnored();
+}
+
+void Everyone::RecordIgnored() {
+  const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.ReadProcesses();
+  if (!processes.ok()) return Fail(processes.status());
+  for (const auto& [process_id, recorded] : *processes) {
+    if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) == 0 || ignored_.contains(process_id)) continue;
+    books_.Untrack(recorded.tgid);
+    // With new books, because the old ones lack what happened meanwhile.
+    record_running_(recorded.tgid).IgnoreError();
+  }
+}
+
+void Everyone::Tick(absl::Time now) {
+  const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.ReadProcesses();
+  if (!processes.ok()) return Fail(processes.status());
+  for (const auto& [process_id, recorded] : *processes) {
+    Target* target = targets_.Find(process_id);
+    if (target == nullptr) continue;
+    if (target->last.time == absl::InfinitePast()) {
+      requests_.NoteOwner(*target);  // once more, when it has settled
+      // Recorded since its exec or its parent's fork, but its allocator was attached after heaptap:start.
+      if (!target->started) newcomers_.insert(process_id);
+    }
+    const heaptap_process& process = recorded.process;
+    const Reading reading = {.time = now,
+                             .allocated_weight = process.figures.allocated_weight,
+                             .probes = process.costs.allocations + process.costs.frees,
+                             .program_time = process.costs.program_time};
+    const double seconds = absl::ToDoubleSeconds(now - target->last.time);
+    if (target->last.time != absl::InfinitePast() && seconds > 0) {
+      const double traps = static_cast<double>(reading.probes - target->last.probes) * kTrapNanoseconds;
+      const auto programs = static_cast<double>(reading.program_time - target->last.program_time);
+      target->cost = (traps + programs) / 1e9 / seconds;
+      target->allocation_rate = static_cast<double>(reading.allocated_weight - target->last.allocated_weight) / seconds;
+    }
+    target->last = reading;
+  }
+  endings_.EndMissing(*processes);
+  upkeep_.RepairSpaces();
+  rates_.Keep(now, options_.system_wide->budget);
+  for (auto& [process_id, target] : targets_) {
+    if (!target.ending.has_value()) requests_.HandleDueTrigger(target, now);
+    const absl::Duration every = target.policy.every;
+    if (target.ending.has_value() || every <= absl::ZeroDuration() || now - target.dumped < every) continue;
+    target.dumped = now;
+    if (dumps_.HasProfile(target)) dumps_.Write(target, HEAPTAP_DUMP_INTERVAL).IgnoreError();
+  }
+  if (states_ != nullptr) {
+    if (absl::Status status = upkeep_.SaveStates(*states_, now); !status.ok()) Fail(status);
+  }
+  allocators_.Release(now);
+  errands_.EndIdle(now);
+  dumps_.Prune(now);
+  // Signed: a reset that races with a sample can leave the count at -1.
+  const auto is_filling = [](int64_t tallies, uint64_t bound) {
+    return static_cast<double>(tallies) > kFoldAt * static_cast<double>(bound);
+  };
+  int64_t tallies_of_all = 0;
+  bool has_full = false;
+  for (const auto& [process_id, recorded] : *processes) {
+    const heaptap_process& process = recorded.process;
+    const auto tallies_of_one = static_cast<int64_t>(process.figures.tallies);
+    tallies_of_all += tallies_of_one;
+    has_full |= process.limits.max_tallies != 0 && is_filling(tallies_of_one, process.limits.max_tallies);
+  }
+  if (!has_full && !is_filling(tallies_of_all, std::min(options_.map_sizes.tallies, options_.map_sizes.stacks))) return;
+  if (const auto tallies = books_.ReadAllTallies(); tallies.ok()) upkeep_.FoldThreads(*tallies);
+}
+
+void Everyone::LookAgain(pid_t pid) {
+  Target* const target = targets_.FindRunning(pid);
+  if (target == nullptr) {
+    record_running_(pid).IgnoreError();
+  } else if (Inspect(*target)) {
+    ApplyPolicy(*target);
+  }
+}
+
+// Some processes mapped the file before the probes were attached. They enter when they hit a probe, but those that no
+// longer allocate must be recorded too.
+void Everyone::RecordMapping(const elf::Mapping& file) {
+  for (const pid_t pid : spaces_.ProcessesMapping(file)) {
+    const Target* target = targets_.FindRunning(pid);
+    if (target == nullptr) {
+      record_running_(pid).IgnoreError();
+    } else if (!target->started) {
+      // Recorded since an exec, but its heaptap:start was missed.
+      newcomers_.insert(target->process_id);
+    }
+  }
+}
+
+}  // namespace heaptap::recording

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A system-wide recording: takes over the books of an earlier recorder, takes in the processes that enter, gives each
+// its policy by the rules, and does the work of each second. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_RECORDING_EVERYONE_H_
+#define HEAPTAP_USERSPACE_RECORDING_EVERYONE_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <set>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "bpf/events.h"
+#include "userspace/bpf/books.h"
+#include "userspace/bpf/mapping_events.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/recording/address_spaces.h"
+#include "userspace/recording/allocators.h"
+#include "userspace/recording/controls.h"
+#include "userspace/recording/dumps.h"
+#include "userspace/recording/endings.h"
+#include "userspace/recording/rates.h"
+#include "userspace/recording/recorder_options.h"
+#include "userspace/recording/requests.h"
+#include "userspace/recording/target.h"
+#include "userspace/recording/target_state.h"
+#include "userspace/recording/target_table.h"
+#include "userspace/recording/unwinding.h"
+#include "userspace/recording/upkeep.h"
+#include "userspace/worker/errands.h"
+#include "userspace/worker/hands.h"
+
+namespace heaptap::recording {
+
+class Everyone {
+ public:
+  // What it needs of others, which must outlive this object.
+  struct Means {
+    bpf::Books& books;
+    const bpf::MappingEvents& mapping_events;
+    worker::Hands& hands;
+    worker::Errands& errands;
+    TargetTable& targets;
+    AddressSpaces& spaces;
+    Controls& controls;
+    Allocators& allocators;
+    Unwinding& unwinding;
+    Dumps& dumps;
+    Requests& requests;
+    Endings& endings;
+  };
+  // What only the recorder can do.
+  struct Calls {
+    std::function<absl::Status(pid_t)> record_running;
+    std::function<void()> pump;
+  };
+  // `options` must outlive this object; SetRules changes them.
+  Everyone(const Means& means, RecorderOptions& options, Calls calls);
+
+  // States are saved there for the next recorder. They must outlive this object.
+  void UseStates(TargetStates* states) { states_ = states; }
+  // What the kernel gives to processes until their start event is handled and the rules are applied.
+  absl::Status SetDefaults();
+  // Takes over what an earlier recorder has left in the kernel.
+  void TakeOverBooks();
+  // Records the running processes that have a sampled allocator.
+  void RecordRunningProcesses();
+
+  // A process has hit a probe for the first time.
+  void HandleEnter(const heaptap_event& event);
+  void AddNewcomer(uint64_t process_id) { newcomers_.insert(process_id); }
+  // The process has fired heaptap:start.
+  void ForgetNewcomer(uint64_t process_id) { newcomers_.erase(process_id); }
+  // Looks at the processes that have entered and not fired heaptap:start. To be called after each batch of events.
+  void InspectNewcomers();
+  // The files of a process have been read (Allocators::Options::on_read).
+  void LookAgain(pid_t pid);
+  // A file has just got its probes (Allocators::Options::on_attached).
+  void RecordMapping(const elf::Mapping& file);
+  // Reads the mappings and the control block of a process that was running before it entered. False: it is gone, or has
+  // no attached allocator (yet), or its files are being read: then LookAgain follows.
+  bool Inspect(Target& target);
+  // Sets the policy by the rules and configures the kernel. A process that is not to be recorded stays a target until
+  // the next InspectNewcomers.
+  void ApplyPolicy(Target& target);
+  // Applies new settings to all processes.
+  void SetRules(Rules rules, const Policy& defaults, const Retention& retention, double budget);
+
+  // To be called every second: rates, budget, scheduled dumps, age of dumps.
+  void Tick(absl::Time now);
+  bool failed() const { return failed_; }
+
+ private:
+  // Applies the current rules to the processes that an earlier rule ignored.
+  void RecordIgnored();
+  void Fail(const absl::Status& status);
+
+  bpf::Books& books_;
+  worker::Hands& hands_;
+  worker::Errands& errands_;
+  TargetTable& targets_;
+  AddressSpaces& spaces_;
+  Controls& controls_;
+  Allocators& allocators_;
+  Unwinding& unwinding_;
+  Dumps& dumps_;
+  Requests& requests_;
+  Endings& endings_;
+  RecorderOptions& options_;
+  const std::function<absl::Status(pid_t)> record_running_;
+  const std::function<void()> pump_;
+  Rates rates_;
+  Upkeep upkeep_;
+  TargetStates* states_ = nullptr;
+  std::set<uint64_t> newcomers_;  // entered, but heaptap:start not seen
+  std::set<uint64_t> ignored_;    // process ids to close because a rule ignores a living process
+  bool failed_ = false;
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_EVERYONE_H_

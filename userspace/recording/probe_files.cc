@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/probe_files.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "heaptap/contract.h"
+#include "userspace/base/messages.h"
+
+namespace heaptap::recording {
+namespace {
+
+struct KnownProbe {
+  absl::string_view provider;
+  absl::string_view name;
+  bpf::Program program;
+  heaptap_probe site;
+};
+
+// In the order of attaching: alloc comes last, so that no recorded sample has its free or dump request missed.
+constexpr KnownProbe kKnownProbes[] = {
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_DUMP, bpf::Program::kDump, HEAPTAP_PROBE_DUMP_SITE},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_THREAD_NAME, bpf::Program::kThreadName, HEAPTAP_PROBE_THREAD_NAME_SITE},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, bpf::Program::kTakeControl, HEAPTAP_PROBE_CONTROL_SITE},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, bpf::Program::kStart, HEAPTAP_PROBE_START_SITE},
+    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_FREE, bpf::Program::kFree, HEAPTAP_PROBE_FREE_SITE},
+    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, bpf::Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE},
+};
+
+// Pinned links: file_<File in hexadecimal>_<number> in the order of attaching, and finally file_<File>_whole.
+constexpr absl::string_view kPinPrefix = "file_";
+constexpr absl::string_view kWhole = "whole";
+
+std::string PinOf(ProbeFiles::File file) { return absl::StrCat(kPinPrefix, absl::Hex(file), "_"); }
+
+// One for each probe of the contract; inlining duplicates some.
+constexpr size_t kMaxSitesOfFile = 32;
+
+// Any user can create files with notes and map them. Each attached file costs descriptors and kernel memory, and keeps
+// its inode alive. Files of distributions and containers belong to root.
+constexpr size_t kMaxFiles = 1024;
+constexpr size_t kMaxFilesOfUsers = 256;
+constexpr size_t kMaxFilesOfUser = 32;
+// The kernel may refuse a file's probes after some hundredths of a second, each time.
+constexpr size_t kMaxFailuresOfUser = 8;
+constexpr uid_t kRoot = 0;
+
+// Some hundredths of a second on a quiet machine; with a link for each site, several times that.
+constexpr absl::Duration kAttachTime = absl::Seconds(10);
+
+// Of AttachAllocator.
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+absl::Status Named(absl::string_view name, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
+}
+
+bool Is(const elf::ProbeSite& site, const KnownProbe& probe) {
+  return site.provider == probe.provider && site.name == probe.name;
+}
+
+}  // namespace
+
+void ProbeFiles::Attach(const SeenFile& file, const process::AllocatorProbes& allocator, pid_t pid, Done done) {
+  const File inode = file.identity.inode_address;
+  if (attached_.contains(inode)) return done(absl::OkStatus());
+  if (const auto under_way = attaching_.find(inode); under_way != attaching_.end()) {
+    under_way->second.waiting.push_back(std::move(done));
+    return;
+  }
+  const std::string name = base::AsciiOnly(file.name);
+  const uid_t owner = ids_.OwnerOf(file.identity.owner);
+  if (const absl::Status room = CheckRoom(allocator, owner); !room.ok()) return done(Named(name, room));
+  Attaching& attaching = attaching_[inode];
+  attaching.owner = owner;
+  attaching.waiting.push_back(std::move(done));
+  worker::Request request = MakeRequest(
+      allocator, {.version = file.identity.version, .inode_address = inode, .pid = static_cast<int32_t>(pid)});
+  request.file = file.file;
+  errands_.Start(
+      file.user(), std::move(request), {.time = kAttachTime},
+      [this, inode, name, open = file.open](worker::Answer answer) { HandleAttached(inode, name, std::move(answer)); });
+}
+
+worker::Request ProbeFiles::MakeRequest(const process::AllocatorProbes& allocator, worker::AttachOrder order) const {
+  std::vector<int> programs;
+  const auto index_of = [&](bpf::Program which) {
+    const int program = books_.program(which);
+    const auto found = std::find(programs.begin(), programs.end(), program);
+    if (found != programs.end()) return static_cast<uint32_t>(found - programs.begin());
+    programs.push_back(program);
+    return static_cast<uint32_t>(programs.size() - 1);
+  };
+  order.has_many_sites = books_.program(bpf::Program::kAny) >= 0 ? 1 : 0;
+  if (order.has_many_sites != 0) index_of(bpf::Program::kAny);
+  std::vector<worker::AttachSite> sites;
+  for (const KnownProbe& known : kKnownProbes) {
+    if (books_.program(known.program) < 0) continue;
+    // With one link the kernel accepts each site once; take_control itself calls the start program.
+    const bool comes_later = known.program == bpf::Program::kStart && books_.program(bpf::Program::kTakeControl) >= 0;
+    if (order.has_many_sites != 0 && comes_later) continue;
+    const uint32_t program = order.has_many_sites != 0 ? 0 : index_of(known.program);
+    for (const elf::ProbeSite& site : allocator.sites) {
+      if (Is(site, known)) sites.push_back({site.file_offset, site.semaphore_file_offset, program, known.site});
+    }
+  }
+  order.identify = index_of(bpf::Program::kIdentify);
+  return {.job = worker::Job::kAttach, .question = AttachQuestion(order, sites), .descriptors = std::move(programs)};
+}
+
+void ProbeFiles::HandleAttached(File file, const std::string& name, worker::Answer answer) {
+  const auto attaching = attaching_.extract(file);
+  if (attaching.empty()) return;  // detached meanwhile
+  absl::Status status = std::move(answer.status);
+  if (status.ok()) status = Pin(file, answer.files);
+  if (status.ok()) {
+    attached_[file] = {std::move(answer.files), attaching.mapped().owner};
+  } else {
+    if (attaching.mapped().owner != kRoot && !absl::IsNotFound(status)) failures_[attaching.mapped().owner]++;
+    status = Named(name, status);
+  }
+  for (const Done& done : attaching.mapped().waiting) done(status);
+}
+
+absl::Status ProbeFiles::Pin(File file, const std::vector<base::FileDescriptor>& links) const {
+  if (pins_ == nullptr) return absl::OkStatus();
+  const std::string pin = PinOf(file);
+  absl::Cleanup remove_pins = [&] {
+    for (size_t i = 0; i < links.size(); i++) pins_->Remove(absl::StrCat(pin, i));
+  };
+  for (size_t i = 0; i < links.size(); i++) {
+    // The last one says that the file is whole.
+    const std::string name = i + 1 < links.size() ? absl::StrCat(pin, i) : absl::StrCat(pin, kWhole);
+    if (absl::Status pinned = pins_->Pin(links[i].get(), name); !pinned.ok()) return pinned;
+  }
+  std::move(remove_pins).Cancel();
+  return absl::OkStatus();
+}
+
+absl::Status ProbeFiles::CheckRoom(const process::AllocatorProbes& allocator, uid_t owner) const {
+  if (allocator.sites.size() > kMaxSitesOfFile) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("it has ", allocator.sites.size(), " probe sites, but at most ", kMaxSitesOfFile, " are allowed"));
+  }
+  size_t of_users = 0;
+  size_t of_owner = 0;
+  if (const auto failed = failures_.find(owner); failed != failures_.end() && failed->second >= kMaxFailuresOfUser) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the kernel has just refused the probes of ", failed->second, " files of user ", owner));
+  }
+  const auto count = [&](const auto& files) {
+    for (const auto& [file, entry] : files) {
+      of_users += entry.owner != 0 ? 1 : 0;
+      of_owner += entry.owner == owner ? 1 : 0;
+    }
+  };
+  count(attached_);
+  count(attaching_);
+  const size_t all = attached_.size() + attaching_.size();
+  if (all >= kMaxFiles || (owner != 0 && (of_users >= kMaxFilesOfUsers || of_owner >= kMaxFilesOfUser))) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("too many files have probes already: ", all, ", ", of_owner, " of them owned by user ", owner));
+  }
+  return absl::OkStatus();
+}
+
+std::set<ProbeFiles::File> ProbeFiles::files() const {
+  std::set<File> files;
+  for (const auto& [file, probes] : attached_) files.insert(file);
+  return files;
+}
+
+ProbeFiles::ProbeFiles(const bpf::Books& books, worker::Errands& errands, const bpf::Pins* pins,
+                       base::SubordinateIds ids)
+    : books_(books), errands_(errands), pins_(pins), ids_(std::move(ids)) {
+  if (pins_ != nullptr) TakeOver();
+}
+
+ProbeFiles::~ProbeFiles() {
+  if (pins_ == nullptr) Detach();
+  if (releasing_.joinable()) releasing_.join();
+}
+
+void ProbeFiles::TakeOver() {
+  std::map<File, std::set<std::string>> files;
+  for (const std::string& name : pins_->Names()) {
+    if (!absl::StartsWith(name, kPinPrefix)) continue;
+    const std::vector<absl::string_view> parts = absl::StrSplit(name, '_');
+    File file = 0;
+    if (parts.size() == 3 && absl::SimpleHexAtoi(parts[1], &file)) files[file].insert(std::string(parts[2]));
+  }
+  for (const auto& [file, names] : files) {
+    if (names.contains(std::string(kWhole))) {
+      attached_[file];
+      continue;
+    }
+    // The collector was killed while it attached the file.
+    for (const std::string& name : names) pins_->Remove(absl::StrCat(PinOf(file), name));
+  }
+}
+
+absl::StatusOr<bool> AttachAllocator(const SeenFile& file, worker::Errands& errands, AllocatorFiles& allocator_files,
+                                     ProbeFiles& probe_files, pid_t pid) {
+  const absl::Status too_late = absl::UnavailableError(absl::StrCat(file.name, ": reading it takes too long"));
+  const absl::Time deadline = absl::Now() + kPatience;
+  allocator_files.Read(file, [](const AllocatorFiles::Allocator&) {});
+  const AllocatorFiles::Allocator* allocator = nullptr;
+  const auto is_read = [&] { return (allocator = allocator_files.Find(file.identity.version)) != nullptr; };
+  if (!errands.WaitUntil(is_read, deadline)) return too_late;
+  if (!allocator->ok()) return Named(file.name, allocator->status());
+  if (!(*allocator)->probes.HasSamples()) return false;
+  // Shared, because the answer may come after this call.
+  const auto attached = std::make_shared<std::optional<absl::Status>>();
+  probe_files.Attach(file, (*allocator)->probes, pid, [attached](const absl::Status& status) { *attached = status; });
+  if (!errands.WaitUntil([&] { return attached->has_value(); }, deadline)) return too_late;
+  if (!(*attached)->ok()) return **attached;
+  return true;
+}
+
+void ProbeFiles::Release(const std::set<File>& files) {
+  if (is_releasing_) return;
+  if (releasing_.joinable()) releasing_.join();
+  const std::vector<std::string> pins = pins_ == nullptr ? std::vector<std::string>() : pins_->Names();
+  std::vector<base::FileDescriptor> links;
+  for (const File file : files) {
+    const auto found = attached_.find(file);
+    if (found == attached_.end()) continue;
+    std::ranges::move(found->second.links, std::back_inserter(links));
+    attached_.erase(found);
+    for (const std::string& name : pins) {
+      if (absl::StartsWith(name, PinOf(file))) pins_->Remove(name);
+    }
+  }
+  is_releasing_ = true;
+  releasing_ = std::thread([this, links = std::move(links)]() mutable {
+    while (!links.empty()) links.pop_back();
+    is_releasing_ = false;
+  });
+}
+
+void ProbeFiles::Detach() {
+  for (auto& [file, attached] : attached_) {
+    while (!attached.links.empty()) attached.links.pop_back();
+  }
+  if (pins_ != nullptr) {
+    for (const std::string& name : pins_->Names()) {
+      if (absl::StartsWith(name, kPinPrefix)) pins_->Remove(name);
+    }
+  }
+  attached_.clear();
+  attaching_.clear();
+}
+
+}  // namespace heaptap::recording

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/profile_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/profile/contexts.h"
+
+namespace heaptap::recording {
+namespace {
+
+void AddLossWarnings(const bpf::Losses& losses, absl::string_view whose, std::vector<std::string>& warnings) {
+  for (uint32_t reason = 0; reason < losses.size(); reason++) {
+    if (losses[reason].events == 0) continue;
+    std::string warning = absl::StrCat("heaptap: ", losses[reason].events, " ", bpf::LossDescription(reason), whose);
+    if (losses[reason].weight != 0) absl::StrAppend(&warning, " (estimated ", losses[reason].weight, " bytes)");
+    warnings.push_back(std::move(warning));
+  }
+}
+
+// The allocator's code: the range in its control block, or else the whole mapping of the probe. A mapping of the
+// program itself does not count: it holds the program's functions too.
+std::vector<profile::AddressRange> AllocatorRanges(const ProfileSubject& subject, uint64_t probe_address) {
+  if (subject.allocator.begin < subject.allocator.end) return {subject.allocator};
+  if (subject.space == nullptr) return {};
+  const elf::Mapping* mapping = subject.space->mappings.Find(probe_address);
+  if (mapping == nullptr || mapping->path == subject.space->executable) return {};
+  return {{mapping->start, mapping->end}};
+}
+
+}  // namespace
+
+std::map<uint32_t, std::string> ThreadNames(const bpf::Books& books, const ProfileSubject& subject,
+                                            const std::set<uint32_t>& tids) {
+  std::map<uint32_t, std::string> names;
+  std::vector<uint32_t> unnamed;
+  for (const uint32_t tid : tids) {
+    absl::StatusOr<bpf::ThreadName> kept = books.ReadThreadName(subject.process_id, tid);
+    names[tid] = kept.ok() ? std::move(kept->name) : "";
+    if (!kept.ok() || !kept->given) unnamed.push_back(tid);
+  }
+  if (unnamed.empty() || subject.name_threads == nullptr) return names;
+  for (auto& [tid, name] : subject.name_threads(unnamed)) {
+    if (const auto known = names.find(tid); known != names.end()) known->second = std::move(name);
+  }
+  return names;
+}
+
+StackFrames ProgramFrames(const bpf::Books& books, const ProfileSubject& subject, uint64_t stack_id) {
+  const absl::StatusOr<heaptap_stack> stack = books.ReadStack(stack_id);
+  if (!stack.ok() || stack->count == 0) return {};
+  const absl::Span<const uint64_t> recorded =
+      absl::MakeConstSpan(reinterpret_cast<const uint64_t*>(stack->frames), stack->count);
+  StackFrames result = {.frames = profile::CutAllocatorFrames(recorded, AllocatorRanges(subject, recorded[0])),
+                        .end = std::min<uint32_t>(stack->end, HEAPTAP_STACK_UNFINISHED)};
+  if (result.frames.size() > subject.max_frames) result.frames.resize(subject.max_frames);
+  return result;
+}
+
+profile::Profile BuildProfile(const bpf::Books& books, const ProfileSubject& subject,
+                              std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost) {
+  profile::Profile result;
+  result.pid = subject.pid;
+  result.period = uint64_t{1} << subject.lg_sample;
+  result.raw = subject.raw;
+  if (subject.space != nullptr) {
+    result.mappings.assign(subject.space->mappings.begin(), subject.space->mappings.end());
+  }
+
+  std::sort(tallies.begin(), tallies.end(), [](const bpf::TallyEntry& a, const bpf::TallyEntry& b) {
+    return a.stack_id != b.stack_id ? a.stack_id < b.stack_id : a.tid < b.tid;
+  });
+  profile::ContextBuilder contexts;
+  uint64_t last_id = HEAPTAP_NO_STACK;
+  StackFrames stack;
+  for (const bpf::TallyEntry& entry : tallies) {
+    if (entry.stack_id != last_id) {
+      last_id = entry.stack_id;
+      stack = ProgramFrames(books, subject, entry.stack_id);
+    }
+    uint64_t& samples = entry.stack_id == HEAPTAP_NO_STACK
+                            ? result.stack_ends.without_stack  // the losses have the reason
+                            : result.stack_ends.samples[stack.end];
+    samples += entry.tally.allocated.objects;
+    contexts.Add(stack.frames, stack.end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
+  }
+  result.contexts = contexts.Build();
+  std::set<uint32_t> tids;
+  for (const bpf::TallyEntry& entry : tallies) tids.insert(entry.tid);
+  result.thread_names = ThreadNames(books, subject, tids);
+
+  AddLossWarnings(books.ReadLosses(subject.process_id), "", result.warnings);
+  AddLossWarnings(books.ReadLosses(0), ", in this or another process", result.warnings);
+  for (uint32_t reason = HEAPTAP_STACK_WHOLE + 1; reason < HEAPTAP_STACK_ENDS; reason++) {
+    if (result.stack_ends.samples[reason] == 0) continue;
+    result.warnings.push_back(absl::StrCat("heaptap: ", result.stack_ends.samples[reason],
+                                           " samples whose outer frames are missing: their stacks end at ",
+                                           bpf::StackEndDescription(reason)));
+  }
+  if (mappings_lost != 0) {
+    result.warnings.push_back(
+        absl::StrCat("heaptap: ", mappings_lost, " mapping events lost: some addresses may have no library"));
+  }
+  return result;
+}
+
+profile::Profile BuildOtherProfile(const bpf::OtherBooks& books, const ProfileSubject& subject) {
+  profile::Profile result;
+  result.pid = subject.pid;
+  result.period = uint64_t{1} << subject.lg_sample;
+  if (subject.space != nullptr) {
+    result.mappings.assign(subject.space->mappings.begin(), subject.space->mappings.end());
+  }
+  const auto tallies = books.tallies.find(subject.process_id);
+  if (tallies == books.tallies.end()) return result;
+  profile::ContextBuilder contexts;
+  for (const bpf::TallyEntry& entry : tallies->second) {
+    std::vector<uint64_t> frames;
+    uint32_t end = HEAPTAP_STACK_UNFINISHED;
+    if (const auto stack = books.stacks.find(entry.stack_id);
+        stack != books.stacks.end() && !stack->second.frames.empty()) {
+      const std::vector<uint64_t>& recorded = stack->second.frames;
+      frames = profile::CutAllocatorFrames(recorded, AllocatorRanges(subject, recorded[0]));
+      if (frames.size() > subject.max_frames) frames.resize(subject.max_frames);
+      end = std::min<uint32_t>(stack->second.end, HEAPTAP_STACK_UNFINISHED);
+    }
+    result.stack_ends.samples[end] += entry.tally.allocated.objects;
+    contexts.Add(std::move(frames), end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
+    result.thread_names.try_emplace(entry.tid);
+  }
+  result.contexts = contexts.Build();
+  if (const auto losses = books.losses.find(subject.process_id); losses != books.losses.end()) {
+    AddLossWarnings(losses->second, "", result.warnings);
+  }
+  return result;
+}
+
+}  // namespace heaptap::recording

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the kernel's books to a profile of one process.
+#ifndef HEAPTAP_USERSPACE_RECORDING_PROFILE_BUILDER_H_
+#define HEAPTAP_USERSPACE_RECORDING_PROFILE_BUILDER_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "userspace/bpf/books.h"
+#include "userspace/bpf/other_layout.h"
+#include "userspace/profile/frames.h"
+#include "userspace/profile/profile.h"
+#include "userspace/recording/address_spaces.h"
+
+namespace heaptap::recording {
+
+// The subject of a profile: what the profile needs besides the books.
+struct ProfileSubject {
+  pid_t pid;
+  uint64_t process_id;  // of the books
+  uint32_t lg_sample;
+  profile::AddressRange allocator;   // the allocator's code according to its control block; empty without one
+  const AddressSpace* space;         // may be null
+  uint32_t max_frames = UINT32_MAX;  // of the program, in a context
+  bool raw = false;                  // profile::Profile::raw
+  // The system's names of those of its threads that live; null: it has ended.
+  std::function<std::map<uint32_t, std::string>(absl::Span<const uint32_t>)> name_threads = {};
+};
+
+// The names of threads: the name that the program gave it, else the system's, now or at its end. "": unknown. May hold
+// any byte.
+std::map<uint32_t, std::string> ThreadNames(const bpf::Books& books, const ProfileSubject& subject,
+                                            const std::set<uint32_t>& tids);
+
+// The program's part of a stack.
+struct StackFrames {
+  std::vector<uint64_t> frames = {};  // as in profile::Context
+  uint32_t end = HEAPTAP_STACK_UNFINISHED;
+};
+// Without frames if there is no such stack.
+StackFrames ProgramFrames(const bpf::Books& books, const ProfileSubject& subject, uint64_t stack_id);
+
+// Builds a profile from the tallies of a process, which may have ended. Losses become warnings. `mappings_lost`: the
+// number of mapping events that the kernel dropped.
+profile::Profile BuildProfile(const bpf::Books& books, const ProfileSubject& subject,
+                              std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost);
+
+// The same from the books of another build of heaptap.
+profile::Profile BuildOtherProfile(const bpf::OtherBooks& books, const ProfileSubject& subject);
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_PROFILE_BUILDER_H_

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finishes the stacks that the kernel could not unwind, when the unwind tables that they need have been read.
+// Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_RECORDING_RAW_STACKS_H_
+#define HEAPTAP_USERSPACE_RECORDING_RAW_STACKS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+
+#include "absl/time/time.h"
+#include "userspace/bpf/unwind_maps.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/recording/address_spaces.h"
+#include "userspace/recording/unwind_tables.h"
+
+namespace heaptap::recording {
+
+class RawStacks {
+ public:
+  // Bytes of stacks that wait, of all processes and of one. Further stacks end at the code whose table is missing.
+  static constexpr size_t kMaxBytes = 64 << 20;
+  static constexpr size_t kMaxBytesOfOne = 16 << 20;
+  // A stack waits this long for its tables.
+  static constexpr absl::Duration kMaxWait = absl::Seconds(30);
+  // A profile waits this long for stacks.
+  static constexpr absl::Duration kPatience = absl::Seconds(2);
+
+  // `enter` has a file of a process entered into the tables. The others must outlive this object.
+  using Enter = std::function<void(pid_t pid, const elf::Mapping& mapping)>;
+  RawStacks(bpf::UnwindMaps& maps, UnwindTables& tables, Enter enter)
+      : maps_(maps), tables_(tables), enter_(std::move(enter)) {}
+
+  // Finishes a stack now, or when its tables have been read. `space`: the mappings at the time of the stack.
+  void Finish(bpf::RawStack stack, pid_t pid, std::shared_ptr<const AddressSpace> space);
+  // Tries again if a table has been read since.
+  void Retry();
+
+  // Whether stacks of the process wait; and whether a profile should wait for them.
+  bool IsWaiting(uint64_t process_id) const { return bytes_of_.contains(process_id); }
+  bool IsWorthWaiting(uint64_t process_id, absl::Time now) const;
+  bool empty() const { return waiting_.empty(); }
+
+ private:
+  struct Waiting {
+    bpf::RawStack stack;
+    pid_t pid;
+    std::shared_ptr<const AddressSpace> space;
+    absl::Time since;
+  };
+  // False: a table that it needs is being read.
+  bool TryFinish(const bpf::RawStack& stack, pid_t pid, const AddressSpace& space, bool may_wait);
+
+  bpf::UnwindMaps& maps_;
+  UnwindTables& tables_;
+  const Enter enter_;
+  std::list<Waiting> waiting_;           // oldest first
+  std::map<uint64_t, size_t> bytes_of_;  // by process id; no zeros
+  size_t bytes_ = 0;
+  uint64_t tables_read_ = 0;  // at the last Retry
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_RAW_STACKS_H_

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One recording: the books in the kernel, the recorded processes (target.h), and their dumps.
+//
+// A recording of given processes (RecordChild, RecordRunning) knows them from the start. A system-wide recording takes
+// in each process that uses a sampled allocator, from its first allocation: probes are attached for the whole machine,
+// and a process enters when it hits one. A system-wide recording can stay in the kernel when the recorder ends or is
+// killed; the next recorder takes it over.
+//
+// When a process exits, its final dump is written if its policy says so. An exec drops the books, since the memory is
+// gone.
+//
+// Not thread safe. The owner polls fds(), or waits for kPumpInterval at most, and calls Pump.
+#ifndef HEAPTAP_USERSPACE_RECORDING_RECORDER_H_
+#define HEAPTAP_USERSPACE_RECORDING_RECORDER_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "heaptap/contract.h"
+#include "userspace/bpf/books.h"
+#include "userspace/bpf/mapping_events.h"
+#include "userspace/bpf/pins.h"
+#include "userspace/process/allocator_probes.h"
+#include "userspace/profile/figures.h"
+#include "userspace/profile/profile.h"
+#include "userspace/recording/address_spaces.h"
+#include "userspace/recording/allocators.h"
+#include "userspace/recording/controls.h"
+#include "userspace/recording/dump_folder.h"
+#include "userspace/recording/dumps.h"
+#include "userspace/recording/endings.h"
+#include "userspace/recording/everyone.h"
+#include "userspace/recording/queries.h"
+#include "userspace/recording/recorder_options.h"
+#include "userspace/recording/requests.h"
+#include "userspace/recording/target.h"
+#include "userspace/recording/target_state.h"
+#include "userspace/recording/target_table.h"
+#include "userspace/recording/unwinding.h"
+#include "userspace/worker/errands.h"
+#include "userspace/worker/hands.h"
+
+namespace heaptap::recording {
+
+// What a recording needs of the kernel.
+struct Kernel {
+  std::optional<bpf::Pins> pins = {};  // of the books
+  std::unique_ptr<bpf::Books> books;
+  std::unique_ptr<bpf::MappingEvents> mapping_events;
+};
+
+class Recorder {
+ public:
+  // How long mapped files may wait to be looked at.
+  static constexpr absl::Duration kPumpInterval = absl::Milliseconds(250);
+
+  // Loads the programs and opens the folder for dumps. Records nothing yet, unless it is system-wide.
+  static absl::StatusOr<std::unique_ptr<Recorder>> Start(const RecorderOptions& options);
+  // The same with the caller's kernel, for tests. A `pin_folder` then only says that the books outlive the recorder.
+  static absl::StatusOr<std::unique_ptr<Recorder>> Start(const RecorderOptions& options, Kernel kernel);
+
+  // Records a child of this process that will exec.
+  absl::Status RecordChild(pid_t pid);
+  // Begins to read the unwind tables of the child program's files.
+  void ReadAhead(const std::vector<std::string>& paths);
+  // Attaches to a file that the child's program will map; waits for that.
+  absl::StatusOr<bool> AttachFile(const std::string& path);
+  // Records a running process. NotFound: no such process, or no sampled allocator in it.
+  absl::Status RecordRunning(pid_t pid);
+
+  std::vector<int> fds() const;
+  // Handles everything that has happened since the last call.
+  void Pump();
+
+  // Writes a dump of each target.
+  void DumpAll(heaptap_dump_kind kind);
+  // Ends the recording: writes last dumps of the targets that still live, and restores their control blocks.
+  void Finish();
+  // Ends a system-wide recording without dumps: removes it from the kernel and restores control blocks.
+  void End();
+
+  // A line about the processes without a last dump because they took no sample; "" if there are none.
+  std::string WithoutSamples() const { return dumps_.WithoutSamples(); }
+  // A line about how the stacks in the last dumps end.
+  std::string StackSummary() const { return dumps_.StackSummary(); }
+
+  bool IsRecorded(pid_t pid) const { return targets_.Has(pid); }
+  // Whether any process so far had a sampled allocator.
+  bool recorded_any() const { return dumps_.recorded_any(); }
+  // Whether a dump or another task has failed (its error is already printed).
+  bool failed() const {
+    return failed_ || dumps_.failed() || requests_.failed() || endings_.failed() ||
+           (everyone_.has_value() && everyone_->failed());
+  }
+  // Whether another recorder began the recording.
+  bool took_over() const { return books_->adopted(); }
+
+  // For a system-wide recording. Clients' calls are those of collector.h.
+  //
+  // Everyone::Tick and SetRules are to be called.
+  Everyone& everyone() { return *everyone_; }
+  Queries& queries() { return queries_; }
+  profile::CollectorFigures Figures() { return queries_.Figures(events_counted_); }
+  const std::deque<profile::EndedProcess>& ended() const { return endings_.ended(); }
+
+ private:
+  Recorder(const RecorderOptions& options, DumpFolder folder, Kernel kernel);
+  static absl::StatusOr<DumpFolder> OpenFolder(const RecorderOptions& options);
+  static absl::StatusOr<std::unique_ptr<Recorder>> Begin(const RecorderOptions& options, DumpFolder folder,
+                                                         Kernel kernel);
+  absl::Status StartSystemWide();
+
+  void Handle(const heaptap_event& event);
+  void HandleStart(Target& target, const heaptap_event& event);
+  void HandleReset(const heaptap_event& event);
+  void HandleMapping(const bpf::MappingEvent& event);
+  // Tells a process that the tables of its mappings are in the kernel.
+  void AnswerTables(uint64_t process_id, uint32_t asked);
+  // Finishes a stack that the kernel could not unwind.
+  void FinishRawStack(bpf::RawStack raw);
+
+  Target& AddTarget(uint64_t process_id, pid_t pid) { return targets_.Add(process_id, pid, options_.policy); }
+  // Copies the facts about a process's allocator to a process with the same memory.
+  static void CopyAllocatorFacts(const Target& from, Target& to);
+
+  // Stops recording every target and restores its control block.
+  void Abandon();
+  void Fail(const absl::Status& status);
+
+  RecorderOptions options_;
+  std::optional<bpf::Pins> pins_;
+  worker::Hands hands_;
+  std::unique_ptr<bpf::Books> books_;
+  std::unique_ptr<bpf::MappingEvents> mapping_events_;
+  worker::Errands errands_;
+  AddressSpaces spaces_;
+  Controls controls_;
+  Allocators allocators_;
+  Unwinding unwinding_;
+  // Read, but later than the events that were read with them.
+  std::vector<bpf::RawStack> raw_stacks_to_come_;
+  std::vector<bpf::MappingEvent> mappings_to_come_;
+  TargetTable targets_;
+  Dumps dumps_;
+  Requests requests_;
+  Queries queries_;
+  Endings endings_;
+  bool failed_ = false;
+
+  // For a system-wide recording.
+  std::optional<TargetStates> states_;
+  std::optional<Everyone> everyone_;
+  profile::CountsByName events_counted_;
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_RECORDER_H_

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/requests.h"
+
+#include <errno.h>
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "userspace/base/messages.h"
+#include "userspace/export/heap_v2.h"
+#include "userspace/export/log_json.h"
+#include "userspace/export/recent_json.h"
+#include "userspace/process/dump_request.h"
+#include "userspace/recording/raw_stacks.h"
+#include "userspace/recording/record_builder.h"
+
+namespace heaptap::recording {
+namespace {
+
+// Each user's account of the recording's thread: for profiles that the user's processes or clients ask for. The profile
+// of a large program takes a tenth of a second, so a user can have one a second; of small ones, several at once.
+constexpr double kProfileShare = 0.1;
+constexpr absl::Duration kProfileBurst = absl::Milliseconds(100);
+
+// Between two triggered dumps of one process in a system-wide recording.
+constexpr absl::Duration kTriggerPause = absl::Seconds(1);
+
+}  // namespace
+
+Requests::Requests(const Means& means, bool is_system_wide)
+    : books_(means.books),
+      errands_(means.errands),
+      hands_(means.hands),
+      targets_(means.targets),
+      spaces_(means.spaces),
+      controls_(means.controls),
+      allocators_(means.allocators),
+      unwinding_(means.unwinding),
+      dumps_(means.dumps),
+      answers_(means.errands) {
+  if (is_system_wide) accounts_.emplace(base::SubordinateIds::OfSystem(), kProfileShare, kProfileBurst);
+}
+
+void Requests::HandleDueTrigger(Target& target, absl::Time now) {
+  if (target.postponed.has_value() && now - target.triggered >= kTriggerPause) HandleTrigger(target, *target.postponed);
+}
+
+absl::StatusOr<Requests::Contents> Requests::MakeContents(const Target& target, const heaptap_dump_request& request) {
+  if (request.kind == HEAPTAP_ASK_RECENT || request.kind == HEAPTAP_ASK_LOG) {
+    const absl::StatusOr<profile::SampleRecords> records =
+        BuildRecords(books_, dumps_.Subject(target), request.argument);
+    if (!records.ok()) return records.status();
+    const auto write = request.kind == HEAPTAP_ASK_LOG ? exporter::LogJson : exporter::RecentJson;
+    return Contents{write(*records), {}, {}};
+  }
+  absl::StatusOr<profile::Profile> profile = dumps_.Build(target);
+  if (!profile.ok()) return profile.status();
+  profile->raw = target.raw;
+  return Contents{exporter::HeapV2(*profile), profile->Leaks(), profile->warnings};
+}
+
+void Requests::HandleTrigger(Target& target, heaptap_dump_kind kind) {
+  // In a system-wide recording a process may cause triggers without end; one later dump covers them all.
+  const absl::Time now = absl::Now();
+  if (accounts_.has_value() && now - target.triggered < kTriggerPause) {
+    target.postponed = kind;
+    return;
+  }
+  if (!HasTime(target) || !IsSettled(target)) {
+    target.postponed = kind;
+    return;
+  }
+  target.triggered = now;
+  target.postponed.reset();
+  dumps_.Write(target, kind).IgnoreError();
+  Charge(target, now);
+}
+
+bool Requests::IsSettled(const Target& target) {
+  const auto is_settled = [&] {
+    unwinding_.HandleTablesRead();
+    return !unwinding_.IsWorthWaiting(target.process_id, absl::Now());
+  };
+  // The thread of a system-wide recording has other things to do.
+  return accounts_.has_value() ? is_settled() : errands_.WaitUntil(is_settled, absl::Now() + RawStacks::kPatience);
+}
+
+void Requests::NoteOwner(Target& target) {
+  controls_.NoteOwner(target);
+  if (accounts_.has_value()) spaces_.SetUser(target.pid, AccountOf(target));
+}
+
+std::optional<uid_t> Requests::AccountOf(const Target& target) const {
+  if (!accounts_.has_value()) return uid_t{0};
+  if (!target.owner.has_value()) return std::nullopt;
+  return accounts_->ids().OwnerOf(*target.owner);
+}
+
+bool Requests::HasTime(const Target& target) {
+  return !accounts_.has_value() || accounts_->HasTime(target.owner, absl::Now());
+}
+
+void Requests::Charge(const Target& target, absl::Time begin) {
+  if (!accounts_.has_value()) return;
+  const absl::Time now = absl::Now();
+  accounts_->Charge(target.owner, now - begin - dumps_.TakeUncharged(), now);
+}
+
+void Requests::HandlePostponed() {
+  for (const auto& [process_id, event] : std::exchange(postponed_, {})) {
+    Target* target = targets_.Find(process_id);
+    if (target != nullptr && !target->ending.has_value()) HandleDump(*target, event);
+  }
+}
+
+void Requests::HandleDump(Target& target, const heaptap_event& event) {
+  const heaptap_dump_request asked = process::RequestOf(event);
+  if (asked.kind == HEAPTAP_ASK_TABLES) {
+    return unwinding_.HandleQuestion(target.process_id, target.pid, static_cast<uint32_t>(asked.argument));
+  }
+  // The other collector answers, unless it has ended.
+  if (target.foreign) {
+    const absl::StatusOr<heaptap_control> control = controls_.Order(target, worker::ControlVerb::kRead);
+    if (!control.ok() || controls_.OtherCollector(*control) != 0) return;
+    target.foreign = false;
+    target.other_collector = 0;
+    controls_.Write(target);
+  }
+  if (!books_.IsCurrent(static_cast<pid_t>(event.tgid), target.process_id)) return;  // it has ended
+  // A process that asks too often gets no answer, and costs no profile.
+  if (!answers_.HasRoom(target.process_id, AccountOf(target))) return;
+  if (!HasTime(target) || !IsSettled(target)) {
+    postponed_[target.process_id] = event;
+    return;
+  }
+  dumps_.TakeUncharged();
+  const absl::Time begin = absl::Now();
+  const absl::StatusOr<Contents> contents = MakeContents(target, asked);
+  if (!contents.ok()) {
+    failed_ = true;
+    base::Say(contents.status().message());
+  }
+  // If the dump fails, the process keeps no file, and the collector's last dump reports the leaks.
+  std::vector<std::string> leak_report;
+  if (asked.kind == HEAPTAP_DUMP_FINAL) {
+    target.own_final = true;
+    const bool is_said = (asked.argument & HEAPTAP_FINAL_PRINT_LEAKS) != 0;
+    if (is_said && contents.ok()) leak_report = dumps_.LeakReport(target, contents->leaks, "");
+  }
+  // A child of vfork has its parent's books, under its own PID.
+  const auto pid = static_cast<pid_t>(event.tgid);
+  answers_.Start({.pid = pid,
+                  .process_id = target.process_id,
+                  .user = AccountOf(target),
+                  .is_current = [books = &books_, pid, id = target.process_id] { return books->IsCurrent(pid, id); }},
+                 {.address = event.argument,
+                  .sequence = asked.sequence,
+                  .error = contents.ok() ? 0 : EIO,
+                  .leaks = contents.ok() ? contents->leaks : profile::LeakSummary{}},
+                 contents.ok() ? contents->text : "", [leak_report](bool is_ok) {
+                   for (const std::string& line : leak_report) {
+                     if (is_ok) base::SayPlain(line);
+                   }
+                 });
+  Charge(target, begin);
+  if (contents.ok()) dumps_.SayLosses(contents->warnings);
+}
+
+// Probes are attached for every process, so requests of processes that others record arrive here too.
+void Requests::RefuseDump(const heaptap_event& event) {
+  const auto pid = static_cast<pid_t>(event.tgid);
+  if (!answers_.HasRoom(Answers::kUnrecorded, std::nullopt)) return;
+  const absl::StatusOr<Inspection> inspection = allocators_.Inspect(pid);
+  if (!inspection.ok() || inspection->control_address == 0) return;
+  const absl::StatusOr<heaptap_control> control =
+      hands_.Control(pid, {.address = inspection->control_address}, [] { return true; });
+  if (!control.ok() || controls_.OtherCollector(*control) != 0) return;
+  // A courtesy answer: its failure is not reported.
+  answers_.Start({.pid = pid, .is_current = [] { return true; }}, {.address = event.argument, .error = ESRCH}, "",
+                 [](bool) {});
+}
+
+}  // namespace heaptap::recording

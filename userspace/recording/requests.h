@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dumps that processes ask for or trigger, and how much of the recording's time each user may use for profiles.
+// Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_RECORDING_REQUESTS_H_
+#define HEAPTAP_USERSPACE_RECORDING_REQUESTS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "bpf/events.h"
+#include "heaptap/contract.h"
+#include "userspace/base/accounts.h"
+#include "userspace/bpf/books.h"
+#include "userspace/profile/profile.h"
+#include "userspace/recording/allocators.h"
+#include "userspace/recording/answers.h"
+#include "userspace/recording/controls.h"
+#include "userspace/recording/dumps.h"
+#include "userspace/recording/target.h"
+#include "userspace/recording/target_table.h"
+#include "userspace/recording/unwinding.h"
+#include "userspace/worker/errands.h"
+#include "userspace/worker/hands.h"
+
+namespace heaptap::recording {
+
+class Requests {
+ public:
+  // What it needs of others, which must outlive this object.
+  struct Means {
+    const bpf::Books& books;
+    worker::Errands& errands;
+    worker::Hands& hands;
+    TargetTable& targets;
+    AddressSpaces& spaces;
+    Controls& controls;
+    Allocators& allocators;
+    Unwinding& unwinding;
+    Dumps& dumps;
+  };
+  // System-wide: users have accounts, and nothing waits here.
+  Requests(const Means& means, bool is_system_wide);
+
+  // A target has asked for a dump, or for its unwind tables.
+  void HandleDump(Target& target, const heaptap_event& event);
+  // A process that is not recorded has asked for a dump.
+  void RefuseDump(const heaptap_event& event);
+  // Writes a dump, or postpones it.
+  void HandleTrigger(Target& target, heaptap_dump_kind kind);
+  // Writes a dump that was postponed, if it is due.
+  void HandleDueTrigger(Target& target, absl::Time now);
+  // Answers requests that waited. To be called regularly.
+  void HandlePostponed();
+
+  Answers& answers() { return answers_; }
+  bool failed() const { return failed_; }
+
+  // Whether no stacks of the process wait for unwind tables, or they have waited long enough.
+  bool IsSettled(const Target& target);
+  // Reads whose process it is, for its account.
+  void NoteOwner(Target& target);
+  // The user whose account the process uses; none if that is unknown. Root, unless the recording is system-wide.
+  std::optional<uid_t> AccountOf(const Target& target) const;
+  // Whether the user of a process may have a profile of it now. Always, unless the recording is system-wide.
+  bool HasTime(const Target& target);
+  // Charges the user of a process for the time since `begin`.
+  void Charge(const Target& target, absl::Time begin);
+
+ private:
+  // The contents of the file that a process asked for.
+  struct Contents {
+    std::string text;
+    profile::LeakSummary leaks;
+    std::vector<std::string> warnings;
+  };
+  absl::StatusOr<Contents> MakeContents(const Target& target, const heaptap_dump_request& request);
+
+  const bpf::Books& books_;
+  worker::Errands& errands_;
+  worker::Hands& hands_;
+  TargetTable& targets_;
+  AddressSpaces& spaces_;
+  Controls& controls_;
+  Allocators& allocators_;
+  Unwinding& unwinding_;
+  Dumps& dumps_;
+  Answers answers_;
+  std::optional<base::Accounts> accounts_;       // system-wide
+  std::map<uint64_t, heaptap_event> postponed_;  // requests, by process id
+  bool failed_ = false;
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_REQUESTS_H_

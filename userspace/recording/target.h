@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A TARGET is one recorded process image. It begins when it is told to be recorded, when it enters a system-wide
+// recording, or with a fork or an exec of a target; it ends with exec or exit.
+#ifndef HEAPTAP_USERSPACE_RECORDING_TARGET_H_
+#define HEAPTAP_USERSPACE_RECORDING_TARGET_H_
+
+#include <sys/types.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "heaptap/contract.h"
+#include "userspace/profile/frames.h"
+#include "userspace/recording/address_spaces.h"
+#include "userspace/recording/dump_folder.h"
+#include "userspace/recording/policy.h"
+
+namespace heaptap::recording {
+
+// How a target ended.
+struct Ending {
+  bool is_known = true;  // false: the end was missed, so the status is unknown
+  int status = 0;        // as in wait(2)
+  bool by_oom_kill = false;
+  uint64_t peak = 0;  // the maximum of its live estimate, bytes
+  absl::Time time = {};
+  // Its mappings; null if unknown.
+  std::shared_ptr<const AddressSpace> space = {};
+};
+
+// A target's figures at the last Tick, for differences over time.
+struct Reading {
+  absl::Time time = absl::InfinitePast();
+  uint64_t allocated_weight = 0;
+  uint64_t probes = 0;        // hits
+  uint64_t program_time = 0;  // of the eBPF programs, nanoseconds
+};
+
+struct Target {
+  uint64_t process_id = 0;
+  pid_t pid = 0;
+  std::string name = {};           // its comm, printable
+  absl::Time since = {};           // beginning of its recording
+  bool started = false;            // its allocator was seen
+  bool own_final = false;          // it requested its own final dump, which has not failed
+  bool control_refused = false;    // its control block was invalid, and that was reported
+  bool has_lost_mappings = false;  // some of its mapping events may be lost
+  bool is_missing = false;         // the kernel's map had no entry for it at the last Tick
+  bool foreign = false;            // another collector controls it
+  pid_t other_collector = 0;       // the PID of that collector
+  // The user who may look at it besides root, if every reading gave the same one.
+  std::optional<uid_t> owner = {};
+  bool owner_known = false;
+  std::optional<bool> active = {};  // prof.active at the last reading
+  bool reachable = true;            // no access to its memory has reached the time limit
+  uint64_t control_address = 0;
+  profile::AddressRange allocator = {};
+  uint32_t max_frames = UINT32_MAX;  // the process's own limit for a context
+  bool raw = false;                  // the process wants its own dumps uncorrected
+  DumpSequence sequence = {};
+
+  // Its rate is the first of these three that is set, plus the steps of the budget.
+  std::optional<uint32_t> asked_lg_sample = {};  // set by a client
+  Policy policy = {};
+  uint32_t own_lg_sample = HEAPTAP_DEFAULT_LG_SAMPLE;
+  uint32_t raised = 0;
+
+  Reading last = {};
+  double allocation_rate = 0;                   // bytes per second
+  double cost = 0;                              // CPU time of its probes, as a share of one core
+  absl::Time dumped = {};                       // time of the last scheduled dump
+  absl::Time triggered = absl::InfinitePast();  // time of the last triggered dump
+  // A triggered dump that was too soon after the last one.
+  std::optional<heaptap_dump_kind> postponed = {};
+  absl::Time raised_at = absl::InfinitePast();  // when the budget last made its samples rarer
+  bool is_saved = false;                        // whether its saved state is current
+  std::optional<Ending> ending = {};
+
+  std::optional<uint32_t> RequestedRate() const {
+    return asked_lg_sample.has_value() ? asked_lg_sample : policy.lg_sample;
+  }
+  uint32_t LgSample() const {
+    return std::min<uint32_t>(RequestedRate().value_or(own_lg_sample) + raised, HEAPTAP_MAX_LG_SAMPLE);
+  }
+  // The rate to write to the control block.
+  uint32_t CollectorRate() const { return RequestedRate().has_value() || raised != 0 ? LgSample() : HEAPTAP_NO_RATE; }
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_TARGET_H_

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/target_state.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "userspace/base/files.h"
+
+namespace heaptap::recording {
+namespace {
+
+constexpr char kSuffix[] = ".json";
+
+// Text that a process chose may hold any byte, but JSON is UTF-8.
+std::string ToJson(absl::string_view text) { return absl::CHexEscape(text); }
+std::string FromJson(const std::string& text) {
+  std::string result;
+  return absl::CUnescape(text, &result) ? result : "";
+}
+
+nlohmann::json MappingToJson(const elf::Mapping& mapping) {
+  return {mapping.start,        mapping.end,   mapping.file_offset,  mapping.device_major,
+          mapping.device_minor, mapping.inode, ToJson(mapping.path), mapping.deleted};
+}
+
+elf::Mapping MappingFromJson(const nlohmann::json& json) {
+  return {.start = json.at(0),
+          .end = json.at(1),
+          .file_offset = json.at(2),
+          .device_major = json.at(3),
+          .device_minor = json.at(4),
+          .inode = json.at(5),
+          .path = FromJson(json.at(6)),
+          .deleted = json.at(7)};
+}
+
+std::string ReadLayout(const std::string& folder) {
+  std::ifstream file(absl::StrCat(folder, "/layout"));
+  std::string layout;
+  std::getline(file, layout);
+  return layout;
+}
+
+absl::Status Failure(absl::string_view what, const std::string& path) {
+  return absl::UnavailableError(absl::StrCat(what, " ", path, ": ", strerror(errno)));
+}
+
+}  // namespace
+
+std::string WriteTargetState(const Target& target, const AddressSpace& space) {
+  nlohmann::json mappings = nlohmann::json::array();
+  for (const elf::Mapping& mapping : space.mappings) mappings.push_back(MappingToJson(mapping));
+  return nlohmann::json({{"process_id", target.process_id},
+                         {"pid", target.pid},
+                         {"name", ToJson(target.name)},
+                         {"since", absl::ToUnixNanos(target.since)},
+                         {"started", target.started},
+                         {"own_final", target.own_final},
+                         {"control_address", target.control_address},
+                         {"allocator", {target.allocator.begin, target.allocator.end}},
+                         {"own_lg_sample", target.own_lg_sample},
+                         {"max_frames", target.max_frames},
+                         {"raw", target.raw},
+                         {"executable", ToJson(space.executable)},
+                         {"mappings", mappings}})
+      .dump();
+}
+
+absl::StatusOr<TargetState> ParseTargetState(absl::string_view text) {
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    TargetState state;
+    Target& target = state.target;
+    target.process_id = json.at("process_id");
+    target.pid = json.at("pid");
+    target.name = FromJson(json.at("name"));
+    target.since = absl::FromUnixNanos(json.at("since").get<int64_t>());
+    target.started = json.at("started");
+    target.own_final = json.at("own_final");
+    target.control_address = json.at("control_address");
+    target.allocator = {json.at("allocator").at(0), json.at("allocator").at(1)};
+    target.own_lg_sample = std::min<uint32_t>(json.at("own_lg_sample").get<uint32_t>(), HEAPTAP_MAX_LG_SAMPLE);
+    target.max_frames = json.at("max_frames");
+    target.raw = json.at("raw");
+    state.space.executable = FromJson(json.at("executable"));
+    for (const nlohmann::json& mapping : json.at("mappings")) state.space.mappings.Add(MappingFromJson(mapping));
+    return state;
+  } catch (const nlohmann::json::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat("the saved state of a process is malformed: ", error.what()));
+  }
+}
+
+absl::StatusOr<TargetStates> TargetStates::Open(const std::string& folder, absl::string_view layout, bool adopted) {
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return Failure("cannot create", folder);
+  TargetStates states(folder);
+  DIR* open = opendir(folder.c_str());
+  if (open == nullptr) return Failure("cannot read", folder);
+  const bool is_of_these_books = adopted && ReadLayout(folder) == layout;
+  while (const dirent* entry = readdir(open)) {
+    if (!is_of_these_books && absl::EndsWith(entry->d_name, kSuffix)) unlinkat(dirfd(open), entry->d_name, 0);
+  }
+  closedir(open);
+  std::ofstream(absl::StrCat(folder, "/layout")) << layout << '\n';
+  return states;
+}
+
+TargetStates TargetStates::OfOther(const std::string& folder, absl::string_view layout) {
+  // A folder that does not exist has no states.
+  return TargetStates(ReadLayout(folder) == layout ? folder : absl::StrCat(folder, "/none"));
+}
+
+std::string TargetStates::Path(uint64_t process_id) const { return absl::StrCat(folder_, "/", process_id, kSuffix); }
+
+absl::Status TargetStates::Save(const Target& target, const AddressSpace& space) const {
+  const std::string path = Path(target.process_id);
+  const std::string temporary = absl::StrCat(path, ".new");
+  base::FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.valid()) return Failure("cannot write", temporary);
+  if (const int error = base::WriteAll(file.get(), WriteTargetState(target, space)); error != 0) {
+    errno = error;
+    unlink(temporary.c_str());
+    return Failure("cannot write", temporary);
+  }
+  return rename(temporary.c_str(), path.c_str()) == 0 ? absl::OkStatus() : Failure("cannot write", path);
+}
+
+absl::StatusOr<TargetState> TargetStates::Load(uint64_t process_id) const {
+  std::ifstream file(Path(process_id));
+  if (!file) return absl::NotFoundError("no state was saved for the process");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return ParseTargetState(text.str());
+}
+
+void TargetStates::RemoveAll() const {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder_.c_str()), closedir);
+  while (const dirent* entry = open == nullptr ? nullptr : readdir(open.get())) {
+    if (absl::EndsWith(entry->d_name, kSuffix)) unlinkat(dirfd(open.get()), entry->d_name, 0);
+  }
+}
+
+void TargetStates::Remove(uint64_t process_id) const { unlink(Path(process_id).c_str()); }
+
+}  // namespace heaptap::recording

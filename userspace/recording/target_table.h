@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The targets of a recording. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_RECORDING_TARGET_TABLE_H_
+#define HEAPTAP_USERSPACE_RECORDING_TARGET_TABLE_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+
+#include "userspace/recording/policy.h"
+#include "userspace/recording/target.h"
+
+namespace heaptap::recording {
+
+// References to targets stay valid until Erase or Replace.
+class TargetTable {
+ public:
+  // The target with this process id, or a new one with this policy.
+  Target& Add(uint64_t process_id, pid_t pid, const Policy& policy);
+  // Null: there is none.
+  Target* Find(uint64_t process_id);
+  // The target that runs under this PID now.
+  Target* FindRunning(pid_t pid);
+  // Whether a target has this PID, also an ended one.
+  bool Has(pid_t pid) const;
+  void Erase(uint64_t process_id) { targets_.erase(process_id); }
+  // The target goes on under another process id.
+  Target& Replace(uint64_t ended_id, uint64_t new_id);
+
+  // By process id.
+  auto begin() { return targets_.begin(); }
+  auto end() { return targets_.end(); }
+  auto upper_bound(uint64_t process_id) { return targets_.upper_bound(process_id); }
+  size_t size() const { return targets_.size(); }
+  void clear() { targets_.clear(); }
+
+ private:
+  std::map<uint64_t, Target> targets_;
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_TARGET_TABLE_H_

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a system-wide recording does for its targets every second: saves their states for the next recorder, folds the
+// tallies of ended threads, and reads mappings again after lost events. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_RECORDING_UPKEEP_H_
+#define HEAPTAP_USERSPACE_RECORDING_UPKEEP_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "userspace/bpf/books.h"
+#include "userspace/bpf/mapping_events.h"
+#include "userspace/recording/address_spaces.h"
+#include "userspace/recording/dumps.h"
+#include "userspace/recording/target_state.h"
+#include "userspace/recording/target_table.h"
+#include "userspace/worker/hands.h"
+
+namespace heaptap::recording {
+
+class Upkeep {
+ public:
+  // What it needs of others, which must outlive this object.
+  struct Means {
+    bpf::Books& books;
+    const bpf::MappingEvents& mapping_events;
+    worker::Hands& hands;
+    TargetTable& targets;
+    AddressSpaces& spaces;
+    const Dumps& dumps;
+  };
+  explicit Upkeep(const Means& means)
+      : books_(means.books),
+        mapping_events_(means.mapping_events),
+        hands_(means.hands),
+        targets_(means.targets),
+        spaces_(means.spaces),
+        dumps_(means.dumps) {}
+
+  // Each of these stops after some time, and goes on at the next call.
+  absl::Status SaveStates(TargetStates& states, absl::Time now);
+  void RepairSpaces();
+  // Adds the tallies of ended threads up.
+  void FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies);
+
+ private:
+  bpf::Books& books_;
+  const bpf::MappingEvents& mapping_events_;
+  worker::Hands& hands_;
+  TargetTable& targets_;
+  AddressSpaces& spaces_;
+  const Dumps& dumps_;
+  uint64_t mappings_lost_ = 0;  // as of the last RepairSpaces
+  uint64_t last_saved_ = 0;     // process id
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_UPKEEP_H_

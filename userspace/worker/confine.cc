@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/worker/confine.h"
+
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <vector>
+
+namespace heaptap::worker {
+namespace {
+
+// For packets, reading, malloc and exit; the last ones for glibc's arenas and for sanitizers.
+constexpr uint32_t kAllowed[] = {
+    SYS_read,         SYS_pread64,    SYS_write,          SYS_lseek,       SYS_fstat,
+    SYS_statx,        SYS_newfstatat, SYS_fcntl,          SYS_sendmsg,     SYS_recvmsg,
+    SYS_mmap,         SYS_munmap,     SYS_mremap,         SYS_mprotect,    SYS_madvise,
+    SYS_brk,          SYS_futex,      SYS_close,          SYS_exit_group,  SYS_exit,
+    SYS_rt_sigreturn, SYS_getrandom,  SYS_rt_sigprocmask, SYS_sysinfo,     SYS_sched_getaffinity,
+    SYS_getpid,       SYS_gettid,     SYS_sigaltstack,    SYS_sched_yield, SYS_setrlimit};
+
+// What it takes to open /proc/PID/{mem,maps,map_files} and to copy descriptors of other processes: ptrace access, any
+// file's permissions, and map_files. DAC_OVERRIDE: /proc/PID/mem is opened for writing too. The last two: to attach
+// probes, which reads the file.
+constexpr uint32_t kHandsCapabilities[] = {
+    CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_CHECKPOINT_RESTORE, CAP_BPF, CAP_PERFMON};
+
+bool SetLimit(__rlimit_resource resource, rlim_t value) {
+  struct rlimit limit;
+  if (getrlimit(resource, &limit) != 0) return false;
+  if (value < limit.rlim_max) limit.rlim_max = value;
+  limit.rlim_cur = limit.rlim_max;
+  return setrlimit(resource, &limit) == 0;
+}
+
+// Keeps of the permitted capabilities only those of the masks.
+bool KeepCapabilities(uint32_t low, uint32_t high) {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {};
+  if (syscall(SYS_capget, &header, data) != 0) return false;
+  data[0].permitted &= low;
+  data[1].permitted &= high;
+  for (__user_cap_data_struct& half : data) {
+    half.effective = half.permitted;
+    half.inheritable = 0;
+  }
+  return syscall(SYS_capset, &header, data) == 0;
+}
+
+// The bytes that count for RLIMIT_DATA at present: with sanitizers, terabytes.
+unsigned long OwnDataBytes() {
+  std::ifstream file("/proc/self/statm");
+  // Its fields: size, resident, shared, text, lib, data.
+  unsigned long pages = 0;
+  for (int field = 0; field < 6; field++) file >> pages;
+  return file ? pages * static_cast<unsigned long>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+// Of a reader, before its first job.
+unsigned long own_data_bytes = 0;
+
+bool Seal() {
+  std::vector<struct sock_filter> filter = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+  };
+  for (const uint32_t number : kAllowed) {
+    filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
+    filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  }
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+  const struct sock_fprog program = {.len = static_cast<unsigned short>(filter.size()), .filter = filter.data()};
+  return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+}  // namespace
+
+bool ConfineWorker() {
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  return prctl(PR_SET_DUMPABLE, 0) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         close_range(STDERR_FILENO + 1, ~0U, 0) == 0 && SetLimit(RLIMIT_CORE, 0);
+}
+
+bool ConfineHands() {
+  uint64_t kept = 0;
+  for (const uint32_t capability : kHandsCapabilities) kept |= uint64_t{1} << capability;
+  return KeepCapabilities(static_cast<uint32_t>(kept), static_cast<uint32_t>(kept >> 32));
+}
+
+void RunInBackground() {
+  constexpr int kLowest = 19;
+  setpriority(PRIO_PROCESS, 0, kLowest);
+}
+
+void RunAtOrdinaryPriority() {
+  // Of a daemon: clients come first, but processes wait for their unwind tables.
+  constexpr int kAfterOthers = 10;
+  if (getpriority(PRIO_PROCESS, 0) < 0) setpriority(PRIO_PROCESS, 0, kAfterOthers);
+}
+
+bool ConfineReader() {
+  const int adjustment = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (adjustment >= 0) {
+    [[maybe_unused]] const ssize_t put = write(adjustment, "1000", 4);
+    close(adjustment);
+  }
+  own_data_bytes = OwnDataBytes();
+  return SetLimit(RLIMIT_FSIZE, 0) && SetLimit(RLIMIT_DATA, own_data_bytes + kReaderMemory) && KeepCapabilities(0, 0) &&
+         Seal();
+}
+
+void LimitMemory(unsigned long bytes) {
+  const struct rlimit limit = {own_data_bytes + std::min(bytes, kReaderMemory), own_data_bytes + kReaderMemory};
+  // Not prlimit(2), which could change other processes.
+  syscall(SYS_setrlimit, RLIMIT_DATA, &limit);
+}
+
+}  // namespace heaptap::worker

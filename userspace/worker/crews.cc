@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/worker/crews.h"
+
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/time/clock.h"
+
+namespace heaptap::worker {
+namespace {
+
+// Of crews to do a job.
+constexpr int kMaxAttempts = 2;
+
+}  // namespace
+
+Crews::Crews(Urgency urgency) : urgency_(urgency), cancelled_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+void Crews::Cancel() {
+  eventfd_write(cancelled_.get(), 1);
+  absl::MutexLock lock(&mutex_);
+  is_cancelled_ = true;
+}
+
+absl::Status Crews::Begin(absl::Time deadline) {
+  absl::MutexLock lock(&mutex_);
+  const auto is_over = [this]()
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return at_work_ < kMaxAtWork || is_cancelled_; };
+  if (!mutex_.AwaitWithDeadline(absl::Condition(&is_over), deadline))
+    return absl::UnavailableError("all workers are busy");
+  if (is_cancelled_) return absl::CancelledError("the collector ends");
+  at_work_++;
+  return absl::OkStatus();
+}
+
+void Crews::EndJob() {
+  absl::MutexLock lock(&mutex_);
+  at_work_--;
+}
+
+Answer Crews::DoByHands(const Request& request, const Limits& limits) {
+  const absl::Time deadline = absl::Now() + limits.time;
+  if (absl::Status begun = Begin(deadline); !begun.ok()) return {.status = begun};
+  const absl::Cleanup done = [this] { EndJob(); };
+  absl::StatusOr<std::unique_ptr<Crew>> started = Crew::StartHands();
+  if (!started.ok()) return {.status = started.status()};
+  Limits left = limits;
+  left.time = deadline - absl::Now();
+  left.cancel = cancelled_.get();
+  return (*started)->Do(request, left);
+}
+
+Answer Crews::Do(uid_t user, const Request& request, const Limits& limits) {
+  const absl::Time deadline = absl::Now() + limits.time;
+  if (absl::Status begun = Begin(deadline); !begun.ok()) return {.status = begun};
+  const absl::Cleanup done = [this] { EndJob(); };
+  std::unique_ptr<Crew> crew;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto own = std::find_if(idle_.begin(), idle_.end(), [&](const Idle& idle) { return idle.user == user; });
+    if (own != idle_.end()) {
+      crew = std::move(own->crew);
+      idle_.erase(own);
+    }
+  }
+  for (int attempt = 1;; attempt++) {
+    if (crew == nullptr) {
+      absl::StatusOr<std::unique_ptr<Crew>> started = Crew::Start(urgency_);
+      if (!started.ok()) return {.status = started.status()};
+      crew = *std::move(started);
+      absl::MutexLock lock(&mutex_);
+      started_++;
+    }
+    Limits left = limits;
+    left.time = deadline - absl::Now();
+    left.cancel = cancelled_.get();
+    Answer answer = crew->Do(request, left);
+    if (crew->is_usable()) {
+      if (user == kUnknownUser) return answer;
+      absl::MutexLock lock(&mutex_);
+      idle_.push_back({user, absl::Now(), std::move(crew)});
+      if (idle_.size() > kMaxIdle) idle_.pop_front();
+      return answer;
+    }
+    crew = nullptr;
+    // Somebody may have killed the crew, for which the file is not to blame; a file that kills it does so again.
+    const bool is_lost = absl::IsUnavailable(answer.status) || absl::IsAborted(answer.status);
+    if (attempt == kMaxAttempts || !is_lost) return answer;
+  }
+}
+
+uint64_t Crews::started() {
+  absl::MutexLock lock(&mutex_);
+  return started_;
+}
+
+void Crews::EndIdle(absl::Time now) {
+  ReapKilled();
+  absl::MutexLock lock(&mutex_);
+  while (!idle_.empty() && now - idle_.front().since > kMaxIdleTime) idle_.pop_front();
+}
+
+}  // namespace heaptap::worker

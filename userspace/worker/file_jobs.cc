@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/worker/file_jobs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/bpf/identify.h"
+#include "userspace/bpf/probes.h"
+#include "userspace/process/maps.h"
+#include "userspace/worker/plain_bytes.h"
+
+namespace heaptap::worker {
+namespace {
+
+bool IsSame(const heaptap_file_key& a, const heaptap_file_key& b) {
+  return a.inode == b.inode && a.device == b.device && a.generation == b.generation;
+}
+
+// Whether /proc/PID/maps shows this file as the mapping. Depending on the kernel it shows overlayfs's own numbers, as
+// stat(2) does, or those of the file beneath; on btrfs only the latter.
+bool IsShownAs(const MappedFile& file, const elf::Mapping& mapping) {
+  constexpr uint32_t kMinorBits = 20;  // of the kernel's dev_t (include/linux/kdev_t.h)
+  const FileVersion& version = file.version;
+  const bool is_shown_itself = version.inode == mapping.inode && version.device_major == mapping.device_major &&
+                               version.device_minor == mapping.device_minor;
+  return is_shown_itself || (file.key.inode == mapping.inode &&
+                             file.key.device == (mapping.device_major << kMinorBits | mapping.device_minor));
+}
+
+absl::StatusOr<MappedFile> LookAt(const process::MappedFile& file, pid_t pid, int program) {
+  const absl::StatusOr<heaptap_identify> found = bpf::Identify(program, file.file.get());
+  if (!found.ok()) return found.status();
+  struct stat status;
+  struct statfs system;
+  if (fstat(file.file.get(), &status) != 0 || fstatfs(file.file.get(), &system) != 0) {
+    return absl::UnavailableError(absl::StrCat("a mapped file: ", strerror(errno)));
+  }
+  MappedFile result = {.key = found->file,
+                       .inode_address = found->inode_address,
+                       .version = ToVersion(status),
+                       .process_user = 0,
+                       .owner = status.st_uid};
+  struct stat process;
+  if (stat(absl::StrCat("/proc/", pid).c_str(), &process) != 0) return absl::NotFoundError("the process has ended");
+  result.process_user = process.st_uid;
+  if (system.f_type == FUSE_SUPER_MAGIC) result.owner = result.process_user;
+  return result;
+}
+
+// The open file of a job, which may be open already.
+absl::StatusOr<process::MappedFile> Open(const JobFile& file, absl::Span<const int> descriptors, size_t programs) {
+  if (descriptors.size() <= programs) return process::OpenMapped(file.pid, file.mapping);
+  base::FileDescriptor copy(fcntl(descriptors.back(), F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid()) return absl::UnavailableError(strerror(errno));
+  std::string path = absl::StrCat("/proc/self/fd/", copy.get());
+  return process::MappedFile{std::move(copy), std::move(path)};
+}
+
+}  // namespace
+
+absl::Status Look(const Request& request, absl::Span<const int> descriptors, const HandsOutput& output) {
+  absl::string_view question = request.question;
+  heaptap_file_key key = {};
+  const bool is_known = Take(question, key);
+  if (descriptors.empty()) return absl::InvalidArgumentError("an order without its program");
+  const JobFile& wanted = request.file;
+  absl::StatusOr<process::MappedFile> file = process::OpenMapped(wanted.pid, wanted.mapping);
+  const auto look = [&] {
+    return file.ok() ? LookAt(*file, wanted.pid, descriptors[0]) : absl::StatusOr<MappedFile>(file.status());
+  };
+  absl::StatusOr<MappedFile> found = look();
+  const auto is_it = [&] {
+    return found.ok() && (is_known ? IsSame(found->key, key) : IsShownAs(*found, wanted.mapping));
+  };
+  if (!is_it()) {
+    // The process may have mapped another file there by now, or be gone.
+    file = process::OpenByPath(wanted.mapping);
+    found = look();
+    if (!is_it()) {
+      return found.ok() ? absl::NotFoundError(absl::StrCat(wanted.mapping.path, " can no longer be opened"))
+                        : found.status();
+    }
+  }
+  output.write(BytesOf(*found));
+  return absl::OkStatus();
+}
+
+absl::Status WriteVersion(const Request& request, const HandsOutput& output) {
+  struct statx status;
+  const elf::Mapping& mapping = request.file.mapping;
+  const std::string path = absl::StrFormat("/proc/%d/map_files/%x-%x", request.file.pid, mapping.start, mapping.end);
+  if (statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &status) != 0) {
+    return absl::NotFoundError(absl::StrCat(path, ": ", strerror(errno)));
+  }
+  output.write(Encode(ToVersion(status)));
+  return absl::OkStatus();
+}
+
+std::string AttachQuestion(const AttachOrder& order, absl::Span<const AttachSite> sites) {
+  std::string question(BytesOf(order));
+  for (const AttachSite& site : sites) absl::StrAppend(&question, BytesOf(site));
+  return question;
+}
+
+absl::Status Attach(const Request& request, absl::Span<const int> descriptors, const HandsOutput& output) {
+  absl::string_view question = request.question;
+  AttachOrder order;
+  if (!Take(question, order)) return absl::InvalidArgumentError("no order");
+  std::vector<AttachSite> sites(question.size() / sizeof(AttachSite));
+  uint32_t last = order.identify;
+  for (AttachSite& site : sites) {
+    Take(question, site);
+    last = std::max(last, site.program);
+  }
+  if (last >= descriptors.size()) return absl::InvalidArgumentError("an order without its programs");
+  const size_t programs = size_t{last} + 1;
+  const absl::StatusOr<process::MappedFile> file = Open(request.file, descriptors, programs);
+  if (!file.ok()) return file.status();
+  // The process may have mapped another file meanwhile, or somebody may have written to it.
+  struct stat status;
+  const absl::StatusOr<heaptap_identify> found = bpf::Identify(descriptors[order.identify], file->file.get());
+  if (!found.ok()) return found.status();
+  if (found->inode_address != order.inode_address || fstat(file->file.get(), &status) != 0 ||
+      ToVersion(status) != order.version) {
+    return absl::NotFoundError("the file has changed");
+  }
+  std::vector<bpf::AttachedProbe> probes;
+  if (order.has_many_sites != 0) {
+    std::vector<bpf::ProbeSite> many;
+    many.reserve(sites.size());
+    for (const AttachSite& site : sites) many.push_back({site.offset, site.semaphore_offset, site.cookie});
+    absl::StatusOr<bpf::AttachedProbe> probe =
+        bpf::AttachedProbe::AttachMany(descriptors[0], file->path, many, order.pid);
+    if (!probe.ok()) return probe.status();
+    probes.push_back(*std::move(probe));
+  } else {
+    for (const AttachSite& site : sites) {
+      absl::StatusOr<bpf::AttachedProbe> probe = bpf::AttachedProbe::Attach(
+          descriptors[site.program], {file->path, site.offset, site.semaphore_offset}, order.pid);
+      if (!probe.ok()) return probe.status();
+      probes.push_back(*std::move(probe));
+    }
+  }
+  for (const bpf::AttachedProbe& probe : probes) output.hand_up(probe.link());
+  return absl::OkStatus();
+}
+
+}  // namespace heaptap::worker

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The jobs that hands answer themselves (worker.h): what the collector needs of other processes, and could wait for. An
+// exec that its user's file system stalls holds a lock that opening /proc/PID/{mem,maps,map_files} needs.
+#ifndef HEAPTAP_USERSPACE_WORKER_HANDS_JOBS_H_
+#define HEAPTAP_USERSPACE_WORKER_HANDS_JOBS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "userspace/worker/hands_output.h"
+#include "userspace/worker/request.h"
+
+namespace heaptap::worker {
+
+// What to do with a control block (process/control_block.h).
+enum class ControlVerb : uint32_t { kRead, kTake, kRelease, kTablesReady, kActive };
+// The question of Job::kControl; the answer to kRead is a heaptap_control.
+struct ControlOrder {
+  ControlVerb verb = ControlVerb::kRead;
+  uint32_t argument = 0;
+  uint32_t follows = 0;    // of kTake
+  uint32_t collector = 0;  // PID of the collector
+  uint64_t address = 0;
+};
+
+bool IsHandsJob(Job job);
+// `descriptors`: Request::descriptors. Returns the end of the answer.
+absl::Status DoHandsJob(const Request& request, absl::Span<const int> descriptors, const HandsOutput& output);
+
+}  // namespace heaptap::worker
+
+#endif  // HEAPTAP_USERSPACE_WORKER_HANDS_JOBS_H_

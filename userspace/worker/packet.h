@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packets between the collector and its workers: bytes, and descriptors beside them, over a Unix socket of type
+// SOCK_SEQPACKET. Thread-safe for different sockets.
+#ifndef HEAPTAP_USERSPACE_WORKER_PACKET_H_
+#define HEAPTAP_USERSPACE_WORKER_PACKET_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "userspace/base/file_descriptor.h"
+
+namespace heaptap::worker {
+
+// Well below the default size of a socket's buffer (net.core.wmem_default), so that a packet to an idle worker never
+// waits.
+inline constexpr size_t kMaxPacketBytes = 64 << 10;
+inline constexpr size_t kMaxPacketDescriptors = 16;
+
+struct Packet {
+  std::string bytes = {};
+  std::vector<base::FileDescriptor> descriptors = {};
+};
+
+// REQUIRES: within the bounds above. Waits for room. Unavailable: the other end is gone.
+absl::Status SendPacket(int socket, absl::string_view bytes, absl::Span<const int> descriptors = {});
+
+// The next packet, for which it waits. Unavailable: the other end is gone. InvalidArgument: a packet beyond the bounds.
+absl::StatusOr<Packet> ReceivePacket(int socket);
+// The same without descriptors: the kernel drops those that the other end sends, because to close the descriptor of a
+// hostile file may take for ever.
+absl::StatusOr<std::string> ReceiveBytes(int socket);
+
+// Bytes of any size in a file without a name. The file is sealed: it never changes.
+absl::StatusOr<base::FileDescriptor> PutInFile(absl::string_view bytes);
+// Takes them out. InvalidArgument: not such a file, or more than `most` bytes.
+absl::StatusOr<std::string> TakeFromFile(int file, size_t most);
+
+}  // namespace heaptap::worker
+
+#endif  // HEAPTAP_USERSPACE_WORKER_PACKET_H_

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a reader can do (worker.h), and the questions and answers of its jobs. Functions here are thread-safe.
+#ifndef HEAPTAP_USERSPACE_WORKER_READER_JOBS_H_
+#define HEAPTAP_USERSPACE_WORKER_READER_JOBS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "userspace/process/allocator_probes.h"
+#include "userspace/process/control_block.h"
+#include "userspace/symbolize/answer.h"
+#include "userspace/symbolize/debug_files.h"
+#include "userspace/unwind/file_table.h"
+#include "userspace/unwind/table.h"
+#include "userspace/worker/file_version.h"
+#include "userspace/worker/worker.h"
+
+namespace heaptap::worker {
+
+// The answer to Job::kDebugLinks without a question: about the file. With the links of a file as the question: about
+// the first of Request::paths that is its debug file (IsDebugFile); NotFound if there is none.
+struct FileFacts {
+  FileVersion version = {};
+  symbolize::DebugLinks links = {};
+};
+absl::StatusOr<FileFacts> DecodeFacts(absl::string_view answer);
+
+// The question of Job::kSymbols. Request::paths are `debug_paths` DebugPaths, then SharedPaths. The answer is for
+// symbolize::ReadAnswer.
+std::string SymbolsQuestion(size_t debug_paths, symbolize::Stage last_stage, absl::Span<const uint64_t> file_offsets);
+
+// The answer to Job::kTable: the version of the file, and its unwind table. Errors of the job as unwind::ReadFileTable.
+struct TableOfFile {
+  FileVersion version = {};
+  unwind::FileTable table = {};
+};
+inline constexpr uint64_t kMaxTableBytes = unwind::kMaxRows * sizeof(heaptap_row) + 4096;
+absl::StatusOr<TableOfFile> DecodeTable(absl::string_view answer);
+
+// The answer to Job::kAllocator: the version of the file, and what it has of an allocator. Errors of the job as
+// process::ReadAllocatorProbes.
+struct AllocatorOfFile {
+  FileVersion version = {};
+  process::AllocatorProbes probes = {};  // without addresses and arguments
+  std::optional<process::ControlPlace> control = {};
+};
+absl::StatusOr<AllocatorOfFile> DecodeAllocator(absl::string_view answer);
+
+ReaderJobs AllReaderJobs();
+
+}  // namespace heaptap::worker
+
+#endif  // HEAPTAP_USERSPACE_WORKER_READER_JOBS_H_

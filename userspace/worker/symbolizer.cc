@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/worker/symbolizer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace heaptap::worker {
+namespace {
+
+using symbolize::Frame;
+using symbolize::Frames;
+using symbolize::Stage;
+
+// Memory of a slot of the table and the allocation of its frames.
+constexpr uint64_t kOffsetBytes = sizeof(std::pair<uint64_t, Frames>) + 1 + 16;
+constexpr uint64_t kFileBytes = 512;
+
+}  // namespace
+
+Symbolizer::Symbolizer(Crews& crews, Options options) : crews_(crews), options_(std::move(options)) {}
+
+std::vector<Frames> Symbolizer::Symbolize(uid_t user, const JobFile& job_file,
+                                          absl::Span<const uint64_t> file_offsets) {
+  std::vector<Frames> result(file_offsets.size());
+  const Answer answer = crews_.Do(user, {.job = Job::kDebugLinks, .file = job_file}, options_.limits);
+  const absl::StatusOr<FileFacts> facts = DecodeFacts(answer.bytes);
+  if (!answer.status.ok() || !facts.ok()) return result;
+  const FileVersion& version = facts->version;
+  const Call call = {.user = user, .file = job_file, .links = facts->links};
+  auto [entry, inserted] = files_.try_emplace(version);
+  File& file = entry->second;
+  if (inserted) {
+    file.used = used_.insert(used_.begin(), version);
+  } else {
+    used_.splice(used_.begin(), used_, file.used);
+  }
+
+  std::vector<uint64_t> unknown;
+  for (uint64_t offset : file_offsets) {
+    if (!file.by_offset.contains(offset)) unknown.push_back(offset);
+  }
+  std::sort(unknown.begin(), unknown.end());
+  unknown.erase(std::unique(unknown.begin(), unknown.end()), unknown.end());
+  for (absl::Span<const uint64_t> rest = unknown; !rest.empty(); rest.remove_prefix(std::min(kMaxBatch, rest.size()))) {
+    Ask(file, call, rest.subspan(0, kMaxBatch));
+  }
+  for (size_t index = 0; index < file_offsets.size(); index++) {
+    const auto found = file.by_offset.find(file_offsets[index]);
+    if (found != file.by_offset.end()) result[index] = found->second;
+  }
+
+  const uint64_t bytes = kFileBytes + file.names.bytes() + file.frames_bytes + file.by_offset.capacity() * kOffsetBytes;
+  cached_bytes_ += bytes - file.bytes;
+  file.bytes = bytes;
+  MakeRoom();
+  return result;
+}
+
+void Symbolizer::FindDebugPaths(File& file, const Call& call) {
+  file.paths = symbolize::DebugPaths(call.links, call.file.mapping.path);
+  file.debug_paths = file.paths->size();
+  // The file with debug information names the one that it shares.
+  symbolize::DebugLinks informed = call.links;
+  if (!call.links.has_debug_information) {
+    const Answer answer = crews_.Do(call.user,
+                                    {.job = Job::kDebugLinks,
+                                     .file = call.file,
+                                     .root = options_.debug_root,
+                                     .paths = *file.paths,
+                                     .question = Encode(call.links)},
+                                    options_.limits);
+    const absl::StatusOr<FileFacts> facts = DecodeFacts(answer.bytes);
+    if (!answer.status.ok() || !facts.ok()) return;
+    informed = facts->links;
+  }
+  for (std::string& path : symbolize::SharedPaths(informed, options_.debug_root))
+    file.paths->push_back(std::move(path));
+}
+
+void Symbolizer::Ask(File& file, const Call& call, absl::Span<const uint64_t> offsets) {
+  std::vector<Frames> found(offsets.size());
+  if (file.last_stage != Stage::kNone) {
+    jobs_++;
+    if (!file.paths.has_value()) FindDebugPaths(file, call);
+    const Answer answer = crews_.Do(call.user,
+                                    {.job = Job::kSymbols,
+                                     .file = call.file,
+                                     .root = options_.debug_root,
+                                     .paths = *file.paths,
+                                     .question = SymbolsQuestion(file.debug_paths, file.last_stage, offsets)},
+                                    options_.limits);
+    const Stage done = symbolize::ReadAnswer(answer.bytes, file.names, found);
+    // Not the file's fault; the next call tries again.
+    if (absl::IsUnavailable(answer.status)) return;
+    if (answer.IsFault()) file.last_stage = std::min(file.last_stage, done);
+  }
+  for (size_t index = 0; index < offsets.size(); index++) {
+    file.frames_bytes += found[index].capacity() * sizeof(Frame);
+    file.by_offset.insert_or_assign(offsets[index], std::move(found[index]));
+  }
+}
+
+void Symbolizer::MakeRoom() {
+  while (cached_bytes_ > options_.cache_bytes && !used_.empty()) {
+    auto oldest = files_.find(used_.back());
+    cached_bytes_ -= oldest->second.bytes;
+    files_.erase(oldest);
+    used_.pop_back();
+  }
+}
+
+}  // namespace heaptap::worker

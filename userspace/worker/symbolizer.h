@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Functions (including inlined ones), files and lines for addresses of a recorded process.
+//
+// Names come from the .symtab of the mapped file, the .symtab of its debug file, and the .dynsym of the mapped file;
+// inlined functions, files and lines come from the debug information of the mapped file, else of its debug file. Debug
+// files belong to root (worker.cc), so never a file that the process could have written.
+//
+// The mapped file may be hostile. A crew reads it (crew.h). A file that crashes, stalls or bloats its reader loses only
+// its own names: what was found before counts, and the stage that failed is not tried again with this file.
+//
+// Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_WORKER_SYMBOLIZER_H_
+#define HEAPTAP_USERSPACE_WORKER_SYMBOLIZER_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/symbolize/answer.h"
+#include "userspace/symbolize/debug_files.h"
+#include "userspace/symbolize/frame.h"
+#include "userspace/worker/crews.h"
+#include "userspace/worker/reader_jobs.h"
+#include "userspace/worker/request.h"
+
+namespace heaptap::worker {
+
+// Bound of the addresses that one job looks up.
+inline constexpr size_t kMaxBatch = 1 << 14;
+
+class Symbolizer {
+ public:
+  struct Options {
+    // Bytes of memory for answers. The least recently used file is dropped first; a file with more answers is not kept.
+    uint64_t cache_bytes = 64 << 20;
+    std::string debug_root = "/usr/lib/debug";
+    Limits limits = {};  // of one job
+  };
+
+  // `crews` must outlive this object.
+  Symbolizer(Crews& crews, Options options);
+
+  // The frames of each of `file_offsets`, in any order, of a file of `user`. Of the file's mapping, the path is used
+  // for the folder of .gnu_debuglink too. Each offset lies inside an instruction: a return address minus 1. One call
+  // for many offsets is much cheaper than many calls. Frames are empty where nothing was found: not an ELF file, no
+  // symbols, not code, an unreadable file.
+  std::vector<symbolize::Frames> Symbolize(uid_t user, const JobFile& job_file,
+                                           absl::Span<const uint64_t> file_offsets);
+
+  // Jobs that looked up addresses, so far.
+  uint64_t jobs() const { return jobs_; }
+  // Approximate bytes of memory in use.
+  uint64_t cache_bytes() const { return cached_bytes_; }
+
+ private:
+  struct File {
+    absl::flat_hash_map<uint64_t, symbolize::Frames> by_offset;
+    symbolize::Names names;
+    symbolize::Stage last_stage = symbolize::Stage::kDwarf;  // the last stage that has not failed
+    uint64_t frames_bytes = 0;
+    uint64_t bytes = 0;  // its part of cached_bytes_
+    std::list<FileVersion>::iterator used;
+    // Where its debug files may be: `debug_paths` DebugPaths, then SharedPaths. None: not found out yet.
+    std::optional<std::vector<std::string>> paths;
+    size_t debug_paths = 0;
+  };
+
+  // What one call is about.
+  struct Call {
+    uid_t user;
+    const JobFile& file;
+    const symbolize::DebugLinks& links;
+  };
+  void FindDebugPaths(File& file, const Call& call);
+  void Ask(File& file, const Call& call, absl::Span<const uint64_t> offsets);
+  void MakeRoom();
+
+  Crews& crews_;
+  const Options options_;
+  std::map<FileVersion, File> files_;
+  std::list<FileVersion> used_;  // most recently used first
+  uint64_t cached_bytes_ = 0;
+  uint64_t jobs_ = 0;
+};
+
+// The file offset of an address in a mapping.
+inline uint64_t FileOffset(const elf::Mapping& mapping, uint64_t address) {
+  return address - mapping.start + mapping.file_offset;
+}
+
+}  // namespace heaptap::worker
+
+#endif  // HEAPTAP_USERSPACE_WORKER_SYMBOLIZER_H_
