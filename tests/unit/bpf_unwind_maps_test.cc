@@ -133,8 +133,9 @@ TEST(RawStacksTest, AreTakenThoughTheRingFillsWithoutEnd) {
     uint64_t bytes = 0;
     for (const RawStack& raw : maps.TakeRawStacks()) bytes += sizeof(raw.header) + raw.memory.size();
     EXPECT_GT(bytes, 0);
-    // What the thread had taken, as much as the ring holds, and what came before the lock was free.
-    EXPECT_LT(bytes, 4 * kRingBytes);
+    // What the thread had taken, as much as the ring holds, and what came before the lock was free: a slow machine may
+    // be late. Without the bound the call would not return.
+    EXPECT_LT(bytes, 16 * kRingBytes);
   }
 }
 

@@ -50,11 +50,14 @@ profile::CollectorFigures Everything() {
                                        .ring_fill_ratio = 0.1};
   figures.processes = {{.pid = 41,
                         .command = "redis-server",
-                        .live = {1, 1, 20.4, 4096.6},
-                        .allocated = {7, 7, 300, 8192},
+                        .live_bytes = 4096.6,
+                        .live_objects = 20.4,
                         .peak_bytes = 5000,
-                        .period = 524288,
+                        .allocated_bytes = 8192,
+                        .allocated_objects = 300,
                         .contexts = 3,
+                        .samples = 7,
+                        .lg_sample = 19,
                         .losses = {{"live_full", 6}}},
                        {.pid = 42, .command = "postgres"}};
   return figures;

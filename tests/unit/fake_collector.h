@@ -111,6 +111,8 @@ class FakeCollector : public Collector {
   absl::StatusOr<profile::CollectorFigures> Figures() override {
     Called("Figures");
     if (!status.ok()) return status;
+    std::lock_guard<std::mutex> lock(mutex_);
+    figures.processes = processes;
     return figures;
   }
 
@@ -171,8 +173,6 @@ inline void AddProcess(FakeCollector& collector, pid_t pid, std::optional<uid_t>
                               .time = absl::FromUnixSeconds(1700000100)};
   collector.allocators[pid] = {
       .options = HEAPTAP_OPTION_PROF, .active = true, .lg_sample = 19, .statistics = {300, 200, 50, 0, 0, 0}};
-  collector.figures.processes.push_back(
-      {.pid = pid, .command = std::move(command), .live = {1, 1, live, live}, .allocated = {2, 2, 2 * live, 2 * live}});
 }
 
 }  // namespace heaptap::api

@@ -149,13 +149,5 @@ TEST_F(HttpAccessTest, WhatOthersMayNotSeeIsNotThere) {
   EXPECT_THAT(collector_.Deeds(), IsEmpty());
 }
 
-// While figures are taken, the PID goes from root's process to one of the user's.
-TEST_F(HttpAccessTest, FiguresOfAnotherProcessWithThatPid) {
-  collector_.WhenAsked([&](const std::string& call) {
-    if (call == "Figures") collector_.ReusePid(43);
-  });
-  EXPECT_THAT(AskAsNobody("GET", "/metrics").body, HasSubstr("heaptap_targets 0\n"));
-}
-
 }  // namespace
 }  // namespace heaptap::api

@@ -148,12 +148,14 @@ TEST_F(DumpRequestTest, NonsenseIsNoRequest) {
   Begin();
   const heaptap_dump_request good = *request_;
   for (const auto& spoil : std::initializer_list<std::function<void()>>{
-           [&] { request_->sequence = 0; }, [&] { request_->answered = request_->sequence; },
-           [&] { request_->file_fd = -1; }, [&] { request_->event_fd = -1; }}) {
+           [&] { request_->sequence = 0; }, [&] { request_->file_fd = -1; }, [&] { request_->event_fd = -1; }}) {
     *request_ = good;
     spoil();
     EXPECT_TRUE(absl::IsInvalidArgument(Read().status()));
   }
+  *request_ = good;
+  request_->answered = request_->sequence;
+  EXPECT_TRUE(absl::IsAlreadyExists(Read().status()));
   *request_ = good;
   EXPECT_TRUE(absl::IsInvalidArgument(ReadDumpRequest(*process_, 8).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(ReadDumpRequest(*process_, ~uint64_t{0} - 8).status()));

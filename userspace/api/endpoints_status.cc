@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The collector as a whole: for Prometheus, for supervisors, and for people with a browser.
-#include <map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -14,33 +14,11 @@
 namespace heaptap::api {
 namespace {
 
-// Keeps the figures of processes that the peer may see. A process must have the same books before and after the figures
-// were taken; otherwise they may be another's.
-absl::Status KeepVisible(Call& call, absl::StatusOr<std::vector<profile::ProcessSummary>> before,
-                         profile::CollectorFigures& figures) {
-  const absl::StatusOr<std::vector<profile::ProcessSummary>> after = VisibleProcesses(call);
-  if (!before.ok()) return before.status();
-  if (!after.ok()) return after.status();
-  std::map<pid_t, uint64_t> books;
-  for (const profile::ProcessSummary& process : *before) books[process.pid] = process.process_id;
-  std::map<pid_t, bool> visible;
-  for (const profile::ProcessSummary& process : *after) {
-    const auto earlier = books.find(process.pid);
-    visible[process.pid] = earlier != books.end() && earlier->second == process.process_id;
-  }
-  std::erase_if(figures.processes, [&](const profile::ProcessFigures& process) { return !visible[process.pid]; });
-  return absl::OkStatus();
-}
-
 Reply Metrics(Call& call) {
-  absl::StatusOr<std::vector<profile::ProcessSummary>> before;
-  if (!call.access.SeesAll()) before = VisibleProcesses(call);
   absl::StatusOr<profile::CollectorFigures> figures = call.collector.Figures();
   if (!figures.ok()) return figures.status();
-  if (!call.access.SeesAll()) {
-    const absl::Status left = KeepVisible(call, std::move(before), *figures);
-    if (!left.ok()) return left;
-  }
+  std::erase_if(figures->processes,
+                [&](const profile::ProcessSummary& process) { return !call.access.Sees(process.owner); });
   return http::Response{.content_type = exporter::kPrometheusContentType, .body = exporter::Prometheus(*figures)};
 }
 

@@ -2,10 +2,8 @@
 //
 // The collector's data about processes as JSON.
 //
-// Format: one JSON document in UTF-8, {"schema_version": 1, ...}. Fields have the names of the structs in collector.h.
-// Times are RFC 3339 in UTC; unknown values are null; text that a process chose is made printable
-// (userspace/export/printable_text.h). schema_version changes when a field is removed or changes its meaning, not when
-// one is added.
+// Format: one JSON document in UTF-8, {"schema_version": 1, ...}, with the objects of export/figures_json.h.
+// schema_version changes when a field is removed or changes its meaning, not when one is added.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_API_PROCESSES_JSON_H_

@@ -94,7 +94,7 @@ absl::Status PerfMappingEvents::OpenCpu(int cpu) {
   attributes.task = 1;
   attributes.exclude_kernel = 1;
   attributes.watermark = 1;
-  attributes.wakeup_watermark = kDataBytes / 4;
+  attributes.wakeup_watermark = 1;  // at the first event
   attributes.use_clockid = 1;
   attributes.clockid = CLOCK_MONOTONIC;
   Buffer buffer;

@@ -333,9 +333,8 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
   Rereading rereading;
   absl::Time alive = absl::Now();
   for (;;) {
-    std::vector<int> fds = daemon.fds();
-    fds.push_back(signals.fd());
-    WaitFor(fds, std::min(daemon::Daemon::kWorkInterval, manager.watchdog_interval()));
+    WaitForWork(daemon.recorder(), {daemon.questions_fd(), signals.fd()},
+                std::min(daemon.patience(), manager.watchdog_interval()));
     daemon.Work();
     if (const absl::Time now = absl::Now(); now - alive >= manager.watchdog_interval()) {
       manager.NotifyAlive();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "userspace/base/messages.h"
+#include "userspace/profile/figure_tables.h"
 #include "userspace/profile/figures.h"
 
 namespace heaptap::cli {
@@ -48,9 +49,16 @@ class Fields {
     if (number > static_cast<uint64_t>(std::numeric_limits<Integer>::max())) return Fail(name, "is too large");
     value = static_cast<Integer>(number);
   }
-  void TakePid(const char* name, pid_t& pid) {
-    Take(name, pid);
-    if (error_.empty() && pid == 0) Fail(name, "is not a PID");
+  template <typename Value>
+  void Take(const char* name, std::optional<Value>& value) {
+    if (Has(name)) Take(name, value.emplace());
+  }
+  void TakePid(pid_t& pid) {
+    Take("pid", pid);
+    CheckPid(pid);
+  }
+  void CheckPid(pid_t pid) {
+    if (error_.empty() && pid == 0) Fail("pid", "is not a PID");
   }
   void Take(const char* name, absl::Time& value) {
     std::string text;
@@ -66,6 +74,11 @@ class Fields {
       if (!count.is_number_unsigned()) return Fail(name, "has a value that is not a count");
       counts[key] = count.get<uint64_t>();
     }
+  }
+  // The figures of a table (profile/figure_tables.h).
+  template <typename Struct, typename Table>
+  void TakeFigures(const Table& table, Struct& figures) {
+    profile::ForEachFigure(table, [&](const auto& row) { Take(row.name, figures.*row.value); });
   }
   const json* TakeObject(const char* name) { return Need(name, &json::is_object, "an object"); }
   const json* TakeList(const char* name) { return Need(name, &json::is_array, "a list"); }
@@ -96,23 +109,8 @@ class Fields {
 profile::ProcessSummary ReadSummary(const json& object, const std::string& where, std::string& error) {
   profile::ProcessSummary summary;
   Fields fields(object, where, error);
-  fields.TakePid("pid", summary.pid);
-  fields.Take("process_id", summary.process_id);
-  fields.Take("command", summary.command);
-  if (fields.Has("executable")) fields.Take("executable", summary.executable);
-  if (fields.Has("owner")) fields.Take("owner", summary.owner.emplace());
-  fields.Take("recorded_since", summary.recorded_since);
-  fields.Take("live_bytes", summary.live_bytes);
-  fields.Take("live_objects", summary.live_objects);
-  fields.Take("peak_bytes", summary.peak_bytes);
-  fields.Take("allocated_bytes", summary.allocated_bytes);
-  fields.Take("allocated_objects", summary.allocated_objects);
-  fields.Take("allocation_rate", summary.allocation_rate);
-  fields.Take("contexts", summary.contexts);
-  fields.Take("samples", summary.samples);
-  fields.Take("lg_sample", summary.lg_sample);
-  if (fields.Has("active")) fields.Take("active", summary.active.emplace());
-  fields.Take("losses", summary.losses);
+  fields.TakeFigures(profile::kProcessFigures, summary);
+  fields.CheckPid(summary.pid);
   return summary;
 }
 
@@ -162,10 +160,7 @@ absl::StatusOr<std::vector<EndedDocument>> GetEnded(const Client& client) {
                     profile::EndedProcess ended;
                     Fields fields(object, where, error);
                     ended.summary = ReadSummary(object, where, error);
-                    fields.Take("ended", ended.ended);
-                    fields.Take("status", ended.status);
-                    fields.Take("by_oom_kill", ended.by_oom_kill);
-                    fields.Take("dump", ended.dump);
+                    fields.TakeFigures(profile::kEndedFigures, ended);
                     return EndedDocument{std::move(ended), exporter::Json(object)};
                   });
 }
@@ -177,17 +172,9 @@ absl::StatusOr<profile::AllocatorFigures> GetAllocator(const Client& client, pid
   profile::AllocatorFigures figures;
   std::string error;
   Fields fields(*document, "", error);
-  fields.Take("options", figures.options);
-  fields.Take("active", figures.active);
-  fields.Take("lg_sample", figures.lg_sample);
+  fields.TakeFigures(profile::kAllocatorFigures, figures);
   if (const json* object = fields.TakeObject("statistics")) {
-    Fields statistics(*object, "statistics", error);
-    statistics.Take("mapped", figures.statistics.mapped);
-    statistics.Take("active", figures.statistics.active);
-    statistics.Take("dirty", figures.statistics.dirty);
-    statistics.Take("large", figures.statistics.large);
-    statistics.Take("sampled_objects", figures.statistics.sampled_objects);
-    statistics.Take("foreign_frees", figures.statistics.foreign_frees);
+    Fields(*object, "statistics", error).TakeFigures(profile::kStatisticsFigures, figures.statistics);
   }
   if (!error.empty()) return client.Unexpected(target, error);
   return figures;
@@ -212,7 +199,7 @@ absl::StatusOr<std::vector<Dumped>> PostDumps(const Client& client) {
                   [](const json& object, const std::string& where, std::string& error) {
                     Dumped dumped;
                     Fields fields(object, where, error);
-                    fields.TakePid("pid", dumped.pid);
+                    fields.TakePid(dumped.pid);
                     std::string text;
                     if (fields.Has("error")) {
                       fields.Take("error", text);

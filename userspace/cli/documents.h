@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads and checks the daemon's JSON documents; fields have the names of the structs in service/collector.h.
+// Reads and checks the daemon's JSON documents; their objects have the fields of profile/figure_tables.h.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_CLI_DOCUMENTS_H_

@@ -24,6 +24,7 @@
 #include "userspace/cli/json_text.h"
 #include "userspace/export/json.h"
 #include "userspace/process/preloaded.h"
+#include "userspace/profile/figure_tables.h"
 #include "userspace/profile/figures.h"
 
 namespace heaptap::cli {
@@ -52,28 +53,41 @@ std::string OnOrOff(std::optional<bool> active) {
   return *active ? "on" : "off";
 }
 
+// A figure as people read it.
+std::string Text(const profile::Shown& how, const auto& value) {
+  using Value = std::decay_t<decltype(value)>;
+  if constexpr (std::is_same_v<Value, std::string>) {
+    return HumanCommand(value);
+  } else if constexpr (std::is_same_v<Value, std::optional<bool>>) {
+    return OnOrOff(value);
+  } else if constexpr (std::is_same_v<Value, absl::Time>) {
+    return HumanDuration(absl::Now() - value);
+  } else if constexpr (std::is_same_v<Value, profile::CountsByName>) {
+    return HumanLosses(value);
+  } else if constexpr (std::is_arithmetic_v<Value>) {
+    return how.in_bytes ? HumanBytes(value) : absl::StrCat(value);
+  } else {
+    return kUnknown;
+  }
+}
+
 void PrintProcesses(std::vector<ProcessDocument> documents) {
   std::stable_sort(documents.begin(), documents.end(), [](const ProcessDocument& a, const ProcessDocument& b) {
     return a.value.live_bytes > b.value.live_bytes;
   });
-  Table table({{"PID", true},
-               {"COMMAND"},
-               {"UPTIME", true},
-               {"LIVE", true},
-               {"PEAK", true},
-               {"RATE/s", true},
-               {"CONTEXTS", true},
-               {"SAMPLES", true},
-               {"LG", true},
-               {"ACTIVE"},
-               {"LOSSES"}});
-  const absl::Time now = absl::Now();
+  std::vector<Table::Column> columns;
+  profile::ForEachFigure(profile::kProcessFigures, [&](const auto& row) {
+    using Value = std::decay_t<decltype(ProcessSummary().*row.value)>;
+    constexpr bool kIsNumber = std::is_arithmetic_v<Value> || std::is_same_v<Value, absl::Time>;
+    if (row.shown.title != nullptr) columns.push_back({row.shown.title, kIsNumber});
+  });
+  Table table(std::move(columns));
   for (const ProcessDocument& document : documents) {
-    const profile::ProcessSummary& process = document.value;
-    table.Add({absl::StrCat(process.pid), HumanCommand(process.command), HumanDuration(now - process.recorded_since),
-               HumanBytes(process.live_bytes), HumanBytes(process.peak_bytes), HumanBytes(process.allocation_rate),
-               absl::StrCat(process.contexts), absl::StrCat(process.samples), absl::StrCat(process.lg_sample),
-               OnOrOff(process.active), HumanLosses(process.losses)});
+    std::vector<std::string> cells;
+    profile::ForEachFigure(profile::kProcessFigures, [&](const auto& row) {
+      if (row.shown.title != nullptr) cells.push_back(Text(row.shown, document.value.*row.value));
+    });
+    table.Add(std::move(cells));
   }
   fputs(table.Text().c_str(), stdout);
 }

@@ -183,10 +183,20 @@ void WaitFor(const std::vector<int>& fds, absl::Duration limit) {
   poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(time + absl::Microseconds(999))));
 }
 
+void WaitForWork(const recording::Recorder& recorder, const std::vector<int>& others, absl::Duration limit) {
+  const absl::Time end = absl::Now() + limit;
+  std::vector<int> urgent = recorder.fds();
+  urgent.insert(urgent.end(), others.begin(), others.end());
+  std::vector<int> all = recorder.mapping_fds();
+  all.insert(all.end(), urgent.begin(), urgent.end());
+  WaitFor(all, limit);
+  const absl::Time now = absl::Now();
+  const absl::Time due = std::min(end, recorder.pumped() + recording::Recorder::kMappingInterval);
+  if (due > now) WaitFor(urgent, due - now);
+}
+
 void WaitAndPump(recording::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit) {
-  std::vector<int> watched = recorder.fds();
-  watched.insert(watched.end(), fds.begin(), fds.end());
-  WaitFor(watched, std::min(limit, recording::Recorder::kPumpInterval));
+  WaitForWork(recorder, fds, std::min(limit, recording::Recorder::kPumpInterval));
   recorder.Pump();
 }
 

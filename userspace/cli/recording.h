@@ -77,7 +77,10 @@ bool IsReadable(int fd);
 // Waits until a descriptor is readable, at most `limit`.
 void WaitFor(const std::vector<int>& fds, absl::Duration limit);
 
-// Waits until a descriptor is readable, at most `limit` and kPumpInterval, and then pumps.
+// Waits until the recorder has work or one of `others` is readable, at most `limit`.
+void WaitForWork(const recording::Recorder& recorder, const std::vector<int>& others, absl::Duration limit);
+
+// The same, at most kPumpInterval; then pumps.
 void WaitAndPump(recording::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit);
 
 }  // namespace heaptap::cli

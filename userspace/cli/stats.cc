@@ -22,9 +22,11 @@
 #include "userspace/cli/human.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/cli/recording.h"
+#include "userspace/export/figures_json.h"
 #include "userspace/export/json.h"
 #include "userspace/process/preloaded.h"
 #include "userspace/profile/estimate.h"
+#include "userspace/profile/figure_tables.h"
 #include "userspace/profile/figures.h"
 
 namespace heaptap::cli {
@@ -79,38 +81,21 @@ std::string OptionNames(uint32_t options) {
 }
 
 void AppendAllocator(const profile::AllocatorFigures& figures, Values& values) {
-  const heaptap_statistics& statistics = figures.statistics;
-  const auto bytes = [](uint64_t count) { return HumanBytes(static_cast<double>(count)); };
   values.emplace_back("prof.active", figures.active ? "on" : "off");
   values.emplace_back("lg_sample", Rate(figures.lg_sample));
   values.emplace_back("options", OptionNames(figures.options));
-  values.emplace_back("mapped", bytes(statistics.mapped));
-  values.emplace_back("in use", bytes(statistics.active));
-  values.emplace_back("dirty", bytes(statistics.dirty));
-  values.emplace_back("large blocks", bytes(statistics.large));
-  values.emplace_back("sampled objects", absl::StrCat(statistics.sampled_objects));
-  values.emplace_back("foreign frees", absl::StrCat(statistics.foreign_frees));
-}
-
-Json ToJson(const profile::AllocatorFigures& figures) {
-  const heaptap_statistics& statistics = figures.statistics;
-  return {{"options", figures.options},
-          {"active", figures.active},
-          {"lg_sample", figures.lg_sample},
-          {"statistics",
-           {{"mapped", statistics.mapped},
-            {"active", statistics.active},
-            {"dirty", statistics.dirty},
-            {"large", statistics.large},
-            {"sampled_objects", statistics.sampled_objects},
-            {"foreign_frees", statistics.foreign_frees}}}};
+  profile::ForEachFigure(profile::kStatisticsFigures, [&](const auto& row) {
+    const uint64_t value = figures.statistics.*row.value;
+    values.emplace_back(row.shown.title,
+                        row.shown.in_bytes ? HumanBytes(static_cast<double>(value)) : absl::StrCat(value));
+  });
 }
 
 void Print(const StatsFlags& flags, Json process, Values values,
            const std::optional<profile::AllocatorFigures>& allocator) {
   if (flags.json) {
     Json document = {{"schema_version", exporter::kSchemaVersion}, {"process", std::move(process)}};
-    document.Set("allocator", allocator.has_value() ? ToJson(*allocator) : Json());
+    document.Set("allocator", allocator.has_value() ? exporter::ToJson(*allocator) : Json());
     fputs(ToText(document).c_str(), stdout);
     return;
   }

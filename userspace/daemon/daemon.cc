@@ -21,6 +21,9 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
 
+// A question that must wait, because a user's account has no time left, is asked again after this time.
+constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
+
 absl::Status NoAnswer(absl::string_view why) { return absl::UnavailableError(absl::StrCat("the collector ", why)); }
 
 const absl::Status& StatusOf(const absl::Status& status) { return status; }
@@ -60,11 +63,7 @@ Daemon::~Daemon() {
   server_ = nullptr;
 }
 
-std::vector<int> Daemon::fds() const {
-  std::vector<int> fds = recorder_->fds();
-  fds.push_back(asked_.get());
-  return fds;
-}
+absl::Duration Daemon::patience() const { return waiting_.empty() ? recording::Recorder::kPumpInterval : kAskAgain; }
 
 void Daemon::Work() {
   // Taken before Pump: an answer includes everything that happened before its question.

@@ -2,8 +2,8 @@
 //
 // The collector that runs from boot: a system-wide recording and its clients.
 //
-// One thread owns the recording: it calls Work when fds() are readable, or when kWorkInterval has passed. Calls of
-// clients (collector.h) come from other threads, and Work answers them.
+// One thread owns the recording: it calls Work when a descriptor of the recorder or questions_fd() is readable, or when
+// patience() has passed. Calls of clients (collector.h) come from other threads, and Work answers them.
 #ifndef HEAPTAP_USERSPACE_DAEMON_DAEMON_H_
 #define HEAPTAP_USERSPACE_DAEMON_DAEMON_H_
 
@@ -32,16 +32,14 @@ namespace heaptap::daemon {
 
 class Daemon : public api::Collector {
  public:
-  // How late a newly mapped library gets its probes; its samples before that are missed. The kernel wakes the collector
-  // at once only when many files have been mapped.
-  static constexpr absl::Duration kWorkInterval = absl::Milliseconds(20);
-
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const recording::RecorderOptions& recording,
                                                        const http::ServerOptions& http);
   // Waiting clients get an error. What is pinned stays.
   ~Daemon() override;
 
-  std::vector<int> fds() const;
+  // Readable when clients have asked.
+  int questions_fd() const { return asked_.get(); }
+  absl::Duration patience() const;
   void Work();
 
   void DumpAll() { recorder_->DumpAll(HEAPTAP_DUMP_MANUAL); }

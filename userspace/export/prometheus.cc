@@ -2,12 +2,15 @@
 #include "userspace/export/prometheus.h"
 
 #include <charconv>
+#include <concepts>
 #include <initializer_list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/profile/estimate.h"
+#include "userspace/profile/figure_tables.h"
 
 namespace heaptap::exporter {
 namespace {
@@ -65,6 +68,14 @@ std::string Number(double value) {
   return std::string(text, std::to_chars(std::begin(text), std::end(text), value).ptr);
 }
 
+// The value of a metric.
+uint64_t Whole(double figure) { return profile::ToWhole(figure); }
+template <typename Value>
+uint64_t Whole(const Value& figure) {
+  if constexpr (std::integral<Value>) return figure;
+  return 0;  // such a figure has no metric
+}
+
 class Writer {
  public:
   explicit Writer(const profile::CollectorFigures& figures) : figures_(figures) {}
@@ -110,36 +121,22 @@ class Writer {
   }
 
   void WriteProcesses() {
-    WriteFamily("heaptap_live_bytes", "gauge", "Estimate of the bytes allocated and not freed.",
-                [](const profile::ProcessFigures& process) { return profile::ToWhole(process.live.bytes); });
-    WriteFamily("heaptap_live_objects", "gauge", "Estimate of the objects allocated and not freed.",
-                [](const profile::ProcessFigures& process) { return profile::ToWhole(process.live.objects); });
-    WriteFamily("heaptap_peak_bytes", "gauge", "Highest heaptap_live_bytes so far.",
-                [](const profile::ProcessFigures& process) { return process.peak_bytes; });
-    WriteFamily("heaptap_allocated_bytes_total", "counter", "Estimate of the bytes allocated, freed or not.",
-                [](const profile::ProcessFigures& process) { return profile::ToWhole(process.allocated.bytes); });
-    WriteFamily("heaptap_allocated_objects_total", "counter", "Estimate of the objects allocated, freed or not.",
-                [](const profile::ProcessFigures& process) { return profile::ToWhole(process.allocated.objects); });
-    WriteFamily("heaptap_samples_total", "counter", "Allocations sampled.",
-                [](const profile::ProcessFigures& process) { return process.allocated.samples; });
-    WriteFamily("heaptap_sample_period_bytes", "gauge", "Mean bytes between samples.",
-                [](const profile::ProcessFigures& process) { return process.period; });
-    WriteFamily("heaptap_contexts", "gauge", "Call paths that have allocated.",
-                [](const profile::ProcessFigures& process) { return process.contexts; });
-  }
-
-  template <typename Figure>
-  void WriteFamily(absl::string_view name, absl::string_view type, absl::string_view help, Figure figure) {
-    out_.Begin(name, type, help);
-    for (const profile::ProcessFigures& process : figures_.processes) {
-      out_.Add({{"pid", absl::StrCat(process.pid)}, {"command", process.command}}, figure(process));
-    }
+    profile::ForEachFigure(profile::kProcessFigures, [&](const auto& row) {
+      const profile::Metric& metric = row.shown.metric;
+      if (metric.name == nullptr) return;
+      out_.Begin(metric.name, metric.type, metric.help);
+      for (const profile::ProcessSummary& process : figures_.processes) {
+        const uint64_t value = Whole(process.*row.value);
+        out_.Add({{"pid", absl::StrCat(process.pid)}, {"command", process.command}},
+                 metric.is_power ? uint64_t{1} << value : value);
+      }
+    });
   }
 
   // Two families, because all series of a family must have the same labels.
   void WriteLosses() {
     out_.Begin("heaptap_events_lost_total", "counter", "Events of a process that are not in its figures, by reason.");
-    for (const profile::ProcessFigures& process : figures_.processes) {
+    for (const profile::ProcessSummary& process : figures_.processes) {
       for (const auto& [reason, count] : process.losses) {
         out_.Add({{"pid", absl::StrCat(process.pid)}, {"command", process.command}, {"reason", reason}}, count);
       }

@@ -73,15 +73,13 @@ absl::StatusOr<base::FileDescriptor> TakeEvent(const Handle& process, const heap
   return event;
 }
 
-// Whether the process still waits. Once it has given up, its descriptor numbers may belong to other files: call this
-// after the descriptors have been copied and before they are used.
+// Whether the process still waits. Once it has given up or has its answer, its descriptor numbers may belong to other
+// files: call this after the descriptors have been copied and before they are used.
 absl::Status CheckStillAsked(const Handle& process, uint64_t address, const heaptap_dump_request& request) {
-  uint64_t sequence = 0;
-  absl::Status status = process.Read(address + offsetof(heaptap_dump_request, sequence), &sequence, sizeof(sequence));
-  if (status.ok() && sequence != request.sequence) {
-    return absl::UnavailableError(absl::StrCat("process ", process.pid(), " no longer waits for its dump"));
-  }
-  return status;
+  heaptap_dump_request now;
+  if (absl::Status status = process.Read(address, &now, sizeof(now)); !status.ok()) return status;
+  if (now.sequence == request.sequence && now.answered != request.sequence) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("process ", process.pid(), " no longer waits for its dump"));
 }
 
 // Writes the collector's part of the request, `answered` last, and wakes the process.
@@ -142,7 +140,10 @@ heaptap_dump_request RequestOf(const heaptap_event& event) {
 absl::StatusOr<heaptap_dump_request> ReadDumpRequest(const Handle& process, uint64_t address) {
   heaptap_dump_request request;
   if (absl::Status status = process.Read(address, &request, sizeof(request)); !status.ok()) return status;
-  if (request.sequence == 0 || request.answered == request.sequence || request.file_fd < 0 || request.event_fd < 0) {
+  if (request.sequence != 0 && request.answered == request.sequence) {
+    return absl::AlreadyExistsError(absl::StrCat("process ", process.pid(), " already has its dump"));
+  }
+  if (request.sequence == 0 || request.file_fd < 0 || request.event_fd < 0) {
     return absl::InvalidArgumentError(absl::StrCat("process ", process.pid(), " sent an invalid dump request"));
   }
   return request;

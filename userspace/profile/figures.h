@@ -14,7 +14,6 @@
 
 #include "absl/time/time.h"
 #include "heaptap/contract.h"
-#include "userspace/profile/estimate.h"
 
 namespace heaptap::profile {
 
@@ -72,23 +71,11 @@ struct AllocatorFigures {
   heaptap_statistics statistics = {};
 };
 
-// The figures of one process.
-struct ProcessFigures {
-  pid_t pid = 0;             // unique
-  std::string command = {};  // chosen by the process; may have any bytes
-  Estimate live = {};
-  Estimate allocated = {};  // since recording began
-  uint64_t peak_bytes = 0;  // highest `live` so far
-  uint64_t period = 1;      // mean bytes between samples
-  uint64_t contexts = 0;
-  CountsByName losses = {};  // events, by reason
-};
-
 // The figures of the collector and of all processes.
 struct CollectorFigures {
   std::string version = {};
   std::string revision = {};
-  std::vector<ProcessFigures> processes = {};
+  std::vector<ProcessSummary> processes = {};
   CountsByName events = {};  // handled by the collector, by kind
   CountsByName losses = {};  // events of no known process, by reason
   CountsByName dumps = {};   // written, by trigger

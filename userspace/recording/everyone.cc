@@ -51,7 +51,8 @@ Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
                .hands = hands_,
                .targets = targets_,
                .spaces = spaces_,
-               .dumps = dumps_}) {}
+               .dumps = dumps_}),
+      newcomers_(hands_, base::SubordinateIds::OfSystem()) {}
 
 void Everyone::Fail(const absl::Status& status) {
   failed_ = true;
@@ -113,7 +114,7 @@ void Everyone::HandleEnter(const heaptap_event& event) {
   Target& target = targets_.Add(event.process_id, event.tgid, options_.policy);
   target.name = base::AsciiOnly(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
   target.is_saved = false;
-  newcomers_.insert(event.process_id);
+  newcomers_.Add(target.pid);
   // An earlier target with this PID must have ended.
   for (auto& [process_id, before] : targets_) {
     if (process_id != event.process_id && before.pid == target.pid && !before.ending.has_value())
@@ -124,11 +125,7 @@ void Everyone::HandleEnter(const heaptap_event& event) {
 
 void Everyone::InspectNewcomers() {
   for (const uint64_t process_id : std::exchange(ignored_, {})) endings_.Close(process_id);
-  for (const uint64_t process_id : std::exchange(newcomers_, {})) {
-    Target* target = targets_.Find(process_id);
-    if (target == nullptr || target->started || target->ending.has_value()) continue;
-    if (Inspect(*target)) ApplyPolicy(*target);
-  }
+  newcomers_.Look([this](pid_t pid) { LookAt(pid); });
 }
 
 bool Everyone::Inspect(Target& target) {
@@ -210,7 +207,7 @@ void Everyone::Tick(absl::Time now) {
     if (target->last.time == absl::InfinitePast()) {
       requests_.NoteOwner(*target);  // once more, when it has settled
       // Recorded since its exec or its parent's fork, but its allocator was attached after heaptap:start.
-      if (!target->started) newcomers_.insert(process_id);
+      if (!target->started) newcomers_.Add(target->pid);
     }
     const heaptap_process& process = recorded.process;
     const Reading reading = {.time = now,
@@ -258,7 +255,7 @@ void Everyone::Tick(absl::Time now) {
   if (const auto tallies = books_.ReadAllTallies(); tallies.ok()) upkeep_.FoldThreads(*tallies);
 }
 
-void Everyone::LookAgain(pid_t pid) {
+void Everyone::LookAt(pid_t pid) {
   Target* const target = targets_.FindRunning(pid);
   if (target == nullptr) {
     record_running_(pid).IgnoreError();
@@ -272,12 +269,8 @@ void Everyone::LookAgain(pid_t pid) {
 void Everyone::RecordMapping(const elf::Mapping& file) {
   for (const pid_t pid : spaces_.ProcessesMapping(file)) {
     const Target* target = targets_.FindRunning(pid);
-    if (target == nullptr) {
-      record_running_(pid).IgnoreError();
-    } else if (!target->started) {
-      // Recorded since an exec, but its heaptap:start was missed.
-      newcomers_.insert(target->process_id);
-    }
+    // A target that has not started is recorded since an exec, but its heaptap:start was missed.
+    if (target == nullptr || !target->started) newcomers_.Add(pid);
   }
 }
 

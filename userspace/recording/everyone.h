@@ -22,6 +22,7 @@
 #include "userspace/recording/controls.h"
 #include "userspace/recording/dumps.h"
 #include "userspace/recording/endings.h"
+#include "userspace/recording/newcomers.h"
 #include "userspace/recording/rates.h"
 #include "userspace/recording/recorder_options.h"
 #include "userspace/recording/requests.h"
@@ -71,13 +72,12 @@ class Everyone {
 
   // A process has hit a probe for the first time.
   void HandleEnter(const heaptap_event& event);
-  void AddNewcomer(uint64_t process_id) { newcomers_.insert(process_id); }
   // The process has fired heaptap:start.
-  void ForgetNewcomer(uint64_t process_id) { newcomers_.erase(process_id); }
-  // Looks at the processes that have entered and not fired heaptap:start. To be called after each batch of events.
+  void ForgetNewcomer(pid_t pid) { newcomers_.Forget(pid); }
+  // Looks at the processes that wait for it. To be called after each batch of events.
   void InspectNewcomers();
   // The files of a process have been read (Allocators::Options::on_read).
-  void LookAgain(pid_t pid);
+  void LookAgain(pid_t pid) { newcomers_.Add(pid); }
   // A file has just got its probes (Allocators::Options::on_attached).
   void RecordMapping(const elf::Mapping& file);
   // Reads the mappings and the control block of a process that was running before it entered. False: it is gone, or has
@@ -94,6 +94,8 @@ class Everyone {
   bool failed() const { return failed_; }
 
  private:
+  // Records a running process, or completes what is known of a recorded one.
+  void LookAt(pid_t pid);
   // Applies the current rules to the processes that an earlier rule ignored.
   void RecordIgnored();
   void Fail(const absl::Status& status);
@@ -115,8 +117,8 @@ class Everyone {
   Rates rates_;
   Upkeep upkeep_;
   TargetStates* states_ = nullptr;
-  std::set<uint64_t> newcomers_;  // entered, but heaptap:start not seen
-  std::set<uint64_t> ignored_;    // process ids to close because a rule ignores a living process
+  Newcomers newcomers_;         // entered, but heaptap:start not seen; or their files have just been read or attached
+  std::set<uint64_t> ignored_;  // process ids to close because a rule ignores a living process
   bool failed_ = false;
 };
 

@@ -198,20 +198,7 @@ profile::CollectorFigures Queries::Figures(const profile::CountsByName& events) 
   profile::CollectorFigures figures;
   figures.version = HEAPTAP_VERSION;
   figures.revision = books_.layout();
-  for (const profile::ProcessSummary& summary : Summaries()) {
-    profile::ProcessFigures& process = figures.processes.emplace_back();
-    process.pid = summary.pid;
-    process.command = summary.command;
-    process.live.bytes = summary.live_bytes;
-    process.live.objects = summary.live_objects;
-    process.allocated.bytes = summary.allocated_bytes;
-    process.allocated.objects = summary.allocated_objects;
-    process.allocated.samples = summary.samples;
-    process.peak_bytes = static_cast<uint64_t>(summary.peak_bytes);
-    process.period = uint64_t{1} << summary.lg_sample;
-    process.contexts = summary.contexts;
-    process.losses = summary.losses;
-  }
+  figures.processes = Summaries();
   figures.events = events;
   const bpf::Losses losses = books_.ReadLosses(0);
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) {

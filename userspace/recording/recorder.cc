@@ -290,15 +290,12 @@ void Recorder::CopyAllocatorFacts(const Target& from, Target& to) {
 }
 
 std::vector<int> Recorder::fds() const {
-  std::vector<int> fds = mapping_events_->fds();
-  fds.push_back(books_->events_fd());
-  fds.push_back(books_->unwind().raw_stacks_fd());
-  fds.push_back(errands_.fd());
-  return fds;
+  return {books_->events_fd(), books_->unwind().raw_stacks_fd(), errands_.fd()};
 }
 
 void Recorder::Pump() {
   const absl::Time now = absl::Now();
+  pumped_ = now;
   queries_.ForgetSummaries(now);
   errands_.HandleDone();
   unwinding_.BeginBatch();
@@ -441,7 +438,7 @@ void Recorder::HandleStart(Target& target, const heaptap_event& event) {
   target.started = true;
   target.is_saved = false;
   if (options_.system_wide.has_value()) {
-    everyone_->ForgetNewcomer(target.process_id);
+    everyone_->ForgetNewcomer(target.pid);
     everyone_->ApplyPolicy(target);
     // The process began before mappings were watched.
     if (!spaces_.Hold(target.pid)) everyone_->Inspect(target);

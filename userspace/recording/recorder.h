@@ -10,7 +10,7 @@
 // When a process exits, its final dump is written if its policy says so. An exec drops the books, since the memory is
 // gone.
 //
-// Not thread safe. The owner polls fds(), or waits for kPumpInterval at most, and calls Pump.
+// Not thread safe. The owner polls fds() and mapping_fds(), or waits for kPumpInterval at most, and calls Pump.
 #ifndef HEAPTAP_USERSPACE_RECORDING_RECORDER_H_
 #define HEAPTAP_USERSPACE_RECORDING_RECORDER_H_
 
@@ -64,8 +64,10 @@ struct Kernel {
 
 class Recorder {
  public:
-  // How long mapped files may wait to be looked at.
+  // The longest time between two calls of Pump: dumps and processes may wait for time in a user's account.
   static constexpr absl::Duration kPumpInterval = absl::Milliseconds(250);
+  // How late a newly mapped library may get its probes; its samples before that are missed.
+  static constexpr absl::Duration kMappingInterval = absl::Milliseconds(20);
 
   // Loads the programs and opens the folder for dumps. Records nothing yet, unless it is system-wide.
   static absl::StatusOr<std::unique_ptr<Recorder>> Start(const RecorderOptions& options);
@@ -81,7 +83,12 @@ class Recorder {
   // Records a running process. NotFound: no such process, or no sampled allocator in it.
   absl::Status RecordRunning(pid_t pid);
 
+  // Readable when something must be handled at once.
   std::vector<int> fds() const;
+  // Readable when a process has mapped a file. A busy machine has thousands of these events each second, so they wait
+  // until kMappingInterval after the last Pump.
+  std::vector<int> mapping_fds() const { return mapping_events_->fds(); }
+  absl::Time pumped() const { return pumped_; }
   // Handles everything that has happened since the last call.
   void Pump();
 
@@ -158,6 +165,7 @@ class Recorder {
   Requests requests_;
   Queries queries_;
   Endings endings_;
+  absl::Time pumped_ = absl::InfinitePast();
   bool failed_ = false;
 
   // For a system-wide recording.

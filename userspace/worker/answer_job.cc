@@ -19,6 +19,8 @@ absl::Status AnswerDump(const Request& request, const HandsOutput& output) {
   const absl::StatusOr<process::Handle> process = process::Handle::Open(request.file.pid);
   if (!process.ok() || !output.confirm()) return absl::OkStatus();  // it has ended
   const absl::StatusOr<heaptap_dump_request> asked = process::ReadDumpRequest(*process, answer.address);
+  // Other hands have answered, and died before they said so.
+  if (absl::IsAlreadyExists(asked.status())) return absl::OkStatus();
   if (!asked.ok()) return asked.status();
   // The process may have given up and made another request.
   if (answer.sequence != 0 && answer.sequence != asked->sequence) return absl::OkStatus();

@@ -15,6 +15,9 @@ namespace {
 // Of crews to do a job.
 constexpr int kMaxAttempts = 2;
 
+// Somebody may have killed the crew, for which the file is not to blame; a file that kills it does so again.
+bool IsLost(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsAborted(status); }
+
 }  // namespace
 
 Crews::Crews(Urgency urgency) : urgency_(urgency), cancelled_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -45,12 +48,18 @@ Answer Crews::DoByHands(const Request& request, const Limits& limits) {
   const absl::Time deadline = absl::Now() + limits.time;
   if (absl::Status begun = Begin(deadline); !begun.ok()) return {.status = begun};
   const absl::Cleanup done = [this] { EndJob(); };
-  absl::StatusOr<std::unique_ptr<Crew>> started = Crew::StartHands();
-  if (!started.ok()) return {.status = started.status()};
-  Limits left = limits;
-  left.time = deadline - absl::Now();
-  left.cancel = cancelled_.get();
-  return (*started)->Do(request, left);
+  for (int attempt = 1;; attempt++) {
+    absl::StatusOr<std::unique_ptr<Crew>> started = Crew::StartHands();
+    if (!started.ok()) return {.status = started.status()};
+    Answer answer = DoBefore(deadline, **started, request, limits);
+    if ((*started)->is_usable() || attempt == kMaxAttempts || !IsLost(answer.status)) return answer;
+  }
+}
+
+Answer Crews::DoBefore(absl::Time deadline, Crew& crew, const Request& request, Limits limits) {
+  limits.time = deadline - absl::Now();
+  limits.cancel = cancelled_.get();
+  return crew.Do(request, limits);
 }
 
 Answer Crews::Do(uid_t user, const Request& request, const Limits& limits) {
@@ -74,10 +83,7 @@ Answer Crews::Do(uid_t user, const Request& request, const Limits& limits) {
       absl::MutexLock lock(&mutex_);
       started_++;
     }
-    Limits left = limits;
-    left.time = deadline - absl::Now();
-    left.cancel = cancelled_.get();
-    Answer answer = crew->Do(request, left);
+    Answer answer = DoBefore(deadline, *crew, request, limits);
     if (crew->is_usable()) {
       if (user == kUnknownUser) return answer;
       absl::MutexLock lock(&mutex_);
@@ -86,9 +92,7 @@ Answer Crews::Do(uid_t user, const Request& request, const Limits& limits) {
       return answer;
     }
     crew = nullptr;
-    // Somebody may have killed the crew, for which the file is not to blame; a file that kills it does so again.
-    const bool is_lost = absl::IsUnavailable(answer.status) || absl::IsAborted(answer.status);
-    if (attempt == kMaxAttempts || !is_lost) return answer;
+    if (attempt == kMaxAttempts || !IsLost(answer.status)) return answer;
   }
 }
 

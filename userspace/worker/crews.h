@@ -37,7 +37,7 @@ class Crews {
   // Does a job for the files of one user: with an idle crew of this user, or a new one. Waits for both, and for room,
   // within the job's limits.
   Answer Do(uid_t user, const Request& request, const Limits& limits);
-  // Does a job of the hands alone, by hands that then end.
+  // Does a job of the hands alone, by hands that then end. If they die, others do it again, once.
   Answer DoByHands(const Request& request, const Limits& limits);
 
   // Gives up all jobs, also future ones: they return Cancelled.
@@ -59,6 +59,7 @@ class Crews {
   // Takes a place among the jobs at work. Unavailable: there was none until the deadline. Cancelled.
   absl::Status Begin(absl::Time deadline);
   void EndJob();
+  Answer DoBefore(absl::Time deadline, Crew& crew, const Request& request, Limits limits);
 
   const Urgency urgency_;
   const base::FileDescriptor cancelled_;  // an eventfd; readable: all jobs are given up

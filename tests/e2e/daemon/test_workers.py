@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes that do the daemon's dangerous work: what they may do, what they cost when nothing happens, and that a
+kill of any of them loses nothing."""
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import threading
+import time
+
+from attacks import descendants, resident_mib
+from harness import LIBRARY, LONG, TIME_SCALE, target, wait_until
+from heap_v2 import Dump
+
+ROUNDS = 120 if LONG else 25
+# Within this time after the beginning of a round, its worker is killed; the work of a round takes about as long.
+LATEST_KILL_SECONDS = 0.1 * TIME_SCALE
+BLOCKS, BYTES = 10, 1000
+PROFILING = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
+
+# linux/capability.h
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_PERFMON, CAP_BPF, CAP_CHECKPOINT_RESTORE = (
+    1, 2, 19, 38, 39, 40)
+# To open what belongs to processes, and to attach probes.
+OF_HANDS = sum(1 << number for number in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_PERFMON, CAP_BPF,
+                                          CAP_CHECKPOINT_RESTORE))
+# What a reader says of itself in /proc/PID/status.
+SECCOMP_FILTER = "2"
+
+QUIET_PROCESSES = 200
+QUIET_SECONDS = 20 if LONG else 5
+MOST_MIB = 60
+MOST_LOAD = 0.001  # of one processor
+
+
+def workers(daemon):
+    """The kinds of the daemon's workers, by PID."""
+    found = {}
+    for pid in descendants(daemon.process.pid):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            name, *rest = file.read().decode().split("\0")
+            if name == "heaptap-worker":
+                found[pid] = rest[0]
+    return found
+
+
+def status_of(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return dict(re.findall(r"^(\w+):\s*(.*)$", file.read(), re.MULTILINE))
+
+
+def read(path):
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+def named_puppet(lab, name, library=LIBRARY):
+    """A puppet with a file of its own, whose unwind table and names nobody knows."""
+    process = lab.program(lab.copy("puppet", name), talks=True, env={"LD_PRELOAD": library, **PROFILING})
+    process.answer()
+    return process
+
+
+def test_what_workers_may_do(lab, start_daemon):
+    """Workers share no memory with the daemon that either could write to, and have no more rights than they need."""
+    daemon = start_daemon("--exact")
+    puppet = named_puppet(lab, "new")
+    puppet.ask(f"keep {BLOCKS} {BYTES}")
+    daemon.wait_recorded(puppet.pid)
+    assert b"keep_blocks" in daemon.get(f"/pid/{puppet.pid}/collapsed").body
+    kinds = workers(daemon)
+    assert set(kinds.values()) == {"hands", "reader", "foreground-reader"}
+    for pid, kind in kinds.items():
+        status = status_of(pid)
+        assert status["NoNewPrivs"] == "1"
+        assert status["Threads"] == "1"
+        assert not re.search(r" .w.s ", read(f"/proc/{pid}/maps")), "shared memory"
+        assert status["CapInh"] == status["CapAmb"] == "0" * 16
+        if kind == "hands":
+            assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == OF_HANDS
+            continue
+        assert status["CapEff"] == status["CapPrm"] == "0" * 16
+        assert status["Seccomp"] == SECCOMP_FILTER
+        assert os.getpriority(os.PRIO_PROCESS, pid) == (19 if kind == "reader" else 10)
+        assert read(f"/proc/{pid}/oom_score_adj") == "1000\n"
+        assert set(os.listdir(f"/proc/{pid}/fd")) <= {"0", "1", "2"}
+
+
+def test_kills_of_workers_lose_nothing(lab, start_daemon):
+    """In each round, one of the workers is killed at some moment while processes begin, want dumps and are looked at."""
+    daemon = start_daemon("--exact")
+    moments = random.Random(20261123)
+    killed = []
+    for number in range(ROUNDS):
+        moment = moments.uniform(0, LATEST_KILL_SECONDS)
+
+        def kill(moment=moment):
+            time.sleep(moment)
+            candidates = sorted(workers(daemon).items())
+            if candidates:
+                pid, kind = moments.choice(candidates)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(kind)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        puppet = named_puppet(lab, f"puppet{number}")
+        puppet.ask(f"keep {BLOCKS} {BYTES}")
+        own = lab.path(f"own{number}")
+        assert puppet.ask(f"write string prof.dump {own}") == "0"
+        daemon.wait_recorded(puppet.pid)
+        daemon.client("active", puppet.pid, "off")
+        page = daemon.get(f"/pid/{puppet.pid}/collapsed")
+        killer.join()
+        assert page.status == 200, page.body
+        dump = Dump(own)
+        dump.check()
+        assert dump.warnings == []
+        own_binary = os.path.realpath(lab.path(f"puppet{number}"))
+        kept = [stack for stack in dump.stacks
+                if stack.total.objects == BLOCKS and dump.mapping(stack.frames[0]).path == own_binary]
+        assert len(kept) == 1, [stack.frames for stack in dump.stacks]
+        assert len(kept[0].frames) >= 3
+        line = next(line for line in page.body.decode().splitlines() if "keep_blocks" in line)
+        assert re.search(r"main;.*keep_blocks", line), page.body
+        assert puppet.ask("read bool prof.active") == "0 false"
+        puppet.ends()
+    assert set(killed) == {"hands", "reader", "foreground-reader"}, killed
+
+
+def test_kills_of_workers_that_attach(lab, start_daemon):
+    """Each process has an allocator of its own, which is found and gets its probes while a worker is killed."""
+    daemon = start_daemon("--exact")
+    moments = random.Random(20261124)
+    for number in range(ROUNDS // 5):
+        library = lab.path(f"libheaptap{number}.so")
+        shutil.copy(LIBRARY, library)
+        puppet = named_puppet(lab, f"puppet{number}", library)
+        time.sleep(moments.uniform(0, LATEST_KILL_SECONDS))
+        candidates = sorted(workers(daemon))
+        if candidates:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(moments.choice(candidates), signal.SIGKILL)
+        wait_until(lambda puppet=puppet: puppet.ask("churn 10 1000") and puppet.pid in daemon.processes(),
+                   f"puppet {number} is recorded")
+
+
+def cpu_nanoseconds(pid):
+    """Of each thread of a process and its descendants: the first word of schedstat (proc(5))."""
+    used = {}
+    for one in descendants(pid):
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{one}/task"):
+                used[task] = int(read(f"/proc/{one}/task/{task}/schedstat").split()[0])
+    return used
+
+
+def load_of(pid):
+    """The processor time of a process and its descendants, in parts of one processor."""
+    before = cpu_nanoseconds(pid)
+    begin = time.monotonic()
+    time.sleep(QUIET_SECONDS)
+    after = cpu_nanoseconds(pid)
+    return sum(used - before.get(task, 0) for task, used in after.items()) / 1e9 / (time.monotonic() - begin)
+
+
+def resident_sum_mib(pid):
+    """Pages that several of the processes share count in each."""
+    total = 0
+    for one in descendants(pid):
+        with contextlib.suppress(OSError, KeyError):
+            total += int(status_of(one)["VmRSS"].split()[0])
+    return total / 1024
+
+
+def test_idle_cost(lab, start_daemon, held):
+    """200 quiet processes are recorded."""
+    daemon = start_daemon()
+    puppets = [lab.preloaded(target("puppet"), talks=True, env={"MALLOC_CONF": "lg_prof_sample:0"})
+               for _ in range(QUIET_PROCESSES)]
+    for puppet in puppets:
+        puppet.answer()
+    pids = {puppet.pid for puppet in puppets}
+    wait_until(lambda: pids <= set(daemon.processes()), "all are recorded")
+    wait_until(lambda: pids <= daemon.saved_pids(), "their states are saved")
+    # Other programs of the machine map files, which is work for the daemon: wait for a quiet moment.
+    load = wait_until(lambda: (measured := load_of(daemon.process.pid)) <= MOST_LOAD and (measured, ),
+                      "the idle daemon needs next to no time")[0]
+    resident = resident_sum_mib(daemon.process.pid)
+    held("memory of the idle daemon and its workers, with shared pages counted once", "-",
+         f"{resident_mib(daemon.process.pid):.0f} MiB")
+    held("memory of the idle daemon and its workers", f"{MOST_MIB} MiB", f"{resident:.0f} MiB")
+    held("processor time of the idle daemon, 200 quiet processes", f"{MOST_LOAD:.1%}", f"{load:.3%}")
+    assert resident <= MOST_MIB

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/export/figures_json.h"
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "userspace/base/printable_text.h"
+#include "userspace/profile/figure_tables.h"
+
+namespace heaptap::exporter {
+namespace {
+
+Json ValueJson(const std::string& text) { return base::Printable(text); }
+Json ValueJson(absl::Time time) { return absl::FormatTime(absl::RFC3339_full, time, absl::UTCTimeZone()); }
+template <typename Value>
+Json ValueJson(const Value& value) {
+  return value;
+}
+
+template <typename Struct, typename Table>
+Json ObjectJson(const Struct& figures, const Table& table, Json object = {}) {
+  profile::ForEachFigure(table, [&](const auto& row) { object.Set(row.name, ValueJson(figures.*row.value)); });
+  return object;
+}
+
+}  // namespace
+
+Json ToJson(const profile::ProcessSummary& process) { return ObjectJson(process, profile::kProcessFigures); }
+
+Json ToJson(const profile::EndedProcess& process) {
+  return ObjectJson(process, profile::kEndedFigures, ToJson(process.summary));
+}
+
+Json ToJson(const profile::AllocatorFigures& figures) {
+  Json object = ObjectJson(figures, profile::kAllocatorFigures);
+  object.Set("statistics", ObjectJson(figures.statistics, profile::kStatisticsFigures));
+  return object;
+}
+
+}  // namespace heaptap::exporter

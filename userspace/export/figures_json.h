@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Figures of a process as JSON objects, whose members are the rows of profile/figure_tables.h.
+//
+// Times are RFC 3339 in UTC, unknown values are null, and text that a process chose is made printable
+// (base/printable_text.h). Functions here are thread-safe.
+#ifndef HEAPTAP_USERSPACE_EXPORT_FIGURES_JSON_H_
+#define HEAPTAP_USERSPACE_EXPORT_FIGURES_JSON_H_
+
+#include "userspace/export/json.h"
+#include "userspace/profile/figures.h"
+
+namespace heaptap::exporter {
+
+Json ToJson(const profile::ProcessSummary& process);
+// The members of its summary, then its own.
+Json ToJson(const profile::EndedProcess& process);
+// With its statistics in a member "statistics".
+Json ToJson(const profile::AllocatorFigures& figures);
+
+}  // namespace heaptap::exporter
+
+#endif  // HEAPTAP_USERSPACE_EXPORT_FIGURES_JSON_H_

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The figures of figures.h by name: one row for each figure, in one table for each struct. JSON (written by the daemon,
+// read by its clients), Prometheus, and the tables of `heaptap list` and `heaptap stats` follow these rows, in this
+// order.
+#ifndef HEAPTAP_USERSPACE_PROFILE_FIGURE_TABLES_H_
+#define HEAPTAP_USERSPACE_PROFILE_FIGURE_TABLES_H_
+
+#include <tuple>
+
+#include "heaptap/contract.h"
+#include "userspace/profile/figures.h"
+
+namespace heaptap::profile {
+
+// A family of metrics; each process has a series.
+struct Metric {
+  const char* name = nullptr;  // null: Prometheus does not get the figure
+  const char* type = "";       // "gauge" or "counter"
+  const char* help = "";
+  bool is_power = false;  // the metric is 2 to the power of the figure
+};
+
+// How people and Prometheus see a figure.
+struct Shown {
+  const char* title = nullptr;  // null: no column or line of its own
+  bool in_bytes = false;
+  Metric metric = {};
+};
+
+template <typename Struct, typename Value>
+struct Figure {
+  constexpr Figure(const char* the_name, Value Struct::*the_value, const Shown& how = {})
+      : name(the_name), value(the_value), shown(how) {}
+
+  const char* name;  // in JSON
+  Value Struct::*value;
+  Shown shown;
+};
+
+constexpr Metric Gauge(const char* name, const char* help) { return {.name = name, .type = "gauge", .help = help}; }
+constexpr Metric Counter(const char* name, const char* help) { return {.name = name, .type = "counter", .help = help}; }
+
+inline constexpr std::tuple kProcessFigures = {
+    Figure("pid", &ProcessSummary::pid, {.title = "PID"}),
+    Figure("process_id", &ProcessSummary::process_id),
+    Figure("owner", &ProcessSummary::owner),
+    Figure("command", &ProcessSummary::command, {.title = "COMMAND"}),
+    Figure("executable", &ProcessSummary::executable),
+    Figure("recorded_since", &ProcessSummary::recorded_since, {.title = "UPTIME"}),
+    Figure("live_bytes", &ProcessSummary::live_bytes,
+           {.title = "LIVE",
+            .in_bytes = true,
+            .metric = Gauge("heaptap_live_bytes", "Estimate of the bytes allocated and not freed.")}),
+    Figure("live_objects", &ProcessSummary::live_objects,
+           {.metric = Gauge("heaptap_live_objects", "Estimate of the objects allocated and not freed.")}),
+    Figure("peak_bytes", &ProcessSummary::peak_bytes,
+           {.title = "PEAK",
+            .in_bytes = true,
+            .metric = Gauge("heaptap_peak_bytes", "Highest heaptap_live_bytes so far.")}),
+    Figure("allocated_bytes", &ProcessSummary::allocated_bytes,
+           {.metric = Counter("heaptap_allocated_bytes_total", "Estimate of the bytes allocated, freed or not.")}),
+    Figure("allocated_objects", &ProcessSummary::allocated_objects,
+           {.metric = Counter("heaptap_allocated_objects_total", "Estimate of the objects allocated, freed or not.")}),
+    Figure("allocation_rate", &ProcessSummary::allocation_rate, {.title = "RATE/s", .in_bytes = true}),
+    Figure("contexts", &ProcessSummary::contexts,
+           {.title = "CONTEXTS", .metric = Gauge("heaptap_contexts", "Call paths that have allocated.")}),
+    Figure("samples", &ProcessSummary::samples,
+           {.title = "SAMPLES", .metric = Counter("heaptap_samples_total", "Allocations sampled.")}),
+    Figure("lg_sample", &ProcessSummary::lg_sample,
+           {.title = "LG",
+            .metric = {.name = "heaptap_sample_period_bytes",
+                       .type = "gauge",
+                       .help = "Mean bytes between samples.",
+                       .is_power = true}}),
+    Figure("active", &ProcessSummary::active, {.title = "ACTIVE"}),
+    Figure("losses", &ProcessSummary::losses, {.title = "LOSSES"}),
+};
+
+// Those of an ended process besides its summary's.
+inline constexpr std::tuple kEndedFigures = {
+    Figure("ended", &EndedProcess::ended),
+    Figure("status", &EndedProcess::status),
+    Figure("by_oom_kill", &EndedProcess::by_oom_kill),
+    Figure("dump", &EndedProcess::dump),
+};
+
+// Those of an allocator besides its statistics.
+inline constexpr std::tuple kAllocatorFigures = {
+    Figure("options", &AllocatorFigures::options),
+    Figure("active", &AllocatorFigures::active),
+    Figure("lg_sample", &AllocatorFigures::lg_sample),
+};
+
+inline constexpr std::tuple kStatisticsFigures = {
+    Figure("mapped", &heaptap_statistics::mapped, {.title = "mapped", .in_bytes = true}),
+    Figure("active", &heaptap_statistics::active, {.title = "in use", .in_bytes = true}),
+    Figure("dirty", &heaptap_statistics::dirty, {.title = "dirty", .in_bytes = true}),
+    Figure("large", &heaptap_statistics::large, {.title = "large blocks", .in_bytes = true}),
+    Figure("sampled_objects", &heaptap_statistics::sampled_objects, {.title = "sampled objects"}),
+    Figure("foreign_frees", &heaptap_statistics::foreign_frees, {.title = "foreign frees"}),
+};
+
+// Calls `visit`(row) for each row of a table.
+template <typename Table, typename Visit>
+constexpr void ForEachFigure(const Table& table, Visit&& visit) {
+  std::apply([&](const auto&... rows) { (visit(rows), ...); }, table);
+}
+
+}  // namespace heaptap::profile
+
+#endif  // HEAPTAP_USERSPACE_PROFILE_FIGURE_TABLES_H_
