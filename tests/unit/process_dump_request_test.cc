@@ -114,7 +114,7 @@ TEST_F(DumpRequestTest, AnswersWithTheDump) {
   EXPECT_EQ(request_->answered, 7);
   EXPECT_EQ(request_->sequence, 7);
   EXPECT_TRUE(Signalled());
-  EXPECT_TRUE(absl::IsInvalidArgument(Read().status())) << "it is answered";
+  EXPECT_TRUE(absl::IsAlreadyExists(Read().status())) << "it is answered";
 }
 
 // Its memory lives on in a process that shares it; its descriptors belong to the next program.

@@ -10,8 +10,9 @@
 // it may contain spaces, quotes, '=' and '#'. A repeatable option has a line for each value. NAME=false leaves a flag
 // unset.
 //
-// CLI11's own reader does not fit: it splits values at spaces and commas, ends them at a '#' even in quotes, and
-// silently skips unknown options.
+// CLI11's own reader (2.1) does not fit. It splits unquoted values at spaces and commas, cuts values at a '#' even in
+// quotes, takes a value that begins with '[' (an IPv6 address) for a list that may end lines later, skips lines of
+// fewer than three characters, and names no line in its errors.
 #ifndef HEAPTAP_USERSPACE_CLI_CONFIGURATION_FILE_H_
 #define HEAPTAP_USERSPACE_CLI_CONFIGURATION_FILE_H_
 

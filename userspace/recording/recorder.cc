@@ -65,6 +65,9 @@ constexpr absl::Duration kStartPatience = absl::Seconds(10);
 // At the end of a recording, for unwind tables.
 constexpr absl::Duration kTablesPatience = absl::Seconds(20);
 
+// For a look at a process whose user is the one who waits.
+constexpr absl::Duration kHandsPatience = absl::Seconds(10);
+
 // For the files of a process that a command attaches to.
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
@@ -121,7 +124,8 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Begin(const RecorderOptions&
 Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel kernel)
     : options_(options),
       pins_(std::move(kernel.pins)),
-      hands_(options_.system_wide.has_value() ? base::SubordinateIds::OfSystem() : base::SubordinateIds()),
+      hands_(options_.system_wide.has_value() ? worker::Hands(base::SubordinateIds::OfSystem())
+                                              : worker::Hands({}, kHandsPatience)),
       books_(std::move(kernel.books)),
       mapping_events_(std::move(kernel.mapping_events)),
       errands_(worker::Urgency::kForeground,

@@ -65,7 +65,7 @@ Answer Hands::Do(const Request& request) {
     if (is_new) {
       if (absl::Status started = StartHands(); !started.ok()) return {.status = started};
     }
-    Answer answer = crew_->Do(request, {.time = kPatience, .answer_bytes = kMaxAnswerBytes});
+    Answer answer = crew_->Do(request, {.time = patience_, .answer_bytes = kMaxAnswerBytes});
     if (crew_->is_usable()) return answer;
     crew_ = nullptr;
     if (absl::IsDeadlineExceeded(answer.status)) {

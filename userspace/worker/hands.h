@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the collector's thread needs of other processes at once, through hands (crew.h), each within kPatience.
+// What the collector's thread needs of other processes at once, through hands (crew.h), each within `patience`.
 //
 // A user can make the hands wait for ever. Then they are killed and replaced, and for kRest no process of this user is
 // looked at: so a user costs the thread a fortieth of its time. Of root's processes only the one that was late rests.
@@ -38,13 +38,14 @@ namespace heaptap::worker {
 
 class Hands {
  public:
-  // A thousand times what a job takes on a quiet machine.
+  // Of a collector of all users. A thousand times what a job takes on a quiet machine.
   static constexpr absl::Duration kPatience = absl::Milliseconds(500);
   // For the start of new hands, which a busy machine can delay, and no other process.
   static constexpr absl::Duration kStartTime = absl::Seconds(1);
   static constexpr absl::Duration kRest = absl::Seconds(20);
 
-  explicit Hands(base::SubordinateIds ids = {}) : ids_(std::move(ids)) {}
+  explicit Hands(base::SubordinateIds ids = {}, absl::Duration patience = kPatience)
+      : ids_(std::move(ids)), patience_(patience) {}
 
   absl::StatusOr<std::vector<elf::Mapping>> ReadExecutableMappings(pid_t pid);
   absl::StatusOr<process::Facts> Facts(pid_t pid);
@@ -67,6 +68,7 @@ class Hands {
   void NoteLate(pid_t pid, absl::Time now);
 
   base::SubordinateIds ids_;
+  const absl::Duration patience_;
   std::unique_ptr<Crew> crew_;  // null: not started
   std::map<pid_t, absl::Time> late_processes_;
   std::map<uid_t, absl::Time> late_users_;

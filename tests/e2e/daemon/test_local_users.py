@@ -11,6 +11,8 @@ import os
 import re
 import shutil
 import socket
+import struct
+import subprocess
 
 import pytest
 
@@ -142,3 +144,48 @@ def test_one_user_cannot_take_all_connections(daemon, other):
             return before == after == 503
     wait_until(others_are_served, "he has all that he may have, and no more")
     wait_until(lambda: status_of(daemon, NOBODY_ID) == 200, "he may have some again")
+
+
+def test_ended_processes(lab, daemon):
+    """Users see their own ended processes, and no others'."""
+    roots, users = keeping_puppet(lab), keeping_puppet(lab, **NOBODY)
+    for process in (roots, users):
+        daemon.wait_recorded(process.pid)
+        process.ends()
+    for process in (roots, users):
+        daemon.wait_ended(process.pid)
+    ((status, body),) = answers(daemon, ("GET", "/ended.json"))
+    assert status == 200
+    pids = {entry["pid"] for entry in json.loads(body)["ended"]}
+    assert users.pid in pids
+    assert roots.pid not in pids
+
+
+@pytest.mark.parametrize("mode", (0o644, 0o600), ids=["for all", "for root"])
+def test_names_from_debug_files(lab, daemon, mode):
+    """Any user can forge a build-id, so only debug files that all users may read give names."""
+    program = lab.path("stripped")
+    identifier = os.urandom(20).hex()
+    debug = f"/usr/lib/debug/.build-id/{identifier[:2]}/{identifier[2:]}.debug"
+    os.makedirs(os.path.dirname(debug), exist_ok=True)
+    note = lab.path("note")
+    with open(note, "wb") as file:
+        # Elf64_Nhdr: sizes of name and description, NT_GNU_BUILD_ID; then both.
+        file.write(struct.pack("<III4s20s", 4, 20, 3, b"GNU\0", bytes.fromhex(identifier)))
+    whole = lab.path("whole")
+    subprocess.run(["objcopy", "--update-section", f".note.gnu.build-id={note}", target("puppet"), whole], check=True)
+    subprocess.run(["objcopy", "--strip-all", whole, program], check=True)
+    try:
+        subprocess.run(["objcopy", "--only-keep-debug", whole, debug], check=True)
+        os.chmod(debug, mode)
+        process = lab.preloaded(program, talks=True, env=PROFILING, **NOBODY)
+        process.answer()
+        process.ask("keep 10 1000")
+        daemon.wait_recorded(process.pid)
+        ((status, body),) = answers(daemon, ("GET", f"/pid/{process.pid}/collapsed"))
+        assert status == 200
+        assert ("keep_blocks" in body) == (mode == 0o644), body
+    finally:
+        os.unlink(debug)
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.dirname(debug))
