@@ -21,6 +21,9 @@ namespace {
 // bound may have as many tallies as are still free, so one process alone never has more than half of the map.
 constexpr double kFoldAt = 0.25;
 
+// At the end of a recording, for the processes that nobody has looked at.
+constexpr absl::Duration kEndPatience = absl::Seconds(10);
+
 // Converts nanoseconds of CLOCK_MONOTONIC.
 absl::Time TimeOf(uint64_t monotonic) {
   timespec now;
@@ -126,6 +129,13 @@ void Everyone::HandleEnter(const heaptap_event& event) {
 void Everyone::InspectNewcomers() {
   for (const uint64_t process_id : std::exchange(ignored_, {})) endings_.Close(process_id);
   newcomers_.Look([this](pid_t pid) { LookAt(pid); });
+}
+
+void Everyone::InspectAll() {
+  const auto look = [this](pid_t pid) {
+    if (Target* const target = targets_.FindRunning(pid); target != nullptr) Inspect(*target);
+  };
+  newcomers_.LookAtAll(look, absl::Now() + kEndPatience);
 }
 
 bool Everyone::Inspect(Target& target) {

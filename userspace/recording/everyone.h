@@ -76,6 +76,8 @@ class Everyone {
   void ForgetNewcomer(pid_t pid) { newcomers_.Forget(pid); }
   // Looks at the processes that wait for it. To be called after each batch of events.
   void InspectNewcomers();
+  // Looks at all targets that wait for it, before the recording ends: each has a control block to be restored.
+  void InspectAll();
   // The files of a process have been read (Allocators::Options::on_read).
   void LookAgain(pid_t pid) { newcomers_.Add(pid); }
   // A file has just got its probes (Allocators::Options::on_attached).

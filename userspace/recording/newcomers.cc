@@ -43,4 +43,12 @@ void Newcomers::Look(absl::FunctionRef<void(pid_t)> look) {
   }
 }
 
+void Newcomers::LookAtAll(absl::FunctionRef<void(pid_t)> look, absl::Time deadline) {
+  while (!waiting_.empty() && absl::Now() < deadline) {
+    const pid_t pid = waiting_.begin()->first;
+    waiting_.erase(waiting_.begin());
+    look(pid);
+  }
+}
+
 }  // namespace heaptap::recording

@@ -214,6 +214,7 @@ absl::Status Recorder::StartSystemWide() {
   }
   everyone_->RecordRunningProcesses();
   allocators_.WaitForAll(kStartPatience);
+  everyone_->InspectNewcomers();
   return absl::OkStatus();
 }
 
@@ -512,6 +513,7 @@ void Recorder::DumpAll(heaptap_dump_kind kind) {
 
 void Recorder::End() {
   books_->SetSettings({}).IgnoreError();
+  if (everyone_.has_value()) everyone_->InspectAll();
   Abandon();
   if (pins_.has_value()) pins_->RemoveAll();
   if (states_.has_value()) states_->RemoveAll();
