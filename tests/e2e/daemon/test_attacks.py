@@ -20,7 +20,7 @@ import pytest
 import hostile_elf
 from attacks import INNOCENT, INNOCENT_ID, Mount, Service, demand, start_hostile
 from daemon import NOBODY_ID
-from harness import wait_until
+from harness import LONG, wait_until
 from security import being
 
 
@@ -153,6 +153,7 @@ def busy(process, order):
 
 
 MIB = 1 << 20
+FORKS = 1000 if LONG else 300
 # HEAPTAP_DUMP_MANUAL, in heaptap/contract.h.
 MANUAL = ord("m")
 
@@ -201,10 +202,52 @@ def test_many_notes(lab, start_service, attackers, file_of_user):
 
 
 def test_many_address_spaces(lab, start_service, attackers):
-    """A process with 8,000 mappings of code forks 300 children, each of which maps one more."""
+    """A process with 8,000 mappings of code forks hundreds of children, each of which maps one more."""
     service = start_service()
     process = attackers(start_hostile(lab))
-    service.hold("300 forks with 8,000 mappings", busy(process, "spaces 8000 300"))
+    service.hold(f"{FORKS} forks with 8,000 mappings", busy(process, f"spaces 8000 {FORKS}"))
+
+
+@pytest.fixture
+def freezer(request):
+    """Freezes a process: its user may have a control group of its own."""
+    def freeze(pid):
+        version_1 = "/sys/fs/cgroup/freezer"
+        folder = os.path.join(version_1 if os.path.exists(version_1) else "/sys/fs/cgroup", f"heaptap-test-{pid}")
+        state, frozen, thawed = (("freezer.state", "FROZEN", "THAWED") if os.path.exists(version_1) else
+                                 ("cgroup.freeze", "1", "0"))
+
+        def write(name, value):
+            with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+                file.write(value)
+
+        def is_gone():
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+            return not os.path.exists(folder)
+
+        def thaw():
+            write(state, thawed)
+            os.kill(pid, signal.SIGKILL)
+            wait_until(is_gone, "the group is empty")
+        os.mkdir(folder)
+        write("cgroup.procs", str(pid))
+        write(state, frozen)
+        request.addfinalizer(thaw)
+    return freeze
+
+
+def test_frozen_processes(lab, start_service, attackers, freezer):
+    """Processes are frozen while they wait for a dump. Their user gives orders about them and wants profiles."""
+    service = start_service()
+    processes = [recorded(service, attackers(start_hostile(lab))) for _ in range(4)]
+    for process in processes:
+        process.ask("start valid")
+        process.tell("request 60 file")
+        freezer(process.pid)
+    pages = [f"/pid/{process.pid}/{page}" for process in processes for page in ("active?value=off", "dump")]
+    attackers(start_hostile(lab, sys.executable, "-c", HTTP_FLOOD, service.daemon.socket, "POST", *pages))
+    service.hold("frozen processes")
 
 
 def test_text_of_a_note(lab, start_service, attackers, file_of_user):
