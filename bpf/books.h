@@ -63,6 +63,8 @@ enum heaptap_probe {
 #define HEAPTAP_PROCESS_IGNORED (1u << 5)
 /* A program entered it (HEAPTAP_EVENT_ENTER), not the collector. */
 #define HEAPTAP_PROCESS_ENTERED (1u << 6)
+/* In `unnoticed`: the books ended with a reset; the image goes on with others. */
+#define HEAPTAP_PROCESS_RESET (1u << 7)
 
 /* Which process image this is. The id is new after a reset; the rest stays. */
 struct heaptap_identity {

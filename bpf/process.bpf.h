@@ -52,7 +52,7 @@ static __always_inline struct heaptap_process* find_or_enter(__u32 tgid) {
   return process && !(process->flags & HEAPTAP_PROCESS_IGNORED) ? process : NULL;
 }
 
-/* Keeps the end of a process image in `unnoticed`, in addition to the event, which may find no room or be lost with the
+/* Keeps the end of books in `unnoticed`, in addition to the event, which may find no room or be lost with the
  * collector that took it. Returns 0, or an error if there is no room. */
 static __always_inline int save_ended(struct heaptap_process* ended, __u32 tgid, __u32 flag) {
   ended->flags |= flag;
@@ -71,9 +71,12 @@ static __always_inline void reset_books(__u32 tgid, __u64 request) {
     count_loss(process->identity.id, HEAPTAP_LOSS_EVENTS_FULL, 0);
     return;
   }
-  const __u64 ended_id = process->identity.id;
+  struct heaptap_process ended = *process;
+  const __u64 ended_id = ended.identity.id;
   const __u64 id = make_process_id();
   if (__sync_val_compare_and_swap(&process->identity.id, ended_id, id) != ended_id) return;
+  /* Without room, the event is the only word of the end. */
+  save_ended(&ended, tgid, HEAPTAP_PROCESS_RESET);
   process->figures = (struct heaptap_figures){};
   process->marks = heaptap_first_marks(&process->triggers);
   /* If this event is lost, the collector still finds that the PID has another process id. */

@@ -12,7 +12,8 @@
 /* The process asks for something.
  *   attached  heaptap:dump(request)
  *   reads     the request; `settings`
- *   changes   `events`; in `processes`, a reset changes the process id and the figures, the record of samples a flag
+ *   changes   `events`; in `processes`, a reset changes the process id and the figures, the record of samples a flag;
+ *             `unnoticed` with a reset
  *   if full   processes that are not recorded may fill half of `events`, recorded ones three quarters; beyond that, the
  *             request of a recorded process is a counted loss, and the process gives up after its time limit
  *   cost      one look-up, a copy of the request, an event */

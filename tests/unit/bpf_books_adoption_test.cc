@@ -225,6 +225,29 @@ TEST_F(AdoptionTest, WhatWasClosedIsSweptByWhoTakesOver) {
   EXPECT_EQ(CountEntries("forgotten"), 0u);
 }
 
+TEST_F(AdoptionTest, AResetWhoseEventIsGoneIsKnownToWhoTakesOver) {
+  NEED_BPF(Begin());
+  RecordSystemWide();
+  Puppet puppet;
+  Alloc(puppet, 0x1000, 50);
+  const uint64_t before = Entered(puppet);
+  EXPECT_EQ(puppet.Do({.kind = Order::kAsk, .size = HEAPTAP_ASK_RESET}), 0);
+  Alloc(puppet, 0x9000, 20);
+  EXPECT_THAT(Events(HEAPTAP_EVENT_RESET), SizeIs(1));
+  Leave();
+  ASSERT_NO_FATAL_FAILURE(TakeOver());
+  EXPECT_THAT(Events(), IsEmpty());
+  ASSERT_TRUE(books().IsUnnoticed(before));
+  const uint64_t after = Entered(puppet);
+  EXPECT_NE(after, before);
+  EXPECT_EQ(Process(puppet).flags, HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED);
+  EXPECT_TRUE(books().Forget({before}).ok());
+  EXPECT_FALSE(books().IsUnnoticed(before));
+  EXPECT_EQ(Sum(books(), before).allocated.objects, 0u);
+  EXPECT_EQ(Sum(books(), after).allocated.objects, 20u);
+  EXPECT_EQ(CountEntries("unnoticed"), 0u);
+}
+
 // What a collector left that was killed before it had pinned everything cannot be taken over.
 TEST_F(AdoptionTest, HalfOfItIsNotTakenOver) {
   NEED_BPF(Begin());

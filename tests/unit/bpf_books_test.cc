@@ -191,6 +191,12 @@ TEST_F(BooksTest, ResetBeginsNewBooks) {
   heaptap_dump_request request;
   memcpy(&request, events[0].memory, sizeof(request));
   EXPECT_EQ(request.argument, 7);
+  // For a collector that has not seen the event.
+  const auto ended = books_->ReadUnnoticed();
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  ASSERT_THAT(*ended, ElementsAre(testing::Key(id)));
+  EXPECT_EQ(ended->at(id).tgid, puppet.pid());
+  EXPECT_EQ(ended->at(id).cause, Books::Unnoticed::Cause::kReset);
 
   puppet.Do({.kind = Order::kFree, .address = 0x1000});  // from before the reset: no longer recorded
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 200, .weight = 200});
@@ -596,6 +602,10 @@ TEST_F(BooksTest, ExecBeginsNewBooks) {
   EXPECT_NE(events[0].process_id, id);
   EXPECT_FALSE(books_->IsCurrent(puppet.pid(), id));
   EXPECT_TRUE(books_->IsCurrent(puppet.pid(), events[0].process_id));
+  const auto ended = books_->ReadUnnoticed();
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  ASSERT_THAT(*ended, ElementsAre(testing::Key(id)));
+  EXPECT_EQ(ended->at(id).cause, Books::Unnoticed::Cause::kExec);
 }
 
 TEST_F(BooksTest, AStartBringsTheControlBlock) {

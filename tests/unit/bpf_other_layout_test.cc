@@ -166,16 +166,17 @@ TEST_F(OtherLayoutTest, Processes) {
   // Garbage.
   Put(maps_->maps.processes, uint32_t{0}, process(20, 0, 1));
   Put(maps_->maps.processes, uint32_t{0x80000000}, process(22, 0, 1));
-  Put(maps_->maps.unnoticed, uint64_t{14}, process(14, HEAPTAP_PROCESS_EXECED, 2000));
+  Put(maps_->maps.unnoticed, uint64_t{14}, process(14, HEAPTAP_PROCESS_FOLLOW, 2000));
   Put(maps_->maps.unnoticed, uint64_t{16}, process(16, 0, 2001));
   Put(maps_->maps.unnoticed, uint64_t{24}, process(24, 0, 0));
   Put(maps_->maps.unnoticed, uint64_t{26}, process(26, 0, 2002));
   // Their books were closed.
   Put(maps_->maps.forgotten, uint64_t{26}, uint8_t{1});
   Put(maps_->maps.forgotten, uint64_t{28}, uint8_t{1});
-  PutTally(10, 0, 1);
-  PutTally(28, 0, 1);
-  PutTally(30, 0, 1);
+  // Their books ended without a last dump.
+  Put(maps_->maps.unnoticed, uint64_t{32}, process(32, HEAPTAP_PROCESS_EXECED, 2003));
+  Put(maps_->maps.unnoticed, uint64_t{34}, process(34, HEAPTAP_PROCESS_RESET, 2004));
+  for (const uint64_t id : {10, 28, 30, 32, 34}) PutTally(id, 0, 1);
 
   const OtherBooks books = Read();
   ASSERT_THAT(books.processes, SizeIs(3));
@@ -185,7 +186,7 @@ TEST_F(OtherLayoutTest, Processes) {
   EXPECT_FALSE(books.processes[0].ended);
   EXPECT_EQ(books.processes[1].process_id, 14);
   EXPECT_EQ(books.processes[1].tgid, 2000);
-  EXPECT_EQ(books.processes[1].flags, HEAPTAP_PROCESS_EXECED);
+  EXPECT_EQ(books.processes[1].flags, HEAPTAP_PROCESS_FOLLOW);
   EXPECT_TRUE(books.processes[1].ended);
   EXPECT_EQ(books.processes[2].process_id, 16);
   EXPECT_EQ(books.processes[2].tgid, 1002);

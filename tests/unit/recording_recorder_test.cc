@@ -311,6 +311,38 @@ TEST_F(RecorderTest, AProcessKeepsItsNameOverAReset) {
   EXPECT_EQ(ReadFile(folder_ / absl::StrCat("name.", kOther, ".0.f.heap")), Text(1, kBytes));
 }
 
+// The events of other processes were lost, so the end of the books is found before the event of the reset arrives.
+TEST_F(RecorderTest, AResetMayBeFoundBeforeItsEvent) {
+  constexpr uint32_t kRate = 15;
+  for (const bool exits : {false, true}) {
+    SCOPED_TRACE(exits ? "the process has ended" : "the process lives");
+    Start(EveryProcess());
+    const pid_t pid = exits ? kOther : kParent;
+    bpf::MappingEvent exec = Mapping(pid, bpf::SimulatedKernel::Now());
+    exec.kind = bpf::MappingEvent::kExec;
+    kernel_.mappings = {exec, Mapping(pid, bpf::SimulatedKernel::Now())};
+    const uint64_t before = kernel_.Enter(pid, "name");
+    kernel_.Sample(before, kBytes);
+    recorder_->Pump();
+    const uint64_t after = kernel_.Reset(pid, kRate);
+    kernel_.Sample(after, 2 * kBytes);
+    if (exits) kernel_.Exit(pid, "thread");
+    std::vector<heaptap_event> late = std::exchange(kernel_.events, {});
+    kernel_.events_lost++;
+    recorder_->Pump();
+    EXPECT_EQ(recorder_->IsRecorded(pid), !exits);
+    kernel_.events = std::move(late);
+    if (!exits) kernel_.Exit(pid, "thread");
+    for (int pumps = 0; pumps < 3; pumps++) recorder_->Pump();
+    // With the name and the mappings from before the reset.
+    EXPECT_EQ(ReadFile(folder_ / absl::StrCat("name.", pid, ".0.f.heap")),
+              Text(1, 2 * kBytes, exits ? kDefaultRate : kRate, 1));
+    EXPECT_FALSE(recorder_->IsRecorded(pid));
+    EXPECT_FALSE(kernel_.HasBooks(before));
+    EXPECT_THAT(recorder_->ended(), SizeIs(1));
+  }
+}
+
 // Each round, the collector dies one step later while it closes the books of a process whose image has ended with
 // `end`. The next collector finishes the work, whichever step was the last. Adds the steps to `steps`.
 void RecorderTest::DieAtEachStep(absl::FunctionRef<void(pid_t)> end, size_t dumps, std::set<std::string>& steps) {
@@ -360,6 +392,14 @@ TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAnExit) {
   EXPECT_THAT(steps, IsSupersetOf({"handle events", "ReadAllTallies", "ReadStack", "MarkClosed", "forget the losses",
                                    "forget the end", "forget the stacks", "forget the tallies",
                                    "sweep the live objects", "sweep the marks"}));
+}
+
+TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAReset) {
+  std::set<std::string> steps;
+  DieAtEachStep([this](pid_t pid) { kernel_.Reset(pid, kDefaultRate); }, 0, steps);
+  EXPECT_THAT(steps, IsSupersetOf({"handle events", "MarkClosed", "forget the losses", "forget the end",
+                                   "forget the stacks", "forget the tallies"}));
+  EXPECT_THAT(recorder_->ended(), IsEmpty());
 }
 
 TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAnExec) {

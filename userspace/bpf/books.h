@@ -147,10 +147,11 @@ class Books {
   virtual uint64_t EventsLost() const = 0;
   // The processes that are recorded now, by process id, without those that share the books of their parent.
   virtual absl::StatusOr<std::map<uint64_t, RecordedProcess>> ReadProcesses() const = 0;
-  // The processes that have ended and are not forgotten, whether or not their events arrived.
+  // The books that have ended and are not forgotten, whether or not their events arrived.
   struct Unnoticed {
+    enum class Cause { kExit, kExec, kReset };
     pid_t tgid;
-    bool by_exec;
+    Cause cause;
     uint32_t status;  // as in wait(2)
     bool by_oom_kill;
     uint64_t peak_weight;

@@ -38,6 +38,12 @@ uint64_t MonotonicNanoseconds() {
   return uint64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
+Books::Unnoticed::Cause CauseOf(const heaptap_process& ended) {
+  if ((ended.flags & HEAPTAP_PROCESS_EXECED) != 0) return Books::Unnoticed::Cause::kExec;
+  if ((ended.flags & HEAPTAP_PROCESS_RESET) != 0) return Books::Unnoticed::Cause::kReset;
+  return Books::Unnoticed::Cause::kExit;
+}
+
 }  // namespace
 
 absl::StatusOr<uint64_t> KernelBooks::Track(pid_t tgid, bool follow, const Triggers& triggers) {
@@ -154,9 +160,8 @@ absl::StatusOr<std::map<uint64_t, KernelBooks::Unnoticed>> KernelBooks::ReadUnno
   std::map<uint64_t, Unnoticed> ended;
   absl::Status status = ForEachEntry<uint64_t, heaptap_process>(
       object_->maps.unnoticed, [&](uint64_t process_id, const heaptap_process& process) {
-        ended[process_id] = {static_cast<pid_t>(process.identity.parent_tgid),
-                             (process.flags & HEAPTAP_PROCESS_EXECED) != 0, process.ended, process.by_oom_kill != 0,
-                             process.figures.peak_weight};
+        ended[process_id] = {static_cast<pid_t>(process.identity.parent_tgid), CauseOf(process), process.ended,
+                             process.by_oom_kill != 0, process.figures.peak_weight};
       });
   if (!status.ok()) return status;
   return ended;

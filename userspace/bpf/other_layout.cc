@@ -121,7 +121,8 @@ absl::Status ReadRecorded(const Pins& pins, std::map<uint64_t, OtherProcess>& pr
   });
 }
 
-absl::Status ReadUnnoticed(const Pins& pins, std::map<uint64_t, OtherProcess>& processes) {
+// Books that an exec or a reset has ended count as closed: they get no last dump.
+absl::Status ReadUnnoticed(const Pins& pins, std::map<uint64_t, OtherProcess>& processes, std::set<uint64_t>& closed) {
   absl::StatusOr<PinnedMap> map = PinnedMap::Open(pins, "unnoticed");
   if (!map.ok()) return OkIfNotFound(map.status());
   FieldReader fields(*map);
@@ -130,6 +131,7 @@ absl::Status ReadUnnoticed(const Pins& pins, std::map<uint64_t, OtherProcess>& p
   const IntegerField flags = fields.Value("flags");
   if (!fields.status().ok()) return fields.status();
   return map->ForEachEntry([&](absl::Span<const uint8_t> key, absl::Span<const uint8_t> value) {
+    if ((flags.Read(value) & (HEAPTAP_PROCESS_EXECED | HEAPTAP_PROCESS_RESET)) != 0) closed.insert(id.Read(key));
     if (!IsPid(tgid.Read(value))) return;
     processes.emplace(id.Read(key), OtherProcess{.process_id = id.Read(key),
                                                  .tgid = static_cast<pid_t>(tgid.Read(value)),
@@ -269,7 +271,7 @@ absl::StatusOr<OtherBooks> ReadOtherLayout(const Pins& pins) {
   OtherBooks books;
   std::map<uint64_t, OtherProcess> processes;
   if (absl::Status status = ReadRecorded(pins, processes); !status.ok()) return status;
-  if (absl::Status status = ReadUnnoticed(pins, processes); !status.ok()) return status;
+  if (absl::Status status = ReadUnnoticed(pins, processes, *closed); !status.ok()) return status;
   for (const auto& [id, process] : processes) {
     if (!closed->contains(id)) books.processes.push_back(process);
   }

@@ -52,8 +52,9 @@ constexpr absl::Duration kLongestDetach = absl::Seconds(5);
 // attached, because another process holds them or because they are many; the books may still change.
 absl::Status StopOtherLayout(const Pins& pins, absl::Duration longest = kLongestDetach);
 
-// To be called after StopOtherLayout. Leaves out processes whose books were closed. FailedPrecondition: a map or a
-// field is missing or has an impossible size; the message names it. Only processes, tallies and stacks are needed.
+// To be called after StopOtherLayout. Leaves out books that were closed, and those that an exec or a reset has ended.
+// FailedPrecondition: a map or a field is missing or has an impossible size; the message names it. Only processes,
+// tallies and stacks are needed.
 absl::StatusOr<OtherBooks> ReadOtherLayout(const Pins& pins);
 
 }  // namespace heaptap::bpf

@@ -182,21 +182,37 @@ void Endings::FindUnnoticed() {
 }
 
 void Endings::FindUnnoticedEnds() {
-  absl::StatusOr<std::map<uint64_t, bpf::Books::Unnoticed>> ended = books_.ReadUnnoticed();
+  absl::StatusOr<std::map<uint64_t, Unnoticed>> ended = books_.ReadUnnoticed();
   if (!ended.ok()) return Fail(ended.status());
   for (const auto& [process_id, process] : *ended) {
     if (closed_.contains(process_id)) continue;
-    if (process.by_exec) {
-      Close(process_id);
-    } else {
-      Handle(targets_.Add(process_id, process.tgid, recorder_options_.policy),
-             {.status = static_cast<int>(process.status),
-              .by_oom_kill = process.by_oom_kill,
-              .peak = process.peak_weight,
-              .time = absl::Now(),
-              .space = nullptr});
+    if (process.cause == Unnoticed::Cause::kReset) {
+      // A known target goes on with other books, and is replaced where those are found.
+      if (targets_.Find(process_id) == nullptr) Close(process_id);
+      continue;
     }
+    const Target* before = FindReset(process.tgid, *ended);
+    if (process.cause == Unnoticed::Cause::kExec) {
+      if (before != nullptr) Close(before->process_id);
+      Close(process_id);
+      continue;
+    }
+    if (before != nullptr) Replace(before->process_id, process_id);
+    Handle(targets_.Add(process_id, process.tgid, recorder_options_.policy),
+           {.status = static_cast<int>(process.status),
+            .by_oom_kill = process.by_oom_kill,
+            .peak = process.peak_weight,
+            .time = absl::Now(),
+            .space = nullptr});
   }
+}
+
+const Target* Endings::FindReset(pid_t pid, const std::map<uint64_t, Unnoticed>& ended) const {
+  for (const auto& [process_id, target] : targets_) {
+    const auto end = ended.find(process_id);
+    if (target.pid == pid && end != ended.end() && end->second.cause == Unnoticed::Cause::kReset) return &target;
+  }
+  return nullptr;
 }
 
 Target& Endings::Replace(uint64_t ended_id, uint64_t new_id) {

@@ -4,6 +4,8 @@
 #ifndef HEAPTAP_USERSPACE_RECORDING_ENDINGS_H_
 #define HEAPTAP_USERSPACE_RECORDING_ENDINGS_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -77,6 +79,10 @@ class Endings {
   bool failed() const { return failed_; }
 
  private:
+  using Unnoticed = bpf::Books::Unnoticed;
+
+  // The target of this PID whose books ended with a reset that no event has told; null: there is none.
+  const Target* FindReset(pid_t pid, const std::map<uint64_t, Unnoticed>& ended) const;
   void CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tallies);
   // Whether another living collector records the process too, and so writes its last dump.
   bool IsLeftToOther(const Target& target);

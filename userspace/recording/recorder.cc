@@ -368,11 +368,7 @@ void Recorder::Handle(const heaptap_event& event) {
   if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) return;  // already handled in Pump
   const bool begins =
       event.kind == HEAPTAP_EVENT_FORK || event.kind == HEAPTAP_EVENT_EXEC || event.kind == HEAPTAP_EVENT_ENTER;
-  // An earlier recorder may have closed the process and been killed before it consumed the event.
-  if (begins && target == nullptr && !books_->IsCurrent(static_cast<pid_t>(event.tgid), event.process_id) &&
-      !books_->IsUnnoticed(event.process_id)) {
-    return;
-  }
+  if (begins && IsOver(event)) return;
   if (event.kind == HEAPTAP_EVENT_FORK) {
     Target& child = AddTarget(event.process_id, event.tgid);
     child.name = CommOf(event);
@@ -496,9 +492,15 @@ void Recorder::FinishRawStack(bpf::RawStack raw) {
   if (space != nullptr) unwinding_.HandleRawStack(std::move(raw), target->pid, std::move(space));
 }
 
+bool Recorder::IsOver(const heaptap_event& event) {
+  return targets_.Find(event.process_id) == nullptr &&
+         !books_->IsCurrent(static_cast<pid_t>(event.tgid), event.process_id) && !books_->IsUnnoticed(event.process_id);
+}
+
 void Recorder::HandleReset(const heaptap_event& event) {
   const heaptap_dump_request asked = process::RequestOf(event);
   const bool is_known = targets_.Find(event.argument) != nullptr;
+  if (!is_known && IsOver(event)) return endings_.Close(event.argument);
   Target& target =
       is_known ? endings_.Replace(event.argument, event.process_id) : AddTarget(event.process_id, event.tgid);
   if (!is_known) endings_.Close(event.argument);

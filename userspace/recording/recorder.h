@@ -131,6 +131,9 @@ class Recorder {
   absl::Status StartSystemWide();
 
   void Handle(const heaptap_event& event);
+  // Whether the books that begin with the event are closed already: their end may be found before their beginning, also
+  // by an earlier recorder that was killed before it consumed the event.
+  bool IsOver(const heaptap_event& event);
   void HandleStart(Target& target, const heaptap_event& event);
   void HandleReset(const heaptap_event& event);
   void HandleMapping(const bpf::MappingEvent& event);

@@ -14,6 +14,8 @@
 namespace heaptap::bpf {
 namespace {
 
+using Cause = Books::Unnoticed::Cause;
+
 class SimulatedUnwindMaps final : public UnwindMaps {
  public:
   explicit SimulatedUnwindMaps(SimulatedKernel& kernel) : kernel_(kernel) {}
@@ -291,7 +293,7 @@ uint64_t SimulatedKernel::Exec(pid_t pid, const std::string& comm) {
   const uint64_t old_id = old.process.identity.id;
   processes.erase(old_id);
   const uint64_t id = Add(pid, old.process.identity.parent_id, old.process.flags);
-  unnoticed[old_id] = {.tgid = pid, .by_exec = true, .status = 0, .by_oom_kill = false, .peak_weight = 0};
+  unnoticed[old_id] = {.tgid = pid, .cause = Cause::kExec, .status = 0, .by_oom_kill = false, .peak_weight = 0};
   Send(MakeEvent(HEAPTAP_EVENT_EXEC, pid, id, comm, old_id));
   return id;
 }
@@ -301,6 +303,7 @@ uint64_t SimulatedKernel::Reset(pid_t pid, uint32_t lg_sample) {
   const uint64_t old_id = old.process.identity.id;
   processes.erase(old_id);
   const uint64_t id = Add(pid, old.process.identity.parent_id, old.process.flags);
+  unnoticed[old_id] = {.tgid = pid, .cause = Cause::kReset, .status = 0, .by_oom_kill = false, .peak_weight = 0};
   heaptap_event event = MakeEvent(HEAPTAP_EVENT_RESET, pid, id, "", old_id);
   heaptap_dump_request request = {};
   request.argument = lg_sample;
@@ -314,7 +317,7 @@ void SimulatedKernel::Exit(pid_t pid, const std::string& comm, uint32_t status) 
   const uint64_t id = old.process.identity.id;
   names.try_emplace({id, static_cast<uint32_t>(pid)}, ThreadName{comm, false});
   processes.erase(id);
-  unnoticed[id] = {.tgid = pid, .by_exec = false, .status = status, .by_oom_kill = false, .peak_weight = 0};
+  unnoticed[id] = {.tgid = pid, .cause = Cause::kExit, .status = status, .by_oom_kill = false, .peak_weight = 0};
   Send(MakeEvent(HEAPTAP_EVENT_EXIT, pid, id, comm, status));
 }
 
