@@ -135,7 +135,7 @@ $(BUILD)/userspace/cli/%.o: private USERSPACE_FLAGS += -O1 -Wno-maybe-uninitiali
 $(BUILD)/userspace/http/wire.o: private USERSPACE_FLAGS += -O1
 
 # The compiler treats the skeleton as a system header, so dependency files omit it.
-$(BUILD)/userspace/bpf/kernel_books.o $(BUILD)/userspace/bpf/kernel_books_load.o $(BUILD)/userspace/bpf/kernel_unwind_maps.o: $(BUILD)/bpf/heaptap.skel.h
+$(addprefix $(BUILD)/userspace/bpf/kernel_,books.o entries.o object.o processes.o unwind_maps.o): $(BUILD)/bpf/heaptap.skel.h
 
 $(BUILD)/libcollector.a: $(COLLECTOR_OBJECTS)
 	$(say) AR $@

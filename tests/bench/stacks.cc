@@ -204,7 +204,7 @@ class Bench {
     const heaptap::base::FileDescriptor gate_out(gate[1]);
     const heaptap::base::FileDescriptor output_out(output[0]);
     close(output[1]);
-    const uint64_t process_id = Check(books_->Track(child, false, {}));
+    const uint64_t process_id = Check(books_->processes().Track(child, false, {}));
     Check(write(gate_out.get(), "", 1) == 1, "write");
 
     std::string printed;
@@ -221,7 +221,7 @@ class Bench {
     int status = -1;
     Check(waitpid(child, &status, 0) == child && status == 0, absl::StrCat(command[0], " failed, status ", status));
     Serve();
-    books_->Untrack(child);
+    books_->processes().Untrack(child);
     Check(books_->Forget({process_id}).ok(), "closing the books");
     while (!printed.empty() && printed.back() == '\n') printed.pop_back();
     return printed;

@@ -72,7 +72,7 @@ class AdoptionTest : public testing::Test {
 
   Books& books() const { return *recording_->books; }
   heaptap_process Process(const Puppet& puppet) const {
-    absl::StatusOr<heaptap_process> process = books().ReadProcess(puppet.pid());
+    absl::StatusOr<heaptap_process> process = books().processes().Read(puppet.pid());
     EXPECT_TRUE(process.ok()) << process.status();
     return process.value_or(heaptap_process());
   }
@@ -91,7 +91,7 @@ class AdoptionTest : public testing::Test {
   void RecordSystemWide(heaptap_settings settings = {}) const {
     settings.everyone = 1;
     settings.flags = HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED;
-    const absl::Status status = books().SetSettings(settings);
+    const absl::Status status = books().processes().SetSettings(settings);
     EXPECT_TRUE(status.ok()) << status;
   }
   // The id of the puppet's process, which entered on its own.
@@ -113,14 +113,14 @@ TEST_F(AdoptionTest, CountsGoOnThroughTheGap) {
   NEED_BPF(Begin());
   EXPECT_FALSE(books().adopted());
   Puppet puppet;
-  absl::StatusOr<uint64_t> id = books().Track(puppet.pid(), false, {});
+  absl::StatusOr<uint64_t> id = books().processes().Track(puppet.pid(), false, {});
   ASSERT_TRUE(id.ok()) << id.status();
   Alloc(puppet, 0x1000, 10);
   Leave();
   Alloc(puppet, 0x10000, 20);
   Free(puppet, 0x1000, 4);
   ASSERT_NO_FATAL_FAILURE(TakeOver());
-  EXPECT_TRUE(books().IsCurrent(puppet.pid(), *id));
+  EXPECT_TRUE(books().processes().IsCurrent(puppet.pid(), *id));
   Alloc(puppet, 0x20000, 30);
   Free(puppet, 0x10000, 5);
   const heaptap_tally sum = Sum(books(), *id);
@@ -128,7 +128,7 @@ TEST_F(AdoptionTest, CountsGoOnThroughTheGap) {
   EXPECT_EQ(sum.allocated.weight, 60000u);
   EXPECT_EQ(sum.freed.objects, 9u);
   ExpectBalanced(books(), *id);
-  for (const heaptap_loss& loss : books().ReadLosses(*id)) EXPECT_EQ(loss.events, 0u);
+  for (const heaptap_loss& loss : books().entries().ReadLosses(*id)) EXPECT_EQ(loss.events, 0u);
 }
 
 TEST_F(AdoptionTest, AgainAndAgain) {
@@ -181,11 +181,11 @@ TEST_F(AdoptionTest, NumbersAreNotUsedTwice) {
   Puppet first;
   Puppet second;
   NEED_BPF(Begin());
-  absl::StatusOr<uint64_t> one = books().Track(first.pid(), false, {});
+  absl::StatusOr<uint64_t> one = books().processes().Track(first.pid(), false, {});
   ASSERT_TRUE(one.ok()) << one.status();
   Leave();
   ASSERT_NO_FATAL_FAILURE(TakeOver());
-  absl::StatusOr<uint64_t> other = books().Track(second.pid(), false, {});
+  absl::StatusOr<uint64_t> other = books().processes().Track(second.pid(), false, {});
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_GT(*other, *one);
 }
@@ -237,12 +237,12 @@ TEST_F(AdoptionTest, AResetWhoseEventIsGoneIsKnownToWhoTakesOver) {
   Leave();
   ASSERT_NO_FATAL_FAILURE(TakeOver());
   EXPECT_THAT(Events(), IsEmpty());
-  ASSERT_TRUE(books().IsUnnoticed(before));
+  ASSERT_TRUE(books().processes().IsUnnoticed(before));
   const uint64_t after = Entered(puppet);
   EXPECT_NE(after, before);
   EXPECT_EQ(Process(puppet).flags, HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED);
   EXPECT_TRUE(books().Forget({before}).ok());
-  EXPECT_FALSE(books().IsUnnoticed(before));
+  EXPECT_FALSE(books().processes().IsUnnoticed(before));
   EXPECT_EQ(Sum(books(), before).allocated.objects, 0u);
   EXPECT_EQ(Sum(books(), after).allocated.objects, 20u);
   EXPECT_EQ(CountEntries("unnoticed"), 0u);
@@ -278,7 +278,7 @@ TEST_F(AdoptionTest, WithoutPinsNothingIsLeft) {
   EXPECT_FALSE(std::filesystem::exists(base_));
   ASSERT_TRUE(Begin().ok());
   EXPECT_FALSE(books().adopted());
-  EXPECT_TRUE(absl::IsNotFound(books().ReadProcess(puppet.pid()).status()));
+  EXPECT_TRUE(absl::IsNotFound(books().processes().Read(puppet.pid()).status()));
 }
 
 using SystemWideTest = AdoptionTest;
@@ -288,14 +288,14 @@ TEST_F(SystemWideTest, WithoutSettingsNobodyEnters) {
   Puppet puppet;
   Alloc(puppet, 0x1000, 1);
   EXPECT_THAT(Events(), IsEmpty());
-  EXPECT_TRUE(absl::IsNotFound(books().ReadProcess(puppet.pid()).status()));
+  EXPECT_TRUE(absl::IsNotFound(books().processes().Read(puppet.pid()).status()));
   RecordSystemWide();
   Alloc(puppet, 0x2000, 1);
   EXPECT_EQ(Sum(books(), Entered(puppet)).allocated.objects, 1u);
-  ASSERT_TRUE(books().SetSettings({}).ok());
+  ASSERT_TRUE(books().processes().SetSettings({}).ok());
   Puppet late;
   Alloc(late, 0x1000, 1);
-  EXPECT_TRUE(absl::IsNotFound(books().ReadProcess(late.pid()).status()));
+  EXPECT_TRUE(absl::IsNotFound(books().processes().Read(late.pid()).status()));
 }
 
 TEST_F(SystemWideTest, AProcessEntersWithItsFirstProbe) {
@@ -342,7 +342,7 @@ TEST_F(SystemWideTest, FiguresAreKept) {
   EXPECT_EQ(process.costs.allocations, 11u);
   EXPECT_EQ(process.costs.frees, 12u);
   EXPECT_GT(process.costs.program_time, 0u);
-  absl::StatusOr<std::vector<TallyEntry>> tallies = books().ReadTallies(process.identity.id);
+  absl::StatusOr<std::vector<TallyEntry>> tallies = books().entries().ReadTallies(process.identity.id);
   ASSERT_TRUE(tallies.ok()) << tallies.status();
   EXPECT_EQ(process.figures.tallies, tallies->size());
 }
@@ -371,15 +371,15 @@ TEST_F(SystemWideTest, ShareOfLiveObjects) {
   Alloc(quiet, 0x1000, 50);
   const uint64_t id = Entered(noisy);
   EXPECT_EQ(Live(books(), id).objects, 100u);
-  EXPECT_EQ(books().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].events, 50u);
-  EXPECT_EQ(books().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].weight, 50000u);
+  EXPECT_EQ(books().entries().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].events, 50u);
+  EXPECT_EQ(books().entries().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].weight, 50000u);
   EXPECT_EQ(Live(books(), Entered(quiet)).objects, 50u);
   ExpectBalanced(books(), id);
   // It may use the room of what it frees again.
   Free(noisy, 0x1000, 10);
   Alloc(noisy, 0x90000, 20);
   EXPECT_EQ(Live(books(), id).objects, 100u);
-  EXPECT_EQ(books().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].events, 60u);
+  EXPECT_EQ(books().entries().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].events, 60u);
   ExpectBalanced(books(), id);
 }
 
@@ -393,12 +393,12 @@ TEST_F(SystemWideTest, ShareOfContexts) {
   EXPECT_EQ(noisy.Do({.kind = Order::kDeep, .address = 0x1000, .size = 16, .weight = 16, .count = 50}), 0);
   EXPECT_EQ(quiet.Do({.kind = Order::kDeep, .address = 0x1000, .size = 16, .weight = 16, .count = 10}), 0);
   const uint64_t id = Entered(noisy);
-  EXPECT_EQ(books().ReadTallies(id)->size(), 20u);
+  EXPECT_EQ(books().entries().ReadTallies(id)->size(), 20u);
   EXPECT_EQ(Process(noisy).figures.tallies, 20u);
-  EXPECT_EQ(books().ReadLosses(id)[HEAPTAP_LOSS_TALLIES_SHARE].events, 30u);
+  EXPECT_EQ(books().entries().ReadLosses(id)[HEAPTAP_LOSS_TALLIES_SHARE].events, 30u);
   ExpectBalanced(books(), id);
-  EXPECT_EQ(books().ReadTallies(Entered(quiet))->size(), 10u);
-  EXPECT_EQ(books().ReadLosses(Entered(quiet))[HEAPTAP_LOSS_TALLIES_SHARE].events, 0u);
+  EXPECT_EQ(books().entries().ReadTallies(Entered(quiet))->size(), 10u);
+  EXPECT_EQ(books().entries().ReadLosses(Entered(quiet))[HEAPTAP_LOSS_TALLIES_SHARE].events, 0u);
 }
 
 // Without a limit of its own a process gets half of what is free: half, then a quarter.
@@ -414,9 +414,9 @@ TEST_F(SystemWideTest, OneProcessNeverTakesAllTheRoom) {
   for (const Puppet* puppet : {&noisy, &next}) {
     const uint64_t id = Entered(*puppet);
     ExpectBalanced(books(), id);
-    EXPECT_EQ(Sum(books(), id).allocated.objects + books().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].events,
+    EXPECT_EQ(Sum(books(), id).allocated.objects + books().entries().ReadLosses(id)[HEAPTAP_LOSS_LIVE_SHARE].events,
               kSizes.live * 2);
-    EXPECT_EQ(books().ReadLosses(id)[HEAPTAP_LOSS_LIVE_FULL].events, 0u);
+    EXPECT_EQ(books().entries().ReadLosses(id)[HEAPTAP_LOSS_LIVE_FULL].events, 0u);
   }
 }
 
@@ -426,13 +426,14 @@ TEST_F(SystemWideTest, ConfigureChangesWhatAProcessHas) {
   Puppet puppet;
   Alloc(puppet, 0x1000, 10);
   const uint64_t id = Entered(puppet);
-  EXPECT_FALSE(books().Configure(puppet.pid(), id + 2, {.max_live = 1})) << "other books";
-  EXPECT_FALSE(books().Configure(getpid(), id, {.max_live = 1})) << "not recorded";
+  EXPECT_FALSE(books().processes().Configure(puppet.pid(), id + 2, {.max_live = 1})) << "other books";
+  EXPECT_FALSE(books().processes().Configure(getpid(), id, {.max_live = 1})) << "not recorded";
   EXPECT_EQ(Process(puppet).limits.max_live, 0u);
-  ASSERT_TRUE(books().Configure(puppet.pid(), id,
-                                {.max_live = 12,
-                                 .max_tallies = 34,
-                                 .triggers = {.first_high_water = 11000, .high_water_percent = 50, .interval = 5000}}));
+  ASSERT_TRUE(books().processes().Configure(
+      puppet.pid(), id,
+      {.max_live = 12,
+       .max_tallies = 34,
+       .triggers = {.first_high_water = 11000, .high_water_percent = 50, .interval = 5000}}));
   EXPECT_EQ(Process(puppet).limits.max_tallies, 34u);
   Events();
   Alloc(puppet, 0x9000, 5);
@@ -441,7 +442,7 @@ TEST_F(SystemWideTest, ConfigureChangesWhatAProcessHas) {
   ASSERT_THAT(marks, SizeIs(1));
   EXPECT_EQ(marks[0].argument, 11000u);
   // Intervals count from the time of the request: at 10000, so the first is at 15000.
-  ASSERT_TRUE(books().Configure(puppet.pid(), id, {.triggers = {.interval = 5000}}));
+  ASSERT_TRUE(books().processes().Configure(puppet.pid(), id, {.triggers = {.interval = 5000}}));
   Alloc(puppet, 0xa000, 2);
   EXPECT_THAT(Events(HEAPTAP_EVENT_INTERVAL), IsEmpty()) << "14000";
   Alloc(puppet, 0xb000, 1);
@@ -454,7 +455,7 @@ TEST_F(SystemWideTest, WhoIsIgnoredWritesNothingMore) {
   Puppet puppet;
   Alloc(puppet, 0x1000, 10);
   const uint64_t id = Entered(puppet);
-  ASSERT_TRUE(books().Configure(puppet.pid(), id, {.ignored = true}));
+  ASSERT_TRUE(books().processes().Configure(puppet.pid(), id, {.ignored = true}));
   Events();
   Alloc(puppet, 0x9000, 10);
   Free(puppet, 0x1000, 5);
@@ -469,7 +470,7 @@ TEST_F(SystemWideTest, WhoIsIgnoredWritesNothingMore) {
   // And so is its next image.
   puppet.Send({.kind = Order::kExec});
   const absl::Time bound = absl::Now() + absl::Seconds(60);
-  while (!absl::IsNotFound(books().ReadProcess(puppet.pid()).status())) {
+  while (!absl::IsNotFound(books().processes().Read(puppet.pid()).status())) {
     ASSERT_LT(absl::Now(), bound);
     std::this_thread::yield();
   }
@@ -488,7 +489,7 @@ TEST_F(SystemWideTest, TalliesOfThreadsThatEndedAreFolded) {
   const uint64_t id = Entered(puppet);
   Free(puppet, 0x1000, kThreads - 1);  // the last one's lives
   const heaptap_tally before = Sum(books(), id);
-  absl::StatusOr<std::vector<TallyEntry>> tallies = books().ReadTallies(id);
+  absl::StatusOr<std::vector<TallyEntry>> tallies = books().entries().ReadTallies(id);
   ASSERT_TRUE(tallies.ok()) << tallies.status();
   ASSERT_THAT(*tallies, SizeIs(kThreads));
   const uint64_t stack = tallies->front().stack_id;
@@ -499,7 +500,7 @@ TEST_F(SystemWideTest, TalliesOfThreadsThatEndedAreFolded) {
     EXPECT_FALSE(books().Fold(puppet.pid(), id, entry, threads - 1)) << "another thread has begun, perhaps this one";
     EXPECT_EQ(books().Fold(puppet.pid(), id, entry, threads), entry.tid != tids.back());
   }
-  tallies = books().ReadTallies(id);
+  tallies = books().entries().ReadTallies(id);
   ASSERT_TRUE(tallies.ok()) << tallies.status();
   ASSERT_THAT(*tallies, SizeIs(2));
   for (const TallyEntry& entry : *tallies) {

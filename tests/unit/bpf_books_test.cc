@@ -57,13 +57,13 @@ class BooksTest : public ::testing::Test {
   void TearDown() override {
     if (books_ == nullptr) return;
     Events();
-    for (const pid_t pid : pids_) books_->Untrack(pid);
+    for (const pid_t pid : pids_) books_->processes().Untrack(pid);
     for (const uint64_t id : ids_) EXPECT_TRUE(books_->Forget({id}).ok());
     EXPECT_TRUE(books_->Sweep().ok());
   }
 
   uint64_t Track(pid_t pid, bool follow = false, const Triggers& triggers = {}) {
-    absl::StatusOr<uint64_t> id = books_->Track(pid, follow, triggers);
+    absl::StatusOr<uint64_t> id = books_->processes().Track(pid, follow, triggers);
     EXPECT_TRUE(id.ok()) << id.status();
     pids_.insert(pid);
     ids_.insert(id.value_or(0));
@@ -110,7 +110,7 @@ TEST_F(BooksTest, SamplesOfTrackedProcessesOnly) {
   const uint64_t id = Track(tracked.pid());
   tracked.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000});
   other.Do({.kind = Order::kAlloc, .address = 0x2000, .size = 100, .weight = 1000});
-  absl::StatusOr<std::vector<TallyEntry>> tallies = books_->ReadTallies(id);
+  absl::StatusOr<std::vector<TallyEntry>> tallies = books_->entries().ReadTallies(id);
   ASSERT_TRUE(tallies.ok()) << tallies.status();
   ASSERT_THAT(*tallies, SizeIs(1));
   EXPECT_EQ((*tallies)[0].tid, tracked.pid());
@@ -122,11 +122,11 @@ TEST_F(BooksTest, SamplesOfTrackedProcessesOnly) {
   EXPECT_EQ(Live(id).objects, 1);
   EXPECT_EQ(CountEntries("live"), 1);
 
-  absl::StatusOr<heaptap_stack> stack = books_->ReadStack((*tallies)[0].stack_id);
+  absl::StatusOr<heaptap_stack> stack = books_->entries().ReadStack((*tallies)[0].stack_id);
   ASSERT_TRUE(stack.ok()) << stack.status();
   EXPECT_GT(stack->count, 1);
   EXPECT_EQ(stack->frames[0], reinterpret_cast<uint64_t>(&books_test_site_alloc));
-  EXPECT_TRUE(absl::IsNotFound(books_->ReadStack(HEAPTAP_NO_STACK).status()));
+  EXPECT_TRUE(absl::IsNotFound(books_->entries().ReadStack(HEAPTAP_NO_STACK).status()));
 }
 
 TEST_F(BooksTest, FreeTakesTheObjectOut) {
@@ -145,31 +145,32 @@ TEST_F(BooksTest, FreeTakesTheObjectOut) {
   EXPECT_EQ(sum.freed.weighted_objects, 40 << HEAPTAP_OBJECT_FRACTION_BITS);
   EXPECT_EQ(Live(id).objects, 6);
   ExpectBalanced(id);
-  for (const heaptap_loss& loss : books_->ReadLosses(id)) EXPECT_EQ(loss.events, 0);
+  for (const heaptap_loss& loss : books_->entries().ReadLosses(id)) EXPECT_EQ(loss.events, 0);
 }
 
 TEST_F(BooksTest, NamesOfThreads) {
   NEED_BPF(Load());
   Puppet puppet;
   const uint64_t id = Track(puppet.pid());
-  EXPECT_TRUE(absl::IsNotFound(books_->ReadThreadName(id, puppet.pid()).status()));
+  EXPECT_TRUE(absl::IsNotFound(books_->entries().ReadThreadName(id, puppet.pid()).status()));
   puppet.Do({.kind = Order::kName});
-  absl::StatusOr<ThreadName> given = books_->ReadThreadName(id, puppet.pid());
+  absl::StatusOr<ThreadName> given = books_->entries().ReadThreadName(id, puppet.pid());
   ASSERT_TRUE(given.ok()) << given.status();
   EXPECT_EQ(given->name, "thread");
   EXPECT_TRUE(given->given);
 
   const int64_t tid = puppet.Do({.kind = Order::kNamedEnd, .address = 0x1000, .size = 16, .weight = 16});
   // The tracepoint runs after join has been woken.
-  absl::StatusOr<ThreadName> kept = books_->ReadThreadName(id, static_cast<uint32_t>(tid));
-  for (; absl::IsNotFound(kept.status()); kept = books_->ReadThreadName(id, static_cast<uint32_t>(tid))) usleep(1000);
+  absl::StatusOr<ThreadName> kept = books_->entries().ReadThreadName(id, static_cast<uint32_t>(tid));
+  for (; absl::IsNotFound(kept.status()); kept = books_->entries().ReadThreadName(id, static_cast<uint32_t>(tid)))
+    usleep(1000);
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(kept->name, "worker");
   EXPECT_FALSE(kept->given);
 
   const pid_t main_thread = puppet.pid();
   puppet.End(SIGKILL);
-  given = books_->ReadThreadName(id, main_thread);
+  given = books_->entries().ReadThreadName(id, main_thread);
   ASSERT_TRUE(given.ok()) << given.status();
   EXPECT_EQ(given->name, "thread") << "what the program said stays when the thread ends";
 }
@@ -187,16 +188,16 @@ TEST_F(BooksTest, ResetBeginsNewBooks) {
   EXPECT_EQ(events[0].argument, id);
   const uint64_t new_id = events[0].process_id;
   EXPECT_NE(new_id, id);
-  EXPECT_TRUE(books_->IsCurrent(puppet.pid(), new_id));
+  EXPECT_TRUE(books_->processes().IsCurrent(puppet.pid(), new_id));
   heaptap_dump_request request;
   memcpy(&request, events[0].memory, sizeof(request));
   EXPECT_EQ(request.argument, 7);
   // For a collector that has not seen the event.
-  const auto ended = books_->ReadUnnoticed();
+  const auto ended = books_->processes().ReadUnnoticed();
   ASSERT_TRUE(ended.ok()) << ended.status();
   ASSERT_THAT(*ended, ElementsAre(testing::Key(id)));
   EXPECT_EQ(ended->at(id).tgid, puppet.pid());
-  EXPECT_EQ(ended->at(id).cause, Books::Unnoticed::Cause::kReset);
+  EXPECT_EQ(ended->at(id).cause, EndedBooks::Cause::kReset);
 
   puppet.Do({.kind = Order::kFree, .address = 0x1000});  // from before the reset: no longer recorded
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 200, .weight = 200});
@@ -228,7 +229,7 @@ TEST_F(BooksTest, RecordsOfSamples) {
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000, .count = 3});
   puppet.Do({.kind = Order::kFree, .address = 0x1010});
   puppet.Do({.kind = Order::kFree, .address = 0x100});
-  absl::StatusOr<std::vector<heaptap_record>> records = books_->ReadRecords(id);
+  absl::StatusOr<std::vector<heaptap_record>> records = books_->entries().ReadRecords(id);
   ASSERT_TRUE(records.ok()) << records.status();
   ASSERT_THAT(*records, SizeIs(3));
   for (size_t i = 0; i < 3; i++) {
@@ -236,13 +237,13 @@ TEST_F(BooksTest, RecordsOfSamples) {
     EXPECT_EQ(record.address, 0x1000 + 16 * i);
     EXPECT_EQ(record.size, 100);
     EXPECT_EQ(record.tid, puppet.pid());
-    EXPECT_TRUE(books_->ReadStack(record.stack_id).ok());
+    EXPECT_TRUE(books_->entries().ReadStack(record.stack_id).ok());
     EXPECT_EQ(record.free_time != 0, i == 1);
   }
   const heaptap_record& freed = (*records)[1];
   EXPECT_GE(freed.free_time, freed.time);
   EXPECT_EQ(freed.free_tid, puppet.pid());
-  absl::StatusOr<heaptap_stack> stack = books_->ReadStack(freed.free_stack_id);
+  absl::StatusOr<heaptap_stack> stack = books_->entries().ReadStack(freed.free_stack_id);
   ASSERT_TRUE(stack.ok()) << stack.status();
   EXPECT_EQ(stack->frames[0], reinterpret_cast<uint64_t>(&books_test_site_free));
   ExpectBalanced(id);
@@ -250,7 +251,7 @@ TEST_F(BooksTest, RecordsOfSamples) {
   // The oldest go; a free of an object whose record is gone touches no other's.
   puppet.Do({.kind = Order::kAlloc, .address = 0x2000, .size = 64, .weight = 64, .count = kCapacity});
   puppet.Do({.kind = Order::kFree, .address = 0x1000});
-  records = books_->ReadRecords(id);
+  records = books_->entries().ReadRecords(id);
   ASSERT_TRUE(records.ok()) << records.status();
   ASSERT_THAT(*records, SizeIs(kCapacity));
   for (size_t i = 0; i < kCapacity; i++) {
@@ -260,7 +261,7 @@ TEST_F(BooksTest, RecordsOfSamples) {
 
   puppet.Do({.kind = Order::kAsk, .size = HEAPTAP_ASK_RECORD, .weight = 0});
   puppet.Do({.kind = Order::kAlloc, .address = 0x3000, .size = 64, .weight = 64});
-  records = books_->ReadRecords(id);
+  records = books_->entries().ReadRecords(id);
   ASSERT_TRUE(records.ok()) << records.status();
   EXPECT_EQ(records->back().address, 0x2000 + 16 * (kCapacity - 1));
 }
@@ -272,8 +273,8 @@ TEST_F(BooksTest, LostSamplesLeaveNoRecord) {
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kAsk, .size = HEAPTAP_ASK_RECORD, .weight = 1});
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000, .count = 10});
-  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_LIVE_FULL].events, 6);
-  absl::StatusOr<std::vector<heaptap_record>> records = books_->ReadRecords(id);
+  EXPECT_EQ(books_->entries().ReadLosses(id)[HEAPTAP_LOSS_LIVE_FULL].events, 6);
+  absl::StatusOr<std::vector<heaptap_record>> records = books_->entries().ReadRecords(id);
   ASSERT_TRUE(records.ok()) << records.status();
   EXPECT_THAT(*records, SizeIs(4));
   ExpectBalanced(id);
@@ -284,10 +285,10 @@ TEST_F(BooksTest, UntrackedProcessesWriteNothingMore) {
   Puppet puppet;
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 16, .weight = 16});
-  EXPECT_TRUE(books_->IsCurrent(puppet.pid(), id));
-  EXPECT_FALSE(books_->Track(puppet.pid(), false, {}).ok()) << "one process, one book";
-  books_->Untrack(puppet.pid());
-  EXPECT_FALSE(books_->IsCurrent(puppet.pid(), id));
+  EXPECT_TRUE(books_->processes().IsCurrent(puppet.pid(), id));
+  EXPECT_FALSE(books_->processes().Track(puppet.pid(), false, {}).ok()) << "one process, one book";
+  books_->processes().Untrack(puppet.pid());
+  EXPECT_FALSE(books_->processes().IsCurrent(puppet.pid(), id));
   puppet.Do({.kind = Order::kAlloc, .address = 0x2000, .size = 16, .weight = 16});
   puppet.Do({.kind = Order::kFree, .address = 0x1000});
   EXPECT_EQ(Sum(id).allocated.objects, 1);
@@ -301,7 +302,7 @@ TEST_F(BooksTest, TheSameAddressTwiceIsAMissedFree) {
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 100, .weight = 1000});
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 50, .weight = 500});
-  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_MISSED_FREE].events, 1);
+  EXPECT_EQ(books_->entries().ReadLosses(id)[HEAPTAP_LOSS_MISSED_FREE].events, 1);
   EXPECT_EQ(Sum(id).allocated.objects, 2);
   EXPECT_EQ(Sum(id).freed.objects, 1);
   EXPECT_EQ(Live(id).bytes, 50);
@@ -316,7 +317,7 @@ TEST_F(BooksTest, ImpossibleSamplesAreLosses) {
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 2, .weight = 1});
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 1, .weight = uint64_t{1} << 48});
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = ~uint64_t{0}, .weight = ~uint64_t{0}});
-  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_BAD_SAMPLE].events, 4);
+  EXPECT_EQ(books_->entries().ReadLosses(id)[HEAPTAP_LOSS_BAD_SAMPLE].events, 4);
   EXPECT_EQ(Sum(id).allocated.objects, 0);
   EXPECT_EQ(Live(id).objects, 0);
 }
@@ -326,7 +327,7 @@ TEST_F(BooksTest, AFullMapOfLiveObjectsIsALoss) {
   Puppet puppet;
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kAlloc, .address = 0x10000, .size = 16, .weight = 32, .count = 100});
-  const Losses losses = books_->ReadLosses(id);
+  const Losses losses = books_->entries().ReadLosses(id);
   EXPECT_EQ(Sum(id).allocated.objects, 64);
   EXPECT_EQ(losses[HEAPTAP_LOSS_LIVE_FULL].events, 36);
   EXPECT_EQ(losses[HEAPTAP_LOSS_LIVE_FULL].weight, 36 * 32);
@@ -387,7 +388,7 @@ TEST_F(BooksTest, ASweepTakesOnlyWhatWasFreed) {
   EXPECT_EQ(Live(id).objects, 10);
   ExpectBalanced(id);
   puppet.Do({.kind = Order::kAlloc, .address = 0x20000, .size = 16, .weight = 32, .count = 118});
-  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_LIVE_FULL].events, 0);
+  EXPECT_EQ(books_->entries().ReadLosses(id)[HEAPTAP_LOSS_LIVE_FULL].events, 0);
   EXPECT_EQ(Live(id).objects, 128);
 }
 
@@ -412,8 +413,8 @@ TEST_F(BooksTest, SweepsRaceWithAllocationAndFree) {
   ExpectBalanced(id);
   EXPECT_EQ(Live(id).objects, 0);
   // A sample that meets the sweep of its own entry waits for it.
-  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_LIVE_FULL].events, 0);
-  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_MISSED_FREE].events, 0);
+  EXPECT_EQ(books_->entries().ReadLosses(id)[HEAPTAP_LOSS_LIVE_FULL].events, 0);
+  EXPECT_EQ(books_->entries().ReadLosses(id)[HEAPTAP_LOSS_MISSED_FREE].events, 0);
   ASSERT_TRUE(books_->Sweep().ok());
   EXPECT_EQ(CountEntries("live"), 0);
 }
@@ -424,7 +425,7 @@ TEST_F(BooksTest, AFullMapOfTalliesIsALossAndLeavesNothingBehind) {
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 100});
   EXPECT_EQ(Sum(id).allocated.objects, 16);
-  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_TALLIES_FULL].events, 84);
+  EXPECT_EQ(books_->entries().ReadLosses(id)[HEAPTAP_LOSS_TALLIES_FULL].events, 84);
   ExpectBalanced(id);
   puppet.End(SIGKILL);
   ASSERT_TRUE(books_->Forget({id}).ok());
@@ -437,7 +438,7 @@ TEST_F(BooksTest, ASampleIsLostOnce) {
   Puppet puppet;
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 20});
-  const Losses losses = books_->ReadLosses(id);
+  const Losses losses = books_->entries().ReadLosses(id);
   EXPECT_EQ(losses[HEAPTAP_LOSS_LIVE_FULL].events, 12);
   EXPECT_EQ(losses[HEAPTAP_LOSS_STACKS_FULL].events, 4);
   EXPECT_EQ(Sum(id).allocated.objects, 8);
@@ -450,15 +451,15 @@ TEST_F(BooksTest, AFullMapOfStacksLosesStacksNotSamples) {
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 100});
   EXPECT_EQ(Sum(id).allocated.objects, 100);
-  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_STACKS_FULL].events, 84);
-  absl::StatusOr<std::vector<TallyEntry>> tallies = books_->ReadTallies(id);
+  EXPECT_EQ(books_->entries().ReadLosses(id)[HEAPTAP_LOSS_STACKS_FULL].events, 84);
+  absl::StatusOr<std::vector<TallyEntry>> tallies = books_->entries().ReadTallies(id);
   ASSERT_TRUE(tallies.ok());
   EXPECT_THAT(*tallies, SizeIs(17));
   for (const TallyEntry& entry : *tallies) {
     if (entry.stack_id == HEAPTAP_NO_STACK) {
       EXPECT_EQ(entry.tally.allocated.objects, 84);
     } else {
-      EXPECT_TRUE(books_->ReadStack(entry.stack_id).ok());
+      EXPECT_TRUE(books_->entries().ReadStack(entry.stack_id).ok());
     }
   }
   ExpectBalanced(id);
@@ -470,14 +471,14 @@ TEST_F(BooksTest, AStackPointerNearZeroShowsNobodysStack) {
   Puppet puppet;
   const uint64_t id = Track(puppet.pid());
   puppet.Do({.kind = Order::kDeep, .address = 0x10000, .size = 16, .weight = 32, .count = 8});
-  const size_t before = books_->ReadTallies(id)->size();
+  const size_t before = books_->entries().ReadTallies(id)->size();
   puppet.Do({.kind = Order::kLostStack, .address = 0x20000, .size = 16, .weight = 32});
-  absl::StatusOr<std::vector<TallyEntry>> tallies = books_->ReadTallies(id);
+  absl::StatusOr<std::vector<TallyEntry>> tallies = books_->entries().ReadTallies(id);
   ASSERT_TRUE(tallies.ok());
   EXPECT_THAT(*tallies, SizeIs(before + 1));
   int lost = 0;
   for (const TallyEntry& entry : *tallies) {
-    absl::StatusOr<heaptap_stack> stack = books_->ReadStack(entry.stack_id);
+    absl::StatusOr<heaptap_stack> stack = books_->entries().ReadStack(entry.stack_id);
     ASSERT_TRUE(stack.ok()) << stack.status();
     if (stack->frames[0] != reinterpret_cast<uint64_t>(&books_test_site_lost_stack)) continue;
     lost++;
@@ -519,7 +520,7 @@ TEST_F(BooksTest, ExitEndsAProcess) {
   const uint64_t id = Track(pid);
   puppet.Do({.kind = Order::kAlloc, .address = 0x1000, .size = 16, .weight = 32});
   puppet.End(SIGKILL);
-  EXPECT_FALSE(books_->IsCurrent(pid, id));
+  EXPECT_FALSE(books_->processes().IsCurrent(pid, id));
   EXPECT_EQ(CountEntries("processes"), 0);
   const std::vector<heaptap_event> events = Events();
   ASSERT_THAT(Kinds(events), ElementsAre(HEAPTAP_EVENT_EXIT));
@@ -600,12 +601,12 @@ TEST_F(BooksTest, ExecBeginsNewBooks) {
   ASSERT_THAT(Kinds(events), ElementsAre(HEAPTAP_EVENT_EXEC));
   EXPECT_EQ(events[0].argument, id);
   EXPECT_NE(events[0].process_id, id);
-  EXPECT_FALSE(books_->IsCurrent(puppet.pid(), id));
-  EXPECT_TRUE(books_->IsCurrent(puppet.pid(), events[0].process_id));
-  const auto ended = books_->ReadUnnoticed();
+  EXPECT_FALSE(books_->processes().IsCurrent(puppet.pid(), id));
+  EXPECT_TRUE(books_->processes().IsCurrent(puppet.pid(), events[0].process_id));
+  const auto ended = books_->processes().ReadUnnoticed();
   ASSERT_TRUE(ended.ok()) << ended.status();
   ASSERT_THAT(*ended, ElementsAre(testing::Key(id)));
-  EXPECT_EQ(ended->at(id).cause, Books::Unnoticed::Cause::kExec);
+  EXPECT_EQ(ended->at(id).cause, EndedBooks::Cause::kExec);
 }
 
 TEST_F(BooksTest, AStartBringsTheControlBlock) {
@@ -650,7 +651,7 @@ TEST_F(BooksTest, LostEventsAreCountedWhereTheyAreSeen) {
   const uint64_t id = Track(puppet.pid(), true);
   for (int i = 0; i < 40; i++) puppet.Do({.kind = Order::kFork, .address = 0x1000, .size = 16, .weight = 16});
   // Each child sent a FORK and an EXIT. A child whose FORK was lost is unknown: that loss belongs to no process.
-  uint64_t forks = books_->ReadLosses(0)[HEAPTAP_LOSS_EVENTS_FULL].events;
+  uint64_t forks = books_->entries().ReadLosses(0)[HEAPTAP_LOSS_EVENTS_FULL].events;
   EXPECT_GT(forks, 0);
   uint64_t ends = 0;
   uint64_t known = 0;
@@ -658,11 +659,11 @@ TEST_F(BooksTest, LostEventsAreCountedWhereTheyAreSeen) {
     ends += event.kind == HEAPTAP_EVENT_EXIT;
     if (event.kind != HEAPTAP_EVENT_FORK) continue;
     known++;
-    ends += books_->ReadLosses(event.process_id)[HEAPTAP_LOSS_EVENTS_FULL].events;
+    ends += books_->entries().ReadLosses(event.process_id)[HEAPTAP_LOSS_EVENTS_FULL].events;
   }
   EXPECT_EQ(forks + known, 40);
   EXPECT_EQ(ends, known);
-  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_EVENTS_FULL].events, 0);
+  EXPECT_EQ(books_->entries().ReadLosses(id)[HEAPTAP_LOSS_EVENTS_FULL].events, 0);
   EXPECT_EQ(CountEntries("processes"), 1);
 }
 
@@ -679,7 +680,7 @@ TEST_F(BooksTest, StrangersCannotFillTheRingBuffer) {
   EXPECT_EQ(events.front().process_id, 0);
   EXPECT_EQ(events.back().process_id, id);
   EXPECT_EQ(events.back().argument, 0x2000);
-  EXPECT_EQ(books_->ReadLosses(id)[HEAPTAP_LOSS_EVENTS_FULL].events, 0);
+  EXPECT_EQ(books_->entries().ReadLosses(id)[HEAPTAP_LOSS_EVENTS_FULL].events, 0);
 }
 
 TEST_F(BooksTest, AFullMapOfProcessesIsALoss) {
@@ -687,7 +688,7 @@ TEST_F(BooksTest, AFullMapOfProcessesIsALoss) {
   Puppet puppet;
   Track(puppet.pid(), true);
   puppet.Do({.kind = Order::kFork, .address = 0x1000, .size = 16, .weight = 16});
-  EXPECT_EQ(books_->ReadLosses(0)[HEAPTAP_LOSS_PROCESSES_FULL].events, 1);
+  EXPECT_EQ(books_->entries().ReadLosses(0)[HEAPTAP_LOSS_PROCESSES_FULL].events, 1);
   EXPECT_THAT(Events(), IsEmpty());
 }
 

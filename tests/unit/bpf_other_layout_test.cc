@@ -435,7 +435,7 @@ class OwnLayoutTest : public ::testing::Test {
 
 TEST_F(OwnLayoutTest, ReadsWhatWasWritten) {
   NEED_BPF(Load());
-  absl::StatusOr<uint64_t> id = books_->Track(getpid(), false, {});
+  absl::StatusOr<uint64_t> id = books_->processes().Track(getpid(), false, {});
   ASSERT_TRUE(id.ok()) << id.status();
   const heaptap_tally tally = {{1, 2, 3, 4}, {5, 6, 7, 8}};
   PutInto("tallies", heaptap_tally_key{*id, 70, 9, 0}, tally);
@@ -476,7 +476,7 @@ TEST_F(OwnLayoutTest, ReadsWhatWasWritten) {
 
 TEST_F(OwnLayoutTest, NothingRunsAfterTheStop) {
   NEED_BPF(Load());
-  absl::StatusOr<uint64_t> id = books_->Track(getpid(), true, {});
+  absl::StatusOr<uint64_t> id = books_->processes().Track(getpid(), true, {});
   ASSERT_TRUE(id.ok()) << id.status();
   const std::set<uint32_t> programs = LinkedPrograms();
   EXPECT_THAT(programs, SizeIs(4));

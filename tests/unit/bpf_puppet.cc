@@ -347,7 +347,7 @@ absl::Status Recording::Attach(uint64_t unwind_bytes) {
 
 heaptap_tally Sum(const Books& books, uint64_t process_id) {
   heaptap_tally sum = {};
-  absl::StatusOr<std::vector<TallyEntry>> tallies = books.ReadTallies(process_id);
+  absl::StatusOr<std::vector<TallyEntry>> tallies = books.entries().ReadTallies(process_id);
   EXPECT_TRUE(tallies.ok()) << tallies.status();
   if (!tallies.ok()) return sum;
   for (const TallyEntry& entry : *tallies) {
@@ -362,7 +362,7 @@ heaptap_tally Sum(const Books& books, uint64_t process_id) {
 }
 
 LiveTotals Live(const Books& books, uint64_t process_id) {
-  absl::StatusOr<std::map<uint64_t, LiveTotals>> live = books.ReadLiveTotals();
+  absl::StatusOr<std::map<uint64_t, LiveTotals>> live = books.entries().ReadLiveTotals();
   EXPECT_TRUE(live.ok()) << live.status();
   return live.ok() ? (*live)[process_id] : LiveTotals();
 }

@@ -112,7 +112,7 @@ TEST_F(UnwindMapsTest, EmptyRingBufferAndUnknownStack) {
   EXPECT_EQ(poll(&ready, 1, 0), 0);
   EXPECT_THAT(maps().TakeRawStacks(), IsEmpty());
   maps().ReplaceStack(77, heaptap_stack{});
-  EXPECT_FALSE(books_->ReadStack(77).ok());
+  EXPECT_FALSE(books_->entries().ReadStack(77).ok());
 }
 
 // Endless means: processes add stacks faster than they are taken out of the ring.
@@ -122,7 +122,7 @@ TEST(RawStacksTest, AreTakenThoughTheRingFillsWithoutEnd) {
   NEED_BPF(recording.Load({.raw_stacks_bytes = kRingBytes}));
   UnwindMaps& maps = recording.books->unwind();
   Puppet puppets[4];
-  for (const Puppet& puppet : puppets) ASSERT_TRUE(recording.books->Track(puppet.pid(), false, {}).ok());
+  for (const Puppet& puppet : puppets) ASSERT_TRUE(recording.books->processes().Track(puppet.pid(), false, {}).ok());
   maps.Clear();  // there is no table, and there will be none
   for (const Puppet& puppet : puppets) {
     puppet.Send({.kind = Order::kAlloc, .address = 0x1000, .size = 16, .weight = 16, .count = uint64_t{1} << 40});

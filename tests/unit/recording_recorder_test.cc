@@ -13,6 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -90,6 +91,7 @@ class RecorderTest : public ::testing::Test {
     Start(Children());
     const absl::Status status = recorder_->RecordChild(kParent);
     EXPECT_TRUE(status.ok()) << status;
+    absl::MutexLock lock(&kernel_.mutex);
     return kernel_.processes.begin()->first;
   }
 

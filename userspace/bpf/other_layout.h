@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "userspace/bpf/books.h"
+#include "userspace/bpf/entries.h"
 #include "userspace/bpf/pins.h"
 
 namespace heaptap::bpf {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "userspace/bpf/books.h"
+#include "userspace/bpf/entries.h"
 #include "userspace/recording/target.h"
 
 namespace heaptap::recording {

@@ -52,7 +52,7 @@ absl::StatusOr<heaptap_control> Controls::Order(Target& target, worker::ControlV
                                       .collector = static_cast<uint32_t>(getpid()),
                                       .address = target.control_address};
   absl::StatusOr<heaptap_control> control =
-      hands_.Control(target.pid, order, [&] { return books_.IsCurrent(target.pid, target.process_id); });
+      hands_.Control(target.pid, order, [&] { return processes_.IsCurrent(target.pid, target.process_id); });
   if (!absl::IsDeadlineExceeded(control.status())) return control;
   target.reachable = false;
   base::Say(absl::StrCat(failure().message(), " within ", absl::FormatDuration(worker::Hands::kPatience),
@@ -87,7 +87,7 @@ void Controls::ReadActive(Target& target) {
 void Controls::NoteOwner(Target& target) {
   if (target.ending.has_value()) return;
   const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
-  if (!books_.IsCurrent(target.pid, target.process_id)) return;
+  if (!processes_.IsCurrent(target.pid, target.process_id)) return;
   const std::optional<uid_t> owner = facts.ok() ? facts->owner : std::nullopt;
   const bool is_same = !target.owner_known || target.owner == owner;
   target.owner = is_same ? owner : std::nullopt;

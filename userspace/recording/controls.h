@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "heaptap/contract.h"
-#include "userspace/bpf/books.h"
+#include "userspace/bpf/processes.h"
 #include "userspace/recording/target.h"
 #include "userspace/worker/hands.h"
 
@@ -24,9 +24,9 @@ class Controls {
     bool is_system_wide = false;  // processes that another collector controls are recorded too
     bool follow = false;          // children are recorded too
   };
-  // `books` and `hands` must outlive this object.
-  Controls(const bpf::Books& books, worker::Hands& hands, const Options& options)
-      : books_(books), hands_(hands), options_(options) {}
+  // `processes` and `hands` must outlive this object.
+  Controls(const bpf::Processes& processes, worker::Hands& hands, const Options& options)
+      : processes_(processes), hands_(hands), options_(options) {}
 
   // Takes the facts about a target from its control block, and control of it unless another collector has that.
   void Use(Target& target, const heaptap_control& control, uint64_t address);
@@ -46,7 +46,7 @@ class Controls {
   void NoteOwner(Target& target);
 
  private:
-  const bpf::Books& books_;
+  const bpf::Processes& processes_;
   worker::Hands& hands_;
   const Options options_;
   std::set<pid_t> collectors_reported_;  // other collectors

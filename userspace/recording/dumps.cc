@@ -49,7 +49,7 @@ constexpr absl::Duration kTallyTime = absl::Microseconds(1);
 }  // namespace
 
 Dumps::Dumps(const Means& means, const RecorderOptions& options, DumpFolder folder)
-    : books_(means.books),
+    : entries_(means.entries),
       mapping_events_(means.mapping_events),
       hands_(means.hands),
       spaces_(means.spaces),
@@ -103,7 +103,7 @@ ProfileSubject Dumps::Subject(const Target& target) {
 
 absl::StatusOr<profile::Profile> Dumps::Build(const Target& target) {
   const absl::Time begin = absl::Now();
-  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_.ReadTallies(target.process_id);
+  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = entries_.ReadTallies(target.process_id);
   // The tallies of other processes were read too, for which the user of this one is not to blame.
   const absl::Duration own = kTallyTime * (tallies.ok() ? tallies->size() : 0);
   uncharged_ += std::max(absl::Now() - begin - own, absl::ZeroDuration());
@@ -112,7 +112,7 @@ absl::StatusOr<profile::Profile> Dumps::Build(const Target& target) {
 }
 
 profile::Profile Dumps::Build(const Target& target, std::vector<bpf::TallyEntry> tallies) {
-  return BuildProfile(books_, Subject(target), std::move(tallies), mapping_events_.lost());
+  return BuildProfile(entries_, Subject(target), std::move(tallies), mapping_events_.lost());
 }
 
 absl::StatusOr<std::string> Dumps::Write(Target& target, heaptap_dump_kind kind) {
@@ -189,7 +189,7 @@ std::string Dumps::WithoutSamples() const {
 
 bool Dumps::HasProfile(const Target& target) {
   if (target.started || !target.policy.record) return HasProfile(target, false);
-  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = books_.ReadTallies(target.process_id);
+  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = entries_.ReadTallies(target.process_id);
   return HasProfile(target, tallies.ok() && !tallies->empty());
 }
 
@@ -228,12 +228,12 @@ void Dumps::SayLosses(const std::vector<std::string>& warnings) {
 void Dumps::SayBooks(std::vector<const Target*> targets) const {
   for (int tries = 1; tries <= kSettleTries && !targets.empty(); tries++) {
     if (tries > 1) nanosleep(&kSettleTime, nullptr);
-    absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.ReadAllTallies();
-    absl::StatusOr<std::map<uint64_t, bpf::LiveTotals>> live = books_.ReadLiveTotals();
+    absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = entries_.ReadAllTallies();
+    absl::StatusOr<std::map<uint64_t, bpf::LiveTotals>> live = entries_.ReadLiveTotals();
     if (!tallies.ok() || !live.ok()) return;
     std::erase_if(targets, [&](const Target* target) {
       const BooksLine line = BooksJson(*target, (*tallies)[target->process_id], (*live)[target->process_id],
-                                       books_.ReadLosses(target->process_id));
+                                       entries_.ReadLosses(target->process_id));
       if (!line.balanced && tries < kSettleTries) return false;
       base::SayPlain(line.text);
       return true;

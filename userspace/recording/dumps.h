@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "heaptap/contract.h"
-#include "userspace/bpf/books.h"
+#include "userspace/bpf/entries.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/profile.h"
@@ -33,7 +33,7 @@ class Dumps {
  public:
   // What it needs of others, which must outlive this object.
   struct Means {
-    const bpf::Books& books;
+    const bpf::Entries& entries;
     const bpf::MappingEvents& mapping_events;
     worker::Hands& hands;
     const AddressSpaces& spaces;
@@ -85,7 +85,7 @@ class Dumps {
  private:
   void Fail(const absl::Status& status);
 
-  const bpf::Books& books_;
+  const bpf::Entries& entries_;
   const bpf::MappingEvents& mapping_events_;
   worker::Hands& hands_;
   const AddressSpaces& spaces_;

@@ -46,7 +46,8 @@ void Endings::Handle(Target& target, Ending ending) {
   if (target.ending.has_value()) return;
   if (target.name.empty()) {
     // A process has the name of its first thread.
-    if (absl::StatusOr<bpf::ThreadName> name = books_.ReadThreadName(target.process_id, target.pid); name.ok()) {
+    if (absl::StatusOr<bpf::ThreadName> name = books_.entries().ReadThreadName(target.process_id, target.pid);
+        name.ok()) {
       target.name = base::AsciiOnly(name->name);
     }
   }
@@ -76,7 +77,7 @@ void Endings::CloseEnded(absl::Time now) {
   if (std::all_of(to_close_.begin(), to_close_.end(), waits)) return;
   if (is_system_wide_ && now - exits_handled_ < kExitPause) return;
   exits_handled_ = now;
-  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.ReadAllTallies();
+  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.entries().ReadAllTallies();
   if (!tallies.ok()) return Fail(tallies.status());
   std::vector<Target*> closing;
   for (const uint64_t process_id : std::exchange(to_close_, {})) {
@@ -167,7 +168,7 @@ void Endings::FindUnnoticed() {
   events_lost_ = lost;
   // Ends come first, because PIDs may have been reused.
   FindUnnoticedEnds();
-  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.ReadProcesses();
+  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
     if (targets_.Find(process_id) != nullptr) continue;
@@ -182,7 +183,7 @@ void Endings::FindUnnoticed() {
 }
 
 void Endings::FindUnnoticedEnds() {
-  absl::StatusOr<std::map<uint64_t, Unnoticed>> ended = books_.ReadUnnoticed();
+  absl::StatusOr<std::map<uint64_t, Unnoticed>> ended = books_.processes().ReadUnnoticed();
   if (!ended.ok()) return Fail(ended.status());
   for (const auto& [process_id, process] : *ended) {
     if (closed_.contains(process_id)) continue;
@@ -223,19 +224,19 @@ Target& Endings::Replace(uint64_t ended_id, uint64_t new_id) {
 
 // Done first, because the next sweep removes the marks of closed processes.
 void Endings::ForgetClosedByPredecessor() {
-  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.ReadAllTallies();
+  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.entries().ReadAllTallies();
   absl::StatusOr<std::set<uint64_t>> closed = books_.ReadClosed();
   if (!tallies.ok() || !closed.ok()) return;
   for (const uint64_t process_id : *closed) {
-    if (tallies->contains(process_id) || books_.IsUnnoticed(process_id)) closed_.insert(process_id);
+    if (tallies->contains(process_id) || books_.processes().IsUnnoticed(process_id)) closed_.insert(process_id);
   }
   ForgetClosed();
 }
 
 // Closes books of processes whose end no event will report.
 void Endings::FinishOrphans(absl::FunctionRef<void()> pump) {
-  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.ReadAllTallies();
-  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.ReadProcesses();
+  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.entries().ReadAllTallies();
+  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
   absl::StatusOr<std::set<uint64_t>> closed = books_.ReadClosed();
   if (!tallies.ok() || !closed.ok() || !processes.ok()) return;
   // Handles processes that began or ended during the reading.

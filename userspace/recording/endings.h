@@ -79,7 +79,7 @@ class Endings {
   bool failed() const { return failed_; }
 
  private:
-  using Unnoticed = bpf::Books::Unnoticed;
+  using Unnoticed = bpf::EndedBooks;
 
   // The target of this PID whose books ended with a reset that no event has told; null: there is none.
   const Target* FindReset(pid_t pid, const std::map<uint64_t, Unnoticed>& ended) const;

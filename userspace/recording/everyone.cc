@@ -65,21 +65,22 @@ void Everyone::Fail(const absl::Status& status) {
 // The settings of a process until its start event is handled and the rules are applied.
 absl::Status Everyone::SetDefaults() {
   const Policy& policy = options_.policy;
-  return books_.SetSettings({.everyone = 1,
-                             .flags = HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED,
-                             .limits = {policy.max_live, policy.max_contexts},
-                             .triggers = bpf::ToKernel(policy.triggers),
-                             .lg_sample = policy.lg_sample.value_or(HEAPTAP_NO_RATE),
-                             .collector_pid = static_cast<uint32_t>(getpid()),
-                             .live_room = 0,
-                             .tallies_room = 0});
+  return books_.processes().SetSettings(
+      {.everyone = 1,
+       .flags = HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED,
+       .limits = {policy.max_live, policy.max_contexts},
+       .triggers = bpf::ToKernel(policy.triggers),
+       .lg_sample = policy.lg_sample.value_or(HEAPTAP_NO_RATE),
+       .collector_pid = static_cast<uint32_t>(getpid()),
+       .live_room = 0,
+       .tallies_room = 0});
 }
 
 void Everyone::TakeOverBooks() {
   unwinding_.tables().StartFrom(books_.unwind().Clear());
   unwinding_.tables().EnterVdso();
   endings_.ForgetClosedByPredecessor();
-  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.ReadProcesses();
+  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
     if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) != 0) continue;
@@ -142,7 +143,7 @@ bool Everyone::Inspect(Target& target) {
   absl::StatusOr<Inspection> inspection = allocators_.Inspect(target.pid);
   if (!inspection.ok() || inspection->is_pending) return false;
   for (const auto& [file, mapping] : inspection->all) unwinding_.tables().PrepareMapped(file, mapping);
-  if (!books_.IsCurrent(target.pid, target.process_id)) return false;
+  if (!books_.processes().IsCurrent(target.pid, target.process_id)) return false;
   spaces_.Keep(target.pid, std::move(inspection->space));
   if (!allocators_.HasAttached(*inspection)) return false;
   target.started = true;
@@ -170,11 +171,11 @@ void Everyone::ApplyPolicy(Target& target) {
     target.policy = rules->Find(facts);
   }
   const Policy& policy = target.policy;
-  books_.Configure(target.pid, target.process_id,
-                   {.ignored = !policy.record,
-                    .max_live = policy.max_live,
-                    .max_tallies = policy.max_contexts,
-                    .triggers = policy.triggers});
+  books_.processes().Configure(target.pid, target.process_id,
+                               {.ignored = !policy.record,
+                                .max_live = policy.max_live,
+                                .max_tallies = policy.max_contexts,
+                                .triggers = policy.triggers});
   if (policy.record) return;
   // Its entry in the kernel marks it as ignored until its next exec.
   ignored_.insert(target.process_id);
@@ -198,18 +199,18 @@ void Everyone::SetRules(Rules rules, const Policy& defaults, const Retention& re
 }
 
 void Everyone::RecordIgnored() {
-  const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.ReadProcesses();
+  const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
     if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) == 0 || ignored_.contains(process_id)) continue;
-    books_.Untrack(recorded.tgid);
+    books_.processes().Untrack(recorded.tgid);
     // With new books, because the old ones lack what happened meanwhile.
     record_running_(recorded.tgid).IgnoreError();
   }
 }
 
 void Everyone::Tick(absl::Time now) {
-  const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.ReadProcesses();
+  const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
     Target* target = targets_.Find(process_id);
@@ -262,7 +263,7 @@ void Everyone::Tick(absl::Time now) {
     has_full |= process.limits.max_tallies != 0 && is_filling(tallies_of_one, process.limits.max_tallies);
   }
   if (!has_full && !is_filling(tallies_of_all, std::min(options_.map_sizes.tallies, options_.map_sizes.stacks))) return;
-  if (const auto tallies = books_.ReadAllTallies(); tallies.ok()) upkeep_.FoldThreads(*tallies);
+  if (const auto tallies = books_.entries().ReadAllTallies(); tallies.ok()) upkeep_.FoldThreads(*tallies);
 }
 
 void Everyone::LookAt(pid_t pid) {

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "userspace/bpf/books.h"
+#include "userspace/bpf/processes.h"
 
 namespace heaptap::recording {
 

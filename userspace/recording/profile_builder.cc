@@ -31,12 +31,12 @@ std::vector<profile::AddressRange> AllocatorRanges(const ProfileSubject& subject
 
 }  // namespace
 
-std::map<uint32_t, std::string> ThreadNames(const bpf::Books& books, const ProfileSubject& subject,
+std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, const ProfileSubject& subject,
                                             const std::set<uint32_t>& tids) {
   std::map<uint32_t, std::string> names;
   std::vector<uint32_t> unnamed;
   for (const uint32_t tid : tids) {
-    absl::StatusOr<bpf::ThreadName> kept = books.ReadThreadName(subject.process_id, tid);
+    absl::StatusOr<bpf::ThreadName> kept = entries.ReadThreadName(subject.process_id, tid);
     names[tid] = kept.ok() ? std::move(kept->name) : "";
     if (!kept.ok() || !kept->given) unnamed.push_back(tid);
   }
@@ -47,8 +47,8 @@ std::map<uint32_t, std::string> ThreadNames(const bpf::Books& books, const Profi
   return names;
 }
 
-StackFrames ProgramFrames(const bpf::Books& books, const ProfileSubject& subject, uint64_t stack_id) {
-  const absl::StatusOr<heaptap_stack> stack = books.ReadStack(stack_id);
+StackFrames ProgramFrames(const bpf::Entries& entries, const ProfileSubject& subject, uint64_t stack_id) {
+  const absl::StatusOr<heaptap_stack> stack = entries.ReadStack(stack_id);
   if (!stack.ok() || stack->count == 0) return {};
   const absl::Span<const uint64_t> recorded =
       absl::MakeConstSpan(reinterpret_cast<const uint64_t*>(stack->frames), stack->count);
@@ -58,7 +58,7 @@ StackFrames ProgramFrames(const bpf::Books& books, const ProfileSubject& subject
   return result;
 }
 
-profile::Profile BuildProfile(const bpf::Books& books, const ProfileSubject& subject,
+profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject& subject,
                               std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost) {
   profile::Profile result;
   result.pid = subject.pid;
@@ -77,7 +77,7 @@ profile::Profile BuildProfile(const bpf::Books& books, const ProfileSubject& sub
   for (const bpf::TallyEntry& entry : tallies) {
     if (entry.stack_id != last_id) {
       last_id = entry.stack_id;
-      stack = ProgramFrames(books, subject, entry.stack_id);
+      stack = ProgramFrames(entries, subject, entry.stack_id);
     }
     uint64_t& samples = entry.stack_id == HEAPTAP_NO_STACK
                             ? result.stack_ends.without_stack  // the losses have the reason
@@ -88,10 +88,10 @@ profile::Profile BuildProfile(const bpf::Books& books, const ProfileSubject& sub
   result.contexts = contexts.Build();
   std::set<uint32_t> tids;
   for (const bpf::TallyEntry& entry : tallies) tids.insert(entry.tid);
-  result.thread_names = ThreadNames(books, subject, tids);
+  result.thread_names = ThreadNames(entries, subject, tids);
 
-  AddLossWarnings(books.ReadLosses(subject.process_id), "", result.warnings);
-  AddLossWarnings(books.ReadLosses(0), ", in this or another process", result.warnings);
+  AddLossWarnings(entries.ReadLosses(subject.process_id), "", result.warnings);
+  AddLossWarnings(entries.ReadLosses(0), ", in this or another process", result.warnings);
   for (uint32_t reason = HEAPTAP_STACK_WHOLE + 1; reason < HEAPTAP_STACK_ENDS; reason++) {
     if (result.stack_ends.samples[reason] == 0) continue;
     result.warnings.push_back(absl::StrCat("heaptap: ", result.stack_ends.samples[reason],

@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "userspace/bpf/books.h"
+#include "userspace/bpf/entries.h"
 #include "userspace/bpf/other_layout.h"
 #include "userspace/profile/frames.h"
 #include "userspace/profile/profile.h"
@@ -38,7 +38,7 @@ struct ProfileSubject {
 
 // The names of threads: the name that the program gave it, else the system's, now or at its end. "": unknown. May hold
 // any byte.
-std::map<uint32_t, std::string> ThreadNames(const bpf::Books& books, const ProfileSubject& subject,
+std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, const ProfileSubject& subject,
                                             const std::set<uint32_t>& tids);
 
 // The program's part of a stack.
@@ -47,11 +47,11 @@ struct StackFrames {
   uint32_t end = HEAPTAP_STACK_UNFINISHED;
 };
 // Without frames if there is no such stack.
-StackFrames ProgramFrames(const bpf::Books& books, const ProfileSubject& subject, uint64_t stack_id);
+StackFrames ProgramFrames(const bpf::Entries& entries, const ProfileSubject& subject, uint64_t stack_id);
 
 // Builds a profile from the tallies of a process, which may have ended. Losses become warnings. `mappings_lost`: the
 // number of mapping events that the kernel dropped.
-profile::Profile BuildProfile(const bpf::Books& books, const ProfileSubject& subject,
+profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject& subject,
                               std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost);
 
 // The same from the books of another build of heaptap.

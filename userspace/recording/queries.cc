@@ -45,7 +45,7 @@ absl::StatusOr<Target*> Queries::FindForClient(const profile::ProcessRef& proces
   Target* target = targets_.Find(process.process_id);
   const bool is_it = target != nullptr && target->pid == process.pid && !target->ending.has_value();
   const bool is_there = is_it && target->policy.record && dumps_.HasProfile(*target);
-  if (is_there && books_.IsCurrent(process.pid, process.process_id)) return target;
+  if (is_there && books_.processes().IsCurrent(process.pid, process.process_id)) return target;
   return absl::NotFoundError(absl::StrCat("process ", process.pid, " is not recorded"));
 }
 
@@ -81,7 +81,7 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const std::vect
     summary.allocation_rate = target.allocation_rate;
     const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
     // Checked after the owner was read: the PID may have been reused before.
-    const absl::StatusOr<heaptap_process> process = books_.ReadProcess(target.pid);
+    const absl::StatusOr<heaptap_process> process = books_.processes().Read(target.pid);
     if (process.ok() && process->identity.id == target.process_id) {
       if (facts.ok()) summary.owner = facts->owner;
       summary.peak_bytes = static_cast<double>(process->figures.peak_weight);
@@ -90,7 +90,7 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const std::vect
   summary.peak_bytes = std::max(summary.peak_bytes, summary.live_bytes);
   summary.lg_sample = target.LgSample();
   if (!target.ending.has_value()) summary.active = target.active;
-  const bpf::Losses losses = books_.ReadLosses(target.process_id);
+  const bpf::Losses losses = books_.entries().ReadLosses(target.process_id);
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) {
     if (losses[reason].events != 0) summary.losses[std::string(bpf::LossName(reason))] = losses[reason].events;
   }
@@ -107,7 +107,7 @@ const std::vector<profile::ProcessSummary>& Queries::Summaries() {
 
 std::vector<profile::ProcessSummary> Queries::MakeSummaries() {
   std::vector<profile::ProcessSummary> summaries;
-  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.ReadAllTallies();
+  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.entries().ReadAllTallies();
   if (!tallies.ok()) return summaries;
   if (const absl::Time now = absl::Now(); now - active_read_ >= kActiveInterval) {
     active_read_ = now;
@@ -200,7 +200,7 @@ profile::CollectorFigures Queries::Figures(const profile::CountsByName& events) 
   figures.revision = books_.layout();
   figures.processes = Summaries();
   figures.events = events;
-  const bpf::Losses losses = books_.ReadLosses(0);
+  const bpf::Losses losses = books_.entries().ReadLosses(0);
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) {
     figures.losses[std::string(bpf::LossName(reason))] = losses[reason].events;
   }

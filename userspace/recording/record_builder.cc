@@ -10,9 +10,9 @@
 
 namespace heaptap::recording {
 
-absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Books& books, const ProfileSubject& subject,
+absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Entries& entries, const ProfileSubject& subject,
                                                     uint64_t count) {
-  absl::StatusOr<std::vector<heaptap_record>> records = books.ReadRecords(subject.process_id);
+  absl::StatusOr<std::vector<heaptap_record>> records = entries.ReadRecords(subject.process_id);
   if (!records.ok()) return records.status();
   if (records->size() > count) records->erase(records->begin(), records->end() - static_cast<ptrdiff_t>(count));
 
@@ -23,11 +23,11 @@ absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Books& books, con
     tids.insert(record.tid);
     if (record.free_time != 0) tids.insert(record.free_tid);
   }
-  const std::map<uint32_t, std::string> names = ThreadNames(books, subject, tids);
+  const std::map<uint32_t, std::string> names = ThreadNames(entries, subject, tids);
   const auto make_deed = [&](uint32_t tid, uint64_t time, uint64_t stack_id) {
     const auto [stack, new_stack] = stacks.try_emplace(stack_id);
     if (new_stack) {
-      stack->second = std::make_shared<std::vector<uint64_t>>(ProgramFrames(books, subject, stack_id).frames);
+      stack->second = std::make_shared<std::vector<uint64_t>>(ProgramFrames(entries, subject, stack_id).frames);
     }
     return profile::Deed{.tid = tid, .thread_name = names.at(tid), .time = time, .frames = stack->second};
   };

@@ -7,14 +7,14 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "userspace/bpf/books.h"
+#include "userspace/bpf/entries.h"
 #include "userspace/profile/sample_record.h"
 #include "userspace/recording/profile_builder.h"
 
 namespace heaptap::recording {
 
 // The latest samples of the process that are still in the record, at most `count`.
-absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Books& books, const ProfileSubject& subject,
+absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Entries& entries, const ProfileSubject& subject,
                                                     uint64_t count);
 
 }  // namespace heaptap::recording

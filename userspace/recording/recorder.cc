@@ -133,7 +133,8 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
       spaces_(options_.system_wide.has_value() ? AddressSpaces::Scope::kSystemWide
               : options_.follow                ? AddressSpaces::Scope::kKeptAndChildren
                                                : AddressSpaces::Scope::kKept),
-      controls_(*books_, hands_, {.is_system_wide = options_.system_wide.has_value(), .follow = options_.follow}),
+      controls_(books_->processes(), hands_,
+                {.is_system_wide = options_.system_wide.has_value(), .follow = options_.follow}),
       allocators_({.books = *books_,
                    .hands = hands_,
                    .errands = errands_,
@@ -150,8 +151,8 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                   .errands = errands_},
                  spaces_, options_.map_sizes.unwind_bytes,
                  [this](uint64_t process_id, uint32_t asked) { AnswerTables(process_id, asked); }),
-      dumps_({.books = *books_, .mapping_events = *mapping_events_, .hands = hands_, .spaces = spaces_}, options_,
-             std::move(folder)),
+      dumps_({.entries = books_->entries(), .mapping_events = *mapping_events_, .hands = hands_, .spaces = spaces_},
+             options_, std::move(folder)),
       requests_({.books = *books_,
                  .errands = errands_,
                  .hands = hands_,
@@ -220,7 +221,7 @@ absl::Status Recorder::StartSystemWide() {
 
 absl::Status Recorder::RecordChild(pid_t pid) {
   spaces_.Keep(pid, {});
-  absl::StatusOr<uint64_t> process_id = books_->Track(pid, options_.follow, options_.policy.triggers);
+  absl::StatusOr<uint64_t> process_id = books_->processes().Track(pid, options_.follow, options_.policy.triggers);
   if (!process_id.ok()) return process_id.status();
   AddTarget(*process_id, pid);
   return absl::OkStatus();
@@ -258,11 +259,11 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   if (!options_.system_wide.has_value()) {
     errands_.WaitUntil([&] { return !unwinding_.tables().IsReading(); }, absl::Now() + kPatience);
   }
-  absl::StatusOr<uint64_t> process_id = books_->Track(pid, options_.follow, options_.policy.triggers);
+  absl::StatusOr<uint64_t> process_id = books_->processes().Track(pid, options_.follow, options_.policy.triggers);
   if (!process_id.ok()) return process_id.status();
   // If the process has ended, its PID may be reused, and nothing will remove the entry.
   if (process::HasEnded(pidfd->get())) {
-    books_->Untrack(pid);
+    books_->processes().Untrack(pid);
     return absl::NotFoundError(absl::StrCat("process ", pid, " has ended"));
   }
   spaces_.Keep(pid, std::move(inspection->space));
@@ -407,7 +408,7 @@ void Recorder::Handle(const heaptap_event& event) {
     if (event.process_id == 0) return spaces_.Drop(event.tgid);
     // The target is unknown if its beginning was missed, if another recorder saw it, or if it is already closed.
     if (target == nullptr) {
-      if (endings_.IsClosed(event.process_id) || !books_->IsUnnoticed(event.process_id)) return;
+      if (endings_.IsClosed(event.process_id) || !books_->processes().IsUnnoticed(event.process_id)) return;
       target = &AddTarget(event.process_id, event.tgid);
     }
     return endings_.Handle(*target, {.status = static_cast<int>(static_cast<uint32_t>(event.argument)),
@@ -494,7 +495,8 @@ void Recorder::FinishRawStack(bpf::RawStack raw) {
 
 bool Recorder::IsOver(const heaptap_event& event) {
   return targets_.Find(event.process_id) == nullptr &&
-         !books_->IsCurrent(static_cast<pid_t>(event.tgid), event.process_id) && !books_->IsUnnoticed(event.process_id);
+         !books_->processes().IsCurrent(static_cast<pid_t>(event.tgid), event.process_id) &&
+         !books_->processes().IsUnnoticed(event.process_id);
 }
 
 void Recorder::HandleReset(const heaptap_event& event) {
@@ -514,7 +516,7 @@ void Recorder::DumpAll(heaptap_dump_kind kind) {
 }
 
 void Recorder::End() {
-  books_->SetSettings({}).IgnoreError();
+  books_->processes().SetSettings({}).IgnoreError();
   if (everyone_.has_value()) everyone_->InspectAll();
   Abandon();
   if (pins_.has_value()) pins_->RemoveAll();
@@ -528,7 +530,7 @@ void Recorder::Abandon() {
     if (target.control_address != 0) {
       controls_.Order(target, worker::ControlVerb::kRelease).status().IgnoreError();
     }
-    books_->Untrack(target.pid);
+    books_->processes().Untrack(target.pid);
   }
   allocators_.Detach();
 }

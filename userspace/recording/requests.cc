@@ -48,7 +48,7 @@ void Requests::HandleDueTrigger(Target& target, absl::Time now) {
 absl::StatusOr<Requests::Contents> Requests::MakeContents(const Target& target, const heaptap_dump_request& request) {
   if (request.kind == HEAPTAP_ASK_RECENT || request.kind == HEAPTAP_ASK_LOG) {
     const absl::StatusOr<profile::SampleRecords> records =
-        BuildRecords(books_, dumps_.Subject(target), request.argument);
+        BuildRecords(books_.entries(), dumps_.Subject(target), request.argument);
     if (!records.ok()) return records.status();
     const auto write = request.kind == HEAPTAP_ASK_LOG ? exporter::LogJson : exporter::RecentJson;
     return Contents{write(*records), {}, {}};
@@ -126,7 +126,7 @@ void Requests::HandleDump(Target& target, const heaptap_event& event) {
     target.other_collector = 0;
     controls_.Write(target);
   }
-  if (!books_.IsCurrent(static_cast<pid_t>(event.tgid), target.process_id)) return;  // it has ended
+  if (!books_.processes().IsCurrent(static_cast<pid_t>(event.tgid), target.process_id)) return;  // it has ended
   // A process that asks too often gets no answer, and costs no profile.
   if (!answers_.HasRoom(target.process_id, AccountOf(target))) return;
   if (!HasTime(target) || !IsSettled(target)) {
@@ -152,7 +152,8 @@ void Requests::HandleDump(Target& target, const heaptap_event& event) {
   answers_.Start({.pid = pid,
                   .process_id = target.process_id,
                   .user = AccountOf(target),
-                  .is_current = [books = &books_, pid, id = target.process_id] { return books->IsCurrent(pid, id); }},
+                  .is_current = [processes = &books_.processes(), pid,
+                                 id = target.process_id] { return processes->IsCurrent(pid, id); }},
                  {.address = event.argument,
                   .sequence = asked.sequence,
                   .error = contents.ok() ? 0 : EIO,

@@ -52,7 +52,7 @@ void Upkeep::RepairSpaces() {
     if (!target.has_lost_mappings || target.ending.has_value()) continue;
     target.has_lost_mappings = false;
     const absl::StatusOr<std::vector<elf::Mapping>> mappings = hands_.ReadExecutableMappings(target.pid);
-    if (!mappings.ok() || !books_.IsCurrent(target.pid, process_id)) continue;
+    if (!mappings.ok() || !books_.processes().IsCurrent(target.pid, process_id)) continue;
     if (spaces_.Find(target.pid) == nullptr) {
       const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
       spaces_.Keep(target.pid, {.mappings = {}, .executable = facts.ok() ? facts->executable : ""});
@@ -75,7 +75,7 @@ void Upkeep::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>&
     const Target* target = targets_.Find(process_id);
     if (target == nullptr || target->ending.has_value()) continue;
     // Read before checking which threads live.
-    const absl::StatusOr<heaptap_process> process = books_.ReadProcess(target->pid);
+    const absl::StatusOr<heaptap_process> process = books_.processes().Read(target->pid);
     if (!process.ok() || process->identity.id != process_id) continue;
     const auto may_be_folded = [](const bpf::TallyEntry& entry) {
       return entry.tid != 0 && entry.tally.allocated.objects == entry.tally.freed.objects;

@@ -14,7 +14,7 @@
 namespace heaptap::bpf {
 namespace {
 
-using Cause = Books::Unnoticed::Cause;
+using Cause = EndedBooks::Cause;
 
 class SimulatedUnwindMaps final : public UnwindMaps {
  public:
@@ -38,71 +38,9 @@ class SimulatedUnwindMaps final : public UnwindMaps {
   base::FileDescriptor never_{eventfd(0, EFD_CLOEXEC)};
 };
 
-class SimulatedBooks final : public Books {
+class SimulatedEntries final : public Entries {
  public:
-  SimulatedBooks(SimulatedKernel& kernel, bool adopts) : kernel_(kernel), unwind_(kernel), adopted_(adopts) {
-    if (adopts) forgotten_ = kernel.closed;
-  }
-
-  std::string layout() const override { return "simulated"; }
-  bool adopted() const override { return adopted_; }
-  bool HasSizes(const MapSizes&) const override { return true; }
-
-  absl::StatusOr<uint64_t> Track(pid_t tgid, bool follow, const Triggers& triggers) override {
-    const uint64_t id = std::exchange(kernel_.next_collector_id, kernel_.next_collector_id + 2);
-    RecordedProcess& recorded = kernel_.processes[id];
-    recorded.tgid = tgid;
-    recorded.process.identity.id = id;
-    recorded.process.identity.start_time = SimulatedKernel::Now();
-    recorded.process.flags = follow ? HEAPTAP_PROCESS_FOLLOW : 0;
-    recorded.process.triggers = ToKernel(triggers);
-    return id;
-  }
-  bool IsCurrent(pid_t tgid, uint64_t process_id) const override {
-    const auto found = kernel_.processes.find(process_id);
-    return found != kernel_.processes.end() && found->second.tgid == tgid;
-  }
-  void Untrack(pid_t tgid) override {
-    std::erase_if(kernel_.processes, [tgid](const auto& entry) { return entry.second.tgid == tgid; });
-  }
-  absl::Status SetSettings(heaptap_settings settings) override {
-    kernel_.settings = settings;
-    return absl::OkStatus();
-  }
-  bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) override {
-    if (!IsCurrent(tgid, process_id)) return false;
-    heaptap_process& process = kernel_.processes[process_id].process;
-    if (settings.ignored) process.flags |= HEAPTAP_PROCESS_IGNORED;
-    process.limits = {settings.max_live, settings.max_tallies};
-    process.triggers = ToKernel(settings.triggers);
-    return true;
-  }
-  absl::StatusOr<heaptap_process> ReadProcess(pid_t tgid) const override {
-    for (const auto& [process_id, recorded] : kernel_.processes) {
-      if (recorded.tgid == tgid) return recorded.process;
-    }
-    return absl::NotFoundError("the process is not recorded");
-  }
-
-  int events_fd() const override { return never_.get(); }
-  absl::StatusOr<std::vector<heaptap_event>> TakeEvents() override {
-    if (!forgotten_.empty()) {
-      if (absl::Status status = Sweep(); !status.ok()) return status;
-    }
-    std::vector<heaptap_event> events = std::exchange(kernel_.events, {});
-    kernel_.Step("handle events");
-    return events;
-  }
-  uint64_t EventsLost() const override { return kernel_.events_lost; }
-  absl::StatusOr<std::map<uint64_t, RecordedProcess>> ReadProcesses() const override {
-    kernel_.Step("ReadProcesses");
-    return kernel_.processes;
-  }
-  absl::StatusOr<std::map<uint64_t, Unnoticed>> ReadUnnoticed() const override {
-    kernel_.Step("ReadUnnoticed");
-    return kernel_.unnoticed;
-  }
-  bool IsUnnoticed(uint64_t process_id) const override { return kernel_.unnoticed.contains(process_id); }
+  explicit SimulatedEntries(SimulatedKernel& kernel) : kernel_(kernel) {}
 
   absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const override {
     kernel_.Step("ReadTallies");
@@ -134,10 +72,101 @@ class SimulatedBooks final : public Books {
     const auto found = kernel_.losses.find(process_id);
     return found == kernel_.losses.end() ? Losses{} : found->second;
   }
-  bool Fold(pid_t, uint64_t, const TallyEntry&, uint32_t) override { return false; }
-  double EventsFill() const override { return 0; }
-  std::map<std::string, uint64_t> KernelMemory() const override { return {}; }
 
+ private:
+  SimulatedKernel& kernel_;
+};
+
+class SimulatedProcesses final : public Processes {
+ public:
+  explicit SimulatedProcesses(SimulatedKernel& kernel) : kernel_(kernel) {}
+
+  absl::StatusOr<uint64_t> Track(pid_t tgid, bool follow, const Triggers& triggers) override {
+    const uint64_t id = std::exchange(kernel_.next_collector_id, kernel_.next_collector_id + 2);
+    absl::MutexLock lock(&kernel_.mutex);
+    RecordedProcess& recorded = kernel_.processes[id];
+    recorded.tgid = tgid;
+    recorded.process.identity.id = id;
+    recorded.process.identity.start_time = SimulatedKernel::Now();
+    recorded.process.flags = follow ? HEAPTAP_PROCESS_FOLLOW : 0;
+    recorded.process.triggers = ToKernel(triggers);
+    return id;
+  }
+  bool IsCurrent(pid_t tgid, uint64_t process_id) const override {
+    absl::MutexLock lock(&kernel_.mutex);
+    const auto found = kernel_.processes.find(process_id);
+    return found != kernel_.processes.end() && found->second.tgid == tgid;
+  }
+  void Untrack(pid_t tgid) override {
+    absl::MutexLock lock(&kernel_.mutex);
+    std::erase_if(kernel_.processes, [tgid](const auto& entry) { return entry.second.tgid == tgid; });
+  }
+  absl::Status SetSettings(heaptap_settings settings) override {
+    kernel_.settings = settings;
+    return absl::OkStatus();
+  }
+  bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) override {
+    absl::MutexLock lock(&kernel_.mutex);
+    const auto found = kernel_.processes.find(process_id);
+    if (found == kernel_.processes.end() || found->second.tgid != tgid) return false;
+    heaptap_process& process = found->second.process;
+    if (settings.ignored) process.flags |= HEAPTAP_PROCESS_IGNORED;
+    process.limits = {settings.max_live, settings.max_tallies};
+    process.triggers = ToKernel(settings.triggers);
+    return true;
+  }
+  absl::StatusOr<heaptap_process> Read(pid_t tgid) const override {
+    absl::MutexLock lock(&kernel_.mutex);
+    for (const auto& [process_id, recorded] : kernel_.processes) {
+      if (recorded.tgid == tgid) return recorded.process;
+    }
+    return absl::NotFoundError("the process is not recorded");
+  }
+  absl::StatusOr<std::map<uint64_t, RecordedProcess>> ReadAll() const override {
+    kernel_.Step("ReadProcesses");
+    absl::MutexLock lock(&kernel_.mutex);
+    return kernel_.processes;
+  }
+  absl::StatusOr<std::map<uint64_t, EndedBooks>> ReadUnnoticed() const override {
+    kernel_.Step("ReadUnnoticed");
+    return kernel_.unnoticed;
+  }
+  bool IsUnnoticed(uint64_t process_id) const override { return kernel_.unnoticed.contains(process_id); }
+
+ private:
+  SimulatedKernel& kernel_;
+};
+
+class SimulatedBooks final : public Books {
+ public:
+  SimulatedBooks(SimulatedKernel& kernel, bool adopts)
+      : kernel_(kernel), entries_(kernel), processes_(kernel), unwind_(kernel), adopted_(adopts) {
+    if (adopts) forgotten_ = kernel.closed;
+  }
+
+  std::string layout() const override { return "simulated"; }
+  bool adopted() const override { return adopted_; }
+  bool HasSizes(const MapSizes&) const override { return true; }
+
+  const Entries& entries() const override { return entries_; }
+  Processes& processes() override { return processes_; }
+  const Processes& processes() const override { return processes_; }
+  UnwindMaps& unwind() override { return unwind_; }
+  const UnwindMaps& unwind() const override { return unwind_; }
+
+  int events_fd() const override { return never_.get(); }
+  absl::StatusOr<std::vector<heaptap_event>> TakeEvents() override {
+    if (!forgotten_.empty()) {
+      if (absl::Status status = Sweep(); !status.ok()) return status;
+    }
+    std::vector<heaptap_event> events = std::exchange(kernel_.events, {});
+    kernel_.Step("handle events");
+    return events;
+  }
+  uint64_t EventsLost() const override { return kernel_.events_lost; }
+  double EventsFill() const override { return 0; }
+
+  bool Fold(pid_t, uint64_t, const TallyEntry&, uint32_t) override { return false; }
   absl::Status Sweep() override {
     kernel_.Step("sweep the live objects");
     std::erase_if(kernel_.live, [this](const auto& entry) { return kernel_.closed.contains(entry.first); });
@@ -178,12 +207,13 @@ class SimulatedBooks final : public Books {
     return kernel_.closed;
   }
 
-  UnwindMaps& unwind() override { return unwind_; }
-  const UnwindMaps& unwind() const override { return unwind_; }
+  std::map<std::string, uint64_t> KernelMemory() const override { return {}; }
   int program(Program) const override { return no_program_.get(); }
 
  private:
   SimulatedKernel& kernel_;
+  SimulatedEntries entries_;
+  SimulatedProcesses processes_;
   SimulatedUnwindMaps unwind_;
   const bool adopted_;
   std::set<uint64_t> forgotten_;  // marked until the next sweep
@@ -240,15 +270,19 @@ void SimulatedKernel::Send(const heaptap_event& event) {
   }
 }
 
-RecordedProcess& SimulatedKernel::Find(pid_t pid) {
+RecordedProcess SimulatedKernel::Take(pid_t pid) {
+  absl::MutexLock lock(&mutex);
   const auto found =
       std::find_if(processes.begin(), processes.end(), [pid](const auto& entry) { return entry.second.tgid == pid; });
   EXPECT_NE(found, processes.end()) << "process " << pid << " is not recorded";
-  return found->second;
+  RecordedProcess taken = found->second;
+  processes.erase(found);
+  return taken;
 }
 
 uint64_t SimulatedKernel::Add(pid_t pid, uint64_t parent_id, uint32_t flags) {
   const uint64_t id = std::exchange(next_process_id_, next_process_id_ + 2);
+  absl::MutexLock lock(&mutex);
   RecordedProcess& recorded = processes[id];
   recorded.tgid = pid;
   recorded.process.identity.id = id;
@@ -283,15 +317,14 @@ void SimulatedKernel::Sample(uint64_t process_id, uint64_t bytes) {
 }
 
 uint64_t SimulatedKernel::Fork(uint64_t parent_id, pid_t child, const std::string& comm) {
-  const uint64_t id = Add(child, parent_id, processes[parent_id].process.flags);
+  const uint64_t id = Add(child, parent_id, FlagsOf(parent_id));
   Send(MakeEvent(HEAPTAP_EVENT_FORK, child, id, comm, parent_id));
   return id;
 }
 
 uint64_t SimulatedKernel::Exec(pid_t pid, const std::string& comm) {
-  const RecordedProcess old = Find(pid);
+  const RecordedProcess old = Take(pid);
   const uint64_t old_id = old.process.identity.id;
-  processes.erase(old_id);
   const uint64_t id = Add(pid, old.process.identity.parent_id, old.process.flags);
   unnoticed[old_id] = {.tgid = pid, .cause = Cause::kExec, .status = 0, .by_oom_kill = false, .peak_weight = 0};
   Send(MakeEvent(HEAPTAP_EVENT_EXEC, pid, id, comm, old_id));
@@ -299,9 +332,8 @@ uint64_t SimulatedKernel::Exec(pid_t pid, const std::string& comm) {
 }
 
 uint64_t SimulatedKernel::Reset(pid_t pid, uint32_t lg_sample) {
-  const RecordedProcess old = Find(pid);
+  const RecordedProcess old = Take(pid);
   const uint64_t old_id = old.process.identity.id;
-  processes.erase(old_id);
   const uint64_t id = Add(pid, old.process.identity.parent_id, old.process.flags);
   unnoticed[old_id] = {.tgid = pid, .cause = Cause::kReset, .status = 0, .by_oom_kill = false, .peak_weight = 0};
   heaptap_event event = MakeEvent(HEAPTAP_EVENT_RESET, pid, id, "", old_id);
@@ -313,15 +345,19 @@ uint64_t SimulatedKernel::Reset(pid_t pid, uint32_t lg_sample) {
 }
 
 void SimulatedKernel::Exit(pid_t pid, const std::string& comm, uint32_t status) {
-  const RecordedProcess old = Find(pid);
-  const uint64_t id = old.process.identity.id;
+  const uint64_t id = Take(pid).process.identity.id;
   names.try_emplace({id, static_cast<uint32_t>(pid)}, ThreadName{comm, false});
-  processes.erase(id);
   unnoticed[id] = {.tgid = pid, .cause = Cause::kExit, .status = status, .by_oom_kill = false, .peak_weight = 0};
   Send(MakeEvent(HEAPTAP_EVENT_EXIT, pid, id, comm, status));
 }
 
+uint32_t SimulatedKernel::FlagsOf(uint64_t process_id) const {
+  absl::MutexLock lock(&mutex);
+  return processes.at(process_id).process.flags;
+}
+
 bool SimulatedKernel::HasBooks(uint64_t process_id) const {
+  absl::MutexLock lock(&mutex);
   return processes.contains(process_id) || unnoticed.contains(process_id) || tallies.contains(process_id) ||
          live.contains(process_id) || losses.contains(process_id) || closed.contains(process_id);
 }

@@ -22,8 +22,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
@@ -60,8 +62,10 @@ class SimulatedKernel {
   // Called before each step of a collector.
   void Step(const std::string& step);
 
-  std::map<uint64_t, RecordedProcess> processes;
-  std::map<uint64_t, Books::Unnoticed> unnoticed;
+  // IsCurrent may be called by any thread, everything else by that of the recorder only.
+  mutable absl::Mutex mutex;
+  std::map<uint64_t, RecordedProcess> processes ABSL_GUARDED_BY(mutex);
+  std::map<uint64_t, EndedBooks> unnoticed;
   std::map<uint64_t, std::vector<TallyEntry>> tallies;
   std::map<uint64_t, heaptap_stack> stacks;
   std::map<uint64_t, LiveTotals> live;
@@ -81,7 +85,9 @@ class SimulatedKernel {
   std::optional<int> steps_left = {};
 
  private:
-  RecordedProcess& Find(pid_t pid);
+  // The process stops being recorded.
+  RecordedProcess Take(pid_t pid);
+  uint32_t FlagsOf(uint64_t process_id) const;
   uint64_t Add(pid_t pid, uint64_t parent_id, uint32_t flags);
 
   uint64_t next_process_id_ = 2;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The texts of the books.
-#include "userspace/bpf/books.h"
+// The texts of the entries.
+#include "userspace/bpf/entries.h"
 
 namespace heaptap::bpf {
 namespace {
@@ -42,13 +42,6 @@ constexpr absl::string_view kEndTexts[HEAPTAP_STACK_ENDS] = {
 };
 
 }  // namespace
-
-heaptap_triggers ToKernel(const Triggers& triggers) {
-  return {.first_high_water = triggers.first_high_water,
-          .interval_step = triggers.interval,
-          .high_water_percent = triggers.high_water_percent,
-          .reserved = 0};
-}
 
 absl::string_view LossDescription(uint32_t reason) { return kLossTexts[reason].description; }
 absl::string_view LossName(uint32_t reason) { return kLossTexts[reason].name; }

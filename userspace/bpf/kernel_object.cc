@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// How books begin: loads the eBPF object into the kernel, or takes over the recording of an earlier collector.
+#include "userspace/bpf/kernel_object.h"
+
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bpf/heaptap.skel.h"
-#include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/probes.h"
 
@@ -23,6 +22,7 @@ namespace heaptap::bpf {
 namespace {
 
 constexpr uint64_t kFirstIdOfPrograms = 2;
+constexpr uint64_t kFirstIdOfCollector = 1;
 
 // The collector sweeps `live` when this share of it is used. The rest has room for samples until the sweep ends.
 constexpr uint64_t kSweepAtPercent = 75;
@@ -62,19 +62,9 @@ static_assert(std::size(kSitePrograms) == HEAPTAP_PROBES);
 std::string MapPin(const bpf_map* map) { return absl::StrCat("map_", bpf_map__name(map)); }
 std::string ProgramPin(const char* name) { return absl::StrCat("program_", name); }
 
-int KeepEvent(void* context, void* data, size_t size) {
-  auto& events = *static_cast<std::vector<heaptap_event>*>(context);
-  if (size >= sizeof(heaptap_event)) {
-    heaptap_event event;
-    memcpy(&event, data, sizeof(event));
-    events.push_back(event);
-  }
-  return events.size() < KernelBooks::kMaxEventsAtOnce ? 0 : KernelBooks::kEnough;
-}
-
 }  // namespace
 
-std::string KernelBooks::Layout() {
+std::string KernelObject::Layout() {
   // FNV-1a. Only root could pin an object with a forged hash.
   size_t size = 0;
   const auto* bytes = static_cast<const unsigned char*>(heaptap_bpf::elf_bytes(&size));
@@ -83,38 +73,26 @@ std::string KernelBooks::Layout() {
   return absl::StrFormat("%016x", hash);
 }
 
-absl::StatusOr<std::unique_ptr<Books>> KernelBooks::Load(const MapSizes& sizes) {
-  std::unique_ptr<KernelBooks> books(new KernelBooks);
-  if (absl::Status status = books->Open(sizes, nullptr); !status.ok()) return status;
-  return books;
-}
-
-absl::StatusOr<std::unique_ptr<Books>> KernelBooks::LoadOrAdopt(const MapSizes& sizes, const Pins& pins) {
-  std::unique_ptr<KernelBooks> books(new KernelBooks);
-  if (absl::Status status = books->Open(sizes, &pins); !status.ok()) return status;
-  return books;
-}
-
-absl::Status KernelBooks::Open(const MapSizes& sizes, const Pins* pins) {
+absl::Status KernelObject::Open(const MapSizes& sizes, const Pins* pins) {
   if (absl::Status status = CheckPidNamespace(); !status.ok()) return status;
   QuietLibbpf();
   object_ = heaptap_bpf__open();
   if (object_ == nullptr) return KernelError(errno, "opening the eBPF object");
   adopted_ = pins != nullptr && pins->Has(kWhole);
-  if (adopted_) {
-    if (absl::Status status = Adopt(*pins); !status.ok()) return status;
-    return UseMaps();
-  }
+  if (adopted_) return Adopt(*pins);
   SetSizes(sizes);
-  if (absl::Status status = LoadObject(pins != nullptr); !status.ok()) return status;
-  if (absl::Status status = Prepare(sizes); !status.ok()) return status;
-  if (absl::Status status = UseMaps(); !status.ok()) return status;
+  if (absl::Status status = Load(pins != nullptr); !status.ok()) return status;
+  return Prepare();
+}
+
+absl::Status KernelObject::Start(const Pins* pins) {
+  if (adopted_) return absl::OkStatus();
   if (absl::Status status = AttachLifecycle(); !status.ok()) return status;
   return pins == nullptr ? absl::OkStatus() : PinAll(*pins);
 }
 
 // The maps whose sizes can be chosen, with their sizes.
-std::vector<std::pair<bpf_map*, uint32_t>> KernelBooks::SizedMaps(const MapSizes& sizes) const {
+std::vector<std::pair<bpf_map*, uint32_t>> KernelObject::SizedMaps(const MapSizes& sizes) const {
   return {{object_->maps.processes, sizes.processes},
           {object_->maps.stacks, sizes.stacks},
           {object_->maps.live, sizes.live},
@@ -128,18 +106,18 @@ std::vector<std::pair<bpf_map*, uint32_t>> KernelBooks::SizedMaps(const MapSizes
           {object_->maps.raw_stacks, sizes.raw_stacks_bytes}};
 }
 
-void KernelBooks::SetSizes(const MapSizes& sizes) {
+void KernelObject::SetSizes(const MapSizes& sizes) {
   for (const auto& [map, size] : SizedMaps(sizes)) bpf_map__set_max_entries(map, size);
   object_->rodata->records_capacity = sizes.records;
 }
 
-bool KernelBooks::HasSizes(const MapSizes& sizes) const {
+bool KernelObject::HasSizes(const MapSizes& sizes) const {
   const auto sized = SizedMaps(sizes);
   return std::all_of(sized.begin(), sized.end(),
                      [](const auto& entry) { return bpf_map__max_entries(entry.first) == entry.second; });
 }
 
-absl::Status KernelBooks::LoadObject(bool for_everyone) {
+absl::Status KernelObject::Load(bool for_everyone) {
   uint64_t seed = 0;
   if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) return KernelError(errno, "getrandom");
   object_->rodata->stack_seed = seed;
@@ -170,7 +148,7 @@ absl::Status KernelBooks::LoadObject(bool for_everyone) {
   return FillPrograms();
 }
 
-absl::Status KernelBooks::FillPrograms() {
+absl::Status KernelObject::FillPrograms() {
   if (program(Program::kAny) < 0) return absl::OkStatus();
   for (uint32_t probe = 0; probe < HEAPTAP_PROBES; probe++) {
     const int fd = program(kSitePrograms[probe]);
@@ -183,10 +161,10 @@ absl::Status KernelBooks::FillPrograms() {
   return absl::OkStatus();
 }
 
-absl::Status KernelBooks::Prepare(const MapSizes& sizes) {
+absl::Status KernelObject::Prepare() {
   SetCounter(HEAPTAP_COUNTER_NEXT_PROCESS_ID, kFirstIdOfPrograms);
-  SetCounter(HEAPTAP_COUNTER_NEXT_COLLECTOR_ID, next_process_id_);
-  SetCounter(HEAPTAP_COUNTER_SWEEP_AT, uint64_t{sizes.live} * kSweepAtPercent / 100);
+  SetCounter(HEAPTAP_COUNTER_NEXT_COLLECTOR_ID, kFirstIdOfCollector);
+  SetCounter(HEAPTAP_COUNTER_SWEEP_AT, SweepAt());
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
     const heaptap_loss_key key = {0, reason, 0};
     const heaptap_loss none = {};
@@ -198,7 +176,7 @@ absl::Status KernelBooks::Prepare(const MapSizes& sizes) {
   return absl::OkStatus();
 }
 
-absl::Status KernelBooks::AttachLifecycle() {
+absl::Status KernelObject::AttachLifecycle() {
   const std::pair<bpf_program*, bpf_link**> lifecycle[] = {
       {object_->progs.process_fork, &object_->links.process_fork},
       {object_->progs.process_exec, &object_->links.process_exec},
@@ -212,14 +190,7 @@ absl::Status KernelBooks::AttachLifecycle() {
   return absl::OkStatus();
 }
 
-absl::Status KernelBooks::UseMaps() {
-  sweep_at_ = uint64_t{bpf_map__max_entries(object_->maps.live)} * kSweepAtPercent / 100;
-  ring_ = ring_buffer__new(bpf_map__fd(object_->maps.events), KeepEvent, &events_, nullptr);
-  if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer");
-  return unwind_.Open(object_, program(Program::kInvalidateRules));
-}
-
-absl::Status KernelBooks::PinAll(const Pins& pins) {
+absl::Status KernelObject::PinAll(const Pins& pins) {
   // An earlier collector may have been killed in the middle of this.
   for (const std::string& name : pins.Names()) pins.Remove(name);
   bpf_map* map;
@@ -243,7 +214,7 @@ absl::Status KernelBooks::PinAll(const Pins& pins) {
   return pins.Pin(bpf_map__fd(object_->maps.counters), kWhole);
 }
 
-absl::Status KernelBooks::Adopt(const Pins& pins) {
+absl::Status KernelObject::Adopt(const Pins& pins) {
   bpf_map* map;
   bpf_object__for_each_map(map, object_->obj) {
     if (bpf_map__is_internal(map)) continue;
@@ -262,15 +233,24 @@ absl::Status KernelBooks::Adopt(const Pins& pins) {
       return pinned.status();
     }
   }
-  next_process_id_ = ReadCounter(HEAPTAP_COUNTER_NEXT_COLLECTOR_ID);
-  absl::StatusOr<std::set<uint64_t>> closed = ReadClosed();
-  if (!closed.ok()) return closed.status();
-  forgotten_.assign(closed->begin(), closed->end());
   return absl::OkStatus();
 }
 
-KernelBooks::~KernelBooks() {
-  if (ring_ != nullptr) ring_buffer__free(ring_);
+void KernelObject::SetCounter(uint32_t which, uint64_t value) {
+  bpf_map__update_elem(object_->maps.counters, &which, sizeof(which), &value, sizeof(value), BPF_ANY);
+}
+
+uint64_t KernelObject::ReadCounter(uint32_t which) const {
+  uint64_t value = 0;
+  bpf_map__lookup_elem(object_->maps.counters, &which, sizeof(which), &value, sizeof(value), 0);
+  return value;
+}
+
+uint64_t KernelObject::SweepAt() const {
+  return uint64_t{bpf_map__max_entries(object_->maps.live)} * kSweepAtPercent / 100;
+}
+
+KernelObject::~KernelObject() {
   if (object_ != nullptr) heaptap_bpf__destroy(object_);
 }
 

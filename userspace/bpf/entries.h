@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the books hold, for those who only read them: tallies, live objects, stacks, names of threads, records, losses.
+//
+// Part of a Books, and like it an interface. bpf/books.h describes the entries. Not thread-safe. Contents that a
+// process can influence (addresses, sizes, weights, names) are unverified.
+#ifndef HEAPTAP_USERSPACE_BPF_ENTRIES_H_
+#define HEAPTAP_USERSPACE_BPF_ENTRIES_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "bpf/books.h"
+
+namespace heaptap::bpf {
+
+struct TallyEntry {
+  uint64_t stack_id;
+  uint32_t tid;
+  heaptap_tally tally;
+};
+
+struct ThreadName {
+  std::string name;
+  bool given = false;  // by the program; else it is the comm of the thread when it ended
+};
+
+struct LiveTotals {
+  uint64_t objects = 0;
+  uint64_t bytes = 0;
+  uint64_t weight = 0;
+};
+
+using Losses = std::array<heaptap_loss, HEAPTAP_LOSS_REASONS>;
+
+// A sentence for people, such as "samples not recorded: map of live objects full".
+absl::string_view LossDescription(uint32_t reason);
+// A stable name for machines, such as "live_full".
+absl::string_view LossName(uint32_t reason);
+
+// What a stack ends at (enum heaptap_stack_end), for people.
+absl::string_view StackEndDescription(uint32_t end);
+
+class Entries {
+ public:
+  virtual ~Entries() = default;
+  Entries(const Entries&) = delete;
+  Entries& operator=(const Entries&) = delete;
+
+  // Each of these reads a whole map once.
+  virtual absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const = 0;
+  // Of all processes, by process id.
+  virtual absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const = 0;
+  // By process id. A process without live objects may be missing.
+  virtual absl::StatusOr<std::map<uint64_t, LiveTotals>> ReadLiveTotals() const = 0;
+  // The records of the process, oldest first. A record that is being written may be missing or mixed with the next one.
+  virtual absl::StatusOr<std::vector<heaptap_record>> ReadRecords(uint64_t process_id) const = 0;
+
+  // One look-up. NotFound for HEAPTAP_NO_STACK.
+  virtual absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const = 0;
+  // One look-up. NotFound: the program did not name the thread and the thread still runs, or the name was dropped.
+  virtual absl::StatusOr<ThreadName> ReadThreadName(uint64_t process_id, uint32_t tid) const = 0;
+  // One look-up for each reason. Process id 0: losses of no known process.
+  virtual Losses ReadLosses(uint64_t process_id) const = 0;
+
+ protected:
+  Entries() = default;
+};
+
+}  // namespace heaptap::bpf
+
+#endif  // HEAPTAP_USERSPACE_BPF_ENTRIES_H_

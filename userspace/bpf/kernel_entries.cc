@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/bpf/kernel_entries.h"
+
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <string.h>
+
+#include <algorithm>
+
+#include "bpf/heaptap.skel.h"
+#include "userspace/bpf/kernel_error.h"
+#include "userspace/bpf/map_access.h"
+
+namespace heaptap::bpf {
+
+absl::StatusOr<std::vector<TallyEntry>> KernelEntries::ReadTallies(uint64_t process_id) const {
+  std::vector<TallyEntry> entries;
+  absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
+      skeleton_->maps.tallies, [&](const heaptap_tally_key& key, const heaptap_tally& tally) {
+        if (key.process_id == process_id) entries.push_back({key.stack_id, key.tid, tally});
+      });
+  if (!status.ok()) return status;
+  return entries;
+}
+
+absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> KernelEntries::ReadAllTallies() const {
+  std::map<uint64_t, std::vector<TallyEntry>> entries;
+  absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
+      skeleton_->maps.tallies, [&](const heaptap_tally_key& key, const heaptap_tally& tally) {
+        entries[key.process_id].push_back({key.stack_id, key.tid, tally});
+      });
+  if (!status.ok()) return status;
+  return entries;
+}
+
+absl::StatusOr<std::map<uint64_t, LiveTotals>> KernelEntries::ReadLiveTotals() const {
+  std::map<uint64_t, LiveTotals> processes;
+  absl::Status status = ForEachEntry<heaptap_live_key, heaptap_live>(
+      skeleton_->maps.live, [&](const heaptap_live_key& key, const heaptap_live& object) {
+        if (object.size == 0 || object.size == HEAPTAP_LIVE_CLAIMED) return;
+        LiveTotals& totals = processes[key.process_id];
+        totals.objects++;
+        totals.bytes += object.size;
+        totals.weight += object.weight;
+      });
+  if (!status.ok()) return status;
+  return processes;
+}
+
+absl::StatusOr<heaptap_stack> KernelEntries::ReadStack(uint64_t stack_id) const {
+  heaptap_stack stack;
+  if (stack_id == HEAPTAP_NO_STACK) return absl::NotFoundError("sample without a stack");
+  if (const int error =
+          bpf_map__lookup_elem(skeleton_->maps.stacks, &stack_id, sizeof(stack_id), &stack, sizeof(stack), 0);
+      error != 0) {
+    return KernelError(error, "reading a stack");
+  }
+  stack.count = std::min<uint32_t>(stack.count, HEAPTAP_MAX_FRAMES);
+  return stack;
+}
+
+absl::StatusOr<ThreadName> KernelEntries::ReadThreadName(uint64_t process_id, uint32_t tid) const {
+  const heaptap_thread_key key = {process_id, tid, 0};
+  heaptap_thread_name value;
+  if (const int error = bpf_map__lookup_elem(skeleton_->maps.names, &key, sizeof(key), &value, sizeof(value), 0);
+      error != 0) {
+    return error == -ENOENT ? absl::NotFoundError("the thread has no name in the books")
+                            : KernelError(error, "reading the name of a thread");
+  }
+  return ThreadName{std::string(value.name, strnlen(value.name, sizeof(value.name))), value.given != 0};
+}
+
+absl::StatusOr<std::vector<heaptap_record>> KernelEntries::ReadRecords(uint64_t process_id) const {
+  std::vector<heaptap_record> records;
+  absl::Status status =
+      ForEachEntry<uint32_t, heaptap_record>(skeleton_->maps.records, [&](uint32_t, const heaptap_record& record) {
+        if (record.number != 0 && record.process_id == process_id) records.push_back(record);
+      });
+  if (!status.ok()) return status;
+  std::sort(records.begin(), records.end(),
+            [](const heaptap_record& a, const heaptap_record& b) { return a.number < b.number; });
+  return records;
+}
+
+Losses KernelEntries::ReadLosses(uint64_t process_id) const {
+  Losses losses = {};
+  for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
+    const heaptap_loss_key key = {process_id, reason, 0};
+    bpf_map__lookup_elem(skeleton_->maps.losses, &key, sizeof(key), &losses[reason], sizeof(losses[reason]), 0);
+  }
+  return losses;
+}
+
+}  // namespace heaptap::bpf

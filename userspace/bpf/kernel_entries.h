@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads the entries of the kernel's maps. Part of KernelBooks. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_BPF_KERNEL_ENTRIES_H_
+#define HEAPTAP_USERSPACE_BPF_KERNEL_ENTRIES_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "userspace/bpf/entries.h"
+
+struct heaptap_bpf;
+
+namespace heaptap::bpf {
+
+class KernelEntries final : public Entries {
+ public:
+  // To be called once, before anything else. `skeleton` must outlive this object.
+  void Open(const heaptap_bpf* skeleton) { skeleton_ = skeleton; }
+
+  absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const override;
+  absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const override;
+  absl::StatusOr<std::map<uint64_t, LiveTotals>> ReadLiveTotals() const override;
+  absl::StatusOr<std::vector<heaptap_record>> ReadRecords(uint64_t process_id) const override;
+  absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const override;
+  absl::StatusOr<ThreadName> ReadThreadName(uint64_t process_id, uint32_t tid) const override;
+  Losses ReadLosses(uint64_t process_id) const override;
+
+ private:
+  const heaptap_bpf* skeleton_ = nullptr;
+};
+
+}  // namespace heaptap::bpf
+
+#endif  // HEAPTAP_USERSPACE_BPF_KERNEL_ENTRIES_H_
