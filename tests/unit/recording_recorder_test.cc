@@ -341,7 +341,7 @@ TEST_F(RecorderTest, AResetMayBeFoundBeforeItsEvent) {
               Text(1, 2 * kBytes, exits ? kDefaultRate : kRate, 1));
     EXPECT_FALSE(recorder_->IsRecorded(pid));
     EXPECT_FALSE(kernel_.HasBooks(before));
-    EXPECT_THAT(recorder_->ended(), SizeIs(1));
+    EXPECT_THAT(recorder_->endings().ended(), SizeIs(1));
   }
 }
 
@@ -401,7 +401,7 @@ TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAReset) {
   DieAtEachStep([this](pid_t pid) { kernel_.Reset(pid, kDefaultRate); }, 0, steps);
   EXPECT_THAT(steps, IsSupersetOf({"handle events", "MarkClosed", "forget the losses", "forget the end",
                                    "forget the stacks", "forget the tallies"}));
-  EXPECT_THAT(recorder_->ended(), IsEmpty());
+  EXPECT_THAT(recorder_->endings().ended(), IsEmpty());
 }
 
 TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAnExec) {

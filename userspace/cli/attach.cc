@@ -56,7 +56,7 @@ int Attach(const AttachFlags& flags) {
     }
   }
   (*recorder)->Finish();
-  base::Say((*recorder)->StackSummary());
+  base::Say((*recorder)->dumps().StackSummary());
   return (*recorder)->failed() ? kFailure : kSuccess;
 }
 

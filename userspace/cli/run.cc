@@ -167,8 +167,8 @@ int Run(const RunFlags& flags) {
   }
   const int status = Follow(**recorder, signals, child->pid());
   (*recorder)->Finish();
-  if (const std::string line = (*recorder)->WithoutSamples(); !line.empty()) base::Say(line);
-  if (!(*recorder)->recorded_any()) {
+  if (const std::string line = (*recorder)->dumps().WithoutSamples(); !line.empty()) base::Say(line);
+  if (!(*recorder)->dumps().recorded_any()) {
     base::Say(absl::StrCat(
         "nothing was recorded: no process of ", base::AsciiOnly(flags.command[0]),
         flags.only.empty() ? " had a sampled allocator; is it statically linked with another malloc, or set-user-ID?"

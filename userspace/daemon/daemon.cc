@@ -137,7 +137,7 @@ absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes() {
 
 absl::StatusOr<std::vector<profile::EndedProcess>> Daemon::Ended() {
   return Ask<absl::StatusOr<std::vector<profile::EndedProcess>>>([](recording::Recorder& recorder) {
-    return std::vector<profile::EndedProcess>(recorder.ended().begin(), recorder.ended().end());
+    return std::vector<profile::EndedProcess>(recorder.endings().ended().begin(), recorder.endings().ended().end());
   });
 }
 

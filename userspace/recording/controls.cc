@@ -66,6 +66,12 @@ void Controls::Write(Target& target) {
   Order(target, worker::ControlVerb::kTake, target.CollectorRate()).status().IgnoreError();
 }
 
+void Controls::AnswerTables(Target& target, uint32_t asked) {
+  if (target.control_address == 0 || target.foreign) return;
+  // Fails if the process has ended; then it no longer waits.
+  Order(target, worker::ControlVerb::kTablesReady, asked).status().IgnoreError();
+}
+
 pid_t Controls::OtherCollector(const heaptap_control& control) {
   const auto pid = static_cast<pid_t>(control.collector_pid);
   // A killed collector leaves its PID behind, which another program may have by now.

@@ -35,6 +35,8 @@ class Controls {
   absl::StatusOr<heaptap_control> Order(Target& target, worker::ControlVerb verb, uint32_t argument = 0);
   // Writes the collector and the rate to the target's control block, if it has one.
   void Write(Target& target);
+  // Tells a target that waits for the tables of its mappings that they are in the kernel. `asked`: its question.
+  void AnswerTables(Target& target, uint32_t asked);
   // Reads prof.active, which a process switches without an event.
   void ReadActive(Target& target);
 

@@ -17,13 +17,9 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,15 +29,14 @@
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/bpf/pins.h"
-#include "userspace/process/allocator_probes.h"
 #include "userspace/profile/figures.h"
-#include "userspace/profile/profile.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/allocators.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/dump_folder.h"
 #include "userspace/recording/dumps.h"
 #include "userspace/recording/endings.h"
+#include "userspace/recording/event_loop.h"
 #include "userspace/recording/everyone.h"
 #include "userspace/recording/queries.h"
 #include "userspace/recording/recorder_options.h"
@@ -84,13 +79,13 @@ class Recorder {
   absl::Status RecordRunning(pid_t pid);
 
   // Readable when something must be handled at once.
-  std::vector<int> fds() const;
+  std::vector<int> fds() const { return loop_.fds(); }
   // Readable when a process has mapped a file. A busy machine has thousands of these events each second, so they wait
   // until kMappingInterval after the last Pump.
   std::vector<int> mapping_fds() const { return mapping_events_->fds(); }
-  absl::Time pumped() const { return pumped_; }
+  absl::Time pumped() const { return loop_.pumped(); }
   // Handles everything that has happened since the last call.
-  void Pump();
+  void Pump() { loop_.Pump(); }
 
   // Writes a dump of each target.
   void DumpAll(heaptap_dump_kind kind);
@@ -99,56 +94,32 @@ class Recorder {
   // Ends a system-wide recording without dumps: removes it from the kernel and restores control blocks.
   void End();
 
-  // A line about the processes without a last dump because they took no sample; "" if there are none.
-  std::string WithoutSamples() const { return dumps_.WithoutSamples(); }
-  // A line about how the stacks in the last dumps end.
-  std::string StackSummary() const { return dumps_.StackSummary(); }
-
   bool IsRecorded(pid_t pid) const { return targets_.Has(pid); }
-  // Whether any process so far had a sampled allocator.
-  bool recorded_any() const { return dumps_.recorded_any(); }
   // Whether a dump or another task has failed (its error is already printed).
   bool failed() const {
-    return failed_ || dumps_.failed() || requests_.failed() || endings_.failed() ||
+    return failed_ || loop_.failed() || dumps_.failed() || requests_.failed() || endings_.failed() ||
            (everyone_.has_value() && everyone_->failed());
   }
   // Whether another recorder began the recording.
   bool took_over() const { return books_->adopted(); }
+
+  const Dumps& dumps() const { return dumps_; }
+  const Endings& endings() const { return endings_; }
 
   // For a system-wide recording. Clients' calls are those of collector.h.
   //
   // Everyone::Tick and SetRules are to be called.
   Everyone& everyone() { return *everyone_; }
   Queries& queries() { return queries_; }
-  profile::CollectorFigures Figures() { return queries_.Figures(events_counted_); }
-  const std::deque<profile::EndedProcess>& ended() const { return endings_.ended(); }
+  profile::CollectorFigures Figures() { return queries_.Figures(loop_.events_counted()); }
 
  private:
   Recorder(const RecorderOptions& options, DumpFolder folder, Kernel kernel);
-  static absl::StatusOr<DumpFolder> OpenFolder(const RecorderOptions& options);
   static absl::StatusOr<std::unique_ptr<Recorder>> Begin(const RecorderOptions& options, DumpFolder folder,
                                                          Kernel kernel);
   absl::Status StartSystemWide();
-
-  void Handle(const heaptap_event& event);
-  // Whether the books that begin with the event are closed already: their end may be found before their beginning, also
-  // by an earlier recorder that was killed before it consumed the event.
-  bool IsOver(const heaptap_event& event);
-  void HandleStart(Target& target, const heaptap_event& event);
-  void HandleReset(const heaptap_event& event);
-  void HandleMapping(const bpf::MappingEvent& event);
-  // Tells a process that the tables of its mappings are in the kernel.
-  void AnswerTables(uint64_t process_id, uint32_t asked);
-  // Finishes a stack that the kernel could not unwind.
-  void FinishRawStack(bpf::RawStack raw);
-
-  Target& AddTarget(uint64_t process_id, pid_t pid) { return targets_.Add(process_id, pid, options_.policy); }
-  // Copies the facts about a process's allocator to a process with the same memory.
-  static void CopyAllocatorFacts(const Target& from, Target& to);
-
   // Stops recording every target and restores its control block.
   void Abandon();
-  void Fail(const absl::Status& status);
 
   RecorderOptions options_;
   std::optional<bpf::Pins> pins_;
@@ -160,21 +131,17 @@ class Recorder {
   Controls controls_;
   Allocators allocators_;
   Unwinding unwinding_;
-  // Read, but later than the events that were read with them.
-  std::vector<bpf::RawStack> raw_stacks_to_come_;
-  std::vector<bpf::MappingEvent> mappings_to_come_;
   TargetTable targets_;
   Dumps dumps_;
   Requests requests_;
   Queries queries_;
   Endings endings_;
-  absl::Time pumped_ = absl::InfinitePast();
+  EventLoop loop_;
   bool failed_ = false;
 
   // For a system-wide recording.
   std::optional<TargetStates> states_;
   std::optional<Everyone> everyone_;
-  profile::CountsByName events_counted_;
 };
 
 }  // namespace heaptap::recording

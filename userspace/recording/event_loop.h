@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Takes what the kernel tells a recording (events, mappings, raw stacks), brings it into the order of time, and hands
+// each to the part that it concerns. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_RECORDING_EVENT_LOOP_H_
+#define HEAPTAP_USERSPACE_RECORDING_EVENT_LOOP_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "bpf/events.h"
+#include "userspace/bpf/books.h"
+#include "userspace/bpf/mapping_events.h"
+#include "userspace/bpf/unwind_maps.h"
+#include "userspace/profile/figures.h"
+#include "userspace/recording/address_spaces.h"
+#include "userspace/recording/allocators.h"
+#include "userspace/recording/controls.h"
+#include "userspace/recording/endings.h"
+#include "userspace/recording/everyone.h"
+#include "userspace/recording/queries.h"
+#include "userspace/recording/recorder_options.h"
+#include "userspace/recording/requests.h"
+#include "userspace/recording/target.h"
+#include "userspace/recording/target_table.h"
+#include "userspace/recording/unwinding.h"
+#include "userspace/worker/errands.h"
+
+namespace heaptap::recording {
+
+class EventLoop {
+ public:
+  // What it needs of others, which must outlive this object.
+  struct Means {
+    bpf::Books& books;
+    bpf::MappingEvents& mapping_events;
+    worker::Errands& errands;
+    TargetTable& targets;
+    AddressSpaces& spaces;
+    Controls& controls;
+    Allocators& allocators;
+    Unwinding& unwinding;
+    Requests& requests;
+    Queries& queries;
+    Endings& endings;
+    const RecorderOptions& options;
+  };
+  explicit EventLoop(const Means& means);
+
+  // The recording is system-wide. `everyone` must outlive this object.
+  void UseEveryone(Everyone* everyone) { everyone_ = everyone; }
+
+  // Readable when something must be handled at once.
+  std::vector<int> fds() const;
+  // Handles everything that has happened since the last call.
+  void Pump();
+  // When Pump was called last.
+  absl::Time pumped() const { return pumped_; }
+
+  // Events by their names for metrics.
+  const profile::CountsByName& events_counted() const { return events_counted_; }
+  // Whether the books failed (the error is already printed).
+  bool failed() const { return failed_; }
+
+ private:
+  // What has happened up to a time, each kind in the order of time; events in the order in which they were sent.
+  struct Batch {
+    uint64_t until;
+    std::vector<heaptap_event> events;
+    std::vector<bpf::RawStack> raw_stacks;
+    std::vector<bpf::MappingEvent> mappings;
+    std::set<pid_t> changed = {};  // processes with new mappings
+  };
+  absl::StatusOr<Batch> TakeBatch();
+  void HandleTablesWanted(const Batch& batch);
+  void HandleInOrder(Batch& batch);
+  void CountEvents(const std::vector<heaptap_event>& events);
+
+  void Handle(const heaptap_event& event);
+  void HandleFork(const heaptap_event& event);
+  void HandleExec(const heaptap_event& event);
+  void HandleReset(const heaptap_event& event);
+  void HandleExit(const heaptap_event& event);
+  // Of a process that the recording knows, or else not.
+  void HandleOfTarget(const heaptap_event& event);
+  void HandleStart(Target& target, const heaptap_event& event);
+  void HandleMapping(const bpf::MappingEvent& event);
+  // Finishes a stack that the kernel could not unwind.
+  void FinishRawStack(bpf::RawStack raw);
+
+  // Whether the books that begin with the event are closed already: their end may be found before their beginning, also
+  // by an earlier recorder that was killed before it consumed the event.
+  bool IsOver(const heaptap_event& event);
+  Target& AddTarget(uint64_t process_id, pid_t pid) { return targets_.Add(process_id, pid, options_.policy); }
+  void Fail(const absl::Status& status);
+
+  bpf::Books& books_;
+  bpf::MappingEvents& mapping_events_;
+  worker::Errands& errands_;
+  TargetTable& targets_;
+  AddressSpaces& spaces_;
+  Controls& controls_;
+  Allocators& allocators_;
+  Unwinding& unwinding_;
+  Requests& requests_;
+  Queries& queries_;
+  Endings& endings_;
+  const RecorderOptions& options_;
+  Everyone* everyone_ = nullptr;
+  // Read, but later than the events that were read with them.
+  std::vector<bpf::RawStack> raw_stacks_to_come_;
+  std::vector<bpf::MappingEvent> mappings_to_come_;
+  profile::CountsByName events_counted_;
+  absl::Time pumped_ = absl::InfinitePast();
+  bool failed_ = false;
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_EVENT_LOOP_H_
