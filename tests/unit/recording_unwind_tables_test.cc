@@ -147,7 +147,7 @@ TEST_F(UnwindTablesTest, FileThatWasRewrittenIsReadAgain) {
   EXPECT_EQ(FindRule(image, kCode), Words(3));
   EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
   // The old one is gone.
-  EXPECT_EQ(tables_->kernel_bytes(), KernelBytes(601));
+  EXPECT_EQ(tables_->kernel().bytes(), KernelBytes(601));
 }
 
 TEST_F(UnwindTablesTest, EntersAMappedFile) {
@@ -160,14 +160,14 @@ TEST_F(UnwindTablesTest, EntersAMappedFile) {
   EXPECT_EQ(file->state, HEAPTAP_FILE_LOADED);
   EXPECT_EQ(file->levels, 2);
   EXPECT_EQ(file->base, 0x1000);
-  EXPECT_EQ(tables_->kernel_bytes(), 3 * kNode);
-  EXPECT_EQ(tables_->kernel_bytes(), KernelBytes(601));
+  EXPECT_EQ(tables_->kernel().bytes(), 3 * kNode);
+  EXPECT_EQ(tables_->kernel().bytes(), KernelBytes(601));
   EXPECT_EQ(FindRule(image, kCode), Words(2));
   EXPECT_EQ(FindRule(image, kCode + 2), Words(3));
   EXPECT_EQ(FindRule(image, kCode + 1200), 0);
   // Again: nothing changes.
   EXPECT_THAT(Enter(image), IsEmpty());
-  EXPECT_EQ(tables_->kernel_bytes(), 3 * kNode);
+  EXPECT_EQ(tables_->kernel().bytes(), 3 * kNode);
   EXPECT_EQ(maps().ReadFile(KeyOf(image))->table, file->table);
 }
 
@@ -219,12 +219,12 @@ TEST_F(UnwindTablesTest, EqualTablesAreOne) {
   MappedImage second(Small(2));
   MappedImage other(Small(3));
   Enter(first);
-  EXPECT_EQ(tables_->kernel_bytes(), kNode);
+  EXPECT_EQ(tables_->kernel().bytes(), kNode);
   Enter(second);
-  EXPECT_EQ(tables_->kernel_bytes(), kNode);
+  EXPECT_EQ(tables_->kernel().bytes(), kNode);
   EXPECT_EQ(maps().ReadFile(KeyOf(first))->table, maps().ReadFile(KeyOf(second))->table);
   Enter(other);
-  EXPECT_EQ(tables_->kernel_bytes(), 2 * kNode);
+  EXPECT_EQ(tables_->kernel().bytes(), 2 * kNode);
   EXPECT_NE(maps().ReadFile(KeyOf(first))->table, maps().ReadFile(KeyOf(other))->table);
   EXPECT_EQ(FindRule(second, kCode), Words(2));
   EXPECT_EQ(FindRule(other, kCode), Words(3));
@@ -247,16 +247,16 @@ TEST_F(UnwindTablesTest, OnlyUnusedTablesMakeRoom) {
 
   // Its stacks begin to arrive, and another table's stop.
   SetLastUsed(third, true);
-  tables_->Balance(absl::FromUnixSeconds(10));
+  tables_->kernel().Balance(absl::FromUnixSeconds(10));
   EXPECT_EQ(StateOf(third), HEAPTAP_FILE_OUTSIDE);
   SetLastUsed(second, false);
-  tables_->Balance(absl::FromUnixSeconds(10));  // not so soon again
+  tables_->kernel().Balance(absl::FromUnixSeconds(10));  // not so soon again
   EXPECT_EQ(StateOf(third), HEAPTAP_FILE_OUTSIDE);
-  tables_->Balance(absl::FromUnixSeconds(20));
+  tables_->kernel().Balance(absl::FromUnixSeconds(20));
   EXPECT_EQ(StateOf(first), HEAPTAP_FILE_LOADED);
   EXPECT_EQ(StateOf(second), HEAPTAP_FILE_OUTSIDE);
   EXPECT_EQ(StateOf(third), HEAPTAP_FILE_LOADED);
-  EXPECT_EQ(tables_->kernel_bytes(), 2 * kNode);
+  EXPECT_EQ(tables_->kernel().bytes(), 2 * kNode);
   EXPECT_EQ(FindRule(second, kCode), Words(3));
 }
 
@@ -290,7 +290,7 @@ TEST_F(UnwindTablesTest, TableThatComesBackIsThereForAllWhoShareIt) {
   SetLastUsed(other, false);
   SetLastUsed(first, true);
   SetLastUsed(same, true);
-  tables_->Balance(absl::FromUnixSeconds(10));
+  tables_->kernel().Balance(absl::FromUnixSeconds(10));
   EXPECT_EQ(StateOf(first), HEAPTAP_FILE_LOADED);
   EXPECT_EQ(StateOf(same), HEAPTAP_FILE_LOADED);
   EXPECT_EQ(StateOf(other), HEAPTAP_FILE_OUTSIDE);
@@ -310,7 +310,7 @@ TEST_F(UnwindTablesTest, LargerThanTheBudget) {
   EXPECT_EQ(FindRule(image, kCode + 2), Words(3));
   SetLastUsed(image, true);
   testing::internal::CaptureStderr();
-  tables_->Balance(absl::FromUnixSeconds(10));
+  tables_->kernel().Balance(absl::FromUnixSeconds(10));
   EXPECT_THAT(testing::internal::GetCapturedStderr(), IsEmpty());
   EXPECT_THAT(Enter(image), IsEmpty());
   EXPECT_EQ(StateOf(image), HEAPTAP_FILE_OUTSIDE);
@@ -349,7 +349,7 @@ TEST_F(UnwindTablesTest, KnownFileThatTheKernelAsksForAgain) {
   maps().RemoveFile(KeyOf(image));
   Enter(image);
   EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
-  EXPECT_EQ(tables_->kernel_bytes(), kNode);
+  EXPECT_EQ(tables_->kernel().bytes(), kNode);
 }
 
 TEST_F(UnwindTablesTest, MapOfFilesThatWasFull) {
@@ -382,7 +382,7 @@ TEST_F(UnwindTablesTest, FilesWithoutEnd) {
   NEED_BPF(Load(100, 20));
   tables_ = std::make_unique<UnwindTables>(Means(), 100 * kNode, 8);
   tables_->EnterVdso();
-  const uint64_t before = tables_->kernel_bytes();
+  const uint64_t before = tables_->kernel().bytes();
   MappedImage used(Small(1000));
   Enter(used);
   SetLastUsed(used, true);
@@ -390,7 +390,7 @@ TEST_F(UnwindTablesTest, FilesWithoutEnd) {
     MappedImage image(i % 2 == 0 ? Small(2 + i) : std::string("text"));
     Enter(image);
     EXPECT_EQ(StateOf(image), i % 2 == 0 ? HEAPTAP_FILE_LOADED : HEAPTAP_FILE_WITHOUT_TABLE);
-    EXPECT_LE(tables_->kernel_bytes(), before + 8 * kNode);
+    EXPECT_LE(tables_->kernel().bytes(), before + 8 * kNode);
     EXPECT_EQ(StateOf(used), HEAPTAP_FILE_LOADED);
   }
   EXPECT_EQ(maps().ReadFile({HEAPTAP_VDSO_INODE, 0, 0})->state, HEAPTAP_FILE_LOADED);
@@ -550,7 +550,7 @@ TEST_F(UnwindTablesTest, MalformedFilesCostOneLineEach) {
     // Once.
     EXPECT_THAT(Enter(image), IsEmpty()) << one.name;
   }
-  EXPECT_EQ(tables_->kernel_bytes(), 0);
+  EXPECT_EQ(tables_->kernel().bytes(), 0);
 }
 
 // One broken function costs only itself.

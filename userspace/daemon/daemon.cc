@@ -137,7 +137,8 @@ absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes() {
 
 absl::StatusOr<std::vector<profile::EndedProcess>> Daemon::Ended() {
   return Ask<absl::StatusOr<std::vector<profile::EndedProcess>>>([](recording::Recorder& recorder) {
-    return std::vector<profile::EndedProcess>(recorder.endings().ended().begin(), recorder.endings().ended().end());
+    const std::deque<profile::EndedProcess>& ended = recorder.endings().ended();
+    return std::vector<profile::EndedProcess>(ended.begin(), ended.end());
   });
 }
 

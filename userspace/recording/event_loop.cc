@@ -103,7 +103,7 @@ void EventLoop::Pump() {
   endings_.FindUnnoticed();
   if (everyone_ != nullptr) everyone_->InspectNewcomers();
   endings_.CloseEnded(now);
-  unwinding_.tables().Balance(now);
+  unwinding_.tables().kernel().Balance(now);
   requests_.HandlePostponed();
 }
 

@@ -52,7 +52,7 @@ constexpr size_t kMaxFilesOfUsers = 256;
 constexpr size_t kMaxFilesOfUser = 32;
 // The kernel may refuse a file's probes after some hundredths of a second, each time.
 constexpr size_t kMaxFailuresOfUser = 8;
-constexpr uid_t kRoot = 0;
+constexpr uid_t kRootUser = 0;
 
 // Some hundredths of a second on a quiet machine; with a link for each site, several times that.
 constexpr absl::Duration kAttachTime = absl::Seconds(10);
@@ -125,7 +125,7 @@ void ProbeFiles::HandleAttached(File file, const std::string& name, worker::Answ
   if (status.ok()) {
     attached_[file] = {std::move(answer.files), attaching.mapped().owner};
   } else {
-    if (attaching.mapped().owner != kRoot && !absl::IsNotFound(status)) failures_[attaching.mapped().owner]++;
+    if (attaching.mapped().owner != kRootUser && !absl::IsNotFound(status)) failures_[attaching.mapped().owner]++;
     status = Named(name, status);
   }
   for (const Done& done : attaching.mapped().waiting) done(status);

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which unwind tables are in the kernel, and which file uses which of them.
+//
+// Tables in the kernel have a budget. When it is used up, the least recently used tables make room, unless they were
+// used a moment ago. Not thread safe.
+#ifndef HEAPTAP_USERSPACE_RECORDING_KERNEL_TABLES_H_
+#define HEAPTAP_USERSPACE_RECORDING_KERNEL_TABLES_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "absl/time/time.h"
+#include "bpf/unwind.h"
+#include "userspace/bpf/unwind_maps.h"
+#include "userspace/recording/table_reader.h"
+#include "userspace/unwind/file_table.h"
+
+namespace heaptap::recording {
+
+// Kernel memory for a table of `rows` rows.
+uint64_t KernelBytes(uint64_t rows);
+
+// Files of one device are neighbours, and so are the files that had one inode number.
+struct FileKeyLess {
+  bool operator()(const heaptap_file_key& a, const heaptap_file_key& b) const {
+    return std::tie(a.device, a.inode, a.generation) < std::tie(b.device, b.inode, b.generation);
+  }
+};
+
+class KernelTables {
+ public:
+  // `maps` must outlive this object. `budget`: bytes of kernel memory.
+  KernelTables(bpf::UnwindMaps& maps, uint64_t budget);
+
+  // The number of the next table; later ones follow.
+  void StartFrom(uint32_t number) { next_number_ = number; }
+
+  // The table of the file is being read; meanwhile programs send raw stacks through its code.
+  void SetWanted(const heaptap_file_key& key);
+  // Enters a file with its table, which goes into the kernel if there is room.
+  void Place(const heaptap_file_key& key, const SharedTable& table);
+  // The file is unknown from now on: the next program that meets it asks for its table.
+  void Remove(const heaptap_file_key& key);
+  // Tries again to load the tables of files that are used. Call it from time to time; most calls do nothing.
+  void Balance(absl::Time now);
+
+  // Whether the kernel knows what to do with the file. A program may have removed the file because it could not send
+  // its question, or the map had no room.
+  bool IsPlaced(const heaptap_file_key& key) const;
+  // Whether a program has used the file a moment ago.
+  bool IsInUse(const heaptap_file_key& key) const;
+  bool IsLoaded(const SharedTable& table) const;
+  // Whether the table is not larger than the budget.
+  bool Fits(const unwind::FileTable& table) const;
+
+  uint64_t budget_bytes() const;
+  uint64_t bytes() const;
+
+ private:
+  struct Use {
+    uint32_t number = 0;  // in the kernel; 0: not loaded
+    std::set<heaptap_file_key, FileKeyLess> files = {};
+  };
+  // False: there is no room.
+  bool Load(const unwind::FileTable& table, Use& use);
+  bool MakeRoom(uint64_t nodes);
+  void Unload(const unwind::FileTable& table, Use& use);
+  // The file does not use its table any more. A table that no file uses is unloaded.
+  void Leave(const heaptap_file_key& key);
+  // `number`: of the table, if it is loaded.
+  void SetState(const heaptap_file_key& key, uint32_t state, const unwind::FileTable* table = nullptr,
+                uint32_t number = 0);
+
+  bpf::UnwindMaps& maps_;
+  const uint64_t budget_nodes_;
+  uint64_t used_nodes_ = 0;
+  uint32_t next_number_ = 1;
+  std::map<heaptap_file_key, SharedTable, FileKeyLess> files_;  // without those that have no table
+  std::map<SharedTable, Use> tables_;                           // of these files
+  absl::Time balanced_ = absl::InfinitePast();
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_KERNEL_TABLES_H_

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/table_reader.h"
+
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "userspace/worker/reader_jobs.h"
+
+namespace heaptap::recording {
+namespace {
+
+// Results that are remembered. There are at most twice as many notes of contents.
+constexpr size_t kMaxRead = 4096;
+
+uint64_t BytesOf(const unwind::FileTable& table) { return table.rows.size() * sizeof(heaptap_row); }
+
+absl::StatusOr<unwind::FileTable> RowsOf(const worker::Answer& answer) {
+  if (answer.IsFault()) {
+    return absl::InvalidArgumentError(absl::StrCat("reading it failed: ", answer.status.message()));
+  }
+  if (!answer.status.ok()) return answer.status;
+  absl::StatusOr<worker::TableOfFile> table = worker::DecodeTable(answer.bytes);
+  if (!table.ok()) return table.status();
+  return std::move(table->table);
+}
+
+}  // namespace
+
+void TableReader::Read(const SeenFile& file) {
+  const worker::FileVersion version = file.identity.version;
+  if (read_.contains(version) || !being_read_.insert(version).second) return;
+  errands_.Start(file.user(), {.job = worker::Job::kTable, .file = file.file}, {.answer_bytes = worker::kMaxTableBytes},
+                 [this, version, open = file.open](const worker::Answer& answer) { HandleRead(version, answer); });
+}
+
+const absl::StatusOr<SharedTable>* TableReader::Find(const worker::FileVersion& version) const {
+  const auto found = read_.find(version);
+  return found == read_.end() ? nullptr : &found->second;
+}
+
+void TableReader::HandleRead(const worker::FileVersion& asked, const worker::Answer& answer) {
+  being_read_.erase(asked);
+  tables_read_++;
+  const absl::StatusOr<worker::FileVersion> version = worker::DecodeVersion(answer.bytes);
+  if (!version.ok() && !answer.IsFault()) return done_({.asked = asked, .version = {}, .table = version.status()});
+  const worker::FileVersion& known = version.ok() ? *version : asked;
+  done_({.asked = asked, .version = known, .table = Keep(known, RowsOf(answer))});
+}
+
+absl::StatusOr<SharedTable> TableReader::Keep(const worker::FileVersion& version,
+                                              absl::StatusOr<unwind::FileTable> rows) {
+  absl::StatusOr<SharedTable> table = nullptr;
+  if (!rows.ok()) {
+    table = rows.status();
+  } else if (!rows->rows.empty()) {
+    table = Share(*std::move(rows));
+  }
+  // Remembers an invalid file too, since parsing it may have taken long; other errors may be temporary.
+  if (!table.ok() && !absl::IsInvalidArgument(table.status()) && !absl::IsNotFound(table.status())) return table;
+  if (read_.size() >= kMaxRead) read_.clear();
+  read_.insert_or_assign(version, table);
+  return table;
+}
+
+SharedTable TableReader::Share(unwind::FileTable rows) {
+  if (by_content_.size() > 2 * kMaxRead) {
+    std::erase_if(by_content_, [](const auto& entry) { return entry.second.expired(); });
+  }
+  const auto bytes = absl::string_view(reinterpret_cast<const char*>(rows.rows.data()), BytesOf(rows));
+  const uint64_t content = absl::HashOf(rows.base, bytes);
+  for (auto [entry, end] = by_content_.equal_range(content); entry != end;) {
+    SharedTable table = entry->second.lock();
+    if (table == nullptr) {
+      entry = by_content_.erase(entry);
+      continue;
+    }
+    if (*table == rows) return table;
+    ++entry;
+  }
+  bytes_kept_ += BytesOf(rows);
+  SharedTable table(new unwind::FileTable(std::move(rows)), [this](const unwind::FileTable* gone) {
+    bytes_kept_ -= BytesOf(*gone);
+    delete gone;
+  });
+  by_content_.emplace(content, table);
+  return table;
+}
+
+}  // namespace heaptap::recording
