@@ -8,17 +8,16 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include <exception>
 #include <memory>
 #include <optional>
 #include <protozero/pbf_builder.hpp>
-#include <protozero/pbf_message.hpp>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "userspace/base/message_fields.h"
 
 namespace heaptap::symbolize {
 namespace {
@@ -153,35 +152,13 @@ std::string Encode(const DebugLinks& links) {
 
 absl::StatusOr<DebugLinks> DecodeDebugLinks(absl::string_view bytes) {
   DebugLinks links;
-  try {
-    protozero::pbf_message<Field> in(bytes.data(), bytes.size());
-    while (in.next()) {
-      switch (in.tag_and_type()) {
-        case protozero::tag_and_type(Field::kBuildId, protozero::pbf_wire_type::length_delimited):
-          links.build_id = in.get_bytes();
-          break;
-        case protozero::tag_and_type(Field::kLinkName, protozero::pbf_wire_type::length_delimited):
-          links.link_name = in.get_bytes();
-          break;
-        case protozero::tag_and_type(Field::kLinkChecksum, protozero::pbf_wire_type::varint):
-          links.link_checksum = in.get_uint32();
-          break;
-        case protozero::tag_and_type(Field::kSharedName, protozero::pbf_wire_type::length_delimited):
-          links.shared_name = in.get_bytes();
-          break;
-        case protozero::tag_and_type(Field::kSharedBuildId, protozero::pbf_wire_type::length_delimited):
-          links.shared_build_id = in.get_bytes();
-          break;
-        case protozero::tag_and_type(Field::kHasDebugInformation, protozero::pbf_wire_type::varint):
-          links.has_debug_information = in.get_uint32() != 0;  // get_bool would read beyond the end
-          break;
-        default:  // also a known field of another type
-          in.skip();
-      }
-    }
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("not the links of a file: ", error.what()));
-  }
+  const absl::Status status = base::ReadFields<Field>(bytes, "the links of a file", [&](auto& in) {
+    return in.Take(Field::kBuildId, links.build_id) || in.Take(Field::kLinkName, links.link_name) ||
+           in.Take(Field::kLinkChecksum, links.link_checksum) || in.Take(Field::kSharedName, links.shared_name) ||
+           in.Take(Field::kSharedBuildId, links.shared_build_id) ||
+           in.Take(Field::kHasDebugInformation, links.has_debug_information);
+  });
+  if (!status.ok()) return status;
   if (links.build_id.size() > kMaxBuildIdBytes || links.shared_build_id.size() > kMaxBuildIdBytes) {
     return absl::InvalidArgumentError("not the links of a file: a build-id is too long");
   }

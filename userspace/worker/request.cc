@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/worker/request.h"
 
-#include <exception>
+#include <optional>
 #include <protozero/pbf_builder.hpp>
-#include <protozero/pbf_message.hpp>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/message_fields.h"
 
 namespace heaptap::worker {
 namespace {
@@ -64,64 +65,32 @@ absl::StatusOr<Order> DecodeOrder(absl::string_view bytes) {
   Order order;
   Request& request = order.request;
   elf::Mapping& mapping = request.file.mapping;
-  try {
-    protozero::pbf_message<OrderField> in(bytes.data(), bytes.size());
-    while (in.next()) {
-      switch (in.tag_and_type()) {
-        case protozero::tag_and_type(OrderField::kJob, protozero::pbf_wire_type::varint):
-          request.job = static_cast<Job>(in.get_uint32());
-          break;
-        case protozero::tag_and_type(OrderField::kPid, protozero::pbf_wire_type::varint):
-          request.file.pid = in.get_int32();
-          break;
-        case protozero::tag_and_type(OrderField::kStart, protozero::pbf_wire_type::varint):
-          mapping.start = in.get_uint64();
-          break;
-        case protozero::tag_and_type(OrderField::kEnd, protozero::pbf_wire_type::varint):
-          mapping.end = in.get_uint64();
-          break;
-        case protozero::tag_and_type(OrderField::kFileOffset, protozero::pbf_wire_type::varint):
-          mapping.file_offset = in.get_uint64();
-          break;
-        case protozero::tag_and_type(OrderField::kDeviceMajor, protozero::pbf_wire_type::varint):
-          mapping.device_major = in.get_uint32();
-          break;
-        case protozero::tag_and_type(OrderField::kDeviceMinor, protozero::pbf_wire_type::varint):
-          mapping.device_minor = in.get_uint32();
-          break;
-        case protozero::tag_and_type(OrderField::kInode, protozero::pbf_wire_type::varint):
-          mapping.inode = in.get_uint64();
-          break;
-        case protozero::tag_and_type(OrderField::kPath, protozero::pbf_wire_type::length_delimited):
-          mapping.path = in.get_bytes();
-          break;
-        case protozero::tag_and_type(OrderField::kIsDeleted, protozero::pbf_wire_type::varint):
-          mapping.deleted = in.get_uint32() != 0;  // get_bool would read beyond the end
-          break;
-        case protozero::tag_and_type(OrderField::kRoot, protozero::pbf_wire_type::length_delimited):
-          request.root = in.get_bytes();
-          break;
-        case protozero::tag_and_type(OrderField::kPaths, protozero::pbf_wire_type::length_delimited):
-          request.paths.push_back(in.get_bytes());
-          break;
-        case protozero::tag_and_type(OrderField::kQuestion, protozero::pbf_wire_type::length_delimited):
-          request.question = in.get_bytes();
-          break;
-        case protozero::tag_and_type(OrderField::kMemoryBytes, protozero::pbf_wire_type::varint):
-          order.memory_bytes = in.get_uint64();
-          break;
-        case protozero::tag_and_type(OrderField::kVersion, protozero::pbf_wire_type::length_delimited): {
-          const absl::StatusOr<FileVersion> version = DecodeVersion(in.get_bytes());
-          if (!version.ok()) return version.status();
-          request.file.version = *version;
-          break;
-        }
-        default:  // also a known field of another type
-          in.skip();
-      }
+  auto job = static_cast<uint32_t>(request.job);
+  std::string value;
+  std::optional<absl::StatusOr<FileVersion>> version;
+  const absl::Status status = base::ReadFields<OrderField>(bytes, "an order", [&](auto& in) {
+    if (in.Take(OrderField::kPaths, value)) {
+      request.paths.push_back(value);
+      return true;
     }
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("not an order: ", error.what()));
+    if (in.Take(OrderField::kVersion, value)) {
+      version = DecodeVersion(value);
+      return true;
+    }
+    return in.Take(OrderField::kJob, job) || in.Take(OrderField::kPid, request.file.pid) ||
+           in.Take(OrderField::kStart, mapping.start) || in.Take(OrderField::kEnd, mapping.end) ||
+           in.Take(OrderField::kFileOffset, mapping.file_offset) ||
+           in.Take(OrderField::kDeviceMajor, mapping.device_major) ||
+           in.Take(OrderField::kDeviceMinor, mapping.device_minor) || in.Take(OrderField::kInode, mapping.inode) ||
+           in.Take(OrderField::kPath, mapping.path) || in.Take(OrderField::kIsDeleted, mapping.deleted) ||
+           in.Take(OrderField::kRoot, request.root) || in.Take(OrderField::kQuestion, request.question) ||
+           in.Take(OrderField::kMemoryBytes, order.memory_bytes);
+  });
+  if (!status.ok()) return status;
+  request.job = static_cast<Job>(job);
+  if (version.has_value()) {
+    if (!version->ok()) return version->status();
+    request.file.version = **version;
   }
   return order;
 }
