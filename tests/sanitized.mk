@@ -110,13 +110,13 @@ SANITIZER_REPORTS := $(abspath $(SANITIZED))/reports
 SANITIZER_STATUS := 99
 SANITIZER_OPTIONS := exitcode=$(SANITIZER_STATUS):log_path=$(SANITIZER_REPORTS)/report
 SANITIZER_ENVIRONMENT = HEAPTAP=$(abspath $(SANITIZED))/heaptap ASAN_OPTIONS=$(SANITIZER_OPTIONS) \
-  UBSAN_OPTIONS=$(SANITIZER_OPTIONS):print_stacktrace=1
+  UBSAN_OPTIONS=$(SANITIZER_OPTIONS):print_stacktrace=1 HEAPTAP_TIME_SCALE=$(or $(HEAPTAP_TIME_SCALE),4)
 
 .PHONY: test-e2e-sanitized
 test-e2e-sanitized: heaptap-sanitized $(BUILD)/libheaptap.so targets ## run end-to-end tests with the sanitized collector (root)
 	$(Q)rm -rf $(SANITIZER_REPORTS) && mkdir -p -m 777 $(SANITIZER_REPORTS)
 	$(say) TEST "end to end, with sanitizers"
-	$(Q)export $(SANITIZER_ENVIRONMENT); $(call run_e2e,not slow)
+	$(Q)export $(SANITIZER_ENVIRONMENT); $(call run_e2e,not slow and not product)
 	$(Q)! cat $(SANITIZER_REPORTS)/report.* 2>/dev/null
 
 # Tests in which the collector reads untrusted input. The rest is about the allocator and about other tools.

@@ -36,6 +36,7 @@ def final(daemon, pid):
     return daemon.only_dump(pid, kind="f")
 
 
+@pytest.mark.product
 @pytest.mark.endurance
 def test_again_and_again_under_load(lab, start_daemon, held):
     """Eight threads allocate and free all the time; in the end each path's counts are right, live and freed. A block that a

@@ -5,6 +5,8 @@ import os
 import shutil
 import signal
 
+import pytest
+
 from daemon import EXACT
 from harness import LIBRARY, Session, target, wait_until
 
@@ -68,6 +70,7 @@ def test_a_library_that_nobody_knew(lab, start_daemon):
     assert daemon.dumps(puppet.pid)[0].prefix == "puppet"
 
 
+@pytest.mark.product
 def test_dump_all_passes_over_processes_that_have_ended(lab, start_daemon):
     daemon = start_daemon(*DAEMON)
     puppet = lab.preloaded_puppet(env=EXACT)

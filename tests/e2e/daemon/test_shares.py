@@ -6,6 +6,8 @@ Recording is exact; error bounds: none.
 
 import signal
 
+import pytest
+
 from daemon import EXACT
 from harness import target, wait_until
 from heap_v2 import Dump
@@ -93,6 +95,7 @@ def test_by_rule(lab, daemon):
     assert daemon.processes()[narrow.pid]["contexts"] == 8
 
 
+@pytest.mark.product
 def test_tallies_of_threads_that_have_ended(lab, daemon):
     """1200 threads, one after the other, with a tally each, in a map of 1024: they are folded into one, and the totals are
     right. The bound leaves a hundred more, far from half of the map: a stack that the collector finishes takes its own

@@ -11,6 +11,8 @@ import signal
 import threading
 import time
 
+import pytest
+
 from attacks import descendants, resident_mib
 from harness import LIBRARY, LONG, TIME_SCALE, target, wait_until
 from heap_v2 import Dump
@@ -177,6 +179,7 @@ def resident_sum_mib(pid):
     return total / 1024
 
 
+@pytest.mark.product
 def test_idle_cost(lab, start_daemon, held):
     """200 quiet processes are recorded."""
     daemon = start_daemon()

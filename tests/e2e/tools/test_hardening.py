@@ -9,7 +9,8 @@ import pytest
 
 from harness import HEAPTAP, LIBRARY
 
-pytestmark = [pytest.mark.without_bpf, pytest.mark.parametrize("file", (HEAPTAP, LIBRARY), ids=("heaptap", "library"))]
+pytestmark = [pytest.mark.without_bpf, pytest.mark.product,
+              pytest.mark.parametrize("file", (HEAPTAP, LIBRARY), ids=("heaptap", "library"))]
 
 
 def readelf(option, file):
