@@ -6,13 +6,16 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "userspace/cli/growth.h"
-#include "userspace/cli/human.h"
+#include "userspace/report/human.h"
 
 namespace heaptap::cli {
 namespace {
 
 using profile::Context;
 using profile::Profile;
+using report::HumanBytes;
+using report::HumanDuration;
+using report::HumanLosses;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

@@ -23,6 +23,7 @@ void AddActive(CommandLine& line);
 void AddRate(CommandLine& line);
 void AddStats(CommandLine& line);
 void AddDiff(CommandLine& line);
+void AddReport(CommandLine& line);
 
 }  // namespace heaptap::cli
 

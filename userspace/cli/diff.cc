@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // heaptap diff: shows what grew between two dumps, or in a running process.
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <memory>
 #include <optional>
@@ -15,10 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "userspace/base/file_descriptor.h"
-#include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
@@ -27,20 +20,16 @@
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/growth.h"
 #include "userspace/cli/local_names.h"
+#include "userspace/cli/profile_source.h"
 #include "userspace/cli/recording.h"
-#include "userspace/export/heap_v2_reader.h"
 
 namespace heaptap::cli {
 namespace {
 
 using profile::Profile;
 
-// The largest known dumps have some MiB.
-constexpr size_t kMaxFileBytes = size_t{1} << 30;
-constexpr size_t kReadBytes = 1 << 20;
 constexpr size_t kDefaultTop = 20;
 constexpr double kDefaultSeconds = 10;
-constexpr size_t kMaxMissingShown = 3;
 
 struct DiffFlags {
   std::string socket = kDefaultSocket;
@@ -51,36 +40,6 @@ struct DiffFlags {
   size_t top = kDefaultTop;
   bool objects = false;
 };
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  const auto failure = [&path](absl::string_view why) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot read ", base::Printable(path), ": ", why));
-  };
-  const base::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return failure(strerror(errno));
-  std::string text;
-  for (std::string part(kReadBytes, '\0');;) {
-    const ssize_t count = read(file.get(), part.data(), part.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return failure(strerror(errno));
-    if (count == 0) return text;
-    text.append(part, 0, count);
-    if (text.size() > kMaxFileBytes) return failure(absl::StrCat("it is larger than ", kMaxFileBytes, " bytes"));
-  }
-}
-
-// An invalid dump is a failure, not a usage error.
-absl::StatusOr<Profile> Parse(absl::string_view text, const std::string& name) {
-  absl::StatusOr<Profile> profile = exporter::ReadHeapProfile(text, name);
-  if (!profile.ok()) return absl::FailedPreconditionError(profile.status().message());
-  return profile;
-}
-
-absl::StatusOr<Profile> ReadDump(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadFile(path);
-  if (!text.ok()) return text.status();
-  return Parse(*text, path);
-}
 
 struct Snapshots {
   Profile before;
@@ -96,20 +55,12 @@ absl::StatusOr<Snapshots> OfFiles(const std::string& before_path, const std::str
 }
 
 absl::StatusOr<Snapshots> OfProcess(const Client& client, pid_t pid, absl::Duration window) {
-  const auto snapshot = [&]() -> absl::StatusOr<Profile> {
-    const std::string target = absl::StrCat("/pid/", pid, "/heap?format=heap_v2");
-    absl::StatusOr<std::string> text = client.GetDump(target);
-    if (!text.ok()) return text.status();
-    absl::StatusOr<Profile> profile = Parse(*text, "dump");
-    if (!profile.ok()) return client.Unexpected(target, profile.status().message());
-    return profile;
-  };
   absl::StatusOr<ProcessDocument> first = GetProcess(client, pid);
   if (!first.ok()) return first.status();
-  absl::StatusOr<Profile> before = snapshot();
+  absl::StatusOr<Profile> before = FetchProfile(client, pid);
   if (!before.ok()) return before.status();
   absl::SleepFor(window);
-  absl::StatusOr<Profile> after = snapshot();
+  absl::StatusOr<Profile> after = FetchProfile(client, pid);
   if (!after.ok()) return after.status();
   absl::StatusOr<ProcessDocument> second = GetProcess(client, pid);
   if (!second.ok()) return second.status();
@@ -132,18 +83,6 @@ absl::StatusOr<Snapshots> Take(const DiffFlags& flags) {
         absl::StrCat("diff ", base::Printable(flags.before), ": expected two dumps, or the PID of a process"));
   }
   return OfProcess(Client(flags.socket), pid, absl::Seconds(flags.seconds.value_or(kDefaultSeconds)));
-}
-
-void SayMissing(const LocalNames& names) {
-  if (names.missing().empty()) return;
-  std::vector<std::string> shown;
-  for (const std::string& path : names.missing()) {
-    if (shown.size() == kMaxMissingShown) break;
-    shown.push_back(base::Printable(path));
-  }
-  const size_t rest = names.missing().size() - shown.size();
-  base::Say(absl::StrCat("no function names from files that are missing here or have changed: ",
-                         absl::StrJoin(shown, ", "), rest > 0 ? absl::StrCat(" and ", rest, " more") : ""));
 }
 
 int Diff(const DiffFlags& flags) {

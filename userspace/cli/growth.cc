@@ -9,11 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "userspace/cli/client.h"
-#include "userspace/cli/human.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/export/json.h"
 #include "userspace/profile/difference.h"
+#include "userspace/report/human.h"
 
 namespace heaptap::cli {
 namespace {
@@ -21,6 +21,7 @@ namespace {
 using exporter::Json;
 using profile::Context;
 using profile::Estimate;
+using report::HumanBytes;
 
 // Smaller changes are rounding errors.
 bool IsNothing(const Estimate& live) { return std::fabs(live.bytes) < 0.5 && std::fabs(live.objects) < 0.5; }

@@ -20,12 +20,12 @@
 #include "userspace/cli/commands.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
-#include "userspace/cli/human.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/export/json.h"
 #include "userspace/process/preloaded.h"
 #include "userspace/profile/figure_tables.h"
 #include "userspace/profile/figures.h"
+#include "userspace/report/human.h"
 
 namespace heaptap::cli {
 namespace {
@@ -34,6 +34,12 @@ using exporter::Json;
 using process::Preloaded;
 using profile::EndedProcess;
 using profile::ProcessSummary;
+using report::HumanBytes;
+using report::HumanCommand;
+using report::HumanDuration;
+using report::HumanLosses;
+using report::kUnknown;
+using report::Table;
 
 struct ListFlags {
   std::string socket = kDefaultSocket;

@@ -47,5 +47,6 @@ int main(int argc, char** argv) {
   heaptap::cli::AddRate(line);
   heaptap::cli::AddStats(line);
   heaptap::cli::AddDiff(line);
+  heaptap::cli::AddReport(line);
   return CheckStdout(line.Run(words));
 }

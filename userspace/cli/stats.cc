@@ -19,7 +19,6 @@
 #include "userspace/cli/commands.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
-#include "userspace/cli/human.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/cli/recording.h"
 #include "userspace/export/figures_json.h"
@@ -28,6 +27,7 @@
 #include "userspace/profile/estimate.h"
 #include "userspace/profile/figure_tables.h"
 #include "userspace/profile/figures.h"
+#include "userspace/report/human.h"
 
 namespace heaptap::cli {
 namespace {
@@ -35,6 +35,12 @@ namespace {
 using exporter::Json;
 using profile::AllocatorFigures;
 using profile::ProcessSummary;
+using report::HumanBytes;
+using report::HumanCommand;
+using report::HumanDuration;
+using report::HumanLosses;
+using report::kUnknown;
+using report::NamedValues;
 using Values = std::vector<std::pair<std::string, std::string>>;
 
 struct StatsFlags {

@@ -59,8 +59,8 @@ def options_of_page(text):
     section = re.search(r"^# OPTIONS$(.*?)^# ", text, re.MULTILINE | re.DOTALL)
     found = {}
     for line in re.findall(r"^([^\t\n].*)\n\t", section.group(1), re.MULTILINE):
-        names = frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][a-z-]*", line.replace("*", " ")))
-        value = re.sub(r"\*--?[a-zA-Z][a-z-]*\*", "", line)
+        names = frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][a-z_-]*", line.replace("*", " ")))
+        value = re.sub(r"\*--?[a-zA-Z][a-z_-]*\*", "", line)
         if names:
             found[names] = set(re.findall(r"\*([a-z_0-9]+)\*", value)) or set(re.findall(r"_([A-Z]+)_", value))
     return found

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "userspace/cli/human.h"
+#include "userspace/report/human.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "userspace/base/messages.h"
 #include "userspace/profile/figures.h"
 
-namespace heaptap::cli {
+namespace heaptap::report {
 namespace {
 
 // The kernel keeps 15 bytes of a command's name.
@@ -96,4 +96,4 @@ std::string NamedValues(const std::vector<std::pair<std::string, std::string>>& 
   return text;
 }
 
-}  // namespace heaptap::cli
+}  // namespace heaptap::report

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Formats figures and tables for people. Functions here are thread-safe.
-#ifndef HEAPTAP_USERSPACE_CLI_HUMAN_H_
-#define HEAPTAP_USERSPACE_CLI_HUMAN_H_
+#ifndef HEAPTAP_USERSPACE_REPORT_HUMAN_H_
+#define HEAPTAP_USERSPACE_REPORT_HUMAN_H_
 
 #include <cstddef>
 #include <string>
@@ -11,10 +11,9 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "userspace/export/prometheus.h"
 #include "userspace/profile/figures.h"
 
-namespace heaptap::cli {
+namespace heaptap::report {
 
 // Stands for an unknown value.
 inline constexpr char kUnknown[] = "-";
@@ -48,6 +47,6 @@ class Table {
 // Lines of "name  value" with aligned values.
 std::string NamedValues(const std::vector<std::pair<std::string, std::string>>& values);
 
-}  // namespace heaptap::cli
+}  // namespace heaptap::report
 
-#endif  // HEAPTAP_USERSPACE_CLI_HUMAN_H_
+#endif  // HEAPTAP_USERSPACE_REPORT_HUMAN_H_

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""heaptap report: the table of jeprof with the same digits, the views, live processes, and bad input."""
+
+import json
+import os
+import re
+import signal
+
+import pytest
+
+from harness import target
+from lab import assert_one_clear_line
+from security import keeping_puppet
+
+DAEMON = ["--exact"]
+EXACT = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
+
+
+def report(lab, *arguments):
+    """The output of heaptap report, which must succeed without a message."""
+    session = lab.heaptap("report", *arguments)
+    session.records = False
+    session.ends()
+    assert session.lines() == []
+    return session.stdout()
+
+
+def jeprof(lab, *arguments):
+    lines = lab.reader("jeprof", *arguments).splitlines()
+    return "".join(line + "\n" for line in lines if not line.startswith("Using local file"))
+
+
+@pytest.fixture
+def leak(lab):
+    """The dump of the program of jemalloc's wiki."""
+    session = lab.heaptap("run", "--exact", "--", target("wiki_leak"))
+    session.ends()
+    return lab.dumps()[0].path
+
+
+@pytest.mark.parametrize("options", (
+    (), ("--show_bytes",), ("--cum", "--show_bytes"), ("--inuse_objects",), ("--alloc_space", "--show_bytes"),
+    ("--alloc_objects",), ("--focus=do_something_else", "--show_bytes"), ("--ignore=do_something_else",),
+    ("--exclude=^do_something$", "--show_bytes"), ("--retain=main|do_something", "--show_bytes")),
+    ids=" ".join)
+def test_the_table_of_jeprof(lab, leak, options):
+    assert report(lab, "--text", *options, leak) == jeprof(lab, "--text", *options, target("wiki_leak"), leak)
+
+
+def without_files_of_libc(table):
+    return re.sub(r"(?m) \./\S+:\d+$", "", table)
+
+
+def test_lines_and_a_base(lab):
+    """The recipe of libmtev's documents."""
+    puppet = lab.heaptap("run", "--exact", "--", target("puppet"), talks=True, env=EXACT)
+    puppet.answer()
+    puppet.ask("keep 10 1000")
+    assert puppet.ask(f"write string prof.dump {lab.path('base.prof')}") == "0"
+    puppet.ask("keep 30 1000")
+    puppet.ask("start 5 70000")
+    assert puppet.ask(f"write string prof.dump {lab.path('later.prof')}") == "0"
+    puppet.ends()
+    options = ("--text", "--lines", "--show_bytes", "--exclude=(mtev_memory_|start_blocks)",
+               f"--base={lab.path('base.prof')}")
+    ours = report(lab, *options, lab.path("later.prof"))
+    # addr2line adds the compiler's discriminators to lines, and names another file for an inlined function of libc.
+    theirs = re.sub(r" \(discriminator \d+\)", "", jeprof(lab, *options, target("puppet"), lab.path("later.prof")))
+    assert without_files_of_libc(ours) == without_files_of_libc(theirs)
+    assert re.search(r"(?m)^ +30720 .* keep_blocks \S+puppet\.c:\d+$", ours), ours
+
+
+def test_short_form(lab, leak):
+    text = report(lab, leak)
+    assert re.search(r"(?m)^  live       6\.6M in 120 objects, 120 samples \(every allocation is recorded\)$", text), text
+    assert re.search(r"(?m)^   1\. 3\.3M, 50\.6%, 80 objects, 80 samples\n +do_something wiki_leak\.c:\d+\n"
+                     r" +main wiki_leak\.c:\d+$", text), text
+    # The commands that it names work.
+    for command in re.search(r"(?ms)^next:\n(.*)", text).group(1).splitlines():
+        assert "do_something" in report(lab, *command.split()[2:])
+
+
+def test_views(lab, leak):
+    assert re.search(r"(?m)^ *3\.3M +0 +50\.6% +3\.3M +50\.6% +80  do_something$", report(lab, "--top", leak))
+    assert re.search(r"(?m)^ +6\.6M  100\.0%  main\n +3\.3M   50\.6%    do_something\n", report(lab, "--tree", leak))
+    assert re.search(r"(?m)^ +3\.3M   50\.6%  do_something\n +3\.3M   50\.6%  main$",
+                     report(lab, "--callers", "do_something", leak))
+    assert "wiki_leak" in report(lab, "--top", "--by", "library", leak)
+    document = json.loads(report(lab, "--json", leak))
+    assert (document["live"]["bytes"], document["live"]["objects"], document["live"]["error"]) == (6926352, 120, 0)
+    innermost = document["call_paths"][0]["frames"][0]
+    assert (innermost["function"], os.path.basename(innermost["file"])) == ("do_something", "wiki_leak.c")
+    # Without folding, the start of the program is there.
+    assert "_start" not in report(lab, "--tree", leak)
+    assert "_start" in report(lab, "--tree", "--full", leak)
+
+
+def test_live_process(lab, daemon):
+    puppet = keeping_puppet(lab, 40)
+    daemon.wait_recorded(puppet.pid)
+    for subject in (puppet.pid, "puppet"):
+        text = report(lab, subject, "--socket", daemon.socket)
+        assert text.startswith(f"puppet (PID {puppet.pid})\n  live       40.0K in 40 objects"), text
+        assert re.search(r"(?m)^  resident   \S+; live is \S+% of that$", text), text
+        assert re.search(r"(?m)^ +keep_blocks puppet\.c:\d+$", text), text
+    other = keeping_puppet(lab)
+    daemon.wait_recorded(other.pid)
+    assert_one_clear_line(lab.heaptap("report", "puppet", "--socket", daemon.socket), 2, "several", str(other.pid))
+    other.signal(signal.SIGKILL)
+
+
+def test_bad_input(lab, leak):
+    with open(leak, encoding="utf-8") as file:
+        whole = file.read()
+    for name, contents in (("empty", ""), ("text", "no dump\n"), ("cut", whole[:whole.index("MAPPED") - 40])):
+        with open(lab.path(name), "w", encoding="utf-8") as file:
+            file.write(contents)
+        assert_one_clear_line(lab.heaptap("report", lab.path(name)), 1, name)
+        os.unlink(lab.path(name))
+    assert_one_clear_line(lab.heaptap("report", target("wiki_leak")), 1, "wiki_leak")
+    assert_one_clear_line(lab.heaptap("report", "nobody", "--socket", lab.path("none")), 1, "daemon")
+    assert_one_clear_line(lab.heaptap("report", leak, "--focus", "("), 2, "--focus")
+    assert_one_clear_line(lab.heaptap("report", leak, "--callers", "nobody"), 3, "nobody", "--top")
+    assert_one_clear_line(lab.heaptap("report", leak, "--top", "--tree"), 2, "--t")
+    assert_one_clear_line(lab.heaptap("report", leak, "--base", lab.path("none")), 1, "none")

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The views of one small profile: who allocates, through whom, and what filters leave of it.
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "userspace/export/source_frames.h"
+#include "userspace/profile/profile.h"
+#include "userspace/report/jeprof_text.h"
+#include "userspace/report/markdown.h"
+#include "userspace/report/named_profile.h"
+#include "userspace/report/report_json.h"
+#include "userspace/report/rows.h"
+#include "userspace/report/selection.h"
+#include "userspace/report/speedscope.h"
+#include "userspace/report/summary_text.h"
+#include "userspace/report/top_text.h"
+#include "userspace/report/tree_text.h"
+
+namespace heaptap::report {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr double kPeriod = 1024;
+
+// `samples` samples of `size` bytes.
+profile::Estimate Estimate(uint64_t samples, uint64_t size) {
+  const double p = -std::expm1(-static_cast<double>(size) / kPeriod);
+  const auto count = static_cast<double>(samples);
+  return {.samples = samples,
+          .sampled_bytes = samples * size,
+          .objects = count / p,
+          .bytes = count * static_cast<double>(size) / p};
+}
+
+// Return addresses. 0x20 returns into `parse`, which is inlined in `load`.
+constexpr uint64_t kMain = 0x11;
+constexpr uint64_t kLoad = 0x21;
+constexpr uint64_t kCache = 0x31;
+constexpr uint64_t kNew = 0x41;
+constexpr uint64_t kVector = 0x51;
+constexpr uint64_t kUnknown = 0x1061;
+
+std::vector<exporter::SourceFrame> Find(uint64_t address) {
+  static const auto* const frames = new std::map<uint64_t, std::vector<exporter::SourceFrame>>{
+      {0x10, {{.function = "main", .file = "/src/main.cc", .line = 10}}},
+      {0x20,
+       {{.function = "parse(char const*)", .file = "/src/parse.h", .line = 5},
+        {.function = "load(std::vector<int> const&)", .file = "/src/load.cc", .line = 20}}},
+      {0x30, {{.function = "Cache<int>::fill(int)", .file = "/src/cache.cc", .line = 30}}},
+      {0x40, {{.function = "operator new(unsigned long)"}}},
+      {0x50, {{.function = "std::vector<int, std::allocator<int> >::push_back(int&&)"}}}};
+  const auto found = frames->find(address);
+  return found == frames->end() ? std::vector<exporter::SourceFrame>() : found->second;
+}
+
+profile::Profile MakeProfile() {
+  profile::Profile profile = {.pid = 1, .period = static_cast<uint64_t>(kPeriod)};
+  const auto add = [&](std::vector<uint64_t> frames, uint64_t live, uint64_t allocated) {
+    profile.contexts.push_back(
+        {.frames = std::move(frames),
+         .threads = {{.tid = 1, .live = Estimate(live, 1024), .allocated = Estimate(allocated, 1024)}}});
+  };
+  add({kNew, kLoad, kMain}, 60, 60);
+  add({kNew, kVector, kCache, kMain}, 30, 300);
+  add({kUnknown, kMain}, 10, 10);
+  add({}, 1, 1);
+  profile.mappings = {{.start = 0x1000, .end = 0x2000, .file_offset = 0x500, .inode = 1, .path = "/usr/lib/libx.so"}};
+  return profile;
+}
+
+class ViewsTest : public ::testing::Test {
+ protected:
+  std::vector<Path> Folded(Filters filters = {}) {
+    filters.fold = true;
+    absl::StatusOr<std::vector<Path>> paths = Select(named_, filters);
+    EXPECT_TRUE(paths.ok()) << paths.status();
+    return *std::move(paths);
+  }
+  std::vector<std::string> Names(const std::vector<Path>& paths, size_t path, const Show& show = {}) {
+    std::vector<std::string> names;
+    for (const FrameId frame : paths[path].frames) names.push_back(NameOf(named_, named_.frame(frame), show));
+    return names;
+  }
+
+  const profile::Profile profile_ = MakeProfile();
+  const NamedProfile named_{profile_, Find};
+};
+
+TEST_F(ViewsTest, FramesHaveNames) {
+  const std::vector<Path> paths(named_.paths().begin(), named_.paths().end());
+  EXPECT_THAT(Names(paths, 0), ElementsAre("operator new", "parse", "load", "main"));
+  EXPECT_TRUE(named_.frame(paths[0].frames[1]).is_inline);
+  EXPECT_FALSE(named_.frame(paths[0].frames[2]).is_inline);
+  EXPECT_THAT(Names(paths, 2), ElementsAre("libx.so+0x560", "main"));
+  EXPECT_THAT(Names(paths, 0, {.by = By::kLine}),
+              ElementsAre("operator new", "parse parse.h:5", "load load.cc:20", "main main.cc:10"));
+  EXPECT_THAT(Names(paths, 2, {.by = By::kLibrary}), ElementsAre("libx.so", "[no file]"));
+  EXPECT_EQ(named_.total().live.samples, 101u);
+}
+
+TEST_F(ViewsTest, PlumbingIsFolded) {
+  EXPECT_THAT(Names(Folded(), 0), ElementsAre("parse", "load", "main"));
+  EXPECT_THAT(Names(Folded(), 1), ElementsAre("Cache<...>::fill", "main"));
+}
+
+TEST_F(ViewsTest, FiltersChoosePathsAndFrames) {
+  EXPECT_EQ(Folded({.focus = "^parse"}).size(), 1u);
+  EXPECT_EQ(Folded({.focus = "cache.cc:3"}).size(), 1u);
+  EXPECT_EQ(Folded({.focus = "libx"}).size(), 1u);
+  EXPECT_EQ(Folded({.ignore = "main"}).size(), 1u) << "only the unknown path is left";
+  EXPECT_THAT(Names(Folded({.hide = "parse|main"}), 0), ElementsAre("load"));
+  EXPECT_THAT(Names(Folded({.show = "main"}), 0), ElementsAre("main"));
+  const absl::Status wrong = Select(named_, {.focus = "("}).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(wrong));
+  EXPECT_THAT(wrong.message(), HasSubstr("--focus (: "));
+}
+
+TEST_F(ViewsTest, RowsCountEachPathOnce) {
+  const std::vector<Row> rows = Rows(named_, Folded(), {}, false);
+  EXPECT_EQ(rows[0].name, "parse");
+  EXPECT_EQ(rows[0].self.samples, 60u);
+  EXPECT_EQ(rows[1].name, "Cache<...>::fill");
+  const std::vector<Row> by_total = Rows(named_, Folded(), {}, true);
+  EXPECT_EQ(by_total[0].name, "main");
+  EXPECT_EQ(by_total[0].total.samples, 100u);
+  EXPECT_EQ(by_total[0].self.samples, 0u);
+  EXPECT_EQ(Rows(named_, Folded(), {.value = Value::kAllocated}, false)[0].name, "Cache<...>::fill");
+}
+
+// The variance of a sum of samples of one size: n * w * (w - s).
+TEST_F(ViewsTest, TheErrorIsThatOfSampling) {
+  const double weight = 1024 / -std::expm1(-1.0);
+  EXPECT_NEAR(named_.paths()[0].measures.live.Error(), std::sqrt(60 * weight * (weight - 1024)), 1e-6);
+  EXPECT_EQ(ToMeasure({.samples = 3, .sampled_bytes = 300, .objects = 3, .bytes = 301}, 1).Error(), 0);
+  EXPECT_TRUE(IsNoise(ToMeasure({.samples = 1, .sampled_bytes = 8, .objects = 100, .bytes = 800}, 1024)));
+  EXPECT_FALSE(IsNoise(named_.total().live));
+}
+
+TEST_F(ViewsTest, Top) {
+  const std::string text = TopText(named_, Folded(), {}, {.top = 2});
+  EXPECT_THAT(text, HasSubstr("FUNCTION\n"));
+  EXPECT_THAT(text, HasSubstr("59.4%"));
+  EXPECT_THAT(text, HasSubstr("  parse\n"));
+  EXPECT_THAT(text, HasSubstr("and 4 more (see --limit)\n"));
+}
+
+TEST_F(ViewsTest, Tree) {
+  const std::string text =
+      TreeText(MakeTree(named_, Folded(), {}, Direction::kInwards), named_.total(), {}, {.smallest = 5});
+  EXPECT_EQ(text,
+            "   158.2K   99.0%  main\n"
+            "    94.9K   59.4%    load\n"
+            "    94.9K   59.4%    parse\n"
+            "    47.5K   29.7%    Cache<...>::fill\n"
+            "    15.8K    9.9%    libx.so+0x560\n"
+            "1 branches below 5.0% are not shown (see --smallest)\n");
+}
+
+TEST_F(ViewsTest, Callers) {
+  const std::vector<Path> to = PathsTo(named_, Folded(), {}, "load");
+  ASSERT_EQ(to.size(), 1u);
+  EXPECT_THAT(TreeText(MakeTree(named_, to, {}, Direction::kOutwards), named_.total(), {}, {}),
+              HasSubstr("load\n    94.9K   59.4%  main\n"));
+  EXPECT_TRUE(PathsTo(named_, Folded(), {}, "none").empty());
+}
+
+TEST_F(ViewsTest, Summary) {
+  const std::string text = SummaryText(
+      named_, Folded(), {.name = "x.heap", .period = 1024, .warnings = {"2 samples"}, .next_commands = {"y"}}, {},
+      {.top = 2});
+  EXPECT_THAT(text, HasSubstr("x.heap\n  live       159.8K +- "));
+  EXPECT_THAT(text, HasSubstr("101 samples (a sample every 1.0K bytes)"));
+  EXPECT_THAT(text, HasSubstr("who holds most, 2 of 4 call paths:\n   1. 94.9K +- "));
+  EXPECT_THAT(text, HasSubstr("        parse parse.h:5 (inlined)\n        load load.cc:20\n        main main.cc:10\n"));
+  EXPECT_THAT(text, HasSubstr("missing: 2 samples\n"));
+  EXPECT_THAT(text, HasSubstr("next:\n  y\n"));
+}
+
+TEST_F(ViewsTest, LinesFitTheTerminal) {
+  for (const size_t width : {20u, 40u, 80u}) {
+    const std::string text = TopText(named_, Folded(), {.by = By::kLine, .full_names = true}, {.width = width});
+    size_t longest = 0;
+    for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      longest = std::max(longest, end - begin);
+    }
+    EXPECT_LE(longest, std::max<size_t>(width, 80)) << text;
+  }
+  EXPECT_EQ(Fit("abcdefghijklmnopqrstuvwxyz", 21), "abcdefghi...rstuvwxyz");
+}
+
+TEST_F(ViewsTest, JsonHasEverything) {
+  const std::vector<Path> paths(named_.paths().begin(), named_.paths().end());
+  const std::string text = ReportJson(named_, paths, {.name = "x", .period = 1024}, 1).Text();
+  EXPECT_THAT(text, HasSubstr(R"json("function":"parse(char const*)","file":"/src/parse.h","line":5)json"));
+  EXPECT_THAT(text, Not(HasSubstr("Cache")));
+}
+
+TEST_F(ViewsTest, MarkdownIsATable) {
+  const std::string text = Markdown(named_, Folded(), {.name = "a|`b", .period = 1024}, {}, {.top = 1});
+  EXPECT_THAT(text, HasSubstr("## Heap of ``a\\|`b``\n"));
+  EXPECT_THAT(text, HasSubstr("| 59.4% | 95 | 60 | `parse parse.h:5` ← `load load.cc:20` ← `main main.cc:10` |\n"));
+  EXPECT_THAT(text, HasSubstr("\n3 more call paths.\n"));
+  EXPECT_EQ(CodeSpan("`x"), "`` `x ``");
+}
+
+TEST_F(ViewsTest, SpeedscopeHasFourProfiles) {
+  const std::vector<Path> paths(named_.paths().begin(), named_.paths().end());
+  const std::string text = Speedscope(named_, paths, {.name = "x"});
+  EXPECT_THAT(text, HasSubstr(R"json({"name":"parse(char const*)","file":"/src/parse.h","line":5})json"));
+  for (const char* name : {"live bytes", "live objects", "allocated bytes", "allocated objects"}) {
+    EXPECT_THAT(text, HasSubstr(name));
+  }
+}
+
+// jeprof 5.3 on the same profile.
+TEST_F(ViewsTest, JeprofTable) {
+  EXPECT_EQ(*JeprofText(named_, {.show_bytes = true}),
+            "Total: 163614 B\n"
+            "   97196  59.4%  59.4%    97196  59.4% parse (inline)\n"
+            "   48598  29.7%  89.1%    48598  29.7% std::vector::push_back\n"
+            "   16199   9.9%  99.0%    16199   9.9% libx.so+0x560\n"
+            "    1619   1.0% 100.0%     1619   1.0% [unknown call path]\n"
+            "       0   0.0% 100.0%    48598  29.7% Cache::fill\n"
+            "       0   0.0% 100.0%    97196  59.4% load\n"
+            "       0   0.0% 100.0%   161994  99.0% main\n");
+  EXPECT_THAT(*JeprofText(named_, {.lines = true}),
+              HasSubstr("0.1  59.4%  59.4%      0.1  59.4% parse (inline) /src/"));
+  EXPECT_THAT(*JeprofText(named_, {.exclude = "^(load|std::)"}), Not(HasSubstr("parse")));
+  EXPECT_TRUE(absl::IsInvalidArgument(JeprofText(named_, {.focus = "["}).status()));
+}
+
+TEST(JeprofName, IsShort) {
+  EXPECT_EQ(JeprofName("void std::vector<int, std::allocator<int> >::push_back(int&&)"), "std::vector::push_back");
+  EXPECT_EQ(JeprofName("Server::run(int) const"), "Server::run");
+  EXPECT_EQ(JeprofName("main"), "main");
+}
+
+}  // namespace
+}  // namespace heaptap::report

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gets profiles to look at: from dumps, and from processes that the daemon records. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_CLI_PROFILE_SOURCE_H_
+#define HEAPTAP_USERSPACE_CLI_PROFILE_SOURCE_H_
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "userspace/cli/client.h"
+#include "userspace/cli/local_names.h"
+#include "userspace/profile/profile.h"
+
+namespace heaptap::cli {
+
+// Reads a dump: heap_v2, or gperftools' form. FailedPrecondition: it cannot be read, or is no dump; the message names
+// the file, the line and the mistake.
+absl::StatusOr<profile::Profile> ReadDump(const std::string& path);
+
+// The current profile of a process that the daemon records. Errors of Client.
+absl::StatusOr<profile::Profile> FetchProfile(const Client& client, pid_t pid);
+
+// Tells which files gave no names.
+void SayMissing(const LocalNames& names);
+
+}  // namespace heaptap::cli
+
+#endif  // HEAPTAP_USERSPACE_CLI_PROFILE_SOURCE_H_

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// heaptap report: shows who holds the memory, in a dump or in a running process.
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "userspace/base/messages.h"
+#include "userspace/base/printable_text.h"
+#include "userspace/cli/client.h"
+#include "userspace/cli/command_line.h"
+#include "userspace/cli/commands.h"
+#include "userspace/cli/documents.h"
+#include "userspace/cli/exit_status.h"
+#include "userspace/cli/growth.h"
+#include "userspace/cli/local_names.h"
+#include "userspace/cli/profile_source.h"
+#include "userspace/cli/report_views.h"
+#include "userspace/cli/whole_file.h"
+#include "userspace/profile/difference.h"
+#include "userspace/report/named_profile.h"
+#include "userspace/report/selection.h"
+#include "userspace/report/summary_text.h"
+
+namespace heaptap::cli {
+namespace {
+
+using profile::Profile;
+
+struct ReportFlags {
+  std::string socket = kDefaultSocket;
+  std::string subject;
+  std::string base;
+  std::deque<bool> views = std::deque<bool>(ReportViews().size());  // which of them is asked for
+  std::string callers;
+  std::string output = "-";
+  // What they show.
+  std::string by = "function";
+  bool allocated = false;
+  bool objects = false;
+  bool inuse_space = false;
+  bool inuse_objects = false;
+  bool alloc_space = false;
+  bool alloc_objects = false;
+  bool full = false;
+  bool lines = false;
+  bool show_bytes = false;
+  bool cum = false;
+  report::Filters filters;
+  std::string exclude;
+  std::optional<uint64_t> limit;
+  double smallest = 0.5;
+};
+
+// What the user wants to see.
+struct Seen {
+  Profile profile;
+  report::Subject subject;
+};
+
+bool IsFile(const std::string& path) {
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
+}
+
+// The process that the user means by a PID or a command. NotFound; InvalidArgument: several have this command.
+absl::StatusOr<ProcessDocument> FindProcess(const Client& client, const std::string& word) {
+  if (pid_t pid = 0; absl::SimpleAtoi(word, &pid) && pid > 0) return GetProcess(client, pid);
+  absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client);
+  if (!processes.ok()) return processes.status();
+  std::erase_if(*processes, [&](const ProcessDocument& process) { return process.value.command != word; });
+  if (processes->size() == 1) return std::move(processes->front());
+  if (processes->empty()) {
+    return absl::NotFoundError(absl::StrCat("there is no dump and no recorded process ", base::Printable(word),
+                                            "; heaptap list shows the recorded ones"));
+  }
+  std::vector<std::string> pids;
+  pids.reserve(processes->size());
+  for (const ProcessDocument& process : *processes) pids.push_back(absl::StrCat(process.value.pid));
+  return absl::InvalidArgumentError(absl::StrCat("several recorded processes are called ", base::Printable(word),
+                                                 ": choose one of the PIDs ", absl::StrJoin(pids, ", ")));
+}
+
+// The bytes that the process has in memory; none if that cannot be read.
+std::optional<double> ResidentBytes(pid_t pid) {
+  FILE* const file = fopen(absl::StrCat("/proc/", pid, "/statm").c_str(), "re");
+  if (file == nullptr) return std::nullopt;
+  unsigned long size = 0;
+  unsigned long resident = 0;
+  const bool is_read = fscanf(file, "%lu %lu", &size, &resident) == 2;
+  fclose(file);
+  if (!is_read) return std::nullopt;
+  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+std::vector<std::string> Printable(const std::vector<std::string>& texts) {
+  std::vector<std::string> printable;
+  printable.reserve(texts.size());
+  for (const std::string& text : texts) printable.push_back(base::Printable(text));
+  return printable;
+}
+
+absl::StatusOr<Seen> OfDump(const std::string& path) {
+  absl::StatusOr<Profile> profile = ReadDump(path);
+  if (!profile.ok()) return profile.status();
+  const std::string name = base::Printable(path);
+  return Seen{.profile = *std::move(profile),
+              .subject = {.name = name,
+                          .next_commands = {absl::StrCat("heaptap report --tree ", name),
+                                            absl::StrCat("heaptap report --top --by line ", name)}}};
+}
+
+absl::StatusOr<Seen> OfProcess(const ReportFlags& flags) {
+  const Client client(flags.socket);
+  const absl::StatusOr<ProcessDocument> process = FindProcess(client, flags.subject);
+  if (!process.ok()) return process.status();
+  const pid_t pid = process->value.pid;
+  absl::StatusOr<Profile> profile = FetchProfile(client, pid);
+  if (!profile.ok()) return profile.status();
+  return Seen{.profile = *std::move(profile),
+              .subject = {.name = absl::StrCat(base::Printable(process->value.command), " (PID ", pid, ")"),
+                          .resident_bytes = ResidentBytes(pid),
+                          .next_commands = {absl::StrCat("heaptap report --tree ", pid),
+                                            absl::StrCat("heaptap diff ", pid, " --seconds 60")}}};
+}
+
+absl::StatusOr<Seen> Take(const ReportFlags& flags) {
+  absl::StatusOr<Seen> seen = IsFile(flags.subject) ? OfDump(flags.subject) : OfProcess(flags);
+  if (!seen.ok()) return seen;
+  seen->subject.period = seen->profile.period;
+  seen->subject.warnings = Printable(seen->profile.warnings);
+  if (flags.base.empty()) return seen;
+  const absl::StatusOr<Profile> before = ReadDump(flags.base);
+  if (!before.ok()) return before.status();
+  if (absl::Status same = CheckSameProcess(*before, seen->profile); !same.ok()) return same;
+  seen->profile = profile::Difference(seen->profile, *before);
+  seen->subject.is_difference = true;
+  seen->subject.resident_bytes.reset();
+  absl::StrAppend(&seen->subject.name, " since ", base::Printable(flags.base));
+  return seen;
+}
+
+std::vector<uint64_t> AllAddresses(const Profile& profile) {
+  std::vector<uint64_t> addresses;
+  for (const profile::Context& context : profile.contexts) {
+    for (const uint64_t frame : context.frames) addresses.push_back(exporter::CallAddress(frame));
+  }
+  return addresses;
+}
+
+// The columns of the terminal; 0: stdout is none.
+size_t TerminalWidth() {
+  winsize size;
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+report::Show ToShow(const ReportFlags& flags) {
+  report::Show show = {.full_names = flags.full};
+  if (flags.by == "line" || flags.lines) show.by = report::By::kLine;
+  if (flags.by == "library") show.by = report::By::kLibrary;
+  const bool allocated = flags.allocated || flags.alloc_space || flags.alloc_objects;
+  const bool objects = flags.objects || flags.inuse_objects || flags.alloc_objects;
+  if (allocated) show.value = report::Value::kAllocated;
+  if (objects) show.unit = report::Unit::kObjects;
+  return show;
+}
+
+absl::Status Write(const ReportFlags& flags, const ReportInput& input) {
+  const absl::Span<const View> views = ReportViews();
+  const auto chosen = std::ranges::find(flags.views, true) - flags.views.begin();
+  const View* view = chosen == std::ssize(views) ? nullptr : &views[chosen];
+  const bool is_terminal = flags.output == "-" && isatty(STDOUT_FILENO) == 1;
+  if (view != nullptr && view->is_binary && is_terminal) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(view->option, ": a terminal cannot show this format; write it to a file with -o"));
+  }
+  const MakeView make = view != nullptr ? view->make : !input.callers.empty() ? CallersView : ShortView;
+  const absl::StatusOr<std::string> text = make(input);
+  return text.ok() ? WriteWholeFile(flags.output, *text) : text.status();
+}
+
+int ReportMemory(const ReportFlags& flags) {
+  absl::StatusOr<Seen> seen = Take(flags);
+  if (!seen.ok()) return Report(seen.status());
+  const LocalNames names(seen->profile.mappings, AllAddresses(seen->profile));
+  SayMissing(names);
+  const exporter::FindSourceFrames find = names.Find();
+  const report::NamedProfile named(seen->profile, find);
+  return Report(Write(flags, {.profile = seen->profile,
+                              .find = find,
+                              .named = named,
+                              .subject = seen->subject,
+                              .show = ToShow(flags),
+                              .filters = flags.filters,
+                              .exclude = flags.exclude,
+                              .callers = flags.callers,
+                              .show_bytes = flags.show_bytes,
+                              .by_total = flags.cum,
+                              .limit = flags.limit,
+                              .smallest = flags.smallest,
+                              .width = flags.output == "-" ? TerminalWidth() : 0}));
+}
+
+void AddViews(Command command, ReportFlags& flags) {
+  std::vector<Option> views;
+  for (size_t i = 0; i < ReportViews().size(); i++) {
+    views.push_back(command.AddFlag(ReportViews()[i].option, flags.views[i], ReportViews()[i].help));
+  }
+  views.push_back(command.Add("--callers", flags.callers, "show who calls this function, as a tree").Type("FUNCTION"));
+  for (Option& one : views) {
+    for (const Option& other : views) {
+      if (!(one == other)) one.Excludes(other);
+    }
+  }
+  command.Add("-o,--output", flags.output, "write to FILE instead of stdout").Type("FILE");
+}
+
+void AddMeasures(Command command, ReportFlags& flags) {
+  command.Add("--by", flags.by, "sum by function (default), line or library")
+      .OneOf({"function", "line", "library"})
+      .Type("WHAT");
+  command.AddFlag("--allocated,--alloc_space,--alloc-space", flags.allocated,
+                  "show what was allocated, freed or not, instead of what is live");
+  command.AddFlag("--objects,--inuse_objects,--inuse-objects", flags.objects, "show objects instead of bytes");
+  command.AddFlag("--inuse_space,--inuse-space", flags.inuse_space, "show live bytes (default)");
+  command.AddFlag("--alloc_objects,--alloc-objects", flags.alloc_objects, "show allocated objects");
+  command.AddFlag("--lines", flags.lines, "name lines: the same as --by line");
+  command.AddFlag("--show-bytes,--show_bytes", flags.show_bytes, "--text: show bytes, not MB");
+  command.AddFlag("--cum", flags.cum, "--text: sort by what a function allocated with those that it has called");
+  command.AddFlag("--full", flags.full,
+                  "show whole names and all frames: also those of std::, allocators and thread starts");
+  command.Add("--limit", flags.limit, "show N call paths or rows (default: 5 or 20; 0: all)").Type("N");
+  command
+      .Add("--smallest", flags.smallest, "--tree, --callers: leave out branches below this percentage (default: 0.5)")
+      .Type("PERCENT")
+      .NotNegative();
+}
+
+void AddFilters(Command command, ReportFlags& flags) {
+  command.Add("--focus", flags.filters.focus, "only call paths with a frame that matches (function, file or library)")
+      .Type("REGEX");
+  command.Add("--ignore", flags.filters.ignore, "no call paths with a frame that matches").Type("REGEX");
+  command.Add("--hide", flags.filters.hide, "leave out frames that match").Type("REGEX");
+  command.Add("--exclude", flags.exclude, "leave out frames whose function matches, as jeprof does").Type("REGEX");
+  command.Add("--show,--retain", flags.filters.show, "leave out all frames but those that match").Type("REGEX");
+}
+
+}  // namespace
+
+void AddReport(CommandLine& line) {
+  Command command =
+      line.AddCommand("report", "show who holds the memory: of a dump, or of a process that the daemon records");
+  auto flags = std::make_shared<ReportFlags>();
+  command.Add("SUBJECT", flags->subject, "a dump (heap_v2 or gperftools), a PID, or the command of a process")
+      .Required()
+      .Type("");
+  command.Add("--base", flags->base, "show the difference to this earlier dump of the same process").Type("DUMP");
+  AddViews(command, *flags);
+  AddMeasures(command, *flags);
+  AddFilters(command, *flags);
+  AddSocketOption(command, flags->socket);
+  command.Runs([flags] { return ReportMemory(*flags); });
+}
+
+}  // namespace heaptap::cli

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/cli/report_views.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/printable_text.h"
+#include "userspace/cli/json_text.h"
+#include "userspace/export/collapsed.h"
+#include "userspace/export/jeprof_symbolized.h"
+#include "userspace/export/pprof.h"
+#include "userspace/report/jeprof_text.h"
+#include "userspace/report/markdown.h"
+#include "userspace/report/report_json.h"
+#include "userspace/report/speedscope.h"
+#include "userspace/report/top_text.h"
+#include "userspace/report/tree_text.h"
+
+namespace heaptap::cli {
+namespace {
+
+using report::Direction;
+using report::Path;
+
+// Call paths of the short form, and rows of a table.
+constexpr uint64_t kShortPaths = 5;
+constexpr uint64_t kRows = 20;
+
+absl::StatusOr<std::vector<Path>> SelectPaths(const ReportInput& input, bool fold) {
+  report::Filters filters = input.filters;
+  if (filters.hide.empty()) filters.hide = input.exclude;
+  filters.fold = fold && !input.show.full_names;
+  return report::Select(input.named, filters);
+}
+
+report::TextOptions ToOptions(const ReportInput& input, uint64_t limit) {
+  return {
+      .width = input.show.full_names ? 0 : input.width, .top = input.limit.value_or(limit), .smallest = input.smallest};
+}
+
+absl::StatusOr<std::string> Top(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
+  if (!paths.ok()) return paths.status();
+  return report::TopText(input.named, *paths, input.show, ToOptions(input, kRows));
+}
+
+absl::StatusOr<std::string> Tree(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
+  if (!paths.ok()) return paths.status();
+  return report::TreeText(report::MakeTree(input.named, *paths, input.show, Direction::kInwards), input.named.total(),
+                          input.show, ToOptions(input, kRows));
+}
+
+absl::StatusOr<std::string> Json(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, false);
+  if (!paths.ok()) return paths.status();
+  return ToText(report::ReportJson(input.named, *paths, input.subject, input.limit.value_or(0)));
+}
+
+absl::StatusOr<std::string> Markdown(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
+  if (!paths.ok()) return paths.status();
+  return report::Markdown(input.named, *paths, input.subject, input.show, ToOptions(input, kShortPaths));
+}
+
+absl::StatusOr<std::string> Speedscope(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, false);
+  if (!paths.ok()) return paths.status();
+  return report::Speedscope(input.named, *paths, input.subject);
+}
+
+absl::StatusOr<std::string> Jeprof(const ReportInput& input) {
+  return report::JeprofText(input.named, {.value = input.show.value,
+                                          .unit = input.show.unit,
+                                          .show_bytes = input.show_bytes,
+                                          .lines = input.show.by == report::By::kLine,
+                                          .by_total = input.by_total,
+                                          .focus = input.filters.focus,
+                                          .ignore = input.filters.ignore,
+                                          .exclude = input.exclude,
+                                          .retain = input.filters.show});
+}
+
+absl::StatusOr<std::string> Collapsed(const ReportInput& input) {
+  const bool is_live = input.show.value == report::Value::kLive;
+  const bool is_bytes = input.show.unit == report::Unit::kBytes;
+  const auto live = is_bytes ? exporter::CollapsedValue::kLiveBytes : exporter::CollapsedValue::kLiveObjects;
+  const auto allocated =
+      is_bytes ? exporter::CollapsedValue::kAllocatedBytes : exporter::CollapsedValue::kAllocatedObjects;
+  return exporter::Collapsed(input.profile, is_live ? live : allocated, input.find);
+}
+
+absl::StatusOr<std::string> Pprof(const ReportInput& input) {
+  return exporter::Pprof(input.profile, {.program = input.subject.name, .find_source_frames = input.find});
+}
+
+absl::StatusOr<std::string> Symbolized(const ReportInput& input) {
+  return exporter::JeprofSymbolized(input.profile, input.subject.name, input.find);
+}
+
+constexpr View kViews[] = {
+    {"--top", "show a table of functions (see --by)", Top},
+    {"--tree", "show call paths as a tree, from the outermost functions", Tree},
+    {"--text", "show the table of jeprof --text, with the same digits", Jeprof},
+    {"--json", "print one JSON document", Json},
+    {"--markdown", "print the short form for a ticket or an assistant", Markdown},
+    {"--collapsed", "print a line for each call path, for flame graphs", Collapsed},
+    {"--speedscope", "print a profile for speedscope.app", Speedscope},
+    {"--jeprof,--raw", "print a dump with symbols, for jeprof on any machine", Symbolized},
+    {"--pprof", "write a profile for go tool pprof (with -o, or to a pipe)", Pprof, true},
+};
+
+}  // namespace
+
+absl::Span<const View> ReportViews() { return kViews; }
+
+absl::StatusOr<std::string> ShortView(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
+  if (!paths.ok()) return paths.status();
+  return report::SummaryText(input.named, *paths, input.subject, input.show, ToOptions(input, kShortPaths));
+}
+
+absl::StatusOr<std::string> CallersView(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
+  if (!paths.ok()) return paths.status();
+  const std::vector<Path> to = report::PathsTo(input.named, *paths, input.show, input.callers);
+  if (to.empty()) {
+    return absl::NotFoundError(absl::StrCat("no call path goes through ", base::Printable(input.callers),
+                                            "; heaptap report --top shows the functions"));
+  }
+  return report::TreeText(report::MakeTree(input.named, to, input.show, Direction::kOutwards), input.named.total(),
+                          input.show, ToOptions(input, kRows));
+}
+
+}  // namespace heaptap::cli

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The views and formats of `heaptap report`, by their options. Functions here are thread-safe.
+#ifndef HEAPTAP_USERSPACE_CLI_REPORT_VIEWS_H_
+#define HEAPTAP_USERSPACE_CLI_REPORT_VIEWS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "userspace/export/source_frames.h"
+#include "userspace/profile/profile.h"
+#include "userspace/report/named_profile.h"
+#include "userspace/report/rows.h"
+#include "userspace/report/selection.h"
+#include "userspace/report/summary_text.h"
+
+namespace heaptap::cli {
+
+// What a view is made of.
+struct ReportInput {
+  const profile::Profile& profile;
+  const exporter::FindSourceFrames& find;
+  const report::NamedProfile& named;
+  const report::Subject& subject;
+  report::Show show = {};
+  report::Filters filters = {};
+  std::string exclude = {};  // as jeprof understands it
+  std::string callers = {};  // of this function
+  bool show_bytes = false;
+  bool by_total = false;
+  std::optional<uint64_t> limit = {};  // call paths or rows
+  double smallest = 0;                 // percent
+  size_t width = 0;                    // of the terminal; 0: none
+};
+
+using MakeView = absl::StatusOr<std::string> (*)(const ReportInput& input);
+
+struct View {
+  const char* option;
+  const char* help;
+  MakeView make;
+  bool is_binary = false;
+};
+
+// The views that are chosen by a flag.
+absl::Span<const View> ReportViews();
+
+// Without a flag, and with --callers.
+absl::StatusOr<std::string> ShortView(const ReportInput& input);
+absl::StatusOr<std::string> CallersView(const ReportInput& input);
+
+}  // namespace heaptap::cli
+
+#endif  // HEAPTAP_USERSPACE_CLI_REPORT_VIEWS_H_

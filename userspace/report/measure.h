@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a view sums: bytes and objects, with the error that sampling causes.
+//
+// An object of s bytes is a sample with probability p = 1 - exp(-s/R) and then counts as w = s/p bytes. The variance of
+// the sum over all objects is estimated by the sum of w * (w - s) over the samples (allocator/sampling/README.md). A
+// profile has only sums for each call path, so the samples of a path count as if they had its mean size. For one size
+// that is exact; for mixed sizes it is too small by the variance of the weights.
+//
+// Functions here are thread-safe.
+#ifndef HEAPTAP_USERSPACE_REPORT_MEASURE_H_
+#define HEAPTAP_USERSPACE_REPORT_MEASURE_H_
+
+#include <cstdint>
+
+#include "userspace/profile/estimate.h"
+
+namespace heaptap::report {
+
+// An estimate and its error. In a difference, bytes and objects may be negative.
+struct Measure {
+  double bytes = 0;
+  double objects = 0;
+  uint64_t samples = 0;
+  double variance = 0;  // of bytes
+
+  Measure& operator+=(const Measure& other);
+  friend bool operator==(const Measure&, const Measure&) = default;
+
+  // The standard error of bytes.
+  double Error() const;
+};
+
+// `period`: mean bytes between samples; 1: every allocation is a sample, and there is no error.
+Measure ToMeasure(const profile::Estimate& estimate, uint64_t period);
+
+struct Measures {
+  Measure live;
+  Measure allocated;
+
+  Measures& operator+=(const Measures& other);
+  friend bool operator==(const Measures&, const Measures&) = default;
+};
+
+}  // namespace heaptap::report
+
+#endif  // HEAPTAP_USERSPACE_REPORT_MEASURE_H_

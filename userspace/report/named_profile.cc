@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/report/named_profile.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/printable_text.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/export/frame_names.h"
+
+namespace heaptap::report {
+namespace {
+
+// "<name of the file>+0x<offset in the file>", which is the same in every run of the program, else the address.
+std::string NameWithoutSymbol(const elf::Mapping* mapping, uint64_t address) {
+  if (mapping == nullptr || mapping->path.empty()) return absl::StrCat("0x", absl::Hex(address));
+  return absl::StrCat(base::Printable(exporter::FileName(mapping->path)), "+0x",
+                      absl::Hex(address - mapping->start + mapping->file_offset));
+}
+
+}  // namespace
+
+NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find) {
+  AddText("");
+  paths_.reserve(profile.contexts.size());
+  for (const profile::Context& context : profile.contexts) {
+    Path& path = paths_.emplace_back();
+    path.truncated = context.truncated;
+    path.measures = {.live = ToMeasure(context.Live(), profile.period),
+                     .allocated = ToMeasure(context.Allocated(), profile.period)};
+    for (const uint64_t frame : context.frames) {
+      AppendFrames(profile, find, exporter::CallAddress(frame), path.frames);
+    }
+    total_ += path.measures;
+  }
+  // Only needed for making paths.
+  at_address_ = {};
+  text_ids_ = {};
+  frame_ids_ = {};
+}
+
+void NamedProfile::AppendFrames(const profile::Profile& profile, const exporter::FindSourceFrames& find,
+                                uint64_t address, std::vector<FrameId>& frames) {
+  const auto [entry, is_new] = at_address_.try_emplace(address);
+  std::vector<FrameId>& here = entry->second;
+  if (is_new) {
+    const elf::Mapping* mapping = exporter::FindMapping(profile.mappings, address);
+    const TextId library = mapping == nullptr ? 0 : AddText(base::Printable(mapping->path));
+    const std::vector<exporter::SourceFrame> found = find ? find(address) : std::vector<exporter::SourceFrame>();
+    for (size_t i = 0; i < found.size(); i++) {
+      const exporter::SourceFrame& frame = found[i];
+      const std::string& name = frame.function.empty() ? frame.linkage_name : frame.function;
+      if (name.empty()) continue;
+      here.push_back(AddFrame({.function = AddText(base::Printable(name)),
+                               .file = AddText(base::Printable(frame.file)),
+                               .line = frame.line,
+                               .library = library,
+                               .is_inline = i + 1 < found.size(),
+                               .has_symbol = true}));
+    }
+    if (here.empty()) {
+      here.push_back(AddFrame({.function = AddText(NameWithoutSymbol(mapping, address)), .library = library}));
+    }
+  }
+  frames.insert(frames.end(), here.begin(), here.end());
+}
+
+TextId NamedProfile::AddText(std::string text) {
+  const auto [entry, is_new] = text_ids_.try_emplace(std::move(text), static_cast<TextId>(texts_.size()));
+  if (is_new) texts_.push_back(entry->first);
+  return entry->second;
+}
+
+FrameId NamedProfile::AddFrame(const NamedFrame& frame) {
+  const auto [entry, is_new] = frame_ids_.try_emplace(frame, static_cast<FrameId>(frames_.size()));
+  if (is_new) frames_.push_back(frame);
+  return entry->second;
+}
+
+}  // namespace heaptap::report

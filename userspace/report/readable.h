@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names of C++ and Rust functions as people want to read them. Functions here are thread-safe and take linear time.
+#ifndef HEAPTAP_USERSPACE_REPORT_READABLE_H_
+#define HEAPTAP_USERSPACE_REPORT_READABLE_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace heaptap::report {
+
+// The name without parameters, return type and Rust's hash, and with its template arguments cut to "<...>":
+// "std::vector<int, std::allocator<int> >::push_back(int&&)" becomes "std::vector<...>::push_back". Names that are not
+// those of C++ or Rust stay as they are.
+std::string ReadableName(absl::string_view name);
+
+// Whether the function only passes an allocation on, so that its caller is of more interest: an allocator's function,
+// operator new, the standard library of C++ or Rust.
+bool IsPlumbing(absl::string_view name);
+
+// Whether the function only starts a program or a thread.
+bool IsStart(absl::string_view name);
+
+}  // namespace heaptap::report
+
+#endif  // HEAPTAP_USERSPACE_REPORT_READABLE_H_

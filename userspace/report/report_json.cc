@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/report/report_json.h"
+
+#include <algorithm>
+
+namespace heaptap::report {
+namespace {
+
+using exporter::Json;
+
+Json ToJson(const Measure& measure) {
+  return {
+      {"bytes", measure.bytes}, {"error", measure.Error()}, {"objects", measure.objects}, {"samples", measure.samples}};
+}
+
+Json TextOrNull(absl::string_view text) { return text.empty() ? Json() : Json(text); }
+
+Json ToJson(const NamedProfile& profile, const NamedFrame& frame) {
+  return {{"function", frame.has_symbol ? Json(profile.text(frame.function)) : Json()},
+          {"file", TextOrNull(profile.text(frame.file))},
+          {"line", frame.line == 0 ? Json() : Json(frame.line)},
+          {"library", TextOrNull(profile.text(frame.library))},
+          {"place", frame.has_symbol ? Json() : Json(profile.text(frame.function))},
+          {"inline", frame.is_inline}};
+}
+
+}  // namespace
+
+Json ReportJson(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject, size_t top) {
+  Json list = Json::List();
+  for (const Path& path : paths.subspan(0, top == 0 ? paths.size() : std::min(top, paths.size()))) {
+    Json frames = Json::List();
+    for (const FrameId frame : path.frames) frames.Add(ToJson(profile, profile.frame(frame)));
+    list.Add({{"live", ToJson(path.measures.live)},
+              {"allocated", ToJson(path.measures.allocated)},
+              {"truncated", path.truncated},
+              {"frames", std::move(frames)}});
+  }
+  return {{"schema_version", exporter::kSchemaVersion},
+          {"subject", subject.name},
+          {"period", subject.period},
+          {"live", ToJson(profile.total().live)},
+          {"allocated", ToJson(profile.total().allocated)},
+          {"warnings", subject.warnings},
+          {"call_paths", std::move(list)}};
+}
+
+}  // namespace heaptap::report

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/report/summary_text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "userspace/report/human.h"
+
+namespace heaptap::report {
+namespace {
+
+// Frames of a path that are shown, of the innermost ones and of the outermost ones.
+constexpr size_t kInnermost = 6;
+constexpr size_t kOutermost = 2;
+constexpr size_t kIndentation = 8;
+
+std::string Signed(double value, Unit unit, bool is_difference) {
+  return absl::StrCat(is_difference && value > 0 ? "+" : "", Figure(value, unit));
+}
+
+std::string WithError(const Measure& measure, bool is_difference) {
+  std::string text = Signed(measure.bytes, Unit::kBytes, is_difference);
+  if (measure.variance > 0) absl::StrAppend(&text, " +- ", HumanBytes(measure.Error()));
+  return text;
+}
+
+// "1 object", "2 objects".
+std::string Counted(double count, absl::string_view noun) {
+  const std::string number = absl::StrFormat("%.0f", count);
+  return absl::StrCat(number, " ", noun, number == "1" ? "" : "s");
+}
+
+std::string Rate(uint64_t period) {
+  return period <= 1 ? "every allocation is recorded"
+                     : absl::StrCat("a sample every ", HumanBytes(static_cast<double>(period)), " bytes");
+}
+
+class Writer {
+ public:
+  Writer(const NamedProfile& profile, const Subject& subject, const Show& show, const TextOptions& options)
+      : profile_(profile), subject_(subject), show_(show), options_(options) {}
+
+  std::string Write(absl::Span<const Path> paths) && {
+    WriteTotals();
+    // Lines tell the places of a path apart.
+    const Show by_line = {.by = By::kLine, .value = show_.value, .unit = show_.unit, .full_names = show_.full_names};
+    const std::vector<Path> merged = MergePaths(profile_, {paths.begin(), paths.end()}, by_line);
+    const auto is_nothing = [&](const Path& path) { return ValueOf(path) == 0; };
+    const auto used = static_cast<size_t>(std::ranges::find_if(merged, is_nothing) - merged.begin());
+    const size_t shown = options_.top == 0 ? used : std::min(options_.top, used);
+    if (shown > 0) {
+      absl::StrAppend(&text_, "\n", subject_.is_difference ? "what changed most" : What(),
+                      shown < used ? absl::StrCat(", ", shown, " of ", used, " call paths") : "", ":\n");
+    }
+    for (size_t i = 0; i < shown; i++) WritePath(i + 1, merged[i], by_line);
+    for (const std::string& warning : subject_.warnings) absl::StrAppend(&text_, "\nmissing: ", warning, "\n");
+    absl::StrAppend(&text_, has_noise_ ? "\n" : "", NoiseNote(has_noise_));
+    if (!subject_.next_commands.empty()) text_.append("\nnext:\n");
+    for (const std::string& command : subject_.next_commands) absl::StrAppend(&text_, "  ", command, "\n");
+    return std::move(text_);
+  }
+
+ private:
+  double ValueOf(const Path& path) const { return Of(Of(path.measures, show_.value), show_.unit); }
+
+  const char* What() const { return show_.value == Value::kLive ? "who holds most" : "who allocated most"; }
+
+  void WriteTotals() {
+    const Measures& total = profile_.total();
+    absl::StrAppend(&text_, subject_.name, "\n  live       ", WithError(total.live, subject_.is_difference), " in ",
+                    Counted(total.live.objects, "object"), ", ",
+                    Counted(static_cast<double>(total.live.samples), "sample"), " (", Rate(subject_.period), ")\n");
+    if (total.allocated.bytes > 0) {
+      absl::StrAppend(&text_, "  allocated  ", WithError(total.allocated, false), " in ",
+                      Counted(total.allocated.objects, "object"), ", freed or not\n");
+    }
+    if (subject_.resident_bytes.has_value()) {
+      absl::StrAppend(&text_, "  resident   ", HumanBytes(*subject_.resident_bytes), "; live is ",
+                      Percent(total.live.bytes, *subject_.resident_bytes), " of that\n");
+    }
+  }
+
+  void WritePath(size_t number, const Path& path, const Show& by_line) {
+    const Measure& measure = Of(path.measures, show_.value);
+    has_noise_ |= IsNoise(measure);
+    const Measure& total = Of(profile_.total(), show_.value);
+    absl::StrAppendFormat(&text_, "%4d. %s, %s, %s, %s%s\n", number, WithError(measure, subject_.is_difference),
+                          Percent(Of(measure, show_.unit), Of(total, show_.unit)), Counted(measure.objects, "object"),
+                          Counted(static_cast<double>(measure.samples), "sample"), IsNoise(measure) ? kNoiseMark : "");
+    if (path.frames.empty()) AddLine(NameOfUnknown());
+    const size_t frames = path.frames.size();
+    const bool is_cut = frames > kInnermost + kOutermost + 1;
+    for (size_t i = 0; i < frames; i++) {
+      if (is_cut && i == kInnermost) {
+        AddLine(absl::StrCat("... ", frames - kInnermost - kOutermost, " more"));
+        i = frames - kOutermost;
+      }
+      const NamedFrame& frame = profile_.frame(path.frames[i]);
+      AddLine(NameOf(profile_, frame, by_line), frame.is_inline ? " (inlined)" : "");
+    }
+    if (path.truncated) AddLine("... outer frames are missing");
+  }
+
+  void AddLine(absl::string_view name, absl::string_view mark = "") {
+    absl::StrAppend(&text_, std::string(kIndentation, ' '),
+                    Fit(name, WidthAfter(kIndentation + mark.size(), options_.width)), mark, "\n");
+  }
+
+  const NamedProfile& profile_;
+  const Subject& subject_;
+  const Show& show_;
+  const TextOptions& options_;
+  bool has_noise_ = false;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string SummaryText(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject,
+                        const Show& show, const TextOptions& options) {
+  return Writer(profile, subject, show, options).Write(paths);
+}
+
+}  // namespace heaptap::report

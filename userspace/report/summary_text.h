@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The short form of `heaptap report`: who holds the memory, in a dozen lines.
+#ifndef HEAPTAP_USERSPACE_REPORT_SUMMARY_TEXT_H_
+#define HEAPTAP_USERSPACE_REPORT_SUMMARY_TEXT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "userspace/report/rows.h"
+#include "userspace/report/text.h"
+
+namespace heaptap::report {
+
+// What is known besides the paths.
+struct Subject {
+  std::string name = {};                        // of the process or the dump, printable
+  uint64_t period = 1;                          // mean bytes between samples; 1: every allocation
+  bool is_difference = false;                   // of two profiles
+  std::optional<double> resident_bytes = {};    // of the process
+  std::vector<std::string> warnings = {};       // one sentence each: what is missing in the profile, printable
+  std::vector<std::string> next_commands = {};  // what to run next
+};
+
+// Totals with their standard errors, the paths that hold most, losses, and what to run next. Thread-safe.
+std::string SummaryText(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject,
+                        const Show& show, const TextOptions& options);
+
+}  // namespace heaptap::report
+
+#endif  // HEAPTAP_USERSPACE_REPORT_SUMMARY_TEXT_H_

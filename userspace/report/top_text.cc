@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/report/top_text.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/report/human.h"
+
+namespace heaptap::report {
+namespace {
+
+const char* TitleOf(By by) {
+  switch (by) {
+    case By::kFunction:
+      return "FUNCTION";
+    case By::kLine:
+      return "FUNCTION AND LINE";
+    case By::kLibrary:
+      return "LIBRARY";
+  }
+  return "";
+}
+
+// The width of the columns before the name.
+constexpr size_t kFiguresWidth = 58;
+
+}  // namespace
+
+std::string TopText(const NamedProfile& profile, absl::Span<const Path> paths, const Show& show,
+                    const TextOptions& options) {
+  const std::vector<Row> rows = Rows(profile, paths, show, false);
+  const double total = Of(Of(profile.total(), show.value), show.unit);
+  const bool has_errors = show.unit == Unit::kBytes;
+  Table table({{"SELF", true},
+               {has_errors ? "+-" : "", true},
+               {"SHARE", true},
+               {"TOTAL", true},
+               {"SHARE", true},
+               {"SAMPLES", true},
+               {TitleOf(show.by)}});
+  const size_t shown = options.top == 0 ? rows.size() : std::min(options.top, rows.size());
+  bool has_noise = false;
+  for (const Row& row : absl::MakeSpan(rows).subspan(0, shown)) {
+    has_noise |= has_errors && IsNoise(row.self);
+    table.Add({Figure(Of(row.self, show.unit), show.unit), Error(row.self, show.unit),
+               Percent(Of(row.self, show.unit), total), Figure(Of(row.total, show.unit), show.unit),
+               Percent(Of(row.total, show.unit), total), absl::StrCat(row.total.samples),
+               Fit(row.name, WidthAfter(kFiguresWidth, options.width))});
+  }
+  std::string text = table.Text();
+  if (shown < rows.size()) absl::StrAppend(&text, "and ", rows.size() - shown, " more (see --limit)\n");
+  return absl::StrCat(text, NoiseNote(has_noise));
+}
+
+}  // namespace heaptap::report
