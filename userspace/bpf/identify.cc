@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 
@@ -15,8 +16,11 @@
 namespace heaptap::bpf {
 namespace {
 
-// bpf_find_vma() fails while another thread of the collector holds the lock of the list of mappings, so it is repeated.
-constexpr int kBusyTries = 1000;
+// bpf_find_vma() fails while another thread of the collector holds the lock of the list of mappings, so it is repeated:
+// at first at once, then each millisecond, for two seconds in all. On a busy machine that thread may have to wait.
+constexpr int kQuickTries = 1000;
+constexpr int kBusyTries = kQuickTries + 2000;
+constexpr useconds_t kPause = 1000;
 
 }  // namespace
 
@@ -29,7 +33,11 @@ absl::StatusOr<heaptap_identify> Identify(int program, int fd) {
   int error = bpf_prog_test_run_opts(program, &options);
   for (int tries = 0; error == 0 && tries < kBusyTries; tries++) {
     if (argument.file.inode != 0 && argument.inode_address != 0) break;
-    sched_yield();
+    if (tries < kQuickTries) {
+      sched_yield();
+    } else {
+      usleep(kPause);
+    }
     error = bpf_prog_test_run_opts(program, &options);
   }
   munmap(page, 1);
