@@ -10,6 +10,8 @@
 #include "gtest/gtest.h"
 #include "userspace/export/source_frames.h"
 #include "userspace/profile/profile.h"
+#include "userspace/report/dot.h"
+#include "userspace/report/flame_svg.h"
 #include "userspace/report/jeprof_text.h"
 #include "userspace/report/markdown.h"
 #include "userspace/report/named_profile.h"
@@ -218,6 +220,25 @@ TEST_F(ViewsTest, SpeedscopeHasFourProfiles) {
   for (const char* name : {"live bytes", "live objects", "allocated bytes", "allocated objects"}) {
     EXPECT_THAT(text, HasSubstr(name));
   }
+}
+
+TEST_F(ViewsTest, FlameGraph) {
+  const Tree tree = MakeTree(named_, Folded(), {}, Direction::kInwards);
+  const std::string text = FlameSvg(tree, {.name = "<a>&b"}, {});
+  EXPECT_THAT(text, HasSubstr("&lt;a&gt;&amp;b: 159.8K live"));
+  EXPECT_THAT(text, HasSubstr("<title>Cache&lt;...&gt;::fill: 47.5K, 29.7%, 30 samples</title>"));
+  EXPECT_THAT(text,
+              HasSubstr("<title>main: 158.2K, 99.0%, 100 samples</title><rect x=\"10.0\" y=\"48.0\" width=\"1167.8\""));
+  EXPECT_THAT(text, Not(HasSubstr("<script")));
+  EXPECT_THAT(FlameSvg({.nodes = {{}}}, {.name = "empty"}, {}), HasSubstr("</svg>\n"));
+}
+
+TEST_F(ViewsTest, CallGraph) {
+  const std::string text = Dot(named_, Folded(), {.name = "a\"b"}, {}, 80, 5);
+  EXPECT_THAT(text, HasSubstr("digraph \"a\\\"b\" {"));
+  EXPECT_THAT(text, HasSubstr("n0 [label=\"main\\n0 (0.0%) of 158.2K (99.0%)\""));
+  EXPECT_THAT(text, HasSubstr("n0 -> n1 [label=\"94.9K\""));
+  EXPECT_THAT(text, Not(HasSubstr("unknown"))) << "below 5 %";
 }
 
 // jeprof 5.3 on the same profile.

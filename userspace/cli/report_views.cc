@@ -9,6 +9,8 @@
 #include "userspace/export/collapsed.h"
 #include "userspace/export/jeprof_symbolized.h"
 #include "userspace/export/pprof.h"
+#include "userspace/report/dot.h"
+#include "userspace/report/flame_svg.h"
 #include "userspace/report/jeprof_text.h"
 #include "userspace/report/markdown.h"
 #include "userspace/report/report_json.h"
@@ -25,6 +27,8 @@ using report::Path;
 // Call paths of the short form, and rows of a table.
 constexpr uint64_t kShortPaths = 5;
 constexpr uint64_t kRows = 20;
+// As jeprof's --nodecount.
+constexpr uint64_t kNodes = 80;
 
 absl::StatusOr<std::vector<Path>> SelectPaths(const ReportInput& input, bool fold) {
   report::Filters filters = input.filters;
@@ -61,6 +65,19 @@ absl::StatusOr<std::string> Markdown(const ReportInput& input) {
   const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
   if (!paths.ok()) return paths.status();
   return report::Markdown(input.named, *paths, input.subject, input.show, ToOptions(input, kShortPaths));
+}
+
+absl::StatusOr<std::string> Svg(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
+  if (!paths.ok()) return paths.status();
+  return report::FlameSvg(report::MakeTree(input.named, *paths, input.show, Direction::kInwards), input.subject,
+                          input.show);
+}
+
+absl::StatusOr<std::string> Dot(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
+  if (!paths.ok()) return paths.status();
+  return report::Dot(input.named, *paths, input.subject, input.show, input.limit.value_or(kNodes), input.smallest);
 }
 
 absl::StatusOr<std::string> Speedscope(const ReportInput& input) {
@@ -104,6 +121,8 @@ constexpr View kViews[] = {
     {"--text", "show the table of jeprof --text, with the same digits", Jeprof},
     {"--json", "print one JSON document", Json},
     {"--markdown", "print the short form for a ticket or an assistant", Markdown},
+    {"--svg", "print a flame graph as a picture", Svg},
+    {"--dot", "print the call graph for graphviz", Dot},
     {"--collapsed", "print a line for each call path, for flame graphs", Collapsed},
     {"--speedscope", "print a profile for speedscope.app", Speedscope},
     {"--jeprof,--raw", "print a dump with symbols, for jeprof on any machine", Symbolized},

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import xml.dom.minidom
 
 import pytest
 
@@ -93,6 +94,26 @@ def test_views(lab, leak):
     # Without folding, the start of the program is there.
     assert "_start" not in report(lab, "--tree", leak)
     assert "_start" in report(lab, "--tree", "--full", leak)
+
+
+def test_formats(lab, leak):
+    """Each format is read by a program that is made for it."""
+    path = lab.path("output")
+    report(lab, "--pprof", leak, "-o", path)
+    assert re.search(r"(?m) do_something$", lab.reader("go", "tool", "pprof", "-top", path))
+    report(lab, "--dot", leak, "-o", path)
+    assert "do_something" in lab.reader("dot", "-Tsvg", path)
+    report(lab, "--svg", leak, "-o", path)
+    titles = [title.firstChild.data for title in xml.dom.minidom.parse(path).getElementsByTagName("title")]
+    assert "do_something: 3.3M, 50.6%, 80 samples" in titles
+    report(lab, "--jeprof", leak, "-o", path)
+    assert re.search(r"(?m)^ +3\.3 .* do_something$", lab.reader("jeprof", "--text", path))
+    document = json.loads(report(lab, "--speedscope", leak))
+    assert [one["endValue"] for one in document["profiles"]] == [6926352, 120, 6926352, 120]
+    assert sum(document["profiles"][0]["weights"]) == 6926352
+    assert "_start;__libc_start_main_impl;__libc_start_call_main;main;do_something 3502088\n" in report(
+        lab, "--collapsed", leak)
+    assert "| 3.3M | 50.6% | 80 | 80 | `do_something wiki_leak.c:" in report(lab, "--markdown", leak)
 
 
 def test_live_process(lab, daemon):
