@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the server's protocols have in common. Each protocol is a table of endpoints in its own file
-// (http_endpoints_*.cc).
+// (endpoints_*.cc).
 #ifndef HEAPTAP_USERSPACE_API_ENDPOINT_H_
 #define HEAPTAP_USERSPACE_API_ENDPOINT_H_
 

@@ -50,9 +50,7 @@ struct ReportFlags {
   std::string by = "function";
   bool allocated = false;
   bool objects = false;
-  bool inuse_space = false;
-  bool inuse_objects = false;
-  bool alloc_space = false;
+  bool inuse_space = false;  // the default
   bool alloc_objects = false;
   bool full = false;
   bool lines = false;
@@ -170,8 +168,8 @@ report::Show ToShow(const ReportFlags& flags) {
   report::Show show = {.full_names = flags.full};
   if (flags.by == "line" || flags.lines) show.by = report::By::kLine;
   if (flags.by == "library") show.by = report::By::kLibrary;
-  const bool allocated = flags.allocated || flags.alloc_space || flags.alloc_objects;
-  const bool objects = flags.objects || flags.inuse_objects || flags.alloc_objects;
+  const bool allocated = flags.allocated || flags.alloc_objects;
+  const bool objects = flags.objects || flags.alloc_objects;
   if (allocated) show.value = report::Value::kAllocated;
   if (objects) show.unit = report::Unit::kObjects;
   return show;

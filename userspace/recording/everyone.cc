@@ -21,7 +21,7 @@ namespace {
 // bound may have as many tallies as are still free, so one process alone never has more than half of the map.
 constexpr double kFoldAt = 0.25;
 
-// At the end of a recording, for the processes that nobody has looked at.
+// At the end of a recording, for the processes that still wait to be looked at.
 constexpr absl::Duration kEndPatience = absl::Seconds(10);
 
 // Converts nanoseconds of CLOCK_MONOTONIC.

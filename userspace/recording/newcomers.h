@@ -32,7 +32,7 @@ class Newcomers {
   // Calls `look` for each process that waits and whose user has time left, in turns, until the time of a call is over.
   // `look` may call Add and Forget.
   void Look(absl::FunctionRef<void(pid_t)> look);
-  // Calls `look` for each process that waits, whoever its user is, until the deadline.
+  // Calls `look` for each process that waits, without regard to accounts, until the deadline.
   void LookAtAll(absl::FunctionRef<void(pid_t)> look, absl::Time deadline);
 
  private:

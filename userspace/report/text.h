@@ -28,9 +28,10 @@ std::string Percent(double part, double total);
 std::string Error(const Measure& measure, Unit unit);
 
 inline constexpr char kNoiseMark[] = "~";
-// The explanation of kNoiseMark, if `text` has it after a figure; else "".
-std::string NoiseNote(bool has_noise);
+// Whether the bytes are less than twice their standard error.
 bool IsNoise(const Measure& measure);
+// The line that explains kNoiseMark; "" if the text has no such mark.
+std::string NoiseNote(bool has_noise);
 
 // The text, cut to the width with an ellipsis in its middle, where long names differ least.
 std::string Fit(absl::string_view text, size_t width);

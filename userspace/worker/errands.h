@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Jobs of crews that nobody waits for: their answers come later, on the thread that owns this object.
+// Jobs of crews without a waiting caller: their answers come later, on the thread that owns this object.
 //
 // Users take turns. Each user but root has few jobs at work at a time, and an account of the time of workers: the jobs
 // of a user who has used it up wait, those of others do not. Not thread-safe.

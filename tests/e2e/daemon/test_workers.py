@@ -60,7 +60,7 @@ def read(path):
 
 
 def named_puppet(lab, name, library=LIBRARY):
-    """A puppet with a file of its own, whose unwind table and names nobody knows."""
+    """A puppet with a file of its own, which the daemon has not seen before."""
     process = lab.program(lab.copy("puppet", name), talks=True, env={"LD_PRELOAD": library, **PROFILING})
     process.answer()
     return process
