@@ -8,14 +8,17 @@
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <utility>
 #include <vector>
 
 namespace heaptap::worker {
@@ -35,6 +38,24 @@ constexpr uint32_t kAllowed[] = {
 // probes, which reads the file.
 constexpr uint32_t kHandsCapabilities[] = {
     CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_CHECKPOINT_RESTORE, CAP_BPF, CAP_PERFMON};
+
+// Where the kernel has no links to many uprobes, each probe is a perf event. Debian and Ubuntu can forbid those to all
+// but CAP_SYS_ADMIN: a sysctl value that the kernel itself does not have.
+constexpr int kForbiddenToPerfmon = 3;
+// Before this version, links to many uprobes are missing, or see one thread only.
+constexpr int kMajorWithLinks = 6;
+constexpr int kMinorWithLinks = 10;
+
+bool NeedsAdminToAttach() {
+  std::ifstream file("/proc/sys/kernel/perf_event_paranoid");
+  int paranoid = 0;
+  file >> paranoid;
+  utsname name;
+  int major = 0;
+  int minor = 0;
+  if (!file || uname(&name) != 0 || sscanf(name.release, "%d.%d", &major, &minor) != 2) return false;
+  return paranoid >= kForbiddenToPerfmon && std::pair(major, minor) < std::pair(kMajorWithLinks, kMinorWithLinks);
+}
 
 bool SetLimit(__rlimit_resource resource, rlim_t value) {
   struct rlimit limit;
@@ -99,6 +120,7 @@ bool ConfineWorker() {
 bool ConfineHands() {
   uint64_t kept = 0;
   for (const uint32_t capability : kHandsCapabilities) kept |= uint64_t{1} << capability;
+  if (NeedsAdminToAttach()) kept |= uint64_t{1} << CAP_SYS_ADMIN;
   return KeepCapabilities(static_cast<uint32_t>(kept), static_cast<uint32_t>(kept >> 32));
 }
 

@@ -13,7 +13,8 @@ inline constexpr unsigned long kReaderMemory = 1UL << 30;
 // processes of the same user cannot look into it. False: the kernel refused, so the process must end.
 [[nodiscard]] bool ConfineWorker();
 
-// Hands keep only the capabilities to open what belongs to other processes.
+// Hands keep only the capabilities to open what belongs to other processes and to attach probes. Where attaching takes
+// CAP_SYS_ADMIN (perf_event_paranoid 3 on kernels before 6.10), they keep that too.
 [[nodiscard]] bool ConfineHands();
 
 // A reader has no capabilities, and the OOM killer takes it first. It can read, map and write its descriptors, receive
