@@ -36,6 +36,12 @@ def test_a_plugin_at_work_at_once(lab):
         assert assert_called(dump, side, 1000) == 1
 
 
+def warnings_of_the_process(dump):
+    """Without lost mapping events: those of the whole machine fill the rings while heaptap is stopped, so other work on the
+    machine decides whether some are lost."""
+    return [text for text in dump.warnings if "mapping events lost" not in text]
+
+
 def assert_whole_though_heaptap_was_stopped(lab, path, side, count):
     """heaptap is stopped while the program opens a plugin, calls it, and ends."""
     session = loader(lab)
@@ -46,7 +52,7 @@ def assert_whole_though_heaptap_was_stopped(lab, path, side, count):
     session.popen.stdin.close()
     session.signal(signal.SIGCONT)
     dump = end(lab, session)
-    assert dump.warnings == []
+    assert warnings_of_the_process(dump) == []
     assert_called(dump, side, count)
 
 
@@ -94,7 +100,7 @@ def test_a_program_waits_for_its_tables(lab, wrapper):
     session.signal(signal.SIGCONT)
     session.ends()
     dump = lab.only_dump(kind="f")
-    assert dump.warnings == []
+    assert warnings_of_the_process(dump) == []
     found = paths(dump, "deep_inner")
     assert {(names[:4], names[-1]) for names in found} == {(DEEP_PATH, "_start")}
     assert sum(found.values()) == 5000
@@ -116,7 +122,7 @@ def test_a_plugin_waits_for_its_tables(lab):
         open_plugin(session, path)
         call(session, "deep_enter", 3000)
     dump = end(lab, session)
-    assert dump.warnings == []
+    assert warnings_of_the_process(dump) == []
     assert_called(dump, "deep", 9000)
 
 
@@ -126,7 +132,7 @@ def test_a_program_does_not_wait_for_ever(lab):
     wait_until(lambda: has_ended(pid), "the program ends")
     session.signal(signal.SIGCONT)
     session.ends()
-    assert lab.only_dump(kind="f").warnings == []
+    assert warnings_of_the_process(lab.only_dump(kind="f")) == []
 
 
 def test_deep_stacks_while_heaptap_is_stopped(lab):
