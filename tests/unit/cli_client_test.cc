@@ -420,7 +420,10 @@ TEST_F(ClientTest, DiffOfAProcess) {
   daemon_->Answer("GET /processes.json", {Http(200, Processes(kRedis))});
   daemon_->Answer("GET /pid/42/heap?format=heap_v2", {Http(200, Dump(10)), Http(200, Dump(30))});
   EXPECT_EQ(Run({"diff", "42", "--seconds", "0.001"}), kSuccess) << err_;
-  EXPECT_THAT(out_, AllOf(HasSubstr("total +2.0K in +20 objects"), HasSubstr("+20  0x1000\n"), HasSubstr(" 0x2000\n")));
+  EXPECT_THAT(out_, AllOf(HasSubstr("redis (PID 42) in 0s\n"),
+                          HasSubstr("+2.0K in +20 objects: 1000 in 10 objects before, 2.9K in 30 objects after"),
+                          HasSubstr("   1. +2.0K, +20 objects, 40 samples changed\n"), HasSubstr(" 0x1000\n"),
+                          HasSubstr(" 0x2000\n")));
   daemon_->Answer("GET /pid/42/heap?format=heap_v2", {Http(200, "hello")});
   EXPECT_EQ(Run({"diff", "42", "--seconds", "0.001"}), kFailure);
   ExpectOneLine();

@@ -16,18 +16,17 @@ using profile::Profile;
 using report::HumanBytes;
 using report::HumanDuration;
 using report::HumanLosses;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Context Make(std::vector<uint64_t> frames, double objects, double bytes) {
   return {.frames = std::move(frames), .threads = {{.live = {.objects = objects, .bytes = bytes}}}};
 }
 
-Growth Example(SortBy sort_by) {
+Growth Example() {
   const Profile before = {.contexts = {Make({0x10, 0x99}, 10, 10000), Make({0x20}, 5, 500), Make({0x30}, 1, 1)}};
   const Profile after = {
       .contexts = {Make({0x10, 0x99}, 11, 20240), Make({0x40}, 100, 2000), Make({0x30}, 1, 1), Make({}, 3, 30)}};
-  return FindGrowth(before, after, sort_by);
+  return *FindGrowth(before, after);
 }
 
 std::vector<exporter::SourceFrame> Name(uint64_t address) {
@@ -36,51 +35,72 @@ std::vector<exporter::SourceFrame> Name(uint64_t address) {
   return {};
 }
 
-TEST(GrowthTest, ByBytes) {
-  EXPECT_EQ(GrowthText(Example(SortBy::kBytes), 100, Name),
-            "total +11.5K in +99 objects: 10.3K in 16 objects before, 21.7K in 115 after\n"
-            "     BYTES     OBJECTS  CALL PATH\n"
-            "    +10.0K          +1  inline\n"
-            "                        leak\\033\n"
-            "                        main\n"
-            "     +2.0K        +100  0x3f\n"
-            "       +30          +3  [unknown call path]\n"
-            "      -500          -5  0x1f\n");
+std::string Text(const Growth& growth) {
+  const report::NamedProfile named(growth.difference, Name, growth.measures);
+  return report::SummaryText(named, named.paths(), ToSubject(growth, "x since y"), {}, {});
 }
 
-TEST(GrowthTest, ByObjectsTheFirstOnes) {
-  const std::string text = GrowthText(Example(SortBy::kObjects), 1, Name);
-  EXPECT_THAT(text, HasSubstr("CALL PATH\n     +2.0K        +100  0x3f\nand 3 more call paths"));
-  EXPECT_THAT(CallAddresses(Example(SortBy::kObjects), 1), ElementsAre(0x3f));
+TEST(GrowthTest, Text) {
+  EXPECT_EQ(
+      Text(Example()),
+      "x since y\n"
+      "  live       +11.5K in +99 objects: 10.3K in 16 objects before, 21.7K in 115 objects after (every allocation "
+      "is recorded)\n"
+      "\n"
+      "what grew most:\n"
+      "   1. +10.0K, +1 object, 0 samples changed\n"
+      "        inline (inlined)\n"
+      "        leak\\033\n"
+      "        main\n"
+      "   2. +2.0K, +100 objects, 0 samples changed\n"
+      "        0x3f\n"
+      "   3. +30, +3 objects, 0 samples changed\n"
+      "        [unknown call path]\n"
+      "   4. -500, -5 objects, 0 samples changed\n"
+      "        0x1f\n");
+}
+
+TEST(GrowthTest, WhatShrankComesLast) {
+  const Profile before = {.contexts = {Make({0x10}, 10, 10000)}};
+  const Profile after = {.contexts = {Make({0x20}, 1, 5)}};
+  EXPECT_THAT(Text(*FindGrowth(before, after)), HasSubstr("   1. +5, "));
 }
 
 TEST(GrowthTest, Json) {
-  const auto document = nlohmann::json::parse(GrowthJson(Example(SortBy::kBytes), 2, Name));
+  const auto document = nlohmann::json::parse(GrowthJson(Example(), 2, report::Unit::kBytes, Name));
   EXPECT_EQ(document["before"], (nlohmann::json{{"bytes", 10501}, {"objects", 16}}));
   EXPECT_EQ(document["difference"], (nlohmann::json{{"bytes", 11770}, {"objects", 99}}));
   EXPECT_EQ(document["changed_call_paths"], 4);
   ASSERT_EQ(document["call_paths"].size(), 2);
   EXPECT_EQ(document["call_paths"][0]["frames"][0]["names"], (nlohmann::json{"inline", "leak\\033"}));
+  EXPECT_EQ(document["call_paths"][0]["error"], 0);
+}
+
+TEST(GrowthTest, JsonByObjects) {
+  const auto document = nlohmann::json::parse(GrowthJson(Example(), 0, report::Unit::kObjects, Name));
+  ASSERT_EQ(document["call_paths"].size(), 4);
+  EXPECT_EQ(document["call_paths"][0]["objects"], 100);
 }
 
 TEST(GrowthTest, Nothing) {
   const Profile profile = {.contexts = {Make({0x10}, 1, 1)}};
-  EXPECT_EQ(GrowthText(FindGrowth(profile, profile, SortBy::kBytes), 10, Name),
-            "total 0 in +0 objects: 1 in 1 objects before, 1 in 1 after\n");
+  EXPECT_EQ(Text(*FindGrowth(profile, profile)),
+            "x since y\n"
+            "  live       0 in 0 objects: 1 in 1 object before, 1 in 1 object after (every allocation is recorded)\n");
 }
 
 TEST(GrowthTest, ProfilesOfTwoProcesses) {
   Profile one;
   Profile two;
-  EXPECT_TRUE(CheckSameProcess(one, two).ok()) << "nothing is known";
+  EXPECT_TRUE(FindGrowth(one, two).ok()) << "nothing is known";
   one.mappings = {{.start = 0x1000, .end = 0x2000, .path = "/bin/x"},
                   {.start = 0x9000, .end = 0xa000, .path = "[vsyscall]"}};
-  EXPECT_TRUE(CheckSameProcess(one, two).ok());
+  EXPECT_TRUE(FindGrowth(one, two).ok());
   two.mappings = {{.start = 0x5000, .end = 0x6000, .path = "/bin/x"},
                   {.start = 0x9000, .end = 0xa000, .path = "[vsyscall]"}};
-  EXPECT_TRUE(absl::IsFailedPrecondition(CheckSameProcess(one, two)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(FindGrowth(one, two).status()));
   two.mappings.push_back({.start = 0x1000, .end = 0x2000, .path = "/bin/x"});
-  EXPECT_TRUE(CheckSameProcess(one, two).ok());
+  EXPECT_TRUE(FindGrowth(one, two).ok());
 }
 
 TEST(HumanTest, Bytes) {

@@ -27,10 +27,17 @@ using ::testing::IsEmpty;
 
 uint64_t Address() { return reinterpret_cast<uint64_t>(&FunctionOfTheTest); }
 
+// A profile with these call addresses.
+profile::Profile At(std::vector<elf::Mapping> mappings, std::vector<uint64_t> addresses) {
+  profile::Context context;
+  for (const uint64_t address : addresses) context.frames.push_back(address + 1);
+  return {.contexts = {context}, .mappings = std::move(mappings)};
+}
+
 TEST(LocalNames, OfFilesThatAreHere) {
   const absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());
   ASSERT_TRUE(mappings.ok());
-  const LocalNames names(*mappings, {Address(), 1, Address(), UINT64_MAX});
+  const LocalNames names(At(*mappings, {Address(), 1, Address(), UINT64_MAX - 1}));
   EXPECT_THAT(names.Find()(Address()),
               Contains(Field(&exporter::SourceFrame::function, HasSubstr("FunctionOfTheTest"))));
   EXPECT_THAT(names.Find()(1), IsEmpty());
@@ -41,7 +48,7 @@ TEST(LocalNames, NeverOfAnotherFile) {
   absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());
   ASSERT_TRUE(mappings.ok());
   for (elf::Mapping& mapping : *mappings) mapping.inode++;
-  const LocalNames names(*mappings, {Address()});
+  const LocalNames names(At(*mappings, {Address()}));
   EXPECT_THAT(names.Find()(Address()), IsEmpty());
   EXPECT_THAT(names.missing(), Contains(HasSubstr("test")));
 }
@@ -61,7 +68,7 @@ TEST(LocalNames, OpensRegularFilesOnly) {
                                   .device_minor = static_cast<uint32_t>(status.st_dev & 0xff),
                                   .inode = status.st_ino + (status.st_ino == 0),
                                   .path = path};
-    const LocalNames names({mapping}, {0x1234});
+    const LocalNames names(At({mapping}, {0x1234}));
     EXPECT_THAT(names.Find()(0x1234), IsEmpty());
     EXPECT_THAT(names.missing(), Contains(path));
   }

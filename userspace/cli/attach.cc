@@ -13,6 +13,7 @@
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
+#include "userspace/cli/short_report.h"
 #include "userspace/recording/recorder.h"
 
 namespace heaptap::cli {
@@ -57,6 +58,13 @@ int Attach(const AttachFlags& flags) {
   }
   (*recorder)->Finish();
   base::Say((*recorder)->dumps().StackSummary());
+  if (const std::string path = (*recorder)->dumps().largest_last_dump();
+      !path.empty() && WantsShortReport(flags.recording.report)) {
+    const bool is_there = pidfd.ok() && !IsReadable(pidfd->get());
+    signals.Restore();
+    priority.Restore();
+    SayShortReport(path, is_there ? flags.pid : 0);
+  }
   return (*recorder)->failed() ? kFailure : kSuccess;
 }
 

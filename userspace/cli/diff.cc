@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // heaptap diff: shows what grew between two dumps, or in a running process.
-#include <stdio.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <memory>
 #include <optional>
@@ -21,7 +22,12 @@
 #include "userspace/cli/growth.h"
 #include "userspace/cli/local_names.h"
 #include "userspace/cli/profile_source.h"
-#include "userspace/cli/recording.h"
+#include "userspace/cli/terminal.h"
+#include "userspace/cli/whole_file.h"
+#include "userspace/report/human.h"
+#include "userspace/report/named_profile.h"
+#include "userspace/report/selection.h"
+#include "userspace/report/summary_text.h"
 
 namespace heaptap::cli {
 namespace {
@@ -39,9 +45,13 @@ struct DiffFlags {
   bool json = false;
   size_t top = kDefaultTop;
   bool objects = false;
+  bool full = false;
 };
 
+report::Unit SortBy(const DiffFlags& flags) { return flags.objects ? report::Unit::kObjects : report::Unit::kBytes; }
+
 struct Snapshots {
+  std::string name;  // printable
   Profile before;
   Profile after;
 };
@@ -51,7 +61,9 @@ absl::StatusOr<Snapshots> OfFiles(const std::string& before_path, const std::str
   if (!before.ok()) return before.status();
   absl::StatusOr<Profile> after = ReadDump(after_path);
   if (!after.ok()) return after.status();
-  return Snapshots{*std::move(before), *std::move(after)};
+  return Snapshots{.name = absl::StrCat(base::Printable(after_path), " since ", base::Printable(before_path)),
+                   .before = *std::move(before),
+                   .after = *std::move(after)};
 }
 
 absl::StatusOr<Snapshots> OfProcess(const Client& client, pid_t pid, absl::Duration window) {
@@ -68,7 +80,9 @@ absl::StatusOr<Snapshots> OfProcess(const Client& client, pid_t pid, absl::Durat
     return absl::FailedPreconditionError(
         absl::StrCat("process ", pid, " has ended, started another program or reset its profile in the meantime"));
   }
-  return Snapshots{*std::move(before), *std::move(after)};
+  const std::string name =
+      absl::StrCat(base::Printable(first->value.command), " (PID ", pid, ") in ", report::HumanDuration(window));
+  return Snapshots{.name = name, .before = *std::move(before), .after = *std::move(after)};
 }
 
 absl::StatusOr<Snapshots> Take(const DiffFlags& flags) {
@@ -85,17 +99,24 @@ absl::StatusOr<Snapshots> Take(const DiffFlags& flags) {
   return OfProcess(Client(flags.socket), pid, absl::Seconds(flags.seconds.value_or(kDefaultSeconds)));
 }
 
+std::string Text(const DiffFlags& flags, const Growth& growth, const std::string& name,
+                 const exporter::FindSourceFrames& find) {
+  const report::NamedProfile named(growth.difference, find, growth.measures);
+  const absl::StatusOr<std::vector<report::Path>> paths = report::Select(named, {.fold = !flags.full});
+  const report::Show show = {.unit = SortBy(flags), .full_names = flags.full};
+  return report::SummaryText(named, *paths, ToSubject(growth, name), show,
+                             {.width = flags.full ? 0 : TerminalWidth(STDOUT_FILENO), .top = flags.top});
+}
+
 int Diff(const DiffFlags& flags) {
   absl::StatusOr<Snapshots> taken = Take(flags);
   if (!taken.ok()) return Report(taken.status());
-  if (absl::Status status = CheckSameProcess(taken->before, taken->after); !status.ok()) return Report(status);
-  const Growth growth = FindGrowth(taken->before, taken->after, flags.objects ? SortBy::kObjects : SortBy::kBytes);
-  const size_t top = flags.top == 0 ? SIZE_MAX : flags.top;
-  const LocalNames names(growth.difference.mappings, CallAddresses(growth, top));
+  const absl::StatusOr<Growth> growth = FindGrowth(taken->before, taken->after);
+  if (!growth.ok()) return Report(growth.status());
+  const LocalNames names(growth->difference);
   SayMissing(names);
-  const std::string text = flags.json ? GrowthJson(growth, top, names.Find()) : GrowthText(growth, top, names.Find());
-  fputs(text.c_str(), stdout);
-  return kSuccess;
+  return Report(WriteWholeFile("-", flags.json ? GrowthJson(*growth, flags.top, SortBy(flags), names.Find())
+                                               : Text(flags, *growth, taken->name, names.Find())));
 }
 
 }  // namespace
@@ -115,6 +136,7 @@ void AddDiff(CommandLine& line) {
       .AboveZero();
   command.AddFlag("--objects", flags->objects, "sort by objects, not by bytes");
   command.Add("--top", flags->top, "show N call paths (default: 20; 0: all)").Type("N").NotNegative();
+  command.AddFlag("--full", flags->full, "show whole names and all frames");
   command.AddFlag("--json", flags->json, "print one JSON document instead of text");
   AddSocketOption(command, flags->socket);
   command.Runs([flags] { return Diff(*flags); });

@@ -7,13 +7,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "userspace/cli/client.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/export/json.h"
 #include "userspace/profile/difference.h"
-#include "userspace/report/human.h"
+#include "userspace/report/changes.h"
 
 namespace heaptap::cli {
 namespace {
@@ -21,29 +20,32 @@ namespace {
 using exporter::Json;
 using profile::Context;
 using profile::Estimate;
-using report::HumanBytes;
 
 // Smaller changes are rounding errors.
-bool IsNothing(const Estimate& live) { return std::fabs(live.bytes) < 0.5 && std::fabs(live.objects) < 0.5; }
+bool IsNothing(const report::Measure& live) { return std::fabs(live.bytes) < 0.5 && std::fabs(live.objects) < 0.5; }
 
 int64_t Whole(double estimate) {
   const auto whole = static_cast<int64_t>(profile::ToWhole(std::fabs(estimate)));
   return estimate < 0 ? -whole : whole;
 }
 
-std::string SignedBytes(double bytes) { return absl::StrCat(bytes > 0 ? "+" : "", HumanBytes(bytes)); }
-
-std::string SignedObjects(double objects) { return absl::StrFormat("%+d", Whole(objects)); }
-
 Json ToJson(const Estimate& live) { return {{"bytes", Whole(live.bytes)}, {"objects", Whole(live.objects)}}; }
 
-Estimate Total(const Growth& growth) {
-  return {.objects = growth.after.objects - growth.before.objects, .bytes = growth.after.bytes - growth.before.bytes};
+// The contexts that changed, the largest growth first.
+std::vector<size_t> Changed(const Growth& growth, report::Unit sort_by) {
+  const auto live = [&](size_t i) -> const report::Measure& { return growth.measures[i].live; };
+  std::vector<size_t> changed;
+  for (size_t i = 0; i < growth.measures.size(); i++) {
+    if (!IsNothing(live(i))) changed.push_back(i);
+  }
+  std::ranges::sort(changed, [&](size_t a, size_t b) {
+    const double of_a = report::Of(live(a), sort_by);
+    const double of_b = report::Of(live(b), sort_by);
+    if (of_a != of_b) return of_a > of_b;
+    return growth.difference.contexts[a].frames < growth.difference.contexts[b].frames;
+  });
+  return changed;
 }
-
-size_t Shown(const Growth& growth, size_t top) { return std::min(top, growth.difference.contexts.size()); }
-
-}  // namespace
 
 absl::Status CheckSameProcess(const profile::Profile& before, const profile::Profile& after) {
   if (before.mappings.empty() || after.mappings.empty()) return absl::OkStatus();
@@ -57,77 +59,52 @@ absl::Status CheckSameProcess(const profile::Profile& before, const profile::Pro
       "expected two profiles of the same process, but these have no mapping in common");
 }
 
-Growth FindGrowth(const profile::Profile& before, const profile::Profile& after, SortBy sort_by) {
-  Growth growth = {.before = before.Live(), .after = after.Live(), .difference = profile::Difference(after, before)};
-  std::vector<std::pair<Estimate, Context>> changed;
-  for (Context& context : growth.difference.contexts) {
-    const Estimate live = context.Live();
-    if (!IsNothing(live)) changed.emplace_back(live, std::move(context));
-  }
-  std::sort(changed.begin(), changed.end(), [sort_by](const auto& a, const auto& b) {
-    const double of_a = sort_by == SortBy::kBytes ? a.first.bytes : a.first.objects;
-    const double of_b = sort_by == SortBy::kBytes ? b.first.bytes : b.first.objects;
-    return of_a != of_b ? of_a > of_b : a.second.frames < b.second.frames;
-  });
-  growth.difference.contexts.clear();
-  for (auto& [live, context] : changed) growth.difference.contexts.push_back(std::move(context));
+}  // namespace
+
+absl::StatusOr<Growth> FindGrowth(const profile::Profile& before, const profile::Profile& after) {
+  if (absl::Status same = CheckSameProcess(before, after); !same.ok()) return same;
+  Growth growth = {
+      .before = before.Live(), .after = after.Live(), .difference = profile::Difference(after, before), .measures = {}};
+  growth.measures = report::ChangesOf(growth.difference, after, before);
   return growth;
 }
 
-std::vector<uint64_t> CallAddresses(const Growth& growth, size_t top) {
-  std::vector<uint64_t> addresses;
-  for (size_t i = 0; i < Shown(growth, top); i++) {
-    for (const uint64_t frame : growth.difference.contexts[i].frames) addresses.push_back(exporter::CallAddress(frame));
-  }
-  return addresses;
+report::Subject ToSubject(const Growth& growth, std::string name) {
+  report::Subject subject = {.name = std::move(name),
+                             .period = growth.difference.period,
+                             .is_difference = true,
+                             .before = growth.before,
+                             .after = growth.after};
+  subject.warnings.reserve(growth.difference.warnings.size());
+  for (const std::string& warning : growth.difference.warnings) subject.warnings.push_back(base::Printable(warning));
+  return subject;
 }
 
-std::string GrowthText(const Growth& growth, size_t top, const exporter::FindSourceFrames& find) {
-  const Estimate total = Total(growth);
-  std::string text = absl::StrCat("total ", SignedBytes(total.bytes), " in ", SignedObjects(total.objects),
-                                  " objects: ", HumanBytes(growth.before.bytes), " in ", Whole(growth.before.objects),
-                                  " objects before, ", HumanBytes(growth.after.bytes), " in ",
-                                  Whole(growth.after.objects), " after\n");
-  const std::vector<Context>& contexts = growth.difference.contexts;
-  if (contexts.empty()) return text;
-  absl::StrAppendFormat(&text, "%10s  %10s  %s\n", "BYTES", "OBJECTS", "CALL PATH");
+std::string GrowthJson(const Growth& growth, size_t top, report::Unit sort_by, const exporter::FindSourceFrames& find) {
   exporter::FrameNames names(growth.difference, find);
-  for (size_t i = 0; i < Shown(growth, top); i++) {
-    const Estimate live = contexts[i].Live();
-    std::string figures = absl::StrFormat("%10s  %10s", SignedBytes(live.bytes), SignedObjects(live.objects));
-    const auto add = [&text, &figures](absl::string_view name) {
-      absl::StrAppend(&text, figures, "  ", name, "\n");
-      figures.assign(figures.size(), ' ');
-    };
-    for (const uint64_t frame : contexts[i].frames) {
-      for (const std::string& name : names.At(exporter::CallAddress(frame))) add(name);
-    }
-    if (contexts[i].frames.empty()) add(exporter::kUnknownCallPath);
-  }
-  const size_t rest = contexts.size() - Shown(growth, top);
-  if (rest > 0) absl::StrAppend(&text, "and ", rest, " more call paths (see --top)\n");
-  return text;
-}
-
-std::string GrowthJson(const Growth& growth, size_t top, const exporter::FindSourceFrames& find) {
-  exporter::FrameNames names(growth.difference, find);
+  const std::vector<size_t> changed = Changed(growth, sort_by);
   Json paths = Json::List();
-  for (size_t i = 0; i < Shown(growth, top); i++) {
-    const Context& context = growth.difference.contexts[i];
+  for (size_t i = 0; i < (top == 0 ? changed.size() : std::min(top, changed.size())); i++) {
+    const Context& context = growth.difference.contexts[changed[i]];
+    const report::Measure& live = growth.measures[changed[i]].live;
     Json frames = Json::List();
     for (const uint64_t frame : context.frames) {
       const uint64_t address = exporter::CallAddress(frame);
       frames.Add({{"address", absl::StrCat("0x", absl::Hex(address))}, {"names", names.At(address)}});
     }
-    Json path = ToJson(context.Live());
-    path.Set("frames", std::move(frames));
-    paths.Add(std::move(path));
+    paths.Add({{"bytes", Whole(live.bytes)},
+               {"objects", Whole(live.objects)},
+               {"error", live.Error()},
+               {"samples", live.samples},
+               {"frames", std::move(frames)}});
   }
+  const Estimate total = {.objects = growth.after.objects - growth.before.objects,
+                          .bytes = growth.after.bytes - growth.before.bytes};
   return ToText(Json{{"schema_version", exporter::kSchemaVersion},
                      {"before", ToJson(growth.before)},
                      {"after", ToJson(growth.after)},
-                     {"difference", ToJson(Total(growth))},
-                     {"changed_call_paths", growth.difference.contexts.size()},
+                     {"difference", ToJson(total)},
+                     {"changed_call_paths", changed.size()},
                      {"call_paths", std::move(paths)}});
 }
 

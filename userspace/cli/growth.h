@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds and prints what grew between two profiles of one process, by call path.
-//
-// Functions here are thread-safe.
+// What changed between two profiles of one process, by call path. Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_CLI_GROWTH_H_
 #define HEAPTAP_USERSPACE_CLI_GROWTH_H_
 
@@ -11,34 +9,31 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "userspace/export/source_frames.h"
 #include "userspace/profile/profile.h"
+#include "userspace/report/measure.h"
+#include "userspace/report/rows.h"
+#include "userspace/report/summary_text.h"
 
 namespace heaptap::cli {
 
 struct Growth {
-  profile::Estimate before;
+  profile::Estimate before;  // live
   profile::Estimate after;
-  // All call paths whose live estimates changed, the largest growth first.
   profile::Profile difference;
+  std::vector<report::Measures> measures;  // of each context of the difference, with the error of the change
 };
-
-enum class SortBy { kBytes, kObjects };
 
 // FailedPrecondition: both profiles have mappings, but none in common, so they belong to different processes and their
 // addresses cannot be compared.
-absl::Status CheckSameProcess(const profile::Profile& before, const profile::Profile& after);
+absl::StatusOr<Growth> FindGrowth(const profile::Profile& before, const profile::Profile& after);
 
-Growth FindGrowth(const profile::Profile& before, const profile::Profile& after, SortBy sort_by);
+// The subject of a report on a difference.
+report::Subject ToSubject(const Growth& growth, std::string name);
 
-// The call addresses of the first `top` call paths, for symbol lookup.
-std::vector<uint64_t> CallAddresses(const Growth& growth, size_t top);
-
-// A line with the totals, and the first `top` call paths with a line for each function.
-std::string GrowthText(const Growth& growth, size_t top, const exporter::FindSourceFrames& find);
-// The same as a JSON document.
-std::string GrowthJson(const Growth& growth, size_t top, const exporter::FindSourceFrames& find);
+// The totals and the first `top` call paths whose live estimates changed, the largest growth first; 0: all.
+std::string GrowthJson(const Growth& growth, size_t top, report::Unit sort_by, const exporter::FindSourceFrames& find);
 
 }  // namespace heaptap::cli
 

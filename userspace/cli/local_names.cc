@@ -20,15 +20,24 @@ absl::StatusOr<process::MappedFile> OpenHere(const elf::Mapping& mapping) {
   return process::OpenByPath(mapping);
 }
 
+std::vector<uint64_t> CallAddresses(const profile::Profile& profile) {
+  std::vector<uint64_t> addresses;
+  for (const profile::Context& context : profile.contexts) {
+    for (const uint64_t frame : context.frames) addresses.push_back(exporter::CallAddress(frame));
+  }
+  return addresses;
+}
+
 }  // namespace
 
-LocalNames::LocalNames(absl::Span<const elf::Mapping> mappings, std::vector<uint64_t> addresses) {
+LocalNames::LocalNames(const profile::Profile& profile) {
+  std::vector<uint64_t> addresses = CallAddresses(profile);
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
   worker::Crews crews(worker::Urgency::kForeground);
   worker::Symbolizer symbolizer(crews, {});
   for (absl::Span<const uint64_t> rest = addresses; !rest.empty();) {
-    const elf::Mapping* mapping = exporter::FindMapping(mappings, rest[0]);
+    const elf::Mapping* mapping = exporter::FindMapping(profile.mappings, rest[0]);
     if (mapping == nullptr) {
       rest.remove_prefix(1);
       continue;

@@ -14,16 +14,15 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/types/span.h"
-#include "userspace/elf/mappings.h"
 #include "userspace/export/source_frames.h"
+#include "userspace/profile/profile.h"
 
 namespace heaptap::cli {
 
 class LocalNames {
  public:
-  // Looks up all `addresses` (exporter::CallAddress) in `mappings`, which are sorted by address.
-  LocalNames(absl::Span<const elf::Mapping> mappings, std::vector<uint64_t> addresses);
+  // Looks up all call addresses of the profile.
+  explicit LocalNames(const profile::Profile& profile);
 
   // The names found; valid as long as this object.
   exporter::FindSourceFrames Find() const;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "heaptap/contract.h"
+#include "userspace/cli/short_report.h"
 #include "userspace/export/gperftools_heap.h"
 #include "userspace/recording/policy.h"
 
@@ -63,6 +64,7 @@ void AddRecordingOptions(Command command, RecordingFlags& flags) {
   command
       .Add("-o,--output", flags.prefix, "start the names of dumps with PREFIX (default: jeprof, in the current folder)")
       .Type("PREFIX");
+  AddShortReportOption(command, flags.report);
   AddSamplingOptions(command, flags);
 }
 

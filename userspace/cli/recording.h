@@ -23,6 +23,7 @@ namespace heaptap::cli {
 // The options as they were typed.
 struct RecordingFlags {
   std::string prefix;
+  std::string report;  // when the short form is shown at the end
   std::string format;
   int lg_sample = -1;
   bool exact = false;
@@ -35,7 +36,7 @@ struct RecordingFlags {
 
 // Adds the options of every recording.
 void AddSamplingOptions(Command command, RecordingFlags& flags);
-// Adds these and -o, for a recording of given processes.
+// Adds these, -o and --report, for a recording of given processes.
 void AddRecordingOptions(Command command, RecordingFlags& flags);
 
 // InvalidArgument: invalid values.

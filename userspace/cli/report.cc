@@ -2,7 +2,6 @@
 //
 // heaptap report: shows who holds the memory, in a dump or in a running process.
 #include <stdio.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,8 +27,9 @@
 #include "userspace/cli/local_names.h"
 #include "userspace/cli/profile_source.h"
 #include "userspace/cli/report_views.h"
+#include "userspace/cli/short_report.h"
+#include "userspace/cli/terminal.h"
 #include "userspace/cli/whole_file.h"
-#include "userspace/profile/difference.h"
 #include "userspace/report/named_profile.h"
 #include "userspace/report/selection.h"
 #include "userspace/report/summary_text.h"
@@ -65,6 +65,7 @@ struct ReportFlags {
 // What the user wants to see.
 struct Seen {
   Profile profile;
+  std::vector<report::Measures> measures = {};  // of a difference
   report::Subject subject;
 };
 
@@ -91,33 +92,11 @@ absl::StatusOr<ProcessDocument> FindProcess(const Client& client, const std::str
                                                  ": choose one of the PIDs ", absl::StrJoin(pids, ", ")));
 }
 
-// The bytes that the process has in memory; none if that cannot be read.
-std::optional<double> ResidentBytes(pid_t pid) {
-  FILE* const file = fopen(absl::StrCat("/proc/", pid, "/statm").c_str(), "re");
-  if (file == nullptr) return std::nullopt;
-  unsigned long size = 0;
-  unsigned long resident = 0;
-  const bool is_read = fscanf(file, "%lu %lu", &size, &resident) == 2;
-  fclose(file);
-  if (!is_read) return std::nullopt;
-  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
-
-std::vector<std::string> Printable(const std::vector<std::string>& texts) {
-  std::vector<std::string> printable;
-  printable.reserve(texts.size());
-  for (const std::string& text : texts) printable.push_back(base::Printable(text));
-  return printable;
-}
-
 absl::StatusOr<Seen> OfDump(const std::string& path) {
   absl::StatusOr<Profile> profile = ReadDump(path);
   if (!profile.ok()) return profile.status();
-  const std::string name = base::Printable(path);
-  return Seen{.profile = *std::move(profile),
-              .subject = {.name = name,
-                          .next_commands = {absl::StrCat("heaptap report --tree ", name),
-                                            absl::StrCat("heaptap report --top --by line ", name)}}};
+  report::Subject subject = DumpSubject(*profile, path);
+  return Seen{.profile = *std::move(profile), .subject = std::move(subject)};
 }
 
 absl::StatusOr<Seen> OfProcess(const ReportFlags& flags) {
@@ -127,41 +106,26 @@ absl::StatusOr<Seen> OfProcess(const ReportFlags& flags) {
   const pid_t pid = process->value.pid;
   absl::StatusOr<Profile> profile = FetchProfile(client, pid);
   if (!profile.ok()) return profile.status();
-  return Seen{.profile = *std::move(profile),
-              .subject = {.name = absl::StrCat(base::Printable(process->value.command), " (PID ", pid, ")"),
-                          .resident_bytes = ResidentBytes(pid),
-                          .next_commands = {absl::StrCat("heaptap report --tree ", pid),
-                                            absl::StrCat("heaptap diff ", pid, " --seconds 60")}}};
+  report::Subject subject = DumpSubject(*profile, "");
+  subject.name = absl::StrCat(base::Printable(process->value.command), " (PID ", pid, ")");
+  subject.resident_bytes = ResidentBytes(pid);
+  subject.next_commands = {absl::StrCat("heaptap report --tree ", pid),
+                           absl::StrCat("heaptap diff ", pid, " --seconds 60")};
+  return Seen{.profile = *std::move(profile), .subject = std::move(subject)};
 }
 
 absl::StatusOr<Seen> Take(const ReportFlags& flags) {
   absl::StatusOr<Seen> seen = IsFile(flags.subject) ? OfDump(flags.subject) : OfProcess(flags);
   if (!seen.ok()) return seen;
-  seen->subject.period = seen->profile.period;
-  seen->subject.warnings = Printable(seen->profile.warnings);
   if (flags.base.empty()) return seen;
   const absl::StatusOr<Profile> before = ReadDump(flags.base);
   if (!before.ok()) return before.status();
-  if (absl::Status same = CheckSameProcess(*before, seen->profile); !same.ok()) return same;
-  seen->profile = profile::Difference(seen->profile, *before);
-  seen->subject.is_difference = true;
-  seen->subject.resident_bytes.reset();
-  absl::StrAppend(&seen->subject.name, " since ", base::Printable(flags.base));
+  absl::StatusOr<Growth> growth = FindGrowth(*before, seen->profile);
+  if (!growth.ok()) return growth.status();
+  seen->subject = ToSubject(*growth, absl::StrCat(seen->subject.name, " since ", base::Printable(flags.base)));
+  seen->profile = std::move(growth->difference);
+  seen->measures = std::move(growth->measures);
   return seen;
-}
-
-std::vector<uint64_t> AllAddresses(const Profile& profile) {
-  std::vector<uint64_t> addresses;
-  for (const profile::Context& context : profile.contexts) {
-    for (const uint64_t frame : context.frames) addresses.push_back(exporter::CallAddress(frame));
-  }
-  return addresses;
-}
-
-// The columns of the terminal; 0: stdout is none.
-size_t TerminalWidth() {
-  winsize size;
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 report::Show ToShow(const ReportFlags& flags) {
@@ -192,10 +156,10 @@ absl::Status Write(const ReportFlags& flags, const ReportInput& input) {
 int ReportMemory(const ReportFlags& flags) {
   absl::StatusOr<Seen> seen = Take(flags);
   if (!seen.ok()) return Report(seen.status());
-  const LocalNames names(seen->profile.mappings, AllAddresses(seen->profile));
+  const LocalNames names(seen->profile);
   SayMissing(names);
   const exporter::FindSourceFrames find = names.Find();
-  const report::NamedProfile named(seen->profile, find);
+  const report::NamedProfile named(seen->profile, find, seen->measures);
   return Report(Write(flags, {.profile = seen->profile,
                               .find = find,
                               .named = named,
@@ -208,7 +172,7 @@ int ReportMemory(const ReportFlags& flags) {
                               .by_total = flags.cum,
                               .limit = flags.limit,
                               .smallest = flags.smallest,
-                              .width = flags.output == "-" ? TerminalWidth() : 0}));
+                              .width = flags.output == "-" ? TerminalWidth(STDOUT_FILENO) : 0}));
 }
 
 void AddViews(Command command, ReportFlags& flags) {

@@ -136,7 +136,10 @@ absl::Span<const View> ReportViews() { return kViews; }
 absl::StatusOr<std::string> ShortView(const ReportInput& input) {
   const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
   if (!paths.ok()) return paths.status();
-  return report::SummaryText(input.named, *paths, input.subject, input.show, ToOptions(input, kShortPaths));
+  report::Show show = input.show;
+  // Many programs have freed everything at their end; what they allocated is still of interest.
+  if (!input.subject.is_difference && input.named.total().live.samples == 0) show.value = report::Value::kAllocated;
+  return report::SummaryText(input.named, *paths, input.subject, show, ToOptions(input, kShortPaths));
 }
 
 absl::StatusOr<std::string> CallersView(const ReportInput& input) {

@@ -21,6 +21,7 @@
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
+#include "userspace/cli/short_report.h"
 #include "userspace/process/preload.h"
 #include "userspace/recording/recorder.h"
 
@@ -174,6 +175,12 @@ int Run(const RunFlags& flags) {
         flags.only.empty() ? " had a sampled allocator; is it statically linked with another malloc, or set-user-ID?"
                            : absl::StrCat(" with a name like ", base::AsciiOnly(absl::StrJoin(flags.only, " or ")),
                                           " had a sampled allocator")));
+  }
+  if (const std::string path = (*recorder)->dumps().largest_last_dump();
+      !path.empty() && WantsShortReport(flags.recording.report)) {
+    signals.Restore();
+    priority.Restore();
+    SayShortReport(path, 0);
   }
   return status == kSuccess && (*recorder)->failed() ? kFailure : status;
 }

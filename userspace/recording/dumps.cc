@@ -140,7 +140,13 @@ absl::StatusOr<std::string> Dumps::WriteProfile(Target& target, heaptap_dump_kin
   base::Say(absl::StrCat("wrote ", *written, ": ", Count(live.bytes, "byte"), " in ", Count(live.objects, "object"),
                          " live (", target.name.empty() ? "?" : target.name, ")"));
   SayLosses(profile.warnings);
-  if (kind == HEAPTAP_DUMP_FINAL) AddStackEnds(profile);
+  if (kind == HEAPTAP_DUMP_FINAL) {
+    AddStackEnds(profile);
+    if (static_cast<double>(live.bytes) > largest_last_bytes_) {
+      largest_last_bytes_ = static_cast<double>(live.bytes);
+      largest_last_dump_ = *written;
+    }
+  }
   last_dump_ = absl::Now();
   dump_time_ += *last_dump_ - begin;
   dumps_counted_[KindName(kind)]++;

@@ -66,6 +66,8 @@ class Dumps {
   absl::StatusOr<std::string> WriteProfile(Target& target, heaptap_dump_kind kind, const profile::Profile& profile);
   // Whether a dump could not be written.
   bool failed() const { return failed_; }
+  // The path of the last dump with the most live bytes; "" if there is none.
+  const std::string& largest_last_dump() const { return largest_last_dump_; }
 
   // A line about the processes without a last dump because they took no sample; "" if there are none.
   std::string WithoutSamples() const;
@@ -95,6 +97,8 @@ class Dumps {
   absl::Duration uncharged_ = {};
   bool recorded_any_ = false;
   bool failed_ = false;
+  std::string largest_last_dump_;
+  double largest_last_bytes_ = -1;
   std::vector<std::string> without_samples_;  // names of processes that ended before their first sample
   profile::StackEnds stack_ends_ = {};        // of last dumps
   std::set<std::string> losses_reported_;

@@ -20,14 +20,16 @@ std::string NameWithoutSymbol(const elf::Mapping* mapping, uint64_t address) {
 
 }  // namespace
 
-NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find) {
+NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find,
+                           absl::Span<const Measures> measures) {
   AddText("");
   paths_.reserve(profile.contexts.size());
   for (const profile::Context& context : profile.contexts) {
     Path& path = paths_.emplace_back();
     path.truncated = context.truncated;
-    path.measures = {.live = ToMeasure(context.Live(), profile.period),
-                     .allocated = ToMeasure(context.Allocated(), profile.period)};
+    path.measures = !measures.empty() ? measures[paths_.size() - 1]
+                                      : Measures{.live = ToMeasure(context.Live(), profile.period),
+                                                 .allocated = ToMeasure(context.Allocated(), profile.period)};
     for (const uint64_t frame : context.frames) {
       AppendFrames(profile, find, exporter::CallAddress(frame), path.frames);
     }

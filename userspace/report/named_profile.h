@@ -50,8 +50,10 @@ struct Path {
 
 class NamedProfile {
  public:
-  // The names of all frames of the profile. `find` is asked once for each address.
-  NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find);
+  // The names of all frames of the profile. `find` is asked once for each address. `measures`: of each context, for a
+  // difference (changes.h); empty: the profile's own.
+  NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find,
+               absl::Span<const Measures> measures = {});
 
   absl::Span<const Path> paths() const { return paths_; }
   const NamedFrame& frame(FrameId id) const { return frames_[id]; }

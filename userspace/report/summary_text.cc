@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kInnermost = 6;
 constexpr size_t kOutermost = 2;
 constexpr size_t kIndentation = 8;
+// A difference that rests on so few samples may be chance.
+constexpr uint64_t kFewSamples = 2;
 
 std::string Signed(double value, Unit unit, bool is_difference) {
   return absl::StrCat(is_difference && value > 0 ? "+" : "", Figure(value, unit));
@@ -37,6 +39,14 @@ std::string Rate(uint64_t period) {
                      : absl::StrCat("a sample every ", HumanBytes(static_cast<double>(period)), " bytes");
 }
 
+std::string SignedObjects(double count) { return absl::StrCat(count > 0 ? "+" : "", Counted(count, "object")); }
+
+// What a difference rests on, if that is little.
+std::string Caution(const Measure& measure) {
+  if (measure.samples > kFewSamples || measure.variance == 0) return "";
+  return measure.samples == 1 ? ": rests on one sample" : absl::StrCat(": rests on ", measure.samples, " samples");
+}
+
 class Writer {
  public:
   Writer(const NamedProfile& profile, const Subject& subject, const Show& show, const TextOptions& options)
@@ -46,12 +56,14 @@ class Writer {
     WriteTotals();
     // Lines tell the places of a path apart.
     const Show by_line = {.by = By::kLine, .value = show_.value, .unit = show_.unit, .full_names = show_.full_names};
-    const std::vector<Path> merged = MergePaths(profile_, {paths.begin(), paths.end()}, by_line);
+    std::vector<Path> merged = MergePaths(profile_, {paths.begin(), paths.end()}, by_line);
     const auto is_nothing = [&](const Path& path) { return ValueOf(path) == 0; };
     const auto used = static_cast<size_t>(std::ranges::find_if(merged, is_nothing) - merged.begin());
+    merged.resize(used);
+    Sort(merged);
     const size_t shown = options_.top == 0 ? used : std::min(options_.top, used);
     if (shown > 0) {
-      absl::StrAppend(&text_, "\n", subject_.is_difference ? "what changed most" : What(),
+      absl::StrAppend(&text_, "\n", subject_.is_difference ? "what grew most" : What(),
                       shown < used ? absl::StrCat(", ", shown, " of ", used, " call paths") : "", ":\n");
     }
     for (size_t i = 0; i < shown; i++) WritePath(i + 1, merged[i], by_line);
@@ -67,7 +79,22 @@ class Writer {
 
   const char* What() const { return show_.value == Value::kLive ? "who holds most" : "who allocated most"; }
 
+  // The growth comes first, then what shrank.
+  void Sort(std::vector<Path>& paths) const {
+    if (!subject_.is_difference) return;
+    std::ranges::stable_partition(paths, [this](const Path& path) { return ValueOf(path) > 0; });
+  }
+
+  void WriteChange() {
+    const Measure& total = profile_.total().live;
+    absl::StrAppend(&text_, subject_.name, "\n  live       ", WithError(total, true), " in ",
+                    SignedObjects(total.objects), ": ", HumanBytes(subject_.before.bytes), " in ",
+                    Counted(subject_.before.objects, "object"), " before, ", HumanBytes(subject_.after.bytes), " in ",
+                    Counted(subject_.after.objects, "object"), " after (", Rate(subject_.period), ")\n");
+  }
+
   void WriteTotals() {
+    if (subject_.is_difference) return WriteChange();
     const Measures& total = profile_.total();
     absl::StrAppend(&text_, subject_.name, "\n  live       ", WithError(total.live, subject_.is_difference), " in ",
                     Counted(total.live.objects, "object"), ", ",
@@ -86,9 +113,16 @@ class Writer {
     const Measure& measure = Of(path.measures, show_.value);
     has_noise_ |= IsNoise(measure);
     const Measure& total = Of(profile_.total(), show_.value);
-    absl::StrAppendFormat(&text_, "%4d. %s, %s, %s, %s%s\n", number, WithError(measure, subject_.is_difference),
-                          Percent(Of(measure, show_.unit), Of(total, show_.unit)), Counted(measure.objects, "object"),
-                          Counted(static_cast<double>(measure.samples), "sample"), IsNoise(measure) ? kNoiseMark : "");
+    const std::string samples = Counted(static_cast<double>(measure.samples), "sample");
+    const char* const mark = IsNoise(measure) ? kNoiseMark : "";
+    if (subject_.is_difference) {
+      absl::StrAppendFormat(&text_, "%4d. %s, %s, %s changed%s%s\n", number, WithError(measure, true),
+                            SignedObjects(measure.objects), samples, mark, Caution(measure));
+    } else {
+      absl::StrAppendFormat(&text_, "%4d. %s, %s, %s, %s%s\n", number, WithError(measure, false),
+                            Percent(Of(measure, show_.unit), Of(total, show_.unit)), Counted(measure.objects, "object"),
+                            samples, mark);
+    }
     if (path.frames.empty()) AddLine(NameOfUnknown());
     const size_t frames = path.frames.size();
     const bool is_cut = frames > kInnermost + kOutermost + 1;

@@ -20,6 +20,8 @@ struct Subject {
   std::string name = {};                        // of the process or the dump, printable
   uint64_t period = 1;                          // mean bytes between samples; 1: every allocation
   bool is_difference = false;                   // of two profiles
+  profile::Estimate before = {};                // a difference: live in the earlier profile
+  profile::Estimate after = {};                 // and in the later one
   std::optional<double> resident_bytes = {};    // of the process
   std::vector<std::string> warnings = {};       // one sentence each: what is missing in the profile, printable
   std::vector<std::string> next_commands = {};  // what to run next

@@ -123,4 +123,5 @@ def test_diff_of_dumps_names_what_grew(lab):
     names = [name for frame in grown["frames"] for name in frame["names"]]
     assert "main" in names
     text = command(lab, "diff", before, after).stdout()
-    assert re.search(r"^total \+\S+ in \+\d+ objects: ", text), text
+    assert re.search(r"^  live +\+50\.0K in \+50 objects: 6\.\dK in 10\d objects before, ", text, re.M), text
+    assert re.search(r"^   1\. \+50\.0K, \+50 objects, 50 samples changed\n(.*\n)* +main", text, re.M), text

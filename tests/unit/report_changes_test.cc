@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "userspace/profile/difference.h"
+#include "userspace/report/changes.h"
+
+namespace heaptap::report {
+namespace {
+
+using profile::Estimate;
+using profile::Profile;
+
+constexpr uint64_t kPeriod = 1 << 19;
+
+// Samples of small objects, each of which counts as a period.
+Estimate Samples(uint64_t count) {
+  return {.samples = count,
+          .sampled_bytes = count * 64,
+          .objects = static_cast<double>(count * kPeriod / 64),
+          .bytes = static_cast<double>(count * kPeriod)};
+}
+
+Profile OnePath(uint64_t live, uint64_t allocated) {
+  return {.period = kPeriod,
+          .contexts = {{.frames = {1, 2}, .threads = {{.live = Samples(live), .allocated = Samples(allocated)}}}}};
+}
+
+Measure Change(const Profile& before, const Profile& after) {
+  const Profile difference = profile::Difference(after, before);
+  const std::vector<Measures> changes = ChangesOf(difference, after, before);
+  EXPECT_EQ(changes.size(), difference.contexts.size());
+  return changes.empty() ? Measure{} : changes[0].live;
+}
+
+// The error of so many samples.
+double ErrorOf(double samples) { return std::sqrt(samples * kPeriod * (kPeriod - 64)); }
+
+TEST(ChangesTest, ALeakRestsOnItsNewSamples) {
+  const Measure change = Change(OnePath(100, 100), OnePath(104, 104));
+  EXPECT_EQ(change.samples, 4u);
+  EXPECT_DOUBLE_EQ(change.bytes, 4 * kPeriod);
+  EXPECT_NEAR(change.Error(), ErrorOf(4), 1);
+}
+
+TEST(ChangesTest, ACacheThatReplacesItsObjectsIsNoisy) {
+  // All 100 samples were replaced, and there are four more by chance.
+  const Measure change = Change(OnePath(100, 500), OnePath(104, 900));
+  EXPECT_EQ(change.samples, 204u);
+  EXPECT_NEAR(change.Error(), ErrorOf(204), 1);
+  EXPECT_LT(std::fabs(change.bytes), 2 * change.Error());
+}
+
+TEST(ChangesTest, WhatIsFreedCountsToo) {
+  const Measure change = Change(OnePath(100, 100), OnePath(90, 100));
+  EXPECT_EQ(change.samples, 10u);
+  EXPECT_LT(change.bytes, 0);
+  EXPECT_NEAR(change.Error(), ErrorOf(10), 1);
+}
+
+TEST(ChangesTest, WithoutCountsOfAllocationsAllSamplesMayHaveChanged) {
+  EXPECT_EQ(Change(OnePath(100, 0), OnePath(104, 0)).samples, 204u);
+}
+
+TEST(ChangesTest, PathsOfOneProfileOnly) {
+  EXPECT_EQ(Change({.period = kPeriod}, OnePath(3, 3)).samples, 3u);
+  EXPECT_EQ(Change(OnePath(3, 3), {.period = kPeriod}).samples, 3u);
+}
+
+TEST(ChangesTest, ExactRecordingsHaveNoError) {
+  Profile before = OnePath(10, 10);
+  Profile after = OnePath(20, 20);
+  before.period = after.period = 1;
+  EXPECT_EQ(Change(before, after).Error(), 0);
+}
+
+}  // namespace
+}  // namespace heaptap::report

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/cli/short_report.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/messages.h"
+#include "userspace/base/printable_text.h"
+#include "userspace/cli/local_names.h"
+#include "userspace/cli/profile_source.h"
+#include "userspace/cli/report_views.h"
+#include "userspace/cli/terminal.h"
+
+namespace heaptap::cli {
+namespace {
+
+constexpr char kAuto[] = "auto";
+constexpr char kAlways[] = "always";
+constexpr char kNever[] = "never";
+
+}  // namespace
+
+report::Subject DumpSubject(const profile::Profile& profile, const std::string& path) {
+  report::Subject subject = {.name = base::Printable(path), .period = profile.period};
+  subject.warnings.reserve(profile.warnings.size());
+  for (const std::string& warning : profile.warnings) subject.warnings.push_back(base::Printable(warning));
+  subject.next_commands = {absl::StrCat("heaptap report --tree ", subject.name),
+                           absl::StrCat("heaptap report --top --by line ", subject.name)};
+  return subject;
+}
+
+std::optional<double> ResidentBytes(pid_t pid) {
+  FILE* const file = fopen(absl::StrCat("/proc/", pid, "/statm").c_str(), "re");
+  if (file == nullptr) return std::nullopt;
+  unsigned long size = 0;
+  unsigned long resident = 0;
+  const bool is_read = fscanf(file, "%lu %lu", &size, &resident) == 2;
+  fclose(file);
+  if (!is_read) return std::nullopt;
+  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+void AddShortReportOption(Command command, std::string& when) {
+  command
+      .Add("--report", when,
+           "show at the end who holds the memory: auto (default; if stderr is a terminal), always or never")
+      .OneOf({kAuto, kAlways, kNever})
+      .Type("WHEN");
+}
+
+bool WantsShortReport(const std::string& when) {
+  return when == kAlways || (when != kNever && isatty(STDERR_FILENO) == 1);
+}
+
+void SayShortReport(const std::string& path, pid_t pid) {
+  const absl::StatusOr<profile::Profile> profile = ReadDump(path);
+  if (!profile.ok()) {
+    base::Say(profile.status().message());
+    return;
+  }
+  const LocalNames names(*profile);
+  const exporter::FindSourceFrames find = names.Find();
+  report::Subject subject = DumpSubject(*profile, path);
+  if (pid > 0) subject.resident_bytes = ResidentBytes(pid);
+  const report::NamedProfile named(*profile, find);
+  if (named.total().live.samples == 0) subject.next_commands.emplace_back("heaptap run --high-water -- ...");
+  const absl::StatusOr<std::string> text = ShortView(
+      {.profile = *profile, .find = find, .named = named, .subject = subject, .width = TerminalWidth(STDERR_FILENO)});
+  if (text.ok()) fprintf(stderr, "\n%s", text->c_str());
+}
+
+}  // namespace heaptap::cli

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/report/changes.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+
+namespace heaptap::report {
+namespace {
+
+using profile::Context;
+using profile::Estimate;
+using profile::Profile;
+
+absl::flat_hash_map<absl::Span<const uint64_t>, const Context*> ByFrames(const Profile& profile) {
+  absl::flat_hash_map<absl::Span<const uint64_t>, const Context*> contexts;
+  contexts.reserve(profile.contexts.size());
+  for (const Context& context : profile.contexts) contexts[context.frames] = &context;
+  return contexts;
+}
+
+// The variance of `changed` of the samples, which count like all of them.
+double VarianceOf(uint64_t changed, const Measure& all) {
+  return all.samples == 0 ? 0 : all.variance * static_cast<double>(changed) / static_cast<double>(all.samples);
+}
+
+Measure LiveChange(const Measure& after, const Measure& before, const Estimate& allocated_after,
+                   const Estimate& allocated_before) {
+  uint64_t appeared = after.samples;
+  uint64_t disappeared = before.samples;
+  if (allocated_after.samples > 0 && allocated_after.samples >= allocated_before.samples) {
+    const uint64_t allocated = allocated_after.samples - allocated_before.samples;
+    appeared = std::min(after.samples, allocated);
+    // What was there or was allocated, and is no longer there.
+    const uint64_t seen = before.samples + allocated;
+    disappeared = std::min(before.samples, seen > after.samples ? seen - after.samples : 0);
+  }
+  return {.bytes = after.bytes - before.bytes,
+          .objects = after.objects - before.objects,
+          .samples = appeared + disappeared,
+          .variance = VarianceOf(appeared, after) + VarianceOf(disappeared, before)};
+}
+
+}  // namespace
+
+std::vector<Measures> ChangesOf(const Profile& difference, const Profile& after, const Profile& before) {
+  const auto later = ByFrames(after);
+  const auto earlier = ByFrames(before);
+  const Context none;
+  std::vector<Measures> changes;
+  changes.reserve(difference.contexts.size());
+  for (const Context& context : difference.contexts) {
+    const auto in_after = later.find(context.frames);
+    const auto in_before = earlier.find(context.frames);
+    const Context& now = in_after == later.end() ? none : *in_after->second;
+    const Context& then = in_before == earlier.end() ? none : *in_before->second;
+    changes.push_back({.live = LiveChange(ToMeasure(now.Live(), after.period), ToMeasure(then.Live(), before.period),
+                                          now.Allocated(), then.Allocated()),
+                       .allocated = ToMeasure(context.Allocated(), difference.period)});
+  }
+  return changes;
+}
+
+}  // namespace heaptap::report

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The error of a difference between two profiles of one process.
+//
+// Objects that are live in both profiles are the same samples, so they add no error. The error comes from the samples
+// that appeared and from those that disappeared in between. A profile does not name its samples: at most as many of the
+// later live samples are new as samples were allocated in between, and at most as many of the earlier ones are gone as
+// samples were freed. Their variances are summed, so the error is never too small for that reason. Where a path has no
+// count of allocations (jemalloc without prof_accum), all its samples may have changed.
+#ifndef HEAPTAP_USERSPACE_REPORT_CHANGES_H_
+#define HEAPTAP_USERSPACE_REPORT_CHANGES_H_
+
+#include <vector>
+
+#include "userspace/profile/profile.h"
+#include "userspace/report/measure.h"
+
+namespace heaptap::report {
+
+// The measures of each context of Difference(after, before), in its order. `samples` of live: those that appeared or
+// disappeared, at most. Thread-safe; takes linear time.
+std::vector<Measures> ChangesOf(const profile::Profile& difference, const profile::Profile& after,
+                                const profile::Profile& before);
+
+}  // namespace heaptap::report
+
+#endif  // HEAPTAP_USERSPACE_REPORT_CHANGES_H_
