@@ -110,7 +110,9 @@ PACKAGE_FLAGS = $(eval PACKAGE_FLAGS := $(patsubst -I%,-isystem%,$(filter-out -p
 # libiberty has no .pc file.
 PACKAGE_LIBRARIES = $(eval PACKAGE_LIBRARIES := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty)$(PACKAGE_LIBRARIES)
 VERSION := 0.1.0
-USERSPACE_FLAGS := -DHEAPTAP_VERSION=\"$(VERSION)\" -std=c++20 -O2 $(DEBUG_INFO) $(WARNINGS) -I. -Iallocator/include -isystem $(BUILD)
+# The folder of the page's script and style, which userspace/web/assets.cc embeds.
+WEB := $(BUILD)/web
+USERSPACE_FLAGS := -DHEAPTAP_VERSION=\"$(VERSION)\" -DHEAPTAP_WEB_FOLDER=\"$(WEB)\" -std=c++20 -O2 $(DEBUG_INFO) $(WARNINGS) -I. -Iallocator/include -isystem $(BUILD)
 
 # Not for the unit tests, which are built with sanitizers too.
 COLLECTOR_FLAGS := $(HARDENING) -fstack-protector-strong -D_GLIBCXX_ASSERTIONS -fPIE
@@ -133,6 +135,17 @@ $(BUILD)/userspace/%.o: userspace/%.cc $(PRECOMPILED).gch | $(BUILD)/bpf/heaptap
 $(BUILD)/userspace/cli/%.o: private USERSPACE_FLAGS += -O1 -Wno-maybe-uninitialized
 # The parsers of Boost.Beast take half the time with -O1.
 $(BUILD)/userspace/http/wire.o: private USERSPACE_FLAGS += -O1
+
+# The page (userspace/web/README.md): one script and one style.
+$(WEB)/page.js: $(wildcard userspace/web/*.ts)
+	$(say) WEB $@
+	@mkdir -p $(@D)
+	$(Q)esbuild --log-level=warning --bundle --minify --target=es2020 --charset=utf8 userspace/web/main.ts --outfile=$@
+$(WEB)/page.css: userspace/web/style.css
+	$(say) WEB $@
+	@mkdir -p $(@D)
+	$(Q)esbuild --log-level=warning --minify $< --outfile=$@
+$(BUILD)/userspace/web/assets.o: $(WEB)/page.js $(WEB)/page.css
 
 # The compiler treats the skeleton as a system header, so dependency files omit it.
 $(addprefix $(BUILD)/userspace/bpf/kernel_,books.o entries.o object.o processes.o unwind_maps.o): $(BUILD)/bpf/heaptap.skel.h

@@ -33,9 +33,9 @@ $(LINT)/tidied_$(1): $(call group_of,$(1),$(TIDY_SOURCES)) $(TIDY_HEADERS) .clan
 endef
 $(foreach group,$(GROUPS),$(eval $(call TIDY_GROUP,$(group))))
 
-.PHONY: lint lint-format lint-layers lint-headers lint-tidy lint-scripts
-lint: ## check format, layers, headers, clang-tidy, shellcheck and Python syntax
-	$(Q)$(MAKE) --no-print-directory lint-format lint-layers lint-headers lint-scripts
+.PHONY: lint lint-format lint-layers lint-headers lint-tidy lint-scripts lint-web
+lint: ## check format, layers, headers, clang-tidy, types of the page, shellcheck and Python syntax
+	$(Q)$(MAKE) --no-print-directory lint-format lint-layers lint-headers lint-scripts lint-web
 	$(Q)$(MAKE) --no-print-directory -k lint-tidy
 
 lint-format:
@@ -58,3 +58,8 @@ lint-scripts:
 	$(say) PYTHON "$(words $(PYTHON_FILES)) files"
 	@mkdir -p $(LINT)
 	$(Q)PYTHONPYCACHEPREFIX=$(abspath $(LINT))/pycache python3 -W error -m py_compile $(PYTHON_FILES)
+
+lint-web:
+	$(say) TYPES "userspace/web"
+	$(Q)tsc -p userspace/web/tsconfig.json
+	$(Q)tsc -p tests/web/tsconfig.json

@@ -75,6 +75,13 @@ test-unit: $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc
 	$(Q)tests/unit/run $(BUILD)/tests/unit/unit_tests
 	$(Q)$(BUILD)/tests/unit/probe_notes_by_bcc --gtest_brief=1
 
+# Of the page's modules, without a browser. $(BUILD)/web_tests.js: they are bundled like the page.
+.PHONY: test-web
+test-web: ## run unit tests of the page's modules
+	$(Q)esbuild --log-level=warning --bundle --platform=node tests/web/modules.ts --outfile=$(BUILD)/web_tests.js
+	$(Q)node --test $(BUILD)/web_tests.js >$(BUILD)/web_tests.txt || { cat $(BUILD)/web_tests.txt; exit 1; }
+	$(Q)grep -E '^# (tests|pass|fail)' $(BUILD)/web_tests.txt
+
 # Built before the tests run, with all cores.
 KERNEL_PROGRAMS = $(TARGET_PROGRAMS) $(IMPATIENT)/libheaptap.so $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc \
   $(DIFFERENTIAL_TARGETS) $(TABLE_TARGETS) $(PRELOAD_TESTS)
@@ -84,7 +91,7 @@ SANITIZED_PROGRAMS = $(TSAN)/unit_tests $(ASAN)/unit_tests
 # Tests of eBPF programs watch the whole machine, so they run one after the other. Tests that only compute run in parallel
 # with them, because end-to-end tests mostly wait.
 KERNEL_PHASES := test-e2e test-unit test-instructions test-allocator-preload test-differential-small test-jemalloc
-COMPUTING_PHASES := test-allocator-plain test-allocator-asan test-allocator-tsan test-fuzz
+COMPUTING_PHASES := test-web test-allocator-plain test-allocator-asan test-allocator-tsan test-fuzz
 # What a change has to pass besides `make test`. A program under valgrind dies when another program's probe has put a
 # breakpoint into the library, so sanitized unit tests, which attach probes, are among those that run one by one.
 CI_KERNEL_PHASES := test-unit-tsan test-unit-asan

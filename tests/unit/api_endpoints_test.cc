@@ -367,14 +367,22 @@ TEST_F(HttpEndpointsTest, Metrics) {
   EXPECT_THAT(answer.body, HasSubstr("heaptap_live_bytes{pid=\"42\",command=\"program\"} 4096\n"));
 }
 
-TEST_F(HttpEndpointsTest, Index) {
-  AddProcess(collector_, 44, 0, "<script>alert('\"&\x01')</script>", 1);
+TEST_F(HttpEndpointsTest, Page) {
   const Answered answer = Get("/");
   EXPECT_EQ(answer.Header("Content-Type"), "text/html; charset=utf-8");
-  EXPECT_THAT(answer.Header("Content-Security-Policy"), StartsWith("default-src 'none'"));
-  EXPECT_THAT(answer.body, HasSubstr("<a href=\"/pid/42/debug/pprof/heap\">"));
-  EXPECT_THAT(answer.body, HasSubstr("&lt;script&gt;alert(&#39;&quot;&amp;\\001&#39;)&lt;/script&gt;"));
-  EXPECT_THAT(answer.body, Not(HasSubstr("<script")));
+  EXPECT_THAT(answer.Header("Content-Security-Policy"), StartsWith("default-src 'none'; script-src 'self'; "));
+  EXPECT_THAT(answer.Header("Content-Security-Policy"), Not(HasSubstr("unsafe")));
+  EXPECT_THAT(answer.body, HasSubstr("<script src=\"/page.js\"></script>"));
+  EXPECT_EQ(Get("/page.js").Header("Content-Type"), "text/javascript; charset=utf-8");
+  EXPECT_EQ(Get("/page.css").Header("Content-Type"), "text/css; charset=utf-8");
+}
+
+TEST_F(HttpEndpointsTest, ProfileOfThePage) {
+  const auto document = nlohmann::json::parse(Get("/pid/42/profile.json").body);
+  EXPECT_EQ(document["subject"]["pid"], 42);
+  EXPECT_EQ(document["subject"]["name"], "program (PID 42)");
+  EXPECT_EQ(document["paths"]["stack"].size(), document["paths"]["live_bytes"].size());
+  EXPECT_EQ(Get("/profile.json").status, 404) << "only behind a PID";
 }
 
 TEST_F(HttpEndpointsTest, HeadersOfAllAnswers) {

@@ -69,7 +69,9 @@ absl::Span<const ProcessEndpoint> PprofEndpoints();    // gperftools' protocol, 
 absl::Span<const ProcessEndpoint> GoPprofEndpoints();  // as Go's net/http/pprof answers
 absl::Span<const ProcessEndpoint> ApiProcessEndpoints();
 absl::Span<const CollectorEndpoint> ApiEndpoints();
-absl::Span<const CollectorEndpoint> StatusEndpoints();  // for Prometheus, for supervisors, for people
+absl::Span<const CollectorEndpoint> StatusEndpoints();  // for Prometheus, for supervisors
+absl::Span<const CollectorEndpoint> PageEndpoints();    // for people
+absl::Span<const ProcessEndpoint> PageProcessEndpoints();
 
 // The processes that the peer may see, by PID.
 absl::StatusOr<std::vector<profile::ProcessSummary>> VisibleProcesses(Call& call);

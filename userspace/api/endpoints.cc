@@ -150,14 +150,15 @@ absl::StatusOr<std::vector<profile::ProcessSummary>> VisibleProcesses(Call& call
 http::Response AnswerCall(Call& call) {
   absl::string_view path = call.request.path;
   if (!absl::ConsumePrefix(&path, "/")) return NoSuchPath();
-  if (const auto* endpoint = FindPath<CollectorEndpoint>({ApiEndpoints(), StatusEndpoints()}, path)) {
+  if (const auto* endpoint = FindPath<CollectorEndpoint>({ApiEndpoints(), StatusEndpoints(), PageEndpoints()}, path)) {
     if (!Allows(endpoint->methods, call.request.method)) return WrongMethod(endpoint->methods);
     return AnswerOrError(endpoint->errors, endpoint->answer(call));
   }
   const std::optional<ProcessPath> split = SplitPath(path);
   if (!split.has_value()) return NoSuchPath();
   const auto* endpoint = FindPath<ProcessEndpoint>(
-      {MtevEndpoints(), PprofEndpoints(), GoPprofEndpoints(), ApiProcessEndpoints()}, split->path);
+      {MtevEndpoints(), PprofEndpoints(), GoPprofEndpoints(), ApiProcessEndpoints(), PageProcessEndpoints()},
+      split->path);
   if (endpoint == nullptr || (endpoint->needs_prefix && !split->pid.has_value())) return NoSuchPath();
   if (!Allows(endpoint->methods, call.request.method)) return WrongMethod(endpoint->methods);
   const absl::StatusOr<profile::ProcessSummary> process = ChooseProcess(call, split->pid);

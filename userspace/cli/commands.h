@@ -24,6 +24,7 @@ void AddRate(CommandLine& line);
 void AddStats(CommandLine& line);
 void AddDiff(CommandLine& line);
 void AddReport(CommandLine& line);
+void AddView(CommandLine& line);
 
 }  // namespace heaptap::cli
 

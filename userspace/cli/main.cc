@@ -48,5 +48,6 @@ int main(int argc, char** argv) {
   heaptap::cli::AddStats(line);
   heaptap::cli::AddDiff(line);
   heaptap::cli::AddReport(line);
+  heaptap::cli::AddView(line);
   return CheckStdout(line.Run(words));
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // heaptap report: shows who holds the memory, in a dump or in a running process.
-#include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,21 +11,16 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
-#include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
-#include "userspace/cli/growth.h"
 #include "userspace/cli/local_names.h"
 #include "userspace/cli/profile_source.h"
+#include "userspace/cli/report_subject.h"
 #include "userspace/cli/report_views.h"
-#include "userspace/cli/short_report.h"
 #include "userspace/cli/terminal.h"
 #include "userspace/cli/whole_file.h"
 #include "userspace/report/named_profile.h"
@@ -36,8 +29,6 @@
 
 namespace heaptap::cli {
 namespace {
-
-using profile::Profile;
 
 struct ReportFlags {
   std::string socket = kDefaultSocket;
@@ -56,77 +47,12 @@ struct ReportFlags {
   bool lines = false;
   bool show_bytes = false;
   bool cum = false;
+  bool no_source_paths = false;
   report::Filters filters;
   std::string exclude;
   std::optional<uint64_t> limit;
   double smallest = 0.5;
 };
-
-// What the user wants to see.
-struct Seen {
-  Profile profile;
-  std::vector<report::Measures> measures = {};  // of a difference
-  report::Subject subject;
-};
-
-bool IsFile(const std::string& path) {
-  struct stat status;
-  return stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
-}
-
-// The process that the user means by a PID or a command. NotFound; InvalidArgument: several have this command.
-absl::StatusOr<ProcessDocument> FindProcess(const Client& client, const std::string& word) {
-  if (pid_t pid = 0; absl::SimpleAtoi(word, &pid) && pid > 0) return GetProcess(client, pid);
-  absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client);
-  if (!processes.ok()) return processes.status();
-  std::erase_if(*processes, [&](const ProcessDocument& process) { return process.value.command != word; });
-  if (processes->size() == 1) return std::move(processes->front());
-  if (processes->empty()) {
-    return absl::NotFoundError(absl::StrCat("there is no dump and no recorded process ", base::Printable(word),
-                                            "; heaptap list shows the recorded ones"));
-  }
-  std::vector<std::string> pids;
-  pids.reserve(processes->size());
-  for (const ProcessDocument& process : *processes) pids.push_back(absl::StrCat(process.value.pid));
-  return absl::InvalidArgumentError(absl::StrCat("several recorded processes are called ", base::Printable(word),
-                                                 ": choose one of the PIDs ", absl::StrJoin(pids, ", ")));
-}
-
-absl::StatusOr<Seen> OfDump(const std::string& path) {
-  absl::StatusOr<Profile> profile = ReadDump(path);
-  if (!profile.ok()) return profile.status();
-  report::Subject subject = DumpSubject(*profile, path);
-  return Seen{.profile = *std::move(profile), .subject = std::move(subject)};
-}
-
-absl::StatusOr<Seen> OfProcess(const ReportFlags& flags) {
-  const Client client(flags.socket);
-  const absl::StatusOr<ProcessDocument> process = FindProcess(client, flags.subject);
-  if (!process.ok()) return process.status();
-  const pid_t pid = process->value.pid;
-  absl::StatusOr<Profile> profile = FetchProfile(client, pid);
-  if (!profile.ok()) return profile.status();
-  report::Subject subject = DumpSubject(*profile, "");
-  subject.name = absl::StrCat(base::Printable(process->value.command), " (PID ", pid, ")");
-  subject.resident_bytes = ResidentBytes(pid);
-  subject.next_commands = {absl::StrCat("heaptap report --tree ", pid),
-                           absl::StrCat("heaptap diff ", pid, " --seconds 60")};
-  return Seen{.profile = *std::move(profile), .subject = std::move(subject)};
-}
-
-absl::StatusOr<Seen> Take(const ReportFlags& flags) {
-  absl::StatusOr<Seen> seen = IsFile(flags.subject) ? OfDump(flags.subject) : OfProcess(flags);
-  if (!seen.ok()) return seen;
-  if (flags.base.empty()) return seen;
-  const absl::StatusOr<Profile> before = ReadDump(flags.base);
-  if (!before.ok()) return before.status();
-  absl::StatusOr<Growth> growth = FindGrowth(*before, seen->profile);
-  if (!growth.ok()) return growth.status();
-  seen->subject = ToSubject(*growth, absl::StrCat(seen->subject.name, " since ", base::Printable(flags.base)));
-  seen->profile = std::move(growth->difference);
-  seen->measures = std::move(growth->measures);
-  return seen;
-}
 
 report::Show ToShow(const ReportFlags& flags) {
   report::Show show = {.full_names = flags.full};
@@ -154,7 +80,7 @@ absl::Status Write(const ReportFlags& flags, const ReportInput& input) {
 }
 
 int ReportMemory(const ReportFlags& flags) {
-  absl::StatusOr<Seen> seen = Take(flags);
+  absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base);
   if (!seen.ok()) return Report(seen.status());
   const LocalNames names(seen->profile);
   SayMissing(names);
@@ -170,6 +96,7 @@ int ReportMemory(const ReportFlags& flags) {
                               .callers = flags.callers,
                               .show_bytes = flags.show_bytes,
                               .by_total = flags.cum,
+                              .source_paths = !flags.no_source_paths,
                               .limit = flags.limit,
                               .smallest = flags.smallest,
                               .width = flags.output == "-" ? TerminalWidth(STDOUT_FILENO) : 0}));
@@ -201,6 +128,8 @@ void AddMeasures(Command command, ReportFlags& flags) {
   command.AddFlag("--lines", flags.lines, "name lines: the same as --by line");
   command.AddFlag("--show-bytes,--show_bytes", flags.show_bytes, "--text: show bytes, not MB");
   command.AddFlag("--cum", flags.cum, "--text: sort by what a function allocated with those that it has called");
+  command.AddFlag("--no-source-paths", flags.no_source_paths,
+                  "--html: leave out the folders of source files and libraries, which may be confidential");
   command.AddFlag("--full", flags.full,
                   "show whole names and all frames: also those of std::, allocators and thread starts");
   command.Add("--limit", flags.limit, "show N call paths or rows (default: 5 or 20; 0: all)").Type("N");

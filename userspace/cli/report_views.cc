@@ -13,10 +13,12 @@
 #include "userspace/report/flame_svg.h"
 #include "userspace/report/jeprof_text.h"
 #include "userspace/report/markdown.h"
+#include "userspace/report/page_data.h"
 #include "userspace/report/report_json.h"
 #include "userspace/report/speedscope.h"
 #include "userspace/report/top_text.h"
 #include "userspace/report/tree_text.h"
+#include "userspace/web/assets.h"
 
 namespace heaptap::cli {
 namespace {
@@ -115,6 +117,13 @@ absl::StatusOr<std::string> Symbolized(const ReportInput& input) {
   return exporter::JeprofSymbolized(input.profile, input.subject.name, input.find);
 }
 
+absl::StatusOr<std::string> Html(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, false);
+  if (!paths.ok()) return paths.status();
+  return web::SinglePage(input.subject.name,
+                         report::PageData(input.named, *paths, input.subject, {.source_paths = input.source_paths}));
+}
+
 constexpr View kViews[] = {
     {"--top", "show a table of functions (see --by)", Top},
     {"--tree", "show call paths as a tree, from the outermost functions", Tree},
@@ -122,6 +131,7 @@ constexpr View kViews[] = {
     {"--json", "print one JSON document", Json},
     {"--markdown", "print the short form for a ticket or an assistant", Markdown},
     {"--svg", "print a flame graph as a picture", Svg},
+    {"--html", "write a page to look at in a browser, as one file", Html, true},
     {"--dot", "print the call graph for graphviz", Dot},
     {"--collapsed", "print a line for each call path, for flame graphs", Collapsed},
     {"--speedscope", "print a profile for speedscope.app", Speedscope},

@@ -30,6 +30,7 @@ struct ReportInput {
   std::string callers = {};  // of this function
   bool show_bytes = false;
   bool by_total = false;
+  bool source_paths = true;            // --html: with the folders of files
   std::optional<uint64_t> limit = {};  // call paths or rows
   double smallest = 0;                 // percent
   size_t width = 0;                    // of the terminal; 0: none

@@ -201,10 +201,13 @@ std::string ReadableName(absl::string_view name) {
 }
 
 bool IsPlumbing(absl::string_view name) {
-  if (std::ranges::any_of(kPlumbingPrefixes,
-                          [&](absl::string_view prefix) { return absl::StartsWith(name, prefix); })) {
-    return true;
-  }
+  const auto is_inside = [](absl::string_view text) {
+    return std::ranges::any_of(kPlumbingPrefixes,
+                               [&](absl::string_view prefix) { return absl::StartsWith(text, prefix); });
+  };
+  if (is_inside(name)) return true;
+  // A template function's name begins with its return type.
+  if (absl::StrContains(name, '<') && is_inside(ReadableName(name))) return true;
   const absl::string_view function = name.substr(0, name.find('('));
   return std::ranges::find(kPlumbing, function) != std::end(kPlumbing);
 }

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page in Debian's Chromium: one file and as the daemon serves it. A person clicks, drags, searches, compares and follows
+a link; the figures are those of heaptap report --json. Pictures of all states go to build/screenshots/.
+
+Recording is exact; error bounds: none.
+"""
+
+import json
+import os
+import signal
+
+import pytest
+
+from browser import chromium
+from harness import TIME_SCALE, target, wait_until
+from lab import assert_one_clear_line
+from security import keeping_puppet
+
+DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--rule", "comm=puppet", "--rule", "record=off"]
+EXACT = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
+# Of the program of jemalloc's wiki.
+TOTAL, OBJECTS = 6926352, 120
+# Usable within a second, and 60 frames in one.
+READY_MILLISECONDS = 1000 * TIME_SCALE
+FRAME_MILLISECONDS = 1000 / 60 * TIME_SCALE
+EMPTY_PAGE_BYTES = 400 << 10
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
+        assert not opened.complaints()
+
+
+def run(lab, *arguments):
+    """The output of a command that records nothing."""
+    session = lab.heaptap(*arguments)
+    session.records = False
+    session.ends()
+    return session.stdout()
+
+
+def page_of(lab, dump, *arguments):
+    path = lab.path("page.html")
+    run(lab, "view", *arguments, "-o", path, dump)
+    return f"file://{path}"
+
+
+@pytest.fixture
+def leak(lab):
+    session = lab.heaptap("run", "--exact", "--", target("wiki_leak"))
+    session.ends()
+    return lab.dumps()[0].path
+
+
+@pytest.fixture
+def callers(lab):
+    """C++ with inlined functions and the standard library."""
+    session = lab.heaptap("run", "--exact", "--", target("cpp_program"))
+    session.ends()
+    return lab.dumps()[0].path
+
+
+def names(browser):
+    return [row[-1] for row in browser.rows()]
+
+
+def test_figures_are_those_of_the_report(lab, browser, leak):
+    document = json.loads(run(lab, "report", "--json", leak))
+    browser.open(page_of(lab, leak))
+    browser.wait(".flame canvas")
+    assert browser.script("return heaptap.view.profile.paths.live_bytes.reduce((a, b) => a + b)") == TOTAL
+    assert document["live"]["bytes"] == TOTAL
+    expected = {}
+    for path in document["call_paths"]:
+        for function in {frame["function"] for frame in path["frames"]}:
+            size, objects = expected.get(function, (0, 0))
+            expected[function] = (size + path["live"]["bytes"], objects + path["live"]["objects"])
+    boxes = browser.boxes()
+    for function in ("main", "do_something", "do_something_else"):
+        assert boxes[function] == expected[function]
+    assert "6.6M" in browser.text(".facts") and str(OBJECTS) in browser.text(".facts")
+    # malloc's callers: without what starts the program.
+    assert names(browser) == ["do_something", "do_something_else", "main"] or \
+        names(browser) == ["do_something_else", "do_something", "main"]
+    browser.shoot("flame_graph")
+
+
+def test_click_zooms_and_the_table_follows(lab, browser, leak):
+    browser.open(page_of(lab, leak))
+    browser.wait(".flame canvas")
+    browser.click_box("do_something")
+    wait_until(lambda: set(names(browser)) == {"do_something", "main"}, "the table has what is below the box")
+    browser.shoot("zoomed")
+    browser.escape()
+    wait_until(lambda: len(names(browser)) == 3 or "zoom" in browser.driver.current_url, "one step back")
+    browser.hover_box("main")
+    browser.wait_text(".tooltip", "wiki_leak.c")
+    assert "6.6M" in browser.text(".tooltip") and "mean size" in browser.text(".tooltip")
+    browser.shoot("tooltip")
+
+
+def test_a_row_filters_everything(lab, browser, leak):
+    browser.open(page_of(lab, leak))
+    browser.wait("tbody tr")
+    browser.click_row("do_something_else")
+    wait_until(lambda: set(browser.boxes()) == {"main", "do_something_else"}, "only paths through the function")
+    assert "do_something_else" in browser.text(".chips")
+    browser.wait(".chip").click()
+    wait_until(lambda: "do_something" in browser.boxes(), "all paths again")
+
+
+def test_search_tells_how_much_matches(lab, browser, leak):
+    browser.open(page_of(lab, leak))
+    browser.wait("#search")
+    part = browser.boxes()["do_something"][0]
+    browser.search("do_something$")
+    browser.wait_text(".matches", f"{part / 2**20:.1f}M ({100 * part / TOTAL:.1f}%) match")
+    assert names(browser) == ["do_something"]
+    browser.shoot("search")
+    browser.search("do_something(")
+    browser.wait_text(".matches", "not a regular expression")
+
+
+def test_views_and_measures(lab, browser, leak):
+    browser.open(page_of(lab, leak))
+    browser.wait(".flame canvas")
+    browser.choose("View", "bottom-up")
+    wait_until(lambda: browser.script("return heaptap.view.graphs.flames[0].tree.firstChild[1]") == 2,
+               "two functions allocate")
+    browser.shoot("bottom_up")
+    browser.choose("View", "butterfly")
+    wait_until(lambda: browser.script("return heaptap.view.graphs.flames.length") == 2, "callers and callees")
+    browser.click_row("main")
+    wait_until(lambda: {"do_something", "do_something_else"} <= set(browser.boxes(1)), "the callees of main")
+    browser.shoot("butterfly")
+    browser.choose("Unit", "objects")
+    wait_until(lambda: ["0", str(OBJECTS)] == next(row for row in browser.rows() if row[-1] == "main")[:2], "objects")
+    browser.choose("Rows", "line")
+    wait_until(lambda: any("wiki_leak.c:" in name for name in names(browser)), "lines")
+    browser.choose("Rows", "path")
+    wait_until(lambda: any(name.startswith("do_something ← main") for name in names(browser)), "paths")
+    browser.shoot("paths")
+    browser.choose("Rows", "library")
+    wait_until(lambda: names(browser) == ["wiki_leak"], "libraries")
+
+
+def test_a_link_shows_the_same(lab, browser, leak):
+    address = page_of(lab, leak)
+    browser.open(address)
+    browser.wait(".flame canvas")
+    browser.choose("Unit", "objects")
+    browser.choose("View", "bottom-up")
+    browser.click_box("do_something")
+    browser.wait(".chip")
+    browser.search("main")
+    browser.wait_text(".matches", "match")
+    link = browser.driver.current_url
+    before = browser.rows(), browser.text(".matches"), browser.boxes()
+    assert link.startswith(address + "#")
+    browser.open(link)
+    browser.wait_text(".matches", "match")
+    assert (browser.rows(), browser.text(".matches"), browser.boxes()) == before
+    browser.open(address + "#view=nonsense&zoom=99.99&unit=&pid=x&sort=%F0%9F%92%A9&focus=nobody")
+    browser.wait("header h1")
+
+
+def test_folded_frames(lab, browser, callers):
+    browser.open(page_of(lab, callers))
+    browser.wait(".flame canvas")
+    short = set(browser.boxes())
+    assert not [name for name in short if name.startswith("std::") and "<" not in name]
+    browser.wait("#full").click()
+    wait_until(lambda: len(browser.boxes()) > len(short), "all frames")
+    assert "_start" in browser.boxes()
+
+
+def test_keys(lab, browser, leak):
+    browser.open(page_of(lab, leak))
+    browser.wait(".flame canvas")
+    browser.press("2")
+    wait_until(lambda: "view=bottom-up" in browser.driver.current_url, "the key chooses a view")
+    browser.press("/")
+    wait_until(lambda: browser.script("return document.activeElement.id") == "search", "the key goes to the search")
+    browser.press("main")
+    browser.wait_text(".matches", "match")
+    assert browser.script("return document.activeElement.id") == "search", "typing goes on"
+    browser.escape()
+    wait_until(lambda: "search=" not in browser.driver.current_url, "no search")
+
+
+def two_dumps(lab):
+    session = lab.heaptap("run", "--exact", "--", target("puppet"), talks=True, env=EXACT)
+    session.answer()
+    session.ask("keep 10 1000")
+    session.ask("start 20 70000")
+    assert session.ask(f"write string prof.dump {lab.path('base.prof')}") == "0"
+    session.ask("keep 30 1000")
+    session.ask("start 5 70000")
+    assert session.ask(f"write string prof.dump {lab.path('later.prof')}") == "0"
+    session.ends()
+    return lab.path("base.prof"), lab.path("later.prof")
+
+
+def test_a_difference(lab, browser):
+    base, later = two_dumps(lab)
+    document = json.loads(run(lab, "report", "--json", "--base", base, later))
+    browser.open(page_of(lab, later, "--base", base))
+    browser.wait(".flame canvas")
+    assert browser.script("return heaptap.view.profile.subject.is_difference")
+    total = browser.script("return heaptap.view.profile.paths.live_bytes.reduce((a, b) => a + b)")
+    assert total == document["live"]["bytes"]
+    assert [row for row in browser.rows() if row[0].startswith("+")]
+    assert "Change" in browser.text(".facts")
+    browser.shoot("difference")
+
+
+HOSTILE = "<img src=x onerror=document.title='hit'>\"'</script><script>document.title='hit'</script>"
+
+
+def write_dump(path, paths, library="/usr/bin/x"):
+    """A dump with these [(frames, objects, bytes)]."""
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("heap_v2/1\n")
+        total = f"{sum(path[1] for path in paths)}: {sum(path[2] for path in paths)}"
+        file.write(f"  t*: {total} [{total}]\n")
+        for frames, objects, size in paths:
+            file.write(f"@ {' '.join(map(hex, frames))}\n  t*: {objects}: {size} [{objects}: {size}]\n")
+        file.write(f"\nMAPPED_LIBRARIES:\n1000-7fff000 r-xp 00000000 00:00 0 {library}\n")
+
+
+def test_names_are_text(lab, browser):
+    path = lab.path("<i>hostile.prof")
+    write_dump(path, [((0x1234, 0x2345), 1, 100)], f"/tmp/{HOSTILE}")
+    run(lab, "view", "-o", lab.path("page.html"), path)
+    browser.open(f"file://{lab.path('page.html')}")
+    browser.wait("tbody tr")
+    browser.hover_box(names(browser)[0])
+    assert "<i>hostile" in browser.text("h1")
+    assert any(name.startswith("script>+0x") for name in names(browser)), "the last part of a path"
+    assert "<img src=x" in browser.text(".tooltip")
+    assert "hit" not in browser.driver.title
+    assert not browser.find("tbody img, h1 i, .tooltip img")
+
+
+def test_without_source_paths(lab, leak):
+    with_paths = run(lab, "report", "--html", leak)
+    without = run(lab, "report", "--html", "--no-source-paths", leak)
+    folder = os.path.dirname(os.path.dirname(leak))
+    assert f"{os.path.dirname(target('wiki_leak'))}/" in with_paths
+    assert f"{os.path.dirname(target('wiki_leak'))}/" not in without.replace(leak, "") and folder
+    assert "wiki_leak.c" in without
+
+
+def random_numbers(state=1):
+    """Knuth's linear congruential generator."""
+    while True:
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        yield state >> 33
+
+
+@pytest.mark.product
+def test_a_hundred_thousand_paths(lab, browser, held):
+    """Twenty frames each: ten thousand paths of sixteen frames, each with ten ways to go on."""
+    path = lab.path("many.prof")
+    random = random_numbers()
+    paths = []
+    for outer in range(10000):
+        callers = [0x1001 + 16 * (next(random) % (2 + depth * depth)) for depth in range(16)]
+        for _ in range(10):
+            callees = [0x1001 + 16 * (next(random) % 5000) for _ in range(4)]
+            paths.append((tuple(reversed(callers + callees)), 1, 64 + outer % 1000))
+    write_dump(path, paths)
+    run(lab, "view", "-o", lab.path("many.html"), path)
+    browser.open(f"file://{lab.path('many.html')}")
+    browser.wait(".flame canvas")
+    ready = browser.script("return heaptap.readyMilliseconds")
+    frames = sorted(browser.script(
+        "const {tree, graph} = heaptap.view.graphs.flames[0]; const frames = [];"
+        "for (const node of [...tree.childList.slice(0, 20), 0]) {graph.zoom(node, false); "
+        "frames.push(graph.frameMilliseconds);} return frames"))
+    frame = frames[len(frames) // 2]
+    held("page with 100,000 paths, ms until it is drawn", f"{READY_MILLISECONDS:.0f}", f"{ready:.0f}")
+    held(f"frame of a zoom with 100,000 paths, ms (longest: {frames[-1]:.1f})", f"{FRAME_MILLISECONDS:.1f}", f"{frame:.1f}")
+    browser.shoot("hundred_thousand_paths")
+    assert ready < READY_MILLISECONDS
+    assert frame < FRAME_MILLISECONDS
+
+
+def test_size_and_network(lab, leak):
+    """The page is small and refers to nothing outside."""
+    page = run(lab, "report", "--html", leak)
+    data = page[page.index('id="profile">'):].split("</script>")[0]
+    assert len(page) - len(data) < EMPTY_PAGE_BYTES
+    assert "default-src 'none'" in page
+    assert "src=" not in page.replace(data, "").split("<script")[0] and "href=" not in page.split("<script")[0]
+
+
+def test_themes_and_sizes(lab, browser, leak):
+    address = page_of(lab, leak)
+    for width, height, is_dark in ((1280, 720, True), (3840, 2160, False), (800, 600, False)):
+        browser.darken(is_dark)
+        browser.resize(width, height)
+        browser.open(address)
+        browser.wait(".flame canvas")
+        assert browser.script("return document.documentElement.scrollWidth <= innerWidth")
+        browser.shoot(f"{width}x{height}{'_dark' if is_dark else ''}")
+    browser.darken(False)
+    browser.resize(1280, 720)
+
+
+def test_layout_does_not_jump(lab, browser, leak):
+    browser.open(page_of(lab, leak))
+    browser.wait(".flame canvas")
+    box = "const box = document.querySelector('.flame').getBoundingClientRect(); return [box.x, box.y, box.width, box.height]"
+    before = browser.script(box)
+    browser.search("main")
+    browser.wait_text(".matches", "match")
+    assert browser.script(box) == before
+    browser.click_box("main")
+    browser.wait(".chip")
+    assert browser.script(box) == before
+
+
+def test_bad_input(lab, leak):
+    assert_one_clear_line(lab.heaptap("view", lab.path("none.prof")), 1, "none.prof")
+    assert_one_clear_line(lab.heaptap("view", "-o", "/no/such/folder/x.html", leak), 1, "/no/such/folder")
+
+
+def test_the_page_of_the_daemon(lab, browser, daemon):
+    address = daemon.wait_said(r"^heaptap: recording; .* and (http://127\.0\.0\.1:\d+)")[1]
+    puppet = keeping_puppet(lab, env=EXACT)
+    daemon.wait_recorded(puppet.pid)
+    puppet.ask("keep 100 1000")
+    browser.open(address)
+    wait_until(lambda: any(row[0] == str(puppet.pid) for row in browser.rows()), "the process has a row")
+    browser.shoot("processes")
+    browser.search("no such name")
+    wait_until(lambda: not browser.rows(), "the filter hides it")
+    browser.search("pup")
+    wait_until(lambda: browser.rows(), "the filter shows it")
+    browser.find("tbody tr")[0].click()
+    browser.wait_text("h1", f"puppet (PID {puppet.pid})")
+    browser.wait(".flame canvas")
+    assert "main" in browser.boxes()
+    browser.shoot("process")
+    browser.open(f"{address}/#pid=1")
+    browser.wait_text("[role=alert]", "Process 1")
+    browser.open(f"{address}/#pid=../../x")
+    browser.wait_text("[role=alert]", "names no process")
+    os.kill(puppet.pid, signal.SIGKILL)
+    puppet.wait()
+    browser.open(address)
+    wait_until(lambda: any("signal 9" in row[-1] for row in browser.rows()), "the end of the process")
+    # The answers 404 above are in the console.
+    browser.complaints()

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Unit tests of the page's modules: names, trees, rows, figures, and the state in the address.
+import { deepStrictEqual, strictEqual } from "node:assert";
+import { test } from "node:test";
+
+import * as format from "../../userspace/web/format";
+import { nameFrames } from "../../userspace/web/names";
+import { Profile } from "../../userspace/web/profile";
+import { pathText, rowsByName, rowsByPath } from "../../userspace/web/rows";
+import { DEFAULTS, fromHash, toHash } from "../../userspace/web/state";
+import { sortRows } from "../../userspace/web/table";
+import {
+  calleesOf,
+  callersOf,
+  childrenOf,
+  makeTree,
+  namesTo,
+  nodeAt,
+  Options,
+  positionsOf,
+  Tree,
+  wholePath,
+} from "../../userspace/web/tree";
+
+// main calls a, which calls std::x; main calls b, which calls itself; and a path without frames.
+function example(): Profile {
+  const zeros = [0, 0, 0, 0];
+  return {
+    schema_version: 1,
+    subject: { name: "x", pid: null, period: 1, resident_bytes: null, warnings: [], is_difference: false },
+    texts: ["", "main", "a", "std::x<int>", "std::x<...>", "b", "/src/a.c", "/bin/x", "/lib/y.so"],
+    frames: {
+      function: [1, 2, 3, 5],
+      short: [1, 2, 4, 5],
+      file: [6, 6, 0, 6],
+      line: [10, 20, 0, 30],
+      library: [7, 7, 8, 7],
+      flags: [2, 2, 6, 2],
+    },
+    stacks: { parent: [-1, 0, 1, 0, 3], frame: [0, 1, 2, 3, 3] },
+    paths: {
+      stack: [2, 4, -1, 3],
+      truncated: zeros,
+      live_bytes: [100, 30, 7, 5],
+      live_objects: [10, 3, 7, 1],
+      live_samples: [10, 3, 7, 1],
+      live_variance: zeros,
+      allocated_bytes: [200, 30, 7, 5],
+      allocated_objects: [20, 3, 7, 1],
+      allocated_samples: [20, 3, 7, 1],
+      allocated_variance: zeros,
+    },
+  };
+}
+
+const ALL = (): boolean => true;
+const OPTIONS: Options = { value: "live", unit: "bytes", direction: "inwards", cut: wholePath, keeps: ALL };
+
+function treeOf(folds: boolean, options: Partial<Options> = {}): Tree {
+  const profile = example();
+  return makeTree(profile, nameFrames(profile, "function", folds), { ...OPTIONS, ...options });
+}
+
+// "name bytes(children)", in the order of the tree.
+function shape(tree: Tree, node = 0): string {
+  const below = Array.from(childrenOf(tree, node)).map((child) => shape(tree, child));
+  const name = node === 0 ? "" : `${tree.texts[tree.name[node]]} `;
+  return `${name}${tree.bytes[node]}${below.length > 0 ? `(${below.join(", ")})` : ""}`;
+}
+
+test("a tree inwards, with all frames", () => {
+  strictEqual(shape(treeOf(false)), "142(main 135(a 100(std::x<int> 100), b 35(b 30)), [unknown call path] 7)");
+});
+
+test("folded frames count for their callers", () => {
+  strictEqual(shape(treeOf(true)), "142(main 135(a 100, b 35(b 30)), [unknown call path] 7)");
+});
+
+test("a tree outwards", () => {
+  strictEqual(
+    shape(treeOf(true, { direction: "outwards" })),
+    "142(a 100(main 100), b 35(b 30(main 30), main 5), [unknown call path] 7)",
+  );
+});
+
+test("other measures", () => {
+  strictEqual(treeOf(true, { value: "allocated" }).bytes[0], 242);
+  strictEqual(treeOf(true, { unit: "objects" }).weight[0], 21);
+});
+
+test("callers and callees of a function, with recursion counted once", () => {
+  const names = nameFrames(example(), "function", true);
+  const b = names.texts.indexOf("b");
+  strictEqual(shape(treeOf(true, { cut: calleesOf(b) })), "35(b 35(b 30))");
+  strictEqual(shape(treeOf(true, { cut: callersOf(b), direction: "outwards" })), "35(b 35(main 35))");
+});
+
+test("only some paths", () => {
+  strictEqual(shape(treeOf(true, { keeps: (path) => path === 1 })), "30(main 30(b 30(b 30)))");
+});
+
+test("positions lead to a node and back", () => {
+  const tree = treeOf(true);
+  for (let node = 0; node < tree.size; node++) strictEqual(nodeAt(tree, positionsOf(tree, node)), node);
+  strictEqual(nodeAt(tree, [0, 99]), nodeAt(tree, [0]));
+  deepStrictEqual(
+    namesTo(tree, nodeAt(tree, [0, 1])).map((name) => tree.texts[name]),
+    ["main", "b"],
+  );
+});
+
+test("many nodes", () => {
+  const profile = example();
+  const count = 5000;
+  profile.stacks = { parent: [], frame: [] };
+  profile.paths.stack = [];
+  profile.texts = ["", "lib"];
+  profile.frames = { function: [], short: [], file: [], line: [], library: [], flags: [] };
+  for (let i = 0; i < count; i++) {
+    profile.texts.push(`f${i}`);
+    profile.frames.function.push(i + 2);
+    profile.frames.short.push(i + 2);
+    profile.frames.file.push(0);
+    profile.frames.line.push(0);
+    profile.frames.library.push(1);
+    profile.frames.flags.push(2);
+    profile.stacks.parent.push(-1, 2 * i);
+    profile.stacks.frame.push(i, (7 * i) % count);
+    profile.paths.stack.push(2 * i + 1);
+  }
+  for (const column of [profile.paths.live_bytes, profile.paths.live_objects, profile.paths.live_samples]) {
+    column.length = 0;
+    for (let i = 0; i < count; i++) column.push(1 + (i % 10));
+  }
+  profile.paths.live_variance = new Array(count).fill(0);
+  const tree = makeTree(profile, nameFrames(profile, "function", true), OPTIONS);
+  strictEqual(tree.size, 2 * count + 1);
+  strictEqual(tree.bytes[0], (count / 10) * 55);
+  const children = Array.from(childrenOf(tree, 0), (node) => tree.weight[node]);
+  deepStrictEqual(children, [...children].sort((a, b) => b - a));
+});
+
+test("rows by function", () => {
+  const profile = example();
+  const rows = rowsByName(profile, nameFrames(profile, "function", true), "live", ALL);
+  const text = rows.map((row) => `${row.name} ${row.self.bytes} ${row.total.bytes}`);
+  deepStrictEqual(text.sort(), ["[unknown call path] 7 7", "a 100 100", "b 35 35", "main 0 135"]);
+});
+
+test("rows by line, library and path", () => {
+  const profile = example();
+  const lines = nameFrames(profile, "line", true);
+  strictEqual(lines.texts.includes("a a.c:20"), true);
+  const libraries = rowsByName(profile, nameFrames(profile, "library", false), "live", ALL);
+  deepStrictEqual(libraries.map((row) => `${row.name} ${row.self.bytes}`).sort(), ["[unknown call path] 7", "x 35", "y.so 100"]);
+  const names = nameFrames(profile, "function", true);
+  const paths = rowsByPath(profile, names, "live", ALL);
+  strictEqual(pathText(profile, names, paths[0].number, 6), "a ← main");
+  strictEqual(pathText(profile, names, 1, 2), "b ← b ← …");
+  strictEqual(pathText(profile, names, 2, 2), "[unknown call path]");
+});
+
+test("figures", () => {
+  const texts: [number, string][] = [
+    [0, "0"],
+    [1023, "1023"],
+    [1024, "1.0K"],
+    [1536, "1.5K"],
+    [1048575, "1.0M"],
+    [-2048, "-2.0K"],
+    [3e9, "2.8G"],
+  ];
+  for (const [value, text] of texts) strictEqual(format.bytes(value), text);
+  strictEqual(format.signed(5, "objects", true), "+5");
+  strictEqual(format.percent(1, 0), "-");
+  strictEqual(format.plural(1, "sample"), "1 sample");
+  strictEqual(format.isNoise({ bytes: 10, objects: 1, samples: 1, variance: 36 }), true);
+  strictEqual(format.isNoise({ bytes: 10, objects: 1, samples: 1, variance: 0 }), false);
+  strictEqual(format.duration(3700), "1h");
+});
+
+test("the address holds the state", () => {
+  strictEqual(toHash(DEFAULTS), "");
+  const state = fromHash("#view=bottom-up&unit=objects&zoom=0.3.1&focus=a%26b&search=x%2B&full=true&pid=42");
+  strictEqual(state.view, "bottom-up");
+  deepStrictEqual(state.zoom, [0, 3, 1]);
+  strictEqual(state.focus, "a&b");
+  strictEqual(state.full, true);
+  deepStrictEqual(fromHash(`#${toHash(state)}`), state);
+  deepStrictEqual(fromHash("#view=x&zoom=1..2&unit=&value=__proto__&nonsense"), { ...DEFAULTS, zoom: [] });
+});
+
+test("rows are sorted by any column", () => {
+  const columns = [
+    { key: "n", title: "", isNumber: true, text: String, order: (row: number) => row },
+    { key: "s", title: "", isNumber: false, text: String, order: (row: number) => String(row) },
+  ];
+  deepStrictEqual(sortRows([9, 10, 1], columns, { key: "n", isAscending: false }), [10, 9, 1]);
+  deepStrictEqual(sortRows([9, 10, 1], columns, { key: "s", isAscending: true }), [1, 10, 9]);
+  deepStrictEqual(sortRows([9, 10, 1], columns, { key: "none", isAscending: true }), [1, 9, 10]);
+});

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/cli/report_subject.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "userspace/base/printable_text.h"
+#include "userspace/cli/client.h"
+#include "userspace/cli/documents.h"
+#include "userspace/cli/growth.h"
+#include "userspace/cli/profile_source.h"
+#include "userspace/cli/short_report.h"
+
+namespace heaptap::cli {
+namespace {
+
+using profile::Profile;
+
+bool IsFile(const std::string& path) {
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
+}
+
+// The process that the user means by a PID or a command. NotFound; InvalidArgument: several have this command.
+absl::StatusOr<ProcessDocument> FindProcess(const Client& client, const std::string& word) {
+  if (pid_t pid = 0; absl::SimpleAtoi(word, &pid) && pid > 0) return GetProcess(client, pid);
+  absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client);
+  if (!processes.ok()) return processes.status();
+  std::erase_if(*processes, [&](const ProcessDocument& process) { return process.value.command != word; });
+  if (processes->size() == 1) return std::move(processes->front());
+  if (processes->empty()) {
+    return absl::NotFoundError(absl::StrCat("there is no dump and no recorded process ", base::Printable(word),
+                                            "; heaptap list shows the recorded ones"));
+  }
+  std::vector<std::string> pids;
+  pids.reserve(processes->size());
+  for (const ProcessDocument& process : *processes) pids.push_back(absl::StrCat(process.value.pid));
+  return absl::InvalidArgumentError(absl::StrCat("several recorded processes are called ", base::Printable(word),
+                                                 ": choose one of the PIDs ", absl::StrJoin(pids, ", ")));
+}
+
+absl::StatusOr<Seen> OfDump(const std::string& path) {
+  absl::StatusOr<Profile> profile = ReadDump(path);
+  if (!profile.ok()) return profile.status();
+  report::Subject subject = DumpSubject(*profile, path);
+  return Seen{.profile = *std::move(profile), .subject = std::move(subject)};
+}
+
+absl::StatusOr<Seen> OfProcess(const std::string& socket, const std::string& word) {
+  const Client client(socket);
+  const absl::StatusOr<ProcessDocument> process = FindProcess(client, word);
+  if (!process.ok()) return process.status();
+  const pid_t pid = process->value.pid;
+  absl::StatusOr<Profile> profile = FetchProfile(client, pid);
+  if (!profile.ok()) return profile.status();
+  report::Subject subject = DumpSubject(*profile, "");
+  subject.name = absl::StrCat(base::Printable(process->value.command), " (PID ", pid, ")");
+  subject.resident_bytes = ResidentBytes(pid);
+  subject.next_commands = {absl::StrCat("heaptap report --tree ", pid),
+                           absl::StrCat("heaptap diff ", pid, " --seconds 60")};
+  return Seen{.profile = *std::move(profile), .subject = std::move(subject), .pid = pid};
+}
+
+}  // namespace
+
+absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base) {
+  // What has a slash is no command: ReadDump says why it cannot be read.
+  const bool is_dump = IsFile(word) || absl::StrContains(word, '/');
+  absl::StatusOr<Seen> seen = is_dump ? OfDump(word) : OfProcess(socket, word);
+  if (!seen.ok() || base.empty()) return seen;
+  const absl::StatusOr<Profile> before = ReadDump(base);
+  if (!before.ok()) return before.status();
+  absl::StatusOr<Growth> growth = FindGrowth(*before, seen->profile);
+  if (!growth.ok()) return growth.status();
+  seen->subject = ToSubject(*growth, absl::StrCat(seen->subject.name, " since ", base::Printable(base)));
+  seen->profile = std::move(growth->difference);
+  seen->measures = std::move(growth->measures);
+  return seen;
+}
+
+}  // namespace heaptap::cli

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `heaptap report` and `heaptap view` look at: a dump, a process of the daemon, or the difference to an earlier
+// dump. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_CLI_REPORT_SUBJECT_H_
+#define HEAPTAP_USERSPACE_CLI_REPORT_SUBJECT_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "userspace/profile/profile.h"
+#include "userspace/report/measure.h"
+#include "userspace/report/summary_text.h"
+
+namespace heaptap::cli {
+
+struct Seen {
+  profile::Profile profile;
+  std::vector<report::Measures> measures = {};  // of each context of a difference; else none
+  report::Subject subject;
+  std::optional<pid_t> pid = {};  // of a running process
+};
+
+// `word`: the path of a dump, a PID, or the command of a process that the daemon at `socket` records. `base`: the path
+// of an earlier dump; "": none. NotFound: no such dump and no such process; InvalidArgument: several processes have
+// this command; FailedPrecondition: a dump cannot be read, or is of another process.
+absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base);
+
+}  // namespace heaptap::cli
+
+#endif  // HEAPTAP_USERSPACE_CLI_REPORT_SUBJECT_H_

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// heaptap view: writes a profile as a page for a browser, and says how to open it.
+#include <stdio.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "userspace/base/printable_text.h"
+#include "userspace/cli/client.h"
+#include "userspace/cli/command_line.h"
+#include "userspace/cli/commands.h"
+#include "userspace/cli/exit_status.h"
+#include "userspace/cli/local_names.h"
+#include "userspace/cli/profile_source.h"
+#include "userspace/cli/report_subject.h"
+#include "userspace/cli/whole_file.h"
+#include "userspace/export/frame_names.h"
+#include "userspace/report/named_profile.h"
+#include "userspace/report/page_data.h"
+#include "userspace/web/assets.h"
+
+namespace heaptap::cli {
+namespace {
+
+struct ViewFlags {
+  std::string socket = kDefaultSocket;
+  std::string subject;
+  std::string base;
+  std::string output;
+  bool no_source_paths = false;
+};
+
+// In the current folder, named after the dump or the process.
+std::string DefaultOutput(const std::string& subject) {
+  std::string name(exporter::FileName(subject));
+  for (char& letter : name) {
+    if (!absl::ascii_isgraph(letter)) letter = '_';
+  }
+  return absl::StrCat(name, ".html");
+}
+
+int View(const ViewFlags& flags) {
+  const absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base);
+  if (!seen.ok()) return Report(seen.status());
+  const LocalNames names(seen->profile);
+  SayMissing(names);
+  const report::NamedProfile named(seen->profile, names.Find(), seen->measures);
+  const std::string page =
+      web::SinglePage(seen->subject.name, report::PageData(named, named.paths(), seen->subject,
+                                                           {.pid = seen->pid, .source_paths = !flags.no_source_paths}));
+  const std::string output = flags.output.empty() ? DefaultOutput(flags.subject) : flags.output;
+  if (const absl::Status status = WriteWholeFile(output, page); !status.ok() || output == "-") return Report(status);
+  const std::string shown = base::Printable(output);
+  printf("%s: open it in a browser, here with\n  xdg-open %s\nor copy it: it is one file that needs nothing else\n",
+         shown.c_str(), shown.c_str());
+  return kSuccess;
+}
+
+}  // namespace
+
+void AddView(CommandLine& line) {
+  Command command = line.AddCommand("view", "write a profile as a page for a browser: one file with all views");
+  auto flags = std::make_shared<ViewFlags>();
+  command.Add("SUBJECT", flags->subject, "a dump (heap_v2 or gperftools), a PID, or the command of a process")
+      .Required()
+      .Type("");
+  command.Add("--base", flags->base, "show the difference to this earlier dump of the same process").Type("DUMP");
+  command
+      .Add("-o,--output", flags->output, "write to FILE (default: the name of the subject with .html, in this folder)")
+      .Type("FILE");
+  command.AddFlag("--no-source-paths", flags->no_source_paths,
+                  "leave out the folders of source files and libraries, which may be confidential");
+  AddSocketOption(command, flags->socket);
+  command.Runs([flags] { return View(*flags); });
+}
+
+}  // namespace heaptap::cli

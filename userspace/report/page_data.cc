@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/report/page_data.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "userspace/export/frame_names.h"
+#include "userspace/export/json.h"
+#include "userspace/report/readable.h"
+
+namespace heaptap::report {
+namespace {
+
+using exporter::Json;
+
+// Bits of `flags`; also in userspace/web/profile.ts.
+constexpr int64_t kInline = 1;
+constexpr int64_t kHasSymbol = 2;
+constexpr int64_t kPlumbing = 4;
+constexpr int64_t kStart = 8;
+
+// Numbers in a list. A Json value for each of a million numbers would take a hundred MiB.
+class Column {
+ public:
+  explicit Column(absl::string_view name) : text_(absl::StrCat("\"", name, "\":[")) {}
+  void Add(int64_t number) { absl::StrAppend(&text_, std::exchange(separator_, ","), number); }
+  // Bytes, objects and variances: a tenth is more than anyone sees.
+  void AddEstimate(double value) {
+    const double whole = std::round(value);
+    if (std::fabs(value - whole) < 0.05 || std::fabs(whole) > kMaxWithFraction) {
+      absl::StrAppendFormat(&text_, "%s%.0f", std::exchange(separator_, ","), whole + 0.0);
+    } else {
+      absl::StrAppendFormat(&text_, "%s%.1f", std::exchange(separator_, ","), value);
+    }
+  }
+  std::string Text() const { return text_ + "]"; }
+
+ private:
+  static constexpr double kMaxWithFraction = 1e6;
+  std::string text_;
+  const char* separator_ = "";
+};
+
+class Writer {
+ public:
+  Writer(const NamedProfile& profile, const PageOptions& options) : profile_(profile), options_(options) { Text(""); }
+
+  std::string Write(absl::Span<const Path> paths, const Subject& subject) && {
+    for (const Path& path : paths) AddPath(path);
+    return absl::StrCat("{\"schema_version\":", exporter::kSchemaVersion, ",\"subject\":", SubjectText(subject),
+                        ",\"texts\":", Json(texts_).Text(), ",\"frames\":{",
+                        Joined({&function_, &short_, &file_, &line_, &library_, &flags_}), "},\"stacks\":{",
+                        Joined({&parent_, &frame_}), "},\"paths\":{", Joined({&stack_, &truncated_}), ",", live_.Text(),
+                        ",", allocated_.Text(), "}}");
+  }
+
+ private:
+  // The columns of one measure.
+  struct MeasureColumns {
+    explicit MeasureColumns(const std::string& name)
+        : bytes(name + "_bytes"),
+          objects(name + "_objects"),
+          samples(name + "_samples"),
+          variance(name + "_variance") {}
+    void Add(const Measure& measure) {
+      bytes.AddEstimate(measure.bytes);
+      objects.AddEstimate(measure.objects);
+      samples.Add(static_cast<int64_t>(measure.samples));
+      variance.AddEstimate(measure.variance);
+    }
+    std::string Text() const { return Joined({&bytes, &objects, &samples, &variance}); }
+    Column bytes, objects, samples, variance;
+  };
+
+  static std::string Joined(std::initializer_list<const Column*> columns) {
+    std::string text;
+    for (const Column* column : columns) absl::StrAppend(&text, text.empty() ? "" : ",", column->Text());
+    return text;
+  }
+
+  std::string SubjectText(const Subject& subject) const {
+    return Json{{"name", subject.name},         {"pid", options_.pid},
+                {"period", subject.period},     {"resident_bytes", subject.resident_bytes},
+                {"warnings", subject.warnings}, {"is_difference", subject.is_difference}}
+        .Text();
+  }
+
+  int64_t Text(std::string text) {
+    const auto [entry, is_new] = text_numbers_.try_emplace(std::move(text), static_cast<int64_t>(texts_.size()));
+    if (is_new) texts_.push_back(entry->first);
+    return entry->second;
+  }
+
+  int64_t File(TextId id) {
+    const absl::string_view path = profile_.text(id);
+    return Text(std::string(options_.source_paths ? path : exporter::FileName(path)));
+  }
+
+  int64_t Frame(FrameId id) {
+    const auto [entry, is_new] = frame_numbers_.try_emplace(id, static_cast<int64_t>(frame_numbers_.size()));
+    if (!is_new) return entry->second;
+    const NamedFrame& frame = profile_.frame(id);
+    const absl::string_view name = profile_.text(frame.function);
+    function_.Add(Text(std::string(name)));
+    short_.Add(Text(ReadableName(name)));
+    file_.Add(File(frame.file));
+    line_.Add(frame.line);
+    library_.Add(File(frame.library));
+    flags_.Add((frame.is_inline ? kInline : 0) | (frame.has_symbol ? kHasSymbol : 0) |
+               (IsPlumbing(name) ? kPlumbing : 0) | (IsStart(name) ? kStart : 0));
+    return entry->second;
+  }
+
+  void AddPath(const Path& path) {
+    int64_t stack = -1;
+    for (size_t i = path.frames.size(); i-- > 0;) {
+      const int64_t frame = Frame(path.frames[i]);
+      const auto [entry, is_new] =
+          stack_numbers_.try_emplace({stack, frame}, static_cast<int64_t>(stack_numbers_.size()));
+      if (is_new) {
+        parent_.Add(stack);
+        frame_.Add(frame);
+      }
+      stack = entry->second;
+    }
+    stack_.Add(stack);
+    truncated_.Add(path.truncated ? 1 : 0);
+    live_.Add(path.measures.live);
+    allocated_.Add(path.measures.allocated);
+  }
+
+  const NamedProfile& profile_;
+  const PageOptions& options_;
+  std::vector<std::string> texts_;
+  absl::flat_hash_map<std::string, int64_t> text_numbers_;
+  absl::flat_hash_map<FrameId, int64_t> frame_numbers_;
+  absl::flat_hash_map<std::pair<int64_t, int64_t>, int64_t> stack_numbers_;  // by the caller's entry and the frame
+  Column function_{"function"}, short_{"short"}, file_{"file"}, line_{"line"}, library_{"library"}, flags_{"flags"};
+  Column parent_{"parent"}, frame_{"frame"};
+  Column stack_{"stack"}, truncated_{"truncated"};
+  MeasureColumns live_{"live"}, allocated_{"allocated"};
+};
+
+}  // namespace
+
+std::string PageData(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject,
+                     const PageOptions& options) {
+  return Writer(profile, options).Write(paths, subject);
+}
+
+}  // namespace heaptap::report

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A flame graph on a canvas. A box is as wide as the share of its node; the root is on top, or at the bottom if flipped.
+// Boxes narrower than half a pixel are not drawn, so a frame takes time for what can be seen only.
+import { make } from "./dom";
+import { childrenOf, Tree } from "./tree";
+
+export interface Look {
+  rootText: string;
+  isFlipped: boolean;
+  isDifference: boolean;
+  colorOf(node: number): string; // the group of a box: boxes of one group have one colour
+  textOf(node: number): string;
+  isMarked(node: number): boolean; // inlined
+}
+
+export interface Events {
+  hover(node: number | null, x: number, y: number): void;
+  choose(node: number): void;
+}
+
+const ROW = 21; // pixels
+const MIN_WIDTH = 0.5; // pixels
+const MIN_TEXT_WIDTH = 26; // pixels: narrower boxes have no room for a letter and an ellipsis
+const ZOOM_MILLISECONDS = 140;
+// Hues that people with any kind of colour vision tell apart by their lightness too.
+const HUES = [28, 210, 45, 165, 340, 265, 190, 95, 12, 235];
+
+function hash(text: string): number {
+  let value = 2166136261;
+  for (let i = 0; i < text.length; i++) value = Math.imul(value ^ text.charCodeAt(i), 16777619);
+  return value >>> 0;
+}
+
+export class FlameGraph {
+  readonly element: HTMLElement;
+  private readonly canvas = make("canvas", { "aria-hidden": "true" });
+  // As high as all rows, so that the browser scrolls; the canvas stays in view.
+  private readonly rows = make("div", { class: "flame-rows" }, this.canvas);
+  private readonly begins: Float64Array;
+  private readonly ends: Float64Array;
+  private readonly deepest: number;
+  private readonly fills = new Map<string, string>();
+  private left = 0; // of the part that is shown, as a share of the root
+  private right = 1;
+  private zoomed = 0;
+  private hovered = -1;
+  private found: ((node: number) => boolean) | null = null;
+  private animation = 0;
+  private width = 0;
+  private height = 0;
+  frameMilliseconds = 0; // of the last drawing
+
+  constructor(
+    private readonly tree: Tree,
+    private readonly look: Look,
+    private readonly events: Events,
+  ) {
+    this.begins = new Float64Array(tree.size);
+    this.ends = new Float64Array(tree.size);
+    this.ends[0] = 1;
+    let deepest = 0;
+    const whole = tree.weight[0] || 1;
+    // A parent comes before its children.
+    for (let node = 0; node < tree.size; node++) {
+      if (tree.depth[node] > deepest) deepest = tree.depth[node];
+      let at = this.begins[node];
+      for (let i = tree.firstChild[node]; i < tree.firstChild[node + 1]; i++) {
+        const child = tree.childList[i];
+        this.begins[child] = at;
+        at += tree.weight[child] / whole;
+        this.ends[child] = at;
+      }
+    }
+    this.deepest = deepest;
+    this.element = make("div", { class: "flame" }, this.rows);
+    this.rows.style.height = `${(deepest + 1) * ROW}px`;
+    this.element.addEventListener("scroll", () => this.draw());
+    this.canvas.addEventListener("mousemove", (event) => this.move(event));
+    this.canvas.addEventListener("mouseleave", () => this.leave());
+    this.canvas.addEventListener("click", (event) => {
+      const node = this.nodeAt(event);
+      if (node !== null) this.events.choose(node);
+    });
+    new ResizeObserver(() => this.resize()).observe(this.element);
+  }
+
+  // Shows this node and what is below it in the whole width.
+  zoom(node: number, isAnimated: boolean): void {
+    this.zoomed = node;
+    const from = [this.left, this.right];
+    const to = [this.begins[node], this.ends[node]];
+    cancelAnimationFrame(this.animation);
+    const begin = performance.now();
+    const step = (): void => {
+      const part = isAnimated ? Math.min(1, (performance.now() - begin) / ZOOM_MILLISECONDS) : 1;
+      const eased = part * (2 - part);
+      this.left = from[0] + (to[0] - from[0]) * eased;
+      this.right = from[1] + (to[1] - from[1]) * eased;
+      this.draw();
+      if (part < 1) this.animation = requestAnimationFrame(step);
+    };
+    step();
+  }
+
+  // Highlights the nodes that match; null: none.
+  search(found: ((node: number) => boolean) | null): void {
+    this.found = found;
+    this.draw();
+  }
+
+  // The middle of a node's box, in pixels of the window; for tests.
+  place(node: number): { x: number; y: number } {
+    const box = this.canvas.getBoundingClientRect();
+    const middle = (Math.max(this.begins[node], this.left) + Math.min(this.ends[node], this.right)) / 2;
+    return { x: box.left + this.toX(middle), y: box.top + this.toY(this.tree.depth[node]) + ROW / 2 };
+  }
+
+  private resize(): void {
+    const ratio = window.devicePixelRatio || 1;
+    this.width = this.element.clientWidth;
+    this.height = this.element.clientHeight;
+    this.canvas.width = Math.round(this.width * ratio);
+    this.canvas.height = Math.round(this.height * ratio);
+    this.canvas.style.width = `${this.width}px`;
+    this.canvas.style.height = `${this.height}px`;
+    if (this.look.isFlipped) this.element.scrollTop = this.element.scrollHeight;
+    this.draw();
+  }
+
+  private toX(share: number): number {
+    return ((share - this.left) / (this.right - this.left || 1)) * this.width;
+  }
+
+  private toY(depth: number): number {
+    const bottom = Math.max((this.deepest + 1) * ROW, this.height);
+    return (this.look.isFlipped ? bottom - (depth + 1) * ROW : depth * ROW) - this.element.scrollTop;
+  }
+
+  private nodeAt(event: MouseEvent): number | null {
+    const box = this.canvas.getBoundingClientRect();
+    const share = this.left + ((event.clientX - box.left) / this.width) * (this.right - this.left);
+    let node = 0;
+    for (;;) {
+      const top = this.toY(this.tree.depth[node]);
+      const y = event.clientY - box.top;
+      if (y >= top && y < top + ROW) return node;
+      const next = childrenOf(this.tree, node).find((child) => share >= this.begins[child] && share < this.ends[child]);
+      if (next === undefined) return null;
+      node = next;
+    }
+  }
+
+  private move(event: MouseEvent): void {
+    const node = this.nodeAt(event);
+    if ((node ?? -1) !== this.hovered) {
+      this.hovered = node ?? -1;
+      this.canvas.style.cursor = node === null ? "default" : "pointer";
+      this.draw();
+    }
+    this.events.hover(node, event.clientX, event.clientY);
+  }
+
+  private leave(): void {
+    this.hovered = -1;
+    this.draw();
+    this.events.hover(null, 0, 0);
+  }
+
+  private fillOf(node: number, isDark: boolean): string {
+    const key = this.look.isDifference ? String(this.change(node)) : this.look.colorOf(node) + this.look.textOf(node);
+    let fill = this.fills.get(key);
+    if (fill === undefined) {
+      fill = this.look.isDifference ? this.differenceFill(node, isDark) : this.groupFill(node, isDark);
+      this.fills.set(key, fill);
+    }
+    return fill;
+  }
+
+  // How much of what changed in the node grew: 1, nothing but growth; -1, nothing but shrinking.
+  private change(node: number): number {
+    return this.tree.weight[node] === 0 ? 0 : Math.round((10 * this.tree.bytes[node]) / this.tree.weight[node]) / 10;
+  }
+
+  private differenceFill(node: number, isDark: boolean): string {
+    const change = Math.max(-1, Math.min(1, this.change(node)));
+    const lightness = isDark ? 32 + 12 * Math.abs(change) : 88 - 18 * Math.abs(change);
+    return `hsl(${change >= 0 ? 28 : 215} ${Math.round(80 * Math.abs(change))}% ${lightness}%)`;
+  }
+
+  private groupFill(node: number, isDark: boolean): string {
+    // Functions of one group differ a little, so that neighbours can be told apart.
+    const own = hash(this.look.textOf(node));
+    const hue = HUES[hash(this.look.colorOf(node)) % HUES.length] + (own % 23) - 11;
+    const shade = (own >>> 8) % 12;
+    return isDark ? `hsl(${hue} 38% ${27 + shade}%)` : `hsl(${hue} 62% ${70 + shade}%)`;
+  }
+
+  private draw(): void {
+    if (this.width === 0) return;
+    const begin = performance.now();
+    const context = this.canvas.getContext("2d");
+    if (context === null) return;
+    const style = getComputedStyle(document.documentElement);
+    const isDark = style.getPropertyValue("--is-dark").trim() === "1";
+    const text = style.getPropertyValue("--box-text");
+    const marked = style.getPropertyValue("--found");
+    const line = style.getPropertyValue("--background");
+    const ratio = window.devicePixelRatio || 1;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, this.width, this.height);
+    context.textBaseline = "middle";
+    const rest: number[] = [0];
+    for (let node = rest.pop(); node !== undefined; node = rest.pop()) {
+      const x = Math.max(0, this.toX(this.begins[node]));
+      const end = Math.min(this.width, this.toX(this.ends[node]));
+      if (end - x < MIN_WIDTH) continue;
+      const y = this.toY(this.tree.depth[node]);
+      if (this.look.isFlipped ? y + ROW < 0 : y > this.height) continue;
+      for (const child of childrenOf(this.tree, node)) rest.push(child);
+      if (y + ROW < 0 || y > this.height) continue;
+      const isAbove = this.tree.depth[node] < this.tree.depth[this.zoomed];
+      context.globalAlpha = isAbove ? 0.55 : 1;
+      const isFound = this.found !== null && node > 0 && this.found(node);
+      if (this.found !== null && !isFound) context.globalAlpha *= 0.45;
+      context.fillStyle = isFound ? marked : node === 0 ? style.getPropertyValue("--root") : this.fillOf(node, isDark);
+      const gap = end - x > 3 ? 1 : 0;
+      context.fillRect(x, y, end - x - gap, ROW - 1);
+      if (node === this.hovered) {
+        context.strokeStyle = text;
+        context.lineWidth = 1.5;
+        context.strokeRect(x + 0.75, y + 0.75, end - x - gap - 1.5, ROW - 2.5);
+      }
+      if (node > 0 && this.look.isMarked(node) && end - x > 6) {
+        context.fillStyle = line;
+        context.fillRect(x, y, 3, ROW - 1);
+      }
+      if (end - x < MIN_TEXT_WIDTH) continue;
+      context.fillStyle = text;
+      context.font = this.look.isMarked(node) && node > 0 ? "italic 12px system-ui, sans-serif" : "12px system-ui, sans-serif";
+      const label = node === 0 ? this.look.rootText : this.look.textOf(node);
+      context.fillText(this.fit(context, label, end - x - 12), x + 6, y + ROW / 2);
+    }
+    context.globalAlpha = 1;
+    this.frameMilliseconds = performance.now() - begin;
+  }
+
+  private fit(context: CanvasRenderingContext2D, label: string, width: number): string {
+    const letter = 6.2; // pixels, about
+    let length = Math.min(label.length, Math.ceil((width / letter) * 1.4));
+    if (length === label.length && context.measureText(label).width <= width) return label;
+    while (length > 0 && context.measureText(`${label.slice(0, length)}…`).width > width) length--;
+    return length === 0 ? "" : `${label.slice(0, length)}…`;
+  }
+}

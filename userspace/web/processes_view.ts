@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The daemon's processes, like top: what each holds now, how that changes, and how ended ones ended.
+import { make } from "./dom";
+import * as format from "./format";
+import { State } from "./state";
+import { Column, makeTable } from "./table";
+
+// The fields of /processes.json and /ended.json that are shown (userspace/profile/figure_tables.h).
+export interface Process {
+  pid: number;
+  process_id: number; // of its books, which is used once
+  command: string;
+  executable: string;
+  recorded_since: string;
+  live_bytes: number;
+  peak_bytes: number;
+  allocation_rate: number; // bytes per second
+  samples: number;
+  losses: { [reason: string]: number };
+  // Of an ended one.
+  ended?: string;
+  status?: number; // as waitpid(2) has it
+  by_oom_kill?: boolean;
+}
+
+interface Line {
+  process: Process;
+  history: { time: number; live: number }[];
+}
+
+const POLL_MILLISECONDS = 2000;
+const MOST_POINTS = 120;
+const WIDTH = 110;
+const HEIGHT = 20;
+
+export class ProcessesView {
+  readonly element = make("main", { class: "processes" });
+  private readonly lines = new Map<number, Line>();
+  private ended: Process[] = [];
+  private timer = 0;
+  private filter = "";
+  private readonly table = make("div", { class: "scroll" });
+  private readonly message = make("p", { class: "empty", role: "status" });
+
+  constructor(
+    private readonly state: State,
+    private readonly change: (part: Partial<State>) => void,
+  ) {
+    const search = make("input", {
+      type: "search",
+      id: "search",
+      placeholder: "Filter by name   /",
+      "aria-label": "Filter by name",
+      input: (event) => {
+        this.filter = (event.target as HTMLInputElement).value;
+        this.draw();
+      },
+    });
+    const links = make("nav", {});
+    for (const [path, name] of [
+      ["/metrics", "metrics"],
+      ["/processes.json", "processes.json"],
+      ["/ended.json", "ended.json"],
+    ]) {
+      links.append(make("a", { href: path }, name));
+    }
+    this.element.append(
+      make("header", {}, make("h1", {}, "Processes"), search, links),
+      this.message,
+      this.table,
+    );
+    void this.poll();
+  }
+
+  stop(): void {
+    clearTimeout(this.timer);
+    this.timer = -1;
+  }
+
+  private async poll(): Promise<void> {
+    try {
+      const [running, ended] = await Promise.all(["/processes.json", "/ended.json"].map((path) => fetch(path)));
+      if (!running.ok || !ended.ok) throw new Error(`the daemon answers ${running.status}`);
+      this.take(((await running.json()) as { processes: Process[] }).processes);
+      this.ended = ((await ended.json()) as { ended: Process[] }).ended;
+      this.message.textContent = this.lines.size + this.ended.length === 0 ? "No process is recorded. Start one with LD_PRELOAD=libheaptap.so." : "";
+    } catch (problem) {
+      this.message.textContent = `No answer: ${problem instanceof Error ? problem.message : String(problem)}`;
+    }
+    this.draw();
+    if (this.timer >= 0) this.timer = window.setTimeout(() => void this.poll(), POLL_MILLISECONDS);
+  }
+
+  private take(processes: Process[]): void {
+    const now = Date.now() / 1000;
+    const seen = new Set(processes.map((process) => process.process_id));
+    for (const id of [...this.lines.keys()]) if (!seen.has(id)) this.lines.delete(id);
+    for (const process of processes) {
+      const line = this.lines.get(process.process_id) ?? { process, history: [] };
+      line.process = process;
+      line.history.push({ time: now, live: process.live_bytes });
+      if (line.history.length > MOST_POINTS) line.history.shift();
+      this.lines.set(process.process_id, line);
+    }
+  }
+
+  private draw(): void {
+    const columns: Column<Line>[] = [
+      { key: "pid", title: "PID", isNumber: true, text: (line) => String(line.process.pid), order: (line) => line.process.pid },
+      {
+        key: "command",
+        title: "Command",
+        isNumber: false,
+        text: (line) => line.process.command || "-",
+        order: (line) => line.process.command,
+        hint: (line) => line.process.executable,
+      },
+      { ...this.bytes("live", "Live", (line) => line.process.live_bytes), picture: (line) => (isRunning(line) ? sparkline(line) : null) },
+      { ...this.bytes("growth", "Growth/min", growth), text: (line) => (isRunning(line) ? format.signed(growth(line), "bytes", true) : "-") },
+      this.bytes("peak", "Peak", (line) => line.process.peak_bytes),
+      { ...this.bytes("rate", "Allocated/s", rate), text: (line) => (isRunning(line) ? format.bytes(rate(line)) : "-") },
+      { key: "samples", title: "Samples", isNumber: true, text: (line) => format.count(line.process.samples), order: (line) => line.process.samples },
+      { key: "losses", title: "Losses", isNumber: true, text: (line) => format.count(losses(line)), order: losses },
+      { key: "state", title: "State", isNumber: false, text: stateOf, order: (line) => line.process.ended ?? "" },
+    ];
+    const wanted = (line: Line): boolean => {
+      const word = this.filter.toLowerCase();
+      return [line.process.command, line.process.executable].some((text) => text.toLowerCase().includes(word));
+    };
+    const lines = [...this.lines.values(), ...this.ended.map((process) => ({ process, history: [] }))].filter(wanted);
+    const sorting = {
+      key: columns.some((column) => column.key === this.state.sort) ? this.state.sort : "live",
+      isAscending: this.state.ascending,
+    };
+    const table = makeTable(
+      lines,
+      columns,
+      sorting,
+      (next) => {
+        this.change({ sort: next.key, ascending: next.isAscending });
+        this.draw();
+      },
+      (line) => {
+        if (isRunning(line)) this.change({ pid: String(line.process.pid), sort: "self", ascending: false });
+      },
+    );
+    this.table.replaceChildren(table);
+  }
+
+  private bytes(key: string, title: string, value: (line: Line) => number): Column<Line> {
+    return { key, title, isNumber: true, text: (line) => format.bytes(value(line)), order: value };
+  }
+}
+
+function isRunning(line: Line): boolean {
+  return line.process.ended === undefined;
+}
+
+// How an ended process ended: WIFSIGNALED and its relatives of wait(2).
+function stateOf(line: Line): string {
+  const { process } = line;
+  if (process.ended === undefined) return `since ${format.duration((Date.now() - Date.parse(process.recorded_since)) / 1000)}`;
+  const status = process.status ?? 0;
+  const how = process.by_oom_kill === true ? "OOM kill" : (status & 127) !== 0 ? `signal ${status & 127}` : `exit ${status >> 8}`;
+  return `${how}, ${format.duration((Date.now() - Date.parse(process.ended)) / 1000)} ago`;
+}
+
+function losses(line: Line): number {
+  return Object.values(line.process.losses).reduce((sum, count) => sum + count, 0);
+}
+
+function rate(line: Line): number {
+  return isRunning(line) ? line.process.allocation_rate : 0;
+}
+
+// Bytes per minute since the page looks.
+function growth(line: Line): number {
+  const first = line.history[0];
+  const last = line.history[line.history.length - 1];
+  return first === undefined || last.time - first.time < 1 ? 0 : (60 * (last.live - first.live)) / (last.time - first.time);
+}
+
+function sparkline(line: Line): SVGElement {
+  const namespace = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(namespace, "svg");
+  svg.setAttribute("class", "sparkline");
+  svg.setAttribute("width", String(WIDTH));
+  svg.setAttribute("height", String(HEIGHT));
+  svg.setAttribute("aria-hidden", "true");
+  const most = Math.max(1, ...line.history.map((point) => point.live));
+  const points = line.history.map((point, i) => {
+    const x = line.history.length === 1 ? 0 : (i / (line.history.length - 1)) * WIDTH;
+    return `${x.toFixed(1)},${(HEIGHT - 1 - (point.live / most) * (HEIGHT - 3)).toFixed(1)}`;
+  });
+  const path = document.createElementNS(namespace, "polyline");
+  path.setAttribute("points", points.join(" "));
+  svg.append(path);
+  return svg;
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A profile as the page gets it (userspace/report/page_data.h), and what the views ask of it.
+
+export interface Subject {
+  name: string;
+  pid: number | null;
+  period: number; // mean bytes between samples; 1: every allocation is recorded
+  resident_bytes: number | null;
+  warnings: string[];
+  is_difference: boolean;
+}
+
+export interface Frames {
+  function: number[]; // numbers of texts, as in the other columns
+  short: number[];
+  file: number[];
+  line: number[];
+  library: number[];
+  flags: number[];
+}
+
+export interface Paths {
+  stack: number[]; // number of the innermost entry of `stacks`; -1: the path is unknown
+  truncated: number[];
+  live_bytes: number[];
+  live_objects: number[];
+  live_samples: number[];
+  live_variance: number[];
+  allocated_bytes: number[];
+  allocated_objects: number[];
+  allocated_samples: number[];
+  allocated_variance: number[];
+}
+
+export interface Profile {
+  schema_version: number;
+  subject: Subject;
+  texts: string[];
+  frames: Frames;
+  stacks: { parent: number[]; frame: number[] }; // a parent comes before its children; -1: none
+  paths: Paths;
+}
+
+// Bits of Frames.flags.
+export const INLINE = 1;
+export const HAS_SYMBOL = 2;
+export const PLUMBING = 4;
+export const START = 8;
+
+export type Value = "live" | "allocated";
+export type Unit = "bytes" | "objects";
+
+export interface Measure {
+  bytes: number;
+  objects: number;
+  samples: number;
+  variance: number;
+}
+
+export function noMeasure(): Measure {
+  return { bytes: 0, objects: 0, samples: 0, variance: 0 };
+}
+
+export function add(to: Measure, other: Measure): void {
+  to.bytes += other.bytes;
+  to.objects += other.objects;
+  to.samples += other.samples;
+  to.variance += other.variance;
+}
+
+export function measureOf(profile: Profile, path: number, value: Value): Measure {
+  const paths = profile.paths;
+  return value === "live"
+    ? {
+        bytes: paths.live_bytes[path],
+        objects: paths.live_objects[path],
+        samples: paths.live_samples[path],
+        variance: paths.live_variance[path],
+      }
+    : {
+        bytes: paths.allocated_bytes[path],
+        objects: paths.allocated_objects[path],
+        samples: paths.allocated_samples[path],
+        variance: paths.allocated_variance[path],
+      };
+}
+
+export function total(profile: Profile, value: Value): Measure {
+  const sum = noMeasure();
+  for (let path = 0; path < profile.paths.stack.length; path++) add(sum, measureOf(profile, path, value));
+  return sum;
+}
+
+export function fileName(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sums by name: what a function allocates itself, and what it has allocated with the functions that it has called.
+import { eachPath, framesOf, Names, UNKNOWN_PATH } from "./names";
+import { add, Measure, measureOf, noMeasure, Profile, Value } from "./profile";
+
+export interface Row {
+  name: string;
+  number: number; // of the name, or of a path; -1: unknown call paths
+  self: Measure;
+  total: Measure;
+}
+
+export function rowsByName(profile: Profile, names: Names, value: Value, keeps: (path: number) => boolean): Row[] {
+  const rows: Row[] = names.texts.map((name, number) => ({ name, number, self: noMeasure(), total: noMeasure() }));
+  const unknown: Row = { name: UNKNOWN_PATH, number: -1, self: noMeasure(), total: noMeasure() };
+  const last = new Int32Array(names.texts.length).fill(-1); // the last path that each name was counted for
+  eachPath(profile, names, (path, here, _frames, count) => {
+    if (!keeps(path)) return;
+    const measure = measureOf(profile, path, value);
+    if (measure.samples === 0 && measure.bytes === 0) return;
+    if (count === 0) {
+      add(unknown.self, measure);
+      add(unknown.total, measure);
+      return;
+    }
+    add(rows[here[count - 1]].self, measure);
+    for (let i = 0; i < count; i++) {
+      if (last[here[i]] === path) continue; // recursion
+      last[here[i]] = path;
+      add(rows[here[i]].total, measure);
+    }
+  });
+  return rows.concat([unknown]).filter((row) => row.total.samples > 0 || row.total.bytes !== 0);
+}
+
+export function rowsByPath(profile: Profile, names: Names, value: Value, keeps: (path: number) => boolean): Row[] {
+  const rows = new Map<string, Row>();
+  eachPath(profile, names, (path, here, _frames, count) => {
+    if (!keeps(path)) return;
+    const measure = measureOf(profile, path, value);
+    if (measure.samples === 0 && measure.bytes === 0) return;
+    const key = here.subarray(0, count).join(" ");
+    let row = rows.get(key);
+    if (row === undefined) {
+      row = { name: "", number: path, self: noMeasure(), total: noMeasure() };
+      rows.set(key, row);
+    }
+    add(row.self, measure);
+  });
+  return [...rows.values()].map((row) => ({ ...row, total: row.self }));
+}
+
+// A path in one line, the innermost function first.
+export function pathText(profile: Profile, names: Names, path: number, most: number): string {
+  const frames = framesOf(profile, names, path);
+  if (frames.length === 0) return UNKNOWN_PATH;
+  const texts = frames.map((frame) => names.texts[names.ofFrame[frame]]).reverse();
+  return texts.length > most ? `${texts.slice(0, most).join(" ← ")} ← …` : texts.join(" ← ");
+}

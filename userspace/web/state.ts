@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the page shows, as the part of its address after "#": a link shows the same picture.
+import { By } from "./names";
+import { Unit, Value } from "./profile";
+
+export type View = "icicle" | "bottom-up" | "butterfly";
+export type Table = "function" | "line" | "path" | "library";
+
+export interface State {
+  pid: string; // of the daemon's process; "": the page's own profile, or the table of processes
+  value: Value;
+  unit: Unit;
+  view: View;
+  by: By;
+  table: Table;
+  full: boolean;
+  search: string;
+  focus: string; // a name: only paths through it
+  zoom: number[]; // positions among children, from the root
+  sort: string; // column of the table
+  ascending: boolean;
+}
+
+export const DEFAULTS: State = {
+  pid: "",
+  value: "live",
+  unit: "bytes",
+  view: "icicle",
+  by: "function",
+  table: "function",
+  full: false,
+  search: "",
+  focus: "",
+  zoom: [],
+  sort: "self",
+  ascending: false,
+};
+
+const CHOICES: { [key: string]: readonly string[] } = {
+  value: ["live", "allocated"],
+  unit: ["bytes", "objects"],
+  view: ["icicle", "bottom-up", "butterfly"],
+  by: ["function", "line", "library"],
+  table: ["function", "line", "path", "library"],
+};
+
+export function toHash(state: State): string {
+  const words = new URLSearchParams();
+  for (const [key, value] of Object.entries(state)) {
+    const text = Array.isArray(value) ? value.join(".") : String(value);
+    const standard = (DEFAULTS as unknown as { [key: string]: unknown })[key];
+    if (text !== (Array.isArray(standard) ? "" : String(standard))) words.set(key, text);
+  }
+  return words.toString();
+}
+
+// Unknown words and values count as absent.
+export function fromHash(hash: string): State {
+  const words = new URLSearchParams(hash.replace(/^#/, ""));
+  const state: State = { ...DEFAULTS, zoom: [] };
+  const target = state as unknown as { [key: string]: unknown };
+  for (const [key, choices] of Object.entries(CHOICES)) {
+    const word = words.get(key);
+    if (word !== null && choices.includes(word)) target[key] = word;
+  }
+  for (const key of ["pid", "search", "focus", "sort"]) target[key] = words.get(key) ?? target[key];
+  state.full = words.get("full") === "true";
+  state.ascending = words.get("ascending") === "true";
+  const zoom = words.get("zoom") ?? "";
+  if (/^\d+(\.\d+)*$/.test(zoom)) state.zoom = zoom.split(".").map(Number);
+  return state;
+}
