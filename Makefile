@@ -107,8 +107,8 @@ ABSL_PACKAGES := absl_synchronization absl_status absl_statusor absl_strings abs
 PACKAGES := $(ABSL_PACKAGES) libbpf libdw re2 zlib
 # Evaluated once, at the first use: `make deps` may have to install pkg-config before.
 PACKAGE_FLAGS = $(eval PACKAGE_FLAGS := $(patsubst -I%,-isystem%,$(filter-out -pthread,$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null))))$(PACKAGE_FLAGS)
-# libiberty has no .pc file.
-PACKAGE_LIBRARIES = $(eval PACKAGE_LIBRARIES := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty)$(PACKAGE_LIBRARIES)
+# libiberty has no .pc file, and that of ncurses defines macros for every file.
+PACKAGE_LIBRARIES = $(eval PACKAGE_LIBRARIES := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty -lncursesw -ltinfo)$(PACKAGE_LIBRARIES)
 VERSION := 0.1.0
 # The folder of the page's script and style, which userspace/web/assets.cc embeds.
 WEB := $(BUILD)/web

@@ -345,7 +345,7 @@ TEST_F(HttpEndpointsTest, ErrorsOfTheCollector) {
   };
   for (const auto& [error, status] : kErrors) {
     collector_.status = error;
-    for (const char* path : {"/processes.json", "/ended.json", "/pid/42/heap", "/metrics", "/", "/mtev/memory.json",
+    for (const char* path : {"/processes.json", "/ended.json", "/pid/42/heap", "/metrics", "/mtev/memory.json",
                              "/debug/pprof/heap", "/pprof/heap"}) {
       EXPECT_EQ(Get(path).status, status) << path;
     }

@@ -150,7 +150,7 @@ Reply Allocator(Call& call, const profile::ProcessSummary& process) {
   return JsonAnswer(AllocatorJson(*figures));
 }
 
-constexpr CollectorEndpoint kEndpoints[] = {
+constexpr CollectorEndpoint kApiEndpoints[] = {
     {"processes.json", kRead, ErrorForm::kJson, Processes},
     {"ended.json", kRead, ErrorForm::kJson, Ended},
     {"dump", kPost, ErrorForm::kJson, DumpAll},
@@ -165,7 +165,7 @@ constexpr ProcessEndpoint kProcessEndpoints[] = {
 
 }  // namespace
 
-absl::Span<const CollectorEndpoint> ApiEndpoints() { return kEndpoints; }
+absl::Span<const CollectorEndpoint> ApiEndpoints() { return kApiEndpoints; }
 absl::Span<const ProcessEndpoint> ApiProcessEndpoints() { return kProcessEndpoints; }
 
 }  // namespace heaptap::api

@@ -73,7 +73,7 @@ std::string Outermost(const std::vector<std::string>& names) { return names.back
 
 Reply Symbol(Call& call, const profile::ProcessSummary& process) { return AnswerSymbols(call, process, Outermost); }
 
-constexpr ProcessEndpoint kEndpoints[] = {
+constexpr ProcessEndpoint kGoPprofEndpoints[] = {
     {"debug/pprof/heap", kRead, ErrorForm::kGo, Heap},
     {"debug/pprof/allocs", kRead, ErrorForm::kGo, Allocs},
     {"debug/pprof/symbol", kRead | kPost, ErrorForm::kGo, Symbol},
@@ -82,6 +82,6 @@ constexpr ProcessEndpoint kEndpoints[] = {
 
 }  // namespace
 
-absl::Span<const ProcessEndpoint> GoPprofEndpoints() { return kEndpoints; }
+absl::Span<const ProcessEndpoint> GoPprofEndpoints() { return kGoPprofEndpoints; }
 
 }  // namespace heaptap::api

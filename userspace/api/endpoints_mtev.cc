@@ -55,7 +55,7 @@ Reply Memory(Call& call, const profile::ProcessSummary& process) {
   return http::Response{.content_type = http::kJson, .body = MemoryJson(process, *figures)};
 }
 
-constexpr ProcessEndpoint kEndpoints[] = {
+constexpr ProcessEndpoint kMtevEndpoints[] = {
     // No HEAD: a request can change the process.
     {"mtev/heap_profile", kGet, ErrorForm::kText, HeapProfile},
     {"mtev/memory.json", kRead, ErrorForm::kText, Memory},
@@ -63,6 +63,6 @@ constexpr ProcessEndpoint kEndpoints[] = {
 
 }  // namespace
 
-absl::Span<const ProcessEndpoint> MtevEndpoints() { return kEndpoints; }
+absl::Span<const ProcessEndpoint> MtevEndpoints() { return kMtevEndpoints; }
 
 }  // namespace heaptap::api

@@ -34,7 +34,7 @@ std::string WithInlined(const std::vector<std::string>& names) {
 
 Reply Symbol(Call& call, const profile::ProcessSummary& process) { return AnswerSymbols(call, process, WithInlined); }
 
-constexpr ProcessEndpoint kEndpoints[] = {
+constexpr ProcessEndpoint kPprofEndpoints[] = {
     {"pprof/heap", kRead, ErrorForm::kText, Heap},
     {"pprof/growth", kRead, ErrorForm::kText, Growth},
     {"pprof/symbol", kRead | kPost, ErrorForm::kText, Symbol},
@@ -43,6 +43,6 @@ constexpr ProcessEndpoint kEndpoints[] = {
 
 }  // namespace
 
-absl::Span<const ProcessEndpoint> PprofEndpoints() { return kEndpoints; }
+absl::Span<const ProcessEndpoint> PprofEndpoints() { return kPprofEndpoints; }
 
 }  // namespace heaptap::api

@@ -24,13 +24,13 @@ Reply Health(Call& call) {
   return http::Response{.content_type = http::kPlainText, .body = "ok\n"};
 }
 
-constexpr CollectorEndpoint kEndpoints[] = {
+constexpr CollectorEndpoint kStatusEndpoints[] = {
     {"metrics", kRead, ErrorForm::kText, Metrics},
     {"healthz", kRead, ErrorForm::kText, Health},
 };
 
 }  // namespace
 
-absl::Span<const CollectorEndpoint> StatusEndpoints() { return kEndpoints; }
+absl::Span<const CollectorEndpoint> StatusEndpoints() { return kStatusEndpoints; }
 
 }  // namespace heaptap::api

@@ -25,6 +25,7 @@ void AddStats(CommandLine& line);
 void AddDiff(CommandLine& line);
 void AddReport(CommandLine& line);
 void AddView(CommandLine& line);
+void AddTop(CommandLine& line);
 
 }  // namespace heaptap::cli
 

@@ -49,5 +49,6 @@ int main(int argc, char** argv) {
   heaptap::cli::AddDiff(line);
   heaptap::cli::AddReport(line);
   heaptap::cli::AddView(line);
+  heaptap::cli::AddTop(line);
   return CheckStdout(line.Run(words));
 }

@@ -25,7 +25,7 @@ constexpr size_t kMaxFileBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 1 << 20;
 constexpr size_t kMaxMissingShown = 3;
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
   const auto failure = [&path](absl::string_view why) {
     return absl::FailedPreconditionError(absl::StrCat("cannot read ", base::Printable(path), ": ", why));
   };
@@ -52,7 +52,7 @@ absl::StatusOr<Profile> Parse(absl::string_view text, const std::string& name) {
 }  // namespace
 
 absl::StatusOr<Profile> ReadDump(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadFile(path);
+  absl::StatusOr<std::string> text = ReadWholeFile(path);
   if (!text.ok()) return text.status();
   return Parse(*text, path);
 }

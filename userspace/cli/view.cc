@@ -42,7 +42,7 @@ std::string DefaultOutput(const std::string& subject) {
   return absl::StrCat(name, ".html");
 }
 
-int View(const ViewFlags& flags) {
+int WritePage(const ViewFlags& flags) {
   const absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base);
   if (!seen.ok()) return Report(seen.status());
   const LocalNames names(seen->profile);
@@ -74,7 +74,7 @@ void AddView(CommandLine& line) {
   command.AddFlag("--no-source-paths", flags->no_source_paths,
                   "leave out the folders of source files and libraries, which may be confidential");
   AddSocketOption(command, flags->socket);
-  command.Runs([flags] { return View(*flags); });
+  command.Runs([flags] { return WritePage(*flags); });
 }
 
 }  // namespace heaptap::cli

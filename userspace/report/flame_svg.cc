@@ -18,7 +18,7 @@ constexpr double kWidth = 1200;
 constexpr double kMargin = 10;
 constexpr double kRow = 18;
 constexpr double kTitle = 48;
-constexpr double kNarrowest = 0.3;
+constexpr double kNarrowestBox = 0.3;
 // Of a letter of the font below, on average.
 constexpr double kLetter = 6.6;
 // Fewer letters tell nothing.
@@ -49,9 +49,9 @@ std::string Label(absl::string_view name, double width) {
   return absl::StrCat(name.substr(0, letters - 2), "..");
 }
 
-class Writer {
+class SvgWriter {
  public:
-  Writer(const Tree& tree, const Show& show) : tree_(tree), show_(show), total_(ValueOf(0)) {}
+  SvgWriter(const Tree& tree, const Show& show) : tree_(tree), show_(show), total_(ValueOf(0)) {}
 
   std::string Write(const Subject& subject) && {
     std::vector<Box> rest;
@@ -89,7 +89,7 @@ class Writer {
   void Push(size_t parent, double x, size_t depth, std::vector<Box>& rest) const {
     for (const size_t child : tree_.nodes[parent].children) {
       const double width = WidthOf(child);
-      if (width < kNarrowest) continue;
+      if (width < kNarrowestBox) continue;
       rest.push_back({child, x, depth});
       x += width;
     }
@@ -103,7 +103,7 @@ class Writer {
                           "<g><title>%s: %s, %s, %d samples</title><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
                           "height=\"%.0f\" fill=\"%s\" rx=\"1\"/>",
                           Escaped(node.name), Figure(ValueOf(box.node), show_.unit), Percent(ValueOf(box.node), total_),
-                          Of(node.measures, show_.value).samples, box.x, y, std::max(width - 0.5, kNarrowest), kRow - 1,
+                          Of(node.measures, show_.value).samples, box.x, y, std::max(width - 0.5, kNarrowestBox), kRow - 1,
                           ColourOf(node.name));
     if (const std::string label = Label(node.name, width); !label.empty()) {
       absl::StrAppendFormat(&boxes_, "<text x=\"%.1f\" y=\"%.1f\">%s</text>", box.x + 2, y + 12, Escaped(label));
@@ -120,7 +120,7 @@ class Writer {
 }  // namespace
 
 std::string FlameSvg(const Tree& tree, const Subject& subject, const Show& show) {
-  return Writer(tree, show).Write(subject);
+  return SvgWriter(tree, show).Write(subject);
 }
 
 }  // namespace heaptap::report

@@ -18,10 +18,10 @@ namespace {
 using exporter::Json;
 
 // Bits of `flags`; also in userspace/web/profile.ts.
-constexpr int64_t kInline = 1;
-constexpr int64_t kHasSymbol = 2;
-constexpr int64_t kPlumbing = 4;
-constexpr int64_t kStart = 8;
+constexpr int64_t kInlineFlag = 1;
+constexpr int64_t kHasSymbolFlag = 2;
+constexpr int64_t kPlumbingFlag = 4;
+constexpr int64_t kStartFlag = 8;
 
 // Numbers in a list. A Json value for each of a million numbers would take a hundred MiB.
 class Column {
@@ -45,9 +45,11 @@ class Column {
   const char* separator_ = "";
 };
 
-class Writer {
+class PageWriter {
  public:
-  Writer(const NamedProfile& profile, const PageOptions& options) : profile_(profile), options_(options) { Text(""); }
+  PageWriter(const NamedProfile& profile, const PageOptions& options) : profile_(profile), options_(options) {
+    Text("");
+  }
 
   std::string Write(absl::Span<const Path> paths, const Subject& subject) && {
     for (const Path& path : paths) AddPath(path);
@@ -110,8 +112,8 @@ class Writer {
     file_.Add(File(frame.file));
     line_.Add(frame.line);
     library_.Add(File(frame.library));
-    flags_.Add((frame.is_inline ? kInline : 0) | (frame.has_symbol ? kHasSymbol : 0) |
-               (IsPlumbing(name) ? kPlumbing : 0) | (IsStart(name) ? kStart : 0));
+    flags_.Add((frame.is_inline ? kInlineFlag : 0) | (frame.has_symbol ? kHasSymbolFlag : 0) |
+               (IsPlumbing(name) ? kPlumbingFlag : 0) | (IsStart(name) ? kStartFlag : 0));
     return entry->second;
   }
 
@@ -149,7 +151,7 @@ class Writer {
 
 std::string PageData(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject,
                      const PageOptions& options) {
-  return Writer(profile, options).Write(paths, subject);
+  return PageWriter(profile, options).Write(paths, subject);
 }
 
 }  // namespace heaptap::report

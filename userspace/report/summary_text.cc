@@ -47,9 +47,9 @@ std::string Caution(const Measure& measure) {
   return measure.samples == 1 ? ": rests on one sample" : absl::StrCat(": rests on ", measure.samples, " samples");
 }
 
-class Writer {
+class SummaryWriter {
  public:
-  Writer(const NamedProfile& profile, const Subject& subject, const Show& show, const TextOptions& options)
+  SummaryWriter(const NamedProfile& profile, const Subject& subject, const Show& show, const TextOptions& options)
       : profile_(profile), subject_(subject), show_(show), options_(options) {}
 
   std::string Write(absl::Span<const Path> paths) && {
@@ -82,7 +82,7 @@ class Writer {
   // The growth comes first, then what shrank.
   void Sort(std::vector<Path>& paths) const {
     if (!subject_.is_difference) return;
-    std::ranges::stable_partition(paths, [this](const Path& path) { return ValueOf(path) > 0; });
+    std::stable_partition(paths.begin(), paths.end(), [this](const Path& path) { return ValueOf(path) > 0; });
   }
 
   void WriteChange() {
@@ -154,7 +154,7 @@ class Writer {
 
 std::string SummaryText(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject,
                         const Show& show, const TextOptions& options) {
-  return Writer(profile, subject, show, options).Write(paths);
+  return SummaryWriter(profile, subject, show, options).Write(paths);
 }
 
 }  // namespace heaptap::report

@@ -11,11 +11,11 @@ namespace heaptap::report {
 namespace {
 
 // The width of the figures before the name.
-constexpr size_t kFiguresWidth = 19;
+constexpr size_t kTreeFiguresWidth = 19;
 
-class Writer {
+class TreeWriter {
  public:
-  Writer(const Tree& tree, const Measures& total, const Show& show, const TextOptions& options)
+  TreeWriter(const Tree& tree, const Measures& total, const Show& show, const TextOptions& options)
       : tree_(tree), total_(Of(Of(total, show.value), show.unit)), show_(show), options_(options) {}
 
   std::string Write() && {
@@ -61,7 +61,7 @@ class Writer {
     const size_t indentation = 2 * item.depth;
     absl::StrAppendFormat(&text_, "%9s %7s  %s%s\n", Figure(value, show_.unit), Percent(value, total_),
                           std::string(indentation, ' '),
-                          Fit(tree_.nodes[item.node].name, WidthAfter(kFiguresWidth + indentation, options_.width)));
+                          Fit(tree_.nodes[item.node].name, WidthAfter(kTreeFiguresWidth + indentation, options_.width)));
   }
 
   const Tree& tree_;
@@ -75,7 +75,7 @@ class Writer {
 }  // namespace
 
 std::string TreeText(const Tree& tree, const Measures& total, const Show& show, const TextOptions& options) {
-  return Writer(tree, total, show, options).Write();
+  return TreeWriter(tree, total, show, options).Write();
 }
 
 }  // namespace heaptap::report

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""heaptap top in a terminal of tmux: a person types keys and reads the screen.
+
+Recording is exact; error bounds: none.
+"""
+
+import html
+import os
+import signal
+import subprocess
+
+import pytest
+
+from harness import BUILD, HEAPTAP, wait_until
+from lab import assert_one_clear_line
+from security import keeping_puppet
+
+DAEMON = ["--exact"]
+EXACT = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
+
+
+class Terminal:
+    """A terminal of its own tmux server."""
+
+    def __init__(self, folder, *command, width=80, height=24, kind="screen", end="; echo status $?; read line"):
+        self._socket = os.path.join(folder, "tmux")
+        words = " ".join(map(str, command))
+        self._tmux("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height),
+                   "-e", "LC_ALL=C.UTF-8", "-e", "HEAPTAP_TEST=1", f"export TERM={kind}; {words}{end}")
+
+    def _tmux(self, *words):
+        done = subprocess.run(["tmux", "-S", self._socket, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def type(self, *keys):
+        self._tmux("send-keys", *keys)
+
+    def write(self, text):
+        self._tmux("send-keys", "-l", text)
+
+    def screen(self):
+        return self._tmux("capture-pane", "-p")
+
+    def wait(self, text):
+        wait_until(lambda: text in self.screen(), f"the screen shows {text!r}")
+        return self.screen()
+
+    def wait_without(self, text):
+        wait_until(lambda: text not in self.screen(), f"the screen does not show {text!r}")
+
+    def resize(self, width, height):
+        self._tmux("resize-window", "-x", str(width), "-y", str(height))
+
+    def end(self):
+        subprocess.run(["tmux", "-S", self._socket, "kill-server"], capture_output=True, check=False)
+
+
+@pytest.fixture
+def terminal(lab):
+    opened = []
+
+    def open_terminal(daemon, *arguments, **options):
+        opened.append(Terminal(lab.folder, HEAPTAP, "top", "--delay", "0.2", "--socket", daemon.socket, *arguments, **options))
+        return opened[-1]
+    yield open_terminal
+    for each in opened:
+        each.end()
+
+
+@pytest.fixture
+def puppets(lab, daemon):
+    started = [keeping_puppet(lab, env=EXACT) for _ in range(2)]
+    for number, puppet in enumerate(started):
+        daemon.wait_recorded(puppet.pid)
+        puppet.ask(f"keep {100 * (number + 1)} 10000")
+    return started
+
+
+def pids(screen):
+    """The PIDs of the rows of puppets."""
+    return [int(line.split()[0]) for line in screen.splitlines() if " puppet" in line]
+
+
+def draw(screen, path):
+    """A picture of a screen, for README."""
+    lines = screen.splitlines()
+    width, height = 8.4 * 80 + 24, 17 * len(lines) + 24
+    rows = "".join(f'<text x="12" y="{26 + 17 * i}" xml:space="preserve">{html.escape(line)}</text>'
+                   for i, line in enumerate(lines))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}">'
+                   f'<rect width="100%" height="100%" rx="8" fill="#15171a"/>'
+                   f'<g font-family="monospace" font-size="14" fill="#e8e6e1">{rows}</g></svg>\n')
+
+
+def test_keys(lab, daemon, puppets, terminal):
+    top = terminal(daemon)
+    small, large = (puppet.pid for puppet in puppets)
+    top.wait(f"{large} puppet")
+    wait_until(lambda: pids(top.screen()) == [large, small], "the larger one comes first")
+    top.type("r")
+    wait_until(lambda: pids(top.screen()) == [small, large], "reversed")
+    top.type("r", "/")
+    top.write("nobody")
+    top.wait("no process has such a name")
+    top.type("Escape")
+    wait_until(lambda: pids(top.screen()) == [large, small], "all again")
+    top.type("h")
+    top.wait("write a dump of the process")
+    top.type("q")
+    top.wait(f"{large} puppet")
+    top.type("Enter")
+    screen = top.wait("who holds most:")
+    assert f"process {large}" in screen and "main" in screen
+    os.makedirs(os.path.join(BUILD, "screenshots"), exist_ok=True)
+    top.type("Escape")
+    screen = top.wait(f"{small} puppet")
+    draw(screen, os.path.join(BUILD, "screenshots", "top.svg"))
+    top.type("d")
+    top.wait("wrote ")
+    wait_until(lambda: [dump for dump in daemon.dumps() if dump.pid == large], "the dump is there")
+    top.type("q")
+    assert "status 0" in top.wait("status")
+
+
+def test_growth_and_pause(lab, daemon, puppets, terminal):
+    top = terminal(daemon, "--sort", "growth")
+    top.wait("GROWTH/mv")
+    small, large = puppets
+    top.wait(f"{small.pid} puppet")
+    small.ask("keep 3000 10000")
+    wait_until(lambda: "+" in top.screen() and pids(top.screen())[:1] == [small.pid], "what grows comes first")
+    top.type("Space")
+    screen = top.wait("PAUSED")
+    row = next(line for line in screen.splitlines() if f"{large.pid} puppet" in line)
+    large.ask("keep 9000 10000")
+    assert row.split()[2] in top.screen()
+    top.type("Space")
+    wait_until(lambda: pids(top.screen())[:1] == [large.pid], "it goes on")
+
+
+@pytest.mark.parametrize("width, height", ((40, 10), (20, 5), (200, 50)))
+def test_sizes(lab, daemon, puppets, terminal, width, height):
+    top = terminal(daemon)
+    top.wait("puppet")
+    top.resize(width, height)
+    wait_until(lambda: len(top.screen().splitlines()) <= height and "heaptap top" in top.screen(), "drawn again")
+    top.type("Enter")
+    top.wait("process")
+    top.type("Escape", "q")
+    top.wait("status 0")
+
+
+@pytest.mark.parametrize("kind", ("vt100", "ansi", "xterm-256color"))
+def test_kinds_of_terminals(lab, daemon, puppets, terminal, kind):
+    top = terminal(daemon, kind=kind)
+    top.wait("puppet")
+    top.type("q")
+    top.wait("status 0")
+
+
+def test_one_process(lab, daemon, puppets, terminal):
+    top = terminal(daemon, str(puppets[0].pid))
+    top.wait("who holds most:")
+    top.type("q", "q")
+    top.wait("status 0")
+
+
+def test_once(lab, daemon, puppets):
+    output = daemon.client("top", "--once")
+    assert pids(output) == [puppets[1].pid, puppets[0].pid]
+    assert "who holds most:" in daemon.client("top", "--once", puppets[0].pid)
+
+
+def test_the_daemon_goes_away(lab, start_daemon, terminal):
+    daemon = start_daemon("--exact")
+    puppet = keeping_puppet(lab, env=EXACT)
+    daemon.wait_recorded(puppet.pid)
+    top = terminal(daemon)
+    top.wait("puppet")
+    daemon.kill()
+    top.wait("no daemon at")
+    daemon.start()
+    top.wait("the daemon answers again")
+    top.type("q")
+    top.wait("status 0")
+
+
+def test_the_terminal_is_restored(lab, daemon, puppets, terminal):
+    """After a signal, the terminal echoes again."""
+    top = terminal(daemon, end="; stty -a | tr ' ;' '\\n\\n' | grep -x -e echo -e -echo; read line")
+    top.wait("puppet")
+    top.type("C-c")
+    wait_until(lambda: "echo" in top.screen().split(), "the shell's answer")
+
+
+def test_bad_input(lab, daemon):
+    assert_one_clear_line(lab.heaptap("top", "--socket", daemon.socket), 1, "--once")
+    assert_one_clear_line(lab.heaptap("top", "--once", "--socket", lab.path("none")), 1, "no daemon")
+    assert_one_clear_line(lab.heaptap("top", "--once", "nobody", "--socket", daemon.socket), 3, "nobody")
+    assert_one_clear_line(lab.heaptap("top", "--sort", "x"), 2, "--sort")
+
+
+@pytest.mark.parametrize("kind", ("nonsense", "dumb"))
+def test_a_terminal_that_cannot_draw(lab, daemon, terminal, kind):
+    top = terminal(daemon, kind=kind)
+    assert "status 1" in top.wait("status") and f"the terminal {kind} cannot be drawn on" in top.screen()

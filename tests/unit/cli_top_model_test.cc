@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "userspace/cli/top_model.h"
+
+namespace heaptap::cli {
+namespace {
+
+using profile::ProcessSummary;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
+
+ProcessSummary Process(pid_t pid, const std::string& command, double live) {
+  ProcessSummary process;
+  process.pid = pid;
+  process.process_id = static_cast<uint64_t>(pid) + 1000;
+  process.command = command;
+  process.live_bytes = live;
+  process.peak_bytes = 2 * live;
+  return process;
+}
+
+class TopModelTest : public ::testing::Test {
+ protected:
+  TopModelTest() { Update(0); }
+
+  void Update(double seconds) {
+    model_.Update({Process(10, "small", 1024), Process(11, "large", 1 << 20), Process(12, "growing", 2048 * seconds)},
+                  At(seconds));
+  }
+  std::vector<std::string> Screen(size_t width = 80, size_t height = 24) {
+    std::vector<std::string> texts;
+    for (const TopLine& line : model_.Lines(width, height, false)) texts.push_back(line.text);
+    return texts;
+  }
+  // The PIDs of the rows, from the top.
+  std::string Pids() {
+    std::vector<std::string> pids;
+    for (const std::string& line : Screen()) {
+      if (line.starts_with("     1")) pids.push_back(line.substr(5, 2));
+    }
+    return absl::StrJoin(pids, " ");
+  }
+
+  TopModel model_;
+};
+
+TEST_F(TopModelTest, TheLargestComesFirst) {
+  EXPECT_EQ(Pids(), "11 10 12");
+  EXPECT_EQ(model_.selected(), 11);
+  EXPECT_THAT(Screen()[0], StartsWith("heaptap top: 3 processes, 1.0M live"));
+}
+
+TEST_F(TopModelTest, OtherColumns) {
+  Update(30);
+  Update(60);
+  model_.Press(kKeyRight);
+  EXPECT_EQ(Pids(), "12 10 11") << "by growth";
+  EXPECT_THAT(Screen()[2], HasSubstr("+120.0K"));
+  model_.Press('r');
+  EXPECT_EQ(Pids(), "11 10 12");
+  model_.Press('r');
+  EXPECT_TRUE(model_.SortBy("command"));
+  EXPECT_EQ(Pids(), "12 11 10");
+  EXPECT_TRUE(model_.SortBy("pid"));
+  EXPECT_EQ(Pids(), "10 11 12");
+  EXPECT_FALSE(model_.SortBy("nonsense"));
+  for (int i = 0; i < 20; i++) model_.Press(kKeyLeft);
+}
+
+TEST_F(TopModelTest, AProcessStaysSelectedWhereverItMoves) {
+  model_.Press(kKeyDown);
+  EXPECT_EQ(model_.selected(), 10);
+  model_.Press('r');
+  EXPECT_EQ(model_.selected(), 10);
+  model_.Press(kKeyEnd);
+  EXPECT_EQ(model_.selected(), 11);
+  model_.Press(kKeyHome);
+  model_.Press(kKeyUp);
+  EXPECT_EQ(model_.selected(), 12);
+  model_.Update({Process(10, "small", 1)}, At(100));
+  EXPECT_EQ(model_.selected(), 10) << "the selected one has ended";
+  model_.Update({}, At(101));
+  EXPECT_EQ(model_.selected(), 0);
+  EXPECT_EQ(model_.Press(kKeyEnter), TopAction::kNone);
+  EXPECT_EQ(model_.Press('d'), TopAction::kNone);
+  EXPECT_THAT(absl::StrJoin(Screen(), "\n"), HasSubstr("no process is recorded"));
+}
+
+TEST_F(TopModelTest, Filter) {
+  model_.Press('/');
+  for (const char letter : std::string("LARx")) model_.Press(letter);
+  EXPECT_EQ(Pids(), "");
+  model_.Press(kKeyBackspace);
+  EXPECT_EQ(Pids(), "11");
+  EXPECT_EQ(model_.Press('q'), TopAction::kNone) << "a letter of the name";
+  model_.Press(kKeyBackspace);
+  model_.Press(kKeyEnter);
+  EXPECT_EQ(Pids(), "11");
+  EXPECT_THAT(Screen().back(), HasSubstr("[LAR]"));
+  model_.Press('/');
+  model_.Press(kKeyEscape);
+  EXPECT_EQ(Pids(), "11 10 12");
+}
+
+TEST_F(TopModelTest, Pause) {
+  model_.Press(' ');
+  model_.Update({}, At(1));
+  EXPECT_EQ(Pids(), "11 10 12");
+  EXPECT_THAT(Screen().back(), StartsWith("PAUSED"));
+  model_.Press(' ');
+  model_.Update({}, At(2));
+  EXPECT_EQ(Pids(), "");
+}
+
+TEST_F(TopModelTest, CallPathsScroll) {
+  EXPECT_EQ(model_.Press(kKeyEnter), TopAction::kShowPaths);
+  std::string text;
+  for (int i = 0; i < 100; i++) absl::StrAppend(&text, "line ", i, "\n");
+  model_.ShowPaths(11, text);
+  EXPECT_EQ(Screen()[1], "line 0");
+  EXPECT_EQ(Screen()[22], "line 21");
+  model_.Press(kKeyDown);
+  EXPECT_EQ(Screen()[1], "line 1");
+  model_.Press(kKeyPageDown);
+  EXPECT_EQ(Screen()[1], "line 23");
+  model_.Press(kKeyEnd);
+  EXPECT_EQ(Screen()[22], "line 99");
+  EXPECT_EQ(model_.Press('u'), TopAction::kShowPaths);
+  EXPECT_EQ(model_.Press('d'), TopAction::kDump);
+  EXPECT_EQ(model_.selected(), 11);
+  EXPECT_EQ(model_.Press('q'), TopAction::kNone);
+  EXPECT_EQ(Pids(), "11 10 12");
+  EXPECT_EQ(model_.Press('q'), TopAction::kQuit);
+}
+
+TEST_F(TopModelTest, HelpAndMessages) {
+  model_.Press('h');
+  EXPECT_THAT(absl::StrJoin(Screen(), "\n"), HasSubstr("Enter                  its call paths"));
+  EXPECT_EQ(model_.Press(kKeyEscape), TopAction::kNone);
+  model_.Say("something has happened");
+  EXPECT_EQ(Screen().back(), "something has happened");
+  model_.Press(kKeyDown);
+  EXPECT_THAT(Screen().back(), Not(HasSubstr("something")));
+}
+
+TEST_F(TopModelTest, AnySize) {
+  for (int seconds = 1; seconds < 200; seconds++) Update(seconds);
+  for (const int page : {0, static_cast<int>('h'), static_cast<int>(kKeyEnter)}) {
+    if (page == kKeyEnter) model_.ShowPaths(11, "one\ntwo\nthree");
+    if (page == 'h') model_.Press('h');
+    for (size_t height = 0; height < 30; height++) {
+      for (size_t width = 1; width < 130; width += 7) {
+        const std::vector<std::string> screen = Screen(width, height);
+        EXPECT_EQ(screen.size(), height);
+        for (const std::string& line : screen) EXPECT_LE(line.size(), width);
+      }
+    }
+  }
+}
+
+TEST_F(TopModelTest, NamesArePrintable) {
+  model_.Update({Process(10, "evil\x1b[2J\n", 1)}, At(1));
+  for (const std::string& line : Screen()) {
+    for (const char letter : line) EXPECT_GE(letter, ' ');
+  }
+}
+
+TEST_F(TopModelTest, Table) {
+  EXPECT_THAT(model_.Table(), HasSubstr("     11 large"));
+  EXPECT_THAT(model_.Table(), Not(HasSubstr("\n\n")));
+}
+
+}  // namespace
+}  // namespace heaptap::cli

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/report/trend.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace heaptap::report {
+namespace {
+
+// From empty to full.
+constexpr const char* kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+constexpr const char* kLetters[] = {"_", ".", "-", "=", "+", "*", "%", "#"};
+constexpr size_t kHeights = std::size(kBlocks);
+// The widest picture.
+constexpr size_t kMostPoints = 120;
+
+}  // namespace
+
+void Trend::Add(absl::Time now, double live_bytes) {
+  points_.emplace_back(now, live_bytes);
+  if (points_.size() > kMostPoints) points_.pop_front();
+}
+
+double Trend::GrowthPerMinute() const {
+  if (points_.empty()) return 0;
+  const auto& [end, last] = points_.back();
+  const absl::Time begin = end - kWindow;
+  const auto first = std::ranges::find_if(points_, [&](const auto& point) { return point.first >= begin; });
+  const absl::Duration passed = end - first->first;
+  if (passed < absl::Seconds(1)) return 0;
+  return (last - first->second) / absl::FDivDuration(passed, absl::Minutes(1));
+}
+
+std::string Trend::Picture(size_t width, bool is_utf8) const {
+  const size_t shown = std::min(width, points_.size());
+  double most = 1;
+  for (size_t i = points_.size() - shown; i < points_.size(); i++) most = std::max(most, points_[i].second);
+  std::string picture;
+  for (size_t i = points_.size() - shown; i < points_.size(); i++) {
+    const double share = std::clamp(points_[i].second / most, 0.0, 1.0);
+    const auto height = std::min(static_cast<size_t>(share * kHeights), kHeights - 1);
+    picture.append(is_utf8 ? kBlocks[height] : kLetters[height]);
+  }
+  return picture;
+}
+
+}  // namespace heaptap::report
