@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/cli/graphviz.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/export/collapsed.h"
 #include "userspace/export/jeprof_symbolized.h"
@@ -14,6 +15,7 @@
 #include "userspace/report/jeprof_text.h"
 #include "userspace/report/markdown.h"
 #include "userspace/report/page_data.h"
+#include "userspace/report/perfetto.h"
 #include "userspace/report/report_json.h"
 #include "userspace/report/speedscope.h"
 #include "userspace/report/top_text.h"
@@ -82,6 +84,17 @@ absl::StatusOr<std::string> Dot(const ReportInput& input) {
   return report::Dot(input.named, *paths, input.subject, input.show, input.limit.value_or(kNodes), input.smallest);
 }
 
+absl::StatusOr<std::string> Pdf(const ReportInput& input) {
+  const absl::StatusOr<std::string> graph = Dot(input);
+  return graph.ok() ? DrawWithGraphviz(*graph, "pdf") : graph;
+}
+
+absl::StatusOr<std::string> Perfetto(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, false);
+  if (!paths.ok()) return paths.status();
+  return report::Perfetto(input.named, *paths, input.subject, static_cast<uint64_t>(input.profile.pid));
+}
+
 absl::StatusOr<std::string> Speedscope(const ReportInput& input) {
   const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, false);
   if (!paths.ok()) return paths.status();
@@ -100,7 +113,20 @@ absl::StatusOr<std::string> Jeprof(const ReportInput& input) {
                                           .retain = input.filters.show});
 }
 
+// Some formats show the whole profile.
+absl::Status CheckUnfiltered(const ReportInput& input, absl::string_view option) {
+  const report::Filters& filters = input.filters;
+  for (const std::string* text : {&filters.focus, &filters.ignore, &filters.hide, &filters.show, &input.exclude}) {
+    if (!text->empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(option, " writes the whole profile: leave out --focus, --ignore, --hide, --show and --exclude"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> Collapsed(const ReportInput& input) {
+  if (absl::Status status = CheckUnfiltered(input, "--collapsed"); !status.ok()) return status;
   const bool is_live = input.show.value == report::Value::kLive;
   const bool is_bytes = input.show.unit == report::Unit::kBytes;
   const auto live = is_bytes ? exporter::CollapsedValue::kLiveBytes : exporter::CollapsedValue::kLiveObjects;
@@ -110,10 +136,12 @@ absl::StatusOr<std::string> Collapsed(const ReportInput& input) {
 }
 
 absl::StatusOr<std::string> Pprof(const ReportInput& input) {
+  if (absl::Status status = CheckUnfiltered(input, "--pprof"); !status.ok()) return status;
   return exporter::Pprof(input.profile, {.program = input.subject.name, .find_source_frames = input.find});
 }
 
 absl::StatusOr<std::string> Symbolized(const ReportInput& input) {
+  if (absl::Status status = CheckUnfiltered(input, "--jeprof"); !status.ok()) return status;
   return exporter::JeprofSymbolized(input.profile, input.subject.name, input.find);
 }
 
@@ -133,6 +161,8 @@ constexpr View kViews[] = {
     {"--svg", "print a flame graph as a picture", Svg},
     {"--html", "write a page to look at in a browser, as one file", Html, true},
     {"--dot", "print the call graph for graphviz", Dot},
+    {"--pdf", "write the call graph as a document, drawn by graphviz", Pdf, true},
+    {"--perfetto", "write a trace for ui.perfetto.dev", Perfetto, true},
     {"--collapsed", "print a line for each call path, for flame graphs", Collapsed},
     {"--speedscope", "print a profile for speedscope.app", Speedscope},
     {"--jeprof,--raw", "print a dump with symbols, for jeprof on any machine", Symbolized},

@@ -11,6 +11,7 @@ import signal
 
 import pytest
 
+import programs
 from browser import chromium
 from harness import TIME_SCALE, target, wait_until
 from lab import assert_one_clear_line
@@ -214,6 +215,24 @@ def test_a_difference(lab, browser):
     assert [row for row in browser.rows() if row[0].startswith("+")]
     assert "Change" in browser.text(".facts")
     browser.shoot("difference")
+
+
+def test_a_server(lab, browser):
+    """Debian's redis under load, as README shows it."""
+    programs.redis(lab.folder, lambda command: lab.heaptap("run", "--lg-sample", "12", "--", *command))
+    (dump,) = lab.dumps(kind="f")
+    browser.open(page_of(lab, dump.path))
+    browser.wait(".flame canvas")
+    assert {"main", "aeMain", "processCommand"} <= set(browser.boxes())
+    browser.hover_box("processCommand")
+    browser.wait_text(".tooltip", "processCommand")
+    browser.shoot("redis")
+    table = {row[-1]: row[1] for row in browser.rows()}
+    document = json.loads(run(lab, "report", "--json", dump.path))
+    through = sum(path["live"]["bytes"] for path in document["call_paths"]
+                  if "processCommand" in [frame["function"] for frame in path["frames"]])
+    assert abs(browser.boxes()["processCommand"][0] - through) < 1
+    assert "processCommand" in table
 
 
 HOSTILE = "<img src=x onerror=document.title='hit'>\"'</script><script>document.title='hit'</script>"
