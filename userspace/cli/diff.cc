@@ -39,6 +39,7 @@ constexpr double kDefaultSeconds = 10;
 
 struct DiffFlags {
   std::string socket = kDefaultSocket;
+  NamePlaces places;
   std::string before;  // a path; without `after`, a PID
   std::string after;
   std::optional<double> seconds;
@@ -113,7 +114,7 @@ int Diff(const DiffFlags& flags) {
   if (!taken.ok()) return Report(taken.status());
   const absl::StatusOr<Growth> growth = FindGrowth(taken->before, taken->after);
   if (!growth.ok()) return Report(growth.status());
-  const LocalNames names(growth->difference);
+  const LocalNames names(growth->difference, flags.places);
   SayMissing(names);
   return Report(WriteWholeFile("-", flags.json ? GrowthJson(*growth, flags.top, SortBy(flags), names.Find())
                                                : Text(flags, *growth, taken->name, names.Find())));
@@ -138,6 +139,7 @@ void AddDiff(CommandLine& line) {
   command.Add("--top", flags->top, "show N call paths (default: 20; 0: all)").Type("N").NotNegative();
   command.AddFlag("--full", flags->full, "show whole names and all frames");
   command.AddFlag("--json", flags->json, "print one JSON document instead of text");
+  AddPlacesOptions(command, flags->places);
   AddSocketOption(command, flags->socket);
   command.Runs([flags] { return Diff(*flags); });
 }

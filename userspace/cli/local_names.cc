@@ -2,11 +2,16 @@
 #include "userspace/cli/local_names.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/process/maps.h"
 #include "userspace/worker/symbolizer.h"
@@ -20,6 +25,21 @@ absl::StatusOr<process::MappedFile> OpenHere(const elf::Mapping& mapping) {
   return process::OpenByPath(mapping);
 }
 
+// O_NONBLOCK: a FIFO must not block. RESOLVE_IN_ROOT: links of the other machine lead to its own files.
+absl::StatusOr<process::MappedFile> OpenBelow(const std::string& sysroot, const elf::Mapping& mapping) {
+  const base::FileDescriptor root(open(sysroot.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  open_how how = {};
+  how.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  how.resolve = RESOLVE_IN_ROOT;
+  base::FileDescriptor file(
+      static_cast<int>(syscall(SYS_openat2, root.get(), mapping.path.c_str(), &how, sizeof(how))));
+  struct stat status;
+  if (!file.valid() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    return absl::NotFoundError(absl::StrCat("no file ", mapping.path, " below ", sysroot));
+  }
+  return process::MappedFile{.file = std::move(file), .path = {}};
+}
+
 std::vector<uint64_t> CallAddresses(const profile::Profile& profile) {
   std::vector<uint64_t> addresses;
   for (const profile::Context& context : profile.contexts) {
@@ -30,12 +50,21 @@ std::vector<uint64_t> CallAddresses(const profile::Profile& profile) {
 
 }  // namespace
 
-LocalNames::LocalNames(const profile::Profile& profile) {
+void AddPlacesOptions(Command command, NamePlaces& places) {
+  command.Add("--sysroot", places.sysroot, "look up names in files below DIR: a copy of the profile's machine")
+      .Type("DIR");
+  command.Add("--symbols", places.symbols, "look for debug files in DIR instead of /usr/lib/debug").Type("DIR");
+}
+
+LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places) {
   std::vector<uint64_t> addresses = CallAddresses(profile);
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
   worker::Crews crews(worker::Urgency::kForeground);
-  worker::Symbolizer symbolizer(crews, {});
+  worker::Symbolizer::Options options;
+  if (!places.sysroot.empty()) options.debug_root = absl::StrCat(places.sysroot, options.debug_root);
+  if (!places.symbols.empty()) options.debug_root = places.symbols;
+  worker::Symbolizer symbolizer(crews, options);
   for (absl::Span<const uint64_t> rest = addresses; !rest.empty();) {
     const elf::Mapping* mapping = exporter::FindMapping(profile.mappings, rest[0]);
     if (mapping == nullptr) {
@@ -46,8 +75,9 @@ LocalNames::LocalNames(const profile::Profile& profile) {
     const absl::Span<const uint64_t> inside = rest.subspan(0, count);
     rest.remove_prefix(count);
     // The kernel's own mappings, such as [vdso], have no file.
-    if (mapping->inode == 0) continue;
-    absl::StatusOr<process::MappedFile> file = OpenHere(*mapping);
+    if (mapping->inode == 0 && (places.sysroot.empty() || !absl::StartsWith(mapping->path, "/"))) continue;
+    absl::StatusOr<process::MappedFile> file =
+        places.sysroot.empty() ? OpenHere(*mapping) : OpenBelow(places.sysroot, *mapping);
     if (!file.ok()) {
       missing_.insert(mapping->path);
       continue;

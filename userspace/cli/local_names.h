@@ -14,15 +14,27 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/export/source_frames.h"
 #include "userspace/profile/profile.h"
 
 namespace heaptap::cli {
 
+// Where the files of the profile's machine are, if not in their own places here.
+struct NamePlaces {
+  // A folder that holds a copy of that machine's files under their paths; "": none. These files are taken as they are:
+  // nothing tells whether they are those that the process had mapped.
+  std::string sysroot;
+  std::string symbols;  // a folder of debug files, laid out like /usr/lib/debug, which it replaces; "": none
+};
+
+// Adds --sysroot and --symbols.
+void AddPlacesOptions(Command command, NamePlaces& places);
+
 class LocalNames {
  public:
   // Looks up all call addresses of the profile.
-  explicit LocalNames(const profile::Profile& profile);
+  explicit LocalNames(const profile::Profile& profile, const NamePlaces& places = {});
 
   // The names found; valid as long as this object.
   exporter::FindSourceFrames Find() const;

@@ -32,6 +32,7 @@ namespace {
 
 struct ReportFlags {
   std::string socket = kDefaultSocket;
+  NamePlaces places;
   std::string subject;
   std::string base;
   std::deque<bool> views = std::deque<bool>(ReportViews().size());  // which of them is asked for
@@ -82,7 +83,7 @@ absl::Status Write(const ReportFlags& flags, const ReportInput& input) {
 int ReportMemory(const ReportFlags& flags) {
   absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base);
   if (!seen.ok()) return Report(seen.status());
-  const LocalNames names(seen->profile);
+  const LocalNames names(seen->profile, flags.places);
   SayMissing(names);
   const exporter::FindSourceFrames find = names.Find();
   const report::NamedProfile named(seen->profile, find, seen->measures);
@@ -161,6 +162,7 @@ void AddReport(CommandLine& line) {
   AddViews(command, *flags);
   AddMeasures(command, *flags);
   AddFilters(command, *flags);
+  AddPlacesOptions(command, flags->places);
   AddSocketOption(command, flags->socket);
   command.Runs([flags] { return ReportMemory(*flags); });
 }

@@ -27,6 +27,7 @@ namespace {
 
 struct ViewFlags {
   std::string socket = kDefaultSocket;
+  NamePlaces places;
   std::string subject;
   std::string base;
   std::string output;
@@ -45,7 +46,7 @@ std::string DefaultOutput(const std::string& subject) {
 int WritePage(const ViewFlags& flags) {
   const absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base);
   if (!seen.ok()) return Report(seen.status());
-  const LocalNames names(seen->profile);
+  const LocalNames names(seen->profile, flags.places);
   SayMissing(names);
   const report::NamedProfile named(seen->profile, names.Find(), seen->measures);
   const std::string page =
@@ -73,6 +74,7 @@ void AddView(CommandLine& line) {
       .Type("FILE");
   command.AddFlag("--no-source-paths", flags->no_source_paths,
                   "leave out the folders of source files and libraries, which may be confidential");
+  AddPlacesOptions(command, flags->places);
   AddSocketOption(command, flags->socket);
   command.Runs([flags] { return WritePage(*flags); });
 }

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import xml.dom.minidom
 
@@ -144,3 +145,52 @@ def test_bad_input(lab, leak):
     assert_one_clear_line(lab.heaptap("report", leak, "--callers", "nobody"), 3, "nobody", "--top")
     assert_one_clear_line(lab.heaptap("report", leak, "--top", "--tree"), 2, "--t")
     assert_one_clear_line(lab.heaptap("report", leak, "--base", lab.path("none")), 1, "none")
+
+
+def test_files_of_another_machine(lab, leak):
+    """Of a container or of another host: the paths are those of that machine."""
+    sysroot, symbols = lab.path("sysroot"), lab.path("symbols")
+    os.makedirs(f"{sysroot}/far/away")
+    with open(leak, encoding="utf-8") as file:
+        text = file.read()
+    far = lab.path("far.prof")
+    with open(far, "w", encoding="utf-8") as file:
+        file.write(text.replace(target("wiki_leak"), "/far/away/program"))
+    names = ("do_something wiki_leak.c", "do_something_else wiki_leak.c")
+
+    def said(*arguments):
+        """What a report says and shows; files of the other machine may be missing."""
+        session = lab.heaptap("report", *arguments, far)
+        session.records = False
+        session.ends()
+        return session.stderr(), session.stdout()
+
+    messages, text = said()
+    assert "/far/away/program" in messages and not any(name in text for name in names)
+    shutil.copy(target("wiki_leak"), f"{sysroot}/far/away/real")
+    os.symlink("/far/away/real", f"{sysroot}/far/away/program")
+    messages, text = said("--sysroot", sysroot)
+    assert "/far/away/program" not in messages and all(name in text for name in names)
+    # Without symbols in the program itself: a debug file by build id.
+    note = lab.reader("readelf", "-n", target("wiki_leak"))
+    build_id = re.search(r"Build ID: ([0-9a-f]+)", note).group(1)
+    folder = f"{symbols}/.build-id/{build_id[:2]}"
+    os.makedirs(folder)
+    lab.reader("objcopy", "--only-keep-debug", target("wiki_leak"), f"{folder}/{build_id[2:]}.debug")
+    lab.reader("strip", f"{sysroot}/far/away/real")
+    assert not any(name in said("--sysroot", sysroot)[1] for name in names)
+    assert all(name in said("--sysroot", sysroot, "--symbols", symbols)[1] for name in names)
+
+
+def test_other_formats(lab, leak):
+    """A document of graphviz, and a trace of Perfetto; formats of whole profiles refuse filters."""
+    path = lab.path("graph.pdf")
+    report(lab, "--pdf", "-o", path, leak)
+    with open(path, "rb") as file:
+        assert file.read(5) == b"%PDF-"
+    report(lab, "--perfetto", "-o", lab.path("trace"), leak)
+    with open(lab.path("trace"), "rb") as file:
+        trace = file.read()
+    assert b"do_something_else" in trace and b"malloc" in trace
+    for view in ("--collapsed", "--jeprof", "--pprof"):
+        assert_one_clear_line(lab.heaptap("report", view, "--focus=main", "-o", path, leak), 2, "--focus")
