@@ -45,8 +45,7 @@ void AddShortReportOption(Command command, std::string& when) {
   command
       .Add("--report", when,
            "show at the end who holds the memory: auto (default; if stderr is a terminal), always or never")
-      .OneOf({kAuto, kAlways, kNever})
-      .Type("WHEN");
+      .OneOf({kAuto, kAlways, kNever});
 }
 
 bool WantsShortReport(const std::string& when) {
