@@ -211,7 +211,7 @@ def test_curl(lab, site):
     process = holding_puppet(lab)
     curl = ["curl", "-sS", "--fail", "--unix-socket", site.collector.socket]
     assert site.tool(*curl, "http://localhost/healthz") == "ok\n"
-    assert f"/pid/{process.pid}/" in site.tool(*curl, "http://localhost/")
+    assert "/page.js" in site.tool(*curl, "http://localhost/")
     assert re.search(r"keep_blocks \d+\n", site.tool(*curl, f"http://localhost/pid/{process.pid}/collapsed"))
     site.tool(*curl, "http://localhost/pid/1/heap", status=22)
     path = site.tool(*curl, "-X", "POST", f"http://localhost/pid/{process.pid}/dump")
