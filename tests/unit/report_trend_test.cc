@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "userspace/report/trend.h"
-
 #include "gtest/gtest.h"
+#include "userspace/report/trend.h"
 
 namespace heaptap::report {
 namespace {

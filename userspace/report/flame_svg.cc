@@ -103,8 +103,8 @@ class SvgWriter {
                           "<g><title>%s: %s, %s, %d samples</title><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
                           "height=\"%.0f\" fill=\"%s\" rx=\"1\"/>",
                           Escaped(node.name), Figure(ValueOf(box.node), show_.unit), Percent(ValueOf(box.node), total_),
-                          Of(node.measures, show_.value).samples, box.x, y, std::max(width - 0.5, kNarrowestBox), kRow - 1,
-                          ColourOf(node.name));
+                          Of(node.measures, show_.value).samples, box.x, y, std::max(width - 0.5, kNarrowestBox),
+                          kRow - 1, ColourOf(node.name));
     if (const std::string label = Label(node.name, width); !label.empty()) {
       absl::StrAppendFormat(&boxes_, "<text x=\"%.1f\" y=\"%.1f\">%s</text>", box.x + 2, y + 12, Escaped(label));
     }

@@ -59,9 +59,9 @@ class TreeWriter {
   void AddLine(const Item& item) {
     const double value = ValueOf(item.node);
     const size_t indentation = 2 * item.depth;
-    absl::StrAppendFormat(&text_, "%9s %7s  %s%s\n", Figure(value, show_.unit), Percent(value, total_),
-                          std::string(indentation, ' '),
-                          Fit(tree_.nodes[item.node].name, WidthAfter(kTreeFiguresWidth + indentation, options_.width)));
+    absl::StrAppendFormat(
+        &text_, "%9s %7s  %s%s\n", Figure(value, show_.unit), Percent(value, total_), std::string(indentation, ' '),
+        Fit(tree_.nodes[item.node].name, WidthAfter(kTreeFiguresWidth + indentation, options_.width)));
   }
 
   const Tree& tree_;
