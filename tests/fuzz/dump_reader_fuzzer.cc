@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader of dumps on any text: it refuses, or makes a profile that every writer can write and that is read again as
-// the same one.
+// The readers of dumps and of their symbols on any text: it refuses, or makes a profile that every writer can write and
+// that is read again as the same one.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -10,6 +10,7 @@
 #include "tests/fuzz/check.h"
 #include "userspace/export/heap_v2.h"
 #include "userspace/export/heap_v2_reader.h"
+#include "userspace/export/jeprof_symbols_reader.h"
 #include "userspace/profile/difference.h"
 
 namespace {
@@ -30,7 +31,13 @@ void CheckEstimate(const Estimate& estimate) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const std::string text(reinterpret_cast<const char*>(bytes), size);
-  absl::StatusOr<Profile> profile = ReadHeapProfile(text, "input");
+  const absl::StatusOr<heaptap::exporter::SymbolizedText> parts = heaptap::exporter::SplitSymbolized(text, "input");
+  if (!parts.ok()) {
+    Check(absl::IsInvalidArgument(parts.status()));
+    for (const char character : parts.status().message()) Check(static_cast<unsigned char>(character) >= ' ');
+    return 0;
+  }
+  absl::StatusOr<Profile> profile = ReadHeapProfile(parts->dump, "input");
   if (!profile.ok()) {
     Check(absl::IsInvalidArgument(profile.status()));
     Check(profile.status().message().size() < 1000);

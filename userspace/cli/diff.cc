@@ -55,16 +55,19 @@ struct Snapshots {
   std::string name;  // printable
   Profile before;
   Profile after;
+  exporter::Symbols symbols = {};  // of the dumps
 };
 
 absl::StatusOr<Snapshots> OfFiles(const std::string& before_path, const std::string& after_path) {
-  absl::StatusOr<Profile> before = ReadDump(before_path);
+  absl::StatusOr<Dump> before = ReadDump(before_path);
   if (!before.ok()) return before.status();
-  absl::StatusOr<Profile> after = ReadDump(after_path);
+  absl::StatusOr<Dump> after = ReadDump(after_path);
   if (!after.ok()) return after.status();
+  after->symbols.merge(before->symbols);
   return Snapshots{.name = absl::StrCat(base::Printable(after_path), " since ", base::Printable(before_path)),
-                   .before = *std::move(before),
-                   .after = *std::move(after)};
+                   .before = std::move(before->profile),
+                   .after = std::move(after->profile),
+                   .symbols = std::move(after->symbols)};
 }
 
 absl::StatusOr<Snapshots> OfProcess(const Client& client, pid_t pid, absl::Duration window) {
@@ -114,7 +117,7 @@ int Diff(const DiffFlags& flags) {
   if (!taken.ok()) return Report(taken.status());
   const absl::StatusOr<Growth> growth = FindGrowth(taken->before, taken->after);
   if (!growth.ok()) return Report(growth.status());
-  const LocalNames names(growth->difference, flags.places);
+  const LocalNames names(growth->difference, flags.places, taken->symbols);
   SayMissing(names);
   return Report(WriteWholeFile("-", flags.json ? GrowthJson(*growth, flags.top, SortBy(flags), names.Find())
                                                : Text(flags, *growth, taken->name, names.Find())));

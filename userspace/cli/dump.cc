@@ -33,12 +33,14 @@ struct DumpFlags {
   bool all = false;
   std::string file;
   std::string format;
+  bool symbolized = false;
 };
 
 absl::Status CheckFlags(const DumpFlags& flags) {
   if (flags.all == !flags.pids.empty()) return absl::InvalidArgumentError("dump: expected PIDs or --all");
   if (flags.file.empty() && !flags.format.empty()) {
-    return absl::InvalidArgumentError("--format needs -o FILE: dumps in the daemon's folder have the daemon's format");
+    return absl::InvalidArgumentError(
+        "--format and --symbolized need -o FILE: dumps in the daemon's folder have the daemon's format");
   }
   if (!flags.file.empty() && (flags.all || flags.pids.size() > 1) && !absl::StrContains(flags.file, kPid)) {
     return absl::InvalidArgumentError(
@@ -123,13 +125,21 @@ void AddDump(CommandLine& line) {
            "write the dump to FILE with your own rights; - is stdout, %p the PID (default: the daemon writes it to "
            "its folder, and heaptap prints the path)")
       .Type("FILE");
+  const Option format =
+      command
+          .Add("--format", flags->format,
+               "choose the format, with -o: heap_v2 (default; jemalloc's, for jeprof), gperftools, pprof (for go tool "
+               "pprof), collapsed (for flame graphs), jeprof (with symbols, for jeprof on any machine)")
+          .OneOf({"heap_v2", "gperftools", "pprof", "collapsed", "jeprof"});
   command
-      .Add("--format", flags->format,
-           "choose the format, with -o: heap_v2 (default; jemalloc's, for jeprof), gperftools, pprof (for go tool "
-           "pprof), collapsed (for flame graphs), jeprof (with symbols, for jeprof on any machine)")
-      .OneOf({"heap_v2", "gperftools", "pprof", "collapsed", "jeprof"});
+      .AddFlag("--symbolized", flags->symbolized,
+               "write a dump that needs no files of the program: the same as --format jeprof")
+      .Excludes(format);
   AddSocketOption(command, flags->socket);
-  command.Runs([flags] { return Dump(*flags); });
+  command.Runs([flags] {
+    if (flags->symbolized) flags->format = "jeprof";
+    return Dump(*flags);
+  });
 }
 
 }  // namespace heaptap::cli

@@ -56,8 +56,10 @@ void AddPlacesOptions(Command command, NamePlaces& places) {
   command.Add("--symbols", places.symbols, "look for debug files in DIR instead of /usr/lib/debug").Type("DIR");
 }
 
-LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places) {
+LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places, exporter::Symbols known)
+    : frames_(std::move(known)) {
   std::vector<uint64_t> addresses = CallAddresses(profile);
+  std::erase_if(addresses, [this](uint64_t address) { return frames_.contains(address); });
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
   worker::Crews crews(worker::Urgency::kForeground);

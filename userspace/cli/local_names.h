@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "userspace/cli/command_line.h"
+#include "userspace/export/jeprof_symbols_reader.h"
 #include "userspace/export/source_frames.h"
 #include "userspace/profile/profile.h"
 
@@ -33,8 +33,8 @@ void AddPlacesOptions(Command command, NamePlaces& places);
 
 class LocalNames {
  public:
-  // Looks up all call addresses of the profile.
-  explicit LocalNames(const profile::Profile& profile, const NamePlaces& places = {});
+  // Looks up all call addresses of the profile but those in `known`, the symbols of its dump.
+  explicit LocalNames(const profile::Profile& profile, const NamePlaces& places = {}, exporter::Symbols known = {});
 
   // The names found; valid as long as this object.
   exporter::FindSourceFrames Find() const;
@@ -42,7 +42,7 @@ class LocalNames {
   const std::set<std::string>& missing() const { return missing_; }
 
  private:
-  absl::flat_hash_map<uint64_t, std::vector<exporter::SourceFrame>> frames_;
+  exporter::Symbols frames_;
   std::set<std::string> missing_;
 };
 

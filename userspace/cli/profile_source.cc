@@ -51,10 +51,14 @@ absl::StatusOr<Profile> Parse(absl::string_view text, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<Profile> ReadDump(const std::string& path) {
+absl::StatusOr<Dump> ReadDump(const std::string& path) {
   absl::StatusOr<std::string> text = ReadWholeFile(path);
   if (!text.ok()) return text.status();
-  return Parse(*text, path);
+  absl::StatusOr<exporter::SymbolizedText> parts = exporter::SplitSymbolized(*text, path);
+  if (!parts.ok()) return absl::FailedPreconditionError(parts.status().message());
+  absl::StatusOr<Profile> profile = Parse(parts->dump, path);
+  if (!profile.ok()) return profile.status();
+  return Dump{.profile = *std::move(profile), .symbols = std::move(parts->symbols)};
 }
 
 absl::StatusOr<Profile> FetchProfile(const Client& client, pid_t pid) {

@@ -12,13 +12,19 @@
 #include "absl/strings/string_view.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/local_names.h"
+#include "userspace/export/jeprof_symbols_reader.h"
 #include "userspace/profile/profile.h"
 
 namespace heaptap::cli {
 
-// Reads a dump: heap_v2, or gperftools' form. FailedPrecondition: it cannot be read, or is no dump; the message names
-// the file, the line and the mistake.
-absl::StatusOr<profile::Profile> ReadDump(const std::string& path);
+struct Dump {
+  profile::Profile profile;
+  exporter::Symbols symbols = {};  // of a dump with symbols
+};
+
+// Reads a dump: heap_v2, or gperftools' form, with symbols or without. FailedPrecondition: it cannot be read, or is no
+// dump; the message names the file, the line and the mistake.
+absl::StatusOr<Dump> ReadDump(const std::string& path);
 
 // The current profile of a process that the daemon records. Errors of Client.
 absl::StatusOr<profile::Profile> FetchProfile(const Client& client, pid_t pid);

@@ -83,7 +83,7 @@ absl::Status Write(const ReportFlags& flags, const ReportInput& input) {
 int ReportMemory(const ReportFlags& flags) {
   absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base);
   if (!seen.ok()) return Report(seen.status());
-  const LocalNames names(seen->profile, flags.places);
+  const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);
   const exporter::FindSourceFrames find = names.Find();
   const report::NamedProfile named(seen->profile, find, seen->measures);

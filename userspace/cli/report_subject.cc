@@ -45,10 +45,10 @@ absl::StatusOr<ProcessDocument> FindProcess(const Client& client, const std::str
 }
 
 absl::StatusOr<Seen> OfDump(const std::string& path) {
-  absl::StatusOr<Profile> profile = ReadDump(path);
-  if (!profile.ok()) return profile.status();
-  report::Subject subject = DumpSubject(*profile, path);
-  return Seen{.profile = *std::move(profile), .subject = std::move(subject)};
+  absl::StatusOr<Dump> dump = ReadDump(path);
+  if (!dump.ok()) return dump.status();
+  report::Subject subject = DumpSubject(dump->profile, path);
+  return Seen{.profile = std::move(dump->profile), .subject = std::move(subject), .symbols = std::move(dump->symbols)};
 }
 
 absl::StatusOr<Seen> OfProcess(const std::string& socket, const std::string& word) {
@@ -73,9 +73,10 @@ absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, 
   const bool is_dump = IsFile(word) || absl::StrContains(word, '/');
   absl::StatusOr<Seen> seen = is_dump ? OfDump(word) : OfProcess(socket, word);
   if (!seen.ok() || base.empty()) return seen;
-  const absl::StatusOr<Profile> before = ReadDump(base);
+  absl::StatusOr<Dump> before = ReadDump(base);
   if (!before.ok()) return before.status();
-  absl::StatusOr<Growth> growth = FindGrowth(*before, seen->profile);
+  seen->symbols.merge(before->symbols);
+  absl::StatusOr<Growth> growth = FindGrowth(before->profile, seen->profile);
   if (!growth.ok()) return growth.status();
   seen->subject = ToSubject(*growth, absl::StrCat(seen->subject.name, " since ", base::Printable(base)));
   seen->profile = std::move(growth->difference);

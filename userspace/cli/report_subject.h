@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "userspace/export/jeprof_symbols_reader.h"
 #include "userspace/profile/profile.h"
 #include "userspace/report/measure.h"
 #include "userspace/report/summary_text.h"
@@ -22,7 +23,8 @@ struct Seen {
   profile::Profile profile;
   std::vector<report::Measures> measures = {};  // of each context of a difference; else none
   report::Subject subject;
-  std::optional<pid_t> pid = {};  // of a running process
+  std::optional<pid_t> pid = {};   // of a running process
+  exporter::Symbols symbols = {};  // of the dumps
 };
 
 // `word`: the path of a dump, a PID, or the command of a process that the daemon at `socket` records. `base`: the path

@@ -53,19 +53,20 @@ bool WantsShortReport(const std::string& when) {
 }
 
 void SayShortReport(const std::string& path, pid_t pid) {
-  const absl::StatusOr<profile::Profile> profile = ReadDump(path);
-  if (!profile.ok()) {
-    base::Say(profile.status().message());
+  const absl::StatusOr<Dump> dump = ReadDump(path);
+  if (!dump.ok()) {
+    base::Say(dump.status().message());
     return;
   }
-  const LocalNames names(*profile);
+  const profile::Profile& profile = dump->profile;
+  const LocalNames names(profile);
   const exporter::FindSourceFrames find = names.Find();
-  report::Subject subject = DumpSubject(*profile, path);
+  report::Subject subject = DumpSubject(profile, path);
   if (pid > 0) subject.resident_bytes = ResidentBytes(pid);
-  const report::NamedProfile named(*profile, find);
+  const report::NamedProfile named(profile, find);
   if (named.total().live.samples == 0) subject.next_commands.emplace_back("heaptap run --high-water -- ...");
   const absl::StatusOr<std::string> text = ShortView(
-      {.profile = *profile, .find = find, .named = named, .subject = subject, .width = TerminalWidth(STDERR_FILENO)});
+      {.profile = profile, .find = find, .named = named, .subject = subject, .width = TerminalWidth(STDERR_FILENO)});
   if (text.ok()) fprintf(stderr, "\n%s", text->c_str());
 }
 

@@ -46,7 +46,7 @@ std::string DefaultOutput(const std::string& subject) {
 int WritePage(const ViewFlags& flags) {
   const absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base);
   if (!seen.ok()) return Report(seen.status());
-  const LocalNames names(seen->profile, flags.places);
+  const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);
   const report::NamedProfile named(seen->profile, names.Find(), seen->measures);
   const std::string page =

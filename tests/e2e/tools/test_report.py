@@ -194,3 +194,18 @@ def test_other_formats(lab, leak):
     assert b"do_something_else" in trace and b"malloc" in trace
     for view in ("--collapsed", "--jeprof", "--pprof"):
         assert_one_clear_line(lab.heaptap("report", view, "--focus=main", "-o", path, leak), 2, "--focus")
+
+
+def test_dumps_with_symbols(lab, leak):
+    """They need no files of the program: names come from the dump."""
+    far = lab.path("far.prof")
+    symbolized = report(lab, "--jeprof", leak).replace(target("wiki_leak"), "/far/away/program")
+    with open(far, "w", encoding="utf-8") as file:
+        file.write(symbolized)
+    text = report(lab, "--top", far)
+    assert "do_something_else" in text and text.splitlines()[:4] == report(lab, "--top", leak).splitlines()[:4]
+    base = report(lab, "--base", far, far)
+    assert "live       0 in 0 objects" in base
+    with open(far, "w", encoding="utf-8") as file:
+        file.write(symbolized[:200])
+    assert_one_clear_line(lab.heaptap("report", far), 1, "far.prof: line")

