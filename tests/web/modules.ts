@@ -5,7 +5,6 @@ import { deepStrictEqual, strictEqual } from "node:assert";
 import { test } from "node:test";
 
 import * as format from "../../userspace/web/format";
-import { changes, nearest, pathHistories, REST } from "../../userspace/web/history";
 import { nameFrames } from "../../userspace/web/names";
 import { Profile } from "../../userspace/web/profile";
 import { pathText, rowsByName, rowsByPath } from "../../userspace/web/rows";
@@ -183,51 +182,13 @@ test("figures", () => {
 
 test("the address holds the state", () => {
   strictEqual(toHash(DEFAULTS), "");
-  const state = fromHash("#view=bottom-up&unit=objects&zoom=0.3.1&focus=a%26b&search=x%2B&full=true&pid=42&range=10.5-20");
+  const state = fromHash("#view=bottom-up&unit=objects&zoom=0.3.1&focus=a%26b&search=x%2B&full=true&pid=42");
   strictEqual(state.view, "bottom-up");
   deepStrictEqual(state.zoom, [0, 3, 1]);
   strictEqual(state.focus, "a&b");
   strictEqual(state.full, true);
-  deepStrictEqual(state.range, [10.5, 20]);
   deepStrictEqual(fromHash(`#${toHash(state)}`), state);
-  deepStrictEqual(fromHash("#view=x&zoom=1..2&unit=&value=__proto__&nonsense"), { ...DEFAULTS, zoom: [], range: [] });
-});
-
-test("history: paths by their peaks, and what changed", () => {
-  const point = (time: number) => ({ time, pid: 1, live_bytes: 0, live_objects: 0, rss_bytes: null, limit_bytes: null });
-  const frame = (name: string | null) => ({ function: name, file: null, line: null, library: "/lib/x.so" });
-  const history = {
-    name: "x",
-    points: [point(10), point(20), point(30)],
-    paths: [
-      { id: 1, frames: [frame("f"), frame("main")] },
-      { id: 2, frames: [frame(null)] },
-    ],
-    rows: [
-      [0, 1, 100, 1],
-      [1, 1, 50, 1],
-      [1, 2, 500, 1],
-      [2, 0, 7, 1],
-      [9, 1, 1e9, 1], // no such point
-    ] as [number, number, number, number][],
-    marks: [],
-  };
-  const paths = pathHistories(history);
-  deepStrictEqual(
-    paths.map((path) => [path.name, path.peak]),
-    [
-      ["x.so", 500],
-      ["f ← main", 100],
-      [REST, 7],
-    ],
-  );
-  deepStrictEqual(changes(paths, 0, 1), [
-    { name: "x.so", before: 0, after: 500 },
-    { name: "f ← main", before: 100, after: 50 },
-  ]);
-  strictEqual(changes(paths, -1, 2).length, 1);
-  strictEqual(nearest(history, 24), 1);
-  strictEqual(nearest({ ...history, points: [] }, 24), -1);
+  deepStrictEqual(fromHash("#view=x&zoom=1..2&unit=&value=__proto__&nonsense"), { ...DEFAULTS, zoom: [] });
 });
 
 test("rows are sorted by any column", () => {

@@ -2,7 +2,6 @@
 //
 // Starts the page: with the profile that it contains, or as the page of the daemon.
 import { make } from "./dom";
-import { History } from "./history";
 import { Profile } from "./profile";
 import { ProcessesView } from "./processes_view";
 import { ProfileView } from "./profile_view";
@@ -12,7 +11,7 @@ class Page {
   private state: State = fromHash(location.hash);
   private readonly place = document.getElementById("app") as HTMLElement;
   private processes: ProcessesView | null = null;
-  private loaded: { pid: string; profile: Profile; history: History | null } | null = null;
+  private loaded: { pid: string; profile: Profile } | null = null;
   view: ProfileView | null = null;
   readyMilliseconds = 0; // from the begin of loading until the own profile was drawn; for tests
 
@@ -62,8 +61,7 @@ class Page {
       if (this.loaded?.pid !== this.state.pid) {
         this.place.replaceChildren(make("p", { class: "empty", role: "status" }, "Reading the profile…"));
         try {
-          const [read, past] = await Promise.all([fetchProfile(this.state.pid), fetchHistory(this.state.pid)]);
-          this.loaded = { pid: this.state.pid, profile: read, history: past };
+          this.loaded = { pid: this.state.pid, profile: await fetchProfile(this.state.pid) };
           this.view = null;
         } catch (problem) {
           const back = make("button", { type: "button", class: "back", click: () => this.change({ pid: "" }) }, "← Processes");
@@ -75,10 +73,10 @@ class Page {
     }
     document.title = `${profile.subject.name} - heaptap`;
     if (this.view === null) {
-      this.view = new ProfileView(profile, this.own === null ? (this.loaded?.history ?? null) : null, {
+      this.view = new ProfileView(profile, {
         state: this.state,
         change: (part) => this.change(part),
-        back: this.own !== null ? null : () => this.change({ ...DEFAULTS, zoom: [], range: [] }),
+        back: this.own !== null ? null : () => this.change({ ...DEFAULTS, zoom: [] }),
       });
       this.place.replaceChildren(this.view.element);
       return;
@@ -114,14 +112,6 @@ async function fetchProfile(pid: string): Promise<Profile> {
   const answer = await fetch(`/pid/${pid}/profile.json`);
   if (!answer.ok) throw new Error(`Process ${pid}: ${(await answer.text()).trim()}`);
   return (await answer.json()) as Profile;
-}
-
-// A daemon without a history, or without one of this process, has no timeline.
-async function fetchHistory(pid: string): Promise<History | null> {
-  const answer = await fetch(`/history.json?pid=${encodeURIComponent(pid)}`);
-  if (!answer.ok) return null;
-  const history = (await answer.json()) as History;
-  return history.points.length < 2 ? null : history;
 }
 
 const data = document.getElementById("profile");

@@ -4,13 +4,11 @@
 import { choice, make } from "./dom";
 import { FlameGraph } from "./flame";
 import * as format from "./format";
-import { Change, changes, History, nearest, PathHistory, pathHistories } from "./history";
 import { By, eachPath, nameFrames, Names, UNKNOWN_PATH } from "./names";
 import { HAS_SYMBOL, INLINE, Measure, Profile, total, Unit, Value } from "./profile";
 import { pathText, Row, rowsByName, rowsByPath } from "./rows";
 import { State, Table, View } from "./state";
 import { Column, makeTable } from "./table";
-import { Timeline } from "./timeline";
 import { calleesOf, callersOf, childrenOf, makeTree, namesTo, nodeAt, positionsOf, Tree, wholePath } from "./tree";
 
 export interface Host {
@@ -44,15 +42,11 @@ export class ProfileView {
   private names: Names;
   private tableNames: Names;
   private readonly isDifference: boolean;
-  private readonly pathHistories: PathHistory[];
-  timeline: Timeline | null = null;
 
   constructor(
     private readonly profile: Profile,
-    private readonly history: History | null,
     private readonly host: Host,
   ) {
-    this.pathHistories = history === null ? [] : pathHistories(history);
     this.isDifference = profile.subject.is_difference;
     this.names = nameFrames(profile, host.state.by, !host.state.full);
     this.tableNames = this.names;
@@ -67,7 +61,7 @@ export class ProfileView {
   draw(): void {
     const state = this.host.state;
     this.names = nameFrames(this.profile, state.by, !state.full);
-    const tableBy: By = state.table === "path" || state.table === "growth" ? "function" : state.table;
+    const tableBy: By = state.table === "path" ? "function" : state.table;
     this.tableNames = tableBy === state.by ? this.names : nameFrames(this.profile, tableBy, !state.full);
     this.tooltip.hidden = true;
     const keeps = this.filter();
@@ -75,7 +69,6 @@ export class ProfileView {
     const side = make("section", { class: "side", "aria-label": "Table" });
     this.element.replaceChildren(
       this.head(),
-      ...this.drawTimeline(),
       this.toolbar(),
       make("div", { class: "panes" }, graph, side),
       this.tooltip,
@@ -98,46 +91,6 @@ export class ProfileView {
       });
     }
     return (path) => kept[path] === 1;
-  }
-
-  private drawTimeline(): HTMLElement[] {
-    if (this.history === null) return [];
-    this.timeline = new Timeline(this.history, this.pathHistories, this.host.state.range, (range) =>
-      this.host.change({ range, table: "growth", sort: "change", ascending: false }),
-    );
-    return [this.timeline.element];
-  }
-
-  // What was allocated between two moments of the history and is still held at the later one, and what was freed.
-  private growth(): HTMLElement {
-    const history = this.history;
-    const { range, search, sort, ascending } = this.host.state;
-    if (history === null || range.length !== 2) {
-      return make("p", { class: "empty" }, "Choose a moment or a range in the timeline.");
-    }
-    const ends = range.map((time) => nearest(history, time));
-    // A moment is compared with nothing: what was held then.
-    const from = ends[0] === ends[1] ? -1 : ends[0];
-    const expression = search === "" ? null : compile(search);
-    const rows = changes(this.pathHistories, from, ends[1]).filter((row) => expression === null || expression.test(row.name));
-    const columns: Column<Change>[] = [
-      {
-        key: "change",
-        title: from < 0 ? "Held" : "Change",
-        isNumber: true,
-        text: (row) => format.signed(row.after - row.before, "bytes", from >= 0),
-        order: (row) => row.after - row.before,
-      },
-      { key: "after", title: "After", isNumber: true, text: (row) => format.bytes(row.after), order: (row) => row.after },
-      { key: "name", title: "Call path", isNumber: false, text: (row) => row.name, order: (row) => row.name },
-    ];
-    return makeTable(
-      rows,
-      columns,
-      { key: columns.some((column) => column.key === sort) ? sort : "change", isAscending: ascending },
-      (sorting) => this.host.change({ sort: sorting.key, ascending: sorting.isAscending }),
-      () => undefined,
-    );
   }
 
   private head(): HTMLElement {
@@ -456,26 +409,29 @@ export class ProfileView {
       { key: "name", title: isPath ? "Call path" : "Name", isNumber: false, text: nameOf, order: nameOf },
     ];
     if (isPath && unit === "objects") columns[0].title = "Objects";
-    const tables: [Table, string][] = [
-      ["function", "Functions"],
-      ["line", "Lines"],
-      ["path", "Paths"],
-      ["library", "Libraries"],
-    ];
-    if (this.history !== null) tables.push(["growth", "Timeline"]);
-    const table =
-      state.table === "growth"
-        ? this.growth()
-        : makeTable(
-            shown,
-            columns,
-            { key: columns.some((column) => column.key === state.sort) ? state.sort : "self", isAscending: state.ascending },
-            (sorting) => this.host.change({ sort: sorting.key, ascending: sorting.isAscending }),
-            (row) => this.chooseRow(row, isPath),
-          );
     place.append(
-      choice<Table>("Rows", tables, state.table, (chosen) => this.host.change({ table: chosen })),
-      make("div", { class: "scroll" }, table),
+      choice<Table>(
+        "Rows",
+        [
+          ["function", "Functions"],
+          ["line", "Lines"],
+          ["path", "Paths"],
+          ["library", "Libraries"],
+        ],
+        state.table,
+        (table) => this.host.change({ table }),
+      ),
+      make(
+        "div",
+        { class: "scroll" },
+        makeTable(
+          shown,
+          columns,
+          { key: state.sort, isAscending: state.ascending },
+          (sorting) => this.host.change({ sort: sorting.key, ascending: sorting.isAscending }),
+          (row) => this.chooseRow(row, isPath),
+        ),
+      ),
     );
   }
 

@@ -5,7 +5,7 @@ import { By } from "./names";
 import { Unit, Value } from "./profile";
 
 export type View = "icicle" | "bottom-up" | "butterfly";
-export type Table = "function" | "line" | "path" | "library" | "growth";
+export type Table = "function" | "line" | "path" | "library";
 
 export interface State {
   pid: string; // of the daemon's process; "": the page's own profile, or the table of processes
@@ -18,7 +18,6 @@ export interface State {
   search: string;
   focus: string; // a name: only paths through it
   zoom: number[]; // positions among children, from the root
-  range: number[]; // chosen in the timeline: none, or two times in seconds since 1970
   sort: string; // column of the table
   ascending: boolean;
 }
@@ -34,7 +33,6 @@ export const DEFAULTS: State = {
   search: "",
   focus: "",
   zoom: [],
-  range: [],
   sort: "self",
   ascending: false,
 };
@@ -44,13 +42,13 @@ const CHOICES: { [key: string]: readonly string[] } = {
   unit: ["bytes", "objects"],
   view: ["icicle", "bottom-up", "butterfly"],
   by: ["function", "line", "library"],
-  table: ["function", "line", "path", "library", "growth"],
+  table: ["function", "line", "path", "library"],
 };
 
 export function toHash(state: State): string {
   const words = new URLSearchParams();
   for (const [key, value] of Object.entries(state)) {
-    const text = Array.isArray(value) ? value.join(key === "zoom" ? "." : "-") : String(value);
+    const text = Array.isArray(value) ? value.join(".") : String(value);
     const standard = (DEFAULTS as unknown as { [key: string]: unknown })[key];
     if (text !== (Array.isArray(standard) ? "" : String(standard))) words.set(key, text);
   }
@@ -60,7 +58,7 @@ export function toHash(state: State): string {
 // Unknown words and values count as absent.
 export function fromHash(hash: string): State {
   const words = new URLSearchParams(hash.replace(/^#/, ""));
-  const state: State = { ...DEFAULTS, zoom: [], range: [] };
+  const state: State = { ...DEFAULTS, zoom: [] };
   const target = state as unknown as { [key: string]: unknown };
   for (const [key, choices] of Object.entries(CHOICES)) {
     const word = words.get(key);
@@ -71,7 +69,5 @@ export function fromHash(hash: string): State {
   state.ascending = words.get("ascending") === "true";
   const zoom = words.get("zoom") ?? "";
   if (/^\d+(\.\d+)*$/.test(zoom)) state.zoom = zoom.split(".").map(Number);
-  const range = words.get("range") ?? "";
-  if (/^\d+(\.\d+)?-\d+(\.\d+)?$/.test(range)) state.range = range.split("-").map(Number);
   return state;
 }
