@@ -2,7 +2,6 @@
 """Debian's Chromium, without a window: opens pages, uses them like a person, and takes pictures."""
 
 import contextlib
-import os
 
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
@@ -12,9 +11,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import harness
-from harness import BUILD, wait_until
-
-SCREENSHOTS = os.path.join(BUILD, "screenshots")
+import pictures
+from harness import wait_until
 
 
 class Browser:
@@ -99,10 +97,7 @@ class Browser:
 
     def shoot(self, name):
         """Keeps a picture for people to look at."""
-        os.makedirs(SCREENSHOTS, exist_ok=True)
-        path = os.path.join(SCREENSHOTS, f"{name}.png")
-        assert self.driver.save_screenshot(path)
-        return path
+        assert self.driver.save_screenshot(pictures.path_of(f"{name}.png"))
 
     def complaints(self):
         """What the console says: errors of scripts, refused loads."""

@@ -11,7 +11,8 @@ import subprocess
 
 import pytest
 
-from harness import BUILD, HEAPTAP, wait_until
+import pictures
+from harness import HEAPTAP, wait_until
 from lab import assert_one_clear_line
 from security import keeping_puppet
 
@@ -113,10 +114,9 @@ def test_keys(lab, daemon, puppets, terminal):
     top.type("Enter")
     screen = top.wait("who holds most:")
     assert f"process {large}" in screen and "main" in screen
-    os.makedirs(os.path.join(BUILD, "screenshots"), exist_ok=True)
     top.type("Escape")
     screen = top.wait(f"{small} puppet")
-    draw(screen, os.path.join(BUILD, "screenshots", "top.svg"))
+    draw(screen, pictures.path_of("top.svg"))
     top.type("d")
     top.wait("wrote ")
     wait_until(lambda: [dump for dump in daemon.dumps() if dump.pid == large], "the dump is there")
