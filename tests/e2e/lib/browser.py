@@ -101,7 +101,8 @@ class Browser:
 
     def complaints(self):
         """What the console says: errors of scripts, refused loads."""
-        return [entry["message"] for entry in self.driver.get_log("browser") if "favicon" not in entry["message"]]
+        return [entry["message"] for entry in self.driver.get_log("browser")
+                if "favicon" not in entry["message"] and "chrome://" not in entry["message"]]
 
 
 @contextlib.contextmanager
