@@ -63,6 +63,18 @@ class FakeCollector : public Collector {
     if (auto snapshot = snapshots.find(pid); snapshot != snapshots.end()) snapshot->second.process_id += 1000;
   }
 
+  absl::StatusOr<profile::Survey> Survey(const profile::Activities& known) override {
+    (void)known;
+    if (!status.ok()) return status;
+    return profile::Survey();
+  }
+
+  absl::StatusOr<profile::SurveyedStacks> Stacks(const profile::ProcessRef& process,
+                                                 const std::vector<uint64_t>& stack_ids) override {
+    (void)stack_ids;
+    return absl::NotFoundError(std::to_string(process.pid));
+  }
+
   absl::StatusOr<std::vector<profile::EndedProcess>> Ended() override {
     if (!status.ok()) return status;
     return ended;

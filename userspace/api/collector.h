@@ -25,6 +25,7 @@
 #include "userspace/profile/figures.h"
 #include "userspace/profile/profile.h"
 #include "userspace/profile/snapshot.h"
+#include "userspace/profile/survey.h"
 
 namespace heaptap::api {
 
@@ -50,6 +51,12 @@ class Collector {
   virtual absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) = 0;
 
   virtual absl::StatusOr<profile::CollectorFigures> Figures() = 0;
+
+  // For the history. `known`: of the last survey.
+  virtual absl::StatusOr<profile::Survey> Survey(const profile::Activities& known) = 0;
+  // At most recording::Surveys::kMaxStacks at a time.
+  virtual absl::StatusOr<profile::SurveyedStacks> Stacks(const profile::ProcessRef& process,
+                                                         const std::vector<uint64_t>& stack_ids) = 0;
 };
 
 }  // namespace heaptap::api

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "userspace/api/collector.h"
+#include "userspace/api/history_place.h"
 #include "userspace/api/process_symbols.h"
 #include "userspace/http/access.h"
 #include "userspace/http/message.h"
@@ -33,6 +34,7 @@ struct Call {
   const http::Request& request;
   const http::Access& access;
   const http::Sleep& sleep;
+  HistoryPlace* history = nullptr;  // null: none is kept
 };
 
 using Reply = absl::StatusOr<http::Response>;
@@ -70,7 +72,8 @@ absl::Span<const ProcessEndpoint> GoPprofEndpoints();  // as Go's net/http/pprof
 absl::Span<const ProcessEndpoint> ApiProcessEndpoints();
 absl::Span<const CollectorEndpoint> ApiEndpoints();
 absl::Span<const CollectorEndpoint> StatusEndpoints();  // for Prometheus, for supervisors
-absl::Span<const CollectorEndpoint> PageEndpoints();    // for people
+absl::Span<const CollectorEndpoint> HistoryEndpoints();
+absl::Span<const CollectorEndpoint> PageEndpoints();  // for people
 absl::Span<const ProcessEndpoint> PageProcessEndpoints();
 
 // The processes that the peer may see, by PID.

@@ -150,7 +150,8 @@ absl::StatusOr<std::vector<profile::ProcessSummary>> VisibleProcesses(Call& call
 http::Response AnswerCall(Call& call) {
   absl::string_view path = call.request.path;
   if (!absl::ConsumePrefix(&path, "/")) return NoSuchPath();
-  if (const auto* endpoint = FindPath<CollectorEndpoint>({ApiEndpoints(), StatusEndpoints(), PageEndpoints()}, path)) {
+  if (const auto* endpoint =
+          FindPath<CollectorEndpoint>({ApiEndpoints(), StatusEndpoints(), PageEndpoints(), HistoryEndpoints()}, path)) {
     if (!Allows(endpoint->methods, call.request.method)) return WrongMethod(endpoint->methods);
     return AnswerOrError(endpoint->errors, endpoint->answer(call));
   }
@@ -166,10 +167,16 @@ http::Response AnswerCall(Call& call) {
   return AnswerOrError(endpoint->errors, endpoint->answer(call, *process));
 }
 
-http::Handler MakeHandler(Collector& collector, worker::Crews& crews) {
+http::Handler MakeHandler(Collector& collector, worker::Crews& crews, HistoryPlace* history) {
   auto symbols = std::make_shared<ProcessSymbols>(collector, crews);
-  return [&collector, symbols](const http::Request& request, const http::Access& access, const http::Sleep& sleep) {
-    Call call = {.collector = collector, .symbols = *symbols, .request = request, .access = access, .sleep = sleep};
+  return [&collector, symbols, history](const http::Request& request, const http::Access& access,
+                                        const http::Sleep& sleep) {
+    Call call = {.collector = collector,
+                 .symbols = *symbols,
+                 .request = request,
+                 .access = access,
+                 .sleep = sleep,
+                 .history = history};
     return AnswerCall(call);
   };
 }

@@ -14,8 +14,8 @@ namespace heaptap::api {
 // the path of a file. Thread-safe for different calls.
 http::Response AnswerCall(Call& call);
 
-// The handler of a server for this collector. Refers to `collector` and `crews`.
-http::Handler MakeHandler(Collector& collector, worker::Crews& crews);
+// The handler of a server for this collector. Refers to its arguments. `history`: null: none is kept.
+http::Handler MakeHandler(Collector& collector, worker::Crews& crews, HistoryPlace* history = nullptr);
 
 }  // namespace heaptap::api
 

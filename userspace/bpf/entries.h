@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "bpf/books.h"
@@ -54,6 +56,8 @@ class Entries {
 
   // Each of these reads a whole map once.
   virtual absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const = 0;
+  // Calls `visit(process_id, entry)` for each tally of all processes.
+  virtual absl::Status VisitTallies(absl::FunctionRef<void(uint64_t, const TallyEntry&)> visit) const = 0;
   // Of all processes, by process id.
   virtual absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const = 0;
   // By process id. A process without live objects may be missing.

@@ -13,22 +13,25 @@
 
 namespace heaptap::bpf {
 
+absl::Status KernelEntries::VisitTallies(absl::FunctionRef<void(uint64_t, const TallyEntry&)> visit) const {
+  return ForEachEntry<heaptap_tally_key, heaptap_tally>(skeleton_->maps.tallies,
+                                                        [&](const heaptap_tally_key& key, const heaptap_tally& tally) {
+                                                          visit(key.process_id, {key.stack_id, key.tid, tally});
+                                                        });
+}
+
 absl::StatusOr<std::vector<TallyEntry>> KernelEntries::ReadTallies(uint64_t process_id) const {
   std::vector<TallyEntry> entries;
-  absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
-      skeleton_->maps.tallies, [&](const heaptap_tally_key& key, const heaptap_tally& tally) {
-        if (key.process_id == process_id) entries.push_back({key.stack_id, key.tid, tally});
-      });
+  absl::Status status = VisitTallies([&](uint64_t id, const TallyEntry& entry) {
+    if (id == process_id) entries.push_back(entry);
+  });
   if (!status.ok()) return status;
   return entries;
 }
 
 absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> KernelEntries::ReadAllTallies() const {
   std::map<uint64_t, std::vector<TallyEntry>> entries;
-  absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
-      skeleton_->maps.tallies, [&](const heaptap_tally_key& key, const heaptap_tally& tally) {
-        entries[key.process_id].push_back({key.stack_id, key.tid, tally});
-      });
+  absl::Status status = VisitTallies([&](uint64_t id, const TallyEntry& entry) { entries[id].push_back(entry); });
   if (!status.ok()) return status;
   return entries;
 }

@@ -20,6 +20,7 @@ class KernelEntries final : public Entries {
   // To be called once, before anything else. `skeleton` must outlive this object.
   void Open(const heaptap_bpf* skeleton) { skeleton_ = skeleton; }
 
+  absl::Status VisitTallies(absl::FunctionRef<void(uint64_t, const TallyEntry&)> visit) const override;
   absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const override;
   absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const override;
   absl::StatusOr<std::map<uint64_t, LiveTotals>> ReadLiveTotals() const override;

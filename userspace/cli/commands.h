@@ -26,6 +26,8 @@ void AddDiff(CommandLine& line);
 void AddReport(CommandLine& line);
 void AddView(CommandLine& line);
 void AddTop(CommandLine& line);
+void AddHistory(CommandLine& line);
+void AddMark(CommandLine& line);
 
 }  // namespace heaptap::cli
 

@@ -24,6 +24,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/pins.h"
@@ -33,6 +34,7 @@
 #include "userspace/cli/configuration_file.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
+#include "userspace/daemon/historian.h"
 #include "userspace/daemon/notify.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/handle.h"
@@ -66,6 +68,9 @@ struct DaemonFlags {
   uint32_t max_contexts = 0;
   double budget = 2;
   bool budget_given = false;
+  std::string history;  // "": in the state folder
+  uint64_t history_bytes = history::kDefaultBytes;
+  std::string history_interval = "10s";
   bool end = false;
 };
 
@@ -112,6 +117,19 @@ void AddOptions(Command command, DaemonFlags& flags) {
       .Type("BYTES")
       .Bytes();
   command
+      .Add("--history", flags.history,
+           "keep the history of all processes in this database (default: history.db in the folder of --state-dir; "
+           "none: keep no history)")
+      .Type("FILE");
+  command
+      .Add("--history-bytes", flags.history_bytes, "limit the history to this many bytes (default: 500M; at least 1M)")
+      .Type("BYTES")
+      .Bytes();
+  command
+      .Add("--history-interval", flags.history_interval,
+           "look at all processes for the history at this interval (default: 10s; 100ms to 1h)")
+      .Type("TIME");
+  command
       .Add("--max-live", flags.max_live, "limit the live samples of one process (default: as many as are still free)")
       .Type("N");
   command
@@ -129,6 +147,7 @@ void AddOptions(Command command, DaemonFlags& flags) {
 struct DaemonOptions {
   recording::RecorderOptions recording;
   http::ServerOptions http;
+  daemon::HistoryOptions history;
 };
 
 // Sets the option `name` of the policy.
@@ -144,6 +163,24 @@ absl::StatusOr<absl::Duration> ParseAge(const std::string& text) {
   if (absl::ParseDuration(text, &age) && age >= absl::ZeroDuration()) return age;
   return absl::InvalidArgumentError(
       absl::StrCat("--max-age ", text, ": expected a duration, such as 90s, 10m or 168h"));
+}
+
+absl::StatusOr<daemon::HistoryOptions> MakeHistory(const DaemonFlags& flags) {
+  daemon::HistoryOptions options;
+  if (flags.history != "none") {
+    options.path = flags.history.empty() ? absl::StrCat(flags.state_folder, "/history.db") : flags.history;
+  }
+  options.most_bytes = flags.history_bytes;
+  if (options.most_bytes < history::kLeastBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("--history-bytes ", flags.history_bytes,
+                                                   ": expected at least 1M; --history none keeps no history"));
+  }
+  const bool is_duration = absl::ParseDuration(flags.history_interval, &options.interval);
+  if (!is_duration || options.interval < absl::Milliseconds(100) || options.interval > absl::Hours(1)) {
+    return absl::InvalidArgumentError(absl::StrCat("--history-interval ", base::Printable(flags.history_interval),
+                                                   ": expected a duration from 100ms to 1h, such as 10s"));
+  }
+  return options;
 }
 
 absl::StatusOr<std::optional<gid_t>> FindGroup(const std::string& name) {
@@ -183,7 +220,10 @@ absl::StatusOr<DaemonOptions> MakeOptions(const DaemonFlags& flags) {
   const bool is_exact = policy.lg_sample == uint32_t{0} && !flags.budget_given;
   system_wide.budget = is_exact ? 0 : flags.budget / 100;
   recording->system_wide = std::move(system_wide);
-  return DaemonOptions{*std::move(recording), {.socket_path = flags.socket, .listen = flags.listen, .group = *group}};
+  const absl::StatusOr<daemon::HistoryOptions> history = MakeHistory(flags);
+  if (!history.ok()) return history.status();
+  return DaemonOptions{
+      *std::move(recording), {.socket_path = flags.socket, .listen = flags.listen, .group = *group}, *history};
 }
 
 // Adds the configuration file's options to those of the command line.
@@ -321,7 +361,8 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
   Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP});
   Priority priority;
   RaiseDescriptorLimit();
-  absl::StatusOr<std::unique_ptr<daemon::Daemon>> started = daemon::Daemon::Start(options.recording, options.http);
+  absl::StatusOr<std::unique_ptr<daemon::Daemon>> started =
+      daemon::Daemon::Start(options.recording, options.http, options.history);
   if (!started.ok()) return Report(started.status());
   daemon::Daemon& daemon = **started;
   // With port 0 the kernel chooses the port.

@@ -20,7 +20,9 @@
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/growth.h"
+#include "userspace/cli/history_profile.h"
 #include "userspace/cli/local_names.h"
+#include "userspace/cli/moment.h"
 #include "userspace/cli/profile_source.h"
 #include "userspace/cli/terminal.h"
 #include "userspace/cli/whole_file.h"
@@ -70,6 +72,29 @@ absl::StatusOr<Snapshots> OfFiles(const std::string& before_path, const std::str
                    .symbols = std::move(after->symbols)};
 }
 
+bool IsMoment(const std::string& word) { return access(word.c_str(), F_OK) != 0 && ParseNamedMoment(word).has_value(); }
+
+absl::StatusOr<Snapshots> OfMoments(const Client& client, const std::string& before_word,
+                                    const std::string& after_word) {
+  HistoryProfiles profiles(client);
+  Snapshots snapshots = {.name = absl::StrCat(base::Printable(after_word), " since ", base::Printable(before_word)),
+                         .before = {},
+                         .after = {}};
+  for (const auto& [word, profile] : {std::pair(&before_word, &snapshots.before), {&after_word, &snapshots.after}}) {
+    const std::optional<absl::StatusOr<NamedMoment>> moment = ParseNamedMoment(*word);
+    if (!moment.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("diff ", base::Printable(*word), ": expected NAME@MOMENT, like the other one"));
+    }
+    if (!moment->ok()) return moment->status();
+    absl::StatusOr<Dump> dump = profiles.Fetch(**moment);
+    if (!dump.ok()) return dump.status();
+    *profile = std::move(dump->profile);
+    snapshots.symbols.merge(dump->symbols);
+  }
+  return snapshots;
+}
+
 absl::StatusOr<Snapshots> OfProcess(const Client& client, pid_t pid, absl::Duration window) {
   absl::StatusOr<ProcessDocument> first = GetProcess(client, pid);
   if (!first.ok()) return first.status();
@@ -93,12 +118,17 @@ absl::StatusOr<Snapshots> Take(const DiffFlags& flags) {
   if (!flags.after.empty()) {
     if (flags.seconds.has_value())
       return absl::InvalidArgumentError("diff: --seconds needs the PID of a process instead of dumps");
+    if (IsMoment(flags.before) || IsMoment(flags.after)) {
+      return OfMoments(Client(flags.socket), flags.before, flags.after);
+    }
     return OfFiles(flags.before, flags.after);
   }
   pid_t pid = 0;
   if (!absl::SimpleAtoi(flags.before, &pid) || pid <= 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("diff ", base::Printable(flags.before), ": expected two dumps, or the PID of a process"));
+        absl::StrCat("diff ", base::Printable(flags.before),
+                     ": expected two dumps, two moments (NAME@yesterday NAME@now), or the PID of a "
+                     "process"));
   }
   return OfProcess(Client(flags.socket), pid, absl::Seconds(flags.seconds.value_or(kDefaultSeconds)));
 }
@@ -126,15 +156,17 @@ int Diff(const DiffFlags& flags) {
 }  // namespace
 
 void AddDiff(CommandLine& line) {
-  Command command = line.AddCommand(
-      "diff", "show what grew, by call path: between two dumps (heap_v2 or gperftools), or in a running process");
+  Command command = line.AddCommand("diff",
+                                    "show what grew, by call path: between two dumps (heap_v2 or gperftools), two "
+                                    "moments of the history (NAME@WHEN), "
+                                    "or in a running process");
   auto flags = std::make_shared<DiffFlags>();
   command
       .Add("BEFORE", flags->before,
-           "compare this dump with AFTER; without AFTER: the PID of a process that the daemon records")
+           "compare this dump or moment with AFTER; without AFTER: the PID of a process that the daemon records")
       .Required()
       .Type("");
-  command.Add("AFTER", flags->after, "compare with this later dump of the same process").Type("");
+  command.Add("AFTER", flags->after, "compare with this later dump of the same process, or this later moment").Type("");
   command.Add("--seconds", flags->seconds, "wait N seconds between the two snapshots of a process (default: 10)")
       .Type("N")
       .AboveZero();

@@ -50,5 +50,7 @@ int main(int argc, char** argv) {
   heaptap::cli::AddReport(line);
   heaptap::cli::AddView(line);
   heaptap::cli::AddTop(line);
+  heaptap::cli::AddHistory(line);
+  heaptap::cli::AddMark(line);
   return CheckStdout(line.Run(words));
 }

@@ -155,10 +155,13 @@ void AddReport(CommandLine& line) {
   Command command =
       line.AddCommand("report", "show who holds the memory: of a dump, or of a process that the daemon records");
   auto flags = std::make_shared<ReportFlags>();
-  command.Add("SUBJECT", flags->subject, "a dump (heap_v2 or gperftools), a PID, or the command of a process")
+  command
+      .Add("SUBJECT", flags->subject,
+           "a dump (heap_v2 or gperftools), a PID, the command of a process, or a moment of the history (NAME@WHEN)")
       .Required()
       .Type("");
-  command.Add("--base", flags->base, "show the difference to this earlier dump of the same process").Type("DUMP");
+  command.Add("--base", flags->base, "show the difference to this earlier dump of the same process, or moment")
+      .Type("DUMP");
   AddViews(command, *flags);
   AddMeasures(command, *flags);
   AddFilters(command, *flags);

@@ -13,6 +13,8 @@
 #include "userspace/cli/client.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/growth.h"
+#include "userspace/cli/history_profile.h"
+#include "userspace/cli/moment.h"
 #include "userspace/cli/profile_source.h"
 #include "userspace/cli/short_report.h"
 
@@ -66,14 +68,45 @@ absl::StatusOr<Seen> OfProcess(const std::string& socket, const std::string& wor
   return Seen{.profile = *std::move(profile), .subject = std::move(subject), .pid = pid};
 }
 
+// A moment of the past. All moments of one report share `profiles`.
+absl::StatusOr<Seen> OfMoment(HistoryProfiles& profiles, const NamedMoment& moment, const std::string& word) {
+  absl::StatusOr<Dump> dump = profiles.Fetch(moment);
+  if (!dump.ok()) return dump.status();
+  report::Subject subject = DumpSubject(dump->profile, "");
+  subject.name = base::Printable(word);
+  subject.next_commands = {absl::StrCat("heaptap history ", moment.name),
+                           absl::StrCat("heaptap diff ", word, " ", moment.name, "@now")};
+  return Seen{.profile = std::move(dump->profile), .subject = std::move(subject), .symbols = std::move(dump->symbols)};
+}
+
+// What --base names. The addresses of moments mean nothing elsewhere, so they are compared with each other only.
+absl::StatusOr<Dump> ReadBase(HistoryProfiles& profiles, const std::string& base, bool is_of_moment) {
+  const bool is_dump = IsFile(base) || absl::StrContains(base, '/');
+  const std::optional<absl::StatusOr<NamedMoment>> moment = is_dump ? std::nullopt : ParseNamedMoment(base);
+  if (moment.has_value() != is_of_moment) {
+    return absl::InvalidArgumentError(absl::StrCat("--base ", base::Printable(base),
+                                                   ": compare a dump or a process "
+                                                   "with a dump, and a moment with a moment (NAME@now)"));
+  }
+  if (!moment.has_value()) return ReadDump(base);
+  if (!moment->ok()) return moment->status();
+  return profiles.Fetch(**moment);
+}
+
 }  // namespace
 
 absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base) {
   // What has a slash is no command: ReadDump says why it cannot be read.
   const bool is_dump = IsFile(word) || absl::StrContains(word, '/');
-  absl::StatusOr<Seen> seen = is_dump ? OfDump(word) : OfProcess(socket, word);
+  const Client client(socket);
+  HistoryProfiles profiles(client);
+  const std::optional<absl::StatusOr<NamedMoment>> moment = is_dump ? std::nullopt : ParseNamedMoment(word);
+  if (moment.has_value() && !moment->ok()) return moment->status();
+  absl::StatusOr<Seen> seen = is_dump              ? OfDump(word)
+                              : moment.has_value() ? OfMoment(profiles, **moment, word)
+                                                   : OfProcess(socket, word);
   if (!seen.ok() || base.empty()) return seen;
-  absl::StatusOr<Dump> before = ReadDump(base);
+  absl::StatusOr<Dump> before = ReadBase(profiles, base, moment.has_value());
   if (!before.ok()) return before.status();
   seen->symbols.merge(before->symbols);
   absl::StatusOr<Growth> growth = FindGrowth(before->profile, seen->profile);

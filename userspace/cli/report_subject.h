@@ -27,9 +27,10 @@ struct Seen {
   exporter::Symbols symbols = {};  // of the dumps
 };
 
-// `word`: the path of a dump, a PID, or the command of a process that the daemon at `socket` records. `base`: the path
-// of an earlier dump; "": none. NotFound: no such dump and no such process; InvalidArgument: several processes have
-// this command; FailedPrecondition: a dump cannot be read, or is of another process.
+// `word`: the path of a dump, a PID, the command of a process that the daemon at `socket` records, or NAME@MOMENT (a
+// moment of its history). `base`: the path of an earlier dump, or an earlier moment; "": none. NotFound: no such dump
+// and no such process; InvalidArgument: several processes have this command; FailedPrecondition: a dump cannot be read,
+// or is of another process.
 absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base);
 
 }  // namespace heaptap::cli

@@ -65,10 +65,13 @@ int WritePage(const ViewFlags& flags) {
 void AddView(CommandLine& line) {
   Command command = line.AddCommand("view", "write a profile as a page for a browser: one file with all views");
   auto flags = std::make_shared<ViewFlags>();
-  command.Add("SUBJECT", flags->subject, "a dump (heap_v2 or gperftools), a PID, or the command of a process")
+  command
+      .Add("SUBJECT", flags->subject,
+           "a dump (heap_v2 or gperftools), a PID, the command of a process, or a moment of the history (NAME@WHEN)")
       .Required()
       .Type("");
-  command.Add("--base", flags->base, "show the difference to this earlier dump of the same process").Type("DUMP");
+  command.Add("--base", flags->base, "show the difference to this earlier dump of the same process, or moment")
+      .Type("DUMP");
   command
       .Add("-o,--output", flags->output, "write to FILE (default: the name of the subject with .html, in this folder)")
       .Type("FILE");

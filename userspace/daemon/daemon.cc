@@ -35,14 +35,16 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& answer) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const recording::RecorderOptions& recording,
-                                                      const http::ServerOptions& http) {
+                                                      const http::ServerOptions& http, const HistoryOptions& history) {
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(recording);
   if (!recorder.ok()) return recorder.status();
   base::FileDescriptor asked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!asked.valid()) return absl::UnavailableError(absl::StrCat("eventfd: ", strerror(errno)));
   std::unique_ptr<Daemon> daemon(new Daemon(*std::move(recorder), std::move(asked)));
+  if (!history.path.empty()) daemon->historian_ = std::make_unique<Historian>(*daemon, daemon->crews_, history);
+  api::HistoryPlace* place = daemon->historian_ == nullptr ? nullptr : &daemon->historian_->place();
   absl::StatusOr<std::unique_ptr<http::Server>> server =
-      http::Server::Start(http, api::MakeHandler(*daemon, daemon->crews_));
+      http::Server::Start(http, api::MakeHandler(*daemon, daemon->crews_, place));
   if (!server.ok()) {
     if (!daemon->recorder_->took_over()) daemon->recorder_->End();
     return server.status();
@@ -61,6 +63,7 @@ Daemon::~Daemon() {
   // Clients may wait for the names of functions.
   crews_.Cancel();
   server_ = nullptr;
+  historian_ = nullptr;
 }
 
 absl::Duration Daemon::patience() const { return waiting_.empty() ? recording::Recorder::kPumpInterval : kAskAgain; }
@@ -165,6 +168,17 @@ absl::Status Daemon::SetActive(const profile::ProcessRef& process, bool active) 
 absl::Status Daemon::SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) {
   return Ask<absl::Status>(
       [process, lg_sample](recording::Recorder& recorder) { return recorder.queries().SetRate(process, lg_sample); });
+}
+
+absl::StatusOr<profile::Survey> Daemon::Survey(const profile::Activities& known) {
+  return Ask<absl::StatusOr<profile::Survey>>(
+      [known](recording::Recorder& recorder) { return recorder.surveys().Take(known); });
+}
+
+absl::StatusOr<profile::SurveyedStacks> Daemon::Stacks(const profile::ProcessRef& process,
+                                                       const std::vector<uint64_t>& stack_ids) {
+  return Ask<absl::StatusOr<profile::SurveyedStacks>>(
+      [process, stack_ids](recording::Recorder& recorder) { return recorder.surveys().Stacks(process, stack_ids); });
 }
 
 absl::StatusOr<profile::CollectorFigures> Daemon::Figures() {

@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "userspace/api/collector.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/daemon/historian.h"
 #include "userspace/http/server.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
@@ -33,7 +34,7 @@ namespace heaptap::daemon {
 class Daemon : public api::Collector {
  public:
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const recording::RecorderOptions& recording,
-                                                       const http::ServerOptions& http);
+                                                       const http::ServerOptions& http, const HistoryOptions& history);
   // Waiting clients get an error. What is pinned stays.
   ~Daemon() override;
 
@@ -56,6 +57,9 @@ class Daemon : public api::Collector {
   absl::Status SetActive(const profile::ProcessRef& process, bool active) override;
   absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) override;
   absl::StatusOr<profile::CollectorFigures> Figures() override;
+  absl::StatusOr<profile::Survey> Survey(const profile::Activities& known) override;
+  absl::StatusOr<profile::SurveyedStacks> Stacks(const profile::ProcessRef& process,
+                                                 const std::vector<uint64_t>& stack_ids) override;
 
  private:
   // Called with null when the daemon ends before it has answered. False: the user who asks must wait; ask again.
@@ -75,7 +79,8 @@ class Daemon : public api::Collector {
   std::vector<Question> questions_ ABSL_GUARDED_BY(mutex_);
   std::vector<Question> waiting_;  // of the recording's thread
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;
-  worker::Crews crews_;  // outlives the server
+  worker::Crews crews_;                   // outlives the server and the historian
+  std::unique_ptr<Historian> historian_;  // null: no history; outlives the server
   std::unique_ptr<http::Server> server_;
 };
 

@@ -150,9 +150,17 @@ absl::StatusOr<std::string> Dumps::WriteProfile(Target& target, heaptap_dump_kin
   last_dump_ = absl::Now();
   dump_time_ += *last_dump_ - begin;
   dumps_counted_[KindName(kind)]++;
+  written_.push_back({.process = {target.pid, target.process_id}, .time = *last_dump_, .path = *written});
+  if (written_.size() > kMaxWritten) written_.pop_front();
   if (pruner_.has_value()) pruner_->Added(*written, contents.size());
   Prune(*last_dump_);
   return written;
+}
+
+std::vector<profile::Survey::Dump> Dumps::TakeWritten() {
+  std::vector<profile::Survey::Dump> taken(written_.begin(), written_.end());
+  written_.clear();
+  return taken;
 }
 
 void Dumps::AddStackEnds(const profile::Profile& profile) {

@@ -6,6 +6,7 @@
 #define HEAPTAP_USERSPACE_RECORDING_DUMPS_H_
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,6 +20,7 @@
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/profile.h"
+#include "userspace/profile/survey.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/dump_folder.h"
 #include "userspace/recording/profile_builder.h"
@@ -64,6 +66,9 @@ class Dumps {
   // Builds, writes and reports one dump; prints errors. Returns its path.
   absl::StatusOr<std::string> Write(Target& target, heaptap_dump_kind kind);
   absl::StatusOr<std::string> WriteProfile(Target& target, heaptap_dump_kind kind, const profile::Profile& profile);
+  // Those written since the last call, at most the latest kMaxWritten.
+  static constexpr size_t kMaxWritten = 1000;
+  std::vector<profile::Survey::Dump> TakeWritten();
   // Whether a dump could not be written.
   bool failed() const { return failed_; }
   // The path of the last dump with the most live bytes; "" if there is none.
@@ -102,6 +107,7 @@ class Dumps {
   std::vector<std::string> without_samples_;  // names of processes that ended before their first sample
   profile::StackEnds stack_ends_ = {};        // of last dumps
   std::set<std::string> losses_reported_;
+  std::deque<profile::Survey::Dump> written_;
   profile::CountsByName dumps_counted_;
   uint64_t dump_errors_ = 0;
   absl::Duration dump_time_ = {};

@@ -17,10 +17,6 @@
 namespace heaptap::recording {
 namespace {
 
-// The tallies of ended threads are folded from this share of the map, or of a process's bound, on. A process without a
-// bound may have as many tallies as are still free, so one process alone never has more than half of the map.
-constexpr double kFoldAt = 0.25;
-
 // At the end of a recording, for the processes that still wait to be looked at.
 constexpr absl::Duration kEndPatience = absl::Seconds(10);
 
@@ -250,20 +246,7 @@ void Everyone::Tick(absl::Time now) {
   allocators_.Release(now);
   errands_.EndIdle(now);
   dumps_.Prune(now);
-  // Signed: a reset that races with a sample can leave the count at -1.
-  const auto is_filling = [](int64_t tallies, uint64_t bound) {
-    return static_cast<double>(tallies) > kFoldAt * static_cast<double>(bound);
-  };
-  int64_t tallies_of_all = 0;
-  bool has_full = false;
-  for (const auto& [process_id, recorded] : *processes) {
-    const heaptap_process& process = recorded.process;
-    const auto tallies_of_one = static_cast<int64_t>(process.figures.tallies);
-    tallies_of_all += tallies_of_one;
-    has_full |= process.limits.max_tallies != 0 && is_filling(tallies_of_one, process.limits.max_tallies);
-  }
-  if (!has_full && !is_filling(tallies_of_all, std::min(options_.map_sizes.tallies, options_.map_sizes.stacks))) return;
-  if (const auto tallies = books_.entries().ReadAllTallies(); tallies.ok()) upkeep_.FoldThreads(*tallies);
+  upkeep_.FoldWhenFull(*processes, std::min(options_.map_sizes.tallies, options_.map_sizes.stacks), now);
 }
 
 void Everyone::LookAt(pid_t pid) {

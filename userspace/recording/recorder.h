@@ -41,6 +41,7 @@
 #include "userspace/recording/queries.h"
 #include "userspace/recording/recorder_options.h"
 #include "userspace/recording/requests.h"
+#include "userspace/recording/surveys.h"
 #include "userspace/recording/target.h"
 #include "userspace/recording/target_state.h"
 #include "userspace/recording/target_table.h"
@@ -111,6 +112,7 @@ class Recorder {
   // Everyone::Tick and SetRules are to be called.
   Everyone& everyone() { return *everyone_; }
   Queries& queries() { return queries_; }
+  Surveys& surveys() { return surveys_; }
   profile::CollectorFigures Figures() { return queries_.Figures(loop_.events_counted()); }
 
  private:
@@ -135,6 +137,7 @@ class Recorder {
   Dumps dumps_;
   Requests requests_;
   Queries queries_;
+  Surveys surveys_;
   Endings endings_;
   EventLoop loop_;
   bool failed_ = false;

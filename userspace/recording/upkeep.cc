@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/recording/upkeep.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,6 +20,15 @@ constexpr absl::Duration kSaveTime = absl::Milliseconds(100);
 
 // Time for reading mappings again after lost mapping events, in each second.
 constexpr absl::Duration kRepairTime = absl::Milliseconds(100);
+
+// The tallies of ended threads are folded from this share of the map, or of a process's bound, on. A process without a
+// bound may have as many tallies as are still free, so one process alone never has more than half of the map.
+constexpr double kFoldAt = 0.25;
+// They are folded again when the share has grown by so much, each second from kAlmostFull on, and else after a pause:
+// a five-hundredth of the time is spent in vain at most.
+constexpr double kWorthFolding = 1.0 / 32;
+constexpr double kAlmostFull = 0.9;
+constexpr double kPausePerCost = 500;
 
 }  // namespace
 
@@ -70,6 +80,32 @@ void Upkeep::RepairSpaces() {
   }
 }
 
+void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound, absl::Time now) {
+  // Signed: a reset that races with a sample can leave the count at -1.
+  const auto share = [](int64_t tallies, uint64_t most) {
+    return static_cast<double>(tallies) / static_cast<double>(most);
+  };
+  int64_t all = 0;
+  double fullest = 0;
+  for (const auto& [process_id, recorded] : processes) {
+    const heaptap_process& process = recorded.process;
+    const auto own = static_cast<int64_t>(process.figures.tallies);
+    all += own;
+    if (process.limits.max_tallies != 0) fullest = std::max(fullest, share(own, process.limits.max_tallies));
+  }
+  fullest = std::max(fullest, share(all, bound));
+  // What the last fold has gained shows now.
+  fullest_after_fold_ = std::min(fullest_after_fold_, fullest);
+  if (fullest < kFoldAt) return;
+  const bool has_grown = fullest > fullest_after_fold_ + kWorthFolding || fullest > kAlmostFull;
+  if (!has_grown && now - folded_ < kPausePerCost * fold_cost_) return;
+  const absl::Time begin = absl::Now();
+  if (const auto tallies = books_.entries().ReadAllTallies(); tallies.ok()) FoldThreads(*tallies);
+  folded_ = now;
+  fold_cost_ = absl::Now() - begin;
+  fullest_after_fold_ = fullest;
+}
+
 void Upkeep::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies) {
   for (const auto& [process_id, entries] : tallies) {
     const Target* target = targets_.Find(process_id);
@@ -84,6 +120,7 @@ void Upkeep::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>&
     for (const bpf::TallyEntry& entry : entries) {
       if (may_be_folded(entry)) tids.insert(entry.tid);
     }
+    if (tids.empty()) continue;
     const absl::StatusOr<std::map<uint32_t, std::string>> living =
         hands_.ThreadNames(target->pid, std::vector<uint32_t>(tids.begin(), tids.end()));
     if (!living.ok()) continue;

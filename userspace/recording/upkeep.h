@@ -43,10 +43,14 @@ class Upkeep {
   // Each of these stops after some time, and goes on at the next call.
   absl::Status SaveStates(TargetStates& states, absl::Time now);
   void RepairSpaces();
-  // Adds the tallies of ended threads up.
-  void FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies);
+  // Adds the tallies of ended threads up, when all processes together or one of them have many: `bound` of all, or the
+  // limit of one. To be called every second. Reading all tallies takes some time, so that is done more rarely if there
+  // is little to gain.
+  void FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound, absl::Time now);
 
  private:
+  void FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies);
+
   bpf::Books& books_;
   const bpf::MappingEvents& mapping_events_;
   worker::Hands& hands_;
@@ -55,6 +59,9 @@ class Upkeep {
   const Dumps& dumps_;
   uint64_t mappings_lost_ = 0;  // as of the last RepairSpaces
   uint64_t last_saved_ = 0;     // process id
+  absl::Time folded_ = absl::InfinitePast();
+  absl::Duration fold_cost_ = {};
+  double fullest_after_fold_ = 0;  // as a share of the bound
 };
 
 }  // namespace heaptap::recording

@@ -105,6 +105,21 @@ absl::StatusOr<std::map<uint32_t, std::string>> Hands::ThreadNames(pid_t pid, ab
   return names;
 }
 
+absl::StatusOr<std::map<uint32_t, process::MemoryUse>> Hands::MemoryUse(absl::Span<const uint32_t> pids) {
+  // About no process in particular, since none can make the hands wait.
+  const Answer answer =
+      Do({.job = Job::kMemoryUse,
+          .file = {.pid = getpid()},
+          .question = std::string(reinterpret_cast<const char*>(pids.data()), pids.size() * sizeof(uint32_t))});
+  if (!answer.status.ok()) return answer.status;
+  std::map<uint32_t, process::MemoryUse> uses;
+  absl::string_view rest = answer.bytes;
+  for (const uint32_t pid : pids) {
+    if (!Take(rest, uses[pid])) return absl::UnavailableError("the hands sent too few answers");
+  }
+  return uses;
+}
+
 absl::StatusOr<MappedFile> Hands::Look(int identify, pid_t pid, const elf::Mapping& mapping,
                                        const heaptap_file_key* key) {
   const Answer answer = Do({.job = Job::kLook,

@@ -16,6 +16,7 @@
 #include "userspace/process/facts.h"
 #include "userspace/process/handle.h"
 #include "userspace/process/maps.h"
+#include "userspace/process/memory_use.h"
 #include "userspace/worker/answer_job.h"
 #include "userspace/worker/file_jobs.h"
 #include "userspace/worker/plain_bytes.h"
@@ -54,6 +55,17 @@ absl::Status WriteThreadNames(const Request& request, const HandsOutput& output)
     const std::optional<std::string> name = process::ThreadName(request.file.pid, tid);
     if (name.has_value()) output.write(absl::StrCat(BytesOf(tid), *name, absl::string_view("", 1)));
   }
+  return absl::OkStatus();
+}
+
+absl::Status WriteMemoryUse(const Request& request, const HandsOutput& output) {
+  absl::string_view pids = request.question;
+  std::string answer;
+  for (uint32_t pid; Take(pids, pid);) {
+    const process::MemoryUse use = process::ReadMemoryUse(static_cast<pid_t>(pid));
+    absl::StrAppend(&answer, BytesOf(use));
+  }
+  output.write(answer);
   return absl::OkStatus();
 }
 
@@ -98,6 +110,8 @@ absl::Status DoHandsJob(const Request& request, absl::Span<const int> descriptor
       return WriteFacts(request.file.pid, output);
     case Job::kThreadNames:
       return WriteThreadNames(request, output);
+    case Job::kMemoryUse:
+      return WriteMemoryUse(request, output);
     case Job::kControl:
       return Control(request, output);
     case Job::kAnswer:

@@ -25,6 +25,8 @@ struct ControlOrder {
   uint64_t address = 0;
 };
 
+// The question of Job::kMemoryUse: PIDs of 32 bits. The answer: for each, in their order, a process::MemoryUse.
+
 bool IsHandsJob(Job job);
 // `descriptors`: Request::descriptors. Returns the end of the answer.
 absl::Status DoHandsJob(const Request& request, absl::Span<const int> descriptors, const HandsOutput& output);

@@ -41,6 +41,7 @@ enum class Job : uint8_t {
   kLook = 70,
   kVersion = 71,
   kAttach = 72,
+  kMemoryUse = 73,
   kForTests = 200,  // and above: of a reader
 };
 

@@ -42,6 +42,13 @@ class SimulatedEntries final : public Entries {
  public:
   explicit SimulatedEntries(SimulatedKernel& kernel) : kernel_(kernel) {}
 
+  absl::Status VisitTallies(absl::FunctionRef<void(uint64_t, const TallyEntry&)> visit) const override {
+    kernel_.Step("VisitTallies");
+    for (const auto& [process_id, entries] : kernel_.tallies) {
+      for (const TallyEntry& entry : entries) visit(process_id, entry);
+    }
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const override {
     kernel_.Step("ReadTallies");
     const auto found = kernel_.tallies.find(process_id);

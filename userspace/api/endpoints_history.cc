@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The history of processes, and marks in it.
+//
+//   GET history.json                    the services that there is a history of
+//   GET history.json?name=N | pid=P     what they held over time: &since= &until= &points= &paths=
+//   GET history.json?...&at=T           what they held at one moment
+//   POST mark?text=T[&pid=P]            a mark in the history of a process, or of all
+//
+// Times are seconds since 1970 in UTC; 0 or less: that many seconds from now.
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "userspace/api/endpoint.h"
+#include "userspace/base/printable_text.h"
+#include "userspace/export/json.h"
+#include "userspace/history/timeline.h"
+#include "userspace/history/writer.h"
+
+namespace heaptap::api {
+namespace {
+
+using exporter::Json;
+
+// With 200 paths each, about 10 MB of JSON.
+constexpr uint32_t kMostPoints = 2000;
+constexpr uint32_t kMostPaths = 1000;
+constexpr size_t kMostMarkBytes = 200;
+// The kernel's limit (PID_MAX_LIMIT).
+constexpr uint32_t kMaxPid = 1 << 22;
+// Year 9999, as far as texts of times go.
+constexpr double kMaxSeconds = 253402300799;
+
+absl::Status NoHistory() { return absl::NotFoundError("the daemon keeps no history (--history none)"); }
+
+http::Response JsonAnswer(const Json& document) {
+  return {.content_type = http::kJson, .body = absl::StrCat(document.Text(), "\n")};
+}
+
+double Seconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
+
+// Has the history looked at if it is not sound.
+template <typename Answer>
+Answer Noted(Call& call, Answer answer) {
+  if (absl::IsDataLoss(answer.status())) call.history->is_suspect = true;
+  return answer;
+}
+
+absl::Status ToClient(const absl::Status& status) {
+  if (absl::IsDataLoss(status)) return absl::UnavailableError("the history is corrupt; a new one begins soon");
+  return {status.code(), base::Printable(status.message())};
+}
+
+history::Sees SeesOf(const Call& call) {
+  return [&access = call.access](std::optional<uid_t> owner) { return access.Sees(owner); };
+}
+
+Reply Services(Call& call) {
+  const absl::StatusOr<std::vector<history::Service>> services =
+      Noted(call, history::ReadServices(call.history->path, SeesOf(call)));
+  if (!services.ok()) return ToClient(services.status());
+  Json list = Json::List();
+  for (const history::Service& service : *services) {
+    list.Add(Json{{"name", base::Printable(service.name)},
+                  {"first", Seconds(service.first)},
+                  {"last", Seconds(service.last)},
+                  {"processes", service.processes},
+                  {"running", service.running}});
+  }
+  return JsonAnswer(Json{{"schema_version", exporter::kSchemaVersion}, {"services", std::move(list)}});
+}
+
+Json FrameJson(const history::TimelineFrame& frame) {
+  const auto text = [](const std::string& value) { return value.empty() ? Json() : Json(base::Printable(value)); };
+  return Json{{"function", text(frame.source.function)},
+              {"file", text(frame.source.file)},
+              {"line", frame.source.line == 0 ? Json() : Json(frame.source.line)},
+              {"library", text(frame.library)},
+              {"offset", frame.offset},
+              {"inline", frame.is_inlined}};
+}
+
+template <typename Integer>
+Json OptionalJson(const std::optional<Integer>& value) {
+  return value.has_value() ? Json(*value) : Json();
+}
+
+Json TimelineJson(const history::Timeline& timeline) {
+  Json processes = Json::List();
+  for (const history::KnownProcess& process : timeline.processes) {
+    processes.Add(Json{{"pid", process.pid},
+                       {"command", base::Printable(process.command)},
+                       {"service", base::Printable(process.service)},
+                       {"started", Seconds(process.started)},
+                       {"ended", process.ended.has_value() ? Json(Seconds(*process.ended)) : Json()},
+                       {"how", base::Printable(process.how)}});
+  }
+  Json points = Json::List();
+  Json rows = Json::List();
+  for (size_t i = 0; i < timeline.points.size(); i++) {
+    const history::TimelinePoint& point = timeline.points[i];
+    points.Add(Json{{"time", Seconds(point.time)},
+                    {"processes", point.processes},
+                    {"pid", point.pid},
+                    {"live_bytes", point.live_bytes},
+                    {"live_objects", point.live_objects},
+                    {"rss_bytes", OptionalJson(point.rss_bytes)},
+                    {"limit_bytes", OptionalJson(point.limit_bytes)},
+                    {"allocated_bytes", point.allocated_bytes},
+                    {"lg_sample", point.lg_sample},
+                    {"lost", point.lost}});
+    for (const auto& [path, held] : point.rows) {
+      Json cells = Json::List();
+      cells.Add(i);
+      cells.Add(path);
+      cells.Add(held.live_bytes);
+      cells.Add(held.live_objects);
+      cells.Add(held.samples);
+      rows.Add(std::move(cells));
+    }
+  }
+  Json paths = Json::List();
+  for (const history::TimelinePath& path : timeline.paths) {
+    Json frames = Json::List();
+    for (const history::TimelineFrame& frame : path.frames) frames.Add(FrameJson(frame));
+    paths.Add(Json{{"id", path.id}, {"frames", std::move(frames)}});
+  }
+  Json marks = Json::List();
+  for (const history::Mark& mark : timeline.marks) {
+    marks.Add(Json{{"time", Seconds(mark.time)},
+                   {"pid", OptionalJson(mark.pid)},
+                   {"kind", base::Printable(mark.kind)},
+                   {"text", base::Printable(mark.text)}});
+  }
+  return Json{{"schema_version", exporter::kSchemaVersion},
+              {"name", base::Printable(timeline.name)},
+              {"processes", std::move(processes)},
+              {"points", std::move(points)},
+              {"paths", std::move(paths)},
+              {"rows", std::move(rows)},
+              {"marks", std::move(marks)}};
+}
+
+absl::StatusOr<absl::Time> Moment(const http::Request& request, const std::string& name, absl::Time if_absent) {
+  const std::optional<std::string> text = request.Parameter(name);
+  if (!text.has_value()) return if_absent;
+  double seconds = 0;
+  // Also refuses NaN.
+  if (!absl::SimpleAtod(*text, &seconds) || !(seconds >= -kMaxSeconds && seconds <= kMaxSeconds)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the parameter ", name, " must be a time in seconds since 1970, or 0 or less, in seconds from now"));
+  }
+  return seconds > 0 ? absl::UnixEpoch() + absl::Seconds(seconds) : absl::Now() + absl::Seconds(seconds);
+}
+
+absl::StatusOr<uint32_t> Number(const http::Request& request, const std::string& name, size_t if_absent, uint32_t least,
+                                uint32_t most) {
+  const std::optional<std::string> text = request.Parameter(name);
+  if (!text.has_value()) return static_cast<uint32_t>(if_absent);
+  const std::optional<uint32_t> number = ParseNumber(*text, least, most);
+  if (number.has_value()) return *number;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the parameter ", name, " must be a number from ", least, " to ", most));
+}
+
+absl::StatusOr<history::Range> AskedRange(const http::Request& request) {
+  history::Range range;
+  const absl::StatusOr<absl::Time> since = Moment(request, "since", range.since);
+  if (!since.ok()) return since.status();
+  const absl::StatusOr<absl::Time> until = Moment(request, "until", range.until);
+  if (!until.ok()) return until.status();
+  const absl::StatusOr<uint32_t> points = Number(request, "points", range.points, 2, kMostPoints);
+  if (!points.ok()) return points.status();
+  const absl::StatusOr<uint32_t> paths = Number(request, "paths", range.paths, 0, kMostPaths);
+  if (!paths.ok()) return paths.status();
+  return history::Range{.since = *since, .until = *until, .points = *points, .paths = *paths};
+}
+
+Reply History(Call& call) {
+  if (call.history == nullptr) return NoHistory();
+  history::Subject subject = {.name = call.request.Parameter("name")};
+  if (call.request.Parameter("pid").has_value()) {
+    const absl::StatusOr<uint32_t> pid = Number(call.request, "pid", 0, 1, kMaxPid);
+    if (!pid.ok()) return absl::InvalidArgumentError("the parameter pid must be a PID");
+    subject.pid = static_cast<pid_t>(*pid);
+  }
+  if (!subject.name.has_value() && !subject.pid.has_value()) return Services(call);
+  absl::StatusOr<history::Timeline> timeline = absl::UnknownError("");
+  if (call.request.Parameter("at").has_value()) {
+    const absl::StatusOr<absl::Time> at = Moment(call.request, "at", absl::Now());
+    if (!at.ok()) return at.status();
+    timeline = Noted(call, history::ReadMoment(call.history->path, subject, *at, SeesOf(call)));
+  } else {
+    const absl::StatusOr<history::Range> range = AskedRange(call.request);
+    if (!range.ok()) return range.status();
+    timeline = Noted(call, history::ReadTimeline(call.history->path, subject, *range, SeesOf(call)));
+  }
+  if (!timeline.ok()) return ToClient(timeline.status());
+  return JsonAnswer(TimelineJson(*timeline));
+}
+
+// The process in the history that the client means.
+absl::StatusOr<int64_t> MarkedProcess(Call& call, pid_t pid) {
+  const absl::StatusOr<std::vector<profile::ProcessSummary>> processes = VisibleProcesses(call);
+  if (!processes.ok()) return processes.status();
+  for (const profile::ProcessSummary& process : *processes) {
+    if (process.pid == pid) return Noted(call, history::FindProcess(call.history->path, pid, process.process_id));
+  }
+  return absl::NotFoundError(absl::StrCat("process ", pid, " is not recorded"));
+}
+
+Reply Mark(Call& call) {
+  if (call.history == nullptr) return NoHistory();
+  const std::string text = base::Printable(call.request.Parameter("text").value_or(""));
+  if (text.empty() || text.size() > kMostMarkBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the text of a mark must have 1 to ", kMostMarkBytes, " bytes"));
+  }
+  std::optional<int64_t> process;
+  if (call.request.Parameter("pid").has_value()) {
+    const absl::StatusOr<uint32_t> pid = Number(call.request, "pid", 0, 1, kMaxPid);
+    if (!pid.ok()) return absl::InvalidArgumentError("the parameter pid must be a PID");
+    const absl::StatusOr<int64_t> found = MarkedProcess(call, static_cast<pid_t>(*pid));
+    if (!found.ok()) return ToClient(found.status());
+    process = *found;
+  } else if (!call.access.SeesAll()) {
+    return absl::PermissionDeniedError("a mark for all processes needs full access; name one of your processes");
+  }
+  const absl::Status status = history::AddMark(call.history->path, absl::Now(), process, "mark", text);
+  if (absl::IsNotFound(status)) return absl::NotFoundError("there is no history yet");
+  if (!status.ok()) return ToClient(status);
+  return JsonAnswer(Json{{"schema_version", exporter::kSchemaVersion}, {"marked", true}});
+}
+
+constexpr CollectorEndpoint kHistory[] = {
+    {"history.json", kRead, ErrorForm::kJson, History},
+    {"mark", kPost, ErrorForm::kJson, Mark},
+};
+
+}  // namespace
+
+absl::Span<const CollectorEndpoint> HistoryEndpoints() { return kHistory; }
+
+}  // namespace heaptap::api

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/daemon/historian.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "userspace/base/messages.h"
+#include "userspace/base/printable_text.h"
+#include "userspace/history/retention.h"
+#include "userspace/history/service_name.h"
+#include "userspace/profile/estimate.h"
+#include "userspace/recording/surveys.h"
+
+namespace heaptap::daemon {
+namespace {
+
+constexpr absl::Duration kPruneInterval = absl::Minutes(1);
+
+// Between two questions to the recording's thread, which has other things to do.
+constexpr absl::Duration kBreath = absl::Milliseconds(5);
+
+constexpr uid_t kRoot = 0;
+
+std::string HowItEnded(const profile::EndedProcess& ended) {
+  if (ended.by_oom_kill) return "OOM kill";
+  if (WIFSIGNALED(ended.status)) return absl::StrCat("signal ", WTERMSIG(ended.status));
+  return absl::StrCat("exit ", WEXITSTATUS(ended.status));
+}
+
+// How many of the stacks, largest first, have a row of their own.
+size_t CountChosen(const std::vector<profile::StackShare>& stacks) {
+  double all = 0;
+  for (const profile::StackShare& stack : stacks) all += stack.live_bytes;
+  size_t count = 0;
+  for (double held = 0; count < stacks.size() && count < Historian::kMaxPaths && held < Historian::kShare * all;) {
+    held += stacks[count++].live_bytes;
+  }
+  return count;
+}
+
+}  // namespace
+
+Historian::Historian(api::Collector& collector, worker::Crews& crews, HistoryOptions options)
+    : collector_(collector),
+      options_(std::move(options)),
+      place_{.path = options_.path},
+      names_(collector, crews, options_.path),
+      thread_([this] { Work(); }) {}
+
+Historian::~Historian() {
+  {
+    absl::MutexLock lock(&mutex_);
+    shall_stop_ = true;
+  }
+  thread_.join();
+}
+
+bool Historian::Sleep(absl::Duration duration) {
+  absl::MutexLock lock(&mutex_);
+  return !mutex_.AwaitWithTimeout(absl::Condition(&shall_stop_), duration);
+}
+
+void Historian::Note(const absl::Status& status) {
+  if (status.ok() && has_failed_) base::Say("the history is written again");
+  if (!status.ok() && !has_failed_) {
+    base::Say(absl::StrCat("cannot write the history in ", base::Printable(options_.path), ": ",
+                           base::Printable(status.message()), "; the recording goes on"));
+  }
+  has_failed_ = !status.ok();
+}
+
+void Historian::Work() {
+  for (absl::Time next = absl::Now();;) {
+    const absl::Status status = Round(absl::Now());
+    if (!absl::IsCancelled(status)) {
+      Note(status);
+      if (!status.ok()) {
+        // What the database has of it is found again.
+        if (writer_ != nullptr) writer_->Rollback();
+        known_.clear();
+        activities_.clear();
+      }
+      if (absl::IsDataLoss(status)) {
+        writer_ = nullptr;
+        names_.Clear();
+      }
+    }
+    next = std::max(next + options_.interval, absl::Now());
+    if (!Sleep(next - absl::Now())) return;
+  }
+}
+
+absl::Status Historian::Round(absl::Time now) {
+  if (place_.is_suspect.exchange(false) && writer_ != nullptr) {
+    if (absl::Status status = history::Check(writer_->database()); !status.ok()) return status;
+  }
+  if (writer_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<history::Writer>> writer = history::Writer::Open(options_.path, options_.most_bytes);
+    if (!writer.ok()) return writer.status();
+    writer_ = *std::move(writer);
+  }
+  const absl::StatusOr<profile::Survey> survey = collector_.Survey(activities_);
+  // The daemon ends, or has no time now.
+  if (!survey.ok()) return absl::CancelledError(survey.status().message());
+  std::vector<Turn> turns = MakeTurns(*survey);
+  FindNewPaths(now, turns);
+  if (absl::Status status = Write(now, *survey, turns); !status.ok()) return status;
+  if (now - pruned_ < kPruneInterval) return absl::OkStatus();
+  pruned_ = now;
+  return history::Prune(writer_->database(), history::MostPages(options_.most_bytes), now);
+}
+
+std::vector<Historian::Turn> Historian::MakeTurns(const profile::Survey& survey) {
+  std::vector<const profile::SurveyedProcess*> order;
+  order.reserve(survey.processes.size());
+  for (const profile::SurveyedProcess& process : survey.processes) order.push_back(&process);
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->since < b->since; });
+  std::map<std::optional<uid_t>, size_t> of_user;
+  std::vector<Turn> turns;
+  turns.reserve(order.size());
+  for (const profile::SurveyedProcess* process : order) {
+    const bool is_new = !known_.contains(process->ref.process_id);
+    if (is_new && !process->control_groups.has_value()) continue;
+    if (process->owner != kRoot && ++of_user[process->owner] > kMaxProcessesOfUser) continue;
+    Turn turn = {.process = process, .stacks = process->stacks};
+    SortStacks(is_new ? nullptr : &known_[process->ref.process_id], turn.stacks);
+    turn.chosen = CountChosen(turn.stacks);
+    turns.push_back(std::move(turn));
+  }
+  return turns;
+}
+
+void Historian::SortStacks(const Known* known, std::vector<profile::StackShare>& stacks) {
+  const auto weight = [&](const profile::StackShare& stack) {
+    if (known == nullptr) return stack.live_bytes;
+    const auto number = known->numbers.find(stack.stack_id);
+    const bool had_row = number != known->numbers.end() && known->last.rows.contains(number->second);
+    return had_row ? kLoyalty * stack.live_bytes : stack.live_bytes;
+  };
+  std::vector<std::pair<double, size_t>> order;
+  order.reserve(stacks.size());
+  for (size_t i = 0; i < stacks.size(); i++) order.emplace_back(-weight(stacks[i]), i);
+  // The order of the others does not matter.
+  const size_t count = std::min(kMaxPaths, order.size());
+  std::partial_sort(order.begin(), order.begin() + count, order.end());
+  std::vector<profile::StackShare> sorted;
+  sorted.reserve(stacks.size());
+  for (const auto& [negative_weight, i] : order) sorted.push_back(stacks[i]);
+  stacks = std::move(sorted);
+}
+
+void Historian::FindNewPaths(absl::Time now, std::vector<Turn>& turns) {
+  size_t all = 0;
+  for (Turn& turn : turns) {
+    Known& known = known_[turn.process->ref.process_id];
+    if (known.new_paths_at == absl::Time()) known.new_paths_at = now;
+    const double days = absl::FDivDuration(now - known.new_paths_at, absl::Hours(24));
+    known.new_paths = std::clamp(known.new_paths + days * kMaxNewPaths, 0.0, kMaxNewPaths);
+    known.new_paths_at = now;
+    for (size_t i = 0; i < turn.chosen; i++) {
+      const uint64_t stack = turn.stacks[i].stack_id;
+      if (known.numbers.contains(stack)) continue;
+      if (known.new_paths < 1) break;
+      if (all == kMaxNewPathsOfAll) {
+        turn.is_complete = false;
+        break;
+      }
+      known.new_paths--;
+      all++;
+      turn.asked.push_back(stack);
+    }
+    std::vector<uint64_t> answered;
+    for (size_t begin = 0; begin < turn.asked.size(); begin += recording::Surveys::kMaxStacks) {
+      const size_t end = std::min(begin + recording::Surveys::kMaxStacks, turn.asked.size());
+      const std::vector<uint64_t> piece(turn.asked.begin() + begin, turn.asked.begin() + end);
+      absl::StatusOr<profile::SurveyedStacks> found = collector_.Stacks(turn.process->ref, piece);
+      // It has ended in the meantime.
+      if (!found.ok()) break;
+      const size_t files = turn.found.files.size();
+      for (auto& stack : found->stacks) {
+        for (auto& frame : stack) {
+          if (frame.file != profile::SurveyedStacks::kNoFile) frame.file += files;
+        }
+        turn.found.stacks.push_back(std::move(stack));
+      }
+      std::move(found->files.begin(), found->files.end(), std::back_inserter(turn.found.files));
+      answered.insert(answered.end(), piece.begin(), piece.end());
+      if (!Sleep(kBreath)) break;
+    }
+    turn.is_complete &= answered.size() == turn.asked.size();
+    turn.asked = std::move(answered);
+  }
+}
+
+absl::Status Historian::Write(absl::Time now, const profile::Survey& survey, std::vector<Turn>& turns) {
+  if (absl::Status status = writer_->Begin(); !status.ok()) return status;
+  std::vector<HistoryNames::Task> tasks;
+  for (Turn& turn : turns) {
+    if (absl::Status status = WriteOne(now, turn, tasks); !status.ok()) return status;
+  }
+  if (absl::Status status = EndProcesses(now, survey); !status.ok()) return status;
+  for (const profile::Survey::Dump& dump : survey.dumps) {
+    const auto known = known_.find(dump.process.process_id);
+    if (known == known_.end()) continue;
+    const absl::Status status = writer_->AddMark(dump.time, known->second.id, "dump", base::Printable(dump.path));
+    if (!status.ok()) return status;
+  }
+  if (absl::Status status = writer_->Commit(); !status.ok()) return status;
+  for (const Turn& turn : turns) {
+    const uint64_t process_id = turn.process->ref.process_id;
+    if (turn.is_complete) {
+      activities_[process_id] = turn.process->activity;
+    } else {
+      activities_.erase(process_id);
+    }
+  }
+  names_.Add(std::move(tasks));
+  return absl::OkStatus();
+}
+
+absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<HistoryNames::Task>& tasks) {
+  const profile::SurveyedProcess& process = *turn.process;
+  Known& known = known_[process.ref.process_id];
+  if (known.id == 0) {
+    const std::vector<std::string> groups = process.control_groups.value_or(std::vector<std::string>());
+    const absl::StatusOr<int64_t> id =
+        writer_->AddProcess({.service = base::Printable(history::ServiceName(groups, process.command)),
+                             .command = base::Printable(process.command),
+                             .pid = process.ref.pid,
+                             .process_id = process.ref.process_id,
+                             .owner = process.owner,
+                             .started = process.since});
+    if (!id.ok()) return id.status();
+    known.id = *id;
+  }
+  if (absl::Status status = AddPaths(turn, known, tasks); !status.ok()) return status;
+  history::Point& point = known.last;
+  point.rss_bytes = process.resident_bytes;
+  point.limit_bytes = process.limit_bytes;
+  point.lg_sample = process.lg_sample;
+  point.lost = process.lost;
+  if (process.is_changed) {
+    point.allocated_bytes = profile::ToWhole(process.allocated_bytes);
+    point.rows.clear();
+    double bytes = 0;
+    double objects = 0;
+    for (size_t i = 0; i < turn.stacks.size(); i++) {
+      const profile::StackShare& stack = turn.stacks[i];
+      const auto number = known.numbers.find(stack.stack_id);
+      const bool has_row = i < turn.chosen && number != known.numbers.end();
+      // Stacks that differ only inside the allocator have the same path.
+      point.rows[has_row ? number->second : 0] += {.live_bytes = profile::ToWhole(stack.live_bytes),
+                                                   .live_objects = profile::ToWhole(stack.live_objects),
+                                                   .samples = stack.samples};
+      bytes += stack.live_bytes;
+      objects += stack.live_objects;
+    }
+    point.live_bytes = profile::ToWhole(bytes);
+    point.live_objects = profile::ToWhole(objects);
+  }
+  return writer_->AddPoint(known.id, now, point);
+}
+
+absl::Status Historian::AddPaths(const Turn& turn, Known& known, std::vector<HistoryNames::Task>& tasks) {
+  std::vector<int64_t> files;
+  files.reserve(turn.found.files.size());
+  for (const profile::StackFile& file : turn.found.files) {
+    const absl::StatusOr<int64_t> id =
+        writer_->AddFile({.path = base::Printable(file.mapping.path), .version = file.version});
+    if (!id.ok()) return id.status();
+    files.push_back(*id);
+  }
+  std::vector<history::Writer::NewFrame> new_frames;
+  for (size_t i = 0; i < turn.found.stacks.size(); i++) {
+    std::vector<history::FileOffset> places;
+    places.reserve(turn.found.stacks[i].size());
+    for (const profile::SurveyedStacks::Frame& frame : turn.found.stacks[i]) {
+      const bool has_file = frame.file != profile::SurveyedStacks::kNoFile;
+      places.push_back({.file = has_file ? files[frame.file] : 0, .offset = frame.offset});
+    }
+    const absl::StatusOr<uint64_t> number = writer_->AddPath(known.id, places, new_frames);
+    if (!number.ok()) return number.status();
+    known.numbers[turn.asked[i]] = *number;
+  }
+  std::map<int64_t, HistoryNames::Task> by_file;
+  for (const history::Writer::NewFrame& frame : new_frames) {
+    const auto [task, is_new] = by_file.try_emplace(frame.place.file);
+    if (is_new) {
+      const size_t index = std::find(files.begin(), files.end(), frame.place.file) - files.begin();
+      task->second = {.process = turn.process->ref,
+                      .owner = turn.process->owner,
+                      .mapping = turn.found.files[index].mapping,
+                      .file = frame.place.file};
+    }
+    task->second.frames.push_back(frame);
+  }
+  for (auto& [file, task] : by_file) tasks.push_back(std::move(task));
+  return absl::OkStatus();
+}
+
+absl::Status Historian::EndProcesses(absl::Time now, const profile::Survey& survey) {
+  std::set<uint64_t> running;
+  for (const profile::SurveyedProcess& process : survey.processes) running.insert(process.ref.process_id);
+  std::vector<uint64_t> gone;
+  for (const auto& [process_id, known] : known_) {
+    if (!running.contains(process_id)) gone.push_back(process_id);
+  }
+  if (!gone.empty()) {
+    const auto ended = collector_.Ended().value_or(std::vector<profile::EndedProcess>());
+    for (const uint64_t process_id : gone) {
+      const auto found = std::find_if(ended.begin(), ended.end(), [&](const profile::EndedProcess& one) {
+        return one.summary.process_id == process_id;
+      });
+      const absl::Status status = writer_->EndProcess(known_[process_id].id, found == ended.end() ? now : found->ended,
+                                                      found == ended.end() ? "" : HowItEnded(*found));
+      if (!status.ok()) return status;
+      known_.erase(process_id);
+      activities_.erase(process_id);
+    }
+  }
+  // Those that a daemon before this one has left.
+  std::vector<int64_t> ids;
+  ids.reserve(known_.size());
+  for (const auto& [process_id, known] : known_) ids.push_back(known.id);
+  return writer_->EndOthers(ids, now);
+}
+
+}  // namespace heaptap::daemon

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writes the history of all processes (history/writer.h) in a thread of its own.
+//
+// Each round takes a survey, asks for the frames of new paths, and writes one transaction. An error of the database
+// costs the points of that moment and is said once; the recording does not notice it.
+#ifndef HEAPTAP_USERSPACE_DAEMON_HISTORIAN_H_
+#define HEAPTAP_USERSPACE_DAEMON_HISTORIAN_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "userspace/api/collector.h"
+#include "userspace/api/history_place.h"
+#include "userspace/daemon/history_names.h"
+#include "userspace/history/schema.h"
+#include "userspace/history/writer.h"
+#include "userspace/profile/survey.h"
+#include "userspace/worker/crews.h"
+
+namespace heaptap::daemon {
+
+struct HistoryOptions {
+  std::string path = {};  // of the database; "": no history
+  uint64_t most_bytes = history::kDefaultBytes;
+  absl::Duration interval = absl::Seconds(10);
+};
+
+class Historian {
+ public:
+  // Processes of one user besides root that have a history: those that were recorded first.
+  static constexpr size_t kMaxProcessesOfUser = 256;
+  // Paths of a point: as many as hold this share together, at most so many. The others are one row.
+  static constexpr double kShare = 0.99;
+  static constexpr size_t kMaxPaths = 200;
+  // How much larger a path must be to take the row of another one: else rows would change with each sample.
+  static constexpr double kLoyalty = 1.25;
+  // New paths of one process at once, and in a day. The largest come first, so a new leak is among them.
+  static constexpr double kMaxNewPaths = 2000;
+  // New paths of all processes in one round: the recording's thread looks each one up.
+  static constexpr size_t kMaxNewPathsOfAll = 5000;
+
+  // Begins at once. The others must outlive this object.
+  Historian(api::Collector& collector, worker::Crews& crews, HistoryOptions options);
+  // The collector answers no more, and the crews are cancelled. Waits for the disk.
+  ~Historian();
+
+  // For those who read the history.
+  api::HistoryPlace& place() { return place_; }
+
+ private:
+  struct Known {
+    int64_t id = 0;
+    absl::flat_hash_map<uint64_t, uint64_t> numbers = {};  // of paths, by stack id
+    double new_paths = kMaxNewPaths;                       // that it may have now
+    absl::Time new_paths_at = {};
+    history::Point last = {};
+  };
+  // A process in this round.
+  struct Turn {
+    const profile::SurveyedProcess* process = nullptr;
+    std::vector<profile::StackShare> stacks = {};  // most bytes first
+    size_t chosen = 0;                             // of the stacks, those with a row of their own
+    std::vector<uint64_t> asked = {};              // stacks whose frames are known now
+    profile::SurveyedStacks found = {};
+    bool is_complete = true;  // all chosen stacks have a path
+  };
+
+  void Work();
+  absl::Status Round(absl::Time now);
+  // Most bytes first. A path that has a row keeps it until another one is clearly larger.
+  static void SortStacks(const Known* known, std::vector<profile::StackShare>& stacks);
+  std::vector<Turn> MakeTurns(const profile::Survey& survey);
+  void FindNewPaths(absl::Time now, std::vector<Turn>& turns);
+  absl::Status Write(absl::Time now, const profile::Survey& survey, std::vector<Turn>& turns);
+  absl::Status WriteOne(absl::Time now, Turn& turn, std::vector<HistoryNames::Task>& tasks);
+  absl::Status AddPaths(const Turn& turn, Known& known, std::vector<HistoryNames::Task>& tasks);
+  absl::Status EndProcesses(absl::Time now, const profile::Survey& survey);
+  void Note(const absl::Status& status);
+  bool Sleep(absl::Duration duration);  // false: the thread shall stop
+
+  api::Collector& collector_;
+  const HistoryOptions options_;
+  api::HistoryPlace place_;
+  HistoryNames names_;
+
+  // Of the thread.
+  std::unique_ptr<history::Writer> writer_;
+  std::map<uint64_t, Known> known_;  // by process id
+  profile::Activities activities_;
+  absl::Time pruned_ = absl::InfinitePast();
+  bool has_failed_ = false;
+
+  absl::Mutex mutex_;
+  bool shall_stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace heaptap::daemon
+
+#endif  // HEAPTAP_USERSPACE_DAEMON_HISTORIAN_H_

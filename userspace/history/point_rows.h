@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the call paths of a process held at one moment, as bytes of the database.
+//
+// A point is whole (all rows) or a change (the rows that differ from the point before; a row of zeros is gone). Form:
+// for each row, by number, four numbers in base 128, least digit first, the highest bit of a byte set if another one
+// follows (as protobuf's varints): the number minus that of the row before, live bytes, live objects, samples.
+//
+// Functions here are thread-safe.
+#ifndef HEAPTAP_USERSPACE_HISTORY_POINT_ROWS_H_
+#define HEAPTAP_USERSPACE_HISTORY_POINT_ROWS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace heaptap::history {
+
+struct Held {
+  uint64_t live_bytes = 0;
+  uint64_t live_objects = 0;
+  uint64_t samples = 0;
+
+  bool IsZero() const { return live_bytes == 0 && live_objects == 0 && samples == 0; }
+  Held& operator+=(const Held& other) {
+    live_bytes += other.live_bytes;
+    live_objects += other.live_objects;
+    samples += other.samples;
+    return *this;
+  }
+  friend bool operator==(const Held&, const Held&) = default;
+};
+
+// By the number of the path in its process; 0: all other paths together. No row is zero.
+using Rows = std::map<uint64_t, Held>;
+
+std::string EncodeRows(const Rows& rows);
+std::string EncodeChange(const Rows& before, const Rows& after);
+// Applies the bytes of a point to the rows of the one before. InvalidArgument: they have another form.
+absl::Status Apply(bool is_whole, absl::string_view bytes, Rows& rows);
+
+std::string EncodeNumbers(absl::Span<const uint64_t> numbers);
+absl::StatusOr<std::vector<uint64_t>> DecodeNumbers(absl::string_view bytes);
+
+}  // namespace heaptap::history
+
+#endif  // HEAPTAP_USERSPACE_HISTORY_POINT_ROWS_H_

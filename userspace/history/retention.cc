@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/history/retention.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "userspace/history/levels.h"
+#include "userspace/history/point_rows.h"
+
+namespace heaptap::history {
+namespace {
+
+// From this share of the pages on, room is made, down to the other one. What is written until the next time needs the
+// rest.
+constexpr double kFull = 0.9;
+constexpr double kEnough = 0.85;
+// Then another user may have the most.
+constexpr size_t kWindowsAtATime = 16;
+
+// Free pages are used again. If there are more than this share, some go back to the file system.
+constexpr double kFree = 0.25;
+constexpr char kGiveBack[] = "PRAGMA incremental_vacuum(1024)";
+
+// A transaction. Rolls back at its end, unless it was committed.
+class Transaction {
+ public:
+  explicit Transaction(Database& database) : database_(database), begun_(database.Execute("BEGIN IMMEDIATE")) {}
+  ~Transaction() {
+    if (begun_.ok() && !is_committed_) database_.Execute("ROLLBACK").IgnoreError();
+  }
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+  const absl::Status& begun() const { return begun_; }
+  absl::Status Commit() {
+    absl::Status status = database_.Execute("COMMIT");
+    is_committed_ = status.ok();
+    return status;
+  }
+
+ private:
+  Database& database_;
+  absl::Status begun_;
+  bool is_committed_ = false;
+};
+
+// Removes the points of a level before `time`: of one user (-1: of processes without one), or of all.
+absl::Status RemovePoints(Database& database, size_t level, int64_t time, std::optional<int64_t> owner) {
+  const std::string of_owner =
+      owner.has_value() ? " AND process IN (SELECT id FROM processes WHERE coalesce(owner, -1) = ?3)" : "";
+  Statement remove =
+      database.Prepare(absl::StrCat("DELETE FROM points WHERE level = ?1 AND time < ?2", of_owner).c_str());
+  remove.Bind(static_cast<int64_t>(level)).Bind(time);
+  if (owner.has_value()) remove.Bind(*owner);
+  if (absl::Status status = remove.Run(); !status.ok()) return status;
+  const std::string last = absl::StrCat("last", level);
+  Statement forget = database.Prepare(absl::StrCat("UPDATE processes SET ", last, " = NULL WHERE ", last, " < ?1",
+                                                   owner.has_value() ? " AND coalesce(owner, -1) = ?2" : "")
+                                          .c_str());
+  forget.Bind(time);
+  if (owner.has_value()) forget.Bind(*owner);
+  if (absl::Status status = forget.Run(); !status.ok()) return status;
+  if (owner.has_value()) return absl::OkStatus();
+  Statement ticks = database.Prepare("DELETE FROM ticks WHERE level = ? AND time < ?");
+  return ticks.Bind(static_cast<int64_t>(level)).Bind(time).Run();
+}
+
+// The end of the window of the level's oldest point: of one user, or of all. None: there is no point before `limit`, or
+// its window goes on beyond it.
+absl::StatusOr<std::optional<int64_t>> OldestWindow(Database& database, size_t level, int64_t limit,
+                                                    std::optional<int64_t> owner) {
+  Statement first =
+      database.Prepare(owner.has_value() ? "SELECT time FROM points CROSS JOIN processes ON processes.id = process "
+                                           "WHERE level = ?1 AND coalesce(owner, -1) = ?2 ORDER BY time LIMIT 1"
+                                         : "SELECT time FROM ticks WHERE level = ?1 ORDER BY time LIMIT 1");
+  first.Bind(static_cast<int64_t>(level));
+  if (owner.has_value()) first.Bind(*owner);
+  if (!first.Step()) return first.status().ok() ? absl::StatusOr<std::optional<int64_t>>(std::nullopt) : first.status();
+  const int64_t end =
+      WindowBegin(level, first.Integer(0)) + kStepsOfWindow * absl::ToInt64Milliseconds(Levels()[level].step);
+  return end <= limit ? std::optional<int64_t>(end) : std::nullopt;
+}
+
+// A window at a time, so that no transaction is long and the log stays small.
+absl::Status RemoveWindow(Database& database, size_t level, int64_t end, std::optional<int64_t> owner) {
+  Transaction transaction(database);
+  if (!transaction.begun().ok()) return transaction.begun();
+  if (absl::Status status = RemovePoints(database, level, end, owner); !status.ok()) return status;
+  return transaction.Commit();
+}
+
+absl::Status RemoveOld(Database& database, absl::Time now) {
+  for (size_t level = 0; level < kLevels; level++) {
+    const int64_t limit = absl::ToUnixMillis(now - Levels()[level].age);
+    for (;;) {
+      const auto end = OldestWindow(database, level, limit, std::nullopt);
+      if (!end.ok()) return end.status();
+      if (!end->has_value()) break;
+      if (absl::Status status = RemoveWindow(database, level, **end, std::nullopt); !status.ok()) return status;
+    }
+  }
+  Statement marks = database.Prepare("DELETE FROM marks WHERE time < ?");
+  return marks.Bind(absl::ToUnixMillis(now - Levels()[kLevels - 1].age)).Run();
+}
+
+// Removes some windows of the user with the most bytes, of the finest level that has one. False: there is none.
+absl::StatusOr<bool> RemoveFromLargest(Database& database, uint64_t enough_pages) {
+  Statement largest = database.Prepare(
+      "SELECT coalesce(owner, -1) AS user, sum(40 + length(rows)) AS bytes FROM points "
+      "JOIN processes ON processes.id = points.process GROUP BY user ORDER BY bytes DESC LIMIT 1");
+  if (!largest.Step()) return largest.status().ok() ? absl::StatusOr<bool>(false) : largest.status();
+  const int64_t owner = largest.Integer(0);
+  largest.Reset();
+  Statement newest = database.Prepare("SELECT max(time) FROM ticks WHERE level = ?");
+  bool has_removed = false;
+  for (size_t level = 0, windows = 0; level < kLevels && windows < kWindowsAtATime;) {
+    newest.Reset().Bind(static_cast<int64_t>(level));
+    // The window of the latest points is in use.
+    const int64_t limit = newest.Step() ? WindowBegin(level, newest.Integer(0)) : 0;
+    newest.Reset();
+    const auto end = OldestWindow(database, level, limit, owner);
+    if (!end.ok()) return end.status();
+    if (!end->has_value()) {
+      level++;
+      continue;
+    }
+    if (absl::Status status = RemoveWindow(database, level, **end, owner); !status.ok()) return status;
+    has_removed = true;
+    windows++;
+    const absl::StatusOr<uint64_t> used = UsedPages(database);
+    if (!used.ok()) return used.status();
+    if (*used < enough_pages) break;
+  }
+  return has_removed;
+}
+
+// Removes the frames that no path has.
+absl::Status RemoveUnusedFrames(Database& database) {
+  absl::flat_hash_set<int64_t> used;
+  Statement paths = database.Prepare("SELECT frames FROM paths");
+  while (paths.Step()) {
+    const absl::StatusOr<std::vector<uint64_t>> frames = DecodeNumbers(paths.Text(0));
+    if (!frames.ok()) return absl::DataLossError(frames.status().message());
+    used.insert(frames->begin(), frames->end());
+  }
+  if (!paths.status().ok()) return paths.status();
+  std::vector<int64_t> unused;
+  Statement frames = database.Prepare("SELECT id FROM frames");
+  while (frames.Step()) {
+    if (!used.contains(frames.Integer(0))) unused.push_back(frames.Integer(0));
+  }
+  if (!frames.status().ok()) return frames.status();
+  Statement remove = database.Prepare("DELETE FROM frames WHERE id = ?");
+  Statement remove_names = database.Prepare("DELETE FROM names WHERE frame = ?");
+  for (const int64_t frame : unused) {
+    absl::Status status = remove.Bind(frame).Run();
+    if (status.ok()) status = remove_names.Bind(frame).Run();
+    if (!status.ok()) return status;
+  }
+  return database.Execute("DELETE FROM files WHERE id NOT IN (SELECT file FROM frames)");
+}
+
+// Removes ended processes without points, and what only they had.
+absl::Status RemoveOrphans(Database& database) {
+  Transaction transaction(database);
+  if (!transaction.begun().ok()) return transaction.begun();
+  absl::Status status = database.Execute(
+      "DELETE FROM processes WHERE ended IS NOT NULL AND last0 IS NULL AND last1 IS NULL AND last2 IS NULL");
+  if (!status.ok() || database.changes() == 0) return status;
+  for (const char* sql : {"DELETE FROM marks WHERE process IS NOT NULL AND process NOT IN (SELECT id FROM processes)",
+                          "DELETE FROM process_paths WHERE process NOT IN (SELECT id FROM processes)",
+                          "DELETE FROM paths WHERE id NOT IN (SELECT path FROM process_paths)"}) {
+    if (status = database.Execute(sql); !status.ok()) return status;
+  }
+  if (status = RemoveUnusedFrames(database); !status.ok()) return status;
+  return transaction.Commit();
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> UsedPages(Database& database) {
+  Statement pages =
+      database.Prepare("SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count");
+  if (!pages.Step()) return pages.status();
+  return pages.Integer(0);
+}
+
+absl::Status Prune(Database& database, uint64_t most_pages, absl::Time now) {
+  if (absl::Status status = RemoveOld(database, now); !status.ok()) return status;
+  absl::StatusOr<uint64_t> used = UsedPages(database);
+  const auto most = static_cast<double>(most_pages);
+  for (bool shall_go_on = used.ok() && static_cast<double>(*used) >= kFull * most; shall_go_on;) {
+    const absl::StatusOr<bool> removed = RemoveFromLargest(database, static_cast<uint64_t>(kEnough * most));
+    if (!removed.ok()) return removed.status();
+    used = UsedPages(database);
+    shall_go_on = *removed && used.ok() && static_cast<double>(*used) >= kEnough * most;
+  }
+  if (!used.ok()) return used.status();
+  if (absl::Status status = RemoveOrphans(database); !status.ok()) return status;
+  Statement pages = database.Prepare("SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count");
+  if (!pages.Step()) return pages.status();
+  const bool has_many = static_cast<double>(pages.Integer(1)) > kFree * static_cast<double>(pages.Integer(0));
+  pages.Reset();
+  if (!has_many) return absl::OkStatus();
+  if (absl::Status status = database.Execute(kGiveBack); !status.ok()) return status;
+  return database.Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+}  // namespace heaptap::history

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What all processes hold at one moment, by call path: for the history. Bytes and objects are estimates.
+#ifndef HEAPTAP_USERSPACE_PROFILE_SURVEY_H_
+#define HEAPTAP_USERSPACE_PROFILE_SURVEY_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "userspace/elf/mappings.h"
+#include "userspace/profile/figures.h"
+
+namespace heaptap::profile {
+
+// The live part of one stack, of all threads.
+struct StackShare {
+  uint64_t stack_id = 0;
+  double live_bytes = 0;
+  double live_objects = 0;
+  uint64_t samples = 0;
+};
+
+struct SurveyedProcess {
+  ProcessRef ref = {};
+  std::string command = {};
+  std::optional<uid_t> owner = {};
+  absl::Time since = {};
+  uint32_t lg_sample = 0;
+  // Changes whenever the process allocates or frees a sample; at most some seconds old.
+  uint64_t activity = 0;
+  std::optional<int64_t> resident_bytes = {};
+  std::optional<int64_t> limit_bytes = {};  // of its memory control group
+  uint64_t lost = 0;                        // events
+
+  // Of processes that the asker does not know yet (Survey::known). None: not read this time; ask again.
+  std::optional<std::vector<std::string>> control_groups = {};
+
+  // Of processes whose activity is not the one that the asker knows.
+  bool is_changed = false;
+  double allocated_bytes = 0;  // since `since`
+  std::vector<StackShare> stacks = {};
+};
+
+struct Survey {
+  std::vector<SurveyedProcess> processes = {};
+  // Dumps that were written into the collector's folder since the last survey; the latest ones, if there were many.
+  struct Dump {
+    ProcessRef process = {};
+    absl::Time time = {};
+    std::string path = {};
+  };
+  std::vector<Dump> dumps = {};
+};
+
+// The activity of each known process, by process id.
+using Activities = std::map<uint64_t, uint64_t>;
+
+// A file with code. `version`: equal for equal contents; "": it could not be looked at.
+struct StackFile {
+  elf::Mapping mapping = {};
+  std::string version = {};
+};
+
+// The frames of some stacks of one process.
+struct SurveyedStacks {
+  static constexpr size_t kNoFile = static_cast<size_t>(-1);
+  struct Frame {
+    size_t file = kNoFile;
+    uint64_t offset = 0;  // in the file, inside the call; an address without a file
+  };
+  std::vector<std::vector<Frame>> stacks = {};  // innermost first, without the frames of the allocator
+  std::vector<StackFile> files = {};
+  std::string executable = {};
+};
+
+}  // namespace heaptap::profile
+
+#endif  // HEAPTAP_USERSPACE_PROFILE_SURVEY_H_
