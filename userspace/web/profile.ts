@@ -86,6 +86,13 @@ export function measureOf(profile: Profile, path: number, value: Value): Measure
       };
 }
 
+// The estimates of all paths.
+export function columnOf(profile: Profile, value: Value, unit: Unit): number[] {
+  const { paths } = profile;
+  if (value === "live") return unit === "bytes" ? paths.live_bytes : paths.live_objects;
+  return unit === "bytes" ? paths.allocated_bytes : paths.allocated_objects;
+}
+
 export function total(profile: Profile, value: Value): Measure {
   const sum = noMeasure();
   for (let path = 0; path < profile.paths.stack.length; path++) add(sum, measureOf(profile, path, value));

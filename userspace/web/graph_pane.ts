@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The flame graphs of a profile: one, or the two halves of a butterfly.
+import { make } from "./dom";
+import { FlameGraph } from "./flame";
+import * as format from "./format";
+import { eachPath, Names } from "./names";
+import { HAS_SYMBOL, INLINE, Profile } from "./profile";
+import { Row, rowsByName } from "./rows";
+import { Keeps, Scene } from "./scene";
+import { Tooltip } from "./tooltip";
+import { calleesOf, callersOf, makeTree, namesTo, nodeAt, positionsOf, Tree, wholePath } from "./tree";
+
+export interface Flame {
+  tree: Tree;
+  graph: FlameGraph;
+}
+
+export class GraphPane {
+  flames: Flame[] = [];
+
+  constructor(private readonly tooltip: Tooltip) {}
+
+  // Draws the graphs; returns which paths are in what is zoomed.
+  draw(place: HTMLElement, scene: Scene): Keeps {
+    const { profile, names, keeps } = scene;
+    const { state } = scene.host;
+    this.flames = [];
+    if (state.view === "butterfly") {
+      this.drawButterfly(place, scene);
+      return keeps;
+    }
+    const isInwards = state.view === "icicle";
+    const direction = isInwards ? "inwards" : "outwards";
+    const tree = makeTree(profile, names, { ...state, direction, cut: wholePath, keeps });
+    this.add(place, scene, tree, false, state.zoom);
+    const zoomed = nodeAt(tree, state.zoom);
+    return zoomed === 0 ? keeps : pathsBelow(profile, names, namesTo(tree, zoomed), isInwards, keeps);
+  }
+
+  private drawButterfly(place: HTMLElement, scene: Scene): void {
+    const { profile, names, keeps } = scene;
+    const { state } = scene.host;
+    const rows = rowsByName(profile, names, state.value, keeps).filter((row) => row.number >= 0);
+    const heaviest = rows.reduce<Row | null>(
+      (best, row) => (best === null || Math.abs(row.self[state.unit]) > Math.abs(best.self[state.unit]) ? row : best),
+      null,
+    );
+    const focused = names.texts.indexOf(state.focus);
+    const name = focused >= 0 ? focused : (heaviest?.number ?? -1);
+    if (name < 0) {
+      place.append(make("p", { class: "empty" }, "No call path has a name here."));
+      return;
+    }
+    place.append(make("h2", {}, "Callers of ", make("code", {}, names.texts[name])));
+    const options = { value: state.value, unit: state.unit, keeps };
+    const callers = makeTree(profile, names, { ...options, direction: "outwards", cut: callersOf(name) });
+    this.add(place, scene, callers, true, []);
+    place.append(make("h2", {}, "Called by ", make("code", {}, names.texts[name])));
+    const callees = makeTree(profile, names, { ...options, direction: "inwards", cut: calleesOf(name) });
+    this.add(place, scene, callees, false, []);
+  }
+
+  private add(place: HTMLElement, scene: Scene, tree: Tree, isFlipped: boolean, zoom: number[]): void {
+    if (tree.size === 1) {
+      place.append(make("p", { class: "empty" }, "Nothing to show: no call path has such memory."));
+      return;
+    }
+    const { frames, texts, subject } = scene.profile;
+    const { by, unit } = scene.host.state;
+    const flags = (node: number): number => (tree.frame[node] < 0 ? HAS_SYMBOL : frames.flags[tree.frame[node]]);
+    const graph = new FlameGraph(
+      tree,
+      {
+        rootText: `all   ${format.signed(tree[unit][0], unit, subject.is_difference)}`,
+        isFlipped,
+        isDifference: subject.is_difference,
+        colorOf: (node) => (tree.frame[node] < 0 ? "" : groupOf(tree.texts[tree.name[node]], texts[frames.library[tree.frame[node]]])),
+        textOf: (node) => tree.texts[tree.name[node]],
+        isMarked: (node) => (flags(node) & INLINE) !== 0 && by !== "library",
+      },
+      {
+        hover: (node, x, y) => (node === null ? this.tooltip.hide() : this.tooltip.show(scene, tree, node, x, y)),
+        choose: (node) => choose(scene, tree, node),
+      },
+    );
+    place.append(graph.element);
+    this.flames.push({ tree, graph });
+    graph.zoom(nodeAt(tree, zoom), false);
+  }
+}
+
+function choose(scene: Scene, tree: Tree, node: number): void {
+  const { host } = scene;
+  if (host.state.view !== "butterfly") host.change({ zoom: positionsOf(tree, node) });
+  else if (node > 0) host.change({ focus: tree.texts[tree.name[node]] });
+}
+
+// Functions of one class or namespace have similar colours, else those of one library.
+function groupOf(name: string, library: string): string {
+  const end = name.indexOf("::");
+  return end > 0 ? name.slice(0, end) : library;
+}
+
+// The paths that begin, or end, with these names.
+function pathsBelow(profile: Profile, names: Names, prefix: number[], isInwards: boolean, keeps: Keeps): Keeps {
+  const kept = new Uint8Array(profile.paths.stack.length);
+  eachPath(profile, names, (path, here, _frames, count) => {
+    if (!keeps(path) || count < prefix.length) return;
+    const at = (i: number): number => here[isInwards ? i : count - 1 - i];
+    if (prefix.every((name, i) => at(i) === name)) kept[path] = 1;
+  });
+  return (path) => kept[path] === 1;
+}

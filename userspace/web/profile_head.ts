@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The head of a profile: its name, its figures with their errors, links to other formats, warnings.
+import { make } from "./dom";
+import * as format from "./format";
+import { Profile, total } from "./profile";
+import { meanSize, Scene } from "./scene";
+import { State } from "./state";
+
+export function makeHead(scene: Scene): HTMLElement {
+  const { subject } = scene.profile;
+  const { back, state } = scene.host;
+  const header = make("header", {});
+  if (back !== null) header.append(make("button", { type: "button", class: "back", click: back }, "← Processes"));
+  // Folders of dumps say little, and take the room of the figures.
+  const short = subject.name.replace(/(^|\s)\S*\//g, "$1");
+  header.append(make("h1", { title: subject.name }, short), makeFacts(scene.profile, state));
+  if (subject.pid !== null && back !== null) header.append(makeDownloads(subject.pid));
+  if (subject.warnings.length > 0) {
+    const list = make("ul", {}, ...subject.warnings.map((warning) => make("li", {}, warning)));
+    header.append(
+      make("details", { class: "warnings" }, make("summary", {}, format.plural(subject.warnings.length, "warning")), list),
+    );
+  }
+  return header;
+}
+
+function makeFacts(profile: Profile, state: State): HTMLElement {
+  const { subject } = profile;
+  const { value, unit } = state;
+  const sum = total(profile, value);
+  const facts = make("dl", { class: "facts" });
+  const add = (name: string, text: string, ...detail: (Node | string)[]): void => {
+    facts.append(
+      make("div", {}, make("dt", {}, name), make("dd", {}, text), make("dd", { class: "detail" }, ...detail)),
+    );
+  };
+  const error = format.error(sum);
+  const isDifference = subject.is_difference;
+  add(
+    isDifference ? "Change of live memory" : value === "live" ? "Live" : "Allocated",
+    format.signed(sum.bytes, "bytes", isDifference),
+    error > 0 ? `± ${format.bytes(error)} standard error` : "exact",
+  );
+  add("Objects", format.signed(sum.objects, "objects", isDifference), `mean ${meanSize(sum)}`);
+  add(
+    "Samples",
+    format.count(sum.samples),
+    subject.period > 1 ? `one every ${format.bytes(subject.period)}` : "every allocation",
+  );
+  if (subject.resident_bytes !== null && value === "live" && unit === "bytes") {
+    const share = Math.max(0, Math.min(1, sum.bytes / subject.resident_bytes));
+    const bar = make("div", { class: "coverage", role: "img", "aria-label": "live share of resident memory" });
+    bar.style.setProperty("--share", `${100 * share}%`);
+    const percent = format.percent(sum.bytes, subject.resident_bytes);
+    add("Resident", format.bytes(subject.resident_bytes), bar, `${percent} is live heap`);
+  }
+  return facts;
+}
+
+// The process's other documents, for other tools.
+function makeDownloads(pid: number): HTMLElement {
+  const links: [string, string][] = [
+    ["heap", "heap_v2"],
+    ["debug/pprof/heap", "pprof"],
+    ["collapsed", "collapsed"],
+    ["jeprof", "jeprof with names"],
+    ["mtev/memory.json", "allocator"],
+  ];
+  return make("nav", { "aria-label": "Other formats" }, ...links.map(([path, name]) => make("a", { href: `/pid/${pid}/${path}` }, name)));
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the parts of a profile's view are drawn from. A scene is made anew whenever the state changes.
+import * as format from "./format";
+import { Names } from "./names";
+import { Measure, Profile } from "./profile";
+import { State } from "./state";
+
+export interface Host {
+  state: State;
+  change(part: Partial<State>): void;
+  back: (() => void) | null; // to the table of processes
+}
+
+export interface Scene {
+  profile: Profile;
+  host: Host;
+  names: Names; // of the boxes
+  tableNames: Names; // of the table's rows
+  keeps: Keeps;
+}
+
+// Whether a path is shown.
+export type Keeps = (path: number) => boolean;
+
+// null: the text is not a regular expression.
+export function compile(text: string): RegExp | null {
+  try {
+    return new RegExp(text, "i");
+  } catch {
+    return null;
+  }
+}
+
+export function meanSize(measure: Measure): string {
+  return measure.objects === 0 ? "-" : format.bytes(Math.abs(measure.bytes / measure.objects));
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The table of a profile: sums by function, line, path or library.
+import { choice, make } from "./dom";
+import * as format from "./format";
+import { eachPath } from "./names";
+import { total } from "./profile";
+import { pathText, Row, rowsByName, rowsByPath } from "./rows";
+import { compile, Keeps, Scene } from "./scene";
+import { Table } from "./state";
+import { Column, makeTable } from "./table";
+import { childrenOf, makeTree, wholePath } from "./tree";
+
+const MOST_NAMES = 6; // of a path in its row
+
+// `inside`: the paths to sum.
+export function drawTable(place: HTMLElement, scene: Scene, inside: Keeps): void {
+  const { profile, host, tableNames } = scene;
+  const { state } = host;
+  const isPath = state.table === "path";
+  const sums = isPath ? rowsByPath : rowsByName;
+  const rows = sums(profile, tableNames, state.value, inside);
+  const nameOf = (row: Row): string => (isPath ? pathText(profile, tableNames, row.number, MOST_NAMES) : row.name);
+  const expression = state.search === "" ? null : compile(state.search);
+  const shown = expression === null ? rows : rows.filter((row) => expression.test(nameOf(row)));
+  place.append(
+    choice<Table>(
+      "Rows",
+      [
+        ["function", "Functions"],
+        ["line", "Lines"],
+        ["path", "Paths"],
+        ["library", "Libraries"],
+      ],
+      state.table,
+      (table) => host.change({ table }),
+    ),
+    make(
+      "div",
+      { class: "scroll" },
+      makeTable(
+        shown,
+        columnsOf(scene, nameOf),
+        { key: state.sort, isAscending: state.ascending },
+        (sorting) => host.change({ sort: sorting.key, ascending: sorting.isAscending }),
+        (row) => (isPath ? showPath(scene, row) : filterBy(scene, row)),
+      ),
+    ),
+  );
+}
+
+function columnsOf(scene: Scene, nameOf: (row: Row) => string): Column<Row>[] {
+  const { profile } = scene;
+  const { table, unit, value } = scene.host.state;
+  const isDifference = profile.subject.is_difference;
+  const isPath = table === "path";
+  const whole = Math.abs(total(profile, value)[unit]) || 1;
+  const figures = (key: "self" | "total", title: string): Column<Row> => ({
+    key,
+    title,
+    isNumber: true,
+    text: (row) => format.signed(row[key][unit], unit, isDifference) + (unit === "bytes" && format.isNoise(row[key]) ? " ~" : ""),
+    order: (row) => row[key][unit],
+    hint: (row) =>
+      `${format.signed(row[key].bytes, "bytes", isDifference)} ± ${format.bytes(format.error(row[key]))}, ` +
+      `${format.plural(row[key].samples, "sample")}` +
+      (format.isNoise(row[key]) ? "; less than twice its standard error: may be noise" : ""),
+    share: (row) => Math.abs(row[key][unit]) / whole,
+  });
+  return [
+    figures("self", !isPath ? "Self" : unit === "objects" ? "Objects" : "Bytes"),
+    ...(isPath ? [] : [figures("total", "Total")]),
+    { key: "samples", title: "Samples", isNumber: true, text: (row) => format.count(row.total.samples), order: (row) => row.total.samples },
+    { key: "name", title: isPath ? "Call path" : "Name", isNumber: false, text: nameOf, order: nameOf },
+  ];
+}
+
+// Only paths through it; a second choice takes that back.
+function filterBy(scene: Scene, row: Row): void {
+  scene.host.change({ focus: row.name === scene.host.state.focus ? "" : row.name, zoom: [] });
+}
+
+// Shows the path from main on.
+function showPath(scene: Scene, row: Row): void {
+  const { profile, names, host, keeps } = scene;
+  let path: number[] = [];
+  eachPath(profile, names, (number, here, _frames, count) => {
+    if (number === row.number) path = Array.from(here.subarray(0, count));
+  });
+  const tree = makeTree(profile, names, { ...host.state, direction: "inwards", cut: wholePath, keeps });
+  const zoom: number[] = [];
+  let node = 0;
+  for (const name of path) {
+    const position = childrenOf(tree, node).findIndex((child) => tree.name[child] === name);
+    if (position < 0) break;
+    zoom.push(position);
+    node = childrenOf(tree, node)[position];
+  }
+  host.change({ view: "icicle", zoom });
+}

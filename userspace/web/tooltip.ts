@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is known of one box, beside it.
+import { make } from "./dom";
+import * as format from "./format";
+import { INLINE, Measure } from "./profile";
+import { meanSize, Scene } from "./scene";
+import { Tree } from "./tree";
+
+export class Tooltip {
+  readonly element = make("div", { class: "tooltip", role: "tooltip" });
+
+  hide(): void {
+    this.element.hidden = true;
+  }
+
+  // At a point of the window, and inside it.
+  show(scene: Scene, tree: Tree, node: number, x: number, y: number): void {
+    this.element.hidden = false;
+    const list = make("dl", {});
+    for (const [name, text] of factsOf(scene, tree, node)) list.append(make("dt", {}, name), make("dd", {}, text));
+    const places = placesOf(scene, tree, node).map((text) => make("div", { class: "place" }, text));
+    this.element.replaceChildren(make("strong", {}, nameOf(scene, tree, node)), ...places, list);
+    const box = this.element.getBoundingClientRect();
+    this.element.style.left = `${Math.max(4, Math.min(x + 14, window.innerWidth - box.width - 8))}px`;
+    this.element.style.top = `${y + 18 + box.height > window.innerHeight ? y - box.height - 10 : y + 18}px`;
+  }
+}
+
+// The whole name, which a box may shorten.
+function nameOf(scene: Scene, tree: Tree, node: number): string {
+  if (node === 0) return "all call paths";
+  const { frames, texts } = scene.profile;
+  const frame = tree.frame[node];
+  return scene.host.state.by === "library" || frame < 0 ? tree.texts[tree.name[node]] : texts[frames.function[frame]];
+}
+
+function placesOf(scene: Scene, tree: Tree, node: number): string[] {
+  const { frames, texts } = scene.profile;
+  const frame = tree.frame[node];
+  if (node === 0 || frame < 0) return [];
+  const isLibrary = scene.host.state.by === "library";
+  const line = frames.file[frame] === 0 || isLibrary ? "" : `${texts[frames.file[frame]]}:${frames.line[frame]}`;
+  const inlined = (frames.flags[frame] & INLINE) !== 0 ? "inlined" : "";
+  return [inlined, line, texts[frames.library[frame]]].filter((text) => text !== "");
+}
+
+function factsOf(scene: Scene, tree: Tree, node: number): [string, string][] {
+  const isDifference = scene.profile.subject.is_difference;
+  const measure: Measure = {
+    bytes: tree.bytes[node],
+    objects: tree.objects[node],
+    samples: tree.samples[node],
+    variance: tree.variance[node],
+  };
+  const error = format.error(measure);
+  return [
+    ["bytes", format.signed(measure.bytes, "bytes", isDifference) + (error > 0 ? ` ± ${format.bytes(error)}` : "")],
+    ["share", format.percent(Math.abs(measure.bytes), Math.abs(tree.bytes[0]))],
+    ["objects", format.signed(measure.objects, "objects", isDifference)],
+    ["mean size", meanSize(measure)],
+    ["samples", format.count(measure.samples) + (format.isNoise(measure) ? " (may be noise)" : "")],
+  ];
+}
