@@ -136,7 +136,7 @@ $(BUILD)/userspace/cli/%.o: private USERSPACE_FLAGS += -O1 -Wno-maybe-uninitiali
 # The parsers of Boost.Beast take half the time with -O1.
 $(BUILD)/userspace/http/wire.o: private USERSPACE_FLAGS += -O1
 
-# The page (userspace/web/README.md): one script and one style.
+# The page (userspace/web/README.md): one script and one style, and their hashes for the policy of the single file.
 $(WEB)/page.js: $(wildcard userspace/web/*.ts)
 	$(say) WEB $@
 	@mkdir -p $(@D)
@@ -145,7 +145,12 @@ $(WEB)/page.css: userspace/web/style.css
 	$(say) WEB $@
 	@mkdir -p $(@D)
 	$(Q)esbuild --log-level=warning --minify $< --outfile=$@
-$(BUILD)/userspace/web/assets.o: $(WEB)/page.js $(WEB)/page.css
+# As Content-Security-Policy writes it: SHA-256 in base64.
+$(WEB)/%.sha256: $(WEB)/%
+	$(say) HASH $@
+	$(Q)sha256sum <$< | cut -c 1-64 | tr a-f A-F | basenc --base16 --decode | base64 | tr -d '\n' >$@
+WEB_ASSETS := $(addprefix $(WEB)/,page.js page.css page.js.sha256 page.css.sha256)
+$(BUILD)/userspace/web/assets.o: $(WEB_ASSETS)
 
 # The compiler treats the skeleton as a system header, so dependency files omit it.
 $(addprefix $(BUILD)/userspace/bpf/kernel_,books.o entries.o object.o processes.o unwind_maps.o): $(BUILD)/bpf/heaptap.skel.h

@@ -42,7 +42,7 @@ $$(GROUPS:%=$$($(1))/group_%.cc): $$($(1))/group_%.cc: always
 	@printf '#include "%s"\n' $$(call group_of,$$*,$$($(1)_SOURCES)) >$$@.new
 	@if cmp -s $$@.new $$@; then rm $$@.new; else mv $$@.new $$@; fi
 
-$$($(1))/group_%.o: $$($(1))/group_%.cc $$(BUILD)/bpf/heaptap.skel.h $$(WEB)/page.js $$(WEB)/page.css
+$$($(1))/group_%.o: $$($(1))/group_%.cc $$(BUILD)/bpf/heaptap.skel.h $$(WEB_ASSETS)
 	$$(say) CLANGCXX "$$@ ($$(words $$(call group_of,$$*,$$($(1)_SOURCES))) files)"
 	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
 

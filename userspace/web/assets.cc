@@ -14,6 +14,8 @@
 
 EMBED(heaptap_web_script, "page.js");
 EMBED(heaptap_web_style, "page.css");
+EMBED(heaptap_web_script_hash, "page.js.sha256");
+EMBED(heaptap_web_style_hash, "page.css.sha256");
 
 namespace heaptap::web {
 namespace {
@@ -29,15 +31,22 @@ std::string Html(absl::string_view text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}});
 }
 
+absl::string_view Embedded(const char* begin, const char* end) { return {begin, static_cast<size_t>(end - begin)}; }
+
+// Only the page's own script and style, whatever the profile's names are. The hashes are of the exact texts of the
+// elements, so SinglePage() adds no space around them.
+std::string Policy() {
+  return absl::StrCat("default-src 'none'; script-src 'sha256-",
+                      Embedded(heaptap_web_script_hash_begin, heaptap_web_script_hash_end), "'; style-src 'sha256-",
+                      Embedded(heaptap_web_style_hash_begin, heaptap_web_style_hash_end),
+                      "'; base-uri 'none'; form-action 'none'");
+}
+
 }  // namespace
 
-absl::string_view Script() {
-  return {heaptap_web_script_begin, static_cast<size_t>(heaptap_web_script_end - heaptap_web_script_begin)};
-}
+absl::string_view Script() { return Embedded(heaptap_web_script_begin, heaptap_web_script_end); }
 
-absl::string_view Style() {
-  return {heaptap_web_style_begin, static_cast<size_t>(heaptap_web_style_end - heaptap_web_style_begin)};
-}
+absl::string_view Style() { return Embedded(heaptap_web_style_begin, heaptap_web_style_end); }
 
 std::string ServedPage() {
   return absl::StrCat(
@@ -47,13 +56,11 @@ std::string ServedPage() {
 }
 
 std::string SinglePage(absl::string_view title, absl::string_view profile_json) {
-  return absl::StrCat(
-      kHead,
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
-      "style-src 'unsafe-inline'\">\n<title>",
-      Html(title), " - heaptap</title>\n<style>", Style(), "</style>\n</head>\n<body>\n<div id=\"app\"></div>\n",
-      "<script type=\"application/json\" id=\"profile\">", InScript(profile_json), "</script>\n<script>", Script(),
-      "</script>\n</body>\n</html>\n");
+  return absl::StrCat(kHead, "<meta http-equiv=\"Content-Security-Policy\" content=\"", Policy(), "\">\n<title>",
+                      Html(title), " - heaptap</title>\n<style>", Style(),
+                      "</style>\n</head>\n<body>\n<div id=\"app\"></div>\n",
+                      "<script type=\"application/json\" id=\"profile\">", InScript(profile_json),
+                      "</script>\n<script>", Script(), "</script>\n</body>\n</html>\n");
 }
 
 }  // namespace heaptap::web

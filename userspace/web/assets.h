@@ -18,7 +18,7 @@ absl::string_view Style();
 std::string ServedPage();
 
 // The document as one file, with a profile inside (report/page_data.h). `title`: any text. It asks for nothing from a
-// network, and its policy forbids that. Thread-safe.
+// network, and its policy forbids that; the policy allows no script and no style but the page's own. Thread-safe.
 std::string SinglePage(absl::string_view title, absl::string_view profile_json);
 
 }  // namespace heaptap::web

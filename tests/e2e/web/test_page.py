@@ -5,9 +5,12 @@ a link; the figures are those of heaptap report --json. Pictures of all states g
 Recording is exact; error bounds: none.
 """
 
+import base64
+import hashlib
 import json
 import math
 import os
+import re
 import signal
 
 import pytest
@@ -320,6 +323,30 @@ def test_size_and_network(lab, leak):
     assert len(page) - len(data) < EMPTY_PAGE_BYTES
     assert "default-src 'none'" in page
     assert "src=" not in page.replace(data, "").split("<script")[0] and "href=" not in page.split("<script")[0]
+
+
+def test_only_its_own_script_runs(lab, browser, leak):
+    """The policy has the hashes of the script and of the style, so what a name could bring into the page does nothing."""
+    page = run(lab, "report", "--html", leak)
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)[1]
+    for directive, element in (("script-src", "script"), ("style-src", "style")):
+        (text,) = re.findall(f"<{element}>(.*?)</{element}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}';" in policy
+    assert "unsafe" not in policy
+    foreign = ("<script>window.hit = 1</script><img src='x' onerror='window.hit = 1'>"
+               "<style>#app { color: rgb(1, 2, 3) }</style><p id='foreign' style='color: rgb(1, 2, 3)'></p>")
+    path = lab.path("foreign.html")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(page.replace('<div id="app">', f'{foreign}<div id="app">', 1))
+    browser.open(f"file://{path}")
+    browser.wait(".flame canvas")
+    assert browser.script("return window.hit ?? 0") == 0
+    colors = browser.script("return ['#app', '#foreign'].map(one => getComputedStyle(document.querySelector(one)).color)")
+    assert "rgb(1, 2, 3)" not in colors
+    refused = browser.complaints()
+    assert [kind for kind in ("inline script", "inline event handler", "inline style", "image")
+            if not any(kind in line for line in refused)] == [], refused
 
 
 def test_themes_and_sizes(lab, browser, leak):
