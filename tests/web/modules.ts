@@ -17,11 +17,13 @@ import {
   makeTree,
   namesTo,
   nodeAt,
+  nodeOfNames,
   Options,
   positionsOf,
   Tree,
   wholePath,
 } from "../../userspace/web/tree";
+import { stepOf, walk } from "../../userspace/web/walk";
 
 // main calls a, which calls std::x; main calls b, which calls itself; and a path without frames.
 function example(): Profile {
@@ -108,6 +110,33 @@ test("positions lead to a node and back", () => {
     namesTo(tree, nodeAt(tree, [0, 1])).map((name) => tree.texts[name]),
     ["main", "b"],
   );
+});
+
+test("names lead to a node, as far as they do", () => {
+  const tree = treeOf(true);
+  strictEqual(nodeOfNames(tree, ["main", "b", "b"]), nodeAt(tree, [0, 1, 0]));
+  strictEqual(nodeOfNames(tree, ["main", "nobody", "b"]), nodeAt(tree, [0]));
+  strictEqual(nodeOfNames(tree, []), 0);
+});
+
+test("steps from box to box", () => {
+  const tree = treeOf(true); // main(a, b(b)), unknown
+  const [main, unknown, a, b] = [[0], [1], [0, 0], [0, 1]].map((positions) => nodeAt(tree, positions));
+  strictEqual(walk(tree, 0, "parent", ALL), 0);
+  strictEqual(walk(tree, 0, "after", ALL), 0);
+  strictEqual(walk(tree, 0, "child", ALL), main);
+  strictEqual(walk(tree, main, "after", ALL), unknown);
+  strictEqual(walk(tree, unknown, "before", ALL), main);
+  strictEqual(walk(tree, unknown, "child", ALL), unknown);
+  strictEqual(walk(tree, a, "before", ALL), a);
+  strictEqual(walk(tree, b, "parent", ALL), main);
+  // What cannot be seen is passed over.
+  strictEqual(walk(tree, main, "child", (node) => node !== a), b);
+  strictEqual(walk(tree, b, "before", (node) => node !== a), b);
+  strictEqual(walk(tree, b, "parent", (node) => node !== main), b);
+  strictEqual(stepOf("ArrowUp", false), "parent");
+  strictEqual(stepOf("ArrowUp", true), "child");
+  strictEqual(stepOf("x", true), null);
 });
 
 test("many nodes", () => {

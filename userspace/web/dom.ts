@@ -22,6 +22,16 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
+// Finds the same control after everything was drawn anew; "": there is nothing to tell it by.
+export function selectorOf(element: Element | null): string {
+  if (element === null) return "";
+  if (element.id !== "") return `#${element.id}`;
+  const { column, value } = (element as HTMLElement).dataset;
+  if (column !== undefined) return `[data-column="${column}"]`;
+  const group = element.parentElement?.getAttribute("aria-label");
+  return value === undefined || group === null ? "" : `[aria-label="${group}"] > [data-value="${value}"]`;
+}
+
 // Buttons of which one is chosen.
 export function choice<T extends string>(
   label: string,

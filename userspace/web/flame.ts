@@ -2,10 +2,15 @@
 //
 // A flame graph on a canvas. A box is as wide as the share of its node; the root is on top, or at the bottom if flipped.
 // Boxes narrower than half a pixel are not drawn, so a frame takes time for what can be seen only.
+//
+// With the keyboard a cursor moves from box to box. It has an outline and a tooltip while the graph has the focus and the
+// keyboard was used; after a click it is where the click was, unseen.
 import { make } from "./dom";
 import { childrenOf, Tree } from "./tree";
+import { stepOf, walk } from "./walk";
 
 export interface Look {
+  label: string; // for people who cannot see it
   rootText: string;
   isFlipped: boolean;
   isDifference: boolean;
@@ -14,8 +19,17 @@ export interface Look {
   isMarked(node: number): boolean; // inlined
 }
 
+// Where a tooltip may stand, in pixels of the window: below `below` or, if that is better, above `above`.
+export interface Anchor {
+  left: number;
+  above: number;
+  below: number;
+  prefersAbove: boolean;
+}
+
 export interface Events {
-  hover(node: number | null, x: number, y: number): void;
+  hover(node: number | null, anchor: Anchor): void;
+  arrive(node: number, anchor: Anchor): void; // the cursor of the keyboard
   choose(node: number): void;
 }
 
@@ -23,6 +37,8 @@ const ROW = 21; // pixels
 const MIN_WIDTH = 0.5; // pixels
 const MIN_TEXT_WIDTH = 26; // pixels: narrower boxes have no room for a letter and an ellipsis
 const ZOOM_MILLISECONDS = 140;
+const MIN_CURSOR = 9; // pixels: the outline of a narrow box is wider than the box
+const NOWHERE: Anchor = { left: 0, above: 0, below: 0, prefersAbove: false };
 // Hues that people with any kind of colour vision tell apart by their lightness too.
 const HUES = [28, 210, 45, 165, 340, 265, 190, 95, 12, 235];
 
@@ -45,6 +61,8 @@ export class FlameGraph {
   private right = 1;
   private zoomed = 0;
   private hovered = -1;
+  private cursor = -1; // -1: nowhere yet
+  private isCursorShown = false;
   private found: ((node: number) => boolean) | null = null;
   private animation = 0;
   private width = 0;
@@ -73,14 +91,30 @@ export class FlameGraph {
       }
     }
     this.deepest = deepest;
-    this.element = make("div", { class: "flame" }, this.rows);
+    this.element = make(
+      "div",
+      { class: "flame", tabindex: 0, role: "application", "aria-roledescription": "flame graph", "aria-label": look.label },
+      this.rows,
+    );
     this.rows.style.height = `${(deepest + 1) * ROW}px`;
     this.element.addEventListener("scroll", () => this.draw());
     this.canvas.addEventListener("mousemove", (event) => this.move(event));
     this.canvas.addEventListener("mouseleave", () => this.leave());
     this.canvas.addEventListener("click", (event) => {
       const node = this.nodeAt(event);
-      if (node !== null) this.events.choose(node);
+      if (node === null) return;
+      this.cursor = node;
+      this.isCursorShown = false;
+      this.events.choose(node);
+    });
+    this.element.addEventListener("keydown", (event) => this.key(event));
+    this.element.addEventListener("focus", () => {
+      if (this.element.matches(":focus-visible")) this.isCursorShown = true;
+      this.showCursor();
+    });
+    this.element.addEventListener("blur", () => {
+      this.events.hover(null, NOWHERE);
+      this.draw();
     });
     new ResizeObserver(() => this.resize()).observe(this.element);
   }
@@ -109,6 +143,57 @@ export class FlameGraph {
     this.draw();
   }
 
+  // Where the keyboard is, for a graph that is drawn in place of this one; null: it is elsewhere.
+  heldCursor(): { node: number; isShown: boolean } | null {
+    if (document.activeElement !== this.element) return null;
+    return { node: this.cursor < 0 ? this.zoomed : this.cursor, isShown: this.isCursorShown };
+  }
+
+  // Moves the keyboard here. The tooltip comes when the graph knows its size.
+  takeCursor(node: number, isShown: boolean): void {
+    this.cursor = node;
+    this.isCursorShown = isShown;
+    this.element.focus({ preventScroll: true });
+  }
+
+  private hasCursor(): boolean {
+    return this.isCursorShown && document.activeElement === this.element;
+  }
+
+  private key(event: KeyboardEvent): void {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const step = stepOf(event.key, this.look.isFlipped);
+    if (step === null && event.key !== "Enter") return;
+    event.preventDefault(); // of scrolling
+    if (this.cursor < 0) this.cursor = this.zoomed;
+    this.isCursorShown = true;
+    if (step === null) {
+      this.events.choose(this.cursor);
+      return;
+    }
+    this.cursor = walk(this.tree, this.cursor, step, (node) => this.isSeen(node));
+    this.showCursor();
+  }
+
+  private isSeen(node: number): boolean {
+    const begin = Math.max(0, this.toX(this.begins[node]));
+    return Math.min(this.width, this.toX(this.ends[node])) - begin >= MIN_WIDTH;
+  }
+
+  private showCursor(): void {
+    if (!this.hasCursor() || this.width === 0) return;
+    if (this.cursor < 0 || !this.isSeen(this.cursor)) this.cursor = this.zoomed;
+    const top = this.toY(this.tree.depth[this.cursor]);
+    if (top < 0) this.element.scrollTop += top;
+    else if (top + ROW > this.height) this.element.scrollTop += top + ROW - this.height;
+    this.draw();
+    const box = this.canvas.getBoundingClientRect();
+    const left = box.left + Math.max(0, this.toX(this.begins[this.cursor])) + ROW / 2;
+    const y = box.top + this.toY(this.tree.depth[this.cursor]);
+    // The tooltip leaves the boxes in view that the next keys lead to.
+    this.events.arrive(this.cursor, { left, above: y - 2 * ROW, below: y + 3 * ROW, prefersAbove: this.look.isFlipped });
+  }
+
   // The middle of a node's box, in pixels of the window; for tests.
   place(node: number): { x: number; y: number } {
     const box = this.canvas.getBoundingClientRect();
@@ -126,6 +211,7 @@ export class FlameGraph {
     this.canvas.style.height = `${this.height}px`;
     if (this.look.isFlipped) this.element.scrollTop = this.element.scrollHeight;
     this.draw();
+    this.showCursor();
   }
 
   private toX(share: number): number {
@@ -152,19 +238,23 @@ export class FlameGraph {
   }
 
   private move(event: MouseEvent): void {
+    // The browser repeats the last position when boxes move under a mouse that rests.
+    if (this.hasCursor() && event.movementX === 0 && event.movementY === 0) return;
     const node = this.nodeAt(event);
     if ((node ?? -1) !== this.hovered) {
       this.hovered = node ?? -1;
       this.canvas.style.cursor = node === null ? "default" : "pointer";
       this.draw();
     }
-    this.events.hover(node, event.clientX, event.clientY);
+    const { clientX: x, clientY: y } = event;
+    this.events.hover(node, { left: x + 14, above: y - 10, below: y + 18, prefersAbove: false });
   }
 
   private leave(): void {
     this.hovered = -1;
     this.draw();
-    this.events.hover(null, 0, 0);
+    this.events.hover(null, NOWHERE);
+    this.showCursor();
   }
 
   private fillOf(node: number, isDark: boolean): string {
@@ -242,7 +332,25 @@ export class FlameGraph {
       context.fillText(this.fit(context, label, end - x - 12), x + 6, y + ROW / 2);
     }
     context.globalAlpha = 1;
+    if (this.hasCursor() && this.cursor >= 0) this.drawCursor(context, text, line);
     this.frameMilliseconds = performance.now() - begin;
+  }
+
+  // Two lines, a dark and a light one, can be seen on every colour.
+  private drawCursor(context: CanvasRenderingContext2D, dark: string, light: string): void {
+    const begin = Math.max(0, this.toX(this.begins[this.cursor]));
+    const end = Math.min(this.width, this.toX(this.ends[this.cursor]));
+    const width = Math.max(end - begin, MIN_CURSOR);
+    const x = Math.max(0, Math.min((begin + end - width) / 2, this.width - width));
+    const y = this.toY(this.tree.depth[this.cursor]);
+    for (const [inset, lineWidth, color] of [
+      [1, 2, dark],
+      [2.5, 1, light],
+    ] as const) {
+      context.lineWidth = lineWidth;
+      context.strokeStyle = color;
+      context.strokeRect(x + inset, y + inset, width - 2 * inset, ROW - 1 - 2 * inset);
+    }
   }
 
   private fit(context: CanvasRenderingContext2D, label: string, width: number): string {

@@ -9,17 +9,40 @@ import { HAS_SYMBOL, INLINE, Profile } from "./profile";
 import { Row, rowsByName } from "./rows";
 import { Keeps, Scene } from "./scene";
 import { Tooltip } from "./tooltip";
-import { calleesOf, callersOf, makeTree, namesTo, nodeAt, positionsOf, Tree, wholePath } from "./tree";
+import { calleesOf, callersOf, makeTree, namesTo, nodeAt, nodeOfNames, positionsOf, Tree, wholePath } from "./tree";
 
 export interface Flame {
   tree: Tree;
   graph: FlameGraph;
 }
 
+export interface Held {
+  number: number;
+  names: string[];
+  isShown: boolean;
+}
+
 export class GraphPane {
   flames: Flame[] = [];
 
   constructor(private readonly tooltip: Tooltip) {}
+
+  // Where the keyboard is, before everything is drawn anew: the graph, and the names that lead to the box.
+  held(): Held | null {
+    for (const [number, { tree, graph }] of this.flames.entries()) {
+      const cursor = graph.heldCursor();
+      if (cursor === null) continue;
+      const names = namesTo(tree, cursor.node).map((name) => tree.texts[name]);
+      return { number, names, isShown: cursor.isShown };
+    }
+    return null;
+  }
+
+  // Puts the keyboard where it was, as far as that is still drawn.
+  hold(held: Held): void {
+    const flame = this.flames[Math.min(held.number, this.flames.length - 1)];
+    if (flame !== undefined) flame.graph.takeCursor(nodeOfNames(flame.tree, held.names), held.isShown);
+  }
 
   // Draws the graphs; returns which paths are in what is zoomed.
   draw(place: HTMLElement, scene: Scene): Keeps {
@@ -33,7 +56,7 @@ export class GraphPane {
     const isInwards = state.view === "icicle";
     const direction = isInwards ? "inwards" : "outwards";
     const tree = makeTree(profile, names, { ...state, direction, cut: wholePath, keeps });
-    this.add(place, scene, tree, false, state.zoom);
+    this.add(place, scene, "Flame graph", tree, false, state.zoom);
     const zoomed = nodeAt(tree, state.zoom);
     return zoomed === 0 ? keeps : pathsBelow(profile, names, namesTo(tree, zoomed), isInwards, keeps);
   }
@@ -55,13 +78,13 @@ export class GraphPane {
     place.append(make("h2", {}, "Callers of ", make("code", {}, names.texts[name])));
     const options = { value: state.value, unit: state.unit, keeps };
     const callers = makeTree(profile, names, { ...options, direction: "outwards", cut: callersOf(name) });
-    this.add(place, scene, callers, true, []);
+    this.add(place, scene, `Callers of ${names.texts[name]}`, callers, true, []);
     place.append(make("h2", {}, "Called by ", make("code", {}, names.texts[name])));
     const callees = makeTree(profile, names, { ...options, direction: "inwards", cut: calleesOf(name) });
-    this.add(place, scene, callees, false, []);
+    this.add(place, scene, `Called by ${names.texts[name]}`, callees, false, []);
   }
 
-  private add(place: HTMLElement, scene: Scene, tree: Tree, isFlipped: boolean, zoom: number[]): void {
+  private add(place: HTMLElement, scene: Scene, label: string, tree: Tree, isFlipped: boolean, zoom: number[]): void {
     if (tree.size === 1) {
       place.append(make("p", { class: "empty" }, "Nothing to show: no call path has such memory."));
       return;
@@ -72,6 +95,7 @@ export class GraphPane {
     const graph = new FlameGraph(
       tree,
       {
+        label: `${label}. Arrow keys move from box to box, Enter zooms, Escape goes back.`,
         rootText: `all   ${format.signed(tree[unit][0], unit, subject.is_difference)}`,
         isFlipped,
         isDifference: subject.is_difference,
@@ -80,7 +104,11 @@ export class GraphPane {
         isMarked: (node) => (flags(node) & INLINE) !== 0 && by !== "library",
       },
       {
-        hover: (node, x, y) => (node === null ? this.tooltip.hide() : this.tooltip.show(scene, tree, node, x, y)),
+        hover: (node, anchor) => (node === null ? this.tooltip.hide() : this.tooltip.show(scene, tree, node, anchor)),
+        arrive: (node, anchor) => {
+          this.tooltip.show(scene, tree, node, anchor);
+          this.tooltip.announce(scene, tree, node);
+        },
         choose: (node) => choose(scene, tree, node),
       },
     );

@@ -87,6 +87,7 @@ class Page {
   private key(event: KeyboardEvent): void {
     const isTyping = event.target instanceof HTMLInputElement && event.target.type === "search";
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (this.view?.help.element.open === true) return;
     if (event.key === "Escape") {
       if (isTyping) (event.target as HTMLInputElement).blur();
       if (this.view === null) return;
@@ -99,6 +100,10 @@ class Page {
     if (event.key === "/") {
       document.getElementById("search")?.focus();
       event.preventDefault();
+      return;
+    }
+    if (event.key === "?") {
+      this.view?.help.open();
       return;
     }
     const views = ["icicle", "bottom-up", "butterfly"] as const;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One profile: figures, flame graph, table. Everything is drawn again when the state changes.
-import { make } from "./dom";
+import { make, selectorOf } from "./dom";
 import { GraphPane } from "./graph_pane";
+import { Help } from "./help";
 import { By, eachPath, nameFrames, Names, UNKNOWN_PATH } from "./names";
 import { Profile } from "./profile";
 import { makeHead } from "./profile_head";
@@ -17,11 +18,15 @@ export class ProfileView {
   readonly element = make("main", { class: "profile" });
   private readonly tooltip = new Tooltip();
   readonly graphs = new GraphPane(this.tooltip);
+  readonly help = new Help();
+  private parts: HTMLElement[] = [];
 
   constructor(
     private readonly profile: Profile,
     private readonly host: Host,
   ) {
+    // These stay: screen readers only follow a region that does.
+    this.element.append(this.tooltip.element, this.tooltip.announcer, this.help.element);
     this.draw();
   }
 
@@ -37,20 +42,25 @@ export class ProfileView {
     const tableNames = tableBy === state.by ? names : nameFrames(this.profile, tableBy, !state.full);
     const keeps = pathsThrough(this.profile, state.focus, [names, tableNames]);
     const scene: Scene = { profile: this.profile, host: this.host, names, tableNames, keeps };
+    const held = this.graphs.held();
+    const control = this.element.contains(document.activeElement) ? selectorOf(document.activeElement) : "";
     this.tooltip.hide();
     const graph = make("section", { class: "graph", "aria-label": "Flame graph" });
     const side = make("section", { class: "side", "aria-label": "Table" });
-    this.element.replaceChildren(
+    for (const part of this.parts) part.remove();
+    this.parts = [
       makeHead(scene),
-      makeToolbar(scene),
+      makeToolbar(scene, () => this.help.open()),
       make("div", { class: "panes" }, graph, side),
-      this.tooltip.element,
-    );
+    ];
+    this.element.prepend(...this.parts);
     const matches = make("output", { class: "matches", for: "search" });
     graph.append(makeChips(scene, matches));
     const inside = this.graphs.draw(graph, scene);
     drawTable(side, scene, inside);
     drawSearch(scene, matches, this.graphs.flames);
+    if (held !== null) this.graphs.hold(held);
+    else if (control !== "") this.element.querySelector<HTMLElement>(control)?.focus({ preventScroll: true });
   }
 }
 

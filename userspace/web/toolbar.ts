@@ -7,7 +7,7 @@ import { Unit, Value } from "./profile";
 import { Scene } from "./scene";
 import { State, View } from "./state";
 
-export function makeToolbar(scene: Scene): HTMLElement {
+export function makeToolbar(scene: Scene, help: () => void): HTMLElement {
   const { host } = scene;
   const { state } = host;
   const reset: Partial<State> = { zoom: [] };
@@ -77,6 +77,7 @@ export function makeToolbar(scene: Scene): HTMLElement {
       "All frames",
     ),
     search,
+    make("button", { type: "button", id: "help", class: "round", title: "Keys and marks", "aria-label": "Help", click: help }, "?"),
   );
 }
 
@@ -93,7 +94,7 @@ export function makeChips(scene: Scene, matches: HTMLOutputElement): HTMLElement
   if (state.focus !== "") add(`through ${state.focus}`, { focus: "", zoom: [] });
   if (state.zoom.length > 0) add("zoomed", { zoom: [] });
   if (chips.childElementCount === 0 && state.search === "") {
-    chips.append(make("span", { class: "hint" }, "Click a box to zoom, a row to filter. Keys: / search, 1 2 3 views, Esc back."));
+    chips.append(make("span", { class: "hint" }, "Click a box to zoom, a row to filter. Keys: / search, 1 2 3 views, arrows in the graph, Esc back, ? help."));
   }
   chips.append(matches);
   return chips;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is known of one box, beside it.
+// What is known of one box: beside it, and for people who listen to the page.
 import { make } from "./dom";
+import { Anchor } from "./flame";
 import * as format from "./format";
 import { INLINE, Measure } from "./profile";
 import { meanSize, Scene } from "./scene";
@@ -10,20 +11,33 @@ import { Tree } from "./tree";
 export class Tooltip {
   readonly element = make("div", { class: "tooltip", role: "tooltip" });
 
+  // Screen readers say what changes in it.
+  readonly announcer = make("div", { class: "unseen", role: "status", "aria-live": "polite" });
+
   hide(): void {
     this.element.hidden = true;
   }
 
-  // At a point of the window, and inside it.
-  show(scene: Scene, tree: Tree, node: number, x: number, y: number): void {
+  announce(scene: Scene, tree: Tree, node: number): void {
+    const facts = factsOf(scene, tree, node).map(([name, text]) => `${name} ${text}`);
+    const level = `level ${tree.depth[node] + 1}`;
+    const text = [nameOf(scene, tree, node), ...facts, level].join(", ");
+    if (this.announcer.textContent !== text) this.announcer.textContent = text;
+  }
+
+  // Inside the window.
+  show(scene: Scene, tree: Tree, node: number, anchor: Anchor): void {
     this.element.hidden = false;
     const list = make("dl", {});
     for (const [name, text] of factsOf(scene, tree, node)) list.append(make("dt", {}, name), make("dd", {}, text));
     const places = placesOf(scene, tree, node).map((text) => make("div", { class: "place" }, text));
     this.element.replaceChildren(make("strong", {}, nameOf(scene, tree, node)), ...places, list);
     const box = this.element.getBoundingClientRect();
-    this.element.style.left = `${Math.max(4, Math.min(x + 14, window.innerWidth - box.width - 8))}px`;
-    this.element.style.top = `${y + 18 + box.height > window.innerHeight ? y - box.height - 10 : y + 18}px`;
+    const above = anchor.above - box.height;
+    const hasRoomBelow = anchor.below + box.height <= window.innerHeight;
+    const top = anchor.prefersAbove ? (above >= 0 ? above : anchor.below) : hasRoomBelow ? anchor.below : above;
+    this.element.style.left = `${Math.max(4, Math.min(anchor.left, window.innerWidth - box.width - 8))}px`;
+    this.element.style.top = `${top}px`;
   }
 }
 

@@ -204,6 +204,17 @@ export function positionsOf(tree: Tree, node: number): number[] {
   return positions.reverse();
 }
 
+// The node that these names lead to from the root; as far as they do.
+export function nodeOfNames(tree: Tree, texts: string[]): number {
+  let node = 0;
+  for (const text of texts) {
+    const next = childrenOf(tree, node).find((child) => tree.texts[tree.name[child]] === text);
+    if (next === undefined) return node;
+    node = next;
+  }
+  return node;
+}
+
 // The names from the root to the node.
 export function namesTo(tree: Tree, node: number): number[] {
   const names: number[] = [];

@@ -52,8 +52,13 @@ class Browser:
     def press(self, key):
         ActionChains(self.driver).send_keys(key).perform()
 
+    def keys(self, *names):
+        """Presses keys by their names in selenium: "ARROW_DOWN"."""
+        for name in names:
+            self.press(getattr(Keys, name))
+
     def escape(self):
-        self.press(Keys.ESCAPE)
+        self.keys("ESCAPE")
 
     def rows(self):
         """The rows of the table as lists of texts."""

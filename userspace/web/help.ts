@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the keys do, and what the marks mean.
+import { make } from "./dom";
+
+const KEYS: [string, string][] = [
+  ["/", "search"],
+  ["1 2 3", "from main, bottom-up, butterfly"],
+  ["Tab", "to the next control, graph or row"],
+  ["↑ ↓ ← →", "in a flame graph: to the largest box above or below, to the neighbours; an outline shows where you are"],
+  ["Enter", "on a box: zoom; in a butterfly: its callers and callees. On a row: filter"],
+  ["Esc", "take the last search, zoom or filter back"],
+  ["?", "this help"],
+];
+
+const MARKS: [string, string][] = [
+  ["~", "less than twice its standard error: may be noise"],
+  ["italics", "an inlined function; its box has a bar at its left"],
+  ["orange, blue", "in a difference: what grew, what shrank; the figures have signs"],
+];
+
+export class Help {
+  readonly element = make("dialog", { class: "help", "aria-label": "Help" });
+
+  constructor() {
+    const close = make("button", { type: "button", class: "back", click: () => this.element.close() }, "Close");
+    this.element.append(
+      make("h1", {}, "Keys"),
+      makeList(KEYS, "kbd"),
+      make("h1", {}, "Marks"),
+      makeList(MARKS, "em"),
+      make("p", {}, "The address holds what is shown, so a link shows the same picture."),
+      close,
+    );
+  }
+
+  open(): void {
+    if (!this.element.open) this.element.showModal();
+  }
+}
+
+function makeList(entries: [string, string][], tag: "kbd" | "em"): HTMLElement {
+  const list = make("dl", {});
+  for (const [name, text] of entries) list.append(make("dt", {}, make(tag, {}, name)), make("dd", {}, text));
+  return list;
+}
