@@ -13,6 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
+using ::testing::SizeIs;
 
 Profile WithContexts(std::vector<Context> contexts) { return {.pid = 1, .contexts = std::move(contexts)}; }
 
@@ -20,6 +21,16 @@ TEST(Difference, OfEqualProfilesIsEmpty) {
   Profile profile = WithContexts({{.frames = {1, 2}, .threads = {{1, {2, 20, 3, 30}, {4, 40, 5, 50}}}}});
   EXPECT_THAT(Difference(profile, profile).contexts, IsEmpty());
   EXPECT_THAT(Difference({}, {}).contexts, IsEmpty());
+}
+
+TEST(Difference, UnchangedPathsIfTheyAreWanted) {
+  const Profile profile =
+      WithContexts({{.frames = {1, 2}, .truncated = true, .threads = {{1, {2, 20, 3, 30}, {4, 40, 5, 50}}}}});
+  const Profile difference = Difference(profile, profile, Unchanged::kKeep);
+  ASSERT_THAT(difference.contexts, SizeIs(1));
+  EXPECT_THAT(difference.contexts[0].frames, ElementsAre(1, 2));
+  EXPECT_TRUE(difference.contexts[0].truncated);
+  EXPECT_THAT(difference.contexts[0].threads, IsEmpty());
 }
 
 TEST(Difference, SubtractsByFramesAndThread) {

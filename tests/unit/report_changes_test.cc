@@ -69,6 +69,18 @@ TEST(ChangesTest, PathsOfOneProfileOnly) {
   EXPECT_EQ(Change(OnePath(3, 3), {.period = kPeriod}).samples, 3u);
 }
 
+TEST(ChangesTest, TheEarlierProfileIsKnown) {
+  const Profile before = OnePath(100, 0);
+  const auto of = [&](const Profile& after) {
+    return ChangesOf(profile::Difference(after, before, profile::Unchanged::kKeep), after, before);
+  };
+  EXPECT_EQ(of(OnePath(104, 0)).at(0).before.bytes, 100 * kPeriod);
+  EXPECT_EQ(of({.period = kPeriod}).at(0).before.bytes, 100 * kPeriod);
+  // An unchanged path has no change and so no error, also without counts of allocations.
+  EXPECT_EQ(of(before).at(0).before.bytes, 100 * kPeriod);
+  EXPECT_EQ(of(before).at(0).live, Measure());
+}
+
 TEST(ChangesTest, ExactRecordingsHaveNoError) {
   Profile before = OnePath(10, 10);
   Profile after = OnePath(20, 20);

@@ -4,10 +4,11 @@
 import { deepStrictEqual, strictEqual } from "node:assert";
 import { test } from "node:test";
 
+import { fateOf, relativeOrder, relativeText } from "../../userspace/web/changes";
 import * as format from "../../userspace/web/format";
 import { nameFrames } from "../../userspace/web/names";
-import { Profile } from "../../userspace/web/profile";
-import { pathText, rowsByName, rowsByPath } from "../../userspace/web/rows";
+import { Amount, Profile } from "../../userspace/web/profile";
+import { pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
 import { DEFAULTS, fromHash, toHash } from "../../userspace/web/state";
 import { sortRows } from "../../userspace/web/table";
 import {
@@ -188,6 +189,43 @@ test("rows by line, library and path", () => {
   strictEqual(pathText(profile, names, paths[0].number, 6), "a ← main");
   strictEqual(pathText(profile, names, 1, 2), "b ← b ← …");
   strictEqual(pathText(profile, names, 2, 2), "[unknown call path]");
+});
+
+test("rows of a difference know what was before, also where nothing changed", () => {
+  const profile = example();
+  profile.subject.is_difference = true;
+  profile.paths.live_bytes = [100, 0, 0, -5];
+  profile.paths.live_samples = [1, 0, 0, 1];
+  profile.paths.before_bytes = [0, 30, 7, 5];
+  profile.paths.before_objects = [0, 3, 7, 1];
+  const names = nameFrames(profile, "function", true);
+  const of = (rows: Row[], name: (row: Row) => string): string[] =>
+    rows.map((row) => `${name(row)} ${row.total.bytes} ${row.before.bytes} ${fateOf(row.before, row.total)}`).sort();
+  deepStrictEqual(
+    of(rowsByName(profile, names, "live", ALL), (row) => row.name),
+    ["a 100 0 new", "b -5 35 changed", "main 95 35 changed"],
+  );
+  deepStrictEqual(
+    of(rowsByPath(profile, names, "live", ALL), (row) => pathText(profile, names, row.number, 6)),
+    ["a ← main 100 0 new", "b ← main -5 5 vanished"],
+  );
+});
+
+test("relative changes", () => {
+  const text = (before: number, change: number): string => {
+    const amount = (bytes: number): Amount => ({ bytes, objects: 0 });
+    return relativeText(amount(before), amount(change), "bytes");
+  };
+  strictEqual(text(100, 50), "+50.0%");
+  strictEqual(text(3000, -1000), "-33.3%");
+  strictEqual(text(100, 0), "0.0%");
+  strictEqual(text(1e6, -1), "0.0%");
+  strictEqual(text(10, 1000), "+10000%");
+  strictEqual(text(0, 5), "new");
+  strictEqual(text(5, -5 + 1e-9), "vanished");
+  strictEqual(text(0, 0), "-");
+  strictEqual(relativeOrder({ bytes: 0, objects: 0 }, { bytes: 1, objects: 1 }, "bytes"), Infinity);
+  strictEqual(relativeOrder({ bytes: 4, objects: 0 }, { bytes: 1, objects: 0 }, "objects"), 0);
 });
 
 test("figures", () => {

@@ -11,7 +11,6 @@
 #include "userspace/cli/json_text.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/export/json.h"
-#include "userspace/profile/difference.h"
 #include "userspace/report/changes.h"
 
 namespace heaptap::cli {
@@ -61,10 +60,13 @@ absl::Status CheckSameProcess(const profile::Profile& before, const profile::Pro
 
 }  // namespace
 
-absl::StatusOr<Growth> FindGrowth(const profile::Profile& before, const profile::Profile& after) {
+absl::StatusOr<Growth> FindGrowth(const profile::Profile& before, const profile::Profile& after,
+                                  profile::Unchanged unchanged) {
   if (absl::Status same = CheckSameProcess(before, after); !same.ok()) return same;
-  Growth growth = {
-      .before = before.Live(), .after = after.Live(), .difference = profile::Difference(after, before), .measures = {}};
+  Growth growth = {.before = before.Live(),
+                   .after = after.Live(),
+                   .difference = profile::Difference(after, before, unchanged),
+                   .measures = {}};
   growth.measures = report::ChangesOf(growth.difference, after, before);
   return growth;
 }

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "userspace/export/source_frames.h"
+#include "userspace/profile/difference.h"
 #include "userspace/profile/profile.h"
 #include "userspace/report/measure.h"
 #include "userspace/report/rows.h"
@@ -27,7 +28,8 @@ struct Growth {
 
 // FailedPrecondition: both profiles have mappings, but none in common, so they belong to different processes and their
 // addresses cannot be compared.
-absl::StatusOr<Growth> FindGrowth(const profile::Profile& before, const profile::Profile& after);
+absl::StatusOr<Growth> FindGrowth(const profile::Profile& before, const profile::Profile& after,
+                                  profile::Unchanged unchanged = profile::Unchanged::kLeaveOut);
 
 // The subject of a report on a difference.
 report::Subject ToSubject(const Growth& growth, std::string name);

@@ -66,10 +66,14 @@ report::Show ToShow(const ReportFlags& flags) {
   return show;
 }
 
-absl::Status Write(const ReportFlags& flags, const ReportInput& input) {
+// Null: none of those with a flag.
+const View* ChosenView(const ReportFlags& flags) {
   const absl::Span<const View> views = ReportViews();
   const auto chosen = std::ranges::find(flags.views, true) - flags.views.begin();
-  const View* view = chosen == std::ssize(views) ? nullptr : &views[chosen];
+  return chosen == std::ssize(views) ? nullptr : &views[chosen];
+}
+
+absl::Status Write(const ReportFlags& flags, const View* view, const ReportInput& input) {
   const bool is_terminal = flags.output == "-" && isatty(STDOUT_FILENO) == 1;
   if (view != nullptr && view->is_binary && is_terminal) {
     return absl::InvalidArgumentError(
@@ -81,26 +85,29 @@ absl::Status Write(const ReportFlags& flags, const ReportInput& input) {
 }
 
 int ReportMemory(const ReportFlags& flags) {
-  absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base);
+  const View* view = ChosenView(flags);
+  const auto unchanged = view == nullptr ? profile::Unchanged::kLeaveOut : view->unchanged;
+  absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base, unchanged);
   if (!seen.ok()) return Report(seen.status());
   const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);
   const exporter::FindSourceFrames find = names.Find();
   const report::NamedProfile named(seen->profile, find, seen->measures);
-  return Report(Write(flags, {.profile = seen->profile,
-                              .find = find,
-                              .named = named,
-                              .subject = seen->subject,
-                              .show = ToShow(flags),
-                              .filters = flags.filters,
-                              .exclude = flags.exclude,
-                              .callers = flags.callers,
-                              .show_bytes = flags.show_bytes,
-                              .by_total = flags.cum,
-                              .source_paths = !flags.no_source_paths,
-                              .limit = flags.limit,
-                              .smallest = flags.smallest,
-                              .width = flags.output == "-" ? TerminalWidth(STDOUT_FILENO) : 0}));
+  return Report(Write(flags, view,
+                      {.profile = seen->profile,
+                       .find = find,
+                       .named = named,
+                       .subject = seen->subject,
+                       .show = ToShow(flags),
+                       .filters = flags.filters,
+                       .exclude = flags.exclude,
+                       .callers = flags.callers,
+                       .show_bytes = flags.show_bytes,
+                       .by_total = flags.cum,
+                       .source_paths = !flags.no_source_paths,
+                       .limit = flags.limit,
+                       .smallest = flags.smallest,
+                       .width = flags.output == "-" ? TerminalWidth(STDOUT_FILENO) : 0}));
 }
 
 void AddViews(Command command, ReportFlags& flags) {

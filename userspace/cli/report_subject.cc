@@ -95,7 +95,8 @@ absl::StatusOr<Dump> ReadBase(HistoryProfiles& profiles, const std::string& base
 
 }  // namespace
 
-absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base) {
+absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base,
+                            profile::Unchanged unchanged) {
   // What has a slash is no command: ReadDump says why it cannot be read.
   const bool is_dump = IsFile(word) || absl::StrContains(word, '/');
   const Client client(socket);
@@ -109,7 +110,7 @@ absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, 
   absl::StatusOr<Dump> before = ReadBase(profiles, base, moment.has_value());
   if (!before.ok()) return before.status();
   seen->symbols.merge(before->symbols);
-  absl::StatusOr<Growth> growth = FindGrowth(before->profile, seen->profile);
+  absl::StatusOr<Growth> growth = FindGrowth(before->profile, seen->profile, unchanged);
   if (!growth.ok()) return growth.status();
   seen->subject = ToSubject(*growth, absl::StrCat(seen->subject.name, " since ", base::Printable(base)));
   seen->profile = std::move(growth->difference);

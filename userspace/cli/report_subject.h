@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "userspace/export/jeprof_symbols_reader.h"
+#include "userspace/profile/difference.h"
 #include "userspace/profile/profile.h"
 #include "userspace/report/measure.h"
 #include "userspace/report/summary_text.h"
@@ -28,10 +29,11 @@ struct Seen {
 };
 
 // `word`: the path of a dump, a PID, the command of a process that the daemon at `socket` records, or NAME@MOMENT (a
-// moment of its history). `base`: the path of an earlier dump, or an earlier moment; "": none. NotFound: no such dump
-// and no such process; InvalidArgument: several processes have this command; FailedPrecondition: a dump cannot be read,
-// or is of another process.
-absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base);
+// moment of its history). `base`: the path of an earlier dump, or an earlier moment; "": none; `unchanged`: whether the
+// difference has call paths that did not change. NotFound: no such dump and no such process; InvalidArgument: several
+// processes have this command; FailedPrecondition: a dump cannot be read, or is of another process.
+absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base,
+                            profile::Unchanged unchanged = profile::Unchanged::kLeaveOut);
 
 }  // namespace heaptap::cli
 

@@ -159,7 +159,7 @@ constexpr View kViews[] = {
     {"--json", "print one JSON document", Json},
     {"--markdown", "print the short form for a ticket or an assistant", Markdown},
     {"--svg", "print a flame graph as a picture", Svg},
-    {"--html", "write a page to look at in a browser, as one file", Html, true},
+    {"--html", "write a page to look at in a browser, as one file", Html, true, profile::Unchanged::kKeep},
     {"--dot", "print the call graph for graphviz", Dot},
     {"--pdf", "write the call graph as a document, drawn by graphviz", Pdf, true},
     {"--perfetto", "write a trace for ui.perfetto.dev", Perfetto, true},

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "userspace/export/source_frames.h"
+#include "userspace/profile/difference.h"
 #include "userspace/profile/profile.h"
 #include "userspace/report/named_profile.h"
 #include "userspace/report/rows.h"
@@ -43,6 +44,7 @@ struct View {
   const char* help;
   MakeView make;
   bool is_binary = false;
+  profile::Unchanged unchanged = profile::Unchanged::kLeaveOut;  // in a difference
 };
 
 // The views that are chosen by a flag.

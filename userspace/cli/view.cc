@@ -18,6 +18,7 @@
 #include "userspace/cli/report_subject.h"
 #include "userspace/cli/whole_file.h"
 #include "userspace/export/frame_names.h"
+#include "userspace/profile/difference.h"
 #include "userspace/report/named_profile.h"
 #include "userspace/report/page_data.h"
 #include "userspace/web/assets.h"
@@ -44,7 +45,7 @@ std::string DefaultOutput(const std::string& subject) {
 }
 
 int WritePage(const ViewFlags& flags) {
-  const absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base);
+  const absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base, profile::Unchanged::kKeep);
   if (!seen.ok()) return Report(seen.status());
   const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);

@@ -64,7 +64,7 @@ std::vector<elf::Mapping> MappingsOfBoth(const Profile& after, const Profile& be
 
 }  // namespace
 
-Profile Difference(const Profile& after, const Profile& before) {
+Profile Difference(const Profile& after, const Profile& before, Unchanged unchanged) {
   absl::flat_hash_map<absl::Span<const uint64_t>, const Context*> earlier;
   earlier.reserve(before.contexts.size());
   for (const Context& context : before.contexts) earlier[context.frames] = &context;
@@ -78,8 +78,8 @@ Profile Difference(const Profile& after, const Profile& before) {
                     .warnings = after.warnings};
   result.thread_names.insert(before.thread_names.begin(), before.thread_names.end());
 
-  auto add = [&result](const Context& context, bool truncated, std::vector<ThreadShare> threads) {
-    if (threads.empty()) return;
+  auto add = [&result, unchanged](const Context& context, bool truncated, std::vector<ThreadShare> threads) {
+    if (threads.empty() && unchanged == Unchanged::kLeaveOut) return;
     result.contexts.push_back({.frames = context.frames, .truncated = truncated, .threads = std::move(threads)});
   };
   for (const Context& context : after.contexts) {

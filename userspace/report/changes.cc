@@ -55,9 +55,11 @@ std::vector<Measures> ChangesOf(const Profile& difference, const Profile& after,
     const auto in_before = earlier.find(context.frames);
     const Context& now = in_after == later.end() ? none : *in_after->second;
     const Context& then = in_before == earlier.end() ? none : *in_before->second;
-    changes.push_back({.live = LiveChange(ToMeasure(now.Live(), after.period), ToMeasure(then.Live(), before.period),
-                                          now.Allocated(), then.Allocated()),
-                       .allocated = ToMeasure(context.Allocated(), difference.period)});
+    Measures& change = changes.emplace_back();
+    change.before = ToMeasure(then.Live(), before.period);
+    if (context.threads.empty()) continue;
+    change.live = LiveChange(ToMeasure(now.Live(), after.period), change.before, now.Allocated(), then.Allocated());
+    change.allocated = ToMeasure(context.Allocated(), difference.period);
   }
   return changes;
 }

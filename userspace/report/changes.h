@@ -18,7 +18,7 @@
 namespace heaptap::report {
 
 // The measures of each context of Difference(after, before), in its order. `samples` of live: those that appeared or
-// disappeared, at most. Thread-safe; takes linear time.
+// disappeared, at most; of an unchanged context: none. Thread-safe; takes linear time.
 std::vector<Measures> ChangesOf(const profile::Profile& difference, const profile::Profile& after,
                                 const profile::Profile& before);
 

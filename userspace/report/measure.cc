@@ -30,6 +30,7 @@ Measure ToMeasure(const profile::Estimate& estimate, uint64_t period) {
 Measures& Measures::operator+=(const Measures& other) {
   live += other.live;
   allocated += other.allocated;
+  before += other.before;
   return *this;
 }
 

@@ -37,6 +37,7 @@ Measure ToMeasure(const profile::Estimate& estimate, uint64_t period);
 struct Measures {
   Measure live;
   Measure allocated;
+  Measure before = {};  // in a difference: live in the earlier profile
 
   Measures& operator+=(const Measures& other);
   friend bool operator==(const Measures&, const Measures&) = default;

@@ -52,12 +52,14 @@ class PageWriter {
   }
 
   std::string Write(absl::Span<const Path> paths, const Subject& subject) && {
+    is_difference_ = subject.is_difference;
     for (const Path& path : paths) AddPath(path);
     return absl::StrCat("{\"schema_version\":", exporter::kSchemaVersion, ",\"subject\":", SubjectText(subject),
                         ",\"texts\":", Json(texts_).Text(), ",\"frames\":{",
                         Joined({&function_, &short_, &file_, &line_, &library_, &flags_}), "},\"stacks\":{",
                         Joined({&parent_, &frame_}), "},\"paths\":{", Joined({&stack_, &truncated_}), ",", live_.Text(),
-                        ",", allocated_.Text(), "}}");
+                        ",", allocated_.Text(), is_difference_ ? "," : "",
+                        is_difference_ ? Joined({&before_bytes_, &before_objects_}) : "", "}}");
   }
 
  private:
@@ -133,6 +135,9 @@ class PageWriter {
     truncated_.Add(path.truncated ? 1 : 0);
     live_.Add(path.measures.live);
     allocated_.Add(path.measures.allocated);
+    if (!is_difference_) return;
+    before_bytes_.AddEstimate(path.measures.before.bytes);
+    before_objects_.AddEstimate(path.measures.before.objects);
   }
 
   const NamedProfile& profile_;
@@ -145,6 +150,8 @@ class PageWriter {
   Column parent_{"parent"}, frame_{"frame"};
   Column stack_{"stack"}, truncated_{"truncated"};
   MeasureColumns live_{"live"}, allocated_{"allocated"};
+  bool is_difference_ = false;
+  Column before_bytes_{"before_bytes"}, before_objects_{"before_objects"};
 };
 
 }  // namespace

@@ -4,7 +4,8 @@
 // as objects would be slow to send and to read.
 //
 // Format: JSON with the members of `Profile` in userspace/web/profile.ts. Stacks are a prefix tree: an entry has the
-// number of its caller's entry, -1 for the outermost, and of its frame.
+// number of its caller's entry, -1 for the outermost, and of its frame. A difference has columns for what was live
+// before, and must have unchanged paths too: the page shows changes in percent.
 #ifndef HEAPTAP_USERSPACE_REPORT_PAGE_DATA_H_
 #define HEAPTAP_USERSPACE_REPORT_PAGE_DATA_H_
 

@@ -16,6 +16,7 @@ const KEYS: [string, string][] = [
 const MARKS: [string, string][] = [
   ["~", "less than twice its standard error: may be noise"],
   ["italics", "an inlined function; its box has a bar at its left"],
+  ["%", "in a difference: the change relative to what was live before"],
   ["orange, blue", "in a difference: what grew, what shrank; the figures have signs"],
 ];
 

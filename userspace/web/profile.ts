@@ -31,6 +31,9 @@ export interface Paths {
   allocated_objects: number[];
   allocated_samples: number[];
   allocated_variance: number[];
+  // Of a difference: what was live before. It has unchanged paths too.
+  before_bytes?: number[];
+  before_objects?: number[];
 }
 
 export interface Profile {
@@ -60,6 +63,28 @@ export interface Measure {
 
 export function noMeasure(): Measure {
   return { bytes: 0, objects: 0, samples: 0, variance: 0 };
+}
+
+export interface Amount {
+  bytes: number;
+  objects: number;
+}
+
+// What a path held before the difference; of another profile: nothing.
+export function beforeOf(profile: Profile, path: number): Amount {
+  const { before_bytes: bytes, before_objects: objects } = profile.paths;
+  return { bytes: bytes?.[path] ?? 0, objects: objects?.[path] ?? 0 };
+}
+
+export function addAmount(to: Amount, other: Amount): void {
+  to.bytes += other.bytes;
+  to.objects += other.objects;
+}
+
+export function totalBefore(profile: Profile): Amount {
+  const sum = { bytes: 0, objects: 0 };
+  for (let path = 0; path < profile.paths.stack.length; path++) addAmount(sum, beforeOf(profile, path));
+  return sum;
 }
 
 export function add(to: Measure, other: Measure): void {

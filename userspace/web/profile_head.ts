@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The head of a profile: its name, its figures with their errors, links to other formats, warnings.
+import { relativeText } from "./changes";
 import { make } from "./dom";
 import * as format from "./format";
-import { Profile, total } from "./profile";
+import { Profile, total, totalBefore } from "./profile";
 import { meanSize, Scene } from "./scene";
 import { State } from "./state";
 
@@ -42,6 +43,11 @@ function makeFacts(profile: Profile, state: State): HTMLElement {
     format.signed(sum.bytes, "bytes", isDifference),
     error > 0 ? `± ${format.bytes(error)} standard error` : "exact",
   );
+  if (isDifference) {
+    const before = totalBefore(profile);
+    const now = format.bytes(before.bytes + sum.bytes);
+    add("Before", format.bytes(before.bytes), `now ${now}, ${relativeText(before, sum, "bytes")}`);
+  }
   add("Objects", format.signed(sum.objects, "objects", isDifference), `mean ${meanSize(sum)}`);
   add(
     "Samples",

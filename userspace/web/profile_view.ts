@@ -2,6 +2,7 @@
 //
 // One profile: figures, flame graph, table. Everything is drawn again when the state changes.
 import { make, selectorOf } from "./dom";
+import { drawFates } from "./fates_pane";
 import { GraphPane } from "./graph_pane";
 import { Help } from "./help";
 import { By, eachPath, nameFrames, Names, UNKNOWN_PATH } from "./names";
@@ -58,6 +59,7 @@ export class ProfileView {
     graph.append(makeChips(scene, matches));
     const inside = this.graphs.draw(graph, scene);
     drawTable(side, scene, inside);
+    if (this.profile.subject.is_difference) drawFates(side, scene, inside);
     drawSearch(scene, matches, this.graphs.flames);
     if (held !== null) this.graphs.hold(held);
     else if (control !== "") this.element.querySelector<HTMLElement>(control)?.focus({ preventScroll: true });

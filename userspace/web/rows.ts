@@ -2,26 +2,38 @@
 //
 // Sums by name: what a function allocates itself, and what it has allocated with the functions that it has called.
 import { eachPath, framesOf, Names, UNKNOWN_PATH } from "./names";
-import { add, Measure, measureOf, noMeasure, Profile, Value } from "./profile";
+import { add, addAmount, Amount, beforeOf, Measure, measureOf, noMeasure, Profile, Value } from "./profile";
 
 export interface Row {
   name: string;
   number: number; // of the name, or of a path; -1: unknown call paths
   self: Measure;
   total: Measure;
+  before: Amount; // of what the total changed in a difference
+}
+
+function isNothing(measure: Measure): boolean {
+  return measure.samples === 0 && measure.bytes === 0;
+}
+
+function newRow(name: string, number: number): Row {
+  return { name, number, self: noMeasure(), total: noMeasure(), before: { bytes: 0, objects: 0 } };
 }
 
 export function rowsByName(profile: Profile, names: Names, value: Value, keeps: (path: number) => boolean): Row[] {
-  const rows: Row[] = names.texts.map((name, number) => ({ name, number, self: noMeasure(), total: noMeasure() }));
-  const unknown: Row = { name: UNKNOWN_PATH, number: -1, self: noMeasure(), total: noMeasure() };
+  const rows: Row[] = names.texts.map((name, number) => newRow(name, number));
+  const unknown = newRow(UNKNOWN_PATH, -1);
   const last = new Int32Array(names.texts.length).fill(-1); // the last path that each name was counted for
   eachPath(profile, names, (path, here, _frames, count) => {
     if (!keeps(path)) return;
     const measure = measureOf(profile, path, value);
-    if (measure.samples === 0 && measure.bytes === 0) return;
+    // The percentages of a difference need what is unchanged too.
+    if (isNothing(measure) && !profile.subject.is_difference) return;
+    const before = beforeOf(profile, path);
     if (count === 0) {
       add(unknown.self, measure);
       add(unknown.total, measure);
+      addAmount(unknown.before, before);
       return;
     }
     add(rows[here[count - 1]].self, measure);
@@ -29,9 +41,10 @@ export function rowsByName(profile: Profile, names: Names, value: Value, keeps: 
       if (last[here[i]] === path) continue; // recursion
       last[here[i]] = path;
       add(rows[here[i]].total, measure);
+      addAmount(rows[here[i]].before, before);
     }
   });
-  return rows.concat([unknown]).filter((row) => row.total.samples > 0 || row.total.bytes !== 0);
+  return rows.concat([unknown]).filter((row) => !isNothing(row.total));
 }
 
 export function rowsByPath(profile: Profile, names: Names, value: Value, keeps: (path: number) => boolean): Row[] {
@@ -39,16 +52,17 @@ export function rowsByPath(profile: Profile, names: Names, value: Value, keeps: 
   eachPath(profile, names, (path, here, _frames, count) => {
     if (!keeps(path)) return;
     const measure = measureOf(profile, path, value);
-    if (measure.samples === 0 && measure.bytes === 0) return;
+    if (isNothing(measure) && !profile.subject.is_difference) return;
     const key = here.subarray(0, count).join(" ");
     let row = rows.get(key);
     if (row === undefined) {
-      row = { name: "", number: path, self: noMeasure(), total: noMeasure() };
+      row = newRow("", path);
       rows.set(key, row);
     }
     add(row.self, measure);
+    addAmount(row.before, beforeOf(profile, path));
   });
-  return [...rows.values()].map((row) => ({ ...row, total: row.self }));
+  return [...rows.values()].filter((row) => !isNothing(row.self)).map((row) => ({ ...row, total: row.self }));
 }
 
 // A path in one line, the innermost function first.

@@ -34,7 +34,7 @@ export function makeTable<T>(
   rows: T[],
   columns: Column<T>[],
   sorting: Sorting,
-  sort: (sorting: Sorting) => void,
+  sort: ((sorting: Sorting) => void) | null, // null: without a head
   choose: (row: T) => void,
 ): HTMLElement {
   const head = make("tr");
@@ -52,7 +52,7 @@ export function makeTable<T>(
           {
             type: "button",
             "data-column": column.key,
-            click: () => sort({ key: column.key, isAscending: isSorted ? !sorting.isAscending : !column.isNumber }),
+            click: () => sort?.({ key: column.key, isAscending: isSorted ? !sorting.isAscending : !column.isNumber }),
           },
           column.title + (isSorted ? (sorting.isAscending ? " ▲" : " ▼") : ""),
         ),
@@ -83,6 +83,6 @@ export function makeTable<T>(
     body.append(line);
   }
   const rest = rows.length - MOST_ROWS;
-  const table = make("table", { class: "rows" }, make("thead", {}, head), body);
+  const table = make("table", { class: "rows" }, ...(sort === null ? [] : [make("thead", {}, head)]), body);
   return rest > 0 ? make("div", {}, table, make("p", { class: "more" }, `and ${rest} more; search or filter for them`)) : table;
 }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The table of a profile: sums by function, line, path or library.
+import { relativeOrder, relativeText } from "./changes";
 import { choice, make } from "./dom";
 import * as format from "./format";
 import { eachPath } from "./names";
-import { total } from "./profile";
+import { total, Unit } from "./profile";
 import { pathText, Row, rowsByName, rowsByPath } from "./rows";
 import { compile, Keeps, Scene } from "./scene";
 import { Table } from "./state";
 import { Column, makeTable } from "./table";
 import { childrenOf, makeTree, wholePath } from "./tree";
 
-const MOST_NAMES = 6; // of a path in its row
+export const MOST_NAMES = 6; // of a path in its row
 
 // `inside`: the paths to sum.
 export function drawTable(place: HTMLElement, scene: Scene, inside: Keeps): void {
@@ -37,7 +38,7 @@ export function drawTable(place: HTMLElement, scene: Scene, inside: Keeps): void
     ),
     make(
       "div",
-      { class: "scroll" },
+      { class: "scroll sums" },
       makeTable(
         shown,
         columnsOf(scene, nameOf),
@@ -70,9 +71,22 @@ function columnsOf(scene: Scene, nameOf: (row: Row) => string): Column<Row>[] {
   return [
     figures("self", !isPath ? "Self" : unit === "objects" ? "Objects" : "Bytes"),
     ...(isPath ? [] : [figures("total", "Total")]),
+    ...(isDifference ? [relative(unit)] : []),
     { key: "samples", title: "Samples", isNumber: true, text: (row) => format.count(row.total.samples), order: (row) => row.total.samples },
     { key: "name", title: isPath ? "Call path" : "Name", isNumber: false, text: nameOf, order: nameOf },
   ];
+}
+
+// The change of the total as a share of what was there before.
+function relative(unit: Unit): Column<Row> {
+  return {
+    key: "percent",
+    title: "%",
+    isNumber: true,
+    text: (row) => relativeText(row.before, row.total, unit),
+    order: (row) => relativeOrder(row.before, row.total, unit),
+    hint: (row) => `${format.figure(row.before[unit], unit)} before, ${format.figure(row.before[unit] + row.total[unit], unit)} now`,
+  };
 }
 
 // Only paths through it; a second choice takes that back.
@@ -80,8 +94,8 @@ function filterBy(scene: Scene, row: Row): void {
   scene.host.change({ focus: row.name === scene.host.state.focus ? "" : row.name, zoom: [] });
 }
 
-// Shows the path from main on.
-function showPath(scene: Scene, row: Row): void {
+// Shows the row's path from main on.
+export function showPath(scene: Scene, row: Row): void {
   const { profile, names, host, keeps } = scene;
   let path: number[] = [];
   eachPath(profile, names, (number, here, _frames, count) => {

@@ -60,10 +60,10 @@ class Browser:
     def escape(self):
         self.keys("ESCAPE")
 
-    def rows(self):
-        """The rows of the table as lists of texts."""
-        return self.script("return [...document.querySelectorAll('tbody tr')].map(row => [...row.cells].map(cell => "
-                           "cell.textContent))")
+    def rows(self, table=""):
+        """The rows of all tables, or of this one, as lists of texts."""
+        return self.script("return [...document.querySelectorAll(`${arguments[0]} tbody tr`)].map(row => "
+                           "[...row.cells].map(cell => cell.textContent))", table)
 
     def click_row(self, name):
         """The row whose last cell has this text."""
