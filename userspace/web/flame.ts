@@ -33,9 +33,13 @@ export interface Events {
   choose(node: number): void;
 }
 
-const ROW = 21; // pixels
+// In tenths of the root's font size, which are pixels in a window of usual size (style.css).
+const ROW = 21;
+const TEXT = 12;
+const LETTER = 6.2; // the width of one, about
+const TEXT_INDENT = 6;
+const MIN_TEXT_WIDTH = 26; // narrower boxes have no room for a letter and an ellipsis
 const MIN_WIDTH = 0.5; // pixels
-const MIN_TEXT_WIDTH = 26; // pixels: narrower boxes have no room for a letter and an ellipsis
 const ZOOM_MILLISECONDS = 140;
 const MIN_CURSOR = 9; // pixels: the outline of a narrow box is wider than the box
 const NOWHERE: Anchor = { left: 0, above: 0, below: 0, prefersAbove: false };
@@ -67,6 +71,8 @@ export class FlameGraph {
   private animation = 0;
   private width = 0;
   private height = 0;
+  private scale = 1; // pixels, of a tenth of the root's font size
+  private row = ROW; // pixels
   frameMilliseconds = 0; // of the last drawing
 
   constructor(
@@ -96,7 +102,6 @@ export class FlameGraph {
       { class: "flame", tabindex: 0, role: "application", "aria-roledescription": "flame graph", "aria-label": look.label },
       this.rows,
     );
-    this.rows.style.height = `${(deepest + 1) * ROW}px`;
     this.element.addEventListener("scroll", () => this.draw());
     this.canvas.addEventListener("mousemove", (event) => this.move(event));
     this.canvas.addEventListener("mouseleave", () => this.leave());
@@ -185,24 +190,27 @@ export class FlameGraph {
     if (this.cursor < 0 || !this.isSeen(this.cursor)) this.cursor = this.zoomed;
     const top = this.toY(this.tree.depth[this.cursor]);
     if (top < 0) this.element.scrollTop += top;
-    else if (top + ROW > this.height) this.element.scrollTop += top + ROW - this.height;
+    else if (top + this.row > this.height) this.element.scrollTop += top + this.row - this.height;
     this.draw();
     const box = this.canvas.getBoundingClientRect();
-    const left = box.left + Math.max(0, this.toX(this.begins[this.cursor])) + ROW / 2;
+    const left = box.left + Math.max(0, this.toX(this.begins[this.cursor])) + this.row / 2;
     const y = box.top + this.toY(this.tree.depth[this.cursor]);
     // The tooltip leaves the boxes in view that the next keys lead to.
-    this.events.arrive(this.cursor, { left, above: y - 2 * ROW, below: y + 3 * ROW, prefersAbove: this.look.isFlipped });
+    this.events.arrive(this.cursor, { left, above: y - 2 * this.row, below: y + 3 * this.row, prefersAbove: this.look.isFlipped });
   }
 
   // The middle of a node's box, in pixels of the window; for tests.
   place(node: number): { x: number; y: number } {
     const box = this.canvas.getBoundingClientRect();
     const middle = (Math.max(this.begins[node], this.left) + Math.min(this.ends[node], this.right)) / 2;
-    return { x: box.left + this.toX(middle), y: box.top + this.toY(this.tree.depth[node]) + ROW / 2 };
+    return { x: box.left + this.toX(middle), y: box.top + this.toY(this.tree.depth[node]) + this.row / 2 };
   }
 
   private resize(): void {
     const ratio = window.devicePixelRatio || 1;
+    this.scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / 10;
+    this.row = Math.round(ROW * this.scale);
+    this.rows.style.height = `${(this.deepest + 1) * this.row}px`;
     this.width = this.element.clientWidth;
     this.height = this.element.clientHeight;
     this.canvas.width = Math.round(this.width * ratio);
@@ -219,8 +227,8 @@ export class FlameGraph {
   }
 
   private toY(depth: number): number {
-    const bottom = Math.max((this.deepest + 1) * ROW, this.height);
-    return (this.look.isFlipped ? bottom - (depth + 1) * ROW : depth * ROW) - this.element.scrollTop;
+    const bottom = Math.max((this.deepest + 1) * this.row, this.height);
+    return (this.look.isFlipped ? bottom - (depth + 1) * this.row : depth * this.row) - this.element.scrollTop;
   }
 
   private nodeAt(event: MouseEvent): number | null {
@@ -230,7 +238,7 @@ export class FlameGraph {
     for (;;) {
       const top = this.toY(this.tree.depth[node]);
       const y = event.clientY - box.top;
-      if (y >= top && y < top + ROW) return node;
+      if (y >= top && y < top + this.row) return node;
       const next = childrenOf(this.tree, node).find((child) => share >= this.begins[child] && share < this.ends[child]);
       if (next === undefined) return null;
       node = next;
@@ -300,36 +308,38 @@ export class FlameGraph {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, this.width, this.height);
     context.textBaseline = "middle";
+    const font = `${TEXT * this.scale}px system-ui, sans-serif`;
+    const indent = TEXT_INDENT * this.scale;
     const rest: number[] = [0];
     for (let node = rest.pop(); node !== undefined; node = rest.pop()) {
       const x = Math.max(0, this.toX(this.begins[node]));
       const end = Math.min(this.width, this.toX(this.ends[node]));
       if (end - x < MIN_WIDTH) continue;
       const y = this.toY(this.tree.depth[node]);
-      if (this.look.isFlipped ? y + ROW < 0 : y > this.height) continue;
+      if (this.look.isFlipped ? y + this.row < 0 : y > this.height) continue;
       for (const child of childrenOf(this.tree, node)) rest.push(child);
-      if (y + ROW < 0 || y > this.height) continue;
+      if (y + this.row < 0 || y > this.height) continue;
       const isAbove = this.tree.depth[node] < this.tree.depth[this.zoomed];
       context.globalAlpha = isAbove ? 0.55 : 1;
       const isFound = this.found !== null && node > 0 && this.found(node);
       if (this.found !== null && !isFound) context.globalAlpha *= 0.45;
       context.fillStyle = isFound ? marked : node === 0 ? style.getPropertyValue("--root") : this.fillOf(node, isDark);
       const gap = end - x > 3 ? 1 : 0;
-      context.fillRect(x, y, end - x - gap, ROW - 1);
+      context.fillRect(x, y, end - x - gap, this.row - 1);
       if (node === this.hovered) {
         context.strokeStyle = text;
         context.lineWidth = 1.5;
-        context.strokeRect(x + 0.75, y + 0.75, end - x - gap - 1.5, ROW - 2.5);
+        context.strokeRect(x + 0.75, y + 0.75, end - x - gap - 1.5, this.row - 2.5);
       }
       if (node > 0 && this.look.isMarked(node) && end - x > 6) {
         context.fillStyle = line;
-        context.fillRect(x, y, 3, ROW - 1);
+        context.fillRect(x, y, 3 * this.scale, this.row - 1);
       }
-      if (end - x < MIN_TEXT_WIDTH) continue;
+      if (end - x < MIN_TEXT_WIDTH * this.scale) continue;
       context.fillStyle = text;
-      context.font = this.look.isMarked(node) && node > 0 ? "italic 12px system-ui, sans-serif" : "12px system-ui, sans-serif";
+      context.font = this.look.isMarked(node) && node > 0 ? `italic ${font}` : font;
       const label = node === 0 ? this.look.rootText : this.look.textOf(node);
-      context.fillText(this.fit(context, label, end - x - 12), x + 6, y + ROW / 2);
+      context.fillText(this.fit(context, label, end - x - 2 * indent), x + indent, y + this.row / 2);
     }
     context.globalAlpha = 1;
     if (this.hasCursor() && this.cursor >= 0) this.drawCursor(context, text, line);
@@ -349,13 +359,12 @@ export class FlameGraph {
     ] as const) {
       context.lineWidth = lineWidth;
       context.strokeStyle = color;
-      context.strokeRect(x + inset, y + inset, width - 2 * inset, ROW - 1 - 2 * inset);
+      context.strokeRect(x + inset, y + inset, width - 2 * inset, this.row - 1 - 2 * inset);
     }
   }
 
   private fit(context: CanvasRenderingContext2D, label: string, width: number): string {
-    const letter = 6.2; // pixels, about
-    let length = Math.min(label.length, Math.ceil((width / letter) * 1.4));
+    let length = Math.min(label.length, Math.ceil((width / (LETTER * this.scale)) * 1.4));
     if (length === label.length && context.measureText(label).width <= width) return label;
     while (length > 0 && context.measureText(`${label.slice(0, length)}…`).width > width) length--;
     return length === 0 ? "" : `${label.slice(0, length)}…`;

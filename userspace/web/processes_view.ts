@@ -185,8 +185,7 @@ function sparkline(line: Line): SVGElement {
   const namespace = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(namespace, "svg");
   svg.setAttribute("class", "sparkline");
-  svg.setAttribute("width", String(WIDTH));
-  svg.setAttribute("height", String(HEIGHT));
+  svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
   svg.setAttribute("aria-hidden", "true");
   const most = Math.max(1, ...line.history.map((point) => point.live));
   const points = line.history.map((point, i) => {

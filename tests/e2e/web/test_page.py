@@ -510,6 +510,50 @@ def test_layout_does_not_jump(lab, browser, leak):
     assert browser.script(box) == before
 
 
+def text_sizes(browser):
+    """Pixels: letters of the table, of buttons and of the smallest text, and the height of a row of boxes."""
+    sizes = browser.script("return ['.rows td', '.choice button', '.facts .detail'].map(one => "
+                           "parseFloat(getComputedStyle(document.querySelector(one)).fontSize))")
+    rows = browser.script("const {tree, graph} = heaptap.view.graphs.flames[0];"
+                          "return graph.place(tree.childList[0]).y - graph.place(0).y")
+    letters = browser.script("return parseFloat(document.querySelector('.flame canvas').getContext('2d').font)")
+    return [*sizes, rows, letters]
+
+
+def test_text_follows_the_window(lab, browser, leak):
+    """Readable at 4K, as it was in smaller windows; without loading anew, and back to the same places."""
+    places = ("return [...document.querySelectorAll('h1, button, input, .flame, .scroll, .rows td')].map(one => {"
+              "const box = one.getBoundingClientRect(); return [box.x, box.y, box.width, box.height]})")
+    browser.open(page_of(lab, leak))
+    browser.wait(".flame canvas")
+    usual = [13, 13, 11, 21, 12]
+    assert text_sizes(browser) == usual
+    before = browser.script(places)
+    try:
+        for width, height, least in ((3840, 2160, 1.7), (2560, 1440, 1.2), (1920, 1080, 1), (800, 600, 1), (3840, 720, 1)):
+            browser.resize(width, height)
+            wait_until(lambda w=width: browser.script("return innerWidth") == w, "the window has the size")
+            largest = least + 0.05
+            wait_until(lambda low=least, high=largest: all(
+                low * one - 0.5 <= now <= high * one + 0.5 for now, one in zip(text_sizes(browser), usual)),
+                f"text of {width}x{height}")
+            assert browser.script("return document.documentElement.scrollWidth <= innerWidth")
+            assert browser.script("return document.documentElement.scrollHeight <= innerHeight")
+        browser.resize(3840, 2160)
+        wait_until(lambda: text_sizes(browser)[0] >= 22, "letters of 22 pixels at 4K")
+        browser.hover_box("main")
+        browser.shoot("text_at_4k")
+        # Boxes are where the mouse looks for them.
+        browser.click_box("do_something")
+        wait_until(lambda: set(names(browser)) == {"do_something", "main"}, "the table has what is below the box")
+        browser.escape()
+        browser.escape()
+    finally:
+        browser.resize(1280, 720)
+    wait_until(lambda: text_sizes(browser) == usual, "the usual text")
+    wait_until(lambda: browser.script(places) == before, "everything is where it was")
+
+
 def test_bad_input(lab, leak):
     assert_one_clear_line(lab.heaptap("view", lab.path("none.prof")), 1, "none.prof")
     assert_one_clear_line(lab.heaptap("view", "-o", "/no/such/folder/x.html", leak), 1, "/no/such/folder")
