@@ -28,7 +28,7 @@ class Page {
   }
 
   private change(part: Partial<State>): void {
-    const isTyping = part.search !== undefined;
+    const isTyping = Object.keys(part).join() === "search";
     this.state = Object.assign(this.state, part);
     const hash = `#${toHash(this.state)}`;
     // Letters of a search are no steps of the history.
@@ -51,6 +51,8 @@ class Page {
       if (this.processes === null) {
         this.processes = new ProcessesView(this.state, (part) => this.change(part));
         this.place.replaceChildren(this.processes.element);
+      } else {
+        this.processes.show(this.state);
       }
       return;
     }
@@ -90,8 +92,8 @@ class Page {
     if (this.view?.help.element.open === true) return;
     if (event.key === "Escape") {
       if (isTyping) (event.target as HTMLInputElement).blur();
-      if (this.view === null) return;
       if (this.state.search !== "") this.change({ search: "" });
+      else if (this.view === null) return;
       else if (this.state.zoom.length > 0) this.change({ zoom: this.state.zoom.slice(0, -1) });
       else if (this.state.focus !== "") this.change({ focus: "" });
       return;

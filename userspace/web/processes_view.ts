@@ -39,23 +39,21 @@ export class ProcessesView {
   private readonly lines = new Map<number, Line>();
   private ended: Process[] = [];
   private timer = 0;
-  private filter = "";
+  private readonly search: HTMLInputElement;
   private readonly table = make("div", { class: "scroll" });
   private readonly message = make("p", { class: "empty", role: "status" });
 
   constructor(
-    private readonly state: State,
+    private state: State,
     private readonly change: (part: Partial<State>) => void,
   ) {
-    const search = make("input", {
+    this.search = make("input", {
       type: "search",
       id: "search",
       placeholder: "Filter by name   /",
       "aria-label": "Filter by name",
-      input: (event) => {
-        this.filter = (event.target as HTMLInputElement).value;
-        this.draw();
-      },
+      value: state.search,
+      input: () => this.change({ search: this.search.value }),
     });
     const links = make("nav", {});
     for (const [path, name] of [
@@ -66,11 +64,17 @@ export class ProcessesView {
       links.append(make("a", { href: path }, name));
     }
     this.element.append(
-      make("header", {}, make("h1", {}, "Processes"), search, links),
+      make("header", {}, make("h1", {}, "Processes"), this.search, links),
       this.message,
       this.table,
     );
     void this.poll();
+  }
+
+  show(state: State): void {
+    this.state = state;
+    if (this.search.value !== state.search) this.search.value = state.search;
+    this.draw();
   }
 
   stop(): void {
@@ -125,7 +129,7 @@ export class ProcessesView {
       { key: "state", title: "State", isNumber: false, text: stateOf, order: (line) => line.process.ended ?? "" },
     ];
     const wanted = (line: Line): boolean => {
-      const word = this.filter.toLowerCase();
+      const word = this.state.search.toLowerCase();
       return [line.process.command, line.process.executable].some((text) => text.toLowerCase().includes(word));
     };
     const lines = [...this.lines.values(), ...this.ended.map((process) => ({ process, history: [] }))].filter(wanted);
@@ -137,15 +141,15 @@ export class ProcessesView {
       lines,
       columns,
       sorting,
-      (next) => {
-        this.change({ sort: next.key, ascending: next.isAscending });
-        this.draw();
-      },
+      (next) => this.change({ sort: next.key, ascending: next.isAscending }),
       (line) => {
-        if (isRunning(line)) this.change({ pid: String(line.process.pid), sort: "self", ascending: false });
+        // The filter is for processes, not for functions.
+        if (isRunning(line)) this.change({ pid: String(line.process.pid), search: "", sort: "self", ascending: false });
       },
     );
     this.table.replaceChildren(table);
+    const isFiltered = lines.length === 0 && this.lines.size + this.ended.length > 0;
+    if (isFiltered) this.table.append(make("p", { class: "empty" }, "No process has such a name."));
   }
 
   private bytes(key: string, title: string, value: (line: Line) => number): Column<Line> {

@@ -12,6 +12,7 @@ import math
 import os
 import re
 import signal
+import urllib.parse
 
 import pytest
 
@@ -571,11 +572,33 @@ def test_the_page_of_the_daemon(lab, browser, daemon):
     wait_until(lambda: not browser.rows(), "the filter hides it")
     browser.search("pup")
     wait_until(lambda: browser.rows(), "the filter shows it")
+    filtered = f"{address}/#search=pup"
+    assert browser.driver.current_url == filtered
     browser.find("tbody tr")[0].click()
     browser.wait_text("h1", f"puppet (PID {puppet.pid})")
     browser.wait(".flame canvas")
     assert "main" in browser.boxes()
+    assert "search=" not in browser.driver.current_url, "the filter was for processes"
     browser.shoot("process")
+    browser.driver.back()
+    browser.wait_text("h1", "Processes")
+    assert browser.driver.current_url == filtered and browser.script("return document.getElementById('search').value") == "pup"
+    # A link has the filter; another address in the same page too.
+    link = f"{address}/#search={urllib.parse.quote(HOSTILE)}"
+    browser.open(link)
+    wait_until(lambda: browser.find("thead") and not browser.rows(), "the filter of the link")
+    assert browser.script("return document.getElementById('search').value") == HOSTILE and "hit" not in browser.driver.title
+    browser.script("location.hash = arguments[0]", "search=PUPP&sort=pid")
+    wait_until(lambda: [row[0] for row in browser.rows()] == [str(puppet.pid)], "the filter of the new address")
+    assert browser.script("return document.querySelector('[aria-sort=descending]').textContent") == "PID ▼"
+    browser.search("no such name")
+    wait_until(lambda: not browser.rows(), "the filter hides it")
+    assert "No process has such a name" in browser.text(".scroll .empty")
+    browser.shoot("processes_filtered")
+    browser.escape()
+    wait_until(lambda: browser.rows(), "no filter")
+    assert not browser.find(".scroll .empty")
+    assert browser.driver.current_url == f"{address}/#sort=pid"
     browser.open(f"{address}/#pid=1")
     browser.wait_text("[role=alert]", "Process 1")
     browser.open(f"{address}/#pid=../../x")
