@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of profiles, for a browser."""
+
+
+def run(lab, *arguments):
+    """The output of a command that records nothing."""
+    session = lab.heaptap(*arguments)
+    session.records = False
+    session.ends()
+    return session.stdout()
+
+
+def page_of(lab, dump, *arguments):
+    path = lab.path("page.html")
+    run(lab, "view", *arguments, "-o", path, dump)
+    return f"file://{path}"
+
+
+def names(browser):
+    return [row[-1] for row in browser.rows()]
+
+
+HOSTILE = "<img src=x onerror=document.title='hit'>\"'</script><script>document.title='hit'</script>"
+
+
+def write_dump(path, paths, library="/usr/bin/x"):
+    """A dump with these [(frames, objects, bytes)]."""
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("heap_v2/1\n")
+        total = f"{sum(path[1] for path in paths)}: {sum(path[2] for path in paths)}"
+        file.write(f"  t*: {total} [{total}]\n")
+        for frames, objects, size in paths:
+            file.write(f"@ {' '.join(map(hex, frames))}\n  t*: {objects}: {size} [{objects}: {size}]\n")
+        file.write(f"\nMAPPED_LIBRARIES:\n1000-7fff000 r-xp 00000000 00:00 0 {library}\n")

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page without a mouse: keys of the page, the flame graph's outline, help.
+
+Recording is exact; error bounds: none.
+"""
+
+from harness import wait_until
+from pages import names, page_of
+
+
+def test_keys(lab, browser, leak):
+    browser.open(page_of(lab, leak))
+    browser.wait(".flame canvas")
+    browser.press("2")
+    wait_until(lambda: "view=bottom-up" in browser.driver.current_url, "the key chooses a view")
+    browser.press("/")
+    wait_until(lambda: browser.script("return document.activeElement.id") == "search", "the key goes to the search")
+    browser.press("main")
+    browser.wait_text(".matches", "match")
+    assert browser.script("return document.activeElement.id") == "search", "typing goes on"
+    browser.escape()
+    wait_until(lambda: "search=" not in browser.driver.current_url, "no search")
+
+
+def at_box(browser, name):
+    """The keyboard is on this box: what a screen reader says, the tooltip, and an outline in the colour of the text."""
+    browser.wait_text(".unseen", f"{name}, bytes ")
+    assert browser.text(".tooltip strong") == name
+    assert browser.script("return !document.querySelector('.tooltip').hidden && document.activeElement.className") == "flame"
+    assert outlined(browser, name)
+
+
+def outlined(browser, name):
+    """Whether the left edge of the box has the colour of an outline."""
+    return browser.script(
+        "const {tree, graph} = heaptap.view.graphs.flames[0];"
+        "const node = arguments[0] === 'all call paths' ? 0 : tree.name.findIndex(name => tree.texts[name] === arguments[0]);"
+        "const canvas = document.querySelector('.flame canvas');"
+        "const context = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', {willReadFrequently: true});"
+        "context.drawImage(canvas, 0, 0);"
+        "const x = Math.max(0, graph.toX(graph.begins[node])) + 1, y = graph.place(node).y - canvas.getBoundingClientRect().top;"
+        "const pixel = '#' + [...context.getImageData(x, y, 1, 1).data.slice(0, 3)].map(one => one.toString(16).padStart(2, '0')).join('');"
+        "return pixel === getComputedStyle(document.documentElement).getPropertyValue('--box-text').trim()", name)
+
+
+def test_keyboard_in_the_graph(lab, browser, leak):
+    browser.open(page_of(lab, leak))
+    browser.wait(".flame canvas")
+    browser.script("document.getElementById('help').focus()")
+    assert not outlined(browser, "all call paths")
+    browser.keys("TAB")
+    at_box(browser, "all call paths")
+    browser.keys("ARROW_UP", "ARROW_LEFT")
+    at_box(browser, "all call paths")
+    browser.keys("ARROW_DOWN", "ARROW_DOWN")
+    tree = browser.script("const {tree} = heaptap.view.graphs.flames[0]; return Array.from(tree.childList, "
+                          "node => tree.texts[tree.name[node]])")
+    largest, other = tree[1:3]
+    at_box(browser, largest)
+    assert "level 3" in browser.text(".unseen") and "share " in browser.text(".unseen")
+    browser.shoot("keyboard")
+    browser.keys("ARROW_RIGHT")
+    at_box(browser, other)
+    assert not outlined(browser, largest)
+    browser.keys("ARROW_RIGHT", "ARROW_DOWN")
+    at_box(browser, other)
+    browser.keys("ENTER")
+    wait_until(lambda: set(names(browser)) == {other, "main"}, "the table has what is below the box")
+    at_box(browser, other)
+    browser.keys("ARROW_LEFT")
+    at_box(browser, other)  # its neighbour cannot be seen
+    browser.keys("ARROW_UP")
+    at_box(browser, "main")
+    browser.keys("ESCAPE", "ESCAPE")
+    wait_until(lambda: "zoom" not in browser.driver.current_url, "the whole picture")
+    at_box(browser, "main")
+    # What is drawn anew keeps the focus, also that of a button.
+    browser.press("2")
+    wait_until(lambda: "view=bottom-up" in browser.driver.current_url, "the key chooses a view")
+    at_box(browser, "all call paths")
+    browser.script("document.querySelector('[data-value=butterfly]').focus()")
+    wait_until(lambda: browser.script("return document.querySelector('.tooltip').hidden"), "no tooltip without the focus")
+    browser.keys("ENTER")
+    wait_until(lambda: browser.script("return heaptap.view.graphs.flames.length") == 2, "callers and callees")
+    assert browser.script("return document.activeElement.dataset.value") == "butterfly"
+
+
+def test_keyboard_after_a_click(lab, browser, leak):
+    """No outline for people with a mouse; the keys go on from what was clicked. Callers are above in their own graph."""
+    browser.open(page_of(lab, leak) + "#view=butterfly&focus=do_something")
+    browser.wait(".flame canvas")
+    browser.script("document.querySelector('.flame').focus({focusVisible: true})")
+    at_box(browser, "all call paths")
+    browser.keys("ARROW_UP", "ARROW_UP")
+    at_box(browser, "main")
+    browser.keys("ARROW_DOWN")
+    at_box(browser, "do_something")
+    browser.keys("ARROW_UP", "ENTER")
+    wait_until(lambda: "focus=main" in browser.driver.current_url, "callers and callees of main")
+    browser.choose("View", "icicle")
+    browser.wait(".flame canvas")
+    browser.click_box("main")
+    wait_until(lambda: "zoom=0" in browser.driver.current_url, "zoomed")
+    assert not outlined(browser, "main")
+    browser.keys("ARROW_UP")
+    at_box(browser, "all call paths")
+
+
+def test_help(lab, browser, leak):
+    browser.open(page_of(lab, leak) + "#search=main")
+    browser.wait(".flame canvas")
+    browser.press("?")
+    browser.wait("dialog[open]")
+    assert "Enter" in browser.text("dialog") and "↑ ↓ ← →" in browser.text("dialog")
+    browser.shoot("help")
+    browser.escape()
+    wait_until(lambda: not browser.find("dialog[open]"), "the help is closed")
+    assert "search=main" in browser.driver.current_url, "the key was for the help"
+    browser.wait("#help").click()
+    browser.wait("dialog[open] button").click()
+    assert not browser.find("dialog[open]")
