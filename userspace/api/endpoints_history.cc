@@ -5,6 +5,7 @@
 //   GET history.json                    the services that there is a history of
 //   GET history.json?name=N | pid=P     what they held over time: &since= &until= &points= &paths=
 //   GET history.json?...&at=T           what they held at one moment
+//   GET history/profile.json?...&at=T   the same for the page; with &from=T the difference to an earlier moment
 //   POST mark?text=T[&pid=P]            a mark in the history of a process, or of all
 //
 // Times are seconds since 1970 in UTC; 0 or less: that many seconds from now.
@@ -18,8 +19,14 @@
 #include "userspace/api/endpoint.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/export/json.h"
+#include "userspace/history/moment_profile.h"
 #include "userspace/history/timeline.h"
 #include "userspace/history/writer.h"
+#include "userspace/profile/difference.h"
+#include "userspace/report/changes.h"
+#include "userspace/report/named_profile.h"
+#include "userspace/report/page_data.h"
+#include "userspace/report/summary_text.h"
 
 namespace heaptap::api {
 namespace {
@@ -180,14 +187,20 @@ absl::StatusOr<history::Range> AskedRange(const http::Request& request) {
   return history::Range{.since = *since, .until = *until, .points = *points, .paths = *paths};
 }
 
+absl::StatusOr<history::Subject> AskedSubject(const http::Request& request) {
+  history::Subject subject = {.name = request.Parameter("name")};
+  if (!request.Parameter("pid").has_value()) return subject;
+  const absl::StatusOr<uint32_t> pid = Number(request, "pid", 0, 1, kMaxPid);
+  if (!pid.ok()) return absl::InvalidArgumentError("the parameter pid must be a PID");
+  subject.pid = static_cast<pid_t>(*pid);
+  return subject;
+}
+
 Reply History(Call& call) {
   if (call.history == nullptr) return NoHistory();
-  history::Subject subject = {.name = call.request.Parameter("name")};
-  if (call.request.Parameter("pid").has_value()) {
-    const absl::StatusOr<uint32_t> pid = Number(call.request, "pid", 0, 1, kMaxPid);
-    if (!pid.ok()) return absl::InvalidArgumentError("the parameter pid must be a PID");
-    subject.pid = static_cast<pid_t>(*pid);
-  }
+  const absl::StatusOr<history::Subject> asked = AskedSubject(call.request);
+  if (!asked.ok()) return asked.status();
+  const history::Subject& subject = *asked;
   if (!subject.name.has_value() && !subject.pid.has_value()) return Services(call);
   absl::StatusOr<history::Timeline> timeline = absl::UnknownError("");
   if (call.request.Parameter("at").has_value()) {
@@ -201,6 +214,51 @@ Reply History(Call& call) {
   }
   if (!timeline.ok()) return ToClient(timeline.status());
   return JsonAnswer(TimelineJson(*timeline));
+}
+
+std::string TimeText(absl::Time time) { return absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone()); }
+
+Reply MomentPage(Call& call) {
+  if (call.history == nullptr) return NoHistory();
+  const absl::StatusOr<history::Subject> subject = AskedSubject(call.request);
+  if (!subject.ok()) return subject.status();
+  if (!subject->name.has_value() && !subject->pid.has_value()) {
+    return absl::InvalidArgumentError("one of the parameters name and pid is needed");
+  }
+  const absl::StatusOr<absl::Time> at = Moment(call.request, "at", absl::Now());
+  if (!at.ok()) return at.status();
+  const absl::StatusOr<history::Timeline> now =
+      Noted(call, history::ReadMoment(call.history->path, *subject, *at, SeesOf(call)));
+  if (!now.ok()) return ToClient(now.status());
+  history::MomentProfiles profiles;
+  history::MomentProfile shown = profiles.Make(*now);
+  report::Subject page = {.name = absl::StrCat(base::Printable(now->name), " at ", TimeText(now->points[0].time)),
+                          .period = shown.profile.period};
+  page.resident_bytes = now->points[0].rss_bytes;
+  std::vector<report::Measures> measures;
+  if (call.request.Parameter("from").has_value()) {
+    const absl::StatusOr<absl::Time> from = Moment(call.request, "from", absl::Now());
+    if (!from.ok()) return from.status();
+    const absl::StatusOr<history::Timeline> then =
+        Noted(call, history::ReadMoment(call.history->path, *subject, *from, SeesOf(call)));
+    if (!then.ok()) return ToClient(then.status());
+    history::MomentProfile before = profiles.Make(*then);
+    profile::Profile difference = profile::Difference(shown.profile, before.profile, profile::Unchanged::kKeep);
+    measures = report::ChangesOf(difference, shown.profile, before.profile);
+    absl::StrAppend(&page.name, " since ", TimeText(then->points[0].time));
+    page.is_difference = true;
+    page.before = before.profile.Live();
+    page.after = shown.profile.Live();
+    shown.profile = std::move(difference);
+    shown.symbols.merge(before.symbols);
+  }
+  const exporter::FindSourceFrames find = [&shown](uint64_t address) {
+    const auto found = shown.symbols.find(address);
+    return found == shown.symbols.end() ? std::vector<exporter::SourceFrame>() : found->second;
+  };
+  const report::NamedProfile named(shown.profile, find, measures);
+  return http::Response{.content_type = http::kJson,
+                        .body = report::PageData(named, named.paths(), page, {.pid = now->points[0].pid})};
 }
 
 // The process in the history that the client means.
@@ -237,6 +295,7 @@ Reply Mark(Call& call) {
 
 constexpr CollectorEndpoint kHistory[] = {
     {"history.json", kRead, ErrorForm::kJson, History},
+    {"history/profile.json", kRead, ErrorForm::kJson, MomentPage},
     {"mark", kPost, ErrorForm::kJson, Mark},
 };
 

@@ -4,23 +4,20 @@
 #ifndef HEAPTAP_USERSPACE_CLI_HISTORY_PROFILE_H_
 #define HEAPTAP_USERSPACE_CLI_HISTORY_PROFILE_H_
 
-#include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/moment.h"
 #include "userspace/cli/profile_source.h"
+#include "userspace/history/moment_profile.h"
 
 namespace heaptap::cli {
 
 // Path and query of a question about a service, a command or a process (a PID); parameters can follow.
 std::string HistoryTarget(const std::string& name);
 
-// Makes profiles whose addresses can be compared: the same frame has the same address in all of them, whichever process
-// and whichever build of the program had it. The addresses mean nothing else, and names come with the profiles.
+// Profiles that can be compared with each other, and with no others (history/moment_profile.h).
 class HistoryProfiles {
  public:
   explicit HistoryProfiles(const Client& client) : client_(client) {}
@@ -29,12 +26,8 @@ class HistoryProfiles {
   absl::StatusOr<Dump> Fetch(const NamedMoment& moment);
 
  private:
-  absl::StatusOr<Dump> Make(const nlohmann::json& document);
-  uint64_t AddressOf(const std::string& library, const std::vector<exporter::SourceFrame>& frames, uint64_t offset);
-
   const Client& client_;
-  std::map<std::string, uint64_t> addresses_;  // of frames, by their names
-  std::map<std::string, uint64_t> libraries_;  // their number
+  history::MomentProfiles profiles_;
 };
 
 }  // namespace heaptap::cli

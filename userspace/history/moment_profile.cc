@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/history/moment_profile.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "heaptap/contract.h"
+#include "userspace/profile/estimate.h"
+
+namespace heaptap::history {
+namespace {
+
+// Each library has its own range of addresses.
+constexpr uint64_t kBytesOfLibrary = uint64_t{1} << 32;
+
+// The history keeps the paths that matter, and one row for all others.
+constexpr char kOthers[] = "[all other call paths]";
+
+// "libc.so.6+0x2724a", or "0x2724a" without a file.
+std::string Place(const std::string& library, uint64_t offset) {
+  const std::string file = library.substr(library.rfind('/') + 1);
+  return absl::StrCat(file, file.empty() ? "" : "+", "0x", absl::Hex(offset));
+}
+
+}  // namespace
+
+uint64_t MomentProfiles::AddressOf(const std::string& library, const std::vector<exporter::SourceFrame>& frames,
+                                   uint64_t offset) {
+  std::string key = library;
+  for (const exporter::SourceFrame& frame : frames) {
+    absl::StrAppend(&key, absl::string_view("\0", 1), frame.function, absl::string_view("\0", 1), frame.line);
+  }
+  if (frames.empty()) absl::StrAppend(&key, absl::string_view("\0", 1), offset);
+  const uint64_t number = libraries_.try_emplace(library, libraries_.size() + 1).first->second;
+  // Call addresses are one below return addresses, so places are two apart.
+  return addresses_.try_emplace(std::move(key), number * kBytesOfLibrary + 2 * addresses_.size() + 2).first->second;
+}
+
+MomentProfile MomentProfiles::Make(const Timeline& moment) {
+  const TimelinePoint& point = moment.points.front();
+  MomentProfile result;
+  result.profile.pid = point.pid;
+  result.profile.period = uint64_t{1} << std::min<uint32_t>(point.lg_sample, HEAPTAP_MAX_LG_SAMPLE);
+  std::map<int64_t, std::vector<uint64_t>> paths;
+  for (const TimelinePath& path : moment.paths) {
+    std::vector<uint64_t>& addresses = paths[path.id];
+    std::vector<exporter::SourceFrame> names;
+    for (const TimelineFrame& frame : path.frames) {
+      if (!frame.source.function.empty()) names.push_back(frame.source);
+      if (frame.is_inlined) continue;
+      const uint64_t call = AddressOf(frame.library, names, frame.offset);
+      if (names.empty()) names.push_back({.function = Place(frame.library, frame.offset)});
+      result.symbols[call] = std::exchange(names, {});
+      addresses.push_back(call + 1);
+    }
+  }
+  const uint64_t others = AddressOf("", {{.function = kOthers}}, 0);
+  result.symbols[others] = {{.function = kOthers}};
+  // Paths that differ only in their lines have the same frames.
+  std::map<std::vector<uint64_t>, profile::Estimate> held;
+  for (const auto& [id, row] : point.rows) {
+    const auto path = paths.find(id);
+    profile::Estimate estimate = {.samples = row.samples,
+                                  .objects = static_cast<double>(row.live_objects),
+                                  .bytes = static_cast<double>(row.live_bytes)};
+    // The mean size of the objects is that of the sampled ones, if they have one size.
+    const double size = estimate.objects > 0 ? estimate.bytes / estimate.objects : 0;
+    estimate.sampled_bytes = profile::ToWhole(size * static_cast<double>(estimate.samples));
+    held[path == paths.end() ? std::vector<uint64_t>{others + 1} : path->second] += estimate;
+  }
+  for (const auto& [frames, estimate] : held) {
+    result.profile.contexts.push_back({.frames = frames, .threads = {{.live = estimate}}});
+  }
+  for (const auto& [library, number] : libraries_) {
+    if (library.empty()) continue;
+    result.profile.mappings.push_back(
+        {.start = number * kBytesOfLibrary, .end = (number + 1) * kBytesOfLibrary, .path = library});
+  }
+  std::sort(result.profile.mappings.begin(), result.profile.mappings.end(),
+            [](const elf::Mapping& a, const elf::Mapping& b) { return a.start < b.start; });
+  return result;
+}
+
+}  // namespace heaptap::history

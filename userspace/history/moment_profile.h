@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Moments of the history as profiles, for the views of other profiles. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_HISTORY_MOMENT_PROFILE_H_
+#define HEAPTAP_USERSPACE_HISTORY_MOMENT_PROFILE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "userspace/export/source_frames.h"
+#include "userspace/history/timeline_data.h"
+#include "userspace/profile/profile.h"
+
+namespace heaptap::history {
+
+struct MomentProfile {
+  // Live estimates only: what was allocated and freed before is not known by call path.
+  profile::Profile profile = {};
+  // Names by call address, innermost first.
+  absl::flat_hash_map<uint64_t, std::vector<exporter::SourceFrame>> symbols = {};
+};
+
+// Makes profiles whose addresses can be compared: the same frame has the same address in all of them, whichever process
+// and whichever build of the program had it. The addresses mean nothing else.
+class MomentProfiles {
+ public:
+  // REQUIRES: the timeline has one point.
+  MomentProfile Make(const Timeline& moment);
+
+ private:
+  uint64_t AddressOf(const std::string& library, const std::vector<exporter::SourceFrame>& frames, uint64_t offset);
+
+  std::map<std::string, uint64_t> addresses_;  // of frames, by their names
+  std::map<std::string, uint64_t> libraries_;  // their numbers, from 1
+};
+
+}  // namespace heaptap::history
+
+#endif  // HEAPTAP_USERSPACE_HISTORY_MOMENT_PROFILE_H_
