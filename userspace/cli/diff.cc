@@ -76,23 +76,27 @@ bool IsMoment(const std::string& word) { return access(word.c_str(), F_OK) != 0 
 
 absl::StatusOr<Snapshots> OfMoments(const Client& client, const std::string& before_word,
                                     const std::string& after_word) {
-  HistoryProfiles profiles(client);
-  Snapshots snapshots = {.name = absl::StrCat(base::Printable(after_word), " since ", base::Printable(before_word)),
-                         .before = {},
-                         .after = {}};
-  for (const auto& [word, profile] : {std::pair(&before_word, &snapshots.before), {&after_word, &snapshots.after}}) {
+  std::vector<NamedMoment> moments;
+  moments.reserve(2);
+  for (const std::string* word : {&before_word, &after_word}) {
     const std::optional<absl::StatusOr<NamedMoment>> moment = ParseNamedMoment(*word);
     if (!moment.has_value()) {
       return absl::InvalidArgumentError(
           absl::StrCat("diff ", base::Printable(*word), ": expected NAME@MOMENT, like the other one"));
     }
     if (!moment->ok()) return moment->status();
-    absl::StatusOr<Dump> dump = profiles.Fetch(**moment);
-    if (!dump.ok()) return dump.status();
-    *profile = std::move(dump->profile);
-    snapshots.symbols.merge(dump->symbols);
+    moments.push_back(**moment);
   }
-  return snapshots;
+  HistoryProfiles profiles(client);
+  absl::StatusOr<Dump> before = profiles.Fetch(moments[0]);
+  if (!before.ok()) return before.status();
+  absl::StatusOr<Dump> after = profiles.Fetch(moments[1]);
+  if (!after.ok()) return after.status();
+  after->symbols.merge(before->symbols);
+  return Snapshots{.name = absl::StrCat(base::Printable(after_word), " since ", base::Printable(before_word)),
+                   .before = std::move(before->profile),
+                   .after = std::move(after->profile),
+                   .symbols = std::move(after->symbols)};
 }
 
 absl::StatusOr<Snapshots> OfProcess(const Client& client, pid_t pid, absl::Duration window) {

@@ -214,6 +214,8 @@ absl::Status Historian::Write(absl::Time now, const profile::Survey& survey, std
   if (absl::Status status = writer_->Commit(); !status.ok()) return status;
   for (const Turn& turn : turns) {
     const uint64_t process_id = turn.process->ref.process_id;
+    // Its paths were not read: ask again.
+    if (!turn.process->is_changed) continue;
     if (turn.is_complete) {
       activities_[process_id] = turn.process->activity;
     } else {

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The history in trouble: a killed daemon, a damaged file, a full disk. The recording never notices.
+
+Recording is exact; error bounds: none.
+"""
+
+import os
+import sqlite3
+import subprocess
+
+import pytest
+
+from harness import wait_until
+from history import SIZE, database, document, start, wait_known, wait_live
+from lab import assert_one_clear_line
+
+ARGUMENTS = ["--exact", "--history-interval", "100ms"]
+
+
+@pytest.fixture
+def daemon(start_daemon):
+    return start_daemon(*ARGUMENTS)
+
+
+def test_goes_on_after_kill_9(lab, daemon):
+    puppet = start(lab, daemon)
+    puppet.ask(f"keep 10 {SIZE}")
+    wait_live(daemon, puppet.pid, 10 * SIZE)
+    before = document(daemon, puppet.pid)
+    daemon.restart()
+    puppet.ask(f"keep 5 {SIZE}")
+    wait_live(daemon, puppet.pid, 15 * SIZE)
+    after = document(daemon, puppet.pid)
+    assert len(after["processes"]) == 1, "the same process"
+    # All that was there, and nothing twice.
+    times = [point["time"] for point in after["points"]]
+    assert times == sorted(set(times))
+    assert {point["time"] for point in before["points"]} <= set(times)
+    assert [mark["kind"] for mark in after["marks"]] == ["start"]
+
+
+def test_ends_that_no_daemon_saw(lab, daemon):
+    puppet = start(lab, daemon)
+    wait_known(daemon, puppet.pid)
+    daemon.kill()
+    puppet.ends()
+    daemon.start()
+    wait_until(lambda: document(daemon, puppet.pid)["processes"][0]["ended"] is not None, "its end is noticed")
+
+
+def test_a_corrupt_database_is_set_aside(lab, daemon):
+    puppet = start(lab, daemon)
+    wait_known(daemon, puppet.pid)
+    daemon.stop()
+    with open(database(daemon), "r+b") as file:
+        file.seek(8192)
+        file.write(b"\x5a" * 3 * 8192)
+    daemon.start()
+    said = f"the history in {database(daemon)} is corrupt"
+    daemon.wait_said(said)
+    wait_known(daemon, puppet.pid)
+    assert os.path.exists(database(daemon) + ".corrupt")
+    assert [line for line in daemon.process.lines() if "corrupt" in line] == [
+        line for line in daemon.process.lines() if said in line and line.endswith("and a new one begins")]
+
+
+def test_damage_while_the_daemon_runs(lab, daemon):
+    """A reader finds it; the recording goes on."""
+    puppet = start(lab, daemon)
+    wait_known(daemon, puppet.pid)
+    with sqlite3.connect(database(daemon)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    with open(database(daemon), "r+b") as file:
+        file.write(b"\x5a" * 8192)
+    wait_until(lambda: daemon.get("/history.json?name=puppet").status != 200
+               or "is corrupt" in daemon.process.stderr(), "the damage is noticed")
+    daemon.wait_said("is corrupt")
+    wait_known(daemon, puppet.pid)
+    daemon.dump(puppet.pid, lab.path("still.prof"))
+
+
+def test_full_disk(lab, start_daemon):
+    small = lab.path("small")
+    os.mkdir(small)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "heaptap-test", small], check=True)
+    try:
+        daemon = start_daemon(*ARGUMENTS, "--history", os.path.join(small, "h.db"))
+        puppet = start(lab, daemon)
+        wait_known(daemon, puppet.pid)
+        with open(os.path.join(small, "fill"), "wb", buffering=0) as file:
+            try:
+                while file.write(b"x" * 4096) == 4096:
+                    pass
+            except OSError:
+                pass
+        puppet.ask(f"keep 10 {SIZE}")
+        daemon.wait_said("cannot write the history in .*; the recording goes on")
+        daemon.dump(puppet.pid, lab.path("still.prof"))
+        os.unlink(os.path.join(small, "fill"))
+        daemon.wait_said("the history is written again")
+        wait_live(daemon, puppet.pid, 10 * SIZE)
+        assert daemon.process.stderr().count("cannot write the history") == 1
+        assert len(document(daemon, puppet.pid)["processes"]) == 1
+        daemon.stop()
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_no_history(lab, start_daemon):
+    daemon = start_daemon("--exact", "--history", "none")
+    puppet = start(lab, daemon)
+    session = lab.heaptap("history", puppet.pid, "--socket", daemon.socket)
+    session.records = False
+    assert_one_clear_line(session, 3, "the daemon keeps no history")
+    assert not os.path.exists(database(daemon))
+
+
+def test_a_file_that_cannot_be_written(lab, start_daemon):
+    """The daemon records all the same."""
+    daemon = start_daemon(*ARGUMENTS, "--history", "/proc/history.db")
+    daemon.wait_said("cannot write the history in /proc/history.db: .*; the recording goes on")
+    puppet = start(lab, daemon)
+    daemon.dump(puppet.pid, lab.path("x.prof"))
+    session = lab.heaptap("history", puppet.pid, "--socket", daemon.socket)
+    session.records = False
+    assert_one_clear_line(session, 3, "there is no history yet")
+
