@@ -134,6 +134,14 @@ TEST_F(TopModelTest, CallPathsScroll) {
   EXPECT_EQ(model_.Press('u'), TopAction::kShowPaths);
   EXPECT_EQ(model_.Press('d'), TopAction::kDump);
   EXPECT_EQ(model_.selected(), 11);
+  for (const int key : std::initializer_list<int>{'m', 'q', 'x', kKeyBackspace, '2'})
+    EXPECT_EQ(model_.Press(key), TopAction::kNone);
+  EXPECT_EQ(model_.Press(kKeyEnter), TopAction::kMark);
+  EXPECT_EQ(model_.mark(), "q2");
+  EXPECT_EQ(model_.Press('m'), TopAction::kNone);
+  EXPECT_EQ(model_.Press(kKeyEnter), TopAction::kNone) << "an empty mark";
+  EXPECT_EQ(model_.Press('m'), TopAction::kNone);
+  EXPECT_EQ(model_.Press(kKeyEscape), TopAction::kNone);
   EXPECT_EQ(model_.Press('q'), TopAction::kNone);
   EXPECT_EQ(Pids(), "11 10 12");
   EXPECT_EQ(model_.Press('q'), TopAction::kQuit);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "userspace/base/messages.h"
+#include "userspace/cli/url_text.h"
 #include "userspace/profile/figure_tables.h"
 #include "userspace/profile/figures.h"
 
@@ -210,6 +211,10 @@ absl::StatusOr<std::vector<Dumped>> PostDumps(const Client& client) {
                     }
                     return dumped;
                   });
+}
+
+absl::Status PostMark(const Client& client, absl::string_view text, pid_t pid) {
+  return client.Order(absl::StrCat("/mark?text=", UrlText(text), pid == 0 ? "" : absl::StrCat("&pid=", pid)));
 }
 
 }  // namespace heaptap::cli

@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "userspace/api/collector.h"
 #include "userspace/cli/client.h"
 #include "userspace/export/json.h"
@@ -45,6 +47,8 @@ struct Dumped {
   absl::StatusOr<std::string> path;
 };
 absl::StatusOr<std::vector<Dumped>> PostDumps(const Client& client);
+// Adds a mark to the history of a process; 0: of all processes.
+absl::Status PostMark(const Client& client, absl::string_view text, pid_t pid);
 
 }  // namespace heaptap::cli
 

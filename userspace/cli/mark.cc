@@ -6,13 +6,11 @@
 #include <memory>
 #include <string>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
+#include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
-#include "userspace/cli/url_text.h"
 
 namespace heaptap::cli {
 namespace {
@@ -23,11 +21,7 @@ struct MarkFlags {
   pid_t pid = 0;  // 0: all
 };
 
-int Mark(const MarkFlags& flags) {
-  std::string target = absl::StrCat("/mark?text=", UrlText(flags.text));
-  if (flags.pid != 0) absl::StrAppend(&target, "&pid=", flags.pid);
-  return Report(Client(flags.socket).Order(target));
-}
+int Mark(const MarkFlags& flags) { return Report(PostMark(Client(flags.socket), flags.text, flags.pid)); }
 
 }  // namespace
 

@@ -89,6 +89,9 @@ class Top {
         case TopAction::kDump:
           Dump();
           break;
+        case TopAction::kMark:
+          Mark();
+          break;
         case TopAction::kNone:
           break;
       }
@@ -122,6 +125,11 @@ class Top {
     SayAtOnce("writing a dump ...");
     const absl::StatusOr<std::string> path = PostDump(client_, model_.selected());
     model_.Say(path.ok() ? absl::StrCat("wrote ", base::Printable(*path)) : std::string(path.status().message()));
+  }
+
+  void Mark() {
+    const absl::Status marked = PostMark(client_, model_.mark(), model_.selected());
+    model_.Say(marked.ok() ? "marked" : std::string(marked.message()));
   }
 
   void SayAtOnce(const char* message) {

@@ -62,8 +62,18 @@ const char* const kKeys[] = {"Up, Down, PgUp, PgDn   choose a process",
                              "/                      show names with these letters",
                              "Space                  pause, go on",
                              "d                      write a dump of the process",
+                             "m                      note a text in the history of the process",
                              "h, ?                   this help",
                              "q, Esc                 back, quit"};
+
+// A key in a line of text.
+void Edit(int key, std::string& text) {
+  if (key == kKeyBackspace) {
+    if (!text.empty()) text.pop_back();
+  } else if (key < kKeyUp && absl::ascii_isprint(static_cast<unsigned char>(key))) {
+    text.push_back(static_cast<char>(key));
+  }
+}
 
 // One row, without its picture.
 std::string RowText(const Figures& of) {
@@ -180,18 +190,17 @@ void TopModel::Step(int by) {
   column_ = static_cast<size_t>((static_cast<int>(column_) + by + count) % count);
 }
 
-TopAction TopModel::PressInFilter(int key) {
-  if (key == kKeyEnter) {
-    is_typing_ = false;
-  } else if (key == kKeyEscape) {
-    is_typing_ = false;
-    filter_.clear();
-  } else if (key == kKeyBackspace) {
-    if (!filter_.empty()) filter_.pop_back();
-  } else if (key < kKeyUp && absl::ascii_isprint(static_cast<unsigned char>(key))) {
-    filter_.push_back(static_cast<char>(key));
-  }
-  return TopAction::kNone;
+void TopModel::PressInFilter(int key) {
+  if (key == kKeyEnter || key == kKeyEscape) typing_ = Typing::kNothing;
+  if (key == kKeyEscape) filter_.clear();
+  Edit(key, filter_);
+}
+
+TopAction TopModel::PressInMark(int key) {
+  Edit(key, mark_);
+  if (key != kKeyEnter && key != kKeyEscape) return TopAction::kNone;
+  typing_ = Typing::kNothing;
+  return key == kKeyEnter && !mark_.empty() ? TopAction::kMark : TopAction::kNone;
 }
 
 TopAction TopModel::Leave() {
@@ -202,7 +211,11 @@ TopAction TopModel::Leave() {
 
 TopAction TopModel::Press(int key) {
   message_.clear();
-  if (is_typing_) return PressInFilter(key);
+  if (typing_ == Typing::kMark) return PressInMark(key);
+  if (typing_ == Typing::kFilter) {
+    PressInFilter(key);
+    return TopAction::kNone;
+  }
   const auto page = static_cast<int64_t>(body_height_);
   constexpr int64_t kFar = 1 << 30;
   switch (key) {
@@ -236,7 +249,12 @@ TopAction TopModel::Press(int key) {
       is_paused_ = !is_paused_;
       return TopAction::kNone;
     case '/':
-      is_typing_ = page_ == Page::kProcesses;
+      if (page_ == Page::kProcesses) typing_ = Typing::kFilter;
+      return TopAction::kNone;
+    case 'm':
+      if (selected() == 0 || page_ == Page::kHelp) return TopAction::kNone;
+      typing_ = Typing::kMark;
+      mark_.clear();
       return TopAction::kNone;
     case kKeyEnter:
       return page_ == Page::kProcesses && selected() != 0 ? TopAction::kShowPaths : TopAction::kNone;
@@ -281,12 +299,13 @@ std::vector<TopLine> TopModel::Body(size_t width, size_t height, bool is_utf8) {
 }
 
 std::string TopModel::Footer() const {
-  if (is_typing_) return absl::StrCat("names with: ", filter_);
+  if (typing_ == Typing::kFilter) return absl::StrCat("names with: ", filter_);
+  if (typing_ == Typing::kMark) return absl::StrCat("mark process ", selected(), " with: ", mark_);
   if (!message_.empty()) return message_;
-  std::string text = page_ == Page::kPaths  ? "u read again  d dump  q back"
+  std::string text = page_ == Page::kPaths  ? "u read again  d dump  m mark  q back"
                      : page_ == Page::kHelp ? "q back"
                      : is_paused_           ? "PAUSED  Space goes on"
-                                            : "Enter paths  / filter  Space pause  d dump  h help  q quit";
+                                            : "Enter paths  / filter  Space pause  d dump  m mark  h help  q quit";
   if (!filter_.empty() && page_ == Page::kProcesses) absl::StrAppend(&text, "  [", filter_, "]");
   return text;
 }

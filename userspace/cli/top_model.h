@@ -26,7 +26,7 @@ inline constexpr int kKeyEscape = 27;
 inline constexpr int kKeyBackspace = 127;
 
 // What the caller has to do after a key.
-enum class TopAction { kNone, kQuit, kShowPaths, kDump };
+enum class TopAction { kNone, kQuit, kShowPaths, kDump, kMark };
 
 struct TopLine {
   enum class Style { kPlain, kTitle, kSelected, kMessage };
@@ -46,6 +46,8 @@ class TopModel {
   void Say(std::string message) { message_ = std::move(message); }
 
   TopAction Press(int key);
+  // The text of kMark.
+  const std::string& mark() const { return mark_; }
   // The process that the action is for; 0: none.
   pid_t selected() const;
   // The screen. At most `height` lines of at most `width` columns.
@@ -64,7 +66,8 @@ class TopModel {
   };
 
   std::vector<const Row*> Rows() const;
-  TopAction PressInFilter(int key);
+  void PressInFilter(int key);
+  TopAction PressInMark(int key);
   TopAction Leave();
   void Move(int64_t by);
   void Step(int by);
@@ -76,7 +79,9 @@ class TopModel {
   size_t column_ = 0;  // by which the rows are sorted
   bool is_reversed_ = false;
   bool is_paused_ = false;
-  bool is_typing_ = false;  // the filter
+  enum class Typing { kNothing, kFilter, kMark };
+  Typing typing_ = Typing::kNothing;
+  std::string mark_;
   std::string filter_;
   uint64_t selected_ = 0;   // process id
   size_t first_row_ = 0;    // on the screen

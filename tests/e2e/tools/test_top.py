@@ -13,10 +13,11 @@ import pytest
 
 import pictures
 from harness import HEAPTAP, wait_until
+from history import wait_known
 from lab import assert_one_clear_line
 from security import keeping_puppet
 
-DAEMON = ["--exact"]
+DAEMON = ["--exact", "--history-interval", "1s"]
 EXACT = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
 
 
@@ -120,6 +121,13 @@ def test_keys(lab, daemon, puppets, terminal):
     top.type("d")
     top.wait("wrote ")
     wait_until(lambda: [dump for dump in daemon.dumps() if dump.pid == large], "the dump is there")
+    top.type("m")
+    top.write("before lunch")
+    top.wait("with: before lunch")
+    wait_known(daemon, large)
+    top.type("Enter")
+    top.wait("marked")
+    assert "mark of" in daemon.client("history", large) and "before lunch" in daemon.client("history", large)
     top.type("q")
     assert "status 0" in top.wait("status")
 
