@@ -6,6 +6,7 @@ import { test } from "node:test";
 
 import { fateOf, relativeOrder, relativeText } from "../../userspace/web/changes";
 import * as format from "../../userspace/web/format";
+import { History, layersOf, momentAddress, nearest, OTHERS } from "../../userspace/web/history";
 import { nameFrames } from "../../userspace/web/names";
 import { Amount, Profile } from "../../userspace/web/profile";
 import { pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
@@ -249,13 +250,52 @@ test("figures", () => {
 
 test("the address holds the state", () => {
   strictEqual(toHash(DEFAULTS), "");
-  const state = fromHash("#view=bottom-up&unit=objects&zoom=0.3.1&focus=a%26b&search=x%2B&full=true&pid=42");
+  const state = fromHash("#view=bottom-up&unit=objects&zoom=0.3.1&focus=a%26b&search=x%2B&full=true&pid=42&span=day&at=1790000000.5&from=17");
+  deepStrictEqual([state.span, state.at, state.from], ["day", 1790000000.5, 17]);
   strictEqual(state.view, "bottom-up");
   deepStrictEqual(state.zoom, [0, 3, 1]);
   strictEqual(state.focus, "a&b");
   strictEqual(state.full, true);
   deepStrictEqual(fromHash(`#${toHash(state)}`), state);
   deepStrictEqual(fromHash("#view=x&zoom=1..2&unit=&value=__proto__&nonsense"), { ...DEFAULTS, zoom: [] });
+});
+
+test("layers of a timeline: the largest peak first, all others last", () => {
+  const point = (time: number) => ({ time, processes: 1, live_bytes: 0, rss_bytes: null, limit_bytes: null });
+  const frame = (name: string | null) => ({ function: name, library: "/lib/x.so" });
+  const history: History = {
+    name: "x",
+    processes: [],
+    points: [point(10), point(20), point(30)],
+    paths: [
+      { id: 1, frames: [frame("f"), frame("main")] },
+      { id: 2, frames: [frame(null)] },
+      { id: 3, frames: ["a", "b", "c", "d", "e"].map(frame) },
+    ],
+    rows: [
+      [0, 1, 100, 1, 1],
+      [1, 1, 50, 1, 1],
+      [1, 2, 500, 1, 1],
+      [2, 3, 7, 1, 1],
+      [2, 0, 1e6, 1, 1],
+      [9, 1, 1e9, 1, 1], // no such point
+    ],
+    marks: [],
+  };
+  const layers = layersOf(history);
+  deepStrictEqual(
+    layers.map((layer) => [layer.name, [...layer.bytes]]),
+    [
+      ["x.so", [0, 500, 0]],
+      ["f ← main", [100, 50, 0]],
+      ["a ← b ← c ← d ← …", [0, 0, 7]],
+      [OTHERS, [0, 0, 1e6]],
+    ],
+  );
+  strictEqual(nearest(history, 24), 1);
+  strictEqual(nearest({ ...history, points: [] }, 24), -1);
+  strictEqual(momentAddress({ ...DEFAULTS, pid: "7", at: 5 }, 9), "/history/profile.json?pid=7&at=5");
+  strictEqual(momentAddress({ ...DEFAULTS, service: "a&b", from: 3 }, 9), "/history/profile.json?name=a%26b&at=9&from=3");
 });
 
 test("rows are sorted by any column", () => {

@@ -8,6 +8,7 @@ const KEYS: [string, string][] = [
   ["1 2 3", "from main, bottom-up, butterfly"],
   ["Tab", "to the next control, graph or row"],
   ["↑ ↓ ← →", "in a flame graph: to the largest box above or below, to the neighbours; an outline shows where you are"],
+  ["← →", "in the timeline: an earlier or later moment; with Shift a range"],
   ["Enter", "on a box: zoom; in a butterfly: its callers and callees. On a row: filter"],
   ["Esc", "take the last search, zoom or filter back"],
   ["?", "this help"],
@@ -16,6 +17,8 @@ const KEYS: [string, string][] = [
 const MARKS: [string, string][] = [
   ["~", "less than twice its standard error: may be noise"],
   ["italics", "an inlined function; its box has a bar at its left"],
+  ["1 2 3", "in the timeline: the layers of the legend; the line is the resident memory, the dashed one the limit"],
+  ["▸ ■ ▾", "in the timeline: a process began, ended; a dump or a mark"],
   ["%", "in a difference: the change relative to what was live before"],
   ["orange, blue", "in a difference: what grew, what shrank; the figures have signs"],
 ];

@@ -3,6 +3,7 @@
 // The daemon's processes, like top: what each holds now, how that changes, and how ended ones ended.
 import { make } from "./dom";
 import * as format from "./format";
+import { fetchServices, Service } from "./history";
 import { State } from "./state";
 import { Column, makeTable } from "./table";
 
@@ -31,6 +32,7 @@ interface Line {
 
 const POLL_MILLISECONDS = 2000;
 const MOST_POINTS = 120;
+const MOST_SERVICES = 60; // the latest ones
 const WIDTH = 110;
 const HEIGHT = 20;
 
@@ -41,6 +43,7 @@ export class ProcessesView {
   private timer = 0;
   private readonly search: HTMLInputElement;
   private readonly table = make("div", { class: "scroll" });
+  private readonly services = make("section", { class: "services", "aria-label": "Services" });
   private readonly message = make("p", { class: "empty", role: "status" });
 
   constructor(
@@ -67,7 +70,9 @@ export class ProcessesView {
       make("header", {}, make("h1", {}, "Processes"), this.search, links),
       this.message,
       this.table,
+      this.services,
     );
+    void fetchServices().then((services) => this.drawServices(services), () => undefined);
     void this.poll();
   }
 
@@ -143,13 +148,25 @@ export class ProcessesView {
       sorting,
       (next) => this.change({ sort: next.key, ascending: next.isAscending }),
       (line) => {
-        // The filter is for processes, not for functions.
-        if (isRunning(line)) this.change({ pid: String(line.process.pid), search: "", sort: "self", ascending: false });
+        // The filter is for processes, not for functions. Of an ended one, the history is left.
+        this.change({ pid: String(line.process.pid), search: "", sort: "self", ascending: false });
       },
     );
     this.table.replaceChildren(table);
     const isFiltered = lines.length === 0 && this.lines.size + this.ended.length > 0;
     if (isFiltered) this.table.append(make("p", { class: "empty" }, "No process has such a name."));
+  }
+
+  // Those that the daemon has a history of, also of the time before its last start.
+  private drawServices(services: Service[]): void {
+    if (services.length === 0) return;
+    const list = make("ul", {});
+    for (const service of [...services].sort((a, b) => b.last - a.last).slice(0, MOST_SERVICES)) {
+      const hint = `${service.running} running, ${service.processes - service.running} ended`;
+      const choose = (): void => this.change({ service: service.name, search: "", sort: "self", ascending: false });
+      list.append(make("li", {}, make("button", { type: "button", class: "back", title: hint, click: choose }, service.name || "-")));
+    }
+    this.services.replaceChildren(make("h2", {}, "History of services"), list);
   }
 
   private bytes(key: string, title: string, value: (line: Line) => number): Column<Line> {

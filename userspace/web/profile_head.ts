@@ -16,7 +16,7 @@ export function makeHead(scene: Scene): HTMLElement {
   // Folders of dumps say little, and take the room of the figures.
   const short = subject.name.replace(/(^|\s)\S*\//g, "$1");
   header.append(make("h1", { title: subject.name }, short), makeFacts(scene.profile, state));
-  if (subject.pid !== null && back !== null) header.append(makeDownloads(subject.pid));
+  if (subject.pid !== null && back !== null && state.at === 0 && state.service === "") header.append(makeDownloads(subject.pid));
   if (subject.warnings.length > 0) {
     const list = make("ul", {}, ...subject.warnings.map((warning) => make("li", {}, warning)));
     header.append(

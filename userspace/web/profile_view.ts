@@ -31,8 +31,9 @@ export class ProfileView {
     this.draw();
   }
 
-  show(state: State): void {
+  show(state: State, timeline: HTMLElement | null): void {
     this.host.state = state;
+    this.host.timeline = timeline;
     this.draw();
   }
 
@@ -49,8 +50,10 @@ export class ProfileView {
     const graph = make("section", { class: "graph", "aria-label": "Flame graph" });
     const side = make("section", { class: "side", "aria-label": "Table" });
     for (const part of this.parts) part.remove();
+    const { timeline } = this.host;
     this.parts = [
       makeHead(scene),
+      ...(timeline === null ? [] : [timeline]),
       makeToolbar(scene, () => this.help.open()),
       make("div", { class: "panes" }, graph, side),
     ];

@@ -10,6 +10,7 @@ export interface Host {
   state: State;
   change(part: Partial<State>): void;
   back: (() => void) | null; // to the table of processes
+  timeline: HTMLElement | null; // above the profile
 }
 
 export interface Scene {

@@ -5,10 +5,15 @@ import { By } from "./names";
 import { Unit, Value } from "./profile";
 
 export type View = "icicle" | "bottom-up" | "butterfly";
+export type Span = "hour" | "day" | "weeks";
 export type Table = "function" | "line" | "path" | "library";
 
 export interface State {
   pid: string; // of the daemon's process; "": the page's own profile, or the table of processes
+  service: string; // of the history, instead of one process
+  span: Span; // of the timeline
+  at: number; // a moment of the history, in seconds since 1970; 0: now
+  from: number; // the difference since this moment; 0: no difference
   value: Value;
   unit: Unit;
   view: View;
@@ -24,6 +29,10 @@ export interface State {
 
 export const DEFAULTS: State = {
   pid: "",
+  service: "",
+  span: "hour",
+  at: 0,
+  from: 0,
   value: "live",
   unit: "bytes",
   view: "icicle",
@@ -38,6 +47,7 @@ export const DEFAULTS: State = {
 };
 
 const CHOICES: { [key: string]: readonly string[] } = {
+  span: ["hour", "day", "weeks"],
   value: ["live", "allocated"],
   unit: ["bytes", "objects"],
   view: ["icicle", "bottom-up", "butterfly"],
@@ -64,9 +74,13 @@ export function fromHash(hash: string): State {
     const word = words.get(key);
     if (word !== null && choices.includes(word)) target[key] = word;
   }
-  for (const key of ["pid", "search", "focus", "sort"]) target[key] = words.get(key) ?? target[key];
+  for (const key of ["pid", "service", "search", "focus", "sort"]) target[key] = words.get(key) ?? target[key];
   state.full = words.get("full") === "true";
   state.ascending = words.get("ascending") === "true";
+  for (const key of ["at", "from"]) {
+    const word = words.get(key) ?? "";
+    if (/^\d{1,12}(\.\d{1,3})?$/.test(word)) target[key] = Number(word);
+  }
   const zoom = words.get("zoom") ?? "";
   if (/^\d+(\.\d+)*$/.test(zoom)) state.zoom = zoom.split(".").map(Number);
   return state;

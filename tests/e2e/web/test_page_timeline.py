@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The timeline of the daemon's page: a person chooses a moment and a range, marks, follows a link, looks at a service.
+
+Recording is exact; error bounds: none.
+"""
+
+import json
+
+from selenium.webdriver.common.action_chains import ActionChains
+
+from harness import wait_until
+from history import SIZE, start, wait_live
+
+DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--history-interval", "100ms"]
+
+
+def address_of(daemon):
+    return daemon.wait_said(r"^heaptap: recording; .* and (http://127\.0\.0\.1:\d+)")[1]
+
+
+def place(browser, point):
+    at = browser.script("return heaptap.timeline.place(arguments[0])", point)
+    return int(at["x"]), int(at["y"])
+
+
+def points(browser):
+    return browser.script("return heaptap.timeline.history.points.map(point => point.live_bytes)")
+
+
+def click_point(browser, point):
+    actions = ActionChains(browser.driver)
+    actions.w3c_actions.pointer_action.move_to_location(*place(browser, point))
+    actions.w3c_actions.pointer_action.click()
+    actions.perform()
+
+
+def drag(browser, first, last):
+    actions = ActionChains(browser.driver)
+    pointer = actions.w3c_actions.pointer_action
+    pointer.move_to_location(*place(browser, first))
+    pointer.pointer_down()
+    pointer.move_to_location(*place(browser, last))
+    pointer.pointer_up()
+    actions.perform()
+
+
+def live(browser):
+    return browser.text(".facts dd")
+
+
+def test_a_moment_a_range_a_mark(lab, browser, daemon):
+    puppet = start(lab, daemon)
+    for count in (100, 300):
+        puppet.ask(f"keep {count} {SIZE}")
+        wait_live(daemon, puppet.pid, (100 if count == 100 else 400) * SIZE)
+    browser.resize(1280, 720)
+    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    browser.wait(".timeline canvas")
+    wait_until(lambda: live(browser) == "400.0K", "the live profile")
+    browser.shoot("timeline")
+
+    held = points(browser)
+    early = held.index(100 * SIZE)
+    late = held.index(400 * SIZE)
+    click_point(browser, early)
+    wait_until(lambda: live(browser) == "100.0K", "the profile of that moment")
+    assert " at " in browser.text("h1")
+    link = browser.driver.current_url
+    drag(browser, early, late)
+    wait_until(lambda: live(browser) == "+300.0K", "what was allocated in the range")
+    assert "keep_blocks" in browser.boxes()
+    assert browser.boxes()["keep_blocks"][0] // SIZE in (300, 301)
+    browser.shoot("timeline-range")
+    # Numbers are those of the command.
+    shown = json.loads(daemon.client("history", puppet.pid, "--json"))
+    assert {point["live_bytes"] for point in shown["points"]} >= {100 * SIZE, 400 * SIZE}
+
+    # By keyboard: an earlier moment, then a range.
+    click_point(browser, late)
+    wait_until(lambda: live(browser) == "400.0K", "the later moment")
+    browser.keys("ARROW_LEFT")
+    wait_until(lambda: live(browser) in ("100.0K", "400.0K") and "from=" not in browser.driver.current_url, "one point earlier")
+
+    browser.open(link)
+    browser.wait(".timeline canvas")
+    wait_until(lambda: live(browser) == "100.0K", "the link shows the same moment")
+    browser.wait("#now").click()
+    wait_until(lambda: live(browser) == "400.0K", "now")
+
+    field = browser.wait("#mark")
+    field.send_keys("before <b>lunch</b>")
+    field.submit()
+    wait_until(lambda: "before <b>lunch</b>" in [mark["text"] for mark in browser.script(
+        "return heaptap.timeline?.history.marks ?? []")], "the mark is in the timeline")
+    assert "before <b>lunch</b>" in daemon.client("history", puppet.pid)
+
+    browser.wait("#service").click()
+    browser.wait_text("h1", "puppet at")
+    assert "service=puppet" in browser.driver.current_url
+    browser.darken(True)
+    browser.shoot("timeline-service-dark")
+    browser.darken(False)
+    browser.open("about:blank")
+
+
+def test_an_ended_process(lab, browser, daemon):
+    puppet = start(lab, daemon)
+    puppet.ask(f"keep 50 {SIZE}")
+    wait_live(daemon, puppet.pid, 50 * SIZE)
+    puppet.ends()
+    wait_until(lambda: json.loads(daemon.client("history", puppet.pid, "--json"))["processes"][0]["ended"], "its end")
+    browser.open(address_of(daemon))
+    browser.wait_text(".services", "puppet")
+    wait_until(lambda: any(str(puppet.pid) == row[0] for row in browser.rows()), "the ended process is listed")
+    browser.script("[...document.querySelectorAll('tbody tr')].find(row => row.cells[0].textContent === arguments[0]).click()",
+                   str(puppet.pid))
+    wait_until(lambda: live(browser) == "50.0K", "what it held")
+    browser.open("about:blank")
+    # The first answer, that the process is gone, is in the console.
+    assert all("404" in line for line in browser.complaints())

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The history of a process or a service above its profile. A click chooses a moment, a drag a range; so do the arrow
+// keys, with Shift for a range.
+import { choice, make } from "./dom";
+import * as format from "./format";
+import { History, Layer, layersOf, nearest, OTHERS, postMark } from "./history";
+import { State } from "./state";
+import { drawTimeline, Picture } from "./timeline_picture";
+
+const HUES = [28, 210, 45, 165, 340, 265];
+
+export class Timeline {
+  readonly element: HTMLElement;
+  private readonly canvas = make("canvas", { tabindex: 0, role: "application", "aria-label": "Timeline: arrow keys choose a moment, with Shift a range" });
+  private readonly note = make("output", { class: "timeline-note", "aria-live": "polite" });
+  private readonly layers: Layer[];
+  private readonly picture: Picture;
+  private dragged: number[] = []; // two points while the mouse is down
+
+  constructor(
+    private readonly history: History,
+    private readonly state: State,
+    private readonly change: (part: Partial<State>) => void,
+    private readonly refresh: () => void,
+  ) {
+    this.layers = layersOf(history);
+    this.picture = { history, layers: this.layers, colors: this.layers.map((layer, i) => colorOf(layer, i)), left: 0, width: 0, height: 0, top: 1 };
+    this.element = make("section", { class: "timeline", "aria-label": "Timeline" }, this.controls(), this.canvas, this.note);
+    this.canvas.addEventListener("mousedown", (event) => {
+      const point = this.pointAt(event);
+      this.dragged = [point, point];
+      event.preventDefault();
+      this.canvas.focus({ preventScroll: true });
+    });
+    this.canvas.addEventListener("mousemove", (event) => this.move(event));
+    this.canvas.addEventListener("mouseup", () => this.drop());
+    this.canvas.addEventListener("mouseleave", () => this.leave());
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
+    this.say(this.chosen()[1]);
+  }
+
+  draw(): void {
+    const chosen = this.dragged.length === 2 ? this.dragged : this.state.at === 0 ? [] : this.chosen();
+    drawTimeline(this.canvas, this.picture, chosen);
+  }
+
+  // The place of a point, in pixels of the window; for tests.
+  place(point: number): { x: number; y: number } {
+    const box = this.canvas.getBoundingClientRect();
+    return { x: box.left + this.toX(point), y: box.top + box.height / 2 };
+  }
+
+  // The first and the last chosen point; the same one for a moment.
+  private chosen(): number[] {
+    const last = this.state.at === 0 ? this.history.points.length - 1 : nearest(this.history, this.state.at);
+    return [this.state.from === 0 ? last : nearest(this.history, this.state.from), last];
+  }
+
+  private controls(): HTMLElement {
+    const service = this.history.processes[0]?.service ?? "";
+    const bar = make(
+      "div",
+      { class: "timeline-bar" },
+      choice(
+        "Time",
+        [
+          ["hour", "Hour"],
+          ["day", "Day"],
+          ["weeks", "2 weeks"],
+        ],
+        this.state.span,
+        (span) => this.change({ span }),
+      ),
+      make("button", { type: "button", class: "back", id: "now", click: () => this.change({ at: 0, from: 0, zoom: [] }) }, "Now"),
+    );
+    if (this.state.service === "" && service !== "") {
+      const follow = (): void => this.change({ service, pid: "", at: 0, from: 0, zoom: [] });
+      bar.append(make("button", { type: "button", class: "back", id: "service", click: follow }, `Service ${service}`));
+    }
+    const legend = make("ul", { class: "legend", "aria-label": "Layers, the largest first" });
+    this.layers.forEach((layer, i) => {
+      const sample = make("span", { class: "sample" }, layer.name === OTHERS ? "·" : String(i + 1));
+      sample.style.background = this.picture.colors[i];
+      legend.append(make("li", { title: layer.name }, sample, layer.name));
+    });
+    bar.append(legend, this.markField());
+    return bar;
+  }
+
+  private markField(): HTMLElement {
+    const field = make("input", { type: "text", id: "mark", maxlength: 200, placeholder: "Mark this moment", "aria-label": "Mark this moment" });
+    return make(
+      "form",
+      {
+        submit: (event) => {
+          event.preventDefault();
+          if (field.value === "") return;
+          void postMark(field.value, this.state).then((problem) => {
+            if (problem === "") this.refresh();
+            else this.note.textContent = problem;
+          });
+        },
+      },
+      field,
+    );
+  }
+
+  private toX(point: number): number {
+    const { points } = this.history;
+    const length = Math.max(1, points[points.length - 1].time - points[0].time);
+    return this.picture.left + ((points[point].time - points[0].time) / length) * this.picture.width;
+  }
+
+  private pointAt(event: MouseEvent): number {
+    const { points } = this.history;
+    const x = event.clientX - this.canvas.getBoundingClientRect().left - this.picture.left;
+    const length = points[points.length - 1].time - points[0].time;
+    return nearest(this.history, points[0].time + (x / Math.max(1, this.picture.width)) * length);
+  }
+
+  private move(event: MouseEvent): void {
+    const point = this.pointAt(event);
+    if (this.dragged.length === 2) {
+      this.dragged = [this.dragged[0], point];
+      this.draw();
+    }
+    this.say(point);
+  }
+
+  private leave(): void {
+    this.dragged = [];
+    this.draw();
+    this.say(this.chosen()[1]);
+  }
+
+  private drop(): void {
+    if (this.dragged.length !== 2) return;
+    const [first, last] = this.dragged.sort((a, b) => a - b);
+    this.dragged = [];
+    this.choose(first, last);
+  }
+
+  private choose(first: number, last: number): void {
+    const { points } = this.history;
+    this.change({ at: points[last].time, from: first === last ? 0 : points[first].time, zoom: [] });
+  }
+
+  private key(event: KeyboardEvent): void {
+    const step = ["ArrowLeft", "ArrowRight"].indexOf(event.key);
+    if (step < 0) return;
+    event.preventDefault();
+    const [first, last] = this.chosen();
+    const next = Math.min(this.history.points.length - 1, Math.max(0, last + (step === 0 ? -1 : 1)));
+    this.choose(event.shiftKey ? Math.min(first, next) : next, event.shiftKey ? Math.max(first, next) : next);
+  }
+
+  private say(at: number): void {
+    const point = this.history.points[at];
+    const parts = [new Date(point.time * 1000).toLocaleString(), `live ${format.bytes(point.live_bytes)}`];
+    if (point.rss_bytes !== null) parts.push(`resident ${format.bytes(point.rss_bytes)}`);
+    if (point.limit_bytes !== null) parts.push(`limit ${format.bytes(point.limit_bytes)}`);
+    if (point.processes > 1) parts.push(format.plural(point.processes, "process").replace(/ss$|sss$/, "sses"));
+    const near = this.history.marks.filter((mark) => nearest(this.history, mark.time) === at);
+    for (const mark of near.slice(0, 3)) parts.push(`▾ ${mark.kind} ${mark.text}`);
+    this.note.textContent = parts.join("   ");
+  }
+}
+
+function colorOf(layer: Layer, number: number): string {
+  return layer.name === OTHERS ? "var(--line)" : `hsl(${HUES[number % HUES.length]} var(--layer))`;
+}
