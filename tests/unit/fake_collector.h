@@ -63,8 +63,9 @@ class FakeCollector : public Collector {
     if (auto snapshot = snapshots.find(pid); snapshot != snapshots.end()) snapshot->second.process_id += 1000;
   }
 
-  absl::StatusOr<profile::Survey> Survey(const profile::Activities& known) override {
+  absl::StatusOr<profile::Survey> Survey(const profile::Activities& known, absl::Duration interval) override {
     (void)known;
+    (void)interval;
     if (!status.ok()) return status;
     return profile::Survey();
   }

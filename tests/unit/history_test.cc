@@ -321,6 +321,18 @@ TEST_F(HistoryTest, AClockThatGoesBack) {
   }
 }
 
+// Its recording is known to have begun a moment after the time of the round.
+TEST_F(HistoryTest, AFirstPointFromBeforeTheStart) {
+  const std::unique_ptr<Writer> writer = Open();
+  ASSERT_TRUE(writer->Begin().ok());
+  const int64_t process = *writer->AddProcess(Process(42));
+  for (const int i : {-1, 0, 1}) {
+    ASSERT_TRUE(writer->AddPoint(process, kBegin + absl::Milliseconds(20 * i), Holding({{0, {7, 1, 1}}})).ok());
+  }
+  ASSERT_TRUE(writer->Commit().ok());
+  EXPECT_THAT(Read({.pid = 42})->points, SizeIs(3));
+}
+
 TEST_F(HistoryTest, GrowsCoarserWithAge) {
   const std::unique_ptr<Writer> writer = Open();
   const int64_t process = [&] {

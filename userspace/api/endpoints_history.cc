@@ -9,7 +9,7 @@
 //   POST mark?text=T[&pid=P]            a mark in the history of a process, or of all
 //
 // Times are seconds since 1970 in UTC; 0 or less: that many seconds from now.
-#include <limits>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -161,7 +161,8 @@ absl::StatusOr<absl::Time> Moment(const http::Request& request, const std::strin
     return absl::InvalidArgumentError(absl::StrCat(
         "the parameter ", name, " must be a time in seconds since 1970, or 0 or less, in seconds from now"));
   }
-  return seconds > 0 ? absl::UnixEpoch() + absl::Seconds(seconds) : absl::Now() + absl::Seconds(seconds);
+  // Times of points are whole milliseconds, which binary fractions of a second are not.
+  return seconds > 0 ? absl::FromUnixMillis(std::llround(1000 * seconds)) : absl::Now() + absl::Seconds(seconds);
 }
 
 absl::StatusOr<uint32_t> Number(const http::Request& request, const std::string& name, size_t if_absent, uint32_t least,

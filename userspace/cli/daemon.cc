@@ -118,8 +118,8 @@ void AddOptions(Command command, DaemonFlags& flags) {
       .Bytes();
   command
       .Add("--history", flags.history,
-           "keep the history of all processes in this database (default: history.db in the folder of --state-dir; "
-           "none: keep no history)")
+           "keep the history of all processes in this database (default: /var/lib/heaptap/history.db, or in the "
+           "folder of --state-dir; none: keep no history)")
       .Type("FILE");
   command
       .Add("--history-bytes", flags.history_bytes, "limit the history to this many bytes (default: 500M; at least 1M)")

@@ -170,9 +170,9 @@ absl::Status Daemon::SetRate(const profile::ProcessRef& process, std::optional<u
       [process, lg_sample](recording::Recorder& recorder) { return recorder.queries().SetRate(process, lg_sample); });
 }
 
-absl::StatusOr<profile::Survey> Daemon::Survey(const profile::Activities& known) {
+absl::StatusOr<profile::Survey> Daemon::Survey(const profile::Activities& known, absl::Duration interval) {
   return Ask<absl::StatusOr<profile::Survey>>(
-      [known](recording::Recorder& recorder) { return recorder.surveys().Take(known); });
+      [known, interval](recording::Recorder& recorder) { return recorder.surveys().Take(known, interval); });
 }
 
 absl::StatusOr<profile::SurveyedStacks> Daemon::Stacks(const profile::ProcessRef& process,

@@ -77,7 +77,7 @@ void Historian::Note(const absl::Status& status) {
 
 void Historian::Work() {
   for (absl::Time next = absl::Now();;) {
-    const absl::Status status = Round(absl::Now());
+    const absl::Status status = Round();
     if (!absl::IsCancelled(status)) {
       Note(status);
       if (!status.ok()) {
@@ -96,7 +96,7 @@ void Historian::Work() {
   }
 }
 
-absl::Status Historian::Round(absl::Time now) {
+absl::Status Historian::Round() {
   if (place_.is_suspect.exchange(false) && writer_ != nullptr) {
     if (absl::Status status = history::Check(writer_->database()); !status.ok()) return status;
   }
@@ -105,9 +105,10 @@ absl::Status Historian::Round(absl::Time now) {
     if (!writer.ok()) return writer.status();
     writer_ = *std::move(writer);
   }
-  const absl::StatusOr<profile::Survey> survey = collector_.Survey(activities_);
+  const absl::StatusOr<profile::Survey> survey = collector_.Survey(activities_, options_.interval);
   // The daemon ends, or has no time now.
   if (!survey.ok()) return absl::CancelledError(survey.status().message());
+  const absl::Time now = absl::Now();
   std::vector<Turn> turns = MakeTurns(*survey);
   FindNewPaths(now, turns);
   if (absl::Status status = Write(now, *survey, turns); !status.ok()) return status;

@@ -76,7 +76,7 @@ class Historian {
   };
 
   void Work();
-  absl::Status Round(absl::Time now);
+  absl::Status Round();
   // Most bytes first. A path that has a row keeps it until another one is clearly larger.
   static void SortStacks(const Known* known, std::vector<profile::StackShare>& stacks);
   std::vector<Turn> MakeTurns(const profile::Survey& survey);

@@ -100,6 +100,9 @@ absl::StatusOr<Timeline> FindProcesses(Database& database, const Subject& subjec
   return timeline;
 }
 
+// A process has no points from before its start; the clock may have been set back a little since.
+int64_t FirstTime(const KnownProcess& process) { return absl::ToUnixMillis(process.started - absl::Minutes(1)); }
+
 // Reads points of processes in the order of time, and knows the rows of each.
 class PointReader {
  public:
@@ -120,11 +123,10 @@ class PointReader {
   absl::StatusOr<std::optional<int64_t>> First(size_t level) {
     std::optional<int64_t> first;
     for (const KnownProcess& process : processes_) {
-      // A process has no points from before its start.
       Statement find = database_.Prepare(
           "SELECT t.time FROM ticks t CROSS JOIN points p ON p.level = t.level AND p.time = t.time "
           "WHERE t.level = ?1 AND t.time >= ?2 AND p.process = ?3 LIMIT 1");
-      find.Bind(static_cast<int64_t>(level)).Bind(absl::ToUnixMillis(process.started)).Bind(process.id);
+      find.Bind(static_cast<int64_t>(level)).Bind(FirstTime(process)).Bind(process.id);
       if (find.Step()) first = std::min(first.value_or(INT64_MAX), find.Integer(0));
       if (!find.status().ok()) return find.status();
     }
@@ -148,7 +150,7 @@ class PointReader {
                                          "FROM ticks t CROSS JOIN points p ON p.level = t.level AND p.time = t.time "
                                          "WHERE t.level = ?1 AND t.time >= ?2 AND t.time < ?3 AND p.process = ?4")
                                 .c_str());
-      own.Bind(static_cast<int64_t>(level)).Bind(std::max(begin, absl::ToUnixMillis(process.started) - 1));
+      own.Bind(static_cast<int64_t>(level)).Bind(std::max(begin, FirstTime(process)));
       own.Bind(until).Bind(process.id);
       if (absl::Status status = Decode(own, since, wanted, visit); !status.ok()) return status;
     }
@@ -384,7 +386,7 @@ absl::StatusOr<Timeline> ReadMoment(const std::string& file, const Subject& subj
     if (!status.ok()) return status;
     // Of those that had ended by then, nothing is left.
     for (const KnownProcess& process : timeline->processes) {
-      if (process.ended.has_value() && *process.ended <= time) last.erase(process.id);
+      if (process.ended.has_value() && *process.ended < time) last.erase(process.id);
     }
     if (last.empty()) continue;
     TimelinePoint point;

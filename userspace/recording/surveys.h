@@ -35,15 +35,15 @@ class Surveys {
   explicit Surveys(const Means& means)
       : books_(means.books), hands_(means.hands), targets_(means.targets), dumps_(means.dumps) {}
 
-  // The tallies are read only if the activity of a process has changed, and more rarely if there are very many:
-  // processes seem unchanged meanwhile.
-  absl::StatusOr<profile::Survey> Take(const profile::Activities& known);
+  // `interval`: between two calls. The tallies are read only if the activity of a process has changed, and more rarely
+  // if there are very many: processes seem unchanged meanwhile.
+  absl::StatusOr<profile::Survey> Take(const profile::Activities& known, absl::Duration interval);
   // NotFound: the process has ended. At most kMaxStacks.
   absl::StatusOr<profile::SurveyedStacks> Stacks(const profile::ProcessRef& process,
                                                  absl::Span<const uint64_t> stack_ids);
 
  private:
-  absl::Status ReadPaths(std::vector<profile::SurveyedProcess>& processes);
+  absl::Status ReadPaths(std::vector<profile::SurveyedProcess>& processes, absl::Duration interval);
   void AddMemoryUse(std::vector<profile::SurveyedProcess>& processes);
 
   const bpf::Books& books_;

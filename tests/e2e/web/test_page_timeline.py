@@ -69,7 +69,8 @@ def test_a_moment_a_range_a_mark(lab, browser, daemon):
     drag(browser, early, late)
     wait_until(lambda: live(browser) == "+300.0K", "what was allocated in the range")
     assert "keep_blocks" in browser.boxes()
-    assert browser.boxes()["keep_blocks"][0] // SIZE in (300, 301)
+    # What lies outside 99 % is in the row of all others.
+    assert 295 <= browser.boxes()["keep_blocks"][0] // SIZE <= 301
     browser.shoot("timeline-range")
     # Numbers are those of the command.
     shown = json.loads(daemon.client("history", puppet.pid, "--json"))
