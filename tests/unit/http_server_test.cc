@@ -161,6 +161,10 @@ TEST_F(HttpServerTest, PagesOfOtherSites) {
   const std::pair<const char*, int> kHeaders[] = {
       {"Origin: http://evil.example\r\n", 403},
       {"Origin: http://localhost\r\n", 403},
+      {"Origin: http://localhost:81\r\n", 403},
+      {"Origin: https://localhost:8078\r\n", 403},
+      {"Origin: http://localhost:8078\r\nSec-Fetch-Site: same-site\r\n", 403},
+      {"Origin: http://localhost:8078\r\n", 200},
       {"Origin: null\r\n", 403},
       {"Sec-Fetch-Site: cross-site\r\n", 403},
       {"Sec-Fetch-Site: same-site\r\n", 403},
@@ -168,11 +172,11 @@ TEST_F(HttpServerTest, PagesOfOtherSites) {
       {"Sec-Fetch-Site: same-origin\r\n", 200},
   };
   for (const auto& [header, status] : kHeaders) {
-    const std::string headers = absl::StrCat("Host: localhost\r\n", header);
+    const std::string headers = absl::StrCat("Host: localhost:8078\r\n", header);
     EXPECT_EQ(Exchange(ConnectTcp(), RequestText("GET", "/mtev/heap_profile", "", headers)).status, status) << header;
     EXPECT_EQ(Exchange(ConnectTcp(), RequestText("POST", "/pid/42/dump", "", headers)).status, status) << header;
   }
-  EXPECT_EQ(collector_.Deeds().size(), 2);
+  EXPECT_EQ(collector_.Deeds().size(), 3);
 }
 
 // --- requests ---

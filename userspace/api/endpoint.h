@@ -79,6 +79,9 @@ absl::Span<const ProcessEndpoint> PageProcessEndpoints();
 // The processes that the peer may see, by PID.
 absl::StatusOr<std::vector<profile::ProcessSummary>> VisibleProcesses(Call& call);
 
+// The kernel's limit (PID_MAX_LIMIT).
+inline constexpr uint32_t kMaxPid = 1 << 22;
+
 // Parses a whole number of decimal digits only, without leading zeros.
 std::optional<uint32_t> ParseNumber(absl::string_view text, uint32_t least, uint32_t most);
 

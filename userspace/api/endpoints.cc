@@ -20,9 +20,6 @@ namespace {
 
 absl::Status NoSuchProcess(pid_t pid) { return absl::NotFoundError(absl::StrCat("process ", pid, " is not recorded")); }
 
-// The kernel's limit (PID_MAX_LIMIT).
-constexpr uint32_t kMaxPid = 1 << 22;
-
 int HttpStatus(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:

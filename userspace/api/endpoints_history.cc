@@ -37,10 +37,8 @@ using exporter::Json;
 constexpr uint32_t kMostPoints = 2000;
 constexpr uint32_t kMostPaths = 1000;
 constexpr size_t kMostMarkBytes = 200;
-// The kernel's limit (PID_MAX_LIMIT).
-constexpr uint32_t kMaxPid = 1 << 22;
 // Year 9999, as far as texts of times go.
-constexpr double kMaxSeconds = 253402300799;
+constexpr double kLastSecond = 253402300799;
 
 absl::Status NoHistory() { return absl::NotFoundError("the daemon keeps no history (--history none)"); }
 
@@ -48,7 +46,8 @@ http::Response JsonAnswer(const Json& document) {
   return {.content_type = http::kJson, .body = absl::StrCat(document.Text(), "\n")};
 }
 
-double Seconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
+// Whole milliseconds, which the shortest text of the number shows.
+double Seconds(absl::Time time) { return static_cast<double>(absl::ToUnixMillis(time)) / 1000; }
 
 // Has the history looked at if it is not sound.
 template <typename Answer>
@@ -157,7 +156,7 @@ absl::StatusOr<absl::Time> Moment(const http::Request& request, const std::strin
   if (!text.has_value()) return if_absent;
   double seconds = 0;
   // Also refuses NaN.
-  if (!absl::SimpleAtod(*text, &seconds) || !(seconds >= -kMaxSeconds && seconds <= kMaxSeconds)) {
+  if (!absl::SimpleAtod(*text, &seconds) || !(seconds >= -kLastSecond && seconds <= kLastSecond)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the parameter ", name, " must be a time in seconds since 1970, or 0 or less, in seconds from now"));
   }

@@ -37,7 +37,7 @@ using nlohmann::json;
 using report::HumanBytes;
 using report::kUnknown;
 
-constexpr size_t kRows = 20;  // of the table: fits on a terminal
+constexpr size_t kShownRows = 20;  // of the table: fits on a terminal
 constexpr int kPoints = 600;
 constexpr size_t kGrownPaths = 5;
 constexpr size_t kMarks = 20;
@@ -86,7 +86,7 @@ std::string PathText(const json& path) {
 // The times at which a row is printed: evenly spread, the last one among them.
 std::vector<size_t> ShownPoints(size_t count) {
   std::vector<size_t> shown;
-  const size_t rows = std::min(count, kRows);
+  const size_t rows = std::min(count, kShownRows);
   shown.reserve(rows);
   for (size_t i = 0; i < rows; i++) shown.push_back(rows == 1 ? count - 1 : i * (count - 1) / (rows - 1));
   return shown;

@@ -90,8 +90,8 @@ absl::Status Writer::EndProcess(int64_t process, absl::Time time, absl::string_v
   for (auto& last : last_) last.erase(process);
   path_counts_.erase(process);
   // A point can be taken after the end, before that is known.
-  Statement end = database_->Prepare(
-      "UPDATE processes SET ended = max(?, coalesce(last0, 0)), how = nullif(?, '') WHERE id = ?");
+  Statement end =
+      database_->Prepare("UPDATE processes SET ended = max(?, coalesce(last0, 0)), how = nullif(?, '') WHERE id = ?");
   return end.Bind(absl::ToUnixMillis(time)).Bind(how).Bind(process).Run();
 }
 

@@ -120,10 +120,16 @@ class RequestParser : public Parser<true> {
       if (std::exchange(has_host_, true)) Refuse(400, ec);
       incoming.host = std::string(value);
     } else if (known == field::origin) {
-      incoming.is_cross_site = true;
+      if (origin_.has_value()) Refuse(400, ec);
+      origin_ = std::string(value);
     } else if (beast::iequals(name, "Sec-Fetch-Site")) {
       incoming.is_cross_site |= value != "same-origin" && value != "none";
     }
+  }
+
+  // The page that this server has sent may send orders too. Its browser names the server as it was addressed.
+  void on_header_impl(error_code&) override {
+    incoming.is_cross_site |= origin_.has_value() && *origin_ != absl::StrCat("http://", incoming.host);
   }
 
   void Refuse(int status, error_code& ec) {
@@ -134,6 +140,7 @@ class RequestParser : public Parser<true> {
   int refusal_ = 0;
   bool has_length_ = false;
   bool has_host_ = false;
+  std::optional<std::string> origin_;
 };
 
 class AnswerParser : public Parser<false> {

@@ -28,7 +28,7 @@ constexpr double kFoldAt = 0.25;
 // a five-hundredth of the time is spent in vain at most.
 constexpr double kWorthFolding = 1.0 / 32;
 constexpr double kAlmostFull = 0.9;
-constexpr double kPausePerCost = 500;
+constexpr double kFoldPausePerCost = 500;
 
 }  // namespace
 
@@ -98,7 +98,7 @@ void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& proces
   fullest_after_fold_ = std::min(fullest_after_fold_, fullest);
   if (fullest < kFoldAt) return;
   const bool has_grown = fullest > fullest_after_fold_ + kWorthFolding || fullest > kAlmostFull;
-  if (!has_grown && now - folded_ < kPausePerCost * fold_cost_) return;
+  if (!has_grown && now - folded_ < kFoldPausePerCost * fold_cost_) return;
   const absl::Time begin = absl::Now();
   if (const auto tallies = books_.entries().ReadAllTallies(); tallies.ok()) FoldThreads(*tallies);
   folded_ = now;

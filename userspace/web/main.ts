@@ -127,7 +127,7 @@ class Page {
   }
 
   private key(event: KeyboardEvent): void {
-    const isTyping = event.target instanceof HTMLInputElement && event.target.type === "search";
+    const isTyping = event.target instanceof HTMLInputElement && event.target.type !== "checkbox";
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (this.view?.help.element.open === true) return;
     if (event.key === "Escape") {
