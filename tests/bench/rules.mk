@@ -9,21 +9,27 @@ $(BENCH)/peak_rss $(BENCH)/supply: $(BENCH)/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 $(WARNINGS) $< -o $@
 
+# A call in tail position would leave no frame.
+$(BENCH)/busy_paths: tests/bench/busy_paths.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O2 -fno-optimize-sibling-calls $(WARNINGS) $< -o $@
+
 $(BENCH)/stacks.bpf.o: tests/bench/stacks.bpf.c
 	$(say) BPF $@
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) $(BPF_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
-$(BENCH)/stacks.o: tests/bench/stacks.cc
+$(BENCH)/stacks.o $(BENCH)/history_size.o: $(BENCH)/%.o: tests/bench/%.cc
 	$(say) CXX $@
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(USERSPACE_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
-$(BENCH)/stacks: $(BENCH)/stacks.o $(BUILD)/libcollector.a
+$(BENCH)/stacks $(BENCH)/history_size: $(BENCH)/%: $(BENCH)/%.o $(BUILD)/libcollector.a
 	$(say) LINK $@
 	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES)
 
-BENCH_PROGRAMS := $(addprefix $(BENCH)/,peak_rss supply stacks stacks.bpf.o) $(TARGETS)/depth
+BENCH_PROGRAMS := $(addprefix $(BENCH)/,peak_rss supply stacks history_size busy_paths stacks.bpf.o) $(TARGETS)/depth
 
 .PHONY: bench
 bench: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BENCH_PROGRAMS) ## run benchmarks against glibc, jemalloc, tcmalloc, mimalloc

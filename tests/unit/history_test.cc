@@ -333,6 +333,35 @@ TEST_F(HistoryTest, AFirstPointFromBeforeTheStart) {
   EXPECT_THAT(Read({.pid = 42})->points, SizeIs(3));
 }
 
+TEST_F(HistoryTest, AShortLivedProcessHasFinePointsOnly) {
+  const std::unique_ptr<Writer> writer = Open();
+  ASSERT_TRUE(writer->Begin().ok());
+  const int64_t service = *writer->AddProcess(Process(1));
+  const int64_t job = *writer->AddProcess(Process(2));
+  for (const int seconds : {0, 10, 20, 30}) {
+    const absl::Time time = kBegin + absl::Seconds(seconds);
+    ASSERT_TRUE(writer->AddPoint(service, time, Holding({{0, {7, 1, 1}}})).ok());
+    if (seconds == 10 || seconds == 20) {
+      ASSERT_TRUE(writer->AddPoint(job, time, Holding({{0, {7, 1, 1}}})).ok());
+    }
+  }
+  ASSERT_TRUE(writer->EndProcess(job, kBegin + absl::Seconds(25), "exit 0").ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  ASSERT_TRUE(Prune(writer->database(), MostPages(kDefaultBytes), kBegin + absl::Hours(2)).ok());
+  EXPECT_TRUE(Read({.pid = 1}).ok());
+  EXPECT_TRUE(absl::IsNotFound(Read({.pid = 2}).status())) << "it is forgotten after an hour";
+}
+
+TEST_F(HistoryTest, MarksOfAProcessHaveABound) {
+  const std::unique_ptr<Writer> writer = Open();
+  ASSERT_TRUE(writer->Begin().ok());
+  const int64_t process = *writer->AddProcess(Process(42));
+  for (int64_t i = 0; i < kMaxMarks; i++) ASSERT_TRUE(writer->AddMark(kBegin, process, "mark", "x").ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(AddMark(path_, kBegin, process, "mark", "x")));
+  EXPECT_TRUE(AddMark(path_, kBegin, std::nullopt, "mark", "x").ok());
+}
+
 TEST_F(HistoryTest, GrowsCoarserWithAge) {
   const std::unique_ptr<Writer> writer = Open();
   const int64_t process = [&] {

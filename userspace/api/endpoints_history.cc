@@ -49,10 +49,16 @@ http::Response JsonAnswer(const Json& document) {
 // Whole milliseconds, which the shortest text of the number shows.
 double Seconds(absl::Time time) { return static_cast<double>(absl::ToUnixMillis(time)) / 1000; }
 
-// Has the history looked at if it is not sound.
-template <typename Answer>
-Answer Noted(Call& call, Answer answer) {
-  if (absl::IsDataLoss(answer.status())) call.history->is_suspect = true;
+// Reads the history at the cost of the client. Has it looked at if it is not sound.
+template <typename Read>
+auto Asked(Call& call, Read read) -> decltype(read()) {
+  if (!call.history->HasTime(call.access)) {
+    return absl::UnavailableError("you have asked too much about the history; try again in some seconds");
+  }
+  const absl::Time begin = absl::Now();
+  auto answer = read();
+  call.history->Charge(call.access, begin);
+  if (absl::IsDataLoss(answer.status())) call.history->Suspect();
   return answer;
 }
 
@@ -67,7 +73,7 @@ history::Sees SeesOf(const Call& call) {
 
 Reply Services(Call& call) {
   const absl::StatusOr<std::vector<history::Service>> services =
-      Noted(call, history::ReadServices(call.history->path, SeesOf(call)));
+      Asked(call, [&] { return history::ReadServices(call.history->path(), SeesOf(call)); });
   if (!services.ok()) return ToClient(services.status());
   Json list = Json::List();
   for (const history::Service& service : *services) {
@@ -206,11 +212,11 @@ Reply History(Call& call) {
   if (call.request.Parameter("at").has_value()) {
     const absl::StatusOr<absl::Time> at = Moment(call.request, "at", absl::Now());
     if (!at.ok()) return at.status();
-    timeline = Noted(call, history::ReadMoment(call.history->path, subject, *at, SeesOf(call)));
+    timeline = Asked(call, [&] { return history::ReadMoment(call.history->path(), subject, *at, SeesOf(call)); });
   } else {
     const absl::StatusOr<history::Range> range = AskedRange(call.request);
     if (!range.ok()) return range.status();
-    timeline = Noted(call, history::ReadTimeline(call.history->path, subject, *range, SeesOf(call)));
+    timeline = Asked(call, [&] { return history::ReadTimeline(call.history->path(), subject, *range, SeesOf(call)); });
   }
   if (!timeline.ok()) return ToClient(timeline.status());
   return JsonAnswer(TimelineJson(*timeline));
@@ -228,7 +234,7 @@ Reply MomentPage(Call& call) {
   const absl::StatusOr<absl::Time> at = Moment(call.request, "at", absl::Now());
   if (!at.ok()) return at.status();
   const absl::StatusOr<history::Timeline> now =
-      Noted(call, history::ReadMoment(call.history->path, *subject, *at, SeesOf(call)));
+      Asked(call, [&] { return history::ReadMoment(call.history->path(), *subject, *at, SeesOf(call)); });
   if (!now.ok()) return ToClient(now.status());
   history::MomentProfiles profiles;
   history::MomentProfile shown = profiles.Make(*now);
@@ -240,7 +246,7 @@ Reply MomentPage(Call& call) {
     const absl::StatusOr<absl::Time> from = Moment(call.request, "from", absl::Now());
     if (!from.ok()) return from.status();
     const absl::StatusOr<history::Timeline> then =
-        Noted(call, history::ReadMoment(call.history->path, *subject, *from, SeesOf(call)));
+        Asked(call, [&] { return history::ReadMoment(call.history->path(), *subject, *from, SeesOf(call)); });
     if (!then.ok()) return ToClient(then.status());
     history::MomentProfile before = profiles.Make(*then);
     profile::Profile difference = profile::Difference(shown.profile, before.profile, profile::Unchanged::kKeep);
@@ -266,7 +272,8 @@ absl::StatusOr<int64_t> MarkedProcess(Call& call, pid_t pid) {
   const absl::StatusOr<std::vector<profile::ProcessSummary>> processes = VisibleProcesses(call);
   if (!processes.ok()) return processes.status();
   for (const profile::ProcessSummary& process : *processes) {
-    if (process.pid == pid) return Noted(call, history::FindProcess(call.history->path, pid, process.process_id));
+    if (process.pid == pid)
+      return Asked(call, [&] { return history::FindProcess(call.history->path(), pid, process.process_id); });
   }
   return absl::NotFoundError(absl::StrCat("process ", pid, " is not recorded"));
 }
@@ -287,7 +294,7 @@ Reply Mark(Call& call) {
   } else if (!call.access.SeesAll()) {
     return absl::PermissionDeniedError("a mark for all processes needs full access; name one of your processes");
   }
-  const absl::Status status = history::AddMark(call.history->path, absl::Now(), process, "mark", text);
+  absl::Status status = history::AddMark(call.history->path(), absl::Now(), process, "mark", text);
   if (absl::IsNotFound(status)) return absl::NotFoundError("there is no history yet");
   if (!status.ok()) return ToClient(status);
   return JsonAnswer(Json{{"schema_version", exporter::kSchemaVersion}, {"marked", true}});

@@ -1,17 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Where the history is, for those who read it, and how much time they may take. Thread-safe.
 #ifndef HEAPTAP_USERSPACE_API_HISTORY_PLACE_H_
 #define HEAPTAP_USERSPACE_API_HISTORY_PLACE_H_
 
 #include <atomic>
 #include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "userspace/base/accounts.h"
+#include "userspace/base/subordinate_ids.h"
+#include "userspace/http/access.h"
 
 namespace heaptap::api {
 
-// Where the history is, for those who read it. Thread-safe.
-struct HistoryPlace {
-  const std::string path;
-  // Set by a reader to whom the database is not sound. The writer looks at it, and sets it aside.
-  std::atomic<bool> is_suspect = false;
+class HistoryPlace {
+ public:
+  // Of the time of one processor, for each user but root; and after a quiet time at once. Two weeks of a process take
+  // some hundredths of a second.
+  static constexpr double kShare = 0.1;
+  static constexpr absl::Duration kBurst = absl::Seconds(10);
+
+  explicit HistoryPlace(std::string path)
+      : path_(std::move(path)), accounts_(base::SubordinateIds::OfSystem(), kShare, kBurst) {}
+
+  const std::string& path() const { return path_; }
+
+  // Whether the client may read now.
+  bool HasTime(const http::Access& access) {
+    absl::MutexLock lock(&mutex_);
+    return access.SeesAll() || accounts_.HasTime(access.user(), absl::Now());
+  }
+  // Charges the client for the time since `begin`.
+  void Charge(const http::Access& access, absl::Time begin) {
+    const absl::Time now = absl::Now();
+    absl::MutexLock lock(&mutex_);
+    if (!access.SeesAll()) accounts_.Charge(access.user(), now - begin, now);
+  }
+
+  // A reader says that the database is not sound for it. The writer looks at it, and sets it aside.
+  void Suspect() { is_suspect_ = true; }
+  bool TakeSuspicion() { return is_suspect_.exchange(false); }
+
+ private:
+  const std::string path_;
+  std::atomic<bool> is_suspect_ = false;
+  absl::Mutex mutex_;
+  base::Accounts accounts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace heaptap::api

@@ -49,7 +49,7 @@ size_t CountChosen(const std::vector<profile::StackShare>& stacks) {
 Historian::Historian(api::Collector& collector, worker::Crews& crews, HistoryOptions options)
     : collector_(collector),
       options_(std::move(options)),
-      place_{.path = options_.path},
+      place_(options_.path),
       names_(collector, crews, options_.path),
       thread_([this] { Work(); }) {}
 
@@ -77,7 +77,7 @@ void Historian::Note(const absl::Status& status) {
 
 void Historian::Work() {
   for (absl::Time next = absl::Now();;) {
-    const absl::Status status = Round();
+    absl::Status status = Round();
     if (!absl::IsCancelled(status)) {
       Note(status);
       if (!status.ok()) {
@@ -97,7 +97,7 @@ void Historian::Work() {
 }
 
 absl::Status Historian::Round() {
-  if (place_.is_suspect.exchange(false) && writer_ != nullptr) {
+  if (place_.TakeSuspicion() && writer_ != nullptr) {
     if (absl::Status status = history::Check(writer_->database()); !status.ok()) return status;
   }
   if (writer_ == nullptr) {
@@ -209,8 +209,9 @@ absl::Status Historian::Write(absl::Time now, const profile::Survey& survey, std
   for (const profile::Survey::Dump& dump : survey.dumps) {
     const auto known = known_.find(dump.process.process_id);
     if (known == known_.end()) continue;
-    const absl::Status status = writer_->AddMark(dump.time, known->second.id, "dump", base::Printable(dump.path));
-    if (!status.ok()) return status;
+    absl::Status status = writer_->AddMark(dump.time, known->second.id, "dump", base::Printable(dump.path));
+    // Further dumps of a process with very many have no marks.
+    if (!status.ok() && !absl::IsFailedPrecondition(status)) return status;
   }
   if (absl::Status status = writer_->Commit(); !status.ok()) return status;
   for (const Turn& turn : turns) {
@@ -320,8 +321,8 @@ absl::Status Historian::EndProcesses(absl::Time now, const profile::Survey& surv
       const auto found = std::find_if(ended.begin(), ended.end(), [&](const profile::EndedProcess& one) {
         return one.summary.process_id == process_id;
       });
-      const absl::Status status = writer_->EndProcess(known_[process_id].id, found == ended.end() ? now : found->ended,
-                                                      found == ended.end() ? "" : HowItEnded(*found));
+      absl::Status status = writer_->EndProcess(known_[process_id].id, found == ended.end() ? now : found->ended,
+                                                found == ended.end() ? "" : HowItEnded(*found));
       if (!status.ok()) return status;
       known_.erase(process_id);
       activities_.erase(process_id);

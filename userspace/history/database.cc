@@ -69,7 +69,7 @@ bool Statement::Step() {
 absl::Status Statement::Run() {
   while (Step()) {
   }
-  const absl::Status result = status();
+  absl::Status result = status();
   Reset();
   return result;
 }

@@ -55,6 +55,7 @@ CREATE TABLE IF NOT EXISTS names(
   PRIMARY KEY(frame, depth)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS marks(
   id INTEGER PRIMARY KEY, time INTEGER NOT NULL, process INTEGER, kind TEXT NOT NULL, text TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS marks_process ON marks(process);
 )sql";
 
 absl::StatusOr<int64_t> Integer(Database& database, const char* sql) {

@@ -351,7 +351,7 @@ absl::StatusOr<Timeline> ReadTimeline(const std::string& file, const Subject& su
       point.time = absl::FromUnixMillis(time);
       Add(totals, rows, (*paths)[process], point);
     };
-    const absl::Status status = reader.Read(piece.level, piece.since, piece.until, wanted[i], add);
+    absl::Status status = reader.Read(piece.level, piece.since, piece.until, wanted[i], add);
     if (!status.ok()) return status;
   }
   timeline->points.reserve(points.size());
@@ -382,7 +382,7 @@ absl::StatusOr<Timeline> ReadMoment(const std::string& file, const Subject& subj
       last[process] = {totals, rows};
       last[process].first.time = absl::FromUnixMillis(at);
     };
-    const absl::Status status = reader.Read(level, since, until, {times->begin(), times->end()}, keep);
+    absl::Status status = reader.Read(level, since, until, {times->begin(), times->end()}, keep);
     if (!status.ok()) return status;
     // Of those that had ended by then, nothing is left.
     for (const KnownProcess& process : timeline->processes) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "userspace/history/schema.h"
 
 namespace heaptap::history {
@@ -25,6 +26,13 @@ constexpr int kAskedFor = 1;
 
 absl::Status InsertMark(Database& database, absl::Time time, std::optional<int64_t> process, absl::string_view kind,
                         absl::string_view text) {
+  if (process.has_value()) {
+    Statement count = database.Prepare("SELECT count(*) FROM marks WHERE process = ?");
+    if (!count.Bind(*process).Step()) return count.status();
+    if (count.Integer(0) >= kMaxMarks) {
+      return absl::FailedPreconditionError(absl::StrCat("the process has ", kMaxMarks, " marks already"));
+    }
+  }
   Statement add = database.Prepare("INSERT INTO marks(time, process, kind, text) VALUES(?, ?, ?, ?)");
   return add.Bind(absl::ToUnixMillis(time)).Bind(process).Bind(kind).Bind(text).Run();
 }
@@ -63,6 +71,7 @@ void Writer::Rollback() {
   // Some errors have rolled back already.
   database_->Execute("ROLLBACK").IgnoreError();
   for (auto& last : last_) last.clear();
+  begun_ = {};
   path_counts_.clear();
   asked_.clear();
 }
@@ -185,8 +194,8 @@ absl::Status Writer::AddMark(absl::Time time, std::optional<int64_t> process, ab
 absl::Status Writer::AddPoint(int64_t process, absl::Time time, const Point& point) {
   const int64_t now = absl::ToUnixMillis(time);
   for (size_t level = 0; level < kLevels; level++) {
-    const auto last = last_[level].find(process);
-    if (level > 0 && last != last_[level].end() && StepOf(level, last->second.time) == StepOf(level, now)) continue;
+    if (level > 0 && begun_[level] != now && StepOf(level, begun_[level]) == StepOf(level, now)) continue;
+    begun_[level] = now;
     if (absl::Status status = AddToLevel(level, process, now, point); !status.ok()) return status;
   }
   return absl::OkStatus();
@@ -235,7 +244,7 @@ absl::Status NameWriter::WriteAll(int64_t file, absl::string_view build_id, absl
     for (size_t depth = 0; depth < frame.names.size(); depth++) {
       const exporter::SourceFrame& name = frame.names[depth];
       add.Bind(frame.frame).Bind(static_cast<int64_t>(depth)).Bind(absl::string_view(name.function));
-      const absl::Status status = add.Bind(absl::string_view(name.file)).Bind(int64_t{name.line}).Run();
+      absl::Status status = add.Bind(absl::string_view(name.file)).Bind(int64_t{name.line}).Run();
       if (!status.ok()) return status;
     }
     if (absl::Status status = named.Bind(int64_t{kAskedFor}).Bind(frame.frame).Run(); !status.ok()) return status;

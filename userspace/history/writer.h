@@ -93,9 +93,11 @@ class Writer {
   absl::StatusOr<uint64_t> AddPath(int64_t process, absl::Span<const FileOffset> frames,
                                    std::vector<NewFrame>& new_frames);
 
+  // As the function of that name.
   absl::Status AddMark(absl::Time time, std::optional<int64_t> process, absl::string_view kind, absl::string_view text);
 
-  // Adds a point to each level that has none in its step yet.
+  // A point belongs to each level of which its time is the first one in a step. So a process that lives shortly has
+  // few points of the coarse levels, or none.
   absl::Status AddPoint(int64_t process, absl::Time time, const Point& point);
 
   Database& database() { return *database_; }
@@ -115,6 +117,7 @@ class Writer {
   const std::string path_;
   const uint64_t most_bytes_;
   std::array<std::map<int64_t, Last>, kLevels> last_;  // by process
+  std::array<int64_t, kLevels> begun_ = {};            // of the level: the time in its latest step
   // By process. A rolled back transaction empties it.
   std::map<int64_t, uint64_t> path_counts_;
   absl::flat_hash_set<int64_t> asked_;  // frames that were new
@@ -143,7 +146,10 @@ class NameWriter {
   std::unique_ptr<Database> database_;
 };
 
-// Adds a mark by a connection of its own. Without a process: for all.
+// Of one process. Its user can ask for any number, and its dumps are marks too.
+inline constexpr int64_t kMaxMarks = 1000;
+
+// FailedPrecondition: the process has kMaxMarks. Adds a mark by a connection of its own. Without a process: for all.
 absl::Status AddMark(const std::string& path, absl::Time time, std::optional<int64_t> process, absl::string_view kind,
                      absl::string_view text);
 

@@ -34,6 +34,8 @@ class Access {
   // web page can make send a GET.
   bool IsLocalUser() const { return is_local_user_; }
   bool SeesAll() const { return !only_.has_value(); }
+  // The user of a client that does not see all.
+  std::optional<uid_t> user() const { return only_; }
   // `owner`: of a process (profile::ProcessSummary::owner).
   bool Sees(std::optional<uid_t> owner) const { return SeesAll() || (owner.has_value() && *owner == *only_); }
 

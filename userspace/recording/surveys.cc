@@ -20,6 +20,11 @@ namespace {
 // Facts of new processes that one survey reads: the thread has other things to do, and each takes a tenth of a
 // millisecond.
 constexpr int kMaxFacts = 50;
+// And the time for them: a process in the middle of an exec makes the hands wait.
+constexpr absl::Duration kFactsTime = absl::Milliseconds(20);
+
+// Younger processes have no history yet: most of them end soon.
+constexpr absl::Duration kYoung = absl::Seconds(1);
 
 // The tallies are read for a two-hundred-and-fiftieth of the time, unless somebody has asked for a shorter interval:
 // 200 processes with 1,000 call paths each take 70 milliseconds, and are read every 20 seconds.
@@ -67,9 +72,11 @@ absl::StatusOr<profile::Survey> Surveys::Take(const profile::Activities& known, 
   profile::Survey survey;
   bool has_changed = false;
   int facts_read = 0;
+  const absl::Time begin = absl::Now();
   for (const auto& [process_id, target] : targets_) {
     const bool has_tallies = target.last.probes != 0;
     if (target.ending.has_value() || !dumps_.HasProfile(target, has_tallies)) continue;
+    if (begin - target.since < std::min(kYoung, interval)) continue;
     profile::SurveyedProcess process = {.ref = {target.pid, process_id},
                                         .command = target.name,
                                         .owner = target.owner,
@@ -79,7 +86,7 @@ absl::StatusOr<profile::Survey> Surveys::Take(const profile::Activities& known, 
     const auto last = known.find(process_id);
     process.is_changed = last == known.end() || last->second != process.activity;
     has_changed |= process.is_changed;
-    if (last == known.end() && facts_read < kMaxFacts) {
+    if (last == known.end() && facts_read < kMaxFacts && absl::Now() - begin < kFactsTime) {
       facts_read++;
       const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
       // Without facts, its command is its service.

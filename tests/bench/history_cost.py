@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the history costs: processor time of a daemon with 200 busy processes, with history and without, and the size of
+two weeks."""
+
+import os
+import subprocess
+import time
+
+import harness
+
+PROCESSES = 200
+PATH_BITS = 10  # 1,024 call paths each
+CHANGES = (1, 10)  # of each process, in a second
+SETTLE_SECONDS = 150  # until all paths are known
+MEASURED_SECONDS = 60
+SIMULATED = 20  # processes; the others would write the same again
+
+BENCH = os.path.join(harness.BUILD, "tests", "bench")
+
+
+def _descendants(pid):
+    found = [pid]
+    for one in found:
+        for task in os.listdir(f"/proc/{one}/task"):
+            with open(f"/proc/{one}/task/{task}/children", encoding="ascii") as children:
+                found += map(int, children.read().split())
+    return found
+
+
+def _processor_seconds(pid):
+    total = 0
+    for one in _descendants(pid):
+        try:
+            with open(f"/proc/{one}/stat", encoding="utf-8") as stat:
+                fields = stat.read().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def share_of_a_core(folder, changes, *arguments):
+    state = os.path.join(folder, f"state{changes}{'-'.join(arguments)}")
+    daemon = harness.Process([harness.HEAPTAP, "daemon", "--config", os.devnull, "--state-dir", state, "--socket", f"{state}.s", "--pin-dir", "none",
+                              "--lg-sample", "10", "--budget", "0", *arguments], folder)
+    daemon.wait_said("recording; ")
+    busy = [subprocess.Popen([os.path.join(BENCH, "busy_paths"), str(PATH_BITS), str(changes)], stdin=subprocess.PIPE,
+                             env=dict(os.environ, LD_PRELOAD=harness.LIBRARY)) for _ in range(PROCESSES)]
+    time.sleep(SETTLE_SECONDS)
+    before, begin = _processor_seconds(daemon.pid), time.monotonic()
+    time.sleep(MEASURED_SECONDS)
+    share = (_processor_seconds(daemon.pid) - before) / (time.monotonic() - begin)
+    for process in busy:
+        process.stdin.close()
+        process.wait()
+    daemon.signal(2)
+    daemon.wait()
+    return share
+
+
+def size(folder, changes):
+    """Bytes of two weeks of PROCESSES processes."""
+    path = os.path.join(folder, f"size{changes}.db")
+    run = subprocess.run([os.path.join(BENCH, "history_size"), path, str(SIMULATED), str(changes)], capture_output=True,
+                         text=True, check=True)
+    return int(run.stdout) * PROCESSES // SIMULATED
+
+
+def measure(folder):
+    """{changes in a second: {name: value}}"""
+    return {changes: {"with": share_of_a_core(folder, changes), "without": share_of_a_core(folder, changes, "--history", "none"),
+                      "bytes": size(folder, changes)} for changes in CHANGES}
