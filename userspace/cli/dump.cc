@@ -86,7 +86,7 @@ int DumpAll(const Client& client) {
   return status;
 }
 
-int Dump(const DumpFlags& flags) {
+int WriteDump(const DumpFlags& flags) {
   if (absl::Status status = CheckFlags(flags); !status.ok()) return Report(status);
   const Client client(flags.socket);
   if (flags.all && flags.file.empty()) return DumpAll(client);
@@ -138,7 +138,7 @@ void AddDump(CommandLine& line) {
   AddSocketOption(command, flags->socket);
   command.Runs([flags] {
     if (flags->symbolized) flags->format = "jeprof";
-    return Dump(*flags);
+    return WriteDump(*flags);
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/history/service_name.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -11,9 +12,9 @@ namespace heaptap::history {
 
 std::string ServiceName(absl::Span<const std::string> control_groups, absl::string_view command) {
   for (const std::string& group : control_groups) {
-    const std::vector<absl::string_view> parts = absl::StrSplit(group, '/', absl::SkipEmpty());
-    for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-      absl::string_view name = *part;
+    std::vector<absl::string_view> parts = absl::StrSplit(group, '/', absl::SkipEmpty());
+    std::reverse(parts.begin(), parts.end());
+    for (absl::string_view name : parts) {
       // The manager of a user's own services is not the service.
       if (absl::ConsumeSuffix(&name, ".service") && !name.empty() && !absl::StartsWith(name, "user@")) {
         return std::string(name);
