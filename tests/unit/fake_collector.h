@@ -63,17 +63,38 @@ class FakeCollector : public Collector {
     if (auto snapshot = snapshots.find(pid); snapshot != snapshots.end()) snapshot->second.process_id += 1000;
   }
 
+  // What Survey answers from now on.
+  void SetSurvey(profile::Survey survey) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    survey_ = std::move(survey);
+  }
+
   absl::StatusOr<profile::Survey> Survey(const profile::Activities& known, absl::Duration interval) override {
     (void)known;
     (void)interval;
+    Called("Survey");
     if (!status.ok()) return status;
-    return profile::Survey();
+    std::lock_guard<std::mutex> lock(mutex_);
+    return survey_;
   }
 
+  // One frame for each stack, at the offset of its id.
   absl::StatusOr<profile::SurveyedStacks> Stacks(const profile::ProcessRef& process,
                                                  const std::vector<uint64_t>& stack_ids) override {
-    (void)stack_ids;
-    return absl::NotFoundError(std::to_string(process.pid));
+    (void)process;
+    profile::SurveyedStacks stacks;
+    for (const uint64_t id : stack_ids) stacks.stacks.push_back({{.offset = id}});
+    return stacks;
+  }
+
+  absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process) override {
+    Called("Owner");
+    if (!status.ok()) return status;
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const profile::ProcessSummary& one : processes) {
+      if (one.ref() == process) return one.owner;
+    }
+    return absl::NotFoundError("no such process");
   }
 
   absl::StatusOr<std::vector<profile::EndedProcess>> Ended() override {
@@ -151,6 +172,7 @@ class FakeCollector : public Collector {
   }
 
   std::mutex mutex_;
+  profile::Survey survey_;
   std::function<void(const std::string&)> when_asked_;
   std::vector<std::string> deeds_;
 };

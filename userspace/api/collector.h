@@ -37,6 +37,8 @@ class Collector {
 
   // By PID.
   virtual absl::StatusOr<std::vector<profile::ProcessSummary>> Processes() = 0;
+  // The user who may look at the process besides root; none: there is no such user. Cheap, unlike Processes.
+  virtual absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process) = 0;
   // The latest processes that ended, most recent first.
   virtual absl::StatusOr<std::vector<profile::EndedProcess>> Ended() = 0;
 

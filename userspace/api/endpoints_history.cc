@@ -240,8 +240,9 @@ Reply MomentPage(Call& call) {
   history::MomentProfile shown = profiles.Make(*now);
   report::Subject page = {.name = absl::StrCat(base::Printable(now->name), " at ", TimeText(now->points[0].time)),
                           .period = shown.profile.period};
-  page.resident_bytes = now->points[0].rss_bytes;
   std::vector<report::Measures> measures;
+  // A difference is no part of the resident memory.
+  if (!call.request.Parameter("from").has_value()) page.resident_bytes = now->points[0].rss_bytes;
   if (call.request.Parameter("from").has_value()) {
     const absl::StatusOr<absl::Time> from = Moment(call.request, "from", absl::Now());
     if (!from.ok()) return from.status();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -66,14 +67,9 @@ ProcessSymbols::ProcessSymbols(Collector& collector, worker::Crews& crews, Optio
     : collector_(collector), crews_(crews), options_(std::move(options)), symbolizer_(crews_, options_.symbolizer) {}
 
 ProcessSymbols::Owner ProcessSymbols::FindOwner(pid_t pid, uint64_t process_id) {
-  const absl::StatusOr<std::vector<profile::ProcessSummary>> recorded = collector_.Processes();
-  if (!recorded.ok()) return {};
-  for (const profile::ProcessSummary& summary : *recorded) {
-    if (summary.pid == pid && summary.process_id == process_id) {
-      return {.pid = pid, .user = summary.owner.value_or(worker::kUnknownUser)};
-    }
-  }
-  return {};
+  const absl::StatusOr<std::optional<uid_t>> owner = collector_.Owner({.pid = pid, .process_id = process_id});
+  if (!owner.ok()) return {};
+  return {.pid = pid, .user = owner->value_or(worker::kUnknownUser)};
 }
 
 exporter::FindSourceFrames ProcessSymbols::Find(const profile::Snapshot& snapshot,

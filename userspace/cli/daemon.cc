@@ -127,7 +127,7 @@ void AddOptions(Command command, DaemonFlags& flags) {
       .Bytes();
   command
       .Add("--history-interval", flags.history_interval,
-           "look at all processes for the history at this interval (default: 10s; 100ms to 1h)")
+           "look at all processes for the history at this interval (default: 10s; 100ms to 10m)")
       .Type("TIME");
   command
       .Add("--max-live", flags.max_live, "limit the live samples of one process (default: as many as are still free)")
@@ -176,9 +176,9 @@ absl::StatusOr<daemon::HistoryOptions> MakeHistory(const DaemonFlags& flags) {
                                                    ": expected at least 1M; --history none keeps no history"));
   }
   const bool is_duration = absl::ParseDuration(flags.history_interval, &options.interval);
-  if (!is_duration || options.interval < absl::Milliseconds(100) || options.interval > absl::Hours(1)) {
+  if (!is_duration || options.interval < absl::Milliseconds(100) || options.interval > absl::Minutes(10)) {
     return absl::InvalidArgumentError(absl::StrCat("--history-interval ", base::Printable(flags.history_interval),
-                                                   ": expected a duration from 100ms to 1h, such as 10s"));
+                                                   ": expected a duration from 100ms to 10m, such as 10s"));
   }
   return options;
 }

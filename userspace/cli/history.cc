@@ -109,7 +109,7 @@ std::string PointsText(const json& document) {
     const bool is_first = i == 0;
     table.Add({TimeText(point.at("time")), absl::StrCat(point.at("processes").get<int>()), HumanBytes(live),
                is_first ? kUnknown : Signed(live - last), BytesOrUnknown(point.at("rss_bytes")),
-               std::string(static_cast<size_t>(kBarWidth * live / peak), '#')});
+               std::string(static_cast<size_t>(kBarWidth * std::clamp(live / peak, 0.0, 1.0)), '#')});
     last = live;
   }
   return absl::StrCat(table.Text(), "peak: ", HumanBytes(peak), " at ", TimeText(points[peak_point].at("time")), "\n");
@@ -180,8 +180,8 @@ absl::StatusOr<std::string> Target(const HistoryFlags& flags) {
 std::string Text(const HistoryFlags& flags, const json& document) {
   if (flags.subject.empty()) return ServicesText(document);
   const size_t width = TerminalWidth(STDOUT_FILENO);
-  return absl::StrCat(document.at("name").get<std::string>(), "\n", PointsText(document), GrownText(document, width),
-                      MarksText(document));
+  return absl::StrCat(base::Printable(document.at("name").get<std::string>()), "\n", PointsText(document),
+                      GrownText(document, width), MarksText(document));
 }
 
 int History(const HistoryFlags& flags) {

@@ -3,7 +3,6 @@
 // heaptap list: lists recorded processes; without a daemon, those with a sampled allocator.
 #include <dirent.h>
 #include <stdio.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <memory>
@@ -98,12 +97,6 @@ void PrintProcesses(std::vector<ProcessDocument> documents) {
   fputs(table.Text().c_str(), stdout);
 }
 
-std::string HowItEnded(const profile::EndedProcess& process) {
-  if (process.by_oom_kill) return "OOM kill";
-  if (WIFSIGNALED(process.status)) return absl::StrCat("signal ", WTERMSIG(process.status));
-  return absl::StrCat("exit ", WEXITSTATUS(process.status));
-}
-
 void PrintEnded(const std::vector<EndedDocument>& documents) {
   Table table({{"PID", true},
                {"COMMAND"},
@@ -119,7 +112,7 @@ void PrintEnded(const std::vector<EndedDocument>& documents) {
     const profile::EndedProcess& process = document.value;
     const profile::ProcessSummary& summary = process.summary;
     table.Add({absl::StrCat(summary.pid), HumanCommand(summary.command),
-               absl::StrCat(HumanDuration(now - process.ended), " ago"), HowItEnded(process),
+               absl::StrCat(HumanDuration(now - process.ended), " ago"), report::HowItEnded(process),
                HumanBytes(summary.live_bytes), HumanBytes(summary.peak_bytes), absl::StrCat(summary.samples),
                HumanLosses(summary.losses), process.dump.empty() ? kUnknown : base::Printable(process.dump)});
   }

@@ -138,6 +138,11 @@ absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes() {
       [](recording::Recorder& recorder) { return recorder.queries().Summaries(); });
 }
 
+absl::StatusOr<std::optional<uid_t>> Daemon::Owner(const profile::ProcessRef& process) {
+  return Ask<absl::StatusOr<std::optional<uid_t>>>(
+      [process](recording::Recorder& recorder) { return recorder.queries().Owner(process); });
+}
+
 absl::StatusOr<std::vector<profile::EndedProcess>> Daemon::Ended() {
   return Ask<absl::StatusOr<std::vector<profile::EndedProcess>>>([](recording::Recorder& recorder) {
     const std::deque<profile::EndedProcess>& ended = recorder.endings().ended();

@@ -50,6 +50,7 @@ class Daemon : public api::Collector {
   // The port of HTTP over TCP; 0: none.
   int port() const { return server_->port(); }
   absl::StatusOr<std::vector<profile::ProcessSummary>> Processes() override;
+  absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process) override;
   absl::StatusOr<std::vector<profile::EndedProcess>> Ended() override;
   absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process) override;
   absl::StatusOr<std::string> Dump(const profile::ProcessRef& process) override;

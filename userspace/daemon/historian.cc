@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/daemon/historian.h"
 
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -16,6 +14,7 @@
 #include "userspace/history/service_name.h"
 #include "userspace/profile/estimate.h"
 #include "userspace/recording/surveys.h"
+#include "userspace/report/human.h"
 
 namespace heaptap::daemon {
 namespace {
@@ -26,12 +25,6 @@ constexpr absl::Duration kPruneInterval = absl::Minutes(1);
 constexpr absl::Duration kBreath = absl::Milliseconds(5);
 
 constexpr uid_t kRoot = 0;
-
-std::string HowItEnded(const profile::EndedProcess& ended) {
-  if (ended.by_oom_kill) return "OOM kill";
-  if (WIFSIGNALED(ended.status)) return absl::StrCat("signal ", WTERMSIG(ended.status));
-  return absl::StrCat("exit ", WEXITSTATUS(ended.status));
-}
 
 // How many of the stacks, largest first, have a row of their own.
 size_t CountChosen(const std::vector<profile::StackShare>& stacks) {
@@ -85,6 +78,7 @@ void Historian::Work() {
         if (writer_ != nullptr) writer_->Rollback();
         known_.clear();
         activities_.clear();
+        has_ended_others_ = false;
       }
       if (absl::IsDataLoss(status)) {
         writer_ = nullptr;
@@ -110,8 +104,10 @@ absl::Status Historian::Round() {
   if (!survey.ok()) return absl::CancelledError(survey.status().message());
   const absl::Time now = absl::Now();
   std::vector<Turn> turns = MakeTurns(*survey);
+  // All questions to the collector come before the transaction, during which nobody else can write.
   FindNewPaths(now, turns);
-  if (absl::Status status = Write(now, *survey, turns); !status.ok()) return status;
+  const std::vector<Gone> gone = FindGone(now, *survey);
+  if (absl::Status status = Write(now, *survey, gone, turns); !status.ok()) return status;
   if (now - pruned_ < kPruneInterval) return absl::OkStatus();
   pruned_ = now;
   return history::Prune(writer_->database(), history::MostPages(options_.most_bytes), now);
@@ -127,7 +123,8 @@ std::vector<Historian::Turn> Historian::MakeTurns(const profile::Survey& survey)
   turns.reserve(order.size());
   for (const profile::SurveyedProcess* process : order) {
     const bool is_new = !known_.contains(process->ref.process_id);
-    if (is_new && !process->control_groups.has_value()) continue;
+    // Its service, or what it holds, is not known yet.
+    if (is_new && (!process->control_groups.has_value() || !process->is_changed)) continue;
     if (process->owner != kRoot && ++of_user[process->owner] > kMaxProcessesOfUser) continue;
     Turn turn = {.process = process, .stacks = process->stacks};
     SortStacks(is_new ? nullptr : &known_[process->ref.process_id], turn.stacks);
@@ -199,13 +196,14 @@ void Historian::FindNewPaths(absl::Time now, std::vector<Turn>& turns) {
   }
 }
 
-absl::Status Historian::Write(absl::Time now, const profile::Survey& survey, std::vector<Turn>& turns) {
+absl::Status Historian::Write(absl::Time now, const profile::Survey& survey, const std::vector<Gone>& gone,
+                              std::vector<Turn>& turns) {
   if (absl::Status status = writer_->Begin(); !status.ok()) return status;
   std::vector<HistoryNames::Task> tasks;
   for (Turn& turn : turns) {
     if (absl::Status status = WriteOne(now, turn, tasks); !status.ok()) return status;
   }
-  if (absl::Status status = EndProcesses(now, survey); !status.ok()) return status;
+  if (absl::Status status = EndProcesses(now, survey, gone); !status.ok()) return status;
   for (const profile::Survey::Dump& dump : survey.dumps) {
     const auto known = known_.find(dump.process.process_id);
     if (known == known_.end()) continue;
@@ -308,31 +306,43 @@ absl::Status Historian::AddPaths(const Turn& turn, Known& known, std::vector<His
   return absl::OkStatus();
 }
 
-absl::Status Historian::EndProcesses(absl::Time now, const profile::Survey& survey) {
+std::vector<Historian::Gone> Historian::FindGone(absl::Time now, const profile::Survey& survey) {
   std::set<uint64_t> running;
   for (const profile::SurveyedProcess& process : survey.processes) running.insert(process.ref.process_id);
-  std::vector<uint64_t> gone;
+  std::vector<Gone> gone;
   for (const auto& [process_id, known] : known_) {
-    if (!running.contains(process_id)) gone.push_back(process_id);
+    if (!running.contains(process_id)) gone.push_back({.process_id = process_id, .ended = now});
   }
-  if (!gone.empty()) {
-    const auto ended = collector_.Ended().value_or(std::vector<profile::EndedProcess>());
-    for (const uint64_t process_id : gone) {
-      const auto found = std::find_if(ended.begin(), ended.end(), [&](const profile::EndedProcess& one) {
-        return one.summary.process_id == process_id;
-      });
-      absl::Status status = writer_->EndProcess(known_[process_id].id, found == ended.end() ? now : found->ended,
-                                                found == ended.end() ? "" : HowItEnded(*found));
-      if (!status.ok()) return status;
-      known_.erase(process_id);
-      activities_.erase(process_id);
-    }
+  if (gone.empty()) return gone;
+  const auto ended = collector_.Ended().value_or(std::vector<profile::EndedProcess>());
+  for (Gone& one : gone) {
+    const auto found = std::find_if(ended.begin(), ended.end(), [&](const profile::EndedProcess& process) {
+      return process.summary.process_id == one.process_id;
+    });
+    if (found == ended.end()) continue;
+    one.ended = found->ended;
+    one.how = report::HowItEnded(*found);
   }
-  // Those that a daemon before this one has left.
+  return gone;
+}
+
+absl::Status Historian::EndProcesses(absl::Time now, const profile::Survey& survey, const std::vector<Gone>& gone) {
+  for (const Gone& one : gone) {
+    const absl::Status status = writer_->EndProcess(known_[one.process_id].id, one.ended, one.how);
+    if (!status.ok()) return status;
+    known_.erase(one.process_id);
+    activities_.erase(one.process_id);
+  }
+  const bool is_waiting = std::any_of(survey.processes.begin(), survey.processes.end(), [&](const auto& process) {
+    return !process.control_groups.has_value() && !known_.contains(process.ref.process_id);
+  });
+  if (has_ended_others_ || is_waiting) return absl::OkStatus();
   std::vector<int64_t> ids;
   ids.reserve(known_.size());
   for (const auto& [process_id, known] : known_) ids.push_back(known.id);
-  return writer_->EndOthers(ids, now);
+  absl::Status status = writer_->EndOthers(ids, now);
+  has_ended_others_ = status.ok();
+  return status;
 }
 
 }  // namespace heaptap::daemon

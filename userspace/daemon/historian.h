@@ -75,16 +75,26 @@ class Historian {
     bool is_complete = true;  // all chosen stacks have a path
   };
 
+  // A known process that does not run any more.
+  struct Gone {
+    uint64_t process_id = 0;
+    absl::Time ended = {};
+    std::string how = {};  // as Writer::EndProcess
+  };
+
   void Work();
   absl::Status Round();
   // Most bytes first. A path that has a row keeps it until another one is clearly larger.
   static void SortStacks(const Known* known, std::vector<profile::StackShare>& stacks);
   std::vector<Turn> MakeTurns(const profile::Survey& survey);
   void FindNewPaths(absl::Time now, std::vector<Turn>& turns);
-  absl::Status Write(absl::Time now, const profile::Survey& survey, std::vector<Turn>& turns);
+  std::vector<Gone> FindGone(absl::Time now, const profile::Survey& survey);
+  absl::Status Write(absl::Time now, const profile::Survey& survey, const std::vector<Gone>& gone,
+                     std::vector<Turn>& turns);
   absl::Status WriteOne(absl::Time now, Turn& turn, std::vector<HistoryNames::Task>& tasks);
   absl::Status AddPaths(const Turn& turn, Known& known, std::vector<HistoryNames::Task>& tasks);
-  absl::Status EndProcesses(absl::Time now, const profile::Survey& survey);
+  // Also those that a daemon before this one has left, once all that run are known.
+  absl::Status EndProcesses(absl::Time now, const profile::Survey& survey, const std::vector<Gone>& gone);
   void Note(const absl::Status& status);
   bool Sleep(absl::Duration duration);  // false: the thread shall stop
 
@@ -98,6 +108,7 @@ class Historian {
   std::map<uint64_t, Known> known_;  // by process id
   profile::Activities activities_;
   absl::Time pruned_ = absl::InfinitePast();
+  bool has_ended_others_ = false;
   bool has_failed_ = false;
 
   absl::Mutex mutex_;

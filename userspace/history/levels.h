@@ -2,9 +2,9 @@
 //
 // How fine the history is, and for how long.
 //
-// A level has a point in each of its steps, the first one that was taken in it. Points of one process and level in one
-// window are a chain: a whole one, then changes (point_rows.h). Whole windows are removed, so no chain loses its
-// beginning. Times are milliseconds since 1970 in UTC.
+// The first level has all points that are taken; the others have the first one in each of their steps. Points of one
+// process and level in one window are a chain: a whole one, then changes (point_rows.h). Whole windows are removed, so
+// no chain loses its beginning. Times are milliseconds since 1970 in UTC.
 #ifndef HEAPTAP_USERSPACE_HISTORY_LEVELS_H_
 #define HEAPTAP_USERSPACE_HISTORY_LEVELS_H_
 

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "heaptap/contract.h"
+#include "userspace/export/frame_names.h"
+#include "userspace/history/path_names.h"
 #include "userspace/profile/estimate.h"
 
 namespace heaptap::history {
@@ -19,22 +21,18 @@ constexpr char kOthers[] = "[all other call paths]";
 
 // "libc.so.6+0x2724a", or "0x2724a" without a file.
 std::string Place(const std::string& library, uint64_t offset) {
-  const std::string file = library.substr(library.rfind('/') + 1);
+  const absl::string_view file = exporter::FileName(library);
   return absl::StrCat(file, file.empty() ? "" : "+", "0x", absl::Hex(offset));
 }
 
 }  // namespace
 
-uint64_t MomentProfiles::AddressOf(const std::string& library, const std::vector<exporter::SourceFrame>& frames,
-                                   uint64_t offset) {
-  std::string key = library;
-  for (const exporter::SourceFrame& frame : frames) {
-    absl::StrAppend(&key, absl::string_view("\0", 1), frame.function, absl::string_view("\0", 1), frame.line);
-  }
-  if (frames.empty()) absl::StrAppend(&key, absl::string_view("\0", 1), offset);
-  const uint64_t number = libraries_.try_emplace(library, libraries_.size() + 1).first->second;
+uint64_t MomentProfiles::AddressOf(const std::string& library, std::string path_key) {
+  const std::string name(exporter::FileName(library));
+  const uint64_t number = libraries_.try_emplace(name, Library{libraries_.size() + 1, library}).first->second.number;
   // Call addresses are one below return addresses, so places are two apart.
-  return addresses_.try_emplace(std::move(key), number * kBytesOfLibrary + 2 * addresses_.size() + 2).first->second;
+  return addresses_.try_emplace(std::move(path_key), number * kBytesOfLibrary + 2 * addresses_.size() + 2)
+      .first->second;
 }
 
 MomentProfile MomentProfiles::Make(const Timeline& moment) {
@@ -46,18 +44,20 @@ MomentProfile MomentProfiles::Make(const Timeline& moment) {
   for (const TimelinePath& path : moment.paths) {
     std::vector<uint64_t>& addresses = paths[path.id];
     std::vector<exporter::SourceFrame> names;
+    std::string key;
     for (const TimelineFrame& frame : path.frames) {
+      key += PathKey({&frame, 1});
       if (!frame.source.function.empty()) names.push_back(frame.source);
       if (frame.is_inlined) continue;
-      const uint64_t call = AddressOf(frame.library, names, frame.offset);
+      const uint64_t call = AddressOf(frame.library, key);
       if (names.empty()) names.push_back({.function = Place(frame.library, frame.offset)});
       result.symbols[call] = std::exchange(names, {});
       addresses.push_back(call + 1);
     }
   }
-  const uint64_t others = AddressOf("", {{.function = kOthers}}, 0);
+  const uint64_t others = AddressOf("", kOthers);
   result.symbols[others] = {{.function = kOthers}};
-  // Paths that differ only in their lines have the same frames.
+  // The row of all others, and rows whose path is not known any more, have the same frame.
   std::map<std::vector<uint64_t>, profile::Estimate> held;
   for (const auto& [id, row] : point.rows) {
     const auto path = paths.find(id);
@@ -72,10 +72,11 @@ MomentProfile MomentProfiles::Make(const Timeline& moment) {
   for (const auto& [frames, estimate] : held) {
     result.profile.contexts.push_back({.frames = frames, .threads = {{.live = estimate}}});
   }
-  for (const auto& [library, number] : libraries_) {
-    if (library.empty()) continue;
-    result.profile.mappings.push_back(
-        {.start = number * kBytesOfLibrary, .end = (number + 1) * kBytesOfLibrary, .path = library});
+  for (const auto& [name, library] : libraries_) {
+    if (name.empty()) continue;
+    result.profile.mappings.push_back({.start = library.number * kBytesOfLibrary,
+                                       .end = (library.number + 1) * kBytesOfLibrary,
+                                       .path = library.path});
   }
   std::sort(result.profile.mappings.begin(), result.profile.mappings.end(),
             [](const elf::Mapping& a, const elf::Mapping& b) { return a.start < b.start; });

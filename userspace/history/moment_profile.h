@@ -23,18 +23,23 @@ struct MomentProfile {
   absl::flat_hash_map<uint64_t, std::vector<exporter::SourceFrame>> symbols = {};
 };
 
-// Makes profiles whose addresses can be compared: the same frame has the same address in all of them, whichever process
-// and whichever build of the program had it. The addresses mean nothing else.
+// Makes profiles whose addresses can be compared: the same path (PathKey) has the same addresses in all of them,
+// whichever process and whichever build of the program had it. The addresses mean nothing else.
 class MomentProfiles {
  public:
   // REQUIRES: the timeline has one point.
   MomentProfile Make(const Timeline& moment);
 
  private:
-  uint64_t AddressOf(const std::string& library, const std::vector<exporter::SourceFrame>& frames, uint64_t offset);
+  // `path_key`: of the path up to this frame.
+  uint64_t AddressOf(const std::string& library, std::string path_key);
 
-  std::map<std::string, uint64_t> addresses_;  // of frames, by their names
-  std::map<std::string, uint64_t> libraries_;  // their numbers, from 1
+  struct Library {
+    uint64_t number = 0;  // from 1
+    std::string path = {};
+  };
+  std::map<std::string, uint64_t> addresses_;  // by path key
+  std::map<std::string, Library> libraries_;   // by the names of the files
 };
 
 }  // namespace heaptap::history

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/export/frame_names.h"
 #include "userspace/history/point_rows.h"
 
 namespace heaptap::history {
@@ -52,20 +53,19 @@ class FrameReader {
   std::map<int64_t, Frames> known_;
 };
 
-// Equal for equal paths of two versions of a program. NUL separates what can hold any other byte.
-std::string Key(const Frames& frames) {
+}  // namespace
+
+// NUL separates what can hold any other byte.
+std::string PathKey(absl::Span<const TimelineFrame> frames) {
   std::string key;
   for (const TimelineFrame& frame : frames) {
-    const size_t slash = frame.library.rfind('/');
-    absl::StrAppend(&key, frame.library.substr(slash == std::string::npos ? 0 : slash + 1), absl::string_view("\0", 1),
-                    frame.source.function, absl::string_view("\0", 1));
+    absl::StrAppend(&key, exporter::FileName(frame.library), absl::string_view("\0", 1), frame.source.function,
+                    absl::string_view("\0", 1));
     if (frame.source.function.empty()) absl::StrAppend(&key, frame.library, frame.offset);
     key.push_back('\0');
   }
   return key;
 }
-
-}  // namespace
 
 absl::StatusOr<PathsOfProcesses> ReadPathNumbers(Database& database, absl::Span<const KnownProcess> processes) {
   PathsOfProcesses all;
@@ -97,7 +97,7 @@ absl::StatusOr<NamedPaths> ReadPaths(Database& database, const std::set<int64_t>
       if (!read.ok()) return read.status();
       path.frames.insert(path.frames.end(), (*read)->begin(), (*read)->end());
     }
-    const auto [found, is_new] = by_key.try_emplace(Key(path.frames), id);
+    const auto [found, is_new] = by_key.try_emplace(PathKey(path.frames), id);
     result.same[id] = found->second;
     if (is_new) result.paths.push_back(std::move(path));
   }

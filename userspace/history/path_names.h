@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -23,10 +24,13 @@ using PathsOfProcesses = std::map<int64_t, PathNumbers>;
 
 absl::StatusOr<PathsOfProcesses> ReadPathNumbers(Database& database, absl::Span<const KnownProcess> processes);
 
+// Equal for paths with the same functions in files of the same names, so for those of two builds of a program. Ends
+// with the key of the outermost frame: the key of the first frames is the beginning of that of all.
+std::string PathKey(absl::Span<const TimelineFrame> frames);
+
 struct NamedPaths {
   std::vector<TimelinePath> paths = {};
-  // The path that stands for each one: paths of two versions of a program are the same if they have the same
-  // functions in files of the same names.
+  // The path that stands for each one with its PathKey.
   absl::flat_hash_map<int64_t, int64_t> same = {};
 };
 absl::StatusOr<NamedPaths> ReadPaths(Database& database, const std::set<int64_t>& ids);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/history/levels.h"
 #include "userspace/history/point_rows.h"
+#include "userspace/history/schema.h"
 
 namespace heaptap::history {
 namespace {
@@ -178,6 +179,25 @@ absl::Status RemoveOrphans(Database& database) {
   return transaction.Commit();
 }
 
+// Gives free pages back to the file system: all that are beyond the bound, which may have been larger at the last
+// start, and some if there are many.
+absl::Status GiveBack(Database& database, uint64_t most_pages) {
+  for (;;) {
+    Statement count =
+        database.Prepare("SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count");
+    if (!count.Step()) return count.status();
+    const auto pages = static_cast<uint64_t>(count.Integer(0));
+    const auto free = static_cast<uint64_t>(count.Integer(1));
+    count.Reset();
+    const bool is_too_large = pages > most_pages && free > 0;
+    if (!is_too_large && static_cast<double>(free) <= kFree * static_cast<double>(pages)) break;
+    if (absl::Status status = database.Execute(kGiveBack); !status.ok()) return status;
+    if (absl::Status status = database.Execute("PRAGMA wal_checkpoint(TRUNCATE)"); !status.ok()) return status;
+    if (!is_too_large) break;
+  }
+  return LimitPages(database, most_pages);
+}
+
 }  // namespace
 
 absl::StatusOr<uint64_t> UsedPages(Database& database) {
@@ -199,13 +219,7 @@ absl::Status Prune(Database& database, uint64_t most_pages, absl::Time now) {
   }
   if (!used.ok()) return used.status();
   if (absl::Status status = RemoveOrphans(database); !status.ok()) return status;
-  Statement pages = database.Prepare("SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count");
-  if (!pages.Step()) return pages.status();
-  const bool has_many = static_cast<double>(pages.Integer(1)) > kFree * static_cast<double>(pages.Integer(0));
-  pages.Reset();
-  if (!has_many) return absl::OkStatus();
-  if (absl::Status status = database.Execute(kGiveBack); !status.ok()) return status;
-  return database.Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  return GiveBack(database, most_pages);
 }
 
 }  // namespace heaptap::history

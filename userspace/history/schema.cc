@@ -22,8 +22,8 @@ constexpr int kSchemaVersion = 1;
 constexpr uint64_t kPageBytes = 8192;
 constexpr uint64_t kLogBytes = 16 << 20;
 constexpr uint64_t kShareOfLog = 8;
-// SQLite moves the log into the database at this size.
-constexpr int kCheckpointPages = 128;
+// SQLite moves the log into the database at this size, or at the bound of the log.
+constexpr uint64_t kCheckpointPages = 128;
 
 constexpr char kTables[] = R"sql(
 CREATE TABLE IF NOT EXISTS processes(
@@ -65,17 +65,13 @@ absl::StatusOr<int64_t> Integer(Database& database, const char* sql) {
   return value;
 }
 
-// A smaller bound than at the last start: the free pages at the end of the file go.
-absl::Status LimitPages(Database& database, uint64_t most_bytes) {
-  return database.Execute(absl::StrCat("PRAGMA max_page_count = ", MostPages(most_bytes)));
-}
-
 absl::Status Prepare(Database& database, uint64_t most_bytes) {
+  const uint64_t checkpoint_pages = std::min(kCheckpointPages, MostLogBytes(most_bytes) / kPageBytes);
   for (const std::string& setting :
        {absl::StrCat("PRAGMA page_size = ", kPageBytes), std::string("PRAGMA auto_vacuum = INCREMENTAL"),
         std::string("PRAGMA journal_mode = WAL"), std::string("PRAGMA synchronous = NORMAL"),
-        absl::StrCat("PRAGMA wal_autocheckpoint = ", kCheckpointPages),
-        absl::StrCat("PRAGMA journal_size_limit = ", kCheckpointPages * kPageBytes)}) {
+        absl::StrCat("PRAGMA wal_autocheckpoint = ", checkpoint_pages),
+        absl::StrCat("PRAGMA journal_size_limit = ", checkpoint_pages * kPageBytes)}) {
     if (absl::Status status = database.Execute(setting); !status.ok()) return status;
   }
   if (absl::Status status = Check(database); !status.ok()) return status;
@@ -87,7 +83,7 @@ absl::Status Prepare(Database& database, uint64_t most_bytes) {
   }
   absl::Status status = database.Execute(kTables);
   if (status.ok()) status = database.Execute(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
-  if (status.ok()) status = LimitPages(database, most_bytes);
+  if (status.ok()) status = LimitPages(database, MostPages(most_bytes));
   return status;
 }
 
@@ -103,6 +99,10 @@ absl::StatusOr<std::unique_ptr<Database>> OpenSound(const std::string& path, uin
 uint64_t MostLogBytes(uint64_t most_bytes) { return std::min(kLogBytes, most_bytes / kShareOfLog); }
 // Twice the log: a transaction that begins below its bound is written to it, too.
 uint64_t MostPages(uint64_t most_bytes) { return (most_bytes - 2 * MostLogBytes(most_bytes)) / kPageBytes; }
+
+absl::Status LimitPages(Database& database, uint64_t most_pages) {
+  return database.Execute(absl::StrCat("PRAGMA max_page_count = ", most_pages));
+}
 
 uint64_t LogBytes(const std::string& path) {
   struct stat log;

@@ -24,6 +24,8 @@ inline constexpr uint64_t kLeastBytes = uint64_t{1} << 20;
 uint64_t MostLogBytes(uint64_t most_bytes);
 uint64_t MostPages(uint64_t most_bytes);
 uint64_t LogBytes(const std::string& path);
+// From now on the database does not grow beyond its share, or beyond its present size if that is more.
+absl::Status LimitPages(Database& database, uint64_t most_pages);
 
 // Opens the database for the one who writes points, and creates it if there is none. A file that is no sound database
 // becomes FILE.corrupt, in place of an earlier one, and a message says so. FailedPrecondition: another version of

@@ -12,6 +12,7 @@
 #include "userspace/history/database.h"
 #include "userspace/history/levels.h"
 #include "userspace/history/path_names.h"
+#include "userspace/history/point_reader.h"
 #include "userspace/history/point_rows.h"
 
 namespace heaptap::history {
@@ -20,15 +21,8 @@ namespace {
 // A client that waits longer has asked for too much.
 constexpr absl::Duration kPatience = absl::Seconds(8);
 
-// Up to so many processes, each point is looked up; for more, all points of the time are read.
-constexpr size_t kFewProcesses = 8;
-
 // A process without a point for so many steps does not run.
 constexpr int kStepsToMiss = 3;
-
-constexpr char kPointColumns[] =
-    " p.time, p.process, p.live_bytes, p.live_objects, p.rss_bytes, p.limit_bytes, p.allocated_bytes, p.lg_sample, "
-    "p.lost, p.whole, p.rows ";
 
 absl::StatusOr<std::unique_ptr<Database>> OpenForReading(const std::string& file) {
   absl::StatusOr<std::unique_ptr<Database>> database = Database::Open(file);
@@ -99,101 +93,6 @@ absl::StatusOr<Timeline> FindProcesses(Database& database, const Subject& subjec
   timeline.name = subject.pid.has_value() ? absl::StrCat(latest.command, " (PID ", latest.pid, ")") : *subject.name;
   return timeline;
 }
-
-// A process has no points from before its start; the clock may have been set back a little since.
-int64_t FirstTime(const KnownProcess& process) { return absl::ToUnixMillis(process.started - absl::Minutes(1)); }
-
-// Reads points of processes in the order of time, and knows the rows of each.
-class PointReader {
- public:
-  PointReader(Database& database, const std::vector<KnownProcess>& processes)
-      : database_(database), processes_(processes) {}
-
-  // Times of the level's points of any process, from `since` to before `until`.
-  absl::StatusOr<std::vector<int64_t>> Times(size_t level, int64_t since, int64_t until) {
-    std::vector<int64_t> times;
-    Statement find = database_.Prepare("SELECT time FROM ticks WHERE level = ? AND time >= ? AND time < ?");
-    find.Bind(static_cast<int64_t>(level)).Bind(since).Bind(until);
-    while (find.Step()) times.push_back(find.Integer(0));
-    if (!find.status().ok()) return find.status();
-    return times;
-  }
-
-  // The time of the oldest point; none if there is no point.
-  absl::StatusOr<std::optional<int64_t>> First(size_t level) {
-    std::optional<int64_t> first;
-    for (const KnownProcess& process : processes_) {
-      Statement find = database_.Prepare(
-          "SELECT t.time FROM ticks t CROSS JOIN points p ON p.level = t.level AND p.time = t.time "
-          "WHERE t.level = ?1 AND t.time >= ?2 AND p.process = ?3 LIMIT 1");
-      find.Bind(static_cast<int64_t>(level)).Bind(FirstTime(process)).Bind(process.id);
-      if (find.Step()) first = std::min(first.value_or(INT64_MAX), find.Integer(0));
-      if (!find.status().ok()) return find.status();
-    }
-    return first;
-  }
-
-  // Calls `visit(time, process, totals, rows)` for each point of the processes at one of the `wanted` times.
-  absl::Status Read(size_t level, int64_t since, int64_t until, const std::set<int64_t>& wanted,
-                    const std::function<void(int64_t, int64_t, const TimelinePoint&, const Rows&)>& visit) {
-    // From the beginning of the first chain.
-    const int64_t begin = since <= 0 ? 0 : WindowBegin(level, since);
-    if (processes_.size() > kFewProcesses) {
-      Statement all = database_.Prepare(
-          absl::StrCat("SELECT", kPointColumns, "FROM points p WHERE level = ?1 AND time >= ?2 AND time < ?3").c_str());
-      all.Bind(static_cast<int64_t>(level)).Bind(begin).Bind(until);
-      return Decode(all, since, wanted, visit);
-    }
-    for (const KnownProcess& process : processes_) {
-      Statement own =
-          database_.Prepare(absl::StrCat("SELECT", kPointColumns,
-                                         "FROM ticks t CROSS JOIN points p ON p.level = t.level AND p.time = t.time "
-                                         "WHERE t.level = ?1 AND t.time >= ?2 AND t.time < ?3 AND p.process = ?4")
-                                .c_str());
-      own.Bind(static_cast<int64_t>(level)).Bind(std::max(begin, FirstTime(process)));
-      own.Bind(until).Bind(process.id);
-      if (absl::Status status = Decode(own, since, wanted, visit); !status.ok()) return status;
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  absl::Status Decode(Statement& points, int64_t since, const std::set<int64_t>& wanted,
-                      const std::function<void(int64_t, int64_t, const TimelinePoint&, const Rows&)>& visit) {
-    if (known_.empty()) {
-      for (const KnownProcess& process : processes_) known_[process.id] = process.pid;
-    }
-    absl::flat_hash_map<int64_t, Rows> rows;
-    while (points.Step()) {
-      const int64_t time = points.Integer(0);
-      const int64_t process = points.Integer(1);
-      const auto known = known_.find(process);
-      if (known == known_.end()) continue;
-      const bool is_whole = points.Integer(9) != 0;
-      // The beginning of its chain was removed.
-      if (!is_whole && !rows.contains(process)) continue;
-      Rows& own = rows[process];
-      if (absl::Status status = Apply(is_whole, points.Text(10), own); !status.ok()) {
-        return absl::DataLossError(status.message());
-      }
-      if (time < since || !wanted.contains(time)) continue;
-      const TimelinePoint totals = {.pid = known->second,
-                                    .live_bytes = static_cast<uint64_t>(points.Integer(2)),
-                                    .live_objects = static_cast<uint64_t>(points.Integer(3)),
-                                    .rss_bytes = points.OptionalInteger(4),
-                                    .limit_bytes = points.OptionalInteger(5),
-                                    .allocated_bytes = static_cast<uint64_t>(points.Integer(6)),
-                                    .lg_sample = static_cast<uint32_t>(points.Integer(7)),
-                                    .lost = static_cast<uint64_t>(points.Integer(8))};
-      visit(time, process, totals, own);
-    }
-    return points.status();
-  }
-
-  Database& database_;
-  const std::vector<KnownProcess>& processes_;
-  absl::flat_hash_map<int64_t, pid_t> known_;
-};
 
 // A part of the time and the level that has it.
 struct Piece {

@@ -76,7 +76,7 @@ class Writer {
   // After this, the ids of all objects of this transaction are invalid, and the next points are whole.
   void Rollback();
 
-  // Its number in the database. The same process image has one number, whoever adds it.
+  // The number of the process in the database. A process image keeps its number when a later writer adds it again.
   absl::StatusOr<int64_t> AddProcess(const ProcessFacts& facts);
   // `how`: "exit 0", "signal 9", "OOM kill"; "": unknown.
   absl::Status EndProcess(int64_t process, absl::Time time, absl::string_view how);
@@ -84,8 +84,8 @@ class Writer {
   absl::Status EndOthers(absl::Span<const int64_t> running, absl::Time time);
 
   absl::StatusOr<int64_t> AddFile(const CodeFile& file);
-  // Frames innermost first. Returns the number of the path in the process, from 1. `new_frames`: gets the frames that
-  // nobody has looked up yet, each once.
+  // Frames innermost first. Returns the number of the path in the process, from 1. `new_frames`: gets
+  // each frame whose names have not been looked up, once.
   struct NewFrame {
     int64_t frame = 0;
     FileOffset place = {};

@@ -126,6 +126,14 @@ std::vector<profile::ProcessSummary> Queries::MakeSummaries() {
   return summaries;
 }
 
+absl::StatusOr<std::optional<uid_t>> Queries::Owner(const profile::ProcessRef& process) {
+  absl::StatusOr<Target*> target = FindForClient(process);
+  if (!target.ok()) return target.status();
+  // As of now: the process may have changed its user.
+  requests_.NoteOwner(**target);
+  return (*target)->owner;
+}
+
 absl::StatusOr<profile::Snapshot> Queries::Snapshot(const profile::ProcessRef& process) {
   absl::StatusOr<Target*> target = FindForClient(process);
   if (!target.ok()) return target.status();

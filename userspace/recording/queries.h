@@ -51,6 +51,7 @@ class Queries {
   // To be called when something may have changed. With very many call paths, the summaries stay for a time.
   void ForgetSummaries(absl::Time now);
   profile::ProcessSummary Summarise(const Target& target, const std::vector<bpf::TallyEntry>& tallies);
+  absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process);
   // ResourceExhausted, also of DumpOne: the user of the process has used up the time of the account, or stacks of the
   // process wait for unwind tables; ask again later.
   absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process);

@@ -13,6 +13,7 @@
 #include "userspace/profile/estimate.h"
 #include "userspace/recording/profile_builder.h"
 #include "userspace/worker/file_version.h"
+#include "userspace/worker/symbolizer.h"
 
 namespace heaptap::recording {
 namespace {
@@ -154,7 +155,7 @@ absl::StatusOr<profile::SurveyedStacks> Surveys::Stacks(const profile::ProcessRe
         const absl::StatusOr<worker::FileVersion> version = hands_.Version(process.pid, *mapping);
         result.files.push_back({.mapping = *mapping, .version = version.ok() ? worker::Encode(*version) : ""});
       }
-      frames.push_back({.file = found->second, .offset = address - mapping->start + mapping->file_offset});
+      frames.push_back({.file = found->second, .offset = worker::FileOffset(*mapping, address)});
     }
     result.stacks.push_back(std::move(frames));
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/report/human.h"
 
+#include <sys/wait.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -61,6 +63,12 @@ std::string HumanLosses(const profile::CountsByName& losses) {
   }
   if (total == 0) return "0";
   return absl::StrCat(total, " (", absl::StrJoin(reasons, ", "), ")");
+}
+
+std::string HowItEnded(const profile::EndedProcess& process) {
+  if (process.by_oom_kill) return "OOM kill";
+  if (WIFSIGNALED(process.status)) return absl::StrCat("signal ", WTERMSIG(process.status));
+  return absl::StrCat("exit ", WEXITSTATUS(process.status));
 }
 
 std::string HumanCommand(absl::string_view command) {

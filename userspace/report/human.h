@@ -27,6 +27,9 @@ std::string HumanLosses(const profile::CountsByName& losses);
 // A command made printable and cut to the width of a table's column.
 std::string HumanCommand(absl::string_view command);
 
+// "OOM kill", "signal 9", "exit 0".
+std::string HowItEnded(const profile::EndedProcess& process);
+
 // A table with minimal column widths, two spaces apart, without trailing spaces.
 class Table {
  public:

@@ -161,7 +161,7 @@ export class Timeline {
     const parts = [new Date(point.time * 1000).toLocaleString(), `live ${format.bytes(point.live_bytes)}`];
     if (point.rss_bytes !== null) parts.push(`resident ${format.bytes(point.rss_bytes)}`);
     if (point.limit_bytes !== null) parts.push(`limit ${format.bytes(point.limit_bytes)}`);
-    if (point.processes > 1) parts.push(format.plural(point.processes, "process").replace(/ss$|sss$/, "sses"));
+    if (point.processes > 1) parts.push(`${format.count(point.processes)} processes`);
     const near = this.history.marks.filter((mark) => nearest(this.history, mark.time) === at);
     for (const mark of near.slice(0, 3)) parts.push(`▾ ${mark.kind} ${mark.text}`);
     this.note.textContent = parts.join("   ");
