@@ -25,7 +25,9 @@ TEST_F(HistoryWriterTest, ANewDaemonGoesOnWithTheSameProcess) {
   }
   const std::unique_ptr<Writer> writer = Open();
   ASSERT_TRUE(writer->Begin().ok());
-  EXPECT_EQ(*writer->AddProcess(Process(42)), process);
+  ProcessFacts again = Process(42);
+  again.started -= absl::Milliseconds(2);
+  EXPECT_EQ(*writer->AddProcess(again), process) << "a clock of another daemon";
   EXPECT_EQ(Path(*writer, process, {16}), path);
   EXPECT_NE(Path(*writer, process, {17}), path);
   ASSERT_TRUE(writer->EndOthers({process}, kBegin + absl::Hours(5)).ok());
@@ -36,6 +38,8 @@ TEST_F(HistoryWriterTest, ANewDaemonGoesOnWithTheSameProcess) {
   ASSERT_THAT(timeline->points, SizeIs(2));
   EXPECT_EQ(timeline->points[1].rows.size(), 1u);
   EXPECT_EQ(Read({.pid = 43})->processes[0].ended, kBegin) << "when it was seen last";
+  again.started += absl::Hours(1);
+  EXPECT_NE(*writer->AddProcess(again), process) << "the numbers were given anew";
 }
 
 TEST_F(HistoryWriterTest, WhatIsRolledBackIsNotThere) {

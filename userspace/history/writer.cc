@@ -20,6 +20,9 @@ constexpr const char* kNoteLast[kLevels] = {"UPDATE processes SET last0 = ? WHER
                                             "UPDATE processes SET last1 = ? WHERE id = ?",
                                             "UPDATE processes SET last2 = ? WHERE id = ?"};
 
+// Two daemons know the start of one process by different clocks. Process ids and PIDs are given anew only later.
+constexpr absl::Duration kSameStart = absl::Minutes(1);
+
 // A frame without a name is looked up again when a process of a later recording has it.
 constexpr int kNotAskedFor = 0;
 constexpr int kAskedFor = 1;
@@ -78,8 +81,10 @@ void Writer::Rollback() {
 
 absl::StatusOr<int64_t> Writer::AddProcess(const ProcessFacts& facts) {
   const int64_t started = absl::ToUnixMillis(facts.started);
-  Statement find = database_->Prepare("SELECT id FROM processes WHERE process_id = ? AND pid = ? AND started = ?");
-  if (find.Bind(static_cast<int64_t>(facts.process_id)).Bind(int64_t{facts.pid}).Bind(started).Step()) {
+  Statement find = database_->Prepare(
+      "SELECT id FROM processes WHERE process_id = ? AND pid = ? AND abs(started - ?) < ? ORDER BY id LIMIT 1");
+  find.Bind(static_cast<int64_t>(facts.process_id)).Bind(int64_t{facts.pid}).Bind(started);
+  if (find.Bind(absl::ToInt64Milliseconds(kSameStart)).Step()) {
     const int64_t id = find.Integer(0);
     Statement again = database_->Prepare("UPDATE processes SET ended = NULL, how = NULL WHERE id = ?");
     if (absl::Status status = again.Bind(id).Run(); !status.ok()) return status;
