@@ -328,7 +328,7 @@ std::vector<Historian::Gone> Historian::FindGone(absl::Time now, const profile::
 
 absl::Status Historian::EndProcesses(absl::Time now, const profile::Survey& survey, const std::vector<Gone>& gone) {
   for (const Gone& one : gone) {
-    const absl::Status status = writer_->EndProcess(known_[one.process_id].id, one.ended, one.how);
+    absl::Status status = writer_->EndProcess(known_[one.process_id].id, one.ended, one.how);
     if (!status.ok()) return status;
     known_.erase(one.process_id);
     activities_.erase(one.process_id);

@@ -159,9 +159,9 @@ struct Sums {
   double total = 0;
 };
 
-class Table {
+class FunctionTable {
  public:
-  Table(const NamedProfile& profile, const JeprofOptions& options)
+  FunctionTable(const NamedProfile& profile, const JeprofOptions& options)
       : options_(options),
         names_(profile, options.lines),
         focus_("--focus", options.focus),
@@ -268,7 +268,7 @@ std::string JeprofName(absl::string_view name) {
 }
 
 absl::StatusOr<std::string> JeprofText(const NamedProfile& profile, const JeprofOptions& options) {
-  Table table(profile, options);
+  FunctionTable table(profile, options);
   if (absl::Status status = table.status(); !status.ok()) return status;
   for (const Path& path : profile.paths()) table.Add(path);
   return table.Text();
