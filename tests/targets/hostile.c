@@ -243,8 +243,16 @@ static void make_spaces(long mappings, long children) {
   }
 }
 
-static void* touch(void* page) {
-  (void)*(volatile char*)page;
+struct hidden {
+  void* control;
+  int is_mapped; /* a pipe, which says that the page lies in the file */
+};
+
+static void* touch(void* argument) {
+  struct hidden* hidden = argument;
+  char byte;
+  if (read(hidden->is_mapped, &byte, 1) != 1) die("pipe");
+  (void)*(volatile char*)hidden->control;
   return NULL;
 }
 
@@ -259,12 +267,17 @@ static void hide(const char* path, long count) {
     char byte = 0;
     if (child == 0) {
       void* control = page();
+      int mapped[2];
       pthread_t thread;
+      if (pipe(mapped) != 0) die("pipe");
+      struct hidden hidden = {control, mapped[0]};
+      /* Starting a thread maps its stack, which could wait for whoever reads the page. */
+      if (pthread_create(&thread, NULL, touch, &hidden) != 0) die("thread");
       make_valid(control);
       fire_start((uintptr_t)control);
       fire_alloc(0x1000, BLOCK, BLOCK);
       if (mmap(control, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) != control) die(path);
-      if (pthread_create(&thread, NULL, touch, control) != 0 || write(ready[1], &byte, 1) != 1) die("thread");
+      if (write(mapped[1], &byte, 1) != 1 || write(ready[1], &byte, 1) != 1) die("pipe");
       for (;;) pause();
     }
     if (read(ready[0], &byte, 1) != 1) die("pipe");

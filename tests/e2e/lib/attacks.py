@@ -248,14 +248,16 @@ class Service:
         """Measures under attack, writes the row of the table, and asserts the bounds."""
         under = self.measure(is_over)
         exact = self.innocent.why_not_exact()
-        _note({"attack": attack,
+        row = {"attack": attack,
                **{name: [self.quiet.answers[name].text(), under.answers[name].text()] for name in _COLUMNS},
                "resident MiB": [f"{one.resident:.0f}" for one in (self.quiet, under)],
                "charged MiB": [f"{one.charged:.0f}" for one in (self.quiet, under)],
-               "innocent": exact or "exact"})
+               "innocent": exact or "exact"}
+        _note(row)
         for name in _COLUMNS:
             answers, quiet = under.answers[name], self.quiet.answers[name]
-            demand(answers.failure is None, f"{name}: {answers.failure}")
+            demand(answers.failure is None,
+                   f"{name}: {answers.failure}\n{row}\nlast words: {self.daemon.process.lines()[-10:]}")
             demand(max(answers.seconds) < LONGEST_SECONDS, f"{name}: an answer took {max(answers.seconds):.2f} s")
             median = statistics.median(answers.seconds)
             demand(median < max(FAST_SECONDS, 2 * statistics.median(quiet.seconds)), f"{name}: {median:.3f} s")
