@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,10 +9,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/reader.h"
+#include "userspace/base/file_descriptor.h"
 #include "userspace/cli/local_names.h"
+#include "userspace/elf/file.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/process/maps.h"
+#include "userspace/symbolize/debug_files.h"
 
 namespace heaptap::cli {
 
@@ -24,6 +28,7 @@ using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 uint64_t Address() { return reinterpret_cast<uint64_t>(&FunctionOfTheTest); }
 
@@ -72,6 +77,27 @@ TEST(LocalNames, OpensRegularFilesOnly) {
     EXPECT_THAT(names.Find()(0x1234), IsEmpty());
     EXPECT_THAT(names.missing(), Contains(path));
   }
+}
+
+// As in profiles of pprof, which do not know inodes.
+TEST(LocalNames, ByBuildId) {
+  absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());
+  ASSERT_TRUE(mappings.ok());
+  const base::FileDescriptor program(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const absl::StatusOr<elf::File> file = elf::File::Open(program.get());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const std::string build_id = symbolize::ReadBuildId(*file);
+  ASSERT_THAT(build_id, Not(IsEmpty()));
+  for (elf::Mapping& mapping : *mappings) {
+    mapping.inode = 0;
+    mapping.build_id = build_id;
+  }
+  EXPECT_THAT(LocalNames(At(*mappings, {Address()})).Find()(Address()),
+              Contains(Field(&exporter::SourceFrame::function, HasSubstr("FunctionOfTheTest"))));
+  for (elf::Mapping& mapping : *mappings) mapping.build_id.back() ^= 1;
+  const LocalNames others(At(*mappings, {Address()}));
+  EXPECT_THAT(others.Find()(Address()), IsEmpty());
+  EXPECT_THAT(others.missing(), Contains(HasSubstr("test")));
 }
 
 }  // namespace

@@ -10,10 +10,13 @@
 #ifndef HEAPTAP_USERSPACE_BASE_MESSAGE_FIELDS_H_
 #define HEAPTAP_USERSPACE_BASE_MESSAGE_FIELDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <protozero/pbf_message.hpp>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -31,6 +34,15 @@ class MessageField {
   bool Take(Field field, std::string& value) {
     const bool is_it = Is(field, protozero::pbf_wire_type::length_delimited);
     if (is_it) value = in_.get_bytes();
+    return is_it;
+  }
+  // A part of the message.
+  bool Take(Field field, absl::string_view& value) {
+    const bool is_it = Is(field, protozero::pbf_wire_type::length_delimited);
+    if (is_it) {
+      const protozero::data_view view = in_.get_view();
+      value = absl::string_view(view.data(), view.size());
+    }
     return is_it;
   }
   bool Take(Field field, uint64_t& value) {
@@ -52,6 +64,20 @@ class MessageField {
     const bool is_it = Is(field, protozero::pbf_wire_type::varint);
     if (is_it) value = in_.get_uint32() != 0;  // get_bool would read beyond the end
     return is_it;
+  }
+  // Appends the values of a repeated field, packed or not. More than `most` in total throws.
+  bool Take(Field field, std::vector<uint64_t>& values, size_t most) {
+    const auto add = [&](uint64_t value) {
+      if (values.size() == most) throw std::length_error(absl::StrCat("a list with more than ", most, " entries"));
+      values.push_back(value);
+    };
+    if (Is(field, protozero::pbf_wire_type::varint)) {
+      add(in_.get_uint64());
+      return true;
+    }
+    if (!Is(field, protozero::pbf_wire_type::length_delimited)) return false;
+    for (const uint64_t value : in_.get_packed_uint64()) add(value);
+    return true;
   }
 
  private:

@@ -161,7 +161,8 @@ int Diff(const DiffFlags& flags) {
 
 void AddDiff(CommandLine& line) {
   Command command = line.AddCommand("diff",
-                                    "show what grew, by call path: between two dumps (heap_v2 or gperftools), two "
+                                    "show what grew, by call path: between two dumps (heap_v2, gperftools or "
+                                    "pprof), two "
                                     "moments of the history (NAME@WHEN), "
                                     "or in a running process");
   auto flags = std::make_shared<DiffFlags>();

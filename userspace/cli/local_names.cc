@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/process/maps.h"
+#include "userspace/symbolize/debug_files.h"
 #include "userspace/worker/symbolizer.h"
 
 namespace heaptap::cli {
@@ -38,6 +39,19 @@ absl::StatusOr<process::MappedFile> OpenBelow(const std::string& sysroot, const 
     return absl::NotFoundError(absl::StrCat("no file ", mapping.path, " below ", sysroot));
   }
   return process::MappedFile{.file = std::move(file), .path = {}};
+}
+
+// Of formats that know a file by its build-id, such as pprof's.
+bool HasOnlyBuildId(const elf::Mapping& mapping) {
+  return mapping.inode == 0 && !mapping.build_id.empty() && absl::StartsWith(mapping.path, "/");
+}
+
+absl::StatusOr<process::MappedFile> OpenByBuildId(const elf::Mapping& mapping) {
+  absl::StatusOr<process::MappedFile> file = OpenBelow("/", mapping);
+  if (file.ok() && !symbolize::IsDebugFile({.build_id = mapping.build_id}, file->file.get())) {
+    return absl::NotFoundError(absl::StrCat(mapping.path, " has another build-id"));
+  }
+  return file;
 }
 
 std::vector<uint64_t> CallAddresses(const profile::Profile& profile) {
@@ -77,9 +91,11 @@ LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places
     const absl::Span<const uint64_t> inside = rest.subspan(0, count);
     rest.remove_prefix(count);
     // The kernel's own mappings, such as [vdso], have no file.
-    if (mapping->inode == 0 && (places.sysroot.empty() || !absl::StartsWith(mapping->path, "/"))) continue;
-    absl::StatusOr<process::MappedFile> file =
-        places.sysroot.empty() ? OpenHere(*mapping) : OpenBelow(places.sysroot, *mapping);
+    const bool is_below = !places.sysroot.empty() && absl::StartsWith(mapping->path, "/");
+    if (mapping->inode == 0 && !is_below && !HasOnlyBuildId(*mapping)) continue;
+    absl::StatusOr<process::MappedFile> file = !places.sysroot.empty()    ? OpenBelow(places.sysroot, *mapping)
+                                               : HasOnlyBuildId(*mapping) ? OpenByBuildId(*mapping)
+                                                                          : OpenHere(*mapping);
     if (!file.ok()) {
       missing_.insert(mapping->path);
       continue;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks up names for a profile's addresses in the files of this machine that the process had mapped. A file that was
-// replaced since has other functions at these addresses and is skipped.
+// Looks up names for a profile's addresses in the files of this machine that the process had mapped, which are known by
+// device and inode, or by build-id. A file that was replaced since has other functions at these addresses and is
+// skipped.
 //
 // A profile can name any path, so only regular files are opened, and a confined process reads them
 // (worker/symbolizer.h). Not thread safe.

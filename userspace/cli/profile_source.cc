@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +14,9 @@
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/export/gzip.h"
 #include "userspace/export/heap_v2_reader.h"
+#include "userspace/export/pprof_reader.h"
 
 namespace heaptap::cli {
 namespace {
@@ -25,20 +28,21 @@ constexpr size_t kMaxFileBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 1 << 20;
 constexpr size_t kMaxMissingShown = 3;
 
+absl::Status Failure(const std::string& path, absl::string_view why) {
+  return absl::FailedPreconditionError(absl::StrCat("cannot read ", base::Printable(path), ": ", why));
+}
+
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
-  const auto failure = [&path](absl::string_view why) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot read ", base::Printable(path), ": ", why));
-  };
   const base::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return failure(strerror(errno));
+  if (!file.valid()) return Failure(path, strerror(errno));
   std::string text;
   for (std::string part(kReadBytes, '\0');;) {
     const ssize_t count = read(file.get(), part.data(), part.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return failure(strerror(errno));
+    if (count < 0) return Failure(path, strerror(errno));
     if (count == 0) return text;
     text.append(part, 0, count);
-    if (text.size() > kMaxFileBytes) return failure(absl::StrCat("it is larger than ", kMaxFileBytes, " bytes"));
+    if (text.size() > kMaxFileBytes) return Failure(path, absl::StrCat("it is larger than ", kMaxFileBytes, " bytes"));
   }
 }
 
@@ -54,6 +58,15 @@ absl::StatusOr<Profile> Parse(absl::string_view text, const std::string& name) {
 absl::StatusOr<Dump> ReadDump(const std::string& path) {
   absl::StatusOr<std::string> text = ReadWholeFile(path);
   if (!text.ok()) return text.status();
+  if (exporter::IsGzip(*text)) {
+    text = exporter::Gunzip(*text, kMaxFileBytes);
+    if (!text.ok()) return Failure(path, text.status().message());
+  }
+  if (exporter::IsPprof(*text)) {
+    absl::StatusOr<exporter::PprofContent> content = exporter::ReadPprof(*text, path);
+    if (!content.ok()) return absl::FailedPreconditionError(content.status().message());
+    return Dump{.profile = std::move(content->profile), .symbols = std::move(content->symbols)};
+  }
   absl::StatusOr<exporter::SymbolizedText> parts = exporter::SplitSymbolized(*text, path);
   if (!parts.ok()) return absl::FailedPreconditionError(parts.status().message());
   absl::StatusOr<Profile> profile = Parse(parts->dump, path);

@@ -22,8 +22,8 @@ struct Dump {
   exporter::Symbols symbols = {};  // of a dump with symbols
 };
 
-// Reads a dump: heap_v2, or gperftools' form, with symbols or without. FailedPrecondition: it cannot be read, or is no
-// dump; the message names the file, the line and the mistake.
+// Reads a dump: heap_v2, gperftools' form, or pprof's, with symbols or without, compressed with gzip or not.
+// FailedPrecondition: it cannot be read, or is no dump; the message names the file, the line and the mistake.
 absl::StatusOr<Dump> ReadDump(const std::string& path);
 
 // The current profile of a process that the daemon records. Errors of Client.

@@ -68,7 +68,8 @@ void AddView(CommandLine& line) {
   auto flags = std::make_shared<ViewFlags>();
   command
       .Add("SUBJECT", flags->subject,
-           "a dump (heap_v2 or gperftools), a PID, the command of a process, or a moment of the history (NAME@WHEN)")
+           "a dump (heap_v2, gperftools or pprof), a PID, the command of a process, or a moment of the history "
+           "(NAME@WHEN)")
       .Required()
       .Type("");
   command.Add("--base", flags->base, "show the difference to this earlier dump of the same process, or moment")

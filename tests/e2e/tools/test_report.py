@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """heaptap report: the table of jeprof with the same digits, the views, live processes, and bad input."""
 
+import gzip
 import json
 import os
 import re
@@ -19,8 +20,12 @@ EXACT = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
 
 
 def report(lab, *arguments):
-    """The output of heaptap report, which must succeed without a message."""
-    session = lab.heaptap("report", *arguments)
+    return heaptap(lab, "report", *arguments)
+
+
+def heaptap(lab, *arguments):
+    """The output of a command, which must succeed without a message."""
+    session = lab.heaptap(*arguments)
     session.records = False
     session.ends()
     assert session.lines() == []
@@ -209,3 +214,37 @@ def test_dumps_with_symbols(lab, leak):
     with open(far, "w", encoding="utf-8") as file:
         file.write(symbolized[:200])
     assert_one_clear_line(lab.heaptap("report", far), 1, "far.prof: line")
+
+
+def test_profiles_of_pprof(lab, leak):
+    """Our own and those that another program has written, compressed or not, with names inside or not."""
+    ours, theirs, plain = lab.path("ours.pb.gz"), lab.path("theirs.pb.gz"), lab.path("plain.pb")
+    report(lab, "--pprof", leak, "-o", ours)
+    lab.reader("go", "tool", "pprof", "-proto", "-output", theirs, ours)
+    with gzip.open(ours) as packed, open(plain, "wb") as file:
+        file.write(packed.read())
+    top = report(lab, "--top", "--by", "line", leak)
+    assert "do_something_else" in top
+    for path in (ours, theirs, plain):
+        assert report(lab, "--top", "--by", "line", path) == top
+    assert "live       0 in 0 objects" in report(lab, "--base", ours, plain)
+    assert "live       0 in 0 objects" in heaptap(lab, "diff", ours, plain)
+    heaptap(lab, "view", ours, "-o", lab.path("page.html"))
+    with open(lab.path("page.html"), encoding="utf-8") as file:
+        assert "do_something_else" in file.read()
+
+
+def test_bad_profiles_of_pprof(lab, leak):
+    path, bad = lab.path("good.pb.gz"), lab.path("bad")
+    report(lab, "--pprof", leak, "-o", path)
+    with open(path, "rb") as file:
+        packed = file.read()
+    whole = gzip.decompress(packed)
+    for contents, message in ((packed[:100], "cut off"), (packed[:-8] + b"x" * 8, "damaged"), (packed + b"x", "damaged"),
+                              (whole[:300], "end of buffer"), (gzip.compress(whole[:-3]), "end of buffer"),
+                              (gzip.compress(b"hello"), "a heap profile's first line"),
+                              (whole.replace(b"inuse_space", b"inuse_spice").replace(b"alloc_space", b"alloc_spice")
+                                    .replace(b"_objects", b"_objecta"), "found alloc_objecta, alloc_spice")):
+        with open(bad, "wb") as file:
+            file.write(contents)
+        assert_one_clear_line(lab.heaptap("report", bad), 1, "bad", message)
