@@ -11,6 +11,7 @@
 #include "userspace/export/jeprof_symbolized.h"
 #include "userspace/export/pprof.h"
 #include "userspace/report/dot.h"
+#include "userspace/report/firefox.h"
 #include "userspace/report/flame_svg.h"
 #include "userspace/report/jeprof_text.h"
 #include "userspace/report/markdown.h"
@@ -101,6 +102,12 @@ absl::StatusOr<std::string> Speedscope(const ReportInput& input) {
   return report::Speedscope(input.named, *paths, input.subject);
 }
 
+absl::StatusOr<std::string> Firefox(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, false);
+  if (!paths.ok()) return paths.status();
+  return report::Firefox(input.named, *paths, input.subject, static_cast<uint64_t>(input.profile.pid));
+}
+
 absl::StatusOr<std::string> Jeprof(const ReportInput& input) {
   return report::JeprofText(input.named, {.value = input.show.value,
                                           .unit = input.show.unit,
@@ -165,6 +172,7 @@ constexpr View kViews[] = {
     {"--perfetto", "write a trace for ui.perfetto.dev", Perfetto, true},
     {"--collapsed", "print a line for each call path, for flame graphs", Collapsed},
     {"--speedscope", "print a profile for speedscope.app", Speedscope},
+    {"--firefox", "print a profile for profiler.firefox.com, with native allocations", Firefox},
     {"--jeprof,--raw", "print a dump with symbols, for jeprof on any machine", Symbolized},
     {"--pprof", "write a profile for go tool pprof (with -o, or to a pipe)", Pprof, true},
 };

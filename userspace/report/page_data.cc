@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/export/json.h"
+#include "userspace/report/json_column.h"
 #include "userspace/report/readable.h"
 
 namespace heaptap::report {
@@ -22,28 +23,6 @@ constexpr int64_t kInlineFlag = 1;
 constexpr int64_t kHasSymbolFlag = 2;
 constexpr int64_t kPlumbingFlag = 4;
 constexpr int64_t kStartFlag = 8;
-
-// Numbers in a list. A Json value for each of a million numbers would take a hundred MiB.
-class Column {
- public:
-  explicit Column(absl::string_view name) : text_(absl::StrCat("\"", name, "\":[")) {}
-  void Add(int64_t number) { absl::StrAppend(&text_, std::exchange(separator_, ","), number); }
-  // Bytes, objects and variances: a tenth is more than anyone sees.
-  void AddEstimate(double value) {
-    const double whole = std::round(value);
-    if (std::fabs(value - whole) < 0.05 || std::fabs(whole) > kMaxWithFraction) {
-      absl::StrAppendFormat(&text_, "%s%.0f", std::exchange(separator_, ","), whole + 0.0);
-    } else {
-      absl::StrAppendFormat(&text_, "%s%.1f", std::exchange(separator_, ","), value);
-    }
-  }
-  std::string Text() const { return text_ + "]"; }
-
- private:
-  static constexpr double kMaxWithFraction = 1e6;
-  std::string text_;
-  const char* separator_ = "";
-};
 
 class PageWriter {
  public:
@@ -77,12 +56,12 @@ class PageWriter {
       variance.AddEstimate(measure.variance);
     }
     std::string Text() const { return Joined({&bytes, &objects, &samples, &variance}); }
-    Column bytes, objects, samples, variance;
+    JsonColumn bytes, objects, samples, variance;
   };
 
-  static std::string Joined(std::initializer_list<const Column*> columns) {
+  static std::string Joined(std::initializer_list<const JsonColumn*> columns) {
     std::string text;
-    for (const Column* column : columns) absl::StrAppend(&text, text.empty() ? "" : ",", column->Text());
+    for (const JsonColumn* column : columns) absl::StrAppend(&text, text.empty() ? "" : ",", column->Text());
     return text;
   }
 
@@ -146,12 +125,12 @@ class PageWriter {
   absl::flat_hash_map<std::string, int64_t> text_numbers_;
   absl::flat_hash_map<FrameId, int64_t> frame_numbers_;
   absl::flat_hash_map<std::pair<int64_t, int64_t>, int64_t> stack_numbers_;  // by the caller's entry and the frame
-  Column function_{"function"}, short_{"short"}, file_{"file"}, line_{"line"}, library_{"library"}, flags_{"flags"};
-  Column parent_{"parent"}, frame_{"frame"};
-  Column stack_{"stack"}, truncated_{"truncated"};
+  JsonColumn function_{"function"}, short_{"short"}, file_{"file"}, line_{"line"}, library_{"library"}, flags_{"flags"};
+  JsonColumn parent_{"parent"}, frame_{"frame"};
+  JsonColumn stack_{"stack"}, truncated_{"truncated"};
   MeasureColumns live_{"live"}, allocated_{"allocated"};
   bool is_difference_ = false;
-  Column before_bytes_{"before_bytes"}, before_objects_{"before_objects"};
+  JsonColumn before_bytes_{"before_bytes"}, before_objects_{"before_objects"};
 };
 
 }  // namespace

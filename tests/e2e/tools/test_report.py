@@ -117,6 +117,10 @@ def test_formats(lab, leak):
     document = json.loads(report(lab, "--speedscope", leak))
     assert [one["endValue"] for one in document["profiles"]] == [6926352, 120, 6926352, 120]
     assert sum(document["profiles"][0]["weights"]) == 6926352
+    document = json.loads(report(lab, "--firefox", leak))
+    allocations = document["threads"][0]["nativeAllocations"]
+    assert sum(allocations["weight"]) == 6926352 and allocations["weightType"] == "bytes"
+    assert "do_something_else" in document["threads"][0]["stringArray"]
     assert "_start;__libc_start_main_impl;__libc_start_call_main;main;do_something 3502088\n" in report(
         lab, "--collapsed", leak)
     assert "| 3.3M | 50.6% | 80 | 80 | `do_something wiki_leak.c:" in report(lab, "--markdown", leak)

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Numbers in a list of JSON. A Json value for each of a million numbers would take a hundred MiB. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_REPORT_JSON_COLUMN_H_
+#define HEAPTAP_USERSPACE_REPORT_JSON_COLUMN_H_
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+
+namespace heaptap::report {
+
+class JsonColumn {
+ public:
+  explicit JsonColumn(absl::string_view name) : text_(absl::StrCat("\"", name, "\":[")) {}
+  void Add(int64_t number) { absl::StrAppend(&text_, std::exchange(separator_, ","), number); }
+  void AddNull() { absl::StrAppend(&text_, std::exchange(separator_, ","), "null"); }
+  // Bytes, objects and variances: a tenth is more than anyone sees.
+  void AddEstimate(double value) {
+    const double whole = std::round(value);
+    if (std::fabs(value - whole) < 0.05 || std::fabs(whole) > kMaxWithFraction) {
+      absl::StrAppendFormat(&text_, "%s%.0f", std::exchange(separator_, ","), whole + 0.0);
+    } else {
+      absl::StrAppendFormat(&text_, "%s%.1f", std::exchange(separator_, ","), value);
+    }
+  }
+  // The member of an object.
+  std::string Text() const { return text_ + "]"; }
+
+ private:
+  static constexpr double kMaxWithFraction = 1e6;
+  std::string text_;
+  const char* separator_ = "";
+};
+
+}  // namespace heaptap::report
+
+#endif  // HEAPTAP_USERSPACE_REPORT_JSON_COLUMN_H_
