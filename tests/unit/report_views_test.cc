@@ -18,6 +18,7 @@
 #include "userspace/report/jeprof_text.h"
 #include "userspace/report/markdown.h"
 #include "userspace/report/named_profile.h"
+#include "userspace/report/peek_text.h"
 #include "userspace/report/report_json.h"
 #include "userspace/report/rows.h"
 #include "userspace/report/selection.h"
@@ -175,6 +176,38 @@ TEST_F(ViewsTest, Callers) {
   EXPECT_THAT(TreeText(MakeTree(named_, to, {}, Direction::kOutwards), named_.total(), {}, {}),
               HasSubstr("load\n    94.9K   59.4%  main\n"));
   EXPECT_TRUE(PathsTo(named_, Folded(), {}, "none").empty());
+}
+
+TEST_F(ViewsTest, PeekShowsCallersAndCallees) {
+  const std::string line = std::string(78, '-') + "\n";
+  EXPECT_EQ(*PeekText(named_, Folded(), {}, {}, "^(load|main)$"),
+            "     SELF   SHARE     TOTAL   SHARE     CALLS   SHARE  CALLERS, FUNCTION, CALLEES\n" + line +
+                "        0    0.0%    158.2K   99.0%                    main\n"
+                "                                        94.9K   60.0%    load\n"
+                "                                        47.5K   30.0%    Cache<...>::fill\n"
+                "                                        15.8K   10.0%    libx.so+0x560\n" +
+                line +
+                "                                        94.9K  100.0%    main\n"
+                "        0    0.0%     94.9K   59.4%                    load\n"
+                "                                        94.9K  100.0%    parse\n");
+  const std::string cut = *PeekText(named_, Folded(), {}, {.top = 1, .smallest = 20}, ".");
+  EXPECT_THAT(cut, HasSubstr("1 callees below 20.0% are not shown (see --smallest)\n"));
+  EXPECT_THAT(cut, HasSubstr("and 4 more (see --limit)\n"));
+  EXPECT_TRUE(absl::IsNotFound(PeekText(named_, Folded(), {}, {}, "none").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(PeekText(named_, Folded(), {}, {}, "(").status()));
+}
+
+// A call counts once in a path.
+TEST(Peek, OfRecursion) {
+  const profile::Profile profile = {
+      .contexts = {{.frames = {kLoad, kMain, kLoad, kMain, kMain}, .threads = {{.live = {1, 100, 1, 100}}}}}};
+  const NamedProfile named(profile, Find);
+  const std::vector<Path> paths(named.paths().begin(), named.paths().end());
+  const std::string text = *PeekText(named, paths, {}, {}, "^main$");
+  EXPECT_THAT(text, HasSubstr("        0    0.0%       100  100.0%                    main\n"));
+  EXPECT_THAT(text, HasSubstr("                                         100  100.0%    main\n"));
+  EXPECT_THAT(text, HasSubstr("                                         100  100.0%    parse\n"));
+  EXPECT_THAT(text, Not(HasSubstr("200")));
 }
 
 TEST_F(ViewsTest, Summary) {

@@ -37,6 +37,7 @@ struct ReportFlags {
   std::string base;
   std::deque<bool> views = std::deque<bool>(ReportViews().size());  // which of them is asked for
   std::string callers;
+  std::string peek;
   std::string output = "-";
   // What they show.
   std::string by = "function";
@@ -79,7 +80,10 @@ absl::Status Write(const ReportFlags& flags, const View* view, const ReportInput
     return absl::InvalidArgumentError(
         absl::StrCat(view->option, ": a terminal cannot show this format; write it to a file with -o"));
   }
-  const MakeView make = view != nullptr ? view->make : !input.callers.empty() ? CallersView : ShortView;
+  const MakeView make = view != nullptr          ? view->make
+                        : !input.callers.empty() ? CallersView
+                        : !input.peek.empty()    ? PeekView
+                                                 : ShortView;
   const absl::StatusOr<std::string> text = make(input);
   return text.ok() ? WriteWholeFile(flags.output, *text) : text.status();
 }
@@ -102,6 +106,7 @@ int ReportMemory(const ReportFlags& flags) {
                        .filters = flags.filters,
                        .exclude = flags.exclude,
                        .callers = flags.callers,
+                       .peek = flags.peek,
                        .show_bytes = flags.show_bytes,
                        .by_total = flags.cum,
                        .source_paths = !flags.no_source_paths,
@@ -116,6 +121,8 @@ void AddViews(Command command, ReportFlags& flags) {
     views.push_back(command.AddFlag(ReportViews()[i].option, flags.views[i], ReportViews()[i].help));
   }
   views.push_back(command.Add("--callers", flags.callers, "show who calls this function, as a tree").Type("FUNCTION"));
+  views.push_back(
+      command.Add("--peek", flags.peek, "show functions that match, with their callers and callees").Type("REGEX"));
   for (Option& one : views) {
     for (const Option& other : views) {
       if (!(one == other)) one.Excludes(other);
@@ -142,7 +149,8 @@ void AddMeasures(Command command, ReportFlags& flags) {
                   "show whole names and all frames: also those of std::, allocators and thread starts");
   command.Add("--limit", flags.limit, "show N call paths or rows (default: 5 or 20; 0: all)").Type("N");
   command
-      .Add("--smallest", flags.smallest, "--tree, --callers: leave out branches below this percentage (default: 0.5)")
+      .Add("--smallest", flags.smallest,
+           "--tree, --callers, --peek: leave out branches and calls below this percentage (default: 0.5)")
       .Type("PERCENT")
       .NotNegative();
 }

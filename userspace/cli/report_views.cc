@@ -16,6 +16,7 @@
 #include "userspace/report/jeprof_text.h"
 #include "userspace/report/markdown.h"
 #include "userspace/report/page_data.h"
+#include "userspace/report/peek_text.h"
 #include "userspace/report/perfetto.h"
 #include "userspace/report/report_json.h"
 #include "userspace/report/speedscope.h"
@@ -188,6 +189,12 @@ absl::StatusOr<std::string> ShortView(const ReportInput& input) {
   // Many programs have freed everything at their end; what they allocated is still of interest.
   if (!input.subject.is_difference && input.named.total().live.samples == 0) show.value = report::Value::kAllocated;
   return report::SummaryText(input.named, *paths, input.subject, show, ToOptions(input, kShortPaths));
+}
+
+absl::StatusOr<std::string> PeekView(const ReportInput& input) {
+  const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
+  if (!paths.ok()) return paths.status();
+  return report::PeekText(input.named, *paths, input.show, ToOptions(input, kRows), input.peek);
 }
 
 absl::StatusOr<std::string> CallersView(const ReportInput& input) {

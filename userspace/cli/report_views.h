@@ -29,6 +29,7 @@ struct ReportInput {
   report::Filters filters = {};
   std::string exclude = {};  // as jeprof understands it
   std::string callers = {};  // of this function
+  std::string peek = {};     // at functions that match this
   bool show_bytes = false;
   bool by_total = false;
   bool source_paths = true;            // --html: with the folders of files
@@ -50,9 +51,10 @@ struct View {
 // The views that are chosen by a flag.
 absl::Span<const View> ReportViews();
 
-// Without a flag, and with --callers.
+// Without a flag, with --callers, and with --peek.
 absl::StatusOr<std::string> ShortView(const ReportInput& input);
 absl::StatusOr<std::string> CallersView(const ReportInput& input);
+absl::StatusOr<std::string> PeekView(const ReportInput& input);
 
 }  // namespace heaptap::cli
 

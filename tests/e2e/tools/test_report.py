@@ -92,6 +92,8 @@ def test_views(lab, leak):
     assert re.search(r"(?m)^ +6\.6M  100\.0%  main\n +3\.3M   50\.6%    do_something\n", report(lab, "--tree", leak))
     assert re.search(r"(?m)^ +3\.3M   50\.6%  do_something\n +3\.3M   50\.6%  main$",
                      report(lab, "--callers", "do_something", leak))
+    peek = report(lab, "--peek", "^do_something$", leak)
+    assert re.search(r"(?m)^ +3\.3M  100\.0%    main\n +3\.3M   50\.6%      3\.3M   50\.6% +do_something\n\Z", peek), peek
     assert "wiki_leak" in report(lab, "--top", "--by", "library", leak)
     document = json.loads(report(lab, "--json", leak))
     assert (document["live"]["bytes"], document["live"]["objects"], document["live"]["error"]) == (6926352, 120, 0)
@@ -152,6 +154,8 @@ def test_bad_input(lab, leak):
     assert_one_clear_line(lab.heaptap("report", "nobody", "--socket", lab.path("none")), 1, "daemon")
     assert_one_clear_line(lab.heaptap("report", leak, "--focus", "("), 2, "--focus")
     assert_one_clear_line(lab.heaptap("report", leak, "--callers", "nobody"), 3, "nobody", "--top")
+    assert_one_clear_line(lab.heaptap("report", leak, "--peek", "nobody"), 3, "nobody", "--top")
+    assert_one_clear_line(lab.heaptap("report", leak, "--peek", "("), 2, "--peek")
     assert_one_clear_line(lab.heaptap("report", leak, "--top", "--tree"), 2, "--t")
     assert_one_clear_line(lab.heaptap("report", leak, "--base", lab.path("none")), 1, "none")
 
