@@ -141,6 +141,26 @@ TEST_F(ViewsTest, RowsCountEachPathOnce) {
   EXPECT_EQ(Rows(named_, Folded(), {.value = Value::kAllocated}, false)[0].name, "Cache<...>::fill");
 }
 
+TEST_F(ViewsTest, FreedIsAllocatedWithoutLive) {
+  const double weight = 1024 / -std::expm1(-1.0);
+  const std::vector<Row> rows = Rows(named_, Folded(), {.value = Value::kFreed}, false);
+  EXPECT_EQ(rows[0].name, "Cache<...>::fill");
+  EXPECT_EQ(rows[0].self.samples, 270u);
+  EXPECT_NEAR(rows[0].self.bytes, 270 * weight, 1e-6);
+  EXPECT_NEAR(rows[0].self.objects, 270 / -std::expm1(-1.0), 1e-6);
+  EXPECT_NEAR(rows[0].self.Error(), std::sqrt(270 * weight * (weight - 1024)), 1e-6);
+  EXPECT_EQ(named_.total().freed.samples, 270u);
+  // A dump without counts of allocations.
+  EXPECT_EQ(FreedOf({}, {.bytes = 100, .objects = 1, .samples = 1, .variance = 5}), Measure{});
+  // Of a difference: 30 bytes were there, 100 came, 50 are there.
+  EXPECT_EQ(FreedOf({.bytes = 100, .objects = 10, .samples = 10}, {.bytes = 50, .objects = 5, .samples = 5},
+                    {.bytes = 30, .objects = 3, .samples = 3}),
+            (Measure{.bytes = 80, .objects = 8, .samples = 8}));
+  EXPECT_THAT(SummaryText(named_, Folded(), {.name = "x"}, {.value = Value::kFreed}, {}),
+              HasSubstr("whose memory was freed most:\n   1. 427.1K +- "));
+  EXPECT_THAT(Markdown(named_, Folded(), {.name = "x"}, {.value = Value::kFreed}, {}), HasSubstr("| freed | share |"));
+}
+
 // The variance of a sum of samples of one size: n * w * (w - s).
 TEST_F(ViewsTest, TheErrorIsThatOfSampling) {
   const double weight = 1024 / -std::expm1(-1.0);

@@ -42,6 +42,7 @@ struct ReportFlags {
   // What they show.
   std::string by = "function";
   bool allocated = false;
+  bool freed = false;
   bool objects = false;
   bool inuse_space = false;  // the default
   bool alloc_objects = false;
@@ -63,6 +64,7 @@ report::Show ToShow(const ReportFlags& flags) {
   const bool allocated = flags.allocated || flags.alloc_objects;
   const bool objects = flags.objects || flags.alloc_objects;
   if (allocated) show.value = report::Value::kAllocated;
+  if (flags.freed) show.value = report::Value::kFreed;
   if (objects) show.unit = report::Unit::kObjects;
   return show;
 }
@@ -135,11 +137,15 @@ void AddMeasures(Command command, ReportFlags& flags) {
   command.Add("--by", flags.by, "sum by function (default), line or library")
       .OneOf({"function", "line", "library"})
       .Type("WHAT");
-  command.AddFlag("--allocated,--alloc_space,--alloc-space", flags.allocated,
-                  "show what was allocated, freed or not, instead of what is live");
+  Option allocated = command.AddFlag("--allocated,--alloc_space,--alloc-space", flags.allocated,
+                                     "show what was allocated, freed or not, instead of what is live");
+  Option freed = command.AddFlag("--freed", flags.freed, "show what was allocated and is no longer live");
   command.AddFlag("--objects,--inuse_objects,--inuse-objects", flags.objects, "show objects instead of bytes");
   command.AddFlag("--inuse_space,--inuse-space", flags.inuse_space, "show live bytes (default)");
-  command.AddFlag("--alloc_objects,--alloc-objects", flags.alloc_objects, "show allocated objects");
+  Option alloc_objects =
+      command.AddFlag("--alloc_objects,--alloc-objects", flags.alloc_objects, "show allocated objects");
+  freed.Excludes(allocated);
+  freed.Excludes(alloc_objects);
   command.AddFlag("--lines", flags.lines, "name lines: the same as --by line");
   command.AddFlag("--show-bytes,--show_bytes", flags.show_bytes, "--text: show bytes, not MB");
   command.AddFlag("--cum", flags.cum, "--text: sort by what a function allocated with those that it has called");

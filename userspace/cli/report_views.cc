@@ -133,14 +133,22 @@ absl::Status CheckUnfiltered(const ReportInput& input, absl::string_view option)
   return absl::OkStatus();
 }
 
+exporter::CollapsedValue ToCollapsed(const report::Show& show) {
+  const bool is_bytes = show.unit == report::Unit::kBytes;
+  switch (show.value) {
+    case report::Value::kAllocated:
+      return is_bytes ? exporter::CollapsedValue::kAllocatedBytes : exporter::CollapsedValue::kAllocatedObjects;
+    case report::Value::kFreed:
+      return is_bytes ? exporter::CollapsedValue::kFreedBytes : exporter::CollapsedValue::kFreedObjects;
+    case report::Value::kLive:
+      break;
+  }
+  return is_bytes ? exporter::CollapsedValue::kLiveBytes : exporter::CollapsedValue::kLiveObjects;
+}
+
 absl::StatusOr<std::string> Collapsed(const ReportInput& input) {
   if (absl::Status status = CheckUnfiltered(input, "--collapsed"); !status.ok()) return status;
-  const bool is_live = input.show.value == report::Value::kLive;
-  const bool is_bytes = input.show.unit == report::Unit::kBytes;
-  const auto live = is_bytes ? exporter::CollapsedValue::kLiveBytes : exporter::CollapsedValue::kLiveObjects;
-  const auto allocated =
-      is_bytes ? exporter::CollapsedValue::kAllocatedBytes : exporter::CollapsedValue::kAllocatedObjects;
-  return exporter::Collapsed(input.profile, is_live ? live : allocated, input.find);
+  return exporter::Collapsed(input.profile, ToCollapsed(input.show), input.find);
 }
 
 absl::StatusOr<std::string> Pprof(const ReportInput& input) {
@@ -187,7 +195,8 @@ absl::StatusOr<std::string> ShortView(const ReportInput& input) {
   if (!paths.ok()) return paths.status();
   report::Show show = input.show;
   // Many programs have freed everything at their end; what they allocated is still of interest.
-  if (!input.subject.is_difference && input.named.total().live.samples == 0) show.value = report::Value::kAllocated;
+  const bool is_live = show.value == report::Value::kLive && !input.subject.is_difference;
+  if (is_live && input.named.total().live.samples == 0) show.value = report::Value::kAllocated;
   return report::SummaryText(input.named, *paths, input.subject, show, ToOptions(input, kShortPaths));
 }
 

@@ -21,6 +21,10 @@ double ValueOf(const profile::Context& context, CollapsedValue value) {
       return context.Allocated().bytes;
     case CollapsedValue::kAllocatedObjects:
       return context.Allocated().objects;
+    case CollapsedValue::kFreedBytes:
+      return std::max(context.Allocated().bytes - context.Live().bytes, 0.0);
+    case CollapsedValue::kFreedObjects:
+      return std::max(context.Allocated().objects - context.Live().objects, 0.0);
   }
   return 0;
 }

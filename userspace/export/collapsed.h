@@ -16,7 +16,8 @@
 
 namespace heaptap::exporter {
 
-enum class CollapsedValue { kLiveBytes, kLiveObjects, kAllocatedBytes, kAllocatedObjects };
+// Freed: allocated and no longer live.
+enum class CollapsedValue { kLiveBytes, kLiveObjects, kAllocatedBytes, kAllocatedObjects, kFreedBytes, kFreedObjects };
 
 // The profile in that format. Contexts with the same names are one line; values of 0 or less are left out. Names come
 // from FrameNames; ';' in a name becomes ':', and a blank that readers would take for the one before the value becomes

@@ -58,8 +58,10 @@ std::vector<Measures> ChangesOf(const Profile& difference, const Profile& after,
     Measures& change = changes.emplace_back();
     change.before = ToMeasure(then.Live(), before.period);
     if (context.threads.empty()) continue;
-    change.live = LiveChange(ToMeasure(now.Live(), after.period), change.before, now.Allocated(), then.Allocated());
+    const Measure live = ToMeasure(now.Live(), after.period);
+    change.live = LiveChange(live, change.before, now.Allocated(), then.Allocated());
     change.allocated = ToMeasure(context.Allocated(), difference.period);
+    change.freed = FreedOf(change.allocated, live, change.before);
   }
   return changes;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/report/firefox.h"
 
+#include <algorithm>
 #include <array>
 #include <initializer_list>
 #include <utility>
@@ -105,7 +106,8 @@ class FirefoxWriter {
 
   void AddAllocations(const Path& path) {
     const double live = path.measures.live.bytes;
-    const double freed = path.measures.allocated.bytes - live;
+    // Of what is allocated here: a difference also frees what was there before.
+    const double freed = path.measures.allocated.bytes - std::max(live, 0.0);
     if (!(live > 0) && !(freed >= kLeastFreed)) return;
     const int64_t stack = StackOf(path);
     if (live > 0) AddAllocation(kAllocationTime, stack, live, next_address_++);

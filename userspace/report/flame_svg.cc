@@ -65,15 +65,14 @@ class SvgWriter {
       if (box.depth + 1 < kMaxDepth) Push(box.node, box.x, box.depth + 1, rest);
     }
     const double height = kTitle + kRow * static_cast<double>(deepest + 1) + kMargin;
-    const char* const what = show_.value == Value::kLive ? "live" : "allocated";
     return absl::StrCat(
         absl::StrFormat("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
                         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f "
                         "%.0f\" font-family=\"monospace\" font-size=\"11\">\n",
                         kWidth, height, kWidth, height),
         "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", "<text x=\"10\" y=\"24\" font-size=\"15\">",
-        Escaped(subject.name), ": ", Figure(total_, show_.unit), show_.unit == Unit::kObjects ? " objects " : " ", what,
-        "</text>\n", boxes_, "</svg>\n");
+        Escaped(subject.name), ": ", Figure(total_, show_.unit), show_.unit == Unit::kObjects ? " objects " : " ",
+        WordFor(show_.value), "</text>\n", boxes_, "</svg>\n");
   }
 
  private:

@@ -68,7 +68,7 @@ std::string Markdown(const NamedProfile& profile, absl::Span<const Path> paths, 
   const Show by_line = {.by = By::kLine, .value = show.value, .unit = show.unit, .full_names = show.full_names};
   const std::vector<Path> merged = MergePaths(profile, {paths.begin(), paths.end()}, by_line);
   const size_t shown = options.top == 0 ? merged.size() : std::min(options.top, merged.size());
-  absl::StrAppend(&text, "\n| ", show.value == Value::kLive ? "live" : "allocated",
+  absl::StrAppend(&text, "\n| ", WordFor(show.value),
                   " | share | objects | samples | call path |\n|---:|---:|---:|---:|---|\n");
   const double all = Of(Of(total, show.value), show.unit);
   for (const Path& path : absl::MakeSpan(merged).subspan(0, shown)) {

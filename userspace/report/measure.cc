@@ -27,9 +27,18 @@ Measure ToMeasure(const profile::Estimate& estimate, uint64_t period) {
   return measure;
 }
 
+Measure FreedOf(const Measure& allocated, const Measure& live, const Measure& before) {
+  const uint64_t seen = allocated.samples + before.samples;
+  return {.bytes = std::max(allocated.bytes + before.bytes - live.bytes, 0.0),
+          .objects = std::max(allocated.objects + before.objects - live.objects, 0.0),
+          .samples = seen > live.samples ? seen - live.samples : 0,
+          .variance = std::max(allocated.variance + before.variance - live.variance, 0.0)};
+}
+
 Measures& Measures::operator+=(const Measures& other) {
   live += other.live;
   allocated += other.allocated;
+  freed += other.freed;
   before += other.before;
   return *this;
 }

@@ -34,9 +34,15 @@ struct Measure {
 // `period`: mean bytes between samples; 1: every allocation is a sample, and there is no error.
 Measure ToMeasure(const profile::Estimate& estimate, uint64_t period);
 
+// What was allocated and is no longer live. Its samples are other ones than those of what is live, so that variances
+// subtract. Rounded numbers never make it negative. `before`: live in the earlier profile of a difference, else
+// nothing.
+Measure FreedOf(const Measure& allocated, const Measure& live, const Measure& before = {});
+
 struct Measures {
   Measure live;
   Measure allocated;
+  Measure freed = {};
   Measure before = {};  // in a difference: live in the earlier profile
 
   Measures& operator+=(const Measures& other);

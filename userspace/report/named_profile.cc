@@ -18,6 +18,12 @@ std::string NameWithoutSymbol(const elf::Mapping* mapping, uint64_t address) {
                       absl::Hex(address - mapping->start + mapping->file_offset));
 }
 
+Measures ToMeasures(const profile::Context& context, uint64_t period) {
+  Measures measures = {.live = ToMeasure(context.Live(), period), .allocated = ToMeasure(context.Allocated(), period)};
+  measures.freed = FreedOf(measures.allocated, measures.live);
+  return measures;
+}
+
 }  // namespace
 
 NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find,
@@ -27,9 +33,7 @@ NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::Find
   for (const profile::Context& context : profile.contexts) {
     Path& path = paths_.emplace_back();
     path.truncated = context.truncated;
-    path.measures = !measures.empty() ? measures[paths_.size() - 1]
-                                      : Measures{.live = ToMeasure(context.Live(), profile.period),
-                                                 .allocated = ToMeasure(context.Allocated(), profile.period)};
+    path.measures = measures.empty() ? ToMeasures(context, profile.period) : measures[paths_.size() - 1];
     for (const uint64_t frame : context.frames) {
       AppendFrames(profile, find, exporter::CallAddress(frame), path.frames);
     }

@@ -33,6 +33,7 @@ Json ReportJson(const NamedProfile& profile, absl::Span<const Path> paths, const
     for (const FrameId frame : path.frames) frames.Add(ToJson(profile, profile.frame(frame)));
     list.Add({{"live", ToJson(path.measures.live)},
               {"allocated", ToJson(path.measures.allocated)},
+              {"freed", ToJson(path.measures.freed)},
               {"truncated", path.truncated},
               {"frames", std::move(frames)}});
   }
@@ -41,6 +42,7 @@ Json ReportJson(const NamedProfile& profile, absl::Span<const Path> paths, const
           {"period", subject.period},
           {"live", ToJson(profile.total().live)},
           {"allocated", ToJson(profile.total().allocated)},
+          {"freed", ToJson(profile.total().freed)},
           {"warnings", subject.warnings},
           {"call_paths", std::move(list)}};
 }

@@ -11,6 +11,7 @@
 #include "userspace/report/readable.h"
 
 namespace heaptap::report {
+
 size_t RowNumbers::At(FrameId id) {
   const auto [entry, is_new] = by_frame_.try_emplace(id, 0);
   if (is_new) entry->second = AtName(NameOf(profile_, profile_.frame(id), show_));
@@ -21,6 +22,18 @@ size_t RowNumbers::AtName(const std::string& name) {
   const auto [entry, is_new] = by_name_.try_emplace(name, names_.size());
   if (is_new) names_.push_back(name);
   return entry->second;
+}
+
+const char* WordFor(Value value) {
+  switch (value) {
+    case Value::kAllocated:
+      return "allocated";
+    case Value::kFreed:
+      return "freed";
+    case Value::kLive:
+      break;
+  }
+  return "live";
 }
 
 std::string NameOfUnknown() { return exporter::kUnknownCallPath; }

@@ -16,7 +16,7 @@
 namespace heaptap::report {
 
 enum class By { kFunction, kLine, kLibrary };
-enum class Value { kLive, kAllocated };
+enum class Value { kLive, kAllocated, kFreed };
 enum class Unit { kBytes, kObjects };
 
 // What a view shows.
@@ -28,8 +28,18 @@ struct Show {
 };
 
 inline const Measure& Of(const Measures& measures, Value value) {
-  return value == Value::kLive ? measures.live : measures.allocated;
+  switch (value) {
+    case Value::kAllocated:
+      return measures.allocated;
+    case Value::kFreed:
+      return measures.freed;
+    case Value::kLive:
+      break;
+  }
+  return measures.live;
 }
+// "live", "allocated" or "freed".
+const char* WordFor(Value value);
 inline double Of(const Measure& measure, Unit unit) { return unit == Unit::kBytes ? measure.bytes : measure.objects; }
 
 // The name of a frame in a view: its function, "function file:line", or the name of its library.

@@ -64,8 +64,7 @@ Json ProfileOf(absl::Span<const Path> paths, Value value, Unit unit, Frames& fra
     total += weight;
   }
   return {{"type", "sampled"},
-          {"name",
-           absl::StrCat(value == Value::kLive ? "live " : "allocated ", unit == Unit::kBytes ? "bytes" : "objects")},
+          {"name", absl::StrCat(WordFor(value), " ", unit == Unit::kBytes ? "bytes" : "objects")},
           {"unit", unit == Unit::kBytes ? "bytes" : "none"},
           {"startValue", 0},
           {"endValue", total},

@@ -77,7 +77,17 @@ class SummaryWriter {
  private:
   double ValueOf(const Path& path) const { return Of(Of(path.measures, show_.value), show_.unit); }
 
-  const char* What() const { return show_.value == Value::kLive ? "who holds most" : "who allocated most"; }
+  const char* What() const {
+    switch (show_.value) {
+      case Value::kAllocated:
+        return "who allocated most";
+      case Value::kFreed:
+        return "whose memory was freed most";
+      case Value::kLive:
+        break;
+    }
+    return "who holds most";
+  }
 
   // The growth comes first, then what shrank.
   void Sort(std::vector<Path>& paths) const {

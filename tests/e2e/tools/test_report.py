@@ -256,3 +256,25 @@ def test_bad_profiles_of_pprof(lab, leak):
         with open(bad, "wb") as file:
             file.write(contents)
         assert_one_clear_line(lab.heaptap("report", bad), 1, "bad", message)
+
+
+def test_freed(lab):
+    """After the base, 30 blocks come, and 7 of 70000 bytes come and go."""
+    puppet = lab.heaptap("run", "--exact", "--", target("puppet"), talks=True, env=EXACT)
+    puppet.answer()
+    puppet.ask("keep 20 1000")
+    assert puppet.ask(f"write string prof.dump {lab.path('base.prof')}") == "0"
+    puppet.ask("keep 30 1000")
+    puppet.ask("churn 7 70000")
+    assert puppet.ask(f"write string prof.dump {lab.path('later.prof')}") == "0"
+    puppet.ends()
+    later = lab.path("later.prof")
+    document = json.loads(report(lab, "--json", later))
+    for measure in ("bytes", "objects", "samples"):
+        assert document["freed"][measure] == document["allocated"][measure] - document["live"][measure]
+    for base in ((), ("--base", lab.path("base.prof"))):
+        table = report(lab, "--top", "--freed", *base, later)
+        assert re.search(r"(?m)^560\.0K +0 +\S+ +560\.0K +\S+ +7  churn_blocks$", table), table
+        assert not re.search(r"(?m)^ *[1-9].* keep_blocks$", table), table
+    assert re.search(r"(?m);churn_blocks 573440$", report(lab, "--collapsed", "--freed", later))
+    assert_one_clear_line(lab.heaptap("report", later, "--freed", "--allocated"), 2, "--freed")
