@@ -27,6 +27,23 @@ void CheckEstimate(const Estimate& estimate) {
   Check(estimate.bytes >= 0 && estimate.objects >= 0);
 }
 
+// The shares of threads add up.
+void CheckThreads(absl::string_view text, const Profile& sums) {
+  const absl::StatusOr<Profile> profile = ReadHeapProfile(text, "input", heaptap::exporter::ReadThreads::kSeparate);
+  Check(profile.ok() && profile->contexts.size() == sums.contexts.size());
+  for (size_t i = 0; i < sums.contexts.size(); i++) {
+    const Context& context = profile->contexts[i];
+    Check(context.frames == sums.contexts[i].frames && !context.threads.empty());
+    const double bytes = sums.contexts[i].Live().bytes;
+    Check(std::fabs(context.Live().bytes - bytes) <= 1e-6 * bytes);
+    for (size_t j = 1; j < context.threads.size(); j++) Check(context.threads[j - 1].tid < context.threads[j].tid);
+    for (const heaptap::profile::ThreadShare& share : context.threads) {
+      CheckEstimate(share.live);
+      CheckEstimate(share.allocated);
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
@@ -52,6 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     CheckEstimate(context.Live());
     CheckEstimate(context.Allocated());
   }
+  CheckThreads(parts->dump, *profile);
   Check(heaptap::profile::Difference(*profile, *profile).contexts.empty());
   const std::string written = HeapV2(*profile);
   const absl::StatusOr<Profile> again = ReadHeapProfile(written, "written");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -231,6 +232,45 @@ TEST(HeapV2Reader, IsBounded) {
     absl::StrAppend(&mappings, absl::Hex(i << 13), "-", absl::Hex((i << 13) + 4096), " r-xp 0 8:1 1 /x\n");
   }
   EXPECT_THAT(ErrorOf(mappings), HasSubstr("mappings"));
+}
+
+TEST(HeapV2ReaderTest, ThreadsAddUp) {
+  const auto read = [](absl::string_view text) {
+    absl::StatusOr<Profile> profile = ReadHeapProfile(text, "test.heap", ReadThreads::kSeparate);
+    EXPECT_TRUE(profile.ok()) << profile.status();
+    return profile.ok() ? *std::move(profile) : Profile();
+  };
+  // Mean sizes differ, so that lines corrected separately do not add up.
+  constexpr char kText[] =
+      "heap_v2/1024\n"
+      "  t*: 3: 3000 [5: 9000]\n"
+      "  t7: 2: 200 [2: 200] main thread\n"
+      "  t9: 1: 2800 [3: 8800]\n"
+      "@ 0x400fff 0x402001\n"
+      "  t*: 3: 3000 [5: 9000]\n"
+      "  t9: 1: 2800 [3: 8800]\n"
+      "  t7: 2: 200 [2: 200]\n"
+      "@ 0x1000\n"
+      "  t*: 1: 10 [1: 10]\n"
+      "\nMAPPED_LIBRARIES:\n";
+  const Profile profile = read(kText);
+  EXPECT_EQ(profile.thread_names, (std::map<uint32_t, std::string>{{7, "main thread"}, {9, ""}}));
+  ASSERT_THAT(profile.contexts, SizeIs(2));
+  const Context& context = profile.contexts[0];
+  ASSERT_THAT(context.threads, SizeIs(2));
+  EXPECT_EQ(context.threads[0].tid, 7u);
+  EXPECT_EQ(context.threads[1].tid, 9u);
+  EXPECT_EQ(context.threads[0].live.samples, 2u);
+  const Profile sums = MustRead(kText);
+  EXPECT_NEAR(context.Live().bytes, sums.contexts[0].Live().bytes, 1e-6);
+  EXPECT_NEAR(context.Live().objects, sums.contexts[0].Live().objects, 1e-6);
+  EXPECT_NEAR(context.Allocated().bytes, sums.contexts[0].Allocated().bytes, 1e-6);
+  // Small objects stand for more.
+  EXPECT_GT(context.threads[0].live.objects, 10 * context.threads[1].live.objects);
+  // A stack without lines of threads keeps its sum.
+  EXPECT_EQ(profile.contexts[1].threads, sums.contexts[1].threads);
+  EXPECT_THAT(read(kGperftools).thread_names, IsEmpty());
+  EXPECT_THAT(MustRead(kText).thread_names, IsEmpty());
 }
 
 }  // namespace

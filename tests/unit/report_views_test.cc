@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The views of one small profile: who allocates, through whom, and what filters leave of it.
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -9,11 +8,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "userspace/export/source_frames.h"
 #include "userspace/profile/profile.h"
 #include "userspace/report/dot.h"
-#include "userspace/report/firefox.h"
 #include "userspace/report/flame_svg.h"
 #include "userspace/report/jeprof_text.h"
 #include "userspace/report/markdown.h"
@@ -161,6 +158,33 @@ TEST_F(ViewsTest, FreedIsAllocatedWithoutLive) {
   EXPECT_THAT(Markdown(named_, Folded(), {.name = "x"}, {.value = Value::kFreed}, {}), HasSubstr("| freed | share |"));
 }
 
+TEST(Threads, AreTheOutermostFrames) {
+  profile::Profile profile = {
+      .contexts = {{.frames = {kLoad, kMain},
+                    .threads = {{.tid = 7, .live = {1, 100, 1, 100}}, {.tid = 9, .live = {2, 20, 2, 20}}}},
+                   {.frames = {}, .threads = {{.tid = 9, .live = {1, 1, 1, 1}}}}},
+      .thread_names = {{7, "wor\nker"}, {9, ""}}};
+  const NamedProfile named(profile, Find, {}, Roots::kThreads);
+  const Show show = {.by = By::kThread};
+  ASSERT_EQ(named.paths().size(), 3u);
+  EXPECT_EQ(TreeText(MakeTree(named, named.paths(), show, Direction::kInwards), named.total(), show, {}),
+            "      100   82.6%  thread 7 wor\\012ker\n"
+            "      100   82.6%  main\n"
+            "      100   82.6%  load\n"
+            "      100   82.6%  parse\n"
+            "       21   17.4%  thread 9\n"
+            "       20   16.5%    main\n"
+            "       20   16.5%    load\n"
+            "       20   16.5%    parse\n"
+            "        1    0.8%    [unknown call path]\n");
+  const std::vector<Row> rows = Rows(named, ThreadsOf(named.paths()), show, false);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1].name, "thread 9");
+  EXPECT_EQ(rows[1].self.bytes, 21);
+  EXPECT_EQ(rows[1].self.samples, 3u);
+  EXPECT_THAT(TopText(named, ThreadsOf(named.paths()), show, {}), HasSubstr("THREAD\n"));
+}
+
 // The variance of a sum of samples of one size: n * w * (w - s).
 TEST_F(ViewsTest, TheErrorIsThatOfSampling) {
   const double weight = 1024 / -std::expm1(-1.0);
@@ -276,71 +300,6 @@ TEST_F(ViewsTest, SpeedscopeHasFourProfiles) {
   for (const char* name : {"live bytes", "live objects", "allocated bytes", "allocated objects"}) {
     EXPECT_THAT(text, HasSubstr(name));
   }
-}
-
-// The call tree that the Firefox Profiler makes of allocations: bytes by path, outermost function first.
-std::map<std::string, double> FirefoxTree(const nlohmann::json& thread, bool retained) {
-  const nlohmann::json& all = thread.at("nativeAllocations");
-  std::map<int64_t, size_t> held;  // by address
-  std::vector<size_t> chosen;
-  for (size_t i = 0; i < all.at("length"); i++) {
-    const int64_t address = all.at("memoryAddress")[i];
-    if (all.at("weight")[i] >= 0) {
-      EXPECT_TRUE(held.emplace(address, i).second) << "an address is used twice";
-      if (!retained) chosen.push_back(i);
-    } else {
-      EXPECT_EQ(all.at("weight")[held.at(address)], -all.at("weight")[i].get<double>());
-      held.erase(address);
-    }
-    EXPECT_TRUE(i == 0 || all.at("time")[i - 1] <= all.at("time")[i]);
-  }
-  if (retained) {
-    for (const auto& [address, i] : held) chosen.push_back(i);
-  }
-  std::map<std::string, double> tree;
-  for (const size_t i : chosen) {
-    std::string path;
-    for (nlohmann::json stack = all.at("stack")[i]; !stack.is_null();) {
-      const size_t at = stack;
-      const size_t function = thread.at("frameTable").at("func")[thread.at("stackTable").at("frame")[at].get<size_t>()];
-      const size_t name = thread.at("funcTable").at("name")[function];
-      path = thread.at("stringArray")[name].get<std::string>() + (path.empty() ? "" : ";") + path;
-      stack = thread.at("stackTable").at("prefix")[at];
-    }
-    tree[path] += all.at("weight")[i].get<double>();
-  }
-  return tree;
-}
-
-TEST_F(ViewsTest, FirefoxHasAllocations) {
-  const std::vector<Path> paths(named_.paths().begin(), named_.paths().end());
-  const nlohmann::json profile = nlohmann::json::parse(Firefox(named_, paths, {.name = "a\"b"}, 7));
-  EXPECT_EQ(profile.at("meta").at("product"), "a\"b");
-  const nlohmann::json& thread = profile.at("threads").at(0);
-  EXPECT_EQ(thread.at("pid"), "7");
-  const double weight = 1024 / -std::expm1(-1.0);
-  const std::string filling =
-      "main;Cache<int>::fill(int);std::vector<int, std::allocator<int> >::push_back(int&&);operator new(unsigned long)";
-  const std::map<std::string, double> live = FirefoxTree(thread, true);
-  EXPECT_EQ(live.size(), 4u);
-  EXPECT_NEAR(live.at("main;load(std::vector<int> const&);parse(char const*);operator new(unsigned long)"), 60 * weight,
-              1);
-  EXPECT_NEAR(live.at(filling), 30 * weight, 1);
-  EXPECT_NEAR(live.at("main;libx.so+0x560"), 10 * weight, 1);
-  EXPECT_NEAR(live.at("[unknown call path]"), weight, 1);
-  EXPECT_NEAR(FirefoxTree(thread, false).at(filling), 300 * weight, 1);
-  // All columns of a table have its length.
-  for (const char* name : {"nativeAllocations", "stackTable", "frameTable", "funcTable", "resourceTable", "samples",
-                           "markers", "nativeSymbols"}) {
-    for (const auto& [column, values] : thread.at(name).items()) {
-      if (!values.is_array()) continue;
-      EXPECT_EQ(values.size(), thread.at(name).at("length")) << name << "." << column;
-    }
-  }
-  // `parse` is inlined in `load`, at one place.
-  const nlohmann::json& frames = thread.at("frameTable");
-  EXPECT_EQ(std::count(frames.at("inlineDepth").begin(), frames.at("inlineDepth").end(), 1), 1);
-  EXPECT_EQ(profile.at("libs").at(0).at("path"), "/usr/lib/libx.so");
 }
 
 TEST_F(ViewsTest, FlameGraph) {

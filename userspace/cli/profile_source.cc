@@ -15,7 +15,6 @@
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/export/gzip.h"
-#include "userspace/export/heap_v2_reader.h"
 #include "userspace/export/pprof_reader.h"
 
 namespace heaptap::cli {
@@ -47,15 +46,15 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
 }
 
 // An invalid dump is a failure, not a usage error.
-absl::StatusOr<Profile> Parse(absl::string_view text, const std::string& name) {
-  absl::StatusOr<Profile> profile = exporter::ReadHeapProfile(text, name);
+absl::StatusOr<Profile> Parse(absl::string_view text, const std::string& name, exporter::ReadThreads threads) {
+  absl::StatusOr<Profile> profile = exporter::ReadHeapProfile(text, name, threads);
   if (!profile.ok()) return absl::FailedPreconditionError(profile.status().message());
   return profile;
 }
 
 }  // namespace
 
-absl::StatusOr<Dump> ReadDump(const std::string& path) {
+absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads threads) {
   absl::StatusOr<std::string> text = ReadWholeFile(path);
   if (!text.ok()) return text.status();
   if (exporter::IsGzip(*text)) {
@@ -69,16 +68,16 @@ absl::StatusOr<Dump> ReadDump(const std::string& path) {
   }
   absl::StatusOr<exporter::SymbolizedText> parts = exporter::SplitSymbolized(*text, path);
   if (!parts.ok()) return absl::FailedPreconditionError(parts.status().message());
-  absl::StatusOr<Profile> profile = Parse(parts->dump, path);
+  absl::StatusOr<Profile> profile = Parse(parts->dump, path, threads);
   if (!profile.ok()) return profile.status();
   return Dump{.profile = *std::move(profile), .symbols = std::move(parts->symbols)};
 }
 
-absl::StatusOr<Profile> FetchProfile(const Client& client, pid_t pid) {
+absl::StatusOr<Profile> FetchProfile(const Client& client, pid_t pid, exporter::ReadThreads threads) {
   const std::string target = absl::StrCat("/pid/", pid, "/heap?format=heap_v2");
   absl::StatusOr<std::string> text = client.GetDump(target);
   if (!text.ok()) return text.status();
-  absl::StatusOr<Profile> profile = Parse(*text, "dump");
+  absl::StatusOr<Profile> profile = Parse(*text, "dump", threads);
   if (!profile.ok()) return client.Unexpected(target, profile.status().message());
   return profile;
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/local_names.h"
+#include "userspace/export/heap_v2_reader.h"
 #include "userspace/export/jeprof_symbols_reader.h"
 #include "userspace/profile/profile.h"
 
@@ -24,10 +25,12 @@ struct Dump {
 
 // Reads a dump: heap_v2, gperftools' form, or pprof's, with symbols or without, compressed with gzip or not.
 // FailedPrecondition: it cannot be read, or is no dump; the message names the file, the line and the mistake.
-absl::StatusOr<Dump> ReadDump(const std::string& path);
+// `threads`: of heap_v2; pprof's profiles always have theirs.
+absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads threads = exporter::ReadThreads::kSum);
 
 // The current profile of a process that the daemon records. Errors of Client.
-absl::StatusOr<profile::Profile> FetchProfile(const Client& client, pid_t pid);
+absl::StatusOr<profile::Profile> FetchProfile(const Client& client, pid_t pid,
+                                              exporter::ReadThreads threads = exporter::ReadThreads::kSum);
 
 // Tells which files gave no names.
 void SayMissing(const LocalNames& names);

@@ -30,6 +30,10 @@
 namespace heaptap::cli {
 namespace {
 
+constexpr char kByThread[] = "thread";
+constexpr char kBySize[] = "size";
+constexpr char kByAge[] = "age";
+
 struct ReportFlags {
   std::string socket = kDefaultSocket;
   NamePlaces places;
@@ -61,6 +65,7 @@ report::Show ToShow(const ReportFlags& flags) {
   report::Show show = {.full_names = flags.full};
   if (flags.by == "line" || flags.lines) show.by = report::By::kLine;
   if (flags.by == "library") show.by = report::By::kLibrary;
+  if (flags.by == kByThread) show.by = report::By::kThread;
   const bool allocated = flags.allocated || flags.alloc_objects;
   const bool objects = flags.objects || flags.alloc_objects;
   if (allocated) show.value = report::Value::kAllocated;
@@ -90,15 +95,30 @@ absl::Status Write(const ReportFlags& flags, const View* view, const ReportInput
   return text.ok() ? WriteWholeFile(flags.output, *text) : text.status();
 }
 
+absl::StatusOr<Seen> See(const ReportFlags& flags, profile::Unchanged unchanged) {
+  if (flags.by == kBySize || flags.by == kByAge) {
+    // No format that we read, and no answer of the daemon, has them.
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--by ", flags.by, ": a profile has sums for each call path, not the ", flags.by, " of each block"));
+  }
+  if (flags.by != kByThread) return LookAt(flags.socket, flags.subject, flags.base, unchanged);
+  if (flags.lines || !flags.base.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--by thread: leave out ", flags.lines ? "--lines" : "--base: differences are by call path"));
+  }
+  return LookAtThreads(flags.socket, flags.subject);
+}
+
 int ReportMemory(const ReportFlags& flags) {
   const View* view = ChosenView(flags);
   const auto unchanged = view == nullptr ? profile::Unchanged::kLeaveOut : view->unchanged;
-  absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base, unchanged);
+  absl::StatusOr<Seen> seen = See(flags, unchanged);
   if (!seen.ok()) return Report(seen.status());
   const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);
   const exporter::FindSourceFrames find = names.Find();
-  const report::NamedProfile named(seen->profile, find, seen->measures);
+  const report::NamedProfile named(seen->profile, find, seen->measures,
+                                   flags.by == kByThread ? report::Roots::kThreads : report::Roots::kNone);
   return Report(Write(flags, view,
                       {.profile = seen->profile,
                        .find = find,
@@ -134,8 +154,8 @@ void AddViews(Command command, ReportFlags& flags) {
 }
 
 void AddMeasures(Command command, ReportFlags& flags) {
-  command.Add("--by", flags.by, "sum by function (default), line or library")
-      .OneOf({"function", "line", "library"})
+  command.Add("--by", flags.by, "sum by function (default), line, library or thread")
+      .OneOf({"function", "line", "library", kByThread, kBySize, kByAge})
       .Type("WHAT");
   Option allocated = command.AddFlag("--allocated,--alloc_space,--alloc-space", flags.allocated,
                                      "show what was allocated, freed or not, instead of what is live");

@@ -3,7 +3,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -28,6 +30,9 @@ bool IsFile(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
 }
 
+// What has a slash is no command: ReadDump says why it cannot be read.
+bool IsDump(const std::string& word) { return IsFile(word) || absl::StrContains(word, '/'); }
+
 // The process that the user means by a PID or a command. NotFound; InvalidArgument: several have this command.
 absl::StatusOr<ProcessDocument> FindProcess(const Client& client, const std::string& word) {
   if (pid_t pid = 0; absl::SimpleAtoi(word, &pid) && pid > 0) return GetProcess(client, pid);
@@ -46,19 +51,19 @@ absl::StatusOr<ProcessDocument> FindProcess(const Client& client, const std::str
                                                  ": choose one of the PIDs ", absl::StrJoin(pids, ", ")));
 }
 
-absl::StatusOr<Seen> OfDump(const std::string& path) {
-  absl::StatusOr<Dump> dump = ReadDump(path);
+absl::StatusOr<Seen> OfDump(const std::string& path, exporter::ReadThreads threads) {
+  absl::StatusOr<Dump> dump = ReadDump(path, threads);
   if (!dump.ok()) return dump.status();
   report::Subject subject = DumpSubject(dump->profile, path);
   return Seen{.profile = std::move(dump->profile), .subject = std::move(subject), .symbols = std::move(dump->symbols)};
 }
 
-absl::StatusOr<Seen> OfProcess(const std::string& socket, const std::string& word) {
+absl::StatusOr<Seen> OfProcess(const std::string& socket, const std::string& word, exporter::ReadThreads threads) {
   const Client client(socket);
   const absl::StatusOr<ProcessDocument> process = FindProcess(client, word);
   if (!process.ok()) return process.status();
   const pid_t pid = process->value.pid;
-  absl::StatusOr<Profile> profile = FetchProfile(client, pid);
+  absl::StatusOr<Profile> profile = FetchProfile(client, pid, threads);
   if (!profile.ok()) return profile.status();
   report::Subject subject = DumpSubject(*profile, "");
   subject.name = absl::StrCat(base::Printable(process->value.command), " (PID ", pid, ")");
@@ -81,7 +86,7 @@ absl::StatusOr<Seen> OfMoment(HistoryProfiles& profiles, const NamedMoment& mome
 
 // What --base names. The addresses of moments mean nothing elsewhere, so they are compared with each other only.
 absl::StatusOr<Dump> ReadBase(HistoryProfiles& profiles, const std::string& base, bool is_of_moment) {
-  const bool is_dump = IsFile(base) || absl::StrContains(base, '/');
+  const bool is_dump = IsDump(base);
   const std::optional<absl::StatusOr<NamedMoment>> moment = is_dump ? std::nullopt : ParseNamedMoment(base);
   if (moment.has_value() != is_of_moment) {
     return absl::InvalidArgumentError(absl::StrCat("--base ", base::Printable(base),
@@ -97,15 +102,14 @@ absl::StatusOr<Dump> ReadBase(HistoryProfiles& profiles, const std::string& base
 
 absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base,
                             profile::Unchanged unchanged) {
-  // What has a slash is no command: ReadDump says why it cannot be read.
-  const bool is_dump = IsFile(word) || absl::StrContains(word, '/');
+  const bool is_dump = IsDump(word);
   const Client client(socket);
   HistoryProfiles profiles(client);
   const std::optional<absl::StatusOr<NamedMoment>> moment = is_dump ? std::nullopt : ParseNamedMoment(word);
   if (moment.has_value() && !moment->ok()) return moment->status();
-  absl::StatusOr<Seen> seen = is_dump              ? OfDump(word)
+  absl::StatusOr<Seen> seen = is_dump              ? OfDump(word, exporter::ReadThreads::kSum)
                               : moment.has_value() ? OfMoment(profiles, **moment, word)
-                                                   : OfProcess(socket, word);
+                                                   : OfProcess(socket, word, exporter::ReadThreads::kSum);
   if (!seen.ok() || base.empty()) return seen;
   absl::StatusOr<Dump> before = ReadBase(profiles, base, moment.has_value());
   if (!before.ok()) return before.status();
@@ -115,6 +119,25 @@ absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, 
   seen->subject = ToSubject(*growth, absl::StrCat(seen->subject.name, " since ", base::Printable(base)));
   seen->profile = std::move(growth->difference);
   seen->measures = std::move(growth->measures);
+  return seen;
+}
+
+absl::StatusOr<Seen> LookAtThreads(const std::string& socket, const std::string& word) {
+  const auto without = [](absl::string_view what) {
+    return absl::FailedPreconditionError(absl::StrCat("--by thread: ", what));
+  };
+  const bool is_dump = IsDump(word);
+  if (!is_dump && ParseNamedMoment(word).has_value()) return without("the history does not tell threads apart");
+  absl::StatusOr<Seen> seen = is_dump ? OfDump(word, exporter::ReadThreads::kSeparate)
+                                      : OfProcess(socket, word, exporter::ReadThreads::kSeparate);
+  if (!seen.ok()) return seen;
+  const std::vector<profile::ThreadShare> threads = seen->profile.Threads();
+  const bool has_others = std::ranges::any_of(threads, [](const profile::ThreadShare& one) { return one.tid != 0; });
+  if (!has_others && !threads.empty() && seen->profile.thread_names.empty()) {
+    return without(
+        "this dump does not tell threads apart (heap_v2 does, and so does a profile of pprof with the label "
+        "thread_id)");
+  }
   return seen;
 }
 

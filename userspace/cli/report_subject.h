@@ -35,6 +35,10 @@ struct Seen {
 absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base,
                             profile::Unchanged unchanged = profile::Unchanged::kLeaveOut);
 
+// A dump or a process, with the shares of its threads. Errors as above; FailedPrecondition also: it does not tell
+// threads apart.
+absl::StatusOr<Seen> LookAtThreads(const std::string& socket, const std::string& word);
+
 }  // namespace heaptap::cli
 
 #endif  // HEAPTAP_USERSPACE_CLI_REPORT_SUBJECT_H_

@@ -51,7 +51,9 @@ report::TextOptions ToOptions(const ReportInput& input, uint64_t limit) {
 absl::StatusOr<std::string> Top(const ReportInput& input) {
   const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
   if (!paths.ok()) return paths.status();
-  return report::TopText(input.named, *paths, input.show, ToOptions(input, kRows));
+  const bool by_thread = input.show.by == report::By::kThread;
+  return report::TopText(input.named, by_thread ? report::ThreadsOf(*paths) : *paths, input.show,
+                         ToOptions(input, kRows));
 }
 
 absl::StatusOr<std::string> Tree(const ReportInput& input) {
@@ -124,6 +126,9 @@ absl::StatusOr<std::string> Jeprof(const ReportInput& input) {
 // Some formats show the whole profile.
 absl::Status CheckUnfiltered(const ReportInput& input, absl::string_view option) {
   const report::Filters& filters = input.filters;
+  if (input.show.by == report::By::kThread) {
+    return absl::InvalidArgumentError(absl::StrCat(option, " writes the whole profile: leave out --by thread"));
+  }
   for (const std::string* text : {&filters.focus, &filters.ignore, &filters.hide, &filters.show, &input.exclude}) {
     if (!text->empty()) {
       return absl::InvalidArgumentError(

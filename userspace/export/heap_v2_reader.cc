@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/export/heap_v2_reader.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -63,15 +64,50 @@ bool TakeCounts(absl::string_view& text, Counts& counts) {
   return absl::ConsumePrefix(&text, "[") && TakeCount(text, counts.allocated) && absl::ConsumePrefix(&text, "]");
 }
 
+// Makes the estimates of threads add up to `total`.
+void ScaleTo(const Estimate& total, std::vector<profile::ThreadShare>& shares, Estimate profile::ThreadShare::*which) {
+  Estimate sum;
+  for (const profile::ThreadShare& share : shares) sum += share.*which;
+  for (profile::ThreadShare& share : shares) {
+    Estimate& estimate = share.*which;
+    if (sum.bytes > 0) estimate.bytes *= total.bytes / sum.bytes;
+    if (sum.objects > 0) estimate.objects *= total.objects / sum.objects;
+  }
+}
+
+// The shares of threads, each once and by tid, in place of that of all threads.
+void Separate(std::vector<profile::ThreadShare> shares, profile::Context& context) {
+  std::ranges::stable_sort(shares, {}, &profile::ThreadShare::tid);
+  std::vector<profile::ThreadShare> merged;
+  Estimate live;
+  for (const profile::ThreadShare& share : shares) {
+    live += share.live;
+    if (merged.empty() || merged.back().tid != share.tid) {
+      merged.push_back(share);
+    } else {
+      merged.back().live += share.live;
+      merged.back().allocated += share.allocated;
+    }
+  }
+  const profile::ThreadShare all = context.threads[0];
+  // Other writers may leave threads out.
+  if (merged.empty() || live.IsZero() != all.live.IsZero()) return;
+  ScaleTo(all.live, merged, &profile::ThreadShare::live);
+  ScaleTo(all.allocated, merged, &profile::ThreadShare::allocated);
+  context.threads = std::move(merged);
+}
+
 class Reader {
  public:
-  Reader(absl::string_view text, absl::string_view name) : rest_(text), name_(name) {}
+  Reader(absl::string_view text, absl::string_view name, ReadThreads threads)
+      : rest_(text), name_(name), threads_(threads) {}
 
   absl::StatusOr<Profile> Read() && {
     if (absl::Status status = ReadHead(); !status.ok()) return status;
     absl::Status status = is_gperftools_ ? ReadGperftools() : ReadThreaded();
     if (!status.ok()) return status;
     if (status = ReadMappedLibraries(); !status.ok()) return status;
+    for (size_t i = 0; i < shares_.size(); i++) Separate(std::move(shares_[i]), profile_.contexts[i]);
     return std::move(profile_);
   }
 
@@ -165,6 +201,7 @@ class Reader {
           !TakeCounts(line, counts) || !(line.empty() || line[0] == ' ')) {
         return WrongLine("t<thread>: <objects>: <bytes> [<objects>: <bytes>], or @ and a stack,");
       }
+      if (!is_all && threads_ == ReadThreads::kSeparate) AddThread(tid, counts, line, in_head, stack.has_value());
       if (!is_all || in_head) continue;
       if (!stack.has_value()) return Wrong("a second line of all threads for one stack");
       if (absl::Status status = Add(*std::exchange(stack, std::nullopt), counts); !status.ok()) return status;
@@ -207,9 +244,23 @@ class Reader {
     return frames;
   }
 
+  // A line of a single thread: in the head with its name, or of the latest stack.
+  void AddThread(uint64_t number, const Counts& counts, absl::string_view name, bool in_head, bool is_before_sum) {
+    const auto tid = static_cast<uint32_t>(std::min<uint64_t>(number, UINT32_MAX));
+    if (in_head) {
+      SkipBlanks(name);
+      if (profile_.thread_names.size() < kMaxReadThreads) profile_.thread_names.try_emplace(tid, name);
+    } else if (!is_before_sum) {
+      shares_.resize(profile_.contexts.size());
+      shares_[latest_].push_back(
+          {.tid = tid, .live = ToEstimate(counts.live), .allocated = ToEstimate(counts.allocated)});
+    }
+  }
+
   absl::Status Add(std::vector<uint64_t> frames, const Counts& counts) {
     const profile::ThreadShare share = {.live = ToEstimate(counts.live), .allocated = ToEstimate(counts.allocated)};
     if (auto known = by_frames_.find(frames); known != by_frames_.end()) {
+      latest_ = known->second;
       profile::ThreadShare& sum = profile_.contexts[known->second].threads[0];
       sum.live += share.live;
       sum.allocated += share.allocated;
@@ -219,6 +270,7 @@ class Reader {
       return Wrong(absl::StrCat("more than ", kMaxReadContexts, " stacks"));
     }
     profile_.contexts.push_back({.frames = std::move(frames), .threads = {share}});
+    latest_ = profile_.contexts.size() - 1;
     // The frames stay in place when the vector of contexts grows.
     by_frames_[profile_.contexts.back().frames] = profile_.contexts.size() - 1;
     return absl::OkStatus();
@@ -265,14 +317,17 @@ class Reader {
   bool is_cut_ = false;  // line_ has no line end
   bool is_gperftools_ = false;
   bool is_sampled_ = true;
+  const ReadThreads threads_;
   Profile profile_;
+  size_t latest_ = 0;                                                  // index of the context of the latest sum
+  std::vector<std::vector<profile::ThreadShare>> shares_;              // by context
   absl::flat_hash_map<absl::Span<const uint64_t>, size_t> by_frames_;  // index into profile_.contexts
 };
 
 }  // namespace
 
-absl::StatusOr<profile::Profile> ReadHeapProfile(absl::string_view text, absl::string_view name) {
-  return Reader(text, name).Read();
+absl::StatusOr<profile::Profile> ReadHeapProfile(absl::string_view text, absl::string_view name, ReadThreads threads) {
+  return Reader(text, name, threads).Read();
 }
 
 }  // namespace heaptap::exporter

@@ -18,8 +18,8 @@ std::string NameWithoutSymbol(const elf::Mapping* mapping, uint64_t address) {
                       absl::Hex(address - mapping->start + mapping->file_offset));
 }
 
-Measures ToMeasures(const profile::Context& context, uint64_t period) {
-  Measures measures = {.live = ToMeasure(context.Live(), period), .allocated = ToMeasure(context.Allocated(), period)};
+Measures ToMeasures(const profile::Estimate& live, const profile::Estimate& allocated, uint64_t period) {
+  Measures measures = {.live = ToMeasure(live, period), .allocated = ToMeasure(allocated, period)};
   measures.freed = FreedOf(measures.allocated, measures.live);
   return measures;
 }
@@ -27,22 +27,41 @@ Measures ToMeasures(const profile::Context& context, uint64_t period) {
 }  // namespace
 
 NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find,
-                           absl::Span<const Measures> measures) {
+                           absl::Span<const Measures> measures, Roots roots) {
   AddText("");
   paths_.reserve(profile.contexts.size());
-  for (const profile::Context& context : profile.contexts) {
-    Path& path = paths_.emplace_back();
-    path.truncated = context.truncated;
-    path.measures = measures.empty() ? ToMeasures(context, profile.period) : measures[paths_.size() - 1];
+  for (size_t i = 0; i < profile.contexts.size(); i++) {
+    const profile::Context& context = profile.contexts[i];
+    Path path = {.truncated = context.truncated};
     for (const uint64_t frame : context.frames) {
       AppendFrames(profile, find, exporter::CallAddress(frame), path.frames);
     }
-    total_ += path.measures;
+    if (roots == Roots::kThreads) {
+      AddPathsOfThreads(profile, context, path);
+      continue;
+    }
+    path.measures = measures.empty() ? ToMeasures(context.Live(), context.Allocated(), profile.period) : measures[i];
+    paths_.push_back(std::move(path));
   }
+  for (const Path& path : paths_) total_ += path.measures;
   // Only needed for making paths.
   at_address_ = {};
   text_ids_ = {};
   frame_ids_ = {};
+}
+
+void NamedProfile::AddPathsOfThreads(const profile::Profile& profile, const profile::Context& context,
+                                     const Path& path) {
+  for (const profile::ThreadShare& share : context.threads) {
+    const auto name = profile.thread_names.find(share.tid);
+    const bool has_name = name != profile.thread_names.end() && !name->second.empty();
+    Path& own = paths_.emplace_back(path);
+    if (own.frames.empty()) own.frames.push_back(AddFrame({.function = AddText(exporter::kUnknownCallPath)}));
+    own.frames.push_back(
+        AddFrame({.function = AddText(has_name ? absl::StrCat("thread ", share.tid, " ", base::Printable(name->second))
+                                               : absl::StrCat("thread ", share.tid))}));
+    own.measures = ToMeasures(share.live, share.allocated, profile.period);
+  }
 }
 
 void NamedProfile::AppendFrames(const profile::Profile& profile, const exporter::FindSourceFrames& find,

@@ -48,12 +48,18 @@ struct Path {
   Measures measures = {};
 };
 
+// What stands at the outer end of paths, as a frame of its own.
+enum class Roots {
+  kNone,
+  kThreads,  // the thread that allocated: a path for each thread of a context
+};
+
 class NamedProfile {
  public:
   // The names of all frames of the profile. `find` is asked once for each address. `measures`: of each context, for a
-  // difference (changes.h); empty: the profile's own.
+  // difference (changes.h); empty: the profile's own. REQUIRES: `measures` is empty, or `roots` is kNone.
   NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find,
-               absl::Span<const Measures> measures = {});
+               absl::Span<const Measures> measures = {}, Roots roots = Roots::kNone);
 
   absl::Span<const Path> paths() const { return paths_; }
   const NamedFrame& frame(FrameId id) const { return frames_[id]; }
@@ -62,6 +68,7 @@ class NamedProfile {
   const Measures& total() const { return total_; }
 
  private:
+  void AddPathsOfThreads(const profile::Profile& profile, const profile::Context& context, const Path& path);
   TextId AddText(std::string text);
   FrameId AddFrame(const NamedFrame& frame);
   void AppendFrames(const profile::Profile& profile, const exporter::FindSourceFrames& find, uint64_t address,

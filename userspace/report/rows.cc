@@ -52,6 +52,17 @@ std::string NameOf(const NamedProfile& profile, const NamedFrame& frame, const S
   return name;
 }
 
+std::vector<Path> ThreadsOf(absl::Span<const Path> paths) {
+  std::vector<Path> threads;
+  threads.reserve(paths.size());
+  for (const Path& path : paths) {
+    Path& thread = threads.emplace_back();
+    if (!path.frames.empty()) thread.frames.push_back(path.frames.back());
+    thread.measures = path.measures;
+  }
+  return threads;
+}
+
 std::vector<Row> Rows(const NamedProfile& profile, absl::Span<const Path> paths, const Show& show, bool by_total) {
   RowNumbers numbers(profile, show);
   std::vector<Row> rows;

@@ -15,7 +15,8 @@
 
 namespace heaptap::report {
 
-enum class By { kFunction, kLine, kLibrary };
+// Of threads (Roots::kThreads), frames have the names of functions.
+enum class By { kFunction, kLine, kLibrary, kThread };
 enum class Value { kLive, kAllocated, kFreed };
 enum class Unit { kBytes, kObjects };
 
@@ -73,6 +74,9 @@ struct Row {
   Measure total = {};  // of paths that go through here, each once
   size_t paths = 0;    // that go through here
 };
+
+// The paths with their outermost frame only. REQUIRES: paths of a profile with threads.
+std::vector<Path> ThreadsOf(absl::Span<const Path> paths);
 
 // One row for each name, the largest `self` first; with `by_total`, the largest `total`.
 std::vector<Row> Rows(const NamedProfile& profile, absl::Span<const Path> paths, const Show& show, bool by_total);

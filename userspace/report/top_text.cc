@@ -18,6 +18,8 @@ const char* TitleOf(By by) {
       return "FUNCTION AND LINE";
     case By::kLibrary:
       return "LIBRARY";
+    case By::kThread:
+      return "THREAD";
   }
   return "";
 }

@@ -278,3 +278,42 @@ def test_freed(lab):
         assert not re.search(r"(?m)^ *[1-9].* keep_blocks$", table), table
     assert re.search(r"(?m);churn_blocks 573440$", report(lab, "--collapsed", "--freed", later))
     assert_one_clear_line(lab.heaptap("report", later, "--freed", "--allocated"), 2, "--freed")
+
+
+def test_threads(lab):
+    """Two threads keep blocks; what a dump does not know is refused in one line."""
+    puppet = lab.heaptap("run", "--exact", "--", target("puppet"), talks=True, env=EXACT)
+    puppet.answer()
+    puppet.ask("in 1 name worker")
+    puppet.ask("in 1 keep 40 1000")
+    puppet.ask("keep 20 1000")
+    assert puppet.ask(f"write string prof.dump {lab.path('dump.prof')}") == "0"
+    puppet.ends()
+    dump = lab.path("dump.prof")
+    table = report(lab, "--top", "--by", "thread", dump)
+    assert re.search(r"(?m)^ *40\.0K +0 .* +40  thread \d+ worker$", table), table
+    tree = report(lab, "--tree", "--by", "thread", dump)
+    assert re.search(r"(?m) thread \d+ worker\n(?: .*\n)*? +40\.0K .*keep_blocks$", tree), tree
+    assert_one_clear_line(lab.heaptap("report", "--by", "thread", "--base", dump, dump), 2, "--base")
+    assert_one_clear_line(lab.heaptap("report", "--by", "thread", "--collapsed", dump), 2, "--by thread")
+    for what in ("size", "age"):
+        assert_one_clear_line(lab.heaptap("report", "--by", what, dump), 1, f"--by {what}: a profile has sums")
+    with open(lab.path("gperftools.prof"), "w", encoding="utf-8") as file:
+        file.write("heap profile:      5:     5000 [     9:     9000] @ heapprofile\n"
+                   "     5:     5000 [     9:     9000] @ 0x401000\n")
+    assert_one_clear_line(lab.heaptap("report", "--by", "thread", lab.path("gperftools.prof")), 1, "threads apart")
+
+
+def test_threads_of_a_process(lab, daemon):
+    """Live, and from a profile of pprof with labels."""
+    puppet = lab.preloaded(target("puppet"), talks=True)
+    puppet.answer()
+    daemon.wait_recorded(puppet.pid)
+    puppet.ask("in 1 name worker")
+    puppet.ask("in 1 keep 40 1000")
+    path = lab.path("dump.pb.gz")
+    heaptap(lab, "dump", puppet.pid, "--format", "pprof", "-o", path, "--socket", daemon.socket)
+    for subject in ((puppet.pid, "--socket", daemon.socket), (path,)):
+        table = report(lab, "--top", "--by", "thread", *subject)
+        assert re.search(r"(?m)^ *40\.0K +0 .* +40  thread \d+ worker$", table), table
+    puppet.signal(signal.SIGKILL)
