@@ -27,21 +27,22 @@ constexpr size_t kMaxFileBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 1 << 20;
 constexpr size_t kMaxMissingShown = 3;
 
-absl::Status Failure(const std::string& path, absl::string_view why) {
+absl::Status CannotRead(const std::string& path, absl::string_view why) {
   return absl::FailedPreconditionError(absl::StrCat("cannot read ", base::Printable(path), ": ", why));
 }
 
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
   const base::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return Failure(path, strerror(errno));
+  if (!file.valid()) return CannotRead(path, strerror(errno));
   std::string text;
   for (std::string part(kReadBytes, '\0');;) {
     const ssize_t count = read(file.get(), part.data(), part.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Failure(path, strerror(errno));
+    if (count < 0) return CannotRead(path, strerror(errno));
     if (count == 0) return text;
     text.append(part, 0, count);
-    if (text.size() > kMaxFileBytes) return Failure(path, absl::StrCat("it is larger than ", kMaxFileBytes, " bytes"));
+    if (text.size() > kMaxFileBytes)
+      return CannotRead(path, absl::StrCat("it is larger than ", kMaxFileBytes, " bytes"));
   }
 }
 
@@ -59,7 +60,7 @@ absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads thr
   if (!text.ok()) return text.status();
   if (exporter::IsGzip(*text)) {
     text = exporter::Gunzip(*text, kMaxFileBytes);
-    if (!text.ok()) return Failure(path, text.status().message());
+    if (!text.ok()) return CannotRead(path, text.status().message());
   }
   if (exporter::IsPprof(*text)) {
     absl::StatusOr<exporter::PprofContent> content = exporter::ReadPprof(*text, path);
