@@ -83,6 +83,7 @@ void* AllocateHuge(size_t size, size_t alignment, size_t requested) {
   void* pointer = MapAligned(mapped, alignment < kChunkSize ? kChunkSize : alignment, kPageSize);
   if (pointer == nullptr) return nullptr;
   CountHuge(static_cast<int64_t>(mapped));
+  AddToFigure(&heaptap_statistics::metadata, kPageSize);
   AdviseHugePages(pointer, mapped, true);
   Huge* huge = HugeOf(pointer);
   huge->size = size;
@@ -140,6 +141,7 @@ void FreeHuge(Huge* huge) {
   char* pointer = HugeMemory(huge);
   EndBlock(pointer, huge);
   CountHuge(-static_cast<int64_t>(huge->mapped));
+  AddToFigure(&heaptap_statistics::metadata, -static_cast<int64_t>(kPageSize));
   SetHuge(pointer, false);
   Unmap(huge, huge->mapped + kPageSize);
 }

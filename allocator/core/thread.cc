@@ -49,6 +49,7 @@ Heap* MakeHeap() {
   Heap* heap = static_cast<Heap*>(MapAligned(kHeapBytes, kPageSize));
   if (heap == nullptr) return nullptr;
   AddToFigure(&heaptap_statistics::mapped, kHeapBytes);
+  AddToFigure(&heaptap_statistics::metadata, kHeapBytes);
   heap->serial = ++heap_serial;
   observer::StartHeap(heap, seed, heap->serial);
   heap->next = all_heaps;

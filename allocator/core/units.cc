@@ -72,6 +72,15 @@ void NoteTouched(Slab* slab) {
   }
 }
 
+// The pages of the descriptors below `reach`.
+size_t DescriptorBytes(size_t reach) { return (reach * sizeof(Slab) + kPageSize - 1) & ~(kPageSize - 1); }
+
+void ExtendReach(Chunk* chunk, size_t reach) {
+  AddToFigure(&heaptap_statistics::metadata,
+              static_cast<int64_t>(DescriptorBytes(reach) - DescriptorBytes(chunk->reach)));
+  chunk->reach = static_cast<uint32_t>(reach);
+}
+
 // Takes free units into use. True if all of them are clean.
 bool ClaimUnits(Chunk* chunk, size_t first, size_t count) {
   size_t dirty = 0;
@@ -81,7 +90,7 @@ bool ClaimUnits(Chunk* chunk, size_t first, size_t count) {
   }
   if (dirty != 0) AddToFigure(&heaptap_statistics::dirty, -UnitBytes(chunk, dirty));
   ChunksOf(chunk->shift).MarkUsed(chunk, first, count);
-  if (first + count > chunk->reach) chunk->reach = static_cast<uint32_t>(first + count);
+  if (first + count > chunk->reach) ExtendReach(chunk, first + count);
   return dirty == 0;
 }
 

@@ -371,5 +371,22 @@ TEST_F(ResidentDeathTest, AgreesWithSmaps) {
       ::testing::ExitedWithCode(0), "");
 }
 
+// The figure that the collector reads, and the sum over all chunks, heaps and huge blocks.
+TEST(Snapshot, Metadata) {
+  const uint64_t before = ReadFigure(&heaptap_statistics::metadata);
+  void* huge = Allocate(30 << 20);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 3000; i++) blocks.push_back(Allocate(3000));
+  const std::unique_ptr<Snapshot> snapshot = Take();
+  const uint64_t figure = ReadFigure(&heaptap_statistics::metadata);
+  EXPECT_GE(figure, before + kPageSize);
+  EXPECT_LE(figure, snapshot->metadata);
+  // The snapshot has whole pages of the table.
+  EXPECT_GE(figure + UsedTable().bytes + 2 * kPageSize, snapshot->metadata);
+  Free(huge);
+  EXPECT_EQ(ReadFigure(&heaptap_statistics::metadata), figure - kPageSize);
+  for (void* block : blocks) Free(block);
+}
+
 }  // namespace
 }  // namespace heaptap

@@ -98,7 +98,7 @@ TEST_F(HttpEndpointsTest, MtevMemory) {
 }
 
 TEST_F(HttpEndpointsTest, MtevMemoryOfHostileProcess) {
-  collector_.allocators[42].statistics = {~uint64_t{0}, ~uint64_t{0}, 2, 0, 0, 0};
+  collector_.allocators[42].statistics = {~uint64_t{0}, ~uint64_t{0}, 2, 0, 0, 0, 0};
   EXPECT_EQ(json::parse(Get("/mtev/memory.json").body)["jemalloc"]["stats"]["resident"], ~uint64_t{0});
 }
 

@@ -378,7 +378,8 @@ TEST_F(ClientTest, Orders) {
 }
 
 constexpr char kAllocator[] = R"({"schema_version": 1, "options": 3, "active": true, "lg_sample": 12, "statistics":
-    {"mapped": 1048576, "active": 2048, "dirty": 4096, "large": 8192, "sampled_objects": 77, "foreign_frees": 1}})";
+    {"mapped": 1048576, "active": 2048, "dirty": 4096, "large": 8192, "sampled_objects": 77, "foreign_frees": 1,
+     "metadata": 0}})";
 
 TEST_F(ClientTest, Stats) {
   daemon_->Answer("GET /processes.json", {Http(200, Processes(kRedis))});

@@ -158,6 +158,23 @@ TEST(PprofReaderTest, WhatWeWrite) {
   EXPECT_EQ(content.symbols.at(0x8000)[1].linkage_name, "_Z1fi");
 }
 
+TEST(PprofReaderTest, BlocksBySizeAndAge) {
+  Profile profile = {.pid = 1, .period = 1};
+  profile.contexts = {{.frames = {0x401000},
+                       .threads = {{.tid = 5, .live = {3, 192, 3, 192}, .allocated = {9, 900, 9, 900}}},
+                       .blocks = {{.tid = 5, .size = 32, .age = 3600, .live = {2, 64, 2, 64}},
+                                  {.tid = 5, .size = 128, .age = 0, .live = {1, 128, 1, 128}}}}};
+  profile.thread_names = {{5, "worker"}};
+  const PprofContent content = MustRead(Unpacked(Pprof(profile, {.blocks = true})));
+  ASSERT_THAT(content.profile.contexts, SizeIs(1));
+  EXPECT_EQ(content.profile.contexts[0].blocks, profile.contexts[0].blocks);
+  EXPECT_EQ(content.profile.Live(), profile.Live());
+  EXPECT_EQ(content.profile.Allocated(), profile.Allocated());
+  EXPECT_EQ(content.profile.thread_names, profile.thread_names);
+  // Only who asks gets them: samples are matched by their labels.
+  EXPECT_FALSE(MustRead(Unpacked(Pprof(profile, {}))).profile.HasBlocks());
+}
+
 TEST(PprofReaderTest, DifferencesKeepTheirSigns) {
   const Profile before = {.contexts = {{.frames = {0x8001}, .threads = {{1, {9, 900, 9, 900}, {9, 900, 9, 900}}}}}};
   const Profile after = {.contexts = {{.frames = {0x8001}, .threads = {{1, {3, 300, 3, 300}, {12, 1200, 12, 1200}}}}}};

@@ -111,6 +111,10 @@ class FakeCollector : public Collector {
     return found->second;
   }
 
+  absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process) override {
+    return Snapshot(process);
+  }
+
   absl::StatusOr<std::string> Dump(const profile::ProcessRef& process) override {
     if (!status.ok()) return status;
     Note(absl::StrCat("dump ", process.pid));
@@ -207,7 +211,7 @@ inline void AddProcess(FakeCollector& collector, pid_t pid, std::optional<uid_t>
                               .executable = executable,
                               .time = absl::FromUnixSeconds(1700000100)};
   collector.allocators[pid] = {
-      .options = HEAPTAP_OPTION_PROF, .active = true, .lg_sample = 19, .statistics = {300, 200, 50, 0, 0, 0}};
+      .options = HEAPTAP_OPTION_PROF, .active = true, .lg_sample = 19, .statistics = {300, 200, 50, 0, 0, 0, 0}};
 }
 
 }  // namespace heaptap::api

@@ -177,12 +177,12 @@ TEST(Threads, AreTheOutermostFrames) {
             "       20   16.5%    load\n"
             "       20   16.5%    parse\n"
             "        1    0.8%    [unknown call path]\n");
-  const std::vector<Row> rows = Rows(named, ThreadsOf(named.paths()), show, false);
+  const std::vector<Row> rows = Rows(named, RootsOf(named.paths()), show, false);
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[1].name, "thread 9");
   EXPECT_EQ(rows[1].self.bytes, 21);
   EXPECT_EQ(rows[1].self.samples, 3u);
-  EXPECT_THAT(TopText(named, ThreadsOf(named.paths()), show, {}), HasSubstr("THREAD\n"));
+  EXPECT_THAT(TopText(named, RootsOf(named.paths()), show, {}), HasSubstr("THREAD\n"));
 }
 
 // The variance of a sum of samples of one size: n * w * (w - s).

@@ -43,6 +43,8 @@ class Collector {
   virtual absl::StatusOr<std::vector<profile::EndedProcess>> Ended() = 0;
 
   virtual absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process) = 0;
+  // The same, with blocks by size and age.
+  virtual absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process) = 0;
   // Writes a dump into the collector's folder. Returns its path.
   virtual absl::StatusOr<std::string> Dump(const profile::ProcessRef& process) = 0;
 

@@ -53,8 +53,10 @@ std::string Jeprof(Call& call, profile::Snapshot snapshot) {
 
 std::string Pprof(Call& call, profile::Snapshot snapshot) {
   const exporter::FindSourceFrames find = call.symbols.FindAll(snapshot);
-  return exporter::Pprof(snapshot.profile,
-                         {.time = snapshot.time, .program = snapshot.executable, .find_source_frames = find});
+  return exporter::Pprof(snapshot.profile, {.time = snapshot.time,
+                                            .program = snapshot.executable,
+                                            .find_source_frames = find,
+                                            .blocks = snapshot.profile.HasBlocks()});
 }
 
 Reply CollapsedPage(Call& call, const profile::ProcessSummary& process) {
@@ -82,14 +84,16 @@ Reply JeprofPage(Call& call, const profile::ProcessSummary& process) {
 
 Reply Heap(Call& call, const profile::ProcessSummary& process) {
   const std::string format = call.request.Parameter("format").value_or("heap_v2");
-  constexpr absl::string_view kFormats[] = {"heap_v2", "gperftools", "pprof", "collapsed", "jeprof"};
+  constexpr absl::string_view kFormats[] = {"heap_v2", "gperftools", "pprof", "blocks", "collapsed", "jeprof"};
   if (std::find(std::begin(kFormats), std::end(kFormats), format) == std::end(kFormats)) {
-    return absl::InvalidArgumentError("format must be heap_v2, gperftools, pprof, collapsed or jeprof");
+    return absl::InvalidArgumentError("format must be heap_v2, gperftools, pprof, blocks, collapsed or jeprof");
   }
-  absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref());
+  const bool with_blocks = format == "blocks";
+  absl::StatusOr<profile::Snapshot> snapshot =
+      with_blocks ? call.collector.DetailedSnapshot(process.ref()) : call.collector.Snapshot(process.ref());
   if (!snapshot.ok()) return snapshot.status();
   if (format == "gperftools") return http::Response{.body = exporter::GperftoolsHeap(snapshot->profile)};
-  if (format == "pprof") {
+  if (format == "pprof" || with_blocks) {
     return http::Response{.content_type = "application/octet-stream", .body = Pprof(call, std::move(*snapshot))};
   }
   if (format == "collapsed") {

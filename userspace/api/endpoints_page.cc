@@ -44,16 +44,23 @@ Reply Style(Call& call) {
 }
 
 Reply Profile(Call& call, const profile::ProcessSummary& process) {
-  absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref());
+  absl::StatusOr<profile::Snapshot> snapshot = call.collector.DetailedSnapshot(process.ref());
   if (!snapshot.ok()) return snapshot.status();
   const exporter::FindSourceFrames find = call.symbols.FindAll(*snapshot);
   const report::NamedProfile named(snapshot->profile, find);
   report::Subject subject = {.name = absl::StrCat(base::Printable(process.command), " (PID ", process.pid, ")"),
                              .period = snapshot->profile.period};
+  subject.coverage = snapshot->coverage;
+  if (!subject.coverage.empty()) {
+    uint64_t resident = 0;
+    for (const profile::CoveragePart& part : subject.coverage) resident += part.bytes;
+    subject.resident_bytes = static_cast<double>(resident);
+  }
   subject.warnings.reserve(snapshot->profile.warnings.size());
   for (const std::string& warning : snapshot->profile.warnings) subject.warnings.push_back(base::Printable(warning));
-  return http::Response{.content_type = http::kJson,
-                        .body = report::PageData(named, named.paths(), subject, {.pid = process.pid})};
+  return http::Response{
+      .content_type = http::kJson,
+      .body = report::PageData(named, named.paths(), subject, {.pid = process.pid, .shares = &snapshot->profile})};
 }
 
 constexpr CollectorEndpoint kPages[] = {

@@ -13,6 +13,12 @@
 
 namespace heaptap::bpf {
 
+namespace {
+
+bool IsObject(const heaptap_live& object) { return object.size != 0 && object.size != HEAPTAP_LIVE_CLAIMED; }
+
+}  // namespace
+
 absl::Status KernelEntries::VisitTallies(absl::FunctionRef<void(uint64_t, const TallyEntry&)> visit) const {
   return ForEachEntry<heaptap_tally_key, heaptap_tally>(skeleton_->maps.tallies,
                                                         [&](const heaptap_tally_key& key, const heaptap_tally& tally) {
@@ -40,7 +46,7 @@ absl::StatusOr<std::map<uint64_t, LiveTotals>> KernelEntries::ReadLiveTotals() c
   std::map<uint64_t, LiveTotals> processes;
   absl::Status status = ForEachEntry<heaptap_live_key, heaptap_live>(
       skeleton_->maps.live, [&](const heaptap_live_key& key, const heaptap_live& object) {
-        if (object.size == 0 || object.size == HEAPTAP_LIVE_CLAIMED) return;
+        if (!IsObject(object)) return;
         LiveTotals& totals = processes[key.process_id];
         totals.objects++;
         totals.bytes += object.size;
@@ -48,6 +54,14 @@ absl::StatusOr<std::map<uint64_t, LiveTotals>> KernelEntries::ReadLiveTotals() c
       });
   if (!status.ok()) return status;
   return processes;
+}
+
+absl::Status KernelEntries::VisitLive(uint64_t process_id, absl::FunctionRef<void(const heaptap_live&)> visit) const {
+  return ForEachEntry<heaptap_live_key, heaptap_live>(skeleton_->maps.live,
+                                                      [&](const heaptap_live_key& key, const heaptap_live& object) {
+                                                        if (key.process_id == process_id && IsObject(object))
+                                                          visit(object);
+                                                      });
 }
 
 absl::StatusOr<heaptap_stack> KernelEntries::ReadStack(uint64_t stack_id) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads the entries of the kernel's maps. Part of KernelBooks. Not thread-safe.
+// Reads the entries of the kernel's maps. Part of KernelBooks. Not thread-safe, except VisitLive.
 #ifndef HEAPTAP_USERSPACE_BPF_KERNEL_ENTRIES_H_
 #define HEAPTAP_USERSPACE_BPF_KERNEL_ENTRIES_H_
 
@@ -24,6 +24,7 @@ class KernelEntries final : public Entries {
   absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const override;
   absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const override;
   absl::StatusOr<std::map<uint64_t, LiveTotals>> ReadLiveTotals() const override;
+  absl::Status VisitLive(uint64_t process_id, absl::FunctionRef<void(const heaptap_live&)> visit) const override;
   absl::StatusOr<std::vector<heaptap_record>> ReadRecords(uint64_t process_id) const override;
   absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const override;
   absl::StatusOr<ThreadName> ReadThreadName(uint64_t process_id, uint32_t tid) const override;

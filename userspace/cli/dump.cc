@@ -129,8 +129,9 @@ void AddDump(CommandLine& line) {
       command
           .Add("--format", flags->format,
                "choose the format, with -o: heap_v2 (default; jemalloc's, for jeprof), gperftools, pprof (for go tool "
-               "pprof), collapsed (for flame graphs), jeprof (with symbols, for jeprof on any machine)")
-          .OneOf({"heap_v2", "gperftools", "pprof", "collapsed", "jeprof"});
+               "pprof), blocks (pprof with the sizes and ages of what is live), collapsed (for flame graphs), jeprof "
+               "(with symbols, for jeprof on any machine)")
+          .OneOf({"heap_v2", "gperftools", "pprof", "blocks", "collapsed", "jeprof"});
   command
       .AddFlag("--symbolized", flags->symbolized,
                "write a dump that needs no files of the program: the same as --format jeprof")

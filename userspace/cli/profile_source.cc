@@ -53,6 +53,12 @@ absl::StatusOr<Profile> Parse(absl::string_view text, const std::string& name, e
   return profile;
 }
 
+absl::StatusOr<Dump> ParsePprof(absl::string_view bytes, absl::string_view name) {
+  absl::StatusOr<exporter::PprofContent> content = exporter::ReadPprof(bytes, name);
+  if (!content.ok()) return content.status();
+  return Dump{.profile = std::move(content->profile), .symbols = std::move(content->symbols)};
+}
+
 }  // namespace
 
 absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads threads) {
@@ -63,9 +69,8 @@ absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads thr
     if (!text.ok()) return CannotRead(path, text.status().message());
   }
   if (exporter::IsPprof(*text)) {
-    absl::StatusOr<exporter::PprofContent> content = exporter::ReadPprof(*text, path);
-    if (!content.ok()) return absl::FailedPreconditionError(content.status().message());
-    return Dump{.profile = std::move(content->profile), .symbols = std::move(content->symbols)};
+    absl::StatusOr<Dump> dump = ParsePprof(*text, path);
+    return dump.ok() ? dump : absl::FailedPreconditionError(dump.status().message());
   }
   absl::StatusOr<exporter::SymbolizedText> parts = exporter::SplitSymbolized(*text, path);
   if (!parts.ok()) return absl::FailedPreconditionError(parts.status().message());
@@ -81,6 +86,16 @@ absl::StatusOr<Profile> FetchProfile(const Client& client, pid_t pid, exporter::
   absl::StatusOr<Profile> profile = Parse(*text, "dump", threads);
   if (!profile.ok()) return client.Unexpected(target, profile.status().message());
   return profile;
+}
+
+absl::StatusOr<Dump> FetchBlocks(const Client& client, pid_t pid) {
+  const std::string target = absl::StrCat("/pid/", pid, "/heap?format=blocks");
+  absl::StatusOr<std::string> bytes = client.GetDump(target);
+  if (!bytes.ok()) return bytes.status();
+  if (exporter::IsGzip(*bytes)) bytes = exporter::Gunzip(*bytes, kMaxFileBytes);
+  if (!bytes.ok()) return client.Unexpected(target, bytes.status().message());
+  absl::StatusOr<Dump> dump = ParsePprof(*bytes, "answer");
+  return dump.ok() ? dump : client.Unexpected(target, dump.status().message());
 }
 
 void SayMissing(const LocalNames& names) {

@@ -32,6 +32,9 @@ absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads thr
 absl::StatusOr<profile::Profile> FetchProfile(const Client& client, pid_t pid,
                                               exporter::ReadThreads threads = exporter::ReadThreads::kSum);
 
+// The same, with blocks by size and age, and names.
+absl::StatusOr<Dump> FetchBlocks(const Client& client, pid_t pid);
+
 // Tells which files gave no names.
 void SayMissing(const LocalNames& names);
 

@@ -66,12 +66,20 @@ report::Show ToShow(const ReportFlags& flags) {
   if (flags.by == "line" || flags.lines) show.by = report::By::kLine;
   if (flags.by == "library") show.by = report::By::kLibrary;
   if (flags.by == kByThread) show.by = report::By::kThread;
+  if (flags.by == kBySize) show.by = report::By::kSize;
+  if (flags.by == kByAge) show.by = report::By::kAge;
   const bool allocated = flags.allocated || flags.alloc_objects;
   const bool objects = flags.objects || flags.alloc_objects;
   if (allocated) show.value = report::Value::kAllocated;
   if (flags.freed) show.value = report::Value::kFreed;
   if (objects) show.unit = report::Unit::kObjects;
   return show;
+}
+
+report::Roots RootsFor(const ReportFlags& flags) {
+  if (flags.by == kByThread) return report::Roots::kThreads;
+  if (flags.by == kBySize) return report::Roots::kSizes;
+  return flags.by == kByAge ? report::Roots::kAges : report::Roots::kNone;
 }
 
 // Null: none of those with a flag.
@@ -95,30 +103,33 @@ absl::Status Write(const ReportFlags& flags, const View* view, const ReportInput
   return text.ok() ? WriteWholeFile(flags.output, *text) : text.status();
 }
 
-absl::StatusOr<Seen> See(const ReportFlags& flags, profile::Unchanged unchanged) {
-  if (flags.by == kBySize || flags.by == kByAge) {
-    // No format that we read, and no answer of the daemon, has them.
-    return absl::FailedPreconditionError(absl::StrCat(
-        "--by ", flags.by, ": a profile has sums for each call path, not the ", flags.by, " of each block"));
+absl::StatusOr<Seen> See(const ReportFlags& flags, const View* view) {
+  const report::Roots roots = RootsFor(flags);
+  if (roots == report::Roots::kNone) {
+    const auto unchanged = view == nullptr ? profile::Unchanged::kLeaveOut : view->unchanged;
+    const auto look = view != nullptr && view->has_shares ? LookAtShares : LookAt;
+    return look(flags.socket, flags.subject, flags.base, unchanged);
   }
-  if (flags.by != kByThread) return LookAt(flags.socket, flags.subject, flags.base, unchanged);
-  if (flags.lines || !flags.base.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--by thread: leave out ", flags.lines ? "--lines" : "--base: differences are by call path"));
+  const auto without = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("--by ", flags.by, ": leave out ", what));
+  };
+  if (flags.lines) return without("--lines");
+  if (!flags.base.empty()) return without("--base: differences are by call path");
+  const bool is_live = !flags.allocated && !flags.alloc_objects && !flags.freed;
+  if (roots != report::Roots::kThreads && !is_live) {
+    return without("--allocated and --freed: sizes and ages are known of live memory only");
   }
-  return LookAtThreads(flags.socket, flags.subject);
+  return LookAtRoots(flags.socket, flags.subject, roots, absl::StrCat("--by ", flags.by));
 }
 
 int ReportMemory(const ReportFlags& flags) {
   const View* view = ChosenView(flags);
-  const auto unchanged = view == nullptr ? profile::Unchanged::kLeaveOut : view->unchanged;
-  absl::StatusOr<Seen> seen = See(flags, unchanged);
+  absl::StatusOr<Seen> seen = See(flags, view);
   if (!seen.ok()) return Report(seen.status());
   const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);
   const exporter::FindSourceFrames find = names.Find();
-  const report::NamedProfile named(seen->profile, find, seen->measures,
-                                   flags.by == kByThread ? report::Roots::kThreads : report::Roots::kNone);
+  const report::NamedProfile named(seen->profile, find, seen->measures, RootsFor(flags));
   return Report(Write(flags, view,
                       {.profile = seen->profile,
                        .find = find,
@@ -154,7 +165,8 @@ void AddViews(Command command, ReportFlags& flags) {
 }
 
 void AddMeasures(Command command, ReportFlags& flags) {
-  command.Add("--by", flags.by, "sum by function (default), line, library or thread")
+  command
+      .Add("--by", flags.by, "sum by function (default), line, library or thread; of live memory also by size or age")
       .OneOf({"function", "line", "library", kByThread, kBySize, kByAge})
       .Type("WHAT");
   Option allocated = command.AddFlag("--allocated,--alloc_space,--alloc-space", flags.allocated,

@@ -58,19 +58,49 @@ absl::StatusOr<Seen> OfDump(const std::string& path, exporter::ReadThreads threa
   return Seen{.profile = std::move(dump->profile), .subject = std::move(subject), .symbols = std::move(dump->symbols)};
 }
 
-absl::StatusOr<Seen> OfProcess(const std::string& socket, const std::string& word, exporter::ReadThreads threads) {
+enum class Detail { kSums, kThreads, kBlocks };
+
+absl::StatusOr<Dump> Fetch(const Client& client, pid_t pid, Detail detail) {
+  if (detail == Detail::kBlocks) return FetchBlocks(client, pid);
+  const bool with_threads = detail == Detail::kThreads;
+  absl::StatusOr<Profile> profile =
+      FetchProfile(client, pid, with_threads ? exporter::ReadThreads::kSeparate : exporter::ReadThreads::kSum);
+  if (!profile.ok()) return profile.status();
+  return Dump{.profile = *std::move(profile)};
+}
+
+absl::StatusOr<Seen> OfProcess(const std::string& socket, const std::string& word, Detail detail) {
   const Client client(socket);
   const absl::StatusOr<ProcessDocument> process = FindProcess(client, word);
   if (!process.ok()) return process.status();
   const pid_t pid = process->value.pid;
-  absl::StatusOr<Profile> profile = FetchProfile(client, pid, threads);
-  if (!profile.ok()) return profile.status();
-  report::Subject subject = DumpSubject(*profile, "");
+  absl::StatusOr<Dump> dump = Fetch(client, pid, detail);
+  if (!dump.ok()) return dump.status();
+  report::Subject subject = DumpSubject(dump->profile, "");
   subject.name = absl::StrCat(base::Printable(process->value.command), " (PID ", pid, ")");
   subject.resident_bytes = ResidentBytes(pid);
   subject.next_commands = {absl::StrCat("heaptap report --tree ", pid),
                            absl::StrCat("heaptap diff ", pid, " --seconds 60")};
-  return Seen{.profile = *std::move(profile), .subject = std::move(subject), .pid = pid};
+  return Seen{.profile = std::move(dump->profile),
+              .subject = std::move(subject),
+              .pid = pid,
+              .symbols = std::move(dump->symbols)};
+}
+
+// A profile without paths has nothing to tell apart.
+bool HasThreads(const Profile& profile) {
+  const std::vector<profile::ThreadShare> threads = profile.Threads();
+  const bool has_others = std::ranges::any_of(threads, [](const profile::ThreadShare& one) { return one.tid != 0; });
+  return has_others || threads.empty() || !profile.thread_names.empty();
+}
+
+bool HasBlocks(const Profile& profile, report::Roots roots) {
+  if (profile.Live().IsZero()) return true;
+  return std::ranges::any_of(profile.contexts, [roots](const profile::Context& context) {
+    return std::ranges::any_of(context.blocks, [roots](const profile::BlockShare& share) {
+      return roots == report::Roots::kSizes || share.age != profile::kUnknownAge;
+    });
+  });
 }
 
 // A moment of the past. All moments of one report share `profiles`.
@@ -109,7 +139,7 @@ absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, 
   if (moment.has_value() && !moment->ok()) return moment->status();
   absl::StatusOr<Seen> seen = is_dump              ? OfDump(word, exporter::ReadThreads::kSum)
                               : moment.has_value() ? OfMoment(profiles, **moment, word)
-                                                   : OfProcess(socket, word, exporter::ReadThreads::kSum);
+                                                   : OfProcess(socket, word, Detail::kSums);
   if (!seen.ok() || base.empty()) return seen;
   absl::StatusOr<Dump> before = ReadBase(profiles, base, moment.has_value());
   if (!before.ok()) return before.status();
@@ -122,21 +152,33 @@ absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, 
   return seen;
 }
 
-absl::StatusOr<Seen> LookAtThreads(const std::string& socket, const std::string& word) {
-  const auto without = [](absl::string_view what) {
-    return absl::FailedPreconditionError(absl::StrCat("--by thread: ", what));
+absl::StatusOr<Seen> LookAtShares(const std::string& socket, const std::string& word, const std::string& base,
+                                  profile::Unchanged unchanged) {
+  if (base.empty() && IsDump(word)) return OfDump(word, exporter::ReadThreads::kSeparate);
+  if (base.empty() && !ParseNamedMoment(word).has_value()) return OfProcess(socket, word, Detail::kBlocks);
+  return LookAt(socket, word, base, unchanged);
+}
+
+absl::StatusOr<Seen> LookAtRoots(const std::string& socket, const std::string& word, report::Roots roots,
+                                 absl::string_view option) {
+  const auto without = [option](absl::string_view what) {
+    return absl::FailedPreconditionError(absl::StrCat(option, ": ", what));
   };
   const bool is_dump = IsDump(word);
-  if (!is_dump && ParseNamedMoment(word).has_value()) return without("the history does not tell threads apart");
-  absl::StatusOr<Seen> seen = is_dump ? OfDump(word, exporter::ReadThreads::kSeparate)
-                                      : OfProcess(socket, word, exporter::ReadThreads::kSeparate);
+  if (!is_dump && ParseNamedMoment(word).has_value()) {
+    return without("the history does not tell threads, sizes and ages apart");
+  }
+  absl::StatusOr<Seen> seen =
+      is_dump ? OfDump(word, exporter::ReadThreads::kSeparate)
+              : OfProcess(socket, word, roots == report::Roots::kThreads ? Detail::kThreads : Detail::kBlocks);
   if (!seen.ok()) return seen;
-  const std::vector<profile::ThreadShare> threads = seen->profile.Threads();
-  const bool has_others = std::ranges::any_of(threads, [](const profile::ThreadShare& one) { return one.tid != 0; });
-  if (!has_others && !threads.empty() && seen->profile.thread_names.empty()) {
-    return without(
-        "this dump does not tell threads apart (heap_v2 does, and so does a profile of pprof with the label "
-        "thread_id)");
+  const Profile& profile = seen->profile;
+  if (roots == report::Roots::kThreads ? !HasThreads(profile) : !HasBlocks(profile, roots)) {
+    return without(roots == report::Roots::kThreads
+                       ? "this dump does not tell threads apart (heap_v2 does, and so does a profile of pprof with the "
+                         "label thread_id)"
+                       : "this dump does not tell it (a process that the daemon records does, and so does a dump of "
+                         "heaptap dump --format blocks)");
   }
   return seen;
 }

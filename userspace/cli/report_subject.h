@@ -35,9 +35,14 @@ struct Seen {
 absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base,
                             profile::Unchanged unchanged = profile::Unchanged::kLeaveOut);
 
-// A dump or a process, with the shares of its threads. Errors as above; FailedPrecondition also: it does not tell
-// threads apart.
-absl::StatusOr<Seen> LookAtThreads(const std::string& socket, const std::string& word);
+// The same, with the shares of threads, and of a process those of sizes and ages, as far as they are known.
+absl::StatusOr<Seen> LookAtShares(const std::string& socket, const std::string& word, const std::string& base,
+                                  profile::Unchanged unchanged);
+
+// A dump or a process, with what `roots` needs. `option`: for messages. Errors as above; FailedPrecondition also: it
+// does not tell threads, sizes or ages apart.
+absl::StatusOr<Seen> LookAtRoots(const std::string& socket, const std::string& word, report::Roots roots,
+                                 absl::string_view option);
 
 }  // namespace heaptap::cli
 

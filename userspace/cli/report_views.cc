@@ -51,8 +51,7 @@ report::TextOptions ToOptions(const ReportInput& input, uint64_t limit) {
 absl::StatusOr<std::string> Top(const ReportInput& input) {
   const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
   if (!paths.ok()) return paths.status();
-  const bool by_thread = input.show.by == report::By::kThread;
-  return report::TopText(input.named, by_thread ? report::ThreadsOf(*paths) : *paths, input.show,
+  return report::TopText(input.named, report::IsOfRoots(input.show.by) ? report::RootsOf(*paths) : *paths, input.show,
                          ToOptions(input, kRows));
 }
 
@@ -126,8 +125,9 @@ absl::StatusOr<std::string> Jeprof(const ReportInput& input) {
 // Some formats show the whole profile.
 absl::Status CheckUnfiltered(const ReportInput& input, absl::string_view option) {
   const report::Filters& filters = input.filters;
-  if (input.show.by == report::By::kThread) {
-    return absl::InvalidArgumentError(absl::StrCat(option, " writes the whole profile: leave out --by thread"));
+  if (report::IsOfRoots(input.show.by)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, " writes the whole profile: leave out --by thread, size or age"));
   }
   for (const std::string* text : {&filters.focus, &filters.ignore, &filters.hide, &filters.show, &input.exclude}) {
     if (!text->empty()) {
@@ -158,7 +158,9 @@ absl::StatusOr<std::string> Collapsed(const ReportInput& input) {
 
 absl::StatusOr<std::string> Pprof(const ReportInput& input) {
   if (absl::Status status = CheckUnfiltered(input, "--pprof"); !status.ok()) return status;
-  return exporter::Pprof(input.profile, {.program = input.subject.name, .find_source_frames = input.find});
+  return exporter::Pprof(
+      input.profile,
+      {.program = input.subject.name, .find_source_frames = input.find, .blocks = input.profile.HasBlocks()});
 }
 
 absl::StatusOr<std::string> Symbolized(const ReportInput& input) {
@@ -169,8 +171,12 @@ absl::StatusOr<std::string> Symbolized(const ReportInput& input) {
 absl::StatusOr<std::string> Html(const ReportInput& input) {
   const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, false);
   if (!paths.ok()) return paths.status();
-  return web::SinglePage(input.subject.name,
-                         report::PageData(input.named, *paths, input.subject, {.source_paths = input.source_paths}));
+  // A selection of paths, or a difference, has other paths than the profile has contexts.
+  const bool has_all = paths->size() == input.profile.contexts.size() && CheckUnfiltered(input, "").ok();
+  const bool has_shares = has_all && !input.subject.is_difference;
+  return web::SinglePage(input.subject.name, report::PageData(input.named, *paths, input.subject,
+                                                              {.shares = has_shares ? &input.profile : nullptr,
+                                                               .source_paths = input.source_paths}));
 }
 
 constexpr View kViews[] = {
@@ -180,7 +186,7 @@ constexpr View kViews[] = {
     {"--json", "print one JSON document", Json},
     {"--markdown", "print the short form for a ticket or an assistant", Markdown},
     {"--svg", "print a flame graph as a picture", Svg},
-    {"--html", "write a page to look at in a browser, as one file", Html, true, profile::Unchanged::kKeep},
+    {"--html", "write a page to look at in a browser, as one file", Html, true, profile::Unchanged::kKeep, true},
     {"--dot", "print the call graph for graphviz", Dot},
     {"--pdf", "write the call graph as a document, drawn by graphviz", Pdf, true},
     {"--perfetto", "write a trace for ui.perfetto.dev", Perfetto, true},
@@ -198,6 +204,7 @@ absl::Span<const View> ReportViews() { return kViews; }
 absl::StatusOr<std::string> ShortView(const ReportInput& input) {
   const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
   if (!paths.ok()) return paths.status();
+  if (report::IsOfRoots(input.show.by)) return Top(input);
   report::Show show = input.show;
   // Many programs have freed everything at their end; what they allocated is still of interest.
   const bool is_live = show.value == report::Value::kLive && !input.subject.is_difference;

@@ -46,12 +46,13 @@ struct View {
   MakeView make;
   bool is_binary = false;
   profile::Unchanged unchanged = profile::Unchanged::kLeaveOut;  // in a difference
+  bool has_shares = false;                                       // of threads, sizes and ages
 };
 
 // The views that are chosen by a flag.
 absl::Span<const View> ReportViews();
 
-// Without a flag, with --callers, and with --peek.
+// Without a flag (by thread, size or age: --top), with --callers, and with --peek.
 absl::StatusOr<std::string> ShortView(const ReportInput& input);
 absl::StatusOr<std::string> CallersView(const ReportInput& input);
 absl::StatusOr<std::string> PeekView(const ReportInput& input);

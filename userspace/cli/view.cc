@@ -45,14 +45,16 @@ std::string DefaultOutput(const std::string& subject) {
 }
 
 int WritePage(const ViewFlags& flags) {
-  const absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base, profile::Unchanged::kKeep);
+  const absl::StatusOr<Seen> seen = LookAtShares(flags.socket, flags.subject, flags.base, profile::Unchanged::kKeep);
   if (!seen.ok()) return Report(seen.status());
   const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);
   const report::NamedProfile named(seen->profile, names.Find(), seen->measures);
-  const std::string page =
-      web::SinglePage(seen->subject.name, report::PageData(named, named.paths(), seen->subject,
-                                                           {.pid = seen->pid, .source_paths = !flags.no_source_paths}));
+  const std::string page = web::SinglePage(
+      seen->subject.name, report::PageData(named, named.paths(), seen->subject,
+                                           {.pid = seen->pid,
+                                            .shares = seen->subject.is_difference ? nullptr : &seen->profile,
+                                            .source_paths = !flags.no_source_paths}));
   const std::string output = flags.output.empty() ? DefaultOutput(flags.subject) : flags.output;
   if (const absl::Status status = WriteWholeFile(output, page); !status.ok() || output == "-") return Report(status);
   const std::string shown = base::Printable(output);

@@ -15,6 +15,7 @@
 #include "userspace/base/messages.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
+#include "userspace/recording/live_blocks.h"
 
 namespace heaptap::daemon {
 namespace {
@@ -153,6 +154,19 @@ absl::StatusOr<std::vector<profile::EndedProcess>> Daemon::Ended() {
 absl::StatusOr<profile::Snapshot> Daemon::Snapshot(const profile::ProcessRef& process) {
   return Ask<absl::StatusOr<profile::Snapshot>>(
       [process](recording::Recorder& recorder) { return recorder.queries().Snapshot(process); });
+}
+
+absl::StatusOr<profile::Snapshot> Daemon::DetailedSnapshot(const profile::ProcessRef& process) {
+  // The user's account has time for it.
+  absl::Status may =
+      Ask<absl::Status>([process](recording::Recorder& recorder) { return recorder.queries().MayRead(process); });
+  if (!may.ok()) return may;
+  absl::StatusOr<recording::LiveBlocks> blocks = recording::ReadLiveBlocks(recorder_->entries(), process.process_id);
+  if (!blocks.ok()) return blocks.status();
+  // Shared, because the recording may answer when this thread waits no longer.
+  const auto shared = std::make_shared<const recording::LiveBlocks>(*std::move(blocks));
+  return Ask<absl::StatusOr<profile::Snapshot>>(
+      [process, shared](recording::Recorder& recorder) { return recorder.queries().Snapshot(process, shared.get()); });
 }
 
 absl::StatusOr<std::string> Daemon::Dump(const profile::ProcessRef& process) {

@@ -53,6 +53,7 @@ class Daemon : public api::Collector {
   absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process) override;
   absl::StatusOr<std::vector<profile::EndedProcess>> Ended() override;
   absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process) override;
+  absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process) override;
   absl::StatusOr<std::string> Dump(const profile::ProcessRef& process) override;
   absl::StatusOr<profile::AllocatorFigures> Allocator(const profile::ProcessRef& process) override;
   absl::Status SetActive(const profile::ProcessRef& process, bool active) override;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@ namespace heaptap::exporter {
 namespace {
 
 using namespace pprof;
+using profile::BlockShare;
 using profile::Context;
 using profile::Estimate;
 using profile::Profile;
@@ -121,13 +123,28 @@ class Writer {
 
   void WriteContext(const Context& context) {
     if (!options_.threads) {
-      WriteSample(context, {.live = context.Live(), .allocated = context.Allocated()});
+      WriteSample(context, {.live = context.Live(), .allocated = context.Allocated()}, {});
       return;
     }
-    for (const ThreadShare& share : context.threads) WriteSample(context, share);
+    for (const ThreadShare& share : context.threads) {
+      ThreadShare sample = share;
+      if (options_.blocks) sample.live = {};
+      WriteSample(context, sample, {.thread = true});
+    }
+    if (!options_.blocks) return;
+    for (const BlockShare& share : context.blocks) {
+      WriteSample(context, {.tid = share.tid, .live = share.live},
+                  {.thread = true, .size = share.size, .age = share.age});
+    }
   }
 
-  void WriteSample(const Context& context, const ThreadShare& share) {
+  struct Labels {
+    bool thread = false;
+    std::optional<uint64_t> size = {};
+    std::optional<uint32_t> age = {};
+  };
+
+  void WriteSample(const Context& context, const ThreadShare& share, const Labels& labels) {
     const std::array<int64_t, 4> values = {ToSignedWhole(share.allocated.objects), ToSignedWhole(share.allocated.bytes),
                                            ToSignedWhole(share.live.objects), ToSignedWhole(share.live.bytes)};
     if (values == std::array<int64_t, 4>{}) return;
@@ -138,17 +155,25 @@ class Writer {
     protozero::pbf_builder<SampleField> message(out_, ProfileField::kSample);
     message.add_packed_uint64(SampleField::kLocationId, location_ids_.begin(), location_ids_.end());
     message.add_packed_int64(SampleField::kValue, values.begin(), values.end());
-    if (!options_.threads) return;
-    {
-      protozero::pbf_builder<LabelField> label(message, SampleField::kLabel);
-      label.add_int64(LabelField::kKey, texts_.Add("thread_id"));
-      label.add_int64(LabelField::kNumber, share.tid);
+    if (labels.size.has_value()) WriteLabel(message, "bytes", *labels.size, "bytes");
+    if (labels.age.has_value() && *labels.age != profile::kUnknownAge) {
+      WriteLabel(message, "age", *labels.age, "seconds");
     }
+    if (!labels.thread) return;
+    WriteLabel(message, "thread_id", share.tid, "");
     auto name = profile_.thread_names.find(share.tid);
     if (name == profile_.thread_names.end() || name->second.empty()) return;
     protozero::pbf_builder<LabelField> label(message, SampleField::kLabel);
     label.add_int64(LabelField::kKey, texts_.Add("thread"));
     label.add_int64(LabelField::kText, texts_.Add(base::Printable(name->second)));
+  }
+
+  void WriteLabel(protozero::pbf_builder<SampleField>& sample, absl::string_view key, uint64_t number,
+                  absl::string_view unit) {
+    protozero::pbf_builder<LabelField> label(sample, SampleField::kLabel);
+    label.add_int64(LabelField::kKey, texts_.Add(key));
+    label.add_int64(LabelField::kNumber, static_cast<int64_t>(number));
+    if (!unit.empty()) label.add_int64(LabelField::kUnit, texts_.Add(unit));
   }
 
   // The number of a location, which is written at its first use.

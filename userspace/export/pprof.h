@@ -9,8 +9,9 @@
 // Locations are the addresses of calls (CallAddress) in the process's address space, numbered from 1. The first mapping
 // is that of the program. An unknown call path is one location without a mapping.
 //
-// Samples have no label "bytes" as in Go: a context may have blocks of many sizes, so the label would be a mean that
-// changes, and readers that subtract one scrape from the next (Alloy) match samples by labels.
+// Without PprofOptions.blocks, samples have no label "bytes" as in Go: a context may have blocks of many sizes, so the
+// label would be a mean that changes, and readers that subtract one scrape from the next (Alloy) match samples by
+// labels.
 #ifndef HEAPTAP_USERSPACE_EXPORT_PPROF_H_
 #define HEAPTAP_USERSPACE_EXPORT_PPROF_H_
 
@@ -33,6 +34,9 @@ struct PprofOptions {
   // all. Not for readers that match samples by labels or keep a series for each, because threads can change their
   // names.
   bool threads = true;
+  // Instead of one sample for a thread: one for what it has allocated, and one for each of its BlockShares, with the
+  // labels bytes (the size of each) and age (seconds, profile/ages.h). REQUIRES: threads.
+  bool blocks = false;
   // The value that readers show first.
   std::string default_sample_type = "inuse_space";
 };

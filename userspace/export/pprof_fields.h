@@ -27,7 +27,7 @@ enum class ProfileField : protozero::pbf_tag_type {
 };
 enum class ValueTypeField : protozero::pbf_tag_type { kType = 1, kUnit = 2 };
 enum class SampleField : protozero::pbf_tag_type { kLocationId = 1, kValue = 2, kLabel = 3 };
-enum class LabelField : protozero::pbf_tag_type { kKey = 1, kText = 2, kNumber = 3 };
+enum class LabelField : protozero::pbf_tag_type { kKey = 1, kText = 2, kNumber = 3, kUnit = 4 };
 enum class MappingField : protozero::pbf_tag_type {
   kId = 1,
   kMemoryStart = 2,

@@ -9,6 +9,7 @@
 #include <protozero/exception.hpp>
 #include <protozero/pbf_message.hpp>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -88,6 +89,9 @@ bool IsKnown(ProfileField field, protozero::pbf_wire_type type) {
   return false;
 }
 
+using BlockKeyType = std::tuple<uint32_t, uint64_t, uint32_t>;
+BlockKeyType BlockKey(const profile::BlockShare& share) { return {share.tid, share.size, share.age}; }
+
 class ContentBuilder {
  public:
   explicit ContentBuilder(Messages messages) : in_(std::move(messages)) {}
@@ -109,6 +113,7 @@ class ContentBuilder {
     }
     for (profile::Context& context : out_.profile.contexts) {
       std::ranges::sort(context.threads, {}, &profile::ThreadShare::tid);
+      std::ranges::sort(context.blocks, {}, BlockKey);
     }
     return std::move(out_);
   }
@@ -210,13 +215,12 @@ class ContentBuilder {
   absl::Status AddSample(absl::string_view bytes) {
     location_ids_.clear();
     values_.clear();
-    thread_name_ = {};
-    profile::ThreadShare share;
+    labels_ = {};
     absl::string_view part;
     absl::Status inner;
     const absl::Status status = base::ReadFields<SampleField>(bytes, kPprofProfile, [&](auto& in) {
       if (in.Take(SampleField::kLabel, part)) {
-        inner.Update(ReadLabel(part, share.tid));
+        inner.Update(ReadLabel(part));
         return true;
       }
       return in.Take(SampleField::kLocationId, location_ids_, kMaxReadFrames) ||
@@ -225,12 +229,13 @@ class ContentBuilder {
     if (!inner.ok()) return inner;
     if (!status.ok()) return status;
     if (values_.size() != in_.value_types.size()) return WrongPprof("a sample has too many or too few values");
+    profile::ThreadShare share = {.tid = labels_.tid};
     share.live = ToEstimate(columns_.live_objects, columns_.live_bytes);
     share.allocated = ToEstimate(columns_.allocated_objects, columns_.allocated_bytes);
     // Never negative (profile/difference.h).
     if (share.allocated.bytes < 0 || share.allocated.objects < 0) share.allocated = {};
-    if (share == profile::ThreadShare{.tid = share.tid}) return absl::OkStatus();
-    if (!thread_name_.empty()) out_.profile.thread_names.try_emplace(share.tid, thread_name_);
+    if (share == profile::ThreadShare{.tid = labels_.tid}) return absl::OkStatus();
+    if (!labels_.thread.empty()) out_.profile.thread_names.try_emplace(share.tid, labels_.thread);
     std::vector<uint64_t> frames;
     size_t functions = 0;
     frames.reserve(location_ids_.size());
@@ -246,7 +251,7 @@ class ContentBuilder {
     return absl::OkStatus();
   }
 
-  absl::Status ReadLabel(absl::string_view bytes, uint32_t& tid) {
+  absl::Status ReadLabel(absl::string_view bytes) {
     uint64_t key = 0;
     uint64_t text = 0;
     uint64_t number = 0;
@@ -255,8 +260,11 @@ class ContentBuilder {
     });
     if (!status.ok()) return status;
     if (!HasText(key) || !HasText(text)) return NoText();
-    if (in_.texts[key] == "thread_id" && number <= UINT32_MAX) tid = static_cast<uint32_t>(number);
-    if (in_.texts[key] == "thread") thread_name_ = in_.texts[text].substr(0, kMaxThreadName);
+    const absl::string_view name = in_.texts[key];
+    if (name == "thread_id" && number <= UINT32_MAX) labels_.tid = static_cast<uint32_t>(number);
+    if (name == "thread") labels_.thread = in_.texts[text].substr(0, kMaxThreadName);
+    if (name == "bytes" && number <= INT64_MAX) labels_.size = number;
+    if (name == "age") labels_.age = profile::AgeOf(number);
     return absl::OkStatus();
   }
 
@@ -277,6 +285,19 @@ class ContentBuilder {
     } else {
       threads[entry->second].live += share.live;
       threads[entry->second].allocated += share.allocated;
+    }
+    if (labels_.size.has_value() && !share.live.IsZero()) {
+      AddBlocks(context, {.tid = share.tid, .size = *labels_.size, .age = labels_.age, .live = share.live});
+    }
+  }
+
+  void AddBlocks(size_t context, const profile::BlockShare& share) {
+    std::vector<profile::BlockShare>& blocks = out_.profile.contexts[context].blocks;
+    const auto [entry, is_new] = by_block_.try_emplace({context, BlockKey(share)}, blocks.size());
+    if (is_new) {
+      blocks.push_back(share);
+    } else {
+      blocks[entry->second].live += share.live;
     }
   }
 
@@ -303,14 +324,21 @@ class ContentBuilder {
   Messages in_;
   PprofContent out_;
   ValueColumns columns_;
-  absl::flat_hash_map<uint64_t, Place> places_;                         // by the id of the location
-  absl::flat_hash_map<absl::Span<const uint64_t>, size_t> by_frames_;   // index into contexts
-  absl::flat_hash_map<std::pair<size_t, uint32_t>, size_t> by_thread_;  // by context: index into its threads
+  absl::flat_hash_map<uint64_t, Place> places_;                            // by the id of the location
+  absl::flat_hash_map<absl::Span<const uint64_t>, size_t> by_frames_;      // index into contexts
+  absl::flat_hash_map<std::pair<size_t, uint32_t>, size_t> by_thread_;     // by context: index into its threads
+  absl::flat_hash_map<std::pair<size_t, BlockKeyType>, size_t> by_block_;  // the same
   size_t name_bytes_ = 0;
   // Of one sample.
+  struct Labels {
+    uint32_t tid = 0;
+    absl::string_view thread = {};
+    std::optional<uint64_t> size = {};
+    uint32_t age = profile::kUnknownAge;
+  };
+  Labels labels_;
   std::vector<uint64_t> location_ids_;
   std::vector<uint64_t> values_;
-  absl::string_view thread_name_;
 };
 
 }  // namespace

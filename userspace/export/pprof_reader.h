@@ -30,8 +30,8 @@ struct PprofContent {
 bool IsPprof(absl::string_view bytes);
 
 // The heap profile in `bytes`, unpacked. `name`: of the file, for messages. Live values may be negative, as in a
-// difference. Threads come from the labels thread_id and thread. InvalidArgument: damaged, or no heap profile. Takes
-// linear time. Thread-safe.
+// difference. Threads come from the labels thread_id and thread, blocks from the labels bytes and age (pprof.h).
+// InvalidArgument: damaged, or no heap profile. Takes linear time. Thread-safe.
 absl::StatusOr<PprofContent> ReadPprof(absl::string_view bytes, absl::string_view name);
 
 }  // namespace heaptap::exporter

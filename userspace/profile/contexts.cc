@@ -2,34 +2,59 @@
 #include "userspace/profile/contexts.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace heaptap::profile {
+namespace {
 
-void ContextBuilder::Add(std::vector<uint64_t> frames, bool truncated, uint32_t tid, const heaptap_tally& tally) {
+// Sorts the shares by their keys, and adds those with equal keys.
+template <typename Share, typename KeyOf, typename AddTo>
+void Merge(std::vector<Share>& shares, KeyOf key_of, AddTo add_to) {
+  if (shares.empty()) return;
+  std::ranges::stable_sort(shares, {}, key_of);
+  size_t last = 0;
+  for (size_t i = 1; i < shares.size(); i++) {
+    if (key_of(shares[i]) == key_of(shares[last])) {
+      add_to(shares[last], shares[i]);
+    } else {
+      shares[++last] = shares[i];
+    }
+  }
+  shares.resize(last + 1);
+}
+
+}  // namespace
+
+Context& ContextBuilder::At(std::vector<uint64_t> frames, bool truncated) {
   auto [entry, is_new] = by_frames_.try_emplace(std::move(frames), contexts_.size());
-  if (is_new) contexts_.push_back({.frames = entry->first, .truncated = false, .threads = {}});
+  if (is_new) contexts_.push_back({.frames = entry->first});
   Context& context = contexts_[entry->second];
   context.truncated |= truncated;
-  context.threads.push_back({.tid = tid, .live = LiveEstimate(tally), .allocated = ToEstimate(tally.allocated)});
+  return context;
+}
+
+void ContextBuilder::Add(std::vector<uint64_t> frames, bool truncated, uint32_t tid, const heaptap_tally& tally) {
+  At(std::move(frames), truncated)
+      .threads.push_back({.tid = tid, .live = LiveEstimate(tally), .allocated = ToEstimate(tally.allocated)});
+}
+
+void ContextBuilder::Add(std::vector<uint64_t> frames, bool truncated, const BlockShare& blocks) {
+  At(std::move(frames), truncated).blocks.push_back(blocks);
 }
 
 std::vector<Context> ContextBuilder::Build() {
   by_frames_.clear();
   for (Context& context : contexts_) {
-    std::vector<ThreadShare>& threads = context.threads;
-    std::stable_sort(threads.begin(), threads.end(),
-                     [](const ThreadShare& a, const ThreadShare& b) { return a.tid < b.tid; });
-    size_t last = 0;
-    for (size_t i = 1; i < threads.size(); ++i) {
-      if (threads[i].tid == threads[last].tid) {
-        threads[last].live += threads[i].live;
-        threads[last].allocated += threads[i].allocated;
-      } else {
-        threads[++last] = threads[i];
-      }
-    }
-    threads.resize(last + 1);
+    Merge(
+        context.threads, [](const ThreadShare& share) { return share.tid; },
+        [](ThreadShare& sum, const ThreadShare& share) {
+          sum.live += share.live;
+          sum.allocated += share.allocated;
+        });
+    Merge(
+        context.blocks, [](const BlockShare& share) { return std::tuple(share.tid, share.size, share.age); },
+        [](BlockShare& sum, const BlockShare& share) { sum.live += share.live; });
   }
   return std::exchange(contexts_, {});
 }

@@ -20,10 +20,15 @@ class ContextBuilder {
   // Adds the share of a thread in a call path; `frames` as in Context.
   void Add(std::vector<uint64_t> frames, bool truncated, uint32_t tid, const heaptap_tally& tally);
 
+  // Adds live blocks of a thread in a call path.
+  void Add(std::vector<uint64_t> frames, bool truncated, const BlockShare& blocks);
+
   // The contexts, in the order in which their frames were first added. The builder is empty afterwards.
   std::vector<Context> Build();
 
  private:
+  Context& At(std::vector<uint64_t> frames, bool truncated);
+
   std::vector<Context> contexts_;
   absl::flat_hash_map<std::vector<uint64_t>, size_t> by_frames_;  // index into contexts_
 };

@@ -99,6 +99,7 @@ inline constexpr std::tuple kStatisticsFigures = {
     Figure("large", &heaptap_statistics::large, {.title = "large blocks", .in_bytes = true}),
     Figure("sampled_objects", &heaptap_statistics::sampled_objects, {.title = "sampled objects"}),
     Figure("foreign_frees", &heaptap_statistics::foreign_frees, {.title = "foreign frees"}),
+    Figure("metadata", &heaptap_statistics::metadata, {.title = "metadata", .in_bytes = true}),
 };
 
 // Calls `visit`(row) for each row of a table.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/profile/profile.h"
 
+#include <algorithm>
+
 namespace heaptap::profile {
 
 Estimate Context::Live() const {
@@ -41,6 +43,10 @@ std::vector<ThreadShare> Profile::Threads() const {
   threads.reserve(by_tid.size());
   for (const auto& [tid, sum] : by_tid) threads.push_back(sum);
   return threads;
+}
+
+bool Profile::HasBlocks() const {
+  return std::ranges::any_of(contexts, [](const Context& context) { return !context.blocks.empty(); });
 }
 
 LeakSummary Profile::Leaks() const {

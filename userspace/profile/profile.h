@@ -14,6 +14,7 @@
 
 #include "bpf/books.h"
 #include "userspace/elf/mappings.h"
+#include "userspace/profile/ages.h"
 #include "userspace/profile/estimate.h"
 
 namespace heaptap::profile {
@@ -27,6 +28,16 @@ struct ThreadShare {
   friend bool operator==(const ThreadShare&, const ThreadShare&) = default;
 };
 
+// Live blocks of one size and a similar age, which one thread allocated.
+struct BlockShare {
+  uint32_t tid = 0;
+  uint64_t size = 0;  // bytes of each
+  uint32_t age = 0;   // kAges, or kUnknownAge
+  Estimate live = {};
+
+  friend bool operator==(const BlockShare&, const BlockShare&) = default;
+};
+
 // A call path that allocated.
 struct Context {
   // Return addresses in the process's address space, innermost first, without the frames of the allocator. Empty: the
@@ -34,6 +45,9 @@ struct Context {
   std::vector<uint64_t> frames = {};
   bool truncated = false;                 // outer frames are missing
   std::vector<ThreadShare> threads = {};  // by tid, each once
+  // What is live, in more detail; by tid, size and age, each once. Empty in most profiles (HasBlocks). Read a moment
+  // before `threads`, so that the sums may differ.
+  std::vector<BlockShare> blocks = {};
 
   // The sums over `threads`.
   Estimate Live() const;
@@ -67,6 +81,7 @@ struct Profile {
   Estimate Live() const;
   Estimate Allocated() const;
   std::vector<ThreadShare> Threads() const;  // by tid
+  bool HasBlocks() const;
   LeakSummary Leaks() const;
 };
 

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
+#include "userspace/profile/coverage.h"
 #include "userspace/profile/profile.h"
 
 namespace heaptap::profile {
@@ -16,6 +18,7 @@ struct Snapshot {
   uint64_t process_id = 0;
   std::string executable = {};
   absl::Time time = {};
+  std::vector<CoveragePart> coverage = {};  // of a detailed one; empty: unknown
 };
 
 }  // namespace heaptap::profile

@@ -101,18 +101,18 @@ ProfileSubject Dumps::Subject(const Target& target) {
           }};
 }
 
-absl::StatusOr<profile::Profile> Dumps::Build(const Target& target) {
+absl::StatusOr<profile::Profile> Dumps::Build(const Target& target, const LiveBlocks* blocks) {
   const absl::Time begin = absl::Now();
   absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = entries_.ReadTallies(target.process_id);
   // The tallies of other processes were read too, for which the user of this one is not to blame.
   const absl::Duration own = kTallyTime * (tallies.ok() ? tallies->size() : 0);
   uncharged_ += std::max(absl::Now() - begin - own, absl::ZeroDuration());
   if (!tallies.ok()) return tallies.status();
-  return Build(target, *std::move(tallies));
+  return Build(target, *std::move(tallies), blocks);
 }
 
-profile::Profile Dumps::Build(const Target& target, std::vector<bpf::TallyEntry> tallies) {
-  return BuildProfile(entries_, Subject(target), std::move(tallies), mapping_events_.lost());
+profile::Profile Dumps::Build(const Target& target, std::vector<bpf::TallyEntry> tallies, const LiveBlocks* blocks) {
+  return BuildProfile(entries_, Subject(target), std::move(tallies), mapping_events_.lost(), blocks);
 }
 
 absl::StatusOr<std::string> Dumps::Write(Target& target, heaptap_dump_kind kind) {

@@ -52,8 +52,10 @@ class Dumps {
   const AddressSpace* Space(const Target& target) const;
   // Valid as long as the target's mappings and this object.
   ProfileSubject Subject(const Target& target);
-  absl::StatusOr<profile::Profile> Build(const Target& target);
-  profile::Profile Build(const Target& target, std::vector<bpf::TallyEntry> tallies);
+  // `blocks`: of this target, or null.
+  absl::StatusOr<profile::Profile> Build(const Target& target, const LiveBlocks* blocks = nullptr);
+  profile::Profile Build(const Target& target, std::vector<bpf::TallyEntry> tallies,
+                         const LiveBlocks* blocks = nullptr);
   // The time that Build has spent on other processes since the last call.
   absl::Duration TakeUncharged() { return std::exchange(uncharged_, absl::ZeroDuration()); }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/profile/contexts.h"
 
@@ -27,6 +28,16 @@ std::vector<profile::AddressRange> AllocatorRanges(const ProfileSubject& subject
   const elf::Mapping* mapping = subject.space->mappings.Find(probe_address);
   if (mapping == nullptr || mapping->path == subject.space->executable) return {};
   return {{mapping->start, mapping->end}};
+}
+
+void AddBlocks(const bpf::Entries& entries, const ProfileSubject& subject, const LiveBlocks& blocks,
+               profile::ContextBuilder& contexts) {
+  absl::flat_hash_map<uint64_t, StackFrames> stacks;
+  for (const LiveBlocks::Group& group : blocks.groups) {
+    const auto [entry, is_new] = stacks.try_emplace(group.stack_id);
+    if (is_new) entry->second = ProgramFrames(entries, subject, group.stack_id);
+    contexts.Add(entry->second.frames, entry->second.end != HEAPTAP_STACK_WHOLE, group.share);
+  }
 }
 
 }  // namespace
@@ -59,7 +70,7 @@ StackFrames ProgramFrames(const bpf::Entries& entries, const ProfileSubject& sub
 }
 
 profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject& subject,
-                              std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost) {
+                              std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost, const LiveBlocks* blocks) {
   profile::Profile result;
   result.pid = subject.pid;
   result.period = uint64_t{1} << subject.lg_sample;
@@ -85,6 +96,7 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
     samples += entry.tally.allocated.objects;
     contexts.Add(stack.frames, stack.end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
   }
+  if (blocks != nullptr) AddBlocks(entries, subject, *blocks, contexts);
   result.contexts = contexts.Build();
   std::set<uint32_t> tids;
   for (const bpf::TallyEntry& entry : tallies) tids.insert(entry.tid);

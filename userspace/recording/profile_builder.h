@@ -20,6 +20,7 @@
 #include "userspace/profile/frames.h"
 #include "userspace/profile/profile.h"
 #include "userspace/recording/address_spaces.h"
+#include "userspace/recording/live_blocks.h"
 
 namespace heaptap::recording {
 
@@ -50,9 +51,10 @@ struct StackFrames {
 StackFrames ProgramFrames(const bpf::Entries& entries, const ProfileSubject& subject, uint64_t stack_id);
 
 // Builds a profile from the tallies of a process, which may have ended. Losses become warnings. `mappings_lost`: the
-// number of mapping events that the kernel dropped.
+// number of mapping events that the kernel dropped. `blocks`: read before the tallies; null: the profile has none.
 profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject& subject,
-                              std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost);
+                              std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost,
+                              const LiveBlocks* blocks = nullptr);
 
 // The same from the books of another build of heaptap.
 profile::Profile BuildOtherProfile(const bpf::OtherBooks& books, const ProfileSubject& subject);

@@ -134,16 +134,36 @@ absl::StatusOr<std::optional<uid_t>> Queries::Owner(const profile::ProcessRef& p
   return (*target)->owner;
 }
 
-absl::StatusOr<profile::Snapshot> Queries::Snapshot(const profile::ProcessRef& process) {
+absl::StatusOr<Target*> Queries::FindForProfile(const profile::ProcessRef& process) {
   absl::StatusOr<Target*> target = FindForClient(process);
   if (!target.ok()) return target.status();
   if (!requests_.HasTime(**target)) return NoTime(**target);
   if (!requests_.IsSettled(**target)) return NotSettled(**target);
+  return target;
+}
+
+std::vector<profile::CoveragePart> Queries::CoverageOf(Target& target, double live) {
+  std::optional<heaptap_statistics> statistics;
+  if (target.control_address != 0) {
+    const absl::StatusOr<heaptap_control> control = controls_.Order(target, worker::ControlVerb::kRead);
+    if (control.ok()) statistics = control->statistics;
+  }
+  const absl::StatusOr<profile::ResidentBytes> resident = hands_.Residency(target.pid);
+  if (!resident.ok() || !books_.processes().IsCurrent(target.pid, target.process_id)) return {};
+  return profile::Cover(*resident, statistics.has_value() ? &*statistics : nullptr, live);
+}
+
+absl::Status Queries::MayRead(const profile::ProcessRef& process) { return FindForProfile(process).status(); }
+
+absl::StatusOr<profile::Snapshot> Queries::Snapshot(const profile::ProcessRef& process, const LiveBlocks* blocks) {
+  absl::StatusOr<Target*> target = FindForProfile(process);
+  if (!target.ok()) return target.status();
   const absl::Time begin = absl::Now();
-  absl::StatusOr<profile::Profile> profile = dumps_.Build(**target);
-  requests_.Charge(**target, begin);
-  if (!profile.ok()) return profile.status();
+  absl::StatusOr<profile::Profile> profile = dumps_.Build(**target, blocks);
   profile::Snapshot snapshot;
+  if (blocks != nullptr && profile.ok()) snapshot.coverage = CoverageOf(**target, profile->Live().bytes);
+  requests_.Charge(**target, begin - (blocks == nullptr ? absl::ZeroDuration() : blocks->cost));
+  if (!profile.ok()) return profile.status();
   snapshot.profile = *std::move(profile);
   snapshot.process_id = (*target)->process_id;
   if (const AddressSpace* space = dumps_.Space(**target); space != nullptr) snapshot.executable = space->executable;
@@ -152,10 +172,8 @@ absl::StatusOr<profile::Snapshot> Queries::Snapshot(const profile::ProcessRef& p
 }
 
 absl::StatusOr<std::string> Queries::DumpOne(const profile::ProcessRef& process) {
-  absl::StatusOr<Target*> target = FindForClient(process);
+  absl::StatusOr<Target*> target = FindForProfile(process);
   if (!target.ok()) return target.status();
-  if (!requests_.HasTime(**target)) return NoTime(**target);
-  if (!requests_.IsSettled(**target)) return NotSettled(**target);
   const absl::Time begin = absl::Now();
   absl::StatusOr<std::string> path = dumps_.Write(**target, HEAPTAP_DUMP_MANUAL);
   requests_.Charge(**target, begin);

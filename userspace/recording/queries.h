@@ -19,6 +19,7 @@
 #include "userspace/profile/snapshot.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/dumps.h"
+#include "userspace/recording/live_blocks.h"
 #include "userspace/recording/requests.h"
 #include "userspace/recording/target.h"
 #include "userspace/recording/target_table.h"
@@ -54,7 +55,9 @@ class Queries {
   absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process);
   // ResourceExhausted, also of DumpOne: the user of the process has used up the time of the account, or stacks of the
   // process wait for unwind tables; ask again later.
-  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process);
+  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process, const LiveBlocks* blocks = nullptr);
+  // Whether Snapshot would be made now. For a caller who reads the blocks first, in a thread of its own.
+  absl::Status MayRead(const profile::ProcessRef& process);
   absl::StatusOr<std::string> DumpOne(const profile::ProcessRef& process);
   absl::StatusOr<profile::AllocatorFigures> ReadAllocatorFigures(const profile::ProcessRef& process);
   absl::Status SetActive(const profile::ProcessRef& process, bool active);
@@ -67,7 +70,10 @@ class Queries {
   std::optional<profile::ProcessRef> FindProcess(pid_t pid);
 
  private:
+  std::vector<profile::CoveragePart> CoverageOf(Target& target, double live);
   absl::StatusOr<Target*> FindForClient(const profile::ProcessRef& process);
+  // The same, if there is time for a profile.
+  absl::StatusOr<Target*> FindForProfile(const profile::ProcessRef& process);
   std::vector<profile::ProcessSummary> MakeSummaries();
 
   const bpf::Books& books_;

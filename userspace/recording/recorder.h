@@ -112,6 +112,8 @@ class Recorder {
   // Everyone::Tick and SetRules are to be called.
   Everyone& everyone() { return *everyone_; }
   Queries& queries() { return queries_; }
+  // For ReadLiveBlocks in other threads.
+  const bpf::Entries& entries() const { return books_->entries(); }
   Surveys& surveys() { return surveys_; }
   profile::CollectorFigures Figures() { return queries_.Figures(loop_.events_counted()); }
 

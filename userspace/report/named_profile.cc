@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/report/named_profile.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +26,26 @@ Measures ToMeasures(const profile::Estimate& live, const profile::Estimate& allo
   return measures;
 }
 
+// "10 min"; of kAges, each of which is a whole number of one unit.
+std::string AgeText(uint32_t seconds) {
+  constexpr std::pair<uint32_t, const char*> kUnits[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+  for (const auto& [length, unit] : kUnits) {
+    if (seconds % length == 0) return absl::StrCat(seconds / length, " ", unit);
+  }
+  return "";
+}
+
+std::string NameOfSize(uint64_t bytes) { return absl::StrCat("blocks of ", bytes, " bytes"); }
+
+std::string NameOfAge(uint64_t seconds) {
+  const auto begin = std::ranges::find(profile::kAges, seconds);
+  if (begin == profile::kAges.end()) return "of unknown age";
+  const auto end = begin + 1;
+  if (end == profile::kAges.end()) return absl::StrCat("older than ", AgeText(*begin));
+  if (*begin == 0) return absl::StrCat("younger than ", AgeText(*end));
+  return absl::StrCat(AgeText(*begin), " to ", AgeText(*end));
+}
+
 }  // namespace
 
 NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find,
@@ -40,6 +62,10 @@ NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::Find
       AddPathsOfThreads(profile, context, path);
       continue;
     }
+    if (roots != Roots::kNone) {
+      AddPathsOfBlocks(profile, context, path, roots);
+      continue;
+    }
     path.measures = measures.empty() ? ToMeasures(context.Live(), context.Allocated(), profile.period) : measures[i];
     paths_.push_back(std::move(path));
   }
@@ -50,17 +76,34 @@ NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::Find
   frame_ids_ = {};
 }
 
+void NamedProfile::AddPathBelow(const Path& path, std::string root, const Measures& measures) {
+  Path& own = paths_.emplace_back(path);
+  if (own.frames.empty()) own.frames.push_back(AddFrame({.function = AddText(exporter::kUnknownCallPath)}));
+  own.frames.push_back(AddFrame({.function = AddText(std::move(root))}));
+  own.measures = measures;
+}
+
 void NamedProfile::AddPathsOfThreads(const profile::Profile& profile, const profile::Context& context,
                                      const Path& path) {
   for (const profile::ThreadShare& share : context.threads) {
     const auto name = profile.thread_names.find(share.tid);
     const bool has_name = name != profile.thread_names.end() && !name->second.empty();
-    Path& own = paths_.emplace_back(path);
-    if (own.frames.empty()) own.frames.push_back(AddFrame({.function = AddText(exporter::kUnknownCallPath)}));
-    own.frames.push_back(
-        AddFrame({.function = AddText(has_name ? absl::StrCat("thread ", share.tid, " ", base::Printable(name->second))
-                                               : absl::StrCat("thread ", share.tid))}));
-    own.measures = ToMeasures(share.live, share.allocated, profile.period);
+    AddPathBelow(path,
+                 has_name ? absl::StrCat("thread ", share.tid, " ", base::Printable(name->second))
+                          : absl::StrCat("thread ", share.tid),
+                 ToMeasures(share.live, share.allocated, profile.period));
+  }
+}
+
+void NamedProfile::AddPathsOfBlocks(const profile::Profile& profile, const profile::Context& context, const Path& path,
+                                    Roots roots) {
+  std::map<uint64_t, profile::Estimate> sums;  // by size or age
+  for (const profile::BlockShare& share : context.blocks) {
+    sums[roots == Roots::kSizes ? share.size : share.age] += share.live;
+  }
+  for (const auto& [key, live] : sums) {
+    AddPathBelow(path, roots == Roots::kSizes ? NameOfSize(key) : NameOfAge(key),
+                 {.live = ToMeasure(live, profile.period), .allocated = {}});
   }
 }
 

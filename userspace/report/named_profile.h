@@ -52,6 +52,8 @@ struct Path {
 enum class Roots {
   kNone,
   kThreads,  // the thread that allocated: a path for each thread of a context
+  kSizes,    // of its blocks, of profiles with blocks: live memory only
+  kAges,     // the same
 };
 
 class NamedProfile {
@@ -69,6 +71,9 @@ class NamedProfile {
 
  private:
   void AddPathsOfThreads(const profile::Profile& profile, const profile::Context& context, const Path& path);
+  void AddPathsOfBlocks(const profile::Profile& profile, const profile::Context& context, const Path& path,
+                        Roots roots);
+  void AddPathBelow(const Path& path, std::string root, const Measures& measures);
   TextId AddText(std::string text);
   FrameId AddFrame(const NamedFrame& frame);
   void AppendFrames(const profile::Profile& profile, const exporter::FindSourceFrames& find, uint64_t address,

@@ -11,6 +11,8 @@
 #include "userspace/export/frame_names.h"
 #include "userspace/export/json.h"
 #include "userspace/report/json_column.h"
+#include "userspace/report/measure_columns.h"
+#include "userspace/report/page_shares.h"
 #include "userspace/report/readable.h"
 
 namespace heaptap::report {
@@ -33,32 +35,19 @@ class PageWriter {
   std::string Write(absl::Span<const Path> paths, const Subject& subject) && {
     is_difference_ = subject.is_difference;
     for (const Path& path : paths) AddPath(path);
+    // Before the texts are written: shares have texts too.
+    const std::string shares = options_.shares == nullptr ? "" : PageShares(*options_.shares, [this](std::string text) {
+      return Text(std::move(text));
+    });
     return absl::StrCat("{\"schema_version\":", exporter::kSchemaVersion, ",\"subject\":", SubjectText(subject),
                         ",\"texts\":", Json(texts_).Text(), ",\"frames\":{",
                         Joined({&function_, &short_, &file_, &line_, &library_, &flags_}), "},\"stacks\":{",
                         Joined({&parent_, &frame_}), "},\"paths\":{", Joined({&stack_, &truncated_}), ",", live_.Text(),
                         ",", allocated_.Text(), is_difference_ ? "," : "",
-                        is_difference_ ? Joined({&before_bytes_, &before_objects_}) : "", "}}");
+                        is_difference_ ? Joined({&before_bytes_, &before_objects_}) : "", "}", shares, "}");
   }
 
  private:
-  // The columns of one measure.
-  struct MeasureColumns {
-    explicit MeasureColumns(const std::string& name)
-        : bytes(name + "_bytes"),
-          objects(name + "_objects"),
-          samples(name + "_samples"),
-          variance(name + "_variance") {}
-    void Add(const Measure& measure) {
-      bytes.AddEstimate(measure.bytes);
-      objects.AddEstimate(measure.objects);
-      samples.Add(static_cast<int64_t>(measure.samples));
-      variance.AddEstimate(measure.variance);
-    }
-    std::string Text() const { return Joined({&bytes, &objects, &samples, &variance}); }
-    JsonColumn bytes, objects, samples, variance;
-  };
-
   static std::string Joined(std::initializer_list<const JsonColumn*> columns) {
     std::string text;
     for (const JsonColumn* column : columns) absl::StrAppend(&text, text.empty() ? "" : ",", column->Text());
@@ -66,10 +55,17 @@ class PageWriter {
   }
 
   std::string SubjectText(const Subject& subject) const {
-    return Json{{"name", subject.name},         {"pid", options_.pid},
-                {"period", subject.period},     {"resident_bytes", subject.resident_bytes},
-                {"warnings", subject.warnings}, {"is_difference", subject.is_difference}}
-        .Text();
+    Json text = {{"name", subject.name},         {"pid", options_.pid},
+                 {"period", subject.period},     {"resident_bytes", subject.resident_bytes},
+                 {"warnings", subject.warnings}, {"is_difference", subject.is_difference}};
+    if (!subject.coverage.empty()) {
+      Json parts = Json::List();
+      for (const profile::CoveragePart& part : subject.coverage) {
+        parts.Add({{"name", part.name}, {"bytes", part.bytes}, {"note", part.note}});
+      }
+      text.Set("coverage", std::move(parts));
+    }
+    return text.Text();
   }
 
   int64_t Text(std::string text) {

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "userspace/profile/profile.h"
 #include "userspace/report/named_profile.h"
 #include "userspace/report/summary_text.h"
 
@@ -22,7 +23,10 @@ namespace heaptap::report {
 
 struct PageOptions {
   std::optional<pid_t> pid = {};  // of a running process
-  bool source_paths = true;       // else folders of source files and libraries are left out
+  // With a context for each of the paths, in their order, for the shares of threads, sizes and ages; null: without
+  // them.
+  const profile::Profile* shares = nullptr;
+  bool source_paths = true;  // else folders of source files and libraries are left out
 };
 
 // Thread-safe; takes linear time.

@@ -52,15 +52,15 @@ std::string NameOf(const NamedProfile& profile, const NamedFrame& frame, const S
   return name;
 }
 
-std::vector<Path> ThreadsOf(absl::Span<const Path> paths) {
-  std::vector<Path> threads;
-  threads.reserve(paths.size());
+std::vector<Path> RootsOf(absl::Span<const Path> paths) {
+  std::vector<Path> roots;
+  roots.reserve(paths.size());
   for (const Path& path : paths) {
-    Path& thread = threads.emplace_back();
-    if (!path.frames.empty()) thread.frames.push_back(path.frames.back());
-    thread.measures = path.measures;
+    Path& root = roots.emplace_back();
+    if (!path.frames.empty()) root.frames.push_back(path.frames.back());
+    root.measures = path.measures;
   }
-  return threads;
+  return roots;
 }
 
 std::vector<Row> Rows(const NamedProfile& profile, absl::Span<const Path> paths, const Show& show, bool by_total) {

@@ -15,8 +15,9 @@
 
 namespace heaptap::report {
 
-// Of threads (Roots::kThreads), frames have the names of functions.
-enum class By { kFunction, kLine, kLibrary, kThread };
+// Of threads, sizes and ages (Roots), frames have the names of functions.
+enum class By { kFunction, kLine, kLibrary, kThread, kSize, kAge };
+inline bool IsOfRoots(By by) { return by == By::kThread || by == By::kSize || by == By::kAge; }
 enum class Value { kLive, kAllocated, kFreed };
 enum class Unit { kBytes, kObjects };
 
@@ -75,8 +76,8 @@ struct Row {
   size_t paths = 0;    // that go through here
 };
 
-// The paths with their outermost frame only. REQUIRES: paths of a profile with threads.
-std::vector<Path> ThreadsOf(absl::Span<const Path> paths);
+// The paths with their outermost frame only. REQUIRES: paths of a profile with roots.
+std::vector<Path> RootsOf(absl::Span<const Path> paths);
 
 // One row for each name, the largest `self` first; with `by_total`, the largest `total`.
 std::vector<Row> Rows(const NamedProfile& profile, absl::Span<const Path> paths, const Show& show, bool by_total);

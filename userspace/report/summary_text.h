@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "userspace/profile/coverage.h"
 #include "userspace/report/rows.h"
 #include "userspace/report/text.h"
 
@@ -17,14 +18,15 @@ namespace heaptap::report {
 
 // What is known besides the paths.
 struct Subject {
-  std::string name = {};                        // of the process or the dump, printable
-  uint64_t period = 1;                          // mean bytes between samples; 1: every allocation
-  bool is_difference = false;                   // of two profiles
-  profile::Estimate before = {};                // a difference: live in the earlier profile
-  profile::Estimate after = {};                 // and in the later one
-  std::optional<double> resident_bytes = {};    // of the process
-  std::vector<std::string> warnings = {};       // one sentence each: what is missing in the profile, printable
-  std::vector<std::string> next_commands = {};  // what to run next
+  std::string name = {};                             // of the process or the dump, printable
+  uint64_t period = 1;                               // mean bytes between samples; 1: every allocation
+  bool is_difference = false;                        // of two profiles
+  profile::Estimate before = {};                     // a difference: live in the earlier profile
+  profile::Estimate after = {};                      // and in the later one
+  std::optional<double> resident_bytes = {};         // of the process
+  std::vector<profile::CoveragePart> coverage = {};  // how resident_bytes divide; empty: unknown
+  std::vector<std::string> warnings = {};            // one sentence each: what is missing in the profile, printable
+  std::vector<std::string> next_commands = {};       // what to run next
 };
 
 // Totals with their standard errors, the paths that hold most, losses, and what to run next. Thread-safe.

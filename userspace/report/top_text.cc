@@ -20,6 +20,10 @@ const char* TitleOf(By by) {
       return "LIBRARY";
     case By::kThread:
       return "THREAD";
+    case By::kSize:
+      return "SIZE";
+    case By::kAge:
+      return "AGE";
   }
   return "";
 }

@@ -120,6 +120,15 @@ absl::StatusOr<std::map<uint32_t, process::MemoryUse>> Hands::MemoryUse(absl::Sp
   return uses;
 }
 
+absl::StatusOr<profile::ResidentBytes> Hands::Residency(pid_t pid) {
+  const Answer answer = Do({.job = Job::kResidency, .file = {.pid = pid}});
+  if (!answer.status.ok()) return answer.status;
+  absl::string_view bytes = answer.bytes;
+  profile::ResidentBytes resident;
+  if (!Take(bytes, resident)) return absl::UnavailableError("the hands sent no numbers");
+  return resident;
+}
+
 absl::StatusOr<MappedFile> Hands::Look(int identify, pid_t pid, const elf::Mapping& mapping,
                                        const heaptap_file_key* key) {
   const Answer answer = Do({.job = Job::kLook,

@@ -29,6 +29,7 @@
 #include "userspace/elf/mappings.h"
 #include "userspace/process/facts.h"
 #include "userspace/process/memory_use.h"
+#include "userspace/process/residency.h"
 #include "userspace/worker/crew.h"
 #include "userspace/worker/file_jobs.h"
 #include "userspace/worker/file_version.h"
@@ -54,6 +55,7 @@ class Hands {
   absl::StatusOr<std::map<uint32_t, std::string>> ThreadNames(pid_t pid, absl::Span<const uint32_t> tids);
   // Of those of the processes that answer in time, by PID.
   absl::StatusOr<std::map<uint32_t, process::MemoryUse>> MemoryUse(absl::Span<const uint32_t> pids);
+  absl::StatusOr<profile::ResidentBytes> Residency(pid_t pid);
   // The file that is mapped there. With a key: the file with this key, which the process has or had mapped there.
   // `identify`: the descriptor of this program.
   absl::StatusOr<MappedFile> Look(int identify, pid_t pid, const elf::Mapping& mapping,

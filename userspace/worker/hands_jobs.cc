@@ -17,6 +17,7 @@
 #include "userspace/process/handle.h"
 #include "userspace/process/maps.h"
 #include "userspace/process/memory_use.h"
+#include "userspace/process/residency.h"
 #include "userspace/worker/answer_job.h"
 #include "userspace/worker/file_jobs.h"
 #include "userspace/worker/plain_bytes.h"
@@ -69,6 +70,12 @@ absl::Status WriteMemoryUse(const Request& request, const HandsOutput& output) {
   return absl::OkStatus();
 }
 
+absl::Status WriteResidency(pid_t pid, const HandsOutput& output) {
+  const absl::StatusOr<profile::ResidentBytes> resident = process::ReadResidency(pid);
+  if (resident.ok()) output.write(BytesOf(*resident));
+  return resident.status();
+}
+
 absl::Status Control(const Request& request, const HandsOutput& output) {
   absl::string_view question = request.question;
   ControlOrder order;
@@ -112,6 +119,8 @@ absl::Status DoHandsJob(const Request& request, absl::Span<const int> descriptor
       return WriteThreadNames(request, output);
     case Job::kMemoryUse:
       return WriteMemoryUse(request, output);
+    case Job::kResidency:
+      return WriteResidency(request.file.pid, output);
     case Job::kControl:
       return Control(request, output);
     case Job::kAnswer:

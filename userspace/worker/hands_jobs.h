@@ -27,6 +27,8 @@ struct ControlOrder {
 
 // The question of Job::kMemoryUse: PIDs of 32 bits. The answer: for each, in their order, a process::MemoryUse.
 
+// The answer to Job::kResidency: a profile::ResidentBytes.
+
 bool IsHandsJob(Job job);
 // `descriptors`: Request::descriptors. Returns the end of the answer.
 absl::Status DoHandsJob(const Request& request, absl::Span<const int> descriptors, const HandsOutput& output);

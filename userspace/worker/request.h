@@ -42,6 +42,7 @@ enum class Job : uint8_t {
   kVersion = 71,
   kAttach = 72,
   kMemoryUse = 73,
+  kResidency = 74,
   kForTests = 200,  // and above: of a reader
 };
 

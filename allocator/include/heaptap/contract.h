@@ -84,7 +84,7 @@ extern "C" {
 #define HEAPTAP_CONTROL_SYMBOL "heaptap_control"
 /* "heaptap" and a NUL, as a little-endian number. */
 #define HEAPTAP_CONTROL_MAGIC UINT64_C(0x0070617470616568)
-#define HEAPTAP_CONTROL_VERSION 3
+#define HEAPTAP_CONTROL_VERSION 4
 
 /* Bits of heaptap_control.options: what MALLOC_CONF asked for. */
 #define HEAPTAP_OPTION_PROF (1u << 0)
@@ -106,6 +106,7 @@ struct heaptap_statistics {
   uint64_t large;           /* live blocks with their own mapping or run */
   uint64_t sampled_objects; /* the number of live sampled blocks */
   uint64_t foreign_frees;   /* the number of invalid frees, which were ignored */
+  uint64_t metadata;        /* descriptors of chunks and huge blocks, and the heaps of threads */
 };
 
 /*
@@ -204,8 +205,8 @@ struct heaptap_dump_request {
 #endif
 #define HEAPTAP_ASSERT_AT(type, field, at) \
   HEAPTAP_ASSERT_SHAPE(__builtin_offsetof(struct type, field) == (at), #type "." #field " has another place")
-HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_statistics) == 48, "heaptap_statistics has another size");
-HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_control) == 128, "heaptap_control has another size");
+HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_statistics) == 56, "heaptap_statistics has another size");
+HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_control) == 136, "heaptap_control has another size");
 HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_dump_request) == 64, "heaptap_dump_request has another size");
 HEAPTAP_ASSERT_AT(heaptap_control, magic, 0);
 HEAPTAP_ASSERT_AT(heaptap_control, version, 8);
@@ -222,8 +223,8 @@ HEAPTAP_ASSERT_AT(heaptap_control, alloc_semaphore, 56);
 HEAPTAP_ASSERT_AT(heaptap_control, max_frames, 64);
 HEAPTAP_ASSERT_AT(heaptap_control, collector_follows, 68);
 HEAPTAP_ASSERT_AT(heaptap_control, statistics, 72);
-HEAPTAP_ASSERT_AT(heaptap_control, tables_asked, 120);
-HEAPTAP_ASSERT_AT(heaptap_control, tables_ready, 124);
+HEAPTAP_ASSERT_AT(heaptap_control, tables_asked, 128);
+HEAPTAP_ASSERT_AT(heaptap_control, tables_ready, 132);
 HEAPTAP_ASSERT_AT(heaptap_dump_request, sequence, 0);
 HEAPTAP_ASSERT_AT(heaptap_dump_request, argument, 8);
 HEAPTAP_ASSERT_AT(heaptap_dump_request, kind, 16);

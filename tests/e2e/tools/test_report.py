@@ -11,7 +11,7 @@ import xml.dom.minidom
 
 import pytest
 
-from harness import target
+from harness import target, wait_until
 from lab import assert_one_clear_line
 from security import keeping_puppet
 
@@ -297,7 +297,8 @@ def test_threads(lab):
     assert_one_clear_line(lab.heaptap("report", "--by", "thread", "--base", dump, dump), 2, "--base")
     assert_one_clear_line(lab.heaptap("report", "--by", "thread", "--collapsed", dump), 2, "--by thread")
     for what in ("size", "age"):
-        assert_one_clear_line(lab.heaptap("report", "--by", what, dump), 1, f"--by {what}: a profile has sums")
+        assert_one_clear_line(lab.heaptap("report", "--by", what, dump), 1, f"--by {what}: this dump does not tell it")
+        assert_one_clear_line(lab.heaptap("report", "--by", what, "--freed", dump), 2, f"--by {what}", "live memory only")
     with open(lab.path("gperftools.prof"), "w", encoding="utf-8") as file:
         file.write("heap profile:      5:     5000 [     9:     9000] @ heapprofile\n"
                    "     5:     5000 [     9:     9000] @ 0x401000\n")
@@ -316,4 +317,38 @@ def test_threads_of_a_process(lab, daemon):
     for subject in ((puppet.pid, "--socket", daemon.socket), (path,)):
         table = report(lab, "--top", "--by", "thread", *subject)
         assert re.search(r"(?m)^ *40\.0K +0 .* +40  thread \d+ worker$", table), table
+    puppet.signal(signal.SIGKILL)
+
+
+def test_sizes_and_ages_of_a_process(lab, daemon):
+    """Live, from a dump, and in the profile for the page; the parts of the resident memory."""
+    puppet = lab.preloaded(target("puppet"), talks=True, env={"MALLOC_CONF": "prof:true,lg_prof_sample:0"})
+    puppet.answer()
+    daemon.wait_recorded(puppet.pid)
+    puppet.ask("in 1 name worker")
+    puppet.ask("in 1 keep 40 1000")
+    puppet.ask("keep 3 70000")
+    subject = (puppet.pid, "--socket", daemon.socket)
+    paths = ("--focus", "keep_blocks")
+    wait_until(lambda: "younger" not in report(lab, "--by", "age", *paths, *subject), "all blocks are a second old")
+    path = lab.path("dump.pb.gz")
+    heaptap(lab, "dump", puppet.pid, "--format", "blocks", "-o", path, "--socket", daemon.socket)
+    for one in (subject, (path,)):
+        sizes = report(lab, "--by", "size", *paths, *one)
+        assert re.search(r"(?m)^ *40\.0K +0 .* +40  blocks of 1024 bytes$", sizes), sizes
+        assert re.search(r"(?m)^ *240\.0K +0 .* +3  blocks of 81920 bytes$", sizes), sizes
+        ages = report(lab, "--by", "age", *paths, *one)
+        assert re.search(r"(?m)^ *280\.0K +0 .* +43  (1 s to 10 s|10 s to 1 min)$", ages), ages
+    profile = json.loads(daemon.get(f"/pid/{puppet.pid}/profile.json").body)
+    blocks, threads, texts = profile["blocks"], profile["threads"], profile["texts"]
+    worker = next(number for number, text in enumerate(texts) if text.startswith("worker (TID "))
+    assert sum(blocks["live_objects"]) == sum(profile["paths"]["live_objects"])
+    rows = list(zip(blocks["thread"], blocks["size"], blocks["live_objects"]))
+    assert sum(objects for thread, size, objects in rows if (thread, size) == (worker, 1024)) == 40
+    assert sum(number for thread, number in zip(threads["thread"], threads["live_bytes"]) if thread == worker) >= 40960
+    parts = {part["name"]: part["bytes"] for part in profile["subject"]["coverage"]}
+    with open(f"/proc/{puppet.pid}/status", encoding="ascii") as file:
+        resident = 1024 * int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1))
+    assert sum(parts.values()) == pytest.approx(resident, rel=0.05)
+    assert parts["live"] > 0 and parts["stacks"] > 0 and parts["files"] > 0 and parts["allocator metadata"] > 0
     puppet.signal(signal.SIGKILL)

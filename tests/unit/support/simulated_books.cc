@@ -59,6 +59,12 @@ class SimulatedEntries final : public Entries {
     return kernel_.tallies;
   }
   absl::StatusOr<std::map<uint64_t, LiveTotals>> ReadLiveTotals() const override { return kernel_.live; }
+  absl::Status VisitLive(uint64_t process_id, absl::FunctionRef<void(const heaptap_live&)> visit) const override {
+    const auto found = kernel_.objects.find(process_id);
+    if (found == kernel_.objects.end()) return absl::OkStatus();
+    for (const heaptap_live& object : found->second) visit(object);
+    return absl::OkStatus();
+  }
   absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const override {
     kernel_.Step("ReadStack");
     const auto found = kernel_.stacks.find(stack_id);

@@ -69,6 +69,7 @@ class SimulatedKernel {
   std::map<uint64_t, std::vector<TallyEntry>> tallies;
   std::map<uint64_t, heaptap_stack> stacks;
   std::map<uint64_t, LiveTotals> live;
+  std::map<uint64_t, std::vector<heaptap_live>> objects;  // by process id
   std::map<uint64_t, Losses> losses;
   std::map<std::pair<uint64_t, uint32_t>, ThreadName> names;
   std::map<uint64_t, std::vector<heaptap_record>> records;

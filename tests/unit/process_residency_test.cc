@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <future>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "userspace/process/residency.h"
+
+namespace heaptap::process {
+namespace {
+
+TEST(Residency, StackPointers) {
+  EXPECT_EQ(StackPointerIn("0 0x3 0x7f 0x400 0x0 0x0 0x0 0x7ffc1e0a5f98 0x7f7a3c0d6a3e\n"), 0x7ffc1e0a5f98);
+  EXPECT_EQ(StackPointerIn("-1 0x7ffc1e0a5f98 0x7f7a3c0d6a3e\n"), 0x7ffc1e0a5f98);
+  EXPECT_EQ(StackPointerIn("running\n"), 0);
+  EXPECT_EQ(StackPointerIn(""), 0);
+  EXPECT_EQ(StackPointerIn("a b c d"), 0xc);
+}
+
+// A thread that waits has written a mebibyte of its stack.
+TEST(Residency, StacksOfThreadsThatWait) {
+  constexpr size_t kBytes = 1 << 20;
+  const auto before = ReadResidency(getpid());
+  ASSERT_TRUE(before.ok()) << before.status();
+  std::promise<pid_t> is_written;
+  std::promise<void> may_end;
+  std::thread thread([&] {
+    char bytes[kBytes];
+    memset(bytes, 1, sizeof(bytes));
+    is_written.set_value(gettid());
+    may_end.get_future().wait();
+    asm volatile("" : : "r"(bytes) : "memory");
+  });
+  is_written.get_future().wait();
+  // The thread is about to wait.
+  uint64_t stacks = 0;
+  while (stacks < before->stacks + kBytes) {
+    const auto now = ReadResidency(getpid());
+    ASSERT_TRUE(now.ok()) << now.status();
+    EXPECT_LE(now->stacks, now->anonymous);
+    EXPECT_GT(now->files, 0);
+    stacks = now->stacks;
+  }
+  may_end.set_value();
+  thread.join();
+}
+
+TEST(Residency, OfNobody) {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(absl::IsNotFound(ReadResidency(child).status()));
+}
+
+}  // namespace
+}  // namespace heaptap::process

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/support/simulated_books.h"
+#include "userspace/bpf/books.h"
+#include "userspace/recording/live_blocks.h"
+#include "userspace/recording/profile_builder.h"
+
+namespace heaptap::recording {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Field;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+constexpr uint64_t kProcess = 7;
+constexpr uint64_t kSecond = 1'000'000'000;
+
+heaptap_live Object(uint64_t size, uint64_t weight, uint64_t stack, uint64_t time, uint32_t tid) {
+  return {.size = size, .weight = weight, .stack_id = stack, .time = time, .tid = tid, .record = 0};
+}
+
+TEST(LiveBlocks, ThoseThatAreAlikeAreOneGroup) {
+  bpf::SimulatedKernel kernel;
+  const uint64_t now = bpf::SimulatedKernel::Now();
+  kernel.objects[kProcess] = {Object(64, 640, 1, now - 20 * kSecond, 5), Object(64, 640, 1, now - 30 * kSecond, 5),
+                              Object(64, 640, 1, now, 5), Object(128, 128, 1, now - 20 * kSecond, 5),
+                              Object(64, 64, 1, now - 20 * kSecond, 6)};
+  kernel.objects[kProcess + 1] = {Object(64, 640, 1, now, 5)};
+  const std::unique_ptr<bpf::Books> books = bpf::MakeSimulatedBooks(kernel, false);
+  const auto blocks = ReadLiveBlocks(books->entries(), kProcess);
+  ASSERT_TRUE(blocks.ok()) << blocks.status();
+  EXPECT_THAT(blocks->groups, SizeIs(4));
+  const LiveBlocks::Group& first = blocks->groups[0];
+  EXPECT_EQ(first.share.age, 10);
+  EXPECT_EQ(first.share.live, (profile::Estimate{2, 128, 20, 1280}));
+}
+
+// Stacks that differ only inside the allocator are one call path, and their blocks are too.
+TEST(LiveBlocks, InAProfile) {
+  bpf::SimulatedKernel kernel;
+  for (const uint64_t id : {1, 2}) {
+    heaptap_stack& stack = kernel.stacks[id];
+    stack.count = 2;
+    stack.frames[0] = 0x1000 + id;
+    stack.frames[1] = 0x5000;
+    stack.end = HEAPTAP_STACK_WHOLE;
+  }
+  kernel.objects[kProcess] = {Object(64, 64, 1, 0, 5), Object(64, 64, 2, 0, 5)};
+  const std::unique_ptr<bpf::Books> books = bpf::MakeSimulatedBooks(kernel, false);
+  const auto blocks = ReadLiveBlocks(books->entries(), kProcess);
+  ASSERT_TRUE(blocks.ok()) << blocks.status();
+  heaptap_tally tally = {};
+  tally.allocated = {.objects = 1, .bytes = 64, .weight = 64, .weighted_objects = 1 << HEAPTAP_OBJECT_FRACTION_BITS};
+  const profile::Profile profile =
+      BuildProfile(books->entries(),
+                   {.pid = 1, .process_id = kProcess, .lg_sample = 0, .allocator = {0x1000, 0x2000}, .space = nullptr},
+                   {{1, 5, tally}, {2, 5, tally}}, 0, &*blocks);
+  ASSERT_THAT(profile.contexts, SizeIs(1));
+  ASSERT_TRUE(profile.HasBlocks());
+  EXPECT_THAT(profile.contexts[0].blocks,
+              UnorderedElementsAre(AllOf(Field(&profile::BlockShare::size, 64), Field(&profile::BlockShare::tid, 5),
+                                         Field(&profile::BlockShare::live, profile::Estimate{2, 128, 2, 128}))));
+}
+
+}  // namespace
+}  // namespace heaptap::recording

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/profile/coverage.h"
+
+#include <algorithm>
+
+#include "userspace/profile/estimate.h"
+
+namespace heaptap::profile {
+
+std::vector<CoveragePart> Cover(const ResidentBytes& resident, const heaptap_statistics* statistics, double live) {
+  uint64_t left = resident.anonymous;
+  const auto take = [&left](uint64_t bytes) {
+    const uint64_t taken = std::min(bytes, left);
+    left -= taken;
+    return taken;
+  };
+  const uint64_t live_bytes = ToWhole(live);
+  const heaptap_statistics known = statistics == nullptr ? heaptap_statistics{} : *statistics;
+  const uint64_t stacks = take(resident.stacks);
+  const uint64_t metadata = take(known.metadata);
+  const uint64_t cached = take(known.dirty);
+  const uint64_t used = take(live_bytes);
+  const uint64_t fragmentation = take(known.active > live_bytes ? known.active - live_bytes : 0);
+  return {
+      {"live", used, "blocks that the program holds: an estimate from the samples"},
+      {"cached", cached, "free pages that the allocator keeps for later"},
+      {"fragmentation", fragmentation,
+       "free blocks in pages that are in use; also what was allocated before the recording began, and the error of the "
+       "estimate"},
+      {"allocator metadata", metadata, "what the allocator needs for itself"},
+      {"stacks", stacks, "stacks of the threads"},
+      {"files", resident.files, "programs, libraries and other mapped files"},
+      {"other mappings", left + resident.shared,
+       "shared memory, and memory that the program has mapped without the allocator"},
+  };
+}
+
+}  // namespace heaptap::profile

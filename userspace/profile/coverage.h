@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the resident memory of a process divides: what a profile explains of it, and what the rest is.
+#ifndef HEAPTAP_USERSPACE_PROFILE_COVERAGE_H_
+#define HEAPTAP_USERSPACE_PROFILE_COVERAGE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "heaptap/contract.h"
+
+namespace heaptap::profile {
+
+// Bytes, as the kernel counts them.
+struct ResidentBytes {
+  uint64_t anonymous = 0;  // with `stacks`
+  uint64_t files = 0;
+  uint64_t shared = 0;
+  uint64_t stacks = 0;
+};
+
+struct CoveragePart {
+  const char* name = "";
+  uint64_t bytes = 0;
+  const char* note = "";  // what it means, a sentence
+};
+
+// The parts, in the order in which people read them; their sum is the resident memory. `statistics`: of the allocator,
+// which may be hostile; null: unknown. `live`: the estimate of the profile. The allocator does not know which of its
+// pages are resident, so a part gets no more than what is left: first what it has certainly written (metadata, cached),
+// then live memory, then fragmentation. Thread-safe.
+std::vector<CoveragePart> Cover(const ResidentBytes& resident, const heaptap_statistics* statistics, double live);
+
+}  // namespace heaptap::profile
+
+#endif  // HEAPTAP_USERSPACE_PROFILE_COVERAGE_H_
