@@ -29,7 +29,7 @@ class MessageReader {
     absl::string_view part;
     uint64_t period = 0;
     absl::Status inner;
-    const absl::Status status = base::ReadFields<ProfileField>(bytes_, kPprofProfile, [&](auto& in) {
+    absl::Status status = base::ReadFields<ProfileField>(bytes_, kPprofProfile, [&](auto& in) {
       const auto message = [&](ProfileField field, auto read) {
         if (!in.Take(field, part)) return false;
         inner.Update(read());
@@ -77,7 +77,7 @@ class MessageReader {
   absl::Status ReadFunction(absl::string_view bytes) {
     uint64_t id = 0;
     Function function;
-    const absl::Status status = base::ReadFields<FunctionField>(bytes, kPprofProfile, [&](auto& in) {
+    absl::Status status = base::ReadFields<FunctionField>(bytes, kPprofProfile, [&](auto& in) {
       return in.Take(FunctionField::kId, id) || in.Take(FunctionField::kName, function.name) ||
              in.Take(FunctionField::kSystemName, function.linkage_name) ||
              in.Take(FunctionField::kFilename, function.file);
@@ -93,7 +93,7 @@ class MessageReader {
     Location location = {.first_line = out_.lines.size()};
     absl::string_view part;
     absl::Status inner;
-    const absl::Status status = base::ReadFields<LocationField>(bytes, kPprofProfile, [&](auto& in) {
+    absl::Status status = base::ReadFields<LocationField>(bytes, kPprofProfile, [&](auto& in) {
       if (in.Take(LocationField::kLine, part)) {
         inner.Update(ReadLine(part));
         return true;
@@ -114,7 +114,7 @@ class MessageReader {
   absl::Status ReadLine(absl::string_view bytes) {
     Line line;
     uint64_t number = 0;
-    const absl::Status status = base::ReadFields<LineField>(bytes, kPprofProfile, [&](auto& in) {
+    absl::Status status = base::ReadFields<LineField>(bytes, kPprofProfile, [&](auto& in) {
       return in.Take(LineField::kFunctionId, line.function) || in.Take(LineField::kLine, number);
     });
     if (!status.ok()) return status;
@@ -126,7 +126,7 @@ class MessageReader {
     elf::Mapping mapping;
     uint64_t path = 0;
     uint64_t build_id = 0;
-    const absl::Status status = base::ReadFields<MappingField>(bytes, kPprofProfile, [&](auto& in) {
+    absl::Status status = base::ReadFields<MappingField>(bytes, kPprofProfile, [&](auto& in) {
       return in.Take(MappingField::kMemoryStart, mapping.start) || in.Take(MappingField::kMemoryLimit, mapping.end) ||
              in.Take(MappingField::kFileOffset, mapping.file_offset) || in.Take(MappingField::kFilename, path) ||
              in.Take(MappingField::kBuildId, build_id);

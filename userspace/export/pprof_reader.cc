@@ -218,7 +218,7 @@ class ContentBuilder {
     labels_ = {};
     absl::string_view part;
     absl::Status inner;
-    const absl::Status status = base::ReadFields<SampleField>(bytes, kPprofProfile, [&](auto& in) {
+    absl::Status status = base::ReadFields<SampleField>(bytes, kPprofProfile, [&](auto& in) {
       if (in.Take(SampleField::kLabel, part)) {
         inner.Update(ReadLabel(part));
         return true;
@@ -255,7 +255,7 @@ class ContentBuilder {
     uint64_t key = 0;
     uint64_t text = 0;
     uint64_t number = 0;
-    const absl::Status status = base::ReadFields<LabelField>(bytes, kPprofProfile, [&](auto& in) {
+    absl::Status status = base::ReadFields<LabelField>(bytes, kPprofProfile, [&](auto& in) {
       return in.Take(LabelField::kKey, key) || in.Take(LabelField::kText, text) || in.Take(LabelField::kNumber, number);
     });
     if (!status.ok()) return status;
