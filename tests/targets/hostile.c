@@ -271,7 +271,7 @@ static void hide(const char* path, long count) {
       pthread_t thread;
       if (pipe(mapped) != 0) die("pipe");
       struct hidden hidden = {control, mapped[0]};
-      /* Starting a thread maps its stack, which could wait for whoever reads the page. */
+      /* First, because a new thread needs a mapping, and mapping waits for a reader of the page. */
       if (pthread_create(&thread, NULL, touch, &hidden) != 0) die("thread");
       make_valid(control);
       fire_start((uintptr_t)control);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,11 +6,15 @@
 #include <future>
 #include <thread>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "userspace/process/residency.h"
 
 namespace heaptap::process {
 namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
 
 TEST(Residency, StackPointers) {
   EXPECT_EQ(StackPointerIn("0 0x3 0x7f 0x400 0x0 0x0 0x0 0x7ffc1e0a5f98 0x7f7a3c0d6a3e\n"), 0x7ffc1e0a5f98);
@@ -26,25 +29,27 @@ TEST(Residency, StacksOfThreadsThatWait) {
   constexpr size_t kBytes = 1 << 20;
   const auto before = ReadResidency(getpid());
   ASSERT_TRUE(before.ok()) << before.status();
-  std::promise<pid_t> is_written;
+  std::promise<void> is_written;
   std::promise<void> may_end;
   std::thread thread([&] {
     char bytes[kBytes];
     memset(bytes, 1, sizeof(bytes));
-    is_written.set_value(gettid());
+    is_written.set_value();
     may_end.get_future().wait();
     asm volatile("" : : "r"(bytes) : "memory");
   });
   is_written.get_future().wait();
   // The thread is about to wait.
+  const absl::Time deadline = absl::Now() + kPatience;
   uint64_t stacks = 0;
-  while (stacks < before->stacks + kBytes) {
+  while (stacks < before->stacks + kBytes && absl::Now() < deadline) {
     const auto now = ReadResidency(getpid());
     ASSERT_TRUE(now.ok()) << now.status();
     EXPECT_LE(now->stacks, now->anonymous);
     EXPECT_GT(now->files, 0);
     stacks = now->stacks;
   }
+  EXPECT_GE(stacks, before->stacks + kBytes);
   may_end.set_value();
   thread.join();
 }

@@ -39,7 +39,8 @@ TEST(Coverage, EveryPart) {
                   Pair("live", 500), Pair("other mappings", 140 + 50), Pair("stacks", 100)));
 }
 
-// Blocks that nobody has written are live, but not resident. Hostile numbers change no sum.
+// A block that the program has not written to is live, but not resident. The sum is the resident memory, even if
+// the allocator reports hostile numbers.
 TEST(Coverage, TheSumIsWhatIsResident) {
   const heaptap_statistics hostile = Statistics(UINT64_MAX, UINT64_MAX - 1, UINT64_MAX);
   const heaptap_statistics untouched = Statistics(5000, 10, 10);

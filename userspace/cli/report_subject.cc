@@ -177,8 +177,8 @@ absl::StatusOr<Seen> LookAtRoots(const std::string& socket, const std::string& w
     return without(roots == report::Roots::kThreads
                        ? "this dump does not tell threads apart (heap_v2 does, and so does a profile of pprof with the "
                          "label thread_id)"
-                       : "this dump does not tell it (a process that the daemon records does, and so does a dump of "
-                         "heaptap dump --format blocks)");
+                       : "this dump does not have the sizes and ages of blocks (a process that the daemon records "
+                         "does, and so does a dump of heaptap dump --format blocks)");
   }
   return seen;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/cli/report_views.h"
 
+#include <algorithm>
+#include <array>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -122,18 +124,21 @@ absl::StatusOr<std::string> Jeprof(const ReportInput& input) {
                                           .retain = input.filters.show});
 }
 
+bool IsFiltered(const ReportInput& input) {
+  const report::Filters& filters = input.filters;
+  return std::ranges::any_of(std::array{&filters.focus, &filters.ignore, &filters.hide, &filters.show, &input.exclude},
+                             [](const std::string* text) { return !text->empty(); });
+}
+
 // Some formats show the whole profile.
 absl::Status CheckUnfiltered(const ReportInput& input, absl::string_view option) {
-  const report::Filters& filters = input.filters;
   if (report::IsOfRoots(input.show.by)) {
     return absl::InvalidArgumentError(
         absl::StrCat(option, " writes the whole profile: leave out --by thread, size or age"));
   }
-  for (const std::string* text : {&filters.focus, &filters.ignore, &filters.hide, &filters.show, &input.exclude}) {
-    if (!text->empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(option, " writes the whole profile: leave out --focus, --ignore, --hide, --show and --exclude"));
-    }
+  if (IsFiltered(input)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, " writes the whole profile: leave out --focus, --ignore, --hide, --show and --exclude"));
   }
   return absl::OkStatus();
 }
@@ -171,9 +176,8 @@ absl::StatusOr<std::string> Symbolized(const ReportInput& input) {
 absl::StatusOr<std::string> Html(const ReportInput& input) {
   const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, false);
   if (!paths.ok()) return paths.status();
-  // A selection of paths, or a difference, has other paths than the profile has contexts.
-  const bool has_all = paths->size() == input.profile.contexts.size() && CheckUnfiltered(input, "").ok();
-  const bool has_shares = has_all && !input.subject.is_difference;
+  // Else the paths are not those of the profile's contexts.
+  const bool has_shares = !IsFiltered(input) && !report::IsOfRoots(input.show.by) && !input.subject.is_difference;
   return web::SinglePage(input.subject.name, report::PageData(input.named, *paths, input.subject,
                                                               {.shares = has_shares ? &input.profile : nullptr,
                                                                .source_paths = input.source_paths}));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/process/memory_use.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <string>
@@ -10,27 +9,17 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "userspace/base/file_descriptor.h"
 #include "userspace/process/memory_group.h"
+#include "userspace/process/short_file.h"
 
 namespace heaptap::process {
 namespace {
 
-// The list of control groups is the longest of these files; the memory group is among its first lines.
-constexpr size_t kMaxBytes = 8192;
-
 // Version 1 says "no limit" with the greatest multiple of a page.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
-std::string ReadShort(const std::string& path) {
-  const base::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char text[kMaxBytes];
-  const ssize_t got = file.valid() ? read(file.get(), text, sizeof(text)) : -1;
-  return got > 0 ? std::string(text, got) : "";
-}
-
 int64_t ResidentBytes(pid_t pid) {
-  const std::string text = ReadShort(absl::StrCat("/proc/", pid, "/statm"));
+  const std::string text = ReadShortFile(absl::StrCat("/proc/", pid, "/statm"));
   const std::vector<absl::string_view> words = absl::StrSplit(text, ' ');
   int64_t pages = 0;
   if (words.size() < 2 || !absl::SimpleAtoi(words[1], &pages)) return -1;
@@ -38,11 +27,12 @@ int64_t ResidentBytes(pid_t pid) {
 }
 
 int64_t LimitBytes(pid_t pid) {
-  const std::string folder = MemoryGroupFolder(ReadShort(absl::StrCat("/proc/", pid, "/cgroup")));
+  const std::string folder = MemoryGroupFolder(ReadShortFile(absl::StrCat("/proc/", pid, "/cgroup")));
   if (folder.empty()) return -1;
   for (const char* file : {"/memory.max", "/memory.limit_in_bytes"}) {
     int64_t limit = 0;
-    if (absl::SimpleAtoi(ReadShort(absl::StrCat(folder, file)), &limit) && limit > 0 && limit < kNoLimit) return limit;
+    if (absl::SimpleAtoi(ReadShortFile(absl::StrCat(folder, file)), &limit) && limit > 0 && limit < kNoLimit)
+      return limit;
   }
   return -1;
 }

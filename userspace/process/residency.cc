@@ -18,27 +18,17 @@
 #include "absl/strings/str_split.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/process/maps.h"
+#include "userspace/process/short_file.h"
 
 namespace heaptap::process {
 namespace {
-
-// /proc/PID/status has 2 KiB, a line of /proc/PID/task/TID/syscall has 200 bytes.
-constexpr size_t kMaxBytes = 16384;
 
 // Documentation/admin-guide/mm/pagemap.rst: a word for each page; bit 63: it is present.
 constexpr uint64_t kPresent = uint64_t{1} << 63;
 // Words that are read at a time: 8 MiB of a stack, the default limit.
 constexpr size_t kWords = 2048;
-// Pages of one mapping that are looked at: 1 GiB. A larger mapping is no stack.
+// A larger mapping is no stack.
 constexpr uint64_t kMaxStackBytes = uint64_t{1} << 30;
-
-std::string ReadShortly(const std::string& path) {
-  const base::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text(kMaxBytes, '\0');
-  const ssize_t got = file.valid() ? read(file.get(), text.data(), text.size()) : -1;
-  text.resize(std::max<ssize_t>(got, 0));
-  return text;
-}
 
 // The kilobytes of a line such as "RssAnon:	     512 kB", in bytes.
 uint64_t BytesOfLine(absl::string_view status, absl::string_view name) {
@@ -59,7 +49,7 @@ std::vector<uint64_t> StackPointers(pid_t pid) {
   if (tasks == nullptr) return pointers;
   while (const dirent* entry = readdir(tasks.get())) {
     if (pointers.size() == kMaxStacks) break;
-    const uint64_t pointer = StackPointerIn(ReadShortly(absl::StrCat(folder, "/", entry->d_name, "/syscall")));
+    const uint64_t pointer = StackPointerIn(ReadShortFile(absl::StrCat(folder, "/", entry->d_name, "/syscall")));
     if (pointer != 0) pointers.push_back(pointer);
   }
   return pointers;
@@ -121,12 +111,12 @@ uint64_t StackPointerIn(absl::string_view text) {
 }
 
 absl::StatusOr<profile::ResidentBytes> ReadResidency(pid_t pid) {
-  const std::string status = ReadShortly(absl::StrCat("/proc/", pid, "/status"));
+  const std::string status = ReadShortFile(absl::StrCat("/proc/", pid, "/status"));
   if (status.empty()) return absl::NotFoundError(absl::StrCat("no process ", pid));
   profile::ResidentBytes resident = {.anonymous = BytesOfLine(status, "RssAnon:"),
                                      .files = BytesOfLine(status, "RssFile:"),
                                      .shared = BytesOfLine(status, "RssShmem:")};
-  // The kernel counts pages in batches for each thread.
+  // The kernel counts the pages of each thread in batches, so its sum can be behind.
   resident.stacks = std::min(StackBytes(pid), resident.anonymous);
   return resident;
 }

@@ -5,7 +5,6 @@
 #define HEAPTAP_USERSPACE_PROFILE_COVERAGE_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "heaptap/contract.h"

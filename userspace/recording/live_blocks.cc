@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/recording/live_blocks.h"
 
-#include <time.h>
-
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/clock.h"
+#include "userspace/base/monotonic.h"
 #include "userspace/profile/estimate.h"
 
 namespace heaptap::recording {
 namespace {
 
 constexpr uint64_t kNanosecondsPerSecond = 1'000'000'000;
-
-// The clock of the eBPF programs.
-uint64_t NowOfKernel() {
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * kNanosecondsPerSecond + static_cast<uint64_t>(now.tv_nsec);
-}
 
 uint32_t AgeAt(uint64_t now, uint64_t allocated) {
   return profile::AgeOf(now > allocated ? (now - allocated) / kNanosecondsPerSecond : 0);
@@ -29,7 +21,7 @@ uint32_t AgeAt(uint64_t now, uint64_t allocated) {
 
 absl::StatusOr<LiveBlocks> ReadLiveBlocks(const bpf::Entries& entries, uint64_t process_id) {
   const absl::Time begin = absl::Now();
-  const uint64_t now = NowOfKernel();
+  const uint64_t now = base::MonotonicNanoseconds();
   LiveBlocks blocks;
   absl::flat_hash_map<std::tuple<uint64_t, uint32_t, uint64_t, uint32_t>, size_t> known;
   const absl::Status status = entries.VisitLive(process_id, [&](const heaptap_live& object) {

@@ -23,8 +23,8 @@ struct LiveBlocks {
   absl::Duration cost = {};  // what the reading took
 };
 
-// Of one process. Reads the live objects of all processes, which takes about 0.2 s for a million of them. Thread-safe,
-// so that the recording's thread need not wait for it.
+// Of one process. Reads the live objects of all processes, which takes 0.13 s for 400,000 of them. Thread-safe, so that
+// the recording's thread need not wait.
 absl::StatusOr<LiveBlocks> ReadLiveBlocks(const bpf::Entries& entries, uint64_t process_id);
 
 }  // namespace heaptap::recording

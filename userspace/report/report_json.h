@@ -14,11 +14,9 @@
 namespace heaptap::report {
 
 // {"schema_version": 1, "subject": ..., "period": ..., "live": MEASURE, "allocated": MEASURE, "freed": MEASURE,
-//  "warnings": [...],
-//  "call_paths": [{"live": MEASURE, "allocated": MEASURE, "freed": MEASURE, "truncated": ..., "frames": [{"function":
-//  ..., "file": ..., "line": ..., "library": ..., "place": ..., "inline": ...}]}]}. "place" stands for an unknown
-//  function: the file and the
-// offset in it.
+//  "warnings": [...], "call_paths": [{"live": MEASURE, "allocated": MEASURE, "freed": MEASURE, "truncated": ...,
+//  "frames": [{"function": ..., "file": ..., "line": ..., "library": ..., "place": ..., "inline": ...}]}]}.
+// "place" stands for an unknown function: the file and the offset in it.
 //
 // MEASURE: {"bytes": ..., "error": ..., "objects": ..., "samples": ...}; "error" is the standard error of the bytes.
 // Call paths come in the order of `paths`, at most `top` of them (0: all). Unknown texts are null. Thread-safe.

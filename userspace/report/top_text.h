@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `heaptap report --top`: a table by function, line, library or thread.
+// `heaptap report --top`: a table by function, line, library, thread, size or age.
 #ifndef HEAPTAP_USERSPACE_REPORT_TOP_TEXT_H_
 #define HEAPTAP_USERSPACE_REPORT_TOP_TEXT_H_
 

@@ -9,6 +9,34 @@ export interface Subject {
   resident_bytes: number | null;
   warnings: string[];
   is_difference: boolean;
+  // How the resident memory divides; absent: unknown. A note is a sentence.
+  coverage?: { name: string; bytes: number; note: string }[];
+}
+
+// How each path divides. A path has its number in Paths, a thread the number of a text.
+export interface Threads {
+  path: number[];
+  thread: number[];
+  live_bytes: number[];
+  live_objects: number[];
+  live_samples: number[];
+  live_variance: number[];
+  allocated_bytes: number[];
+  allocated_objects: number[];
+  allocated_samples: number[];
+  allocated_variance: number[];
+}
+
+// Live blocks of one size and a range of ages.
+export interface Blocks {
+  path: number[];
+  thread: number[];
+  size: number[]; // bytes of each
+  age: number[]; // where the range begins, in seconds (userspace/profile/ages.h); -1: unknown
+  live_bytes: number[];
+  live_objects: number[];
+  live_samples: number[];
+  live_variance: number[];
 }
 
 export interface Frames {
@@ -43,6 +71,8 @@ export interface Profile {
   frames: Frames;
   stacks: { parent: number[]; frame: number[] }; // a parent comes before its children; -1: none
   paths: Paths;
+  threads?: Threads; // absent: the profile does not tell them apart
+  blocks?: Blocks; // only of a process that the daemon records, and of dumps with blocks
 }
 
 // Bits of Frames.flags.

@@ -297,7 +297,7 @@ def test_threads(lab):
     assert_one_clear_line(lab.heaptap("report", "--by", "thread", "--base", dump, dump), 2, "--base")
     assert_one_clear_line(lab.heaptap("report", "--by", "thread", "--collapsed", dump), 2, "--by thread")
     for what in ("size", "age"):
-        assert_one_clear_line(lab.heaptap("report", "--by", what, dump), 1, f"--by {what}: this dump does not tell it")
+        assert_one_clear_line(lab.heaptap("report", "--by", what, dump), 1, f"--by {what}: this dump does not have the sizes and ages")
         assert_one_clear_line(lab.heaptap("report", "--by", what, "--freed", dump), 2, f"--by {what}", "live memory only")
     with open(lab.path("gperftools.prof"), "w", encoding="utf-8") as file:
         file.write("heap profile:      5:     5000 [     9:     9000] @ heapprofile\n"

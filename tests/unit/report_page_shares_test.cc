@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "userspace/report/page_shares.h"
+
+namespace heaptap::report {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+
+class PageSharesTest : public ::testing::Test {
+ protected:
+  json Shares(const profile::Profile& profile) {
+    const std::string members = PageShares(profile, [this](std::string text) {
+      texts_.push_back(std::move(text));
+      return static_cast<int64_t>(texts_.size()) - 1;
+    });
+    return json::parse(absl::StrCat("{\"first\":0", members, "}"));
+  }
+  std::vector<std::string> texts_;
+};
+
+TEST_F(PageSharesTest, OfThreadsSizesAndAges) {
+  profile::Profile profile;
+  profile.contexts = {
+      {.frames = {1}, .threads = {{.tid = 5, .live = {1, 64, 1, 64}, .allocated = {2, 128, 2, 128}}}},
+      {.frames = {2},
+       .threads = {{.tid = 0, .live = {}, .allocated = {1, 8, 1, 8}}, {.tid = 5, .live = {2, 16, 2, 16}}},
+       .blocks = {{.tid = 5, .size = 8, .age = 60, .live = {1, 8, 1, 8}},
+                  {.tid = 5, .size = 8, .age = profile::kUnknownAge, .live = {1, 8, 1, 8}}}}};
+  profile.thread_names = {{5, "worker\n"}};
+  const json shares = Shares(profile);
+  EXPECT_THAT(texts_, ElementsAre("worker\\012 (TID 5)", "threads that have ended"));
+  EXPECT_THAT(shares["threads"]["path"], ElementsAre(0, 1, 1));
+  EXPECT_THAT(shares["threads"]["thread"], ElementsAre(0, 1, 0));
+  EXPECT_THAT(shares["threads"]["live_bytes"], ElementsAre(64, 0, 16));
+  EXPECT_THAT(shares["threads"]["allocated_objects"], ElementsAre(2, 1, 0));
+  EXPECT_THAT(shares["blocks"]["path"], ElementsAre(1, 1));
+  EXPECT_THAT(shares["blocks"]["size"], ElementsAre(8, 8));
+  EXPECT_THAT(shares["blocks"]["age"], ElementsAre(60, -1));
+  EXPECT_THAT(shares["blocks"]["live_samples"], ElementsAre(1, 1));
+}
+
+TEST_F(PageSharesTest, OfWhatTellsNothingApart) {
+  profile::Profile profile;
+  profile.contexts = {{.frames = {1}, .threads = {{.tid = 0, .live = {1, 64, 1, 64}}}}};
+  EXPECT_EQ(Shares(profile).size(), 1);
+}
+
+}  // namespace
+}  // namespace heaptap::report
