@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +15,8 @@
 
 namespace heaptap::bpf {
 namespace {
+
+constexpr size_t kPage = 4096;
 
 // The events of one process, after it has ended.
 template <typename Behaviour>
@@ -66,6 +71,32 @@ TEST(MappingEvents, SeeADlopen) {
   ASSERT_NE(library, nullptr);
   EXPECT_EQ(
       std::count_if(seen.begin(), seen.end(), [](const MappingEvent& e) { return e.kind == MappingEvent::kExec; }), 0);
+}
+
+// The kernel puts a record of the loss in front of the next event, and there may be none for hours.
+TEST(MappingEvents, LossesAreKnownAtOnce) {
+  absl::StatusOr<std::unique_ptr<MappingEvents>> events = PerfMappingEvents::Start();
+  NEED_BPF(events.status());
+  constexpr int kMappings = 20'000;  // a buffer has room for some thousand
+  pid_t pid;
+  const std::vector<MappingEvent> seen = EventsOfChild(**events, &pid, [] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    const int program = open("/proc/self/exe", O_RDONLY);
+    if (program < 0 || sched_setaffinity(0, sizeof(one), &one) != 0) _exit(1);
+    for (int i = 0; i < kMappings; i++) {
+      void* code = mmap(nullptr, kPage, PROT_READ | PROT_EXEC, MAP_PRIVATE, program, 0);
+      if (code == MAP_FAILED || munmap(code, kPage) != 0) _exit(1);
+    }
+    _exit(0);
+  });
+  const auto mapped = static_cast<uint64_t>(std::ranges::count(seen, MappingEvent::kMap, &MappingEvent::kind));
+  EXPECT_LT(mapped, kMappings);
+  EXPECT_GE((*events)->lost(), kMappings - mapped);
+  const uint64_t lost = (*events)->lost();
+  (*events)->Take();
+  EXPECT_EQ((*events)->lost(), lost) << "each loss counts once";
 }
 
 TEST(MappingEvents, ThreadsAreNoForks) {

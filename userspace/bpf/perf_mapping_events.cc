@@ -22,6 +22,8 @@ namespace {
 constexpr size_t kPage = 4096;
 // A record of an mmap has about 150 bytes, so each CPU has room for some thousand of them between two reads.
 constexpr size_t kDataBytes = 128 * kPage;
+// The size of a record has 16 bits, so a buffer with more room than this has lost nothing.
+constexpr size_t kMaxRecordBytes = size_t{1} << 16;
 
 // The fields that sample_id_all adds at the end of each record, for sample_type TID | TIME (perf_event_open(2)).
 struct SampleId {
@@ -44,6 +46,12 @@ struct Mmap2Record {
   uint64_t inode, inode_generation;
   uint32_t protection, flags;
   // then the path, NUL-terminated, padded to 8 bytes
+};
+
+// What read(2) gives for PERF_FORMAT_LOST (Linux 6.0).
+struct ReadLost {
+  uint64_t value;
+  uint64_t lost;
 };
 
 // The body of a record, copied out of the ring.
@@ -93,6 +101,7 @@ absl::Status PerfMappingEvents::OpenCpu(int cpu) {
   attributes.comm_exec = 1;
   attributes.task = 1;
   attributes.exclude_kernel = 1;
+  attributes.read_format = PERF_FORMAT_LOST;
   attributes.watermark = 1;
   attributes.wakeup_watermark = 1;  // at the first event
   attributes.use_clockid = 1;
@@ -126,19 +135,26 @@ std::vector<int> PerfMappingEvents::fds() const {
   return fds;
 }
 
+uint64_t PerfMappingEvents::lost() const {
+  uint64_t sum = 0;
+  for (const Buffer& buffer : buffers_) sum += buffer.lost;
+  return sum;
+}
+
 std::vector<MappingEvent> PerfMappingEvents::Take() {
   std::vector<MappingEvent> events;
-  for (const Buffer& buffer : buffers_) Read(buffer, events);
+  for (Buffer& buffer : buffers_) Read(buffer, events);
   std::stable_sort(events.begin(), events.end(),
                    [](const MappingEvent& a, const MappingEvent& b) { return a.time < b.time; });
   return events;
 }
 
-void PerfMappingEvents::Read(const Buffer& buffer, std::vector<MappingEvent>& events) {
+void PerfMappingEvents::Read(Buffer& buffer, std::vector<MappingEvent>& events) {
   auto* control = static_cast<perf_event_mmap_page*>(buffer.memory);
   const char* data = static_cast<const char*>(buffer.memory) + kPage;
   const uint64_t head = __atomic_load_n(&control->data_head, __ATOMIC_ACQUIRE);
   uint64_t tail = control->data_tail;
+  const uint64_t taken = tail;
   const auto copy = [&](uint64_t from, void* to, size_t size) {
     const size_t begin = from % kDataBytes;
     const size_t first = std::min(size, kDataBytes - begin);
@@ -158,11 +174,6 @@ void PerfMappingEvents::Read(const Buffer& buffer, std::vector<MappingEvent>& ev
     if (!body.GetSampleId(&id)) continue;
     MappingEvent event = {};
     event.time = id.time;
-    if (header.type == PERF_RECORD_LOST) {
-      uint64_t lost = 0;
-      if (body.Get(sizeof(uint64_t), &lost)) lost_ += lost;
-      continue;
-    }
     if (Mmap2Record map; header.type == PERF_RECORD_MMAP2 && body.Get(0, &map)) {
       event.kind = MappingEvent::kMap;
       event.pid = map.pid;
@@ -191,6 +202,10 @@ void PerfMappingEvents::Read(const Buffer& buffer, std::vector<MappingEvent>& ev
     events.push_back(std::move(event));
   }
   __atomic_store_n(&control->data_tail, tail, __ATOMIC_RELEASE);
+  // The kernel writes a record of the loss (PERF_RECORD_LOST) only in front of the next event, which may never come.
+  // Its counter is asked only if there can be a loss, because that interrupts the CPU of the buffer.
+  if (__atomic_load_n(&control->data_head, __ATOMIC_ACQUIRE) - taken < kDataBytes - kMaxRecordBytes) return;
+  if (ReadLost answer; read(buffer.fd, &answer, sizeof(answer)) == sizeof(answer)) buffer.lost = answer.lost;
 }
 
 }  // namespace heaptap::bpf

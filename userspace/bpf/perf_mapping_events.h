@@ -24,19 +24,19 @@ class PerfMappingEvents final : public MappingEvents {
 
   std::vector<int> fds() const override;
   std::vector<MappingEvent> Take() override;
-  uint64_t lost() const override { return lost_; }
+  uint64_t lost() const override;
 
  private:
   struct Buffer {
     int fd = -1;
     void* memory = nullptr;
+    uint64_t lost = 0;
   };
   PerfMappingEvents() = default;
   absl::Status OpenCpu(int cpu);
-  void Read(const Buffer& buffer, std::vector<MappingEvent>& events);
+  static void Read(Buffer& buffer, std::vector<MappingEvent>& events);
 
   std::vector<Buffer> buffers_;
-  uint64_t lost_ = 0;
 };
 
 }  // namespace heaptap::bpf

@@ -42,20 +42,29 @@ def warnings_of_the_process(dump):
     return [text for text in dump.warnings if "mapping events lost" not in text]
 
 
+ATTEMPTS = 5
+
+
 def assert_whole_though_heaptap_was_stopped(lab, path, side, count):
-    """heaptap is stopped while the program opens a plugin, calls it, and ends."""
-    session = loader(lab)
-    session.signal(signal.SIGSTOP)
-    open_plugin(session, path)
-    call(session, f"{side}_enter", count)
-    session.tell("close")
-    session.popen.stdin.close()
-    session.signal(signal.SIGCONT)
-    dump = end(lab, session)
-    assert warnings_of_the_process(dump) == []
+    """heaptap is stopped while the program opens a plugin, calls it, and ends. Mapping events of the whole
+    machine are lost if there are many meanwhile. The plugin's own may be among them, and then nobody knows the plugin any
+    more, so an attempt with lost events does not count."""
+    for _ in range(ATTEMPTS):
+        session = loader(lab)
+        session.signal(signal.SIGSTOP)
+        open_plugin(session, path)
+        call(session, f"{side}_enter", count)
+        session.tell("close")
+        session.popen.stdin.close()
+        session.signal(signal.SIGCONT)
+        dump = end(lab, session)
+        if warnings_of_the_process(dump) == dump.warnings:
+            break
+    assert dump.warnings == []
     assert_called(dump, side, count)
 
 
+@pytest.mark.whole_machine
 def test_a_stopped_heaptap(lab):
     """heaptap is stopped while a plugin is loaded, works, and disappears with its process: the stacks wait in the kernel,
     and heaptap opens the file by name."""
@@ -135,6 +144,7 @@ def test_a_program_does_not_wait_for_ever(lab):
     assert warnings_of_the_process(lab.only_dump(kind="f")) == []
 
 
+@pytest.mark.whole_machine
 def test_deep_stacks_while_heaptap_is_stopped(lab):
     """With few samples, whole stacks are copied."""
     assert_whole_though_heaptap_was_stopped(lab, DEEP, "deep", 50)
