@@ -14,8 +14,10 @@
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/cli/remote_profile.h"
 #include "userspace/export/gzip.h"
 #include "userspace/export/pprof_reader.h"
+#include "userspace/http/url.h"
 
 namespace heaptap::cli {
 namespace {
@@ -56,7 +58,7 @@ absl::StatusOr<Profile> Parse(absl::string_view text, const std::string& name, e
 }  // namespace
 
 absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads threads) {
-  absl::StatusOr<std::string> text = ReadWholeFile(path);
+  absl::StatusOr<std::string> text = http::IsUrl(path) ? FetchRemote(path) : ReadWholeFile(path);
   if (!text.ok()) return text.status();
   if (exporter::IsGzip(*text)) {
     text = exporter::Gunzip(*text, kMaxFileBytes);

@@ -23,9 +23,10 @@ struct Dump {
   exporter::Symbols symbols = {};  // of a dump with symbols
 };
 
-// Reads a dump: heap_v2, gperftools' form, or pprof's, with symbols or without, compressed with gzip or not.
-// FailedPrecondition: it cannot be read, or is no dump; the message names the file, the line and the mistake.
-// `threads`: of heap_v2; pprof's profiles always have theirs.
+// Reads a dump, from a file or from a URL (http::IsUrl): heap_v2, gperftools' form, or pprof's, with symbols or
+// without, compressed with gzip or not. FailedPrecondition: it cannot be read, or is no dump; the message names the
+// file, the line and the mistake. Of a URL: also the errors of FetchRemote. `threads`: of heap_v2; pprof's profiles
+// always have theirs.
 absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads threads = exporter::ReadThreads::kSum);
 
 // The current profile of a process that the daemon records. Errors of Client.
