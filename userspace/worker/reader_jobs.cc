@@ -13,6 +13,7 @@
 #include "userspace/elf/file.h"
 #include "userspace/elf/probes.h"
 #include "userspace/symbolize/resolve.h"
+#include "userspace/worker/dump_job.h"
 #include "userspace/worker/plain_bytes.h"
 
 namespace heaptap::worker {
@@ -177,7 +178,8 @@ ReaderJobs AllReaderJobs() {
   return {{Job::kDebugLinks, DoDebugLinks},
           {Job::kSymbols, DoSymbols},
           {Job::kTable, DoTable},
-          {Job::kAllocator, DoAllocator}};
+          {Job::kAllocator, DoAllocator},
+          {Job::kDump, ReadDumpFile}};
 }
 
 }  // namespace heaptap::worker

@@ -31,6 +31,7 @@ enum class Job : uint8_t {
   kSymbols = 2,
   kTable = 3,
   kAllocator = 4,
+  kDump = 5,
   // The hands answer these, about JobFile::pid (hands_jobs.h) and JobFile::mapping (file_jobs.h).
   kCommandLine = 64,
   kMaps = 65,
