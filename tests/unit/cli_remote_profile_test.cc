@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests servers that are slow or silent; tests/e2e/tools/test_urls.py has the others.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <string>
@@ -13,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/listener.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/cli/remote_profile.h"
 
@@ -21,35 +20,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A socket that listens on the loopback address.
-class Listener {
- public:
-  explicit Listener(int backlog) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(socket_.get(), backlog), 0);
-    EXPECT_EQ(getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    url_ = absl::StrCat("http://127.0.0.1:", ntohs(address.sin_port), "/heap");
-  }
-
-  const std::string& url() const { return url_; }
-  base::FileDescriptor Accept() const {
-    return base::FileDescriptor(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  }
-
- private:
-  const base::FileDescriptor socket_;
-  std::string url_;
-};
+std::string UrlOf(const Listener& listener) { return absl::StrCat("http://127.0.0.1:", listener.port(), "/heap"); }
 
 TEST(RemoteProfile, SilentServer) {
   const Listener listener(1);
-  const absl::Status status = FetchRemote(listener.url(), {.silence = absl::Milliseconds(50)}).status();
+  const absl::Status status = FetchRemote(UrlOf(listener), {.silence = absl::Milliseconds(50)}).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr(listener.url()));
+  EXPECT_THAT(status.message(), HasSubstr(UrlOf(listener)));
 }
 
 // The kernel accepts as many connections as the queue holds, and one more.
@@ -57,7 +34,7 @@ TEST(RemoteProfile, ServerThatDoesNotAccept) {
   const Listener listener(0);
   for (int i = 0; i < 3; i++) {
     const absl::Status status =
-        FetchRemote(listener.url(), {.connect = absl::Milliseconds(50), .silence = absl::Milliseconds(1)}).status();
+        FetchRemote(UrlOf(listener), {.connect = absl::Milliseconds(50), .silence = absl::Milliseconds(1)}).status();
     EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
     EXPECT_TRUE(i < 2 || absl::StrContains(status.message(), "does not accept")) << status;
   }
@@ -74,7 +51,7 @@ TEST(RemoteProfile, SlowServer) {
     }
   });
   // Less than the whole answer takes, and many times as much as a byte takes.
-  const absl::StatusOr<std::string> body = FetchRemote(listener.url(), {.silence = absl::Milliseconds(300)});
+  const absl::StatusOr<std::string> body = FetchRemote(UrlOf(listener), {.silence = absl::Milliseconds(300)});
   server.join();
   ASSERT_TRUE(body.ok()) << body.status();
   EXPECT_EQ(*body, "heap");

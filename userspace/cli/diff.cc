@@ -150,6 +150,7 @@ std::string Text(const DiffFlags& flags, const Growth& growth, const std::string
 }
 
 int Diff(const DiffFlags& flags) {
+  if (const absl::Status status = CheckPlaces(flags.places); !status.ok()) return Report(status);
   absl::StatusOr<Snapshots> taken = Take(flags);
   if (!taken.ok()) return Report(taken.status());
   const absl::StatusOr<Growth> growth = FindGrowth(taken->before, taken->after);

@@ -146,6 +146,7 @@ absl::StatusOr<Profile> FetchProfile(const Client& client, pid_t pid, exporter::
 }
 
 void SayMissing(const LocalNames& names) {
+  for (const std::string& problem : names.problems()) base::Say(problem);
   if (names.missing().empty()) return;
   std::vector<std::string> shown;
   for (const std::string& path : names.missing()) {

@@ -32,7 +32,7 @@ absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads thr
 absl::StatusOr<profile::Profile> FetchProfile(const Client& client, pid_t pid,
                                               exporter::ReadThreads threads = exporter::ReadThreads::kSum);
 
-// Tells which files gave no names.
+// Tells which files gave no names, and which could not be fetched.
 void SayMissing(const LocalNames& names);
 
 }  // namespace heaptap::cli

@@ -110,6 +110,7 @@ absl::StatusOr<Seen> See(const ReportFlags& flags, profile::Unchanged unchanged)
 }
 
 int ReportMemory(const ReportFlags& flags) {
+  if (const absl::Status status = CheckPlaces(flags.places); !status.ok()) return Report(status);
   const View* view = ChosenView(flags);
   const auto unchanged = view == nullptr ? profile::Unchanged::kLeaveOut : view->unchanged;
   absl::StatusOr<Seen> seen = See(flags, unchanged);

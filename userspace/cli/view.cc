@@ -47,6 +47,7 @@ std::string DefaultOutput(const std::string& subject) {
 }
 
 int WritePage(const ViewFlags& flags) {
+  if (const absl::Status status = CheckPlaces(flags.places); !status.ok()) return Report(status);
   const absl::StatusOr<Seen> seen = LookAt(flags.socket, flags.subject, flags.base, profile::Unchanged::kKeep);
   if (!seen.ok()) return Report(seen.status());
   const LocalNames names(seen->profile, flags.places, seen->symbols);

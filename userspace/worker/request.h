@@ -62,7 +62,8 @@ struct Request {
   std::string root = {};
   std::vector<std::string> paths = {};
   std::string question = {};
-  // For the hands: what they need besides; the descriptors stay the caller's.
+  // For the hands: what they need besides. For the reader: further open files, before those of `paths`. The descriptors
+  // stay the caller's.
   std::vector<int> descriptors = {};
   // For jobs on the memory of a process: called when the memory is open, and stays that of this process. Returns
   // whether the process is still the right one. Null: it is not.

@@ -14,6 +14,7 @@ from attacks import descendants, resident_mib
 from daemon import NOBODY
 from harness import target, wait_until
 from lab import assert_one_clear_line
+from pprof_bytes import named_place
 
 # Of zeros. Packed 1000 to 1.
 BOMB_BYTES = 1 << 30
@@ -90,26 +91,10 @@ def test_both_ways_are_the_same(lab):
     assert "do_something_else" in shown(lab, "report", "--top", "/dev/stdin", before=through_pipe)
 
 
-def message(number, *contents):
-    """A field of a protobuf message with less than 128 bytes."""
-    contents = b"".join(contents)
-    return bytes((number << 3 | 2, len(contents))) + contents
-
-
-def number(field, value):
-    return bytes((field << 3, value))
-
-
 def test_places_without_addresses(lab):
     """Equal names are the same place in two profiles."""
-    contents = b"".join((
-        message(1, number(1, 1), number(2, 2)),                   # values are inuse_space in bytes
-        message(2, message(1, b"\x01"), message(2, b"\x64")),     # a sample: 100, of location 1
-        message(4, number(1, 1), message(4, number(1, 1))),       # location 1: in function 1
-        message(5, number(1, 1), number(2, 3)),                   # function 1: somewhere
-        *(message(6, text) for text in (b"", b"inuse_space", b"bytes", b"somewhere"))))
     os.chmod(lab.folder, 0o755)
-    path = write(lab.path("names"), contents)
+    path = write(lab.path("names"), named_place("somewhere"))
     for user in ({}, NOBODY):
         assert "somewhere" in shown(lab, "report", "--top", path, **user)
         assert json.loads(shown(lab, "diff", "--json", path, path, **user))["call_paths"] == []
