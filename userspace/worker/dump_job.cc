@@ -151,7 +151,7 @@ class Decoder {
     Context& context = dump_.profile.contexts.emplace_back();
     absl::string_view frames;
     absl::string_view shares;
-    const absl::Status status = base::ReadFields<ContextField>(bytes, kWhat, [&](auto& in) {
+    absl::Status status = base::ReadFields<ContextField>(bytes, kWhat, [&](auto& in) {
       return in.Take(ContextField::kFrames, frames) || in.Take(ContextField::kShares, shares) ||
              in.Take(ContextField::kTruncated, context.truncated);
     });
@@ -178,7 +178,7 @@ class Decoder {
     absl::string_view part;
     std::vector<SourceFrame> frames;
     absl::Status inner;
-    const absl::Status outer = base::ReadFields<SymbolField>(bytes, kWhat, [&](auto& in) {
+    absl::Status outer = base::ReadFields<SymbolField>(bytes, kWhat, [&](auto& in) {
       if (!in.Take(SymbolField::kFrame, part)) return in.Take(SymbolField::kAddress, address);
       if (++symbol_frames_ > kMaxDumpSymbols) throw std::length_error("too many names");
       SourceFrame& frame = frames.emplace_back();
@@ -198,7 +198,7 @@ class Decoder {
 
   absl::Status AddMapping(absl::string_view bytes) {
     elf::Mapping mapping;
-    const absl::Status status = base::ReadFields<MappingField>(bytes, kWhat, [&](auto& in) {
+    absl::Status status = base::ReadFields<MappingField>(bytes, kWhat, [&](auto& in) {
       return in.Take(MappingField::kStart, mapping.start) || in.Take(MappingField::kEnd, mapping.end) ||
              in.Take(MappingField::kFileOffset, mapping.file_offset) ||
              in.Take(MappingField::kDeviceMajor, mapping.device_major) ||
@@ -213,7 +213,7 @@ class Decoder {
   absl::Status AddThread(absl::string_view bytes) {
     uint32_t tid = 0;
     std::string name;
-    const absl::Status status = base::ReadFields<ThreadField>(
+    absl::Status status = base::ReadFields<ThreadField>(
         bytes, kWhat, [&](auto& in) { return in.Take(ThreadField::kTid, tid) || in.Take(ThreadField::kName, name); });
     if (!status.ok()) return status;
     if (dump_.profile.thread_names.size() == exporter::kMaxReadThreads) return Wrong("too many threads");
