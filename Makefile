@@ -104,7 +104,7 @@ COLLECTOR_SOURCES := $(filter-out userspace/cli/main.cc,$(wildcard userspace/*/*
 COLLECTOR_OBJECTS := $(COLLECTOR_SOURCES:%.cc=$(BUILD)/%.o)
 # Headers of libraries are system headers: warnings are for our own code.
 ABSL_PACKAGES := absl_synchronization absl_status absl_statusor absl_strings absl_flat_hash_map absl_flat_hash_set absl_time absl_cleanup absl_span absl_str_format
-PACKAGES := $(ABSL_PACKAGES) libbpf libdw re2 sqlite3 zlib
+PACKAGES := $(ABSL_PACKAGES) libbpf libdw liblzma re2 sqlite3 zlib
 # Evaluated once, at the first use: `make deps` may have to install pkg-config before.
 PACKAGE_FLAGS = $(eval PACKAGE_FLAGS := $(patsubst -I%,-isystem%,$(filter-out -pthread,$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null))))$(PACKAGE_FLAGS)
 # libiberty has no .pc file, and that of ncurses defines macros for every file.

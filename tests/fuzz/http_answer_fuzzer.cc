@@ -23,7 +23,7 @@ constexpr size_t kMaxBody = 1000;
 // The answer in `bytes`, given in pieces of `piece` bytes.
 std::optional<Answer> Parse(absl::string_view bytes, size_t piece) {
   MemoryChannel channel(std::string(bytes), piece);
-  absl::StatusOr<Answer> answer = ReadAnswer(channel, kMaxBody, absl::InfiniteFuture());
+  absl::StatusOr<Answer> answer = ReadAnswer(channel, kMaxBody, {});
   return answer.ok() ? std::optional<Answer>(*std::move(answer)) : std::nullopt;
 }
 

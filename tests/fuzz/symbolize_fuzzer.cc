@@ -5,6 +5,7 @@
 // file itself; any other is a list of patches, three bytes each (offset, offset, value), to a valid file, and the same
 // input is an answer, too.
 #include <elf.h>
+#include <lzma.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "userspace/symbolize/answer.h"
 #include "userspace/symbolize/debug_files.h"
 #include "userspace/symbolize/function_names.h"
+#include "userspace/symbolize/mini_debug_info.h"
 #include "userspace/worker/reader_jobs.h"
 #include "userspace/worker/request.h"
 
@@ -37,6 +39,17 @@ std::string Symbol(uint32_t name, unsigned binding, unsigned type, uint64_t star
                            .st_size = size});
 }
 
+// Without a checksum, so that patches reach the decoder.
+std::string Xz(const std::string& bytes) {
+  std::string packed(lzma_stream_buffer_bound(bytes.size()), '\0');
+  size_t size = 0;
+  Check(lzma_easy_buffer_encode(0, LZMA_CHECK_NONE, nullptr, reinterpret_cast<const uint8_t*>(bytes.data()),
+                                bytes.size(), reinterpret_cast<uint8_t*>(packed.data()), &size,
+                                packed.size()) == LZMA_OK);
+  packed.resize(size);
+  return packed;
+}
+
 std::string ValidFile() {
   ElfImage image;
   image.AddSegment(PT_LOAD, PF_R | PF_X, 0x1000, 0x800, 0x1000);
@@ -53,6 +66,7 @@ std::string ValidFile() {
                    heaptap::elf::Note(std::string("GNU\0", 4), NT_GNU_BUILD_ID, "0123456789"));
   image.AddSection(".gnu_debuglink", SHT_PROGBITS, std::string("x.debug\0sum4", 12));
   image.AddSection(".gnu_debugaltlink", SHT_PROGBITS, std::string("/nowhere/y\0build-id", 19));
+  image.AddSection(".gnu_debugdata", SHT_PROGBITS, Xz(image.Bytes()));
   return image.Bytes();
 }
 
@@ -87,6 +101,18 @@ void ReadFile(const std::string& bytes) {
   Check(heaptap::symbolize::DebugPaths(links, "/usr/bin/program").size() <= 2);
   Check(heaptap::symbolize::SharedPaths(links, "/usr/lib/debug").size() <= 2);
   heaptap::symbolize::IsDebugFile(links, fd);
+
+  // The same bytes in memory, as those of mini debug information are.
+  const auto in_memory = heaptap::elf::File::OpenBytes(bytes);
+  Check(in_memory.ok());
+  std::vector<std::string> same(addresses.size());
+  FindFunctionNames(*in_memory, SymbolTable::kStatic, addresses, same).IgnoreError();
+  Check(same == before);
+  const auto mini = heaptap::symbolize::ReadMiniDebugInfo(*file);
+  if (!mini.ok()) return;
+  Check(mini->size() <= heaptap::symbolize::kMaxUnpackedBytes);
+  const auto inner = heaptap::elf::File::OpenBytes(*mini);
+  if (inner.ok()) FindFunctionNames(*inner, SymbolTable::kStatic, addresses, same).IgnoreError();
 }
 
 }  // namespace

@@ -2,11 +2,13 @@
 //
 // What workers and their collector send each other. Each side may have been taken over by a file or a process. The
 // first byte of an input chooses the message.
+#include <cmath>
 #include <cstdint>
 #include <string>
 
 #include "tests/fuzz/check.h"
 #include "userspace/process/facts.h"
+#include "userspace/worker/dump_job.h"
 #include "userspace/worker/reader_jobs.h"
 #include "userspace/worker/request.h"
 
@@ -37,6 +39,24 @@ void DecodeAllocator(absl::string_view bytes) {
   heaptap::process::ControlAddress(*read->control, {.start = 4096, .end = 1 << 20}).status().IgnoreError();
 }
 
+void DecodeDumpTwice(absl::string_view bytes) {
+  const absl::StatusOr<heaptap::exporter::Dump> dump = worker::DecodeDump(bytes);
+  if (!dump.ok()) return;
+  std::string encoded;
+  worker::EncodeDump(*dump, [&](absl::string_view part) { encoded.append(part.data(), part.size()); });
+  const absl::StatusOr<heaptap::exporter::Dump> again = worker::DecodeDump(encoded);
+  Check(again.ok() && again->profile.contexts.size() == dump->profile.contexts.size() &&
+        again->profile.mappings == dump->profile.mappings &&
+        again->profile.thread_names == dump->profile.thread_names &&
+        again->profile.warnings == dump->profile.warnings && again->symbols.size() == dump->symbols.size());
+  for (size_t i = 0; i < dump->profile.contexts.size(); i++) {
+    const heaptap::profile::Context& context = dump->profile.contexts[i];
+    const heaptap::profile::Context& same = again->profile.contexts[i];
+    Check(same.frames == context.frames && same.threads == context.threads && same.blocks == context.blocks);
+    Check(std::isfinite(context.Live().bytes) || context.threads.size() > 1);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -60,6 +80,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'f':
       heaptap::process::DecodeFacts(bytes).status().IgnoreError();
+      break;
+    case 'd':
+      DecodeDumpTwice(bytes);
       break;
     default:
       break;

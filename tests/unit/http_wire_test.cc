@@ -241,7 +241,7 @@ TEST(ResponseTest, Refusals) {
   for (int status : {400, 403, 405, 408, 413, 414, 415, 417, 431, 501, 503, 505}) {
     const std::string text = Refusal(status);
     MemoryChannel channel(text);
-    const absl::StatusOr<Answer> answer = ReadAnswer(channel, 100, absl::InfiniteFuture());
+    const absl::StatusOr<Answer> answer = ReadAnswer(channel, 100, Patience{});
     ASSERT_TRUE(answer.ok()) << answer.status();
     EXPECT_EQ(answer->status, status);
     EXPECT_THAT(answer->body, ::testing::MatchesRegex("[A-Z][A-Za-z ]+\n"));
@@ -256,7 +256,7 @@ constexpr size_t kMaxBody = 100;
 absl::StatusOr<Answer> Parse(const std::string& text) {
   const auto parse = [&text](size_t piece) {
     MemoryChannel channel(text, piece);
-    return ReadAnswer(channel, kMaxBody, absl::InfiniteFuture());
+    return ReadAnswer(channel, kMaxBody, Patience{});
   };
   absl::StatusOr<Answer> first = parse(1);
   for (size_t piece : {2, 3, 7, 1000000}) {
@@ -351,16 +351,21 @@ TEST(ReadAnswerTest, WithoutEnd) {
                                   absl::StrCat(chunked, "0\r\n", lines)}) {
     for (size_t piece : {1, 6, 1000, 100000}) {
       MemoryChannel channel(text, piece);
-      const absl::Status status = ReadAnswer(channel, kMaxBody, absl::InfiniteFuture()).status();
+      const absl::Status status = ReadAnswer(channel, kMaxBody, Patience{}).status();
       EXPECT_TRUE(absl::IsDataLoss(status)) << status;
       EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("not valid HTTP"));
     }
   }
 }
 
+TEST(ReadAnswerTest, TellsWhereARedirectionLeads) {
+  EXPECT_EQ(Parse("HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n")->location, "/x");
+  EXPECT_EQ(Parse("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")->location, "");
+}
+
 TEST(ReadAnswerTest, TooLate) {
   MemoryChannel channel("HTTP/1.1 200 OK\r\n");
-  EXPECT_TRUE(absl::IsDeadlineExceeded(ReadAnswer(channel, kMaxBody, absl::InfinitePast()).status()));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(ReadAnswer(channel, kMaxBody, {.deadline = absl::InfinitePast()}).status()));
 }
 
 }  // namespace

@@ -432,5 +432,31 @@ TEST_F(DebugFilesTest, SharedByDwz) {
   EXPECT_NE(Stripped(), whole_);
 }
 
+// As find-debuginfo.sh of Fedora makes it: the functions that are not in .dynsym, compressed by xz.
+TEST_F(DebugFilesTest, MiniDebugInfo) {
+  Make("-rdynamic");
+  const auto names = [](const std::vector<Frames>& all) {
+    std::vector<std::string> found;
+    for (const Frames& frames : all) found.emplace_back(frames.empty() ? "" : frames.back().function.view());
+    return found;
+  };
+  const std::vector<std::string> exported = names(Stripped());
+  ASSERT_TRUE(absl::c_linear_search(exported, "")) << "a function is local to its file";
+  const auto path = [&](const char* name) { return folder_ / name; };
+  Shell(
+      absl::StrCat("nm -D ", program_, " --format=posix --defined-only | awk '{print $1}' | sort >", path("dynamic")));
+  Shell(absl::StrCat("nm ", program_, " --format=posix --defined-only | awk '$2 ~ /[TtD]/ {print $1}' | sort >",
+                     path("functions")));
+  Shell(absl::StrCat("comm -13 ", path("dynamic"), " ", path("functions"), " >", path("keep")));
+  Shell(absl::StrCat("objcopy -S --remove-section .comment --keep-symbols=", path("keep"), " ", debug_, " ",
+                     path("mini"), " && xz ", path("mini")));
+  Shell(absl::StrCat("objcopy --add-section .gnu_debugdata=", path("mini.xz"), " ", stripped_));
+  EXPECT_EQ(names(Stripped()), names(whole_));
+  EXPECT_FALSE(KnowsLines());
+  // Debug information has more.
+  std::filesystem::copy(debug_, ByBuildId());
+  EXPECT_EQ(Stripped(), whole_);
+}
+
 }  // namespace
 }  // namespace heaptap::symbolize

@@ -26,6 +26,7 @@
 #include "userspace/cli/profile_source.h"
 #include "userspace/cli/terminal.h"
 #include "userspace/cli/whole_file.h"
+#include "userspace/http/url.h"
 #include "userspace/report/human.h"
 #include "userspace/report/named_profile.h"
 #include "userspace/report/selection.h"
@@ -72,7 +73,9 @@ absl::StatusOr<Snapshots> OfFiles(const std::string& before_path, const std::str
                    .symbols = std::move(after->symbols)};
 }
 
-bool IsMoment(const std::string& word) { return access(word.c_str(), F_OK) != 0 && ParseNamedMoment(word).has_value(); }
+bool IsMoment(const std::string& word) {
+  return !http::IsUrl(word) && access(word.c_str(), F_OK) != 0 && ParseNamedMoment(word).has_value();
+}
 
 absl::StatusOr<Snapshots> OfMoments(const Client& client, const std::string& before_word,
                                     const std::string& after_word) {
@@ -147,6 +150,7 @@ std::string Text(const DiffFlags& flags, const Growth& growth, const std::string
 }
 
 int Diff(const DiffFlags& flags) {
+  if (const absl::Status status = CheckPlaces(flags.places); !status.ok()) return Report(status);
   absl::StatusOr<Snapshots> taken = Take(flags);
   if (!taken.ok()) return Report(taken.status());
   const absl::StatusOr<Growth> growth = FindGrowth(taken->before, taken->after);
@@ -168,7 +172,8 @@ void AddDiff(CommandLine& line) {
   auto flags = std::make_shared<DiffFlags>();
   command
       .Add("BEFORE", flags->before,
-           "compare this dump or moment with AFTER; without AFTER: the PID of a process that the daemon records")
+           "compare this dump (a file or an http:// URL) or moment with AFTER; without AFTER: the PID of a process "
+           "that the daemon records")
       .Required()
       .Type("");
   command.Add("AFTER", flags->after, "compare with this later dump of the same process, or this later moment").Type("");

@@ -19,13 +19,17 @@
 #include "userspace/cli/commands.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
+#include "userspace/cli/local_names.h"
+#include "userspace/cli/profile_source.h"
 #include "userspace/cli/recording.h"
 #include "userspace/cli/whole_file.h"
+#include "userspace/export/jeprof_symbolized.h"
 
 namespace heaptap::cli {
 namespace {
 
 constexpr char kPid[] = "%p";
+constexpr char kSymbolized[] = "jeprof";
 
 struct DumpFlags {
   std::string socket = kDefaultSocket;
@@ -34,6 +38,7 @@ struct DumpFlags {
   std::string file;
   std::string format;
   bool symbolized = false;
+  NamePlaces places;
 };
 
 absl::Status CheckFlags(const DumpFlags& flags) {
@@ -42,11 +47,14 @@ absl::Status CheckFlags(const DumpFlags& flags) {
     return absl::InvalidArgumentError(
         "--format and --symbolized need -o FILE: dumps in the daemon's folder have the daemon's format");
   }
+  if (flags.places.debuginfod && flags.format != kSymbolized) {
+    return absl::InvalidArgumentError("--debuginfod needs --symbolized: other dumps have no names");
+  }
   if (!flags.file.empty() && (flags.all || flags.pids.size() > 1) && !absl::StrContains(flags.file, kPid)) {
     return absl::InvalidArgumentError(
         absl::StrCat("-o: the name for several dumps must contain ", kPid, ", which is replaced by the PID"));
   }
-  return absl::OkStatus();
+  return CheckPlaces(flags.places);
 }
 
 // Reports an error; without a daemon, also what to do instead.
@@ -65,7 +73,20 @@ int PrintPath(const absl::StatusOr<std::string>& path) {
   return kSuccess;
 }
 
+// A dump with symbols whose names are looked up here: the daemon asks no servers.
+absl::Status FetchAndName(const Client& client, const DumpFlags& flags, pid_t pid) {
+  const absl::StatusOr<ProcessDocument> process = GetProcess(client, pid);
+  if (!process.ok()) return process.status();
+  const absl::StatusOr<profile::Profile> profile = FetchProfile(client, pid);
+  if (!profile.ok()) return profile.status();
+  const LocalNames names(*profile, flags.places);
+  SayMissing(names);
+  return WriteWholeFile(absl::StrReplaceAll(flags.file, {{kPid, absl::StrCat(pid)}}),
+                        exporter::JeprofSymbolized(*profile, process->value.executable, names.Find()));
+}
+
 absl::Status Fetch(const Client& client, const DumpFlags& flags, pid_t pid) {
+  if (flags.places.debuginfod) return FetchAndName(client, flags, pid);
   std::string target = absl::StrCat("/pid/", pid, "/heap");
   if (!flags.format.empty()) absl::StrAppend(&target, "?format=", flags.format);
   absl::StatusOr<std::string> contents = client.GetDump(target);
@@ -136,9 +157,10 @@ void AddDump(CommandLine& line) {
       .AddFlag("--symbolized", flags->symbolized,
                "write a dump that needs no files of the program: the same as --format jeprof")
       .Excludes(format);
+  AddDebuginfodOption(command, flags->places);
   AddSocketOption(command, flags->socket);
   command.Runs([flags] {
-    if (flags->symbolized) flags->format = "jeprof";
+    if (flags->symbolized) flags->format = kSymbolized;
     return WriteDump(*flags);
   });
 }

@@ -8,10 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/cli/debuginfod.h"
+#include "userspace/cli/progress.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/process/maps.h"
 #include "userspace/symbolize/debug_files.h"
@@ -54,6 +57,13 @@ absl::StatusOr<process::MappedFile> OpenByBuildId(const elf::Mapping& mapping) {
   return file;
 }
 
+// 1234567 as 1,234,567.
+std::string WithCommas(size_t number) {
+  std::string digits = absl::StrCat(number);
+  for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
+  return digits;
+}
+
 std::vector<uint64_t> CallAddresses(const profile::Profile& profile) {
   std::vector<uint64_t> addresses;
   for (const profile::Context& context : profile.contexts) {
@@ -64,10 +74,21 @@ std::vector<uint64_t> CallAddresses(const profile::Profile& profile) {
 
 }  // namespace
 
+void AddDebuginfodOption(Command command, NamePlaces& places) {
+  command.AddFlag("--debuginfod", places.debuginfod,
+                  "fetch missing debug information from the servers in DEBUGINFOD_URLS");
+  places.show_progress = true;
+}
+
 void AddPlacesOptions(Command command, NamePlaces& places) {
   command.Add("--sysroot", places.sysroot, "look up names in files below DIR: a copy of the profile's machine")
       .Type("DIR");
   command.Add("--symbols", places.symbols, "look for debug files in DIR instead of /usr/lib/debug").Type("DIR");
+  AddDebuginfodOption(command, places);
+}
+
+absl::Status CheckPlaces(const NamePlaces& places) {
+  return places.debuginfod ? Debuginfod::Check() : absl::OkStatus();
 }
 
 LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places, exporter::Symbols known)
@@ -76,10 +97,22 @@ LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places
   std::erase_if(addresses, [this](uint64_t address) { return frames_.contains(address); });
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  Progress progress(places.show_progress);
+  std::unique_ptr<Debuginfod> debuginfod;
+  if (places.debuginfod) {
+    absl::StatusOr<std::unique_ptr<Debuginfod>> opened =
+        Debuginfod::Open({.progress = [&progress](const std::string& text) { progress.Set(text); }});
+    if (opened.ok()) debuginfod = *std::move(opened);
+  }
   worker::Crews crews(worker::Urgency::kForeground);
   worker::Symbolizer::Options options;
   if (!places.sysroot.empty()) options.debug_root = absl::StrCat(places.sysroot, options.debug_root);
   if (!places.symbols.empty()) options.debug_root = places.symbols;
+  if (debuginfod != nullptr) {
+    options.fetch = [&debuginfod](const std::string& build_id, const std::string& path) {
+      return debuginfod->FindDebugFile(build_id, path);
+    };
+  }
   worker::Symbolizer symbolizer(crews, options);
   for (absl::Span<const uint64_t> rest = addresses; !rest.empty();) {
     const elf::Mapping* mapping = exporter::FindMapping(profile.mappings, rest[0]);
@@ -88,30 +121,50 @@ LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places
       continue;
     }
     const size_t count = std::lower_bound(rest.begin(), rest.end(), mapping->end) - rest.begin();
-    const absl::Span<const uint64_t> inside = rest.subspan(0, count);
+    absl::Span<const uint64_t> inside = rest.subspan(0, count);
+    const size_t done = addresses.size() - rest.size();
     rest.remove_prefix(count);
-    // The kernel's own mappings, such as [vdso], have no file.
-    const bool is_below = !places.sysroot.empty() && absl::StartsWith(mapping->path, "/");
-    if (mapping->inode == 0 && !is_below && !HasOnlyBuildId(*mapping)) continue;
-    absl::StatusOr<process::MappedFile> file = !places.sysroot.empty()    ? OpenBelow(places.sysroot, *mapping)
-                                               : HasOnlyBuildId(*mapping) ? OpenByBuildId(*mapping)
-                                                                          : OpenHere(*mapping);
-    if (!file.ok()) {
-      missing_.insert(mapping->path);
-      continue;
+    const absl::StatusOr<process::MappedFile> file = Open(*mapping, places, debuginfod.get());
+    if (!file.ok()) continue;
+    // In pieces that the symbolizer looks up at once.
+    for (size_t at = 0; at < count; at += worker::kMaxBatch) {
+      progress.Set(absl::StrCat("looking up names: ", WithCommas(done + at), " of ", WithCommas(addresses.size()),
+                                " addresses, ", exporter::FileName(mapping->path)));
+      LookUp(symbolizer, {.fd = file->file.get(), .mapping = *mapping}, inside.subspan(at, worker::kMaxBatch));
     }
-    std::vector<uint64_t> offsets;
-    offsets.reserve(inside.size());
-    for (const uint64_t address : inside) offsets.push_back(worker::FileOffset(*mapping, address));
-    const std::vector<symbolize::Frames> found =
-        symbolizer.Symbolize(getuid(), {.fd = file->file.get(), .mapping = *mapping}, offsets);
-    for (size_t i = 0; i < inside.size(); i++) {
-      std::vector<exporter::SourceFrame>& frames = frames_[inside[i]];
-      for (const symbolize::Frame& frame : found[i]) {
-        frames.push_back({.function = std::string(frame.function.view()),
-                          .file = std::string(frame.file.view()),
-                          .line = frame.line});
-      }
+  }
+  if (debuginfod != nullptr) problems_ = debuginfod->problems();
+}
+
+absl::StatusOr<process::MappedFile> LocalNames::Open(const elf::Mapping& mapping, const NamePlaces& places,
+                                                     Debuginfod* debuginfod) {
+  // The kernel's own mappings, such as [vdso], have no file.
+  const bool is_below = !places.sysroot.empty() && absl::StartsWith(mapping.path, "/");
+  if (mapping.inode == 0 && !is_below && !HasOnlyBuildId(mapping)) return absl::NotFoundError("no file");
+  absl::StatusOr<process::MappedFile> file = !places.sysroot.empty()   ? OpenBelow(places.sysroot, mapping)
+                                             : HasOnlyBuildId(mapping) ? OpenByBuildId(mapping)
+                                                                       : OpenHere(mapping);
+  if (!file.ok() && debuginfod != nullptr && !mapping.build_id.empty()) {
+    base::FileDescriptor fetched = debuginfod->FindProgram(mapping.build_id, mapping.path);
+    if (fetched.valid() && symbolize::IsDebugFile({.build_id = mapping.build_id}, fetched.get())) {
+      return process::MappedFile{.file = std::move(fetched), .path = {}};
+    }
+  }
+  if (!file.ok()) missing_.insert(mapping.path);
+  return file;
+}
+
+void LocalNames::LookUp(worker::Symbolizer& symbolizer, const worker::JobFile& file,
+                        absl::Span<const uint64_t> addresses) {
+  std::vector<uint64_t> offsets;
+  offsets.reserve(addresses.size());
+  for (const uint64_t address : addresses) offsets.push_back(worker::FileOffset(file.mapping, address));
+  const std::vector<symbolize::Frames> found = symbolizer.Symbolize(getuid(), file, offsets);
+  for (size_t i = 0; i < addresses.size(); i++) {
+    std::vector<exporter::SourceFrame>& frames = frames_[addresses[i]];
+    for (const symbolize::Frame& frame : found[i]) {
+      frames.push_back(
+          {.function = std::string(frame.function.view()), .file = std::string(frame.file.view()), .line = frame.line});
     }
   }
 }

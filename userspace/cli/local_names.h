@@ -14,10 +14,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "userspace/cli/command_line.h"
+#include "userspace/cli/debuginfod.h"
 #include "userspace/export/jeprof_symbols_reader.h"
 #include "userspace/export/source_frames.h"
+#include "userspace/process/maps.h"
 #include "userspace/profile/profile.h"
+#include "userspace/worker/symbolizer.h"
 
 namespace heaptap::cli {
 
@@ -27,10 +33,17 @@ struct NamePlaces {
   // nothing tells whether they are those that the process had mapped.
   std::string sysroot;
   std::string symbols;  // a folder of debug files, laid out like /usr/lib/debug, which it replaces; "": none
+  // Whether what is missing is fetched from servers (debuginfod.h): debug files, and files that the profile knows by
+  // their build-id.
+  bool debuginfod = false;
+  bool show_progress = false;  // on a terminal
 };
 
-// Adds --sysroot and --symbols.
+// Adds --sysroot, --symbols and --debuginfod.
 void AddPlacesOptions(Command command, NamePlaces& places);
+void AddDebuginfodOption(Command command, NamePlaces& places);
+// Whether names can be looked up there: the errors of Debuginfod::Check.
+absl::Status CheckPlaces(const NamePlaces& places);
 
 class LocalNames {
  public:
@@ -41,10 +54,17 @@ class LocalNames {
   exporter::FindSourceFrames Find() const;
   // Paths of needed files that are missing or were replaced.
   const std::set<std::string>& missing() const { return missing_; }
+  // A line for each file that could not be fetched.
+  const std::vector<std::string>& problems() const { return problems_; }
 
  private:
+  absl::StatusOr<process::MappedFile> Open(const elf::Mapping& mapping, const NamePlaces& places,
+                                           Debuginfod* debuginfod);
+  void LookUp(worker::Symbolizer& symbolizer, const worker::JobFile& file, absl::Span<const uint64_t> addresses);
+
   exporter::Symbols frames_;
   std::set<std::string> missing_;
+  std::vector<std::string> problems_;
 };
 
 }  // namespace heaptap::cli

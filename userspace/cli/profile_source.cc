@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -14,91 +16,145 @@
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
-#include "userspace/export/gzip.h"
-#include "userspace/export/pprof_reader.h"
+#include "userspace/cli/remote_profile.h"
+#include "userspace/http/url.h"
+#include "userspace/worker/crew.h"
+#include "userspace/worker/dump_job.h"
+#include "userspace/worker/packet.h"
 
 namespace heaptap::cli {
 namespace {
 
 using profile::Profile;
 
-// The largest known dumps have some MiB.
-constexpr size_t kMaxFileBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 1 << 20;
 constexpr size_t kMaxMissingShown = 3;
+
+// A dump of 1 GiB takes 15 s.
+constexpr worker::Limits kDumpLimits = {.time = absl::Minutes(5), .answer_bytes = worker::kMaxDumpAnswerBytes};
 
 absl::Status CannotRead(const std::string& path, absl::string_view why) {
   return absl::FailedPreconditionError(absl::StrCat("cannot read ", base::Printable(path), ": ", why));
 }
 
-absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
-  const base::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return CannotRead(path, strerror(errno));
+absl::Status TooLarge(const std::string& path) {
+  return CannotRead(path, absl::StrCat("it is larger than ", exporter::kMaxDumpBytes, " bytes"));
+}
+
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int file) {
   std::string text;
   for (std::string part(kReadBytes, '\0');;) {
-    const ssize_t count = read(file.get(), part.data(), part.size());
+    const ssize_t count = read(file, part.data(), part.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return CannotRead(path, strerror(errno));
     if (count == 0) return text;
     text.append(part, 0, count);
-    if (text.size() > kMaxFileBytes)
-      return CannotRead(path, absl::StrCat("it is larger than ", kMaxFileBytes, " bytes"));
+    if (text.size() > exporter::kMaxDumpBytes) return TooLarge(path);
   }
 }
 
 // An invalid dump is a failure, not a usage error.
-absl::StatusOr<Profile> Parse(absl::string_view text, const std::string& name, exporter::ReadThreads threads) {
-  absl::StatusOr<Profile> profile = exporter::ReadHeapProfile(text, name, threads);
-  if (!profile.ok()) return absl::FailedPreconditionError(profile.status().message());
-  return profile;
+absl::Status Invalid(const absl::Status& status) { return absl::FailedPreconditionError(status.message()); }
+
+// A dump that is read: an open file, or its bytes.
+struct Source {
+  base::FileDescriptor file = {};
+  std::string bytes = {};
+};
+
+absl::StatusOr<Source> Open(const std::string& path) {
+  Source source;
+  if (http::IsUrl(path)) {
+    absl::StatusOr<std::string> bytes = FetchRemote(path, {.bytes = exporter::kMaxDumpBytes});
+    if (!bytes.ok()) return bytes.status();
+    source.bytes = *std::move(bytes);
+    return source;
+  }
+  source.file.Reset(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status;
+  if (!source.file.valid() || fstat(source.file.get(), &status) != 0) return CannotRead(path, strerror(errno));
+  // Files of /proc have a size of 0.
+  if (S_ISREG(status.st_mode) && status.st_size > 0) {
+    if (static_cast<size_t>(status.st_size) > exporter::kMaxDumpBytes) return TooLarge(path);
+    return source;
+  }
+  absl::StatusOr<std::string> bytes = ReadWholeFile(path, source.file.get());
+  if (!bytes.ok()) return bytes.status();
+  source.bytes = *std::move(bytes);
+  source.file.Reset();
+  return source;
 }
 
-absl::StatusOr<Dump> ParsePprof(absl::string_view bytes, absl::string_view name) {
-  absl::StatusOr<exporter::PprofContent> content = exporter::ReadPprof(bytes, name);
-  if (!content.ok()) return content.status();
-  return Dump{.profile = std::move(content->profile), .symbols = std::move(content->symbols)};
+absl::StatusOr<Dump> ReadHere(const std::string& path, Source source, exporter::ReadThreads threads) {
+  if (source.file.valid()) {
+    absl::StatusOr<std::string> bytes = ReadWholeFile(path, source.file.get());
+    if (!bytes.ok()) return bytes.status();
+    source.bytes = *std::move(bytes);
+  }
+  absl::StatusOr<Dump> dump = exporter::ReadDump(source.bytes, path, threads);
+  return dump.ok() ? std::move(dump) : Invalid(dump.status());
+}
+
+// One reader reads all dumps of a command: in profiles without addresses, equal functions have equal addresses only if
+// one process has read both (export/pprof_reader.h).
+absl::StatusOr<worker::Crew*> Reader() {
+  static auto* const crew =
+      new absl::StatusOr<std::unique_ptr<worker::Crew>>(worker::Crew::Start(worker::Urgency::kForeground));
+  if (!crew->ok()) return crew->status();
+  return (*crew)->get();
+}
+
+absl::StatusOr<Dump> ReadWithoutRights(const std::string& path, Source source, exporter::ReadThreads threads) {
+  const absl::StatusOr<worker::Crew*> reader = Reader();
+  if (!reader.ok()) return CannotRead(path, reader.status().message());
+  if (!source.file.valid()) {
+    absl::StatusOr<base::FileDescriptor> file = worker::PutInFile(source.bytes);
+    if (!file.ok()) return CannotRead(path, file.status().message());
+    source = {.file = *std::move(file)};
+  }
+  const worker::Answer answer = (*reader)->Do(
+      {.job = worker::Job::kDump, .file = {.fd = source.file.get()}, .question = worker::DumpQuestion(path, threads)},
+      kDumpLimits);
+  if (absl::IsAborted(answer.status) || absl::IsUnavailable(answer.status)) {
+    return CannotRead(path, "the process that read it has died; the file may have changed meanwhile");
+  }
+  if (absl::IsResourceExhausted(answer.status)) {
+    return CannotRead(path, "its profile takes too much memory (root's commands bound it; try it as another user)");
+  }
+  if (absl::IsDeadlineExceeded(answer.status)) return CannotRead(path, "it takes too much time");
+  if (!answer.status.ok()) return Invalid(answer.status);
+  absl::StatusOr<Dump> dump = worker::DecodeDump(answer.bytes);
+  return dump.ok() ? std::move(dump) : CannotRead(path, dump.status().message());
 }
 
 }  // namespace
 
 absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads threads) {
-  absl::StatusOr<std::string> text = ReadWholeFile(path);
-  if (!text.ok()) return text.status();
-  if (exporter::IsGzip(*text)) {
-    text = exporter::Gunzip(*text, kMaxFileBytes);
-    if (!text.ok()) return CannotRead(path, text.status().message());
-  }
-  if (exporter::IsPprof(*text)) {
-    absl::StatusOr<Dump> dump = ParsePprof(*text, path);
-    return dump.ok() ? dump : absl::FailedPreconditionError(dump.status().message());
-  }
-  absl::StatusOr<exporter::SymbolizedText> parts = exporter::SplitSymbolized(*text, path);
-  if (!parts.ok()) return absl::FailedPreconditionError(parts.status().message());
-  absl::StatusOr<Profile> profile = Parse(parts->dump, path, threads);
-  if (!profile.ok()) return profile.status();
-  return Dump{.profile = *std::move(profile), .symbols = std::move(parts->symbols)};
+  absl::StatusOr<Source> source = Open(path);
+  if (!source.ok()) return source.status();
+  return geteuid() == 0 ? ReadWithoutRights(path, *std::move(source), threads)
+                        : ReadHere(path, *std::move(source), threads);
 }
 
 absl::StatusOr<Profile> FetchProfile(const Client& client, pid_t pid, exporter::ReadThreads threads) {
   const std::string target = absl::StrCat("/pid/", pid, "/heap?format=heap_v2");
   absl::StatusOr<std::string> text = client.GetDump(target);
   if (!text.ok()) return text.status();
-  absl::StatusOr<Profile> profile = Parse(*text, "dump", threads);
+  absl::StatusOr<Profile> profile = exporter::ReadHeapProfile(*text, "dump", threads);
   if (!profile.ok()) return client.Unexpected(target, profile.status().message());
   return profile;
 }
 
 absl::StatusOr<Dump> FetchBlocks(const Client& client, pid_t pid) {
   const std::string target = absl::StrCat("/pid/", pid, "/heap?format=blocks");
-  absl::StatusOr<std::string> bytes = client.GetDump(target);
+  const absl::StatusOr<std::string> bytes = client.GetDump(target);
   if (!bytes.ok()) return bytes.status();
-  if (exporter::IsGzip(*bytes)) bytes = exporter::Gunzip(*bytes, kMaxFileBytes);
-  if (!bytes.ok()) return client.Unexpected(target, bytes.status().message());
-  absl::StatusOr<Dump> dump = ParsePprof(*bytes, "answer");
-  return dump.ok() ? dump : client.Unexpected(target, dump.status().message());
+  absl::StatusOr<Dump> dump = exporter::ReadDump(*bytes, "answer", exporter::ReadThreads::kSum);
+  return dump.ok() ? std::move(dump) : client.Unexpected(target, dump.status().message());
 }
 
 void SayMissing(const LocalNames& names) {
+  for (const std::string& problem : names.problems()) base::Say(problem);
   if (names.missing().empty()) return;
   std::vector<std::string> shown;
   for (const std::string& path : names.missing()) {

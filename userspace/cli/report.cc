@@ -123,6 +123,7 @@ absl::StatusOr<Seen> See(const ReportFlags& flags, const View* view) {
 }
 
 int ReportMemory(const ReportFlags& flags) {
+  if (const absl::Status status = CheckPlaces(flags.places); !status.ok()) return Report(status);
   const View* view = ChosenView(flags);
   absl::StatusOr<Seen> seen = See(flags, view);
   if (!seen.ok()) return Report(seen.status());
@@ -210,8 +211,8 @@ void AddReport(CommandLine& line) {
   auto flags = std::make_shared<ReportFlags>();
   command
       .Add("SUBJECT", flags->subject,
-           "a dump (heap_v2, gperftools or pprof), a PID, the command of a process, or a moment of the history "
-           "(NAME@WHEN)")
+           "a dump (heap_v2, gperftools or pprof; a file or an http:// URL), a PID, the command of a process, or a "
+           "moment of the history (NAME@WHEN)")
       .Required()
       .Type("");
   command.Add("--base", flags->base, "show the difference to this earlier dump of the same process, or moment")

@@ -30,7 +30,7 @@ bool IsFile(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
 }
 
-// What has a slash is no command: ReadDump says why it cannot be read.
+// What has a slash, as a URL has, is no command: ReadDump says why it cannot be read.
 bool IsDump(const std::string& word) { return IsFile(word) || absl::StrContains(word, '/'); }
 
 // The process that the user means by a PID or a command. NotFound; InvalidArgument: several have this command.

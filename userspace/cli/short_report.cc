@@ -4,7 +4,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/local_names.h"
@@ -19,14 +24,25 @@ constexpr char kAuto[] = "auto";
 constexpr char kAlways[] = "always";
 constexpr char kNever[] = "never";
 
+// A printable word as a shell takes it: in quotes if the shell gives one of its letters a meaning, as in most URLs with
+// a query.
+std::string ShellWord(const std::string& word) {
+  const auto is_plain = [](char letter) {
+    return absl::ascii_isalnum(letter) || absl::StrContains("@%+=:,./-_", letter);
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
+  return absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
+}
+
 }  // namespace
 
 report::Subject DumpSubject(const profile::Profile& profile, const std::string& path) {
   report::Subject subject = {.name = base::Printable(path), .period = profile.period};
   subject.warnings.reserve(profile.warnings.size());
   for (const std::string& warning : profile.warnings) subject.warnings.push_back(base::Printable(warning));
-  subject.next_commands = {absl::StrCat("heaptap report --tree ", subject.name),
-                           absl::StrCat("heaptap report --top --by line ", subject.name)};
+  const std::string word = ShellWord(subject.name);
+  subject.next_commands = {absl::StrCat("heaptap report --tree ", word),
+                           absl::StrCat("heaptap report --top --by line ", word)};
   return subject;
 }
 

@@ -15,9 +15,11 @@
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/local_names.h"
 #include "userspace/cli/profile_source.h"
+#include "userspace/cli/remote_profile.h"
 #include "userspace/cli/report_subject.h"
 #include "userspace/cli/whole_file.h"
 #include "userspace/export/frame_names.h"
+#include "userspace/http/url.h"
 #include "userspace/profile/difference.h"
 #include "userspace/report/named_profile.h"
 #include "userspace/report/page_data.h"
@@ -37,7 +39,7 @@ struct ViewFlags {
 
 // In the current folder, named after the dump or the process.
 std::string DefaultOutput(const std::string& subject) {
-  std::string name(exporter::FileName(subject));
+  std::string name(http::IsUrl(subject) ? FileNameOfUrl(subject) : exporter::FileName(subject));
   for (char& letter : name) {
     if (!absl::ascii_isgraph(letter)) letter = '_';
   }
@@ -45,6 +47,7 @@ std::string DefaultOutput(const std::string& subject) {
 }
 
 int WritePage(const ViewFlags& flags) {
+  if (const absl::Status status = CheckPlaces(flags.places); !status.ok()) return Report(status);
   const absl::StatusOr<Seen> seen = LookAtShares(flags.socket, flags.subject, flags.base, profile::Unchanged::kKeep);
   if (!seen.ok()) return Report(seen.status());
   const LocalNames names(seen->profile, flags.places, seen->symbols);
@@ -70,8 +73,8 @@ void AddView(CommandLine& line) {
   auto flags = std::make_shared<ViewFlags>();
   command
       .Add("SUBJECT", flags->subject,
-           "a dump (heap_v2, gperftools or pprof), a PID, the command of a process, or a moment of the history "
-           "(NAME@WHEN)")
+           "a dump (heap_v2, gperftools or pprof; a file or an http:// URL), a PID, the command of a process, or a "
+           "moment of the history (NAME@WHEN)")
       .Required()
       .Type("");
   command.Add("--base", flags->base, "show the difference to this earlier dump of the same process, or moment")

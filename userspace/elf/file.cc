@@ -23,21 +23,6 @@ constexpr uint64_t kBlock = 512;  // of st_blocks
 // than its blocks, by at most this factor.
 constexpr uint64_t kMostCompression = 32;
 
-// Reads `size` bytes from `offset`, or less at the end of the file. Returns how many.
-absl::StatusOr<uint64_t> ReadSome(int fd, uint64_t offset, void* bytes, uint64_t size) {
-  constexpr uint64_t kEnd = std::numeric_limits<off_t>::max();
-  if (offset > kEnd || size > kEnd - offset) return 0;
-  uint64_t done = 0;
-  while (done < size) {
-    ssize_t count = pread(fd, static_cast<char*>(bytes) + done, size - done, static_cast<off_t>(offset + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return absl::ErrnoToStatus(errno, "cannot read the file");
-    if (count == 0) break;
-    done += static_cast<uint64_t>(count);
-  }
-  return done;
-}
-
 // A table of `count` entries of type Entry.
 template <typename Entry>
 absl::StatusOr<std::vector<Entry>> ReadTable(const File& file, uint64_t offset, uint64_t count, uint64_t entry_size,
@@ -65,21 +50,48 @@ std::string NameAt(const std::string& names, uint64_t offset) {
 
 }  // namespace
 
+absl::StatusOr<uint64_t> File::ReadSome(uint64_t offset, void* bytes, uint64_t size) const {
+  constexpr uint64_t kEnd = std::numeric_limits<off_t>::max();
+  if (offset > kEnd || size > kEnd - offset) return 0;
+  if (fd_ == kInMemory) {
+    if (offset >= bytes_.size()) return 0;
+    const absl::string_view found = bytes_.substr(offset, size);
+    memcpy(bytes, found.data(), found.size());
+    return found.size();
+  }
+  uint64_t done = 0;
+  while (done < size) {
+    ssize_t count = pread(fd_, static_cast<char*>(bytes) + done, size - done, static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return absl::ErrnoToStatus(errno, "cannot read the file");
+    if (count == 0) break;
+    done += static_cast<uint64_t>(count);
+  }
+  return done;
+}
+
+absl::StatusOr<File> File::OpenBytes(absl::string_view bytes) { return Open(File(kInMemory, bytes)); }
+
 absl::StatusOr<File> File::Open(int fd) {
+  struct stat status;
+  if (fstat(fd, &status) != 0) return absl::ErrnoToStatus(errno, "cannot read the file");
+  File file(fd, "");
+  file.backed_ = static_cast<uint64_t>(status.st_size);
+  // Some file systems always say 0 blocks.
+  if (status.st_blocks > 0) {
+    file.backed_ = std::min(file.backed_, static_cast<uint64_t>(status.st_blocks) * kBlock * kMostCompression);
+  }
+  return Open(std::move(file));
+}
+
+absl::StatusOr<File> File::Open(File file) {
   Elf64_Ehdr header = {};
-  auto size = ReadSome(fd, 0, &header, sizeof(header));
+  auto size = file.ReadSome(0, &header, sizeof(header));
   if (!size.ok()) return size.status();
   if (*size < sizeof(header) || !IsForThisMachine(header)) {
     return absl::NotFoundError("not an ELF executable or shared object for x86-64");
   }
 
-  struct stat status;
-  if (fstat(fd, &status) != 0) return absl::ErrnoToStatus(errno, "cannot read the file");
-  uint64_t backed = static_cast<uint64_t>(status.st_size);
-  // Some file systems always say 0 blocks.
-  if (status.st_blocks > 0)
-    backed = std::min(backed, static_cast<uint64_t>(status.st_blocks) * kBlock * kMostCompression);
-  File file(fd, backed);
   if (header.e_phnum > kMaxSegments)
     return absl::InvalidArgumentError(absl::StrCat("more than ", kMaxSegments, " program headers"));
   auto segments = ReadTable<Elf64_Phdr>(file, header.e_phoff, header.e_phnum, header.e_phentsize, "program headers");
@@ -131,7 +143,7 @@ absl::StatusOr<std::string> File::Read(uint64_t offset, uint64_t size, uint64_t 
   if (size > backed_)
     return absl::InvalidArgumentError(absl::StrCat(what, ": beyond the end of the file's blocks on disk"));
   std::string bytes(size, '\0');
-  auto count = ReadSome(fd_, offset, bytes.data(), size);
+  auto count = ReadSome(offset, bytes.data(), size);
   if (!count.ok()) return count.status();
   if (*count < size) return absl::InvalidArgumentError(absl::StrCat(what, ": beyond the end of the file"));
   return bytes;

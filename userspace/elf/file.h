@@ -53,6 +53,8 @@ class File {
   // NotFound: not an ELF executable or shared object for this machine. InvalidArgument: broken, or out of bounds. Other
   // codes: reading failed.
   static absl::StatusOr<File> Open(int fd);
+  // The same for a file in memory, whose bytes the caller keeps.
+  static absl::StatusOr<File> OpenBytes(absl::string_view bytes);
 
   const std::vector<Segment>& segments() const { return segments_; }
   const std::vector<Section>& sections() const { return sections_; }
@@ -68,9 +70,17 @@ class File {
   std::optional<uint64_t> AddressToOffset(uint64_t address, uint32_t flags) const;
 
  private:
-  File(int fd, uint64_t backed) : fd_(fd), backed_(backed) {}
+  static constexpr int kInMemory = -1;
 
-  int fd_;
+  File(int fd, absl::string_view bytes) : fd_(fd), bytes_(bytes), backed_(bytes.size()) {}
+
+  // Reads all headers.
+  static absl::StatusOr<File> Open(File file);
+  // Reads `size` bytes from `offset`, or less at the end of the file. Returns how many.
+  absl::StatusOr<uint64_t> ReadSome(uint64_t offset, void* bytes, uint64_t size) const;
+
+  int fd_;  // or kInMemory
+  absl::string_view bytes_;
   uint64_t backed_;  // upper bound of the bytes that the file has on disk
   std::vector<Segment> segments_;
   std::vector<Section> sections_;

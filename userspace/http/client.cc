@@ -2,9 +2,15 @@
 #include "userspace/http/client.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+
+#include <algorithm>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +18,43 @@
 #include "userspace/http/channel.h"
 
 namespace heaptap::http {
+namespace {
+
+absl::Status ExplainConnect(int error) {
+  if (error == ECONNREFUSED) return absl::NotFoundError("nothing listens there");
+  if (error == ETIMEDOUT) return absl::DeadlineExceededError("the server does not accept connections");
+  return absl::FailedPreconditionError(strerror(error));
+}
+
+absl::StatusOr<base::FileDescriptor> ConnectTo(const addrinfo& address, absl::Time deadline) {
+  base::FileDescriptor connection(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!connection.valid()) return absl::InternalError(absl::StrCat("socket: ", strerror(errno)));
+  if (connect(connection.get(), address.ai_addr, address.ai_addrlen) == 0) return connection;
+  if (errno != EINPROGRESS) return ExplainConnect(errno);
+  for (;;) {
+    const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
+    if (left <= 0) return ExplainConnect(ETIMEDOUT);
+    pollfd polled = {connection.get(), POLLOUT, 0};
+    const int ready = poll(&polled, 1, static_cast<int>(std::min<int64_t>(left, 1 << 20)));
+    if (ready < 0 && errno != EINTR) return absl::InternalError(absl::StrCat("poll: ", strerror(errno)));
+    if (ready > 0) break;
+  }
+  int error = 0;
+  socklen_t size = sizeof(error);
+  if (getsockopt(connection.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  if (error != 0) return ExplainConnect(error);
+  return connection;
+}
+
+void Send(SocketChannel& channel, absl::string_view method, absl::string_view target, absl::string_view host,
+          absl::Time deadline) {
+  // A server may refuse before it has read the request, so its answer counts even if this write fails.
+  channel.Write(absl::StrCat(method, " ", target, " HTTP/1.1\r\nHost: ", host,
+                             "\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
+                deadline);
+}
+
+}  // namespace
 
 absl::StatusOr<base::FileDescriptor> Connect(const std::string& path, absl::Duration limit) {
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
@@ -45,11 +88,30 @@ absl::StatusOr<Answer> Exchange(const base::FileDescriptor& connection, absl::st
                                 absl::string_view target, size_t max_body_bytes, absl::Duration limit) {
   const absl::Time deadline = absl::Now() + limit;
   SocketChannel channel(connection.get());
-  // A server may refuse before it has read the request, so its answer counts even if this write fails.
-  channel.Write(absl::StrCat(method, " ", target,
-                             " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
-                deadline);
-  return ReadAnswer(channel, max_body_bytes, deadline);
+  Send(channel, method, target, "localhost", deadline);
+  return ReadAnswer(channel, max_body_bytes, {.deadline = deadline});
+}
+
+absl::StatusOr<base::FileDescriptor> Connect(const Url& url, absl::Duration limit) {
+  addrinfo wanted = {};
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int problem = getaddrinfo(url.host.c_str(), url.port.c_str(), &wanted, &found);
+  if (problem != 0) return absl::NotFoundError(absl::StrCat("no address of this host: ", gai_strerror(problem)));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
+  const absl::Time deadline = absl::Now() + limit;
+  absl::StatusOr<base::FileDescriptor> connection = absl::NotFoundError("no address of this host");
+  for (const addrinfo* address = found; address != nullptr && !connection.ok(); address = address->ai_next) {
+    connection = ConnectTo(*address, deadline);
+  }
+  return connection;
+}
+
+absl::StatusOr<Answer> Get(const base::FileDescriptor& connection, const Url& url, size_t max_body_bytes,
+                           absl::Duration silence) {
+  SocketChannel channel(connection.get());
+  Send(channel, "GET", url.target, url.authority, absl::Now() + silence);
+  return ReadAnswer(channel, max_body_bytes, {.silence = silence});
 }
 
 }  // namespace heaptap::http

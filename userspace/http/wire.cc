@@ -35,10 +35,6 @@ absl::string_view ToAbsl(beast::string_view text) { return {text.data(), text.si
 
 boost::asio::const_buffer Buffer(absl::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
-absl::string_view Reason(int status) {
-  return ToAbsl(beast::http::obsolete_reason(beast::http::int_to_status(status)));
-}
-
 std::string Decode(absl::string_view text, bool plus_is_space) {
   constexpr size_t kEscape = 3;  // %XX
   std::string decoded;
@@ -152,6 +148,7 @@ class AnswerParser : public Parser<false> {
   }
 
   int status = 0;
+  std::string location;
 
  private:
   void on_response_impl(int code, beast::string_view, int, error_code& ec) override {
@@ -162,10 +159,15 @@ class AnswerParser : public Parser<false> {
   void on_field_impl(field name, beast::string_view, beast::string_view value, error_code& ec) override {
     // Beast ignores other encodings.
     if (name == field::transfer_encoding && !beast::iequals(value, "chunked")) ec = error::bad_transfer_encoding;
+    if (name == field::location) location = std::string(value);
   }
 };
 
 }  // namespace
+
+absl::string_view Reason(int status) {
+  return ToAbsl(beast::http::obsolete_reason(beast::http::int_to_status(status)));
+}
 
 bool ParseTarget(absl::string_view target, Request& request) {
   if (!absl::StartsWith(target, "/")) return false;
@@ -239,11 +241,12 @@ std::string Refusal(int status) {
   return ResponseHead(response, false) + response.body;
 }
 
-absl::StatusOr<Answer> ReadAnswer(Channel& channel, size_t max_body_bytes, absl::Time deadline) {
+absl::StatusOr<Answer> ReadAnswer(Channel& channel, size_t max_body_bytes, const Patience& patience) {
   AnswerParser parser(max_body_bytes);
   std::string pending;  // received but not yet parsed
   while (!parser.is_done()) {
     char part[kReadBytes];
+    const absl::Time deadline = std::min(patience.deadline, absl::Now() + patience.silence);
     const size_t got = channel.Read(part, sizeof(part), deadline);
     error_code ec;
     if (got == 0) {
@@ -266,7 +269,7 @@ absl::StatusOr<Answer> ReadAnswer(Channel& channel, size_t max_body_bytes, absl:
       return absl::DataLossError(absl::StrCat("the answer is not valid HTTP: ", ec.message()));
     }
   }
-  return Answer{.status = parser.status, .body = std::move(parser.body)};
+  return Answer{.status = parser.status, .location = std::move(parser.location), .body = std::move(parser.body)};
 }
 
 }  // namespace heaptap::http

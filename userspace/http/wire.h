@@ -60,13 +60,23 @@ inline constexpr size_t kMaxAnswerHeadBytes = 16 << 10;
 
 // What a client gets.
 struct Answer {
-  int status = 0;  // 100 to 599
+  int status = 0;             // 100 to 599
+  std::string location = {};  // where a redirection leads to; any bytes
   std::string body = {};
+};
+
+// How long an answer may take.
+struct Patience {
+  absl::Time deadline = absl::InfiniteFuture();
+  absl::Duration silence = absl::InfiniteDuration();  // from a byte to the next
 };
 
 // Reads the answer to the only request on a connection. The answer ends at its stated length or with the connection.
 // DataLoss: not HTTP, or incomplete. ResourceExhausted: the body is too long. DeadlineExceeded. Thread-safe.
-absl::StatusOr<Answer> ReadAnswer(Channel& channel, size_t max_body_bytes, absl::Time deadline);
+absl::StatusOr<Answer> ReadAnswer(Channel& channel, size_t max_body_bytes, const Patience& patience);
+
+// The words for a status of HTTP, such as "Not Found".
+absl::string_view Reason(int status);
 
 }  // namespace heaptap::http
 

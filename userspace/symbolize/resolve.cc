@@ -14,6 +14,7 @@
 #include "userspace/symbolize/demangle.h"
 #include "userspace/symbolize/dwarf_frames.h"
 #include "userspace/symbolize/function_names.h"
+#include "userspace/symbolize/mini_debug_info.h"
 
 namespace heaptap::symbolize {
 namespace {
@@ -53,9 +54,17 @@ class Resolver {
   Resolver(absl::FunctionRef<void(absl::string_view)> write, Addresses addresses)
       : write_(write), addresses_(std::move(addresses)), names_(addresses_.values.size()) {}
 
-  void TrySymbols(const elf::File& file, SymbolTable table) {
-    // A broken table counts as empty; another table may have names.
-    FindFunctionNames(file, table, addresses_.values, names_).IgnoreError();
+  // Whether the file has such a table. A broken table counts as empty; another table may have names.
+  bool TrySymbols(const elf::File& file, SymbolTable table) {
+    return !absl::IsNotFound(FindFunctionNames(file, table, addresses_.values, names_));
+  }
+
+  // Names of a file that was stripped, but for what .gnu_debugdata has.
+  void TryMiniDebugInfo(const elf::File& file) {
+    const absl::StatusOr<std::string> bytes = ReadMiniDebugInfo(file);
+    if (!bytes.ok()) return;
+    const absl::StatusOr<elf::File> inner = elf::File::OpenBytes(*bytes);
+    if (inner.ok()) TrySymbols(*inner, SymbolTable::kStatic);
   }
 
   void WriteSymbols() {
@@ -150,9 +159,12 @@ absl::Status Resolve(const Question& question, absl::FunctionRef<void(absl::stri
   }
 
   Resolver resolver(write, ToAddresses(*mapped, question.file_offsets));
-  resolver.TrySymbols(*mapped, SymbolTable::kStatic);
-  if (debug_file.has_value()) resolver.TrySymbols(*debug_file, SymbolTable::kStatic);
+  bool has_all = resolver.TrySymbols(*mapped, SymbolTable::kStatic);
+  if (debug_file.has_value()) has_all |= resolver.TrySymbols(*debug_file, SymbolTable::kStatic);
+  // Before mini debug information, which leaves out the dynamic symbols: a local symbol without a size would extend
+  // over the exported functions that follow it.
   resolver.TrySymbols(*mapped, SymbolTable::kDynamic);
+  if (!has_all) resolver.TryMiniDebugInfo(*mapped);
   resolver.WriteSymbols();
   if (question.last_stage < Stage::kDemangled) return absl::OkStatus();
   resolver.WriteDemangled();

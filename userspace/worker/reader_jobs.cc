@@ -13,15 +13,11 @@
 #include "userspace/elf/file.h"
 #include "userspace/elf/probes.h"
 #include "userspace/symbolize/resolve.h"
+#include "userspace/worker/dump_job.h"
 #include "userspace/worker/plain_bytes.h"
 
 namespace heaptap::worker {
 namespace {
-
-struct SymbolsHead {
-  uint32_t debug_paths;
-  uint32_t last_stage;
-};
 
 // Of a file with probes: of an ordinary program's 10 segments, one is executable.
 constexpr size_t kMaxCodeSegments = 64;
@@ -55,13 +51,22 @@ absl::Status DoDebugLinks(const ReaderInput& input, WritePart write) {
 absl::Status DoSymbols(const ReaderInput& input, WritePart write) {
   absl::string_view question = input.question;
   SymbolsHead head;
-  if (!Take(question, head) || head.debug_paths > input.others.size()) return absl::InvalidArgumentError("no question");
+  const absl::Span<const int> others = input.others;
+  if (!Take(question, head) || uint64_t{head.debug_files} + head.shared_files + head.debug_paths > others.size()) {
+    return absl::InvalidArgumentError("no question");
+  }
+  // Files of this machine before those that were given.
+  const absl::Span<const int> paths = others.subspan(head.debug_files + head.shared_files);
+  std::vector<int> debug_files(paths.begin(), paths.begin() + head.debug_paths);
+  debug_files.insert(debug_files.end(), others.begin(), others.begin() + head.debug_files);
+  std::vector<int> shared_files(paths.begin() + head.debug_paths, paths.end());
+  const absl::Span<const int> given = others.subspan(head.debug_files, head.shared_files);
+  shared_files.insert(shared_files.end(), given.begin(), given.end());
   std::vector<uint64_t> offsets(question.size() / sizeof(uint64_t));
   memcpy(offsets.data(), question.data(), offsets.size() * sizeof(uint64_t));
-  const absl::Span<const int> others = input.others;
   return symbolize::Resolve({.fd = input.file,
-                             .debug_files = others.subspan(0, head.debug_paths),
-                             .shared_files = others.subspan(head.debug_paths),
+                             .debug_files = debug_files,
+                             .shared_files = shared_files,
                              .file_offsets = offsets,
                              .last_stage = static_cast<symbolize::Stage>(head.last_stage)},
                             write);
@@ -167,8 +172,7 @@ absl::StatusOr<FileFacts> DecodeFacts(absl::string_view answer) {
   return FileFacts{.version = *version, .links = *std::move(links)};
 }
 
-std::string SymbolsQuestion(size_t debug_paths, symbolize::Stage last_stage, absl::Span<const uint64_t> file_offsets) {
-  const SymbolsHead head = {static_cast<uint32_t>(debug_paths), static_cast<uint32_t>(last_stage)};
+std::string SymbolsQuestion(const SymbolsHead& head, absl::Span<const uint64_t> file_offsets) {
   return absl::StrCat(BytesOf(head), absl::string_view(reinterpret_cast<const char*>(file_offsets.data()),
                                                        file_offsets.size() * sizeof(uint64_t)));
 }
@@ -177,7 +181,8 @@ ReaderJobs AllReaderJobs() {
   return {{Job::kDebugLinks, DoDebugLinks},
           {Job::kSymbols, DoSymbols},
           {Job::kTable, DoTable},
-          {Job::kAllocator, DoAllocator}};
+          {Job::kAllocator, DoAllocator},
+          {Job::kDump, ReadDumpFile}};
 }
 
 }  // namespace heaptap::worker

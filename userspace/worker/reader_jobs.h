@@ -24,16 +24,23 @@
 namespace heaptap::worker {
 
 // The answer to Job::kDebugLinks without a question: about the file. With the links of a file as the question: about
-// the first of Request::paths that is its debug file (IsDebugFile); NotFound if there is none.
+// the first of Request::descriptors and Request::paths that is its debug file (IsDebugFile); NotFound if there is none.
 struct FileFacts {
   FileVersion version = {};
   symbolize::DebugLinks links = {};
 };
 absl::StatusOr<FileFacts> DecodeFacts(absl::string_view answer);
 
-// The question of Job::kSymbols. Request::paths are `debug_paths` DebugPaths, then SharedPaths. The answer is for
-// symbolize::ReadAnswer.
-std::string SymbolsQuestion(size_t debug_paths, symbolize::Stage last_stage, absl::Span<const uint64_t> file_offsets);
+// The question of Job::kSymbols. The answer is for symbolize::ReadAnswer.
+struct SymbolsHead {
+  // Of Request::descriptors: debug files, then files with shared debug information.
+  uint32_t debug_files = 0;
+  uint32_t shared_files = 0;
+  // Of Request::paths: DebugPaths, then SharedPaths.
+  uint32_t debug_paths = 0;
+  uint32_t last_stage = 0;  // symbolize::Stage
+};
+std::string SymbolsQuestion(const SymbolsHead& head, absl::Span<const uint64_t> file_offsets);
 
 // The answer to Job::kTable: the version of the file, and its unwind table. Errors of the job as unwind::ReadFileTable.
 struct TableOfFile {

@@ -31,6 +31,7 @@ enum class Job : uint8_t {
   kSymbols = 2,
   kTable = 3,
   kAllocator = 4,
+  kDump = 5,
   // The hands answer these, about JobFile::pid (hands_jobs.h) and JobFile::mapping (file_jobs.h).
   kCommandLine = 64,
   kMaps = 65,
@@ -62,7 +63,8 @@ struct Request {
   std::string root = {};
   std::vector<std::string> paths = {};
   std::string question = {};
-  // For the hands: what they need besides; the descriptors stay the caller's.
+  // For the hands: what they need besides. For the reader: further open files, before those of `paths`. The descriptors
+  // stay the caller's.
   std::vector<int> descriptors = {};
   // For jobs on the memory of a process: called when the memory is open, and stays that of this process. Returns
   // whether the process is still the right one. Null: it is not.

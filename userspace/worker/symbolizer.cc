@@ -56,22 +56,44 @@ std::vector<Frames> Symbolizer::Symbolize(uid_t user, const JobFile& job_file,
   return result;
 }
 
+absl::StatusOr<symbolize::DebugLinks> Symbolizer::AskForDebugFile(const File& file, const Call& call, int fetched) {
+  Request request = {.job = Job::kDebugLinks, .file = call.file, .question = Encode(call.links)};
+  if (fetched >= 0) {
+    request.descriptors = {fetched};
+  } else {
+    request.root = options_.debug_root;
+    request.paths = *file.paths;
+  }
+  const Answer answer = crews_.Do(call.user, request, options_.limits);
+  if (!answer.status.ok()) return answer.status;
+  absl::StatusOr<FileFacts> facts = DecodeFacts(answer.bytes);
+  if (!facts.ok()) return facts.status();
+  return std::move(facts->links);
+}
+
+absl::StatusOr<symbolize::DebugLinks> Symbolizer::FetchDebugFile(File& file, const Call& call) {
+  const std::string& path = call.file.mapping.path;
+  base::FileDescriptor debug = options_.fetch(call.links.build_id, path);
+  if (!debug.valid()) return absl::NotFoundError("no debug file");
+  absl::StatusOr<symbolize::DebugLinks> links = AskForDebugFile(file, call, debug.get());
+  if (!links.ok()) return links;
+  file.fetched_debug = std::move(debug);
+  if (!links->shared_build_id.empty()) file.fetched_shared = options_.fetch(links->shared_build_id, path);
+  return links;
+}
+
 void Symbolizer::FindDebugPaths(File& file, const Call& call) {
   file.paths = symbolize::DebugPaths(call.links, call.file.mapping.path);
   file.debug_paths = file.paths->size();
   // The file with debug information names the one that it shares.
   symbolize::DebugLinks informed = call.links;
   if (!call.links.has_debug_information) {
-    const Answer answer = crews_.Do(call.user,
-                                    {.job = Job::kDebugLinks,
-                                     .file = call.file,
-                                     .root = options_.debug_root,
-                                     .paths = *file.paths,
-                                     .question = Encode(call.links)},
-                                    options_.limits);
-    const absl::StatusOr<FileFacts> facts = DecodeFacts(answer.bytes);
-    if (!answer.status.ok() || !facts.ok()) return;
-    informed = facts->links;
+    absl::StatusOr<symbolize::DebugLinks> links = AskForDebugFile(file, call, -1);
+    if (absl::IsNotFound(links.status()) && options_.fetch != nullptr && !call.links.build_id.empty()) {
+      links = FetchDebugFile(file, call);
+    }
+    if (!links.ok()) return;
+    informed = *std::move(links);
   }
   for (std::string& path : symbolize::SharedPaths(informed, options_.debug_root))
     file.paths->push_back(std::move(path));
@@ -82,13 +104,16 @@ void Symbolizer::Ask(File& file, const Call& call, absl::Span<const uint64_t> of
   if (file.last_stage != Stage::kNone) {
     jobs_++;
     if (!file.paths.has_value()) FindDebugPaths(file, call);
-    const Answer answer = crews_.Do(call.user,
-                                    {.job = Job::kSymbols,
-                                     .file = call.file,
-                                     .root = options_.debug_root,
-                                     .paths = *file.paths,
-                                     .question = SymbolsQuestion(file.debug_paths, file.last_stage, offsets)},
-                                    options_.limits);
+    Request request = {.job = Job::kSymbols, .file = call.file, .root = options_.debug_root, .paths = *file.paths};
+    for (const base::FileDescriptor* fetched : {&file.fetched_debug, &file.fetched_shared}) {
+      if (fetched->valid()) request.descriptors.push_back(fetched->get());
+    }
+    request.question = SymbolsQuestion({.debug_files = file.fetched_debug.valid() ? 1U : 0,
+                                        .shared_files = file.fetched_shared.valid() ? 1U : 0,
+                                        .debug_paths = static_cast<uint32_t>(file.debug_paths),
+                                        .last_stage = static_cast<uint32_t>(file.last_stage)},
+                                       offsets);
+    const Answer answer = crews_.Do(call.user, request, options_.limits);
     const Stage done = symbolize::ReadAnswer(answer.bytes, file.names, found);
     // Not the file's fault; the next call tries again.
     if (absl::IsUnavailable(answer.status)) return;

@@ -2,9 +2,10 @@
 //
 // Functions (including inlined ones), files and lines for addresses of a recorded process.
 //
-// Names come from the .symtab of the mapped file, the .symtab of its debug file, and the .dynsym of the mapped file;
-// inlined functions, files and lines come from the debug information of the mapped file, else of its debug file. Debug
-// files belong to root (worker.cc), so never a file that the process could have written.
+// Names come from the .symtab of the mapped file, the .symtab of its debug file, and the .dynsym and the mini debug
+// information of the mapped file; inlined functions, files and lines come from the debug information of the mapped
+// file, else of its debug file. Debug files belong to root (worker.cc), so never a file that the process could have
+// written, or the caller of this class fetches them.
 //
 // The mapped file may be hostile. A crew reads it (crew.h). A file that crashes, stalls or bloats its reader loses only
 // its own names: what was found before counts, and the stage that failed is not tried again with this file.
@@ -16,6 +17,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <optional>
@@ -24,6 +26,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
+#include "userspace/base/file_descriptor.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/symbolize/answer.h"
 #include "userspace/symbolize/debug_files.h"
@@ -44,6 +47,9 @@ class Symbolizer {
     uint64_t cache_bytes = 64 << 20;
     std::string debug_root = "/usr/lib/debug";
     Limits limits = {};  // of one job
+    // Called for a file without a debug file here: fetches the debug file with this build-id (bytes), which may be
+    // hostile, for the file that was mapped as `path`. Invalid: there is none. Null: nothing is fetched.
+    std::function<base::FileDescriptor(const std::string& build_id, const std::string& path)> fetch = {};
   };
 
   // `crews` must outlive this object.
@@ -72,6 +78,8 @@ class Symbolizer {
     // Where its debug files may be: `debug_paths` DebugPaths, then SharedPaths. None: not found out yet.
     std::optional<std::vector<std::string>> paths;
     size_t debug_paths = 0;
+    base::FileDescriptor fetched_debug;
+    base::FileDescriptor fetched_shared;
   };
 
   // What one call is about.
@@ -81,6 +89,9 @@ class Symbolizer {
     const symbolize::DebugLinks& links;
   };
   void FindDebugPaths(File& file, const Call& call);
+  // What the debug file says of itself. NotFound: there is none. `fetched`: a file to look at instead of file.paths.
+  absl::StatusOr<symbolize::DebugLinks> AskForDebugFile(const File& file, const Call& call, int fetched);
+  absl::StatusOr<symbolize::DebugLinks> FetchDebugFile(File& file, const Call& call);
   void Ask(File& file, const Call& call, absl::Span<const uint64_t> offsets);
   void MakeRoom();
 

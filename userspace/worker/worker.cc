@@ -31,8 +31,8 @@ constexpr int kRequests = STDIN_FILENO;
 constexpr int kReader = STDOUT_FILENO;
 constexpr int kAnswers = STDOUT_FILENO;
 
-// The packet to the reader: the job, and one of these for each path. Its descriptors: the bound of its memory and
-// the question (PutInFile), the file, and those of the open paths.
+// The packet to the reader: the job, and one of these for each further file and each path. Its descriptors: the bound
+// of its memory and the question (PutInFile), the file, the further files, and those of the open paths.
 constexpr char kIsOpen = '+';
 constexpr char kIsNotOpen = '-';
 
@@ -127,6 +127,12 @@ std::optional<absl::Status> DoRequest(Packet packet) {
   }
   std::vector<base::FileDescriptor> others;
   std::string opened_paths;
+  const size_t first_given = (flags & kLongRequest) != 0 ? 1 : 0;
+  const size_t end_given = packet.descriptors.size() - ((flags & kOpenFile) != 0 ? 1 : 0);
+  for (size_t i = first_given; i < end_given; i++) {
+    others.push_back(std::move(packet.descriptors[i]));
+    opened_paths.push_back(kIsOpen);
+  }
   for (const std::string& path : request->paths) {
     base::FileDescriptor other = OpenBelow(request->root, path);
     const bool is_open = other.valid() && others.size() + 2 < kMaxPacketDescriptors;
