@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/fake_collector.h"
 #include "tests/unit/history_fixture.h"
+#include "userspace/base/processor_time.h"
 #include "userspace/daemon/historian.h"
 #include "userspace/history/timeline.h"
 #include "userspace/worker/crews.h"
@@ -23,7 +24,11 @@ constexpr absl::Duration kPatience = absl::Seconds(30);
 class HistorianTest : public history::HistoryTest {
  protected:
   HistorianTest() {
-    collector_.WhenAsked([this](const std::string& call) { surveys_ += call == "Survey" ? 1 : 0; });
+    collector_.WhenAsked([this](const std::string& call) {
+      surveys_ += call == "Survey" || call == "Survey with paths" ? 1 : 0;
+      with_paths_ += call == "Survey with paths" ? 1 : 0;
+      if (call == "Survey with paths" && survey_cost_ > absl::ZeroDuration()) Burn(survey_cost_);
+    });
   }
 
   void Start() {
@@ -37,6 +42,11 @@ class HistorianTest : public history::HistoryTest {
     const absl::Time end = absl::Now() + kPatience;
     while (surveys_ < before + 3 && absl::Now() < end) absl::SleepFor(kInterval / 5);
     ASSERT_GE(surveys_, before + 3);
+  }
+
+  static void Burn(absl::Duration cost) {
+    const absl::Duration end = base::ThreadProcessorTime() + cost;
+    while (base::ThreadProcessorTime() < end) continue;
   }
 
   static profile::SurveyedProcess Surveyed(bool is_changed) {
@@ -54,6 +64,8 @@ class HistorianTest : public history::HistoryTest {
   api::FakeCollector collector_;
   worker::Crews crews_;
   std::atomic<int> surveys_ = 0;
+  std::atomic<int> with_paths_ = 0;
+  absl::Duration survey_cost_ = {};  // of one with paths
   std::unique_ptr<Historian> historian_;
 };
 
@@ -81,6 +93,23 @@ TEST_F(HistorianTest, AProcessBeginsWhenItsPathsWereRead) {
   const absl::StatusOr<history::Timeline> timeline = Read({.name = "shop"});
   ASSERT_TRUE(timeline.ok()) << timeline.status();
   for (const history::TimelinePoint& point : timeline->points) EXPECT_EQ(point.live_bytes, 100u);
+}
+
+// At 20 ms instead of 10 s, rounds with paths may take 1.5 of a core: they need no pause of 2 ms / 1.5.
+TEST_F(HistorianTest, PathsAreReadAsOftenAsTheirCostAllows) {
+  survey_cost_ = absl::Milliseconds(2);
+  collector_.SetSurvey({.processes = {Surveyed(true)}});
+  Start();
+  WaitForRounds();
+  EXPECT_EQ(with_paths_, surveys_);
+}
+
+TEST_F(HistorianTest, DearPathsAreReadLessOften) {
+  survey_cost_ = 100 * kInterval;
+  collector_.SetSurvey({.processes = {Surveyed(true)}});
+  Start();
+  for (int i = 0; i < 3; i++) WaitForRounds();
+  EXPECT_EQ(with_paths_, 1);
 }
 
 TEST_F(HistorianTest, AnEndIsWrittenOnce) {

@@ -69,10 +69,11 @@ class FakeCollector : public Collector {
     survey_ = std::move(survey);
   }
 
-  absl::StatusOr<profile::Survey> Survey(const profile::Activities& known, absl::Duration interval) override {
+  absl::StatusOr<profile::Survey> Survey(const profile::Activities& known, absl::Duration interval,
+                                         bool with_paths) override {
     (void)known;
     (void)interval;
-    Called("Survey");
+    Called(with_paths ? "Survey with paths" : "Survey");
     if (!status.ok()) return status;
     std::lock_guard<std::mutex> lock(mutex_);
     return survey_;

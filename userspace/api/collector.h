@@ -56,8 +56,10 @@ class Collector {
 
   virtual absl::StatusOr<profile::CollectorFigures> Figures() = 0;
 
-  // For the history. `known`: of the last survey; `interval`: between two surveys.
-  virtual absl::StatusOr<profile::Survey> Survey(const profile::Activities& known, absl::Duration interval) = 0;
+  // For the history. `known`: of the last survey; `interval`: between two surveys. Without paths, no process has
+  // changed. With paths, this thread reads them, so that its processor time tells what they cost.
+  virtual absl::StatusOr<profile::Survey> Survey(const profile::Activities& known, absl::Duration interval,
+                                                 bool with_paths) = 0;
   // At most recording::Surveys::kMaxStacks at a time.
   virtual absl::StatusOr<profile::SurveyedStacks> Stacks(const profile::ProcessRef& process,
                                                          const std::vector<uint64_t>& stack_ids) = 0;

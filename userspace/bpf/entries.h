@@ -2,7 +2,8 @@
 //
 // What the books hold, for those who only read them: tallies, live objects, stacks, names of threads, records, losses.
 //
-// Part of a Books, and like it an interface. bpf/books.h describes the entries. Not thread-safe, except VisitLive.
+// Part of a Books, and like it an interface. bpf/books.h describes the entries. Not thread-safe, except VisitTallies
+// and VisitLive.
 // Contents that a process can influence (addresses, sizes, weights, names) are unverified.
 #ifndef HEAPTAP_USERSPACE_BPF_ENTRIES_H_
 #define HEAPTAP_USERSPACE_BPF_ENTRIES_H_
@@ -56,7 +57,8 @@ class Entries {
 
   // Each of these reads a whole map once.
   virtual absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const = 0;
-  // Calls `visit(process_id, entry)` for each tally of all processes.
+  // Calls `visit(process_id, entry)` for each tally of all processes. Thread-safe: also while another thread uses the
+  // books.
   virtual absl::Status VisitTallies(absl::FunctionRef<void(uint64_t, const TallyEntry&)> visit) const = 0;
   // Of all processes, by process id.
   virtual absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const = 0;

@@ -16,6 +16,7 @@
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
 #include "userspace/recording/live_blocks.h"
+#include "userspace/recording/survey_paths.h"
 
 namespace heaptap::daemon {
 namespace {
@@ -189,9 +190,22 @@ absl::Status Daemon::SetRate(const profile::ProcessRef& process, std::optional<u
       [process, lg_sample](recording::Recorder& recorder) { return recorder.queries().SetRate(process, lg_sample); });
 }
 
-absl::StatusOr<profile::Survey> Daemon::Survey(const profile::Activities& known, absl::Duration interval) {
-  return Ask<absl::StatusOr<profile::Survey>>(
+absl::StatusOr<profile::Survey> Daemon::Survey(const profile::Activities& known, absl::Duration interval,
+                                               bool with_paths) {
+  absl::StatusOr<profile::Survey> taken = Ask<absl::StatusOr<profile::Survey>>(
       [known, interval](recording::Recorder& recorder) { return recorder.surveys().Take(known, interval); });
+  if (!taken.ok()) return taken;
+  if (!with_paths) {
+    for (profile::SurveyedProcess& process : taken->processes) process.is_changed = false;
+    return taken;
+  }
+  if (absl::Status status = recording::ReadPaths(recorder_->entries(), *taken); !status.ok()) return status;
+  // Shared, because the recording may answer when this thread waits no longer.
+  const auto shared = std::make_shared<profile::Survey>(*std::move(taken));
+  return Ask<absl::StatusOr<profile::Survey>>([shared](recording::Recorder& recorder) {
+    recorder.surveys().ForgetEnded(*shared);
+    return std::move(*shared);
+  });
 }
 
 absl::StatusOr<profile::SurveyedStacks> Daemon::Stacks(const profile::ProcessRef& process,

@@ -6,10 +6,12 @@
 #include <set>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/base/processor_time.h"
 #include "userspace/history/retention.h"
 #include "userspace/history/service_name.h"
 #include "userspace/profile/estimate.h"
@@ -99,7 +101,13 @@ absl::Status Historian::Round() {
     if (!writer.ok()) return writer.status();
     writer_ = *std::move(writer);
   }
-  const absl::StatusOr<profile::Survey> survey = collector_.Survey(activities_, options_.interval);
+  const absl::Duration begin = base::ThreadProcessorTime();
+  const bool with_paths = absl::Now() >= paths_at_;
+  const absl::Cleanup pause = [&] {
+    if (with_paths) Pause(base::ThreadProcessorTime() - begin - new_paths_cost_);
+  };
+  new_paths_cost_ = {};
+  const absl::StatusOr<profile::Survey> survey = collector_.Survey(activities_, options_.interval, with_paths);
   // The daemon ends, or has no time now.
   if (!survey.ok()) return absl::CancelledError(survey.status().message());
   const absl::Time now = absl::Now();
@@ -111,6 +119,11 @@ absl::Status Historian::Round() {
   if (now - pruned_ < kPruneInterval) return absl::OkStatus();
   pruned_ = now;
   return history::Prune(writer_->database(), history::MostPages(options_.most_bytes), now);
+}
+
+void Historian::Pause(absl::Duration cost) {
+  const double haste = std::min(1.0, absl::FDivDuration(options_.interval, kUsualInterval));
+  paths_at_ = absl::Now() + haste / kShareOfCore * cost;
 }
 
 std::vector<Historian::Turn> Historian::MakeTurns(const profile::Survey& survey) {
@@ -154,6 +167,9 @@ void Historian::SortStacks(const Known* known, std::vector<profile::StackShare>&
 }
 
 void Historian::FindNewPaths(absl::Time now, std::vector<Turn>& turns) {
+  const absl::Cleanup count = [this, begin = base::ThreadProcessorTime()] {
+    new_paths_cost_ += base::ThreadProcessorTime() - begin;
+  };
   size_t all = 0;
   for (Turn& turn : turns) {
     Known& known = known_[turn.process->ref.process_id];
@@ -270,6 +286,10 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
 }
 
 absl::Status Historian::AddPaths(const Turn& turn, Known& known, std::vector<HistoryNames::Task>& tasks) {
+  if (turn.found.stacks.empty()) return absl::OkStatus();
+  const absl::Cleanup count = [this, begin = base::ThreadProcessorTime()] {
+    new_paths_cost_ += base::ThreadProcessorTime() - begin;
+  };
   std::vector<int64_t> files;
   files.reserve(turn.found.files.size());
   for (const profile::StackFile& file : turn.found.files) {

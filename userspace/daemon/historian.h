@@ -4,6 +4,9 @@
 //
 // Each round takes a survey, asks for the frames of new paths, and writes one transaction. An error of the database
 // costs the points of that moment and is said once; the recording does not notice it.
+//
+// What call paths cost is bounded by a share of a core: where there are very many, they are read less often than every
+// interval, and the points between have the paths of the latest reading.
 #ifndef HEAPTAP_USERSPACE_DAEMON_HISTORIAN_H_
 #define HEAPTAP_USERSPACE_DAEMON_HISTORIAN_H_
 
@@ -44,6 +47,10 @@ class Historian {
   static constexpr size_t kMaxPaths = 200;
   // How much larger a path must be to take the row of another one: else rows would change with each sample.
   static constexpr double kLoyalty = 1.25;
+  // Of a core: what rounds with paths may take, in the long run, at the usual interval; at a shorter one that somebody
+  // has asked for, as many times more. New paths do not count: they have bounds of their own, below.
+  static constexpr double kShareOfCore = 0.003;
+  static constexpr absl::Duration kUsualInterval = absl::Seconds(10);
   // New paths of one process at once, and in a day. The largest come first, so a new leak is among them.
   static constexpr double kMaxNewPaths = 2000;
   // New paths of all processes in one round: the recording's thread looks each one up.
@@ -84,6 +91,8 @@ class Historian {
 
   void Work();
   absl::Status Round();
+  // After a round with paths.
+  void Pause(absl::Duration cost);
   // Most bytes first. A path that has a row keeps it until another one is clearly larger.
   static void SortStacks(const Known* known, std::vector<profile::StackShare>& stacks);
   std::vector<Turn> MakeTurns(const profile::Survey& survey);
@@ -107,6 +116,8 @@ class Historian {
   std::unique_ptr<history::Writer> writer_;
   std::map<uint64_t, Known> known_;  // by process id
   profile::Activities activities_;
+  absl::Time paths_at_ = absl::InfinitePast();  // when they are read again
+  absl::Duration new_paths_cost_ = {};          // of this round
   absl::Time pruned_ = absl::InfinitePast();
   bool has_ended_others_ = false;
   bool has_failed_ = false;

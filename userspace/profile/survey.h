@@ -41,7 +41,7 @@ struct SurveyedProcess {
   // Of processes that the asker does not know yet (Survey::known). None: not read this time; ask again.
   std::optional<std::vector<std::string>> control_groups = {};
 
-  // Of processes whose activity is not the one that the asker knows.
+  // Of processes whose activity is not the one that the asker knows, if paths are asked for.
   bool is_changed = false;
   double allocated_bytes = 0;  // since `since`
   std::vector<StackShare> stacks = {};

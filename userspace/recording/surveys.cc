@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/export/source_frames.h"
-#include "userspace/profile/estimate.h"
 #include "userspace/recording/profile_builder.h"
 #include "userspace/worker/file_version.h"
 #include "userspace/worker/symbolizer.h"
@@ -26,29 +25,6 @@ constexpr absl::Duration kFactsTime = absl::Milliseconds(20);
 
 // Younger processes have no history yet: most of them end soon.
 constexpr absl::Duration kYoung = absl::Seconds(1);
-
-// The tallies are read for a two-hundred-and-fiftieth of the time, unless somebody has asked for a shorter interval:
-// 200 processes with 1,000 call paths each take 70 milliseconds, and are read every 20 seconds.
-constexpr double kPausePerCost = 250;
-constexpr absl::Duration kUsualInterval = absl::Seconds(10);
-
-// Adds up what threads have of the same stack.
-void MergeThreads(std::vector<profile::StackShare>& shares) {
-  std::sort(shares.begin(), shares.end(),
-            [](const profile::StackShare& a, const profile::StackShare& b) { return a.stack_id < b.stack_id; });
-  size_t kept = 0;
-  for (size_t i = 0; i < shares.size(); i++) {
-    if (kept == 0 || shares[kept - 1].stack_id != shares[i].stack_id) {
-      shares[kept++] = shares[i];
-      continue;
-    }
-    profile::StackShare& sum = shares[kept - 1];
-    sum.live_bytes += shares[i].live_bytes;
-    sum.live_objects += shares[i].live_objects;
-    sum.samples += shares[i].samples;
-  }
-  shares.resize(kept);
-}
 
 std::optional<int64_t> Known(int64_t bytes) { return bytes < 0 ? std::nullopt : std::optional<int64_t>(bytes); }
 
@@ -69,9 +45,8 @@ void Surveys::AddMemoryUse(std::vector<profile::SurveyedProcess>& processes) {
   }
 }
 
-absl::StatusOr<profile::Survey> Surveys::Take(const profile::Activities& known, absl::Duration interval) {
+profile::Survey Surveys::Take(const profile::Activities& known, absl::Duration interval) {
   profile::Survey survey;
-  bool has_changed = false;
   int facts_read = 0;
   const absl::Time begin = absl::Now();
   for (const auto& [process_id, target] : targets_) {
@@ -86,7 +61,6 @@ absl::StatusOr<profile::Survey> Surveys::Take(const profile::Activities& known, 
                                         .activity = target.last.allocated_weight + target.last.probes};
     const auto last = known.find(process_id);
     process.is_changed = last == known.end() || last->second != process.activity;
-    has_changed |= process.is_changed;
     if (last == known.end() && facts_read < kMaxFacts && absl::Now() - begin < kFactsTime) {
       facts_read++;
       const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
@@ -99,36 +73,15 @@ absl::StatusOr<profile::Survey> Surveys::Take(const profile::Activities& known, 
   }
   survey.dumps = dumps_.TakeWritten();
   AddMemoryUse(survey.processes);
-  if (has_changed) {
-    if (absl::Status status = ReadPaths(survey.processes, interval); !status.ok()) return status;
-  }
   return survey;
 }
 
-absl::Status Surveys::ReadPaths(std::vector<profile::SurveyedProcess>& processes, absl::Duration interval) {
-  const absl::Time begin = absl::Now();
-  const double haste = std::min(1.0, absl::FDivDuration(interval, kUsualInterval));
-  if (begin - read_ < haste * kPausePerCost * read_cost_) {
-    for (profile::SurveyedProcess& process : processes) process.is_changed = false;
-    return absl::OkStatus();
+void Surveys::ForgetEnded(profile::Survey& survey) const {
+  for (profile::SurveyedProcess& process : survey.processes) {
+    if (!process.is_changed || targets_.Find(process.ref.process_id) != nullptr) continue;
+    process.is_changed = false;
+    process.stacks.clear();
   }
-  absl::flat_hash_map<uint64_t, profile::SurveyedProcess*> by_id;
-  for (profile::SurveyedProcess& process : processes) {
-    if (process.is_changed) by_id[process.ref.process_id] = &process;
-  }
-  absl::Status status = books_.entries().VisitTallies([&](uint64_t process_id, const bpf::TallyEntry& entry) {
-    const auto found = by_id.find(process_id);
-    if (found == by_id.end()) return;
-    profile::SurveyedProcess& process = *found->second;
-    process.allocated_bytes += profile::ToEstimate(entry.tally.allocated).bytes;
-    const profile::Estimate live = profile::LiveEstimate(entry.tally);
-    if (live.samples != 0) process.stacks.push_back({entry.stack_id, live.bytes, live.objects, live.samples});
-  });
-  if (!status.ok()) return status;
-  for (const auto& [process_id, process] : by_id) MergeThreads(process->stacks);
-  read_ = absl::Now();
-  read_cost_ = read_ - begin;
-  return absl::OkStatus();
 }
 
 absl::StatusOr<profile::SurveyedStacks> Surveys::Stacks(const profile::ProcessRef& process,

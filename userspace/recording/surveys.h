@@ -35,23 +35,21 @@ class Surveys {
   explicit Surveys(const Means& means)
       : books_(means.books), hands_(means.hands), targets_(means.targets), dumps_(means.dumps) {}
 
-  // `interval`: between two calls. The tallies are read only if the activity of a process has changed, and more rarely
-  // if there are very many: processes seem unchanged meanwhile.
-  absl::StatusOr<profile::Survey> Take(const profile::Activities& known, absl::Duration interval);
+  // Without call paths (survey_paths.h). `interval`: between two calls.
+  profile::Survey Take(const profile::Activities& known, absl::Duration interval);
+  // Processes that have ended since Take count as unchanged: their tallies may have been deleted while they were read.
+  void ForgetEnded(profile::Survey& survey) const;
   // NotFound: the process has ended. At most kMaxStacks.
   absl::StatusOr<profile::SurveyedStacks> Stacks(const profile::ProcessRef& process,
                                                  absl::Span<const uint64_t> stack_ids);
 
  private:
-  absl::Status ReadPaths(std::vector<profile::SurveyedProcess>& processes, absl::Duration interval);
   void AddMemoryUse(std::vector<profile::SurveyedProcess>& processes);
 
   const bpf::Books& books_;
   worker::Hands& hands_;
   TargetTable& targets_;
   Dumps& dumps_;
-  absl::Time read_ = absl::InfinitePast();
-  absl::Duration read_cost_ = {};
 };
 
 }  // namespace heaptap::recording
