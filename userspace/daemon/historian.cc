@@ -104,9 +104,10 @@ absl::Status Historian::Round() {
   const absl::Duration begin = base::ThreadProcessorTime();
   const bool with_paths = absl::Now() >= paths_at_;
   const absl::Cleanup pause = [&] {
-    if (with_paths) Pause(base::ThreadProcessorTime() - begin - new_paths_cost_);
+    if (with_paths && !has_left_paths_) Pause(base::ThreadProcessorTime() - begin - new_paths_cost_);
   };
   new_paths_cost_ = {};
+  has_left_paths_ = false;
   const absl::StatusOr<profile::Survey> survey = collector_.Survey(activities_, options_.interval, with_paths);
   // The daemon ends, or has no time now.
   if (!survey.ok()) return absl::CancelledError(survey.status().message());
@@ -182,6 +183,7 @@ void Historian::FindNewPaths(absl::Time now, std::vector<Turn>& turns) {
       if (known.numbers.contains(stack)) continue;
       if (known.new_paths < 1) break;
       if (all == kMaxNewPathsOfAll) {
+        has_left_paths_ = true;
         turn.is_complete = false;
         break;
       }

@@ -48,7 +48,8 @@ class Historian {
   // How much larger a path must be to take the row of another one: else rows would change with each sample.
   static constexpr double kLoyalty = 1.25;
   // Of a core: what rounds with paths may take, in the long run, at the usual interval; at a shorter one that somebody
-  // has asked for, as many times more. New paths do not count: they have bounds of their own, below.
+  // has asked for, as many times more. New paths do not count, and there is no pause as long as some are left over from
+  // a round: they have bounds of their own, below.
   static constexpr double kShareOfCore = 0.003;
   static constexpr absl::Duration kUsualInterval = absl::Seconds(10);
   // New paths of one process at once, and in a day. The largest come first, so a new leak is among them.
@@ -117,7 +118,9 @@ class Historian {
   std::map<uint64_t, Known> known_;  // by process id
   profile::Activities activities_;
   absl::Time paths_at_ = absl::InfinitePast();  // when they are read again
-  absl::Duration new_paths_cost_ = {};          // of this round
+  // Of this round.
+  absl::Duration new_paths_cost_ = {};
+  bool has_left_paths_ = false;  // new ones
   absl::Time pruned_ = absl::InfinitePast();
   bool has_ended_others_ = false;
   bool has_failed_ = false;
