@@ -41,7 +41,9 @@ def _processor_seconds(pid):
 
 def share_of_a_core(folder, changes, *arguments):
     state = os.path.join(folder, f"state{changes}{'-'.join(arguments)}")
-    daemon = harness.Process([harness.HEAPTAP, "daemon", "--config", os.devnull, "--state-dir", state, "--socket", f"{state}.s", "--pin-dir", "none",
+    configuration = f"{state}.conf"
+    open(configuration, "x", encoding="ascii").close()
+    daemon = harness.Process([harness.HEAPTAP, "daemon", "--config", configuration, "--state-dir", state, "--socket", f"{state}.s", "--pin-dir", "none",
                               "--lg-sample", "10", "--budget", "0", *arguments], folder)
     daemon.wait_said("recording; ")
     busy = [subprocess.Popen([os.path.join(BENCH, "busy_paths"), str(PATH_BITS), str(changes)], stdin=subprocess.PIPE,

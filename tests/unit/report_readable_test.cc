@@ -54,12 +54,14 @@ TEST(ReadableName, OfNonsense) {
 }
 
 TEST(Plumbing, AllocatorsAndStandardLibraries) {
-  for (const char* name : {"malloc", "operator new(unsigned long)", "std::vector<int>::push_back(int&&)",
-                           "alloc::raw_vec::finish_grow", "<alloc::string::String as core::clone::Clone>::clone",
-                           "__gnu_cxx::new_allocator<int>::allocate(unsigned long, void const*)"}) {
+  for (const char* name :
+       {"malloc", "operator new(unsigned long)", "std::vector<int>::push_back(int&&)", "alloc::raw_vec::finish_grow",
+        "<alloc::string::String as core::clone::Clone>::clone",
+        "__gnu_cxx::new_allocator<int>::allocate(unsigned long, void const*)", "libjemalloc.so.2+0xa2630"}) {
     EXPECT_TRUE(IsPlumbing(name)) << name;
   }
-  for (const char* name : {"main", "malloc_wrapper", "stdx::f()", "redis-server+0x1", "sdsnewlen", "coreutils::f"}) {
+  for (const char* name : {"main", "malloc_wrapper", "stdx::f()", "redis-server+0x1", "sdsnewlen", "coreutils::f",
+                           "libjemalloc_user", "libx.so+0x1"}) {
     EXPECT_FALSE(IsPlumbing(name)) << name;
   }
   EXPECT_TRUE(IsStart("__libc_start_main@GLIBC_2.34"));

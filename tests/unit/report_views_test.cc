@@ -30,6 +30,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr double kPeriod = 1024;
 
@@ -264,6 +265,20 @@ TEST_F(ViewsTest, Summary) {
   EXPECT_THAT(text, HasSubstr("        parse parse.h:5 (inlined)\n        load load.cc:20\n        main main.cc:10\n"));
   EXPECT_THAT(text, HasSubstr("missing: 2 samples\n"));
   EXPECT_THAT(text, HasSubstr("next:\n  y\n"));
+}
+
+TEST_F(ViewsTest, SummaryWithThePast) {
+  const profile::Profile grown = {.contexts = {{.frames = {kLoad, kMain}, .threads = {{.live = {9, 2048, 9, 2048}}}},
+                                               {.frames = {kMain}, .threads = {{.live = {9, 4096, -9, -4096}}}}}};
+  const NamedProfile difference(grown, Find);
+  const Past past = {.difference = difference, .paths = difference.paths(), .time = absl::Minutes(58)};
+  const std::string text = SummaryText(named_, Folded(), {.next_commands = {"y"}}, {}, {.top = 1}, &past);
+  EXPECT_THAT(text, HasSubstr("who holds most, 1 of 4 call paths:\n   1. "));
+  const std::string section = text.substr(text.find("what grew"));
+  EXPECT_THAT(section, StartsWith("what grew most in the last 58m00s:\n   1. +2.0K, +9 objects, 9 samples changed\n"));
+  EXPECT_THAT(section, HasSubstr("main.cc:10\n\nnext:\n"));
+  const Past nothing = {.difference = difference, .paths = difference.paths().subspan(1), .time = absl::Seconds(7)};
+  EXPECT_THAT(SummaryText(named_, Folded(), {}, {}, {}, &nothing), HasSubstr("\nnothing grew in the last 7s\n"));
 }
 
 TEST_F(ViewsTest, LinesFitTheTerminal) {

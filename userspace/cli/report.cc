@@ -18,6 +18,7 @@
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/local_names.h"
+#include "userspace/cli/past_growth.h"
 #include "userspace/cli/profile_source.h"
 #include "userspace/cli/report_subject.h"
 #include "userspace/cli/report_views.h"
@@ -122,6 +123,13 @@ absl::StatusOr<Seen> See(const ReportFlags& flags, const View* view) {
   return LookAtRoots(flags.socket, flags.subject, roots, absl::StrCat("--by ", flags.by));
 }
 
+// Whether the short form of what a process holds now is asked for, to which the history can add.
+bool IsPlain(const ReportFlags& flags, const View* view) {
+  const report::Show show = ToShow(flags);
+  return view == nullptr && flags.callers.empty() && flags.peek.empty() && flags.base.empty() &&
+         show.by == report::By::kFunction && show.value == report::Value::kLive && show.unit == report::Unit::kBytes;
+}
+
 int ReportMemory(const ReportFlags& flags) {
   if (const absl::Status status = CheckPlaces(flags.places); !status.ok()) return Report(status);
   const View* view = ChosenView(flags);
@@ -131,8 +139,7 @@ int ReportMemory(const ReportFlags& flags) {
   SayMissing(names);
   const exporter::FindSourceFrames find = names.Find();
   const report::NamedProfile named(seen->profile, find, seen->measures, RootsFor(flags));
-  return Report(Write(flags, view,
-                      {.profile = seen->profile,
+  ReportInput input = {.profile = seen->profile,
                        .find = find,
                        .named = named,
                        .subject = seen->subject,
@@ -146,7 +153,16 @@ int ReportMemory(const ReportFlags& flags) {
                        .source_paths = !flags.no_source_paths,
                        .limit = flags.limit,
                        .smallest = flags.smallest,
-                       .width = flags.output == "-" ? TerminalWidth(STDOUT_FILENO) : 0}));
+                       .width = flags.output == "-" ? TerminalWidth(STDOUT_FILENO) : 0};
+  if (!seen->pid.has_value() || !IsPlain(flags, view)) return Report(Write(flags, view, input));
+  const std::optional<PastGrowth> past = FindPastGrowth(Client(flags.socket), *seen->pid);
+  if (!past.has_value()) return Report(Write(flags, view, input));
+  const LocalNames past_names(past->growth.difference, flags.places, past->symbols);
+  const exporter::FindSourceFrames past_find = past_names.Find();
+  const report::NamedProfile changed(past->growth.difference, past_find, past->growth.measures);
+  input.past = &changed;
+  input.past_time = past->time;
+  return Report(Write(flags, view, input));
 }
 
 void AddViews(Command command, ReportFlags& flags) {

@@ -38,11 +38,16 @@ constexpr uint64_t kRows = 20;
 // As jeprof's --nodecount.
 constexpr uint64_t kNodes = 80;
 
-absl::StatusOr<std::vector<Path>> SelectPaths(const ReportInput& input, bool fold) {
+absl::StatusOr<std::vector<Path>> SelectPaths(const report::NamedProfile& profile, const ReportInput& input,
+                                              bool fold) {
   report::Filters filters = input.filters;
   if (filters.hide.empty()) filters.hide = input.exclude;
   filters.fold = fold && !input.show.full_names;
-  return report::Select(input.named, filters);
+  return report::Select(profile, filters);
+}
+
+absl::StatusOr<std::vector<Path>> SelectPaths(const ReportInput& input, bool fold) {
+  return SelectPaths(input.named, input, fold);
 }
 
 report::TextOptions ToOptions(const ReportInput& input, uint64_t limit) {
@@ -213,7 +218,12 @@ absl::StatusOr<std::string> ShortView(const ReportInput& input) {
   // Many programs have freed everything at their end; what they allocated is still of interest.
   const bool is_live = show.value == report::Value::kLive && !input.subject.is_difference;
   if (is_live && input.named.total().live.samples == 0) show.value = report::Value::kAllocated;
-  return report::SummaryText(input.named, *paths, input.subject, show, ToOptions(input, kShortPaths));
+  const report::TextOptions options = ToOptions(input, kShortPaths);
+  if (input.past == nullptr) return report::SummaryText(input.named, *paths, input.subject, show, options);
+  const absl::StatusOr<std::vector<Path>> changed = SelectPaths(*input.past, input, true);
+  if (!changed.ok()) return changed.status();
+  const report::Past past = {.difference = *input.past, .paths = *changed, .time = input.past_time};
+  return report::SummaryText(input.named, *paths, input.subject, show, options, &past);
 }
 
 absl::StatusOr<std::string> PeekView(const ReportInput& input) {

@@ -36,6 +36,9 @@ struct ReportInput {
   std::optional<uint64_t> limit = {};  // call paths or rows
   double smallest = 0;                 // percent
   size_t width = 0;                    // of the terminal; 0: none
+  // The short form: what changed in the last `past_time`, of a running process.
+  const report::NamedProfile* past = nullptr;
+  absl::Duration past_time = {};
 };
 
 using MakeView = absl::StatusOr<std::string> (*)(const ReportInput& input);

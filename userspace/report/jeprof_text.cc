@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/report/readable.h"
 
 namespace heaptap::report {
 namespace {
@@ -71,7 +72,8 @@ bool IsAllocator(absl::string_view name) {
   if (absl::StartsWith(name, "_") && std::ranges::find(kAllocators, name.substr(1)) != std::end(kAllocators)) {
     return true;
   }
-  return absl::StrContains(name, "TCMalloc") || absl::StartsWith(name, "tcmalloc::");
+  // jeprof takes the nearest dynamic symbol for such a frame, which is an allocation function in most cases.
+  return absl::StrContains(name, "TCMalloc") || absl::StartsWith(name, "tcmalloc::") || IsInAllocator(name);
 }
 
 // A frame as jeprof names it. A frame is a function or a function that is inlined there; the frames of one address end

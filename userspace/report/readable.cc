@@ -23,6 +23,7 @@ constexpr size_t kHashBytes = 19;
 constexpr absl::string_view kPlumbingPrefixes[] = {
     "std::",      "__gnu_cxx::", "__cxxabiv1::", "alloc::", "core::",      "hashbrown::", "boost::container::",
     "tcmalloc::", "<alloc::",    "<core::",      "<std::",  "<hashbrown::"};
+constexpr absl::string_view kAllocatorFiles[] = {"libheaptap", "libjemalloc", "libmimalloc", "libtcmalloc"};
 constexpr absl::string_view kPlumbing[] = {"malloc",
                                            "calloc",
                                            "realloc",
@@ -200,12 +201,17 @@ std::string ReadableName(absl::string_view name) {
   return shortened.empty() ? std::string(name) : shortened;
 }
 
+bool IsInAllocator(absl::string_view name) {
+  return absl::StrContains(name, ".so") && absl::StrContains(name, "+0x") &&
+         std::ranges::any_of(kAllocatorFiles, [&](absl::string_view file) { return absl::StartsWith(name, file); });
+}
+
 bool IsPlumbing(absl::string_view name) {
   const auto is_inside = [](absl::string_view text) {
     return std::ranges::any_of(kPlumbingPrefixes,
                                [&](absl::string_view prefix) { return absl::StartsWith(text, prefix); });
   };
-  if (is_inside(name)) return true;
+  if (is_inside(name) || IsInAllocator(name)) return true;
   // A template function's name begins with its return type.
   if (absl::StrContains(name, '<') && is_inside(ReadableName(name))) return true;
   const absl::string_view function = name.substr(0, name.find('('));

@@ -15,6 +15,10 @@ namespace heaptap::report {
 // those of C++ or Rust stay as they are.
 std::string ReadableName(absl::string_view name);
 
+// Whether this is the place of code without a name in the library of an allocator: "libjemalloc.so.2+0xa2630". Debian's
+// allocators are stripped.
+bool IsInAllocator(absl::string_view name);
+
 // Whether the function only passes an allocation on, so that its caller is of more interest: an allocator's function,
 // operator new, the standard library of C++ or Rust.
 bool IsPlumbing(absl::string_view name);

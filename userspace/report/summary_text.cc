@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kInnermost = 6;
 constexpr size_t kOutermost = 2;
 constexpr size_t kIndentation = 8;
+// Paths that grew most, besides those that hold most.
+constexpr size_t kGrown = 3;
 // A difference that rests on so few samples may be chance.
 constexpr uint64_t kFewSamples = 2;
 
@@ -52,8 +54,19 @@ class SummaryWriter {
   SummaryWriter(const NamedProfile& profile, const Subject& subject, const Show& show, const TextOptions& options)
       : profile_(profile), subject_(subject), show_(show), options_(options) {}
 
-  std::string Write(absl::Span<const Path> paths) && {
+  std::string Write(absl::Span<const Path> paths, const Past* past) && {
     WriteTotals();
+    WritePaths(paths, subject_.is_difference ? "what grew most" : What());
+    if (past != nullptr) WritePast(*past);
+    for (const std::string& warning : subject_.warnings) absl::StrAppend(&text_, "\nmissing: ", warning, "\n");
+    absl::StrAppend(&text_, has_noise_ ? "\n" : "", NoiseNote(has_noise_));
+    if (!subject_.next_commands.empty()) text_.append("\nnext:\n");
+    for (const std::string& command : subject_.next_commands) absl::StrAppend(&text_, "  ", command, "\n");
+    return std::move(text_);
+  }
+
+ private:
+  void WritePaths(absl::Span<const Path> paths, absl::string_view title) {
     // Lines tell the places of a path apart.
     const Show by_line = {.by = By::kLine, .value = show_.value, .unit = show_.unit, .full_names = show_.full_names};
     std::vector<Path> merged = MergePaths(profile_, {paths.begin(), paths.end()}, by_line);
@@ -63,18 +76,29 @@ class SummaryWriter {
     Sort(merged);
     const size_t shown = options_.top == 0 ? used : std::min(options_.top, used);
     if (shown > 0) {
-      absl::StrAppend(&text_, "\n", subject_.is_difference ? "what grew most" : What(),
-                      shown < used ? absl::StrCat(", ", shown, " of ", used, " call paths") : "", ":\n");
+      absl::StrAppend(&text_, "\n", title, shown < used ? absl::StrCat(", ", shown, " of ", used, " call paths") : "",
+                      ":\n");
     }
     for (size_t i = 0; i < shown; i++) WritePath(i + 1, merged[i], by_line);
-    for (const std::string& warning : subject_.warnings) absl::StrAppend(&text_, "\nmissing: ", warning, "\n");
-    absl::StrAppend(&text_, has_noise_ ? "\n" : "", NoiseNote(has_noise_));
-    if (!subject_.next_commands.empty()) text_.append("\nnext:\n");
-    for (const std::string& command : subject_.next_commands) absl::StrAppend(&text_, "  ", command, "\n");
-    return std::move(text_);
   }
 
- private:
+  void WritePast(const Past& past) {
+    std::vector<Path> grown;
+    for (const Path& path : past.paths) {
+      if (path.measures.live.bytes > 0) grown.push_back(path);
+    }
+    const std::string time = HumanDuration(past.time);
+    if (grown.empty()) {
+      absl::StrAppend(&text_, "\nnothing grew in the last ", time, "\n");
+      return;
+    }
+    const TextOptions options = {.width = options_.width, .top = kGrown};
+    SummaryWriter writer(past.difference, {.is_difference = true}, {.full_names = show_.full_names}, options);
+    writer.WritePaths(grown, absl::StrCat("what grew most in the last ", time));
+    text_ += writer.text_;
+    has_noise_ |= writer.has_noise_;
+  }
+
   double ValueOf(const Path& path) const { return Of(Of(path.measures, show_.value), show_.unit); }
 
   const char* What() const {
@@ -153,9 +177,9 @@ class SummaryWriter {
   }
 
   const NamedProfile& profile_;
-  const Subject& subject_;
-  const Show& show_;
-  const TextOptions& options_;
+  const Subject subject_;
+  const Show show_;
+  const TextOptions options_;
   bool has_noise_ = false;
   std::string text_;
 };
@@ -163,8 +187,8 @@ class SummaryWriter {
 }  // namespace
 
 std::string SummaryText(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject,
-                        const Show& show, const TextOptions& options) {
-  return SummaryWriter(profile, subject, show, options).Write(paths);
+                        const Show& show, const TextOptions& options, const Past* past) {
+  return SummaryWriter(profile, subject, show, options).Write(paths, past);
 }
 
 }  // namespace heaptap::report

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "userspace/profile/coverage.h"
 #include "userspace/report/rows.h"
@@ -29,9 +30,17 @@ struct Subject {
   std::vector<std::string> next_commands = {};       // what to run next
 };
 
-// Totals with their standard errors, the paths that hold most, losses, and what to run next. Thread-safe.
+// What changed in the last `time`, of the same process.
+struct Past {
+  const NamedProfile& difference;
+  absl::Span<const Path> paths;
+  absl::Duration time;
+};
+
+// Totals with their standard errors, the paths that hold most, those that grew most, losses, and what to run next.
+// `past`: null: unknown. Thread-safe.
 std::string SummaryText(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject,
-                        const Show& show, const TextOptions& options);
+                        const Show& show, const TextOptions& options, const Past* past = nullptr);
 
 }  // namespace heaptap::report
 

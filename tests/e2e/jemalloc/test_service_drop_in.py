@@ -17,7 +17,7 @@ import subprocess
 
 import pytest
 
-from allocators import MI, SAYS, Heaptap, said
+from allocators import MI, SAYS, Heaptap, jeprof, said, table, text_of_pdf, total
 from harness import PATIENCE_SECONDS, ROOT, find_dumps, target, wait_until
 from libmtev import Endpoints
 
@@ -116,12 +116,43 @@ def assert_stopped(lab, service):
     assert os.stat(name.path).st_uid == USER.pw_uid
 
 
+def assert_read(lab, program, function):
+    """The last step of the recipe, with heaptap report in place of jeprof: a table, and a graph as a PDF.
+
+    Returns both tables. They have equal names where the program has symbols: in a stripped library jeprof takes the
+    nearest exported function for a name.
+    """
+    (dump,) = find_dumps(RUNTIME)
+
+    def report(*options):
+        session = lab.heaptap("report", *options, dump.path)
+        session.records = False
+        session.ends()
+        return session.stdout()
+    expected = re.sub(r"(?m)^Using local file .*\n", "", jeprof(lab, "--text", "--show_bytes", program, dump.path).decode())
+    text = report("--text", "--show_bytes")
+    assert total(text) == total(expected)
+    assert table(text)[function] == table(expected)[function]
+    report("--pdf", "-o", lab.path("report.pdf"))
+    pages, graph = text_of_pdf(lab.path("report.pdf"))
+    assert pages == 1 and function in graph, graph
+    return text, expected
+
+
 def test_stopped_service(lab, allocator, runtime):
     service = start_service(lab, allocator, SERVER, talks=True)
     endpoints = Endpoints(service)
     watch(lab, allocator, service)
     assert endpoints.get(f"/application/keep?blocks={BLOCKS}&size={BLOCK}").status == 200
     assert_stopped(lab, service)
+    text, expected = assert_read(lab, SERVER, "application_keep")
+    if isinstance(allocator, Heaptap):
+        assert text == expected
+    # Its call path begins at the function that keeps the memory, not inside the allocator.
+    short = lab.heaptap("report", find_dumps(RUNTIME)[0].path)
+    short.records = False
+    short.ends()
+    assert re.search(r"(?m)^   1\. .*\n +application_keep mtev_endpoints\.c:\d+$", short.stdout()), short.stdout()
 
 
 def test_service_linked_with_jemalloc(lab, allocator, runtime):
@@ -139,6 +170,7 @@ def test_service_linked_with_jemalloc(lab, allocator, runtime):
             for _ in range(1024):
                 assert answers.readline() == b"+OK\r\n"
     assert_stopped(lab, service)
+    assert_read(lab, "/usr/bin/redis-server", "main")
 
 
 def complaints(lab, text):

@@ -6,6 +6,7 @@ Recording is exact, so figures of the history are those of the program; error bo
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -57,6 +58,24 @@ def test_growth_marks_and_end(lab, daemon):
     text = daemon.client("history", "puppet")
     assert "end of" in text and "signal 9" in text and "release 7" in text and "keep_blocks" in text, text
     assert "puppet" in daemon.client("history")
+
+
+def test_the_short_form_shows_what_grew(lab, daemon):
+    puppet = start(lab, daemon)
+    puppet.ask(f"keep 10 {SIZE}")
+    wait_live(daemon, puppet.pid, 10 * SIZE)
+    assert "what grew" not in daemon.client("report", "--top", puppet.pid)
+    puppet.ask(f"keep 400 {SIZE}")
+    wait_live(daemon, puppet.pid, 410 * SIZE)
+    text = daemon.client("report", puppet.pid)
+    held, grown = text.split("what grew most in the last ")
+    assert re.search(r"(?m)^   1\. 410\.0K, 100\.0%, 410 objects, 410 samples$", held), text
+    # The first moment may be before the first blocks, or in the middle of the others.
+    ((grew, function),) = re.findall(r"(?m)^   1\. \+(\d+)\.0K, \+\d+ objects, .* changed\n +(\w+) puppet\.c:\d+$", grown)
+    assert 0 < int(grew) <= 410 and function == "keep_blocks", text
+    # Another process, with one moment at most.
+    other = start(lab, daemon)
+    assert "in the last" not in daemon.client("report", "--objects", other.pid)
 
 
 def test_names_survive_an_upgrade(lab, daemon):
