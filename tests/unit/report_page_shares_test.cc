@@ -36,7 +36,7 @@ TEST_F(PageSharesTest, OfThreadsSizesAndAges) {
                   {.tid = 5, .size = 8, .age = profile::kUnknownAge, .live = {1, 8, 1, 8}}}}};
   profile.thread_names = {{5, "worker\n"}};
   const json shares = Shares(profile);
-  EXPECT_THAT(texts_, ElementsAre("worker\\012 (TID 5)", "threads that have ended"));
+  EXPECT_THAT(texts_, ElementsAre("thread 5 worker\\012", "threads that have ended"));
   EXPECT_THAT(shares["threads"]["path"], ElementsAre(0, 1, 1));
   EXPECT_THAT(shares["threads"]["thread"], ElementsAre(0, 1, 0));
   EXPECT_THAT(shares["threads"]["live_bytes"], ElementsAre(64, 0, 16));

@@ -35,4 +35,10 @@ std::vector<CoveragePart> Cover(const ResidentBytes& resident, const heaptap_sta
   };
 }
 
+double SumOf(const std::vector<CoveragePart>& parts) {
+  double sum = 0;
+  for (const CoveragePart& part : parts) sum += static_cast<double>(part.bytes);
+  return sum;
+}
+
 }  // namespace heaptap::profile

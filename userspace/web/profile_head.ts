@@ -2,6 +2,8 @@
 //
 // The head of a profile: its name, its figures with their errors, links to other formats, warnings.
 import { relativeText } from "./changes";
+import { isFiltered } from "./classes";
+import { makeCoverage, makeUnknownCoverage } from "./coverage";
 import { make } from "./dom";
 import * as format from "./format";
 import { Profile, total, totalBefore } from "./profile";
@@ -17,6 +19,10 @@ export function makeHead(scene: Scene): HTMLElement {
   const short = subject.name.replace(/(^|\s)\S*\//g, "$1");
   header.append(make("h1", { title: subject.name }, short), makeFacts(scene.profile, state));
   if (subject.pid !== null && back !== null && state.at === 0 && state.service === "") header.append(makeDownloads(subject.pid));
+  const { coverage } = subject;
+  if (coverage !== undefined && coverage.length > 0) header.append(makeCoverage(coverage));
+  // What is below stays where it is while moments of a process are chosen.
+  else if (scene.host.timeline !== null && state.service === "") header.append(makeUnknownCoverage());
   if (subject.warnings.length > 0) {
     const list = make("ul", {}, ...subject.warnings.map((warning) => make("li", {}, warning)));
     header.append(
@@ -55,13 +61,18 @@ function makeFacts(profile: Profile, state: State): HTMLElement {
     subject.period > 1 ? `one every ${format.bytes(subject.period)}` : "every allocation",
   );
   if (subject.resident_bytes !== null && value === "live" && unit === "bytes") {
-    const share = Math.max(0, Math.min(1, sum.bytes / subject.resident_bytes));
-    const bar = make("div", { class: "coverage", role: "img", "aria-label": "live share of resident memory" });
-    bar.style.setProperty("--share", `${100 * share}%`);
     const percent = format.percent(sum.bytes, subject.resident_bytes);
-    add("Resident", format.bytes(subject.resident_bytes), bar, `${percent} is live heap`);
+    const detail = `${percent} is ${isFiltered(state) ? "what is shown" : "live heap"}`;
+    if (subject.coverage !== undefined) add("Resident", format.bytes(subject.resident_bytes), detail);
+    else add("Resident", format.bytes(subject.resident_bytes), makeShare(sum.bytes / subject.resident_bytes), detail);
   }
   return facts;
+}
+
+function makeShare(share: number): HTMLElement {
+  const bar = make("div", { class: "coverage", role: "img", "aria-label": "live share of resident memory" });
+  bar.style.setProperty("--share", `${100 * Math.max(0, Math.min(1, share))}%`);
+  return bar;
 }
 
 // The process's other documents, for other tools.
