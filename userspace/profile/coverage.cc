@@ -22,7 +22,7 @@ std::vector<CoveragePart> Cover(const ResidentBytes& resident, const heaptap_sta
   const uint64_t used = take(live_bytes);
   const uint64_t fragmentation = take(known.active > live_bytes ? known.active - live_bytes : 0);
   return {
-      {"live", used, "blocks that the program holds: an estimate from the samples"},
+      {"live", used, "blocks that the program holds, as far as they are resident: an estimate from the samples"},
       {"cached", cached, "free pages that the allocator keeps for later"},
       {"fragmentation", fragmentation,
        "free blocks in pages that are in use; also what was allocated before the recording began, and the error of the "

@@ -2,13 +2,11 @@
 //
 // The head of a profile: its name, its figures with their errors, links to other formats, warnings.
 import { relativeText } from "./changes";
-import { isFiltered } from "./classes";
 import { makeCoverage, makeUnknownCoverage } from "./coverage";
 import { make } from "./dom";
 import * as format from "./format";
-import { Profile, total, totalBefore } from "./profile";
+import { total, totalBefore } from "./profile";
 import { meanSize, Scene } from "./scene";
-import { State } from "./state";
 
 export function makeHead(scene: Scene): HTMLElement {
   const { subject } = scene.profile;
@@ -17,7 +15,7 @@ export function makeHead(scene: Scene): HTMLElement {
   if (back !== null) header.append(make("button", { type: "button", class: "back", click: back }, "← Processes"));
   // Folders of dumps say little, and take the room of the figures.
   const short = subject.name.replace(/(^|\s)\S*\//g, "$1");
-  header.append(make("h1", { title: subject.name }, short), makeFacts(scene.profile, state));
+  header.append(make("h1", { title: subject.name }, short), makeFacts(scene));
   if (subject.pid !== null && back !== null && state.at === 0 && state.service === "") header.append(makeDownloads(subject.pid));
   const { coverage } = subject;
   if (coverage !== undefined && coverage.length > 0) header.append(makeCoverage(coverage));
@@ -32,9 +30,10 @@ export function makeHead(scene: Scene): HTMLElement {
   return header;
 }
 
-function makeFacts(profile: Profile, state: State): HTMLElement {
+function makeFacts(scene: Scene): HTMLElement {
+  const { profile, whole } = scene;
   const { subject } = profile;
-  const { value, unit } = state;
+  const { value } = scene.host.state;
   const sum = total(profile, value);
   const facts = make("dl", { class: "facts" });
   const add = (name: string, text: string, ...detail: (Node | string)[]): void => {
@@ -60,19 +59,14 @@ function makeFacts(profile: Profile, state: State): HTMLElement {
     format.count(sum.samples),
     subject.period > 1 ? `one every ${format.bytes(subject.period)}` : "every allocation",
   );
-  if (subject.resident_bytes !== null && value === "live" && unit === "bytes") {
-    const percent = format.percent(sum.bytes, subject.resident_bytes);
-    const detail = `${percent} is ${isFiltered(state) ? "what is shown" : "live heap"}`;
-    if (subject.coverage !== undefined) add("Resident", format.bytes(subject.resident_bytes), detail);
-    else add("Resident", format.bytes(subject.resident_bytes), makeShare(sum.bytes / subject.resident_bytes), detail);
+  // Whatever the measure is, so that nothing moves when it is switched.
+  if (subject.resident_bytes !== null) {
+    // Of live memory that nothing was written to, nothing is resident: the part knows it.
+    const part = subject.coverage?.find((one) => one.name === "live")?.bytes;
+    const percent = format.percent(part ?? total(whole, "live").bytes, subject.resident_bytes);
+    add("Resident", format.bytes(subject.resident_bytes), `${percent} is live heap`);
   }
   return facts;
-}
-
-function makeShare(share: number): HTMLElement {
-  const bar = make("div", { class: "coverage", role: "img", "aria-label": "live share of resident memory" });
-  bar.style.setProperty("--share", `${100 * Math.max(0, Math.min(1, share))}%`);
-  return bar;
 }
 
 // The process's other documents, for other tools.
