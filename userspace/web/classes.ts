@@ -61,11 +61,9 @@ export function lackOf(profile: Profile, by: Class): string {
   return isKnown ? "" : "This profile does not have the ages of blocks.";
 }
 
-// What a profile lacks to be filtered in this way.
+// What a profile lacks to be filtered in this way, and what to do; "": nothing.
 export function lackFor(profile: Profile, filter: Filter): string {
-  if (filter.size !== null || filter.age !== null) {
-    const lack = lackOf(profile, "size");
-    if (lack !== "") return lack;
-  }
-  return filter.thread !== "" ? lackOf(profile, "thread") : "";
+  const needsBlocks = filter.size !== null || filter.age !== null;
+  const lack = (needsBlocks ? lackOf(profile, "size") : "") || (filter.thread !== "" ? lackOf(profile, "thread") : "");
+  return lack === "" ? "" : `${lack} Remove the filter to see all of it.`;
 }

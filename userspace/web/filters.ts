@@ -29,11 +29,12 @@ export function makeChips(scene: Scene, matches: HTMLOutputElement): HTMLElement
         "button",
         { type: "button", class: "chip", title: "Remove this filter", "data-chip": filter, "data-of": keyOf(filter, value), click: remove },
         make("span", { class: "chip-text" }, text),
-        " ×",
+        "×",
       ),
     );
   };
-  const textOf = { thread: state.thread, size: sizeText(state.size ?? 0), age: ageText(state.age ?? 0) };
+  const age = ageText(state.age ?? 0);
+  const textOf = { thread: state.thread, size: sizeText(state.size ?? 0), age: /^\d/.test(age) ? `${age} old` : age };
   for (const by of CLASSES) {
     const value = state[by];
     if (value !== NONE[by] && value !== null) add(by, value, textOf[by], () => change(scene, { [by]: NONE[by] }));

@@ -36,14 +36,17 @@ function makeFacts(scene: Scene): HTMLElement {
   const { value } = scene.host.state;
   const sum = total(profile, value);
   const facts = make("dl", { class: "facts" });
-  const add = (name: string, text: string, ...detail: (Node | string)[]): void => {
-    facts.append(
-      make("div", {}, make("dt", {}, name), make("dd", {}, text), make("dd", { class: "detail" }, ...detail)),
-    );
+  const add = (name: string, text: string, detail: string): void => {
+    facts.append(make("div", {}, make("dt", {}, name), make("dd", {}, text), make("dd", { class: "detail" }, detail)));
+  };
+  // Of what the filter asks for. A profile that cannot tell does not hold nothing.
+  const addKnown = (name: string, text: string, detail: string): void => {
+    if (scene.lack === "") add(name, text, detail);
+    else add(name, "?", "not known");
   };
   const error = format.error(sum);
   const isDifference = subject.is_difference;
-  add(
+  addKnown(
     isDifference ? "Change of live memory" : value === "live" ? "Live" : "Allocated",
     format.signed(sum.bytes, "bytes", isDifference),
     error > 0 ? `± ${format.bytes(error)} standard error` : "exact",
@@ -53,8 +56,8 @@ function makeFacts(scene: Scene): HTMLElement {
     const now = format.bytes(before.bytes + sum.bytes);
     add("Before", format.bytes(before.bytes), `now ${now}, ${relativeText(before, sum, "bytes")}`);
   }
-  add("Objects", format.signed(sum.objects, "objects", isDifference), `mean ${meanSize(sum)}`);
-  add(
+  addKnown("Objects", format.signed(sum.objects, "objects", isDifference), `mean ${meanSize(sum)}`);
+  addKnown(
     "Samples",
     format.count(sum.samples),
     subject.period > 1 ? `one every ${format.bytes(subject.period)}` : "every allocation",

@@ -345,6 +345,7 @@ def test_how_the_resident_memory_divides(lab, browser, daemon, process):
     browser.wait(".memory.none")
     assert browser.script(place) == before
     browser.wait_text(".graph .empty", "does not tell threads apart")
+    assert browser.text(".facts dd") == "?", "that is not 0"
     browser.shoot("coverage_unknown")
     for page in (["view", "-o"], ["report", "--html", "-o"]):
         path = lab.path("live.html")
