@@ -71,8 +71,9 @@ export class ProfileView {
     drawTable(side, scene, inside);
     if (this.profile.subject.is_difference) drawFates(side, scene, inside);
     drawSearch(scene, matches, this.graphs.flames);
-    if (held !== null) this.graphs.hold(held);
-    else this.focus(controls);
+    if (held === null) this.focus(controls);
+    else if (this.graphs.flames.length > 0) this.graphs.hold(held);
+    else this.focus(["[data-chip]"]); // nothing is left to draw
   }
 
   // The last one stays: most changes do not touch the filter.

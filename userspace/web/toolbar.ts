@@ -36,7 +36,7 @@ export function makeToolbar(scene: Scene, help: () => void): HTMLElement {
           ],
       state.value,
       (value) => host.change({ value, ...reset }),
-      (value) => (value === "allocated" && needsLive(state, state.table) ? "Of sizes and ages, only live memory is known." : ""),
+      (value) => (value === "allocated" && needsLive(state, state.table) ? "Of sizes and ages, only live memory is known: choose other rows, and remove such filters." : ""),
     ),
     choice<Unit>(
       "Unit",

@@ -136,7 +136,7 @@ def test_four_hundred_thousand_blocks(lab, browser, held):
             assert browser.script("return heaptap.view.graphs.flames[0].tree.bytes[0]") == of_age[10]
     slowest = max(times, key=times.get)
     held("page with 400,000 blocks, ms until it is drawn", f"{READY_MILLISECONDS:.0f}", f"{ready:.0f}")
-    held(f"first {slowest} with 400,000 blocks, ms", f"{READY_MILLISECONDS:.0f}", f"{times[slowest]:.0f}")
+    held(f"slowest change with 400,000 blocks ({slowest}), ms", f"{READY_MILLISECONDS:.0f}", f"{times[slowest]:.0f}")
     browser.shoot("four_hundred_thousand_blocks")
     assert ready < READY_MILLISECONDS
     assert times[slowest] < READY_MILLISECONDS, times
