@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The figures of figures.h and coverage.h by name: one row for each figure, in one table for each struct. JSON (written by the daemon,
-// read by its clients), Prometheus, and the tables of `heaptap list` and `heaptap stats` follow these rows, in this
-// order.
+// The figures of figures.h and coverage.h by name: one row for each figure, in one table for each struct. JSON (written
+// by the daemon, read by its clients), Prometheus, and the tables of `heaptap list` and `heaptap stats` follow these
+// rows, in this order.
 #ifndef HEAPTAP_USERSPACE_PROFILE_FIGURE_TABLES_H_
 #define HEAPTAP_USERSPACE_PROFILE_FIGURE_TABLES_H_
 
