@@ -359,10 +359,11 @@ def test_how_the_resident_memory_divides(lab, browser, daemon, process):
         assert not browser.find("[aria-disabled]"), "all kinds of tables"
     browser.shoot("coverage_in_a_file")
     try:
-        for width, height in ((3840, 2160), (800, 600)):
+        for width, height in ((3840, 2160), (1024, 768), (800, 600)):
             browser.resize(width, height)
             wait_until(lambda w=width: browser.script("return innerWidth") == w, "the window has the size")
             assert browser.script("return document.documentElement.scrollWidth <= innerWidth")
+            assert browser.script("const rows = document.querySelector('.side .choice'); return rows.scrollWidth <= rows.clientWidth")
             browser.shoot(f"coverage_{width}x{height}")
     finally:
         browser.resize(1280, 720)
