@@ -325,13 +325,20 @@ TEST_F(HttpEndpointsTest, Allocator) {
   EXPECT_EQ(json::parse(answer.body), json({{"error", "its allocator has no control block"}}));
 }
 
+TEST_F(HttpEndpointsTest, Resident) {
+  const json expected = {{"schema_version", 1}, {"anonymous", 4000}, {"files", 300}, {"shared", 20}, {"stacks", 1}};
+  EXPECT_EQ(json::parse(Get("/pid/42/resident.json").body), expected);
+  EXPECT_EQ(Get("/pid/43/resident.json").status, 404);
+}
+
 TEST_F(HttpEndpointsTest, ProcessThatIsReplacedIsNotAnsweredFor) {
   std::atomic<bool> is_done = false;
   collector_.WhenAsked([&](const std::string& call) {
-    if ((call == "Snapshot" || call == "Allocator") && !is_done.exchange(true)) collector_.ReusePid(42);
+    if ((call == "Snapshot" || call == "Allocator" || call == "Resident") && !is_done.exchange(true))
+      collector_.ReusePid(42);
   });
-  for (const char* path : {"/pid/42/heap", "/pid/42/pprof/heap", "/pid/42/allocator.json", "/pid/42/mtev/memory.json",
-                           "/mtev/heap_profile", "/debug/pprof/heap"}) {
+  for (const char* path : {"/pid/42/heap", "/pid/42/pprof/heap", "/pid/42/allocator.json", "/pid/42/resident.json",
+                           "/pid/42/mtev/memory.json", "/mtev/heap_profile", "/debug/pprof/heap"}) {
     is_done = false;
     EXPECT_EQ(Get(path).status, 404) << path;
   }

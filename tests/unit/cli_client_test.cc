@@ -412,6 +412,23 @@ TEST_F(ClientTest, StatsWithoutAControlBlock) {
   EXPECT_THAT(err_, HasSubstr("statistics is missing"));
 }
 
+TEST_F(ClientTest, ResidentMemory) {
+  const Client client(socket_);
+  const std::string target = "GET /pid/42/resident.json";
+  daemon_->Answer(target, {Http(200, R"({"schema_version": 1, "anonymous": 4000, "files": 300, "shared": 20,
+                                        "stacks": 1})")});
+  const absl::StatusOr<profile::ResidentBytes> resident = GetResident(client, 42);
+  ASSERT_TRUE(resident.ok()) << resident.status();
+  EXPECT_THAT((std::vector{resident->anonymous, resident->files, resident->shared, resident->stacks}),
+              ElementsAre(4000, 300, 20, 1));
+  for (const char* wrong : {R"({"schema_version": 1, "anonymous": -1, "files": 3, "shared": 2, "stacks": 1})",
+                            R"({"schema_version": 1, "anonymous": 4, "files": 3, "shared": 2})", "[]"}) {
+    daemon_->Answer(target, {Http(200, wrong)});
+    EXPECT_EQ(GetResident(client, 42).status().code(), absl::StatusCode::kDataLoss) << wrong;
+  }
+  EXPECT_TRUE(absl::IsNotFound(GetResident(client, 43).status()));
+}
+
 std::string Dump(int objects) {
   const std::string counts = absl::StrCat("  t*: ", objects, ": ", objects * 100, " [0: 0]\n");
   return absl::StrCat("heap_v2/1\n", counts, "@ 0x1000 0x2001\n", counts);

@@ -132,6 +132,13 @@ class FakeCollector : public Collector {
     return found->second;
   }
 
+  absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process) override {
+    Called("Resident");
+    if (!status.ok()) return status;
+    if (std::lock_guard<std::mutex> lock(mutex_); !IsCurrent(process)) return absl::NotFoundError("no such process");
+    return profile::ResidentBytes{.anonymous = 4000, .files = 300, .shared = 20, .stacks = 1};
+  }
+
   absl::Status SetActive(const profile::ProcessRef& process, bool active) override {
     if (!status.ok()) return status;
     if (!allocators.contains(process.pid)) return absl::FailedPreconditionError("its allocator has no control block");

@@ -129,10 +129,19 @@ TEST_F(HttpAccessTest, OthersSeeTheirOwn) {
 
 TEST_F(HttpAccessTest, WhatOthersMayNotSeeIsNotThere) {
   const std::pair<const char*, const char*> kPaths[] = {
-      {"GET", "heap"},          {"GET", "pprof/heap"},        {"GET", "pprof/cmdline"},
-      {"GET", "pprof/symbol"},  {"GET", "debug/pprof/heap"},  {"GET", "allocator.json"},
-      {"GET", "collapsed"},     {"GET", "mtev/memory.json"},  {"GET", "mtev/heap_profile?active=false"},
-      {"POST", "dump"},         {"POST", "active?value=off"}, {"POST", "rate?lg=1"},
+      {"GET", "heap"},
+      {"GET", "pprof/heap"},
+      {"GET", "pprof/cmdline"},
+      {"GET", "pprof/symbol"},
+      {"GET", "debug/pprof/heap"},
+      {"GET", "allocator.json"},
+      {"GET", "resident.json"},
+      {"GET", "collapsed"},
+      {"GET", "mtev/memory.json"},
+      {"GET", "mtev/heap_profile?active=false"},
+      {"POST", "dump"},
+      {"POST", "active?value=off"},
+      {"POST", "rate?lg=1"},
       {"POST", "pprof/symbol"},
   };
   for (const auto& [method, path] : kPaths) {

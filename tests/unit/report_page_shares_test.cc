@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "userspace/report/page_shares.h"
+#include "userspace/report/root_names.h"
 
 namespace heaptap::report {
 namespace {
@@ -36,7 +37,7 @@ TEST_F(PageSharesTest, OfThreadsSizesAndAges) {
                   {.tid = 5, .size = 8, .age = profile::kUnknownAge, .live = {1, 8, 1, 8}}}}};
   profile.thread_names = {{5, "worker\n"}};
   const json shares = Shares(profile);
-  EXPECT_THAT(texts_, ElementsAre("worker\\012 (TID 5)", "threads that have ended"));
+  EXPECT_THAT(texts_, ElementsAre("thread 5 worker\\012", "threads that have ended"));
   EXPECT_THAT(shares["threads"]["path"], ElementsAre(0, 1, 1));
   EXPECT_THAT(shares["threads"]["thread"], ElementsAre(0, 1, 0));
   EXPECT_THAT(shares["threads"]["live_bytes"], ElementsAre(64, 0, 16));
@@ -45,6 +46,17 @@ TEST_F(PageSharesTest, OfThreadsSizesAndAges) {
   EXPECT_THAT(shares["blocks"]["size"], ElementsAre(8, 8));
   EXPECT_THAT(shares["blocks"]["age"], ElementsAre(60, -1));
   EXPECT_THAT(shares["blocks"]["live_samples"], ElementsAre(1, 1));
+}
+
+// userspace/web/classes.ts has the same texts (tests/web/modules.ts).
+TEST(RootNames, OfSizesAndAges) {
+  std::vector<std::string> names;
+  for (const uint32_t age : profile::kAges) names.push_back(NameOfAge(age));
+  EXPECT_THAT(names, ElementsAre("younger than 1 s", "1 s to 10 s", "10 s to 1 min", "1 min to 10 min", "10 min to 1 h",
+                                 "1 h to 6 h", "6 h to 1 d", "1 d to 7 d", "older than 7 d"));
+  EXPECT_EQ(NameOfAge(profile::kUnknownAge), "of unknown age");
+  EXPECT_EQ(NameOfAge(2), "of unknown age");
+  EXPECT_EQ(NameOfSize(1024), "blocks of 1024 bytes");
 }
 
 TEST_F(PageSharesTest, OfWhatTellsNothingApart) {

@@ -5,11 +5,13 @@ import { deepStrictEqual, strictEqual } from "node:assert";
 import { test } from "node:test";
 
 import { fateOf, relativeOrder, relativeText } from "../../userspace/web/changes";
+import { AGES, ageText, Filter, lackFor, lackOf, needsLive, UNKNOWN_AGE } from "../../userspace/web/classes";
 import * as format from "../../userspace/web/format";
 import { History, layersOf, momentAddress, nearest, OTHERS } from "../../userspace/web/history";
 import { nameFrames } from "../../userspace/web/names";
-import { Amount, Profile } from "../../userspace/web/profile";
+import { Amount, Profile, total } from "../../userspace/web/profile";
 import { pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
+import { filterProfile, rowsByClass } from "../../userspace/web/shares";
 import { DEFAULTS, fromHash, toHash } from "../../userspace/web/state";
 import { sortRows } from "../../userspace/web/table";
 import {
@@ -179,6 +181,114 @@ test("rows by function", () => {
   deepStrictEqual(text.sort(), ["[unknown call path] 7 7", "a 100 100", "b 35 35", "main 0 135"]);
 });
 
+// The same, divided among the threads "worker" and "main"; main's share of the first path is of two sizes and two ages.
+function divided(): Profile {
+  const profile = example();
+  profile.texts.push("worker", "main thread");
+  const [worker, main] = [9, 10];
+  const zeros = [0, 0, 0, 0, 0];
+  profile.threads = {
+    path: [0, 0, 1, 2, 3],
+    thread: [worker, main, worker, main, main],
+    live_bytes: [40, 60, 30, 7, 5],
+    live_objects: [4, 6, 3, 7, 1],
+    live_samples: [4, 6, 3, 7, 1],
+    live_variance: [1, 2, 3, 4, 5],
+    allocated_bytes: [140, 60, 30, 7, 5],
+    allocated_objects: [14, 6, 3, 7, 1],
+    allocated_samples: [14, 6, 3, 7, 1],
+    allocated_variance: zeros,
+  };
+  profile.blocks = {
+    path: [0, 0, 0, 1, 2, 3],
+    thread: [worker, main, main, worker, main, main],
+    size: [10, 10, 20, 10, 1, 5],
+    age: [60, 0, UNKNOWN_AGE, 60, 0, 604800],
+    live_bytes: [40, 20, 40, 30, 7, 5],
+    live_objects: [4, 4, 2, 3, 7, 1],
+    live_samples: [4, 4, 2, 3, 7, 1],
+    live_variance: [1, 1, 1, 3, 4, 5],
+  };
+  return profile;
+}
+
+const ALL_CLASSES: Filter = { thread: "", size: null, age: null };
+
+// "name bytes objects", in the order of the data.
+function classRows(by: "thread" | "size" | "age", filter: Partial<Filter> = {}, keeps: (path: number) => boolean = ALL): string[] {
+  const rows = rowsByClass(divided(), by, "live", { ...ALL_CLASSES, ...filter }, keeps);
+  return rows.map((row) => `${row.name} ${row.self.bytes} ${row.self.objects}`);
+}
+
+test("rows by thread, size and age add up to the paths", () => {
+  deepStrictEqual(classRows("thread"), ["worker 70 7", "main thread 72 14"]);
+  deepStrictEqual(classRows("size"), ["blocks of 10 bytes 90 11", "blocks of 20 bytes 40 2", "blocks of 1 bytes 7 7", "blocks of 5 bytes 5 1"]);
+  deepStrictEqual(classRows("age"), ["1 min to 10 min 70 7", "younger than 1 s 27 11", "of unknown age 40 2", "older than 7 d 5 1"]);
+  deepStrictEqual(classRows("size", {}, (path) => path === 0), ["blocks of 10 bytes 60 8", "blocks of 20 bytes 40 2"]);
+  deepStrictEqual(classRows("thread", { size: 10 }), ["worker 70 7", "main thread 20 4"]);
+  deepStrictEqual(classRows("age", { thread: "worker" }), ["1 min to 10 min 70 7"]);
+  const allocated = rowsByClass(divided(), "thread", "allocated", ALL_CLASSES, ALL);
+  deepStrictEqual(allocated.map((row) => row.self.bytes), [170, 72]);
+  deepStrictEqual(rowsByClass(divided(), "age", "allocated", ALL_CLASSES, ALL), []);
+  deepStrictEqual(rowsByClass(example(), "thread", "live", ALL_CLASSES, ALL), []);
+});
+
+test("a filtered profile has the same paths, with sums of what is left", () => {
+  const profile = divided();
+  strictEqual(filterProfile(profile, ALL_CLASSES), profile);
+  const of = (filter: Partial<Filter>): Profile => filterProfile(divided(), { ...ALL_CLASSES, ...filter });
+  const worker = of({ thread: "worker" });
+  deepStrictEqual(worker.paths.live_bytes, [40, 30, 0, 0]);
+  deepStrictEqual(worker.paths.live_variance, [1, 3, 0, 0]);
+  deepStrictEqual(worker.paths.allocated_objects, [14, 3, 0, 0]);
+  deepStrictEqual(worker.paths.stack, profile.paths.stack);
+  deepStrictEqual(total(worker, "live"), { bytes: 70, objects: 7, samples: 7, variance: 4 });
+  const both = of({ thread: "main thread", size: 10 });
+  deepStrictEqual(both.paths.live_bytes, [20, 0, 0, 0]);
+  deepStrictEqual(both.paths.allocated_bytes, [0, 0, 0, 0]);
+  deepStrictEqual(of({ age: UNKNOWN_AGE }).paths.live_bytes, [40, 0, 0, 0]);
+  deepStrictEqual(of({ thread: "main thread", size: 10, age: 60 }).paths.live_bytes, [0, 0, 0, 0]);
+  deepStrictEqual(of({ thread: "nobody" }).paths.live_bytes, [0, 0, 0, 0]);
+  // Texts of other things are no threads.
+  deepStrictEqual(of({ thread: "main" }).paths.live_bytes, [0, 0, 0, 0]);
+  deepStrictEqual(filterProfile(example(), { ...ALL_CLASSES, thread: "worker" }).paths.live_bytes, [0, 0, 0, 0]);
+  deepStrictEqual(profile.paths.live_bytes, [100, 30, 7, 5]);
+});
+
+test("what a profile lacks", () => {
+  strictEqual(lackOf(divided(), "thread") + lackOf(divided(), "size") + lackOf(divided(), "age"), "");
+  const without = divided();
+  without.blocks!.age.fill(UNKNOWN_AGE);
+  strictEqual(lackOf(without, "size"), "");
+  strictEqual(lackOf(without, "age").includes("ages"), true);
+  strictEqual(lackOf(example(), "thread").includes("threads"), true);
+  strictEqual(lackOf(example(), "size").includes("sizes"), true);
+  const difference = divided();
+  difference.subject.is_difference = true;
+  strictEqual(lackOf(difference, "age").includes("difference"), true);
+  strictEqual(lackFor(example(), ALL_CLASSES), "");
+  strictEqual(lackFor(example(), { ...ALL_CLASSES, thread: "x", size: 1 }).includes("sizes"), true);
+  strictEqual(lackFor(divided(), { thread: "x", size: 1, age: 0 }), "");
+  strictEqual(needsLive(ALL_CLASSES, "thread"), false);
+  strictEqual(needsLive({ ...ALL_CLASSES, age: 0 }, "thread") && needsLive(ALL_CLASSES, "size"), true);
+});
+
+test("names of ages are those of the report", () => {
+  deepStrictEqual(AGES.map(ageText), [
+    "younger than 1 s",
+    "1 s to 10 s",
+    "10 s to 1 min",
+    "1 min to 10 min",
+    "10 min to 1 h",
+    "1 h to 6 h",
+    "6 h to 1 d",
+    "1 d to 7 d",
+    "older than 7 d",
+  ]);
+  strictEqual(ageText(UNKNOWN_AGE), "of unknown age");
+  strictEqual(ageText(2), "of unknown age");
+});
+
 test("rows by line, library and path", () => {
   const profile = example();
   const lines = nameFrames(profile, "line", true);
@@ -257,6 +367,11 @@ test("the address holds the state", () => {
   strictEqual(state.focus, "a&b");
   strictEqual(state.full, true);
   deepStrictEqual(fromHash(`#${toHash(state)}`), state);
+  const filtered = fromHash("#thread=%3Cb%3E&size=1024&age=-1&table=age");
+  deepStrictEqual([filtered.thread, filtered.size, filtered.age, filtered.table], ["<b>", 1024, -1, "age"]);
+  deepStrictEqual(fromHash(`#${toHash(filtered)}`), filtered);
+  strictEqual(toHash({ ...DEFAULTS, size: 0, age: 0 }), "size=0&age=0");
+  deepStrictEqual(fromHash("#size=-1&age=7&thread="), { ...DEFAULTS, zoom: [] });
   deepStrictEqual(fromHash("#view=x&zoom=1..2&unit=&value=__proto__&nonsense"), { ...DEFAULTS, zoom: [] });
 });
 

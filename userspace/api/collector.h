@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "heaptap/contract.h"
 #include "userspace/export/prometheus.h"
+#include "userspace/profile/coverage.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/profile.h"
 #include "userspace/profile/snapshot.h"
@@ -50,6 +51,8 @@ class Collector {
 
   // FailedPrecondition: the process's allocator has no control block. Unavailable: its memory is not accessible.
   virtual absl::StatusOr<profile::AllocatorFigures> Allocator(const profile::ProcessRef& process) = 0;
+  // The memory of the process, heap or not. ResourceExhausted: its user has used up the time for questions.
+  virtual absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process) = 0;
   virtual absl::Status SetActive(const profile::ProcessRef& process, bool active) = 0;
   // Without a rate: back to the rate of the collector's rules, or else of the process.
   virtual absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) = 0;

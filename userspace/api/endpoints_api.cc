@@ -154,6 +154,12 @@ Reply Allocator(Call& call, const profile::ProcessSummary& process) {
   return JsonAnswer(AllocatorJson(*figures));
 }
 
+Reply Resident(Call& call, const profile::ProcessSummary& process) {
+  const absl::StatusOr<profile::ResidentBytes> resident = call.collector.Resident(process.ref());
+  if (!resident.ok()) return resident.status();
+  return JsonAnswer(ResidentJson(*resident));
+}
+
 constexpr CollectorEndpoint kApiEndpoints[] = {
     {"processes.json", kRead, ErrorForm::kJson, Processes},
     {"ended.json", kRead, ErrorForm::kJson, Ended},
@@ -164,7 +170,7 @@ constexpr ProcessEndpoint kProcessEndpoints[] = {
     {"heap", kRead, ErrorForm::kJson, Heap, true},         {"collapsed", kRead, ErrorForm::kJson, CollapsedPage, true},
     {"jeprof", kRead, ErrorForm::kJson, JeprofPage, true}, {"allocator.json", kRead, ErrorForm::kJson, Allocator, true},
     {"dump", kPost, ErrorForm::kJson, Dump, true},         {"active", kPost, ErrorForm::kJson, Active, true},
-    {"rate", kPost, ErrorForm::kJson, Rate, true},
+    {"rate", kPost, ErrorForm::kJson, Rate, true},         {"resident.json", kRead, ErrorForm::kJson, Resident, true},
 };
 
 }  // namespace

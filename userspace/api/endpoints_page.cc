@@ -51,11 +51,7 @@ Reply Profile(Call& call, const profile::ProcessSummary& process) {
   report::Subject subject = {.name = absl::StrCat(base::Printable(process.command), " (PID ", process.pid, ")"),
                              .period = snapshot->profile.period};
   subject.coverage = snapshot->coverage;
-  if (!subject.coverage.empty()) {
-    uint64_t resident = 0;
-    for (const profile::CoveragePart& part : subject.coverage) resident += part.bytes;
-    subject.resident_bytes = static_cast<double>(resident);
-  }
+  if (!subject.coverage.empty()) subject.resident_bytes = profile::SumOf(subject.coverage);
   subject.warnings.reserve(snapshot->profile.warnings.size());
   for (const std::string& warning : snapshot->profile.warnings) subject.warnings.push_back(base::Printable(warning));
   return http::Response{

@@ -34,6 +34,8 @@ std::string EndedJson(absl::Span<const profile::EndedProcess> processes) {
 
 std::string AllocatorJson(const profile::AllocatorFigures& figures) { return Document(exporter::ToJson(figures)); }
 
+std::string ResidentJson(const profile::ResidentBytes& resident) { return Document(exporter::ToJson(resident)); }
+
 std::string ErrorJson(absl::string_view message) { return Json{{"error", base::Printable(message)}}.Text() + "\n"; }
 
 }  // namespace heaptap::api

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "userspace/api/collector.h"
+#include "userspace/profile/coverage.h"
 #include "userspace/profile/figures.h"
 
 namespace heaptap::api {
@@ -29,6 +30,9 @@ std::string ErrorJson(absl::string_view message);
 
 // {"schema_version": 1, "options": ..., "active": ..., "lg_sample": ..., "statistics": {...}}
 std::string AllocatorJson(const profile::AllocatorFigures& figures);
+
+// {"schema_version": 1, "anonymous": ..., "files": ..., "shared": ..., "stacks": ...}
+std::string ResidentJson(const profile::ResidentBytes& resident);
 
 }  // namespace heaptap::api
 

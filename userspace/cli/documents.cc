@@ -181,6 +181,17 @@ absl::StatusOr<profile::AllocatorFigures> GetAllocator(const Client& client, pid
   return figures;
 }
 
+absl::StatusOr<profile::ResidentBytes> GetResident(const Client& client, pid_t pid) {
+  const std::string target = absl::StrCat("/pid/", pid, "/resident.json");
+  absl::StatusOr<json> document = client.GetJson(target);
+  if (!document.ok()) return document.status();
+  profile::ResidentBytes resident;
+  std::string error;
+  Fields(*document, "", error).TakeFigures(profile::kResidentFigures, resident);
+  if (!error.empty()) return client.Unexpected(target, error);
+  return resident;
+}
+
 absl::StatusOr<std::string> PostDump(const Client& client, pid_t pid) {
   const std::string target = absl::StrCat("/pid/", pid, "/dump");
   absl::StatusOr<json> document = client.Post(target);

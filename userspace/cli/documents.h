@@ -17,6 +17,7 @@
 #include "userspace/api/collector.h"
 #include "userspace/cli/client.h"
 #include "userspace/export/json.h"
+#include "userspace/profile/coverage.h"
 #include "userspace/profile/figures.h"
 
 namespace heaptap::cli {
@@ -39,6 +40,9 @@ absl::StatusOr<ProcessDocument> GetProcess(const Client& client, pid_t pid);
 absl::StatusOr<std::vector<EndedDocument>> GetEnded(const Client& client);
 
 absl::StatusOr<profile::AllocatorFigures> GetAllocator(const Client& client, pid_t pid);
+
+// The memory of the process, heap or not.
+absl::StatusOr<profile::ResidentBytes> GetResident(const Client& client, pid_t pid);
 
 // Writes a dump into the daemon's folder. Returns its path.
 absl::StatusOr<std::string> PostDump(const Client& client, pid_t pid);

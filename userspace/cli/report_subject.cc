@@ -19,6 +19,7 @@
 #include "userspace/cli/moment.h"
 #include "userspace/cli/profile_source.h"
 #include "userspace/cli/short_report.h"
+#include "userspace/profile/coverage.h"
 
 namespace heaptap::cli {
 namespace {
@@ -85,6 +86,20 @@ absl::StatusOr<Seen> OfProcess(const std::string& socket, const std::string& wor
               .subject = std::move(subject),
               .pid = pid,
               .symbols = std::move(dump->symbols)};
+}
+
+// How the memory of the process divides, as the daemon's own page shows it. What cannot be had stays unknown: the
+// process may have ended meanwhile, and an older daemon does not tell.
+void AddCoverage(const Client& client, Seen& seen) {
+  if (!seen.pid.has_value()) return;
+  const absl::StatusOr<profile::ResidentBytes> resident = GetResident(client, *seen.pid);
+  if (!resident.ok()) return;
+  const absl::StatusOr<profile::AllocatorFigures> allocator = GetAllocator(client, *seen.pid);
+  report::Subject& subject = seen.subject;
+  subject.coverage =
+      profile::Cover(*resident, allocator.ok() ? &allocator->statistics : nullptr, seen.profile.Live().bytes);
+  // Of the same moment as its parts.
+  subject.resident_bytes = profile::SumOf(subject.coverage);
 }
 
 // A profile without paths has nothing to tell apart.
@@ -155,8 +170,10 @@ absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, 
 absl::StatusOr<Seen> LookAtShares(const std::string& socket, const std::string& word, const std::string& base,
                                   profile::Unchanged unchanged) {
   if (base.empty() && IsDump(word)) return OfDump(word, exporter::ReadThreads::kSeparate);
-  if (base.empty() && !ParseNamedMoment(word).has_value()) return OfProcess(socket, word, Detail::kBlocks);
-  return LookAt(socket, word, base, unchanged);
+  if (!base.empty() || ParseNamedMoment(word).has_value()) return LookAt(socket, word, base, unchanged);
+  absl::StatusOr<Seen> seen = OfProcess(socket, word, Detail::kBlocks);
+  if (seen.ok()) AddCoverage(Client(socket), *seen);
+  return seen;
 }
 
 absl::StatusOr<Seen> LookAtRoots(const std::string& socket, const std::string& word, report::Roots roots,

@@ -35,7 +35,8 @@ struct Seen {
 absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base,
                             profile::Unchanged unchanged = profile::Unchanged::kLeaveOut);
 
-// The same, with the shares of threads, and of a process those of sizes and ages, as far as they are known.
+// The same, with the shares of threads, and of a process those of sizes and ages and the subject's coverage, as far as
+// they are known.
 absl::StatusOr<Seen> LookAtShares(const std::string& socket, const std::string& word, const std::string& base,
                                   profile::Unchanged unchanged);
 

@@ -180,6 +180,11 @@ absl::StatusOr<profile::AllocatorFigures> Daemon::Allocator(const profile::Proce
       [process](recording::Recorder& recorder) { return recorder.queries().ReadAllocatorFigures(process); });
 }
 
+absl::StatusOr<profile::ResidentBytes> Daemon::Resident(const profile::ProcessRef& process) {
+  return Ask<absl::StatusOr<profile::ResidentBytes>>(
+      [process](recording::Recorder& recorder) { return recorder.queries().Resident(process); });
+}
+
 absl::Status Daemon::SetActive(const profile::ProcessRef& process, bool active) {
   return Ask<absl::Status>(
       [process, active](recording::Recorder& recorder) { return recorder.queries().SetActive(process, active); });

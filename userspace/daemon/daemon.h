@@ -56,6 +56,7 @@ class Daemon : public api::Collector {
   absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process) override;
   absl::StatusOr<std::string> Dump(const profile::ProcessRef& process) override;
   absl::StatusOr<profile::AllocatorFigures> Allocator(const profile::ProcessRef& process) override;
+  absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process) override;
   absl::Status SetActive(const profile::ProcessRef& process, bool active) override;
   absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) override;
   absl::StatusOr<profile::CollectorFigures> Figures() override;

@@ -37,4 +37,6 @@ Json ToJson(const profile::AllocatorFigures& figures) {
   return object;
 }
 
+Json ToJson(const profile::ResidentBytes& resident) { return ObjectJson(resident, profile::kResidentFigures); }
+
 }  // namespace heaptap::exporter

@@ -8,6 +8,7 @@
 #define HEAPTAP_USERSPACE_EXPORT_FIGURES_JSON_H_
 
 #include "userspace/export/json.h"
+#include "userspace/profile/coverage.h"
 #include "userspace/profile/figures.h"
 
 namespace heaptap::exporter {
@@ -17,6 +18,7 @@ Json ToJson(const profile::ProcessSummary& process);
 Json ToJson(const profile::EndedProcess& process);
 // With its statistics in a member "statistics".
 Json ToJson(const profile::AllocatorFigures& figures);
+Json ToJson(const profile::ResidentBytes& resident);
 
 }  // namespace heaptap::exporter
 

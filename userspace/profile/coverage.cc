@@ -22,7 +22,7 @@ std::vector<CoveragePart> Cover(const ResidentBytes& resident, const heaptap_sta
   const uint64_t used = take(live_bytes);
   const uint64_t fragmentation = take(known.active > live_bytes ? known.active - live_bytes : 0);
   return {
-      {"live", used, "blocks that the program holds: an estimate from the samples"},
+      {"live", used, "blocks that the program holds, as far as they are resident: an estimate from the samples"},
       {"cached", cached, "free pages that the allocator keeps for later"},
       {"fragmentation", fragmentation,
        "free blocks in pages that are in use; also what was allocated before the recording began, and the error of the "
@@ -33,6 +33,12 @@ std::vector<CoveragePart> Cover(const ResidentBytes& resident, const heaptap_sta
       {"other mappings", left + resident.shared,
        "shared memory, and memory that the program has mapped without the allocator"},
   };
+}
+
+double SumOf(const std::vector<CoveragePart>& parts) {
+  double sum = 0;
+  for (const CoveragePart& part : parts) sum += static_cast<double>(part.bytes);
+  return sum;
 }
 
 }  // namespace heaptap::profile

@@ -31,6 +31,9 @@ struct CoveragePart {
 // then live memory, then fragmentation. Thread-safe.
 std::vector<CoveragePart> Cover(const ResidentBytes& resident, const heaptap_statistics* statistics, double live);
 
+// The resident memory that the parts divide.
+double SumOf(const std::vector<CoveragePart>& parts);
+
 }  // namespace heaptap::profile
 
 #endif  // HEAPTAP_USERSPACE_PROFILE_COVERAGE_H_

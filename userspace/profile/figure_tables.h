@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The figures of figures.h by name: one row for each figure, in one table for each struct. JSON (written by the daemon,
-// read by its clients), Prometheus, and the tables of `heaptap list` and `heaptap stats` follow these rows, in this
-// order.
+// The figures of figures.h and coverage.h by name: one row for each figure, in one table for each struct. JSON (written
+// by the daemon, read by its clients), Prometheus, and the tables of `heaptap list` and `heaptap stats` follow these
+// rows, in this order.
 #ifndef HEAPTAP_USERSPACE_PROFILE_FIGURE_TABLES_H_
 #define HEAPTAP_USERSPACE_PROFILE_FIGURE_TABLES_H_
 
 #include <tuple>
 
 #include "heaptap/contract.h"
+#include "userspace/profile/coverage.h"
 #include "userspace/profile/figures.h"
 
 namespace heaptap::profile {
@@ -100,6 +101,13 @@ inline constexpr std::tuple kStatisticsFigures = {
     Figure("sampled_objects", &heaptap_statistics::sampled_objects, {.title = "sampled objects"}),
     Figure("foreign_frees", &heaptap_statistics::foreign_frees, {.title = "foreign frees"}),
     Figure("metadata", &heaptap_statistics::metadata, {.title = "metadata", .in_bytes = true}),
+};
+
+inline constexpr std::tuple kResidentFigures = {
+    Figure("anonymous", &ResidentBytes::anonymous),
+    Figure("files", &ResidentBytes::files),
+    Figure("shared", &ResidentBytes::shared),
+    Figure("stacks", &ResidentBytes::stacks),
 };
 
 // Calls `visit`(row) for each row of a table.

@@ -142,14 +142,21 @@ absl::StatusOr<Target*> Queries::FindForProfile(const profile::ProcessRef& proce
   return target;
 }
 
+absl::StatusOr<profile::ResidentBytes> Queries::ResidentOf(const Target& target) {
+  absl::StatusOr<profile::ResidentBytes> resident = hands_.Residency(target.pid);
+  // Checked afterwards: the PID may have been reused meanwhile.
+  if (books_.processes().IsCurrent(target.pid, target.process_id)) return resident;
+  return absl::NotFoundError(absl::StrCat("process ", target.pid, " is not recorded"));
+}
+
 std::vector<profile::CoveragePart> Queries::CoverageOf(Target& target, double live) {
   std::optional<heaptap_statistics> statistics;
   if (target.control_address != 0) {
     const absl::StatusOr<heaptap_control> control = controls_.Order(target, worker::ControlVerb::kRead);
     if (control.ok()) statistics = control->statistics;
   }
-  const absl::StatusOr<profile::ResidentBytes> resident = hands_.Residency(target.pid);
-  if (!resident.ok() || !books_.processes().IsCurrent(target.pid, target.process_id)) return {};
+  const absl::StatusOr<profile::ResidentBytes> resident = ResidentOf(target);
+  if (!resident.ok()) return {};
   return profile::Cover(*resident, statistics.has_value() ? &*statistics : nullptr, live);
 }
 
@@ -190,6 +197,16 @@ absl::StatusOr<profile::AllocatorFigures> Queries::ReadAllocatorFigures(const pr
                                    .active = control->active != 0,
                                    .lg_sample = (*target)->LgSample(),
                                    .statistics = control->statistics};
+}
+
+absl::StatusOr<profile::ResidentBytes> Queries::Resident(const profile::ProcessRef& process) {
+  absl::StatusOr<Target*> target = FindForClient(process);
+  if (!target.ok()) return target.status();
+  if (!requests_.HasTime(**target)) return NoTime(**target);
+  const absl::Time begin = absl::Now();
+  absl::StatusOr<profile::ResidentBytes> resident = ResidentOf(**target);
+  requests_.Charge(**target, begin);
+  return resident;
 }
 
 absl::Status Queries::SetActive(const profile::ProcessRef& process, bool active) {

@@ -60,6 +60,8 @@ class Queries {
   absl::Status MayRead(const profile::ProcessRef& process);
   absl::StatusOr<std::string> DumpOne(const profile::ProcessRef& process);
   absl::StatusOr<profile::AllocatorFigures> ReadAllocatorFigures(const profile::ProcessRef& process);
+  // ResourceExhausted: the user of the process has used up the time of the account.
+  absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process);
   absl::Status SetActive(const profile::ProcessRef& process, bool active);
   absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample);
   // `events`: of the recording, by kind.
@@ -71,6 +73,7 @@ class Queries {
 
  private:
   std::vector<profile::CoveragePart> CoverageOf(Target& target, double live);
+  absl::StatusOr<profile::ResidentBytes> ResidentOf(const Target& target);
   absl::StatusOr<Target*> FindForClient(const profile::ProcessRef& process);
   // The same, if there is time for a profile.
   absl::StatusOr<Target*> FindForProfile(const profile::ProcessRef& process);

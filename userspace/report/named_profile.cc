@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/report/named_profile.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "userspace/base/printable_text.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/export/frame_names.h"
+#include "userspace/report/root_names.h"
 
 namespace heaptap::report {
 namespace {
@@ -24,26 +24,6 @@ Measures ToMeasures(const profile::Estimate& live, const profile::Estimate& allo
   Measures measures = {.live = ToMeasure(live, period), .allocated = ToMeasure(allocated, period)};
   measures.freed = FreedOf(measures.allocated, measures.live);
   return measures;
-}
-
-// "10 min"; of kAges, each of which is a whole number of one unit.
-std::string AgeText(uint32_t seconds) {
-  constexpr std::pair<uint32_t, const char*> kUnits[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
-  for (const auto& [length, unit] : kUnits) {
-    if (seconds % length == 0) return absl::StrCat(seconds / length, " ", unit);
-  }
-  return "";
-}
-
-std::string NameOfSize(uint64_t bytes) { return absl::StrCat("blocks of ", bytes, " bytes"); }
-
-std::string NameOfAge(uint64_t seconds) {
-  const auto begin = std::ranges::find(profile::kAges, seconds);
-  if (begin == profile::kAges.end()) return "of unknown age";
-  const auto end = begin + 1;
-  if (end == profile::kAges.end()) return absl::StrCat("older than ", AgeText(*begin));
-  if (*begin == 0) return absl::StrCat("younger than ", AgeText(*end));
-  return absl::StrCat(AgeText(*begin), " to ", AgeText(*end));
 }
 
 }  // namespace
@@ -86,12 +66,7 @@ void NamedProfile::AddPathBelow(const Path& path, std::string root, const Measur
 void NamedProfile::AddPathsOfThreads(const profile::Profile& profile, const profile::Context& context,
                                      const Path& path) {
   for (const profile::ThreadShare& share : context.threads) {
-    const auto name = profile.thread_names.find(share.tid);
-    const bool has_name = name != profile.thread_names.end() && !name->second.empty();
-    AddPathBelow(path,
-                 has_name ? absl::StrCat("thread ", share.tid, " ", base::Printable(name->second))
-                          : absl::StrCat("thread ", share.tid),
-                 ToMeasures(share.live, share.allocated, profile.period));
+    AddPathBelow(path, NameOfThread(profile, share.tid), ToMeasures(share.live, share.allocated, profile.period));
   }
 }
 
@@ -102,7 +77,7 @@ void NamedProfile::AddPathsOfBlocks(const profile::Profile& profile, const profi
     sums[roots == Roots::kSizes ? share.size : share.age] += share.live;
   }
   for (const auto& [key, live] : sums) {
-    AddPathBelow(path, roots == Roots::kSizes ? NameOfSize(key) : NameOfAge(key),
+    AddPathBelow(path, roots == Roots::kSizes ? NameOfSize(key) : NameOfAge(static_cast<uint32_t>(key)),
                  {.live = ToMeasure(live, profile.period), .allocated = {}});
   }
 }

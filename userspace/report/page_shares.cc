@@ -6,9 +6,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "userspace/base/printable_text.h"
 #include "userspace/report/json_column.h"
 #include "userspace/report/measure_columns.h"
+#include "userspace/report/root_names.h"
 
 namespace heaptap::report {
 namespace {
@@ -21,19 +21,11 @@ class ThreadNumbers {
 
   int64_t Of(uint32_t tid) {
     const auto [entry, is_new] = numbers_.try_emplace(tid, 0);
-    if (is_new) entry->second = number_of_(Name(tid));
+    if (is_new) entry->second = number_of_(NameOfThread(profile_, tid));
     return entry->second;
   }
 
  private:
-  std::string Name(uint32_t tid) const {
-    // Threads that have ended and hold nothing are counted as one.
-    if (tid == 0) return "threads that have ended";
-    const auto name = profile_.thread_names.find(tid);
-    if (name == profile_.thread_names.end() || name->second.empty()) return absl::StrCat("TID ", tid);
-    return absl::StrCat(base::Printable(name->second), " (TID ", tid, ")");
-  }
-
   const profile::Profile& profile_;
   absl::FunctionRef<int64_t(std::string)> number_of_;
   absl::flat_hash_map<uint32_t, int64_t> numbers_;

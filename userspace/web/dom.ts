@@ -22,33 +22,39 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-// Finds the same control after everything was drawn anew; "": there is nothing to tell it by.
-export function selectorOf(element: Element | null): string {
-  if (element === null) return "";
-  if (element.id !== "") return `#${element.id}`;
-  const { column, value } = (element as HTMLElement).dataset;
-  if (column !== undefined) return `[data-column="${column}"]`;
+// Finds the same control after everything was drawn anew, or else what comes next to it: selectors, the best one first.
+// Rows and chips have names of programs.
+export function selectorsOf(element: Element | null): string[] {
+  if (element === null) return [];
+  if (element.id !== "") return [`#${element.id}`];
+  const { column, value, row, chip, of } = (element as HTMLElement).dataset;
+  if (column !== undefined) return [`[data-column="${column}"]`];
+  if (row !== undefined) return [selectorOf("row", row), selectorOf("of", row), "tr[data-row]"];
+  if (chip !== undefined) return [selectorOf("chip", chip), "[data-chip]", selectorOf("row", of ?? ""), "tr[data-row]"];
   const group = element.parentElement?.getAttribute("aria-label");
-  return value === undefined || group === null ? "" : `[aria-label="${group}"] > [data-value="${value}"]`;
+  return value === undefined || group === null ? [] : [`[aria-label="${group}"] > [data-value="${value}"]`];
 }
 
-// Buttons of which one is chosen.
+function selectorOf(name: string, value: string): string {
+  return `[data-${name}="${CSS.escape(value)}"]`;
+}
+
+// Buttons of which one is chosen. `lackOf`: why one cannot be chosen, as a sentence; "": it can.
 export function choice<T extends string>(
   label: string,
   options: readonly [T, string][],
   chosen: T,
   choose: (value: T) => void,
+  lackOf: (value: T) => string = () => "",
 ): HTMLElement {
   const group = make("div", { class: "choice", role: "radiogroup", "aria-label": label });
   for (const [value, text] of options) {
-    const isChosen = value === chosen;
-    group.append(
-      make(
-        "button",
-        { type: "button", role: "radio", "aria-checked": String(isChosen), "data-value": value, click: () => choose(value) },
-        text,
-      ),
-    );
+    const lack = lackOf(value);
+    const attributes: Attributes = { type: "button", role: "radio", "aria-checked": String(value === chosen), "data-value": value };
+    // Not `disabled`: the keyboard reaches it, so that a screen reader says why.
+    if (lack !== "") Object.assign(attributes, { "aria-disabled": "true", "aria-description": lack, title: lack });
+    else attributes.click = () => choose(value);
+    group.append(make("button", attributes, text));
   }
   return group;
 }

@@ -3,6 +3,7 @@
 // The paths of a difference that held nothing before, and those that hold nothing any more.
 import { fateOf } from "./changes";
 import { make } from "./dom";
+import { keyOf } from "./filters";
 import * as format from "./format";
 import { nameFrames } from "./names";
 import { pathText, Row, rowsByPath } from "./rows";
@@ -37,7 +38,7 @@ export function drawFates(place: HTMLElement, scene: Scene, inside: Keeps): void
       },
       { key: "name", title: "Call path", isNumber: false, text: nameOf, order: nameOf },
     ];
-    const table = makeTable(some, columns, { key: "change", isAscending: false }, null, (row) => showPath(scene, row));
+    const table = makeTable(some, columns, { key: "change", isAscending: false }, null, (row) => showPath(scene, row), (row) => keyOf("path", `${fate} ${row.number}`));
     table.classList.add(fate);
     pane.append(table);
   }

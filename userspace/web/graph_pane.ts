@@ -72,7 +72,7 @@ export class GraphPane {
     const focused = names.texts.indexOf(state.focus);
     const name = focused >= 0 ? focused : (heaviest?.number ?? -1);
     if (name < 0) {
-      place.append(make("p", { class: "empty" }, "No call path has a name here."));
+      place.append(make("p", { class: "empty" }, scene.lack || "No call path has a name here."));
       return;
     }
     place.append(make("h2", {}, "Callers of ", make("code", {}, names.texts[name])));
@@ -86,7 +86,7 @@ export class GraphPane {
 
   private add(place: HTMLElement, scene: Scene, label: string, tree: Tree, isFlipped: boolean, zoom: number[]): void {
     if (tree.size === 1) {
-      place.append(make("p", { class: "empty" }, "Nothing to show: no call path has such memory."));
+      place.append(make("p", { class: "empty" }, scene.lack || "Nothing to show: no call path has such memory."));
       return;
     }
     const { frames, texts, subject } = scene.profile;

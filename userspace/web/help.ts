@@ -9,7 +9,7 @@ const KEYS: [string, string][] = [
   ["Tab", "to the next control, graph or row"],
   ["↑ ↓ ← →", "in a flame graph: to the largest box above or below, to the neighbours; an outline shows where you are"],
   ["← →", "in the timeline: an earlier or later moment; with Shift a range"],
-  ["Enter", "on a box: zoom; in a butterfly: its callers and callees. On a row: filter"],
+  ["Enter", "on a box: zoom; in a butterfly: its callers and callees. On a row: filter, and back. On a filter: remove it"],
   ["Esc", "take the last search, zoom or filter back"],
   ["?", "this help"],
 ];
@@ -19,6 +19,7 @@ const MARKS: [string, string][] = [
   ["italics", "an inlined function; its box has a bar at its left"],
   ["1 2 3", "in the timeline: the layers of the legend; the line is the resident memory, the dashed one the limit"],
   ["▸ ■ ▾", "in the timeline: a process began, ended; a dump or a mark"],
+  ["bar", "on top: how the resident memory divides; patterns and order are those of the list below"],
   ["%", "in a difference: the change relative to what was live before"],
   ["orange, blue", "in a difference: what grew, what shrank; the figures have signs"],
 ];

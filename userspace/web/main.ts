@@ -136,6 +136,9 @@ class Page {
       else if (this.view === null) return;
       else if (this.state.zoom.length > 0) this.change({ zoom: this.state.zoom.slice(0, -1) });
       else if (this.state.focus !== "") this.change({ focus: "" });
+      else if (this.state.age !== null) this.change({ age: null });
+      else if (this.state.size !== null) this.change({ size: null });
+      else if (this.state.thread !== "") this.change({ thread: "" });
       else if (this.state.at !== 0) this.change({ at: 0, from: 0 });
       return;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A profile as the page gets it (userspace/report/page_data.h), and what the views ask of it.
+import { Part } from "./coverage";
 
 export interface Subject {
   name: string;
@@ -9,8 +10,8 @@ export interface Subject {
   resident_bytes: number | null;
   warnings: string[];
   is_difference: boolean;
-  // How the resident memory divides; absent: unknown. A note is a sentence.
-  coverage?: { name: string; bytes: number; note: string }[];
+  // How the resident memory divides; absent: unknown.
+  coverage?: Part[];
 }
 
 // How each path divides. A path has its number in Paths, a thread the number of a text.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One profile: figures, flame graph, table. Everything is drawn again when the state changes.
-import { make, selectorOf } from "./dom";
+import { Filter, lackFor, lackOf, needsLive } from "./classes";
+import { make, selectorsOf } from "./dom";
 import { drawFates } from "./fates_pane";
+import { makeChips } from "./filters";
 import { GraphPane } from "./graph_pane";
 import { Help } from "./help";
 import { By, eachPath, nameFrames, Names, UNKNOWN_PATH } from "./names";
@@ -10,9 +12,10 @@ import { Profile } from "./profile";
 import { makeHead } from "./profile_head";
 import { Host, Keeps, Scene } from "./scene";
 import { drawSearch } from "./search";
+import { filterProfile } from "./shares";
 import { State } from "./state";
-import { drawTable } from "./table_pane";
-import { makeChips, makeToolbar } from "./toolbar";
+import { classOf, drawTable } from "./table_pane";
+import { makeToolbar } from "./toolbar";
 import { Tooltip } from "./tooltip";
 
 export class ProfileView {
@@ -21,6 +24,7 @@ export class ProfileView {
   readonly graphs = new GraphPane(this.tooltip);
   readonly help = new Help();
   private parts: HTMLElement[] = [];
+  private filtered: { key: string; profile: Profile } | null = null;
 
   constructor(
     private readonly profile: Profile,
@@ -38,19 +42,22 @@ export class ProfileView {
   }
 
   draw(): void {
-    const { state } = this.host;
-    const names = nameFrames(this.profile, state.by, !state.full);
-    const tableBy: By = state.table === "path" ? "function" : state.table;
-    const tableNames = tableBy === state.by ? names : nameFrames(this.profile, tableBy, !state.full);
-    const keeps = pathsThrough(this.profile, state.focus, [names, tableNames]);
-    const scene: Scene = { profile: this.profile, host: this.host, names, tableNames, keeps };
+    const whole = this.profile;
+    const state = possibleState(whole, this.host.state);
+    const profile = this.filter(state);
+    const names = nameFrames(profile, state.by, !state.full);
+    const tableBy: By = state.table === "line" || state.table === "library" ? state.table : "function";
+    const tableNames = tableBy === state.by ? names : nameFrames(profile, tableBy, !state.full);
+    const keeps = pathsThrough(profile, state.focus, [names, tableNames]);
+    const host: Host = { ...this.host, state };
+    const scene: Scene = { profile, whole, lack: lackFor(whole, state), host, names, tableNames, keeps };
     const held = this.graphs.held();
-    const control = this.element.contains(document.activeElement) ? selectorOf(document.activeElement) : "";
+    const controls = this.element.contains(document.activeElement) ? selectorsOf(document.activeElement) : [];
     this.tooltip.hide();
     const graph = make("section", { class: "graph", "aria-label": "Flame graph" });
     const side = make("section", { class: "side", "aria-label": "Table" });
     for (const part of this.parts) part.remove();
-    const { timeline } = this.host;
+    const { timeline } = host;
     this.parts = [
       makeHead(scene),
       ...(timeline === null ? [] : [timeline]),
@@ -64,9 +71,36 @@ export class ProfileView {
     drawTable(side, scene, inside);
     if (this.profile.subject.is_difference) drawFates(side, scene, inside);
     drawSearch(scene, matches, this.graphs.flames);
-    if (held !== null) this.graphs.hold(held);
-    else if (control !== "") this.element.querySelector<HTMLElement>(control)?.focus({ preventScroll: true });
+    if (held === null) this.focus(controls);
+    else if (this.graphs.flames.length > 0) this.graphs.hold(held);
+    else this.focus(["[data-chip]"]); // nothing is left to draw
   }
+
+  // The last one stays: most changes do not touch the filter.
+  private filter(filter: Filter): Profile {
+    const key = JSON.stringify([filter.thread, filter.size, filter.age]);
+    if (this.filtered?.key !== key) this.filtered = { key, profile: filterProfile(this.profile, filter) };
+    return this.filtered.profile;
+  }
+
+  // The first control that is there.
+  private focus(selectors: string[]): void {
+    for (const selector of selectors) {
+      const control = this.element.querySelector<HTMLElement>(selector);
+      if (control === null) continue;
+      control.focus({ preventScroll: true });
+      if (control.closest("tr") !== null) control.scrollIntoView({ block: "nearest" });
+      return;
+    }
+  }
+}
+
+// The state as far as this profile has what it asks for.
+function possibleState(profile: Profile, state: State): State {
+  const by = classOf(state.table);
+  const possible: State = { ...state, table: by !== null && lackOf(profile, by) !== "" ? "function" : state.table };
+  if (needsLive(possible, possible.table)) possible.value = "live";
+  return possible;
 }
 
 // Which paths go through the function, line or library with this name; "": all.

@@ -12,11 +12,11 @@ export interface Row {
   before: Amount; // of what the total changed in a difference
 }
 
-function isNothing(measure: Measure): boolean {
+export function isNothing(measure: Measure): boolean {
   return measure.samples === 0 && measure.bytes === 0;
 }
 
-function newRow(name: string, number: number): Row {
+export function newRow(name: string, number: number): Row {
   return { name, number, self: noMeasure(), total: noMeasure(), before: { bytes: 0, objects: 0 } };
 }
 

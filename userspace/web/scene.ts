@@ -14,7 +14,9 @@ export interface Host {
 }
 
 export interface Scene {
-  profile: Profile;
+  profile: Profile; // what the filter leaves of the whole one
+  whole: Profile;
+  lack: string; // what the whole one lacks for the filter, as a sentence; "": nothing
   host: Host;
   names: Names; // of the boxes
   tableNames: Names; // of the table's rows

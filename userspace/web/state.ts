@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the page shows, as the part of its address after "#": a link shows the same picture.
+import { AGES, UNKNOWN_AGE } from "./classes";
 import { By } from "./names";
 import { Unit, Value } from "./profile";
 
 export type View = "icicle" | "bottom-up" | "butterfly";
 export type Span = "hour" | "day" | "weeks";
-export type Table = "function" | "line" | "path" | "library";
+export type Table = "function" | "line" | "path" | "library" | "thread" | "size" | "age";
 
 export interface State {
   pid: string; // of the daemon's process; "": the page's own profile, or the table of processes
@@ -22,6 +23,9 @@ export interface State {
   full: boolean;
   search: string;
   focus: string; // a name: only paths through it
+  thread: string; // the parts of a Filter (classes.ts)
+  size: number | null;
+  age: number | null;
   zoom: number[]; // positions among children, from the root
   sort: string; // column of the table
   ascending: boolean;
@@ -41,6 +45,9 @@ export const DEFAULTS: State = {
   full: false,
   search: "",
   focus: "",
+  thread: "",
+  size: null,
+  age: null,
   zoom: [],
   sort: "self",
   ascending: false,
@@ -52,7 +59,7 @@ const CHOICES: { [key: string]: readonly string[] } = {
   unit: ["bytes", "objects"],
   view: ["icicle", "bottom-up", "butterfly"],
   by: ["function", "line", "library"],
-  table: ["function", "line", "path", "library"],
+  table: ["function", "line", "path", "library", "thread", "size", "age"],
 };
 
 export function toHash(state: State): string {
@@ -74,13 +81,17 @@ export function fromHash(hash: string): State {
     const word = words.get(key);
     if (word !== null && choices.includes(word)) target[key] = word;
   }
-  for (const key of ["pid", "service", "search", "focus", "sort"]) target[key] = words.get(key) ?? target[key];
+  for (const key of ["pid", "service", "search", "focus", "thread", "sort"]) target[key] = words.get(key) ?? target[key];
   state.full = words.get("full") === "true";
   state.ascending = words.get("ascending") === "true";
   for (const key of ["at", "from"]) {
     const word = words.get(key) ?? "";
     if (/^\d{1,12}(\.\d{1,3})?$/.test(word)) target[key] = Number(word);
   }
+  const size = words.get("size") ?? "";
+  if (/^\d{1,15}$/.test(size)) state.size = Number(size);
+  const age = words.get("age") ?? "";
+  if ([UNKNOWN_AGE, ...AGES].map(String).includes(age)) state.age = Number(age);
   const zoom = words.get("zoom") ?? "";
   if (/^\d+(\.\d+)*$/.test(zoom)) state.zoom = zoom.split(".").map(Number);
   return state;

@@ -36,6 +36,7 @@ export function makeTable<T>(
   sorting: Sorting,
   sort: ((sorting: Sorting) => void) | null, // null: without a head
   choose: (row: T) => void,
+  keyOf: (row: T) => string = () => "", // tells the row apart from all others of the page, for the focus
 ): HTMLElement {
   const head = make("tr");
   for (const column of columns) {
@@ -68,6 +69,8 @@ export function makeTable<T>(
         if ((event as KeyboardEvent).key === "Enter") choose(row);
       },
     });
+    const key = keyOf(row);
+    if (key !== "") line.dataset.row = key;
     for (const column of columns) {
       const text = column.text(row);
       const cell = make("td", { class: column.isNumber ? "number" : "name", title: column.hint?.(row) ?? text }, text);

@@ -1,41 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of a profile: sums by function, line, path or library.
+// The table of a profile: sums by function, line, path, library, thread, size or age.
 import { relativeOrder, relativeText } from "./changes";
+import { Class, CLASSES, lackOf } from "./classes";
 import { choice, make } from "./dom";
+import { filterByClass, keyOf } from "./filters";
 import * as format from "./format";
 import { eachPath } from "./names";
 import { total, Unit } from "./profile";
 import { pathText, Row, rowsByName, rowsByPath } from "./rows";
 import { compile, Keeps, Scene } from "./scene";
+import { rowsByClass } from "./shares";
 import { Table } from "./state";
 import { Column, makeTable } from "./table";
 import { childrenOf, makeTree, wholePath } from "./tree";
 
 export const MOST_NAMES = 6; // of a path in its row
 
+const TABLES: readonly [Table, string][] = [
+  ["function", "Functions"],
+  ["line", "Lines"],
+  ["path", "Paths"],
+  ["library", "Libraries"],
+  ["thread", "Threads"],
+  ["size", "Sizes"],
+  ["age", "Ages"],
+];
+const HEADINGS: { [table in Table]: string } = {
+  function: "Name",
+  line: "Name",
+  path: "Call path",
+  library: "Name",
+  thread: "Thread",
+  size: "Size",
+  age: "Age",
+};
+
+export function classOf(table: Table): Class | null {
+  return CLASSES.find((one) => one === table) ?? null;
+}
+
 // `inside`: the paths to sum.
 export function drawTable(place: HTMLElement, scene: Scene, inside: Keeps): void {
   const { profile, host, tableNames } = scene;
   const { state } = host;
   const isPath = state.table === "path";
+  const by = classOf(state.table);
   const sums = isPath ? rowsByPath : rowsByName;
-  const rows = sums(profile, tableNames, state.value, inside);
+  const rows =
+    by !== null ? rowsByClass(profile, by, state.value, state, inside) : sums(profile, tableNames, state.value, inside);
   const nameOf = (row: Row): string => (isPath ? pathText(profile, tableNames, row.number, MOST_NAMES) : row.name);
   const expression = state.search === "" ? null : compile(state.search);
   const shown = expression === null ? rows : rows.filter((row) => expression.test(nameOf(row)));
   place.append(
-    choice<Table>(
-      "Rows",
-      [
-        ["function", "Functions"],
-        ["line", "Lines"],
-        ["path", "Paths"],
-        ["library", "Libraries"],
-      ],
-      state.table,
-      (table) => host.change({ table }),
-    ),
+    choice<Table>("Rows", TABLES, state.table, (table) => host.change({ table }), (table) => lackOfTable(scene, table)),
     make(
       "div",
       { class: "scroll sums" },
@@ -44,17 +62,31 @@ export function drawTable(place: HTMLElement, scene: Scene, inside: Keeps): void
         columnsOf(scene, nameOf),
         { key: state.sort, isAscending: state.ascending },
         (sorting) => host.change({ sort: sorting.key, ascending: sorting.isAscending }),
-        (row) => (isPath ? showPath(scene, row) : filterBy(scene, row)),
+        (row) => (isPath ? showPath(scene, row) : by !== null ? filterByClass(scene, by, row) : filterBy(scene, row)),
+        (row) => (isPath ? keyOf("path", row.number) : keyOf(by ?? "focus", by === null || by === "thread" ? row.name : row.number)),
       ),
+      ...(shown.length > 0 ? [] : [make("p", { class: "empty" }, emptyText(scene, rows.length > 0))]),
     ),
   );
+}
+
+function emptyText(scene: Scene, isSearched: boolean): string {
+  return scene.lack || (isSearched ? "The search matches no row." : "No row has such memory.");
+}
+
+// Why there is no such table, as a sentence; "": there is one.
+function lackOfTable(scene: Scene, table: Table): string {
+  const by = classOf(table);
+  if (by === null) return "";
+  const isAllocated = by !== "thread" && scene.host.state.value === "allocated";
+  return lackOf(scene.whole, by) || (isAllocated ? "Of sizes and ages, only live memory is known: choose Live." : "");
 }
 
 function columnsOf(scene: Scene, nameOf: (row: Row) => string): Column<Row>[] {
   const { profile } = scene;
   const { table, unit, value } = scene.host.state;
   const isDifference = profile.subject.is_difference;
-  const isPath = table === "path";
+  const hasTotal = table !== "path" && classOf(table) === null;
   const whole = Math.abs(total(profile, value)[unit]) || 1;
   const figures = (key: "self" | "total", title: string): Column<Row> => ({
     key,
@@ -69,11 +101,17 @@ function columnsOf(scene: Scene, nameOf: (row: Row) => string): Column<Row>[] {
     share: (row) => Math.abs(row[key][unit]) / whole,
   });
   return [
-    figures("self", !isPath ? "Self" : unit === "objects" ? "Objects" : "Bytes"),
-    ...(isPath ? [] : [figures("total", "Total")]),
+    figures("self", hasTotal ? "Self" : unit === "objects" ? "Objects" : "Bytes"),
+    ...(hasTotal ? [figures("total", "Total")] : []),
     ...(isDifference ? [relative(unit)] : []),
     { key: "samples", title: "Samples", isNumber: true, text: (row) => format.count(row.total.samples), order: (row) => row.total.samples },
-    { key: "name", title: isPath ? "Call path" : "Name", isNumber: false, text: nameOf, order: nameOf },
+    {
+      key: "name",
+      title: HEADINGS[table],
+      isNumber: false,
+      text: nameOf,
+      order: table === "size" || table === "age" ? (row) => row.number : nameOf,
+    },
   ];
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The buttons that choose what is shown, the search, and the filters that are on.
+// The buttons that choose what is shown, and the search.
+import { needsLive } from "./classes";
 import { choice, make } from "./dom";
 import { By } from "./names";
 import { Unit, Value } from "./profile";
@@ -35,6 +36,7 @@ export function makeToolbar(scene: Scene, help: () => void): HTMLElement {
           ],
       state.value,
       (value) => host.change({ value, ...reset }),
+      (value) => (value === "allocated" && needsLive(state, state.table) ? "Of sizes and ages, only live memory is known: choose other rows, and remove such filters." : ""),
     ),
     choice<Unit>(
       "Unit",
@@ -79,23 +81,4 @@ export function makeToolbar(scene: Scene, help: () => void): HTMLElement {
     search,
     make("button", { type: "button", id: "help", class: "round", title: "Keys and marks", "aria-label": "Help", click: help }, "?"),
   );
-}
-
-// The filters, each with a button that removes it; then `matches`, what the search has found.
-export function makeChips(scene: Scene, matches: HTMLOutputElement): HTMLElement {
-  const { host } = scene;
-  const { state } = host;
-  const chips = make("div", { class: "chips" });
-  const add = (text: string, part: Partial<State>): void => {
-    chips.append(
-      make("button", { type: "button", class: "chip", title: "Remove this filter", click: () => host.change(part) }, text, " ×"),
-    );
-  };
-  if (state.focus !== "") add(`through ${state.focus}`, { focus: "", zoom: [] });
-  if (state.zoom.length > 0) add("zoomed", { zoom: [] });
-  if (chips.childElementCount === 0 && state.search === "") {
-    chips.append(make("span", { class: "hint" }, "Click a box to zoom, a row to filter. Keys: / search, 1 2 3 views, arrows in the graph, Esc back, ? help."));
-  }
-  chips.append(matches);
-  return chips;
 }

@@ -322,7 +322,7 @@ def test_flood_of_dump_requests(lab, start_service, attackers):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ("heap", "debug/pprof/heap", "allocator.json"))
+@pytest.mark.parametrize("page", ("heap", "debug/pprof/heap", "allocator.json", "resident.json"))
 def test_flood_of_http_requests(lab, start_service, attackers, page):
     service = start_service()
     process = recorded_with_many_paths(lab, service, attackers)

@@ -341,7 +341,7 @@ def test_sizes_and_ages_of_a_process(lab, daemon):
         assert re.search(r"(?m)^ *280\.0K +0 .* +43  (1 s to 10 s|10 s to 1 min)$", ages), ages
     profile = json.loads(daemon.get(f"/pid/{puppet.pid}/profile.json").body)
     blocks, threads, texts = profile["blocks"], profile["threads"], profile["texts"]
-    worker = next(number for number, text in enumerate(texts) if text.startswith("worker (TID "))
+    worker = next(number for number, text in enumerate(texts) if re.fullmatch(r"thread \d+ worker", text))
     assert sum(blocks["live_objects"]) == sum(profile["paths"]["live_objects"])
     rows = list(zip(blocks["thread"], blocks["size"], blocks["live_objects"]))
     assert sum(objects for thread, size, objects in rows if (thread, size) == (worker, 1024)) == 40

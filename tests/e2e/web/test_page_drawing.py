@@ -4,6 +4,7 @@
 Error bounds: none; times are the smallest or the median of several.
 """
 
+import json
 import math
 
 import pytest
@@ -24,12 +25,9 @@ def random_numbers(state=1):
         yield state >> 33
 
 
-@pytest.mark.product
-@pytest.mark.whole_machine
-def test_a_hundred_thousand_paths(lab, browser, held):
-    """Twenty frames each: ten thousand paths of sixteen frames, each with ten ways to go on."""
+def many_paths(lab, random):
+    """A page with a hundred thousand paths of twenty frames: ten thousand of sixteen, each with ten ways to go on."""
     path = lab.path("many.prof")
-    random = random_numbers()
     paths = []
     for outer in range(10000):
         callers = [0x1001 + 16 * (next(random) % (2 + depth * depth)) for depth in range(16)]
@@ -38,12 +36,23 @@ def test_a_hundred_thousand_paths(lab, browser, held):
             paths.append((tuple(reversed(callers + callees)), 1, 64 + outer % 1000))
     write_dump(path, paths)
     run(lab, "view", "-o", lab.path("many.html"), path)
+    return lab.path("many.html")
+
+
+def ready_milliseconds(browser, page):
+    """Other work on the machine delays a load, and never hastens it."""
     ready = math.inf
-    # Other work on the machine delays a load, and never hastens it.
     for _ in range(LOADS):
-        browser.open(f"file://{lab.path('many.html')}")
+        browser.open(f"file://{page}")
         browser.wait(".flame canvas")
         ready = min(ready, browser.script("return heaptap.readyMilliseconds"))
+    return ready
+
+
+@pytest.mark.product
+@pytest.mark.whole_machine
+def test_a_hundred_thousand_paths(lab, browser, held):
+    ready = ready_milliseconds(browser, many_paths(lab, random_numbers()))
     frames = sorted(browser.script(
         "const {tree, graph} = heaptap.view.graphs.flames[0]; const frames = [];"
         "for (const node of [...tree.childList.slice(0, 20), 0]) {graph.zoom(node, false); "
@@ -54,6 +63,83 @@ def test_a_hundred_thousand_paths(lab, browser, held):
     browser.shoot("hundred_thousand_paths")
     assert ready < READY_MILLISECONDS
     assert frame < FRAME_MILLISECONDS
+
+
+BLOCKS_OF_PATH = 4
+THREADS = 50
+SIZES = 200
+AGES = (-1, 0, 1, 10, 60, 600)
+
+
+def add_blocks(page, random):
+    """Gives the page's profile threads and blocks; the sums of each path stay as they are. Returns bytes by age."""
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    begin = text.index('id="profile">') + len('id="profile">')
+    end = text.index("</script>", begin)
+    profile = json.loads(text[begin:end])
+    first = len(profile["texts"])
+    profile["texts"] += [f"thread {number + 1} worker" for number in range(THREADS)]
+    shares = {"path": [], "thread": []}
+    for value in ("live", "allocated"):
+        for measure in ("bytes", "objects", "samples", "variance"):
+            shares[f"{value}_{measure}"] = []
+    blocks = {name: [] for name in shares if not name.startswith("allocated")} | {"size": [], "age": []}
+    of_age = dict.fromkeys(AGES, 0)
+    for number in range(len(profile["paths"]["stack"])):
+        thread = first + next(random) % THREADS
+        for share in range(BLOCKS_OF_PATH):
+            age, size = AGES[next(random) % len(AGES)], 16 * (1 + next(random) % SIZES)
+            columns = [number, thread, size, age]
+            for measure in ("bytes", "objects", "samples", "variance"):
+                whole = profile["paths"][f"live_{measure}"][number]
+                columns.append(whole // BLOCKS_OF_PATH if share else whole - whole // BLOCKS_OF_PATH * (BLOCKS_OF_PATH - 1))
+            of_age[age] += columns[4]
+            for name, value in zip(("path", "thread", "size", "age", "live_bytes", "live_objects", "live_samples",
+                                    "live_variance"), columns):
+                blocks[name].append(value)
+        shares["path"].append(number)
+        shares["thread"].append(thread)
+        for name in shares:
+            if name not in ("path", "thread"):
+                shares[name].append(profile["paths"][name][number])
+    profile |= {"threads": shares, "blocks": blocks}
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(text[:begin] + json.dumps(profile, separators=(",", ":")).replace("<", "\\u003c") + text[end:])
+    return of_age
+
+
+FILTERED = """
+const [part, done] = arguments;
+const begin = performance.now();
+heaptap.change(part);
+requestAnimationFrame(() => setTimeout(() => done(performance.now() - begin)));
+"""
+
+
+@pytest.mark.product
+@pytest.mark.whole_machine
+def test_four_hundred_thousand_blocks(lab, browser, held):
+    """Filters and tables by thread, size and age."""
+    random = random_numbers()
+    page = many_paths(lab, random)
+    of_age = add_blocks(page, random)
+    ready = ready_milliseconds(browser, page)
+    assert len(browser.script("return heaptap.view.profile.blocks.path")) == 400000
+    steps = {"filter by thread": {"thread": "thread 7 worker"}, "filter by age too": {"age": 60},
+             "filter by age alone": {"thread": "", "age": 10}, "no filter": {"age": None},
+             "table by size": {"table": "size"}, "table by age": {"table": "age"}, "table by thread": {"table": "thread"}}
+    times = {}
+    for name, part in steps.items():
+        times[name] = browser.driver.execute_async_script(FILTERED, part)
+        if name == "filter by age alone":
+            assert browser.script("return heaptap.view.graphs.flames[0].tree.bytes[0]") == of_age[10]
+    slowest = max(times, key=times.get)
+    held("page with 400,000 blocks, ms until it is drawn", f"{READY_MILLISECONDS:.0f}", f"{ready:.0f}")
+    held(f"slowest change with 400,000 blocks ({slowest}), ms", f"{READY_MILLISECONDS:.0f}", f"{times[slowest]:.0f}")
+    browser.shoot("four_hundred_thousand_blocks")
+    assert ready < READY_MILLISECONDS
+    assert times[slowest] < READY_MILLISECONDS, times
 
 
 def test_themes_and_sizes(lab, browser, leak):
