@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The flame graphs of a profile: one, or the two halves of a butterfly.
+import { lackOf } from "./classes";
 import { make } from "./dom";
 import { FlameGraph } from "./flame";
 import * as format from "./format";
@@ -8,6 +9,7 @@ import { eachPath, Names } from "./names";
 import { HAS_SYMBOL, INLINE, Profile } from "./profile";
 import { Row, rowsByName } from "./rows";
 import { Keeps, Scene } from "./scene";
+import { rowsByClass } from "./shares";
 import { Tooltip } from "./tooltip";
 import { calleesOf, callersOf, makeTree, namesTo, nodeAt, nodeOfNames, positionsOf, Tree, wholePath } from "./tree";
 
@@ -104,9 +106,9 @@ export class GraphPane {
         isMarked: (node) => (flags(node) & INLINE) !== 0 && by !== "library",
       },
       {
-        hover: (node, anchor) => (node === null ? this.tooltip.hide() : this.tooltip.show(scene, tree, node, anchor)),
+        hover: (node, anchor) => (node === null ? this.tooltip.hide() : this.tooltip.show(scene, tree, node, anchor, agesOf(scene, tree, node))),
         arrive: (node, anchor) => {
-          this.tooltip.show(scene, tree, node, anchor);
+          this.tooltip.show(scene, tree, node, anchor, agesOf(scene, tree, node));
           this.tooltip.announce(scene, tree, node);
         },
         choose: (node) => choose(scene, tree, node),
@@ -116,6 +118,20 @@ export class GraphPane {
     this.flames.push({ tree, graph });
     graph.zoom(nodeAt(tree, zoom), false);
   }
+}
+
+// The range of ages that most of a box's memory has, and its share; null: the profile, or the view, does not tell.
+function agesOf(scene: Scene, tree: Tree, node: number): (() => string) | null {
+  const { profile, whole, names, keeps, host } = scene;
+  const { view, value } = host.state;
+  if (view === "butterfly" || value !== "live" || lackOf(whole, "age") !== "") return null;
+  return () => {
+    const inside = node === 0 ? keeps : pathsBelow(profile, names, namesTo(tree, node), view === "icicle", keeps);
+    const rows = rowsByClass(profile, "age", value, host.state, inside).sort((a, b) => b.self.bytes - a.self.bytes);
+    if (rows.length === 0) return "-";
+    const all = rows.reduce((sum, row) => sum + row.self.bytes, 0);
+    return rows[0].name + (rows.length === 1 ? "" : ` (${format.percent(rows[0].self.bytes, all)})`);
+  };
 }
 
 function choose(scene: Scene, tree: Tree, node: number): void {

@@ -8,13 +8,19 @@ import { INLINE, Measure } from "./profile";
 import { meanSize, Scene } from "./scene";
 import { Tree } from "./tree";
 
+// Ages take a pass over all paths and blocks, so they wait until the pointer rests: milliseconds.
+const REST = 60;
+
 export class Tooltip {
   readonly element = make("div", { class: "tooltip", role: "tooltip" });
 
   // Screen readers say what changes in it.
   readonly announcer = make("div", { class: "unseen", role: "status", "aria-live": "polite" });
 
+  private waiting = 0;
+
   hide(): void {
+    window.clearTimeout(this.waiting);
     this.element.hidden = true;
   }
 
@@ -25,11 +31,17 @@ export class Tooltip {
     if (this.announcer.textContent !== text) this.announcer.textContent = text;
   }
 
-  // Inside the window.
-  show(scene: Scene, tree: Tree, node: number, anchor: Anchor): void {
+  // Inside the window. `ages`: how old the blocks of the box are; null: unknown.
+  show(scene: Scene, tree: Tree, node: number, anchor: Anchor, ages: (() => string) | null): void {
+    window.clearTimeout(this.waiting);
     this.element.hidden = false;
     const list = make("dl", {});
     for (const [name, text] of factsOf(scene, tree, node)) list.append(make("dt", {}, name), make("dd", {}, text));
+    if (ages !== null) {
+      const text = make("dd", {}, "…");
+      list.append(make("dt", {}, "age"), text);
+      this.waiting = window.setTimeout(() => (text.textContent = ages()), REST);
+    }
     const places = placesOf(scene, tree, node).map((text) => make("div", { class: "place" }, text));
     this.element.replaceChildren(make("strong", {}, nameOf(scene, tree, node)), ...places, list);
     const box = this.element.getBoundingClientRect();

@@ -141,6 +141,7 @@ def test_filters_combine(lab, browser, blocks):
     assert root_of(browser) == held and "keep_blocks" in browser.boxes()
     browser.hover_box("keep_blocks")
     browser.wait_text(".tooltip", human(held[0]))
+    browser.wait_text(".tooltip", age)
     browser.shoot("three_filters")
     link = browser.driver.current_url
     browser.open(link)
