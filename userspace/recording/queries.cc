@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/process/facts.h"
+#include "userspace/process/service_name.h"
 #include "userspace/profile/estimate.h"
 
 namespace heaptap::recording {
@@ -83,7 +84,11 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const std::vect
     // Checked after the owner was read: the PID may have been reused before.
     const absl::StatusOr<heaptap_process> process = books_.processes().Read(target.pid);
     if (process.ok() && process->identity.id == target.process_id) {
-      if (facts.ok()) summary.owner = facts->owner;
+      if (facts.ok()) {
+        summary.owner = facts->owner;
+        summary.service = process::UnitName(facts->control_groups);
+        summary.control_group = process::LongestControlGroup(facts->control_groups);
+      }
       summary.peak_bytes = static_cast<double>(process->figures.peak_weight);
     }
   }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gtest/gtest.h"
-#include "userspace/history/service_name.h"
+#include <string>
 
-namespace heaptap::history {
+#include "gtest/gtest.h"
+#include "userspace/process/service_name.h"
+
+namespace heaptap::process {
 namespace {
 
 TEST(ServiceNameTest, UnitOrCommand) {
@@ -15,5 +17,18 @@ TEST(ServiceNameTest, UnitOrCommand) {
   EXPECT_EQ(ServiceName({}, "make"), "make");
 }
 
+TEST(ServiceNameTest, NoUnitIsNoName) {
+  EXPECT_EQ(UnitName({{"/system.slice/redis-server.service"}}), "redis-server");
+  EXPECT_EQ(UnitName({{"/docker/0123abcd"}, {"/x/.service"}}), "");
+  EXPECT_EQ(UnitName({}), "");
+}
+
+TEST(ServiceNameTest, LongestControlGroup) {
+  EXPECT_EQ(LongestControlGroup({}), "");
+  EXPECT_EQ(LongestControlGroup({{"/"}, {"/a/bc"}, {"/a"}}), "/a/bc");
+  EXPECT_EQ(LongestControlGroup({{std::string(512, 'x')}}), std::string(512, 'x'));
+  EXPECT_EQ(LongestControlGroup({{std::string(4000, 'x') + "/end"}}), "..." + std::string(508, 'x') + "/end");
+}
+
 }  // namespace
-}  // namespace heaptap::history
+}  // namespace heaptap::process
