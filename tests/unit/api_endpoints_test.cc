@@ -292,7 +292,7 @@ TEST_F(HttpEndpointsTest, Processes) {
   EXPECT_EQ(document["schema_version"], 1);
   ASSERT_EQ(document["processes"].size(), 2);
   EXPECT_EQ(document["processes"][0], json::parse(R"({"pid": 42, "process_id": 420, "owner": 0, "command": "program",
-                            "executable": "/usr/bin/program", "service": "", "control_group": "",
+                            "executable": "/usr/bin/program", "service": null, "control_group": null,
                             "recorded_since": "2023-11-14T22:13:20+00:00",
                             "live_bytes": 4096.0, "live_objects": 4096.0, "peak_bytes": 4096.0,
                             "allocated_bytes": 8192.0, "allocated_objects": 8192.0, "allocation_rate": 0.0,

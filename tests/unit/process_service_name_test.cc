@@ -30,5 +30,17 @@ TEST(ServiceNameTest, LongestControlGroup) {
   EXPECT_EQ(LongestControlGroup({{std::string(4000, 'x') + "/end"}}), "..." + std::string(508, 'x') + "/end");
 }
 
+TEST(ServiceNameTest, HostilePaths) {
+  // No folder has such a name.
+  EXPECT_EQ(UnitName({{"/" + std::string(256, 'x') + ".service"}}), "");
+  EXPECT_EQ(UnitName({{"/" + std::string(247, 'x') + ".service"}}), std::string(247, 'x'));
+  EXPECT_EQ(UnitName({{"/a.service/" + std::string(60000, '/')}}), "a");
+  // Whoever shows them makes them printable.
+  const std::string odd("/\x1b[2J\xff\0.service", 15);
+  EXPECT_EQ(UnitName({{odd}}), odd.substr(1, 6));
+  EXPECT_EQ(LongestControlGroup({{odd}}), odd);
+  EXPECT_EQ(LongestControlGroup({{""}, {"no slash"}}), "no slash");
+}
+
 }  // namespace
 }  // namespace heaptap::process

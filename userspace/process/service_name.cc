@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/process/service_name.h"
 
+#include <limits.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -22,10 +24,9 @@ std::string UnitName(absl::Span<const std::string> control_groups) {
     std::vector<absl::string_view> parts = absl::StrSplit(group, '/', absl::SkipEmpty());
     std::reverse(parts.begin(), parts.end());
     for (absl::string_view name : parts) {
+      if (name.size() > NAME_MAX || !absl::ConsumeSuffix(&name, ".service") || name.empty()) continue;
       // The manager of a user's own services is not the service.
-      if (absl::ConsumeSuffix(&name, ".service") && !name.empty() && !absl::StartsWith(name, "user@")) {
-        return std::string(name);
-      }
+      if (!absl::StartsWith(name, "user@")) return std::string(name);
     }
   }
   return "";

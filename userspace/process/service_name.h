@@ -15,7 +15,7 @@
 namespace heaptap::process {
 
 // The name of the systemd unit "NAME.service" in the paths of its control groups (systemd.unit(5)), but not of a user's
-// service manager; "": there is none. At most 255 bytes, because it is the name of a folder.
+// service manager; "": there is none. At most 247 bytes, because it is the name of a folder without ".service".
 std::string UnitName(absl::Span<const std::string> control_groups);
 
 // The same; without a unit, the command.

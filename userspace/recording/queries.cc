@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/process/facts.h"
-#include "userspace/process/service_name.h"
 #include "userspace/profile/estimate.h"
 
 namespace heaptap::recording {
@@ -62,6 +61,8 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const std::vect
   summary.process_id = target.process_id;
   summary.command = target.name;
   if (const AddressSpace* space = dumps_.Space(target); space != nullptr) summary.executable = space->executable;
+  summary.service = target.service;
+  summary.control_group = target.control_group;
   summary.recorded_since = target.since;
   std::set<uint64_t> stacks;
   for (const bpf::TallyEntry& entry : tallies) {
@@ -84,11 +85,7 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const std::vect
     // Checked after the owner was read: the PID may have been reused before.
     const absl::StatusOr<heaptap_process> process = books_.processes().Read(target.pid);
     if (process.ok() && process->identity.id == target.process_id) {
-      if (facts.ok()) {
-        summary.owner = facts->owner;
-        summary.service = process::UnitName(facts->control_groups);
-        summary.control_group = process::LongestControlGroup(facts->control_groups);
-      }
+      if (facts.ok()) summary.owner = facts->owner;
       summary.peak_bytes = static_cast<double>(process->figures.peak_weight);
     }
   }
