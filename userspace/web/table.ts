@@ -36,6 +36,7 @@ export function makeTable<T>(
   sorting: Sorting,
   sort: ((sorting: Sorting) => void) | null, // null: without a head
   choose: (row: T) => void,
+  keyOf: (row: T) => string = () => "", // to find a row again in another table; "": no need
 ): HTMLElement {
   const head = make("tr");
   for (const column of columns) {
@@ -63,6 +64,7 @@ export function makeTable<T>(
   for (const row of sortRows(rows, columns, sorting).slice(0, MOST_ROWS)) {
     const line = make("tr", {
       tabindex: 0,
+      "data-row": keyOf(row) || false,
       click: () => choose(row),
       keydown: (event) => {
         if ((event as KeyboardEvent).key === "Enter") choose(row);
