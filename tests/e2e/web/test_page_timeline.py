@@ -10,12 +10,9 @@ from selenium.webdriver.common.action_chains import ActionChains
 
 from harness import wait_until
 from history import SIZE, start, wait_live
+from pages import address_of
 
 DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--history-interval", "100ms"]
-
-
-def address_of(daemon):
-    return daemon.wait_said(r"^heaptap: recording; .* and (http://127\.0\.0\.1:\d+)")[1]
 
 
 def place(browser, point):
