@@ -78,7 +78,7 @@ export function makeComparisonBar(comparison: Comparison, state: State, change: 
     names,
     button("swap", "⇄ Swap", () => ({ pid: state.base, base: state.pid, zoom: [] })),
     button("compare", "Another process…", startChoosing),
-    button("end-comparison", "End", endComparison),
+    button("end-comparison", "End comparison", endComparison),
   );
   if (comparison.note !== "") bar.append(make("p", { role: "status" }, comparison.note));
   return bar;

@@ -49,8 +49,10 @@ class Page {
     if (isTyping) history.replaceState(null, "", hash);
     else history.pushState(null, "", hash);
     const search = document.activeElement?.id === "search" ? (document.activeElement as HTMLInputElement).selectionStart : null;
+    const { processes } = this;
     void this.show().then(() => {
-      if (search === null) return;
+      // Another view has another field.
+      if (search === null || processes !== this.processes) return;
       const field = document.getElementById("search") as HTMLInputElement | null;
       field?.focus();
       field?.setSelectionRange(search, search);
@@ -92,12 +94,7 @@ class Page {
           this.loaded = null;
           this.view = null;
           this.timeline = null;
-          const back = make("button", { type: "button", class: "back", click: () => this.toProcesses() }, "← Processes");
-          this.place.replaceChildren(make("p", { class: "empty", role: "alert" }, String(problem instanceof Error ? problem.message : problem)), back);
-          if (base !== "") {
-            const choose = (): void => this.change(startChoosing());
-            back.before(make("button", { type: "button", class: "back", id: "compare", click: choose }, "Choose another process…"), " ");
-          }
+          this.showProblem(String(problem instanceof Error ? problem.message : problem));
           return;
         }
       }
@@ -136,6 +133,15 @@ class Page {
     this.processes = new ProcessesView(this.state, (part) => this.change(part), isChoosing ? "" : this.shownPid);
     this.place.replaceChildren(this.processes.element);
     if (isChoosing) document.getElementById("search")?.focus();
+  }
+
+  private showProblem(text: string): void {
+    const choices = [make("button", { type: "button", class: "back", click: () => this.toProcesses() }, "← Processes")];
+    if (this.state.base !== "") {
+      const choose = (): void => this.change(startChoosing());
+      choices.push(make("button", { type: "button", class: "back", id: "compare", click: choose }, "Choose another process…"));
+    }
+    this.place.replaceChildren(make("main", {}, make("header", {}, ...choices), make("p", { class: "problem", role: "alert" }, text)));
   }
 
   private toProcesses(): void {

@@ -74,6 +74,8 @@ def compare_in_the_page(browser, daemon, after, before):
     browser.wait_text("h1", f"Compare puppet (PID {after.pid}) with…")
     wait_until(lambda: any(row[0] == str(before.pid) for row in browser.rows()), "the other process can be chosen")
     assert str(after.pid) not in [row[0] for row in browser.rows()], "it is no other process"
+    assert browser.script("return document.activeElement.id") == "search"
+    assert not browser.wait("nav").is_displayed()
     browser.shoot("comparison_choice")
     browser.script("[...document.querySelectorAll('tbody tr')].find(row => row.cells[0].textContent === arguments[0]).click()",
                    str(before.pid))
@@ -96,6 +98,7 @@ def test_the_figures_are_those_of_heaptap_diff(lab, browser, daemon):
     assert "Change of live memory" in head and "Before" in head
     assert f"puppet (PID {after.pid}) compared with puppet (PID {before.pid})" == browser.text("h1")
     assert "New paths: " in browser.text(".fates")
+    assert browser.script("return document.activeElement.textContent") == "← Processes"
     browser.shoot("comparison")
     browser.darken(True)
     browser.shoot("comparison_dark")
