@@ -6,17 +6,19 @@ import { History } from "./history";
 // More often than any eye needs, and seldom enough for the daemon; a span of two weeks has a point for each hour.
 const LEAST_SECONDS = 1;
 const MOST_SECONDS = 60;
+// As long as there is one point only.
+const UNKNOWN_SECONDS = 5;
 
 // The usual time between two points, in seconds.
 export function intervalOf(history: History): number {
   const gaps = history.points.slice(1).map((point, i) => point.time - history.points[i].time);
-  const median = gaps.sort((a, b) => a - b)[Math.floor(gaps.length / 2)] ?? MOST_SECONDS;
+  const median = gaps.sort((a, b) => a - b)[Math.floor(gaps.length / 2)] ?? UNKNOWN_SECONDS;
   return Math.min(MOST_SECONDS, Math.max(LEAST_SECONDS, median));
 }
 
 export class Freshness {
   private timer = 0;
-  private seconds = MOST_SECONDS;
+  private seconds = UNKNOWN_SECONDS;
 
   // `isWanted`: whether the points of now are shown. `read` shows new ones, and returns null if there are none.
   constructor(
