@@ -17,7 +17,7 @@ class Page {
   private processes: ProcessesView | null = null;
   private loaded: { key: string; profile: Profile; comparison: Comparison | null } | null = null;
   private past: { key: string; history: History | null } | null = null;
-  private above: HTMLElement | null = null; // the timeline, or what stands in its place
+  private above: HTMLElement | null = null; // the profile, in the place of a timeline
   private tableState: Partial<State> = {}; // of the table of processes, when it was last shown
   private shownPid = ""; // of the last profile
   private readonly freshness = new Freshness(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon's processes, like top: what each holds now, how that changes, and how ended ones ended.
+// The daemon's processes, like top: what each holds now, how that changes, and how ended ones ended. Or only the running
+// ones, to choose the one that another one is compared with.
 import { compareWith, endComparison } from "./comparison";
 import { make } from "./dom";
 import * as format from "./format";
@@ -170,8 +171,10 @@ export class ProcessesView {
   // To the row of the process that was looked at; else to where it was before the table was drawn.
   private giveFocus(focus: KeptFocus, lines: Line[]): void {
     const shown = lines.find((line) => String(line.process.pid) === this.cameFrom);
-    if (shown === undefined || document.activeElement !== document.body) return focus.restore();
-    this.cameFrom = "";
+    const isFree = document.activeElement === document.body;
+    // Once only: later the person may be elsewhere.
+    if (this.lines.size + this.ended.length > 0) this.cameFrom = "";
+    if (shown === undefined || !isFree) return focus.restore();
     this.table.querySelector<HTMLElement>(`[data-row="${shown.process.process_id}"]`)?.focus();
   }
 
