@@ -284,18 +284,23 @@ TEST_F(HttpEndpointsTest, Processes) {
   AddAnother();
   collector_.processes[1].owner = std::nullopt;
   collector_.processes[1].losses = {{"map_full", 3}};
+  collector_.processes[1].service = "<b>web";
+  collector_.processes[1].control_group = "/a\x1b[2J\xff";
   const Answered answer = Get("/processes.json");
   EXPECT_EQ(answer.Header("Content-Type"), "application/json");
   const json document = json::parse(answer.body);
   EXPECT_EQ(document["schema_version"], 1);
   ASSERT_EQ(document["processes"].size(), 2);
   EXPECT_EQ(document["processes"][0], json::parse(R"({"pid": 42, "process_id": 420, "owner": 0, "command": "program",
-                            "executable": "/usr/bin/program", "recorded_since": "2023-11-14T22:13:20+00:00",
+                            "executable": "/usr/bin/program", "service": null, "control_group": null,
+                            "recorded_since": "2023-11-14T22:13:20+00:00",
                             "live_bytes": 4096.0, "live_objects": 4096.0, "peak_bytes": 4096.0,
                             "allocated_bytes": 8192.0, "allocated_objects": 8192.0, "allocation_rate": 0.0,
                             "contexts": 1, "samples": 2, "lg_sample": 19, "active": null, "losses": {}})"));
   EXPECT_EQ(document["processes"][1]["owner"], nullptr);
   EXPECT_EQ(document["processes"][1]["command"], "oth\\012er");
+  EXPECT_EQ(document["processes"][1]["service"], "<b>web");
+  EXPECT_EQ(document["processes"][1]["control_group"], "/a\\033[2J\\377");
   EXPECT_EQ(document["processes"][1]["losses"]["map_full"], 3);
 }
 

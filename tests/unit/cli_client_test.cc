@@ -39,8 +39,8 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr char kRedis[] = R"({"pid": 42, "process_id": 7, "owner": 1000, "command": "redis", "executable": "/bin/redis",
-    "recorded_since": "2026-01-02T03:04:05.678Z", "live_bytes": 1572864.5, "live_objects": 12.25,
-    "peak_bytes": 3145728, "allocated_bytes": 1e9, "allocated_objects": 1e6, "allocation_rate": 2048,
+    "service": "redis-server", "control_group": "/system.slice/redis-server.service",
+    "recorded_since": "2026-01-02T03:04:05.678Z", "live_bytes": 1572864.5, "live_objects": 12.25, "peak_bytes": 3145728, "allocated_bytes": 1e9, "allocated_objects": 1e6, "allocation_rate": 2048,
     "contexts": 5, "samples": 99, "lg_sample": 19, "active": false, "losses": {"ring-buffer": 3, "stacks": 4}})";
 
 std::string Processes(absl::string_view list) {
@@ -103,10 +103,26 @@ TEST_F(ClientTest, ReadsProcesses) {
   EXPECT_EQ(redis.allocated_bytes, 1e9);
   EXPECT_EQ(redis.allocated_objects, 1e6);
   EXPECT_EQ(redis.allocation_rate, 2048);
+  EXPECT_EQ(redis.service, "redis-server");
+  EXPECT_EQ(redis.control_group, "/system.slice/redis-server.service");
   EXPECT_EQ(redis.contexts, 5);
   EXPECT_EQ(redis.samples, 99);
   EXPECT_EQ(redis.lg_sample, 19);
   EXPECT_EQ(redis.losses, (profile::CountsByName{{"ring-buffer", 3}, {"stacks", 4}}));
+}
+
+TEST_F(ClientTest, FieldsOfNewerDaemonsMayBeMissing) {
+  const std::string old = absl::StrReplaceAll(
+      kRedis, {{R"("service": "redis-server", "control_group": "/system.slice/redis-server.service",)", ""}});
+  const std::string without = absl::StrReplaceAll(kRedis, {{R"("redis-server")", "null"}});
+  daemon_->Answer("GET /processes.json", {Http(200, Processes(absl::StrCat(old, ",", without)))});
+  const absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(Client(socket_));
+  ASSERT_TRUE(processes.ok()) << processes.status();
+  ASSERT_THAT(*processes, SizeIs(2));
+  EXPECT_EQ((*processes)[0].value.service, std::nullopt);
+  EXPECT_EQ((*processes)[0].value.control_group, std::nullopt);
+  EXPECT_EQ((*processes)[1].value.service, std::nullopt);
+  EXPECT_EQ((*processes)[1].value.control_group, "/system.slice/redis-server.service");
 }
 
 TEST_F(ClientTest, ReadsChunks) {

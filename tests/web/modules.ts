@@ -6,9 +6,12 @@ import { test } from "node:test";
 
 import { fateOf, relativeOrder, relativeText } from "../../userspace/web/changes";
 import { AGES, ageText, Filter, lackFor, lackOf, needsLive, UNKNOWN_AGE } from "../../userspace/web/classes";
+import { differenceOf } from "../../userspace/web/difference";
 import * as format from "../../userspace/web/format";
+import { intervalOf } from "../../userspace/web/freshness";
 import { History, layersOf, momentAddress, nearest, OTHERS } from "../../userspace/web/history";
 import { nameFrames } from "../../userspace/web/names";
+import { matches, placeOf } from "../../userspace/web/processes_view";
 import { Amount, Profile, total } from "../../userspace/web/profile";
 import { pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
 import { filterProfile, rowsByClass } from "../../userspace/web/shares";
@@ -339,6 +342,125 @@ test("relative changes", () => {
   strictEqual(relativeOrder({ bytes: 4, objects: 0 }, { bytes: 1, objects: 0 }, "objects"), 0);
 });
 
+// The same program in another process: other numbers of texts and frames, other folders and lines. a has grown, the
+// last frame of b is gone, c is new, and what has no path is as it was.
+function exampleBefore(): Profile {
+  const zeros = [0, 0, 0, 0];
+  return {
+    ...example(),
+    subject: { name: "y", pid: 7, period: 1024, resident_bytes: 5, warnings: ["odd"], is_difference: false },
+    texts: ["", "b", "/other/x", "/other/y.so", "std::x<int>", "main", "a", "c"],
+    frames: {
+      function: [1, 4, 5, 6, 7],
+      short: [1, 4, 5, 6, 7],
+      file: [0, 0, 0, 0, 0],
+      line: [0, 0, 0, 99, 0],
+      library: [2, 3, 2, 2, 2],
+      flags: [2, 2, 2, 2, 2],
+    },
+    stacks: { parent: [-1, 0, 1, 0, 0], frame: [2, 3, 1, 0, 4] },
+    paths: {
+      stack: [-1, 2, 3, 4],
+      truncated: [0, 1, 0, 0],
+      live_bytes: [7, 40, 5, 9],
+      live_objects: [7, 4, 2, 9],
+      live_samples: [7, 4, 2, 9],
+      live_variance: [1, 4, 2, 9],
+      allocated_bytes: zeros,
+      allocated_objects: zeros,
+      allocated_samples: zeros,
+      allocated_variance: zeros,
+    },
+  };
+}
+
+test("the difference of two processes", () => {
+  const after = example();
+  after.paths.live_variance = [16, 3, 7, 1];
+  const before = exampleBefore();
+  const copies = JSON.stringify([after, before]);
+  const difference = differenceOf(after, before);
+  strictEqual(JSON.stringify([after, before]), copies);
+  const { paths, subject } = difference;
+  const names = nameFrames(difference, "function", false);
+  const shown = paths.stack.map((_, path) =>
+    [pathText(difference, names, path, 6), paths.live_bytes[path], paths.live_objects[path], paths.live_samples[path],
+     paths.live_variance[path], paths.before_bytes?.[path], paths.before_objects?.[path], paths.truncated[path]].join(" "),
+  );
+  deepStrictEqual(shown, [
+    "std::x<int> ← a ← main 60 6 14 20 40 4 1",
+    "b ← b ← main 30 3 3 3 0 0 0",
+    "[unknown call path] 0 0 0 0 7 7 0", // the same in both
+    "b ← main 0 -1 3 3 5 2 0", // other objects
+    "c ← main -9 -9 9 9 9 9 0",
+  ]);
+  deepStrictEqual(paths.allocated_bytes, [0, 0, 0, 0, 0]);
+  deepStrictEqual(subject, {
+    name: "x compared with y", pid: null, period: 1, resident_bytes: null, warnings: ["y: odd"], is_difference: true,
+  });
+  strictEqual(difference.texts[0], "");
+});
+
+test("frames without a symbol are places in one file", () => {
+  const [after, before] = [example(), exampleBefore()];
+  after.frames.flags = [0, 0, 0, 0];
+  before.frames.flags = [0, 0, 0, 0, 0];
+  const difference = differenceOf(after, before);
+  strictEqual(difference.paths.stack.length, after.paths.stack.length + before.paths.stack.length - 1);
+  deepStrictEqual(
+    differenceOf(after, after).paths.live_samples.filter((samples) => samples !== 0),
+    [],
+  );
+});
+
+test("paths of one profile that differ in lines only are one path of a difference", () => {
+  const after = example();
+  after.texts[5] = "a"; // b, at another line of the same file
+  after.stacks = { parent: [-1, 0, 0], frame: [0, 1, 3] };
+  after.paths.stack = [1, 2, -1, 0];
+  const difference = differenceOf(after, { ...exampleBefore(), paths: { ...exampleBefore().paths, stack: [] } });
+  deepStrictEqual(difference.paths.live_bytes, [130, 7, 5]);
+});
+
+test("a large difference takes linear time", () => {
+  const profile = example();
+  const count = 100000;
+  profile.stacks = { parent: [], frame: [] };
+  for (let i = 0; i < count; i++) {
+    profile.stacks.parent.push(i % 50 === 0 ? -1 : i - 1);
+    profile.stacks.frame.push((i * 7 + Math.floor(i / 50)) % 4);
+  }
+  const columns = profile.paths as unknown as { [name: string]: number[] };
+  for (const name of Object.keys(columns)) columns[name] = new Array(count).fill(1);
+  profile.paths.stack = Array.from({ length: count }, (_, i) => i);
+  const begin = Date.now();
+  const difference = differenceOf(profile, { ...profile, paths: { ...profile.paths, live_bytes: new Array(count).fill(3) } });
+  strictEqual(difference.paths.live_bytes.reduce((sum, bytes) => sum + bytes, 0), -2 * count);
+  strictEqual(Date.now() - begin < 5000, true);
+});
+
+test("processes by name, unit or control group", () => {
+  const web = { command: "python3", executable: "/usr/bin/python3", service: "web", control_group: "/system.slice/web.service" };
+  const pod = { command: "app", executable: "/app", service: null, control_group: "/kubepods/pod1/cri-0123.scope" };
+  const old = { command: "OLD", executable: "" };
+  const found = (word: string): number[] => [web, pod, old].flatMap((one, i) => (matches(one, word) ? [i] : []));
+  deepStrictEqual(found("PYTHON"), [0]);
+  deepStrictEqual(found("web"), [0]);
+  deepStrictEqual(found("pod1"), [1]);
+  deepStrictEqual(found("old"), [2]);
+  deepStrictEqual(found(""), [0, 1, 2]);
+  deepStrictEqual([web, pod, { service: undefined }, { control_group: "/" }].map(placeOf), ["web", "cri-0123.scope", "", ""]);
+});
+
+test("the interval of a history is the usual one, within bounds", () => {
+  const of = (...times: number[]): number =>
+    intervalOf({ points: times.map((time) => ({ time })) } as unknown as History);
+  strictEqual(of(0, 10, 20, 500, 510), 10);
+  strictEqual(of(0, 0.1, 0.2), 1);
+  strictEqual(of(0, 4000, 8000), 60);
+  strictEqual(of(7), 5);
+});
+
 test("figures", () => {
   const texts: [number, string][] = [
     [0, "0"],
@@ -372,6 +494,8 @@ test("the address holds the state", () => {
   deepStrictEqual(fromHash(`#${toHash(filtered)}`), filtered);
   strictEqual(toHash({ ...DEFAULTS, size: 0, age: 0 }), "size=0&age=0");
   deepStrictEqual(fromHash("#size=-1&age=7&thread="), { ...DEFAULTS, zoom: [] });
+  for (const base of ["17", "choose"]) strictEqual(fromHash(`#pid=1&base=${base}`).base, base);
+  for (const base of ["-1", "1x", "99999999999", ""]) strictEqual(fromHash(`#pid=1&base=${base}`).base, "");
   deepStrictEqual(fromHash("#view=x&zoom=1..2&unit=&value=__proto__&nonsense"), { ...DEFAULTS, zoom: [] });
 });
 

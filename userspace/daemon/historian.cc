@@ -13,7 +13,7 @@
 #include "userspace/base/printable_text.h"
 #include "userspace/base/processor_time.h"
 #include "userspace/history/retention.h"
-#include "userspace/history/service_name.h"
+#include "userspace/process/service_name.h"
 #include "userspace/profile/estimate.h"
 #include "userspace/recording/surveys.h"
 #include "userspace/report/human.h"
@@ -250,7 +250,7 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
   if (known.id == 0) {
     const std::vector<std::string> groups = process.control_groups.value_or(std::vector<std::string>());
     const absl::StatusOr<int64_t> id =
-        writer_->AddProcess({.service = base::Printable(history::ServiceName(groups, process.command)),
+        writer_->AddProcess({.service = base::Printable(process::ServiceName(groups, process.command)),
                              .command = base::Printable(process.command),
                              .pid = process.ref.pid,
                              .process_id = process.ref.process_id,

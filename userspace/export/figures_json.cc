@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/export/figures_json.h"
 
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -11,6 +12,9 @@ namespace heaptap::exporter {
 namespace {
 
 Json ValueJson(const std::string& text) { return base::Printable(text); }
+Json ValueJson(const std::optional<std::string>& text) {
+  return text.has_value() ? Json(base::Printable(*text)) : Json();
+}
 Json ValueJson(absl::Time time) { return absl::FormatTime(absl::RFC3339_full, time, absl::UTCTimeZone()); }
 template <typename Value>
 Json ValueJson(const Value& value) {

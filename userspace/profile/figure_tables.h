@@ -48,6 +48,8 @@ inline constexpr std::tuple kProcessFigures = {
     Figure("owner", &ProcessSummary::owner),
     Figure("command", &ProcessSummary::command, {.title = "COMMAND"}),
     Figure("executable", &ProcessSummary::executable),
+    Figure("service", &ProcessSummary::service),
+    Figure("control_group", &ProcessSummary::control_group),
     Figure("recorded_since", &ProcessSummary::recorded_since, {.title = "UPTIME"}),
     Figure("live_bytes", &ProcessSummary::live_bytes,
            {.title = "LIVE",

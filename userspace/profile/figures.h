@@ -37,6 +37,9 @@ struct ProcessSummary {
   std::optional<uid_t> owner = {};
   std::string command = {};     // chosen by the process; may hold any byte
   std::string executable = {};  // path in the process's own mount namespace; "": unknown
+  // Of an ended process, those that it had; they may hold any byte (process/service_name.h).
+  std::optional<std::string> service = {};        // the name of its systemd unit; none: it has none, or it is unknown
+  std::optional<std::string> control_group = {};  // the longest of its paths; none: unknown
   absl::Time recorded_since = {};
   double live_bytes = 0;
   double live_objects = 0;

@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/messages.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/facts.h"
+#include "userspace/process/service_name.h"
 
 namespace heaptap::recording {
 namespace {
@@ -98,6 +101,13 @@ void Controls::NoteOwner(Target& target) {
   const bool is_same = !target.owner_known || target.owner == owner;
   target.owner = is_same ? owner : std::nullopt;
   target.owner_known = true;
+  if (!facts.ok()) return;
+  // Version 1 of control groups shows "/" for a process that is exiting.
+  std::string group = process::LongestControlGroup(facts->control_groups);
+  if (group.empty() || (group == "/" && target.control_group.has_value())) return;
+  target.control_group = std::move(group);
+  std::string unit = process::UnitName(facts->control_groups);
+  target.service = unit.empty() ? std::nullopt : std::optional(std::move(unit));
 }
 
 }  // namespace heaptap::recording

@@ -44,7 +44,8 @@ class Controls {
   pid_t OtherCollector(const heaptap_control& control);
   bool IsCollector(pid_t pid);
 
-  // Reads whose process it is, for the time after its end too. A process whose owner ever changed belongs to root only.
+  // Reads whose process it is, and its service and control group, for the time after its end too. A process whose owner
+  // ever changed belongs to root only.
   void NoteOwner(Target& target);
 
  private:

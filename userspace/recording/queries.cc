@@ -61,6 +61,8 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const std::vect
   summary.process_id = target.process_id;
   summary.command = target.name;
   if (const AddressSpace* space = dumps_.Space(target); space != nullptr) summary.executable = space->executable;
+  summary.service = target.service;
+  summary.control_group = target.control_group;
   summary.recorded_since = target.since;
   std::set<uint64_t> stacks;
   for (const bpf::TallyEntry& entry : tallies) {

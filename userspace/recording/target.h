@@ -56,6 +56,9 @@ struct Target {
   // The user who may look at it besides root, if every reading gave the same one.
   std::optional<uid_t> owner = {};
   bool owner_known = false;
+  // The last ones that it had (process/service_name.h); none: it has none, or they are unknown.
+  std::optional<std::string> service = {};
+  std::optional<std::string> control_group = {};
   std::optional<bool> active = {};  // prof.active at the last reading
   bool reachable = true;            // no access to its memory has reached the time limit
   uint64_t control_address = 0;

@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Starts the page: with the profile that it contains, or as the page of the daemon.
-import { make } from "./dom";
+import { Comparison, endComparison, fetchComparison, makeCompareButton, makeComparisonBar, startChoosing } from "./comparison";
+import { make, selectorsOf } from "./dom";
+import { Freshness } from "./freshness";
 import { fetchHistory, History, momentAddress } from "./history";
 import { Profile } from "./profile";
 import { ProcessesView } from "./processes_view";
 import { ProfileView } from "./profile_view";
-import { DEFAULTS, fromHash, State, toHash } from "./state";
+import { CHOOSE, DEFAULTS, fromHash, State, toHash } from "./state";
 import { Timeline } from "./timeline";
 
 class Page {
   private state: State = fromHash(location.hash);
   private readonly place = document.getElementById("app") as HTMLElement;
   private processes: ProcessesView | null = null;
-  private loaded: { key: string; profile: Profile } | null = null;
+  private loaded: { key: string; profile: Profile; comparison: Comparison | null } | null = null;
   private past: { key: string; history: History | null } | null = null;
+  private above: HTMLElement | null = null; // the profile, in the place of a timeline
+  private tableState: Partial<State> = {}; // of the table of processes, when it was last shown
+  private shownPid = ""; // of the last profile
+  private readonly freshness = new Freshness(
+    () => this.state.at === 0 && this.timeline !== null,
+    () => this.readPoints(),
+  );
   timeline: Timeline | null = null;
   private turn = 0; // of those that read from the daemon
   view: ProfileView | null = null;
@@ -40,8 +49,10 @@ class Page {
     if (isTyping) history.replaceState(null, "", hash);
     else history.pushState(null, "", hash);
     const search = document.activeElement?.id === "search" ? (document.activeElement as HTMLInputElement).selectionStart : null;
+    const { processes } = this;
     void this.show().then(() => {
-      if (search === null) return;
+      // Another view has another field.
+      if (search === null || processes !== this.processes) return;
       const field = document.getElementById("search") as HTMLInputElement | null;
       field?.focus();
       field?.setSelectionRange(search, search);
@@ -49,46 +60,41 @@ class Page {
   }
 
   private async show(): Promise<void> {
-    if (this.own === null && this.state.pid === "" && this.state.service === "") {
-      this.view = null;
-      this.loaded = null;
-      this.past = null;
-      document.title = "heaptap";
-      if (this.processes === null) {
-        this.processes = new ProcessesView(this.state, (part) => this.change(part));
-        this.place.replaceChildren(this.processes.element);
-      } else {
-        this.processes.show(this.state);
-      }
+    const { base } = this.state;
+    if (this.own === null && ((this.state.pid === "" && this.state.service === "") || base === CHOOSE)) {
+      this.showProcesses();
       return;
     }
+    const cameFromTable = this.processes !== null;
     this.processes?.stop();
     this.processes = null;
+    this.shownPid = this.state.pid;
     let profile = this.own;
     if (profile === null) {
       const { pid, service, at, from, span } = this.state;
-      const key = [pid, service, at, from].join();
-      const pastKey = [pid, service, span].join();
+      const key = [pid, service, at, from, base].join();
+      const pastKey = [pid, service, span, base].join();
       if (this.loaded?.key !== key || this.past?.key !== pastKey) {
         const turn = ++this.turn;
         if (this.loaded === null) this.place.replaceChildren(make("p", { class: "empty", role: "status" }, "Reading the profile…"));
         try {
           // Both before anything is drawn, so that nothing moves afterwards.
           const state = { ...this.state };
-          const past = this.past?.key === pastKey ? this.past : { key: pastKey, history: await fetchHistory(state) };
-          const loaded = this.loaded?.key === key ? this.loaded : { key, profile: await fetchProfile(state, past.history) };
+          const past = this.past?.key === pastKey ? this.past : { key: pastKey, history: base === "" ? await fetchHistory(state) : null };
+          const loaded = this.loaded?.key === key ? this.loaded : { key, ...(await fetchShown(state, past.history)) };
           // Something else was chosen meanwhile.
           if (turn !== this.turn) return;
           if (loaded !== this.loaded) this.view = null;
           this.past = past;
           this.loaded = loaded;
           this.timeline = null;
+          this.above = null;
         } catch (problem) {
           if (turn !== this.turn) return;
           this.loaded = null;
           this.view = null;
-          const back = make("button", { type: "button", class: "back", click: () => this.change({ ...DEFAULTS, zoom: [] }) }, "← Processes");
-          this.place.replaceChildren(make("p", { class: "empty", role: "alert" }, String(problem instanceof Error ? problem.message : problem)), back);
+          this.timeline = null;
+          this.showProblem(String(problem instanceof Error ? problem.message : problem));
           return;
         }
       }
@@ -100,22 +106,67 @@ class Page {
       this.view = new ProfileView(profile, {
         state: this.state,
         change: (part) => this.change(part),
-        back: this.own !== null ? null : () => this.change({ ...DEFAULTS, zoom: [] }),
+        back: this.own !== null ? null : () => this.toProcesses(),
         timeline,
       });
+      const [control] = cameFromTable ? [".back"] : selectorsOf(document.activeElement);
       this.place.replaceChildren(this.view.element);
+      if (control !== undefined) this.place.querySelector<HTMLElement>(control)?.focus({ preventScroll: true });
       return;
     }
     this.view.show(this.state, timeline);
   }
 
-  // The same element as long as nothing of it changes, so that it keeps the focus. null: there is no history.
+  private showProcesses(): void {
+    this.view = null;
+    this.loaded = null;
+    this.past = null;
+    this.timeline = null;
+    this.turn++; // What is still being read is not wanted any more.
+    document.title = "heaptap";
+    const isChoosing = this.state.base === CHOOSE;
+    if (!isChoosing) this.tableState = { search: this.state.search, sort: this.state.sort, ascending: this.state.ascending };
+    if (this.processes !== null) {
+      this.processes.show(this.state);
+      return;
+    }
+    this.processes = new ProcessesView(this.state, (part) => this.change(part), isChoosing ? "" : this.shownPid);
+    this.place.replaceChildren(this.processes.element);
+    if (isChoosing) document.getElementById("search")?.focus();
+  }
+
+  private showProblem(text: string): void {
+    const choices = [make("button", { type: "button", class: "back", click: () => this.toProcesses() }, "← Processes")];
+    if (this.state.base !== "") {
+      const choose = (): void => this.change(startChoosing());
+      choices.push(make("button", { type: "button", class: "back", id: "compare", click: choose }, "Choose another process…"));
+    }
+    this.place.replaceChildren(make("main", {}, make("header", {}, ...choices), make("p", { class: "problem", role: "alert" }, text)));
+  }
+
+  private toProcesses(): void {
+    this.change({ ...DEFAULTS, zoom: [], ...this.tableState });
+  }
+
+  // The same element as long as nothing of it changes, so that it keeps the focus. null: there is nothing to show.
   private drawTimeline(): HTMLElement | null {
-    const history = this.own === null ? (this.past?.history ?? null) : null;
-    if (history === null) return null;
+    if (this.own !== null || this.loaded === null) return null;
+    const { comparison, profile } = this.loaded;
+    if (comparison !== null) return (this.above ??= makeComparisonBar(comparison, this.state, (part) => this.change(part)));
+    const compare = profile.subject.pid === null ? null : makeCompareButton((part) => this.change(part));
+    const history = this.past?.history ?? null;
+    if (history === null) {
+      if (compare !== null) this.above ??= make("section", { class: "comparison" }, compare);
+      return this.above;
+    }
     const hadFocus = document.activeElement instanceof HTMLCanvasElement && document.activeElement.closest(".timeline") !== null;
     if (this.timeline === null) {
-      this.timeline = new Timeline(history, this.state, (part) => this.change(part), () => this.readAgain());
+      const readNow = (): void => {
+        if (this.loaded !== null) this.loaded = { ...this.loaded, key: "" };
+        this.readAgain();
+      };
+      this.timeline = new Timeline(history, this.state, (part) => this.change(part), () => this.readAgain(), readNow, compare);
+      this.freshness.start(history);
       if (hadFocus) window.setTimeout(() => this.timeline?.element.querySelector("canvas")?.focus({ preventScroll: true }));
     }
     return this.timeline.element;
@@ -126,6 +177,17 @@ class Page {
     void this.show();
   }
 
+  // Reads what the history has got since. null: nothing.
+  private async readPoints(): Promise<History | null> {
+    const { past, timeline } = this;
+    const history = await fetchHistory({ ...this.state });
+    // Something else was chosen meanwhile.
+    if (history === null || past === null || this.past !== past || this.timeline !== timeline || this.state.at !== 0) return null;
+    past.history = history;
+    timeline?.update(history);
+    return history;
+  }
+
   private key(event: KeyboardEvent): void {
     const isTyping = event.target instanceof HTMLInputElement && event.target.type !== "checkbox";
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -133,13 +195,17 @@ class Page {
     if (event.key === "Escape") {
       if (isTyping) (event.target as HTMLInputElement).blur();
       if (this.state.search !== "") this.change({ search: "" });
-      else if (this.view === null) return;
+      else if (this.state.base === CHOOSE) this.change(endComparison());
+      else if (this.processes !== null) return;
+      else if (this.view === null && this.own === null) this.toProcesses();
       else if (this.state.zoom.length > 0) this.change({ zoom: this.state.zoom.slice(0, -1) });
       else if (this.state.focus !== "") this.change({ focus: "" });
       else if (this.state.age !== null) this.change({ age: null });
       else if (this.state.size !== null) this.change({ size: null });
       else if (this.state.thread !== "") this.change({ thread: "" });
       else if (this.state.at !== 0) this.change({ at: 0, from: 0 });
+      else if (this.state.base !== "") this.change(endComparison());
+      else if (this.own === null && !isTyping) this.toProcesses();
       return;
     }
     if (isTyping) return;
@@ -156,6 +222,12 @@ class Page {
     const number = ["1", "2", "3"].indexOf(event.key);
     if (number >= 0 && this.view !== null) this.change({ view: views[number], zoom: [] });
   }
+}
+
+async function fetchShown(state: State, history: History | null): Promise<{ profile: Profile; comparison: Comparison | null }> {
+  if (state.base === "") return { profile: await fetchProfile(state, history), comparison: null };
+  const comparison = await fetchComparison(state);
+  return { profile: comparison.profile, comparison };
 }
 
 async function fetchProfile(state: State, history: History | null): Promise<Profile> {

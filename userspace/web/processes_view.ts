@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon's processes, like top: what each holds now, how that changes, and how ended ones ended.
+// The daemon's processes, like top: what each holds now, how that changes, and how ended ones ended. Or only the running
+// ones, to choose the one that another one is compared with.
+import { compareWith, endComparison } from "./comparison";
 import { make } from "./dom";
 import * as format from "./format";
 import { fetchServices, Service } from "./history";
-import { State } from "./state";
+import { focusOf, KeptFocus } from "./kept_focus";
+import { fileName } from "./profile";
+import { CHOOSE, State } from "./state";
 import { Column, makeTable } from "./table";
 
 // The fields of /processes.json and /ended.json that are shown (userspace/profile/figure_tables.h).
@@ -13,6 +17,8 @@ export interface Process {
   process_id: number; // of its books, which is used once
   command: string;
   executable: string;
+  service?: string | null; // the name of its systemd unit; absent from daemons that did not know it yet
+  control_group?: string | null;
   recorded_since: string;
   live_bytes: number;
   peak_bytes: number;
@@ -46,28 +52,33 @@ export class ProcessesView {
   private readonly services = make("section", { class: "services", "aria-label": "Services" });
   private readonly message = make("p", { class: "empty", role: "status" });
 
+  private readonly title = make("h1", {}, "Processes");
+  private readonly links = make("nav", {});
+  private readonly cancel = make("button", { type: "button", class: "back", id: "cancel", click: () => this.change(endComparison()) }, "Cancel");
+
+  // `cameFrom`: the PID of the process whose row gets the focus, as soon as it is there; "": none.
   constructor(
     private state: State,
     private readonly change: (part: Partial<State>) => void,
+    private cameFrom: string,
   ) {
     this.search = make("input", {
       type: "search",
       id: "search",
-      placeholder: "Filter by name   /",
-      "aria-label": "Filter by name",
+      placeholder: "Filter by name, unit or cgroup   /",
+      "aria-label": "Filter by name, unit or control group",
       value: state.search,
       input: () => this.change({ search: this.search.value }),
     });
-    const links = make("nav", {});
     for (const [path, name] of [
       ["/metrics", "metrics"],
       ["/processes.json", "processes.json"],
       ["/ended.json", "ended.json"],
     ]) {
-      links.append(make("a", { href: path }, name));
+      this.links.append(make("a", { href: path }, name));
     }
     this.element.append(
-      make("header", {}, make("h1", {}, "Processes"), this.search, links),
+      make("header", {}, this.title, this.search, this.cancel, this.links),
       this.message,
       this.table,
       this.services,
@@ -115,7 +126,68 @@ export class ProcessesView {
   }
 
   private draw(): void {
-    const columns: Column<Line>[] = [
+    const isChoosing = this.state.base === CHOOSE;
+    const isOther = (line: Line): boolean => String(line.process.pid) !== this.state.pid;
+    const all = [...this.lines.values(), ...(isChoosing ? [] : this.ended.map((process) => ({ process, history: [] })))];
+    const known = isChoosing ? all.filter(isOther) : all;
+    const lines = known.filter((line) => matches(line.process, this.state.search));
+    this.drawHead(isChoosing, all.find((line) => !isOther(line)));
+    const columns = this.columns(all.some((line) => placeOf(line.process) !== ""));
+    const sorting = {
+      key: columns.some((column) => column.key === this.state.sort) ? this.state.sort : "live",
+      isAscending: this.state.ascending,
+    };
+    const focus = focusOf(this.table);
+    const table = makeTable(
+      lines,
+      columns,
+      sorting,
+      (next) => this.change({ sort: next.key, ascending: next.isAscending }),
+      (line) => this.choose(String(line.process.pid)),
+      (line) => String(line.process.process_id),
+    );
+    this.table.replaceChildren(table);
+    if (lines.length === 0 && known.length > 0) this.table.append(make("p", { class: "empty" }, "No process matches the filter."));
+    if (isChoosing && this.lines.size > 0 && known.length === 0) {
+      this.table.append(make("p", { class: "empty" }, "No other process is recorded."));
+    }
+    this.giveFocus(focus, lines);
+  }
+
+  private drawHead(isChoosing: boolean, compared: Line | undefined): void {
+    const name = compared === undefined ? `process ${this.state.pid}` : `${compared.process.command || "-"} (PID ${this.state.pid})`;
+    const title = isChoosing ? `Compare ${name} with…` : "Processes";
+    if (this.title.textContent !== title) this.title.textContent = title;
+    this.cancel.hidden = !isChoosing;
+    this.links.hidden = isChoosing;
+    this.services.hidden = isChoosing;
+  }
+
+  private choose(pid: string): void {
+    // The filter is for processes, not for functions. Of an ended one, the history is left.
+    this.change(this.state.base === CHOOSE ? compareWith(pid) : { pid, search: "", sort: "self", ascending: false });
+  }
+
+  // To the row of the process that was looked at; else to where it was before the table was drawn.
+  private giveFocus(focus: KeptFocus, lines: Line[]): void {
+    const shown = lines.find((line) => String(line.process.pid) === this.cameFrom);
+    const isFree = document.activeElement === document.body;
+    // Once only: later the person may be elsewhere.
+    if (this.lines.size + this.ended.length > 0) this.cameFrom = "";
+    if (shown === undefined || !isFree) return focus.restore();
+    this.table.querySelector<HTMLElement>(`[data-row="${shown.process.process_id}"]`)?.focus();
+  }
+
+  private columns(hasPlaces: boolean): Column<Line>[] {
+    const place: Column<Line> = {
+      key: "place",
+      title: "Unit or cgroup",
+      isNumber: false,
+      text: (line) => placeOf(line.process) || "-",
+      order: (line) => placeOf(line.process),
+      hint: (line) => line.process.control_group ?? "",
+    };
+    return [
       { key: "pid", title: "PID", isNumber: true, text: (line) => String(line.process.pid), order: (line) => line.process.pid },
       {
         key: "command",
@@ -125,6 +197,7 @@ export class ProcessesView {
         order: (line) => line.process.command,
         hint: (line) => line.process.executable,
       },
+      ...(hasPlaces ? [place] : []),
       { ...this.bytes("live", "Live", (line) => line.process.live_bytes), picture: (line) => (isRunning(line) ? sparkline(line) : null) },
       { ...this.bytes("growth", "Growth/min", growth), text: (line) => (isRunning(line) ? format.signed(growth(line), "bytes", true) : "-") },
       this.bytes("peak", "Peak", (line) => line.process.peak_bytes),
@@ -133,28 +206,6 @@ export class ProcessesView {
       { key: "losses", title: "Losses", isNumber: true, text: (line) => format.count(losses(line)), order: losses },
       { key: "state", title: "State", isNumber: false, text: stateOf, order: (line) => line.process.ended ?? "" },
     ];
-    const wanted = (line: Line): boolean => {
-      const word = this.state.search.toLowerCase();
-      return [line.process.command, line.process.executable].some((text) => text.toLowerCase().includes(word));
-    };
-    const lines = [...this.lines.values(), ...this.ended.map((process) => ({ process, history: [] }))].filter(wanted);
-    const sorting = {
-      key: columns.some((column) => column.key === this.state.sort) ? this.state.sort : "live",
-      isAscending: this.state.ascending,
-    };
-    const table = makeTable(
-      lines,
-      columns,
-      sorting,
-      (next) => this.change({ sort: next.key, ascending: next.isAscending }),
-      (line) => {
-        // The filter is for processes, not for functions. Of an ended one, the history is left.
-        this.change({ pid: String(line.process.pid), search: "", sort: "self", ascending: false });
-      },
-    );
-    this.table.replaceChildren(table);
-    const isFiltered = lines.length === 0 && this.lines.size + this.ended.length > 0;
-    if (isFiltered) this.table.append(make("p", { class: "empty" }, "No process has such a name."));
   }
 
   // Those that the daemon has a history of, also of the time before its last start.
@@ -172,6 +223,16 @@ export class ProcessesView {
   private bytes(key: string, title: string, value: (line: Line) => number): Column<Line> {
     return { key, title, isNumber: true, text: (line) => format.bytes(value(line)), order: value };
   }
+}
+
+// The systemd unit; without one, the last part of the control group, which says most. "": neither is known.
+export function placeOf(process: Pick<Process, "service" | "control_group">): string {
+  return process.service || fileName(process.control_group ?? "");
+}
+
+export function matches(process: Pick<Process, "command" | "executable" | "service" | "control_group">, word: string): boolean {
+  const texts = [process.command, process.executable, process.service ?? "", process.control_group ?? ""];
+  return texts.some((text) => text.toLowerCase().includes(word.toLowerCase()));
 }
 
 function isRunning(line: Line): boolean {

@@ -12,7 +12,7 @@ export function makeHead(scene: Scene): HTMLElement {
   const { subject } = scene.profile;
   const { back, state } = scene.host;
   const header = make("header", {});
-  if (back !== null) header.append(make("button", { type: "button", class: "back", click: back }, "← Processes"));
+  if (back !== null) header.append(make("button", { type: "button", class: "back", id: "back", click: back }, "← Processes"));
   // Folders of dumps say little, and take the room of the figures.
   const short = subject.name.replace(/(^|\s)\S*\//g, "$1");
   header.append(make("h1", { title: subject.name }, short), makeFacts(scene));
@@ -20,7 +20,7 @@ export function makeHead(scene: Scene): HTMLElement {
   const { coverage } = subject;
   if (coverage !== undefined && coverage.length > 0) header.append(makeCoverage(coverage));
   // What is below stays where it is while moments of a process are chosen.
-  else if (scene.host.timeline !== null && state.service === "") header.append(makeUnknownCoverage());
+  else if (scene.host.timeline !== null && state.service === "" && state.base === "") header.append(makeUnknownCoverage());
   if (subject.warnings.length > 0) {
     const list = make("ul", {}, ...subject.warnings.map((warning) => make("li", {}, warning)));
     header.append(
@@ -53,8 +53,8 @@ function makeFacts(scene: Scene): HTMLElement {
   );
   if (isDifference) {
     const before = totalBefore(profile);
-    const now = format.bytes(before.bytes + sum.bytes);
-    add("Before", format.bytes(before.bytes), `now ${now}, ${relativeText(before, sum, "bytes")}`);
+    const after = format.bytes(before.bytes + sum.bytes);
+    add("Before", format.bytes(before.bytes), `after ${after}, ${relativeText(before, sum, "bytes")}`);
   }
   addKnown("Objects", format.signed(sum.objects, "objects", isDifference), `mean ${meanSize(sum)}`);
   addKnown(

@@ -12,6 +12,7 @@ export type Table = "function" | "line" | "path" | "library" | "thread" | "size"
 export interface State {
   pid: string; // of the daemon's process; "": the page's own profile, or the table of processes
   service: string; // of the history, instead of one process
+  base: string; // PID of the process that this one is compared with; CHOOSE: the table, to choose it; "": no comparison
   span: Span; // of the timeline
   at: number; // a moment of the history, in seconds since 1970; 0: now
   from: number; // the difference since this moment; 0: no difference
@@ -31,9 +32,12 @@ export interface State {
   ascending: boolean;
 }
 
+export const CHOOSE = "choose";
+
 export const DEFAULTS: State = {
   pid: "",
   service: "",
+  base: "",
   span: "hour",
   at: 0,
   from: 0,
@@ -82,6 +86,8 @@ export function fromHash(hash: string): State {
     if (word !== null && choices.includes(word)) target[key] = word;
   }
   for (const key of ["pid", "service", "search", "focus", "thread", "sort"]) target[key] = words.get(key) ?? target[key];
+  const base = words.get("base") ?? "";
+  if (base === CHOOSE || /^\d{1,10}$/.test(base)) state.base = base;
   state.full = words.get("full") === "true";
   state.ascending = words.get("ascending") === "true";
   for (const key of ["at", "from"]) {

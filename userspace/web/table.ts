@@ -64,13 +64,12 @@ export function makeTable<T>(
   for (const row of sortRows(rows, columns, sorting).slice(0, MOST_ROWS)) {
     const line = make("tr", {
       tabindex: 0,
+      "data-row": keyOf(row) || false,
       click: () => choose(row),
       keydown: (event) => {
         if ((event as KeyboardEvent).key === "Enter") choose(row);
       },
     });
-    const key = keyOf(row);
-    if (key !== "") line.dataset.row = key;
     for (const column of columns) {
       const text = column.text(row);
       const cell = make("td", { class: column.isNumber ? "number" : "name", title: column.hint?.(row) ?? text }, text);

@@ -9,26 +9,30 @@ import { State } from "./state";
 import { drawTimeline, Picture } from "./timeline_picture";
 
 const HUES = [28, 210, 45, 165, 340, 265];
+const NOWHERE = -1;
 
 export class Timeline {
   readonly element: HTMLElement;
   private readonly canvas = make("canvas", { tabindex: 0, role: "application", "aria-label": "Timeline: arrow keys choose a moment, with Shift a range" });
   private readonly note = make("output", { class: "timeline-note", "aria-live": "polite" });
-  private readonly layers: Layer[];
-  private readonly picture: Picture;
+  private readonly legend = make("ul", { class: "legend", "aria-label": "Layers, the largest first" });
+  private picture: Picture;
   private dragged: number[] = []; // two points while the mouse is down
+  private pointed = NOWHERE; // where the mouse is, in pixels of the window
 
+  // `refresh` reads the history again, `now` the profile too. `compare`: a button, or null.
   constructor(
-    private readonly history: History,
+    private history: History,
     private readonly state: State,
     private readonly change: (part: Partial<State>) => void,
     private readonly refresh: () => void,
+    private readonly now: () => void,
+    private readonly compare: HTMLElement | null,
   ) {
-    this.layers = layersOf(history);
-    this.picture = { history, layers: this.layers, colors: this.layers.map((layer, i) => colorOf(layer, i)), left: 0, width: 0, height: 0, top: 1 };
+    this.picture = pictureOf(history);
     this.element = make("section", { class: "timeline", "aria-label": "Timeline" }, this.controls(), this.canvas, this.note);
     this.canvas.addEventListener("mousedown", (event) => {
-      const point = this.pointAt(event);
+      const point = this.pointAt(event.clientX);
       this.dragged = [point, point];
       event.preventDefault();
       this.canvas.focus({ preventScroll: true });
@@ -38,7 +42,20 @@ export class Timeline {
     this.canvas.addEventListener("mouseleave", () => this.leave());
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.draw()).observe(this.canvas);
+    this.drawLegend();
     this.say(this.chosen()[1]);
+  }
+
+  // Shows the same subject at a later time; the elements stay, and so does the focus. Not while the mouse marks a range.
+  update(history: History): void {
+    if (this.dragged.length === 2) return;
+    this.history = history;
+    this.picture = pictureOf(history);
+    this.drawLegend();
+    this.draw();
+    // Nobody wants to hear each point.
+    this.note.setAttribute("aria-live", "off");
+    this.say(this.pointed === NOWHERE ? this.chosen()[1] : this.pointAt(this.pointed));
   }
 
   draw(): void {
@@ -73,20 +90,30 @@ export class Timeline {
         this.state.span,
         (span) => this.change({ span }),
       ),
-      make("button", { type: "button", class: "back", id: "now", click: () => this.change({ at: 0, from: 0, zoom: [] }) }, "Now"),
+      make("button", { type: "button", class: "back", id: "now", click: () => this.showNow() }, "Now"),
     );
+    if (this.compare !== null) bar.append(this.compare);
     if (this.state.service === "" && service !== "") {
       const follow = (): void => this.change({ service, pid: "", at: 0, from: 0, zoom: [] });
       bar.append(make("button", { type: "button", class: "back", id: "service", click: follow }, `Service ${service}`));
     }
-    const legend = make("ul", { class: "legend", "aria-label": "Layers, the largest first" });
-    this.layers.forEach((layer, i) => {
-      const sample = make("span", { class: "sample" }, layer.name === OTHERS ? "·" : String(i + 1));
-      sample.style.background = this.picture.colors[i];
-      legend.append(make("li", { title: layer.name }, sample, layer.name));
-    });
-    bar.append(legend, this.markField());
+    bar.append(this.legend, this.markField());
     return bar;
+  }
+
+  private showNow(): void {
+    if (this.state.at === 0 && this.state.from === 0) this.now();
+    else this.change({ at: 0, from: 0, zoom: [] });
+  }
+
+  private drawLegend(): void {
+    const { layers, colors } = this.picture;
+    const entries = layers.map((layer, i) => {
+      const sample = make("span", { class: "sample" }, layer.name === OTHERS ? "·" : String(i + 1));
+      sample.style.background = colors[i];
+      return make("li", { title: layer.name }, sample, layer.name);
+    });
+    this.legend.replaceChildren(...entries);
   }
 
   private markField(): HTMLElement {
@@ -113,15 +140,18 @@ export class Timeline {
     return this.picture.left + ((points[point].time - points[0].time) / length) * this.picture.width;
   }
 
-  private pointAt(event: MouseEvent): number {
+  // `left`: in pixels of the window.
+  private pointAt(left: number): number {
     const { points } = this.history;
-    const x = event.clientX - this.canvas.getBoundingClientRect().left - this.picture.left;
+    const x = left - this.canvas.getBoundingClientRect().left - this.picture.left;
     const length = points[points.length - 1].time - points[0].time;
     return nearest(this.history, points[0].time + (x / Math.max(1, this.picture.width)) * length);
   }
 
   private move(event: MouseEvent): void {
-    const point = this.pointAt(event);
+    this.pointed = event.clientX;
+    this.note.setAttribute("aria-live", "polite");
+    const point = this.pointAt(event.clientX);
     if (this.dragged.length === 2) {
       this.dragged = [this.dragged[0], point];
       this.draw();
@@ -130,6 +160,7 @@ export class Timeline {
   }
 
   private leave(): void {
+    this.pointed = NOWHERE;
     this.dragged = [];
     this.draw();
     this.say(this.chosen()[1]);
@@ -166,6 +197,11 @@ export class Timeline {
     for (const mark of near.slice(0, 3)) parts.push(`▾ ${mark.kind} ${mark.text}`);
     this.note.textContent = parts.join("   ");
   }
+}
+
+function pictureOf(history: History): Picture {
+  const layers = layersOf(history);
+  return { history, layers, colors: layers.map((layer, i) => colorOf(layer, i)), left: 0, width: 0, height: 0, top: 1 };
 }
 
 function colorOf(layer: Layer, number: number): string {

@@ -53,6 +53,23 @@ def test_control_group(lab, daemon, new_cgroup):
     inside.ends()
 
 
+def test_control_group_of_a_process(lab, daemon, new_cgroup):
+    """Clients see the control group and the unit of a process, also after its end."""
+    cgroup = new_cgroup(".service")
+    unit = cgroup.path.strip("/").removesuffix(".service")
+    daemon.reload("exact")
+    inside = lab.preloaded_puppet(preexec_fn=cgroup.enter)
+    daemon.wait_recorded(inside.pid)
+    outside = lab.preloaded_puppet()
+    daemon.wait_recorded(outside.pid)
+    def place(entry):
+        return entry["service"], entry["control_group"]
+    assert place(daemon.processes()[inside.pid]) == (unit, cgroup.path)
+    assert daemon.processes()[outside.pid]["service"] is None
+    inside.ends()
+    assert place(daemon.wait_ended(inside.pid)) == (unit, cgroup.path)
+
+
 def test_pid(lab, daemon):
     """A rule for one PID can be written when it is known."""
     daemon.reload()

@@ -16,6 +16,11 @@ def page_of(lab, dump, *arguments):
     return f"file://{path}"
 
 
+def address_of(daemon):
+    """Of the page that the daemon serves."""
+    return daemon.wait_said(r"^heaptap: recording; .* and (http://127\.0\.0\.1:\d+)")[1]
+
+
 def names(browser):
     return [row[-1] for row in browser.rows()]
 

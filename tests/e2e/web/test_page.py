@@ -261,7 +261,7 @@ def test_the_page_of_the_daemon(lab, browser, daemon):
     assert browser.script("return document.querySelector('[aria-sort=descending]').textContent") == "PID ▼"
     browser.search("no such name")
     wait_until(lambda: not browser.rows(), "the filter hides it")
-    assert "No process has such a name" in browser.text(".scroll .empty")
+    assert "No process matches the filter" in browser.text(".scroll .empty")
     browser.shoot("processes_filtered")
     browser.escape()
     wait_until(lambda: browser.rows(), "no filter")

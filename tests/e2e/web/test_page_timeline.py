@@ -9,13 +9,10 @@ import json
 from selenium.webdriver.common.action_chains import ActionChains
 
 from harness import wait_until
-from history import SIZE, start, wait_live
+from history import SIZE, moment, start, wait_live
+from pages import address_of
 
 DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--history-interval", "100ms"]
-
-
-def address_of(daemon):
-    return daemon.wait_said(r"^heaptap: recording; .* and (http://127\.0\.0\.1:\d+)")[1]
 
 
 def place(browser, point):
@@ -48,6 +45,13 @@ def live(browser):
     return browser.text(".facts dd")
 
 
+def set_visibility(browser, state):
+    """As if the person looked at another tab ("hidden"), or came back ("visible"). A hidden timeline stays as it is, so that
+    its points do not move under the mouse of a test."""
+    browser.script(f"Object.defineProperty(document, 'visibilityState', {{configurable: true, get: () => '{state}'}});"
+                   "document.dispatchEvent(new Event('visibilitychange'))")
+
+
 def test_a_moment_a_range_a_mark(lab, browser, daemon):
     puppet = start(lab, daemon)
     for count in (100, 300):
@@ -59,6 +63,7 @@ def test_a_moment_a_range_a_mark(lab, browser, daemon):
     wait_until(lambda: live(browser) == "400.0K", "the live profile")
     browser.shoot("timeline")
 
+    set_visibility(browser, "hidden")
     held = points(browser)
     early = held.index(100 * SIZE)
     late = held.index(400 * SIZE)
@@ -117,3 +122,86 @@ def test_an_ended_process(lab, browser, daemon):
     browser.open("about:blank")
     # The first answer, that the process is gone, is in the console.
     assert all("404" in line for line in browser.complaints())
+
+
+COUNT_READINGS = """
+    window.readings = 0;
+    const {fetch} = window;
+    window.fetch = (...words) => {
+      if (String(words[0]).startsWith('/history.json?')) window.readings++;
+      return fetch(...words);
+    }"""
+PLACES = ("return [...document.querySelectorAll('.timeline canvas, .timeline-bar button, #mark, .flame, .scroll')].map(one => {"
+          "const box = one.getBoundingClientRect(); return [box.x, box.y, box.width, box.height]})")
+
+
+def readings(browser):
+    return browser.script("return window.readings")
+
+
+def wait_later(daemon, pid, seconds):
+    """Until the history has points of that many more seconds."""
+    end = moment(daemon, pid) + seconds
+    wait_until(lambda: moment(daemon, pid) > end, f"{seconds} more seconds of history")
+
+
+def keep_changing(daemon, puppet, total):
+    puppet.ask(f"keep 100 {SIZE}")
+    wait_live(daemon, puppet.pid, total * SIZE)
+
+
+def test_new_points_appear(lab, browser, daemon):
+    """The timeline of now goes on, and nothing else moves: not the focus, not what is typed, no part of the page."""
+    puppet = start(lab, daemon)
+    keep_changing(daemon, puppet, 100)
+    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    browser.wait(".timeline canvas")
+    browser.script("window.canvas = document.querySelector('.timeline canvas')")
+    field = browser.wait("#mark")
+    field.send_keys("half a wo")
+    before = browser.script(PLACES)
+    keep_changing(daemon, puppet, 200)
+    wait_until(lambda: points(browser)[-1] == 200 * SIZE, "the new point, without a click")
+    assert browser.script("return document.activeElement.id") == "mark"
+    field.send_keys("rd")
+    assert field.get_attribute("value") == "half a word"
+    assert browser.script(PLACES) == before
+    assert browser.script("return document.querySelector('.timeline canvas') === window.canvas")
+    assert "live 200.0K" in browser.text(".timeline-note")
+    # The profile is that of the moment at which it was read, until somebody asks for now.
+    assert live(browser) == "100.0K"
+    browser.wait("#now").click()
+    wait_until(lambda: live(browser) == "200.0K", "the profile of now")
+    assert browser.script("return document.activeElement.id") == "now"
+    browser.open("about:blank")
+
+
+def test_no_new_points_for_nobody(lab, browser, daemon):
+    """Neither while the page is hidden, nor while a moment or a range of the past is chosen."""
+    puppet = start(lab, daemon)
+    keep_changing(daemon, puppet, 100)
+    keep_changing(daemon, puppet, 200)
+    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    browser.wait(".timeline canvas")
+    browser.script(COUNT_READINGS)
+    wait_until(lambda: readings(browser) > 0, "the page reads")
+    set_visibility(browser, "hidden")
+    settled = readings(browser)
+    wait_later(daemon, puppet.pid, 3)
+    assert readings(browser) == settled
+    set_visibility(browser, "visible")
+    wait_until(lambda: readings(browser) > settled, "it reads on")
+
+    set_visibility(browser, "hidden")
+    held = points(browser)
+    drag(browser, held.index(100 * SIZE), len(held) - 1 - held[::-1].index(200 * SIZE))
+    wait_until(lambda: "from=" in browser.driver.current_url and live(browser).startswith("+"), "a range")
+    set_visibility(browser, "visible")
+    link = browser.driver.current_url
+    chosen = points(browser)
+    settled = readings(browser)
+    wait_later(daemon, puppet.pid, 3)
+    assert (readings(browser), points(browser), browser.driver.current_url) == (settled, chosen, link)
+    browser.wait("#now").click()
+    wait_until(lambda: readings(browser) > settled, "now, it reads on")
+    browser.open("about:blank")

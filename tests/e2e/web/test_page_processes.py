@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of the daemon's processes: units and control groups, the filter, and where the focus of the keyboard is.
+
+Recording is exact; error bounds: none.
+"""
+
+from harness import wait_until
+from pages import address_of
+from security import keeping_puppet
+
+DAEMON = ["--exact", "--listen", "127.0.0.1:0"]
+# How often the table has been drawn anew.
+COUNT_DRAWINGS = ("window.drawings = 0; new MutationObserver(() => window.drawings++)"
+                  ".observe(document.querySelector('.scroll'), {childList: true})")
+
+
+def pids(browser):
+    return [row[0] for row in browser.rows()]
+
+
+def wait_row(browser, pid):
+    wait_until(lambda: str(pid) in pids(browser), f"process {pid} has a row")
+
+
+def focused_pid(browser):
+    """Of the row with the focus; None: it is elsewhere."""
+    return browser.script("return document.activeElement.matches('tbody tr') ? document.activeElement.cells[0].textContent : null")
+
+
+def wait_drawings(browser, count):
+    browser.script(COUNT_DRAWINGS)
+    wait_until(lambda: browser.script("return window.drawings") >= count, "the table is drawn anew")
+
+
+def focus_row(browser, pid):
+    browser.script("[...document.querySelectorAll('tbody tr')].find(row => row.cells[0].textContent === arguments[0])"
+                   ".focus({focusVisible: true})", str(pid))
+
+
+def test_units_and_control_groups(lab, browser, daemon, new_cgroup):
+    cgroup = new_cgroup("-web.service")
+    unit = cgroup.path.strip("/").removesuffix(".service")
+    slice_group = new_cgroup("-batch.slice")
+    web = keeping_puppet(lab, preexec_fn=cgroup.enter)
+    batch = keeping_puppet(lab, preexec_fn=slice_group.enter)
+    for puppet in (web, batch):
+        daemon.wait_recorded(puppet.pid)
+    browser.open(address_of(daemon))
+    wait_row(browser, batch.pid)
+    column = browser.script("return [...document.querySelectorAll('th')].findIndex(cell => cell.textContent === 'Unit or cgroup')")
+    places = {row[0]: row[column] for row in browser.rows()}
+    assert places[str(web.pid)] == unit
+    assert places[str(batch.pid)] == slice_group.path.strip("/")
+    assert cgroup.path in browser.script("return [...document.querySelectorAll('td.name')].map(cell => cell.title)")
+    assert "unit or cgroup" in browser.script("return document.getElementById('search').placeholder")
+    browser.shoot("processes_units")
+    browser.darken(True)
+    browser.shoot("processes_units_dark")
+    browser.darken(False)
+    browser.search("-WEB.serv")
+    wait_until(lambda: pids(browser) == [str(web.pid)], "the filter by control group")
+    browser.search("-batch")
+    wait_until(lambda: pids(browser) == [str(batch.pid)], "the filter by the other one")
+    browser.search(unit)
+    wait_until(lambda: pids(browser) == [str(web.pid)], "the filter by unit")
+    web.ends()
+    wait_until(lambda: "exit" in (browser.rows() or [[""]])[0][-1], "its end")
+    assert browser.rows()[0][column] == unit, "it keeps its unit"
+    batch.ends()
+    browser.open("about:blank")
+
+
+def test_the_focus_stays(lab, browser, daemon):
+    first, second = keeping_puppet(lab, count=100), keeping_puppet(lab, count=10)
+    for puppet in (first, second):
+        daemon.wait_recorded(puppet.pid)
+    browser.open(address_of(daemon))
+    wait_row(browser, second.pid)
+    focus_row(browser, second.pid)
+    wait_drawings(browser, 2)
+    assert focused_pid(browser) == str(second.pid)
+    # Its place changes, and the focus goes with it.
+    second.ask("keep 1000 1000")
+    wait_until(lambda: pids(browser).index(str(second.pid)) < pids(browser).index(str(first.pid)), "the larger one is first")
+    assert focused_pid(browser) == str(second.pid)
+    # The head of a column, with Enter.
+    browser.script("document.querySelector('[data-column=pid]').focus()")
+    browser.keys("ENTER")
+    wait_until(lambda: "sort=pid" in browser.driver.current_url, "sorted")
+    assert browser.script("return document.activeElement.dataset.column") == "pid"
+    wait_drawings(browser, 2)
+    assert browser.script("return document.activeElement.dataset.column") == "pid"
+    # The filter keeps what is typed.
+    browser.search("pup")
+    wait_drawings(browser, 1)
+    assert browser.script("return document.activeElement.id") == "search"
+
+    table = browser.driver.current_url
+    for leave in (browser.escape, browser.driver.back):
+        focus_row(browser, second.pid)
+        browser.keys("ENTER")
+        browser.wait(".flame canvas")
+        assert browser.script("return document.activeElement.textContent") == "← Processes"
+        leave()
+        browser.wait_text("h1", "Processes")
+        wait_until(lambda: focused_pid(browser) == str(second.pid), "the row of the process")
+        assert browser.driver.current_url == table, "the filter and the order of the table"
+    # What is on is taken back first.
+    browser.open(f"{address_of(daemon)}/#pid={first.pid}&focus=main")
+    browser.wait(".flame canvas")
+    browser.escape()
+    wait_until(lambda: "focus=" not in browser.driver.current_url, "no filter")
+    assert browser.find(".flame canvas")
+    browser.escape()
+    browser.wait_text("h1", "Processes")
+    browser.open("about:blank")
+
+
+def test_a_focused_process_ends(lab, browser, daemon):
+    """Its row stays, as that of an ended one; the focus too."""
+    puppet = keeping_puppet(lab)
+    daemon.wait_recorded(puppet.pid)
+    browser.open(address_of(daemon))
+    wait_row(browser, puppet.pid)
+    focus_row(browser, puppet.pid)
+    puppet.ends()
+    wait_until(lambda: any(row[0] == str(puppet.pid) and "exit" in row[-1] for row in browser.rows()), "its end")
+    assert focused_pid(browser) == str(puppet.pid)
+    browser.open("about:blank")
