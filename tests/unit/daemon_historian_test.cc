@@ -32,7 +32,8 @@ class HistorianTest : public history::HistoryTest {
   }
 
   void Start() {
-    historian_ = std::make_unique<Historian>(collector_, crews_, HistoryOptions{.path = path_, .interval = kInterval});
+    historian_ = std::make_unique<Historian>(
+        collector_, crews_, HistoryOptions{.path = path_, .interval = kInterval, .patience = patience_});
   }
 
   // Waits until what the collector says now is written.
@@ -66,6 +67,7 @@ class HistorianTest : public history::HistoryTest {
   std::atomic<int> surveys_ = 0;
   std::atomic<int> with_paths_ = 0;
   absl::Duration survey_cost_ = {};  // of one with paths
+  absl::Duration patience_ = kPatience;
   std::unique_ptr<Historian> historian_;
 };
 
@@ -93,6 +95,32 @@ TEST_F(HistorianTest, AProcessBeginsWhenItsPathsWereRead) {
   const absl::StatusOr<history::Timeline> timeline = Read({.name = "shop"});
   ASSERT_TRUE(timeline.ok()) << timeline.status();
   for (const history::TimelinePoint& point : timeline->points) EXPECT_EQ(point.live_bytes, 100u);
+}
+
+// The outer frames of a stack come later, if its unwind tables do.
+TEST_F(HistorianTest, WaitsForUnfinishedStacks) {
+  collector_.SetUnfinished(3);
+  collector_.SetSurvey({.processes = {Surveyed(true)}});
+  Start();
+  while (surveys_ <= 3) WaitForRounds();
+  WaitForRounds();
+  const absl::StatusOr<history::Timeline> timeline = Read({.name = "shop"});
+  ASSERT_TRUE(timeline.ok()) << timeline.status();
+  ASSERT_THAT(timeline->paths, SizeIs(1));
+  EXPECT_EQ(timeline->paths[0].frames.at(0).offset, 7u);
+  EXPECT_EQ(timeline->points.back().rows.begin()->second.live_bytes, 100u);
+}
+
+TEST_F(HistorianTest, WaitsNotForever) {
+  collector_.SetUnfinished(1 << 20);
+  patience_ = 3 * kInterval;
+  collector_.SetSurvey({.processes = {Surveyed(true)}});
+  Start();
+  for (int i = 0; i < 3; i++) WaitForRounds();
+  const absl::StatusOr<history::Timeline> timeline = Read({.name = "shop"});
+  ASSERT_TRUE(timeline.ok()) << timeline.status();
+  ASSERT_THAT(timeline->paths, SizeIs(1));
+  EXPECT_EQ(timeline->paths[0].frames.at(0).offset, api::FakeCollector::kUnfinishedOffset);
 }
 
 // At 20 ms instead of 10 s, rounds with paths may take 1.5 of a core: they need no pause of 2 ms / 1.5.

@@ -79,12 +79,25 @@ class FakeCollector : public Collector {
     return survey_;
   }
 
+  // How many stacks are not finished yet.
+  static constexpr uint64_t kUnfinishedOffset = 1;
+  void SetUnfinished(int count) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    unfinished_ = count;
+  }
+
   // One frame for each stack, at the offset of its id.
   absl::StatusOr<profile::SurveyedStacks> Stacks(const profile::ProcessRef& process,
                                                  const std::vector<uint64_t>& stack_ids) override {
     (void)process;
     profile::SurveyedStacks stacks;
-    for (const uint64_t id : stack_ids) stacks.stacks.push_back({{.offset = id}});
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const uint64_t id : stack_ids) {
+      const bool is_finished = unfinished_ == 0;
+      if (!is_finished) unfinished_--;
+      stacks.stacks.push_back(
+          {.frames = {{.offset = is_finished ? id : kUnfinishedOffset}}, .is_finished = is_finished});
+    }
     return stacks;
   }
 
@@ -184,6 +197,7 @@ class FakeCollector : public Collector {
   }
 
   std::mutex mutex_;
+  int unfinished_ = 0;
   profile::Survey survey_;
   std::function<void(const std::string&)> when_asked_;
   std::vector<std::string> deeds_;

@@ -200,7 +200,7 @@ void Historian::FindNewPaths(absl::Time now, std::vector<Turn>& turns) {
       if (!found.ok()) break;
       const size_t files = turn.found.files.size();
       for (auto& stack : found->stacks) {
-        for (auto& frame : stack) {
+        for (auto& frame : stack.frames) {
           if (frame.file != profile::SurveyedStacks::kNoFile) frame.file += files;
         }
         turn.found.stacks.push_back(std::move(stack));
@@ -287,7 +287,7 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
   return writer_->AddPoint(known.id, now, point);
 }
 
-absl::Status Historian::AddPaths(const Turn& turn, Known& known, std::vector<HistoryNames::Task>& tasks) {
+absl::Status Historian::AddPaths(Turn& turn, Known& known, std::vector<HistoryNames::Task>& tasks) {
   if (turn.found.stacks.empty()) return absl::OkStatus();
   const absl::Cleanup count = [this, begin = base::ThreadProcessorTime()] {
     new_paths_cost_ += base::ThreadProcessorTime() - begin;
@@ -302,9 +302,19 @@ absl::Status Historian::AddPaths(const Turn& turn, Known& known, std::vector<His
   }
   std::vector<history::Writer::NewFrame> new_frames;
   for (size_t i = 0; i < turn.found.stacks.size(); i++) {
+    const profile::SurveyedStacks::Stack& stack = turn.found.stacks[i];
+    if (!stack.is_finished) {
+      const absl::Time since = known.waits.try_emplace(turn.asked[i], known.new_paths_at).first->second;
+      if (known.new_paths_at - since < options_.patience) {
+        turn.is_complete = false;
+        known.new_paths++;
+        continue;
+      }
+    }
+    known.waits.erase(turn.asked[i]);
     std::vector<history::FileOffset> places;
-    places.reserve(turn.found.stacks[i].size());
-    for (const profile::SurveyedStacks::Frame& frame : turn.found.stacks[i]) {
+    places.reserve(stack.frames.size());
+    for (const profile::SurveyedStacks::Frame& frame : stack.frames) {
       const bool has_file = frame.file != profile::SurveyedStacks::kNoFile;
       places.push_back({.file = has_file ? files[frame.file] : 0, .offset = frame.offset});
     }

@@ -36,6 +36,8 @@ struct HistoryOptions {
   std::string path = {};  // of the database; "": no history
   uint64_t most_bytes = history::kDefaultBytes;
   absl::Duration interval = absl::Seconds(10);
+  // For the outer frames of a stack; after that it has the path that is known. Longer than RawStacks::kMaxWait.
+  absl::Duration patience = absl::Seconds(40);
 };
 
 class Historian {
@@ -69,6 +71,7 @@ class Historian {
   struct Known {
     int64_t id = 0;
     absl::flat_hash_map<uint64_t, uint64_t> numbers = {};  // of paths, by stack id
+    absl::flat_hash_map<uint64_t, absl::Time> waits = {};  // for outer frames since then, by stack id
     double new_paths = kMaxNewPaths;                       // that it may have now
     absl::Time new_paths_at = {};
     history::Point last = {};
@@ -102,7 +105,7 @@ class Historian {
   absl::Status Write(absl::Time now, const profile::Survey& survey, const std::vector<Gone>& gone,
                      std::vector<Turn>& turns);
   absl::Status WriteOne(absl::Time now, Turn& turn, std::vector<HistoryNames::Task>& tasks);
-  absl::Status AddPaths(const Turn& turn, Known& known, std::vector<HistoryNames::Task>& tasks);
+  absl::Status AddPaths(Turn& turn, Known& known, std::vector<HistoryNames::Task>& tasks);
   // Also those that a daemon before this one has left, once all that run are known.
   absl::Status EndProcesses(absl::Time now, const profile::Survey& survey, const std::vector<Gone>& gone);
   void Note(const absl::Status& status);

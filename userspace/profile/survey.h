@@ -74,7 +74,11 @@ struct SurveyedStacks {
     size_t file = kNoFile;
     uint64_t offset = 0;  // in the file, inside the call; an address without a file
   };
-  std::vector<std::vector<Frame>> stacks = {};  // innermost first, without the frames of the allocator
+  struct Stack {
+    std::vector<Frame> frames = {};  // innermost first, without those of the allocator
+    bool is_finished = true;         // false: the outer frames will be known later (recording/raw_stacks.h)
+  };
+  std::vector<Stack> stacks = {};
   std::vector<StackFile> files = {};
   std::string executable = {};
 };

@@ -95,8 +95,9 @@ absl::StatusOr<profile::SurveyedStacks> Surveys::Stacks(const profile::ProcessRe
   profile::SurveyedStacks result;
   std::map<const elf::Mapping*, size_t> files;
   for (const uint64_t id : stack_ids.subspan(0, kMaxStacks)) {
+    const StackFrames stack = ProgramFrames(books_.entries(), subject, id);
     std::vector<profile::SurveyedStacks::Frame> frames;
-    for (const uint64_t frame : ProgramFrames(books_.entries(), subject, id).frames) {
+    for (const uint64_t frame : stack.frames) {
       const uint64_t address = exporter::CallAddress(frame);
       const elf::Mapping* mapping = subject.space == nullptr ? nullptr : subject.space->mappings.Find(address);
       if (mapping == nullptr || mapping->inode == 0) {
@@ -110,7 +111,8 @@ absl::StatusOr<profile::SurveyedStacks> Surveys::Stacks(const profile::ProcessRe
       }
       frames.push_back({.file = found->second, .offset = worker::FileOffset(*mapping, address)});
     }
-    result.stacks.push_back(std::move(frames));
+    const bool is_finished = stack.end != HEAPTAP_STACK_UNFINISHED || id == HEAPTAP_NO_STACK;
+    result.stacks.push_back({.frames = std::move(frames), .is_finished = is_finished});
   }
   if (subject.space != nullptr) result.executable = subject.space->executable;
   return result;
