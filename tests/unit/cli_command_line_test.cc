@@ -25,6 +25,8 @@ class CommandLineTest : public testing::Test {
     AddAttach(line);
     AddList(line);
     AddStats(line);
+    AddDump(line);
+    AddReport(line);
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
     const int status = line.Run(words);
@@ -52,6 +54,15 @@ TEST_F(CommandLineTest, Help) {
   EXPECT_EQ(Run({"help", "attach"}), kSuccess);
   EXPECT_THAT(out_, HasSubstr("--duration"));
   EXPECT_EQ(Run({"help", "lst"}), kUsage);
+}
+
+TEST_F(CommandLineTest, HelpSaysWhatAnOptionDoes) {
+  EXPECT_EQ(Run({"help", "report"}), kSuccess);
+  EXPECT_THAT(out_, AllOf(HasSubstr("\n  --top  "), HasSubstr("\n  --peek REGEX  "), Not(HasSubstr("Excludes"))));
+  EXPECT_EQ(Run({"report", "--top", "--tree", "x"}), kUsage);
+  EXPECT_THAT(err_, HasSubstr("--top excludes --tree"));
+  EXPECT_EQ(Run({"help", "dump"}), kSuccess);
+  EXPECT_THAT(out_, HasSubstr("PID ...  "));
 }
 
 TEST_F(CommandLineTest, TheHintNamesTheCommand) {

@@ -37,6 +37,18 @@ size_t Edits(const std::string& from, const std::string& to) {
   return row.back();
 }
 
+// Leaves out which options exclude each other: of the many views of a report, each would name all others. Who combines
+// two of them is told.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0) return "";
+    const bool is_list = option->get_expected_max() == CLI::detail::expected_max_vector_size;
+    return absl::StrCat(option->get_type_name().empty() ? "" : " ", option->get_type_name(), is_list ? " ..." : "",
+                        option->get_required() ? " REQUIRED" : "");
+  }
+};
+
 }  // namespace
 
 Option Option::Required() {
@@ -174,6 +186,7 @@ std::optional<Option> Command::FindConfigurable(const std::string& name) const {
 CommandLine::CommandLine()
     : app_(std::make_unique<CLI::App>("Profile the heap of running programs: show which call paths hold memory.",
                                       "heaptap")) {
+  app_->formatter(std::make_shared<HelpFormatter>());
   app_->require_subcommand(1);
   app_->set_version_flag("-V,--version", "heaptap " HEAPTAP_VERSION);
   app_->footer(
