@@ -123,7 +123,7 @@ TEST_F(HistorianTest, WaitsNotForever) {
   EXPECT_EQ(timeline->paths[0].frames.at(0).offset, api::FakeCollector::kUnfinishedOffset);
 }
 
-// At 20 ms instead of 10 s, rounds with paths may take 1.5 of a core: they need no pause of 2 ms / 1.5.
+// At 20 ms instead of 10 s, rounds with paths may take a whole core: 2 ms of work need a pause of 2 ms.
 TEST_F(HistorianTest, PathsAreReadAsOftenAsTheirCostAllows) {
   survey_cost_ = absl::Milliseconds(2);
   collector_.SetSurvey({.processes = {Surveyed(true)}});

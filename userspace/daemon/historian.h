@@ -52,7 +52,7 @@ class Historian {
   // Of a core: what rounds with paths may take, in the long run, at the usual interval; at a shorter one that somebody
   // has asked for, as many times more. New paths do not count, and there is no pause as long as some are left over from
   // a round: they have bounds of their own, below.
-  static constexpr double kShareOfCore = 0.003;
+  static constexpr double kShareOfCore = 0.002;
   static constexpr absl::Duration kUsualInterval = absl::Seconds(10);
   // New paths of one process at once, and in a day. The largest come first, so a new leak is among them.
   static constexpr double kMaxNewPaths = 2000;
