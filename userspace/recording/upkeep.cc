@@ -24,11 +24,13 @@ constexpr absl::Duration kRepairTime = absl::Milliseconds(100);
 // The tallies of ended threads are folded from this share of the map, or of a process's bound, on. A process without a
 // bound may have as many tallies as are still free, so one process alone never has more than half of the map.
 constexpr double kFoldAt = 0.25;
-// They are folded again when the share has grown by so much, each second from kAlmostFull on, and else after a pause:
-// a five-hundredth of the time is spent in vain at most.
+// They are folded again when the share has grown by so much, each second from kAlmostFull on as long as that gains
+// something, and else after a pause: a five-hundredth of the time is spent in vain at most, and a hundredth when the map
+// is almost full. Living threads alone can fill it, and nothing of theirs can be folded.
 constexpr double kWorthFolding = 1.0 / 32;
 constexpr double kAlmostFull = 0.9;
 constexpr double kFoldPausePerCost = 500;
+constexpr double kUrgentPausePerCost = 100;
 
 }  // namespace
 
@@ -97,16 +99,19 @@ void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& proces
   // What the last fold has gained shows now.
   fullest_after_fold_ = std::min(fullest_after_fold_, fullest);
   if (fullest < kFoldAt) return;
-  const bool has_grown = fullest > fullest_after_fold_ + kWorthFolding || fullest > kAlmostFull;
-  if (!has_grown && now - folded_ < kFoldPausePerCost * fold_cost_) return;
+  const bool is_urgent = fullest > kAlmostFull;
+  const bool is_worth_it = fullest > fullest_after_fold_ + kWorthFolding || (is_urgent && has_folded_);
+  const double pause_per_cost = is_urgent ? kUrgentPausePerCost : kFoldPausePerCost;
+  if (!is_worth_it && now - folded_ < pause_per_cost * fold_cost_) return;
   const absl::Time begin = absl::Now();
-  if (const auto tallies = books_.entries().ReadAllTallies(); tallies.ok()) FoldThreads(*tallies);
+  if (const auto tallies = books_.entries().ReadAllTallies(); tallies.ok()) has_folded_ = FoldThreads(*tallies);
   folded_ = now;
   fold_cost_ = absl::Now() - begin;
   fullest_after_fold_ = fullest;
 }
 
-void Upkeep::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies) {
+bool Upkeep::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies) {
+  bool has_folded = false;
   for (const auto& [process_id, entries] : tallies) {
     const Target* target = targets_.Find(process_id);
     if (target == nullptr || target->ending.has_value()) continue;
@@ -127,9 +132,11 @@ void Upkeep::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>&
     for (const bpf::TallyEntry& entry : entries) {
       if (may_be_folded(entry) && !living->contains(entry.tid)) {
         books_.Fold(target->pid, process_id, entry, process->threads_begun);
+        has_folded = true;
       }
     }
   }
+  return has_folded;
 }
 
 }  // namespace heaptap::recording

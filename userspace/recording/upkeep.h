@@ -49,7 +49,8 @@ class Upkeep {
   void FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound, absl::Time now);
 
  private:
-  void FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies);
+  // False: there was nothing to fold.
+  bool FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies);
 
   bpf::Books& books_;
   const bpf::MappingEvents& mapping_events_;
@@ -61,6 +62,7 @@ class Upkeep {
   uint64_t last_saved_ = 0;     // process id
   absl::Time folded_ = absl::InfinitePast();
   absl::Duration fold_cost_ = {};
+  bool has_folded_ = false;  // the last time
   double fullest_after_fold_ = 0;  // as a share of the bound
 };
 
