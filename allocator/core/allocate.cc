@@ -20,21 +20,27 @@ void* FailWithEnomem() {
   return nullptr;
 }
 
-// Whether a newly allocated block is known to read as zero.
-bool ReadsAsZero(void* pointer) {
+// How many bytes of a newly allocated block may have other contents than zeros; all further ones read as zero.
+size_t UnknownBytes(void* pointer) {
   unsigned kind = ChunkKind(pointer);
   bool junk = core_options.fill_on_allocation == FillOnAllocation::kJunk;
-  if (kind == kHuge) return !junk;
+  if (kind == kHuge) return junk ? SIZE_MAX : HugeOf(pointer)->written;
   Slab* slab = SlabOf(pointer, kind);
   uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
-  if (owner == reinterpret_cast<uintptr_t>(current_heap)) return slab->fresh;
-  return owner == kRunOwner && slab->fresh && !junk;
+  bool reads_as_zero =
+      owner == reinterpret_cast<uintptr_t>(current_heap) ? slab->fresh : owner == kRunOwner && slab->fresh && !junk;
+  return reads_as_zero ? 0 : SIZE_MAX;
+}
+
+// Makes a part of a newly allocated block read as zero, from `kept` to `end`.
+void ClearAfter(void* pointer, size_t kept, size_t end) {
+  size_t unknown = UnknownBytes(pointer);
+  if (unknown < end) end = unknown;
+  if (kept < end) memset(static_cast<char*>(pointer) + kept, 0, end - kept);
 }
 
 // Makes a newly allocated block read as zero.
-void Clear(void* pointer, size_t bytes) {
-  if (!ReadsAsZero(pointer)) memset(pointer, 0, bytes);
-}
+void Clear(void* pointer, size_t bytes) { ClearAfter(pointer, 0, bytes); }
 
 // Fills a newly allocated block if the options ask for it.
 void FillNew(void* pointer, size_t usable) {
@@ -139,7 +145,7 @@ void* MoveToNewBlock(void* pointer, size_t usable, const TargetBlock& wanted) {
   if (target == nullptr) return nullptr;
   if (!wanted.traits.zero) return MoveBlock(pointer, target, wanted.size < usable ? wanted.size : usable);
   size_t kept = wanted.usable < usable ? wanted.usable : usable;
-  if (!ReadsAsZero(target)) memset(static_cast<char*>(target) + kept, 0, wanted.usable - kept);
+  ClearAfter(target, kept, wanted.usable);
   return MoveBlock(pointer, target, kept);
 }
 

@@ -2,6 +2,7 @@
 #include "allocator/core/large.h"
 
 #include "allocator/core/control.h"
+#include "allocator/core/maintenance.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/thread.h"
 #include "allocator/core/units.h"
@@ -18,8 +19,25 @@ size_t PagesFor(size_t size) { return (size + kPageSize - 1) & ~(kPageSize - 1);
 
 char* HugeMemory(Huge* huge) { return reinterpret_cast<char*>(huge) + kPageSize; }
 
-void CountHuge(int64_t bytes) {
-  AddToFigure(&heaptap_statistics::mapped, bytes);
+// Runs from this size on go back to the system at once while much is dirty. Smaller ones would cost more calls than
+// their memory is worth.
+constexpr size_t kEagerMinimum = 1024 * 1024;
+
+// Milliseconds. A block that was freed so long ago is less likely to be the next one than a block that is freed now.
+constexpr uint64_t kOld = 20;
+
+bool IsTooMuchDirty() { return ReadFigure(&heaptap_statistics::dirty) > DirtyBound(); }
+
+// Whether as much is dirty as may be, although older memory has gone back to the system.
+bool IsRoomUsedUp() {
+  if (!IsTooMuchDirty()) return false;
+  Purge(kOld);
+  return IsTooMuchDirty();
+}
+
+void CountMapped(int64_t bytes) { AddToFigure(&heaptap_statistics::mapped, bytes); }
+
+void CountActive(int64_t bytes) {
   AddToFigure(&heaptap_statistics::active, bytes);
   observer::ActiveGrew();
 }
@@ -78,16 +96,45 @@ void* AllocateRun(size_t size, size_t alignment, size_t requested) {
   return pointer;
 }
 
-void* AllocateHuge(size_t size, size_t alignment, size_t requested) {
-  size_t mapped = PagesFor(size);
+// Changes the size of a mapping in place. False: impossible, and nothing has changed.
+bool ResizeHugeMapping(Huge* huge, size_t mapped) {
+  if (mapped == huge->mapped) return true;
+  if (!ResizeMapping(huge, huge->mapped + kPageSize, mapped + kPageSize)) return false;
+  CountMapped(static_cast<int64_t>(mapped) - static_cast<int64_t>(huge->mapped));
+  huge->mapped = mapped;
+  // What the mapping has lost would read as zero again.
+  if (huge->written > mapped) huge->written = mapped;
+  return true;
+}
+
+// One that was kept. nullptr: there is none of about this size.
+Huge* ReuseHuge(size_t mapped) {
+  Huge* huge = TakeHuge(mapped);
+  if (huge == nullptr || ResizeHugeMapping(huge, mapped)) return huge;
+  // Another mapping is in the way.
+  UnmapHuge(huge);
+  return nullptr;
+}
+
+Huge* MapHuge(size_t mapped, size_t alignment) {
   void* pointer = MapAligned(mapped, alignment < kChunkSize ? kChunkSize : alignment, kPageSize);
   if (pointer == nullptr) return nullptr;
-  CountHuge(static_cast<int64_t>(mapped));
+  CountMapped(static_cast<int64_t>(mapped));
   AddToFigure(&heaptap_statistics::metadata, kPageSize);
   AdviseHugePages(pointer, mapped, true);
   Huge* huge = HugeOf(pointer);
-  huge->size = size;
   huge->mapped = mapped;
+  return huge;
+}
+
+void* AllocateHuge(size_t size, size_t alignment, size_t requested) {
+  size_t mapped = PagesFor(size);
+  Huge* huge = alignment <= kChunkSize ? ReuseHuge(mapped) : nullptr;
+  if (huge == nullptr) huge = MapHuge(mapped, alignment);
+  if (huge == nullptr) return nullptr;
+  CountActive(static_cast<int64_t>(mapped));
+  huge->size = size;
+  void* pointer = HugeMemory(huge);
   SetHuge(pointer, true);
   BeginBlock(pointer, huge, requested);
   return pointer;
@@ -132,18 +179,22 @@ LargeCounts ReadLargeCounts(unsigned class_number) {
 }
 
 void FreeRun(Slab* run) {
-  EndBlock(SlabMemory(run), run);
-  ReleaseUnits(run);
+  char* pointer = SlabMemory(run);
+  EndBlock(pointer, run);
+  bool goes_back =
+      run->size >= kEagerMinimum && IsRoomUsedUp() && DiscardPages(pointer, size_t{run->units} << kShortShift);
+  ReleaseUnits(run, !goes_back);
   TickSlowPath();
 }
 
 void FreeHuge(Huge* huge) {
   char* pointer = HugeMemory(huge);
   EndBlock(pointer, huge);
-  CountHuge(-static_cast<int64_t>(huge->mapped));
-  AddToFigure(&heaptap_statistics::metadata, -static_cast<int64_t>(kPageSize));
+  CountActive(-static_cast<int64_t>(huge->mapped));
   SetHuge(pointer, false);
-  Unmap(huge, huge->mapped + kPageSize);
+  if (huge->written < huge->size) huge->written = huge->size;
+  KeepHuge(huge);
+  TickSlowPath();
 }
 
 bool ResizeRun(Slab* run, size_t size, size_t requested) {
@@ -157,13 +208,12 @@ bool ResizeRun(Slab* run, size_t size, size_t requested) {
 }
 
 bool ResizeHuge(Huge* huge, size_t size, size_t requested) {
-  size_t mapped = PagesFor(size);
-  if (mapped != huge->mapped && !ResizeMapping(huge, huge->mapped + kPageSize, mapped + kPageSize)) return false;
+  size_t old_mapped = huge->mapped;
+  if (!ResizeHugeMapping(huge, PagesFor(size))) return false;
   char* pointer = HugeMemory(huge);
   EndBlock(pointer, huge);
-  CountHuge(static_cast<int64_t>(mapped) - static_cast<int64_t>(huge->mapped));
+  CountActive(static_cast<int64_t>(huge->mapped) - static_cast<int64_t>(old_mapped));
   huge->size = size;
-  huge->mapped = mapped;
   BeginBlock(pointer, huge, requested);
   return true;
 }
@@ -185,10 +235,13 @@ void* MoveHuge(Huge* huge, size_t size, size_t requested) {
     return nullptr;
   }
   SetHuge(target, true);
-  CountHuge(static_cast<int64_t>(mapped) - static_cast<int64_t>(old_mapped));
+  int64_t growth = static_cast<int64_t>(mapped) - static_cast<int64_t>(old_mapped);
+  CountMapped(growth);
+  CountActive(growth);
   Huge* moved = HugeOf(target);
   moved->size = size;
   moved->mapped = mapped;
+  if (moved->written > mapped) moved->written = mapped;
   BeginBlock(target, moved, requested);
   return target;
 }

@@ -3,22 +3,17 @@
 // Blocks outside slabs: runs of units up to kRunMaximum bytes, and huge blocks, each with its own mapping. Small sizes
 // with an alignment that no slab provides are served here too.
 //
-// A huge block begins at a multiple of the chunk size; the page before it holds its descriptor.
+// A huge block begins at a multiple of the chunk size; the page before it holds its descriptor. Freed ones may be kept
+// for the next ones (huge_cache.h).
 //
 // Any thread, any time after observer::BeforeUse. These functions report samples among such blocks to the observer.
 #ifndef HEAPTAP_ALLOCATOR_CORE_LARGE_H_
 #define HEAPTAP_ALLOCATOR_CORE_LARGE_H_
 
+#include "allocator/core/huge_cache.h"
 #include "allocator/core/slab.h"
 
 namespace heaptap {
-
-struct Huge {
-  size_t size;    // usable
-  size_t mapped;  // bytes of the mapping, without the descriptor's page
-  bool sampled;
-  size_t requested;  // the size that the program requested
-};
 
 // The descriptor of the huge block at `pointer`, or nullptr if none begins there. REQUIRES: ChunkKind is kHuge.
 Huge* HugeOf(void* pointer);

@@ -6,6 +6,7 @@
 #include "allocator/core/check.h"
 #include "allocator/core/chunks.h"
 #include "allocator/core/control.h"
+#include "allocator/core/huge_cache.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/options.h"
 #include "allocator/platform/mutex.h"
@@ -234,13 +235,13 @@ Slab* NewSlab(unsigned size_class, uintptr_t owner) {
   return slab;
 }
 
-void ReleaseUnits(Slab* slab) {
+void ReleaseUnits(Slab* slab, bool dirty) {
   Chunk* chunk = ChunkOf(slab);
   uint64_t now = CoarseMilliseconds();
   MutexLock lock(units_mutex);
   AddToFigure(&heaptap_statistics::active, -UnitBytes(chunk, slab->units));
   NoteTouched(slab);
-  ReturnUnits(chunk, UnitIndex(slab), slab->units, true, now);
+  ReturnUnits(chunk, UnitIndex(slab), slab->units, dirty, now);
 }
 
 bool ResizeUnits(Slab* run, size_t count) {
@@ -266,7 +267,7 @@ bool Purge(uint64_t milliseconds) {
   if (!purge_mutex.TryLock()) return false;  // another thread is purging
   uint64_t now = CoarseMilliseconds();
   uint64_t free_before = now < milliseconds ? 0 : now - milliseconds;
-  bool purged = false;
+  bool purged = PurgeHuge(milliseconds);
   for (const Chunks* chunks : {&short_chunks, &long_chunks}) {
     Chunk* chunk = chunks->first();
     // Acquire: the next chunk's header is written.
@@ -327,8 +328,8 @@ void CheckLockedUnits(UnitSums* sums) {
   }
   CheckChunkTable(table_begin, table_end, *sums);
   const heaptap_statistics& figures = ::heaptap_control.statistics;
-  CheckEqual("figure of dirty bytes == dirty units", &figures, ReadFigure(&heaptap_statistics::dirty),
-             sums->dirty_bytes);
+  CheckEqual("figure of dirty bytes == dirty units and kept huge blocks", &figures,
+             ReadFigure(&heaptap_statistics::dirty), sums->dirty_bytes + KeptHugeBytes());
   CheckAtMost("used units <= figure of active bytes", &figures, sums->used_bytes,
               ReadFigure(&heaptap_statistics::active));
   CheckAtMost("chunks <= figure of mapped bytes", &figures, sums->chunk_bytes, ReadFigure(&heaptap_statistics::mapped));
@@ -336,9 +337,11 @@ void CheckLockedUnits(UnitSums* sums) {
 
 bool CheckUnits(UnitSums* sums) {
   if (!purge_mutex.TryLock()) return false;
+  LockHugeCache();
   units_mutex.Lock();
   CheckLockedUnits(sums);
   units_mutex.Unlock();
+  UnlockHugeCache();
   purge_mutex.Unlock();
   return true;
 }
@@ -347,16 +350,19 @@ bool CheckUnits(UnitSums* sums) {
 
 void LockUnits() {
   purge_mutex.Lock();
+  LockHugeCache();
   units_mutex.Lock();
 }
 
 void UnlockUnits() {
   units_mutex.Unlock();
+  UnlockHugeCache();
   purge_mutex.Unlock();
 }
 
 void ResetUnitsLocks() {
   units_mutex.Reset();
+  ResetHugeCacheLock();
   purge_mutex.Reset();
 }
 

@@ -28,13 +28,15 @@ Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment);
 // A new, empty slab of the class with this owner word. nullptr: out of memory.
 Slab* NewSlab(unsigned size_class, uintptr_t owner);
 
-// Frees the units of a slab or a run. REQUIRES: no block of it is used, and no wake for it is pending.
-void ReleaseUnits(Slab* slab);
+// Frees the units of a slab or a run. `dirty`: false if they read as zero and take no memory. REQUIRES: no block of it
+// is used, and no wake for it is pending.
+void ReleaseUnits(Slab* slab, bool dirty = true);
 
 // Makes a run longer or shorter in place. False: the units behind it are not free, and nothing has changed.
 bool ResizeUnits(Slab* run, size_t count);
 
-// Returns units to the system that have been free for at least `milliseconds`. True if any were returned.
+// Returns units and huge blocks to the system that have been free for at least `milliseconds`. True if any were
+// returned.
 bool Purge(uint64_t milliseconds);
 
 // Whether the unit is free. REQUIRES: it belongs to a chunk.

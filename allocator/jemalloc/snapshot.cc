@@ -125,6 +125,13 @@ void AddHugeBlocks(SnapshotBuilder* builder) {
     builder->resident += ResidentBytes(reinterpret_cast<void*>(address - kPageSize), builder->huge.mapped + kPageSize);
     address += kChunkSize;
   }
+  KeptHuge kept[kMostKeptHuge];
+  const unsigned count = ListKeptHuge(kept);
+  for (unsigned i = 0; i < count; i++) {
+    builder->snapshot->metadata += kPageSize;
+    builder->snapshot->dirty += kept[i].mapped;
+    builder->resident += ResidentBytes(kept[i].huge, kept[i].mapped + kPageSize);
+  }
 }
 
 void AddHeap(void* opaque, const Heap* heap) {

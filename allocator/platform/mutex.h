@@ -25,6 +25,7 @@ enum class LockRank : uint8_t {
   kFallbackHeap,
   kPool,  // several of these only in the order of their addresses
   kPurge,
+  kHugeCache,
   kUnits,
   kLog,
   kArenaName,

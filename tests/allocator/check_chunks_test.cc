@@ -85,7 +85,7 @@ const Mutation kChunkMutations[] = {
     {"UnitInUseIsDirty", "a unit in use is not dirty", [](Scene& scene) { scene.full->dirty = true; }},
     {"InsideRun", "owner of a unit inside a run == kNobody",
      [](Scene& scene) { (scene.run + 1)->owner.store(kRunOwner); }},
-    {"DirtyFigure", "figure of dirty bytes == dirty units",
+    {"DirtyFigure", "figure of dirty bytes == dirty units and kept huge blocks",
      [](Scene&) { AddToFigure(&heaptap_statistics::dirty, 65536); }},
     {"ActiveFigure", "used units <= figure of active bytes", [](Scene&) { heaptap_control.statistics.active = 65536; }},
     {"MappedFigure", "chunks <= figure of mapped bytes", [](Scene&) { heaptap_control.statistics.mapped = 65536; }},

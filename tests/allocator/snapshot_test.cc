@@ -20,6 +20,7 @@
 
 #include "allocator/core/allocate.h"
 #include "allocator/core/control.h"
+#include "allocator/core/huge_cache.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/random.h"
 #include "allocator/platform/system.h"
@@ -384,6 +385,8 @@ TEST(Snapshot, Metadata) {
   // The snapshot has whole pages of the table.
   EXPECT_GE(figure + UsedTable().bytes + 2 * kPageSize, snapshot->metadata);
   Free(huge);
+  EXPECT_EQ(ReadFigure(&heaptap_statistics::metadata), figure) << "it is kept";
+  PurgeHuge(0);
   EXPECT_EQ(ReadFigure(&heaptap_statistics::metadata), figure - kPageSize);
   for (void* block : blocks) Free(block);
 }

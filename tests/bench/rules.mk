@@ -4,7 +4,7 @@
 
 BENCH := $(BUILD)/tests/bench
 
-$(BENCH)/peak_rss $(BENCH)/supply: $(BENCH)/%: tests/bench/%.c
+$(BENCH)/peak_rss $(BENCH)/supply $(BENCH)/large_blocks: $(BENCH)/%: tests/bench/%.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 $(WARNINGS) $< -o $@
@@ -29,7 +29,7 @@ $(BENCH)/stacks $(BENCH)/history_size: $(BENCH)/%: $(BENCH)/%.o $(BUILD)/libcoll
 	$(say) LINK $@
 	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES)
 
-BENCH_PROGRAMS := $(addprefix $(BENCH)/,peak_rss supply stacks history_size busy_paths stacks.bpf.o) $(TARGETS)/depth
+BENCH_PROGRAMS := $(addprefix $(BENCH)/,peak_rss supply large_blocks stacks history_size busy_paths stacks.bpf.o) $(TARGETS)/depth
 
 .PHONY: bench
 bench: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BENCH_PROGRAMS) ## run benchmarks against glibc, jemalloc, tcmalloc, mimalloc
