@@ -25,8 +25,8 @@ constexpr absl::Duration kRepairTime = absl::Milliseconds(100);
 // bound may have as many tallies as are still free, so one process alone never has more than half of the map.
 constexpr double kFoldAt = 0.25;
 // They are folded again when the share has grown by so much, each second from kAlmostFull on as long as that gains
-// something, and else after a pause: a five-hundredth of the time is spent in vain at most, and a hundredth when the map
-// is almost full. Living threads alone can fill it, and nothing of theirs can be folded.
+// something, and else after a pause: a five-hundredth of the time is spent in vain at most, and a hundredth when the
+// map is almost full. Living threads alone can fill it, and nothing of theirs can be folded.
 constexpr double kWorthFolding = 1.0 / 32;
 constexpr double kAlmostFull = 0.9;
 constexpr double kFoldPausePerCost = 500;

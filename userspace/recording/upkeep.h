@@ -62,7 +62,7 @@ class Upkeep {
   uint64_t last_saved_ = 0;     // process id
   absl::Time folded_ = absl::InfinitePast();
   absl::Duration fold_cost_ = {};
-  bool has_folded_ = false;  // the last time
+  bool has_folded_ = false;        // the last time
   double fullest_after_fold_ = 0;  // as a share of the bound
 };
 
