@@ -2,7 +2,7 @@
 #include "allocator/core/huge_cache.h"
 
 #include "allocator/core/control.h"
-#include "allocator/core/maintenance.h"
+#include "allocator/core/decay.h"
 #include "allocator/core/slab.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"

@@ -2,7 +2,7 @@
 #include "allocator/core/large.h"
 
 #include "allocator/core/control.h"
-#include "allocator/core/maintenance.h"
+#include "allocator/core/decay.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/thread.h"
 #include "allocator/core/units.h"
@@ -26,13 +26,17 @@ constexpr size_t kEagerMinimum = 1024 * 1024;
 // Milliseconds. A block that was freed so long ago is less likely to be the next one than a block that is freed now.
 constexpr uint64_t kOld = 20;
 
-bool IsTooMuchDirty() { return ReadFigure(&heaptap_statistics::dirty) > DirtyBound(); }
+bool IsDirtyAbove(size_t bytes) { return ReadFigure(&heaptap_statistics::dirty) > bytes; }
 
 // Whether as much is dirty as may be, although older memory has gone back to the system.
 bool IsRoomUsedUp() {
-  if (!IsTooMuchDirty()) return false;
+  const size_t bound = DirtyBound();
+  if (!IsDirtyAbove(bound)) return false;
   Purge(kOld);
-  return IsTooMuchDirty();
+  // The bound falls while a process frees all that it has. Where blocks come and go, it stays, and so does young
+  // memory.
+  if (IsDirtyAbove(bound + bound / 4)) Purge(0);
+  return IsDirtyAbove(bound);
 }
 
 void CountMapped(int64_t bytes) { AddToFigure(&heaptap_statistics::mapped, bytes); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/maintenance.h"
 
-#include "allocator/core/control.h"
+#include "allocator/core/decay.h"
 #include "allocator/core/observer.h"
 #include "allocator/platform/system.h"
 
@@ -12,22 +12,9 @@ constexpr uint64_t kPeriod = 50;  // milliseconds between two rounds
 constexpr uint32_t kMinimumTicks = 16;
 constexpr uint32_t kMaximumTicks = 1024;
 
-// Below a tenth of what a process with a gibibyte holds.
-constexpr size_t kDirtyLeast = size_t{64} << 20;
-constexpr size_t kDirtyShare = 3;
-
 constinit std::atomic<uint64_t> last_round;
-constinit std::atomic<ssize_t> dirty_decay;
 
 }  // namespace
-
-ssize_t DirtyDecay() { return dirty_decay.load(std::memory_order_relaxed); }
-
-void SetDirtyDecay(ssize_t milliseconds) { dirty_decay.store(milliseconds, std::memory_order_relaxed); }
-
-size_t DirtyBound() {
-  return DirtyDecay() < 0 ? SIZE_MAX : kDirtyLeast + ReadFigure(&heaptap_statistics::active) / kDirtyShare;
-}
 
 DueMaintenance MaintainHeap(Heap* heap) {
   uint64_t now = CoarseMilliseconds();

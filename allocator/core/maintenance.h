@@ -5,21 +5,9 @@
 #ifndef HEAPTAP_ALLOCATOR_CORE_MAINTENANCE_H_
 #define HEAPTAP_ALLOCATOR_CORE_MAINTENANCE_H_
 
-#include <sys/types.h>
-
 #include "allocator/core/heap.h"
 
 namespace heaptap {
-
-// How long free memory stays dirty before it goes back to the system, in milliseconds: 0 returns it at once, -1 never.
-// A change takes effect when a heap next reads the clock. Any thread.
-ssize_t DirtyDecay();
-// REQUIRES: milliseconds >= -1.
-void SetDirtyDecay(ssize_t milliseconds);
-
-// Large blocks go back to the system when they are freed, however short ago, while more bytes than this are dirty: a
-// process that frees much at once may be idle from then on. With dirty_decay_ms:-1 there is no bound.
-size_t DirtyBound();
 
 // The work that is due for the process at the end of a slow path.
 enum class DueMaintenance : uint8_t {

@@ -6,6 +6,7 @@
 
 #include "allocator/core/check.h"
 #include "allocator/core/control.h"
+#include "allocator/core/decay.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/mutex.h"

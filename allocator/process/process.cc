@@ -11,7 +11,7 @@
 
 #include "allocator/core/check.h"
 #include "allocator/core/control.h"
-#include "allocator/core/maintenance.h"
+#include "allocator/core/decay.h"
 #include "allocator/core/options.h"
 #include "allocator/core/thread.h"
 #include "allocator/core/units.h"

@@ -9,7 +9,7 @@
 
 #include "allocator/core/allocate.h"
 #include "allocator/core/control.h"
-#include "allocator/core/maintenance.h"
+#include "allocator/core/decay.h"
 #include "allocator/core/size_class.h"
 #include "allocator/jemalloc/mallctl/mallctl.h"
 #include "allocator/jemalloc/snapshot.h"

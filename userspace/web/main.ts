@@ -36,7 +36,10 @@ class Page {
       void this.show();
     });
     window.addEventListener("keydown", (event) => this.key(event));
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.view?.draw());
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      this.view?.draw();
+      this.timeline?.draw();
+    });
     void this.show();
     this.readyMilliseconds = performance.now();
   }

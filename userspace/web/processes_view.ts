@@ -56,6 +56,11 @@ export class ProcessesView {
   private readonly links = make("nav", {});
   private readonly cancel = make("button", { type: "button", class: "back", id: "cancel", click: () => this.change(endComparison()) }, "Cancel");
 
+  private isPressed = false; // a button of the mouse, on the table
+  private readonly release = (): void => {
+    this.isPressed = false;
+  };
+
   // `cameFrom`: the PID of the process whose row gets the focus, as soon as it is there; "": none.
   constructor(
     private state: State,
@@ -83,6 +88,9 @@ export class ProcessesView {
       this.table,
       this.services,
     );
+    // A click counts only if the row is the same when the button is released.
+    this.table.addEventListener("pointerdown", () => (this.isPressed = true));
+    for (const type of ["pointerup", "pointercancel"]) window.addEventListener(type, this.release);
     void fetchServices().then((services) => this.drawServices(services), () => undefined);
     void this.poll();
   }
@@ -96,6 +104,7 @@ export class ProcessesView {
   stop(): void {
     clearTimeout(this.timer);
     this.timer = -1;
+    for (const type of ["pointerup", "pointercancel"]) window.removeEventListener(type, this.release);
   }
 
   private async poll(): Promise<void> {
@@ -108,7 +117,7 @@ export class ProcessesView {
     } catch (problem) {
       this.message.textContent = `No answer: ${problem instanceof Error ? problem.message : String(problem)}`;
     }
-    this.draw();
+    if (!this.isPressed) this.draw();
     if (this.timer >= 0) this.timer = window.setTimeout(() => void this.poll(), POLL_MILLISECONDS);
   }
 

@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "allocator/core/allocate.h"
-#include "allocator/core/maintenance.h"
+#include "allocator/core/decay.h"
 #include "allocator/core/slab.h"
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/jemalloc/snapshot.h"

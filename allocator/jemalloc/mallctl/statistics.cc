@@ -3,7 +3,7 @@
 // stats.*: figures of the last snapshot, which `epoch` takes. Figures about parts that heaptap does not have (absent.h,
 // muzzy pages) are 0.
 #include "allocator/core/control.h"
-#include "allocator/core/maintenance.h"
+#include "allocator/core/decay.h"
 #include "allocator/core/size_class.h"
 #include "allocator/jemalloc/absent.h"
 #include "allocator/jemalloc/mallctl/tree.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "allocator/core/maintenance.h"
+#include "allocator/core/decay.h"
 #include "allocator/core/size_class.h"
 #include "allocator/core/slab.h"
 #include "allocator/jemalloc/mallctl/tree.h"

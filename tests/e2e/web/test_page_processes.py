@@ -4,11 +4,14 @@
 Recording is exact; error bounds: none.
 """
 
+from selenium.webdriver.common.action_chains import ActionChains
+
 from harness import wait_until
+from history import wait_known
 from pages import address_of
 from security import keeping_puppet
 
-DAEMON = ["--exact", "--listen", "127.0.0.1:0"]
+DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--history-interval", "100ms"]
 # How often the table has been drawn anew.
 COUNT_DRAWINGS = ("window.drawings = 0; new MutationObserver(() => window.drawings++)"
                   ".observe(document.querySelector('.scroll'), {childList: true})")
@@ -113,6 +116,27 @@ def test_the_focus_stays(lab, browser, daemon):
     assert browser.find(".flame canvas")
     browser.escape()
     browser.wait_text("h1", "Processes")
+    browser.open("about:blank")
+
+
+def test_a_slow_click(lab, browser, daemon):
+    """The button of the mouse is pressed while the table would be drawn anew."""
+    puppet = keeping_puppet(lab)
+    daemon.wait_recorded(puppet.pid)
+    wait_known(daemon, puppet.pid)
+    browser.open(address_of(daemon))
+    wait_row(browser, puppet.pid)
+    row = browser.script("return [...document.querySelectorAll('tbody tr')].find(row => row.cells[0].textContent === arguments[0])",
+                         str(puppet.pid))
+    answers = "return performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('/processes.json')).length"
+    before = browser.script(answers)
+    ActionChains(browser.driver).click_and_hold(row).perform()
+    wait_until(lambda: browser.script(answers) >= before + 2, "new figures")
+    ActionChains(browser.driver).release().perform()
+    browser.wait_text("h1", f"puppet (PID {puppet.pid})")
+    browser.driver.back()
+    browser.wait_text("h1", "Processes")
+    wait_drawings(browser, 2)
     browser.open("about:blank")
 
 

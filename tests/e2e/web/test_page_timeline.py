@@ -101,7 +101,10 @@ def test_a_moment_a_range_a_mark(lab, browser, daemon):
     browser.wait("#service").click()
     browser.wait_text("h1", "puppet at")
     assert "service=puppet" in browser.driver.current_url
+    picture = "return document.querySelector('.timeline canvas').toDataURL()"
+    light = browser.script(picture)
     browser.darken(True)
+    wait_until(lambda: browser.script(picture) != light, "it is drawn in the other colours")
     browser.shoot("timeline-service-dark")
     browser.darken(False)
     browser.open("about:blank")

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/core/decay.h"
+
+#include <stdint.h>
+
+#include <atomic>
+
+#include "allocator/core/control.h"
+
+namespace heaptap {
+namespace {
+
+// Below a tenth of what a process with a gibibyte holds.
+constexpr size_t kDirtyLeast = size_t{64} << 20;
+constexpr size_t kDirtyShare = 3;
+
+constinit std::atomic<ssize_t> dirty_decay;
+
+}  // namespace
+
+ssize_t DirtyDecay() { return dirty_decay.load(std::memory_order_relaxed); }
+
+void SetDirtyDecay(ssize_t milliseconds) { dirty_decay.store(milliseconds, std::memory_order_relaxed); }
+
+size_t DirtyBound() {
+  return DirtyDecay() < 0 ? SIZE_MAX : kDirtyLeast + ReadFigure(&heaptap_statistics::active) / kDirtyShare;
+}
+
+}  // namespace heaptap

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How much free memory stays with the process, and for how long. Any thread.
+#ifndef HEAPTAP_ALLOCATOR_CORE_DECAY_H_
+#define HEAPTAP_ALLOCATOR_CORE_DECAY_H_
+
+#include <stddef.h>
+#include <sys/types.h>
+
+namespace heaptap {
+
+// How long free memory stays dirty before it goes back to the system, in milliseconds: 0 returns it at once, -1 never.
+// A change takes effect when a heap next reads the clock.
+ssize_t DirtyDecay();
+// REQUIRES: milliseconds >= -1.
+void SetDirtyDecay(ssize_t milliseconds);
+
+// Large blocks go back to the system when they are freed, however short ago, while more bytes than this are dirty: a
+// process that frees much at once may be idle from then on. With dirty_decay_ms:-1 there is no bound.
+size_t DirtyBound();
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_CORE_DECAY_H_
