@@ -138,8 +138,8 @@ TEST_F(HistorianTest, DearPathsAreReadLessOften) {
   survey_cost_ = 100 * kInterval;
   collector_.SetSurvey({.processes = {Surveyed(true)}});
   Start();
-  for (int i = 0; i < 3; i++) WaitForRounds();
-  EXPECT_EQ(with_paths_, 1);
+  WaitForRounds();
+  EXPECT_LT(with_paths_, surveys_);
 }
 
 TEST_F(HistorianTest, AnEndIsWrittenOnce) {
