@@ -15,7 +15,7 @@
 
 namespace heaptap {
 
-// A socket that listens on the loopback address, with room for some connections that nobody has accepted.
+// A listening socket on the loopback address. Its queue has room for some connections.
 class Listener {
  public:
   explicit Listener(int backlog) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What work costs, whoever else uses the machine. Thread-safe.
+// The processor time that a thread has used. Thread-safe.
 #ifndef HEAPTAP_USERSPACE_BASE_PROCESSOR_TIME_H_
 #define HEAPTAP_USERSPACE_BASE_PROCESSOR_TIME_H_
 

@@ -3,7 +3,7 @@
 // Fetches files by build-id from the servers in DEBUGINFOD_URLS, with the rights of the user who runs the command, into
 // the cache that all clients of debuginfod share (debuginfod(8), debuginfod_find_debuginfo(3)).
 //
-// libdebuginfod is loaded when it is needed, so that nothing else depends on it. What it fetches may be hostile.
+// libdebuginfod is loaded at run time, so that only this option needs it. The files that it fetches may be hostile.
 #ifndef HEAPTAP_USERSPACE_CLI_DEBUGINFOD_H_
 #define HEAPTAP_USERSPACE_CLI_DEBUGINFOD_H_
 

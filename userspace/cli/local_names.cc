@@ -121,7 +121,7 @@ LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places
       continue;
     }
     const size_t count = std::lower_bound(rest.begin(), rest.end(), mapping->end) - rest.begin();
-    absl::Span<const uint64_t> inside = rest.subspan(0, count);
+    const absl::Span<const uint64_t> inside = rest.subspan(0, count);
     const size_t done = addresses.size() - rest.size();
     rest.remove_prefix(count);
     const absl::StatusOr<process::MappedFile> file = Open(*mapping, places, debuginfod.get());

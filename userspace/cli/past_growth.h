@@ -22,7 +22,7 @@ struct PastGrowth {
 };
 
 // From the first moment in the last hour to the latest one. None: the daemon has no history of the process, or one
-// moment only, or does not answer: whoever asks has something else to show.
+// moment only, or does not answer. An error is not worth a message: this is an addition to a report.
 std::optional<PastGrowth> FindPastGrowth(const Client& client, pid_t pid);
 
 }  // namespace heaptap::cli

@@ -5,8 +5,8 @@
 // Each round takes a survey, asks for the frames of new paths, and writes one transaction. An error of the database
 // costs the points of that moment and is said once; the recording does not notice it.
 //
-// What call paths cost is bounded by a share of a core: where there are very many, they are read less often than every
-// interval, and the points between have the paths of the latest reading.
+// The processor time for call paths is bounded by a share of a core. Very many paths are read less often than every
+// interval; the points between have the paths of the latest reading.
 #ifndef HEAPTAP_USERSPACE_DAEMON_HISTORIAN_H_
 #define HEAPTAP_USERSPACE_DAEMON_HISTORIAN_H_
 
@@ -36,7 +36,8 @@ struct HistoryOptions {
   std::string path = {};  // of the database; "": no history
   uint64_t most_bytes = history::kDefaultBytes;
   absl::Duration interval = absl::Seconds(10);
-  // For the outer frames of a stack; after that it has the path that is known. Longer than RawStacks::kMaxWait.
+  // How long a stack waits for its outer frames. After that it has the path that is known. Longer than
+  // RawStacks::kMaxWait.
   absl::Duration patience = absl::Seconds(40);
 };
 
@@ -49,9 +50,9 @@ class Historian {
   static constexpr size_t kMaxPaths = 200;
   // How much larger a path must be to take the row of another one: else rows would change with each sample.
   static constexpr double kLoyalty = 1.25;
-  // Of a core: what rounds with paths may take, in the long run, at the usual interval; at a shorter one that somebody
-  // has asked for, as many times more. New paths do not count, and there is no pause as long as some are left over from
-  // a round: they have bounds of their own, below.
+  // The share of a core that rounds with paths may take, in the long run, at the usual interval. At a shorter interval
+  // the share is larger by the same factor. New paths do not count, because they have bounds of their own (below).
+  // There is no pause while new paths are left over from a round.
   static constexpr double kShareOfCore = 0.002;
   static constexpr absl::Duration kUsualInterval = absl::Seconds(10);
   // New paths of one process at once, and in a day. The largest come first, so a new leak is among them.

@@ -26,7 +26,7 @@ constexpr absl::Duration kRepairTime = absl::Milliseconds(100);
 constexpr double kFoldAt = 0.25;
 // They are folded again when the share has grown by so much, each second from kAlmostFull on as long as that gains
 // something, and else after a pause: a five-hundredth of the time is spent in vain at most, and a hundredth when the
-// map is almost full. Living threads alone can fill it, and nothing of theirs can be folded.
+// map is almost full. Living threads can fill the map too, and their tallies cannot be folded.
 constexpr double kWorthFolding = 1.0 / 32;
 constexpr double kAlmostFull = 0.9;
 constexpr double kFoldPausePerCost = 500;

@@ -22,6 +22,7 @@
 #include "absl/types/span.h"
 #include "userspace/base/message_fields.h"
 #include "userspace/elf/mappings.h"
+#include "userspace/worker/mapping_message.h"
 
 namespace heaptap::worker {
 namespace {
@@ -46,17 +47,6 @@ enum class DumpField : protozero::pbf_tag_type {
 };
 // Lists of 64-bit numbers as they are in memory, which takes half the time of packed ones.
 enum class ContextField : protozero::pbf_tag_type { kFrames = 1, kTruncated = 2, kShares = 3, kBlocks = 4 };
-enum class MappingField : protozero::pbf_tag_type {
-  kStart = 1,
-  kEnd = 2,
-  kFileOffset = 3,
-  kDeviceMajor = 4,
-  kDeviceMinor = 5,
-  kInode = 6,
-  kPath = 7,
-  kDeleted = 8,
-  kBuildId = 9,
-};
 enum class ThreadField : protozero::pbf_tag_type { kTid = 1, kName = 2 };
 enum class SymbolField : protozero::pbf_tag_type { kAddress = 1, kFrame = 2 };
 enum class FrameField : protozero::pbf_tag_type { kFunction = 1, kLinkageName = 2, kFile = 3, kLine = 4 };
@@ -228,17 +218,9 @@ class Decoder {
   }
 
   absl::Status AddMapping(absl::string_view bytes) {
-    elf::Mapping mapping;
-    absl::Status status = base::ReadFields<MappingField>(bytes, kWhat, [&](auto& in) {
-      return in.Take(MappingField::kStart, mapping.start) || in.Take(MappingField::kEnd, mapping.end) ||
-             in.Take(MappingField::kFileOffset, mapping.file_offset) ||
-             in.Take(MappingField::kDeviceMajor, mapping.device_major) ||
-             in.Take(MappingField::kDeviceMinor, mapping.device_minor) ||
-             in.Take(MappingField::kInode, mapping.inode) || in.Take(MappingField::kPath, mapping.path) ||
-             in.Take(MappingField::kDeleted, mapping.deleted) || in.Take(MappingField::kBuildId, mapping.build_id);
-    });
-    if (!status.ok()) return status;
-    return mappings_.Add(std::move(mapping)) ? absl::OkStatus() : Wrong("a mapping");
+    absl::StatusOr<elf::Mapping> mapping = DecodeMapping(bytes);
+    if (!mapping.ok()) return mapping.status();
+    return mappings_.Add(*std::move(mapping)) ? absl::OkStatus() : Wrong("a mapping");
   }
 
   absl::Status AddThread(absl::string_view bytes) {
@@ -305,19 +287,7 @@ void EncodeDump(const Dump& dump, WritePart write) {
   numbers.push_back(profile.stack_ends.without_stack);
   out.add_packed_uint64(DumpField::kStackEnds, numbers.begin(), numbers.end());
   for (const std::string& warning : profile.warnings) out.add_bytes(DumpField::kWarning, warning);
-  for (const elf::Mapping& mapping : profile.mappings) {
-    out.add_bytes(DumpField::kMapping, Message<MappingField>([&](auto& to) {
-                    to.add_uint64(MappingField::kStart, mapping.start);
-                    to.add_uint64(MappingField::kEnd, mapping.end);
-                    to.add_uint64(MappingField::kFileOffset, mapping.file_offset);
-                    to.add_uint32(MappingField::kDeviceMajor, mapping.device_major);
-                    to.add_uint32(MappingField::kDeviceMinor, mapping.device_minor);
-                    to.add_uint64(MappingField::kInode, mapping.inode);
-                    to.add_bytes(MappingField::kPath, mapping.path);
-                    to.add_bool(MappingField::kDeleted, mapping.deleted);
-                    to.add_bytes(MappingField::kBuildId, mapping.build_id);
-                  }));
-  }
+  for (const elf::Mapping& mapping : profile.mappings) out.add_bytes(DumpField::kMapping, Encode(mapping));
   for (const auto& [tid, name] : profile.thread_names) {
     out.add_bytes(DumpField::kThread, Message<ThreadField>([&, tid = tid, &name = name](auto& to) {
                     to.add_uint32(ThreadField::kTid, tid);

@@ -4,9 +4,11 @@
 #include <optional>
 #include <protozero/pbf_builder.hpp>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/message_fields.h"
+#include "userspace/worker/mapping_message.h"
 
 namespace heaptap::worker {
 namespace {
@@ -14,19 +16,12 @@ namespace {
 enum class OrderField : protozero::pbf_tag_type {
   kJob = 1,
   kPid = 2,
-  kStart = 3,
-  kEnd = 4,
-  kFileOffset = 5,
-  kDeviceMajor = 6,
-  kDeviceMinor = 7,
-  kInode = 8,
-  kPath = 9,
-  kIsDeleted = 10,
-  kRoot = 11,
-  kPaths = 12,
-  kQuestion = 13,
-  kMemoryBytes = 14,
-  kVersion = 15,
+  kMapping = 3,
+  kRoot = 4,
+  kPaths = 5,
+  kQuestion = 6,
+  kMemoryBytes = 7,
+  kVersion = 8,
 };
 
 // The first byte of a packet.
@@ -44,15 +39,7 @@ std::string Encode(const Order& order) {
   protozero::pbf_builder<OrderField> out(bytes);
   out.add_uint32(OrderField::kJob, static_cast<uint32_t>(request.job));
   out.add_int32(OrderField::kPid, request.file.pid);
-  const elf::Mapping& mapping = request.file.mapping;
-  out.add_uint64(OrderField::kStart, mapping.start);
-  out.add_uint64(OrderField::kEnd, mapping.end);
-  out.add_uint64(OrderField::kFileOffset, mapping.file_offset);
-  out.add_uint32(OrderField::kDeviceMajor, mapping.device_major);
-  out.add_uint32(OrderField::kDeviceMinor, mapping.device_minor);
-  out.add_uint64(OrderField::kInode, mapping.inode);
-  out.add_bytes(OrderField::kPath, mapping.path);
-  out.add_bool(OrderField::kIsDeleted, mapping.deleted);
+  out.add_bytes(OrderField::kMapping, Encode(request.file.mapping));
   if (request.file.version.has_value()) out.add_bytes(OrderField::kVersion, Encode(*request.file.version));
   out.add_bytes(OrderField::kRoot, request.root);
   for (const std::string& path : request.paths) out.add_bytes(OrderField::kPaths, path);
@@ -64,13 +51,17 @@ std::string Encode(const Order& order) {
 absl::StatusOr<Order> DecodeOrder(absl::string_view bytes) {
   Order order;
   Request& request = order.request;
-  elf::Mapping& mapping = request.file.mapping;
   auto job = static_cast<uint32_t>(request.job);
   std::string value;
+  absl::StatusOr<elf::Mapping> mapping = elf::Mapping();
   std::optional<absl::StatusOr<FileVersion>> version;
   const absl::Status status = base::ReadFields<OrderField>(bytes, "an order", [&](auto& in) {
     if (in.Take(OrderField::kPaths, value)) {
       request.paths.push_back(value);
+      return true;
+    }
+    if (in.Take(OrderField::kMapping, value)) {
+      mapping = DecodeMapping(value);
       return true;
     }
     if (in.Take(OrderField::kVersion, value)) {
@@ -78,15 +69,12 @@ absl::StatusOr<Order> DecodeOrder(absl::string_view bytes) {
       return true;
     }
     return in.Take(OrderField::kJob, job) || in.Take(OrderField::kPid, request.file.pid) ||
-           in.Take(OrderField::kStart, mapping.start) || in.Take(OrderField::kEnd, mapping.end) ||
-           in.Take(OrderField::kFileOffset, mapping.file_offset) ||
-           in.Take(OrderField::kDeviceMajor, mapping.device_major) ||
-           in.Take(OrderField::kDeviceMinor, mapping.device_minor) || in.Take(OrderField::kInode, mapping.inode) ||
-           in.Take(OrderField::kPath, mapping.path) || in.Take(OrderField::kIsDeleted, mapping.deleted) ||
            in.Take(OrderField::kRoot, request.root) || in.Take(OrderField::kQuestion, request.question) ||
            in.Take(OrderField::kMemoryBytes, order.memory_bytes);
   });
   if (!status.ok()) return status;
+  if (!mapping.ok()) return mapping.status();
+  request.file.mapping = *std::move(mapping);
   request.job = static_cast<Job>(job);
   if (version.has_value()) {
     if (!version->ok()) return version->status();

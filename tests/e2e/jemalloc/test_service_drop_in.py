@@ -123,17 +123,11 @@ def assert_read(lab, program, function):
     nearest exported function for a name.
     """
     (dump,) = find_dumps(RUNTIME)
-
-    def report(*options):
-        session = lab.heaptap("report", *options, dump.path)
-        session.records = False
-        session.ends()
-        return session.stdout()
     expected = re.sub(r"(?m)^Using local file .*\n", "", jeprof(lab, "--text", "--show_bytes", program, dump.path).decode())
-    text = report("--text", "--show_bytes")
+    text = lab.answer_of("report", "--text", "--show_bytes", dump.path)
     assert total(text) == total(expected)
     assert table(text)[function] == table(expected)[function]
-    report("--pdf", "-o", lab.path("report.pdf"))
+    lab.answer_of("report", "--pdf", "-o", lab.path("report.pdf"), dump.path)
     pages, graph = text_of_pdf(lab.path("report.pdf"))
     assert pages == 1 and function in graph, graph
     return text, expected
@@ -149,10 +143,8 @@ def test_stopped_service(lab, allocator, runtime):
     if isinstance(allocator, Heaptap):
         assert text == expected
     # Its call path begins at the function that keeps the memory, not inside the allocator.
-    short = lab.heaptap("report", find_dumps(RUNTIME)[0].path)
-    short.records = False
-    short.ends()
-    assert re.search(r"(?m)^   1\. .*\n +application_keep mtev_endpoints\.c:\d+$", short.stdout()), short.stdout()
+    short = lab.answer_of("report", find_dumps(RUNTIME)[0].path)
+    assert re.search(r"(?m)^   1\. .*\n +application_keep mtev_endpoints\.c:\d+$", short), short
 
 
 def test_service_linked_with_jemalloc(lab, allocator, runtime):

@@ -41,6 +41,14 @@ class Lab:
         self.sessions.append(session)
         return session
 
+    def answer_of(self, *arguments):
+        """The output of a command that records nothing, which must succeed without a message."""
+        session = self.heaptap(*arguments)
+        session.records = False
+        session.ends()
+        assert session.lines() == []
+        return session.stdout()
+
     def program(self, *command, **options):
         return Process([str(word) for word in command], self.folder, **options)
 

@@ -20,16 +20,7 @@ EXACT = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
 
 
 def report(lab, *arguments):
-    return heaptap(lab, "report", *arguments)
-
-
-def heaptap(lab, *arguments):
-    """The output of a command, which must succeed without a message."""
-    session = lab.heaptap(*arguments)
-    session.records = False
-    session.ends()
-    assert session.lines() == []
-    return session.stdout()
+    return lab.answer_of("report", *arguments)
 
 
 def jeprof(lab, *arguments):
@@ -236,8 +227,8 @@ def test_profiles_of_pprof(lab, leak):
     for path in (ours, theirs, plain):
         assert report(lab, "--top", "--by", "line", path) == top
     assert "live       0 in 0 objects" in report(lab, "--base", ours, plain)
-    assert "live       0 in 0 objects" in heaptap(lab, "diff", ours, plain)
-    heaptap(lab, "view", ours, "-o", lab.path("page.html"))
+    assert "live       0 in 0 objects" in lab.answer_of("diff", ours, plain)
+    lab.answer_of("view", ours, "-o", lab.path("page.html"))
     with open(lab.path("page.html"), encoding="utf-8") as file:
         assert "do_something_else" in file.read()
 
@@ -313,7 +304,7 @@ def test_threads_of_a_process(lab, daemon):
     puppet.ask("in 1 name worker")
     puppet.ask("in 1 keep 40 1000")
     path = lab.path("dump.pb.gz")
-    heaptap(lab, "dump", puppet.pid, "--format", "pprof", "-o", path, "--socket", daemon.socket)
+    lab.answer_of("dump", puppet.pid, "--format", "pprof", "-o", path, "--socket", daemon.socket)
     for subject in ((puppet.pid, "--socket", daemon.socket), (path,)):
         table = report(lab, "--top", "--by", "thread", *subject)
         assert re.search(r"(?m)^ *40\.0K +0 .* +40  thread \d+ worker$", table), table
@@ -332,7 +323,7 @@ def test_sizes_and_ages_of_a_process(lab, daemon):
     paths = ("--focus", "keep_blocks")
     wait_until(lambda: "younger" not in report(lab, "--by", "age", *paths, *subject), "all blocks are a second old")
     path = lab.path("dump.pb.gz")
-    heaptap(lab, "dump", puppet.pid, "--format", "blocks", "-o", path, "--socket", daemon.socket)
+    lab.answer_of("dump", puppet.pid, "--format", "blocks", "-o", path, "--socket", daemon.socket)
     for one in (subject, (path,)):
         sizes = report(lab, "--by", "size", *paths, *one)
         assert re.search(r"(?m)^ *40\.0K +0 .* +40  blocks of 1024 bytes$", sizes), sizes

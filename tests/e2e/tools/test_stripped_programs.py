@@ -18,17 +18,10 @@ def dump_of(lab, program):
     return lab.dumps()[0].path
 
 
-def report_of(lab, dump, status=0):
-    session = lab.heaptap("report", "--top", dump)
-    session.records = False
-    session.ends(status)
-    return session.stdout()
-
-
 def test_mini_debug_information(lab):
     program = lab.copy("wiki_leak", "stripped")
     strip_as_fedora(program)
-    text = report_of(lab, dump_of(lab, program))
+    text = lab.answer_of("report", "--top", dump_of(lab, program))
     assert all(name in text for name in FUNCTIONS)
 
 
@@ -45,7 +38,7 @@ def test_hostile_mini_debug_information(lab, damage):
     program = lab.copy("wiki_leak", "stripped")
     subprocess.run(["strip", program], check=True)
     subprocess.run(["objcopy", "--add-section", f".gnu_debugdata={section}", program], check=True)
-    text = report_of(lab, dump_of(lab, program))
+    text = lab.answer_of("report", "--top", dump_of(lab, program))
     assert "stripped" in text and not any(name in text for name in FUNCTIONS)
 
 

@@ -68,14 +68,6 @@ def leak(lab):
     return lab.dumps()[0].path
 
 
-def heaptap(lab, *arguments):
-    session = lab.heaptap(*arguments)
-    session.records = False
-    session.ends()
-    assert session.lines() == []
-    return session.stdout()
-
-
 def read(path):
     with open(path, "rb") as file:
         return file.read()
@@ -84,25 +76,25 @@ def read(path):
 def test_dumps_of_any_server(lab, server, leak):
     """What a file gives, a URL gives: in each format, also in chunks."""
     url = server.put("/a.heap?x=a@b", read(leak))
-    assert heaptap(lab, "report", "--top", url) == heaptap(lab, "report", "--top", leak).replace(leak, url)
+    assert lab.answer_of("report", "--top", url) == lab.answer_of("report", "--top", leak).replace(leak, url)
     assert server.requests[0][1]["Host"] == server.url.removeprefix("http://")
     pprof = lab.path("pprof.gz")
-    heaptap(lab, "report", "--pprof", "-o", pprof, leak)
+    lab.answer_of("report", "--pprof", "-o", pprof, leak)
     compressed = server.put("/debug/pprof/heap", read(pprof))
-    assert "do_something_else" in heaptap(lab, "report", "--top", compressed)
+    assert "do_something_else" in lab.answer_of("report", "--top", compressed)
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (read(leak)[:1000], read(leak)[1000:]))
     chunked = server.put("/chunked", chunks + b"0\r\n\r\n", Transfer_Encoding="chunked")
-    assert "do_something_else" in heaptap(lab, "report", "--top", chunked)
+    assert "do_something_else" in lab.answer_of("report", "--top", chunked)
     # A fragment stays here.
-    assert "do_something_else" in heaptap(lab, "report", "--top", url + "#part")
+    assert "do_something_else" in lab.answer_of("report", "--top", url + "#part")
 
 
 def test_differences_and_the_page(lab, server, leak):
     url = server.put("/heap", read(leak))
-    assert "live       0 in 0 objects" in heaptap(lab, "report", "--base", url, leak)
-    assert "live       0 in 0 objects" in heaptap(lab, "report", "--base", leak, url)
-    assert json.loads(heaptap(lab, "diff", "--json", url, url))["call_paths"] == []
-    heaptap(lab, "view", server.put("/heap?debug=0", read(leak)))
+    assert "live       0 in 0 objects" in lab.answer_of("report", "--base", url, leak)
+    assert "live       0 in 0 objects" in lab.answer_of("report", "--base", leak, url)
+    assert json.loads(lab.answer_of("diff", "--json", url, url))["call_paths"] == []
+    lab.answer_of("view", server.put("/heap?debug=0", read(leak)))
     (page,) = [name for name in os.listdir(lab.folder) if name.endswith(".html")]
     assert re.fullmatch(r"127\.0\.0\.1_\d+_heap\.html", page)
     assert b"do_something_else" in read(lab.path(page))
@@ -114,11 +106,11 @@ def test_a_daemon_of_heaptap(lab, daemon):
     puppet.ask("keep 100 65536")
     daemon.wait_recorded(puppet.pid)
     for path in (f"/pid/{puppet.pid}/heap", f"/pid/{puppet.pid}/pprof/heap", f"/pid/{puppet.pid}/debug/pprof/heap"):
-        assert "keep_blocks" in heaptap(lab, "report", "--top", url + path), path
+        assert "keep_blocks" in lab.answer_of("report", "--top", url + path), path
     first, now = lab.path("first"), f"{url}/pid/{puppet.pid}/heap"
     daemon.dump(puppet.pid, first)
     puppet.ask("keep 50 65536")
-    assert "+50 objects" in heaptap(lab, "diff", first, now)
+    assert "+50 objects" in lab.answer_of("diff", first, now)
     assert_one_clear_line(lab.heaptap("report", url + "/pid/1/heap"), 3, r"404 \(Not Found\)")
 
 
@@ -153,7 +145,7 @@ def test_a_program_in_go(lab):
     process = subprocess.Popen([lab.path("server")], stdout=subprocess.PIPE, text=True)
     try:
         address = process.stdout.readline().strip()
-        text = heaptap(lab, "report", "--top", f"http://{address}/debug/pprof/heap")
+        text = lab.answer_of("report", "--top", f"http://{address}/debug/pprof/heap")
         assert re.search(r"main\.keepBlocks", text) and "100" in text
     finally:
         process.kill()
