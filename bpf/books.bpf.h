@@ -2,9 +2,9 @@
 /*
  * Double entry: a sample is counted in `tallies` when it enters `live`, and again when it leaves.
  *
- * An entry of `live` belongs to the program that changed its size by compare-and-swap: from an object's size to 0 (the
- * object is freed), or from 0 to HEAPTAP_LIVE_CLAIMED (a sweep deletes the entry, or the program on the allocating
- * thread fills it in).
+ * An entry of `live` belongs to the program that changed its serial number by compare-and-swap: from an object's to
+ * HEAPTAP_LIVE_NONE (the object is freed), or from that to HEAPTAP_LIVE_CLAIMED (a sweep deletes the entry, or the
+ * program on the allocating thread fills it in).
  *
  * A function that may lose a sample returns an enum heaptap_loss_reason; its caller counts the loss.
  */
@@ -58,15 +58,22 @@ static __always_inline enum heaptap_loss_reason make_tally(struct heaptap_proces
   return *tally ? HEAPTAP_NO_LOSS : HEAPTAP_LOSS_TALLIES_FULL;
 }
 
-/* Takes the object in `entry` out of the books. Returns 0, or 1 if there is none, or another program was faster. */
-static __always_inline int remove_live(struct heaptap_process* process, __u64 process_id, struct heaptap_live* entry) {
-  __u64 size = entry->size;
-  if (size == 0 || size == HEAPTAP_LIVE_CLAIMED) return 1;
+/* Whether this can be the serial number of an object. */
+static __always_inline int is_serial(__u64 serial) {
+  return serial != HEAPTAP_LIVE_NONE && serial != HEAPTAP_LIVE_CLAIMED;
+}
+
+/* Takes the object with this serial number out of the books. Returns 0, or 1 if it is not in `entry`, or another
+ * program was faster. REQUIRES: is_serial(serial). */
+static __always_inline int remove_live(struct heaptap_process* process, __u64 process_id, struct heaptap_live* entry,
+                                       __u64 serial) {
+  if (*(const volatile __u64*)&entry->serial != serial) return 1;
   /* Read before the entry is released: then a sweep may delete the entry, and the map may reuse its memory at once. */
+  __u64 size = entry->size;
   __u64 weight = entry->weight;
   struct heaptap_tally_key key = {.process_id = process_id, .stack_id = entry->stack_id, .tid = entry->tid};
   asm volatile("" ::: "memory");
-  if (__sync_val_compare_and_swap(&entry->size, size, 0) != size) return 1;
+  if (__sync_val_compare_and_swap(&entry->serial, serial, HEAPTAP_LIVE_NONE) != serial) return 1;
   struct heaptap_tally* tally = bpf_map_lookup_elem(&tallies, &key);
   if (tally) count_freed(&tally->freed, size, weight);
   if (has_figures_of(process, process_id)) {
@@ -113,10 +120,11 @@ static __noinline long insert_patiently(const struct heaptap_live_key* key, cons
   return entry.error;
 }
 
-/* Enters an object. On a loss the object is not in the books. */
+/* Enters an object. On a loss the object is not in the books. `is_numbered`: the process numbers its samples, so an
+ * object that is still at the address was freed, and the process will say so later. */
 static __always_inline enum heaptap_loss_reason insert_live(struct heaptap_process* process, __u32 tgid,
                                                             const struct heaptap_live_key* key,
-                                                            const struct heaptap_live* object) {
+                                                            const struct heaptap_live* object, int is_numbered) {
   const struct heaptap_settings* defaults = read_settings();
   enum share_state share = share_exhausted(process, process->figures.live_objects, process->limits.max_live,
                                            defaults ? defaults->live_room : 0, HEAPTAP_COUNTER_LIVE_ENTRIES);
@@ -126,22 +134,29 @@ static __always_inline enum heaptap_loss_reason insert_live(struct heaptap_proce
     return HEAPTAP_LOSS_LIVE_SHARE;
   }
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
-  if (entry && entry->size != HEAPTAP_LIVE_CLAIMED && remove_live(process, key->process_id, entry) == 0)
-    count_loss(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);
+  __u64 earlier = entry ? entry->serial : HEAPTAP_LIVE_NONE;
+  if (entry && is_serial(earlier) && remove_live(process, key->process_id, entry, earlier) == 0) {
+    if (!is_numbered)
+      count_loss(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);
+    else if (has_figures(process))
+      add(&process->costs.frees, 1);
+  }
   /* Claimed before it is written: a sweep may delete the entry otherwise, and the map would reuse it at once. */
-  if (!entry || __sync_val_compare_and_swap(&entry->size, 0, HEAPTAP_LIVE_CLAIMED) != 0) {
+  if (!entry ||
+      __sync_val_compare_and_swap(&entry->serial, HEAPTAP_LIVE_NONE, HEAPTAP_LIVE_CLAIMED) != HEAPTAP_LIVE_NONE) {
     long error = bpf_map_update_elem(&live, key, object, BPF_NOEXIST);
     if (error == -EEXIST || error == -ENOMEM) error = insert_patiently(key, object);
     /* Also when the map is full: a sweep may find objects freed since the last one. */
     count_live_entries(tgid, key->process_id, error ? 0 : 1, 0);
     return error ? HEAPTAP_LOSS_LIVE_FULL : HEAPTAP_NO_LOSS;
   }
+  entry->size = object->size;
   entry->weight = object->weight;
   entry->stack_id = object->stack_id;
   entry->time = object->time;
   entry->tid = object->tid;
   entry->record = object->record;
-  __sync_lock_test_and_set(&entry->size, object->size);
+  __sync_lock_test_and_set(&entry->serial, object->serial);
   return HEAPTAP_NO_LOSS;
 }
 

@@ -7,7 +7,7 @@
  *
  *   processes  tgid                          -> struct heaptap_process
  *   stacks     stack id                      -> struct heaptap_stack
- *   live       {process id, address}         -> struct heaptap_live, an object while its size is not 0
+ *   live       {process id, address}         -> struct heaptap_live, an object or an entry without one
  *   tallies    {process id, stack id, tid}   -> struct heaptap_tally
  *   losses     {process id, reason}          -> struct heaptap_loss
  *   unnoticed  process id                    -> struct heaptap_process, ended, until the collector closes its books
@@ -44,7 +44,9 @@ enum heaptap_probe {
   HEAPTAP_PROBE_CONTROL_SITE, /* of heaptap:start, if `take_control` is loaded */
   HEAPTAP_PROBE_START_SITE,
   HEAPTAP_PROBE_FREE_SITE,
+  HEAPTAP_PROBE_FREES_SITE,
   HEAPTAP_PROBE_ALLOC_SITE,
+  HEAPTAP_PROBE_SAMPLE_SITE, /* of otel_memory:alloc, in a file that has heaptap:frees too */
   HEAPTAP_PROBES,
 };
 
@@ -139,6 +141,7 @@ struct heaptap_process {
   __u32 by_oom_kill;   /* in `unnoticed`: 1: the OOM killer ended the process */
   __u32 reserved;
   __u64 state_of_mappings; /* the kernel's own number for their state, at the latest look */
+  __u64 pending;           /* address of the frees that the process holds back (struct heaptap_pending); 0: unknown */
 };
 
 /* What processes have that the collector did not enter. */
@@ -183,6 +186,8 @@ struct heaptap_stack {
 /* The stack id of samples whose stack is a loss; never a key of `stacks`. */
 #define HEAPTAP_NO_STACK 0
 
+/* Values of heaptap_live.serial that no object has. */
+#define HEAPTAP_LIVE_NONE 0
 #define HEAPTAP_LIVE_CLAIMED (~0ULL)
 
 struct heaptap_live_key {
@@ -190,10 +195,15 @@ struct heaptap_live_key {
   __u64 address;
 };
 
-/* When its object is freed, an entry stays with size 0: the address is likely to be allocated again soon, and to change
- * an entry costs a third of deleting and inserting it. When the map fills up, entries without an object are swept. */
+/* When its object is freed, an entry stays without an object: the address is likely to be allocated again soon, and to
+ * change an entry costs a third of deleting and inserting it. When the map fills up, entries without an object are
+ * swept.
+ *
+ * The free of an object has its serial number. So frees that the process hands over late, or twice, change nothing if
+ * the address has another object by now. */
 struct heaptap_live {
-  __u64 size; /* 0: no object; HEAPTAP_LIVE_CLAIMED: no object, about to be deleted or filled in */
+  __u64 serial; /* HEAPTAP_LIVE_NONE; HEAPTAP_LIVE_CLAIMED: no object either, about to be deleted or filled in */
+  __u64 size;
   __u64 weight;
   __u64 stack_id;
   __u64 time;
@@ -273,6 +283,9 @@ enum heaptap_loss_reason {
   /* The sample is not in the books: the process has used up its share of `live` or `tallies`. */
   HEAPTAP_LOSS_LIVE_SHARE,
   HEAPTAP_LOSS_TALLIES_SHARE,
+  /* The process was killed, and the kernel had thrown away its memory with the frees that its threads had not handed
+   * over: at most HEAPTAP_SLOT_FREES of each thread. They count as live. */
+  HEAPTAP_LOSS_FREES_UNREAD,
   HEAPTAP_LOSS_REASONS,
 };
 

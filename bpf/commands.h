@@ -41,6 +41,14 @@ struct heaptap_fold {
   __u32 reserved;
 };
 
+/* Argument of the program `take_frees`: frees that a process holds back, as it says. */
+struct heaptap_take_frees {
+  __u64 process_id; /* nothing happens if the process has another by now */
+  __u32 tgid;
+  __u32 count; /* at most HEAPTAP_SLOT_FREES */
+  __u64 frees; /* address of the array of struct heaptap_free, in the collector */
+};
+
 /* Argument of the program `identify`: which file the process that runs it has mapped at an address. */
 struct heaptap_identify {
   __u64 address;

@@ -6,6 +6,7 @@
 #define HEAPTAP_LIFE_PROGRAMS_BPF_H_
 
 #include "bpf/control.bpf.h"
+#include "bpf/frees.bpf.h"
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
 #include "bpf/process.bpf.h"
@@ -92,6 +93,21 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
   return 0;
 }
 
+/* A process is about to replace its memory: takes the frees that it holds back.
+ *   attached  the raw tracepoint sched_prepare_exec, where the kernel has it (Linux 6.10)
+ *   reads     `processes`; the memory of the process
+ *   changes   as probe_frees
+ *   if full   nothing is entered
+ *   cost      for every exec on the machine one look-up; for a recorded process that of probe_frees for each thread */
+SEC("raw_tp/sched_prepare_exec")
+int process_before_exec(void* context) {
+  __u32 tgid = bpf_get_current_pid_tgid() >> 32;
+  struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process || process->flags & HEAPTAP_PROCESS_SHARES_PARENT) return 0;
+  if (take_all_frees(process) == 0) process->pending = 0;
+  return 0;
+}
+
 /* A process has called exec: the books of the old image end, those of the next one begin.
  *   attached  the raw tracepoint sched_process_exec
  *   reads     the task; `processes`
@@ -128,6 +144,7 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
       .limits = old->limits,
       .flags = old->flags & INHERITED,
   };
+  if (ended_id && old->pending) count_loss(ended_id, HEAPTAP_LOSS_FREES_UNREAD, 0);
   struct heaptap_process ended = *old;
   /* In place, because the kernel may have no memory for another entry. No other program uses the entry: by now the
    * thread that called exec is the only one of its process. */
@@ -159,8 +176,10 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   /* The process ends with its last thread. */
   if (BPF_CORE_READ(task, signal, live.counter) != 0) return 0;
 
+  __u64 id = process->identity.id;
+  if (!(process->flags & HEAPTAP_PROCESS_SHARES_PARENT) && take_all_frees(process))
+    count_loss(id, HEAPTAP_LOSS_FREES_UNREAD, 0);
   struct heaptap_process ended = *process;
-  __u64 id = ended.identity.id;
   __u32 flags = ended.flags;
   /* Two threads may both see themselves as the last; one of them deletes. */
   if (bpf_map_delete_elem(&processes, &tgid)) return 0;

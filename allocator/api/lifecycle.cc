@@ -12,6 +12,7 @@
 #include "allocator/profiling/profiling.h"
 #include "allocator/profiling/records.h"
 #include "allocator/profiling/triggers.h"
+#include "allocator/sampling/pending_frees.h"
 
 namespace heaptap::lifecycle {
 
@@ -24,7 +25,8 @@ bool RegisterExits() {
   const Configuration& configuration = ProcessConfiguration();
   const bool wants_dump = configuration.prof && configuration.prof_final;
   // The handler that is registered last is called first.
-  return (!configuration.stats_print || atexit(PrintStatisticsAtExit) == 0) && (!wants_dump || atexit(DumpAtExit) == 0);
+  return atexit(EndPendingFrees) == 0 && (!configuration.stats_print || atexit(PrintStatisticsAtExit) == 0) &&
+         (!wants_dump || atexit(DumpAtExit) == 0);
 }
 
 void Start() { StartProfiling(); }

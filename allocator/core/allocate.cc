@@ -63,12 +63,13 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
   }
 }
 
-// An allocation that the observer wants.
-void* AllocateObserved(unsigned size_class, uint64_t weight, size_t requested) {
-  void* pointer = observer::TakeBlock(size_class, requested);
+// An allocation that the observer wants. Inlined: a frame of the allocator costs one of the program on deep stacks.
+[[gnu::always_inline]] inline void* AllocateObserved(unsigned size_class, uint64_t weight, size_t requested) {
+  const uint64_t serial = observer::NextSerial();
+  void* pointer = observer::TakeBlock(size_class, requested, serial);
   if (pointer == nullptr) return FailWithEnomem();
   thread_counters.allocated += kClassSize[size_class];
-  observer::Allocated(pointer, kClassSize[size_class], weight, requested);
+  observer::Allocated(pointer, {kClassSize[size_class], requested, serial}, weight);
   return pointer;
 }
 
@@ -236,7 +237,7 @@ void FreeSlow(void* pointer) {
   }
   if (owner == kSampledOwner) {
     thread_counters.deallocated += slab->size;
-    observer::Freed(pointer, slab->size, observer::RequestedSize(slab, block));
+    observer::Freed(pointer, observer::SampleOf(slab, block));
     return observer::ReturnBlock(slab, block);
   }
   if (owner == kRunOwner) return pointer == SlabMemory(slab) ? FreeRun(slab) : RefuseInvalidFree(pointer);

@@ -64,7 +64,7 @@ void CheckShape(const Slab* slab, bool is_sampled) {
   CheckEqual("the class's units: chunk_table == ShiftOf(size_class)", slab, ChunkKind(slab), ShiftOf(c));
   CheckEqual("size == kClassSize[size_class]", slab, slab->size, kClassSize[c]);
   if (is_sampled) {
-    // Less by what prof_stats needs (sampled_blocks.h).
+    // Less by the notes on samples (sampled_blocks.cc).
     CheckAtMost("capacity <= kSlabCapacity[size_class]", slab, slab->capacity, kSlabCapacity[c]);
   } else {
     CheckEqual("capacity == kSlabCapacity[size_class]", slab, slab->capacity, kSlabCapacity[c]);

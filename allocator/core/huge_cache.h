@@ -21,7 +21,7 @@ struct Huge {
   // How many bytes at the beginning earlier blocks in this mapping may have written; when a block begins, all others
   // read as zero.
   size_t written;
-  bool sampled;
+  uint64_t sample;   // its serial number as a sample; 0: it is none
   size_t requested;  // the size that the program requested
 };
 

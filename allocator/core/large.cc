@@ -54,8 +54,8 @@ constinit AtomicCounts large_counts[kClasses];
 
 void Increment(std::atomic<uint64_t>* count) { count->fetch_add(1, std::memory_order_relaxed); }
 
-// Counts an allocation. Returns its weight if the observer wants it, else 0, and sets `*sampled`.
-uint64_t CountAndWeigh(size_t size, bool* sampled) {
+// Counts an allocation. Returns its weight if the observer wants it, else 0.
+uint64_t CountAndWeigh(size_t size) {
   uint64_t weight = 0;
   {
     HeapScope heap;
@@ -65,9 +65,8 @@ uint64_t CountAndWeigh(size_t size, bool* sampled) {
     heap->FollowPeak();
   }
   Increment(&large_counts[ClassNumber(size)].allocations);
-  *sampled = weight != 0;
   AddToFigure(&heaptap_statistics::large, static_cast<int64_t>(size));
-  if (*sampled) AddToFigure(&heaptap_statistics::sampled_objects, 1);
+  if (weight != 0) AddToFigure(&heaptap_statistics::sampled_objects, 1);
   return weight;
 }
 
@@ -75,8 +74,9 @@ uint64_t CountAndWeigh(size_t size, bool* sampled) {
 template <typename Descriptor>
 void BeginBlock(void* pointer, Descriptor* block, size_t requested) {
   block->requested = requested;
-  uint64_t weight = CountAndWeigh(block->size, &block->sampled);
-  if (weight != 0) observer::Allocated(pointer, block->size, weight, requested);
+  uint64_t weight = CountAndWeigh(block->size);
+  block->sample = weight != 0 ? observer::NextSerial() : 0;
+  if (weight != 0) observer::Allocated(pointer, {block->size, requested, block->sample}, weight);
 }
 
 // The reverse, before the block is freed or gets a new size: the observer sees it while its memory is still valid.
@@ -85,9 +85,9 @@ void EndBlock(void* pointer, const Descriptor* block) {
   AddToFigure(&heaptap_statistics::large, -static_cast<int64_t>(block->size));
   thread_counters.deallocated += block->size;
   Increment(&large_counts[ClassNumber(block->size)].frees);
-  if (!block->sampled) return;
+  if (block->sample == 0) return;
   AddToFigure(&heaptap_statistics::sampled_objects, -1);
-  observer::Freed(pointer, block->size, block->requested);
+  observer::Freed(pointer, {block->size, block->requested, block->sample});
 }
 
 void* AllocateRun(size_t size, size_t alignment, size_t requested) {

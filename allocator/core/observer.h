@@ -50,18 +50,30 @@ uint64_t WeighLarge(Heap* heap, size_t size);
 // The weight of a realloc that keeps its block. 0: the observer does not want it. In a HeapScope.
 uint64_t WeighInPlace(Heap* heap, unsigned size_class);
 
+// An allocation that the observer wants. The core keeps it while the block lives.
+struct Sample {
+  size_t usable;     // bytes
+  size_t requested;  // the size that the program requested
+  uint64_t serial;   // unique in the process; not 0
+};
+
+// A serial number for the next such allocation.
+uint64_t NextSerial();
+
 // A block from a slab of the observer (kSampledOwner), for an allocation that it wants. nullptr: out of memory.
-void* TakeBlock(unsigned size_class, size_t requested);
-// The `requested` of TakeBlock. The usable size if the observer does not keep requested sizes.
-size_t RequestedSize(const Slab* slab, const Block* block);
+void* TakeBlock(unsigned size_class, size_t requested, uint64_t serial);
+// What TakeBlock was told. `requested` is the usable size if the observer does not keep requested sizes.
+Sample SampleOf(const Slab* slab, const Block* block);
 // Frees a block that TakeBlock returned.
 void ReturnBlock(Slab* slab, Block* block);
 
-// A block for a wanted allocation is ready for use. `usable`: its usable size; `requested`: the size that the program
-// requested.
-void Allocated(const void* pointer, size_t usable, uint64_t weight, size_t requested);
+// A block for a wanted allocation is ready for use.
+void Allocated(const void* pointer, const Sample& sample, uint64_t weight);
 // Such a block is about to be freed, moved or resized.
-void Freed(const void* pointer, size_t usable, size_t requested);
+void Freed(const void* pointer, const Sample& sample);
+
+// The calling thread ends. Other destructors of the thread may still free blocks.
+void ThreadEnds();
 
 // Releases the observer's empty slabs.
 void Trim();

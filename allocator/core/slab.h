@@ -90,9 +90,9 @@ struct alignas(128) Slab {
   alignas(64) std::atomic<uintptr_t> remote_free;  // Block*, a stack, and kNotifyBit
   Slab* wake_next;                                 // the heap's list of wakes
   uint32_t units;                                  // 1, or the units of a run
-  bool sampled;                                    // a run that is a sample
-  size_t requested;                                // of a run: the size that the program requested
   bool dirty;                                      // a free unit that may have old contents
+  size_t requested;                                // of a run: the size that the program requested
+  uint64_t sample;                                 // of a run: its serial number as a sample; 0: it is none
   uint32_t touched;                                // bytes from the unit's beginning that earlier owners have used
   uint64_t free_since;                             // CoarseMilliseconds() when a dirty unit became free
 };

@@ -125,6 +125,7 @@ void ScavengeParkedHeap() {
 void OnThreadExit(void* argument) {
   Heap* heap = static_cast<Heap*>(argument);
   if (++heap->exit_rounds < kExitRound && pthread_setspecific(exit_key, heap) == 0) return;
+  observer::ThreadEnds();
   {
     HeapScope scope;
     scope->Flush();
@@ -173,7 +174,10 @@ void StartThreads(uint64_t observer_seed) {
 
 void MaintainProcess(DueMaintenance due) {
   observer::SlowPathEnds();
-  if (due != DueMaintenance::kRound) return;
+  if (due == DueMaintenance::kRound) ReturnMemory();
+}
+
+void ReturnMemory() {
   ScavengeParkedHeap();
   ssize_t decay = DirtyDecay();
   if (decay >= 0) Purge(static_cast<uint64_t>(decay));

@@ -41,6 +41,10 @@ void StartThreads(uint64_t seed);
 // Does the work that is due for the process. REQUIRES: no lock is held, the thread is in no HeapScope.
 void MaintainProcess(DueMaintenance due);
 
+// Returns memory that is due to the system, and collects the blocks that were freed to a parked heap. REQUIRES: as
+// above.
+void ReturnMemory();
+
 // Calls `visit` for every heap, including the fallback and the empty heap, while other threads may be using them.
 void VisitHeaps(void (*visit)(void* opaque, const Heap* heap), void* opaque);
 

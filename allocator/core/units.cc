@@ -212,7 +212,7 @@ Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment) {
   Slab* slab = Descriptor(chunk, place.first);
   slab->fresh = ClaimUnits(chunk, place.first, count);
   slab->units = static_cast<uint32_t>(count);
-  slab->sampled = false;
+  slab->sample = 0;
   AddToFigure(&heaptap_statistics::active, UnitBytes(chunk, count));
   observer::ActiveGrew();
   return slab;

@@ -21,7 +21,7 @@ namespace heaptap {
 inline constexpr size_t kRunMaximum = 16 * 1024 * 1024;
 
 // `count` consecutive units of 1 << shift bytes each, the first at a multiple of `alignment` units (a power of two).
-// Returns the descriptor of the first, with `units`, `fresh` (all of it reads as zero) and `sampled` set; the caller
+// Returns the descriptor of the first, with `units`, `fresh` (all of it reads as zero) and `sample` set; the caller
 // sets the owner word. nullptr: out of memory.
 Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment);
 

@@ -39,8 +39,9 @@ void Mutex::Wake() { SystemCall(SYS_futex, reinterpret_cast<long>(&state_), FUTE
 
 namespace {
 
-constexpr const char* kNames[kLockRanks] = {"start", "snapshot",   "dump",  "heaps", "fallback heap", "pool",
-                                            "purge", "huge cache", "units", "log",   "arena name"};
+constexpr const char* kNames[kLockRanks] = {
+    "background thread", "start", "snapshot", "dump",      "heaps", "fallback heap", "pool", "purge",
+    "huge cache",        "units", "log",      "arena name"};
 
 // What the thread has locked. A signal handler leaves it as it was.
 struct Held {

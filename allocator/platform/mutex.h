@@ -18,6 +18,7 @@ namespace heaptap {
 
 // All locks of the allocator, in the order in which a thread takes them. allocator/README.md says what each protects.
 enum class LockRank : uint8_t {
+  kBackgroundThread,
   kStart,
   kSnapshot,
   kDump,

@@ -66,7 +66,8 @@ struct Configuration {
   bool abort_invalid_free = false;  // heaptap's own option
   bool debug_check = false;         // heaptap's own option; a release build ignores it
   Thp thp = Thp::kDefault;
-  ssize_t dirty_decay_ms = 1000;  // shorter than jemalloc's: no background thread purges while the process is idle
+  ssize_t dirty_decay_ms = 1000;  // shorter than jemalloc's: without background_thread, an idle process purges nothing
+  bool background_thread = false;
 
   uint8_t junk = 0;               // bit 0: alloc, bit 1: free
   bool prof_final_given = false;  // the options contained prof_final, with either value
@@ -77,7 +78,6 @@ struct Configuration {
   bool trust_madvise = false;
   bool retain = true;
   bool tcache = true;
-  bool background_thread = false;
   bool experimental_infallible_new = false;
   bool experimental_tcache_gc = true;
   bool huge_arena_pac_thp = false;

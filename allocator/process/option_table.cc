@@ -135,7 +135,7 @@ constexpr Option kOptions[] = {
     OPTION(hpa_sec_batch_fill_extra).WithoutEffect(),
     OPTION(metadata_thp).OneOf(Abbreviated(kMetadataThpWords)).WithoutEffect(),
     OPTION(mutex_max_spin).In({-1, INT64_MAX}).WithoutEffect(),
-    OPTION(background_thread).WithoutEffect().Now("background_thread"),
+    OPTION(background_thread).Now("background_thread"),
     OPTION(dirty_decay_ms).In({-1, kMaxDecayMilliseconds}).Now("arenas.dirty_decay_ms"),
     OPTION(muzzy_decay_ms).In({-1, kMaxDecayMilliseconds}).WithoutEffect().Now("arenas.muzzy_decay_ms"),
     OPTION(lg_extent_max_active_fit).In({0, 64}).WithoutEffect(),

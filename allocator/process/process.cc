@@ -17,10 +17,12 @@
 #include "allocator/core/units.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
+#include "allocator/process/background_thread.h"
 #include "allocator/process/collector.h"
 #include "allocator/process/lifecycle.h"
 #include "allocator/process/option_sources.h"
 #include "allocator/sampling/events.h"
+#include "allocator/sampling/pending_frees.h"
 #include "allocator/sampling/probes.h"
 #include "allocator/sampling/sampled_blocks.h"
 
@@ -109,6 +111,7 @@ void CheckAroundFork() {
 // this thread in an allocation or in another fork, while it held these locks.
 void BeforeFork() {
   forks.fetch_add(1, std::memory_order_relaxed);
+  ReportFreesOfThread();
   if (__libc_single_threaded != 0) return CheckAroundFork();
   if (_IO_list_lock != nullptr) _IO_list_lock();
   LockHeaps();
@@ -139,8 +142,10 @@ void ResetLocksInChild() {
 
 void AfterForkInChild() {
   ResetLocksInChild();
+  ForgetBackgroundThread();
   ResetHeapsAfterFork(forks.load(std::memory_order_relaxed));
   CheckAroundFork();
+  ForgetFreesAfterFork();
   lifecycle::ResetAfterFork();
   PrepareAllThreadsAgain();
   LeaveCollectorAfterFork();
@@ -194,7 +199,14 @@ bool HasOptions() {
 namespace {
 
 // So that a process that never allocates has a control block too.
-__attribute__((constructor)) void StartLibrary() { StartProcess(); }
+__attribute__((constructor)) void StartLibrary() {
+  StartProcess();
+  // Not earlier: libc is ready for threads now.
+  if (!configuration.background_thread || StartBackgroundThread()) return;
+  Message message;
+  message << "<heaptap>: background_thread:true: the system refuses a thread\n";
+  message.Print();
+}
 
 }  // namespace
 }  // namespace heaptap

@@ -19,6 +19,7 @@
 #include "allocator/process/process.h"
 #include "allocator/profiling/dump_name.h"
 #include "allocator/profiling/hooks.h"
+#include "allocator/sampling/pending_frees.h"
 #include "allocator/sampling/probes.h"
 
 namespace heaptap {
@@ -169,6 +170,7 @@ int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what,
   request.leak_bytes = 0;
   request.leak_objects = 0;
   request.leak_contexts = 0;
+  ReportFreesOfAllThreads();
   heaptap_probe_dump(&request);
   const WaitLimits limits = CurrentLimits();
   const Answer answer = WaitForAnswer(event.number(), limits);
@@ -367,6 +369,7 @@ void AskForReset(uint64_t lg_interval) {
   // The collector must not be reading the books that end here. A signal handler that interrupts a dump on the same
   // thread resets without the scope.
   DumpScope scope;
+  ReportFreesOfAllThreads();
   heaptap_probe_dump(&reset);
 }
 

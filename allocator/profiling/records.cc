@@ -14,6 +14,7 @@
 #include "allocator/platform/system.h"
 #include "allocator/process/process.h"
 #include "allocator/profiling/dump.h"
+#include "allocator/sampling/pending_frees.h"
 #include "allocator/sampling/probes.h"
 
 namespace heaptap {
@@ -46,6 +47,7 @@ void TellCollector() {
   heaptap_dump_request request{};
   request.kind = HEAPTAP_ASK_RECORD;
   request.argument = IsRecorded() ? 1 : 0;
+  ReportFreesAtOnce(IsRecorded());
   heaptap_probe_dump(&request);
 }
 

@@ -3,9 +3,12 @@
 
 #include <atomic>
 
+#include "allocator/core/control.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/slab.h"
 #include "allocator/sampling/listener.h"
+#include "allocator/sampling/pending_frees.h"
+#include "allocator/sampling/probe_sites.h"
 #include "allocator/sampling/probes.h"
 #include "allocator/sampling/statistics.h"
 
@@ -20,6 +23,8 @@ constinit std::atomic<uint64_t> preparation{1};
 // The number of the thread's last preparation, and kOnceMore.
 constinit thread_local uint64_t prepared = 0;
 
+constinit std::atomic<uint64_t> last_serial;
+
 }  // namespace
 
 void PrepareThreadAgain() { prepared = 0; }
@@ -28,22 +33,32 @@ void CallBeforeNextSample() { prepared |= kOnceMore; }
 
 void PrepareAllThreadsAgain() { preparation.fetch_add(1, std::memory_order_relaxed); }
 
-void observer::Allocated(const void* pointer, size_t usable, uint64_t weight, size_t requested) {
+uint64_t observer::NextSerial() { return last_serial.fetch_add(1, std::memory_order_relaxed) + 1; }
+
+void observer::Allocated(const void* pointer, const Sample& sample, uint64_t weight) {
   const uint64_t current = preparation.load(std::memory_order_relaxed);
   if (HEAPTAP_UNLIKELY(prepared != current)) {
     const bool is_first = (prepared & ~kOnceMore) != current;
     prepared = current;
     listener::PrepareThread(is_first);
   }
-  heaptap_probe_alloc(pointer, usable, weight);
-  if (HasSampleStatistics()) CountSampleAllocated(usable, requested);
-  listener::AfterSample(pointer, usable, requested);
+  const ThreadFrees pending = PendingFreesOfThread();
+  const auto probe = CanUseCallSite() ? heaptap_probe_alloc_by_call : heaptap_probe_alloc;
+  probe(pointer, sample.usable, weight, sample.serial, pending.frees, pending.where);
+  ForgetFreesOfThread();
+  if (HasSampleStatistics()) CountSampleAllocated(sample.usable, sample.requested);
+  listener::AfterSample(pointer, sample.usable, sample.requested);
 }
 
-void observer::Freed(const void* pointer, size_t usable, size_t requested) {
-  listener::BeforeSampleFreed(pointer, usable);
-  if (HasSampleStatistics()) CountSampleFreed(usable, requested);
+void observer::Freed(const void* pointer, const Sample& sample) {
+  listener::BeforeSampleFreed(pointer, sample.usable);
+  if (HasSampleStatistics()) CountSampleFreed(sample.usable, sample.requested);
   heaptap_probe_free(pointer);
+  // The weight of the sample, up to a factor of two.
+  const uint64_t interval = uint64_t{1} << control::EffectiveLgInterval();
+  ReportFree({reinterpret_cast<uint64_t>(pointer), sample.serial}, sample.usable > interval ? sample.usable : interval);
 }
+
+void observer::ThreadEnds() { ReportFreesOfThread(); }
 
 }  // namespace heaptap

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The USDT probes: contract.h specifies them, probes.S defines them. Each is a function with one probe site; a call
+// The USDT probes: contract.h specifies them, probes.S defines them. A function has one probe site; a call
 // costs a few nanoseconds without a listener. errno is kept. REQUIRES: no lock is held.
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_PROBES_H_
 #define HEAPTAP_ALLOCATOR_SAMPLING_PROBES_H_
@@ -12,10 +12,16 @@
 
 extern "C" {
 
-// otel_memory:alloc
-void heaptap_probe_alloc(const void* pointer, size_t size, uint64_t weighted_bytes);
+// otel_memory:alloc. `frees`: memory of one entry at least, also when `where` says that there is none.
+void heaptap_probe_alloc(const void* pointer, size_t size, uint64_t weighted_bytes, uint64_t serial,
+                         const struct heaptap_free* frees, uint64_t where);
+// The same probe at a faster site. REQUIRES: CanUseCallSite (probe_sites.h).
+void heaptap_probe_alloc_by_call(const void* pointer, size_t size, uint64_t weighted_bytes, uint64_t serial,
+                                 const struct heaptap_free* frees, uint64_t where);
 // otel_memory:free
 void heaptap_probe_free(const void* pointer);
+// heaptap:frees
+void heaptap_probe_frees(const struct heaptap_free* frees, uint64_t where);
 // heaptap:start
 void heaptap_probe_start(const struct heaptap_control* control);
 // heaptap:dump
@@ -26,6 +32,7 @@ void heaptap_probe_thread_name(const char* name);
 // The number of listeners of each probe. The kernel writes it at any time; read it with HasListener.
 extern uint16_t heaptap_semaphore_alloc;
 extern uint16_t heaptap_semaphore_free;
+extern uint16_t heaptap_semaphore_frees;
 extern uint16_t heaptap_semaphore_start;
 extern uint16_t heaptap_semaphore_dump;
 extern uint16_t heaptap_semaphore_thread_name;

@@ -19,13 +19,17 @@ struct Pool {
 
 constinit Pool pools[kSmallClasses]{};
 
-// With prof_stats, the requested sizes are stored after the blocks of a slab.
+// What is stored after the blocks of a slab: the serial number of each sample, and with prof_stats the requested size.
 using Requested = uint16_t;
 static_assert(kSmallMaximum <= UINT16_MAX);
 
-Requested* RequestedSizes(const Slab* slab) {
-  return reinterpret_cast<Requested*>(SlabMemory(slab) + slab->capacity * slab->size);
+uint64_t* Serials(const Slab* slab) {
+  return reinterpret_cast<uint64_t*>(SlabMemory(slab) + slab->capacity * slab->size);
 }
+
+Requested* RequestedSizes(const Slab* slab) { return reinterpret_cast<Requested*>(Serials(slab) + slab->capacity); }
+
+size_t NoteBytes() { return sizeof(uint64_t) + (HasSampleStatistics() ? sizeof(Requested) : 0); }
 
 size_t BlockIndex(const Slab* slab, const void* block) {
   return static_cast<size_t>(static_cast<const char*>(block) - SlabMemory(slab)) / slab->size;
@@ -33,15 +37,15 @@ size_t BlockIndex(const Slab* slab, const void* block) {
 
 Slab* NewSampledSlab(unsigned size_class) {
   Slab* slab = NewSlab(size_class, kSampledOwner);
-  if (slab != nullptr && HasSampleStatistics()) {
-    slab->capacity = static_cast<uint32_t>((size_t{1} << ShiftOf(size_class)) / (slab->size + sizeof(Requested)));
+  if (slab != nullptr) {
+    slab->capacity = static_cast<uint32_t>((size_t{1} << ShiftOf(size_class)) / (slab->size + NoteBytes()));
   }
   return slab;
 }
 
 }  // namespace
 
-void* observer::TakeBlock(unsigned size_class, size_t requested) {
+void* observer::TakeBlock(unsigned size_class, size_t requested, uint64_t serial) {
   Pool& pool = pools[size_class];
   MutexLock lock(pool.mutex);
   Slab* slab = pool.slabs.first();
@@ -60,15 +64,15 @@ void* observer::TakeBlock(unsigned size_class, size_t requested) {
   if (slab->used == slab->capacity) pool.slabs.Remove(slab);
   pool.allocations++;
   AddToFigure(&heaptap_statistics::sampled_objects, 1);
-  if (HasSampleStatistics()) {
-    RequestedSizes(slab)[BlockIndex(slab, block)] = static_cast<Requested>(requested);
-  }
+  const size_t index = BlockIndex(slab, block);
+  Serials(slab)[index] = serial;
+  if (HasSampleStatistics()) RequestedSizes(slab)[index] = static_cast<Requested>(requested);
   return block;
 }
 
-size_t observer::RequestedSize(const Slab* slab, const Block* block) {
-  if (!HasSampleStatistics()) return slab->size;
-  return RequestedSizes(slab)[BlockIndex(slab, block)];
+observer::Sample observer::SampleOf(const Slab* slab, const Block* block) {
+  const size_t index = BlockIndex(slab, block);
+  return {slab->size, HasSampleStatistics() ? RequestedSizes(slab)[index] : slab->size, Serials(slab)[index]};
 }
 
 void observer::ReturnBlock(Slab* slab, Block* block) {

@@ -217,9 +217,12 @@ TEST(MallctlRoot, EpochTakesASnapshotWhenItIsWritten) {
   EXPECT_EQ(Get<uint64_t>("epoch"), epoch + 2);
 }
 
-TEST(MallctlRoot, BackgroundThreadsAreNeverThere) {
+TEST(MallctlRoot, BackgroundThreadStartsAndStops) {
   EXPECT_FALSE(Get<bool>("background_thread"));
   EXPECT_EQ(Set("background_thread", true), 0);
+  EXPECT_TRUE(Get<bool>("background_thread"));
+  EXPECT_EQ(Set("background_thread", true), 0);
+  EXPECT_EQ(Set("background_thread", false), 0);
   EXPECT_FALSE(Get<bool>("background_thread"));
   EXPECT_EQ(Set("background_thread", uint16_t{1}), EINVAL);
   EXPECT_EQ(Get<size_t>("max_background_threads"), 4u);

@@ -23,6 +23,11 @@ struct Books {
   uint64_t starts = 0;
   std::vector<std::string> thread_names = {};
   uint64_t errors = 0;  // an alloc of a live pointer, a free of one that is not
+  // By the serial numbers of samples:
+  uint64_t numbered = 0;        // samples whose free was not reported
+  uint64_t reports = 0;         // firings of heaptap:frees with frees
+  uint64_t largest_report = 0;  // frees in one of them
+  uint64_t ends = 0;            // firings without
 };
 
 Books ReadBooks();
@@ -35,6 +40,13 @@ class SamplingOn {
  public:
   explicit SamplingOn(uint32_t lg);
   ~SamplingOn();
+};
+
+// A listener to heaptap:frees while it lives.
+class FreesHeard {
+ public:
+  FreesHeard();
+  ~FreesHeard();
 };
 
 // What heaptap:dump does; by default nothing.

@@ -96,7 +96,6 @@ DIFFERENCES = [
           "stats.arenas.0.dirty_decay_ms"),
     Known("no threads at most is no maximum: refused, as by jemalloc after 5.3.0", name="max_background_threads",
           trial='write "0"', jemalloc="0 .*", heaptap="EINVAL .*"),
-    value("heaptap starts no threads: who asks for them gets on without", "background_thread"),
     value("heaptap does not spread large blocks over cache lines", "config.cache_oblivious", "opt.cache_oblivious"),
     value("nothing unwinds in the process", "config.prof_libgcc"),
     value(INTERNAL, "stats.arenas.<any>.internal"),

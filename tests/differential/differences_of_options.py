@@ -85,5 +85,4 @@ DIFFERENCES = [
     Known(NARENAS, name=keys("narenas", "narenas_ratio"), trial="opt.narenas"),
     Known(NARENAS, name=keys("narenas"), trial="stderr", jemalloc="(<jemalloc>: Reducing narenas to limit .*)?"),
     Known("heaptap never takes memory from sbrk, and says so", trial="opt.dss"),
-    Known("heaptap starts no threads: who asks for them gets on without", trial="background_thread"),
 ]

@@ -22,7 +22,8 @@ class BpfFigures : public ::testing::Test {
   heaptap_loss_reason Insert(uint64_t address) {
     host_context context = kernel_.Context({});
     const heaptap_live_key key = {kernel_.process.identity.id, address};
-    const heaptap_live object = {.size = 100, .weight = 1000, .stack_id = 1, .time = 0, .tid = 1, .record = 0};
+    const heaptap_live object = {
+        .serial = 1, .size = 100, .weight = 1000, .stack_id = 1, .time = 0, .tid = 1, .record = 0};
     const heaptap_loss_reason loss = host_insert_live(&context, &key, &object);
     if (loss == HEAPTAP_NO_LOSS) kernel_.process.figures.live_objects++;
     return loss;

@@ -479,7 +479,8 @@ TEST_F(OwnLayoutTest, NothingRunsAfterTheStop) {
   absl::StatusOr<uint64_t> id = books_->processes().Track(getpid(), true, {});
   ASSERT_TRUE(id.ok()) << id.status();
   const std::set<uint32_t> programs = LinkedPrograms();
-  EXPECT_THAT(programs, SizeIs(4));
+  // One of them needs a tracepoint that not every kernel has.
+  EXPECT_THAT(programs, ::testing::AnyOf(SizeIs(4), SizeIs(5)));
   books_.reset();
   const auto has = [&](pid_t pid) {
     absl::StatusOr<OtherBooks> books = ReadOtherLayout(pins());

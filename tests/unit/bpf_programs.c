@@ -43,12 +43,12 @@ int host_is_control_block(const struct heaptap_control* control) { return is_con
 
 enum heaptap_loss_reason host_insert_live(struct host_context* context, const struct heaptap_live_key* key,
                                           const struct heaptap_live* object) {
-  return insert_live(context->process, context->tgid, key, object);
+  return insert_live(context->process, context->tgid, key, object, 0);
 }
 
 int host_remove_live(struct host_context* context, const struct heaptap_live_key* key) {
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
-  return entry ? remove_live(context->process, key->process_id, entry) : 1;
+  return entry && is_serial(entry->serial) ? remove_live(context->process, key->process_id, entry, entry->serial) : 1;
 }
 
 __u64 host_find_rule(struct host_context* context, __u64 pc) {

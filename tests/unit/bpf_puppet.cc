@@ -45,9 +45,24 @@ books_test_site_\name:
         .endm
         TEST_PROBE alloc
         TEST_PROBE free
+        TEST_PROBE frees
         TEST_PROBE start
         TEST_PROBE dump
         TEST_PROBE thread_name
+
+        # As alloc, of an allocator that numbers its samples.
+        .globl  books_test_sample
+        .hidden books_test_sample
+        .type   books_test_sample, @function
+books_test_sample:
+        movq    (%r8), %r10
+        movq    8(%r8), %r11
+        .globl  books_test_site_sample
+        .hidden books_test_site_sample
+books_test_site_sample:
+        nop
+        ret
+        .size   books_test_sample, . - books_test_sample
 
         # As alloc, but with the stack pointer and the frame pointer at address 8.
         .globl  books_test_lost_stack
@@ -72,6 +87,9 @@ books_test_site_lost_stack:
 extern "C" {
 void books_test_alloc(uint64_t address, uint64_t size, uint64_t weight);
 void books_test_free(uint64_t address);
+void books_test_frees(const heaptap_free* frees, uint64_t where);
+void books_test_sample(uint64_t address, uint64_t size, uint64_t weight, uint64_t serial, const heaptap_free* frees,
+                       uint64_t where);
 void books_test_start(uint64_t control);
 void books_test_dump(uint64_t request);
 void books_test_thread_name(const char* name);
@@ -79,6 +97,9 @@ void books_test_lost_stack(uint64_t address, uint64_t size, uint64_t weight);
 }
 
 namespace heaptap::bpf {
+
+heaptap_pending puppet_pending;
+
 namespace {
 
 #ifdef __clang__ /* compiles this with frame pointers throughout (tests/sanitized.mk) */
@@ -208,6 +229,30 @@ int64_t Obey(const Order& order) {
     case Order::kDeep:
       for (uint64_t i = 0; i < order.count; i++) Left(i, 16, order, order.address + i * order.step);
       return 0;
+    case Order::kSample: {
+      heaptap_slot& slot = puppet_pending.slots[order.slot - 1];
+      books_test_sample(order.address, order.size, order.weight, order.serial, slot.frees,
+                        HEAPTAP_WHERE(order.slot, slot.count));
+      slot.count = 0;
+      return 0;
+    }
+    case Order::kHold: {
+      heaptap_slot& slot = puppet_pending.slots[order.slot - 1];
+      for (uint64_t i = 0; i < order.count; i++) {
+        slot.frees[slot.count++] = {order.address + i * order.step, order.serial + i};
+      }
+      puppet_pending.used = std::max<uint64_t>(puppet_pending.used, order.slot);
+      return 0;
+    }
+    case Order::kHandOver: {
+      if (order.slot == 0) {
+        books_test_frees(nullptr, 0);
+        return 0;
+      }
+      const heaptap_slot& slot = puppet_pending.slots[order.slot - 1];
+      books_test_frees(slot.frees, HEAPTAP_WHERE(order.slot, slot.count));
+      return 0;
+    }
     case Order::kRace: {
       std::thread other([&] { Race(order, order.address + (1 << 20)); });
       Race(order, order.address);
@@ -301,6 +346,8 @@ absl::Status Recording::Attach(uint64_t unwind_bytes) {
       {Program::kDump, HEAPTAP_PROBE_DUMP_SITE, &books_test_site_dump},
       {Program::kStart, HEAPTAP_PROBE_START_SITE, &books_test_site_start},
       {Program::kFree, HEAPTAP_PROBE_FREE_SITE, &books_test_site_free},
+      {Program::kFrees, HEAPTAP_PROBE_FREES_SITE, &books_test_site_frees},
+      {Program::kSample, HEAPTAP_PROBE_SAMPLE_SITE, &books_test_site_sample},
       {Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE, &books_test_site_alloc},
       {Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE, &books_test_site_lost_stack},
       {Program::kThreadName, HEAPTAP_PROBE_THREAD_NAME_SITE, &books_test_site_thread_name},

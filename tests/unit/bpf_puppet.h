@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "heaptap/contract.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/pins.h"
 #include "userspace/bpf/probes.h"
@@ -21,7 +22,7 @@
 
 // The probe sites.
 extern "C" const char books_test_site_alloc, books_test_site_free, books_test_site_start, books_test_site_dump,
-    books_test_site_thread_name, books_test_site_lost_stack;
+    books_test_site_thread_name, books_test_site_lost_stack, books_test_site_frees, books_test_site_sample;
 
 namespace heaptap::bpf {
 
@@ -40,6 +41,9 @@ struct Order {
     kVforkExec,  // likewise, but the vfork child ends with an exec of `true`
     kExec,       // executes `sleep`; does not reply
     kDeep,       // takes `count` samples, each on a different stack
+    kSample,     // takes a sample with the number `serial`, passing on what `slot` holds, which is then empty
+    kHold,       // puts `count` frees into `slot`: address + i * step, numbers from `serial` on
+    kHandOver,   // passes on what `slot` holds, which stays; with slot 0 says that nothing is held back any more
     kRace,       // two threads allocate and free at random for `count` milliseconds, then free all
   };
   Kind kind = kAlloc;
@@ -48,7 +52,12 @@ struct Order {
   uint64_t weight = 0;
   uint64_t count = 1;
   uint64_t step = 16;
+  uint64_t serial = 0;
+  uint32_t slot = 1;  // from 1 on
 };
+
+// What a puppet holds back, at this address in each puppet.
+extern heaptap_pending puppet_pending;
 
 class Puppet {
  public:

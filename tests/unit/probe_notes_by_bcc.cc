@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests that BCC's reader finds our probes in build/libheaptap.so as documented: names, arguments and their registers,
-// one site each, semaphores. A separate program, since libbcc contains a compiler.
+// sites, semaphores. A separate program, since libbcc contains a compiler.
 #include <bcc/bcc_usdt.h>
 #include <elf.h>
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "heaptap/contract.h"
@@ -74,15 +75,21 @@ class ProbeNotes : public testing::Test {
   Probes probes_;
 };
 
+// What a breakpoint replaces, and what Linux 6.18 replaces by a call (allocator/sampling/probe_sites.h).
+constexpr std::string_view kNop = "\x90";
+constexpr std::string_view kLongNop("\x0f\x1f\x44\0\0", 5);
+
 struct Expected {
   const char* provider;
   const char* name;
   std::vector<std::string> registers;  // as BCC calls them
+  std::vector<std::string_view> sites = {kNop};
 };
 
 const Expected kExpected[] = {
-    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, {"di", "si", "dx"}},
+    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, {"di", "si", "dx"}, {kNop, kLongNop}},
     {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_FREE, {"di"}},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_FREES, {"di", "si"}},
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, {"di"}},
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_DUMP, {"di"}},
 };
@@ -97,18 +104,19 @@ TEST_F(ProbeNotes, NamesAndArguments) {
   }
 }
 
-// One site, at a one-byte nop.
 TEST_F(ProbeNotes, Sites) {
-  constexpr char kNop = '\x90';
   std::string image = ReadFile(kLibrary);
   for (const Expected& expected : kExpected) {
-    EXPECT_EQ(probes_[std::string(expected.provider) + ":" + expected.name].sites, 1);
-    bcc_usdt_location site{};
-    ASSERT_EQ(bcc_usdt_get_location(context_, expected.provider, expected.name, 0, &site), 0) << expected.name;
-    EXPECT_STREQ(site.bin_path, kLibrary);
-    ASSERT_LT(site.address, image.size());
-    // Sections of code have the same addresses as offsets in our library: its linker says so in LinkedAsItLies.
-    EXPECT_EQ(image[site.address], kNop) << expected.name;
+    EXPECT_EQ(probes_[std::string(expected.provider) + ":" + expected.name].sites, expected.sites.size());
+    for (size_t i = 0; i < expected.sites.size(); i++) {
+      bcc_usdt_location site{};
+      ASSERT_EQ(bcc_usdt_get_location(context_, expected.provider, expected.name, static_cast<int>(i), &site), 0)
+          << expected.name;
+      EXPECT_STREQ(site.bin_path, kLibrary);
+      ASSERT_LT(site.address, image.size());
+      // Sections of code have the same addresses as offsets in our library: its linker says so in LinkedAsItLies.
+      EXPECT_EQ(image.substr(site.address, expected.sites[i].size()), expected.sites[i]) << expected.name;
+    }
   }
 }
 

@@ -20,7 +20,7 @@ constexpr uint64_t kProcess = 7;
 constexpr uint64_t kSecond = 1'000'000'000;
 
 heaptap_live Object(uint64_t size, uint64_t weight, uint64_t stack, uint64_t time, uint32_t tid) {
-  return {.size = size, .weight = weight, .stack_id = stack, .time = time, .tid = tid, .record = 0};
+  return {.serial = 1, .size = size, .weight = weight, .stack_id = stack, .time = time, .tid = tid, .record = 0};
 }
 
 TEST(LiveBlocks, ThoseThatAreAlikeAreOneGroup) {

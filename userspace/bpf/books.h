@@ -47,6 +47,8 @@ struct MapSizes {
 enum class Program {
   kAlloc,
   kFree,
+  kFrees,
+  kSample,
   kStart,
   kTakeControl,
   kDump,
@@ -57,9 +59,10 @@ enum class Program {
   kConfigure,
   kFold,
   kTalliesDeleted,
-  kAny,  // calls one of the first six by the cookie of a site (enum heaptap_probe); attached to many sites at once
+  kTakeFrees,
+  kAny,  // calls one of the first eight by the cookie of a site (enum heaptap_probe); attached to many sites at once
 };
-inline constexpr size_t kPrograms = 13;
+inline constexpr size_t kPrograms = 16;
 
 class Books {
  public:

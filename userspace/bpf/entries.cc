@@ -26,6 +26,7 @@ constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
     {"live_share", "samples not recorded: the process has used up its share of the map of live objects, see max-live"},
     {"tallies_share",
      "samples not recorded: the process has used up its share of the map of tallies, see max-contexts"},
+    {"frees_unread", "ends without the latest frees: of each thread up to 63 freed blocks count as live"},
 };
 
 constexpr absl::string_view kEndTexts[HEAPTAP_STACK_ENDS] = {

@@ -15,7 +15,9 @@ namespace heaptap::bpf {
 
 namespace {
 
-bool IsObject(const heaptap_live& object) { return object.size != 0 && object.size != HEAPTAP_LIVE_CLAIMED; }
+bool IsObject(const heaptap_live& object) {
+  return object.serial != HEAPTAP_LIVE_NONE && object.serial != HEAPTAP_LIVE_CLAIMED;
+}
 
 }  // namespace
 

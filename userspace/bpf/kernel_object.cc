@@ -40,6 +40,8 @@ struct NamedProgram {
 constexpr NamedProgram kNamedPrograms[] = {
     {Program::kAlloc, "probe_alloc"},
     {Program::kFree, "probe_free"},
+    {Program::kFrees, "probe_frees"},
+    {Program::kSample, "probe_sample"},
     {Program::kStart, "probe_start"},
     {Program::kTakeControl, "take_control"},
     {Program::kDump, "probe_dump"},
@@ -50,13 +52,14 @@ constexpr NamedProgram kNamedPrograms[] = {
     {Program::kConfigure, "configure"},
     {Program::kFold, "fold"},
     {Program::kTalliesDeleted, "tallies_deleted"},
+    {Program::kTakeFrees, "take_frees"},
     {Program::kAny, "probe_any"},
 };
 static_assert(std::size(kNamedPrograms) == kPrograms);
 
 // By enum heaptap_probe.
-constexpr Program kSitePrograms[] = {Program::kDump,  Program::kThreadName, Program::kTakeControl,
-                                     Program::kStart, Program::kFree,       Program::kAlloc};
+constexpr Program kSitePrograms[] = {Program::kDump, Program::kThreadName, Program::kTakeControl, Program::kStart,
+                                     Program::kFree, Program::kFrees,      Program::kAlloc,       Program::kSample};
 static_assert(std::size(kSitePrograms) == HEAPTAP_PROBES);
 
 std::string MapPin(const bpf_map* map) { return absl::StrCat("map_", bpf_map__name(map)); }
@@ -128,7 +131,7 @@ absl::Status KernelObject::Load(bool for_everyone) {
     // The kernel lets a program call only programs that were loaded with the same attach type.
     for (bpf_program* program : {object_->progs.probe_any, object_->progs.probe_dump, object_->progs.probe_thread_name,
                                  object_->progs.take_control, object_->progs.probe_start, object_->progs.probe_free,
-                                 object_->progs.probe_alloc}) {
+                                 object_->progs.probe_frees, object_->progs.probe_alloc, object_->progs.probe_sample}) {
       bpf_program__set_expected_attach_type(program, static_cast<bpf_attach_type>(kManySitesAttachType));
     }
   }
@@ -187,6 +190,8 @@ absl::Status KernelObject::AttachLifecycle() {
     *link = bpf_program__attach(program);
     if (*link == nullptr) return KernelError(errno, absl::StrCat("attaching ", bpf_program__name(program)));
   }
+  // Before Linux 6.10 there is no such tracepoint.
+  object_->links.process_before_exec = bpf_program__attach(object_->progs.process_before_exec);
   return absl::OkStatus();
 }
 
@@ -207,8 +212,10 @@ absl::Status KernelObject::PinAll(const Pins& pins) {
       {"link_exec", object_->links.process_exec},
       {"link_exit", object_->links.process_exit},
       {"link_map", object_->links.process_map},
+      {"link_before_exec", object_->links.process_before_exec},
   };
   for (const auto& [name, link] : links) {
+    if (link == nullptr) continue;
     if (absl::Status status = pins.Pin(bpf_link__fd(link), name); !status.ok()) return status;
   }
   return pins.Pin(bpf_map__fd(object_->maps.counters), kWhole);

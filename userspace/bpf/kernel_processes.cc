@@ -68,6 +68,18 @@ bool KernelProcesses::Configure(pid_t tgid, uint64_t process_id, const ProcessSe
   return RunProgram(object_.program(Program::kConfigure), argument) && argument.done != 0;
 }
 
+void KernelProcesses::TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) {
+  while (!frees.empty()) {
+    const size_t count = std::min<size_t>(frees.size(), HEAPTAP_SLOT_FREES);
+    heaptap_take_frees argument = {.process_id = process_id,
+                                   .tgid = static_cast<uint32_t>(tgid),
+                                   .count = static_cast<uint32_t>(count),
+                                   .frees = reinterpret_cast<uint64_t>(frees.data())};
+    RunProgram(object_.program(Program::kTakeFrees), argument);
+    frees.remove_prefix(count);
+  }
+}
+
 absl::StatusOr<heaptap_process> KernelProcesses::Read(pid_t tgid) const {
   const uint32_t key = tgid;
   heaptap_process process;

@@ -13,7 +13,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "bpf/books.h"
+#include "heaptap/contract.h"
 
 namespace heaptap::bpf {
 
@@ -73,6 +75,10 @@ class Processes {
   virtual absl::Status SetSettings(heaptap_settings settings) = 0;
   // Changes limits and triggers of a recorded process. False: it has ended, or has other books by now.
   virtual bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) = 0;
+
+  // Takes frees that the process holds back, as its memory says. Nothing happens if it has ended, or has other books by
+  // now.
+  virtual void TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) = 0;
 
   // NotFound: the process is not recorded.
   virtual absl::StatusOr<heaptap_process> Read(pid_t tgid) const = 0;

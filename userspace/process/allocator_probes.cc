@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/process/allocator_probes.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -18,15 +19,21 @@ struct ContractProbe {
   int arguments;
 };
 constexpr ContractProbe kContractProbes[] = {
-    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, 3},  {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_FREE, 1},
-    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, 1},       {HEAPTAP_PROVIDER, HEAPTAP_PROBE_DUMP, 1},
-    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_THREAD_NAME, 1},
+    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, 3}, {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_FREE, 1},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_FREES, 2},      {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, 1},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_DUMP, 1},       {HEAPTAP_PROVIDER, HEAPTAP_PROBE_THREAD_NAME, 1},
 };
 
 // A perf event has 32 bits for the offset.
 constexpr uint64_t kMaxSemaphoreOffset = UINT32_MAX;
 
 }  // namespace
+
+bool AllocatorProbes::HasPendingFrees() const {
+  return std::any_of(sites.begin(), sites.end(), [](const elf::ProbeSite& site) {
+    return site.provider == HEAPTAP_PROVIDER && site.name == HEAPTAP_PROBE_FREES;
+  });
+}
 
 bool AllocatorProbes::HasSamples() const {
   bool alloc = false;

@@ -15,6 +15,7 @@ namespace heaptap::process {
 struct AllocatorProbes {
   std::vector<elf::ProbeSite> sites;  // of the providers otel_memory and heaptap
   bool HasSamples() const;            // whether otel_memory:alloc and otel_memory:free are among them
+  bool HasPendingFrees() const;       // whether the allocator numbers its samples (heaptap:frees)
 };
 
 // Reads the notes of the file open at `fd`. Without sites: the file has none. InvalidArgument: unusable notes.

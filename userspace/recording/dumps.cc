@@ -51,6 +51,7 @@ constexpr absl::Duration kTallyTime = absl::Microseconds(1);
 Dumps::Dumps(const Means& means, const RecorderOptions& options, DumpFolder folder)
     : entries_(means.entries),
       mapping_events_(means.mapping_events),
+      processes_(means.processes),
       hands_(means.hands),
       spaces_(means.spaces),
       options_(options),
@@ -101,7 +102,18 @@ ProfileSubject Dumps::Subject(const Target& target) {
           }};
 }
 
+void Dumps::TakeFrees(const Target& target) {
+  if (target.ending.has_value() || !target.reachable) return;
+  const absl::StatusOr<heaptap_process> process = processes_.Read(target.pid);
+  if (!process.ok() || process->identity.id != target.process_id || process->pending == 0) return;
+  const absl::StatusOr<std::vector<heaptap_free>> frees = hands_.PendingFrees(
+      target.pid, process->pending, [&] { return processes_.IsCurrent(target.pid, target.process_id); });
+  // Without them, what the threads have freed last counts as live.
+  if (frees.ok()) processes_.TakeFrees(target.pid, target.process_id, *frees);
+}
+
 absl::StatusOr<profile::Profile> Dumps::Build(const Target& target, const LiveBlocks* blocks) {
+  TakeFrees(target);
   const absl::Time begin = absl::Now();
   absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = entries_.ReadTallies(target.process_id);
   // The tallies of other processes were read too, for which the user of this one is not to blame.

@@ -37,6 +37,7 @@ class Dumps {
   struct Means {
     const bpf::Entries& entries;
     const bpf::MappingEvents& mapping_events;
+    bpf::Processes& processes;
     worker::Hands& hands;
     const AddressSpaces& spaces;
   };
@@ -52,6 +53,8 @@ class Dumps {
   const AddressSpace* Space(const Target& target) const;
   // Valid as long as the target's mappings and this object.
   ProfileSubject Subject(const Target& target);
+  // Takes the frees that a target holds back, so that its books have them.
+  void TakeFrees(const Target& target);
   // `blocks`: of this target, or null.
   absl::StatusOr<profile::Profile> Build(const Target& target, const LiveBlocks* blocks = nullptr);
   profile::Profile Build(const Target& target, std::vector<bpf::TallyEntry> tallies,
@@ -96,6 +99,7 @@ class Dumps {
 
   const bpf::Entries& entries_;
   const bpf::MappingEvents& mapping_events_;
+  bpf::Processes& processes_;
   worker::Hands& hands_;
   const AddressSpaces& spaces_;
   const RecorderOptions& options_;

@@ -24,6 +24,7 @@ struct KnownProbe {
   absl::string_view name;
   bpf::Program program;
   heaptap_probe site;
+  enum class In { kAny, kWithPendingFrees, kOthers } in = In::kAny;  // allocators
 };
 
 // In the order of attaching: alloc comes last, so that no recorded sample has its free or dump request missed.
@@ -32,8 +33,12 @@ constexpr KnownProbe kKnownProbes[] = {
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_THREAD_NAME, bpf::Program::kThreadName, HEAPTAP_PROBE_THREAD_NAME_SITE},
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, bpf::Program::kTakeControl, HEAPTAP_PROBE_CONTROL_SITE},
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, bpf::Program::kStart, HEAPTAP_PROBE_START_SITE},
-    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_FREE, bpf::Program::kFree, HEAPTAP_PROBE_FREE_SITE},
-    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, bpf::Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_FREES, bpf::Program::kFrees, HEAPTAP_PROBE_FREES_SITE},
+    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_FREE, bpf::Program::kFree, HEAPTAP_PROBE_FREE_SITE, KnownProbe::In::kOthers},
+    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, bpf::Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE,
+     KnownProbe::In::kOthers},
+    {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, bpf::Program::kSample, HEAPTAP_PROBE_SAMPLE_SITE,
+     KnownProbe::In::kWithPendingFrees},
 };
 
 // Pinned links: file_<File in hexadecimal>_<number> in the order of attaching, and finally file_<File>_whole.
@@ -103,8 +108,9 @@ worker::Request ProbeFiles::MakeRequest(const process::AllocatorProbes& allocato
   order.has_many_sites = books_.program(bpf::Program::kAny) >= 0 ? 1 : 0;
   if (order.has_many_sites != 0) index_of(bpf::Program::kAny);
   std::vector<worker::AttachSite> sites;
+  const auto others = allocator.HasPendingFrees() ? KnownProbe::In::kOthers : KnownProbe::In::kWithPendingFrees;
   for (const KnownProbe& known : kKnownProbes) {
-    if (books_.program(known.program) < 0) continue;
+    if (books_.program(known.program) < 0 || known.in == others) continue;
     // With one link the kernel accepts each site once; take_control itself calls the start program.
     const bool comes_later = known.program == bpf::Program::kStart && books_.program(bpf::Program::kTakeControl) >= 0;
     if (order.has_many_sites != 0 && comes_later) continue;

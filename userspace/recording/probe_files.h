@@ -65,7 +65,7 @@ class ProbeFiles {
 
   // Removes all probes, pinned ones too, in reverse order: sampling ends before the probes that depend on it. Each link
   // takes some hundredths of a second in the kernel (6.18), and threads do not help. Without links to many sites
-  // (bpf::HasManySites) a file has six links.
+  // (bpf::HasManySites) a file has seven links.
   void Detach();
 
  private:

@@ -109,6 +109,7 @@ const std::vector<profile::ProcessSummary>& Queries::Summaries() {
 
 std::vector<profile::ProcessSummary> Queries::MakeSummaries() {
   std::vector<profile::ProcessSummary> summaries;
+  for (const auto& [process_id, target] : targets_) dumps_.TakeFrees(target);
   absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.entries().ReadAllTallies();
   if (!tallies.ok()) return summaries;
   if (const absl::Time now = absl::Now(); now - active_read_ >= kActiveInterval) {
@@ -162,7 +163,11 @@ std::vector<profile::CoveragePart> Queries::CoverageOf(Target& target, double li
   return profile::Cover(*resident, statistics.has_value() ? &*statistics : nullptr, live);
 }
 
-absl::Status Queries::MayRead(const profile::ProcessRef& process) { return FindForProfile(process).status(); }
+absl::Status Queries::MayRead(const profile::ProcessRef& process) {
+  const absl::StatusOr<Target*> target = FindForProfile(process);
+  if (target.ok()) dumps_.TakeFrees(**target);
+  return target.status();
+}
 
 absl::StatusOr<profile::Snapshot> Queries::Snapshot(const profile::ProcessRef& process, const LiveBlocks* blocks) {
   absl::StatusOr<Target*> target = FindForProfile(process);

@@ -126,7 +126,11 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                      controls_.AnswerTables(*target, asked);
                    }
                  }),
-      dumps_({.entries = books_->entries(), .mapping_events = *mapping_events_, .hands = hands_, .spaces = spaces_},
+      dumps_({.entries = books_->entries(),
+              .mapping_events = *mapping_events_,
+              .processes = books_->processes(),
+              .hands = hands_,
+              .spaces = spaces_},
              options_, std::move(folder)),
       requests_({.books = *books_,
                  .errands = errands_,

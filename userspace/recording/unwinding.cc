@@ -20,6 +20,7 @@ Unwinding::Unwinding(const UnwindTables::Means& means, const AddressSpaces& spac
 
 void Unwinding::BeginBatch() {
   tables_.BeginBatch();
+  not_there_.clear();
   HandleTablesRead();
 }
 
@@ -73,8 +74,13 @@ void Unwinding::HandleTablesRead() {
 }
 
 void Unwinding::EnterMapped(pid_t pid, const elf::Mapping& mapping) {
+  if (not_there_.contains({pid, mapping.start})) return;
   const absl::StatusOr<worker::MappedFile> seen = hands_.Look(identify_, pid, mapping);
-  if (seen.ok()) tables_.PrepareMapped(ToSeenFile(*seen, pid, mapping), mapping);
+  if (seen.ok()) {
+    tables_.PrepareMapped(ToSeenFile(*seen, pid, mapping), mapping);
+  } else {
+    not_there_.insert({pid, mapping.start});
+  }
 }
 
 void Unwinding::HandleRawStack(bpf::RawStack stack, pid_t pid, std::shared_ptr<const AddressSpace> space) {

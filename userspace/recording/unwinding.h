@@ -11,6 +11,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -68,6 +70,9 @@ class Unwinding {
   };
   std::map<uint64_t, Question> asked_;  // questions that wait, by process id
   uint64_t tables_read_ = 0;            // at the last HandleTablesRead
+  // Mappings, by PID and address, of which hands found no file in this batch: a process that has ended can leave
+  // thousands of stacks, whose frames all ask.
+  std::set<std::pair<pid_t, uint64_t>> not_there_;
 };
 
 }  // namespace heaptap::recording

@@ -160,4 +160,17 @@ absl::StatusOr<heaptap_control> Hands::Control(pid_t pid, const ControlOrder& or
   return control;
 }
 
+absl::StatusOr<std::vector<heaptap_free>> Hands::PendingFrees(pid_t pid, uint64_t address,
+                                                              std::function<bool()> is_current) {
+  const Answer answer = Do({.job = Job::kPendingFrees,
+                            .file = {.pid = pid},
+                            .question = std::string(BytesOf(address)),
+                            .confirm = std::move(is_current)});
+  if (!answer.status.ok()) return answer.status;
+  std::vector<heaptap_free> frees;
+  absl::string_view bytes = answer.bytes;
+  for (heaptap_free freed; Take(bytes, freed);) frees.push_back(freed);
+  return frees;
+}
+
 }  // namespace heaptap::worker

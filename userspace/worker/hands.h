@@ -65,6 +65,8 @@ class Hands {
   // Does something with a control block, after `is_current` was true while the process was open. Returns the block that
   // was read; zero after other orders.
   absl::StatusOr<heaptap_control> Control(pid_t pid, const ControlOrder& order, std::function<bool()> is_current);
+  // What a process holds back in its struct heaptap_pending at `address`; `is_current`: as above.
+  absl::StatusOr<std::vector<heaptap_free>> PendingFrees(pid_t pid, uint64_t address, std::function<bool()> is_current);
 
  private:
   Answer Do(const Request& request);

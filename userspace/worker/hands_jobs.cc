@@ -17,6 +17,7 @@
 #include "userspace/process/handle.h"
 #include "userspace/process/maps.h"
 #include "userspace/process/memory_use.h"
+#include "userspace/process/pending_frees.h"
 #include "userspace/process/residency.h"
 #include "userspace/worker/answer_job.h"
 #include "userspace/worker/file_jobs.h"
@@ -103,6 +104,19 @@ absl::Status Control(const Request& request, const HandsOutput& output) {
   return absl::InvalidArgumentError("an unknown order");
 }
 
+absl::Status WritePendingFrees(const Request& request, const HandsOutput& output) {
+  absl::string_view question = request.question;
+  uint64_t address = 0;
+  if (!Take(question, address)) return absl::InvalidArgumentError("no address");
+  const absl::StatusOr<process::Handle> process = process::Handle::Open(request.file.pid);
+  if (!process.ok()) return process.status();
+  if (!output.confirm()) return absl::NotFoundError(absl::StrCat("process ", request.file.pid, " has ended"));
+  const absl::StatusOr<std::vector<heaptap_free>> frees = process::ReadPendingFrees(*process, address);
+  if (!frees.ok()) return frees.status();
+  output.write(absl::string_view(reinterpret_cast<const char*>(frees->data()), frees->size() * sizeof(heaptap_free)));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool IsHandsJob(Job job) { return job >= Job::kCommandLine && job < Job::kForTests; }
@@ -123,6 +137,8 @@ absl::Status DoHandsJob(const Request& request, absl::Span<const int> descriptor
       return WriteResidency(request.file.pid, output);
     case Job::kControl:
       return Control(request, output);
+    case Job::kPendingFrees:
+      return WritePendingFrees(request, output);
     case Job::kAnswer:
       return AnswerDump(request, output);
     case Job::kLook:

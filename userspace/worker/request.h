@@ -44,6 +44,7 @@ enum class Job : uint8_t {
   kAttach = 72,
   kMemoryUse = 73,
   kResidency = 74,
+  kPendingFrees = 75,
   kForTests = 200,  // and above: of a reader
 };
 

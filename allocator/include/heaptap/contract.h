@@ -7,7 +7,7 @@
  * dump requests in the process's memory. Neither depends on the other's good behaviour: the allocator waits for the
  * collector only with a time limit, and the collector checks every number and opens no path that it reads here.
  *
- * PROBES. Each probe is one `nop` in its own function, so it has one ELF note and one site. Its arguments are in the
+ * PROBES. Each site of a probe is one `nop` in its own function with its own ELF note. The arguments are in the
  * SysV argument registers (rdi, rsi, rdx), as the note says. A USDT semaphore counts the listeners.
  *
  *   otel_memory:alloc(ptr, size, weighted_bytes)
@@ -17,6 +17,15 @@
  *       (lg_sample 0) every allocation is a sample and weighted_bytes == size.
  *   otel_memory:free(ptr)
  *       A sampled allocation is about to be freed; its memory is not yet reusable; no allocator lock held.
+ *   heaptap:frees(frees, where)
+ *       Sampled allocations have been freed: the address of an array of struct heaptap_free, and HEAPTAP_WHERE of it.
+ *       A breakpoint costs much more than the news of a free, so a thread holds frees back: in a slot of a struct
+ *       heaptap_pending, until it passes them on with its next sample. It fires this probe when the slot is full, when
+ *       it ends, before a fork and before a request for a dump. With `frees` 0 the process says that it holds back
+ *       nothing any more. An allocator with this probe numbers its samples, and otel_memory:alloc has further
+ *       arguments, which its note does not mention: the serial number of the sample (rcx); `frees` and `where` of what
+ *       the thread has held back (r8, r9); and if there is any, the first entry itself, its address (r10) and serial
+ *       number (r11). A thread holds frees back only while somebody listens to heaptap:frees.
  *   heaptap:start(control)
  *       Fires once for each process image, and once in each forked child: the address of the control block.
  *   heaptap:dump(request)
@@ -24,7 +33,7 @@
  *   heaptap:thread_name(name)
  *       The name that the program gave to the calling thread (thread.prof.name of mallctl), HEAPTAP_THREAD_NAME_BYTES
  *       bytes with a NUL. Fires when the name is set, and before the thread's next sample if a listener may not know
- * it.
+ *       the name.
  *
  * The otel_memory pair is OpenTelemetry's contract for sampled allocators (opentelemetry-ebpf-profiler,
  * design-docs/00003-memory-profiling); any allocator that fires it can be profiled, with or without the heaptap pair.
@@ -56,6 +65,7 @@ extern "C" {
 #define HEAPTAP_PROVIDER "heaptap"
 #define HEAPTAP_PROBE_ALLOC "alloc"
 #define HEAPTAP_PROBE_FREE "free"
+#define HEAPTAP_PROBE_FREES "frees"
 #define HEAPTAP_PROBE_START "start"
 #define HEAPTAP_PROBE_DUMP "dump"
 #define HEAPTAP_PROBE_THREAD_NAME "thread_name"
@@ -132,6 +142,39 @@ struct heaptap_control {
   uint32_t tables_asked;                /* the number of the latest HEAPTAP_ASK_TABLES */
   uint32_t tables_ready;                /* written by the collector: the number of the latest that it answered */
 };
+
+/* The free of a sample. The serial number is unique in the process image, so a free that is taken late, or twice, is
+ * never mistaken for that of a later sample at the same address. */
+struct heaptap_free {
+  uint64_t address;
+  uint64_t serial; /* never 0 nor UINT64_MAX */
+};
+
+/* The most frees that one thread holds back: a slot is 1 KiB. */
+#define HEAPTAP_SLOT_FREES 63
+/* The most bytes that the frees in a slot stand for, so that the estimate of an idle thread's live bytes stays close.
+ */
+#define HEAPTAP_SLOT_WEIGHT (1u << 20)
+/* Threads beyond this number hold nothing back. */
+#define HEAPTAP_SLOTS 256
+
+/* Written by one thread. Any entry may be read at any time: one that is half written belongs to no sample. */
+struct heaptap_slot {
+  uint32_t count; /* of the frees */
+  uint32_t reserved;
+  uint64_t weight; /* of the frees, bytes */
+  struct heaptap_free frees[HEAPTAP_SLOT_FREES];
+};
+
+/* What the threads of a process hold back. */
+struct heaptap_pending {
+  uint64_t used; /* slots that were ever used, from the first on */
+  uint64_t reserved[7];
+  struct heaptap_slot slots[HEAPTAP_SLOTS];
+};
+
+/* How many frees there are, and in which slot they are: from 1 on; 0: in none. */
+#define HEAPTAP_WHERE(slot, count) ((uint64_t)(slot) << 32 | (count))
 
 /* The reason for a dump, as the letter in its name. */
 enum heaptap_dump_kind {
@@ -225,6 +268,11 @@ HEAPTAP_ASSERT_AT(heaptap_control, collector_follows, 68);
 HEAPTAP_ASSERT_AT(heaptap_control, statistics, 72);
 HEAPTAP_ASSERT_AT(heaptap_control, tables_asked, 128);
 HEAPTAP_ASSERT_AT(heaptap_control, tables_ready, 132);
+HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_slot) == 1024, "heaptap_slot has another size");
+HEAPTAP_ASSERT_AT(heaptap_slot, count, 0);
+HEAPTAP_ASSERT_AT(heaptap_slot, frees, 16);
+HEAPTAP_ASSERT_AT(heaptap_pending, used, 0);
+HEAPTAP_ASSERT_AT(heaptap_pending, slots, 64);
 HEAPTAP_ASSERT_AT(heaptap_dump_request, sequence, 0);
 HEAPTAP_ASSERT_AT(heaptap_dump_request, argument, 8);
 HEAPTAP_ASSERT_AT(heaptap_dump_request, kind, 16);

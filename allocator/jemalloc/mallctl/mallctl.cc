@@ -5,6 +5,7 @@
 
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/jemalloc/snapshot.h"
+#include "allocator/process/background_thread.h"
 #include "allocator/process/process.h"
 
 namespace heaptap {
@@ -23,11 +24,14 @@ int Epoch(const Request& request) {
   return request.Read(SnapshotEpoch());
 }
 
-// There are no background threads. Setting the value succeeds, without an effect.
 int BackgroundThread(const Request& request) {
-  bool ignored;
-  int error = request.Write(&ignored);
-  return error != 0 ? error : request.Read(false);
+  const bool had_thread = HasBackgroundThread();
+  bool wants_thread = had_thread;
+  int error = request.Write(&wants_thread);
+  if (error == 0) error = request.Read(had_thread);
+  if (error != 0 || !request.has_new()) return error;
+  if (!wants_thread) StopBackgroundThread();
+  return !wants_thread || StartBackgroundThread() ? 0 : EAGAIN;
 }
 
 int MaximumBackgroundThreads(const Request& request) {

@@ -118,6 +118,7 @@ class SimulatedProcesses final : public Processes {
     kernel_.settings = settings;
     return absl::OkStatus();
   }
+  void TakeFrees(pid_t, uint64_t, absl::Span<const heaptap_free>) override {}
   bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) override {
     absl::MutexLock lock(&kernel_.mutex);
     const auto found = kernel_.processes.find(process_id);

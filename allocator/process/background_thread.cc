@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/process/background_thread.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <atomic>
+
+#include "allocator/core/control.h"
+#include "allocator/core/decay.h"
+#include "allocator/core/thread.h"
+#include "allocator/platform/mutex.h"
+#include "allocator/platform/system.h"
+
+namespace heaptap {
+namespace {
+
+constexpr char kName[] = "heaptap-purge";
+
+// Milliseconds between two rounds: while something is dirty, and the longest when nothing is. A GiB that is freed at
+// the beginning of the longest pause has gone back within ten seconds.
+constexpr uint64_t kShortest = 50;
+constexpr uint64_t kLongest = 5000;
+
+constinit Mutex thread_mutex{LockRank::kBackgroundThread};
+// Under thread_mutex.
+bool has_thread;
+pthread_t thread;
+
+constinit std::atomic<uint32_t> shall_stop;
+
+// True: the thread shall stop.
+bool Sleep(uint64_t milliseconds) {
+  constexpr uint64_t kPerSecond = 1000;
+  constexpr uint64_t kNanoseconds = 1000000;
+  const timespec pause = {.tv_sec = static_cast<time_t>(milliseconds / kPerSecond),
+                          .tv_nsec = static_cast<long>(milliseconds % kPerSecond * kNanoseconds)};
+  if (shall_stop.load(std::memory_order_acquire) == 0) {
+    SystemCall(SYS_futex, reinterpret_cast<long>(&shall_stop), FUTEX_WAIT_PRIVATE, 0, reinterpret_cast<long>(&pause));
+  }
+  return shall_stop.load(std::memory_order_acquire) != 0;
+}
+
+void* Run(void*) {
+  SystemCall(SYS_prctl, PR_SET_NAME, reinterpret_cast<long>(kName));
+  for (uint64_t pause = kShortest; !Sleep(pause);) {
+    ReturnMemory();
+    const bool is_dirty = DirtyDecay() >= 0 && ReadFigure(&heaptap_statistics::dirty) != 0;
+    pause = is_dirty ? kShortest : pause * 2 < kLongest ? pause * 2 : kLongest;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool StartBackgroundThread() {
+  MutexLock lock(thread_mutex);
+  if (has_thread) return true;
+  shall_stop.store(0, std::memory_order_relaxed);
+  // The program's signals are for its own threads.
+  sigset_t all;
+  sigset_t old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  has_thread = pthread_create(&thread, nullptr, Run, nullptr) == 0;
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  return has_thread;
+}
+
+void StopBackgroundThread() {
+  MutexLock lock(thread_mutex);
+  if (!has_thread) return;
+  shall_stop.store(1, std::memory_order_release);
+  SystemCall(SYS_futex, reinterpret_cast<long>(&shall_stop), FUTEX_WAKE_PRIVATE, 1);
+  pthread_join(thread, nullptr);
+  has_thread = false;
+}
+
+bool HasBackgroundThread() {
+  MutexLock lock(thread_mutex);
+  return has_thread;
+}
+
+void ForgetBackgroundThread() {
+  thread_mutex.Reset();
+  has_thread = false;
+}
+
+}  // namespace heaptap
