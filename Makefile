@@ -36,13 +36,16 @@ HARDENING := -D_FORTIFY_SOURCE=2 -fstack-clash-protection
 DEPENDENCIES = -MMD -MP -MF $@.d -MT $@
 
 .PHONY: all
-all: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/man ## build heaptap, libheaptap.so and the man pages in build/
+all: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/libheaptap-guest.so $(BUILD)/libheaptap-guest.a \
+  $(BUILD)/libheaptap-sample.a $(BUILD)/man ## build heaptap, its libraries and the man pages in build/
 	@:
 
 # --- allocator: no libstdc++, no exceptions; frame pointers, so that every stack can be walked through it -------------
 
-ALLOCATOR_SOURCES := $(wildcard allocator/*/*.cc allocator/*/*/*.cc)
-ALLOCATOR_ASSEMBLY := $(wildcard allocator/*/*.S)
+GUEST_SOURCES := $(wildcard allocator/guest/*.cc)
+SAMPLE_SOURCES := $(wildcard allocator/sample/*.cc)
+ALLOCATOR_SOURCES := $(filter-out $(GUEST_SOURCES) $(SAMPLE_SOURCES),$(wildcard allocator/*/*.cc allocator/*/*/*.cc))
+ALLOCATOR_ASSEMBLY := $(filter-out allocator/sample/%,$(wildcard allocator/*/*.S))
 # Only in the shared library: in a static program they would replace dlopen, and there is no other one to call.
 SHARED_ONLY := $(addprefix $(BUILD)/allocator/api/,dlopen.o dlopen_entry.o)
 ALLOCATOR_OBJECTS := $(filter-out $(SHARED_ONLY),$(ALLOCATOR_SOURCES:%.cc=$(BUILD)/%.o) $(ALLOCATOR_ASSEMBLY:%.S=$(BUILD)/%.o))
@@ -52,7 +55,7 @@ ALLOCATOR_FLAGS := -std=c++20 -O2 -g $(WARNINGS) $(HARDENING) -fstack-protector 
   -ftls-model=initial-exec -mno-red-zone -fno-builtin -fasynchronous-unwind-tables
 
 # The fast paths have no frame, and jump to slow paths that have one.
-$(BUILD)/allocator/api/malloc_fast.o: ALLOCATOR_FLAGS += -fomit-frame-pointer -foptimize-sibling-calls
+$(addprefix $(BUILD)/allocator/,api/malloc_fast.o guest/fast.o guest/new_delete.o guest/new_functions.o sample/sample.o sample/wrap.o): ALLOCATOR_FLAGS += -fomit-frame-pointer -foptimize-sibling-calls
 
 $(BUILD)/allocator/%.o: allocator/%.cc
 	$(say) CXX $@
@@ -70,7 +73,7 @@ $(BUILD)/heaptap_allocator.o: allocator/text.ld $(ALLOCATOR_OBJECTS)
 	$(Q)$(LD) -r --force-group-allocation -o $@ -T $^
 
 # -z now: no lazy binding inside malloc. -z nodelete: blocks outlive any dlclose.
-LINK_SHARED = $(CC) -shared -o $@ $^ -Wl,-soname,libheaptap.so -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete \
+LINK_SHARED = $(CC) -shared -o $@ $^ -Wl,-soname,$(@F) -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete \
   -Wl,--no-undefined -Wl,--build-id
 
 $(BUILD)/libheaptap.so: $(BUILD)/heaptap_allocator.o $(SHARED_ONLY)
@@ -78,6 +81,45 @@ $(BUILD)/libheaptap.so: $(BUILD)/heaptap_allocator.o $(SHARED_ONLY)
 	$(Q)$(LINK_SHARED)
 
 $(BUILD)/libheaptap.a: $(BUILD)/heaptap_allocator.o
+	$(say) AR $@
+	$(Q)rm -f $@ && ar crs $@ $^
+
+# The guest has its own api and its own memory of chunks, and everything else of the allocator except what emulates
+# jemalloc.
+GUEST_OBJECTS := $(GUEST_SOURCES:%.cc=$(BUILD)/%.o) \
+  $(filter-out $(BUILD)/allocator/core/chunk_memory.o $(addprefix $(BUILD)/allocator/,api/% jemalloc/%),$(ALLOCATOR_OBJECTS))
+
+$(BUILD)/heaptap_guest.o: allocator/text.ld $(GUEST_OBJECTS)
+	$(say) LINK $@
+	$(Q)$(LD) -r --force-group-allocation -o $@ -T $^
+
+# -z initfirst: its constructor hides names before other constructors look for them.
+$(BUILD)/libheaptap-guest.so: $(BUILD)/heaptap_guest.o $(SHARED_ONLY) | allocator/guest/exports.map
+	$(say) LINK $@
+	$(Q)$(LINK_SHARED) -Wl,-z,initfirst -Wl,--version-script=allocator/guest/exports.map
+
+# Two objects for programs to link, each with only its own symbols, since libheaptap.a may be linked too. The second needs
+# the first.
+SAMPLE_OBJECTS := $(addprefix $(BUILD)/allocator/,$(addprefix sample/,control.o functions.o probes.o remembered.o sample.o threads.o) \
+  $(addprefix platform/,mathematics.o))
+
+$(BUILD)/allocator/sample/functions.o: allocator/sample/functions.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c99 -O2 -g $(WARNINGS) -Iallocator/include -fPIC -fvisibility=hidden $(DEPENDENCIES) -c $< -o $@
+
+$(BUILD)/heaptap_sample.o: allocator/text.ld $(SAMPLE_OBJECTS)
+$(BUILD)/heaptap_wrap.o: allocator/text.ld $(BUILD)/allocator/sample/wrap.o
+
+$(BUILD)/heaptap_sample.o $(BUILD)/heaptap_wrap.o: allocator/sample/exports.txt
+	$(say) LINK $@
+	$(Q)$(LD) -r --force-group-allocation -o $@ -T $(filter-out %.txt,$^)
+	$(Q)objcopy --keep-global-symbols=allocator/sample/exports.txt $@
+
+$(BUILD)/libheaptap-sample.a: $(BUILD)/heaptap_sample.o
+$(BUILD)/libheaptap-guest.a: $(BUILD)/heaptap_wrap.o $(BUILD)/heaptap_sample.o
+
+$(BUILD)/libheaptap-sample.a $(BUILD)/libheaptap-guest.a:
 	$(say) AR $@
 	$(Q)rm -f $@ && ar crs $@ $^
 
@@ -199,7 +241,8 @@ demo: ## install what is missing, build, profile three programs, show the result
 install: all ## install to $(DESTDIR)$(PREFIX)
 	install -D -m 755 $(BUILD)/heaptap $(DESTDIR)$(PREFIX)/bin/heaptap
 	install -D -m 755 $(BUILD)/libheaptap.so $(DESTDIR)$(PREFIX)/lib/heaptap/libheaptap.so
-	install -D -m 644 $(BUILD)/libheaptap.a $(DESTDIR)$(PREFIX)/lib/heaptap/libheaptap.a
+	install -D -m 755 $(BUILD)/libheaptap-guest.so $(DESTDIR)$(PREFIX)/lib/heaptap/libheaptap-guest.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/heaptap $(BUILD)/libheaptap.a $(BUILD)/libheaptap-guest.a $(BUILD)/libheaptap-sample.a
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/heaptap scripts/*.bt scripts/heaptap.conf
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/heaptap/systemd scripts/systemd/profiled.conf
 	sed -e 's|@PREFIX@|$(PREFIX)|g' scripts/systemd/heaptap.service.in \
@@ -212,8 +255,10 @@ install: all ## install to $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/include/heaptap/jemalloc $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 allocator/include/heaptap/*.h $(DESTDIR)$(PREFIX)/include/heaptap
 	install -m 644 allocator/include/jemalloc/*.h $(DESTDIR)$(PREFIX)/include/heaptap/jemalloc
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' allocator/heaptap.pc.in \
-	  >$(DESTDIR)$(PREFIX)/lib/pkgconfig/heaptap.pc
+	for package in heaptap heaptap-guest heaptap-sample; do \
+	  sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' allocator/$$package.pc.in \
+	    >$(DESTDIR)$(PREFIX)/lib/pkgconfig/$$package.pc; \
+	done
 
 .PHONY: clean
 clean: ## remove build/

@@ -20,7 +20,7 @@ static __always_inline __u64 weighted_objects(__u64 size, __u64 weight) {
   return weight == size ? 1ULL << HEAPTAP_OBJECT_FRACTION_BITS : (weight << HEAPTAP_OBJECT_FRACTION_BITS) / size;
 }
 
-/* Not atomic: only the allocating thread writes this half of its tally. */
+/* Not atomic: only the allocating thread writes this half of its tally. Not for tallies of heaps. */
 static __always_inline void count_allocated(struct heaptap_count* count, __u64 size, __u64 weight) {
   count->objects += 1;
   count->bytes += size;
@@ -28,8 +28,8 @@ static __always_inline void count_allocated(struct heaptap_count* count, __u64 s
   count->weighted_objects += weighted_objects(size, weight);
 }
 
-/* Atomic: any thread may free. */
-static __always_inline void count_freed(struct heaptap_count* count, __u64 size, __u64 weight) {
+/* Atomic: any thread may free, and any may allocate in a heap. */
+static __always_inline void count_shared(struct heaptap_count* count, __u64 size, __u64 weight) {
   add(&count->objects, 1);
   add(&count->bytes, size);
   add(&count->weight, weight);
@@ -44,9 +44,10 @@ static __always_inline void count_tallies(struct heaptap_process* process, __u64
 }
 
 /* Finds the tally, or makes it. Null if there is no room, and the loss says why. */
-static __always_inline enum heaptap_loss_reason make_tally(struct heaptap_process* process,
-                                                           const struct heaptap_tally_key* key,
-                                                           struct heaptap_tally** tally) {
+static __noinline enum heaptap_loss_reason make_tally(struct heaptap_process* process,
+                                                      const struct heaptap_tally_key* key,
+                                                      struct heaptap_tally** tally) {
+  if (!process || !key || !tally) return HEAPTAP_LOSS_TALLIES_FULL; /* never */
   const struct heaptap_settings* defaults = read_settings();
   *tally = NULL;
   if (share_exhausted(process, process->figures.tallies, process->limits.max_tallies,
@@ -63,23 +64,23 @@ static __always_inline int is_serial(__u64 serial) {
   return serial != HEAPTAP_LIVE_NONE && serial != HEAPTAP_LIVE_CLAIMED;
 }
 
-/* Takes the object with this serial number out of the books. Returns 0, or 1 if it is not in `entry`, or another
- * program was faster. REQUIRES: is_serial(serial). */
-static __always_inline int remove_live(struct heaptap_process* process, __u64 process_id, struct heaptap_live* entry,
-                                       __u64 serial) {
+/* Takes the object with this serial number out of the books and adds it to `removed`. Returns 0, or 1 if it is not in
+ * `entry`, or another program was faster. `next`: what the entry becomes, HEAPTAP_LIVE_NONE or HEAPTAP_LIVE_CLAIMED.
+ * `*tally`: that of the object, or null. REQUIRES: is_serial(serial). */
+static __always_inline int remove_live(__u64 process_id, struct heaptap_live* entry, __u64 serial, __u64 next,
+                                       struct removed* removed, struct heaptap_tally** tally) {
+  *tally = NULL;
   if (*(const volatile __u64*)&entry->serial != serial) return 1;
   /* Read before the entry is released: then a sweep may delete the entry, and the map may reuse its memory at once. */
   __u64 size = entry->size;
   __u64 weight = entry->weight;
   struct heaptap_tally_key key = {.process_id = process_id, .stack_id = entry->stack_id, .tid = entry->tid};
   asm volatile("" ::: "memory");
-  if (__sync_val_compare_and_swap(&entry->serial, serial, HEAPTAP_LIVE_NONE) != serial) return 1;
-  struct heaptap_tally* tally = bpf_map_lookup_elem(&tallies, &key);
-  if (tally) count_freed(&tally->freed, size, weight);
-  if (has_figures_of(process, process_id)) {
-    add(&process->figures.live_weight, -weight);
-    add(&process->figures.live_objects, -1ULL);
-  }
+  if (__sync_val_compare_and_swap(&entry->serial, serial, next) != serial) return 1;
+  *tally = bpf_map_lookup_elem(&tallies, &key);
+  if (*tally) count_shared(&(*tally)->freed, size, weight);
+  removed->objects += 1;
+  removed->weight += weight;
   return 0;
 }
 
@@ -120,14 +121,36 @@ static __noinline long insert_patiently(const struct heaptap_live_key* key, cons
   return entry.error;
 }
 
-/* Enters an object. On a loss the object is not in the books. `is_numbered`: the process numbers its samples, so an
- * object that is still at the address was freed, and the process will say so later. */
+/* What a program has found while it removed an object, and can use for its own sample. Null: nothing. */
+struct reuse {
+  struct heaptap_live* entry; /* claimed, for the address of the sample */
+  struct heaptap_tally* tally;
+};
+
+/* Fills in a claimed entry. The serial number comes last: x86 makes stores visible in order, so a program that reads
+ * the number reads the whole object. */
+static __always_inline void fill_in(struct heaptap_live* entry, const struct heaptap_live* object) {
+  entry->size = object->size;
+  entry->weight = object->weight;
+  entry->stack_id = object->stack_id;
+  entry->time = object->time;
+  entry->tid = object->tid;
+  entry->record = object->record;
+  asm volatile("" ::: "memory");
+  *(volatile __u64*)&entry->serial = object->serial;
+}
+
+/* Enters an object that is in no claimed entry. On a loss the object is not in the books. `is_numbered`: the process
+ * numbers its samples, so an object that is still at the address was freed, and the process will say so later.
+ * `removed`: what this program has removed, and what the function removes. */
 static __always_inline enum heaptap_loss_reason insert_live(struct heaptap_process* process, __u32 tgid,
                                                             const struct heaptap_live_key* key,
-                                                            const struct heaptap_live* object, int is_numbered) {
+                                                            const struct heaptap_live* object, int is_numbered,
+                                                            struct removed* removed) {
   const struct heaptap_settings* defaults = read_settings();
-  enum share_state share = share_exhausted(process, process->figures.live_objects, process->limits.max_live,
-                                           defaults ? defaults->live_room : 0, HEAPTAP_COUNTER_LIVE_ENTRIES);
+  enum share_state share =
+      share_exhausted(process, process->figures.live_objects - removed->objects, process->limits.max_live,
+                      defaults ? defaults->live_room : 0, HEAPTAP_COUNTER_LIVE_ENTRIES);
   if (share != SHARE_LEFT) {
     /* Entries of freed objects count as taken until a sweep. */
     if (share == SHARE_ROOM) count_live_entries(tgid, key->process_id, 0, 1);
@@ -135,12 +158,10 @@ static __always_inline enum heaptap_loss_reason insert_live(struct heaptap_proce
   }
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
   __u64 earlier = entry ? entry->serial : HEAPTAP_LIVE_NONE;
-  if (entry && is_serial(earlier) && remove_live(process, key->process_id, entry, earlier) == 0) {
-    if (!is_numbered)
-      count_loss(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);
-    else if (has_figures(process))
-      add(&process->costs.frees, 1);
-  }
+  struct heaptap_tally* tally;
+  if (entry && is_serial(earlier) &&
+      remove_live(key->process_id, entry, earlier, HEAPTAP_LIVE_NONE, removed, &tally) == 0 && !is_numbered)
+    count_loss(key->process_id, HEAPTAP_LOSS_MISSED_FREE, object->weight);
   /* Claimed before it is written: a sweep may delete the entry otherwise, and the map would reuse it at once. */
   if (!entry ||
       __sync_val_compare_and_swap(&entry->serial, HEAPTAP_LIVE_NONE, HEAPTAP_LIVE_CLAIMED) != HEAPTAP_LIVE_NONE) {
@@ -150,13 +171,7 @@ static __always_inline enum heaptap_loss_reason insert_live(struct heaptap_proce
     count_live_entries(tgid, key->process_id, error ? 0 : 1, 0);
     return error ? HEAPTAP_LOSS_LIVE_FULL : HEAPTAP_NO_LOSS;
   }
-  entry->size = object->size;
-  entry->weight = object->weight;
-  entry->stack_id = object->stack_id;
-  entry->time = object->time;
-  entry->tid = object->tid;
-  entry->record = object->record;
-  __sync_lock_test_and_set(&entry->serial, object->serial);
+  fill_in(entry, object);
   return HEAPTAP_NO_LOSS;
 }
 

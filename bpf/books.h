@@ -37,6 +37,11 @@
 
 #define HEAPTAP_COMM_LENGTH 16
 
+/* A named heap of a program (heaptap:heap_alloc) is a thread in the books: this bit, which no TID has, and the id of
+ * its name. */
+#define HEAPTAP_HEAP_TID (1u << 31)
+#define HEAPTAP_HEAP_NAME_LENGTH 32 /* HEAPTAP_HEAP_NAME_BYTES */
+
 /* Keys of `programs`: the cookies of probe sites. */
 enum heaptap_probe {
   HEAPTAP_PROBE_DUMP_SITE,
@@ -44,8 +49,10 @@ enum heaptap_probe {
   HEAPTAP_PROBE_CONTROL_SITE, /* of heaptap:start, if `take_control` is loaded */
   HEAPTAP_PROBE_START_SITE,
   HEAPTAP_PROBE_FREE_SITE,
+  HEAPTAP_PROBE_HEAP_FREE_SITE,
   HEAPTAP_PROBE_FREES_SITE,
   HEAPTAP_PROBE_ALLOC_SITE,
+  HEAPTAP_PROBE_HEAP_ALLOC_SITE,
   HEAPTAP_PROBE_SAMPLE_SITE, /* of otel_memory:alloc, in a file that has heaptap:frees too */
   HEAPTAP_PROBES,
 };
@@ -89,8 +96,8 @@ struct heaptap_figures {
 /* What the recording cost a process with HEAPTAP_PROCESS_FIGURES, over all its books. */
 struct heaptap_costs {
   __u64 allocations;  /* samples allocated, in the books or not */
-  __u64 frees;        /* samples freed */
-  __u64 program_time; /* nanoseconds in probe_alloc and probe_free */
+  __u64 frees;        /* probes that passed on frees alone */
+  __u64 program_time; /* nanoseconds in the programs on these probes, an estimate */
 };
 
 /* When a process with HEAPTAP_PROCESS_FIGURES sends HEAPTAP_EVENT_HIGH_WATER and HEAPTAP_EVENT_INTERVAL, in estimated
@@ -134,12 +141,12 @@ struct heaptap_process {
   struct heaptap_triggers triggers;
   struct heaptap_marks marks;
   struct heaptap_limits limits;
-  __u32 flags;         /* HEAPTAP_PROCESS_* */
-  __u32 threads_begun; /* number of threads started so far, without the first */
-  __u32 mappings;      /* number of changes of the process's mappings that were noticed */
-  __u32 ended;         /* in `unnoticed`: the exit code, as in HEAPTAP_EVENT_EXIT */
-  __u32 by_oom_kill;   /* in `unnoticed`: 1: the OOM killer ended the process */
-  __u32 reserved;
+  __u32 flags;             /* HEAPTAP_PROCESS_* */
+  __u32 threads_begun;     /* number of threads started so far, without the first */
+  __u32 mappings;          /* number of changes of the process's mappings that were noticed */
+  __u32 ended;             /* in `unnoticed`: the exit code, as in HEAPTAP_EVENT_EXIT */
+  __u32 by_oom_kill;       /* in `unnoticed`: 1: the OOM killer ended the process */
+  __u32 stack_bytes;       /* how much of the stack a walk is expected to need; 0: unknown */
   __u64 state_of_mappings; /* the kernel's own number for their state, at the latest look */
   __u64 pending;           /* address of the frees that the process holds back (struct heaptap_pending); 0: unknown */
 };
@@ -192,7 +199,7 @@ struct heaptap_stack {
 
 struct heaptap_live_key {
   __u64 process_id;
-  __u64 address;
+  __u64 address; /* exclusive or the tag of the heap */
 };
 
 /* When its object is freed, an entry stays without an object: the address is likely to be allocated again soon, and to
@@ -206,7 +213,7 @@ struct heaptap_live {
   __u64 size;
   __u64 weight;
   __u64 stack_id;
-  __u64 time;
+  __u64 time;   /* at most one tick of the kernel too early */
   __u32 tid;    /* of the thread that allocated */
   __u32 record; /* low bits of the number of its record; 0: none */
 };
@@ -214,7 +221,7 @@ struct heaptap_live {
 struct heaptap_tally_key {
   __u64 process_id;
   __u64 stack_id;
-  __u32 tid; /* of the thread that allocated; frees count in the tally of the allocation */
+  __u32 tid; /* of the thread that allocated, or of the heap; frees count in the tally of the allocation */
   __u32 reserved;
 };
 
@@ -233,8 +240,8 @@ struct heaptap_tally {
   struct heaptap_count freed;
 };
 
-/* Names of threads: the name that the program gave, else the comm when the thread ended. When the map is full, the name
- * that was unused for longest is dropped. */
+/* Names of threads: the name that the program gave, else the comm when the thread ended; and names of heaps. When the
+ * map is full, the name that was unused for longest is dropped. */
 struct heaptap_thread_key {
   __u64 process_id;
   __u32 tid;
@@ -242,7 +249,7 @@ struct heaptap_thread_key {
 };
 
 struct heaptap_thread_name {
-  char name[HEAPTAP_COMM_LENGTH];
+  char name[HEAPTAP_HEAP_NAME_LENGTH];
   __u32 given; /* 1: by the program */
   __u32 reserved;
 };
@@ -325,7 +332,7 @@ enum heaptap_counter {
 #define HEAPTAP_DEFAULT_EVENTS_BYTES (1024 * 1024)
 #define HEAPTAP_DEFAULT_RAW_STACKS_BYTES (32 * 1024 * 1024)
 #define HEAPTAP_DEFAULT_FILES 16384
-/* These two are allocated whole at the start: 90 and 80 bytes an entry. */
+/* These two are allocated whole at the start: 106 and 80 bytes an entry. */
 #define HEAPTAP_DEFAULT_NAMES 16384
 #define HEAPTAP_DEFAULT_RECORDS 16384
 /* Bytes of kernel memory for unwind tables. */

@@ -140,7 +140,9 @@ SEC("syscall")
 int take_frees(struct heaptap_take_frees* argument) {
   struct heaptap_process* process = find_process(argument->tgid);
   if (!process || process->identity.id != argument->process_id) return 0;
-  take_frees_of(process, argument->frees, argument->count);
+  struct removed removed = {};
+  take_frees_of(argument->process_id, argument->frees, argument->count, &removed);
+  count_removed(process, argument->process_id, &removed);
   return 0;
 }
 

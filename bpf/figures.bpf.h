@@ -36,13 +36,38 @@ static __always_inline enum share_state share_exhausted(const struct heaptap_pro
   return room != 0 && taken && (__s64)(own + *taken) >= (__s64)room ? SHARE_ROOM : SHARE_LEFT;
 }
 
-/* Counts a sample that is in the books, and sends the events whose marks it passes. */
-static __always_inline void count_figures(struct heaptap_process* process, __u32 tgid, __u64 process_id, __u64 weight) {
+/* What a program has taken out of the books, before it counts in the figures. */
+struct removed {
+  __u64 objects;
+  __u64 weight;
+};
+
+/* Changes nothing. The verifier no longer knows the numbers, or it would check the rest of the program once for each.
+ * `unknown`: a number that the verifier does not know. */
+static __always_inline void hide_from_verifier(struct removed* removed, __u64 unknown) {
+  asm volatile("%0 ^= %2\n%0 ^= %2\n%1 ^= %2\n%1 ^= %2\n"
+               : "+r"(removed->objects), "+r"(removed->weight)
+               : "r"(unknown));
+}
+
+/* Counts what a program has removed. */
+static __always_inline void count_removed(struct heaptap_process* process, __u64 process_id,
+                                          const struct removed* removed) {
+  if (removed->objects == 0 || !has_figures_of(process, process_id)) return;
+  add(&process->figures.live_weight, -removed->weight);
+  add(&process->figures.live_objects, -removed->objects);
+}
+
+/* Counts a sample that is in the books, together with what the same program has removed before, and sends the events
+ * whose marks the sample passes. */
+static __always_inline void count_figures(struct heaptap_process* process, __u32 tgid, __u64 process_id, __u64 weight,
+                                          const struct removed* removed) {
   if (!has_figures_of(process, process_id)) return;
   struct heaptap_figures* figures = &process->figures;
   struct heaptap_marks* marks = &process->marks;
-  add(&figures->live_objects, 1);
-  __u64 live_weight = __sync_fetch_and_add(&figures->live_weight, weight) + weight;
+  if (removed->objects != 1) add(&figures->live_objects, 1 - removed->objects);
+  __u64 change = weight - removed->weight;
+  __u64 live_weight = __sync_fetch_and_add(&figures->live_weight, change) + change;
   __u64 mark = marks->high_water_at;
   /* Below 0 for a moment, when a free met a reset. */
   if ((__s64)live_weight < 0) live_weight = 0;

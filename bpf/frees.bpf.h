@@ -14,39 +14,63 @@
 
 /* Not found: sampled before the recording or a fork, taken already, or a loss that was counted at the allocation. A
  * free that is taken again does not count again. */
-static __always_inline void take_free(struct heaptap_process* process, __u64 process_id,
-                                      const struct heaptap_free* freed) {
+static __always_inline void take_free(__u64 process_id, const struct heaptap_free* freed, struct removed* removed) {
   struct heaptap_live_key key = {.process_id = process_id, .address = freed->address};
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, &key);
-  if (!entry || !is_serial(freed->serial) || remove_live(process, process_id, entry, freed->serial)) return;
-  if (has_figures(process)) add(&process->costs.frees, 1);
+  struct heaptap_tally* tally;
+  if (entry && is_serial(freed->serial))
+    remove_live(process_id, entry, freed->serial, HEAPTAP_LIVE_NONE, removed, &tally);
+  hide_from_verifier(removed, freed->address);
+}
+
+/* The same for a free that comes with a sample of the same thread, at `address` and with a stack. If both are at the
+ * same address, as is common where every allocation is a sample, the entry is claimed for the sample; if both have the
+ * same stack, the sample may use the tally. `freed`, `serial`: of the free. */
+static __always_inline void take_first_free(__u64 process_id, __u64 freed, __u64 serial, __u64 address, __u64 stack_id,
+                                            __u32 tid, struct removed* removed, struct reuse* reuse) {
+  struct heaptap_live_key key = {.process_id = process_id, .address = freed};
+  struct heaptap_live* entry = bpf_map_lookup_elem(&live, &key);
+  if (entry && is_serial(serial)) {
+    /* Read before the entry is released. */
+    const int has_same_stack = entry->stack_id == stack_id && entry->tid == tid;
+    struct heaptap_tally* tally;
+    if (remove_live(process_id, entry, serial, freed == address ? HEAPTAP_LIVE_CLAIMED : HEAPTAP_LIVE_NONE, removed,
+                    &tally) == 0) {
+      if (freed == address) reuse->entry = entry;
+      if (has_same_stack) reuse->tally = tally;
+    }
+  }
+  hide_from_verifier(removed, freed);
 }
 
 struct frees {
-  struct heaptap_process* process;
   __u64 process_id;
   const struct heaptap_free* next;
+  struct removed removed;
 };
 
 static long take_next_free(__u32 index, struct frees* frees) {
   struct heaptap_free freed;
   if (bpf_probe_read_user(&freed, sizeof(freed), frees->next++)) return 1;
-  take_free(frees->process, frees->process_id, &freed);
+  take_free(frees->process_id, &freed, &frees->removed);
   return 0;
 }
 
-static __always_inline void take_frees_of(struct heaptap_process* process, __u64 begin, __u64 count) {
+/* Takes `count` frees at `begin` and adds them to `removed`. */
+static __noinline int take_frees_of(__u64 process_id, __u64 begin, __u64 count, struct removed* removed) {
+  if (!removed) return 0; /* never */
   if (count > HEAPTAP_SLOT_FREES) count = HEAPTAP_SLOT_FREES;
   /* The kernel's code for bpf_loop() reads all 64 bits of the register, but the compiler knows of 32. */
   asm volatile("" : "+r"(count));
-  struct frees frees = {process, process->identity.id, (const struct heaptap_free*)begin};
+  struct frees frees = {process_id, (const struct heaptap_free*)begin, *removed};
   bpf_loop(count, take_next_free, &frees, 0);
+  *removed = frees.removed;
+  return 0;
 }
 
-/* Takes the frees that a probe passes on, and notes where the process keeps those of its other threads. `first`: the
- * first of them, or null. */
-static __always_inline void take_frees_at(struct heaptap_process* process, __u64 begin, __u64 where,
-                                          const struct heaptap_free* first) {
+/* Notes where the process keeps the frees of its threads, from the address of one thread's, and their place among those
+ * of the others. Returns their number. */
+static __always_inline __u64 note_frees(struct heaptap_process* process, __u64 begin, __u64 where) {
   __u64 slot = where >> 32;
   __u64 pending = slot == 0 ? 0
                             : begin - offsetof(struct heaptap_slot, frees) - (slot - 1) * sizeof(struct heaptap_slot) -
@@ -56,13 +80,7 @@ static __always_inline void take_frees_at(struct heaptap_process* process, __u64
   } else if (slot != 0 && process->pending != pending) {
     process->pending = pending;
   }
-  __u64 count = where & ~(__u32)0;
-  if (first && count != 0) {
-    take_free(process, process->identity.id, first);
-    begin += sizeof(*first);
-    count--;
-  }
-  if (count != 0) take_frees_of(process, begin, count);
+  return where & ~(__u32)0;
 }
 
 static long take_slot(__u32 index, struct frees* frees) {
@@ -70,7 +88,7 @@ static long take_slot(__u32 index, struct frees* frees) {
   __u32 count = 0;
   /* Memory that was never written is not there yet, and cannot be read. */
   if (bpf_probe_read_user(&count, sizeof(count), &slot->count)) return 0;
-  if (count != 0) take_frees_of(frees->process, (__u64)slot->frees, count);
+  if (count != 0) take_frees_of(frees->process_id, (__u64)slot->frees, count, &frees->removed);
   return 0;
 }
 
@@ -83,8 +101,10 @@ static __noinline int take_all_frees(struct heaptap_process* process) {
   int error = bpf_probe_read_user(&used, sizeof(used), (const void*)pending);
   if (error) return error;
   if (used > HEAPTAP_SLOTS) used = HEAPTAP_SLOTS;
-  struct frees slots = {process, 0, (const struct heaptap_free*)(pending + offsetof(struct heaptap_pending, slots))};
+  struct frees slots = {.process_id = process->identity.id,
+                        .next = (const struct heaptap_free*)(pending + offsetof(struct heaptap_pending, slots))};
   bpf_loop(used, take_slot, &slots, 0);
+  count_removed(process, slots.process_id, &slots.removed);
   return 0;
 }
 

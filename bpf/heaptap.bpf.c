@@ -25,63 +25,119 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* A forged weight must not overflow weight << HEAPTAP_OBJECT_FRACTION_BITS; no address space is larger. */
 #define MAX_WEIGHT (1ULL << 47)
 
-/* `serial`: of the sample; `is_numbered`: the process gave it. */
-static __always_inline void record_sample(struct pt_regs* context, struct heaptap_process* process, __u64 pid_tgid,
-                                          __u64 now, __u64 serial, int is_numbered) {
+/* Keeps the name of a heap, unless it is known. */
+static __noinline int keep_heap_name(__u64 process_id, __u32 tid, __u64 name) {
+  struct heaptap_thread_key key = {.process_id = process_id, .tid = tid};
+  struct heaptap_thread_name value = {.given = 1};
+  if (bpf_map_lookup_elem(&names, &key)) return 0;
+  if (bpf_probe_read_user_str(value.name, sizeof(value.name), (const void*)name) < 0) return 0;
+  bpf_map_update_elem(&names, &key, &value, BPF_ANY);
+  return 0;
+}
+
+/* `scratch`: what take_stack() returned. `serial`: of the sample; `is_numbered`: the process gave it. `heap`: the
+ * number of its heap; 0: it is of no heap. `removed`, `reuse`: what the program has removed from the books of
+ * `process_id`. Returns 0, or 1 if the sample is not in the books; then neither `removed` is counted nor `reuse` used.
+ */
+static __always_inline int record_sample(struct pt_regs* context, struct heaptap_process* process, __u64 process_id,
+                                         __u64 pid_tgid, struct scratch* scratch, __u64 now, __u64 serial,
+                                         int is_numbered, __u64 heap, struct removed* removed,
+                                         const struct reuse* reuse) {
   __u32 tgid = pid_tgid >> 32;
-  struct heaptap_live_key key = {.process_id = process->identity.id, .address = PT_REGS_PARM1(context)};
+  struct heaptap_live_key key = {.process_id = process_id, .address = PT_REGS_PARM1(context) ^ HEAPTAP_HEAP_TAG(heap)};
+  __u32 name_id = HEAPTAP_HEAP_NAME_ID(heap);
   struct heaptap_live object = {
       .serial = serial,
       .size = PT_REGS_PARM2(context),
       .weight = PT_REGS_PARM3(context),
       .time = now,
-      .tid = (__u32)pid_tgid,
+      .tid = name_id ? HEAPTAP_HEAP_TID | name_id : (__u32)pid_tgid,
   };
   if (object.size == 0 || object.weight < object.size || object.weight > MAX_WEIGHT || !is_serial(serial)) {
+    if (scratch) release_scratch(scratch);
     count_loss(key.process_id, HEAPTAP_LOSS_BAD_SAMPLE, 0);
-    return;
+    return 1;
   }
   struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = object.tid};
   struct heaptap_tally* tally;
   enum heaptap_loss_reason stack_loss;
-  enum heaptap_loss_reason loss = find_tally(context, process, tgid, &tally_key, &tally, &stack_loss);
+  enum heaptap_loss_reason loss = find_tally(process, scratch, reuse, &tally_key, &tally, &stack_loss);
   object.stack_id = tally_key.stack_id;
   if (tally) {
     if (process->flags & HEAPTAP_PROCESS_RECORDS) object.record = add_record(&key, &object);
-    loss = insert_live(process, tgid, &key, &object, is_numbered);
+    if (reuse->entry) {
+      fill_in(reuse->entry, &object);
+      loss = HEAPTAP_NO_LOSS;
+    } else {
+      loss = insert_live(process, tgid, &key, &object, is_numbered, removed);
+    }
     if (loss != HEAPTAP_NO_LOSS && object.record) drop_record(object.record, &key);
   }
   /* One loss at most: a sample that is not in the books misses no stack there. */
   if (loss != HEAPTAP_NO_LOSS || !tally) {
     count_loss(key.process_id, loss, object.weight);
-    return;
+    return 1;
   }
   if (stack_loss != HEAPTAP_NO_LOSS) count_loss(key.process_id, stack_loss, object.weight);
-  count_allocated(&tally->allocated, object.size, object.weight);
-  count_figures(process, tgid, key.process_id, object.weight);
+  if (name_id) {
+    keep_heap_name(key.process_id, object.tid, PT_REGS_PARM5(context));
+    count_shared(&tally->allocated, object.size, object.weight);
+  } else {
+    count_allocated(&tally->allocated, object.size, object.weight);
+  }
+  count_figures(process, tgid, key.process_id, object.weight, removed);
+  return 0;
 }
 
-/* A sampled allocation of an allocator that does not number its samples.
- *   attached  otel_memory:alloc(address, size, weight)
- *   reads     the registers and the stack of the thread; `settings`, `files`, `rows`
- *   changes   `stacks`, `tallies`, `live`; figures and costs of the process; with HEAPTAP_PROCESS_RECORDS `records`;
- *             `processes` if the process enters; `files`, `raw_stacks` and `events` when a table is not loaded
+/* The first samples of a process are timed one by one, so that few samples give a good estimate. Later, one sample is
+ * timed for several, because reading the clock costs a twentieth of a sample. */
+#define SAMPLES_TIMED 256
+#define SAMPLES_PER_TIMED 16
+
+/* How many samples the time of the next one stands for. 0: the next one is not timed. */
+static __always_inline __u64 samples_to_time(const struct heaptap_process* process) {
+  __u64 samples = process->costs.allocations;
+  if (!has_figures(process)) return 0;
+  if (samples < SAMPLES_TIMED) return 1;
+  return samples % SAMPLES_PER_TIMED == 0 ? SAMPLES_PER_TIMED : 0;
+}
+
+/* Counts a probe of `probes`, and its time since `begin` for `timed` probes. */
+static __always_inline void count_costs(struct heaptap_process* process, __u64* probes, __u64 timed, __u64 begin) {
+  if (!has_figures(process)) return;
+  add(probes, 1);
+  if (timed != 0) add(&process->costs.program_time, timed * (bpf_ktime_get_ns() - begin));
+}
+
+/* A sampled allocation of an allocator that does not number its samples, or of a heap of the program.
+ *   attached  otel_memory:alloc(address, size, weight), heaptap:heap_alloc(address, size, weight, heap, name)
+ *   reads     the registers and the stack of the thread; the cookie of the site; the name of a heap that is new;
+ *             `settings`, `files`, `rows`
+ *   changes   `names` if the heap is new; `stacks`, `tallies`, `live`; figures and costs of the process; with
+ *             HEAPTAP_PROCESS_RECORDS `records`; `processes` if the process enters; `files`, `raw_stacks` and `events`
+ *             when a table is not loaded
  *   if full   the sample (`live`, `tallies`) or its stack (`stacks`) is a counted loss
- *   cost      the walk: one look-up in the rule cache for each frame, one read of memory for each page of the stack;
- *             three look-ups in hash maps, one change of an entry in place; two insertions more for a new stack; with
- *             figures five atomic adds and two reads of the clock */
+ *   cost      the walk: one read of as much of the stack as earlier walks needed, or of a page each; a comparison for
+ * each word that the last walk on the CPU has read, or else one look-up in the rule cache for each frame; three
+ *             look-ups in hash maps, one change of an entry in place; two insertions more for a new stack; with figures
+ *             four atomic adds; a read of the clock once a tick, and once in SAMPLES_PER_TIMED samples two more */
 SEC("uprobe")
 int probe_alloc(struct pt_regs* context) {
   __u64 pid_tgid = bpf_get_current_pid_tgid();
   struct heaptap_process* process = find_or_enter(pid_tgid >> 32);
   if (!process) return 0;
   __u64 now = bpf_ktime_get_ns();
+  const __u64 timed = samples_to_time(process);
+  const __u64 process_id = process->identity.id;
+  const int is_of_heap = bpf_get_attach_cookie(context) == HEAPTAP_PROBE_HEAP_ALLOC_SITE;
+  struct scratch* scratch = take_stack(context, process, pid_tgid >> 32, process_id);
+  struct removed removed = {};
+  const struct reuse reuse = {};
   /* Two samples at one address have different times. */
-  record_sample(context, process, pid_tgid, now, now, 0);
-  if (has_figures(process)) {
-    add(&process->costs.allocations, 1);
-    add(&process->costs.program_time, bpf_ktime_get_ns() - now);
-  }
+  if (record_sample(context, process, process_id, pid_tgid, scratch, now, now, 0,
+                    is_of_heap ? PT_REGS_PARM4(context) : 0, &removed, &reuse))
+    count_removed(process, process_id, &removed);
+  count_costs(process, &process->costs.allocations, timed, now);
   return 0;
 }
 
@@ -93,17 +149,28 @@ int probe_sample(struct pt_regs* context) {
   __u64 pid_tgid = bpf_get_current_pid_tgid();
   struct heaptap_process* process = find_or_enter(pid_tgid >> 32);
   if (!process) return 0;
-  __u64 now = bpf_ktime_get_ns();
-  __u64 serial = PT_REGS_PARM4(context);
-  __u64 frees = PT_REGS_PARM5(context);
-  __u64 where = context->r9;
-  struct heaptap_free first = {.address = context->r10, .serial = context->r11};
-  take_frees_at(process, frees, where, &first);
-  record_sample(context, process, pid_tgid, now, serial, 1);
-  if (has_figures(process)) {
-    add(&process->costs.allocations, 1);
-    add(&process->costs.program_time, bpf_ktime_get_ns() - now);
+  const __u64 timed = samples_to_time(process);
+  /* Logs of samples have exact times. */
+  const int is_exact = timed != 0 || process->flags & HEAPTAP_PROCESS_RECORDS;
+  const __u64 begin = is_exact ? bpf_ktime_get_ns() : 0;
+  const __u64 process_id = process->identity.id;
+  const __u64 serial = PT_REGS_PARM4(context);
+  const __u64 frees = PT_REGS_PARM5(context);
+  struct scratch* scratch = take_stack(context, process, pid_tgid >> 32, process_id);
+  const __u64 now = begin ? begin : scratch ? time_of_tick(scratch) : bpf_ktime_get_ns();
+  struct removed removed = {};
+  struct reuse reuse = {};
+  const __u64 count = note_frees(process, frees, context->r9);
+  if (count != 0) {
+    take_first_free(process_id, context->r10, context->r11, PT_REGS_PARM1(context),
+                    scratch ? scratch->stack_id : HEAPTAP_NO_STACK, pid_tgid, &removed, &reuse);
   }
+  if (count > 1) take_frees_of(process_id, frees + sizeof(struct heaptap_free), count - 1, &removed);
+  if (record_sample(context, process, process_id, pid_tgid, scratch, now, serial, 1, 0, &removed, &reuse)) {
+    if (reuse.entry) *(volatile __u64*)&reuse.entry->serial = HEAPTAP_LIVE_NONE;
+    count_removed(process, process_id, &removed);
+  }
+  count_costs(process, &process->costs.allocations, timed, begin);
   return 0;
 }
 
@@ -117,20 +184,25 @@ static __always_inline void record_free(struct pt_regs* context, struct heaptap_
   if (!entry) return;
   __u32 record = entry->record;
   if (!serial) serial = entry->serial;
-  if (!is_serial(serial) || remove_live(process, key.process_id, entry, serial) || !record) return;
+  struct removed removed = {};
+  struct heaptap_tally* tally;
+  if (!is_serial(serial) || remove_live(key.process_id, entry, serial, HEAPTAP_LIVE_NONE, &removed, &tally)) return;
+  count_removed(process, key.process_id, &removed);
+  if (!record) return;
   /* The tally stays empty: it leads to the stack of the free when the books are deleted. */
   struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = (__u32)pid_tgid};
-  struct heaptap_tally* tally;
+  const struct reuse none = {};
   enum heaptap_loss_reason stack_loss;
-  enum heaptap_loss_reason loss = find_tally(context, process, tgid, &tally_key, &tally, &stack_loss);
+  enum heaptap_loss_reason loss =
+      find_tally(process, take_stack(context, process, tgid, key.process_id), &none, &tally_key, &tally, &stack_loss);
   if (!tally) stack_loss = loss;
   if (stack_loss != HEAPTAP_NO_LOSS) count_loss(key.process_id, stack_loss, 0);
   end_record(record, &key, tally_key.stack_id, tally_key.tid);
 }
 
-/* A sampled block is about to be freed, by an allocator that does not number its samples.
- *   attached  otel_memory:free(address)
- *   reads     the registers
+/* A sampled block is about to be freed, by an allocator that does not number its samples, or by a heap of the program.
+ *   attached  otel_memory:free(address), heaptap:heap_free(address, heap)
+ *   reads     the registers; the cookie of the site
  *   changes   `live`, `tallies`; figures and costs of the process; with HEAPTAP_PROCESS_RECORDS `records`, and the maps
  *             that a walk changes (probe_alloc)
  *   if full   nothing is entered; with HEAPTAP_PROCESS_RECORDS the stack of the free may be a counted loss
@@ -142,11 +214,11 @@ int probe_free(struct pt_regs* context) {
   struct heaptap_process* process = find_process(pid_tgid >> 32);
   if (!process || process->flags & HEAPTAP_PROCESS_IGNORED) return 0;
   __u64 begin = has_figures(process) ? bpf_ktime_get_ns() : 0;
-  record_free(context, process, pid_tgid, PT_REGS_PARM1(context), 0);
-  if (has_figures(process)) {
-    add(&process->costs.frees, 1);
-    add(&process->costs.program_time, bpf_ktime_get_ns() - begin);
-  }
+  __u64 address = PT_REGS_PARM1(context);
+  if (bpf_get_attach_cookie(context) == HEAPTAP_PROBE_HEAP_FREE_SITE)
+    address ^= HEAPTAP_HEAP_TAG(PT_REGS_PARM2(context));
+  record_free(context, process, pid_tgid, address, 0);
+  count_costs(process, &process->costs.frees, 1, begin);
   return 0;
 }
 
@@ -168,12 +240,15 @@ int probe_frees(struct pt_regs* context) {
   __u64 where = PT_REGS_PARM2(context);
   struct heaptap_free freed;
   if (!(process->flags & HEAPTAP_PROCESS_RECORDS) || (__u32)where != 1) {
-    take_frees_at(process, frees, where, NULL);
+    struct removed removed = {};
+    const __u64 process_id = process->identity.id;
+    const __u64 count = note_frees(process, frees, where);
+    if (count != 0) take_frees_of(process_id, frees, count, &removed);
+    count_removed(process, process_id, &removed);
   } else if (bpf_probe_read_user(&freed, sizeof(freed), (const void*)frees) == 0 && is_serial(freed.serial)) {
     record_free(context, process, pid_tgid, freed.address, freed.serial);
-    if (has_figures(process)) add(&process->costs.frees, 1);
   }
-  if (has_figures(process)) add(&process->costs.program_time, bpf_ktime_get_ns() - begin);
+  count_costs(process, &process->costs.frees, 1, begin);
   return 0;
 }
 
@@ -185,6 +260,9 @@ int probe_frees(struct pt_regs* context) {
  *   cost      one helper call and a tail call */
 SEC("uprobe")
 int probe_any(struct pt_regs* context) {
-  bpf_tail_call(context, &programs, (__u32)bpf_get_attach_cookie(context));
+  const __u32 site = bpf_get_attach_cookie(context);
+  /* A jump to a known program is direct; another one passes a retpoline, which takes some twenty nanoseconds. */
+  if (site == HEAPTAP_PROBE_SAMPLE_SITE) bpf_tail_call_static(context, &programs, HEAPTAP_PROBE_SAMPLE_SITE);
+  bpf_tail_call(context, &programs, site);
   return 0;
 }

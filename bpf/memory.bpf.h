@@ -12,10 +12,26 @@
  * microseconds. */
 #define MAPPING_TRIES 500
 
+/* Reads `bytes` from RSP into the window, or less if not all of them can be read. */
+static __always_inline void begin_window(struct scratch* scratch, __u64 bytes) {
+  __u64 begin = scratch->frame.rsp & ~7ULL;
+  __u64 bytes_of_page = WINDOW_BYTES - (begin & (WINDOW_BYTES - 1));
+  bytes &= ~7ULL;
+  if (bytes == 0 || bytes > WINDOW_BYTES) bytes = bytes_of_page;
+  long error = bpf_probe_read_user(scratch->window, bytes, (const void*)begin);
+  if (error && bytes > bytes_of_page) {
+    bytes = bytes_of_page;
+    error = bpf_probe_read_user(scratch->window, bytes, (const void*)begin);
+  }
+  scratch->window_begin = begin;
+  scratch->window_bytes = error ? 0 : bytes;
+}
+
 /* Reads the page of `address` into the window, from RSP if that is in the same page and not above the address. Returns
  * 0, or a negative errno. */
 static __noinline int move_window(struct scratch* scratch, __u64 address) {
   if (!scratch) return -1; /* never */
+  scratch->words_read = WORDS_READ_LOST;
   __u64 begin = address & ~(WINDOW_BYTES - 1ULL);
   __u64 rsp = scratch->frame.rsp & ~7ULL;
   if (begin < rsp && rsp <= address) begin = rsp;
@@ -26,9 +42,8 @@ static __noinline int move_window(struct scratch* scratch, __u64 address) {
   return error;
 }
 
-/* Returns 0, or 1 if the word is not in the window. */
-static __always_inline int read_window(const struct scratch* scratch, __u64 address, __u64* word) {
-  __u64 offset = address - scratch->window_begin;
+/* Reads a word at an offset in the window. Returns 0, or 1 if the word is not in the window. */
+static __always_inline int read_window_at(const struct scratch* scratch, __u64 offset, __u64* word) {
   if (offset >= scratch->window_bytes || (offset & 7) != 0) return 1;
 #ifdef __bpf__
   /* Redundant, so the compiler would drop it; the verifier needs the bound. */
@@ -36,6 +51,11 @@ static __always_inline int read_window(const struct scratch* scratch, __u64 addr
 #endif
   *word = *(const __u64*)((const char*)scratch->window + offset);
   return 0;
+}
+
+/* Returns 0, or 1 if the word is not in the window. */
+static __always_inline int read_window(const struct scratch* scratch, __u64 address, __u64* word) {
+  return read_window_at(scratch, address - scratch->window_begin, word);
 }
 
 /* Returns 0, or another number if the memory cannot be read. */

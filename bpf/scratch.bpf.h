@@ -15,9 +15,14 @@
 /* When so many programs are in the middle of a walk on one CPU, the next one loses its stack, which is counted. */
 #define SCRATCH_SLOTS 8
 
-/* User memory is read up to the end of its page: a read of any length costs as much as ten frames, and the next page
- * may be unmapped. */
+/* A read of any length costs as much as ten frames. So a walk first reads what it is expected to need
+ * (heaptap_process.stack_bytes), and later up to the end of a page: the next page may be unmapped. */
 #define WINDOW_BYTES 4096
+
+/* Words that a walk may have read for the next one to find its stack again. A frame has one or two. */
+#define WORDS_READ_MAX 64
+/* The walk did more than read words of its first window. */
+#define WORDS_READ_LOST (1U << 16)
 
 struct scratch {
   __u64 claimed;
@@ -31,7 +36,14 @@ struct scratch {
   __u64 window_begin;  /* address in the process */
   __u64 window_bytes;
   __u64 window[WINDOW_BYTES / 8];
+  /* The words that the walk has read, and their places in the window. */
+  __u32 words_read;
+  __u16 words_at[WORDS_READ_MAX];
+  __u64 words[WORDS_READ_MAX];
+  __u64 stack_id;
   struct heaptap_stack stack;
+  __u64 tick; /* of the kernel, at the latest look at the clock */
+  __u64 time; /* the clock then, in nanoseconds */
 };
 
 struct {
@@ -51,6 +63,20 @@ static __always_inline struct scratch* claim_scratch(void) {
   return NULL;
 }
 
-static __always_inline void release_scratch(struct scratch* buffer) { __sync_lock_test_and_set(&buffer->claimed, 0); }
+/* The time, at most one tick of the kernel late. Reading the clock takes as long as a hash look-up. */
+static __always_inline __u64 time_of_tick(struct scratch* buffer) {
+  const __u64 tick = bpf_jiffies64();
+  if (buffer->tick != tick) {
+    buffer->tick = tick;
+    buffer->time = bpf_ktime_get_ns();
+  }
+  return buffer->time;
+}
+
+/* x86 makes stores visible in order. */
+static __always_inline void release_scratch(struct scratch* buffer) {
+  asm volatile("" ::: "memory");
+  *(volatile __u64*)&buffer->claimed = 0;
+}
 
 #endif /* HEAPTAP_SCRATCH_BPF_H_ */

@@ -42,15 +42,22 @@ static __noinline enum heaptap_loss_reason keep_stack(__u64 id, const struct hea
   return same_stack(kept, stack) ? HEAPTAP_NO_LOSS : HEAPTAP_LOSS_STACK_COLLISION;
 }
 
-/* Walks the stack that the program was called on. Returns its id. `process_id`: the books that the stack is for;
- * `process` may have new books by now. */
-static __always_inline __u64 take_stack(struct pt_regs* context, struct heaptap_process* process, __u32 tgid,
-                                        __u64 process_id, struct scratch* scratch) {
+/* Walks the stack that the program was called on. `process_id`: the books that the stack is for; `process` may have new
+ * books by now. Returns a claimed buffer with the stack and its id, or null if there is no buffer. */
+static __always_inline struct scratch* take_stack(struct pt_regs* context, struct heaptap_process* process, __u32 tgid,
+                                                  __u64 process_id) {
+  struct scratch* scratch = claim_scratch();
+  if (!scratch) return NULL;
+  const __u64 salt = make_salt(process, stack_seed);
+  const int is_here = scratch->process_id == process_id && scratch->salt == salt && began_here(scratch, context);
+  scratch->frame.rsp = PT_REGS_SP(context);
+  begin_window(scratch, process->stack_bytes);
+  if (is_here && would_read_the_same(scratch)) return scratch;
   scratch->process_id = process_id;
   scratch->tgid = tgid;
-  scratch->salt = make_salt(process, stack_seed);
+  scratch->salt = salt;
   scratch->hash = (stack_seed ^ process_id) * HASH_MULTIPLIER;
-  walk_stack(context, scratch);
+  walk_stack(context, process, scratch);
   __u64 unique = 0;
   if (scratch->stack.end == HEAPTAP_STACK_UNFINISHED) {
     __u64* sent = counter(HEAPTAP_COUNTER_RAW_STACKS);
@@ -61,7 +68,8 @@ static __always_inline __u64 take_stack(struct pt_regs* context, struct heaptap_
       scratch->stack.end = HEAPTAP_STACK_NO_ROOM;
     }
   }
-  return finish_hash(scratch->hash, scratch->stack.end, unique);
+  scratch->stack_id = finish_hash(scratch->hash, scratch->stack.end, unique);
+  return scratch;
 }
 
 /* Keeps a new stack, and sends its copy to the collector if the walk is unfinished. */
@@ -75,33 +83,34 @@ static __always_inline enum heaptap_loss_reason keep_new_stack(__u64 id, const s
   return HEAPTAP_NO_LOSS;
 }
 
-/* Finds or makes the tally of the stack that the program was called on, and fills in key->stack_id. `*tally` is null if
- * there is no room for it, and the returned loss says why. If the stack cannot be kept, the tally is that of
- * HEAPTAP_NO_STACK, and `*stack_loss` says why.
+/* Finds or makes the tally of the stack in `scratch`, which take_stack() returned, and fills in key->stack_id. Releases
+ * the buffer. `reuse->tally`: null, or that tally. `*tally` is null if there is no room for it, and the returned loss
+ * says why. If the stack cannot be kept, the tally is that of HEAPTAP_NO_STACK, and `*stack_loss` says why.
  *
  * If a tally exists, its stack is kept: only the thread in the key makes the tally, and that thread deletes it again if
  * there is no room for the stack. The tally is made before the stack, so that every stack of a process can be found by
- * its tallies when the books are deleted. */
-static __always_inline enum heaptap_loss_reason find_tally(struct pt_regs* context, struct heaptap_process* process,
-                                                           __u32 tgid, struct heaptap_tally_key* key,
+ * its tallies when the books are deleted. The tally of a heap has no such thread, so it stays, and its stack is checked
+ * each time. */
+static __always_inline enum heaptap_loss_reason find_tally(struct heaptap_process* process, struct scratch* scratch,
+                                                           const struct reuse* reuse, struct heaptap_tally_key* key,
                                                            struct heaptap_tally** tally,
                                                            enum heaptap_loss_reason* stack_loss) {
   enum heaptap_loss_reason loss = HEAPTAP_NO_LOSS;
-  struct scratch* scratch = claim_scratch();
+  const int is_of_heap = (key->tid & HEAPTAP_HEAP_TID) != 0;
   *tally = NULL;
   *stack_loss = HEAPTAP_LOSS_SCRATCH_BUSY;
   if (scratch) {
-    key->stack_id = take_stack(context, process, tgid, key->process_id, scratch);
-    *tally = bpf_map_lookup_elem(&tallies, key);
+    key->stack_id = scratch->stack_id;
+    *tally = reuse->tally;
+    if (!*tally) *tally = bpf_map_lookup_elem(&tallies, key);
     *stack_loss = HEAPTAP_NO_LOSS;
-    if (!*tally) {
-      loss = make_tally(process, key, tally);
-      if (*tally) *stack_loss = keep_new_stack(key->stack_id, scratch);
-    }
+    const int is_new = !*tally;
+    if (is_new) loss = make_tally(process, key, tally);
+    if (*tally && (is_new || is_of_heap)) *stack_loss = keep_new_stack(key->stack_id, scratch);
     release_scratch(scratch);
   }
   if (*stack_loss == HEAPTAP_NO_LOSS) return loss;
-  if (*tally && bpf_map_delete_elem(&tallies, key) == 0) count_tallies(process, key->process_id, -1ULL);
+  if (*tally && !is_of_heap && bpf_map_delete_elem(&tallies, key) == 0) count_tallies(process, key->process_id, -1ULL);
   key->stack_id = HEAPTAP_NO_STACK;
   return make_tally(process, key, tally);
 }

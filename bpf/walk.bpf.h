@@ -25,29 +25,47 @@ struct walk {
   struct scratch* scratch;
 };
 
+enum next_frame {
+  NO_FRAME, /* the walk is over */
+  FRAME_OF_ANY_KIND,
+  FRAME_PERHAPS_SIMPLE,
+};
+
+/* Reads a word of the window, and notes that. Returns 0, or 1 if the word is not in the window. */
+static __always_inline int read_and_note(struct scratch* scratch, __u64 address, __u64* word) {
+  const __u64 offset = address - scratch->window_begin;
+  if (read_window_at(scratch, offset, word)) return 1;
+  const __u32 index = scratch->words_read++ % WORDS_READ_MAX;
+  scratch->words_at[index] = offset;
+  scratch->words[index] = *word;
+  return 0;
+}
+
 /* Walks up like heaptap_unwind_add(), as long as frames are of the common kind: a rule in the cache, the CFA from RSP
- * or RBP, memory in the window. Returns 1 when the walk is over. */
-static __always_inline long walk_simple_frames(struct scratch* scratch) {
+ * or RBP, memory in the window. A function of its own, so that its part of the stack is not that of walk_frame(). */
+static __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
+  if (!scratch) return NO_FRAME; /* never */
   const __u64 salt = scratch->salt;
   struct heaptap_unwind_frame frame = scratch->frame;
   __u64 is_return = scratch->is_return;
   __u64 hash = scratch->hash;
   __u32 count = scratch->stack.count;
-  long over = 0;
-  for (__u32 i = 0; i < FRAMES_AT_ONCE; i++) {
+  enum next_frame next = FRAME_OF_ANY_KIND;
+  __u32 i;
+  for (i = 0; i < FRAMES_AT_ONCE; i++) {
     __u32 rule = find_cached_rule(salt, frame.rip - is_return);
     __u32 cfa_kind = heaptap_unwind_cfa_kind(rule);
     __u32 rbp_kind = heaptap_unwind_rbp_kind(rule);
-    over = cfa_kind == HEAPTAP_CFA_END;
+    if (cfa_kind == HEAPTAP_CFA_END) next = NO_FRAME;
     if (cfa_kind != HEAPTAP_CFA_RSP && cfa_kind != HEAPTAP_CFA_RBP) break;
     if (heaptap_unwind_ra_kind(rule) != HEAPTAP_RA_AT_CFA) break;
     __u64 cfa = cfa_kind == HEAPTAP_CFA_RSP ? frame.rsp : frame.rbp;
     cfa += 8 * (__s64)heaptap_unwind_cfa_parameter(rule);
     __u64 rip;
     __u64 rbp = frame.rbp;
-    if (cfa <= frame.rsp || read_window(scratch, cfa - 8, &rip) || rip == 0) break;
+    if (cfa <= frame.rsp || read_and_note(scratch, cfa - 8, &rip) || rip == 0) break;
     if (rbp_kind == HEAPTAP_RBP_AT_CFA) {
-      if (read_window(scratch, cfa + 8 * (__s64)heaptap_unwind_rbp_parameter(rule), &rbp)) break;
+      if (read_and_note(scratch, cfa + 8 * (__s64)heaptap_unwind_rbp_parameter(rule), &rbp)) break;
     } else if (rbp_kind != HEAPTAP_RBP_SAME) {
       break;
     }
@@ -60,20 +78,26 @@ static __always_inline long walk_simple_frames(struct scratch* scratch) {
     heaptap_unwind_follow_rbx(&frame, rule, cfa);
     is_return = 1;
     hash = hash_word(hash, rip);
-    scratch->stack.frames[count] = rip;
+    __u64 place = count;
+#ifdef __bpf__
+    /* Redundant; the verifier of 6.1 has lost the bound. */
+    asm volatile("%0 &= %1" : "+r"(place) : "i"(HEAPTAP_MAX_FRAMES));
+#endif
+    scratch->stack.frames[place] = rip;
     count++;
   }
   scratch->frame = frame;
   scratch->is_return = is_return;
   scratch->hash = hash;
   scratch->stack.count = count;
-  if (over) scratch->stack.end = HEAPTAP_STACK_WHOLE;
-  return over;
+  if (next == NO_FRAME) scratch->stack.end = HEAPTAP_STACK_WHOLE;
+  return i < FRAMES_AT_ONCE ? next : FRAME_PERHAPS_SIMPLE;
 }
 
 /* One frame up, of any kind. Returns 1 when the walk is over. */
 static __noinline long walk_frame(struct scratch* scratch) {
   if (!scratch) return 1; /* never */
+  scratch->words_read = WORDS_READ_LOST;
   struct heaptap_stack* stack = &scratch->stack;
   __u64 rule = find_rule(scratch, scratch->frame.rip - scratch->is_return);
   if (rule >> 32) {
@@ -89,7 +113,8 @@ static __noinline long walk_frame(struct scratch* scratch) {
 
 static long walk_frames(__u32 index, struct walk* walk) {
   if (!walk->scratch) return 1; /* never */
-  return walk_simple_frames(walk->scratch) || walk_frame(walk->scratch);
+  const enum next_frame next = walk_simple_frames(walk->scratch);
+  return next == NO_FRAME || (next == FRAME_OF_ANY_KIND && walk_frame(walk->scratch));
 }
 
 static __always_inline void copy_registers(__u64* registers, struct pt_regs* context) {
@@ -111,13 +136,51 @@ static __always_inline void copy_registers(__u64* registers, struct pt_regs* con
   registers[15] = context->r15;
 }
 
+/* The expectation is what the largest of the latest walks needed, and a little more: a word too few costs another read.
+ * It is rounded up, so that small differences do not change it. */
+#define STACK_BYTES_SPARE 64
+#define STACK_BYTES_UNIT 128
+/* A smaller need lowers the expectation by one part in so many of the difference. */
+#define STACK_BYTES_PATIENCE 64
+
+/* Notes how much of the stack a walk has needed. */
+static __always_inline void expect_stack(struct heaptap_process* process, __u64 needed) {
+  __u32 expected = process->stack_bytes;
+  if (needed > WINDOW_BYTES - STACK_BYTES_SPARE - STACK_BYTES_UNIT) needed = WINDOW_BYTES;
+  __u32 wanted = (needed + STACK_BYTES_SPARE + STACK_BYTES_UNIT - 1) / STACK_BYTES_UNIT * STACK_BYTES_UNIT;
+  if (wanted > WINDOW_BYTES) wanted = WINDOW_BYTES;
+  if (wanted == expected) return;
+  process->stack_bytes =
+      wanted > expected ? wanted : expected - (expected - wanted + STACK_BYTES_PATIENCE - 1) / STACK_BYTES_PATIENCE;
+}
+
+/* Whether the latest walk of the buffer began with these registers. A walk that uses another register has
+ * WORDS_READ_LOST, so its stack is never taken again. */
+static __always_inline int began_here(const struct scratch* scratch, const struct pt_regs* context) {
+  return scratch->registers[7] == context->sp && scratch->registers[6] == context->bp &&
+         scratch->stack.frames[0] == context->ip;
+}
+
+/* Whether the latest walk of the buffer would read the same words again. With the same registers and the same unwind
+ * tables it would find the same stack: where every allocation is a sample, a third of the time of a deep walk. */
+static __always_inline int would_read_the_same(const struct scratch* scratch) {
+  const __u32 count = scratch->words_read;
+  if (count > WORDS_READ_MAX || scratch->stack.end != HEAPTAP_STACK_WHOLE) return 0;
+  for (__u32 i = 0; i < WORDS_READ_MAX; i++) {
+    if (i >= count) break;
+    __u64 word;
+    if (read_window_at(scratch, scratch->words_at[i], &word) || word != scratch->words[i]) return 0;
+  }
+  return 1;
+}
+
 /* Fills in scratch->stack, and goes on with scratch->hash. An end of HEAPTAP_STACK_UNFINISHED: scratch->frame is where
- * the walk could not go on for now. */
-static __always_inline void walk_stack(struct pt_regs* context, struct scratch* scratch) {
+ * the walk could not go on for now. The window is at RSP. */
+static __always_inline void walk_stack(struct pt_regs* context, struct heaptap_process* process,
+                                       struct scratch* scratch) {
   copy_registers(scratch->registers, context);
   scratch->is_return = 0;
   scratch->frame.rip = PT_REGS_IP(context);
-  scratch->frame.rsp = PT_REGS_SP(context);
   scratch->frame.rbp = PT_REGS_FP(context);
   scratch->frame.others = HEAPTAP_UNWIND_OTHERS_LIVE;
   scratch->frame.rbx_at = HEAPTAP_UNWIND_OTHERS_LIVE;
@@ -125,9 +188,10 @@ static __always_inline void walk_stack(struct pt_regs* context, struct scratch* 
   scratch->stack.frames[0] = scratch->frame.rip;
   scratch->stack.count = 1;
   scratch->stack.end = HEAPTAP_STACK_TRUNCATED;
-  move_window(scratch, scratch->frame.rsp);
+  scratch->words_read = 0;
   struct walk walk = {.scratch = scratch};
   bpf_loop(HEAPTAP_MAX_FRAMES, walk_frames, &walk, 0);
+  expect_stack(process, scratch->frame.rsp - PT_REGS_SP(context));
 }
 
 /* A signal frame lies below the frame that the signal interrupted, and RBX was saved in a callee's: neither is in a

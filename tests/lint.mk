@@ -33,9 +33,9 @@ $(LINT)/tidied_$(1): $(call group_of,$(1),$(TIDY_SOURCES)) $(TIDY_HEADERS) .clan
 endef
 $(foreach group,$(GROUPS),$(eval $(call TIDY_GROUP,$(group))))
 
-.PHONY: lint lint-format lint-layers lint-headers lint-tidy lint-scripts lint-web
-lint: ## check format, layers, headers, clang-tidy, types of the page, shellcheck and Python syntax
-	$(Q)$(MAKE) --no-print-directory lint-format lint-layers lint-headers lint-scripts lint-web
+.PHONY: lint lint-format lint-layers lint-headers lint-stack lint-tidy lint-scripts lint-web
+lint: ## check format, layers, headers, the programs' stack, clang-tidy, types of the page, shellcheck and Python syntax
+	$(Q)$(MAKE) --no-print-directory lint-format lint-layers lint-headers lint-stack lint-scripts lint-web
 	$(Q)$(MAKE) --no-print-directory -k lint-tidy
 
 lint-format:
@@ -49,6 +49,10 @@ lint-layers:
 lint-headers:
 	$(say) HEADERS "bpf"
 	$(Q)BPF_FLAGS="$(BPF_FLAGS)" tests/headers $(CLANG) $(CXX)
+
+lint-stack: $(BUILD)/bpf/heaptap.bpf.o
+	$(say) STACK "eBPF programs"
+	$(Q)tests/bpf_stack $<
 
 lint-tidy: $(TIDIED)
 

@@ -84,13 +84,13 @@ test-web: ## run unit tests of the page's modules
 
 # Built before the tests run, with all cores.
 KERNEL_PROGRAMS = $(TARGET_PROGRAMS) $(IMPATIENT)/libheaptap.so $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc \
-  $(DIFFERENTIAL_TARGETS) $(TABLE_TARGETS) $(PRELOAD_TESTS)
+  $(BUILD)/tests/bench/stacks.bpf.o $(DIFFERENTIAL_TARGETS) $(TABLE_TARGETS) $(PRELOAD_TESTS) $(BUILD)/libheaptap-guest.so $(GUEST_TEST_PROGRAMS)
 COMPUTING_PROGRAMS = $(ALLOCATOR_TEST_PROGRAMS) $(FUZZERS)
 SANITIZED_PROGRAMS = $(TSAN)/unit_tests $(ASAN)/unit_tests
 
 # Tests of eBPF programs watch the whole machine, so they run one after the other. Tests that only compute run in parallel
 # with them, because end-to-end tests mostly wait.
-KERNEL_PHASES := test-e2e test-unit test-instructions test-allocator-preload test-differential-small test-jemalloc
+KERNEL_PHASES := test-e2e test-unit test-instructions test-allocator-preload test-allocator-guest test-differential-small test-jemalloc
 COMPUTING_PHASES := test-web test-allocator-plain test-allocator-asan test-allocator-tsan test-fuzz
 # What a change has to pass besides `make test`. A program under valgrind dies when another program's probe has put a
 # breakpoint into the library, so sanitized unit tests, which attach probes, are among those that run one by one.

@@ -36,10 +36,9 @@ void ConfirmOnce(const char* file) {
 }
 
 uint64_t WithoutDeepbind(const char* file, int mode) {
+  if ((mode & RTLD_DEEPBIND) == 0 || !heaptap::IsInUse()) return static_cast<uint64_t>(mode);
   heaptap::StartProcess();
-  if ((mode & RTLD_DEEPBIND) == 0 || !heaptap::ProcessConfiguration().drop_deepbind || !heaptap::IsInUse()) {
-    return static_cast<uint64_t>(mode);
-  }
+  if (!heaptap::ProcessConfiguration().drop_deepbind) return static_cast<uint64_t>(mode);
   ConfirmOnce(file != nullptr ? file : "");
   return static_cast<uint64_t>(mode & ~RTLD_DEEPBIND);
 }

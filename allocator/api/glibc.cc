@@ -45,7 +45,9 @@ HEAPTAP_C_EXPORT void* reallocarray(void* pointer, size_t count, size_t size) {
     errno = ENOMEM;
     return CheckXmalloc(nullptr, heaptap::kErrorInRealloc);
   }
-  return CheckedReallocate(pointer, bytes);
+  // Not CheckedReallocate: a program with a malloc of its own may have no reallocarray, and its realloc knows the
+  // block.
+  return realloc(pointer, bytes);
 }
 
 // An alignment that is not a power of two is rounded up, as in glibc.

@@ -16,6 +16,8 @@
 
 namespace heaptap::lifecycle {
 
+bool IsMallocConfShared() { return false; }
+
 void Begin() {
   StartSnapshots();
   StartTriggers(PrintStatistics);
@@ -43,3 +45,9 @@ void ResetAfterFork() {
 }
 
 }  // namespace heaptap::lifecycle
+
+namespace {
+
+__attribute__((constructor)) void Construct() { heaptap::StartLibrary(); }
+
+}  // namespace

@@ -224,7 +224,8 @@ void FreeSlow(void* pointer) {
   }
   Slab* slab = SlabOf(pointer, kind);
   Block* block = static_cast<Block*>(pointer);
-  uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
+  // Acquire: as in Free.
+  uintptr_t owner = slab->owner.load(std::memory_order_acquire);
   if (owner == kNobody) return RefuseInvalidFree(pointer);
   uintptr_t own = reinterpret_cast<uintptr_t>(current_heap);
   if (HEAPTAP_UNLIKELY(core_options.owner_bits != 0)) {
@@ -244,9 +245,7 @@ void FreeSlow(void* pointer) {
   owner &= ~kSlowBit;
   if (owner == own) {
     // Only kSlowBit brings such a block here. The same steps as on the fast path.
-    block->next = slab->local_free;
-    slab->local_free = block;
-    if (--slab->used == 0) FreedLastBlock(slab);
+    if (PushLocalFree(slab, block)) FreedLastBlock(slab);
     return;
   }
   if (owner == (own | kFullBit)) {
@@ -255,7 +254,7 @@ void FreeSlow(void* pointer) {
   }
   if (!IsBlock(slab, pointer)) return RefuseInvalidFree(pointer);
   thread_counters.deallocated += slab->size;
-  SharedCount& frees = current_heap->counts[slab->size_class].remote_frees;
+  SharedCount& frees = current_heap->classes[slab->size_class].counts.remote_frees;
   current_heap == &empty_heap ? frees.AddShared(1) : frees.Add(1);
   FreeRemotely(slab, block);
 }

@@ -33,7 +33,7 @@ template <void* (*Slow)(size_t) = AllocateSlow>
 [[gnu::always_inline]] inline void* Allocate(size_t size) {
   unsigned size_class;
   if (HEAPTAP_LIKELY(size <= kFineMaximum)) {
-    size_class = kFineTable[(size + kFineStep - 1) / kFineStep];
+    size_class = kFineTable[size];
   } else if (HEAPTAP_LIKELY(size <= kSmallMaximum)) {
     size_class = kCoarseTable[(size + kCoarseStep - 1) / kCoarseStep];
   } else {
@@ -58,11 +58,11 @@ template <void* (*Slow)(size_t) = AllocateSlow>
   uintptr_t unit = (address & (kChunkSize - 1)) >> kind;
   Slab* slab = reinterpret_cast<Slab*>((chunk << kChunkShift) + unit * sizeof(Slab));
   uintptr_t heap = reinterpret_cast<uintptr_t>(current_heap);
-  if (HEAPTAP_UNLIKELY(slab->owner.load(std::memory_order_relaxed) != heap)) return FreeSlow(pointer);
+  if (HEAPTAP_UNLIKELY(slab->owner.load(kOwnerOrder) != heap)) return FreeSlow(pointer);
+  // x86 keeps the order of loads (see kOwnerOrder).
+  std::atomic_signal_fence(std::memory_order_acquire);
   Block* block = static_cast<Block*>(pointer);
-  block->next = slab->local_free;
-  slab->local_free = block;
-  if (HEAPTAP_UNLIKELY(--slab->used == 0)) return FreedLastBlock(slab);
+  if (HEAPTAP_UNLIKELY(PushLocalFree(slab, block))) return FreedLastBlock(slab);
 }
 
 // calloc
@@ -95,8 +95,9 @@ size_t ResizeInPlace(void* pointer, size_t size, size_t extra, BlockTraits trait
 // malloc_usable_size. Constant unless the block is resized. 0 for nullptr and pointers that are not the allocator's.
 size_t UsableSize(void* pointer);
 
-// Returns free memory to the system: of the caller's heap, of parked heaps and of free units. The heaps of other
-// threads keep what was freed to them until their threads use them again. True if any memory was returned.
+// Returns free memory to the system: of the caller's heap, of parked heaps, of free units, and of the heaps of other
+// threads what other threads have freed there. A thread in a slow path, and a kernel without membarrier(2), keep that.
+// True if any memory was returned.
 bool Trim();
 
 }  // namespace heaptap

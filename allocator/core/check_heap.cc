@@ -21,7 +21,7 @@ uint32_t Length(const Block* block) {
 
 // A slab that the heap points to is one of those on the queue, all of which are sound.
 void CheckIsQueued(const char* statement, const Heap* heap, unsigned size_class, const Slab* wanted) {
-  const Slab* slab = heap->queue[size_class].first();
+  const Slab* slab = heap->classes[size_class].queue.first();
   while (slab != nullptr && slab != wanted) slab = slab->next;
   CheckThat(statement, heap, slab == wanted);
 }
@@ -41,22 +41,20 @@ void CheckReady(const Heap* heap, unsigned c) {
                   SlabOf(list != nullptr ? static_cast<const void*>(list) : fresh, ShiftOf(c)));
     ready = list != nullptr ? Length(list) : static_cast<size_t>(heap->fresh_end[c] - fresh) / kClassSize[c];
   }
-  CheckAtMost("ready <= batch", heap, ready, heap->batch[c]);
-  const ClassCounts& counts = heap->counts[c];
+  CheckAtMost("ready <= batch", heap, ready, heap->classes[c].batch);
+  const ClassCounts& counts = heap->classes[c].counts;
   CheckAtMost("ready + taken_back <= handed_out", heap, ready + counts.taken_back.Read(), counts.handed_out.Read());
   CheckLess("1 <= countdown <= kNever: allowance < kNever", heap, heap->countdown().Allowance(c), Countdown::kNever);
 }
 
 void CheckEmpty(const Heap* heap, unsigned c) {
-  const Slab* empty = heap->empty[c];
+  const Slab* empty = heap->classes[c].empty;
   if (empty == nullptr) return;
   CheckIsQueued("the empty slab of the class is on the queue", heap, c, empty);
   CheckEqual("of the empty slab: used == 0", empty, empty->used, 0);
 }
 
-void CheckWakes(const Heap* heap) {
-  // Acquire: the links of the list.
-  const Slab* slab = heap->wakes.load(std::memory_order_acquire);
+void CheckWakes(const Heap* heap, const Slab* slab) {
   const Slab* behind = slab;
   for (size_t count = 1; slab != nullptr; count++) {
     CheckLess("a slab on the list of wakes is one: kFreedHuge < chunk_table", slab, kFreedHuge, ChunkKind(slab));
@@ -75,11 +73,13 @@ void CheckWakes(const Heap* heap) {
 Checked CheckHeap(const Heap* heap) {
   Checked checked{};
   for (unsigned c = 0; c < kSmallClasses; c++) {
-    CheckQueue(heap->queue[c], c, OwnerWordOf(heap), &checked);
+    CheckQueue(heap->classes[c].queue, c, OwnerWordOf(heap), &checked);
     CheckReady(heap, c);
     CheckEmpty(heap, c);
   }
-  CheckWakes(heap);
+  // Acquire: the links of the list.
+  CheckWakes(heap, heap->wakes.load(std::memory_order_acquire));
+  CheckWakes(heap, heap->taken_wakes);
   return checked;
 }
 

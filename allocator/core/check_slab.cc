@@ -114,7 +114,8 @@ size_t CheckSlab(const Slab* slab) {
   }
   FreeBlocks blocks(slab);
   const uint32_t local = CheckLocalFree(slab, &blocks);
-  const uint32_t remotely = blocks.AddList(reinterpret_cast<const Block*>(remote & ~kNotifyBit));
+  const uint32_t remotely = blocks.AddList(RemoteBlocks(remote));
+  CheckEqual("|remote_free| == its count", slab, remotely, RemoteCount(remote));
   const uint32_t ready = AddReady(heap, slab, &blocks);
   CheckAtMost("ready + |remote_free| <= used", slab, ready + remotely, slab->used);
   return size_t{local} + remotely + ready;

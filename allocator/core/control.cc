@@ -3,6 +3,8 @@
 // __atomic builtins and no std::atomic: C and eBPF programs share the struct.
 #include "allocator/core/control.h"
 
+#include <string.h>
+
 extern "C" {
 struct heaptap_control heaptap_control;
 }
@@ -48,6 +50,13 @@ bool DoesCollectorFollow() { return Read(::heaptap_control.collector_follows) !=
 void ForgetCollector() {
   Write(::heaptap_control.collector_pid, 0);
   Write(::heaptap_control.collector_lg_sample, HEAPTAP_NO_RATE);
+}
+
+// Backwards: a collector that finds the first character finds the rest.
+void SetHost(const char* name) {
+  char(&host)[HEAPTAP_HOST_BYTES] = ::heaptap_control.host;
+  size_t length = strnlen(name, sizeof(host) - 1);
+  while (length-- != 0) __atomic_store_n(&host[length], name[length], __ATOMIC_RELEASE);
 }
 
 uint32_t BeginTableRequest() { return __atomic_add_fetch(&::heaptap_control.tables_asked, 1, __ATOMIC_RELAXED); }

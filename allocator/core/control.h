@@ -71,6 +71,9 @@ bool DoesCollectorFollow();
 // Erases the collector's PID and interval.
 void ForgetCollector();
 
+// Sets the name of the host (libheaptap-guest.so); a long name is cut. A second name must not be shorter.
+void SetHost(const char* name);
+
 // Makes a request for unwind tables and returns its number.
 uint32_t BeginTableRequest();
 // The number of the latest request.

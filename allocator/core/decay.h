@@ -15,8 +15,8 @@ ssize_t DirtyDecay();
 // REQUIRES: milliseconds >= -1.
 void SetDirtyDecay(ssize_t milliseconds);
 
-// Large blocks go back to the system when they are freed, however short ago, while more bytes than this are dirty: a
-// process that frees much at once may be idle from then on. With dirty_decay_ms:-1 there is no bound.
+// Memory goes back to the system when it is freed, however short ago, while more bytes than this are dirty: a process
+// that frees much at once may be idle from then on. With dirty_decay_ms:-1 there is no bound.
 size_t DirtyBound();
 
 }  // namespace heaptap

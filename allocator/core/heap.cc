@@ -29,6 +29,14 @@ constexpr uint32_t kPoorBlocks = 16;
 // After this many poor batches, less the good ones, the class gets another slab.
 constexpr uint8_t kPoorBatches = 16;
 
+// A wake touches memory that is in another processor's cache. A refill processes at most this many, so that no call of
+// malloc waits for all of them.
+constexpr int kWakesPerRefill = 2;
+
+// Of many blocks that another thread has freed, a refill takes this many and visits them: one walk along them brings
+// them nearer in a third of the time that malloc would take one by one, and no call of malloc waits for more.
+constexpr uint32_t kDistantBlocks = 16;
+
 // Settling one slab for the peak costs about as much time as allocating this many bytes.
 constexpr uint64_t kPeakBytesPerSlab = 1024;
 
@@ -56,7 +64,9 @@ Block* TakeLocal(Slab* slab, uint64_t limit) {
     CutCycle(first);
     count = 0;  // the rest of the list is leaked
   }
+  if (slab->distant && limit > kDistantBlocks) limit = kDistantBlocks;
   if (count <= limit) {
+    slab->distant = false;
     slab->local_free = nullptr;
     slab->used = slab->carved;
     return first;
@@ -69,18 +79,6 @@ Block* TakeLocal(Slab* slab, uint64_t limit) {
   return first;
 }
 
-// Out of line, so that the check before it is inlined.
-[[gnu::cold, gnu::noinline]] void RecordPeak(Heap* heap) {
-  uint64_t visited = heap->SettleFrees();
-  heap->counters->RecordPeak(visited * kPeakBytesPerSlab);
-}
-
-void* NoBlock(size_t) { return nullptr; }
-
-bool HasUntouched(const Slab* slab) { return slab->carved < slab->capacity; }
-
-bool HasBlocks(const Slab* slab) { return slab->local_free != nullptr || HasUntouched(slab); }
-
 // Whether recycling now would give a poor batch.
 bool IsPoor(const Slab* slab) {
   uint32_t count = slab->carved - slab->used;
@@ -89,29 +87,15 @@ bool IsPoor(const Slab* slab) {
 
 }  // namespace
 
-void Heap::FollowPeak() {
-  if (counters != nullptr && HEAPTAP_UNLIKELY(counters->PeakIsDue())) RecordPeak(this);
+void Heap::RecordPeak() {
+  uint64_t visited = SettleFrees();
+  counters->RecordPeak(visited * kPeakBytesPerSlab);
 }
 
-Heap::Taken Heap::Take(unsigned size_class) {
-  observer::BeforeAllocation(this);
-  void* block = TakeReady(size_class);
-  if (block == nullptr) {
-    uint64_t allowance = countdown().Allowance(size_class);
-    if (allowance == 0) return {nullptr, observer::CountdownOver(this, size_class)};
-    FollowPeak();
-    if (wakes.load(std::memory_order_relaxed) != nullptr) ProcessWakes();
-    // Where every call takes its slow path, blocks are handed out one by one.
-    block = Refill(size_class, core_options.owner_bits != 0 ? 1 : allowance);
+void Heap::ProcessWakes() {
+  for (int i = 0; i < kWakesPerRefill; i++) {
+    if (!ProcessWake()) break;
   }
-  return {block, 0};
-}
-
-void* Heap::TakeReady(unsigned size_class) {
-  Block* block = ready[size_class];
-  if (block == nullptr) return TakeFreshOr<NoBlock>(size_class, 0);
-  ready[size_class] = block->next;
-  return block;
 }
 
 uint32_t Heap::CountReady(unsigned size_class) const {
@@ -122,10 +106,10 @@ uint32_t Heap::CountReady(unsigned size_class) const {
 // Counts the last batch of the class, which is used up, and begins the next, which has `count` blocks.
 inline void Heap::CountRefill(unsigned size_class, uint32_t count) {
   countdown().HandOut(size_class, count);
-  counts[size_class].handed_out.Add(count);
-  counts[size_class].refills.Add(1);
-  if (counters != nullptr) counters->allocated += uint64_t{batch[size_class]} * kClassSize[size_class];
-  batch[size_class] = count;
+  classes[size_class].counts.handed_out.Add(count);
+  classes[size_class].counts.refills.Add(1);
+  if (counters != nullptr) counters->allocated += uint64_t{classes[size_class].batch} * kClassSize[size_class];
+  classes[size_class].batch = count;
 }
 
 // Counts what the owner has freed since the last call. REQUIRES: `used` has not changed in another way since.
@@ -135,36 +119,48 @@ inline void Heap::Settle(Slab* slab) {
   slab->used_settled = slab->used;
 }
 
-// Moves the remotely freed blocks to local_free.
+// The number of blocks on a list of remotely freed blocks that should have `count`. A double free makes a cycle, which
+// is reported and cut: a short one always, any other if every call takes its slow path.
+uint32_t CheckedCount(Block* first, uint32_t count, const Slab* slab) {
+  bool is_cycle = count > slab->used || IsShortCycle(first);
+  if (HEAPTAP_UNLIKELY(core_options.owner_bits != 0) && !is_cycle) {
+    uint32_t length = 0;
+    for (const Block* block = first; block != nullptr && length <= count; block = block->next) length++;
+    is_cycle = length != count;
+  }
+  if (HEAPTAP_LIKELY(!is_cycle)) return count;
+  RefuseFree(first, InvalidFree::kSecond);
+  return CutCycle(first);
+}
+
+// Moves the remotely freed blocks to local_free. Visits the blocks that are there already, which are few or none where
+// time counts, and none of the others, which are in another processor's cache.
 void Heap::CollectRemote(Slab* slab) {
-  if ((slab->remote_free.load(std::memory_order_relaxed) & ~kNotifyBit) == 0) return;
+  if (RemoteCount(slab->remote_free.load(std::memory_order_relaxed)) == 0) return;
   // Acquire: pairs with FreeRemotely; the links in the blocks are written.
   uintptr_t remote = slab->remote_free.exchange(0, std::memory_order_acquire);
   HEAPTAP_ASSERT((remote & kNotifyBit) == 0);
-  Block* first = reinterpret_cast<Block*>(remote);
-  uint32_t count = 1;
-  Block* last = first;
-  for (; last->next != nullptr && count <= slab->used; last = last->next) count++;
-  if (HEAPTAP_UNLIKELY(count > slab->used)) {
-    RefuseFree(first, InvalidFree::kSecond);
-    count = CutCycle(first);
-    for (last = first; last->next != nullptr;) last = last->next;
-  }
-  last->next = slab->local_free;
-  slab->local_free = first;
+  Block* first = RemoteBlocks(remote);
+  uint32_t count = CheckedCount(first, RemoteCount(remote), slab);
+  Block** end = &slab->local_free;
+  while (*end != nullptr) end = &(*end)->next;
+  *end = first;
   HEAPTAP_ASSERT(slab->used >= count);
   slab->used -= count;
   slab->used_settled -= count;
-  counts[slab->size_class].collected.Add(count);
+  slab->distant |= count > kDistantBlocks;
+  classes[slab->size_class].counts.collected.Add(count);
 }
 
 // Makes at most `limit` blocks ready and takes the first. nullptr: out of memory. REQUIRES: no block of the class is
 // ready.
 void* Heap::Refill(unsigned size_class, uint64_t limit) {
-  SlabList& slabs = queue[size_class];
+  HeapClass& mine = classes[size_class];
+  SlabList& slabs = mine.queue;
   Slab* slab;
   bool poor = false;
-  while ((slab = slabs.first()) != nullptr) {
+  while ((slab = slabs.first()) != nullptr || ProcessWake()) {
+    if (slab == nullptr) continue;
     poor = IsPoor(slab);
     if (poor) {
       CollectRemote(slab);
@@ -173,8 +169,8 @@ void* Heap::Refill(unsigned size_class, uint64_t limit) {
     if (HasBlocks(slab)) break;
     MarkFull(slab);
   }
-  if (slab == nullptr || (poor && !HasUntouched(slab) && ++poor_batches[size_class] >= kPoorBatches)) {
-    poor_batches[size_class] = 0;
+  if (slab == nullptr || (poor && !HasUntouched(slab) && ++mine.poor_batches >= kPoorBatches)) {
+    mine.poor_batches = 0;
     Slab* another = NewSlab(size_class, OwnerWord());
     if (another != nullptr) {
       slab = another;
@@ -182,10 +178,10 @@ void* Heap::Refill(unsigned size_class, uint64_t limit) {
     } else if (slab == nullptr) {
       return nullptr;
     }
-  } else if (!poor && poor_batches[size_class] != 0) {
-    poor_batches[size_class]--;
+  } else if (!poor && mine.poor_batches != 0) {
+    mine.poor_batches--;
   }
-  if (slab == empty[size_class]) empty[size_class] = nullptr;
+  if (slab == mine.empty) mine.empty = nullptr;
 
   Settle(slab);
   uint32_t used = slab->used;
@@ -214,36 +210,39 @@ void* Heap::Refill(unsigned size_class, uint64_t limit) {
 
 void Heap::MarkFull(Slab* slab) {
   HEAPTAP_ASSERT(slab->queued && slab->used == slab->capacity);
-  queue[slab->size_class].Remove(slab);
+  classes[slab->size_class].queue.Remove(slab);
   slab->owner.store(OwnerWord() | kFullBit, std::memory_order_relaxed);
   // A pending wake will find the slab full. A second wake would put it on the list twice.
   if (slab->wake_pending) return;
   uintptr_t expected = 0;
   if (slab->remote_free.compare_exchange_strong(expected, kNotifyBit, std::memory_order_relaxed)) return;
   CollectRemote(slab);
-  slab->owner.store(OwnerWord(), std::memory_order_relaxed);
-  queue[slab->size_class].PushBack(slab);
+  // Release: as in MarkNotFull.
+  slab->owner.store(OwnerWord(), std::memory_order_release);
+  classes[slab->size_class].queue.PushBack(slab);
 }
 
 void Heap::MarkNotFull(Slab* slab) {
-  slab->owner.store(OwnerWord(), std::memory_order_relaxed);
-  queue[slab->size_class].PushBack(slab);
+  // Release: if a borrower brings the slab back, the owner's fast path finds local_free as it was left.
+  slab->owner.store(OwnerWord(), std::memory_order_release);
+  classes[slab->size_class].queue.PushBack(slab);
 }
 
 void Heap::FreeInFullSlab(Slab* slab, Block* block) {
-  block->next = slab->local_free;
-  slab->local_free = block;
-  slab->used--;
-  uintptr_t expected = kNotifyBit;
-  if (!slab->remote_free.compare_exchange_strong(expected, 0, std::memory_order_relaxed)) slab->wake_pending = true;
-  MarkNotFull(slab);
-  if (slab->used == 0) SlabEmptied(slab);
+  const bool is_empty = PushLocalFree(slab, block);
+  // A borrower may have brought the slab back since the caller looked.
+  if ((slab->owner.load(std::memory_order_relaxed) & kFullBit) != 0) {
+    uintptr_t expected = kNotifyBit;
+    if (!slab->remote_free.compare_exchange_strong(expected, 0, std::memory_order_relaxed)) slab->wake_pending = true;
+    MarkNotFull(slab);
+  }
+  if (is_empty) SlabEmptied(slab);
 }
 
 void Heap::SlabEmptied(Slab* slab) {
   HEAPTAP_ASSERT(slab->queued && slab->used == 0);
   if (slab->wake_pending) return;  // ProcessWakes calls this again
-  Slab*& kept = empty[slab->size_class];
+  Slab*& kept = classes[slab->size_class].empty;
   if (kept == nullptr || kept == slab) {
     kept = slab;
     return;
@@ -252,39 +251,50 @@ void Heap::SlabEmptied(Slab* slab) {
 }
 
 void Heap::Release(Slab* slab) {
-  if (slab == empty[slab->size_class]) empty[slab->size_class] = nullptr;
-  queue[slab->size_class].Remove(slab);
+  if (slab == classes[slab->size_class].empty) classes[slab->size_class].empty = nullptr;
+  classes[slab->size_class].queue.Remove(slab);
   Settle(slab);
   ReleaseUnits(slab);
+  PurgeExcess();
 }
 
 void Heap::ReleaseIdle() {
   for (unsigned c = 0; c < kSmallClasses; c++) {
-    Slab* slab = empty[c];
-    if (slab != nullptr && slab == idle[c]) Release(slab);
-    idle[c] = empty[c];
+    Slab* slab = classes[c].empty;
+    if (slab != nullptr && slab == classes[c].idle) Release(slab);
+    classes[c].idle = classes[c].empty;
   }
 }
 
-void Heap::ProcessWakes() {
-  // Acquire: pairs with FreeRemotely; the links of the list are written.
-  Slab* slab = wakes.exchange(nullptr, std::memory_order_acquire);
-  while (slab != nullptr) {
-    Slab* next_slab = slab->wake_next;
-    slab->wake_pending = false;
-    CollectRemote(slab);
-    if (!slab->queued) {
-      // If the remote blocks were collected before this wake came, the slab is still full, and needs another wake.
-      if (HasBlocks(slab)) {
-        MarkNotFull(slab);
-      } else {
-        queue[slab->size_class].PushBack(slab);
-        MarkFull(slab);
-      }
-    }
-    if (slab->queued && slab->used == 0) SlabEmptied(slab);
-    slab = next_slab;
+// A slab for which a wake has come. nullptr: there is none.
+Slab* Heap::NextWake() {
+  if (taken_wakes == nullptr) {
+    if (wakes.load(std::memory_order_relaxed) == nullptr) return nullptr;
+    // Acquire: pairs with FreeRemotely; the links of the list are written.
+    taken_wakes = wakes.exchange(nullptr, std::memory_order_acquire);
   }
+  Slab* slab = taken_wakes;
+  taken_wakes = slab->wake_next;
+  slab->wake_pending = false;
+  return slab;
+}
+
+// Brings back a slab for which a wake has come. False: there is no wake.
+bool Heap::ProcessWake() {
+  Slab* slab = NextWake();
+  if (slab == nullptr) return false;
+  CollectRemote(slab);
+  if (!slab->queued) {
+    // If the remote blocks were collected before this wake came, the slab is still full, and needs another wake.
+    if (HasBlocks(slab)) {
+      MarkNotFull(slab);
+    } else {
+      classes[slab->size_class].queue.PushBack(slab);
+      MarkFull(slab);
+    }
+  }
+  if (slab->queued && slab->used == 0) SlabEmptied(slab);
+  return true;
 }
 
 void Heap::RestoreWake(Slab* slab) {
@@ -292,16 +302,19 @@ void Heap::RestoreWake(Slab* slab) {
   const bool was_notified = (slab->remote_free.load(std::memory_order_relaxed) & kNotifyBit) == 0;
   if (!slab->wake_pending && !(is_full && was_notified)) return;
   Slab* first = wakes.load(std::memory_order_relaxed);
-  for (Slab* other = first; other != nullptr; other = other->wake_next) {
-    if (other == slab) return;
+  for (const Slab* list : {taken_wakes, first}) {
+    for (const Slab* other = list; other != nullptr; other = other->wake_next) {
+      if (other == slab) return;
+    }
   }
   slab->wake_next = first;
   wakes.store(slab, std::memory_order_relaxed);
 }
 
 void Heap::Scavenge() {
-  ProcessWakes();
-  for (SlabList& slabs : queue) {
+  while (ProcessWake()) continue;
+  for (HeapClass& one : classes) {
+    SlabList& slabs = one.queue;
     Slab* next_slab;
     for (Slab* slab = slabs.first(); slab != nullptr; slab = next_slab) {
       next_slab = slab->next;
@@ -315,8 +328,8 @@ void Heap::SettleAllocations() {
   uint64_t bytes = 0;
   for (unsigned c = 0; c < kSmallClasses; c++) {
     uint32_t left = CountReady(c);
-    bytes += uint64_t{batch[c] - left} * kClassSize[c];
-    batch[c] = left;
+    bytes += uint64_t{classes[c].batch - left} * kClassSize[c];
+    classes[c].batch = left;
   }
   if (counters != nullptr) counters->allocated += bytes;
 }
@@ -324,7 +337,10 @@ void Heap::SettleAllocations() {
 uint64_t Heap::SettleFrees() {
   // A slab outside the queue is full: its owner has freed nothing.
   uint64_t visited = 0;
-  for (SlabList& slabs : queue) {
+  if (counters != nullptr) counters->deallocated += owed_frees;
+  owed_frees = 0;
+  for (HeapClass& one : classes) {
+    SlabList& slabs = one.queue;
     for (Slab* slab = slabs.first(); slab != nullptr; slab = slab->next, visited++) Settle(slab);
   }
   return visited;
@@ -349,9 +365,9 @@ void Heap::PutBackReady(unsigned size_class) {
   }
   slab->used -= count;
   slab->used_settled = slab->used;
-  batch[size_class] = 0;
-  counts[size_class].taken_back.Add(count);
-  counts[size_class].flushes.Add(1);
+  classes[size_class].batch = 0;
+  classes[size_class].counts.taken_back.Add(count);
+  classes[size_class].counts.flushes.Add(1);
   countdown().TakeBack(size_class, count);
 }
 
@@ -370,6 +386,14 @@ void Heap::Flush() {
   Scavenge();
 }
 
+void PushWake(Heap* heap, Slab* slab) {
+  Slab* head = heap->wakes.load(std::memory_order_relaxed);
+  do {
+    slab->wake_next = head;
+    // Release: the owner sees the slab's link.
+  } while (!heap->wakes.compare_exchange_weak(head, slab, std::memory_order_release, std::memory_order_relaxed));
+}
+
 void FreeRemotely(Slab* slab, Block* block) {
   // Read before the block is free: afterwards the slab may get another owner.
   Heap* heap = reinterpret_cast<Heap*>(slab->owner.load(std::memory_order_relaxed) & ~(kFullBit | kSlowBit));
@@ -377,17 +401,13 @@ void FreeRemotely(Slab* slab, Block* block) {
   do {
     // Set before the bit is taken: if the process forks in between, the child must find this wake and restore it.
     if ((old & kNotifyBit) != 0) current_heap->waking.store(slab, std::memory_order_relaxed);
-    block->next = reinterpret_cast<Block*>(old & ~kNotifyBit);
+    block->next = RemoteBlocks(old);
     // Release: this thread's uses of the block, and the link in it, come before the owner's next use.
-  } while (!slab->remote_free.compare_exchange_weak(old, reinterpret_cast<uintptr_t>(block), std::memory_order_release,
-                                                    std::memory_order_relaxed));
+  } while (!slab->remote_free.compare_exchange_weak(old, RemoteWord(block, RemoteCount(old) + 1),
+                                                    std::memory_order_release, std::memory_order_relaxed));
   if ((old & kNotifyBit) == 0) return;
   // The slab is not released before this wake arrives.
-  Slab* head = heap->wakes.load(std::memory_order_relaxed);
-  do {
-    slab->wake_next = head;
-    // Release: the owner sees the slab's link.
-  } while (!heap->wakes.compare_exchange_weak(head, slab, std::memory_order_release, std::memory_order_relaxed));
+  PushWake(heap, slab);
   current_heap->waking.store(nullptr, std::memory_order_relaxed);
 }
 

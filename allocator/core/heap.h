@@ -12,7 +12,7 @@
 // A slab without free blocks leaves the queue and is full: its owner word has kFullBit, its remote word kNotifyBit. The
 // next free brings the slab back. If the owner frees, it finds that the owner word is not its heap, and takes the slow
 // path (FreeInFullSlab). If another thread frees, it takes the notify bit and sends a wake: it pushes the slab on the
-// heap's list of wakes, which the owner reads when it refills.
+// heap's list of wakes. A refill processes a few of them, and all if the class has no other slab.
 //
 //   kNotifyBit set      =>  the slab is full, and no wake for it is pending
 //   a wake is pending   =>  the slab is full, or wake_pending is set; and the slab is not released
@@ -55,11 +55,21 @@ class SharedCount {
 // What a heap has counted for the statistics of a class since it was made.
 struct ClassCounts {
   SharedCount handed_out;  // blocks made ready
-  SharedCount taken_back;  // ready blocks that were put back
   SharedCount refills;
+  SharedCount collected;   // blocks of this heap that other threads freed
+  SharedCount taken_back;  // ready blocks that were put back
   SharedCount flushes;
-  SharedCount collected;     // blocks of this heap that other threads freed
   SharedCount remote_frees;  // blocks of other heaps that this heap's thread freed
+};
+
+// What only slow paths use of a class. A refill needs the first cache line.
+struct alignas(64) HeapClass {
+  SlabList queue;
+  Slab* empty;           // a queued slab with no used block, kept so that loops do not release it
+  uint32_t batch;        // blocks made ready since Heap::counters was brought up to date
+  uint8_t poor_batches;  // recent poor batches, less the good ones
+  ClassCounts counts;
+  Slab* idle;  // the value of `empty` at the last ReleaseIdle
 };
 
 struct Heap {
@@ -67,25 +77,28 @@ struct Heap {
   char* fresh[kSmallClasses];      // the next fresh block; == fresh_end: there is none
   char* fresh_end[kSmallClasses];  // the end of the fresh blocks
 
-  SlabList queue[kSmallClasses];
-  Slab* empty[kSmallClasses];           // a queued slab with no used block, kept so that loops do not release it
-  Slab* idle[kSmallClasses];            // the value of `empty` at the last ReleaseIdle
-  uint8_t poor_batches[kSmallClasses];  // recent poor batches, less the good ones
-  uint32_t batch[kSmallClasses];        // blocks made ready since `counters` was brought up to date
-  ThreadCounters* counters;             // of the heap's thread; nullptr: no thread, or the fallback heap
-  ClassCounts counts[kSmallClasses];
-  uint32_t ticks_left;         // slow paths until the clock is read again (maintenance.h)
-  uint32_t tick_interval;      // the value that ticks_left began with
-  uint64_t idle_since;         // CoarseMilliseconds() at the last ReleaseIdle
-  std::atomic<uint32_t> busy;  // 1: its thread is in a slow path
-  HeapState state;             // this and the fields up to `next` are thread.cc's, under its lock
-  bool orphaned;               // parked by a fork, without a Flush
-  uint8_t exit_rounds;         // calls of the thread's destructor so far
-  uint64_t serial;             // from 1 on; 0: the empty and the fallback heap
+  HeapClass classes[kSmallClasses];
+  ThreadCounters* counters;        // of the heap's thread; nullptr: no thread, or the fallback heap
+  uint32_t ticks_left;             // slow paths until the clock is read again (maintenance.h)
+  uint32_t tick_interval;          // the value that ticks_left began with
+  uint64_t idle_since;             // CoarseMilliseconds() at the last ReleaseIdle
+  std::atomic<uint32_t> busy;      // 1: its thread is in a slow path
+  std::atomic<uint32_t> borrowed;  // 1: another thread uses it, and slow paths wait (borrow.h)
+  HeapState state;                 // this and the fields up to `next` are thread.cc's, under its lock
+  bool orphaned;                   // parked by a fork, without a Flush
+  uint8_t exit_rounds;             // calls of the thread's destructor so far
+  uint64_t serial;                 // from 1 on; 0: the empty and the fallback heap
   Heap* next_parked;
   Heap* next;  // in the list of all heaps
 
   alignas(Countdown) unsigned char observer_state[observer::kStateBytes];
+
+  bool has_more;          // the last borrower has left wakes (thread.cc, under its lock)
+  uint64_t refills_seen;  // by the last round that looked whether the heap is idle (thread.cc, under its lock)
+  uint64_t owed_frees;    // bytes that a borrower must add to `counters`, which only the owner may do
+
+  // Wakes that the owner has taken off `wakes` and not yet processed, by Slab::wake_next.
+  Slab* taken_wakes;
 
   // The slab of another heap whose notify bit the thread is about to take, until its wake is on the list.
   std::atomic<Slab*> waking;
@@ -109,7 +122,12 @@ struct Heap {
   }
 
   // A ready block of the class. nullptr: no block is ready.
-  void* TakeReady(unsigned size_class);
+  void* TakeReady(unsigned size_class) {
+    Block* block = ready[size_class];
+    if (block == nullptr) return TakeFreshOr<NoBlock>(size_class, 0);
+    ready[size_class] = block->next;
+    return block;
+  }
 
   Countdown& countdown() { return *reinterpret_cast<Countdown*>(observer_state); }
   const Countdown& countdown() const { return *reinterpret_cast<const Countdown*>(observer_state); }
@@ -121,7 +139,17 @@ struct Heap {
   void SkipReady();
 
   // Takes a block of the class, or finds that the observer wants this allocation.
-  Taken Take(unsigned size_class);
+  [[gnu::always_inline]] Taken Take(unsigned size_class) {
+    observer::BeforeAllocation(this);
+    void* block = TakeReady(size_class);
+    if (block != nullptr) return {block, 0};
+    const uint64_t allowance = countdown().Allowance(size_class);
+    if (allowance == 0) return {nullptr, observer::CountdownOver(this, size_class)};
+    FollowPeak();
+    if (taken_wakes != nullptr || wakes.load(std::memory_order_relaxed) != nullptr) ProcessWakes();
+    // Where every call takes its slow path, blocks are handed out one by one.
+    return {Refill(size_class, core_options.owner_bits != 0 ? 1 : allowance), 0};
+  }
 
   // Frees a block of a full slab of this heap.
   void FreeInFullSlab(Slab* slab, Block* block);
@@ -147,8 +175,20 @@ struct Heap {
   // wakes if it needs the wake and is not there yet.
   void RestoreWake(Slab* slab);
 
+  // For a borrower (borrow.h). The slabs whose blocks are all free because other threads have freed them leave the
+  // heap, and go on the list `free_slabs`, linked by Slab::next. Nothing of the heap points to them any more. Both
+  // return false if there are more. ReclaimWakes visits `most` slabs. ReclaimQueues begins with the class *size_class,
+  // ends behind the class in which it has visited the last of `most` slabs, and leaves the next class there.
+  bool ReclaimWakes(uint32_t most, Slab** free_slabs);
+  bool ReclaimQueues(uint32_t most, unsigned* size_class, Slab** free_slabs);
+
+  // Refills of all classes so far. Any thread.
+  uint64_t CountRefills() const;
+
   // Records the thread's peak if the program watches it.
-  void FollowPeak();
+  void FollowPeak() {
+    if (counters != nullptr && HEAPTAP_UNLIKELY(counters->PeakIsDue())) RecordPeak();
+  }
 
  private:
   uintptr_t OwnerWord() const { return reinterpret_cast<uintptr_t>(this) | core_options.owner_bits; }
@@ -161,13 +201,21 @@ struct Heap {
   void Release(Slab* slab);
   void MarkFull(Slab* slab);
   void MarkNotFull(Slab* slab);
+  static void* NoBlock(size_t) { return nullptr; }
+  [[gnu::cold]] void RecordPeak();
   void ProcessWakes();
+  Slab* NextWake();
+  bool ProcessWake();
+  void Detach(Slab* slab, Slab** free_slabs);
 };
 
 // The heap of the calling thread. A thread without one has the empty heap, which has no ready blocks and owns no slab
 // (thread.h).
 extern Heap empty_heap;
 extern constinit thread_local Heap* current_heap;
+
+// Puts a slab on the list of wakes of its heap. Any thread.
+void PushWake(Heap* heap, Slab* slab);
 
 // Frees a block of another heap's slab. Any thread.
 void FreeRemotely(Slab* slab, Block* block);

@@ -20,7 +20,7 @@ size_t PagesFor(size_t size) { return (size + kPageSize - 1) & ~(kPageSize - 1);
 char* HugeMemory(Huge* huge) { return reinterpret_cast<char*>(huge) + kPageSize; }
 
 // Runs from this size on go back to the system at once while much is dirty. Smaller ones would cost more calls than
-// their memory is worth.
+// their memory is worth: they go back together (PurgeExcess).
 constexpr size_t kEagerMinimum = 1024 * 1024;
 
 // Milliseconds. A block that was freed so long ago is less likely to be the next one than a block that is freed now.
@@ -188,6 +188,7 @@ void FreeRun(Slab* run) {
   bool goes_back =
       run->size >= kEagerMinimum && IsRoomUsedUp() && DiscardPages(pointer, size_t{run->units} << kShortShift);
   ReleaseUnits(run, !goes_back);
+  PurgeExcess();
   TickSlowPath();
 }
 

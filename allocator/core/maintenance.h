@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Periodic work: returning memory to the system, and collecting the blocks that were freed to parked heaps. Slow paths
-// do the work, at most about every 50 ms, and so does the background thread (process/background_thread.h) if there is
-// one.
+// Periodic work: returning memory to the system, and collecting the blocks that were freed to parked heaps and to
+// sleeping threads. Slow paths do the work, at most about every 50 ms, and so does the background thread
+// (process/background_thread.h) if there is one.
 #ifndef HEAPTAP_ALLOCATOR_CORE_MAINTENANCE_H_
 #define HEAPTAP_ALLOCATOR_CORE_MAINTENANCE_H_
 

@@ -104,18 +104,16 @@ constexpr std::array<uint8_t, kMaximum / kStep + 1> MakeTable() {
 
 }  // namespace size_class_internal
 
-// Two tables give the class of a small size. Classes up to kFineMaximum are multiples of kFineStep, larger ones of
-// kCoarseStep.
-inline constexpr size_t kFineStep = 8;
+// Two tables give the class of a small size. The first has a byte for each size, which saves two instructions of about
+// fifty in malloc. Classes above kFineMaximum are multiples of kCoarseStep.
 inline constexpr size_t kFineMaximum = 1024;
 inline constexpr size_t kCoarseStep = 256;
-inline constexpr auto kFineTable = size_class_internal::MakeTable<kFineStep, kFineMaximum>();
+inline constexpr auto kFineTable = size_class_internal::MakeTable<1, kFineMaximum>();
 inline constexpr auto kCoarseTable = size_class_internal::MakeTable<kCoarseStep, kSmallMaximum>();
 
 // The number of the smallest class that holds `size` bytes. REQUIRES: size <= kSmallMaximum.
 constexpr unsigned ClassOf(size_t size) {
-  return size <= kFineMaximum ? kFineTable[(size + kFineStep - 1) / kFineStep]
-                              : kCoarseTable[(size + kCoarseStep - 1) / kCoarseStep];
+  return size <= kFineMaximum ? kFineTable[size] : kCoarseTable[(size + kCoarseStep - 1) / kCoarseStep];
 }
 
 }  // namespace heaptap

@@ -2,6 +2,20 @@
 #include "allocator/core/slab.h"
 
 namespace heaptap {
+namespace {
+
+// Division by a class size as a multiplication, which takes a third of the time: offset / size is
+// offset * kReciprocal >> kReciprocalShift. Exact for offsets in a slab: kReciprocal is too large by at
+// most 1, so the product by at most the offset, and offset * size < 2^kReciprocalShift.
+constexpr unsigned kReciprocalShift = 40;
+static_assert(kLongShift + 16 < kReciprocalShift && kSmallMaximum < size_t{1} << 16);
+constexpr std::array<uint64_t, kSmallClasses> kReciprocal = [] {
+  std::array<uint64_t, kSmallClasses> reciprocal{};
+  for (unsigned c = 0; c < kSmallClasses; c++) reciprocal[c] = (uint64_t{1} << kReciprocalShift) / kClassSize[c] + 1;
+  return reciprocal;
+}();
+
+}  // namespace
 
 char* Carve(Slab* slab, uint32_t count) {
   HEAPTAP_ASSERT(count >= 1 && count <= slab->capacity - slab->carved);
@@ -17,9 +31,8 @@ bool IsBlock(const Slab* slab, const void* pointer) {
   if (UnitIndex(slab) == 0 || owner == kNobody) return false;
   size_t offset = static_cast<size_t>(static_cast<const char*>(pointer) - SlabMemory(slab));
   if (owner == kRunOwner) return offset == 0;
-  // A 32-bit division takes half the time of a 64-bit one.
-  uint32_t size = static_cast<uint32_t>(slab->size);
-  return static_cast<uint32_t>(offset) % size == 0 && static_cast<uint32_t>(offset) / size < slab->capacity;
+  size_t index = offset * kReciprocal[slab->size_class] >> kReciprocalShift;
+  return index * slab->size == offset && index < slab->capacity;
 }
 
 bool IsFreeBlock(const Slab* slab, const Block* block) {

@@ -46,7 +46,33 @@
 #define HEAPTAP_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define HEAPTAP_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
+#ifdef __SANITIZE_THREAD__
+extern "C" void __tsan_acquire(void* address);
+extern "C" void __tsan_release(void* address);
+#endif
+
 namespace heaptap {
+
+// What the sanitizer cannot know: that a borrower of the heap comes after the owner's frees (borrow.h).
+inline void ReleaseToBorrower([[maybe_unused]] void* slab) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_release(slab);
+#endif
+}
+inline void AcquireFromOwner([[maybe_unused]] void* slab) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_acquire(slab);
+#endif
+}
+
+// The order of free's load of an owner word. It pairs with a borrower of the heap that has brought the slab back
+// (Heap::MarkNotFull). The compiler takes one instruction more for an acquire, so only the sanitizer gets one; others
+// have a fence for the compiler behind the load.
+#ifdef __SANITIZE_THREAD__
+inline constexpr std::memory_order kOwnerOrder = std::memory_order_acquire;
+#else
+inline constexpr std::memory_order kOwnerOrder = std::memory_order_relaxed;
+#endif
 
 inline constexpr unsigned kChunkShift = 25;
 inline constexpr size_t kChunkSize = size_t{1} << kChunkShift;
@@ -68,8 +94,21 @@ struct Block {
   Block* next;
 };
 
-// Bit of Slab::remote_free: the slab is full, and the thread that frees a block takes the bit and sends a wake.
+// Slab::remote_free: the address of the first block of a stack; above kRemoteCountShift the number of its blocks, so
+// that the owner takes all of them without visiting them; and kNotifyBit. kNotifyBit: the slab is full, and the thread
+// that frees a block takes the bit and sends a wake.
 inline constexpr uintptr_t kNotifyBit = 1;
+inline constexpr unsigned kRemoteCountShift = 48;
+static_assert(kRemoteCountShift >= kAddressBits);
+static_assert((size_t{1} << kShortShift) / 8 < size_t{1} << (64 - kRemoteCountShift), "a count fits");
+
+inline Block* RemoteBlocks(uintptr_t remote) {
+  return reinterpret_cast<Block*>(remote & ((uintptr_t{1} << kRemoteCountShift) - 1) & ~kNotifyBit);
+}
+inline uint32_t RemoteCount(uintptr_t remote) { return static_cast<uint32_t>(remote >> kRemoteCountShift); }
+inline uintptr_t RemoteWord(const Block* first, uint32_t count) {
+  return reinterpret_cast<uintptr_t>(first) | uintptr_t{count} << kRemoteCountShift;
+}
 
 // The descriptor of a unit. Zero-initialised state is valid: a free unit that has never been used.
 struct alignas(128) Slab {
@@ -86,8 +125,9 @@ struct alignas(128) Slab {
   Slab* next;          // the list of slabs with free blocks
   Slab* previous;
   uint32_t used_settled;  // `used` at the last Heap::Settle; the difference is the local frees not yet counted
+  bool distant;           // many blocks of local_free were freed by other threads, in another processor's cache
 
-  alignas(64) std::atomic<uintptr_t> remote_free;  // Block*, a stack, and kNotifyBit
+  alignas(64) std::atomic<uintptr_t> remote_free;  // RemoteWord, or kNotifyBit
   Slab* wake_next;                                 // the heap's list of wakes
   uint32_t units;                                  // 1, or the units of a run
   bool dirty;                                      // a free unit that may have old contents
@@ -168,6 +208,11 @@ inline constexpr std::array<uint32_t, kSmallClasses> kSlabCapacity = [] {
   return capacity;
 }();
 
+inline bool HasUntouched(const Slab* slab) { return slab->carved < slab->capacity; }
+
+// Whether the owner can make a block ready, without those that other threads have freed.
+inline bool HasBlocks(const Slab* slab) { return slab->local_free != nullptr || HasUntouched(slab); }
+
 // Takes `count` adjacent untouched blocks, and returns the first. REQUIRES: 1 <= count <= capacity - carved.
 char* Carve(Slab* slab, uint32_t count);
 
@@ -177,6 +222,19 @@ bool IsBlock(const Slab* slab, const void* pointer);
 // Whether a block of the calling thread's slab is untouched or on local_free. Takes time proportional to the length of
 // local_free.
 bool IsFreeBlock(const Slab* slab, const Block* block);
+
+// Frees a block of the calling thread's slab. True: it was the last used one.
+[[gnu::always_inline]] inline bool PushLocalFree(Slab* slab, Block* block) {
+  block->next = slab->local_free;
+  slab->local_free = block;
+  // A thread that borrows the heap (borrow.h) takes the slab when `used` has no block of the owner's any more. The
+  // owner must be done with it then; x86 keeps the order of stores, so a fence for the compiler is enough.
+  std::atomic_signal_fence(std::memory_order_release);
+  slab->used--;
+  const bool is_empty = slab->used == 0;
+  ReleaseToBorrower(slab);
+  return is_empty;
+}
 
 // Whether a list of blocks returns to its first block after one or two steps, as after a double free of that block.
 inline bool IsShortCycle(const Block* first) {

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <pthread.h>
 
+#include "allocator/core/borrow.h"
 #include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/core/decay.h"
@@ -106,6 +107,82 @@ void RestoreWakeOf(Slab* slab) {
   }
 }
 
+// A borrower ends after this many wakes, or with the class in whose queue it has visited the last of so many slabs: the
+// owner may be waiting.
+constexpr uint32_t kVisitsOfBorrower = 256;
+
+void ReleaseAll(Slab* slabs) {
+  while (slabs != nullptr) {
+    Slab* slab = slabs;
+    slabs = slab->next;
+    ReleaseUnits(slab);
+  }
+  PurgeExcess();
+}
+
+// How far the work of a borrower in one heap has come.
+struct Progress {
+  bool has_all_wakes = false;
+  bool has_all_queues = false;
+  unsigned size_class = 0;
+};
+
+// Takes from the heap of another thread what other threads have freed there, or a part of it. False: the heap is in
+// use, or the kernel does not allow it. REQUIRES: the calling thread holds no lock.
+bool ReclaimStep(Heap* heap, Progress* progress) {
+  Slab* free_slabs = nullptr;
+  {
+    MutexLock lock(heaps_mutex);
+    if (heap->state != HeapState::kOwned || heap == current_heap) return false;
+    BorrowedHeap borrowed(heap);
+    if (!borrowed) return false;
+    if (!progress->has_all_wakes) {
+      progress->has_all_wakes = borrowed->ReclaimWakes(kVisitsOfBorrower, &free_slabs);
+      heap->has_more = !progress->has_all_wakes;
+    } else {
+      progress->has_all_queues = borrowed->ReclaimQueues(kVisitsOfBorrower, &progress->size_class, &free_slabs);
+    }
+  }
+  ReleaseAll(free_slabs);
+  return true;
+}
+
+// Takes what others have freed there, in at most so many steps of a borrower.
+void ReclaimFrom(Heap* heap, int steps) {
+  Progress progress;
+  for (int i = 0; i < steps && !progress.has_all_queues; i++) {
+    if (!ReclaimStep(heap, &progress)) return;
+  }
+}
+
+// A heap to which blocks have been freed, and whose thread has not come to collect them since the last call that looked
+// at it. Looks at some of the heaps, in turn. nullptr: there is none among them, or the lock is taken.
+Heap* FindIdleHeap() {
+  constexpr int kLooks = 16;
+  static Heap* next;  // under heaps_mutex
+  if (!heaps_mutex.TryLock()) return nullptr;
+  Heap* found = nullptr;
+  for (int i = 0; i < kLooks && found == nullptr; i++) {
+    if (next == nullptr) next = all_heaps;
+    if (next == nullptr) break;
+    Heap* heap = next;
+    next = heap->next;
+    if (heap->state != HeapState::kOwned || heap == current_heap) continue;
+    if (heap->wakes.load(std::memory_order_relaxed) == nullptr && !heap->has_more) continue;
+    const uint64_t refills = heap->CountRefills();
+    if (refills == heap->refills_seen) found = heap;
+    heap->refills_seen = refills;
+  }
+  heaps_mutex.Unlock();
+  return found;
+}
+
+void ReclaimFromIdleHeap() {
+  // A GiB of small slabs, which takes some milliseconds: rounds are rare in a process that allocates little.
+  constexpr int kMostSteps = 64;
+  if (Heap* heap = FindIdleHeap()) ReclaimFrom(heap, kMostSteps);
+}
+
 // Scavenges the parked heaps in turn, one a call.
 void ScavengeParkedHeap() {
   if (!heaps_mutex.TryLock()) return;
@@ -139,32 +216,14 @@ void OnThreadExit(void* argument) {
 
 }  // namespace
 
-HeapScope::HeapScope() : heap_(current_heap) {
-  if (heap_ == &empty_heap) heap_ = AttachHeap();
-  if (heap_ == nullptr) {
-    fallback_mutex.Lock();
-    heap_ = &fallback_heap;
-    return;
-  }
-  HEAPTAP_ASSERT(heap_->busy.load(std::memory_order_relaxed) == 0);
-  heap_->busy.store(1, std::memory_order_relaxed);
-  // The child of a fork must see `busy` set if it sees any change of the heap. x86 keeps the order of stores, so a
-  // fence for the compiler is enough.
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+Heap* HeapScope::AttachOrLockHeap() {
+  Heap* heap = AttachHeap();
+  if (heap != nullptr) return heap;
+  fallback_mutex.Lock();
+  return &fallback_heap;
 }
 
-HeapScope::~HeapScope() {
-  DueMaintenance due = CountSlowPath(heap_);
-  CheckSlowPath(heap_);
-  if (heap_ == &fallback_heap) {
-    fallback_mutex.Unlock();
-  } else {
-    // The reverse: all changes come before `busy` is cleared.
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    heap_->busy.store(0, std::memory_order_relaxed);
-  }
-  if (HEAPTAP_UNLIKELY(due != DueMaintenance::kNothing)) MaintainProcess(due);
-}
+void HeapScope::UnlockFallbackHeap() { fallback_mutex.Unlock(); }
 
 void StartThreads(uint64_t observer_seed) {
   seed = observer_seed;
@@ -179,6 +238,7 @@ void MaintainProcess(DueMaintenance due) {
 
 void ReturnMemory() {
   ScavengeParkedHeap();
+  ReclaimFromIdleHeap();
   ssize_t decay = DirtyDecay();
   if (decay >= 0) Purge(static_cast<uint64_t>(decay));
 }
@@ -195,8 +255,19 @@ void ScavengeHeaps() {
     HeapScope scope;
     scope->Flush();
   }
-  MutexLock lock(heaps_mutex);
-  for (Heap* heap = parked_heaps; heap != nullptr; heap = heap->next_parked) heap->Scavenge();
+  Heap* heap;
+  {
+    MutexLock lock(heaps_mutex);
+    heap = all_heaps;
+  }
+  // Heaps stay on the list, which grows at its beginning.
+  for (; heap != nullptr; heap = heap->next) {
+    // Bounded, because other threads may go on freeing.
+    constexpr int kMostSteps = 1 << 12;
+    ReclaimFrom(heap, kMostSteps);
+    MutexLock lock(heaps_mutex);
+    if (heap->state == HeapState::kParked) heap->Scavenge();
+  }
 }
 
 #ifdef HEAPTAP_DEBUG

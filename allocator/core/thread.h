@@ -9,10 +9,15 @@
 #ifndef HEAPTAP_ALLOCATOR_CORE_THREAD_H_
 #define HEAPTAP_ALLOCATOR_CORE_THREAD_H_
 
+#include "allocator/core/borrow.h"
+#include "allocator/core/check.h"
 #include "allocator/core/heap.h"
 #include "allocator/core/maintenance.h"
 
 namespace heaptap {
+
+// Does the work that is due for the process. REQUIRES: no lock is held, the thread is in no HeapScope.
+void MaintainProcess(DueMaintenance due);
 
 // Exclusive use of a heap for the length of a slow path: the thread's own heap, which is attached if need be, or the
 // fallback heap, which is locked. Never fails. Not recursive. No probe may fire in a HeapScope. The destructor may
@@ -20,8 +25,25 @@ namespace heaptap {
 // REQUIRES: no lock is held at its end.
 class HeapScope {
  public:
-  HeapScope();
-  ~HeapScope();
+  HeapScope() : heap_(current_heap) {
+    if (HEAPTAP_UNLIKELY(heap_ == &empty_heap)) heap_ = AttachOrLockHeap();
+    HEAPTAP_ASSERT(heap_->busy.load(std::memory_order_relaxed) == 0);
+    heap_->busy.store(1, std::memory_order_relaxed);
+    // The child of a fork must see `busy` set if it sees any change of the heap. x86 keeps the order of stores, so a
+    // fence for the compiler is enough. (For the order of this store and the load below, see borrow.h.)
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    // Acquire: pairs with the end of a borrower's work.
+    if (HEAPTAP_UNLIKELY(heap_->borrowed.load(std::memory_order_acquire) != 0)) WaitForBorrower(heap_);
+  }
+  ~HeapScope() {
+    const DueMaintenance due = CountSlowPath(heap_);
+    CheckSlowPath(heap_);
+    // All changes come before `busy` is cleared. Release: for a borrower.
+    heap_->busy.store(0, std::memory_order_release);
+    // Only the fallback heap has no number.
+    if (HEAPTAP_UNLIKELY(heap_->serial == 0)) UnlockFallbackHeap();
+    if (HEAPTAP_UNLIKELY(due != DueMaintenance::kNothing)) MaintainProcess(due);
+  }
   HeapScope(const HeapScope&) = delete;
   HeapScope& operator=(const HeapScope&) = delete;
 
@@ -29,6 +51,10 @@ class HeapScope {
   Heap& operator*() const { return *heap_; }
 
  private:
+  // The thread's own heap, which is attached, or else the fallback heap, which is locked.
+  static Heap* AttachOrLockHeap();
+  static void UnlockFallbackHeap();
+
   Heap* heap_;
 };
 
@@ -38,17 +64,15 @@ inline void TickSlowPath() { HeapScope heap; }
 // Called once, before any heap is used. `seed`: for the observer's state of the heaps.
 void StartThreads(uint64_t seed);
 
-// Does the work that is due for the process. REQUIRES: no lock is held, the thread is in no HeapScope.
-void MaintainProcess(DueMaintenance due);
-
-// Returns memory that is due to the system, and collects the blocks that were freed to a parked heap. REQUIRES: as
-// above.
+// Returns memory that is due to the system, and collects the blocks that were freed to a parked heap or to a sleeping
+// thread. REQUIRES: as above.
 void ReturnMemory();
 
 // Calls `visit` for every heap, including the fallback and the empty heap, while other threads may be using them.
 void VisitHeaps(void (*visit)(void* opaque, const Heap* heap), void* opaque);
 
-// Releases the empty slabs of the calling thread's heap and of all parked heaps.
+// Releases the empty slabs of the calling thread's heap and of all parked heaps, and those slabs of other threads'
+// heaps whose blocks other threads have freed.
 void ScavengeHeaps();
 
 #ifdef HEAPTAP_DEBUG

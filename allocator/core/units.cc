@@ -4,8 +4,10 @@
 #include <iterator>
 
 #include "allocator/core/check.h"
+#include "allocator/core/chunk_memory.h"
 #include "allocator/core/chunks.h"
 #include "allocator/core/control.h"
+#include "allocator/core/decay.h"
 #include "allocator/core/huge_cache.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/options.h"
@@ -116,7 +118,7 @@ Chunk* MapChunk(size_t needed, bool huge_pages) {
   for (size_t size = kChunkSize; size >= kChunkMinimum && size >= needed; size /= 2) {
     bool can_shrink = size / 2 >= kChunkMinimum && size / 2 >= needed;
     if (size > share && can_shrink) continue;
-    void* memory = MapAligned(size, kChunkSize);
+    void* memory = MapChunkMemory(size);
     if (memory == nullptr) continue;
     AddToFigure(&heaptap_statistics::mapped, static_cast<int64_t>(size));
     // Before the first write, which may get a huge page.
@@ -229,6 +231,7 @@ Slab* NewSlab(unsigned size_class, uintptr_t owner) {
   slab->size_class = static_cast<uint8_t>(size_class);
   slab->size = kClassSize[size_class];
   slab->wake_pending = false;
+  slab->distant = false;
   slab->remote_free.store(0, std::memory_order_relaxed);
   slab->owner.store(owner, std::memory_order_relaxed);
   slabs_made[size_class].fetch_add(1, std::memory_order_relaxed);
@@ -278,6 +281,26 @@ bool Purge(uint64_t milliseconds) {
   if (purged) AddTo(&purge_rounds, 1);
   purge_mutex.Unlock();
   return purged;
+}
+
+void PurgeExcess() {
+  if (HEAPTAP_LIKELY(ReadFigure(&heaptap_statistics::dirty) <= DirtyBound())) return;
+  if (!purge_mutex.TryLock()) return;  // another thread is purging
+  Chunk* oldest = nullptr;
+  uint64_t since = kNeverDirty;
+  for (const Chunks* chunks : {&short_chunks, &long_chunks}) {
+    Chunk* chunk = chunks->first();
+    // Acquire: the next chunk's header is written.
+    for (; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
+      const uint64_t dirty_since = chunk->dirty_since.load(std::memory_order_relaxed);
+      if (dirty_since >= since) continue;
+      oldest = chunk;
+      since = dirty_since;
+    }
+  }
+  const uint64_t now = CoarseMilliseconds();
+  if (oldest != nullptr && PurgeChunk(oldest, now, now)) AddTo(&purge_rounds, 1);
+  purge_mutex.Unlock();
 }
 
 Chunk* FirstChunk(unsigned shift) { return ChunksOf(shift).first(); }

@@ -39,6 +39,10 @@ bool ResizeUnits(Slab* run, size_t count);
 // returned.
 bool Purge(uint64_t milliseconds);
 
+// If more than DirtyBound() is dirty: returns the units of one chunk, the one whose dirty units have waited longest. A
+// chunk is small enough for the caller to wait, and a process that frees much at once is left with the bound.
+void PurgeExcess();
+
 // Whether the unit is free. REQUIRES: it belongs to a chunk.
 bool IsFreeUnit(const Slab* slab);
 

@@ -144,12 +144,12 @@ void AddHeap(void* opaque, const Heap* heap) {
     if (heap->state == HeapState::kOwned) snapshot.threads++;
   }
   for (unsigned c = 0; c < kSmallClasses; c++) {
-    const ClassCounts& counts = heap->counts[c];
+    const ClassCounts& counts = heap->classes[c].counts;
     ClassStatistics& bin = snapshot.bins[c];
     uint64_t handed_out = counts.handed_out.Read();
-    uint64_t unused = counts.taken_back.Read() + Peek(heap->batch[c]);
+    uint64_t unused = counts.taken_back.Read() + Peek(heap->classes[c].batch);
     bin.allocations += handed_out;
-    snapshot.ready += Peek(heap->batch[c]) * size_t{kClassSize[c]};
+    snapshot.ready += Peek(heap->classes[c].batch) * size_t{kClassSize[c]};
     if (handed_out > unused) bin.requests += handed_out - unused;
     bin.fills += counts.refills.Read();
     bin.flushes += counts.flushes.Read();

@@ -7,6 +7,9 @@
 
 namespace heaptap::lifecycle {
 
+// Whether another allocator of the process reads MALLOC_CONF too.
+bool IsMallocConfShared();
+
 // The options have been read. The start lock is held, so nothing may allocate.
 void Begin();
 

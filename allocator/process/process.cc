@@ -41,7 +41,8 @@ constinit std::atomic<bool> started;
 constinit Configuration configuration;
 
 void ReadOptions() {
-  ReadMallocConf(ReadOptionSources(), &configuration);
+  const auto read = lifecycle::IsMallocConfShared() ? ReadSharedMallocConf : ReadMallocConf;
+  read(ReadOptionSources(), &configuration);
   const char* text = EnvironmentVariable(HEAPTAP_CONF_VARIABLE);
   if (text != nullptr) ReadHeaptapConf(text, &configuration);
   SetDirtyDecay(configuration.dirty_decay_ms);
@@ -196,10 +197,7 @@ bool HasOptions() {
   return false;
 }
 
-namespace {
-
-// So that a process that never allocates has a control block too.
-__attribute__((constructor)) void StartLibrary() {
+void StartLibrary() {
   StartProcess();
   // Not earlier: libc is ready for threads now.
   if (!configuration.background_thread || StartBackgroundThread()) return;
@@ -208,5 +206,4 @@ __attribute__((constructor)) void StartLibrary() {
   message.Print();
 }
 
-}  // namespace
 }  // namespace heaptap

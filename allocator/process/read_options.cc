@@ -195,6 +195,18 @@ void ReadMallocConf(const OptionTexts& texts, Configuration* configuration) {
   DrawConclusions(configuration);
 }
 
+void ReadSharedMallocConf(const OptionTexts& texts, Configuration* configuration) {
+  for (const char* text : texts.text) {
+    if (text == nullptr) continue;
+    Reader reader(text, nullptr);
+    Pair pair;
+    while (reader.Next(&pair)) {
+      if (!(pair.key == "lg_prof_sample" || pair.key == "prof_bt_max")) continue;
+      ApplyPair(FindOption(pair.key, kOptions, kOptionCount), pair, configuration, &reader);
+    }
+  }
+}
+
 void ReadHeaptapConf(const char* text, Configuration* configuration) {
   Reader reader(text, kHeaptap);
   Pair pair;

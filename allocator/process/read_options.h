@@ -34,6 +34,9 @@ struct OptionTexts {
 
 // Reads all texts, then sets the options that others imply. With abort_conf, an error is reported and aborts.
 void ReadMallocConf(const OptionTexts& texts, Configuration* configuration);
+// The same where another allocator of the process reads these texts too, and acts on them: takes only what concerns
+// samples, lg_prof_sample and prof_bt_max, and reports nothing.
+void ReadSharedMallocConf(const OptionTexts& texts, Configuration* configuration);
 // Reads HEAPTAP_CONF.
 void ReadHeaptapConf(const char* text, Configuration* configuration);
 

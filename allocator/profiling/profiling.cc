@@ -14,6 +14,7 @@
 #include "allocator/profiling/records.h"
 #include "allocator/sampling/events.h"
 #include "allocator/sampling/probes.h"
+#include "allocator/sampling/sampled_blocks.h"
 #include "allocator/sampling/sampler.h"
 #include "allocator/sampling/statistics.h"
 #include "heaptap/contract.h"
@@ -36,6 +37,7 @@ bool IsNameCharacter(char c) { return (c > 0x20 && c < 0x7f) || c == ' ' || c ==
 void StartProfiling() {
   SetNewThreadsSampled(ProcessConfiguration().prof_thread_active_init);
   StartSampleStatistics(ProcessConfiguration().prof_stats);
+  KeepRequestedSizes(ProcessConfiguration().prof_stats);
   StartRecords();
 }
 

@@ -6,7 +6,6 @@
 #include "allocator/core/observer.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/mutex.h"
-#include "allocator/sampling/statistics.h"
 
 namespace heaptap {
 namespace {
@@ -19,7 +18,9 @@ struct Pool {
 
 constinit Pool pools[kSmallClasses]{};
 
-// What is stored after the blocks of a slab: the serial number of each sample, and with prof_stats the requested size.
+bool keeps_requested;
+
+// What is stored after the blocks of a slab: the serial number of each sample, and perhaps the requested size.
 using Requested = uint16_t;
 static_assert(kSmallMaximum <= UINT16_MAX);
 
@@ -29,7 +30,7 @@ uint64_t* Serials(const Slab* slab) {
 
 Requested* RequestedSizes(const Slab* slab) { return reinterpret_cast<Requested*>(Serials(slab) + slab->capacity); }
 
-size_t NoteBytes() { return sizeof(uint64_t) + (HasSampleStatistics() ? sizeof(Requested) : 0); }
+size_t NoteBytes() { return sizeof(uint64_t) + (keeps_requested ? sizeof(Requested) : 0); }
 
 size_t BlockIndex(const Slab* slab, const void* block) {
   return static_cast<size_t>(static_cast<const char*>(block) - SlabMemory(slab)) / slab->size;
@@ -44,6 +45,8 @@ Slab* NewSampledSlab(unsigned size_class) {
 }
 
 }  // namespace
+
+void KeepRequestedSizes(bool wanted) { keeps_requested = wanted; }
 
 void* observer::TakeBlock(unsigned size_class, size_t requested, uint64_t serial) {
   Pool& pool = pools[size_class];
@@ -66,13 +69,13 @@ void* observer::TakeBlock(unsigned size_class, size_t requested, uint64_t serial
   AddToFigure(&heaptap_statistics::sampled_objects, 1);
   const size_t index = BlockIndex(slab, block);
   Serials(slab)[index] = serial;
-  if (HasSampleStatistics()) RequestedSizes(slab)[index] = static_cast<Requested>(requested);
+  if (keeps_requested) RequestedSizes(slab)[index] = static_cast<Requested>(requested);
   return block;
 }
 
 observer::Sample observer::SampleOf(const Slab* slab, const Block* block) {
   const size_t index = BlockIndex(slab, block);
-  return {slab->size, HasSampleStatistics() ? RequestedSizes(slab)[index] : slab->size, Serials(slab)[index]};
+  return {slab->size, keeps_requested ? RequestedSizes(slab)[index] : slab->size, Serials(slab)[index]};
 }
 
 void observer::ReturnBlock(Slab* slab, Block* block) {

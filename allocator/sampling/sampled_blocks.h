@@ -12,6 +12,10 @@
 
 namespace heaptap {
 
+// Whether each block remembers the size that TakeBlock was told besides its class; else SampleOf returns the size of
+// the class. Called before the first TakeBlock. REQUIRES: such sizes are at most kSmallMaximum.
+void KeepRequestedSizes(bool wanted);
+
 // The number of blocks of the class that were ever allocated.
 uint64_t SampledAllocations(unsigned size_class);
 

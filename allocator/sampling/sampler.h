@@ -77,11 +77,14 @@ class Sampler : public Countdown {
   // list that could run out.
   bool TestInPlace(size_t size);
 
- private:
-  void SetLgInterval(LgInterval lg_interval);
-  // The distance to the next marked byte, exponential with mean R. REQUIRES: lg_interval_ != kSamplingOff.
+  // The distance to the next marked byte, exponential with mean R. REQUIRES: lg_interval() != kSamplingOff.
   double DrawBytes();
 
+  // Uniform in (0, 1], for the decisions of an allocator that counts bytes itself (guest/countdown.h).
+  double DrawUnit() { return random_.NextUnit(); }
+
+ private:
+  void SetLgInterval(LgInterval lg_interval);
   Random random_;
   LgInterval lg_interval_;
   bool is_wanted_;

@@ -252,7 +252,7 @@ TEST(InvalidFreeDeathTest, OfASmallBlockTwiceByAnotherThread) {
     for (void*& block : blocks) block = Allocate(kSize);
     const uint64_t before = heaptap_control.statistics.foreign_frees;
     std::thread([&] {
-      for (size_t i : {0, 1, 2, 3, 1}) Free(blocks[i]);
+      for (size_t i : {0, 1, 2, 3, 3}) Free(blocks[i]);
     }).join();
     std::set<void*> live(blocks.begin() + 4, blocks.end());
     for (int i = 0; i < 1000; i++) {
@@ -285,6 +285,22 @@ TEST(InvalidFreeDeathTest, AbortsIfThatIsWanted) {
         },
         "^<heaptap>: invalid free of 0x[0-9a-f]{16}: no block begins there; aborting\n$");
   }
+}
+
+// The list of the free blocks has a longer cycle, which is not searched for otherwise.
+TEST(InvalidFreeDeathTest, FindsEachSecondFreeByAnotherThreadIfThatIsWanted) {
+  EXPECT_DEATH(
+      {
+        const_cast<Configuration&>(ProcessConfiguration()).abort_invalid_free = true;
+        SetCoreOptions(CoreOptionsOf(ProcessConfiguration()));
+        std::vector<void*> blocks(64);
+        for (void*& block : blocks) block = Allocate(512);
+        std::thread([&] {
+          for (size_t i : {0, 1, 2, 3, 1}) Free(blocks[i]);
+        }).join();
+        Trim();
+      },
+      "^<heaptap>: invalid free of 0x[0-9a-f]{16}: the block is already free; aborting\n$");
 }
 
 TEST(Allocate, BlocksDoNotOverlap) {

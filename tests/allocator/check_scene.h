@@ -12,6 +12,7 @@
 
 #include "allocator/core/allocate.h"
 #include "allocator/core/check.h"
+#include "allocator/core/decay.h"
 #include "allocator/sampling/sampled_blocks.h"
 #include "recorder.h"
 
@@ -64,6 +65,7 @@ struct Scene {
     Trim();  // the heap follows the rate at its next slow path
   }
   void MakeChunks() {
+    SetDirtyDecay(-1);  // what is freed stays dirty
     std::vector<void*> runs(200);
     for (void*& pointer : runs) pointer = Allocate(size_t{1} << 20);
     for (size_t i = 0; i < runs.size(); i += 2) Free(runs[i]);
@@ -95,11 +97,11 @@ struct Scene {
   // As if another thread had freed it.
   void FreeRemotely(Block* block) {
     block->next = nullptr;
-    partly->remote_free.store(Word(block));
+    partly->remote_free.store(RemoteWord(block, 1));
   }
   // As if another thread had freed a block of the full slab.
   void Wake() {
-    full->remote_free.store(Word(SlabMemory(full)));
+    full->remote_free.store(RemoteWord(reinterpret_cast<Block*>(SlabMemory(full)), 1));
     *reinterpret_cast<Block**>(SlabMemory(full)) = nullptr;
     full->wake_next = nullptr;
     heap->wakes.store(full);

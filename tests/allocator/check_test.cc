@@ -16,6 +16,7 @@
 #include "allocator/process/options.h"
 #include "allocator/sampling/sampled_blocks.h"
 #include "check_scene.h"
+#include "own_heap.h"
 #include "recorder.h"
 
 namespace heaptap {
@@ -86,11 +87,16 @@ const Mutation kSlabMutations[] = {
     {"TwiceFreed", "a free block is in one state, and once on its list",
      [](Scene& scene) { scene.partly->local_free->next->next = scene.partly->local_free; }},
     {"LocallyAndRemotely", "a free block is in one state, and once on its list",
-     [](Scene& scene) { scene.partly->remote_free.store(Word(scene.partly->local_free)); }},
+     [](Scene& scene) { scene.partly->remote_free.store(RemoteWord(scene.partly->local_free, 1)); }},
     {"RemoteTwice", "a free block is in one state, and once on its list",
      [](Scene& scene) {
        scene.FreeRemotely(static_cast<Block*>(scene.live));
        static_cast<Block*>(scene.live)->next = static_cast<Block*>(scene.live);
+     }},
+    {"RemoteCount", "|remote_free| == its count",
+     [](Scene& scene) {
+       scene.FreeRemotely(static_cast<Block*>(scene.live));
+       scene.partly->remote_free.store(RemoteWord(static_cast<Block*>(scene.live), 2));
      }},
     {"ReadyTwice", "a free block is in one state, and once on its list",
      [](Scene& scene) { scene.heap->ready[kClass]->next = scene.heap->ready[kClass]; }},
@@ -129,12 +135,14 @@ const Mutation kHeapMutations[] = {
     {"QueueOfOthers", "a slab on the queue is one: chunk_table == ShiftOf(class of the queue)",
      [](Scene& scene) { scene.partly->next = reinterpret_cast<Slab*>(scene.heap); }},
     {"QueueMisaligned", "a slab on the queue is one: address % sizeof(Slab) == 0",
-     [](Scene& scene) { scene.heap->queue[kClass].first()->next = reinterpret_cast<Slab*>(Word(scene.partly) + 8); }},
+     [](Scene& scene) {
+       scene.heap->classes[kClass].queue.first()->next = reinterpret_cast<Slab*>(Word(scene.partly) + 8);
+     }},
     {"Links", "next->previous == this", [](Scene& scene) { scene.partly->previous = scene.partly; }},
     {"QueueCircle", "next->previous == this",
-     [](Scene& scene) { scene.heap->queue[kClass].last()->next = scene.heap->queue[kClass].last(); }},
+     [](Scene& scene) { scene.heap->classes[kClass].queue.last()->next = scene.heap->classes[kClass].queue.last(); }},
     {"QueueCut", "last slab of a queue == last()",
-     [](Scene& scene) { scene.heap->queue[kClass].last()->previous->next = nullptr; }},
+     [](Scene& scene) { scene.heap->classes[kClass].queue.last()->previous->next = nullptr; }},
     {"ClassOfQueue", "size_class == class of the queue", [](Scene& scene) { scene.partly->size_class--; }},
     {"OwnerOfQueue", "owner of a queued slab == owner of the queue",
      [](Scene& scene) { scene.partly->owner.store(kSampledOwner); }},
@@ -147,17 +155,20 @@ const Mutation kHeapMutations[] = {
        static_cast<Block*>(static_cast<void*>(SlabMemory(scene.full)))->next = nullptr;
        scene.heap->ready[kClass] = reinterpret_cast<Block*>(SlabMemory(scene.full));
      }},
-    {"Batch", "ready <= batch", [](Scene& scene) { scene.heap->batch[kClass] = 0; }},
+    {"Batch", "ready <= batch", [](Scene& scene) { scene.heap->classes[kClass].batch = 0; }},
     {"Counts", "ready + taken_back <= handed_out",
-     [](Scene& scene) { scene.heap->counts[kClass].taken_back.Add(scene.heap->counts[kClass].handed_out.Read()); }},
+     [](Scene& scene) {
+       scene.heap->classes[kClass].counts.taken_back.Add(scene.heap->classes[kClass].counts.handed_out.Read());
+     }},
     {"Countdown", "1 <= countdown <= kNever: allowance < kNever",
      [](Scene& scene) {
        Countdown& countdown = scene.heap->countdown();
        countdown.HandOut(kClass, countdown.Allowance(kClass) + 1);
      }},
     {"EmptyNotQueued", "the empty slab of the class is on the queue",
-     [](Scene& scene) { scene.heap->empty[kClass] = scene.full; }},
-    {"EmptyUsed", "of the empty slab: used == 0", [](Scene& scene) { scene.heap->empty[kClass] = scene.partly; }},
+     [](Scene& scene) { scene.heap->classes[kClass].empty = scene.full; }},
+    {"EmptyUsed", "of the empty slab: used == 0",
+     [](Scene& scene) { scene.heap->classes[kClass].empty = scene.partly; }},
     {"WakeOfNoSlab", "a slab on the list of wakes is one: kFreedHuge < chunk_table",
      [](Scene& scene) { scene.heap->wakes.store(reinterpret_cast<Slab*>(scene.heap)); }},
     {"WakeOfAnother", "a slab on the list of wakes is the heap's: owner == heap",
@@ -173,7 +184,7 @@ const Mutation kHeapMutations[] = {
        scene.full->wake_next = scene.full;
      }},
     {"SlabLost", "queued slabs == slabs of the heap that are not full",
-     [](Scene& scene) { scene.heap->queue[kClass].Remove(scene.partly); }},
+     [](Scene& scene) { scene.heap->classes[kClass].queue.Remove(scene.partly); }},
     {"HeapsCircle", "a heap is on the list of all once", [](Scene& scene) { scene.heap->next = scene.heap; }},
     {"HeapsCut", "heaps on the list of all == heaps made",
      [](Scene& scene) {
@@ -254,7 +265,7 @@ void Work(uint64_t seed, std::vector<std::atomic<void*>>* shared) {
     const size_t size = kind < 90 ? random.Next() % 4096 : kind < 99 ? random.Next() % 300000 : 20 << 20;
     void* pointer = Allocate(size);
     Free((*shared)[random.Next() % shared->size()].exchange(pointer));
-    if (i % 16 == 0) CheckHeapAndUnits(current_heap);
+    if (i % 16 == 0) testing::CheckOwnHeap();
     if (i % 1024 == 1023) Trim();
   }
 }
@@ -267,13 +278,13 @@ TEST(Check, HealthyAfterMixedWork) {
     for (uint64_t i = 0; i < 3; i++) threads.emplace_back(Work, lg * 10 + i, &shared);
     Work(lg * 10 + 9, &shared);
     for (std::thread& thread : threads) thread.join();
-    CheckHeapAndUnits(current_heap);
+    testing::CheckOwnHeap();
     CheckSampledPools();
     CheckHeaps();
   }
   for (std::atomic<void*>& slot : shared) Free(slot.exchange(nullptr));
   Trim();
-  CheckHeapAndUnits(current_heap);
+  testing::CheckOwnHeap();
   CheckSampledPools();
   CheckHeaps();
 }

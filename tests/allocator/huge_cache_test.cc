@@ -126,6 +126,17 @@ TEST_F(HugeCache, LargeRunsGoBackAtOnce) {
   EXPECT_LE(Dirty(), DirtyBound() * 5 / 4 + 4 * kMiB);
 }
 
+// The same for blocks in slabs, and for small runs: all but the bound, and the chunk that is next.
+TEST_F(HugeCache, SmallBlocksGoBackAtOnce) {
+  constexpr size_t kBytes = 400 * kMiB;
+  for (size_t size : {size_t{100}, size_t{20000}, size_t{300000}}) {
+    std::vector<char*> blocks;
+    for (size_t bytes = 0; bytes < kBytes; bytes += size) blocks.push_back(Filled(size, 1));
+    for (char* block : blocks) Free(block);
+    EXPECT_LE(Dirty(), DirtyBound() + kChunkSize) << size;
+  }
+}
+
 TEST_F(HugeCache, NothingIsKeptWithoutDecay) {
   SetDirtyDecay(0);
   Free(Filled(kSize, 1));

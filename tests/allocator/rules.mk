@@ -163,7 +163,7 @@ $(BUILD)/test-allocator/extended: tests/allocator/extended.c
 PRELOAD_TESTS := $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
   $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended \
   $(ALLOCATOR_TESTS)/cxx_behaviour $(ALLOCATOR_TESTS)/cxx_plugin.so \
-  $(PRELOAD_PROGRAMS) $(NEW_PLUGINS) $(NEW_PROGRAMS) $(ALLOCATOR_TESTS)/deepbind_host
+  $(PRELOAD_PROGRAMS) $(NEW_PLUGINS) $(NEW_PROGRAMS) $(ALLOCATOR_TESTS)/deepbind_host $(ALLOCATOR_TESTS)/guest/own_malloc
 
 # Not in parallel with tests of a daemon, which records every process: some of these need unrecorded processes.
 .PHONY: test-allocator-preload
@@ -171,5 +171,39 @@ test-allocator-preload: $(PRELOAD_TESTS)
 	$(say) TEST "allocator, preloaded"
 	$(Q)timeout 300 tests/allocator/preload $(BUILD)
 
+# Programs that libheaptap-guest.so is preloaded into, over several hosts.
+GUEST_TESTS := $(ALLOCATOR_TESTS)/guest
+
+$(addprefix $(GUEST_TESTS)/,api own_malloc odd): $(GUEST_TESTS)/%: tests/allocator/guest/%.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin -rdynamic -Iallocator/include -Itests/allocator $(DEPENDENCIES) -o $@ $<
+
+$(addprefix $(GUEST_TESTS)/,law moments border): $(GUEST_TESTS)/%: tests/allocator/guest/%.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++20 -O1 -g $(WARNINGS) -fno-builtin -pthread -Iallocator/include -Itests/allocator \
+	  -Itests/allocator/guest $(DEPENDENCIES) -o $@ $<
+
+$(addprefix $(GUEST_TESTS)/,plugin.so audit.so bare_host.so): $(GUEST_TESTS)/%.so: tests/allocator/guest/%.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin -fPIC -shared $(DEPENDENCIES) -o $@ $<
+
+$(GUEST_TESTS)/heap_law: tests/allocator/guest/heap_law.cc $(BUILD)/libheaptap-sample.a
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++20 -O1 -g $(WARNINGS) -pthread -Iallocator/include -Itests/allocator $(DEPENDENCIES) -o $@ $< \
+	  -L$(BUILD) -lheaptap-sample
+
+GUEST_TEST_PROGRAMS := $(addprefix $(GUEST_TESTS)/,api own_malloc odd law heap_law moments border plugin.so audit.so \
+  bare_host.so)
+
+# As above, not in parallel with a daemon.
+.PHONY: test-allocator-guest
+test-allocator-guest: $(BUILD)/libheaptap-guest.so $(BUILD)/libheaptap.so $(GUEST_TEST_PROGRAMS)
+	$(say) TEST "allocator, guest of others"
+	$(Q)timeout 300 tests/allocator/guest/run $(BUILD)
+
 .PHONY: test-allocator
-test-allocator: test-allocator-plain test-allocator-asan test-allocator-tsan test-allocator-preload ## run unit and stress tests of the allocator, also with sanitizers
+test-allocator: test-allocator-plain test-allocator-asan test-allocator-tsan test-allocator-preload test-allocator-guest ## run unit and stress tests of the allocator, also with sanitizers

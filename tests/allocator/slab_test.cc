@@ -72,7 +72,7 @@ class SlabModel {
       return length;
     };
     const size_t local = add(slab->local_free);
-    const size_t remote = add(reinterpret_cast<const Block*>(slab->remote_free.load() & ~kNotifyBit));
+    const size_t remote = add(RemoteBlocks(slab->remote_free));
     const char* memory = SlabMemory(slab);
     const char* end = memory + slab->carved * slab->size;
     size_t live = 0;

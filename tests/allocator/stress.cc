@@ -17,6 +17,7 @@
 #include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/platform/random.h"
+#include "own_heap.h"
 #include "recorder.h"
 
 namespace {
@@ -116,7 +117,7 @@ Header* Resize(Header* block, heaptap::Random* random) {
 
 // The equations of the slab of a block that the thread's heap owns, and now and then of all that the thread may read.
 void CheckStep(const Header* block, int step) {
-  if (step % 256 == 255) heaptap::CheckHeapAndUnits(heaptap::current_heap);
+  if (step % 256 == 255) heaptap::testing::CheckOwnHeap();
   const unsigned kind = heaptap::ChunkKind(block);
   if (kind <= heaptap::kFreedHuge) return;
   const heaptap::Slab* slab = heaptap::SlabOf(block, kind);

@@ -7,8 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -61,6 +63,63 @@ unsigned char FillOf(int round, size_t number, bool is_mine) {
 // Owner and another thread free blocks of the same slabs at the same time, which are full most of the time. A block
 // that is handed out twice has another's contents; a block that is lost stays live, and a slab that is lost stays in
 // use.
+// Full slabs, each with all its blocks.
+std::vector<std::vector<void*>> FillSlabs(size_t size, size_t count) {
+  std::map<Slab*, std::vector<void*>> blocks;
+  std::vector<std::vector<void*>> full;
+  while (full.size() < count) {
+    void* block = Allocate(size);
+    Slab* slab = SlabOf(block, ChunkKind(block));
+    blocks[slab].push_back(block);
+    if (blocks[slab].size() == slab->capacity) full.push_back(blocks[slab]);
+  }
+  // The last of them leaves the queue at the next refill.
+  while ((SlabOf(full.back().front(), ChunkKind(full.back().front()))->owner & kFullBit) == 0) Allocate(size);
+  return full;
+}
+
+TEST(RemoteFree, ARefillTakesFewOfManyBlocks) {
+  std::thread([] {
+    constexpr size_t kSize = 96;
+    const std::vector<void*> blocks = FillSlabs(kSize, 1).front();
+    const Slab* slab = SlabOf(blocks.front(), ChunkKind(blocks.front()));
+    std::thread([&] {
+      for (size_t i = 1; i < blocks.size(); i++) Free(blocks[i]);  // the slab stays in use
+    }).join();
+    size_t found = 0;
+    for (size_t i = 0; i < 8 * slab->capacity && found < blocks.size() - 1; i++) {
+      if (SlabOf(Allocate(kSize), kShortShift) != slab) continue;
+      found++;
+      size_t ready = 0;
+      for (const Block* block = current_heap->ready[ClassOf(kSize)]; block != nullptr; block = block->next) ready++;
+      ASSERT_LT(ready, 16u);
+    }
+    EXPECT_EQ(found, blocks.size() - 1) << "all of them come back";
+  }).join();
+}
+
+TEST(RemoteFree, ARefillProcessesFewWakes) {
+  std::thread([] {
+    const std::vector<std::vector<void*>> slabs = FillSlabs(1792, 10);
+    Allocate(7168);  // without a slab of the class, a refill would process all
+    std::thread([&] {
+      for (const std::vector<void*>& blocks : slabs) Free(blocks.front());
+    }).join();
+    auto full = [&] {
+      return std::count_if(slabs.begin(), slabs.end(), [](const std::vector<void*>& blocks) {
+        return (SlabOf(blocks.front(), kShortShift)->owner & kFullBit) != 0;
+      });
+    };
+    ASSERT_EQ(full(), 10);
+    const unsigned other = ClassOf(7168);
+    while (current_heap->TakeReady(other) != nullptr) continue;
+    Allocate(7168);
+    EXPECT_EQ(full(), 8);
+    Trim();
+    EXPECT_EQ(full(), 0);
+  }).join();
+}
+
 TEST(RemoteFree, RacesWithTheOwner) {
   constexpr size_t kSize = 2048;
   constexpr int kRounds = 3000;
@@ -203,7 +262,7 @@ TEST(Fork, AWakeThatWasNotSent) {
     // As FreeRemotely does it, up to there.
     other.load()->waking = slab;
     block->next = nullptr;
-    slab->remote_free = reinterpret_cast<uintptr_t>(block);
+    slab->remote_free = RemoteWord(block, 1);
     const pid_t child = fork();
     if (child == 0) {
       const size_t enough = 4 * kSlabCapacity[ClassOf(kSize)];

@@ -4,10 +4,23 @@
 
 BENCH := $(BUILD)/tests/bench
 
-$(BENCH)/peak_rss $(BENCH)/supply $(BENCH)/large_blocks: $(BENCH)/%: tests/bench/%.c
+BENCH_C := $(addprefix $(BENCH)/,peak_rss supply large_blocks latency threads returned gigabyte)
+
+$(BENCH_C): $(BENCH)/%: tests/bench/%.c
 	$(say) CC $@
 	@mkdir -p $(@D)
-	$(Q)$(CC) -O2 $(WARNINGS) $< -o $@
+	$(Q)$(CC) -O2 $(WARNINGS) -Iallocator/include $< -o $@ -pthread
+
+# A compiler that knows malloc and free leaves pairs out.
+$(BENCH)/pairs: tests/bench/pairs.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O2 -fno-builtin $(WARNINGS) $< -o $@
+
+$(BENCH)/forward.so: tests/bench/forward.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O2 -fPIC -shared $(WARNINGS) $< -o $@
 
 # A call in tail position would leave no frame.
 $(BENCH)/busy_paths: tests/bench/busy_paths.c
@@ -29,12 +42,12 @@ $(BENCH)/stacks $(BENCH)/history_size: $(BENCH)/%: $(BENCH)/%.o $(BUILD)/libcoll
 	$(say) LINK $@
 	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES)
 
-BENCH_PROGRAMS := $(addprefix $(BENCH)/,peak_rss supply large_blocks stacks history_size busy_paths stacks.bpf.o) $(TARGETS)/depth
+BENCH_PROGRAMS := $(BENCH_C) $(addprefix $(BENCH)/,stacks history_size busy_paths stacks.bpf.o pairs forward.so) $(TARGETS)/depth
 
 .PHONY: bench
-bench: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BENCH_PROGRAMS) ## run benchmarks against glibc, jemalloc, tcmalloc, mimalloc
+bench: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap-guest.so $(BENCH_PROGRAMS) ## run benchmarks against glibc, jemalloc, tcmalloc, mimalloc
 	$(Q)tests/bench/run
 
 .PHONY: test-instructions
-test-instructions: $(BUILD)/libheaptap.so ## count instructions of malloc and free: against jemalloc, with sampling on and off
+test-instructions: $(BUILD)/libheaptap.so $(BUILD)/libheaptap-guest.so ## count instructions of malloc and free: against jemalloc, with sampling on and off
 	$(Q)tests/bench/instructions $(BUILD)

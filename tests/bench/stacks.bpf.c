@@ -34,13 +34,12 @@ static __always_inline int count(__u32 frames) {
   return 0;
 }
 
-static __always_inline __u32 walk(struct pt_regs* context, struct heaptap_process* process) {
-  struct scratch* scratch = claim_scratch();
+/* `again`: the next walk may find that its stack is the same. */
+static __always_inline __u32 walk(struct pt_regs* context, struct heaptap_process* process, int again) {
+  struct scratch* scratch = take_stack(context, process, bpf_get_current_pid_tgid() >> 32, process->identity.id);
   if (!scratch) return 0;
-  __u64 id = take_stack(context, process, bpf_get_current_pid_tgid() >> 32, process->identity.id, scratch);
-  /* Keeps the hash from being optimised away. */
-  asm volatile("" ::"r"(id));
   __u32 frames = scratch->stack.end == HEAPTAP_STACK_WHOLE ? scratch->stack.count : 0;
+  if (!again) scratch->words_read = WORDS_READ_LOST;
   release_scratch(scratch);
   return frames;
 }
@@ -64,7 +63,13 @@ int helper(struct pt_regs* context) {
 SEC("uprobe")
 int tables(struct pt_regs* context) {
   struct heaptap_process* process = find_process();
-  return process ? count(walk(context, process)) : 0;
+  return process ? count(walk(context, process, 0)) : 0;
+}
+
+SEC("uprobe")
+int same(struct pt_regs* context) {
+  struct heaptap_process* process = find_process();
+  return process ? count(walk(context, process, 1)) : 0;
 }
 
 SEC("uprobe")
@@ -72,5 +77,5 @@ int uncached(struct pt_regs* context) {
   struct heaptap_process* process = find_process();
   if (!process) return 0;
   process->mappings++; /* no cached rule holds any more */
-  return count(walk(context, process));
+  return count(walk(context, process, 0));
 }

@@ -25,7 +25,7 @@ Difference = collections.namedtuple("Difference", "path first second")
 
 FRAMES = 119
 NOTHING = Count(0, 0)
-ALLOCATORS = ("libjemalloc.so.2", "libheaptap.so")
+ALLOCATORS = ("libjemalloc.so.2", "libheaptap.so", "libheaptap-guest.so")
 NOWHERE = "?"
 
 
@@ -107,6 +107,11 @@ class Paths:
         for path, count in self.counts.items():
             result.add(Paths(self.program, {shorten(path): count}))
         return result
+
+    def by_objects(self):
+        """A copy whose bytes are the numbers of objects, for allocators with other sizes of blocks."""
+        counts = {path: Count(count.objects, count.objects) for path, count in self.counts.items()}
+        return Paths(self.program, counts, self.modules, self.warnings)
 
     def add(self, other):
         """Adds another process of the same program."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program once under jemalloc or heaptap, with every allocation recorded, and reads the dumps of its processes.
+"""Runs a program once under jemalloc, heaptap or its guest, with every allocation recorded, and reads the dumps of its
+processes.
 
 Both runs have the same addresses (setarch -R), folder and arguments, and an environment of the same layout: the same
 variables in the same order, with values of the same length.
@@ -9,11 +10,16 @@ import glob
 import os
 import shutil
 
+import guests
 import harness
 from paths import Paths
 
 JEMALLOC = "jemalloc"
 HEAPTAP = "heaptap"
+# libheaptap-guest.so over these hosts.
+GUEST_OF_JEMALLOC = "guest of jemalloc"
+GUEST_OF_GLIBC = "guest of glibc"
+HOSTS = {GUEST_OF_JEMALLOC: "libjemalloc.so.2", GUEST_OF_GLIBC: None}
 LIMIT_SECONDS = 500
 OPTIONS = "prof:true,prof_accum:true,lg_prof_sample:0,prof_final:true,prof_prefix:"
 
@@ -37,12 +43,16 @@ class Recording:
         self.faults = faults
 
 
-def environment(allocator, options, collector):
-    """The variables that the allocator needs. `heaptap run` adds the last two itself."""
-    if allocator == HEAPTAP:
+def environment(allocator, options, collector, folder):
+    """The variables that the allocator needs. `heaptap run` adds the last two itself, before what LD_PRELOAD has."""
+    if allocator != JEMALLOC:
         # prof_prefix alone does nothing.
-        return {"MALLOC_CONF": "prof_prefix:".ljust(len(options), "x")}
-    return {"MALLOC_CONF": options, "LD_PRELOAD": "libjemalloc.so.2".rjust(len(harness.LIBRARY), ":"),
+        return {"MALLOC_CONF": "prof_prefix:".ljust(len(options), "x"), "LD_PRELOAD": HOSTS.get(allocator)}
+    other = harness.LIBRARY
+    # Its guest was recorded before.
+    if os.path.exists(guests.library(folder)):
+        other = f"{guests.library(folder)}:libjemalloc.so.2"
+    return {"MALLOC_CONF": options, "LD_PRELOAD": "libjemalloc.so.2".rjust(len(other), ":"),
             "HEAPTAP_CONF": f"collector:{collector},lg_prof_sample:0"}
 
 
@@ -57,30 +67,31 @@ def record(subject, allocator, folder, name, collector, elsewhere=("", 0), wrapp
     if subject.prepare:
         subject.prepare(work)
     command = [*wrapper, *(word.replace("{allocator}", allocator) for word in subject.command)]
-    options = {"env": {**subject.environment, **environment(allocator, more + OPTIONS + prefix, collector)}, "cwd": work}
+    options = {"env": {**subject.environment, **environment(allocator, more + OPTIONS + prefix, collector, folder)}, "cwd": work}
     if subject.stdin:
         options["stdin"] = open(os.path.join(work, subject.stdin), "rb")  # closed with the Process
     before = ["prlimit", f"--stack={stack}:"] if stack else []
     before += ["setarch", "-R"]
-    if allocator == HEAPTAP:
+    if allocator != JEMALLOC:
+        binary = guests.place(folder) if allocator in HOSTS else harness.HEAPTAP
         process = harness.Session(["run", "--books", "--exact", "-o", prefix, "--", *command], folder, before=before,
-                                  **options)
+                                  binary=binary, **options)
     else:
         process = harness.Process([*before, *command], folder, **options)
     status = process.wait(LIMIT_SECONDS)
     assert status == 0, f"{command} under {allocator}: status {status}\n{process.stderr()}"
     faults = []
-    if allocator == HEAPTAP:
+    if allocator != JEMALLOC:
         try:
             process.check()
         except AssertionError as error:
             faults.append(str(error))
     programs = {}
     for file in sorted(glob.glob(f"{prefix}.*.heap")):
-        paths = Paths.read(file, allocator == HEAPTAP, subject.rename, subject.is_own)
+        paths = Paths.read(file, allocator != JEMALLOC, subject.rename, subject.is_own)
         if paths.program in programs:
             programs[paths.program].add(paths)
         else:
             programs[paths.program] = paths
     assert programs, f"{command} under {allocator}: no dumps\n{process.stderr()}"
-    return Recording(programs, process.pid if allocator == HEAPTAP else collector, faults)
+    return Recording(programs, process.pid if allocator != JEMALLOC else collector, faults)

@@ -87,7 +87,8 @@ $(filter-out $(DIFFERENTIAL)/mallctl_trials,$(TABLE_TARGETS)): tests/differentia
 differential-targets: $(DIFFERENTIAL_TARGETS)
 
 .PHONY: test-differential test-differential-small
-test-differential test-differential-small: $(BUILD)/heaptap $(BUILD)/libheaptap.so differential-targets
+test-differential test-differential-small: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap-guest.so \
+  differential-targets
 
 # Tests of the comparisons themselves.
 DIFFERENTIAL_PYTEST = PYTHONDONTWRITEBYTECODE=1 $(PYTEST) -c tests/differential/pytest.ini
@@ -95,10 +96,12 @@ DIFFERENTIAL_PYTEST = PYTHONDONTWRITEBYTECODE=1 $(PYTEST) -c tests/differential/
 test-differential: ## compare call paths of many programs with jemalloc's (root)
 	$(Q)$(DIFFERENTIAL_PYTEST) tests/differential/test_paths.py
 	$(Q)tests/differential/run
+	$(Q)tests/differential/run --guest
 
 test-differential-small: ## the same, only programs that take seconds (root)
 	$(Q)$(DIFFERENTIAL_PYTEST) tests/differential/test_paths.py
 	$(Q)tests/differential/run --small
+	$(Q)tests/differential/run --guest w ls exceptions vfork optimised
 
 .PHONY: test-differential-wrapped test-differential-busy
 test-differential-wrapped test-differential-busy: $(BUILD)/heaptap $(BUILD)/libheaptap.so differential-targets

@@ -166,3 +166,6 @@ SUBJECTS = {
     "plugins": Subject(target("plugins"), target("plugin_first.so"), target("plugin_second.so"), rename=one_plugin),
     "static_pie": Subject(target("static/{allocator}/archive"), rename=by_name, is_own=is_linked_allocators),
 }
+
+# Those that libheaptap-guest.so can record: with an allocator that can be preloaded.
+OF_GUESTS = [name for name in SUBJECTS if name != "static_pie"]

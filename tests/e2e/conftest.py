@@ -42,7 +42,7 @@ import pytest
 sys.dont_write_bytecode = True
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 shutil.rmtree(os.path.join(os.path.dirname(__file__), "__pycache__"), ignore_errors=True)
-pytest.register_assert_rewrite("allocators", "attacks", "books", "daemon", "dumping", "heap_v2", "lab", "lines", "loader",
+pytest.register_assert_rewrite("allocators", "attacks", "books", "daemon", "dumping", "heap_v2", "lab", "law", "lines", "loader",
                                "one_liners", "security")
 
 import allocators  # noqa: E402

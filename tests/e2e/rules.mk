@@ -11,7 +11,8 @@ TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet exa
   mtev_endpoints recent small_stacks resets short_lived hungry paced short_threads \
   deep_frames pending \
   libleft.so libright.so libbare.so libdeep.so libstop_at_last_dump.so statistics_print libstatistics.so wiki_leak_jemalloc jemalloc_example \
-  jemalloc_example_conf jemalloc_example_static heaptap_example other_jemalloc other_jemalloc_linked environment_static)
+  jemalloc_example_conf jemalloc_example_static heaptap_example other_jemalloc other_jemalloc_linked environment_static \
+  pool pool_static buffers global named_heap doors_static doors_own doors_own_static doors_cxx_static doors_cxx_own puppet_guest)
 
 $(TARGETS)/%: tests/targets/%.c
 	$(say) CC $@
@@ -136,6 +137,54 @@ $(TARGETS)/foreign: tests/targets/foreign.c $(TARGETS)/libsmall.so
 	$(say) CC $@
 	$(Q)$(CC) $(TARGET_FLAGS) $(DEPENDENCIES) $< -o $@ -L$(TARGETS) -lsmall -Wl,-rpath,'$$ORIGIN'
 
+# Programs that tell heaptap of heaps of their own.
+HEAP_FLAGS := $(TARGET_FLAGS) -Iallocator/include
+HEAP_LIBRARIES := -L$(BUILD) -lheaptap-sample
+
+$(addprefix $(TARGETS)/,pool named_heap): $(TARGETS)/%: tests/targets/heaps/%.c $(BUILD)/libheaptap-sample.a
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(HEAP_FLAGS) $(DEPENDENCIES) $< -o $@ $(HEAP_LIBRARIES)
+
+$(TARGETS)/pool_static: tests/targets/heaps/pool.c $(BUILD)/libheaptap-sample.a
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(HEAP_FLAGS) -static $(DEPENDENCIES) $< -o $@ $(HEAP_LIBRARIES)
+
+$(TARGETS)/buffers: tests/targets/heaps/buffers.cc $(BUILD)/libheaptap-sample.a
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++20 $(HEAP_FLAGS) $(DEPENDENCIES) $< -o $@ $(HEAP_LIBRARIES)
+
+$(TARGETS)/global: tests/targets/heaps/global.rs $(BUILD)/libheaptap-sample.a
+	$(say) RUSTC $@
+	@mkdir -p $(@D)
+	$(Q)MAKEFLAGS= rustc -O -g --edition 2021 $< -o $@ -L $(BUILD)
+
+# Programs whose own calls of malloc are sampled, as `pkg-config --libs heaptap-guest` links them.
+GUEST_FLAGS = $(shell sed -n 's/^Libs: *//p' allocator/heaptap-guest.pc.in | sed 's|$${libdir}|$(BUILD)|')
+
+$(TARGETS)/doors_static: tests/targets/heaps/doors.c
+$(TARGETS)/doors_own $(TARGETS)/doors_own_static: tests/targets/heaps/doors.c tests/targets/heaps/own_malloc.c
+$(TARGETS)/puppet_guest: tests/targets/puppet.c
+$(addprefix $(TARGETS)/,doors_static doors_own_static puppet_guest): HOW := -static
+$(addprefix $(TARGETS)/,doors_static doors_own doors_own_static puppet_guest): $(BUILD)/libheaptap-guest.a allocator/heaptap-guest.pc.in
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(TARGET_FLAGS) -fno-builtin $(HOW) $(filter %.c,$^) -o $@ $(GUEST_FLAGS)
+
+$(TARGETS)/own_malloc.o: tests/targets/heaps/own_malloc.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(TARGET_FLAGS) -fno-builtin -c $< -o $@
+
+$(TARGETS)/doors_cxx_own: $(TARGETS)/own_malloc.o
+$(TARGETS)/doors_cxx_static: HOW := -static
+$(TARGETS)/doors_cxx_static $(TARGETS)/doors_cxx_own: tests/targets/heaps/doors_cxx.cc $(BUILD)/libheaptap-guest.a allocator/heaptap-guest.pc.in
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++20 $(TARGET_FLAGS) $(HOW) $(filter %.cc %.o,$^) -o $@ $(GUEST_FLAGS)
+
 # An allocator that gives up on a dump after half a second instead of ten, for faster tests.
 IMPATIENT := $(BUILD)/tests/impatient
 
@@ -174,12 +223,12 @@ case $$first$$second in 00 | 05 | 50) ;; *) exit 1 ;; esac
 endef
 
 .PHONY: test-e2e
-test-e2e: $(BUILD)/heaptap $(BUILD)/libheaptap.so targets ## run end-to-end tests against the real kernel (root); E2E_TESTS
+test-e2e: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap-guest.so targets ## run end-to-end tests against the real kernel (root); E2E_TESTS
 	$(Q)$(call run_e2e,not slow)
 
 # The slow tests with their full durations, and a table of their results.
 .PHONY: test-long
-test-long: $(BUILD)/heaptap $(BUILD)/libheaptap.so targets ## run endurance tests and slow end-to-end tests (root)
+test-long: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap-guest.so targets ## run endurance tests and slow end-to-end tests (root)
 	$(Q)scripts/bootstrap programs
 	$(Q)rm -f $(BUILD)/long.md
 	$(Q)export HEAPTAP_LONG=1; $(call run_e2e,slow or endurance,--held-table=$(BUILD)/long.md)

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 
+import guests
 import harness
 from program import PATH
 from programs import Profiled
@@ -14,16 +15,19 @@ LG_SAMPLE = "12"
 # Ends of stacks, from %warn lines of dumps, that a table would have prevented.
 CUT = re.compile(r"heaptap: (\d+) samples whose outer frames are missing: their stacks end at "
                  r"(?:an unwind table not loaded yet|the end of the raw stack's copy)")
-RUN_OPTIONS = {"run": ["--lg-sample", LG_SAMPLE], "exact": ["--exact"]}
-MODES = ["plain", "preloaded", *RUN_OPTIONS]
+RUN_OPTIONS = {"run": ["--lg-sample", LG_SAMPLE], "exact": ["--exact"], "guest exact": ["--exact"]}
+MODES = ["plain", "preloaded", "run", "exact"]
+# With libheaptap-guest.so over an allocator; plain is this allocator alone.
+GUEST_MODES = ["plain", "guest", "guest exact"]
 
 
 class Mode:
     """Starts the commands of one run of a program. `place` is a folder with heaptap and its library that every user may
-    read."""
+    read, and a folder of guests.place(). `host`: the allocator below the guest, of guests.HOSTS."""
 
-    def __init__(self, name, folder, place):
+    def __init__(self, name, folder, place, host="glibc"):
         self.name = name
+        self._host = guests.HOSTS[host]
         self._folder = os.path.join(folder, "streams")
         self._place = place
         self._prefix = os.path.join(folder, "profile", "p")
@@ -34,12 +38,19 @@ class Mode:
 
     def start(self, command, env=None, **options):
         env = {"PATH": PATH, **(env or {})}
+        heaptap = f"{self._place}/heaptap"
+        if self._host:
+            env["LD_PRELOAD"] = self._host
         if self.name == "preloaded":
             env["LD_PRELOAD"] = f"{self._place}/libheaptap.so"
+        elif self.name == "guest":
+            env["LD_PRELOAD"] = f"{guests.library(self._place)} {self._host}".strip()
+        elif self.name == "guest exact":
+            heaptap = os.path.join(os.path.dirname(guests.library(self._place)), "heaptap")
         if self.name not in RUN_OPTIONS:
             return Started(harness.Process(command, self._folder, env=env, **options))
         arguments = ["run", "--books", *RUN_OPTIONS[self.name], "-o", self._prefix, "--", *command]
-        session = harness.Session(arguments, self._folder, binary=f"{self._place}/heaptap", env=env, **options)
+        session = harness.Session(arguments, self._folder, binary=heaptap, env=env, **options)
         self._sessions.append(session)
         return Profiled(session)
 

@@ -6,7 +6,8 @@
 PROGRAMS ?=
 
 .PHONY: test-programs
-test-programs: ## install what is missing, build, run Debian's programs in four ways and compare (root); PROGRAMS
+test-programs: ## install what is missing, build, run Debian's programs in four ways, and with the guest over four allocators, and compare (root); PROGRAMS
 	$(Q)scripts/bootstrap programs
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tests/programs/run $(PROGRAMS)
+	$(Q)for host in glibc jemalloc tcmalloc mimalloc; do tests/programs/run --guest=$$host $(PROGRAMS) || exit; done

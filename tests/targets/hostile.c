@@ -9,7 +9,8 @@
  *   ask FILE         asks for a dump into such a file, or into PATH                      -> "answered ERROR", "silent"
  *   request N FILE   the same N times, every 5 ms, each with a request and descriptors of
  *                    its own, without waiting                                            -> "requested N"
- *   sample N         fires otel_memory:alloc for N blocks of 64 bytes that are not there -> "sampled N"
+ *   sample N         fires otel_memory:alloc for N blocks of 64 bytes that are not there,
+ *                    other blocks each time                                              -> "sampled N"
  *   paths BITS       the same once on each of 2^BITS call paths                          -> "sampled N"
  *   map N            maps its own program N times, as code                               -> "mapped N"
  *   map_file PATH    maps a file as code                                                  -> "mapped 1"
@@ -176,15 +177,20 @@ static void ask(const char* kind) {
   }
 }
 
+/* The address of a block that has not been sampled before. */
+static uintptr_t new_block(void) {
+  static uintptr_t block = 0x1000;
+  return block += BLOCK;
+}
+
 static void go(unsigned long path, int depth);
 
 __attribute__((noinline, noclone)) static void go_left(unsigned long path, int depth) { go(path, depth); }
 __attribute__((noinline, noclone)) static void go_right(unsigned long path, int depth) { go(path, depth); }
 
 __attribute__((noinline, noclone)) static void go(unsigned long path, int depth) {
-  static uintptr_t block = 0x100000;
   if (depth == 0) {
-    fire_alloc(block += BLOCK, BLOCK, BLOCK);
+    fire_alloc(new_block(), BLOCK, BLOCK);
   } else if (path & 1) {
     go_right(path >> 1, depth - 1);
   } else {
@@ -275,7 +281,7 @@ static void hide(const char* path, long count) {
       if (pthread_create(&thread, NULL, touch, &hidden) != 0) die("thread");
       make_valid(control);
       fire_start((uintptr_t)control);
-      fire_alloc(0x1000, BLOCK, BLOCK);
+      fire_alloc(new_block(), BLOCK, BLOCK);
       if (mmap(control, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) != control) die(path);
       if (write(mapped[1], &byte, 1) != 1 || write(ready[1], &byte, 1) != 1) die("pipe");
       for (;;) pause();
@@ -349,7 +355,7 @@ int main(void) {
       }
       printf("requested %ld\n", count);
     } else if (sscanf(line, "sample %ld", &count) == 1) {
-      for (long i = 0; i < count; i++) fire_alloc(0x1000 + BLOCK * (uintptr_t)i, BLOCK, BLOCK);
+      for (long i = 0; i < count; i++) fire_alloc(new_block(), BLOCK, BLOCK);
       printf("sampled %ld\n", count);
     } else if (sscanf(line, "paths %ld", &count) == 1) {
       for (unsigned long path = 0; path < 1UL << count; path++) go(path, (int)count);

@@ -36,6 +36,7 @@ struct header {
 
 enum { ARENA_BYTES = 64 << 20 };
 static char *next, *end;
+static unsigned sample_every = SMALL_SAMPLE_EVERY;
 static unsigned until_sample = SMALL_SAMPLE_EVERY;
 
 /* Only for one thread, and freed blocks are not reused: only the probes matter here. */
@@ -56,10 +57,10 @@ void* small_allocate(size_t size) {
   next += sizeof(struct header) + size;
   header->size = size;
   if (--until_sample == 0) {
-    until_sample = SMALL_SAMPLE_EVERY;
+    until_sample = sample_every;
     if (otel_memory_alloc_semaphore != 0) {
       header->sampled = 1;
-      probe_alloc(header + 1, size, size * SMALL_SAMPLE_EVERY);
+      probe_alloc(header + 1, size, size * sample_every);
     }
   }
   return header + 1;
@@ -68,6 +69,14 @@ void* small_allocate(size_t size) {
 void small_free(void* block) {
   struct header* header = (struct header*)block - 1;
   if (header->sampled) {
+    probe_free(block);
+  }
+}
+
+void small_set_rate(unsigned every) { sample_every = until_sample = every; }
+
+void small_report_free(void* block) {
+  if (otel_memory_free_semaphore != 0) {
     probe_free(block);
   }
 }

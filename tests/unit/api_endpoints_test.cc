@@ -98,8 +98,21 @@ TEST_F(HttpEndpointsTest, MtevMemory) {
 }
 
 TEST_F(HttpEndpointsTest, MtevMemoryOfHostileProcess) {
-  collector_.allocators[42].statistics = {~uint64_t{0}, ~uint64_t{0}, 2, 0, 0, 0, 0};
+  collector_.allocators[42].statistics = heaptap_statistics{~uint64_t{0}, ~uint64_t{0}, 2, 0, 0, 0, 0};
   EXPECT_EQ(json::parse(Get("/mtev/memory.json").body)["jemalloc"]["stats"]["resident"], ~uint64_t{0});
+}
+
+// The host's figures are unknown, and heaptap's own are none of the program's memory.
+TEST_F(HttpEndpointsTest, OfAGuest) {
+  collector_.processes[0].allocator = "guest over jemalloc 5.3.0";
+  collector_.allocators[42].name = "guest over jemalloc 5.3.0";
+  collector_.allocators[42].statistics.reset();
+  const json stats = json::parse(Get("/mtev/memory.json").body)["jemalloc"]["stats"];
+  EXPECT_EQ(stats, json({{"allocated", 4096}}));
+  const json allocator = json::parse(Get("/pid/42/allocator.json").body);
+  EXPECT_EQ(allocator["name"], "guest over jemalloc 5.3.0");
+  EXPECT_TRUE(allocator["statistics"].is_null());
+  EXPECT_EQ(json::parse(Get("/processes.json").body)["processes"][0]["allocator"], "guest over jemalloc 5.3.0");
 }
 
 TEST_F(HttpEndpointsTest, MtevWithSeveralProcesses) {
@@ -296,7 +309,8 @@ TEST_F(HttpEndpointsTest, Processes) {
                             "recorded_since": "2023-11-14T22:13:20+00:00",
                             "live_bytes": 4096.0, "live_objects": 4096.0, "peak_bytes": 4096.0,
                             "allocated_bytes": 8192.0, "allocated_objects": 8192.0, "allocation_rate": 0.0,
-                            "contexts": 1, "samples": 2, "lg_sample": 19, "active": null, "losses": {}})"));
+                            "contexts": 1, "samples": 2, "lg_sample": 19, "active": null, "losses": {},
+                            "allocator": null})"));
   EXPECT_EQ(document["processes"][1]["owner"], nullptr);
   EXPECT_EQ(document["processes"][1]["command"], "oth\\012er");
   EXPECT_EQ(document["processes"][1]["service"], "<b>web");

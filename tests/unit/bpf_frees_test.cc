@@ -100,6 +100,36 @@ TEST_F(BpfFrees, GoWithTheNextSample) {
   EXPECT_EQ(Freed(), 3u);
 }
 
+// The entry of the freed object becomes that of the sample.
+TEST_F(BpfFrees, TheAddressOfTheFirstFreeIsSampledAgain) {
+  NEED_BPF(Load());
+  Track();
+  Sample(0x1000, 1);
+  for (uint64_t serial = 1; serial <= 100; serial++) {
+    Hold(0x1000, serial);
+    if (serial % 10 == 0) Hold(0x1000, serial);  // a second free, of what is freed
+    Sample(0x1000, serial + 1);
+    ASSERT_EQ(LiveObjects(), 1u);
+    ASSERT_EQ(Freed(), serial);
+  }
+  const absl::StatusOr<heaptap_process> process = books().processes().Read(puppet_.pid());
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_EQ(process->figures.live_objects, 1u);
+  EXPECT_EQ(process->figures.live_weight, 64u);
+  EXPECT_EQ(process->figures.peak_weight, 64u);
+  EXPECT_EQ(process->figures.allocated_weight, 101u * 64);
+
+  // A sample that is not entered takes no entry with it.
+  Hold(0x1000, 101);
+  puppet_.Do({.kind = Order::kSample, .address = 0x1000, .size = 64, .weight = 63, .serial = 102, .slot = 1});
+  EXPECT_EQ(Lost(HEAPTAP_LOSS_BAD_SAMPLE), 1u);
+  EXPECT_EQ(LiveObjects(), 0u);
+  EXPECT_TRUE(books().Sweep().ok());
+  Sample(0x1000, 103);
+  EXPECT_EQ(LiveObjects(), 1u);
+  EXPECT_EQ(Freed(), 101u);
+}
+
 // The free of the first object comes after the second object at its address, and twice.
 TEST_F(BpfFrees, ALateFreeIsNotThatOfTheNextObject) {
   NEED_BPF(Load());
@@ -206,7 +236,7 @@ TEST_F(BpfFrees, TheCollectorMayTakeThem) {
   EXPECT_EQ(Freed(), 100u);
   const absl::StatusOr<heaptap_process> process = books().processes().Read(puppet_.pid());
   ASSERT_TRUE(process.ok()) << process.status();
-  EXPECT_EQ(process->costs.frees, 100u);
+  EXPECT_EQ(process->costs.frees, 0u) << "without a probe";
 }
 
 }  // namespace

@@ -99,6 +99,7 @@ __u64 host_find_in_table(const struct heaptap_file* file, __u64 offset);
 #define bpf_get_current_comm host_get_current_comm
 #define bpf_get_current_pid_tgid host_get_current_pid_tgid
 #define bpf_ktime_get_ns host_ktime_get_ns
+#define bpf_jiffies64 host_ktime_get_ns
 #define bpf_get_current_task_btf host_get_current_task_btf
 
 /* The helpers that call back; macros, so that the callback is called as what it is. */

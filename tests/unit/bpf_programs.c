@@ -7,6 +7,7 @@
 /* clang-format on */
 
 #include "bpf/control.bpf.h"
+#include "bpf/figures.bpf.h"
 #include "bpf/stack.bpf.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -23,9 +24,10 @@ const struct host_map host_maps[] = {
 const __u32 host_map_count = COUNT_OF(host_maps);
 
 __u64 host_take_stack(struct host_context* context, struct heaptap_stack* stack) {
-  struct scratch* scratch = claim_scratch();
+  struct scratch* scratch =
+      take_stack(&context->registers, context->process, context->tgid, context->process->identity.id);
   if (!scratch) return 0;
-  __u64 id = take_stack(&context->registers, context->process, context->tgid, context->process->identity.id, scratch);
+  const __u64 id = scratch->stack_id;
   *stack = scratch->stack;
   release_scratch(scratch);
   return id;
@@ -34,7 +36,10 @@ __u64 host_take_stack(struct host_context* context, struct heaptap_stack* stack)
 struct heaptap_tally* host_find_tally(struct host_context* context, struct heaptap_tally_key* key, __u64 weight) {
   struct heaptap_tally* tally;
   enum heaptap_loss_reason stack_loss;
-  find_tally(&context->registers, context->process, context->tgid, key, &tally, &stack_loss);
+  struct scratch* scratch =
+      take_stack(&context->registers, context->process, context->tgid, context->process->identity.id);
+  const struct reuse none = {};
+  find_tally(context->process, scratch, &none, key, &tally, &stack_loss);
   if (stack_loss != HEAPTAP_NO_LOSS) count_loss(key->process_id, stack_loss, weight);
   return tally;
 }
@@ -43,12 +48,18 @@ int host_is_control_block(const struct heaptap_control* control) { return is_con
 
 enum heaptap_loss_reason host_insert_live(struct host_context* context, const struct heaptap_live_key* key,
                                           const struct heaptap_live* object) {
-  return insert_live(context->process, context->tgid, key, object, 0);
+  struct removed removed = {};
+  return insert_live(context->process, context->tgid, key, object, 0, &removed);
 }
 
 int host_remove_live(struct host_context* context, const struct heaptap_live_key* key) {
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
-  return entry && is_serial(entry->serial) ? remove_live(context->process, key->process_id, entry, entry->serial) : 1;
+  struct heaptap_tally* tally;
+  struct removed removed = {};
+  if (!entry || !is_serial(entry->serial)) return 1;
+  const int error = remove_live(key->process_id, entry, entry->serial, HEAPTAP_LIVE_NONE, &removed, &tally);
+  count_removed(context->process, key->process_id, &removed);
+  return error;
 }
 
 __u64 host_find_rule(struct host_context* context, __u64 pc) {

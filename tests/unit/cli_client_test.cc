@@ -41,7 +41,8 @@ using ::testing::SizeIs;
 constexpr char kRedis[] = R"({"pid": 42, "process_id": 7, "owner": 1000, "command": "redis", "executable": "/bin/redis",
     "service": "redis-server", "control_group": "/system.slice/redis-server.service",
     "recorded_since": "2026-01-02T03:04:05.678Z", "live_bytes": 1572864.5, "live_objects": 12.25, "peak_bytes": 3145728, "allocated_bytes": 1e9, "allocated_objects": 1e6, "allocation_rate": 2048,
-    "contexts": 5, "samples": 99, "lg_sample": 19, "active": false, "losses": {"ring-buffer": 3, "stacks": 4}})";
+    "contexts": 5, "samples": 99, "lg_sample": 19, "active": false, "losses": {"ring-buffer": 3, "stacks": 4},
+    "allocator": "guest over jemalloc 5.3.0"})";
 
 std::string Processes(absl::string_view list) {
   return absl::StrCat(R"({"schema_version": 1, "processes": [)", list, "]}");
@@ -246,13 +247,16 @@ TEST_F(ClientTest, List) {
                                                          {"redis", "\\u001b]0;x"},
                                                          {"1572864.5", "10"},
                                                          {"\"active\": false, ", ""},
+                                                         {"over jemalloc 5.3.0", "\\u001b -"},
                                                          {R"({"ring-buffer": 3, "stacks": 4})", "{}"}});
   daemon_->Answer("GET /processes.json", {Http(200, Processes(absl::StrCat(small, ",", kRedis)))});
   EXPECT_EQ(Run({"list"}), kSuccess);
   EXPECT_EQ(err_, "");
-  EXPECT_THAT(out_, MatchesRegex("PID  COMMAND +UPTIME +LIVE +PEAK +RATE/s +CONTEXTS +SAMPLES +LG +ACTIVE +LOSSES\n"
-                                 " 42  redis +[^ ]+ +1.5M +3.0M +2.0K +5 +99 +19 +off +7 .ring-buffer 3, stacks 4.\n"
-                                 "  5  .]0;x +[^ ]+ +10 +3.0M +2.0K +5 +99 +19 +- +0\n"));
+  EXPECT_THAT(
+      out_, MatchesRegex("PID  COMMAND +UPTIME +LIVE +PEAK +RATE/s +CONTEXTS +SAMPLES +LG +ACTIVE +LOSSES +ALLOCATOR\n"
+                         " 42  redis +[^ ]+ +1.5M +3.0M +2.0K +5 +99 +19 +off +7 .ring-buffer 3, stacks 4.  guest over "
+                         "jemalloc 5.3.0\n"
+                         "  5  .]0;x +[^ ]+ +10 +3.0M +2.0K +5 +99 +19 +- +0 +guest .033 -\n"));
   EXPECT_EQ(Run({"list", "--json"}), kSuccess);
   const auto document = nlohmann::json::parse(out_);
   EXPECT_EQ(document["schema_version"], 1);
@@ -413,6 +417,16 @@ TEST_F(ClientTest, Stats) {
   EXPECT_EQ(document["process"], nlohmann::json::parse(kRedis));
   EXPECT_EQ(document["allocator"]["statistics"]["dirty"], 4096);
   EXPECT_EQ(Run({"stats", "43"}), kNoTarget);
+}
+
+TEST_F(ClientTest, StatsOfAGuest) {
+  daemon_->Answer("GET /processes.json", {Http(200, Processes(kRedis))});
+  daemon_->Answer("GET /pid/42/allocator.json",
+                  {Http(200, R"({"schema_version": 1, "name": "guest over \u001bmalloc", "options": 3, "active": true,
+                                 "lg_sample": 12, "statistics": null})")});
+  EXPECT_EQ(Run({"stats", "42"}), kSuccess) << err_;
+  EXPECT_THAT(out_, AllOf(HasSubstr("\nallocator        guest over \\033malloc\n"), Not(HasSubstr("mapped")),
+                          HasSubstr("\nstatistics       known to the host only\n")));
 }
 
 TEST_F(ClientTest, StatsWithoutAControlBlock) {

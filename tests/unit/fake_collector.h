@@ -232,8 +232,10 @@ inline void AddProcess(FakeCollector& collector, pid_t pid, std::optional<uid_t>
                               .process_id = process_id,
                               .executable = executable,
                               .time = absl::FromUnixSeconds(1700000100)};
-  collector.allocators[pid] = {
-      .options = HEAPTAP_OPTION_PROF, .active = true, .lg_sample = 19, .statistics = {300, 200, 50, 0, 0, 0, 0}};
+  collector.allocators[pid] = {.options = HEAPTAP_OPTION_PROF,
+                               .active = true,
+                               .lg_sample = 19,
+                               .statistics = heaptap_statistics{300, 200, 50, 0, 0, 0, 0}};
 }
 
 }  // namespace heaptap::api

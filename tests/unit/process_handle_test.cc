@@ -262,9 +262,36 @@ TEST(CheckControl, MagicVersionSize) {
   control.version++;
   EXPECT_THAT(CheckControl(control, 1).message(), HasSubstr("from the same release"));
   control.version--;
-  control.magic = 0;
+  control.magic = 1;
   EXPECT_TRUE(absl::IsInvalidArgument(CheckControl(control, 1)));
+  control.magic = 0;
+  EXPECT_TRUE(absl::IsNotFound(CheckControl(control, 1))) << "the library takes no samples";
   EXPECT_EQ(memcmp("heaptap", &(control.magic = HEAPTAP_CONTROL_MAGIC), 8), 0);
+}
+
+// The host is the process's claim.
+TEST(AllocatorName, OfHeaptapAndOfAGuest) {
+  heaptap_control control = {};
+  EXPECT_EQ(AllocatorName(control), "heaptap");
+  control.statistics.mapped = 7;
+  EXPECT_EQ(AllocatorFiguresOf(control).statistics->mapped, 7);
+  strcpy(control.host, "jemalloc 5.3.0");
+  EXPECT_EQ(AllocatorName(control), "guest over jemalloc 5.3.0");
+  EXPECT_EQ(AllocatorFiguresOf(control).name, "guest over jemalloc 5.3.0");
+  EXPECT_FALSE(AllocatorFiguresOf(control).statistics.has_value());
+  strcpy(control.host, "\x1b[31m\n\xc3\xa9");
+  EXPECT_EQ(AllocatorName(control), "guest over ?[31m???");
+  memset(control.host, 'x', sizeof(control.host));
+  EXPECT_EQ(AllocatorName(control), "guest over " + std::string(sizeof(control.host), 'x')) << "without a NUL";
+}
+
+TEST(AllocatorFiguresOf, TheRateInEffect) {
+  heaptap_control control = {};
+  control.lg_sample = 19;
+  control.collector_lg_sample = HEAPTAP_NO_RATE;
+  EXPECT_EQ(AllocatorFiguresOf(control).lg_sample, 19);
+  control.collector_lg_sample = 3;
+  EXPECT_EQ(AllocatorFiguresOf(control).lg_sample, 3);
 }
 
 heaptap_control block = {};
@@ -275,7 +302,7 @@ TEST(TakeControl, WritesOnlyIntoAControlBlock) {
   absl::StatusOr<Handle> handle = Handle::Open(child.pid());
   ASSERT_TRUE(handle.ok());
   const auto address = reinterpret_cast<uint64_t>(&block);
-  EXPECT_TRUE(absl::IsInvalidArgument(TakeControl(*handle, address, 3, false, getpid())))
+  EXPECT_TRUE(absl::IsNotFound(TakeControl(*handle, address, 3, false, getpid())))
       << "an exec may have come in between";
   heaptap_control copy;
   ASSERT_TRUE(handle->Read(address, &copy, sizeof(copy)).ok());
@@ -318,8 +345,8 @@ TEST(WriteControl, WritesOnlyIntoAControlBlock) {
   absl::StatusOr<Handle> handle = Handle::Open(child.pid());
   ASSERT_TRUE(handle.ok());
   const auto address = reinterpret_cast<uint64_t>(&block);
-  EXPECT_TRUE(absl::IsInvalidArgument(WriteActive(*handle, address, true)));
-  EXPECT_TRUE(absl::IsInvalidArgument(WriteRate(*handle, address, 3)));
+  EXPECT_TRUE(absl::IsNotFound(WriteActive(*handle, address, true)));
+  EXPECT_TRUE(absl::IsNotFound(WriteRate(*handle, address, 3)));
   heaptap_control copy;
   ASSERT_TRUE(handle->Read(address, &copy, sizeof(copy)).ok());
   EXPECT_EQ(copy.active, 7);

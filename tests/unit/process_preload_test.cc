@@ -87,6 +87,33 @@ TEST_F(Preload, EmptyVariablesAreNone) {
   EXPECT_THAT(Conf(), ElementsAre(OurCollector(), "lg_prof_sample:12"));
 }
 
+TEST_F(Preload, EntriesOfLdPreload) {
+  EXPECT_THAT(SplitPreload(""), IsEmpty());
+  EXPECT_THAT(SplitPreload(" a.so::/b.so  c.so:"), ElementsAre("a.so", "/b.so", "c.so"));
+}
+
+// A process can have one of the two libraries, and one copy of the guest, which the dynamic linker loads once.
+TEST_F(Preload, OneLibraryOfHeaptap) {
+  const std::string guest = folder_ / "libheaptap-guest.so";
+  std::ofstream(guest) << "x";
+  const auto check = [&](Library which, const std::string& preload) {
+    setenv("LD_PRELOAD", preload.c_str(), 1);
+    return CheckPreload(which, guest);
+  };
+  for (const char* preload : {"", "libjemalloc.so.2", "/x/libheaptap.so.old:/libheaptap/other.so"}) {
+    EXPECT_TRUE(check(Library::kGuest, preload).ok()) << preload;
+    EXPECT_TRUE(check(Library::kAllocator, preload).ok()) << preload;
+  }
+  EXPECT_TRUE(check(Library::kAllocator, "/x/libheaptap.so").ok());
+  EXPECT_TRUE(check(Library::kGuest, "libjemalloc.so.2 " + guest).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(check(Library::kGuest, "a.so:/x/libheaptap.so")));
+  EXPECT_TRUE(absl::IsInvalidArgument(check(Library::kGuest, "libheaptap.so")));
+  EXPECT_TRUE(absl::IsInvalidArgument(check(Library::kGuest, "/x/libheaptap-guest.so")));
+  EXPECT_TRUE(absl::IsInvalidArgument(check(Library::kAllocator, guest)));
+  unsetenv("LD_PRELOAD");
+  EXPECT_TRUE(CheckPreload(Library::kGuest, guest).ok());
+}
+
 TEST_F(Preload, FilesOfADynamicProgram) {
   const std::string program = Compile("dynamic", "-lm -Wl,--no-as-needed");
   const std::vector<std::string> files = FilesOfProgram(program);

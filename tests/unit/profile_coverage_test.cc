@@ -39,6 +39,12 @@ TEST(Coverage, EveryPart) {
                   Pair("live", 500), Pair("other mappings", 140 + 50), Pair("stacks", 100)));
 }
 
+// Of an allocator that says nothing of itself, such as the host of a guest.
+TEST(Coverage, WithoutStatistics) {
+  EXPECT_THAT(Parts(kResident, nullptr, 500), ElementsAre(Pair("files", 300), Pair("live", 500),
+                                                          Pair("other mappings", 400 + 50), Pair("stacks", 100)));
+}
+
 // A block that the program has not written to is live, but not resident. The sum is the resident memory, even if
 // the allocator reports hostile numbers.
 TEST(Coverage, TheSumIsWhatIsResident) {

@@ -172,6 +172,7 @@ class RandomProcess {
 // looks there twice, in the fast loop and after it.
 heaptap_stack FinishAt(Simulation& process, uint32_t cut) {
   uint32_t looks = 0;
+  process.kernel.map("scratch").Clear();  // or the walk before would serve
   process.kernel.before_lookup = [&](std::string_view map) {
     if (map != "rule_cache") return;
     process.kernel.map("rule_cache").Clear();

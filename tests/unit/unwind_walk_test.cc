@@ -53,6 +53,94 @@ TEST(UnwindWalk, FramesOfTwoFiles) {
   EXPECT_LE(process.kernel.calls.read_user, 2);
 }
 
+// The programs compare the words that the walk before has read. The stack of that walk must not be taken for another.
+TEST(UnwindWalk, TheSameStackAgain) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  const uint64_t pushes = process.Function(Rule(HEAPTAP_CFA_RSP, 3, HEAPTAP_RBP_AT_CFA, -2));
+  const uint64_t by_rbp = process.Function(Rule(HEAPTAP_CFA_RBP, 2, HEAPTAP_RBP_AT_CFA, -2));
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  process.Words({pushes + 1});
+  const uint64_t local = process.next();
+  const uint64_t saved_rbp = local + 8;
+  process.Words({55, local + 64, by_rbp + 2});
+  process.MoveTo(local + 64);
+  const uint64_t near = process.Words({0, start + 3}) + 8;
+  process.MoveTo(local + 128);
+  process.Words({0, start + 4});
+  const auto walk = [&](uint64_t* id) {
+    process.registers.rip = leaf;
+    return process.kernel.Walk(process.registers, id);
+  };
+
+  uint64_t first = 0;
+  uint64_t id = 0;
+  const std::vector<uint64_t> frames = {leaf, pushes + 1, by_rbp + 2, start + 3};
+  EXPECT_EQ(Frames(walk(&first)), frames);
+  walk(&id);  // the rules are in the cache now
+  process.kernel.calls = {};
+  process.kernel.WriteWord(local, 56);
+  EXPECT_EQ(Frames(walk(&id)), frames);
+  EXPECT_EQ(id, first);
+  EXPECT_EQ(process.kernel.calls.read_user, 1);
+  const uint64_t lookups = process.kernel.calls.lookup;
+
+  // Another frame, by a saved RBP alone.
+  process.kernel.WriteWord(saved_rbp, local + 128);
+  EXPECT_THAT(Frames(walk(&id)), ElementsAre(leaf, pushes + 1, by_rbp + 2, start + 4));
+  EXPECT_NE(id, first);
+  process.kernel.WriteWord(saved_rbp, local + 64);
+  EXPECT_EQ(Frames(walk(&id)), frames);
+  EXPECT_EQ(id, first);
+  // Another return address.
+  process.kernel.WriteWord(near, start + 5);
+  EXPECT_THAT(Frames(walk(&id)), ElementsAre(leaf, pushes + 1, by_rbp + 2, start + 5));
+  process.kernel.WriteWord(near, start + 3);
+  EXPECT_EQ(Frames(walk(&id)), frames);
+
+  // Other mappings, other books, other registers: the walk looks up the rules again.
+  process.kernel.calls = {};
+  walk(&id);
+  EXPECT_EQ(process.kernel.calls.lookup, lookups);
+  process.kernel.process.mappings++;
+  EXPECT_EQ(Frames(walk(&id)), frames);
+  EXPECT_GT(process.kernel.calls.lookup, 2 * lookups);
+  EXPECT_EQ(id, first);
+  process.kernel.process.identity.id++;
+  EXPECT_EQ(Frames(walk(&id)), frames);
+  EXPECT_NE(id, first);
+  process.kernel.process.identity.id--;
+  process.registers.rip = leaf + 1;
+  EXPECT_EQ(process.kernel.Walk(process.registers).frames[0], leaf + 1);
+  process.registers.rsp() = near;
+  EXPECT_THAT(Frames(walk(&id)), ElementsAre(leaf, start + 3));
+}
+
+// More words than are kept, and more frames than fit.
+TEST(UnwindWalk, DeepStacksAgain) {
+  for (const int depth : {15, 16, 17, 31, 32, 33, 40, HEAPTAP_MAX_FRAMES - 2, HEAPTAP_MAX_FRAMES + 10}) {
+    Simulation process;
+    const uint64_t pushes = process.Function(Rule(HEAPTAP_CFA_RSP, 2, HEAPTAP_RBP_AT_CFA, -2));
+    const uint64_t start = process.Function(kEnd);
+    process.Load();
+    for (int i = 0; i < depth; i++) process.Words({static_cast<uint64_t>(i), pushes + 1 + i % 8});
+    process.Words({0, start + 1});
+    uint64_t first = 0;
+    uint64_t again = 0;
+    process.registers.rip = pushes;
+    const heaptap_stack stack = process.kernel.Walk(process.registers, &first);
+    EXPECT_EQ(stack.count, std::min(depth + 2, HEAPTAP_MAX_FRAMES));
+    EXPECT_EQ(Frames(process.kernel.Walk(process.registers, &again)), Frames(stack));
+    EXPECT_EQ(again, first);
+    // The outermost frame is another.
+    process.kernel.WriteWord(process.next() - 8, start + 2);
+    const heaptap_stack other = process.kernel.Walk(process.registers, &again);
+    EXPECT_EQ(other.frames[other.count - 1] == start + 2, depth + 2 <= HEAPTAP_MAX_FRAMES);
+    EXPECT_EQ(again != first, depth + 2 <= HEAPTAP_MAX_FRAMES);
+  }
+}
+
 TEST(UnwindWalk, ReturnAddressBelongsToTheCallBeforeIt) {
   Simulation process;
   const uint64_t leaf = process.Function(kPlain);

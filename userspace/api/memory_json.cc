@@ -20,7 +20,12 @@ uint64_t Sum(uint64_t a, uint64_t b) {
 }  // namespace
 
 std::string MemoryJson(const profile::ProcessSummary& process, const profile::AllocatorFigures& figures) {
-  const heaptap_statistics& statistics = figures.statistics;
+  exporter::Json stats = {{"allocated", profile::ToWhole(process.live_bytes)}};
+  if (const std::optional<heaptap_statistics>& statistics = figures.statistics; statistics.has_value()) {
+    stats.Set("active", statistics->active);
+    stats.Set("resident", Sum(statistics->active, statistics->dirty));
+    stats.Set("mapped", statistics->mapped);
+  }
   const auto has = [&figures](uint32_t option) { return (figures.options & option) != 0; };
   const exporter::Json all = {
       {"jemalloc",
@@ -32,11 +37,7 @@ std::string MemoryJson(const profile::ProcessSummary& process, const profile::Al
           {"prof_final", has(HEAPTAP_OPTION_PROF_FINAL)},
           {"prof_leak", has(HEAPTAP_OPTION_PROF_LEAK)}}},
         {"prof", {{"thread_active_init", true}, {"active", figures.active}, {"lg_sample", figures.lg_sample}}},
-        {"stats",
-         {{"allocated", profile::ToWhole(process.live_bytes)},
-          {"active", statistics.active},
-          {"resident", Sum(statistics.active, statistics.dirty)},
-          {"mapped", statistics.mapped}}}}}};
+        {"stats", std::move(stats)}}}};
   return absl::StrCat(all.Text(), "\n");
 }
 

@@ -60,7 +60,7 @@ enum class Program {
   kFold,
   kTalliesDeleted,
   kTakeFrees,
-  kAny,  // calls one of the first eight by the cookie of a site (enum heaptap_probe); attached to many sites at once
+  kAny,  // calls one of the first eight, by the cookie of a site (enum heaptap_probe); attached to many sites at once
 };
 inline constexpr size_t kPrograms = 16;
 

@@ -58,8 +58,9 @@ constexpr NamedProgram kNamedPrograms[] = {
 static_assert(std::size(kNamedPrograms) == kPrograms);
 
 // By enum heaptap_probe.
-constexpr Program kSitePrograms[] = {Program::kDump, Program::kThreadName, Program::kTakeControl, Program::kStart,
-                                     Program::kFree, Program::kFrees,      Program::kAlloc,       Program::kSample};
+constexpr Program kSitePrograms[] = {Program::kDump,  Program::kThreadName, Program::kTakeControl, Program::kStart,
+                                     Program::kFree,  Program::kFree,       Program::kFrees,       Program::kAlloc,
+                                     Program::kAlloc, Program::kSample};
 static_assert(std::size(kSitePrograms) == HEAPTAP_PROBES);
 
 std::string MapPin(const bpf_map* map) { return absl::StrCat("map_", bpf_map__name(map)); }

@@ -123,7 +123,8 @@ absl::StatusOr<AttachedProbe> AttachedProbe::Attach(int program, const ProbeLoca
       static_cast<int>(syscall(SYS_perf_event_open, &attributes, pid, pid == -1 ? 0 : -1, -1, PERF_FLAG_FD_CLOEXEC)));
   if (!event.valid()) return failure(errno);
   // The link keeps the event alive.
-  base::FileDescriptor link(bpf_link_create(program, event.get(), BPF_PERF_EVENT, nullptr));
+  LIBBPF_OPTS(bpf_link_create_opts, options, .perf_event = {.bpf_cookie = location.cookie});
+  base::FileDescriptor link(bpf_link_create(program, event.get(), BPF_PERF_EVENT, &options));
   if (!link.valid()) return failure(errno);
   if (ioctl(event.get(), PERF_EVENT_IOC_ENABLE, 0) != 0) return failure(errno);
   return AttachedProbe(std::move(link));

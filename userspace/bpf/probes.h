@@ -26,6 +26,7 @@ struct ProbeLocation {
   std::string path;  // opened by the kernel, which attaches to the inode
   uint64_t offset;
   uint64_t semaphore_offset;  // 0: none
+  uint64_t cookie = 0;        // bpf_get_attach_cookie
 };
 
 struct ProbeSite {

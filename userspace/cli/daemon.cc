@@ -99,7 +99,7 @@ void AddOptions(Command command, DaemonFlags& flags) {
       .Type("DIR");
   command
       .Add("--library", flags.libraries,
-           "attach to this libheaptap.so before any process maps it (others are found when they are mapped)")
+           "attach to this library of heaptap before any process maps it (others are found when they are mapped)")
       .Type("FILE");
   AddSamplingOptions(command, flags.recording);
   command.Add("--every", flags.every, "also dump every process at this interval (90s, 10m, 1h30m)").Type("TIME");
@@ -211,9 +211,11 @@ absl::StatusOr<DaemonOptions> MakeOptions(const DaemonFlags& flags) {
   system_wide.state_folder = flags.state_folder;
   system_wide.pin_folder = flags.pin_folder == "none" ? "" : flags.pin_folder;
   system_wide.libraries = flags.libraries;
-  // Most processes will use the daemon's own library.
-  if (absl::StatusOr<std::string> library = process::FindLibrary(); library.ok()) {
-    system_wide.libraries.push_back(*std::move(library));
+  // Most processes will use the daemon's own libraries.
+  for (const process::Library which : {process::Library::kAllocator, process::Library::kGuest}) {
+    if (absl::StatusOr<std::string> library = process::FindLibrary(which); library.ok()) {
+      system_wide.libraries.push_back(*std::move(library));
+    }
   }
   system_wide.retention = {.max_age = *age, .max_files = flags.max_files, .max_bytes = flags.max_bytes};
   // A default budget must not thin out an exact recording.

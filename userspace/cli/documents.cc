@@ -31,6 +31,7 @@ class Fields {
   }
 
   bool Has(const char* name) const { return Value(name) != nullptr && !Value(name)->is_null(); }
+  bool IsNull(const char* name) const { return Value(name) != nullptr && Value(name)->is_null(); }
 
   void Take(const char* name, std::string& value) {
     if (const json* field = Need(name, &json::is_string, "a string")) value = field->get<std::string>();
@@ -174,8 +175,12 @@ absl::StatusOr<profile::AllocatorFigures> GetAllocator(const Client& client, pid
   std::string error;
   Fields fields(*document, "", error);
   fields.TakeFigures(profile::kAllocatorFigures, figures);
-  if (const json* object = fields.TakeObject("statistics")) {
-    Fields(*object, "statistics", error).TakeFigures(profile::kStatisticsFigures, figures.statistics);
+  if (!fields.IsNull("statistics")) {
+    if (const json* object = fields.TakeObject("statistics")) {
+      Fields(*object, "statistics", error).TakeFigures(profile::kStatisticsFigures, figures.statistics.emplace());
+    }
+  } else {
+    figures.statistics.reset();
   }
   if (!error.empty()) return client.Unexpected(target, error);
   return figures;

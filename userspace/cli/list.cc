@@ -21,6 +21,7 @@
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/export/json.h"
+#include "userspace/process/control_block.h"
 #include "userspace/process/preloaded.h"
 #include "userspace/profile/figure_tables.h"
 #include "userspace/profile/figures.h"
@@ -63,6 +64,8 @@ std::string Text(const profile::Shown& how, const auto& value) {
   using Value = std::decay_t<decltype(value)>;
   if constexpr (std::is_same_v<Value, std::string>) {
     return HumanCommand(value);
+  } else if constexpr (std::is_same_v<Value, std::optional<std::string>>) {
+    return value.has_value() ? base::Printable(*value) : kUnknown;
   } else if constexpr (std::is_same_v<Value, std::optional<bool>>) {
     return OnOrOff(value);
   } else if constexpr (std::is_same_v<Value, absl::Time>) {
@@ -136,15 +139,18 @@ void PrintPreloaded(const std::vector<process::Preloaded>& processes) {
                {"LOSSES"},
                {"ACTIVE"},
                {"MAPPED", true},
-               {"COLLECTOR", true}});
+               {"COLLECTOR", true},
+               {"ALLOCATOR"}});
   for (const process::Preloaded& process : processes) {
     const bool has_control = process.control_address != 0;
     const heaptap_control& control = process.control;
+    const bool has_statistics = has_control && !process::IsGuest(control);
     table.Add({absl::StrCat(process.process.pid()), HumanCommand(process.command), kUnknown, kUnknown, kUnknown,
                kUnknown, kUnknown, kUnknown, has_control ? absl::StrCat(RateInEffect(control)) : kUnknown, kUnknown,
                OnOrOff(has_control ? std::optional(control.active != 0) : std::nullopt),
-               has_control ? HumanBytes(static_cast<double>(control.statistics.mapped)) : kUnknown,
-               process.collector != 0 ? absl::StrCat(process.collector) : kUnknown});
+               has_statistics ? HumanBytes(static_cast<double>(control.statistics.mapped)) : kUnknown,
+               process.collector != 0 ? absl::StrCat(process.collector) : kUnknown,
+               has_control ? process::AllocatorName(control) : kUnknown});
   }
   fputs(table.Text().c_str(), stdout);
 }
@@ -157,7 +163,8 @@ void PrintPreloadedJson(const std::vector<process::Preloaded>& processes) {
     if (process.control_address != 0) {
       entry.Set("lg_sample", RateInEffect(process.control));
       entry.Set("active", process.control.active != 0);
-      entry.Set("mapped", process.control.statistics.mapped);
+      entry.Set("allocator", process::AllocatorName(process.control));
+      if (!process::IsGuest(process.control)) entry.Set("mapped", process.control.statistics.mapped);
     }
     if (process.collector != 0) entry.Set("collector_pid", process.collector);
     list.Add(std::move(entry));

@@ -97,7 +97,8 @@ void AddCoverage(const Client& client, Seen& seen) {
   const absl::StatusOr<profile::AllocatorFigures> allocator = GetAllocator(client, *seen.pid);
   report::Subject& subject = seen.subject;
   subject.coverage =
-      profile::Cover(*resident, allocator.ok() ? &allocator->statistics : nullptr, seen.profile.Live().bytes);
+      profile::Cover(*resident, allocator.ok() && allocator->statistics.has_value() ? &*allocator->statistics : nullptr,
+                     seen.profile.Live().bytes);
   // Of the same moment as its parts.
   subject.resident_bytes = profile::SumOf(subject.coverage);
 }

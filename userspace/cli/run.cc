@@ -30,6 +30,7 @@ namespace {
 
 struct RunFlags {
   RecordingFlags recording;
+  bool guest = false;
   std::vector<std::string> only;
   std::vector<std::string> command;
 };
@@ -149,8 +150,10 @@ int Run(const RunFlags& flags) {
   if (!options.ok()) return Report(options.status());
   options->follow = true;
   options->only = flags.only;
-  absl::StatusOr<std::string> library = process::FindLibrary();
+  const process::Library which = flags.guest ? process::Library::kGuest : process::Library::kAllocator;
+  absl::StatusOr<std::string> library = process::FindLibrary(which);
   if (!library.ok()) return Report(library.status());
+  if (absl::Status status = process::CheckPreload(which, *library); !status.ok()) return Report(status);
 
   Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD});
   Priority priority;
@@ -188,10 +191,12 @@ int Run(const RunFlags& flags) {
 }  // namespace
 
 void AddRun(CommandLine& line, const std::vector<std::string>& program) {
-  Command command =
-      line.AddCommand("run", "run a program with libheaptap.so, record it and its children, and dump each at its end");
+  Command command = line.AddCommand(
+      "run", "run a program with a library of heaptap, record it and its children, and dump each at its end");
   auto flags = std::make_shared<RunFlags>();
   AddRecordingOptions(command, flags->recording);
+  command.AddFlag("--guest", flags->guest,
+                  "keep the program's own allocator: preload libheaptap-guest.so, before what LD_PRELOAD has");
   command
       .Add("--only", flags->only,
            "dump only processes with this name (comm, as ps -o comm shows it; * and ? are wildcards)")

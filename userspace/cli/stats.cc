@@ -87,11 +87,16 @@ std::string OptionNames(uint32_t options) {
 }
 
 void AppendAllocator(const profile::AllocatorFigures& figures, Values& values) {
+  values.emplace_back("allocator", figures.name.has_value() ? base::Printable(*figures.name) : kUnknown);
   values.emplace_back("prof.active", figures.active ? "on" : "off");
   values.emplace_back("lg_sample", Rate(figures.lg_sample));
   values.emplace_back("options", OptionNames(figures.options));
+  if (!figures.statistics.has_value()) {
+    values.emplace_back("statistics", "known to the host only");
+    return;
+  }
   profile::ForEachFigure(profile::kStatisticsFigures, [&](const auto& row) {
-    const uint64_t value = figures.statistics.*row.value;
+    const uint64_t value = *figures.statistics.*row.value;
     values.emplace_back(row.shown.title,
                         row.shown.in_bytes ? HumanBytes(static_cast<double>(value)) : absl::StrCat(value));
   });
@@ -120,14 +125,7 @@ int WithoutDaemon(const StatsFlags& flags) {
     values.emplace_back("recorded by", absl::StrCat("heaptap ", found->collector));
   }
   std::optional<profile::AllocatorFigures> allocator;
-  if (found->control_address != 0) {
-    const heaptap_control& control = found->control;
-    const bool has_rate = control.collector_lg_sample != HEAPTAP_NO_RATE;
-    allocator = profile::AllocatorFigures{.options = control.options,
-                                          .active = control.active != 0,
-                                          .lg_sample = has_rate ? control.collector_lg_sample : control.lg_sample,
-                                          .statistics = control.statistics};
-  }
+  if (found->control_address != 0) allocator = process::AllocatorFiguresOf(found->control);
   Print(flags, std::move(process), std::move(values), allocator);
   return kSuccess;
 }

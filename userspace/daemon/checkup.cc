@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -13,15 +14,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "heaptap/contract.h"
 #include "userspace/base/messages.h"
 #include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/kernel_error.h"
+#include "userspace/daemon/allocator_advice.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/facts.h"
 #include "userspace/process/handle.h"
-#include "userspace/process/maps.h"
+#include "userspace/process/malloc_traits.h"
 #include "userspace/process/preload.h"
 #include "userspace/recording/allocator_files.h"
 #include "userspace/recording/probe_files.h"
@@ -30,10 +34,14 @@
 #include "userspace/unwind/file_table.h"
 #include "userspace/worker/crews.h"
 #include "userspace/worker/errands.h"
+#include "userspace/worker/hands.h"
 #include "userspace/worker/reader_jobs.h"
 
 namespace heaptap::daemon {
 namespace {
+
+// For what the hands do; a command can wait longer than a collector.
+constexpr absl::Duration kPatience = absl::Seconds(5);
 
 constexpr absl::string_view kLockdown = "/sys/kernel/security/lockdown";
 
@@ -92,7 +100,7 @@ std::vector<Finding> CheckMachine() {
   findings.push_back(FromStatus(
       "eBPF programs", books.status(), "loaded; exec, fork and exit of processes are traced",
       "fix the other findings first; in a container, allow bpf(2) and perf_event_open(2) in the seccomp profile"));
-  const absl::StatusOr<std::string> library = process::FindLibrary();
+  const absl::StatusOr<std::string> library = process::FindLibrary(process::Library::kAllocator);
   findings.push_back(FromStatus("libheaptap.so", library.status(), library.value_or(""),
                                 "build it with `make` or install it with `make install`"));
   if (books.ok() && library.ok()) {
@@ -130,6 +138,11 @@ class FileReader {
     if (!answer.status.ok()) return answer.status;
     return worker::DecodeAllocator(answer.bytes);
   }
+  absl::StatusOr<process::MallocTraits> ReadMalloc(const elf::Mapping& mapping) {
+    const worker::Answer answer = Ask(worker::Job::kMalloc, mapping);
+    if (!answer.status.ok()) return answer.status;
+    return worker::DecodeMalloc(answer.bytes);
+  }
 
  private:
   worker::Answer Ask(worker::Job job, const elf::Mapping& mapping) {
@@ -157,29 +170,73 @@ Finding CheckUnwinding(const absl::StatusOr<unwind::FileTable>& table, const std
   return finding;
 }
 
+// The path of one of our libraries, to show.
+std::string PathOf(process::Library which, const char* name) {
+  return process::FindLibrary(which).value_or(absl::StrCat("/path/to/", name));
+}
+
+// What is known about a process that takes no samples. `passive`: paths of the libraries of heaptap in it.
+Evidence Gather(pid_t pid, const process::Facts& facts, worker::Hands& hands, FileReader& reader,
+                const std::vector<elf::Mapping>& mappings, const std::set<std::string>& passive) {
+  Evidence evidence = {.program = std::string(absl::StripSuffix(base::AsciiOnly(facts.executable), " (deleted)")),
+                       .command = base::AsciiOnly(facts.command),
+                       .allocator = PathOf(process::Library::kAllocator, "libheaptap.so"),
+                       .guest = PathOf(process::Library::kGuest, "libheaptap-guest.so")};
+  if (absl::StatusOr<process::StartFacts> start = hands.StartFacts(pid); start.ok()) evidence.start = *std::move(start);
+  for (const elf::Mapping& mapping : mappings) {
+    const absl::StatusOr<process::MallocTraits> traits = reader.ReadMalloc(mapping);
+    if (!traits.ok()) continue;
+    const std::string path = base::AsciiOnly(mapping.path);
+    evidence.files.push_back({.path = path,
+                              .traits = *traits,
+                              .is_program = path == evidence.program,
+                              .is_heaptap = passive.contains(path)});
+  }
+  return evidence;
+}
+
+std::optional<std::string> PathAt(const std::vector<elf::Mapping>& mappings, uint64_t address) {
+  const auto found = std::ranges::find_if(
+      mappings, [&](const elf::Mapping& mapping) { return mapping.start <= address && address < mapping.end; });
+  return found == mappings.end() ? std::nullopt : std::optional(base::AsciiOnly(found->path));
+}
+
+// The mappings of different files.
+absl::StatusOr<std::vector<elf::Mapping>> ReadFiles(pid_t pid, worker::Hands& hands) {
+  absl::StatusOr<std::vector<elf::Mapping>> mappings = hands.ReadExecutableMappings(pid);
+  if (absl::IsPermissionDenied(mappings.status())) return process::NoAccess(pid);
+  if (absl::IsNotFound(mappings.status())) {
+    return absl::NotFoundError("has no memory: it is a kernel thread, or has just ended");
+  }
+  if (!mappings.ok()) return mappings.status();
+  std::set<std::tuple<uint32_t, uint32_t, uint64_t>> seen;
+  std::erase_if(*mappings, [&](const elf::Mapping& mapping) {
+    return mapping.inode == 0 || !seen.insert({mapping.device_major, mapping.device_minor, mapping.inode}).second;
+  });
+  return mappings;
+}
+
 }  // namespace
 
 std::vector<Finding> CheckProcess(pid_t pid) {
   const std::string subject = absl::StrCat("process ", pid);
-  absl::StatusOr<process::Handle> handle = process::Handle::Open(pid);
-  if (!handle.ok()) return {{subject, handle.status(), "", "pass the PID of a running process that you may trace"}};
-  std::vector<Finding> findings = {{subject, absl::OkStatus(), process::NameOf(pid), ""}};
-  const absl::StatusOr<process::Facts> facts = process::ReadFacts(pid);
-  const std::optional<uid_t> owner = facts.ok() ? facts->owner : std::nullopt;
-  FileReader reader(pid, owner.value_or(worker::kUnknownUser));
-  absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(pid);
+  worker::Hands hands({}, kPatience);
+  const absl::StatusOr<process::Facts> facts = hands.Facts(pid);
+  const absl::StatusOr<std::vector<elf::Mapping>> mappings =
+      facts.ok() ? ReadFiles(pid, hands) : absl::StatusOr<std::vector<elf::Mapping>>(facts.status());
   if (!mappings.ok()) return {{subject, mappings.status(), "", "pass the PID of a running process that you may trace"}};
+  std::vector<Finding> findings = {{subject, absl::OkStatus(), base::AsciiOnly(facts->command), ""}};
+  FileReader reader(pid, facts->owner.value_or(worker::kUnknownUser));
   bool has_allocator = false;
-  std::set<std::tuple<uint32_t, uint32_t, uint64_t>> seen;
+  std::set<std::string> passive;
+  std::set<std::string> active;
   for (const elf::Mapping& mapping : *mappings) {
-    if (mapping.inode == 0) continue;
-    if (!seen.insert({mapping.device_major, mapping.device_minor, mapping.inode}).second) continue;
     const std::string name = base::AsciiOnly(mapping.path);
     const absl::StatusOr<worker::AllocatorOfFile> allocator = reader.ReadAllocator(mapping);
     if (absl::IsNotFound(allocator.status())) continue;  // not a file, or gone
     findings.push_back(CheckUnwinding(reader.ReadTable(mapping), name));
-    has_allocator |= !allocator.ok() || allocator->probes.HasSamples();
     if (!allocator.ok()) {
+      has_allocator = true;
       findings.push_back({"sampled allocator", allocator.status(), name, "rebuild this library"});
       continue;
     }
@@ -189,12 +246,27 @@ std::vector<Finding> CheckProcess(pid_t pid) {
                                                  ? process::ControlAddress(*allocator->control, mapping)
                                                  : absl::NotFoundError("no control block");
     if (!address.ok()) {
+      has_allocator = true;
       findings.push_back({"sampled allocator", absl::OkStatus(),
-                          absl::StrCat(detail, ", without a control block: it samples at its own rate"), ""});
+                          absl::StrCat(detail,
+                                       ", without a control block: it samples at its own rate, and is recorded "
+                                       "as it is (heaptap attach ",
+                                       pid, ")"),
+                          ""});
       continue;
     }
-    absl::StatusOr<heaptap_control> control = process::ReadControl(*handle, *address);
+    const absl::StatusOr<heaptap_control> control = hands.Control(pid, {.address = *address}, [] { return true; });
+    if (absl::IsNotFound(control.status())) {
+      passive.insert(name);
+      continue;
+    }
+    has_allocator = true;
     if (control.ok()) {
+      // With both libraries, the dynamic linker gives one the other's block.
+      detail = PathAt(*mappings, control->text_begin).value_or(name);
+      if (detail != name) passive.insert(name);
+      active.insert(detail);
+      findings.push_back({"allocator", absl::OkStatus(), process::AllocatorName(*control), ""});
       absl::StrAppend(&detail, ", lg_prof_sample ", control->lg_sample, ", prof.active ",
                       control->active != 0 ? "true" : "false");
       if (const pid_t other = process::OtherCollector(*control); other != 0) {
@@ -204,9 +276,15 @@ std::vector<Finding> CheckProcess(pid_t pid) {
     findings.push_back(FromStatus("sampled allocator", control.status(), detail,
                                   "install heaptap and libheaptap.so from the same release"));
   }
+  std::erase_if(passive, [&active](const std::string& path) { return active.contains(path); });
   if (!has_allocator) {
-    findings.push_back({"sampled allocator", absl::NotFoundError("none is mapped"), "",
-                        "start the process with LD_PRELOAD=/path/to/libheaptap.so"});
+    const Evidence evidence = Gather(pid, *facts, hands, reader, *mappings, passive);
+    findings.push_back({"allocator", absl::OkStatus(), AllocatorInUse(evidence), ""});
+    const std::string what = passive.empty() ? "none is mapped" : absl::StrCat(*passive.begin(), " takes no samples");
+    findings.push_back({"sampled allocator", absl::NotFoundError(what), "", HowToProfile(evidence)});
+  } else if (!passive.empty()) {
+    findings.push_back({"sampled allocator", absl::OkStatus(),
+                        absl::StrCat(*passive.begin(), " takes no samples, because the other library does"), ""});
   }
   return findings;
 }

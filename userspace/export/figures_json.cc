@@ -37,7 +37,8 @@ Json ToJson(const profile::EndedProcess& process) {
 
 Json ToJson(const profile::AllocatorFigures& figures) {
   Json object = ObjectJson(figures, profile::kAllocatorFigures);
-  object.Set("statistics", ObjectJson(figures.statistics, profile::kStatisticsFigures));
+  object.Set("statistics",
+             figures.statistics.has_value() ? ObjectJson(*figures.statistics, profile::kStatisticsFigures) : Json());
   return object;
 }
 

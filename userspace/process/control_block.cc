@@ -3,12 +3,15 @@
 
 #include <elf.h>
 #include <stddef.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "userspace/base/messages.h"
 #include "userspace/elf/file.h"
 #include "userspace/elf/symbols.h"
 
@@ -53,7 +56,32 @@ absl::StatusOr<uint64_t> ControlAddress(const ControlPlace& place, const elf::Ma
   return absl::NotFoundError("the mapping belongs to no executable segment of the file");
 }
 
+bool IsGuest(const heaptap_control& control) { return control.host[0] != '\0'; }
+
+std::string AllocatorName(const heaptap_control& control) {
+  if (!IsGuest(control)) return "heaptap";
+  const absl::string_view host(control.host, strnlen(control.host, sizeof(control.host)));
+  return absl::StrCat("guest over ", base::AsciiOnly(host));
+}
+
+profile::AllocatorFigures AllocatorFiguresOf(const heaptap_control& control) {
+  const bool has_rate = control.collector_lg_sample != HEAPTAP_NO_RATE;
+  profile::AllocatorFigures figures = {.name = AllocatorName(control),
+                                       .options = control.options,
+                                       .active = control.active != 0,
+                                       .lg_sample = has_rate ? control.collector_lg_sample : control.lg_sample,
+                                       .statistics = control.statistics};
+  if (IsGuest(control)) figures.statistics.reset();
+  return figures;
+}
+
 absl::Status CheckControl(const heaptap_control& control, pid_t pid) {
+  if (control.magic == 0) {
+    return absl::NotFoundError(absl::StrCat("process ", pid,
+                                            " has no valid control block: its library of heaptap takes no samples "
+                                            "(heaptap doctor -p ",
+                                            pid, " says why)"));
+  }
   if (control.magic != HEAPTAP_CONTROL_MAGIC) {
     return absl::InvalidArgumentError(absl::StrCat("process ", pid, " has no valid control block"));
   }

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,6 +16,7 @@
 #include "userspace/elf/file.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/process/handle.h"
+#include "userspace/profile/figures.h"
 #include "userspace/profile/frames.h"
 
 namespace heaptap::process {
@@ -27,6 +29,11 @@ struct ControlFacts {
   bool raw = false;
 };
 ControlFacts FactsOf(const heaptap_control& control);
+
+// Whether the library is libheaptap-guest.so: then the statistics are not those of the process's memory.
+bool IsGuest(const heaptap_control& control);
+// What the process's allocator is, in printable ASCII: "heaptap", or "guest over jemalloc 5.3.0".
+std::string AllocatorName(const heaptap_control& control);
 
 // Where an allocator's file has its control block.
 struct ControlPlace {
@@ -42,8 +49,11 @@ absl::StatusOr<uint64_t> ControlAddress(const ControlPlace& place, const elf::Ma
 // Both at once.
 absl::StatusOr<uint64_t> FindControl(int fd, const elf::Mapping& mapping);
 
-// Checks magic, version and size; all other fields are the process's claims. InvalidArgument if this is no control
-// block, or has another version.
+// All that it says of its allocator.
+profile::AllocatorFigures AllocatorFiguresOf(const heaptap_control& control);
+
+// Checks magic, version and size; all other fields are the process's claims. NotFound: the library has not started, or
+// takes no samples. InvalidArgument if this is no control block, or has another version.
 absl::Status CheckControl(const heaptap_control& control, pid_t pid);
 
 // Reads and checks the control block at `address`.

@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +34,14 @@ std::string FindProgram(const std::string& command) {
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return command;
+}
+
+const char* FileNameOf(Library which) { return which == Library::kGuest ? "libheaptap-guest.so" : "libheaptap.so"; }
+
+bool IsSameFile(const std::string& one, const std::string& other) {
+  struct stat status, other_status;
+  return stat(one.c_str(), &status) == 0 && stat(other.c_str(), &other_status) == 0 &&
+         status.st_dev == other_status.st_dev && status.st_ino == other_status.st_ino;
 }
 
 // What `loader --list program` prints. Empty if it fails.
@@ -68,11 +77,11 @@ std::string ListLibraries(const std::string& loader, const std::string& program)
 
 }  // namespace
 
-absl::StatusOr<std::string> FindLibrary() {
+absl::StatusOr<std::string> FindLibrary(Library which) {
+  const char* const name = FileNameOf(which);
   const std::string executable = OwnExecutable();
   const std::string folder = executable.substr(0, executable.rfind('/'));
-  const std::string candidates[] = {absl::StrCat(folder, "/libheaptap.so"),
-                                    absl::StrCat(folder, "/../lib/heaptap/libheaptap.so")};
+  const std::string candidates[] = {absl::StrCat(folder, "/", name), absl::StrCat(folder, "/../lib/heaptap/", name)};
   for (const std::string& candidate : candidates) {
     char resolved[PATH_MAX];
     if (realpath(candidate.c_str(), resolved) == nullptr) continue;
@@ -83,7 +92,31 @@ absl::StatusOr<std::string> FindLibrary() {
     return std::string(resolved);
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("cannot find libheaptap.so, neither at ", candidates[0], " nor at ", candidates[1]));
+      absl::StrCat("cannot find ", name, ", neither at ", candidates[0], " nor at ", candidates[1]));
+}
+
+std::vector<std::string> SplitPreload(absl::string_view value) {
+  return absl::StrSplit(value, absl::ByAnyChar(" :"), absl::SkipEmpty());
+}
+
+absl::Status CheckPreload(Library which, const std::string& library) {
+  const char* before = getenv("LD_PRELOAD");
+  for (const std::string& entry : SplitPreload(before != nullptr ? before : "")) {
+    const std::string name = entry.substr(entry.rfind('/') + 1);
+    if (which == Library::kGuest && name == FileNameOf(Library::kAllocator)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "LD_PRELOAD has ", entry, ", which takes samples itself: remove it there, or leave out --guest"));
+    }
+    if (which == Library::kAllocator && name == FileNameOf(Library::kGuest)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("LD_PRELOAD has ", entry, ", the guest of another allocator: add --guest, or remove it there"));
+    }
+    if (which == Library::kGuest && name == FileNameOf(Library::kGuest) && !IsSameFile(entry, library)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("LD_PRELOAD has ", entry, ", another copy than ", library, " of --guest: remove it there"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> lg_sample) {

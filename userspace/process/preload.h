@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Starts a program with libheaptap.so.
+// Starts a program with libheaptap.so or libheaptap-guest.so.
 #ifndef HEAPTAP_USERSPACE_PROCESS_PRELOAD_H_
 #define HEAPTAP_USERSPACE_PROCESS_PRELOAD_H_
 
@@ -9,17 +9,29 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace heaptap::process {
 
-// The path of libheaptap.so: next to this executable, or where `make install` puts it. FailedPrecondition: the library
-// is in neither place, or LD_PRELOAD cannot contain its path.
-absl::StatusOr<std::string> FindLibrary();
+// The allocator, or the guest of another allocator.
+enum class Library { kAllocator, kGuest };
 
-// Sets the environment that children inherit: LD_PRELOAD, and in HEAPTAP_CONF the collector's PID and, if given, the
-// rate.
+// The path of a library: next to this executable, or where `make install` puts it. FailedPrecondition: the library is
+// in neither place, or LD_PRELOAD cannot contain its path.
+absl::StatusOr<std::string> FindLibrary(Library which);
+
+// Whether LD_PRELOAD leaves room for `library`. InvalidArgument: it has the other library of heaptap, or another copy
+// of the guest; a process can have one.
+absl::Status CheckPreload(Library which, const std::string& library);
+
+// Sets the environment that children inherit: LD_PRELOAD, with the library before all others, and in HEAPTAP_CONF the
+// collector's PID and, if given, the rate.
 void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> lg_sample);
+
+// The entries of a value of LD_PRELOAD.
+std::vector<std::string> SplitPreload(absl::string_view value);
 
 // The files that a program will map when it starts, as far as they are known in advance: the executable, found like
 // execvp(3) does, and, if it is dynamically linked, the libraries that its dynamic loader lists in this process's

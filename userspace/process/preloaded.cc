@@ -28,7 +28,7 @@ absl::StatusOr<Preloaded> PreloadedFinder::Find(pid_t pid) {
   }
   if (!mappings.ok()) return mappings.status();
   bool has_samples = false;
-  uint64_t control_address = 0;
+  std::vector<uint64_t> controls;  // of several, one takes samples; that of another may be empty (sample.h)
   for (const elf::Mapping& mapping : *mappings) {
     const std::tuple key(mapping.device_major, mapping.device_minor, mapping.inode);
     if (mapping.inode == 0 || without_samples_.contains(key)) continue;
@@ -42,22 +42,31 @@ absl::StatusOr<Preloaded> PreloadedFinder::Find(pid_t pid) {
     }
     has_samples = true;
     absl::StatusOr<uint64_t> address = FindControl(file->file.get(), mapping);
-    if (address.ok()) control_address = *address;
+    if (address.ok()) controls.push_back(*address);
   }
   std::string command = NameOf(pid);
   if (!has_samples) {
     return absl::NotFoundError(absl::StrCat("process ", pid, " (", command,
                                             ") has no sampled allocator: start it with "
-                                            "LD_PRELOAD=/path/to/libheaptap.so"));
+                                            "LD_PRELOAD=/path/to/libheaptap.so (heaptap doctor -p ",
+                                            pid, " shows the command)"));
   }
   absl::StatusOr<Handle> process = Handle::Open(pid);
   if (!process.ok()) return process.status();
-  Preloaded found = {.process = *std::move(process), .command = std::move(command), .control_address = control_address};
-  if (control_address == 0) return found;
-  absl::StatusOr<heaptap_control> control = ReadControl(found.process, control_address);
-  if (!control.ok()) return control.status();
-  found.control = *control;
-  found.collector = OtherCollector(*control);
+  Preloaded found = {.process = *std::move(process), .command = std::move(command)};
+  absl::Status refused;
+  for (const uint64_t address : controls) {
+    const absl::StatusOr<heaptap_control> control = ReadControl(found.process, address);
+    if (!control.ok()) {
+      refused = control.status();
+      continue;
+    }
+    found.control_address = address;
+    found.control = *control;
+    found.collector = OtherCollector(*control);
+    return found;
+  }
+  if (!refused.ok()) return refused;
   return found;
 }
 

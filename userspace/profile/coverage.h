@@ -26,9 +26,9 @@ struct CoveragePart {
 };
 
 // The parts, in the order in which people read them; their sum is the resident memory. `statistics`: of the allocator,
-// which may be hostile; null: unknown. `live`: the estimate of the profile. The allocator does not know which of its
-// pages are resident, so a part gets no more than what is left: first what it has certainly written (metadata, cached),
-// then live memory, then fragmentation. Thread-safe.
+// which may be hostile; null: unknown, and the parts that follow from them are left out. `live`: the estimate of the
+// profile. The allocator does not know which of its pages are resident, so a part gets no more than what is left: first
+// what it has certainly written (metadata, cached), then live memory, then fragmentation. Thread-safe.
 std::vector<CoveragePart> Cover(const ResidentBytes& resident, const heaptap_statistics* statistics, double live);
 
 // The resident memory that the parts divide.

@@ -78,6 +78,7 @@ inline constexpr std::tuple kProcessFigures = {
                        .is_power = true}}),
     Figure("active", &ProcessSummary::active, {.title = "ACTIVE"}),
     Figure("losses", &ProcessSummary::losses, {.title = "LOSSES"}),
+    Figure("allocator", &ProcessSummary::allocator, {.title = "ALLOCATOR"}),
 };
 
 // Those of an ended process besides its summary's.
@@ -90,6 +91,7 @@ inline constexpr std::tuple kEndedFigures = {
 
 // Those of an allocator besides its statistics.
 inline constexpr std::tuple kAllocatorFigures = {
+    Figure("name", &AllocatorFigures::name),
     Figure("options", &AllocatorFigures::options),
     Figure("active", &AllocatorFigures::active),
     Figure("lg_sample", &AllocatorFigures::lg_sample),

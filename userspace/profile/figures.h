@@ -53,6 +53,8 @@ struct ProcessSummary {
   // prof.active, at most a second old. None: the process has no control block, or it cannot be read.
   std::optional<bool> active = {};
   CountsByName losses = {};  // events, by reason (bpf::LossName)
+  // What its allocator is: "heaptap", "guest over jemalloc 5.3.0"; none: the process has no control block.
+  std::optional<std::string> allocator = {};
 
   ProcessRef ref() const { return {pid, process_id}; }
 };
@@ -68,10 +70,12 @@ struct EndedProcess {
 
 // What a process's allocator reports about itself. Not to be trusted: the process can write anything there.
 struct AllocatorFigures {
-  uint32_t options = 0;  // HEAPTAP_OPTION_*
+  std::optional<std::string> name = {};  // as ProcessSummary::allocator
+  uint32_t options = 0;                  // HEAPTAP_OPTION_*
   bool active = false;
   uint32_t lg_sample = 0;  // in effect
-  heaptap_statistics statistics = {};
+  // None: the process's memory is that of another allocator, whose guest the library is.
+  std::optional<heaptap_statistics> statistics = heaptap_statistics{};
 };
 
 // The figures of the collector and of all processes.

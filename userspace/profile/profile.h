@@ -19,9 +19,13 @@
 
 namespace heaptap::profile {
 
+// Whether the id is not that of a thread: the samples are those of a heap of the program, which has a name
+// (heaptap:heap_alloc in contract.h).
+inline bool IsHeap(uint32_t tid) { return (tid & HEAPTAP_HEAP_TID) != 0; }
+
 // The share of one thread in a context. A block counts for the thread that allocated it, whichever thread frees it.
 struct ThreadShare {
-  uint32_t tid = 0;  // in the first PID namespace
+  uint32_t tid = 0;  // in the first PID namespace; or IsHeap
   Estimate live = {};
   Estimate allocated = {};  // since recording began, freed or not
 

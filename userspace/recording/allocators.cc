@@ -80,11 +80,17 @@ absl::StatusOr<Inspection> Allocators::Inspect(pid_t pid) {
     if (!(*allocator)->probes.HasSamples()) continue;
     if ((*allocator)->control.has_value()) {
       const absl::StatusOr<uint64_t> address = process::ControlAddress(*(*allocator)->control, mapping);
-      if (address.ok()) inspection.control_address = *address;
+      // With several in a process, one takes samples; the block of another may be empty (sample.h).
+      const bool has_other = inspection.control_address != 0 && IsControl(pid, inspection.control_address);
+      if (address.ok() && !has_other) inspection.control_address = *address;
     }
     inspection.files.push_back({*std::move(file), (*allocator)->probes});
   }
   return inspection;
+}
+
+bool Allocators::IsControl(pid_t pid, uint64_t address) {
+  return hands_.Control(pid, {.address = address}, [] { return true; }).ok();
 }
 
 void Allocators::WaitForReader(pid_t pid, const SeenFile& file) {

@@ -93,6 +93,7 @@ class Allocators {
  private:
   using FileShown = std::tuple<uint32_t, uint64_t, uint32_t>;  // device, inode, generation
   void WaitForReader(pid_t pid, const SeenFile& file);
+  bool IsControl(pid_t pid, uint64_t address);
   void AttachSeen(const SeenFile& file, const AllocatorFiles::Allocator& allocator, const FileShown& key);
   void HandleRefused(const absl::Status& status, const FileShown& key);
   // Goes on with `search_` for some time; at its end removes the probes of the files that no process maps.

@@ -31,6 +31,7 @@ void Controls::Use(Target& target, const heaptap_control& control, uint64_t addr
   target.own_lg_sample = facts.lg_sample;
   // A system-wide recording includes processes that another collector records, but leaves them in that one's control.
   target.active = control.active != 0;
+  target.allocator_name = process::AllocatorName(control);
   target.other_collector = options_.is_system_wide ? OtherCollector(control) : 0;
   target.foreign = target.other_collector != 0;
   if (target.foreign && collectors_reported_.size() < kMaxCollectorsReported &&
@@ -90,7 +91,9 @@ void Controls::ReadActive(Target& target) {
   if (target.ending.has_value() || target.control_address == 0) return;
   const absl::StatusOr<heaptap_control> control = Order(target, worker::ControlVerb::kRead);
   target.active.reset();
-  if (control.ok()) target.active = control->active != 0;
+  if (!control.ok()) return;
+  target.active = control->active != 0;
+  target.allocator_name = process::AllocatorName(*control);
 }
 
 void Controls::NoteOwner(Target& target) {

@@ -37,7 +37,7 @@ class Controls {
   void Write(Target& target);
   // Tells a target that waits for the tables of its mappings that they are in the kernel. `asked`: its question.
   void AnswerTables(Target& target, uint32_t asked);
-  // Reads prof.active, which a process switches without an event.
+  // Reads what a process changes without an event: prof.active, and the name of its allocator, which is known late.
   void ReadActive(Target& target);
 
   // The PID of another living collector that records the process, 0 if none.

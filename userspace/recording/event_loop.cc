@@ -57,6 +57,7 @@ std::string CommOf(const heaptap_event& event) {
 // Copies the facts about a process's allocator to a process with the same memory.
 void CopyAllocatorFacts(const Target& from, Target& to) {
   to.control_address = from.control_address;
+  to.allocator_name = from.allocator_name;
   to.allocator = from.allocator;
   to.policy = from.policy;
   to.own_lg_sample = from.own_lg_sample;

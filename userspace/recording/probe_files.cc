@@ -34,7 +34,9 @@ constexpr KnownProbe kKnownProbes[] = {
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, bpf::Program::kTakeControl, HEAPTAP_PROBE_CONTROL_SITE},
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_START, bpf::Program::kStart, HEAPTAP_PROBE_START_SITE},
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_FREES, bpf::Program::kFrees, HEAPTAP_PROBE_FREES_SITE},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_HEAP_FREE, bpf::Program::kFree, HEAPTAP_PROBE_HEAP_FREE_SITE},
     {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_FREE, bpf::Program::kFree, HEAPTAP_PROBE_FREE_SITE, KnownProbe::In::kOthers},
+    {HEAPTAP_PROVIDER, HEAPTAP_PROBE_HEAP_ALLOC, bpf::Program::kAlloc, HEAPTAP_PROBE_HEAP_ALLOC_SITE},
     {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, bpf::Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE,
      KnownProbe::In::kOthers},
     {HEAPTAP_PROVIDER_OTEL, HEAPTAP_PROBE_ALLOC, bpf::Program::kSample, HEAPTAP_PROBE_SAMPLE_SITE,
@@ -73,6 +75,16 @@ bool Is(const elf::ProbeSite& site, const KnownProbe& probe) {
   return site.provider == probe.provider && site.name == probe.name;
 }
 
+// The sites of heaps. Each has a note of otel_memory too, for other collectors.
+std::set<uint64_t> HeapSites(const process::AllocatorProbes& allocator) {
+  std::set<uint64_t> offsets;
+  for (const elf::ProbeSite& site : allocator.sites) {
+    if (site.provider != HEAPTAP_PROVIDER) continue;
+    if (site.name == HEAPTAP_PROBE_HEAP_ALLOC || site.name == HEAPTAP_PROBE_HEAP_FREE) offsets.insert(site.file_offset);
+  }
+  return offsets;
+}
+
 }  // namespace
 
 void ProbeFiles::Attach(const SeenFile& file, const process::AllocatorProbes& allocator, pid_t pid, Done done) {
@@ -108,6 +120,7 @@ worker::Request ProbeFiles::MakeRequest(const process::AllocatorProbes& allocato
   order.has_many_sites = books_.program(bpf::Program::kAny) >= 0 ? 1 : 0;
   if (order.has_many_sites != 0) index_of(bpf::Program::kAny);
   std::vector<worker::AttachSite> sites;
+  const std::set<uint64_t> heap_sites = HeapSites(allocator);
   const auto others = allocator.HasPendingFrees() ? KnownProbe::In::kOthers : KnownProbe::In::kWithPendingFrees;
   for (const KnownProbe& known : kKnownProbes) {
     if (books_.program(known.program) < 0 || known.in == others) continue;
@@ -116,7 +129,9 @@ worker::Request ProbeFiles::MakeRequest(const process::AllocatorProbes& allocato
     if (order.has_many_sites != 0 && comes_later) continue;
     const uint32_t program = order.has_many_sites != 0 ? 0 : index_of(known.program);
     for (const elf::ProbeSite& site : allocator.sites) {
-      if (Is(site, known)) sites.push_back({site.file_offset, site.semaphore_file_offset, program, known.site});
+      if (!Is(site, known)) continue;
+      if (site.provider == HEAPTAP_PROVIDER_OTEL && heap_sites.contains(site.file_offset)) continue;
+      sites.push_back({site.file_offset, site.semaphore_file_offset, program, known.site});
     }
   }
   order.identify = index_of(bpf::Program::kIdentify);

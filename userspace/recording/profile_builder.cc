@@ -49,6 +49,10 @@ std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, const P
   for (const uint32_t tid : tids) {
     absl::StatusOr<bpf::ThreadName> kept = entries.ReadThreadName(subject.process_id, tid);
     names[tid] = kept.ok() ? std::move(kept->name) : "";
+    if (profile::IsHeap(tid)) {
+      names[tid] = absl::StrCat("heap:\"", kept.ok() ? names[tid] : "?", "\"");
+      continue;
+    }
     if (!kept.ok() || !kept->given) unnamed.push_back(tid);
   }
   if (unnamed.empty() || subject.name_threads == nullptr) return names;

@@ -37,8 +37,8 @@ struct ProfileSubject {
   std::function<std::map<uint32_t, std::string>(absl::Span<const uint32_t>)> name_threads = {};
 };
 
-// The names of threads: the name that the program gave it, else the system's, now or at its end. "": unknown. May hold
-// any byte.
+// The names of threads: the name that the program gave it, else the system's, now or at its end. "": unknown. A heap
+// has the name heap:"arena 1". May hold any byte.
 std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, const ProfileSubject& subject,
                                             const std::set<uint32_t>& tids);
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "userspace/process/control_block.h"
 #include "userspace/process/facts.h"
 #include "userspace/profile/estimate.h"
 
@@ -92,6 +93,7 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const std::vect
   summary.peak_bytes = std::max(summary.peak_bytes, summary.live_bytes);
   summary.lg_sample = target.LgSample();
   if (!target.ending.has_value()) summary.active = target.active;
+  summary.allocator = target.allocator_name;
   const bpf::Losses losses = books_.entries().ReadLosses(target.process_id);
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) {
     if (losses[reason].events != 0) summary.losses[std::string(bpf::LossName(reason))] = losses[reason].events;
@@ -156,7 +158,7 @@ std::vector<profile::CoveragePart> Queries::CoverageOf(Target& target, double li
   std::optional<heaptap_statistics> statistics;
   if (target.control_address != 0) {
     const absl::StatusOr<heaptap_control> control = controls_.Order(target, worker::ControlVerb::kRead);
-    if (control.ok()) statistics = control->statistics;
+    if (control.ok() && !process::IsGuest(*control)) statistics = control->statistics;
   }
   const absl::StatusOr<profile::ResidentBytes> resident = ResidentOf(target);
   if (!resident.ok()) return {};
@@ -200,10 +202,9 @@ absl::StatusOr<profile::AllocatorFigures> Queries::ReadAllocatorFigures(const pr
   if ((*target)->control_address == 0) return NoControlBlock(process.pid);
   const absl::StatusOr<heaptap_control> control = controls_.Order(**target, worker::ControlVerb::kRead);
   if (!control.ok()) return control.status();
-  return profile::AllocatorFigures{.options = control->options,
-                                   .active = control->active != 0,
-                                   .lg_sample = (*target)->LgSample(),
-                                   .statistics = control->statistics};
+  profile::AllocatorFigures figures = process::AllocatorFiguresOf(*control);
+  figures.lg_sample = (*target)->LgSample();
+  return figures;
 }
 
 absl::StatusOr<profile::ResidentBytes> Queries::Resident(const profile::ProcessRef& process) {

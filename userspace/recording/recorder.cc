@@ -235,7 +235,10 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   const std::string name = absl::StrCat("process ", pid, " (", command, ")");
   if (inspection->files.empty()) {
     return absl::NotFoundError(
-        absl::StrCat(name, " has no sampled allocator: start it with LD_PRELOAD=/path/to/libheaptap.so, then attach"));
+        absl::StrCat(name,
+                     " has no sampled allocator: start it with LD_PRELOAD=/path/to/libheaptap.so, then attach "
+                     "(heaptap doctor -p ",
+                     pid, " shows the command)"));
   }
   std::optional<heaptap_control> control;
   if (inspection->control_address != 0) {

@@ -60,7 +60,9 @@ struct Target {
   std::optional<std::string> service = {};
   std::optional<std::string> control_group = {};
   std::optional<bool> active = {};  // prof.active at the last reading
-  bool reachable = true;            // no access to its memory has reached the time limit
+  // What its allocator is (process::AllocatorName) at the last reading; none: it has no control block.
+  std::optional<std::string> allocator_name = {};
+  bool reachable = true;  // no access to its memory has reached the time limit
   uint64_t control_address = 0;
   profile::AddressRange allocator = {};
   uint32_t max_frames = UINT32_MAX;  // the process's own limit for a context

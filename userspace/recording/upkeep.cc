@@ -8,6 +8,7 @@
 
 #include "absl/time/clock.h"
 #include "userspace/process/facts.h"
+#include "userspace/profile/profile.h"
 
 namespace heaptap::recording {
 namespace {
@@ -119,7 +120,8 @@ bool Upkeep::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>&
     const absl::StatusOr<heaptap_process> process = books_.processes().Read(target->pid);
     if (!process.ok() || process->identity.id != process_id) continue;
     const auto may_be_folded = [](const bpf::TallyEntry& entry) {
-      return entry.tid != 0 && entry.tally.allocated.objects == entry.tally.freed.objects;
+      return entry.tid != 0 && !profile::IsHeap(entry.tid) &&
+             entry.tally.allocated.objects == entry.tally.freed.objects;
     };
     std::set<uint32_t> tids;
     for (const bpf::TallyEntry& entry : entries) {

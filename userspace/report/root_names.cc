@@ -26,6 +26,7 @@ std::string NameOfThread(const profile::Profile& profile, uint32_t tid) {
   if (tid == 0) return "threads that have ended";
   const auto name = profile.thread_names.find(tid);
   const bool has_name = name != profile.thread_names.end() && !name->second.empty();
+  if (profile::IsHeap(tid) && has_name) return base::Printable(name->second);
   return absl::StrCat("thread ", tid, has_name ? " " : "", has_name ? base::Printable(name->second) : "");
 }
 

@@ -12,7 +12,8 @@
 
 namespace heaptap::report {
 
-// "thread 5 worker", printable. Threads that have ended and hold nothing are counted as one, with the tid 0.
+// "thread 5 worker", or "heap:\"arena 1\"", printable. Threads that have ended and hold nothing are counted as one,
+// with the tid 0.
 std::string NameOfThread(const profile::Profile& profile, uint32_t tid);
 
 // "blocks of 1024 bytes".

@@ -19,6 +19,7 @@ export interface Process {
   executable: string;
   service?: string | null; // the name of its systemd unit; absent from daemons that did not know it yet
   control_group?: string | null;
+  allocator?: string | null; // "heaptap", "guest over jemalloc 5.3.0"; null: unknown
   recorded_since: string;
   live_bytes: number;
   peak_bytes: number;
@@ -113,7 +114,7 @@ export class ProcessesView {
       if (!running.ok || !ended.ok) throw new Error(`the daemon answers ${running.status}`);
       this.take(((await running.json()) as { processes: Process[] }).processes);
       this.ended = ((await ended.json()) as { ended: Process[] }).ended;
-      this.message.textContent = this.lines.size + this.ended.length === 0 ? "No process is recorded. Start one with LD_PRELOAD=libheaptap.so." : "";
+      this.message.textContent = this.lines.size + this.ended.length === 0 ? "No process is recorded. Start one with LD_PRELOAD=libheaptap.so or libheaptap-guest.so." : "";
     } catch (problem) {
       this.message.textContent = `No answer: ${problem instanceof Error ? problem.message : String(problem)}`;
     }
@@ -204,7 +205,7 @@ export class ProcessesView {
         isNumber: false,
         text: (line) => line.process.command || "-",
         order: (line) => line.process.command,
-        hint: (line) => line.process.executable,
+        hint: (line) => [line.process.executable, line.process.allocator ?? ""].filter((text) => text !== "").join(", "),
       },
       ...(hasPlaces ? [place] : []),
       { ...this.bytes("live", "Live", (line) => line.process.live_bytes), picture: (line) => (isRunning(line) ? sparkline(line) : null) },

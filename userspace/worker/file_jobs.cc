@@ -146,7 +146,7 @@ absl::Status Attach(const Request& request, absl::Span<const int> descriptors, c
   } else {
     for (const AttachSite& site : sites) {
       absl::StatusOr<bpf::AttachedProbe> probe = bpf::AttachedProbe::Attach(
-          descriptors[site.program], {file->path, site.offset, site.semaphore_offset}, order.pid);
+          descriptors[site.program], {file->path, site.offset, site.semaphore_offset, site.cookie}, order.pid);
       if (!probe.ok()) return probe.status();
       probes.push_back(*std::move(probe));
     }

@@ -89,6 +89,12 @@ absl::StatusOr<process::Facts> Hands::Facts(pid_t pid) {
   return process::DecodeFacts(answer.bytes);
 }
 
+absl::StatusOr<process::StartFacts> Hands::StartFacts(pid_t pid) {
+  const Answer answer = Do({.job = Job::kStart, .file = {.pid = pid}});
+  if (!answer.status.ok()) return answer.status;
+  return process::DecodeStartFacts(answer.bytes);
+}
+
 absl::StatusOr<std::map<uint32_t, std::string>> Hands::ThreadNames(pid_t pid, absl::Span<const uint32_t> tids) {
   const Answer answer =
       Do({.job = Job::kThreadNames,

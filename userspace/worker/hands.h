@@ -30,6 +30,7 @@
 #include "userspace/process/facts.h"
 #include "userspace/process/memory_use.h"
 #include "userspace/process/residency.h"
+#include "userspace/process/start_facts.h"
 #include "userspace/worker/crew.h"
 #include "userspace/worker/file_jobs.h"
 #include "userspace/worker/file_version.h"
@@ -51,6 +52,7 @@ class Hands {
 
   absl::StatusOr<std::vector<elf::Mapping>> ReadExecutableMappings(pid_t pid);
   absl::StatusOr<process::Facts> Facts(pid_t pid);
+  absl::StatusOr<process::StartFacts> StartFacts(pid_t pid);
   // The names of those of the threads that live.
   absl::StatusOr<std::map<uint32_t, std::string>> ThreadNames(pid_t pid, absl::Span<const uint32_t> tids);
   // Of those of the processes that answer in time, by PID.

@@ -19,6 +19,7 @@
 #include "userspace/process/memory_use.h"
 #include "userspace/process/pending_frees.h"
 #include "userspace/process/residency.h"
+#include "userspace/process/start_facts.h"
 #include "userspace/worker/answer_job.h"
 #include "userspace/worker/file_jobs.h"
 #include "userspace/worker/plain_bytes.h"
@@ -47,6 +48,12 @@ absl::Status WriteMaps(pid_t pid, const HandsOutput& output) {
 
 absl::Status WriteFacts(pid_t pid, const HandsOutput& output) {
   const absl::StatusOr<process::Facts> facts = process::ReadFacts(pid);
+  if (facts.ok()) output.write(process::Encode(*facts));
+  return facts.status();
+}
+
+absl::Status WriteStart(pid_t pid, const HandsOutput& output) {
+  const absl::StatusOr<process::StartFacts> facts = process::ReadStartFacts(pid);
   if (facts.ok()) output.write(process::Encode(*facts));
   return facts.status();
 }
@@ -129,6 +136,8 @@ absl::Status DoHandsJob(const Request& request, absl::Span<const int> descriptor
       return WriteMaps(request.file.pid, output);
     case Job::kFacts:
       return WriteFacts(request.file.pid, output);
+    case Job::kStart:
+      return WriteStart(request.file.pid, output);
     case Job::kThreadNames:
       return WriteThreadNames(request, output);
     case Job::kMemoryUse:

@@ -25,6 +25,8 @@ struct ControlOrder {
   uint64_t address = 0;
 };
 
+// Job::kStart answers with the process::StartFacts.
+
 // The question of Job::kPendingFrees is the address of the process's struct heaptap_pending; the answer: each entry.
 
 // The question of Job::kMemoryUse: PIDs of 32 bits. The answer: for each, in their order, a process::MemoryUse.

@@ -108,6 +108,14 @@ absl::Status DoAllocator(const ReaderInput& input, WritePart write) {
   return absl::OkStatus();
 }
 
+absl::Status DoMalloc(const ReaderInput& input, WritePart write) {
+  const absl::StatusOr<elf::File> file = elf::File::Open(input.file);
+  if (!file.ok()) return file.status();
+  const process::MallocTraits traits = process::ReadMallocTraits(*file);
+  write(BytesOf(traits));
+  return absl::OkStatus();
+}
+
 bool TakeText(absl::string_view& bytes, std::string& text) {
   const size_t end = bytes.find('\0');
   if (end == absl::string_view::npos) return false;
@@ -164,6 +172,12 @@ absl::StatusOr<AllocatorOfFile> DecodeAllocator(absl::string_view answer) {
   return result;
 }
 
+absl::StatusOr<process::MallocTraits> DecodeMalloc(absl::string_view answer) {
+  process::MallocTraits traits;
+  if (!Take(answer, traits) || !answer.empty()) return absl::InvalidArgumentError("not the traits of a file");
+  return traits;
+}
+
 absl::StatusOr<FileFacts> DecodeFacts(absl::string_view answer) {
   const absl::StatusOr<FileVersion> version = DecodeVersion(answer);
   if (!version.ok()) return version.status();
@@ -178,11 +192,8 @@ std::string SymbolsQuestion(const SymbolsHead& head, absl::Span<const uint64_t> 
 }
 
 ReaderJobs AllReaderJobs() {
-  return {{Job::kDebugLinks, DoDebugLinks},
-          {Job::kSymbols, DoSymbols},
-          {Job::kTable, DoTable},
-          {Job::kAllocator, DoAllocator},
-          {Job::kDump, ReadDumpFile}};
+  return {{Job::kDebugLinks, DoDebugLinks}, {Job::kSymbols, DoSymbols}, {Job::kTable, DoTable},
+          {Job::kAllocator, DoAllocator},   {Job::kDump, ReadDumpFile}, {Job::kMalloc, DoMalloc}};
 }
 
 }  // namespace heaptap::worker

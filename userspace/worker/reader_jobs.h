@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "userspace/process/allocator_probes.h"
 #include "userspace/process/control_block.h"
+#include "userspace/process/malloc_traits.h"
 #include "userspace/symbolize/answer.h"
 #include "userspace/symbolize/debug_files.h"
 #include "userspace/unwind/file_table.h"
@@ -58,6 +59,9 @@ struct AllocatorOfFile {
   std::optional<process::ControlPlace> control = {};
 };
 absl::StatusOr<AllocatorOfFile> DecodeAllocator(absl::string_view answer);
+
+// The answer to Job::kMalloc. Errors of the job as elf::File::Open.
+absl::StatusOr<process::MallocTraits> DecodeMalloc(absl::string_view answer);
 
 ReaderJobs AllReaderJobs();
 

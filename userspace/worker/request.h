@@ -32,6 +32,7 @@ enum class Job : uint8_t {
   kTable = 3,
   kAllocator = 4,
   kDump = 5,
+  kMalloc = 6,
   // The hands answer these, about JobFile::pid (hands_jobs.h) and JobFile::mapping (file_jobs.h).
   kCommandLine = 64,
   kMaps = 65,
@@ -45,6 +46,7 @@ enum class Job : uint8_t {
   kMemoryUse = 73,
   kResidency = 74,
   kPendingFrees = 75,
+  kStart = 76,
   kForTests = 200,  // and above: of a reader
 };
 

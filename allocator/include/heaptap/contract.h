@@ -34,6 +34,15 @@
  *       The name that the program gave to the calling thread (thread.prof.name of mallctl), HEAPTAP_THREAD_NAME_BYTES
  *       bytes with a NUL. Fires when the name is set, and before the thread's next sample if a listener may not know
  *       the name.
+ *   heaptap:heap_alloc(ptr, size, weighted_bytes, heap, name)
+ *   heaptap:heap_free(ptr, heap)
+ *       Further notes at the sites of an otel_memory pair, with the same semaphores: the sample belongs to a heap that
+ *       the program has itself, a pool or an arena (sample.h). `heap` is HEAPTAP_HEAP_TAG and HEAPTAP_HEAP_NAME_ID of
+ *       its name, and `name` the name, HEAPTAP_HEAP_NAME_BYTES bytes with a NUL at most. In a profile the samples of a
+ *       named heap stand under a thread of their own, whose name is heap:"NAME". A heap without a name has the name id
+ *       0 (and `name` may be null), and its samples stand under the threads that allocate. Heaps may lie within
+ *       each other: a pool takes its memory from malloc, and the first block of the pool begins where that of malloc
+ *       begins. So a sample is known by its address and the tag of its heap.
  *
  * The otel_memory pair is OpenTelemetry's contract for sampled allocators (opentelemetry-ebpf-profiler,
  * design-docs/00003-memory-profiling); any allocator that fires it can be profiled, with or without the heaptap pair.
@@ -70,7 +79,17 @@ extern "C" {
 #define HEAPTAP_PROBE_DUMP "dump"
 #define HEAPTAP_PROBE_THREAD_NAME "thread_name"
 
+#define HEAPTAP_PROBE_HEAP_ALLOC "heap_alloc"
+#define HEAPTAP_PROBE_HEAP_FREE "heap_free"
+
 #define HEAPTAP_THREAD_NAME_BYTES 16
+/* Longer names of heaps are cut. */
+#define HEAPTAP_HEAP_NAME_BYTES 32
+
+/* Parts of the number of a heap: what tells its blocks from those of other heaps at the same address, and what tells
+ * its name from other names. */
+#define HEAPTAP_HEAP_TAG(heap) ((heap)&0xffff000000000000ULL)
+#define HEAPTAP_HEAP_NAME_ID(heap) ((uint32_t)(heap)&0x7fffffffu)
 
 /*
  * Options that the collector sets for a process that it starts, and options that only this allocator has: an
@@ -94,7 +113,7 @@ extern "C" {
 #define HEAPTAP_CONTROL_SYMBOL "heaptap_control"
 /* "heaptap" and a NUL, as a little-endian number. */
 #define HEAPTAP_CONTROL_MAGIC UINT64_C(0x0070617470616568)
-#define HEAPTAP_CONTROL_VERSION 4
+#define HEAPTAP_CONTROL_VERSION 5
 
 /* Bits of heaptap_control.options: what MALLOC_CONF asked for. */
 #define HEAPTAP_OPTION_PROF (1u << 0)
@@ -119,6 +138,9 @@ struct heaptap_statistics {
   uint64_t metadata;        /* descriptors of chunks and huge blocks, and the heaps of threads */
 };
 
+/* Bytes of heaptap_control.host, with a NUL. */
+#define HEAPTAP_HOST_BYTES 48
+
 /*
  * The control block. Constant after the first allocation, except for fields with another comment. Every field is
  * naturally aligned, and is read and written as one unit.
@@ -141,6 +163,8 @@ struct heaptap_control {
   struct heaptap_statistics statistics; /* written by the process */
   uint32_t tables_asked;                /* the number of the latest HEAPTAP_ASK_TABLES */
   uint32_t tables_ready;                /* written by the collector: the number of the latest that it answered */
+  char host[HEAPTAP_HOST_BYTES]; /* libheaptap-guest.so: the allocator whose guest it is, as "jemalloc 5.3.0", or "?"
+                                    as long as it is not known; else empty. Written when the libraries start */
 };
 
 /* The free of a sample. The serial number is unique in the process image, so a free that is taken late, or twice, is
@@ -153,8 +177,8 @@ struct heaptap_free {
 /* The most frees that one thread holds back: a slot is 1 KiB. */
 #define HEAPTAP_SLOT_FREES 63
 /* The most bytes that the frees in a slot stand for, so that the estimate of an idle thread's live bytes stays close.
- */
-#define HEAPTAP_SLOT_WEIGHT (1u << 20)
+ * At the default rate that is some eight frees, so that nearly all wait for the thread's next sample. */
+#define HEAPTAP_SLOT_WEIGHT (4u << 20)
 /* Threads beyond this number hold nothing back. */
 #define HEAPTAP_SLOTS 256
 
@@ -249,7 +273,7 @@ struct heaptap_dump_request {
 #define HEAPTAP_ASSERT_AT(type, field, at) \
   HEAPTAP_ASSERT_SHAPE(__builtin_offsetof(struct type, field) == (at), #type "." #field " has another place")
 HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_statistics) == 56, "heaptap_statistics has another size");
-HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_control) == 136, "heaptap_control has another size");
+HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_control) == 184, "heaptap_control has another size");
 HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_dump_request) == 64, "heaptap_dump_request has another size");
 HEAPTAP_ASSERT_AT(heaptap_control, magic, 0);
 HEAPTAP_ASSERT_AT(heaptap_control, version, 8);
@@ -268,6 +292,7 @@ HEAPTAP_ASSERT_AT(heaptap_control, collector_follows, 68);
 HEAPTAP_ASSERT_AT(heaptap_control, statistics, 72);
 HEAPTAP_ASSERT_AT(heaptap_control, tables_asked, 128);
 HEAPTAP_ASSERT_AT(heaptap_control, tables_ready, 132);
+HEAPTAP_ASSERT_AT(heaptap_control, host, 136);
 HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_slot) == 1024, "heaptap_slot has another size");
 HEAPTAP_ASSERT_AT(heaptap_slot, count, 0);
 HEAPTAP_ASSERT_AT(heaptap_slot, frees, 16);

@@ -18,8 +18,6 @@ from harness import DumpName, target, wait_until
 from security import PROMPT_SECONDS, assert_prompt, assert_serves, keeping_puppet, start_hostile, start_talking
 
 DAEMON = ["--exact"]
-# These targets do not free their blocks.
-LOSSES_ALLOWED = ("missed_free",)
 # The maximum of files with probes of one user; see userspace/recording/probe_files.cc.
 FILES_OF_USER = 32
 # PERF_RECORD_MMAP2 has at least 72 bytes, plus the file's name.

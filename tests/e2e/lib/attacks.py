@@ -22,13 +22,14 @@ from heap_v2 import Dump
 from unit import limit_self, memory_max, setting, with_its_capabilities
 
 # The bounds that must hold under attack.
-LONGEST_SECONDS = 1 * TIME_SCALE
+# Other tests use the processors and the disk at the same time. A stall would last as long as the attack.
+LONGEST_SECONDS = 4 * TIME_SCALE
 # Sanitizers keep freed memory, and shadows of all memory.
 MOST_GROWTH_MIB = 256 * (8 if "/sanitized/" in HEAPTAP else 1)
 # Attackers and other tests take processor time from the clients too, so answers below this are fast enough.
 FAST_SECONDS = 0.2 * TIME_SCALE
 # A question that waits for longer is given up.
-LATE_SECONDS = 3 * TIME_SCALE
+LATE_SECONDS = 6 * TIME_SCALE
 # How long the memory of the service is watched at most when it answers no questions.
 ATTACK_SECONDS = 20 * TIME_SCALE
 RESTART_SECONDS = 10 * TIME_SCALE

@@ -8,6 +8,7 @@ import subprocess
 
 NO_RATE = 0xFFFFFFFF
 MAGIC = 0x0070617470616568
+HOST_OFFSET = 136  # of heaptap_control.host
 
 _FIELDS = "magic version size pid options active lg_sample collector_lg_sample collector_pid text_begin text_end"
 _SHAPE = struct.Struct("<QIIIIIIIIQQ")
@@ -34,10 +35,15 @@ def _output(*command):
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def control(pid, library):
-    """The control block of a process into which `library` (an absolute path) is loaded."""
+def address(pid, library):
+    """Where the control block of a process is into which `library` (an absolute path) is loaded."""
     match = re.search(r"^([0-9a-f]+) \w heaptap_control$", _output("nm", "-D", library), re.MULTILINE)
-    block = Control(*_SHAPE.unpack(_read(pid, _base(pid, library) + int(match.group(1), 16), _SHAPE.size)))
+    return _base(pid, library) + int(match.group(1), 16)
+
+
+def control(pid, library):
+    """That control block."""
+    block = Control(*_SHAPE.unpack(_read(pid, address(pid, library), _SHAPE.size)))
     assert block.magic == MAGIC, f"no control block: {block}"
     return block
 

@@ -29,6 +29,7 @@ _PLACE = os.path.join(BUILD, "e2e", _WORKER) if _WORKER else BUILD
 _BUILT = os.environ.get("HEAPTAP") or os.path.join(BUILD, "heaptap")
 HEAPTAP = os.path.join(_PLACE, "heaptap") if _WORKER else _BUILT
 LIBRARY = os.path.join(_PLACE, "libheaptap.so")
+GUEST = os.path.join(_PLACE, "libheaptap-guest.so")
 
 # Where tests of this process have their programs; the names of their folders begin with FOLDER.
 FOLDER = f"heaptap-e2e.{os.getpid()}."
@@ -43,14 +44,15 @@ LONG = os.environ.get("HEAPTAP_LONG") == "1"
 
 
 def own_copy():
-    """Gives this process its own copy of the library: a session listens to all processes on its library's file, and tests
-    run in parallel."""
+    """Gives this process its own copies of the libraries: a session listens to all processes on its library's file, and
+    tests run in parallel."""
     if not _WORKER:
         return
     shutil.rmtree(_PLACE, ignore_errors=True)
     os.makedirs(_PLACE)
     os.link(_BUILT, HEAPTAP)
-    shutil.copy(os.path.join(BUILD, "libheaptap.so"), LIBRARY)
+    for library in (LIBRARY, GUEST):
+        shutil.copy(os.path.join(BUILD, os.path.basename(library)), library)
 
 
 def target(name):

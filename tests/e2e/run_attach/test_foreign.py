@@ -9,12 +9,13 @@ import signal
 
 import pytest
 
+import guests
 import symbols
 from harness import target
 
 
-def start_foreign(lab):
-    process = lab.program(target("foreign"), talks=True)
+def start_foreign(lab, env=None):
+    process = lab.program(target("foreign"), talks=True, env=env)
     process.target_pid = int(process.answer().split()[1])
     return process
 
@@ -51,3 +52,70 @@ def test_run(lab):
     session.ask("keep 32000 256")
     session.ends()
     assert_kept(lab.only_dump(kind="f"), 32000, 256)
+
+
+def test_another_rate(lab):
+    """The collector knows nothing of the producer's rate, which even changes: each sample has its weight."""
+    process = start_foreign(lab)
+    session = lab.attach(process.target_pid, "--lg-sample", "12")
+    for every, blocks in ((16, 16000), (1, 500), (100, 20000)):
+        process.ask(f"rate {every} 0")
+        process.ask(f"keep {blocks} 256")
+    session.signal(signal.SIGINT)
+    session.ends()
+    (entry,) = session.books()
+    assert entry["samples_allocated"] == 1000 + 500 + 200
+    assert entry["allocated_bytes"] == 256 * (16000 + 500 + 20000)
+    assert entry["allocated_objects"] == 16000 + 500 + 20000
+    process.ends()
+
+
+def test_frees_of_unknown_pointers(lab):
+    """Frees of blocks that are no samples, and of nothing, are not losses: the collector may have come later."""
+    process = start_foreign(lab)
+    process.ask("keep 1600 256")
+    session = lab.attach(process.target_pid)
+    process.ask("unknown 5000 64")
+    process.ask("keep 32000 256")
+    process.ask("unknown 5000 64")
+    session.signal(signal.SIGINT)
+    session.ends()
+    (entry,) = session.books()
+    assert (entry["samples_allocated"], entry["samples_freed"]) == (2000, 0)
+    assert_kept(lab.only_dump(process.target_pid, "f"), 32000, 256)
+    process.ends()
+
+
+def test_no_control_block(lab):
+    """A dump on demand and the last one need none."""
+    process = start_foreign(lab)
+    session = lab.attach(process.target_pid)
+    process.ask("keep 16000 256")
+    session.signal(signal.SIGUSR1)
+    session.wait_said(r"^heaptap: wrote ")
+    process.ask("keep 16000 256")
+    session.signal(signal.SIGINT)
+    session.ends()
+    assert_kept(lab.only_dump(process.target_pid, "f"), 32000, 256)
+    process.ends()
+
+
+@pytest.mark.parametrize("host", ("glibc", "jemalloc"))
+def test_beside_the_guest(lab, host):
+    """Two producers in one process: the program's own allocator, and malloc with the guest. Each has its rate."""
+    process = start_foreign(lab, env=guests.preload(host))
+    session = lab.attach(process.target_pid, "--exact")
+    # The thread notices that it is recorded.
+    process.ask("malloc 5000 100")
+    process.ask("keep 32000 256")
+    process.ask("malloc 1000 200")
+    session.signal(signal.SIGINT)
+    session.ends()
+    dump = lab.only_dump(process.target_pid, "f")
+    assert dump.rate == 1
+    objects, size = symbols.live(dump, "foreign_keep")
+    assert symbols.live(dump, "foreign_malloc")[0] >= 1000
+    (entry,) = session.books()
+    assert (objects, size) != (0, 0)
+    assert entry["allocated_bytes"] >= 32000 * 256 + 1000 * 200
+    process.ends()

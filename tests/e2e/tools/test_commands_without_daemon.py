@@ -40,10 +40,10 @@ def test_list(lab):
     assert (mine["command"], mine["lg_sample"], mine["active"]) == ("puppet", 19, True)
     assert isinstance(mine["mapped"], int)
     lines = command(lab, "list").stdout().splitlines()
-    assert re.search(r"^ *PID  COMMAND .* COLLECTOR$", lines[0]), lines[0]
+    assert re.search(r"^ *PID  COMMAND .* COLLECTOR  ALLOCATOR$", lines[0]), lines[0]
     row = next(line.split() for line in lines if line.split()[0] == str(puppet.target_pid))
     assert row[1:10] == ["puppet", "-", "-", "-", "-", "-", "-", "19", "-"]
-    assert row[10] == "on"
+    assert (row[10], row[-1]) == ("on", "heaptap")
 
 
 @pytest.mark.without_bpf

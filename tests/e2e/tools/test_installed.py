@@ -46,6 +46,31 @@ def test_pkg_config(lab):
     assert command(lab, "./static", "sizes").split()[:3] == ["8", "16", "32"]
 
 
+def test_heaps_and_linked_guests(lab):
+    """The same for pools (heaptap-sample) and for programs with an allocator of their own (heaptap-guest), in both languages."""
+    prefix = lab.path("prefix")
+    command(lab, "make", "-s", "-C", ROOT, "install", f"PREFIX={prefix}")
+    def flags(package):
+        return command(lab, "pkg-config", "--cflags", "--libs", package,
+                       env={"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}).split()
+    heaps = os.path.join(ROOT, "tests", "targets", "heaps")
+    for standard in ("c99", "gnu17"):
+        command(lab, "gcc", f"-std={standard}", "-D_GNU_SOURCE", "-O0", "-Wall", "-Werror", f"{heaps}/pool.c", "-o", "pool", "-pthread",
+                *flags("heaptap-sample"))
+        assert command(lab, "./pool", "10", "10") == "done\n"
+    command(lab, "g++", "-std=c++11", "-Wall", "-Werror", f"{heaps}/buffers.cc", "-o", "buffers", *flags("heaptap-sample"))
+    assert command(lab, "./buffers", "1", "1", "1") == "done\n"
+    for how in ("-static", "-pie"):
+        command(lab, "gcc", how, f"{heaps}/doors.c", "-o", "doors", *flags("heaptap-guest"))
+        command(lab, "./doors", "10")
+    # All of them in one program.
+    command(lab, "gcc", "-static", f"{heaps}/pool.c", "-o", "all", *flags("heaptap-sample"), *flags("heaptap-guest"))
+    assert command(lab, "./all", "10", "10") == "done\n"
+    command(lab, "gcc", "-static", f"{heaps}/pool.c", "-o", "full", *flags("heaptap-sample"),
+            f"{prefix}/lib/heaptap/libheaptap.a")
+    assert command(lab, "./full", "10", "10") == "done\n"
+
+
 def test_man_pages(lab):
     """Each page is there, in its section, and names the folder that it was installed to."""
     pages = os.listdir(os.path.join(ROOT, "build/man"))

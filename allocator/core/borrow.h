@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Borrowing the heap of another thread, to take what other threads have freed there: a thread that sleeps does not
+// come to collect it.
+//
+// The borrower and the owner's slow paths exclude each other; the owner's fast paths go on. A slow path stores `busy`
+// and then reads `borrowed`; a borrower stores `borrowed` and then reads `busy`. Of the two, one sees the other,
+// because the borrower makes every running thread of the process execute a barrier (membarrier(2)) in between. So the
+// owner needs none of its own.
+#ifndef HEAPTAP_ALLOCATOR_CORE_BORROW_H_
+#define HEAPTAP_ALLOCATOR_CORE_BORROW_H_
+
+#include "allocator/core/heap.h"
+
+namespace heaptap {
+
+// REQUIRES: the lock of the list of heaps is held (thread.cc), so there is one borrower at a time; the heap is not the
+// calling thread's. Only what heap.h allows a borrower may be done with the heap.
+class BorrowedHeap {
+ public:
+  // Does not wait.
+  explicit BorrowedHeap(Heap* heap);
+  ~BorrowedHeap();
+  BorrowedHeap(const BorrowedHeap&) = delete;
+  BorrowedHeap& operator=(const BorrowedHeap&) = delete;
+
+  // False: the owner is in a slow path, or the kernel refuses the barrier. The heap may not be used.
+  explicit operator bool() const { return is_borrowed_; }
+  Heap* operator->() const { return heap_; }
+
+ private:
+  Heap* heap_;
+  bool is_borrowed_;
+};
+
+// For a slow path that has found its heap borrowed: waits until it is given back, which is after a bounded number of
+// steps of the borrower. Sets `busy` again.
+void WaitForBorrower(Heap* heap);
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_CORE_BORROW_H_

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// realloc across the border, from a block of the host to a sample.
+#ifndef HEAPTAP_ALLOCATOR_GUEST_MOVE_H_
+#define HEAPTAP_ALLOCATOR_GUEST_MOVE_H_
+
+#include <stddef.h>
+
+namespace heaptap {
+
+// Moves the contents of a block of the host to a sample of at least `size` bytes, and frees the block. Returns the
+// sample. nullptr: the host has no memory for a step on the way, and the block is unchanged.
+void* MoveToSample(void* pointer, void* sample, size_t size);
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_GUEST_MOVE_H_

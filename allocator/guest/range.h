@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The range of addresses of a guest's blocks: samples, and the few blocks that are needed before the host is found. All
+// chunks lie in it, and so do samples that are too large for a chunk. So free tells these blocks from the host's by one
+// comparison.
+//
+//   slot    32 MiB of the range, aligned: a chunk, or a part of a huge sample
+//
+// The range is reserved when the first block is needed: a process that is not recorded has none. Its pages are
+// inaccessible until a slot is taken, so it takes address space but no memory. Where address space is limited
+// (RLIMIT_AS), the range takes a part of it.
+//
+// Any thread, any time. There is no lock, so a fork finds nothing half done.
+#ifndef HEAPTAP_ALLOCATOR_GUEST_RANGE_H_
+#define HEAPTAP_ALLOCATOR_GUEST_RANGE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <atomic>
+
+namespace heaptap {
+
+struct GuestRange {
+  std::atomic<uintptr_t> begin;
+  std::atomic<size_t> bytes;
+};
+
+extern constinit GuestRange guest_range __attribute__((visibility("hidden")));
+
+// Whether the block is one of the guest's. False for nullptr. The asm is two relaxed loads; the compiler would not make
+// them operands of the subtraction and the comparison.
+[[gnu::always_inline]] inline bool IsInRange(const void* pointer) {
+  uintptr_t offset = reinterpret_cast<uintptr_t>(pointer);
+  bool is_inside;
+  asm("subq %2, %0\n\tcmpq %3, %0" : "+r"(offset), "=@ccb"(is_inside) : "m"(guest_range.begin), "m"(guest_range.bytes));
+  return is_inside;
+}
+
+// A sample with slots of its own.
+struct HugeSample {
+  size_t usable;    // bytes
+  uint64_t serial;  // of the sample
+  size_t bytes;     // of the memory; 0: no huge sample begins here
+};
+
+// Memory that reads as zero for a sample, at a multiple of `alignment`, and fills in its description. nullptr: the
+// range or the memory is used up. REQUIRES: `alignment` is a power of two.
+void* TakeHugeSample(size_t usable, size_t alignment, uint64_t serial);
+
+// The description of the huge sample that begins at `pointer`. nullptr: none does. REQUIRES: IsInRange(pointer).
+HugeSample* FindHugeSample(const void* pointer);
+
+// Frees the memory of a huge sample.
+void ReturnHugeSample(HugeSample* sample);
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_GUEST_RANGE_H_

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/guest/start.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "allocator/api/symbols.h"
+#include "allocator/core/control.h"
+#include "allocator/guest/host.h"
+#include "allocator/guest/host_name.h"
+#include "allocator/guest/names.h"
+#include "allocator/guest/new_functions.h"
+#include "allocator/guest/thread.h"
+#include "allocator/platform/system.h"
+#include "allocator/process/option_sources.h"
+#include "allocator/process/process.h"
+#include "heaptap/contract.h"
+
+namespace heaptap {
+
+constinit std::atomic<GuestState> guest_state{};
+
+namespace {
+
+// More than any start allocates.
+constexpr uint64_t kNoEnd = uint64_t{1} << 62;
+
+// Whether a call of the program's malloc comes here. Tried and not compared: the address of malloc may be one in the
+// program that leads here.
+bool IsCalledByProgram(void* programs_malloc) {
+  GuestThread& thread = guest_thread;
+  thread.left = kStride;
+  // Not free: that of the program may be another one.
+  void* block = reinterpret_cast<decltype(&malloc)>(programs_malloc)(1);
+  const bool is_charged = thread.left != kStride;
+  thread.left = 0;
+  void* programs_free = dlsym(RTLD_DEFAULT, "free");
+  if (programs_free != nullptr) reinterpret_cast<decltype(&free)>(programs_free)(block);
+  return is_charged;
+}
+
+const char* FileOf(const void* function) {
+  Dl_info info;
+  const bool has_name = dladdr(function, &info) != 0 && info.dli_fname != nullptr && info.dli_fname[0] != '\0';
+  return has_name ? info.dli_fname : "the program";
+}
+
+// Says why the guest is passive.
+void Report(const char* reason, const char* file, const char* rest) {
+  Message message;
+  message << "<heaptap>: libheaptap-guest.so takes no samples: " << reason << file << rest << "\n";
+  message.Print();
+}
+
+GuestState Judge() {
+  void* programs_malloc = dlsym(RTLD_DEFAULT, "malloc");
+  if (programs_malloc != nullptr && !IsInAllocator(programs_malloc) && !IsCalledByProgram(programs_malloc)) {
+    Report("malloc is that of ", FileOf(programs_malloc), "; only a library before the allocator can be a guest");
+    return GuestState::kPassive;
+  }
+  if (void* other = FindNext(HEAPTAP_CONTROL_SYMBOL)) {
+    Report("", FileOf(other), " is loaded too, and takes them itself");
+    return GuestState::kPassive;
+  }
+  return GuestState::kActive;
+}
+
+// What programs set for all allocators. The guest does not export these variables, since a host may.
+void AdoptProgramVariables() {
+  const auto adopt = [](const char* name, auto* own) {
+    void* variable = dlsym(RTLD_DEFAULT, name);
+    if (variable != nullptr) *own = *static_cast<decltype(own)>(variable);
+    if (variable == nullptr) dlerror();
+  };
+  adopt("malloc_conf", &malloc_conf);
+  adopt("malloc_conf_2_conf_harder", &malloc_conf_2_conf_harder);
+}
+
+}  // namespace
+
+void StartGuestSlowly() {
+  // What the start itself allocates passes.
+  GuestThread& thread = guest_thread;
+  if (thread.starts) return;
+  thread.starts = true;
+  const int saved = errno;
+  FindHost();
+  GuestState judged = Judge();
+  if (judged == GuestState::kActive) {
+    FindNewFunctions();
+    AdoptProgramVariables();
+  }
+  GuestState before = GuestState::kUnknown;
+  guest_state.compare_exchange_strong(before, judged, std::memory_order_acq_rel);
+  if (IsGuestActive()) {
+    // The host's name follows, but a collector may look now.
+    control::SetHost("?");
+    StartProcess();
+  }
+  // What has passed had the countdown of a guest that is not active.
+  ResetCountdown();
+  errno = saved;
+  thread.starts = false;
+}
+
+bool IsInUse() { return IsGuestActive(); }
+
+namespace {
+
+// The linker flag -z initfirst makes this the first constructor of all, so the names are gone before other constructors
+// look for them. It even comes before libc's, which sets `environ`: the host, which starts here, looks for its options.
+__attribute__((constructor)) void Construct(int, char**, char** environment) {
+  if (environ == nullptr) environ = environment;
+  StartGuest();
+  // The dynamic linker allocates a text for each name that it does not find. These blocks are not the program's.
+  guest_thread.left = kNoEnd;
+  HideMissingNames();
+  if (IsGuestActive()) PublishHostName();
+  ResetCountdown();
+}
+
+}  // namespace
+}  // namespace heaptap

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/sample/threads.h"
+
+#include <pthread.h>
+
+#include <atomic>
+
+#include "allocator/platform/mathematics.h"
+#include "allocator/platform/random.h"
+#include "allocator/sample/control.h"
+#include "heaptap/sample.h"
+
+__thread uint64_t heaptap_sample_left;
+
+namespace heaptap::sample {
+namespace {
+
+struct Thread {
+  uint64_t more;      // of the countdown, behind heaptap_sample_left
+  uint32_t interval;  // 1 + the lg that the countdown is drawn for; 0: off, or nothing is drawn
+  bool has_random;
+  Random random;
+};
+constinit thread_local Thread self{};
+
+// The number of random streams so far.
+constinit std::atomic<uint64_t> streams;
+
+void Begin(uint64_t countdown) {
+  const uint64_t left = countdown < kStride ? countdown : kStride;
+  heaptap_sample_left = left;
+  self.more = countdown - left;
+}
+
+// A countdown T: the allocation that makes the bytes exceed T is the sample, so T is one less than the distance,
+// rounded up.
+uint64_t DrawCountdown(uint32_t lg) {
+  if (lg == 0) return 0;
+  const double distance = -Logarithm(DrawUnit()) * static_cast<double>(uint64_t{1} << lg);
+  const uint64_t whole = static_cast<uint64_t>(distance);
+  return static_cast<double>(whole) < distance || whole == 0 ? whole : whole - 1;
+}
+
+}  // namespace
+
+double DrawUnit() {
+  if (!self.has_random) {
+    self.random.Seed(Seed(), streams.fetch_add(1, std::memory_order_relaxed));
+    self.has_random = true;
+  }
+  return self.random.NextUnit();
+}
+
+uint32_t EndCountdown(uint64_t charge) {
+  const uint64_t missing = uint64_t{0} - heaptap_sample_left;
+  // Until the start, each allocation asks again.
+  const uint64_t pause = HasStarted() ? kStride : 0;
+  const uint32_t lg = CurrentLgInterval();
+  if (self.interval != lg + 1) {
+    self.interval = lg + 1;
+    // The allocation is the first of the new interval.
+    const uint64_t countdown = lg != kOff ? DrawCountdown(lg) : 0;
+    if (lg != kOff && charge <= countdown) {
+      Begin(countdown - charge);
+      return kOff;
+    }
+  } else if (lg != kOff && missing <= self.more) {
+    Begin(self.more - missing);
+    return kOff;
+  }
+  Begin(lg != kOff ? DrawCountdown(lg) : pause);
+  return lg;
+}
+
+namespace {
+
+// The child of a fork must not repeat its parent's samples.
+void RestartThread() {
+  heaptap_sample_left = 0;
+  self.interval = 0;
+  self.has_random = false;
+}
+
+[[gnu::constructor]] void Start() { pthread_atfork(nullptr, nullptr, RestartThread); }
+
+}  // namespace
+
+}  // namespace heaptap::sample

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/core/borrow.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "allocator/core/allocate.h"
+#include "allocator/core/control.h"
+#include "allocator/core/slab.h"
+#include "allocator/core/thread_totals.h"
+
+namespace heaptap {
+namespace {
+
+constexpr size_t kSize = 1000;
+constexpr size_t kBlocks = 30000;
+constexpr uint64_t kBytes = kSize * kBlocks;
+
+uint64_t Active() { return ReadFigure(&heaptap_statistics::active); }
+
+// A thread that does what it is told, and sleeps in between.
+class Sleeper {
+ public:
+  Sleeper() : thread_([this] { Run(); }) {}
+  ~Sleeper() {
+    Do([this] { is_over_ = true; });
+    thread_.join();
+  }
+
+  template <typename Task>
+  void Do(const Task& task) {
+    task_ = [](const void* opaque) { (*static_cast<const Task*>(opaque))(); };
+    opaque_ = &task;
+    turn_.store(1, std::memory_order_release);
+    turn_.notify_all();
+    turn_.wait(1, std::memory_order_acquire);
+  }
+
+ private:
+  void Run() {
+    while (!is_over_) {
+      turn_.wait(0, std::memory_order_acquire);
+      task_(opaque_);
+      turn_.store(0, std::memory_order_release);
+      turn_.notify_all();
+    }
+  }
+
+  std::atomic<int> turn_ = 0;
+  void (*task_)(const void*) = nullptr;
+  const void* opaque_ = nullptr;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
+std::vector<void*> AllocateMany() {
+  std::vector<void*> blocks(kBlocks);
+  for (void*& block : blocks) {
+    block = Allocate(kSize);
+    memset(block, 1, kSize);
+  }
+  return blocks;
+}
+
+TEST(Borrow, TrimReachesWhatASleepingThreadHolds) {
+  Sleeper sleeper;
+  std::vector<void*> blocks;
+  const uint64_t before = Active();
+  sleeper.Do([&] { blocks = AllocateMany(); });
+  EXPECT_GT(Active(), before + kBytes / 2);
+  for (void* block : blocks) Free(block);
+  EXPECT_GT(Active(), before + kBytes / 2);
+  Trim();
+  EXPECT_LT(Active(), before + kBytes / 10);
+  // The owner goes on, and its counters are exact.
+  sleeper.Do([&] {
+    const uint64_t freed = ReadThreadDeallocated();
+    for (void* block : AllocateMany()) Free(block);
+    EXPECT_EQ(ReadThreadDeallocated() - freed, kBlocks * kClassSize[ClassOf(kSize)]);
+  });
+}
+
+// Some of the blocks were freed by the owner, whose counter must have them.
+TEST(Borrow, TheOwnersFreesAreCounted) {
+  Sleeper sleeper;
+  std::vector<void*> blocks;
+  uint64_t freed = 0;
+  sleeper.Do([&] {
+    freed = ReadThreadDeallocated();
+    blocks = AllocateMany();
+    for (size_t i = 0; i < kBlocks; i += 2) Free(blocks[i]);
+  });
+  for (size_t i = 1; i < kBlocks; i += 2) Free(blocks[i]);
+  Trim();
+  sleeper.Do([&] { EXPECT_EQ(ReadThreadDeallocated() - freed, kBlocks / 2 * kClassSize[ClassOf(kSize)]); });
+}
+
+// Blocks that the owner still uses stay, and so do their slabs.
+TEST(Borrow, LiveBlocksStay) {
+  Sleeper sleeper;
+  std::vector<void*> blocks;
+  sleeper.Do([&] { blocks = AllocateMany(); });
+  for (size_t i = 0; i < kBlocks; i++) {
+    if (i % 10 != 0) Free(blocks[i]);
+  }
+  Trim();
+  std::vector<void*> others = AllocateMany();
+  for (void* block : others) memset(block, 2, kSize);
+  for (size_t i = 0; i < kBlocks; i += 10) {
+    EXPECT_EQ(static_cast<char*>(blocks[i])[kSize - 1], 1);
+  }
+  sleeper.Do([&] {
+    for (size_t i = 0; i < kBlocks; i += 10) Free(blocks[i]);
+  });
+  for (void* block : others) Free(block);
+}
+
+// A thread that allocates gets what was freed to a sleeping thread, without a call of Trim.
+TEST(Borrow, OthersReuseWhatASleepingThreadHolds) {
+  Sleeper sleeper;
+  std::vector<void*> blocks;
+  const uint64_t before = Active();
+  sleeper.Do([&] { blocks = AllocateMany(); });
+  for (void* block : blocks) Free(block);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (Active() > before + kBytes / 10 && std::chrono::steady_clock::now() < end) {
+    for (size_t size = 16; size < 60000; size *= 2) Free(Allocate(size));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_LT(Active(), before + kBytes / 10);
+}
+
+// One thread trims all the time, while others free each other's blocks: each block has the contents that it was given.
+TEST(Borrow, WhileOwnersGoOn) {
+  constexpr int kThreads = 3;
+  constexpr size_t kSlots = 3000;
+  constexpr int kSteps = 60000;
+  static std::atomic<char*> slots[kSlots];
+  std::atomic<int> running = kThreads;
+  std::atomic<int> changed = 0;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kThreads; t++) {
+    threads.emplace_back([&, t] {
+      uint32_t state = t + 1;
+      for (int i = 0; i < kSteps; i++) {
+        state = state * 1664525 + 1013904223;
+        const size_t size = 512 + (state >> 20) % 1600;
+        auto* block = static_cast<char*>(Allocate(size));
+        memset(block, static_cast<char>(size), size);
+        memcpy(block, &size, sizeof(size));
+        char* old = slots[(state >> 8) % kSlots].exchange(block);
+        if (old == nullptr) continue;
+        size_t old_size;
+        memcpy(&old_size, old, sizeof(old_size));
+        if (old[old_size - 1] != static_cast<char>(old_size)) changed++;
+        Free(old);
+      }
+      running--;
+    });
+  }
+  while (running != 0) Trim();
+  for (std::thread& thread : threads) thread.join();
+  for (auto& slot : slots) Free(slot.exchange(nullptr));
+  EXPECT_EQ(changed, 0);
+}
+
+// A fork in the middle of it all: the child's heaps are not borrowed.
+TEST(Borrow, ChildOfAFork) {
+  Sleeper sleeper;
+  std::vector<void*> blocks;
+  sleeper.Do([&] { blocks = AllocateMany(); });
+  std::atomic<bool> stop = false;
+  std::thread trimming([&] {
+    while (!stop) Trim();
+  });
+  for (int i = 0; i < 20; i++) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      for (void* block : blocks) Free(block);
+      for (void* block : AllocateMany()) Free(block);
+      _exit(Trim() ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  stop = true;
+  trimming.join();
+  for (void* block : blocks) Free(block);
+}
+
+}  // namespace
+}  // namespace heaptap

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was measured beside what it may be, in one table."""
+
+from table import print_table
+
+
+def _instructions(result):
+    # Lines of tests/bench/instructions: the last column of a pattern is with sampling on.
+    most = {"fixed": 50, "small": 57, "wide": 68}
+    for line in result["table"]:
+        words = line.split()
+        if words and words[0] in most and len(words) > 3:
+            yield f"instructions of malloc+free, sampling on: {words[0]}", float(words[-1]), most[words[0]]
+
+
+def _recording(result):
+    for frames, ratio in result["heaptap_to_jemalloc"].items():
+        yield f"every allocation recorded, times jemalloc's: {frames} frames", ratio, {2: 0.6, 18: 0.3}[int(frames)]
+
+
+def _gigabyte(result):
+    yield "a gigabyte a second at the default rate: % lost", 100 * result["loss"], 0.3
+
+
+def _large(result):
+    yield "large blocks that come and go, times glibc's", result["medians"]["heaptap"][0] / result["medians"]["glibc"][0], 1
+
+
+def _latency(result):
+    for scene, one in result.items():
+        found = one["quantiles"]
+        for call in ("malloc", "free"):
+            best = min(found[peer][call]["p99.9"] for peer in found if not peer.startswith("heaptap"))
+            yield f"p99.9 of {call}, recorded, times the best other's: {scene}", found["heaptap recording"][call]["p99.9"] / best, 1
+
+
+def _threads(result):
+    for name, seconds in result["seconds"].items():
+        best = min(seconds[peer] for peer in seconds if not peer.startswith("heaptap"))
+        yield f"{name}, times the best other's", seconds["heaptap"] / best, 1
+
+
+def _returned(result):
+    for name, by_allocator in result["mebibytes"].items():
+        before, after = by_allocator["heaptap"]
+        yield f"% of a freed GiB still resident: {name}", 100 * after / before, 10
+    phases = result["phases"]
+    yield "resident after a change of sizes, times jemalloc's", phases["heaptap"][1] / phases["jemalloc"][1], 1
+
+
+def _programs(result):
+    ratios = {name: [ours / theirs for ours, theirs in zip(one["heaptap"], one["glibc"])]
+              for name, one in result["medians"].items()}
+    worst = max(ratios, key=lambda name: ratios[name][0])
+    yield f"the slowest program, times glibc's ({worst})", ratios[worst][0], 1.03
+    product = 1
+    for one in ratios.values():
+        product *= one[1]
+    yield "largest resident programs, times glibc's, geometric mean", product ** (1 / len(ratios)), 1.05
+
+
+def _collector(result):
+    yield "the daemon with 50,000 samples a second: % of a core", 100 * result["share"], 0.5
+
+
+BARS = {"instructions": _instructions, "recording": _recording, "gigabyte": _gigabyte, "large": _large, "latency": _latency,
+        "threads": _threads, "returned": _returned, "programs": _programs, "collector": _collector}
+
+
+def print_bars(results):
+    rows = []
+    for name, bars in BARS.items():
+        if name not in results:
+            continue
+        for title, measured, most in bars(results[name]):
+            rows.append((title, [f"{measured:.2f}", f"{most:g}", "met" if measured <= most else "MISSED"]))
+    if rows:
+        print_table("Bars", ["measured", "at most", ""], rows)

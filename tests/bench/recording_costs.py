@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recording costs the program: where every allocation is a sample, and at the default rate."""
+
+import os
+import statistics
+
+import harness
+from table import print_table
+
+ROUNDS = 7
+PAIRS = 100000
+
+
+def recording(folder):
+    ways = {
+        "glibc, not recorded": ([], {}),
+        "heaptap, not recorded": ([], {"LD_PRELOAD": harness.LIBRARY}),
+        "jemalloc prof:true,lg_prof_sample:0": (
+            [], {"LD_PRELOAD": "libjemalloc.so.2", "MALLOC_CONF": "prof:true,lg_prof_sample:0"}),
+        "heaptap run --exact": ([harness.HEAPTAP, "run", "--exact", "--"], {}),
+    }
+    frames = (2, 18)
+    times = {way: {count: [] for count in frames} for way in ways}
+    for _ in range(ROUNDS):
+        for count in frames:
+            for way, (before, env) in ways.items():
+                process = harness.Process([*before, harness.target("depth"), str(count), str(PAIRS)], folder, env=env)
+                assert process.wait(120) == 0, process.stderr()
+                times[way][count].append(float(process.stdout()))
+    medians = {way: {count: statistics.median(times[way][count]) for count in frames} for way in ways}
+    jemalloc, ours = medians["jemalloc prof:true,lg_prof_sample:0"], medians["heaptap run --exact"]
+    ratios = {count: ours[count] / jemalloc[count] for count in frames}
+    rows = [(way, [f"{medians[way][count]:.0f} ({min(times[way][count]):.0f}..{max(times[way][count]):.0f})"
+                   for count in frames]) for way in ways]
+    rows.append(("heaptap / jemalloc", [f"{ratios[count]:.2f}" for count in frames]))
+    print_table("Every allocation recorded: ns per malloc+free pair, median of "
+                f"{ROUNDS} (smallest..largest)", [f"{count} frames" for count in frames], rows)
+    return {"nanoseconds": medians, "all": times, "heaptap_to_jemalloc": ratios}
+
+
+ROUNDS_OF_GIGABYTE = 5
+SLICES = "300"  # of tests/bench/gigabyte.c: about 15 seconds
+
+
+def gigabyte(folder):
+    """The program compares slices of its own time, so that a slower machine slows both."""
+    program = os.path.join(harness.BUILD, "tests", "bench", "gigabyte")
+    losses, rates = [], []
+    for _ in range(ROUNDS_OF_GIGABYTE):
+        process = harness.Process([harness.HEAPTAP, "run", "--report=never", "-o", "gigabyte", "--", program, SLICES], folder)
+        assert process.wait(120) == 0, process.stderr()
+        without, recorded, rate = map(float, process.stdout().split())
+        losses.append(recorded / without - 1)
+        rates.append(rate)
+    print_table(f"A program that allocates a gigabyte a second, at the default rate: median of {ROUNDS_OF_GIGABYTE}",
+                ["% lost", "smallest..largest", "GB a second"],
+                [("", [f"{100 * statistics.median(losses):.2f}", f"{100 * min(losses):.2f}..{100 * max(losses):.2f}",
+                       f"{statistics.median(rates) / 1e9:.2f}"])])
+    return {"loss": statistics.median(losses), "all": losses}

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""heaptap doctor -p says which allocator a process uses, and how it can be profiled."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from daemon import NOBODY
+from guests import HOSTS, preload
+from harness import GUEST, HEAPTAP, LIBRARY, PATIENCE_SECONDS, target, wait_until
+
+pytestmark = pytest.mark.without_bpf
+
+
+class Diagnosis:
+    """What the doctor says of a process, which is the same as text and as JSON."""
+
+    def __init__(self, pid, **options):
+        def run(*arguments):
+            return subprocess.run([HEAPTAP, "doctor", "-p", str(pid), *arguments], stdout=subprocess.PIPE, text=True,
+                                  check=False, timeout=PATIENCE_SECONDS, **options)
+        text, data = run(), run("--json")
+        self.status = text.returncode
+        assert data.returncode == self.status
+        self.findings = {finding["subject"]: finding for finding in json.loads(data.stdout)["findings"]}
+        self.process = self.findings[f"process {pid}"]
+        for finding in self.findings.values():
+            words = finding.get("detail") or f"{finding['missing']}; {finding['remedy']}"
+            assert re.search(rf"(?m)^(ok|missing) +{re.escape(finding['subject'])} +{re.escape(words)}$", text.stdout)
+
+    @property
+    def allocator(self):
+        return self.findings["allocator"]["detail"]
+
+    @property
+    def remedy(self):
+        return self.findings["sampled allocator"]["remedy"]
+
+
+def started(lab, *command, env=None, **options):
+    """A program that has reached its main function, when it sleeps."""
+    process = lab.program(*command, env=env, **options)
+
+    def is_asleep():
+        with open(f"/proc/{process.pid}/wchan", encoding="ascii") as file:
+            return "sleep" in file.read()
+    wait_until(is_asleep, f"{command} sleeps")
+    return process
+
+
+def test_the_library(lab):
+    process = started(lab, "sleep", "1000", env={"LD_PRELOAD": LIBRARY})
+    assert Diagnosis(process.pid).allocator == "heaptap"
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_guest(lab, host):
+    process = started(lab, "sleep", "1000", env=preload(host))
+    assert re.fullmatch(rf"guest over {host} [a-z \d.]+", Diagnosis(process.pid).allocator)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_an_allocator_that_can_be_kept(lab, host):
+    """The command line that is shown makes the process a guest, as it stands."""
+    library = HOSTS[host]
+    process = started(lab, "sleep", "1000", env={"LD_PRELOAD": library} if library else None)
+    found = Diagnosis(process.pid)
+    assert found.status == 3
+    assert re.fullmatch(rf"{host} \(/\S+\)", found.allocator)
+    behind = f":{library}" if library else ""
+    before = f"LD_PRELOAD={library} " if library else ""
+    assert found.remedy == (f"to keep {host}: {before}heaptap run --guest -- sleep 1000, or "
+                            f"LD_PRELOAD={GUEST}{behind} sleep 1000 and then heaptap attach; "
+                            f"for heaptap's own allocator: LD_PRELOAD={LIBRARY}{behind}")
+    shown = re.search(", or (LD_PRELOAD=.*) and then heaptap attach", found.remedy).group(1)
+    again = started(lab, "sh", "-c", f"export {shown.replace(' sleep', '; exec sleep')}")
+    wait_until(lambda: "guest over" in Diagnosis(again.pid).allocator, "the command makes a guest")
+
+
+def test_an_allocator_that_is_linked(lab):
+    """redis is linked with jemalloc, and writes a title over its arguments."""
+    socket = lab.path("redis.sock")
+    redis = lab.program("redis-server", "--port", "0", "--unixsocket", socket, "--save", "")
+    wait_until(lambda: os.path.exists(socket), "redis runs")
+    found = Diagnosis(redis.pid)
+    assert re.fullmatch(r"jemalloc \(/\S+/libjemalloc\.so\.2\)", found.allocator)
+    assert f"LD_PRELOAD={GUEST} redis-server ..." in found.remedy
+
+
+def test_preloaded_in_the_wrong_order(lab):
+    process = started(lab, "sleep", "1000", env={"LD_PRELOAD": f"{HOSTS['jemalloc']} {GUEST}"})
+    found = Diagnosis(process.pid)
+    assert found.status == 3
+    assert found.findings["sampled allocator"]["missing"] == f"{GUEST} takes no samples"
+    assert found.allocator.startswith("jemalloc (")
+    assert f"LD_PRELOAD={GUEST}:{HOSTS['jemalloc']} sleep" in found.remedy
+
+
+def test_both_libraries(lab):
+    for order in (f"{GUEST} {LIBRARY}", f"{LIBRARY} {GUEST}"):
+        process = started(lab, "sleep", "1000", env={"LD_PRELOAD": order})
+        found = Diagnosis(process.pid)
+        assert found.allocator == "heaptap"
+        assert found.findings["sampled allocator"]["detail"] == (
+            f"{GUEST} takes no samples, because the other library does")
+
+
+def test_a_static_program(lab):
+    process = lab.program(target("environment_static"))
+    process.wait()
+    with open(lab.path("main.c"), "w", encoding="ascii") as file:
+        file.write("#include <stdlib.h>\n#include <unistd.h>\n"
+                   "int main(void) { return malloc(1) == NULL || sleep(1000) != 0; }\n")
+    subprocess.run(["gcc", "-static", "main.c", "-o", "main"], cwd=lab.folder, check=True)
+    found = Diagnosis(started(lab, lab.path("main")).pid)
+    assert found.status == 3
+    assert found.allocator == "glibc, in the program, which is statically linked"
+    assert re.match("the program is statically linked, .*libheaptap-guest.a and -Wl,--wrap .*heaptap/sample.h",
+                    found.remedy)
+
+
+def test_a_program_with_its_own_malloc(lab):
+    with open(lab.path("main.c"), "w", encoding="ascii") as file:
+        file.write("#include <unistd.h>\nstatic char memory[1 << 20];\nstatic unsigned long used;\n"
+                   "void *malloc(unsigned long size) { used += size + 16 & ~15ul; return memory + used - size; }\n"
+                   "void free(void *block) { (void)block; }\nint main(void) { return malloc(1) == 0 || sleep(1000); }\n")
+    subprocess.run(["gcc", "-w", "-fno-builtin", "main.c", "-o", "main"], cwd=lab.folder, check=True)
+    found = Diagnosis(started(lab, lab.path("main")).pid)
+    assert found.allocator == "its own, in the program itself"
+    assert re.match("the program has an allocator of its own, .*libheaptap-guest.a", found.remedy)
+
+
+def test_a_go_program(lab):
+    with open(lab.path("main.go"), "w", encoding="ascii") as file:
+        file.write('package main\nimport ("fmt"; "time")\nfunc main() { fmt.Println("x"); time.Sleep(1000 * time.Second) }\n')
+    subprocess.run(["go", "build", "-o", "main", "main.go"], cwd=lab.folder, check=True, timeout=PATIENCE_SECONDS,
+                   env=dict(os.environ, HOME=lab.folder, GOCACHE=lab.path("cache"), CGO_ENABLED="0"))
+    process = lab.program(lab.path("main"))
+    wait_until(lambda: process.stdout(), "it runs")
+    found = Diagnosis(process.pid)
+    assert found.allocator == "Go's own, which is no malloc"
+    assert found.remedy == "use Go's heap profiler (runtime/pprof) for Go's heap"
+
+
+def test_another_producer(lab):
+    """An allocator that emits the probes itself is recorded as it is."""
+    process = lab.program(target("foreign"), talks=True)
+    process.answer()
+    found = Diagnosis(process.pid)
+    assert found.status == 0
+    assert found.findings["sampled allocator"]["detail"].endswith(
+        f"libsmall.so, without a control block: it samples at its own rate, and is recorded as it is "
+        f"(heaptap attach {process.pid})")
+
+
+def test_a_set_user_id_program(lab):
+    """The dynamic linker ignores LD_PRELOAD there."""
+    if os.statvfs(lab.folder).f_flag & os.ST_NOSUID:
+        pytest.fail(f"{lab.folder} is mounted nosuid")
+    os.chmod(lab.folder, 0o755)
+    program = shutil.copy("/bin/sleep", lab.path("sleeper"))
+    os.chmod(program, 0o4755)
+    process = started(lab, program, "1000", env={"LD_PRELOAD": GUEST}, **NOBODY)
+    found = Diagnosis(process.pid)
+    assert found.status == 3
+    assert found.remedy.startswith("the program is set-user-ID or has capabilities of its own, ")
+
+
+def test_a_container(lab):
+    process = started(lab, "unshare", "-m", "sleep", "1000")
+    found = Diagnosis(process.pid)
+    assert "it is in a container (another mount namespace): the library must be there too" in found.remedy
+
+
+def test_hostile_texts(lab):
+    """What a process chooses is shown in printable ASCII, and is cut."""
+    program = shutil.copy("/bin/sleep", lab.path("s\x1b[2Jleep\n"))
+    process = started(lab, program, "1000", env={"LD_PRELOAD": "/\x1b[31m.so /é.so"})
+    found = Diagnosis(process.pid)
+    assert "LD_PRELOAD=/?[31m.so:/??.so heaptap run" in found.remedy
+    assert all(" " <= character <= "~" for character in found.remedy + found.process["detail"])
+    assert len(Diagnosis(started(lab, "sleep", *["1000"] * 500).pid).remedy) < 2000
+
+
+def test_no_such_process(lab):
+    gone = lab.program("true")
+    gone.wait()
+    found = Diagnosis(gone.pid)
+    assert (found.status, found.process["missing"]) == (3, f"no process {gone.pid}")
+
+
+def test_a_kernel_thread():
+    found = Diagnosis(2)
+    assert (found.status, found.process["missing"]) == (3, "has no memory: it is a kernel thread, or has just ended")
+
+
+def test_without_permission(lab):
+    process = started(lab, "sleep", "1000")
+    found = Diagnosis(process.pid, **{"user": NOBODY["user"], "group": NOBODY["group"], "extra_groups": []})
+    assert found.status == 4
+    assert re.search("missing CAP_.*: run heaptap as root", found.process["missing"])
