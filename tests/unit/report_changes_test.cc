@@ -53,6 +53,18 @@ TEST(ChangesTest, ACacheThatReplacesItsObjectsIsNoisy) {
   EXPECT_LT(std::fabs(change.bytes), 2 * change.Error());
 }
 
+TEST(ChangesTest, TwoProcessesHaveNoSampleInCommon) {
+  Profile before = OnePath(100, 100);
+  Profile after = OnePath(104, 104);
+  before.pid = 10;
+  EXPECT_EQ(Change(before, after).samples, 4u) << "a dump does not always say its process";
+  after.pid = 11;
+  EXPECT_EQ(Change(before, after).samples, 204u);
+  after.pid = 10;
+  after.period = 2 * kPeriod;
+  EXPECT_EQ(Change(before, after).samples, 204u) << "no sample stays when the rate changes";
+}
+
 TEST(ChangesTest, WhatIsFreedCountsToo) {
   const Measure change = Change(OnePath(100, 100), OnePath(90, 100));
   EXPECT_EQ(change.samples, 10u);

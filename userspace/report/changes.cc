@@ -25,11 +25,16 @@ double VarianceOf(uint64_t changed, const Measure& all) {
   return all.samples == 0 ? 0 : all.variance * static_cast<double>(changed) / static_cast<double>(all.samples);
 }
 
+bool HaveCommonSamples(const Profile& a, const Profile& b) {
+  return a.period == b.period && (a.pid == b.pid || a.pid == 0 || b.pid == 0);
+}
+
+// `have_common`: the profiles can have samples in common.
 Measure LiveChange(const Measure& after, const Measure& before, const Estimate& allocated_after,
-                   const Estimate& allocated_before) {
+                   const Estimate& allocated_before, bool have_common) {
   uint64_t appeared = after.samples;
   uint64_t disappeared = before.samples;
-  if (allocated_after.samples > 0 && allocated_after.samples >= allocated_before.samples) {
+  if (have_common && allocated_after.samples > 0 && allocated_after.samples >= allocated_before.samples) {
     const uint64_t allocated = allocated_after.samples - allocated_before.samples;
     appeared = std::min(after.samples, allocated);
     // What was there or was allocated, and is no longer there.
@@ -47,6 +52,7 @@ Measure LiveChange(const Measure& after, const Measure& before, const Estimate& 
 std::vector<Measures> ChangesOf(const Profile& difference, const Profile& after, const Profile& before) {
   const auto later = ByFrames(after);
   const auto earlier = ByFrames(before);
+  const bool have_common = HaveCommonSamples(after, before);
   const Context none;
   std::vector<Measures> changes;
   changes.reserve(difference.contexts.size());
@@ -59,7 +65,7 @@ std::vector<Measures> ChangesOf(const Profile& difference, const Profile& after,
     change.before = ToMeasure(then.Live(), before.period);
     if (context.threads.empty()) continue;
     const Measure live = ToMeasure(now.Live(), after.period);
-    change.live = LiveChange(live, change.before, now.Allocated(), then.Allocated());
+    change.live = LiveChange(live, change.before, now.Allocated(), then.Allocated(), have_common);
     change.allocated = ToMeasure(context.Allocated(), difference.period);
     change.freed = FreedOf(change.allocated, live, change.before);
   }
