@@ -29,16 +29,22 @@ extern Hooks hooks;
 // Whether the thread is in a hook.
 extern constinit thread_local bool in_hook;
 
+// Out of line, so that callers without a hook save no registers for it.
 template <typename Hook, typename... Arguments>
-void CallHook(const std::atomic<Hook>& hook, Arguments... arguments) {
-  // Acquire: the hook sees what the program wrote before it set the hook.
-  Hook function = hook.load(std::memory_order_acquire);
-  if (HEAPTAP_LIKELY(function == nullptr) || in_hook) return;
+[[gnu::cold, gnu::noinline]] void CallFunction(Hook function, Arguments... arguments) {
+  if (in_hook) return;
   in_hook = true;
   int saved = errno;
   function(arguments...);
   errno = saved;
   in_hook = false;
+}
+
+template <typename Hook, typename... Arguments>
+void CallHook(const std::atomic<Hook>& hook, Arguments... arguments) {
+  // Acquire: the hook sees what the program wrote before it set the hook.
+  Hook function = hook.load(std::memory_order_acquire);
+  if (HEAPTAP_UNLIKELY(function != nullptr)) CallFunction(function, arguments...);
 }
 
 }  // namespace heaptap

@@ -45,7 +45,7 @@ void observer::Allocated(const void* pointer, const Sample& sample, uint64_t wei
   const ThreadFrees pending = PendingFreesOfThread();
   const auto probe = CanUseCallSite() ? heaptap_probe_alloc_by_call : heaptap_probe_alloc;
   probe(pointer, sample.usable, weight, sample.serial, pending.frees, pending.where);
-  ForgetFreesOfThread();
+  if (pending.has_any()) ForgetFreesOfThread();
   if (HasSampleStatistics()) CountSampleAllocated(sample.usable, sample.requested);
   listener::AfterSample(pointer, sample.usable, sample.requested);
 }

@@ -24,11 +24,14 @@ void SetCount(heaptap_slot& slot, uint32_t count) { __atomic_store_n(&slot.count
 
 uint64_t NumberOf(const heaptap_slot& slot) { return static_cast<uint64_t>(&slot - pending.slots) + 1; }
 
+bool IsSlotNumber(uint64_t number) { return number != 0 && number <= HEAPTAP_SLOTS; }
+
+heaptap_slot& SlotOf(uint64_t number) { return pending.slots[number - 1]; }
+
 // nullptr: the thread holds nothing back, because it has no heap, or too many threads have one.
 heaptap_slot* SlotOfThread() {
-  // Serial numbers begin with 1.
   const uint64_t serial = current_heap->serial;
-  return serial != 0 && serial <= HEAPTAP_SLOTS ? &pending.slots[serial - 1] : nullptr;
+  return IsSlotNumber(serial) ? &SlotOf(serial) : nullptr;
 }
 
 void Report(const heaptap_slot& slot) {
@@ -72,11 +75,13 @@ void ReportFree(const heaptap_free& freed, uint64_t weight) {
 }
 
 ThreadFrees PendingFreesOfThread() {
-  const heaptap_slot* slot = SlotOfThread();
   static constexpr heaptap_free kNone = {};
-  const bool is_unused = slot == nullptr || (at_once.load(std::memory_order_relaxed) && CountOf(*slot) == 0);
-  if (is_unused) return {&kNone, 0};
-  return {slot->frees, HEAPTAP_WHERE(NumberOf(*slot), CountOf(*slot))};
+  const uint64_t number = current_heap->serial;
+  if (HEAPTAP_UNLIKELY(!IsSlotNumber(number))) return {&kNone, 0};
+  const heaptap_slot& slot = SlotOf(number);
+  const uint32_t count = CountOf(slot);
+  if (count == 0 && at_once.load(std::memory_order_relaxed)) return {&kNone, 0};
+  return {slot.frees, HEAPTAP_WHERE(number, count)};
 }
 
 void ForgetFreesOfThread() {

@@ -23,6 +23,8 @@ void ReportFree(const struct heaptap_free& freed, uint64_t weight);
 struct ThreadFrees {
   const struct heaptap_free* frees;  // not null
   uint64_t where;                    // HEAPTAP_WHERE
+
+  bool has_any() const { return static_cast<uint32_t>(where) != 0; }
 };
 ThreadFrees PendingFreesOfThread();
 void ForgetFreesOfThread();

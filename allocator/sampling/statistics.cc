@@ -18,7 +18,6 @@ struct SampleCounts {
 };
 
 constinit SampleCounts counts[kClasses]{};
-bool is_wanted;
 
 void Add(AtomicSampleStatistics& to, size_t requested) {
   to.requested.fetch_add(requested, std::memory_order_relaxed);
@@ -32,9 +31,9 @@ SampleStatistics Read(const AtomicSampleStatistics& from) {
 
 }  // namespace
 
-void StartSampleStatistics(bool wanted) { is_wanted = wanted; }
+bool has_sample_statistics;
 
-bool HasSampleStatistics() { return is_wanted; }
+void StartSampleStatistics(bool wanted) { has_sample_statistics = wanted; }
 
 void CountSampleAllocated(size_t usable, size_t requested) { Add(counts[ClassNumber(usable)].allocated, requested); }
 

@@ -13,7 +13,9 @@ namespace heaptap {
 
 // Sets whether samples are counted. Called once, before other threads exist.
 void StartSampleStatistics(bool wanted);
-bool HasSampleStatistics();
+// Constant afterwards.
+extern bool has_sample_statistics;
+inline bool HasSampleStatistics() { return has_sample_statistics; }
 
 // Sizes in bytes: the usable size, and the size that the program requested.
 void CountSampleAllocated(size_t usable, size_t requested);
