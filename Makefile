@@ -100,8 +100,7 @@ $(BUILD)/libheaptap-guest.so: $(BUILD)/heaptap_guest.o $(SHARED_ONLY) | allocato
 
 # Two objects for programs to link, each with only its own symbols, since libheaptap.a may be linked too. The second needs
 # the first.
-SAMPLE_OBJECTS := $(addprefix $(BUILD)/allocator/,$(addprefix sample/,control.o functions.o probes.o remembered.o sample.o threads.o) \
-  $(addprefix platform/,mathematics.o))
+SAMPLE_OBJECTS := $(addprefix $(BUILD)/allocator/sample/,control.o functions.o probes.o remembered.o sample.o threads.o)
 
 $(BUILD)/allocator/sample/functions.o: allocator/sample/functions.c
 	$(say) CC $@

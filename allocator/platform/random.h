@@ -17,7 +17,10 @@ class Random {
   uint64_t Next() { return Mix(state_ += kIncrement); }
 
   // Uniform in (0, 1], a multiple of 2^-53.
-  double NextUnit() { return static_cast<double>((Next() >> 11) + 1) * 0x1p-53; }
+  double NextUnit() { return UnitOf(Next()); }
+
+  // The same of the upper 53 of random bits.
+  static double UnitOf(uint64_t bits) { return static_cast<double>(static_cast<int64_t>((bits >> 11) + 1)) * 0x1p-53; }
 
  private:
   static constexpr uint64_t kIncrement = 0x9e3779b97f4a7c15;

@@ -37,18 +37,6 @@ void Sampler::Restart(uint64_t seed, uint64_t stream) {
   SetLgInterval(lg_interval_);
 }
 
-double Sampler::DrawBytes() { return -Logarithm(random_.NextUnit()) * MeanBytes(lg_interval_); }
-
-void Sampler::Draw(unsigned size_class) {
-  if (lg_interval_ == kSamplingOff) return Set(size_class, kNever);
-  if (lg_interval_ == 0) return Set(size_class, 1);
-  double allocations = DrawBytes() / kClassSize[size_class];
-  if (allocations >= static_cast<double>(kNever)) return Set(size_class, kNever);
-  uint64_t until = static_cast<uint64_t>(allocations);
-  if (until == 0 || static_cast<double>(until) < allocations) until++;
-  Set(size_class, until);
-}
-
 bool Sampler::TestLarge(size_t size) {
   if (lg_interval_ == kSamplingOff) return false;
   return lg_interval_ == 0 || DrawBytes() < static_cast<double>(size);
@@ -65,6 +53,7 @@ bool Sampler::TestInPlace(size_t size) {
 
 void Sampler::SetLgInterval(LgInterval lg_interval) {
   lg_interval_ = lg_interval;
+  if (lg_interval != kSamplingOff) mean_bytes_ = MeanBytes(lg_interval);
   for (unsigned c = 0; c < kSmallClasses; c++) Draw(c);
   if (lg_interval == kSamplingOff) return;
   for (unsigned c = 0; c < kSmallClasses; c++) weight_[c] = SampleWeight(kClassSize[c], lg_interval);

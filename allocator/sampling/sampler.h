@@ -22,6 +22,7 @@
 #include "allocator/core/control.h"
 #include "allocator/core/countdown.h"
 #include "allocator/core/heap.h"
+#include "allocator/platform/exponential.h"
 #include "allocator/platform/random.h"
 #include "allocator/sampling/probes.h"
 
@@ -68,7 +69,14 @@ class Sampler : public Countdown {
   uint64_t Weight(unsigned size_class) const { return weight_[size_class]; }
 
   // The current allocation is the sample: draws the next one. REQUIRES: Allowance(size_class) == 0.
-  void Draw(unsigned size_class);
+  void Draw(unsigned size_class) {
+    // Never, or always.
+    if (HEAPTAP_UNLIKELY(lg_interval_ == 0 || lg_interval_ == kSamplingOff)) return SetFixed(size_class);
+    const double allocations = DrawBytes() / static_cast<int32_t>(kClassSize[size_class]);
+    if (HEAPTAP_UNLIKELY(allocations >= static_cast<double>(kNever))) return Set(size_class, kNever);
+    const auto whole = static_cast<int64_t>(allocations);
+    Set(size_class, static_cast<uint64_t>(static_cast<double>(whole) < allocations ? whole + 1 : whole));
+  }
 
   // Whether an allocation of this usable size is a sample. For blocks outside slabs.
   bool TestLarge(size_t size);
@@ -78,16 +86,20 @@ class Sampler : public Countdown {
   bool TestInPlace(size_t size);
 
   // The distance to the next marked byte, exponential with mean R. REQUIRES: lg_interval() != kSamplingOff.
-  double DrawBytes();
+  double DrawBytes() { return DrawExponential(&random_) * mean_bytes_; }
 
   // Uniform in (0, 1], for the decisions of an allocator that counts bytes itself (guest/countdown.h).
   double DrawUnit() { return random_.NextUnit(); }
 
  private:
   void SetLgInterval(LgInterval lg_interval);
+  // The countdown while no allocation is a sample, or every one.
+  void SetFixed(unsigned size_class) { Set(size_class, lg_interval_ == 0 ? 1 : kNever); }
+
   Random random_;
   LgInterval lg_interval_;
   bool is_wanted_;
+  double mean_bytes_;  // R
   double bytes_until_in_place_;
   uint64_t weight_[kSmallClasses];
 };
