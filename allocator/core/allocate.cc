@@ -209,54 +209,75 @@ void RefuseInvalidFree(const void* pointer) {
   RefuseFree(pointer, was_huge ? InvalidFree::kSecond : InvalidFree::kForeign);
 }
 
+// The rarer parts of FreeSlow are out of line, so that it saves few registers.
+
+// What the options ask for if every free takes its slow path. False: the free is refused.
+[[gnu::cold, gnu::noinline]] bool CheckAndFillFreed(Slab* slab, Block* block) {
+  if (!IsBlock(slab, block)) {
+    RefuseInvalidFree(block);
+    return false;
+  }
+  uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
+  bool is_own = (owner & ~(kSlowBit | kFullBit)) == reinterpret_cast<uintptr_t>(current_heap);
+  if (is_own && core_options.abort_invalid_free && IsFreeBlock(slab, block)) {
+    RefuseFree(block, InvalidFree::kSecond);
+    return false;
+  }
+  if (core_options.fill_on_free) memset(static_cast<void*>(block), kFreeJunk, slab->size);
+  return true;
+}
+
+inline void FreeSampled(Slab* slab, Block* block) {
+  thread_counters.deallocated += slab->size;
+  observer::Freed(block, observer::SampleOf(slab, block));
+  observer::ReturnBlock(slab, block);
+}
+
+[[gnu::noinline]] void FreeInFullSlab(Slab* slab, Block* block) {
+  HeapScope heap;
+  heap->FreeInFullSlab(slab, block);
+}
+
+// A run, the block of another heap, or no block at all.
+[[gnu::noinline]] void FreeOfOthers(Slab* slab, Block* block) {
+  uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
+  if (owner == kRunOwner)
+    return block == static_cast<void*>(SlabMemory(slab)) ? FreeRun(slab) : RefuseInvalidFree(block);
+  if (owner == kNobody || !IsBlock(slab, block)) return RefuseInvalidFree(block);
+  thread_counters.deallocated += slab->size;
+  SharedCount& frees = current_heap->classes[slab->size_class].counts.remote_frees;
+  current_heap == &empty_heap ? frees.AddShared(1) : frees.Add(1);
+  FreeRemotely(slab, block);
+}
+
 }  // namespace
 
 void* AllocateSlow(size_t size) { return AllocateAnySize(size); }
 
 void* MallocSlow(size_t size) { return CheckXmalloc(AllocateAnySize(size), kErrorInMalloc); }
 
-void FreeSlow(void* pointer) {
+void FreeOutsideChunks(void* pointer) {
   if (pointer == nullptr) return;
-  unsigned kind = ChunkKind(pointer);
-  if (kind <= kFreedHuge) {
-    Huge* huge = kind == kHuge ? HugeOf(pointer) : nullptr;
-    return huge != nullptr ? FreeHuge(huge) : RefuseInvalidFree(pointer);
-  }
-  Slab* slab = SlabOf(pointer, kind);
-  Block* block = static_cast<Block*>(pointer);
+  Huge* huge = ChunkKind(pointer) == kHuge ? HugeOf(pointer) : nullptr;
+  huge != nullptr ? FreeHuge(huge) : RefuseInvalidFree(pointer);
+}
+
+void FreeSlow(Block* block, Slab* slab) {
+  const bool is_address = reinterpret_cast<uintptr_t>(block) >> kAddressBits == 0;
+  if (HEAPTAP_UNLIKELY(!is_address)) return RefuseInvalidFree(block);
   // Acquire: as in Free.
   uintptr_t owner = slab->owner.load(std::memory_order_acquire);
-  if (owner == kNobody) return RefuseInvalidFree(pointer);
   uintptr_t own = reinterpret_cast<uintptr_t>(current_heap);
-  if (HEAPTAP_UNLIKELY(core_options.owner_bits != 0)) {
-    if (!IsBlock(slab, pointer)) return RefuseInvalidFree(pointer);
-    bool is_own = (owner & ~(kSlowBit | kFullBit)) == own;
-    if (is_own && core_options.abort_invalid_free && IsFreeBlock(slab, block)) {
-      return RefuseFree(pointer, InvalidFree::kSecond);
-    }
-    if (core_options.fill_on_free) memset(pointer, kFreeJunk, slab->size);
-  }
-  if (owner == kSampledOwner) {
-    thread_counters.deallocated += slab->size;
-    observer::Freed(pointer, observer::SampleOf(slab, block));
-    return observer::ReturnBlock(slab, block);
-  }
-  if (owner == kRunOwner) return pointer == SlabMemory(slab) ? FreeRun(slab) : RefuseInvalidFree(pointer);
+  if (HEAPTAP_UNLIKELY(core_options.owner_bits != 0) && !CheckAndFillFreed(slab, block)) return;
+  if (owner == kSampledOwner) return FreeSampled(slab, block);
   owner &= ~kSlowBit;
+  if (owner == (own | kFullBit)) return FreeInFullSlab(slab, block);
   if (owner == own) {
     // Only kSlowBit brings such a block here. The same steps as on the fast path.
     if (PushLocalFree(slab, block)) FreedLastBlock(slab);
     return;
   }
-  if (owner == (own | kFullBit)) {
-    HeapScope heap;
-    return heap->FreeInFullSlab(slab, block);
-  }
-  if (!IsBlock(slab, pointer)) return RefuseInvalidFree(pointer);
-  thread_counters.deallocated += slab->size;
-  SharedCount& frees = current_heap->classes[slab->size_class].counts.remote_frees;
-  current_heap == &empty_heap ? frees.AddShared(1) : frees.Add(1);
-  FreeRemotely(slab, block);
+  FreeOfOthers(slab, block);
 }
 
 void FreedLastBlock(Slab* slab) {

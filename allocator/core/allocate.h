@@ -9,7 +9,8 @@
 //     AllocateSlow      small: Heap::Take (refill), or, if it is a sample, a block from the observer
 //                       larger: AllocateLarge (large.h), which calls the observer itself
 //   Free                push on the slab's local_free, or
-//     FreeSlow          nullptr, foreign, huge, sampled, run, full slab, another thread's block, or kSlowBit
+//     FreeOutsideChunks nullptr, foreign, huge
+//     FreeSlow          sampled, run, full slab, another thread's block, or kSlowBit
 //     FreedLastBlock    the slab became empty
 //
 // The two fast paths contain nothing about sampling: their instructions are the same whether it is on or off.
@@ -24,7 +25,9 @@ namespace heaptap {
 
 void* AllocateSlow(size_t size);
 void* MallocSlow(size_t size);  // the same for malloc itself, which obeys xmalloc
-void FreeSlow(void* pointer);
+void FreeOutsideChunks(void* pointer);
+// `slab`: as Free finds it, ignoring the bits of the address from kAddressBits on.
+void FreeSlow(Block* block, Slab* slab);
 void FreedLastBlock(Slab* slab);
 
 // malloc. `Slow` is called when no block is ready. Taking a fresh block is part of the fast path, and not of `Slow`,
@@ -54,14 +57,14 @@ template <void* (*Slow)(size_t) = AllocateSlow>
   uintptr_t chunk = address >> kChunkShift & (kChunkTableSize - 1);
   asm("" : "+r"(chunk));
   unsigned kind = chunk_table[chunk].load(std::memory_order_relaxed);
-  if (HEAPTAP_UNLIKELY(kind <= kFreedHuge)) return FreeSlow(pointer);
+  if (HEAPTAP_UNLIKELY(kind <= kFreedHuge)) return FreeOutsideChunks(pointer);
   uintptr_t unit = (address & (kChunkSize - 1)) >> kind;
   Slab* slab = reinterpret_cast<Slab*>((chunk << kChunkShift) + unit * sizeof(Slab));
   uintptr_t heap = reinterpret_cast<uintptr_t>(current_heap);
-  if (HEAPTAP_UNLIKELY(slab->owner.load(kOwnerOrder) != heap)) return FreeSlow(pointer);
+  Block* block = static_cast<Block*>(pointer);
+  if (HEAPTAP_UNLIKELY(slab->owner.load(kOwnerOrder) != heap)) return FreeSlow(block, slab);
   // x86 keeps the order of loads (see kOwnerOrder).
   std::atomic_signal_fence(std::memory_order_acquire);
-  Block* block = static_cast<Block*>(pointer);
   if (HEAPTAP_UNLIKELY(PushLocalFree(slab, block))) return FreedLastBlock(slab);
 }
 
