@@ -80,10 +80,11 @@ void* AllocateSmall(unsigned size_class, size_t requested) {
     HeapScope heap;
     taken = heap->Take(size_class);
     // A heap without counters is shared, and does not count for its threads.
-    if (heap->counters == nullptr && taken.block != nullptr) thread_counters.allocated += kClassSize[size_class];
+    if (HEAPTAP_UNLIKELY(heap->counters == nullptr) && taken.block != nullptr)
+      thread_counters.allocated += kClassSize[size_class];
   }
   void* pointer = taken.weight != 0 ? AllocateObserved(size_class, taken.weight, requested) : taken.block;
-  if (pointer == nullptr) return FailWithEnomem();
+  if (HEAPTAP_UNLIKELY(pointer == nullptr)) return FailWithEnomem();
   FillNew(pointer, kClassSize[size_class]);
   return pointer;
 }

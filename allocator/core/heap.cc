@@ -64,7 +64,7 @@ Block* TakeLocal(Slab* slab, uint64_t limit) {
     CutCycle(first);
     count = 0;  // the rest of the list is leaked
   }
-  if (slab->distant && limit > kDistantBlocks) limit = kDistantBlocks;
+  if (HEAPTAP_UNLIKELY(slab->distant) && limit > kDistantBlocks) limit = kDistantBlocks;
   if (count <= limit) {
     slab->distant = false;
     slab->local_free = nullptr;
@@ -72,7 +72,7 @@ Block* TakeLocal(Slab* slab, uint64_t limit) {
     return first;
   }
   Block* last = first;
-  for (uint64_t i = 1; i < limit; i++) last = last->next;
+  for (uint64_t left = limit - 1; left != 0; left--) last = last->next;
   slab->local_free = last->next;
   last->next = nullptr;
   slab->used += static_cast<uint32_t>(limit);
@@ -83,6 +83,10 @@ Block* TakeLocal(Slab* slab, uint64_t limit) {
 bool IsPoor(const Slab* slab) {
   uint32_t count = slab->carved - slab->used;
   return count < kPoorBlocks && count < slab->capacity / kPoorShare;
+}
+
+void CountGoodBatch(HeapClass& one) {
+  if (HEAPTAP_UNLIKELY(one.poor_batches != 0)) one.poor_batches--;
 }
 
 }  // namespace
@@ -105,17 +109,19 @@ uint32_t Heap::CountReady(unsigned size_class) const {
 
 // Counts the last batch of the class, which is used up, and begins the next, which has `count` blocks.
 inline void Heap::CountRefill(unsigned size_class, uint32_t count) {
+  HeapClass& mine = classes[size_class];
   countdown().HandOut(size_class, count);
-  classes[size_class].counts.handed_out.Add(count);
-  classes[size_class].counts.refills.Add(1);
-  if (counters != nullptr) counters->allocated += uint64_t{classes[size_class].batch} * kClassSize[size_class];
-  classes[size_class].batch = count;
+  mine.counts.handed_out.Add(count);
+  mine.counts.refills.Add(1);
+  if (HEAPTAP_LIKELY(counters != nullptr)) counters->allocated += uint64_t{mine.batch} * kClassSize[size_class];
+  mine.batch = count;
 }
 
 // Counts what the owner has freed since the last call. REQUIRES: `used` has not changed in another way since.
 inline void Heap::Settle(Slab* slab) {
   HEAPTAP_ASSERT(slab->used_settled >= slab->used);
-  if (counters != nullptr) counters->deallocated += uint64_t{slab->used_settled - slab->used} * slab->size;
+  if (HEAPTAP_LIKELY(counters != nullptr))
+    counters->deallocated += uint64_t{slab->used_settled - slab->used} * slab->size;
   slab->used_settled = slab->used;
 }
 
@@ -152,9 +158,9 @@ void Heap::CollectRemote(Slab* slab) {
   classes[slab->size_class].counts.collected.Add(count);
 }
 
-// Makes at most `limit` blocks ready and takes the first. nullptr: out of memory. REQUIRES: no block of the class is
-// ready.
-void* Heap::Refill(unsigned size_class, uint64_t limit) {
+// A slab of the class, the first of its queue, with blocks for a batch. Sets whether the batch is to be recycled: the
+// slab's freed blocks, or else untouched ones. nullptr: out of memory.
+Slab* Heap::FindSlab(unsigned size_class, bool* recycles) {
   HeapClass& mine = classes[size_class];
   SlabList& slabs = mine.queue;
   Slab* slab;
@@ -178,34 +184,83 @@ void* Heap::Refill(unsigned size_class, uint64_t limit) {
     } else if (slab == nullptr) {
       return nullptr;
     }
-  } else if (!poor && mine.poor_batches != 0) {
-    mine.poor_batches--;
+  } else if (!poor) {
+    CountGoodBatch(mine);
+  }
+  *recycles = slab->local_free != nullptr && !(poor && HasUntouched(slab));
+  return slab;
+}
+
+// Makes at most `limit` untouched blocks of the slab the fresh ones. Returns the first.
+char* Heap::MakeFresh(Slab* slab, uint64_t limit) {
+  uint32_t count = CarveCount(slab, limit);
+  char* first = Carve(slab, count);
+  fresh[slab->size_class] = first;
+  fresh_end[slab->size_class] = first + count * slab->size;
+  return first;
+}
+
+// Makes at most `limit` blocks ready, and takes and returns the first if `takes_first`. nullptr: out of memory, or not
+// `takes_first`. REQUIRES: no block of the class is ready.
+[[gnu::always_inline]] inline void* Heap::Refill(unsigned size_class, uint64_t limit, bool takes_first) {
+  HeapClass& mine = classes[size_class];
+  Slab* slab = mine.queue.first();
+  // The most frequent case is inline.
+  bool recycles = slab != nullptr && slab->local_free != nullptr && !IsPoor(slab);
+  if (HEAPTAP_LIKELY(recycles)) {
+    CountGoodBatch(mine);
+  } else {
+    slab = FindSlab(size_class, &recycles);
+    if (slab == nullptr) return nullptr;
   }
   if (slab == mine.empty) mine.empty = nullptr;
 
   Settle(slab);
-  uint32_t used = slab->used;
-  bool recycle = slab->local_free != nullptr && !(poor && HasUntouched(slab));
-  void* block;
-  if (recycle) {
+  const uint32_t used = slab->used;
+  void* block = nullptr;
+  if (HEAPTAP_LIKELY(recycles)) {
     Block* first = TakeLocal(slab, limit);
-    ready[size_class] = first->next;
-    block = first;
+    if (takes_first) {
+      block = first;
+      first = first->next;
+    }
+    ready[size_class] = first;
   } else {
-    uint32_t count = CarveCount(slab, limit);
-    char* first = Carve(slab, count);
-    fresh[size_class] = first + slab->size;
-    fresh_end[size_class] = first + count * slab->size;
-    block = first;
+    char* first = MakeFresh(slab, limit);
+    if (takes_first) {
+      block = first;
+      fresh[size_class] = first + slab->size;
+    }
   }
   CountRefill(size_class, slab->used - used);
   slab->used_settled = slab->used;
-  if (!HasBlocks(slab) && slab->next != nullptr) {
-    // By its next turn the slab probably has free blocks again, so it need not become full.
-    slabs.Remove(slab);
-    slabs.PushBack(slab);
-  }
+  // By its next turn the slab probably has free blocks again, so it need not become full.
+  if (!HasBlocks(slab)) mine.queue.MoveFirstToBack();
   return block;
+}
+
+Heap::Taken Heap::Take(unsigned size_class) {
+  observer::BeforeAllocation(this);
+  void* block = TakeReady(size_class);
+  if (HEAPTAP_UNLIKELY(block != nullptr)) return {block, 0};
+  uint64_t limit = countdown().Allowance(size_class);
+  uint64_t weight = 0;
+  if (limit == 0) {
+    weight = observer::CountdownOver(this, size_class);
+    // The next allocation would find no block either, so the batch is taken now, which saves it the slow path. But no
+    // slab is for an allocation that may never come.
+    limit = countdown().Allowance(size_class);
+    const Slab* slab = classes[size_class].queue.first();
+    const bool has_blocks = slab != nullptr && HasBlocks(slab);
+    if (limit == 0 || !has_blocks || core_options.owner_bits != 0) return {nullptr, weight};
+  }
+  // Where every call takes its slow path, blocks are handed out one by one.
+  if (HEAPTAP_UNLIKELY(core_options.owner_bits != 0)) limit = 1;
+  FollowPeak();
+  const bool has_wakes = taken_wakes != nullptr || wakes.load(std::memory_order_relaxed) != nullptr;
+  if (HEAPTAP_UNLIKELY(has_wakes)) ProcessWakes();
+  block = Refill(size_class, limit, weight == 0);
+  return {block, weight};
 }
 
 void Heap::MarkFull(Slab* slab) {

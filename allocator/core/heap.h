@@ -139,17 +139,7 @@ struct Heap {
   void SkipReady();
 
   // Takes a block of the class, or finds that the observer wants this allocation.
-  [[gnu::always_inline]] Taken Take(unsigned size_class) {
-    observer::BeforeAllocation(this);
-    void* block = TakeReady(size_class);
-    if (block != nullptr) return {block, 0};
-    const uint64_t allowance = countdown().Allowance(size_class);
-    if (allowance == 0) return {nullptr, observer::CountdownOver(this, size_class)};
-    FollowPeak();
-    if (taken_wakes != nullptr || wakes.load(std::memory_order_relaxed) != nullptr) ProcessWakes();
-    // Where every call takes its slow path, blocks are handed out one by one.
-    return {Refill(size_class, core_options.owner_bits != 0 ? 1 : allowance), 0};
-  }
+  Taken Take(unsigned size_class);
 
   // Frees a block of a full slab of this heap.
   void FreeInFullSlab(Slab* slab, Block* block);
@@ -195,7 +185,9 @@ struct Heap {
   void CountRefill(unsigned size_class, uint32_t count);
   void Settle(Slab* slab);
   void CollectRemote(Slab* slab);
-  void* Refill(unsigned size_class, uint64_t limit);
+  [[gnu::noinline]] Slab* FindSlab(unsigned size_class, bool* recycles);
+  [[gnu::noinline]] char* MakeFresh(Slab* slab, uint64_t limit);
+  void* Refill(unsigned size_class, uint64_t limit, bool takes_first);
   uint32_t CountReady(unsigned size_class) const;
   void PutBackReady(unsigned size_class);  // of one class
   void Release(Slab* slab);
@@ -203,7 +195,7 @@ struct Heap {
   void MarkNotFull(Slab* slab);
   static void* NoBlock(size_t) { return nullptr; }
   [[gnu::cold]] void RecordPeak();
-  void ProcessWakes();
+  [[gnu::noinline]] void ProcessWakes();
   Slab* NextWake();
   bool ProcessWake();
   void Detach(Slab* slab, Slab** free_slabs);

@@ -253,6 +253,17 @@ class SlabList {
   void PushFront(Slab* slab);
   void PushBack(Slab* slab);
   void Remove(Slab* slab);
+  // REQUIRES: the list is not empty.
+  void MoveFirstToBack() {
+    Slab* slab = first_;
+    if (slab->next == nullptr) return;
+    first_ = slab->next;
+    first_->previous = nullptr;
+    slab->next = nullptr;
+    slab->previous = last_;
+    last_->next = slab;
+    last_ = slab;
+  }
 
  private:
   Slab* first_;
