@@ -73,8 +73,8 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
   return pointer;
 }
 
-// `requested`: the size that the program requested.
-void* AllocateSmall(unsigned size_class, size_t requested) {
+// `requested`: the size that the program requested. Inlined as AllocateObserved.
+[[gnu::always_inline]] inline void* AllocateSmall(unsigned size_class, size_t requested) {
   Heap::Taken taken;
   {
     HeapScope heap;
