@@ -15,23 +15,6 @@
 using heaptap::Allocate;
 using heaptap::Free;
 
-namespace {
-
-// Allocate, with another slow path.
-[[gnu::always_inline]] inline void* New(size_t size) {
-  if (HEAPTAP_LIKELY(size <= heaptap::kSmallMaximum)) {
-    unsigned size_class = heaptap::ClassOf(size);
-    heaptap::Heap* heap = heaptap::current_heap;
-    heaptap::Block* block = heap->ready[size_class];
-    if (HEAPTAP_UNLIKELY(block == nullptr)) return heap->TakeFreshOr<heaptap::NewSlow>(size_class, size);
-    heap->ready[size_class] = block->next;
-    return block;
-  }
-  return heaptap::NewSlow(size);
-}
-
-}  // namespace
-
 HEAPTAP_C_EXPORT void* malloc(size_t size) { return Allocate<heaptap::MallocSlow>(size); }
 HEAPTAP_C_EXPORT void free(void* pointer) { Free(pointer); }
 
@@ -39,8 +22,8 @@ HEAPTAP_C_EXPORT void free(void* pointer) { Free(pointer); }
 HEAPTAP_C_EXPORT void* __libc_malloc(size_t size) HEAPTAP_ALIAS(malloc);
 HEAPTAP_C_EXPORT void __libc_free(void* pointer) HEAPTAP_ALIAS(free);
 
-HEAPTAP_EXPORT void* operator new(size_t size) { return New(size); }
-HEAPTAP_EXPORT void* operator new[](size_t size) { return New(size); }
+HEAPTAP_EXPORT void* operator new(size_t size) { return Allocate<heaptap::NewSlow>(size); }
+HEAPTAP_EXPORT void* operator new[](size_t size) { return Allocate<heaptap::NewSlow>(size); }
 HEAPTAP_EXPORT void operator delete(void* pointer) noexcept { Free(pointer); }
 HEAPTAP_EXPORT void operator delete[](void* pointer) noexcept { Free(pointer); }
 HEAPTAP_EXPORT void operator delete(void* pointer, size_t) noexcept { Free(pointer); }

@@ -30,23 +30,23 @@ void FreeOutsideChunks(void* pointer);
 void FreeSlow(Block* block, Slab* slab);
 void FreedLastBlock(Slab* slab);
 
-// malloc. `Slow` is called when no block is ready. Taking a fresh block is part of the fast path, and not of `Slow`,
+// A block of the class, or else the result of `Slow`. Taking a fresh block is part of the fast path, and not of `Slow`,
 // because most mallocs of a growing program do so.
-template <void* (*Slow)(size_t) = AllocateSlow>
-[[gnu::always_inline]] inline void* Allocate(size_t size) {
-  unsigned size_class;
-  if (HEAPTAP_LIKELY(size <= kFineMaximum)) {
-    size_class = kFineTable[size];
-  } else if (HEAPTAP_LIKELY(size <= kSmallMaximum)) {
-    size_class = kCoarseTable[(size + kCoarseStep - 1) / kCoarseStep];
-  } else {
-    return Slow(size);
-  }
+template <void* (*Slow)(size_t)>
+[[gnu::always_inline]] inline void* TakeReadyOr(unsigned size_class, size_t size) {
   Heap* heap = current_heap;
   Block* block = heap->ready[size_class];
   if (HEAPTAP_UNLIKELY(block == nullptr)) return heap->TakeFreshOr<Slow>(size_class, size);
   heap->ready[size_class] = block->next;
   return block;
+}
+
+// malloc. `Slow` is called when no block is ready.
+template <void* (*Slow)(size_t) = AllocateSlow>
+[[gnu::always_inline]] inline void* Allocate(size_t size) {
+  if (HEAPTAP_LIKELY(size <= kFineMaximum)) return TakeReadyOr<Slow>(kFineTable[size], size);
+  if (HEAPTAP_UNLIKELY(size > kSmallMaximum)) return Slow(size);
+  return TakeReadyOr<Slow>(kCoarseTable[(size + kCoarseStep - 1) / kCoarseStep], size);
 }
 
 // free. `pointer` may be nullptr. An invalid free is counted and ignored if it is noticed (invalid_free.h).
