@@ -9,6 +9,7 @@
 #include "allocator/core/large.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/options.h"
+#include "allocator/core/refill.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/system.h"
 
@@ -43,13 +44,15 @@ void ClearAfter(void* pointer, size_t kept, size_t end) {
 void Clear(void* pointer, size_t bytes) { ClearAfter(pointer, 0, bytes); }
 
 // Fills a newly allocated block if the options ask for it.
-void FillNew(void* pointer, size_t usable) {
-  if (HEAPTAP_LIKELY(core_options.fill_on_allocation == FillOnAllocation::kNothing)) return;
+[[gnu::cold, gnu::noinline]] void Fill(void* pointer, size_t usable) {
   if (core_options.fill_on_allocation == FillOnAllocation::kJunk) {
     memset(pointer, kAllocationJunk, usable);
   } else {
     Clear(pointer, usable);
   }
+}
+inline void FillNew(void* pointer, size_t usable) {
+  if (HEAPTAP_UNLIKELY(core_options.fill_on_allocation != FillOnAllocation::kNothing)) Fill(pointer, usable);
 }
 
 // Fills the part by which a block has grown in place. `is_zero`: this part already reads as zero. `zero`: it must.

@@ -11,32 +11,6 @@ constinit thread_local Heap* current_heap = &empty_heap;
 
 namespace {
 
-// A batch of untouched blocks has about this many bytes, so that a rarely used class takes little memory...
-constexpr uint32_t kCarveBytes = 4096;
-// ... and grows with the use of the slab, up to this many blocks where blocks are larger.
-constexpr uint32_t kCarveBlocks = 16;
-
-constexpr std::array<uint32_t, kSmallClasses> kFirstBatch = [] {
-  std::array<uint32_t, kSmallClasses> batch{};
-  for (unsigned c = 0; c < kSmallClasses; c++) batch[c] = kClassSize[c] < kCarveBytes ? kCarveBytes / kClassSize[c] : 1;
-  return batch;
-}();
-
-// A recycled batch of fewer blocks is poor: it hardly repays the slow path. The limit is a small share of the slab:
-// for batches of n blocks, the slabs of a class must have n free blocks each on average.
-constexpr uint32_t kPoorShare = 16;
-constexpr uint32_t kPoorBlocks = 16;
-// After this many poor batches, less the good ones, the class gets another slab.
-constexpr uint8_t kPoorBatches = 16;
-
-// A wake touches memory that is in another processor's cache. A refill processes at most this many, so that no call of
-// malloc waits for all of them.
-constexpr int kWakesPerRefill = 2;
-
-// Of many blocks that another thread has freed, a refill takes this many and visits them: one walk along them brings
-// them nearer in a third of the time that malloc would take one by one, and no call of malloc waits for more.
-constexpr uint32_t kDistantBlocks = 16;
-
 // Settling one slab for the peak costs about as much time as allocating this many bytes.
 constexpr uint64_t kPeakBytesPerSlab = 1024;
 
@@ -46,49 +20,6 @@ uint32_t Length(const Block* block) {
   return length;
 }
 
-uint32_t Minimum(uint64_t a, uint32_t b) { return a < b ? static_cast<uint32_t>(a) : b; }
-
-uint32_t CarveCount(const Slab* slab, uint64_t limit) {
-  uint32_t count = kFirstBatch[slab->size_class];
-  if (count < kCarveBlocks) count += Minimum(slab->carved / 2, kCarveBlocks - count);
-  return Minimum(limit, Minimum(slab->capacity - slab->carved, count));
-}
-
-// Takes at most `limit` blocks off local_free.
-Block* TakeLocal(Slab* slab, uint64_t limit) {
-  Block* first = slab->local_free;
-  uint32_t count = slab->carved - slab->used;
-  slab->fresh = false;
-  if (HEAPTAP_UNLIKELY(IsShortCycle(first))) {
-    RefuseFree(first, InvalidFree::kSecond);
-    CutCycle(first);
-    count = 0;  // the rest of the list is leaked
-  }
-  if (HEAPTAP_UNLIKELY(slab->distant) && limit > kDistantBlocks) limit = kDistantBlocks;
-  if (count <= limit) {
-    slab->distant = false;
-    slab->local_free = nullptr;
-    slab->used = slab->carved;
-    return first;
-  }
-  Block* last = first;
-  for (uint64_t left = limit - 1; left != 0; left--) last = last->next;
-  slab->local_free = last->next;
-  last->next = nullptr;
-  slab->used += static_cast<uint32_t>(limit);
-  return first;
-}
-
-// Whether recycling now would give a poor batch.
-bool IsPoor(const Slab* slab) {
-  uint32_t count = slab->carved - slab->used;
-  return count < kPoorBlocks && count < slab->capacity / kPoorShare;
-}
-
-void CountGoodBatch(HeapClass& one) {
-  if (HEAPTAP_UNLIKELY(one.poor_batches != 0)) one.poor_batches--;
-}
-
 }  // namespace
 
 void Heap::RecordPeak() {
@@ -96,33 +27,9 @@ void Heap::RecordPeak() {
   counters->RecordPeak(visited * kPeakBytesPerSlab);
 }
 
-void Heap::ProcessWakes() {
-  for (int i = 0; i < kWakesPerRefill; i++) {
-    if (!ProcessWake()) break;
-  }
-}
-
 uint32_t Heap::CountReady(unsigned size_class) const {
   size_t fresh_bytes = static_cast<size_t>(fresh_end[size_class] - fresh[size_class]);
   return Length(ready[size_class]) + static_cast<uint32_t>(fresh_bytes / kClassSize[size_class]);
-}
-
-// Counts the last batch of the class, which is used up, and begins the next, which has `count` blocks.
-inline void Heap::CountRefill(unsigned size_class, uint32_t count) {
-  HeapClass& mine = classes[size_class];
-  countdown().HandOut(size_class, count);
-  mine.counts.handed_out.Add(count);
-  mine.counts.refills.Add(1);
-  if (HEAPTAP_LIKELY(counters != nullptr)) counters->allocated += uint64_t{mine.batch} * kClassSize[size_class];
-  mine.batch = count;
-}
-
-// Counts what the owner has freed since the last call. REQUIRES: `used` has not changed in another way since.
-inline void Heap::Settle(Slab* slab) {
-  HEAPTAP_ASSERT(slab->used_settled >= slab->used);
-  if (HEAPTAP_LIKELY(counters != nullptr))
-    counters->deallocated += uint64_t{slab->used_settled - slab->used} * slab->size;
-  slab->used_settled = slab->used;
 }
 
 // The number of blocks on a list of remotely freed blocks that should have `count`. A double free makes a cycle, which
@@ -156,111 +63,6 @@ void Heap::CollectRemote(Slab* slab) {
   slab->used_settled -= count;
   slab->distant |= count > kDistantBlocks;
   classes[slab->size_class].counts.collected.Add(count);
-}
-
-// A slab of the class, the first of its queue, with blocks for a batch. Sets whether the batch is to be recycled: the
-// slab's freed blocks, or else untouched ones. nullptr: out of memory.
-Slab* Heap::FindSlab(unsigned size_class, bool* recycles) {
-  HeapClass& mine = classes[size_class];
-  SlabList& slabs = mine.queue;
-  Slab* slab;
-  bool poor = false;
-  while ((slab = slabs.first()) != nullptr || ProcessWake()) {
-    if (slab == nullptr) continue;
-    poor = IsPoor(slab);
-    if (poor) {
-      CollectRemote(slab);
-      poor = IsPoor(slab);
-    }
-    if (HasBlocks(slab)) break;
-    MarkFull(slab);
-  }
-  if (slab == nullptr || (poor && !HasUntouched(slab) && ++mine.poor_batches >= kPoorBatches)) {
-    mine.poor_batches = 0;
-    Slab* another = NewSlab(size_class, OwnerWord());
-    if (another != nullptr) {
-      slab = another;
-      slabs.PushFront(slab);
-    } else if (slab == nullptr) {
-      return nullptr;
-    }
-  } else if (!poor) {
-    CountGoodBatch(mine);
-  }
-  *recycles = slab->local_free != nullptr && !(poor && HasUntouched(slab));
-  return slab;
-}
-
-// Makes at most `limit` untouched blocks of the slab the fresh ones. Returns the first.
-char* Heap::MakeFresh(Slab* slab, uint64_t limit) {
-  uint32_t count = CarveCount(slab, limit);
-  char* first = Carve(slab, count);
-  fresh[slab->size_class] = first;
-  fresh_end[slab->size_class] = first + count * slab->size;
-  return first;
-}
-
-// Makes at most `limit` blocks ready, and takes and returns the first if `takes_first`. nullptr: out of memory, or not
-// `takes_first`. REQUIRES: no block of the class is ready.
-[[gnu::always_inline]] inline void* Heap::Refill(unsigned size_class, uint64_t limit, bool takes_first) {
-  HeapClass& mine = classes[size_class];
-  Slab* slab = mine.queue.first();
-  // The most frequent case is inline.
-  bool recycles = slab != nullptr && slab->local_free != nullptr && !IsPoor(slab);
-  if (HEAPTAP_LIKELY(recycles)) {
-    CountGoodBatch(mine);
-  } else {
-    slab = FindSlab(size_class, &recycles);
-    if (slab == nullptr) return nullptr;
-  }
-  if (slab == mine.empty) mine.empty = nullptr;
-
-  Settle(slab);
-  const uint32_t used = slab->used;
-  void* block = nullptr;
-  if (HEAPTAP_LIKELY(recycles)) {
-    Block* first = TakeLocal(slab, limit);
-    if (takes_first) {
-      block = first;
-      first = first->next;
-    }
-    ready[size_class] = first;
-  } else {
-    char* first = MakeFresh(slab, limit);
-    if (takes_first) {
-      block = first;
-      fresh[size_class] = first + slab->size;
-    }
-  }
-  CountRefill(size_class, slab->used - used);
-  slab->used_settled = slab->used;
-  // By its next turn the slab probably has free blocks again, so it need not become full.
-  if (!HasBlocks(slab)) mine.queue.MoveFirstToBack();
-  return block;
-}
-
-Heap::Taken Heap::Take(unsigned size_class) {
-  observer::BeforeAllocation(this);
-  void* block = TakeReady(size_class);
-  if (HEAPTAP_UNLIKELY(block != nullptr)) return {block, 0};
-  uint64_t limit = countdown().Allowance(size_class);
-  uint64_t weight = 0;
-  if (limit == 0) {
-    weight = observer::CountdownOver(this, size_class);
-    // The next allocation would find no block either, so the batch is taken now, which saves it the slow path. But no
-    // slab is for an allocation that may never come.
-    limit = countdown().Allowance(size_class);
-    const Slab* slab = classes[size_class].queue.first();
-    const bool has_blocks = slab != nullptr && HasBlocks(slab);
-    if (limit == 0 || !has_blocks || core_options.owner_bits != 0) return {nullptr, weight};
-  }
-  // Where every call takes its slow path, blocks are handed out one by one.
-  if (HEAPTAP_UNLIKELY(core_options.owner_bits != 0)) limit = 1;
-  FollowPeak();
-  const bool has_wakes = taken_wakes != nullptr || wakes.load(std::memory_order_relaxed) != nullptr;
-  if (HEAPTAP_UNLIKELY(has_wakes)) ProcessWakes();
-  block = Refill(size_class, limit, weight == 0);
-  return {block, weight};
 }
 
 void Heap::MarkFull(Slab* slab) {

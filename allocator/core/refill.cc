@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/core/refill.h"
+
+#include "allocator/core/units.h"
+
+namespace heaptap {
+namespace {
+
+// A batch of untouched blocks has about this many bytes, so that a rarely used class takes little memory...
+constexpr uint32_t kCarveBytes = 4096;
+// ... and grows with the use of the slab, up to this many blocks where blocks are larger.
+constexpr uint32_t kCarveBlocks = 16;
+
+constexpr std::array<uint32_t, kSmallClasses> kFirstBatch = [] {
+  std::array<uint32_t, kSmallClasses> batch{};
+  for (unsigned c = 0; c < kSmallClasses; c++) batch[c] = kClassSize[c] < kCarveBytes ? kCarveBytes / kClassSize[c] : 1;
+  return batch;
+}();
+
+// A wake touches memory that is in another processor's cache. A refill processes at most this many, so that no call of
+// malloc waits for all of them.
+constexpr int kWakesPerRefill = 2;
+
+uint32_t Minimum(uint64_t a, uint32_t b) { return a < b ? static_cast<uint32_t>(a) : b; }
+
+uint32_t CarveCount(const Slab* slab, uint64_t limit) {
+  uint32_t count = kFirstBatch[slab->size_class];
+  if (count < kCarveBlocks) count += Minimum(slab->carved / 2, kCarveBlocks - count);
+  return Minimum(limit, Minimum(slab->capacity - slab->carved, count));
+}
+
+}  // namespace
+
+void Heap::ProcessWakes() {
+  for (int i = 0; i < kWakesPerRefill; i++) {
+    if (!ProcessWake()) break;
+  }
+}
+
+// A slab of the class, the first of its queue, with blocks for a batch, which may be poor. nullptr: out of memory.
+Slab* Heap::FindSlab(unsigned size_class) {
+  HeapClass& mine = classes[size_class];
+  SlabList& slabs = mine.queue;
+  Slab* slab;
+  bool poor = false;
+  while ((slab = slabs.first()) != nullptr || ProcessWake()) {
+    if (slab == nullptr) continue;
+    poor = IsPoor(slab);
+    if (poor) {
+      CollectRemote(slab);
+      poor = IsPoor(slab);
+    }
+    if (HasBlocks(slab)) break;
+    MarkFull(slab);
+  }
+  if (slab == nullptr || (poor && !HasUntouched(slab) && ++mine.poor_batches >= kPoorBatches)) {
+    mine.poor_batches = 0;
+    Slab* another = NewSlab(size_class, OwnerWord());
+    if (another == nullptr) return slab;
+    slabs.PushFront(another);
+    return another;
+  }
+  if (!poor) CountGoodBatch(mine);
+  return slab;
+}
+
+void* Heap::RefillRarely(unsigned size_class, uint64_t limit, bool takes_first) {
+  Slab* slab = FindSlab(size_class);
+  if (slab == nullptr) return nullptr;
+  const bool recycles = slab->local_free != nullptr && !(IsPoor(slab) && HasUntouched(slab));
+  if (recycles) return Recycle(size_class, slab, limit, takes_first);
+  BeginTurn(size_class, slab);
+  uint32_t count = CarveCount(slab, limit);
+  char* first = Carve(slab, count);
+  fresh[size_class] = takes_first ? first + slab->size : first;
+  fresh_end[size_class] = first + count * slab->size;
+  EndTurn(size_class, slab, count);
+  return takes_first ? first : nullptr;
+}
+
+}  // namespace heaptap
