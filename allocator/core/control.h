@@ -57,8 +57,9 @@ void SetActive(bool is_active);
 // lg of the mean bytes between samples: the collector's value, or else the process's own. At most
 // HEAPTAP_MAX_LG_SAMPLE.
 inline uint32_t EffectiveLgInterval() {
-  uint32_t lg = __atomic_load_n(&::heaptap_control.collector_lg_sample, __ATOMIC_RELAXED);
-  if (lg == HEAPTAP_NO_RATE) lg = __atomic_load_n(&::heaptap_control.lg_sample, __ATOMIC_RELAXED);
+  const uint32_t own = __atomic_load_n(&::heaptap_control.lg_sample, __ATOMIC_RELAXED);
+  const uint32_t collectors = __atomic_load_n(&::heaptap_control.collector_lg_sample, __ATOMIC_RELAXED);
+  const uint32_t lg = collectors == HEAPTAP_NO_RATE ? own : collectors;
   return lg < HEAPTAP_MAX_LG_SAMPLE ? lg : HEAPTAP_MAX_LG_SAMPLE;
 }
 // Sets the process's own value.

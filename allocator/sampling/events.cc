@@ -3,7 +3,6 @@
 
 #include <atomic>
 
-#include "allocator/core/control.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/slab.h"
 #include "allocator/sampling/listener.h"
@@ -54,9 +53,7 @@ void observer::Freed(const void* pointer, const Sample& sample) {
   listener::BeforeSampleFreed(pointer, sample.usable);
   if (HasSampleStatistics()) CountSampleFreed(sample.usable, sample.requested);
   heaptap_probe_free(pointer);
-  // The weight of the sample, up to a factor of two.
-  const uint64_t interval = uint64_t{1} << control::EffectiveLgInterval();
-  ReportFree({reinterpret_cast<uint64_t>(pointer), sample.serial}, sample.usable > interval ? sample.usable : interval);
+  ReportFree({reinterpret_cast<uint64_t>(pointer), sample.serial}, sample.usable);
 }
 
 void observer::ThreadEnds() { ReportFreesOfThread(); }

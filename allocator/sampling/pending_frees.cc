@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "allocator/core/control.h"
 #include "allocator/core/heap.h"
 #include "allocator/core/thread.h"
 #include "allocator/sampling/probes.h"
@@ -56,7 +57,7 @@ void NoteUsed(uint64_t number) {
 
 }  // namespace
 
-void ReportFree(const heaptap_free& freed, uint64_t weight) {
+void ReportFree(const heaptap_free& freed, size_t usable) {
   if (!HasListener(heaptap_semaphore_frees)) return;
   heaptap_slot* slot = SlotOfThread();
   if (slot == nullptr || at_once.load(std::memory_order_relaxed)) {
@@ -69,7 +70,9 @@ void ReportFree(const heaptap_free& freed, uint64_t weight) {
   __atomic_store_n(&entry.serial, freed.serial, __ATOMIC_RELAXED);
   __atomic_store_n(&entry.address, freed.address, __ATOMIC_RELAXED);
   SetCount(*slot, count + 1);
-  slot->weight += weight;
+  // The weight of the sample, up to a factor of two.
+  const uint64_t interval = uint64_t{1} << control::EffectiveLgInterval();
+  slot->weight += usable > interval ? usable : interval;
   NoteUsed(NumberOf(*slot));
   if (count + 1 == HEAPTAP_SLOT_FREES || slot->weight > HEAPTAP_SLOT_WEIGHT) ReportSlot(*slot);
 }

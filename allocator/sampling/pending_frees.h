@@ -10,14 +10,15 @@
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_PENDING_FREES_H_
 #define HEAPTAP_ALLOCATOR_SAMPLING_PENDING_FREES_H_
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "heaptap/contract.h"
 
 namespace heaptap {
 
-// Reports a free, now or later. `weight`: about the bytes that it stands for.
-void ReportFree(const struct heaptap_free& freed, uint64_t weight);
+// Reports a free, now or later. `usable`: the usable size of the block.
+void ReportFree(const struct heaptap_free& freed, size_t usable);
 
 // What the calling thread holds back, for the next sample; and that it was passed on.
 struct ThreadFrees {

@@ -35,7 +35,7 @@ inline constexpr LgInterval kSamplingOff = UINT32_MAX;
 // The interval in force in this process, from the control block and the semaphore of otel_memory:alloc. Any thread.
 inline LgInterval CurrentLgInterval() {
   if (!HasListener(heaptap_semaphore_alloc)) return kSamplingOff;
-  return control::IsActive() ? control::EffectiveLgInterval() : kSamplingOff;
+  return HEAPTAP_LIKELY(control::IsActive()) ? control::EffectiveLgInterval() : kSamplingOff;
 }
 
 // prof.thread_active_init: whether new threads are sampled. Any thread. Initially true.
