@@ -215,28 +215,6 @@ void RefuseInvalidFree(const void* pointer) {
 
 // The rarer parts of FreeSlow are out of line, so that it saves few registers.
 
-// What the options ask for if every free takes its slow path. False: the free is refused.
-[[gnu::cold, gnu::noinline]] bool CheckAndFillFreed(Slab* slab, Block* block) {
-  if (!IsBlock(slab, block)) {
-    RefuseInvalidFree(block);
-    return false;
-  }
-  uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
-  bool is_own = (owner & ~(kSlowBit | kFullBit)) == reinterpret_cast<uintptr_t>(current_heap);
-  if (is_own && core_options.abort_invalid_free && IsFreeBlock(slab, block)) {
-    RefuseFree(block, InvalidFree::kSecond);
-    return false;
-  }
-  if (core_options.fill_on_free) memset(static_cast<void*>(block), kFreeJunk, slab->size);
-  return true;
-}
-
-inline void FreeSampled(Slab* slab, Block* block) {
-  thread_counters.deallocated += slab->size;
-  observer::Freed(block, observer::SampleOf(slab, block));
-  observer::ReturnBlock(slab, block);
-}
-
 [[gnu::noinline]] void FreeInFullSlab(Slab* slab, Block* block) {
   HeapScope heap;
   heap->FreeInFullSlab(slab, block);
@@ -254,6 +232,33 @@ inline void FreeSampled(Slab* slab, Block* block) {
   FreeRemotely(slab, block);
 }
 
+[[gnu::always_inline]] inline void FreeByOwner(Block* block, Slab* slab) {
+  // Acquire: as in Free.
+  uintptr_t owner = slab->owner.load(std::memory_order_acquire);
+  if (owner == kSampledOwner) {
+    thread_counters.deallocated += slab->size;
+    return observer::FreeBlock(slab, block);
+  }
+  uintptr_t own = reinterpret_cast<uintptr_t>(current_heap);
+  owner &= ~kSlowBit;
+  if (owner == (own | kFullBit)) return FreeInFullSlab(slab, block);
+  if (owner != own) return FreeOfOthers(slab, block);
+  // Only kSlowBit brings such a block here. The same steps as on the fast path.
+  if (PushLocalFree(slab, block)) FreedLastBlock(slab);
+}
+
+// If every free takes its slow path: checks and fills as the options ask.
+[[gnu::cold, gnu::noinline]] void CheckAndFree(Block* block, Slab* slab) {
+  if (!IsBlock(slab, block)) return RefuseInvalidFree(block);
+  uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
+  bool is_own = (owner & ~(kSlowBit | kFullBit)) == reinterpret_cast<uintptr_t>(current_heap);
+  if (is_own && core_options.abort_invalid_free && IsFreeBlock(slab, block)) {
+    return RefuseFree(block, InvalidFree::kSecond);
+  }
+  if (core_options.fill_on_free) memset(static_cast<void*>(block), kFreeJunk, slab->size);
+  FreeByOwner(block, slab);
+}
+
 }  // namespace
 
 void* AllocateSlow(size_t size) { return AllocateAnySize(size); }
@@ -269,19 +274,7 @@ void FreeOutsideChunks(void* pointer) {
 void FreeSlow(Block* block, Slab* slab) {
   const bool is_address = reinterpret_cast<uintptr_t>(block) >> kAddressBits == 0;
   if (HEAPTAP_UNLIKELY(!is_address)) return RefuseInvalidFree(block);
-  // Acquire: as in Free.
-  uintptr_t owner = slab->owner.load(std::memory_order_acquire);
-  uintptr_t own = reinterpret_cast<uintptr_t>(current_heap);
-  if (HEAPTAP_UNLIKELY(core_options.owner_bits != 0) && !CheckAndFillFreed(slab, block)) return;
-  if (owner == kSampledOwner) return FreeSampled(slab, block);
-  owner &= ~kSlowBit;
-  if (owner == (own | kFullBit)) return FreeInFullSlab(slab, block);
-  if (owner == own) {
-    // Only kSlowBit brings such a block here. The same steps as on the fast path.
-    if (PushLocalFree(slab, block)) FreedLastBlock(slab);
-    return;
-  }
-  FreeOfOthers(slab, block);
+  core_options.owner_bits == 0 ? FreeByOwner(block, slab) : CheckAndFree(block, slab);
 }
 
 void FreedLastBlock(Slab* slab) {

@@ -64,13 +64,15 @@ uint64_t NextSerial();
 void* TakeBlock(unsigned size_class, size_t requested, uint64_t serial);
 // What TakeBlock was told. `requested` is the usable size if the observer does not keep requested sizes.
 Sample SampleOf(const Slab* slab, const Block* block);
-// Frees a block that TakeBlock returned.
+// Takes back a block that TakeBlock returned.
 void ReturnBlock(Slab* slab, Block* block);
 
 // A block for a wanted allocation is ready for use.
 void Allocated(const void* pointer, const Sample& sample, uint64_t weight);
 // Such a block is about to be freed, moved or resized.
 void Freed(const void* pointer, const Sample& sample);
+// Frees a block that TakeBlock returned: calls Freed and ReturnBlock.
+void FreeBlock(Slab* slab, Block* block);
 
 // The calling thread ends. Other destructors of the thread may still free blocks.
 void ThreadEnds();

@@ -44,6 +44,26 @@ Slab* NewSampledSlab(unsigned size_class) {
   return slab;
 }
 
+// These two are inlined into FreeBlock.
+
+[[gnu::always_inline]] inline observer::Sample Read(const Slab* slab, const Block* block) {
+  const size_t index = BlockIndex(slab, block);
+  return {slab->size, keeps_requested ? RequestedSizes(slab)[index] : slab->size, Serials(slab)[index]};
+}
+
+[[gnu::always_inline]] inline void Return(Slab* slab, Block* block) {
+  Pool& pool = pools[slab->size_class];
+  AddToFigure(&heaptap_statistics::sampled_objects, -1);
+  MutexLock lock(pool.mutex);
+  block->next = slab->local_free;
+  slab->local_free = block;
+  slab->used--;
+  if (!slab->queued) pool.slabs.PushFront(slab);
+  if (slab->used != 0 || (slab->next == nullptr && slab->previous == nullptr)) return;
+  pool.slabs.Remove(slab);
+  ReleaseUnits(slab);
+}
+
 }  // namespace
 
 void KeepRequestedSizes(bool wanted) { keeps_requested = wanted; }
@@ -73,22 +93,13 @@ void* observer::TakeBlock(unsigned size_class, size_t requested, uint64_t serial
   return block;
 }
 
-observer::Sample observer::SampleOf(const Slab* slab, const Block* block) {
-  const size_t index = BlockIndex(slab, block);
-  return {slab->size, keeps_requested ? RequestedSizes(slab)[index] : slab->size, Serials(slab)[index]};
-}
+observer::Sample observer::SampleOf(const Slab* slab, const Block* block) { return Read(slab, block); }
 
-void observer::ReturnBlock(Slab* slab, Block* block) {
-  Pool& pool = pools[slab->size_class];
-  AddToFigure(&heaptap_statistics::sampled_objects, -1);
-  MutexLock lock(pool.mutex);
-  block->next = slab->local_free;
-  slab->local_free = block;
-  slab->used--;
-  if (!slab->queued) pool.slabs.PushFront(slab);
-  if (slab->used != 0 || (slab->next == nullptr && slab->previous == nullptr)) return;
-  pool.slabs.Remove(slab);
-  ReleaseUnits(slab);
+void observer::ReturnBlock(Slab* slab, Block* block) { Return(slab, block); }
+
+void observer::FreeBlock(Slab* slab, Block* block) {
+  Freed(block, Read(slab, block));
+  Return(slab, block);
 }
 
 uint64_t SampledAllocations(unsigned size_class) {
