@@ -43,6 +43,7 @@ Slab* Heap::FindSlab(unsigned size_class) {
   SlabList& slabs = mine.queue;
   Slab* slab;
   bool poor = false;
+  bool has_passed_over = false;
   while ((slab = slabs.first()) != nullptr || ProcessWake()) {
     if (slab == nullptr) continue;
     poor = IsPoor(slab);
@@ -51,6 +52,13 @@ Slab* Heap::FindSlab(unsigned size_class) {
       poor = IsPoor(slab);
     }
     if (HasBlocks(slab)) break;
+    // A slab without blocks probably has some at its next turn, so one is passed over: to become full and to come back
+    // takes longer. Only one, so that a refill does not visit all slabs of which every block lives long.
+    if (!has_passed_over && slab->next != nullptr) {
+      has_passed_over = true;
+      slabs.MoveFirstToBack();
+      continue;
+    }
     MarkFull(slab);
   }
   if (slab == nullptr || (poor && !HasUntouched(slab) && ++mine.poor_batches >= kPoorBatches)) {
