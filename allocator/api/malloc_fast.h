@@ -9,7 +9,7 @@
 namespace heaptap {
 
 // operator new when no block is ready. Without memory it calls the new handler or throws std::bad_alloc.
-void* NewSlow(size_t size);
+void* NewSlow(size_t size, size_t size_class);
 
 }  // namespace heaptap
 

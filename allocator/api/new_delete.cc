@@ -137,7 +137,7 @@ void* New(size_t size, std::align_val_t alignment, const std::nothrow_t& nothrow
 }  // namespace
 
 // operator new jumps here, so the return address is in its caller.
-void* heaptap::NewSlow(size_t size) { return New(size, __builtin_return_address(0)); }
+void* heaptap::NewSlow(size_t size, size_t) { return New(size, __builtin_return_address(0)); }
 
 HEAPTAP_EXPORT void* operator new(size_t size, const std::nothrow_t& nothrow) noexcept {
   return New(size, nothrow, __builtin_return_address(0));

@@ -77,7 +77,7 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
 }
 
 // `requested`: the size that the program requested. Inlined as AllocateObserved.
-[[gnu::always_inline]] inline void* AllocateSmall(unsigned size_class, size_t requested) {
+[[gnu::always_inline]] inline void* AllocateSmall(size_t size_class, size_t requested) {
   Heap::Taken taken;
   {
     HeapScope heap;
@@ -103,9 +103,9 @@ void* AllocateOutsideSlabs(size_t usable, size_t alignment, size_t requested) {
 }
 
 // Inlined into each slow path, so that samples have the same number of allocator frames on all of them.
-[[gnu::always_inline]] inline void* AllocateAnySize(size_t size) {
-  return size <= kSmallMaximum ? AllocateSmall(ClassOf(size), size)
-                               : AllocateOutsideSlabs(RoundUpToClass(size), 1, size);
+[[gnu::always_inline]] inline void* AllocateAnySize(size_t size, size_t size_class) {
+  return HEAPTAP_LIKELY(size_class < kSmallClasses) ? AllocateSmall(size_class, size)
+                                                    : AllocateOutsideSlabs(RoundUpToClass(size), 1, size);
 }
 
 // For a realloc that can keep its block: the weight if the observer wants this allocation, else 0.
@@ -261,9 +261,11 @@ void RefuseInvalidFree(const void* pointer) {
 
 }  // namespace
 
-void* AllocateSlow(size_t size) { return AllocateAnySize(size); }
+void* AllocateSlow(size_t size, size_t size_class) { return AllocateAnySize(size, size_class); }
 
-void* MallocSlow(size_t size) { return CheckXmalloc(AllocateAnySize(size), kErrorInMalloc); }
+void* MallocSlow(size_t size, size_t size_class) {
+  return CheckXmalloc(AllocateAnySize(size, size_class), kErrorInMalloc);
+}
 
 void FreeOutsideChunks(void* pointer) {
   if (pointer == nullptr) return;

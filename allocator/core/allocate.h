@@ -23,8 +23,8 @@
 
 namespace heaptap {
 
-void* AllocateSlow(size_t size);
-void* MallocSlow(size_t size);  // the same for malloc itself, which obeys xmalloc
+void* AllocateSlow(size_t size, size_t size_class);
+void* MallocSlow(size_t size, size_t size_class);  // the same for malloc itself, which obeys xmalloc
 void FreeOutsideChunks(void* pointer);
 // `slab`: as Free finds it, ignoring the bits of the address from kAddressBits on.
 void FreeSlow(Block* block, Slab* slab);
@@ -32,11 +32,14 @@ void FreedLastBlock(Slab* slab);
 
 // A block of the class, or else the result of `Slow`. Taking a fresh block is part of the fast path, and not of `Slow`,
 // because most mallocs of a growing program do so. `step`: of the table that the class comes from.
-template <size_t step, void* (*Slow)(size_t)>
+template <size_t step, SlowPath Slow>
 [[gnu::always_inline]] inline void* TakeReadyOr(size_t size_class, size_t size) {
   Heap* heap = current_heap;
   Block* block = heap->ready[size_class];
-  if (HEAPTAP_UNLIKELY(block == nullptr)) return heap->TakeFreshOr<Slow>(size_class, size);
+  if (HEAPTAP_UNLIKELY(block == nullptr)) {
+    asm("" : "+r"(heap));  // as below
+    return heap->TakeFreshOr<Slow>(size_class, size);
+  }
   // The asm hides three facts from the compiler, each of which makes it take one instruction more: `heap` is still the
   // same, so it would compute the list's address ahead; `block` need not be in the register of the result yet; and the
   // code is the same for both tables, so it would jump from one copy to the other.
@@ -46,10 +49,10 @@ template <size_t step, void* (*Slow)(size_t)>
 }
 
 // malloc. `Slow` is called when no block is ready.
-template <void* (*Slow)(size_t) = AllocateSlow>
+template <SlowPath Slow = AllocateSlow>
 [[gnu::always_inline]] inline void* Allocate(size_t size) {
   if (HEAPTAP_LIKELY(size <= kFineMaximum)) return TakeReadyOr<1, Slow>(kFineTable[size], size);
-  if (HEAPTAP_UNLIKELY(size > kSmallMaximum)) return Slow(size);
+  if (HEAPTAP_UNLIKELY(size > kSmallMaximum)) return Slow(size, kSmallClasses);
   return TakeReadyOr<kCoarseStep, Slow>(kCoarseTable[(size + kCoarseStep - 1) / kCoarseStep], size);
 }
 

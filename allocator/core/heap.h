@@ -38,6 +38,10 @@ namespace heaptap {
 // them nearer in a third of the time that malloc would take one by one, and no call of malloc waits for more.
 inline constexpr uint32_t kDistantBlocks = 16;
 
+// A slow path of malloc, for a request that finds no block ready. `size_class`: kSmallClasses if slabs serve no such
+// size.
+using SlowPath = void* (*)(size_t size, size_t size_class);
+
 enum class HeapState : uint8_t {
   kOwned,      // a thread uses it
   kParked,     // free for the next new thread
@@ -117,10 +121,10 @@ struct Heap {
   };
 
   // The next fresh block of the class, or else the result of `Slow`.
-  template <void* (*Slow)(size_t)>
-  [[gnu::always_inline]] void* TakeFreshOr(unsigned size_class, size_t size) {
+  template <SlowPath Slow>
+  [[gnu::always_inline]] void* TakeFreshOr(size_t size_class, size_t size) {
     char* block = fresh[size_class];
-    if (block == fresh_end[size_class]) return Slow(size);
+    if (block == fresh_end[size_class]) return Slow(size, size_class);
     fresh[size_class] = block + kClassSize[size_class];
     return block;
   }
@@ -199,7 +203,7 @@ struct Heap {
   void Release(Slab* slab);
   void MarkFull(Slab* slab);
   void MarkNotFull(Slab* slab);
-  static void* NoBlock(size_t) { return nullptr; }
+  static void* NoBlock(size_t, size_t) { return nullptr; }
   [[gnu::cold]] void RecordPeak();
   [[gnu::noinline]] void ProcessWakes();
   Slab* NextWake();
