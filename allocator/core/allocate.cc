@@ -82,8 +82,8 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
   {
     HeapScope heap;
     taken = heap->Take(size_class);
-    // A heap without counters is shared, and does not count for its threads.
-    if (HEAPTAP_UNLIKELY(heap->counters == nullptr) && taken.block != nullptr)
+    // The fallback heap is shared, and does not count for its threads.
+    if (HEAPTAP_UNLIKELY(heap->serial == 0) && taken.block != nullptr)
       thread_counters.allocated += kClassSize[size_class];
   }
   void* pointer = taken.weight != 0 ? AllocateObserved(size_class, taken.weight, requested) : taken.block;

@@ -188,13 +188,13 @@ void Heap::SettleAllocations() {
     bytes += uint64_t{classes[c].batch - left} * kClassSize[c];
     classes[c].batch = left;
   }
-  if (counters != nullptr) counters->allocated += bytes;
+  counters->allocated += bytes;
 }
 
 uint64_t Heap::SettleFrees() {
   // A slab outside the queue is full: its owner has freed nothing.
   uint64_t visited = 0;
-  if (counters != nullptr) counters->deallocated += owed_frees;
+  counters->deallocated += owed_frees;
   owed_frees = 0;
   for (HeapClass& one : classes) {
     SlabList& slabs = one.queue;

@@ -86,7 +86,8 @@ struct Heap {
   char* fresh_end[kSmallClasses];  // the end of the fresh blocks
 
   HeapClass classes[kSmallClasses];
-  ThreadCounters* counters;        // of the heap's thread; nullptr: no thread, or the fallback heap
+  ThreadCounters* counters;        // of the heap's thread, or else `nobodys`
+  ThreadCounters nobodys;          // counts for a heap without a thread, and for the fallback heap
   uint32_t ticks_left;             // slow paths until the clock is read again (maintenance.h)
   uint32_t tick_interval;          // the value that ticks_left began with
   uint64_t idle_since;             // CoarseMilliseconds() at the last ReleaseIdle
@@ -183,9 +184,12 @@ struct Heap {
   // Refills of all classes so far. Any thread.
   uint64_t CountRefills() const;
 
+  // The heap has no thread whose allocations it counts.
+  void CountForNobody() { counters = &nobodys; }
+
   // Records the thread's peak if the program watches it.
   void FollowPeak() {
-    if (counters != nullptr && HEAPTAP_UNLIKELY(counters->PeakIsDue())) RecordPeak();
+    if (HEAPTAP_UNLIKELY(counters->PeakIsDue())) RecordPeak();
   }
 
  private:
@@ -214,8 +218,7 @@ struct Heap {
 // Counts what the owner has freed since the last call. REQUIRES: `used` has not changed in another way since.
 inline void Heap::Settle(Slab* slab) {
   HEAPTAP_ASSERT(slab->used_settled >= slab->used);
-  if (HEAPTAP_LIKELY(counters != nullptr))
-    counters->deallocated += uint64_t{slab->used_settled - slab->used} * slab->size;
+  counters->deallocated += uint64_t{slab->used_settled - slab->used} * slab->size;
   slab->used_settled = slab->used;
 }
 

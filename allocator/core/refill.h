@@ -69,7 +69,7 @@ inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
   countdown().HandOut(size_class, count);
   mine.counts.handed_out.Add(count);
   mine.counts.refills.Add(1);
-  if (HEAPTAP_LIKELY(counters != nullptr)) counters->allocated += uint64_t{mine.batch} * kClassSize[size_class];
+  counters->allocated += uint64_t{mine.batch} * kClassSize[size_class];
   mine.batch = count;
   slab->used_settled = slab->used;
   // By its next turn the slab probably has free blocks again, so it need not become full.

@@ -207,7 +207,7 @@ void OnThreadExit(void* argument) {
     HeapScope scope;
     scope->Flush();
   }
-  heap->counters = nullptr;
+  heap->CountForNobody();
   thread_finished = true;
   current_heap = &empty_heap;
   MutexLock lock(heaps_mutex);
@@ -220,6 +220,7 @@ Heap* HeapScope::AttachOrLockHeap() {
   Heap* heap = AttachHeap();
   if (heap != nullptr) return heap;
   fallback_mutex.Lock();
+  fallback_heap.CountForNobody();
   return &fallback_heap;
 }
 
@@ -286,7 +287,7 @@ void CheckHeaps() {
     CheckEqual("a heap on the list of parked ones: state == kParked", heap, static_cast<uint64_t>(heap->state),
                static_cast<uint64_t>(HeapState::kParked));
     CheckLess("a heap is on the list of parked ones once", heap, waiting, parked);
-    CheckThat("a parked heap has no counters", heap, heap->counters == nullptr);
+    CheckThat("a parked heap has no counters", heap, heap->counters == &heap->nobodys);
   }
   CheckEqual("heaps on the list of parked ones == parked heaps", parked_heaps, waiting, parked);
   CheckHeap(&fallback_heap);
@@ -317,7 +318,7 @@ void ResetHeapsAfterFork(uint64_t forks) {
       if (heap->busy.load(std::memory_order_relaxed) == 0) observer::RestartHeap(heap, seed);
       continue;
     }
-    heap->counters = nullptr;
+    heap->CountForNobody();
     heap->orphaned = true;
 #ifdef HEAPTAP_DEBUG
     check_slack.store(1, std::memory_order_relaxed);
