@@ -9,16 +9,17 @@
 // one slab. The ready list has its links in the blocks. Fresh blocks have no links, so the program is the first to
 // touch their memory.
 //
-// A slab without free blocks leaves the queue and is full: its owner word has kFullBit, its remote word kNotifyBit. The
-// next free brings the slab back. If the owner frees, it finds that the owner word is not its heap, and takes the slow
-// path (FreeInFullSlab). If another thread frees, it takes the notify bit and sends a wake: it pushes the slab on the
-// heap's list of wakes. A refill processes a few of them, and all if the class has no other slab.
+// A slab without free blocks leaves the queue when a refill comes to it, unless the refill passes over it, and is full:
+// its owner word has kFullBit, its remote word kNotifyBit. The next free brings the slab back. If the owner frees, it
+// finds that the owner word is not its heap, and takes the slow path (FreeInFullSlab). If another thread frees, it
+// takes the notify bit and sends a wake: it pushes the slab on the heap's list of wakes. A refill processes a few of
+// them, and all if the class has no other slab.
 //
 //   kNotifyBit set      =>  the slab is full, and no wake for it is pending
 //   a wake is pending   =>  the slab is full, or wake_pending is set; and the slab is not released
 //
 // Not thread safe: a heap belongs to one thread at a time (thread.h). Zero-initialised state is valid once
-// observer::StartHeap was called.
+// observer::StartHeap was called and `counters` is set.
 #ifndef HEAPTAP_ALLOCATOR_CORE_HEAP_H_
 #define HEAPTAP_ALLOCATOR_CORE_HEAP_H_
 
