@@ -111,8 +111,8 @@ inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
   uint64_t weight = 0;
   if (limit == 0) {
     weight = observer::CountdownOver(this, size_class);
-    // The next allocation would find no block either, so the batch is taken now, which saves it the slow path. But no
-    // slab is for an allocation that may never come.
+    // The next allocation would find no block either, so the batch is taken now, which saves it the slow path. No new
+    // slab is made for it, because it may never come.
     limit = countdown().Allowance(size_class);
     const Slab* slab = classes[size_class].queue.first();
     const bool has_blocks = slab != nullptr && HasBlocks(slab);

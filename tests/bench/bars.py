@@ -63,8 +63,15 @@ def _collector(result):
     yield "the daemon with 50,000 samples a second: % of a core", 100 * result["share"], 0.5
 
 
+def _pauses(result):
+    for name, one in result.items():
+        yield f"100,000 call paths, longest pause of the daemon in ms: {name}", 1000 * one["pause"], 20
+    yield "100,000 call paths, seconds for a dump", result["heaptap dump"]["seconds"], 1
+
+
 BARS = {"instructions": _instructions, "recording": _recording, "gigabyte": _gigabyte, "large": _large, "latency": _latency,
-        "threads": _threads, "returned": _returned, "programs": _programs, "collector": _collector}
+        "threads": _threads, "returned": _returned, "programs": _programs, "collector": _collector,
+        "pauses": _pauses}
 
 
 def print_bars(results):

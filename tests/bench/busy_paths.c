@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that holds blocks of many call paths: busy_paths BITS CHANGES. Each of the 2^BITS ways to call go_left()
- * and go_right() BITS times holds one block of 4 KiB; every second, CHANGES of them hold another block, or one more or
+ * A process that holds blocks of many call paths: busy_paths BITS CHANGES [PATHS]. Each of the 2^BITS ways to call
+ * go_left() and go_right() BITS times, or of the first PATHS of them, holds one block of 4 KiB; every second, CHANGES of them hold another block, or one more or
  * less. Ends when its standard input ends.
  */
 #include <poll.h>
@@ -38,7 +38,7 @@ NOINLINE void go_right(unsigned long path, int depth, struct held* held) { desce
 int main(int argc, char** argv) {
   const int bits = argc > 1 ? atoi(argv[1]) : 10;
   const unsigned long each_second = argc > 2 ? strtoul(argv[2], NULL, 10) : 10;
-  const unsigned long paths = 1ul << bits;
+  const unsigned long paths = argc > 3 ? strtoul(argv[3], NULL, 10) : 1ul << bits;
   all = calloc(paths, sizeof(struct held));
   for (unsigned long path = 0; path < paths; path++) descend(path, bits, &all[path]);
   for (struct pollfd input = {.fd = 0, .events = POLLIN}; poll(&input, 1, kSecond) == 0;) {

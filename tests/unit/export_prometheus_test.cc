@@ -47,7 +47,8 @@ profile::CollectorFigures Everything() {
                                        .dump_time = absl::Milliseconds(1500),
                                        .last_dump = absl::FromUnixMillis(1700000000250),
                                        .kernel_memory_bytes = 123456789,
-                                       .ring_fill_ratio = 0.1};
+                                       .ring_fill_ratio = 0.1,
+                                       .longest_pause = absl::Milliseconds(12.5)};
   figures.processes = {{.pid = 41,
                         .command = "redis-server",
                         .live_bytes = 4096.6,
@@ -113,6 +114,7 @@ TEST_F(PrometheusTest, EachFigure) {
            std::string("heaptap_events_total [('op', 'exec')] 5.0"),
            std::string("heaptap_kernel_memory_bytes [] 123456789.0"),
            std::string("heaptap_agent_ring_fill_ratio [] 0.1"),
+           std::string("heaptap_longest_pause_seconds [] 0.0125"),
            std::string("heaptap_dumps_total [('trigger', 'manual')] 3.0"),
            std::string("heaptap_dump_errors_total [] 4.0"),
            std::string("heaptap_dump_duration_seconds_sum [] 1.5"),
@@ -133,7 +135,7 @@ TEST_F(PrometheusTest, EachFigure) {
        }) {
     EXPECT_THAT(series, Contains(expected));
   }
-  EXPECT_EQ(series.size(), 14u + 2 * 8);  // of the collector, of each process
+  EXPECT_EQ(series.size(), 15u + 2 * 8);  // of the collector, of each process
 }
 
 TEST_F(PrometheusTest, FamiliesWithoutSeriesAreLeftOut) {

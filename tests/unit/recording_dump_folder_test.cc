@@ -31,6 +31,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
+absl::StatusOr<std::string> Write(const DumpFolder& folder, pid_t pid, heaptap_dump_kind kind, DumpSequence& sequence,
+                                  const std::string& contents) {
+  return folder.Name(*folder.Fill(contents), pid, kind, sequence);
+}
+
 class DumpFolderTest : public ::testing::Test {
  protected:
   ~DumpFolderTest() override {
@@ -63,7 +68,7 @@ TEST_F(DumpFolderTest, NamesAreJemallocs) {
   DumpSequence sequence;
   for (const heaptap_dump_kind kind :
        {HEAPTAP_DUMP_MANUAL, HEAPTAP_DUMP_INTERVAL, HEAPTAP_DUMP_MANUAL, HEAPTAP_DUMP_HIGH_WATER, HEAPTAP_DUMP_FINAL}) {
-    absl::StatusOr<std::string> path = folder.Write(42, kind, sequence, "x");
+    absl::StatusOr<std::string> path = Write(folder, 42, kind, sequence, "x");
     ASSERT_TRUE(path.ok()) << path.status();
     EXPECT_TRUE(fs::exists(*path)) << *path;
   }
@@ -77,8 +82,8 @@ TEST_F(DumpFolderTest, EachProcessHasItsOwnNumbers) {
   const DumpFolder folder = Open(Prefix());
   DumpSequence one;
   DumpSequence two;
-  ASSERT_TRUE(folder.Write(1, HEAPTAP_DUMP_FINAL, one, "x").ok());
-  ASSERT_TRUE(folder.Write(2, HEAPTAP_DUMP_FINAL, two, "x").ok());
+  ASSERT_TRUE(Write(folder, 1, HEAPTAP_DUMP_FINAL, one, "x").ok());
+  ASSERT_TRUE(Write(folder, 2, HEAPTAP_DUMP_FINAL, two, "x").ok());
   EXPECT_THAT(Names(), ElementsAre("jeprof.1.0.f.heap", "jeprof.2.0.f.heap"));
 }
 
@@ -86,7 +91,7 @@ TEST_F(DumpFolderTest, WritesAllForTheOwnerOnly) {
   const DumpFolder folder = Open(Prefix());
   DumpSequence sequence;
   const std::string contents(3 << 20, 'p');
-  absl::StatusOr<std::string> path = folder.Write(1, HEAPTAP_DUMP_FINAL, sequence, contents);
+  absl::StatusOr<std::string> path = Write(folder, 1, HEAPTAP_DUMP_FINAL, sequence, contents);
   ASSERT_TRUE(path.ok());
   EXPECT_EQ(ReadFile(*path), contents);
   struct stat status;
@@ -100,7 +105,7 @@ TEST_F(DumpFolderTest, WhatIsThereIsNeverTouched) {
   fs::create_symlink(root_ / "elsewhere", root_ / "jeprof.7.1.f.heap");
   fs::create_directory(root_ / "jeprof.7.2.f.heap");
   DumpSequence sequence;
-  absl::StatusOr<std::string> path = folder.Write(7, HEAPTAP_DUMP_FINAL, sequence, "new");
+  absl::StatusOr<std::string> path = Write(folder, 7, HEAPTAP_DUMP_FINAL, sequence, "new");
   ASSERT_TRUE(path.ok()) << path.status();
   EXPECT_EQ(fs::path(*path).filename(), "jeprof.7.3.f.heap");
   EXPECT_EQ(ReadFile(root_ / "jeprof.7.0.f.heap"), "old");
@@ -114,7 +119,7 @@ TEST_F(DumpFolderTest, NoPreparedFileStopsOrRedirectsADump) {
   std::ofstream(root_ / "victim") << "old";
   fs::create_symlink(root_ / "victim", root_ / absl::StrCat(".jeprof.7.0.f.heap.", getpid(), ".tmp"));
   DumpSequence sequence;
-  absl::StatusOr<std::string> path = folder.Write(7, HEAPTAP_DUMP_FINAL, sequence, "new");
+  absl::StatusOr<std::string> path = Write(folder, 7, HEAPTAP_DUMP_FINAL, sequence, "new");
   EXPECT_EQ(ReadFile(root_ / "victim"), "old");
   ASSERT_TRUE(path.ok()) << path.status();
   EXPECT_EQ(ReadFile(*path), "new");
@@ -126,7 +131,7 @@ TEST_F(DumpFolderTest, TheFolderIsOpenedOnce) {
   fs::rename(root_ / "a", root_ / "b");
   fs::create_directory(root_ / "a");
   DumpSequence sequence;
-  ASSERT_TRUE(folder.Write(1, HEAPTAP_DUMP_FINAL, sequence, "x").ok());
+  ASSERT_TRUE(Write(folder, 1, HEAPTAP_DUMP_FINAL, sequence, "x").ok());
   EXPECT_TRUE(fs::exists(root_ / "b" / "jeprof.1.0.f.heap"));
   EXPECT_TRUE(fs::is_empty(root_ / "a"));
 }
@@ -143,7 +148,7 @@ TEST_F(DumpFolderTest, AWriterThatIsKilledLeavesNoPartOfADump) {
     const rlimit file_size = {kWritten, kWritten};
     if (setrlimit(RLIMIT_CORE, &no_core) != 0 || setrlimit(RLIMIT_FSIZE, &file_size) != 0) _exit(1);
     DumpSequence sequence;
-    _exit(folder.Write(7, HEAPTAP_DUMP_FINAL, sequence, std::string(3 * kWritten, 'p')).ok() ? 0 : 1);
+    _exit(Write(folder, 7, HEAPTAP_DUMP_FINAL, sequence, std::string(3 * kWritten, 'p')).ok() ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(writer, &status, 0), writer);
@@ -157,13 +162,13 @@ TEST_F(DumpFolderTest, AFullFileSystemLeavesNothing) {
   mounted_ = true;
   const DumpFolder folder = Open(Prefix());
   DumpSequence sequence;
-  absl::StatusOr<std::string> path = folder.Write(1, HEAPTAP_DUMP_MANUAL, sequence, std::string(1 << 20, 'p'));
+  absl::StatusOr<std::string> path = Write(folder, 1, HEAPTAP_DUMP_MANUAL, sequence, std::string(1 << 20, 'p'));
   ASSERT_FALSE(path.ok());
   EXPECT_THAT(path.status().message(), HasSubstr("No space left"));
   EXPECT_THAT(path.status().message(), HasSubstr(Prefix("jeprof.1.0.m0.heap")));
   EXPECT_THAT(Names(), IsEmpty());
   EXPECT_EQ(sequence.all, 0) << "the next dump takes the same number";
-  EXPECT_TRUE(folder.Write(1, HEAPTAP_DUMP_MANUAL, sequence, "small").ok());
+  EXPECT_TRUE(Write(folder, 1, HEAPTAP_DUMP_MANUAL, sequence, "small").ok());
 }
 
 TEST_F(DumpFolderTest, ReadOnlyFileSystem) {
@@ -193,7 +198,7 @@ TEST_F(DumpFolderTest, ThisFolderIsTheDefault) {
   const DumpFolder folder = Open("short");
   fs::current_path(before);
   DumpSequence sequence;
-  absl::StatusOr<std::string> path = folder.Write(1, HEAPTAP_DUMP_FINAL, sequence, "x");
+  absl::StatusOr<std::string> path = Write(folder, 1, HEAPTAP_DUMP_FINAL, sequence, "x");
   ASSERT_TRUE(path.ok());
   EXPECT_EQ(*path, "short.1.0.f.heap");
   EXPECT_TRUE(fs::exists(root_ / "short.1.0.f.heap"));

@@ -83,7 +83,7 @@ TEST_F(RetentionTest, KnowsWhatTheFolderOfDumpsWrites) {
   DumpSequence sequence;
   for (const heaptap_dump_kind kind :
        {HEAPTAP_DUMP_MANUAL, HEAPTAP_DUMP_INTERVAL, HEAPTAP_DUMP_HIGH_WATER, HEAPTAP_DUMP_FINAL}) {
-    ASSERT_TRUE(folder->Write(42, kind, sequence, "x").ok());
+    ASSERT_TRUE(folder->Name(*folder->Fill("x"), 42, kind, sequence).ok());
   }
   for (const std::string& name : Names()) EXPECT_TRUE(IsDumpName(name)) << name;
   EXPECT_THAT(Names(), SizeIs(4));

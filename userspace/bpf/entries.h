@@ -2,8 +2,8 @@
 //
 // What the books hold, for those who only read them: tallies, live objects, stacks, names of threads, records, losses.
 //
-// Part of a Books, and like it an interface. bpf/books.h describes the entries. Not thread-safe, except VisitTallies
-// and VisitLive.
+// Part of a Books, and like it an interface. bpf/books.h describes the entries. Thread-safe, also while another thread
+// uses the books.
 // Contents that a process can influence (addresses, sizes, weights, names) are unverified.
 #ifndef HEAPTAP_USERSPACE_BPF_ENTRIES_H_
 #define HEAPTAP_USERSPACE_BPF_ENTRIES_H_
@@ -57,14 +57,13 @@ class Entries {
 
   // Each of these reads a whole map once.
   virtual absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const = 0;
-  // Calls `visit(process_id, entry)` for each tally of all processes. Thread-safe: also while another thread uses the
-  // books.
+  // Calls `visit(process_id, entry)` for each tally of all processes.
   virtual absl::Status VisitTallies(absl::FunctionRef<void(uint64_t, const TallyEntry&)> visit) const = 0;
   // Of all processes, by process id.
   virtual absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const = 0;
   // By process id. A process without live objects may be missing.
   virtual absl::StatusOr<std::map<uint64_t, LiveTotals>> ReadLiveTotals() const = 0;
-  // Calls `visit` for each live object of one process. Thread-safe: also while another thread uses the books.
+  // Calls `visit` for each live object of one process.
   virtual absl::Status VisitLive(uint64_t process_id, absl::FunctionRef<void(const heaptap_live&)> visit) const = 0;
   // The records of the process, oldest first. A record that is being written may be missing or mixed with the next one.
   virtual absl::StatusOr<std::vector<heaptap_record>> ReadRecords(uint64_t process_id) const = 0;

@@ -402,11 +402,13 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
           break;
         case SIGINT:
           manager.NotifyStopping();
+          daemon.recorder().FinishBackground();
           daemon.recorder().End();
           base::Say("the recording has ended");
           return kSuccess;
         default:
           manager.NotifyStopping();
+          daemon.recorder().FinishBackground();
           if (options.recording.system_wide->pin_folder.empty()) {
             daemon.recorder().End();
           } else {

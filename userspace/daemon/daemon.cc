@@ -16,7 +16,9 @@
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
 #include "userspace/recording/live_blocks.h"
+#include "userspace/recording/profile_plan.h"
 #include "userspace/recording/survey_paths.h"
+#include "userspace/recording/tally_sums.h"
 
 namespace heaptap::daemon {
 namespace {
@@ -68,9 +70,13 @@ Daemon::~Daemon() {
   historian_ = nullptr;
 }
 
-absl::Duration Daemon::patience() const { return waiting_.empty() ? recording::Recorder::kPumpInterval : kAskAgain; }
+absl::Duration Daemon::patience() const {
+  if (recorder_->everyone().IsFolding()) return absl::ZeroDuration();
+  return waiting_.empty() ? recording::Recorder::kPumpInterval : kAskAgain;
+}
 
 void Daemon::Work() {
+  const absl::Time begin = absl::Now();
   // Taken before Pump: an answer includes everything that happened before its question.
   std::vector<Question> questions = std::exchange(waiting_, {});
   std::ranges::move(TakeQuestions(), std::back_inserter(questions));
@@ -78,11 +84,12 @@ void Daemon::Work() {
   for (Question& question : questions) {
     if (!question(recorder_.get())) waiting_.push_back(std::move(question));
   }
-  const absl::Time now = absl::Now();
-  if (now - ticked_ < kTick) return;
-  ticked_ = now;
-  recorder_->everyone().Tick(now);
-  crews_.EndIdle(now);
+  if (const absl::Time now = absl::Now(); now - ticked_ >= kTick) {
+    ticked_ = now;
+    recorder_->everyone().Tick(now);
+    crews_.EndIdle(now);
+  }
+  pauses_.Add(begin, absl::Now());
 }
 
 void Daemon::DumpOne(pid_t pid) {
@@ -91,9 +98,7 @@ void Daemon::DumpOne(pid_t pid) {
   if (!process.has_value()) {
     return base::Say(pid == 0 ? "no process is recorded" : absl::StrCat("process ", pid, " is not recorded"));
   }
-  // Errors of the dump itself are already printed.
-  const absl::Status status = recorder_->queries().DumpOne(*process).status();
-  if (absl::IsNotFound(status)) base::Say(status.message());
+  if (const absl::Status status = recorder_->queries().DumpOne(*process); !status.ok()) base::Say(status.message());
 }
 
 std::vector<Daemon::Question> Daemon::TakeQuestions() {
@@ -135,9 +140,27 @@ Answer Daemon::Ask(std::function<Answer(recording::Recorder&)> question) {
   return *std::move(shared->answer);
 }
 
+absl::StatusOr<std::unique_lock<std::timed_mutex>> Daemon::WaitToRead() {
+  std::unique_lock<std::timed_mutex> lock(reading_, absl::ToChronoMilliseconds(kPatience));
+  if (!lock.owns_lock()) return NoAnswer("did not answer in time");
+  return lock;
+}
+
 absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes() {
+  const auto lock = WaitToRead();
+  if (!lock.ok()) return lock.status();
+  using Plan = recording::Queries::SummariesPlan;
+  const auto plan =
+      Ask<absl::StatusOr<Plan>>([](recording::Recorder& recorder) { return recorder.queries().PlanSummaries(); });
+  if (!plan.ok()) return plan.status();
+  if (plan->known.has_value()) return *plan->known;
+  const absl::Time begin = absl::Now();
+  auto sums = recording::SumAllTallies(recorder_->entries());
+  if (!sums.ok()) return sums.status();
   return Ask<absl::StatusOr<std::vector<profile::ProcessSummary>>>(
-      [](recording::Recorder& recorder) { return recorder.queries().Summaries(); });
+      [sums = *std::move(sums), cost = absl::Now() - begin](recording::Recorder& recorder) {
+        return recorder.queries().MakeSummaries(sums, cost);
+      });
 }
 
 absl::StatusOr<std::optional<uid_t>> Daemon::Owner(const profile::ProcessRef& process) {
@@ -152,27 +175,49 @@ absl::StatusOr<std::vector<profile::EndedProcess>> Daemon::Ended() {
   });
 }
 
+absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef& process, bool with_blocks) {
+  const auto lock = WaitToRead();
+  if (!lock.ok()) return lock.status();
+  // Shared, because the recording may answer when this thread waits no longer.
+  struct Made {
+    recording::ProfilePlan plan;
+    recording::BuiltProfile built;
+  };
+  const auto made = std::make_shared<Made>();
+  absl::StatusOr<recording::ProfilePlan> plan = Ask<absl::StatusOr<recording::ProfilePlan>>(
+      [process](recording::Recorder& recorder) { return recorder.queries().Plan(process); });
+  if (!plan.ok()) return plan.status();
+  made->plan = *std::move(plan);
+  std::optional<recording::LiveBlocks> blocks;
+  if (with_blocks) {
+    absl::StatusOr<recording::LiveBlocks> read = recording::ReadLiveBlocks(recorder_->entries(), process.process_id);
+    if (!read.ok()) return read.status();
+    blocks = *std::move(read);
+  }
+  absl::StatusOr<recording::BuiltProfile> built =
+      recording::BuildPlanned(recorder_->entries(), made->plan, blocks.has_value() ? &*blocks : nullptr);
+  if (!built.ok()) return built.status();
+  made->built = *std::move(built);
+  if (blocks.has_value()) made->built.cost += blocks->cost;
+  return Ask<absl::StatusOr<profile::Snapshot>>([made, with_blocks](recording::Recorder& recorder) {
+    return recorder.queries().Finish(made->plan, made->built, with_blocks);
+  });
+}
+
 absl::StatusOr<profile::Snapshot> Daemon::Snapshot(const profile::ProcessRef& process) {
-  return Ask<absl::StatusOr<profile::Snapshot>>(
-      [process](recording::Recorder& recorder) { return recorder.queries().Snapshot(process); });
+  return MakeSnapshot(process, false);
 }
 
 absl::StatusOr<profile::Snapshot> Daemon::DetailedSnapshot(const profile::ProcessRef& process) {
-  // The user's account has time for it.
-  absl::Status may =
-      Ask<absl::Status>([process](recording::Recorder& recorder) { return recorder.queries().MayRead(process); });
-  if (!may.ok()) return may;
-  absl::StatusOr<recording::LiveBlocks> blocks = recording::ReadLiveBlocks(recorder_->entries(), process.process_id);
-  if (!blocks.ok()) return blocks.status();
-  // Shared, because the recording may answer when this thread waits no longer.
-  const auto shared = std::make_shared<const recording::LiveBlocks>(*std::move(blocks));
-  return Ask<absl::StatusOr<profile::Snapshot>>(
-      [process, shared](recording::Recorder& recorder) { return recorder.queries().Snapshot(process, shared.get()); });
+  return MakeSnapshot(process, true);
 }
 
 absl::StatusOr<std::string> Daemon::Dump(const profile::ProcessRef& process) {
+  absl::StatusOr<profile::Snapshot> snapshot = MakeSnapshot(process, false);
+  if (!snapshot.ok()) return snapshot.status();
+  const recording::Dumps::Filled filled = recorder_->dumps().Fill(snapshot->profile);
   return Ask<absl::StatusOr<std::string>>(
-      [process](recording::Recorder& recorder) { return recorder.queries().DumpOne(process); });
+      [process, filled](recording::Recorder& recorder) { return recorder.queries().Publish(process, filled); });
 }
 
 absl::StatusOr<profile::AllocatorFigures> Daemon::Allocator(const profile::ProcessRef& process) {
@@ -220,8 +265,14 @@ absl::StatusOr<profile::SurveyedStacks> Daemon::Stacks(const profile::ProcessRef
 }
 
 absl::StatusOr<profile::CollectorFigures> Daemon::Figures() {
+  absl::StatusOr<std::vector<profile::ProcessSummary>> processes = Processes();
+  if (!processes.ok()) return processes.status();
   return Ask<absl::StatusOr<profile::CollectorFigures>>(
-      [](recording::Recorder& recorder) { return recorder.Figures(); });
+      [this, processes = *std::move(processes)](recording::Recorder& recorder) {
+        profile::CollectorFigures figures = recorder.Figures(processes);
+        figures.longest_pause = pauses_.Longest(absl::Now());
+        return figures;
+      });
 }
 
 }  // namespace heaptap::daemon

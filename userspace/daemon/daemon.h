@@ -2,8 +2,9 @@
 //
 // The collector that runs from boot: a system-wide recording and its clients.
 //
-// One thread owns the recording: it calls Work when a descriptor of the recorder or questions_fd() is readable, or when
-// patience() has passed. Calls of clients (collector.h) come from other threads, and Work answers them.
+// One thread, the recording's, owns the recording: it calls Work when a descriptor of the recorder or questions_fd() is
+// readable, or when patience() has passed. Calls of clients (collector.h) come from other threads, and Work answers
+// them. What takes long, reading tallies and writing dumps, the threads of the clients do themselves.
 #ifndef HEAPTAP_USERSPACE_DAEMON_DAEMON_H_
 #define HEAPTAP_USERSPACE_DAEMON_DAEMON_H_
 
@@ -11,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +25,7 @@
 #include "userspace/api/collector.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/daemon/historian.h"
+#include "userspace/daemon/pauses.h"
 #include "userspace/http/server.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
@@ -43,8 +46,9 @@ class Daemon : public api::Collector {
   absl::Duration patience() const;
   void Work();
 
+  // These dumps are written in the background, which prints their errors.
   void DumpAll() { recorder_->DumpAll(HEAPTAP_DUMP_MANUAL); }
-  // PID 0: the process with the most live memory. Prints its errors.
+  // PID 0: the process with the most live memory.
   void DumpOne(pid_t pid);
   recording::Recorder& recorder() { return *recorder_; }
   // The port of HTTP over TCP; 0: none.
@@ -75,6 +79,10 @@ class Daemon : public api::Collector {
   template <typename Answer>
   Answer Ask(std::function<Answer(recording::Recorder&)> question);
   std::vector<Question> TakeQuestions();
+  // Reads the tallies in this thread, so that the recording's thread goes on.
+  absl::StatusOr<profile::Snapshot> MakeSnapshot(const profile::ProcessRef& process, bool with_blocks);
+  // DeadlineExceeded: others read for so long.
+  absl::StatusOr<std::unique_lock<std::timed_mutex>> WaitToRead();
 
   std::unique_ptr<recording::Recorder> recorder_;
   base::FileDescriptor asked_;  // an eventfd, readable while there are questions
@@ -83,6 +91,9 @@ class Daemon : public api::Collector {
   std::vector<Question> questions_ ABSL_GUARDED_BY(mutex_);
   std::vector<Question> waiting_;  // of the recording's thread
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;
+  // One client at a time reads tallies: many profiles at once would take much memory.
+  std::timed_mutex reading_;
+  Pauses pauses_;                         // of the recording's thread
   worker::Crews crews_;                   // outlives the server and the historian
   std::unique_ptr<Historian> historian_;  // null: no history; outlives the server
   std::unique_ptr<http::Server> server_;

@@ -100,6 +100,9 @@ class Writer {
     out_.Add({}, figures_.kernel_memory_bytes);
     out_.Begin("heaptap_agent_ring_fill_ratio", "gauge", "Filled part of the ring buffer from the kernel, 0 to 1.");
     out_.Add("", {}, Number(figures_.ring_fill_ratio));
+    out_.Begin("heaptap_longest_pause_seconds", "gauge",
+               "How long events had to wait for the collector at most, in the last 10 to 20 seconds.");
+    out_.Add("", {}, Number(absl::ToDoubleSeconds(figures_.longest_pause)));
   }
 
   void WriteDumps() {

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/files.h"
@@ -18,7 +17,7 @@
 namespace heaptap::recording {
 namespace {
 
-// The longest suffix is ".4194304.18446744073709551615.u18446744073709551615.heap"; a temporary name has a leading dot.
+// The longest suffix is ".4194304.18446744073709551615.u18446744073709551615.heap".
 constexpr size_t kMaxSuffix = 64;
 
 // How many existing dumps with the same names are skipped.
@@ -77,48 +76,62 @@ absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix) {
 
 int DumpFolder::Duplicate() const { return fcntl(folder_.get(), F_DUPFD_CLOEXEC, 0); }
 
-absl::StatusOr<std::string> DumpFolder::Write(absl::string_view name, pid_t pid, heaptap_dump_kind kind,
-                                              DumpSequence& sequence, absl::string_view contents) const {
+DumpFile::~DumpFile() {
+  if (!temporary_.empty()) unlinkat(folder_, temporary_.c_str(), 0);
+}
+
+std::shared_ptr<const DumpFile> DumpFolder::Fill(absl::string_view contents) const {
+  std::shared_ptr<DumpFile> dump(new DumpFile(folder_.get(), contents.size()));
+  // An unnamed file, which vanishes with this process. File systems without O_TMPFILE get an unpredictable name.
+  dump->file_.Reset(openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  if (!dump->file_.valid() && errno == EOPNOTSUPP) {
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
+      dump->error_ = errno;
+      return dump;
+    }
+    const std::string name = absl::StrCat(".", absl::Hex(random), ".tmp");
+    dump->file_.Reset(openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (dump->file_.valid()) dump->temporary_ = name;
+  }
+  if (!dump->file_.valid()) {
+    dump->error_ = errno;
+    return dump;
+  }
+  dump->error_ = base::WriteAll(dump->file_.get(), contents);
+  if (dump->error_ != 0) return dump;
+  // Some file systems report a lack of space only when a descriptor is closed.
+  const int copy = fcntl(dump->file_.get(), F_DUPFD_CLOEXEC, 0);
+  if (copy < 0 || (close(copy) != 0 && errno != EINTR)) dump->error_ = errno;
+  return dump;
+}
+
+absl::StatusOr<std::string> DumpFolder::Name(const DumpFile& dump, absl::string_view name, pid_t pid,
+                                             heaptap_dump_kind kind, DumpSequence& sequence) const {
   std::string safe(name);
   for (char& byte : safe) {
     const bool is_hidden = byte == '.' && &byte == safe.data();
     if (is_hidden || (!absl::ascii_isalnum(byte) && byte != '-' && byte != '_' && byte != '.')) byte = '_';
   }
-  return WriteAs(safe.empty() ? "_" : safe, pid, kind, sequence, contents);
+  return NameAs(dump, safe.empty() ? "_" : safe, pid, kind, sequence);
 }
 
-absl::StatusOr<std::string> DumpFolder::Write(pid_t pid, heaptap_dump_kind kind, DumpSequence& sequence,
-                                              absl::string_view contents) const {
-  return WriteAs(name_, pid, kind, sequence, contents);
+absl::StatusOr<std::string> DumpFolder::Name(const DumpFile& dump, pid_t pid, heaptap_dump_kind kind,
+                                             DumpSequence& sequence) const {
+  return NameAs(dump, name_, pid, kind, sequence);
 }
 
-absl::StatusOr<std::string> DumpFolder::WriteAs(const std::string& prefix, pid_t pid, heaptap_dump_kind kind,
-                                                DumpSequence& sequence, absl::string_view contents) const {
-  const auto failure = [&](absl::string_view name, int error) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot write ", parent_, name, ": ", strerror(error), "; the dump is lost"));
-  };
+absl::StatusOr<std::string> DumpFolder::NameAs(const DumpFile& dump, const std::string& prefix, pid_t pid,
+                                               heaptap_dump_kind kind, DumpSequence& sequence) const {
   DumpSequence next = sequence;
   const auto name = [&] { return absl::StrCat(prefix, ".", pid, ".", next.all, ".", Suffix(kind, next), ".heap"); };
-  // An unnamed file, which vanishes with this process. File systems without O_TMPFILE get an unpredictable name.
-  std::string temporary;
-  base::FileDescriptor file(openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
-  if (!file.valid() && errno == EOPNOTSUPP) {
-    uint64_t random = 0;
-    if (getrandom(&random, sizeof(random), 0) != sizeof(random)) return failure(name(), errno);
-    temporary = absl::StrCat(".", prefix, ".", absl::Hex(random), ".tmp");
-    file.Reset(openat(folder_.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  }
-  if (!file.valid()) return failure(name(), errno);
-  const absl::Cleanup remove = [&] {
-    if (!temporary.empty()) unlinkat(folder_.get(), temporary.c_str(), 0);
+  const auto failure = [&](int error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write ", parent_, name(), ": ", strerror(error), "; the dump is lost"));
   };
-  if (const int error = base::WriteAll(file.get(), contents); error != 0) return failure(name(), error);
-  // Some file systems report a lack of space only when a descriptor is closed.
-  const int copy = fcntl(file.get(), F_DUPFD_CLOEXEC, 0);
-  if (copy < 0 || (close(copy) != 0 && errno != EINTR)) return failure(name(), errno);
-
-  const std::string source = temporary.empty() ? absl::StrCat("/proc/self/fd/", file.get()) : temporary;
+  if (dump.error_ != 0) return failure(dump.error_);
+  const std::string& temporary = dump.temporary_;
+  const std::string source = temporary.empty() ? absl::StrCat("/proc/self/fd/", dump.file_.get()) : temporary;
   const int source_folder = temporary.empty() ? AT_FDCWD : folder_.get();
   const int follow = temporary.empty() ? AT_SYMLINK_FOLLOW : 0;
   for (int i = 0; i < kMaxNamesTried; i++, next.all++) {
@@ -135,9 +148,9 @@ absl::StatusOr<std::string> DumpFolder::WriteAs(const std::string& prefix, pid_t
       sequence = next;
       return path;
     }
-    if (error != EEXIST) return failure(name(), error);
+    if (error != EEXIST) return failure(error);
   }
-  return failure(name(), EEXIST);
+  return failure(EEXIST);
 }
 
 }  // namespace heaptap::recording

@@ -4,13 +4,15 @@
 //
 // A dump is written to an unnamed file in the same folder and gets its name when it is complete. An existing file is
 // never touched: the dump takes the next sequence number. The folder is opened once, so that a later change of paths
-// cannot redirect dumps. Not thread safe.
+// cannot redirect dumps. Fill is thread-safe; the other functions are not.
 #ifndef HEAPTAP_USERSPACE_RECORDING_DUMP_FOLDER_H_
 #define HEAPTAP_USERSPACE_RECORDING_DUMP_FOLDER_H_
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -28,28 +30,52 @@ struct DumpSequence {
   uint64_t high_water = 0;
 };
 
+// A complete dump that has no name yet. Without a name, it vanishes with this object.
+class DumpFile {
+ public:
+  DumpFile(const DumpFile&) = delete;
+  DumpFile& operator=(const DumpFile&) = delete;
+  ~DumpFile();
+
+  // Bytes.
+  size_t size() const { return size_; }
+
+ private:
+  friend class DumpFolder;
+  DumpFile(int folder, size_t size) : folder_(folder), size_(size) {}
+
+  int folder_;  // of the DumpFolder, which outlives this object
+  size_t size_;
+  int error_ = 0;  // why it could not be written (errno); 0: it is complete
+  base::FileDescriptor file_;
+  // Its name until it gets its own one, if the file system has no unnamed files.
+  std::string temporary_;
+};
+
 class DumpFolder {
  public:
   // Opens the folder of `prefix` ("name" or "folder/name"), and checks that files can be created there.
   // InvalidArgument: the prefix has no name. FailedPrecondition: no such folder, or not writable.
   static absl::StatusOr<DumpFolder> Open(absl::string_view prefix);
 
-  // Writes <prefix>.<pid>.<seq>.<kind><n>.heap, a final one without <n>, mode 0600. Advances `sequence` only on
+  // Writes a file that Name gives its name. An error is told by Name.
+  std::shared_ptr<const DumpFile> Fill(absl::string_view contents) const;
+  // Names a dump <prefix>.<pid>.<seq>.<kind><n>.heap, a final one without <n>, mode 0600. Advances `sequence` only on
   // success. Returns the path.
-  absl::StatusOr<std::string> Write(pid_t pid, heaptap_dump_kind kind, DumpSequence& sequence,
-                                    absl::string_view contents) const;
+  absl::StatusOr<std::string> Name(const DumpFile& dump, pid_t pid, heaptap_dump_kind kind,
+                                   DumpSequence& sequence) const;
   // The same with `name`, which a process chose, instead of the prefix's name. Characters that could lead to another
   // folder, or hide the file, are replaced.
-  absl::StatusOr<std::string> Write(absl::string_view name, pid_t pid, heaptap_dump_kind kind, DumpSequence& sequence,
-                                    absl::string_view contents) const;
+  absl::StatusOr<std::string> Name(const DumpFile& dump, absl::string_view name, pid_t pid, heaptap_dump_kind kind,
+                                   DumpSequence& sequence) const;
   // A copy of the folder's descriptor, which the caller closes; negative on error, with errno.
   int Duplicate() const;
 
  private:
   DumpFolder(base::FileDescriptor folder, std::string parent, std::string name)
       : folder_(std::move(folder)), parent_(std::move(parent)), name_(std::move(name)) {}
-  absl::StatusOr<std::string> WriteAs(const std::string& prefix, pid_t pid, heaptap_dump_kind kind,
-                                      DumpSequence& sequence, absl::string_view contents) const;
+  absl::StatusOr<std::string> NameAs(const DumpFile& dump, const std::string& prefix, pid_t pid, heaptap_dump_kind kind,
+                                     DumpSequence& sequence) const;
   base::FileDescriptor folder_;
   std::string parent_;  // "" or "folder/", for messages
   std::string name_;

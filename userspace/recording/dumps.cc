@@ -43,9 +43,6 @@ constexpr size_t kMaxNames = 8;
 constexpr int kSettleTries = 20;
 constexpr timespec kSettleTime = {0, 5'000'000};
 
-// To read a tally.
-constexpr absl::Duration kTallyTime = absl::Microseconds(1);
-
 }  // namespace
 
 Dumps::Dumps(const Means& means, const RecorderOptions& options, DumpFolder folder)
@@ -54,6 +51,8 @@ Dumps::Dumps(const Means& means, const RecorderOptions& options, DumpFolder fold
       processes_(means.processes),
       hands_(means.hands),
       spaces_(means.spaces),
+      targets_(means.targets),
+      background_(means.background),
       options_(options),
       folder_(std::move(folder)) {}
 
@@ -112,59 +111,126 @@ void Dumps::TakeFrees(const Target& target) {
   if (frees.ok()) processes_.TakeFrees(target.pid, target.process_id, *frees);
 }
 
-absl::StatusOr<profile::Profile> Dumps::Build(const Target& target, const LiveBlocks* blocks) {
+absl::StatusOr<profile::Profile> Dumps::Build(const Target& target) {
   TakeFrees(target);
-  const absl::Time begin = absl::Now();
-  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = entries_.ReadTallies(target.process_id);
-  // The tallies of other processes were read too, for which the user of this one is not to blame.
-  const absl::Duration own = kTallyTime * (tallies.ok() ? tallies->size() : 0);
-  uncharged_ += std::max(absl::Now() - begin - own, absl::ZeroDuration());
-  if (!tallies.ok()) return tallies.status();
-  return Build(target, *std::move(tallies), blocks);
+  absl::StatusOr<OwnTallies> own = ReadOwnTallies(entries_, target.process_id);
+  if (!own.ok()) return own.status();
+  // The user of this process is not to blame for the tallies of other ones.
+  uncharged_ += own->of_others;
+  return Build(target, std::move(own->tallies));
 }
 
-profile::Profile Dumps::Build(const Target& target, std::vector<bpf::TallyEntry> tallies, const LiveBlocks* blocks) {
-  return BuildProfile(entries_, Subject(target), std::move(tallies), mapping_events_.lost(), blocks);
+profile::Profile Dumps::Build(const Target& target, std::vector<bpf::TallyEntry> tallies) {
+  return BuildProfile(entries_, Subject(target), std::move(tallies), mapping_events_.lost());
 }
 
-absl::StatusOr<std::string> Dumps::Write(Target& target, heaptap_dump_kind kind) {
-  absl::StatusOr<profile::Profile> profile = Build(target);
-  if (!profile.ok()) {
-    Fail(profile.status());
-    return profile.status();
+ProfilePlan Dumps::Plan(const Target& target) {
+  TakeFrees(target);
+  ProfilePlan plan = {.process = {target.pid, target.process_id},
+                      .space = target.ending.has_value() ? target.ending->space : spaces_.Share(target.pid),
+                      .subject = Subject(target),
+                      .mappings_lost = mapping_events_.lost(),
+                      .hold = hold_};
+  plan.subject.space = plan.space.get();
+  plan.subject.name_threads = nullptr;
+  return plan;
+}
+
+void Dumps::Complete(const Target& target, profile::Profile& profile) {
+  std::set<uint32_t> tids;
+  for (const auto& [tid, name] : profile.thread_names) tids.insert(tid);
+  profile.thread_names = ThreadNames(entries_, Subject(target), tids);
+  // The latest samples may be of files that were mapped meanwhile.
+  if (const AddressSpace* space = Space(target); space != nullptr) {
+    profile.mappings.assign(space->mappings.begin(), space->mappings.end());
   }
-  return WriteProfile(target, kind, *profile);
 }
 
-absl::StatusOr<std::string> Dumps::WriteProfile(Target& target, heaptap_dump_kind kind,
-                                                const profile::Profile& profile) {
+struct Dumps::Writing {
+  ProfilePlan plan;
+  Target target;  // as it was; the process may start another program meanwhile
+  heaptap_dump_kind kind;
+  OnDone on_done;
+  absl::StatusOr<BuiltProfile> built = BuiltProfile{};
+  Filled filled = {};
+};
+
+void Dumps::Write(const Target& target, heaptap_dump_kind kind, OnDone on_done) {
+  writing_.insert(target.process_id);
+  const auto writing = std::make_shared<Writing>(
+      Writing{.plan = Plan(target), .target = target, .kind = kind, .on_done = std::move(on_done)});
+  background_.Run(
+      [this, writing] {
+        writing->built = BuildPlanned(entries_, writing->plan);
+        writing->plan.hold = nullptr;
+      },
+      [this, writing] {
+        if (writing->built.ok()) return FillInBackground(writing);
+        Fail(writing->built.status());
+        FinishWriting(*writing);
+      });
+}
+
+void Dumps::FillInBackground(const std::shared_ptr<Writing>& writing) {
+  profile::Profile& profile = writing->built->profile;
+  if (const Target* target = targets_.Find(writing->target.process_id); target != nullptr) Complete(*target, profile);
+  background_.Run(
+      [this, writing, &profile] {
+        writing->filled = Fill(profile);
+        // Freed here, because this takes long.
+        profile = {};
+      },
+      [this, writing] {
+        Target* target = targets_.Find(writing->target.process_id);
+        Publish(target != nullptr ? *target : writing->target, writing->kind, writing->filled).IgnoreError();
+        FinishWriting(*writing);
+      });
+}
+
+void Dumps::FinishWriting(Writing& writing) {
+  writing_.erase(writing_.find(writing.target.process_id));
+  if (writing.on_done == nullptr) return;
+  const absl::Duration built = writing.built.ok() ? writing.built->cost : absl::ZeroDuration();
+  writing.on_done(writing.target, built + writing.filled.cost);
+}
+
+Dumps::Filled Dumps::Fill(const profile::Profile& profile) const {
   const absl::Time begin = absl::Now();
-  const std::string contents = options_.format(profile);
+  Filled filled = {.file = folder_.Fill(options_.format(profile)),
+                   .cost = {},
+                   .live = profile.Leaks(),
+                   .stack_ends = profile.stack_ends,
+                   .warnings = profile.warnings};
+  filled.cost = absl::Now() - begin;
+  return filled;
+}
+
+absl::StatusOr<std::string> Dumps::Publish(Target& target, heaptap_dump_kind kind, const Filled& filled) {
   absl::StatusOr<std::string> written = options_.system_wide.has_value()
-                                            ? folder_.Write(target.name, target.pid, kind, target.sequence, contents)
-                                            : folder_.Write(target.pid, kind, target.sequence, contents);
+                                            ? folder_.Name(*filled.file, target.name, target.pid, kind, target.sequence)
+                                            : folder_.Name(*filled.file, target.pid, kind, target.sequence);
   if (!written.ok()) {
     dump_errors_++;
     Fail(written.status());
     return written.status();
   }
-  const profile::LeakSummary live = profile.Leaks();
+  const profile::LeakSummary& live = filled.live;
   base::Say(absl::StrCat("wrote ", *written, ": ", Count(live.bytes, "byte"), " in ", Count(live.objects, "object"),
                          " live (", target.name.empty() ? "?" : target.name, ")"));
-  SayLosses(profile.warnings);
+  SayLosses(filled.warnings);
   if (kind == HEAPTAP_DUMP_FINAL) {
-    AddStackEnds(profile);
+    AddStackEnds(filled.stack_ends);
     if (static_cast<double>(live.bytes) > largest_last_bytes_) {
       largest_last_bytes_ = static_cast<double>(live.bytes);
       largest_last_dump_ = *written;
     }
   }
   last_dump_ = absl::Now();
-  dump_time_ += *last_dump_ - begin;
+  dump_time_ += filled.cost;
   dumps_counted_[KindName(kind)]++;
   written_.push_back({.process = {target.pid, target.process_id}, .time = *last_dump_, .path = *written});
   if (written_.size() > kMaxWritten) written_.pop_front();
-  if (pruner_.has_value()) pruner_->Added(*written, contents.size());
+  if (pruner_.has_value()) pruner_->Added(*written, filled.file->size());
   Prune(*last_dump_);
   return written;
 }
@@ -175,11 +241,9 @@ std::vector<profile::Survey::Dump> Dumps::TakeWritten() {
   return taken;
 }
 
-void Dumps::AddStackEnds(const profile::Profile& profile) {
-  for (size_t end = 0; end < profile.stack_ends.samples.size(); end++) {
-    stack_ends_.samples[end] += profile.stack_ends.samples[end];
-  }
-  stack_ends_.without_stack += profile.stack_ends.without_stack;
+void Dumps::AddStackEnds(const profile::StackEnds& ends) {
+  for (size_t end = 0; end < ends.samples.size(); end++) stack_ends_.samples[end] += ends.samples[end];
+  stack_ends_.without_stack += ends.without_stack;
 }
 
 std::string Dumps::StackSummary() const {
@@ -215,19 +279,28 @@ std::string Dumps::WithoutSamples() const {
 
 bool Dumps::HasProfile(const Target& target) {
   if (target.started || !target.policy.record) return HasProfile(target, false);
+  const absl::StatusOr<heaptap_process> process = processes_.Read(target.pid);
+  if (process.ok() && process->identity.id == target.process_id) {
+    // Signed: a reset that races with a sample can leave the count at -1.
+    return HasProfile(target, static_cast<int64_t>(process->figures.tallies) > 0);
+  }
+  // The kernel knows it no longer.
   absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = entries_.ReadTallies(target.process_id);
   return HasProfile(target, tallies.ok() && !tallies->empty());
 }
 
 bool Dumps::HasProfile(const Target& target, bool has_tallies) {
   // Other allocators that follow the contract may have no heaptap:start, so tallies count too.
+  const bool has_profile = IsWanted(target) && (target.started || has_tallies);
+  recorded_any_ |= has_profile;
+  return has_profile;
+}
+
+bool Dumps::IsWanted(const Target& target) const {
   const auto matches = [&](const std::string& pattern) {
     return fnmatch(pattern.c_str(), target.name.c_str(), 0) == 0;
   };
-  const bool is_wanted = options_.only.empty() || std::any_of(options_.only.begin(), options_.only.end(), matches);
-  const bool has_profile = is_wanted && target.policy.record && (target.started || has_tallies);
-  recorded_any_ |= has_profile;
-  return has_profile;
+  return target.policy.record && (options_.only.empty() || std::ranges::any_of(options_.only, matches));
 }
 
 std::vector<std::string> Dumps::LeakReport(const Target& target, const profile::LeakSummary& leaks,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Builds profiles of targets and writes them as dumps into the folder of the recording; the messages and figures about
-// them. Not thread-safe.
+// them. Not thread-safe, except Fill.
 #ifndef HEAPTAP_USERSPACE_RECORDING_DUMPS_H_
 #define HEAPTAP_USERSPACE_RECORDING_DUMPS_H_
 
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,11 +24,14 @@
 #include "userspace/profile/profile.h"
 #include "userspace/profile/survey.h"
 #include "userspace/recording/address_spaces.h"
+#include "userspace/recording/background.h"
 #include "userspace/recording/dump_folder.h"
 #include "userspace/recording/profile_builder.h"
+#include "userspace/recording/profile_plan.h"
 #include "userspace/recording/recorder_options.h"
 #include "userspace/recording/retention.h"
 #include "userspace/recording/target.h"
+#include "userspace/recording/target_table.h"
 #include "userspace/worker/hands.h"
 
 namespace heaptap::recording {
@@ -40,6 +45,8 @@ class Dumps {
     bpf::Processes& processes;
     worker::Hands& hands;
     const AddressSpaces& spaces;
+    TargetTable& targets;
+    Background& background;
   };
   // `options` must outlive this object, and may change.
   Dumps(const Means& means, const RecorderOptions& options, DumpFolder folder);
@@ -55,22 +62,51 @@ class Dumps {
   ProfileSubject Subject(const Target& target);
   // Takes the frees that a target holds back, so that its books have them.
   void TakeFrees(const Target& target);
-  // `blocks`: of this target, or null.
-  absl::StatusOr<profile::Profile> Build(const Target& target, const LiveBlocks* blocks = nullptr);
-  profile::Profile Build(const Target& target, std::vector<bpf::TallyEntry> tallies,
-                         const LiveBlocks* blocks = nullptr);
+  absl::StatusOr<profile::Profile> Build(const Target& target);
+  profile::Profile Build(const Target& target, std::vector<bpf::TallyEntry> tallies);
   // The time that Build has spent on other processes since the last call.
   absl::Duration TakeUncharged() { return std::exchange(uncharged_, absl::ZeroDuration()); }
+
+  // For a thread that builds the profile of the target itself (BuildPlanned).
+  ProfilePlan Plan(const Target& target);
+  // Adds what only this thread may read to a profile that another thread has built of the target.
+  void Complete(const Target& target, profile::Profile& profile);
+  ReadingHold Hold() const { return hold_; }
+  // Whether tallies may be folded: no other thread reads them. If one does, no new reader begins before the next call.
+  bool MayFold() {
+    fold_waits_ = hold_.use_count() > 1;
+    return !fold_waits_;
+  }
+  bool MayBeRead() const { return !fold_waits_; }
 
   // Whether a target is worth a profile: it runs a sampled allocator, and neither a rule nor --only excludes it.
   bool HasProfile(const Target& target);
   bool HasProfile(const Target& target, bool has_tallies);
+  // Whether neither a rule nor --only excludes the target.
+  bool IsWanted(const Target& target) const;
   // Whether HasProfile was ever true.
   bool recorded_any() const { return recorded_any_; }
 
-  // Builds, writes and reports one dump; prints errors. Returns its path.
-  absl::StatusOr<std::string> Write(Target& target, heaptap_dump_kind kind);
-  absl::StatusOr<std::string> WriteProfile(Target& target, heaptap_dump_kind kind, const profile::Profile& profile);
+  // Builds, writes and reports one dump in the background; prints errors. Then calls `on_done` with the target and what
+  // the dump took.
+  using OnDone = std::function<void(const Target&, absl::Duration)>;
+  void Write(const Target& target, heaptap_dump_kind kind, OnDone on_done = nullptr);
+  // Whether a dump of the process is being written: its books are still needed.
+  bool IsWriting(uint64_t process_id) const { return writing_.contains(process_id); }
+  // Whether further dumps would have to wait for long.
+  bool IsBusy() const { return background_.size() >= kMaxInBackground; }
+
+  // A dump without a name, and what is to be said about it. A thread of its own may fill it.
+  struct Filled {
+    std::shared_ptr<const DumpFile> file;
+    absl::Duration cost;
+    profile::LeakSummary live;
+    profile::StackEnds stack_ends;
+    std::vector<std::string> warnings;
+  };
+  Filled Fill(const profile::Profile& profile) const;
+  // Names and reports it. Returns its path.
+  absl::StatusOr<std::string> Publish(Target& target, heaptap_dump_kind kind, const Filled& filled);
   // Those written since the last call, at most the latest kMaxWritten.
   static constexpr size_t kMaxWritten = 1000;
   std::vector<profile::Survey::Dump> TakeWritten();
@@ -84,7 +120,7 @@ class Dumps {
   void AddWithoutSamples(const std::string& name) { without_samples_.push_back(name); }
   // A line about how the stacks in the last dumps end.
   std::string StackSummary() const;
-  void AddStackEnds(const profile::Profile& profile);
+  void AddStackEnds(const profile::StackEnds& ends);
   // Lines for people; none without leaks. `path`: of the dump; "" if only the process knows it.
   std::vector<std::string> LeakReport(const Target& target, const profile::LeakSummary& leaks,
                                       const std::string& path) const;
@@ -95,6 +131,11 @@ class Dumps {
   void AddFigures(profile::CollectorFigures& figures) const;
 
  private:
+  static constexpr size_t kMaxInBackground = 8;
+
+  struct Writing;
+  void FillInBackground(const std::shared_ptr<Writing>& writing);
+  void FinishWriting(Writing& writing);
   void Fail(const absl::Status& status);
 
   const bpf::Entries& entries_;
@@ -102,9 +143,14 @@ class Dumps {
   bpf::Processes& processes_;
   worker::Hands& hands_;
   const AddressSpaces& spaces_;
+  TargetTable& targets_;
+  Background& background_;
   const RecorderOptions& options_;
   DumpFolder folder_;
   std::optional<DumpPruner> pruner_;
+  ReadingHold hold_ = std::make_shared<const int>(0);  // and of each reader
+  bool fold_waits_ = false;
+  std::multiset<uint64_t> writing_;  // process ids
   absl::Duration uncharged_ = {};
   bool recorded_any_ = false;
   bool failed_ = false;

@@ -2,14 +2,18 @@
 #include "userspace/recording/endings.h"
 
 #include <algorithm>
-#include <iterator>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/base/messages.h"
+#include "userspace/recording/profile_plan.h"
+#include "userspace/recording/tally_sums.h"
 
 namespace heaptap::recording {
 namespace {
@@ -34,6 +38,7 @@ Endings::Endings(const Means& means)
       dumps_(means.dumps),
       requests_(means.requests),
       queries_(means.queries),
+      background_(means.background),
       recorder_options_(means.options),
       is_system_wide_(means.options.system_wide.has_value()) {}
 
@@ -69,17 +74,29 @@ void Endings::Handle(Target& target, Ending ending) {
   to_close_.insert(target.process_id);
 }
 
+struct Endings::Closing {
+  ProfilePlan plan;
+  bool is_written;   // its own final dump is its last one
+  bool has_dump;     // a last dump is to be written, if it has tallies
+  bool has_summary;  // of how its stacks end
+  // As read in the background.
+  bool has_tallies = false;
+  TallySums sums = {};
+  std::optional<Dumps::Filled> filled = {};
+  std::optional<profile::StackEnds> stack_ends = {};
+};
+
 void Endings::CloseEnded(absl::Time now) {
-  // A process's own last dump may still be in progress. A system-wide recording does not block on it.
+  // Dumps may still be in progress. A system-wide recording does not block on them.
   const auto waits = [&](uint64_t process_id) {
-    return unwinding_.IsWorthWaiting(process_id, now) || (is_system_wide_ && requests_.answers().IsRunning(process_id));
+    return unwinding_.IsWorthWaiting(process_id, now) || dumps_.IsWriting(process_id) ||
+           (is_system_wide_ && requests_.answers().IsRunning(process_id));
   };
-  if (std::all_of(to_close_.begin(), to_close_.end(), waits)) return;
+  if (is_closing_ || std::all_of(to_close_.begin(), to_close_.end(), waits)) return;
   if (is_system_wide_ && now - exits_handled_ < kExitPause) return;
   exits_handled_ = now;
-  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.entries().ReadAllTallies();
-  if (!tallies.ok()) return Fail(tallies.status());
-  std::vector<Target*> closing;
+  const auto closing = std::make_shared<std::vector<Closing>>();
+  std::vector<const Target*> shown;
   for (const uint64_t process_id : std::exchange(to_close_, {})) {
     Target* target = targets_.Find(process_id);
     if (target == nullptr) continue;
@@ -87,53 +104,90 @@ void Endings::CloseEnded(absl::Time now) {
       to_close_.insert(process_id);
       continue;
     }
-    closing.push_back(target);
+    closing->push_back(Plan(*target));
+    if (recorder_options_.show_books) shown.push_back(target);
   }
-  if (recorder_options_.show_books) {
-    std::vector<const Target*> shown;
-    std::copy_if(closing.begin(), closing.end(), std::back_inserter(shown), [&](const Target* target) {
-      return dumps_.HasProfile(*target, !(*tallies)[target->process_id].empty());
-    });
-    dumps_.SayBooks(std::move(shown));
-  }
-  for (Target* target : closing) CloseOne(*target, (*tallies)[target->process_id]);
+  dumps_.SayBooks(std::move(shown));
+  is_closing_ = true;
+  const auto status = std::make_shared<absl::Status>();
+  background_.Run([this, closing, status] { ReadAndFill(*closing, *status); },
+                  [this, closing, status] {
+                    is_closing_ = false;
+                    if (!status->ok()) Fail(*status);
+                    for (const Closing& one : *closing) {
+                      Target* target = targets_.Find(one.plan.process.process_id);
+                      if (target == nullptr) continue;
+                      if (status->ok()) {
+                        CloseOne(*target, one);
+                      } else {
+                        to_close_.insert(target->process_id);
+                      }
+                    }
+                  });
 }
 
-void Endings::CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tallies) {
-  const uint64_t process_id = target.process_id;
+Endings::Closing Endings::Plan(Target& target) {
   // If the process's own final dump failed, the collector writes one.
-  if (requests_.answers().WaitFor(process_id) != 0) {
+  if (requests_.answers().WaitFor(target.process_id) != 0) {
     failed_ = true;
     target.own_final = false;
   }
-  const bool has_profile = dumps_.HasProfile(target, !tallies.empty());
   // A process with a final dump of its own gets no second one, unless -o was given.
   const bool is_written = target.own_final && !recorder_options_.prefix_given;
-  const bool is_wanted = target.policy.dump_at_exit == DumpAtExit::kAlways ||
-                         (target.policy.dump_at_exit == DumpAtExit::kFatal && IsFatal(*target.ending));
+  const bool is_asked = target.policy.dump_at_exit == DumpAtExit::kAlways ||
+                        (target.policy.dump_at_exit == DumpAtExit::kFatal && IsFatal(*target.ending));
+  const bool is_wanted = dumps_.IsWanted(target);
+  return {.plan = dumps_.Plan(target),
+          .is_written = is_written,
+          .has_dump = is_wanted && is_asked && !is_written && !IsLeftToOther(target),
+          .has_summary = is_wanted && is_written && !is_system_wide_};
+}
+
+// In the background: uses only what is thread-safe.
+void Endings::ReadAndFill(std::vector<Closing>& closing, absl::Status& status) const {
+  const bpf::Entries& entries = books_.entries();
+  absl::flat_hash_map<uint64_t, std::vector<bpf::TallyEntry>> tallies;
+  for (const Closing& one : closing) tallies[one.plan.process.process_id] = {};
+  status = entries.VisitTallies([&](uint64_t process_id, const bpf::TallyEntry& entry) {
+    if (const auto found = tallies.find(process_id); found != tallies.end()) found->second.push_back(entry);
+  });
+  if (!status.ok()) return;
+  for (Closing& one : closing) {
+    std::vector<bpf::TallyEntry>& own = tallies[one.plan.process.process_id];
+    one.has_tallies = !own.empty();
+    one.sums = SumTallies(own);
+    if (!one.has_summary && (!one.has_dump || own.empty())) continue;
+    const profile::Profile profile = BuildProfile(entries, one.plan.subject, std::move(own), one.plan.mappings_lost);
+    if (one.has_dump) one.filled = dumps_.Fill(profile);
+    if (one.has_summary) one.stack_ends = profile.stack_ends;
+  }
+}
+
+void Endings::CloseOne(Target& target, const Closing& closing) {
+  const uint64_t process_id = target.process_id;
+  const bool has_profile = dumps_.HasProfile(target, closing.has_tallies);
   // Short-lived processes, such as the helpers of a shell script, often end before their first sample.
-  const bool is_empty = tallies.empty();
-  if (has_profile && is_empty && !is_written && !is_system_wide_) {
+  if (has_profile && !closing.has_tallies && !closing.is_written && !is_system_wide_) {
     dumps_.AddWithoutSamples(target.name);
   }
   std::string path;
-  if (has_profile && !is_written && is_wanted && !is_empty && !IsLeftToOther(target)) {
-    const profile::Profile profile = dumps_.Build(target, tallies);
-    if (absl::StatusOr<std::string> written = dumps_.WriteProfile(target, HEAPTAP_DUMP_FINAL, profile); written.ok()) {
+  if (closing.filled.has_value()) {
+    if (absl::StatusOr<std::string> written = dumps_.Publish(target, HEAPTAP_DUMP_FINAL, *closing.filled);
+        written.ok()) {
       path = *std::move(written);
       // At once, so that the next collector does not write it again.
       if (states_ != nullptr) books_.MarkClosed(process_id);
       if (!target.own_final && !is_system_wide_) {
-        for (const std::string& line : dumps_.LeakReport(target, profile.Leaks(), path)) base::SayPlain(line);
+        for (const std::string& line : dumps_.LeakReport(target, closing.filled->live, path)) base::SayPlain(line);
       }
     }
   }
-  if (has_profile && is_written && !is_system_wide_) {
+  if (has_profile && closing.stack_ends.has_value()) {
     if (!recorder_options_.follow) base::Say(absl::StrCat("process ", target.pid, " wrote its last dump itself"));
-    dumps_.AddStackEnds(dumps_.Build(target, tallies));
+    dumps_.AddStackEnds(*closing.stack_ends);
   }
   if (is_system_wide_ && has_profile) {
-    ended_.push_front({.summary = queries_.Summarise(target, tallies),
+    ended_.push_front({.summary = queries_.Summarise(target, closing.sums),
                        .ended = target.ending->time,
                        .status = target.ending->status,
                        .by_oom_kill = target.ending->by_oom_kill,
@@ -159,7 +213,15 @@ void Endings::Close(uint64_t process_id) {
 
 void Endings::ForgetClosed() {
   if (closed_.empty()) return;
-  if (absl::Status status = books_.Forget(std::exchange(closed_, {})); !status.ok()) Fail(status);
+  // A dump of what a process was before its exec, or before a reset, may still be in progress.
+  std::set<uint64_t> waiting;
+  for (const uint64_t process_id : closed_) {
+    if (dumps_.IsWriting(process_id)) waiting.insert(process_id);
+  }
+  std::set<uint64_t> forgotten = std::exchange(closed_, std::move(waiting));
+  for (const uint64_t process_id : closed_) forgotten.erase(process_id);
+  if (forgotten.empty()) return;
+  if (absl::Status status = books_.Forget(forgotten); !status.ok()) Fail(status);
 }
 
 void Endings::FindUnnoticed() {

@@ -18,6 +18,7 @@
 #include "userspace/bpf/books.h"
 #include "userspace/profile/figures.h"
 #include "userspace/recording/address_spaces.h"
+#include "userspace/recording/background.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/dumps.h"
 #include "userspace/recording/queries.h"
@@ -42,6 +43,7 @@ class Endings {
     Dumps& dumps;
     Requests& requests;
     Queries& queries;
+    Background& background;
     const RecorderOptions& options;
   };
   explicit Endings(const Means& means);
@@ -63,7 +65,7 @@ class Endings {
   void ForgetClosedByPredecessor();
   void FinishOrphans(absl::FunctionRef<void()> pump);
 
-  // Writes the last dumps of targets that have ended, and closes their books.
+  // Writes the last dumps of targets that have ended, and closes their books. The background does most of it.
   void CloseEnded(absl::Time now);
   // Closes the books of a target without a dump.
   void Close(uint64_t process_id);
@@ -83,7 +85,11 @@ class Endings {
 
   // The target of this PID whose books ended with a reset that no event has told; null: there is none.
   const Target* FindReset(pid_t pid, const std::map<uint64_t, Unnoticed>& ended) const;
-  void CloseOne(Target& target, const std::vector<bpf::TallyEntry>& tallies);
+  // What is done with the books of a target that has ended.
+  struct Closing;
+  Closing Plan(Target& target);
+  void ReadAndFill(std::vector<Closing>& closing, absl::Status& status) const;
+  void CloseOne(Target& target, const Closing& closing);
   // Whether another living collector records the process too, and so writes its last dump.
   bool IsLeftToOther(const Target& target);
   void Fail(const absl::Status& status);
@@ -96,10 +102,12 @@ class Endings {
   Dumps& dumps_;
   Requests& requests_;
   Queries& queries_;
+  Background& background_;
   const RecorderOptions& recorder_options_;
   const bool is_system_wide_;
   TargetStates* states_ = nullptr;
   std::set<uint64_t> to_close_;  // ended, not closed yet
+  bool is_closing_ = false;      // in the background
   std::set<uint64_t> closed_;    // process ids whose books are to be deleted
   std::deque<profile::EndedProcess> ended_;
   uint64_t events_lost_ = 0;  // as of the last FindUnnoticed

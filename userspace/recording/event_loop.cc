@@ -79,6 +79,7 @@ EventLoop::EventLoop(const Means& means)
       requests_(means.requests),
       queries_(means.queries),
       endings_(means.endings),
+      background_(means.background),
       options_(means.options) {}
 
 void EventLoop::Fail(const absl::Status& status) {
@@ -86,7 +87,9 @@ void EventLoop::Fail(const absl::Status& status) {
   base::Say(status.message());
 }
 
-std::vector<int> EventLoop::fds() const { return {books_.events_fd(), books_.unwind().raw_stacks_fd(), errands_.fd()}; }
+std::vector<int> EventLoop::fds() const {
+  return {books_.events_fd(), books_.unwind().raw_stacks_fd(), errands_.fd(), background_.fd()};
+}
 
 void EventLoop::Pump() {
   const absl::Time now = absl::Now();
@@ -96,13 +99,18 @@ void EventLoop::Pump() {
   unwinding_.BeginBatch();
   // One Pump after they were closed: at a reset, an eBPF program may have been in the middle of an entry.
   endings_.ForgetClosed();
+  // Later, because it closes books too.
+  background_.HandleDone();
   absl::StatusOr<Batch> batch = TakeBatch();
   if (!batch.ok()) return Fail(batch.status());
   CountEvents(batch->events);
   HandleTablesWanted(*batch);
   HandleInOrder(*batch);
   endings_.FindUnnoticed();
-  if (everyone_ != nullptr) everyone_->InspectNewcomers();
+  if (everyone_ != nullptr) {
+    everyone_->InspectNewcomers();
+    everyone_->FoldSome();
+  }
   endings_.CloseEnded(now);
   unwinding_.tables().kernel().Balance(now);
   requests_.HandlePostponed();

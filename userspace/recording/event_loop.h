@@ -21,6 +21,7 @@
 #include "userspace/profile/figures.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/allocators.h"
+#include "userspace/recording/background.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/endings.h"
 #include "userspace/recording/everyone.h"
@@ -49,6 +50,7 @@ class EventLoop {
     Requests& requests;
     Queries& queries;
     Endings& endings;
+    Background& background;
     const RecorderOptions& options;
   };
   explicit EventLoop(const Means& means);
@@ -111,6 +113,7 @@ class EventLoop {
   Requests& requests_;
   Queries& queries_;
   Endings& endings_;
+  Background& background_;
   const RecorderOptions& options_;
   Everyone* everyone_ = nullptr;
   // Read, but later than the events that were read with them.

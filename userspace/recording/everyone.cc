@@ -50,7 +50,8 @@ Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
                .hands = hands_,
                .targets = targets_,
                .spaces = spaces_,
-               .dumps = dumps_}),
+               .dumps = dumps_,
+               .background = means.background}),
       newcomers_(hands_, base::SubordinateIds::OfSystem()) {}
 
 void Everyone::Fail(const absl::Status& status) {
@@ -238,7 +239,7 @@ void Everyone::Tick(absl::Time now) {
     const absl::Duration every = target.policy.every;
     if (target.ending.has_value() || every <= absl::ZeroDuration() || now - target.dumped < every) continue;
     target.dumped = now;
-    if (dumps_.HasProfile(target)) dumps_.Write(target, HEAPTAP_DUMP_INTERVAL).IgnoreError();
+    if (dumps_.HasProfile(target)) dumps_.Write(target, HEAPTAP_DUMP_INTERVAL);
   }
   if (states_ != nullptr) {
     if (absl::Status status = upkeep_.SaveStates(*states_, now); !status.ok()) Fail(status);

@@ -19,6 +19,7 @@
 #include "userspace/elf/mappings.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/allocators.h"
+#include "userspace/recording/background.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/dumps.h"
 #include "userspace/recording/endings.h"
@@ -52,6 +53,7 @@ class Everyone {
     Dumps& dumps;
     Requests& requests;
     Endings& endings;
+    Background& background;
   };
   // What only the recorder can do.
   struct Calls {
@@ -93,6 +95,9 @@ class Everyone {
 
   // To be called every second: rates, budget, scheduled dumps, age of dumps.
   void Tick(absl::Time now);
+  // To be called often: goes on with what Tick has begun (Upkeep).
+  void FoldSome() { upkeep_.FoldSome(); }
+  bool IsFolding() const { return upkeep_.IsFolding(); }
   bool failed() const { return failed_; }
 
  private:

@@ -38,7 +38,8 @@ void DrainOtherLayouts(const bpf::Pins& pins, const std::string& states_folder, 
         ending.space = std::make_shared<AddressSpace>(std::move(state->space));
       }
       target.ending = std::move(ending);
-      dumps.WriteProfile(target, HEAPTAP_DUMP_FINAL, BuildOtherProfile(*books, dumps.Subject(target))).IgnoreError();
+      const Dumps::Filled filled = dumps.Fill(BuildOtherProfile(*books, dumps.Subject(target)));
+      dumps.Publish(target, HEAPTAP_DUMP_FINAL, filled).IgnoreError();
     }
     other.RemoveAll();
     base::Say(absl::StrCat("ended the recording of another heaptap version (", layout,

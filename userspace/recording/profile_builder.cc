@@ -6,10 +6,14 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "userspace/profile/contexts.h"
 
 namespace heaptap::recording {
 namespace {
+
+// To read a tally.
+constexpr absl::Duration kTallyTime = absl::Microseconds(1);
 
 void AddLossWarnings(const bpf::Losses& losses, absl::string_view whose, std::vector<std::string>& warnings) {
   for (uint32_t reason = 0; reason < losses.size(); reason++) {
@@ -60,6 +64,17 @@ std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, const P
     if (const auto known = names.find(tid); known != names.end()) known->second = std::move(name);
   }
   return names;
+}
+
+absl::StatusOr<OwnTallies> ReadOwnTallies(const bpf::Entries& entries, uint64_t process_id) {
+  const absl::Time begin = absl::Now();
+  absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = entries.ReadTallies(process_id);
+  if (!tallies.ok()) return tallies.status();
+  OwnTallies own = {.tallies = *std::move(tallies)};
+  const absl::Duration all = absl::Now() - begin;
+  own.cost = std::min(all, kTallyTime * own.tallies.size());
+  own.of_others = all - own.cost;
+  return own;
 }
 
 StackFrames ProgramFrames(const bpf::Entries& entries, const ProfileSubject& subject, uint64_t stack_id) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the kernel's books to a profile of one process.
+// From the kernel's books to a profile of one process. Thread-safe, also while another thread uses the books, as far as
+// ProfileSubject::name_threads is.
 #ifndef HEAPTAP_USERSPACE_RECORDING_PROFILE_BUILDER_H_
 #define HEAPTAP_USERSPACE_RECORDING_PROFILE_BUILDER_H_
 
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "userspace/bpf/entries.h"
 #include "userspace/bpf/other_layout.h"
@@ -41,6 +43,14 @@ struct ProfileSubject {
 // has the name heap:"arena 1". May hold any byte.
 std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, const ProfileSubject& subject,
                                             const std::set<uint32_t>& tids);
+
+// The tallies of one process.
+struct OwnTallies {
+  std::vector<bpf::TallyEntry> tallies;
+  absl::Duration cost = {};       // the share of these tallies in the time for reading the map
+  absl::Duration of_others = {};  // the rest of that time
+};
+absl::StatusOr<OwnTallies> ReadOwnTallies(const bpf::Entries& entries, uint64_t process_id);
 
 // The program's part of a stack.
 struct StackFrames {

@@ -2,14 +2,13 @@
 #include "userspace/recording/queries.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/facts.h"
-#include "userspace/profile/estimate.h"
 
 namespace heaptap::recording {
 namespace {
@@ -28,6 +27,10 @@ absl::Status NoControlBlock(pid_t pid) {
 absl::Status NoTime(const Target& target) {
   return absl::ResourceExhaustedError(absl::StrCat("too many profiles of the user of process ", target.pid,
                                                    " were asked for; try again in some seconds"));
+}
+
+absl::Status FoldsFirst() {
+  return absl::ResourceExhaustedError("the tallies of ended threads are being added up; try again in some seconds");
 }
 
 absl::Status NotSettled(const Target& target) {
@@ -56,7 +59,7 @@ std::optional<profile::ProcessRef> Queries::FindProcess(pid_t pid) {
   return profile::ProcessRef{target->pid, target->process_id};
 }
 
-profile::ProcessSummary Queries::Summarise(const Target& target, const std::vector<bpf::TallyEntry>& tallies) {
+profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums& sums) {
   profile::ProcessSummary summary;
   summary.pid = target.pid;
   summary.process_id = target.process_id;
@@ -65,18 +68,12 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const std::vect
   summary.service = target.service;
   summary.control_group = target.control_group;
   summary.recorded_since = target.since;
-  std::set<uint64_t> stacks;
-  for (const bpf::TallyEntry& entry : tallies) {
-    const profile::Estimate allocated = profile::ToEstimate(entry.tally.allocated);
-    const profile::Estimate live = profile::LiveEstimate(entry.tally);
-    summary.live_bytes += live.bytes;
-    summary.live_objects += live.objects;
-    summary.allocated_bytes += allocated.bytes;
-    summary.allocated_objects += allocated.objects;
-    summary.samples += allocated.samples;
-    stacks.insert(entry.stack_id);
-  }
-  summary.contexts = stacks.size();
+  summary.live_bytes = sums.live.bytes;
+  summary.live_objects = sums.live.objects;
+  summary.allocated_bytes = sums.allocated.bytes;
+  summary.allocated_objects = sums.allocated.objects;
+  summary.samples = sums.allocated.samples;
+  summary.contexts = sums.contexts;
   if (target.ending.has_value()) {
     summary.owner = target.owner;
     summary.peak_bytes = static_cast<double>(target.ending->peak);
@@ -101,33 +98,35 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const std::vect
   return summary;
 }
 
-const std::vector<profile::ProcessSummary>& Queries::Summaries() {
-  if (summaries_.has_value()) return *summaries_;
-  summaries_made_ = absl::Now();
-  summaries_ = MakeSummaries();
-  summaries_cost_ = absl::Now() - summaries_made_;
-  return *summaries_;
+absl::StatusOr<Queries::SummariesPlan> Queries::PlanSummaries() {
+  if (summaries_.has_value()) return SummariesPlan{.known = summaries_, .hold = nullptr};
+  if (!dumps_.MayBeRead()) return FoldsFirst();
+  for (const auto& [process_id, target] : targets_) dumps_.TakeFrees(target);
+  return SummariesPlan{.known = std::nullopt, .hold = dumps_.Hold()};
 }
 
-std::vector<profile::ProcessSummary> Queries::MakeSummaries() {
-  std::vector<profile::ProcessSummary> summaries;
-  for (const auto& [process_id, target] : targets_) dumps_.TakeFrees(target);
-  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.entries().ReadAllTallies();
-  if (!tallies.ok()) return summaries;
-  if (const absl::Time now = absl::Now(); now - active_read_ >= kActiveInterval) {
-    active_read_ = now;
+std::vector<profile::ProcessSummary> Queries::MakeSummaries(const absl::flat_hash_map<uint64_t, TallySums>& sums,
+                                                            absl::Duration cost) {
+  const absl::Time begin = absl::Now();
+  if (begin - active_read_ >= kActiveInterval) {
+    active_read_ = begin;
     for (auto& [process_id, target] : targets_) {
       controls_.ReadActive(target);
       requests_.NoteOwner(target);
     }
   }
+  std::vector<profile::ProcessSummary> summaries;
+  const TallySums none;
   for (const auto& [process_id, target] : targets_) {
-    const std::vector<bpf::TallyEntry>& own = (*tallies)[process_id];
-    if (target.ending.has_value() || !target.policy.record || !dumps_.HasProfile(target, !own.empty())) continue;
-    summaries.push_back(Summarise(target, own));
+    const auto own = sums.find(process_id);
+    const bool has_tallies = own != sums.end();
+    if (target.ending.has_value() || !target.policy.record || !dumps_.HasProfile(target, has_tallies)) continue;
+    summaries.push_back(Summarise(target, has_tallies ? own->second : none));
   }
-  std::sort(summaries.begin(), summaries.end(),
-            [](const profile::ProcessSummary& a, const profile::ProcessSummary& b) { return a.pid < b.pid; });
+  std::ranges::sort(summaries, {}, &profile::ProcessSummary::pid);
+  summaries_ = summaries;
+  summaries_made_ = absl::Now();
+  summaries_cost_ = cost + (summaries_made_ - begin);
   return summaries;
 }
 
@@ -139,12 +138,13 @@ absl::StatusOr<std::optional<uid_t>> Queries::Owner(const profile::ProcessRef& p
   return (*target)->owner;
 }
 
-absl::StatusOr<Target*> Queries::FindForProfile(const profile::ProcessRef& process) {
+absl::StatusOr<ProfilePlan> Queries::Plan(const profile::ProcessRef& process) {
   absl::StatusOr<Target*> target = FindForClient(process);
   if (!target.ok()) return target.status();
   if (!requests_.HasTime(**target)) return NoTime(**target);
   if (!requests_.IsSettled(**target)) return NotSettled(**target);
-  return target;
+  if (!dumps_.MayBeRead()) return FoldsFirst();
+  return dumps_.Plan(**target);
 }
 
 absl::StatusOr<profile::ResidentBytes> Queries::ResidentOf(const Target& target) {
@@ -165,35 +165,31 @@ std::vector<profile::CoveragePart> Queries::CoverageOf(Target& target, double li
   return profile::Cover(*resident, statistics.has_value() ? &*statistics : nullptr, live);
 }
 
-absl::Status Queries::MayRead(const profile::ProcessRef& process) {
-  const absl::StatusOr<Target*> target = FindForProfile(process);
-  if (target.ok()) dumps_.TakeFrees(**target);
-  return target.status();
-}
-
-absl::StatusOr<profile::Snapshot> Queries::Snapshot(const profile::ProcessRef& process, const LiveBlocks* blocks) {
-  absl::StatusOr<Target*> target = FindForProfile(process);
+absl::StatusOr<profile::Snapshot> Queries::Finish(const ProfilePlan& plan, BuiltProfile& built, bool with_coverage) {
+  absl::StatusOr<Target*> target = FindForClient(plan.process);
   if (!target.ok()) return target.status();
   const absl::Time begin = absl::Now();
-  absl::StatusOr<profile::Profile> profile = dumps_.Build(**target, blocks);
-  profile::Snapshot snapshot;
-  if (blocks != nullptr && profile.ok()) snapshot.coverage = CoverageOf(**target, profile->Live().bytes);
-  requests_.Charge(**target, begin - (blocks == nullptr ? absl::ZeroDuration() : blocks->cost));
-  if (!profile.ok()) return profile.status();
-  snapshot.profile = *std::move(profile);
-  snapshot.process_id = (*target)->process_id;
-  if (const AddressSpace* space = dumps_.Space(**target); space != nullptr) snapshot.executable = space->executable;
+  dumps_.Complete(**target, built.profile);
+  profile::Snapshot snapshot = {.profile = std::move(built.profile), .process_id = plan.process.process_id};
+  if (with_coverage) snapshot.coverage = CoverageOf(**target, snapshot.profile.Live().bytes);
+  if (plan.space != nullptr) snapshot.executable = plan.space->executable;
   snapshot.time = absl::Now();
+  requests_.Charge(**target, begin - built.cost);
   return snapshot;
 }
 
-absl::StatusOr<std::string> Queries::DumpOne(const profile::ProcessRef& process) {
-  absl::StatusOr<Target*> target = FindForProfile(process);
+absl::StatusOr<std::string> Queries::Publish(const profile::ProcessRef& process, const Dumps::Filled& filled) {
+  absl::StatusOr<Target*> target = FindForClient(process);
   if (!target.ok()) return target.status();
-  const absl::Time begin = absl::Now();
-  absl::StatusOr<std::string> path = dumps_.Write(**target, HEAPTAP_DUMP_MANUAL);
-  requests_.Charge(**target, begin);
-  return path;
+  requests_.Charge(**target, absl::Now() - filled.cost);
+  return dumps_.Publish(**target, HEAPTAP_DUMP_MANUAL, filled);
+}
+
+absl::Status Queries::DumpOne(const profile::ProcessRef& process) {
+  absl::StatusOr<Target*> target = FindForClient(process);
+  if (!target.ok()) return target.status();
+  dumps_.Write(**target, HEAPTAP_DUMP_MANUAL);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<profile::AllocatorFigures> Queries::ReadAllocatorFigures(const profile::ProcessRef& process) {
@@ -245,11 +241,12 @@ absl::Status Queries::SetRate(const profile::ProcessRef& process, std::optional<
   return absl::OkStatus();
 }
 
-profile::CollectorFigures Queries::Figures(const profile::CountsByName& events) {
+profile::CollectorFigures Queries::Figures(std::vector<profile::ProcessSummary> processes,
+                                           const profile::CountsByName& events) {
   profile::CollectorFigures figures;
   figures.version = HEAPTAP_VERSION;
   figures.revision = books_.layout();
-  figures.processes = Summaries();
+  figures.processes = std::move(processes);
   figures.events = events;
   const bpf::Losses losses = books_.entries().ReadLosses(0);
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) {
@@ -262,12 +259,20 @@ profile::CollectorFigures Queries::Figures(const profile::CountsByName& events) 
 }
 
 std::optional<profile::ProcessRef> Queries::LargestProcess() {
-  const std::vector<profile::ProcessSummary>& summaries = Summaries();
-  const auto largest = std::max_element(
-      summaries.begin(), summaries.end(),
-      [](const profile::ProcessSummary& a, const profile::ProcessSummary& b) { return a.live_bytes < b.live_bytes; });
-  if (largest == summaries.end()) return std::nullopt;
-  return largest->ref();
+  const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
+  if (!processes.ok()) return std::nullopt;
+  std::optional<profile::ProcessRef> largest;
+  // Signed: a free that races with its allocation can leave it below 0.
+  int64_t most = 0;
+  for (const auto& [process_id, target] : targets_) {
+    const auto found = processes->find(process_id);
+    if (found == processes->end() || target.ending.has_value() || !dumps_.HasProfile(target)) continue;
+    const auto live = static_cast<int64_t>(found->second.process.figures.live_weight);
+    if (largest.has_value() && live <= most) continue;
+    largest = {target.pid, process_id};
+    most = live;
+  }
+  return largest;
 }
 
 }  // namespace heaptap::recording

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -19,8 +20,9 @@
 #include "userspace/profile/snapshot.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/dumps.h"
-#include "userspace/recording/live_blocks.h"
+#include "userspace/recording/profile_plan.h"
 #include "userspace/recording/requests.h"
+#include "userspace/recording/tally_sums.h"
 #include "userspace/recording/target.h"
 #include "userspace/recording/target_table.h"
 #include "userspace/worker/hands.h"
@@ -46,26 +48,41 @@ class Queries {
         dumps_(means.dumps),
         requests_(means.requests) {}
 
-  // Made once after each ForgetSummaries, because it reads all tallies. Valid until the next ForgetSummaries, or a call
-  // that changes a process.
-  const std::vector<profile::ProcessSummary>& Summaries();
+  // Summaries of all processes are made in two steps. Another thread does the second one, SumAllTallies, unless the
+  // summaries are known.
+  struct SummariesPlan {
+    std::optional<std::vector<profile::ProcessSummary>> known;
+    ReadingHold hold;
+  };
+  // ResourceExhausted: ask again later.
+  absl::StatusOr<SummariesPlan> PlanSummaries();
+  // `cost`: of SumAllTallies.
+  std::vector<profile::ProcessSummary> MakeSummaries(const absl::flat_hash_map<uint64_t, TallySums>& sums,
+                                                     absl::Duration cost);
   // To be called when something may have changed. With very many call paths, the summaries stay for a time.
   void ForgetSummaries(absl::Time now);
-  profile::ProcessSummary Summarise(const Target& target, const std::vector<bpf::TallyEntry>& tallies);
+  profile::ProcessSummary Summarise(const Target& target, const TallySums& sums);
   absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process);
-  // ResourceExhausted, also of DumpOne: the user of the process has used up the time of the account, or stacks of the
-  // process wait for unwind tables; ask again later.
-  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process, const LiveBlocks* blocks = nullptr);
-  // Whether Snapshot would be made now. For a caller who reads the blocks first, in a thread of its own.
-  absl::Status MayRead(const profile::ProcessRef& process);
-  absl::StatusOr<std::string> DumpOne(const profile::ProcessRef& process);
+
+  // A profile is made in three steps, of which another thread does the second one, BuildPlanned.
+  // ResourceExhausted: the user of the process has used up the time of the account, or stacks of the process wait for
+  // unwind tables, or tallies are to be folded; ask again later.
+  absl::StatusOr<ProfilePlan> Plan(const profile::ProcessRef& process);
+  // Takes `built.profile`. `with_coverage`: with the parts of the resident memory.
+  absl::StatusOr<profile::Snapshot> Finish(const ProfilePlan& plan, BuiltProfile& built, bool with_coverage);
+  // The next step for a dump, after Dumps::Fill: reports it, and returns its path.
+  absl::StatusOr<std::string> Publish(const profile::ProcessRef& process, const Dumps::Filled& filled);
+  // A dump that no account pays for, in the background, which prints its errors.
+  absl::Status DumpOne(const profile::ProcessRef& process);
+
   absl::StatusOr<profile::AllocatorFigures> ReadAllocatorFigures(const profile::ProcessRef& process);
   // ResourceExhausted: the user of the process has used up the time of the account.
   absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process);
   absl::Status SetActive(const profile::ProcessRef& process, bool active);
   absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample);
   // `events`: of the recording, by kind.
-  profile::CollectorFigures Figures(const profile::CountsByName& events);
+  profile::CollectorFigures Figures(std::vector<profile::ProcessSummary> processes,
+                                    const profile::CountsByName& events);
   // The process with the most live memory; none if none is recorded.
   std::optional<profile::ProcessRef> LargestProcess();
   // The recorded process that has this PID now.
@@ -75,9 +92,6 @@ class Queries {
   std::vector<profile::CoveragePart> CoverageOf(Target& target, double live);
   absl::StatusOr<profile::ResidentBytes> ResidentOf(const Target& target);
   absl::StatusOr<Target*> FindForClient(const profile::ProcessRef& process);
-  // The same, if there is time for a profile.
-  absl::StatusOr<Target*> FindForProfile(const profile::ProcessRef& process);
-  std::vector<profile::ProcessSummary> MakeSummaries();
 
   const bpf::Books& books_;
   worker::Hands& hands_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/recording/recorder.h"
 
+#include <poll.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +30,9 @@ constexpr absl::Duration kHandsPatience = absl::Seconds(10);
 
 // For the files of a process that a command attaches to.
 constexpr absl::Duration kPatience = absl::Seconds(60);
+
+// At the end of a system-wide recording, for dumps that are being written.
+constexpr absl::Duration kBackgroundPatience = absl::Seconds(10);
 
 absl::StatusOr<DumpFolder> OpenFolder(const RecorderOptions& options) {
   return DumpFolder::Open(options.system_wide.has_value() ? absl::StrCat(options.system_wide->state_folder, "/heaptap")
@@ -130,7 +135,9 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
               .mapping_events = *mapping_events_,
               .processes = books_->processes(),
               .hands = hands_,
-              .spaces = spaces_},
+              .spaces = spaces_,
+              .targets = targets_,
+              .background = background_},
              options_, std::move(folder)),
       requests_({.books = *books_,
                  .errands = errands_,
@@ -157,6 +164,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                 .dumps = dumps_,
                 .requests = requests_,
                 .queries = queries_,
+                .background = background_,
                 .options = options_}),
       loop_({.books = *books_,
              .mapping_events = *mapping_events_,
@@ -169,7 +177,9 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
              .requests = requests_,
              .queries = queries_,
              .endings = endings_,
-             .options = options_}) {}
+             .background = background_,
+             .options = options_}),
+      background_(options_.system_wide.has_value() ? Background::Place::kOwnThread : Background::Place::kCaller) {}
 
 absl::Status Recorder::StartSystemWide() {
   const SystemWide& system_wide = *options_.system_wide;
@@ -184,7 +194,8 @@ absl::Status Recorder::StartSystemWide() {
                                     .unwinding = unwinding_,
                                     .dumps = dumps_,
                                     .requests = requests_,
-                                    .endings = endings_},
+                                    .endings = endings_,
+                                    .background = background_},
                     options_,
                     Everyone::Calls{.record_running = [this](pid_t pid) { return RecordRunning(pid); },
                                     .pump = [this] { loop_.Pump(); }});
@@ -293,7 +304,15 @@ absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {
 
 void Recorder::DumpAll(heaptap_dump_kind kind) {
   for (auto& [process_id, target] : targets_) {
-    if (!target.ending.has_value() && dumps_.HasProfile(target)) dumps_.Write(target, kind).IgnoreError();
+    if (!target.ending.has_value() && dumps_.HasProfile(target)) dumps_.Write(target, kind);
+  }
+}
+
+void Recorder::FinishBackground() {
+  for (const absl::Time end = absl::Now() + kBackgroundPatience; background_.size() > 0 && absl::Now() < end;) {
+    pollfd done = {.fd = background_.fd(), .events = POLLIN, .revents = 0};
+    poll(&done, 1, static_cast<int>(absl::ToInt64Milliseconds(kPumpInterval)));
+    Pump();
   }
 }
 
@@ -330,7 +349,7 @@ void Recorder::Finish() {
   for (auto& [process_id, target] : targets_) {
     if (requests_.answers().WaitFor(process_id) != 0) failed_ = true;
     if (!dumps_.HasProfile(target)) continue;
-    dumps_.Write(target, HEAPTAP_DUMP_FINAL).IgnoreError();
+    dumps_.Write(target, HEAPTAP_DUMP_FINAL);
     dumped.push_back(&target);
   }
   if (options_.show_books) dumps_.SayBooks(std::move(dumped));

@@ -32,6 +32,7 @@
 #include "userspace/profile/figures.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/allocators.h"
+#include "userspace/recording/background.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/dump_folder.h"
 #include "userspace/recording/dumps.h"
@@ -88,8 +89,10 @@ class Recorder {
   // Handles everything that has happened since the last call.
   void Pump() { loop_.Pump(); }
 
-  // Writes a dump of each target.
+  // Writes a dump of each target, in the background if the recording is system-wide.
   void DumpAll(heaptap_dump_kind kind);
+  // Pumps until nothing is done in the background, at most some seconds.
+  void FinishBackground();
   // Ends the recording: writes last dumps of the targets that still live, and restores their control blocks.
   void Finish();
   // Ends a system-wide recording without dumps: removes it from the kernel and restores control blocks.
@@ -112,10 +115,12 @@ class Recorder {
   // Everyone::Tick and SetRules are to be called.
   Everyone& everyone() { return *everyone_; }
   Queries& queries() { return queries_; }
-  // For ReadLiveBlocks in other threads.
+  // For reading in other threads.
   const bpf::Entries& entries() const { return books_->entries(); }
   Surveys& surveys() { return surveys_; }
-  profile::CollectorFigures Figures() { return queries_.Figures(loop_.events_counted()); }
+  profile::CollectorFigures Figures(std::vector<profile::ProcessSummary> processes) {
+    return queries_.Figures(std::move(processes), loop_.events_counted());
+  }
 
  private:
   Recorder(const RecorderOptions& options, DumpFolder folder, Kernel kernel);
@@ -142,6 +147,7 @@ class Recorder {
   Surveys surveys_;
   Endings endings_;
   EventLoop loop_;
+  Background background_;  // its thread ends before what it uses
   bool failed_ = false;
 
   // For a system-wide recording.

@@ -66,14 +66,14 @@ void Requests::HandleTrigger(Target& target, heaptap_dump_kind kind) {
     target.postponed = kind;
     return;
   }
-  if (!HasTime(target) || !IsSettled(target)) {
+  if (!HasTime(target) || !IsSettled(target) || dumps_.IsBusy() || dumps_.IsWriting(target.process_id)) {
     target.postponed = kind;
     return;
   }
   target.triggered = now;
   target.postponed.reset();
-  dumps_.Write(target, kind).IgnoreError();
-  Charge(target, now);
+  dumps_.Write(target, kind,
+               [this](const Target& written, absl::Duration cost) { Charge(written, absl::Now() - cost); });
 }
 
 bool Requests::IsSettled(const Target& target) {

@@ -2,6 +2,7 @@
 #include "userspace/recording/upkeep.h"
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -22,6 +23,11 @@ constexpr absl::Duration kSaveTime = absl::Milliseconds(100);
 // Time for reading mappings again after lost mapping events, in each second.
 constexpr absl::Duration kRepairTime = absl::Milliseconds(100);
 
+// Time for folding, each time.
+constexpr absl::Duration kFoldTime = absl::Milliseconds(10);
+// Tallies of a process that are folded even if it took that time to look which of its threads live.
+constexpr size_t kFoldsAtLeast = 256;
+
 // The tallies of ended threads are folded from this share of the map, or of a process's bound, on. A process without a
 // bound may have as many tallies as are still free, so one process alone never has more than half of the map.
 constexpr double kFoldAt = 0.25;
@@ -32,6 +38,11 @@ constexpr double kWorthFolding = 1.0 / 32;
 constexpr double kAlmostFull = 0.9;
 constexpr double kFoldPausePerCost = 500;
 constexpr double kUrgentPausePerCost = 100;
+
+// Whether the tally can be folded if its thread has ended.
+bool MayBeFolded(const bpf::TallyEntry& entry) {
+  return entry.tid != 0 && !profile::IsHeap(entry.tid) && entry.tally.allocated.objects == entry.tally.freed.objects;
+}
 
 }  // namespace
 
@@ -99,46 +110,75 @@ void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& proces
   fullest = std::max(fullest, share(all, bound));
   // What the last fold has gained shows now.
   fullest_after_fold_ = std::min(fullest_after_fold_, fullest);
-  if (fullest < kFoldAt) return;
+  if (fullest < kFoldAt || folding_.has_value()) return;
   const bool is_urgent = fullest > kAlmostFull;
   const bool is_worth_it = fullest > fullest_after_fold_ + kWorthFolding || (is_urgent && has_folded_);
   const double pause_per_cost = is_urgent ? kUrgentPausePerCost : kFoldPausePerCost;
   if (!is_worth_it && now - folded_ < pause_per_cost * fold_cost_) return;
-  const absl::Time begin = absl::Now();
-  if (const auto tallies = books_.entries().ReadAllTallies(); tallies.ok()) has_folded_ = FoldThreads(*tallies);
-  folded_ = now;
-  fold_cost_ = absl::Now() - begin;
-  fullest_after_fold_ = fullest;
+  folding_ = Folding{.fullest = fullest};
+  const auto candidates = std::make_shared<std::map<uint64_t, std::vector<bpf::TallyEntry>>>();
+  const auto cost = std::make_shared<absl::Duration>();
+  background_.Run(
+      [entries = &books_.entries(), candidates, cost] {
+        const absl::Time begin = absl::Now();
+        // What was read is good, even if the rest could not be read.
+        entries
+            ->VisitTallies([&](uint64_t process_id, const bpf::TallyEntry& entry) {
+              if (MayBeFolded(entry)) (*candidates)[process_id].push_back(entry);
+            })
+            .IgnoreError();
+        *cost = absl::Now() - begin;
+      },
+      [this, candidates, cost] {
+        folding_->is_read = true;
+        folding_->cost = *cost;
+        for (auto& [process_id, tallies] : *candidates) folding_->left.push_back({process_id, std::move(tallies)});
+      });
 }
 
-bool Upkeep::FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies) {
-  bool has_folded = false;
-  for (const auto& [process_id, entries] : tallies) {
-    const Target* target = targets_.Find(process_id);
-    if (target == nullptr || target->ending.has_value()) continue;
-    // Read before checking which threads live.
-    const absl::StatusOr<heaptap_process> process = books_.processes().Read(target->pid);
-    if (!process.ok() || process->identity.id != process_id) continue;
-    const auto may_be_folded = [](const bpf::TallyEntry& entry) {
-      return entry.tid != 0 && !profile::IsHeap(entry.tid) &&
-             entry.tally.allocated.objects == entry.tally.freed.objects;
-    };
-    std::set<uint32_t> tids;
-    for (const bpf::TallyEntry& entry : entries) {
-      if (may_be_folded(entry)) tids.insert(entry.tid);
-    }
-    if (tids.empty()) continue;
-    const absl::StatusOr<std::map<uint32_t, std::string>> living =
-        hands_.ThreadNames(target->pid, std::vector<uint32_t>(tids.begin(), tids.end()));
-    if (!living.ok()) continue;
-    for (const bpf::TallyEntry& entry : entries) {
-      if (may_be_folded(entry) && !living->contains(entry.tid)) {
-        books_.Fold(target->pid, process_id, entry, process->threads_begun);
-        has_folded = true;
-      }
-    }
+void Upkeep::FoldSome() {
+  if (!IsFolding() || !dumps_.MayFold()) return;
+  const absl::Time begin = absl::Now();
+  const absl::Time end = begin + kFoldTime;
+  std::deque<Candidates>& left = folding_->left;
+  while (!left.empty() && absl::Now() < end) {
+    FoldThreads(left.front(), end);
+    if (left.front().tallies.empty()) left.pop_front();
   }
-  return has_folded;
+  const absl::Time now = absl::Now();
+  folding_->cost += now - begin;
+  if (!left.empty()) return;
+  folded_ = now;
+  fold_cost_ = folding_->cost;
+  has_folded_ = folding_->has_folded;
+  fullest_after_fold_ = folding_->fullest;
+  folding_.reset();
+}
+
+void Upkeep::FoldThreads(Candidates& candidates, absl::Time end) {
+  std::vector<bpf::TallyEntry>& tallies = candidates.tallies;
+  const Target* target = targets_.Find(candidates.process_id);
+  if (target == nullptr || target->ending.has_value()) return tallies.clear();
+  // Read before looking which threads live.
+  const absl::StatusOr<heaptap_process> process = books_.processes().Read(target->pid);
+  if (!process.ok() || process->identity.id != candidates.process_id) return tallies.clear();
+  if (!candidates.living.has_value() || candidates.threads_begun != process->threads_begun) {
+    std::set<uint32_t> tids;
+    for (const bpf::TallyEntry& entry : tallies) tids.insert(entry.tid);
+    const absl::StatusOr<std::map<uint32_t, std::string>> names =
+        hands_.ThreadNames(target->pid, std::vector<uint32_t>(tids.begin(), tids.end()));
+    if (!names.ok()) return tallies.clear();
+    candidates.living.emplace();
+    for (const auto& [tid, name] : *names) candidates.living->insert(tid);
+    candidates.threads_begun = process->threads_begun;
+  }
+  for (size_t tried = 1; !tallies.empty(); tallies.pop_back(), tried++) {
+    if (tried % kFoldsAtLeast == 0 && absl::Now() > end) return;
+    const bpf::TallyEntry& entry = tallies.back();
+    if (candidates.living->contains(entry.tid)) continue;
+    books_.Fold(target->pid, candidates.process_id, entry, candidates.threads_begun);
+    folding_->has_folded = true;
+  }
 }
 
 }  // namespace heaptap::recording

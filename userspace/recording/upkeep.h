@@ -6,7 +6,10 @@
 #define HEAPTAP_USERSPACE_RECORDING_UPKEEP_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,6 +17,7 @@
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/recording/address_spaces.h"
+#include "userspace/recording/background.h"
 #include "userspace/recording/dumps.h"
 #include "userspace/recording/target_state.h"
 #include "userspace/recording/target_table.h"
@@ -30,7 +34,8 @@ class Upkeep {
     worker::Hands& hands;
     TargetTable& targets;
     AddressSpaces& spaces;
-    const Dumps& dumps;
+    Dumps& dumps;
+    Background& background;
   };
   explicit Upkeep(const Means& means)
       : books_(means.books),
@@ -38,28 +43,50 @@ class Upkeep {
         hands_(means.hands),
         targets_(means.targets),
         spaces_(means.spaces),
-        dumps_(means.dumps) {}
+        dumps_(means.dumps),
+        background_(means.background) {}
 
   // Each of these stops after some time, and goes on at the next call.
   absl::Status SaveStates(TargetStates& states, absl::Time now);
   void RepairSpaces();
-  // Adds the tallies of ended threads up, when all processes together or one of them have many: `bound` of all, or the
-  // limit of one. To be called every second. Reading all tallies takes some time, so that is done more rarely if there
-  // is little to gain.
+  // Begins to add the tallies of ended threads up, when all processes together or one of them have many: `bound` of
+  // all, or the limit of one. To be called every second. Reading all tallies takes some time, so that is done more
+  // rarely if there is little to gain.
   void FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound, absl::Time now);
+  // Goes on with that for some milliseconds. To be called soon again while IsFolding, because the map may fill up.
+  void FoldSome();
+  bool IsFolding() const { return folding_.has_value() && folding_->is_read; }
 
  private:
-  // False: there was nothing to fold.
-  bool FoldThreads(const std::map<uint64_t, std::vector<bpf::TallyEntry>>& tallies);
+  // The tallies of a process that may be those of ended threads.
+  struct Candidates {
+    uint64_t process_id;
+    std::vector<bpf::TallyEntry> tallies;
+    // The threads that lived when they were looked up, and how many the process had begun until then.
+    std::optional<std::set<uint32_t>> living = {};
+    uint32_t threads_begun = 0;
+  };
+  // One round of folding.
+  struct Folding {
+    double fullest;  // as a share of the bound, at its beginning
+    bool is_read = false;
+    std::deque<Candidates> left = {};
+    bool has_folded = false;
+    absl::Duration cost = {};
+  };
+  // Takes those that it has done with from `candidates`.
+  void FoldThreads(Candidates& candidates, absl::Time end);
 
   bpf::Books& books_;
   const bpf::MappingEvents& mapping_events_;
   worker::Hands& hands_;
   TargetTable& targets_;
   AddressSpaces& spaces_;
-  const Dumps& dumps_;
+  Dumps& dumps_;
+  Background& background_;
   uint64_t mappings_lost_ = 0;  // as of the last RepairSpaces
   uint64_t last_saved_ = 0;     // process id
+  std::optional<Folding> folding_;
   absl::Time folded_ = absl::InfinitePast();
   absl::Duration fold_cost_ = {};
   bool has_folded_ = false;        // the last time

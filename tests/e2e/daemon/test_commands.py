@@ -28,8 +28,8 @@ SERIES = {"live_bytes": "live_bytes", "live_objects": "live_objects", "peak_byte
           "allocated_bytes": "allocated_bytes_total", "allocated_objects": "allocated_objects_total",
           "samples": "samples_total", "contexts": "contexts"}
 FAMILIES = {*SERIES.values(), "sample_period_bytes", "events_lost_total", "build_info", "targets", "events_total",
-            "kernel_memory_bytes", "agent_ring_fill_ratio", "dumps_total", "dump_errors_total", "dump_duration_seconds",
-            "last_dump_timestamp_seconds", "unowned_events_lost_total"}
+            "kernel_memory_bytes", "agent_ring_fill_ratio", "longest_pause_seconds", "dumps_total",
+            "dump_errors_total", "dump_duration_seconds", "last_dump_timestamp_seconds", "unowned_events_lost_total"}
 
 
 @pytest.fixture

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/background.h"
+
+#include <sys/eventfd.h>
+
+#include <utility>
+
+namespace heaptap::recording {
+
+Background::Background(Place place) {
+  if (place == Place::kCaller) return;
+  is_done_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  thread_ = std::thread([this] { Work(); });
+}
+
+Background::~Background() {
+  {
+    absl::MutexLock lock(&mutex_);
+    is_ending_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Background::Run(std::function<void()> work, std::function<void()> done) {
+  if (!thread_.joinable()) {
+    work();
+    return done();
+  }
+  size_++;
+  absl::MutexLock lock(&mutex_);
+  to_do_.push_back({std::move(work), std::move(done)});
+}
+
+void Background::HandleDone() {
+  if (!thread_.joinable()) return;
+  eventfd_t count = 0;
+  eventfd_read(is_done_.get(), &count);
+  std::deque<std::function<void()>> done;
+  {
+    absl::MutexLock lock(&mutex_);
+    done = std::exchange(done_, {});
+  }
+  for (const std::function<void()>& one : done) {
+    size_--;
+    one();
+  }
+}
+
+void Background::Work() {
+  for (;;) {
+    Piece piece;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto has_work = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return is_ending_ || !to_do_.empty(); };
+      mutex_.Await(absl::Condition(&has_work));
+      if (is_ending_) return;
+      piece = std::move(to_do_.front());
+      to_do_.pop_front();
+    }
+    piece.work();
+    // Large objects are freed here, not in the recording's thread.
+    piece.work = nullptr;
+    absl::MutexLock lock(&mutex_);
+    done_.push_back(std::move(piece.done));
+    eventfd_write(is_done_.get(), 1);
+  }
+}
+
+}  // namespace heaptap::recording
