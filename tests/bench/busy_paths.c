@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A process that holds blocks of many call paths: busy_paths BITS CHANGES [PATHS]. Each of the 2^BITS ways to call
- * go_left() and go_right() BITS times, or of the first PATHS of them, holds one block of 4 KiB; every second, CHANGES of them hold another block, or one more or
- * less. Ends when its standard input ends.
+ * go_left() and go_right() BITS times, or of the first PATHS of them, holds one block of 4 KiB; every second, CHANGES
+ * of them hold another block, or one more or less. Ends when its standard input ends.
  */
 #include <poll.h>
 #include <stdio.h>

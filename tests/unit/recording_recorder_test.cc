@@ -74,6 +74,8 @@ class RecorderTest : public ::testing::Test {
     options.format = Format;
     options.follow = true;
     options.system_wide = SystemWide{.state_folder = folder_.path(), .pin_folder = "simulated"};
+    // The simulated kernel has one thread.
+    options.background = Background::Place::kCaller;
     return options;
   }
 
@@ -391,7 +393,7 @@ void RecorderTest::DieAtEachStep(absl::FunctionRef<void(pid_t)> end, size_t dump
 TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAnExit) {
   std::set<std::string> steps;
   DieAtEachStep([this](pid_t pid) { kernel_.Exit(pid, "other"); }, 1, steps);
-  EXPECT_THAT(steps, IsSupersetOf({"handle events", "ReadAllTallies", "ReadStack", "MarkClosed", "forget the losses",
+  EXPECT_THAT(steps, IsSupersetOf({"handle events", "VisitTallies", "ReadStack", "MarkClosed", "forget the losses",
                                    "forget the end", "forget the stacks", "forget the tallies",
                                    "sweep the live objects", "sweep the marks"}));
 }

@@ -65,7 +65,7 @@ constexpr uid_t kRootUser = 0;
 constexpr absl::Duration kAttachTime = absl::Seconds(10);
 
 // Of AttachAllocator.
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kAttachPatience = absl::Seconds(20);
 
 absl::Status Named(absl::string_view name, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
@@ -232,7 +232,7 @@ void ProbeFiles::TakeOver() {
 absl::StatusOr<bool> AttachAllocator(const SeenFile& file, worker::Errands& errands, AllocatorFiles& allocator_files,
                                      ProbeFiles& probe_files, pid_t pid) {
   const absl::Status too_late = absl::UnavailableError(absl::StrCat(file.name, ": reading it takes too long"));
-  const absl::Time deadline = absl::Now() + kPatience;
+  const absl::Time deadline = absl::Now() + kAttachPatience;
   allocator_files.Read(file, [](const AllocatorFiles::Allocator&) {});
   const AllocatorFiles::Allocator* allocator = nullptr;
   const auto is_read = [&] { return (allocator = allocator_files.Find(file.identity.version)) != nullptr; };

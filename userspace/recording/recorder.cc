@@ -179,7 +179,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
              .endings = endings_,
              .background = background_,
              .options = options_}),
-      background_(options_.system_wide.has_value() ? Background::Place::kOwnThread : Background::Place::kCaller) {}
+      background_(options_.system_wide.has_value() ? options_.background : Background::Place::kCaller) {}
 
 absl::Status Recorder::StartSystemWide() {
   const SystemWide& system_wide = *options_.system_wide;

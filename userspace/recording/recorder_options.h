@@ -11,6 +11,7 @@
 #include "userspace/bpf/books.h"
 #include "userspace/export/heap_v2.h"
 #include "userspace/profile/profile.h"
+#include "userspace/recording/background.h"
 #include "userspace/recording/policy.h"
 #include "userspace/recording/retention.h"
 #include "userspace/recording/rules.h"
@@ -43,6 +44,8 @@ struct RecorderOptions {
   // Record children too, and attach for every process that maps an allocator's file. Otherwise one process only.
   bool follow = false;
   std::optional<SystemWide> system_wide = {};  // system-wide; requires follow
+  // Where a system-wide recording does what takes long. Other recordings have nothing else to do meanwhile.
+  Background::Place background = Background::Place::kOwnThread;
 };
 
 }  // namespace heaptap::recording
