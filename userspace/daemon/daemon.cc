@@ -197,6 +197,7 @@ absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef
   absl::StatusOr<recording::BuiltProfile> built =
       recording::BuildPlanned(recorder_->entries(), made->plan, blocks.has_value() ? &*blocks : nullptr);
   if (!built.ok()) return built.status();
+  made->plan.hold = nullptr;
   made->built = *std::move(built);
   if (blocks.has_value()) made->built.cost += blocks->cost;
   return Ask<absl::StatusOr<profile::Snapshot>>([made, with_blocks](recording::Recorder& recorder) {

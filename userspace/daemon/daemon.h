@@ -81,7 +81,7 @@ class Daemon : public api::Collector {
   std::vector<Question> TakeQuestions();
   // Reads the tallies in this thread, so that the recording's thread goes on.
   absl::StatusOr<profile::Snapshot> MakeSnapshot(const profile::ProcessRef& process, bool with_blocks);
-  // DeadlineExceeded: others read for so long.
+  // Unavailable: others have read for kPatience.
   absl::StatusOr<std::unique_lock<std::timed_mutex>> WaitToRead();
 
   std::unique_ptr<recording::Recorder> recorder_;

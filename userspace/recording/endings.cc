@@ -137,7 +137,9 @@ Endings::Closing Endings::Plan(Target& target) {
   const bool is_asked = target.policy.dump_at_exit == DumpAtExit::kAlways ||
                         (target.policy.dump_at_exit == DumpAtExit::kFatal && IsFatal(*target.ending));
   const bool is_wanted = dumps_.IsWanted(target);
-  return {.plan = dumps_.Plan(target),
+  ProfilePlan plan = dumps_.Plan(target);
+  plan.hold = nullptr;  // the tallies of an ended process are not folded
+  return {.plan = std::move(plan),
           .is_written = is_written,
           .has_dump = is_wanted && is_asked && !is_written && !IsLeftToOther(target),
           .has_summary = is_wanted && is_written && !is_system_wide_};

@@ -137,7 +137,7 @@ void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& proces
 }
 
 void Upkeep::FoldSome() {
-  if (!IsFolding() || !dumps_.MayFold()) return;
+  if (!HasToFold() || !dumps_.MayFold()) return;
   const absl::Time begin = absl::Now();
   const absl::Time end = begin + kFoldTime;
   std::deque<Candidates>& left = folding_->left;

@@ -53,9 +53,10 @@ class Upkeep {
   // all, or the limit of one. To be called every second. Reading all tallies takes some time, so that is done more
   // rarely if there is little to gain.
   void FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound, absl::Time now);
-  // Goes on with that for some milliseconds. To be called soon again while IsFolding, because the map may fill up.
+  // Goes on with that for some milliseconds, unless another thread reads tallies.
   void FoldSome();
-  bool IsFolding() const { return folding_.has_value() && folding_->is_read; }
+  // Whether FoldSome is to be called again at once, because the map may fill up.
+  bool IsFolding() const { return HasToFold() && dumps_.MayBeRead(); }
 
  private:
   // The tallies of a process that may be those of ended threads.
@@ -74,6 +75,7 @@ class Upkeep {
     bool has_folded = false;
     absl::Duration cost = {};
   };
+  bool HasToFold() const { return folding_.has_value() && folding_->is_read; }
   // Takes those that it has done with from `candidates`.
   void FoldThreads(Candidates& candidates, absl::Time end);
 
