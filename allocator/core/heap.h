@@ -46,6 +46,7 @@ using SlowPath = void* (*)(size_t size, size_t size_class);
 enum class HeapState : uint8_t {
   kOwned,      // a thread uses it
   kParked,     // free for the next new thread
+  kScavenged,  // parked, and taken off the list by a thread that scavenges it
   kAbandoned,  // in the child of a fork: a thread that does not exist there was changing it
 };
 
@@ -79,6 +80,12 @@ struct alignas(64) HeapClass {
   uint8_t poor_batches;  // recent poor batches, less the good ones
   ClassCounts counts;
   Slab* idle;  // the value of `empty` at the last ReleaseIdle
+};
+
+// How far a borrower has come with the queues of a heap.
+struct QueuePosition {
+  unsigned next_class = 0;
+  uint32_t left = 0;  // slabs to be visited of the class before that
 };
 
 struct Heap {
@@ -177,10 +184,10 @@ struct Heap {
 
   // For a borrower (borrow.h). The slabs whose blocks are all free because other threads have freed them leave the
   // heap, and go on the list `free_slabs`, linked by Slab::next. Nothing of the heap points to them any more. Both
-  // return false if there are more. ReclaimWakes visits `most` slabs. ReclaimQueues begins with the class *size_class,
-  // ends behind the class in which it has visited the last of `most` slabs, and leaves the next class there.
+  // visit at most `most` slabs, and return false if there are more. ReclaimQueues goes on where *position says; a queue
+  // that it has visited as a whole has its old order again.
   bool ReclaimWakes(uint32_t most, Slab** free_slabs);
-  bool ReclaimQueues(uint32_t most, unsigned* size_class, Slab** free_slabs);
+  bool ReclaimQueues(uint32_t most, QueuePosition* position, Slab** free_slabs);
 
   // Refills of all classes so far. Any thread.
   uint64_t CountRefills() const;

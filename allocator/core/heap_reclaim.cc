@@ -78,23 +78,29 @@ bool Heap::ReclaimWakes(uint32_t most, Slab** free_slabs) {
   return is_end;
 }
 
-bool Heap::ReclaimQueues(uint32_t most, unsigned* size_class, Slab** free_slabs) {
-  for (; *size_class < kSmallClasses; ++*size_class) {
-    if (most == 0) return false;
-    Slab* next;
-    for (Slab* slab = classes[*size_class].queue.first(); slab != nullptr; slab = next) {
-      next = slab->next;
-      most -= most != 0;
-      if (slab->wake_pending) continue;
-      if (slab == classes[*size_class].empty) {
-        Detach(slab, free_slabs);
-      } else if (IsFreedByOthers(slab)) {
-        CollectRemote(slab);
-        if (slab->used == 0) Detach(slab, free_slabs);
-      }
+bool Heap::ReclaimQueues(uint32_t most, QueuePosition* position, Slab** free_slabs) {
+  while (true) {
+    while (position->left == 0) {
+      if (position->next_class == kSmallClasses) return true;
+      position->left = classes[position->next_class++].queue.count();
+    }
+    if (most-- == 0) return false;
+    position->left--;
+    HeapClass& one = classes[position->next_class - 1];
+    Slab* slab = one.queue.first();
+    if (slab == nullptr) {
+      position->left = 0;  // the owner has used them up meanwhile
+      continue;
+    }
+    one.queue.MoveFirstToBack();
+    if (slab->wake_pending) continue;
+    if (slab == one.empty) {
+      Detach(slab, free_slabs);
+    } else if (IsFreedByOthers(slab)) {
+      CollectRemote(slab);
+      if (slab->used == 0) Detach(slab, free_slabs);
     }
   }
-  return true;
 }
 
 }  // namespace heaptap

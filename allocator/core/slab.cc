@@ -63,6 +63,7 @@ void SlabList::PushFront(Slab* slab) {
   slab->next = first_;
   (first_ != nullptr ? first_->previous : last_) = slab;
   first_ = slab;
+  count_++;
   slab->queued = true;
 }
 
@@ -71,12 +72,14 @@ void SlabList::PushBack(Slab* slab) {
   slab->previous = last_;
   (last_ != nullptr ? last_->next : first_) = slab;
   last_ = slab;
+  count_++;
   slab->queued = true;
 }
 
 void SlabList::Remove(Slab* slab) {
   (slab->previous != nullptr ? slab->previous->next : first_) = slab->next;
   (slab->next != nullptr ? slab->next->previous : last_) = slab->previous;
+  count_--;
   slab->queued = false;
 }
 

@@ -250,6 +250,7 @@ class SlabList {
  public:
   Slab* first() const { return first_; }
   Slab* last() const { return last_; }
+  uint32_t count() const { return count_; }
   void PushFront(Slab* slab);
   void PushBack(Slab* slab);
   void Remove(Slab* slab);
@@ -268,6 +269,7 @@ class SlabList {
  private:
   Slab* first_;
   Slab* last_;
+  uint32_t count_;
 };
 
 }  // namespace heaptap

@@ -23,9 +23,12 @@ constinit thread_local bool thread_finished = false;
 constinit Heap fallback_heap{};
 constinit Mutex fallback_mutex{LockRank::kFallbackHeap};
 
-constinit Mutex heaps_mutex{LockRank::kHeaps};  // for the next four variables, and for fields of Heap (heap.h)
-Heap* all_heaps;
-Heap* parked_heaps;
+// For the next six variables, and for fields of Heap (heap.h).
+constinit Mutex heaps_mutex{LockRank::kHeaps};
+Heap* all_heaps;     // by Heap::next; grows at its beginning, and no heap leaves it
+Heap* parked_heaps;  // by Heap::next_parked
+Heap* last_parked;   // undefined if no heap is parked
+uint64_t parked_count;
 uint64_t heap_serial;
 uint64_t seed;
 
@@ -40,10 +43,38 @@ constexpr int kExitRound = PTHREAD_DESTRUCTOR_ITERATIONS;
 pthread_key_t exit_key;
 bool has_exit_key;
 
+// The next three are called under heaps_mutex.
+
+// The heap is the next that a new thread gets.
 void Park(Heap* heap) {
   heap->state = HeapState::kParked;
   heap->next_parked = parked_heaps;
+  if (parked_heaps == nullptr) last_parked = heap;
   parked_heaps = heap;
+  parked_count++;
+}
+
+// The heap is the last that a new thread gets.
+void ParkBehindOthers(Heap* heap) {
+  if (parked_heaps == nullptr) return Park(heap);
+  heap->state = HeapState::kParked;
+  heap->next_parked = nullptr;
+  last_parked->next_parked = heap;
+  last_parked = heap;
+  parked_count++;
+}
+
+// Takes the first parked heap for the calling thread, which uses it without the lock, clears `busy` afterwards, and
+// parks it again or keeps it. The child of a fork in between finds that the heap is busy, and abandons it. nullptr: no
+// heap is parked.
+Heap* TakeParked() {
+  Heap* heap = parked_heaps;
+  if (heap == nullptr) return nullptr;
+  parked_heaps = heap->next_parked;
+  parked_count--;
+  heap->state = HeapState::kOwned;
+  heap->busy.store(1, std::memory_order_relaxed);
+  return heap;
 }
 
 Heap* MakeHeap() {
@@ -61,25 +92,32 @@ Heap* MakeHeap() {
 
 // nullptr: out of memory.
 Heap* AdoptOrMakeHeap() {
-  MutexLock lock(heaps_mutex);
-  Heap* heap = parked_heaps;
-  if (heap != nullptr) {
-    parked_heaps = heap->next_parked;
-  } else {
-    heap = MakeHeap();
+  Heap* heap;
+  uint64_t observer_seed;
+  {
+    MutexLock lock(heaps_mutex);
+    heap = TakeParked();
+    if (heap == nullptr) heap = MakeHeap();
     if (heap == nullptr) return nullptr;
+    observer_seed = seed;
   }
   if (heap->orphaned) {
     // The new owner must not be charged for the frees of the old thread.
     heap->Flush();
-    observer::RestartHeap(heap, seed);
+    observer::RestartHeap(heap, observer_seed);
   }
   heap->orphaned = false;
   heap->counters = &thread_counters;
-  heap->state = HeapState::kOwned;
   heap->exit_rounds = 0;
   observer::AdoptHeap(heap);
+  heap->busy.store(0, std::memory_order_release);
   return heap;
+}
+
+// The first heap of the list of all. It leads to those that exist now.
+Heap* FirstHeap() {
+  MutexLock lock(heaps_mutex);
+  return all_heaps;
 }
 
 // nullptr: the caller must use the fallback heap.
@@ -107,8 +145,7 @@ void RestoreWakeOf(Slab* slab) {
   }
 }
 
-// A borrower ends after this many wakes, or with the class in whose queue it has visited the last of so many slabs: the
-// owner may be waiting.
+// A borrower ends after it has visited this many slabs: the owner may be waiting.
 constexpr uint32_t kVisitsOfBorrower = 256;
 
 void ReleaseAll(Slab* slabs) {
@@ -124,7 +161,7 @@ void ReleaseAll(Slab* slabs) {
 struct Progress {
   bool has_all_wakes = false;
   bool has_all_queues = false;
-  unsigned size_class = 0;
+  QueuePosition position = {};
 };
 
 // Takes from the heap of another thread what other threads have freed there, or a part of it. False: the heap is in
@@ -140,7 +177,7 @@ bool ReclaimStep(Heap* heap, Progress* progress) {
       progress->has_all_wakes = borrowed->ReclaimWakes(kVisitsOfBorrower, &free_slabs);
       heap->has_more = !progress->has_all_wakes;
     } else {
-      progress->has_all_queues = borrowed->ReclaimQueues(kVisitsOfBorrower, &progress->size_class, &free_slabs);
+      progress->has_all_queues = borrowed->ReclaimQueues(kVisitsOfBorrower, &progress->position, &free_slabs);
     }
   }
   ReleaseAll(free_slabs);
@@ -185,18 +222,15 @@ void ReclaimFromIdleHeap() {
 
 // Scavenges the parked heaps in turn, one a call.
 void ScavengeParkedHeap() {
-  if (!heaps_mutex.TryLock()) return;
-  Heap* heap = parked_heaps;
-  if (heap != nullptr) {
-    heap->Scavenge();
-    // Move it to the end of the list.
-    Heap** end = &parked_heaps;
-    while (*end != nullptr) end = &(*end)->next_parked;
-    parked_heaps = heap->next_parked == nullptr ? heap : heap->next_parked;
-    if (parked_heaps != heap) *end = heap;
-    heap->next_parked = nullptr;
-  }
+  heaps_mutex.Lock();
+  Heap* heap = TakeParked();
+  if (heap != nullptr) heap->state = HeapState::kScavenged;
   heaps_mutex.Unlock();
+  if (heap == nullptr) return;
+  heap->Scavenge();
+  heap->busy.store(0, std::memory_order_release);
+  MutexLock lock(heaps_mutex);
+  ParkBehindOthers(heap);
 }
 
 void OnThreadExit(void* argument) {
@@ -247,8 +281,7 @@ void ReturnMemory() {
 void VisitHeaps(void (*visit)(void* opaque, const Heap* heap), void* opaque) {
   visit(opaque, &empty_heap);
   visit(opaque, &fallback_heap);
-  MutexLock lock(heaps_mutex);
-  for (const Heap* heap = all_heaps; heap != nullptr; heap = heap->next) visit(opaque, heap);
+  for (const Heap* heap = FirstHeap(); heap != nullptr; heap = heap->next) visit(opaque, heap);
 }
 
 void ScavengeHeaps() {
@@ -256,19 +289,15 @@ void ScavengeHeaps() {
     HeapScope scope;
     scope->Flush();
   }
-  Heap* heap;
-  {
-    MutexLock lock(heaps_mutex);
-    heap = all_heaps;
-  }
-  // Heaps stay on the list, which grows at its beginning.
-  for (; heap != nullptr; heap = heap->next) {
+  for (Heap* heap = FirstHeap(); heap != nullptr; heap = heap->next) {
     // Bounded, because other threads may go on freeing.
     constexpr int kMostSteps = 1 << 12;
     ReclaimFrom(heap, kMostSteps);
-    MutexLock lock(heaps_mutex);
-    if (heap->state == HeapState::kParked) heap->Scavenge();
   }
+  heaps_mutex.Lock();
+  const uint64_t parked = parked_count;
+  heaps_mutex.Unlock();
+  for (uint64_t i = 0; i < parked; i++) ScavengeParkedHeap();
 }
 
 #ifdef HEAPTAP_DEBUG
@@ -284,12 +313,14 @@ void CheckHeaps() {
   CheckEqual("heaps on the list of all == heaps made", all_heaps, heaps, heap_serial);
   uint64_t waiting = 0;
   for (const Heap* heap = parked_heaps; heap != nullptr; heap = heap->next_parked, waiting++) {
+    CheckThat("last_parked is the last parked heap", heap, heap->next_parked != nullptr || heap == last_parked);
     CheckEqual("a heap on the list of parked ones: state == kParked", heap, static_cast<uint64_t>(heap->state),
                static_cast<uint64_t>(HeapState::kParked));
     CheckLess("a heap is on the list of parked ones once", heap, waiting, parked);
     CheckThat("a parked heap has no counters", heap, heap->counters == &heap->nobodys);
   }
   CheckEqual("heaps on the list of parked ones == parked heaps", parked_heaps, waiting, parked);
+  CheckEqual("parked_count == parked heaps", parked_heaps, parked_count, parked);
   CheckHeap(&fallback_heap);
 }
 #endif
@@ -313,7 +344,8 @@ void ResetHeapsAfterFork(uint64_t forks) {
   seed += forks;  // each child has another seed, which is the same in every run
   observer::RestartHeap(&fallback_heap, seed);
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
-    if (heap == current_heap || heap->state != HeapState::kOwned) {
+    const bool is_used = heap->state == HeapState::kOwned || heap->state == HeapState::kScavenged;
+    if (heap == current_heap || !is_used) {
       // A signal handler may have forked in the middle of a slow path, which must find its heap unchanged.
       if (heap->busy.load(std::memory_order_relaxed) == 0) observer::RestartHeap(heap, seed);
       continue;

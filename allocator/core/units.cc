@@ -25,7 +25,7 @@ constexpr size_t kChunkMinimum = 4 * 1024 * 1024;
 constexpr uint64_t kLimitShare = 16;
 
 constinit Mutex units_mutex{LockRank::kUnits};
-constinit Mutex purge_mutex{LockRank::kPurge};  // taken before units_mutex; held during a purge
+constinit Mutex purge_mutex{LockRank::kPurge};  // taken before units_mutex; held during the purge of a chunk
 constinit Chunks short_chunks{};
 constinit Chunks long_chunks{};
 
@@ -168,9 +168,11 @@ UnitRange ClaimDirty(Chunk* chunk, size_t from, uint64_t free_before) {
   return range;
 }
 
+// A lock for each chunk: a fork may be waiting.
 bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
-  // Without the lock, so that a chunk in which nothing is due costs one load.
+  // Without the locks, so that a chunk in which nothing is due costs one load.
   if (chunk->dirty_since.load(std::memory_order_relaxed) > free_before) return false;
+  if (!purge_mutex.TryLock()) return false;  // another thread is purging
   bool purged = false;
   units_mutex.Lock();
   // The search below computes it again.
@@ -190,6 +192,7 @@ bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
     range = ClaimDirty(chunk, range.first + range.count, free_before);
   }
   units_mutex.Unlock();
+  purge_mutex.Unlock();
   return purged;
 }
 
@@ -267,7 +270,6 @@ bool ResizeUnits(Slab* run, size_t count) {
 }
 
 bool Purge(uint64_t milliseconds) {
-  if (!purge_mutex.TryLock()) return false;  // another thread is purging
   uint64_t now = CoarseMilliseconds();
   uint64_t free_before = now < milliseconds ? 0 : now - milliseconds;
   bool purged = PurgeHuge(milliseconds);
@@ -279,13 +281,11 @@ bool Purge(uint64_t milliseconds) {
     }
   }
   if (purged) AddTo(&purge_rounds, 1);
-  purge_mutex.Unlock();
   return purged;
 }
 
 void PurgeExcess() {
   if (HEAPTAP_LIKELY(ReadFigure(&heaptap_statistics::dirty) <= DirtyBound())) return;
-  if (!purge_mutex.TryLock()) return;  // another thread is purging
   Chunk* oldest = nullptr;
   uint64_t since = kNeverDirty;
   for (const Chunks* chunks : {&short_chunks, &long_chunks}) {
@@ -300,7 +300,6 @@ void PurgeExcess() {
   }
   const uint64_t now = CoarseMilliseconds();
   if (oldest != nullptr && PurgeChunk(oldest, now, now)) AddTo(&purge_rounds, 1);
-  purge_mutex.Unlock();
 }
 
 Chunk* FirstChunk(unsigned shift) { return ChunksOf(shift).first(); }
@@ -311,11 +310,16 @@ void SetHuge(const void* pointer, bool exists) {
 }
 
 uintptr_t VisitHuge(uintptr_t address, void (*visit)(void* opaque, void* pointer), void* opaque) {
-  MutexLock lock(units_mutex);
+  units_mutex.Lock();
   size_t index = (address + kChunkSize - 1) >> kChunkShift;
   if (index < table_begin) index = table_begin;
-  for (; index < table_end; index++) {
+  const size_t end = table_end;
+  units_mutex.Unlock();
+  // The lock is not held during the search, which may be long.
+  for (; index < end; index++) {
     if (chunk_table[index].load(std::memory_order_relaxed) != kHuge) continue;
+    MutexLock lock(units_mutex);
+    if (chunk_table[index].load(std::memory_order_relaxed) != kHuge) continue;  // freed meanwhile
     uintptr_t found = static_cast<uintptr_t>(index) << kChunkShift;
     visit(opaque, reinterpret_cast<void*>(found));
     return found;

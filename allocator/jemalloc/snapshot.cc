@@ -141,7 +141,7 @@ void AddHeap(void* opaque, const Heap* heap) {
   if (heap->serial != 0) {
     snapshot.metadata += RoundUpToPage(sizeof(Heap));
     builder->resident += RoundUpToPage(sizeof(Heap));
-    if (heap->state == HeapState::kOwned) snapshot.threads++;
+    if (Peek(heap->state) == HeapState::kOwned) snapshot.threads++;
   }
   for (unsigned c = 0; c < kSmallClasses; c++) {
     const ClassCounts& counts = heap->classes[c].counts;

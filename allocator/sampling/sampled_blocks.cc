@@ -111,14 +111,11 @@ uint64_t SampledAllocations(unsigned size_class) {
 void observer::Trim() {
   for (Pool& pool : pools) {
     MutexLock lock(pool.mutex);
-    // ReturnBlock keeps an empty slab only if it is the only one in the list; others may have joined it since.
-    Slab* next;
-    for (Slab* slab = pool.slabs.first(); slab != nullptr; slab = next) {
-      next = slab->next;
-      if (slab->used != 0) continue;
-      pool.slabs.Remove(slab);
-      ReleaseUnits(slab);
-    }
+    // Return keeps an empty slab only if it is the only one in the list; others that join the list come before it.
+    Slab* slab = pool.slabs.last();
+    if (slab == nullptr || slab->used != 0) continue;
+    pool.slabs.Remove(slab);
+    ReleaseUnits(slab);
   }
 }
 

@@ -122,6 +122,38 @@ TEST(Borrow, LiveBlocksStay) {
   for (void* block : others) Free(block);
 }
 
+// The owner's slow paths wait for a borrower, so it goes on in steps of a bounded number of slabs.
+TEST(Borrow, AStepVisitsABoundedNumberOfSlabs) {
+  Sleeper sleeper;
+  std::vector<void*> blocks;
+  Heap* heap = nullptr;
+  sleeper.Do([&] {
+    blocks = AllocateMany();
+    for (size_t i = 0; i < kBlocks; i += 2) Free(blocks[i]);
+    heap = current_heap;
+  });
+  constexpr uint32_t kMost = 10;
+  uint32_t steps = 1;
+  LockHeaps();
+  {
+    BorrowedHeap borrowed(heap);
+    ASSERT_TRUE(borrowed);
+    const SlabList& queue = heap->classes[ClassOf(kSize)].queue;
+    const Slab* const first = queue.first();
+    const uint32_t slabs = queue.count();
+    ASSERT_GT(slabs, 10 * kMost);
+    QueuePosition position;
+    Slab* free_slabs = nullptr;
+    while (!borrowed->ReclaimQueues(kMost, &position, &free_slabs)) steps++;
+    EXPECT_GE(steps, slabs / kMost);
+    EXPECT_EQ(queue.first(), first);
+    EXPECT_EQ(queue.count(), slabs);
+    EXPECT_EQ(free_slabs, nullptr);
+  }
+  UnlockHeaps();
+  for (size_t i = 1; i < kBlocks; i += 2) Free(blocks[i]);
+}
+
 // A thread that allocates gets what was freed to a sleeping thread, without a call of Trim.
 TEST(Borrow, OthersReuseWhatASleepingThreadHolds) {
   Sleeper sleeper;
