@@ -33,7 +33,8 @@ def _contexts(base, process):
 
 
 def _start(command):
-    return subprocess.Popen(command, stdin=subprocess.PIPE, env=dict(os.environ, LD_PRELOAD=harness.LIBRARY))
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                            env=dict(os.environ, LD_PRELOAD=harness.LIBRARY, MALLOC_CONF="prof:true"))
 
 
 def pauses(folder):
@@ -41,7 +42,7 @@ def pauses(folder):
     open(configuration, "x", encoding="ascii").close()
     socket = os.path.join(folder, "s")
     daemon = harness.Process([harness.HEAPTAP, "daemon", "--config", configuration, "--state-dir", os.path.join(folder, "state"),
-                              "--socket", socket, "--pin-dir", "none", "--lg-sample", "0", "--budget", "0", "--history", "none",
+                              "--socket", socket, "--pin-dir", "none", "--lg-sample", "0", "--budget", "0", "--history", "none", "--dump-at-exit", "always",
                               "--listen", "127.0.0.1:0"], folder)
     daemon.wait_said("recording; ")
     base = "http://127.0.0.1:" + re.search(r"http://127\.0\.0\.1:(\d+)", daemon.stderr()).group(1)
@@ -56,6 +57,18 @@ def pauses(folder):
         daemon.signal(signal.SIGUSR1)
         harness.wait_until(lambda: daemon.stderr().count("wrote ") > count, "the dump")
 
+    def dump_of_itself():
+        print(os.path.join(folder, "dump"), file=busy.stdin, flush=True)
+        assert busy.stdout.readline() == "done\n"
+
+    def end():
+        # The profile at the end, and then the books are forgotten.
+        count = daemon.stderr().count("wrote ")
+        busy.stdin.close()
+        busy.wait()
+        harness.wait_until(lambda: daemon.stderr().count("wrote ") > count, "the last dump")
+        time.sleep(1)
+
     client = [harness.HEAPTAP, "dump", "--socket", socket]
     steps = {
         "nothing": lambda: None,
@@ -64,19 +77,21 @@ def pauses(folder):
         "the same in pprof's format": lambda: _get(f"{base}/pid/{busy.pid}/heap?format=pprof"),
         "heaptap dump": lambda: subprocess.run([*client, str(busy.pid)], check=True, stdout=subprocess.DEVNULL),
         "SIGUSR1": dump_of_signal,
+        "prof.dump": dump_of_itself,
+        "its end": end,
     }
     result = {}
+    paths = _contexts(base, busy)
     for name, step in steps.items():
         time.sleep(WINDOW_SECONDS)
         begin = time.monotonic()
         step()
         seconds = time.monotonic() - begin
         result[name] = {"seconds": seconds, "pause": _longest_pause(base)}
-    print_table(f"The daemon, a process with {_contexts(base, busy):,} call paths", ["ms", "longest pause of the daemon, ms"],
+    print_table(f"The daemon, a process with {paths:,} call paths", ["ms", "longest pause of the daemon, ms"],
                 [(name, [f"{1000 * one['seconds']:.0f}", f"{1000 * one['pause']:.1f}"]) for name, one in result.items()])
-    for process in (first, busy):
-        process.stdin.close()
-        process.wait()
+    first.stdin.close()
+    first.wait()
     daemon.signal(signal.SIGINT)
     daemon.wait()
     return result

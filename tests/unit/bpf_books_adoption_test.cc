@@ -495,6 +495,9 @@ TEST_F(SystemWideTest, TalliesOfThreadsThatEndedAreFolded) {
   const uint64_t stack = tallies->front().stack_id;
   const uint32_t threads = Process(puppet).threads_begun;
   EXPECT_EQ(threads, kThreads - 1) << "since it entered, in its first such thread";
+  const absl::Status visited = books().entries().VisitTallies(
+      [&](uint64_t, const TallyEntry&) { EXPECT_FALSE(books().entries().folding().TryLock()) << "a reader holds it"; });
+  ASSERT_TRUE(visited.ok()) << visited;
   for (const TallyEntry& entry : *tallies) {
     ASSERT_EQ(entry.stack_id, stack) << "one stack, so that there is something to add up";
     EXPECT_FALSE(books().Fold(puppet.pid(), id, entry, threads - 1)) << "another thread has begun, perhaps this one";

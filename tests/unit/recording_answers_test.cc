@@ -12,6 +12,7 @@
 #include "heaptap/contract.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/recording/answers.h"
+#include "userspace/worker/answer_job.h"
 
 namespace heaptap::recording {
 namespace {
@@ -52,7 +53,8 @@ TEST(Answers, TheProcessGetsItsDump) {
   Answers answers(errands);
   const Request request;
   bool is_ok = false;
-  answers.Start(AskerOf(kProcess, kUser), {.address = request.address(), .sequence = 7}, "the dump",
+  answers.Start(AskerOf(kProcess, kUser),
+                worker::AnswerQuestion({.address = request.address(), .sequence = 7}, "the dump"),
                 [&](bool ok) { is_ok = ok; });
   EXPECT_TRUE(answers.IsRunning(kProcess));
   EXPECT_EQ(answers.WaitFor(kProcess), 0);
@@ -67,7 +69,8 @@ TEST(Answers, AnErrorInsteadOfADump) {
   worker::Errands errands(worker::Urgency::kForeground);
   Answers answers(errands);
   const Request request;
-  answers.Start(AskerOf(kProcess, kUser), {.address = request.address(), .error = ESRCH}, "", [](bool) {});
+  answers.Start(AskerOf(kProcess, kUser), worker::AnswerQuestion({.address = request.address(), .error = ESRCH}, ""),
+                [](bool) {});
   EXPECT_EQ(answers.WaitFor(kProcess), 0);
   EXPECT_TRUE(request.is_answered());
   EXPECT_EQ(request.error(), ESRCH);
@@ -77,7 +80,8 @@ TEST(Answers, AnotherRequestIsNotAnswered) {
   worker::Errands errands(worker::Urgency::kForeground);
   Answers answers(errands);
   const Request request;
-  answers.Start(AskerOf(kProcess, kUser), {.address = request.address(), .sequence = 6}, "the dump", [](bool) {});
+  answers.Start(AskerOf(kProcess, kUser),
+                worker::AnswerQuestion({.address = request.address(), .sequence = 6}, "the dump"), [](bool) {});
   EXPECT_EQ(answers.WaitFor(kProcess), 0);
   EXPECT_FALSE(request.is_answered());
   EXPECT_EQ(request.contents(), "");
@@ -89,7 +93,7 @@ TEST(Answers, FailuresAreCountedOnce) {
   const worker::DumpAnswer nowhere = {.address = 8};
   const auto start = [&](uint64_t process_id) {
     bool is_ok = true;
-    answers.Start(AskerOf(process_id, kUser), nowhere, "", [&](bool ok) { is_ok = ok; });
+    answers.Start(AskerOf(process_id, kUser), worker::AnswerQuestion(nowhere, ""), [&](bool ok) { is_ok = ok; });
     answers.WaitForAll();
     EXPECT_FALSE(is_ok);
   };
@@ -124,7 +128,7 @@ class BusyAnswers : public ::testing::Test {
                           end_.WaitForNotification();
                           return false;
                         }},
-                   {}, "", [](bool) {});
+                   worker::AnswerQuestion({}, ""), [](bool) {});
   }
 
   absl::Notification end_;

@@ -4,7 +4,8 @@
 // Processes, Entries and UnwindMaps.
 //
 // An interface: KernelBooks has the kernel's books behind it, and tests of a recording have books in memory. Not
-// thread-safe, except Processes::IsCurrent.
+// thread-safe, except that one thread at a time may call Sweep and Forget while another one uses the rest; and except
+// Entries and Processes::IsCurrent.
 #ifndef HEAPTAP_USERSPACE_BPF_BOOKS_H_
 #define HEAPTAP_USERSPACE_BPF_BOOKS_H_
 
@@ -85,7 +86,7 @@ class Books {
 
   // Becomes readable when there are events.
   virtual int events_fd() const = 0;
-  // Takes events in the order in which they were sent. To be called regularly, because it also sweeps when that is due.
+  // Takes events in the order in which they were sent.
   virtual absl::StatusOr<std::vector<heaptap_event>> TakeEvents() = 0;
   // Number of events for which the ring buffer had no room, since the books began.
   virtual uint64_t EventsLost() const = 0;
@@ -94,14 +95,17 @@ class Books {
 
   // Adds the tally of a thread that has ended to that of thread 0, if none of its samples lives. `threads_begun`: of
   // heaptap_process, read before the caller saw that the thread had ended. Returns false and does nothing if a thread
-  // began since then, because it may have the same TID.
+  // began since then, because it may have the same TID. REQUIRES: the caller holds entries().folding() for writing.
   virtual bool Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry, uint32_t threads_begun) = 0;
   // Makes room in the map of live objects: deletes entries without an object and those of forgotten processes. To be
-  // called at HEAPTAP_EVENT_LIVE_FILLING.
+  // called at HEAPTAP_EVENT_LIVE_FILLING and when IsSweepDue. Takes tens of milliseconds: visits the whole map.
   virtual absl::Status Sweep() = 0;
+  // Whether there is something to sweep, and the last sweep was long enough ago. To be called regularly.
+  virtual bool IsSweepDue() = 0;
 
   // Deletes the books of these process ids; their live objects go with the next sweep. The processes must have ended,
-  // be untracked, or have other books by now. Reads the map of tallies once for all of them.
+  // be untracked, or have other books by now. Reads the map of tallies once for all of them, and takes a second for
+  // some hundred thousand tallies.
   virtual absl::Status Forget(const std::set<uint64_t>& process_ids) = 0;
   // Tells a later collector that only Forget is left to be done for the process.
   virtual void MarkClosed(uint64_t process_id) = 0;

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "bpf/books.h"
 
 namespace heaptap::bpf {
@@ -55,6 +56,10 @@ class Entries {
   Entries(const Entries&) = delete;
   Entries& operator=(const Entries&) = delete;
 
+  // Whoever reads tallies holds this for reading, as these functions do; whoever folds them, for writing. Otherwise a
+  // reader could find the tally of an ended thread neither in its own place nor in that of thread 0.
+  absl::Mutex& folding() const { return folding_; }
+
   // Each of these reads a whole map once.
   virtual absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const = 0;
   // Calls `visit(process_id, entry)` for each tally of all processes.
@@ -77,6 +82,9 @@ class Entries {
 
  protected:
   Entries() = default;
+
+ private:
+  mutable absl::Mutex folding_;
 };
 
 }  // namespace heaptap::bpf

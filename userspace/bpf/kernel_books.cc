@@ -96,6 +96,7 @@ absl::Status KernelBooks::Open(const MapSizes& sizes, const Pins* pins) {
   if (adopted()) {
     absl::StatusOr<std::set<uint64_t>> closed = ReadClosed();
     if (!closed.ok()) return closed.status();
+    absl::MutexLock lock(&mutex_);
     forgotten_.assign(closed->begin(), closed->end());
   }
   ring_ = ring_buffer__new(bpf_map__fd(object_->maps.events), KeepEvent, &events_, nullptr);
@@ -113,13 +114,6 @@ KernelBooks::~KernelBooks() {
 int KernelBooks::events_fd() const { return ring_buffer__epoll_fd(ring_); }
 
 absl::StatusOr<std::vector<heaptap_event>> KernelBooks::TakeEvents() {
-  if (sweep_again_at_ != 0 && base::MonotonicNanoseconds() >= sweep_again_at_) {
-    sweep_again_at_ = 0;
-    object_.SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
-  }
-  if (sweep_again_at_ == 0 && !forgotten_.empty()) {
-    if (absl::Status status = Sweep(); !status.ok()) return status;
-  }
   if (const int error = ring_buffer__consume(ring_); error < 0 && error != kEnough)
     return KernelError(error, "reading the ring buffer");
   events_fill_ = static_cast<double>(events_.size() * (sizeof(heaptap_event) + kRingHeader)) /
@@ -138,7 +132,22 @@ bool KernelBooks::Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry,
   return RunProgram(program(Program::kFold), argument) && argument.done != 0;
 }
 
+bool KernelBooks::IsSweepDue() {
+  absl::MutexLock lock(&mutex_);
+  if (sweep_again_at_ != 0) {
+    if (base::MonotonicNanoseconds() < sweep_again_at_) return false;
+    sweep_again_at_ = 0;
+    object_.SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
+  }
+  return !forgotten_.empty();
+}
+
 absl::Status KernelBooks::Sweep() {
+  std::vector<uint64_t> swept;
+  {
+    absl::MutexLock lock(&mutex_);
+    swept = forgotten_;
+  }
   const uint64_t begin = base::MonotonicNanoseconds();
   bpf_test_run_opts options = {};
   options.sz = sizeof(options);
@@ -146,9 +155,11 @@ absl::Status KernelBooks::Sweep() {
     return KernelError(error, "sweeping the map of live objects");
   }
   const uint64_t end = base::MonotonicNanoseconds();
+  DeleteKeys(object_->maps.forgotten, swept);
+  absl::MutexLock lock(&mutex_);
+  // Those behind them were forgotten meanwhile.
+  forgotten_.erase(forgotten_.begin(), forgotten_.begin() + static_cast<ptrdiff_t>(swept.size()));
   sweep_again_at_ = end + std::max((end - begin) * kSweepPause, kShortestSweepPause);
-  DeleteKeys(object_->maps.forgotten, forgotten_);
-  forgotten_.clear();
   // Where most objects live, a sweep deletes little, and the map would ask for the next one at once.
   if (object_.ReadCounter(HEAPTAP_COUNTER_LIVE_ENTRIES) < sweep_at_ / 2)
     object_.SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
@@ -175,15 +186,19 @@ absl::Status KernelBooks::Forget(const std::set<uint64_t>& process_ids) {
       if (status = Sweep(); !status.ok()) return status;
       Mark(object_->maps.forgotten, process_id);
     }
+    absl::MutexLock lock(&mutex_);
     forgotten_.push_back(process_id);
   }
   std::vector<uint64_t> unmarked;
   std::set_difference(process_ids.begin(), process_ids.end(), with_tallies.begin(), with_tallies.end(),
                       std::back_inserter(unmarked));
-  // Processes that were forgotten earlier keep their marks until the sweep.
-  std::erase_if(unmarked, [&](uint64_t process_id) {
-    return std::find(forgotten_.begin(), forgotten_.end(), process_id) != forgotten_.end();
-  });
+  {
+    absl::MutexLock lock(&mutex_);
+    // Processes that were forgotten earlier keep their marks until the sweep.
+    std::erase_if(unmarked, [&](uint64_t process_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return std::find(forgotten_.begin(), forgotten_.end(), process_id) != forgotten_.end();
+    });
+  }
   DeleteKeys(object_->maps.forgotten, unmarked);
   DeleteKeys(object_->maps.stacks, StackKeys(tallies));
   heaptap_tallies_deleted deleted = {DeleteKeys(object_->maps.tallies, tallies)};

@@ -2,7 +2,7 @@
 //
 // The kernel's books: takes the events of the eBPF programs, sweeps and forgets. Its parts read and change the maps.
 //
-// bpf/books.h describes the maps. Not thread-safe, except Processes::IsCurrent.
+// bpf/books.h describes the maps. Thread safety: as in userspace/bpf/books.h.
 #ifndef HEAPTAP_USERSPACE_BPF_KERNEL_BOOKS_H_
 #define HEAPTAP_USERSPACE_BPF_KERNEL_BOOKS_H_
 
@@ -15,8 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/kernel_entries.h"
 #include "userspace/bpf/kernel_object.h"
@@ -55,6 +57,7 @@ class KernelBooks final : public Books {
   double EventsFill() const override { return events_fill_; }
   bool Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry, uint32_t threads_begun) override;
   absl::Status Sweep() override;
+  bool IsSweepDue() override;
   absl::Status Forget(const std::set<uint64_t>& process_ids) override;
   void MarkClosed(uint64_t process_id) override;
   absl::StatusOr<std::set<uint64_t>> ReadClosed() const override;
@@ -72,9 +75,11 @@ class KernelBooks final : public Books {
   ring_buffer* ring_ = nullptr;
   std::vector<heaptap_event> events_;
   double events_fill_ = 0;
-  std::vector<uint64_t> forgotten_;
-  uint64_t sweep_at_ = 0;        // entries of `live` at which the programs ask for a sweep
-  uint64_t sweep_again_at_ = 0;  // until this time, only a filling `live` is swept; 0: no such time
+  uint64_t sweep_at_ = 0;  // entries of `live` at which the programs ask for a sweep
+  absl::Mutex mutex_;
+  std::vector<uint64_t> forgotten_ ABSL_GUARDED_BY(mutex_);  // have live objects until the next sweep
+  // Until this time, only a filling `live` is swept; 0: no such time.
+  uint64_t sweep_again_at_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace heaptap::bpf

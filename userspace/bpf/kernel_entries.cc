@@ -22,6 +22,7 @@ bool IsObject(const heaptap_live& object) {
 }  // namespace
 
 absl::Status KernelEntries::VisitTallies(absl::FunctionRef<void(uint64_t, const TallyEntry&)> visit) const {
+  absl::ReaderMutexLock lock(&folding());
   return ForEachEntry<heaptap_tally_key, heaptap_tally>(skeleton_->maps.tallies,
                                                         [&](const heaptap_tally_key& key, const heaptap_tally& tally) {
                                                           visit(key.process_id, {key.stack_id, key.tid, tally});

@@ -149,11 +149,11 @@ absl::StatusOr<std::unique_lock<std::timed_mutex>> Daemon::WaitToRead() {
 absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes() {
   const auto lock = WaitToRead();
   if (!lock.ok()) return lock.status();
-  using Plan = recording::Queries::SummariesPlan;
-  const auto plan =
-      Ask<absl::StatusOr<Plan>>([](recording::Recorder& recorder) { return recorder.queries().PlanSummaries(); });
-  if (!plan.ok()) return plan.status();
-  if (plan->known.has_value()) return *plan->known;
+  using Known = std::optional<std::vector<profile::ProcessSummary>>;
+  const auto known =
+      Ask<absl::StatusOr<Known>>([](recording::Recorder& recorder) { return recorder.queries().PlanSummaries(); });
+  if (!known.ok()) return known.status();
+  if (known->has_value()) return **known;
   const absl::Time begin = absl::Now();
   auto sums = recording::SumAllTallies(recorder_->entries());
   if (!sums.ok()) return sums.status();
@@ -197,7 +197,6 @@ absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef
   absl::StatusOr<recording::BuiltProfile> built =
       recording::BuildPlanned(recorder_->entries(), made->plan, blocks.has_value() ? &*blocks : nullptr);
   if (!built.ok()) return built.status();
-  made->plan.hold = nullptr;
   made->built = *std::move(built);
   if (blocks.has_value()) made->built.cost += blocks->cost;
   return Ask<absl::StatusOr<profile::Snapshot>>([made, with_blocks](recording::Recorder& recorder) {

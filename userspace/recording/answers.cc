@@ -28,13 +28,12 @@ bool Answers::HasRoom(uint64_t process_id, std::optional<uid_t> user) const {
   return of_process < kMaxRunningOfOne && (user == kRoot || of_user < kMaxRunningOfUser);
 }
 
-void Answers::Start(const Asker& asker, const worker::DumpAnswer& answer, absl::string_view contents,
-                    std::function<void(bool is_ok)> done) {
+void Answers::Start(const Asker& asker, std::string answer, std::function<void(bool is_ok)> done) {
   const auto running = running_.insert(running_.end(), {.process_id = asker.process_id, .user = asker.user});
   errands_.Start(asker.user.value_or(worker::kUnknownUser),
                  {.job = worker::Job::kAnswer,
                   .file = {.pid = asker.pid},
-                  .question = worker::AnswerQuestion(answer, contents),
+                  .question = std::move(answer),
                   .confirm = asker.is_current},
                  {.time = limit_},
                  [this, running, is_recorded = asker.process_id != kUnrecorded,

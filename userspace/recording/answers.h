@@ -12,11 +12,10 @@
 #include <list>
 #include <map>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "userspace/worker/answer_job.h"
 #include "userspace/worker/errands.h"
 
 namespace heaptap::recording {
@@ -47,9 +46,8 @@ class Answers {
     std::optional<uid_t> user = {};     // who owns the process, if that is known
     std::function<bool()> is_current = {};
   };
-  // REQUIRES: HasRoom. Prints errors; then calls `done`.
-  void Start(const Asker& asker, const worker::DumpAnswer& answer, absl::string_view contents,
-             std::function<void(bool is_ok)> done);
+  // `answer`: worker::AnswerQuestion. REQUIRES: HasRoom. Prints errors; then calls `done`.
+  void Start(const Asker& asker, std::string answer, std::function<void(bool is_ok)> done);
 
   bool IsRunning(uint64_t process_id) const;
   // The failures of this process's answers no longer matter.

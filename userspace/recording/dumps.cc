@@ -111,26 +111,12 @@ void Dumps::TakeFrees(const Target& target) {
   if (frees.ok()) processes_.TakeFrees(target.pid, target.process_id, *frees);
 }
 
-absl::StatusOr<profile::Profile> Dumps::Build(const Target& target) {
-  TakeFrees(target);
-  absl::StatusOr<OwnTallies> own = ReadOwnTallies(entries_, target.process_id);
-  if (!own.ok()) return own.status();
-  // The user of this process is not to blame for the tallies of other ones.
-  uncharged_ += own->of_others;
-  return Build(target, std::move(own->tallies));
-}
-
-profile::Profile Dumps::Build(const Target& target, std::vector<bpf::TallyEntry> tallies) {
-  return BuildProfile(entries_, Subject(target), std::move(tallies), mapping_events_.lost());
-}
-
 ProfilePlan Dumps::Plan(const Target& target) {
   TakeFrees(target);
   ProfilePlan plan = {.process = {target.pid, target.process_id},
                       .space = target.ending.has_value() ? target.ending->space : spaces_.Share(target.pid),
                       .subject = Subject(target),
-                      .mappings_lost = mapping_events_.lost(),
-                      .hold = hold_};
+                      .mappings_lost = mapping_events_.lost()};
   plan.subject.space = plan.space.get();
   plan.subject.name_threads = nullptr;
   return plan;
@@ -146,52 +132,58 @@ void Dumps::Complete(const Target& target, profile::Profile& profile) {
   }
 }
 
-struct Dumps::Writing {
+struct Dumps::Making {
+  uint64_t process_id;
   ProfilePlan plan;
-  Target target;  // as it was; the process may start another program meanwhile
-  heaptap_dump_kind kind;
-  OnDone on_done;
+  Use use;
+  Done done;
   absl::StatusOr<BuiltProfile> built = BuiltProfile{};
-  Filled filled = {};
 };
 
-void Dumps::Write(const Target& target, heaptap_dump_kind kind, OnDone on_done) {
-  writing_.insert(target.process_id);
-  const auto writing = std::make_shared<Writing>(
-      Writing{.plan = Plan(target), .target = target, .kind = kind, .on_done = std::move(on_done)});
-  background_.Run(
-      [this, writing] {
-        writing->built = BuildPlanned(entries_, writing->plan);
-        writing->plan.hold = nullptr;
-      },
-      [this, writing] {
-        if (writing->built.ok()) return FillInBackground(writing);
-        Fail(writing->built.status());
-        FinishWriting(*writing);
-      });
+void Dumps::Make(const Target& target, Use use, Done done) {
+  making_.insert(target.process_id);
+  const auto making = std::make_shared<Making>(
+      Making{.process_id = target.process_id, .plan = Plan(target), .use = std::move(use), .done = std::move(done)});
+  background_.Run([this, making] { making->built = BuildPlanned(entries_, making->plan); },
+                  [this, making] {
+                    if (making->built.ok()) return UseInBackground(making);
+                    Fail(making->built.status());
+                    Finish(*making);
+                  });
 }
 
-void Dumps::FillInBackground(const std::shared_ptr<Writing>& writing) {
-  profile::Profile& profile = writing->built->profile;
-  if (const Target* target = targets_.Find(writing->target.process_id); target != nullptr) Complete(*target, profile);
+void Dumps::UseInBackground(const std::shared_ptr<Making>& making) {
+  profile::Profile& profile = making->built->profile;
+  if (const Target* target = targets_.Find(making->process_id); target != nullptr) Complete(*target, profile);
   background_.Run(
-      [this, writing, &profile] {
-        writing->filled = Fill(profile);
+      [making, &profile] {
+        const absl::Time begin = absl::Now();
+        making->use(profile);
+        making->built->cost += absl::Now() - begin;
         // Freed here, because this takes long.
         profile = {};
       },
-      [this, writing] {
-        Target* target = targets_.Find(writing->target.process_id);
-        Publish(target != nullptr ? *target : writing->target, writing->kind, writing->filled).IgnoreError();
-        FinishWriting(*writing);
-      });
+      [this, making] { Finish(*making); });
 }
 
-void Dumps::FinishWriting(Writing& writing) {
-  writing_.erase(writing_.find(writing.target.process_id));
-  if (writing.on_done == nullptr) return;
-  const absl::Duration built = writing.built.ok() ? writing.built->cost : absl::ZeroDuration();
-  writing.on_done(writing.target, built + writing.filled.cost);
+void Dumps::Finish(Making& making) {
+  making_.erase(making_.find(making.process_id));
+  making.done(making.built.status(), making.built.ok() ? making.built->cost : absl::ZeroDuration());
+}
+
+void Dumps::Write(const Target& target, heaptap_dump_kind kind, OnDone on_done) {
+  const auto filled = std::make_shared<Filled>();
+  // As it was: the process may start another program meanwhile.
+  const auto before = std::make_shared<Target>(target);
+  Make(
+      target, [this, filled](const profile::Profile& profile) { *filled = Fill(profile); },
+      [this, filled, before, kind, on_done = std::move(on_done)](const absl::Status& status, absl::Duration cost) {
+        if (status.ok()) {
+          Target* target = targets_.Find(before->process_id);
+          Publish(target != nullptr ? *target : *before, kind, *filled).IgnoreError();
+        }
+        if (on_done != nullptr) on_done(*before, cost);
+      });
 }
 
 Dumps::Filled Dumps::Fill(const profile::Profile& profile) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Builds profiles of targets and writes them as dumps into the folder of the recording; the messages and figures about
-// them. Not thread-safe, except Fill.
+// Builds profiles of targets in the background, and writes them as dumps into the folder of the recording; the messages
+// and figures about them. Not thread-safe, except Fill.
 #ifndef HEAPTAP_USERSPACE_RECORDING_DUMPS_H_
 #define HEAPTAP_USERSPACE_RECORDING_DUMPS_H_
 
@@ -62,22 +62,11 @@ class Dumps {
   ProfileSubject Subject(const Target& target);
   // Takes the frees that a target holds back, so that its books have them.
   void TakeFrees(const Target& target);
-  absl::StatusOr<profile::Profile> Build(const Target& target);
-  profile::Profile Build(const Target& target, std::vector<bpf::TallyEntry> tallies);
-  // The time that Build has spent on other processes since the last call.
-  absl::Duration TakeUncharged() { return std::exchange(uncharged_, absl::ZeroDuration()); }
 
   // For a thread that builds the profile of the target itself (BuildPlanned).
   ProfilePlan Plan(const Target& target);
   // Adds what only this thread may read to a profile that another thread has built of the target.
   void Complete(const Target& target, profile::Profile& profile);
-  ReadingHold Hold() const { return hold_; }
-  // Whether tallies may be folded: no other thread reads them. If one does, no new reader begins before the next call.
-  bool MayFold() {
-    fold_waits_ = hold_.use_count() > 1;
-    return !fold_waits_;
-  }
-  bool MayBeRead() const { return !fold_waits_; }
 
   // Whether a target is worth a profile: it runs a sampled allocator, and neither a rule nor --only excludes it.
   bool HasProfile(const Target& target);
@@ -87,12 +76,17 @@ class Dumps {
   // Whether HasProfile was ever true.
   bool recorded_any() const { return recorded_any_; }
 
+  // Builds a profile in the background, calls `use` with it there, and then `done` with what both took. If the profile
+  // cannot be built, says why, and `use` is not called.
+  using Use = std::function<void(profile::Profile&)>;
+  using Done = std::function<void(const absl::Status&, absl::Duration)>;
+  void Make(const Target& target, Use use, Done done);
   // Builds, writes and reports one dump in the background; prints errors. Then calls `on_done` with the target and what
   // the dump took.
   using OnDone = std::function<void(const Target&, absl::Duration)>;
   void Write(const Target& target, heaptap_dump_kind kind, OnDone on_done = nullptr);
-  // Whether a dump of the process is being written: its books are still needed.
-  bool IsWriting(uint64_t process_id) const { return writing_.contains(process_id); }
+  // Whether a profile of the process is being made: its books are still needed.
+  bool IsMaking(uint64_t process_id) const { return making_.contains(process_id); }
   // Whether further dumps would have to wait for long.
   bool IsBusy() const { return background_.size() >= kMaxInBackground; }
 
@@ -133,9 +127,9 @@ class Dumps {
  private:
   static constexpr size_t kMaxInBackground = 8;
 
-  struct Writing;
-  void FillInBackground(const std::shared_ptr<Writing>& writing);
-  void FinishWriting(Writing& writing);
+  struct Making;
+  void UseInBackground(const std::shared_ptr<Making>& making);
+  void Finish(Making& making);
   void Fail(const absl::Status& status);
 
   const bpf::Entries& entries_;
@@ -148,10 +142,7 @@ class Dumps {
   const RecorderOptions& options_;
   DumpFolder folder_;
   std::optional<DumpPruner> pruner_;
-  ReadingHold hold_ = std::make_shared<const int>(0);  // and of each reader
-  bool fold_waits_ = false;
-  std::multiset<uint64_t> writing_;  // process ids
-  absl::Duration uncharged_ = {};
+  std::multiset<uint64_t> making_;  // process ids
   bool recorded_any_ = false;
   bool failed_ = false;
   std::string largest_last_dump_;

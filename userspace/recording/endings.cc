@@ -39,6 +39,7 @@ Endings::Endings(const Means& means)
       requests_(means.requests),
       queries_(means.queries),
       background_(means.background),
+      cleaning_(means.cleaning),
       recorder_options_(means.options),
       is_system_wide_(means.options.system_wide.has_value()) {}
 
@@ -89,7 +90,7 @@ struct Endings::Closing {
 void Endings::CloseEnded(absl::Time now) {
   // Dumps may still be in progress. A system-wide recording does not block on them.
   const auto waits = [&](uint64_t process_id) {
-    return unwinding_.IsWorthWaiting(process_id, now) || dumps_.IsWriting(process_id) ||
+    return unwinding_.IsWorthWaiting(process_id, now) || dumps_.IsMaking(process_id) ||
            (is_system_wide_ && requests_.answers().IsRunning(process_id));
   };
   if (is_closing_ || std::all_of(to_close_.begin(), to_close_.end(), waits)) return;
@@ -137,9 +138,7 @@ Endings::Closing Endings::Plan(Target& target) {
   const bool is_asked = target.policy.dump_at_exit == DumpAtExit::kAlways ||
                         (target.policy.dump_at_exit == DumpAtExit::kFatal && IsFatal(*target.ending));
   const bool is_wanted = dumps_.IsWanted(target);
-  ProfilePlan plan = dumps_.Plan(target);
-  plan.hold = nullptr;  // the tallies of an ended process are not folded
-  return {.plan = std::move(plan),
+  return {.plan = dumps_.Plan(target),
           .is_written = is_written,
           .has_dump = is_wanted && is_asked && !is_written && !IsLeftToOther(target),
           .has_summary = is_wanted && is_written && !is_system_wide_};
@@ -218,12 +217,18 @@ void Endings::ForgetClosed() {
   // A dump of what a process was before its exec, or before a reset, may still be in progress.
   std::set<uint64_t> waiting;
   for (const uint64_t process_id : closed_) {
-    if (dumps_.IsWriting(process_id)) waiting.insert(process_id);
+    if (dumps_.IsMaking(process_id)) waiting.insert(process_id);
   }
   std::set<uint64_t> forgotten = std::exchange(closed_, std::move(waiting));
   for (const uint64_t process_id : closed_) forgotten.erase(process_id);
   if (forgotten.empty()) return;
-  if (absl::Status status = books_.Forget(forgotten); !status.ok()) Fail(status);
+  forgotten_.insert(forgotten.begin(), forgotten.end());
+  const auto status = std::make_shared<absl::Status>();
+  cleaning_.Run([this, forgotten, status] { *status = books_.Forget(forgotten); },
+                [this, forgotten, status] {
+                  for (const uint64_t process_id : forgotten) forgotten_.erase(process_id);
+                  if (!status->ok()) Fail(*status);
+                });
 }
 
 void Endings::FindUnnoticed() {
@@ -250,7 +255,7 @@ void Endings::FindUnnoticedEnds() {
   absl::StatusOr<std::map<uint64_t, Unnoticed>> ended = books_.processes().ReadUnnoticed();
   if (!ended.ok()) return Fail(ended.status());
   for (const auto& [process_id, process] : *ended) {
-    if (closed_.contains(process_id)) continue;
+    if (IsClosed(process_id)) continue;
     if (process.cause == Unnoticed::Cause::kReset) {
       // A known target goes on with other books, and is replaced where those are found.
       if (targets_.Find(process_id) == nullptr) Close(process_id);
@@ -306,7 +311,7 @@ void Endings::FinishOrphans(absl::FunctionRef<void()> pump) {
   // Handles processes that began or ended during the reading.
   pump();
   for (const auto& [process_id, entries] : *tallies) {
-    if (closed->contains(process_id) || closed_.contains(process_id)) continue;
+    if (closed->contains(process_id) || IsClosed(process_id)) continue;
     if (!processes->contains(process_id) && targets_.Find(process_id) == nullptr) {
       Handle(targets_.Add(process_id, 0, recorder_options_.policy), {.is_known = false, .time = absl::Now()});
     }

@@ -44,6 +44,7 @@ class Endings {
     Requests& requests;
     Queries& queries;
     Background& background;
+    Background& cleaning;
     const RecorderOptions& options;
   };
   explicit Endings(const Means& means);
@@ -69,9 +70,10 @@ class Endings {
   void CloseEnded(absl::Time now);
   // Closes the books of a target without a dump.
   void Close(uint64_t process_id);
-  bool IsClosed(uint64_t process_id) const { return closed_.contains(process_id); }
-  // Deletes the books of closed targets. To be called after the next events: at a reset, an eBPF program may have been
-  // in the middle of an entry.
+  // Whether its books are closed, and perhaps not yet deleted.
+  bool IsClosed(uint64_t process_id) const { return closed_.contains(process_id) || forgotten_.contains(process_id); }
+  // Begins to delete the books of closed targets. To be called after the next events: at a reset, an eBPF program may
+  // have been in the middle of an entry.
   void ForgetClosed();
   // A target goes on under another process id, with new books.
   Target& Replace(uint64_t ended_id, uint64_t new_id);
@@ -103,12 +105,14 @@ class Endings {
   Requests& requests_;
   Queries& queries_;
   Background& background_;
+  Background& cleaning_;
   const RecorderOptions& recorder_options_;
   const bool is_system_wide_;
   TargetStates* states_ = nullptr;
-  std::set<uint64_t> to_close_;  // ended, not closed yet
-  bool is_closing_ = false;      // in the background
-  std::set<uint64_t> closed_;    // process ids whose books are to be deleted
+  std::set<uint64_t> to_close_;   // ended, not closed yet
+  bool is_closing_ = false;       // in the background
+  std::set<uint64_t> closed_;     // process ids whose books are to be deleted
+  std::set<uint64_t> forgotten_;  // those whose books are being deleted
   std::deque<profile::EndedProcess> ended_;
   uint64_t events_lost_ = 0;  // as of the last FindUnnoticed
   absl::Time exits_handled_ = absl::InfinitePast();

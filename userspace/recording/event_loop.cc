@@ -80,6 +80,7 @@ EventLoop::EventLoop(const Means& means)
       queries_(means.queries),
       endings_(means.endings),
       background_(means.background),
+      cleaning_(means.cleaning),
       options_(means.options) {}
 
 void EventLoop::Fail(const absl::Status& status) {
@@ -88,7 +89,7 @@ void EventLoop::Fail(const absl::Status& status) {
 }
 
 std::vector<int> EventLoop::fds() const {
-  return {books_.events_fd(), books_.unwind().raw_stacks_fd(), errands_.fd(), background_.fd()};
+  return {books_.events_fd(), books_.unwind().raw_stacks_fd(), errands_.fd(), background_.fd(), cleaning_.fd()};
 }
 
 void EventLoop::Pump() {
@@ -101,6 +102,8 @@ void EventLoop::Pump() {
   endings_.ForgetClosed();
   // Later, because it closes books too.
   background_.HandleDone();
+  cleaning_.HandleDone();
+  if (books_.IsSweepDue()) Sweep();
   absl::StatusOr<Batch> batch = TakeBatch();
   if (!batch.ok()) return Fail(batch.status());
   CountEvents(batch->events);
@@ -136,6 +139,16 @@ absl::StatusOr<EventLoop::Batch> EventLoop::TakeBatch() {
   }
   std::ranges::stable_sort(batch.mappings, {}, &bpf::MappingEvent::time);
   return batch;
+}
+
+void EventLoop::Sweep() {
+  if (std::exchange(is_sweeping_, true)) return;
+  const auto status = std::make_shared<absl::Status>();
+  cleaning_.Run([this, status] { *status = books_.Sweep(); },
+                [this, status] {
+                  is_sweeping_ = false;
+                  if (!status->ok()) Fail(*status);
+                });
 }
 
 void EventLoop::CountEvents(const std::vector<heaptap_event>& events) {
@@ -180,8 +193,7 @@ void EventLoop::HandleInOrder(Batch& batch) {
 void EventLoop::Handle(const heaptap_event& event) {
   switch (event.kind) {
     case HEAPTAP_EVENT_LIVE_FILLING:
-      if (absl::Status status = books_.Sweep(); !status.ok()) Fail(status);
-      return;
+      return Sweep();
     case HEAPTAP_EVENT_TABLE_WANTED:
       return;  // already handled in HandleTablesWanted
     case HEAPTAP_EVENT_ENTER:
@@ -202,6 +214,7 @@ void EventLoop::Handle(const heaptap_event& event) {
 
 bool EventLoop::IsOver(const heaptap_event& event) {
   const bpf::Processes& processes = books_.processes();
+  if (endings_.IsClosed(event.process_id)) return true;
   return targets_.Find(event.process_id) == nullptr &&
          !processes.IsCurrent(static_cast<pid_t>(event.tgid), event.process_id) &&
          !processes.IsUnnoticed(event.process_id);

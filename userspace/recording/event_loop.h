@@ -51,6 +51,7 @@ class EventLoop {
     Queries& queries;
     Endings& endings;
     Background& background;
+    Background& cleaning;
     const RecorderOptions& options;
   };
   explicit EventLoop(const Means& means);
@@ -82,6 +83,8 @@ class EventLoop {
   absl::StatusOr<Batch> TakeBatch();
   void HandleTablesWanted(const Batch& batch);
   void HandleInOrder(Batch& batch);
+  // Begins a sweep, unless one is going on.
+  void Sweep();
   void CountEvents(const std::vector<heaptap_event>& events);
 
   void Handle(const heaptap_event& event);
@@ -114,6 +117,7 @@ class EventLoop {
   Queries& queries_;
   Endings& endings_;
   Background& background_;
+  Background& cleaning_;
   const RecorderOptions& options_;
   Everyone* everyone_ = nullptr;
   // Read, but later than the events that were read with them.
@@ -121,6 +125,7 @@ class EventLoop {
   std::vector<bpf::MappingEvent> mappings_to_come_;
   profile::CountsByName events_counted_;
   absl::Time pumped_ = absl::InfinitePast();
+  bool is_sweeping_ = false;
   bool failed_ = false;
 };
 

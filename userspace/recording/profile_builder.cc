@@ -73,7 +73,6 @@ absl::StatusOr<OwnTallies> ReadOwnTallies(const bpf::Entries& entries, uint64_t 
   OwnTallies own = {.tallies = *std::move(tallies)};
   const absl::Duration all = absl::Now() - begin;
   own.cost = std::min(all, kTallyTime * own.tallies.size());
-  own.of_others = all - own.cost;
   return own;
 }
 

@@ -47,8 +47,7 @@ std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, const P
 // The tallies of one process.
 struct OwnTallies {
   std::vector<bpf::TallyEntry> tallies;
-  absl::Duration cost = {};       // the share of these tallies in the time for reading the map
-  absl::Duration of_others = {};  // the rest of that time
+  absl::Duration cost = {};  // their share in the time for reading the map: the user is not to blame for the rest
 };
 absl::StatusOr<OwnTallies> ReadOwnTallies(const bpf::Entries& entries, uint64_t process_id);
 

@@ -18,16 +18,11 @@
 
 namespace heaptap::recording {
 
-// As long as a reader holds this, no tallies are folded: a reader could find the tally of an ended thread neither in
-// its own place nor in that of thread 0.
-using ReadingHold = std::shared_ptr<const int>;
-
 struct ProfilePlan {
   profile::ProcessRef process;
   std::shared_ptr<const AddressSpace> space;  // may be null
   ProfileSubject subject;                     // without `name_threads`
   uint64_t mappings_lost = 0;
-  ReadingHold hold;
 };
 
 struct BuiltProfile {

@@ -29,10 +29,6 @@ absl::Status NoTime(const Target& target) {
                                                    " were asked for; try again in some seconds"));
 }
 
-absl::Status FoldsFirst() {
-  return absl::ResourceExhaustedError("the tallies of ended threads are being added up; try again in some seconds");
-}
-
 absl::Status NotSettled(const Target& target) {
   return absl::ResourceExhaustedError(
       absl::StrCat("stacks of process ", target.pid, " still wait for unwind tables; try again in some seconds"));
@@ -98,11 +94,10 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums
   return summary;
 }
 
-absl::StatusOr<Queries::SummariesPlan> Queries::PlanSummaries() {
-  if (summaries_.has_value()) return SummariesPlan{.known = summaries_, .hold = nullptr};
-  if (!dumps_.MayBeRead()) return FoldsFirst();
+std::optional<std::vector<profile::ProcessSummary>> Queries::PlanSummaries() {
+  if (summaries_.has_value()) return summaries_;
   for (const auto& [process_id, target] : targets_) dumps_.TakeFrees(target);
-  return SummariesPlan{.known = std::nullopt, .hold = dumps_.Hold()};
+  return std::nullopt;
 }
 
 std::vector<profile::ProcessSummary> Queries::MakeSummaries(const absl::flat_hash_map<uint64_t, TallySums>& sums,
@@ -143,7 +138,6 @@ absl::StatusOr<ProfilePlan> Queries::Plan(const profile::ProcessRef& process) {
   if (!target.ok()) return target.status();
   if (!requests_.HasTime(**target)) return NoTime(**target);
   if (!requests_.IsSettled(**target)) return NotSettled(**target);
-  if (!dumps_.MayBeRead()) return FoldsFirst();
   return dumps_.Plan(**target);
 }
 
@@ -174,14 +168,14 @@ absl::StatusOr<profile::Snapshot> Queries::Finish(const ProfilePlan& plan, Built
   if (with_coverage) snapshot.coverage = CoverageOf(**target, snapshot.profile.Live().bytes);
   if (plan.space != nullptr) snapshot.executable = plan.space->executable;
   snapshot.time = absl::Now();
-  requests_.Charge(**target, begin - built.cost);
+  requests_.Charge(**target, built.cost + (absl::Now() - begin));
   return snapshot;
 }
 
 absl::StatusOr<std::string> Queries::Publish(const profile::ProcessRef& process, const Dumps::Filled& filled) {
   absl::StatusOr<Target*> target = FindForClient(process);
   if (!target.ok()) return target.status();
-  requests_.Charge(**target, absl::Now() - filled.cost);
+  requests_.Charge(**target, filled.cost);
   return dumps_.Publish(**target, HEAPTAP_DUMP_MANUAL, filled);
 }
 
@@ -209,7 +203,7 @@ absl::StatusOr<profile::ResidentBytes> Queries::Resident(const profile::ProcessR
   if (!requests_.HasTime(**target)) return NoTime(**target);
   const absl::Time begin = absl::Now();
   absl::StatusOr<profile::ResidentBytes> resident = ResidentOf(**target);
-  requests_.Charge(**target, begin);
+  requests_.Charge(**target, absl::Now() - begin);
   return resident;
 }
 

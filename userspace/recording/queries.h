@@ -48,15 +48,10 @@ class Queries {
         dumps_(means.dumps),
         requests_(means.requests) {}
 
-  // Summaries of all processes are made in two steps. Another thread does the second one, SumAllTallies, unless the
-  // summaries are known.
-  struct SummariesPlan {
-    std::optional<std::vector<profile::ProcessSummary>> known;
-    ReadingHold hold;
-  };
-  // ResourceExhausted: ask again later.
-  absl::StatusOr<SummariesPlan> PlanSummaries();
-  // `cost`: of SumAllTallies.
+  // The summaries of all processes, if they are known. Otherwise they are made in three steps, of which this is the
+  // first, and another thread does the second one, SumAllTallies.
+  std::optional<std::vector<profile::ProcessSummary>> PlanSummaries();
+  // The third step. `cost`: of SumAllTallies.
   std::vector<profile::ProcessSummary> MakeSummaries(const absl::flat_hash_map<uint64_t, TallySums>& sums,
                                                      absl::Duration cost);
   // To be called when something may have changed. With very many call paths, the summaries stay for a time.
@@ -66,7 +61,7 @@ class Queries {
 
   // A profile is made in three steps, of which another thread does the second one, BuildPlanned.
   // ResourceExhausted: the user of the process has used up the time of the account, or stacks of the process wait for
-  // unwind tables, or tallies are to be folded; ask again later.
+  // unwind tables; ask again later.
   absl::StatusOr<ProfilePlan> Plan(const profile::ProcessRef& process);
   // Takes `built.profile`. `with_coverage`: with the parts of the resident memory.
   absl::StatusOr<profile::Snapshot> Finish(const ProfilePlan& plan, BuiltProfile& built, bool with_coverage);

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -165,6 +166,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                 .requests = requests_,
                 .queries = queries_,
                 .background = background_,
+                .cleaning = cleaning_,
                 .options = options_}),
       loop_({.books = *books_,
              .mapping_events = *mapping_events_,
@@ -178,8 +180,10 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
              .queries = queries_,
              .endings = endings_,
              .background = background_,
+             .cleaning = cleaning_,
              .options = options_}),
-      background_(options_.system_wide.has_value() ? options_.background : Background::Place::kCaller) {}
+      background_(options_.system_wide.has_value() ? options_.background : Background::Place::kCaller),
+      cleaning_(options_.system_wide.has_value() ? options_.background : Background::Place::kCaller) {}
 
 absl::Status Recorder::StartSystemWide() {
   const SystemWide& system_wide = *options_.system_wide;
@@ -309,9 +313,11 @@ void Recorder::DumpAll(heaptap_dump_kind kind) {
 }
 
 void Recorder::FinishBackground() {
-  for (const absl::Time end = absl::Now() + kBackgroundPatience; background_.size() > 0 && absl::Now() < end;) {
-    pollfd done = {.fd = background_.fd(), .events = POLLIN, .revents = 0};
-    poll(&done, 1, static_cast<int>(absl::ToInt64Milliseconds(kPumpInterval)));
+  const absl::Time end = absl::Now() + kBackgroundPatience;
+  while (background_.size() + cleaning_.size() > 0 && absl::Now() < end) {
+    pollfd done[] = {{.fd = background_.fd(), .events = POLLIN, .revents = 0},
+                     {.fd = cleaning_.fd(), .events = POLLIN, .revents = 0}};
+    poll(done, std::size(done), static_cast<int>(absl::ToInt64Milliseconds(kPumpInterval)));
     Pump();
   }
 }

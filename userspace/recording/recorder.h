@@ -147,7 +147,9 @@ class Recorder {
   Surveys surveys_;
   Endings endings_;
   EventLoop loop_;
-  Background background_;  // its thread ends before what it uses
+  // Their threads end before what they use.
+  Background background_;  // profiles and dumps
+  Background cleaning_;    // deletes books, and does not wait for dumps
   bool failed_ = false;
 
   // For a system-wide recording.

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include <memory>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -13,6 +14,7 @@
 #include "userspace/process/dump_request.h"
 #include "userspace/recording/raw_stacks.h"
 #include "userspace/recording/record_builder.h"
+#include "userspace/worker/answer_job.h"
 
 namespace heaptap::recording {
 namespace {
@@ -21,6 +23,8 @@ namespace {
 // of a large program takes a tenth of a second, so a user can have one a second; of small ones, several at once.
 constexpr double kProfileShare = 0.1;
 constexpr absl::Duration kProfileBurst = absl::Milliseconds(100);
+
+constexpr uid_t kRoot = 0;
 
 // Between two triggered dumps of one process in a system-wide recording.
 constexpr absl::Duration kTriggerPause = absl::Seconds(1);
@@ -45,18 +49,47 @@ void Requests::HandleDueTrigger(Target& target, absl::Time now) {
   if (target.postponed.has_value() && now - target.triggered >= kTriggerPause) HandleTrigger(target, *target.postponed);
 }
 
-absl::StatusOr<Requests::Contents> Requests::MakeContents(const Target& target, const heaptap_dump_request& request) {
-  if (request.kind == HEAPTAP_ASK_RECENT || request.kind == HEAPTAP_ASK_LOG) {
-    const absl::StatusOr<profile::SampleRecords> records =
-        BuildRecords(books_.entries(), dumps_.Subject(target), request.argument);
-    if (!records.ok()) return records.status();
-    const auto write = request.kind == HEAPTAP_ASK_LOG ? exporter::LogJson : exporter::RecentJson;
-    return Contents{write(*records), {}, {}};
+Requests::Reply Requests::Refusal(const Question& question, int error) {
+  const worker::DumpAnswer answer = {
+      .address = question.event.argument, .sequence = question.request.sequence, .error = error};
+  return {.answer = worker::AnswerQuestion(answer, "")};
+}
+
+Requests::Reply Requests::MakeRecords(const Target& target, const Question& question) {
+  const absl::StatusOr<profile::SampleRecords> records =
+      BuildRecords(books_.entries(), dumps_.Subject(target), question.request.argument);
+  if (!records.ok()) {
+    base::Say(records.status().message());
+    return Refusal(question, EIO);
   }
-  absl::StatusOr<profile::Profile> profile = dumps_.Build(target);
-  if (!profile.ok()) return profile.status();
-  profile->raw = target.raw;
-  return Contents{exporter::HeapV2(*profile), profile->Leaks(), profile->warnings};
+  const auto write = question.request.kind == HEAPTAP_ASK_LOG ? exporter::LogJson : exporter::RecentJson;
+  const worker::DumpAnswer answer = {.address = question.event.argument, .sequence = question.request.sequence};
+  return {.answer = worker::AnswerQuestion(answer, write(*records)), .has_contents = true};
+}
+
+std::optional<uid_t> Requests::BeginMaking(const Target& target) { return *making_.insert(AccountOf(target)); }
+
+void Requests::EndMaking(const Target& target, std::optional<uid_t> user, absl::Duration used) {
+  making_.erase(making_.find(user));
+  Charge(target, used);
+}
+
+void Requests::MakeDump(const Target& target, const Question& question) {
+  const auto reply = std::make_shared<Reply>(Refusal(question, EIO));
+  const auto use = [reply, question, raw = target.raw](profile::Profile& profile) {
+    profile.raw = raw;
+    const worker::DumpAnswer answer = {
+        .address = question.event.argument, .sequence = question.request.sequence, .leaks = profile.Leaks()};
+    *reply = {.answer = worker::AnswerQuestion(answer, exporter::HeapV2(profile)),
+              .has_contents = true,
+              .leaks = answer.leaks,
+              .warnings = profile.warnings};
+  };
+  const std::optional<uid_t> user = BeginMaking(target);
+  dumps_.Make(target, use, [this, user, reply, target, question](const absl::Status&, absl::Duration used) {
+    EndMaking(target, user, used);
+    Answer(target, question, std::move(*reply));
+  });
 }
 
 void Requests::HandleTrigger(Target& target, heaptap_dump_kind kind) {
@@ -66,14 +99,15 @@ void Requests::HandleTrigger(Target& target, heaptap_dump_kind kind) {
     target.postponed = kind;
     return;
   }
-  if (!HasTime(target) || !IsSettled(target) || dumps_.IsBusy() || dumps_.IsWriting(target.process_id)) {
+  if (!HasTime(target) || !IsSettled(target) || dumps_.IsBusy() || dumps_.IsMaking(target.process_id)) {
     target.postponed = kind;
     return;
   }
   target.triggered = now;
   target.postponed.reset();
-  dumps_.Write(target, kind,
-               [this](const Target& written, absl::Duration cost) { Charge(written, absl::Now() - cost); });
+  dumps_.Write(target, kind, [this, user = BeginMaking(target)](const Target& written, absl::Duration used) {
+    EndMaking(written, user, used);
+  });
 }
 
 bool Requests::IsSettled(const Target& target) {
@@ -97,13 +131,13 @@ std::optional<uid_t> Requests::AccountOf(const Target& target) const {
 }
 
 bool Requests::HasTime(const Target& target) {
-  return !accounts_.has_value() || accounts_->HasTime(target.owner, absl::Now());
+  if (!accounts_.has_value()) return true;
+  const std::optional<uid_t> user = AccountOf(target);
+  return accounts_->HasTime(target.owner, absl::Now()) && (user == kRoot || !making_.contains(user));
 }
 
-void Requests::Charge(const Target& target, absl::Time begin) {
-  if (!accounts_.has_value()) return;
-  const absl::Time now = absl::Now();
-  accounts_->Charge(target.owner, now - begin - dumps_.TakeUncharged(), now);
+void Requests::Charge(const Target& target, absl::Duration used) {
+  if (accounts_.has_value()) accounts_->Charge(target.owner, used, absl::Now());
 }
 
 void Requests::HandlePostponed() {
@@ -129,42 +163,42 @@ void Requests::HandleDump(Target& target, const heaptap_event& event) {
   if (!books_.processes().IsCurrent(static_cast<pid_t>(event.tgid), target.process_id)) return;  // it has ended
   // A process that asks too often gets no answer, and costs no profile.
   if (!answers_.HasRoom(target.process_id, AccountOf(target))) return;
-  if (!HasTime(target) || !IsSettled(target)) {
+  if (!HasTime(target) || !IsSettled(target) || dumps_.IsBusy()) {
     postponed_[target.process_id] = event;
     return;
   }
-  dumps_.TakeUncharged();
+  const Question question = {.event = event, .request = asked};
+  if (asked.kind != HEAPTAP_ASK_RECENT && asked.kind != HEAPTAP_ASK_LOG) return MakeDump(target, question);
   const absl::Time begin = absl::Now();
-  const absl::StatusOr<Contents> contents = MakeContents(target, asked);
-  if (!contents.ok()) {
-    failed_ = true;
-    base::Say(contents.status().message());
-  }
+  Reply records = MakeRecords(target, question);
+  Charge(target, absl::Now() - begin);
+  Answer(target, question, std::move(records));
+}
+
+void Requests::Answer(const Target& target, const Question& question, Reply reply) {
+  failed_ |= !reply.has_contents;
   // If the dump fails, the process keeps no file, and the collector's last dump reports the leaks.
   std::vector<std::string> leak_report;
-  if (asked.kind == HEAPTAP_DUMP_FINAL) {
-    target.own_final = true;
-    const bool is_said = (asked.argument & HEAPTAP_FINAL_PRINT_LEAKS) != 0;
-    if (is_said && contents.ok()) leak_report = dumps_.LeakReport(target, contents->leaks, "");
+  if (question.request.kind == HEAPTAP_DUMP_FINAL) {
+    if (Target* now = targets_.Find(target.process_id); now != nullptr) now->own_final = true;
+    const bool is_said = (question.request.argument & HEAPTAP_FINAL_PRINT_LEAKS) != 0;
+    if (is_said && reply.has_contents) leak_report = dumps_.LeakReport(target, reply.leaks, "");
   }
+  // Others may have asked meanwhile.
+  if (!answers_.HasRoom(target.process_id, AccountOf(target))) return;
   // A child of vfork has its parent's books, under its own PID.
-  const auto pid = static_cast<pid_t>(event.tgid);
+  const auto pid = static_cast<pid_t>(question.event.tgid);
   answers_.Start({.pid = pid,
                   .process_id = target.process_id,
                   .user = AccountOf(target),
                   .is_current = [processes = &books_.processes(), pid,
                                  id = target.process_id] { return processes->IsCurrent(pid, id); }},
-                 {.address = event.argument,
-                  .sequence = asked.sequence,
-                  .error = contents.ok() ? 0 : EIO,
-                  .leaks = contents.ok() ? contents->leaks : profile::LeakSummary{}},
-                 contents.ok() ? contents->text : "", [leak_report](bool is_ok) {
+                 std::move(reply.answer), [leak_report](bool is_ok) {
                    for (const std::string& line : leak_report) {
                      if (is_ok) base::SayPlain(line);
                    }
                  });
-  Charge(target, begin);
-  if (contents.ok()) dumps_.SayLosses(contents->warnings);
+  dumps_.SayLosses(reply.warnings);
 }
 
 // Probes are attached for every process, so requests of processes that others record arrive here too.
@@ -177,8 +211,8 @@ void Requests::RefuseDump(const heaptap_event& event) {
       hands_.Control(pid, {.address = inspection->control_address}, [] { return true; });
   if (!control.ok() || controls_.OtherCollector(*control) != 0) return;
   // A courtesy answer: its failure is not reported.
-  answers_.Start({.pid = pid, .is_current = [] { return true; }}, {.address = event.argument, .error = ESRCH}, "",
-                 [](bool) {});
+  answers_.Start({.pid = pid, .is_current = [] { return true; }},
+                 worker::AnswerQuestion({.address = event.argument, .error = ESRCH}, ""), [](bool) {});
 }
 
 }  // namespace heaptap::recording

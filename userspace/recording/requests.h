@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -69,19 +70,34 @@ class Requests {
   void NoteOwner(Target& target);
   // The user whose account the process uses; none if that is unknown. Root, unless the recording is system-wide.
   std::optional<uid_t> AccountOf(const Target& target) const;
-  // Whether the user of a process may have a profile of it now. Always, unless the recording is system-wide.
+  // Whether the user of a process may have a profile of it now: has time left, and the background makes no other one
+  // for this user, except root. Always, unless the recording is system-wide.
   bool HasTime(const Target& target);
-  // Charges the user of a process for the time since `begin`.
-  void Charge(const Target& target, absl::Time begin);
+  // Charges the user of a process.
+  void Charge(const Target& target, absl::Duration used);
 
  private:
-  // The contents of the file that a process asked for.
-  struct Contents {
-    std::string text;
-    profile::LeakSummary leaks;
-    std::vector<std::string> warnings;
+  // What the process asked for, and by which event.
+  struct Question {
+    heaptap_event event;
+    heaptap_dump_request request;
   };
-  absl::StatusOr<Contents> MakeContents(const Target& target, const heaptap_dump_request& request);
+  // What it gets.
+  struct Reply {
+    std::string answer;  // worker::AnswerQuestion
+    bool has_contents = false;
+    profile::LeakSummary leaks = {};
+    std::vector<std::string> warnings = {};
+  };
+  // Without contents if they could not be made.
+  static Reply Refusal(const Question& question, int error);
+  Reply MakeRecords(const Target& target, const Question& question);
+  void MakeDump(const Target& target, const Question& question);
+  // `target`: as it was when it asked.
+  void Answer(const Target& target, const Question& question, Reply reply);
+  // Between these two, the background makes a profile that the user of the process pays for.
+  std::optional<uid_t> BeginMaking(const Target& target);
+  void EndMaking(const Target& target, std::optional<uid_t> user, absl::Duration used);
 
   const bpf::Books& books_;
   worker::Errands& errands_;
@@ -94,6 +110,7 @@ class Requests {
   Dumps& dumps_;
   Answers answers_;
   std::optional<base::Accounts> accounts_;       // system-wide
+  std::multiset<std::optional<uid_t>> making_;   // users for whom the background makes profiles
   std::map<uint64_t, heaptap_event> postponed_;  // requests, by process id
   bool failed_ = false;
 };

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "userspace/process/facts.h"
 #include "userspace/profile/profile.h"
@@ -137,14 +138,19 @@ void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& proces
 }
 
 void Upkeep::FoldSome() {
-  if (!HasToFold() || !dumps_.MayFold()) return;
+  if (!HasToFold()) return;
   const absl::Time begin = absl::Now();
+  absl::Mutex& mutex = books_.entries().folding();
+  // Does not wait: this thread has other things to do.
+  is_being_read_ = !mutex.TryLock();
+  if (is_being_read_) return;
   const absl::Time end = begin + kFoldTime;
   std::deque<Candidates>& left = folding_->left;
   while (!left.empty() && absl::Now() < end) {
     FoldThreads(left.front(), end);
     if (left.front().tallies.empty()) left.pop_front();
   }
+  mutex.Unlock();
   const absl::Time now = absl::Now();
   folding_->cost += now - begin;
   if (!left.empty()) return;

@@ -56,7 +56,7 @@ class Upkeep {
   // Goes on with that for some milliseconds, unless another thread reads tallies.
   void FoldSome();
   // Whether FoldSome is to be called again at once, because the map may fill up.
-  bool IsFolding() const { return HasToFold() && dumps_.MayBeRead(); }
+  bool IsFolding() const { return HasToFold() && !is_being_read_; }
 
  private:
   // The tallies of a process that may be those of ended threads.
@@ -89,6 +89,7 @@ class Upkeep {
   uint64_t mappings_lost_ = 0;  // as of the last RepairSpaces
   uint64_t last_saved_ = 0;     // process id
   std::optional<Folding> folding_;
+  bool is_being_read_ = false;  // when FoldSome was last called
   absl::Time folded_ = absl::InfinitePast();
   absl::Duration fold_cost_ = {};
   bool has_folded_ = false;        // the last time

@@ -94,6 +94,8 @@ void Errands::Begin(std::unique_ptr<Job> job) {
   begun.thread = std::thread([this, &begun] {
     begun.answer = begun.request.job == worker::Job::kAnswer ? crews_.DoByHands(begun.request, begun.limits)
                                                              : crews_.Do(begun.user, begun.request, begun.limits);
+    // A dump has tens of megabytes, so it is freed here and not in the owner's thread.
+    begun.request.question = {};
     NoteDone(begun);
   });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

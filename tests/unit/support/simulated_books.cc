@@ -170,9 +170,6 @@ class SimulatedBooks final : public Books {
 
   int events_fd() const override { return never_.get(); }
   absl::StatusOr<std::vector<heaptap_event>> TakeEvents() override {
-    if (!forgotten_.empty()) {
-      if (absl::Status status = Sweep(); !status.ok()) return status;
-    }
     std::vector<heaptap_event> events = std::exchange(kernel_.events, {});
     kernel_.Step("handle events");
     return events;
@@ -188,6 +185,7 @@ class SimulatedBooks final : public Books {
     for (const uint64_t process_id : std::exchange(forgotten_, {})) kernel_.closed.erase(process_id);
     return absl::OkStatus();
   }
+  bool IsSweepDue() override { return !forgotten_.empty(); }
   absl::Status Forget(const std::set<uint64_t>& process_ids) override {
     kernel_.Step("forget the losses");
     for (const uint64_t process_id : process_ids) {
