@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "tests/fuzz/check.h"
+#include "tests/fuzz/fuzzed_elf.h"
 #include "tests/unit/elf_image.h"
 #include "userspace/elf/file.h"
 #include "userspace/elf/probes.h"
@@ -34,19 +35,11 @@ std::string ValidFile() {
   return image.Bytes();
 }
 
-std::string FileOf(const uint8_t* data, size_t size) {
-  if (size >= SELFMAG && memcmp(data, ELFMAG, SELFMAG) == 0) return std::string(data, data + size);
-  static const std::string valid = ValidFile();
-  std::string file = valid;
-  for (; size >= 3; data += 3, size -= 3) file[(data[0] | data[1] << 8) % file.size()] = static_cast<char>(data[2]);
-  return file;
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const int fd = memfd_create("fuzz", MFD_CLOEXEC);
-  std::string file = FileOf(data, size);
+  std::string file = FuzzedElf(ValidFile, data, size);
   Check(ftruncate(fd, 0) == 0);
   Check(pwrite(fd, file.data(), file.size(), 0) == static_cast<ssize_t>(file.size()));
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/fuzz/check.h"
+#include "tests/fuzz/fuzzed_elf.h"
 #include "tests/unit/elf_image.h"
 #include "userspace/elf/file.h"
 #include "userspace/elf/functions.h"
@@ -38,18 +39,10 @@ std::string ValidFile() {
   return image.Bytes();
 }
 
-std::string FileOf(const uint8_t* data, size_t size) {
-  if (size >= SELFMAG && memcmp(data, ELFMAG, SELFMAG) == 0) return std::string(data, data + size);
-  static const std::string valid = ValidFile();
-  std::string file = valid;
-  for (; size >= 3; data += 3, size -= 3) file[(data[0] | data[1] << 8) % file.size()] = static_cast<char>(data[2]);
-  return file;
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string bytes = FileOf(data, size);
+  const std::string bytes = FuzzedElf(ValidFile, data, size);
   const absl::StatusOr<heaptap::elf::File> file = heaptap::elf::File::OpenBytes(bytes);
   if (!file.ok()) return 0;
   const heaptap::elf::DefinedFunctions functions = heaptap::elf::FindFunctions(*file, {"malloc", "free"});

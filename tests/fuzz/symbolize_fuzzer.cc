@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/fuzz/check.h"
+#include "tests/fuzz/fuzzed_elf.h"
 #include "tests/unit/elf_image.h"
 #include "userspace/elf/file.h"
 #include "userspace/symbolize/answer.h"
@@ -70,14 +71,6 @@ std::string ValidFile() {
   return image.Bytes();
 }
 
-std::string FileOf(const uint8_t* data, size_t size) {
-  if (size >= SELFMAG && memcmp(data, ELFMAG, SELFMAG) == 0) return std::string(data, data + size);
-  static const std::string valid = ValidFile();
-  std::string file = valid;
-  for (; size >= 3; data += 3, size -= 3) file[(data[0] | data[1] << 8) % file.size()] = static_cast<char>(data[2]);
-  return file;
-}
-
 void ReadFile(const std::string& bytes) {
   static const int fd = memfd_create("fuzz", MFD_CLOEXEC);
   Check(ftruncate(fd, 0) == 0);
@@ -118,7 +111,7 @@ void ReadFile(const std::string& bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ReadFile(FileOf(data, size));
+  ReadFile(FuzzedElf(ValidFile, data, size));
   heaptap::symbolize::Names names;
   std::vector<heaptap::symbolize::Frames> frames(4);
   heaptap::symbolize::DecodeDebugLinks({reinterpret_cast<const char*>(data), size}).status().IgnoreError();

@@ -225,14 +225,7 @@ void AddReport(CommandLine& line) {
   Command command =
       line.AddCommand("report", "show who holds the memory: of a dump, or of a process that the daemon records");
   auto flags = std::make_shared<ReportFlags>();
-  command
-      .Add("SUBJECT", flags->subject,
-           "a dump (heap_v2, gperftools or pprof; a file or an http:// URL), a PID, the command of a process, or a "
-           "moment of the history (NAME@WHEN)")
-      .Required()
-      .Type("");
-  command.Add("--base", flags->base, "show the difference to this earlier dump of the same process, or moment")
-      .Type("DUMP");
+  AddSubjectOptions(command, flags->subject, flags->base);
   AddViews(command, *flags);
   AddMeasures(command, *flags);
   AddFilters(command, *flags);

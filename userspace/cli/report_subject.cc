@@ -201,4 +201,14 @@ absl::StatusOr<Seen> LookAtRoots(const std::string& socket, const std::string& w
   return seen;
 }
 
+void AddSubjectOptions(Command command, std::string& word, std::string& base) {
+  command
+      .Add("SUBJECT", word,
+           "a dump (heap_v2, gperftools or pprof; a file or an http:// URL), a PID, the command of a process, or a "
+           "moment of the history (NAME@WHEN)")
+      .Required()
+      .Type("");
+  command.Add("--base", base, "show the difference to this earlier dump of the same process, or moment").Type("DUMP");
+}
+
 }  // namespace heaptap::cli

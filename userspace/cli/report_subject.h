@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "userspace/cli/command_line.h"
 #include "userspace/export/jeprof_symbols_reader.h"
 #include "userspace/profile/difference.h"
 #include "userspace/profile/profile.h"
@@ -44,6 +45,9 @@ absl::StatusOr<Seen> LookAtShares(const std::string& socket, const std::string& 
 // does not tell threads, sizes or ages apart.
 absl::StatusOr<Seen> LookAtRoots(const std::string& socket, const std::string& word, report::Roots roots,
                                  absl::string_view option);
+
+// The argument and the option for `word` and `base`.
+void AddSubjectOptions(Command command, std::string& word, std::string& base);
 
 }  // namespace heaptap::cli
 

@@ -71,14 +71,7 @@ int WritePage(const ViewFlags& flags) {
 void AddView(CommandLine& line) {
   Command command = line.AddCommand("view", "write a profile as a page for a browser: one file with all views");
   auto flags = std::make_shared<ViewFlags>();
-  command
-      .Add("SUBJECT", flags->subject,
-           "a dump (heap_v2, gperftools or pprof; a file or an http:// URL), a PID, the command of a process, or a "
-           "moment of the history (NAME@WHEN)")
-      .Required()
-      .Type("");
-  command.Add("--base", flags->base, "show the difference to this earlier dump of the same process, or moment")
-      .Type("DUMP");
+  AddSubjectOptions(command, flags->subject, flags->base);
   command
       .Add("-o,--output", flags->output, "write to FILE (default: the name of the subject with .html, in this folder)")
       .Type("FILE");
