@@ -26,21 +26,23 @@ void CheckIsQueued(const char* statement, const Heap* heap, unsigned size_class,
   CheckThat(statement, heap, slab == wanted);
 }
 
-// REQUIRES: the queue was checked.
+// REQUIRES: the queue was checked. CheckSlab has looked at the ready blocks, and that a list is all one slab's.
 void CheckReady(const Heap* heap, unsigned c) {
   const Block* list = heap->ready[c];
+  const BlockList& rest = heap->classes[c].rest;
   const char* fresh = heap->fresh[c];
   const bool has_fresh = fresh != heap->fresh_end[c];
   CheckThat("blocks on the ready list => no fresh block", heap, list == nullptr || !has_fresh);
+  CheckThat("blocks in a rest => no fresh block", heap, rest.first == nullptr || !has_fresh);
   CheckAtMost("fresh <= fresh_end", heap, reinterpret_cast<uintptr_t>(fresh),
               reinterpret_cast<uintptr_t>(heap->fresh_end[c]));
-  uint64_t ready = 0;
-  if (list != nullptr || has_fresh) {
-    // CheckSlab has looked at the ready blocks, and that they are all that slab's.
-    CheckIsQueued("the slab of the ready blocks is on the queue", heap, c,
-                  SlabOf(list != nullptr ? static_cast<const void*>(list) : fresh, ShiftOf(c)));
-    ready = list != nullptr ? Length(list) : static_cast<size_t>(heap->fresh_end[c] - fresh) / kClassSize[c];
+  const void* const some[] = {list, rest.first, has_fresh ? fresh : nullptr};
+  for (const void* block : some) {
+    if (block == nullptr) continue;
+    CheckIsQueued("the slab of the ready blocks is on the queue", heap, c, SlabOf(block, ShiftOf(c)));
   }
+  CheckEqual("|rest| == its length", heap, Length(rest.first), rest.length);
+  const uint64_t ready = Length(list) + rest.length + static_cast<size_t>(heap->fresh_end[c] - fresh) / kClassSize[c];
   CheckAtMost("ready <= batch", heap, ready, heap->classes[c].batch);
   const ClassCounts& counts = heap->classes[c].counts;
   CheckAtMost("ready + taken_back <= handed_out", heap, ready + counts.taken_back.Read(), counts.handed_out.Read());

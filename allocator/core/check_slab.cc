@@ -45,13 +45,14 @@ class FreeBlocks {
 // The ready blocks of a heap that lie in the slab.
 uint32_t AddReady(const Heap* heap, const Slab* slab, FreeBlocks* blocks) {
   const unsigned c = slab->size_class;
-  if (heap->ready[c] != nullptr) {
-    return SlabOf(heap->ready[c], ShiftOf(c)) == slab ? blocks->AddList(heap->ready[c]) : 0;
+  uint32_t count = 0;
+  for (const Block* list : {heap->ready[c], heap->classes[c].rest.first}) {
+    if (list != nullptr && SlabOf(list, ShiftOf(c)) == slab) count += blocks->AddList(list);
   }
-  if (heap->fresh[c] == heap->fresh_end[c] || SlabOf(heap->fresh[c], ShiftOf(c)) != slab) return 0;
+  if (heap->ready[c] != nullptr) return count;
+  if (heap->fresh[c] == heap->fresh_end[c] || SlabOf(heap->fresh[c], ShiftOf(c)) != slab) return count;
   CheckEqual("fresh_end == memory + carved * size", slab, reinterpret_cast<uintptr_t>(heap->fresh_end[c]),
              reinterpret_cast<uintptr_t>(SlabMemory(slab) + slab->carved * slab->size));
-  uint32_t count = 0;
   for (const char* block = heap->fresh[c]; block < heap->fresh_end[c]; block += kClassSize[c], count++) {
     blocks->Add(block);
   }

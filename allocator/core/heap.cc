@@ -184,7 +184,7 @@ void Heap::Scavenge() {
 void Heap::SettleAllocations() {
   uint64_t bytes = 0;
   for (unsigned c = 0; c < kSmallClasses; c++) {
-    uint32_t left = CountReady(c);
+    uint32_t left = CountReady(c) + classes[c].rest.length;
     bytes += uint64_t{classes[c].batch - left} * kClassSize[c];
     classes[c].batch = left;
   }
@@ -204,8 +204,15 @@ uint64_t Heap::SettleFrees() {
 }
 
 void Heap::PutBackReady(unsigned size_class) {
-  uint32_t count = CountReady(size_class);
+  HeapClass& mine = classes[size_class];
+  const uint32_t handed_out = CountReady(size_class);
+  const uint32_t count = handed_out + mine.rest.length;
   if (count == 0) return;
+  // The rest joins the ready list.
+  Block** end = &ready[size_class];
+  while (*end != nullptr) end = &(*end)->next;
+  *end = mine.rest.first;
+  mine.rest = {};
   Block* list = ready[size_class];
   Slab* slab = SlabOf(list != nullptr ? reinterpret_cast<char*>(list) : fresh[size_class], ShiftOf(size_class));
   Settle(slab);
@@ -222,10 +229,10 @@ void Heap::PutBackReady(unsigned size_class) {
   }
   slab->used -= count;
   slab->used_settled = slab->used;
-  classes[size_class].batch = 0;
-  classes[size_class].counts.taken_back.Add(count);
-  classes[size_class].counts.flushes.Add(1);
-  countdown().TakeBack(size_class, count);
+  mine.batch = 0;
+  mine.counts.taken_back.Add(count);
+  mine.counts.flushes.Add(1);
+  countdown().TakeBack(size_class, handed_out);
 }
 
 void Heap::PutBackReady() {

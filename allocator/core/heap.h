@@ -4,10 +4,11 @@
 //
 // For each class a heap has a ready list, from which malloc pops; fresh blocks, of which malloc takes the next when the
 // list is empty; and a queue of the slabs that may have free blocks. When no block is ready, the heap takes a batch
-// from one slab, never more than the countdown allows: the blocks that were freed since the slab's last turn go on the
-// ready list, or else a few untouched blocks become the fresh ones. So the ready blocks of a class always come from
-// one slab. The ready list has its links in the blocks. Fresh blocks have no links, so the program is the first to
-// touch their memory.
+// from one slab: the blocks that were freed since the slab's last turn go on the ready list, or else a few untouched
+// blocks become the fresh ones. The ready blocks are never more than the countdown allows. Freed blocks that are too
+// many are the rest of the batch, which goes on the ready list when the next countdown begins. So the blocks of a class
+// that are ready or in a rest always come from one slab. The ready list has its links in the blocks. Fresh blocks have
+// no links, so the program is the first to touch their memory.
 //
 // A slab without free blocks leaves the queue when a refill comes to it, unless the refill passes over it, and is full:
 // its owner word has kFullBit, its remote word kNotifyBit. The next free brings the slab back. If the owner frees, it
@@ -64,10 +65,10 @@ class SharedCount {
 
 // What a heap has counted for the statistics of a class since it was made.
 struct ClassCounts {
-  SharedCount handed_out;  // blocks made ready
+  SharedCount handed_out;  // blocks of batches
   SharedCount refills;
   SharedCount collected;   // blocks of this heap that other threads freed
-  SharedCount taken_back;  // ready blocks that were put back
+  SharedCount taken_back;  // those that were put back
   SharedCount flushes;
   SharedCount remote_frees;  // blocks of other heaps that this heap's thread freed
 };
@@ -76,7 +77,8 @@ struct ClassCounts {
 struct alignas(64) HeapClass {
   SlabList queue;
   Slab* empty;           // a queued slab with no used block, kept so that loops do not release it
-  uint32_t batch;        // blocks made ready since Heap::counters was brought up to date
+  BlockList rest;        // of the last batch
+  uint32_t batch;        // blocks of batches since Heap::counters was brought up to date
   uint8_t poor_batches;  // recent poor batches, less the good ones
   ClassCounts counts;
   Slab* idle;  // the value of `empty` at the last ReleaseIdle
@@ -149,7 +151,8 @@ struct Heap {
   Countdown& countdown() { return *reinterpret_cast<Countdown*>(observer_state); }
   const Countdown& countdown() const { return *reinterpret_cast<const Countdown*>(observer_state); }
 
-  // Puts all ready blocks back into their slabs and uncounts them, so that the observer may begin other countdowns.
+  // Puts all ready blocks and rests back into their slabs and uncounts them, so that the observer may begin other
+  // countdowns.
   void PutBackReady();
 
   // Leaves the ready blocks out of the observer's new countdowns; the observer sees none of their allocations.
@@ -170,7 +173,7 @@ struct Heap {
   // Collects the blocks that other threads have freed, and releases all empty slabs.
   void Scavenge();
 
-  // Puts all ready blocks back into their slabs, then scavenges: before the heap is parked.
+  // Puts all ready blocks and rests back into their slabs, then scavenges: before the heap is parked.
   void Flush();
 
   // Bring `counters` up to date with this heap's blocks: exact until the thread's next malloc or free. The first visits
@@ -206,10 +209,12 @@ struct Heap {
   void CollectRemote(Slab* slab);
   void BeginTurn(unsigned size_class, Slab* slab);
   void EndTurn(unsigned size_class, Slab* slab, uint32_t count);
+  void MakeReady(unsigned size_class, BlockList list);
   Slab* FindSlab(unsigned size_class);
-  void* Recycle(unsigned size_class, Slab* slab, uint64_t limit, bool takes_first);
-  void* Refill(unsigned size_class, uint64_t limit, bool takes_first);
-  [[gnu::noinline]] void* RefillRarely(unsigned size_class, uint64_t limit, bool takes_first);
+  void MakeRestReady(unsigned size_class);
+  void* Recycle(unsigned size_class, Slab* slab, uint32_t most);
+  void* Refill(unsigned size_class);
+  [[gnu::noinline]] void* RefillRarely(unsigned size_class);
   uint32_t CountReady(unsigned size_class) const;
   void PutBackReady(unsigned size_class);  // of one class
   void Release(Slab* slab);
@@ -223,10 +228,15 @@ struct Heap {
   void Detach(Slab* slab, Slab** free_slabs);
 };
 
-// Counts what the owner has freed since the last call. REQUIRES: `used` has not changed in another way since.
-inline void Heap::Settle(Slab* slab) {
+// Bytes that the owner has freed since the slab was settled. REQUIRES: `used` has not changed in another way since.
+inline uint64_t UnsettledBytes(const Slab* slab) {
   HEAPTAP_ASSERT(slab->used_settled >= slab->used);
-  counters->deallocated += uint64_t{slab->used_settled - slab->used} * slab->size;
+  return uint64_t{slab->used_settled - slab->used} * slab->size;
+}
+
+// Counts them.
+inline void Heap::Settle(Slab* slab) {
+  counters->deallocated += UnsettledBytes(slab);
   slab->used_settled = slab->used;
 }
 

@@ -72,18 +72,24 @@ Slab* Heap::FindSlab(unsigned size_class) {
   return slab;
 }
 
-void* Heap::RefillRarely(unsigned size_class, uint64_t limit, bool takes_first) {
+void* Heap::RefillRarely(unsigned size_class) {
   Slab* slab = FindSlab(size_class);
   if (slab == nullptr) return nullptr;
+  // Where every call takes its slow path, blocks are handed out one by one.
+  const bool one_by_one = core_options.owner_bits != 0;
   const bool recycles = slab->local_free != nullptr && !(IsPoor(slab) && HasUntouched(slab));
-  if (recycles) return Recycle(size_class, slab, limit, takes_first);
+  if (recycles) {
+    const uint32_t most = slab->distant ? kDistantBlocks : slab->capacity;
+    return Recycle(size_class, slab, one_by_one ? 1 : most);
+  }
   BeginTurn(size_class, slab);
-  uint32_t count = CarveCount(slab, limit);
+  uint32_t count = CarveCount(slab, one_by_one ? 1 : countdown().Allowance(size_class));
   char* first = Carve(slab, count);
-  fresh[size_class] = takes_first ? first + slab->size : first;
+  fresh[size_class] = first + slab->size;
   fresh_end[size_class] = first + count * slab->size;
+  countdown().HandOut(size_class, count);
   EndTurn(size_class, slab, count);
-  return takes_first ? first : nullptr;
+  return first;
 }
 
 }  // namespace heaptap

@@ -21,29 +21,32 @@ inline constexpr uint32_t kPoorBlocks = 16;
 // After this many poor batches, less the good ones, the class gets another slab.
 inline constexpr uint8_t kPoorBatches = 16;
 
-// Takes at most `limit` blocks off local_free.
-inline Block* TakeLocal(Slab* slab, uint64_t limit) {
-  Block* first = slab->local_free;
-  uint32_t count = slab->carved - slab->used;
-  slab->fresh = false;
-  if (HEAPTAP_UNLIKELY(IsShortCycle(first))) {
-    RefuseFree(first, InvalidFree::kSecond);
-    CutCycle(first);
-    count = 0;  // the rest of the list is leaked
-  }
-  if (HEAPTAP_UNLIKELY(slab->distant) && limit > kDistantBlocks) limit = kDistantBlocks;
-  if (count <= limit) {
-    slab->distant = false;
-    slab->local_free = nullptr;
-    slab->used = slab->carved;
-    return first;
-  }
-  Block* last = first;
-  for (uint64_t left = limit - 1; left != 0; left--) last = last->next;
-  slab->local_free = last->next;
+inline constexpr uint32_t kAllBlocks = UINT32_MAX;
+
+// Cuts a list behind `count` blocks, and returns what follows them. REQUIRES: 1 <= count < length of the list.
+inline Block* CutBehind(Block* last, uint32_t count) {
+  while (--count != 0) last = last->next;
+  Block* behind = last->next;
   last->next = nullptr;
-  slab->used += static_cast<uint32_t>(limit);
-  return first;
+  return behind;
+}
+
+// Takes at most `most` blocks off local_free.
+[[gnu::always_inline]] inline BlockList TakeLocal(Slab* slab, uint32_t most) {
+  BlockList taken{slab->local_free, slab->carved - slab->used};
+  slab->fresh = false;
+  if (HEAPTAP_UNLIKELY(IsShortCycle(taken.first))) {
+    RefuseFree(taken.first, InvalidFree::kSecond);
+    taken.length = CutCycle(taken.first);  // the rest of the list is leaked
+  } else if (taken.length > most) {
+    slab->local_free = CutBehind(taken.first, most);
+    slab->used += most;
+    return {taken.first, most};
+  }
+  if (most != kAllBlocks) slab->distant = false;
+  slab->local_free = nullptr;
+  slab->used = slab->carved;
+  return taken;
 }
 
 // Whether recycling now would give a poor batch.
@@ -56,75 +59,93 @@ inline void CountGoodBatch(HeapClass& one) {
   if (HEAPTAP_UNLIKELY(one.poor_batches != 0)) one.poor_batches--;
 }
 
-// Begins a turn of the slab, in which blocks of it become ready.
+// Begins a turn of the slab, in which it gives a batch. Counts the last batch of the class, which is used up, and what
+// the owner has freed since the slab's last turn.
 inline void Heap::BeginTurn(unsigned size_class, Slab* slab) {
   HeapClass& mine = classes[size_class];
   if (slab == mine.empty) mine.empty = nullptr;
-  Settle(slab);
+  counters->allocated += uint64_t{mine.batch} * slab->size;
+  counters->deallocated += UnsettledBytes(slab);
 }
 
-// Ends it: `count` blocks have become ready. Counts the last batch of the class, which is used up, and begins the next.
+// Ends it. `count`: the blocks of the batch.
 inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
   HeapClass& mine = classes[size_class];
-  countdown().HandOut(size_class, count);
-  mine.counts.handed_out.Add(count);
-  mine.counts.refills.Add(1);
-  counters->allocated += uint64_t{mine.batch} * kClassSize[size_class];
-  mine.batch = count;
-  slab->used_settled = slab->used;
   // By its next turn the slab probably has free blocks again, so it need not become full.
   if (!HasBlocks(slab)) mine.queue.MoveFirstToBack();
+  slab->used_settled = slab->used;
+  mine.counts.handed_out.Add(count);
+  mine.counts.refills.Add(1);
+  mine.batch = count;
 }
 
-// Makes at most `limit` freed blocks of the slab ready, and takes and returns the first if `takes_first`. REQUIRES: the
-// slab is the first of its queue, and its local_free is not empty.
-[[gnu::always_inline]] inline void* Heap::Recycle(unsigned size_class, Slab* slab, uint64_t limit, bool takes_first) {
+// Puts blocks of the list on the ready list, as many as the countdown allows, and makes the others the rest. REQUIRES:
+// the class has no block that is ready or in a rest, and the countdown allows one at least.
+[[gnu::always_inline]] inline void Heap::MakeReady(unsigned size_class, BlockList list) {
+  const uint64_t limit = countdown().Allowance(size_class);
+  if (HEAPTAP_UNLIKELY(list.length > limit)) {
+    const auto count = static_cast<uint32_t>(limit);
+    const uint32_t others = list.length - count;
+    // The blocks before the cut or those behind it, so that the shorter part is walked along.
+    const bool takes_front = count <= others;
+    Block* behind = CutBehind(list.first, takes_front ? count : others);
+    classes[size_class].rest = {takes_front ? behind : list.first, others};
+    list = {takes_front ? list.first : behind, count};
+  }
+  countdown().HandOut(size_class, list.length);
+  ready[size_class] = list.first;
+}
+
+// Makes the rest ready. REQUIRES: it is not empty; and as above.
+[[gnu::always_inline]] inline void Heap::MakeRestReady(unsigned size_class) {
+  const BlockList rest = classes[size_class].rest;
+  classes[size_class].rest = {};
+  MakeReady(size_class, rest);
+}
+
+// Makes a batch of at most `most` freed blocks, and takes one. REQUIRES: the slab is the first of its queue, its
+// local_free is not empty; and as MakeReady.
+[[gnu::always_inline]] inline void* Heap::Recycle(unsigned size_class, Slab* slab, uint32_t most) {
   BeginTurn(size_class, slab);
   const uint32_t used = slab->used;
-  Block* first = TakeLocal(slab, limit);
-  void* block = nullptr;
-  if (takes_first) {
-    block = first;
-    first = first->next;
-  }
-  ready[size_class] = first;
+  const BlockList taken = TakeLocal(slab, most);
   EndTurn(size_class, slab, slab->used - used);
-  return block;
+  MakeReady(size_class, taken);
+  return TakeReady(size_class);
 }
 
-// Makes at most `limit` blocks ready, and takes and returns the first if `takes_first`. nullptr: out of memory, or not
-// `takes_first`. REQUIRES: no block of the class is ready.
-[[gnu::always_inline]] inline void* Heap::Refill(unsigned size_class, uint64_t limit, bool takes_first) {
+// Makes a batch, and takes a block. nullptr: out of memory. REQUIRES: as MakeReady.
+[[gnu::always_inline]] inline void* Heap::Refill(unsigned size_class) {
   HeapClass& mine = classes[size_class];
   Slab* slab = mine.queue.first();
-  const bool is_frequent = slab != nullptr && slab->local_free != nullptr && !IsPoor(slab);
-  if (HEAPTAP_UNLIKELY(!is_frequent)) return RefillRarely(size_class, limit, takes_first);
+  const bool is_frequent =
+      slab != nullptr && slab->local_free != nullptr && !IsPoor(slab) && !slab->distant && core_options.owner_bits == 0;
+  if (HEAPTAP_UNLIKELY(!is_frequent)) return RefillRarely(size_class);
   CountGoodBatch(mine);
-  return Recycle(size_class, slab, limit, takes_first);
+  return Recycle(size_class, slab, kAllBlocks);
 }
 
 [[gnu::always_inline]] inline Heap::Taken Heap::Take(unsigned size_class) {
   observer::BeforeAllocation(this);
   void* block = TakeReady(size_class);
   if (HEAPTAP_UNLIKELY(block != nullptr)) return {block, 0};
-  uint64_t limit = countdown().Allowance(size_class);
-  uint64_t weight = 0;
-  if (limit == 0) {
-    weight = observer::CountdownOver(this, size_class);
-    // The next allocation would find no block either, so the batch is taken now, which saves it the slow path. No new
-    // slab is made for it, because it may never come.
-    limit = countdown().Allowance(size_class);
-    const Slab* slab = classes[size_class].queue.first();
-    const bool has_blocks = slab != nullptr && HasBlocks(slab);
-    if (limit == 0 || !has_blocks || core_options.owner_bits != 0) return {nullptr, weight};
+  const bool has_rest = classes[size_class].rest.first != nullptr;
+  if (countdown().Allowance(size_class) == 0) {
+    const uint64_t weight = observer::CountdownOver(this, size_class);
+    // The next allocation would find no block either, so this saves it the slow path.
+    if (has_rest && countdown().Allowance(size_class) != 0) MakeRestReady(size_class);
+    return {nullptr, weight};
   }
-  // Where every call takes its slow path, blocks are handed out one by one.
-  if (HEAPTAP_UNLIKELY(core_options.owner_bits != 0)) limit = 1;
+  // Only where the observer has begun another countdown.
+  if (HEAPTAP_UNLIKELY(has_rest)) {
+    MakeRestReady(size_class);
+    return {TakeReady(size_class), 0};
+  }
   FollowPeak();
   if (HEAPTAP_UNLIKELY(taken_wakes != nullptr) || HEAPTAP_UNLIKELY(wakes.load(std::memory_order_relaxed) != nullptr)) {
     ProcessWakes();
   }
-  return {Refill(size_class, limit, weight == 0), weight};
+  return {Refill(size_class), 0};
 }
 
 }  // namespace heaptap

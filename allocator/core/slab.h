@@ -12,8 +12,8 @@
 // A block of a slab is in exactly one of these states:
 //
 //   untouched    never made ready: carved <= index < capacity
-//   ready        on its heap's list for the class, or one of the heap's fresh blocks, which malloc has never returned
-//                and nothing has written
+//   ready        on its heap's list for the class; or in the rest of its batch (heap.h); or one of the heap's fresh
+//                blocks, which malloc has never returned and nothing has written
 //   live         in use by the program
 //   local_free   freed by the owning thread
 //   remote_free  freed by another thread, not yet collected
@@ -92,6 +92,12 @@ inline constexpr uintptr_t kSlowBit = 8;       // with a heap: every free takes 
 
 struct Block {
   Block* next;
+};
+
+// Zero-initialised state is valid: empty.
+struct BlockList {
+  Block* first;
+  uint32_t length;
 };
 
 // Slab::remote_free: the address of the first block of a stack; above kRemoteCountShift the number of its blocks, so

@@ -42,8 +42,8 @@ class SlabModel {
   // The equations hold for each slab that still has blocks of the class.
   void Check() {
     std::map<const Slab*, std::set<const void*>> ready;
-    for (const Block* block = current_heap->ready[size_class_]; block != nullptr; block = block->next) {
-      ready[SlabOf(block, ChunkKind(block))].insert(block);
+    for (const Block* list : {current_heap->ready[size_class_], current_heap->classes[size_class_].rest.first}) {
+      for (; list != nullptr; list = list->next) ready[SlabOf(list, ChunkKind(list))].insert(list);
     }
     const char* fresh = current_heap->fresh[size_class_];
     for (; fresh != current_heap->fresh_end[size_class_]; fresh += kClassSize[size_class_]) {
