@@ -44,15 +44,16 @@ void ClearAfter(void* pointer, size_t kept, size_t end) {
 void Clear(void* pointer, size_t bytes) { ClearAfter(pointer, 0, bytes); }
 
 // Fills a newly allocated block if the options ask for it.
-[[gnu::cold, gnu::noinline]] void Fill(void* pointer, size_t usable) {
+[[gnu::cold, gnu::noinline]] void Fill(void* pointer) {
+  const size_t usable = UsableSize(pointer);
   if (core_options.fill_on_allocation == FillOnAllocation::kJunk) {
     memset(pointer, kAllocationJunk, usable);
   } else {
     Clear(pointer, usable);
   }
 }
-inline void FillNew(void* pointer, size_t usable) {
-  if (HEAPTAP_UNLIKELY(core_options.fill_on_allocation != FillOnAllocation::kNothing)) Fill(pointer, usable);
+inline void FillNew(void* pointer) {
+  if (HEAPTAP_UNLIKELY(core_options.fill_on_allocation != FillOnAllocation::kNothing)) Fill(pointer);
 }
 
 // Fills the part by which a block has grown in place. `is_zero`: this part already reads as zero. `zero`: it must.
@@ -68,12 +69,12 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
 
 // An allocation that the observer wants. Inlined: a frame of the allocator costs one of the program on deep stacks.
 [[gnu::always_inline]] inline void* AllocateObserved(unsigned size_class, uint64_t weight, size_t requested) {
-  const uint64_t serial = observer::NextSerial();
-  void* pointer = observer::TakeBlock(size_class, requested, serial);
-  if (pointer == nullptr) return FailWithEnomem();
+  // Before the observer reads it.
   thread_counters.allocated += kClassSize[size_class];
-  observer::Allocated(pointer, {kClassSize[size_class], requested, serial}, weight);
-  return pointer;
+  void* pointer = observer::AllocateBlock(size_class, requested, weight);
+  if (HEAPTAP_LIKELY(pointer != nullptr)) return pointer;
+  thread_counters.allocated -= kClassSize[size_class];
+  return FailWithEnomem();
 }
 
 // `requested`: the size that the program requested. Inlined as AllocateObserved.
@@ -88,7 +89,7 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
   }
   void* pointer = taken.weight != 0 ? AllocateObserved(size_class, taken.weight, requested) : taken.block;
   if (HEAPTAP_UNLIKELY(pointer == nullptr)) return FailWithEnomem();
-  FillNew(pointer, kClassSize[size_class]);
+  FillNew(pointer);
   return pointer;
 }
 
@@ -98,7 +99,7 @@ void* AllocateOutsideSlabs(size_t usable, size_t alignment, size_t requested) {
   observer::BeforeUse();
   void* pointer = AllocateLarge(usable, alignment, requested);
   if (pointer == nullptr) return FailWithEnomem();
-  FillNew(pointer, usable);
+  FillNew(pointer);
   return pointer;
 }
 

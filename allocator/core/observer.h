@@ -71,6 +71,9 @@ void ReturnBlock(Slab* slab, Block* block);
 void Allocated(const void* pointer, const Sample& sample, uint64_t weight);
 // Such a block is about to be freed, moved or resized.
 void Freed(const void* pointer, const Sample& sample);
+// Allocates a block of the class for a wanted allocation: calls NextSerial, TakeBlock and Allocated. nullptr: out of
+// memory.
+void* AllocateBlock(unsigned size_class, size_t requested, uint64_t weight);
 // Frees a block that TakeBlock returned: calls Freed and ReturnBlock.
 void FreeBlock(Slab* slab, Block* block);
 

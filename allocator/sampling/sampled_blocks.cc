@@ -6,6 +6,7 @@
 #include "allocator/core/observer.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/mutex.h"
+#include "allocator/sampling/report.h"
 
 namespace heaptap {
 namespace {
@@ -44,31 +45,9 @@ Slab* NewSampledSlab(unsigned size_class) {
   return slab;
 }
 
-// These two are inlined into FreeBlock.
+// These three are inlined into AllocateBlock and FreeBlock.
 
-[[gnu::always_inline]] inline observer::Sample Read(const Slab* slab, const Block* block) {
-  const size_t index = BlockIndex(slab, block);
-  return {slab->size, keeps_requested ? RequestedSizes(slab)[index] : slab->size, Serials(slab)[index]};
-}
-
-[[gnu::always_inline]] inline void Return(Slab* slab, Block* block) {
-  Pool& pool = pools[slab->size_class];
-  AddToFigure(&heaptap_statistics::sampled_objects, -1);
-  MutexLock lock(pool.mutex);
-  block->next = slab->local_free;
-  slab->local_free = block;
-  slab->used--;
-  if (!slab->queued) pool.slabs.PushFront(slab);
-  if (slab->used != 0 || (slab->next == nullptr && slab->previous == nullptr)) return;
-  pool.slabs.Remove(slab);
-  ReleaseUnits(slab);
-}
-
-}  // namespace
-
-void KeepRequestedSizes(bool wanted) { keeps_requested = wanted; }
-
-void* observer::TakeBlock(unsigned size_class, size_t requested, uint64_t serial) {
+[[gnu::always_inline]] inline Block* Take(unsigned size_class, size_t requested, uint64_t serial) {
   Pool& pool = pools[size_class];
   MutexLock lock(pool.mutex);
   Slab* slab = pool.slabs.first();
@@ -93,12 +72,45 @@ void* observer::TakeBlock(unsigned size_class, size_t requested, uint64_t serial
   return block;
 }
 
+[[gnu::always_inline]] inline observer::Sample Read(const Slab* slab, const Block* block) {
+  const size_t index = BlockIndex(slab, block);
+  return {slab->size, keeps_requested ? RequestedSizes(slab)[index] : slab->size, Serials(slab)[index]};
+}
+
+[[gnu::always_inline]] inline void Return(Slab* slab, Block* block) {
+  Pool& pool = pools[slab->size_class];
+  AddToFigure(&heaptap_statistics::sampled_objects, -1);
+  MutexLock lock(pool.mutex);
+  block->next = slab->local_free;
+  slab->local_free = block;
+  slab->used--;
+  if (!slab->queued) pool.slabs.PushFront(slab);
+  if (slab->used != 0 || (slab->next == nullptr && slab->previous == nullptr)) return;
+  pool.slabs.Remove(slab);
+  ReleaseUnits(slab);
+}
+
+}  // namespace
+
+void KeepRequestedSizes(bool wanted) { keeps_requested = wanted; }
+
+void* observer::TakeBlock(unsigned size_class, size_t requested, uint64_t serial) {
+  return Take(size_class, requested, serial);
+}
+
 observer::Sample observer::SampleOf(const Slab* slab, const Block* block) { return Read(slab, block); }
 
 void observer::ReturnBlock(Slab* slab, Block* block) { Return(slab, block); }
 
+void* observer::AllocateBlock(unsigned size_class, size_t requested, uint64_t weight) {
+  const uint64_t serial = NewSerial();
+  Block* block = Take(size_class, requested, serial);
+  if (block != nullptr) ReportAllocated(block, {kClassSize[size_class], requested, serial}, weight);
+  return block;
+}
+
 void observer::FreeBlock(Slab* slab, Block* block) {
-  Freed(block, Read(slab, block));
+  ReportFreed(block, Read(slab, block));
   Return(slab, block);
 }
 
