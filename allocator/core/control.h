@@ -54,13 +54,15 @@ void SetPid(uint32_t pid);
 inline bool IsActive() { return __atomic_load_n(&::heaptap_control.active, __ATOMIC_RELAXED) != 0; }
 void SetActive(bool is_active);
 
-// lg of the mean bytes between samples: the collector's value, or else the process's own. At most
-// HEAPTAP_MAX_LG_SAMPLE.
-inline uint32_t EffectiveLgInterval() {
+// lg of the mean bytes between samples: the collector's value, or else the process's own. The collector may choose any
+// number; the one in force is at most HEAPTAP_MAX_LG_SAMPLE.
+inline uint32_t ChosenLgInterval() {
   const uint32_t own = __atomic_load_n(&::heaptap_control.lg_sample, __ATOMIC_RELAXED);
   const uint32_t collectors = __atomic_load_n(&::heaptap_control.collector_lg_sample, __ATOMIC_RELAXED);
-  const uint32_t lg = collectors == HEAPTAP_NO_RATE ? own : collectors;
-  return lg < HEAPTAP_MAX_LG_SAMPLE ? lg : HEAPTAP_MAX_LG_SAMPLE;
+  return collectors == HEAPTAP_NO_RATE ? own : collectors;
+}
+inline uint32_t EffectiveLgInterval(uint32_t chosen = ChosenLgInterval()) {
+  return chosen < HEAPTAP_MAX_LG_SAMPLE ? chosen : HEAPTAP_MAX_LG_SAMPLE;
 }
 // Sets the process's own value.
 void SetOwnLgInterval(uint32_t lg_interval);

@@ -28,7 +28,7 @@ uint64_t SampleWeight(size_t size, LgInterval lg_interval) {
 
 void Sampler::Start(uint64_t seed, uint64_t stream) {
   random_.Seed(seed, stream);
-  is_wanted_ = true;
+  SetWanted(true);
   SetLgInterval(kSamplingOff);
 }
 
@@ -64,9 +64,13 @@ void Sampler::SetLgInterval(LgInterval lg_interval) {
 
 namespace {
 
-// Out of line, so that the check before it is inlined.
-[[gnu::cold, gnu::noinline]] void ChangeLgInterval(Heap* heap, LgInterval lg_interval) {
+// `chosen`: control::ChosenLgInterval, or kSamplingOff. Out of line, so that the check before it is inlined.
+[[gnu::cold, gnu::noinline]] void ChangeLgInterval(Heap* heap, uint64_t chosen) {
   Sampler& sampler = SamplerOf(heap);
+  sampler.Note(chosen);
+  const bool is_on = chosen != kSamplingOff && sampler.is_wanted();
+  const LgInterval lg_interval = is_on ? control::EffectiveLgInterval(static_cast<uint32_t>(chosen)) : kSamplingOff;
+  if (lg_interval == sampler.lg_interval()) return;
   // The listener may be another one than before sampling was off.
   if (sampler.lg_interval() == kSamplingOff) PrepareThreadAgain();
   // Ready blocks go back first, so that the new interval applies to the next allocation of each class.
@@ -89,9 +93,8 @@ void observer::RestartHeap(Heap* heap, uint64_t seed) {
 void observer::AdoptHeap(Heap* heap) { SamplerOf(heap).SetWanted(AreNewThreadsSampled()); }
 
 void observer::BeforeAllocation(Heap* heap) {
-  const Sampler& sampler = SamplerOf(heap);
-  const LgInterval lg_interval = HEAPTAP_LIKELY(sampler.is_wanted()) ? CurrentLgInterval() : kSamplingOff;
-  if (HEAPTAP_UNLIKELY(lg_interval != sampler.lg_interval())) ChangeLgInterval(heap, lg_interval);
+  const uint64_t chosen = IsSamplingOn() ? control::ChosenLgInterval() : kSamplingOff;
+  if (HEAPTAP_UNLIKELY(!SamplerOf(heap).IsNoted(chosen))) ChangeLgInterval(heap, chosen);
 }
 
 uint64_t observer::CountdownOver(Heap* heap, unsigned size_class) {

@@ -7,10 +7,10 @@
 // with a marked byte were a sample. lg 0 is taken to mean that every allocation is a sample.
 //
 // Small classes need no test for each allocation. The number of allocations of a class up to the next sample follows
-// the geometric law with parameter p. It is drawn in advance, as ceil(E * R / s) with E exponential of mean 1, and a
-// heap that refills its ready list takes at most the blocks before the sample (Allowance). The next allocation finds
-// the list empty, takes the slow path, and is the sample. The laws of different classes and threads are independent,
-// so counting by class changes nothing.
+// the geometric law with parameter p. It is drawn in advance, as ceil(E * R / s) with E exponential of mean 1,
+// and a heap makes at most the blocks before the sample ready (Allowance). The next allocation finds none, takes the
+// slow path, and is the sample. The laws of different classes and threads are independent, so counting by class changes
+// nothing.
 //
 // Not thread safe: each heap has its own sampler. REQUIRES: Start was called before any other method.
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_SAMPLER_H_
@@ -32,11 +32,11 @@ namespace heaptap {
 using LgInterval = uint32_t;
 inline constexpr LgInterval kSamplingOff = UINT32_MAX;
 
-// The interval in force in this process, from the control block and the semaphore of otel_memory:alloc. Any thread.
-inline LgInterval CurrentLgInterval() {
-  if (!HasListener(heaptap_semaphore_alloc)) return kSamplingOff;
-  return HEAPTAP_LIKELY(control::IsActive()) ? control::EffectiveLgInterval() : kSamplingOff;
-}
+// Whether any thread is sampled, from the control block and the semaphore of otel_memory:alloc. Any thread.
+inline bool IsSamplingOn() { return HEAPTAP_LIKELY(HasListener(heaptap_semaphore_alloc) && control::IsActive()); }
+
+// The interval in force in this process. Any thread.
+inline LgInterval CurrentLgInterval() { return IsSamplingOn() ? control::EffectiveLgInterval() : kSamplingOff; }
 
 // prof.thread_active_init: whether new threads are sampled. Any thread. Initially true.
 bool AreNewThreadsSampled();
@@ -63,7 +63,15 @@ class Sampler : public Countdown {
 
   // thread.prof.active of the heap's thread; false has the effect of sampling off.
   bool is_wanted() const { return is_wanted_; }
-  void SetWanted(bool wanted) { is_wanted_ = wanted; }
+  void SetWanted(bool wanted) {
+    is_wanted_ = wanted;
+    noted_ = kNothing;
+  }
+
+  // So that a slow path compares one number: whether the last interval that was noted is `chosen`, and SetWanted was
+  // not called since.
+  bool IsNoted(uint64_t chosen) const { return chosen == noted_; }
+  void Note(uint64_t chosen) { noted_ = chosen; }
 
   // The weight of a sample of the class. REQUIRES: sampling is on.
   uint64_t Weight(unsigned size_class) const { return weight_[size_class]; }
@@ -92,6 +100,8 @@ class Sampler : public Countdown {
   double DrawUnit() { return random_.NextUnit(); }
 
  private:
+  static constexpr uint64_t kNothing = UINT64_MAX;
+
   void SetLgInterval(LgInterval lg_interval);
   // The countdown while no allocation is a sample, or every one.
   void SetFixed(unsigned size_class) { Set(size_class, lg_interval_ == 0 ? 1 : kNever); }
@@ -99,6 +109,7 @@ class Sampler : public Countdown {
   Random random_;
   LgInterval lg_interval_;
   bool is_wanted_;
+  uint64_t noted_;     // kNothing: SetWanted was called since
   double mean_bytes_;  // R
   double bytes_until_in_place_;
   uint64_t weight_[kSmallClasses];
