@@ -12,7 +12,10 @@ namespace {
 
 constinit std::atomic<bool> new_threads_are_sampled{true};
 
-double MeanBytes(LgInterval lg_interval) { return static_cast<double>(uint64_t{1} << lg_interval); }
+double MeanBytes(LgInterval lg_interval) {
+  if (lg_interval == kSamplingOff) return __builtin_inf();
+  return lg_interval == 0 ? 0 : static_cast<double>(uint64_t{1} << lg_interval);
+}
 
 }  // namespace
 
@@ -37,14 +40,9 @@ void Sampler::Restart(uint64_t seed, uint64_t stream) {
   SetLgInterval(lg_interval_);
 }
 
-bool Sampler::TestLarge(size_t size) {
-  if (lg_interval_ == kSamplingOff) return false;
-  return lg_interval_ == 0 || DrawBytes() < static_cast<double>(size);
-}
+bool Sampler::TestLarge(size_t size) { return lg_interval_ != kSamplingOff && DrawBytes() < static_cast<double>(size); }
 
 bool Sampler::TestInPlace(size_t size) {
-  if (lg_interval_ == kSamplingOff) return false;
-  if (lg_interval_ == 0) return true;
   bytes_until_in_place_ -= static_cast<double>(size);
   if (bytes_until_in_place_ > 0) return false;
   bytes_until_in_place_ = DrawBytes();
@@ -53,11 +51,11 @@ bool Sampler::TestInPlace(size_t size) {
 
 void Sampler::SetLgInterval(LgInterval lg_interval) {
   lg_interval_ = lg_interval;
-  if (lg_interval != kSamplingOff) mean_bytes_ = MeanBytes(lg_interval);
+  mean_bytes_ = MeanBytes(lg_interval);
+  bytes_until_in_place_ = DrawBytes();
   for (unsigned c = 0; c < kSmallClasses; c++) Draw(c);
   if (lg_interval == kSamplingOff) return;
   for (unsigned c = 0; c < kSmallClasses; c++) weight_[c] = SampleWeight(kClassSize[c], lg_interval);
-  bytes_until_in_place_ = DrawBytes();
 }
 
 // --- the core's observer (core/observer.h) ---

@@ -7,7 +7,7 @@
 // with a marked byte were a sample. lg 0 is taken to mean that every allocation is a sample.
 //
 // Small classes need no test for each allocation. The number of allocations of a class up to the next sample follows
-// the geometric law with parameter p. It is drawn in advance, as ceil(E * R / s) with E exponential of mean 1,
+// the geometric law with parameter p. It is drawn in advance, as 1 + floor(E * R / s) with E exponential of mean 1,
 // and a heap makes at most the blocks before the sample ready (Allowance). The next allocation finds none, takes the
 // slow path, and is the sample. The laws of different classes and threads are independent, so counting by class changes
 // nothing.
@@ -78,12 +78,9 @@ class Sampler : public Countdown {
 
   // The current allocation is the sample: draws the next one. REQUIRES: Allowance(size_class) == 0.
   void Draw(unsigned size_class) {
-    // Never, or always.
-    if (HEAPTAP_UNLIKELY(lg_interval_ == 0 || lg_interval_ == kSamplingOff)) return SetFixed(size_class);
     const double allocations = DrawBytes() / static_cast<int32_t>(kClassSize[size_class]);
-    if (HEAPTAP_UNLIKELY(allocations >= static_cast<double>(kNever))) return Set(size_class, kNever);
-    const auto whole = static_cast<int64_t>(allocations);
-    Set(size_class, static_cast<uint64_t>(static_cast<double>(whole) < allocations ? whole + 1 : whole));
+    const bool is_never = allocations >= static_cast<double>(kNever);
+    Set(size_class, HEAPTAP_UNLIKELY(is_never) ? kNever : static_cast<uint64_t>(static_cast<int64_t>(allocations)) + 1);
   }
 
   // Whether an allocation of this usable size is a sample. For blocks outside slabs.
@@ -93,7 +90,7 @@ class Sampler : public Countdown {
   // list that could run out.
   bool TestInPlace(size_t size);
 
-  // The distance to the next marked byte, exponential with mean R. REQUIRES: lg_interval() != kSamplingOff.
+  // The distance to the next marked byte, exponential with mean R. 0 for lg 0, and infinite while sampling is off.
   double DrawBytes() { return DrawExponential(&random_) * mean_bytes_; }
 
   // Uniform in (0, 1], for the decisions of an allocator that counts bytes itself (guest/countdown.h).
@@ -103,14 +100,12 @@ class Sampler : public Countdown {
   static constexpr uint64_t kNothing = UINT64_MAX;
 
   void SetLgInterval(LgInterval lg_interval);
-  // The countdown while no allocation is a sample, or every one.
-  void SetFixed(unsigned size_class) { Set(size_class, lg_interval_ == 0 ? 1 : kNever); }
 
   Random random_;
   LgInterval lg_interval_;
   bool is_wanted_;
   uint64_t noted_;     // kNothing: SetWanted was called since
-  double mean_bytes_;  // R
+  double mean_bytes_;  // R; 0 for lg 0; infinite while sampling is off
   double bytes_until_in_place_;
   uint64_t weight_[kSmallClasses];
 };
