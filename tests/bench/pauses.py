@@ -94,4 +94,4 @@ def pauses(folder):
     first.wait()
     daemon.signal(signal.SIGINT)
     daemon.wait()
-    return result
+    return {"paths": paths, "steps": result}

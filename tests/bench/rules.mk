@@ -28,21 +28,21 @@ $(BENCH)/busy_paths: tests/bench/busy_paths.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 -fno-optimize-sibling-calls $(WARNINGS) $< -o $@
 
-$(BENCH)/stacks.bpf.o: tests/bench/stacks.bpf.c
+$(BENCH)/%.bpf.o: tests/bench/%.bpf.c
 	$(say) BPF $@
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) $(BPF_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
-$(BENCH)/stacks.o $(BENCH)/history_size.o: $(BENCH)/%.o: tests/bench/%.cc
+$(BENCH)/stacks.o $(BENCH)/history_size.o $(BENCH)/empty_program.o: $(BENCH)/%.o: tests/bench/%.cc
 	$(say) CXX $@
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(USERSPACE_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
-$(BENCH)/stacks $(BENCH)/history_size: $(BENCH)/%: $(BENCH)/%.o $(BUILD)/libcollector.a
+$(BENCH)/stacks $(BENCH)/history_size $(BENCH)/empty_program: $(BENCH)/%: $(BENCH)/%.o $(BUILD)/libcollector.a
 	$(say) LINK $@
 	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES)
 
-BENCH_PROGRAMS := $(BENCH_C) $(addprefix $(BENCH)/,stacks history_size busy_paths stacks.bpf.o pairs forward.so) $(TARGETS)/depth
+BENCH_PROGRAMS := $(BENCH_C) $(addprefix $(BENCH)/,stacks history_size busy_paths stacks.bpf.o empty_program empty_program.bpf.o pairs forward.so) $(TARGETS)/depth
 
 .PHONY: bench
 bench: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap-guest.so $(BENCH_PROGRAMS) ## run benchmarks against glibc, jemalloc, tcmalloc, mimalloc
