@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was measured beside what it may be, in one table."""
 
+import statistics
+
 from table import print_table
 
 
@@ -70,8 +72,16 @@ def _pauses(result):
     yield "seconds for a dump, of each 100,000 call paths", result["steps"]["heaptap dump"]["seconds"] * 1e5 / result["paths"], 1
 
 
+def _guest(result):
+    for host, by_way in result["nanoseconds"].items():
+        means = {way: statistics.fmean(one) for way, one in by_way.items()}
+        yield f"a pair of the guest over {host}, not recorded: ns more than the bare host", means["guest"] - means["bare"], 1.5
+    most = max(result["samples"], key=result["samples"].get)
+    yield f"samples of a program under the guest, % of its time ({most})", 100 * result["samples"][most], 0.5
+
+
 BARS = {"instructions": _instructions, "recording": _recording, "gigabyte": _gigabyte, "large": _large, "latency": _latency,
-        "threads": _threads, "returned": _returned, "programs": _programs, "collector": _collector,
+        "threads": _threads, "returned": _returned, "programs": _programs, "guest": _guest, "collector": _collector,
         "pauses": _pauses}
 
 

@@ -6,7 +6,9 @@ take turns, so that a slow moment of the machine affects all. A process has one 
 random, so a pair's price is a mean over processes: the median would be the one speed or the other.
 """
 
+import glob
 import os
+import re
 import shutil
 import statistics
 
@@ -25,6 +27,9 @@ WAYS = {"bare": "", "a forwarding wrapper": FORWARD, "guest": harness.GUEST, "he
 ROUNDS_OF_PAIRS = 25
 ROUNDS_OF_PROGRAMS = 9
 HOSTS_OF_PROGRAMS = ("glibc", "jemalloc")
+# Of a sample and its free in a program whose caches are its own, by the benchmark `gigabyte`: 0.41 % of a second with
+# 1,907 samples.
+SECONDS_OF_SAMPLE = 2.1e-6
 
 
 def pairs(folder):
@@ -65,10 +70,23 @@ def seconds(command, folder, preload=None, recorder=None):
         return int(file.read().splitlines()[-1].split()[1]) / 1e6
 
 
-def recorded(folder):
+def count_samples(command, folder, recorder):
+    """The samples of a program and its children at the default rate."""
+    def dumps():
+        return glob.glob(os.path.join(folder, "profile.*.heap"))
+
+    for path in dumps():
+        os.remove(path)
+    seconds(command, folder, recorder=recorder)
+    samples = 0
+    for path in dumps():
+        with open(path, encoding="utf-8", errors="replace") as dump:
+            samples += int(re.search(r"^  t\*: \d+: \d+ \[(\d+):", dump.read(), re.M).group(1))
+    return samples
+
+
+def recorded(folder, recorder):
     """{host: {program: {way: [seconds]}}}; recorded at the default rate."""
-    prepare(folder)
-    recorder = guests.place(folder)
     present = {name: command for name, command in PROGRAMS.items() if shutil.which(command[0])}
     ways = {"bare": {}, "guest": {"guest": True}, "recorded": {"recorder": recorder}}
     times = {host: {name: {way: [] for way in ways} for name in present} for host in HOSTS_OF_PROGRAMS}
@@ -94,5 +112,23 @@ def recorded(folder):
     return times
 
 
+def samples(folder, recorder, times):
+    """{program: share of its time}: what its samples take. Decides where the times of single programs vary more than that."""
+    shares, rows = {}, []
+    for name, by_way in times.items():
+        count = count_samples(PROGRAMS[name], folder, recorder)
+        duration = statistics.median(by_way["bare"])
+        shares[name] = count * SECONDS_OF_SAMPLE / duration
+        rows.append((name, [f"{duration:.3f}", f"{count:,}", f"{100 * shares[name]:.2f}"]))
+    rows.append(("mean", ["", "", f"{100 * statistics.fmean(shares.values()):.2f}"]))
+    print_table(f"Programs recorded at the default rate: samples of {1e6 * SECONDS_OF_SAMPLE:.1f} us each",
+                ["seconds", "samples", "% of the time"], rows)
+    return shares
+
+
 def guest(folder):
-    return {"nanoseconds": pairs(folder), "seconds": recorded(folder)}
+    nanoseconds = pairs(folder)
+    prepare(folder)
+    recorder = guests.place(folder)
+    times = recorded(folder, recorder)
+    return {"nanoseconds": nanoseconds, "seconds": times, "samples": samples(folder, recorder, times["glibc"])}
