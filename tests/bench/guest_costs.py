@@ -16,6 +16,7 @@ import guests
 import harness
 from peers import BENCH, PEAK_RSS
 from program_costs import PROGRAMS, prepare
+from recording_costs import run_gigabyte
 from table import print_table
 
 FIRST = ["chrt", "--fifo", "10"]
@@ -27,9 +28,8 @@ WAYS = {"bare": "", "a forwarding wrapper": FORWARD, "guest": harness.GUEST, "he
 ROUNDS_OF_PAIRS = 25
 ROUNDS_OF_PROGRAMS = 9
 HOSTS_OF_PROGRAMS = ("glibc", "jemalloc")
-# Of a sample and its free in a program whose caches are its own, by the benchmark `gigabyte`: 0.41 % of a second with
-# 1,907 samples.
-SECONDS_OF_SAMPLE = 2.1e-6
+ROUNDS_OF_SAMPLES = 3
+BYTES_BETWEEN_SAMPLES = 2**19  # at the default rate
 
 
 def pairs(folder):
@@ -112,16 +112,26 @@ def recorded(folder, recorder):
     return times
 
 
+def seconds_of_sample(folder, recorder):
+    """What a sample and its free take in a program whose caches are its own."""
+    found = []
+    for _ in range(ROUNDS_OF_SAMPLES):
+        loss, rate = run_gigabyte(recorder, folder)
+        found.append(loss * BYTES_BETWEEN_SAMPLES / rate)
+    return statistics.median(found)
+
+
 def samples(folder, recorder, times):
     """{program: share of its time}: what its samples take. Decides where the times of single programs vary more than that."""
+    each = seconds_of_sample(folder, recorder)
     shares, rows = {}, []
     for name, by_way in times.items():
         count = count_samples(PROGRAMS[name], folder, recorder)
         duration = statistics.median(by_way["bare"])
-        shares[name] = count * SECONDS_OF_SAMPLE / duration
+        shares[name] = count * each / duration
         rows.append((name, [f"{duration:.3f}", f"{count:,}", f"{100 * shares[name]:.2f}"]))
     rows.append(("mean", ["", "", f"{100 * statistics.fmean(shares.values()):.2f}"]))
-    print_table(f"Programs recorded at the default rate: samples of {1e6 * SECONDS_OF_SAMPLE:.1f} us each",
+    print_table(f"Programs recorded at the default rate: samples of {1e6 * each:.1f} us each",
                 ["seconds", "samples", "% of the time"], rows)
     return shares
 

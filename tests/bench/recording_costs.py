@@ -38,38 +38,44 @@ def recording(folder):
     return {"nanoseconds": medians, "all": times, "heaptap_to_jemalloc": ratios}
 
 
+BENCH = os.path.join(harness.BUILD, "tests", "bench")
+GIGABYTE = os.path.join(BENCH, "gigabyte")
 ROUNDS_OF_GIGABYTE = 5
 SLICES = "300"  # of tests/bench/gigabyte.c: about 15 seconds
 
 
-def _with_empty_program(program, folder):
+def _with_empty_program(folder):
     """As the program runs while an eBPF program that does nothing takes its samples: what is left for heaptap's own."""
-    bench = os.path.join(harness.BUILD, "tests", "bench")
-    listener = harness.Process([os.path.join(bench, "empty_program"), os.path.join(bench, "empty_program.bpf.o"),
+    listener = harness.Process([os.path.join(BENCH, "empty_program"), os.path.join(BENCH, "empty_program.bpf.o"),
                                 harness.LIBRARY], folder, talks=True)
     listener.answer()
-    process = harness.Process([program, SLICES], folder,
-                              env={"LD_PRELOAD": harness.LIBRARY, "MALLOC_CONF": "prof:true,lg_prof_sample:19"})
-    process.wait(120)
+    result = _result(harness.Process([GIGABYTE, SLICES], folder,
+                                     env={"LD_PRELOAD": harness.LIBRARY, "MALLOC_CONF": "prof:true,lg_prof_sample:19"}))
     listener.ends()
-    return process
+    return result
+
+
+def _result(process):
+    """(the share of its time that a program of gigabyte.c loses while it is sampled, the bytes that it allocates in a second)"""
+    assert process.wait(120) == 0, process.stderr()
+    without, recorded, rate = map(float, process.stdout().split())
+    return recorded / without - 1, rate
+
+
+def run_gigabyte(recorder, folder):
+    command = [recorder, "run", "--report=never", "-o", "gigabyte", "--", GIGABYTE, SLICES]
+    return _result(harness.Process(command, folder))
 
 
 def gigabyte(folder):
     """The program compares slices of its own time, so that a slower machine slows both."""
-    program = os.path.join(harness.BUILD, "tests", "bench", "gigabyte")
-    ways = {
-        "heaptap run": lambda: harness.Process([harness.HEAPTAP, "run", "--report=never", "-o", "gigabyte", "--", program, SLICES],
-                                               folder),
-        "an empty eBPF program": lambda: _with_empty_program(program, folder),
-    }
+    ways = {"heaptap run": lambda: run_gigabyte(harness.HEAPTAP, folder),
+            "an empty eBPF program": lambda: _with_empty_program(folder)}
     losses, rates = {way: [] for way in ways}, []
     for _ in range(ROUNDS_OF_GIGABYTE):
         for way, start in ways.items():
-            process = start()
-            assert process.wait(120) == 0, process.stderr()
-            without, recorded, rate = map(float, process.stdout().split())
-            losses[way].append(recorded / without - 1)
+            loss, rate = start()
+            losses[way].append(loss)
             rates.append(rate)
     print_table(f"A program that allocates {statistics.median(rates) / 1e9:.2f} GB a second, at the default rate: median of "
                 f"{ROUNDS_OF_GIGABYTE}", ["% lost", "smallest..largest"],
