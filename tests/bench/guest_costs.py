@@ -122,7 +122,7 @@ def seconds_of_sample(folder, recorder):
 
 
 def samples(folder, recorder, times):
-    """{program: share of its time}: what its samples take. Decides where the times of single programs vary more than that."""
+    """{program: share of its time that its samples take}: decides where the times of equal runs differ by more."""
     each = seconds_of_sample(folder, recorder)
     shares, rows = {}, []
     for name, by_way in times.items():

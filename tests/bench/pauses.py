@@ -42,8 +42,8 @@ def pauses(folder):
     open(configuration, "x", encoding="ascii").close()
     socket = os.path.join(folder, "s")
     daemon = harness.Process([harness.HEAPTAP, "daemon", "--config", configuration, "--state-dir", os.path.join(folder, "state"),
-                              "--socket", socket, "--pin-dir", "none", "--lg-sample", "0", "--budget", "0", "--history", "none", "--dump-at-exit", "always",
-                              "--listen", "127.0.0.1:0"], folder)
+                              "--socket", socket, "--pin-dir", "none", "--lg-sample", "0", "--budget", "0", "--history", "none",
+                              "--dump-at-exit", "always", "--listen", "127.0.0.1:0"], folder)
     daemon.wait_said("recording; ")
     base = "http://127.0.0.1:" + re.search(r"http://127\.0\.0\.1:(\d+)", daemon.stderr()).group(1)
     # The probes are attached when the first process maps the library.

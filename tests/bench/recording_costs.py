@@ -45,7 +45,7 @@ SLICES = "300"  # of tests/bench/gigabyte.c: about 15 seconds
 
 
 def _with_empty_program(folder):
-    """As the program runs while an eBPF program that does nothing takes its samples: what is left for heaptap's own."""
+    """The same while an eBPF program that does nothing takes the samples: no profiler with a probe can cost less."""
     listener = harness.Process([os.path.join(BENCH, "empty_program"), os.path.join(BENCH, "empty_program.bpf.o"),
                                 harness.LIBRARY], folder, talks=True)
     listener.answer()
@@ -56,7 +56,7 @@ def _with_empty_program(folder):
 
 
 def _result(process):
-    """(the share of its time that a program of gigabyte.c loses while it is sampled, the bytes that it allocates in a second)"""
+    """The result of gigabyte.c: what share of its time it loses to sampling, and how many bytes it allocates in a second."""
     assert process.wait(120) == 0, process.stderr()
     without, recorded, rate = map(float, process.stdout().split())
     return recorded / without - 1, rate

@@ -12,7 +12,8 @@
 #include <string>
 
 // An input that begins as ELF files do is the file. Any other is a list of changes, of three bytes each, to the file
-// that `make_valid` makes: so the fuzzer reaches what lies behind the headers.
+// that `make_valid` makes: so the fuzzer reaches what lies behind the headers. A program
+// always passes the same `make_valid`.
 inline std::string FuzzedElf(std::string (*make_valid)(), const uint8_t* data, size_t size) {
   if (size >= SELFMAG && memcmp(data, ELFMAG, SELFMAG) == 0) return std::string(data, data + size);
   static const std::string valid = make_valid();

@@ -104,8 +104,8 @@ class Books {
   virtual bool IsSweepDue() = 0;
 
   // Deletes the books of these process ids; their live objects go with the next sweep. The processes must have ended,
-  // be untracked, or have other books by now. Reads the map of tallies once for all of them, and takes a second for
-  // some hundred thousand tallies.
+  // be untracked, or have other books by now. Reads the map of tallies once for all of them, and takes about half a
+  // second for 100,000 tallies.
   virtual absl::Status Forget(const std::set<uint64_t>& process_ids) = 0;
   // Tells a later collector that only Forget is left to be done for the process.
   virtual void MarkClosed(uint64_t process_id) = 0;

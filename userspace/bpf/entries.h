@@ -56,8 +56,8 @@ class Entries {
   Entries(const Entries&) = delete;
   Entries& operator=(const Entries&) = delete;
 
-  // Whoever reads tallies holds this for reading, as these functions do; whoever folds them, for writing. Otherwise a
-  // reader could find the tally of an ended thread neither in its own place nor in that of thread 0.
+  // The functions that read tallies hold this lock for reading. A caller of Books::Fold holds it for writing: otherwise
+  // a reader could find the tally of an ended thread neither in its own place nor in that of thread 0.
   absl::Mutex& folding() const { return folding_; }
 
   // Each of these reads a whole map once.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads the entries of the kernel's maps. Part of KernelBooks. Not thread-safe, except VisitTallies and VisitLive.
+// Reads the entries of the kernel's maps. Part of KernelBooks. Thread-safe.
 #ifndef HEAPTAP_USERSPACE_BPF_KERNEL_ENTRIES_H_
 #define HEAPTAP_USERSPACE_BPF_KERNEL_ENTRIES_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The longest round of a loop in the last 10 to 20 seconds: so long, an event had to wait. Not thread-safe.
+// The longest round of a loop in the last 10 to 20 seconds. An event may have waited that long. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_DAEMON_PAUSES_H_
 #define HEAPTAP_USERSPACE_DAEMON_PAUSES_H_
 

@@ -21,7 +21,7 @@ class Background {
  public:
   enum class Place {
     kOwnThread,
-    kCaller,  // Run and HandleDone do all at once: for a recording that has nothing else to do
+    kCaller,  // Run calls `work` and `done` itself: for a recording that has nothing else to do
   };
   explicit Background(Place place);
   // Waits for the work that is being done, and gives up the rest.
@@ -29,7 +29,7 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  // `work` may use only what is thread-safe. `done` is called in HandleDone afterwards, unless this object ends before.
+  // `work` may use only what is thread-safe. HandleDone calls `done` afterwards, unless this object ends before.
   void Run(std::function<void()> work, std::function<void()> done);
 
   // Becomes readable when HandleDone is to be called; negative: never.

@@ -113,6 +113,23 @@ def test_symlinked_prefix(lab, daemon):
     shutil.rmtree(mine)  # names that no dump has
 
 
+def test_dumps_of_one_user_at_once(lab, daemon):
+    """The daemon makes one dump at a time for each user; the other processes of the user wait, and get theirs."""
+    mine = lab.path("mine")
+    os.mkdir(mine)
+    os.chown(mine, NOBODY_ID, NOBODY_ID)
+    puppets = [keeping_puppet(lab, env={"MALLOC_CONF": "prof:true,lg_prof_sample:0"}, cwd=mine, **NOBODY) for _ in range(4)]
+    for puppet in puppets:
+        daemon.wait_recorded(puppet.pid)
+    for number, puppet in enumerate(puppets):
+        puppet.tell(f"write string prof.dump {mine}/{number}")
+    for number, puppet in enumerate(puppets):
+        assert puppet.answer() == "0"
+        with open(os.path.join(mine, str(number)), encoding="ascii") as file:
+            assert file.read().startswith("heap_v2/")
+    shutil.rmtree(mine)  # names that no dump has
+
+
 NAMES = ("/../../x", "..", ".hidden", "a\nheaptap: lie", "ä" * 7, "'$(id)`")
 
 
