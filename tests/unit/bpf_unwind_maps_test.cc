@@ -123,7 +123,8 @@ TEST(RawStacksTest, AreTakenThoughTheRingFillsWithoutEnd) {
   UnwindMaps& maps = recording.books->unwind();
   Puppet puppets[4];
   for (const Puppet& puppet : puppets) ASSERT_TRUE(recording.books->processes().Track(puppet.pid(), false, {}).ok());
-  maps.Clear();  // there is no table, and there will be none
+  // There is no table, and there will be none.
+  for (const heaptap_file_key& key : maps.FileKeys()) maps.RemoveFile(key);
   for (const Puppet& puppet : puppets) {
     puppet.Send({.kind = Order::kAlloc, .address = 0x1000, .size = 16, .weight = 16, .count = uint64_t{1} << 40});
   }

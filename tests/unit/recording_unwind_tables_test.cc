@@ -26,8 +26,10 @@
 namespace heaptap::recording {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using unwind::EhFrame;
 using unwind::kCode;
 
@@ -115,6 +117,12 @@ class UnwindTablesTest : public ::testing::Test {
     const std::optional<heaptap_file> file = maps().ReadFile(KeyOf(image));
     return file.has_value() ? static_cast<int>(file->state) : -1;
   }
+  uint32_t TableOf(const MappedImage& image) {
+    const std::optional<heaptap_file> file = maps().ReadFile(KeyOf(image));
+    return file.has_value() ? file->table : 0;
+  }
+  // Another collector takes the maps over.
+  void Restart(uint64_t nodes = 100) { tables_ = std::make_unique<UnwindTables>(Means(), nodes * kNode); }
   uint32_t FindRule(const MappedImage& image, uint64_t address) {
     return tables_->FindRule(image.mapping, image.At(address));
   }
@@ -409,6 +417,86 @@ TEST_F(UnwindTablesTest, SaysOnceWhatIsLargerThanTheBudget) {
     EXPECT_THAT(Enter(large), IsEmpty());
     EXPECT_EQ(StateOf(large), HEAPTAP_FILE_OUTSIDE);
   }
+}
+
+// --- the tables of an earlier collector ------------------------------------------------------------------------------
+
+TEST_F(UnwindTablesTest, TablesOfAnEarlierCollectorServeUntilTheFileIsRead) {
+  NEED_BPF(Load());
+  MappedImage image(Small(2));
+  MappedImage twin(Small(2));
+  MappedImage text("text");
+  for (const MappedImage* one : {&image, &twin, &text}) Enter(*one);
+  const uint32_t before = TableOf(image);
+  EXPECT_EQ(TableOf(twin), before);
+  Restart();
+  EXPECT_EQ(tables_->kernel().bytes(), kNode);
+  EXPECT_TRUE(tables_->Enter(KeyOf(image), getpid(), image.mapping));
+  // It is being read.
+  EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
+  EXPECT_EQ(TableOf(image), before);
+  Settle();
+  EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
+  EXPECT_GT(TableOf(image), before);
+  EXPECT_EQ(FindRule(image, kCode), Words(2));
+  EXPECT_EQ(tables_->kernel().bytes(), 2 * kNode);
+  EXPECT_EQ(TableOf(twin), before);
+  Enter(twin);
+  EXPECT_EQ(TableOf(twin), TableOf(image));
+  EXPECT_THAT(maps().CountNodes(), ElementsAre(Pair(TableOf(image), 1)));
+  EXPECT_EQ(StateOf(text), HEAPTAP_FILE_WITHOUT_TABLE);
+}
+
+TEST_F(UnwindTablesTest, TablesOfAnEarlierCollectorGoAfterAWhile) {
+  NEED_BPF(Load());
+  MappedImage image(Small(2));
+  MappedImage other(Small(3));
+  Enter(image);
+  Enter(other);
+  Restart();
+  Enter(other);
+  tables_->kernel().Balance(absl::FromUnixSeconds(1000));
+  tables_->kernel().Balance(absl::FromUnixSeconds(1009));
+  EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
+  tables_->kernel().Balance(absl::FromUnixSeconds(1010));
+  EXPECT_EQ(StateOf(image), -1);
+  EXPECT_EQ(StateOf(other), HEAPTAP_FILE_LOADED);
+  EXPECT_THAT(maps().CountNodes(), ElementsAre(Pair(TableOf(other), 1)));
+  EXPECT_EQ(tables_->kernel().bytes(), kNode);
+}
+
+TEST_F(UnwindTablesTest, TablesOfAnEarlierCollectorMakeRoom) {
+  NEED_BPF(Load(4));
+  MappedImage image(Small(2));
+  MappedImage large(Image(600, 3));  // three nodes
+  Enter(image);
+  Enter(large);
+  Restart(4);
+  EXPECT_EQ(tables_->kernel().bytes(), 4 * kNode);
+  Enter(image);
+  EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
+  EXPECT_EQ(StateOf(large), -1);
+  EXPECT_THAT(maps().CountNodes(), ElementsAre(Pair(TableOf(image), 1)));
+  Enter(large);
+  EXPECT_EQ(StateOf(large), HEAPTAP_FILE_LOADED);
+  EXPECT_EQ(tables_->kernel().bytes(), 4 * kNode);
+}
+
+// A collector that was killed while it loaded or unloaded a table.
+TEST_F(UnwindTablesTest, HalfATableOfAnEarlierCollectorGoesAtOnce) {
+  NEED_BPF(Load());
+  EXPECT_TRUE(maps().AddTable(7, std::vector<heaptap_rows>(3)).ok());
+  maps().RemoveTable(7, 2);
+  EXPECT_THAT(maps().CountNodes(), ElementsAre(Pair(7, 3)));
+  MappedImage image(Small(2));
+  heaptap_file wanted = {};
+  wanted.state = HEAPTAP_FILE_WANTED;
+  EXPECT_TRUE(maps().SetFile(KeyOf(image), wanted).ok());
+  Restart();
+  EXPECT_THAT(maps().CountNodes(), IsEmpty());
+  EXPECT_EQ(StateOf(image), -1);
+  Enter(image);
+  EXPECT_EQ(TableOf(image), 8);
 }
 
 // --- invalid files ---------------------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "userspace/base/user_ids.h"
+
 namespace heaptap::base {
 namespace {
-
-constexpr uid_t kRoot = 0;
 
 // Full accounts are closed beyond this number: a new one is the same.
 constexpr size_t kMaxAccounts = 1024;

@@ -158,15 +158,17 @@ void KernelUnwindMaps::RemoveTable(uint32_t table, uint32_t nodes) {
   }
 }
 
-uint32_t KernelUnwindMaps::Clear() {
-  // Files first, so that no program looks for rows that are being deleted.
-  for (const heaptap_file_key& key : Keys<heaptap_file_key>(bpf_map__fd(object_->maps.files))) RemoveFile(key);
-  uint32_t last = 0;
+std::vector<heaptap_file_key> KernelUnwindMaps::FileKeys() const {
+  return Keys<heaptap_file_key>(bpf_map__fd(object_->maps.files));
+}
+
+std::map<uint32_t, uint32_t> KernelUnwindMaps::CountNodes() const {
+  std::map<uint32_t, uint32_t> counts;
   for (const heaptap_rows_key& key : Keys<heaptap_rows_key>(bpf_map__fd(object_->maps.rows))) {
-    last = std::max(last, key.table);
-    bpf_map__delete_elem(object_->maps.rows, &key, sizeof(key), 0);
+    uint32_t& count = counts[key.table];
+    count = std::max(count, key.node + 1);
   }
-  return last + 1;
+  return counts;
 }
 
 absl::Status KernelUnwindMaps::SetFile(const heaptap_file_key& key, const heaptap_file& file) {

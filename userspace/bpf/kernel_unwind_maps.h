@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -44,7 +45,8 @@ class KernelUnwindMaps final : public UnwindMaps {
   absl::Status SetFile(const heaptap_file_key& key, const heaptap_file& file) override;
   void RemoveFile(const heaptap_file_key& key) override;
   std::optional<heaptap_file> ReadFile(const heaptap_file_key& key) const override;
-  uint32_t Clear() override;
+  std::vector<heaptap_file_key> FileKeys() const override;
+  std::map<uint32_t, uint32_t> CountNodes() const override;
   void InvalidateRules(pid_t tgid) override;
   int raw_stacks_fd() const override { return taken_event_.get(); }
   std::vector<RawStack> TakeRawStacks() override;

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -41,9 +42,9 @@ class UnwindMaps {
   // Nothing: the file is unknown.
   virtual std::optional<heaptap_file> ReadFile(const heaptap_file_key& key) const = 0;
 
-  // Removes all files and tables, which an earlier collector had entered; programs ask for the tables again. Returns
-  // the first number that no table had.
-  virtual uint32_t Clear() = 0;
+  // What an earlier collector has left: the files, and for each table, by its number, one more than its last node.
+  virtual std::vector<heaptap_file_key> FileKeys() const = 0;
+  virtual std::map<uint32_t, uint32_t> CountNodes() const = 0;
 
   // Makes cached rules of a process invalid, because its executable mappings have changed.
   virtual void InvalidateRules(pid_t tgid) = 0;

@@ -12,6 +12,7 @@
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/base/processor_time.h"
+#include "userspace/base/user_ids.h"
 #include "userspace/history/retention.h"
 #include "userspace/process/service_name.h"
 #include "userspace/profile/estimate.h"
@@ -25,8 +26,6 @@ constexpr absl::Duration kPruneInterval = absl::Minutes(1);
 
 // Between two questions to the recording's thread, which has other things to do.
 constexpr absl::Duration kBreath = absl::Milliseconds(5);
-
-constexpr uid_t kRoot = 0;
 
 // How many of the stacks, largest first, have a row of their own.
 size_t CountChosen(const std::vector<profile::StackShare>& stacks) {
@@ -139,7 +138,7 @@ std::vector<Historian::Turn> Historian::MakeTurns(const profile::Survey& survey)
     const bool is_new = !known_.contains(process->ref.process_id);
     // Its service, or what it holds, is not known yet.
     if (is_new && (!process->control_groups.has_value() || !process->is_changed)) continue;
-    if (process->owner != kRoot && ++of_user[process->owner] > kMaxProcessesOfUser) continue;
+    if (process->owner != base::kRoot && ++of_user[process->owner] > kMaxProcessesOfUser) continue;
     Turn turn = {.process = process, .stacks = process->stacks};
     SortStacks(is_new ? nullptr : &known_[process->ref.process_id], turn.stacks);
     turn.chosen = CountChosen(turn.stacks);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/user_ids.h"
 #include "userspace/http/channel.h"
 #include "userspace/http/wire.h"
 
@@ -18,8 +19,6 @@ namespace {
 
 // After accept(2) failed for want of descriptors or memory.
 constexpr int kPauseMilliseconds = 100;
-
-constexpr uid_t kRoot = 0;
 
 // Without waiting: it does not matter if the client misses the answer.
 void Refuse(int fd) {
@@ -114,7 +113,7 @@ bool Server::Admit(int fd, const User& user) {
   if (is_stopping_) return false;
   // Keeps some connections for root, however many users connect.
   const size_t kept =
-      user == kRoot || limits_.connections <= limits_.connections_per_user ? 0 : limits_.connections_per_user;
+      user == base::kRoot || limits_.connections <= limits_.connections_per_user ? 0 : limits_.connections_per_user;
   if (open_.size() + kept >= limits_.connections) return false;
   size_t& count = by_user_[user];
   if (count >= (user.has_value() ? limits_.connections_per_user : limits_.connections_by_tcp)) return false;

@@ -8,14 +8,14 @@
 #include <set>
 #include <utility>
 
+#include "userspace/base/user_ids.h"
+
 namespace heaptap::recording {
 
 namespace {
 
 // To count takes time, so this happens after so many new mappings.
 constexpr size_t kCountAfter = AddressSpaces::kMaxFreeMappings / 8;
-
-constexpr uid_t kRoot = 0;
 
 }  // namespace
 
@@ -63,7 +63,7 @@ void AddressSpaces::MakeRoom() {
   MakeRoom(kMaxFreeMappings, [](const Entry& entry) { return !entry.is_held; });
   std::set<std::optional<uid_t>> users;
   for (const auto& [pid, entry] : spaces_) {
-    if (entry.is_held && entry.user != kRoot) users.insert(entry.user);
+    if (entry.is_held && entry.user != base::kRoot) users.insert(entry.user);
   }
   for (const std::optional<uid_t> user : users) {
     MakeRoom(kMaxMappingsOfUser, [&](const Entry& entry) { return entry.is_held && entry.user == user; });

@@ -30,7 +30,7 @@ constexpr absl::Duration kReleaseInterval = absl::Seconds(10);
 constexpr absl::Duration kSearchTime = absl::Milliseconds(50);
 
 // For the files of a process that a command attaches to.
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kFilesPatience = absl::Seconds(60);
 
 }  // namespace
 
@@ -104,7 +104,7 @@ void Allocators::WaitForReader(pid_t pid, const SeenFile& file) {
 }
 
 void Allocators::WaitFor(pid_t pid) {
-  errands_.WaitUntil([&] { return !pending_.contains(pid); }, absl::Now() + kPatience);
+  errands_.WaitUntil([&] { return !pending_.contains(pid); }, absl::Now() + kFilesPatience);
 }
 
 void Allocators::WaitForAll(absl::Duration patience) {
@@ -146,7 +146,7 @@ absl::Status Allocators::AttachAll(const std::vector<Inspection::Found>& files, 
                           attached->status.Update(status);
                         });
   }
-  if (!errands_.WaitUntil([&] { return attached->files == files.size(); }, absl::Now() + kPatience)) {
+  if (!errands_.WaitUntil([&] { return attached->files == files.size(); }, absl::Now() + kFilesPatience)) {
     attached->status.Update(absl::UnavailableError(absl::StrCat("attaching to process ", pid, " takes too long")));
   }
   return attached->status;

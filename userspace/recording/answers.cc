@@ -6,14 +6,9 @@
 
 #include "absl/time/clock.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/user_ids.h"
 
 namespace heaptap::recording {
-namespace {
-
-constexpr uid_t kRoot = 0;
-
-}  // namespace
-
 bool Answers::HasRoom(uint64_t process_id, std::optional<uid_t> user) const {
   if (running_.size() >= kMaxRunning) return false;
   size_t of_process = 0;
@@ -25,7 +20,7 @@ bool Answers::HasRoom(uint64_t process_id, std::optional<uid_t> user) const {
     of_user += one.user == user && !is_of_anybody ? 1 : 0;
   }
   if (process_id == kUnrecorded) return of_process < kMaxRunningOfUnrecorded;
-  return of_process < kMaxRunningOfOne && (user == kRoot || of_user < kMaxRunningOfUser);
+  return of_process < kMaxRunningOfOne && (user == base::kRoot || of_user < kMaxRunningOfUser);
 }
 
 void Answers::Start(const Asker& asker, std::string answer, std::function<void(bool is_ok)> done) {

@@ -74,8 +74,6 @@ absl::Status Everyone::SetDefaults() {
 }
 
 void Everyone::TakeOverBooks() {
-  unwinding_.tables().kernel().StartFrom(books_.unwind().Clear());
-  unwinding_.tables().EnterVdso();
   endings_.ForgetClosedByPredecessor();
   absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());

@@ -18,6 +18,10 @@ constexpr uint64_t kNodeBytes = 4096;
 constexpr uint64_t kResidence = 1'000'000'000;  // nanoseconds
 constexpr absl::Duration kBalanceInterval = absl::Seconds(1);
 
+// By then, the files of the processes that a collector takes over have been read, or the machine is so slow that raw
+// stacks are the smaller problem.
+constexpr absl::Duration kInheritance = absl::Seconds(10);
+
 uint64_t Nodes(const unwind::FileTable& table) { return unwind::CountNodes(table.rows.size()); }
 
 }  // namespace
@@ -25,10 +29,13 @@ uint64_t Nodes(const unwind::FileTable& table) { return unwind::CountNodes(table
 uint64_t KernelBytes(uint64_t rows) { return unwind::CountNodes(rows) * kNodeBytes; }
 
 KernelTables::KernelTables(bpf::UnwindMaps& maps, uint64_t budget)
-    : maps_(maps), budget_nodes_(std::max<uint64_t>(budget / kNodeBytes, 1)) {}
+    : maps_(maps),
+      budget_nodes_(std::max<uint64_t>(budget / kNodeBytes, 1)),
+      inherited_(maps),
+      next_number_(inherited_.next_number()) {}
 
 uint64_t KernelTables::budget_bytes() const { return budget_nodes_ * kNodeBytes; }
-uint64_t KernelTables::bytes() const { return used_nodes_ * kNodeBytes; }
+uint64_t KernelTables::bytes() const { return (used_nodes_ + inherited_.nodes()) * kNodeBytes; }
 
 bool KernelTables::Fits(const unwind::FileTable& table) const { return Nodes(table) <= budget_nodes_; }
 
@@ -43,12 +50,14 @@ bool KernelTables::IsInUse(const heaptap_file_key& key) const {
 }
 
 void KernelTables::SetWanted(const heaptap_file_key& key) {
+  if (inherited_.Has(key)) return;
   SetState(key, HEAPTAP_FILE_WANTED);
   Leave(key);
 }
 
 void KernelTables::Remove(const heaptap_file_key& key) {
   maps_.RemoveFile(key);
+  inherited_.Leave(key);
   Leave(key);
 }
 
@@ -93,6 +102,8 @@ bool KernelTables::Load(const unwind::FileTable& table, Use& use) {
 
 bool KernelTables::MakeRoom(uint64_t nodes) {
   if (nodes > budget_nodes_) return false;
+  if (used_nodes_ + inherited_.nodes() + nodes <= budget_nodes_) return true;
+  inherited_.RemoveAll();
   if (used_nodes_ + nodes <= budget_nodes_) return true;
   struct Loaded {
     uint64_t last_used;
@@ -131,6 +142,8 @@ void KernelTables::Unload(const unwind::FileTable& table, Use& use) {
 void KernelTables::Balance(absl::Time now) {
   if (now < balanced_ + kBalanceInterval) return;
   balanced_ = now;
+  if (inherited_until_ == absl::InfinitePast()) inherited_until_ = now + kInheritance;
+  if (now >= inherited_until_) inherited_.RemoveAll();
   for (const auto& [key, table] : files_) {
     Use& use = tables_.at(table);
     if (use.number == 0 && Fits(*table) && IsInUse(key)) Load(*table, use);
@@ -152,6 +165,7 @@ void KernelTables::SetState(const heaptap_file_key& key, uint32_t state, const u
   }
   // If the map is full, the programs treat the file as one without a table, and count a loss.
   maps_.SetFile(key, file).IgnoreError();
+  inherited_.Leave(key);
 }
 
 }  // namespace heaptap::recording

@@ -3,18 +3,19 @@
 // Which unwind tables are in the kernel, and which file uses which of them.
 //
 // Tables in the kernel have a budget. When it is used up, the least recently used tables make room, unless they were
-// used a moment ago. Not thread safe.
+// used a moment ago. The tables of an earlier collector serve until they are replaced, for ten seconds. Not
+// thread-safe.
 #ifndef HEAPTAP_USERSPACE_RECORDING_KERNEL_TABLES_H_
 #define HEAPTAP_USERSPACE_RECORDING_KERNEL_TABLES_H_
 
 #include <cstdint>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "absl/time/time.h"
 #include "bpf/unwind.h"
 #include "userspace/bpf/unwind_maps.h"
+#include "userspace/recording/inherited_tables.h"
 #include "userspace/recording/table_reader.h"
 #include "userspace/unwind/file_table.h"
 
@@ -23,22 +24,13 @@ namespace heaptap::recording {
 // Kernel memory for a table of `rows` rows.
 uint64_t KernelBytes(uint64_t rows);
 
-// Files of one device are neighbours, and so are the files that had one inode number.
-struct FileKeyLess {
-  bool operator()(const heaptap_file_key& a, const heaptap_file_key& b) const {
-    return std::tie(a.device, a.inode, a.generation) < std::tie(b.device, b.inode, b.generation);
-  }
-};
-
 class KernelTables {
  public:
   // `maps` must outlive this object. `budget`: bytes of kernel memory.
   KernelTables(bpf::UnwindMaps& maps, uint64_t budget);
 
-  // The number of the next table; later ones follow.
-  void StartFrom(uint32_t number) { next_number_ = number; }
-
-  // The table of the file is being read; meanwhile programs send raw stacks through its code.
+  // The table of the file is being read; meanwhile programs send raw stacks through its code, or use the table of an
+  // earlier collector.
   void SetWanted(const heaptap_file_key& key);
   // Enters a file with its table, which goes into the kernel if there is room.
   void Place(const heaptap_file_key& key, const SharedTable& table);
@@ -76,8 +68,10 @@ class KernelTables {
 
   bpf::UnwindMaps& maps_;
   const uint64_t budget_nodes_;
-  uint64_t used_nodes_ = 0;
-  uint32_t next_number_ = 1;
+  InheritedTables inherited_;
+  absl::Time inherited_until_ = absl::InfinitePast();  // set by the first call of Balance
+  uint64_t used_nodes_ = 0;                            // without those of inherited_
+  uint32_t next_number_;
   std::map<heaptap_file_key, SharedTable, FileKeyLess> files_;  // without those that have no table
   std::map<SharedTable, Use> tables_;                           // of these files
   absl::Time balanced_ = absl::InfinitePast();

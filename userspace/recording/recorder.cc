@@ -30,7 +30,7 @@ constexpr absl::Duration kTablesPatience = absl::Seconds(20);
 constexpr absl::Duration kHandsPatience = absl::Seconds(10);
 
 // For the files of a process that a command attaches to.
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kMappedTablesPatience = absl::Seconds(60);
 
 // At the end of a system-wide recording, for dumps that are being written.
 constexpr absl::Duration kBackgroundPatience = absl::Seconds(10);
@@ -264,7 +264,7 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
 
   for (const auto& [file, mapping] : inspection->all) unwinding_.tables().PrepareMapped(file, mapping);
   if (!options_.system_wide.has_value()) {
-    errands_.WaitUntil([&] { return !unwinding_.tables().IsReading(); }, absl::Now() + kPatience);
+    errands_.WaitUntil([&] { return !unwinding_.tables().IsReading(); }, absl::Now() + kMappedTablesPatience);
   }
   absl::StatusOr<uint64_t> process_id = books_->processes().Track(pid, options_.follow, options_.policy.triggers);
   if (!process_id.ok()) return process_id.status();

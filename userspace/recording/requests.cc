@@ -8,6 +8,7 @@
 
 #include "absl/time/clock.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/user_ids.h"
 #include "userspace/export/heap_v2.h"
 #include "userspace/export/log_json.h"
 #include "userspace/export/recent_json.h"
@@ -23,8 +24,6 @@ namespace {
 // of a large program takes a tenth of a second, so a user can have one a second; of small ones, several at once.
 constexpr double kProfileShare = 0.1;
 constexpr absl::Duration kProfileBurst = absl::Milliseconds(100);
-
-constexpr uid_t kRoot = 0;
 
 // Between two triggered dumps of one process in a system-wide recording.
 constexpr absl::Duration kTriggerPause = absl::Seconds(1);
@@ -133,7 +132,7 @@ std::optional<uid_t> Requests::AccountOf(const Target& target) const {
 bool Requests::HasTime(const Target& target) {
   if (!accounts_.has_value()) return true;
   const std::optional<uid_t> user = AccountOf(target);
-  return accounts_->HasTime(target.owner, absl::Now()) && (user == kRoot || !making_.contains(user));
+  return accounts_->HasTime(target.owner, absl::Now()) && (user == base::kRoot || !making_.contains(user));
 }
 
 void Requests::Charge(const Target& target, absl::Duration used) {

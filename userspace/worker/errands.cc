@@ -10,11 +10,10 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "userspace/base/user_ids.h"
 
 namespace heaptap::worker {
 namespace {
-
-constexpr uid_t kRoot = 0;
 
 // More readers would read faster than the kernel takes the tables.
 size_t MaxOfRoot() {
@@ -60,7 +59,7 @@ void Errands::NoteDone(Job& job) {
 
 bool Errands::MayBegin(uid_t user, const User& state, absl::Time now) {
   if (state.waiting.empty()) return false;
-  return state.at_work < (user == kRoot ? MaxOfRoot() : kMaxOfUser) && accounts_.HasTime(user, now);
+  return state.at_work < (user == base::kRoot ? MaxOfRoot() : kMaxOfUser) && accounts_.HasTime(user, now);
 }
 
 void Errands::Dispatch() {

@@ -11,13 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "userspace/base/user_ids.h"
 #include "userspace/process/maps.h"
 #include "userspace/worker/plain_bytes.h"
 
 namespace heaptap::worker {
 namespace {
-
-constexpr uid_t kRoot = 0;
 
 // The text of /proc/PID/maps is the longest answer.
 constexpr uint64_t kMaxAnswerBytes = process::kMaxMapsBytes;
@@ -44,7 +43,7 @@ bool Hands::IsLate(pid_t pid, absl::Time now) {
 void Hands::NoteLate(pid_t pid, absl::Time now) {
   late_processes_[pid] = now;
   const std::optional<uid_t> user = UserOf(pid);
-  if (user.has_value() && *user != kRoot) late_users_[ids_.OwnerOf(*user)] = now;
+  if (user.has_value() && *user != base::kRoot) late_users_[ids_.OwnerOf(*user)] = now;
 }
 
 absl::Status Hands::StartHands() {

@@ -25,7 +25,8 @@ class SimulatedUnwindMaps final : public UnwindMaps {
   absl::Status SetFile(const heaptap_file_key&, const heaptap_file&) override { return absl::OkStatus(); }
   void RemoveFile(const heaptap_file_key&) override {}
   std::optional<heaptap_file> ReadFile(const heaptap_file_key&) const override { return std::nullopt; }
-  uint32_t Clear() override { return 1; }
+  std::vector<heaptap_file_key> FileKeys() const override { return {}; }
+  std::map<uint32_t, uint32_t> CountNodes() const override { return {}; }
   void InvalidateRules(pid_t) override {}
   int raw_stacks_fd() const override { return never_.get(); }
   std::vector<RawStack> TakeRawStacks() override { return std::exchange(kernel_.raw_stacks, {}); }
