@@ -38,6 +38,11 @@ size_t CheckTenant(const Chunk* chunk, size_t first, UnitSums* sums) {
   }
   sums->owned += owner == sums->owner && owner != kNobody;
   sums->used_bytes += count << chunk->shift;
+  if (owner != kNobody && owner != kRunOwner) {
+    for (const uint64_t pages : slab->returned_pages) {
+      sums->used_bytes -= static_cast<size_t>(__builtin_popcountll(pages)) * kPageSize;
+    }
+  }
   return count;
 }
 

@@ -59,6 +59,18 @@ uint32_t AddReady(const Heap* heap, const Slab* slab, FreeBlocks* blocks) {
   return count;
 }
 
+uint32_t AddReturned(const Slab* slab, FreeBlocks* blocks) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; slab->returned != 0 && i < slab->carved; i++) {
+    const char* block = SlabMemory(slab) + i * slab->size;
+    if (!IsReturned(slab, block)) continue;
+    blocks->Add(block);
+    count++;
+  }
+  CheckEqual("returned == blocks with a returned page", slab, count, slab->returned);
+  return count;
+}
+
 void CheckShape(const Slab* slab, bool is_sampled) {
   const unsigned c = slab->size_class;
   CheckLess("size_class < kSmallClasses", slab, c, kSmallClasses);
@@ -103,6 +115,7 @@ size_t CheckSlab(const Slab* slab) {
   CheckEqual("owner & kSlowBit == core_options.owner_bits", slab, owner & kSlowBit, core_options.owner_bits);
   CheckEqual("queued == not full", slab, slab->queued, !is_full);
   if (is_full) CheckEqual("of a full slab: used == capacity", slab, slab->used, slab->capacity);
+  if (is_full) CheckEqual("of a full slab: returned == 0", slab, slab->returned, 0);
   CheckAtMost("used <= used_settled", slab, slab->used, slab->used_settled);
   CheckAtMost("used_settled <= carved", slab, slab->used_settled, slab->carved);
 
@@ -118,8 +131,9 @@ size_t CheckSlab(const Slab* slab) {
   const uint32_t remotely = blocks.AddList(RemoteBlocks(remote));
   CheckEqual("|remote_free| == its count", slab, remotely, RemoteCount(remote));
   const uint32_t ready = AddReady(heap, slab, &blocks);
-  CheckAtMost("ready + |remote_free| <= used", slab, ready + remotely, slab->used);
-  return size_t{local} + remotely + ready;
+  const uint32_t returned = AddReturned(slab, &blocks);
+  CheckAtMost("ready + |remote_free| + returned <= used", slab, ready + remotely + returned, slab->used);
+  return size_t{local} + remotely + ready + returned;
 }
 
 void CheckQueue(const SlabList& queue, unsigned size_class, uintptr_t owner, Checked* checked) {

@@ -97,14 +97,22 @@ void Heap::FreeInFullSlab(Slab* slab, Block* block) {
 }
 
 void Heap::SlabEmptied(Slab* slab) {
-  HEAPTAP_ASSERT(slab->queued && slab->used == 0);
+  HEAPTAP_ASSERT(slab->queued && IsEmptied(slab));
   if (slab->wake_pending) return;  // ProcessWakes calls this again
+  Renew(slab);
   Slab*& kept = classes[slab->size_class].empty;
   if (kept == nullptr || kept == slab) {
     kept = slab;
     return;
   }
   Release(slab);
+}
+
+// If blocks are returned: forgets them.
+void Heap::Renew(Slab* slab) {
+  if (slab->returned == 0) return;
+  Settle(slab);
+  RenewSlab(slab);
 }
 
 void Heap::Release(Slab* slab) {
@@ -150,7 +158,7 @@ bool Heap::ProcessWake() {
       MarkFull(slab);
     }
   }
-  if (slab->queued && slab->used == 0) SlabEmptied(slab);
+  if (slab->queued && IsEmptied(slab)) SlabEmptied(slab);
   return true;
 }
 
@@ -176,7 +184,9 @@ void Heap::Scavenge() {
     for (Slab* slab = slabs.first(); slab != nullptr; slab = next_slab) {
       next_slab = slab->next;
       CollectRemote(slab);
-      if (slab->used == 0 && !slab->wake_pending) Release(slab);
+      if (!IsEmptied(slab) || slab->wake_pending) continue;
+      Renew(slab);
+      Release(slab);
     }
   }
 }

@@ -32,6 +32,7 @@
 #include "allocator/core/observer.h"
 #include "allocator/core/options.h"
 #include "allocator/core/slab.h"
+#include "allocator/core/sparse_slab.h"
 #include "allocator/core/thread_counters.h"
 
 namespace heaptap {
@@ -90,6 +91,9 @@ struct QueuePosition {
   uint32_t left = 0;  // slabs to be visited of the class before that
 };
 
+// Where the search for free pages begins: at the class of kLeastSparseSize.
+inline constexpr QueuePosition kFirstSparse = {ClassOf(kLeastSparseSize), 0};
+
 struct Heap {
   Block* ready[kSmallClasses];
   char* fresh[kSmallClasses];      // the next fresh block; == fresh_end: there is none
@@ -115,6 +119,12 @@ struct Heap {
   bool has_more;          // the last borrower has left wakes (thread.cc, under its lock)
   uint64_t refills_seen;  // by the last round that looked whether the heap is idle (thread.cc, under its lock)
   uint64_t owed_frees;    // bytes that a borrower must add to `counters`, which only the owner may do
+
+  // For heap_sparse.cc.
+  QueuePosition growing;    // how far the search has come that new slabs make
+  QueuePosition aging;      // and the one for pages that have been free for long
+  uint64_t returned_ahead;  // bytes that the heap has returned and not yet taken again with new slabs
+  bool is_aging;
 
   // Wakes that the owner has taken off `wakes` and not yet processed, by Slab::wake_next.
   Slab* taken_wakes;
@@ -173,6 +183,18 @@ struct Heap {
   // Collects the blocks that other threads have freed, and releases all empty slabs.
   void Scavenge();
 
+  // The heap takes a new slab of the class, which was not in memory: returns as many bytes of free pages of other
+  // classes' slabs, so that a program that changes from one size to another does not grow. Looks at a few slabs.
+  void MakeUpFor(size_t bytes, unsigned size_class);
+  // Begins to return the pages that were free already at the last call.
+  void BeginAging();
+  // Goes on with it, for a few slabs.
+  void Age() {
+    if (HEAPTAP_UNLIKELY(is_aging)) AgeSome();
+  }
+  // Returns all free pages.
+  void ReturnAllFreePages();
+
   // Puts all ready blocks and rests back into their slabs, then scavenges: before the heap is parked.
   void Flush();
 
@@ -217,12 +239,16 @@ struct Heap {
   [[gnu::noinline]] void* RefillRarely(unsigned size_class);
   uint32_t CountReady(unsigned size_class) const;
   void PutBackReady(unsigned size_class);  // of one class
+  void Renew(Slab* slab);
   void Release(Slab* slab);
   void MarkFull(Slab* slab);
   void MarkNotFull(Slab* slab);
   static void* NoBlock(size_t, size_t) { return nullptr; }
   [[gnu::cold]] void RecordPeak();
   [[gnu::noinline]] void ProcessWakes();
+  Slab* NextQueued(QueuePosition* position);
+  void AgeSome();
+  size_t ReturnPagesOf(Slab* slab, bool is_thorough);
   Slab* NextWake();
   bool ProcessWake();
   void Detach(Slab* slab, Slab** free_slabs);

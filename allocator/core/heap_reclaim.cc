@@ -20,7 +20,7 @@ namespace {
 bool IsFreedByOthers(Slab* slab) {
   // Acquire: pairs with FreeRemotely; the links in the blocks are written.
   const uintptr_t remote = slab->remote_free.load(std::memory_order_acquire);
-  if (RemoteCount(remote) == 0 || RemoteCount(remote) != UsedNow(slab)) return false;
+  if (RemoteCount(remote) == 0 || RemoteCount(remote) != UsedNow(slab) - slab->returned) return false;
   AcquireFromOwner(slab);
   return !IsShortCycle(RemoteBlocks(remote));
 }
@@ -34,11 +34,13 @@ uint64_t Heap::CountRefills() const {
 }
 
 void Heap::Detach(Slab* slab, Slab** free_slabs) {
-  HEAPTAP_ASSERT(slab->used == 0 && !slab->wake_pending);
+  HEAPTAP_ASSERT(IsEmptied(slab) && !slab->wake_pending);
   if (slab == classes[slab->size_class].empty) classes[slab->size_class].empty = nullptr;
   if (slab->queued) classes[slab->size_class].queue.Remove(slab);
+  owed_frees += UnsettledBytes(slab);
+  slab->used_settled = slab->used;
+  if (slab->returned != 0) RenewSlab(slab);
   slab->owner.store(kNobody, std::memory_order_relaxed);
-  owed_frees += uint64_t{slab->used_settled} * slab->size;
   slab->next = *free_slabs;
   *free_slabs = slab;
 }
@@ -60,7 +62,7 @@ bool Heap::ReclaimWakes(uint32_t most, Slab** free_slabs) {
       continue;
     }
     CollectRemote(slab);
-    if (slab->used == 0) {
+    if (IsEmptied(slab)) {
       Detach(slab, free_slabs);
     } else if (is_full && HasBlocks(slab)) {
       MarkNotFull(slab);
@@ -78,29 +80,36 @@ bool Heap::ReclaimWakes(uint32_t most, Slab** free_slabs) {
   return is_end;
 }
 
-bool Heap::ReclaimQueues(uint32_t most, QueuePosition* position, Slab** free_slabs) {
+Slab* Heap::NextQueued(QueuePosition* position) {
   while (true) {
     while (position->left == 0) {
-      if (position->next_class == kSmallClasses) return true;
+      if (position->next_class == kSmallClasses) return nullptr;
       position->left = classes[position->next_class++].queue.count();
     }
-    if (most-- == 0) return false;
     position->left--;
-    HeapClass& one = classes[position->next_class - 1];
-    Slab* slab = one.queue.first();
-    if (slab == nullptr) {
-      position->left = 0;  // the owner has used them up meanwhile
-      continue;
+    SlabList& queue = classes[position->next_class - 1].queue;
+    Slab* slab = queue.first();
+    if (slab != nullptr) {
+      queue.MoveFirstToBack();
+      return slab;
     }
-    one.queue.MoveFirstToBack();
+    position->left = 0;  // the owner has used them up meanwhile
+  }
+}
+
+bool Heap::ReclaimQueues(uint32_t most, QueuePosition* position, Slab** free_slabs) {
+  while (most-- != 0) {
+    Slab* slab = NextQueued(position);
+    if (slab == nullptr) return true;
     if (slab->wake_pending) continue;
-    if (slab == one.empty) {
+    if (slab == classes[slab->size_class].empty) {
       Detach(slab, free_slabs);
     } else if (IsFreedByOthers(slab)) {
       CollectRemote(slab);
-      if (slab->used == 0) Detach(slab, free_slabs);
+      if (IsEmptied(slab)) Detach(slab, free_slabs);
     }
   }
+  return false;
 }
 
 }  // namespace heaptap

@@ -32,7 +32,9 @@ DueMaintenance MaintainHeap(Heap* heap) {
   if (decay >= 0 && now - heap->idle_since >= static_cast<uint64_t>(decay)) {
     heap->idle_since = now;
     heap->ReleaseIdle();
+    heap->BeginAging();
   }
+  heap->Age();
   // One thread does the round.
   if (due && last_round.compare_exchange_strong(last, now, std::memory_order_relaxed)) return DueMaintenance::kRound;
   return observer::IsAnythingDue() ? DueMaintenance::kTriggers : DueMaintenance::kNothing;

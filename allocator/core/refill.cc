@@ -23,6 +23,9 @@ constexpr int kWakesPerRefill = 2;
 
 uint32_t Minimum(uint64_t a, uint32_t b) { return a < b ? static_cast<uint32_t>(a) : b; }
 
+// The fewest blocks of a batch that is not poor.
+uint32_t GoodBatch(const Slab* slab) { return Minimum(slab->capacity / kPoorShare, kPoorBlocks); }
+
 uint32_t CarveCount(const Slab* slab, uint64_t limit) {
   uint32_t count = kFirstBatch[slab->size_class];
   if (count < kCarveBlocks) count += Minimum(slab->carved / 2, kCarveBlocks - count);
@@ -51,6 +54,7 @@ Slab* Heap::FindSlab(unsigned size_class) {
       CollectRemote(slab);
       poor = IsPoor(slab);
     }
+    if (!HasBlocks(slab) && slab->returned != 0) TakeBack(slab, GoodBatch(slab));
     if (HasBlocks(slab)) break;
     // A slab without blocks probably has some at its next turn, so one is passed over: to become full and to come back
     // takes longer. Only one, so that a refill does not visit all slabs of which every block lives long.
@@ -65,6 +69,8 @@ Slab* Heap::FindSlab(unsigned size_class) {
     mine.poor_batches = 0;
     Slab* another = NewSlab(size_class, OwnerWord());
     if (another == nullptr) return slab;
+    // Before the slab is the first of its queue, which this turns.
+    if (another->fresh) MakeUpFor(size_t{1} << ShiftOf(size_class), size_class);
     slabs.PushFront(another);
     return another;
   }

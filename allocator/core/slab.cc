@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/slab.h"
 
+#include "allocator/core/sparse_slab.h"
+
 namespace heaptap {
 namespace {
 
@@ -37,6 +39,7 @@ bool IsBlock(const Slab* slab, const void* pointer) {
 
 bool IsFreeBlock(const Slab* slab, const Block* block) {
   if (reinterpret_cast<const char*>(block) >= SlabMemory(slab) + slab->carved * slab->size) return true;
+  if (IsReturned(slab, reinterpret_cast<const char*>(block))) return true;
   const Block* free = slab->local_free;
   while (free != nullptr && free != block) free = free->next;
   return free != nullptr;

@@ -17,9 +17,10 @@
 //   live         in use by the program
 //   local_free   freed by the owning thread
 //   remote_free  freed by another thread, not yet collected
+//   returned     freed, and a page of it has gone back to the system (sparse_slab.h)
 //
-//   carved == ready + live + |local_free| + |remote_free|
-//   used   == ready + live + |remote_free|
+//   carved == ready + live + |local_free| + |remote_free| + returned
+//   used   == ready + live + |remote_free| + returned
 //   used   == carved - |local_free|
 //
 // free never puts a block on a heap's ready list: ready lists grow only as far as the countdown allows (countdown.h).
@@ -120,7 +121,7 @@ inline uintptr_t RemoteWord(const Block* first, uint32_t count) {
 struct alignas(128) Slab {
   std::atomic<uintptr_t> owner;
   Block* local_free;   // blocks freed by the owner
-  uint32_t used;       // blocks ready, live or remotely freed
+  uint32_t used;       // blocks ready, live, remotely freed or returned
   uint32_t carved;     // blocks that were ever ready
   uint32_t capacity;   // blocks in the slab
   uint8_t size_class;  // of its blocks
@@ -137,10 +138,18 @@ struct alignas(128) Slab {
   Slab* wake_next;                                 // the heap's list of wakes
   uint32_t units;                                  // 1, or the units of a run
   bool dirty;                                      // a free unit that may have old contents
-  size_t requested;                                // of a run: the size that the program requested
-  uint64_t sample;                                 // of a run: its serial number as a sample; 0: it is none
-  uint32_t touched;                                // bytes from the unit's beginning that earlier owners have used
-  uint64_t free_since;                             // CoarseMilliseconds() when a dirty unit became free
+  union {
+    struct {
+      size_t requested;  // of a run: the size that the program requested
+      uint64_t sample;   // of a run: its serial number as a sample; 0: it is none
+    };
+    uint64_t returned_pages[2];  // of a slab: bit of a page: it has gone back to the system
+  };
+  uint32_t touched;        // bytes from the unit's beginning that earlier owners have used
+  uint32_t returned;       // blocks with a returned page
+  uint64_t free_since;     // CoarseMilliseconds() when a dirty unit became free
+  uint32_t searched_free;  // the free blocks at the last search for free pages, or fewer
+  uint32_t seen_free;      // the free blocks when the heap last looked whether they are used (heap_sparse.cc); or 0
 };
 static_assert(sizeof(Slab) == 128);
 
@@ -216,7 +225,10 @@ inline constexpr std::array<uint32_t, kSmallClasses> kSlabCapacity = [] {
 
 inline bool HasUntouched(const Slab* slab) { return slab->carved < slab->capacity; }
 
-// Whether the owner can make a block ready, without those that other threads have freed.
+// Whether no block is ready or live or was freed by another thread.
+inline bool IsEmptied(const Slab* slab) { return slab->used == slab->returned; }
+
+// Whether the owner can make a block ready, without those that other threads have freed or that are returned.
 inline bool HasBlocks(const Slab* slab) { return slab->local_free != nullptr || HasUntouched(slab); }
 
 // Takes `count` adjacent untouched blocks, and returns the first. REQUIRES: 1 <= count <= capacity - carved.
@@ -225,8 +237,8 @@ char* Carve(Slab* slab, uint32_t count);
 // Whether a block of the slab, or the run, begins at `pointer`. The block may be free.
 bool IsBlock(const Slab* slab, const void* pointer);
 
-// Whether a block of the calling thread's slab is untouched or on local_free. Takes time proportional to the length of
-// local_free.
+// Whether a block of the calling thread's slab is untouched, returned or on local_free. Takes time proportional to the
+// length of local_free.
 bool IsFreeBlock(const Slab* slab, const Block* block);
 
 // Frees a block of the calling thread's slab. True: it was the last used one.

@@ -220,14 +220,15 @@ void ReclaimFromIdleHeap() {
   if (Heap* heap = FindIdleHeap()) ReclaimFrom(heap, kMostSteps);
 }
 
-// Scavenges the parked heaps in turn, one a call.
-void ScavengeParkedHeap() {
+// Scavenges the parked heaps in turn, one a call. `returns_pages`: also the free pages of slabs that have used blocks.
+void ScavengeParkedHeap(bool returns_pages) {
   heaps_mutex.Lock();
   Heap* heap = TakeParked();
   if (heap != nullptr) heap->state = HeapState::kScavenged;
   heaps_mutex.Unlock();
   if (heap == nullptr) return;
   heap->Scavenge();
+  if (returns_pages) heap->ReturnAllFreePages();
   heap->busy.store(0, std::memory_order_release);
   MutexLock lock(heaps_mutex);
   ParkBehindOthers(heap);
@@ -272,7 +273,7 @@ void MaintainProcess(DueMaintenance due) {
 }
 
 void ReturnMemory() {
-  ScavengeParkedHeap();
+  ScavengeParkedHeap(false);
   ReclaimFromIdleHeap();
   ssize_t decay = DirtyDecay();
   if (decay >= 0) Purge(static_cast<uint64_t>(decay));
@@ -288,6 +289,7 @@ void ScavengeHeaps() {
   {
     HeapScope scope;
     scope->Flush();
+    scope->ReturnAllFreePages();
   }
   for (Heap* heap = FirstHeap(); heap != nullptr; heap = heap->next) {
     // Bounded, because other threads may go on freeing.
@@ -297,7 +299,7 @@ void ScavengeHeaps() {
   heaps_mutex.Lock();
   const uint64_t parked = parked_count;
   heaps_mutex.Unlock();
-  for (uint64_t i = 0; i < parked; i++) ScavengeParkedHeap();
+  for (uint64_t i = 0; i < parked; i++) ScavengeParkedHeap(true);
 }
 
 #ifdef HEAPTAP_DEBUG

@@ -168,6 +168,13 @@ UnitRange ClaimDirty(Chunk* chunk, size_t from, uint64_t free_before) {
   return range;
 }
 
+bool Discard(void* memory, size_t bytes) {
+  if (!DiscardPages(memory, bytes)) return false;
+  AddTo(&purge_calls, 1);
+  AddTo(&purged_bytes, bytes);
+  return true;
+}
+
 // A lock for each chunk: a fork may be waiting.
 bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
   // Without the locks, so that a chunk in which nothing is due costs one load.
@@ -181,12 +188,8 @@ bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
   while (range.count != 0) {
     units_mutex.Unlock();
     // Locked memory (mlockall) cannot be discarded. It stays dirty, and a later purge tries again.
-    bool discarded = DiscardPages(SlabMemory(Descriptor(chunk, range.first)), range.count << chunk->shift);
+    bool discarded = Discard(SlabMemory(Descriptor(chunk, range.first)), range.count << chunk->shift);
     purged |= discarded;
-    if (discarded) {
-      AddTo(&purge_calls, 1);
-      AddTo(&purged_bytes, range.count << chunk->shift);
-    }
     units_mutex.Lock();
     ReturnUnits(chunk, range.first, range.count, !discarded, now);
     range = ClaimDirty(chunk, range.first + range.count, free_before);
@@ -217,6 +220,7 @@ Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment) {
   Slab* slab = Descriptor(chunk, place.first);
   slab->fresh = ClaimUnits(chunk, place.first, count);
   slab->units = static_cast<uint32_t>(count);
+  slab->requested = 0;
   slab->sample = 0;
   AddToFigure(&heaptap_statistics::active, UnitBytes(chunk, count));
   observer::ActiveGrew();
@@ -235,6 +239,9 @@ Slab* NewSlab(unsigned size_class, uintptr_t owner) {
   slab->size = kClassSize[size_class];
   slab->wake_pending = false;
   slab->distant = false;
+  slab->returned = 0;
+  slab->searched_free = 0;
+  slab->seen_free = 0;
   slab->remote_free.store(0, std::memory_order_relaxed);
   slab->owner.store(owner, std::memory_order_relaxed);
   slabs_made[size_class].fetch_add(1, std::memory_order_relaxed);
@@ -248,6 +255,21 @@ void ReleaseUnits(Slab* slab, bool dirty) {
   AddToFigure(&heaptap_statistics::active, -UnitBytes(chunk, slab->units));
   NoteTouched(slab);
   ReturnUnits(chunk, UnitIndex(slab), slab->units, dirty, now);
+}
+
+bool ReturnPages(Slab* slab, uint32_t first, uint32_t count) {
+  if (!Discard(SlabMemory(slab) + first * kPageSize, count * kPageSize)) return false;
+  // For CheckUnits.
+  MutexLock lock(units_mutex);
+  for (uint32_t page = first; page < first + count; page++) slab->returned_pages[page / 64] |= uint64_t{1} << page % 64;
+  AddToFigure(&heaptap_statistics::active, -static_cast<int64_t>(count * kPageSize));
+  return true;
+}
+
+void TakePage(Slab* slab, uint32_t page) {
+  MutexLock lock(units_mutex);
+  slab->returned_pages[page / 64] &= ~(uint64_t{1} << page % 64);
+  AddToFigure(&heaptap_statistics::active, int64_t{kPageSize});
 }
 
 bool ResizeUnits(Slab* run, size_t count) {

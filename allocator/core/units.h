@@ -43,6 +43,12 @@ bool Purge(uint64_t milliseconds);
 // chunk is small enough for the caller to wait, and a process that frees much at once is left with the bound.
 void PurgeExcess();
 
+// Returns pages of a slab to the system, and notes them in Slab::returned_pages. They count as active no more. False:
+// the system refuses, and nothing has changed.
+bool ReturnPages(Slab* slab, uint32_t first, uint32_t count);
+// A returned page will be used again: undoes the note.
+void TakePage(Slab* slab, uint32_t page);
+
 // Whether the unit is free. REQUIRES: it belongs to a chunk.
 bool IsFreeUnit(const Slab* slab);
 

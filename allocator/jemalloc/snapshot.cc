@@ -42,14 +42,18 @@ struct SnapshotBuilder {
 void AddSlab(SnapshotBuilder* builder, const Slab* slab) {
   Snapshot& snapshot = *builder->snapshot;
   unsigned size_class = Peek(slab->size_class);
-  uint32_t used = Peek(slab->used);
+  uint32_t used = Peek(slab->used) - Peek(slab->returned);
+  size_t returned = 0;
+  for (const uint64_t& pages : slab->returned_pages)
+    returned += static_cast<size_t>(__builtin_popcountll(Peek(pages))) * kPageSize;
   size_t carved = RoundUpToPage(size_t{Peek(slab->carved)} * kClassSize[size_class]);
   size_t touched = RoundUpToPage(Peek(slab->touched));
   ClassStatistics& bin = snapshot.bins[size_class];
   bin.live += used;
   bin.slabs++;
   if (used < Peek(slab->capacity)) bin.slabs_nonfull++;
-  snapshot.active += carved;
+  // The owner may change both meanwhile.
+  snapshot.active += carved > returned ? carved - returned : 0;
   if (touched > carved) builder->slack += touched - carved;
 }
 

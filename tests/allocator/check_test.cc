@@ -100,7 +100,7 @@ const Mutation kSlabMutations[] = {
      }},
     {"ReadyTwice", "a free block is in one state, and once on its list",
      [](Scene& scene) { scene.heap->ready[kClass]->next = scene.heap->ready[kClass]; }},
-    {"Ready", "ready + |remote_free| <= used",
+    {"Ready", "ready + |remote_free| + returned <= used",
      [](Scene& scene) {
        // Follows from the other equations, unless |local_free| may be one off.
        check_slack = 1;

@@ -46,8 +46,9 @@ def _returned(result):
     for name, by_allocator in result["mebibytes"].items():
         before, after = by_allocator["heaptap"]
         yield f"% of a freed GiB still resident: {name}", 100 * after / before, 10
-    phases = result["phases"]
-    yield "resident after a change of sizes, times jemalloc's", phases["heaptap"][1] / phases["jemalloc"][1], 1
+    for name, by_allocator in result["phases"].items():
+        ratio = by_allocator["heaptap"][1] / by_allocator["jemalloc"][1]
+        yield f"resident after a change of sizes, times jemalloc's: {name}", ratio, 1
 
 
 def _programs(result):

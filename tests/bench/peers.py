@@ -145,6 +145,12 @@ SECONDS_OF_REST = "10"
 SMALL = "16 to 1039 B"
 RETURNED = {SMALL: ("16", "1024"), "4 to 64 KiB": ("4096", "61440"), "300 KB": ("300000", "1000"),
             "1.5 MB": ("1500000", "1000"), "20 MB": ("20000000", "1000")}
+# Least size and spread of the first blocks and of the second.
+PHASES = {"16 to 255 B, 256 to 2047 B": ("16", "240", "256", "1792"),
+          "256 to 2047 B, 16 to 255 B": ("256", "1792", "16", "240"),
+          "1 KiB, 16 to 255 B": ("1024", "1", "16", "240"),
+          "1 to 4 KiB, 64 to 1087 B": ("1024", "3072", "64", "1024"),
+          "4 to 16 KiB, 64 to 1087 B": ("4096", "12288", "64", "1024")}
 
 
 def returned(folder):
@@ -166,7 +172,8 @@ def returned(folder):
     print_table(f"A GiB of blocks is freed: % of it that is resident {SECONDS_OF_REST} s later", list(PRELOADS),
                 [(name, [f"{100 * after / before:.1f}" for before, after in by_allocator.values()])
                  for name, by_allocator in results.items()])
-    phases = run_all("phases", "1")
-    print_table("Nine tenths of small blocks are freed at random, then larger ones allocated", ["MiB of blocks", "resident MiB"],
-                list(phases.items()))
+    phases = {name: run_all("phases", *sizes, "1") for name, sizes in PHASES.items()}
+    print_table("Nine tenths of 256 MiB of blocks are freed at random, then 230 MiB of another size allocated: resident MiB",
+                list(PRELOADS),
+                [(name, [str(resident) for _, resident in by_allocator.values()]) for name, by_allocator in phases.items()])
     return {"mebibytes": results, "phases": phases}

@@ -5,9 +5,10 @@
 // second. With `asleep`, a thread allocates the blocks and sleeps from then on, and another one frees them and is busy.
 // With `trimmed`, that one calls malloc_trim. Prints the resident MiB before the blocks are freed, and after SECONDS.
 //
-//        returned phases SECONDS
-// What a change of sizes leaves: allocates 256 MiB of blocks of 16 to 255 bytes, frees 90 % of them at random,
-// allocates 230 MiB of blocks of 256 to 2047 bytes. Prints the MiB of the blocks and the resident MiB.
+//        returned phases SIZE SPREAD NEXT_SIZE NEXT_SPREAD SECONDS
+// What a change of sizes leaves: allocates 256 MiB of blocks of SIZE to SIZE + SPREAD - 1 bytes, frees 90 % of them at
+// random, allocates 230 MiB of blocks of NEXT_SIZE to NEXT_SIZE + NEXT_SPREAD - 1 bytes. Prints the MiB of the blocks
+// and the resident MiB.
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -67,8 +68,8 @@ static void Wait(int is_busy, double seconds) {
   }
 }
 
-static void Phases(double seconds) {
-  Fill(16, 240, 256 * kMiB);
+static void Phases(const size_t* sizes, double seconds) {
+  Fill(sizes[0], sizes[1], 256 * kMiB);
   size_t kept = 0;
   for (size_t i = 0; i < count; i++) {
     if (Next() % 10 == 0) {
@@ -79,7 +80,7 @@ static void Phases(double seconds) {
     }
   }
   count = kept;
-  Fill(256, 1792, bytes + 230 * kMiB);
+  Fill(sizes[2], sizes[3], bytes + 230 * kMiB);
   Wait(1, seconds);
   printf("%zu %zu\n", bytes / kMiB, ResidentMiB());
 }
@@ -97,12 +98,16 @@ int main(int argc, char** argv) {
   const size_t pointer_bytes = kMostBlocks * sizeof(char*);
   blocks = mmap(NULL, pointer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (blocks == MAP_FAILED) return 1;
-  if (argc == 3 && strcmp(argv[1], "phases") == 0) {
-    Phases(strtod(argv[2], NULL));
+  if (argc == 7 && strcmp(argv[1], "phases") == 0) {
+    size_t sizes[4];
+    for (int i = 0; i < 4; i++) sizes[i] = strtoul(argv[2 + i], NULL, 10);
+    Phases(sizes, strtod(argv[6], NULL));
     return 0;
   }
   if (argc != 5) {
-    fprintf(stderr, "usage: returned SIZE SPREAD idle|busy|asleep|trimmed SECONDS, or returned phases SECONDS\n");
+    fprintf(stderr,
+            "usage: returned SIZE SPREAD idle|busy|asleep|trimmed SECONDS, or returned phases SIZE SPREAD "
+            "NEXT_SIZE NEXT_SPREAD SECONDS\n");
     return 2;
   }
   const int is_trimmed = strcmp(argv[3], "trimmed") == 0;
