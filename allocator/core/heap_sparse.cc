@@ -7,7 +7,8 @@
 namespace heaptap {
 namespace {
 
-// Slabs that one slow path looks at. To search one takes some microseconds.
+// Slabs that one slow path looks at. To search one takes some microseconds, and each row of pages that it returns one
+// more, so it stops at the first that has returned enough.
 constexpr int kLooks = 8;
 
 // A class with fewer queued slabs needs their free blocks itself.
@@ -70,7 +71,7 @@ void Heap::AgeSome() {
       is_aging = false;
       return;
     }
-    if (IsIdle(slab)) ReturnPagesOf(slab, false);
+    if (IsIdle(slab) && ReturnPagesOf(slab, false) != 0) return;
   }
 }
 

@@ -130,7 +130,7 @@ extern "C" {
  * slightly out of date. */
 struct heaptap_statistics {
   uint64_t mapped;          /* address space that the allocator holds */
-  uint64_t active;          /* memory in slabs and large blocks that are in use */
+  uint64_t active;          /* memory in slabs and large blocks that are in use, without pages that were returned */
   uint64_t dirty;           /* free memory that has not yet been returned to the system */
   uint64_t large;           /* live blocks with their own mapping or run */
   uint64_t sampled_objects; /* the number of live sampled blocks */
