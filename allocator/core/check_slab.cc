@@ -62,9 +62,8 @@ uint32_t AddReady(const Heap* heap, const Slab* slab, FreeBlocks* blocks) {
 uint32_t AddReturned(const Slab* slab, FreeBlocks* blocks) {
   uint32_t count = 0;
   for (uint32_t i = 0; slab->returned != 0 && i < slab->carved; i++) {
-    const char* block = SlabMemory(slab) + i * slab->size;
-    if (!IsReturned(slab, block)) continue;
-    blocks->Add(block);
+    if (!IsReturned(slab, i)) continue;
+    blocks->Add(SlabMemory(slab) + i * slab->size);
     count++;
   }
   CheckEqual("returned == blocks with a returned page", slab, count, slab->returned);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/slab.h"
 
-#include "allocator/core/sparse_slab.h"
-
 namespace heaptap {
 namespace {
 
@@ -37,9 +35,19 @@ bool IsBlock(const Slab* slab, const void* pointer) {
   return index * slab->size == offset && index < slab->capacity;
 }
 
+bool IsReturned(const Slab* slab, uint32_t index) {
+  const auto size = static_cast<uint32_t>(slab->size);
+  const uint32_t last = (index * size + size - 1) / uint32_t{kPageSize};
+  for (uint32_t page = index * size / uint32_t{kPageSize}; page <= last; page++) {
+    if (IsPageReturned(slab, page)) return true;
+  }
+  return false;
+}
+
 bool IsFreeBlock(const Slab* slab, const Block* block) {
   if (reinterpret_cast<const char*>(block) >= SlabMemory(slab) + slab->carved * slab->size) return true;
-  if (IsReturned(slab, reinterpret_cast<const char*>(block))) return true;
+  const size_t offset = static_cast<size_t>(reinterpret_cast<const char*>(block) - SlabMemory(slab));
+  if (slab->returned != 0 && IsReturned(slab, static_cast<uint32_t>(offset / slab->size))) return true;
   const Block* free = slab->local_free;
   while (free != nullptr && free != block) free = free->next;
   return free != nullptr;

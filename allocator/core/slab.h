@@ -237,6 +237,13 @@ char* Carve(Slab* slab, uint32_t count);
 // Whether a block of the slab, or the run, begins at `pointer`. The block may be free.
 bool IsBlock(const Slab* slab, const void* pointer);
 
+// Whether a page of the slab is returned.
+inline bool IsPageReturned(const Slab* slab, uint32_t page) {
+  return (slab->returned_pages[page / 64] >> page % 64 & 1) != 0;
+}
+// Whether block `index` is returned: it touches a returned page.
+bool IsReturned(const Slab* slab, uint32_t index);
+
 // Whether a block of the calling thread's slab is untouched, returned or on local_free. Takes time proportional to the
 // length of local_free.
 bool IsFreeBlock(const Slab* slab, const Block* block);

@@ -21,14 +21,12 @@ class Bits {
   uint64_t words_[kBits / 64] = {};
 };
 
-bool IsPageReturned(const Slab* slab, uint32_t page) { return (slab->returned_pages[page / 64] >> page % 64 & 1) != 0; }
-
 uint32_t SizeOf(const Slab* slab) { return static_cast<uint32_t>(slab->size); }
 Block* BlockAt(const Slab* slab, uint32_t index) {
   return reinterpret_cast<Block*>(SlabMemory(slab) + size_t{index} * slab->size);
 }
 
-// First and last, of the blocks that touch a page or of the pages that a block touches.
+// First and last of the blocks that touch a page.
 struct Range {
   uint32_t first;
   uint32_t last;
@@ -36,17 +34,6 @@ struct Range {
 Range BlocksOf(uint32_t page, uint32_t size) {
   const uint32_t offset = page * uint32_t{kPageSize};
   return {offset / size, (offset + uint32_t{kPageSize} - 1) / size};
-}
-Range PagesOf(uint32_t index, uint32_t size) {
-  return {index * size / uint32_t{kPageSize}, (index * size + size - 1) / uint32_t{kPageSize}};
-}
-
-bool IsReturned(const Slab* slab, uint32_t index) {
-  const Range pages = PagesOf(index, SizeOf(slab));
-  for (uint32_t page = pages.first; page <= pages.last; page++) {
-    if (IsPageReturned(slab, page)) return true;
-  }
-  return false;
 }
 
 uint32_t WholePages(const Slab* slab) { return slab->carved * SizeOf(slab) / uint32_t{kPageSize}; }
@@ -98,11 +85,6 @@ void MakeLocalFree(Slab* slab, const Bits<kMostBlocks>& free) {
 }
 
 }  // namespace
-
-bool IsReturned(const Slab* slab, const char* pointer) {
-  if (slab->returned == 0) return false;
-  return IsReturned(slab, static_cast<uint32_t>(pointer - SlabMemory(slab)) / SizeOf(slab));
-}
 
 bool MayHaveFreePages(const Slab* slab) {
   if (slab->carved == 0) return false;

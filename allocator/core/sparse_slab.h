@@ -34,9 +34,6 @@ void TakeBack(Slab* slab, uint32_t least);
 // Makes the slab like a new one, but for its contents. REQUIRES: IsEmptied(slab), and its frees are settled.
 void RenewSlab(Slab* slab);
 
-// Whether the block that begins at `pointer` is returned.
-bool IsReturned(const Slab* slab, const char* pointer);
-
 }  // namespace heaptap
 
 #endif  // HEAPTAP_ALLOCATOR_CORE_SPARSE_SLAB_H_

@@ -250,7 +250,8 @@ TEST(SparseSlabs, AFreedBlockIsKnownToBeFree) {
     const Slab* slab = SlabOf(block, ChunkKind(block));
     if (slab->owner.load() != reinterpret_cast<uintptr_t>(current_heap)) continue;
     EXPECT_TRUE(IsFreeBlock(slab, static_cast<Block*>(block)));
-    returned += IsReturned(slab, static_cast<char*>(block));
+    const size_t offset = static_cast<size_t>(static_cast<char*>(block) - SlabMemory(slab));
+    returned += IsReturned(slab, static_cast<uint32_t>(offset / slab->size));
   }
   EXPECT_GT(returned, 100);
   for (const auto& [block, content] : blocks.all()) {
