@@ -75,8 +75,9 @@ class Lines:
         self._asked.add(question)
         words = command(question, self._tool, dict(words or {}, PID=str(pid)))
         # Without the cache, bpftrace 0.17 reads the files anew for each frame. With each [vdso] or [uprobes-trampoline], which
-        # are no files, it closes a descriptor at random, which can be that of its map of stacks.
-        env = {"BPFTRACE_MAP_KEYS_MAX": "100000", "BPFTRACE_CACHE_USER_SYMBOLS": "1"}
+        # are no files, it closes a descriptor at random, which can be that of its map of stacks. The cache is wrong where
+        # two processes run one program.
+        env = {"BPFTRACE_MAP_KEYS_MAX": "100000", "BPFTRACE_CACHE_USER_SYMBOLS": "0" if pid is None else "1"}
         if self._tool == BCC:
             words, env = bcc_tools.wrapper() + words, bcc_tools.environment(self._lab.folder)
         tracer = self._lab.program(*words, cwd=ROOT, env=env)
