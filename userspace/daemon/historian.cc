@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -266,7 +267,8 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
   point.lost = process.lost;
   if (process.is_changed) {
     point.allocated_bytes = profile::ToWhole(process.allocated_bytes);
-    point.rows.clear();
+    // Rounded once for each row: of unfinished stacks there may be one for each sample.
+    std::map<uint64_t, profile::StackShare> rows;
     double bytes = 0;
     double objects = 0;
     for (size_t i = 0; i < turn.stacks.size(); i++) {
@@ -274,11 +276,18 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
       const auto number = known.numbers.find(stack.stack_id);
       const bool has_row = i < turn.chosen && number != known.numbers.end();
       // Stacks that differ only inside the allocator have the same path.
-      point.rows[has_row ? number->second : 0] += {.live_bytes = profile::ToWhole(stack.live_bytes),
-                                                   .live_objects = profile::ToWhole(stack.live_objects),
-                                                   .samples = stack.samples};
+      profile::StackShare& row = rows[has_row ? number->second : 0];
+      row.live_bytes += stack.live_bytes;
+      row.live_objects += stack.live_objects;
+      row.samples += stack.samples;
       bytes += stack.live_bytes;
       objects += stack.live_objects;
+    }
+    point.rows.clear();
+    for (const auto& [number, row] : rows) {
+      point.rows[number] = {.live_bytes = profile::ToWhole(row.live_bytes),
+                            .live_objects = profile::ToWhole(row.live_objects),
+                            .samples = row.samples};
     }
     point.live_bytes = profile::ToWhole(bytes);
     point.live_objects = profile::ToWhole(objects);
