@@ -246,6 +246,7 @@ struct Heap {
   static void* NoBlock(size_t, size_t) { return nullptr; }
   [[gnu::cold]] void RecordPeak();
   [[gnu::noinline]] void ProcessWakes();
+  // The next slab on a queue, which moves to the end of the queue. nullptr: the position was the last.
   Slab* NextQueued(QueuePosition* position);
   void AgeSome();
   size_t ReturnPagesOf(Slab* slab, bool is_thorough);

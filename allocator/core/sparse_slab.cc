@@ -2,7 +2,6 @@
 #include "allocator/core/sparse_slab.h"
 
 #include "allocator/core/units.h"
-#include "allocator/platform/system.h"
 
 namespace heaptap {
 namespace {

@@ -51,7 +51,7 @@ inline uint64_t NewSerial() { return report_internal::last_serial.fetch_add(1, s
   listener::BeforeSampleFreed(pointer, sample.usable);
   if (HasSampleStatistics()) CountSampleFreed(sample.usable, sample.requested);
   heaptap_probe_free(pointer);
-  // Checked here too, because a call of ReportFree costs instructions even if nobody listens.
+  // ReportFree checks this too. The check here saves the call where nobody listens.
   if (!HasListener(heaptap_semaphore_frees)) return;
   ReportFree({reinterpret_cast<uint64_t>(pointer), sample.serial}, sample.usable);
 }

@@ -20,8 +20,6 @@
 #include "allocator/core/thread.h"
 #include "allocator/core/thread_totals.h"
 #include "allocator/core/units.h"
-#include "allocator/platform/random.h"
-#include "allocator/platform/system.h"
 #include "own_heap.h"
 #include "support.h"
 
