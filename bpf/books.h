@@ -15,6 +15,7 @@
  *   names      {process id, tid}             -> struct heaptap_thread_name
  *   records    number % capacity             -> struct heaptap_record
  *   settings   0                             -> struct heaptap_settings
+ *   groups     0 to HEAPTAP_MAX_GROUPS - 1   -> control group of version 2
  *   programs   enum heaptap_probe            -> the program that `probe_any` calls for a site
  *   events     ring buffer                   <- struct heaptap_event (bpf/events.h)
  *
@@ -74,6 +75,9 @@ enum heaptap_probe {
 #define HEAPTAP_PROCESS_ENTERED (1u << 6)
 /* In `unnoticed`: the books ended with a reset; the image goes on with others. */
 #define HEAPTAP_PROCESS_RESET (1u << 7)
+
+/* No process has this id. */
+#define HEAPTAP_NO_PROCESS 0
 
 /* Which process image this is. The id is new after a reset; the rest stays. */
 struct heaptap_identity {
@@ -151,6 +155,9 @@ struct heaptap_process {
   __u64 pending;           /* address of the frees that the process holds back (struct heaptap_pending); 0: unknown */
 };
 
+/* Control groups to which a recording of every process may be restricted. */
+#define HEAPTAP_MAX_GROUPS 16
+
 /* What processes have that the collector did not enter. */
 struct heaptap_settings {
   /* 1: a process without books that fires a probe gets books with these flags, limits and triggers. */
@@ -165,6 +172,9 @@ struct heaptap_settings {
    * free, so no process gets all of them: k processes that always want more get 1 / (k + 1) each. 0: no such bound. */
   __u64 live_room;
   __u64 tallies_room;
+  /* Entries of `groups`: only processes in one of these control groups, or below one, get books. 0: all processes. */
+  __u32 groups;
+  __u32 reserved;
 };
 
 /* How the walk of a stack ended. Every end but WHOLE leaves out the outer frames. */

@@ -8,6 +8,7 @@
 #include "allocator/include/heaptap/contract.h"
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
+#include "bpf/process.bpf.h"
 
 /* Whether this is a control block whose fields lie where the programs write them. */
 static __always_inline int is_control_block(const struct heaptap_control* control) {
@@ -22,7 +23,7 @@ static __always_inline void write_word(__u64 control, __u64 offset, __u32 word) 
 /* Writes who records the process, and at which rate. With a forged address a process overwrites only its own memory. */
 static __always_inline void write_control(__u64 control) {
   const struct heaptap_settings* defaults = read_settings();
-  if (!defaults || !defaults->everyone || defaults->collector_pid == 0) return;
+  if (!defaults || !defaults->everyone || defaults->collector_pid == 0 || !is_in_groups(defaults)) return;
   struct heaptap_control block;
   if (bpf_probe_read_user(&block, sizeof(block), (const void*)control)) return;
   /* The PID is there already: another collector's, or copied by a fork. */

@@ -31,7 +31,9 @@ enum heaptap_event_kind {
 struct heaptap_event {
   __u32 kind; /* enum heaptap_event_kind */
   __u32 tgid;
-  __u64 process_id; /* 0: no books: DUMP of a process that is not recorded, EXIT of one that shared its parent's */
+  /* HEAPTAP_NO_PROCESS: no books: DUMP of a process that is not recorded, EXIT of one that shared its parent's, EXEC of
+   * one that has left the control groups of the recording. */
+  __u64 process_id;
   __u64 time;
   __u64 argument;
   __u64 peak_weight; /* EXIT, with figures: heaptap_figures.peak_weight */

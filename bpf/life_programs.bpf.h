@@ -79,7 +79,7 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
     process.flags |= HEAPTAP_PROCESS_SHARES_PARENT;
     /* A vfork child that vforks shares the books that its parent shares. */
     if (origin->flags & HEAPTAP_PROCESS_SHARES_PARENT) process.identity.parent_tgid = origin->identity.parent_tgid;
-  } else if (origin->flags & HEAPTAP_PROCESS_FOLLOW) {
+  } else if (origin->flags & HEAPTAP_PROCESS_FOLLOW && is_in_groups(read_settings())) {
     process.identity.id = make_process_id();
   } else {
     return 0;
@@ -108,7 +108,8 @@ int process_before_exec(void* context) {
   return 0;
 }
 
-/* A process has called exec: the books of the old image end, those of the next one begin.
+/* A process has called exec: the books of the old image end, those of the next one begin. A process that has left the
+ * control groups of the recording gets no more books.
  *   attached  the raw tracepoint sched_process_exec
  *   reads     the task; `processes`
  *   changes   the entry of `processes` in place; `unnoticed`, `events`
@@ -127,15 +128,16 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
     bpf_map_delete_elem(&processes, &tgid);
     return 0;
   }
+  const int is_wanted = is_in_groups(read_settings());
   if (old->flags & HEAPTAP_PROCESS_SHARES_PARENT) {
     ended_id = 0; /* the parent's books go on */
-    if (!(old->flags & HEAPTAP_PROCESS_FOLLOW)) {
+    if (!(old->flags & HEAPTAP_PROCESS_FOLLOW) || !is_wanted) {
       bpf_map_delete_elem(&processes, &tgid);
       return 0;
     }
   }
   struct heaptap_process process = {
-      .identity = {.id = make_process_id(),
+      .identity = {.id = is_wanted ? make_process_id() : HEAPTAP_NO_PROCESS,
                    .start_time = bpf_ktime_get_ns(),
                    .parent_id = old->identity.parent_id,
                    .parent_tgid = old->identity.parent_tgid},
@@ -148,7 +150,10 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
   struct heaptap_process ended = *old;
   /* In place, because the kernel may have no memory for another entry. No other program uses the entry: by now the
    * thread that called exec is the only one of its process. */
-  *old = process;
+  if (is_wanted)
+    *old = process;
+  else
+    bpf_map_delete_elem(&processes, &tgid);
   int not_saved = ended_id ? save_ended(&ended, tgid, HEAPTAP_PROCESS_EXECED) : 0;
   if (send_event(HEAPTAP_EVENT_EXEC, tgid, process.identity.id, ended_id) && not_saved)
     count_loss(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);

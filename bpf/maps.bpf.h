@@ -99,6 +99,13 @@ struct {
 } settings SEC(".maps");
 
 struct {
+  __uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+  __uint(max_entries, HEAPTAP_MAX_GROUPS);
+  __type(key, __u32);
+  __type(value, __u32);
+} groups SEC(".maps");
+
+struct {
   __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
   __uint(max_entries, HEAPTAP_PROBES);
   __type(key, __u32);

@@ -23,10 +23,19 @@ static __always_inline __u64 make_process_id(void) {
   return next ? __sync_fetch_and_add(next, 2) : 0;
 }
 
-/* Opens books for the calling process, if the settings want books for every process. */
+/* Whether the calling process is in a control group that the recording is restricted to. */
+static __always_inline int is_in_groups(const struct heaptap_settings* settings) {
+  if (!settings || settings->groups == 0) return 1;
+  for (__u32 i = 0; i < HEAPTAP_MAX_GROUPS && i < settings->groups; i++) {
+    if (bpf_current_task_under_cgroup(&groups, i) == 1) return 1;
+  }
+  return 0;
+}
+
+/* Opens books for the calling process, if the settings want books for it. */
 static __noinline int enter(__u32 tgid) {
   const struct heaptap_settings* defaults = read_settings();
-  if (!defaults || !defaults->everyone) return 0;
+  if (!defaults || !defaults->everyone || !is_in_groups(defaults)) return 0;
   struct heaptap_process process = {
       .identity = {.id = make_process_id(), .start_time = bpf_ktime_get_ns()},
       .triggers = defaults->triggers,

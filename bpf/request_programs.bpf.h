@@ -34,6 +34,8 @@ int probe_dump(struct pt_regs* context) {
     return 0;
   }
   if (asked.kind == HEAPTAP_ASK_TABLES && !process) return 0;
+  /* Another collector may record it. */
+  if (!process && !is_in_groups(read_settings())) return 0;
   /* A process that is not recorded waits for an answer too, and the collector refuses at once. A process that asks in a
    * loop must leave room for the events of the others: one that is not recorded gets half of the ring, a recorded one
    * three quarters. The last quarter is for events that no process can repeat at will. */

@@ -9,8 +9,11 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/need_bpf.h"
+#include "tests/unit/support/unified_groups.h"
+#include "userspace/base/file_descriptor.h"
 #include "userspace/bpf/perf_mapping_events.h"
 
 namespace heaptap::bpf {
@@ -112,6 +115,53 @@ TEST(MappingEvents, ThreadsAreNoForks) {
   });
   EXPECT_EQ(
       std::count_if(seen.begin(), seen.end(), [](const MappingEvent& e) { return e.kind == MappingEvent::kFork; }), 1);
+}
+
+// The events of a child that joins a group first, or of one in none.
+std::vector<MappingEvent> EventsInGroup(MappingEvents& events, UnifiedGroup* group, pid_t* pid) {
+  return EventsOfChild(events, pid, [group] {
+    if (group != nullptr) group->Enter();
+    execl("/bin/true", "true", nullptr);
+  });
+}
+
+TEST(MappingEvents, OfControlGroupsOnly) {
+  UnifiedGroup wanted("wanted");
+  UnifiedGroup other("other");
+  const base::FileDescriptor folder(open(wanted.folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  absl::StatusOr<std::unique_ptr<MappingEvents>> events = PerfMappingEvents::Start({{folder.get()}});
+  NEED_BPF(events.status());
+  pid_t pid;
+  EXPECT_NE(FindMap(EventsInGroup(**events, &wanted, &pid), "/true"), nullptr);
+  EXPECT_THAT(EventsInGroup(**events, nullptr, &pid), testing::IsEmpty());
+  EXPECT_THAT(EventsInGroup(**events, &other, &pid), testing::IsEmpty());
+}
+
+TEST(MappingEvents, FollowAGroupThatReplacesAnother) {
+  UnifiedGroup before("before");
+  UnifiedGroup now("now");
+  const base::FileDescriptor old(open(before.folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const base::FileDescriptor made(open(now.folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  absl::StatusOr<std::unique_ptr<MappingEvents>> events = PerfMappingEvents::Start({{old.get(), -1}});
+  NEED_BPF(events.status());
+  const size_t buffers = (*events)->fds().size();
+  pid_t pid;
+  EXPECT_THAT(EventsInGroup(**events, &now, &pid), testing::IsEmpty());
+  EXPECT_NE(FindMap(EventsInGroup(**events, &before, &pid), "/true"), nullptr);
+  pid_t last;
+  if ((last = fork()) == 0) {
+    before.Enter();
+    execl("/bin/true", "true", nullptr);
+    _exit(1);
+  }
+  waitpid(last, nullptr, 0);
+  ASSERT_TRUE((*events)->ReplaceGroup(old.get(), made.get()).ok());
+  EXPECT_EQ((*events)->fds().size(), buffers);
+  std::vector<MappingEvent> kept = (*events)->Take();
+  std::erase_if(kept, [&](const MappingEvent& event) { return event.pid != last; });
+  EXPECT_NE(FindMap(kept, "/true"), nullptr) << "events from before are not lost";
+  EXPECT_NE(FindMap(EventsInGroup(**events, &now, &pid), "/true"), nullptr);
+  EXPECT_THAT(EventsInGroup(**events, &before, &pid), testing::IsEmpty());
 }
 
 }  // namespace

@@ -43,8 +43,25 @@ absl::StatusOr<uint64_t> KernelProcesses::Track(pid_t tgid, bool follow, const T
   return process.identity.id;
 }
 
+absl::Status KernelProcesses::RestrictTo(absl::Span<const int> groups) {
+  for (uint32_t i = 0; i < groups.size(); i++) {
+    if (groups[i] < 0) {
+      bpf_map__delete_elem(object_->maps.groups, &i, sizeof(i), 0);
+      continue;
+    }
+    if (const int error =
+            bpf_map__update_elem(object_->maps.groups, &i, sizeof(i), &groups[i], sizeof(groups[i]), BPF_ANY);
+        error != 0) {
+      return KernelError(error, "restricting the recording to a control group");
+    }
+  }
+  groups_ = static_cast<uint32_t>(groups.size());
+  return absl::OkStatus();
+}
+
 absl::Status KernelProcesses::SetSettings(heaptap_settings settings) {
   const uint32_t first = 0;
+  settings.groups = groups_;
   flags_of_all_ = settings.everyone != 0 ? settings.flags : 0;
   if (settings.everyone != 0) {
     settings.live_room = bpf_map__max_entries(object_->maps.live);

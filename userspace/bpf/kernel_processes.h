@@ -26,6 +26,7 @@ class KernelProcesses final : public Processes {
   absl::StatusOr<uint64_t> Track(pid_t tgid, bool follow, const Triggers& triggers) override;
   bool IsCurrent(pid_t tgid, uint64_t process_id) const override;
   void Untrack(pid_t tgid) override;
+  absl::Status RestrictTo(absl::Span<const int> groups) override;
   absl::Status SetSettings(heaptap_settings settings) override;
   bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) override;
   void TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) override;
@@ -38,6 +39,7 @@ class KernelProcesses final : public Processes {
   KernelObject& object_;
   uint64_t next_id_ = 0;       // odd ones are ours, even ones the programs'
   uint32_t flags_of_all_ = 0;  // heaptap_settings.flags
+  uint32_t groups_ = 0;        // heaptap_settings.groups
 };
 
 }  // namespace heaptap::bpf

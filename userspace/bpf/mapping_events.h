@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "userspace/elf/mappings.h"
 
 namespace heaptap::bpf {
@@ -42,6 +43,10 @@ class MappingEvents {
 
   // All events so far, by time.
   virtual std::vector<MappingEvent> Take() = 0;
+
+  // Where the events are those of some control groups: follows the group `now` instead of the group `before`
+  // (descriptors of their folders); negative: none.
+  virtual absl::Status ReplaceGroup(int before, int now) = 0;
 
   // Number of records since the start for which a buffer had no room.
   virtual uint64_t lost() const = 0;

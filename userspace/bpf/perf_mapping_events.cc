@@ -77,18 +77,44 @@ class Body {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MappingEvents>> PerfMappingEvents::Start() {
+absl::StatusOr<std::unique_ptr<MappingEvents>> PerfMappingEvents::Start(absl::Span<const int> groups) {
   std::unique_ptr<PerfMappingEvents> events(new PerfMappingEvents);
-  const int cpus = libbpf_num_possible_cpus();
-  if (cpus < 0) return KernelError(cpus, "counting CPUs");
-  for (int cpu = 0; cpu < cpus; cpu++) {
-    if (absl::Status status = events->OpenCpu(cpu); !status.ok()) return status;
+  if (groups.empty()) {
+    if (absl::Status status = events->OpenGroup(kEveryone); !status.ok()) return status;
   }
-  if (events->buffers_.empty()) return absl::FailedPreconditionError("no CPU allows perf events");
+  for (const int group : groups) {
+    if (group < 0) continue;
+    if (absl::Status status = events->OpenGroup(group); !status.ok()) return status;
+  }
   return events;
 }
 
-absl::Status PerfMappingEvents::OpenCpu(int cpu) {
+absl::Status PerfMappingEvents::OpenGroup(int group) {
+  const int cpus = libbpf_num_possible_cpus();
+  if (cpus < 0) return KernelError(cpus, "counting CPUs");
+  const size_t before = buffers_.size();
+  for (int cpu = 0; cpu < cpus; cpu++) {
+    if (absl::Status status = OpenCpu(cpu, group); !status.ok()) return status;
+  }
+  return buffers_.size() > before ? absl::OkStatus() : absl::FailedPreconditionError("no CPU allows perf events");
+}
+
+absl::Status PerfMappingEvents::ReplaceGroup(int before, int now) {
+  if (now >= 0) {
+    if (absl::Status status = OpenGroup(now); !status.ok()) return status;
+  }
+  if (before < 0) return absl::OkStatus();
+  std::erase_if(buffers_, [&](Buffer& buffer) {
+    if (buffer.group != before) return false;
+    Read(buffer, pending_);
+    lost_ += buffer.lost;
+    Close(buffer);
+    return true;
+  });
+  return absl::OkStatus();
+}
+
+absl::Status PerfMappingEvents::OpenCpu(int cpu, int group) {
   perf_event_attr attributes = {};
   attributes.type = PERF_TYPE_SOFTWARE;
   attributes.size = sizeof(attributes);
@@ -107,7 +133,9 @@ absl::Status PerfMappingEvents::OpenCpu(int cpu) {
   attributes.use_clockid = 1;
   attributes.clockid = CLOCK_MONOTONIC;
   Buffer buffer;
-  buffer.fd = syscall(SYS_perf_event_open, &attributes, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+  buffer.group = group;
+  const unsigned flags = PERF_FLAG_FD_CLOEXEC | (group == kEveryone ? 0 : PERF_FLAG_PID_CGROUP);
+  buffer.fd = syscall(SYS_perf_event_open, &attributes, group, cpu, -1, flags);
   if (buffer.fd < 0) {
     if (errno == ENODEV) return absl::OkStatus();  // a possible CPU that is offline
     return KernelError(errno, "perf_event_open for mappings");
@@ -123,10 +151,12 @@ absl::Status PerfMappingEvents::OpenCpu(int cpu) {
 }
 
 PerfMappingEvents::~PerfMappingEvents() {
-  for (const Buffer& buffer : buffers_) {
-    munmap(buffer.memory, kPage + kDataBytes);
-    close(buffer.fd);
-  }
+  for (const Buffer& buffer : buffers_) Close(buffer);
+}
+
+void PerfMappingEvents::Close(const Buffer& buffer) {
+  munmap(buffer.memory, kPage + kDataBytes);
+  close(buffer.fd);
 }
 
 std::vector<int> PerfMappingEvents::fds() const {
@@ -136,13 +166,13 @@ std::vector<int> PerfMappingEvents::fds() const {
 }
 
 uint64_t PerfMappingEvents::lost() const {
-  uint64_t sum = 0;
+  uint64_t sum = lost_;
   for (const Buffer& buffer : buffers_) sum += buffer.lost;
   return sum;
 }
 
 std::vector<MappingEvent> PerfMappingEvents::Take() {
-  std::vector<MappingEvent> events;
+  std::vector<MappingEvent> events = std::exchange(pending_, {});
   for (Buffer& buffer : buffers_) Read(buffer, events);
   std::stable_sort(events.begin(), events.end(),
                    [](const MappingEvent& a, const MappingEvent& b) { return a.time < b.time; });

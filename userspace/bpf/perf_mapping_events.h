@@ -12,31 +12,42 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "userspace/bpf/mapping_events.h"
 
 namespace heaptap::bpf {
 
 class PerfMappingEvents final : public MappingEvents {
  public:
-  // Opens a buffer for each CPU and starts recording.
-  static absl::StatusOr<std::unique_ptr<MappingEvents>> Start();
+  // Opens a buffer for each CPU and starts recording. With control groups (descriptors of their folders, version 2),
+  // only events of processes in one of them, or below one, are recorded, in a buffer for each CPU and group. No group
+  // may lie below another one; a negative descriptor stands for a group that does not exist yet.
+  static absl::StatusOr<std::unique_ptr<MappingEvents>> Start(absl::Span<const int> groups = {});
   ~PerfMappingEvents() override;
 
   std::vector<int> fds() const override;
   std::vector<MappingEvent> Take() override;
+  absl::Status ReplaceGroup(int before, int now) override;
   uint64_t lost() const override;
 
  private:
   struct Buffer {
     int fd = -1;
+    int group = kEveryone;
     void* memory = nullptr;
     uint64_t lost = 0;
   };
+  static constexpr int kEveryone = -1;
   PerfMappingEvents() = default;
-  absl::Status OpenCpu(int cpu);
+  // Opens a buffer for each CPU.
+  absl::Status OpenGroup(int group);
+  absl::Status OpenCpu(int cpu, int group);
+  static void Close(const Buffer& buffer);
   static void Read(Buffer& buffer, std::vector<MappingEvent>& events);
 
   std::vector<Buffer> buffers_;
+  std::vector<MappingEvent> pending_;  // of closed buffers
+  uint64_t lost_ = 0;                  // in closed buffers
 };
 
 }  // namespace heaptap::bpf

@@ -71,7 +71,11 @@ class Processes {
   // Stops recording the process; its books stay until Books::Forget.
   virtual void Untrack(pid_t tgid) = 0;
 
-  // What happens to processes that were not tracked; all zeros: nothing. Fills in live_room and tallies_room.
+  // Restricts what SetSettings says to these control groups and those below them, by descriptors of their folders
+  // (version 2), at most HEAPTAP_MAX_GROUPS; negative: a group that does not exist yet; none: no restriction. A process
+  // that is tracked stays tracked until it forks or execs outside of them. Takes effect with the next SetSettings.
+  virtual absl::Status RestrictTo(absl::Span<const int> groups) = 0;
+  // What happens to processes that were not tracked; all zeros: nothing. Fills in live_room, tallies_room and groups.
   virtual absl::Status SetSettings(heaptap_settings settings) = 0;
   // Changes limits and triggers of a recorded process. False: it has ended, or has other books by now.
   virtual bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) = 0;

@@ -58,6 +58,8 @@ struct DaemonFlags {
   std::string group;
   std::string pin_folder = kDefaultPinFolder;
   std::vector<std::string> libraries;
+  std::vector<std::string> only_libraries;
+  std::vector<std::string> groups;
   std::vector<std::string> rules;
   std::string every;
   std::string dump_at_exit = "fatal";
@@ -101,6 +103,15 @@ void AddOptions(Command command, DaemonFlags& flags) {
       .Add("--library", flags.libraries,
            "attach to this library of heaptap before any process maps it (others are found when they are mapped)")
       .Type("FILE");
+  command
+      .Add("--only-library", flags.only_libraries,
+           "attach to this library or program and, besides other files given like this or with --library, to no other")
+      .Type("FILE");
+  command
+      .Add("--cgroup", flags.groups,
+           "record only processes in this control group (version 2) and those below it; others do not even reach the "
+           "daemon")
+      .Type("DIR");
   AddSamplingOptions(command, flags.recording);
   command.Add("--every", flags.every, "also dump every process at this interval (90s, 10m, 1h30m)").Type("TIME");
   command
@@ -210,9 +221,13 @@ absl::StatusOr<DaemonOptions> MakeOptions(const DaemonFlags& flags) {
   system_wide.rules = *std::move(rules);
   system_wide.state_folder = flags.state_folder;
   system_wide.pin_folder = flags.pin_folder == "none" ? "" : flags.pin_folder;
+  system_wide.groups = flags.groups;
   system_wide.libraries = flags.libraries;
+  system_wide.only_libraries = !flags.only_libraries.empty();
+  system_wide.libraries.insert(system_wide.libraries.end(), flags.only_libraries.begin(), flags.only_libraries.end());
   // Most processes will use the daemon's own libraries.
   for (const process::Library which : {process::Library::kAllocator, process::Library::kGuest}) {
+    if (system_wide.only_libraries) break;
     if (absl::StatusOr<std::string> library = process::FindLibrary(which); library.ok()) {
       system_wide.libraries.push_back(*std::move(library));
     }

@@ -102,6 +102,13 @@ std::vector<std::string> ControlGroupPaths(absl::string_view text) {
   return paths;
 }
 
+std::string UnifiedGroupPath(absl::string_view text) {
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    if (absl::ConsumePrefix(&line, "0::")) return std::string(line);
+  }
+  return "";
+}
+
 std::optional<std::string> ThreadName(pid_t pid, uint32_t tid) {
   const base::FileDescriptor file(
       open(absl::StrCat("/proc/", pid, "/task/", tid, "/comm").c_str(), O_RDONLY | O_CLOEXEC));
@@ -120,13 +127,14 @@ std::string Encode(const Facts& facts) {
   add(facts.executable);
   add(facts.user);
   add(facts.owner.has_value() ? absl::StrCat(*facts.owner) : "");
+  add(facts.unified_group);
   for (const std::string& group : facts.control_groups) add(group);
   return text;
 }
 
 absl::StatusOr<Facts> DecodeFacts(absl::string_view text) {
   const std::vector<std::string> fields = absl::StrSplit(text, '\0');
-  constexpr size_t kOne = 5;  // before the control groups; an empty field follows the last NUL
+  constexpr size_t kOne = 6;  // before the control groups; an empty field follows the last NUL
   Facts facts;
   uid_t owner = 0;
   if (fields.size() <= kOne || !absl::SimpleAtoi(fields[0], &facts.pid) || !absl::SimpleAtoi(fields[3], &facts.user) ||
@@ -136,6 +144,7 @@ absl::StatusOr<Facts> DecodeFacts(absl::string_view text) {
   facts.command = fields[1];
   facts.executable = fields[2];
   if (!fields[4].empty()) facts.owner = owner;
+  facts.unified_group = fields[5];
   facts.control_groups.assign(fields.begin() + kOne, fields.end() - 1);
   return facts;
 }
@@ -161,7 +170,10 @@ absl::StatusOr<Facts> ReadFacts(pid_t pid) {
                  .user = users->effective,
                  .owner = FindOwner(folder.get(), *users)};
   if (!facts.command.empty() && facts.command.back() == '\n') facts.command.pop_back();
-  if (groups.ok()) facts.control_groups = ControlGroupPaths(*groups);
+  if (groups.ok()) {
+    facts.control_groups = ControlGroupPaths(*groups);
+    facts.unified_group = UnifiedGroupPath(*groups);
+  }
   return facts;
 }
 

@@ -28,6 +28,8 @@ struct Facts {
   // The paths in all hierarchies of control groups, without duplicates, as seen from this process's control group
   // namespace.
   std::vector<std::string> control_groups = {};
+  // The path in the hierarchy of version 2; "": there is no such hierarchy.
+  std::string unified_group = {};
 };
 
 // Reads a bounded number of bytes from /proc/PID, all from the same process. NotFound: the process is gone.
@@ -42,6 +44,8 @@ absl::StatusOr<Facts> DecodeFacts(absl::string_view text);
 
 // The paths in the text of /proc/PID/cgroup, lines of "NUMBER:CONTROLLERS:PATH" (cgroups(7)).
 std::vector<std::string> ControlGroupPaths(absl::string_view text);
+// The path of the line "0::PATH", which stands for version 2; "": there is no such line.
+std::string UnifiedGroupPath(absl::string_view text);
 
 }  // namespace heaptap::process
 

@@ -77,7 +77,7 @@ absl::StatusOr<Inspection> Allocators::Inspect(pid_t pid) {
       }
       continue;
     }
-    if (!(*allocator)->probes.HasSamples()) continue;
+    if (!(*allocator)->probes.HasSamples() || !IsWanted(*file)) continue;
     if ((*allocator)->control.has_value()) {
       const absl::StatusOr<uint64_t> address = process::ControlAddress(*(*allocator)->control, mapping);
       // With several in a process, one takes samples; the block of another may be empty (sample.h).
@@ -153,6 +153,7 @@ absl::Status Allocators::AttachAll(const std::vector<Inspection::Found>& files, 
 }
 
 void Allocators::Look(const bpf::MappingEvent& event) {
+  if (options_.only_kept) return;
   const FileShown key(KernelDevice(event.mapping), event.mapping.inode, event.generation);
   if (files_seen_.size() > kMaxFilesSeen) files_seen_.clear();
   if (!files_seen_.insert(key).second) return;
@@ -200,6 +201,11 @@ void Allocators::Release(absl::Time now) {
   probe_files_.ForgetFailures();
   allocator_files_.ForgetFailures();
   std::set<ProbeFiles::File> unused = probe_files_.files();
+  // An earlier collector may have attached others.
+  if (options_.only_kept) {
+    std::erase_if(unused, [&](ProbeFiles::File file) { return files_kept_.contains(file); });
+    return probe_files_.Release(unused);
+  }
   std::erase_if(unused, [&](ProbeFiles::File file) {
     if (files_kept_.contains(file)) return true;
     const auto mapped = files_mapped_.find(file);

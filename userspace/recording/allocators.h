@@ -61,6 +61,7 @@ class Allocators {
   struct Options {
     bool is_system_wide = false;  // nothing waits here, and processes have the files that they like
     bool follow = false;          // attach for every process that maps a file
+    bool only_kept = false;       // attach to no other files than those of AttachFile
     base::SubordinateIds ids = {};
     // System-wide: the files of the process that Inspect had to wait for have been read.
     std::function<void(pid_t)> on_read = {};
@@ -94,6 +95,9 @@ class Allocators {
   using FileShown = std::tuple<uint32_t, uint64_t, uint32_t>;  // device, inode, generation
   void WaitForReader(pid_t pid, const SeenFile& file);
   bool IsControl(pid_t pid, uint64_t address);
+  bool IsWanted(const SeenFile& file) const {
+    return !options_.only_kept || files_kept_.contains(file.identity.inode_address);
+  }
   void AttachSeen(const SeenFile& file, const AllocatorFiles::Allocator& allocator, const FileShown& key);
   void HandleRefused(const absl::Status& status, const FileShown& key);
   // Goes on with `search_` for some time; at its end removes the probes of the files that no process maps.

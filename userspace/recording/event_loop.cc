@@ -242,6 +242,8 @@ void EventLoop::HandleFork(const heaptap_event& event) {
 }
 
 void EventLoop::HandleExec(const heaptap_event& event) {
+  // It has left the control groups of the recording.
+  if (event.process_id == HEAPTAP_NO_PROCESS) return endings_.Close(event.argument);
   if (IsOver(event)) return;
   Target& next = AddTarget(event.process_id, event.tgid);
   next.name = CommOf(event);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/process/facts.h"
 #include "userspace/process/handle.h"
 #include "userspace/recording/budget.h"
@@ -41,6 +42,8 @@ Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
       dumps_(means.dumps),
       requests_(means.requests),
       endings_(means.endings),
+      mapping_events_(means.mapping_events),
+      groups_(means.groups),
       options_(options),
       record_running_(std::move(calls.record_running)),
       pump_(std::move(calls.pump)),
@@ -59,6 +62,24 @@ void Everyone::Fail(const absl::Status& status) {
   base::Say(status.message());
 }
 
+absl::Status Everyone::Restrict() {
+  for (const std::string& folder : groups_.Missing()) {
+    base::Say(absl::StrCat("there is no control group ", base::Printable(folder), " yet; waiting for it"));
+  }
+  if (absl::Status status = books_.processes().RestrictTo(groups_.fds()); !status.ok()) return status;
+  return SetDefaults();
+}
+
+void Everyone::RefreshGroups() {
+  const std::vector<process::ControlGroups::Change> changes = groups_.Refresh();
+  if (changes.empty()) return;
+  for (const auto& [before, now] : changes) {
+    if (absl::Status status = mapping_events_.ReplaceGroup(before, now); !status.ok()) return Fail(status);
+  }
+  if (absl::Status status = Restrict(); !status.ok()) return Fail(status);
+  RecordRunningProcesses();
+}
+
 // The settings of a process until its start event is handled and the rules are applied.
 absl::Status Everyone::SetDefaults() {
   const Policy& policy = options_.policy;
@@ -70,7 +91,9 @@ absl::Status Everyone::SetDefaults() {
        .lg_sample = policy.lg_sample.value_or(HEAPTAP_NO_RATE),
        .collector_pid = static_cast<uint32_t>(getpid()),
        .live_room = 0,
-       .tallies_room = 0});
+       .tallies_room = 0,
+       .groups = 0,
+       .reserved = 0});
 }
 
 void Everyone::TakeOverBooks() {
@@ -205,6 +228,7 @@ void Everyone::RecordIgnored() {
 }
 
 void Everyone::Tick(absl::Time now) {
+  RefreshGroups();
   const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {

@@ -17,6 +17,7 @@
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/elf/mappings.h"
+#include "userspace/process/control_groups.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/allocators.h"
 #include "userspace/recording/background.h"
@@ -42,7 +43,8 @@ class Everyone {
   // What it needs of others, which must outlive this object.
   struct Means {
     bpf::Books& books;
-    const bpf::MappingEvents& mapping_events;
+    bpf::MappingEvents& mapping_events;
+    process::ControlGroups& groups;
     worker::Hands& hands;
     worker::Errands& errands;
     TargetTable& targets;
@@ -65,8 +67,8 @@ class Everyone {
 
   // States are saved there for the next recorder. They must outlive this object.
   void UseStates(TargetStates* states) { states_ = states; }
-  // What the kernel gives to processes until their start event is handled and the rules are applied.
-  absl::Status SetDefaults();
+  // Restricts the recording to its control groups, if it has some, and begins it: any process may enter.
+  absl::Status Restrict();
   // Takes over what an earlier recorder has left in the kernel.
   void TakeOverBooks();
   // Records the running processes that have a sampled allocator.
@@ -101,6 +103,10 @@ class Everyone {
   bool failed() const { return failed_; }
 
  private:
+  // What the kernel gives to processes until their start event is handled and the rules are applied.
+  absl::Status SetDefaults();
+  // Follows control groups that were made again.
+  void RefreshGroups();
   // Records a running process, or completes what is known of a recorded one.
   void LookAt(pid_t pid);
   // Applies the current rules to the processes that an earlier rule ignored.
@@ -118,6 +124,8 @@ class Everyone {
   Dumps& dumps_;
   Requests& requests_;
   Endings& endings_;
+  bpf::MappingEvents& mapping_events_;
+  process::ControlGroups& groups_;
   RecorderOptions& options_;
   const std::function<absl::Status(pid_t)> record_running_;
   const std::function<void()> pump_;

@@ -40,6 +40,11 @@ absl::StatusOr<DumpFolder> OpenFolder(const RecorderOptions& options) {
                                                           : options.prefix);
 }
 
+absl::StatusOr<process::ControlGroups> OpenGroups(const RecorderOptions& options) {
+  if (!options.system_wide.has_value()) return process::ControlGroups();
+  return process::ControlGroups::Open(options.system_wide->groups, HEAPTAP_MAX_GROUPS);
+}
+
 // A recording of given processes is one user's.
 base::SubordinateIds IdsFor(const RecorderOptions& options) {
   return options.system_wide.has_value() ? base::SubordinateIds::OfSystem() : base::SubordinateIds();
@@ -68,6 +73,8 @@ absl::StatusOr<heaptap_control> ReadFreeControl(pid_t pid, uint64_t address, con
 absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions& options) {
   absl::StatusOr<DumpFolder> folder = OpenFolder(options);
   if (!folder.ok()) return folder.status();
+  absl::StatusOr<process::ControlGroups> groups = OpenGroups(options);
+  if (!groups.ok()) return groups.status();
   std::optional<bpf::Pins> pins;
   if (options.system_wide.has_value() && !options.system_wide->pin_folder.empty()) {
     absl::StatusOr<bpf::Pins> opened = bpf::Pins::Open(options.system_wide->pin_folder, bpf::KernelBooks::Layout());
@@ -78,10 +85,13 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions&
                                                           ? bpf::KernelBooks::LoadOrAdopt(options.map_sizes, *pins)
                                                           : bpf::KernelBooks::Load(options.map_sizes);
   if (!books.ok()) return books.status();
-  absl::StatusOr<std::unique_ptr<bpf::MappingEvents>> mapping_events = bpf::PerfMappingEvents::Start();
+  absl::StatusOr<std::unique_ptr<bpf::MappingEvents>> mapping_events = bpf::PerfMappingEvents::Start(groups->fds());
   if (!mapping_events.ok()) return mapping_events.status();
   return Begin(options, *std::move(folder),
-               {.pins = std::move(pins), .books = *std::move(books), .mapping_events = *std::move(mapping_events)});
+               {.pins = std::move(pins),
+                .books = *std::move(books),
+                .mapping_events = *std::move(mapping_events),
+                .groups = *std::move(groups)});
 }
 
 absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions& options, Kernel kernel) {
@@ -108,6 +118,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
       hands_(IdsFor(options_), options_.system_wide.has_value() ? worker::Hands::kPatience : kHandsPatience),
       books_(std::move(kernel.books)),
       mapping_events_(std::move(kernel.mapping_events)),
+      groups_(std::move(kernel.groups)),
       errands_(worker::Urgency::kForeground, IdsFor(options_)),
       spaces_(ScopeFor(options_)),
       controls_(books_->processes(), hands_,
@@ -119,6 +130,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                    .pins = pins_.has_value() ? &*pins_ : nullptr},
                   {.is_system_wide = options_.system_wide.has_value(),
                    .follow = options_.follow,
+                   .only_kept = options_.system_wide.has_value() && options_.system_wide->only_libraries,
                    .ids = IdsFor(options_),
                    .on_read = [this](pid_t pid) { everyone_->LookAgain(pid); },
                    .on_attached = [this](const elf::Mapping& mapping) { everyone_->RecordMapping(mapping); }}),
@@ -189,6 +201,7 @@ absl::Status Recorder::StartSystemWide() {
   const SystemWide& system_wide = *options_.system_wide;
   everyone_.emplace(Everyone::Means{.books = *books_,
                                     .mapping_events = *mapping_events_,
+                                    .groups = groups_,
                                     .hands = hands_,
                                     .errands = errands_,
                                     .targets = targets_,
@@ -214,13 +227,13 @@ absl::Status Recorder::StartSystemWide() {
     endings_.UseStates(&*states_);
     everyone_->UseStates(&*states_);
   }
-  if (absl::Status status = everyone_->SetDefaults(); !status.ok()) return status;
-  if (books_->adopted()) everyone_->TakeOverBooks();
+  if (absl::Status status = everyone_->Restrict(); !status.ok()) return status;
   for (const std::string& library : system_wide.libraries) {
     absl::StatusOr<bool> attached = AttachFile(library);
     if (!attached.ok()) return attached.status();
     if (!*attached) return absl::InvalidArgumentError(absl::StrCat(library, " contains no sampled allocator"));
   }
+  if (books_->adopted()) everyone_->TakeOverBooks();
   everyone_->RecordRunningProcesses();
   allocators_.WaitForAll(kStartPatience);
   everyone_->InspectNewcomers();
@@ -246,6 +259,9 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   }
   if (!inspection.ok()) return inspection.status();
   const absl::StatusOr<process::Facts> facts = hands_.Facts(pid);
+  if (!groups_.empty() && !(facts.ok() && groups_.Contain(facts->unified_group))) {
+    return absl::NotFoundError(absl::StrCat("process ", pid, " is in none of the recording's control groups"));
+  }
   const std::string command = facts.ok() ? base::AsciiOnly(facts->command) : "?";
   const std::string name = absl::StrCat("process ", pid, " (", command, ")");
   if (inspection->files.empty()) {

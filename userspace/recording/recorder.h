@@ -29,6 +29,7 @@
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/bpf/pins.h"
+#include "userspace/process/control_groups.h"
 #include "userspace/profile/figures.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/allocators.h"
@@ -57,6 +58,7 @@ struct Kernel {
   std::optional<bpf::Pins> pins = {};  // of the books
   std::unique_ptr<bpf::Books> books;
   std::unique_ptr<bpf::MappingEvents> mapping_events;
+  process::ControlGroups groups = {};  // a system-wide recording is restricted to them
 };
 
 class Recorder {
@@ -135,6 +137,7 @@ class Recorder {
   worker::Hands hands_;
   std::unique_ptr<bpf::Books> books_;
   std::unique_ptr<bpf::MappingEvents> mapping_events_;
+  process::ControlGroups groups_;
   worker::Errands errands_;
   AddressSpaces spaces_;
   Controls controls_;

@@ -27,6 +27,10 @@ struct SystemWide {
   std::string state_folder = {};            // for dumps, and for the state that the next recorder needs
   std::string pin_folder = {};              // in a BPF file system; "": the recording ends with the recorder
   std::vector<std::string> libraries = {};  // allocators to attach to before any process maps them
+  // Folders of control groups: processes outside of them are not recorded; empty: all processes may be recorded.
+  std::vector<std::string> groups = {};
+  // Whether `libraries` are the only files to attach to.
+  bool only_libraries = false;
   Retention retention = {};
   bool shall_end = false;  // the recorder takes over an existing recording only to end it
   double budget = 0;       // CPU time of all probes, as a share of one core; 0: no bound

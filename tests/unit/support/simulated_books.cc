@@ -115,6 +115,7 @@ class SimulatedProcesses final : public Processes {
     absl::MutexLock lock(&kernel_.mutex);
     std::erase_if(kernel_.processes, [tgid](const auto& entry) { return entry.second.tgid == tgid; });
   }
+  absl::Status RestrictTo(absl::Span<const int>) override { return absl::OkStatus(); }
   absl::Status SetSettings(heaptap_settings settings) override {
     kernel_.settings = settings;
     return absl::OkStatus();
@@ -245,6 +246,7 @@ class SimulatedMappingEvents final : public MappingEvents {
                      [](const MappingEvent& a, const MappingEvent& b) { return a.time < b.time; });
     return events;
   }
+  absl::Status ReplaceGroup(int, int) override { return absl::OkStatus(); }
   uint64_t lost() const override { return kernel_.mappings_lost; }
 
  private:
