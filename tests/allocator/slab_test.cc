@@ -5,18 +5,23 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "allocator/core/allocate.h"
+#include "allocator/core/decay.h"
 #include "allocator/core/thread.h"
 #include "allocator/platform/random.h"
 #include "recorder.h"
 
 namespace heaptap {
 namespace {
+
+constexpr ssize_t kDecay = 1000;  // milliseconds, as in a new process: other tests may leave another one
 
 class SlabModel {
  public:
@@ -25,7 +30,8 @@ class SlabModel {
   void Make() {
     void* pointer = Allocate(kClassSize[size_class_]);
     ASSERT_NE(pointer, nullptr);
-    ASSERT_TRUE(live_.insert(pointer).second) << "live already";
+    ASSERT_TRUE(addresses_.insert(pointer).second) << "live already";
+    live_.push_back(pointer);
     slabs_.insert(SlabOf(pointer, ChunkKind(pointer)));
   }
   void FreeOne(Random* random) { Free(Take(random)); }
@@ -36,8 +42,14 @@ class SlabModel {
       for (void* pointer : some) Free(pointer);
     }).join();
   }
+  static void ReturnPages() {
+    HeapScope heap;
+    heap->ReturnAllFreePages();
+  }
 
   size_t live() const { return live_.size(); }
+  // The most returned blocks that one slab had.
+  size_t most_returned() const { return most_returned_; }
 
   // The equations hold for each slab that still has blocks of the class.
   void Check() {
@@ -76,12 +88,15 @@ class SlabModel {
     const char* memory = SlabMemory(slab);
     const char* end = memory + slab->carved * slab->size;
     size_t live = 0;
-    for (auto at = live_.lower_bound(const_cast<char*>(memory)); at != live_.end() && *at < end; ++at, live++) {
+    for (auto at = addresses_.lower_bound(memory); at != addresses_.end() && *at < end; ++at, live++) {
       blocks.insert(*at);
     }
-    ASSERT_EQ(blocks.size(), count + live) << "a block is in two states";
-    ASSERT_EQ(slab->carved, ready.size() + live + local + remote);
-    ASSERT_EQ(slab->used, ready.size() + live + remote);
+    const size_t returned = AddReturned(slab, &blocks);
+    ASSERT_EQ(blocks.size(), count + live + returned) << "a block is in two states";
+    ASSERT_EQ(slab->returned, returned);
+    most_returned_ = std::max(most_returned_, returned);
+    ASSERT_EQ(slab->carved, ready.size() + live + local + remote + returned);
+    ASSERT_EQ(slab->used, ready.size() + live + remote + returned);
     ASSERT_LE(slab->carved, slab->capacity);
     for (const void* block : blocks) {
       const auto offset = static_cast<const char*>(block) - memory;
@@ -89,23 +104,43 @@ class SlabModel {
     }
   }
 
+  // Adds the blocks that touch a page of `returned_pages`. Returns how many there are.
+  static size_t AddReturned(const Slab* slab, std::set<const void*>* blocks) {
+    const char* memory = SlabMemory(slab);
+    size_t returned = 0;
+    for (size_t index = 0; index < slab->carved; index++) {
+      const size_t begin = index * slab->size;
+      bool is_returned = false;
+      for (size_t page = begin / kPageSize; page * kPageSize < begin + slab->size; page++) {
+        is_returned |= (slab->returned_pages[page / 64] >> page % 64 & 1) != 0;
+      }
+      if (!is_returned) continue;
+      blocks->insert(memory + begin);
+      returned++;
+    }
+    return returned;
+  }
+
+  // Picked by the order of allocation and not by address, so that a seed makes the same sequence in each process.
   void* Take(Random* random) {
-    // Whose address is the next behind a live one's, or the first.
-    auto at = live_.lower_bound(static_cast<char*>(*live_.begin()) + random->Next() % (size_t{1} << 22));
-    if (at == live_.end()) at = live_.begin();
-    void* pointer = *at;
-    live_.erase(at);
+    std::swap(live_[random->Next() % live_.size()], live_.back());
+    void* pointer = live_.back();
+    live_.pop_back();
+    addresses_.erase(pointer);
     return pointer;
   }
 
   unsigned size_class_;
-  std::set<void*> live_;
+  std::vector<void*> live_;
+  std::set<const void*> addresses_;  // of live_
+  size_t most_returned_ = 0;
   std::set<const Slab*> slabs_;
 };
 
 class SlabTest : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(SlabTest, EquationsHold) {
+  SetDirtyDecay(kDecay);
   for (uint32_t lg : {63u, 14u}) {
     testing::SamplingOn on(lg);
     SlabModel model(ClassOf(GetParam()));
@@ -118,8 +153,10 @@ TEST_P(SlabTest, EquationsHold) {
       const bool grows = step / 500 % 2 == 0 && model.live() < most;
       if (model.live() == 0 || kind < (grows ? 70 : 30)) {
         model.Make();
-      } else if (kind < 99) {
+      } else if (kind < 98) {
         model.FreeOne(&random);
+      } else if (kind < 99) {
+        model.ReturnPages();
       } else {
         model.FreeSomeRemotely(&random, 1 + random.Next() % (most / 2));
       }
@@ -128,6 +165,7 @@ TEST_P(SlabTest, EquationsHold) {
     }
     while (model.live() > 0) model.FreeOne(&random);
     model.Check();
+    EXPECT_GT(model.most_returned(), 0u) << "the equations were not checked with returned blocks";
   }
 }
 
