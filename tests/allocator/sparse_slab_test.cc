@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,6 +63,12 @@ class Blocks {
     for (const auto& [block, content] : blocks_)
       ASSERT_TRUE(testing::IsFilled(block, 0, size_, content)) << "a live block has changed";
   }
+  // Those that have a live block.
+  std::set<const Slab*> slabs() const {
+    std::set<const Slab*> slabs;
+    for (const auto& [block, content] : blocks_) slabs.insert(SlabOf(block, ChunkKind(block)));
+    return slabs;
+  }
   void* any() const { return blocks_.begin()->first; }
   const std::map<void*, unsigned char>& all() const { return blocks_; }
 
@@ -76,6 +83,8 @@ class Blocks {
   uint64_t state_ = 1;
   std::map<void*, unsigned char> blocks_;
 };
+
+bool IsFull(const Slab* slab) { return (slab->owner.load() & kFullBit) != 0; }
 
 void ReturnAll() {
   HeapScope heap;
@@ -184,6 +193,27 @@ TEST_P(SparseSlab, TheCountersOfTheThreadAreExact) {
   blocks.Keep(0);
   ReturnAll();
   EXPECT_EQ(ReadThreadAllocated() - allocated, ReadThreadDeallocated() - freed);
+}
+
+// A slab of which only returned blocks are free takes them back before it counts as full.
+TEST_P(SparseSlab, AFullSlabHasNoReturnedBlocks) {
+  Blocks blocks(GetParam());
+  blocks.Fill(count());
+  blocks.Keep(count() / 20);
+  ReturnAll();
+  std::set<const Slab*> sparse = blocks.slabs();
+  std::erase_if(sparse, [](const Slab* slab) { return slab->returned == 0; });
+  ASSERT_GT(sparse.size(), 0u);
+  blocks.Fill(2 * count());
+  size_t full = 0;
+  for (const Slab* slab : sparse) {
+    if (!IsFull(slab)) continue;
+    EXPECT_EQ(slab->returned, 0u);
+    full++;
+  }
+  EXPECT_GT(full, sparse.size() / 2);
+  CheckOwnHeap();
+  blocks.Check();
 }
 
 // A program that changes from one size to another grows little: a slab is left alone when the heap first looks at it.
