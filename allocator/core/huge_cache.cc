@@ -4,6 +4,7 @@
 #include "allocator/core/control.h"
 #include "allocator/core/decay.h"
 #include "allocator/core/slab.h"
+#include "allocator/platform/clock.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
 

@@ -3,7 +3,7 @@
 
 #include "allocator/core/decay.h"
 #include "allocator/core/observer.h"
-#include "allocator/platform/system.h"
+#include "allocator/platform/clock.h"
 
 namespace heaptap {
 namespace {

@@ -11,6 +11,7 @@
 #include "allocator/core/huge_cache.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/options.h"
+#include "allocator/platform/clock.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
 

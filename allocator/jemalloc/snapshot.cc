@@ -7,6 +7,7 @@
 #include "allocator/core/large.h"
 #include "allocator/core/thread.h"
 #include "allocator/core/units.h"
+#include "allocator/platform/clock.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
 #include "allocator/sampling/sampled_blocks.h"

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "allocator/platform/clock.h"
 #include "allocator/platform/system.h"
 
 namespace heaptap {

@@ -3,15 +3,9 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
-
-#include <atomic>
-
-#include "allocator/platform/vdso.h"
 
 extern "C" {
 void (*malloc_message)(void* opaque, const char* text);
@@ -49,17 +43,6 @@ void UnmapRange(uintptr_t address, size_t size) {
   if (size != 0) SystemCall(SYS_munmap, static_cast<long>(address), static_cast<long>(size));
 }
 #endif
-
-constinit std::atomic<ClockFunction> vdso_clock;
-
-uint64_t ReadNanoseconds(clockid_t clock) {
-  timespec now{};
-  ClockFunction read = vdso_clock.load(std::memory_order_relaxed);
-  if (read == nullptr || read(clock, &now) != 0) SystemCall(SYS_clock_gettime, clock, reinterpret_cast<long>(&now));
-  return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-uint64_t ReadClock(clockid_t clock) { return ReadNanoseconds(clock) / 1000000; }
 
 uintptr_t AlignDown(uintptr_t address, size_t alignment) { return address & ~(alignment - 1); }
 
@@ -136,17 +119,6 @@ size_t ResidentBytes(const void* address, size_t size) {
   }
   return resident * (kPageMask + 1);
 }
-
-void StartClock() {
-  const void* image = reinterpret_cast<const void*>(getauxval(AT_SYSINFO_EHDR));
-  vdso_clock.store(FindVdsoClock(image), std::memory_order_relaxed);
-}
-
-uint64_t Nanoseconds() { return ReadNanoseconds(CLOCK_MONOTONIC); }
-
-uint64_t Milliseconds() { return ReadClock(CLOCK_MONOTONIC); }
-
-uint64_t CoarseMilliseconds() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
 
 uint32_t ProcessId() { return static_cast<uint32_t>(SystemCall(SYS_getpid)); }
 

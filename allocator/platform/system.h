@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operating system, by direct system calls and the vDSO: libc's functions may be interposed by code that allocates,
+// The operating system, by direct system calls: libc's functions may be interposed by code that allocates,
 // and they write errno, which free must keep.
 //
 // Nothing here touches errno. Any thread may call any function at any time, also before constructors run and in a
@@ -56,16 +56,6 @@ void AskForHugePages(void* address, size_t size);
 // How many bytes of the range are resident, in whole pages. An upper bound, since pages that were only read count too.
 // Unmapped addresses do not count.
 size_t ResidentBytes(const void* address, size_t size);
-
-// Finds the vDSO, so that the functions below need no system call from then on. Called once.
-void StartClock();
-
-// Nanoseconds of the same clock as Milliseconds.
-uint64_t Nanoseconds();
-
-// Milliseconds of a monotonic clock. The coarse one is cheaper, and a few milliseconds behind.
-uint64_t Milliseconds();
-uint64_t CoarseMilliseconds();
 
 uint32_t ProcessId();
 

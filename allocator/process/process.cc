@@ -15,6 +15,7 @@
 #include "allocator/core/options.h"
 #include "allocator/core/thread.h"
 #include "allocator/core/units.h"
+#include "allocator/platform/clock.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
 #include "allocator/process/background_thread.h"

@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "allocator/core/control.h"
+#include "allocator/platform/clock.h"
 #include "allocator/platform/system.h"
 #include "allocator/process/collector.h"
 #include "allocator/process/process.h"

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "allocator/core/control.h"
+#include "allocator/platform/clock.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
 #include "allocator/process/collector.h"

@@ -19,6 +19,7 @@
 #include "allocator/core/allocate.h"
 #include "allocator/core/control.h"
 #include "allocator/core/decay.h"
+#include "settable_clock.h"
 #include "support.h"
 
 namespace heaptap {
@@ -69,25 +70,38 @@ void FreeMuch() {
 }
 
 TEST_F(BackgroundThread, AnIdleProcessGivesMemoryBack) {
-  SetDirtyDecay(100);
+  constexpr uint64_t kDecay = 100;
+  testing::SettableClock clock;
+  SetDirtyDecay(kDecay);
   FreeMuch();
-  ASSERT_GT(Dirty(), 50 * kMiB);
+  const uint64_t dirty = Dirty();
+  ASSERT_GT(dirty, 50 * kMiB);
   ASSERT_TRUE(StartBackgroundThread());
   EXPECT_TRUE(HasBackgroundThread());
-  EXPECT_TRUE(Wait([] { return Dirty() == 0; }));
+  clock.Advance(kDecay - 1);
+  testing::AwaitBackgroundRound();
+  EXPECT_EQ(Dirty(), dirty) << "too early";
+  clock.Advance(1);
+  testing::AwaitBackgroundRound();
+  EXPECT_EQ(Dirty(), 0u);
   StopBackgroundThread();
   EXPECT_FALSE(HasBackgroundThread());
 }
 
 TEST_F(BackgroundThread, NeverMeansNever) {
+  constexpr uint64_t kYear = uint64_t{365} * 24 * 3600 * 1000;
+  testing::SettableClock clock;
   SetDirtyDecay(-1);
   ASSERT_TRUE(StartBackgroundThread());
   FreeMuch();
   const uint64_t dirty = Dirty();
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  ASSERT_GT(dirty, 50 * kMiB);
+  clock.Advance(kYear);
+  testing::AwaitBackgroundRound();
   EXPECT_EQ(Dirty(), dirty);
   SetDirtyDecay(0);
-  EXPECT_TRUE(Wait([] { return Dirty() == 0; }));
+  testing::AwaitBackgroundRound();
+  EXPECT_EQ(Dirty(), 0u);
 }
 
 TEST_F(BackgroundThread, StartsAndStopsAtAnyTime) {

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -14,7 +13,9 @@
 #include "allocator/core/allocate.h"
 #include "allocator/core/control.h"
 #include "allocator/core/slab.h"
+#include "allocator/core/thread.h"
 #include "allocator/core/thread_totals.h"
+#include "settable_clock.h"
 
 namespace heaptap {
 namespace {
@@ -154,6 +155,18 @@ TEST(Borrow, AStepVisitsABoundedNumberOfSlabs) {
   for (size_t i = 1; i < kBlocks; i += 2) Free(blocks[i]);
 }
 
+// Between two rounds of maintenance.
+constexpr uint64_t kRoundMilliseconds = 50;
+
+// In so many rounds each heap is looked at twice: the first look notes how far its thread has come, and if the thread
+// has not come further at the second one, the heap is borrowed.
+uint64_t RoundsToSeeAllHeaps() {
+  constexpr uint64_t kLooksPerRound = 16;
+  uint64_t heaps = 0;
+  VisitHeaps([](void* count, const Heap*) { ++*static_cast<uint64_t*>(count); }, &heaps);
+  return 2 * (heaps / kLooksPerRound + 1) + 1;
+}
+
 // A thread that allocates gets what was freed to a sleeping thread, without a call of Trim.
 TEST(Borrow, OthersReuseWhatASleepingThreadHolds) {
   Sleeper sleeper;
@@ -161,10 +174,10 @@ TEST(Borrow, OthersReuseWhatASleepingThreadHolds) {
   const uint64_t before = Active();
   sleeper.Do([&] { blocks = AllocateMany(); });
   for (void* block : blocks) Free(block);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (Active() > before + kBytes / 10 && std::chrono::steady_clock::now() < end) {
-    for (size_t size = 16; size < 60000; size *= 2) Free(Allocate(size));
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  testing::SettableClock clock;
+  for (uint64_t round = RoundsToSeeAllHeaps(); round != 0; round--) {
+    clock.Advance(kRoundMilliseconds);
+    testing::TakeSlowPaths();
   }
   EXPECT_LT(Active(), before + kBytes / 10);
 }

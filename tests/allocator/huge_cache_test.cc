@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "allocator/core/decay.h"
 #include "allocator/core/large.h"
 #include "allocator/core/slab.h"
+#include "settable_clock.h"
 #include "support.h"
 
 namespace heaptap {
@@ -145,12 +145,26 @@ TEST_F(HugeCache, NothingIsKeptWithoutDecay) {
 }
 
 TEST_F(HugeCache, OldBlocksGoBack) {
-  SetDirtyDecay(20);
-  Free(Filled(kSize, 1));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (Kept() != 0 && std::chrono::steady_clock::now() < end) Free(Allocate(100000));
+  constexpr uint64_t kDecay = 1000;
+  constexpr uint64_t kPeriod = 50;  // between two rounds of maintenance
+  testing::SettableClock clock;
+  SetDirtyDecay(kDecay);
+  testing::TakeSlowPaths();  // the round that may be due by now
+  char* first = Filled(kSize, 1);
+  char* second = Filled(kSize, 1);
+  Free(first);
+  clock.Advance(kPeriod);
+  Free(second);
+  EXPECT_EQ(Kept(), 2u);
+  clock.Advance(kDecay - kPeriod - 1);
+  testing::TakeSlowPaths();
+  EXPECT_EQ(Kept(), 2u) << "too early";
+  clock.Advance(kPeriod);
+  testing::TakeSlowPaths();
+  EXPECT_EQ(Kept(), 1u) << "the second is younger";
+  clock.Advance(kPeriod);
+  testing::TakeSlowPaths();
   EXPECT_EQ(Kept(), 0u);
-  SetDirtyDecay(1000);
 }
 
 TEST_F(HugeCache, ManyThreads) {

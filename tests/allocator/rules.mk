@@ -41,6 +41,8 @@ ALLOCATOR_RUN := timeout 300
 COMMA := ,
 # The functions that mapping_failure_test.cc, which has no threads, makes fail.
 ALLOCATOR_WRAP := $(addprefix -Wl$(COMMA)--wrap=_ZN7heaptap,10MapAlignedEmmm 13ResizeMappingEPvmm 11MoveMappingEPvmmS0_)
+# The functions that settable_clock.cc replaces.
+CLOCK_WRAP := $(addprefix -Wl$(COMMA)--wrap=_ZN7heaptap,9ReadClockEi 12ReturnMemoryEv)
 
 # $(1): variant; $(2): steps of each thread of the stress test
 define ALLOCATOR_VARIANT
@@ -62,9 +64,10 @@ $(ALLOCATOR_TESTS)/$(1)/%_test.o: %_test.cc $(ALLOCATOR_TESTS)/$(1)/precompiled.
 
 # The core comes first, so that the linker takes its versions of inline functions.
 $(ALLOCATOR_TESTS)/$(1)/unit: $(ALLOCATOR_TESTED:%.cc=$(ALLOCATOR_TESTS)/$(1)/%.o) \
-    $(ALLOCATOR_SOURCES_$(1):%.cc=$(ALLOCATOR_TESTS)/$(ALLOCATOR_TESTS_DIR_$(1))/%.o)
+    $(patsubst %.cc,$(ALLOCATOR_TESTS)/$(ALLOCATOR_TESTS_DIR_$(1))/%.o,$(ALLOCATOR_SOURCES_$(1)) tests/allocator/settable_clock.cc)
 	$$(say) LINK $$@
-	$$(Q)$$(CXX) $$(ALLOCATOR_SANITIZER_$(1)) $$(if $$(filter %/mapping_failure_test.o,$$^),$$(ALLOCATOR_WRAP)) -o $$@ $$^ -lgtest -lpthread
+	$$(Q)$$(CXX) $$(ALLOCATOR_SANITIZER_$(1)) $$(CLOCK_WRAP) $$(if $$(filter %/mapping_failure_test.o,$$^),$$(ALLOCATOR_WRAP)) \
+	  -o $$@ $$^ -lgtest -lpthread
 
 $(ALLOCATOR_TESTS)/$(1)/stress: $(ALLOCATOR_TESTED:%.cc=$(ALLOCATOR_TESTS)/$(1)/%.o) \
     $(ALLOCATOR_TESTS)/$(ALLOCATOR_TESTS_DIR_$(1))/tests/allocator/stress.o

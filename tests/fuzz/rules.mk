@@ -15,7 +15,7 @@ FUZZERS := $(patsubst tests/fuzz/%.cc,$(FUZZ)/%,$(wildcard tests/fuzz/*_fuzzer.c
 FUZZ_LINK := $(filter-out %fuzzer-no-link,$(ASAN_FLAGS)) -fsanitize=fuzzer,address,undefined
 
 # The parts of the allocator that read its environment.
-FUZZED_ALLOCATOR := $(patsubst %,$(ASAN)/allocator/%.o,process/read_options process/options process/option_table platform/system platform/vdso)
+FUZZED_ALLOCATOR := $(patsubst %,$(ASAN)/allocator/%.o,process/read_options process/options process/option_table platform/system)
 
 $(ASAN)/allocator/%.o: allocator/%.cc
 	$(say) CLANGCXX $@
