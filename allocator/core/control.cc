@@ -7,6 +7,11 @@
 
 extern "C" {
 struct heaptap_control heaptap_control;
+constinit struct heaptap_waits heaptap_waits = {.size = sizeof(struct heaptap_waits),
+                                                .dump_turns = 0,
+                                                .dump_answers = 0,
+                                                .table_answers = 0,
+                                                .dump_patience = HEAPTAP_DUMP_TIMEOUT_MILLISECONDS};
 }
 
 namespace heaptap::control {
@@ -67,5 +72,10 @@ uint32_t LatestTableRequest() { return Read(::heaptap_control.tables_asked); }
 bool IsTableRequestAnswered(uint32_t request) {
   return static_cast<int32_t>(__atomic_load_n(&::heaptap_control.tables_ready, __ATOMIC_ACQUIRE) - request) >= 0;
 }
+
+// Release: what the thread has done before is done when a debugger reads the count.
+void CountWait(Wait wait) { __atomic_fetch_add(&(::heaptap_waits.*wait), 1, __ATOMIC_RELEASE); }
+
+uint64_t DumpPatience() { return Read(::heaptap_waits.dump_patience); }
 
 }  // namespace heaptap::control

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The control block (contract.h), as the allocator sees it. Only this file and control.cc touch its fields. The
-// collector may write some of them at any moment, so each access is atomic, except in Publish, before which no
-// collector can find the block. Accesses are relaxed unless a comment says otherwise: the fields are independent.
+// The control block and the waits (contract.h), as the allocator sees them. Only this file and control.cc touch their
+// fields. The collector or a debugger may write some of them at any moment, so each access is atomic, except in
+// Publish, before which no collector can find the block. Accesses are relaxed unless a comment says otherwise: the
+// fields are independent.
 //
 // Any thread, any time. Zero-initialised state is valid: no collector, no figures.
 #ifndef HEAPTAP_ALLOCATOR_CORE_CONTROL_H_
@@ -14,6 +15,9 @@
 
 // Exported: the collector finds the block by this name, or from the probe heaptap:start.
 extern "C" __attribute__((visibility("default"))) heaptap_control heaptap_control;
+
+// Exported: a debugger finds it by this name.
+extern "C" __attribute__((visibility("default"))) heaptap_waits heaptap_waits;
 
 namespace heaptap {
 
@@ -83,6 +87,13 @@ uint32_t BeginTableRequest();
 uint32_t LatestTableRequest();
 // Whether the request has been answered. The numbers may wrap.
 bool IsTableRequestAnswered(uint32_t request);
+
+// The calling thread begins to wait: one more of what a field of heaptap_waits counts.
+using Wait = uint32_t heaptap_waits::*;
+void CountWait(Wait wait);
+
+// Milliseconds that a request for a dump waits for its answer. May change at any time.
+uint64_t DumpPatience();
 
 }  // namespace control
 }  // namespace heaptap

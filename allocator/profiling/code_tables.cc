@@ -62,6 +62,7 @@ void AwaitTables() {
   const uint32_t asked = control::BeginTableRequest();
   request.argument = asked;
   heaptap_probe_dump(&request);
+  control::CountWait(&heaptap_waits::table_answers);
   const uint64_t deadline = Milliseconds() + HEAPTAP_TABLES_TIMEOUT_MILLISECONDS;
   for (timespec pause = {0, kFirstPause}; !control::IsTableRequestAnswered(asked);) {
     if (!IsExact() || HasCollectorEnded()) return;

@@ -37,7 +37,7 @@ DumpName part_name;
 constinit thread_local bool dumping = false;
 
 // Milliseconds: twice the time that a dump may take. Another thread's dump may come first.
-constexpr uint64_t kLockTimeout = 2 * HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
+uint64_t LockTimeout() { return 2 * control::DumpPatience(); }
 
 // How many requests have timed out. A thread that waits for dump_mutex during a timeout gives up, too.
 constinit std::atomic<uint64_t> timeouts;
@@ -46,10 +46,11 @@ constinit std::atomic<uint64_t> timeouts;
 // `lock_timeout` milliseconds, or if a request times out in the meantime.
 class DumpScope {
  public:
-  explicit DumpScope(uint64_t lock_timeout = kLockTimeout) {
+  explicit DumpScope(uint64_t lock_timeout = LockTimeout()) {
     if (dumping) return;
     dumping = true;
     const uint64_t timeouts_before = timeouts.load(std::memory_order_relaxed);
+    if (lock_timeout != 0) control::CountWait(&heaptap_waits::dump_turns);
     taken_ = lock_timeout == 0 ? dump_mutex.TryLock() : dump_mutex.LockWithin(lock_timeout);
     if (taken_ && timeouts.load(std::memory_order_relaxed) != timeouts_before) {
       dump_mutex.Unlock();
@@ -96,14 +97,17 @@ int CannotOpen(const char* path) {
 
 enum class Answer { kGiven, kLate, kNever, kNotNow };
 
-// The time limits of a request, in milliseconds.
+// The time limits of a request, in milliseconds: parts of the patience, so that whoever changes it changes all.
 struct WaitLimits {
   uint64_t answer;        // for the answer
   uint64_t successor;     // for another collector to take over when the collector has ended, or for its probes to go
   uint64_t introduction;  // for a collector that has not yet entered itself in the control block
 };
-constexpr WaitLimits kNormalLimits{HEAPTAP_DUMP_TIMEOUT_MILLISECONDS, 1000, 1500};
-constexpr WaitLimits kShortLimits{HEAPTAP_DUMP_TIMEOUT_MILLISECONDS / 10, 0, 0};
+WaitLimits NormalLimits() {
+  const uint64_t patience = control::DumpPatience();
+  return {patience, patience / 10, patience * 3 / 20};
+}
+WaitLimits ShortLimits() { return {control::DumpPatience() / 10, 0, 0}; }
 
 // A collector that has not answered gets only the short limits for this time. Otherwise the end of a process could wait
 // several times: for a triggered dump, the final dump and the log. Protected by DumpScope.
@@ -111,9 +115,11 @@ constexpr uint64_t kUnresponsiveMilliseconds = 60000;
 uint64_t unresponsive_until;
 uint32_t unresponsive_collector;  // heaptap_control.collector_pid
 
-WaitLimits CurrentLimits() {
+// Called in each step of a wait, because the patience may change.
+using CurrentLimits = WaitLimits (*)();
+CurrentLimits ChooseLimits() {
   const bool is_unresponsive = Milliseconds() < unresponsive_until && control::CollectorPid() == unresponsive_collector;
-  return is_unresponsive ? kShortLimits : kNormalLimits;
+  return is_unresponsive ? ShortLimits : NormalLimits;
 }
 
 void NoteUnresponsive() {
@@ -138,10 +144,12 @@ void WaitForEvent(int event_fd, uint64_t milliseconds) {
 bool IsAnswered() { return __atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) == request.sequence; }
 
 // Waits for the collector's answer; gives up when the collector goes away.
-Answer WaitForAnswer(int event_fd, WaitLimits limits) {
+Answer WaitForAnswer(int event_fd, CurrentLimits current_limits) {
   constexpr uint64_t kCheckInterval = 50;  // milliseconds between two checks for the collector
   const uint64_t begin = Milliseconds();
+  control::CountWait(&heaptap_waits::dump_answers);
   while (!IsAnswered()) {
+    const WaitLimits limits = current_limits();
     const uint64_t waited = Milliseconds() - begin;
     if (waited >= limits.answer) return Answer::kLate;
     const uint64_t left = limits.answer - waited;
@@ -173,7 +181,7 @@ int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what,
   request.leak_contexts = 0;
   ReportFreesOfAllThreads();
   heaptap_probe_dump(&request);
-  const WaitLimits limits = CurrentLimits();
+  const CurrentLimits limits = ChooseLimits();
   const Answer answer = WaitForAnswer(event.number(), limits);
   if (answer != Answer::kGiven) {
     NoteUnresponsive();
@@ -190,7 +198,7 @@ int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what,
   Message message;
   if (answer == Answer::kLate) {
     timeouts.fetch_add(1, std::memory_order_relaxed);
-    message << "<heaptap>: cannot dump \"" << what << "\": the collector did not answer within " << limits.answer
+    message << "<heaptap>: cannot dump \"" << what << "\": the collector did not answer within " << limits().answer
             << " ms; try again, or restart the collector\n";
   } else if (answer == Answer::kNotNow) {
     message << "<heaptap>: cannot dump \"" << what << "\": the collector has ended; start it and try again\n";
@@ -344,7 +352,7 @@ bool AreTriggersPaused() {
 }  // namespace
 
 int Dump(heaptap_dump_kind kind, const char* path) {
-  const int error = DumpWithin(kind, path, kLockTimeout, Advice::kAttach);
+  const int error = DumpWithin(kind, path, LockTimeout(), Advice::kAttach);
   return error == EBUSY ? EAGAIN : error;
 }
 

@@ -44,8 +44,9 @@ static void Symbols(void) {
       "malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "posix_memalign", "valloc",
       "pvalloc", "malloc_usable_size", "malloc_trim", "mallinfo", "mallinfo2", "mallopt", "malloc_stats", "malloc_info",
       "cfree", "free_sized", "free_aligned_sized", "__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free",
-      "__libc_memalign", "__libc_valloc", "__libc_pvalloc", "__posix_memalign", "mallctl", "heaptap_control", "mallocx",
-      "rallocx", "xallocx", "sallocx", "dallocx", "sdallocx", "nallocx", "secure_getenv", "dlopen", "dlmopen",
+      "__libc_memalign", "__libc_valloc", "__libc_pvalloc", "__posix_memalign", "mallctl", "heaptap_control",
+      "heaptap_waits", "mallocx", "rallocx", "xallocx", "sallocx", "dallocx", "sdallocx", "nallocx", "secure_getenv",
+      "dlopen", "dlmopen",
       /* operator new, 8 of them */
       "_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t",
       "_ZnwmSt11align_val_tRKSt9nothrow_t", "_ZnamSt11align_val_tRKSt9nothrow_t",

@@ -231,10 +231,31 @@ enum heaptap_ask_kind {
 /* How long the process waits for unwind tables before it continues without them. The largest take half a second. */
 #define HEAPTAP_TABLES_TIMEOUT_MILLISECONDS 2000
 
-/* How long the process waits for a dump before it gives up with EAGAIN. */
-#ifndef HEAPTAP_DUMP_TIMEOUT_MILLISECONDS
+/* How long the process waits for a dump before it gives up with EAGAIN, unless heaptap_waits.dump_patience says
+ * otherwise. */
 #define HEAPTAP_DUMP_TIMEOUT_MILLISECONDS 10000
-#endif
+
+/* Name of the exported data symbol that is the process's struct heaptap_waits. Libraries of earlier releases have none.
+ */
+#define HEAPTAP_WAITS_SYMBOL "heaptap_waits"
+
+/*
+ * What the threads of a process wait for, and how long. For debuggers and tests: the collector neither reads nor writes
+ * it, so it may grow at its end without a new HEAPTAP_CONTROL_VERSION. The numbers only grow, until they wrap, and a
+ * forked child continues with its parent's. A thread that has been counted needs the lock or the answer that it waits
+ * for before it goes on, or it finds at its next look that there is one.
+ */
+struct heaptap_waits {
+  uint32_t size;       /* sizeof(struct heaptap_waits) */
+  uint32_t dump_turns; /* how often a thread has begun to wait for its turn to make a request: dumps, and mallctl names
+                          that must not change during one */
+  uint32_t dump_answers;  /* how often one has sent a request and begun to wait for the answer */
+  uint32_t table_answers; /* how often one has asked for unwind tables and begun to wait for them */
+  /* Milliseconds that a request waits for its answer. A debugger may write it at any time: threads that already wait
+   * look at it every 50 ms. The other limits of a dump are fixed parts and multiples of it
+   * (allocator/profiling/dump.cc). */
+  uint32_t dump_patience;
+};
 
 /*
  * A dump that the process requests. The process opens the file itself, with its own rights and in its own namespace,
@@ -293,6 +314,11 @@ HEAPTAP_ASSERT_AT(heaptap_control, statistics, 72);
 HEAPTAP_ASSERT_AT(heaptap_control, tables_asked, 128);
 HEAPTAP_ASSERT_AT(heaptap_control, tables_ready, 132);
 HEAPTAP_ASSERT_AT(heaptap_control, host, 136);
+HEAPTAP_ASSERT_AT(heaptap_waits, size, 0);
+HEAPTAP_ASSERT_AT(heaptap_waits, dump_turns, 4);
+HEAPTAP_ASSERT_AT(heaptap_waits, dump_answers, 8);
+HEAPTAP_ASSERT_AT(heaptap_waits, table_answers, 12);
+HEAPTAP_ASSERT_AT(heaptap_waits, dump_patience, 16);
 HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_slot) == 1024, "heaptap_slot has another size");
 HEAPTAP_ASSERT_AT(heaptap_slot, count, 0);
 HEAPTAP_ASSERT_AT(heaptap_slot, frees, 16);

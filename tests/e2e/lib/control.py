@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads heaptap's control block and the semaphores of its probes in a running process (allocator's contract.h)."""
+"""Reads heaptap's control block, its waits and the semaphores of its probes in a running process (allocator's contract.h)."""
 
 import collections
+import functools
 import re
 import struct
 import subprocess
@@ -13,6 +14,9 @@ HOST_OFFSET = 136  # of heaptap_control.host
 _FIELDS = "magic version size pid options active lg_sample collector_lg_sample collector_pid text_begin text_end"
 _SHAPE = struct.Struct("<QIIIIIIIIQQ")
 Control = collections.namedtuple("Control", _FIELDS)
+_WAITS_SHAPE = struct.Struct("<IIIII")
+Waits = collections.namedtuple("Waits", "size dump_turns dump_answers table_answers dump_patience")
+_PATIENCE_OFFSET = 16  # of heaptap_waits.dump_patience
 
 
 def _base(pid, library):
@@ -35,10 +39,15 @@ def _output(*command):
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
+@functools.lru_cache(maxsize=None)
+def _offset(library, symbol):
+    match = re.search(rf"^([0-9a-f]+) \w {symbol}$", _output("nm", "-D", library), re.MULTILINE)
+    return int(match.group(1), 16)
+
+
 def address(pid, library):
     """Where the control block of a process is into which `library` (an absolute path) is loaded."""
-    match = re.search(r"^([0-9a-f]+) \w heaptap_control$", _output("nm", "-D", library), re.MULTILINE)
-    return _base(pid, library) + int(match.group(1), 16)
+    return _base(pid, library) + _offset(library, "heaptap_control")
 
 
 def control(pid, library):
@@ -46,6 +55,20 @@ def control(pid, library):
     block = Control(*_SHAPE.unpack(_read(pid, address(pid, library), _SHAPE.size)))
     assert block.magic == MAGIC, f"no control block: {block}"
     return block
+
+
+def waits(pid, library):
+    """What the process waits for: its struct heaptap_waits."""
+    found = Waits(*_WAITS_SHAPE.unpack(_read(pid, _base(pid, library) + _offset(library, "heaptap_waits"), _WAITS_SHAPE.size)))
+    assert found.size >= _WAITS_SHAPE.size, found
+    return found
+
+
+def set_dump_patience(pid, library, milliseconds):
+    """How long the process waits for the answer to a request from now on; the other limits of a dump are parts of it."""
+    with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        memory.seek(_base(pid, library) + _offset(library, "heaptap_waits") + _PATIENCE_OFFSET)
+        memory.write(struct.pack("<I", milliseconds))
 
 
 def semaphores(pid, library):

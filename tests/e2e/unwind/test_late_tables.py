@@ -13,8 +13,9 @@ import subprocess
 
 import pytest
 
+import control
 import symbols
-from harness import HEAPTAP, target, wait_until
+from harness import HEAPTAP, LIBRARY, target, wait_until
 from loader import DEEP, LEFT, RIGHT, assert_called, call, end, loader, open_plugin, paths, plugin_path
 from stack_ends import NO_ROOM, counts_by_end
 
@@ -71,7 +72,6 @@ def test_a_stopped_heaptap(lab):
     assert_whole_though_heaptap_was_stopped(lab, LEFT, "left", 500)
 
 
-NANOSLEEP = "35"  # x86-64
 DEEP_PATH = ("deep_inner", "deep_middle", "deep_outer", "main")
 
 
@@ -84,13 +84,12 @@ def start_while_heaptap_is_stopped(lab, *command):
     return session, pid
 
 
-def is_asleep(pid, program):
-    """Whether the process is in nanosleep(2), which only the allocator calls."""
+def tables_awaited(pid, program):
+    """How often a thread of the process has begun to wait for unwind tables; 0 as long as it does not run the program."""
     try:
-        with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
-            return os.readlink(f"/proc/{pid}/exe") == program and file.read().split()[0] == NANOSLEEP
-    except FileNotFoundError:
-        return False
+        return control.waits(pid, LIBRARY).table_answers if os.readlink(f"/proc/{pid}/exe") == program else 0
+    except AssertionError:  # the library is not mapped yet
+        return 0
 
 
 def has_ended(pid):
@@ -105,7 +104,7 @@ def test_a_program_waits_for_its_tables(lab, wrapper):
     shutil.copy(target("deep_frames"), program)
     session, pid = start_while_heaptap_is_stopped(lab, *wrapper, program, "5000")
     if not wrapper:
-        wait_until(lambda: is_asleep(pid, program), "the program waits")
+        wait_until(lambda: tables_awaited(pid, program) != 0, "the program waits")
     session.signal(signal.SIGCONT)
     session.ends()
     dump = lab.only_dump(kind="f")
@@ -122,8 +121,9 @@ def test_a_plugin_waits_for_its_tables(lab):
     copies = [lab.path(f"{number}.so") for number in range(3)]
     for path in copies:
         shutil.copy(DEEP, path)
+    before = tables_awaited(session.target_pid, target("loader"))
     session.tell(f"open {copies[0]}")
-    wait_until(lambda: is_asleep(session.target_pid, target("loader")), "the program waits")
+    wait_until(lambda: tables_awaited(session.target_pid, target("loader")) != before, "the program waits")
     session.signal(signal.SIGCONT)
     assert session.answer().startswith("opened ")
     call(session, "deep_enter", 3000)
