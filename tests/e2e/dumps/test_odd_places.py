@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dumps in unusual places: from many threads at once, in a forked child, in signal handlers."""
 
-import errno
 import os
 import signal
 import tempfile
@@ -47,14 +46,9 @@ def test_in_a_signal_handler(heaptap):
 
 @pytest.mark.parametrize("size", (100, 20000, 1 << 22))
 def test_in_a_handler_that_interrupts_the_allocator(heaptap, size):
-    """20 times, anywhere in the allocator: a dump, or EAGAIN if the allocator was busy, but never a hang or a broken
-    heap."""
+    """20 times, anywhere in the allocator: a dump needs nothing of it, so each is written, and the heap stays whole."""
     process = begin(heaptap)
-    errors = process.ask(f"interrupt 20 {size}").split()
-    assert len(errors) == 20
-    assert set(errors) <= {"0", str(errno.EAGAIN)}
-    # Mostly it is not busy.
-    assert errors.count("0") >= 5
+    assert process.ask(f"interrupt 20 {size}").split() == ["0"] * 20
     assert_goes_on(heaptap, process, 0)
 
 
