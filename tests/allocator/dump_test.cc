@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -204,6 +205,119 @@ TEST_F(DumpTest, WaitsForASlowCollectorAndIgnoresLateAnswers) {
   });
   EXPECT_EQ(DumpTo("slow"), 0);
   collector.join();
+}
+
+// How long a process waits, under a clock that the test sets, for a collector that does not answer.
+class DumpPatienceTest : public DumpTest {
+ protected:
+  DumpPatienceTest() {
+    heaptap_semaphore_dump = 1;
+    RecordedBy(getpid());
+  }
+  ~DumpPatienceTest() override {
+    RecordedBy(0);
+    clock_.Advance(kUnresponsive);
+  }
+
+  static void RecordedBy(pid_t collector) {
+    __atomic_store_n(&heaptap_control.collector_pid, static_cast<uint32_t>(collector), __ATOMIC_RELAXED);
+  }
+  static uint32_t Waits(uint32_t heaptap_waits::*wait) {
+    return __atomic_load_n(&(::heaptap_waits.*wait), __ATOMIC_ACQUIRE);
+  }
+
+  // A thread that asks for a dump. The object is there when the thread waits.
+  class Request {
+   public:
+    explicit Request(uint32_t heaptap_waits::*wait = &heaptap_waits::dump_answers) {
+      const uint32_t before = Waits(wait);
+      thread_ = std::thread([this] {
+        error_ = DumpTo("late");
+        is_over_ = true;
+      });
+      while (Waits(wait) == before) std::this_thread::yield();
+    }
+    ~Request() {
+      if (thread_.joinable()) thread_.join();
+    }
+
+    // Whether it goes on after it has looked at the clock. REQUIRES: no other thread waits.
+    bool GoesOnWaiting() const {
+      // A thread that gives up reads the clock three times at most: before the caller has set it, then to find that it
+      // is late, and to note that.
+      constexpr uint64_t kMostReads = 3;
+      const uint64_t before = testing::ClockReads();
+      while (!is_over_ && testing::ClockReads() <= before + kMostReads) std::this_thread::yield();
+      return !is_over_;
+    }
+    int Error() {
+      thread_.join();
+      return error_;
+    }
+
+   private:
+    std::atomic<bool> is_over_ = false;
+    int error_ = -1;
+    std::thread thread_;
+  };
+
+  // Asserts that a request is given up after so many milliseconds, and not before.
+  void ExpectPatience(uint64_t milliseconds) {
+    Request request;
+    clock_.Advance(milliseconds - 1);
+    EXPECT_TRUE(request.GoesOnWaiting()) << "given up before " << milliseconds;
+    clock_.Advance(1);
+    EXPECT_FALSE(request.GoesOnWaiting()) << "not given up after " << milliseconds;
+    SetPatience(0);  // the test must end
+    EXPECT_EQ(request.Error(), EAGAIN);
+    SetPatience(kPatience);
+  }
+
+  static void SetPatience(uint32_t milliseconds) {
+    __atomic_store_n(&::heaptap_waits.dump_patience, milliseconds, __ATOMIC_RELAXED);
+  }
+
+  static constexpr uint32_t kPatience = HEAPTAP_DUMP_TIMEOUT_MILLISECONDS;
+  static constexpr uint64_t kShortPatience = kPatience / 10;
+  static constexpr uint64_t kUnresponsive = 60000;
+
+  testing::SettableClock clock_;
+};
+
+TEST_F(DumpPatienceTest, IsShortForACollectorThatWasLateForAMinute) {
+  ExpectPatience(kPatience);
+  ExpectPatience(kShortPatience);
+  clock_.Advance(kUnresponsive - 1);
+  ExpectPatience(kShortPatience);
+  clock_.Advance(kUnresponsive);
+  ExpectPatience(kPatience);
+}
+
+TEST_F(DumpPatienceTest, IsWholeForANewCollector) {
+  ExpectPatience(kPatience);
+  RecordedBy(getppid());
+  ExpectPatience(kPatience);
+  ExpectPatience(kShortPatience);
+}
+
+TEST_F(DumpPatienceTest, IsWholeAfterAnAnswer) {
+  ExpectPatience(kPatience);
+  Answer(0);
+  EXPECT_EQ(DumpTo("in time"), 0);
+  testing::SetDumpHandler(nullptr);
+  ExpectPatience(kPatience);
+}
+
+// The clock stands still.
+TEST_F(DumpPatienceTest, IsTakenAwayByADebugger) {
+  const uint32_t answers = Waits(&heaptap_waits::dump_answers);
+  Request first;
+  Request second(&heaptap_waits::dump_turns);
+  SetPatience(0);
+  EXPECT_EQ(first.Error(), EAGAIN);
+  EXPECT_EQ(second.Error(), EAGAIN);
+  EXPECT_EQ(Waits(&heaptap_waits::dump_answers), answers + 1) << "the second gave up with the first";
+  SetPatience(kPatience);
 }
 
 }  // namespace

@@ -5,8 +5,12 @@
 #include "allocator/sampling/sampler.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "allocator/core/allocate.h"
@@ -173,6 +177,23 @@ TEST(Sampler, StreamsDiffer) {
   EXPECT_GE(std::unique(first.begin(), first.end()) - first.begin(), 98);
 }
 
+std::vector<uint64_t> SamplesAfterRestart(uint64_t draws_before, uint64_t seed, uint64_t stream) {
+  Sampler sampler = MakeSampler(12, 1);
+  for (uint64_t i = 0; i < draws_before; i++) sampler.DrawBytes();
+  sampler.Restart(seed, stream);
+  std::vector<uint64_t> numbers;
+  for (unsigned c = 0; c < kSmallClasses; c++) numbers.push_back(NextSample(&sampler, c, 64));
+  return numbers;
+}
+
+// So a child's samples are not its parent's, nor another child's, and they are the same in each run with a seed.
+TEST(Sampler, ARestartDependsOnSeedAndStreamAlone) {
+  const std::vector<uint64_t> numbers = SamplesAfterRestart(0, 7, 1);
+  EXPECT_EQ(SamplesAfterRestart(100, 7, 1), numbers);
+  EXPECT_NE(SamplesAfterRestart(0, 8, 1), numbers);
+  EXPECT_NE(SamplesAfterRestart(0, 7, 2), numbers);
+}
+
 // The whole allocator, one class at a time: alloc and free in an order that makes batches of all lengths.
 TEST(SamplingLaw, OfTheAllocator) {
   for (size_t size : {8, 64, 400, 4096, 32768, 100000}) {
@@ -287,6 +308,48 @@ TEST(SamplingLaw, HoldsForTheFirstAllocationsOfAChild) {
     samples += WEXITSTATUS(status);
   }
   ExpectBinomial(samples, kForks * kAllocations, SampleProbability(kSize, kRate));
+}
+
+// Which of the next allocations of the process are samples.
+std::string NextSamples() {
+  constexpr int kAllocations = 1000;
+  std::string samples;
+  for (int i = 0; i < kAllocations; i++) {
+    void* block = Allocate(512);
+    samples += SlabOf(block, ChunkKind(block))->owner == kSampledOwner ? 's' : '-';
+  }
+  return samples;
+}
+
+std::string NextSamplesOfAChild() {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string samples = NextSamples();
+    _exit(write(ends[1], samples.data(), samples.size()) == static_cast<ssize_t>(samples.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  char text[4096];
+  const ssize_t length = read(ends[0], text, sizeof(text));
+  close(ends[0]);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  return std::string(text, length > 0 ? static_cast<size_t>(length) : 0);
+}
+
+// The parent does not change between the forks.
+TEST(SamplingLaw, ChildrenRepeatNeitherOneAnotherNorTheirParent) {
+  SamplingOn on(12);
+  for (int i = 0; i < 1000; i++) Free(Allocate(512));
+  const std::string first = NextSamplesOfAChild();
+  const std::string second = NextSamplesOfAChild();
+  const std::string parent = NextSamples();
+  EXPECT_GT(std::count(first.begin(), first.end(), 's'), 50);
+  EXPECT_NE(first, second);
+  EXPECT_NE(first, parent);
+  EXPECT_NE(second, parent);
 }
 
 }  // namespace
