@@ -45,9 +45,11 @@ struct removed {
 /* Changes nothing. The verifier no longer knows the numbers, or it would check the rest of the program once for each.
  * `unknown`: a number that the verifier does not know. */
 static __always_inline void hide_from_verifier(struct removed* removed, __u64 unknown) {
+#ifdef __bpf__
   asm volatile("%0 ^= %2\n%0 ^= %2\n%1 ^= %2\n%1 ^= %2\n"
                : "+r"(removed->objects), "+r"(removed->weight)
                : "r"(unknown));
+#endif
 }
 
 /* Counts what a program has removed. */

@@ -2,9 +2,10 @@
 #
 # Tests and benchmarks. Included by the top-level Makefile.
 
-# The eBPF programs' headers, compiled for the host with simulated helpers.
-HARNESS_OBJECTS := $(BUILD)/tests/unit/bpf_harness.o $(BUILD)/tests/unit/bpf_programs.o
-HARNESS_FLAGS := -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-unknown-pragmas -I.
+# The eBPF programs, compiled for the host with simulated helpers. Hidden: the names of maps and programs are as short as
+# those of other libraries.
+HARNESS_OBJECTS := $(addprefix $(BUILD)/tests/unit/,bpf_harness.o bpf_helpers.o bpf_programs.o)
+HARNESS_FLAGS := -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-unknown-pragmas -fvisibility=hidden -I.
 
 # The sanitized collector and clang-tidy compile the collector's files in groups, each as one file, so that a header is read
 # once per group. Two files of a group must not define the same name in an anonymous namespace. Neighbours, such as
@@ -21,7 +22,7 @@ include tests/bench/rules.mk
 -include tests/lint.mk
 
 # Unit tests of the collector: one program. The allocator's are under tests/allocator/, with its sanitizer builds.
-UNIT_SOURCES := $(wildcard tests/unit/*_test.cc) tests/unit/bpf_puppet.cc tests/unit/worker_jobs.cc \
+UNIT_SOURCES := $(wildcard tests/unit/*_test.cc) tests/unit/bpf_machine.cc tests/unit/bpf_puppet.cc tests/unit/worker_jobs.cc \
   $(addprefix tests/unit/support/,simulated_books.cc main.cc)
 UNIT_OBJECTS := $(UNIT_SOURCES:%.cc=$(BUILD)/%.o)
 

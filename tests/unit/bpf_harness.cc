@@ -33,12 +33,14 @@ void* Map::Find(const void* key) {
     uint32_t index;
     memcpy(&index, key, sizeof(index));
     if (index >= max_entries) return nullptr;
-    Bytes& value = values_[bytes];
-    if (value == nullptr) value = MakeValue();
-    return value.get();
+    Value& value = values_[bytes];
+    if (value.bytes == nullptr) value.bytes = MakeValue();
+    return value.bytes.get();
   }
   const auto found = values_.find(bytes);
-  return found == values_.end() ? nullptr : found->second.get();
+  if (found == values_.end()) return nullptr;
+  found->second.last_use = ++uses_;
+  return found->second.bytes.get();
 }
 
 long Map::Update(const void* key, const void* value, uint64_t flags) {
@@ -51,24 +53,41 @@ long Map::Update(const void* key, const void* value, uint64_t flags) {
   }
   if (old != nullptr && flags == BPF_NOEXIST) return -EEXIST;
   if (old == nullptr && flags == BPF_EXIST) return -ENOENT;
-  if (old == nullptr && values_.size() >= max_entries) return -E2BIG;
-  Bytes& place = values_[std::string(static_cast<const char*>(key), declared_->key_bytes)];
-  if (place != nullptr) deleted_.push_back(std::move(place));
-  place = MakeValue();
-  memcpy(place.get(), value, declared_->value_bytes);
+  if (old == nullptr && values_.size() >= max_entries) {
+    if (declared_->type != BPF_MAP_TYPE_LRU_HASH || values_.empty()) return -E2BIG;
+    DropOldest();
+  }
+  Value& place = values_[std::string(static_cast<const char*>(key), declared_->key_bytes)];
+  if (place.bytes != nullptr) deleted_.push_back(std::move(place.bytes));
+  place = {MakeValue(), ++uses_};
+  memcpy(place.bytes.get(), value, declared_->value_bytes);
   return 0;
+}
+
+void Map::DropOldest() {
+  const auto oldest = std::min_element(values_.begin(), values_.end(), [](const auto& a, const auto& b) {
+    return a.second.last_use < b.second.last_use;
+  });
+  deleted_.push_back(std::move(oldest->second.bytes));
+  values_.erase(oldest);
+}
+
+std::vector<std::string> Map::Keys() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : values_) keys.push_back(key);
+  return keys;
 }
 
 long Map::Delete(const void* key) {
   const auto found = values_.find(std::string(static_cast<const char*>(key), declared_->key_bytes));
   if (found == values_.end()) return -ENOENT;
-  deleted_.push_back(std::move(found->second));
+  deleted_.push_back(std::move(found->second.bytes));
   values_.erase(found);
   return 0;
 }
 
 void Map::Clear() {
-  for (auto& [key, value] : values_) deleted_.push_back(std::move(value));
+  for (auto& [key, value] : values_) deleted_.push_back(std::move(value.bytes));
   values_.clear();
 }
 
@@ -122,6 +141,11 @@ Kernel::Kernel() {
 
 Kernel::~Kernel() { g_kernel = nullptr; }
 
+Kernel& Kernel::Current() {
+  if (g_kernel == nullptr) abort();
+  return *g_kernel;
+}
+
 Map& Kernel::map(std::string_view name) { return maps_.at(Declared(name).map); }
 Ring& Kernel::ring(std::string_view name) { return rings_.at(Declared(name).map); }
 
@@ -138,10 +162,7 @@ Ring* Kernel::FindRing(const void* address) {
 }
 
 void Kernel::WriteWord(uint64_t address, uint64_t word) {
-  const auto piece = std::prev(memory.upper_bound(address));
-  const uint64_t offset = address - piece->first;
-  if (offset + sizeof(word) > piece->second.size()) abort();
-  memcpy(piece->second.data() + offset, &word, sizeof(word));
+  if (!WriteMemory(address, &word, sizeof(word))) abort();
 }
 
 bool Kernel::ReadMemory(uint64_t address, void* to, uint64_t size) const {
@@ -158,6 +179,16 @@ bool Kernel::ReadMemory(uint64_t address, void* to, uint64_t size) const {
     address += count;
     size -= count;
   }
+  return true;
+}
+
+bool Kernel::WriteMemory(uint64_t address, const void* from, uint64_t size) {
+  auto piece = memory.upper_bound(address);
+  if (piece == memory.begin()) return false;
+  --piece;
+  const uint64_t offset = address - piece->first;
+  if (offset > piece->second.size() || size > piece->second.size() - offset) return false;
+  memcpy(piece->second.data() + offset, from, size);
   return true;
 }
 
@@ -226,115 +257,3 @@ std::vector<RawStack> Kernel::TakeRawStacks() {
 }
 
 }  // namespace heaptap::harness
-
-using heaptap::harness::g_kernel;
-using heaptap::harness::Mapping;
-
-namespace {
-
-const char* NameOf(const void* map) {
-  for (uint32_t i = 0; i < host_map_count; i++) {
-    if (host_maps[i].map == map) return host_maps[i].name;
-  }
-  abort();
-}
-
-}  // namespace
-
-// --- the helpers -----------------------------------------------------------------------------------------------------
-
-void* host_map_lookup_elem(const void* map, const void* key) {
-  g_kernel->calls.lookup++;
-  if (g_kernel->before_lookup) g_kernel->before_lookup(NameOf(map));
-  return g_kernel->FindMap(map)->Find(key);
-}
-
-long host_map_update_elem(const void* map, const void* key, const void* value, __u64 flags) {
-  if (g_kernel->before_update) g_kernel->before_update(NameOf(map));
-  return g_kernel->FindMap(map)->Update(key, value, flags);
-}
-
-long host_map_delete_elem(const void* map, const void* key) { return g_kernel->FindMap(map)->Delete(key); }
-
-void* host_ringbuf_reserve(const void* map, __u64 size, __u64) { return g_kernel->FindRing(map)->Reserve(size); }
-
-void host_ringbuf_submit(void* record, __u64) {
-  for (const char* name : {"events", "raw_stacks"}) {
-    if (g_kernel->ring(name).Submit(record)) return;
-  }
-  abort();
-}
-
-__u64 host_ringbuf_query(const void* map, __u64 what) {
-  const heaptap::harness::Ring* ring = g_kernel->FindRing(map);
-  if (what == BPF_RB_AVAIL_DATA) return ring->used();
-  if (what == BPF_RB_RING_SIZE) return ring->bytes;
-  if (what == BPF_RB_CONS_POS) return ring->consumed();
-  if (what == BPF_RB_PROD_POS) return ring->produced();
-  abort();
-}
-
-long host_probe_read_user(void* to, __u32 size, const void* from) {
-  g_kernel->calls.read_user++;
-  if (g_kernel->ReadMemory(reinterpret_cast<uint64_t>(from), to, size)) return 0;
-  memset(to, 0, size);
-  return -EFAULT;
-}
-
-// A locked-down kernel.
-long host_probe_write_user(void*, const void*, __u32) { return -EPERM; }
-
-long host_probe_read_kernel(void* to, __u32 size, const void* from) {
-  memcpy(to, from, size);
-  return 0;
-}
-
-long host_get_current_comm(void* to, __u32 size) {
-  memset(to, 0, size);
-  return 0;
-}
-
-__u64 host_get_current_pid_tgid(void) { return uint64_t{g_kernel->tgid} << 32 | g_kernel->tid; }
-
-__u64 host_ktime_get_ns(void) { return ++g_kernel->time; }
-
-struct task_struct* host_get_current_task_btf(void) {
-  static mm_struct___seqcount memory;
-  static task_struct task;
-  task.mm = reinterpret_cast<mm_struct*>(&memory);
-  memory.mm_lock_seq.sequence = static_cast<uint32_t>(g_kernel->lock_sequence);
-  return &task;
-}
-
-long host_find_vma(__u64 address, struct vm_area_struct** found) {
-  g_kernel->calls.find_mapping++;
-  if (g_kernel->before_lookup) g_kernel->before_lookup("mappings");
-  if (g_kernel->busy > 0) {
-    g_kernel->busy--;
-    return -EBUSY;
-  }
-  static super_block block;
-  static inode node;
-  static file mapped;
-  static mm_struct memory;
-  static vm_area_struct area;
-  for (const Mapping& mapping : g_kernel->mappings) {
-    if (address < mapping.start || address >= mapping.end) continue;
-    if (mapping.file.has_value()) {
-      block = {mapping.file->device};
-      node = {mapping.file->inode, mapping.file->generation, &block};
-      mapped = {&node};
-    }
-    memory.start_stack = g_kernel->arguments;
-    memory.context.vdso = mapping.is_vdso ? reinterpret_cast<void*>(mapping.start) : nullptr;
-    area = {.vm_start = mapping.start,
-            .vm_end = mapping.end,
-            .vm_flags = mapping.executable ? uint64_t{4} : 0,
-            .vm_pgoff = mapping.file_offset / heaptap::harness::kPage,
-            .vm_mm = &memory,
-            .vm_file = mapping.file.has_value() ? &mapped : nullptr};
-    *found = &area;
-    return 0;
-  }
-  return -ENOENT;
-}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs the stack walk of the eBPF programs in this process, without a kernel: their own code on simulated helpers, maps
-// and a simulated process with one thread. All state is public, so that tests can inspect and corrupt it.
+// Runs the eBPF programs in this process, without a kernel: their own code on simulated helpers, maps and a simulated
+// process. All state is public, so that tests can inspect and corrupt it. bpf_helpers.cc has the helpers.
 #ifndef HEAPTAP_TESTS_UNIT_BPF_HARNESS_H_
 #define HEAPTAP_TESTS_UNIT_BPF_HARNESS_H_
 
@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,19 +65,37 @@ class Map {
   void Clear();
 
   uint64_t size() const { return values_.size(); }
+  // The bytes of all keys.
+  std::vector<std::string> Keys() const;
   // Calls visit(value) for each entry.
   template <typename Value, typename Visit>
   void ForEach(Visit visit) {
-    for (auto& [key, value] : values_) visit(*reinterpret_cast<Value*>(value.get()));
+    for (auto& [key, value] : values_) visit(*reinterpret_cast<Value*>(value.bytes.get()));
+  }
+  // Calls visit(key, value) for each entry.
+  template <typename Key, typename Value, typename Visit>
+  void ForEachEntry(Visit visit) {
+    for (auto& [bytes, value] : values_) {
+      Key key;
+      memcpy(&key, bytes.data(), sizeof(key));
+      visit(key, *reinterpret_cast<Value*>(value.bytes.get()));
+    }
   }
 
  private:
   using Bytes = std::unique_ptr<uint64_t[]>;
+  struct Value {
+    Bytes bytes;
+    uint64_t last_use = 0;
+  };
   bool IsArray() const { return declared_->type == BPF_MAP_TYPE_ARRAY || declared_->type == BPF_MAP_TYPE_PERCPU_ARRAY; }
   Bytes MakeValue() const { return std::make_unique<uint64_t[]>((declared_->value_bytes + 7) / 8); }
+  // Makes room in a map that drops what was unused for longest.
+  void DropOldest();
 
   const host_map* declared_;
-  std::map<std::string, Bytes> values_;
+  std::map<std::string, Value> values_;
+  uint64_t uses_ = 0;
   std::vector<Bytes> deleted_;  // programs may still read them
 
  public:
@@ -108,6 +127,14 @@ class Ring {
   uint64_t consumed_ = 0;
 };
 
+// Some updates of maps by the programs fail: those with the numbers from `first` on, `count` of them.
+struct Failure {
+  uint64_t first = 0;  // the first update of all has the number 1; 0: none fails
+  uint64_t count = 1;
+  long error = 0;        // a negative errno
+  std::string map = {};  // only updates of this map count and fail; empty: those of all maps
+};
+
 // A raw stack as the collector receives it.
 struct RawStack {
   heaptap_raw_stack header;
@@ -119,6 +146,7 @@ class Kernel {
  public:
   Kernel();
   ~Kernel();
+  static Kernel& Current();
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
@@ -131,8 +159,20 @@ class Kernel {
   uint64_t lock_sequence = 1;
   uint64_t arguments = 0;  // their address, as given to the first stack's program
 
+  // What a program learns of its call.
+  uint64_t cookie = 0;
+  std::string comm;
+  std::set<uint32_t> groups;  // indices of the control groups that the caller is in
+  // The programs that `probe_any` and others call, by index.
+  std::map<uint32_t, int (*)(pt_regs*)> programs;
+
   uint64_t time = 0;  // grows by one each time it is read
-  int busy = 0;       // how many more times the list of mappings is found locked
+  uint64_t tick = 1;
+  int busy = 0;                     // how many more times the list of mappings is found locked
+  bool is_locked_down = false;      // programs may not write the memory of processes
+  std::set<std::string> no_fields;  // that the kernel does not have, as the programs name them
+  Failure failure;
+  uint64_t updates = 0;  // that count for `failure`, so far
   Calls calls;
   // Called before each lookup, with the name of the map, or "mappings".
   std::function<void(std::string_view)> before_lookup;
@@ -141,6 +181,7 @@ class Kernel {
 
   Map& map(std::string_view name);
   Ring& ring(std::string_view name);
+  // By the address of the programs' variable.
   Map* FindMap(const void* address);
   Ring* FindRing(const void* address);
 
@@ -161,6 +202,7 @@ class Kernel {
   host_context Context(const Registers& registers);
   void WriteWord(uint64_t address, uint64_t word);
   bool ReadMemory(uint64_t address, void* to, uint64_t size) const;
+  bool WriteMemory(uint64_t address, const void* from, uint64_t size);
 
   // Walks the stack as the programs do.
   heaptap_stack Walk(const Registers& registers, uint64_t* id = nullptr);

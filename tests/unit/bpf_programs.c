@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The eBPF programs' own headers, compiled for the host.
+ * The eBPF programs, compiled for the host, with their maps and some of their functions.
  */
 /* clang-format off: the kernel comes first. */
 #include "tests/unit/bpf_host.h"
 /* clang-format on */
 
-#include "bpf/control.bpf.h"
-#include "bpf/figures.bpf.h"
-#include "bpf/stack.bpf.h"
+#include "bpf/heaptap.bpf.c"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define MAP(map) \
@@ -19,7 +17,7 @@
 const struct host_map host_maps[] = {
     MAP(processes),   MAP(counters),  MAP(stacks),   MAP(live),       MAP(tallies), MAP(losses),
     MAP(unnoticed),   MAP(forgotten), MAP(files),    MAP(rows),       MAP(scratch), MAP(rule_cache),
-    RING(raw_stacks), RING(events),   MAP(settings), MAP(raw_shares),
+    RING(raw_stacks), RING(events),   MAP(settings), MAP(raw_shares), MAP(names),   MAP(records),
 };
 const __u32 host_map_count = COUNT_OF(host_maps);
 
