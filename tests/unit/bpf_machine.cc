@@ -103,6 +103,21 @@ void Machine::Exit(uint32_t tgid, const Ending& ending) {
   process_exit(reinterpret_cast<bpf_raw_tracepoint_args*>(arguments));
 }
 
+void Machine::Forget(uint64_t id) {
+  kernel.Put("forgotten", id, uint8_t{1});
+  std::vector<heaptap_tally_key> keys;
+  kernel.map("tallies").ForEachEntry<heaptap_tally_key, heaptap_tally>([&](const auto& key, const auto&) {
+    if (key.process_id == id) keys.push_back(key);
+  });
+  for (const heaptap_tally_key& key : keys) kernel.Remove("tallies", key);
+  heaptap_tallies_deleted argument = {.tallies = keys.size()};
+  tallies_deleted(&argument);
+  for (uint32_t reason = 0; reason < HEAPTAP_LOSS_REASONS; reason++) {
+    kernel.Remove("losses", heaptap_loss_key{id, reason, 0});
+  }
+  made_.erase(id);
+}
+
 // --- what the calling thread does ------------------------------------------------------------------------------------
 
 pt_regs Machine::Registers(uint64_t stack) const {

@@ -77,6 +77,8 @@ class Machine {
   void BeginThread(uint32_t tgid);
   void Exec(uint32_t tgid);
   void Exit(uint32_t tgid, const Ending& ending = {});
+  // Deletes the tallies and losses of books, as the collector does; a sweep deletes the rest.
+  void Forget(uint64_t id);
 
   // --- what the calling thread does ----------------------------------------------------------------------------------
 
