@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Walks that repeat the latest one, windows, stack ids and registers of raw stacks (bpf/walk.bpf.h, memory.bpf.h,
+// stack.bpf.h, scratch.bpf.h), on the simulated kernel. unwind_walk_test.cc has the walk itself.
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/unwind_simulation.h"
+
+namespace heaptap::harness {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+const uint32_t kEnd = Rule(HEAPTAP_CFA_END);
+const uint32_t kPlain = Rule(HEAPTAP_CFA_RSP, 1);
+const uint32_t kByRbp = Rule(HEAPTAP_CFA_RBP, 2);
+
+// --- the stack of the latest walk ------------------------------------------------------------------------------------
+
+// A thread whose stack can change in one way at a time. Before and after the change, the words at the places that the
+// first walk read are the same, so only what the change is about tells the stacks apart.
+class HostRepeatedWalk : public ::testing::Test {
+ protected:
+  HostRepeatedWalk() {
+    leaf_ = process_.Function(kPlain);
+    by_rbp_ = process_.Function(kByRbp);
+    start_ = process_.Function(kEnd);
+    process_.Load();
+    base_ = process_.stack_begin() + 512;
+    process_.registers.rsp() = base_;
+    process_.registers.rbp() = base_ + 64;
+    process_.kernel.WriteWord(base_, by_rbp_ + 1);
+    process_.kernel.WriteWord(base_ + 72, start_ + 1);
+  }
+  // The frames of two walks in a row, the second of which finds all rules in the cache.
+  std::vector<uint64_t> Walk(uint64_t rip) {
+    process_.registers.rip = rip;
+    return Frames(process_.kernel.Walk(process_.registers, &id_));
+  }
+
+  Simulation process_;
+  uint64_t leaf_, by_rbp_, start_;
+  uint64_t base_;
+  uint64_t id_ = 0;
+};
+
+TEST_F(HostRepeatedWalk, TheFramePointerDiffers) {
+  process_.kernel.WriteWord(base_ + 136, start_ + 2);
+  Walk(leaf_);
+  EXPECT_THAT(Walk(leaf_), ElementsAre(leaf_, by_rbp_ + 1, start_ + 1));
+  const uint64_t first = id_;
+  process_.registers.rbp() += 64;
+  EXPECT_THAT(Walk(leaf_), ElementsAre(leaf_, by_rbp_ + 1, start_ + 2));
+  EXPECT_NE(id_, first);
+  process_.registers.rbp() -= 64;
+  EXPECT_THAT(Walk(leaf_), ElementsAre(leaf_, by_rbp_ + 1, start_ + 1));
+  EXPECT_EQ(id_, first);
+}
+
+TEST_F(HostRepeatedWalk, TheStackPointerDiffers) {
+  process_.registers.rbp() = base_ + 256;
+  process_.kernel.WriteWord(base_ + 264, start_ + 1);
+  Walk(leaf_);
+  EXPECT_THAT(Walk(leaf_), ElementsAre(leaf_, by_rbp_ + 1, start_ + 1));
+  // As far from the stack pointer as before there are the same words.
+  process_.registers.rsp() = base_ - 64;
+  process_.kernel.WriteWord(base_ - 64, by_rbp_ + 1);
+  process_.kernel.WriteWord(base_ + 200, start_ + 1);
+  process_.kernel.WriteWord(base_ + 264, start_ + 2);
+  EXPECT_THAT(Walk(leaf_), ElementsAre(leaf_, by_rbp_ + 1, start_ + 2));
+}
+
+TEST_F(HostRepeatedWalk, TheInstructionDiffers) {
+  const uint64_t other = process_.Function(Rule(HEAPTAP_CFA_RSP, 3));
+  process_.Load();
+  process_.kernel.WriteWord(base_ + 16, start_ + 3);
+  Walk(leaf_);
+  EXPECT_THAT(Walk(leaf_), ElementsAre(leaf_, by_rbp_ + 1, start_ + 1));
+  EXPECT_THAT(Walk(other), ElementsAre(other, start_ + 3));
+}
+
+TEST_F(HostRepeatedWalk, AnyWordDiffers) {
+  Walk(leaf_);
+  Walk(leaf_);
+  process_.kernel.WriteWord(base_ + 72, start_ + 9);  // the last one
+  EXPECT_THAT(Walk(leaf_), ElementsAre(leaf_, by_rbp_ + 1, start_ + 9));
+  process_.kernel.WriteWord(base_, start_ + 5);  // the first one
+  EXPECT_THAT(Walk(leaf_), ElementsAre(leaf_, start_ + 5));
+}
+
+TEST_F(HostRepeatedWalk, TheTablesDiffer) {
+  Walk(leaf_);
+  Walk(leaf_);
+  for (heaptap_row& row : process_.tables[kProgram].rows) {
+    if (row.pc == leaf_ - kCodeAt[kProgram]) row.rule = Rule(HEAPTAP_CFA_RSP, 10);
+  }
+  process_.Load();
+  process_.kernel.lock_sequence++;
+  EXPECT_THAT(Walk(leaf_), ElementsAre(leaf_, start_ + 1));
+}
+
+TEST_F(HostRepeatedWalk, TheProcessDiffers) {
+  Walk(leaf_);
+  Walk(leaf_);
+  const uint64_t first = id_;
+  process_.kernel.process.identity.id++;
+  Walk(leaf_);
+  EXPECT_NE(id_, first);
+}
+
+// Words that can no longer be read are not the same.
+TEST_F(HostRepeatedWalk, TheMemoryIsGone) {
+  Walk(leaf_);
+  Walk(leaf_);
+  process_.kernel.memory.clear();
+  EXPECT_THAT(Walk(leaf_), ElementsAre(leaf_));
+}
+
+// --- windows ---------------------------------------------------------------------------------------------------------
+
+// A walk through `words` words; 0 is the outermost return address.
+void WalkWords(Simulation& process, uint64_t leaf, uint64_t words) {
+  process.MoveTo(process.registers.rsp());
+  for (uint64_t i = 1; i < words; i++) process.Words({leaf + 1});
+  process.Words({0});
+  process.Walk(leaf);
+}
+
+// The expectation of a walk that needs `needed` bytes: 64 more, in units of 128, at most a page.
+TEST(HostWindow, GrowsAtOnceAndShrinksSlowly) {
+  const struct {
+    uint64_t frames;
+    uint32_t before, after;
+  } cases[] = {{1, 0, 128},   {8, 0, 128},   {9, 0, 256},     {24, 0, 256},    {25, 0, 384},
+               {8, 128, 128}, {9, 128, 256}, {1, 256, 254},   {1, 129, 128},   {1, 192, 191},
+               {1, 193, 191}, {8, 256, 254}, {1, 4096, 4034}, {100, 128, 896}, {126, 1024, 1152}};
+  for (const auto& one : cases) {
+    Simulation process;
+    const uint64_t leaf = process.Function(kPlain);
+    process.Load();
+    process.kernel.process.stack_bytes = one.before;
+    WalkWords(process, leaf, one.frames);
+    EXPECT_EQ(process.kernel.process.stack_bytes, one.after) << one.frames << " frames, before " << one.before;
+  }
+}
+
+TEST(HostWindow, IsAPageAtMost) {
+  const struct {
+    int words;
+    uint32_t bytes;
+  } cases[] = {{450, 3712}, {488, 3968}, {489, 4096}, {512, 4096}, {1000, 4096}};
+  for (const auto& one : cases) {
+    Simulation process;
+    const uint64_t leaf = process.Function(Rule(HEAPTAP_CFA_RSP, one.words));
+    const uint64_t start = process.Function(kEnd);
+    process.Load();
+    process.kernel.WriteWord(process.stack_begin() + 8 * (static_cast<uint64_t>(one.words) - 1), start + 1);
+    EXPECT_THAT(Frames(process.Walk(leaf)), ElementsAre(leaf, start + 1));
+    EXPECT_EQ(process.kernel.process.stack_bytes, one.bytes) << one.words;
+  }
+}
+
+// The window is too small, too large, or odd: the stack is the same.
+TEST(HostWindow, ChangesNoStack) {
+  for (const uint32_t bytes : {0u, 1u, 7u, 8u, 12u, 64u, 504u, 512u, 2048u, 4096u, 4104u, ~0u}) {
+    for (const uint64_t below_top : {uint64_t{400}, uint64_t{512}, kPage, kPage + 256}) {
+      Simulation process;
+      const uint64_t leaf = process.Function(kPlain);
+      const uint64_t caller = process.Function(Rule(HEAPTAP_CFA_RSP, 40));
+      const uint64_t start = process.Function(kEnd);
+      process.Load();
+      process.registers.rsp() = kStackTop - below_top;
+      process.kernel.WriteWord(kStackTop - below_top, caller + 1);
+      process.kernel.WriteWord(kStackTop - below_top + 8 + 39 * 8, start + 1);
+      process.kernel.process.stack_bytes = bytes;
+      EXPECT_THAT(Frames(process.Walk(leaf)), ElementsAre(leaf, caller + 1, start + 1)) << bytes << " " << below_top;
+    }
+  }
+}
+
+TEST(HostWindow, OneReadIsEnoughWhenTheNeedIsKnown) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  process.Load();
+  process.registers.rsp() = process.stack_begin() + kPage - 64;  // the stack crosses a page
+  WalkWords(process, leaf, 60);
+  process.kernel.calls = {};
+  process.kernel.process.mappings++;
+  process.Walk(leaf);
+  EXPECT_EQ(process.kernel.calls.read_user, 1);
+}
+
+// --- ids -------------------------------------------------------------------------------------------------------------
+
+TEST(HostStackId, TellsStacksApart) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  const auto id_of = [&](const std::vector<uint64_t>& words) {
+    process.MoveTo(process.registers.rsp());
+    for (const uint64_t word : words) process.Words({word});
+    uint64_t id = 0;
+    process.registers.rip = leaf;
+    process.kernel.Walk(process.registers, &id);
+    return id;
+  };
+  const uint64_t one = id_of({leaf + 1, leaf + 2, start + 1});
+  EXPECT_NE(id_of({leaf + 2, leaf + 1, start + 1}), one) << "the order";
+  EXPECT_NE(id_of({leaf + 1, leaf + 2, leaf + 2, start + 1}), one) << "the number";
+  EXPECT_NE(id_of({leaf + 1, start + 1}), one);
+  EXPECT_EQ(id_of({leaf + 1, leaf + 2, start + 1}), one);
+  // The same frames with another end.
+  const uint64_t whole = id_of({0});
+  process.registers.rsp() = kStackTop;
+  uint64_t id = 0;
+  const heaptap_stack stack = process.kernel.Walk(process.registers, &id);
+  EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_MEMORY);
+  EXPECT_NE(id, whole);
+}
+
+// --- buffers ---------------------------------------------------------------------------------------------------------
+
+TEST(HostScratch, AnyFreeBufferIsTaken) {
+  constexpr uint32_t kSlots = 8;  // SCRATCH_SLOTS of bpf/scratch.bpf.h
+  for (uint32_t free = 0; free <= kSlots; free++) {
+    Simulation process;
+    const uint64_t leaf = process.Function(kPlain);
+    process.Load();
+    process.Words({0});
+    for (uint32_t slot = 0; slot < kSlots; slot++) *process.kernel.Find<uint64_t>("scratch", slot) = slot != free;
+    uint64_t id = 0;
+    process.registers.rip = leaf;
+    process.kernel.Walk(process.registers, &id);
+    EXPECT_EQ(id != 0, free < kSlots);
+    for (uint32_t slot = 0; slot < kSlots; slot++)
+      EXPECT_EQ(*process.kernel.Find<uint64_t>("scratch", slot), slot != free);
+  }
+}
+
+// --- registers -------------------------------------------------------------------------------------------------------
+
+const uint32_t kByRbx = Rule(HEAPTAP_CFA_REGISTER, heaptap_unwind_pair(3, 1));
+
+// A callee has saved RBX, and its caller's CFA is based on it.
+TEST(HostRegisters, RbxIsFollowed) {
+  for (const uint32_t kind : {uint32_t{HEAPTAP_RBX_SAME}, 1u, 2u, uint32_t{HEAPTAP_RBX_LOST}}) {
+    Simulation process;
+    const uint64_t leaf = process.Function(Rule(HEAPTAP_CFA_RSP, 4) | heaptap_unwind_rbx(kind));
+    const uint64_t by_rbx = process.Function(kByRbx);
+    const uint64_t start = process.Function(kEnd);
+    process.Load();
+    const uint64_t base = process.stack_begin() + 64;
+    for (uint64_t i = 0; i < 3; i++) process.kernel.WriteWord(base + 64 * i, start + 1 + i);
+    process.registers.numbers[3] = base;                    // where RBX is the same
+    process.Words({0, base + 128, base + 64, by_rbx + 1});  // saved as the second or the first
+    for (int i = 0; i < 2; i++) {                           // the second walk finds all rules in the cache
+      const heaptap_stack stack = process.Walk(leaf);
+      if (kind == HEAPTAP_RBX_LOST) {
+        EXPECT_THAT(Frames(stack), ElementsAre(leaf, by_rbx + 1));
+        EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_REGISTER);
+      } else {
+        EXPECT_THAT(Frames(stack), ElementsAre(leaf, by_rbx + 1, start + 1 + kind));
+      }
+    }
+  }
+}
+
+// A walk that has used a register is never repeated by words alone.
+TEST(HostRegisters, AnotherRegisterIsAnotherStack) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  const uint64_t by_rbx = process.Function(kByRbx);
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  process.Words({by_rbx + 1});
+  for (uint64_t i = 1; i <= 3; i++) {
+    process.registers.numbers[3] = process.stack_begin() + 64 * i;
+    process.kernel.WriteWord(process.registers.numbers[3], start + i);
+    EXPECT_THAT(Frames(process.Walk(leaf)), ElementsAre(leaf, by_rbx + 1, start + i));
+  }
+}
+
+// What the collector gets in place of frame 0's registers: those of the frame where the walk stopped, if they are
+// known.
+class HostRawRegisters : public ::testing::Test {
+ protected:
+  HostRawRegisters() {
+    for (uint64_t i = 0; i < 16; i++) {
+      if (i != 7) process_.registers.numbers[i] = 1000 + i;
+    }
+  }
+  heaptap_raw_stack Take(uint64_t rip) {
+    EXPECT_EQ(process_.Sample(rip)->end, HEAPTAP_STACK_UNFINISHED);
+    const std::vector<RawStack> raw = process_.kernel.TakeRawStacks();
+    EXPECT_THAT(raw, SizeIs(1));
+    return raw.empty() ? heaptap_raw_stack{} : raw[0].header;
+  }
+
+  Simulation process_;
+};
+
+TEST_F(HostRawRegisters, ASavedRbx) {
+  const uint64_t leaf = process_.Function(Rule(HEAPTAP_CFA_RSP, 3) | heaptap_unwind_rbx(1));
+  const uint64_t unknown = process_.Function(kPlain, kLibrary);
+  process_.Load(kProgram);
+  process_.Words({0, 4711, unknown + 1});
+  const heaptap_raw_stack raw = Take(leaf);
+  EXPECT_EQ(raw.registers[3], 4711);
+  EXPECT_EQ(raw.registers[12], 1012);
+  EXPECT_EQ(raw.frame.rbx_at, HEAPTAP_UNWIND_OTHERS_LIVE);
+  EXPECT_EQ(raw.frame.others, HEAPTAP_UNWIND_OTHERS_LOST);
+}
+
+TEST_F(HostRawRegisters, OfAFrameThatASignalInterrupted) {
+  const uint64_t restorer = process_.Function(Rule(HEAPTAP_CFA_SIGNAL));
+  const uint64_t unknown = process_.Function(kPlain, kLibrary);
+  process_.Load(kProgram);
+  // The order of struct sigcontext_64, by DWARF number; then RIP.
+  constexpr int kWord[17] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7, 16};
+  const uint64_t registers = process_.stack_begin() + 40;
+  for (uint64_t number = 0; number < 16; number++) {
+    process_.kernel.WriteWord(registers + 8 * static_cast<uint64_t>(kWord[number]), 2000 + number);
+  }
+  const uint64_t rsp = process_.stack_begin() + 1024;
+  process_.kernel.WriteWord(registers + 8 * 15, rsp);
+  process_.kernel.WriteWord(registers + 8 * 16, unknown);
+  heaptap_raw_stack raw = Take(restorer);
+  for (uint64_t number = 0; number < 16; number++) {
+    EXPECT_EQ(raw.registers[number], number == 7 ? rsp : 2000 + number) << number;
+  }
+  EXPECT_EQ(raw.frame.others, HEAPTAP_UNWIND_OTHERS_LIVE);
+  EXPECT_EQ(raw.frame.rbx_at, HEAPTAP_UNWIND_OTHERS_LIVE);
+  EXPECT_EQ(raw.is_return, 0);
+
+  // The memory goes away before the registers are read.
+  process_.kernel.before_lookup = [&](std::string_view map) {
+    if (map == "counters") process_.kernel.memory.clear();
+  };
+  raw = Take(restorer);
+  EXPECT_EQ(raw.frame.others, HEAPTAP_UNWIND_OTHERS_LOST);
+  EXPECT_EQ(raw.frame.rbx_at, HEAPTAP_UNWIND_OTHERS_LOST);
+}
+
+// --- kernels ---------------------------------------------------------------------------------------------------------
+
+// The field that shows changes of the mappings: none, as before 6.4, one number, or one in a structure.
+TEST(HostKernels, ChangesOfMappingsAreNoticedOnEachKernel) {
+  const std::vector<std::set<std::string>> kernels = {
+      {}, {"with_seqcount->mm_lock_seq.sequence"}, {"with_seqcount->mm_lock_seq.sequence", "with_int->mm_lock_seq"}};
+  for (const std::set<std::string>& no_fields : kernels) {
+    Simulation process;
+    const uint64_t leaf = process.Function(kEnd);
+    process.Load();
+    process.kernel.no_fields = no_fields;
+    process.kernel.lock_sequence = 5;
+    process.Walk(leaf);
+    process.Walk(leaf);
+    EXPECT_EQ(process.kernel.process.mappings, 1);
+    EXPECT_EQ(process.kernel.process.state_of_mappings, 5);
+    process.kernel.lock_sequence = 6;
+    process.Walk(leaf);
+    process.Walk(leaf);
+    EXPECT_EQ(process.kernel.process.mappings, 2);
+    EXPECT_EQ(process.kernel.process.state_of_mappings, 6);
+    // Only the size of all code has more than 32 bits.
+    process.kernel.lock_sequence = (uint64_t{1} << 32) + 6;
+    process.Walk(leaf);
+    EXPECT_EQ(process.kernel.process.mappings, no_fields.size() == 2 ? 3 : 2);
+  }
+}
+
+}  // namespace
+}  // namespace heaptap::harness
