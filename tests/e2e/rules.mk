@@ -188,13 +188,13 @@ $(TARGETS)/doors_cxx_static $(TARGETS)/doors_cxx_own: tests/targets/heaps/doors_
 # An allocator that gives up on a dump after half a second instead of ten, for faster tests.
 IMPATIENT := $(BUILD)/tests/impatient
 
-$(IMPATIENT)/dump.o: allocator/profiling/dump.cc
+$(IMPATIENT)/control.o: allocator/core/control.cc
 	$(say) CXX $@
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(ALLOCATOR_FLAGS) -DHEAPTAP_DUMP_TIMEOUT_MILLISECONDS=500 $(DEPENDENCIES) -c $< -o $@
 
-$(IMPATIENT)/heaptap_allocator.o: allocator/text.ld $(IMPATIENT)/dump.o \
-  $(filter-out $(BUILD)/allocator/profiling/dump.o,$(ALLOCATOR_OBJECTS))
+$(IMPATIENT)/heaptap_allocator.o: allocator/text.ld $(IMPATIENT)/control.o \
+  $(filter-out $(BUILD)/allocator/core/control.o,$(ALLOCATOR_OBJECTS))
 	$(say) LINK $@
 	$(Q)$(LD) -r --force-group-allocation -o $@ -T $^
 

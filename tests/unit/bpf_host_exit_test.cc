@@ -231,7 +231,9 @@ TEST_F(HostExit, AProcessEntersIfTheSettingsWantIt) {
                 .lg_sample = 0,
                 .collector_pid = 0,
                 .live_room = 0,
-                .tallies_room = 0};
+                .tallies_room = 0,
+                .groups = 0,
+                .reserved = 0};
   RunAs(kOther);
   Fire({.address = 0x1000});
   const heaptap_process* process = Process(kOther);
