@@ -67,9 +67,17 @@ _held = []
 def pytest_configure(config):
     if config.option.timeout is None:
         config.option.timeout = TEST_LIMIT_SECONDS * harness.TIME_SCALE
+    # The process that only hands out tests to others stays where it is.
+    if config.option.collectonly or not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
+        return
+    harness.PLACE.enter()
     harness.become_subreaper()
-    if hasattr(config, "workerinput"):
-        harness.own_copy()
+    harness.own_copy()
+
+
+def pytest_unconfigure():
+    if harness.PLACE.group is not None:
+        harness.PLACE.leave(keep=os.environ.get("HEAPTAP_KEEP") == "1")
 
 # --- what a test needs ---
 
@@ -80,8 +88,6 @@ def pytest_itemcollected(item):
         item.add_marker("without_bpf")
     if not item.get_closest_marker("without_bpf"):
         item.add_marker("needs_bpf")
-    if {"new_daemon", "daemon"} & set(item.fixturenames):
-        item.add_marker("whole_machine")
 
 
 @pytest.hookimpl(tryfirst=True, hookwrapper=True)
@@ -112,7 +118,7 @@ def _folder(of):
     os.chmod(path, 0o755)
     yield path
     if os.environ.get("HEAPTAP_KEEP") == "1":
-        print(f"{of} in {path}")
+        print(f"{of} in {harness.PLACE.temporary}/{os.path.basename(path)}")
     else:
         shutil.rmtree(path, ignore_errors=True)
 

@@ -11,14 +11,13 @@ import http.client
 import itertools
 import json
 import os
-import re
 import shutil
 import signal
 import socket
 import subprocess
 
 import books
-from harness import (HEAPTAP, OWN_PLACES, PATIENCE_SECONDS, Session, environment, find_dumps, only_dump, spared,
+from harness import (HEAPTAP, PATIENCE_SECONDS, PLACE, Session, environment, find_dumps, only_dump, spared,
                      wait_until)
 
 BPF_FOLDER = "/sys/fs/bpf"
@@ -36,12 +35,6 @@ NOBODY = {"user": NOBODY_ID, "group": NOBODY_ID, "extra_groups": []}
 Answer = collections.namedtuple("Answer", "status headers body")
 
 
-def _is_foreign(entry):
-    """Whether the file belongs to another checkout or to a test of another process."""
-    executable = entry["executable"]
-    return bool(re.search(r"/build/|/heaptap-e2e\.", executable)) and not executable.startswith(OWN_PLACES)
-
-
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path, seconds):
         super().__init__("localhost", timeout=seconds)
@@ -56,10 +49,10 @@ class UnixConnection(http.client.HTTPConnection):
 class Daemon:
     """A recording. `process` is its latest collector, a Session; there is none before start().
 
-    `arguments` are for every collector. `losses_allowed` names the losses that a test provokes.
+    It records the processes of this place only, unless it is for `everyone`. `arguments` are for every collector. `losses_allowed` names the losses that a test provokes.
     """
 
-    def __init__(self, folder, *arguments, losses_allowed=(), **options):
+    def __init__(self, folder, *arguments, losses_allowed=(), everyone=False, **options):
         number = next(_numbers)
         self.folder = os.path.join(folder, f"daemon{number}")
         os.mkdir(self.folder)
@@ -69,7 +62,7 @@ class Daemon:
         self.losses_allowed = losses_allowed
         # Its collectors outlive a test.
         self.is_shared = False
-        self._arguments = list(map(str, arguments))
+        self._arguments = [*([] if everyone else ["--cgroup", PLACE.group]), *map(str, arguments)]
         self._options = options
         self._collectors = []
         self.configuration = os.path.join(self.folder, "heaptap.conf")
@@ -128,15 +121,12 @@ class Daemon:
         return result.stdout
 
     def processes(self):
-        """The recorded processes by PID, from heaptap list --json. A daemon also records the processes of other
-        checkouts; they are skipped here and below."""
-        entries = json.loads(self.client("list", "--json"))["processes"]
-        return {entry["pid"]: entry for entry in entries if not _is_foreign(entry)}
+        """The recorded processes by PID, from heaptap list --json."""
+        return {entry["pid"]: entry for entry in json.loads(self.client("list", "--json"))["processes"]}
 
     def ended(self):
         """Ended processes, the latest first."""
-        entries = json.loads(self.client("list", "--ended", "--json"))["ended"]
-        return [entry for entry in entries if not _is_foreign(entry)]
+        return json.loads(self.client("list", "--ended", "--json"))["ended"]
 
     def row(self, pid):
         """The line of a process in `heaptap list`, by column."""

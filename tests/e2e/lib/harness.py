@@ -17,14 +17,16 @@ import time
 
 import books
 from heap_v2 import Dump
+from place import Place
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 BUILD = os.path.join(ROOT, "build")
-TARGETS = os.path.join(BUILD, "tests", "targets")
 
-# Where heaptap and its library are taken from; see own_copy().
+# Where heaptap, its library and the targets are taken from; see own_copy().
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 _PLACE = os.path.join(BUILD, "e2e", _WORKER) if _WORKER else BUILD
+_BUILT_TARGETS = os.path.join(BUILD, "tests", "targets")
+TARGETS = os.path.join(_PLACE, "targets") if _WORKER else _BUILT_TARGETS
 # Another build, if the caller sets it.
 _BUILT = os.environ.get("HEAPTAP") or os.path.join(BUILD, "heaptap")
 HEAPTAP = os.path.join(_PLACE, "heaptap") if _WORKER else _BUILT
@@ -33,7 +35,8 @@ GUEST = os.path.join(_PLACE, "libheaptap-guest.so")
 
 # Where tests of this process have their programs; the names of their folders begin with FOLDER.
 FOLDER = f"heaptap-e2e.{os.getpid()}."
-OWN_PLACES = (BUILD, os.path.join(tempfile.gettempdir(), FOLDER))
+# The namespaces and the control group of this process; conftest.py enters it.
+PLACE = Place()
 
 # A factor for all time limits, for slow machines such as emulated ones.
 TIME_SCALE = float(os.environ.get("HEAPTAP_TIME_SCALE", "1"))
@@ -44,8 +47,8 @@ LONG = os.environ.get("HEAPTAP_LONG") == "1"
 
 
 def own_copy():
-    """Gives this process its own copies of the libraries: a session listens to all processes on its library's file, and
-    tests run in parallel."""
+    """Gives this process its own copies of the files that have probes: a session listens to all processes on its
+    library's file, and tests run in parallel."""
     if not _WORKER:
         return
     shutil.rmtree(_PLACE, ignore_errors=True)
@@ -53,6 +56,7 @@ def own_copy():
     os.link(_BUILT, HEAPTAP)
     for library in (LIBRARY, GUEST):
         shutil.copy(os.path.join(BUILD, os.path.basename(library)), library)
+    shutil.copytree(_BUILT_TARGETS, TARGETS, symlinks=True, ignore=shutil.ignore_patterns("*.o", "*.d"))
 
 
 def target(name):

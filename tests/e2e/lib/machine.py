@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lock between tests that would disturb each other, for all checkouts on this machine.
 
-A daemon records every process, and the first to record a process sets its rate. So a test that starts a daemon holds the
-machine alone; all other tests share it, since most start processes that a daemon would record.
+A test that measures the machine, or whose daemon records every process, holds the machine alone; all other tests share
+it. The lock is in /run as it was when this module was loaded: a place has another one (place.py).
 """
 
 import contextlib
 import fcntl
 import os
 
-LOCK = "/run/heaptap-e2e.lock"
+_FOLDER = os.open("/run", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+_LOCK = "heaptap-e2e.lock"
 # Every process takes this lock before the other one. A process that waits for exclusive use keeps it meanwhile, so that
 # sharing processes cannot make it wait for ever.
-TURNSTILE = "/run/heaptap-e2e.turnstile"
+_TURNSTILE = "heaptap-e2e.turnstile"
 
 
-def _open(path):
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _open(name):
+    return os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=_FOLDER)
 
 
 class Machine:
@@ -31,9 +32,9 @@ class Machine:
         if self.alone == alone:
             return
         self.leave()
-        lock = _open(LOCK)
+        lock = _open(_LOCK)
         with contextlib.ExitStack() as stack:
-            turnstile = _open(TURNSTILE)
+            turnstile = _open(_TURNSTILE)
             stack.callback(os.close, turnstile)
             fcntl.flock(turnstile, fcntl.LOCK_EX)
             fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)

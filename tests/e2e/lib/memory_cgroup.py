@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A memory cgroup for a test, of the machine's version 1 or 2."""
+"""A memory cgroup for a test, of the machine's version 1 or 2. That of version 2 is in the control group of this place."""
 
 import os
 
-from harness import wait_until
+from harness import PLACE, wait_until
 
 _VERSION_1 = "/sys/fs/cgroup/memory"
 _VERSION_2 = "/sys/fs/cgroup"
@@ -15,10 +15,12 @@ class MemoryCgroup:
     def __init__(self, name, limit=None):
         self._is_version_2 = os.path.exists(os.path.join(_VERSION_2, "cgroup.controllers"))
         root = _VERSION_2 if self._is_version_2 else _VERSION_1
-        if self._is_version_2:
-            with open(os.path.join(root, "cgroup.subtree_control"), "w", encoding="ascii") as file:
-                file.write("+memory")
         self.path = f"/{name}"
+        if self._is_version_2:
+            for folder in (root, PLACE.group):
+                with open(os.path.join(folder, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+                    file.write("+memory")
+            self.path = f"/{os.path.basename(PLACE.group)}/{name}"
         self.folder = root + self.path
         os.mkdir(self.folder)
         if limit is not None:
