@@ -28,6 +28,7 @@ constexpr size_t kSize = 100;
 class PendingFreesTest : public ::testing::Test {
  protected:
   PendingFreesTest() {
+    Free(Allocate(size_t{64} << 10));  // the thread notices that sampling is on, and has no ready blocks any more
     ReportFreesOfAllThreads();
     testing::ClearBooks();
     before_ = ReadBooks().numbered;

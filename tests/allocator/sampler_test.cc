@@ -314,10 +314,12 @@ TEST(SamplingLaw, HoldsForTheFirstAllocationsOfAChild) {
 std::string NextSamples() {
   constexpr int kAllocations = 1000;
   std::string samples;
+  std::vector<void*> blocks;
   for (int i = 0; i < kAllocations; i++) {
-    void* block = Allocate(512);
+    void* block = blocks.emplace_back(Allocate(512));
     samples += SlabOf(block, ChunkKind(block))->owner == kSampledOwner ? 's' : '-';
   }
+  for (void* block : blocks) Free(block);
   return samples;
 }
 
