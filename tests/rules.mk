@@ -84,7 +84,7 @@ test-web: ## run unit tests of the page's modules
 	$(Q)grep -E '^# (tests|pass|fail)' $(BUILD)/web_tests.txt
 
 # Built before the tests run, with all cores.
-KERNEL_PROGRAMS = $(TARGET_PROGRAMS) $(IMPATIENT)/libheaptap.so $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc \
+KERNEL_PROGRAMS = $(TARGET_PROGRAMS) $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc \
   $(BUILD)/tests/bench/stacks.bpf.o $(DIFFERENTIAL_TARGETS) $(TABLE_TARGETS) $(PRELOAD_TESTS) $(BUILD)/libheaptap-guest.so $(GUEST_TEST_PROGRAMS)
 COMPUTING_PROGRAMS = $(ALLOCATOR_TEST_PROGRAMS) $(FUZZERS)
 SANITIZED_PROGRAMS = $(TSAN)/unit_tests $(ASAN)/unit_tests

@@ -12,7 +12,7 @@ How to write a test: a function test_*() in the folder of its theme, with the fi
     start_daemon  start_daemon(ARGUMENTS...): a daemon for one test
     new_daemon    the same, not yet started
     allocator     twice: Debian's jemalloc, to prove an expectation, and heaptap
-    heaptap       heaptap only, in the same form; impatient: gives up on a dump after half a second instead of ten
+    heaptap       heaptap only, in the same form
     held          held(WHAT, BOUND, MEASURED) adds a row to the table that is printed at the end
 
 A test asserts what must be true, not what was observed: exact numbers where recording is exact, otherwise a bound with
@@ -230,11 +230,6 @@ def allocator(request, lab):
 @pytest.fixture
 def heaptap(lab):
     return lab.checked(allocators.Heaptap(lab))
-
-
-@pytest.fixture
-def impatient(lab):
-    return lab.checked(allocators.ImpatientHeaptap(lab))
 
 
 # --- what is printed ---

@@ -185,25 +185,8 @@ $(TARGETS)/doors_cxx_static $(TARGETS)/doors_cxx_own: tests/targets/heaps/doors_
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++20 $(TARGET_FLAGS) $(HOW) $(filter %.cc %.o,$^) -o $@ $(GUEST_FLAGS)
 
-# An allocator that gives up on a dump after half a second instead of ten, for faster tests.
-IMPATIENT := $(BUILD)/tests/impatient
-
-$(IMPATIENT)/control.o: allocator/core/control.cc
-	$(say) CXX $@
-	@mkdir -p $(@D)
-	$(Q)$(CXX) $(ALLOCATOR_FLAGS) -DHEAPTAP_DUMP_TIMEOUT_MILLISECONDS=500 $(DEPENDENCIES) -c $< -o $@
-
-$(IMPATIENT)/heaptap_allocator.o: allocator/text.ld $(IMPATIENT)/control.o \
-  $(filter-out $(BUILD)/allocator/core/control.o,$(ALLOCATOR_OBJECTS))
-	$(say) LINK $@
-	$(Q)$(LD) -r --force-group-allocation -o $@ -T $^
-
-$(IMPATIENT)/libheaptap.so: $(IMPATIENT)/heaptap_allocator.o $(SHARED_ONLY)
-	$(say) LINK $@
-	$(Q)$(LINK_SHARED)
-
 .PHONY: targets
-targets: $(TARGET_PROGRAMS) $(IMPATIENT)/libheaptap.so
+targets: $(TARGET_PROGRAMS)
 
 # E2E_TESTS: paths, or an expression for pytest's -k; all tests if it is empty.
 E2E_TESTS ?=

@@ -233,9 +233,7 @@ enum heaptap_ask_kind {
 
 /* How long the process waits for a dump before it gives up with EAGAIN, unless heaptap_waits.dump_patience says
  * otherwise. */
-#ifndef HEAPTAP_DUMP_TIMEOUT_MILLISECONDS
 #define HEAPTAP_DUMP_TIMEOUT_MILLISECONDS 10000
-#endif
 
 /* Name of the exported data symbol that is the process's struct heaptap_waits. Libraries of earlier releases have none.
  */

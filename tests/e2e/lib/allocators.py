@@ -7,19 +7,16 @@ A test that takes the fixture `allocator` runs once under each; one that takes `
 
 import os
 import re
-import shutil
 import subprocess
 
-from harness import BUILD, HEAPTAP, LIBRARY, PATIENCE_SECONDS, TIME_SCALE, environment, target
+from harness import HEAPTAP, LIBRARY, PATIENCE_SECONDS, TIME_SCALE, environment, target
 from heap_v2 import Dump
 
 JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 KI, MI = 1 << 10, 1 << 20
 
-# Built into the library of tests/e2e/rules.mk.
-# On a machine on which half a second is too short for a test to look, the normal library must do.
+# Whether the machine is so slow that its tests get more time.
 IS_SLOW = TIME_SCALE > 1
-IMPATIENT_SECONDS = 10 if IS_SLOW else 0.5
 
 # The prefix of the process's messages, the same as jemalloc's: scripts look for it.
 SAYS = "<jemalloc>: "
@@ -60,7 +57,7 @@ class Allocator:
         """Runs after the test: no temporary file of an allocator or a collector may be left."""
         known = re.compile(r"\.(heap|prof|pdf)(\.\d+)?$|^\.std(err|out)\.")
         left = [os.path.join(where, name) for where, _, files in os.walk(self.lab.folder) for name in files
-                if not known.search(name) and os.path.basename(where) != "impatient"]
+                if not known.search(name)]
         assert left == []
 
 
@@ -95,18 +92,6 @@ class Heaptap(Allocator):
 
     def shell(self, line, **options):
         return self.lab.heaptap("run", "-o", "collector", "--", "sh", "-c", line, binary=self.binary, **options)
-
-
-class ImpatientHeaptap(Heaptap):
-    """The library gives up on a dump after IMPATIENT_SECONDS."""
-
-    def __init__(self, lab):
-        super().__init__(lab)
-        place = lab.path("impatient")
-        os.mkdir(place)
-        impatient = os.path.join(BUILD, "tests", "impatient", "libheaptap.so")
-        self.library = shutil.copy(LIBRARY if IS_SLOW else impatient, place)
-        self.binary = shutil.copy(HEAPTAP, place)
 
 
 def assert_answers(process, *pairs):
