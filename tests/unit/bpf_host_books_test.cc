@@ -358,16 +358,23 @@ TEST_F(HostBooks, ALostStackLeavesTheSampleInTheTallyWithoutAStack) {
 }
 
 TEST_F(HostBooks, StacksWithTheSameIdAreNotMixed) {
-  for (const bool differs_in_a_frame : {false, true}) {
+  const struct {
+    uint32_t more_frames, other_end;
+    uint64_t other_frame;
+  } cases[] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
+  for (const auto& one : cases) {
+    const bool is_other = one.more_frames + one.other_end + one.other_frame != 0;
     const uint64_t id = Track().identity.id;
     Fire({.address = 0x1000});
     auto* stack = kernel.Find<heaptap_stack>("stacks", StackId(0x1000));
-    if (differs_in_a_frame) stack->frames[0]++;
+    stack->count += one.more_frames;
+    stack->end += one.other_end;
+    stack->frames[0] += one.other_frame;
     kernel.map("tallies").Clear();  // or the stack is not compared again
     Counter(HEAPTAP_COUNTER_TALLIES) = 0;
     Fire({.address = 0x2000});
-    EXPECT_EQ(LossesOf(id), differs_in_a_frame ? (Losses{{HEAPTAP_LOSS_STACK_COLLISION, 1}}) : Losses{});
-    EXPECT_EQ(StackId(0x2000) == HEAPTAP_NO_STACK, differs_in_a_frame);
+    EXPECT_EQ(LossesOf(id), is_other ? (Losses{{HEAPTAP_LOSS_STACK_COLLISION, 1}}) : Losses{});
+    EXPECT_EQ(StackId(0x2000) == HEAPTAP_NO_STACK, is_other);
     // As if the first sample had never been.
     kernel.map("live").Clear();
     kernel.map("tallies").Clear();

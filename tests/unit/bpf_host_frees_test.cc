@@ -207,13 +207,20 @@ TEST_F(HostRecords, TheOldestIsOverwritten) {
   Counter(HEAPTAP_COUNTER_RECORDS) = HEAPTAP_DEFAULT_RECORDS - 1;
   Fire({.address = 0x1000, .serial = 1});
   EXPECT_EQ(Record(0).number, HEAPTAP_DEFAULT_RECORDS);
-  Counter(HEAPTAP_COUNTER_RECORDS) = 2 * HEAPTAP_DEFAULT_RECORDS - 1;
-  Fire({.address = 0x2000, .serial = 2});
-  EXPECT_EQ(Record(0).number, 2 * HEAPTAP_DEFAULT_RECORDS);
-  EXPECT_EQ(Record(0).address, 0x2000);
-  HandOver({{0x1000, 1}});  // its record is gone
+  HandOver({{0x1000, 1}});
+  EXPECT_NE(Record(0).free_time, 0);
+  for (const uint64_t round : {2, 3}) {
+    Counter(HEAPTAP_COUNTER_RECORDS) = round * HEAPTAP_DEFAULT_RECORDS - 1;
+    Fire({.address = 0x1000 * round, .serial = round});
+    EXPECT_EQ(Record(0).number, round * HEAPTAP_DEFAULT_RECORDS);
+    EXPECT_EQ(Record(0).address, 0x1000 * round);
+    EXPECT_EQ(Record(0).free_time, 0);
+    EXPECT_EQ(Record(0).free_tid, 0);
+    EXPECT_EQ(Record(0).free_stack_id, HEAPTAP_NO_STACK);
+  }
+  HandOver({{0x2000, 2}});  // its record is gone
   EXPECT_EQ(Record(0).free_time, 0);
-  HandOver({{0x2000, 2}});
+  HandOver({{0x3000, 3}});
   EXPECT_NE(Record(0).free_time, 0);
 }
 

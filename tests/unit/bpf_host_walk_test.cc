@@ -185,6 +185,22 @@ TEST(HostWindow, ChangesNoStack) {
   }
 }
 
+// The expectation reaches beyond the top of this stack.
+TEST(HostWindow, AWalkNearTheTopIsRepeatedByItsWordsToo) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  process.kernel.process.stack_bytes = 2048;
+  process.registers.rsp() = kStackTop - 400;
+  process.kernel.WriteWord(kStackTop - 400, start + 1);
+  process.Walk(leaf);
+  process.Walk(leaf);
+  process.kernel.calls = {};
+  EXPECT_THAT(Frames(process.Walk(leaf)), ElementsAre(leaf, start + 1));
+  EXPECT_EQ(process.kernel.calls.lookup, 1) << "that of the buffer, and of no rule";
+}
+
 TEST(HostWindow, OneReadIsEnoughWhenTheNeedIsKnown) {
   Simulation process;
   const uint64_t leaf = process.Function(kPlain);
@@ -370,10 +386,13 @@ TEST(HostKernels, ChangesOfMappingsAreNoticedOnEachKernel) {
     process.Walk(leaf);
     EXPECT_EQ(process.kernel.process.mappings, 2);
     EXPECT_EQ(process.kernel.process.state_of_mappings, 6);
-    // Only the size of all code has more than 32 bits.
-    process.kernel.lock_sequence = (uint64_t{1} << 32) + 6;
+    process.kernel.lock_sequence = 2;  // code was unmapped, or the number began again
     process.Walk(leaf);
-    EXPECT_EQ(process.kernel.process.mappings, no_fields.size() == 2 ? 3 : 2);
+    EXPECT_EQ(process.kernel.process.mappings, 3);
+    // Only the size of all code has more than 32 bits.
+    process.kernel.lock_sequence = (uint64_t{1} << 32) + 2;
+    process.Walk(leaf);
+    EXPECT_EQ(process.kernel.process.mappings, no_fields.size() == 2 ? 4 : 3);
   }
 }
 
