@@ -11,6 +11,7 @@ import xml.dom.minidom
 
 import pytest
 
+import go_pprof
 from harness import target, wait_until
 from lab import assert_one_clear_line
 from security import keeping_puppet
@@ -29,11 +30,21 @@ def jeprof(lab, *arguments):
 
 
 @pytest.fixture
-def leak(lab):
-    """The dump of the program of jemalloc's wiki."""
-    session = lab.heaptap("run", "--exact", "--", target("wiki_leak"))
-    session.ends()
-    return lab.dumps()[0].path
+def moments(recordings):
+    """Two dumps of one process. After the first, 30 blocks come to 10, 5 of 70000 bytes come too, and 7 of these come and
+    go."""
+    def record(lab):
+        puppet = lab.heaptap("run", "--exact", "--", target("puppet"), talks=True, env=EXACT)
+        puppet.answer()
+        puppet.ask("keep 10 1000")
+        assert puppet.ask(f"write string prof.dump {lab.path('base.prof')}") == "0"
+        puppet.ask("keep 30 1000")
+        puppet.ask("start 5 70000")
+        puppet.ask("churn 7 70000")
+        assert puppet.ask(f"write string prof.dump {lab.path('later.prof')}") == "0"
+        puppet.ends()
+        return lab.path("base.prof"), lab.path("later.prof")
+    return recordings.once("moments", record)
 
 
 @pytest.mark.parametrize("options", (
@@ -49,21 +60,13 @@ def without_files_of_libc(table):
     return re.sub(r"(?m) \./\S+:\d+$", "", table)
 
 
-def test_lines_and_a_base(lab):
+def test_lines_and_a_base(lab, moments):
     """The recipe of libmtev's documents."""
-    puppet = lab.heaptap("run", "--exact", "--", target("puppet"), talks=True, env=EXACT)
-    puppet.answer()
-    puppet.ask("keep 10 1000")
-    assert puppet.ask(f"write string prof.dump {lab.path('base.prof')}") == "0"
-    puppet.ask("keep 30 1000")
-    puppet.ask("start 5 70000")
-    assert puppet.ask(f"write string prof.dump {lab.path('later.prof')}") == "0"
-    puppet.ends()
-    options = ("--text", "--lines", "--show_bytes", "--exclude=(mtev_memory_|start_blocks)",
-               f"--base={lab.path('base.prof')}")
-    ours = report(lab, *options, lab.path("later.prof"))
+    base, later = moments
+    options = ("--text", "--lines", "--show_bytes", "--exclude=(mtev_memory_|start_blocks)", f"--base={base}")
+    ours = report(lab, *options, later)
     # addr2line adds the compiler's discriminators to lines, and names another file for an inlined function of libc.
-    theirs = re.sub(r" \(discriminator \d+\)", "", jeprof(lab, *options, target("puppet"), lab.path("later.prof")))
+    theirs = re.sub(r" \(discriminator \d+\)", "", jeprof(lab, *options, target("puppet"), later))
     assert without_files_of_libc(ours) == without_files_of_libc(theirs)
     assert re.search(r"(?m)^ +30720 .* keep_blocks \S+puppet\.c:\d+$", ours), ours
 
@@ -99,7 +102,7 @@ def test_formats(lab, leak):
     """Each format is read by a program that is made for it."""
     path = lab.path("output")
     report(lab, "--pprof", leak, "-o", path)
-    assert re.search(r"(?m) do_something$", lab.reader("go", "tool", "pprof", "-top", path))
+    assert re.search(r"(?m) do_something$", lab.reader(*go_pprof.words(), "-top", path))
     report(lab, "--dot", leak, "-o", path)
     assert "do_something" in lab.reader("dot", "-Tsvg", path)
     report(lab, "--svg", leak, "-o", path)
@@ -219,7 +222,7 @@ def test_profiles_of_pprof(lab, leak):
     """Our own and those that another program has written, compressed or not, with names inside or not."""
     ours, theirs, plain = lab.path("ours.pb.gz"), lab.path("theirs.pb.gz"), lab.path("plain.pb")
     report(lab, "--pprof", leak, "-o", ours)
-    lab.reader("go", "tool", "pprof", "-proto", "-output", theirs, ours)
+    lab.reader(*go_pprof.words(), "-proto", "-output", theirs, ours)
     with gzip.open(ours) as packed, open(plain, "wb") as file:
         file.write(packed.read())
     top = report(lab, "--top", "--by", "line", leak)
@@ -249,21 +252,13 @@ def test_bad_profiles_of_pprof(lab, leak):
         assert_one_clear_line(lab.heaptap("report", bad), 1, "bad", message)
 
 
-def test_freed(lab):
+def test_freed(lab, moments):
     """After the base, 30 blocks come, and 7 of 70000 bytes come and go."""
-    puppet = lab.heaptap("run", "--exact", "--", target("puppet"), talks=True, env=EXACT)
-    puppet.answer()
-    puppet.ask("keep 20 1000")
-    assert puppet.ask(f"write string prof.dump {lab.path('base.prof')}") == "0"
-    puppet.ask("keep 30 1000")
-    puppet.ask("churn 7 70000")
-    assert puppet.ask(f"write string prof.dump {lab.path('later.prof')}") == "0"
-    puppet.ends()
-    later = lab.path("later.prof")
+    base_of, later = moments
     document = json.loads(report(lab, "--json", later))
     for measure in ("bytes", "objects", "samples"):
         assert document["freed"][measure] == document["allocated"][measure] - document["live"][measure]
-    for base in ((), ("--base", lab.path("base.prof"))):
+    for base in ((), ("--base", base_of)):
         table = report(lab, "--top", "--freed", *base, later)
         assert re.search(r"(?m)^560\.0K +0 +\S+ +560\.0K +\S+ +7  churn_blocks$", table), table
         assert not re.search(r"(?m)^ *[1-9].* keep_blocks$", table), table

@@ -4,7 +4,7 @@
 import pytest
 
 from browser import chromium
-from harness import target
+from recordings import leak, recordings  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -12,10 +12,3 @@ def browser(tmp_path_factory):
     with chromium(tmp_path_factory.mktemp("chromium")) as opened:
         yield opened
         assert not opened.complaints()
-
-
-@pytest.fixture
-def leak(lab):
-    session = lab.heaptap("run", "--exact", "--", target("wiki_leak"))
-    session.ends()
-    return lab.dumps()[0].path
