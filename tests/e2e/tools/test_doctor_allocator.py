@@ -17,20 +17,19 @@ pytestmark = pytest.mark.without_bpf
 
 
 class Diagnosis:
-    """What the doctor says of a process, which is the same as text and as JSON."""
+    """What the doctor says of a process, which is the same as text and as JSON. Both run at once."""
 
     def __init__(self, pid, **options):
-        def run(*arguments):
-            return subprocess.run([HEAPTAP, "doctor", "-p", str(pid), *arguments], stdout=subprocess.PIPE, text=True,
-                                  check=False, timeout=PATIENCE_SECONDS, **options)
-        text, data = run(), run("--json")
-        self.status = text.returncode
-        assert data.returncode == self.status
-        self.findings = {finding["subject"]: finding for finding in json.loads(data.stdout)["findings"]}
+        runs = [subprocess.Popen([HEAPTAP, "doctor", "-p", str(pid), *arguments], stdout=subprocess.PIPE, text=True, **options)
+                for arguments in ((), ("--json",))]
+        text, data = (run.communicate(timeout=PATIENCE_SECONDS)[0] for run in runs)
+        self.status = runs[0].returncode
+        assert runs[1].returncode == self.status
+        self.findings = {finding["subject"]: finding for finding in json.loads(data)["findings"]}
         self.process = self.findings[f"process {pid}"]
         for finding in self.findings.values():
             words = finding.get("detail") or f"{finding['missing']}; {finding['remedy']}"
-            assert re.search(rf"(?m)^(ok|missing) +{re.escape(finding['subject'])} +{re.escape(words)}$", text.stdout)
+            assert re.search(rf"(?m)^(ok|missing) +{re.escape(finding['subject'])} +{re.escape(words)}$", text)
 
     @property
     def allocator(self):
@@ -41,25 +40,33 @@ class Diagnosis:
         return self.findings["sampled allocator"]["remedy"]
 
 
-def started(lab, *command, env=None, **options):
-    """A program that has reached its main function, when it sleeps."""
-    process = lab.program(*command, env=env, **options)
-
-    def is_asleep():
-        with open(f"/proc/{process.pid}/wchan", encoding="ascii") as file:
-            return "sleep" in file.read()
-    wait_until(is_asleep, f"{command} sleeps")
+def started(lab, *command, **options):
+    """A program in its main function: it has copied a line, as `cat -` does."""
+    process = lab.program(*command, talks=True, **options)
+    assert process.ask("ready") == "ready"
     return process
 
 
+def compiled(lab, source, *options):
+    """A program of C that allocates a block and then copies lines (COPIES, which is part of the source)."""
+    with open(lab.path("main.c"), "w", encoding="ascii") as file:
+        file.write(source + "int main(void) { return malloc(1) == 0 || copies(); }\n")
+    subprocess.run(["gcc", *options, "main.c", "-o", "main"], cwd=lab.folder, check=True)
+    return lab.path("main")
+
+
+COPIES = ("#include <unistd.h>\nstatic int copies(void) { char text[64]; long size; "
+          "while ((size = read(0, text, sizeof text)) > 0) if (write(1, text, size) != size) return 1; return 0; }\n")
+
+
 def test_the_library(lab):
-    process = started(lab, "sleep", "1000", env={"LD_PRELOAD": LIBRARY})
+    process = started(lab, "cat", "-", env={"LD_PRELOAD": LIBRARY})
     assert Diagnosis(process.pid).allocator == "heaptap"
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_guest(lab, host):
-    process = started(lab, "sleep", "1000", env=preload(host))
+    process = started(lab, "cat", "-", env=preload(host))
     assert re.fullmatch(rf"guest over {host} [a-z \d.]+", Diagnosis(process.pid).allocator)
 
 
@@ -67,18 +74,18 @@ def test_a_guest(lab, host):
 def test_an_allocator_that_can_be_kept(lab, host):
     """The command line that is shown makes the process a guest, as it stands."""
     library = HOSTS[host]
-    process = started(lab, "sleep", "1000", env={"LD_PRELOAD": library} if library else None)
+    process = started(lab, "cat", "-", env={"LD_PRELOAD": library} if library else None)
     found = Diagnosis(process.pid)
     assert found.status == 3
     assert re.fullmatch(rf"{host} \(/\S+\)", found.allocator)
     behind = f":{library}" if library else ""
     before = f"LD_PRELOAD={library} " if library else ""
-    assert found.remedy == (f"to keep {host}: {before}heaptap run --guest -- sleep 1000, or "
-                            f"LD_PRELOAD={GUEST}{behind} sleep 1000 and then heaptap attach; "
+    assert found.remedy == (f"to keep {host}: {before}heaptap run --guest -- cat -, or "
+                            f"LD_PRELOAD={GUEST}{behind} cat - and then heaptap attach; "
                             f"for heaptap's own allocator: LD_PRELOAD={LIBRARY}{behind}")
     shown = re.search(", or (LD_PRELOAD=.*) and then heaptap attach", found.remedy).group(1)
-    again = started(lab, "sh", "-c", f"export {shown.replace(' sleep', '; exec sleep')}")
-    wait_until(lambda: "guest over" in Diagnosis(again.pid).allocator, "the command makes a guest")
+    again = started(lab, "sh", "-c", f"export {shown.replace(' cat', '; exec cat')}")
+    assert "guest over" in Diagnosis(again.pid).allocator, "the command makes a guest"
 
 
 def test_an_allocator_that_is_linked(lab):
@@ -92,17 +99,17 @@ def test_an_allocator_that_is_linked(lab):
 
 
 def test_preloaded_in_the_wrong_order(lab):
-    process = started(lab, "sleep", "1000", env={"LD_PRELOAD": f"{HOSTS['jemalloc']} {GUEST}"})
+    process = started(lab, "cat", "-", env={"LD_PRELOAD": f"{HOSTS['jemalloc']} {GUEST}"})
     found = Diagnosis(process.pid)
     assert found.status == 3
     assert found.findings["sampled allocator"]["missing"] == f"{GUEST} takes no samples"
     assert found.allocator.startswith("jemalloc (")
-    assert f"LD_PRELOAD={GUEST}:{HOSTS['jemalloc']} sleep" in found.remedy
+    assert f"LD_PRELOAD={GUEST}:{HOSTS['jemalloc']} cat" in found.remedy
 
 
 def test_both_libraries(lab):
     for order in (f"{GUEST} {LIBRARY}", f"{LIBRARY} {GUEST}"):
-        process = started(lab, "sleep", "1000", env={"LD_PRELOAD": order})
+        process = started(lab, "cat", "-", env={"LD_PRELOAD": order})
         found = Diagnosis(process.pid)
         assert found.allocator == "heaptap"
         assert found.findings["sampled allocator"]["detail"] == (
@@ -112,11 +119,7 @@ def test_both_libraries(lab):
 def test_a_static_program(lab):
     process = lab.program(target("environment_static"))
     process.wait()
-    with open(lab.path("main.c"), "w", encoding="ascii") as file:
-        file.write("#include <stdlib.h>\n#include <unistd.h>\n"
-                   "int main(void) { return malloc(1) == NULL || sleep(1000) != 0; }\n")
-    subprocess.run(["gcc", "-static", "main.c", "-o", "main"], cwd=lab.folder, check=True)
-    found = Diagnosis(started(lab, lab.path("main")).pid)
+    found = Diagnosis(started(lab, compiled(lab, "#include <stdlib.h>\n" + COPIES, "-static")).pid)
     assert found.status == 3
     assert found.allocator == "glibc, in the program, which is statically linked"
     assert re.match("the program is statically linked, .*libheaptap-guest.a and -Wl,--wrap .*heaptap/sample.h",
@@ -124,12 +127,10 @@ def test_a_static_program(lab):
 
 
 def test_a_program_with_its_own_malloc(lab):
-    with open(lab.path("main.c"), "w", encoding="ascii") as file:
-        file.write("#include <unistd.h>\nstatic char memory[1 << 20];\nstatic unsigned long used;\n"
-                   "void *malloc(unsigned long size) { used += size + 16 & ~15ul; return memory + used - size; }\n"
-                   "void free(void *block) { (void)block; }\nint main(void) { return malloc(1) == 0 || sleep(1000); }\n")
-    subprocess.run(["gcc", "-w", "-fno-builtin", "main.c", "-o", "main"], cwd=lab.folder, check=True)
-    found = Diagnosis(started(lab, lab.path("main")).pid)
+    source = COPIES + ("static char memory[1 << 20];\nstatic unsigned long used;\n"
+                       "void *malloc(unsigned long size) { used += size + 16 & ~15ul; return memory + used - size; }\n"
+                       "void free(void *block) { (void)block; }\n")
+    found = Diagnosis(started(lab, compiled(lab, source, "-w", "-fno-builtin")).pid)
     assert found.allocator == "its own, in the program itself"
     assert re.match("the program has an allocator of its own, .*libheaptap-guest.a", found.remedy)
 
@@ -162,28 +163,28 @@ def test_a_set_user_id_program(lab):
     if os.statvfs(lab.folder).f_flag & os.ST_NOSUID:
         pytest.fail(f"{lab.folder} is mounted nosuid")
     os.chmod(lab.folder, 0o755)
-    program = shutil.copy("/bin/sleep", lab.path("sleeper"))
+    program = shutil.copy("/bin/cat", lab.path("copier"))
     os.chmod(program, 0o4755)
-    process = started(lab, program, "1000", env={"LD_PRELOAD": GUEST}, **NOBODY)
+    process = started(lab, program, "-", env={"LD_PRELOAD": GUEST}, **NOBODY)
     found = Diagnosis(process.pid)
     assert found.status == 3
     assert found.remedy.startswith("the program is set-user-ID or has capabilities of its own, ")
 
 
 def test_a_container(lab):
-    process = started(lab, "unshare", "-m", "sleep", "1000")
+    process = started(lab, "unshare", "-m", "cat", "-")
     found = Diagnosis(process.pid)
     assert "it is in a container (another mount namespace): the library must be there too" in found.remedy
 
 
 def test_hostile_texts(lab):
     """What a process chooses is shown in printable ASCII, and is cut."""
-    program = shutil.copy("/bin/sleep", lab.path("s\x1b[2Jleep\n"))
-    process = started(lab, program, "1000", env={"LD_PRELOAD": "/\x1b[31m.so /é.so"})
+    program = shutil.copy("/bin/cat", lab.path("c\x1b[2Jat\n"))
+    process = started(lab, program, "-", env={"LD_PRELOAD": "/\x1b[31m.so /é.so"})
     found = Diagnosis(process.pid)
     assert "LD_PRELOAD=/?[31m.so:/??.so heaptap run" in found.remedy
     assert all(" " <= character <= "~" for character in found.remedy + found.process["detail"])
-    assert len(Diagnosis(started(lab, "sleep", *["1000"] * 500).pid).remedy) < 2000
+    assert len(Diagnosis(started(lab, "cat", *["-"] * 2500).pid).remedy) < 2000
 
 
 def test_no_such_process(lab):
@@ -199,7 +200,7 @@ def test_a_kernel_thread():
 
 
 def test_without_permission(lab):
-    process = started(lab, "sleep", "1000")
+    process = started(lab, "cat", "-")
     found = Diagnosis(process.pid, **{"user": NOBODY["user"], "group": NOBODY["group"], "extra_groups": []})
     assert found.status == 4
     assert re.search("missing CAP_.*: run heaptap as root", found.process["missing"])
