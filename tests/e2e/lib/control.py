@@ -71,6 +71,11 @@ def set_dump_patience(pid, library, milliseconds):
         memory.write(struct.pack("<I", milliseconds))
 
 
+def probes(library):
+    """The names of the library's probes, one for each place."""
+    return re.findall(r"^    Name: (\S+)$", _output("readelf", "-nW", library), re.MULTILINE)
+
+
 def semaphores(pid, library):
     """{"provider:name": value} for each probe of the library that has a semaphore."""
     notes = re.findall(r"Provider: (\S+)\s+Name: (\S+)\s+Location: \S+, Base: \S+, Semaphore: 0x([0-9a-f]+)",

@@ -10,10 +10,10 @@ import os
 import re
 import shlex
 import signal
-import time
 
 import bcc_tools
 import control
+from attached_probes import attached_probes
 from harness import LIBRARY, PATIENCE_SECONDS, ROOT, target, wait_until
 
 _INSTALLED_LIBRARY = "/usr/local/lib/heaptap/libheaptap.so"
@@ -23,6 +23,8 @@ BPFTRACE, BCC = 1, 2
 EXACT = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
 # 20000 blocks of 1000 bytes: 1024 usable; 1000 blocks of 100 bytes: 112 usable.
 CHURN, CHURNED_SAMPLES, CHURNED_BYTES = "churn 20000 1000", 20000, 20000 * 1024
+# A round for tools that print each second. They lose what happens while they print, so a round takes about a millisecond.
+SHORT_CHURN, SHORT_SAMPLES, SHORT_BYTES = "churn 200 1000", 200, 200 * 1024
 KEEP, KEPT_SAMPLES, KEPT_BYTES = "keep 1000 100", 1000, 1000 * 112
 # Longer than any test: the test ends the line itself.
 ENDLESS = "6000"
@@ -82,7 +84,7 @@ class Lines:
             words, env = bcc_tools.wrapper() + words, bcc_tools.environment(self._lab.folder)
         tracer = self._lab.program(*words, cwd=ROOT, env=env)
         if pid is not None and wait:
-            wait_until(lambda: listens(tracer, pid), f"{words} listens")
+            wait_until(lambda: listens(tracer), f"{words} listens")
         return tracer
 
     def run_on_puppet(self, question, *orders, words=None, env=None):
@@ -94,30 +96,63 @@ class Lines:
         return end(tracer)
 
 
-def waits(tracer):
-    with open(f"/proc/{tracer.pid}/wchan", encoding="ascii") as file:
-        return re.search("poll|nanosleep", file.read())
+def _probes(words):
+    """The number of places in the library to which a command attaches: those of the probes that it or its script names."""
+    text = " ".join(words)
+    for word in words:
+        if word.startswith(os.path.join(ROOT, "scripts")):
+            with open(word, encoding="utf-8") as file:
+                text += file.read()
+    names = set(re.findall(r"usdt:[^:\s]*:\w+:(\w+)|u:[^:\s]+:(\w+)|enable_probe\(\"\w+:(\w+)", text))
+    names = {name for names_of_tools in names for name in names_of_tools if name}
+    assert names, f"{words} names no probe"
+    return sum(name in names for name in control.probes(LIBRARY))
 
 
-def listens(tracer, pid):
-    """Whether the tool has attached and waits for events or for the end of its time."""
+def listens(tracer):
+    """Whether the programs of the tool run at all places of its probes."""
     assert tracer.alive(), f"{tracer.command} ended:\n{tracer.stdout()}\n{tracer.stderr()}"
-    return waits(tracer) and any(control.semaphores(pid, LIBRARY).values())
+    # Some tools name it by the root folder of the process.
+    return sum(path.endswith(LIBRARY) for path, _ in attached_probes(tracer.pid)) == _probes(tracer.command)
+
+
+def _status(tracer, key):
+    """A field of /proc/PID/status; None after the end."""
+    try:
+        with open(f"/proc/{tracer.pid}/status", encoding="ascii", errors="replace") as file:
+            return re.search(rf"^{key}:\s*(\S+)", file.read(), re.MULTILINE).group(1)
+    except FileNotFoundError:
+        return None
 
 
 def end(tracer):
-    """Sends SIGINT and returns the output. The exit status depends on the tool: trace's is 1.
+    """Sends SIGINT to a tool that listens, as soon as it waits, and returns the output. The exit status depends on the
+    tool: trace's is 1.
 
-    bpftrace ignores a SIGINT in the instants, ten times a second, when it does not wait for events; so another one
-    follows if it still waits a second later."""
-    def ended():
-        if waits(tracer):
+    bpftrace ignores a SIGINT in the instants, ten times a second, when it does not wait for events. Then its loop goes on
+    with its probes attached, and another SIGINT follows."""
+    def interrupt():
+        wait_until(lambda: not tracer.alive() or _status(tracer, "State") == "S", f"{tracer.command} waits")
+        if tracer.alive():
             tracer.signal(signal.SIGINT)
-        give_up = time.monotonic() + 1
-        wait_until(lambda: not tracer.alive() or time.monotonic() > give_up, "it ends")
-        return not tracer.alive()
-    wait_until(ended, f"{tracer.command} ends")
+        return _turns(tracer)
+
+    def ignores(since):
+        return "bpftrace" in tracer.command and attached_probes(tracer.pid) and _turns(tracer) > since + _IGNORED_TURNS
+
+    while tracer.alive():
+        since = interrupt()
+        wait_until(lambda turns=since: not tracer.alive() or ignores(turns), f"{tracer.command} ends")
     return tracer.stdout()
+
+
+# Of bpftrace's loop. The end of the loop closes a probe's descriptor before it waits for anything.
+_IGNORED_TURNS = 5
+
+
+def _turns(tracer):
+    """How often the tool has waited."""
+    return int(_status(tracer, "voluntary_ctxt_switches") or 0)
 
 
 def repeat_until(is_seen, what, held):

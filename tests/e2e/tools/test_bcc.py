@@ -12,7 +12,7 @@ import pytest
 import control
 from harness import LIBRARY, wait_until
 from one_liners import (BCC, CHURN, CHURNED_SAMPLES, ENDLESS, KEEP, KEPT_BYTES, KEPT_SAMPLES, SAMPLED, SAMPLED_BYTES,
-                        SAMPLED_ERROR, SAMPLED_KEEP, Lines, end, exact_puppet, exact_workers, histogram, questions,
+                        SAMPLED_ERROR, SAMPLED_KEEP, SHORT_CHURN, SHORT_SAMPLES, Lines, end, exact_puppet, exact_workers, histogram, questions,
                         marked_questions, repeat_until, through)
 
 
@@ -21,11 +21,29 @@ pytestmark = pytest.mark.slow
 
 # The age of old objects in seconds; larger if younger objects reach it before the end of the line.
 AGES = (5, 20, 45)
+# The interval of argdist in seconds; larger if it ends before the work.
+INTERVALS = (4, 16, 64)
 
 
 @pytest.fixture
 def lines(lab, request):
     return lab.checked(Lines(lab, BCC, {mark.args[0] for mark in request.node.iter_markers("line")}))
+
+
+def in_one_interval(lines, question, work, held):
+    """The output of a line of argdist, which prints only at the end of its interval, and what the work returned that fell into
+    it. work() starts a process and returns its PID and what it shall do."""
+    for seconds in INTERVALS:
+        pid, do = work()
+        tracer = lines.start(question, pid, {"10": str(seconds)})
+        begun = tracer.stdout()
+        done = do()
+        if tracer.stdout() == begun:
+            tracer.ends()
+            held(f"interval for {question}", f"{INTERVALS[-1]} s", f"{seconds} s")
+            return tracer.stdout(), done
+        tracer.ends()
+    pytest.fail(f"the work took more than {INTERVALS[-1]} s")
 
 
 def counts(output):
@@ -98,13 +116,12 @@ def test_lifetimes(lines):
 
 
 @pytest.mark.line("sizes, a histogram")
-def test_sizes(lab, lines):
-    puppet = exact_puppet(lab)
-    tracer = lines.start("sizes, a histogram", puppet.target_pid, {"10": "4"})
-    puppet.ask(CHURN)
-    puppet.ask(KEEP)
-    tracer.ends()
-    assert histogram(tracer.stdout()) == {1024: CHURNED_SAMPLES, 64: KEPT_SAMPLES}, tracer.stdout()
+def test_sizes(lab, lines, held):
+    def work():
+        puppet = exact_puppet(lab)
+        return puppet.target_pid, lambda: (puppet.ask(CHURN), puppet.ask(KEEP))
+    output, _ = in_one_interval(lines, "sizes, a histogram", work, held)
+    assert histogram(output) == {1024: CHURNED_SAMPLES, 64: KEPT_SAMPLES}, output
 
 
 @pytest.mark.line("allocation rate, each second")
@@ -112,14 +129,15 @@ def test_allocation_rate(lab, lines, held):
     puppet = exact_puppet(lab)
     tracer = lines.start("allocation rate, each second", puppet.target_pid, {"10": ENDLESS})
     repeat_until(lambda: round_is_seen(puppet, tracer), "a round within one second", held)
-    end(tracer)
+    calls = [int(number) for number in re.findall(r"(?m)^\t(\d+) +total calls$", end(tracer))]
+    assert max(calls) == SHORT_SAMPLES, "no second has more than a round"
 
 
 def round_is_seen(puppet, tracer):
     before = len(tracer.stdout())
-    puppet.ask(CHURN)
+    puppet.ask(SHORT_CHURN)
     wait_until(lambda: len(re.findall(r"\[\d\d:\d\d:\d\d\]", tracer.stdout()[before:])) > 2, "two seconds are over")
-    return re.search(rf"^\t{CHURNED_SAMPLES} +total calls$", tracer.stdout()[before:], re.MULTILINE)
+    return re.search(rf"^\t{SHORT_SAMPLES} +total calls$", tracer.stdout()[before:], re.MULTILINE)
 
 
 @pytest.mark.line("leak suspects: allocated, not freed meanwhile")
@@ -130,14 +148,14 @@ def test_leak_suspects(lines):
 
 
 @pytest.mark.line("top threads")
-def test_top_threads(lab, lines):
-    workers = exact_workers(lab)
-    tracer = lines.start("top threads", workers.target_pid, {"10": "4"})
-    threads = workers.ask("go").split()
-    tracer.ends()
-    found = dict(re.findall(r"^\t(\d+) +bpf_get_current_pid_tgid\(\) = (\d+)$", tracer.stdout(), re.MULTILINE))
+def test_top_threads(lab, lines, held):
+    def work():
+        workers = exact_workers(lab)
+        return workers.target_pid, lambda: workers.ask("go").split()
+    output, threads = in_one_interval(lines, "top threads", work, held)
+    found = dict(re.findall(r"^\t(\d+) +bpf_get_current_pid_tgid\(\) = (\d+)$", output, re.MULTILINE))
     assert [thread for _, thread in sorted(found.items()) if thread in threads] == threads
-    assert {"1000", "2000", "3000"} <= set(found), tracer.stdout()
+    assert {"1000", "2000", "3000"} <= set(found), output
 
 
 @pytest.mark.line("one stack's sizes")
