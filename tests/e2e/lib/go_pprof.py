@@ -21,5 +21,6 @@ def words():
     with open(os.path.join(folder, "go-cache.lock"), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         # It prints its help with status 2.
-        subprocess.run([*command, "-h"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_COMPILE_SECONDS, check=False)
+        subprocess.run([*command, "-h"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_COMPILE_SECONDS,
+                       check=False)
     return command

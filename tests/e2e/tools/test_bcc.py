@@ -12,8 +12,8 @@ import pytest
 import control
 from harness import LIBRARY, wait_until
 from one_liners import (BCC, CHURN, CHURNED_SAMPLES, ENDLESS, KEEP, KEPT_BYTES, KEPT_SAMPLES, SAMPLED, SAMPLED_BYTES,
-                        SAMPLED_ERROR, SAMPLED_KEEP, SHORT_CHURN, SHORT_SAMPLES, Lines, end, exact_puppet, exact_workers, histogram, questions,
-                        marked_questions, repeat_until, through)
+                        SAMPLED_ERROR, SAMPLED_KEEP, SHORT_CHURN, SHORT_SAMPLES, Lines, end, exact_puppet, exact_workers,
+                        histogram, questions, marked_questions, repeat_until, through)
 
 
 # Each tool compiles with clang at its start. test_bpftrace.py has the same questions.

@@ -11,8 +11,9 @@ import pytest
 import control
 from harness import LIBRARY, PATIENCE_SECONDS, ROOT, wait_until
 from one_liners import (BPFTRACE, CHURN, CHURNED_BYTES, CHURNED_SAMPLES, ENDLESS, KEEP, KEPT_BYTES, KEPT_SAMPLES,
-                        SAMPLED, SAMPLED_BYTES, SAMPLED_ERROR, SAMPLED_KEEP, SHORT_BYTES, SHORT_CHURN, SHORT_SAMPLES, Lines, by_stack, end, exact_puppet,
-                        exact_workers, histogram, listens, questions, marked_questions, repeat_until, through)
+                        SAMPLED, SAMPLED_BYTES, SAMPLED_ERROR, SAMPLED_KEEP, SHORT_BYTES, SHORT_CHURN, SHORT_SAMPLES,
+                        Lines, by_stack, end, exact_puppet, exact_workers, histogram, listens, questions,
+                        marked_questions, repeat_until, through)
 
 SCRIPTS = ("bytes_by_stack", "old_objects", "lifetimes", "sizes", "allocation_rate", "leak_suspects", "top_threads",
            "stack_sizes", "high_water", "dump_events")
