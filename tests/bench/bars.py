@@ -73,6 +73,14 @@ def _pauses(result):
     yield "seconds for a dump, of each 100,000 call paths", result["steps"]["heaptap dump"]["seconds"] * 1e5 / result["paths"], 1
 
 
+def _page(result):
+    for name, milliseconds in result["ready"].items():
+        yield f"ms until a page is drawn: {name}", milliseconds, 1000
+    yield "ms of a frame of a page with 100,000 paths", statistics.median(result["frames"]), 1000 / 60
+    slowest = max(result["changes"], key=result["changes"].get)
+    yield f"ms of a change of a page with 400,000 blocks ({slowest})", result["changes"][slowest], 1000
+
+
 def _guest(result):
     for host, by_way in result["nanoseconds"].items():
         means = {way: statistics.fmean(one) for way, one in by_way.items()}
@@ -83,7 +91,7 @@ def _guest(result):
 
 BARS = {"instructions": _instructions, "recording": _recording, "gigabyte": _gigabyte, "large": _large, "latency": _latency,
         "threads": _threads, "returned": _returned, "programs": _programs, "guest": _guest, "collector": _collector,
-        "pauses": _pauses}
+        "pauses": _pauses, "page": _page}
 
 
 def print_bars(results):
