@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MALLOC_CONF that is very long or contains any byte: one line for each error, and the program goes on. The invalid
-strings and jemalloc's messages are in the tables of tests/differential/.
+"""MALLOC_CONF that is very long or contains any byte: one line for each error, and the program goes on. The tables of
+tests/differential/ compare other long and invalid strings with jemalloc.
 """
 
 import os
@@ -23,14 +23,12 @@ def lines_said(lab, conf):
 
 
 @pytest.mark.parametrize("conf, lines", (
-    pytest.param("k" * OPTION_BYTES + ":1", 1, id="key"), pytest.param("k" * OPTION_BYTES, 1, id="no value"),
+    pytest.param("k" * OPTION_BYTES, 1, id="no value"),
     pytest.param("lg_prof_sample:" + "1" * OPTION_BYTES, 1, id="number"),
-    pytest.param("prof_prefix:" + "/p" * (OPTION_BYTES // 2), 0, id="prefix"),
-    pytest.param("prof:true," * (OPTION_BYTES // 10) + "prof:true", 0, id="good pairs"),
-    pytest.param("," * OPTION_BYTES, 1, id="commas"), pytest.param(":" * OPTION_BYTES, 1, id="colons"),
+    pytest.param(":" * OPTION_BYTES, 1, id="colons"),
     pytest.param("a:b," * (OPTION_BYTES // 4) + "a:b", OPTION_BYTES // 4 + 1, id="bad pairs")))
 def test_64_kib_of_options(lab, conf, lines):
-    """64 KiB of one key, of one value, of valid pairs, of invalid pairs."""
+    """64 KiB of one word, of one number, of invalid pairs."""
     assert lines_said(lab, conf) == lines
 
 

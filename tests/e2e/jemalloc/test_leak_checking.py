@@ -8,6 +8,8 @@ Everything is recorded (lg_prof_sample:0): no error bounds.
 import re
 import xml.etree.ElementTree
 
+import pytest
+
 from allocators import SAYS, jeprof, jeprof_table, said, text_of_pdf
 from harness import target
 
@@ -21,8 +23,13 @@ TOP_LIST = {
 }
 
 
-def leak(lab, allocator):
-    """The wiki's command line; the path of its final dump."""
+@pytest.fixture
+def leak(recordings, allocator):
+    """The wiki's command line under an allocator, once; the path of its final dump."""
+    return recordings.once(type(allocator), lambda lab: record(lab, lab.checked(type(allocator)(lab))))
+
+
+def record(lab, allocator):
     process = allocator.shell("MALLOC_CONF=prof_leak:true,lg_prof_sample:0,prof_final:true "
                               f"LD_PRELOAD={allocator.library} {target('wiki_leak')}")
     process.ends()
@@ -36,29 +43,29 @@ def leak(lab, allocator):
     return dump.path
 
 
-def test_top_list(lab, allocator):
+def test_top_list(lab, allocator, leak):
     """jeprof --show_bytes --text: the same rows as under jemalloc, except for jemalloc's own C++ library."""
-    rows, whole = jeprof_table(lab, target("wiki_leak"), leak(lab, allocator))
+    rows, whole = jeprof_table(lab, target("wiki_leak"), leak)
     assert whole == BOTH + allocator.noise_bytes
     own = {name: row for name, row in rows.items()
            if name not in allocator.noise_functions and not name.startswith("std::")}
     assert own == TOP_LIST
 
 
-def test_call_graph_as_pdf(lab, allocator):
+def test_call_graph_as_pdf(lab, leak):
     path = lab.path("w.pdf")
     with open(path, "wb") as file:
-        file.write(jeprof(lab, "--show_bytes", "--pdf", target("wiki_leak"), leak(lab, allocator)))
+        file.write(jeprof(lab, "--show_bytes", "--pdf", target("wiki_leak"), leak))
     pages, text = text_of_pdf(path)
     assert pages == 1
     for word in ("do_something", "do_something_else", "main", str(SOMETHING), str(SOMETHING_ELSE)):
         assert re.search(rf"\b{word}\b", text), text
 
 
-def test_call_graph_as_svg(lab, allocator):
+def test_call_graph_as_svg(lab, leak):
     """The output is XML with the functions as nodes and edges from main to both."""
     svg = xml.etree.ElementTree.fromstring(
-        jeprof(lab, "--show_bytes", "--svg", target("wiki_leak"), leak(lab, allocator)))
+        jeprof(lab, "--show_bytes", "--svg", target("wiki_leak"), leak))
     space = {"svg": "http://www.w3.org/2000/svg"}
     assert svg.tag == f"{{{space['svg']}}}svg"
     nodes, edges = {}, []

@@ -8,6 +8,7 @@ import os
 import re
 
 from harness import target
+from heap_v2 import Dump
 
 SUMMARY = "Leak approximation summary: ~6926352 bytes, ~120 objects, >= 2 contexts"
 
@@ -52,12 +53,9 @@ def test_google_pprof(lab):
     os.unlink(path)  # not in the format that is checked after each test
 
 
-def test_jeprof_knows_the_thread(lab):
-    session = lab.heaptap("run", "--exact", "--", target("wiki_leak"))
-    session.ends()
-    (dump,) = lab.dumps()
-    (thread,) = dump.read().threads
-    assert_two_leaks(lab.reader("jeprof", "--text", f"--thread={thread}", target("wiki_leak"), dump.path))
+def test_jeprof_knows_the_thread(lab, leak):
+    (thread,) = Dump(leak).threads
+    assert_two_leaks(lab.reader("jeprof", "--text", f"--thread={thread}", target("wiki_leak"), leak))
 
 
 def test_the_wiki_s_own_way(lab):

@@ -83,14 +83,15 @@ def test_heap_profile(lab, allocator):
     assert [name for name in os.listdir(lab.folder) if name.startswith("heap_profile")] == []
 
 
+@pytest.mark.without_bpf
 @pytest.mark.parametrize("conf, before, activated, dumped", (
     ("prof:false", state(False, False, False), error(errno.ENOENT), error(errno.ENOENT)),
     ("prof:true", state(True, True, True), ACTIVATED, None),
     ("prof:true,prof_thread_active_init:false", state(True, True, False), ACTIVATED, None)),
     ids=["off", "on", "threads off"])
-def test_options(allocator, conf, before, activated, dumped):
+def test_options(library, conf, before, activated, dumped):
     """prof off, on, and with prof_thread_active_init off: the same state and errors as under jemalloc."""
-    endpoints = serve(allocator, conf + ",lg_prof_sample:0")
+    endpoints = serve(library, conf + ",lg_prof_sample:0")
     assert endpoints.get(PROFILE) == before
     assert endpoints.get(PROFILE + "?active=false") == DEACTIVATED
     assert endpoints.get(PROFILE + "?active=true") == activated
@@ -138,10 +139,11 @@ def test_workflow(lab, allocator):
     assert grown["application_keep"][1] == 30 * BLOCK
 
 
+@pytest.mark.without_bpf
 @pytest.mark.parametrize("profiling", (True, False))
-def test_memory_json(allocator, profiling):
+def test_memory_json(library, profiling):
     """Parses memory.json and checks the application's totals, with profiling and without."""
-    endpoints = serve(allocator, f"prof:{str(profiling).lower()}")
+    endpoints = serve(library, f"prof:{str(profiling).lower()}")
     endpoints.get(f"/application/keep?blocks=160&size={BLOCK}")
     answer = endpoints.get(MEMORY)
     assert (answer.status, answer.type) == (200, "application/json")

@@ -2,7 +2,8 @@
 """Allocators under which a test runs: Debian's jemalloc, which proves that an expectation is right, and heaptap with a
 collector, which must meet it.
 
-A test that takes the fixture `allocator` runs once under each; one that takes `heaptap` runs under heaptap only.
+A test that takes the fixture `allocator` runs once under each; one that takes `heaptap` runs under heaptap only. One that
+takes `library` runs under each without a collector, for what the library does alone (jemalloc/conftest.py).
 """
 
 import os
@@ -61,13 +62,8 @@ class Allocator:
         assert left == []
 
 
-class Jemalloc(Allocator):
-    """Debian's jemalloc is linked with libstdc++, whose start allocates one block of 72704 bytes (class 81920): one more
-    call path than the program's own."""
-
-    library = JEMALLOC
-    noise_objects, noise_bytes, noise_contexts = 1, 81920, 1
-    noise_functions = {"_dl_init", "_dl_start_user", "call_init"}
+class _Preloaded(Allocator):
+    """Programs that are started with the library `library` and with no collector."""
 
     def start(self, *command, conf="", env=None, **options):
         """Starts a program with this MALLOC_CONF; `talks` as in harness.Process."""
@@ -77,6 +73,19 @@ class Jemalloc(Allocator):
     def shell(self, line, **options):
         """A documented command line, with the path of the library replaced."""
         return self.lab.program("sh", "-c", line, **options)
+
+
+class HeaptapAlone(_Preloaded):
+    library = LIBRARY
+
+
+class Jemalloc(_Preloaded):
+    """Debian's jemalloc is linked with libstdc++, whose start allocates one block of 72704 bytes (class 81920): one more
+    call path than the program's own."""
+
+    library = JEMALLOC
+    noise_objects, noise_bytes, noise_contexts = 1, 81920, 1
+    noise_functions = {"_dl_init", "_dl_start_user", "call_init"}
 
 
 class Heaptap(Allocator):
