@@ -13,7 +13,7 @@ import pytest
 
 from allocators import KI, MI, assert_answers, jeprof, jeprof_table, said, total
 from symbols import live
-from harness import target
+from harness import target, wait_until
 
 # The wiki's program allocates 6926352 bytes in all, so 6 dumps; its largest block is 39 * 4 KiB, class 160 KiB.
 ALLOCATED, LARGEST = 6926352, 160 * KI
@@ -21,6 +21,12 @@ ALLOCATED, LARGEST = 6926352, 160 * KI
 # A fixed seed, so that heaptap's sampled test always gives the same result. jemalloc needs no seed: it counts all
 # allocated bytes, and only checks the count when a sample is due.
 SEED = {"HEAPTAP_CONF": "prof_seed:20"}
+
+
+@pytest.fixture
+def dumps(recordings, allocator):
+    """Of the wiki's program, which runs once under an allocator."""
+    return recordings.once(type(allocator), lambda lab: leak_by_intervals(lab.checked(type(allocator)(lab))))
 
 
 def leak_by_intervals(allocator):
@@ -31,18 +37,16 @@ def leak_by_intervals(allocator):
     return allocator.own_dumps()
 
 
-def test_every_mebibyte(allocator):
+def test_every_mebibyte(dumps):
     """Six files, numbered in order, each with the live memory of its moment."""
-    dumps = leak_by_intervals(allocator)
     assert [os.path.basename(dump.path) for dump in dumps] == [
         f"jeprof.out.{dumps[0].pid}.{k}.i{k}.heap" for k in range(ALLOCATED // MI)]
     for k, dump in enumerate(dumps):
         assert abs(dump.read().total.bytes - (k + 1) * MI) <= LARGEST, dump.path
 
 
-def test_growth_between_two(lab, allocator):
+def test_growth_between_two(lab, dumps):
     """jeprof --base shows the allocations between two dumps by function, in agreement with the dumps."""
-    dumps = leak_by_intervals(allocator)
     first, last = dumps[0], dumps[-1]
     rows, growth = jeprof_table(lab, f"--base={first.path}", target("wiki_leak"), last.path)
     assert growth == last.read().total.bytes - first.read().total.bytes
@@ -53,6 +57,34 @@ def test_growth_between_two(lab, allocator):
         assert grown > 2 * MI
     shrunk = jeprof(lab, "--text", "--show_bytes", f"--base={last.path}", target("wiki_leak"), first.path).decode()
     assert total(shrunk) == -growth
+
+
+# Blocks of 640 KiB, which is a size class, and the numbers of them after which another whole mebibyte was allocated. If an
+# interval began with the dump before, each second block would be followed by one.
+GRID_BLOCK = 640 * KI
+GRID = [n for n in range(1, 17) if n * GRID_BLOCK // MI > (n - 1) * GRID_BLOCK // MI]
+
+
+def test_the_grid(allocator):
+    """Marks are whole mebibytes from the start, not from the last dump. Other memory, below 100 KiB, moves no dump to
+    another block."""
+    process = allocator.puppet("prof:true,prof_prefix:grid,lg_prof_interval:20,lg_prof_sample:0")
+    assert_answers(process, (f"keep {GRID[-1]} {GRID_BLOCK}", f"kept {GRID[-1]}"))
+    process.ends()
+    kept = [live(dump.read(), "keep_blocks")[0] for dump in allocator.own_dumps()]
+    # The allocation that passes a mark writes the dump before or after it counts itself.
+    assert kept in (GRID, [n - 1 for n in GRID])
+
+
+def test_the_grid_of_the_collector(lab):
+    """The same for heaptap run --interval, block by block."""
+    session = lab.puppet_under_heaptap("--exact", "--interval", "1M")
+    for n in range(1, GRID[-1] + 1):
+        assert session.ask(f"keep 1 {GRID_BLOCK}") == "kept 1"
+        due = len([mark for mark in GRID if mark <= n])
+        wait_until(lambda count=due: len(lab.dumps(kind="i")) >= count, f"{due} dumps after {n} blocks")
+    session.ends()
+    assert [live(dump.read(), "keep_blocks")[0] for dump in lab.dumps(kind="i")] == GRID
 
 
 def test_sampled(allocator):
