@@ -16,6 +16,8 @@ from harness import GUEST, PATIENCE_SECONDS, environment, wait_until
 from programs import POSTGRES
 
 RATE = ("--lg-sample", "16")
+# Nothing below depends on which allocations are samples; the seed is fixed all the same.
+SEED = {"HEAPTAP_CONF": "prof_seed:1"}
 NODE = """
 const lines = require("readline").createInterface({input: process.stdin});
 let done = false, rounds = 0;
@@ -57,7 +59,7 @@ class Postgres:
                         "--no-instructions"], check=True, stdout=subprocess.DEVNULL, cwd=self._folder,
                        env=environment(self._folder))
         self.server = lab.program(*self._as_nobody, f"{POSTGRES}/postgres", "-D", data, "-k", self._folder, "-h", "", "-F",
-                                  env={"LD_PRELOAD": f"{library} {guests.HOSTS['tcmalloc']}"}, cwd=self._folder)
+                                  env={"LD_PRELOAD": f"{library} {guests.HOSTS['tcmalloc']}", **SEED}, cwd=self._folder)
         wait_until(lambda: self.sql("select 1") == "1", "PostgreSQL answers")
         self.bench("-i", "-s", "1").ends()
 
@@ -75,7 +77,7 @@ class Redis:
         self._lab = lab
         self._socket = lab.path("redis.sock")
         self.server = lab.program("redis-server", "--port", "0", "--unixsocket", self._socket, "--save", "", "--dir",
-                                  lab.folder, env={"LD_PRELOAD": GUEST})
+                                  lab.folder, env={"LD_PRELOAD": GUEST, **SEED})
         wait_until(lambda: self.ask("ping") == "PONG", "redis answers")
 
     def ask(self, *arguments):
@@ -87,10 +89,37 @@ class Redis:
                                  "-t", "set,get,lpush,lrange_100,hset,zadd")
 
 
+class Recorded:
+    """The samples of programs under load, by command. How fast they come depends on the machine, so a wait goes on while a
+    program gains samples, however slowly."""
+
+    ENOUGH = 100
+
+    def __init__(self, daemon):
+        self._daemon = daemon
+        self.samples = {}
+
+    def _look(self):
+        for entry in self._daemon.processes().values():
+            command = entry["command"]
+            self.samples[command] = max(entry["samples"], self.samples.get(command, 0))
+
+    def wait(self, commands):
+        """Until a process of each command has enough samples. Fails if none of those that have fewer gains one."""
+        def behind():
+            return {command: self.samples.get(command, 0) for command in commands if self.samples.get(command, 0) <= self.ENOUGH}
+
+        def gains(before):
+            self._look()
+            return any(self.samples.get(command, 0) > count for command, count in before.items())
+        while missing := behind():
+            wait_until(lambda before=missing: gains(before), f"one of {missing} gains a sample")
+
+
 def assert_compiles(lab):
     """clang gives the same object, with the guest and without."""
     objects = []
-    for number, env in enumerate(({}, guests.preload("mimalloc"))):
+    for number, env in enumerate(({}, {**guests.preload("mimalloc"), **SEED})):
         lab.program("clang++", "-O1", "-c", lab.path("source.cc"), "-o", f"{number}.o", env=env).ends(seconds=PATIENCE_SECONDS)
         with open(lab.path(f"{number}.o"), "rb") as file:
             objects.append(file.read())
@@ -104,20 +133,16 @@ def test_a_collector_comes_and_goes(lab, new_daemon, held):
     bench = postgres.bench("-c", "4", "-T", "1000", "-n")
     load = redis.load()
     scripts = [lab.program("/usr/bin/python3", "-c", PYTHON, talks=True,
-                           env={**guests.preload("glibc"), "PYTHONMALLOC": "malloc"}),
-               lab.program("node", "-e", NODE, talks=True, env=guests.preload("mimalloc"))]
+                           env={**guests.preload("glibc"), **SEED, "PYTHONMALLOC": "malloc"}),
+               lab.program("node", "-e", NODE, talks=True, env={**guests.preload("mimalloc"), **SEED})]
     names = {"redis-server", "postgres", "python3", "node"}
-    samples = []
+    recorded = []
     for _ in range(2):
         daemon = new_daemon(*RATE)
         daemon.start()
-
-        def recorded():
-            """The commands of processes with samples of this recording."""
-            return {entry["command"] for entry in daemon.processes().values() if entry["samples"] > 100}
-        wait_until(lambda: names <= recorded(), f"all of {names} have samples")
+        recorded.append(Recorded(daemon))
+        recorded[-1].wait(names)
         assert_compiles(lab)
-        samples.append(sum(entry["samples"] for entry in daemon.processes().values()))
         daemon.end()
         assert all(process.alive() for process in (redis.server, postgres.server, bench, load, *scripts))
     for process in scripts:
@@ -137,4 +162,5 @@ def test_a_collector_comes_and_goes(lab, new_daemon, held):
                         "(select count(*) > 100 from pgbench_history)") == "t|t"
     postgres.server.signal(signal.SIGINT)
     postgres.server.ends()
-    held("samples of programs under load, two recordings", "> 800", " and ".join(map(str, samples)))
+    held("samples of programs under load, two recordings", "> 800",
+         " and ".join(str(sum(one.samples.values())) for one in recorded))

@@ -146,7 +146,7 @@ def test_tables_of_a_process(lab):
 
 def test_of_a_process(lab):
     """A process that can be recorded, and one without the library."""
-    puppet = lab.preloaded_puppet(env={"MALLOC_CONF": "lg_prof_sample:12"})
+    puppet = lab.preloaded_puppet(env={"MALLOC_CONF": "lg_prof_sample:12", "HEAPTAP_CONF": "prof_seed:1"})
     result = doctor("-p", str(puppet.target_pid))
     assert result.returncode == 0, result.stdout
     allocator = rf"(?m)^ok +sampled allocator +{re.escape(LIBRARY)}, lg_prof_sample 12, prof\.active true$"

@@ -41,7 +41,7 @@ def test_same_output(lab, place, name):
 
     def profiled(command, **options):
         return programs.Profiled(lab.heaptap("run", "-o", lab.path("profile"), "--lg-sample", "12", "--", *command,
-                                    binary=f"{place}/heaptap", **options))
+                                    binary=f"{place}/heaptap", env={"HEAPTAP_CONF": "prof_seed:1"}, **options))
 
     def run(start):
         return programs.run(name, lab.folder, start)[0]

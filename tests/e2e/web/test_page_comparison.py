@@ -169,7 +169,7 @@ def test_what_cannot_be_compared(lab, browser, daemon):
 def test_other_periods(lab, browser, daemon):
     """Two processes that are sampled differently can be compared; the page says so."""
     fine = keeping_puppet(lab, count=200)
-    coarse = lab.preloaded(lab.copy("puppet", "coarse"), talks=True)
+    coarse = lab.preloaded(lab.copy("puppet", "coarse"), talks=True, env={"HEAPTAP_CONF": "prof_seed:1"})
     coarse.answer()
     daemon.wait_recorded(coarse.pid)
     wait_until(lambda: daemon.processes()[coarse.pid]["lg_sample"] == 12, "the rate of the rule")
