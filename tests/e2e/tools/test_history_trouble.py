@@ -7,12 +7,15 @@ Recording is exact; error bounds: none.
 import os
 import sqlite3
 import subprocess
+import time
 
 import pytest
 
 from harness import wait_until
+from heap_v2 import Dump
 from history import SIZE, database, document, start, wait_known, wait_live
 from lab import assert_one_clear_line
+from symbols import kept
 
 ARGUMENTS = ["--exact", "--history-interval", "100ms"]
 
@@ -40,12 +43,18 @@ def test_goes_on_after_kill_9(lab, daemon):
 
 
 def test_ends_that_no_daemon_saw(lab, daemon):
+    """Such a process ended, for all that is known, at its last point, and nobody knows how."""
     puppet = start(lab, daemon)
     wait_known(daemon, puppet.pid)
     daemon.kill()
     puppet.ends()
+    before_the_next = time.time()
     daemon.start()
     wait_until(lambda: document(daemon, puppet.pid)["processes"][0]["ended"] is not None, "its end is noticed")
+    shown = document(daemon, puppet.pid)
+    ended = shown["processes"][0]["ended"]
+    assert ended == shown["points"][-1]["time"] <= before_the_next
+    assert [(mark["kind"], mark["text"], mark["time"]) for mark in shown["marks"][1:]] == [("end", "", ended)]
 
 
 def test_a_corrupt_database_is_set_aside(lab, daemon):
@@ -67,6 +76,7 @@ def test_a_corrupt_database_is_set_aside(lab, daemon):
 def test_damage_while_the_daemon_runs(lab, daemon):
     """A reader finds it; the recording goes on."""
     puppet = start(lab, daemon)
+    puppet.ask(f"keep 20 {SIZE}")
     wait_known(daemon, puppet.pid)
     with sqlite3.connect(database(daemon)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -77,7 +87,14 @@ def test_damage_while_the_daemon_runs(lab, daemon):
                or "is corrupt" in daemon.process.stderr(), "the damage is noticed")
     daemon.wait_said("is corrupt")
     wait_known(daemon, puppet.pid)
+    # Nothing is lost of what is recorded, the damaged file is kept, and the new one goes on.
     daemon.dump(puppet.pid, lab.path("still.prof"))
+    assert kept(Dump(lab.path("still.prof"))) == 20
+    with open(database(daemon) + ".corrupt", "rb") as file:
+        assert file.read(8192) == b"\x5a" * 8192
+    puppet.ask(f"keep 10 {SIZE}")
+    wait_live(daemon, puppet.pid, daemon.processes()[puppet.pid]["live_bytes"])
+    assert len([line for line in daemon.process.lines() if "is corrupt" in line]) == 1
 
 
 def test_full_disk(lab, start_daemon):

@@ -6,7 +6,6 @@ Recording is exact; error bounds: none.
 
 import html
 import os
-import signal
 import subprocess
 
 import pytest
@@ -45,7 +44,10 @@ class Terminal:
         return self._tmux("capture-pane", "-p")
 
     def wait(self, text):
-        wait_until(lambda: text in self.screen(), f"the screen shows {text!r}")
+        try:
+            wait_until(lambda: text in self.screen(), f"the screen shows {text!r}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it shows:\n{self.screen()}") from None
         return self.screen()
 
     def wait_without(self, text):
@@ -148,29 +150,44 @@ def test_growth_and_pause(lab, daemon, puppets, terminal):
     wait_until(lambda: pids(top.screen())[:1] == [large.pid], "it goes on")
 
 
-@pytest.mark.parametrize("width, height", ((40, 10), (20, 5), (200, 50)))
-def test_sizes(lab, daemon, puppets, terminal, width, height):
+@pytest.mark.parametrize("width, height, columns", (
+    (40, 10, "PID COMMAND LIVEv GROWTH"), (20, 5, "PID COMMAND"), (200, 50, "PID COMMAND LIVEv GROWTH/m PEAK ALLOC/s LOST")))
+def test_sizes(lab, daemon, puppets, terminal, width, height, columns):
+    """Both rows, with the columns that there is room for; keys in the last line."""
     top = terminal(daemon)
     top.wait("puppet")
+    rows = [puppets[1].pid, puppets[0].pid]
     top.resize(width, height)
-    wait_until(lambda: len(top.screen().splitlines()) <= height and "heaptap top" in top.screen(), "drawn again")
+
+    def is_drawn():
+        head, titles, *lines = top.screen().split("\n")[:height]
+        return (head.startswith("heaptap top") and titles.split()[:len(columns.split())] == columns.split()
+                and pids("\n".join(lines)) == rows and lines[-1].startswith("Enter "))
+    wait_until(is_drawn, "drawn again")
     top.type("Enter")
-    top.wait("process")
+    top.wait(f"(PID {rows[0]})")
     top.type("Escape", "q")
     top.wait("status 0")
 
 
 @pytest.mark.parametrize("kind", ("vt100", "ansi", "xterm-256color"))
 def test_kinds_of_terminals(lab, daemon, puppets, terminal, kind):
+    """The same screen in each, without what the terminal does not understand."""
     top = terminal(daemon, kind=kind)
-    top.wait("puppet")
+    wait_until(lambda: pids(top.screen()) == [puppets[1].pid, puppets[0].pid], "both rows")
+    head, *lines = top.screen().splitlines()
+    assert head.startswith("heaptap top") and any(line.split()[:2] == ["PID", "COMMAND"] for line in lines), top.screen()
+    assert all(character.isprintable() for line in lines for character in line)
     top.type("q")
-    top.wait("status 0")
+    screen = top.wait("status 0")
+    assert bool(pids(screen)) == (kind in ("vt100", "ansi")), "others have a second screen, and show the first one again"
 
 
 def test_one_process(lab, daemon, puppets, terminal):
     top = terminal(daemon, str(puppets[0].pid))
-    top.wait("who holds most:")
+    screen = top.wait("who holds most:")
+    assert f"process {puppets[0].pid}" in screen and "keep_blocks" in screen
+    assert str(puppets[1].pid) not in screen
     top.type("q", "q")
     top.wait("status 0")
 
@@ -188,9 +205,14 @@ def test_the_daemon_goes_away(lab, start_daemon, terminal):
     top = terminal(daemon)
     top.wait("puppet")
     daemon.kill()
-    top.wait("no daemon at")
+    screen = top.wait("no daemon at")
+    assert daemon.socket[:40] in screen.replace("\n", "") and pids(screen) == [puppet.pid], "the last figures stay"
     daemon.start()
-    top.wait("the daemon answers again")
+    screen = top.wait("the daemon answers again")
+    assert "no daemon at" not in screen
+    puppet.ask("keep 100 100000")
+    wait_until(lambda: any(line.split()[0] == str(puppet.pid) and "M" in line for line in top.screen().splitlines()
+                           if " puppet" in line), "new figures")
     top.type("q")
     top.wait("status 0")
 
@@ -200,7 +222,9 @@ def test_the_terminal_is_restored(lab, daemon, puppets, terminal):
     top = terminal(daemon, end="; stty -a | tr ' ;' '\\n\\n' | grep -x -e echo -e -echo; read line")
     top.wait("puppet")
     top.type("C-c")
-    wait_until(lambda: "echo" in top.screen().split(), "the shell's answer")
+    wait_until(lambda: {"echo", "-echo"} & set(top.screen().split()), "the shell's answer")
+    assert "-echo" not in top.screen().split()
+    assert not pids(top.screen()), "the screen is as it was before"
 
 
 def test_bad_input(lab, daemon):

@@ -107,13 +107,23 @@ def test_views_and_measures(lab, browser, leak):
     browser.shoot("butterfly")
     browser.choose("Unit", "objects")
     wait_until(lambda: ["0", str(OBJECTS)] == next(row for row in browser.rows() if row[-1] == "main")[:2], "objects")
-    browser.choose("Rows", "line")
-    wait_until(lambda: any("wiki_leak.c:" in name for name in names(browser)), "lines")
-    browser.choose("Rows", "path")
-    wait_until(lambda: any(name.startswith("do_something ← main") for name in names(browser)), "paths")
-    browser.shoot("paths")
-    browser.choose("Rows", "library")
-    wait_until(lambda: names(browser) == ["wiki_leak"], "libraries")
+    # The figures of each kind of rows are those of the report.
+    sums = {}
+    for path in json.loads(run(lab, "report", "--json", leak))["call_paths"]:
+        inner = path["frames"][0]
+        objects = round(path["live"]["objects"])
+        for kind, name in (("line", f"{inner['function']} wiki_leak.c:{inner['line']}"), ("path", inner["function"] + " ← main"),
+                           ("library", "wiki_leak")):
+            sums.setdefault(kind, {}).setdefault(name, 0)
+            sums[kind][name] += objects
+    assert {kind: sorted(figures.values()) for kind, figures in sums.items()} == {
+        "line": [40, 80], "path": [40, 80], "library": [OBJECTS]}
+    for kind, figures in sums.items():
+        browser.choose("Rows", kind)
+        wait_until(lambda of=figures: all(any(row[-1].startswith(name) for row in browser.rows()) for name in of), f"rows: {kind}")
+        shown = {name: next(row for row in browser.rows() if row[-1].startswith(name))[0] for name in figures}
+        assert shown == {name: str(objects) for name, objects in figures.items()}
+        browser.shoot(f"rows_{kind}")
 
 
 def test_a_link_shows_the_same(lab, browser, leak):
@@ -148,7 +158,8 @@ def test_folded_frames(lab, browser, callers):
 
 def test_a_server(lab, browser):
     """Debian's redis under load, as README shows it."""
-    programs.redis(lab.folder, lambda command: lab.heaptap("run", "--lg-sample", "12", "--", *command))
+    programs.redis(lab.folder, lambda command: lab.heaptap("run", "--lg-sample", "12", "--", *command,
+                                                             env={"HEAPTAP_CONF": "prof_seed:1"}))
     (dump,) = lab.dumps(kind="f")
     browser.open(page_of(lab, dump.path))
     browser.wait(".flame canvas")

@@ -126,17 +126,27 @@ def test_a_slow_click(lab, browser, daemon):
     wait_known(daemon, puppet.pid)
     browser.open(address_of(daemon))
     wait_row(browser, puppet.pid)
-    row = browser.script("return [...document.querySelectorAll('tbody tr')].find(row => row.cells[0].textContent === arguments[0])",
-                         str(puppet.pid))
+    # A place, because the table may be drawn anew until the button is down.
+    place = browser.script("const box = [...document.querySelectorAll('tbody tr')].find(row => row.cells[0].textContent === arguments[0])"
+                           ".cells[0].getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2].map(Math.round)",
+                           str(puppet.pid))
     answers = "return performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('/processes.json')).length"
     before = browser.script(answers)
-    ActionChains(browser.driver).click_and_hold(row).perform()
+    browser.script(COUNT_DRAWINGS)
+    pressed = ActionChains(browser.driver)
+    pressed.w3c_actions.pointer_action.move_to_location(*place)
+    pressed.w3c_actions.pointer_action.pointer_down()
+    pressed.perform()
+    drawn = browser.script("return window.drawings")
     wait_until(lambda: browser.script(answers) >= before + 2, "new figures")
+    assert browser.script("return window.drawings") == drawn, "the row stays under the mouse"
     ActionChains(browser.driver).release().perform()
     browser.wait_text("h1", f"puppet (PID {puppet.pid})")
+    assert f"pid={puppet.pid}" in browser.driver.current_url
     browser.driver.back()
     browser.wait_text("h1", "Processes")
     wait_drawings(browser, 2)
+    assert str(puppet.pid) in pids(browser)
     browser.open("about:blank")
 
 
