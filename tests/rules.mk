@@ -19,6 +19,7 @@ include tests/e2e/rules.mk
 include tests/differential/rules.mk
 include tests/programs/rules.mk
 include tests/bench/rules.mk
+include tests/lib/rules.mk
 -include tests/lint.mk
 
 # Unit tests of the collector: one program. The allocator's are under tests/allocator/, with its sanitizer builds.
@@ -92,7 +93,7 @@ SANITIZED_PROGRAMS = $(TSAN)/unit_tests $(ASAN)/unit_tests
 # Tests of eBPF programs watch the whole machine, so they run one after the other. Tests that only compute run in parallel
 # with them, because end-to-end tests mostly wait.
 KERNEL_PHASES := test-e2e test-unit test-instructions test-allocator-preload test-allocator-guest test-differential-small test-jemalloc
-COMPUTING_PHASES := test-web test-allocator-plain test-allocator-asan test-allocator-tsan test-fuzz
+COMPUTING_PHASES := test-lib test-web test-allocator-plain test-allocator-asan test-allocator-tsan test-fuzz
 # What a change has to pass besides `make test`. A program under valgrind dies when another program's probe has put a
 # breakpoint into the library, so sanitized unit tests, which attach probes, are among those that run one by one.
 CI_KERNEL_PHASES := test-unit-tsan test-unit-asan
