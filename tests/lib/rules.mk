@@ -16,3 +16,10 @@ LOAD ?= 4
 test-repeat: all kernel-builds computing-builds ## run tests N=100 times, quiet and beside LOAD=4 busy processes (root); TESTS
 	$(Q)tests/repeat --runs $(N) --load $(LOAD) \
 	  $(or $(TESTS),'phases:$(KERNEL_PHASES) -- $(COMPUTING_PHASES)')
+
+# FAULTS: lists, files or folders whose faults are tried; all if it is empty.
+FAULTS ?=
+
+.PHONY: test-mutations
+test-mutations: all ## put one fault at a time into a copy, and see which test notices (root); FAULTS
+	$(Q)tests/mutations/run $(addprefix --only ,$(FAULTS))
