@@ -2,11 +2,12 @@
 #
 # Fuzzers for the untrusted input of the collector, and for the allocator's environment. Included by tests/rules.mk.
 #
-# Each run replays tests/fuzz/corpus/<fuzzer>/, then fuzzes from there for FUZZ_SECONDS. Inputs that break something go to
-# build/fuzz/crashes, those that reach new code to build/fuzz/<fuzzer>.corpus. `make fuzz-corpus` puts the smallest set
-# with the same coverage into the committed folder.
+# tests/fuzz/corpus/<fuzzer>.tar has the committed inputs. `make test-fuzz` replays them, so the same sources always give the
+# same result; `make fuzz`, which belongs to `make test-long`, also searches from there for FUZZ_SECONDS. Inputs that break
+# something go to build/fuzz/crashes, those that reach new code to build/fuzz/<fuzzer>.corpus. `make fuzz-corpus` puts the
+# smallest set that reaches the same code into the archives.
 
-FUZZ_SECONDS ?= 1
+FUZZ_SECONDS ?= 60
 # Fuzzers that run at once.
 FUZZ_JOBS := 2
 
@@ -34,16 +35,14 @@ $(FUZZERS): $(FUZZ)/%: $(ASAN)/tests/fuzz/%.o $(ASAN)/libcollector.a
 fuzzers: $(FUZZERS)
 
 .PHONY: test-fuzz
-test-fuzz: $(FUZZERS) ## replay the fuzzers' corpora, and fuzz for FUZZ_SECONDS=1 each
-	$(Q)tests/fuzz/run $(FUZZ) $(FUZZ_JOBS) $(FUZZ_SECONDS)
+test-fuzz: $(FUZZERS) ## replay the fuzzers' corpora
+	$(Q)tests/fuzz/run $(FUZZ) $(FUZZ_JOBS) 0
 
-# Longer, also for `make test-long`.
-LONG_FUZZ_SECONDS := $(if $(filter file default,$(origin FUZZ_SECONDS)),60,$(FUZZ_SECONDS))
 LONG_TESTS += fuzz
 
 .PHONY: fuzz
-fuzz: $(FUZZERS) ## the same with FUZZ_SECONDS=60 each
-	$(Q)tests/fuzz/run $(FUZZ) $(FUZZ_JOBS) $(LONG_FUZZ_SECONDS)
+fuzz: $(FUZZERS) ## the same, and search for FUZZ_SECONDS=60 each
+	$(Q)tests/fuzz/run $(FUZZ) $(FUZZ_JOBS) $(FUZZ_SECONDS)
 
 .PHONY: fuzz-corpus
 fuzz-corpus: $(FUZZERS) ## merge build/fuzz into the committed corpora and minimise them
