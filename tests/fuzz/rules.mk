@@ -5,7 +5,8 @@
 # tests/fuzz/corpus/<fuzzer>.tar has the committed inputs. `make test-fuzz` replays them, so the same sources always give the
 # same result; `make fuzz`, which belongs to `make test-long`, also searches from there for FUZZ_SECONDS. Inputs that break
 # something go to build/fuzz/crashes, those that reach new code to build/fuzz/<fuzzer>.corpus. `make fuzz-corpus` puts the
-# smallest set that reaches the same code into the archives.
+# smallest set that reaches the same code into the archives. tests/fuzz/record_worker makes inputs of worker_fuzzer from real
+# messages.
 
 FUZZ_SECONDS ?= 60
 # Fuzzers that run at once.
