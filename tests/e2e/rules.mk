@@ -209,9 +209,17 @@ endef
 test-e2e: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap-guest.so targets ## run end-to-end tests against the real kernel (root); E2E_TESTS
 	$(Q)$(call run_e2e,not slow)
 
-# The slow tests with their full durations, and a table of their results.
-.PHONY: test-long
-test-long: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap-guest.so targets ## run endurance tests and slow end-to-end tests (root)
+# One after the other, also behind one that failed. Other folders add to the list.
+LONG_TESTS += test-long-e2e
+
+.PHONY: test-long test-long-e2e
+test-long: ## run slow tests: endurance, end to end, all of jemalloc's options, fuzzers (root)
 	$(Q)scripts/bootstrap programs
+	$(Q)status=0; \
+	for target in $(LONG_TESTS); do $(MAKE) --no-print-directory $$target || status=1; done; \
+	exit $$status
+
+# The slow tests with their full durations, and a table of their results.
+test-long-e2e: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap-guest.so targets
 	$(Q)rm -f $(BUILD)/long.md
 	$(Q)export HEAPTAP_LONG=1; $(call run_e2e,slow or endurance,--held-table=$(BUILD)/long.md)
