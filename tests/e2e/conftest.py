@@ -47,9 +47,9 @@ pytest.register_assert_rewrite("allocators", "attacks", "books", "daemon", "dump
 
 import allocators  # noqa: E402
 import harness  # noqa: E402
+import machine  # noqa: E402
 from daemon import Daemon  # noqa: E402
 from lab import Lab  # noqa: E402
-from machine import Machine  # noqa: E402
 from memory_cgroup import MemoryCgroup  # noqa: E402
 
 # Shells ignore these signals in background jobs, and programs under test would inherit that.
@@ -59,7 +59,7 @@ for number in (signal.SIGINT, signal.SIGHUP):
 
 # A test that takes longer hangs.
 TEST_LIMIT_SECONDS = 400
-_machine = Machine()
+_machine = machine.Machine()
 _setup_seconds = {}
 _held = []
 
@@ -67,12 +67,27 @@ _held = []
 def pytest_configure(config):
     if config.option.timeout is None:
         config.option.timeout = TEST_LIMIT_SECONDS * harness.TIME_SCALE
+    if config.option.collectonly:
+        return
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker:
+        stop_beside_other_daemons()
     # The process that only hands out tests to others stays where it is.
-    if config.option.collectonly or not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
+    if not is_worker and config.getoption("numprocesses", None):
         return
     harness.PLACE.enter()
     harness.become_subreaper()
     harness.own_copy()
+
+
+def stop_beside_other_daemons():
+    """A daemon that records every process, also those of tests, would make many tests fail. Daemons of tests are
+    restricted, or hold the machine alone."""
+    _machine.take(alone=False)
+    found = machine.daemons_of_everyone()
+    _machine.leave()
+    if found:
+        pytest.exit(f"these daemons record the processes of tests too; end them first: {', '.join(found)}", returncode=1)
 
 
 def pytest_unconfigure():

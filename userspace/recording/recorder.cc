@@ -41,7 +41,7 @@ absl::StatusOr<DumpFolder> OpenFolder(const RecorderOptions& options) {
 }
 
 absl::StatusOr<process::ControlGroups> OpenGroups(const RecorderOptions& options) {
-  if (!options.system_wide.has_value()) return process::ControlGroups();
+  if (!options.system_wide.has_value() || options.system_wide->shall_end) return process::ControlGroups();
   return process::ControlGroups::Open(options.system_wide->groups, HEAPTAP_MAX_GROUPS);
 }
 
@@ -227,14 +227,17 @@ absl::Status Recorder::StartSystemWide() {
     endings_.UseStates(&*states_);
     everyone_->UseStates(&*states_);
   }
-  if (absl::Status status = everyone_->Restrict(); !status.ok()) return status;
+  // At the end nobody else enters.
+  if (!system_wide.shall_end) {
+    if (absl::Status status = everyone_->Restrict(); !status.ok()) return status;
+  }
   for (const std::string& library : system_wide.libraries) {
     absl::StatusOr<bool> attached = AttachFile(library);
     if (!attached.ok()) return attached.status();
     if (!*attached) return absl::InvalidArgumentError(absl::StrCat(library, " contains no sampled allocator"));
   }
   if (books_->adopted()) everyone_->TakeOverBooks();
-  everyone_->RecordRunningProcesses();
+  if (!system_wide.shall_end) everyone_->RecordRunningProcesses();
   allocators_.WaitForAll(kStartPatience);
   everyone_->InspectNewcomers();
   return absl::OkStatus();

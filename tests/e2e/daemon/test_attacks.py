@@ -23,6 +23,9 @@ from daemon import NOBODY_ID
 from harness import LONG, wait_until
 from security import being
 
+# Answers are timed.
+pytestmark = pytest.mark.whole_machine
+
 
 @pytest.fixture
 def attackers(start_daemon):
@@ -72,6 +75,7 @@ def recorded(service, process):
 # Requests pages without end over all connections that a user may have.
 HTTP_FLOOD = """
 import contextlib, http.client, itertools, os, socket, sys
+
 path, method, *pages = sys.argv[1:]
 for first in range(7):
     if os.fork() == 0:

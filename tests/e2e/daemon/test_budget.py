@@ -17,6 +17,9 @@ import pytest
 
 from harness import target, wait_until
 
+# Processor time decides.
+pytestmark = pytest.mark.whole_machine
+
 SIZE = 1024
 RAISED = r"^heaptap: process {} \(\S+\) is now sampled every 2\^(\d+) bytes: {}"
 # No processes of other checkouts are recorded: they would count.

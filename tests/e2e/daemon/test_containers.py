@@ -88,6 +88,7 @@ def test_recorded_symbolised_and_dumped(lab, daemon, new_container):
     assert sum(stack.total.objects for stack in kept) == 100
 
 
+@pytest.mark.whole_machine
 def test_the_second_process_is_exact(lab, daemon, new_container, held):
     """The first process that maps the library is recorded some milliseconds late; the next one from its start."""
     container = new_container()

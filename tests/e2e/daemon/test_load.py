@@ -15,6 +15,9 @@ import symbols
 from daemon import EXACT
 from harness import LONG, target, wait_until
 
+# The collector needs a processor of its own.
+pytestmark = pytest.mark.whole_machine
+
 PROCESSES = 8
 PER_SECOND = 50000
 SECONDS = int(os.environ.get("HEAPTAP_LOAD_SECONDS", "60" if LONG else "2"))

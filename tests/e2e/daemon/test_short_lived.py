@@ -11,6 +11,9 @@ import pytest
 
 from harness import LIBRARY, LONG, PATIENCE_SECONDS, target, wait_until
 
+# The collector needs a processor of its own.
+pytestmark = pytest.mark.whole_machine
+
 COMMAND = "short_lived"
 PER_SECOND = 200
 # The number of processes in seconds at the full pace; the short run is faster.

@@ -186,6 +186,7 @@ def resident_sum_mib(pid):
     return total / 1024
 
 
+@pytest.mark.whole_machine
 @pytest.mark.product
 def test_idle_cost(lab, start_daemon, held):
     """200 quiet processes are recorded."""

@@ -20,6 +20,18 @@ def _open(name):
     return os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=_FOLDER)
 
 
+def daemons_of_everyone():
+    """The command lines, with PIDs, of running heaptap daemons that are not restricted to some processes."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+            words = file.read().split("\0")
+            if os.path.basename(words[0]) == "heaptap" and words[1:2] == ["daemon"] and \
+                    not any(word.startswith(("--cgroup", "--only-library")) for word in words):
+                found.append(f"process {pid} ({' '.join(words).strip()})")
+    return found
+
+
 class Machine:
     """`alone`: whether this process holds the machine exclusively; None if it does not hold it."""
 
