@@ -31,11 +31,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "bpf/books.h"
 #include "bpf/events.h"
 #include "bpf/unwind.h"
 #include "heaptap/contract.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/kernel_error.h"
@@ -242,7 +242,7 @@ class Bench {
       }
       if (!entered) tables_.Refuse(key);
     }
-    errands_.WaitUntil([this] { return !tables_.IsReading(); }, absl::Now() + absl::Minutes(1));
+    errands_.WaitUntil([this] { return !tables_.IsReading(); }, base::Now() + absl::Minutes(1));
   }
 
   const std::string library_;

@@ -2,6 +2,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "userspace/base/accounts.h"
+#include "userspace/base/clock.h"
 
 namespace heaptap::base {
 namespace {
@@ -15,7 +16,7 @@ SubordinateIds Ids() {
 
 TEST(Accounts, AGreedyUserWaits) {
   Accounts accounts(Ids(), kShare, kBurst);
-  const absl::Time begin = absl::FromUnixSeconds(1700000000);
+  const Instant begin = Instant() + absl::Hours(24);
   EXPECT_TRUE(accounts.HasTime(1000, begin));
   accounts.Charge(1000, 2 * kBurst, begin);
   EXPECT_FALSE(accounts.HasTime(1000, begin));
@@ -28,16 +29,16 @@ TEST(Accounts, AGreedyUserWaits) {
 
 TEST(Accounts, AnAccountHoldsABurstAtMost) {
   Accounts accounts(Ids(), kShare, kBurst);
-  const absl::Time begin = absl::FromUnixSeconds(1700000000);
+  const Instant begin = Instant() + absl::Hours(24);
   accounts.Charge(1000, kBurst / 2, begin);
-  const absl::Time later = begin + absl::Hours(1);
+  const Instant later = begin + absl::Hours(1);
   accounts.Charge(1000, kBurst, later);
   EXPECT_FALSE(accounts.HasTime(1000, later));
 }
 
 TEST(Accounts, SubordinateIdsShareTheAccountOfTheirUser) {
   Accounts accounts(Ids(), kShare, kBurst);
-  const absl::Time now = absl::FromUnixSeconds(1700000000);
+  const Instant now = Instant() + absl::Hours(24);
   accounts.Charge(100003, 2 * kBurst, now);
   EXPECT_FALSE(accounts.HasTime(1000, now));
   EXPECT_FALSE(accounts.HasTime(100009, now));
@@ -46,7 +47,7 @@ TEST(Accounts, SubordinateIdsShareTheAccountOfTheirUser) {
 
 TEST(Accounts, RootAndUnknownUsers) {
   Accounts accounts(Ids(), kShare, kBurst);
-  const absl::Time now = absl::FromUnixSeconds(1700000000);
+  const Instant now = Instant() + absl::Hours(24);
   accounts.Charge(0, absl::Hours(1), now);
   EXPECT_TRUE(accounts.HasTime(0, now));
   accounts.Charge(std::nullopt, absl::Hours(1), now);

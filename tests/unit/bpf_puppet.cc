@@ -18,9 +18,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "heaptap/contract.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/kernel_books.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/process/maps.h"
@@ -367,7 +367,7 @@ absl::Status Recording::Attach(uint64_t unwind_bytes) {
                            .name = mapping.path},
                           mapping);
   }
-  errands.WaitUntil([this] { return !tables->IsReading(); }, absl::Now() + absl::Minutes(1));
+  errands.WaitUntil([this] { return !tables->IsReading(); }, base::Now() + absl::Minutes(1));
   constexpr char kOwnFile[] = "/proc/self/exe";
   std::vector<ProbeSite> many;
   for (const auto& [program, probe, site] : sites) {

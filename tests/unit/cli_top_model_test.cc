@@ -3,6 +3,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "userspace/base/clock.h"
 #include "userspace/cli/top_model.h"
 
 namespace heaptap::cli {
@@ -13,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
+base::Instant At(double seconds) { return base::Instant() + absl::Seconds(seconds); }
 
 ProcessSummary Process(pid_t pid, const std::string& command, double live) {
   ProcessSummary process;

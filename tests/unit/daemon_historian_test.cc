@@ -4,12 +4,11 @@
 #include <atomic>
 #include <memory>
 
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/fake_collector.h"
 #include "tests/unit/history_fixture.h"
-#include "userspace/base/processor_time.h"
+#include "tests/unit/support/fake_clock.h"
 #include "userspace/daemon/historian.h"
 #include "userspace/history/timeline.h"
 #include "userspace/worker/crews.h"
@@ -19,15 +18,13 @@ namespace {
 
 using testing::SizeIs;
 
-constexpr absl::Duration kPatience = absl::Seconds(30);
-
 class HistorianTest : public history::HistoryTest {
  protected:
   HistorianTest() {
     collector_.WhenAsked([this](const std::string& call) {
       surveys_ += call == "Survey" || call == "Survey with paths" ? 1 : 0;
       with_paths_ += call == "Survey with paths" ? 1 : 0;
-      if (call == "Survey with paths" && survey_cost_ > absl::ZeroDuration()) Burn(survey_cost_);
+      if (call == "Survey with paths") clock_.Work(survey_cost_);
     });
   }
 
@@ -36,45 +33,48 @@ class HistorianTest : public history::HistoryTest {
         collector_, crews_, HistoryOptions{.path = path_, .interval = kInterval, .patience = patience_});
   }
 
-  // Waits until what the collector says now is written.
-  void WaitForRounds() {
-    // The second one from now began when the first one was over.
-    const int before = surveys_;
-    const absl::Time end = absl::Now() + kPatience;
-    while (surveys_ < before + 3 && absl::Now() < end) absl::SleepFor(kInterval / 5);
-    ASSERT_GE(surveys_, before + 3);
+  // So many further rounds. What the collector says now is written in the first of them.
+  void Rounds(int count) {
+    for (absl::Duration left = EndOfRound(); count > 0; count--) {
+      clock_.Advance(left);
+      left = EndOfRound();
+    }
+  }
+  // Returns when the historian waits for its next round: how long. It waits in a round too, but not long.
+  absl::Duration EndOfRound() {
+    for (;;) {
+      const absl::Duration left = clock_.AwaitWaiterWithin(kInterval);
+      if (left > kInterval / 2) return left;
+      clock_.Advance(left);
+    }
   }
 
-  static void Burn(absl::Duration cost) {
-    const absl::Duration end = base::ThreadProcessorTime() + cost;
-    while (base::ThreadProcessorTime() < end) continue;
-  }
-
-  static profile::SurveyedProcess Surveyed(bool is_changed) {
+  profile::SurveyedProcess Surveyed(bool is_changed) {
     profile::SurveyedProcess process = {.ref = {42, 420},
                                         .command = "server",
                                         .owner = 0,
-                                        .since = absl::Now() - absl::Minutes(1),
+                                        .since = clock_.WallNow() - absl::Minutes(1),
                                         .control_groups = std::vector<std::string>{"/system.slice/shop.service"},
                                         .is_changed = is_changed};
     if (is_changed) process.stacks = {{.stack_id = 7, .live_bytes = 100, .live_objects = 2, .samples = 1}};
     return process;
   }
 
-  static constexpr absl::Duration kInterval = absl::Milliseconds(20);
+  static constexpr absl::Duration kInterval = absl::Seconds(1);
+  FakeClock clock_;
   api::FakeCollector collector_;
   worker::Crews crews_;
   std::atomic<int> surveys_ = 0;
   std::atomic<int> with_paths_ = 0;
   absl::Duration survey_cost_ = {};  // of one with paths
-  absl::Duration patience_ = kPatience;
+  absl::Duration patience_ = 30 * kInterval;
   std::unique_ptr<Historian> historian_;
 };
 
 TEST_F(HistorianTest, WritesWhatASurveySays) {
   collector_.SetSurvey({.processes = {Surveyed(true)}});
   Start();
-  WaitForRounds();
+  Rounds(1);
   const absl::StatusOr<history::Timeline> timeline = Read({.name = "shop"});
   ASSERT_TRUE(timeline.ok()) << timeline.status();
   EXPECT_EQ(timeline->points.back().live_bytes, 100u);
@@ -86,12 +86,12 @@ TEST_F(HistorianTest, WritesWhatASurveySays) {
 TEST_F(HistorianTest, AProcessBeginsWhenItsPathsWereRead) {
   collector_.SetSurvey({.processes = {Surveyed(false)}});
   Start();
-  WaitForRounds();
+  Rounds(1);
   EXPECT_TRUE(absl::IsNotFound(Read({.name = "shop"}).status())) << "not a process that holds nothing";
   collector_.SetSurvey({.processes = {Surveyed(true)}});
-  WaitForRounds();
+  Rounds(1);
   collector_.SetSurvey({.processes = {Surveyed(false)}});
-  WaitForRounds();
+  Rounds(1);
   const absl::StatusOr<history::Timeline> timeline = Read({.name = "shop"});
   ASSERT_TRUE(timeline.ok()) << timeline.status();
   for (const history::TimelinePoint& point : timeline->points) EXPECT_EQ(point.live_bytes, 100u);
@@ -102,8 +102,9 @@ TEST_F(HistorianTest, WaitsForUnfinishedStacks) {
   collector_.SetUnfinished(3);
   collector_.SetSurvey({.processes = {Surveyed(true)}});
   Start();
-  while (surveys_ <= 3) WaitForRounds();
-  WaitForRounds();
+  Rounds(2);
+  EXPECT_THAT(Read({.name = "shop"})->paths, SizeIs(0));
+  Rounds(1);
   const absl::StatusOr<history::Timeline> timeline = Read({.name = "shop"});
   ASSERT_TRUE(timeline.ok()) << timeline.status();
   ASSERT_THAT(timeline->paths, SizeIs(1));
@@ -116,39 +117,43 @@ TEST_F(HistorianTest, WaitsNotForever) {
   patience_ = 3 * kInterval;
   collector_.SetSurvey({.processes = {Surveyed(true)}});
   Start();
-  for (int i = 0; i < 3; i++) WaitForRounds();
+  Rounds(2);
+  EXPECT_THAT(Read({.name = "shop"})->paths, SizeIs(0));
+  Rounds(1);
   const absl::StatusOr<history::Timeline> timeline = Read({.name = "shop"});
   ASSERT_TRUE(timeline.ok()) << timeline.status();
   ASSERT_THAT(timeline->paths, SizeIs(1));
   EXPECT_EQ(timeline->paths[0].frames.at(0).offset, api::FakeCollector::kUnfinishedOffset);
 }
 
-// At 20 ms instead of 10 s, rounds with paths may take a whole core: 2 ms of work need a pause of 2 ms.
+// At a tenth of the usual interval, rounds with paths may take ten times their share of a core: 2 %.
 TEST_F(HistorianTest, PathsAreReadAsOftenAsTheirCostAllows) {
-  survey_cost_ = absl::Milliseconds(2);
+  survey_cost_ = absl::Milliseconds(10);
   collector_.SetSurvey({.processes = {Surveyed(true)}});
   Start();
-  constexpr int kTimes = 5;
-  const absl::Time end = absl::Now() + kPatience;
-  while (with_paths_ < kTimes && absl::Now() < end) absl::SleepFor(kInterval / 5);
-  EXPECT_GE(with_paths_, kTimes);
+  Rounds(5);
+  EXPECT_EQ(with_paths_, 6);
+  EXPECT_EQ(surveys_, 6);
 }
 
 TEST_F(HistorianTest, DearPathsAreReadLessOften) {
-  survey_cost_ = 100 * kInterval;
+  survey_cost_ = absl::Seconds(1);
   collector_.SetSurvey({.processes = {Surveyed(true)}});
   Start();
-  WaitForRounds();
-  EXPECT_LT(with_paths_, surveys_);
+  Rounds(50);
+  EXPECT_EQ(surveys_, 51);
+  EXPECT_EQ(with_paths_, 1);
+  Rounds(1);
+  EXPECT_EQ(with_paths_, 2);
 }
 
 TEST_F(HistorianTest, AnEndIsWrittenOnce) {
   collector_.SetSurvey({.processes = {Surveyed(true)}});
   Start();
-  WaitForRounds();
-  collector_.ended = {{.summary = {.pid = 42, .process_id = 420}, .ended = absl::Now(), .status = 9}};
+  Rounds(1);
+  collector_.ended = {{.summary = {.pid = 42, .process_id = 420}, .ended = clock_.WallNow(), .status = 9}};
   collector_.SetSurvey({});
-  WaitForRounds();
+  Rounds(1);
   const absl::StatusOr<history::Timeline> timeline = Read({.pid = 42});
   ASSERT_TRUE(timeline.ok()) << timeline.status();
   ASSERT_TRUE(timeline->processes[0].ended.has_value());
@@ -170,12 +175,12 @@ TEST_F(HistorianTest, WhoIsNotKnownYetHasNotEnded) {
   process.control_groups.reset();
   collector_.SetSurvey({.processes = {process}});
   Start();
-  WaitForRounds();
+  Rounds(1);
   ASSERT_TRUE(Read({.pid = 42}).ok());
   EXPECT_FALSE(Read({.pid = 42})->processes[0].ended.has_value());
   process.control_groups = std::vector<std::string>();
   collector_.SetSurvey({.processes = {process}});
-  WaitForRounds();
+  Rounds(1);
   EXPECT_FALSE(Read({.pid = 42})->processes[0].ended.has_value());
   const absl::StatusOr<history::Timeline> other = Read({.pid = 43});
   EXPECT_TRUE(absl::IsNotFound(other.status()) || other->processes[0].ended.has_value());

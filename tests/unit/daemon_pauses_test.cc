@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "userspace/base/clock.h"
 #include "userspace/daemon/pauses.h"
 
 namespace heaptap::daemon {
 namespace {
 
-absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
+base::Instant At(double seconds) { return base::Instant() + absl::Seconds(seconds); }
 
 TEST(PausesTest, TheLongestRoundCountsForTenToTwentySeconds) {
   Pauses pauses;

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/memory_channel.h"
+#include "userspace/base/clock.h"
 #include "userspace/http/wire.h"
 
 namespace heaptap::http {
@@ -365,7 +366,8 @@ TEST(ReadAnswerTest, TellsWhereARedirectionLeads) {
 
 TEST(ReadAnswerTest, TooLate) {
   MemoryChannel channel("HTTP/1.1 200 OK\r\n");
-  EXPECT_TRUE(absl::IsDeadlineExceeded(ReadAnswer(channel, kMaxBody, {.deadline = absl::InfinitePast()}).status()));
+  EXPECT_TRUE(
+      absl::IsDeadlineExceeded(ReadAnswer(channel, kMaxBody, {.deadline = base::Instant::InfinitePast()}).status()));
 }
 
 }  // namespace

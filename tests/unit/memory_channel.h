@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "userspace/base/clock.h"
 #include "userspace/http/channel.h"
 
 namespace heaptap::http {
@@ -19,12 +20,12 @@ class MemoryChannel : public Channel {
   explicit MemoryChannel(std::string input, size_t piece = std::string::npos)
       : input_(std::move(input)), piece_(piece) {}
 
-  size_t Read(char* to, size_t size, absl::Time) override {
+  size_t Read(char* to, size_t size, base::Instant) override {
     const size_t count = input_.copy(to, std::min(size, piece_), begin_);
     begin_ += count;
     return count;
   }
-  bool Write(absl::string_view bytes, absl::Time) override {
+  bool Write(absl::string_view bytes, base::Instant) override {
     output.append(bytes.data(), bytes.size());
     return true;
   }

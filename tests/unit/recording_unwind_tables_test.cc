@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/need_bpf.h"
 #include "tests/unit/unwind_image.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/identify.h"
 #include "userspace/bpf/kernel_books.h"
 #include "userspace/process/maps.h"
@@ -94,7 +94,7 @@ class UnwindTablesTest : public ::testing::Test {
   UnwindTables::Means Means() { return {.maps = maps(), .identify = identify(), .hands = hands_, .errands = errands_}; }
   int identify() const { return books_->program(bpf::Program::kIdentify); }
   void Settle() {
-    EXPECT_TRUE(errands_.WaitUntil([this] { return !tables_->IsReading(); }, absl::Now() + absl::Minutes(1)));
+    EXPECT_TRUE(errands_.WaitUntil([this] { return !tables_->IsReading(); }, base::Now() + absl::Minutes(1)));
   }
 
   bpf::UnwindMaps& maps() { return books_->unwind(); }
@@ -130,9 +130,7 @@ class UnwindTablesTest : public ::testing::Test {
   void SetLastUsed(const MappedImage& image, bool is_recent) {
     std::optional<heaptap_file> file = maps().ReadFile(KeyOf(image));
     ASSERT_TRUE(file.has_value());
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    file->last_used = is_recent ? (uint64_t(now.tv_sec) + 3600) * 1'000'000'000 : 1;
+    file->last_used = is_recent ? (base::Now() + absl::Hours(1)).nanoseconds() : 1;
     EXPECT_TRUE(maps().SetFile(KeyOf(image), *file).ok());
   }
 
@@ -255,12 +253,12 @@ TEST_F(UnwindTablesTest, OnlyUnusedTablesMakeRoom) {
 
   // Its stacks begin to arrive, and another table's stop.
   SetLastUsed(third, true);
-  tables_->kernel().Balance(absl::FromUnixSeconds(10));
+  tables_->kernel().Balance(base::Instant() + absl::Seconds(10));
   EXPECT_EQ(StateOf(third), HEAPTAP_FILE_OUTSIDE);
   SetLastUsed(second, false);
-  tables_->kernel().Balance(absl::FromUnixSeconds(10));  // not so soon again
+  tables_->kernel().Balance(base::Instant() + absl::Seconds(10));  // not so soon again
   EXPECT_EQ(StateOf(third), HEAPTAP_FILE_OUTSIDE);
-  tables_->kernel().Balance(absl::FromUnixSeconds(20));
+  tables_->kernel().Balance(base::Instant() + absl::Seconds(20));
   EXPECT_EQ(StateOf(first), HEAPTAP_FILE_LOADED);
   EXPECT_EQ(StateOf(second), HEAPTAP_FILE_OUTSIDE);
   EXPECT_EQ(StateOf(third), HEAPTAP_FILE_LOADED);
@@ -298,7 +296,7 @@ TEST_F(UnwindTablesTest, TableThatComesBackIsThereForAllWhoShareIt) {
   SetLastUsed(other, false);
   SetLastUsed(first, true);
   SetLastUsed(same, true);
-  tables_->kernel().Balance(absl::FromUnixSeconds(10));
+  tables_->kernel().Balance(base::Instant() + absl::Seconds(10));
   EXPECT_EQ(StateOf(first), HEAPTAP_FILE_LOADED);
   EXPECT_EQ(StateOf(same), HEAPTAP_FILE_LOADED);
   EXPECT_EQ(StateOf(other), HEAPTAP_FILE_OUTSIDE);
@@ -318,7 +316,7 @@ TEST_F(UnwindTablesTest, LargerThanTheBudget) {
   EXPECT_EQ(FindRule(image, kCode + 2), Words(3));
   SetLastUsed(image, true);
   testing::internal::CaptureStderr();
-  tables_->kernel().Balance(absl::FromUnixSeconds(10));
+  tables_->kernel().Balance(base::Instant() + absl::Seconds(10));
   EXPECT_THAT(testing::internal::GetCapturedStderr(), IsEmpty());
   EXPECT_THAT(Enter(image), IsEmpty());
   EXPECT_EQ(StateOf(image), HEAPTAP_FILE_OUTSIDE);
@@ -455,10 +453,10 @@ TEST_F(UnwindTablesTest, TablesOfAnEarlierCollectorGoAfterAWhile) {
   Enter(other);
   Restart();
   Enter(other);
-  tables_->kernel().Balance(absl::FromUnixSeconds(1000));
-  tables_->kernel().Balance(absl::FromUnixSeconds(1009));
+  tables_->kernel().Balance(base::Instant() + absl::Seconds(1000));
+  tables_->kernel().Balance(base::Instant() + absl::Seconds(1009));
   EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
-  tables_->kernel().Balance(absl::FromUnixSeconds(1010));
+  tables_->kernel().Balance(base::Instant() + absl::Seconds(1010));
   EXPECT_EQ(StateOf(image), -1);
   EXPECT_EQ(StateOf(other), HEAPTAP_FILE_LOADED);
   EXPECT_THAT(maps().CountNodes(), ElementsAre(Pair(TableOf(other), 1)));

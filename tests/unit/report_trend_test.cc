@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gtest/gtest.h"
+#include "userspace/base/clock.h"
 #include "userspace/report/trend.h"
 
 namespace heaptap::report {
 namespace {
 
-absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
+base::Instant At(double seconds) { return base::Instant() + absl::Seconds(seconds); }
 
 TEST(TrendTest, NothingIsKnownAtFirst) {
   Trend trend;

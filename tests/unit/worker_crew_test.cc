@@ -12,12 +12,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/support/child.h"
 #include "tests/unit/support/folder.h"
 #include "tests/unit/worker_jobs.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/process/maps.h"
 #include "userspace/worker/crew.h"
@@ -162,7 +162,7 @@ TEST(Crews, OneUsersCrewServesNoOther) {
   EXPECT_TRUE(absl::IsAborted(crews.Do(1000, {.job = kDie, .file = {.fd = file.get()}}, {}).status));
   EXPECT_TRUE(crews.Do(1000, {.job = kEcho, .file = {.fd = file.get()}}, {}).status.ok());
   EXPECT_EQ(crews.started(), 5u);
-  crews.EndIdle(absl::Now() + 2 * Crews::kMaxIdleTime);
+  crews.EndIdle(base::Now() + 2 * Crews::kMaxIdleTime);
   EXPECT_TRUE(crews.Do(1000, {.job = kEcho, .file = {.fd = file.get()}}, {}).status.ok());
   EXPECT_EQ(crews.started(), 6u);
 }

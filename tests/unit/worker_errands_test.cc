@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker_jobs.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/worker/errands.h"
 
@@ -32,7 +32,7 @@ class ErrandsTest : public ::testing::Test {
                    });
   }
   bool WaitFor(size_t count) {
-    return errands_.WaitUntil([&] { return done_.size() >= count; }, absl::Now() + absl::Minutes(1));
+    return errands_.WaitUntil([&] { return done_.size() >= count; }, base::Now() + absl::Minutes(1));
   }
 
   base::FileDescriptor file_{open("/proc/self/exe", O_RDONLY | O_CLOEXEC)};
@@ -68,7 +68,7 @@ TEST_F(ErrandsTest, AUserWhoHasUsedUpTheAccountWaits) {
                   [&, name](const Answer&) { done.push_back(name); });
   };
   const auto wait = [&](size_t count) {
-    return errands.WaitUntil([&] { return done.size() == count; }, absl::Now() + absl::Minutes(1));
+    return errands.WaitUntil([&] { return done.size() == count; }, base::Now() + absl::Minutes(1));
   };
   start(kUser, kStall, "stalled");
   ASSERT_TRUE(wait(1));
@@ -87,13 +87,13 @@ TEST_F(ErrandsTest, AUserHasABoundOfWaitingJobs) {
 }
 
 TEST_F(ErrandsTest, UnfinishedJobsEndWithTheObject) {
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   {
     Errands errands(Urgency::kForeground);
     errands.Start(kUser, {.job = kStall, .file = {.fd = file_.get()}}, {.time = absl::Hours(1)},
                   [](const Answer&) { FAIL() << "nobody wants this answer"; });
   }
-  EXPECT_LT(absl::Now() - begin, absl::Minutes(1));
+  EXPECT_LT(base::Now() - begin, absl::Minutes(1));
 }
 
 }  // namespace

@@ -15,8 +15,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "userspace/api/endpoint.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/export/json.h"
 #include "userspace/history/moment_profile.h"
@@ -55,7 +55,7 @@ auto Asked(Call& call, Read read) -> decltype(read()) {
   if (!call.history->HasTime(call.access)) {
     return absl::UnavailableError("you have asked too much about the history; try again in some seconds");
   }
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   auto answer = read();
   call.history->Charge(call.access, begin);
   if (absl::IsDataLoss(answer.status())) call.history->Suspect();
@@ -167,7 +167,7 @@ absl::StatusOr<absl::Time> Moment(const http::Request& request, const std::strin
         "the parameter ", name, " must be a time in seconds since 1970, or 0 or less, in seconds from now"));
   }
   // Times of points are whole milliseconds, which binary fractions of a second are not.
-  return seconds > 0 ? absl::FromUnixMillis(std::llround(1000 * seconds)) : absl::Now() + absl::Seconds(seconds);
+  return seconds > 0 ? absl::FromUnixMillis(std::llround(1000 * seconds)) : base::WallNow() + absl::Seconds(seconds);
 }
 
 absl::StatusOr<uint32_t> Number(const http::Request& request, const std::string& name, size_t if_absent, uint32_t least,
@@ -210,7 +210,7 @@ Reply History(Call& call) {
   if (!subject.name.has_value() && !subject.pid.has_value()) return Services(call);
   absl::StatusOr<history::Timeline> timeline = absl::UnknownError("");
   if (call.request.Parameter("at").has_value()) {
-    const absl::StatusOr<absl::Time> at = Moment(call.request, "at", absl::Now());
+    const absl::StatusOr<absl::Time> at = Moment(call.request, "at", base::WallNow());
     if (!at.ok()) return at.status();
     timeline = Asked(call, [&] { return history::ReadMoment(call.history->path(), subject, *at, SeesOf(call)); });
   } else {
@@ -231,7 +231,7 @@ Reply MomentPage(Call& call) {
   if (!subject->name.has_value() && !subject->pid.has_value()) {
     return absl::InvalidArgumentError("one of the parameters name and pid is needed");
   }
-  const absl::StatusOr<absl::Time> at = Moment(call.request, "at", absl::Now());
+  const absl::StatusOr<absl::Time> at = Moment(call.request, "at", base::WallNow());
   if (!at.ok()) return at.status();
   const absl::StatusOr<history::Timeline> now =
       Asked(call, [&] { return history::ReadMoment(call.history->path(), *subject, *at, SeesOf(call)); });
@@ -244,7 +244,7 @@ Reply MomentPage(Call& call) {
   // A difference is no part of the resident memory.
   if (!call.request.Parameter("from").has_value()) page.resident_bytes = now->points[0].rss_bytes;
   if (call.request.Parameter("from").has_value()) {
-    const absl::StatusOr<absl::Time> from = Moment(call.request, "from", absl::Now());
+    const absl::StatusOr<absl::Time> from = Moment(call.request, "from", base::WallNow());
     if (!from.ok()) return from.status();
     const absl::StatusOr<history::Timeline> then =
         Asked(call, [&] { return history::ReadMoment(call.history->path(), *subject, *from, SeesOf(call)); });
@@ -295,7 +295,7 @@ Reply Mark(Call& call) {
   } else if (!call.access.SeesAll()) {
     return absl::PermissionDeniedError("a mark for all processes needs full access; name one of your processes");
   }
-  absl::Status status = history::AddMark(call.history->path(), absl::Now(), process, "mark", text);
+  absl::Status status = history::AddMark(call.history->path(), base::WallNow(), process, "mark", text);
   if (absl::IsNotFound(status)) return absl::NotFoundError("there is no history yet");
   if (!status.ok()) return ToClient(status);
   return JsonAnswer(Json{{"schema_version", exporter::kSchemaVersion}, {"marked", true}});

@@ -10,9 +10,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "userspace/base/accounts.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/subordinate_ids.h"
 #include "userspace/http/access.h"
 
@@ -33,11 +33,11 @@ class HistoryPlace {
   // Whether the client may read now.
   bool HasTime(const http::Access& access) {
     absl::MutexLock lock(&mutex_);
-    return access.SeesAll() || accounts_.HasTime(access.user(), absl::Now());
+    return access.SeesAll() || accounts_.HasTime(access.user(), base::Now());
   }
   // Charges the client for the time since `begin`.
-  void Charge(const http::Access& access, absl::Time begin) {
-    const absl::Time now = absl::Now();
+  void Charge(const http::Access& access, base::Instant begin) {
+    const base::Instant now = base::Now();
     absl::MutexLock lock(&mutex_);
     if (!access.SeesAll()) accounts_.Charge(access.user(), now - begin, now);
   }

@@ -11,7 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/profile/figures.h"
@@ -83,7 +83,7 @@ exporter::FindSourceFrames ProcessSymbols::Find(const profile::Snapshot& snapsho
 
 ProcessSymbols::FramesByAddress ProcessSymbols::FindBy(const Owner& owner, const profile::Snapshot& snapshot,
                                                        absl::Span<const uint64_t> addresses) {
-  const absl::Time deadline = absl::Now() + options_.patience;
+  const base::Instant deadline = base::Now() + options_.patience;
   FramesByAddress known;
   for (const auto& [index, in_mapping] : ByMapping(snapshot.profile.mappings, addresses)) {
     const elf::Mapping& mapping = snapshot.profile.mappings[index];
@@ -120,11 +120,11 @@ exporter::FindSourceFrames ProcessSymbols::FindAll(profile::Snapshot& snapshot) 
 }
 
 std::vector<symbolize::Frames> ProcessSymbols::Symbolize(const Owner& owner, const elf::Mapping& mapping,
-                                                         absl::Span<const uint64_t> offsets, absl::Time deadline) {
+                                                         absl::Span<const uint64_t> offsets, base::Instant deadline) {
   {
     absl::MutexLock lock(&mutex_);
     const auto is_free = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !is_busy_; };
-    if (!mutex_.AwaitWithDeadline(absl::Condition(&is_free), deadline) || absl::Now() > deadline) return {};
+    if (!base::AwaitUntil(mutex_, absl::Condition(&is_free), deadline) || base::Now() > deadline) return {};
     is_busy_ = true;
   }
   // In a cleanup, because Symbolize can throw std::bad_alloc.

@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "userspace/api/collector.h"
+#include "userspace/base/clock.h"
 #include "userspace/export/source_frames.h"
 #include "userspace/profile/snapshot.h"
 #include "userspace/worker/crews.h"
@@ -62,7 +63,7 @@ class ProcessSymbols {
   using FramesByAddress = absl::flat_hash_map<uint64_t, symbolize::Frames>;
   FramesByAddress FindBy(const Owner& owner, const profile::Snapshot& snapshot, absl::Span<const uint64_t> addresses);
   std::vector<symbolize::Frames> Symbolize(const Owner& owner, const elf::Mapping& mapping,
-                                           absl::Span<const uint64_t> offsets, absl::Time deadline);
+                                           absl::Span<const uint64_t> offsets, base::Instant deadline);
   std::string BuildId(const Owner& owner, const elf::Mapping& mapping);
 
   Collector& collector_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "userspace/base/clock.h"
 #include "userspace/base/user_ids.h"
 
 namespace heaptap::base {
@@ -14,7 +15,7 @@ constexpr size_t kMaxAccounts = 1024;
 
 }  // namespace
 
-Accounts::Account* Accounts::Find(std::optional<uid_t> user, absl::Time now) {
+Accounts::Account* Accounts::Find(std::optional<uid_t> user, Instant now) {
   if (user.has_value()) user = ids_.OwnerOf(*user);
   if (user == kRoot) return nullptr;
   const auto fill = [&](Account& account) {
@@ -32,12 +33,12 @@ Accounts::Account* Accounts::Find(std::optional<uid_t> user, absl::Time now) {
   return &account;
 }
 
-bool Accounts::HasTime(std::optional<uid_t> user, absl::Time now) {
+bool Accounts::HasTime(std::optional<uid_t> user, Instant now) {
   const Account* account = Find(user, now);
   return account == nullptr || account->left > absl::ZeroDuration();
 }
 
-void Accounts::Charge(std::optional<uid_t> user, absl::Duration used, absl::Time now) {
+void Accounts::Charge(std::optional<uid_t> user, absl::Duration used, Instant now) {
   if (Account* account = Find(user, now); account != nullptr) account->left -= used;
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/subordinate_ids.h"
 
 namespace heaptap::base {
@@ -25,18 +26,18 @@ class Accounts {
       : ids_(std::move(ids)), share_(share), burst_(burst) {}
 
   // `user`: none if it is unknown. All unknown users share an account.
-  bool HasTime(std::optional<uid_t> user, absl::Time now);
-  void Charge(std::optional<uid_t> user, absl::Duration used, absl::Time now);
+  bool HasTime(std::optional<uid_t> user, Instant now);
+  void Charge(std::optional<uid_t> user, absl::Duration used, Instant now);
 
   const SubordinateIds& ids() const { return ids_; }
 
  private:
   struct Account {
     absl::Duration left = {};
-    absl::Time since = {};
+    Instant since = {};
   };
   // Null: of root.
-  Account* Find(std::optional<uid_t> user, absl::Time now);
+  Account* Find(std::optional<uid_t> user, Instant now);
 
   SubordinateIds ids_;
   const double share_;

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/kernel_error.h"
 
 namespace heaptap::bpf {
@@ -20,7 +21,7 @@ namespace {
 // at first at once, then each millisecond, for two seconds in all. On a busy machine that thread may have to wait.
 constexpr int kQuickTries = 1000;
 constexpr int kBusyTries = kQuickTries + 2000;
-constexpr useconds_t kPause = 1000;
+constexpr absl::Duration kPause = absl::Milliseconds(1);
 
 }  // namespace
 
@@ -36,7 +37,7 @@ absl::StatusOr<heaptap_identify> Identify(int program, int fd) {
     if (tries < kQuickTries) {
       sched_yield();
     } else {
-      usleep(kPause);
+      base::Sleep(kPause);
     }
     error = bpf_prog_test_run_opts(program, &options);
   }

@@ -18,7 +18,7 @@
 #include "absl/strings/strip.h"
 #include "bpf/commands.h"
 #include "bpf/heaptap.skel.h"
-#include "userspace/base/monotonic.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/map_access.h"
 
@@ -135,7 +135,7 @@ bool KernelBooks::Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry,
 bool KernelBooks::IsSweepDue() {
   absl::MutexLock lock(&mutex_);
   if (sweep_again_at_ != 0) {
-    if (base::MonotonicNanoseconds() < sweep_again_at_) return false;
+    if (base::Now().nanoseconds() < sweep_again_at_) return false;
     sweep_again_at_ = 0;
     object_.SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
   }
@@ -148,13 +148,13 @@ absl::Status KernelBooks::Sweep() {
     absl::MutexLock lock(&mutex_);
     swept = forgotten_;
   }
-  const uint64_t begin = base::MonotonicNanoseconds();
+  const uint64_t begin = base::Now().nanoseconds();
   bpf_test_run_opts options = {};
   options.sz = sizeof(options);
   if (const int error = bpf_prog_test_run_opts(program(Program::kSweep), &options); error != 0) {
     return KernelError(error, "sweeping the map of live objects");
   }
-  const uint64_t end = base::MonotonicNanoseconds();
+  const uint64_t end = base::Now().nanoseconds();
   DeleteKeys(object_->maps.forgotten, swept);
   absl::MutexLock lock(&mutex_);
   // Those behind them were forgotten meanwhile.

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "bpf/commands.h"
 #include "bpf/heaptap.skel.h"
-#include "userspace/base/monotonic.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/map_access.h"
 
@@ -27,7 +27,7 @@ absl::StatusOr<uint64_t> KernelProcesses::Track(pid_t tgid, bool follow, const T
   const uint32_t key = tgid;
   heaptap_process process = {};
   process.identity.id = next_id_;
-  process.identity.start_time = base::MonotonicNanoseconds();
+  process.identity.start_time = base::Now().nanoseconds();
   const bool has_triggers = triggers.first_high_water != 0 || triggers.interval != 0;
   process.flags = (follow ? HEAPTAP_PROCESS_FOLLOW : 0) | (has_triggers ? HEAPTAP_PROCESS_FIGURES : 0) |
                   (flags_of_all_ & HEAPTAP_PROCESS_FIGURES);

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "bpf/commands.h"
 #include "bpf/heaptap.skel.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/kernel_error.h"
 
 namespace heaptap::bpf {
@@ -116,7 +117,7 @@ void KernelUnwindMaps::Run(int ring_fd) {
     const auto goes_on = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return takers_.load(std::memory_order_relaxed) == 0 && taken_bytes_ < kMaxTakenBytes;
     };
-    mutex_.AwaitWithTimeout(absl::Condition(&goes_on), kRoomTimeout);
+    base::AwaitUntil(mutex_, absl::Condition(&goes_on), base::Now() + kRoomTimeout);
   }
 }
 

@@ -19,8 +19,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/pinned_map.h"
@@ -244,7 +244,7 @@ absl::Status StopOtherLayout(const Pins& pins, absl::Duration longest) {
     }
     pins.Remove(name);
   }
-  const absl::Time deadline = absl::Now() + longest;
+  const base::Instant deadline = base::Now() + longest;
   while (!programs.empty()) {
     absl::StatusOr<bool> there = ProgramIsThere(*programs.begin());
     if (!there.ok()) return there.status();
@@ -252,12 +252,12 @@ absl::Status StopOtherLayout(const Pins& pins, absl::Duration longest) {
       programs.erase(programs.begin());
       continue;
     }
-    if (absl::Now() >= deadline) {
+    if (base::Now() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("eBPF program ", *programs.begin(), " of ", pins.folder(),
                                                       " and perhaps others are still loaded ",
                                                       absl::FormatDuration(longest), " after their pins were removed"));
     }
-    absl::SleepFor(kDetachPause);
+    base::Sleep(kDetachPause);
   }
   // Waits for a grace period, in which programs end that were running on another CPU when they were detached. On a
   // kernel that refuses this (CPUs without a clock tick), the time that has passed is enough for them to end.

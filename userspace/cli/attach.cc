@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
@@ -39,9 +39,10 @@ int Attach(const AttachFlags& flags) {
   base::Say(absl::StrCat("attached to ", flags.pid, " (", process::NameOf(flags.pid),
                          "); SIGUSR1 writes a dump, SIGINT writes the last one and ends"));
 
-  const absl::Time end = flags.seconds > 0 ? absl::Now() + absl::Seconds(flags.seconds) : absl::InfiniteFuture();
-  for (bool go_on = true; go_on && absl::Now() < end;) {
-    WaitAndPump(**recorder, {signals.fd(), pidfd.ok() ? pidfd->get() : -1}, end - absl::Now());
+  const base::Instant end =
+      flags.seconds > 0 ? base::Now() + absl::Seconds(flags.seconds) : base::Instant::InfiniteFuture();
+  for (bool go_on = true; go_on && base::Now() < end;) {
+    WaitAndPump(**recorder, {signals.fd(), pidfd.ok() ? pidfd->get() : -1}, end - base::Now());
     for (const signalfd_siginfo& signal : signals.Take()) {
       if (signal.ssi_signo == SIGUSR1) {
         (*recorder)->DumpAll(HEAPTAP_DUMP_MANUAL);

@@ -22,7 +22,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/bpf/kernel_books.h"
@@ -297,7 +297,7 @@ absl::Status EndDaemon(const std::string& pin_folder) {
   if (syscall(SYS_pidfd_send_signal, daemon.get(), SIGINT, nullptr, 0) != 0 && errno != ESRCH) {
     return absl::PermissionDeniedError(absl::StrCat("cannot end the daemon, process ", pid, ": ", strerror(errno)));
   }
-  WaitFor({daemon.get()}, kEndPatience);
+  WaitFor({daemon.get()}, base::Now() + kEndPatience);
   if (IsReadable(daemon.get())) {
     base::Say(absl::StrCat("the daemon, process ", pid, ", has ended"));
     return absl::OkStatus();
@@ -389,12 +389,12 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
                          ", dumps in ", flags.state_folder));
   manager.NotifyReady();
   Rereading rereading;
-  absl::Time alive = absl::Now();
+  base::Instant alive = base::Now();
   for (;;) {
     WaitForWork(daemon.recorder(), {daemon.questions_fd(), signals.fd()},
                 std::min(daemon.patience(), manager.watchdog_interval()));
     daemon.Work();
-    if (const absl::Time now = absl::Now(); now - alive >= manager.watchdog_interval()) {
+    if (const base::Instant now = base::Now(); now - alive >= manager.watchdog_interval()) {
       manager.NotifyAlive();
       alive = now;
     }

@@ -11,7 +11,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/report/human.h"
@@ -91,7 +91,7 @@ class LoadedDebuginfod : public Debuginfod {
   // Not 0: give up.
   static int OnProgress(Library::Client* client, long done, long total) {
     auto* const self = static_cast<LoadedDebuginfod*>(get_user_data(client));
-    if (absl::Now() > self->deadline_) {
+    if (base::Now() > self->deadline_) {
       self->is_late_ = true;
       return 1;
     }
@@ -107,7 +107,7 @@ class LoadedDebuginfod : public Debuginfod {
                             const std::string& name) {
     if (problems_.size() >= kMostProblems || build_id.empty()) return {};
     what_ = absl::StrCat(kind, kind.empty() ? "" : " ", base::Printable(exporter::FileName(name)));
-    deadline_ = absl::Now() + options_.time;
+    deadline_ = base::Now() + options_.time;
     is_late_ = false;
     // With 0 bytes: a text of digits.
     const int found = find(client_, reinterpret_cast<const unsigned char*>(build_id.data()),
@@ -129,7 +129,7 @@ class LoadedDebuginfod : public Debuginfod {
   std::vector<std::string> problems_;
   // Of the file that is fetched.
   std::string what_;
-  absl::Time deadline_;
+  base::Instant deadline_;
   bool is_late_ = false;
 };
 

@@ -12,7 +12,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
@@ -107,7 +107,7 @@ absl::StatusOr<Snapshots> OfProcess(const Client& client, pid_t pid, absl::Durat
   if (!first.ok()) return first.status();
   absl::StatusOr<Profile> before = FetchProfile(client, pid);
   if (!before.ok()) return before.status();
-  absl::SleepFor(window);
+  base::Sleep(window);
   absl::StatusOr<Profile> after = FetchProfile(client, pid);
   if (!after.ok()) return after.status();
   absl::StatusOr<ProcessDocument> second = GetProcess(client, pid);

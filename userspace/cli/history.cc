@@ -15,7 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
@@ -165,7 +165,7 @@ std::string ServicesText(const json& document) {
 
 absl::StatusOr<std::string> Target(const HistoryFlags& flags) {
   if (flags.subject.empty()) return std::string("/history.json");
-  const absl::Time now = absl::Now();
+  const absl::Time now = base::WallNow();
   const absl::StatusOr<absl::Time> since = ParseMoment(flags.since, now, absl::LocalTimeZone());
   if (!since.ok()) return absl::InvalidArgumentError(absl::StrCat("--since ", since.status().message()));
   const absl::StatusOr<absl::Time> until = ParseMoment(flags.until, now, absl::LocalTimeZone());

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
@@ -69,7 +69,7 @@ std::string Text(const profile::Shown& how, const auto& value) {
   } else if constexpr (std::is_same_v<Value, std::optional<bool>>) {
     return OnOrOff(value);
   } else if constexpr (std::is_same_v<Value, absl::Time>) {
-    return HumanDuration(absl::Now() - value);
+    return HumanDuration(base::WallNow() - value);
   } else if constexpr (std::is_same_v<Value, profile::CountsByName>) {
     return HumanLosses(value);
   } else if constexpr (std::is_arithmetic_v<Value>) {
@@ -110,7 +110,7 @@ void PrintEnded(const std::vector<EndedDocument>& documents) {
                {"SAMPLES", true},
                {"LOSSES", true},
                {"DUMP"}});
-  const absl::Time now = absl::Now();
+  const absl::Time now = base::WallNow();
   for (const EndedDocument& document : documents) {
     const profile::EndedProcess& process = document.value;
     const profile::ProcessSummary& summary = process.summary;

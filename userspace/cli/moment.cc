@@ -4,7 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
 
 namespace heaptap::cli {
@@ -60,7 +60,7 @@ absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::Time now, a
 std::optional<absl::StatusOr<NamedMoment>> ParseNamedMoment(const std::string& text) {
   const size_t at = text.rfind('@');
   if (at == std::string::npos || at == 0) return std::nullopt;
-  const absl::StatusOr<absl::Time> time = ParseMoment(text.substr(at + 1), absl::Now(), absl::LocalTimeZone());
+  const absl::StatusOr<absl::Time> time = ParseMoment(text.substr(at + 1), base::WallNow(), absl::LocalTimeZone());
   if (!time.ok()) return time.status();
   return NamedMoment{.name = text.substr(0, at), .time = *time};
 }

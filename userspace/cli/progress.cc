@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/cli/terminal.h"
 
@@ -56,7 +57,8 @@ void Progress::Set(std::string text) {
 void Progress::Run() {
   std::string shown;
   absl::MutexLock lock(&mutex_);
-  for (absl::Duration wait = kFirst; !mutex_.AwaitWithTimeout(absl::Condition(&is_over_), wait); wait = kEach) {
+  for (absl::Duration wait = kFirst; !base::AwaitUntil(mutex_, absl::Condition(&is_over_), base::Now() + wait);
+       wait = kEach) {
     const size_t columns = TerminalWidth(STDERR_FILENO);
     // A full line would wrap.
     const size_t most = (columns == 0 ? kUsualWidth : columns) - 1;

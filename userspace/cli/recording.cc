@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "heaptap/contract.h"
+#include "userspace/base/clock.h"
 #include "userspace/cli/short_report.h"
 #include "userspace/export/gperftools_heap.h"
 #include "userspace/recording/policy.h"
@@ -176,25 +177,22 @@ bool IsReadable(int fd) {
   return poll(&polled, 1, 0) == 1;
 }
 
-void WaitFor(const std::vector<int>& fds, absl::Duration limit) {
+void WaitFor(const std::vector<int>& fds, base::Instant end) {
   std::vector<pollfd> polled;
   polled.reserve(fds.size());
   for (const int fd : fds) polled.push_back({fd, POLLIN, 0});
-  const absl::Duration time = std::clamp(limit, absl::ZeroDuration(), absl::Hours(1));
-  // Rounded up, so that a rest of less than a millisecond does not spin.
-  poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(time + absl::Microseconds(999))));
+  base::PollUntil(absl::MakeSpan(polled), end);
 }
 
 void WaitForWork(const recording::Recorder& recorder, const std::vector<int>& others, absl::Duration limit) {
-  const absl::Time end = absl::Now() + limit;
+  const base::Instant end = base::Now() + limit;
   std::vector<int> urgent = recorder.fds();
   urgent.insert(urgent.end(), others.begin(), others.end());
   std::vector<int> all = recorder.mapping_fds();
   all.insert(all.end(), urgent.begin(), urgent.end());
-  WaitFor(all, limit);
-  const absl::Time now = absl::Now();
-  const absl::Time due = std::min(end, recorder.pumped() + recording::Recorder::kMappingInterval);
-  if (due > now) WaitFor(urgent, due - now);
+  WaitFor(all, end);
+  const base::Instant due = std::min(end, recorder.pumped() + recording::Recorder::kMappingInterval);
+  if (due > base::Now()) WaitFor(urgent, due);
 }
 
 void WaitAndPump(recording::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit) {

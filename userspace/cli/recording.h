@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/recording/recorder.h"
@@ -75,8 +76,8 @@ class Priority {
 
 bool IsReadable(int fd);
 
-// Waits until a descriptor is readable, at most `limit`.
-void WaitFor(const std::vector<int>& fds, absl::Duration limit);
+// Waits until a descriptor is readable, at most until `end`.
+void WaitFor(const std::vector<int>& fds, base::Instant end);
 
 // Waits until the recorder has work or one of `others` is readable, at most `limit`.
 void WaitForWork(const recording::Recorder& recorder, const std::vector<int>& others, absl::Duration limit);

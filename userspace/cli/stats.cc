@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
@@ -63,7 +63,7 @@ void AppendSummary(const profile::ProcessSummary& process, Values& values) {
   values.emplace_back("executable", process.executable.empty() ? kUnknown : base::Printable(process.executable));
   values.emplace_back("recorded since",
                       absl::StrCat(absl::FormatTime(absl::RFC3339_sec, process.recorded_since, absl::UTCTimeZone()),
-                                   " (", HumanDuration(absl::Now() - process.recorded_since), ")"));
+                                   " (", HumanDuration(base::WallNow() - process.recorded_since), ")"));
   values.emplace_back("live", BytesInObjects(process.live_bytes, process.live_objects));
   values.emplace_back("peak", HumanBytes(process.peak_bytes));
   values.emplace_back("allocated", BytesInObjects(process.allocated_bytes, process.allocated_objects));

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
@@ -72,13 +72,13 @@ class Top {
       : flags_(flags), client_(flags.socket), model_(model), screen_(screen) {}
 
   int Run() {
-    for (absl::Time next = absl::InfinitePast();;) {
-      if (absl::Now() >= next) {
+    for (base::Instant next = base::Instant::InfinitePast();;) {
+      if (base::Now() >= next) {
         Poll();
-        next = absl::Now() + absl::Seconds(flags_.delay);
+        next = base::Now() + absl::Seconds(flags_.delay);
       }
       screen_.Draw(model_);
-      const std::optional<int> key = screen_.WaitForKey(next - absl::Now());
+      const std::optional<int> key = screen_.WaitForKey(next - base::Now());
       if (!key.has_value()) continue;
       switch (model_.Press(*key)) {
         case TopAction::kQuit:
@@ -113,7 +113,7 @@ class Top {
   void Poll() {
     absl::StatusOr<std::vector<profile::ProcessSummary>> processes = Processes(client_);
     if (processes.ok()) {
-      model_.Update(*std::move(processes), absl::Now());
+      model_.Update(*std::move(processes), base::Now());
       if (std::exchange(was_refused_, false)) model_.Say("the daemon answers again");
     } else {
       was_refused_ = true;
@@ -151,7 +151,7 @@ int ShowOnce(const TopFlags& flags, TopModel& model) {
   }
   absl::StatusOr<std::vector<profile::ProcessSummary>> processes = Processes(Client(flags.socket));
   if (!processes.ok()) return Report(processes.status());
-  model.Update(*std::move(processes), absl::Now());
+  model.Update(*std::move(processes), base::Now());
   return Report(WriteWholeFile("-", model.Table()));
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "userspace/base/clock.h"
 #include "userspace/report/human.h"
 
 namespace heaptap::cli {
@@ -105,7 +106,7 @@ std::string Cut(std::string text, size_t width) {
 
 }  // namespace
 
-void TopModel::Update(std::vector<ProcessSummary> processes, absl::Time now) {
+void TopModel::Update(std::vector<ProcessSummary> processes, base::Instant now) {
   if (is_paused_) return;
   absl::flat_hash_map<uint64_t, Row> rows;
   for (ProcessSummary& process : processes) {

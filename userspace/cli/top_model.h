@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/profile/figures.h"
 #include "userspace/report/trend.h"
 
@@ -37,7 +38,7 @@ struct TopLine {
 class TopModel {
  public:
   // The processes as the daemon lists them now. While the model is paused, the rows do not change.
-  void Update(std::vector<profile::ProcessSummary> processes, absl::Time now);
+  void Update(std::vector<profile::ProcessSummary> processes, base::Instant now);
   bool is_paused() const { return is_paused_; }
 
   // Shows the call paths of one process: `text` in lines.

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "userspace/api/endpoints.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
@@ -76,7 +76,7 @@ absl::Duration Daemon::patience() const {
 }
 
 void Daemon::Work() {
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   // Taken before Pump: an answer includes everything that happened before its question.
   std::vector<Question> questions = std::exchange(waiting_, {});
   std::ranges::move(TakeQuestions(), std::back_inserter(questions));
@@ -84,12 +84,12 @@ void Daemon::Work() {
   for (Question& question : questions) {
     if (!question(recorder_.get())) waiting_.push_back(std::move(question));
   }
-  if (const absl::Time now = absl::Now(); now - ticked_ >= kTick) {
+  if (const base::Instant now = base::Now(); now - ticked_ >= kTick) {
     ticked_ = now;
     recorder_->everyone().Tick(now);
     crews_.EndIdle(now);
   }
-  pauses_.Add(begin, absl::Now());
+  pauses_.Add(begin, base::Now());
 }
 
 void Daemon::DumpOne(pid_t pid) {
@@ -134,7 +134,7 @@ Answer Daemon::Ask(std::function<Answer(recording::Recorder&)> question) {
   eventfd_write(asked_.get(), 1);
   absl::MutexLock lock(&shared->mutex);
   const auto is_answered = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared->mutex) { return shared->answer.has_value(); };
-  shared->mutex.AwaitWithTimeout(absl::Condition(&is_answered), kPatience);
+  base::AwaitUntil(shared->mutex, absl::Condition(&is_answered), base::Now() + kPatience);
   shared->is_waited_for = false;
   if (!shared->answer.has_value()) return NoAnswer("did not answer in time");
   return *std::move(shared->answer);
@@ -154,11 +154,11 @@ absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes() {
       Ask<absl::StatusOr<Known>>([](recording::Recorder& recorder) { return recorder.queries().PlanSummaries(); });
   if (!known.ok()) return known.status();
   if (known->has_value()) return **known;
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   auto sums = recording::SumAllTallies(recorder_->entries());
   if (!sums.ok()) return sums.status();
   return Ask<absl::StatusOr<std::vector<profile::ProcessSummary>>>(
-      [sums = *std::move(sums), cost = absl::Now() - begin](recording::Recorder& recorder) {
+      [sums = *std::move(sums), cost = base::Now() - begin](recording::Recorder& recorder) {
         return recorder.queries().MakeSummaries(sums, cost);
       });
 }
@@ -270,7 +270,7 @@ absl::StatusOr<profile::CollectorFigures> Daemon::Figures() {
   return Ask<absl::StatusOr<profile::CollectorFigures>>(
       [this, processes = *std::move(processes)](recording::Recorder& recorder) {
         profile::CollectorFigures figures = recorder.Figures(processes);
-        figures.longest_pause = pauses_.Longest(absl::Now());
+        figures.longest_pause = pauses_.Longest(base::Now());
         return figures;
       });
 }

@@ -23,6 +23,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "userspace/api/collector.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/daemon/historian.h"
 #include "userspace/daemon/pauses.h"
@@ -86,7 +87,7 @@ class Daemon : public api::Collector {
 
   std::unique_ptr<recording::Recorder> recorder_;
   base::FileDescriptor asked_;  // an eventfd, readable while there are questions
-  absl::Time ticked_ = absl::InfinitePast();
+  base::Instant ticked_ = base::Instant::InfinitePast();
   absl::Mutex mutex_;
   std::vector<Question> questions_ ABSL_GUARDED_BY(mutex_);
   std::vector<Question> waiting_;  // of the recording's thread

@@ -9,10 +9,9 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
-#include "userspace/base/processor_time.h"
 #include "userspace/base/user_ids.h"
 #include "userspace/history/retention.h"
 #include "userspace/process/service_name.h"
@@ -56,9 +55,9 @@ Historian::~Historian() {
   thread_.join();
 }
 
-bool Historian::Sleep(absl::Duration duration) {
+bool Historian::SleepUntil(base::Instant end) {
   absl::MutexLock lock(&mutex_);
-  return !mutex_.AwaitWithTimeout(absl::Condition(&shall_stop_), duration);
+  return !base::AwaitUntil(mutex_, absl::Condition(&shall_stop_), end);
 }
 
 void Historian::Note(const absl::Status& status) {
@@ -71,7 +70,7 @@ void Historian::Note(const absl::Status& status) {
 }
 
 void Historian::Work() {
-  for (absl::Time next = absl::Now();;) {
+  for (base::Instant next = base::Now();;) {
     absl::Status status = Round();
     if (!absl::IsCancelled(status)) {
       Note(status);
@@ -87,8 +86,8 @@ void Historian::Work() {
         names_.Clear();
       }
     }
-    next = std::max(next + options_.interval, absl::Now());
-    if (!Sleep(next - absl::Now())) return;
+    next = std::max(next + options_.interval, base::Now());
+    if (!SleepUntil(next)) return;
   }
 }
 
@@ -102,7 +101,7 @@ absl::Status Historian::Round() {
     writer_ = *std::move(writer);
   }
   const absl::Duration begin = base::ThreadProcessorTime();
-  const bool with_paths = absl::Now() >= paths_at_;
+  const bool with_paths = base::Now() >= paths_at_;
   const absl::Cleanup pause = [&] {
     if (with_paths && !has_left_paths_) Pause(base::ThreadProcessorTime() - begin - new_paths_cost_);
   };
@@ -111,20 +110,21 @@ absl::Status Historian::Round() {
   const absl::StatusOr<profile::Survey> survey = collector_.Survey(activities_, options_.interval, with_paths);
   // The daemon ends, or has no time now.
   if (!survey.ok()) return absl::CancelledError(survey.status().message());
-  const absl::Time now = absl::Now();
+  const base::Instant now = base::Now();
+  const absl::Time wall_now = base::WallNow();
   std::vector<Turn> turns = MakeTurns(*survey);
   // All questions to the collector come before the transaction, during which nobody else can write.
   FindNewPaths(now, turns);
-  const std::vector<Gone> gone = FindGone(now, *survey);
-  if (absl::Status status = Write(now, *survey, gone, turns); !status.ok()) return status;
+  const std::vector<Gone> gone = FindGone(wall_now, *survey);
+  if (absl::Status status = Write(wall_now, *survey, gone, turns); !status.ok()) return status;
   if (now - pruned_ < kPruneInterval) return absl::OkStatus();
   pruned_ = now;
-  return history::Prune(writer_->database(), history::MostPages(options_.most_bytes), now);
+  return history::Prune(writer_->database(), history::MostPages(options_.most_bytes), wall_now);
 }
 
 void Historian::Pause(absl::Duration cost) {
   const double haste = std::min(1.0, absl::FDivDuration(options_.interval, kUsualInterval));
-  paths_at_ = absl::Now() + haste / kShareOfCore * cost;
+  paths_at_ = base::Now() + haste / kShareOfCore * cost;
 }
 
 std::vector<Historian::Turn> Historian::MakeTurns(const profile::Survey& survey) {
@@ -167,14 +167,14 @@ void Historian::SortStacks(const Known* known, std::vector<profile::StackShare>&
   stacks = std::move(sorted);
 }
 
-void Historian::FindNewPaths(absl::Time now, std::vector<Turn>& turns) {
+void Historian::FindNewPaths(base::Instant now, std::vector<Turn>& turns) {
   const absl::Cleanup count = [this, begin = base::ThreadProcessorTime()] {
     new_paths_cost_ += base::ThreadProcessorTime() - begin;
   };
   size_t all = 0;
   for (Turn& turn : turns) {
     Known& known = known_[turn.process->ref.process_id];
-    if (known.new_paths_at == absl::Time()) known.new_paths_at = now;
+    if (known.new_paths_at == base::Instant()) known.new_paths_at = now;
     const double days = absl::FDivDuration(now - known.new_paths_at, absl::Hours(24));
     known.new_paths = std::clamp(known.new_paths + days * kMaxNewPaths, 0.0, kMaxNewPaths);
     known.new_paths_at = now;
@@ -207,7 +207,7 @@ void Historian::FindNewPaths(absl::Time now, std::vector<Turn>& turns) {
       }
       std::move(found->files.begin(), found->files.end(), std::back_inserter(turn.found.files));
       answered.insert(answered.end(), piece.begin(), piece.end());
-      if (!Sleep(kBreath)) break;
+      if (!SleepUntil(base::Now() + kBreath)) break;
     }
     turn.is_complete &= answered.size() == turn.asked.size();
     turn.asked = std::move(answered);
@@ -312,7 +312,7 @@ absl::Status Historian::AddPaths(Turn& turn, Known& known, std::vector<HistoryNa
   for (size_t i = 0; i < turn.found.stacks.size(); i++) {
     const profile::SurveyedStacks::Stack& stack = turn.found.stacks[i];
     if (!stack.is_finished) {
-      const absl::Time since = known.waits.try_emplace(turn.asked[i], known.new_paths_at).first->second;
+      const base::Instant since = known.waits.try_emplace(turn.asked[i], known.new_paths_at).first->second;
       if (known.new_paths_at - since < options_.patience) {
         turn.is_complete = false;
         known.new_paths++;

@@ -24,6 +24,7 @@
 #include "absl/time/time.h"
 #include "userspace/api/collector.h"
 #include "userspace/api/history_place.h"
+#include "userspace/base/clock.h"
 #include "userspace/daemon/history_names.h"
 #include "userspace/history/schema.h"
 #include "userspace/history/writer.h"
@@ -71,10 +72,10 @@ class Historian {
  private:
   struct Known {
     int64_t id = 0;
-    absl::flat_hash_map<uint64_t, uint64_t> numbers = {};  // of paths, by stack id
-    absl::flat_hash_map<uint64_t, absl::Time> waits = {};  // for outer frames since then, by stack id
-    double new_paths = kMaxNewPaths;                       // that it may have now
-    absl::Time new_paths_at = {};
+    absl::flat_hash_map<uint64_t, uint64_t> numbers = {};     // of paths, by stack id
+    absl::flat_hash_map<uint64_t, base::Instant> waits = {};  // for outer frames since then, by stack id
+    double new_paths = kMaxNewPaths;                          // that it may have now
+    base::Instant new_paths_at = {};
     history::Point last = {};
   };
   // A process in this round.
@@ -101,7 +102,7 @@ class Historian {
   // Most bytes first. A path that has a row keeps it until another one is clearly larger.
   static void SortStacks(const Known* known, std::vector<profile::StackShare>& stacks);
   std::vector<Turn> MakeTurns(const profile::Survey& survey);
-  void FindNewPaths(absl::Time now, std::vector<Turn>& turns);
+  void FindNewPaths(base::Instant now, std::vector<Turn>& turns);
   std::vector<Gone> FindGone(absl::Time now, const profile::Survey& survey);
   absl::Status Write(absl::Time now, const profile::Survey& survey, const std::vector<Gone>& gone,
                      std::vector<Turn>& turns);
@@ -110,7 +111,7 @@ class Historian {
   // Also those that a daemon before this one has left, once all that run are known.
   absl::Status EndProcesses(absl::Time now, const profile::Survey& survey, const std::vector<Gone>& gone);
   void Note(const absl::Status& status);
-  bool Sleep(absl::Duration duration);  // false: the thread shall stop
+  bool SleepUntil(base::Instant end);  // false: the thread shall stop
 
   api::Collector& collector_;
   const HistoryOptions options_;
@@ -121,11 +122,11 @@ class Historian {
   std::unique_ptr<history::Writer> writer_;
   std::map<uint64_t, Known> known_;  // by process id
   profile::Activities activities_;
-  absl::Time paths_at_ = absl::InfinitePast();  // when they are read again
+  base::Instant paths_at_ = base::Instant::InfinitePast();  // when they are read again
   // Of this round.
   absl::Duration new_paths_cost_ = {};
   bool has_left_paths_ = false;  // new ones
-  absl::Time pruned_ = absl::InfinitePast();
+  base::Instant pruned_ = base::Instant::InfinitePast();
   bool has_ended_others_ = false;
   bool has_failed_ = false;
 

@@ -14,6 +14,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/messages.h"
 
@@ -46,9 +47,7 @@ ServiceManager::ServiceManager() : socket_(TakeVariable("NOTIFY_SOCKET")) {
 void ServiceManager::NotifyReady() const { Notify("READY=1"); }
 
 void ServiceManager::NotifyReloading() const {
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  Notify(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", absl::ToInt64Microseconds(absl::DurationFromTimespec(now))));
+  Notify(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", base::Now().nanoseconds() / 1000));
 }
 
 void ServiceManager::NotifyStopping() const { Notify("STOPPING=1"); }

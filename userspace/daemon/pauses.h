@@ -7,17 +7,18 @@
 #include <algorithm>
 
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 
 namespace heaptap::daemon {
 
 class Pauses {
  public:
   // A round that took from `begin` to `end`, later than the rounds before.
-  void Add(absl::Time begin, absl::Time end) {
+  void Add(base::Instant begin, base::Instant end) {
     Turn(end);
     latest_ = std::max(latest_, end - begin);
   }
-  absl::Duration Longest(absl::Time now) {
+  absl::Duration Longest(base::Instant now) {
     Turn(now);
     return std::max(latest_, before_);
   }
@@ -25,14 +26,14 @@ class Pauses {
  private:
   static constexpr absl::Duration kPeriod = absl::Seconds(10);
 
-  void Turn(absl::Time now) {
+  void Turn(base::Instant now) {
     if (now - turned_ < kPeriod) return;
     before_ = now - turned_ < 2 * kPeriod ? latest_ : absl::ZeroDuration();
     latest_ = absl::ZeroDuration();
     turned_ = now;
   }
 
-  absl::Time turned_ = absl::InfinitePast();
+  base::Instant turned_ = base::Instant::InfinitePast();
   absl::Duration latest_ = {};  // since `turned_`
   absl::Duration before_ = {};  // in the period before
 };

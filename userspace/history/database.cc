@@ -9,7 +9,7 @@
 
 #include <cerrno>
 
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 
 namespace heaptap::history {
@@ -117,9 +117,9 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFile(const std::string& 
   return database;
 }
 
-void Database::SetDeadline(absl::Time deadline) {
+void Database::SetDeadline(base::Instant deadline) {
   deadline_ = deadline;
-  const auto is_over = [](void* self) { return absl::Now() > static_cast<Database*>(self)->deadline_ ? 1 : 0; };
+  const auto is_over = [](void* self) { return base::Now() > static_cast<Database*>(self)->deadline_ ? 1 : 0; };
   sqlite3_progress_handler(handle_, kStepsBetweenLooks, is_over, this);
 }
 

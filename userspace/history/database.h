@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -67,7 +68,7 @@ class Database {
   ~Database();
 
   // Statements that run at this time are given up.
-  void SetDeadline(absl::Time deadline);
+  void SetDeadline(base::Instant deadline);
 
   absl::Status Execute(const std::string& sql);
   Statement Prepare(const char* sql) { return {handle_, sql}; }
@@ -78,7 +79,7 @@ class Database {
   explicit Database(sqlite3* handle) : handle_(handle) {}
   static absl::StatusOr<std::unique_ptr<Database>> OpenFile(const std::string& path);
   sqlite3* handle_;
-  absl::Time deadline_ = absl::InfiniteFuture();
+  base::Instant deadline_ = base::Instant::InfiniteFuture();
 };
 
 }  // namespace heaptap::history

@@ -8,7 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/history/database.h"
 #include "userspace/history/levels.h"
 #include "userspace/history/path_names.h"
@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<Database>> OpenForReading(const std::string& file
   absl::StatusOr<std::unique_ptr<Database>> database = Database::Open(file);
   if (absl::IsNotFound(database.status())) return absl::NotFoundError("there is no history yet");
   if (!database.ok()) return database;
-  (*database)->SetDeadline(absl::Now() + kPatience);
+  (*database)->SetDeadline(base::Now() + kPatience);
   // All statements see the same state.
   if (absl::Status status = (*database)->Execute("BEGIN"); !status.ok()) return status;
   return database;

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 
 namespace heaptap::http {
 namespace {
@@ -16,20 +16,17 @@ bool IsTemporary(int error) { return error == EAGAIN || error == EWOULDBLOCK || 
 
 }  // namespace
 
-bool SocketChannel::WaitFor(short events, absl::Time deadline) const {
-  while (true) {
-    const absl::Duration left = deadline - absl::Now();
-    if (left <= absl::ZeroDuration()) return false;
-    // Rounded up, so that the last millisecond does not spin.
-    const int64_t milliseconds = std::min<int64_t>(absl::ToInt64Milliseconds(left) + 1, 1 << 30);
-    pollfd socket = {fd_, events, 0};
-    const int ready = poll(&socket, 1, static_cast<int>(milliseconds));
+bool SocketChannel::WaitFor(short events, base::Instant deadline) const {
+  pollfd socket = {fd_, events, 0};
+  while (base::Now() < deadline) {
+    const int ready = base::PollUntil(absl::MakeSpan(&socket, 1), deadline);
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;
   }
+  return false;
 }
 
-size_t SocketChannel::Read(char* to, size_t size, absl::Time deadline) {
+size_t SocketChannel::Read(char* to, size_t size, base::Instant deadline) {
   while (WaitFor(POLLIN, deadline)) {
     const ssize_t got = recv(fd_, to, size, MSG_DONTWAIT);
     if (got >= 0) return got;
@@ -38,7 +35,7 @@ size_t SocketChannel::Read(char* to, size_t size, absl::Time deadline) {
   return 0;
 }
 
-bool SocketChannel::Write(absl::string_view bytes, absl::Time deadline) {
+bool SocketChannel::Write(absl::string_view bytes, base::Instant deadline) {
   while (!bytes.empty()) {
     if (!WaitFor(POLLOUT, deadline)) return false;
     const ssize_t put = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -48,6 +45,6 @@ bool SocketChannel::Write(absl::string_view bytes, absl::Time deadline) {
   return true;
 }
 
-bool SocketChannel::Sleep(absl::Duration duration) { return !WaitFor(POLLRDHUP, absl::Now() + duration); }
+bool SocketChannel::Sleep(absl::Duration duration) { return !WaitFor(POLLRDHUP, base::Now() + duration); }
 
 }  // namespace heaptap::http

@@ -10,6 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 
 namespace heaptap::http {
 
@@ -19,9 +20,9 @@ class Channel {
   virtual ~Channel() = default;
 
   // Reads 1 to `size` bytes. 0: the peer has finished, the deadline has passed, or the connection broke.
-  virtual size_t Read(char* to, size_t size, absl::Time deadline) = 0;
+  virtual size_t Read(char* to, size_t size, base::Instant deadline) = 0;
   // Writes all of `bytes`. False: the deadline has passed, or the connection broke.
-  virtual bool Write(absl::string_view bytes, absl::Time deadline) = 0;
+  virtual bool Write(absl::string_view bytes, base::Instant deadline) = 0;
   // Waits. Returns false as soon as the peer disconnects.
   virtual bool Sleep(absl::Duration duration) = 0;
 };
@@ -31,13 +32,13 @@ class SocketChannel : public Channel {
  public:
   explicit SocketChannel(int fd) : fd_(fd) {}
 
-  size_t Read(char* to, size_t size, absl::Time deadline) override;
-  bool Write(absl::string_view bytes, absl::Time deadline) override;
+  size_t Read(char* to, size_t size, base::Instant deadline) override;
+  bool Write(absl::string_view bytes, base::Instant deadline) override;
   bool Sleep(absl::Duration duration) override;
 
  private:
   // False: the deadline has passed.
-  bool WaitFor(short events, absl::Time deadline) const;
+  bool WaitFor(short events, base::Instant deadline) const;
 
   int fd_;
 };

@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/http/channel.h"
 
 namespace heaptap::http {
@@ -26,16 +26,15 @@ absl::Status ExplainConnect(int error) {
   return absl::FailedPreconditionError(strerror(error));
 }
 
-absl::StatusOr<base::FileDescriptor> ConnectTo(const addrinfo& address, absl::Time deadline) {
+absl::StatusOr<base::FileDescriptor> ConnectTo(const addrinfo& address, base::Instant deadline) {
   base::FileDescriptor connection(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!connection.valid()) return absl::InternalError(absl::StrCat("socket: ", strerror(errno)));
   if (connect(connection.get(), address.ai_addr, address.ai_addrlen) == 0) return connection;
   if (errno != EINPROGRESS) return ExplainConnect(errno);
   for (;;) {
-    const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
-    if (left <= 0) return ExplainConnect(ETIMEDOUT);
+    if (base::Now() >= deadline) return ExplainConnect(ETIMEDOUT);
     pollfd polled = {connection.get(), POLLOUT, 0};
-    const int ready = poll(&polled, 1, static_cast<int>(std::min<int64_t>(left, 1 << 20)));
+    const int ready = base::PollUntil(absl::MakeSpan(&polled, 1), deadline);
     if (ready < 0 && errno != EINTR) return absl::InternalError(absl::StrCat("poll: ", strerror(errno)));
     if (ready > 0) break;
   }
@@ -47,7 +46,7 @@ absl::StatusOr<base::FileDescriptor> ConnectTo(const addrinfo& address, absl::Ti
 }
 
 void Send(SocketChannel& channel, absl::string_view method, absl::string_view target, absl::string_view host,
-          absl::Time deadline) {
+          base::Instant deadline) {
   // A server may refuse before it has read the request, so its answer counts even if this write fails.
   channel.Write(absl::StrCat(method, " ", target, " HTTP/1.1\r\nHost: ", host,
                              "\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
@@ -86,7 +85,7 @@ absl::StatusOr<base::FileDescriptor> Connect(const std::string& path, absl::Dura
 
 absl::StatusOr<Answer> Exchange(const base::FileDescriptor& connection, absl::string_view method,
                                 absl::string_view target, size_t max_body_bytes, absl::Duration limit) {
-  const absl::Time deadline = absl::Now() + limit;
+  const base::Instant deadline = base::Now() + limit;
   SocketChannel channel(connection.get());
   Send(channel, method, target, "localhost", deadline);
   return ReadAnswer(channel, max_body_bytes, {.deadline = deadline});
@@ -99,7 +98,7 @@ absl::StatusOr<base::FileDescriptor> Connect(const Url& url, absl::Duration limi
   const int problem = getaddrinfo(url.host.c_str(), url.port.c_str(), &wanted, &found);
   if (problem != 0) return absl::NotFoundError(absl::StrCat("no address of this host: ", gai_strerror(problem)));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
-  const absl::Time deadline = absl::Now() + limit;
+  const base::Instant deadline = base::Now() + limit;
   absl::StatusOr<base::FileDescriptor> connection = absl::NotFoundError("no address of this host");
   for (const addrinfo* address = found; address != nullptr && !connection.ok(); address = address->ai_next) {
     connection = ConnectTo(*address, deadline);
@@ -110,7 +109,7 @@ absl::StatusOr<base::FileDescriptor> Connect(const Url& url, absl::Duration limi
 absl::StatusOr<Answer> Get(const base::FileDescriptor& connection, const Url& url, size_t max_body_bytes,
                            absl::Duration silence) {
   SocketChannel channel(connection.get());
-  Send(channel, "GET", url.target, url.authority, absl::Now() + silence);
+  Send(channel, "GET", url.target, url.authority, base::Now() + silence);
   return ReadAnswer(channel, max_body_bytes, {.silence = silence});
 }
 

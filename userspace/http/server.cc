@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/user_ids.h"
 #include "userspace/http/channel.h"
 #include "userspace/http/wire.h"
@@ -18,7 +19,7 @@ namespace heaptap::http {
 namespace {
 
 // After accept(2) failed for want of descriptors or memory.
-constexpr int kPauseMilliseconds = 100;
+constexpr absl::Duration kPause = absl::Milliseconds(100);
 
 // Without waiting: it does not matter if the client misses the answer.
 void Refuse(int fd) {
@@ -91,7 +92,7 @@ void Server::AcceptFrom(int listener, bool is_unix) {
   if (!socket.valid()) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       pollfd stop = {wakeup_.get(), POLLIN, 0};
-      poll(&stop, 1, kPauseMilliseconds);
+      base::PollUntil(absl::MakeSpan(&stop, 1), base::Now() + kPause);
     }
     return;
   }

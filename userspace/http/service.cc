@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/http/listener.h"
 #include "userspace/http/wire.h"
@@ -31,13 +31,13 @@ void Service::Serve(Channel& channel, const std::optional<Peer>& peer) const try
     const bool is_other_site = !peer.has_value() && (incoming->is_cross_site || !IsLoopbackHost(incoming->host));
     if (incoming->refusal == 0 && is_other_site) incoming->refusal = 403;
     if (incoming->refusal != 0) {
-      channel.Write(Refusal(incoming->refusal), absl::Now() + limits_.idle);
+      channel.Write(Refusal(incoming->refusal), base::Now() + limits_.idle);
       return;
     }
     const Response response = AnswerTo(incoming->request, channel, peer);
     const bool keep_alive = left > 1 && incoming->keep_alive;
     // The time starts now: the client is not responsible for the time to make the answer.
-    const absl::Time deadline = absl::Now() + limits_.answer_time;
+    const base::Instant deadline = base::Now() + limits_.answer_time;
     const bool is_written = channel.Write(ResponseHead(response, keep_alive), deadline) &&
                             (incoming->request.method == "HEAD" || channel.Write(response.body, deadline));
     if (!is_written || !keep_alive) return;

@@ -15,7 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 
 namespace heaptap::http {
 namespace {
@@ -183,7 +183,7 @@ bool ParseTarget(absl::string_view target, Request& request) {
   return true;
 }
 
-bool RequestReader::ReadMore(absl::Time deadline) {
+bool RequestReader::ReadMore(base::Instant deadline) {
   char part[kReadBytes];
   const size_t got = channel_.Read(part, sizeof(part), deadline);
   bytes_.append(part, got);
@@ -191,8 +191,8 @@ bool RequestReader::ReadMore(absl::Time deadline) {
 }
 
 std::optional<IncomingRequest> RequestReader::Next() {
-  if (bytes_.empty() && !ReadMore(absl::Now() + limits_.idle)) return std::nullopt;
-  const absl::Time head_deadline = absl::Now() + limits_.header_time;
+  if (bytes_.empty() && !ReadMore(base::Now() + limits_.idle)) return std::nullopt;
+  const base::Instant head_deadline = base::Now() + limits_.header_time;
   size_t searched = 0;
   size_t end;
   while ((end = absl::string_view(bytes_).find(kHeadEnd, searched)) == std::string::npos &&
@@ -210,7 +210,7 @@ std::optional<IncomingRequest> RequestReader::Next() {
   if (ec) return IncomingRequest{.refusal = parser.StatusOf(ec)};
   bytes_.erase(0, head.size());
 
-  const absl::Time body_deadline = absl::Now() + limits_.body_time;
+  const base::Instant body_deadline = base::Now() + limits_.body_time;
   if (parser.waits_for_continue && !parser.is_done() && bytes_.empty() &&
       !channel_.Write("HTTP/1.1 100 Continue\r\n\r\n", body_deadline)) {
     return std::nullopt;
@@ -246,11 +246,11 @@ absl::StatusOr<Answer> ReadAnswer(Channel& channel, size_t max_body_bytes, const
   std::string pending;  // received but not yet parsed
   while (!parser.is_done()) {
     char part[kReadBytes];
-    const absl::Time deadline = std::min(patience.deadline, absl::Now() + patience.silence);
+    const base::Instant deadline = std::min(patience.deadline, base::Now() + patience.silence);
     const size_t got = channel.Read(part, sizeof(part), deadline);
     error_code ec;
     if (got == 0) {
-      if (absl::Now() >= deadline) return absl::DeadlineExceededError("the answer takes too long");
+      if (base::Now() >= deadline) return absl::DeadlineExceededError("the answer takes too long");
       if (!parser.got_some()) return absl::DataLossError("there is no answer");
       parser.put_eof(ec);
       if (ec) return absl::DataLossError("the answer is incomplete");

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/http/channel.h"
 #include "userspace/http/limits.h"
 #include "userspace/http/message.h"
@@ -43,7 +44,7 @@ class RequestReader {
 
  private:
   // False: Channel::Read returned 0.
-  bool ReadMore(absl::Time deadline);
+  bool ReadMore(base::Instant deadline);
 
   Channel& channel_;
   const Limits& limits_;
@@ -67,7 +68,7 @@ struct Answer {
 
 // How long an answer may take.
 struct Patience {
-  absl::Time deadline = absl::InfiniteFuture();
+  base::Instant deadline = base::Instant::InfiniteFuture();
   absl::Duration silence = absl::InfiniteDuration();  // from a byte to the next
 };
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/facts.h"
@@ -104,11 +104,11 @@ void Allocators::WaitForReader(pid_t pid, const SeenFile& file) {
 }
 
 void Allocators::WaitFor(pid_t pid) {
-  errands_.WaitUntil([&] { return !pending_.contains(pid); }, absl::Now() + kFilesPatience);
+  errands_.WaitUntil([&] { return !pending_.contains(pid); }, base::Now() + kFilesPatience);
 }
 
 void Allocators::WaitForAll(absl::Duration patience) {
-  errands_.WaitUntil([&] { return pending_.empty(); }, absl::Now() + patience);
+  errands_.WaitUntil([&] { return pending_.empty(); }, base::Now() + patience);
 }
 
 bool Allocators::HasAttached(const Inspection& inspection) const {
@@ -146,7 +146,7 @@ absl::Status Allocators::AttachAll(const std::vector<Inspection::Found>& files, 
                           attached->status.Update(status);
                         });
   }
-  if (!errands_.WaitUntil([&] { return attached->files == files.size(); }, absl::Now() + kFilesPatience)) {
+  if (!errands_.WaitUntil([&] { return attached->files == files.size(); }, base::Now() + kFilesPatience)) {
     attached->status.Update(absl::UnavailableError(absl::StrCat("attaching to process ", pid, " takes too long")));
   }
   return attached->status;
@@ -194,7 +194,7 @@ void Allocators::HandleRefused(const absl::Status& status, const FileShown& key)
                          files_refused_ < kMaxRefusalsReported ? "" : ", and further ones without a message"));
 }
 
-void Allocators::Release(absl::Time now) {
+void Allocators::Release(base::Instant now) {
   if (search_.has_value()) return Search();
   if (now - files_looked_at_ < kReleaseInterval || probe_files_.IsReleasing()) return;
   files_looked_at_ = now;
@@ -220,9 +220,9 @@ void Allocators::Release(absl::Time now) {
 
 // Looks at all processes: some are unknown here, and overlay file systems show a file under other numbers.
 void Allocators::Search() {
-  const absl::Time end = absl::Now() + kSearchTime;
+  const base::Instant end = base::Now() + kSearchTime;
   for (std::vector<pid_t>& left = search_->processes; !left.empty() && !search_->unused.empty();) {
-    if (absl::Now() > end) return;
+    if (base::Now() > end) return;
     const pid_t pid = left.back();
     left.pop_back();
     const absl::StatusOr<std::vector<elf::Mapping>> mappings = hands_.ReadExecutableMappings(pid);

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/subordinate_ids.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
@@ -88,7 +89,7 @@ class Allocators {
 
   // Removes the probes from files that no process maps any more, so that their file systems can be unmounted. Call it
   // every second.
-  void Release(absl::Time now);
+  void Release(base::Instant now);
   void Detach() { probe_files_.Detach(); }
 
  private:
@@ -116,7 +117,7 @@ class Allocators {
   size_t files_refused_ = 0;                                // with unusable notes
   std::set<ProbeFiles::File> files_kept_;                   // attached even while no process maps them
   std::map<ProbeFiles::File, elf::Mapping> files_mapped_;   // a mapping of each, as last seen
-  absl::Time files_looked_at_ = absl::InfinitePast();
+  base::Instant files_looked_at_ = base::Instant::InfinitePast();
   // For processes that map one of some files.
   struct FileSearch {
     std::set<ProbeFiles::File> unused;             // not found so far

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/user_ids.h"
 
@@ -59,13 +59,13 @@ void Answers::Drop(uint64_t process_id) {
 }
 
 int Answers::WaitFor(uint64_t process_id) {
-  errands_.WaitUntil([&] { return !IsRunning(process_id); }, absl::Now() + limit_ + absl::Seconds(1));
+  errands_.WaitUntil([&] { return !IsRunning(process_id); }, base::Now() + limit_ + absl::Seconds(1));
   const auto failures = failures_.extract(process_id);
   return failures.empty() ? 0 : failures.mapped();
 }
 
 void Answers::WaitForAll() {
-  errands_.WaitUntil([&] { return running_.empty(); }, absl::Now() + limit_ + absl::Seconds(1));
+  errands_.WaitUntil([&] { return running_.empty(); }, base::Now() + limit_ + absl::Seconds(1));
 }
 
 }  // namespace heaptap::recording

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/recording/books_json.h"
 
@@ -41,7 +41,7 @@ constexpr size_t kMaxNames = 8;
 
 // An eBPF program on another CPU may have updated only one of two maps; it needs microseconds for the other.
 constexpr int kSettleTries = 20;
-constexpr timespec kSettleTime = {0, 5'000'000};
+constexpr absl::Duration kSettleTime = absl::Milliseconds(5);
 
 }  // namespace
 
@@ -157,9 +157,9 @@ void Dumps::UseInBackground(const std::shared_ptr<Making>& making) {
   if (const Target* target = targets_.Find(making->process_id); target != nullptr) Complete(*target, profile);
   background_.Run(
       [making, &profile] {
-        const absl::Time begin = absl::Now();
+        const base::Instant begin = base::Now();
         making->use(profile);
-        making->built->cost += absl::Now() - begin;
+        making->built->cost += base::Now() - begin;
         // Freed here, because this takes long.
         profile = {};
       },
@@ -187,13 +187,13 @@ void Dumps::Write(const Target& target, heaptap_dump_kind kind, OnDone on_done) 
 }
 
 Dumps::Filled Dumps::Fill(const profile::Profile& profile) const {
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   Filled filled = {.file = folder_.Fill(options_.format(profile)),
                    .cost = {},
                    .live = profile.Leaks(),
                    .stack_ends = profile.stack_ends,
                    .warnings = profile.warnings};
-  filled.cost = absl::Now() - begin;
+  filled.cost = base::Now() - begin;
   return filled;
 }
 
@@ -217,7 +217,7 @@ absl::StatusOr<std::string> Dumps::Publish(Target& target, heaptap_dump_kind kin
       largest_last_dump_ = *written;
     }
   }
-  last_dump_ = absl::Now();
+  last_dump_ = base::WallNow();
   dump_time_ += filled.cost;
   dumps_counted_[KindName(kind)]++;
   written_.push_back({.process = {target.pid, target.process_id}, .time = *last_dump_, .path = *written});
@@ -318,7 +318,7 @@ void Dumps::SayLosses(const std::vector<std::string>& warnings) {
 
 void Dumps::SayBooks(std::vector<const Target*> targets) const {
   for (int tries = 1; tries <= kSettleTries && !targets.empty(); tries++) {
-    if (tries > 1) nanosleep(&kSettleTime, nullptr);
+    if (tries > 1) base::Sleep(kSettleTime);
     absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = entries_.ReadAllTallies();
     absl::StatusOr<std::map<uint64_t, bpf::LiveTotals>> live = entries_.ReadLiveTotals();
     if (!tallies.ok() || !live.ok()) return;

@@ -10,7 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/recording/profile_plan.h"
 #include "userspace/recording/tally_sums.h"
@@ -87,7 +87,7 @@ struct Endings::Closing {
   std::optional<profile::StackEnds> stack_ends = {};
 };
 
-void Endings::CloseEnded(absl::Time now) {
+void Endings::CloseEnded(base::Instant now) {
   // Dumps may still be in progress. A system-wide recording does not block on them.
   const auto waits = [&](uint64_t process_id) {
     return unwinding_.IsWorthWaiting(process_id, now) || dumps_.IsMaking(process_id) ||
@@ -272,7 +272,7 @@ void Endings::FindUnnoticedEnds() {
            {.status = static_cast<int>(process.status),
             .by_oom_kill = process.by_oom_kill,
             .peak = process.peak_weight,
-            .time = absl::Now(),
+            .time = base::WallNow(),
             .space = nullptr});
   }
 }
@@ -313,7 +313,7 @@ void Endings::FinishOrphans(absl::FunctionRef<void()> pump) {
   for (const auto& [process_id, entries] : *tallies) {
     if (closed->contains(process_id) || IsClosed(process_id)) continue;
     if (!processes->contains(process_id) && targets_.Find(process_id) == nullptr) {
-      Handle(targets_.Add(process_id, 0, recorder_options_.policy), {.is_known = false, .time = absl::Now()});
+      Handle(targets_.Add(process_id, 0, recorder_options_.policy), {.is_known = false, .time = base::WallNow()});
     }
   }
 }
@@ -333,7 +333,7 @@ void Endings::EndUnseen(Target& target) {
   const bool is_used_again = std::any_of(targets_.begin(), targets_.end(), [&](const auto& entry) {
     return &entry.second != &target && entry.second.pid == target.pid && !entry.second.ending.has_value();
   });
-  Handle(target, {.time = absl::Now(), .space = is_used_again ? std::make_shared<AddressSpace>() : nullptr});
+  Handle(target, {.time = base::WallNow(), .space = is_used_again ? std::make_shared<AddressSpace>() : nullptr});
 }
 
 }  // namespace heaptap::recording

@@ -15,6 +15,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/books.h"
 #include "userspace/profile/figures.h"
 #include "userspace/recording/address_spaces.h"
@@ -67,7 +68,7 @@ class Endings {
   void FinishOrphans(absl::FunctionRef<void()> pump);
 
   // Writes the last dumps of targets that have ended, and closes their books. The background does most of it.
-  void CloseEnded(absl::Time now);
+  void CloseEnded(base::Instant now);
   // Closes the books of a target without a dump.
   void Close(uint64_t process_id);
   // Whether its books are closed, and perhaps not yet deleted.
@@ -115,7 +116,7 @@ class Endings {
   std::set<uint64_t> forgotten_;  // those whose books are being deleted
   std::deque<profile::EndedProcess> ended_;
   uint64_t events_lost_ = 0;  // as of the last FindUnnoticed
-  absl::Time exits_handled_ = absl::InfinitePast();
+  base::Instant exits_handled_ = base::Instant::InfinitePast();
   bool failed_ = false;
 };
 

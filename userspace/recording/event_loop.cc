@@ -13,10 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "heaptap/contract.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
-#include "userspace/base/monotonic.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/dump_request.h"
 
@@ -93,7 +92,7 @@ std::vector<int> EventLoop::fds() const {
 }
 
 void EventLoop::Pump() {
-  const absl::Time now = absl::Now();
+  const base::Instant now = base::Now();
   pumped_ = now;
   queries_.ForgetSummaries(now);
   errands_.HandleDone();
@@ -123,7 +122,7 @@ void EventLoop::Pump() {
 // process that is not known yet, or replace mappings that earlier raw stacks need. So everything that a process left is
 // here when its end is handled.
 absl::StatusOr<EventLoop::Batch> EventLoop::TakeBatch() {
-  uint64_t until = base::MonotonicNanoseconds();
+  uint64_t until = base::Now().nanoseconds();
   absl::StatusOr<std::vector<heaptap_event>> events = books_.TakeEvents();
   if (!events.ok()) return events.status();
   for (const heaptap_event& event : *events) until = std::max<uint64_t>(until, event.time);
@@ -277,7 +276,7 @@ void EventLoop::HandleExit(const heaptap_event& event) {
   endings_.Handle(*target, {.status = static_cast<int>(static_cast<uint32_t>(event.argument)),
                             .by_oom_kill = (event.argument & HEAPTAP_EXIT_BY_OOM_KILL) != 0,
                             .peak = event.peak_weight,
-                            .time = absl::Now(),
+                            .time = base::WallNow(),
                             .space = nullptr});
 }
 

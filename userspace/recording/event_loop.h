@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "bpf/events.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/bpf/unwind_maps.h"
@@ -64,7 +65,7 @@ class EventLoop {
   // Handles everything that has happened since the last call.
   void Pump();
   // When Pump was called last.
-  absl::Time pumped() const { return pumped_; }
+  base::Instant pumped() const { return pumped_; }
 
   // Events by their names for metrics.
   const profile::CountsByName& events_counted() const { return events_counted_; }
@@ -124,7 +125,7 @@ class EventLoop {
   std::vector<bpf::RawStack> raw_stacks_to_come_;
   std::vector<bpf::MappingEvent> mappings_to_come_;
   profile::CountsByName events_counted_;
-  absl::Time pumped_ = absl::InfinitePast();
+  base::Instant pumped_ = base::Instant::InfinitePast();
   bool is_sweeping_ = false;
   bool failed_ = false;
 };

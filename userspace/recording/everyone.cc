@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/recording/everyone.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/process/facts.h"
@@ -20,13 +19,6 @@ namespace {
 
 // At the end of a recording, for the processes that still wait to be looked at.
 constexpr absl::Duration kEndPatience = absl::Seconds(10);
-
-// Converts nanoseconds of CLOCK_MONOTONIC.
-absl::Time TimeOf(uint64_t monotonic) {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return absl::Now() - (absl::DurationFromTimespec(now) - absl::Nanoseconds(monotonic));
-}
 
 }  // namespace
 
@@ -105,7 +97,8 @@ void Everyone::TakeOverBooks() {
     Target& target = targets_.Add(process_id, recorded.tgid, options_.policy);
     const absl::StatusOr<process::Facts> facts = hands_.Facts(recorded.tgid);
     target.name = facts.ok() ? base::AsciiOnly(facts->command) : "?";
-    target.since = TimeOf(recorded.process.identity.start_time);
+    target.begun = base::Instant::FromNanoseconds(recorded.process.identity.start_time);
+    target.since = base::ToWall(target.begun);
     if (absl::StatusOr<TargetState> state = states_->Load(process_id); state.ok()) {
       const Policy policy = target.policy;
       target = std::move(state->target);
@@ -154,7 +147,7 @@ void Everyone::InspectAll() {
   const auto look = [this](pid_t pid) {
     if (Target* const target = targets_.FindRunning(pid); target != nullptr) Inspect(*target);
   };
-  newcomers_.LookAtAll(look, absl::Now() + kEndPatience);
+  newcomers_.LookAtAll(look, base::Now() + kEndPatience);
 }
 
 bool Everyone::Inspect(Target& target) {
@@ -227,14 +220,14 @@ void Everyone::RecordIgnored() {
   }
 }
 
-void Everyone::Tick(absl::Time now) {
+void Everyone::Tick(base::Instant now) {
   RefreshGroups();
   const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
     Target* target = targets_.Find(process_id);
     if (target == nullptr) continue;
-    if (target->last.time == absl::InfinitePast()) {
+    if (target->last.time == base::Instant::InfinitePast()) {
       requests_.NoteOwner(*target);  // once more, when it has settled
       // Recorded since its exec or its parent's fork, but its allocator was attached after heaptap:start.
       if (!target->started) newcomers_.Add(target->pid);
@@ -245,7 +238,7 @@ void Everyone::Tick(absl::Time now) {
                              .probes = process.costs.allocations + process.costs.frees,
                              .program_time = process.costs.program_time};
     const double seconds = absl::ToDoubleSeconds(now - target->last.time);
-    if (target->last.time != absl::InfinitePast() && seconds > 0) {
+    if (target->last.time != base::Instant::InfinitePast() && seconds > 0) {
       const double traps = static_cast<double>(reading.probes - target->last.probes) * kTrapNanoseconds;
       const auto programs = static_cast<double>(reading.program_time - target->last.program_time);
       target->cost = (traps + programs) / 1e9 / seconds;
@@ -268,7 +261,7 @@ void Everyone::Tick(absl::Time now) {
   }
   allocators_.Release(now);
   errands_.EndIdle(now);
-  dumps_.Prune(now);
+  dumps_.Prune(base::WallNow());
   upkeep_.FoldWhenFull(*processes, std::min(options_.map_sizes.tallies, options_.map_sizes.stacks), now);
 }
 

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "bpf/events.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/elf/mappings.h"
@@ -96,7 +97,7 @@ class Everyone {
   void SetRules(Rules rules, const Policy& defaults, const Retention& retention, double budget);
 
   // To be called every second: rates, budget, scheduled dumps, age of dumps.
-  void Tick(absl::Time now);
+  void Tick(base::Instant now);
   // To be called often: goes on with what Tick has begun (Upkeep).
   void FoldSome() { upkeep_.FoldSome(); }
   bool IsFolding() const { return upkeep_.IsFolding(); }

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "userspace/base/monotonic.h"
+#include "userspace/base/clock.h"
 
 namespace heaptap::recording {
 namespace {
@@ -46,7 +46,7 @@ bool KernelTables::IsPlaced(const heaptap_file_key& key) const {
 
 bool KernelTables::IsInUse(const heaptap_file_key& key) const {
   const std::optional<heaptap_file> file = maps_.ReadFile(key);
-  return file.has_value() && file->last_used + kResidence >= base::MonotonicNanoseconds();
+  return file.has_value() && file->last_used + kResidence >= base::Now().nanoseconds();
 }
 
 void KernelTables::SetWanted(const heaptap_file_key& key) {
@@ -111,7 +111,7 @@ bool KernelTables::MakeRoom(uint64_t nodes) {
     Use* use;
   };
   std::vector<Loaded> oldest;
-  const uint64_t now = base::MonotonicNanoseconds();
+  const uint64_t now = base::Now().nanoseconds();
   for (auto& [table, use] : tables_) {
     if (use.number == 0) continue;
     uint64_t last_used = 0;
@@ -139,10 +139,10 @@ void KernelTables::Unload(const unwind::FileTable& table, Use& use) {
   use.number = 0;
 }
 
-void KernelTables::Balance(absl::Time now) {
+void KernelTables::Balance(base::Instant now) {
   if (now < balanced_ + kBalanceInterval) return;
   balanced_ = now;
-  if (inherited_until_ == absl::InfinitePast()) inherited_until_ = now + kInheritance;
+  if (inherited_until_ == base::Instant::InfinitePast()) inherited_until_ = now + kInheritance;
   if (now >= inherited_until_) inherited_.RemoveAll();
   for (const auto& [key, table] : files_) {
     Use& use = tables_.at(table);

@@ -14,6 +14,7 @@
 
 #include "absl/time/time.h"
 #include "bpf/unwind.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/unwind_maps.h"
 #include "userspace/recording/inherited_tables.h"
 #include "userspace/recording/table_reader.h"
@@ -37,7 +38,7 @@ class KernelTables {
   // The file is unknown from now on: the next program that meets it asks for its table.
   void Remove(const heaptap_file_key& key);
   // Tries again to load the tables of files that are used. Call it from time to time; most calls do nothing.
-  void Balance(absl::Time now);
+  void Balance(base::Instant now);
 
   // Whether the kernel knows what to do with the file. A program may have removed the file because it could not send
   // its question, or the map had no room.
@@ -69,12 +70,12 @@ class KernelTables {
   bpf::UnwindMaps& maps_;
   const uint64_t budget_nodes_;
   InheritedTables inherited_;
-  absl::Time inherited_until_ = absl::InfinitePast();  // set by the first call of Balance
-  uint64_t used_nodes_ = 0;                            // without those of inherited_
+  base::Instant inherited_until_ = base::Instant::InfinitePast();  // set by the first call of Balance
+  uint64_t used_nodes_ = 0;                                        // without those of inherited_
   uint32_t next_number_;
   std::map<heaptap_file_key, SharedTable, FileKeyLess> files_;  // without those that have no table
   std::map<SharedTable, Use> tables_;                           // of these files
-  absl::Time balanced_ = absl::InfinitePast();
+  base::Instant balanced_ = base::Instant::InfinitePast();
 };
 
 }  // namespace heaptap::recording

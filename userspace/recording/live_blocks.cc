@@ -4,8 +4,7 @@
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/time/clock.h"
-#include "userspace/base/monotonic.h"
+#include "userspace/base/clock.h"
 #include "userspace/profile/estimate.h"
 
 namespace heaptap::recording {
@@ -20,12 +19,11 @@ uint32_t AgeAt(uint64_t now, uint64_t allocated) {
 }  // namespace
 
 absl::StatusOr<LiveBlocks> ReadLiveBlocks(const bpf::Entries& entries, uint64_t process_id) {
-  const absl::Time begin = absl::Now();
-  const uint64_t now = base::MonotonicNanoseconds();
+  const base::Instant begin = base::Now();
   LiveBlocks blocks;
   absl::flat_hash_map<std::tuple<uint64_t, uint32_t, uint64_t, uint32_t>, size_t> known;
   const absl::Status status = entries.VisitLive(process_id, [&](const heaptap_live& object) {
-    const uint32_t age = AgeAt(now, object.time);
+    const uint32_t age = AgeAt(begin.nanoseconds(), object.time);
     const auto [entry, is_new] =
         known.try_emplace({object.stack_id, object.tid, object.size, age}, blocks.groups.size());
     if (is_new) {
@@ -38,7 +36,7 @@ absl::StatusOr<LiveBlocks> ReadLiveBlocks(const bpf::Entries& entries, uint64_t 
         {.samples = 1, .sampled_bytes = object.size, .objects = weight / size, .bytes = weight};
   });
   if (!status.ok()) return status;
-  blocks.cost = absl::Now() - begin;
+  blocks.cost = base::Now() - begin;
   return blocks;
 }
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/process/facts.h"
 
 namespace heaptap::recording {
@@ -22,13 +22,13 @@ Newcomers::Newcomers(worker::Hands& hands, base::SubordinateIds ids)
     : hands_(hands), accounts_(std::move(ids), kLookShare, kLookBurst) {}
 
 void Newcomers::Look(absl::FunctionRef<void(pid_t)> look) {
-  const absl::Time end = absl::Now() + kLookTime;
+  const base::Instant end = base::Now() + kLookTime;
   for (size_t left = waiting_.size(); left > 0 && !waiting_.empty(); left--) {
     auto next = waiting_.upper_bound(last_);
     if (next == waiting_.end()) next = waiting_.begin();
     const pid_t pid = last_ = next->first;
     Waiting& waiting = next->second;
-    const absl::Time begin = absl::Now();
+    const base::Instant begin = base::Now();
     if (begin > end) return;
     if (!waiting.owner_known) {
       const absl::StatusOr<process::Facts> facts = hands_.Facts(pid);
@@ -38,13 +38,13 @@ void Newcomers::Look(absl::FunctionRef<void(pid_t)> look) {
     const std::optional<uid_t> owner = waiting.owner;
     waiting_.erase(next);
     look(pid);
-    const absl::Time now = absl::Now();
+    const base::Instant now = base::Now();
     accounts_.Charge(owner, now - begin, now);
   }
 }
 
-void Newcomers::LookAtAll(absl::FunctionRef<void(pid_t)> look, absl::Time deadline) {
-  while (!waiting_.empty() && absl::Now() < deadline) {
+void Newcomers::LookAtAll(absl::FunctionRef<void(pid_t)> look, base::Instant deadline) {
+  while (!waiting_.empty() && base::Now() < deadline) {
     const pid_t pid = waiting_.begin()->first;
     waiting_.erase(waiting_.begin());
     look(pid);

@@ -16,6 +16,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "userspace/base/accounts.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/subordinate_ids.h"
 #include "userspace/worker/hands.h"
 
@@ -33,7 +34,7 @@ class Newcomers {
   // `look` may call Add and Forget.
   void Look(absl::FunctionRef<void(pid_t)> look);
   // Calls `look` for each process that waits, without regard to accounts, until the deadline.
-  void LookAtAll(absl::FunctionRef<void(pid_t)> look, absl::Time deadline);
+  void LookAtAll(absl::FunctionRef<void(pid_t)> look, base::Instant deadline);
 
  private:
   struct Waiting {

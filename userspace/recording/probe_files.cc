@@ -12,8 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "heaptap/contract.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 
 namespace heaptap::recording {
@@ -232,7 +232,7 @@ void ProbeFiles::TakeOver() {
 absl::StatusOr<bool> AttachAllocator(const SeenFile& file, worker::Errands& errands, AllocatorFiles& allocator_files,
                                      ProbeFiles& probe_files, pid_t pid) {
   const absl::Status too_late = absl::UnavailableError(absl::StrCat(file.name, ": reading it takes too long"));
-  const absl::Time deadline = absl::Now() + kAttachPatience;
+  const base::Instant deadline = base::Now() + kAttachPatience;
   allocator_files.Read(file, [](const AllocatorFiles::Allocator&) {});
   const AllocatorFiles::Allocator* allocator = nullptr;
   const auto is_read = [&] { return (allocator = allocator_files.Find(file.identity.version)) != nullptr; };

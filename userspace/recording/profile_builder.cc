@@ -6,7 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/profile/contexts.h"
 
 namespace heaptap::recording {
@@ -67,11 +67,11 @@ std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, const P
 }
 
 absl::StatusOr<OwnTallies> ReadOwnTallies(const bpf::Entries& entries, uint64_t process_id) {
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = entries.ReadTallies(process_id);
   if (!tallies.ok()) return tallies.status();
   OwnTallies own = {.tallies = *std::move(tallies)};
-  const absl::Duration all = absl::Now() - begin;
+  const absl::Duration all = base::Now() - begin;
   own.cost = std::min(all, kTallyTime * own.tallies.size());
   return own;
 }

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 
 namespace heaptap::recording {
 
@@ -12,10 +12,10 @@ absl::StatusOr<BuiltProfile> BuildPlanned(const bpf::Entries& entries, const Pro
                                           const LiveBlocks* blocks) {
   absl::StatusOr<OwnTallies> own = ReadOwnTallies(entries, plan.process.process_id);
   if (!own.ok()) return own.status();
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   BuiltProfile built = {.profile =
                             BuildProfile(entries, plan.subject, std::move(own->tallies), plan.mappings_lost, blocks)};
-  built.cost = own->cost + (absl::Now() - begin);
+  built.cost = own->cost + (base::Now() - begin);
   return built;
 }
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/facts.h"
 
@@ -36,7 +36,7 @@ absl::Status NotSettled(const Target& target) {
 
 }  // namespace
 
-void Queries::ForgetSummaries(absl::Time now) {
+void Queries::ForgetSummaries(base::Instant now) {
   // While summaries take long, they are made for a tenth of the time.
   if (summaries_cost_ < kQuickSummaries || now - summaries_made_ > 10 * summaries_cost_) summaries_.reset();
 }
@@ -102,7 +102,7 @@ std::optional<std::vector<profile::ProcessSummary>> Queries::PlanSummaries() {
 
 std::vector<profile::ProcessSummary> Queries::MakeSummaries(const absl::flat_hash_map<uint64_t, TallySums>& sums,
                                                             absl::Duration cost) {
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   if (begin - active_read_ >= kActiveInterval) {
     active_read_ = begin;
     for (auto& [process_id, target] : targets_) {
@@ -120,7 +120,7 @@ std::vector<profile::ProcessSummary> Queries::MakeSummaries(const absl::flat_has
   }
   std::ranges::sort(summaries, {}, &profile::ProcessSummary::pid);
   summaries_ = summaries;
-  summaries_made_ = absl::Now();
+  summaries_made_ = base::Now();
   summaries_cost_ = cost + (summaries_made_ - begin);
   return summaries;
 }
@@ -162,13 +162,13 @@ std::vector<profile::CoveragePart> Queries::CoverageOf(Target& target, double li
 absl::StatusOr<profile::Snapshot> Queries::Finish(const ProfilePlan& plan, BuiltProfile& built, bool with_coverage) {
   absl::StatusOr<Target*> target = FindForClient(plan.process);
   if (!target.ok()) return target.status();
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   dumps_.Complete(**target, built.profile);
   profile::Snapshot snapshot = {.profile = std::move(built.profile), .process_id = plan.process.process_id};
   if (with_coverage) snapshot.coverage = CoverageOf(**target, snapshot.profile.Live().bytes);
   if (plan.space != nullptr) snapshot.executable = plan.space->executable;
-  snapshot.time = absl::Now();
-  requests_.Charge(**target, built.cost + (absl::Now() - begin));
+  snapshot.time = base::WallNow();
+  requests_.Charge(**target, built.cost + (base::Now() - begin));
   return snapshot;
 }
 
@@ -201,9 +201,9 @@ absl::StatusOr<profile::ResidentBytes> Queries::Resident(const profile::ProcessR
   absl::StatusOr<Target*> target = FindForClient(process);
   if (!target.ok()) return target.status();
   if (!requests_.HasTime(**target)) return NoTime(**target);
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   absl::StatusOr<profile::ResidentBytes> resident = ResidentOf(**target);
-  requests_.Charge(**target, absl::Now() - begin);
+  requests_.Charge(**target, base::Now() - begin);
   return resident;
 }
 

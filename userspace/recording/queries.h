@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/books.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
@@ -55,7 +56,7 @@ class Queries {
   std::vector<profile::ProcessSummary> MakeSummaries(const absl::flat_hash_map<uint64_t, TallySums>& sums,
                                                      absl::Duration cost);
   // To be called when something may have changed. With very many call paths, the summaries stay for a time.
-  void ForgetSummaries(absl::Time now);
+  void ForgetSummaries(base::Instant now);
   profile::ProcessSummary Summarise(const Target& target, const TallySums& sums);
   absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process);
 
@@ -95,9 +96,9 @@ class Queries {
   Dumps& dumps_;
   Requests& requests_;
   std::optional<std::vector<profile::ProcessSummary>> summaries_;
-  absl::Time summaries_made_ = absl::InfinitePast();
+  base::Instant summaries_made_ = base::Instant::InfinitePast();
   absl::Duration summaries_cost_ = {};
-  absl::Time active_read_ = absl::InfinitePast();
+  base::Instant active_read_ = base::Instant::InfinitePast();
 };
 
 }  // namespace heaptap::recording

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/recording/budget.h"
 
@@ -21,7 +22,7 @@ constexpr absl::Duration kBudgetPause = absl::Minutes(1);
 
 }  // namespace
 
-void Rates::Keep(absl::Time now, double budget) {
+void Rates::Keep(base::Instant now, double budget) {
   if (budget <= 0) return;
   std::vector<Target*> targets;
   std::vector<Cost> costs;
@@ -46,7 +47,7 @@ void Rates::Keep(absl::Time now, double budget) {
 }
 
 // Prints at most one line per kBudgetPause.
-void Rates::Say(absl::Time now) {
+void Rates::Say(base::Instant now) {
   std::erase_if(changes_, [&](uint64_t process_id) { return targets_.Find(process_id) == nullptr; });
   if (changes_.empty() || now - reported_ < kBudgetPause) return;
   reported_ = now;

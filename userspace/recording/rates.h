@@ -9,6 +9,7 @@
 #include <set>
 
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/target_table.h"
 
@@ -20,15 +21,15 @@ class Rates {
   Rates(TargetTable& targets, Controls& controls) : targets_(targets), controls_(controls) {}
 
   // To be called every second, after the costs of the targets were read. `budget`: a share of one core; 0: no bound.
-  void Keep(absl::Time now, double budget);
+  void Keep(base::Instant now, double budget);
 
  private:
-  void Say(absl::Time now);
+  void Say(base::Instant now);
 
   TargetTable& targets_;
   Controls& controls_;
   std::set<uint64_t> changes_;  // process ids whose change of rate is not reported yet
-  absl::Time reported_ = absl::InfinitePast();
+  base::Instant reported_ = base::Instant::InfinitePast();
 };
 
 }  // namespace heaptap::recording

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/unwind/finish.h"
 
 namespace heaptap::recording {
@@ -39,13 +39,13 @@ void RawStacks::Finish(bpf::RawStack stack, pid_t pid, std::shared_ptr<const Add
   if (TryFinish(stack, pid, *space, has_room)) return;
   bytes_ += bytes;
   bytes_of_[stack.header.process_id] += bytes;
-  waiting_.push_back({std::move(stack), pid, std::move(space), absl::Now()});
+  waiting_.push_back({std::move(stack), pid, std::move(space), base::Now()});
 }
 
 void RawStacks::Retry() {
   if (tables_read_ == tables_.tables_read()) return;
   tables_read_ = tables_.tables_read();
-  const absl::Time now = absl::Now();
+  const base::Instant now = base::Now();
   std::erase_if(waiting_, [&](const Waiting& one) {
     if (!TryFinish(one.stack, one.pid, *one.space, now - one.since < kMaxWait)) return false;
     const size_t bytes = BytesOf(one.stack);
@@ -57,7 +57,7 @@ void RawStacks::Retry() {
   });
 }
 
-bool RawStacks::IsWorthWaiting(uint64_t process_id, absl::Time now) const {
+bool RawStacks::IsWorthWaiting(uint64_t process_id, base::Instant now) const {
   if (!IsWaiting(process_id)) return false;
   const auto oldest =
       std::ranges::find_if(waiting_, [&](const Waiting& one) { return one.stack.header.process_id == process_id; });

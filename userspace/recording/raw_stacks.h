@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/unwind_maps.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/recording/address_spaces.h"
@@ -43,7 +44,7 @@ class RawStacks {
 
   // Whether stacks of the process wait; and whether a profile should wait for them.
   bool IsWaiting(uint64_t process_id) const { return bytes_of_.contains(process_id); }
-  bool IsWorthWaiting(uint64_t process_id, absl::Time now) const;
+  bool IsWorthWaiting(uint64_t process_id, base::Instant now) const;
   bool empty() const { return waiting_.empty(); }
 
  private:
@@ -51,7 +52,7 @@ class RawStacks {
     bpf::RawStack stack;
     pid_t pid;
     std::shared_ptr<const AddressSpace> space;
-    absl::Time since;
+    base::Instant since;
   };
   // False: a table that it needs is being read.
   bool TryFinish(const bpf::RawStack& stack, pid_t pid, const AddressSpace& space, bool may_wait);

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/subordinate_ids.h"
 #include "userspace/bpf/kernel_books.h"
@@ -283,7 +283,7 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
 
   for (const auto& [file, mapping] : inspection->all) unwinding_.tables().PrepareMapped(file, mapping);
   if (!options_.system_wide.has_value()) {
-    errands_.WaitUntil([&] { return !unwinding_.tables().IsReading(); }, absl::Now() + kMappedTablesPatience);
+    errands_.WaitUntil([&] { return !unwinding_.tables().IsReading(); }, base::Now() + kMappedTablesPatience);
   }
   absl::StatusOr<uint64_t> process_id = books_->processes().Track(pid, options_.follow, options_.policy.triggers);
   if (!process_id.ok()) return process_id.status();
@@ -332,11 +332,11 @@ void Recorder::DumpAll(heaptap_dump_kind kind) {
 }
 
 void Recorder::FinishBackground() {
-  const absl::Time end = absl::Now() + kBackgroundPatience;
-  while (background_.size() + cleaning_.size() > 0 && absl::Now() < end) {
+  const base::Instant end = base::Now() + kBackgroundPatience;
+  while (background_.size() + cleaning_.size() > 0 && base::Now() < end) {
     pollfd done[] = {{.fd = background_.fd(), .events = POLLIN, .revents = 0},
                      {.fd = cleaning_.fd(), .events = POLLIN, .revents = 0}};
-    poll(done, std::size(done), static_cast<int>(absl::ToInt64Milliseconds(kPumpInterval)));
+    base::PollUntil(absl::MakeSpan(done), std::min(end, base::Now() + kPumpInterval));
     Pump();
   }
 }
@@ -369,7 +369,7 @@ void Recorder::Finish() {
     unwinding_.HandleTablesRead();
     return !unwinding_.HasWaitingStacks();
   };
-  errands_.WaitUntil(is_settled, absl::Now() + kTablesPatience);
+  errands_.WaitUntil(is_settled, base::Now() + kTablesPatience);
   std::vector<const Target*> dumped;
   for (auto& [process_id, target] : targets_) {
     if (requests_.answers().WaitFor(process_id) != 0) failed_ = true;

@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "heaptap/contract.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/bpf/pins.h"
@@ -87,7 +88,7 @@ class Recorder {
   // Readable when a process has mapped a file. A busy machine has thousands of these events each second, so they wait
   // until kMappingInterval after the last Pump.
   std::vector<int> mapping_fds() const { return mapping_events_->fds(); }
-  absl::Time pumped() const { return loop_.pumped(); }
+  base::Instant pumped() const { return loop_.pumped(); }
   // Handles everything that has happened since the last call.
   void Pump() { loop_.Pump(); }
 

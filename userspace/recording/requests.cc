@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/user_ids.h"
 #include "userspace/export/heap_v2.h"
@@ -44,7 +44,7 @@ Requests::Requests(const Means& means, bool is_system_wide)
   if (is_system_wide) accounts_.emplace(base::SubordinateIds::OfSystem(), kProfileShare, kProfileBurst);
 }
 
-void Requests::HandleDueTrigger(Target& target, absl::Time now) {
+void Requests::HandleDueTrigger(Target& target, base::Instant now) {
   if (target.postponed.has_value() && now - target.triggered >= kTriggerPause) HandleTrigger(target, *target.postponed);
 }
 
@@ -93,7 +93,7 @@ void Requests::MakeDump(const Target& target, const Question& question) {
 
 void Requests::HandleTrigger(Target& target, heaptap_dump_kind kind) {
   // In a system-wide recording a process may cause triggers without end; one later dump covers them all.
-  const absl::Time now = absl::Now();
+  const base::Instant now = base::Now();
   if (accounts_.has_value() && now - target.triggered < kTriggerPause) {
     target.postponed = kind;
     return;
@@ -112,10 +112,10 @@ void Requests::HandleTrigger(Target& target, heaptap_dump_kind kind) {
 bool Requests::IsSettled(const Target& target) {
   const auto is_settled = [&] {
     unwinding_.HandleTablesRead();
-    return !unwinding_.IsWorthWaiting(target.process_id, absl::Now());
+    return !unwinding_.IsWorthWaiting(target.process_id, base::Now());
   };
   // The thread of a system-wide recording has other things to do.
-  return accounts_.has_value() ? is_settled() : errands_.WaitUntil(is_settled, absl::Now() + RawStacks::kPatience);
+  return accounts_.has_value() ? is_settled() : errands_.WaitUntil(is_settled, base::Now() + RawStacks::kPatience);
 }
 
 void Requests::NoteOwner(Target& target) {
@@ -132,11 +132,11 @@ std::optional<uid_t> Requests::AccountOf(const Target& target) const {
 bool Requests::HasTime(const Target& target) {
   if (!accounts_.has_value()) return true;
   const std::optional<uid_t> user = AccountOf(target);
-  return accounts_->HasTime(target.owner, absl::Now()) && (user == base::kRoot || !making_.contains(user));
+  return accounts_->HasTime(target.owner, base::Now()) && (user == base::kRoot || !making_.contains(user));
 }
 
 void Requests::Charge(const Target& target, absl::Duration used) {
-  if (accounts_.has_value()) accounts_->Charge(target.owner, used, absl::Now());
+  if (accounts_.has_value()) accounts_->Charge(target.owner, used, base::Now());
 }
 
 void Requests::HandlePostponed() {
@@ -168,9 +168,9 @@ void Requests::HandleDump(Target& target, const heaptap_event& event) {
   }
   const Question question = {.event = event, .request = asked};
   if (asked.kind != HEAPTAP_ASK_RECENT && asked.kind != HEAPTAP_ASK_LOG) return MakeDump(target, question);
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   Reply records = MakeRecords(target, question);
-  Charge(target, absl::Now() - begin);
+  Charge(target, base::Now() - begin);
   Answer(target, question, std::move(records));
 }
 

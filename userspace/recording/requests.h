@@ -19,6 +19,7 @@
 #include "bpf/events.h"
 #include "heaptap/contract.h"
 #include "userspace/base/accounts.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/books.h"
 #include "userspace/profile/profile.h"
 #include "userspace/recording/allocators.h"
@@ -57,7 +58,7 @@ class Requests {
   // Writes a dump, or postpones it.
   void HandleTrigger(Target& target, heaptap_dump_kind kind);
   // Writes a dump that was postponed, if it is due.
-  void HandleDueTrigger(Target& target, absl::Time now);
+  void HandleDueTrigger(Target& target, base::Instant now);
   // Answers requests that waited. To be called regularly.
   void HandlePostponed();
 

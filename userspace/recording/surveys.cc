@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/export/source_frames.h"
 #include "userspace/recording/profile_builder.h"
 #include "userspace/worker/file_version.h"
@@ -47,11 +47,11 @@ void Surveys::AddMemoryUse(std::vector<profile::SurveyedProcess>& processes) {
 profile::Survey Surveys::Take(const profile::Activities& known, absl::Duration interval) {
   profile::Survey survey;
   int facts_read = 0;
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   for (const auto& [process_id, target] : targets_) {
     const bool has_tallies = target.last.probes != 0;
     if (target.ending.has_value() || !dumps_.HasProfile(target, has_tallies)) continue;
-    if (begin - target.since < std::min(kYoung, interval)) continue;
+    if (begin - target.begun < std::min(kYoung, interval)) continue;
     profile::SurveyedProcess process = {.ref = {target.pid, process_id},
                                         .command = target.name,
                                         .owner = target.owner,
@@ -60,7 +60,7 @@ profile::Survey Surveys::Take(const profile::Activities& known, absl::Duration i
                                         .activity = target.last.allocated_weight + target.last.probes};
     const auto last = known.find(process_id);
     process.is_changed = last == known.end() || last->second != process.activity;
-    if (last == known.end() && facts_read < kMaxFacts && absl::Now() - begin < kFactsTime) {
+    if (last == known.end() && facts_read < kMaxFacts && base::Now() - begin < kFactsTime) {
       facts_read++;
       const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
       // Without facts, its command is its service.

@@ -15,6 +15,7 @@
 
 #include "absl/time/time.h"
 #include "heaptap/contract.h"
+#include "userspace/base/clock.h"
 #include "userspace/profile/frames.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/dump_folder.h"
@@ -35,7 +36,7 @@ struct Ending {
 
 // A target's figures at the last Tick, for differences over time.
 struct Reading {
-  absl::Time time = absl::InfinitePast();
+  base::Instant time = base::Instant::InfinitePast();
   uint64_t allocated_weight = 0;
   uint64_t probes = 0;        // hits
   uint64_t program_time = 0;  // of the eBPF programs, nanoseconds
@@ -76,14 +77,15 @@ struct Target {
   uint32_t raised = 0;
 
   Reading last = {};
-  double allocation_rate = 0;                   // bytes per second
-  double cost = 0;                              // CPU time of its probes, as a share of one core
-  absl::Time dumped = {};                       // time of the last scheduled dump
-  absl::Time triggered = absl::InfinitePast();  // time of the last triggered dump
+  double allocation_rate = 0;                               // bytes per second
+  double cost = 0;                                          // CPU time of its probes, as a share of one core
+  base::Instant begun = {};                                 // as `since`, or earlier
+  base::Instant dumped = base::Instant::InfinitePast();     // the last scheduled dump
+  base::Instant triggered = base::Instant::InfinitePast();  // the last triggered dump
   // A triggered dump that was too soon after the last one.
   std::optional<heaptap_dump_kind> postponed = {};
-  absl::Time raised_at = absl::InfinitePast();  // when the budget last made its samples rarer
-  bool is_saved = false;                        // whether its saved state is current
+  base::Instant raised_at = base::Instant::InfinitePast();  // when the budget last made its samples rarer
+  bool is_saved = false;                                    // whether its saved state is current
   std::optional<Ending> ending = {};
 
   std::optional<uint32_t> RequestedRate() const {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 
 namespace heaptap::recording {
 
@@ -14,8 +14,8 @@ Target& TargetTable::Add(uint64_t process_id, pid_t pid, const Policy& policy) {
   if (!is_new) return target;
   target.process_id = process_id;
   target.pid = pid;
-  target.since = absl::Now();
-  target.dumped = target.since;
+  target.since = base::WallNow();
+  target.dumped = target.begun = base::Now();
   target.policy = policy;
   return target;
 }

@@ -17,6 +17,7 @@
 
 #include "absl/time/time.h"
 #include "bpf/events.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/bpf/unwind_maps.h"
 #include "userspace/elf/mappings.h"
@@ -52,7 +53,7 @@ class Unwinding {
   void Forget(uint64_t process_id) { asked_.erase(process_id); }
 
   // Whether a profile of the process should wait for stacks that wait for tables.
-  bool IsWorthWaiting(uint64_t process_id, absl::Time now) const { return stacks_.IsWorthWaiting(process_id, now); }
+  bool IsWorthWaiting(uint64_t process_id, base::Instant now) const { return stacks_.IsWorthWaiting(process_id, now); }
   bool HasWaitingStacks() const { return !stacks_.empty(); }
 
  private:

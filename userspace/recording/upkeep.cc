@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/process/facts.h"
 #include "userspace/profile/profile.h"
 
@@ -47,20 +47,20 @@ bool MayBeFolded(const bpf::TallyEntry& entry) {
 
 }  // namespace
 
-absl::Status Upkeep::SaveStates(TargetStates& states, absl::Time now) {
-  const absl::Time end = absl::Now() + kSaveTime;
+absl::Status Upkeep::SaveStates(TargetStates& states, base::Instant now) {
+  const base::Instant end = base::Now() + kSaveTime;
   // Continues where the last call stopped.
   auto next = targets_.upper_bound(last_saved_);
   for (size_t left = targets_.size(); left > 0; left--, ++next) {
     if (next == targets_.end()) next = targets_.begin();
     auto& [process_id, target] = *next;
-    if (target.is_saved || target.ending.has_value() || now - target.since < kSaveAfter) continue;
+    if (target.is_saved || target.ending.has_value() || now - target.begun < kSaveAfter) continue;
     const AddressSpace* space = dumps_.Space(target);
     if (space == nullptr) continue;
     if (absl::Status status = states.Save(target, *space); !status.ok()) return status;
     target.is_saved = true;
     last_saved_ = process_id;
-    if (absl::Now() > end) break;
+    if (base::Now() > end) break;
   }
   return absl::OkStatus();
 }
@@ -72,7 +72,7 @@ void Upkeep::RepairSpaces() {
     for (auto& [process_id, target] : targets_) target.has_lost_mappings = true;
     spaces_.DropEnded();
   }
-  const absl::Time end = absl::Now() + kRepairTime;
+  const base::Instant end = base::Now() + kRepairTime;
   for (auto& [process_id, target] : targets_) {
     if (!target.has_lost_mappings || target.ending.has_value()) continue;
     target.has_lost_mappings = false;
@@ -91,11 +91,12 @@ void Upkeep::RepairSpaces() {
       spaces_.Apply(event);
     }
     target.is_saved = false;
-    if (absl::Now() > end) return;
+    if (base::Now() > end) return;
   }
 }
 
-void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound, absl::Time now) {
+void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound,
+                          base::Instant now) {
   // Signed: a reset that races with a sample can leave the count at -1.
   const auto share = [](int64_t tallies, uint64_t most) {
     return static_cast<double>(tallies) / static_cast<double>(most);
@@ -121,14 +122,14 @@ void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& proces
   const auto cost = std::make_shared<absl::Duration>();
   background_.Run(
       [entries = &books_.entries(), candidates, cost] {
-        const absl::Time begin = absl::Now();
+        const base::Instant begin = base::Now();
         // What was read is good, even if the rest could not be read.
         entries
             ->VisitTallies([&](uint64_t process_id, const bpf::TallyEntry& entry) {
               if (MayBeFolded(entry)) (*candidates)[process_id].push_back(entry);
             })
             .IgnoreError();
-        *cost = absl::Now() - begin;
+        *cost = base::Now() - begin;
       },
       [this, candidates, cost] {
         folding_->is_read = true;
@@ -139,19 +140,19 @@ void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& proces
 
 void Upkeep::FoldSome() {
   if (!HasToFold()) return;
-  const absl::Time begin = absl::Now();
+  const base::Instant begin = base::Now();
   absl::Mutex& mutex = books_.entries().folding();
   // Does not wait: this thread has other things to do.
   is_being_read_ = !mutex.TryLock();
   if (is_being_read_) return;
-  const absl::Time end = begin + kFoldTime;
+  const base::Instant end = begin + kFoldTime;
   std::deque<Candidates>& left = folding_->left;
-  while (!left.empty() && absl::Now() < end) {
+  while (!left.empty() && base::Now() < end) {
     FoldThreads(left.front(), end);
     if (left.front().tallies.empty()) left.pop_front();
   }
   mutex.Unlock();
-  const absl::Time now = absl::Now();
+  const base::Instant now = base::Now();
   folding_->cost += now - begin;
   if (!left.empty()) return;
   folded_ = now;
@@ -161,7 +162,7 @@ void Upkeep::FoldSome() {
   folding_.reset();
 }
 
-void Upkeep::FoldThreads(Candidates& candidates, absl::Time end) {
+void Upkeep::FoldThreads(Candidates& candidates, base::Instant end) {
   std::vector<bpf::TallyEntry>& tallies = candidates.tallies;
   const Target* target = targets_.Find(candidates.process_id);
   if (target == nullptr || target->ending.has_value()) return tallies.clear();
@@ -179,7 +180,7 @@ void Upkeep::FoldThreads(Candidates& candidates, absl::Time end) {
     candidates.threads_begun = process->threads_begun;
   }
   for (size_t tried = 1; !tallies.empty(); tallies.pop_back(), tried++) {
-    if (tried % kFoldsAtLeast == 0 && absl::Now() > end) return;
+    if (tried % kFoldsAtLeast == 0 && base::Now() > end) return;
     const bpf::TallyEntry& entry = tallies.back();
     if (candidates.living->contains(entry.tid)) continue;
     books_.Fold(target->pid, candidates.process_id, entry, candidates.threads_begun);

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/recording/address_spaces.h"
@@ -47,12 +48,12 @@ class Upkeep {
         background_(means.background) {}
 
   // Each of these stops after some time, and goes on at the next call.
-  absl::Status SaveStates(TargetStates& states, absl::Time now);
+  absl::Status SaveStates(TargetStates& states, base::Instant now);
   void RepairSpaces();
   // Begins to add the tallies of ended threads up, when all processes together or one of them have many: `bound` of
   // all, or the limit of one. To be called every second. Reading all tallies takes some time, so that is done more
   // rarely if there is little to gain.
-  void FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound, absl::Time now);
+  void FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound, base::Instant now);
   // Goes on with that for some milliseconds, unless another thread reads tallies.
   void FoldSome();
   // Whether FoldSome is to be called again at once, because the map may fill up.
@@ -77,7 +78,7 @@ class Upkeep {
   };
   bool HasToFold() const { return folding_.has_value() && folding_->is_read; }
   // Takes those that it has done with from `candidates`.
-  void FoldThreads(Candidates& candidates, absl::Time end);
+  void FoldThreads(Candidates& candidates, base::Instant end);
 
   bpf::Books& books_;
   const bpf::MappingEvents& mapping_events_;
@@ -90,7 +91,7 @@ class Upkeep {
   uint64_t last_saved_ = 0;     // process id
   std::optional<Folding> folding_;
   bool is_being_read_ = false;  // when FoldSome was last called
-  absl::Time folded_ = absl::InfinitePast();
+  base::Instant folded_ = base::Instant::InfinitePast();
   absl::Duration fold_cost_ = {};
   bool has_folded_ = false;        // the last time
   double fullest_after_fold_ = 0;  // as a share of the bound

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "userspace/base/clock.h"
+
 namespace heaptap::report {
 namespace {
 
@@ -16,7 +18,7 @@ constexpr size_t kMostPoints = 120;
 
 }  // namespace
 
-void Trend::Add(absl::Time now, double live_bytes) {
+void Trend::Add(base::Instant now, double live_bytes) {
   points_.emplace_back(now, live_bytes);
   if (points_.size() > kMostPoints) points_.pop_front();
 }
@@ -24,7 +26,7 @@ void Trend::Add(absl::Time now, double live_bytes) {
 double Trend::GrowthPerMinute() const {
   if (points_.empty()) return 0;
   const auto& [end, last] = points_.back();
-  const absl::Time begin = end - kWindow;
+  const base::Instant begin = end - kWindow;
   const auto first = std::ranges::find_if(points_, [&](const auto& point) { return point.first >= begin; });
   const absl::Duration passed = end - first->first;
   if (passed < absl::Seconds(1)) return 0;

@@ -11,6 +11,7 @@
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "userspace/base/clock.h"
 
 namespace heaptap::report {
 
@@ -18,7 +19,7 @@ namespace heaptap::report {
 class Trend {
  public:
   // `now` never goes back.
-  void Add(absl::Time now, double live_bytes);
+  void Add(base::Instant now, double live_bytes);
   // Bytes per minute over the last kWindow; 0 with less than a second of history.
   double GrowthPerMinute() const;
   // The last `width` values, the latest at the right. ASCII: with letters for heights.
@@ -27,7 +28,7 @@ class Trend {
   static constexpr absl::Duration kWindow = absl::Minutes(1);
 
  private:
-  std::deque<std::pair<absl::Time, double>> points_;
+  std::deque<std::pair<base::Instant, double>> points_;
 };
 
 }  // namespace heaptap::report

@@ -19,7 +19,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/worker/packet.h"
 #include "userspace/worker/worker.h"
 
@@ -132,7 +132,7 @@ Crew::~Crew() {
 
 Answer Crew::Do(const Request& request, const Limits& limits) {
   Answer answer;
-  const absl::Time deadline = absl::Now() + limits.time;
+  const base::Instant deadline = base::Now() + limits.time;
   const auto end = [&](absl::Status status, bool is_usable) {
     answer.status = std::move(status);
     is_usable_ = is_usable;
@@ -157,11 +157,9 @@ Answer Crew::Do(const Request& request, const Limits& limits) {
   if (!sent.ok()) return end(absl::UnavailableError("the worker has ended"), false);
   long_request.Reset();
   for (;;) {
-    const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
-    if (left <= 0) return end(absl::DeadlineExceededError("it took too much time"), false);
+    if (base::Now() >= deadline) return end(absl::DeadlineExceededError("it took too much time"), false);
     pollfd polled[] = {{to_hands_.get(), POLLIN, 0}, {from_reader_.get(), POLLIN, 0}, {limits.cancel, POLLIN, 0}};
-    constexpr int64_t kLongestWait = 1 << 20;
-    const int ready = poll(polled, std::size(polled), static_cast<int>(std::min(left, kLongestWait)));
+    const int ready = base::PollUntil(absl::MakeSpan(polled), deadline);
     if (ready < 0 && errno != EINTR) return end(absl::UnavailableError(absl::StrCat("poll: ", strerror(errno))), false);
     if (ready <= 0) continue;
     if (polled[2].revents != 0) return end(absl::CancelledError("the collector ends"), false);

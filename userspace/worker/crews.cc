@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 
 namespace heaptap::worker {
 namespace {
@@ -28,11 +28,11 @@ void Crews::Cancel() {
   is_cancelled_ = true;
 }
 
-absl::Status Crews::Begin(absl::Time deadline) {
+absl::Status Crews::Begin(base::Instant deadline) {
   absl::MutexLock lock(&mutex_);
   const auto is_over = [this]()
                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return at_work_ < kMaxAtWork || is_cancelled_; };
-  if (!mutex_.AwaitWithDeadline(absl::Condition(&is_over), deadline))
+  if (!base::AwaitUntil(mutex_, absl::Condition(&is_over), deadline))
     return absl::UnavailableError("all workers are busy");
   if (is_cancelled_) return absl::CancelledError("the collector ends");
   at_work_++;
@@ -45,7 +45,7 @@ void Crews::EndJob() {
 }
 
 Answer Crews::DoByHands(const Request& request, const Limits& limits) {
-  const absl::Time deadline = absl::Now() + limits.time;
+  const base::Instant deadline = base::Now() + limits.time;
   if (absl::Status begun = Begin(deadline); !begun.ok()) return {.status = begun};
   const absl::Cleanup done = [this] { EndJob(); };
   for (int attempt = 1;; attempt++) {
@@ -56,14 +56,14 @@ Answer Crews::DoByHands(const Request& request, const Limits& limits) {
   }
 }
 
-Answer Crews::DoBefore(absl::Time deadline, Crew& crew, const Request& request, Limits limits) {
-  limits.time = deadline - absl::Now();
+Answer Crews::DoBefore(base::Instant deadline, Crew& crew, const Request& request, Limits limits) {
+  limits.time = deadline - base::Now();
   limits.cancel = cancelled_.get();
   return crew.Do(request, limits);
 }
 
 Answer Crews::Do(uid_t user, const Request& request, const Limits& limits) {
-  const absl::Time deadline = absl::Now() + limits.time;
+  const base::Instant deadline = base::Now() + limits.time;
   if (absl::Status begun = Begin(deadline); !begun.ok()) return {.status = begun};
   const absl::Cleanup done = [this] { EndJob(); };
   std::unique_ptr<Crew> crew;
@@ -87,7 +87,7 @@ Answer Crews::Do(uid_t user, const Request& request, const Limits& limits) {
     if (crew->is_usable()) {
       if (user == kUnknownUser) return answer;
       absl::MutexLock lock(&mutex_);
-      idle_.push_back({user, absl::Now(), std::move(crew)});
+      idle_.push_back({user, base::Now(), std::move(crew)});
       if (idle_.size() > kMaxIdle) idle_.pop_front();
       return answer;
     }
@@ -101,7 +101,7 @@ uint64_t Crews::started() {
   return started_;
 }
 
-void Crews::EndIdle(absl::Time now) {
+void Crews::EndIdle(base::Instant now) {
   ReapKilled();
   absl::MutexLock lock(&mutex_);
   while (!idle_.empty() && now - idle_.front().since > kMaxIdleTime) idle_.pop_front();

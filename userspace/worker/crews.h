@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/worker/crew.h"
 #include "userspace/worker/request.h"
@@ -47,19 +48,19 @@ class Crews {
   uint64_t started();
 
   // Ends crews that have been idle for too long. Call it from time to time.
-  void EndIdle(absl::Time now);
+  void EndIdle(base::Instant now);
 
  private:
   struct Idle {
     uid_t user;
-    absl::Time since;
+    base::Instant since;
     std::unique_ptr<Crew> crew;
   };
 
   // Takes a place among the jobs at work. Unavailable: there was none until the deadline. Cancelled.
-  absl::Status Begin(absl::Time deadline);
+  absl::Status Begin(base::Instant deadline);
   void EndJob();
-  Answer DoBefore(absl::Time deadline, Crew& crew, const Request& request, Limits limits);
+  Answer DoBefore(base::Instant deadline, Crew& crew, const Request& request, Limits limits);
 
   const Urgency urgency_;
   const base::FileDescriptor cancelled_;  // an eventfd; readable: all jobs are given up

@@ -9,7 +9,7 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/user_ids.h"
 
 namespace heaptap::worker {
@@ -21,7 +21,7 @@ size_t MaxOfRoot() {
 }
 
 // Between two looks at accounts that were used up.
-constexpr int kLongestWait = 20;  // milliseconds
+constexpr absl::Duration kLongestWait = absl::Milliseconds(20);
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void Errands::Start(uid_t user, Request request, const Limits& limits, Done done
     return Dispatch();
   }
   job->answer.status = absl::UnavailableError("too many files of this user wait to be read");
-  job->begin = absl::Now();
+  job->begin = base::Now();
   state.at_work++;
   at_work_.push_back(std::move(job));
   NoteDone(*at_work_.back());
@@ -57,13 +57,13 @@ void Errands::NoteDone(Job& job) {
   eventfd_write(is_done_.get(), 1);
 }
 
-bool Errands::MayBegin(uid_t user, const User& state, absl::Time now) {
+bool Errands::MayBegin(uid_t user, const User& state, base::Instant now) {
   if (state.waiting.empty()) return false;
   return state.at_work < (user == base::kRoot ? MaxOfRoot() : kMaxOfUser) && accounts_.HasTime(user, now);
 }
 
 void Errands::Dispatch() {
-  const absl::Time now = absl::Now();
+  const base::Instant now = base::Now();
   // Begins after the user who was served last.
   for (size_t left = users_.size(); left > 0 && at_work_.size() < Crews::kMaxAtWork; left--) {
     auto next = users_.upper_bound(last_served_);
@@ -83,7 +83,7 @@ void Errands::Dispatch() {
 }
 
 void Errands::Begin(std::unique_ptr<Job> job) {
-  job->begin = absl::Now();
+  job->begin = base::Now();
   Job& begun = *at_work_.emplace_back(std::move(job));
   // Signals are for the owner's thread.
   sigset_t all;
@@ -108,7 +108,7 @@ void Errands::HandleDone() {
     eventfd_read(is_done_.get(), &count);
     done = std::exchange(done_, {});
   }
-  const absl::Time now = absl::Now();
+  const base::Instant now = base::Now();
   std::vector<std::unique_ptr<Job>> jobs;
   for (Job* const one : done) {
     if (one->thread.joinable()) one->thread.join();
@@ -124,13 +124,13 @@ void Errands::HandleDone() {
   for (const std::unique_ptr<Job>& job : jobs) job->done(std::move(job->answer));
 }
 
-bool Errands::WaitUntil(absl::FunctionRef<bool()> is_over, absl::Time deadline) {
+bool Errands::WaitUntil(absl::FunctionRef<bool()> is_over, base::Instant deadline) {
   for (;;) {
     HandleDone();
     if (is_over()) return true;
-    if (absl::Now() > deadline) return false;
+    if (base::Now() > deadline) return false;
     pollfd polled = {is_done_.get(), POLLIN, 0};
-    poll(&polled, 1, kLongestWait);
+    base::PollUntil(absl::MakeSpan(&polled, 1), base::Now() + kLongestWait);
   }
 }
 

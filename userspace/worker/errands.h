@@ -23,6 +23,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "userspace/base/accounts.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/subordinate_ids.h"
 #include "userspace/worker/crews.h"
@@ -58,10 +59,10 @@ class Errands {
   // Passes on the answers that have come, and begins jobs that were waiting. To be called regularly.
   void HandleDone();
   // Handles answers until `is_over`; false: not by the deadline.
-  bool WaitUntil(absl::FunctionRef<bool()> is_over, absl::Time deadline);
+  bool WaitUntil(absl::FunctionRef<bool()> is_over, base::Instant deadline);
 
   // Ends idle crews. Call it from time to time.
-  void EndIdle(absl::Time now) { crews_.EndIdle(now); }
+  void EndIdle(base::Instant now) { crews_.EndIdle(now); }
 
  private:
   struct Job {
@@ -69,7 +70,7 @@ class Errands {
     Request request;
     Limits limits;
     Done done;
-    absl::Time begin = {};
+    base::Instant begin = {};
     Answer answer = {};
     std::thread thread = {};
   };
@@ -77,7 +78,7 @@ class Errands {
     std::deque<std::unique_ptr<Job>> waiting;
     size_t at_work = 0;
   };
-  bool MayBegin(uid_t user, const User& state, absl::Time now);
+  bool MayBegin(uid_t user, const User& state, base::Instant now);
   void Dispatch();
   void Begin(std::unique_ptr<Job> job);
   void NoteDone(Job& job);  // also from threads of jobs

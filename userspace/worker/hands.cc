@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/user_ids.h"
 #include "userspace/process/maps.h"
 #include "userspace/worker/plain_bytes.h"
@@ -30,7 +30,7 @@ std::optional<uid_t> UserOf(pid_t pid) {
 
 }  // namespace
 
-bool Hands::IsLate(pid_t pid, absl::Time now) {
+bool Hands::IsLate(pid_t pid, base::Instant now) {
   if (late_processes_.empty() && late_users_.empty()) return false;
   const auto is_over = [now](const auto& entry) { return now - entry.second > kRest; };
   std::erase_if(late_processes_, is_over);
@@ -40,7 +40,7 @@ bool Hands::IsLate(pid_t pid, absl::Time now) {
   return user.has_value() && late_users_.contains(ids_.OwnerOf(*user));
 }
 
-void Hands::NoteLate(pid_t pid, absl::Time now) {
+void Hands::NoteLate(pid_t pid, base::Instant now) {
   late_processes_[pid] = now;
   const std::optional<uid_t> user = UserOf(pid);
   if (user.has_value() && *user != base::kRoot) late_users_[ids_.OwnerOf(*user)] = now;
@@ -59,7 +59,7 @@ absl::Status Hands::StartHands() {
 Answer Hands::Do(const Request& request) {
   const pid_t pid = request.file.pid;
   const auto refusal = [pid] { return absl::StrCat("process ", pid, " does not let heaptap look at it"); };
-  if (IsLate(pid, absl::Now())) return {.status = absl::UnavailableError(refusal())};
+  if (IsLate(pid, base::Now())) return {.status = absl::UnavailableError(refusal())};
   for (bool is_new = crew_ == nullptr;; is_new = true) {
     if (is_new) {
       if (absl::Status started = StartHands(); !started.ok()) return {.status = started};
@@ -68,7 +68,7 @@ Answer Hands::Do(const Request& request) {
     if (crew_->is_usable()) return answer;
     crew_ = nullptr;
     if (absl::IsDeadlineExceeded(answer.status)) {
-      NoteLate(pid, absl::Now());
+      NoteLate(pid, base::Now());
       return {.status = absl::DeadlineExceededError(refusal())};
     }
     // They were killed while they were idle, or while they worked.

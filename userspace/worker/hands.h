@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "heaptap/contract.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/subordinate_ids.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/process/facts.h"
@@ -73,14 +74,14 @@ class Hands {
  private:
   Answer Do(const Request& request);
   absl::Status StartHands();
-  bool IsLate(pid_t pid, absl::Time now);
-  void NoteLate(pid_t pid, absl::Time now);
+  bool IsLate(pid_t pid, base::Instant now);
+  void NoteLate(pid_t pid, base::Instant now);
 
   base::SubordinateIds ids_;
   const absl::Duration patience_;
   std::unique_ptr<Crew> crew_;  // null: not started
-  std::map<pid_t, absl::Time> late_processes_;
-  std::map<uid_t, absl::Time> late_users_;
+  std::map<pid_t, base::Instant> late_processes_;
+  std::map<uid_t, base::Instant> late_users_;
 };
 
 }  // namespace heaptap::worker
