@@ -26,10 +26,12 @@ void Newcomers::Look(absl::FunctionRef<void(pid_t)> look) {
   for (size_t left = waiting_.size(); left > 0 && !waiting_.empty(); left--) {
     auto next = waiting_.upper_bound(last_);
     if (next == waiting_.end()) next = waiting_.begin();
-    const pid_t pid = last_ = next->first;
+    const pid_t pid = next->first;
     Waiting& waiting = next->second;
     const base::Instant begin = base::Now();
+    // The next call begins with this one.
     if (begin > end) return;
+    last_ = pid;
     if (!waiting.owner_known) {
       const absl::StatusOr<process::Facts> facts = hands_.Facts(pid);
       waiting = {.owner_known = true, .owner = facts.ok() ? facts->owner : std::nullopt};
