@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests sockets, limits, and malicious clients.
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <thread>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/http_client.h"
+#include "tests/unit/support/fake_clock.h"
 #include "userspace/api/endpoints.h"
 
 namespace heaptap::api {
@@ -29,6 +31,13 @@ class HttpServerTest : public ServerTest {
     return http::Server::Start(options, MakeHandler(collector_, crews_)).status();
   }
 };
+
+// Until the bytes end so, or the connection ends.
+std::string ReceiveUntil(const base::FileDescriptor& fd, absl::string_view end) {
+  std::string bytes;
+  for (char byte; !absl::EndsWith(bytes, end) && recv(fd.get(), &byte, 1, 0) == 1;) bytes.push_back(byte);
+  return bytes;
+}
 
 // --- sockets ---
 
@@ -80,6 +89,19 @@ TEST_F(HttpServerTest, AnothersSocketIsNotRemoved) {
   ASSERT_TRUE(next.ok()) << next.status();
   server_.reset();
   EXPECT_EQ(Get("/healthz").status, 200);
+}
+
+// Between the look whether a socket is stale and the moment when the new one is listened on.
+TEST_F(HttpServerTest, WhileAnotherServerStartsNoneDoes) {
+  const base::FileDescriptor other(open(folder_.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(flock(other.get(), LOCK_EX | LOCK_NB), 0);
+  const absl::Status status = TryStart({.socket_path = options_.socket_path});
+  EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
+  EXPECT_FALSE(std::filesystem::exists(options_.socket_path));
+  ASSERT_EQ(flock(other.get(), LOCK_UN), 0);
+  Start();
+  // A server that runs holds no lock: the next one finds its socket.
+  EXPECT_EQ(flock(other.get(), LOCK_EX | LOCK_NB), 0);
 }
 
 TEST_F(HttpServerTest, FolderThatOthersMayWriteTo) {
@@ -263,56 +285,70 @@ TEST_F(HttpServerTest, StrangeQueries) {
 
 // --- limits ---
 
-http::Limits ShortLimits() {
-  return {.idle = absl::Milliseconds(200),
-          .header_time = absl::Milliseconds(200),
-          .body_time = absl::Milliseconds(200),
-          .answer_time = absl::Milliseconds(200)};
-}
+// Servers that have all the time that a test gives them.
+class HttpServerTimeTest : public HttpServerTest {
+ protected:
+  HttpServerTimeTest() {
+    options_.limits.idle = options_.limits.header_time = options_.limits.body_time = options_.limits.answer_time =
+        absl::Hours(1);
+  }
+  ~HttpServerTimeTest() override { server_.reset(); }
 
-TEST_F(HttpServerTest, SlowHeader) {
-  options_.limits = ShortLimits();
+  static constexpr absl::Duration kLimit = absl::Seconds(10);
+  FakeClock clock_;
+};
+
+TEST_F(HttpServerTimeTest, SlowHeader) {
+  options_.limits.header_time = kLimit;
   Start();
   const base::FileDescriptor client = Connect();
-  std::thread drip([&] {
-    // Each byte arrives in time, the complete header never does.
-    std::string line = "GET / HTTP/1.1\r\nX: ";
-    for (size_t i = 0; i < 1000; ++i) {
-      if (send(client.get(), i < line.size() ? &line[i] : "x", 1, MSG_NOSIGNAL) != 1) return;
-      absl::SleepFor(absl::Milliseconds(10));
-    }
-    ADD_FAILURE() << "it was never cut off";
-  });
+  SendAll(client, "GET / HTTP/1.1\r\nX: ");
+  // Each byte arrives in time, the complete header never does.
+  for (absl::Duration left = kLimit; left > absl::ZeroDuration(); left -= kLimit / 10) {
+    clock_.AwaitWaiter(left);
+    SendAll(client, "x");
+    clock_.Advance(kLimit / 10);
+  }
   EXPECT_EQ(ParseAnswer(ReceiveAll(client)).status, 408);
-  drip.join();
 }
 
-TEST_F(HttpServerTest, SlowBody) {
-  options_.limits = ShortLimits();
+TEST_F(HttpServerTimeTest, SlowBody) {
+  options_.limits.body_time = kLimit;
   Start();
   const base::FileDescriptor client = Connect();
-  EXPECT_EQ(Exchange(client, "POST /dump HTTP/1.1\r\nContent-Length: 3\r\n\r\nab").status, 408);
+  SendAll(client, "POST /dump HTTP/1.1\r\nContent-Length: 3\r\n\r\nab");
+  clock_.AwaitWaiter(kLimit);
+  clock_.Advance(kLimit);
+  EXPECT_EQ(ParseAnswer(ReceiveAll(client)).status, 408);
   EXPECT_THAT(collector_.Deeds(), IsEmpty());
 }
 
-TEST_F(HttpServerTest, IdleClients) {
-  options_.limits = ShortLimits();
+TEST_F(HttpServerTimeTest, IdleClients) {
+  options_.limits.idle = kLimit;
   Start();
-  EXPECT_EQ(ReceiveAll(Connect()), "");
+  const base::FileDescriptor silent = Connect();
+  clock_.AwaitWaiter(kLimit);
+  clock_.Advance(kLimit);
+  EXPECT_EQ(ReceiveAll(silent), "");
   const base::FileDescriptor client = Connect();
   SendAll(client, "GET /healthz HTTP/1.1\r\n\r\n");
-  EXPECT_THAT(ReceiveAll(client), EndsWith("ok\n"));
+  EXPECT_THAT(ReceiveUntil(client, "ok\n"), EndsWith("ok\n"));
+  clock_.AwaitWaiter(kLimit);
+  clock_.Advance(kLimit);
+  EXPECT_EQ(ReceiveAll(client), "");
 }
 
-TEST_F(HttpServerTest, ClientThatDoesNotRead) {
-  options_.limits = ShortLimits();
+TEST_F(HttpServerTimeTest, ClientThatDoesNotRead) {
+  options_.limits.answer_time = kLimit;
   // More than the sockets' buffers hold.
   collector_.snapshots[42].profile.warnings.assign(1 << 12, std::string(1 << 12, 'x'));
   Start();
   const base::FileDescriptor client = Connect();
   SendAll(client, "GET /pid/42/heap HTTP/1.1\r\n\r\n");
+  clock_.AwaitWaiter(kLimit);
+  clock_.Advance(kLimit);
   pollfd hung_up = {client.get(), 0, 0};
-  EXPECT_EQ(poll(&hung_up, 1, 60000), 1);
+  EXPECT_EQ(poll(&hung_up, 1, -1), 1);
   EXPECT_LT(ReceiveAll(client).size(), 1 << 24);
   EXPECT_EQ(Get("/healthz").status, 200);
 }
@@ -358,9 +394,7 @@ TEST_F(HttpServerTest, StopEndsIdleConnections) {
   Start();
   const base::FileDescriptor idle = Connect();
   SendAll(idle, "GET /healthz HTTP/1.1\r\n\r\n");
-  std::string answer;
-  char byte;
-  while (!absl::EndsWith(answer, "ok\n") && recv(idle.get(), &byte, 1, 0) == 1) answer.push_back(byte);
+  EXPECT_THAT(ReceiveUntil(idle, "ok\n"), EndsWith("ok\n"));
   const base::FileDescriptor half = Connect();
   SendAll(half, "GET / HT");
   server_.reset();

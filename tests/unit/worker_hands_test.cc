@@ -3,36 +3,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
-#include "userspace/process/handle.h"
+#include "tests/unit/support/fake_clock.h"
+#include "tests/unit/support/own_hands.h"
 #include "userspace/process/maps.h"
 #include "userspace/worker/hands.h"
 
 namespace heaptap::worker {
 namespace {
-
-bool IsChild(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/status"));
-  for (std::string line; std::getline(file, line);) {
-    if (line == absl::StrCat("PPid:\t", getpid())) return true;
-  }
-  return false;
-}
-
-// The children of this process that are hands, zombies too.
-std::vector<pid_t> OwnHands() {
-  std::vector<pid_t> hands;
-  for (const pid_t pid : process::ListProcesses()) {
-    if (process::NameOf(pid) == "heaptap-hands" && IsChild(pid)) hands.push_back(pid);
-  }
-  return hands;
-}
 
 TEST(Hands, SeeWhatThisProcessSees) {
   Hands hands;
@@ -95,21 +77,30 @@ TEST(Hands, AControlBlockIsReadOnlyOfTheRightProcess) {
 
 // Stopped hands stand for hands that wait in the kernel.
 TEST(Hands, LateOnesAreReplacedAndTheProcessRests) {
+  FakeClock clock;
   Hands hands;
   ASSERT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
   for (const pid_t pid : OwnHands()) kill(pid, SIGSTOP);
-  const absl::Time begin = absl::Now();
+  std::thread time([&] {
+    constexpr absl::Duration kRest = absl::Milliseconds(1);
+    clock.AwaitWaiter(Hands::kPatience);
+    clock.Advance(Hands::kPatience - kRest);
+    clock.AwaitWaiter(kRest);
+    clock.Advance(kRest);
+  });
   const absl::Status late = hands.ReadExecutableMappings(getpid()).status();
+  time.join();
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
-  EXPECT_GE(absl::Now() - begin, Hands::kPatience - absl::Milliseconds(10));
-  // Without waiting again.
-  const absl::Time again = absl::Now();
+  // Without waiting: the clock stands still, so a wait would never end.
   EXPECT_TRUE(absl::IsUnavailable(hands.ReadExecutableMappings(getpid()).status()));
-  EXPECT_LT(absl::Now() - again, Hands::kPatience / 2);
+  clock.Advance(Hands::kRest);
+  EXPECT_TRUE(absl::IsUnavailable(hands.ReadExecutableMappings(getpid()).status()));
   // Another process is looked at, also of the same user: root's processes do not rest together.
   if (getuid() == 0) {
     EXPECT_TRUE(hands.ReadExecutableMappings(getppid()).ok());
   }
+  clock.Advance(absl::Nanoseconds(1));
+  EXPECT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
 }
 
 TEST(Hands, KilledOnesAreReplaced) {

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The hands that this process has started (userspace/worker/hands.h), for tests that stop or kill them.
+#ifndef HEAPTAP_TESTS_UNIT_SUPPORT_OWN_HANDS_H_
+#define HEAPTAP_TESTS_UNIT_SUPPORT_OWN_HANDS_H_
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/process/handle.h"
+
+namespace heaptap {
+
+// Zombies too.
+inline std::vector<pid_t> OwnHands() {
+  const auto is_child = [](pid_t pid) {
+    std::ifstream file(absl::StrCat("/proc/", pid, "/status"));
+    for (std::string line; std::getline(file, line);) {
+      if (line == absl::StrCat("PPid:\t", getpid())) return true;
+    }
+    return false;
+  };
+  std::vector<pid_t> hands;
+  for (const pid_t pid : process::ListProcesses()) {
+    if (process::NameOf(pid) == "heaptap-hands" && is_child(pid)) hands.push_back(pid);
+  }
+  return hands;
+}
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_TESTS_UNIT_SUPPORT_OWN_HANDS_H_
