@@ -1,25 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The recorder with simulated books. The processes do not exist, so everything that a test sees comes from the books.
-#include <algorithm>
-#include <filesystem>
-#include <iostream>
-#include <memory>
+// The recorder with simulated books.
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/unit/support/folder.h"
-#include "tests/unit/support/simulated_books.h"
-#include "userspace/recording/recorder.h"
+#include "tests/unit/recorder_fixture.h"
+#include "tests/unit/support/fake_clock.h"
 
 namespace heaptap::recording {
 namespace {
@@ -29,102 +20,8 @@ using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 using ::testing::SizeIs;
 
-// Above the kernel's largest PID.
-constexpr pid_t kParent = 5'000'001;
-constexpr pid_t kChild = 5'000'002;
-constexpr pid_t kOther = 5'000'003;
-
-constexpr uint64_t kBytes = 1000;
-constexpr uint32_t kDefaultRate = HEAPTAP_DEFAULT_LG_SAMPLE;
-
-// What a dump of these tests says.
-std::string Text(uint64_t objects, uint64_t bytes, uint32_t lg_sample = kDefaultRate, size_t mappings = 0) {
-  return absl::StrCat(objects, " objects, ", bytes, " bytes, period ", uint64_t{1} << lg_sample, ", ", mappings,
-                      " mappings");
-}
-
-std::string Format(const profile::Profile& profile) {
-  const profile::LeakSummary live = profile.Leaks();
-  return absl::StrCat(live.objects, " objects, ", live.bytes, " bytes, period ", profile.period, ", ",
-                      profile.mappings.size(), " mappings");
-}
-
-class RecorderTest : public ::testing::Test {
- protected:
-  RecorderTest() { ::testing::internal::CaptureStderr(); }
-  // The recorder's messages are shown if the test fails.
-  ~RecorderTest() override {
-    recorder_ = nullptr;
-    const std::string said = ::testing::internal::GetCapturedStderr();
-    if (HasFailure()) std::cerr << said;
-  }
-
-  // A recording of children and their children.
-  RecorderOptions Children() {
-    RecorderOptions options;
-    options.prefix = folder_ / "heap";
-    options.format = Format;
-    options.follow = true;
-    return options;
-  }
-
-  // A system-wide recording that outlives its recorder.
-  RecorderOptions EveryProcess() {
-    RecorderOptions options;
-    options.format = Format;
-    options.follow = true;
-    options.system_wide = SystemWide{.state_folder = folder_.path(), .pin_folder = "simulated"};
-    // The simulated kernel has one thread.
-    options.background = Background::Place::kCaller;
-    return options;
-  }
-
-  void Start(const RecorderOptions& options, bool adopts = false) {
-    recorder_ = nullptr;
-    absl::StatusOr<std::unique_ptr<Recorder>> recorder =
-        Recorder::Start(options, {.books = bpf::MakeSimulatedBooks(kernel_, adopts),
-                                  .mapping_events = bpf::MakeSimulatedMappingEvents(kernel_)});
-    ASSERT_TRUE(recorder.ok()) << recorder.status();
-    recorder_ = *std::move(recorder);
-  }
-
-  // Begins a recording of kParent. Returns its process id.
-  uint64_t RecordParent() {
-    Start(Children());
-    const absl::Status status = recorder_->RecordChild(kParent);
-    EXPECT_TRUE(status.ok()) << status;
-    absl::MutexLock lock(&kernel_.mutex);
-    return kernel_.processes.begin()->first;
-  }
-
-  // The contents of all dumps of a process.
-  std::vector<std::string> Dumps(pid_t pid) const {
-    std::vector<std::string> dumps;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
-      const std::string name = entry.path().filename();
-      const std::vector<std::string> parts = absl::StrSplit(name, '.');  // NAME.PID.SEQUENCE.KIND.heap
-      if (parts.size() > 1 && parts[1] == absl::StrCat(pid)) dumps.push_back(ReadFile(entry.path()));
-    }
-    return dumps;
-  }
-
-  bpf::MappingEvent Mapping(pid_t pid, uint64_t time) const {
-    bpf::MappingEvent event = {};
-    event.kind = bpf::MappingEvent::kMap;
-    event.time = time;
-    event.pid = pid;
-    event.mapping.start = 0x1000;
-    event.mapping.end = 0x2000;
-    event.mapping.path = "[code]";  // without an inode: no file to read
-    return event;
-  }
-
-  void DieAtEachStep(absl::FunctionRef<void(pid_t)> end, size_t dumps, std::set<std::string>& steps);
-
-  TemporaryFolder folder_;
-  bpf::SimulatedKernel kernel_;
-  std::unique_ptr<Recorder> recorder_;
-};
+// Some times what any test needs until a process is forgotten.
+constexpr int kPumpsAtMost = 100;
 
 TEST_F(RecorderTest, AForkIsFollowed) {
   const uint64_t parent = RecordParent();
@@ -347,9 +244,15 @@ TEST_F(RecorderTest, AResetMayBeFoundBeforeItsEvent) {
   }
 }
 
+class DyingRecorderTest : public RecorderTest {
+ protected:
+  void DieAtEachStep(absl::FunctionRef<void(pid_t)> end, size_t dumps, std::set<std::string>& steps);
+};
+
 // Each round, the collector dies one step later while it closes the books of a process whose image has ended with
 // `end`. The next collector finishes the work, whichever step was the last. Adds the steps to `steps`.
-void RecorderTest::DieAtEachStep(absl::FunctionRef<void(pid_t)> end, size_t dumps, std::set<std::string>& steps) {
+void DyingRecorderTest::DieAtEachStep(absl::FunctionRef<void(pid_t)> end, size_t dumps, std::set<std::string>& steps) {
+  FakeClock clock;
   bool has_died = true;
   for (int lives = 0; has_died; lives++) {
     SCOPED_TRACE(absl::StrCat("the collector dies after ", lives, " steps"));
@@ -379,8 +282,11 @@ void RecorderTest::DieAtEachStep(absl::FunctionRef<void(pid_t)> end, size_t dump
     const bool is_marked = kernel_.closed.contains(process_id);
     kernel_.steps_left.reset();
     Start(EveryProcess(), true);
-    const absl::Time deadline = absl::Now() + absl::Seconds(10);
-    while (kernel_.HasBooks(process_id) && absl::Now() < deadline) recorder_->Pump();
+    // Ends that come soon after each other share one reading of the books.
+    for (int pumps = 0; kernel_.HasBooks(process_id) && pumps < kPumpsAtMost; pumps++) {
+      clock.Advance(Recorder::kPumpInterval);
+      recorder_->Pump();
+    }
     EXPECT_FALSE(kernel_.HasBooks(process_id));
     EXPECT_TRUE(kernel_.stacks.empty());
     // A dump without its mark is written again: rather twice than never.
@@ -390,7 +296,7 @@ void RecorderTest::DieAtEachStep(absl::FunctionRef<void(pid_t)> end, size_t dump
   }
 }
 
-TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAnExit) {
+TEST_F(DyingRecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAnExit) {
   std::set<std::string> steps;
   DieAtEachStep([this](pid_t pid) { kernel_.Exit(pid, "other"); }, 1, steps);
   EXPECT_THAT(steps, IsSupersetOf({"handle events", "VisitTallies", "ReadStack", "MarkClosed", "forget the losses",
@@ -398,7 +304,7 @@ TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAnExit) {
                                    "sweep the live objects", "sweep the marks"}));
 }
 
-TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAReset) {
+TEST_F(DyingRecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAReset) {
   std::set<std::string> steps;
   DieAtEachStep([this](pid_t pid) { kernel_.Reset(pid, kDefaultRate); }, 0, steps);
   EXPECT_THAT(steps, IsSupersetOf({"handle events", "MarkClosed", "forget the losses", "forget the end",
@@ -406,7 +312,7 @@ TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAReset) {
   EXPECT_THAT(recorder_->endings().ended(), IsEmpty());
 }
 
-TEST_F(RecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAnExec) {
+TEST_F(DyingRecorderTest, ACollectorMayDieBetweenAnyTwoStepsOfAnExec) {
   std::set<std::string> steps;
   DieAtEachStep([this](pid_t pid) { kernel_.Exec(pid, "program"); }, 0, steps);
   EXPECT_THAT(steps, IsSupersetOf({"handle events", "MarkClosed", "forget the losses", "forget the end",

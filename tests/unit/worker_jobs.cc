@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -59,6 +61,19 @@ absl::Status BreakOut(const ReaderInput&, WritePart write) {
   attempt("ptrace", syscall(SYS_ptrace, 0, 0, 0, 0));
   attempt("execve", syscall(SYS_execve, "/bin/true", nullptr, nullptr));
   attempt("setuid", setuid(0));
+  attempt("openat2", syscall(SYS_openat2, AT_FDCWD, "/etc/hostname", nullptr, 0));
+  attempt("connect", syscall(SYS_connect, 0, nullptr, 0));
+  attempt("dup", dup(STDIN_FILENO));
+  attempt("clone", syscall(SYS_clone, 0, 0, 0, 0, 0));
+  attempt("process_vm_readv", syscall(SYS_process_vm_readv, getppid(), nullptr, 0, nullptr, 0, 0));
+  attempt("process_vm_writev", syscall(SYS_process_vm_writev, getppid(), nullptr, 0, nullptr, 0, 0));
+  attempt("prctl", syscall(SYS_prctl, PR_SET_DUMPABLE, 1));
+  attempt("prlimit64", syscall(SYS_prlimit64, getppid(), RLIMIT_CORE, nullptr, nullptr));
+  attempt("bpf", syscall(SYS_bpf, 0, nullptr, 0));
+  attempt("perf_event_open", syscall(SYS_perf_event_open, nullptr, 0, -1, -1, 0));
+  attempt("io_uring_setup", syscall(SYS_io_uring_setup, 1, nullptr));
+  attempt("unlink", unlink("/nowhere"));
+  attempt("pidfd_open", syscall(SYS_pidfd_open, getppid(), 0));
   return absl::OkStatus();
 }
 

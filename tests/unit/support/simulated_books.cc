@@ -4,12 +4,12 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 
 #include <algorithm>
 
 #include "gtest/gtest.h"
 #include "heaptap/contract.h"
+#include "userspace/base/clock.h"
 
 namespace heaptap::bpf {
 namespace {
@@ -179,7 +179,25 @@ class SimulatedBooks final : public Books {
   uint64_t EventsLost() const override { return kernel_.events_lost; }
   double EventsFill() const override { return 0; }
 
-  bool Fold(pid_t, uint64_t, const TallyEntry&, uint32_t) override { return false; }
+  bool Fold(pid_t, uint64_t process_id, const TallyEntry& entry, uint32_t) override {
+    std::vector<TallyEntry>& tallies = kernel_.tallies[process_id];
+    const auto find = [&](uint32_t tid) {
+      return std::ranges::find_if(
+          tallies, [&](const TallyEntry& one) { return one.stack_id == entry.stack_id && one.tid == tid; });
+    };
+    if (find(entry.tid) == tallies.end()) return false;
+    const heaptap_tally folded = find(entry.tid)->tally;
+    tallies.erase(find(entry.tid));
+    if (find(0) == tallies.end()) tallies.push_back({.stack_id = entry.stack_id, .tid = 0, .tally = {}});
+    heaptap_tally& sum = find(0)->tally;
+    for (const auto part : {&heaptap_tally::allocated, &heaptap_tally::freed}) {
+      (sum.*part).objects += (folded.*part).objects;
+      (sum.*part).bytes += (folded.*part).bytes;
+      (sum.*part).weight += (folded.*part).weight;
+      (sum.*part).weighted_objects += (folded.*part).weighted_objects;
+    }
+    return true;
+  }
   absl::Status Sweep() override {
     kernel_.Step("sweep the live objects");
     std::erase_if(kernel_.live, [this](const auto& entry) { return kernel_.closed.contains(entry.first); });
@@ -255,13 +273,10 @@ class SimulatedMappingEvents final : public MappingEvents {
 
 }  // namespace
 
-uint64_t SimulatedKernel::Now() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return uint64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
+uint64_t SimulatedKernel::Now() { return base::Now().nanoseconds(); }
 
 void SimulatedKernel::Step(const std::string& step) {
+  if (on_step != nullptr) on_step(step);
   if (steps_left.has_value() && (*steps_left)-- <= 0) throw CollectorDied{step};
 }
 
@@ -325,6 +340,8 @@ void SimulatedKernel::Sample(uint64_t process_id, uint64_t bytes) {
   entry.stack_id = stack_id;
   entry.tally.allocated = {
       .objects = 1, .bytes = bytes, .weight = bytes, .weighted_objects = uint64_t{1} << HEAPTAP_OBJECT_FRACTION_BITS};
+  absl::MutexLock lock(&mutex);
+  if (const auto found = processes.find(process_id); found != processes.end()) found->second.process.figures.tallies++;
   LiveTotals& totals = live[process_id];
   totals.objects++;
   totals.bytes += bytes;
@@ -359,11 +376,11 @@ uint64_t SimulatedKernel::Reset(pid_t pid, uint32_t lg_sample) {
   return id;
 }
 
-void SimulatedKernel::Exit(pid_t pid, const std::string& comm, uint32_t status) {
+void SimulatedKernel::Exit(pid_t pid, const std::string& comm, uint32_t status, bool by_oom_kill) {
   const uint64_t id = Take(pid).process.identity.id;
   names.try_emplace({id, static_cast<uint32_t>(pid)}, ThreadName{comm, false});
-  unnoticed[id] = {.tgid = pid, .cause = Cause::kExit, .status = status, .by_oom_kill = false, .peak_weight = 0};
-  Send(MakeEvent(HEAPTAP_EVENT_EXIT, pid, id, comm, status));
+  unnoticed[id] = {.tgid = pid, .cause = Cause::kExit, .status = status, .by_oom_kill = by_oom_kill, .peak_weight = 0};
+  Send(MakeEvent(HEAPTAP_EVENT_EXIT, pid, id, comm, status | (by_oom_kill ? HEAPTAP_EXIT_BY_OOM_KILL : 0)));
 }
 
 uint32_t SimulatedKernel::FlagsOf(uint64_t process_id) const {

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,11 +50,11 @@ class SimulatedKernel {
   uint64_t Exec(pid_t pid, const std::string& comm);
   // Returns the process id of the new books. `lg_sample`: the rate that the process has from now on.
   uint64_t Reset(pid_t pid, uint32_t lg_sample);
-  void Exit(pid_t pid, const std::string& comm, uint32_t status = 0);
+  void Exit(pid_t pid, const std::string& comm, uint32_t status = 0, bool by_oom_kill = false);
   heaptap_event MakeEvent(heaptap_event_kind kind, pid_t pid, uint64_t process_id, const std::string& comm,
                           uint64_t argument = 0) const;
   void Send(const heaptap_event& event);
-  // Nanoseconds, CLOCK_MONOTONIC.
+  // Nanoseconds of the monotonic clock (base/clock.h).
   static uint64_t Now();
 
   // Whether the kernel has anything of these books.
@@ -82,6 +83,8 @@ class SimulatedKernel {
   uint64_t mappings_lost = 0;
   std::vector<RawStack> raw_stacks;
   uint64_t next_collector_id = 1;
+  // Called by Step.
+  std::function<void(const std::string& step)> on_step = {};
   // Steps until the collector dies; none: it lives.
   std::optional<int> steps_left = {};
 

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What clients ask a system-wide recording, and what triggers cost its users.
+#include <string.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/controlled_child.h"
+#include "tests/unit/recorder_fixture.h"
+#include "tests/unit/support/fake_clock.h"
+#include "userspace/recording/profile_plan.h"
+#include "userspace/recording/queries.h"
+
+namespace heaptap::recording {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// What the source says: of each user's account, and between two triggered dumps.
+constexpr absl::Duration kBurst = absl::Milliseconds(100);
+constexpr absl::Duration kTriggerPause = absl::Seconds(1);
+constexpr absl::Duration kInstant = absl::Milliseconds(1);
+
+class QueriesTest : public RecorderTest {
+ protected:
+  QueriesTest() {
+    RecorderOptions options = EveryProcess();
+    options.policy.dump_at_exit = DumpAtExit::kNever;
+    Start(options);
+    other_ = Enter(kOther);
+  }
+  ~QueriesTest() override { recorder_ = nullptr; }
+
+  // A process with a sample.
+  profile::ProcessRef Enter(pid_t pid) {
+    const uint64_t process_id = kernel_.Enter(pid, "other");
+    kernel_.Sample(process_id, kBytes);
+    recorder_->Pump();
+    return {pid, process_id};
+  }
+  // A process whose control block the collector knows.
+  profile::ProcessRef Enter(const ControlledChild& child) {
+    const profile::ProcessRef process = Enter(child.pid());
+    heaptap_event start =
+        kernel_.MakeEvent(HEAPTAP_EVENT_START, child.pid(), process.process_id, "child", ControlledChild::address());
+    const heaptap_control block = child.Read();
+    memcpy(start.memory, &block, sizeof(block));
+    kernel_.Send(start);
+    recorder_->Pump();
+    return process;
+  }
+  Queries& queries() { return recorder_->queries(); }
+  absl::StatusOr<BuiltProfile> Build(const profile::ProcessRef& process) {
+    const absl::StatusOr<ProfilePlan> plan = queries().Plan(process);
+    if (!plan.ok()) return plan.status();
+    return BuildPlanned(recorder_->entries(), *plan);
+  }
+  // The user of the process pays for a profile that took so long.
+  absl::Status Pay(const profile::ProcessRef& process, absl::Duration cost) {
+    const absl::StatusOr<ProfilePlan> plan = queries().Plan(process);
+    if (!plan.ok()) return plan.status();
+    absl::StatusOr<BuiltProfile> built = BuildPlanned(recorder_->entries(), *plan);
+    if (!built.ok()) return built.status();
+    built->cost = cost;
+    return queries().Finish(*plan, *built, false).status();
+  }
+  void Trigger(heaptap_event_kind kind) {
+    kernel_.Send(kernel_.MakeEvent(kind, other_.pid, other_.process_id, "other"));
+    recorder_->Pump();
+  }
+
+  FakeClock clock_;
+  profile::ProcessRef other_;
+};
+
+TEST_F(QueriesTest, AProfile) {
+  const absl::StatusOr<ProfilePlan> plan = queries().Plan(other_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  absl::StatusOr<BuiltProfile> built = BuildPlanned(recorder_->entries(), *plan);
+  ASSERT_TRUE(built.ok()) << built.status();
+  const absl::StatusOr<profile::Snapshot> snapshot = queries().Finish(*plan, *built, false);
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  EXPECT_EQ(snapshot->profile.Live().bytes, 1.0 * kBytes);
+  EXPECT_EQ(snapshot->process_id, other_.process_id);
+  EXPECT_EQ(snapshot->time, clock_.WallNow());
+}
+
+TEST_F(QueriesTest, AProcessThatEndsWhileItsProfileIsMade) {
+  const absl::StatusOr<ProfilePlan> plan = queries().Plan(other_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  absl::StatusOr<BuiltProfile> built = BuildPlanned(recorder_->entries(), *plan);
+  ASSERT_TRUE(built.ok()) << built.status();
+  kernel_.Exit(kOther, "other");
+  // Before the recorder knows of the end, and afterwards.
+  EXPECT_TRUE(absl::IsNotFound(queries().Finish(*plan, *built, false).status()));
+  recorder_->Pump();
+  EXPECT_TRUE(absl::IsNotFound(queries().Finish(*plan, *built, false).status()));
+  EXPECT_TRUE(absl::IsNotFound(queries().Plan(other_).status()));
+  EXPECT_TRUE(absl::IsNotFound(queries().DumpOne(other_)));
+}
+
+TEST_F(QueriesTest, AnotherProcessWithItsPid) {
+  const profile::ProcessRef before = other_;
+  kernel_.Exit(kOther, "other");
+  const profile::ProcessRef after = Enter(kOther);
+  EXPECT_TRUE(absl::IsNotFound(queries().Plan(before).status()));
+  EXPECT_TRUE(absl::IsNotFound(queries().Plan({before.pid + 1, after.process_id}).status()));
+  EXPECT_TRUE(queries().Plan(after).ok());
+  EXPECT_EQ(queries().FindProcess(kOther)->process_id, after.process_id);
+}
+
+TEST_F(QueriesTest, WhoHasUsedUpTheAccountWaits) {
+  ASSERT_TRUE(Pay(other_, kBurst).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(queries().Plan(other_).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(queries().Resident(other_).status()));
+  clock_.Advance(kInstant);
+  EXPECT_TRUE(queries().Plan(other_).ok());
+}
+
+TEST_F(QueriesTest, OthersDoNotWait) {
+  const profile::ProcessRef of_root = Enter(getpid());
+  recorder_->everyone().Tick(base::Now());  // notes whose processes these are
+  ASSERT_TRUE(Pay(other_, kBurst).ok());
+  EXPECT_TRUE(queries().Plan(of_root).ok());
+}
+
+// Dozens of processes with hundreds of call paths each.
+TEST_F(QueriesTest, DearSummariesStayForATime) {
+  EXPECT_EQ(queries().PlanSummaries(), std::nullopt);
+  EXPECT_THAT(queries().MakeSummaries({}, absl::Milliseconds(9)), IsEmpty());
+  ASSERT_TRUE(queries().PlanSummaries().has_value());
+  recorder_->Pump();
+  EXPECT_EQ(queries().PlanSummaries(), std::nullopt) << "cheap ones are made anew";
+  queries().MakeSummaries({}, absl::Milliseconds(100));
+  clock_.Advance(absl::Seconds(1));
+  recorder_->Pump();
+  EXPECT_TRUE(queries().PlanSummaries().has_value());
+  clock_.Advance(kInstant);
+  recorder_->Pump();
+  EXPECT_EQ(queries().PlanSummaries(), std::nullopt);
+}
+
+TEST_F(QueriesTest, SummariesOfThoseThatRun) {
+  const profile::ProcessRef child = Enter(kChild);
+  absl::flat_hash_map<uint64_t, TallySums> sums = *SumAllTallies(recorder_->entries());
+  kernel_.Exit(kOther, "other");
+  recorder_->Pump();
+  const std::vector<profile::ProcessSummary> summaries = queries().MakeSummaries(sums, {});
+  ASSERT_THAT(summaries, SizeIs(1));
+  EXPECT_EQ(summaries[0].process_id, child.process_id);
+  EXPECT_EQ(summaries[0].live_bytes, 1.0 * kBytes);
+  EXPECT_EQ(summaries[0].recorded_since, clock_.WallNow());
+}
+
+TEST_F(QueriesTest, TheLargestProcess) {
+  const profile::ProcessRef child = Enter(kChild);
+  const auto set = [&](const profile::ProcessRef& process, int64_t weight) {
+    absl::MutexLock lock(&kernel_.mutex);
+    kernel_.processes.at(process.process_id).process.figures.live_weight = weight;
+  };
+  set(other_, 10);
+  set(child, 20);
+  EXPECT_EQ(queries().LargestProcess()->process_id, child.process_id);
+  // A free that races with its allocation.
+  set(child, -1);
+  EXPECT_EQ(queries().LargestProcess()->process_id, other_.process_id);
+}
+
+TEST_F(QueriesTest, WithoutAControlBlockNothingCanBeSet) {
+  EXPECT_TRUE(absl::IsFailedPrecondition(queries().SetActive(other_, false)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(queries().SetRate(other_, 12)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(queries().ReadAllocatorFigures(other_).status()));
+}
+
+TEST_F(QueriesTest, WhatIsSetIsInTheControlBlock) {
+  const ControlledChild child;
+  const profile::ProcessRef process = Enter(child);
+  ASSERT_TRUE(queries().SetRate(process, 12).ok());
+  EXPECT_EQ(child.Read().collector_lg_sample, 12u);
+  ASSERT_TRUE(queries().SetActive(process, true).ok());
+  EXPECT_EQ(child.Read().active, 1u);
+  EXPECT_EQ(queries().ReadAllocatorFigures(process)->lg_sample, 12u);
+  ASSERT_TRUE(queries().SetRate(process, std::nullopt).ok());
+  EXPECT_EQ(child.Read().collector_lg_sample, HEAPTAP_NO_RATE);
+  EXPECT_EQ(queries().ReadAllocatorFigures(process)->lg_sample, 17u);
+}
+
+// A process may cause triggers without end; one later dump covers them all.
+TEST_F(QueriesTest, TriggersWithinASecondAreOneLaterDump) {
+  Trigger(HEAPTAP_EVENT_HIGH_WATER);
+  EXPECT_THAT(Dumps(kOther), ElementsAre(Text(1, kBytes)));
+  Trigger(HEAPTAP_EVENT_HIGH_WATER);
+  Trigger(HEAPTAP_EVENT_INTERVAL);
+  clock_.Advance(kTriggerPause - kInstant);
+  recorder_->everyone().Tick(base::Now());
+  EXPECT_THAT(Dumps(kOther), SizeIs(1));
+  clock_.Advance(kInstant);
+  recorder_->everyone().Tick(base::Now());
+  EXPECT_THAT(Dumps(kOther), SizeIs(2));
+  clock_.Advance(kTriggerPause);
+  recorder_->everyone().Tick(base::Now());
+  EXPECT_THAT(Dumps(kOther), SizeIs(2)) << "what was postponed is done once";
+}
+
+TEST_F(QueriesTest, ATriggerOfAUserWithoutTimeIsPostponed) {
+  ASSERT_TRUE(Pay(other_, kBurst).ok());
+  Trigger(HEAPTAP_EVENT_HIGH_WATER);
+  EXPECT_THAT(Dumps(kOther), IsEmpty());
+  clock_.Advance(kInstant);
+  recorder_->everyone().Tick(base::Now());
+  EXPECT_THAT(Dumps(kOther), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace heaptap::recording
