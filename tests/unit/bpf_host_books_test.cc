@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Live objects and tallies (bpf/books.bpf.h, and the programs on samples and frees), on the simulated kernel.
-#include <errno.h>
-
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/bpf_machine.h"
 
 namespace heaptap::harness {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-
 constexpr uint64_t kMaxWeight = uint64_t{1} << 47;  // MAX_WEIGHT of bpf/heaptap.bpf.c
-constexpr uint64_t kTries = 1000;                   // PATIENT_TRIES of bpf/books.bpf.h
 
 class HostBooks : public MachineTest {
  protected:
@@ -245,6 +238,9 @@ TEST_F(HostBooks, FreesThatComeWithASample) {
   for (uint64_t i = 1; i <= 4; i++) Fire({.address = 0x1000 * i, .serial = i, .stack = i});
   Fire({.address = 0x9000, .serial = 5, .stack = 5, .frees = {{0x1000, 1}, {0x3000, 3}, {0x4000, 4}}});
   EXPECT_EQ(LiveObjects(id).objects, 2);
+  for (const uint64_t address : {0x1000, 0x3000, 0x4000}) {
+    EXPECT_EQ(Live(address)->serial, HEAPTAP_LIVE_NONE) << "or no sweep would delete it";
+  }
   EXPECT_EQ(Live(0x2000)->serial, 2);
   EXPECT_EQ(Live(0x9000)->serial, 5);
   // The tally of the freed object is that of the new one if both have the same stack and thread.
@@ -260,147 +256,35 @@ TEST_F(HostBooks, FreesThatComeWithASample) {
   EXPECT_EQ(LiveObjects(id).objects, 2);
 }
 
-// --- entries that are in the way, maps that are full -----------------------------------------------------------------
+// The thread has written an entry, and not yet the number of entries.
+TEST_F(HostBooks, FreesBeyondTheirNumberAreNone) {
+  const uint64_t id = Track().identity.id;
+  for (uint64_t i = 1; i <= 5; i++) Fire({.address = 0x1000 * i, .serial = i});
+  Hold(1, {{0x1000, 1}, {0x2000, 2}, {0x3000, 3}, {0x4000, 4}});
+  Fire({.address = 0x9000, .serial = 6, .frees = {{0x1000, 1}, {0x2000, 2}}});
+  EXPECT_EQ(LiveObjects(id).objects, 4);
+}
 
-TEST_F(HostBooks, ASampleWaitsForTheSweepOfItsEntry) {
-  for (const uint64_t tries : {uint64_t{1}, uint64_t{2}, kTries, kTries + 1, kTries + 2}) {
-    const uint64_t address = 0x10000 * tries;
-    const uint64_t id = Track().identity.id;
-    Fire({.address = address, .serial = 1});
-    HandOver({{address, 1}});
-    Live(address)->serial = HEAPTAP_LIVE_CLAIMED;
-    uint64_t updates = 0;
-    kernel.before_update = [&](std::string_view map) {
-      if (map != "live" || ++updates != tries) return;
-      kernel.Remove("live", heaptap_live_key{id, address});
-      Counter(HEAPTAP_COUNTER_LIVE_ENTRIES)--;
+// A sweep comes between a free and the sample that fills its entry in.
+TEST_F(HostBooks, ASweepLeavesTheEntryOfASample) {
+  const uint64_t id = Track().identity.id;
+  for (const bool with_the_sample : {false, true}) {
+    Sample sample = {.address = 0x1000, .serial = 2};
+    if (with_the_sample) sample.frees = {{0x1000, 1}};
+    Fire({.address = 0x1000, .serial = 1});
+    uint64_t sweeps = 0;
+    kernel.before_lookup = [&](std::string_view map) {
+      const heaptap_live* entry = Live(0x1000);
+      if (map != "tallies" || entry == nullptr || entry->serial != HEAPTAP_LIVE_CLAIMED || sweeps++ != 0) return;
+      sweep(nullptr);
     };
-    Fire({.address = address, .serial = 2});
-    const bool is_in_time = tries <= kTries + 1;  // the first try is not one of the patient ones
-    EXPECT_EQ(LiveObjects(id).objects, is_in_time) << tries;
-    EXPECT_EQ(LossesOf(id), is_in_time ? Losses{} : (Losses{{HEAPTAP_LOSS_LIVE_FULL, 1}})) << tries;
-    kernel.before_update = nullptr;
+    Fire(sample);
+    kernel.before_lookup = nullptr;
+    EXPECT_EQ(sweeps > 0, with_the_sample);
+    EXPECT_EQ(LiveObjects(id).objects, 1);
+    EXPECT_EQ(Live(0x1000)->serial, 2);
+    HandOver({{0x1000, 2}});
   }
-}
-
-TEST_F(HostBooks, ASampleWaitsForMemoryButNotForRoom) {
-  const struct {
-    long error;
-    uint64_t failures;
-    uint64_t updates;
-    bool is_lost;
-  } cases[] = {{-ENOMEM, 1, 2, false},
-               {-ENOMEM, kTries, kTries + 1, false},
-               {-ENOMEM, kTries + 1, kTries + 1, true},
-               {-E2BIG, 1, 1, true},
-               {-EBUSY, 1, 1, true}};
-  for (const auto& one : cases) {
-    const uint64_t id = Track().identity.id;
-    kernel.updates = 0;
-    kernel.failure = {.first = 1, .count = one.failures, .error = one.error, .map = "live"};
-    Fire({.address = 0x1000});
-    EXPECT_EQ(kernel.updates, one.updates) << one.error;
-    EXPECT_EQ(LiveObjects(id).objects, !one.is_lost);
-    EXPECT_EQ(LossesOf(id), one.is_lost ? (Losses{{HEAPTAP_LOSS_LIVE_FULL, 1}}) : Losses{}) << one.error;
-  }
-}
-
-TEST_F(HostBooks, AFullMapOfObjectsIsALossAndAsksForASweep) {
-  const uint64_t id = Track(kPid, HEAPTAP_PROCESS_RECORDS).identity.id;
-  kernel.map("live").max_entries = 3;
-  Counter(HEAPTAP_COUNTER_SWEEP_AT) = 3;
-  for (uint64_t i = 1; i <= 2; i++) Fire({.address = 0x1000 * i});
-  EXPECT_THAT(TakeKinds(), IsEmpty());
-  Fire({.address = 0x3000});
-  const std::vector<heaptap_event> events = kernel.TakeEvents();
-  ASSERT_EQ(events.size(), 1);
-  EXPECT_EQ(events[0].kind, HEAPTAP_EVENT_LIVE_FILLING);
-  EXPECT_EQ(events[0].process_id, id);
-  EXPECT_EQ(events[0].tgid, kPid);
-  EXPECT_EQ(events[0].argument, 3);
-  EXPECT_EQ(Counter(HEAPTAP_COUNTER_SWEEP_AT), ~uint64_t{0});
-  Fire({.address = 0x4000, .weight = 1000});
-  EXPECT_THAT(TakeKinds(), IsEmpty()) << "it was sent";
-  EXPECT_EQ(LossesOf(id), (Losses{{HEAPTAP_LOSS_LIVE_FULL, 1}}));
-  const auto* loss = kernel.Find<heaptap_loss>("losses", heaptap_loss_key{id, HEAPTAP_LOSS_LIVE_FULL, 0});
-  EXPECT_EQ(loss->weight, 1000);
-  // A lost sample leaves no record either, which no free would end.
-  EXPECT_EQ(kernel.Find<heaptap_record>("records", uint32_t{4})->number, 0);
-  // After a sweep found no room, the next lost sample asks again.
-  Counter(HEAPTAP_COUNTER_SWEEP_AT) = 3;
-  Fire({.address = 0x5000});
-  EXPECT_THAT(TakeKinds(), ElementsAre(HEAPTAP_EVENT_LIVE_FILLING));
-}
-
-// The entry that its own free has claimed must not stay claimed, because no sweep would delete it.
-TEST_F(HostBooks, ALostSampleReleasesTheEntryOfItsFree) {
-  const uint64_t id = Track(kPid, HEAPTAP_PROCESS_FIGURES).identity.id;
-  Fire({.address = 0x1000, .serial = 1});
-  Fire({.address = 0x1000, .size = 0, .serial = 2, .frees = {{0x1000, 1}}});
-  EXPECT_EQ(LossesOf(id), (Losses{{HEAPTAP_LOSS_BAD_SAMPLE, 1}}));
-  EXPECT_EQ(Live(0x1000)->serial, HEAPTAP_LIVE_NONE);
-  EXPECT_EQ(Freed(id).objects, 1);
-}
-
-// --- stacks and tallies ----------------------------------------------------------------------------------------------
-
-TEST_F(HostBooks, ALostStackLeavesTheSampleInTheTallyWithoutAStack) {
-  const uint64_t id = Track(kPid, HEAPTAP_PROCESS_FIGURES).identity.id;
-  kernel.map("stacks").max_entries = 1;
-  Fire({.address = 0x1000, .stack = 1});
-  Fire({.address = 0x2000, .weight = 1000, .stack = 2});
-  EXPECT_EQ(StackId(0x2000), HEAPTAP_NO_STACK);
-  EXPECT_EQ(Tally(HEAPTAP_NO_STACK)->allocated.objects, 1);
-  EXPECT_EQ(kernel.map("tallies").size(), 2) << "that of the lost stack was deleted";
-  EXPECT_EQ(LossesOf(id), (Losses{{HEAPTAP_LOSS_STACKS_FULL, 1}}));
-  const auto* loss = kernel.Find<heaptap_loss>("losses", heaptap_loss_key{id, HEAPTAP_LOSS_STACKS_FULL, 0});
-  EXPECT_EQ(loss->weight, 1000);
-}
-
-TEST_F(HostBooks, StacksWithTheSameIdAreNotMixed) {
-  const struct {
-    uint32_t more_frames, other_end;
-    uint64_t other_frame;
-  } cases[] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
-  for (const auto& one : cases) {
-    const bool is_other = one.more_frames + one.other_end + one.other_frame != 0;
-    const uint64_t id = Track().identity.id;
-    Fire({.address = 0x1000});
-    auto* stack = kernel.Find<heaptap_stack>("stacks", StackId(0x1000));
-    stack->count += one.more_frames;
-    stack->end += one.other_end;
-    stack->frames[0] += one.other_frame;
-    kernel.map("tallies").Clear();  // or the stack is not compared again
-    Counter(HEAPTAP_COUNTER_TALLIES) = 0;
-    Fire({.address = 0x2000});
-    EXPECT_EQ(LossesOf(id), is_other ? (Losses{{HEAPTAP_LOSS_STACK_COLLISION, 1}}) : Losses{});
-    EXPECT_EQ(StackId(0x2000) == HEAPTAP_NO_STACK, is_other);
-    // As if the first sample had never been.
-    kernel.map("live").Clear();
-    kernel.map("tallies").Clear();
-    kernel.map("stacks").Clear();
-    Counter(HEAPTAP_COUNTER_TALLIES) = Counter(HEAPTAP_COUNTER_LIVE_ENTRIES) = 0;
-    ForgetSamples();
-  }
-}
-
-TEST_F(HostBooks, NoBufferForTheWalkIsALostStack) {
-  const uint64_t id = Track().identity.id;
-  ClaimScratch(true);
-  Fire({.address = 0x1000, .weight = 1000});
-  ClaimScratch(false);
-  EXPECT_EQ(LossesOf(id), (Losses{{HEAPTAP_LOSS_SCRATCH_BUSY, 1}}));
-  EXPECT_EQ(StackId(0x1000), HEAPTAP_NO_STACK);
-  EXPECT_EQ(Tally(HEAPTAP_NO_STACK)->allocated.weight, 1000);
-}
-
-// One loss, though the sample finds neither room for its stack nor for itself.
-TEST_F(HostBooks, ASampleIsLostOnce) {
-  const uint64_t id = Track().identity.id;
-  kernel.map("stacks").max_entries = 0;
-  kernel.map("live").max_entries = 0;
-  Fire({});
-  EXPECT_EQ(LossesOf(id), (Losses{{HEAPTAP_LOSS_LIVE_FULL, 1}}));
 }
 
 }  // namespace

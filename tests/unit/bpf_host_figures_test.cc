@@ -287,6 +287,8 @@ TEST_F(HostFigures, CostsAreAnEstimateOfTheTime) {
   HandOver({});
   EXPECT_EQ(process.costs.frees, 2);
   EXPECT_EQ(process.costs.allocations, kFirst + 32);
+  FireNext(10);  // the one that is timed for 16
+  EXPECT_EQ(process.costs.allocations, kFirst + 33);
 }
 
 // Without records, a sample that is not timed has the time of the tick.

@@ -95,8 +95,10 @@ TEST_F(HostFrees, MemoryThatCannotBeReadEndsTheFrees) {
   ASSERT_TRUE(kernel.WriteMemory(end - sizeof(frees), frees, sizeof(frees)));
   pt_regs registers = {};
   registers.di = end - sizeof(frees);
-  registers.si = HEAPTAP_WHERE(0, 4);
+  registers.si = HEAPTAP_WHERE(0, 10);
+  kernel.calls = {};
   EXPECT_EQ(probe_frees(&registers), 0);
+  EXPECT_EQ(kernel.calls.read_user, 3);
   EXPECT_EQ(Serials(), (std::vector<uint64_t>{3, 4}));
 }
 
@@ -201,6 +203,14 @@ TEST_F(HostRecords, FreesOfEachKindEndTheRecord) {
   HandOver({{0x3000, 3}, {0x4000, 4}});
   EXPECT_EQ(LiveObjects(Id()).objects, 0);
   EXPECT_EQ(Record(3).free_time, 0);
+}
+
+TEST_F(HostRecords, AFreeWithoutANumberEndsNothing) {
+  Fire({.address = 0x1000, .serial = 1});
+  HandOver({{0x1000, HEAPTAP_LIVE_NONE}});
+  HandOver({{0x1000, HEAPTAP_LIVE_CLAIMED}});
+  EXPECT_EQ(LiveObjects(Id()).objects, 1);
+  EXPECT_EQ(Record(1).free_time, 0);
 }
 
 TEST_F(HostRecords, TheOldestIsOverwritten) {

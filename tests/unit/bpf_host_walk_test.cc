@@ -3,7 +3,6 @@
 // Walks that repeat the latest one, windows, stack ids and registers of raw stacks (bpf/walk.bpf.h, memory.bpf.h,
 // stack.bpf.h, scratch.bpf.h), on the simulated kernel. unwind_walk_test.cc has the walk itself.
 #include <cstdint>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +61,15 @@ TEST_F(HostRepeatedWalk, TheFramePointerDiffers) {
   process_.registers.rbp() -= 64;
   EXPECT_THAT(Walk(leaf_), ElementsAre(leaf_, by_rbp_ + 1, start_ + 1));
   EXPECT_EQ(id_, first);
+}
+
+// That is the gain: no rule is looked up.
+TEST_F(HostRepeatedWalk, NothingDiffers) {
+  Walk(leaf_);
+  Walk(leaf_);
+  process_.kernel.calls = {};
+  EXPECT_THAT(Walk(leaf_), ElementsAre(leaf_, by_rbp_ + 1, start_ + 1));
+  EXPECT_EQ(process_.kernel.calls.lookup, 1) << "that of the buffer";
 }
 
 TEST_F(HostRepeatedWalk, TheStackPointerDiffers) {
@@ -165,6 +173,30 @@ TEST(HostWindow, IsAPageAtMost) {
     EXPECT_THAT(Frames(process.Walk(leaf)), ElementsAre(leaf, start + 1));
     EXPECT_EQ(process.kernel.process.stack_bytes, one.bytes) << one.words;
   }
+}
+
+// A handler may run on a stack far above: the need is no number of 32 bits.
+TEST(HostWindow, IsAPageAtMostForAStackFarAway) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kByRbp);
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  const uint64_t far = process.stack_begin() + (uint64_t{1} << 32);
+  process.kernel.memory[far].resize(kPage);
+  process.registers.rbp() = far;
+  process.kernel.WriteWord(far + 8, start + 1);
+  EXPECT_THAT(Frames(process.Walk(leaf)), ElementsAre(leaf, start + 1));
+  EXPECT_EQ(process.kernel.process.stack_bytes, kPage);
+}
+
+TEST(HostWindow, AStackPointerMayBeOdd) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  process.registers.rsp() = process.stack_begin() + 21;
+  process.kernel.WriteWord(process.stack_begin() + 21, start + 1);
+  for (int i = 0; i < 3; i++) EXPECT_THAT(Frames(process.Walk(leaf)), ElementsAre(leaf, start + 1));
 }
 
 // The window is too small, too large, or odd: the stack is the same.
@@ -363,37 +395,6 @@ TEST_F(HostRawRegisters, OfAFrameThatASignalInterrupted) {
   raw = Take(restorer);
   EXPECT_EQ(raw.frame.others, HEAPTAP_UNWIND_OTHERS_LOST);
   EXPECT_EQ(raw.frame.rbx_at, HEAPTAP_UNWIND_OTHERS_LOST);
-}
-
-// --- kernels ---------------------------------------------------------------------------------------------------------
-
-// The field that shows changes of the mappings: none, as before 6.4, one number, or one in a structure.
-TEST(HostKernels, ChangesOfMappingsAreNoticedOnEachKernel) {
-  const std::vector<std::set<std::string>> kernels = {
-      {}, {"with_seqcount->mm_lock_seq.sequence"}, {"with_seqcount->mm_lock_seq.sequence", "with_int->mm_lock_seq"}};
-  for (const std::set<std::string>& no_fields : kernels) {
-    Simulation process;
-    const uint64_t leaf = process.Function(kEnd);
-    process.Load();
-    process.kernel.no_fields = no_fields;
-    process.kernel.lock_sequence = 5;
-    process.Walk(leaf);
-    process.Walk(leaf);
-    EXPECT_EQ(process.kernel.process.mappings, 1);
-    EXPECT_EQ(process.kernel.process.state_of_mappings, 5);
-    process.kernel.lock_sequence = 6;
-    process.Walk(leaf);
-    process.Walk(leaf);
-    EXPECT_EQ(process.kernel.process.mappings, 2);
-    EXPECT_EQ(process.kernel.process.state_of_mappings, 6);
-    process.kernel.lock_sequence = 2;  // code was unmapped, or the number began again
-    process.Walk(leaf);
-    EXPECT_EQ(process.kernel.process.mappings, 3);
-    // Only the size of all code has more than 32 bits.
-    process.kernel.lock_sequence = (uint64_t{1} << 32) + 2;
-    process.Walk(leaf);
-    EXPECT_EQ(process.kernel.process.mappings, no_fields.size() == 2 ? 4 : 3);
-  }
 }
 
 }  // namespace
