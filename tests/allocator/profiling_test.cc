@@ -118,6 +118,7 @@ TEST_F(Profiling, NamesOfThreads) {
     EXPECT_STREQ(ThreadName(), "");
     EXPECT_EQ(SetThreadName(nullptr), EINVAL);
     EXPECT_EQ(SetThreadName("with\nnewline"), EINVAL);
+    EXPECT_EQ(SetThreadName("with\x7f"), EINVAL) << "DEL";
     EXPECT_STREQ(ThreadName(), "");
     EXPECT_EQ(SetThreadName("a name with blanks"), 0);
     EXPECT_STREQ(ThreadName(), "a name with bla") << "15 bytes are kept";

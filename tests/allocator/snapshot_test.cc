@@ -20,10 +20,12 @@
 
 #include "allocator/core/allocate.h"
 #include "allocator/core/control.h"
+#include "allocator/core/decay.h"
 #include "allocator/core/huge_cache.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/random.h"
 #include "allocator/platform/system.h"
+#include "allocator/process/process.h"
 #include "recorder.h"
 
 namespace heaptap {
@@ -234,6 +236,24 @@ TEST(Snapshot, LargeBlocksByClass) {
   auto after = Take();
   EXPECT_EQ(after->allocated_large, before->allocated_large);
   EXPECT_EQ(after->bins[bin].live, before->bins[bin].live);
+}
+
+TEST(Snapshot, DirtyMemory) {
+  Trim();
+  SetDirtyDecay(-1);
+  constexpr size_t kRun = size_t{1} << 20;
+  constexpr size_t kHuge = size_t{20} << 20;
+  void* run = Allocate(kRun);
+  void* huge = Allocate(kHuge);
+  memset(run, 1, kRun);
+  memset(huge, 1, kHuge);
+  const uint64_t before = Take()->dirty;
+  Free(run);
+  EXPECT_EQ(Take()->dirty, before + kRun);
+  Free(huge);
+  EXPECT_EQ(Take()->dirty, before + kRun + kHuge);
+  SetDirtyDecay(ProcessConfiguration().dirty_decay_ms);
+  Trim();
 }
 
 // Snapshots while others work: what they see never goes back, and is not more than there can be. In the end it is what

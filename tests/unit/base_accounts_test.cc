@@ -45,6 +45,13 @@ TEST(Accounts, SubordinateIdsShareTheAccountOfTheirUser) {
   EXPECT_TRUE(accounts.HasTime(100010, now));
 }
 
+TEST(Accounts, AClockThatGoesBackTakesNothing) {
+  Accounts accounts(Ids(), kShare, kBurst);
+  const Instant begin = Instant() + absl::Hours(24);
+  EXPECT_TRUE(accounts.HasTime(1000, begin));
+  EXPECT_TRUE(accounts.HasTime(1000, begin - absl::Hours(1)));
+}
+
 TEST(Accounts, RootAndUnknownUsers) {
   Accounts accounts(Ids(), kShare, kBurst);
   const Instant now = Instant() + absl::Hours(24);

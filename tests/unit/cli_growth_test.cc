@@ -64,6 +64,8 @@ TEST(GrowthTest, WhatShrankComesLast) {
   const Profile before = {.contexts = {Make({0x10}, 10, 10000)}};
   const Profile after = {.contexts = {Make({0x20}, 1, 5)}};
   EXPECT_THAT(Text(*FindGrowth(before, after)), HasSubstr("   1. +5, "));
+  const auto document = nlohmann::json::parse(GrowthJson(*FindGrowth(before, after), 0, report::Unit::kBytes, Name));
+  EXPECT_EQ(document["call_paths"][0]["bytes"], 5);
 }
 
 TEST(GrowthTest, Json) {

@@ -131,6 +131,19 @@ TEST_F(HistoryTimelineTest, AFirstPointFromBeforeTheStart) {
   EXPECT_THAT(Read({.pid = 42})->points, SizeIs(3));
 }
 
+TEST_F(HistoryTimelineTest, FewPointsOfManyBeginAndEndAsAllDo) {
+  const std::unique_ptr<Writer> writer = Open();
+  ASSERT_TRUE(writer->Begin().ok());
+  const int64_t process = *writer->AddProcess(Process(42));
+  for (int i = 0; i < 100; i++) {
+    ASSERT_TRUE(writer->AddPoint(process, kBegin + absl::Seconds(10 * i), Holding({{0, {1, 1, 1}}})).ok());
+  }
+  ASSERT_TRUE(writer->Commit().ok());
+  const absl::StatusOr<Timeline> timeline = Read({.pid = 42}, {.points = 4});
+  ASSERT_THAT(timeline->points, SizeIs(4));
+  for (int i = 0; i < 4; i++) EXPECT_EQ(timeline->points[i].time, kBegin + absl::Seconds(10 * 33 * i)) << i;
+}
+
 TEST_F(HistoryTimelineTest, ManyProcessesAreReadInOneWay) {
   const std::unique_ptr<Writer> writer = Open();
   ASSERT_TRUE(writer->Begin().ok());
@@ -145,7 +158,10 @@ TEST_F(HistoryTimelineTest, ManyProcessesAreReadInOneWay) {
   for (const auto& [name, count] : {std::pair("a", 20), std::pair("b", 10)}) {
     const absl::StatusOr<Timeline> timeline = Read({.name = name});
     ASSERT_THAT(timeline->points, SizeIs(50));
-    for (const TimelinePoint& point : timeline->points) EXPECT_EQ(point.processes, count);
+    for (const TimelinePoint& point : timeline->points) {
+      EXPECT_EQ(point.processes, count);
+      EXPECT_EQ(point.rows.at(0).live_bytes, static_cast<uint64_t>(count)) << "all of them hold memory by one path";
+    }
   }
 }
 

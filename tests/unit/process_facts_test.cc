@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,30 @@ TEST(Facts, OfAnotherProcess) {
   EXPECT_EQ(facts->command, "a\nUid:\t0\t0\t0") << "as it is";
   EXPECT_EQ(facts->user, kEffectiveUser) << "whatever the command looks like";
   EXPECT_EQ(facts->control_groups, ControlGroupPaths(ReadFile("/proc/self/cgroup"))) << "those of its parent";
+}
+
+TEST(Facts, TheOwnerIsTheOneUserWhoMayInspectTheProcess) {
+  const struct {
+    uid_t real, effective, saved;
+    bool is_dumpable;
+    std::optional<uid_t> owner;
+  } kCases[] = {{kRealUser, kRealUser, kRealUser, true, kRealUser},
+                {kRealUser, kRealUser, kRealUser, false, std::nullopt},
+                {kRealUser, kRealUser, kEffectiveUser, true, std::nullopt},
+                {kRealUser, kEffectiveUser, kEffectiveUser, true, std::nullopt},
+                {kRealUser, kEffectiveUser, kRealUser, true, std::nullopt}};
+  for (const auto& one : kCases) {
+    const Child child([&] {
+      // The kernel makes a process that changes its user one that nobody may inspect.
+      return syscall(SYS_setresuid, one.real, one.effective, one.saved) == 0 &&
+             prctl(PR_SET_DUMPABLE, one.is_dumpable ? 1 : 0) == 0;
+    });
+    ASSERT_TRUE(child.is_ready());
+    const absl::StatusOr<Facts> facts = ReadFacts(child.pid());
+    ASSERT_TRUE(facts.ok()) << facts.status();
+    EXPECT_EQ(facts->owner, one.owner) << one.real << " " << one.effective << " " << one.saved << " "
+                                       << one.is_dumpable;
+  }
 }
 
 TEST(Facts, OfAProcessThatHasEnded) {

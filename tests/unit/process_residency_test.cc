@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <future>
+#include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "tests/unit/support/child.h"
+#include "tests/unit/support/folder.h"
 #include "userspace/process/residency.h"
 
 namespace heaptap::process {
@@ -52,6 +58,24 @@ TEST(Residency, StacksOfThreadsThatWait) {
   EXPECT_GE(stacks, before->stacks + kBytes);
   may_end.set_value();
   thread.join();
+}
+
+// What the kernel says in kilobytes.
+TEST(Residency, BytesOfAStoppedProcess) {
+  const Child child;
+  ASSERT_EQ(kill(child.pid(), SIGSTOP), 0);
+  ASSERT_EQ(waitpid(child.pid(), nullptr, WUNTRACED), child.pid());
+  const std::string status = ReadFile(absl::StrCat("/proc/", child.pid(), "/status"));
+  const auto bytes = [&](const char* name) {
+    const size_t at = status.find(name);
+    return at == std::string::npos ? 0 : strtoull(status.c_str() + at + strlen(name), nullptr, 10) * 1024;
+  };
+  const auto resident = ReadResidency(child.pid());
+  ASSERT_TRUE(resident.ok()) << resident.status();
+  EXPECT_GT(resident->anonymous, 0);
+  EXPECT_EQ(resident->anonymous, bytes("\nRssAnon:"));
+  EXPECT_EQ(resident->files, bytes("\nRssFile:"));
+  EXPECT_EQ(resident->shared, bytes("\nRssShmem:"));
 }
 
 TEST(Residency, OfNobody) {

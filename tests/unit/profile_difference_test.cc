@@ -48,6 +48,16 @@ TEST(Difference, SubtractsByFramesAndThread) {
   EXPECT_THAT(difference.contexts[1].threads, ElementsAre(ThreadShare{1, {3, 30, 4, 40}, {5, 50, 6, 60}}));
 }
 
+TEST(Difference, APathThatWasCutOnceCountsAsCut) {
+  const auto profile = [](bool truncated, double bytes) {
+    return WithContexts(
+        {{.frames = {1}, .truncated = truncated, .threads = {{1, {1, 8, 1, bytes}, {1, 8, 1, bytes}}}}});
+  };
+  EXPECT_TRUE(Difference(profile(false, 9), profile(true, 8)).contexts[0].truncated);
+  EXPECT_TRUE(Difference(profile(true, 9), profile(false, 8)).contexts[0].truncated);
+  EXPECT_FALSE(Difference(profile(false, 9), profile(false, 8)).contexts[0].truncated);
+}
+
 TEST(Difference, LiveMayShrinkAllocatedDoesNot) {
   Profile before = WithContexts({{.frames = {1}, .threads = {{1, {10, 100, 10, 100}, {10, 100, 10, 100}}}}});
   Profile after = WithContexts({{.frames = {1}, .threads = {{1, {4, 40, 4, 40}, {12, 120, 12, 120}}}}});

@@ -72,6 +72,11 @@ TEST(ChangesTest, WhatIsFreedCountsToo) {
   EXPECT_NEAR(change.Error(), ErrorOf(10), 1);
 }
 
+TEST(ChangesTest, MoreThanCanBeThere) {
+  // Events of allocations were lost: twenty live samples, where there were ten and five more at most.
+  EXPECT_EQ(Change(OnePath(10, 100), OnePath(20, 105)).samples, 5u);
+}
+
 TEST(ChangesTest, WithoutCountsOfAllocationsAllSamplesMayHaveChanged) {
   EXPECT_EQ(Change(OnePath(100, 0), OnePath(104, 0)).samples, 204u);
 }
