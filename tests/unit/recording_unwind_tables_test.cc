@@ -16,11 +16,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/need_bpf.h"
+#include "tests/unit/support/fake_clock.h"
 #include "tests/unit/unwind_image.h"
 #include "userspace/base/clock.h"
 #include "userspace/bpf/identify.h"
 #include "userspace/bpf/kernel_books.h"
 #include "userspace/process/maps.h"
+#include "userspace/recording/raw_stacks.h"
 #include "userspace/recording/unwind_tables.h"
 
 namespace heaptap::recording {
@@ -415,6 +417,46 @@ TEST_F(UnwindTablesTest, SaysOnceWhatIsLargerThanTheBudget) {
     EXPECT_THAT(Enter(large), IsEmpty());
     EXPECT_EQ(StateOf(large), HEAPTAP_FILE_OUTSIDE);
   }
+}
+
+// --- stacks that wait for tables ---
+
+// A file of a user who has no time left: its table is not read.
+TEST_F(UnwindTablesTest, AStackDoesNotWaitForEver) {
+  if (getuid() != 0) GTEST_SKIP() << "needs files of two users";
+  NEED_BPF(Load());
+  FakeClock clock;
+  worker::Errands errands(worker::Urgency::kBackground, {}, absl::ZeroDuration());
+  UnwindTables tables({.maps = maps(), .identify = identify(), .hands = hands_, .errands = errands}, 100 * kNode);
+  MappedImage late(Small(2));
+  ASSERT_EQ(fchown(late.fd(), 1234, 1234), 0);
+  ASSERT_TRUE(tables.Enter(KeyOf(late), getpid(), late.mapping));
+  ASSERT_TRUE(tables.IsBeingRead(late.mapping));
+  const auto space = std::make_shared<AddressSpace>();
+  space->mappings.Add(late.mapping);
+  RawStacks stacks(maps(), tables, [](pid_t, const elf::Mapping&) {});
+  constexpr uint64_t kProcess = 42;
+  bpf::RawStack raw = {};
+  raw.header.process_id = kProcess;
+  raw.header.frame.rip = late.At(kCode);
+  stacks.Finish(raw, getpid(), space);
+  EXPECT_TRUE(stacks.IsWorthWaiting(kProcess, base::Now()));
+  EXPECT_FALSE(stacks.IsWorthWaiting(kProcess, base::Now() + RawStacks::kPatience));
+  // Another table has been read.
+  const auto retry = [&](uint64_t words) {
+    MappedImage other(Small(words));
+    const uint64_t before = tables.tables_read();
+    ASSERT_TRUE(tables.Enter(KeyOf(other), getpid(), other.mapping));
+    errands.WaitUntil([&] { return tables.tables_read() != before; }, base::Instant::InfiniteFuture());
+    stacks.Retry();
+  };
+  clock.Advance(RawStacks::kMaxWait - absl::Nanoseconds(1));
+  retry(3);
+  EXPECT_TRUE(stacks.IsWaiting(kProcess));
+  clock.Advance(absl::Nanoseconds(1));
+  retry(4);
+  EXPECT_FALSE(stacks.IsWaiting(kProcess));
+  EXPECT_TRUE(stacks.empty());
 }
 
 // --- the tables of an earlier collector ------------------------------------------------------------------------------

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The endpoints of the history: moments, ranges, marks, and what a client may ask.
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/unit/fake_collector.h"
+#include "tests/unit/history_fixture.h"
+#include "tests/unit/support/fake_clock.h"
+#include "userspace/api/endpoints.h"
+#include "userspace/api/history_place.h"
+
+namespace heaptap::api {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr uid_t kUser = 1234;
+
+// Points of a process of each of two users: one each ten seconds, the latest now.
+class ApiHistoryTest : public history::HistoryTest {
+ protected:
+  static constexpr int kPoints = 3;
+  static constexpr absl::Duration kInterval = absl::Seconds(10);
+
+  ApiHistoryTest() {
+    clock_.AdvanceWall(history::kBegin + (kPoints - 1) * kInterval - clock_.WallNow());
+    const std::unique_ptr<history::Writer> writer = Open();
+    EXPECT_TRUE(writer->Begin().ok());
+    int64_t of_root = *writer->AddProcess(Process(42, "shop", 0));
+    int64_t of_user = *writer->AddProcess(Process(43, "game", kUser));
+    for (int i = 0; i < kPoints; i++) {
+      history::Point point = {.live_bytes = static_cast<uint64_t>(100 * (i + 1))};
+      EXPECT_TRUE(writer->AddPoint(of_root, history::kBegin + i * kInterval, point).ok());
+      EXPECT_TRUE(writer->AddPoint(of_user, history::kBegin + i * kInterval, point).ok());
+    }
+    EXPECT_TRUE(writer->Commit().ok());
+    AddProcess(collector_, 42, 0, "shop", 4096);
+    AddProcess(collector_, 43, kUser, "game", 4096);
+    place_ = std::make_unique<HistoryPlace>(path_);
+  }
+
+  http::Response Ask(const std::string& path, std::multimap<std::string, std::string> parameters,
+                     std::optional<uid_t> user = 0, const std::string& method = "GET") {
+    http::Request request;
+    request.method = method;
+    request.path = path;
+    for (const auto& [name, value] : parameters) request.parameters.emplace(name, value);
+    std::optional<http::Peer> peer;
+    if (user.has_value()) peer = http::Peer{.uid = *user};
+    return MakeHandler(collector_, crews_, place_.get())(request, http::Access(peer, std::nullopt),
+                                                         [](absl::Duration) { return true; });
+  }
+  // The live bytes of the points that are shown.
+  std::vector<uint64_t> Points(std::multimap<std::string, std::string> parameters) {
+    parameters.emplace("name", "shop");
+    const http::Response response = Ask("/history.json", std::move(parameters));
+    EXPECT_EQ(response.status, 200) << response.body;
+    std::vector<uint64_t> bytes;
+    const nlohmann::json document = nlohmann::json::parse(response.body, nullptr, false);
+    if (!document.is_object() || !document.contains("points")) return bytes;
+    for (const auto& point : document["points"]) bytes.push_back(point["live_bytes"]);
+    return bytes;
+  }
+
+  FakeClock clock_;
+  FakeCollector collector_;
+  worker::Crews crews_;
+  std::unique_ptr<HistoryPlace> place_;
+};
+
+TEST_F(ApiHistoryTest, TimesFromNow) {
+  EXPECT_THAT(Points({}), ElementsAre(100, 200, 300));
+  EXPECT_THAT(Points({{"since", "-10"}}), ElementsAre(200, 300));
+  EXPECT_THAT(Points({{"until", "-10"}}), ElementsAre(100));
+  EXPECT_THAT(Points({{"until", "-9.9"}}), ElementsAre(100, 200));
+  EXPECT_THAT(Points({{"at", "-10"}}), ElementsAre(200));
+  EXPECT_THAT(Points({{"at", "0"}}), ElementsAre(300));
+}
+
+TEST_F(ApiHistoryTest, TimesSince1970) {
+  const int64_t begin = absl::ToUnixSeconds(history::kBegin);
+  EXPECT_THAT(Points({{"at", absl::StrCat(begin)}}), ElementsAre(100));
+  EXPECT_THAT(Points({{"since", absl::StrCat(begin, ".5")}}), ElementsAre(200, 300));
+}
+
+TEST_F(ApiHistoryTest, BadTimesAndNumbers) {
+  for (const auto& [name, value] : std::multimap<std::string, std::string>{{"at", "x"},
+                                                                           {"at", "nan"},
+                                                                           {"since", "1e300"},
+                                                                           {"until", ""},
+                                                                           {"points", "1"},
+                                                                           {"points", "2001"},
+                                                                           {"paths", "1001"},
+                                                                           {"paths", "-1"},
+                                                                           {"pid", "0"}}) {
+    const http::Response response = Ask("/history.json", {{"name", "shop"}, {name, value}});
+    EXPECT_EQ(response.status, 400) << name << "=" << value;
+    EXPECT_THAT(response.body, HasSubstr(name));
+  }
+  for (const char* points : {"2", "2000"}) {
+    EXPECT_EQ(Ask("/history.json", {{"name", "shop"}, {"points", points}}).status, 200);
+  }
+}
+
+TEST_F(ApiHistoryTest, EachUserSeesTheOwnProcesses) {
+  EXPECT_EQ(Ask("/history.json", {{"name", "shop"}}, kUser).status, 404);
+  EXPECT_EQ(Ask("/history.json", {{"name", "game"}}, kUser).status, 200);
+  const std::string services = Ask("/history.json", {}, kUser).body;
+  EXPECT_THAT(services, HasSubstr("game"));
+  EXPECT_THAT(services, Not(HasSubstr("shop")));
+}
+
+TEST_F(ApiHistoryTest, WhoHasAskedTooMuchWaits) {
+  const http::Access user(http::Peer{.uid = kUser}, std::nullopt);
+  const base::Instant begin = base::Now();
+  clock_.Advance(HistoryPlace::kBurst);
+  place_->Charge(user, begin);
+  const http::Response response = Ask("/history.json", {{"name", "game"}}, kUser);
+  EXPECT_EQ(response.status, 503);
+  EXPECT_THAT(response.body, HasSubstr("try again"));
+  EXPECT_EQ(Ask("/history.json", {{"name", "game"}}).status, 200) << "root has no account";
+  clock_.Advance(absl::Milliseconds(1));
+  EXPECT_EQ(Ask("/history.json", {{"name", "game"}}, kUser).status, 200);
+}
+
+TEST_F(ApiHistoryTest, MarksHaveTheTimeOfNow) {
+  const auto mark = [&](std::multimap<std::string, std::string> parameters, uid_t user) {
+    return Ask("/mark", std::move(parameters), user, "POST").status;
+  };
+  EXPECT_EQ(mark({{"text", "deployed"}}, 0), 200);
+  EXPECT_EQ(mark({{"text", "mine"}, {"pid", "43"}}, kUser), 200);
+  EXPECT_EQ(mark({{"text", "of all"}}, kUser), 403);
+  EXPECT_EQ(mark({{"text", "of another"}, {"pid", "42"}}, kUser), 404);
+  EXPECT_EQ(mark({{"text", ""}}, 0), 400);
+  EXPECT_EQ(mark({{"text", std::string(201, 'x')}}, 0), 400);
+  EXPECT_EQ(mark({{"text", std::string(200, 'x')}}, 0), 200);
+  const absl::StatusOr<history::Timeline> timeline = Read({.name = "game"});
+  ASSERT_TRUE(timeline.ok()) << timeline.status();
+  ASSERT_THAT(timeline->marks, SizeIs(4));
+  EXPECT_EQ(timeline->marks[0].kind, "start");
+  EXPECT_EQ(timeline->marks[1].text, "deployed");
+  EXPECT_EQ(timeline->marks[1].pid, std::nullopt);
+  EXPECT_EQ(timeline->marks[1].time, clock_.WallNow());
+  EXPECT_EQ(timeline->marks[2].text, "mine");
+  EXPECT_EQ(timeline->marks[2].pid, 43);
+}
+
+TEST_F(ApiHistoryTest, WithoutAHistory) {
+  place_ = nullptr;
+  EXPECT_EQ(Ask("/history.json", {}).status, 404);
+  EXPECT_EQ(Ask("/history/profile.json", {{"name", "shop"}}).status, 404);
+  EXPECT_EQ(Ask("/mark", {{"text", "x"}}, 0, "POST").status, 404);
+}
+
+}  // namespace
+}  // namespace heaptap::api
