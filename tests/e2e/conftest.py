@@ -76,6 +76,8 @@ def pytest_configure(config):
     if not is_worker and config.getoption("numprocesses", None):
         return
     harness.PLACE.enter()
+    # xdist names one in the /tmp of the process that hands out tests.
+    config.option.basetemp = "/tmp/pytest"
     harness.become_subreaper()
     harness.own_copy()
 

@@ -43,6 +43,11 @@ def test_again_and_again_under_load(lab, start_daemon, held):
     collector is killed as soon as it has taken the process over. A block that a sweep of the books meets at the wrong
     moment is lost, and counted as lost."""
     daemon = start_daemon("--exact", "--dump-at-exit", "always", losses_allowed=("live_full",))
+    # On a busy machine the program would go on without unwind tables after two seconds, and then each stack takes a
+    # tally. The last dump of this one waits for them.
+    first = lab.preloaded(target("exact_threads"), 1, env=EXACT)
+    first.ends()
+    final(daemon, first.pid)
     threads = lab.preloaded(target("exact_threads"), "-", talks=True, env=EXACT)
     daemon.wait_recorded(threads.pid)
     # A killed collector takes the raw stacks with it that it has not finished. A dump waits for them, and then the unwind

@@ -4,6 +4,7 @@
 Recording is exact; error bounds: none.
 """
 
+import os
 import signal
 
 import pytest
@@ -20,6 +21,29 @@ LOSSES_ALLOWED = ("live_share", "tallies_share")
 
 # The share of the map from which a process's tallies are folded when their threads have ended.
 FOLD_AT = 0.25
+
+
+@pytest.fixture(scope="module")
+def _with_tables():
+    return set()
+
+
+@pytest.fixture(autouse=True)
+def tables(lab, daemon, _with_tables):
+    """The daemon has the unwind tables of all programs here. On a busy machine a program goes on without them after two
+    seconds, and then each of its stacks takes a tally until the daemon has read them."""
+    for command in (("puppet",), ("paced", 1000, 0, 1000, 1), ("short_threads",)):
+        if command in _with_tables:
+            continue
+        program = lab.preloaded(target(command[0]), *command[1:], talks=True, env=EXACT)
+        daemon.wait_recorded(program.pid)
+        daemon.dump(program.pid, lab.path("tables"))  # waits for them
+        program.signal(signal.SIGKILL)
+        program.wait()
+        wait_until(lambda program=program: program.pid not in daemon.processes(), "its books are closed")
+        _with_tables.add(command)
+    for dump in daemon.dumps():
+        os.unlink(dump.path)
 
 
 def recorded_puppet(lab, daemon, name=None):

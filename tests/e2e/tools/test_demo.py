@@ -44,6 +44,10 @@ class Demo:
                                 text=True, check=False)
         return [line for line in listed.stdout.splitlines() if "<defunct>" not in line]
 
+    def wait_for_all(self):
+        """Workers of heaptap end by themselves, a moment after it."""
+        wait_until(lambda: not self.left_running(), "nothing of the demo runs")
+
     def end(self):
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -72,7 +76,7 @@ def test_shows_what_it_promises(demo):
         match = re.search(promise, text, re.MULTILINE)
         assert match is not None, f"{promise} is missing from this output:\n{text}"
         text = text[match.end():]
-    assert running.left_running() == []
+    running.wait_for_all()
     kept = [name for name in os.listdir(running.folder()) if name.endswith(".heap")]
     assert len(kept) == 4, kept
 
@@ -83,7 +87,7 @@ def test_interrupted(demo):
     wait_until(lambda: "attached to" in running.output() or running.process.poll() is not None, "heaptap attach")
     os.killpg(running.process.pid, signal.SIGINT)
     assert running.process.wait(PATIENCE_SECONDS) == 130, running.output()
-    assert running.left_running() == []
+    running.wait_for_all()
 
 
 @pytest.mark.without_bpf
