@@ -20,6 +20,9 @@ its reason. It waits for conditions (wait_until, wait_said), never for a time. B
 After each test the books of every session must balance, every dump must be well formed, and nothing of a daemon may be
 left in the kernel; processes that are still running are killed.
 
+Each process that runs tests has its own namespaces and control group (lib/place.py), and the name of a test is its seed
+(HEAPTAP_CONF). A test that measures the machine is marked whole_machine.
+
 A test needs eBPF unless it is marked without_bpf; where eBPF is not permitted it fails with the doctor's reason.
 
     HEAPTAP_SKIP_BPF=1       skips the tests that need eBPF
