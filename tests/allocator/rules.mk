@@ -36,7 +36,8 @@ ALLOCATOR_EXCLUDED_tsan := :ResidentDeathTest.*:OutOfMemory.*:ThreadExit.LateAll
 # A fixed seed for sampling, so that all runs are alike.
 ALLOCATOR_ENVIRONMENT := HEAPTAP_CONF=prof_seed:1
 # For all tests together: main.cc names a hanging test long before.
-ALLOCATOR_RUN := timeout 300
+# Ends what hangs. The tests have the lowest priority beside others, and may get little time.
+ALLOCATOR_RUN := timeout 1200
 
 COMMA := ,
 # The functions that mapping_failure_test.cc, which has no threads, makes fail.
@@ -172,7 +173,7 @@ PRELOAD_TESTS := $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allo
 .PHONY: test-allocator-preload
 test-allocator-preload: $(PRELOAD_TESTS)
 	$(say) TEST "allocator, preloaded"
-	$(Q)timeout 300 tests/allocator/preload $(BUILD)
+	$(Q)timeout 1200 tests/allocator/preload $(BUILD)
 
 # Programs that libheaptap-guest.so is preloaded into, over several hosts.
 GUEST_TESTS := $(ALLOCATOR_TESTS)/guest
@@ -206,7 +207,7 @@ GUEST_TEST_PROGRAMS := $(addprefix $(GUEST_TESTS)/,api own_malloc odd law heap_l
 .PHONY: test-allocator-guest
 test-allocator-guest: $(BUILD)/libheaptap-guest.so $(BUILD)/libheaptap.so $(GUEST_TEST_PROGRAMS)
 	$(say) TEST "allocator, guest of others"
-	$(Q)timeout 300 tests/allocator/guest/run $(BUILD)
+	$(Q)timeout 1200 tests/allocator/guest/run $(BUILD)
 
 .PHONY: test-allocator
 test-allocator: test-allocator-plain test-allocator-asan test-allocator-tsan test-allocator-preload test-allocator-guest ## run unit and stress tests of the allocator, also with sanitizers
