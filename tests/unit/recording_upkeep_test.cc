@@ -120,7 +120,11 @@ TEST_F(UpkeepTest, WhatGainsNothingIsDoneRarely) {
   EXPECT_EQ(TickAfter(kInstant), 1);
 }
 
-TEST_F(UpkeepTest, WhatGainsIsDoneAtOnceWhenTheMapIsAlmostFull) {
+TEST_F(UpkeepTest, WhatGainsIsDoneAtOnceOnlyWhenTheMapIsAlmostFull) {
+  AddTally(kEndedThread, 3, 3);
+  SetTallies(50);
+  EXPECT_EQ(TickAfter(absl::Seconds(1)), 1);
+  EXPECT_EQ(TickAfter(kInstant), 0);
   AddTally(kEndedThread, 3, 3);
   SetTallies(95);
   EXPECT_EQ(TickAfter(absl::Seconds(1)), 1);
