@@ -242,7 +242,7 @@ class Bench {
       }
       if (!entered) tables_.Refuse(key);
     }
-    errands_.WaitUntil([this] { return !tables_.IsReading(); }, base::Now() + absl::Minutes(1));
+    errands_.WaitUntil([this] { return !tables_.IsReading(); }, heaptap::base::Now() + absl::Minutes(1));
   }
 
   const std::string library_;
