@@ -43,7 +43,7 @@ def test_no_prof_no_dump(lab):
     assert session.ask("call prof.dump") == str(errno.ENOENT)
     assert session.ask("read bool opt.prof") == "0 false"
     session.ends()
-    assert kept(lab, lab.only_dump(kind="f").path) == 100
+    assert kept(lab, lab.only_dump(kind="f").path) == 100, session.stderr()
 
 
 def test_both_under_the_default_name(lab):
