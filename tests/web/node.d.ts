@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the tests use of node.
+declare const process: { cpuUsage(since?: { user: number; system: number }): { user: number; system: number } };
 declare module "node:test" {
   export function test(name: string, body: () => void): void;
 }

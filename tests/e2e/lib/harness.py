@@ -197,9 +197,10 @@ class Process:
 
 
 def _seed():
-    """The name of the test decides which allocations are samples, so that chance does not."""
+    """The name of the test decides which allocations are samples, so that chance does not. Other users of this module
+    have no seed."""
     name = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    return {"HEAPTAP_CONF": f"prof_seed:{zlib.crc32(name.encode()) | 1}"}
+    return {"HEAPTAP_CONF": f"prof_seed:{zlib.crc32(name.encode()) | 1}"} if name else {}
 
 
 def environment(folder, changes=None):
