@@ -97,7 +97,7 @@ int CannotOpen(const char* path) {
 
 enum class Answer { kGiven, kLate, kNever, kNotNow };
 
-// The time limits of a request, in milliseconds: parts of the patience, so that whoever changes it changes all.
+// The time limits of a request, in milliseconds. They are parts of the patience, which is the only setting.
 struct WaitLimits {
   uint64_t answer;        // for the answer
   uint64_t successor;     // for another collector to take over when the collector has ended, or for its probes to go

@@ -181,7 +181,7 @@ TEST_F(HostExit, AnEndThatIsKeptNowhereIsALoss) {
 
 // --- lost events -----------------------------------------------------------------------------------------------------
 
-// When the first event of a process is lost, the collector does not know its id; so that loss is nobody's.
+// When the first event of a process is lost, the collector does not know the id. The loss counts under no process.
 TEST_F(HostExit, ALostEventIsCountedWhereItIsSeen) {
   settings().everyone = 1;
   kernel.ring("events").bytes = 64;

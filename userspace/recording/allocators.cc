@@ -204,7 +204,8 @@ void Allocators::Release(base::Instant now) {
   // An earlier collector may have attached others.
   if (options_.only_kept) {
     std::erase_if(unused, [&](ProbeFiles::File file) { return files_kept_.contains(file); });
-    return probe_files_.Release(unused);
+    if (!unused.empty()) probe_files_.Release(unused);
+    return;
   }
   std::erase_if(unused, [&](ProbeFiles::File file) {
     if (files_kept_.contains(file)) return true;

@@ -58,6 +58,10 @@ absl::Status Everyone::Restrict() {
   for (const std::string& folder : groups_.Missing()) {
     base::Say(absl::StrCat("there is no control group ", base::Printable(folder), " yet; waiting for it"));
   }
+  return UseGroups();
+}
+
+absl::Status Everyone::UseGroups() {
   if (absl::Status status = books_.processes().RestrictTo(groups_.fds()); !status.ok()) return status;
   return SetDefaults();
 }
@@ -65,10 +69,11 @@ absl::Status Everyone::Restrict() {
 void Everyone::RefreshGroups() {
   const std::vector<process::ControlGroups::Change> changes = groups_.Refresh();
   if (changes.empty()) return;
+  // Without mapping events of a group, its processes still enter when they hit a probe.
   for (const auto& [before, now] : changes) {
-    if (absl::Status status = mapping_events_.ReplaceGroup(before, now); !status.ok()) return Fail(status);
+    if (absl::Status status = mapping_events_.ReplaceGroup(before, now); !status.ok()) Fail(status);
   }
-  if (absl::Status status = Restrict(); !status.ok()) return Fail(status);
+  if (absl::Status status = UseGroups(); !status.ok()) return Fail(status);
   RecordRunningProcesses();
 }
 

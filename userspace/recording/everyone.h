@@ -106,6 +106,7 @@ class Everyone {
  private:
   // What the kernel gives to processes until their start event is handled and the rules are applied.
   absl::Status SetDefaults();
+  absl::Status UseGroups();
   // Follows control groups that were made again.
   void RefreshGroups();
   // Records a running process, or completes what is known of a recorded one.

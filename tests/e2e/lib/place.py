@@ -20,6 +20,7 @@ import socket
 import stat
 import struct
 import subprocess
+import time
 
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWNET = 0x40000000
@@ -28,10 +29,13 @@ _IFF_UP = 1
 
 # Where control groups of version 2 are mounted: alone, beside those of version 1, or by enter().
 _UNIFIED = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
-_OWN_UNIFIED = "/run/heaptap-e2e.cgroup"
+_OWN_UNIFIED = "/mnt"  # /run and /tmp are replaced
 
 # Of control groups and folders, with the PID of their process.
 _NAME = "heaptap-e2e"
+
+# For processes that were killed.
+_END_SECONDS = 60
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -70,7 +74,6 @@ def _unified():
     for folder in _UNIFIED:
         if os.path.exists(os.path.join(folder, "cgroup.procs")):
             return folder
-    os.makedirs(_OWN_UNIFIED, exist_ok=True)
     _mount("-t", "cgroup2", "none", _OWN_UNIFIED)
     return _OWN_UNIFIED
 
@@ -82,12 +85,19 @@ def _write(path, text):
 
 def _end_group(group):
     """Ends all processes of a control group and of those below it, and removes the groups."""
-    _write(os.path.join(group, "cgroup.kill"), "1")
+    # Another process may remove the same group.
+    with contextlib.suppress(OSError):
+        _write(os.path.join(group, "cgroup.kill"), "1")
+    end = time.monotonic() + _END_SECONDS
     for where, _, _ in list(os.walk(group, topdown=False)):
         while os.path.exists(where):
             # The kernel may need a moment for processes that are ending.
             with contextlib.suppress(OSError):
                 os.rmdir(where)
+                continue
+            if time.monotonic() > end:
+                raise AssertionError(f"processes in {where} do not end")
+            time.sleep(0.01)
 
 
 def _remove_left_behind(root):

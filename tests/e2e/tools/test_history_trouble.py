@@ -43,7 +43,7 @@ def test_goes_on_after_kill_9(lab, daemon):
 
 
 def test_ends_that_no_daemon_saw(lab, daemon):
-    """Such a process ended, for all that is known, at its last point, and nobody knows how."""
+    """The end of such a process is the time of its last point, and the reason is unknown."""
     puppet = start(lab, daemon)
     wait_known(daemon, puppet.pid)
     daemon.kill()
