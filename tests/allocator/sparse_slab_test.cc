@@ -91,6 +91,12 @@ void ReturnAll() {
   heap->ReturnAllFreePages();
 }
 
+// What ReturnFreePages requires of the slabs of this thread.
+void SettleFrees() {
+  HeapScope heap;
+  heap->SettleFrees();
+}
+
 class SparseSlab : public ::testing::TestWithParam<size_t> {
  protected:
   void SetUp() override { Trim(); }
@@ -293,6 +299,7 @@ TEST(SparseSlabs, ADamagedListIsLeftAlone) {
     Blocks blocks(1000);
     blocks.Fill(1024);
     blocks.Keep(50);
+    SettleFrees();
     Slab* slab = SlabOf(blocks.any(), ChunkKind(blocks.any()));
     Block* first = slab->local_free;
     Block* second = first->next;
@@ -312,6 +319,7 @@ TEST(SparseSlabs, LockedMemoryStays) {
     Blocks blocks(1000);
     blocks.Fill(1024);
     blocks.Keep(50);
+    SettleFrees();
     Slab* slab = SlabOf(blocks.any(), ChunkKind(blocks.any()));
     // The sanitizers' mlock does nothing.
     if (syscall(SYS_mlock, SlabMemory(slab), size_t{1} << kShortShift) != 0) return false;

@@ -48,7 +48,7 @@ class HttpClientsTest : public ServerTest {
     return output.out;
   }
   std::string GoPprof(const std::string& arguments) {
-    const Output output = reader_.Run(absl::StrCat("PPROF_TMPDIR=. go tool pprof ", arguments));
+    const Output output = reader_.Run(absl::StrCat("PPROF_TMPDIR=. /usr/bin/go tool pprof ", arguments));
     EXPECT_EQ(output.status, 0) << output.err;
     return output.out;
   }
@@ -102,7 +102,7 @@ TEST_F(HttpClientsTest, GoPprofOfAWindow) {
 
 TEST_F(HttpClientsTest, GoPprofShowsErrors) {
   const Output output =
-      reader_.Run(absl::StrCat("PPROF_TMPDIR=. go tool pprof -top ", url_, "/pid/1/debug/pprof/heap"));
+      reader_.Run(absl::StrCat("PPROF_TMPDIR=. /usr/bin/go tool pprof -top ", url_, "/pid/1/debug/pprof/heap"));
   EXPECT_NE(output.status, 0);
   EXPECT_THAT(output.err, HasSubstr("404 Not Found - process 1 is not recorded"));
 }

@@ -45,7 +45,7 @@ TEST(GrowthHeapTest, ReadersTakeTheNumbersAsTheyAre) {
     EXPECT_EQ(output.status, 0) << output.err;
     EXPECT_THAT(output.out, HasSubstr("Total: 70301 B"));
   }
-  const Output go = reader.Run("PPROF_TMPDIR=. go tool pprof -symbolize=none -raw profile");
+  const Output go = reader.Run("PPROF_TMPDIR=. /usr/bin/go tool pprof -symbolize=none -raw profile");
   EXPECT_EQ(go.status, 0) << go.err;
   EXPECT_THAT(go.out, ContainsRegex("objects/count space/bytes"));
   EXPECT_THAT(go.out, ContainsRegex("7 +70000"));

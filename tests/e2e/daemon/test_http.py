@@ -13,10 +13,9 @@ import subprocess
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-import go_pprof
 from allocators import JEMALLOC
 from daemon import UnixConnection
-from harness import PATIENCE_SECONDS, target
+from harness import GO_PPROF, PATIENCE_SECONDS, target
 from heap_v2 import Dump
 from libmtev import Answer, Endpoints
 
@@ -160,11 +159,11 @@ def test_go_tool_pprof(lab, site):
     process = holding_puppet(lab)
     for page in ("heap", "allocs"):
         url = f"{site.url}/pid/{process.pid}/debug/pprof/{page}"
-        assert re.search("keep_blocks", site.tool(*go_pprof.words(), "-top", url))
+        assert re.search("keep_blocks", site.tool(*GO_PPROF, "-top", url))
         answer = site.fetch(f"/pid/{process.pid}/debug/pprof/{page}")
         assert (answer.status, answer.type) == (200, "application/octet-stream")
         assert answer.body[:2] == b"\x1f\x8b"
-    raw = site.tool(*go_pprof.words(), "-raw", f"{site.url}/pid/{process.pid}/debug/pprof/heap")
+    raw = site.tool(*GO_PPROF, "-raw", f"{site.url}/pid/{process.pid}/debug/pprof/heap")
     assert re.search(r"alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes\[dflt\]", raw), raw
     notes = site.tool("readelf", "-n", target("puppet"))
     build_id = re.search(r"Build ID: ([0-9a-f]+)", notes)
@@ -176,7 +175,7 @@ def test_go_tool_pprof(lab, site):
 def test_difference_of_seconds(lab, site):
     process = holding_puppet(lab)
     url = f"{site.url}/pid/{process.pid}/debug/pprof/heap?seconds=3"
-    with subprocess.Popen([*go_pprof.words(), "-raw", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    with subprocess.Popen([*GO_PPROF, "-raw", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, env=dict(os.environ, HOME=site.kept, PPROF_TMPDIR=site.kept)) as pprof:
         said = pprof.stderr.readline()  # the request was sent, or is about to be
         assert "Fetching" in said

@@ -39,6 +39,9 @@ FOLDER = f"heaptap-e2e.{os.getpid()}."
 # The namespaces and the control group of this process; conftest.py enters it.
 PLACE = Place()
 
+# Debian's: it has a compiled pprof. Newer versions of Go compile it first, which takes a minute of processor time.
+GO_PPROF = ("/usr/bin/go", "tool", "pprof")
+
 # A factor for all time limits, for slow machines such as emulated ones.
 TIME_SCALE = float(os.environ.get("HEAPTAP_TIME_SCALE", "1"))
 # A limit for anything that takes milliseconds; generous, because the machine is shared.

@@ -11,8 +11,7 @@ import xml.dom.minidom
 
 import pytest
 
-import go_pprof
-from harness import target, wait_until
+from harness import GO_PPROF, target, wait_until
 from lab import assert_one_clear_line
 from security import keeping_puppet
 
@@ -102,7 +101,7 @@ def test_formats(lab, leak):
     """Each format is read by a program that is made for it."""
     path = lab.path("output")
     report(lab, "--pprof", leak, "-o", path)
-    assert re.search(r"(?m) do_something$", lab.reader(*go_pprof.words(), "-top", path))
+    assert re.search(r"(?m) do_something$", lab.reader(*GO_PPROF, "-top", path))
     report(lab, "--dot", leak, "-o", path)
     assert "do_something" in lab.reader("dot", "-Tsvg", path)
     report(lab, "--svg", leak, "-o", path)
@@ -222,7 +221,7 @@ def test_profiles_of_pprof(lab, leak):
     """Our own and those that another program has written, compressed or not, with names inside or not."""
     ours, theirs, plain = lab.path("ours.pb.gz"), lab.path("theirs.pb.gz"), lab.path("plain.pb")
     report(lab, "--pprof", leak, "-o", ours)
-    lab.reader(*go_pprof.words(), "-proto", "-output", theirs, ours)
+    lab.reader(*GO_PPROF, "-proto", "-output", theirs, ours)
     with gzip.open(ours) as packed, open(plain, "wb") as file:
         file.write(packed.read())
     top = report(lab, "--top", "--by", "line", leak)
