@@ -114,7 +114,7 @@ static long try_to_insert(__u32 index, struct new_entry* entry) {
 
 /* Inserts again until a sweep has deleted the entry that is in the way, or the kernel has memory again. Returns 0, or a
  * negative errno. */
-static __noinline long insert_patiently(const struct heaptap_live_key* key, const struct heaptap_live* object) {
+__noinline long insert_patiently(const struct heaptap_live_key* key, const struct heaptap_live* object) {
   if (!key || !object) return -ENOMEM; /* never */
   struct new_entry entry = {.key = *key, .object = *object};
   bpf_loop(PATIENT_TRIES, try_to_insert, &entry, 0);

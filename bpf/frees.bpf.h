@@ -57,7 +57,7 @@ static long take_next_free(__u32 index, struct frees* frees) {
 }
 
 /* Takes `count` frees at `begin` and adds them to `removed`. */
-static __noinline int take_frees_of(__u64 process_id, __u64 begin, __u64 count, struct removed* removed) {
+__noinline int take_frees_of(__u64 process_id, __u64 begin, __u64 count, struct removed* removed) {
   if (!removed) return 0; /* never */
   if (count > HEAPTAP_SLOT_FREES) count = HEAPTAP_SLOT_FREES;
   /* The kernel's code for bpf_loop() reads all 64 bits of the register, but the compiler knows of 32. */

@@ -26,7 +26,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define MAX_WEIGHT (1ULL << 47)
 
 /* Keeps the name of a heap, unless it is known. */
-static __noinline int keep_heap_name(__u64 process_id, __u32 tid, __u64 name) {
+__noinline int keep_heap_name(__u64 process_id, __u32 tid, __u64 name) {
   struct heaptap_thread_key key = {.process_id = process_id, .tid = tid};
   struct heaptap_thread_name value = {.given = 1};
   if (bpf_map_lookup_elem(&names, &key)) return 0;

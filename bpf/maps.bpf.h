@@ -163,7 +163,7 @@ static __always_inline const struct heaptap_settings* read_settings(void) {
 }
 
 /* `weight`: estimate of the bytes concerned; 0: unknown. */
-static __noinline int count_loss(__u64 process_id, enum heaptap_loss_reason reason, __u64 weight) {
+__noinline int count_loss(__u64 process_id, enum heaptap_loss_reason reason, __u64 weight) {
   struct heaptap_loss_key key = {.process_id = process_id, .reason = reason};
   struct heaptap_loss* loss = bpf_map_lookup_elem(&losses, &key);
   if (!loss) {

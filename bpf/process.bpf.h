@@ -33,7 +33,7 @@ static __always_inline int is_in_groups(const struct heaptap_settings* settings)
 }
 
 /* Opens books for the calling process, if the settings want books for it. */
-static __noinline int enter(__u32 tgid) {
+__noinline int enter(__u32 tgid) {
   const struct heaptap_settings* defaults = read_settings();
   if (!defaults || !defaults->everyone || !is_in_groups(defaults)) return 0;
   struct heaptap_process process = {

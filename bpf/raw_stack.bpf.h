@@ -162,7 +162,8 @@ static __always_inline int is_roomy(__u64 chunks, __u64 part) {
 }
 
 /* Returns 0, or -1 if there is no room. */
-static __noinline int send_raw_stack(const struct scratch* scratch, __u64 stack_id) {
+__noinline int send_raw_stack(const struct scratch* scratch, __u64 stack_id) {
+  if (!scratch) return -1; /* never */
   struct raw_share* share = find_raw_share();
   __u64 chunks = count_chunks(share, scratch->frame.rsp);
   __u64 most = HEAPTAP_MOST_STACK_CHUNKS;

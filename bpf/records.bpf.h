@@ -20,7 +20,8 @@ static __always_inline struct heaptap_record* find_record(__u32 number) {
 }
 
 /* Enters a sample. Returns the low bits of its number. */
-static __noinline __u32 add_record(const struct heaptap_live_key* key, const struct heaptap_live* object) {
+__noinline __u32 add_record(const struct heaptap_live_key* key, const struct heaptap_live* object) {
+  if (!key || !object) return 0; /* never */
   __u64* last = counter(HEAPTAP_COUNTER_RECORDS);
   if (!last) return 0;
   __u64 number = __sync_fetch_and_add(last, 1) + 1;

@@ -25,7 +25,8 @@ static __always_inline __u64 finish_hash(__u64 hash, __u32 end, __u64 unique) {
   return hash == HEAPTAP_NO_STACK ? 1 : hash;
 }
 
-static __noinline int same_stack(const struct heaptap_stack* a, const struct heaptap_stack* b) {
+__noinline int same_stack(const struct heaptap_stack* a, const struct heaptap_stack* b) {
+  if (!a || !b) return 0; /* never */
   if (a->count != b->count || a->end != b->end) return 0;
   for (__u32 i = 0; i < HEAPTAP_MAX_FRAMES; i++) {
     if (i >= a->count) break;

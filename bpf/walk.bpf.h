@@ -43,7 +43,7 @@ static __always_inline int read_and_note(struct scratch* scratch, __u64 address,
 
 /* Walks up like heaptap_unwind_add(), as long as frames are of the common kind: a rule in the cache, the CFA from RSP
  * or RBP, memory in the window. A function of its own, so that its part of the stack is not that of walk_frame(). */
-static __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
+__noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
   if (!scratch) return NO_FRAME; /* never */
   const __u64 salt = scratch->salt;
   struct heaptap_unwind_frame frame = scratch->frame;
@@ -95,7 +95,7 @@ static __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
 }
 
 /* One frame up, of any kind. Returns 1 when the walk is over. */
-static __noinline long walk_frame(struct scratch* scratch) {
+__noinline long walk_frame(struct scratch* scratch) {
   if (!scratch) return 1; /* never */
   scratch->words_read = WORDS_READ_LOST;
   struct heaptap_stack* stack = &scratch->stack;
@@ -196,7 +196,8 @@ static __always_inline void walk_stack(struct pt_regs* context, struct heaptap_p
 
 /* A signal frame lies below the frame that the signal interrupted, and RBX was saved in a callee's: neither is in a
  * copy of the memory above. What they hold goes in place of frame 0's registers. */
-static __noinline int take_registers(struct scratch* scratch) {
+__noinline int take_registers(struct scratch* scratch) {
+  if (!scratch) return 0; /* never */
   if (scratch->frame.others > HEAPTAP_UNWIND_OTHERS_LIVE) {
     scratch->window_bytes = 0;
     long error = bpf_probe_read_user(scratch->window, 16 * sizeof(__u64), (const void*)scratch->frame.others);
