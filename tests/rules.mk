@@ -72,10 +72,21 @@ $(BUILD)/tests/unit/probe_notes_by_bcc: tests/unit/probe_notes_by_bcc.cc $(BUILD
 	$(Q)$(CXX) $(USERSPACE_FLAGS) -DHEAPTAP_LIBRARY=\"$(abspath $(BUILD))/libheaptap.so\" $(DEPENDENCIES) $< -o $@ \
 	  -lbcc -lgtest -lgtest_main -lpthread
 
-.PHONY: test-unit
-test-unit: $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc ## run unit tests of the collector
-	$(Q)tests/unit/run $(BUILD)/tests/unit/unit_tests
-	$(Q)$(BUILD)/tests/unit/probe_notes_by_bcc --gtest_brief=1
+.PHONY: test-unit test-unit-kernel test-unit-others test-unit-unsanitized
+test-unit: $(BUILD)/tests/unit/unit_tests test-unit-notes ## run unit tests of the collector
+	$(Q)tests/unit/run $< all
+
+# The two halves, of which the first attaches probes.
+test-unit-kernel test-unit-others: test-unit-%: $(BUILD)/tests/unit/unit_tests
+	$(Q)tests/unit/run $< $*
+
+# Those that cannot run with AddressSanitizer.
+test-unit-unsanitized: $(BUILD)/tests/unit/unit_tests
+	$(Q)$< --gtest_brief=1 --gtest_filter='$(NOT_WITH_ASAN)'
+
+.PHONY: test-unit-notes
+test-unit-notes: $(BUILD)/tests/unit/probe_notes_by_bcc
+	$(Q)$< --gtest_brief=1
 
 # Of the page's modules, without a browser. $(BUILD)/web_tests.js: they are bundled like the page.
 .PHONY: test-web
@@ -92,12 +103,15 @@ SANITIZED_PROGRAMS = $(TSAN)/unit_tests $(ASAN)/unit_tests
 
 # Tests of eBPF programs watch the whole machine, so they run one after the other. Tests that only compute run in parallel
 # with them, because end-to-end tests mostly wait.
-KERNEL_PHASES := test-e2e test-unit test-instructions test-allocator-preload test-allocator-guest test-differential-small test-jemalloc
-COMPUTING_PHASES := test-lib test-web test-allocator-plain test-allocator-asan test-allocator-tsan test-fuzz
-# What a change has to pass besides `make test`. A program under valgrind dies when another program's probe has put a
-# breakpoint into the library, so sanitized unit tests, which attach probes, are among those that run one by one.
-CI_KERNEL_PHASES := test-unit-tsan test-unit-asan
-CI_COMPUTING_PHASES := lint
+KERNEL_PHASES := test-instructions test-allocator-preload test-allocator-guest test-differential-small test-jemalloc
+COMPUTING_PHASES := test-unit-notes test-allocator-plain test-allocator-asan test-allocator-tsan test-lib test-web test-fuzz
+# Unit tests run once: in `make ci` with sanitizers, but for those that cannot. A program under valgrind dies when another
+# program's probe has put a breakpoint into the library, so unit tests that attach probes are among those that run one by
+# one.
+TEST_KERNEL_PHASES := test-e2e test-unit-kernel $(KERNEL_PHASES)
+TEST_COMPUTING_PHASES := test-unit-others $(COMPUTING_PHASES)
+CI_KERNEL_PHASES := test-e2e test-unit-asan-kernel test-unit-tsan-kernel $(KERNEL_PHASES)
+CI_COMPUTING_PHASES := lint test-unit-asan-others test-unit-tsan-others test-unit-unsanitized $(COMPUTING_PHASES)
 
 .PHONY: kernel-builds computing-builds ci-builds
 kernel-builds: $(KERNEL_PROGRAMS)
@@ -107,12 +121,12 @@ ci-builds: $(KERNEL_PROGRAMS) $(COMPUTING_PROGRAMS) $(SANITIZED_PROGRAMS)
 .PHONY: test
 test: ## install what is missing, build, run the tests that a change must pass (root)
 	+$(Q)DEPS=test tests/phases $(BUILD)/phases/build deps all kernel-builds
-	+$(Q)tests/phases $(BUILD)/phases/test $(KERNEL_PHASES) -- computing-builds $(COMPUTING_PHASES)
+	+$(Q)tests/phases $(BUILD)/phases/test $(TEST_KERNEL_PHASES) -- computing-builds $(TEST_COMPUTING_PHASES)
 
 .PHONY: ci
-ci: ## decide whether a change lands: `make test`, lint, unit tests with sanitizers (root)
+ci: ## decide whether a change lands: `make test` with sanitizers in the unit tests, lint (root)
 	+$(Q)DEPS="test lint" tests/phases $(BUILD)/phases/build deps all ci-builds
-	+$(Q)tests/phases $(BUILD)/phases/test $(KERNEL_PHASES) $(CI_KERNEL_PHASES) -- $(COMPUTING_PHASES) $(CI_COMPUTING_PHASES)
+	+$(Q)tests/phases $(BUILD)/phases/test $(CI_KERNEL_PHASES) -- $(CI_COMPUTING_PHASES)
 
 # About an hour and a half on two cores: a processor is emulated by one thread, so both kernels run at once.
 KERNELS := 6.1 6.12

@@ -79,13 +79,16 @@ $(TSAN)/unit_tests: $(TSAN_OBJECTS) $(BUILD)/libcollector.a
 	$(Q)$(CLANG)++ $(TSAN_FLAGS) -o $@ $^ $(PACKAGE_LIBRARIES) -lgtest -lgmock -lpthread
 
 .PHONY: test-unit-asan test-unit-tsan
-test-unit-asan: $(ASAN)/unit_tests ## run unit tests with AddressSanitizer and UndefinedBehaviorSanitizer
-	$(say) TEST "unit tests, address and undefined behaviour"
-	$(Q)UBSAN_OPTIONS=print_stacktrace=1 tests/unit/run $< '$(NOT_WITH_ASAN)'
+test-unit-asan: test-unit-asan-all ## run unit tests with AddressSanitizer and UndefinedBehaviorSanitizer
+test-unit-tsan: test-unit-tsan-all ## run unit tests of code with threads, with ThreadSanitizer
 
-test-unit-tsan: $(TSAN)/unit_tests ## run unit tests of code with threads, with ThreadSanitizer
+test-unit-asan-%: $(ASAN)/unit_tests
+	$(say) TEST "unit tests, address and undefined behaviour"
+	$(Q)UBSAN_OPTIONS=print_stacktrace=1 tests/unit/run $< $* '$(NOT_WITH_ASAN)'
+
+test-unit-tsan-%: $(TSAN)/unit_tests
 	$(say) TEST "unit tests, threads"
-	$(Q)tests/unit/run $< '$(NOT_WITH_TSAN)'
+	$(Q)tests/unit/run $< $* '$(NOT_WITH_TSAN)'
 
 # --- end to end -------------------------------------------------------------------------------------------------------
 
