@@ -293,6 +293,14 @@ TEST_F(HttpEndpointsTest, DumpAll) {
                             {"pid": 43, "error": "the disk is full"}])"));
 }
 
+TEST_F(HttpEndpointsTest, Settle) {
+  EXPECT_EQ(Post("/settle").status, 200);
+  EXPECT_THAT(collector_.Deeds(), ElementsAre("settle"));
+  EXPECT_EQ(Get("/settle").status, 405);
+  collector_.status = absl::UnavailableError("the collector did not answer in time");
+  EXPECT_EQ(Post("/settle").status, 503);
+}
+
 TEST_F(HttpEndpointsTest, Processes) {
   AddAnother();
   collector_.processes[1].owner = std::nullopt;

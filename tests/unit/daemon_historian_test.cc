@@ -16,6 +16,7 @@
 namespace heaptap::daemon {
 namespace {
 
+using testing::HasSubstr;
 using testing::SizeIs;
 
 class HistorianTest : public history::HistoryTest {
@@ -80,6 +81,34 @@ TEST_F(HistorianTest, WritesWhatASurveySays) {
   EXPECT_EQ(timeline->points.back().live_bytes, 100u);
   EXPECT_THAT(timeline->points.back().rows, SizeIs(1));
   EXPECT_EQ(timeline->paths.at(0).frames.at(0).offset, 7u);
+}
+
+TEST_F(HistorianTest, WritesAtOnceWhenAsked) {
+  survey_cost_ = absl::Milliseconds(10);
+  collector_.SetSurvey({.processes = {Surveyed(true)}});
+  Start();
+  EndOfRound();
+  EXPECT_EQ(with_paths_, 1);
+  profile::SurveyedProcess process = Surveyed(true);
+  process.stacks[0].live_bytes = 300;
+  collector_.SetSurvey({.processes = {process}});
+  EXPECT_TRUE(historian_->WriteNow(base::Instant::InfiniteFuture()));
+  EXPECT_EQ(with_paths_, 2) << "though paths were just read";
+  EXPECT_EQ(Read({.name = "shop"})->points.back().live_bytes, 300u);
+  // The usual rounds go on at their times.
+  EXPECT_GT(EndOfRound(), kInterval / 2);
+  EXPECT_EQ(surveys_, 2);
+}
+
+TEST_F(HistorianTest, WhatCannotBeWrittenAtOnceWaitsForTheNextRound) {
+  path_ = "/proc/none/history.db";
+  testing::internal::CaptureStderr();
+  Start();
+  EndOfRound();
+  EXPECT_FALSE(historian_->WriteNow(base::Instant::InfiniteFuture()));
+  EXPECT_GT(EndOfRound(), kInterval / 2);
+  EXPECT_EQ(surveys_, 0);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("cannot write the history in /proc/none/history.db"));
 }
 
 // Its tallies are read less often when there are very many.

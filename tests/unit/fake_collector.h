@@ -136,6 +136,12 @@ class FakeCollector : public Collector {
     return absl::StrCat("/var/lib/heaptap/heaptap.", process.pid, ".0.m0.heap");
   }
 
+  absl::Status Settle() override {
+    if (!status.ok()) return status;
+    Note("settle");
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<profile::AllocatorFigures> Allocator(const profile::ProcessRef& process) override {
     Called("Allocator");
     if (!status.ok()) return status;

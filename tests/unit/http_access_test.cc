@@ -124,6 +124,7 @@ TEST_F(HttpAccessTest, OthersSeeTheirOwn) {
   EXPECT_EQ(AskAsNobody("GET", "/mtev/heap_profile").status, 200) << "there is one that it may see";
   EXPECT_EQ(AskAsNobody("POST", "/pid/43/active?value=on").status, 200);
   EXPECT_EQ(Pids(json::parse(AskAsNobody("POST", "/dump").body)["dumps"]), std::vector<int>({43}));
+  EXPECT_EQ(AskAsNobody("POST", "/settle").status, 403);
   EXPECT_THAT(collector_.Deeds(), ElementsAre("active 43 on", "dump 43"));
 }
 

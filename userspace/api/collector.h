@@ -58,6 +58,8 @@ class Collector {
   virtual absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) = 0;
 
   virtual absl::StatusOr<profile::CollectorFigures> Figures() = 0;
+  // Waits until all that the kernel knew at the call is in books, tables and history.
+  virtual absl::Status Settle() = 0;
 
   // For the history. `known`: of the last survey; `interval`: between two surveys. Without paths, no process has
   // changed. With paths, this thread reads them, so that its processor time tells what they cost.

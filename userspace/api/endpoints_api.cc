@@ -127,6 +127,14 @@ Reply DumpAll(Call& call) {
   return JsonAnswer(exporter::Json{{"dumps", std::move(list)}});
 }
 
+// Others would make the collector work for their questions.
+Reply Settle(Call& call) {
+  if (!call.access.SeesAll()) return absl::PermissionDeniedError("only root may wait for the whole recording");
+  const absl::Status settled = call.collector.Settle();
+  if (!settled.ok()) return settled;
+  return JsonAnswer(exporter::Json{{"settled", true}});
+}
+
 Reply Active(Call& call, const profile::ProcessSummary& process) {
   const std::optional<std::string> value = call.request.Parameter("value");
   if (value != "on" && value != "off") return absl::InvalidArgumentError("value must be on or off");
@@ -164,6 +172,7 @@ constexpr CollectorEndpoint kApiEndpoints[] = {
     {"processes.json", kRead, ErrorForm::kJson, Processes},
     {"ended.json", kRead, ErrorForm::kJson, Ended},
     {"dump", kPost, ErrorForm::kJson, DumpAll},
+    {"settle", kPost, ErrorForm::kJson, Settle},
 };
 
 constexpr ProcessEndpoint kProcessEndpoints[] = {

@@ -264,6 +264,18 @@ absl::StatusOr<profile::SurveyedStacks> Daemon::Stacks(const profile::ProcessRef
       [process, stack_ids](recording::Recorder& recorder) { return recorder.surveys().Stacks(process, stack_ids); });
 }
 
+absl::Status Daemon::Settle() {
+  const base::Instant end = base::Now() + kPatience;
+  const absl::Status settled = Ask<absl::Status>([](recording::Recorder& recorder) {
+    // The question is asked again after the next Pump.
+    if (!recorder.IsSettled()) return absl::ResourceExhaustedError("not settled");
+    recorder.queries().ForgetSummaries(base::Instant::InfiniteFuture());
+    return absl::OkStatus();
+  });
+  if (!settled.ok() || historian_ == nullptr || historian_->WriteNow(end)) return settled;
+  return NoAnswer("did not write the history in time");
+}
+
 absl::StatusOr<profile::CollectorFigures> Daemon::Figures() {
   absl::StatusOr<std::vector<profile::ProcessSummary>> processes = Processes();
   if (!processes.ok()) return processes.status();

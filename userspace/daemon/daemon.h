@@ -65,6 +65,7 @@ class Daemon : public api::Collector {
   absl::Status SetActive(const profile::ProcessRef& process, bool active) override;
   absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) override;
   absl::StatusOr<profile::CollectorFigures> Figures() override;
+  absl::Status Settle() override;
   absl::StatusOr<profile::Survey> Survey(const profile::Activities& known, absl::Duration interval,
                                          bool with_paths) override;
   absl::StatusOr<profile::SurveyedStacks> Stacks(const profile::ProcessRef& process,

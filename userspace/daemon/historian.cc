@@ -55,9 +55,32 @@ Historian::~Historian() {
   thread_.join();
 }
 
+bool Historian::WriteNow(base::Instant deadline) {
+  absl::MutexLock lock(&mutex_);
+  const uint64_t number = ++asked_;
+  const auto is_over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shall_stop_ || tried_ >= number; };
+  return base::AwaitUntil(mutex_, absl::Condition(&is_over), deadline) && written_ >= number;
+}
+
+uint64_t Historian::BeginRound() {
+  absl::MutexLock lock(&mutex_);
+  if (asked_ != tried_) paths_at_ = base::Instant::InfinitePast();
+  return asked_;
+}
+
+void Historian::EndRound(uint64_t asked, bool is_ok) {
+  absl::MutexLock lock(&mutex_);
+  // The next round, which follows at once, writes the rest.
+  if (is_ok && has_left_paths_) return;
+  tried_ = asked;
+  if (is_ok) written_ = asked;
+}
+
 bool Historian::SleepUntil(base::Instant end) {
   absl::MutexLock lock(&mutex_);
-  return !base::AwaitUntil(mutex_, absl::Condition(&shall_stop_), end);
+  const auto is_over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shall_stop_ || asked_ != tried_; };
+  base::AwaitUntil(mutex_, absl::Condition(&is_over), end);
+  return !shall_stop_;
 }
 
 void Historian::Note(const absl::Status& status) {
@@ -71,7 +94,9 @@ void Historian::Note(const absl::Status& status) {
 
 void Historian::Work() {
   for (base::Instant next = base::Now();;) {
+    const uint64_t asked = BeginRound();
     absl::Status status = Round();
+    EndRound(asked, status.ok());
     if (!absl::IsCancelled(status)) {
       Note(status);
       if (!status.ok()) {
@@ -86,7 +111,7 @@ void Historian::Work() {
         names_.Clear();
       }
     }
-    next = std::max(next + options_.interval, base::Now());
+    if (base::Now() >= next) next = std::max(next + options_.interval, base::Now());
     if (!SleepUntil(next)) return;
   }
 }

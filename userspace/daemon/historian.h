@@ -66,6 +66,11 @@ class Historian {
   // The collector answers no more, and the crews are cancelled. Waits for the disk.
   ~Historian();
 
+  // Writes a point of each process at once, with all its paths. False: not by the deadline, an error, or
+  // the thread ends.
+  // Thread-safe.
+  bool WriteNow(base::Instant deadline);
+
   // For those who read the history.
   api::HistoryPlace& place() { return place_; }
 
@@ -111,7 +116,9 @@ class Historian {
   // Also those that a daemon before this one has left, once all that run are known.
   absl::Status EndProcesses(absl::Time now, const profile::Survey& survey, const std::vector<Gone>& gone);
   void Note(const absl::Status& status);
-  bool SleepUntil(base::Instant end);  // false: the thread shall stop
+  bool SleepUntil(base::Instant end);         // or until somebody asks for a round; false: the thread shall stop
+  uint64_t BeginRound();                      // returns the calls of WriteNow so far
+  void EndRound(uint64_t asked, bool is_ok);  // `asked`: what BeginRound returned
 
   api::Collector& collector_;
   const HistoryOptions options_;
@@ -132,6 +139,9 @@ class Historian {
 
   absl::Mutex mutex_;
   bool shall_stop_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;    // calls of WriteNow
+  uint64_t tried_ ABSL_GUARDED_BY(mutex_) = 0;    // those before the latest round
+  uint64_t written_ ABSL_GUARDED_BY(mutex_) = 0;  // those before the latest round that has written all
   std::thread thread_;
 };
 

@@ -76,6 +76,8 @@ class Endings {
   // Begins to delete the books of closed targets. To be called after the next events: at a reset, an eBPF program may
   // have been in the middle of an entry.
   void ForgetClosed();
+  // The books of all processes that have ended are closed and deleted.
+  bool IsSettled() const { return to_close_.empty() && !is_closing_ && closed_.empty() && forgotten_.empty(); }
   // A target goes on under another process id, with new books.
   Target& Replace(uint64_t ended_id, uint64_t new_id);
 

@@ -81,6 +81,8 @@ class Everyone {
   void ForgetNewcomer(pid_t pid) { newcomers_.Forget(pid); }
   // Looks at the processes that wait for it. To be called after each batch of events.
   void InspectNewcomers();
+  // No process waits for that.
+  bool IsSettled() const { return newcomers_.empty() && ignored_.empty(); }
   // Looks at all targets that wait for it, before the recording ends: each has a control block to be restored.
   void InspectAll();
   // The files of a process have been read (Allocators::Options::on_read).

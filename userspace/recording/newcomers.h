@@ -29,6 +29,7 @@ class Newcomers {
 
   void Add(pid_t pid) { waiting_.try_emplace(pid); }
   void Forget(pid_t pid) { waiting_.erase(pid); }
+  bool empty() const { return waiting_.empty(); }
 
   // Calls `look` for each process that waits and whose user has time left, in turns, until the time of a call is over.
   // `look` may call Add and Forget.

@@ -325,6 +325,11 @@ absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {
   return allocators_.AttachFile(*file);
 }
 
+bool Recorder::IsSettled() const {
+  return (!everyone_.has_value() || everyone_->IsSettled()) && unwinding_.IsSettled() && !requests_.HasPostponed() &&
+         endings_.IsSettled() && errands_.IsIdle() && background_.size() == 0 && cleaning_.size() == 0;
+}
+
 void Recorder::DumpAll(heaptap_dump_kind kind) {
   for (auto& [process_id, target] : targets_) {
     if (!target.ending.has_value() && dumps_.HasProfile(target)) dumps_.Write(target, kind);

@@ -92,6 +92,10 @@ class Recorder {
   // Handles everything that has happened since the last call.
   void Pump() { loop_.Pump(); }
 
+  // Whether nothing is left to do for what the last Pump has met: no newcomer, table, dump or closed book waits for
+  // time, and nothing is done in the background. Another Pump may be needed to get there.
+  bool IsSettled() const;
+
   // Writes a dump of each target, in the background if the recording is system-wide.
   void DumpAll(heaptap_dump_kind kind);
   // Pumps until nothing is done in the background, at most some seconds.

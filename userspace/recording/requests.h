@@ -62,6 +62,8 @@ class Requests {
   // Answers requests that waited. To be called regularly.
   void HandlePostponed();
 
+  bool HasPostponed() const { return !postponed_.empty(); }
+
   Answers& answers() { return answers_; }
   bool failed() const { return failed_; }
 

@@ -55,6 +55,8 @@ class Unwinding {
   // Whether a profile of the process should wait for stacks that wait for tables.
   bool IsWorthWaiting(uint64_t process_id, base::Instant now) const { return stacks_.IsWorthWaiting(process_id, now); }
   bool HasWaitingStacks() const { return !stacks_.empty(); }
+  // No table is being read, and nothing waits for one.
+  bool IsSettled() const { return !tables_.IsReading() && stacks_.empty() && asked_.empty(); }
 
  private:
   void EnterMapped(pid_t pid, const elf::Mapping& mapping);

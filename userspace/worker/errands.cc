@@ -124,6 +124,10 @@ void Errands::HandleDone() {
   for (const std::unique_ptr<Job>& job : jobs) job->done(std::move(job->answer));
 }
 
+bool Errands::IsIdle() const {
+  return at_work_.empty() && std::ranges::all_of(users_, [](const auto& user) { return user.second.waiting.empty(); });
+}
+
 bool Errands::WaitUntil(absl::FunctionRef<bool()> is_over, base::Instant deadline) {
   for (;;) {
     HandleDone();

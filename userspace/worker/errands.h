@@ -58,6 +58,8 @@ class Errands {
   int fd() const { return is_done_.get(); }
   // Passes on the answers that have come, and begins jobs that were waiting. To be called regularly.
   void HandleDone();
+  // No job waits, is at work, or has an answer that was not passed on.
+  bool IsIdle() const;
   // Handles answers until `is_over`; false: not by the deadline.
   bool WaitUntil(absl::FunctionRef<bool()> is_over, base::Instant deadline);
 

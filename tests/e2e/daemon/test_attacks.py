@@ -68,7 +68,7 @@ def test_nothing(start_service):
 
 def recorded(service, process):
     """Waits until a hostile target is recorded. The collector sees the file of the first one late."""
-    wait_until(lambda: process.ask("sample 1") and process.pid in service.daemon.processes(), "it is recorded")
+    wait_until(lambda: process.ask("sample 1") and process.pid in service.daemon.listed(), "it is recorded")
     return process
 
 

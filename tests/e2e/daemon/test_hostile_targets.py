@@ -34,7 +34,7 @@ def daemon(lab, daemon):
 def recorded_hostile(lab, daemon):
     """Starts a recorded hostile target. The collector sees the file of the first one late."""
     hostile = start_hostile(lab)
-    wait_until(lambda: hostile.ask("sample 1") and hostile.pid in daemon.processes(), "it is recorded")
+    wait_until(lambda: hostile.ask("sample 1") and hostile.pid in daemon.listed(), "it is recorded")
     return hostile
 
 
@@ -59,7 +59,7 @@ def test_control_block_that_is_not_there(lab, daemon):
     hostile = start_hostile(lab)
     assert hostile.ask("start absent") == "started absent"
     hostile.ask("sample 3")
-    daemon.wait_recorded(hostile.pid)
+    daemon.wait_listed(hostile.pid)
     for method, page in (("GET", "allocator.json"), ("GET", "mtev/memory.json"), ("POST", "active?value=off")):
         begin = time.monotonic()
         answer = daemon.request(method, f"/pid/{hostile.pid}/{page}")
@@ -99,7 +99,7 @@ def test_symlinked_prefix(lab, daemon):
     os.chown(mine, NOBODY_ID, NOBODY_ID)
     puppet = keeping_puppet(lab, env={"MALLOC_CONF": f"prof:true,lg_prof_sample:0,prof_prefix:{mine}/p"}, cwd=mine,
                             **NOBODY)
-    daemon.wait_recorded(puppet.pid)
+    daemon.wait_listed(puppet.pid)
     for name in (f"p.{puppet.pid}.0.m0.heap", "link"):
         os.symlink(precious, os.path.join(mine, name))
     assert puppet.ask("call prof.dump") == str(errno.EFAULT)
@@ -120,7 +120,7 @@ def test_dumps_of_one_user_at_once(lab, daemon):
     os.chown(mine, NOBODY_ID, NOBODY_ID)
     puppets = [keeping_puppet(lab, env={"MALLOC_CONF": "prof:true,lg_prof_sample:0"}, cwd=mine, **NOBODY) for _ in range(4)]
     for puppet in puppets:
-        daemon.wait_recorded(puppet.pid)
+        daemon.wait_listed(puppet.pid)
     for number, puppet in enumerate(puppets):
         puppet.tell(f"write string prof.dump {mine}/{number}")
     for number, puppet in enumerate(puppets):
@@ -138,9 +138,9 @@ def test_names(lab, daemon, name):
     """A command may hold any byte; the names of its dumps and messages about it are printable."""
     hostile = start_hostile(lab)
     hostile.ask(f"name {name.encode().hex()}")
-    wait_until(lambda: hostile.ask("sample 3") and daemon.processes().get(hostile.pid, {}).get("samples"),
+    wait_until(lambda: hostile.ask("sample 3") and daemon.listed().get(hostile.pid, {}).get("samples"),
                "it has samples")
-    assert re.search(r"^[ -~]*$", daemon.processes()[hostile.pid]["command"])
+    assert re.search(r"^[ -~]*$", daemon.listed()[hostile.pid]["command"])
     listed = daemon.client("list")
     assert len(re.findall(rf"^ *{hostile.pid} .*$", listed, re.MULTILINE)) == 1, listed
     assert re.search(r"\A[ -~\n]*\Z", listed), listed
@@ -165,7 +165,7 @@ def test_probe_files_of_a_user(lab, daemon):
 
     def samples(process):
         process.ask("sample 1")
-        return daemon.processes().get(process.pid, {}).get("samples")
+        return daemon.listed().get(process.pid, {}).get("samples")
 
     for number in range(FILES_OF_USER):
         path = copy(number)
@@ -215,7 +215,7 @@ def test_mappings_that_nobody_hears_of(lab, start_daemon):
     path = lab.path("mapped")
 
     def names():
-        if puppet.pid not in daemon.processes():
+        if puppet.pid not in daemon.listed():
             return False
         daemon.dump(puppet.pid, path)
         with open(path, encoding="ascii") as file:

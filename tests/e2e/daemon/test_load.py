@@ -68,7 +68,7 @@ def test_no_losses_at_default_sizes(lab, start_daemon, held):
     mine = {program.pid for program in programs}
 
     def is_enough():
-        processes = daemon.processes()
+        processes = daemon.listed()
         return mine <= set(processes) and sum(processes[pid]["samples"] for pid in mine) >= SECONDS * PER_SECOND
     wait_until(is_enough, f"{SECONDS * PER_SECOND} samples", 60 + 4 * SECONDS)
     kernel_memory = daemon.metrics()["heaptap_kernel_memory_bytes"]
@@ -97,7 +97,7 @@ def test_losses_are_counted_and_shown(lab, start_daemon):
     sizes = [word for size in TOO_SMALL for word in ("--map-size", size)]
     daemon = start_daemon("--exact", "--budget", "0", "--dump-at-exit", "always", *sizes, losses_allowed=LOSSES)
     programs = start_programs(lab, bits=9)
-    wait_until(lambda: all(daemon.processes().get(program.pid, {}).get("losses") for program in programs),
+    wait_until(lambda: all(daemon.listed().get(program.pid, {}).get("losses") for program in programs),
                "all have losses")
     pid = programs[0].pid
     assert int(daemon.row(pid)["LOSSES"]) > 0

@@ -109,7 +109,7 @@ def test_each_has_its_final_numbers(lab, start_daemon, held):
         assert (entry["status"], entry["allocated_objects"], entry["live_objects"], entry["live_bytes"]) == (
             status, allocated, live, live * BLOCK_BYTES), entry
         assert entry["losses"] == {}
-    assert COMMAND not in [entry["command"] for entry in daemon.processes().values()]
+    assert COMMAND not in [entry["command"] for entry in daemon.listed().values()]
     assert after["resident"] < before["resident"] + SLACK_BYTES
     assert after["kernel"] < before["kernel"] + SLACK_BYTES
     held("short-lived processes without their final numbers", 0, f"0 of {COUNT}, {COUNT / seconds:.0f} a second")

@@ -77,7 +77,7 @@ def test_what_workers_may_do(lab, start_daemon):
     daemon = start_daemon("--exact")
     puppet = named_puppet(lab, "new")
     puppet.ask(f"keep {BLOCKS} {BYTES}")
-    daemon.wait_recorded(puppet.pid)
+    daemon.wait_listed(puppet.pid)
     assert b"keep_blocks" in daemon.get(f"/pid/{puppet.pid}/collapsed").body
     kinds = workers(daemon)
     assert set(kinds.values()) == {"hands", "reader", "foreground-reader"}
@@ -121,7 +121,7 @@ def test_kills_of_workers_lose_nothing(lab, start_daemon):
         puppet.ask(f"keep {BLOCKS} {BYTES}")
         own = lab.path(f"own{number}")
         assert puppet.ask(f"write string prof.dump {own}") == "0"
-        daemon.wait_recorded(puppet.pid)
+        daemon.wait_listed(puppet.pid)
         daemon.client("active", puppet.pid, "off")
         page = daemon.get(f"/pid/{puppet.pid}/collapsed")
         killer.join()
@@ -154,7 +154,7 @@ def test_kills_of_workers_that_attach(lab, start_daemon):
         if candidates:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(moments.choice(candidates), signal.SIGKILL)
-        wait_until(lambda puppet=puppet: puppet.ask("churn 10 1000") and puppet.pid in daemon.processes(),
+        wait_until(lambda puppet=puppet: puppet.ask("churn 10 1000") and puppet.pid in daemon.listed(),
                    f"puppet {number} is recorded")
 
 
@@ -196,7 +196,7 @@ def test_idle_cost(lab, start_daemon, held):
     for puppet in puppets:
         puppet.answer()
     pids = {puppet.pid for puppet in puppets}
-    wait_until(lambda: pids <= set(daemon.processes()), "all are recorded")
+    wait_until(lambda: pids <= set(daemon.listed()), "all are recorded")
     wait_until(lambda: pids <= daemon.saved_pids(), "their states are saved")
     # Other programs of the machine map files, which is work for the daemon: wait for a quiet moment.
     load = wait_until(lambda: (measured := load_of(daemon.process.pid)) <= MOST_LOAD and (measured, ),

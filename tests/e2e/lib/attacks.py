@@ -71,7 +71,7 @@ class Innocent:
         self._daemon = daemon
         self._times = 0
         self.keep()
-        daemon.wait_recorded(self.process.pid)
+        daemon.wait_listed(self.process.pid)
         self._first = Dump(self.dump(PATIENCE_SECONDS)).total
 
     def keep(self):
@@ -293,7 +293,7 @@ class Service:
         def is_recorded():
             process.ask("sample 1")
             with contextlib.suppress(AssertionError):  # the daemon is too busy to answer
-                return process.pid in self.daemon.processes()
+                return process.pid in self.daemon.listed()
             return False
 
         seconds = None

@@ -121,11 +121,17 @@ class Daemon:
         return result.stdout
 
     def processes(self):
-        """The recorded processes by PID, from heaptap list --json."""
+        """The recorded processes by PID, from heaptap list --json, with all that they have done so far."""
+        self.settle()
+        return self.listed()
+
+    def listed(self):
+        """The same as of a moment ago, where others keep the collector busy, so that it never settles."""
         return {entry["pid"]: entry for entry in json.loads(self.client("list", "--json"))["processes"]}
 
     def ended(self):
         """Ended processes, the latest first."""
+        self.settle()
         return json.loads(self.client("list", "--ended", "--json"))["ended"]
 
     def row(self, pid):
@@ -144,12 +150,25 @@ class Daemon:
                     pids.add(json.load(file).get("pid"))
         return pids
 
+    def settle(self):
+        """Returns when all that has happened to processes so far is in the books, the tables and the history."""
+        def is_settled():
+            answer = self.request("POST", "/settle")
+            # It took more than ten seconds, on a busy machine.
+            assert answer.status in (200, 503), answer.body
+            return answer.status == 200
+        wait_until(is_settled, "the collector has settled")
+
     def wait_recorded(self, pid):
-        """Waits until a process is listed; returns its entry."""
+        """Waits until a process has used its allocator, and all that it did is in the books; returns its entry."""
         return wait_until(lambda: self.processes().get(pid), f"{pid} is recorded")
 
+    def wait_listed(self, pid):
+        """The same, from listed()."""
+        return wait_until(lambda: self.listed().get(pid), f"{pid} is recorded")
+
     def wait_ended(self, pid):
-        """Waits until list --ended has the process; returns its entry."""
+        """Waits until a process is among the ended ones; returns its entry."""
         return wait_until(lambda: next((entry for entry in self.ended() if entry["pid"] == pid), None),
                           f"process {pid} is among the ended ones")
 
@@ -203,6 +222,9 @@ class Daemon:
         """Ends the recording, in any state, and checks that it leaves nothing but balanced books."""
         if self._collectors and self.process.alive():
             self.stop()
+        # A test of wrong rules may have left some.
+        with open(self.configuration, "w", encoding="ascii"):
+            pass
         end = Session(self.command("--end"), self.folder, **self._options)
         try:
             end.ends()

@@ -62,7 +62,7 @@ def assert_serves(lab, daemon):
     """The collector is alive: it records and dumps a new process."""
     assert daemon.process.alive(), daemon.process.stderr()
     puppet = keeping_puppet(lab)
-    daemon.wait_recorded(puppet.pid)
+    daemon.wait_listed(puppet.pid)
     path = lab.path(f"served.{puppet.pid}")
     daemon.dump(puppet.pid, path)
     with open(path, encoding="ascii") as file:
