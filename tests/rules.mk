@@ -47,23 +47,33 @@ $(BUILD)/tests/unit/other_layout.skel.h: $(BUILD)/tests/unit/other_layout.bpf.o
 
 $(BUILD)/tests/unit/bpf_other_layout_test.o: $(BUILD)/tests/unit/other_layout.skel.h
 
-# Not optimised, to compile faster: the collector's code, which does the work, is optimised.
+# Not optimised, and by clang, to compile in half the time: the collector's code, which does the work, is GCC's.
 UNIT_FLAGS := $(USERSPACE_FLAGS) -O0
-UNIT_PRECOMPILED := $(BUILD)/tests/unit/support/precompiled.h
+UNIT_PRECOMPILED := $(BUILD)/tests/unit/support/precompiled.h.pch
 
-$(UNIT_PRECOMPILED).gch: tests/unit/support/precompiled.h
+$(UNIT_PRECOMPILED): tests/unit/support/precompiled.h
 	$(say) PCH $@
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(UNIT_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -x c++-header $< -o $@
+	$(Q)$(CLANG)++ $(UNIT_FLAGS) $(PACKAGE_FLAGS) -fpch-instantiate-templates $(DEPENDENCIES) -x c++-header $< -o $@
 
-$(BUILD)/tests/unit/%.o: tests/unit/%.cc $(UNIT_PRECOMPILED).gch
-	$(say) CXX $@
+$(BUILD)/tests/unit/%.o: tests/unit/%.cc $(UNIT_PRECOMPILED)
+	$(say) CLANGCXX $@
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(UNIT_FLAGS) $(PACKAGE_FLAGS) -include $(UNIT_PRECOMPILED) -Winvalid-pch $(DEPENDENCIES) -c $< -o $@
+	$(Q)$(CLANG)++ $(UNIT_FLAGS) $(PACKAGE_FLAGS) -include-pch $(UNIT_PRECOMPILED) $(DEPENDENCIES) -c $< -o $@
 
+# The collector: a test reads its debug information.
+$(BUILD)/tests/unit/unit_tests: | $(BUILD)/heaptap
 $(BUILD)/tests/unit/unit_tests: $(UNIT_OBJECTS) $(HARNESS_OBJECTS) $(BUILD)/libcollector.a
 	$(say) LINK $@
 	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES) -lgtest -lgmock -lpthread
+
+$(BUILD)/tests/unit/worker_symbolizer_test.o: private UNIT_FLAGS += -DHEAPTAP_COLLECTOR=\"$(abspath $(BUILD))/heaptap\"
+
+# It walks its own stack, through GCC's code.
+$(BUILD)/tests/unit/unwind_step_test.o: tests/unit/unwind_step_test.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(UNIT_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
 
 # The library's notes, read by BCC.
 $(BUILD)/tests/unit/probe_notes_by_bcc: tests/unit/probe_notes_by_bcc.cc $(BUILD)/libheaptap.so

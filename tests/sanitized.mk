@@ -18,12 +18,16 @@ ASAN_OBJECTS := $(GROUPS:%=$(ASAN)/group_%.o)
 
 TSAN := $(BUILD)/tsan
 TSAN_FLAGS := -fsanitize=thread
-# Code that threads share. The rest comes from the plain library.
-TSAN_SOURCES := $(wildcard $(addprefix userspace/,$(addsuffix /*.cc,bpf process worker recording http api daemon)))
+# Code that threads share, as far as these tests reach it. The rest comes from the plain library.
+TSAN_SOURCES := $(wildcard $(addprefix userspace/,$(addsuffix .cc,process/* worker/* http/* api/* bpf/identify bpf/kernel_* \
+  bpf/pins bpf/probes daemon/historian daemon/history_names recording/allocator_files recording/background \
+  recording/inherited_tables recording/kernel_tables recording/probe_files recording/raw_stacks recording/seen_file \
+  recording/table_reader recording/unwind_tables)))
 # Its tests, and a replacement for absl::Mutex.
 TSAN_TEST_SOURCES := $(addprefix tests/unit/,$(addsuffix .cc,api_endpoints_test api_http_clients_test \
-  api_process_symbols_test bpf_puppet bpf_unwind_maps_test http_access_test http_server_test recording_probe_files_test \
-  recording_unwind_tables_test worker_crew_test worker_hands_test worker_jobs support/main support/tsan_mutex))
+  api_process_symbols_test bpf_puppet bpf_unwind_maps_test daemon_historian_test http_access_test http_server_test \
+  recording_background_test recording_probe_files_test recording_unwind_tables_test worker_crew_test worker_errands_test \
+  worker_hands_test worker_jobs support/main support/tsan_mutex))
 TSAN_OBJECTS := $(TSAN_TEST_SOURCES:%.cc=$(TSAN)/%.o) $(GROUPS:%=$(TSAN)/group_%.o)
 
 .PHONY: always

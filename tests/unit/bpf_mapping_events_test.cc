@@ -129,7 +129,7 @@ TEST(MappingEvents, OfControlGroupsOnly) {
   UnifiedGroup wanted("wanted");
   UnifiedGroup other("other");
   const base::FileDescriptor folder(open(wanted.folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  absl::StatusOr<std::unique_ptr<MappingEvents>> events = PerfMappingEvents::Start({{folder.get()}});
+  absl::StatusOr<std::unique_ptr<MappingEvents>> events = PerfMappingEvents::Start({folder.get()});
   NEED_BPF(events.status());
   pid_t pid;
   EXPECT_NE(FindMap(EventsInGroup(**events, &wanted, &pid), "/true"), nullptr);

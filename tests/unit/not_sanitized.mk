@@ -4,8 +4,7 @@
 # tests/sanitized.mk.
 
 # UnwindStep: compares with backtrace(3), which AddressSanitizer replaces by one that has a frame more.
-# AgreesOnItself: its bounds are for what GCC makes of this program; half of the sanitized one is Clang's.
 # FeatureProbes.Maps: asks for a type of map that no enumerator stands for, which the kernel has to refuse.
-NOT_WITH_ASAN := UnwindStep.*:SymbolizerTest.AgreesOnItself:FeatureProbes.Maps
+NOT_WITH_ASAN := UnwindStep.*:FeatureProbes.Maps
 
 NOT_WITH_TSAN :=

@@ -299,10 +299,9 @@ int main() { second(); first(); }
   EXPECT_EQ(frames[1][1].line, 6u);
 }
 
-TEST_F(SymbolizerTest, AgreesOnItself) {
-  for (const bool llvm : {false, true}) {
-    ExpectAsAddr2line(folder_, std::filesystem::read_symlink("/proc/self/exe"), 1024, llvm);
-  }
+// HEAPTAP_COLLECTOR: the path of the collector, which is large and made by GCC.
+TEST_F(SymbolizerTest, AgreesOnTheCollector) {
+  for (const bool llvm : {false, true}) ExpectAsAddr2line(folder_, HEAPTAP_COLLECTOR, 128, llvm);
 }
 
 TEST_F(SymbolizerTest, NamesEveryFunctionOfAStrippedLibrary) {

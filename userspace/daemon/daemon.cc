@@ -273,7 +273,7 @@ absl::Status Daemon::Settle() {
     return absl::OkStatus();
   });
   if (!settled.ok() || historian_ == nullptr || historian_->WriteNow(end)) return settled;
-  return NoAnswer("did not write the history in time");
+  return NoAnswer("did not write the history");
 }
 
 absl::StatusOr<profile::CollectorFigures> Daemon::Figures() {

@@ -4,6 +4,7 @@
 Recording is exact; error bounds: none.
 """
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -15,6 +16,7 @@ from harness import wait_until
 from heap_v2 import Dump
 from history import SIZE, database, document, start, wait_known, wait_live
 from lab import assert_one_clear_line
+from security import keeping_puppet
 from symbols import kept
 
 ARGUMENTS = ["--exact", "--history-interval", "100ms"]
@@ -137,7 +139,10 @@ def test_a_file_that_cannot_be_written(lab, start_daemon):
     """The daemon records all the same."""
     daemon = start_daemon(*ARGUMENTS, "--history", "/proc/history.db")
     daemon.wait_said("cannot write the history in /proc/history.db: .*; the recording goes on")
-    puppet = start(lab, daemon)
+    puppet = keeping_puppet(lab, count=0)
+    daemon.wait_listed(puppet.pid)
+    answer = daemon.request("POST", "/settle")
+    assert (answer.status, json.loads(answer.body)["error"]) == (503, "the collector did not write the history")
     daemon.dump(puppet.pid, lab.path("x.prof"))
     session = lab.heaptap("history", puppet.pid, "--socket", daemon.socket)
     session.records = False
