@@ -50,10 +50,11 @@ $$($(1))/group_%.o: $$($(1))/group_%.cc $$(BUILD)/bpf/heaptap.skel.h $$(WEB_ASSE
 	$$(say) CLANGCXX "$$@ ($$(words $$(call group_of,$$*,$$($(1)_SOURCES))) files)"
 	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
 
+# Not optimised, as without sanitizers.
 $$($(1))/tests/%.o: tests/%.cc
 	$$(say) CLANGCXX $$@
 	@mkdir -p $$(@D)
-	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
+	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) -O0 $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
 
 $$($(1))/tests/%.o: tests/%.c
 	$$(say) CLANG $$@
