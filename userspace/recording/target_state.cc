@@ -108,12 +108,15 @@ absl::StatusOr<TargetStates> TargetStates::Open(const std::string& folder, absl:
   TargetStates states(folder);
   DIR* open = opendir(folder.c_str());
   if (open == nullptr) return Failure("cannot read", folder);
-  const bool is_of_these_books = adopted && ReadLayout(folder) == layout;
+  const bool has_layout = ReadLayout(folder) == layout;
+  const bool is_of_these_books = adopted && has_layout;
   while (const dirent* entry = readdir(open)) {
     if (!is_of_these_books && absl::EndsWith(entry->d_name, kSuffix)) unlinkat(dirfd(open), entry->d_name, 0);
   }
   closedir(open);
-  std::ofstream(absl::StrCat(folder, "/layout")) << layout << '\n';
+  // Not written again, because a recorder that is killed before it has written would leave an empty file, and the
+  // states would be lost.
+  if (!has_layout) std::ofstream(absl::StrCat(folder, "/layout")) << layout << '\n';
   return states;
 }
 
