@@ -147,7 +147,10 @@ absl::Status KernelObject::Load(bool for_everyone) {
   }
   for (const NamedProgram& program : kNamedPrograms) {
     const int fd = bpf_program__fd(bpf_object__find_program_by_name(object_->obj, program.name));
-    if (fd >= 0) programs_[static_cast<size_t>(program.which)].Reset(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (fd < 0) continue;
+    base::FileDescriptor& kept = programs_[static_cast<size_t>(program.which)];
+    kept.Reset(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!kept.valid()) return KernelError(errno, "keeping an eBPF program");
   }
   return FillPrograms();
 }
