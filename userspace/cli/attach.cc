@@ -30,12 +30,14 @@ int Attach(const AttachFlags& flags) {
   if (!options.ok()) return Report(options.status());
   options->follow = false;
   Signals signals({SIGUSR1, SIGINT, SIGTERM, SIGHUP});
+  if (!signals.status().ok()) return Report(signals.status());
   Priority priority;
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(*options);
   if (!recorder.ok()) return Report(recorder.status());
   if (absl::Status status = (*recorder)->RecordRunning(flags.pid); !status.ok()) return Report(status);
   // It becomes readable at the end of the process even if the kernel dropped the event.
   const absl::StatusOr<base::FileDescriptor> pidfd = process::OpenPidfd(flags.pid);
+  if (!pidfd.ok() && !absl::IsNotFound(pidfd.status())) return Report(pidfd.status());
   base::Say(absl::StrCat("attached to ", flags.pid, " (", process::NameOf(flags.pid),
                          "); SIGUSR1 writes a dump, SIGINT writes the last one and ends"));
 

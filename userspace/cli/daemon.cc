@@ -376,6 +376,7 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
   // nohup ignores SIGHUP, which here means to reload the configuration.
   signal(SIGHUP, SIG_DFL);
   Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP});
+  if (!signals.status().ok()) return Report(signals.status());
   Priority priority;
   RaiseDescriptorLimit();
   absl::StatusOr<std::unique_ptr<daemon::Daemon>> started =

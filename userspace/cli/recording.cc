@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/cli/recording.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "heaptap/contract.h"
 #include "userspace/base/clock.h"
+#include "userspace/bpf/kernel_error.h"
 #include "userspace/cli/short_report.h"
 #include "userspace/export/gperftools_heap.h"
 #include "userspace/recording/policy.h"
@@ -152,6 +154,7 @@ Signals::Signals(std::initializer_list<int> numbers) {
     dispositions_before_.emplace_back(number, signal(number, disposition));
   }
   fd_.Reset(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd_.valid()) status_ = bpf::KernelError(errno, "signalfd");
 }
 
 Signals::~Signals() { Restore(); }

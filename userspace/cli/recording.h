@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "userspace/base/clock.h"
@@ -50,6 +51,8 @@ class Signals {
  public:
   explicit Signals(std::initializer_list<int> numbers);
   ~Signals();
+  // Not OK: there is no descriptor, so the signals would never be taken.
+  const absl::Status& status() const { return status_; }
   int fd() const { return fd_.get(); }
   std::vector<signalfd_siginfo> Take();
   void Restore() const;
@@ -58,6 +61,7 @@ class Signals {
   sigset_t before_;
   std::vector<std::pair<int, sighandler_t>> dispositions_before_;
   base::FileDescriptor fd_;
+  absl::Status status_;
 };
 
 // Raises this process's priority while the object lives: a late collector loses stacks, and it needs little CPU time. A

@@ -156,6 +156,7 @@ int Run(const RunFlags& flags) {
   if (absl::Status status = process::CheckPreload(which, *library); !status.ok()) return Report(status);
 
   Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD});
+  if (!signals.status().ok()) return Report(signals.status());
   Priority priority;
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(*options);
   if (!recorder.ok()) return Report(recorder.status());
