@@ -19,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/base/threads.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/probes.h"
 
@@ -152,7 +153,9 @@ absl::Status TryProbe(int attach_type, AttachToSite attach) {
   absl::StatusOr<AttachedProbe> probe = attach(loaded.program.get(), location);
   if (!probe.ok()) return probe.status();
   if (probe_semaphore == 0) return absl::FailedPreconditionError("the kernel does not count up a probe's semaphore");
-  std::thread(PassProbe).join();
+  absl::StatusOr<std::thread> thread = base::StartThread(PassProbe);
+  if (!thread.ok()) return thread.status();
+  thread->join();
   const uint32_t first = 0;
   uint64_t count = 0;
   if (bpf_map_lookup_elem(hits.get(), &first, &count) != 0) return KernelError(errno, "reading a map");

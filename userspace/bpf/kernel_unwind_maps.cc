@@ -17,6 +17,7 @@
 #include "bpf/commands.h"
 #include "bpf/heaptap.skel.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/threads.h"
 #include "userspace/bpf/kernel_error.h"
 
 namespace heaptap::bpf {
@@ -84,8 +85,10 @@ absl::Status KernelUnwindMaps::Open(heaptap_bpf* object, int invalidate_rules) {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this, fd = ring_buffer__epoll_fd(ring_)] { Run(fd); });
+  absl::StatusOr<std::thread> thread = base::StartThread([this, fd = ring_buffer__epoll_fd(ring_)] { Run(fd); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!thread.ok()) return thread.status();
+  thread_ = *std::move(thread);
   return absl::OkStatus();
 }
 

@@ -25,6 +25,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/base/threads.h"
 #include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/pins.h"
@@ -339,12 +340,14 @@ class Rereading {
  public:
   void Start(const std::vector<std::string>& arguments) {
     result_ = std::make_shared<Result>();
-    // Nobody waits for the thread at the end.
-    std::thread([result = result_, arguments] {
+    absl::StatusOr<std::thread> thread = base::StartThread([result = result_, arguments] {
       absl::StatusOr<DaemonOptions> options = ReadOptionsAgain(arguments);
       absl::MutexLock lock(&result->mutex);
       result->options = std::move(options);
-    }).detach();
+    });
+    if (thread.ok()) return thread->detach();  // nobody waits for the thread at the end
+    absl::MutexLock lock(&result_->mutex);
+    result_->options = thread.status();
   }
   // What the last Start has read, once.
   std::optional<absl::StatusOr<DaemonOptions>> Take() {

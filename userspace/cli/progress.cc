@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/threads.h"
 #include "userspace/cli/terminal.h"
 
 namespace heaptap::cli {
@@ -37,7 +38,9 @@ void Write(absl::string_view text) {
 }  // namespace
 
 Progress::Progress(bool is_wanted) {
-  if (is_wanted && isatty(STDERR_FILENO) == 1 && CanErase()) thread_ = std::thread([this] { Run(); });
+  if (!is_wanted || isatty(STDERR_FILENO) != 1 || !CanErase()) return;
+  absl::StatusOr<std::thread> thread = base::StartThread([this] { Run(); });
+  if (thread.ok()) thread_ = *std::move(thread);
 }
 
 Progress::~Progress() {

@@ -12,6 +12,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/base/threads.h"
 #include "userspace/base/user_ids.h"
 #include "userspace/history/retention.h"
 #include "userspace/process/service_name.h"
@@ -44,15 +45,21 @@ Historian::Historian(api::Collector& collector, worker::Crews& crews, HistoryOpt
     : collector_(collector),
       options_(std::move(options)),
       place_(options_.path),
-      names_(collector, crews, options_.path),
-      thread_([this] { Work(); }) {}
+      names_(collector, crews, options_.path) {
+  absl::StatusOr<std::thread> thread = base::StartThread([this] { Work(); });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+  } else {
+    Note(thread.status());
+  }
+}
 
 Historian::~Historian() {
   {
     absl::MutexLock lock(&mutex_);
     shall_stop_ = true;
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 bool Historian::WriteNow(base::Instant deadline) {

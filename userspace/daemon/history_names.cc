@@ -5,20 +5,30 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "userspace/base/messages.h"
+#include "userspace/base/threads.h"
 #include "userspace/profile/profile.h"
 #include "userspace/profile/snapshot.h"
 
 namespace heaptap::daemon {
 
 HistoryNames::HistoryNames(api::Collector& collector, worker::Crews& crews, std::string path)
-    : symbols_(collector, crews), path_(std::move(path)), thread_([this] { Work(); }) {}
+    : symbols_(collector, crews), path_(std::move(path)) {
+  absl::StatusOr<std::thread> thread = base::StartThread([this] { Work(); });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+  } else {
+    base::Say(absl::StrCat(thread.status().message(), "; the call paths of the history get no names"));
+  }
+}
 
 HistoryNames::~HistoryNames() {
   {
     absl::MutexLock lock(&mutex_);
     shall_stop_ = true;
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void HistoryNames::Add(std::vector<Task> tasks) {

@@ -5,12 +5,17 @@
 
 #include <utility>
 
+#include "userspace/base/threads.h"
+
 namespace heaptap::recording {
 
 Background::Background(Place place) {
   if (place == Place::kCaller) return;
   is_done_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  thread_ = std::thread([this] { Work(); });
+  // Without a thread the caller does the work, see Run().
+  if (absl::StatusOr<std::thread> thread = base::StartThread([this] { Work(); }); thread.ok()) {
+    thread_ = *std::move(thread);
+  }
 }
 
 Background::~Background() {

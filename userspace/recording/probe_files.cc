@@ -15,6 +15,7 @@
 #include "heaptap/contract.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/threads.h"
 
 namespace heaptap::recording {
 namespace {
@@ -262,10 +263,15 @@ void ProbeFiles::Release(const std::set<File>& files) {
     }
   }
   is_releasing_ = true;
-  releasing_ = std::thread([this, links = std::move(links)]() mutable {
-    while (!links.empty()) links.pop_back();
+  const auto release = [this, links = std::make_shared<std::vector<base::FileDescriptor>>(std::move(links))] {
+    while (!links->empty()) links->pop_back();
     is_releasing_ = false;
-  });
+  };
+  if (absl::StatusOr<std::thread> thread = base::StartThread(release); thread.ok()) {
+    releasing_ = *std::move(thread);
+  } else {
+    release();
+  }
 }
 
 void ProbeFiles::Detach() {

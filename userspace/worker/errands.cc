@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "userspace/base/clock.h"
+#include "userspace/base/threads.h"
 #include "userspace/base/user_ids.h"
 
 namespace heaptap::worker {
@@ -90,14 +91,21 @@ void Errands::Begin(std::unique_ptr<Job> job) {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  begun.thread = std::thread([this, &begun] {
+  const auto work = [this, &begun] {
     begun.answer = begun.request.job == worker::Job::kAnswer ? crews_.DoByHands(begun.request, begun.limits)
                                                              : crews_.Do(begun.user, begun.request, begun.limits);
     // A dump has tens of megabytes, so it is freed here and not in the owner's thread.
     begun.request.question = {};
     NoteDone(begun);
-  });
+  };
+  absl::StatusOr<std::thread> thread = base::StartThread(work);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (thread.ok()) {
+    begun.thread = *std::move(thread);
+  } else {
+    // The owner waits, which is better than an errand that is never done.
+    work();
+  }
 }
 
 void Errands::HandleDone() {
