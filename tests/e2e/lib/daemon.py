@@ -79,9 +79,9 @@ class Daemon:
         return ["daemon", "--config", self.configuration, "--books", "--state-dir", self.state_folder,
                 "--socket", self.socket, "--pin-dir", self.pin_folder, *self._arguments, *map(str, more)]
 
-    def launch(self, *more):
-        """Starts a collector without waiting for it to record. `more` arguments are for this one only."""
-        collector = Session(self.command(*more), self.folder, **self._options)
+    def launch(self, *more, **options):
+        """Starts a collector without waiting for it to record. `more` arguments and `options` are for this one only."""
+        collector = Session(self.command(*more), self.folder, **{**self._options, **options})
         self._collectors.append(collector)
         if self.is_shared:
             spared.add(collector.pid)
