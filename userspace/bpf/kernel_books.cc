@@ -83,8 +83,13 @@ absl::StatusOr<std::unique_ptr<Books>> KernelBooks::Load(const MapSizes& sizes) 
 }
 
 absl::StatusOr<std::unique_ptr<Books>> KernelBooks::LoadOrAdopt(const MapSizes& sizes, const Pins& pins) {
+  const bool is_new = !KernelObject::HasRecording(pins);
   std::unique_ptr<KernelBooks> books(new KernelBooks);
-  if (absl::Status status = books->Open(sizes, &pins); !status.ok()) return status;
+  if (absl::Status status = books->Open(sizes, &pins); !status.ok()) {
+    // A failed start must leave nothing in the kernel, except an earlier recording.
+    if (is_new) pins.RemoveAll();
+    return status;
+  }
   return books;
 }
 

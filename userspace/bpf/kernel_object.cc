@@ -121,6 +121,8 @@ bool KernelObject::HasSizes(const MapSizes& sizes) const {
                      [](const auto& entry) { return bpf_map__max_entries(entry.first) == entry.second; });
 }
 
+bool KernelObject::HasRecording(const Pins& pins) { return pins.Has(kWhole); }
+
 absl::Status KernelObject::Load(bool for_everyone) {
   uint64_t seed = 0;
   if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) return KernelError(errno, "getrandom");

@@ -41,6 +41,8 @@ class KernelObject {
   absl::Status Start(const Pins* pins);
 
   bool adopted() const { return adopted_; }
+  // Whether an earlier collector has pinned all of a recording.
+  static bool HasRecording(const Pins& pins);
   bool HasSizes(const MapSizes& sizes) const;
   // The skeleton, with its maps.
   heaptap_bpf* get() const { return object_; }

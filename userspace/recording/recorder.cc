@@ -86,7 +86,11 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions&
                                                           : bpf::KernelBooks::Load(options.map_sizes);
   if (!books.ok()) return books.status();
   absl::StatusOr<std::unique_ptr<bpf::MappingEvents>> mapping_events = bpf::PerfMappingEvents::Start(groups->fds());
-  if (!mapping_events.ok()) return mapping_events.status();
+  if (!mapping_events.ok()) {
+    // A failed start must leave nothing in the kernel.
+    if (pins.has_value() && !(*books)->adopted()) pins->RemoveAll();
+    return mapping_events.status();
+  }
   return Begin(options, *std::move(folder),
                {.pins = std::move(pins),
                 .books = *std::move(books),
