@@ -2,13 +2,12 @@
 """The processes that do the daemon's dangerous work: what they may do, what they cost when nothing happens, and that a
 kill of any of them loses nothing."""
 
+import collections
 import contextlib
+import itertools
 import os
-import random
 import re
 import shutil
-import signal
-import threading
 import time
 
 import pytest
@@ -16,10 +15,8 @@ import pytest
 from attacks import descendants, resident_mib
 from harness import LIBRARY, LONG, TIME_SCALE, target, wait_until
 from heap_v2 import Dump
+from worker_kills import MOMENTS, WorkerKills
 
-ROUNDS = 120 if LONG else 25
-# Within this time after the beginning of a round, its worker is killed; the work of a round takes about as long.
-LATEST_KILL_SECONDS = 0.1 * TIME_SCALE
 BLOCKS, BYTES = 10, 1000
 PROFILING = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
 
@@ -98,64 +95,70 @@ def test_what_workers_may_do(lab, start_daemon):
         wait_until(lambda pid=pid: set(os.listdir(f"/proc/{pid}/fd")) <= {"0", "1", "2"}, f"worker {pid} keeps descriptors")
 
 
-def test_kills_of_workers_lose_nothing(lab, start_daemon):
-    """In each round, one of the workers is killed at some moment while processes begin, want dumps and are looked at."""
+def look_at_a_new_process(lab, daemon, number):
+    """A process begins, is recorded, wants a dump, gets an order and is looked at: all of it is right."""
+    puppet = named_puppet(lab, f"puppet{number}")
+    puppet.ask(f"keep {BLOCKS} {BYTES}")
+    own = lab.path(f"own{number}")
+    assert puppet.ask(f"write string prof.dump {own}") == "0"
+    daemon.wait_listed(puppet.pid)
+    daemon.client("active", puppet.pid, "off")
+    page = daemon.get(f"/pid/{puppet.pid}/collapsed")
+    assert page.status == 200, page.body
+    dump = Dump(own)
+    dump.check()
+    assert dump.warnings == []
+    own_binary = os.path.realpath(lab.path(f"puppet{number}"))
+    kept = [stack for stack in dump.stacks
+            if stack.total.objects == BLOCKS and dump.mapping(stack.frames[0]).path == own_binary]
+    assert len(kept) == 1, [stack.frames for stack in dump.stacks]
+    assert len(kept[0].frames) >= 3
+    line = next(line for line in page.body.decode().splitlines() if "keep_blocks" in line)
+    assert re.search(r"main;.*keep_blocks", line), page.body
+    assert puppet.ask("read bool prof.active") == "0 false"
+    puppet.ends()
+
+
+def attach_to_a_new_allocator(lab, daemon, number):
+    """A process has an allocator of its own, which is found and gets its probes."""
+    library = lab.path(f"libheaptap{number}.so")
+    shutil.copy(LIBRARY, library)
+    puppet = named_puppet(lab, f"puppet{number}", library)
+    wait_until(lambda: puppet.ask("churn 10 1000") and puppet.pid in daemon.listed(), f"puppet {number} is recorded")
+    puppet.ends()
+
+
+# What is done again and again, and at which messages workers are killed meanwhile: at each, or at the first one and then
+# each so-many-th.
+ROUNDS = (
+    (look_at_a_new_process, {"hands": 4, "reader": 3, "foreground-reader": 3}),
+    # The other readers have work only once somebody looks at a process.
+    (attach_to_a_new_allocator, {"hands": 24, "foreground-reader": 8}),
+)
+
+
+@pytest.mark.endurance
+def test_kills_of_workers_lose_nothing(lab, start_daemon, held):
+    """A worker is killed at its n-th message, for every n until a round has fewer messages. HEAPTAP_LONG=1: no n is left out."""
     daemon = start_daemon("--exact")
-    moments = random.Random(20261123)
-    killed = []
-    for number in range(ROUNDS):
-        moment = moments.uniform(0, LATEST_KILL_SECONDS)
-
-        def kill(moment=moment):
-            time.sleep(moment)
-            candidates = sorted(workers(daemon).items())
-            if candidates:
-                pid, kind = moments.choice(candidates)
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                    killed.append(kind)
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        puppet = named_puppet(lab, f"puppet{number}")
-        puppet.ask(f"keep {BLOCKS} {BYTES}")
-        own = lab.path(f"own{number}")
-        assert puppet.ask(f"write string prof.dump {own}") == "0"
-        daemon.wait_listed(puppet.pid)
-        daemon.client("active", puppet.pid, "off")
-        page = daemon.get(f"/pid/{puppet.pid}/collapsed")
-        killer.join()
-        assert page.status == 200, page.body
-        dump = Dump(own)
-        dump.check()
-        assert dump.warnings == []
-        own_binary = os.path.realpath(lab.path(f"puppet{number}"))
-        kept = [stack for stack in dump.stacks
-                if stack.total.objects == BLOCKS and dump.mapping(stack.frames[0]).path == own_binary]
-        assert len(kept) == 1, [stack.frames for stack in dump.stacks]
-        assert len(kept[0].frames) >= 3
-        line = next(line for line in page.body.decode().splitlines() if "keep_blocks" in line)
-        assert re.search(r"main;.*keep_blocks", line), page.body
-        assert puppet.ask("read bool prof.active") == "0 false"
-        puppet.ends()
-    assert set(killed) == {"hands", "reader", "foreground-reader"}, killed
-
-
-def test_kills_of_workers_that_attach(lab, start_daemon):
-    """Each process has an allocator of its own, which is found and gets its probes while a worker is killed."""
-    daemon = start_daemon("--exact")
-    moments = random.Random(20261124)
-    for number in range(ROUNDS // 5):
-        library = lab.path(f"libheaptap{number}.so")
-        shutil.copy(LIBRARY, library)
-        puppet = named_puppet(lab, f"puppet{number}", library)
-        time.sleep(moments.uniform(0, LATEST_KILL_SECONDS))
-        candidates = sorted(workers(daemon))
-        if candidates:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(moments.choice(candidates), signal.SIGKILL)
-        wait_until(lambda puppet=puppet: puppet.ask("churn 10 1000") and puppet.pid in daemon.listed(),
-                   f"puppet {number} is recorded")
+    kills = WorkerKills(lab, daemon)
+    numbers = itertools.count()
+    for do_round, steps in ROUNDS:
+        killed = collections.Counter()
+        for moment in MOMENTS:
+            if moment.kind not in steps:
+                continue
+            for message in itertools.count(1, 1 if LONG else steps[moment.kind]):
+                kills.begin(moment, message)
+                do_round(lab, daemon, next(numbers))
+                is_killed, met = kills.begin()
+                assert is_killed or met[moment] < message, f"no kill at {message} of {met[moment]} messages, {moment}"
+                if not is_killed:
+                    break
+                killed[moment] += 1
+            assert killed[moment] > 0, f"no {moment} in a round"
+        held(f"kills of workers, {do_round.__name__}", "no loss", ", ".join(
+            f"{moment.kind} {moment.what} {times}" for moment, times in killed.items()))
 
 
 def cpu_nanoseconds(pid):
