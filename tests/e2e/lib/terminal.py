@@ -19,13 +19,14 @@ COLUMNS = 120
 class Terminal:
     """Runs until the end of the with statement at the latest."""
 
-    def __init__(self, arguments, folder, env=(), columns=COLUMNS, **options):
+    def __init__(self, arguments, folder, env=(), columns=COLUMNS, before=(), **options):
+        """`before`: a command that runs heaptap."""
         self._output = b""
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         options = {"stdin": subprocess.DEVNULL, "stdout": theirs, "stderr": theirs, **options}
         env = {**environment(folder), "TERM": "xterm", **dict(env)}
-        self.popen = subprocess.Popen([HEAPTAP, *map(str, arguments)], env=env, cwd=folder, **options)
+        self.popen = subprocess.Popen([*before, HEAPTAP, *map(str, arguments)], env=env, cwd=folder, **options)
         os.close(theirs)
         self._reader = threading.Thread(target=self._read)
         self._reader.start()

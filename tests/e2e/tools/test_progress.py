@@ -9,13 +9,11 @@ import subprocess
 
 import pytest
 
-from attacks import descendants
-from harness import HEAPTAP, wait_until
+from harness import HEAPTAP
+from stop_points import StoppedStarts, go_on
 from terminal import Terminal
 
-# They take half a second.
-ADDRESSES = 100_000
-ATTEMPTS = 20
+ADDRESSES = 2000
 LINE = r"\rheaptap: looking up names: [0-9,]+ of [0-9,]+ addresses, heaptap\x1b\[K"
 REMOVED = "\r\x1b[K"
 COMMANDS = (("report", "--top"), ("diff", "--top", "1"), ("view", "-o", "page.html"))
@@ -42,31 +40,33 @@ def dumps(tmp_path_factory):
     return paths
 
 
-def names_reader(terminal):
-    """The process that looks up names; the first one parses dumps."""
+def start_names_reader(starts):
+    """Lets heaptap's workers go on, but for the one that looks up names; returns its PID."""
     readers = []
-    for pid in descendants(terminal.popen.pid):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="ascii") as file:
-            readers += [pid] if file.read() == "heaptap-reader\n" else []
-    return readers[1] if len(readers) == 2 else None
+    # Two crews, each of hands and a reader. The first one parses dumps.
+    for _ in range(4):
+        pid = starts.next()
+        with open(f"/proc/{pid}/cmdline", encoding="ascii") as file:
+            if file.read() == "heaptap-worker\0foreground-reader\0":
+                readers.append(pid)
+        if readers[1:] != [pid]:
+            go_on(pid)
+    return readers[1]
 
 
 @contextlib.contextmanager
-def held_up(arguments, folder, *more, **options):
-    """A heaptap on a terminal whose look-up of names stands still."""
-    for _ in range(ATTEMPTS):
-        with Terminal(arguments, folder, *more, **options) as terminal:
-            reader = wait_until(lambda: terminal.popen.poll() is not None or names_reader(terminal), "names are looked up")
-            if reader is True:
-                continue  # it was faster than this test
-            os.kill(reader, signal.SIGSTOP)
-            try:
-                yield terminal, lambda: os.kill(reader, signal.SIGCONT)
-            finally:
-                with contextlib.suppress(OSError):
-                    os.kill(reader, signal.SIGCONT)
-            return
-    raise AssertionError("the look-up of names is too fast to be seen")
+def held_up(arguments, lab, **options):
+    """A heaptap on a terminal whose look-up of names stands still: (terminal, PID of heaptap, how to go on)."""
+    starts = StoppedStarts(lab.path("starts"))
+    with Terminal(arguments, lab.folder, before=starts.before, **options) as terminal:
+        reader = start_names_reader(starts)
+        with open(f"/proc/{reader}/status", encoding="ascii") as file:
+            heaptap = int(re.search(r"^PPid:\s+(\d+)$", file.read(), re.MULTILINE)[1])
+        try:
+            yield terminal, heaptap, lambda: go_on(reader)
+        finally:
+            if terminal.popen.poll() is None:
+                os.kill(heaptap, signal.SIGKILL)
 
 
 def words(command, dumps):
@@ -75,9 +75,9 @@ def words(command, dumps):
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_on_a_terminal(lab, dumps, command):
-    with held_up(words(command, dumps), lab.folder) as (terminal, go_on):
+    with held_up(words(command, dumps), lab) as (terminal, _, look_up):
         terminal.wait_for(LINE)
-        go_on()
+        look_up()
         assert terminal.wait() == 0
         shown = terminal.text()
     # Nothing of it is left, and nothing else was written meanwhile.
@@ -88,10 +88,10 @@ def test_on_a_terminal(lab, dumps, command):
 
 def test_a_narrow_terminal(lab, dumps):
     """The line does not wrap."""
-    with held_up(words(COMMANDS[0], dumps), lab.folder, columns=30) as (terminal, go_on):
+    with held_up(words(COMMANDS[0], dumps), lab, columns=30) as (terminal, _, look_up):
         line = terminal.wait_for(r"\r(heaptap: [^\r\x1b]*)\x1b\[K")
         assert len(line[1]) == 29
-        go_on()
+        look_up()
         assert terminal.wait() == 0
 
 
@@ -100,10 +100,10 @@ def test_never_elsewhere(lab, dumps, how):
     """Not in a pipe, although stdout is a terminal, and not on a terminal that cannot erase."""
     with open(lab.path("stderr"), "w+b") as stderr:
         options = {"env": {"TERM": "dumb"}} if how == "dumb" else {"stderr": stderr}
-        with held_up(words(COMMANDS[0], dumps), lab.folder, **options) as (terminal, go_on):
+        with held_up(words(COMMANDS[0], dumps), lab, **options) as (terminal, heaptap, look_up):
             # A thread of its own would write the line; it begins before the reader.
-            threads = os.listdir(f"/proc/{terminal.popen.pid}/task")
-            go_on()
+            threads = os.listdir(f"/proc/{heaptap}/task")
+            look_up()
             assert terminal.wait() == 0
             assert len(threads) == 1
             assert "looking up" not in terminal.text() and "\r" not in terminal.text()
