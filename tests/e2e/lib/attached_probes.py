@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""To which probes the eBPF programs of another process are attached, as the kernel says (bpf(2), BPF_TASK_FD_QUERY)."""
+"""To which probes the eBPF programs of another process are attached, and which programs those are, as the kernel says
+(bpf(2))."""
 
 import ctypes
 import os
+import re
 
 _SYS_BPF = 321  # x86-64
+_BPF_PROG_GET_FD_BY_ID = 13
 _BPF_TASK_FD_QUERY = 20
 _BPF_FD_TYPE_UPROBE = 4
 _PATH_BYTES = 4096
@@ -30,4 +33,26 @@ def attached_probes(pid):
         failed = libc.syscall(_SYS_BPF, _BPF_TASK_FD_QUERY, ctypes.byref(query), ctypes.sizeof(query))
         if not failed and query.fd_type == _BPF_FD_TYPE_UPROBE:
             found.add((path.value.decode(), query.probe_offset))
+    return found
+
+
+def linked_programs(pid):
+    """The kernel's ids of the eBPF programs that links of a process attach."""
+    found = set()
+    for descriptor in os.listdir(f"/proc/{pid}/fdinfo"):
+        with open(f"/proc/{pid}/fdinfo/{descriptor}", encoding="ascii") as file:
+            text = file.read()
+        if re.search(r"^link_id:", text, re.MULTILINE) and (program := re.search(r"^prog_id:\s*(\d+)$", text, re.MULTILINE)):
+            found.add(int(program[1]))
+    return found
+
+
+def loaded(programs):
+    """Those of the ids whose programs the kernel still has. It releases a program after it has removed the program's probes."""
+    found = set()
+    for program in programs:
+        descriptor = ctypes.CDLL(None).syscall(_SYS_BPF, _BPF_PROG_GET_FD_BY_ID, ctypes.byref(ctypes.c_uint32(program)), 4)
+        if descriptor >= 0:
+            os.close(descriptor)
+            found.add(program)
     return found

@@ -5,10 +5,12 @@ A thread notices that sampling is on when its ready blocks are used up. So the f
 missing, at most READY_BLOCKS.
 """
 
+import math
 import os
 import signal
 
 import control
+from attached_probes import linked_programs, loaded
 from harness import LIBRARY, PATIENCE_SECONDS, wait_until
 from lab import READY_BLOCKS, assert_one_clear_line
 from symbols import kept
@@ -99,9 +101,14 @@ def test_killed_heaptap_leaves_the_target_running(lab):
     puppet = lab.preloaded_puppet()
     session = lab.attach(puppet.target_pid, "--exact")
     puppet.ask("keep 30000 100")
+    programs = linked_programs(session.pid)
+    assert loaded(programs) == programs != set()
     session.signal(signal.SIGKILL)
     session.wait()
     assert puppet.ask("churn 100000 100") == "churned 100000"
+    # However long the kernel takes: only the limit of a test ends this wait.
+    wait_until(lambda: not loaded(programs), "the kernel has removed the probes", math.inf)
+    # Kernels without links to many probes remove some with the last reference to a perf event, a moment later.
     wait_until(lambda: set(control.semaphores(puppet.target_pid, LIBRARY).values()) == {0}, "semaphores are zero")
     again = lab.attach(puppet.target_pid, "--exact")
     puppet.ask("keep 40000 100")
