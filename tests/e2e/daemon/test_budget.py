@@ -12,6 +12,7 @@ import json
 import math
 import signal
 import threading
+import time
 
 import pytest
 
@@ -72,6 +73,7 @@ def rates(daemon):
 
 
 def test_the_rate_is_raised_and_comes_back(lab, daemon, rates):
+    begin = time.monotonic()
     puppet, cheap = seeded_puppet(lab, "dear", 1), seeded_puppet(lab, "cheap", 2)
     wait_until(lambda: len(daemon.processes()) == 2, "both are recorded")
     objects = 0
@@ -93,9 +95,9 @@ def test_the_rate_is_raised_and_comes_back(lab, daemon, rates):
     # The process is idle, so its first rate comes back.
     wait_until(lambda: daemon.processes()[puppet.pid]["lg_sample"] == 10, "its rate is what it was")
     assert rates.seen[cheap.pid] == {10}
-    # At most one line a minute reports all these changes.
+    # At most one line a minute reports all these changes, and one the first.
     lines = [line for line in daemon.process.lines() if " is now sampled every " in line]
-    assert len(lines) <= 2, lines
+    assert len(lines) <= 2 + (time.monotonic() - begin) // 60, lines
 
 
 def end_paced(program):
