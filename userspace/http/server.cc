@@ -18,7 +18,7 @@
 namespace heaptap::http {
 namespace {
 
-// After accept(2) failed for want of descriptors or memory.
+// After poll(2) or accept(2) failed for want of descriptors or memory.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 
 // Without waiting: it does not matter if the client misses the answer.
@@ -80,20 +80,25 @@ Server::~Server() {
 void Server::Accept() {
   pollfd sources[] = {{wakeup_.get(), POLLIN, 0}, {unix_listener_.fd(), POLLIN, 0}, {loopback_.get(), POLLIN, 0}};
   while (true) {
-    if (poll(sources, std::size(sources), -1) < 0 && errno != EINTR) return;
+    if (poll(sources, std::size(sources), -1) < 0) {
+      if (errno != EINTR && Pause()) return;
+      continue;
+    }
     if (sources[0].revents != 0) return;
     if (sources[1].revents != 0) AcceptFrom(unix_listener_.fd(), true);
     if (sources[2].revents != 0) AcceptFrom(loopback_.get(), false);
   }
 }
 
+bool Server::Pause() {
+  pollfd stop = {wakeup_.get(), POLLIN, 0};
+  return base::PollUntil(absl::MakeSpan(&stop, 1), base::Now() + kPause) > 0;
+}
+
 void Server::AcceptFrom(int listener, bool is_unix) {
   base::FileDescriptor socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
   if (!socket.valid()) {
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      pollfd stop = {wakeup_.get(), POLLIN, 0};
-      base::PollUntil(absl::MakeSpan(&stop, 1), base::Now() + kPause);
-    }
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Pause();
     return;
   }
   std::optional<Peer> peer;

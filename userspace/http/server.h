@@ -58,6 +58,8 @@ class Server {
   absl::Status StartThreads();
   void Accept();
   void AcceptFrom(int listener, bool is_unix);
+  // True: the server shall stop.
+  bool Pause();
   void Work();
   // Counts one more connection of this user. False: it cannot be served now.
   bool Admit(int fd, const User& user);

@@ -104,9 +104,10 @@ std::string OwnExecutable() { return ReadLink("/proc/self/exe"); }
 std::vector<pid_t> ListProcesses() {
   std::vector<pid_t> pids;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+  // Not a range-based for: it throws if a later read of the folder fails.
+  for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
     pid_t pid = 0;
-    if (absl::SimpleAtoi(entry.path().filename().string(), &pid) && pid > 0 && pid != getpid()) pids.push_back(pid);
+    if (absl::SimpleAtoi(entry->path().filename().string(), &pid) && pid > 0 && pid != getpid()) pids.push_back(pid);
   }
   return pids;
 }
