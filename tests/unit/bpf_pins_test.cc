@@ -7,12 +7,14 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/need_bpf.h"
+#include "tests/unit/support/fake_clock.h"
 #include "tests/unit/support/folder.h"
 #include "userspace/bpf/pins.h"
 
@@ -83,6 +85,20 @@ TEST_F(PinsTest, ANameIsTakenUntilItIsRemoved) {
   EXPECT_EQ(EntriesOf(pins->Get("map")->get()), 4u);
   EXPECT_FALSE(pins->Pin(-1, "nothing").ok());
   EXPECT_FALSE(pins->Has("nothing"));
+}
+
+// A process that it was starting may have it for a moment.
+TEST_F(PinsTest, WaitsForTheLockOfAKilledCollector) {
+  FakeClock clock;
+  std::optional<absl::StatusOr<Pins>> first = Open("layout1");
+  NEED_BPF(first->status());
+  bool is_open = false;
+  std::thread second([&] { is_open = Open("layout1").ok(); });
+  const absl::Duration pause = clock.AwaitWaiterWithin(absl::Seconds(1));
+  first.reset();
+  clock.Advance(pause);
+  second.join();
+  EXPECT_TRUE(is_open);
 }
 
 TEST_F(PinsTest, OneCollectorAtATime) {

@@ -20,6 +20,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "userspace/base/clock.h"
 #include "userspace/bpf/kernel_error.h"
 
 namespace heaptap::bpf {
@@ -27,6 +29,11 @@ namespace {
 
 // The kernel's mount point for a BPF file system. A mount anywhere else would hide the contents of the folder.
 constexpr char kMountPoint[] = "/sys/fs/bpf";
+
+// A collector that was killed while it started a worker leaves a process that keeps its lock until the worker's program
+// begins.
+constexpr absl::Duration kLockPatience = absl::Milliseconds(500);
+constexpr absl::Duration kLockPause = absl::Milliseconds(10);
 
 bool IsBpfFileSystem(const std::string& path) {
   struct statfs status;
@@ -79,8 +86,13 @@ absl::StatusOr<Pins> Pins::Open(const std::string& base, absl::string_view layou
   if (status.st_uid != 0 || (status.st_mode & 0077) != 0) {
     return Unusable(base, "it does not belong to root alone; remove it, or choose another folder with --pin-dir");
   }
-  if (flock(pins.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    return Unusable(base, "another collector uses it; end that one first, or choose another folder with --pin-dir");
+  const base::Instant end = base::Now() + kLockPatience;
+  while (flock(pins.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return Unusable(base, absl::StrCat("flock: ", strerror(errno)));
+    if (base::Now() > end) {
+      return Unusable(base, "another collector uses it; end that one first, or choose another folder with --pin-dir");
+    }
+    base::PollUntil({}, base::Now() + kLockPause);
   }
   if (mkdir(pins.folder_.c_str(), 0700) != 0 && errno != EEXIST) return Unusable(base, strerror(errno));
   return pins;

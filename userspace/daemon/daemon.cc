@@ -266,7 +266,7 @@ absl::StatusOr<profile::SurveyedStacks> Daemon::Stacks(const profile::ProcessRef
 
 absl::Status Daemon::Settle() {
   const base::Instant end = base::Now() + kPatience;
-  const absl::Status settled = Ask<absl::Status>([](recording::Recorder& recorder) {
+  absl::Status settled = Ask<absl::Status>([](recording::Recorder& recorder) {
     // The question is asked again after the next Pump.
     if (!recorder.IsSettled()) return absl::ResourceExhaustedError("not settled");
     recorder.queries().ForgetSummaries(base::Instant::InfiniteFuture());

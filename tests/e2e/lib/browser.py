@@ -65,6 +65,11 @@ class Browser:
         return self.script("return [...document.querySelectorAll(`${arguments[0]} tbody tr`)].map(row => "
                            "[...row.cells].map(cell => cell.textContent))", table)
 
+    def click(self, selector):
+        """The first such element, in one step: the page may draw it again at any time."""
+        wait_until(lambda: self.script("const found = document.querySelector(arguments[0]); found?.click(); return found !== null",
+                                       selector), f"{selector} is there")
+
     def click_row(self, name):
         """The row whose last cell has this text."""
         self.script("[...document.querySelectorAll('tbody tr')].find(row => row.lastChild.textContent === arguments[0])"

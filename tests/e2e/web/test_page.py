@@ -253,7 +253,7 @@ def test_the_page_of_the_daemon(lab, browser, daemon):
     wait_until(lambda: browser.rows(), "the filter shows it")
     filtered = f"{address}/#search=pup"
     assert browser.driver.current_url == filtered
-    browser.find("tbody tr")[0].click()
+    browser.click("tbody tr")
     browser.wait_text("h1", f"puppet (PID {puppet.pid})")
     browser.wait(".flame canvas")
     assert "main" in browser.boxes()

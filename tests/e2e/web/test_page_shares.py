@@ -126,7 +126,7 @@ def test_filters_combine(lab, browser, blocks):
     wait_until(lambda: root_of(browser) == held, "the blocks of the worker")
     browser.click_row("blocks of 1024 bytes")
     browser.wait_text(".chips", worker)
-    browser.find(".chip")[0].click()
+    browser.click(".chip")
     wait_until(lambda: not browser.find(".chip"), "no filter")
     browser.click_row("blocks of 1024 bytes")
     browser.choose("Rows", "thread")
@@ -205,7 +205,7 @@ def test_allocated_by_size_is_not_known(lab, browser, blocks):
     browser.choose("Rows", "size")
     wait_until(lambda: browser.find(f'{allocated}[aria-disabled="true"]'), "there is no such measure now")
     assert "only live memory is known" in browser.find(allocated)[0].get_attribute("title")
-    browser.find(allocated)[0].click()
+    browser.click(allocated)
     assert "Live" in browser.text(".facts")
     browser.shoot("measure_not_known")
     # A link that asks for both gets what is known.
