@@ -111,17 +111,18 @@ KERNEL_PROGRAMS = $(TARGET_PROGRAMS) $(BUILD)/tests/unit/unit_tests $(BUILD)/tes
 COMPUTING_PROGRAMS = $(ALLOCATOR_TEST_PROGRAMS) $(FUZZERS)
 SANITIZED_PROGRAMS = $(TSAN)/unit_tests $(ASAN)/unit_tests
 
-# Tests of eBPF programs watch the whole machine, so they run one after the other. Tests that only compute run in parallel
-# with them, because end-to-end tests mostly wait.
+# Tests of eBPF programs watch the whole machine, so they run one after the other. Beside them run tests that only compute,
+# because end-to-end tests mostly wait, and tests of the allocator, most of which wait too.
 KERNEL_PHASES := test-instructions test-allocator-preload test-allocator-guest test-differential-small test-jemalloc
-COMPUTING_PHASES := test-unit-notes test-allocator-plain test-allocator-asan test-allocator-tsan test-lib test-web test-fuzz
+COMPUTING_PHASES := test-lib test-web test-fuzz
+ALLOCATOR_PHASES := test-allocator-plain test-allocator-asan test-allocator-tsan test-unit-notes
 # Unit tests run once: in `make ci` with sanitizers, but for those that cannot. A program under valgrind dies when another
 # program's probe has put a breakpoint into the library, so unit tests that attach probes are among those that run one by
 # one.
-TEST_KERNEL_PHASES := test-e2e test-unit-kernel $(KERNEL_PHASES)
-TEST_COMPUTING_PHASES := test-unit-others $(COMPUTING_PHASES)
-CI_KERNEL_PHASES := test-e2e test-unit-asan-kernel test-unit-tsan-kernel $(KERNEL_PHASES)
-CI_COMPUTING_PHASES := lint test-unit-asan-others test-unit-tsan-others test-unit-unsanitized $(COMPUTING_PHASES)
+TEST_PHASES := test-e2e test-unit-kernel $(KERNEL_PHASES) -- computing-builds $(ALLOCATOR_PHASES) $(COMPUTING_PHASES) -- \
+  test-unit-others
+CI_PHASES := test-e2e test-unit-asan-kernel test-unit-tsan-kernel $(KERNEL_PHASES) -- \
+  lint test-unit-asan-others test-unit-tsan-others test-unit-unsanitized $(COMPUTING_PHASES) -- $(ALLOCATOR_PHASES)
 
 .PHONY: kernel-builds computing-builds ci-builds
 kernel-builds: $(KERNEL_PROGRAMS)
@@ -131,12 +132,12 @@ ci-builds: $(KERNEL_PROGRAMS) $(COMPUTING_PROGRAMS) $(SANITIZED_PROGRAMS)
 .PHONY: test
 test: ## install what is missing, build, run the tests that a change must pass (root)
 	+$(Q)DEPS=test tests/phases $(BUILD)/phases/build deps all kernel-builds
-	+$(Q)tests/phases $(BUILD)/phases/test $(TEST_KERNEL_PHASES) -- computing-builds $(TEST_COMPUTING_PHASES)
+	+$(Q)tests/phases $(BUILD)/phases/test $(TEST_PHASES)
 
 .PHONY: ci
 ci: ## decide whether a change lands: `make test` with sanitizers in the unit tests, lint (root)
 	+$(Q)DEPS="test lint" tests/phases $(BUILD)/phases/build deps all ci-builds
-	+$(Q)tests/phases $(BUILD)/phases/test $(CI_KERNEL_PHASES) -- $(CI_COMPUTING_PHASES)
+	+$(Q)tests/phases $(BUILD)/phases/test $(CI_PHASES)
 
 # About an hour and a half on two cores: a processor is emulated by one thread, so both kernels run at once.
 KERNELS := 6.1 6.12

@@ -15,7 +15,7 @@ LOAD ?= 4
 .PHONY: test-repeat
 test-repeat: all kernel-builds computing-builds ## run tests N=100 times, quiet and beside LOAD=4 busy processes (root); TESTS
 	$(Q)tests/repeat --runs $(N) --load $(LOAD) \
-	  $(or $(TESTS),'phases:$(TEST_KERNEL_PHASES) -- $(TEST_COMPUTING_PHASES)')
+	  $(or $(TESTS),'phases:$(filter-out computing-builds,$(TEST_PHASES))')
 
 # FAULTS: lists, files or folders whose faults are tried; all if it is empty.
 FAULTS ?=
