@@ -36,7 +36,7 @@ ALLOCATOR_EXCLUDED_tsan := :ResidentDeathTest.*:OutOfMemory.*:ThreadExit.LateAll
 # A fixed seed for sampling, so that all runs are alike.
 ALLOCATOR_ENVIRONMENT := HEAPTAP_CONF=prof_seed:1
 # For all tests together: main.cc names a hanging test long before.
-# Ends what hangs. The tests have the lowest priority beside others, and may get little time.
+# Ends what hangs. The tests have a low priority beside others, and may get little time.
 ALLOCATOR_RUN := timeout 1200
 
 COMMA := ,
