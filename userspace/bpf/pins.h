@@ -24,7 +24,8 @@ namespace heaptap::bpf {
 class Pins {
  public:
   // Makes and locks the folder. If it is below /sys/fs/bpf and no BPF file system is mounted there, mounts one.
-  // Waits half a second for the lock. FailedPrecondition: another collector uses the folder; it does not belong to root alone; no BPF file system.
+  // Waits half a second for the lock. FailedPrecondition: another collector uses the folder; it does not belong to root
+  // alone; no BPF file system.
   static absl::StatusOr<Pins> Open(const std::string& base, absl::string_view layout);
 
   // PID of the collector that uses the folder; 0: none, or unknown.
