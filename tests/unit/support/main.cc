@@ -19,7 +19,8 @@
 
 namespace {
 
-// Wall time, because a deadlock uses no other. Beside tests that have priority, a test may get a hundredth of a processor.
+// Wall time, because a deadlock uses no other. Beside tests that have priority, a test may get a hundredth of a
+// processor.
 constexpr unsigned kDefaultSeconds = 600;
 constexpr int kBadUsage = 2;
 
