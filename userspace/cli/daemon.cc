@@ -345,7 +345,7 @@ class Rereading {
       absl::MutexLock lock(&result->mutex);
       result->options = std::move(options);
     });
-    if (thread.ok()) return thread->detach();  // nobody waits for the thread at the end
+    if (thread.ok()) return thread->detach();  // the program may end before the thread does
     absl::MutexLock lock(&result_->mutex);
     result_->options = thread.status();
   }
