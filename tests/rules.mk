@@ -67,7 +67,7 @@ $(BUILD)/tests/unit/unit_tests: $(UNIT_OBJECTS) $(HARNESS_OBJECTS) $(BUILD)/libc
 	$(say) LINK $@
 	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES) -lgtest -lgmock -lpthread
 
-$(BUILD)/tests/unit/worker_symbolizer_test.o: private UNIT_FLAGS += -DHEAPTAP_COLLECTOR=\"$(abspath $(BUILD))/heaptap\"
+$(addprefix $(BUILD)/tests/unit/,unwind_file_table_test.o worker_symbolizer_test.o): private UNIT_FLAGS += -DHEAPTAP_COLLECTOR=\"$(abspath $(BUILD))/heaptap\"
 
 # It walks its own stack, through GCC's code.
 $(BUILD)/tests/unit/unwind_step_test.o: tests/unit/unwind_step_test.cc

@@ -64,6 +64,21 @@ endef
 $(eval $(call SANITIZED_RULES,ASAN))
 $(eval $(call SANITIZED_RULES,TSAN))
 
+# Unit tests with ThreadSanitizer, whose objects are not those of the plain program.
+TSAN_PRECOMPILED := $(TSAN)/tests/unit/support/precompiled.h.pch
+
+$(TSAN_PRECOMPILED): tests/unit/support/precompiled.h
+	$(say) PCH $@
+	@mkdir -p $(@D)
+	$(Q)$(CLANG)++ $(SANITIZED_FLAGS) -O0 $(TSAN_FLAGS) $(PACKAGE_FLAGS) -fpch-instantiate-templates $(DEPENDENCIES) \
+	  -x c++-header $< -o $@
+
+$(TSAN)/tests/unit/%.o: tests/unit/%.cc $(TSAN_PRECOMPILED)
+	$(say) CLANGCXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CLANG)++ $(SANITIZED_FLAGS) -O0 $(TSAN_FLAGS) $(PACKAGE_FLAGS) -include-pch $(TSAN_PRECOMPILED) $(DEPENDENCIES) \
+	  -c $< -o $@
+
 $(ASAN)/libcollector.a: $(ASAN_OBJECTS)
 	$(say) AR $@
 	$(Q)rm -f $@ && ar crs $@ $^

@@ -28,10 +28,10 @@ ALLOCATOR_SOURCES_tsan := $(shell grep -lE 'std::thread|int main' $(ALLOCATOR_TE
 #   LateAllocations, LateThreads: ThreadSanitizer forgets a thread in the last round of destructors.
 #   Fork, Orphans, CheckDeathTest, CheckWhenDeathTest: ThreadSanitizer allows no threads in the child of a fork, and none
 #     of the other threads' locks.
-# The others allocate and fill for a minute there, on one thread.
+# The others allocate and fill for two minutes there, on one thread.
 ALLOCATOR_EXCLUDED_plain :=
 ALLOCATOR_EXCLUDED_asan := :ResidentDeathTest.*:OutOfMemory.*
-ALLOCATOR_EXCLUDED_tsan := :ResidentDeathTest.*:OutOfMemory.*:ThreadExit.LateAllocations:ThreadCounters.LateThreadsCountToo:Fork.*:ThreadCounters.OrphansOfAForkBeginAtNothing:*CheckDeathTest.*:CheckWhenDeathTest.*:Fill.NewMemoryIs*:Fill.DoesNotChangeTheSamplingLaw:Reallocate.KeepsContentsThroughAllKinds
+ALLOCATOR_EXCLUDED_tsan := :ResidentDeathTest.*:OutOfMemory.*:ThreadExit.LateAllocations:ThreadCounters.LateThreadsCountToo:Fork.*:ThreadCounters.OrphansOfAForkBeginAtNothing:*CheckDeathTest.*:CheckWhenDeathTest.*:Fill.NewMemoryIs*:Fill.DoesNotChangeTheSamplingLaw:Reallocate.KeepsContentsThroughAllKinds:HugeCache.*AtOnce:HugeCache.ZeroedBlocksReadAsZero:Allocate.BlocksDoNotOverlap:*SparseSlab.ReturnsFreePages*:*SparseSlab.AFullSlab*:*SparseSlab.TheCounters*
 
 # A fixed seed for sampling, so that all runs are alike.
 ALLOCATOR_ENVIRONMENT := HEAPTAP_CONF=prof_seed:1

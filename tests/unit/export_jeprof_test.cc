@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests what the real jeprof shows of heap_v2 files. The profiled program is this test.
-#include <limits.h>
+// Tests what the real jeprof shows of heap_v2 files. The profiled program is a small one, because jeprof reads all
+// symbols of a program each time.
+#include <elf.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -16,13 +18,11 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/reader.h"
+#include "tests/unit/symbolize_program.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/elf/file.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/export/heap_v2.h"
-#include "userspace/process/maps.h"
-
-// Two functions of the profiled program. They are never called; their addresses are in the profile.
-extern "C" __attribute__((noinline, used)) int jeprof_test_make_buffer(int x) { return x * 3 + 1; }
-extern "C" __attribute__((noinline, used)) int jeprof_test_serve(int x) { return jeprof_test_make_buffer(x) - 7; }
 
 namespace heaptap::exporter {
 namespace {
@@ -36,8 +36,13 @@ using ::testing::Not;
 
 constexpr uint64_t kPeriod = 524288;
 
-// A plausible return address of a call at the start of `function`.
-uint64_t ReturnInto(int (*function)(int)) { return reinterpret_cast<uint64_t>(function) + 1; }
+constexpr char kProgram[] = R"(
+int jeprof_test_make_buffer(int x) { return x * 3 + 1; }
+int jeprof_test_serve(int x) { return jeprof_test_make_buffer(x) - 7; }
+int main(int count, char** words) { return jeprof_test_serve(count); }
+)";
+// Where the program, which can be anywhere, was.
+constexpr uint64_t kBase = 0x555555554000;
 
 // `samples` samples of `size` bytes each.
 Estimate Sampled(uint64_t samples, double size) {
@@ -50,23 +55,42 @@ class JeprofTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(access("/usr/bin/jeprof", X_OK), 0) << "jeprof comes with libjemalloc-dev: run scripts/bootstrap";
-    char program[PATH_MAX] = {};
-    ASSERT_GT(readlink("/proc/self/exe", program, sizeof(program) - 1), 0);
-    program_ = program;
+    program_ = reader_.Path("program");
+    reader_.Write("program.c", kProgram);
+    symbolize::Shell("gcc -g -O0 -fPIE -pie -o " + program_ + " " + program_ + ".c");
 
     profile_.pid = getpid();
     profile_.period = kPeriod;
-    auto mappings = process::ReadExecutableMappings(getpid());
-    ASSERT_TRUE(mappings.ok()) << mappings.status();
-    profile_.mappings = *mappings;
+    base::FileDescriptor descriptor(open(program_.c_str(), O_RDONLY | O_CLOEXEC));
+    const absl::StatusOr<elf::File> file = elf::File::Open(descriptor.get());
+    ASSERT_TRUE(file.ok()) << file.status();
+    for (const elf::Segment& segment : file->segments()) {
+      if (segment.type != PT_LOAD || (segment.flags & PF_X) == 0) continue;
+      const uint64_t start = kBase + segment.address;
+      profile_.mappings.push_back({.start = start,
+                                   .end = start + segment.file_size,
+                                   .file_offset = segment.offset,
+                                   .inode = 1,
+                                   .path = program_});
+    }
+    const uint64_t make_buffer = ReturnInto("jeprof_test_make_buffer");
+    const uint64_t serve = ReturnInto("jeprof_test_serve");
     profile_.thread_names = {{41, "main"}, {42, "worker 1"}};
     profile_.contexts = {
-        {.frames = {ReturnInto(jeprof_test_make_buffer), ReturnInto(jeprof_test_serve)},
+        {.frames = {make_buffer, serve},
          .threads = {{.tid = 41, .live = Sampled(10, 4096), .allocated = Sampled(30, 4096)},
                      {.tid = 42, .live = Sampled(1, 64), .allocated = Sampled(2, 64)}}},
-        {.frames = {ReturnInto(jeprof_test_serve)},
-         .threads = {{.tid = 42, .live = Sampled(3, 1 << 20), .allocated = Sampled(3, 1 << 20)}}},
+        {.frames = {serve}, .threads = {{.tid = 42, .live = Sampled(3, 1 << 20), .allocated = Sampled(3, 1 << 20)}}},
     };
+  }
+
+  // A plausible return address of a call at the start of a function.
+  uint64_t ReturnInto(const std::string& function) const {
+    for (const symbolize::Symbol& symbol : symbolize::FunctionsOf(program_)) {
+      if (symbol.name == function) return kBase + symbol.start + 1;
+    }
+    ADD_FAILURE() << function;
+    return 0;
   }
 
   Output Jeprof(const std::string& options) const {
@@ -151,7 +175,7 @@ TEST_F(JeprofTest, AnEmptyProfileIsNoError) {
 }
 
 TEST_F(JeprofTest, SurvivesEverySizeAndPeriod) {
-  // The frames are in no file, so jeprof need not look through this large program for each run.
+  // The frames are in no file.
   profile_.mappings.clear();
   program_ = "/bin/true";
   for (uint64_t period : {uint64_t{1}, uint64_t{1} << 20, uint64_t{1} << 63}) {

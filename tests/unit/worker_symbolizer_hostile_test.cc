@@ -87,6 +87,8 @@ TEST(Hostile, BrokenDebugInformation) {
   ASSERT_GE(debug_sections.size(), 5u);
   std::mt19937 random(20261121);
   size_t changed = 0;
+  // One crew for all rounds; the start of a worker would take most of the time.
+  worker::Crews crews_of_symbolizer;
   for (int round = 0; round < 150; round++) {
     std::string bad = good;
     for (int patch = 0; patch < 20; patch++) {
@@ -94,7 +96,6 @@ TEST(Hostile, BrokenDebugInformation) {
       bad[offset + random() % size] = static_cast<char>(random() % 4 == 0 ? 0xff : random());
     }
     WriteFile(program.folder / "bad", bad);
-    worker::Crews crews_of_symbolizer;
     worker::Symbolizer symbolizer(crews_of_symbolizer,
                                   {.limits = {.time = absl::Seconds(2), .memory_bytes = 64 << 20}});
     for (const Frames& frames : Symbolize(symbolizer, program.folder / "bad", program.addresses)) {
