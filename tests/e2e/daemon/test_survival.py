@@ -28,9 +28,8 @@ def recorded_puppet(lab, daemon, kept):
 
 def assert_recorded(daemon, puppet, kept):
     """The process is recorded with this many live blocks."""
-    wait_until(lambda: daemon.processes().get(puppet.pid, {}).get("live_objects") == kept,
-               f"{puppet.pid} has {kept} blocks")
-    assert daemon.processes()[puppet.pid]["live_bytes"] == kept * KEPT_BYTES
+    entry = daemon.processes()[puppet.pid]
+    assert (entry["live_objects"], entry["live_bytes"]) == (kept, kept * KEPT_BYTES)
 
 
 def assert_as_it_was_found(lab, puppet):

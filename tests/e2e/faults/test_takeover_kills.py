@@ -28,13 +28,12 @@ PARTS = 4
 def puppet_with(lab, daemon, blocks):
     puppet = lab.preloaded_puppet(env=EXACT)
     puppet.ask(f"keep {blocks} 100")
-    wait_live(daemon, puppet, blocks)
+    assert_live(daemon, puppet, blocks)
     return puppet
 
 
-def wait_live(daemon, puppet, blocks):
-    wait_until(lambda: daemon.processes().get(puppet.pid, {}).get("live_objects") == blocks,
-               f"{puppet.pid} has {blocks} blocks")
+def assert_live(daemon, puppet, blocks):
+    assert daemon.processes()[puppet.pid]["live_objects"] == blocks
 
 
 def state_files(daemon):
@@ -67,12 +66,12 @@ def killed_in(lab, call, number, files=None):
 
         daemon.start()
         daemon.wait_said(r"^heaptap: took over a recording of \d+ process(es)?$")
-        wait_live(daemon, lives, 125)
+        assert_live(daemon, lives, 125)
         # Two if the second was killed between the dump and the end of the books.
         for dump in daemon.wait_dumps(1, pid=ends.pid, kind="f"):
             assert symbols.live(dump.read(), "keep_blocks") == (50, 50 * KEPT_BYTES)
         lives.ask("drop")
-        wait_live(daemon, lives, 0)
+        assert_live(daemon, lives, 0)
         lives.ask("keep 7 100")
         lives.ends()
         daemon.wait_ended(lives.pid)
