@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <sys/mman.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -10,6 +12,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/support/child.h"
+#include "tests/unit/support/folder.h"
+#include "userspace/base/file_descriptor.h"
 #include "userspace/daemon/checkup.h"
 
 namespace heaptap::daemon {
@@ -23,15 +27,31 @@ const Finding* Find(const std::vector<Finding>& findings, const std::string& sub
   return found == findings.end() ? nullptr : &*found;
 }
 
-// Has code of its program in two mappings.
-bool MapProgram() {
-  const int program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-  return mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, program, 0) != MAP_FAILED;
+// Has code of its program in two mappings, then opens the file that it is given.
+constexpr char kMapsItself[] = R"(
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int count, char** words) {
+  const int program = open("/proc/self/exe", O_RDONLY);
+  if (mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, program, 0) == MAP_FAILED || count != 2) return 1;
+  open(words[1], O_WRONLY);
+  for (;;) pause();
 }
+)";
 
+// The process is a small program: the sanitized tests' own unwind table takes seconds.
 TEST(Checkup, AProcessWithoutASampledAllocator) {
-  const Child child(MapProgram);
+  const TemporaryFolder folder;
+  const std::string program = folder / "program";
+  const std::string fifo = folder / "fifo";
+  WriteFile(program + ".c", kMapsItself);
+  ASSERT_EQ(system(absl::StrCat("gcc -o ", program, " ", program, ".c").c_str()), 0);
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const Child child([&] { return execl(program.c_str(), program.c_str(), fifo.c_str(), nullptr) == 0; });
   ASSERT_TRUE(child.is_ready());
+  const base::FileDescriptor opened(open(fifo.c_str(), O_RDONLY | O_CLOEXEC));  // when the program opens it too
+  ASSERT_GE(opened.get(), 0);
   const std::vector<Finding> findings = CheckProcess(child.pid());
   EXPECT_EQ(findings[0].subject, absl::StrCat("process ", child.pid()));
   EXPECT_TRUE(findings[0].status.ok());
@@ -44,7 +64,7 @@ TEST(Checkup, AProcessWithoutASampledAllocator) {
   ASSERT_NE(allocator, nullptr);
   EXPECT_TRUE(allocator->status.ok());
   EXPECT_THAT(allocator->detail, Not(::testing::IsEmpty()));
-  // Of this program and of its libraries, each once.
+  // Of the program and of its libraries, each once.
   const Finding* table = Find(findings, "unwind table");
   ASSERT_NE(table, nullptr);
   EXPECT_THAT(table->detail, ::testing::ContainsRegex(": [1-9][0-9]* rows, [0-9]+ KiB"));

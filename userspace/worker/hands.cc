@@ -50,7 +50,8 @@ absl::Status Hands::StartHands() {
   absl::StatusOr<std::unique_ptr<Crew>> started = Crew::StartHands();
   if (!started.ok()) return started.status();
   // An order about this process, which does not make them wait, shows that they have started.
-  const Answer answer = (*started)->Do({.job = Job::kCommandLine, .file = {.pid = getpid()}}, {.time = kStartTime});
+  const Answer answer =
+      (*started)->Do({.job = Job::kCommandLine, .file = {.pid = getpid()}}, {.time = std::max(kStartTime, patience_)});
   if (!(*started)->is_usable()) return absl::UnavailableError(answer.status.message());
   crew_ = *std::move(started);
   return absl::OkStatus();

@@ -44,7 +44,7 @@ class Hands {
  public:
   // Of a collector of all users. A thousand times what a job takes on a quiet machine.
   static constexpr absl::Duration kPatience = absl::Milliseconds(500);
-  // For the start of new hands, which a busy machine can delay, and no other process.
+  // For the start of new hands, which a busy machine can delay, and no other process. Who is more patient waits longer.
   static constexpr absl::Duration kStartTime = absl::Seconds(1);
   static constexpr absl::Duration kRest = absl::Seconds(20);
 
