@@ -51,7 +51,7 @@ lint-layers:
 
 lint-headers:
 	$(say) HEADERS "bpf"
-	$(Q)BPF_FLAGS="$(BPF_FLAGS)" tests/headers $(CLANG) $(CXX)
+	$(Q)BPF_FLAGS="$(BPF_FLAGS) -Werror" tests/headers $(CLANG) $(CXX)
 
 lint-stack: $(BUILD)/bpf/heaptap.bpf.o
 	$(say) STACK "eBPF programs"

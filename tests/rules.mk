@@ -136,8 +136,8 @@ test: ## install what is missing, build, run the tests that a change must pass (
 
 .PHONY: ci
 ci: ## decide whether a change lands: `make test` with sanitizers in the unit tests, lint (root)
-	+$(Q)DEPS="test lint" tests/phases $(BUILD)/phases/build deps all ci-builds
-	+$(Q)tests/phases $(BUILD)/phases/test $(CI_PHASES)
+	+$(Q)WERROR=-Werror DEPS="test lint" tests/phases $(BUILD)/phases/build deps all ci-builds
+	+$(Q)WERROR=-Werror tests/phases $(BUILD)/phases/test $(CI_PHASES)
 
 # About an hour and a half on two cores: a processor is emulated by one thread, so both kernels run at once.
 KERNELS := 6.1 6.12
