@@ -2,7 +2,10 @@
 //
 // The slow paths of libc's functions, and the functions that have no fast path.
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <atomic>
 
 #include "allocator/api/symbols.h"
 #include "allocator/core/size_class.h"

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "protozero/pbf_writer.hpp"
@@ -156,6 +157,19 @@ TEST(PprofReaderTest, WhatWeWrite) {
   EXPECT_EQ(read.contexts[0].threads[1].allocated.samples, 1u);
   EXPECT_THAT(Functions(content, 0), ElementsAre("inlined a.h:7", "f(int) a.cc:8", "0x5000"));
   EXPECT_EQ(content.symbols.at(0x8000)[1].linkage_name, "_Z1fi");
+}
+
+// Go writes build ids of another form, and old linkers wrote none.
+TEST(PprofReaderTest, BuildIdsThatAreNotHexadecimal) {
+  const auto build_id = [](const std::string& text) {
+    Profile profile = {.mappings = {{.start = 0x8000, .end = 0x9000, .path = "/bin/program", .build_id = "\xab\x01"}},
+                       .contexts = {{.frames = {0x8001}, .threads = {{7, {1, 8, 1, 8}, {1, 8, 1, 8}}}}}};
+    return MustRead(absl::StrReplaceAll(Unpacked(Pprof(profile, {})), {{"ab01", text}}))
+        .profile.mappings.at(0)
+        .build_id;
+  };
+  EXPECT_EQ(build_id("Ab01"), "\xab\x01");
+  for (const char* text : {"ab0g", "-b01", "0x01", "ab 1"}) EXPECT_EQ(build_id(text), "") << text;
 }
 
 TEST(PprofReaderTest, BlocksBySizeAndAge) {

@@ -25,10 +25,12 @@ MallocTraits TraitsOf(const std::string& path) {
 
 TEST(MallocTraits, LibrariesOfDebian) {
   const std::string folder = "/usr/lib/x86_64-linux-gnu/";
-  for (const auto& [name, kind] : {std::pair("libc.so.6", MallocKind::kGlibc),
-                                   {"libjemalloc.so.2", MallocKind::kJemalloc},
-                                   {"libtcmalloc_minimal.so.4", MallocKind::kTcmalloc},
-                                   {"libmimalloc.so.2.0", MallocKind::kMimalloc}}) {
+  for (const auto& [name, kind] :
+       {std::pair("libc.so.6", MallocKind::kGlibc),
+        {"libjemalloc.so.2", MallocKind::kJemalloc},
+        {"libtcmalloc_minimal.so.4", MallocKind::kTcmalloc},
+        {access((folder + "libmimalloc.so.3").c_str(), R_OK) == 0 ? "libmimalloc.so.3" : "libmimalloc.so.2",
+         MallocKind::kMimalloc}}) {
     const MallocTraits traits = TraitsOf(folder + name);
     EXPECT_EQ(traits.exports_malloc, 1) << name;
     EXPECT_EQ(traits.kind, kind) << name;

@@ -160,7 +160,10 @@ Option Command::AddFlag(const std::string& names, bool& value, const std::string
   return Option(app_->add_flag(names, value, help));
 }
 Option Command::AddFlag(const std::string& name, int value_without, int& value, const std::string& help) {
-  return Option(app_->add_flag(absl::StrCat(name, "{", value_without, "}"), value, help));
+  CLI::Option* option = app_->add_flag(absl::StrCat(name, "{", value_without, "}"), value, help);
+  // CLI11 counts flags with an integer: it adds their values, and sets, and since 2.4 checks, 0 for an absent one.
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)->force_callback(false)->default_str("");
+  return Option(option);
 }
 
 void Command::Footer(const std::string& text) { app_->footer(text); }
