@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import time
 
+import guests
 import harness
 import programs
 from table import print_table
@@ -14,7 +15,7 @@ BENCH = os.path.join(harness.BUILD, "tests", "bench")
 PEAK_RSS = os.path.join(BENCH, "peak_rss")
 # glibc is preloaded by name, too: redis-server is linked with jemalloc.
 PRELOADS = {"glibc": "libc.so.6", "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4",
-            "mimalloc": "libmimalloc.so.2.0", "heaptap": harness.LIBRARY}
+            "mimalloc": guests.MIMALLOC, "heaptap": harness.LIBRARY}
 RECORDED = "heaptap recording"
 
 

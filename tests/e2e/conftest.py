@@ -51,7 +51,7 @@ pytest.register_assert_rewrite("allocators", "attacks", "books", "daemon", "dump
 import allocators  # noqa: E402
 import harness  # noqa: E402
 import machine  # noqa: E402
-from daemon import Daemon  # noqa: E402
+from daemons import Daemon  # noqa: E402
 from lab import Lab  # noqa: E402
 from memory_cgroup import MemoryCgroup  # noqa: E402
 
@@ -257,6 +257,8 @@ def heaptap(lab):
 
 def pytest_report_teststatus(report):
     """Prints one line for each test, with its seconds and the reason of a failure, instead of pytest's letter."""
+    if report.when == "collect":
+        return None
     if report.when == "setup":
         _setup_seconds[report.nodeid] = report.duration
     if report.when == "setup" and report.passed or report.when == "teardown" and not report.failed:

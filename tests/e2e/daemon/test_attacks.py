@@ -19,7 +19,7 @@ import pytest
 
 import hostile_elf
 from attacks import INNOCENT, INNOCENT_ID, Mount, Service, demand, start_hostile
-from daemon import NOBODY_ID
+from daemons import NOBODY_ID
 from harness import LONG, wait_until
 from security import being
 

@@ -12,7 +12,7 @@ import pytest
 
 import books
 import symbols
-from daemon import EXACT
+from daemons import EXACT
 from harness import LIBRARY, LONG, TIME_SCALE, target, wait_until
 from heap_v2 import Dump
 

@@ -14,7 +14,7 @@ import subprocess
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from daemon import EXACT
+from daemons import EXACT
 from harness import HEAPTAP, PATIENCE_SECONDS, environment, target, wait_until
 from heap_v2 import Dump
 from symbols import kept, live

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from daemon import EXACT
+from daemons import EXACT
 from harness import LIBRARY, Session, target, wait_until
 
 DAEMON = ["--exact"]

@@ -11,7 +11,7 @@ import signal
 
 import pytest
 
-from daemon import EXACT
+from daemons import EXACT
 from harness import target, wait_until
 from heap_v2 import Dump
 from symbols import kept, stacks_through

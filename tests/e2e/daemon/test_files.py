@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from daemon import Daemon
+from daemons import Daemon
 from harness import wait_until
 from lab import assert_one_clear_line
 from security import keeping_puppet

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 
-from daemon import EXACT
+from daemons import EXACT
 from guests import UNNOTICED_BLOCKS, puppet
 from harness import wait_until
 from heap_v2 import Dump

@@ -12,7 +12,7 @@ import signal
 
 import pytest
 
-from daemon import NOBODY, NOBODY_ID
+from daemons import NOBODY, NOBODY_ID
 from harness import DumpName, target, wait_until
 from security import assert_prompt, assert_serves, keeping_puppet, start_hostile, start_talking
 

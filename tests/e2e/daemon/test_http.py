@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from allocators import JEMALLOC
-from daemon import UnixConnection
+from daemons import UnixConnection
 from harness import GO_PPROF, PATIENCE_SECONDS, target
 from heap_v2 import Dump
 from libmtev import Answer, Endpoints

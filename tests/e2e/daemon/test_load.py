@@ -12,7 +12,7 @@ import pytest
 
 import books
 import symbols
-from daemon import EXACT
+from daemons import EXACT
 from harness import LONG, target, wait_until
 
 # The collector needs a processor of its own.

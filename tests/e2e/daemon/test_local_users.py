@@ -16,7 +16,7 @@ import subprocess
 
 import pytest
 
-from daemon import NOBODY, NOBODY_ID
+from daemons import NOBODY, NOBODY_ID
 from harness import PATIENCE_SECONDS, target, wait_until
 from security import being, keeping_puppet, start_talking
 

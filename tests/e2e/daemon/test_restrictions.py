@@ -12,7 +12,7 @@ import shutil
 import pytest
 
 import control
-from daemon import EXACT, Daemon
+from daemons import EXACT, Daemon
 from harness import LIBRARY, PLACE, wait_until
 from lab import assert_one_clear_line
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from daemon import EXACT
+from daemons import EXACT
 from harness import wait_until
 
 DAEMON = ["--exact"]

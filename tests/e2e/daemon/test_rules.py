@@ -4,7 +4,7 @@
 The allocator notices a new rate at its next slow path; allocations after that are exact. Error bounds: none.
 """
 
-from daemon import EXACT, NOBODY, NOBODY_ID
+from daemons import EXACT, NOBODY, NOBODY_ID
 from harness import wait_until
 from symbols import kept
 

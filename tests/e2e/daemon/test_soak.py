@@ -20,7 +20,7 @@ import pytest
 
 import symbols
 from attacks import descendants, resident_mib
-from daemon import EXACT
+from daemons import EXACT
 from descriptors import descriptors
 from harness import LONG, TIME_SCALE, wait_until
 from heap_v2 import Dump

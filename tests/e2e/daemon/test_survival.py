@@ -10,7 +10,7 @@ import pytest
 
 import control
 import symbols
-from daemon import EXACT, Daemon
+from daemons import EXACT, Daemon
 from descriptors import descriptors
 from harness import HEAPTAP, LIBRARY, PATIENCE_SECONDS, wait_until
 from lab import assert_one_clear_line

@@ -9,7 +9,7 @@ import os
 import signal
 import time
 
-from daemon import EXACT
+from daemons import EXACT
 from harness import wait_until
 from symbols import kept
 

@@ -14,7 +14,7 @@ import sqlite3
 import pytest
 
 import inject
-from daemon import Daemon
+from daemons import Daemon
 from harness import PATIENCE_SECONDS, wait_until
 from history import SIZE, database, document
 from security import keeping_puppet

@@ -15,7 +15,7 @@ import pytest
 import books
 import control
 import inject
-from daemon import EXACT, Daemon
+from daemons import EXACT, Daemon
 from harness import HEAPTAP, LIBRARY, PATIENCE_SECONDS, Session, environment, find_dumps, wait_until
 from heap_v2 import Dump
 from lab import READY_BLOCKS

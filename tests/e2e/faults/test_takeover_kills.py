@@ -13,7 +13,7 @@ import pytest
 
 import inject
 import symbols
-from daemon import EXACT, Daemon
+from daemons import EXACT, Daemon
 from harness import wait_until
 
 KEPT_BYTES = 112  # the usable size of a block of 100 bytes

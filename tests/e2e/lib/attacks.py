@@ -16,7 +16,7 @@ import subprocess
 import threading
 import time
 
-from daemon import NOBODY
+from daemons import NOBODY
 from harness import BUILD, HEAPTAP, PATIENCE_SECONDS, TIME_SCALE, environment, target, wait_until
 from heap_v2 import Dump
 from unit import limit_self, memory_max, setting, with_its_capabilities

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """libheaptap-guest.so over the allocators of Debian, its hosts."""
 
+import glob
 import os
 import shutil
 
 from harness import GUEST, HEAPTAP, target
 
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+# Debian 12 has version 2.0, Debian 13 version 3. The longest name is the file, the others are links.
+MIMALLOC = max(glob.glob(f"{LIBRARIES}/libmimalloc.so.[0-9]*"), key=len, default="")
 
 # What to preload behind the guest; nothing for glibc.
 HOSTS = {"glibc": "", "jemalloc": f"{LIBRARIES}/libjemalloc.so.2", "tcmalloc": f"{LIBRARIES}/libtcmalloc_minimal.so.4",
-         "mimalloc": f"{LIBRARIES}/libmimalloc.so.2.0"}
+         "mimalloc": MIMALLOC}
 
 
 # Blocks of 100 bytes that a thread may allocate before it notices that it is recorded: it looks after 256 KiB, where a

@@ -9,7 +9,7 @@ import os
 import re
 import time
 
-from daemon import EXACT
+from daemons import EXACT
 from harness import TIME_SCALE, target
 
 # Less than the five seconds that a daemon waits for the rest of a request (userspace/http/limits.h), so that a

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from daemon import NOBODY
+from daemons import NOBODY
 from guests import HOSTS, preload
 from harness import GUEST, HEAPTAP, LIBRARY, PATIENCE_SECONDS, target, wait_until
 

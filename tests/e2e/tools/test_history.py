@@ -11,7 +11,7 @@ import shutil
 
 import pytest
 
-from daemon import NOBODY
+from daemons import NOBODY
 from harness import target, wait_until
 from history import SIZE, document, functions, moment, start, wait_known, wait_live, when
 from lab import assert_one_clear_line

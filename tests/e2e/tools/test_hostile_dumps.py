@@ -11,7 +11,7 @@ import signal
 import pytest
 
 from attacks import descendants, resident_mib
-from daemon import NOBODY
+from daemons import NOBODY
 from harness import target, wait_until
 from lab import assert_one_clear_line
 from pprof_bytes import named_place
