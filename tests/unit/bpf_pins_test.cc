@@ -119,8 +119,35 @@ TEST_F(PinsTest, OneCollectorAtATime) {
   EXPECT_TRUE(Open("layout1").ok());
 }
 
+TEST_F(PinsTest, FoldersWithoutPinsEndWithTheLock) {
+  NEED_BPF(Open("layout1").status());
+  EXPECT_FALSE(std::filesystem::exists(base_));
+  {
+    absl::StatusOr<Pins> pins = Open("layout1");
+    ASSERT_TRUE(pins.ok()) << pins.status();
+    ASSERT_TRUE(pins->Pin(MakeMap(3).get(), "map").ok());
+  }
+  { ASSERT_TRUE(Open("layout2").ok()); }
+  absl::StatusOr<Pins> pins = Open("layout1");
+  ASSERT_TRUE(pins.ok()) << pins.status();
+  EXPECT_TRUE(pins->Has("map"));
+  EXPECT_THAT(pins->OtherLayouts(), IsEmpty());
+  // Who does not get the lock leaves them alone.
+  pins->Remove("map");
+  EXPECT_FALSE(Open("layout1").ok());
+  EXPECT_TRUE(std::filesystem::exists(pins->folder()));
+}
+
+// No second folder can be made in it.
+TEST_F(PinsTest, AFolderThatCannotBeCompletedIsRemoved) {
+  NEED_BPF(Open("layout1").status());
+  EXPECT_FALSE(Open("no/layout").ok());
+  EXPECT_FALSE(std::filesystem::exists(base_));
+}
+
 TEST_F(PinsTest, AnothersFolderIsRefused) {
   NEED_BPF(Open("layout1").status());
+  ASSERT_EQ(mkdir(base_.c_str(), 0700), 0);
   ASSERT_EQ(chown(base_.c_str(), 65534, 65534), 0);
   const absl::Status owner = Open("layout1").status();
   EXPECT_EQ(owner.code(), absl::StatusCode::kFailedPrecondition);

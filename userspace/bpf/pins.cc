@@ -19,6 +19,7 @@
 #include <fstream>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "userspace/base/clock.h"
@@ -61,6 +62,38 @@ absl::Status Unusable(absl::string_view base, absl::string_view why) {
   return absl::FailedPreconditionError(absl::StrCat("cannot keep the recording in ", base, ": ", why));
 }
 
+// Makes and locks the folder.
+absl::StatusOr<base::FileDescriptor> Lock(const std::string& base) {
+  const base::Instant end = base::Now() + kLockPatience;
+  for (;;) {
+    const bool is_new = mkdir(base.c_str(), 0700) == 0;
+    if (!is_new && errno != EEXIST) return Unusable(base, strerror(errno));
+    // Without the lock nobody else would remove it.
+    absl::Cleanup remove_new = [&] {
+      if (is_new) rmdir(base.c_str());
+    };
+    base::FileDescriptor lock(open(base.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    struct stat status;
+    if (!lock.valid() || fstat(lock.get(), &status) != 0) return Unusable(base, strerror(errno));
+    // In another parent folder, any user may be allowed to make folders.
+    if (status.st_uid != 0 || (status.st_mode & 0077) != 0) {
+      return Unusable(base, "it does not belong to root alone; remove it, or choose another folder with --pin-dir");
+    }
+    while (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR) return Unusable(base, absl::StrCat("flock: ", strerror(errno)));
+      if (base::Now() > end) {
+        return Unusable(base, "another collector uses it; end that one first, or choose another folder with --pin-dir");
+      }
+      base::PollUntil({}, base::Now() + kLockPause);
+    }
+    std::move(remove_new).Cancel();
+    struct stat current;
+    if (stat(base.c_str(), &current) == 0 && current.st_ino == status.st_ino) return lock;
+    // Who had the lock before has removed the folder.
+    if (base::Now() > end) return Unusable(base, "other collectors remove it again and again");
+  }
+}
+
 }  // namespace
 
 Pins::Pins(std::string base, std::string layout)
@@ -77,25 +110,16 @@ absl::StatusOr<Pins> Pins::Open(const std::string& base, absl::string_view layou
       return Unusable(base, absl::StrCat("no BPF file system can be mounted on ", parent, ": ", strerror(errno)));
     }
   }
-  if (mkdir(base.c_str(), 0700) != 0 && errno != EEXIST) return Unusable(base, strerror(errno));
+  absl::StatusOr<base::FileDescriptor> lock = Lock(base);
+  if (!lock.ok()) return lock.status();
   Pins pins(base, std::string(layout));
-  pins.lock_.Reset(open(base.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat status;
-  if (!pins.lock_.valid() || fstat(pins.lock_.get(), &status) != 0) return Unusable(base, strerror(errno));
-  // In another parent folder, any user may be allowed to make folders.
-  if (status.st_uid != 0 || (status.st_mode & 0077) != 0) {
-    return Unusable(base, "it does not belong to root alone; remove it, or choose another folder with --pin-dir");
-  }
-  const base::Instant end = base::Now() + kLockPatience;
-  while (flock(pins.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return Unusable(base, absl::StrCat("flock: ", strerror(errno)));
-    if (base::Now() > end) {
-      return Unusable(base, "another collector uses it; end that one first, or choose another folder with --pin-dir");
-    }
-    base::PollUntil({}, base::Now() + kLockPause);
-  }
+  pins.lock_ = *std::move(lock);
   if (mkdir(pins.folder_.c_str(), 0700) != 0 && errno != EEXIST) return Unusable(base, strerror(errno));
   return pins;
+}
+
+Pins::~Pins() {
+  if (lock_.valid()) RemoveFolders();
 }
 
 pid_t Pins::Holder(const std::string& base) {
@@ -139,8 +163,12 @@ std::vector<std::string> Pins::Names() const { return List(folder_); }
 
 void Pins::RemoveAll() const {
   for (const std::string& name : Names()) Remove(name);
-  rmdir(folder_.c_str());
-  rmdir(base_.c_str());  // fails if another layout has pins
+  RemoveFolders();
+}
+
+void Pins::RemoveFolders() const {
+  rmdir(folder_.c_str());  // fails if something is pinned
+  rmdir(base_.c_str());    // fails if another layout has pins
 }
 
 std::vector<std::string> Pins::OtherLayouts() const {

@@ -27,6 +27,10 @@ class Pins {
   // Waits half a second for the lock. FailedPrecondition: another collector uses the folder; it does not belong to root
   // alone; no BPF file system.
   static absl::StatusOr<Pins> Open(const std::string& base, absl::string_view layout);
+  // Who has the lock removes the folders if nothing is pinned, so that a failed start leaves none.
+  ~Pins();
+  Pins(Pins&&) = default;
+  Pins& operator=(Pins&&) = default;
 
   // PID of the collector that uses the folder; 0: none, or unknown.
   static pid_t Holder(const std::string& base);
@@ -50,6 +54,7 @@ class Pins {
 
  private:
   Pins(std::string base, std::string layout);
+  void RemoveFolders() const;
   std::string base_;
   std::string layout_;
   std::string folder_;

@@ -40,10 +40,10 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& answer) {
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const recording::RecorderOptions& recording,
                                                       const http::ServerOptions& http, const HistoryOptions& history) {
-  absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(recording);
-  if (!recorder.ok()) return recorder.status();
   base::FileDescriptor asked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!asked.valid()) return absl::UnavailableError(absl::StrCat("eventfd: ", strerror(errno)));
+  absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(recording);
+  if (!recorder.ok()) return recorder.status();
   std::unique_ptr<Daemon> daemon(new Daemon(*std::move(recorder), std::move(asked)));
   if (!history.path.empty()) daemon->historian_ = std::make_unique<Historian>(*daemon, daemon->crews_, history);
   api::HistoryPlace* place = daemon->historian_ == nullptr ? nullptr : &daemon->historian_->place();

@@ -220,7 +220,9 @@ ATTACH = (("signalfd4", 1, "EMFILE"), ("bpf", 40, "ENOMEM"), ("bpf", 2, "EPERM")
           ("clone3", 1, "EAGAIN"), ("clone3", 3, "EAGAIN"), ("socketpair", 1, "EMFILE"), ("sendmsg", 3, "ENOBUFS"),
           ("pidfd_open", 2, "EMFILE"), ("linkat", 1, "ENOSPC"))
 DAEMON = (("bpf", 60, "ENOMEM"), ("epoll_create1", 1, "EMFILE"), ("eventfd2", 1, "EMFILE"), ("bind", 1, "EACCES"),
-          ("fdatasync", 1, "EIO"), ("poll", 1, "ENOMEM"), ("getdents64", 10, "ENOMEM"))
+          ("fdatasync", 1, "EIO"), ("poll", 1, "ENOMEM"), ("getdents64", 10, "ENOMEM"),
+          # The lock of the pins, and their inner folder.
+          ("flock", 1, "ENOLCK"), ("mkdir", 4, "ENOSPC"))
 
 
 @pytest.mark.parametrize("call, number, error", ATTACH)
