@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The recorder with simulated books.
+#include <limits.h>
+
 #include <set>
 #include <string>
 #include <utility>
@@ -15,9 +17,12 @@
 namespace heaptap::recording {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 // Some times what any test needs until a process is forgotten.
@@ -119,6 +124,29 @@ TEST_F(RecorderTest, AMappingAfterTheExitBelongsToTheNextProcess) {
   kernel_.mappings = {Mapping(kParent, kernel_.events[0].time + 1)};
   recorder_->Pump();
   EXPECT_THAT(Dumps(kParent), ElementsAre(Text(1, kBytes)));
+}
+
+TEST_F(RecorderTest, BooksThatCannotBeReadAreReadAgainOrFail) {
+  const auto finish = [&](int readings_to_fail) {
+    RecorderOptions options = Children();
+    options.show_books = true;
+    Start(options);
+    EXPECT_TRUE(recorder_->RecordChild(kParent).ok());
+    kernel_.Sample(kernel_.next_collector_id - 2, kBytes);
+    recorder_->Pump();
+    kernel_.readings_to_fail = readings_to_fail;
+    ::testing::internal::GetCapturedStderr();
+    ::testing::internal::CaptureStderr();
+    recorder_->Finish();
+    std::string said = ::testing::internal::GetCapturedStderr();
+    ::testing::internal::CaptureStderr();
+    return said;
+  };
+  EXPECT_THAT(finish(1), HasSubstr("{\"books\""));
+  EXPECT_FALSE(recorder_->failed());
+  EXPECT_THAT(finish(INT_MAX),
+              AllOf(Not(HasSubstr("{\"books\"")), HasSubstr("reading map tallies: Cannot allocate memory")));
+  EXPECT_TRUE(recorder_->failed());
 }
 
 TEST_F(RecorderTest, ALostExitIsFound) {

@@ -70,9 +70,7 @@ absl::Status KernelEntries::VisitLive(uint64_t process_id, absl::FunctionRef<voi
 absl::StatusOr<heaptap_stack> KernelEntries::ReadStack(uint64_t stack_id) const {
   heaptap_stack stack;
   if (stack_id == HEAPTAP_NO_STACK) return absl::NotFoundError("sample without a stack");
-  if (const int error =
-          bpf_map__lookup_elem(skeleton_->maps.stacks, &stack_id, sizeof(stack_id), &stack, sizeof(stack), 0);
-      error != 0) {
+  if (const int error = LookUp(skeleton_->maps.stacks, stack_id, stack); error != 0) {
     return KernelError(error, "reading a stack");
   }
   stack.count = std::min<uint32_t>(stack.count, HEAPTAP_MAX_FRAMES);
@@ -82,8 +80,7 @@ absl::StatusOr<heaptap_stack> KernelEntries::ReadStack(uint64_t stack_id) const 
 absl::StatusOr<ThreadName> KernelEntries::ReadThreadName(uint64_t process_id, uint32_t tid) const {
   const heaptap_thread_key key = {process_id, tid, 0};
   heaptap_thread_name value;
-  if (const int error = bpf_map__lookup_elem(skeleton_->maps.names, &key, sizeof(key), &value, sizeof(value), 0);
-      error != 0) {
+  if (const int error = LookUp(skeleton_->maps.names, key, value); error != 0) {
     return error == -ENOENT ? absl::NotFoundError("the thread has no name in the books")
                             : KernelError(error, "reading the name of a thread");
   }
@@ -106,7 +103,7 @@ Losses KernelEntries::ReadLosses(uint64_t process_id) const {
   Losses losses = {};
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < HEAPTAP_LOSS_REASONS; reason++) {
     const heaptap_loss_key key = {process_id, reason, 0};
-    bpf_map__lookup_elem(skeleton_->maps.losses, &key, sizeof(key), &losses[reason], sizeof(losses[reason]), 0);
+    LookUp(skeleton_->maps.losses, key, losses[reason]);
   }
   return losses;
 }

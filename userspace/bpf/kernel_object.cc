@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "bpf/heaptap.skel.h"
 #include "userspace/bpf/kernel_error.h"
+#include "userspace/bpf/map_access.h"
 #include "userspace/bpf/probes.h"
 
 namespace heaptap::bpf {
@@ -255,7 +256,7 @@ void KernelObject::SetCounter(uint32_t which, uint64_t value) {
 
 uint64_t KernelObject::ReadCounter(uint32_t which) const {
   uint64_t value = 0;
-  bpf_map__lookup_elem(object_->maps.counters, &which, sizeof(which), &value, sizeof(value), 0);
+  LookUp(object_->maps.counters, which, value);
   return value;
 }
 

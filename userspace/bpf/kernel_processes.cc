@@ -100,17 +100,15 @@ void KernelProcesses::TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<cons
 absl::StatusOr<heaptap_process> KernelProcesses::Read(pid_t tgid) const {
   const uint32_t key = tgid;
   heaptap_process process;
-  if (bpf_map__lookup_elem(object_->maps.processes, &key, sizeof(key), &process, sizeof(process), 0) != 0) {
-    return absl::NotFoundError(absl::StrCat("process ", tgid, " is not recorded"));
-  }
+  const int error = LookUp(object_->maps.processes, key, process);
+  if (error == -ENOENT) return absl::NotFoundError(absl::StrCat("process ", tgid, " is not recorded"));
+  if (error != 0) return KernelError(error, absl::StrCat("reading the books of process ", tgid));
   return process;
 }
 
 bool KernelProcesses::IsCurrent(pid_t tgid, uint64_t process_id) const {
-  const uint32_t key = tgid;
-  heaptap_process process;
-  return bpf_map__lookup_elem(object_->maps.processes, &key, sizeof(key), &process, sizeof(process), 0) == 0 &&
-         process.identity.id == process_id;
+  const absl::StatusOr<heaptap_process> process = Read(tgid);
+  return process.ok() && process->identity.id == process_id;
 }
 
 void KernelProcesses::Untrack(pid_t tgid) {
@@ -142,8 +140,7 @@ absl::StatusOr<std::map<uint64_t, EndedBooks>> KernelProcesses::ReadUnnoticed() 
 
 bool KernelProcesses::IsUnnoticed(uint64_t process_id) const {
   heaptap_process process;
-  return bpf_map__lookup_elem(object_->maps.unnoticed, &process_id, sizeof(process_id), &process, sizeof(process), 0) ==
-         0;
+  return LookUp(object_->maps.unnoticed, process_id, process) == 0;
 }
 
 }  // namespace heaptap::bpf

@@ -19,6 +19,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/threads.h"
 #include "userspace/bpf/kernel_error.h"
+#include "userspace/bpf/map_access.h"
 
 namespace heaptap::bpf {
 namespace {
@@ -186,7 +187,7 @@ void KernelUnwindMaps::RemoveFile(const heaptap_file_key& key) {
 
 std::optional<heaptap_file> KernelUnwindMaps::ReadFile(const heaptap_file_key& key) const {
   heaptap_file file;
-  if (bpf_map__lookup_elem(object_->maps.files, &key, sizeof(key), &file, sizeof(file), 0) != 0) return std::nullopt;
+  if (LookUp(object_->maps.files, key, file) != 0) return std::nullopt;
   return file;
 }
 

@@ -50,6 +50,21 @@ absl::Status ForEachEntry(const bpf_map* map, Visit visit) {
   }
 }
 
+// Tries of a look-up: the kernel may have no memory for a moment, and then an entry that is there must not count as
+// absent.
+inline constexpr int kLookUpTries = 3;
+
+// Copies the value of `key`. Returns 0 or a negative errno value; -ENOENT: there is no such entry.
+template <typename Key, typename Value>
+int LookUp(const bpf_map* map, const Key& key, Value& value) {
+  int error = -ENOENT;
+  for (int tries = 0; tries < kLookUpTries; tries++) {
+    error = bpf_map__lookup_elem(map, &key, sizeof(key), &value, sizeof(value), 0);
+    if (error == 0 || error == -ENOENT) break;
+  }
+  return error;
+}
+
 // Runs a program of the section "syscall", which may answer in its argument. False: it did not run.
 template <typename Argument>
 bool RunProgram(int program, Argument& argument) {

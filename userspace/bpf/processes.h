@@ -84,7 +84,7 @@ class Processes {
   // now.
   virtual void TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) = 0;
 
-  // NotFound: the process is not recorded.
+  // NotFound: the process is not recorded. Others: the kernel has no memory to tell.
   virtual absl::StatusOr<heaptap_process> Read(pid_t tgid) const = 0;
   // The processes that are recorded now, by process id, without those that share the books of their parent.
   virtual absl::StatusOr<std::map<uint64_t, RecordedProcess>> ReadAll() const = 0;

@@ -316,12 +316,16 @@ void Dumps::SayLosses(const std::vector<std::string>& warnings) {
   }
 }
 
-void Dumps::SayBooks(std::vector<const Target*> targets) const {
+void Dumps::SayBooks(std::vector<const Target*> targets) {
   for (int tries = 1; tries <= kSettleTries && !targets.empty(); tries++) {
     if (tries > 1) base::Sleep(kSettleTime);
     absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = entries_.ReadAllTallies();
     absl::StatusOr<std::map<uint64_t, bpf::LiveTotals>> live = entries_.ReadLiveTotals();
-    if (!tallies.ok() || !live.ok()) return;
+    if (!tallies.ok() || !live.ok()) {
+      // The kernel may have no memory for a moment.
+      if (tries < kSettleTries) continue;
+      return Fail(tallies.ok() ? live.status() : tallies.status());
+    }
     std::erase_if(targets, [&](const Target* target) {
       const BooksLine line = BooksJson(*target, (*tallies)[target->process_id], (*live)[target->process_id],
                                        entries_.ReadLosses(target->process_id));

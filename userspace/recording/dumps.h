@@ -118,8 +118,9 @@ class Dumps {
   // Lines for people; none without leaks. `path`: of the dump; "" if only the process knows it.
   std::vector<std::string> LeakReport(const Target& target, const profile::LeakSummary& leaks,
                                       const std::string& path) const;
-  // Prints a line of JSON about the books of each target. Reads the maps once for all of them.
-  void SayBooks(std::vector<const Target*> targets) const;
+  // Prints a line of JSON about the books of each target, or why they cannot be read (failed). Reads the maps once for
+  // all of them.
+  void SayBooks(std::vector<const Target*> targets);
   void SayLosses(const std::vector<std::string>& warnings);
   // Fills in what the figures say about dumps.
   void AddFigures(profile::CollectorFigures& figures) const;

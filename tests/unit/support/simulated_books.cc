@@ -57,6 +57,10 @@ class SimulatedEntries final : public Entries {
   }
   absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const override {
     kernel_.Step("ReadAllTallies");
+    if (kernel_.readings_to_fail > 0) {
+      kernel_.readings_to_fail--;
+      return absl::ResourceExhaustedError("reading map tallies: Cannot allocate memory");
+    }
     return kernel_.tallies;
   }
   absl::StatusOr<std::map<uint64_t, LiveTotals>> ReadLiveTotals() const override { return kernel_.live; }

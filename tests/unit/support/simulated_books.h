@@ -83,6 +83,8 @@ class SimulatedKernel {
   uint64_t mappings_lost = 0;
   std::vector<RawStack> raw_stacks;
   uint64_t next_collector_id = 1;
+  // So many of the next readings of all tallies find the kernel without memory.
+  int readings_to_fail = 0;
   // Called by Step.
   std::function<void(const std::string& step)> on_step = {};
   // Steps until the collector dies; none: it lives.
