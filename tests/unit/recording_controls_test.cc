@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/controlled_child.h"
@@ -100,6 +101,40 @@ TEST_F(ControlsTest, AProcessThatHasEndedIsNotTouched) {
   EXPECT_TRUE(absl::IsNotFound(Make().Order(target, ControlVerb::kActive, 1).status()));
   EXPECT_EQ(child.Read().active, 0u);
   EXPECT_TRUE(target.reachable);
+}
+
+TEST_F(ControlsTest, ReleasesControlOrSaysThatItCannot) {
+  const ControlledChild child;
+  Target target = TargetOf(child.pid());
+  target.policy.lg_sample = 12;
+  Controls controls = Make();
+  controls.Use(target, child.Read(), ControlledChild::address());
+  ::testing::internal::CaptureStderr();
+  controls.Release(target);
+  EXPECT_EQ(child.Read().collector_pid, 0u);
+  EXPECT_EQ(child.Read().collector_lg_sample, HEAPTAP_NO_RATE);
+  const Child other;
+  Target unmapped = TargetOf(other.pid());
+  unmapped.name = "odd";
+  unmapped.control_address = 1;
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+
+  ::testing::internal::CaptureStderr();
+  controls.Release(unmapped);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            absl::StrCat("heaptap: process ", other.pid(),
+                         " (odd) still names this collector: cannot read memory of process ", other.pid(),
+                         ": Input/output error; the next one takes it over\n"));
+  // It has ended.
+  unmapped.process_id++;
+  ::testing::internal::CaptureStderr();
+  controls.Release(unmapped);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  // Any process can have such a block.
+  unmapped.process_id--;
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 100; i++) controls.Release(unmapped);
+  EXPECT_LT(std::ranges::count(::testing::internal::GetCapturedStderr(), '\n'), 20);
 }
 
 TEST_F(ControlsTest, WhatAProcessChangesIsReadAgain) {

@@ -34,10 +34,10 @@ int Attach(const AttachFlags& flags) {
   Priority priority;
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(*options);
   if (!recorder.ok()) return Report(recorder.status());
-  if (absl::Status status = (*recorder)->RecordRunning(flags.pid); !status.ok()) return Report(status);
   // It becomes readable at the end of the process even if the kernel dropped the event.
   const absl::StatusOr<base::FileDescriptor> pidfd = process::OpenPidfd(flags.pid);
   if (!pidfd.ok() && !absl::IsNotFound(pidfd.status())) return Report(pidfd.status());
+  if (absl::Status status = (*recorder)->RecordRunning(flags.pid); !status.ok()) return Report(status);
   base::Say(absl::StrCat("attached to ", flags.pid, " (", process::NameOf(flags.pid),
                          "); SIGUSR1 writes a dump, SIGINT writes the last one and ends"));
 

@@ -19,6 +19,14 @@ namespace {
 // A bound, because any process can take the name of a collector.
 constexpr size_t kMaxCollectorsReported = 16;
 
+// A bound, because any process can make its control block unusable.
+constexpr size_t kMaxFailuresReported = 16;
+
+// Whether an order may succeed now: heaptap, or its hands, had no descriptor or no memory for a moment.
+bool MaySucceedAgain(const absl::Status& status) {
+  return !status.ok() && !absl::IsNotFound(status) && !absl::IsDeadlineExceeded(status);
+}
+
 }  // namespace
 
 void Controls::Use(Target& target, const heaptap_control& control, uint64_t address) {
@@ -55,8 +63,11 @@ absl::StatusOr<heaptap_control> Controls::Order(Target& target, worker::ControlV
                                       .follows = options_.follow,
                                       .collector = static_cast<uint32_t>(getpid()),
                                       .address = target.control_address};
-  absl::StatusOr<heaptap_control> control =
-      hands_.Control(target.pid, order, [&] { return processes_.IsCurrent(target.pid, target.process_id); });
+  const auto do_it = [&] {
+    return hands_.Control(target.pid, order, [&] { return processes_.IsCurrent(target.pid, target.process_id); });
+  };
+  absl::StatusOr<heaptap_control> control = do_it();
+  if (MaySucceedAgain(control.status())) control = do_it();
   if (!absl::IsDeadlineExceeded(control.status())) return control;
   target.reachable = false;
   base::Say(absl::StrCat(failure().message(), " within ", absl::FormatDuration(worker::Hands::kPatience),
@@ -68,6 +79,16 @@ void Controls::Write(Target& target) {
   if (target.control_address == 0) return;
   // Fails if the process has ended; then it does not matter.
   Order(target, worker::ControlVerb::kTake, target.CollectorRate()).status().IgnoreError();
+}
+
+void Controls::Release(Target& target) {
+  if (target.control_address == 0) return;
+  const absl::Status status = Order(target, worker::ControlVerb::kRelease).status();
+  // A process that has ended has nothing to restore.
+  if (status.ok() || absl::IsNotFound(status) || target.foreign || failures_reported_ == kMaxFailuresReported) return;
+  failures_reported_++;
+  base::Say(absl::StrCat("process ", target.pid, " (", target.name, ") still names this collector: ", status.message(),
+                         "; the next one takes it over"));
 }
 
 void Controls::AnswerTables(Target& target, uint32_t asked) {

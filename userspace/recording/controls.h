@@ -30,11 +30,13 @@ class Controls {
 
   // Takes the facts about a target from its control block, and control of it unless another collector has that.
   void Use(Target& target, const heaptap_control& control, uint64_t address);
-  // Does something with the control block of a target. Unavailable: the process made heaptap wait, now or earlier,
-  // or another process of its user did.
+  // Does something with the control block of a target, at the second try if the first one failed. Unavailable: the
+  // process made heaptap wait, now or earlier, or another process of its user did.
   absl::StatusOr<heaptap_control> Order(Target& target, worker::ControlVerb verb, uint32_t argument = 0);
   // Writes the collector and the rate to the target's control block, if it has one.
   void Write(Target& target);
+  // Removes the collector and the rate from the target's control block, if it has one, or says that they stay there.
+  void Release(Target& target);
   // Tells a target that waits for the tables of its mappings that they are in the kernel. `asked`: its question.
   void AnswerTables(Target& target, uint32_t asked);
   // Reads what a process changes without an event: prof.active, and the name of its allocator, which is known late.
@@ -53,6 +55,7 @@ class Controls {
   worker::Hands& hands_;
   const Options options_;
   std::set<pid_t> collectors_reported_;  // other collectors
+  size_t failures_reported_ = 0;
 };
 
 }  // namespace heaptap::recording

@@ -195,9 +195,7 @@ void Everyone::ApplyPolicy(Target& target) {
   if (policy.record) return;
   // Its entry in the kernel marks it as ignored until its next exec.
   ignored_.insert(target.process_id);
-  if (target.control_address != 0 && !target.foreign) {
-    controls_.Order(target, worker::ControlVerb::kRelease).status().IgnoreError();
-  }
+  if (!target.foreign) controls_.Release(target);
 }
 
 void Everyone::SetRules(Rules rules, const Policy& defaults, const Retention& retention, double budget) {

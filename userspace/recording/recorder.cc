@@ -361,10 +361,7 @@ void Recorder::End() {
 void Recorder::Abandon() {
   for (auto& [process_id, target] : targets_) {
     if (target.ending.has_value()) continue;
-    // Fails if the process has ended; then there is nothing to restore.
-    if (target.control_address != 0) {
-      controls_.Order(target, worker::ControlVerb::kRelease).status().IgnoreError();
-    }
+    controls_.Release(target);
     books_->processes().Untrack(target.pid);
   }
   allocators_.Detach();
