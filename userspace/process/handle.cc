@@ -101,7 +101,7 @@ std::string ExecutableOf(pid_t pid) { return ReadLink(absl::StrCat("/proc/", pid
 
 std::string OwnExecutable() { return ReadLink("/proc/self/exe"); }
 
-std::vector<pid_t> ListProcesses() {
+absl::StatusOr<std::vector<pid_t>> ListProcesses() {
   std::vector<pid_t> pids;
   std::error_code error;
   // Not a range-based for: it throws if a later read of the folder fails.
@@ -109,6 +109,7 @@ std::vector<pid_t> ListProcesses() {
     pid_t pid = 0;
     if (absl::SimpleAtoi(entry->path().filename().string(), &pid) && pid > 0 && pid != getpid()) pids.push_back(pid);
   }
+  if (error) return absl::UnavailableError(absl::StrCat("cannot list all processes: ", error.message()));
   return pids;
 }
 

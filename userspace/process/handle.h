@@ -58,8 +58,8 @@ std::string ExecutableOf(pid_t pid);
 // The path of this process's executable.
 std::string OwnExecutable();
 
-// All processes of this PID namespace except this one.
-std::vector<pid_t> ListProcesses();
+// All processes of this PID namespace except this one. Unavailable: the list would not be complete.
+absl::StatusOr<std::vector<pid_t>> ListProcesses();
 
 }  // namespace heaptap::process
 

@@ -213,7 +213,10 @@ void Allocators::Release(base::Instant now) {
     return mapped != files_mapped_.end() && !spaces_.ProcessesMapping(mapped->second).empty();
   });
   if (unused.empty()) return;
-  search_ = {.unused = std::move(unused), .processes = process::ListProcesses(), .seen = {}};
+  absl::StatusOr<std::vector<pid_t>> processes = process::ListProcesses();
+  // A process that is missing there could map one of them.
+  if (!processes.ok()) return;
+  search_ = {.unused = std::move(unused), .processes = *std::move(processes), .seen = {}};
   // From now on AttachSeen notes who maps one of them.
   files_seen_.clear();
   Search();

@@ -125,7 +125,14 @@ void Everyone::TakeOverBooks() {
 }
 
 void Everyone::RecordRunningProcesses() {
-  for (const pid_t pid : process::ListProcesses()) {
+  const absl::StatusOr<std::vector<pid_t>> pids = process::ListProcesses();
+  if (!pids.ok()) {
+    // Those that no longer allocate would never be seen.
+    if (!std::exchange(shall_list_again_, true)) base::Say(absl::StrCat(pids.status().message(), "; trying again"));
+    return;
+  }
+  shall_list_again_ = false;
+  for (const pid_t pid : *pids) {
     if (targets_.FindRunning(pid) == nullptr) record_running_(pid).IgnoreError();
   }
 }
@@ -225,6 +232,7 @@ void Everyone::RecordIgnored() {
 
 void Everyone::Tick(base::Instant now) {
   RefreshGroups();
+  if (shall_list_again_) RecordRunningProcesses();
   const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {

@@ -72,7 +72,7 @@ class Everyone {
   absl::Status Restrict();
   // Takes over what an earlier recorder has left in the kernel.
   void TakeOverBooks();
-  // Records the running processes that have a sampled allocator.
+  // Records the running processes that have a sampled allocator; if they cannot be listed now, with the next Tick.
   void RecordRunningProcesses();
 
   // A process has hit a probe for the first time.
@@ -82,7 +82,7 @@ class Everyone {
   // Looks at the processes that wait for it. To be called after each batch of events.
   void InspectNewcomers();
   // No process waits for that.
-  bool IsSettled() const { return newcomers_.empty() && ignored_.empty(); }
+  bool IsSettled() const { return newcomers_.empty() && ignored_.empty() && !shall_list_again_; }
   // Looks at all targets that wait for it, before the recording ends: each has a control block to be restored.
   void InspectAll();
   // The files of a process have been read (Allocators::Options::on_read).
@@ -138,6 +138,7 @@ class Everyone {
   TargetStates* states_ = nullptr;
   Newcomers newcomers_;         // entered, but heaptap:start not seen; or their files have just been read or attached
   std::set<uint64_t> ignored_;  // process ids to close because a rule ignores a living process
+  bool shall_list_again_ = false;
   bool failed_ = false;
 };
 

@@ -222,8 +222,8 @@ ATTACH = (("signalfd4", 1, "EMFILE"), ("bpf", 40, "ENOMEM"), ("bpf", 2, "EPERM")
           ("pidfd_open", 3, "EMFILE"), ("pread64", 5, "EIO"), ("pwrite64", 4, "ENOSPC"), ("pwrite64", 5, "ENOSPC"))
 DAEMON = (("bpf", 60, "ENOMEM"), ("epoll_create1", 1, "EMFILE"), ("eventfd2", 1, "EMFILE"), ("bind", 1, "EACCES"),
           ("fdatasync", 1, "EIO"), ("poll", 1, "ENOMEM"), ("getdents64", 10, "ENOMEM"),
-          # The lock of the pins and their inner folder.
-          ("flock", 1, "ENOLCK"), ("mkdir", 4, "ENOSPC"))
+          # The lock of the pins, their inner folder, and the list of running processes.
+          ("flock", 1, "ENOLCK"), ("mkdir", 4, "ENOSPC"), ("getdents64", 9, "ENOMEM"))
 
 
 @pytest.mark.parametrize("call, number, error", ATTACH)

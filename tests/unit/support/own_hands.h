@@ -26,7 +26,8 @@ inline std::vector<pid_t> OwnHands() {
     return false;
   };
   std::vector<pid_t> hands;
-  for (const pid_t pid : process::ListProcesses()) {
+  const absl::StatusOr<std::vector<pid_t>> pids = process::ListProcesses();
+  for (const pid_t pid : *pids) {
     if (process::NameOf(pid) == "heaptap-hands" && is_child(pid)) hands.push_back(pid);
   }
   return hands;
