@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the daemon writes into the history, of the surveys of a collector.
+#include <pthread.h>
+
 #include <atomic>
 #include <memory>
 
@@ -81,6 +83,20 @@ TEST_F(HistorianTest, WritesWhatASurveySays) {
   EXPECT_EQ(timeline->points.back().live_bytes, 100u);
   EXPECT_THAT(timeline->points.back().rows, SizeIs(1));
   EXPECT_EQ(timeline->paths.at(0).frames.at(0).offset, 7u);
+}
+
+// A stack larger than the address space cannot be made.
+TEST_F(HistorianTest, WithoutAThreadNobodyWaitsForIt) {
+  pthread_attr_t before;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  pthread_attr_t huge = before;
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 50), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  ::testing::internal::CaptureStderr();
+  Start();
+  ASSERT_EQ(pthread_setattr_default_np(&before), 0);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("cannot write the history"));
+  EXPECT_FALSE(historian_->WriteNow(base::Instant::InfiniteFuture()));
 }
 
 TEST_F(HistorianTest, WritesAtOnceWhenAsked) {

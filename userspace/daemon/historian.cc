@@ -63,6 +63,7 @@ Historian::~Historian() {
 }
 
 bool Historian::WriteNow(base::Instant deadline) {
+  if (!thread_.joinable()) return false;
   absl::MutexLock lock(&mutex_);
   const uint64_t number = ++asked_;
   const auto is_over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shall_stop_ || tried_ >= number; };
