@@ -133,8 +133,13 @@ void Everyone::RecordRunningProcesses() {
   }
   shall_list_again_ = false;
   for (const pid_t pid : *pids) {
-    if (targets_.FindRunning(pid) == nullptr) record_running_(pid).IgnoreError();
+    if (targets_.FindRunning(pid) == nullptr) TryToRecord(pid, false);
   }
+}
+
+void Everyone::TryToRecord(pid_t pid, bool is_second_look) {
+  const absl::Status status = record_running_(pid);
+  if (!status.ok() && !absl::IsNotFound(status) && !is_second_look) failed_looks_.insert(pid);
 }
 
 void Everyone::HandleEnter(const heaptap_event& event) {
@@ -226,13 +231,15 @@ void Everyone::RecordIgnored() {
     if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) == 0 || ignored_.contains(process_id)) continue;
     books_.processes().Untrack(recorded.tgid);
     // With new books, because the old ones lack what happened meanwhile.
-    record_running_(recorded.tgid).IgnoreError();
+    TryToRecord(recorded.tgid, false);
   }
 }
 
 void Everyone::Tick(base::Instant now) {
   RefreshGroups();
   if (shall_list_again_) RecordRunningProcesses();
+  second_looks_ = std::exchange(failed_looks_, {});
+  for (const pid_t pid : second_looks_) newcomers_.Add(pid);
   const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
@@ -279,7 +286,7 @@ void Everyone::Tick(base::Instant now) {
 void Everyone::LookAt(pid_t pid) {
   Target* const target = targets_.FindRunning(pid);
   if (target == nullptr) {
-    record_running_(pid).IgnoreError();
+    TryToRecord(pid, second_looks_.contains(pid));
   } else if (Inspect(*target)) {
     ApplyPolicy(*target);
   }

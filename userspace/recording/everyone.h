@@ -82,7 +82,9 @@ class Everyone {
   // Looks at the processes that wait for it. To be called after each batch of events.
   void InspectNewcomers();
   // No process waits for that.
-  bool IsSettled() const { return newcomers_.empty() && ignored_.empty() && !shall_list_again_; }
+  bool IsSettled() const {
+    return newcomers_.empty() && ignored_.empty() && failed_looks_.empty() && !shall_list_again_;
+  }
   // Looks at all targets that wait for it, before the recording ends: each has a control block to be restored.
   void InspectAll();
   // The files of a process have been read (Allocators::Options::on_read).
@@ -111,6 +113,9 @@ class Everyone {
   absl::Status UseGroups();
   // Follows control groups that were made again.
   void RefreshGroups();
+  // Records a running process if it has a sampled allocator. If that fails, perhaps for want of descriptors or memory,
+  // the process gets a second look with the next Tick.
+  void TryToRecord(pid_t pid, bool is_second_look);
   // Records a running process, or completes what is known of a recorded one.
   void LookAt(pid_t pid);
   // Applies the current rules to the processes that an earlier rule ignored.
@@ -139,6 +144,8 @@ class Everyone {
   Newcomers newcomers_;         // entered, but heaptap:start not seen; or their files have just been read or attached
   std::set<uint64_t> ignored_;  // process ids to close because a rule ignores a living process
   bool shall_list_again_ = false;
+  std::set<pid_t> failed_looks_;  // since the last Tick
+  std::set<pid_t> second_looks_;  // at processes whose first look failed before the last Tick
   bool failed_ = false;
 };
 

@@ -223,7 +223,9 @@ ATTACH = (("signalfd4", 1, "EMFILE"), ("bpf", 40, "ENOMEM"), ("bpf", 2, "EPERM")
 DAEMON = (("bpf", 60, "ENOMEM"), ("epoll_create1", 1, "EMFILE"), ("eventfd2", 1, "EMFILE"), ("bind", 1, "EACCES"),
           ("fdatasync", 1, "EIO"), ("poll", 1, "ENOMEM"), ("getdents64", 10, "ENOMEM"),
           # The lock of the pins, their inner folder, and the list of running processes.
-          ("flock", 1, "ENOLCK"), ("mkdir", 4, "ENOSPC"), ("getdents64", 9, "ENOMEM"))
+          ("flock", 1, "ENOLCK"), ("mkdir", 4, "ENOSPC"), ("getdents64", 9, "ENOMEM"),
+          # The control block of a process that was running.
+          ("pidfd_open", 1, "EMFILE"))
 
 
 @pytest.mark.parametrize("call, number, error", ATTACH)
