@@ -27,6 +27,9 @@ namespace {
 // How long the thread waits for TakeRawStacks before it checks whether it must end.
 constexpr absl::Duration kRoomTimeout = absl::Milliseconds(100);
 
+// After a failed poll(2).
+constexpr absl::Duration kPollPause = absl::Milliseconds(10);
+
 // Bytes that the thread takes out of the ring before it releases the lock: less than a millisecond of work. Processes
 // may fill the ring as fast as it is emptied.
 constexpr uint64_t kPieceBytes = 1 << 20;
@@ -111,7 +114,11 @@ void KernelUnwindMaps::Empty(uint64_t most) {
 void KernelUnwindMaps::Run(int ring_fd) {
   pollfd polled[] = {{ring_fd, POLLIN, 0}, {end_event_.get(), POLLIN, 0}};
   for (;;) {
-    if (poll(polled, std::size(polled), -1) < 0 && errno != EINTR) return;
+    if (poll(polled, std::size(polled), -1) < 0) {
+      // The kernel has no memory for a moment.
+      if (errno != EINTR) base::Sleep(kPollPause);
+      continue;
+    }
     if (polled[1].revents != 0) return;
     absl::MutexLock lock(&mutex_);
     Empty(kPieceBytes);

@@ -5,6 +5,7 @@ hangs, dies by a signal, ends silently, leaves half a dump or its pins behind, o
 Recording is exact: what is not recorded is counted as lost, or heaptap said that something failed.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -236,6 +237,32 @@ def test_attach(runs, call, number, error):
 @pytest.mark.parametrize("call, number, error", DAEMON)
 def test_daemon(runs, call, number, error):
     assert runs.daemon(failing(call, number, error))
+
+
+def test_threads_outlive_a_failed_poll(lab, new_daemon):
+    """Of those that wait for events as long as the daemon runs, for example for stacks that the kernel could not unwind."""
+    def start(strace):
+        daemon = new_daemon("--exact", "--history", "none")
+        daemon.launch(before=strace).wait_said("^heaptap: recording; ")
+
+        def is_settled():
+            # Each thread that serves a client fails once.
+            with contextlib.suppress(ConnectionError):
+                daemon.settle()
+                return True
+            return False
+        wait_until(is_settled, "threads with work have ended")
+        return daemon
+
+    def threads(daemon):
+        return len(os.listdir(f"/proc/{daemon.process.pid}/task"))
+    usual = start(inject.watched(["poll"], lab.path("watched")))
+    count = threads(usual)
+    usual.end()
+    log = lab.path("failing")
+    daemon = start(failing("poll", 1)(log))
+    assert inject.injections(log) > 0
+    assert threads(daemon) == count
 
 
 # --- all ---
