@@ -114,7 +114,11 @@ __noinline long walk_frame(struct scratch* scratch) {
 static long walk_frames(__u32 index, struct walk* walk) {
   if (!walk->scratch) return 1; /* never */
   const enum next_frame next = walk_simple_frames(walk->scratch);
-  return next == NO_FRAME || (next == FRAME_OF_ANY_KIND && walk_frame(walk->scratch));
+  long is_over = next == FRAME_OF_ANY_KIND ? walk_frame(walk->scratch) : next == NO_FRAME;
+  /* The compiler may know that this is 0 or 1; the verifier, which assumes nothing about a global function, must see
+   * it. */
+  asm volatile("" : "+r"(is_over));
+  return is_over != 0;
 }
 
 static __always_inline void copy_registers(__u64* registers, struct pt_regs* context) {

@@ -162,8 +162,8 @@ TEST(PprofReaderTest, WhatWeWrite) {
 // Go writes build ids of another form, and old linkers wrote none.
 TEST(PprofReaderTest, BuildIdsThatAreNotHexadecimal) {
   const auto build_id = [](const std::string& text) {
-    Profile profile = {.mappings = {{.start = 0x8000, .end = 0x9000, .path = "/bin/program", .build_id = "\xab\x01"}},
-                       .contexts = {{.frames = {0x8001}, .threads = {{7, {1, 8, 1, 8}, {1, 8, 1, 8}}}}}};
+    Profile profile = {.contexts = {{.frames = {0x8001}, .threads = {{7, {1, 8, 1, 8}, {1, 8, 1, 8}}}}}};
+    profile.mappings = {{.start = 0x8000, .end = 0x9000, .path = "/bin/program", .build_id = "\xab\x01"}};
     return MustRead(absl::StrReplaceAll(Unpacked(Pprof(profile, {})), {{"ab01", text}}))
         .profile.mappings.at(0)
         .build_id;
