@@ -96,8 +96,7 @@ TEST(Hostile, BrokenDebugInformation) {
       bad[offset + random() % size] = static_cast<char>(random() % 4 == 0 ? 0xff : random());
     }
     WriteFile(program.folder / "bad", bad);
-    worker::Symbolizer symbolizer(crews_of_symbolizer,
-                                  {.limits = {.time = absl::Seconds(2), .memory_bytes = 64 << 20}});
+    worker::Symbolizer symbolizer(crews_of_symbolizer, {.limits = {.memory_bytes = 64 << 20}});
     for (const Frames& frames : Symbolize(symbolizer, program.folder / "bad", program.addresses)) {
       ASSERT_THAT(frames, Not(IsEmpty()));
       changed += frames.back().function.view() != "f(int)" || frames.back().line != 2;
