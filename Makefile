@@ -56,6 +56,11 @@ ALLOCATOR_FLAGS := -std=c++20 -O2 -g $(WARNINGS) $(HARDENING) -fstack-protector 
   -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-omit-frame-pointer -fno-optimize-sibling-calls \
   -ftls-model=initial-exec -mno-red-zone -fno-builtin -fasynchronous-unwind-tables
 
+# Clang initialises the tables of chunks element by element, in more steps than it takes by default.
+ifneq ($(findstring clang,$(CXX)),)
+  ALLOCATOR_FLAGS += -fconstexpr-steps=100000000
+endif
+
 # The fast paths have no frame, and jump to slow paths that have one.
 $(addprefix $(BUILD)/allocator/,api/malloc_fast.o guest/fast.o guest/new_delete.o guest/new_functions.o sample/sample.o sample/wrap.o): ALLOCATOR_FLAGS += -fomit-frame-pointer -foptimize-sibling-calls
 

@@ -121,7 +121,7 @@ ALLOCATOR_PHASES := test-allocator-plain test-allocator-asan test-allocator-tsan
 # one.
 TEST_PHASES := test-e2e test-unit-kernel $(KERNEL_PHASES) -- computing-builds $(ALLOCATOR_PHASES) $(COMPUTING_PHASES) -- \
   test-unit-others
-CI_PHASES := test-e2e test-unit-asan-kernel test-unit-tsan-kernel $(KERNEL_PHASES) -- \
+CI_PHASES := test-e2e test-unit-asan-kernel test-unit-tsan-kernel test-bpf-clang $(KERNEL_PHASES) -- \
   lint test-unit-asan-others test-unit-tsan-others test-unit-unsanitized $(COMPUTING_PHASES) -- $(ALLOCATOR_PHASES)
 
 .PHONY: kernel-builds computing-builds ci-builds
@@ -138,6 +138,39 @@ test: ## install what is missing, build, run the tests that a change must pass (
 ci: ## decide whether a change lands: `make test` with sanitizers in the unit tests, lint (root)
 	+$(Q)WERROR=-Werror DEPS="test lint" tests/phases $(BUILD)/phases/build deps all ci-builds
 	+$(Q)WERROR=-Werror tests/phases $(BUILD)/phases/test $(CI_PHASES)
+
+# --- compilers and releases -------------------------------------------------------------------------------------------
+
+$(BUILD)/tests/bpf_load: tests/bpf_load.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -g $(WARNINGS) $(DEPENDENCIES) -o $@ $< -lbpf
+
+# The eBPF programs of another clang: what it leaves out, the verifier may need.
+BPF_CLANG := clang-19
+.PHONY: test-bpf-clang
+test-bpf-clang: $(BUILD)/tests/bpf_load $(BUILD)/bpf/heaptap.bpf.o ## load the eBPF programs as Debian 13's clang compiles them (root)
+	$(say) TEST "eBPF programs of $(BPF_CLANG)"
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/compilers/$(BPF_CLANG) CLANG=$(BPF_CLANG) WERROR=-Werror \
+	  $(BUILD)/compilers/$(BPF_CLANG)/bpf/heaptap.bpf.o
+	$(Q)$< $(BUILD)/compilers/$(BPF_CLANG)/bpf/heaptap.bpf.o $(BUILD)/bpf/heaptap.bpf.o
+
+# With each compiler that is installed, one after the other. No warning may remain.
+COMPILERS := $(notdir $(wildcard $(addprefix /usr/bin/,g++-12 g++-13 g++-14 clang++-14 clang++-15 clang++-16 clang++-17 clang++-18 clang++-19)))
+.PHONY: test-compilers $(COMPILERS:%=test-compiler-%)
+test-compilers: $(COMPILERS:%=test-compiler-%) ## build everything with each installed compiler, g++ 12 to 14 and clang 14 to 19
+
+$(COMPILERS:%=test-compiler-%): test-compiler-%:
+	$(say) TEST "the build with $*"
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/compilers/$* CXX=$* CC=$(subst ++,,$(subst g++,gcc,$*)) WERROR=-Werror all
+
+LONG_TESTS += test-compilers test-debian13
+
+# As a user would, on a new system.
+.PHONY: test-debian13
+test-debian13: ## run `make demo` and `make test` on a fresh Debian 13 (root, network)
+	$(Q)scripts/bootstrap kernels
+	$(Q)scripts/fresh -s trixie demo test
 
 # About an hour and a half on two cores: a processor is emulated by one thread, so both kernels run at once.
 KERNELS := 6.1 6.12

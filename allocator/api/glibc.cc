@@ -5,7 +5,9 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "allocator/api/symbols.h"
 #include "allocator/core/allocate.h"

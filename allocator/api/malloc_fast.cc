@@ -7,6 +7,8 @@
 // of the stack, and a walk by frame pointers would miss its caller, which is the function that allocates.
 #include "allocator/api/malloc_fast.h"
 
+#include <stdlib.h>
+
 #include <new>
 
 #include "allocator/api/symbols.h"

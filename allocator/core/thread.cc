@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stddef.h>
 
 #include "allocator/core/borrow.h"
 #include "allocator/core/check.h"

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/units.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
+#include <atomic>
 #include <iterator>
 
 #include "allocator/core/check.h"

@@ -6,6 +6,9 @@
 // The Makefile compiles this file without frame pointers and with tail calls, as api/malloc_fast.cc: each function
 // either jumps to the host or to a slow path. The host returns to the caller, so it sees and keeps the same stack as
 // without the guest.
+#include <stddef.h>
+#include <stdlib.h>
+
 #include <new>
 
 #include "allocator/api/symbols.h"

@@ -2,6 +2,7 @@
 //
 // The slow paths of libc's functions, and the functions that have no fast path.
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

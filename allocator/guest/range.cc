@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/guest/range.h"
 
+#include <stddef.h>
 #include <sys/mman.h>
 
 #include "allocator/core/chunk_memory.h"

@@ -3,8 +3,11 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include <atomic>
 
 #include "allocator/api/symbols.h"
 #include "allocator/core/control.h"

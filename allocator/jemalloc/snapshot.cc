@@ -28,7 +28,9 @@ size_t RoundUpToPage(size_t bytes) { return (bytes + kPageSize - 1) & ~(kPageSiz
 template <typename Word>
 [[gnu::noinline, gnu::no_sanitize_thread]] Word Peek(const Word& word) {
   static_assert(sizeof(Word) <= sizeof(uint64_t));
-  return __atomic_load_n(&word, __ATOMIC_RELAXED);
+  Word value;
+  __atomic_load(&word, &value, __ATOMIC_RELAXED);
+  return value;
 }
 
 // The snapshot that is being taken, and intermediate results.

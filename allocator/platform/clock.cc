@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/platform/clock.h"
 
+#include <stdint.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 

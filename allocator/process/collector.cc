@@ -2,6 +2,7 @@
 #include "allocator/process/collector.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
 

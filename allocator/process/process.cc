@@ -4,10 +4,13 @@
 #include <elf.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/single_threaded.h>
+
+#include <atomic>
 
 #include "allocator/core/check.h"
 #include "allocator/core/control.h"

@@ -2,6 +2,7 @@
 #include "allocator/profiling/code_tables.h"
 
 #include <link.h>
+#include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
 

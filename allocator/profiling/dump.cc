@@ -5,12 +5,15 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
+
+#include <atomic>
 
 #include "allocator/core/control.h"
 #include "allocator/platform/clock.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/profiling/triggers.h"
 
+#include <stdint.h>
+
 #include <atomic>
 
 #include "allocator/core/control.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/sample/remembered.h"
 
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/mman.h>
 
 #include <atomic>

@@ -2,6 +2,7 @@
 #include "allocator/sample/threads.h"
 
 #include <pthread.h>
+#include <stdint.h>
 
 #include <atomic>
 

@@ -3,6 +3,8 @@
 // __atomic builtins and no std::atomic: eBPF programs share the structs.
 #include "allocator/sampling/pending_frees.h"
 
+#include <stdint.h>
+
 #include <atomic>
 
 #include "allocator/core/control.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/sampling/probe_sites.h"
 
+#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
 

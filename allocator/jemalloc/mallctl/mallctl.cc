@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/jemalloc/mallctl/mallctl.h"
 
+#include <stdint.h>
+
 #include <atomic>
 
 #include "allocator/jemalloc/mallctl/tree.h"
