@@ -266,7 +266,8 @@ std::string Dumps::WithoutSamples() const {
     names.push_back(count == 1 ? name : absl::StrCat(name, " (", count, " times)"));
   }
   return absl::StrCat("no dump of ", without_samples_.size(), without_samples_.size() == 1 ? " process" : " processes",
-                      " without a sample: ", absl::StrJoin(names, ", "), "; use --exact to record every allocation");
+                      " without a sample: ", absl::StrJoin(names, ", "),
+                      some_sampled_ ? "; use --exact to record every allocation" : "");
 }
 
 bool Dumps::HasProfile(const Target& target) {

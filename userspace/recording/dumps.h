@@ -111,7 +111,10 @@ class Dumps {
 
   // A line about the processes without a last dump because they took no sample; "" if there are none.
   std::string WithoutSamples() const;
-  void AddWithoutSamples(const std::string& name) { without_samples_.push_back(name); }
+  void AddWithoutSamples(const Target& target) {
+    without_samples_.push_back(target.name);
+    some_sampled_ |= target.LgSample() != 0;
+  }
   // A line about how the stacks in the last dumps end.
   std::string StackSummary() const;
   void AddStackEnds(const profile::StackEnds& ends);
@@ -149,6 +152,7 @@ class Dumps {
   std::string largest_last_dump_;
   double largest_last_bytes_ = -1;
   std::vector<std::string> without_samples_;  // names of processes that ended before their first sample
+  bool some_sampled_ = false;                 // not every allocation of all of them was recorded
   profile::StackEnds stack_ends_ = {};        // of last dumps
   std::set<std::string> losses_reported_;
   std::deque<profile::Survey::Dump> written_;

@@ -169,7 +169,7 @@ void Endings::CloseOne(Target& target, const Closing& closing) {
   const bool has_profile = dumps_.HasProfile(target, closing.has_tallies);
   // Short-lived processes, such as the helpers of a shell script, often end before their first sample.
   if (has_profile && !closing.has_tallies && !closing.is_written && !is_system_wide_) {
-    dumps_.AddWithoutSamples(target.name);
+    dumps_.AddWithoutSamples(target);
   }
   std::string path;
   if (closing.filled.has_value()) {

@@ -29,6 +29,7 @@ def test_each_dump_has_its_programs_name(lab):
     session.ends()
     # true allocates nothing.
     assert sorted(wrote(session)) == ["sh", "wiki_leak"]
+    assert "heaptap: no dump of 2 processes without a sample: true (2 times)" in session.lines()
     assert len(lab.dumps()) == 2
 
 
