@@ -29,6 +29,11 @@ endif
 # A newer compiler has more warnings, which must not end a user's build: only `make ci` makes them errors.
 WERROR ?=
 WARNINGS := -Wall -Wextra $(WERROR)
+IS_CLANG := $(findstring clang,$(CXX))
+# Clang also warns of fields that designated initializers leave out, as those of libbpf do.
+ifneq ($(IS_CLANG),)
+  WARNINGS += -Wno-missing-field-initializers
+endif
 # Functions and lines, for backtraces and profilers. Variables for a debugger (DEBUG_INFO=-g) take a fifth of the
 # collector's compile time.
 DEBUG_INFO ?= -g1
@@ -57,7 +62,7 @@ ALLOCATOR_FLAGS := -std=c++20 -O2 -g $(WARNINGS) $(HARDENING) -fstack-protector 
   -ftls-model=initial-exec -mno-red-zone -fno-builtin -fasynchronous-unwind-tables
 
 # Clang initialises the tables of chunks element by element, in more steps than it takes by default.
-ifneq ($(findstring clang,$(CXX)),)
+ifneq ($(IS_CLANG),)
   ALLOCATOR_FLAGS += -fconstexpr-steps=100000000
 endif
 
@@ -168,7 +173,7 @@ COLLECTOR_FLAGS := $(HARDENING) -fstack-protector-strong -D_GLIBCXX_ASSERTIONS -
 # Speed does not matter for commands, and half of their code is CLI11 and JSON, which -O2 compiles a fifth slower. The parsers
 # of Boost.Beast take half the time with -O1.
 QUICK_OBJECTS := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard userspace/cli/*.cc) userspace/http/wire.cc)
-QUICK_FLAGS := -O1 -Wno-maybe-uninitialized
+QUICK_FLAGS := -O1 $(if $(IS_CLANG),,-Wno-maybe-uninitialized)
 
 # The headers that most files include are compiled once, for each -O. GCC finds the compiled header next to the included
 # name. A compiler that does not accept it reads the copy of the header.

@@ -33,7 +33,7 @@ constexpr size_t kSlots = kMostBytes / kChunkSize;
 // Whether a slot is taken. One byte each: a byte is claimed by one instruction.
 constinit std::atomic<bool> taken[kSlots];
 // By the first slot.
-constinit HugeSample huge_samples[kSlots];
+constinit HugeSample huge_samples[kSlots]{};
 
 bool Failed(long result) { return static_cast<unsigned long>(result) > -4096UL; }
 

@@ -26,8 +26,9 @@ class Terminal:
     def __init__(self, folder, *command, width=80, height=24, kind="screen", end="; echo status $?; read line"):
         self._socket = os.path.join(folder, "tmux")
         words = " ".join(map(str, command))
+        # The shell survives the terminal's C-c, which goes to all of its processes.
         self._tmux("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height),
-                   "-e", "LC_ALL=C.UTF-8", "-e", "HEAPTAP_TEST=1", f"export TERM={kind}; {words}{end}")
+                   "-e", "LC_ALL=C.UTF-8", "-e", "HEAPTAP_TEST=1", f"export TERM={kind}; trap : INT; {words}{end}")
 
     def _tmux(self, *words):
         done = subprocess.run(["tmux", "-S", self._socket, *words], capture_output=True, text=True, check=False)

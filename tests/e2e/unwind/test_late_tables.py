@@ -15,7 +15,7 @@ import pytest
 
 import control
 import symbols
-from harness import HEAPTAP, LIBRARY, target, wait_until
+from harness import HEAPTAP, LIBRARY, TIME_SCALE, target, wait_until
 from loader import DEEP, LEFT, RIGHT, assert_called, call, end, loader, open_plugin, paths, plugin_path
 from stack_ends import NO_ROOM, counts_by_end
 
@@ -103,7 +103,8 @@ def test_a_program_waits_for_its_tables(lab, wrapper):
     program = lab.path("deep_frames")
     shutil.copy(target("deep_frames"), program)
     session, pid = start_while_heaptap_is_stopped(lab, *wrapper, program, "5000")
-    if not wrapper:
+    # An emulated machine is so slow that the program has stopped waiting before this could see it.
+    if not wrapper and TIME_SCALE == 1:
         wait_until(lambda: tables_awaited(pid, program) != 0, "the program waits")
     session.signal(signal.SIGCONT)
     session.ends()

@@ -11,6 +11,7 @@ import signal
 import pytest
 
 import symbols
+from books import HAS_MEMORY_AT_EXIT
 from harness import target
 from stack_ends import NO_CODE, NO_MEMORY, NO_RULE, STUCK, TRUNCATED, counts_by_end
 
@@ -136,7 +137,9 @@ def test_programs_of_a_script(lab):
     session.ends()
     # The shell, its substitution's seq, and each readlink.
     assert len(lab.dumps(kind="f")) >= 102
-    assert [warning for dump in lab.dumps() for warning in dump.read().warnings] == []
+    warnings = [warning for dump in lab.dumps() for warning in dump.read().warnings]
+    # The shell ends by _exit; older kernels then lose its latest frees.
+    assert [warning for warning in warnings if HAS_MEMORY_AT_EXIT or "without the latest frees" not in warning] == []
 
 
 def test_deep_recursion(lab):
