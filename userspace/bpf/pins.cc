@@ -68,7 +68,7 @@ absl::StatusOr<base::FileDescriptor> Lock(const std::string& base) {
   for (;;) {
     const bool is_new = mkdir(base.c_str(), 0700) == 0;
     if (!is_new && errno != EEXIST) return Unusable(base, strerror(errno));
-    // Without the lock nobody else would remove it.
+    // Nobody else removes a folder that was made and never locked.
     absl::Cleanup remove_new = [&] {
       if (is_new) rmdir(base.c_str());
     };

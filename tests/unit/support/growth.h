@@ -16,8 +16,9 @@ namespace heaptap {
 inline constexpr size_t kGrowth = 4;
 
 // Runs `work(0)` on the small and `work(1)` on the large input. Expects that the large one takes this thread about
-// kGrowth times as long, not kGrowth * kGrowth. What disturbs a run only makes it longer, so the least of some runs of
-// the small input is compared, and the large one is run until it is fast enough: a cost that grows too fast never is.
+// kGrowth times as long, not kGrowth * kGrowth. A disturbance only makes a run longer. So the shortest of some runs of
+// the small input counts, and the large input is run until one run is short enough. No run is short enough if the cost
+// grows too fast.
 template <typename Work>
 void ExpectLinear(Work work) {
   constexpr int kSmallRuns = 3;
