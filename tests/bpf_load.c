@@ -6,7 +6,8 @@
 //
 // Prints the verifier's messages and the name of each program of OBJECT that the kernel refuses. OTHER is the same
 // object from another compiler; what the kernel refuses there too, because of this machine, does not count. Exit
-// status: 0 if no program counts, 1 if one does, 2 for wrong usage or a file that is no object.
+// status: 0 if no program counts, 1 if one does or if the kernel takes none, 2 for wrong usage or a file that is no
+// object.
 #include <bpf/libbpf.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -54,16 +55,21 @@ int main(int count, char** words) {
   struct bpf_object* object = bpf_object__open_file(words[1], NULL);
   if (object == NULL) return 2;
   int status = 0;
+  bool is_one_loaded = false;
   struct bpf_program* program;
   bpf_object__for_each_program(program, object) {
     const char* name = bpf_program__name(program);
     is_quiet = true;
-    if (loads(words[1], name) || (count == 3 && !loads(words[2], name))) continue;
+    const bool is_loaded = loads(words[1], name);
+    is_one_loaded |= is_loaded;
+    if (is_loaded || (count == 3 && !loads(words[2], name))) continue;
     is_quiet = false;
     loads(words[1], name);
     fprintf(stderr, "%s: the kernel refuses %s\n", words[1], name);
     status = 1;
   }
   bpf_object__close(object);
-  return status;
+  if (is_one_loaded) return status;
+  fprintf(stderr, "%s: the kernel takes no program; run this as root\n", words[1]);
+  return 1;
 }

@@ -2,7 +2,10 @@
 #include "allocator/core/allocate.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
+
+#include <atomic>
 
 #include "allocator/core/control.h"
 #include "allocator/core/invalid_free.h"

@@ -18,6 +18,9 @@
 #define HEAPTAP_ALLOCATOR_CORE_ALLOCATE_H_
 
 #include <stddef.h>
+#include <stdint.h>
+
+#include <atomic>
 
 #include "allocator/core/thread.h"
 

@@ -6,6 +6,8 @@
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 
+#include <atomic>
+
 #include "allocator/platform/system.h"
 
 namespace heaptap {

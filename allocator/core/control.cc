@@ -3,6 +3,7 @@
 // __atomic builtins and no std::atomic: C and eBPF programs share the struct.
 #include "allocator/core/control.h"
 
+#include <stdint.h>
 #include <string.h>
 
 extern "C" {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/decay.h"
 
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <atomic>
 

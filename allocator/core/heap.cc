@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/heap.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
+#include <atomic>
+
 #include "allocator/core/invalid_free.h"
 #include "allocator/core/units.h"
 

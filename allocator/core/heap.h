@@ -24,6 +24,7 @@
 #ifndef HEAPTAP_ALLOCATOR_CORE_HEAP_H_
 #define HEAPTAP_ALLOCATOR_CORE_HEAP_H_
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <atomic>

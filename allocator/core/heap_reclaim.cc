@@ -3,6 +3,10 @@
 // What a borrower may take from a heap (borrow.h). The owner's slow paths wait, but its fast paths go on: malloc pops
 // ready blocks, and free pushes on local_free and lowers `used` of any slab that is not full. So a borrower touches
 // only slabs that these cannot reach: full ones, and those without a block that is ready or live.
+#include <stdint.h>
+
+#include <atomic>
+
 #include "allocator/core/heap.h"
 #include "allocator/core/units.h"
 

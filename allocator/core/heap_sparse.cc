@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which slabs of a heap return their free pages, and when (sparse_slab.h).
+#include <stddef.h>
+#include <stdint.h>
+
 #include "allocator/core/decay.h"
 #include "allocator/core/heap.h"
 

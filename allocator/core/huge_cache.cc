@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/huge_cache.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "allocator/core/control.h"
 #include "allocator/core/decay.h"
 #include "allocator/core/slab.h"

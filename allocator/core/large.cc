@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/large.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
+#include <atomic>
+
 #include "allocator/core/control.h"
 #include "allocator/core/decay.h"
 #include "allocator/core/observer.h"

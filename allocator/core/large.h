@@ -10,6 +10,9 @@
 #ifndef HEAPTAP_ALLOCATOR_CORE_LARGE_H_
 #define HEAPTAP_ALLOCATOR_CORE_LARGE_H_
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "allocator/core/huge_cache.h"
 #include "allocator/core/slab.h"
 

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/maintenance.h"
 
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <atomic>
+
 #include "allocator/core/decay.h"
 #include "allocator/core/observer.h"
 #include "allocator/platform/clock.h"

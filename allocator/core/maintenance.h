@@ -6,6 +6,8 @@
 #ifndef HEAPTAP_ALLOCATOR_CORE_MAINTENANCE_H_
 #define HEAPTAP_ALLOCATOR_CORE_MAINTENANCE_H_
 
+#include <stdint.h>
+
 #include "allocator/core/heap.h"
 
 namespace heaptap {

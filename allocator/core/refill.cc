@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/refill.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
+#include <array>
+
 #include "allocator/core/units.h"
 
 namespace heaptap {

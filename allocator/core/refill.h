@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include <atomic>
+
 #include "allocator/core/heap.h"
 #include "allocator/core/invalid_free.h"
 #include "allocator/core/observer.h"

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/slab.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
+#include <array>
+#include <atomic>
+
 namespace heaptap {
 namespace {
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/sparse_slab.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "allocator/core/units.h"
 
 namespace heaptap {

@@ -4,6 +4,10 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <atomic>
 
 #include "allocator/core/borrow.h"
 #include "allocator/core/check.h"

@@ -9,6 +9,10 @@
 #ifndef HEAPTAP_ALLOCATOR_CORE_THREAD_H_
 #define HEAPTAP_ALLOCATOR_CORE_THREAD_H_
 
+#include <stdint.h>
+
+#include <atomic>
+
 #include "allocator/core/borrow.h"
 #include "allocator/core/check.h"
 #include "allocator/core/heap.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/thread_counters.h"
 
+#include <stdint.h>
+
 namespace heaptap {
 namespace {
 

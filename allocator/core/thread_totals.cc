@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/thread_totals.h"
 
+#include <stdint.h>
+
 #include "allocator/core/thread.h"
 
 namespace heaptap {

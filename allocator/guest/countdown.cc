@@ -2,6 +2,8 @@
 #include "allocator/guest/countdown.h"
 
 #include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "allocator/core/observer.h"
 #include "allocator/core/thread.h"

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "allocator/core/control.h"

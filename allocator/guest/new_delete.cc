@@ -9,6 +9,8 @@
 // (Charging). FindNewFunctions tries out which of the two the next operator is.
 //
 // Compiled like fast.cc.
+#include <stddef.h>
+
 #include <new>
 
 #include "allocator/api/symbols.h"

@@ -3,6 +3,9 @@
 // Compiled like fast.cc.
 #include "allocator/guest/new_functions.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include <new>
 
 #include "allocator/guest/host.h"

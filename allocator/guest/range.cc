@@ -2,7 +2,11 @@
 #include "allocator/guest/range.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <atomic>
 
 #include "allocator/core/chunk_memory.h"
 #include "allocator/core/control.h"

@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <atomic>
+
 #include "allocator/core/control.h"
 #include "allocator/core/invalid_free.h"
 #include "allocator/core/observer.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/guest/usable_size.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <atomic>

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/jemalloc/snapshot.h"
 
+#include <stdint.h>
 #include <string.h>
+
+#include <atomic>
 
 #include "allocator/core/control.h"
 #include "allocator/core/large.h"

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include <atomic>
 

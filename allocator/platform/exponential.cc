@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/platform/exponential.h"
 
+#include <array>
+
 #include "allocator/platform/mathematics.h"
 
 namespace heaptap {

@@ -2,9 +2,12 @@
 #include "allocator/platform/mutex.h"
 
 #include <linux/futex.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
+
+#include <atomic>
 
 #include "allocator/platform/clock.h"
 #include "allocator/platform/system.h"

@@ -2,6 +2,7 @@
 #include "allocator/platform/system.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

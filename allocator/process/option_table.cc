@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
 #include <type_traits>
 
 #include "allocator/process/options.h"

@@ -3,6 +3,10 @@
 // Parses the values of options. The table of options is in option_table.cc.
 #include "allocator/process/options.h"
 
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
 namespace heaptap {
 namespace {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/process/read_options.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

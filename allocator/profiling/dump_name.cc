@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/profiling/dump_name.h"
 
+#include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
 

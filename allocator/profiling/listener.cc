@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/sampling/listener.h"
 
+#include <stddef.h>
+
 #include "allocator/profiling/code_tables.h"
 #include "allocator/profiling/hooks.h"
 #include "allocator/profiling/profiling.h"

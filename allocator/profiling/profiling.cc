@@ -2,6 +2,7 @@
 #include "allocator/profiling/profiling.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>

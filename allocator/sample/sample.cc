@@ -6,6 +6,9 @@
 // even where the control block does not know the bounds of this code.
 #include "heaptap/sample.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "allocator/platform/mathematics.h"
 #include "allocator/sample/control.h"
 #include "allocator/sample/probes.h"

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/sampling/events.h"
 
+#include <stdint.h>
+
+#include <atomic>
+
 #include "allocator/sampling/report.h"
 
 namespace heaptap {

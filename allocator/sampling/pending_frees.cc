@@ -3,6 +3,7 @@
 // __atomic builtins and no std::atomic: eBPF programs share the structs.
 #include "allocator/sampling/pending_frees.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <atomic>

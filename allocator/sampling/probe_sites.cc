@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 
 #include <atomic>

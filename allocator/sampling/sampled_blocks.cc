@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/sampling/sampled_blocks.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/core/observer.h"

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // arena.<i>.*: the one arena, or all arenas, which are the same; arenas.*: properties of every arena.
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+
 #include <atomic>
 
 #include "allocator/core/allocate.h"

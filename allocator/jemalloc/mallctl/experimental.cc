@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // experimental.*: the records of recent samples, and hooks for samples and dumps.
+#include <errno.h>
+#include <sys/types.h>
+
 #include <atomic>
 
 #include "allocator/jemalloc/mallctl/tree.h"

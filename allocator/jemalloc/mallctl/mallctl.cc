@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/jemalloc/mallctl/mallctl.h"
 
+#include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <atomic>
 

@@ -3,6 +3,11 @@
 // opt.*: the options as of the start of the process; config.*: the build of the library.
 #include "allocator/process/options.h"
 
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/process/option_sources.h"
 #include "allocator/process/process.h"

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // prof.*: the profile of the process. Without opt.prof nothing can be enabled or requested, and switches read as off.
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "allocator/core/control.h"
 #include "allocator/core/size_class.h"
 #include "allocator/jemalloc/mallctl/tree.h"

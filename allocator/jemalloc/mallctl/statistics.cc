@@ -2,6 +2,10 @@
 //
 // stats.*: figures of the last snapshot, which `epoch` takes. Figures about parts that heaptap does not have (absent.h,
 // muzzy pages) are 0.
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
 #include "allocator/core/control.h"
 #include "allocator/core/decay.h"
 #include "allocator/core/size_class.h"

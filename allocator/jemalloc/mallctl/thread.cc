@@ -3,6 +3,8 @@
 // thread.*: the calling thread; tcache.*: thread caches that a program creates, which are only numbers here.
 #include "allocator/core/thread.h"
 
+#include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <atomic>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/jemalloc/stats/members.h"
 
+#include <stddef.h>
+
 namespace heaptap {
 
 JoinedName::JoinedName(const char* begin, const char* end) {

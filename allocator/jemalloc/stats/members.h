@@ -4,6 +4,8 @@
 #ifndef HEAPTAP_ALLOCATOR_JEMALLOC_STATS_MEMBERS_H_
 #define HEAPTAP_ALLOCATOR_JEMALLOC_STATS_MEMBERS_H_
 
+#include <stddef.h>
+
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/jemalloc/stats/emitter.h"
 

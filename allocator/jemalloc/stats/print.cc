@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/jemalloc/stats/print.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #include "allocator/platform/system.h"

@@ -14,6 +14,8 @@
 #ifndef HEAPTAP_ALLOCATOR_JEMALLOC_STATS_PRINT_H_
 #define HEAPTAP_ALLOCATOR_JEMALLOC_STATS_PRINT_H_
 
+#include <stdint.h>
+
 #include "allocator/jemalloc/snapshot.h"
 #include "allocator/jemalloc/stats/emitter.h"
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The text about parts that heaptap does not have (absent.h). All numbers are 0.
+#include <stddef.h>
+
 #include "allocator/jemalloc/absent.h"
 #include "allocator/jemalloc/stats/print.h"
 

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stddef.h>
+#include <stdint.h>
+
 #include "allocator/core/decay.h"
 #include "allocator/core/size_class.h"
 #include "allocator/core/slab.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stddef.h>
+
 #include "allocator/jemalloc/mallctl/mallctl.h"
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/jemalloc/stats/members.h"
