@@ -2,12 +2,13 @@
 //
 // jemalloc's functions: the extended allocation functions, mallctl and its variants, and malloc_stats_print.
 //
-// The thread cache and the arena in flags are ignored: there is one arena, and each thread has its own heap. As in
-// jemalloc, a size above all classes returns nullptr and leaves errno alone; out of memory returns nullptr with ENOMEM.
+// The thread cache in flags is ignored: each heap keeps blocks ready. As in jemalloc, a size above all classes, or an
+// arena that does not exist, returns nullptr and leaves errno alone; out of memory returns nullptr with ENOMEM.
 #include <stddef.h>
 
 #include "allocator/api/symbols.h"
 #include "allocator/core/allocate.h"
+#include "allocator/core/arena.h"
 #include "allocator/core/options.h"
 #include "allocator/jemalloc/mallctl/mallctl.h"
 #include "allocator/jemalloc/stats/print.h"
@@ -20,7 +21,22 @@ using heaptap::CheckXmalloc;
 
 constexpr int kAlignmentMask = MALLOCX_ZERO - 1;  // the bits of lg(alignment)
 
+// The arena: its index + 1, or 0.
+constexpr int kArenaShift = 20;
+static_assert(MALLOCX_ARENA(0) == 1 << kArenaShift);
+
 BlockTraits TraitsOf(int flags) { return {size_t{1} << (flags & kAlignmentMask), (flags & MALLOCX_ZERO) != 0}; }
+
+// The same with the arena. False: it does not exist.
+bool ReadTraits(int flags, BlockTraits* traits) {
+  *traits = TraitsOf(flags);
+  const unsigned number = static_cast<unsigned>(flags) >> kArenaShift;
+  if (number == 0) return true;
+  const heaptap::Arena* arena = heaptap::FindArena(number - 1);
+  if (arena == nullptr) return false;
+  traits->arena = arena->index;
+  return true;
+}
 
 // The usable size of such a block. 0: no such block is possible.
 size_t UsableSizeOf(size_t size, const BlockTraits& traits) {
@@ -31,15 +47,15 @@ size_t UsableSizeOf(size_t size, const BlockTraits& traits) {
 }  // namespace
 
 HEAPTAP_C_EXPORT void* mallocx(size_t size, int flags) {
-  BlockTraits traits = TraitsOf(flags);
-  bool possible = UsableSizeOf(size, traits) != 0;
+  BlockTraits traits;
+  bool possible = ReadTraits(flags, &traits) && UsableSizeOf(size, traits) != 0;
   return CheckXmalloc(possible ? heaptap::AllocateExtended(size, traits) : nullptr, heaptap::kErrorInMallocx);
 }
 
 // Size 0 does not free the block, unlike in realloc.
 HEAPTAP_C_EXPORT void* rallocx(void* pointer, size_t size, int flags) {
-  BlockTraits traits = TraitsOf(flags);
-  bool possible = UsableSizeOf(size, traits) != 0;
+  BlockTraits traits;
+  bool possible = ReadTraits(flags, &traits) && UsableSizeOf(size, traits) != 0;
   return CheckXmalloc(possible ? heaptap::Reallocate(pointer, size != 0 ? size : 1, traits) : nullptr,
                       heaptap::kErrorInRallocx);
 }

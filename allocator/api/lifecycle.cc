@@ -39,7 +39,7 @@ void ResetAfterFork() {
   ResetDumpsAfterFork();
   ResetSnapshotsAfterFork();
   ResetRecordsAfterFork();
-  ResetArenaNameAfterFork();
+  ResetArenaNamesAfterFork();
   ResetCodeTablesAfterFork();
   ForgetHighWater();
 }

@@ -71,36 +71,45 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
 }
 
 // An allocation that the observer wants. Inlined: a frame of the allocator costs one of the program on deep stacks.
-[[gnu::always_inline]] inline void* AllocateObserved(unsigned size_class, uint64_t weight, size_t requested) {
+[[gnu::always_inline]] inline void* AllocateObserved(Arena& arena, unsigned size_class, uint64_t weight,
+                                                     size_t requested) {
   // Before the observer reads it.
   thread_counters.allocated += kClassSize[size_class];
-  void* pointer = observer::AllocateBlock(size_class, requested, weight);
+  void* pointer = observer::AllocateBlock(arena, size_class, requested, weight);
   if (HEAPTAP_LIKELY(pointer != nullptr)) return pointer;
   thread_counters.allocated -= kClassSize[size_class];
   return FailWithEnomem();
 }
 
-// `requested`: the size that the program requested. Inlined as AllocateObserved.
-[[gnu::always_inline]] inline void* AllocateSmall(size_t size_class, size_t requested) {
+// The arena of an allocation that names one, or else that of the thread.
+inline Arena& ArenaOfRequest() { return CurrentArena(); }
+inline Arena& ArenaOfRequest(Arena& arena) { return arena; }
+
+// `requested`: the size that the program requested. `place`: the arena, if the program names one. Inlined as
+// AllocateObserved.
+template <typename... Place>
+[[gnu::always_inline]] inline void* AllocateSmall(size_t size_class, size_t requested, Place&... place) {
   Heap::Taken taken;
   {
-    HeapScope heap;
+    HeapScope heap(place...);
     taken = heap->Take(size_class);
-    // The fallback heap is shared, and does not count for its threads.
-    if (HEAPTAP_UNLIKELY(heap->serial == 0) && taken.block != nullptr)
+    // A shared heap does not count for its threads.
+    if (HEAPTAP_UNLIKELY(IsShared(*heap)) && taken.block != nullptr)
       thread_counters.allocated += kClassSize[size_class];
   }
-  void* pointer = taken.weight != 0 ? AllocateObserved(size_class, taken.weight, requested) : taken.block;
+  void* pointer =
+      taken.weight != 0 ? AllocateObserved(ArenaOfRequest(place...), size_class, taken.weight, requested) : taken.block;
   if (HEAPTAP_UNLIKELY(pointer == nullptr)) return FailWithEnomem();
   FillNew(pointer);
   return pointer;
 }
 
 // `usable`: a class size; 0: there is none.
-void* AllocateOutsideSlabs(size_t usable, size_t alignment, size_t requested) {
+template <typename... Place>
+void* AllocateOutsideSlabs(size_t usable, size_t alignment, size_t requested, Place&... place) {
   if (usable == 0) return FailWithEnomem();
   observer::BeforeUse();
-  void* pointer = AllocateLarge(usable, alignment, requested);
+  void* pointer = AllocateLarge(ArenaOfRequest(place...), usable, alignment, requested);
   if (pointer == nullptr) return FailWithEnomem();
   FillNew(pointer);
   return pointer;
@@ -148,9 +157,21 @@ struct TargetBlock {
   BlockTraits traits;
 };
 
+// The arena of this index, or else that of the calling thread.
+Arena& Named(ArenaIndex index) { return index != kOwnArena ? ArenaOf(index) : CurrentArena(); }
+
+// AllocateAligned in the arena.
+void* AllocateAlignedIn(ArenaIndex index, size_t alignment, size_t size) {
+  if (HEAPTAP_LIKELY(index == kOwnArena) || index == current_heap->arena) return AllocateAligned(alignment, size);
+  Arena& arena = ArenaOf(index);
+  const size_t usable = RoundUpToAlignedClass(size != 0 ? size : 1, alignment);
+  if (!FitsSlab(usable, alignment)) return AllocateOutsideSlabs(usable, alignment, size, arena);
+  return AllocateSmall(ClassOf(usable), size, arena);
+}
+
 // realloc by copying to a new block. `usable`: the usable size of the old one.
 void* MoveToNewBlock(void* pointer, size_t usable, const TargetBlock& wanted) {
-  void* target = AllocateAligned(wanted.traits.alignment, wanted.size);
+  void* target = AllocateAlignedIn(wanted.traits.arena, wanted.traits.alignment, wanted.size);
   if (target == nullptr) return nullptr;
   if (!wanted.traits.zero) return MoveBlock(pointer, target, wanted.size < usable ? wanted.size : usable);
   size_t kept = wanted.usable < usable ? wanted.usable : usable;
@@ -165,7 +186,8 @@ void* ReallocateSmall(Slab* slab, void* pointer, const TargetBlock& wanted) {
   if (!sampled && wanted.usable == slab->size && FitsSlab(wanted.usable, wanted.traits.alignment)) {
     uint64_t weight = SampleInPlace(slab->size_class);
     const int saved = errno;
-    void* target = weight != 0 ? AllocateObserved(slab->size_class, weight, wanted.size) : nullptr;
+    void* target =
+        weight != 0 ? AllocateObserved(ArenaOf(slab->arena), slab->size_class, weight, wanted.size) : nullptr;
     if (target != nullptr) return MoveBlock(pointer, target, wanted.usable);
     // Not a sample, or no memory for one.
     errno = saved;
@@ -182,7 +204,7 @@ void* ReallocateHuge(Huge* huge, void* pointer, const TargetBlock& wanted) {
   bool resized = stays && IsAligned(pointer, wanted.traits.alignment) && ResizeHuge(huge, wanted.usable, wanted.size);
   void* target = resized ? pointer : nullptr;
   if (!resized && wanted.usable > kRunMaximum && wanted.traits.alignment <= kChunkSize)
-    target = MoveHuge(huge, wanted.usable, wanted.size);
+    target = MoveHuge(Named(wanted.traits.arena), huge, wanted.usable, wanted.size);
   if (target == nullptr) return MoveToNewBlock(pointer, usable, wanted);
   FillGrown(target, usable, wanted.usable, true, wanted.traits.zero);
   return target;
@@ -231,8 +253,6 @@ void RefuseInvalidFree(const void* pointer) {
     return block == static_cast<void*>(SlabMemory(slab)) ? FreeRun(slab) : RefuseInvalidFree(block);
   if (owner == kNobody || !IsBlock(slab, block)) return RefuseInvalidFree(block);
   thread_counters.deallocated += slab->size;
-  SharedCount& frees = current_heap->classes[slab->size_class].counts.remote_frees;
-  current_heap == &empty_heap ? frees.AddShared(1) : frees.Add(1);
   FreeRemotely(slab, block);
 }
 
@@ -307,7 +327,7 @@ void* AllocateAligned(size_t alignment, size_t size) {
 }
 
 void* AllocateExtended(size_t size, BlockTraits traits) {
-  void* pointer = AllocateAligned(traits.alignment, size);
+  void* pointer = AllocateAlignedIn(traits.arena, traits.alignment, size);
   if (traits.zero && pointer != nullptr) Clear(pointer, UsableSize(pointer));
   return pointer;
 }
@@ -359,6 +379,11 @@ size_t UsableSize(void* pointer) {
   }
   Slab* slab = SlabOf(pointer, kind);
   return slab->owner.load(std::memory_order_relaxed) == kNobody ? 0 : slab->size;
+}
+
+ArenaIndex ArenaOfBlock(void* pointer) {
+  const unsigned kind = ChunkKind(pointer);
+  return kind == kHuge ? HugeOf(pointer)->arena : SlabOf(pointer, kind)->arena;
 }
 
 bool Trim() {

@@ -22,6 +22,7 @@
 
 #include <atomic>
 
+#include "allocator/core/arena.h"
 #include "allocator/core/thread.h"
 
 namespace heaptap {
@@ -84,13 +85,18 @@ void* AllocateZeroed(size_t count, size_t size);
 // memalign. REQUIRES: `alignment` is a power of two.
 void* AllocateAligned(size_t alignment, size_t size);
 
+// As the arena of a block: that of the calling thread.
+inline constexpr ArenaIndex kOwnArena = UINT16_MAX;
+static_assert(kOwnArena >= kMostArenas);
+
 // The properties of a requested block besides its size.
 struct BlockTraits {
   size_t alignment = 1;  // a power of two
   bool zero = false;     // new memory reads as zero, up to the end of the usable size
+  ArenaIndex arena = kOwnArena;
 };
 
-// mallocx
+// mallocx. REQUIRES: the arena exists.
 void* AllocateExtended(size_t size, BlockTraits traits);
 
 // realloc and rallocx. Size 0 frees the block and returns nullptr, as in glibc. A pointer that is not the allocator's
@@ -107,6 +113,9 @@ size_t ResizeInPlace(void* pointer, size_t size, size_t extra, BlockTraits trait
 
 // malloc_usable_size. Constant unless the block is resized. 0 for nullptr and pointers that are not the allocator's.
 size_t UsableSize(void* pointer);
+
+// The arena of a block. REQUIRES: its UsableSize is not 0.
+ArenaIndex ArenaOfBlock(void* pointer);
 
 // Returns free memory to the system: of the caller's heap, of parked heaps, of free units, and of the heaps of other
 // threads what other threads have freed there. A thread in a slow path, and a kernel without membarrier(2), keep that.

@@ -67,7 +67,6 @@ void Heap::CollectRemote(Slab* slab) {
   slab->used -= count;
   slab->used_settled -= count;
   slab->distant |= count > kDistantBlocks;
-  classes[slab->size_class].counts.collected.Add(count);
 }
 
 void Heap::MarkFull(Slab* slab) {
@@ -263,6 +262,27 @@ void Heap::Flush() {
   PutBackReady();
   SettleFrees();  // the heap's next thread must not count the frees of this one
   Scavenge();
+}
+
+void Heap::LeaveSlabs() {
+  PutBackReady();
+  SettleFrees();
+  while (NextWake() != nullptr) continue;
+  for (HeapClass& one : classes) {
+    for (Slab* slab = one.queue.first(); slab != nullptr; slab = slab->next) {
+      slab->owner.store(kLeftOwner, std::memory_order_relaxed);
+    }
+    one.queue = {};
+    one.empty = nullptr;
+    one.idle = nullptr;
+    one.poor_batches = 0;
+  }
+  is_aging = false;
+  has_more = false;
+}
+
+void Heap::ForgetCounts() {
+  for (HeapClass& one : classes) one.counts.Clear();
 }
 
 void PushWake(Heap* heap, Slab* slab) {

@@ -58,8 +58,7 @@ class SharedCount {
  public:
   uint64_t Read() const { return count_.load(std::memory_order_relaxed); }
   void Add(uint64_t amount) { count_.store(Read() + amount, std::memory_order_relaxed); }
-  // For a number that several threads change.
-  void AddShared(uint64_t amount) { count_.fetch_add(amount, std::memory_order_relaxed); }
+  void Clear() { count_.store(0, std::memory_order_relaxed); }
 
  private:
   std::atomic<uint64_t> count_;
@@ -69,10 +68,12 @@ class SharedCount {
 struct ClassCounts {
   SharedCount handed_out;  // blocks of batches
   SharedCount refills;
-  SharedCount collected;   // blocks of this heap that other threads freed
   SharedCount taken_back;  // those that were put back
   SharedCount flushes;
-  SharedCount remote_frees;  // blocks of other heaps that this heap's thread freed
+
+  void Clear() {
+    for (SharedCount* count : {&handed_out, &refills, &taken_back, &flushes}) count->Clear();
+  }
 };
 
 // What only slow paths use of a class. A refill needs the first cache line.
@@ -102,7 +103,7 @@ struct Heap {
 
   HeapClass classes[kSmallClasses];
   ThreadCounters* counters;        // of the heap's thread, or else `nobodys`
-  ThreadCounters nobodys;          // counts for a heap without a thread, and for the fallback heap
+  ThreadCounters nobodys;          // counts for a heap without a thread, and for shared heaps
   uint32_t ticks_left;             // slow paths until the clock is read again (maintenance.h)
   uint32_t tick_interval;          // the value that ticks_left began with
   uint64_t idle_since;             // CoarseMilliseconds() at the last ReleaseIdle
@@ -110,8 +111,9 @@ struct Heap {
   std::atomic<uint32_t> borrowed;  // 1: another thread uses it, and slow paths wait (borrow.h)
   HeapState state;                 // this and the fields up to `next` are thread.cc's, under its lock
   bool orphaned;                   // parked by a fork, without a Flush
+  ArenaIndex arena;                // of its slabs
   uint8_t exit_rounds;             // calls of the thread's destructor so far
-  uint64_t serial;                 // from 1 on; 0: the empty and the fallback heap
+  uint64_t serial;                 // from 1 on; 0: the empty heap, and the shared heaps of arenas
   Heap* next_parked;
   Heap* next;  // in the list of all heaps
 
@@ -199,6 +201,12 @@ struct Heap {
   // Puts all ready blocks and rests back into their slabs, then scavenges: before the heap is parked.
   void Flush();
 
+  // Leaves all slabs, whose blocks the program has given up; the caller releases the slabs. What the heap has counted
+  // stays. REQUIRES: no thread allocates or frees a block of the heap.
+  void LeaveSlabs();
+  // Forgets what the heap has counted. REQUIRES: it has no slab.
+  void ForgetCounts();
+
   // Bring `counters` up to date with this heap's blocks: exact until the thread's next malloc or free. The first visits
   // all ready blocks; the second visits all queued slabs, and returns their number.
   void SettleAllocations();
@@ -267,6 +275,9 @@ inline void Heap::Settle(Slab* slab) {
   counters->deallocated += UnsettledBytes(slab);
   slab->used_settled = slab->used;
 }
+
+// Whether threads use the heap under the lock of its arena.
+inline bool IsShared(const Heap& heap) { return heap.serial == 0; }
 
 // The heap of the calling thread. A thread without one has the empty heap, which has no ready blocks and owns no slab
 // (thread.h).

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator/core/slab.h"
+
 namespace heaptap {
 
 // The descriptor of a huge block, in the page before it.
@@ -23,6 +25,7 @@ struct Huge {
   size_t written;
   uint64_t sample;   // its serial number as a sample; 0: it is none
   size_t requested;  // the size that the program requested
+  ArenaIndex arena;
 };
 
 // Keeps a block that is no longer used, or unmaps it.

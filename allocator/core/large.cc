@@ -51,16 +51,10 @@ void CountActive(int64_t bytes) {
   observer::ActiveGrew();
 }
 
-struct AtomicCounts {
-  std::atomic<uint64_t> allocations;
-  std::atomic<uint64_t> frees;
-};
-constinit AtomicCounts large_counts[kClasses];
-
 void Increment(std::atomic<uint64_t>* count) { count->fetch_add(1, std::memory_order_relaxed); }
 
 // Counts an allocation. Returns its weight if the observer wants it, else 0.
-uint64_t CountAndWeigh(size_t size) {
+uint64_t CountAndWeigh(ArenaIndex arena, size_t size) {
   uint64_t weight = 0;
   {
     HeapScope heap;
@@ -69,7 +63,7 @@ uint64_t CountAndWeigh(size_t size) {
     thread_counters.allocated += size;
     heap->FollowPeak();
   }
-  Increment(&large_counts[ClassNumber(size)].allocations);
+  Increment(&ArenaOf(arena).large[ClassNumber(size)].allocations);
   AddToFigure(&heaptap_statistics::large, static_cast<int64_t>(size));
   if (weight != 0) AddToFigure(&heaptap_statistics::sampled_objects, 1);
   return weight;
@@ -79,7 +73,7 @@ uint64_t CountAndWeigh(size_t size) {
 template <typename Descriptor>
 void BeginBlock(void* pointer, Descriptor* block, size_t requested) {
   block->requested = requested;
-  uint64_t weight = CountAndWeigh(block->size);
+  uint64_t weight = CountAndWeigh(block->arena, block->size);
   block->sample = weight != 0 ? observer::NextSerial() : 0;
   if (weight != 0) observer::Allocated(pointer, {block->size, requested, block->sample}, weight);
 }
@@ -89,17 +83,19 @@ template <typename Descriptor>
 void EndBlock(void* pointer, const Descriptor* block) {
   AddToFigure(&heaptap_statistics::large, -static_cast<int64_t>(block->size));
   thread_counters.deallocated += block->size;
-  Increment(&large_counts[ClassNumber(block->size)].frees);
+  Increment(&ArenaOf(block->arena).large[ClassNumber(block->size)].frees);
   if (block->sample == 0) return;
   AddToFigure(&heaptap_statistics::sampled_objects, -1);
   observer::Freed(pointer, {block->size, block->requested, block->sample});
 }
 
-void* AllocateRun(size_t size, size_t alignment, size_t requested) {
+void* AllocateRun(Arena& arena, size_t size, size_t alignment, size_t requested) {
   Slab* run = AllocateUnits(kShortShift, UnitsFor(size), alignment < kUnit ? 1 : alignment / kUnit);
   if (run == nullptr) return nullptr;
   run->size = size;
-  run->owner.store(kRunOwner, std::memory_order_relaxed);
+  run->arena = arena.index;
+  // Release: as in NewSlab.
+  run->owner.store(kRunOwner, std::memory_order_release);
   void* pointer = SlabMemory(run);
   BeginBlock(pointer, run, requested);
   return pointer;
@@ -136,13 +132,14 @@ Huge* MapHuge(size_t mapped, size_t alignment) {
   return huge;
 }
 
-void* AllocateHuge(size_t size, size_t alignment, size_t requested) {
+void* AllocateHuge(Arena& arena, size_t size, size_t alignment, size_t requested) {
   size_t mapped = PagesFor(size);
   Huge* huge = alignment <= kChunkSize ? ReuseHuge(mapped) : nullptr;
   if (huge == nullptr) huge = MapHuge(mapped, alignment);
   if (huge == nullptr) return nullptr;
   CountActive(static_cast<int64_t>(mapped));
   huge->size = size;
+  huge->arena = arena.index;
   void* pointer = HugeMemory(huge);
   SetHuge(pointer, true);
   BeginBlock(pointer, huge, requested);
@@ -173,37 +170,28 @@ bool IsInsideHuge(const void* pointer) {
   return search.found;
 }
 
-void* AllocateLarge(size_t size, size_t alignment, size_t requested) {
+void* AllocateLarge(Arena& arena, size_t size, size_t alignment, size_t requested) {
   bool fits = size <= kRunMaximum && alignment < kRunMaximum;
-  return fits ? AllocateRun(size, alignment, requested) : AllocateHuge(size, alignment, requested);
+  return fits ? AllocateRun(arena, size, alignment, requested) : AllocateHuge(arena, size, alignment, requested);
 }
 
-LargeCounts ReadLargeCounts(unsigned class_number) {
-  const AtomicCounts& counts = large_counts[class_number];
-  LargeCounts result;
-  // Frees first: a block that is freed between the two reads was allocated before them. Acquire: keeps this order.
-  result.frees = counts.frees.load(std::memory_order_acquire);
-  result.allocations = counts.allocations.load(std::memory_order_relaxed);
-  return result;
-}
-
-void FreeRun(Slab* run) {
+void FreeRun(Slab* run, bool returns_memory) {
   char* pointer = SlabMemory(run);
   EndBlock(pointer, run);
-  bool goes_back =
-      run->size >= kEagerMinimum && IsRoomUsedUp() && DiscardPages(pointer, size_t{run->units} << kShortShift);
+  bool goes_back = (returns_memory || (run->size >= kEagerMinimum && IsRoomUsedUp())) &&
+                   DiscardPages(pointer, size_t{run->units} << kShortShift);
   ReleaseUnits(run, !goes_back);
   PurgeExcess();
   TickSlowPath();
 }
 
-void FreeHuge(Huge* huge) {
+void FreeHuge(Huge* huge, bool returns_memory) {
   char* pointer = HugeMemory(huge);
   EndBlock(pointer, huge);
   CountActive(-static_cast<int64_t>(huge->mapped));
   SetHuge(pointer, false);
   if (huge->written < huge->size) huge->written = huge->size;
-  KeepHuge(huge);
+  returns_memory ? UnmapHuge(huge) : KeepHuge(huge);
   TickSlowPath();
 }
 
@@ -228,7 +216,7 @@ bool ResizeHuge(Huge* huge, size_t size, size_t requested) {
   return true;
 }
 
-void* MoveHuge(Huge* huge, size_t size, size_t requested) {
+void* MoveHuge(Arena& arena, Huge* huge, size_t size, size_t requested) {
   char* source = HugeMemory(huge);
   size_t mapped = PagesFor(size);
   char* target = static_cast<char*>(MapAligned(mapped, kChunkSize, kPageSize));
@@ -250,6 +238,7 @@ void* MoveHuge(Huge* huge, size_t size, size_t requested) {
   CountActive(growth);
   Huge* moved = HugeOf(target);
   moved->size = size;
+  moved->arena = arena.index;
   moved->mapped = mapped;
   if (moved->written > mapped) moved->written = mapped;
   BeginBlock(target, moved, requested);

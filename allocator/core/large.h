@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator/core/arena.h"
 #include "allocator/core/huge_cache.h"
 #include "allocator/core/slab.h"
 
@@ -24,19 +25,13 @@ Huge* HugeOf(void* pointer);
 // Whether the address is inside a huge block. Takes time proportional to their number.
 bool IsInsideHuge(const void* pointer);
 
-// A block of `size` usable bytes (a class size) at a multiple of `alignment` (a power of two). `requested`: the size
-// that the program requested. nullptr: out of memory.
-void* AllocateLarge(size_t size, size_t alignment, size_t requested);
+// A block of the arena with `size` usable bytes (a class size) at a multiple of `alignment` (a power of two).
+// `requested`: the size that the program requested. nullptr: out of memory.
+void* AllocateLarge(Arena& arena, size_t size, size_t alignment, size_t requested);
 
-void FreeRun(Slab* run);
-void FreeHuge(Huge* huge);
-
-// Allocations and frees by these functions since the start, by ClassNumber; small classes included.
-struct LargeCounts {
-  uint64_t allocations;
-  uint64_t frees;
-};
-LargeCounts ReadLargeCounts(unsigned class_number);
+// `returns_memory`: to the system, at once.
+void FreeRun(Slab* run, bool returns_memory = false);
+void FreeHuge(Huge* huge, bool returns_memory = false);
 
 // Changes the usable size to `size` without changing the address. False: impossible, and nothing has changed. Success
 // counts as a free and an allocation. The new part of a huge block reads as zero; that of a run is undefined.
@@ -44,8 +39,9 @@ LargeCounts ReadLargeCounts(unsigned class_number);
 bool ResizeRun(Slab* run, size_t size, size_t requested);
 bool ResizeHuge(Huge* huge, size_t size, size_t requested);
 
-// Moves a huge block by moving its pages instead of copying them. nullptr: out of memory, and the block is unchanged.
-void* MoveHuge(Huge* huge, size_t size, size_t requested);
+// Moves a huge block, perhaps to another arena, by moving its pages instead of copying them. nullptr: out of memory,
+// and the block is unchanged.
+void* MoveHuge(Arena& arena, Huge* huge, size_t size, size_t requested);
 
 }  // namespace heaptap
 

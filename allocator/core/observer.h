@@ -13,6 +13,7 @@
 
 namespace heaptap {
 
+struct Arena;
 struct Block;
 struct Heap;
 struct Slab;
@@ -29,13 +30,15 @@ void BeforeUse();
 
 // --- sampling/ ---
 
-// Starts the observer's state of a new heap with random stream number `stream` of `seed`. A lock may be held for this
-// function and the next two.
-void StartHeap(Heap* heap, uint64_t seed, uint64_t stream);
+// Starts the observer's state of a new heap, with a random stream of `seed` that is the heap's own. A lock may be held
+// for this function and the next two.
+void StartHeap(Heap* heap, uint64_t seed);
 // Restarts the state in the child of a fork, where blocks may be ready.
 void RestartHeap(Heap* heap, uint64_t seed);
 // A thread takes the heap over.
 void AdoptHeap(Heap* heap);
+// The thread of a heap uses another one from now on.
+void MoveThread(Heap* from, Heap* to);
 
 // Called before the heap looks for a block. The observer may put ready blocks back and change the countdown. In a
 // HeapScope.
@@ -61,7 +64,7 @@ struct Sample {
 uint64_t NextSerial();
 
 // A block from a slab of the observer (kSampledOwner), for an allocation that it wants. nullptr: out of memory.
-void* TakeBlock(unsigned size_class, size_t requested, uint64_t serial);
+void* TakeBlock(Arena& arena, unsigned size_class, size_t requested, uint64_t serial);
 // What TakeBlock was told. `requested` is the usable size if the observer does not keep requested sizes.
 Sample SampleOf(const Slab* slab, const Block* block);
 // Takes back a block that TakeBlock returned.
@@ -73,14 +76,20 @@ void Allocated(const void* pointer, const Sample& sample, uint64_t weight);
 void Freed(const void* pointer, const Sample& sample);
 // Allocates a block of the class for a wanted allocation: calls NextSerial, TakeBlock and Allocated. nullptr: out of
 // memory.
-void* AllocateBlock(unsigned size_class, size_t requested, uint64_t weight);
+void* AllocateBlock(Arena& arena, unsigned size_class, size_t requested, uint64_t weight);
 // Frees a block that TakeBlock returned: calls Freed and ReturnBlock.
 void FreeBlock(Slab* slab, Block* block);
+
+// Frees all live blocks of the observer's slab, as FreeBlock does. The observer uses the slab no more. REQUIRES: no
+// thread allocates or frees a block of the slab's arena.
+void DiscardBlocks(Slab* slab);
+// Forgets what the arena has counted.
+void ForgetCounts(Arena* arena);
 
 // The calling thread ends. Other destructors of the thread may still free blocks.
 void ThreadEnds();
 
-// Releases the observer's empty slabs.
+// Releases the observer's empty slabs of all arenas.
 void Trim();
 
 // --- profiling/ ---

@@ -72,7 +72,7 @@ Slab* Heap::FindSlab(unsigned size_class) {
   }
   if (slab == nullptr || (poor && !HasUntouched(slab) && ++mine.poor_batches >= kPoorBatches)) {
     mine.poor_batches = 0;
-    Slab* another = NewSlab(size_class, OwnerWord());
+    Slab* another = NewSlab(size_class, OwnerWord(), arena);
     if (another == nullptr) return slab;
     // Before the slab is the first of its queue, which this turns.
     if (another->fresh) MakeUpFor(size_t{1} << ShiftOf(size_class), size_class);

@@ -90,6 +90,10 @@ inline constexpr uintptr_t kFullBit = 1;       // with a heap: the slab is full 
 inline constexpr uintptr_t kSampledOwner = 2;  // a slab of sampled blocks (sampled_blocks.h)
 inline constexpr uintptr_t kRunOwner = 4;      // a run
 inline constexpr uintptr_t kSlowBit = 8;       // with a heap: every free takes the slow path (options.h)
+inline constexpr uintptr_t kLeftOwner = 16;    // a slab that its heap has left, about to be released (arena.cc)
+
+// The number of an arena (arena.h).
+using ArenaIndex = uint16_t;
 
 struct Block {
   Block* next;
@@ -133,6 +137,7 @@ struct alignas(128) Slab {
   Slab* previous;
   uint32_t used_settled;  // `used` at the last Heap::Settle; the difference is the local frees not yet counted
   bool distant;           // many blocks of local_free were freed by other threads, in another processor's cache
+  ArenaIndex arena;       // of its heap, pool or run
 
   alignas(64) std::atomic<uintptr_t> remote_free;  // RemoteWord, or kNotifyBit
   Slab* wake_next;                                 // the heap's list of wakes

@@ -9,10 +9,12 @@
 
 #include <atomic>
 
+#include "allocator/core/arena.h"
 #include "allocator/core/borrow.h"
 #include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/core/decay.h"
+#include "allocator/core/heap_list.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/mutex.h"
@@ -25,18 +27,6 @@ namespace {
 // The thread has parked its heap: only libc and destructors of other libraries still run on it.
 constinit thread_local bool thread_finished = false;
 
-constinit Heap fallback_heap{};
-constinit Mutex fallback_mutex{LockRank::kFallbackHeap};
-
-// For the next six variables, and for fields of Heap (heap.h).
-constinit Mutex heaps_mutex{LockRank::kHeaps};
-Heap* all_heaps;     // by Heap::next; grows at its beginning, and no heap leaves it
-Heap* parked_heaps;  // by Heap::next_parked
-Heap* last_parked;   // undefined if no heap is parked
-uint64_t parked_count;
-uint64_t heap_serial;
-uint64_t seed;
-
 // The round of thread-specific destructors in which the heap is parked. Other destructors may still allocate and free,
 // so it is the last round, except with ThreadSanitizer, which needs the last one itself.
 #ifdef __SANITIZE_THREAD__
@@ -48,93 +38,14 @@ constexpr int kExitRound = PTHREAD_DESTRUCTOR_ITERATIONS;
 pthread_key_t exit_key;
 bool has_exit_key;
 
-// The next three are called under heaps_mutex.
-
-// The heap is the next that a new thread gets.
-void Park(Heap* heap) {
-  heap->state = HeapState::kParked;
-  heap->next_parked = parked_heaps;
-  if (parked_heaps == nullptr) last_parked = heap;
-  parked_heaps = heap;
-  parked_count++;
-}
-
-// The heap is the last that a new thread gets.
-void ParkBehindOthers(Heap* heap) {
-  if (parked_heaps == nullptr) return Park(heap);
-  heap->state = HeapState::kParked;
-  heap->next_parked = nullptr;
-  last_parked->next_parked = heap;
-  last_parked = heap;
-  parked_count++;
-}
-
-// Takes the first parked heap for the calling thread, which uses it without the lock, clears `busy` afterwards, and
-// parks it again or keeps it. The child of a fork in between finds that the heap is busy, and abandons it. nullptr: no
-// heap is parked.
-Heap* TakeParked() {
-  Heap* heap = parked_heaps;
-  if (heap == nullptr) return nullptr;
-  parked_heaps = heap->next_parked;
-  parked_count--;
-  heap->state = HeapState::kOwned;
-  heap->busy.store(1, std::memory_order_relaxed);
-  return heap;
-}
-
-Heap* MakeHeap() {
-  constexpr size_t kHeapBytes = (sizeof(Heap) + kPageSize - 1) & ~(kPageSize - 1);
-  Heap* heap = static_cast<Heap*>(MapAligned(kHeapBytes, kPageSize));
-  if (heap == nullptr) return nullptr;
-  AddToFigure(&heaptap_statistics::mapped, kHeapBytes);
-  AddToFigure(&heaptap_statistics::metadata, kHeapBytes);
-  heap->serial = ++heap_serial;
-  observer::StartHeap(heap, seed, heap->serial);
-  heap->next = all_heaps;
-  all_heaps = heap;
-  return heap;
-}
-
-// nullptr: out of memory.
-Heap* AdoptOrMakeHeap() {
-  Heap* heap;
-  uint64_t observer_seed;
-  {
-    MutexLock lock(heaps_mutex);
-    heap = TakeParked();
-    if (heap == nullptr) heap = MakeHeap();
-    if (heap == nullptr) return nullptr;
-    observer_seed = seed;
-  }
-  if (heap->orphaned) {
-    // The new owner must not be charged for the frees of the old thread.
-    heap->Flush();
-    observer::RestartHeap(heap, observer_seed);
-  }
-  heap->orphaned = false;
-  heap->counters = &thread_counters;
-  heap->exit_rounds = 0;
-  observer::AdoptHeap(heap);
-  heap->busy.store(0, std::memory_order_release);
-  return heap;
-}
-
-// The first heap of the list of all. It leads to those that exist now.
-Heap* FirstHeap() {
-  MutexLock lock(heaps_mutex);
-  return all_heaps;
-}
-
 // nullptr: the caller must use the fallback heap.
 Heap* AttachHeap() {
   observer::BeforeUse();
   if (current_heap != &empty_heap) return current_heap;  // BeforeUse has allocated, and so attached a heap
   if (thread_finished) return nullptr;
-  Heap* heap = AdoptOrMakeHeap();
+  Heap* heap = AdoptOrMakeHeap(main_arena);
   if (heap == nullptr) return nullptr;
-  current_heap = heap;
-  // May allocate, with the heap already attached.
-  if (has_exit_key) pthread_setspecific(exit_key, heap);
+  SetHeapOfThread(heap);
   return heap;
 }
 
@@ -228,7 +139,7 @@ void ReclaimFromIdleHeap() {
 // Scavenges the parked heaps in turn, one a call. `returns_pages`: also the free pages of slabs that have used blocks.
 void ScavengeParkedHeap(bool returns_pages) {
   heaps_mutex.Lock();
-  Heap* heap = TakeParked();
+  Heap* heap = TakeParked(kAnyArena);
   if (heap != nullptr) heap->state = HeapState::kScavenged;
   heaps_mutex.Unlock();
   if (heap == nullptr) return;
@@ -237,6 +148,16 @@ void ScavengeParkedHeap(bool returns_pages) {
   heap->busy.store(0, std::memory_order_release);
   MutexLock lock(heaps_mutex);
   ParkBehindOthers(heap);
+}
+
+// Collects what was freed to the shared heap of an arena, one arena a call.
+void ScavengeNextArena() {
+  static constinit std::atomic<unsigned> next;
+  const unsigned index = next.fetch_add(1, std::memory_order_relaxed) % ArenaCount();
+  Arena& arena = ArenaOf(static_cast<ArenaIndex>(index));
+  if (!arena.mutex.TryLock()) return;
+  arena.heap.Scavenge();
+  arena.mutex.Unlock();
 }
 
 void OnThreadExit(void* argument) {
@@ -259,16 +180,31 @@ void OnThreadExit(void* argument) {
 Heap* HeapScope::AttachOrLockHeap() {
   Heap* heap = AttachHeap();
   if (heap != nullptr) return heap;
-  fallback_mutex.Lock();
-  fallback_heap.CountForNobody();
-  return &fallback_heap;
+  main_arena.mutex.Lock();
+  return &main_arena.heap;
 }
 
-void HeapScope::UnlockFallbackHeap() { fallback_mutex.Unlock(); }
+HeapScope::HeapScope(Arena& arena) : heap_(&arena.heap) {
+  arena.mutex.Lock();
+  heap_->busy.store(1, std::memory_order_relaxed);
+}
 
-void StartThreads(uint64_t observer_seed) {
-  seed = observer_seed;
-  observer::StartHeap(&fallback_heap, seed, 0);
+void HeapScope::UnlockSharedHeap(Heap& heap) { ArenaOf(heap.arena).mutex.Unlock(); }
+
+void SetHeapOfThread(Heap* heap) {
+  current_heap = heap;
+  // May allocate, with the heap already attached.
+  if (has_exit_key) pthread_setspecific(exit_key, heap);
+}
+
+void StartSharedHeap(Heap& heap) {
+  observer::StartHeap(&heap, observer_seed);
+  heap.CountForNobody();
+}
+
+void StartThreads(uint64_t seed) {
+  observer_seed = seed;
+  StartSharedHeap(main_arena.heap);
   has_exit_key = pthread_key_create(&exit_key, OnThreadExit) == 0;
 }
 
@@ -279,6 +215,7 @@ void MaintainProcess(DueMaintenance due) {
 
 void ReturnMemory() {
   ScavengeParkedHeap(false);
+  ScavengeNextArena();
   ReclaimFromIdleHeap();
   ssize_t decay = DirtyDecay();
   if (decay >= 0) Purge(static_cast<uint64_t>(decay));
@@ -286,7 +223,7 @@ void ReturnMemory() {
 
 void VisitHeaps(void (*visit)(void* opaque, const Heap* heap), void* opaque) {
   visit(opaque, &empty_heap);
-  visit(opaque, &fallback_heap);
+  ForEachArena([=](Arena& arena) { visit(opaque, &arena.heap); });
   for (const Heap* heap = FirstHeap(); heap != nullptr; heap = heap->next) visit(opaque, heap);
 }
 
@@ -296,6 +233,11 @@ void ScavengeHeaps() {
     scope->Flush();
     scope->ReturnAllFreePages();
   }
+  ForEachArena([](Arena& arena) {
+    HeapScope scope(arena);
+    scope->Flush();
+    scope->ReturnAllFreePages();
+  });
   for (Heap* heap = FirstHeap(); heap != nullptr; heap = heap->next) {
     // Bounded, because other threads may go on freeing.
     constexpr int kMostSteps = 1 << 12;
@@ -328,33 +270,33 @@ void CheckHeaps() {
   }
   CheckEqual("heaps on the list of parked ones == parked heaps", parked_heaps, waiting, parked);
   CheckEqual("parked_count == parked heaps", parked_heaps, parked_count, parked);
-  CheckHeap(&fallback_heap);
+  ForEachArena([](Arena& arena) { CheckHeap(&arena.heap); });
 }
 #endif
 
 void LockHeaps() {
   heaps_mutex.Lock();
-  fallback_mutex.Lock();
+  ForEachArena([](Arena& arena) { arena.mutex.Lock(); });
 }
 
 void UnlockHeaps() {
-  fallback_mutex.Unlock();
+  ForEachArena([](Arena& arena) { arena.mutex.Unlock(); });
   heaps_mutex.Unlock();
 }
 
 void ResetHeapLocks() {
+  ForEachArena([](Arena& arena) { arena.mutex.Reset(); });
   heaps_mutex.Reset();
-  fallback_mutex.Reset();
 }
 
 void ResetHeapsAfterFork(uint64_t forks) {
-  seed += forks;  // each child has another seed, which is the same in every run
-  observer::RestartHeap(&fallback_heap, seed);
+  observer_seed += forks;  // each child has another seed, which is the same in every run
+  ForEachArena([](Arena& arena) { observer::RestartHeap(&arena.heap, observer_seed); });
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
     const bool is_used = heap->state == HeapState::kOwned || heap->state == HeapState::kScavenged;
     if (heap == current_heap || !is_used) {
       // A signal handler may have forked in the middle of a slow path, which must find its heap unchanged.
-      if (heap->busy.load(std::memory_order_relaxed) == 0) observer::RestartHeap(heap, seed);
+      if (heap->busy.load(std::memory_order_relaxed) == 0) observer::RestartHeap(heap, observer_seed);
       continue;
     }
     heap->CountForNobody();

@@ -5,7 +5,7 @@
 // Every thread begins with the empty heap, which has no ready blocks and owns no slab. So malloc and free need no test
 // for a first call: both take their slow paths, which attach a heap. When the thread exits, its heap is parked until a
 // later thread adopts it. A thread that allocates after that, or for which there is no memory for a heap, uses the
-// fallback heap, which all such threads share under a lock.
+// fallback heap, which all such threads share under a lock: the shared heap of arena 0 (arena.h).
 #ifndef HEAPTAP_ALLOCATOR_CORE_THREAD_H_
 #define HEAPTAP_ALLOCATOR_CORE_THREAD_H_
 
@@ -23,10 +23,12 @@ namespace heaptap {
 // Does the work that is due for the process. REQUIRES: no lock is held, the thread is in no HeapScope.
 void MaintainProcess(DueMaintenance due);
 
-// Exclusive use of a heap for the length of a slow path: the thread's own heap, which is attached if need be, or the
-// fallback heap, which is locked. Never fails. Not recursive. No probe may fire in a HeapScope. The destructor may
-// return memory to the system and do the observer's work (observer.h, SlowPathEnds), which may take seconds.
-// REQUIRES: no lock is held at its end.
+struct Arena;
+
+// Exclusive use of a heap for the length of a slow path: the thread's own heap, which is attached if need be, or a
+// shared heap, which is locked: that of the given arena, or else the fallback heap. Never fails. Not recursive. No
+// probe may fire in a HeapScope. The destructor may return memory to the system and do the observer's work (observer.h,
+// SlowPathEnds), which may take seconds. REQUIRES: no lock is held at its end.
 class HeapScope {
  public:
   HeapScope() : heap_(current_heap) {
@@ -39,13 +41,13 @@ class HeapScope {
     // Acquire: pairs with the end of a borrower's work.
     if (HEAPTAP_UNLIKELY(heap_->borrowed.load(std::memory_order_acquire) != 0)) WaitForBorrower(heap_);
   }
+  explicit HeapScope(Arena& arena);
   ~HeapScope() {
     const DueMaintenance due = CountSlowPath(heap_);
     CheckSlowPath(heap_);
     // All changes come before `busy` is cleared. Release: for a borrower.
     heap_->busy.store(0, std::memory_order_release);
-    // Only the fallback heap has no number.
-    if (HEAPTAP_UNLIKELY(heap_->serial == 0)) UnlockFallbackHeap();
+    if (HEAPTAP_UNLIKELY(IsShared(*heap_))) UnlockSharedHeap(*heap_);
     if (HEAPTAP_UNLIKELY(due != DueMaintenance::kNothing)) MaintainProcess(due);
   }
   HeapScope(const HeapScope&) = delete;
@@ -57,7 +59,7 @@ class HeapScope {
  private:
   // The thread's own heap, which is attached, or else the fallback heap, which is locked.
   static Heap* AttachOrLockHeap();
-  static void UnlockFallbackHeap();
+  static void UnlockSharedHeap(Heap& heap);
 
   Heap* heap_;
 };
@@ -67,21 +69,25 @@ inline void TickSlowPath() { HeapScope heap; }
 
 // Called once, before any heap is used. `seed`: for the observer's state of the heaps.
 void StartThreads(uint64_t seed);
+// The calling thread uses this heap from now on. REQUIRES: it has one.
+void SetHeapOfThread(Heap* heap);
+// Starts the observer's state of a shared heap. REQUIRES: the lock of heaps is held.
+void StartSharedHeap(Heap& heap);
 
 // Returns memory that is due to the system, and collects the blocks that were freed to a parked heap or to a sleeping
 // thread. REQUIRES: as above.
 void ReturnMemory();
 
-// Calls `visit` for every heap, including the fallback and the empty heap, while other threads may be using them.
+// Calls `visit` for every heap, including the empty heap and the shared ones, while other threads may be using them.
 void VisitHeaps(void (*visit)(void* opaque, const Heap* heap), void* opaque);
 
-// Releases the empty slabs of the calling thread's heap and of all parked heaps, and those slabs of other threads'
-// heaps whose blocks other threads have freed.
+// Releases the empty slabs of the calling thread's heap and of all parked and shared heaps, and those slabs of other
+// threads' heaps whose blocks other threads have freed.
 void ScavengeHeaps();
 
 #ifdef HEAPTAP_DEBUG
 // Checks the lists of heaps; the calling thread's heap, unless a signal handler has interrupted a slow path; the parked
-// heaps; the fallback heap (check.h). REQUIRES: the caller holds the locks of this file, or is the only thread.
+// heaps; the shared heaps (check.h). REQUIRES: the caller holds the locks of this file, or is the only thread.
 void CheckHeaps();
 #endif
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <iterator>
 
+#include "allocator/core/arena.h"
 #include "allocator/core/check.h"
 #include "allocator/core/chunk_memory.h"
 #include "allocator/core/chunks.h"
@@ -37,8 +38,6 @@ constinit Chunks long_chunks{};
 // Entries of chunk_table outside [table_begin, table_end) have never been written. Under units_mutex.
 size_t table_begin = std::size(chunk_table);
 size_t table_end;
-
-constinit std::atomic<uint64_t> slabs_made[kSmallClasses];
 
 constinit std::atomic<uint64_t> purge_rounds;
 constinit std::atomic<uint64_t> purge_calls;
@@ -232,7 +231,7 @@ Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment) {
   return slab;
 }
 
-Slab* NewSlab(unsigned size_class, uintptr_t owner) {
+Slab* NewSlab(unsigned size_class, uintptr_t owner, ArenaIndex arena) {
   Slab* slab = AllocateUnits(ShiftOf(size_class), 1, 1);
   if (slab == nullptr) return nullptr;
   slab->local_free = nullptr;
@@ -244,12 +243,14 @@ Slab* NewSlab(unsigned size_class, uintptr_t owner) {
   slab->size = kClassSize[size_class];
   slab->wake_pending = false;
   slab->distant = false;
+  slab->arena = arena;
   slab->returned = 0;
   slab->searched_free = 0;
   slab->seen_free = 0;
   slab->remote_free.store(0, std::memory_order_relaxed);
-  slab->owner.store(owner, std::memory_order_relaxed);
-  slabs_made[size_class].fetch_add(1, std::memory_order_relaxed);
+  // Release: a thread that finds the owner word finds the arena (arena.cc).
+  slab->owner.store(owner, std::memory_order_release);
+  AddTo(&ArenaOf(arena).slabs_made[size_class], 1);
   return slab;
 }
 
@@ -364,8 +365,6 @@ bool IsFreeUnit(const Slab* slab) {
   MutexLock lock(units_mutex);
   return NextFree(ChunkOf(slab), UnitIndex(slab)) == UnitIndex(slab);
 }
-
-uint64_t SlabsMade(unsigned size_class) { return slabs_made[size_class].load(std::memory_order_relaxed); }
 
 PurgeCounts ReadPurgeCounts() {
   return {purge_rounds.load(std::memory_order_relaxed), purge_calls.load(std::memory_order_relaxed),

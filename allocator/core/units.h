@@ -26,7 +26,7 @@ inline constexpr size_t kRunMaximum = 16 * 1024 * 1024;
 Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment);
 
 // A new, empty slab of the class with this owner word. nullptr: out of memory.
-Slab* NewSlab(unsigned size_class, uintptr_t owner);
+Slab* NewSlab(unsigned size_class, uintptr_t owner, ArenaIndex arena);
 
 // Frees the units of a slab or a run. `dirty`: false if they read as zero and take no memory. REQUIRES: no block of it
 // is used, and no wake for it is pending.
@@ -71,9 +71,6 @@ struct TableRange {
   size_t bytes;
 };
 TableRange UsedTable();
-
-// The number of slabs of the class that NewSlab has made.
-uint64_t SlabsMade(unsigned size_class);
 
 struct PurgeCounts {
   uint64_t rounds;  // calls of Purge that returned memory

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "allocator/core/arena.h"
 #include "allocator/core/control.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/size_class.h"
@@ -13,7 +14,7 @@ namespace heaptap {
 void* TakeEarlyBlock(size_t size) {
   const size_t usable = RoundUpToClass(size);
   if (usable == 0 || usable > kSmallMaximum) return nullptr;
-  void* pointer = observer::TakeBlock(ClassOf(usable), usable, kNoSample);
+  void* pointer = observer::TakeBlock(main_arena, ClassOf(usable), usable, kNoSample);
   if (pointer == nullptr) return nullptr;
   // It was counted as a sample. FreeSample counts it back.
   AddToFigure(&heaptap_statistics::sampled_objects, -1);

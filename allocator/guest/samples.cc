@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "allocator/core/arena.h"
 #include "allocator/core/control.h"
 #include "allocator/core/invalid_free.h"
 #include "allocator/core/observer.h"
@@ -58,7 +59,7 @@ void* TakeHuge(size_t usable, size_t alignment, uint64_t serial) {
 void* TakeBlock(size_t usable, const SampleTraits& traits, uint64_t serial) {
   const unsigned size_class = ClassFor(usable, traits.alignment);
   if (size_class != kSmallClasses) {
-    void* pointer = observer::TakeBlock(size_class, usable, serial);
+    void* pointer = observer::TakeBlock(main_arena, size_class, usable, serial);
     if (pointer != nullptr && traits.zero) memset(pointer, 0, usable);
     return pointer;
   }

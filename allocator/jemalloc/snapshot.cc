@@ -6,8 +6,13 @@
 
 #include <atomic>
 
+#include "allocator/core/arena.h"
 #include "allocator/core/control.h"
+#include "allocator/core/heap.h"
 #include "allocator/core/large.h"
+#include "allocator/core/peek.h"
+#include "allocator/core/size_class.h"
+#include "allocator/core/slab.h"
 #include "allocator/core/thread.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/clock.h"
@@ -18,37 +23,43 @@
 namespace heaptap {
 namespace {
 
-constinit Mutex snapshot_mutex{LockRank::kSnapshot};  // for the next three variables; taken before all other locks
-Snapshot last;
-bool valid;  // `last` is complete, and of this process
+constinit Mutex snapshot_mutex{LockRank::kSnapshot};  // for the next variables; taken before all other locks
+Snapshot sums;
+Snapshot of_main;
+Snapshot* of_explicit[kMostArenas];  // entry 0 is not used; nullptr: the arena was never made
+Snapshot of_destroyed;
+bool has_destroyed;
+bool valid;  // the last snapshot is complete, and of this process
 uint64_t epochs;
 uint64_t start;  // Nanoseconds()
 
 size_t RoundUpToPage(size_t bytes) { return (bytes + kPageSize - 1) & ~(kPageSize - 1); }
 
-// Reads a word that its owner may change at the same time, also on the fast paths, where it is not a std::atomic: gets
-// one of its values. ThreadSanitizer must not check this access.
-template <typename Word>
-[[gnu::noinline, gnu::no_sanitize_thread]] Word Peek(const Word& word) {
-  static_assert(sizeof(Word) <= sizeof(uint64_t));
-  Word value;
-  __atomic_load(&word, &value, __ATOMIC_RELAXED);
-  return value;
+// REQUIRES: as SnapshotScope.
+Snapshot& FiguresOf(size_t arena) {
+  if (arena == kAllArenas) return sums;
+  if (arena == kDestroyedArenas) return of_destroyed;
+  return arena == 0 || of_explicit[arena] == nullptr ? of_main : *of_explicit[arena];
 }
 
-// The snapshot that is being taken, and intermediate results.
-struct SnapshotBuilder {
-  Snapshot* snapshot;
-  size_t slack;                           // bytes of slabs that only earlier owners of the units have used
-  size_t resident;                        // bytes of chunks, huge blocks and heaps
-  uint64_t not_collected[kSmallClasses];  // remote frees that the heaps have not yet collected
-  Huge huge;                              // a copy of the current huge block's descriptor
-};
+// False for a moment, while the arena is being made.
+bool HasFigures(const Arena& arena) { return arena.index == 0 || of_explicit[arena.index] != nullptr; }
 
-void AddSlab(SnapshotBuilder* builder, const Slab* slab) {
-  Snapshot& snapshot = *builder->snapshot;
+// A block whose memory counts as resident for another arena than 0.
+void MoveResident(Snapshot* snapshot, const void* begin, size_t bytes) {
+  if (snapshot == &of_main) return;
+  const size_t resident = ResidentBytes(begin, bytes);
+  snapshot->resident += resident;
+  of_main.resident -= of_main.resident < resident ? of_main.resident : resident;
+}
+
+void AddSlab(const Slab* slab) {
+  Snapshot& snapshot = FiguresOf(Peek(slab->arena));
   unsigned size_class = Peek(slab->size_class);
+  const uint32_t not_collected = RemoteCount(slab->remote_free.load(std::memory_order_relaxed));
   uint32_t used = Peek(slab->used) - Peek(slab->returned);
+  // The owner may collect them meanwhile.
+  used -= used < not_collected ? used : not_collected;
   size_t returned = 0;
   for (const uint64_t& pages : slab->returned_pages)
     returned += static_cast<size_t>(__builtin_popcountll(Peek(pages))) * kPageSize;
@@ -60,16 +71,21 @@ void AddSlab(SnapshotBuilder* builder, const Slab* slab) {
   if (used < Peek(slab->capacity)) bin.slabs_nonfull++;
   // The owner may change both meanwhile.
   snapshot.active += carved > returned ? carved - returned : 0;
-  if (touched > carved) builder->slack += touched - carved;
+  // What only earlier owners of the unit have used.
+  if (touched > carved) snapshot.mapped += touched - carved;
+  MoveResident(&snapshot, SlabMemory(slab), size_t{1} << ShiftOf(size_class));
 }
 
 // Adds the slab or run that begins at a used unit. Returns its number of units.
-size_t AddUsed(SnapshotBuilder* builder, const Slab* slab, uintptr_t owner) {
+size_t AddUsed(const Slab* slab, uintptr_t owner) {
   if (owner != kRunOwner) {
-    AddSlab(builder, slab);
+    AddSlab(slab);
     return 1;
   }
-  builder->snapshot->active += RoundUpToPage(Peek(slab->size));
+  Snapshot& snapshot = FiguresOf(Peek(slab->arena));
+  const size_t bytes = RoundUpToPage(Peek(slab->size));
+  snapshot.active += bytes;
+  MoveResident(&snapshot, SlabMemory(slab), bytes);
   uint32_t units = Peek(slab->units);
   return units != 0 ? units : 1;
 }
@@ -80,77 +96,82 @@ struct FreeExtent {
   size_t bytes = 0;  // of a dirty extent: those that earlier owners have used
 };
 
-void EndExtent(SnapshotBuilder* builder, FreeExtent* extent) {
+void EndExtent(FreeExtent* extent) {
   if (extent->bytes != 0) {
-    FreeExtentStatistics& statistics = builder->snapshot->free_extents[PageClassNumber(extent->bytes)];
+    FreeExtentStatistics& statistics = of_main.free_extents[PageClassNumber(extent->bytes)];
     (extent->dirty ? statistics.dirty : statistics.retained)++;
     (extent->dirty ? statistics.dirty_bytes : statistics.retained_bytes) += extent->bytes;
-    if (extent->dirty) builder->snapshot->dirty += extent->bytes;
+    if (extent->dirty) of_main.dirty += extent->bytes;
   }
   extent->bytes = 0;
 }
 
-void AddFree(SnapshotBuilder* builder, FreeExtent* extent, bool dirty, size_t bytes) {
-  if (dirty != extent->dirty) EndExtent(builder, extent);
+void AddFree(FreeExtent* extent, bool dirty, size_t bytes) {
+  if (dirty != extent->dirty) EndExtent(extent);
   extent->dirty = dirty;
   extent->bytes += bytes;
 }
 
 // Adds all chunks of a unit size.
-void AddChunks(SnapshotBuilder* builder, unsigned shift) {
+void AddChunks(unsigned shift) {
   // Acquire: the next chunk's header is written.
   for (const Chunk* chunk = FirstChunk(shift); chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
     uint32_t reach = Peek(chunk->reach);
-    builder->snapshot->metadata += RoundUpToPage(reach * sizeof(Slab));
+    of_main.metadata += RoundUpToPage(reach * sizeof(Slab));
+    of_main.resident += ResidentBytes(chunk, size_t{reach} << shift);
     const Slab* units = reinterpret_cast<const Slab*>(chunk);
     FreeExtent extent;
     for (size_t unit = 1; unit < reach;) {
       uintptr_t owner = units[unit].owner.load(std::memory_order_relaxed);
       if (owner != kNobody) {
-        EndExtent(builder, &extent);
-        unit += AddUsed(builder, units + unit, owner);
+        EndExtent(&extent);
+        unit += AddUsed(units + unit, owner);
         continue;
       }
       size_t touched = RoundUpToPage(Peek(units[unit].touched));
-      AddFree(builder, &extent, touched != 0, touched != 0 ? touched : size_t{1} << shift);
+      AddFree(&extent, touched != 0, touched != 0 ? touched : size_t{1} << shift);
       unit++;
     }
-    if (reach < chunk->units)
-      AddFree(builder, &extent, false, size_t{chunk->units - (reach != 0 ? reach : 1)} << shift);
-    EndExtent(builder, &extent);
-    builder->resident += ResidentBytes(chunk, size_t{reach} << shift);
+    if (reach < chunk->units) AddFree(&extent, false, size_t{chunk->units - (reach != 0 ? reach : 1)} << shift);
+    EndExtent(&extent);
   }
 }
 
+// What AddHugeBlocks needs of a descriptor.
+struct HugeCopy {
+  size_t mapped;
+  ArenaIndex arena;
+};
+
 void CopyHuge(void* opaque, void* pointer) {
-  SnapshotBuilder* builder = static_cast<SnapshotBuilder*>(opaque);
-  builder->huge.mapped = Peek(HugeOf(pointer)->mapped);
+  *static_cast<HugeCopy*>(opaque) = {Peek(HugeOf(pointer)->mapped), Peek(HugeOf(pointer)->arena)};
 }
 
-void AddHugeBlocks(SnapshotBuilder* builder) {
+void AddHugeBlocks() {
   uintptr_t address = 0;
-  while ((address = VisitHuge(address, CopyHuge, builder)) != 0) {
-    builder->snapshot->metadata += kPageSize;
-    builder->snapshot->active += builder->huge.mapped;
-    builder->resident += ResidentBytes(reinterpret_cast<void*>(address - kPageSize), builder->huge.mapped + kPageSize);
+  HugeCopy huge{};
+  while ((address = VisitHuge(address, CopyHuge, &huge)) != 0) {
+    Snapshot& snapshot = FiguresOf(huge.arena);
+    snapshot.metadata += kPageSize;
+    snapshot.active += huge.mapped;
+    snapshot.resident += ResidentBytes(reinterpret_cast<void*>(address - kPageSize), huge.mapped + kPageSize);
     address += kChunkSize;
   }
   KeptHuge kept[kMostKeptHuge];
   const unsigned count = ListKeptHuge(kept);
   for (unsigned i = 0; i < count; i++) {
-    builder->snapshot->metadata += kPageSize;
-    builder->snapshot->dirty += kept[i].mapped;
-    builder->resident += ResidentBytes(kept[i].huge, kept[i].mapped + kPageSize);
+    of_main.metadata += kPageSize;
+    of_main.dirty += kept[i].mapped;
+    of_main.resident += ResidentBytes(kept[i].huge, kept[i].mapped + kPageSize);
   }
 }
 
-void AddHeap(void* opaque, const Heap* heap) {
-  SnapshotBuilder* builder = static_cast<SnapshotBuilder*>(opaque);
-  Snapshot& snapshot = *builder->snapshot;
-  // Heaps without a serial number are static variables, not mapped memory.
-  if (heap->serial != 0) {
+void AddHeap(void*, const Heap* heap) {
+  Snapshot& snapshot = FiguresOf(Peek(heap->arena));
+  // The empty heap is a static variable, and the shared ones are parts of arenas.
+  if (!IsShared(*heap)) {
     snapshot.metadata += RoundUpToPage(sizeof(Heap));
-    builder->resident += RoundUpToPage(sizeof(Heap));
+    snapshot.resident += RoundUpToPage(sizeof(Heap));
     if (Peek(heap->state) == HeapState::kOwned) snapshot.threads++;
   }
   for (unsigned c = 0; c < kSmallClasses; c++) {
@@ -163,34 +184,38 @@ void AddHeap(void* opaque, const Heap* heap) {
     if (handed_out > unused) bin.requests += handed_out - unused;
     bin.fills += counts.refills.Read();
     bin.flushes += counts.flushes.Read();
-    builder->not_collected[c] += counts.remote_frees.Read() - counts.collected.Read();
   }
 }
 
-void AddBins(SnapshotBuilder* builder) {
-  Snapshot& snapshot = *builder->snapshot;
+// Reads the frees first: a block that is freed between the two reads was allocated before them.
+struct LargeFigures {
+  explicit LargeFigures(const LargeCounts& counts)
+      : frees(counts.frees.load(std::memory_order_acquire)),
+        allocations(counts.allocations.load(std::memory_order_relaxed)) {}
+  uint64_t frees;
+  uint64_t allocations;
+};
+
+void AddBins(Arena& arena, Snapshot* snapshot) {
   for (unsigned c = 0; c < kSmallClasses; c++) {
-    ClassStatistics& bin = snapshot.bins[c];
-    // May be negative, if a block is freed and collected between the two reads.
-    int64_t not_collected = static_cast<int64_t>(builder->not_collected[c]);
-    if (not_collected > 0) bin.live -= bin.live < builder->not_collected[c] ? bin.live : builder->not_collected[c];
-    LargeCounts large = ReadLargeCounts(c);
+    ClassStatistics& bin = snapshot->bins[c];
+    const LargeFigures large(arena.large[c]);
     bin.live += large.allocations - large.frees;
-    uint64_t by_slow_paths = SampledAllocations(c) + large.allocations;
+    uint64_t by_slow_paths = SampledAllocations(arena, c) + large.allocations;
     bin.allocations += by_slow_paths;
     bin.requests += by_slow_paths;
-    bin.slabs_made = SlabsMade(c);
+    bin.slabs_made = arena.slabs_made[c].load(std::memory_order_relaxed);
     if (bin.allocations < bin.live) bin.allocations = bin.live;
     bin.frees = bin.allocations - bin.live;
-    snapshot.allocated_small += bin.live * kClassSize[c];
+    snapshot->allocated_small += bin.live * kClassSize[c];
   }
 }
 
-void AddExtents(Snapshot* snapshot) {
+void AddExtents(const Arena& arena, Snapshot* snapshot) {
   size_t size = kSmallMaximum;
   for (unsigned i = 0; i < kExtentClasses; i++) {
     size = RoundUpToClass(size + 1);
-    LargeCounts counts = ReadLargeCounts(kSmallClasses + i);
+    const LargeFigures counts(arena.large[kSmallClasses + i]);
     ClassStatistics& extent = snapshot->extents[i];
     extent.allocations = counts.allocations;
     extent.requests = counts.allocations;
@@ -200,70 +225,120 @@ void AddExtents(Snapshot* snapshot) {
   }
 }
 
-// Makes the calling thread's own requests exact. REQUIRES: no lock is held, since the end of the HeapScope may print
-// statistics, which takes a snapshot.
-void SettleOwnAllocations() {
-  HeapScope heap;
-  heap->SettleAllocations();
+// Adds what is counted for the arena as a whole, after its heaps, slabs and blocks.
+void Complete(Arena& arena) {
+  Snapshot& snapshot = FiguresOf(arena.index);
+  AddBins(arena, &snapshot);
+  AddExtents(arena, &snapshot);
+  if (arena.index != 0) {
+    snapshot.metadata += RoundUpToPage(sizeof(Arena));
+    snapshot.resident += RoundUpToPage(sizeof(Arena));
+  }
+  snapshot.allocated = snapshot.allocated_small + snapshot.allocated_large;
+  snapshot.mapped += snapshot.active + snapshot.dirty + snapshot.metadata;
 }
 
-// Takes a snapshot into `last`. REQUIRES: snapshot_mutex is held.
+// Adds all figures, each of which is a word.
+void Add(Snapshot* sum, const Snapshot& part) {
+  uint64_t* words = reinterpret_cast<uint64_t*>(sum);
+  for (size_t i = 0; i < sizeof(Snapshot) / sizeof(uint64_t); i++) {
+    words[i] += reinterpret_cast<const uint64_t*>(&part)[i];
+  }
+}
+
+// Makes the calling thread's own requests exact, and those in shared heaps. REQUIRES: no lock is held, since the end of
+// the HeapScope may print statistics, which takes a snapshot.
+void SettleAllocations() {
+  {
+    HeapScope heap;
+    heap->SettleAllocations();
+  }
+  ForEachArena([](Arena& arena) {
+    HeapScope heap(arena);
+    heap->PutBackReady();
+  });
+}
+
+// REQUIRES: snapshot_mutex is held.
 void FillSnapshot() {
   valid = false;
-  memset(&last, 0, sizeof(last));
-  last.epoch = ++epochs;
-  SnapshotBuilder builder{};
-  builder.snapshot = &last;
-  VisitHeaps(AddHeap, &builder);
-  AddChunks(&builder, kShortShift);
-  AddChunks(&builder, kLongShift);
-  AddHugeBlocks(&builder);
-  AddBins(&builder);
-  AddExtents(&last);
+  epochs++;
+  ForEachArena([](Arena& arena) { memset(&FiguresOf(arena.index), 0, sizeof(Snapshot)); });
+  AddChunks(kShortShift);
+  AddChunks(kLongShift);
+  AddHugeBlocks();
+  VisitHeaps(AddHeap, nullptr);
   TableRange table = UsedTable();
   size_t table_bytes = ResidentBytes(table.begin, table.bytes);
-  last.metadata += table_bytes;
-  last.allocated = last.allocated_small + last.allocated_large;
-  last.resident = builder.resident + table_bytes;
-  last.mapped = last.active + last.dirty + last.metadata + builder.slack;
-  size_t all = ReadFigure(&heaptap_statistics::mapped) + table_bytes;
-  last.retained = all > last.mapped ? all - last.mapped : 0;
+  of_main.metadata += table_bytes;
+  of_main.resident += table_bytes;
   PurgeCounts purge = ReadPurgeCounts();
-  last.purges = purge.rounds;
-  last.purge_calls = purge.calls;
-  last.purged_bytes = purge.bytes;
-  last.uptime = Nanoseconds() - start;
+  of_main.purges = purge.rounds;
+  of_main.purge_calls = purge.calls;
+  of_main.purged_bytes = purge.bytes;
+  memset(&sums, 0, sizeof(sums));
+  ForEachArena([](Arena& arena) {
+    if (!HasFigures(arena)) return;
+    Complete(arena);
+    Add(&sums, FiguresOf(arena.index));
+  });
+  size_t all = ReadFigure(&heaptap_statistics::mapped) + table_bytes;
+  sums.retained = all > sums.mapped ? all - sums.mapped : 0;
+  of_main.retained = sums.retained;
+  sums.uptime = Nanoseconds() - start;
+  ForEachArena([](Arena& arena) { FiguresOf(arena.index).uptime = sums.uptime; });
   valid = true;
 }
 
 }  // namespace
 
 void TakeSnapshot() {
-  SettleOwnAllocations();
+  SettleAllocations();
   MutexLock lock(snapshot_mutex);
   FillSnapshot();
 }
 
-SnapshotScope::SnapshotScope(const Snapshot* copy) : copy_(copy) {
-  if (copy_ != nullptr) return;
+SnapshotScope::SnapshotScope(size_t arena, const Snapshot* copy) : figures_(copy), is_locked_(copy == nullptr) {
+  if (!is_locked_) return;
   snapshot_mutex.Lock();
   if (!valid) FillSnapshot();
+  figures_ = &FiguresOf(arena);
 }
 
 SnapshotScope::~SnapshotScope() {
-  if (copy_ == nullptr) snapshot_mutex.Unlock();
+  if (is_locked_) snapshot_mutex.Unlock();
 }
 
-const Snapshot& SnapshotScope::operator*() const { return copy_ != nullptr ? *copy_ : last; }
-
-void LastSnapshot(Snapshot* snapshot) {
-  SnapshotScope scope;
+void LastSnapshot(Snapshot* snapshot, size_t arena) {
+  SnapshotScope scope(arena);
   memcpy(snapshot, &*scope, sizeof(*snapshot));
 }
 
 uint64_t SnapshotEpoch() {
   MutexLock lock(snapshot_mutex);
   return epochs;
+}
+
+bool ClearSnapshotOf(size_t arena) {
+  MutexLock lock(snapshot_mutex);
+  Snapshot*& figures = of_explicit[arena];
+  if (figures == nullptr) figures = static_cast<Snapshot*>(MapAligned(RoundUpToPage(sizeof(Snapshot)), kPageSize));
+  if (figures != nullptr) memset(figures, 0, sizeof(*figures));
+  return figures != nullptr;
+}
+
+void AddToDestroyed(size_t arena) {
+  SettleAllocations();
+  MutexLock lock(snapshot_mutex);
+  FillSnapshot();
+  Add(&of_destroyed, FiguresOf(arena));
+  of_destroyed.uptime = 0;
+  has_destroyed = true;
+}
+
+bool HasDestroyedArenas() {
+  MutexLock lock(snapshot_mutex);
+  return has_destroyed;
 }
 
 void StartSnapshots() { start = Nanoseconds(); }

@@ -2,8 +2,9 @@
 //
 // The allocator's statistics at one moment, in jemalloc's terms, for stats.* of mallctl and malloc_stats_print.
 //
-// Ready blocks of a heap count as allocated, as blocks in jemalloc's thread caches do. There is one arena. A bin is a
-// small class (size_class.h), an extent class is a larger class; extent class i is class kSmallClasses + i.
+// Ready blocks of a thread's heap count as allocated, as blocks in jemalloc's thread caches do; a shared heap has none
+// (core/arena.h). A bin is a small class (size_class.h), an extent class is a larger class; extent class i is class
+// kSmallClasses + i.
 #ifndef HEAPTAP_ALLOCATOR_JEMALLOC_SNAPSHOT_H_
 #define HEAPTAP_ALLOCATOR_JEMALLOC_SNAPSHOT_H_
 
@@ -44,7 +45,9 @@ struct FreeExtentStatistics {
   size_t retained_bytes;
 };
 
-// Bytes at the time of the snapshot. It may contain some of the effects of other threads that run at the same time.
+// The figures of one arena, or the sums of several. Bytes at the time of the snapshot, which may contain some of the
+// effects of other threads that run at the same time. What arenas share counts for arena 0: the descriptors of chunks,
+// and free units.
 //
 //   allocated  the usable sizes of the live blocks
 //   active     the pages of large blocks, and the pages of slabs from which blocks were ever made ready
@@ -55,7 +58,6 @@ struct FreeExtentStatistics {
 //   resident   the part of the allocator's address space that the system reports as resident. Large blocks that the
 //              program has not touched make it smaller than mapped, huge pages make it larger.
 struct Snapshot {
-  uint64_t epoch;  // the number of the snapshot; the first is 1
   size_t allocated;
   size_t active;
   size_t metadata;
@@ -73,33 +75,49 @@ struct Snapshot {
   uint64_t purge_calls;  // their system calls
   uint64_t purged_bytes;
   uint64_t uptime;   // nanoseconds since the start of the process
-  unsigned threads;  // the number of threads with a heap
+  uint64_t threads;  // the number of threads with a heap
 };
+static_assert(sizeof(Snapshot) % sizeof(uint64_t) == 0);
+
+// Indices of arenas in statistics, besides those of single arenas.
+inline constexpr size_t kAllArenas = 4096;
+inline constexpr size_t kDestroyedArenas = 4097;
 
 // epoch: takes a new snapshot. Visits all slabs, and asks the system about each page of the allocator. Any thread, no
 // lock held; so for the others below.
 void TakeSnapshot();
-// Copies the last snapshot. Takes one first if there is none.
-void LastSnapshot(Snapshot* snapshot);
-// Access to the last snapshot without a copy, which would be too large for the stack of a small thread. Other threads
-// that need the snapshot wait.
+
+// Access to the figures of the last snapshot without a copy, which would be too large for the stack of a small thread.
+// Takes a snapshot if there is none. Other threads that need a snapshot wait.
 class SnapshotScope {
  public:
-  // `copy`: look at this one instead, without a lock; nullptr: at the last.
-  explicit SnapshotScope(const Snapshot* copy = nullptr);
+  // Of an arena; an arena that has been made since has no figures yet. `copy`: looks at these figures instead, without
+  // a lock. REQUIRES: the arena was made, or is one of the two above.
+  explicit SnapshotScope(size_t arena = kAllArenas, const Snapshot* copy = nullptr);
   ~SnapshotScope();
   SnapshotScope(const SnapshotScope&) = delete;
   SnapshotScope& operator=(const SnapshotScope&) = delete;
 
-  const Snapshot& operator*() const;
-  const Snapshot* operator->() const { return &**this; }
+  const Snapshot& operator*() const { return *figures_; }
+  const Snapshot* operator->() const { return figures_; }
 
  private:
-  const Snapshot* copy_;
+  const Snapshot* figures_;
+  bool is_locked_;
 };
 
-// The epoch of the last snapshot; 0: there is none.
+// Copies the figures of an arena, as above.
+void LastSnapshot(Snapshot* snapshot, size_t arena = kAllArenas);
+
+// The number of the last snapshot; the first is 1. 0: there is none.
 uint64_t SnapshotEpoch();
+
+// Room for the figures of an explicit arena, which are 0 until the next snapshot. False: out of memory.
+bool ClearSnapshotOf(size_t arena);
+// Adds the figures of an arena, as a new snapshot has them, to those of the destroyed arenas.
+void AddToDestroyed(size_t arena);
+// Whether there are figures of destroyed arenas.
+bool HasDestroyedArenas();
 
 // Called when the process starts: the beginning of `uptime`.
 void StartSnapshots();

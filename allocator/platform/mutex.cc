@@ -44,13 +44,12 @@ void Mutex::Wake() { SystemCall(SYS_futex, reinterpret_cast<long>(&state_), FUTE
 namespace {
 
 constexpr const char* kNames[kLockRanks] = {
-    "background thread", "start", "snapshot", "dump",      "heaps", "fallback heap", "pool", "purge",
+    "background thread", "start", "snapshot", "dump",      "heaps", "arena", "pool", "purge",
     "huge cache",        "units", "log",      "arena name"};
 
 // What the thread has locked. A signal handler leaves it as it was.
 struct Held {
-  uint8_t count[kLockRanks];
-  const Mutex* last_pool;  // of those that are held, the one with the highest address
+  uint32_t count[kLockRanks];
 };
 constinit thread_local Held held{};
 
@@ -82,16 +81,15 @@ bool Mutex::IsMine() const { return holder_.load(std::memory_order_relaxed) == &
 
 void Mutex::CheckOrder() const {
   const unsigned own = static_cast<unsigned>(rank_);
-  const bool is_next_pool = rank_ == LockRank::kPool && held.last_pool < this;
-  for (unsigned rank = is_next_pool ? own + 1 : own; rank < kLockRanks; rank++) {
+  const bool can_be_several = (rank_ == LockRank::kArena || rank_ == LockRank::kPool) &&
+                              held.count[static_cast<unsigned>(LockRank::kHeaps)] != 0;
+  for (unsigned rank = can_be_several ? own + 1 : own; rank < kLockRanks; rank++) {
     if (held.count[rank] != 0) FailOrder(rank_, rank);
   }
 }
 
 bool Mutex::NoteLocked() {
-  uint8_t& count = held.count[static_cast<unsigned>(rank_)];
-  if (rank_ == LockRank::kPool && (count == 0 || held.last_pool < this)) held.last_pool = this;
-  count++;
+  held.count[static_cast<unsigned>(rank_)]++;
   holder_.store(&held, std::memory_order_relaxed);
   return true;
 }

@@ -23,8 +23,8 @@ enum class LockRank : uint8_t {
   kSnapshot,
   kDump,
   kHeaps,
-  kFallbackHeap,
-  kPool,  // several of these only in the order of their addresses
+  kArena,  // several of these, and of the next, only under kHeaps
+  kPool,
   kPurge,
   kHugeCache,
   kUnits,

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator/core/arena.h"
 #include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/core/observer.h"
@@ -13,14 +14,6 @@
 
 namespace heaptap {
 namespace {
-
-struct Pool {
-  Mutex mutex{LockRank::kPool};
-  SlabList slabs;        // with free blocks
-  uint64_t allocations;  // so far
-};
-
-constinit Pool pools[kSmallClasses]{};
 
 bool keeps_requested;
 
@@ -40,8 +33,10 @@ size_t BlockIndex(const Slab* slab, const void* block) {
   return static_cast<size_t>(static_cast<const char*>(block) - SlabMemory(slab)) / slab->size;
 }
 
-Slab* NewSampledSlab(unsigned size_class) {
-  Slab* slab = NewSlab(size_class, kSampledOwner);
+SampledPool& PoolOf(const Slab* slab) { return ArenaOf(slab->arena).pools[slab->size_class]; }
+
+Slab* NewSampledSlab(const Arena& arena, unsigned size_class) {
+  Slab* slab = NewSlab(size_class, kSampledOwner, arena.index);
   if (slab != nullptr) {
     slab->capacity = static_cast<uint32_t>((size_t{1} << ShiftOf(size_class)) / (slab->size + NoteBytes()));
   }
@@ -50,12 +45,12 @@ Slab* NewSampledSlab(unsigned size_class) {
 
 // These three are inlined into AllocateBlock and FreeBlock.
 
-[[gnu::always_inline]] inline Block* Take(unsigned size_class, size_t requested, uint64_t serial) {
-  Pool& pool = pools[size_class];
+[[gnu::always_inline]] inline Block* Take(Arena& arena, unsigned size_class, size_t requested, uint64_t serial) {
+  SampledPool& pool = arena.pools[size_class];
   MutexLock lock(pool.mutex);
   Slab* slab = pool.slabs.first();
   if (slab == nullptr) {
-    slab = NewSampledSlab(size_class);
+    slab = NewSampledSlab(arena, size_class);
     if (slab == nullptr) return nullptr;
     pool.slabs.PushFront(slab);
   }
@@ -81,7 +76,7 @@ Slab* NewSampledSlab(unsigned size_class) {
 }
 
 [[gnu::always_inline]] inline void Return(Slab* slab, Block* block) {
-  Pool& pool = pools[slab->size_class];
+  SampledPool& pool = PoolOf(slab);
   AddToFigure(&heaptap_statistics::sampled_objects, -1);
   MutexLock lock(pool.mutex);
   block->next = slab->local_free;
@@ -97,17 +92,17 @@ Slab* NewSampledSlab(unsigned size_class) {
 
 void KeepRequestedSizes(bool wanted) { keeps_requested = wanted; }
 
-void* observer::TakeBlock(unsigned size_class, size_t requested, uint64_t serial) {
-  return Take(size_class, requested, serial);
+void* observer::TakeBlock(Arena& arena, unsigned size_class, size_t requested, uint64_t serial) {
+  return Take(arena, size_class, requested, serial);
 }
 
 observer::Sample observer::SampleOf(const Slab* slab, const Block* block) { return Read(slab, block); }
 
 void observer::ReturnBlock(Slab* slab, Block* block) { Return(slab, block); }
 
-void* observer::AllocateBlock(unsigned size_class, size_t requested, uint64_t weight) {
+void* observer::AllocateBlock(Arena& arena, unsigned size_class, size_t requested, uint64_t weight) {
   const uint64_t serial = NewSerial();
-  Block* block = Take(size_class, requested, serial);
+  Block* block = Take(arena, size_class, requested, serial);
   if (block != nullptr) ReportAllocated(block, {kClassSize[size_class], requested, serial}, weight);
   return block;
 }
@@ -117,40 +112,78 @@ void observer::FreeBlock(Slab* slab, Block* block) {
   Return(slab, block);
 }
 
-uint64_t SampledAllocations(unsigned size_class) {
-  Pool& pool = pools[size_class];
+// Gives each free block of the slab the serial number 0, and keeps the slab from being released.
+static void MarkFreeBlocks(Slab* slab) {
+  MutexLock lock(PoolOf(slab).mutex);
+  for (const Block* block = slab->local_free; block != nullptr; block = block->next) {
+    Serials(slab)[BlockIndex(slab, block)] = 0;
+  }
+  slab->used++;
+}
+
+void observer::DiscardBlocks(Slab* slab) {
+  MarkFreeBlocks(slab);
+  const uint32_t carved = slab->carved;
+  for (uint32_t index = 0; index < carved; index++) {
+    if (Serials(slab)[index] == 0) continue;
+    FreeBlock(slab, reinterpret_cast<Block*>(SlabMemory(slab) + index * slab->size));
+  }
+  SampledPool& pool = PoolOf(slab);
+  MutexLock lock(pool.mutex);
+  slab->used--;
+  if (slab->queued) pool.slabs.Remove(slab);
+}
+
+void observer::ForgetCounts(Arena* arena) {
+  for (SampledPool& pool : arena->pools) {
+    MutexLock lock(pool.mutex);
+    pool.allocations = 0;
+  }
+}
+
+uint64_t SampledAllocations(Arena& arena, unsigned size_class) {
+  SampledPool& pool = arena.pools[size_class];
   MutexLock lock(pool.mutex);
   return pool.allocations;
 }
 
+template <typename Act>
+static void ForEachPool(Act act) {
+  ForEachArena([&](Arena& arena) {
+    for (SampledPool& pool : arena.pools) act(pool);
+  });
+}
+
 void observer::Trim() {
-  for (Pool& pool : pools) {
+  ForEachPool([](SampledPool& pool) {
     MutexLock lock(pool.mutex);
     // Return keeps an empty slab only if it is the only one in the list; others that join the list come before it.
     Slab* slab = pool.slabs.last();
-    if (slab == nullptr || slab->used != 0) continue;
+    if (slab == nullptr || slab->used != 0) return;
     pool.slabs.Remove(slab);
     ReleaseUnits(slab);
-  }
+  });
 }
 
 #ifdef HEAPTAP_DEBUG
 void CheckSampledPools() {
   Checked checked{};
-  for (unsigned c = 0; c < kSmallClasses; c++) CheckQueue(pools[c].slabs, c, kSampledOwner, &checked);
+  ForEachArena([&](const Arena& arena) {
+    for (unsigned c = 0; c < kSmallClasses; c++) CheckQueue(arena.pools[c].slabs, c, kSampledOwner, &checked);
+  });
 }
 #endif
 
 void LockSampledPools() {
-  for (Pool& pool : pools) pool.mutex.Lock();
+  ForEachPool([](SampledPool& pool) { pool.mutex.Lock(); });
 }
 
 void UnlockSampledPools() {
-  for (Pool& pool : pools) pool.mutex.Unlock();
+  ForEachPool([](SampledPool& pool) { pool.mutex.Unlock(); });
 }
 
 void ResetSampledPoolLocks() {
-  for (Pool& pool : pools) pool.mutex.Reset();
+  ForEachPool([](SampledPool& pool) { pool.mutex.Reset(); });
 }
 
 }  // namespace heaptap

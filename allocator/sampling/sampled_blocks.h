@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sampled blocks of the small classes. They live in slabs that no heap owns; each class has a pool of such slabs with
-// its own lock. free compares the owner word with its heap in any case, so it recognises these blocks without a test
-// for sampling. The core allocates and frees them (observer.h).
+// Sampled blocks of the small classes. They live in slabs that no heap owns; each class of an arena has a pool of such
+// slabs with its own lock. free compares the owner word with its heap in any case, so it recognises these blocks
+// without a test for sampling. The core allocates and frees them (observer.h).
 //
 // Any thread, any time. Zero-initialised state is valid: empty pools.
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_SAMPLED_BLOCKS_H_
@@ -12,12 +12,14 @@
 
 namespace heaptap {
 
+struct Arena;
+
 // Whether each block remembers the size that TakeBlock was told besides its class; else SampleOf returns the size of
 // the class. Called before the first TakeBlock. REQUIRES: such sizes are at most kSmallMaximum.
 void KeepRequestedSizes(bool wanted);
 
-// The number of blocks of the class that were ever allocated.
-uint64_t SampledAllocations(unsigned size_class);
+// The number of blocks of the class that were ever allocated in the arena.
+uint64_t SampledAllocations(Arena& arena, unsigned size_class);
 
 #ifdef HEAPTAP_DEBUG
 // All pools (core/check.h). REQUIRES: the caller holds their locks, or is the only thread.

@@ -81,17 +81,25 @@ namespace {
 
 }  // namespace
 
-void observer::StartHeap(Heap* heap, uint64_t seed, uint64_t stream) { SamplerOf(heap).Start(seed, stream); }
+// A number that no other heap has.
+static uint64_t StreamOf(const Heap& heap) {
+  constexpr unsigned kSerialBits = 48;
+  return heap.serial | uint64_t{heap.arena} << kSerialBits;
+}
+
+void observer::StartHeap(Heap* heap, uint64_t seed) { SamplerOf(heap).Start(seed, StreamOf(*heap)); }
 
 // The child must not repeat its parent's samples. Ready blocks stay ready: a signal handler that forks may have
 // interrupted malloc or free, so nothing that they use may change.
 void observer::RestartHeap(Heap* heap, uint64_t seed) {
   Sampler& sampler = SamplerOf(heap);
-  sampler.Restart(seed, heap->serial);
+  sampler.Restart(seed, StreamOf(*heap));
   if (sampler.lg_interval() != kSamplingOff) heap->SkipReady();
 }
 
 void observer::AdoptHeap(Heap* heap) { SamplerOf(heap).SetWanted(AreNewThreadsSampled()); }
+
+void observer::MoveThread(Heap* from, Heap* to) { SamplerOf(to).SetWanted(SamplerOf(from).is_wanted()); }
 
 void observer::BeforeAllocation(Heap* heap) {
   const uint64_t chosen = IsSamplingOn() ? control::ChosenLgInterval() : kSamplingOff;

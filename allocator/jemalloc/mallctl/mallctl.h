@@ -33,8 +33,8 @@ int MallctlByMib(const size_t* mib, size_t mib_length, void* old_value, size_t* 
 // The value of a name. If it cannot be read, the result does not exist.
 StatisticsValue ReadValue(const char* name);
 
-// For the child of a fork: resets the lock of the arena's name.
-void ResetArenaNameAfterFork();
+// For the child of a fork: resets the lock of the arenas' names.
+void ResetArenaNamesAfterFork();
 
 }  // namespace heaptap
 

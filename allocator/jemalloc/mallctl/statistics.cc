@@ -6,10 +6,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "allocator/core/arena.h"
 #include "allocator/core/control.h"
-#include "allocator/core/decay.h"
 #include "allocator/core/size_class.h"
 #include "allocator/jemalloc/absent.h"
+#include "allocator/jemalloc/mallctl/arena_settings.h"
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/jemalloc/snapshot.h"
 
@@ -19,16 +20,20 @@ namespace {
 constexpr Handler kNoBytes = Constant<size_t{0}>;
 constexpr Handler kNoEvents = Constant<uint64_t{0}>;
 
-template <auto kMember>
+size_t TheArenaOf(const Request& request) { return ArenaIndexOf(request.mib[2]); }
+size_t AllTogether(const Request&) { return kAllArenas; }
+
+// A figure of an arena, or with AllTogether of all.
+template <auto kMember, auto kArena = TheArenaOf>
 int FromSnapshot(const Request& request) {
-  SnapshotScope snapshot(request.snapshot);
+  SnapshotScope snapshot(kArena(request), request.snapshot);
   return request.ReadOnly((*snapshot).*kMember);
 }
 
 // A number of bytes, as a number of pages.
 template <auto kMember>
 int Pages(const Request& request) {
-  SnapshotScope snapshot(request.snapshot);
+  SnapshotScope snapshot(TheArenaOf(request), request.snapshot);
   return request.ReadOnly((*snapshot).*kMember / kPageSize);
 }
 
@@ -112,7 +117,7 @@ const ClassStatistics* Extents(const Snapshot& snapshot, size_t* count) {
 
 template <Classes kClasses, auto kMember>
 int Sum(const Request& request) {
-  SnapshotScope snapshot(request.snapshot);
+  SnapshotScope snapshot(TheArenaOf(request), request.snapshot);
   size_t count;
   const ClassStatistics* classes = kClasses(*snapshot, &count);
   uint64_t sum = 0;
@@ -122,7 +127,7 @@ int Sum(const Request& request) {
 
 template <Classes kClasses, auto kMember>
 int OfClass(const Request& request) {
-  SnapshotScope snapshot(request.snapshot);
+  SnapshotScope snapshot(TheArenaOf(request), request.snapshot);
   size_t count;
   return request.ReadOnly(kClasses(*snapshot, &count)[request.mib[4]].*kMember);
 }
@@ -175,7 +180,7 @@ bool IsPageClass(size_t index) { return index < kPageClasses; }
 
 template <auto kMember>
 int OfFreeExtents(const Request& request) {
-  SnapshotScope snapshot(request.snapshot);
+  SnapshotScope snapshot(TheArenaOf(request), request.snapshot);
   return request.ReadOnly(snapshot->free_extents[request.mib[4]].*kMember);
 }
 
@@ -191,10 +196,18 @@ constexpr NodeList kFreeExtents = IndexedListOf(kFreeExtentNodes, IsPageClass);
 
 // --- stats.arenas.<i> ------------------------------------------------------------------------------------------------
 
-bool HasStatistics(size_t index) { return index <= kArenaCount || index == kAllArenas; }
+bool HasStatistics(size_t index) {
+  const size_t arena = ArenaIndexOf(index);
+  return arena == kDestroyedArenas ? HasDestroyedArenas() : arena == kAllArenas || FindArena(arena) != nullptr;
+}
 
-// Settings of single arenas have no value for all arenas.
-bool IsMerged(const Request& request) { return request.mib[2] != 0; }
+// Settings of single arenas have no value for several.
+bool IsMerged(const Request& request) { return TheArenaOf(request) >= kAllArenas; }
+
+int Threads(const Request& request) {
+  SnapshotScope snapshot(TheArenaOf(request), request.snapshot);
+  return request.ReadOnly(static_cast<unsigned>(snapshot->threads));
+}
 
 int Dss(const Request& request) {
   const char* text = IsMerged(request) ? "N/A" : "disabled";
@@ -202,15 +215,15 @@ int Dss(const Request& request) {
 }
 
 int DirtyDecayOfArena(const Request& request) {
-  return request.ReadOnly(IsMerged(request) ? ssize_t{-1} : DirtyDecay());
+  return request.ReadOnly(IsMerged(request) ? ssize_t{-1} : ReadDirtyDecay(TheArenaOf(request)));
 }
 
 int MuzzyDecayOfArena(const Request& request) {
-  return request.ReadOnly(IsMerged(request) ? ssize_t{-1} : MuzzyDecay());
+  return request.ReadOnly(IsMerged(request) ? ssize_t{-1} : ReadMuzzyDecay(TheArenaOf(request)));
 }
 
 constexpr Node kArenaNodes[] = {
-    Shown("nthreads", FromSnapshot<&Snapshot::threads>, "assigned threads"),
+    Shown("nthreads", Threads, "assigned threads"),
     ShownAs("uptime_ns", Leaf("uptime", FromSnapshot<&Snapshot::uptime>), "uptime"),
     Shown("dss", Dss, "dss allocation precedence"),
     Shown("dirty_decay_ms", DirtyDecayOfArena),
@@ -248,13 +261,13 @@ constexpr NodeList kArenas = IndexedListOf(kArenaNodes, HasStatistics);
 // --- stats -----------------------------------------------------------------------------------------------------------
 
 constexpr Node kStatisticsNodes[] = {
-    Shown("allocated", FromSnapshot<&Snapshot::allocated>),
-    Shown("active", FromSnapshot<&Snapshot::active>),
-    Shown("metadata", FromSnapshot<&Snapshot::metadata>),
+    Shown("allocated", FromSnapshot<&Snapshot::allocated, AllTogether>),
+    Shown("active", FromSnapshot<&Snapshot::active, AllTogether>),
+    Shown("metadata", FromSnapshot<&Snapshot::metadata, AllTogether>),
     Shown("metadata_thp", kNoBytes),
-    Shown("resident", FromSnapshot<&Snapshot::resident>),
-    Shown("mapped", FromSnapshot<&Snapshot::mapped>),
-    Shown("retained", FromSnapshot<&Snapshot::retained>),
+    Shown("resident", FromSnapshot<&Snapshot::resident, AllTogether>),
+    Shown("mapped", FromSnapshot<&Snapshot::mapped, AllTogether>),
+    Shown("retained", FromSnapshot<&Snapshot::retained, AllTogether>),
     Shown("background_thread", kBackgroundThread),
     Shown("mutexes", kGlobalMutexes),
     Inner("arenas", kArenas),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// thread.*: the calling thread; tcache.*: thread caches that a program creates, which are only numbers here.
+// thread.*: the calling thread; tcache.*: thread caches that a program creates. They are only numbers here, because the
+// heaps keep the blocks ready.
 #include "allocator/core/thread.h"
 
 #include <errno.h>
@@ -9,6 +10,8 @@
 
 #include <atomic>
 
+#include "allocator/core/arena.h"
+#include "allocator/core/heap.h"
 #include "allocator/core/thread_totals.h"
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/process/process.h"
@@ -17,13 +20,15 @@
 namespace heaptap {
 namespace {
 
-// All threads use the one arena.
-int Arena(const Request& request) {
-  unsigned arena = 0;
+int ArenaOfThread(const Request& request) {
+  const unsigned old_arena = current_heap->arena;
+  unsigned arena = old_arena;
   int error = request.Write(&arena);
-  if (error == 0) error = request.Read(0u);
-  if (error != 0) return error;
-  return arena == 0 ? 0 : EFAULT;
+  if (error == 0) error = request.Read(old_arena);
+  if (error != 0 || arena == old_arena) return error;
+  Arena* found = FindArena(arena);
+  if (found == nullptr) return EFAULT;
+  return BindThread(*found) ? 0 : EAGAIN;
 }
 
 // --- thread.tcache ---------------------------------------------------------------------------------------------------
@@ -130,7 +135,7 @@ constexpr Node kThreadProfNodes[] = {
 constexpr NodeList kThreadProf = ListOf(kThreadProfNodes);
 
 constexpr Node kThreadNodes[] = {
-    Leaf("arena", Arena),
+    Leaf("arena", ArenaOfThread),
     Leaf("allocated", Result<ReadThreadAllocated>),
     Leaf("allocatedp", Result<ThreadAllocatedCounter>),
     Leaf("deallocated", Result<ReadThreadDeallocated>),

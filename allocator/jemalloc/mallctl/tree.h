@@ -146,14 +146,8 @@ int Result(const Request& request) {
 inline bool IsBin(size_t index) { return index < kSmallClasses; }
 inline bool IsExtentClass(size_t index) { return index < kExtentClasses; }
 
-// Indices of arenas. There is one arena, number 0; "all arenas" means this one.
-inline constexpr size_t kAllArenas = 4096;
-inline constexpr size_t kDestroyedArenas = 4097;
-// As an index, the number of arenas is an old synonym of kAllArenas.
-inline constexpr size_t kArenaCount = 1;
-
-// The value of arena.0.muzzy_decay_ms. It has no effect: heaptap has no muzzy pages.
-ssize_t MuzzyDecay();
+// The index of an arena as jemalloc means it: the number of arenas is an old synonym of kAllArenas.
+size_t ArenaIndexOf(size_t index);
 
 // The areas.
 extern const NodeList kThreadNames;

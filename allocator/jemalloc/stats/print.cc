@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/jemalloc/stats/print.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "allocator/core/arena.h"
+#include "allocator/jemalloc/snapshot.h"
+#include "allocator/jemalloc/stats/members.h"
 #include "allocator/platform/system.h"
 #include "allocator/process/process.h"
 
@@ -57,23 +61,55 @@ ReportOptions ParseReportOptions(const char* options) {
   return report;
 }
 
-// Prints the whole report.
-void PrintReport(StatisticsEmitter* emitter, const StatisticsParts& parts, const Snapshot& snapshot) {
+// Prints the figures of an arena below this title. `scratch`: room for them.
+void PrintArenaAs(StatisticsEmitter* emitter, const char* key, const char* title, size_t arena,
+                  const StatisticsParts& parts, Snapshot* scratch) {
+  LastSnapshot(scratch, arena);
+  emitter->BeginObject(key);
+  emitter->Text(title);
+  PrintArena(emitter, arena, *scratch, parts);
+  emitter->EndObject();
+}
+
+void PrintSingleArena(StatisticsEmitter* emitter, size_t arena, const StatisticsParts& parts, Snapshot* scratch) {
+  char digits[21];
+  char* number = digits + sizeof(digits);
+  *--number = '\0';
+  size_t rest = arena;
+  do {
+    *--number = static_cast<char>('0' + rest % 10);
+    rest /= 10;
+  } while (rest != 0);
+  const JoinedName beginning("arenas[", number);
+  PrintArenaAs(emitter, number, JoinedName(beginning.text(), "]:\n").text(), arena, parts, scratch);
+}
+
+// As in jemalloc: the sums are left out if they are those of the only arena that is printed.
+void PrintArenas(StatisticsEmitter* emitter, const StatisticsParts& parts, Snapshot* scratch) {
+  size_t existing = 0;
+  for (size_t i = 0; i < ArenaCount(); i++) existing += FindArena(i) != nullptr;
+  if (parts.merged && (existing > 1 || !parts.arenas)) {
+    PrintArenaAs(emitter, "merged", "Merged arenas stats:\n", kAllArenas, parts, scratch);
+  }
+  if (parts.destroyed && HasDestroyedArenas()) {
+    PrintArenaAs(emitter, "destroyed", "Destroyed arenas stats:\n", kDestroyedArenas, parts, scratch);
+  }
+  for (size_t i = 0; parts.arenas && i < ArenaCount(); i++) {
+    if (FindArena(i) != nullptr) PrintSingleArena(emitter, i, parts, scratch);
+  }
+}
+
+// Prints the whole report. `scratch`: room for figures.
+void PrintReport(StatisticsEmitter* emitter, const StatisticsParts& parts, Snapshot* scratch) {
   emitter->BeginObject();
   emitter->Text("___ Begin jemalloc statistics ___\n");
   emitter->BeginObject("jemalloc");
   if (parts.general) PrintGeneral(emitter);
-  PrintTotals(emitter, snapshot, parts);
+  LastSnapshot(scratch);
+  PrintTotals(emitter, *scratch, parts);
   if (parts.merged || parts.destroyed || parts.arenas) {
     emitter->BeginObject("stats.arenas");
-    // The one arena is printed as arena 0, or as the merged arenas if single arenas are left out. No arena is ever
-    // destroyed.
-    if (parts.merged || parts.arenas) {
-      emitter->BeginObject(parts.arenas ? "0" : "merged");
-      emitter->Text(parts.arenas ? "arenas[0]:\n" : "Merged arenas stats:\n");
-      PrintArena(emitter, snapshot, parts);
-      emitter->EndObject();
-    }
+    PrintArenas(emitter, parts, scratch);
     emitter->EndObject();
   }
   emitter->EndObject();
@@ -131,10 +167,9 @@ void PrintStatistics(WriteFunction write, void* opaque, const char* options) {
     message.Print();
     return;
   }
-  LastSnapshot(snapshot);
   {
     StatisticsEmitter emitter(report.form, write, opaque);
-    PrintReport(&emitter, report.parts, *snapshot);
+    PrintReport(&emitter, report.parts, snapshot);
   }
   Unmap(snapshot, kBytes);
 }

@@ -2,7 +2,7 @@
 //
 // malloc_stats_print: the statistics as text in jemalloc's format, or as JSON with jemalloc's keys, so that programs
 // that parse jemalloc's report can parse heaptap's. The JSON comes from mallctl's tree (members.h), the tables of the
-// text from the files print_*.cc. There is one arena. Figures about parts that heaptap does not have (absent.h) are 0.
+// text from the files print_*.cc. Figures about parts that heaptap does not have (absent.h) are 0.
 //
 //   PrintStatistics             print.cc: reads `options`
 //     PrintGeneral              version, config, opt, prof, arenas
@@ -14,6 +14,7 @@
 #ifndef HEAPTAP_ALLOCATOR_JEMALLOC_STATS_PRINT_H_
 #define HEAPTAP_ALLOCATOR_JEMALLOC_STATS_PRINT_H_
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "allocator/jemalloc/snapshot.h"
@@ -51,7 +52,8 @@ bool IsWanted(const char* key, bool is_outermost, const void* parts);
 
 void PrintGeneral(StatisticsEmitter* emitter);
 void PrintTotals(StatisticsEmitter* emitter, const Snapshot& snapshot, const StatisticsParts& parts);
-void PrintArena(StatisticsEmitter* emitter, const Snapshot& snapshot, const StatisticsParts& parts);
+// `arena`: of these figures, as in snapshot.h.
+void PrintArena(StatisticsEmitter* emitter, size_t arena, const Snapshot& snapshot, const StatisticsParts& parts);
 
 void PrintGlobalMutexes(StatisticsEmitter* emitter);
 void PrintArenaMutexes(StatisticsEmitter* emitter);

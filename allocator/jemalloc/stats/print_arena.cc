@@ -2,9 +2,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "allocator/core/decay.h"
 #include "allocator/core/size_class.h"
 #include "allocator/core/slab.h"
+#include "allocator/jemalloc/mallctl/arena_settings.h"
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/jemalloc/stats/members.h"
 #include "allocator/jemalloc/stats/print.h"
@@ -88,9 +88,9 @@ class Gaps {
   bool in_gap_ = false;
 };
 
-void PrintDecay(StatisticsEmitter* emitter, const Snapshot& snapshot) {
-  int64_t dirty = DirtyDecay();
-  int64_t muzzy = MuzzyDecay();
+void PrintDecay(StatisticsEmitter* emitter, size_t arena, const Snapshot& snapshot) {
+  int64_t dirty = arena < kAllArenas ? ReadDirtyDecay(arena) : -1;
+  int64_t muzzy = arena < kAllArenas ? ReadMuzzyDecay(arena) : -1;
   uint64_t pages = snapshot.dirty / kPageSize;
   uint64_t purged = snapshot.purged_bytes / kPageSize;
   const StatisticsValue never("N/A");
@@ -256,11 +256,11 @@ void PrintFreeExtents(StatisticsEmitter* emitter, const Snapshot& snapshot) {
 
 }  // namespace
 
-void PrintArena(StatisticsEmitter* emitter, const Snapshot& snapshot, const StatisticsParts& parts) {
+void PrintArena(StatisticsEmitter* emitter, size_t arena, const Snapshot& snapshot, const StatisticsParts& parts) {
   constexpr size_t kDepth = 3;  // stats.arenas.0
-  MemberPrinter(emitter, &snapshot, IsWanted, &parts).Print(kArenaStatisticsNames, kDepth);
+  MemberPrinter(emitter, &snapshot, IsWanted, &parts).PrintAt(arena, kArenaStatisticsNames, kDepth);
   if (emitter->is_json()) return;
-  PrintDecay(emitter, snapshot);
+  PrintDecay(emitter, arena, snapshot);
   PrintAllCounts(emitter, snapshot);
   PrintMemory(emitter, snapshot);
   if (parts.mutexes) PrintArenaMutexes(emitter);

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/core/heap_list.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <atomic>
+
+#include "allocator/core/arena.h"
+#include "allocator/core/control.h"
+#include "allocator/core/observer.h"
+#include "allocator/core/thread_counters.h"
+#include "allocator/platform/system.h"
+
+namespace heaptap {
+
+constinit Mutex heaps_mutex{LockRank::kHeaps};
+Heap* all_heaps;
+Heap* parked_heaps;
+Heap* last_parked;
+uint64_t parked_count;
+uint64_t heap_serial;
+uint64_t observer_seed;
+
+namespace {
+
+// REQUIRES: heaps_mutex is held. nullptr: out of memory.
+Heap* MakeHeap(ArenaIndex arena) {
+  constexpr size_t kHeapBytes = (sizeof(Heap) + kPageSize - 1) & ~(kPageSize - 1);
+  Heap* heap = static_cast<Heap*>(MapAligned(kHeapBytes, kPageSize));
+  if (heap == nullptr) return nullptr;
+  AddToFigure(&heaptap_statistics::mapped, kHeapBytes);
+  AddToFigure(&heaptap_statistics::metadata, kHeapBytes);
+  heap->serial = ++heap_serial;
+  heap->arena = arena;
+  observer::StartHeap(heap, observer_seed);
+  heap->next = all_heaps;
+  all_heaps = heap;
+  return heap;
+}
+
+}  // namespace
+
+void Park(Heap* heap) {
+  heap->state = HeapState::kParked;
+  heap->next_parked = parked_heaps;
+  if (parked_heaps == nullptr) last_parked = heap;
+  parked_heaps = heap;
+  parked_count++;
+}
+
+void ParkBehindOthers(Heap* heap) {
+  if (parked_heaps == nullptr) return Park(heap);
+  heap->state = HeapState::kParked;
+  heap->next_parked = nullptr;
+  last_parked->next_parked = heap;
+  last_parked = heap;
+  parked_count++;
+}
+
+Heap* TakeParked(int arena) {
+  Heap* before = nullptr;
+  Heap* heap = parked_heaps;
+  for (; heap != nullptr && arena != kAnyArena && heap->arena != arena; heap = heap->next_parked) before = heap;
+  if (heap == nullptr) return nullptr;
+  (before != nullptr ? before->next_parked : parked_heaps) = heap->next_parked;
+  if (heap == last_parked) last_parked = before;
+  parked_count--;
+  heap->state = HeapState::kOwned;
+  heap->busy.store(1, std::memory_order_relaxed);
+  return heap;
+}
+
+Heap* AdoptOrMakeHeap(Arena& arena) {
+  Heap* heap;
+  uint64_t seed;
+  {
+    MutexLock lock(heaps_mutex);
+    if (arena.state.load(std::memory_order_relaxed) != ArenaState::kUsed) return nullptr;
+    heap = TakeParked(arena.index);
+    if (heap == nullptr) heap = MakeHeap(arena.index);
+    if (heap == nullptr) return nullptr;
+    seed = observer_seed;
+  }
+  if (heap->orphaned) {
+    // The new owner must not be charged for the frees of the old thread.
+    heap->Flush();
+    observer::RestartHeap(heap, seed);
+  }
+  heap->orphaned = false;
+  heap->counters = &thread_counters;
+  heap->exit_rounds = 0;
+  observer::AdoptHeap(heap);
+  heap->busy.store(0, std::memory_order_release);
+  return heap;
+}
+
+Heap* FirstHeap() {
+  MutexLock lock(heaps_mutex);
+  return all_heaps;
+}
+
+}  // namespace heaptap

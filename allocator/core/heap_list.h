@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All heaps but the shared ones, and those of them that are parked. For the files of core/ that give heaps to threads.
+//
+// Any thread, after StartThreads. Zero-initialised state is valid: no heap.
+#ifndef HEAPTAP_ALLOCATOR_CORE_HEAP_LIST_H_
+#define HEAPTAP_ALLOCATOR_CORE_HEAP_LIST_H_
+
+#include <stdint.h>
+
+#include "allocator/core/heap.h"
+#include "allocator/platform/mutex.h"
+
+namespace heaptap {
+
+struct Arena;
+
+// For the variables below, for fields of Heap (heap.h) and Arena (arena.h), and for the list of arenas.
+extern constinit Mutex heaps_mutex;
+extern Heap* all_heaps;     // by Heap::next; grows at its beginning, and no heap leaves it
+extern Heap* parked_heaps;  // by Heap::next_parked
+extern Heap* last_parked;   // undefined if no heap is parked
+extern uint64_t parked_count;
+extern uint64_t heap_serial;    // of the last heap
+extern uint64_t observer_seed;  // for the observer's state of the heaps
+
+inline constexpr int kAnyArena = -1;
+
+// The first three are called under heaps_mutex.
+
+// The heap is the next that a new thread gets.
+void Park(Heap* heap);
+// The heap is the last that a new thread gets.
+void ParkBehindOthers(Heap* heap);
+// Takes the first parked heap of the arena for the calling thread, which uses it without the lock, clears `busy`
+// afterwards, and parks it again or keeps it. The child of a fork in between finds that the heap is busy, and abandons
+// it. nullptr: no such heap is parked.
+Heap* TakeParked(int arena);
+
+// A heap for the calling thread. nullptr: out of memory, or the arena is being discarded.
+Heap* AdoptOrMakeHeap(Arena& arena);
+
+// The first heap of the list of all. It leads to those that exist now.
+Heap* FirstHeap();
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_CORE_HEAP_LIST_H_
