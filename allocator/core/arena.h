@@ -38,6 +38,7 @@ struct SampledPool {
   Mutex mutex{LockRank::kPool};
   SlabList slabs;        // with free blocks
   uint64_t allocations;  // so far
+  uint64_t slabs_made;
 };
 
 enum class ArenaState : uint8_t {
@@ -54,7 +55,6 @@ struct Arena {
   Heap heap;  // the shared one, under `mutex`
   // By ClassNumber. Small sizes with an alignment that no slab provides count here too.
   LargeCounts large[kClasses];
-  std::atomic<uint64_t> slabs_made[kSmallClasses];
   SampledPool pools[kSmallClasses];
 };
 
@@ -75,6 +75,9 @@ inline Arena& CurrentArena() { return ArenaOf(current_heap->arena); }
 // The number of indices that were ever used; those of destroyed arenas count.
 unsigned ArenaCount();
 
+// Adds an arena with the next index. REQUIRES: the lock of heaps is held.
+void AddArena(Arena* arena);
+
 // Calls `act` for each arena, those included that are destroyed.
 template <typename Act>
 void ForEachArena(Act act) {
@@ -83,23 +86,6 @@ void ForEachArena(Act act) {
 
 // The arena with this index, unless it was never made, or is destroyed: nullptr.
 Arena* FindArena(uint64_t index);
-
-// Makes an arena, with the index of the one that was destroyed last, if there is one. nullptr: out of memory, or there
-// are as many as there can be.
-Arena* MakeArena();
-
-// Frees all blocks of an explicit arena. With `returns_memory`, their memory goes back to the system. No thread may use
-// one of these blocks, or allocate or free one, at the same time or later. False, and nothing has changed: it is
-// arena 0, or another thread is discarding its blocks; or, with `returns_memory`, a thread is bound to it.
-// With `returns_memory` no thread can be bound to the arena any more, and RetireArena must follow.
-bool DiscardBlocks(Arena& arena, bool returns_memory);
-
-// Destroys an arena whose blocks DiscardBlocks has returned to the system; what it has counted is forgotten.
-void RetireArena(Arena& arena);
-
-// The calling thread allocates in the arena from now on. False, and nothing has changed: out of memory, the thread is
-// ending, or the arena is being destroyed.
-bool BindThread(Arena& arena);
 
 }  // namespace heaptap
 

@@ -70,9 +70,10 @@ struct ClassCounts {
   SharedCount refills;
   SharedCount taken_back;  // those that were put back
   SharedCount flushes;
+  SharedCount slabs_made;
 
   void Clear() {
-    for (SharedCount* count : {&handed_out, &refills, &taken_back, &flushes}) count->Clear();
+    for (SharedCount* count : {&handed_out, &refills, &taken_back, &flushes, &slabs_made}) count->Clear();
   }
 };
 

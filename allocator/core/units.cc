@@ -7,7 +7,6 @@
 #include <atomic>
 #include <iterator>
 
-#include "allocator/core/arena.h"
 #include "allocator/core/check.h"
 #include "allocator/core/chunk_memory.h"
 #include "allocator/core/chunks.h"
@@ -250,7 +249,6 @@ Slab* NewSlab(unsigned size_class, uintptr_t owner, ArenaIndex arena) {
   slab->remote_free.store(0, std::memory_order_relaxed);
   // Release: a thread that finds the owner word finds the arena (arena.cc).
   slab->owner.store(owner, std::memory_order_release);
-  AddTo(&ArenaOf(arena).slabs_made[size_class], 1);
   return slab;
 }
 

@@ -184,6 +184,7 @@ void AddHeap(void*, const Heap* heap) {
     if (handed_out > unused) bin.requests += handed_out - unused;
     bin.fills += counts.refills.Read();
     bin.flushes += counts.flushes.Read();
+    bin.slabs_made += counts.slabs_made.Read();
   }
 }
 
@@ -201,10 +202,11 @@ void AddBins(Arena& arena, Snapshot* snapshot) {
     ClassStatistics& bin = snapshot->bins[c];
     const LargeFigures large(arena.large[c]);
     bin.live += large.allocations - large.frees;
-    uint64_t by_slow_paths = SampledAllocations(arena, c) + large.allocations;
+    const SampledCounts sampled = ReadSampledCounts(arena, c);
+    uint64_t by_slow_paths = sampled.allocations + large.allocations;
     bin.allocations += by_slow_paths;
     bin.requests += by_slow_paths;
-    bin.slabs_made = arena.slabs_made[c].load(std::memory_order_relaxed);
+    bin.slabs_made += sampled.slabs_made;
     if (bin.allocations < bin.live) bin.allocations = bin.live;
     bin.frees = bin.allocations - bin.live;
     snapshot->allocated_small += bin.live * kClassSize[c];

@@ -35,9 +35,11 @@ size_t BlockIndex(const Slab* slab, const void* block) {
 
 SampledPool& PoolOf(const Slab* slab) { return ArenaOf(slab->arena).pools[slab->size_class]; }
 
-Slab* NewSampledSlab(const Arena& arena, unsigned size_class) {
+// REQUIRES: the pool's lock is held.
+Slab* NewSampledSlab(Arena& arena, unsigned size_class) {
   Slab* slab = NewSlab(size_class, kSampledOwner, arena.index);
   if (slab != nullptr) {
+    arena.pools[size_class].slabs_made++;
     slab->capacity = static_cast<uint32_t>((size_t{1} << ShiftOf(size_class)) / (slab->size + NoteBytes()));
   }
   return slab;
@@ -138,13 +140,14 @@ void observer::ForgetCounts(Arena* arena) {
   for (SampledPool& pool : arena->pools) {
     MutexLock lock(pool.mutex);
     pool.allocations = 0;
+    pool.slabs_made = 0;
   }
 }
 
-uint64_t SampledAllocations(Arena& arena, unsigned size_class) {
+SampledCounts ReadSampledCounts(Arena& arena, unsigned size_class) {
   SampledPool& pool = arena.pools[size_class];
   MutexLock lock(pool.mutex);
-  return pool.allocations;
+  return {pool.allocations, pool.slabs_made};
 }
 
 template <typename Act>

@@ -18,8 +18,12 @@ struct Arena;
 // the class. Called before the first TakeBlock. REQUIRES: such sizes are at most kSmallMaximum.
 void KeepRequestedSizes(bool wanted);
 
-// The number of blocks of the class that were ever allocated in the arena.
-uint64_t SampledAllocations(Arena& arena, unsigned size_class);
+// Of a class, since the arena was made.
+struct SampledCounts {
+  uint64_t allocations;
+  uint64_t slabs_made;
+};
+SampledCounts ReadSampledCounts(Arena& arena, unsigned size_class);
 
 #ifdef HEAPTAP_DEBUG
 // All pools (core/check.h). REQUIRES: the caller holds their locks, or is the only thread.

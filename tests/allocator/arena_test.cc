@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "allocator/core/allocate.h"
+#include "allocator/core/arena_life.h"
 #include "allocator/core/control.h"
 #include "allocator/core/size_class.h"
 #include "allocator/core/thread.h"

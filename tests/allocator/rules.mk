@@ -159,13 +159,13 @@ $(ALLOCATOR_TESTS)/cxx_plugin.so: tests/allocator/cxx_plugin.cc
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++20 -O1 -g $(WARNINGS) -fPIC -shared $(DEPENDENCIES) -o $@ $<
 
-$(BUILD)/test-allocator/extended: tests/allocator/extended.c
+$(addprefix $(BUILD)/test-allocator/,extended arenas): $(BUILD)/test-allocator/%: tests/allocator/%.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -Iallocator/include $(DEPENDENCIES) -o $@ $<
 
 PRELOAD_TESTS := $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
-  $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended \
+  $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended $(BUILD)/test-allocator/arenas \
   $(ALLOCATOR_TESTS)/cxx_behaviour $(ALLOCATOR_TESTS)/cxx_plugin.so \
   $(PRELOAD_PROGRAMS) $(NEW_PLUGINS) $(NEW_PROGRAMS) $(ALLOCATOR_TESTS)/deepbind_host $(ALLOCATOR_TESTS)/guest/own_malloc
 

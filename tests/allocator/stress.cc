@@ -2,9 +2,10 @@
 //
 //   stress [THREADS [GENERATIONS [STEPS]]]
 //
-// Threads that allocate, check and free blocks of all kinds; that free each other's blocks; and that die and are
-// replaced while their blocks live on. Each block carries its size and a pattern, checked when it is freed. Sampling
-// goes on and off meanwhile, and the books must balance in the end.
+// Threads that allocate, check and free blocks of all kinds, in several arenas; that free each other's blocks; that
+// make arenas and destroy them with all their blocks; and that die and are replaced while their blocks live on. Each
+// block carries its size and a pattern, checked when it is freed. Sampling goes on and off meanwhile, and the books
+// must balance in the end.
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -14,6 +15,8 @@
 #include <vector>
 
 #include "allocator/core/allocate.h"
+#include "allocator/core/arena.h"
+#include "allocator/core/arena_life.h"
 #include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/platform/random.h"
@@ -29,6 +32,10 @@ struct Header {
   uint64_t size;
   uint64_t pattern;
 };
+
+// Explicit arenas that live as long as the process.
+constexpr size_t kArenas = 3;
+heaptap::Arena* arenas[kArenas];
 
 constexpr size_t kShared = 4096;
 std::atomic<Header*> shared[kShared];  // blocks that anybody may free
@@ -87,6 +94,10 @@ Header* Make(heaptap::Random* random) {
       if (reinterpret_cast<uintptr_t>(pointer) % alignment != 0) Fail("a block is not aligned");
       break;
     }
+    case 2:
+    case 3:
+      pointer = heaptap::AllocateExtended(size, {.arena = arenas[random->Next() % kArenas]->index});
+      break;
     default:
       pointer = Allocate(size);
   }
@@ -125,6 +136,27 @@ void CheckStep(const Header* block, int step) {
   if (owner == reinterpret_cast<uintptr_t>(heaptap::current_heap)) heaptap::CheckSlab(slab);
 }
 
+// Binds the thread to an arena, perhaps to arena 0.
+void Bind(heaptap::Random* random) {
+  const uint64_t number = random->Next() % (kArenas + 1);
+  if (!heaptap::BindThread(number == kArenas ? heaptap::main_arena : *arenas[number])) Fail("a thread cannot be bound");
+}
+
+// An arena that goes with its blocks.
+void UseOwnArena(heaptap::Random* random) {
+  heaptap::Arena* arena = heaptap::MakeArena();
+  if (arena == nullptr) Fail("there are no more arenas");
+  for (int i = 0; i < 500; i++) {
+    const size_t size = RandomSize(random);
+    Header* block = static_cast<Header*>(heaptap::AllocateExtended(size, {.arena = arena->index}));
+    Fill(block, size, random->Next());
+    if (i % 3 == 0) Discard(block);
+    if (i % 200 == 199 && !heaptap::DiscardBlocks(*arena, false)) Fail("an arena cannot be reset");
+  }
+  if (!heaptap::DiscardBlocks(*arena, true)) Fail("an arena cannot be destroyed");
+  heaptap::RetireArena(*arena);
+}
+
 void Live(uint64_t seed, int steps) {
   heaptap::Random random;
   random.Seed(seed, 1);
@@ -150,6 +182,8 @@ void Live(uint64_t seed, int steps) {
     }
     CheckStep(slot, i);
     if (i % 4096 == 4095) heaptap::Trim();
+    if (i % 1024 == 1023) Bind(&random);
+    if (i % 4096 == 2048) UseOwnArena(&random);
   }
   for (size_t i = 0; i < own.size(); i++) {
     if (i % 2 == 0) {
@@ -166,6 +200,10 @@ int main(int argc, char** argv) {
   int threads = argc > 1 ? atoi(argv[1]) : 4;
   int generations = argc > 2 ? atoi(argv[2]) : 10;
   int steps = argc > 3 ? atoi(argv[3]) : 20000;
+  for (heaptap::Arena*& arena : arenas) {
+    Free(Allocate(1));  // starts the process
+    arena = heaptap::MakeArena();
+  }
   for (int generation = 0; generation < generations; generation++) {
     constexpr uint32_t kRates[] = {19, 63, 8, 0, 14};
     heaptap::testing::SamplingOn on(kRates[generation % 5]);

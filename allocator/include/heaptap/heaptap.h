@@ -19,8 +19,8 @@ extern "C" {
 #endif
 
 /*
- * Flags of the extended functions, combined with |. Alignments are powers of two. Thread caches and arenas are accepted
- * and ignored: there is one arena.
+ * Flags of the extended functions, combined with |. Alignments are powers of two. Thread caches are accepted
+ * and ignored. Arenas are made by mallctl("arenas.create").
  */
 #define MALLOCX_LG_ALIGN(lg_alignment) ((int)(lg_alignment))
 #define MALLOCX_ALIGN(alignment) ((int)(__builtin_ffsll((long long)(alignment)) - 1))

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "allocator/core/allocate.h"
+#include "allocator/core/arena_life.h"
 #include "allocator/core/slab.h"
 #include "allocator/jemalloc/mallctl/arena_settings.h"
 #include "allocator/jemalloc/mallctl/tree.h"

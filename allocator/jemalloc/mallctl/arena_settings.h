@@ -8,6 +8,7 @@
 #define HEAPTAP_ALLOCATOR_JEMALLOC_MALLCTL_ARENA_SETTINGS_H_
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "allocator/core/slab.h"

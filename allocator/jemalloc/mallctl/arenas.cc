@@ -7,6 +7,7 @@
 
 #include "allocator/core/allocate.h"
 #include "allocator/core/arena.h"
+#include "allocator/core/arena_life.h"
 #include "allocator/core/size_class.h"
 #include "allocator/core/slab.h"
 #include "allocator/jemalloc/mallctl/arena_settings.h"

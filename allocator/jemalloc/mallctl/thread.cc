@@ -11,6 +11,7 @@
 #include <atomic>
 
 #include "allocator/core/arena.h"
+#include "allocator/core/arena_life.h"
 #include "allocator/core/heap.h"
 #include "allocator/core/thread_totals.h"
 #include "allocator/jemalloc/mallctl/tree.h"
