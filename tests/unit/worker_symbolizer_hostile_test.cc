@@ -122,13 +122,22 @@ TEST(Hostile, NameThatGrowsWithoutBound) {
   Shell(absl::StrCat("gcc -shared -nostdlib -o ", folder / "f.so", " ", folder / "f.s"));
   const std::vector<Symbol> functions = FunctionsOf(folder / "f.so", "--no-demangle");
   ASSERT_THAT(functions, SizeIs(1));
-  worker::Crews crews_of_symbolizer;
-  worker::Symbolizer symbolizer(crews_of_symbolizer, {.limits = {.time = absl::Seconds(1), .memory_bytes = 64 << 20}});
-  for (const uint64_t at : {0, 1}) {
-    const std::vector<Frames> frames = Symbolize(symbolizer, folder / "f.so", {functions[0].start + at});
-    ASSERT_THAT(frames[0], SizeIs(1));
-    EXPECT_EQ(frames[0][0].function.view(), name);
+  // The name takes all the time that there is, and a busy machine may then need more for the rest.
+  Frames frames;
+  for (int seconds = 1; frames.empty() && seconds <= 64; seconds *= 4) {
+    worker::Crews crews_of_symbolizer;
+    worker::Symbolizer symbolizer(crews_of_symbolizer,
+                                  {.limits = {.time = absl::Seconds(seconds), .memory_bytes = 64 << 20}});
+    frames = Symbolize(symbolizer, folder / "f.so", {functions[0].start})[0];
+    if (frames.empty()) continue;
+    const uint64_t jobs = symbolizer.jobs();
+    const Frames again = Symbolize(symbolizer, folder / "f.so", {functions[0].start + 1})[0];
+    ASSERT_THAT(again, SizeIs(1));
+    EXPECT_EQ(again[0].function.view(), name);
+    EXPECT_EQ(symbolizer.jobs(), jobs + 1) << "the name was tried again";
   }
+  ASSERT_THAT(frames, SizeIs(1));
+  EXPECT_EQ(frames[0].function.view(), name);
 }
 
 TEST(Hostile, NoTime) {
