@@ -54,27 +54,32 @@ constexpr NodeList kRecent = ListOf(kRecentNodes);
 using BacktraceHook = void (*)(void** frames, unsigned* count, unsigned maximum);
 constinit std::atomic<BacktraceHook> backtrace_hook{};
 
-// The call must read or set the hook. `kMayBeNone`: it may be set to nullptr.
-template <auto* kHook, bool kMayBeNone>
-int Hook(const Request& request) {
+// The call must read or set the hook. `may_be_none`: it may be set to nullptr.
+template <typename Function>
+int ExchangeHook(const Request& request, std::atomic<Function>* stored, bool may_be_none) {
   if (request.old_value == nullptr && !request.has_new()) return EINVAL;
-  auto hook = kHook->load(std::memory_order_relaxed);
+  Function hook = stored->load(std::memory_order_relaxed);
   int error = request.Read(hook);
   if (error != 0 || !request.has_new()) return error;
   if (!Prof()) return ENOENT;
   error = request.Write(&hook);
   if (error != 0) return error;
-  if (!kMayBeNone && hook == nullptr) return EINVAL;
+  if (!may_be_none && hook == nullptr) return EINVAL;
   // Release: a thread that calls the hook sees what the program wrote before it set the hook.
-  kHook->store(hook, std::memory_order_release);
+  stored->store(hook, std::memory_order_release);
   return 0;
 }
 
+int BacktraceHookHandler(const Request& request) { return ExchangeHook(request, &backtrace_hook, false); }
+int DumpHookHandler(const Request& request) { return ExchangeHook(request, &hooks.dump, true); }
+int SampleHookHandler(const Request& request) { return ExchangeHook(request, &hooks.sample, true); }
+int SampleFreeHookHandler(const Request& request) { return ExchangeHook(request, &hooks.sample_free, true); }
+
 constexpr Node kHookNodes[] = {
-    Leaf("prof_backtrace", Hook<&backtrace_hook, false>),
-    Leaf("prof_dump", Hook<&hooks.dump, true>),
-    Leaf("prof_sample", Hook<&hooks.sample, true>),
-    Leaf("prof_sample_free", Hook<&hooks.sample_free, true>),
+    Leaf("prof_backtrace", BacktraceHookHandler),
+    Leaf("prof_dump", DumpHookHandler),
+    Leaf("prof_sample", SampleHookHandler),
+    Leaf("prof_sample_free", SampleFreeHookHandler),
 };
 constexpr NodeList kHooks = ListOf(kHookNodes);
 
