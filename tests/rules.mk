@@ -178,6 +178,12 @@ KERNELS := 6.1 6.12
 test-kernels: all targets ## run end-to-end tests on Debian's stock 6.1 and 6.12 kernels, in qemu (root)
 	$(Q)$(MAKE) --no-print-directory -k -j2 --output-sync=target $(KERNELS:%=$(BUILD)/vm/%.tested)
 
+.PHONY: test-smoke
+test-smoke: all targets ## run a few end-to-end tests on these kernels, as Debian starts and where almost all is forbidden (root)
+	$(Q)for kernel in $(KERNELS); do scripts/vmtest $$kernel smoke || exit 1; done
+
+LONG_TESTS += test-smoke
+
 .PHONY: $(KERNELS:%=$(BUILD)/vm/%.tested)
 $(KERNELS:%=$(BUILD)/vm/%.tested):
 	$(Q)scripts/vmtest $(@F:%.tested=%)

@@ -291,7 +291,10 @@ void ResetHeapLocks() {
 
 void ResetHeapsAfterFork(uint64_t forks) {
   observer_seed += forks;  // each child has another seed, which is the same in every run
-  ForEachArena([](Arena& arena) { observer::RestartHeap(&arena.heap, observer_seed); });
+  ForEachArena([](Arena& arena) {
+    // As below, for the slow path of a signal handler's thread.
+    if (arena.heap.busy.load(std::memory_order_relaxed) == 0) observer::RestartHeap(&arena.heap, observer_seed);
+  });
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
     const bool is_used = heap->state == HeapState::kOwned || heap->state == HeapState::kScavenged;
     if (heap == current_heap || !is_used) {
