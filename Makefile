@@ -53,9 +53,12 @@ GUEST_SOURCES := $(wildcard allocator/guest/*.cc)
 SAMPLE_SOURCES := $(wildcard allocator/sample/*.cc)
 ALLOCATOR_SOURCES := $(filter-out $(GUEST_SOURCES) $(SAMPLE_SOURCES),$(wildcard allocator/*/*.cc allocator/*/*/*.cc))
 ALLOCATOR_ASSEMBLY := $(filter-out allocator/sample/%,$(wildcard allocator/*/*.S))
-# Only in the shared library: in a static program they would replace dlopen, and there is no other one to call.
-SHARED_ONLY := $(addprefix $(BUILD)/allocator/api/,dlopen.o dlopen_entry.o)
-ALLOCATOR_OBJECTS := $(filter-out $(SHARED_ONLY),$(ALLOCATOR_SOURCES:%.cc=$(BUILD)/%.o) $(ALLOCATOR_ASSEMBLY:%.S=$(BUILD)/%.o))
+# Only in the archive: what a static program must find in libc.
+ARCHIVE_ONLY := $(BUILD)/allocator/platform/libc_archive.o
+# Only in the shared libraries: dlopen, for which a static program has no other one to call; and what an archive finds in
+# libc.
+SHARED_ONLY := $(addprefix $(BUILD)/allocator/,api/dlopen.o api/dlopen_entry.o platform/libc_shared.o)
+ALLOCATOR_OBJECTS := $(filter-out $(SHARED_ONLY) $(ARCHIVE_ONLY),$(ALLOCATOR_SOURCES:%.cc=$(BUILD)/%.o) $(ALLOCATOR_ASSEMBLY:%.S=$(BUILD)/%.o))
 # -fstack-protector checks functions with character buffers; -fstack-protector-strong would check the slow paths too.
 ALLOCATOR_FLAGS := -std=c++20 -O2 -g $(WARNINGS) $(HARDENING) -fstack-protector -I. -Iallocator/include -fPIC -fvisibility=hidden \
   -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-omit-frame-pointer -fno-optimize-sibling-calls \
@@ -67,7 +70,7 @@ ifneq ($(IS_CLANG),)
 endif
 
 # The fast paths have no frame, and jump to slow paths that have one.
-$(addprefix $(BUILD)/allocator/,api/malloc_fast.o guest/fast.o guest/new_delete.o guest/new_functions.o sample/sample.o sample/wrap.o): ALLOCATOR_FLAGS += -fomit-frame-pointer -foptimize-sibling-calls
+$(addprefix $(BUILD)/allocator/,api/malloc_fast.o guest/fast.o guest/nested_calls.o guest/new_delete.o guest/new_functions.o sample/sample.o sample/wrap.o): ALLOCATOR_FLAGS += -fomit-frame-pointer -foptimize-sibling-calls
 
 $(BUILD)/allocator/%.o: allocator/%.cc
 	$(say) CXX $@
@@ -84,15 +87,19 @@ $(BUILD)/heaptap_allocator.o: allocator/text.ld $(ALLOCATOR_OBJECTS)
 	$(say) LINK $@
 	$(Q)$(LD) -r --force-group-allocation -o $@ -T $^
 
-# -z now: no lazy binding inside malloc. -z nodelete: blocks outlive any dlclose.
-LINK_SHARED = $(CC) -shared -o $@ $^ -Wl,-soname,$(@F) -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete \
-  -Wl,--no-undefined -Wl,--build-id
+# -nostdlib: one file for every libc (allocator/platform/libc.h). -z now: no lazy binding inside malloc. -z nodelete: blocks
+# outlive any dlclose.
+LINK_SHARED = $(CC) -shared -nostdlib -o $@ $^ -Wl,-soname,$(@F) -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--build-id -lgcc
 
 $(BUILD)/libheaptap.so: $(BUILD)/heaptap_allocator.o $(SHARED_ONLY)
 	$(say) LINK $@
 	$(Q)$(LINK_SHARED)
 
-$(BUILD)/libheaptap.a: $(BUILD)/heaptap_allocator.o
+$(BUILD)/heaptap_archive.o: $(BUILD)/heaptap_allocator.o $(ARCHIVE_ONLY)
+	$(say) LINK $@
+	$(Q)$(LD) -r -o $@ $^
+
+$(BUILD)/libheaptap.a: $(BUILD)/heaptap_archive.o
 	$(say) AR $@
 	$(Q)rm -f $@ && ar crs $@ $^
 

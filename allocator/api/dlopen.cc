@@ -14,6 +14,7 @@
 #include <atomic>
 
 #include "allocator/api/symbols.h"
+#include "allocator/platform/objects.h"
 #include "allocator/platform/system.h"
 #include "allocator/process/process.h"
 #include "allocator/profiling/code_tables.h"
@@ -43,19 +44,28 @@ uint64_t WithoutDeepbind(const char* file, int mode) {
   return static_cast<uint64_t>(mode & ~RTLD_DEEPBIND);
 }
 
+// For a libc without the function: musl has no dlmopen, and a program without libdl has none before glibc 2.34.
+void* Refuse() { return nullptr; }
+
+// libc's. With the entry a program finds a name that its libc may not have.
+void* FindFunction(const char* name) {
+  void* function = heaptap::FindNext(name);
+  return function != nullptr ? function : reinterpret_cast<void*>(&Refuse);
+}
+
 }  // namespace
 
 extern "C" {
 
 Redirection heaptap_redirect_dlopen(const char* file, int mode) {
   heaptap::NoteOpening(__builtin_frame_address(0));
-  return {dlsym(RTLD_NEXT, "dlopen"), WithoutDeepbind(file, mode)};
+  return {FindFunction("dlopen"), WithoutDeepbind(file, mode)};
 }
 
 // Other namespaces have their own libc, and do not contain this library.
 Redirection heaptap_redirect_dlmopen(Lmid_t space, const char* file, int mode) {
   heaptap::NoteOpening(__builtin_frame_address(0));
-  void* function = dlsym(RTLD_NEXT, "dlmopen");
+  void* function = FindFunction("dlmopen");
   return {function, space == LM_ID_BASE ? WithoutDeepbind(file, mode) : static_cast<uint64_t>(mode)};
 }
 }

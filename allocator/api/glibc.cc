@@ -2,7 +2,6 @@
 //
 // glibc's allocation and introspection functions, except malloc and free (malloc_fast.cc).
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
 #include <stdint.h>
@@ -166,17 +165,12 @@ HEAPTAP_C_EXPORT int malloc_info(int options, FILE* stream) noexcept {
     return -1;
   }
   Totals totals;
-  int written = fprintf(stream,
-                        "<malloc version=\"heaptap-1\">\n"
-                        "<system type=\"mapped\" size=\"%" PRIu64
-                        "\"/>\n"
-                        "<system type=\"active\" size=\"%" PRIu64
-                        "\"/>\n"
-                        "<system type=\"dirty\" size=\"%" PRIu64
-                        "\"/>\n"
-                        "<total type=\"large\" size=\"%" PRIu64
-                        "\"/>\n"
-                        "</malloc>\n",
-                        totals.mapped, totals.active, totals.dirty, totals.large);
-  return written < 0 ? -1 : 0;
+  heaptap::Message text;
+  text << "<malloc version=\"heaptap-1\">\n"
+       << "<system type=\"mapped\" size=\"" << totals.mapped << "\"/>\n"
+       << "<system type=\"active\" size=\"" << totals.active << "\"/>\n"
+       << "<system type=\"dirty\" size=\"" << totals.dirty << "\"/>\n"
+       << "<total type=\"large\" size=\"" << totals.large << "\"/>\n"
+       << "</malloc>\n";
+  return fputs(text.text(), stream) < 0 ? -1 : 0;
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/process/lifecycle.h"
 
-#include <stdlib.h>
-
 #include "allocator/jemalloc/mallctl/mallctl.h"
 #include "allocator/jemalloc/snapshot.h"
 #include "allocator/jemalloc/stats/print.h"
+#include "allocator/platform/libc.h"
 #include "allocator/process/process.h"
 #include "allocator/profiling/code_tables.h"
 #include "allocator/profiling/dump.h"
@@ -27,8 +26,8 @@ bool RegisterExits() {
   const Configuration& configuration = ProcessConfiguration();
   const bool wants_dump = configuration.prof && configuration.prof_final;
   // The handler that is registered last is called first.
-  return atexit(EndPendingFrees) == 0 && (!configuration.stats_print || atexit(PrintStatisticsAtExit) == 0) &&
-         (!wants_dump || atexit(DumpAtExit) == 0);
+  return libc::AtExit(EndPendingFrees) && (!configuration.stats_print || libc::AtExit(PrintStatisticsAtExit)) &&
+         (!wants_dump || libc::AtExit(DumpAtExit));
 }
 
 void Start() { StartProfiling(); }

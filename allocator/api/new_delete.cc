@@ -6,7 +6,6 @@
 // library is looked up at each failure: a C program may load a C++ library with its first plugin, and another one with
 // the next.
 #include <dlfcn.h>
-#include <link.h>
 #include <stdlib.h>
 
 #include <new>
@@ -15,6 +14,7 @@
 #include "allocator/api/symbols.h"
 #include "allocator/core/allocate.h"
 #include "allocator/core/options.h"
+#include "allocator/platform/objects.h"
 #include "allocator/platform/system.h"
 
 namespace std {
@@ -24,8 +24,7 @@ void __throw_bad_alloc() __attribute__((weak, noreturn));
 }  // namespace std
 
 extern "C" {
-// Weak: a static program without plugins does not have them.
-extern decltype(dladdr1) dladdr1 __attribute__((weak));
+// Weak: a static program without plugins does not have them, nor a program without libdl before glibc 2.34.
 extern decltype(dlsym) dlsym __attribute__((weak));
 extern decltype(dlclose) dlclose __attribute__((weak));
 }
@@ -50,11 +49,8 @@ class LoadedObject {
   explicit LoadedObject(const void* address) {
     // Looked up by name, since the linker warns about a static program that refers to dlopen.
     const auto open = reinterpret_cast<decltype(&dlopen)>(dlsym(RTLD_DEFAULT, "dlopen"));
-    Dl_info information;
-    link_map* object;
-    if (open == nullptr || dladdr1(address, &information, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0)
-      return;
-    handle_ = open(object->l_name, RTLD_LAZY | RTLD_NOLOAD);
+    const char* name = heaptap::FindObject(address).name;
+    if (open != nullptr && name != nullptr) handle_ = open(name, RTLD_LAZY | RTLD_NOLOAD);
   }
   ~LoadedObject() {
     if (handle_ != nullptr) dlclose(handle_);
@@ -72,7 +68,7 @@ class LoadedObject {
 // The function of this name in the C++ library of the code at `caller`. nullptr: there is none. The library is found by
 // its get_new_handler, which no allocator defines, unlike operator new.
 void* FindInLibrary(const char* name, const void* caller) {
-  if (&dladdr1 == nullptr || &dlsym == nullptr) return nullptr;
+  if (&dlsym == nullptr) return nullptr;
   constexpr char kGetNewHandler[] = "_ZSt15get_new_handlerv";
   const void* handler = LoadedObject(caller).Find(kGetNewHandler);
   if (handler == nullptr) handler = dlsym(RTLD_DEFAULT, kGetNewHandler);

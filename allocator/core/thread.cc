@@ -17,6 +17,7 @@
 #include "allocator/core/heap_list.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/units.h"
+#include "allocator/platform/libc.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
 
@@ -35,8 +36,25 @@ constexpr int kExitRound = PTHREAD_DESTRUCTOR_ITERATIONS - 1;
 constexpr int kExitRound = PTHREAD_DESTRUCTOR_ITERATIONS;
 #endif
 
+// Released after exit_key is there.
+constinit std::atomic<bool> has_exit_key;
 pthread_key_t exit_key;
-bool has_exit_key;
+
+void OnThreadExit(void* argument);
+
+// Has OnThreadExit called at the end of the thread. May allocate.
+void AwaitExit(Heap* heap) {
+  const libc::ThreadFunctions functions = libc::FindThreadFunctions();
+  if (!functions) return;
+  if (!has_exit_key.load(std::memory_order_acquire)) {
+    MutexLock lock(heaps_mutex);
+    if (!has_exit_key.load(std::memory_order_relaxed)) {
+      if (functions.key_create(&exit_key, OnThreadExit) != 0) return;
+      has_exit_key.store(true, std::memory_order_release);
+    }
+  }
+  functions.setspecific(exit_key, heap);
+}
 
 // nullptr: the caller must use the fallback heap.
 Heap* AttachHeap() {
@@ -162,7 +180,7 @@ void ScavengeNextArena() {
 
 void OnThreadExit(void* argument) {
   Heap* heap = static_cast<Heap*>(argument);
-  if (++heap->exit_rounds < kExitRound && pthread_setspecific(exit_key, heap) == 0) return;
+  if (++heap->exit_rounds < kExitRound && libc::FindThreadFunctions().setspecific(exit_key, heap) == 0) return;
   observer::ThreadEnds();
   {
     HeapScope scope;
@@ -194,7 +212,7 @@ void HeapScope::UnlockSharedHeap(Heap& heap) { ArenaOf(heap.arena).mutex.Unlock(
 void SetHeapOfThread(Heap* heap) {
   current_heap = heap;
   // May allocate, with the heap already attached.
-  if (has_exit_key) pthread_setspecific(exit_key, heap);
+  AwaitExit(heap);
 }
 
 void StartSharedHeap(Heap& heap) {
@@ -205,7 +223,6 @@ void StartSharedHeap(Heap& heap) {
 void StartThreads(uint64_t seed) {
   observer_seed = seed;
   StartSharedHeap(main_arena.heap);
-  has_exit_key = pthread_key_create(&exit_key, OnThreadExit) == 0;
 }
 
 void MaintainProcess(DueMaintenance due) {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/guest/host.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-#include <gnu/libc-version.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "allocator/guest/early_blocks.h"
 #include "allocator/guest/thread.h"
+#include "allocator/platform/objects.h"
 #include "allocator/platform/system.h"
 
 namespace heaptap {
@@ -72,15 +70,10 @@ HEAPTAP_HOST_NEW_FUNCTIONS(HEAPTAP_EARLY)
 HEAPTAP_HOST_FUNCTIONS(HEAPTAP_FIRST_AND_MISSING)
 #undef HEAPTAP_FIRST_AND_MISSING
 
-bool IsSameLibrary(const void* one, const void* other) {
-  Dl_info info, other_info;
-  return dladdr(one, &info) != 0 && dladdr(other, &other_info) != 0 && info.dli_fbase == other_info.dli_fbase;
-}
-
 // The next definition, or `missing`.
 template <typename Function>
 Function Find(const char* name, Function missing) {
-  void* next = dlsym(RTLD_NEXT, name);
+  void* next = FindNext(name);
   return next != nullptr ? reinterpret_cast<Function>(next) : missing;
 }
 
@@ -94,15 +87,20 @@ Host FindFunctions() {
   return found;
 }
 
+// The next definition of a name, if it is in the library that has `malloc`, else nullptr.
+void* FindInHost(const void* malloc, const char* name) {
+  void* next = FindNext(name);
+  return next != nullptr && IsSameObject(malloc, next) ? next : nullptr;
+}
+
 HostFacts FindFacts(const Host& found) {
   HostFacts facts{};
   facts.malloc = reinterpret_cast<const void*>(found.malloc);
-  facts.has_usable_size = IsSameLibrary(facts.malloc, reinterpret_cast<const void*>(found.malloc_usable_size));
-  facts.is_glibc = IsSameLibrary(facts.malloc, reinterpret_cast<const void*>(&gnu_get_libc_version));
-  void* nallocx = dlsym(RTLD_NEXT, "nallocx");
-  if (nallocx != nullptr && IsSameLibrary(facts.malloc, nallocx)) {
-    facts.nallocx = reinterpret_cast<decltype(facts.nallocx)>(nallocx);
-  }
+  facts.has_usable_size = IsSameObject(facts.malloc, reinterpret_cast<const void*>(found.malloc_usable_size));
+  facts.is_glibc = FindInHost(facts.malloc, "gnu_get_libc_version") != nullptr;
+  // The other libc, which has no name of its own.
+  facts.is_musl = !facts.is_glibc && FindInHost(facts.malloc, "__libc_start_main") != nullptr;
+  facts.nallocx = reinterpret_cast<decltype(facts.nallocx)>(FindInHost(facts.malloc, "nallocx"));
   return facts;
 }
 
@@ -118,23 +116,13 @@ void FindHost() {
   // thread that holds that one may come here.
   if (host.malloc != first::malloc || guest_thread.finds_host) return;
   guest_thread.finds_host = true;
-  const int saved = errno;
   const Host found = FindFunctions();
   host_facts = FindFacts(found);
   host = found;
-  // What was not found has left an error, which is not the program's.
-  dlerror();
-  errno = saved;
   guest_thread.finds_host = false;
 }
 
-void* FindNext(const char* name) {
-  const int saved = errno;
-  void* next = dlsym(RTLD_NEXT, name);
-  if (next == nullptr) dlerror();
-  errno = saved;
-  return next;
-}
+void* FindInHost(const char* name) { return FindInHost(host_facts.malloc, name); }
 
 bool HasHostFunction(const char* name) {
 #define HEAPTAP_HAS(result, entry, text, parameters, arguments) \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The host: the allocator that a guest passes calls on to. For each name it is the next definition after the guest's
-// own, as the dynamic linker finds it (RTLD_NEXT). A fast path jumps through `host`.
+// own, as dlsym(RTLD_NEXT) finds it. A fast path jumps through `host`.
 //
 // Until the host is found, the entries lead to functions that find it first. Finding it may itself allocate; these few
 // blocks come from the guest's range.
@@ -215,6 +215,7 @@ extern constinit Host host __attribute__((visibility("hidden")));
 // What is known about the host besides its functions.
 struct HostFacts {
   bool is_glibc;
+  bool is_musl;
   bool has_usable_size;            // its malloc_usable_size comes from the same library as its malloc
   size_t (*nallocx)(size_t, int);  // nullptr: it has none
   const void* malloc;              // an address in its library
@@ -224,8 +225,8 @@ extern constinit HostFacts host_facts;
 // Fills in `host` and `host_facts`. Later calls return at once. errno is kept.
 void FindHost();
 
-// The next definition of a name, after the guest's. nullptr: there is none. Leaves no error for dlerror.
-void* FindNext(const char* name);
+// A function of this name in the library that has the host's malloc. nullptr: there is none.
+void* FindInHost(const char* name);
 
 // Whether the host has this name. REQUIRES: FindHost has returned, and the name is one of the lists above.
 bool HasHostFunction(const char* name);

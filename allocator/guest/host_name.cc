@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/guest/host_name.h"
 
-#include <dlfcn.h>
-#include <gnu/libc-version.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "allocator/core/control.h"
 #include "allocator/guest/host.h"
+#include "allocator/platform/objects.h"
 #include "allocator/platform/system.h"
 
 namespace heaptap {
 namespace {
 
-// A function of the library that has the host's malloc. nullptr: it has none of this name.
 template <typename Function>
-Function FindInHost(const char* name) {
-  Dl_info info, hosts;
-  void* function = FindNext(name);
-  if (function == nullptr || dladdr(function, &info) == 0 || dladdr(host_facts.malloc, &hosts) == 0) return nullptr;
-  return info.dli_fbase == hosts.dli_fbase ? reinterpret_cast<Function>(function) : nullptr;
+Function FindFunction(const char* name) {
+  return reinterpret_cast<Function>(FindInHost(name));
 }
 
 // jemalloc's version is "5.3.0-0-g54eaed1d8b56"; the part behind the hyphen names a commit.
@@ -40,24 +35,26 @@ void NameMimalloc(Message& name, int (*version)()) {
 }
 
 void NameFile(Message& name) {
-  Dl_info info;
-  if (dladdr(host_facts.malloc, &info) == 0 || info.dli_fname == nullptr) return;
-  const char* slash = strrchr(info.dli_fname, '/');
-  name << (slash != nullptr ? slash + 1 : info.dli_fname);
+  const char* file = FindObject(host_facts.malloc).name;
+  if (file == nullptr) return;
+  const char* slash = strrchr(file, '/');
+  name << (slash != nullptr ? slash + 1 : file);
 }
 
 }  // namespace
 
 void PublishHostName() {
   Message name;
-  if (const auto mallctl = FindInHost<int (*)(const char*, void*, size_t*, void*, size_t)>("mallctl")) {
+  if (const auto mallctl = FindFunction<int (*)(const char*, void*, size_t*, void*, size_t)>("mallctl")) {
     NameJemalloc(name, mallctl);
-  } else if (const auto version = FindInHost<const char* (*)(int*, int*, const char**)>("tc_version")) {
+  } else if (const auto version = FindFunction<const char* (*)(int*, int*, const char**)>("tc_version")) {
     name << "tcmalloc " << version(nullptr, nullptr, nullptr);
-  } else if (const auto version = FindInHost<int (*)()>("mi_version")) {
+  } else if (const auto version = FindFunction<int (*)()>("mi_version")) {
     NameMimalloc(name, version);
-  } else if (const auto version = FindInHost<const char* (*)()>("gnu_get_libc_version")) {
+  } else if (const auto version = FindFunction<const char* (*)()>("gnu_get_libc_version")) {
     name << "glibc " << version();
+  } else if (host_facts.is_musl) {
+    name << "musl";  // it does not say its version
   } else {
     NameFile(name);
   }

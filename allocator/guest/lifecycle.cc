@@ -4,10 +4,9 @@
 // the background thread are the host's.
 #include "allocator/process/lifecycle.h"
 
-#include <stdlib.h>
-
 #include "allocator/guest/host.h"
 #include "allocator/guest/thread.h"
+#include "allocator/platform/libc.h"
 #include "allocator/process/process.h"
 #include "allocator/profiling/code_tables.h"
 #include "allocator/profiling/dump.h"
@@ -33,7 +32,7 @@ bool RegisterExits() {
   const Configuration& configuration = ProcessConfiguration();
   const bool wants_dump = configuration.prof && configuration.prof_final;
   // The handler that is registered last is called first.
-  return atexit(EndPendingFrees) == 0 && (!wants_dump || atexit(DumpAtExit) == 0);
+  return libc::AtExit(EndPendingFrees) && (!wants_dump || libc::AtExit(DumpAtExit));
 }
 
 void Start() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/guest/start.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,8 +14,10 @@
 #include "allocator/guest/host.h"
 #include "allocator/guest/host_name.h"
 #include "allocator/guest/names.h"
+#include "allocator/guest/nested_calls.h"
 #include "allocator/guest/new_functions.h"
 #include "allocator/guest/thread.h"
+#include "allocator/platform/objects.h"
 #include "allocator/platform/system.h"
 #include "allocator/process/option_sources.h"
 #include "allocator/process/process.h"
@@ -27,11 +29,7 @@ constinit std::atomic<GuestState> guest_state{};
 
 namespace {
 
-// More than any start allocates.
-constexpr uint64_t kNoEnd = uint64_t{1} << 62;
-
-// Whether a call of the program's malloc comes here. Tried and not compared: the address of malloc may be one in the
-// program that leads here.
+// Whether a call of the program's malloc comes here. Tried, because another malloc may pass the call on.
 bool IsCalledByProgram(void* programs_malloc) {
   GuestThread& thread = guest_thread;
   thread.left = kStride;
@@ -39,15 +37,16 @@ bool IsCalledByProgram(void* programs_malloc) {
   void* block = reinterpret_cast<decltype(&malloc)>(programs_malloc)(1);
   const bool is_charged = thread.left != kStride;
   thread.left = 0;
-  void* programs_free = dlsym(RTLD_DEFAULT, "free");
+  void* programs_free = FindFirst("free");
   if (programs_free != nullptr) reinterpret_cast<decltype(&free)>(programs_free)(block);
   return is_charged;
 }
 
 const char* FileOf(const void* function) {
-  Dl_info info;
-  const bool has_name = dladdr(function, &info) != 0 && info.dli_fname != nullptr && info.dli_fname[0] != '\0';
-  return has_name ? info.dli_fname : "the program";
+  const char* name = FindObject(function).name;
+  if (name != nullptr && name[0] != '\0') return name;
+  const char* program = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  return program != nullptr ? program : "the program";
 }
 
 // Says why the guest is passive.
@@ -58,12 +57,12 @@ void Report(const char* reason, const char* file, const char* rest) {
 }
 
 GuestState Judge() {
-  void* programs_malloc = dlsym(RTLD_DEFAULT, "malloc");
+  void* programs_malloc = FindFirst("malloc");
   if (programs_malloc != nullptr && !IsInAllocator(programs_malloc) && !IsCalledByProgram(programs_malloc)) {
     Report("malloc is that of ", FileOf(programs_malloc), "; only a library before the allocator can be a guest");
     return GuestState::kPassive;
   }
-  if (void* other = FindNext(HEAPTAP_CONTROL_SYMBOL)) {
+  if (const void* other = FindNext(HEAPTAP_CONTROL_SYMBOL)) {
     Report("", FileOf(other), " is loaded too, and takes them itself");
     return GuestState::kPassive;
   }
@@ -73,9 +72,8 @@ GuestState Judge() {
 // What programs set for all allocators. The guest does not export these variables, since a host may.
 void AdoptProgramVariables() {
   const auto adopt = [](const char* name, auto* own) {
-    void* variable = dlsym(RTLD_DEFAULT, name);
+    void* variable = FindFirst(name);
     if (variable != nullptr) *own = *static_cast<decltype(own)>(variable);
-    if (variable == nullptr) dlerror();
   };
   adopt("malloc_conf", &malloc_conf);
   adopt("malloc_conf_2_conf_harder", &malloc_conf_2_conf_harder);
@@ -92,6 +90,7 @@ void StartGuestSlowly() {
   FindHost();
   GuestState judged = Judge();
   if (judged == GuestState::kActive) {
+    FindNestedCalls();
     FindNewFunctions();
     AdoptProgramVariables();
   }
@@ -117,8 +116,6 @@ namespace {
 __attribute__((constructor)) void Construct(int, char**, char** environment) {
   if (environ == nullptr) environ = environment;
   StartGuest();
-  // The dynamic linker allocates a text for each name that it does not find. These blocks are not the program's.
-  guest_thread.left = kNoEnd;
   HideMissingNames();
   if (IsGuestActive()) PublishHostName();
   ResetCountdown();

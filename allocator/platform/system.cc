@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 extern "C" {
@@ -122,6 +123,15 @@ size_t ResidentBytes(const void* address, size_t size) {
 }
 
 uint32_t ProcessId() { return static_cast<uint32_t>(SystemCall(SYS_getpid)); }
+
+uint64_t ThreadCount() {
+  // A folder has two links, and this one another for each thread.
+  constexpr uint64_t kLinksOfFolder = 2;
+  struct stat folder;
+  const char* path = "/proc/self/task";
+  if (SystemCall(SYS_stat, reinterpret_cast<long>(path), reinterpret_cast<long>(&folder)) != 0) return 0;
+  return folder.st_nlink > kLinksOfFolder ? folder.st_nlink - kLinksOfFolder : 0;
+}
 
 uint64_t AddressSpaceLimit() {
   rlimit64 limit{};

@@ -59,6 +59,9 @@ size_t ResidentBytes(const void* address, size_t size);
 
 uint32_t ProcessId();
 
+// How many threads the process has. 0: not known, because /proc is not mounted.
+uint64_t ThreadCount();
+
 // Owns a file descriptor, or none: `number` may be the result of a failed system call. Not thread safe.
 class FileDescriptor {
  public:

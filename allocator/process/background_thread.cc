@@ -14,6 +14,7 @@
 #include "allocator/core/control.h"
 #include "allocator/core/decay.h"
 #include "allocator/core/thread.h"
+#include "allocator/platform/libc.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
 
@@ -33,6 +34,9 @@ bool has_thread;
 pthread_t thread;
 
 constinit std::atomic<uint32_t> shall_stop;
+
+// Signals 32 to 34 are libc's own, by which it makes all threads do something, change the user for example.
+constexpr uint64_t kLibcSignals = uint64_t{7} << 31;
 
 // True: the thread shall stop.
 bool Sleep(uint64_t milliseconds) {
@@ -59,25 +63,27 @@ void* Run(void*) {
 }  // namespace
 
 bool StartBackgroundThread() {
+  const libc::ThreadFunctions functions = libc::FindThreadFunctions();
   MutexLock lock(thread_mutex);
   if (has_thread) return true;
   shall_stop.store(0, std::memory_order_relaxed);
+  if (!functions) return false;
   // The program's signals are for its own threads.
-  sigset_t all;
-  sigset_t old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  has_thread = pthread_create(&thread, nullptr, Run, nullptr) == 0;
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  const uint64_t all = ~kLibcSignals;
+  uint64_t old;
+  SystemCall(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&all), reinterpret_cast<long>(&old), sizeof(all));
+  has_thread = functions.create(&thread, nullptr, Run, nullptr) == 0;
+  SystemCall(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&old), 0, sizeof(old));
   return has_thread;
 }
 
 void StopBackgroundThread() {
+  const libc::ThreadFunctions functions = libc::FindThreadFunctions();
   MutexLock lock(thread_mutex);
   if (!has_thread) return;
   shall_stop.store(1, std::memory_order_release);
   SystemCall(SYS_futex, reinterpret_cast<long>(&shall_stop), FUTEX_WAKE_PRIVATE, 1);
-  pthread_join(thread, nullptr);
+  functions.join(thread, nullptr);
   has_thread = false;
 }
 

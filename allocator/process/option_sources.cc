@@ -5,15 +5,13 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
+#include "allocator/platform/libc.h"
 #include "allocator/platform/system.h"
 
 extern "C" {
 const char* malloc_conf;
 const char* malloc_conf_2_conf_harder;
-// The address of argc on the initial stack, as the dynamic linker keeps it.
-extern void* __libc_stack_end;
 }
 
 namespace heaptap {
@@ -21,15 +19,6 @@ namespace {
 
 char symbolic_link[PATH_MAX + 1];
 OptionTexts sources;
-
-// The environment. The dynamic linker allocates before libc sets `environ`; until then it is read from the initial
-// stack.
-char** Environment() {
-  if (environ != nullptr) return environ;
-  if (__libc_stack_end == nullptr) return nullptr;
-  long arguments = *static_cast<long*>(__libc_stack_end);
-  return static_cast<char**>(__libc_stack_end) + 1 + arguments + 1;
-}
 
 // The text of the link holds the options; its target need not exist.
 const char* SymbolicLinkText() {
@@ -53,7 +42,7 @@ const char* FindVariable(char** environment, const char* name) {
 }
 
 const char* EnvironmentVariable(const char* name) {
-  return getauxval(AT_SECURE) == 0 ? FindVariable(Environment(), name) : nullptr;
+  return getauxval(AT_SECURE) == 0 ? FindVariable(libc::Environment(), name) : nullptr;
 }
 
 OptionTexts ReadOptionSources() {

@@ -3,12 +3,10 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/single_threaded.h>
 
 #include <atomic>
 
@@ -19,6 +17,7 @@
 #include "allocator/core/thread.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/clock.h"
+#include "allocator/platform/libc.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
 #include "allocator/process/background_thread.h"
@@ -117,7 +116,7 @@ void CheckAroundFork() {
 void BeforeFork() {
   forks.fetch_add(1, std::memory_order_relaxed);
   ReportFreesOfThread();
-  if (__libc_single_threaded != 0) return CheckAroundFork();
+  if (libc::IsSingleThreaded()) return CheckAroundFork();
   if (_IO_list_lock != nullptr) _IO_list_lock();
   LockHeaps();
   LockSampledPools();
@@ -177,7 +176,7 @@ void StartProcess() {
   }
   // libc may allocate from here on, with the process already started.
   int saved = errno;
-  pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
+  libc::AtFork(BeforeFork, AfterForkInParent, AfterForkInChild);
   if (!lifecycle::RegisterExits()) {
     Message message;
     message << "<jemalloc>: Error in atexit()\n";

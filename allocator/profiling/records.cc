@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -12,6 +11,7 @@
 
 #include <atomic>
 
+#include "allocator/platform/libc.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
 #include "allocator/process/process.h"
@@ -118,7 +118,7 @@ int StartLog(const char* path) {
   }
   TellCollector();
   // The end of the process ends a log that is still running.
-  if (!registered.exchange(true, std::memory_order_relaxed)) atexit(StopLogAtExit);
+  if (!registered.exchange(true, std::memory_order_relaxed)) libc::AtExit(StopLogAtExit);
   return 0;
 }
 

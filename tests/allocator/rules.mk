@@ -4,7 +4,7 @@
 # be built with sanitizers. HEAPTAP_DEBUG switches assertions on.
 
 ALLOCATOR_TESTS := $(BUILD)/test-allocator
-ALLOCATOR_TESTED := $(filter-out $(filter-out %/lifecycle.cc,$(wildcard allocator/api/*.cc)),$(ALLOCATOR_SOURCES)) tests/allocator/recorder.cc
+ALLOCATOR_TESTED := $(filter-out %/libc_shared.cc $(filter-out %/lifecycle.cc,$(wildcard allocator/api/*.cc)),$(ALLOCATOR_SOURCES)) tests/allocator/recorder.cc
 ALLOCATOR_TEST_SOURCES := $(wildcard tests/allocator/*_test.cc) tests/unit/support/main.cc
 ALLOCATOR_TEST_FLAGS := -std=c++20 -O1 -g1 $(WARNINGS) -DHEAPTAP_DEBUG -fno-omit-frame-pointer \
   -I. -Iallocator/include -Itests/allocator
