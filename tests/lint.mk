@@ -36,9 +36,9 @@ $(LINT)/tidied_$(1): $(call group_of,$(1),$(TIDY_SOURCES)) $(TIDY_HEADERS) .clan
 endef
 $(foreach group,$(GROUPS),$(eval $(call TIDY_GROUP,$(group))))
 
-.PHONY: lint lint-format lint-includes lint-layers lint-headers lint-stack lint-tidy lint-scripts lint-web
-lint: ## check format, layers, headers, the programs' stack, clang-tidy, types of the page, shellcheck and Python syntax
-	$(Q)$(MAKE) --no-print-directory lint-format lint-includes lint-layers lint-headers lint-stack lint-scripts lint-web
+.PHONY: lint lint-format lint-includes lint-imports lint-layers lint-headers lint-stack lint-tidy lint-scripts lint-web
+lint: ## check format, layers, imported symbols, headers, the programs' stack, clang-tidy, types of the page, shellcheck and Python syntax
+	$(Q)$(MAKE) --no-print-directory lint-format lint-includes lint-imports lint-layers lint-headers lint-stack lint-scripts lint-web
 	$(Q)$(MAKE) --no-print-directory -k lint-tidy
 
 lint-format:
@@ -52,6 +52,10 @@ lint-includes:
 	$(say) INCLUDES "allocator"
 	$(Q)tests/includes $(INCLUDES_TIDY) $(filter-out allocator/include/%,$(wildcard allocator/*/*.cc allocator/*/*/*.cc \
 	  allocator/*/*.h allocator/*/*/*.h)) -- -xc++ -std=c++20 -I. -Iallocator/include -Dconstinit=
+
+lint-imports: $(BUILD)/libheaptap.so $(BUILD)/libheaptap-guest.so
+	$(say) IMPORTS "$(^F)"
+	$(Q)tests/imports tests/imports.txt $^
 
 lint-layers:
 	$(say) LAYERS "allocator, userspace"
