@@ -289,6 +289,6 @@ clean: ## remove build/
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-25s %s\n", $$1, $$2 }' Makefile tests/*.mk tests/*/rules.mk
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-25s %s\n", $$1, $$2 }' Makefile tests/*.mk tests/*/rules.mk tests/*/*/rules.mk
 
 -include $(shell find $(BUILD) -path $(BUILD)/vm -prune -o -type f -name '*.d' -print 2>/dev/null)

@@ -93,6 +93,13 @@ void* FindInHost(const void* malloc, const char* name) {
   return next != nullptr && IsSameObject(malloc, next) ? next : nullptr;
 }
 
+bool IsSizeExact(const Host& found) {
+  void* block = found.malloc(1);
+  const bool is_exact = block != nullptr && found.malloc_usable_size(block) == 1;
+  found.free(block);
+  return is_exact;
+}
+
 HostFacts FindFacts(const Host& found) {
   HostFacts facts{};
   facts.malloc = reinterpret_cast<const void*>(found.malloc);
@@ -100,6 +107,7 @@ HostFacts FindFacts(const Host& found) {
   facts.is_glibc = FindInHost(facts.malloc, "gnu_get_libc_version") != nullptr;
   // The other libc, which has no name of its own.
   facts.is_musl = !facts.is_glibc && FindInHost(facts.malloc, "__libc_start_main") != nullptr;
+  facts.has_exact_size = facts.is_musl && IsSizeExact(found);
   facts.nallocx = reinterpret_cast<decltype(facts.nallocx)>(FindInHost(facts.malloc, "nallocx"));
   return facts;
 }

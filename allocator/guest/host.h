@@ -217,6 +217,7 @@ struct HostFacts {
   bool is_glibc;
   bool is_musl;
   bool has_usable_size;            // its malloc_usable_size comes from the same library as its malloc
+  bool has_exact_size;             // its malloc_usable_size is the requested size, as musl's is since 1.2.1
   size_t (*nallocx)(size_t, int);  // nullptr: it has none
   const void* malloc;              // an address in its library
 };

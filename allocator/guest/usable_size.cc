@@ -50,6 +50,7 @@ size_t AtLeast(size_t usable, size_t size) {
 }  // namespace
 
 size_t HostUsableSize(size_t size, size_t alignment) {
+  if (host_facts.has_exact_size) return size != 0 ? size : 1;
   const size_t index = (size + kStep - 1) / kStep;
   if (!host_facts.has_usable_size) return index != 0 ? index * kStep : kStep;
   const bool is_small = size <= kSmallMaximum && alignment <= kOrdinaryAlignment;

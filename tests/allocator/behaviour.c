@@ -73,8 +73,10 @@ static void Basics(void) {
   CHECK((sink = calloc(huge_size, 2)) == NULL && errno == ENOMEM);
   errno = 0;
   CHECK((sink = reallocarray(NULL, huge_size, 2)) == NULL && errno == ENOMEM);
+#ifdef __GLIBC__ /* what musl does not declare */
   errno = 0;
   CHECK((sink = pvalloc(huge_size)) == NULL && errno == ENOMEM);
+#endif
   char* zero = calloc(1000, 1000);
   int clean = 1;
   for (int i = 0; i < 1000000; i++) clean &= zero[i] == 0;
@@ -112,9 +114,11 @@ static void Alignment(void) {
   pointer = valloc(1);
   CHECK((uintptr_t)pointer % 4096 == 0);
   free(pointer);
+#ifdef __GLIBC__
   pointer = pvalloc(1);
   CHECK((uintptr_t)pointer % 4096 == 0 && malloc_usable_size(pointer) >= 4096);
   free(pointer);
+#endif
 }
 
 static void Operators(void) {
@@ -134,6 +138,13 @@ static void Operators(void) {
   delete_plain(NULL);
 }
 
+#if defined __GLIBC_PREREQ
+#if __GLIBC_PREREQ(2, 33)
+#define HAS_MALLINFO2
+#endif
+#endif
+
+#ifdef HAS_MALLINFO2
 static void Information(void) {
   sink = malloc(1 << 20);
   struct mallinfo2 info = mallinfo2();
@@ -152,6 +163,9 @@ static void Information(void) {
   free(sink);
   CHECK(malloc_trim(0) == 1);
 }
+#else
+static void Information(void) {}
+#endif
 
 static pthread_key_t keys[40];
 
@@ -239,7 +253,9 @@ static void Fail(const char* name) {
   if (strcmp(name, "aligned_alloc") == 0) sink = aligned_alloc(64, huge_size);
   if (strcmp(name, "posix_memalign") == 0) CHECK(posix_memalign((void**)&sink, 64, huge_size) == ENOMEM);
   if (strcmp(name, "valloc") == 0) sink = valloc(huge_size);
+#ifdef __GLIBC__
   if (strcmp(name, "pvalloc") == 0) sink = pvalloc(huge_size);
+#endif
   if (strcmp(name, "mallocx") == 0) sink = allocate(huge_size, 0);
   if (strcmp(name, "rallocx") == 0) sink = reallocate(malloc(1), huge_size, 0);
   if (strcmp(name, "new") == 0) sink = operator_new(huge_size);

@@ -33,8 +33,10 @@ int main(void) {
   CHECK(setenv("HEAPTAP_TEST", "set", 1) == 0 && strcmp(secure_getenv("HEAPTAP_TEST"), "set") == 0);
   CHECK(secure_getenv("HEAPTAP_TEST") == getenv("HEAPTAP_TEST"));
   CHECK(secure_getenv("HEAPTAP_TES") == NULL && secure_getenv("") == NULL);
+#ifdef __GLIBC__ /* musl refuses it */
   static char odd[] = "=nameless";
   CHECK(putenv(odd) == 0 && secure_getenv("") == NULL);
+#endif
   CHECK(unsetenv("HEAPTAP_TEST") == 0 && secure_getenv("HEAPTAP_TEST") == NULL);
   CHECK(clearenv() == 0 && secure_getenv("PATH") == NULL);
   return failures != 0;

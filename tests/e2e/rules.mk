@@ -185,6 +185,8 @@ $(TARGETS)/doors_cxx_static $(TARGETS)/doors_cxx_own: tests/targets/heaps/doors_
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++20 $(TARGET_FLAGS) $(HOW) $(filter %.cc %.o,$^) -o $@ $(GUEST_FLAGS)
 
+include tests/e2e/libcs/rules.mk
+
 .PHONY: targets
 targets: $(TARGET_PROGRAMS)
 
@@ -220,6 +222,6 @@ test-long: ## run slow tests: endurance, end to end, all of jemalloc's options, 
 	exit $$status
 
 # The slow tests with their full durations, and a table of their results.
-test-long-e2e: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap-guest.so targets
+test-long-e2e: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap-guest.so targets root-programs
 	$(Q)rm -f $(BUILD)/long.md
 	$(Q)export HEAPTAP_LONG=1; $(call run_e2e,slow or endurance,--held-table=$(BUILD)/long.md)

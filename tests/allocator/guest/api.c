@@ -115,9 +115,11 @@ static void PrintAligned(void) {
   free(pointer);
   /* jemalloc has none, and dies of glibc's block. */
   if (mallocx != NULL) return;
+#ifdef __GLIBC__ /* musl has none */
   pointer = pvalloc(1);
   printf("pvalloc: %zu %d\n", (uintptr_t)pointer % 4096, malloc_usable_size(pointer) >= 4096);
   free(pointer);
+#endif
 }
 
 static void PrintFailures(void) {
