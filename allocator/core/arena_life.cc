@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/arena_life.h"
 
-#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 
 #include <atomic>
 #include <new>
@@ -76,7 +76,7 @@ void LeaveSlabsOf(Arena& arena) {
     // A thread that is bound to the arena may be in a slow path about another one's block. Such a slow path waits for
     // none of these locks, and the next one waits for the borrower.
     BorrowedHeap borrowed(heap);
-    while (heap->busy.load(std::memory_order_acquire) != 0) sched_yield();
+    while (heap->busy.load(std::memory_order_acquire) != 0) SystemCall(SYS_sched_yield);
     heap->LeaveSlabs();
   });
 }
