@@ -30,9 +30,10 @@ endif
 WERROR ?=
 WARNINGS := -Wall -Wextra $(WERROR)
 IS_CLANG := $(findstring clang,$(CXX))
-# Clang also warns of fields that designated initializers leave out, as those of libbpf do.
+# Clang also warns of fields that designated initializers leave out, as those of libbpf do, and where GCC's library uses
+# what it has deprecated itself.
 ifneq ($(IS_CLANG),)
-  WARNINGS += -Wno-missing-field-initializers
+  WARNINGS += -Wno-missing-field-initializers -Wno-deprecated-declarations
 endif
 # Functions and lines, for backtraces and profilers. Variables for a debugger (DEBUG_INFO=-g) take a fifth of the
 # collector's compile time.
