@@ -16,7 +16,8 @@ DESTDIR ?=
 CXX := g++
 CC := gcc
 CLANG ?= clang
-BPFTOOL ?= /usr/sbin/bpftool
+# Ubuntu has one for each kernel, and the one in /usr/sbin looks for that of the running kernel.
+BPFTOOL ?= $(firstword $(wildcard /usr/lib/linux-tools*/bpftool /usr/sbin/bpftool /usr/bin/bpftool) bpftool)
 
 ifeq ($(V),1)
   Q :=
