@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -91,9 +92,18 @@ TEST(AllocatorAdvice, WhatPreloadingDoesNotReach) {
   EXPECT_THAT(HowToProfile(is_static), StartsWith("the program is statically linked"));
   EXPECT_THAT(HowToProfile(own), StartsWith("the program has an allocator of its own"));
   EXPECT_THAT(HowToProfile(secure), StartsWith("the program is set-user-ID"));
-  Evidence musl = Plain();
-  musl.files[1].path = "/lib/ld-musl-x86_64.so.1";
-  EXPECT_THAT(HowToProfile(musl), HasSubstr("musl"));
+}
+
+TEST(AllocatorAdvice, Musl) {
+  Evidence evidence = Plain();
+  evidence.files[1] = Library("/lib/ld-musl-x86_64.so.1", MallocKind::kMusl);
+  EXPECT_EQ(AllocatorInUse(evidence), "musl (/lib/ld-musl-x86_64.so.1)");
+  EXPECT_THAT(HowToProfile(evidence), StartsWith("to keep musl: heaptap run --guest -- server"));
+  // An allocator that is linked, whichever of the two is mapped first.
+  evidence.files.push_back(Library("/lib/libx.so", MallocKind::kJemalloc));
+  EXPECT_EQ(AllocatorInUse(evidence), "jemalloc (/lib/libx.so)");
+  std::swap(evidence.files[1], evidence.files[2]);
+  EXPECT_EQ(AllocatorInUse(evidence), "jemalloc (/lib/libx.so)");
 }
 
 TEST(AllocatorAdvice, Go) {

@@ -37,6 +37,13 @@ TEST(MallocTraits, LibrariesOfDebian) {
     EXPECT_EQ(traits.is_go, 0) << name;
   }
   EXPECT_EQ(TraitsOf(folder + "libm.so.6").exports_malloc, 0);
+  EXPECT_EQ(TraitsOf(folder + "libm.so.6").kind, MallocKind::kOther);
+}
+
+TEST(MallocTraits, Musl) {
+  const MallocTraits traits = TraitsOf("/lib/ld-musl-x86_64.so.1");
+  EXPECT_EQ(traits.exports_malloc, 1);
+  EXPECT_EQ(traits.kind, MallocKind::kMusl);
 }
 
 class Compiled : public ::testing::Test {

@@ -37,6 +37,10 @@ bool HasOwnMalloc(const CodeFile& program) {
 
 bool IsStatic(const CodeFile& program) { return program.traits.has_interpreter == 0; }
 
+bool IsLibc(const CodeFile& file) {
+  return file.traits.kind == MallocKind::kGlibc || file.traits.kind == MallocKind::kMusl;
+}
+
 // What LD_PRELOAD had, without libraries of heaptap.
 std::vector<std::string> OtherPreloads(const Evidence& evidence) {
   std::vector<std::string> others = process::SplitPreload(base::AsciiOnly(evidence.start.preload));
@@ -59,15 +63,9 @@ const CodeFile* FindMalloc(const Evidence& evidence) {
   const CodeFile* best = nullptr;
   for (const CodeFile& file : evidence.files) {
     if (!is_candidate(file)) continue;
-    const bool is_libc = file.traits.kind == MallocKind::kGlibc;
-    if (best == nullptr || !is_libc || best->traits.kind == MallocKind::kGlibc) best = &file;
+    if (best == nullptr || !IsLibc(file) || IsLibc(*best)) best = &file;
   }
   return best;
-}
-
-bool UsesMusl(const Evidence& evidence) {
-  return std::ranges::any_of(evidence.files,
-                             [](const CodeFile& file) { return absl::StrContains(NameOf(file.path), "musl"); });
 }
 
 // "jemalloc", or "the allocator of libfoo.so".
@@ -141,7 +139,6 @@ std::string HowToProfile(const Evidence& evidence) {
     return absl::StrCat("the program has an allocator of its own, and no preloaded library takes its place: ",
                         kWithoutPreload);
   }
-  if (UsesMusl(evidence)) return "the program uses musl, and the libraries of heaptap need glibc";
   if (evidence.start.is_secure) {
     return absl::StrCat(
         "the program is set-user-ID or has capabilities of its own, and then LD_PRELOAD is ignored: start it as the "

@@ -14,7 +14,7 @@
 namespace heaptap::process {
 namespace {
 
-// Functions that only one allocator has.
+// Functions that only one allocator has, or only it and those before it.
 struct Mark {
   absl::string_view function;
   MallocKind kind;
@@ -24,6 +24,7 @@ constexpr Mark kMarks[] = {
     {"_rjem_mallctl", MallocKind::kJemalloc},     {"tc_version", MallocKind::kTcmalloc},
     {"mi_version", MallocKind::kMimalloc},        {"mi_malloc", MallocKind::kMimalloc},
     {"gnu_get_libc_version", MallocKind::kGlibc}, {"__libc_malloc", MallocKind::kGlibc},
+    {"__libc_start_main", MallocKind::kMusl},
 };
 
 // Programs have an allocator of their own under these names. (_rjem_: Rust's crate of jemalloc.)
@@ -39,6 +40,8 @@ const char* MallocKindName(MallocKind kind) {
   switch (kind) {
     case MallocKind::kGlibc:
       return "glibc";
+    case MallocKind::kMusl:
+      return "musl";
     case MallocKind::kJemalloc:
       return "jemalloc";
     case MallocKind::kTcmalloc:

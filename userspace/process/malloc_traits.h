@@ -10,7 +10,7 @@
 
 namespace heaptap::process {
 
-enum class MallocKind : uint8_t { kOther, kGlibc, kJemalloc, kTcmalloc, kMimalloc };
+enum class MallocKind : uint8_t { kOther, kGlibc, kMusl, kJemalloc, kTcmalloc, kMimalloc };
 // "glibc", ...; "" for kOther.
 const char* MallocKindName(MallocKind kind);
 

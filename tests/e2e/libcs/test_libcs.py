@@ -5,6 +5,8 @@ Recording is exact, so all numbers are: what the program counts is what is in th
 a process is attached to, which allocates some blocks before it notices.
 """
 
+import json
+import re
 import signal
 
 import pytest
@@ -221,3 +223,16 @@ def test_odd_circumstances(lab, libc, way):
 def test_the_sampling_law_over_musl(lab, rate):
     words = libcs.Musl().command("c_law")
     lab.program(*words, env=preload("guest", SAMPLE=rate, HEAPTAP_CONF="prof_seed:1")).ends()
+
+
+@pytest.mark.without_bpf
+def test_the_doctor_knows_musl(lab):
+    """It advises as for glibc, and the advice works (test_attach)."""
+    puppet = lab.program(*libcs.Musl().command("puppet"), talks=True)
+    pid = int(puppet.answer().split()[1])
+    doctor = lab.heaptap("doctor", "-p", str(pid), "--json")
+    doctor.records = False
+    doctor.wait()
+    findings = {finding["subject"]: finding for finding in json.loads(doctor.stdout())["findings"]}
+    assert re.fullmatch(r"musl \(/.*\)", findings["allocator"]["detail"])
+    assert findings["sampled allocator"]["remedy"].startswith("to keep musl: heaptap run --guest -- ")
