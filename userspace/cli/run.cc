@@ -101,10 +101,17 @@ absl::Status AttachFiles(recording::Recorder& recorder, const std::string& libra
   }
   const std::vector<std::string> files = process::FilesOfProgram(command);
   recorder.ReadAhead(files);
+  bool has_own = false;
   for (const std::string& file : files) {
-    if (absl::StatusOr<bool> own = recorder.AttachFile(file); absl::IsInvalidArgument(own.status())) {
+    const absl::StatusOr<bool> own = recorder.AttachFile(file);
+    if (absl::IsInvalidArgument(own.status())) {
       base::Say(absl::StrCat(base::AsciiOnly(own.status().message()), "; this file is skipped"));
     }
+    has_own |= own.ok() && *own;
+  }
+  if (const std::string why = process::WhyNotPreloadable(command); !has_own && !why.empty()) {
+    base::Say(absl::StrCat("nothing can be preloaded into ", base::AsciiOnly(command), ", because ", why,
+                           "; only programs that it starts may be recorded"));
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/process/preload.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
@@ -17,6 +18,8 @@
 #include "absl/strings/strip.h"
 #include "heaptap/contract.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/elf/file.h"
+#include "userspace/elf/functions.h"
 #include "userspace/elf/symbols.h"
 #include "userspace/process/handle.h"
 
@@ -146,6 +149,24 @@ std::vector<std::string> FilesOfProgram(const std::string& command) {
     if (absl::StartsWith(line, "/")) files.emplace_back(line);
   }
   return files;
+}
+
+std::string WhyNotPreloadable(const std::string& command) {
+  base::FileDescriptor fd(open(FindProgram(command).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  Elf64_Ehdr header;
+  if (!fd.valid() || pread(fd.get(), &header, sizeof(header), 0) != sizeof(header)) return "";
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "";
+  // The machine has the same place in headers of 32 bits.
+  if (header.e_machine != EM_X86_64 && header.e_machine != EM_386) return "it is for another machine than x86-64";
+  if (header.e_ident[EI_CLASS] != ELFCLASS64) return "it is a 32-bit program";
+  const absl::StatusOr<elf::File> file = elf::File::Open(fd.get());
+  if (!file.ok()) return "";
+  for (const elf::Segment& segment : file->segments()) {
+    if (segment.type == PT_INTERP) return "";
+  }
+  // The dynamic linker itself may be the program.
+  constexpr absl::string_view kOfLinkers = "__tls_get_addr";
+  return elf::FindFunctions(*file, {kOfLinkers}).exported.empty() ? "it is statically linked" : "";
 }
 
 }  // namespace heaptap::process

@@ -38,6 +38,10 @@ std::vector<std::string> SplitPreload(absl::string_view value);
 // environment. Empty if the executable does not exist.
 std::vector<std::string> FilesOfProgram(const std::string& command);
 
+// Why no library of heaptap can be preloaded into a program, found like execvp(3) does: "it is statically linked".
+// Empty if nothing speaks against it, or if it is no ELF file.
+std::string WhyNotPreloadable(const std::string& command);
+
 }  // namespace heaptap::process
 
 #endif  // HEAPTAP_USERSPACE_PROCESS_PRELOAD_H_
