@@ -47,6 +47,7 @@ class FakeCollector : public Collector {
     deeds_.clear();
   }
 
+  bool IsRestricted() const override { return false; }
   absl::StatusOr<std::vector<profile::ProcessSummary>> Processes() override {
     Called("Processes");
     if (!status.ok()) return status;

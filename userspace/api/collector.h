@@ -58,6 +58,8 @@ class Collector {
   virtual absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) = 0;
 
   virtual absl::StatusOr<profile::CollectorFigures> Figures() = 0;
+  // Whether only processes of some control groups, or with some files, may be recorded.
+  virtual bool IsRestricted() const = 0;
   // Waits until all that the kernel knew at the call is in books, tables and history.
   virtual absl::Status Settle() = 0;
 

@@ -31,7 +31,7 @@ http::Response JsonAnswer(const exporter::Json& fields) {
 Reply Processes(Call& call) {
   const absl::StatusOr<std::vector<profile::ProcessSummary>> processes = VisibleProcesses(call);
   if (!processes.ok()) return processes.status();
-  return JsonAnswer(ProcessesJson(*processes));
+  return JsonAnswer(ProcessesJson(*processes, call.collector.IsRestricted()));
 }
 
 Reply Ended(Call& call) {

@@ -20,10 +20,10 @@ std::string Document(const Json& content) {
 
 }  // namespace
 
-std::string ProcessesJson(absl::Span<const profile::ProcessSummary> processes) {
+std::string ProcessesJson(absl::Span<const profile::ProcessSummary> processes, bool is_restricted) {
   Json list = Json::List();
   for (const profile::ProcessSummary& process : processes) list.Add(exporter::ToJson(process));
-  return Document({{"processes", std::move(list)}});
+  return Document({{"processes", std::move(list)}, {"restricted", is_restricted}});
 }
 
 std::string EndedJson(absl::Span<const profile::EndedProcess> processes) {

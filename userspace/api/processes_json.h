@@ -19,8 +19,8 @@
 
 namespace heaptap::api {
 
-// {"schema_version": 1, "processes": [...]}
-std::string ProcessesJson(absl::Span<const profile::ProcessSummary> processes);
+// {"schema_version": 1, "processes": [...], "restricted": ...}
+std::string ProcessesJson(absl::Span<const profile::ProcessSummary> processes, bool is_restricted);
 
 // {"schema_version": 1, "ended": [{<as a process>, "ended": ..., "status": ..., "by_oom_kill": ..., "dump": ...}]}
 std::string EndedJson(absl::Span<const profile::EndedProcess> processes);

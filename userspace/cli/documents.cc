@@ -134,10 +134,15 @@ auto ReadList(const Client& client, const char* target, const json& document, co
 
 }  // namespace
 
-absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client) {
+absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client, bool* is_restricted) {
   constexpr char kTarget[] = "/processes.json";
   absl::StatusOr<json> document = client.GetJson(kTarget);
   if (!document.ok()) return document.status();
+  if (is_restricted != nullptr) {
+    const auto found = document->find("restricted");
+    // Older daemons do not tell.
+    *is_restricted = found == document->end() || *found != false;
+  }
   return ReadList(client, kTarget, *document, "processes",
                   [](const json& object, const std::string& where, std::string& error) {
                     return ProcessDocument{ReadSummary(object, where, error), exporter::Json(object)};

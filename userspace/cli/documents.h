@@ -33,7 +33,8 @@ struct Document {
 using ProcessDocument = Document<profile::ProcessSummary>;
 using EndedDocument = Document<profile::EndedProcess>;
 
-absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client);
+// `is_restricted`: whether the daemon may record only some processes, by their control group or files.
+absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client, bool* is_restricted = nullptr);
 // NotFound: the process is not recorded.
 absl::StatusOr<ProcessDocument> GetProcess(const Client& client, pid_t pid);
 

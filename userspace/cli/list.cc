@@ -20,6 +20,7 @@
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/json_text.h"
+#include "userspace/daemon/unserved.h"
 #include "userspace/export/json.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/preloaded.h"
@@ -215,13 +216,19 @@ int ListEnded(const Client& client, bool as_json) {
 int List(const ListFlags& flags) {
   const Client client(flags.socket);
   if (flags.ended) return ListEnded(client, flags.json);
-  absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client);
+  bool is_restricted = false;
+  absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client, &is_restricted);
   if (IsNoDaemon(processes.status())) return ListPreloaded(flags);
   if (!processes.ok()) return Report(processes.status());
   if (flags.json) {
     PrintJson("processes", *processes);
-  } else {
-    PrintProcesses(*std::move(processes));
+    return kSuccess;
+  }
+  PrintProcesses(*std::move(processes));
+  if (is_restricted) return kSuccess;  // others are not expected
+  for (const daemon::UnservedProcess& process : daemon::FindUnserved()) {
+    base::Say(absl::StrCat("not recorded: process ", process.pid, " (", process.command,
+                           ") has no library of heaptap, although its LD_PRELOAD names one, because ", process.why));
   }
   return kSuccess;
 }

@@ -44,7 +44,9 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const recording::RecorderO
   if (!asked.valid()) return absl::UnavailableError(absl::StrCat("eventfd: ", strerror(errno)));
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(recording);
   if (!recorder.ok()) return recorder.status();
-  std::unique_ptr<Daemon> daemon(new Daemon(*std::move(recorder), std::move(asked)));
+  const bool is_restricted = recording.system_wide.has_value() &&
+                             (!recording.system_wide->groups.empty() || recording.system_wide->only_libraries);
+  std::unique_ptr<Daemon> daemon(new Daemon(*std::move(recorder), std::move(asked), is_restricted));
   if (!history.path.empty()) daemon->historian_ = std::make_unique<Historian>(*daemon, daemon->crews_, history);
   api::HistoryPlace* place = daemon->historian_ == nullptr ? nullptr : &daemon->historian_->place();
   absl::StatusOr<std::unique_ptr<http::Server>> server =

@@ -65,6 +65,7 @@ class Daemon : public api::Collector {
   absl::Status SetActive(const profile::ProcessRef& process, bool active) override;
   absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) override;
   absl::StatusOr<profile::CollectorFigures> Figures() override;
+  bool IsRestricted() const override { return is_restricted_; }
   absl::Status Settle() override;
   absl::StatusOr<profile::Survey> Survey(const profile::Activities& known, absl::Duration interval,
                                          bool with_paths) override;
@@ -75,8 +76,8 @@ class Daemon : public api::Collector {
   // Called with null when the daemon ends before it has answered. False: the user who asks must wait; ask again.
   using Question = std::function<bool(recording::Recorder*)>;
 
-  Daemon(std::unique_ptr<recording::Recorder> recorder, base::FileDescriptor asked)
-      : recorder_(std::move(recorder)), asked_(std::move(asked)) {}
+  Daemon(std::unique_ptr<recording::Recorder> recorder, base::FileDescriptor asked, bool is_restricted)
+      : recorder_(std::move(recorder)), asked_(std::move(asked)), is_restricted_(is_restricted) {}
   // Passes a question to the recording's thread and waits for the answer.
   template <typename Answer>
   Answer Ask(std::function<Answer(recording::Recorder&)> question);
@@ -88,6 +89,7 @@ class Daemon : public api::Collector {
 
   std::unique_ptr<recording::Recorder> recorder_;
   base::FileDescriptor asked_;  // an eventfd, readable while there are questions
+  const bool is_restricted_;
   base::Instant ticked_ = base::Instant::InfinitePast();
   absl::Mutex mutex_;
   std::vector<Question> questions_ ABSL_GUARDED_BY(mutex_);

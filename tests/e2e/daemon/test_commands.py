@@ -188,3 +188,26 @@ def test_diff_of_some_seconds(lab, daemon, puppet):
 def snapshot(lab, daemon, puppet):
     daemon.dump(puppet.pid, lab.path("snapshot"))
     return lab.path("snapshot")
+
+
+@pytest.mark.whole_machine
+def test_list_names_processes_without_the_library(lab, start_daemon):
+    """A statically linked program, whose LD_PRELOAD does nothing. A daemon that is restricted expects no library in others."""
+    with open(lab.path("main.c"), "w", encoding="ascii") as file:
+        file.write("#include <unistd.h>\nint main(void) { return (int)pause(); }\n")
+    subprocess.run(["gcc", "-static", "main.c", "-o", "static"], cwd=lab.folder, check=True)
+    program = lab.preloaded(lab.path("static"))
+
+    def named(daemon):
+        result = subprocess.run([HEAPTAP, "list", "--socket", daemon.socket], env=environment(daemon.folder),
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=True)
+        return [line for line in result.stderr.splitlines() if f" process {program.pid} " in line]
+
+    everyones = start_daemon(everyone=True)
+    assert named(everyones) == [
+        f"heaptap: not recorded: process {program.pid} (static) has no library of heaptap, although its LD_PRELOAD names one, "
+        "because it is statically linked"]
+    everyones.stop()
+    assert named(start_daemon()) == []
+    program.signal(9)
+    program.ends(-9)
