@@ -37,7 +37,7 @@ GUEST = os.path.join(_PLACE, "libheaptap-guest.so")
 # Where tests of this process have their programs; the names of their folders begin with FOLDER.
 FOLDER = f"heaptap-e2e.{os.getpid()}."
 # The namespaces and the control group of this process; conftest.py enters it.
-PLACE = Place()
+PLACE = Place(ROOT)
 
 # Debian's: it has a compiled pprof. Newer versions of Go compile it first, which takes a minute of processor time.
 GO_PPROF = ("/usr/bin/go", "tool", "pprof")

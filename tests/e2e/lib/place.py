@@ -65,6 +65,40 @@ def _mount_empty(folder):
         os.chmod(path, stat.S_IMODE(was.st_mode))
 
 
+def _bind(parent, name, path):
+    """Mounts an entry of the folder `parent`, a descriptor, at a new path."""
+    entry = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        mode = os.fstat(entry).st_mode
+        if stat.S_ISLNK(mode):
+            os.symlink(os.readlink(name, dir_fd=parent), path)
+        elif stat.S_ISDIR(mode):
+            os.mkdir(path)
+        else:
+            _write(path, "")
+        if not stat.S_ISLNK(mode):
+            subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{entry}", path], pass_fds=[entry], check=True)
+    finally:
+        os.close(entry)
+
+
+def _open_to_all(folder):
+    """Other users can reach `folder` from now on, although it may be below the home of root. In the place of each folder that
+    only its owner may enter is another one with the same entries."""
+    ancestors = [folder]
+    while ancestors[0] != "/":
+        ancestors.insert(0, os.path.dirname(ancestors[0]))
+    for ancestor in ancestors:
+        if os.stat(ancestor).st_mode & stat.S_IXOTH:
+            continue
+        closed = os.open(ancestor, os.O_RDONLY | os.O_DIRECTORY)
+        _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", ancestor)
+        for name in os.listdir(closed):
+            _bind(closed, name, os.path.join(ancestor, name))
+        os.close(closed)
+    os.chdir(os.getcwd())
+
+
 def _raise_loopback():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
@@ -114,15 +148,17 @@ def _remove_left_behind(root):
 
 class Place:
     """`group`: the folder of its control group; `temporary`: its /tmp, as other processes see it. Both are None before
-    enter()."""
+    enter(). Other users can reach `checkout` there."""
 
-    def __init__(self):
+    def __init__(self, checkout):
+        self._checkout = checkout
         self.group = self.temporary = self._root = None
 
     def enter(self):
         """Moves this process there, and so all that it will start."""
         _unshare(_CLONE_NEWNS | _CLONE_NEWNET)
         _mount("--make-rprivate", "/")
+        _open_to_all(self._checkout)
         self._root = _unified()
         _remove_left_behind(self._root)
         self.temporary = f"/tmp/{_NAME}-{os.getpid()}"

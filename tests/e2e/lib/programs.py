@@ -6,6 +6,7 @@ a started process with wait(), stdout() and stderr(). It returns what must be th
 statuses, outputs and files, without anything that differs from run to run (times, PIDs).
 """
 
+import glob
 import os
 import re
 import shutil
@@ -14,7 +15,8 @@ import time
 
 from harness import ROOT, TIME_SCALE, environment, wait_until
 
-POSTGRES = "/usr/lib/postgresql/15/bin"
+# Of the newest version that is installed.
+POSTGRES = max(glob.glob("/usr/lib/postgresql/*/bin"), default="/usr/lib/postgresql/bin")
 LIMIT_SECONDS = 240 * TIME_SCALE
 
 

@@ -11,7 +11,7 @@ import signal
 
 import pytest
 
-import libcs
+import libc_roots
 import symbols
 from daemons import EXACT
 from harness import PATIENCE_SECONDS
@@ -37,39 +37,39 @@ print(results, subprocess.check_output(["echo", "child"]))
 """
 
 
-@pytest.fixture(params=libcs.LIBRARIES)
+@pytest.fixture(params=libc_roots.LIBRARIES)
 def library(request):
     return request.param
 
 
-ROOTS = [pytest.param(root, marks=pytest.mark.slow) for root in libcs.ROOTS]
+ROOTS = [pytest.param(root, marks=pytest.mark.slow) for root in libc_roots.ROOTS]
 
 
 # Those whose headers have what the programs of tests/allocator use.
-NEW_HEADERS = pytest.mark.parametrize("libc", ["musl", *(root for root in ROOTS if root.values[0] in libcs.WITH_NEW_HEADERS)],
+NEW_HEADERS = pytest.mark.parametrize("libc", ["musl", *(root for root in ROOTS if root.values[0] in libc_roots.WITH_NEW_HEADERS)],
                                       indirect=True)
 
 
 @pytest.fixture(params=["musl", *ROOTS])
 def libc(request, lab):
-    made = libcs.Musl() if request.param == "musl" else libcs.Root(request.param, lab.path("libc"))
+    made = libc_roots.Musl() if request.param == "musl" else libc_roots.Root(request.param, lab.path("libc"))
     yield made
     made.remove()
 
 
 @pytest.fixture(params=ROOTS)
 def root(request, lab):
-    made = libcs.Root(request.param, lab.path("libc"))
+    made = libc_roots.Root(request.param, lab.path("libc"))
     yield made
     made.remove()
 
 
 def preload(library, **variables):
-    return {"LD_PRELOAD": libcs.LIBRARIES[library], **variables}
+    return {"LD_PRELOAD": libc_roots.LIBRARIES[library], **variables}
 
 
 def run(lab, library, *arguments, **options):
-    return lab.heaptap("run", *libcs.OPTIONS[library], *arguments, **options)
+    return lab.heaptap("run", *libc_roots.OPTIONS[library], *arguments, **options)
 
 
 def dumps_with(lab, function):
@@ -221,14 +221,14 @@ def test_odd_circumstances(lab, libc, way):
 @pytest.mark.without_bpf
 @pytest.mark.parametrize("rate", ["0", "8", "12", "16"])
 def test_the_sampling_law_over_musl(lab, rate):
-    words = libcs.Musl().command("c_law")
+    words = libc_roots.Musl().command("c_law")
     lab.program(*words, env=preload("guest", SAMPLE=rate, HEAPTAP_CONF="prof_seed:1")).ends()
 
 
 @pytest.mark.without_bpf
 def test_the_doctor_knows_musl(lab):
     """It advises as for glibc, and the advice works (test_attach)."""
-    puppet = lab.program(*libcs.Musl().command("puppet"), talks=True)
+    puppet = lab.program(*libc_roots.Musl().command("puppet"), talks=True)
     pid = int(puppet.answer().split()[1])
     doctor = lab.heaptap("doctor", "-p", str(pid), "--json")
     doctor.records = False
