@@ -50,12 +50,10 @@ void ForEachHeapOf(const Arena& arena, Act act) {
   }
 }
 
-// Whether a thread is bound to the arena, except that with `but_caller` the calling thread may be. REQUIRES: as above.
-bool IsAnyBound(const Arena& arena, bool but_caller) {
+// Whether a thread is bound to the arena. REQUIRES: as above.
+bool IsAnyBound(const Arena& arena) {
   bool is_bound = false;
-  ForEachHeapOf(arena, [&](const Heap* heap) {
-    is_bound |= heap->state == HeapState::kOwned && !(but_caller && heap == current_heap);
-  });
+  ForEachHeapOf(arena, [&](const Heap* heap) { is_bound |= heap->state == HeapState::kOwned; });
   return is_bound;
 }
 
@@ -130,7 +128,7 @@ bool DiscardBlocks(Arena& arena, bool returns_memory) {
   if (arena.index == 0) return false;
   {
     MutexLock lock(heaps_mutex);
-    if (returns_memory && IsAnyBound(arena, false)) return false;
+    if (returns_memory && IsAnyBound(arena)) return false;
     ArenaState expected = ArenaState::kUsed;
     if (!arena.state.compare_exchange_strong(expected, ArenaState::kDiscarding, std::memory_order_relaxed))
       return false;
