@@ -87,7 +87,7 @@ Host FindFunctions() {
   return found;
 }
 
-// The next definition of a name, if it is in the library that has `malloc`, else nullptr.
+// The next definition of a name. nullptr: there is none in the library that has `malloc`.
 void* FindInHost(const void* malloc, const char* name) {
   void* next = FindNext(name);
   return next != nullptr && IsSameObject(malloc, next) ? next : nullptr;

@@ -90,6 +90,22 @@ Slab* NewSampledSlab(Arena& arena, unsigned size_class) {
   ReleaseUnits(slab);
 }
 
+// Gives each free block of the slab the serial number 0, and keeps the slab from being released.
+void MarkFreeBlocks(Slab* slab) {
+  MutexLock lock(PoolOf(slab).mutex);
+  for (const Block* block = slab->local_free; block != nullptr; block = block->next) {
+    Serials(slab)[BlockIndex(slab, block)] = 0;
+  }
+  slab->used++;
+}
+
+template <typename Act>
+void ForEachPool(Act act) {
+  ForEachArena([&](Arena& arena) {
+    for (SampledPool& pool : arena.pools) act(pool);
+  });
+}
+
 }  // namespace
 
 void KeepRequestedSizes(bool wanted) { keeps_requested = wanted; }
@@ -112,15 +128,6 @@ void* observer::AllocateBlock(Arena& arena, unsigned size_class, size_t requeste
 void observer::FreeBlock(Slab* slab, Block* block) {
   ReportFreed(block, Read(slab, block));
   Return(slab, block);
-}
-
-// Gives each free block of the slab the serial number 0, and keeps the slab from being released.
-static void MarkFreeBlocks(Slab* slab) {
-  MutexLock lock(PoolOf(slab).mutex);
-  for (const Block* block = slab->local_free; block != nullptr; block = block->next) {
-    Serials(slab)[BlockIndex(slab, block)] = 0;
-  }
-  slab->used++;
 }
 
 void observer::DiscardBlocks(Slab* slab) {
@@ -148,13 +155,6 @@ SampledCounts ReadSampledCounts(Arena& arena, unsigned size_class) {
   SampledPool& pool = arena.pools[size_class];
   MutexLock lock(pool.mutex);
   return {pool.allocations, pool.slabs_made};
-}
-
-template <typename Act>
-static void ForEachPool(Act act) {
-  ForEachArena([&](Arena& arena) {
-    for (SampledPool& pool : arena.pools) act(pool);
-  });
 }
 
 void observer::Trim() {

@@ -79,13 +79,13 @@ namespace {
   sampler.FollowLgInterval(lg_interval);
 }
 
-}  // namespace
-
 // A number that no other heap has.
-static uint64_t StreamOf(const Heap& heap) {
+uint64_t StreamOf(const Heap& heap) {
   constexpr unsigned kSerialBits = 48;
   return heap.serial | uint64_t{heap.arena} << kSerialBits;
 }
+
+}  // namespace
 
 void observer::StartHeap(Heap* heap, uint64_t seed) { SamplerOf(heap).Start(seed, StreamOf(*heap)); }
 

@@ -9,7 +9,6 @@
  *
  * Blocks go back without a thread cache, which would keep them allocated in jemalloc's figures.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "find.h"
 #include "heaptap/heaptap.h"
 
 static int (*mallctl_)(const char*, void*, size_t*, void*, size_t);
@@ -24,15 +24,6 @@ static void* (*mallocx_)(size_t, int);
 static void* (*rallocx_)(void*, size_t, int);
 static size_t (*sallocx_)(const void*, int);
 static void (*dallocx_)(void*, int);
-
-static void* Find(const char* name) {
-  void* symbol = dlsym(RTLD_DEFAULT, name);
-  if (symbol == NULL) {
-    fprintf(stderr, "%s is missing\n", name);
-    exit(1);
-  }
-  return symbol;
-}
 
 /* Marsaglia's xorshift64*. */
 static uint64_t state;

@@ -6,7 +6,6 @@
  * Left out is what differs by nature: whether a block can grow in place; in-place shrinking of blocks below 40 KiB,
  * which heaptap takes from slabs of one size; mallocx of 0 bytes with an alignment, which jemalloc does not align.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "find.h"
 #include "heaptap/heaptap.h"
 
 static void* (*mallocx_)(size_t, int);
@@ -23,15 +23,6 @@ static size_t (*sallocx_)(const void*, int);
 static void (*dallocx_)(void*, int);
 static void (*sdallocx_)(void*, size_t, int);
 static size_t (*nallocx_)(size_t, int);
-
-static void* Find(const char* name) {
-  void* symbol = dlsym(RTLD_DEFAULT, name);
-  if (symbol == NULL) {
-    fprintf(stderr, "%s is missing\n", name);
-    exit(1);
-  }
-  return symbol;
-}
 
 static int IsFilled(const unsigned char* bytes, size_t from, size_t to, unsigned char value) {
   for (size_t i = from; i < to; i++) {

@@ -15,8 +15,8 @@
 
 namespace heaptap::daemon {
 
-// Why the process does not have the library: "it is statically linked". Empty: it has the library, or nobody has asked
-// for it.
+// Why the process does not have the library: "it is statically linked". Empty: the process has the library, or its
+// LD_PRELOAD names none.
 std::string WhyUnserved(const process::StartFacts& start, const std::vector<elf::Mapping>& executable_mappings);
 
 struct UnservedProcess {
