@@ -40,6 +40,24 @@ TEST_F(HistorySchemaTest, ACorruptFileIsSetAside) {
   }
 }
 
+TEST_F(HistorySchemaTest, DamageOfWhatTheWriterRemembersIsFound) {
+  const std::unique_ptr<Writer> writer = Open();
+  ASSERT_TRUE(writer->database().Execute("PRAGMA wal_checkpoint(TRUNCATE)").ok());
+  // From now on the writer has the first page in its memory, and need not read the page again.
+  ASSERT_TRUE(writer->Begin().ok());
+  ASSERT_TRUE(writer->AddProcess(Process(42)).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  EXPECT_TRUE(Check(path_).ok());
+  {
+    const int file = open(path_.c_str(), O_WRONLY);
+    const std::string noise(8192, '\x5a');
+    ASSERT_EQ(pwrite(file, noise.data(), noise.size(), 0), 8192);
+    close(file);
+  }
+  EXPECT_TRUE(absl::IsDataLoss(Read({.pid = 42}).status()));
+  EXPECT_TRUE(absl::IsDataLoss(Check(path_)));
+}
+
 TEST_F(HistorySchemaTest, AFileOfAnotherVersionStays) {
   {
     const std::unique_ptr<Writer> writer = Open();

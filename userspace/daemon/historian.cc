@@ -126,7 +126,7 @@ void Historian::Work() {
 
 absl::Status Historian::Round() {
   if (place_.TakeSuspicion() && writer_ != nullptr) {
-    if (absl::Status status = history::Check(writer_->database()); !status.ok()) return status;
+    if (absl::Status status = history::Check(options_.path); !status.ok()) return status;
   }
   if (writer_ == nullptr) {
     absl::StatusOr<std::unique_ptr<history::Writer>> writer = history::Writer::Open(options_.path, options_.most_bytes);

@@ -65,6 +65,13 @@ absl::StatusOr<int64_t> Integer(Database& database, const char* sql) {
   return value;
 }
 
+absl::Status CheckWhole(Database& database) {
+  Statement check = database.Prepare("PRAGMA quick_check(1)");
+  if (!check.Step()) return check.status();
+  const std::string answer = check.Text(0);
+  return answer == "ok" ? absl::OkStatus() : absl::DataLossError(answer);
+}
+
 absl::Status Prepare(Database& database, uint64_t most_bytes) {
   const uint64_t checkpoint_pages = std::min(kCheckpointPages, MostLogBytes(most_bytes) / kPageBytes);
   for (const std::string& setting :
@@ -74,7 +81,7 @@ absl::Status Prepare(Database& database, uint64_t most_bytes) {
         absl::StrCat("PRAGMA journal_size_limit = ", checkpoint_pages * kPageBytes)}) {
     if (absl::Status status = database.Execute(setting); !status.ok()) return status;
   }
-  if (absl::Status status = Check(database); !status.ok()) return status;
+  if (absl::Status status = CheckWhole(database); !status.ok()) return status;
   const absl::StatusOr<int64_t> version = Integer(database, "PRAGMA user_version");
   if (!version.ok()) return version.status();
   if (*version != 0 && *version != kSchemaVersion) {
@@ -109,11 +116,9 @@ uint64_t LogBytes(const std::string& path) {
   return stat(absl::StrCat(path, "-wal").c_str(), &log) == 0 ? log.st_size : 0;
 }
 
-absl::Status Check(Database& database) {
-  Statement check = database.Prepare("PRAGMA quick_check(1)");
-  if (!check.Step()) return check.status();
-  const std::string answer = check.Text(0);
-  return answer == "ok" ? absl::OkStatus() : absl::DataLossError(answer);
+absl::Status Check(const std::string& path) {
+  const absl::StatusOr<std::unique_ptr<Database>> database = Database::Open(path);
+  return database.ok() ? CheckWhole(**database) : database.status();
 }
 
 absl::StatusOr<std::unique_ptr<Database>> OpenForWriting(const std::string& path, uint64_t most_bytes) {

@@ -32,8 +32,9 @@ absl::Status LimitPages(Database& database, uint64_t most_pages);
 // heaptap has written it.
 absl::StatusOr<std::unique_ptr<Database>> OpenForWriting(const std::string& path, uint64_t most_bytes);
 
-// DataLoss: the database is not sound. Reads the whole of it.
-absl::Status Check(Database& database);
+// DataLoss: the database is not sound. Reads the whole file by a connection of its own: an older connection would not
+// read again the pages that it remembers.
+absl::Status Check(const std::string& path);
 
 }  // namespace heaptap::history
 
