@@ -17,6 +17,8 @@ from one_liners import (BPFTRACE, CHURN, CHURNED_BYTES, CHURNED_SAMPLES, ENDLESS
 
 SCRIPTS = ("bytes_by_stack", "old_objects", "lifetimes", "sizes", "allocation_rate", "leak_suspects", "top_threads",
            "stack_sizes", "high_water", "dump_events")
+# What bpftrace 0.23 says on a machine without CAP_SYS_RESOURCE, or without tracefs.
+OF_THE_MACHINE = re.compile("couldn't set RLIMIT_MEMLOCK|failed to detach probe: usdt:")
 # How long old_objects records allocations; longer on slow machines.
 FIRST_PARTS = (6, 24, 96)
 
@@ -228,7 +230,7 @@ def test_each_ends_by_itself(lab):
                            *arguments.get(script, ["1"])) for script in SCRIPTS]
     for tracer in tracers:
         tracer.ends()
-        assert "WARNING" not in tracer.stderr()
+        assert [line for line in tracer.stderr().splitlines() if "WARNING" in line and not OF_THE_MACHINE.search(line)] == []
     assert set(control.semaphores(puppet.target_pid, LIBRARY).values()) == {0}
 
 
