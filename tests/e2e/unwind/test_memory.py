@@ -21,9 +21,8 @@ from loader import LEFT, assert_called, call, end, loader, open_plugin, settle
 from stack_ends import NO_ROOM, counts_by_end
 
 # Two libraries with tables of some megabytes each: of Debian 12, or of Debian 13.
-LARGE = next(pair for pair in (("/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1", "/usr/lib/x86_64-linux-gnu/libLLVM-15.so.1"),
-                               ("/usr/lib/x86_64-linux-gnu/libLLVM.so.19.1", "/usr/lib/x86_64-linux-gnu/libclang-cpp.so.19.1"))
-             if all(map(os.path.exists, pair)))
+LARGE = next(pair for pair in ([f"/usr/lib/x86_64-linux-gnu/{name}" for name in names] for names in (
+    ("libLLVM-14.so.1", "libLLVM-15.so.1"), ("libLLVM.so.19.1", "libclang-cpp.so.19.1"))) if all(map(os.path.exists, pair)))
 
 # Bytes of a value in the map of rows, and of a key and a value in the map of files (bpf/unwind.h).
 ROWS_BYTES = 4032
