@@ -48,6 +48,8 @@ def _through(*functions):
 KNOWN = [
     (None, "exit functions: those of jemalloc and its libstdc++ need a block more",
      lambda path: _function(path[0]) == "__new_exitfn"),
+    (None, "destructors of libraries: jemalloc's last dump is older, from the end of its own library, which comes first",
+     _through("_dl_fini")),
     ("single_step", "instructions of the dynamic linker that looks through the allocator's symbols: each has others",
      _through("do_lookup_x", "_dl_lookup_symbol_x", "check_match", "strcmp")),
     ("clang", "a table of pointers: jemalloc's recorded blocks all begin a page, so they hash otherwise",

@@ -143,7 +143,7 @@ def noise(folder):
 
 
 SUBJECTS = {
-    "w": Subject("w"),
+    "free": Subject("free"),
     "ls": Subject("ls", "-laR", "/usr/lib/python3"),
     "sqlite3": Subject("sqlite3", "shop.db", ".read script.sql", prepare=shop),
     "python3": Subject("/usr/bin/python3", "-S", "benchmark.py", prepare=copies("benchmark.py"),
