@@ -9,6 +9,7 @@ from program import client, hidden, outcome, program, stop, wait_ready
 program("sqlite3")(programs.sqlite3)
 program("postgresql")(programs.postgres)
 program("redis-server")(programs.redis)
+program("valkey-server", since=13)(programs.valkey)
 
 LOG_LINE = r"^\d{4}-\d\d-\d\d .*\n"
 

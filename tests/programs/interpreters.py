@@ -15,7 +15,7 @@ def script(package, *command, name, text):
     program(package, name)(run)
 
 
-@program("libpython3.11-testsuite", "python3 -m test")
+@program("libpython3.11-testsuite|libpython3.13-testsuite", "python3 -m test")
 def python_tests(folder, start):
     """Python's own tests of modules that allocate a lot, and of extensions in C."""
     return outcome(start(["python3", "-m", "test", "-q", "test_ctypes", "test_struct", "test_thread"]),
@@ -135,7 +135,7 @@ echo "${#text} ${text//[0-9]/}" | md5sum
 """)
 
 
-@program("openjdk-17-jdk-headless")
+@program("openjdk-17-jdk-headless|openjdk-21-jdk-headless")
 def java(folder, start):
     """Compiled and run at once, with threads and direct buffers."""
     write(folder, "Main.java", r"""

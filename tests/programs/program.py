@@ -6,10 +6,12 @@ under its name, with its Debian package. If its result has a key "status", the v
 """
 
 import hashlib
+import math
 import os
 import re
 import socket
 import subprocess
+from typing import Callable, NamedTuple
 
 from harness import environment, wait_until
 from programs import LIMIT_SECONDS, finish
@@ -17,13 +19,39 @@ from programs import LIMIT_SECONDS, finish
 # Debian's programs, whatever the caller's PATH is.
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
-# {name: (package, function)}, in the order of the table.
+# {name: Program}, in the order of the table.
 PROGRAMS = {}
 
 
-def program(package, name=None):
+class Program(NamedTuple):
+    """`package`: alternatives are separated by |, as in scripts/bootstrap. `since`: the first release of Debian that has it."""
+    package: str
+    function: Callable
+    since: int
+
+    def installed(self):
+        """The package that is installed, with its version; the names if there is none."""
+        known = subprocess.run(["dpkg-query", "-W", "-f=${db:Status-Status} ${Package} ${Version}\n",
+                                *self.package.split("|")], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                               check=False).stdout
+        found = re.search("^installed (.*)", known, re.MULTILINE)
+        return found.group(1) if found else self.package
+
+    def absent(self):
+        """Why this release of Debian cannot run it, or None."""
+        return f"Debian {release()} has no {self.package}" if release() < self.since else None
+
+
+def release():
+    """The number of this release of Debian; infinity of one that has none yet."""
+    with open("/etc/debian_version", encoding="ascii") as file:
+        number = re.match(r"\d+", file.read())
+    return int(number.group()) if number else math.inf
+
+
+def program(package, name=None, since=12):
     def add(function):
-        PROGRAMS[name or function.__name__] = package, function
+        PROGRAMS[name or function.__name__] = Program(package, function, since)
         return function
     return add
 

@@ -89,8 +89,8 @@ def _compile(source, *compiler):
     return program
 
 
-def redis(folder, start):
-    """redis-server under redis-benchmark, then a fixed script whose answers are compared."""
+def redis(folder, start, name="redis"):
+    """redis-server under redis-benchmark, then a fixed script whose answers are compared. `name`: valkey for its fork."""
     socket = os.path.join(folder, "redis.sock")
 
     def client(program, *arguments, text=None):
@@ -98,19 +98,23 @@ def redis(folder, start):
                               stderr=subprocess.STDOUT, env=environment(folder), cwd=folder, timeout=LIMIT_SECONDS,
                               check=False).stdout
 
-    server = start(["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder,
+    server = start([f"{name}-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder,
                     "--enable-debug-command", "yes"])
-    wait_until(lambda: client("redis-cli", "ping").strip() == "PONG", "redis answers")
-    benchmark = client("redis-benchmark", "-n", "5000", "-r", "10000", "-d", "100", "-q",
+    wait_until(lambda: client(f"{name}-cli", "ping").strip() == "PONG", f"{name} answers")
+    benchmark = client(f"{name}-benchmark", "-n", "5000", "-r", "10000", "-d", "100", "-q",
                        "-t", "ping,set,get,incr,lpush,lrange_100,sadd,hset,zadd,mset")
     script = ["flushall", "config set maxmemory-policy noeviction"]
     script += [f"rpush list{i % 50} value-{i}-{'x' * (i % 300)}" for i in range(3000)]
     script += [f"hset hash{i % 20} field{i} {i * i}" for i in range(3000)]
     script += ["debug digest", "dbsize", "lrange list7 0 -1", "hlen hash3", "strlen none"]
-    answers = client("redis-cli", text="\n".join(script) + "\n")
-    client("redis-cli", "shutdown", "nosave")
+    answers = client(f"{name}-cli", text="\n".join(script) + "\n")
+    client(f"{name}-cli", "shutdown", "nosave")
     return {"status": server.wait(LIMIT_SECONDS), "answers": answers,
             "benchmark": sorted(set(re.findall(r"^([A-Z_]+).*: ", benchmark.replace("\r", "\n"), re.MULTILINE)))}
+
+
+def valkey(folder, start):
+    return redis(folder, start, "valkey")
 
 
 def postgres(folder, start):

@@ -72,6 +72,16 @@ def test_what_is_there_is_not_named(bootstrap, missing):
         assert (result.returncode, result.stdout, result.stderr) == (0, "", ""), arguments
 
 
+def test_programs_have_their_packages(missing):
+    """Those of tests/programs, but for two that each Debian has."""
+    known = {name for names in missing("programs") for name in names.split("|")} | {"bash", "coreutils"}
+    listed = subprocess.run([os.path.join(ROOT, "tests/programs/run"), "--list"], stdout=subprocess.PIPE, text=True,
+                            check=True, timeout=PATIENCE_SECONDS).stdout.splitlines()
+    packages = [re.split(" {2,}", line)[1].split()[0] for line in listed if " has no " not in line]
+    assert len(packages) > 50
+    assert [names for names in packages if not known & set(names.split("|"))] == []
+
+
 @pytest.mark.parametrize("arguments", (["tests"], ["demo", "--chek"], [""], ["--check", "build demo"]), ids=" ".join)
 def test_wrong_words(bootstrap, arguments):
     result = bootstrap(*arguments)
