@@ -33,6 +33,8 @@ bool valid;  // the last snapshot is complete, and of this process
 uint64_t epochs;
 uint64_t start;  // Nanoseconds()
 
+constexpr size_t DivideRoundingUp(size_t dividend, size_t divisor) { return (dividend + divisor - 1) / divisor; }
+
 size_t RoundUpToPage(size_t bytes) { return (bytes + kPageSize - 1) & ~(kPageSize - 1); }
 
 // REQUIRES: as SnapshotScope.
@@ -67,10 +69,10 @@ void AddSlab(const Slab* slab) {
   size_t touched = RoundUpToPage(Peek(slab->touched));
   ClassStatistics& bin = snapshot.bins[size_class];
   bin.live += used;
-  bin.slabs++;
-  if (used < Peek(slab->capacity)) bin.slabs_nonfull++;
   // The owner may change both meanwhile.
-  snapshot.active += carved > returned ? carved - returned : 0;
+  const size_t active = carved > returned ? carved - returned : 0;
+  bin.active += active;
+  snapshot.active += active;
   // What only earlier owners of the unit have used.
   if (touched > carved) snapshot.mapped += touched - carved;
   MoveResident(&snapshot, SlabMemory(slab), size_t{1} << ShiftOf(size_class));
@@ -197,6 +199,21 @@ struct LargeFigures {
   uint64_t allocations;
 };
 
+// As ClassStatistics describes them. `outside`: the numbers of blocks that are in no slab of heaptap's. REQUIRES: the
+// bin's live blocks, active bytes and heaptap's own slabs are counted.
+void ShowSlabs(unsigned c, const LargeFigures& outside, ClassStatistics* bin) {
+  const size_t blocks = BinSlabBlocks(c);
+  // Such an alignment has only a block of at least kLargeMinimum, and a shown slab is one of these.
+  const size_t outside_now = outside.allocations - outside.frees;
+  bin->slabs_made = bin->slabs_made * DivideRoundingUp(kSlabCapacity[c], blocks) + outside.allocations;
+  bin->slabs = DivideRoundingUp(bin->active, kBinSlabSize[c]) + outside_now;
+  // An owner may have made blocks ready after its slab was visited.
+  const size_t least = DivideRoundingUp(bin->live, blocks);
+  if (bin->slabs < least) bin->slabs = least;
+  bin->slabs_nonfull = bin->slabs - bin->live / blocks;
+  if (bin->slabs_nonfull != 0) bin->slabs_nonfull--;
+}
+
 void AddBins(Arena& arena, Snapshot* snapshot) {
   for (unsigned c = 0; c < kSmallClasses; c++) {
     ClassStatistics& bin = snapshot->bins[c];
@@ -209,6 +226,7 @@ void AddBins(Arena& arena, Snapshot* snapshot) {
     bin.slabs_made += sampled.slabs_made;
     if (bin.allocations < bin.live) bin.allocations = bin.live;
     bin.frees = bin.allocations - bin.live;
+    ShowSlabs(c, large, &bin);
     snapshot->allocated_small += bin.live * kClassSize[c];
   }
 }

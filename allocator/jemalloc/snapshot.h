@@ -11,11 +11,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <array>
+#include <numeric>
+
 #include "allocator/core/size_class.h"
 
 namespace heaptap {
 
 inline constexpr unsigned kExtentClasses = kClasses - kSmallClasses;
+
+// The bytes of a slab of a bin, as shown: like jemalloc's, the fewest whole pages that hold whole blocks. heaptap's own
+// slabs (slab.h) are much larger, and the untouched and returned pages in them are no memory. Programs take all blocks
+// of the shown slabs for memory: redis tells those that are not live as its fragmentation.
+inline constexpr std::array<size_t, kSmallClasses> kBinSlabSize = [] {
+  std::array<size_t, kSmallClasses> sizes{};
+  for (unsigned c = 0; c < kSmallClasses; c++) sizes[c] = std::lcm(kPageSize, size_t{kClassSize[c]});
+  return sizes;
+}();
+// The blocks of such a slab.
+constexpr uint32_t BinSlabBlocks(unsigned bin) { return static_cast<uint32_t>(kBinSlabSize[bin] / kClassSize[bin]); }
 
 // Numbers of events since the start, unless a comment says otherwise.
 //
@@ -23,7 +37,14 @@ inline constexpr unsigned kExtentClasses = kClasses - kSmallClasses;
 //
 // An allocation is a block that was made ready, or that a slow path gave to the program. A request is a block that the
 // program got. Requests of other threads lag by at most one batch each. A small block with an alignment that no slab
-// provides counts in the bin of its size, but in no slab.
+// provides counts in the bin of its size.
+//
+// Slabs are those of kBinSlabSize:
+//
+//   slabs          as many as the bin's active bytes fill, and one for each block that is in none of heaptap's slabs
+//   slabs_nonfull  those that would have a free block if the live ones lay together; without one, from which jemalloc
+//                  would take blocks, because jemalloc does not count it
+//   slabs_made     as if all blocks of each of heaptap's slabs had been made ready
 struct ClassStatistics {
   uint64_t allocations;
   uint64_t frees;
@@ -32,6 +53,7 @@ struct ClassStatistics {
   uint64_t flushes;  // of ready lists
   uint64_t slabs_made;
   size_t live;           // blocks now
+  size_t active;         // bytes now, of a bin: of pages of slabs, as Snapshot::active
   size_t slabs;          // now
   size_t slabs_nonfull;  // now
 };

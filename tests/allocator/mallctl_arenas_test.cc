@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <string>
 
 #include "allocator/core/allocate.h"
@@ -31,7 +32,9 @@ TEST(MallctlArenas, SizeClasses) {
   for (unsigned i = 0; i < kSmallClasses; i++) {
     std::string bin = "arenas.bin." + std::to_string(i);
     EXPECT_EQ(Get<size_t>(bin + ".size"), kClassSize[i]);
-    EXPECT_EQ(Get<size_t>(bin + ".slab_size") / kClassSize[i], Get<uint32_t>(bin + ".nregs"));
+    // As jemalloc's: the fewest whole pages that hold whole blocks.
+    EXPECT_EQ(Get<size_t>(bin + ".slab_size"), std::lcm(kPageSize, size_t{kClassSize[i]}));
+    EXPECT_EQ(Get<uint32_t>(bin + ".nregs"), std::lcm(kPageSize, size_t{kClassSize[i]}) / kClassSize[i]);
   }
   size_t size = kSmallMaximum;
   unsigned classes = Get<unsigned>("arenas.nlextents");

@@ -39,7 +39,6 @@ LATER = "5.3.1 has the name, 5.3.0 has not"
 ONE_ARENA = "heaptap makes one arena itself; jemalloc has four for each processor, and one for large blocks"
 ALL_ARENAS = "the number of arenas stands for all of them, as in jemalloc: that is 1 here and 9 there"
 CLASSES = "heaptap has 41 size classes in slabs, up to 32 KiB; jemalloc has 36, up to 14 KiB"
-SLABS = "heaptap's slabs have their own sizes, so another number of blocks fits"
 NO_HOOKS = "heaptap has no functions for pages that a program could replace"
 NO_COLLECTOR = "only a collector can do it, and none follows the process"
 NOT_BUILT = "Debian's jemalloc is built without the option"
@@ -90,8 +89,6 @@ DIFFERENCES = [
     only_jemalloc(CLASSES, *(f"arenas.lextent.{i}.size" for i in (191, 195, 196)),
                   *(f"stats.arenas.<any>.lextents.{i}.<any>" for i in (191, 195, 196)),
                   "prof.stats.lextents.191.live", "prof.stats.lextents.191.accum"),
-    value(SLABS, "arenas.bin.0.nregs", "arenas.bin.0.slab_size", "arenas.bin.7.nregs", "arenas.bin.7.slab_size",
-          "arenas.bin.35.nregs", "arenas.bin.35.slab_size", "stats.arenas.<any>.bins.7.nonfull_slabs"),
     value(DECAY, "opt.dirty_decay_ms", "arena.0.dirty_decay_ms", "arenas.dirty_decay_ms",
           "stats.arenas.0.dirty_decay_ms"),
     Known("no threads at most is no maximum: refused, as by jemalloc after 5.3.0", name="max_background_threads",

@@ -9,7 +9,6 @@
 #include "allocator/core/arena.h"
 #include "allocator/core/arena_life.h"
 #include "allocator/core/size_class.h"
-#include "allocator/core/slab.h"
 #include "allocator/jemalloc/mallctl/arena_settings.h"
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/jemalloc/snapshot.h"
@@ -18,10 +17,8 @@ namespace heaptap {
 namespace {
 
 int BinSize(const Request& request) { return request.ReadOnly(size_t{kClassSize[request.mib[2]]}); }
-int BinBlocks(const Request& request) { return request.ReadOnly(kSlabCapacity[request.mib[2]]); }
-int BinSlabSize(const Request& request) {
-  return request.ReadOnly(size_t{1} << ShiftOf(static_cast<unsigned>(request.mib[2])));
-}
+int BinBlocks(const Request& request) { return request.ReadOnly(BinSlabBlocks(static_cast<unsigned>(request.mib[2]))); }
+int BinSlabSize(const Request& request) { return request.ReadOnly(kBinSlabSize[request.mib[2]]); }
 
 constexpr Node kBinNodes[] = {
     Shown("size", BinSize),

@@ -3,7 +3,6 @@
 #include <stdint.h>
 
 #include "allocator/core/size_class.h"
-#include "allocator/core/slab.h"
 #include "allocator/jemalloc/mallctl/arena_settings.h"
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/jemalloc/stats/members.h"
@@ -53,7 +52,6 @@ class Share {
     constexpr uint64_t kThousand = 1000;
     uint64_t share = whole == 0 ? kThousand : part * kThousand / whole;
     if (share >= kThousand) {
-      // Blocks outside slabs count as live, so the quotient may be above 1.
       text_[0] = '1';
       text_[1] = '\0';
       return;
@@ -186,7 +184,7 @@ void PrintBins(StatisticsEmitter* emitter, const Snapshot& snapshot, bool mutexe
   for (unsigned c = 0; c < kSmallClasses; c++) {
     const ClassStatistics& bin = snapshot.bins[c];
     if (!gaps.Row(bin.allocations != 0)) continue;
-    Share utilization(bin.live, uint64_t{kSlabCapacity[c]} * bin.slabs);
+    Share utilization(bin.live, uint64_t{BinSlabBlocks(c)} * bin.slabs);
     emitter->Cells(kBinColumns, {kClassSize[c],
                                  c,
                                  bin.live * kClassSize[c],
@@ -200,8 +198,8 @@ void PrintBins(StatisticsEmitter* emitter, const Snapshot& snapshot, bool mutexe
                                  bin.live,
                                  bin.slabs,
                                  bin.slabs_nonfull,
-                                 kSlabCapacity[c],
-                                 (size_t{1} << ShiftOf(c)) / kPageSize,
+                                 BinSlabBlocks(c),
+                                 kBinSlabSize[c] / kPageSize,
                                  "",
                                  utilization.text(),
                                  bin.fills,
