@@ -14,13 +14,11 @@ import pytest
 
 import symbols
 from container import Container, Image
-from harness import TIME_SCALE, target, wait_until
+from harness import target, wait_until
 
 DAEMON = ["--exact", "--dump-at-exit", "always"]
 # Blocks per second.
 PACE = 20000
-# The README's figure for a busy machine.
-FIRST_LATE_MILLISECONDS = 200 * TIME_SCALE
 
 
 @pytest.fixture
@@ -43,12 +41,18 @@ def own_library(container):
     return container
 
 
-def puppet_in(lab, daemon, container, **options):
-    """Starts a puppet that is recorded; target_pid is its PID on the host."""
+def started_in(lab, container, **options):
+    """Starts a puppet; target_pid is its PID on the host."""
     puppet = lab.program(*container.command("puppet", **options), talks=True)
     assert puppet.answer() == "ready 1"
     with open(f"/proc/{puppet.pid}/task/{puppet.pid}/children", encoding="ascii") as file:
         puppet.target_pid = int(file.read())
+    return puppet
+
+
+def puppet_in(lab, daemon, container, **options):
+    """The same, and waits until it is recorded."""
+    puppet = started_in(lab, container, **options)
     wait_until(lambda: puppet.target_pid in daemon.processes(), "it is recorded")
     return puppet
 
@@ -88,17 +92,16 @@ def test_recorded_symbolised_and_dumped(lab, daemon, new_container):
     assert sum(stack.total.objects for stack in kept) == 100
 
 
-@pytest.mark.whole_machine
-def test_the_second_process_is_exact(lab, daemon, new_container, held):
-    """The first process that maps the library is recorded some milliseconds late; the next one from its start."""
+def test_the_second_process_is_exact(lab, daemon, new_container):
+    """The first process that maps the library is recorded as soon as the collector has heard of the mapping; the next one
+    from its start."""
     container = new_container()
-    allocated, recorded = paced_in(lab, daemon, container)
-    assert 0 < recorded <= allocated
-    late = (allocated - recorded) / PACE * 1000
-    assert late <= FIRST_LATE_MILLISECONDS
-    held("the first process in a container is recorded late", f"{FIRST_LATE_MILLISECONDS:.0f} ms", f"{late:.1f} ms")
     # The probes are removed some time after the last process.
-    puppet_in(lab, daemon, container)
+    puppet = started_in(lab, container)
+    daemon.settle()
+    puppet.ask("keep 100 1000")
+    entry = daemon.processes()[puppet.target_pid]
+    assert (entry["samples"], entry["live_objects"], entry["losses"]) == (100, 100, {})
     for _ in range(2):
         allocated, recorded = paced_in(lab, daemon, container)
         assert allocated == recorded
