@@ -14,13 +14,15 @@ import pytest
 
 from daemons import NOBODY, NOBODY_ID
 from harness import DumpName, target, wait_until
-from security import assert_prompt, assert_serves, keeping_puppet, start_hostile, start_talking
+from security import assert_answers, assert_serves, keeping_puppet, start_hostile, start_talking
 
 DAEMON = ["--exact"]
 # The maximum of files with probes of one user; see userspace/recording/probe_files.cc.
 FILES_OF_USER = 32
 # PERF_RECORD_MMAP2 has at least 72 bytes, plus the file's name.
 MAPPINGS, MAPPING_EVENT_BYTES = 20000, 72
+# Processor time that a request may cost which nobody can answer: a tenth of what the smallest profile takes.
+REQUESTS, REQUEST_SECONDS = 20000, 0.0001
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def test_lies_about_the_control_block(lab, daemon, lie):
     said = f"process {hostile.pid} has no valid control block"
     daemon.wait_said(said)
     hostile.ask(f"start {lie}")
-    assert_prompt(daemon)
+    assert_answers(daemon)
     hostile.ends()
     daemon.wait_ended(hostile.pid)
     assert daemon.process.stderr().count(said) == 1
@@ -183,13 +185,26 @@ def test_requests_without_end(lab, start_daemon):
     """A flood of requests does not cost a profile each: others are still served."""
     daemon = start_daemon("--exact", losses_allowed=("events_full",))
     floods = [recorded_hostile(lab, daemon) for _ in range(2)]
+    daemon.settle()
+    before = processor_seconds(daemon.process.pid)
     for hostile in floods:
-        hostile.tell("requests 20000")
-    assert_prompt(daemon)
+        hostile.tell(f"requests {REQUESTS}")
+    assert_answers(daemon)
     for hostile in floods:
         hostile.answer()
+    daemon.settle()
+    seconds = processor_seconds(daemon.process.pid) - before
+    assert seconds < len(floods) * REQUESTS * REQUEST_SECONDS
+    for hostile in floods:
         hostile.ends()
     assert_serves(lab, daemon)
+
+
+def processor_seconds(pid):
+    """Of a process and of its children that were waited for."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        words = file.read().rpartition(") ")[2].split()
+    return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def largest_perf_buffer(pid):
