@@ -184,7 +184,6 @@ TEST(Snapshot, SmallBlocksByClass) {
   }).join();
 }
 
-// What others have freed is not live, whether or not the owner has seen it.
 // Otherwise a small process is told to have several times its memory in fragments.
 TEST(Snapshot, UntouchedAndReturnedMemoryIsNotFree) {
   Trim();
@@ -217,6 +216,7 @@ TEST(Snapshot, UntouchedAndReturnedMemoryIsNotFree) {
   for (void* pointer : blocks) Free(pointer);
 }
 
+// What others have freed is not live, whether or not the owner has seen it.
 TEST(Snapshot, RemoteFreesAreNotLive) {
   std::thread([] {
     constexpr size_t kSize = 96;
