@@ -17,6 +17,7 @@
 #include "userspace/bpf/identify.h"
 #include "userspace/bpf/probes.h"
 #include "userspace/process/maps.h"
+#include "userspace/worker/crews.h"
 #include "userspace/worker/plain_bytes.h"
 
 namespace heaptap::worker {
@@ -48,11 +49,10 @@ absl::StatusOr<MappedFile> LookAt(const process::MappedFile& file, pid_t pid, in
   MappedFile result = {.key = found->file,
                        .inode_address = found->inode_address,
                        .version = ToVersion(status),
-                       .process_user = 0,
+                       .process_user = kUnknownUser,
                        .owner = status.st_uid};
   struct stat process;
-  if (stat(absl::StrCat("/proc/", pid).c_str(), &process) != 0) return absl::NotFoundError("the process has ended");
-  result.process_user = process.st_uid;
+  if (stat(absl::StrCat("/proc/", pid).c_str(), &process) == 0) result.process_user = process.st_uid;
   if (system.f_type == FUSE_SUPER_MAGIC) result.owner = result.process_user;
   return result;
 }
