@@ -24,10 +24,12 @@ PROGRAMS = {}
 
 
 class Program(NamedTuple):
-    """`package`: alternatives are separated by |, as in scripts/bootstrap. `since`: the first release of Debian that has it."""
+    """`package`: alternatives are separated by |, as in scripts/bootstrap. `since`: the first release of Debian that has it.
+    `not_over`: {host of guests.HOSTS: why the program does not run over it, without heaptap too}."""
     package: str
     function: Callable
     since: int
+    not_over: dict
 
     def installed(self):
         """The package that is installed, with its version; the names if there is none."""
@@ -37,9 +39,9 @@ class Program(NamedTuple):
         found = re.search("^installed (.*)", known, re.MULTILINE)
         return found.group(1) if found else self.package
 
-    def absent(self):
-        """Why this release of Debian cannot run it, or None."""
-        return f"Debian {release()} has no {self.package}" if release() < self.since else None
+    def absent(self, host="glibc"):
+        """Why it cannot run here over a host, or None."""
+        return f"Debian {release()} has no {self.package}" if release() < self.since else self.not_over.get(host)
 
 
 def release():
@@ -49,9 +51,9 @@ def release():
     return int(number.group()) if number else math.inf
 
 
-def program(package, name=None, since=12):
+def program(package, name=None, since=12, not_over=None):
     def add(function):
-        PROGRAMS[name or function.__name__] = Program(package, function, since)
+        PROGRAMS[name or function.__name__] = Program(package, function, since, not_over or {})
         return function
     return add
 
