@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -9,6 +11,8 @@
 #include "userspace/bpf/feature_probes.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/daemon/kernel_features.h"
+#include "userspace/process/handle.h"
+#include "userspace/process/short_file.h"
 
 namespace heaptap::daemon {
 namespace {
@@ -42,6 +46,16 @@ TEST(KernelFeatures, AllThatAreRequiredAreHere) {
     EXPECT_TRUE(finding.tried) << finding.name;
     EXPECT_TRUE(finding.status.ok() || !finding.required) << finding.name << ": " << finding.status;
   }
+}
+
+TEST(KernelFeatures, MemoryIsTriedWithAChildThatIsGoneAfterwards) {
+  const auto features = KernelFeatures();
+  const auto memory = std::ranges::find(features, std::string_view("memory of other processes"), &KernelFeature::name);
+  ASSERT_NE(memory, features.end());
+  // Other tests have left children.
+  const std::string children = process::ReadShortFile("/proc/thread-self/children");
+  EXPECT_EQ(memory->attempt(nullptr), process::CheckPtraceScope());
+  EXPECT_EQ(process::ReadShortFile("/proc/thread-self/children"), children);
 }
 
 TEST(KernelFeatures, FindingsSayWhatTheTableSays) {

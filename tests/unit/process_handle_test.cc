@@ -37,6 +37,20 @@ bool WaitUntil(const std::function<bool()>& condition) {
   return false;
 }
 
+TEST(PtraceScope, OnlyTheHighestForbidsAll) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "ptrace_scope";
+  EXPECT_TRUE(CheckPtraceScope(file).ok()) << "a kernel without Yama";
+  for (const char* scope : {"0\n", "1\n", "2\n"}) {
+    WriteFile(file, scope);
+    EXPECT_TRUE(CheckPtraceScope(file).ok()) << scope;
+  }
+  WriteFile(file, "3\n");
+  const absl::Status status = CheckPtraceScope(file);
+  EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("kernel.yama.ptrace_scope is 3"));
+}
+
 uint64_t secret = 0x1234;
 
 TEST(Handle, ReadsAndWrites) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What clients ask a system-wide recording, and what triggers cost its users.
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,6 +14,7 @@
 #include "tests/unit/controlled_child.h"
 #include "tests/unit/recorder_fixture.h"
 #include "tests/unit/support/fake_clock.h"
+#include "userspace/process/handle.h"
 #include "userspace/recording/profile_plan.h"
 #include "userspace/recording/queries.h"
 
@@ -189,6 +192,24 @@ TEST_F(QueriesTest, WhatIsSetIsInTheControlBlock) {
   ASSERT_TRUE(queries().SetRate(process, std::nullopt).ok());
   EXPECT_EQ(child.Read().collector_lg_sample, HEAPTAP_NO_RATE);
   EXPECT_EQ(queries().ReadAllocatorFigures(process)->lg_sample, 17u);
+}
+
+// The errors of the figures are those of the rate that the process has.
+TEST_F(QueriesTest, ARateThatCannotBeWrittenIsAnError) {
+  const ControlledChild child;
+  const profile::ProcessRef process = Enter(child);
+  ASSERT_TRUE(queries().SetRate(process, 12).ok());
+  const absl::StatusOr<process::Handle> handle = process::Handle::Open(child.pid());
+  ASSERT_TRUE(handle.ok()) << handle.status();
+  const uint64_t magic_address = ControlledChild::address() + offsetof(heaptap_control, magic);
+  const auto write_magic = [&](decltype(heaptap_control::magic) magic) {
+    return handle->Write(magic_address, &magic, sizeof(magic));
+  };
+  ASSERT_TRUE(write_magic(~HEAPTAP_CONTROL_MAGIC).ok());
+  EXPECT_FALSE(queries().SetRate(process, 20).ok());
+  ASSERT_TRUE(write_magic(HEAPTAP_CONTROL_MAGIC).ok());
+  EXPECT_EQ(child.Read().collector_lg_sample, 12u);
+  EXPECT_EQ(queries().ReadAllocatorFigures(process)->lg_sample, 12u);
 }
 
 // A process may cause triggers without end; one later dump covers them all.

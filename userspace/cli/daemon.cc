@@ -391,6 +391,9 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
   base::Say(absl::StrCat("recording; clients at ", flags.socket,
                          daemon.port() == 0 ? "" : absl::StrCat(" and http://", address, ":", daemon.port()),
                          ", dumps in ", flags.state_folder));
+  if (const absl::Status scope = process::CheckPtraceScope(); !scope.ok()) {
+    base::Say(absl::StrCat("rates of running processes cannot be set: ", scope.message()));
+  }
   manager.NotifyReady();
   Rereading rereading;
   base::Instant alive = base::Now();

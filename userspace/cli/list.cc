@@ -23,6 +23,7 @@
 #include "userspace/daemon/unserved.h"
 #include "userspace/export/json.h"
 #include "userspace/process/control_block.h"
+#include "userspace/process/handle.h"
 #include "userspace/process/preloaded.h"
 #include "userspace/profile/figure_tables.h"
 #include "userspace/profile/figures.h"
@@ -189,6 +190,9 @@ int ListPreloaded(const ListFlags& flags) {
                                   ": listing processes with a sampled allocator, with their own figures");
   if (all->refused > 0) {
     absl::StrAppend(&line, "; no permission to inspect ", all->refused, " other", all->refused == 1 ? "" : "s");
+    if (const absl::Status scope = process::CheckPtraceScope(); !scope.ok()) {
+      absl::StrAppend(&line, ": ", scope.message());
+    }
   }
   base::Say(line);
   if (HasRecordingInKernel()) {

@@ -6,9 +6,11 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <memory>
@@ -19,6 +21,7 @@
 #include "userspace/bpf/feature_probes.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/perf_mapping_events.h"
+#include "userspace/process/handle.h"
 
 namespace heaptap::daemon {
 namespace {
@@ -95,6 +98,21 @@ base::FileDescriptor OwnPidFd() { return base::FileDescriptor(static_cast<int>(s
 
 absl::Status TryPidFd(const btf*) {
   return OwnPidFd().valid() ? absl::OkStatus() : bpf::KernelError(errno, "pidfd_open");
+}
+
+// Tries it with a child, which belongs to the same user.
+absl::Status TryMemory(const btf*) {
+  const pid_t child = fork();
+  if (child < 0) return absl::UnavailableError(absl::StrCat("fork: ", strerror(errno)));
+  if (child == 0) {
+    for (;;) pause();
+  }
+  absl::Status status = process::Handle::Open(child).status();
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  // Without the PID of the child, which is gone.
+  const absl::Status scope = process::CheckPtraceScope();
+  return status.ok() || scope.ok() ? status : scope;
 }
 
 absl::Status TryPidFdGetFd(const btf*) {
@@ -189,6 +207,10 @@ constexpr KernelFeature kFeatures[] = {
     {"BPF file system", "4.4", KernelFeature::kOptional, "a recording ends when its daemon is killed",
      KernelFeature::kPrograms, Try<bpf::TryPins>},
 
+    {"memory of other processes", "2.6", KernelFeature::kOptional,
+     "heaptap attach, active, rate, an allocator's figures and dumps that a process asks for itself fail, and the "
+     "last frees of a thread may count as live",
+     KernelFeature::kNothing, TryMemory},
     {"pidfd_open", "5.3", KernelFeature::kRequired,
      "a process cannot be distinguished from a later one with the same PID", KernelFeature::kNothing, TryPidFd},
     {"pidfd_getfd", "5.6", KernelFeature::kOptional, "dumps that a process asks for itself fail",

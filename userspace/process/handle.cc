@@ -13,10 +13,14 @@
 #include <fstream>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "userspace/base/messages.h"
 #include "userspace/bpf/kernel_error.h"
+#include "userspace/process/short_file.h"
 
 namespace heaptap::process {
 namespace {
@@ -51,8 +55,22 @@ bool HasEnded(int pidfd) {
   return poll(&ended, 1, 0) == 1;
 }
 
+absl::Status CheckPtraceScope(const std::string& file) {
+  // YAMA_SCOPE_NO_ATTACH of the kernel (security/yama/yama_lsm.c), the highest value.
+  constexpr absl::string_view kNobody = "3";
+  if (absl::StripAsciiWhitespace(ReadShortFile(file)) != kNobody) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      "kernel.yama.ptrace_scope is 3, with which not even root may access the memory of another process; set it to 2 "
+      "or less in /etc/sysctl.d, and restart the machine");
+}
+
 absl::Status NoAccess(pid_t pid) {
-  if (!bpf::MissingCapabilities().empty()) {
+  if (const absl::Status scope = CheckPtraceScope(); !scope.ok()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("no permission to access the memory of process ", pid, ": ", scope.message()));
+  }
+  // Not any capability: hands (worker/hands.h) have dropped those that they do not need.
+  if (absl::StrContains(bpf::MissingCapabilities(), "CAP_SYS_PTRACE")) {
     return bpf::KernelError(EACCES, absl::StrCat("cannot open the memory of process ", pid));
   }
   return absl::PermissionDeniedError(

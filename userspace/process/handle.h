@@ -25,7 +25,12 @@ namespace heaptap::process {
 absl::StatusOr<base::FileDescriptor> OpenPidfd(pid_t pid);
 bool HasEnded(int pidfd);
 
-// The error of a process that this one may not look into: names the capabilities that this one lacks.
+// PermissionDenied: the kernel's setting kernel.yama.ptrace_scope is 3, with which nobody may access the memory of
+// another process, whatever capabilities there are. `file`: of the setting; a kernel without Yama has none.
+absl::Status CheckPtraceScope(const std::string& file = "/proc/sys/kernel/yama/ptrace_scope");
+
+// The error of a process that this one may not look into: names the setting that forbids it, or the capabilities that
+// this one lacks.
 absl::Status NoAccess(pid_t pid);
 
 class Handle {

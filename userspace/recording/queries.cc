@@ -227,11 +227,19 @@ absl::Status Queries::SetRate(const profile::ProcessRef& process, std::optional<
   if (!(*target)->reachable) {
     return absl::UnavailableError(absl::StrCat("process ", process.pid, " does not give access to its memory"));
   }
-  (*target)->asked_lg_sample = lg_sample;
-  summaries_.reset();
+  const std::optional<uint32_t> before = std::exchange((*target)->asked_lg_sample, lg_sample);
   // Use exactly this rate for now; the budget may raise it again later.
-  (*target)->raised = 0;
-  controls_.Write(**target);
+  const uint32_t raised_before = std::exchange((*target)->raised, 0);
+  const absl::Status written =
+      controls_.Order(**target, worker::ControlVerb::kTake, (*target)->CollectorRate()).status();
+  // With a rate that the process does not have, the errors of its figures would be wrong. One that has ended needs
+  // none.
+  if (!written.ok() && !absl::IsNotFound(written)) {
+    (*target)->asked_lg_sample = before;
+    (*target)->raised = raised_before;
+    return written;
+  }
+  summaries_.reset();
   return absl::OkStatus();
 }
 

@@ -77,7 +77,8 @@ def test_features_in_text_and_json():
     features, _ = kernel_features()
     text = doctor().stdout
     for name in ("bpf(2)", "kernel types (BTF)", "mm_struct.mm_lock_seq", "uprobes with semaphores", "ring buffer",
-                 "hash maps that grow", "bpf_find_vma", "raw_tp sched_process_exit", "pidfd_getfd"):
+                 "hash maps that grow", "bpf_find_vma", "raw_tp sched_process_exit", "memory of other processes",
+                 "pidfd_getfd"):
         assert name in features
     for name, feature in features.items():
         assert re.fullmatch(r"\d+\.\d+", feature["since"]), feature
