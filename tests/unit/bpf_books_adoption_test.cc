@@ -426,14 +426,14 @@ TEST_F(SystemWideTest, ConfigureChangesWhatAProcessHas) {
   Puppet puppet;
   Alloc(puppet, 0x1000, 10);
   const uint64_t id = Entered(puppet);
-  EXPECT_FALSE(books().processes().Configure(puppet.pid(), id + 2, {.max_live = 1})) << "other books";
-  EXPECT_FALSE(books().processes().Configure(getpid(), id, {.max_live = 1})) << "not recorded";
+  EXPECT_TRUE(absl::IsNotFound(books().processes().Configure(puppet.pid(), id + 2, {.max_live = 1}))) << "other books";
+  EXPECT_TRUE(absl::IsNotFound(books().processes().Configure(getpid(), id, {.max_live = 1}))) << "not recorded";
   EXPECT_EQ(Process(puppet).limits.max_live, 0u);
-  ASSERT_TRUE(books().processes().Configure(
-      puppet.pid(), id,
-      {.max_live = 12,
-       .max_tallies = 34,
-       .triggers = {.first_high_water = 11000, .high_water_percent = 50, .interval = 5000}}));
+  const ProcessSettings settings = {
+      .max_live = 12,
+      .max_tallies = 34,
+      .triggers = {.first_high_water = 11000, .high_water_percent = 50, .interval = 5000}};
+  ASSERT_TRUE(books().processes().Configure(puppet.pid(), id, settings).ok());
   EXPECT_EQ(Process(puppet).limits.max_tallies, 34u);
   Events();
   Alloc(puppet, 0x9000, 5);
@@ -442,7 +442,7 @@ TEST_F(SystemWideTest, ConfigureChangesWhatAProcessHas) {
   ASSERT_THAT(marks, SizeIs(1));
   EXPECT_EQ(marks[0].argument, 11000u);
   // Intervals count from the time of the request: at 10000, so the first is at 15000.
-  ASSERT_TRUE(books().processes().Configure(puppet.pid(), id, {.triggers = {.interval = 5000}}));
+  ASSERT_TRUE(books().processes().Configure(puppet.pid(), id, {.triggers = {.interval = 5000}}).ok());
   Alloc(puppet, 0xa000, 2);
   EXPECT_THAT(Events(HEAPTAP_EVENT_INTERVAL), IsEmpty()) << "14000";
   Alloc(puppet, 0xb000, 1);
@@ -455,7 +455,7 @@ TEST_F(SystemWideTest, WhoIsIgnoredWritesNothingMore) {
   Puppet puppet;
   Alloc(puppet, 0x1000, 10);
   const uint64_t id = Entered(puppet);
-  ASSERT_TRUE(books().processes().Configure(puppet.pid(), id, {.ignored = true}));
+  ASSERT_TRUE(books().processes().Configure(puppet.pid(), id, {.ignored = true}).ok());
   Events();
   Alloc(puppet, 0x9000, 10);
   Free(puppet, 0x1000, 5);

@@ -305,20 +305,29 @@ void Puppet::End(int signal) {
   pid_ = 0;
 }
 
-size_t CountEntries(const std::string& name) {
+int NewestMap(const std::string& name) {
   uint32_t youngest = 0;
-  size_t count = 0;
+  int newest = -1;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     const int fd = std::stoi(entry.path().filename());
     bpf_map_info info = {};
     uint32_t length = sizeof(info);
     if (bpf_obj_get_info_by_fd(fd, &info, &length) != 0 || name != info.name || info.id <= youngest) continue;
     youngest = info.id;
-    count = 0;
-    std::vector<char> key(info.key_size);
-    for (void* previous = nullptr; bpf_map_get_next_key(fd, previous, key.data()) == 0; previous = key.data()) count++;
+    newest = fd;
   }
-  EXPECT_NE(youngest, 0) << "no map " << name;
+  EXPECT_NE(newest, -1) << "no map " << name;
+  return newest;
+}
+
+size_t CountEntries(const std::string& name) {
+  const int fd = NewestMap(name);
+  bpf_map_info info = {};
+  uint32_t length = sizeof(info);
+  if (bpf_obj_get_info_by_fd(fd, &info, &length) != 0) return 0;
+  size_t count = 0;
+  std::vector<char> key(info.key_size);
+  for (void* previous = nullptr; bpf_map_get_next_key(fd, previous, key.data()) == 0; previous = key.data()) count++;
   return count;
 }
 

@@ -84,7 +84,9 @@ class Puppet {
   int socket_ = -1;
 };
 
-// The number of keys in the newest map of that name that this process has open.
+// The descriptor of the newest map of that name that this process has open; -1, and the test fails: there is none.
+int NewestMap(const std::string& name);
+// The number of its keys.
 size_t CountEntries(const std::string& name);
 
 // Loaded programs, attached to this program's probes in every process.

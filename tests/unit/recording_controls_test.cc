@@ -137,6 +137,48 @@ TEST_F(ControlsTest, ReleasesControlOrSaysThatItCannot) {
   EXPECT_LT(std::ranges::count(::testing::internal::GetCapturedStderr(), '\n'), 20);
 }
 
+// Order has tried it twice. The next try is that of the next second.
+TEST_F(ControlsTest, SaysOnceThatAProcessCannotBeToldItsRate) {
+  const Child other;
+  Target target = TargetOf(other.pid());
+  target.name = "odd";
+  target.control_address = 1;
+  Controls controls = Make();
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; i++) controls.Write(target);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            absl::StrCat("heaptap: process ", other.pid(),
+                         " (odd) cannot be told its rate and its collector: cannot read memory of process ",
+                         other.pid(), ": Input/output error; it keeps its own rate, and its own dumps may fail\n"));
+  EXPECT_TRUE(target.is_unwritten);
+  // It has ended.
+  Target ended = TargetOf(other.pid());
+  ended.control_address = 1;
+  ended.process_id++;
+  ::testing::internal::CaptureStderr();
+  controls.Write(ended);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_FALSE(ended.is_unwritten);
+  // Any process can have such a block.
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 100; i++) {
+    Target another = target;
+    another.is_unwritten = false;
+    controls.Write(another);
+  }
+  EXPECT_LT(std::ranges::count(::testing::internal::GetCapturedStderr(), '\n'), 20);
+}
+
+TEST_F(ControlsTest, ALaterTryMayTellAProcessItsRate) {
+  const ControlledChild child;
+  Target target = TargetOf(child.pid());
+  target.policy.lg_sample = 12;
+  target.is_unwritten = true;
+  Make().Write(target);
+  EXPECT_FALSE(target.is_unwritten);
+  EXPECT_EQ(child.Read().collector_lg_sample, 12u);
+}
+
 TEST_F(ControlsTest, WhatAProcessChangesIsReadAgain) {
   const ControlledChild child;
   Target target = TargetOf(child.pid());

@@ -95,7 +95,8 @@ class Books {
 
   // Adds the tally of a thread that has ended to that of thread 0, if none of its samples lives. `threads_begun`: of
   // heaptap_process, read before the caller saw that the thread had ended. Returns false and does nothing if a thread
-  // began since then, because it may have the same TID. REQUIRES: the caller holds entries().folding() for writing.
+  // began since then, because it may have the same TID, or if the kernel has no memory to run the program; then the
+  // tally is there for a later call. REQUIRES: the caller holds entries().folding() for writing.
   virtual bool Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry, uint32_t threads_begun) = 0;
   // Makes room in the map of live objects: deletes entries without an object and those of forgotten processes. To be
   // called at HEAPTAP_EVENT_LIVE_FILLING and when IsSweepDue. Takes tens of milliseconds: visits the whole map.

@@ -134,7 +134,7 @@ bool KernelBooks::Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry,
                            .done = 0,
                            .threads_begun = threads_begun,
                            .reserved = 0};
-  return RunProgram(program(Program::kFold), argument) && argument.done != 0;
+  return RunProgram(program(Program::kFold), argument) == 0 && argument.done != 0;
 }
 
 bool KernelBooks::IsSweepDue() {
@@ -206,8 +206,10 @@ absl::Status KernelBooks::Forget(const std::set<uint64_t>& process_ids) {
   }
   DeleteKeys(object_->maps.forgotten, unmarked);
   DeleteKeys(object_->maps.stacks, StackKeys(tallies));
-  heaptap_tallies_deleted deleted = {DeleteKeys(object_->maps.tallies, tallies)};
-  RunProgram(program(Program::kTalliesDeleted), deleted);
+  deleted_tallies_ += DeleteKeys(object_->maps.tallies, tallies);
+  heaptap_tallies_deleted deleted = {deleted_tallies_};
+  // Otherwise they count as entries until the next call.
+  if (RunProgram(program(Program::kTalliesDeleted), deleted) == 0) deleted_tallies_ = 0;
   return absl::OkStatus();
 }
 

@@ -75,7 +75,8 @@ class KernelBooks final : public Books {
   ring_buffer* ring_ = nullptr;
   std::vector<heaptap_event> events_;
   double events_fill_ = 0;
-  uint64_t sweep_at_ = 0;  // entries of `live` at which the programs ask for a sweep
+  uint64_t deleted_tallies_ = 0;  // that the programs still count
+  uint64_t sweep_at_ = 0;         // entries of `live` at which the programs ask for a sweep
   absl::Mutex mutex_;
   std::vector<uint64_t> forgotten_ ABSL_GUARDED_BY(mutex_);  // have live objects until the next sweep
   // Until this time, only a filling `live` is swept; 0: no such time.

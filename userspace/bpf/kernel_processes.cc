@@ -74,7 +74,7 @@ absl::Status KernelProcesses::SetSettings(heaptap_settings settings) {
   return error == 0 ? absl::OkStatus() : KernelError(error, "setting what new processes get");
 }
 
-bool KernelProcesses::Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) {
+absl::Status KernelProcesses::Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) {
   heaptap_configure argument = {.process_id = process_id,
                                 .tgid = static_cast<uint32_t>(tgid),
                                 .flags = settings.ignored ? HEAPTAP_PROCESS_IGNORED : 0,
@@ -82,19 +82,26 @@ bool KernelProcesses::Configure(pid_t tgid, uint64_t process_id, const ProcessSe
                                 .triggers = ToKernel(settings.triggers),
                                 .done = 0,
                                 .reserved = 0};
-  return RunProgram(object_.program(Program::kConfigure), argument) && argument.done != 0;
+  if (const int error = RunProgram(object_.program(Program::kConfigure), argument); error != 0) {
+    return KernelError(error, absl::StrCat("configuring process ", tgid));
+  }
+  if (argument.done == 0) return absl::NotFoundError(absl::StrCat("process ", tgid, " has ended"));
+  return absl::OkStatus();
 }
 
-void KernelProcesses::TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) {
+absl::Status KernelProcesses::TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) {
   while (!frees.empty()) {
     const size_t count = std::min<size_t>(frees.size(), HEAPTAP_SLOT_FREES);
     heaptap_take_frees argument = {.process_id = process_id,
                                    .tgid = static_cast<uint32_t>(tgid),
                                    .count = static_cast<uint32_t>(count),
                                    .frees = reinterpret_cast<uint64_t>(frees.data())};
-    RunProgram(object_.program(Program::kTakeFrees), argument);
+    if (const int error = RunProgram(object_.program(Program::kTakeFrees), argument); error != 0) {
+      return KernelError(error, absl::StrCat("taking frees of process ", tgid));
+    }
     frees.remove_prefix(count);
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<heaptap_process> KernelProcesses::Read(pid_t tgid) const {

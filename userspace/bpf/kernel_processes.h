@@ -28,8 +28,8 @@ class KernelProcesses final : public Processes {
   void Untrack(pid_t tgid) override;
   absl::Status RestrictTo(absl::Span<const int> groups) override;
   absl::Status SetSettings(heaptap_settings settings) override;
-  bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) override;
-  void TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) override;
+  absl::Status Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) override;
+  absl::Status TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) override;
   absl::StatusOr<heaptap_process> Read(pid_t tgid) const override;
   absl::StatusOr<std::map<uint64_t, RecordedProcess>> ReadAll() const override;
   absl::StatusOr<std::map<uint64_t, EndedBooks>> ReadUnnoticed() const override;

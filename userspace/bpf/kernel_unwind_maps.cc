@@ -198,10 +198,9 @@ std::optional<heaptap_file> KernelUnwindMaps::ReadFile(const heaptap_file_key& k
   return file;
 }
 
-void KernelUnwindMaps::InvalidateRules(pid_t tgid) {
+bool KernelUnwindMaps::InvalidateRules(pid_t tgid) {
   heaptap_invalidate_rules argument = {static_cast<uint32_t>(tgid), 0};
-  LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = &argument, .ctx_size_in = sizeof(argument));
-  bpf_prog_test_run_opts(invalidate_rules_, &options);
+  return RunProgram(invalidate_rules_, argument) == 0;
 }
 
 void KernelUnwindMaps::ReplaceStack(uint64_t stack_id, const heaptap_stack& stack) {

@@ -47,7 +47,7 @@ class KernelUnwindMaps final : public UnwindMaps {
   std::optional<heaptap_file> ReadFile(const heaptap_file_key& key) const override;
   std::vector<heaptap_file_key> FileKeys() const override;
   std::map<uint32_t, uint32_t> CountNodes() const override;
-  void InvalidateRules(pid_t tgid) override;
+  bool InvalidateRules(pid_t tgid) override;
   int raw_stacks_fd() const override { return taken_event_.get(); }
   std::vector<RawStack> TakeRawStacks() override;
   void ReplaceStack(uint64_t stack_id, const heaptap_stack& stack) override;

@@ -50,29 +50,35 @@ absl::Status ForEachEntry(const bpf_map* map, Visit visit) {
   }
 }
 
-// Tries of a look-up: the kernel may have no memory for a moment, and then an entry that is there must not count as
-// absent.
-inline constexpr int kLookUpTries = 3;
+// Tries of a look-up and of a run: the kernel may have no memory for a moment. Then an entry that is there must not
+// count as absent, and what a program does must not be left out.
+inline constexpr int kTries = 3;
 
 // Copies the value of `key`. Returns 0 or a negative errno value; -ENOENT: there is no such entry.
 template <typename Key, typename Value>
 int LookUp(const bpf_map* map, const Key& key, Value& value) {
   int error = -ENOENT;
-  for (int tries = 0; tries < kLookUpTries; tries++) {
+  for (int tries = 0; tries < kTries; tries++) {
     error = bpf_map__lookup_elem(map, &key, sizeof(key), &value, sizeof(value), 0);
     if (error == 0 || error == -ENOENT) break;
   }
   return error;
 }
 
-// Runs a program of the section "syscall", which may answer in its argument. False: it did not run.
+// Runs a program of the section "syscall", which may answer in its argument. Returns 0, or a negative errno value: it
+// did not run.
 template <typename Argument>
-bool RunProgram(int program, Argument& argument) {
-  bpf_test_run_opts options = {};
-  options.sz = sizeof(options);
-  options.ctx_in = &argument;
-  options.ctx_size_in = sizeof(argument);
-  return bpf_prog_test_run_opts(program, &options) == 0;
+[[nodiscard]] int RunProgram(int program, Argument& argument) {
+  int error = 0;
+  for (int tries = 0; tries < kTries; tries++) {
+    bpf_test_run_opts options = {};
+    options.sz = sizeof(options);
+    options.ctx_in = &argument;
+    options.ctx_size_in = sizeof(argument);
+    error = bpf_prog_test_run_opts(program, &options);
+    if (error == 0) break;
+  }
+  return error;
 }
 
 // Deletes the keys that exist. Returns their number.

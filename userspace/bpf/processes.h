@@ -77,12 +77,13 @@ class Processes {
   virtual absl::Status RestrictTo(absl::Span<const int> groups) = 0;
   // What happens to processes that were not tracked; all zeros: nothing. Fills in live_room, tallies_room and groups.
   virtual absl::Status SetSettings(heaptap_settings settings) = 0;
-  // Changes limits and triggers of a recorded process. False: it has ended, or has other books by now.
-  virtual bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) = 0;
+  // Changes limits and triggers of a recorded process. NotFound: it has ended, or has other books by now. Others: the
+  // kernel has no memory to do it, and nothing has changed.
+  virtual absl::Status Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) = 0;
 
   // Takes frees that the process holds back, as its memory says. Nothing happens if it has ended, or has other books by
-  // now.
-  virtual void TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) = 0;
+  // now. An error: the kernel has no memory to take all of them; they may be taken again.
+  virtual absl::Status TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) = 0;
 
   // NotFound: the process is not recorded. Others: the kernel has no memory to tell.
   virtual absl::StatusOr<heaptap_process> Read(pid_t tgid) const = 0;

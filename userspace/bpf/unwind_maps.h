@@ -46,8 +46,9 @@ class UnwindMaps {
   virtual std::vector<heaptap_file_key> FileKeys() const = 0;
   virtual std::map<uint32_t, uint32_t> CountNodes() const = 0;
 
-  // Makes cached rules of a process invalid, because its executable mappings have changed.
-  virtual void InvalidateRules(pid_t tgid) = 0;
+  // Makes cached rules of a process invalid, because its executable mappings have changed. False: the kernel has no
+  // memory to do it; until a later call does it, stacks through the new mappings may be wrong.
+  virtual bool InvalidateRules(pid_t tgid) = 0;
 
   // Becomes readable when there are raw stacks.
   virtual int raw_stacks_fd() const = 0;

@@ -77,18 +77,30 @@ absl::StatusOr<heaptap_control> Controls::Order(Target& target, worker::ControlV
 
 void Controls::Write(Target& target) {
   if (target.control_address == 0) return;
-  // Fails if the process has ended; then it does not matter.
-  Order(target, worker::ControlVerb::kTake, target.CollectorRate()).status().IgnoreError();
+  const absl::Status status = Order(target, worker::ControlVerb::kTake, target.CollectorRate()).status();
+  // A process that has ended needs no rate. That one gives no access was said.
+  const bool is_refused = !status.ok() && !absl::IsNotFound(status) && target.reachable;
+  if (is_refused && !target.is_unwritten) {
+    Report(absl::StrCat("process ", target.pid, " (", target.name, ") cannot be told its rate and its collector: ",
+                        status.message(), "; it keeps its own rate, and its own dumps may fail"));
+  }
+  target.is_unwritten = is_refused;
 }
 
 void Controls::Release(Target& target) {
   if (target.control_address == 0) return;
+  target.is_unwritten = false;
   const absl::Status status = Order(target, worker::ControlVerb::kRelease).status();
   // A process that has ended has nothing to restore.
-  if (status.ok() || absl::IsNotFound(status) || target.foreign || failures_reported_ == kMaxFailuresReported) return;
+  if (status.ok() || absl::IsNotFound(status) || target.foreign) return;
+  Report(absl::StrCat("process ", target.pid, " (", target.name, ") still names this collector: ", status.message(),
+                      "; the next one takes it over"));
+}
+
+void Controls::Report(absl::string_view line) {
+  if (failures_reported_ == kMaxFailuresReported) return;
   failures_reported_++;
-  base::Say(absl::StrCat("process ", target.pid, " (", target.name, ") still names this collector: ", status.message(),
-                         "; the next one takes it over"));
+  base::Say(line);
 }
 
 void Controls::AnswerTables(Target& target, uint32_t asked) {

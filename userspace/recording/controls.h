@@ -11,6 +11,7 @@
 #include <set>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "heaptap/contract.h"
 #include "userspace/bpf/processes.h"
 #include "userspace/recording/target.h"
@@ -33,7 +34,8 @@ class Controls {
   // Does something with the control block of a target, at the second try if the first one failed. Unavailable: the
   // process made heaptap wait, now or earlier, or another process of its user did.
   absl::StatusOr<heaptap_control> Order(Target& target, worker::ControlVerb verb, uint32_t argument = 0);
-  // Writes the collector and the rate to the target's control block, if it has one.
+  // Writes the collector and the rate to the target's control block, if it has one. Says once for each target that this
+  // fails, and marks it (is_unwritten) until a later call succeeds.
   void Write(Target& target);
   // Removes the collector and the rate from the target's control block, if it has one, or says that they stay there.
   void Release(Target& target);
@@ -51,6 +53,9 @@ class Controls {
   void NoteOwner(Target& target);
 
  private:
+  // Says it, unless too much was said.
+  void Report(absl::string_view line);
+
   const bpf::Processes& processes_;
   worker::Hands& hands_;
   const Options options_;

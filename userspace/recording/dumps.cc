@@ -107,8 +107,12 @@ void Dumps::TakeFrees(const Target& target) {
   if (!process.ok() || process->identity.id != target.process_id || process->pending == 0) return;
   const absl::StatusOr<std::vector<heaptap_free>> frees = hands_.PendingFrees(
       target.pid, process->pending, [&] { return processes_.IsCurrent(target.pid, target.process_id); });
-  // Without them, what the threads have freed last counts as live.
-  if (frees.ok()) processes_.TakeFrees(target.pid, target.process_id, *frees);
+  // Without them, what the threads have freed last counts as live until they are taken.
+  const absl::Status status =
+      frees.ok() ? processes_.TakeFrees(target.pid, target.process_id, *frees) : absl::OkStatus();
+  if (status.ok() || std::exchange(frees_refused_, true)) return;
+  base::Say(absl::StrCat(status.message(), "; what process ", target.pid, " (", target.name,
+                         ") has freed last counts as live in this profile"));
 }
 
 ProfilePlan Dumps::Plan(const Target& target) {

@@ -60,7 +60,8 @@ class Dumps {
   const AddressSpace* Space(const Target& target) const;
   // Valid as long as the target's mappings and this object.
   ProfileSubject Subject(const Target& target);
-  // Takes the frees that a target holds back, so that its books have them.
+  // Takes the frees that a target holds back, so that its books have them. Says once that the kernel has no memory for
+  // that.
   void TakeFrees(const Target& target);
 
   // For a thread that builds the profile of the target itself (BuildPlanned).
@@ -155,6 +156,7 @@ class Dumps {
   bool some_sampled_ = false;                 // not every allocation of all of them was recorded
   profile::StackEnds stack_ends_ = {};        // of last dumps
   std::set<std::string> losses_reported_;
+  bool frees_refused_ = false;  // and that was reported
   std::deque<profile::Survey::Dump> written_;
   profile::CountsByName dumps_counted_;
   uint64_t dump_errors_ = 0;

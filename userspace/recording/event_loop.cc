@@ -163,7 +163,8 @@ void EventLoop::HandleTablesWanted(const Batch& batch) {
   for (const heaptap_event& event : batch.events) {
     if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) unwinding_.HandleTableWanted(event, batch.mappings);
   }
-  for (const pid_t pid : batch.changed) books_.unwind().InvalidateRules(pid);
+  stale_.insert(batch.changed.begin(), batch.changed.end());
+  std::erase_if(stale_, [this](pid_t pid) { return books_.unwind().InvalidateRules(pid); });
 }
 
 void EventLoop::HandleInOrder(Batch& batch) {

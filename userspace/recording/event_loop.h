@@ -123,6 +123,7 @@ class EventLoop {
   Everyone* everyone_ = nullptr;
   // Read, but later than the events that were read with them.
   std::vector<bpf::RawStack> raw_stacks_to_come_;
+  std::set<pid_t> stale_;  // processes with new mappings whose cached rules are still to be made invalid
   std::vector<bpf::MappingEvent> mappings_to_come_;
   profile::CountsByName events_counted_;
   base::Instant pumped_ = base::Instant::InfinitePast();

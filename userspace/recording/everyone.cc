@@ -199,12 +199,18 @@ void Everyone::ApplyPolicy(Target& target) {
     target.policy = rules->Find(facts);
   }
   const Policy& policy = target.policy;
-  books_.processes().Configure(target.pid, target.process_id,
-                               {.ignored = !policy.record,
-                                .max_live = policy.max_live,
-                                .max_tallies = policy.max_contexts,
-                                .triggers = policy.triggers});
-  if (policy.record) return;
+  const absl::Status status = books_.processes().Configure(target.pid, target.process_id,
+                                                           {.ignored = !policy.record,
+                                                            .max_live = policy.max_live,
+                                                            .max_tallies = policy.max_contexts,
+                                                            .triggers = policy.triggers});
+  const bool is_refused = !status.ok() && !absl::IsNotFound(status);
+  if (is_refused && !target.is_unconfigured) {
+    Fail(absl::Status(status.code(), absl::StrCat(status.message(), "; its rule (", target.name,
+                                                  ") does not hold until heaptap succeeds; it tries every second")));
+  }
+  target.is_unconfigured = is_refused;
+  if (policy.record || is_refused) return;
   // Its entry in the kernel marks it as ignored until its next exec.
   ignored_.insert(target.process_id);
   if (!target.foreign) controls_.Release(target);
@@ -265,6 +271,11 @@ void Everyone::Tick(base::Instant now) {
     target->last = reading;
   }
   endings_.EndMissing(*processes);
+  for (auto& [process_id, target] : targets_) {
+    if (target.ending.has_value()) continue;
+    if (target.is_unconfigured) ApplyPolicy(target);
+    if (target.is_unwritten && target.policy.record && !target.foreign) controls_.Write(target);
+  }
   upkeep_.RepairSpaces();
   rates_.Keep(now, options_.system_wide->budget);
   for (auto& [process_id, target] : targets_) {

@@ -53,6 +53,8 @@ struct Target {
   bool has_lost_mappings = false;  // some of its mapping events may be lost
   bool is_missing = false;         // the kernel's map had no entry for it at the last Tick
   bool foreign = false;            // another collector controls it
+  bool is_unconfigured = false;    // the kernel had no memory to apply its policy, and that was reported
+  bool is_unwritten = false;       // its control block could not be written, and that was reported
   pid_t other_collector = 0;       // the PID of that collector
   // The user who may look at it besides root, if every reading gave the same one.
   std::optional<uid_t> owner = {};

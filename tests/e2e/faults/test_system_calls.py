@@ -7,6 +7,7 @@ Recording is exact: what is not recorded is counted as lost, or heaptap said tha
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -263,6 +264,22 @@ def test_threads_outlive_a_failed_poll(lab, new_daemon):
     daemon = start(failing("poll", 1)(log))
     assert inject.injections(log) > 0
     assert threads(daemon) == count
+
+
+def test_a_process_that_cannot_be_told_its_rate(lab, new_daemon):
+    """One line says what follows, however often the daemon tries again."""
+    puppet = lab.preloaded_puppet(env=EXACT)
+    daemon = new_daemon("--rule", "lg-sample=12")
+    log = lab.path("log")
+    strace = inject.failing("pwrite64", "EIO", "1+", log, paths=[f"/proc/{puppet.pid}/mem"])
+    daemon.launch(before=strace).wait_said("^heaptap: recording; ")
+    said = rf"^heaptap: process {puppet.pid} \(puppet\) cannot be told its rate and its collector: (.*); it keeps its own rate, "
+    assert "Input/output error" in daemon.wait_said(said).group(1)
+    before = inject.injections(log)
+    # Two tries every second.
+    wait_until(lambda: inject.injections(log) >= before + 4, "it is tried again")
+    assert len(re.findall(said, daemon.process.stderr(), re.MULTILINE)) == 1
+    assert control.control(puppet.pid, LIBRARY).collector_lg_sample == control.NO_RATE
 
 
 # --- all ---

@@ -33,9 +33,11 @@ def watched(calls, log):
     return _strace(calls, log, _FAST)
 
 
-def failing(call, error, number, log):
-    """The number-th call of each thread does nothing and fails with `error`."""
-    return _strace([call], log, _FAST, "-e", f"inject={call}:error={error}:when={number}")
+def failing(call, error, number, log, paths=()):
+    """The number-th call of each thread does nothing and fails with `error`; "N+": and each later one. Only calls that
+    concern one of `paths` count, if there are any."""
+    return _strace([call], log, _FAST, *(word for path in paths for word in ("-P", path)),
+                   "-e", f"inject={call}:error={error}:when={number}")
 
 
 def killed_at(call, number, log, paths=()):

@@ -27,7 +27,11 @@ class SimulatedUnwindMaps final : public UnwindMaps {
   std::optional<heaptap_file> ReadFile(const heaptap_file_key&) const override { return std::nullopt; }
   std::vector<heaptap_file_key> FileKeys() const override { return {}; }
   std::map<uint32_t, uint32_t> CountNodes() const override { return {}; }
-  void InvalidateRules(pid_t) override {}
+  bool InvalidateRules(pid_t pid) override {
+    if (!kernel_.Run().ok()) return false;
+    kernel_.invalidated.push_back(pid);
+    return true;
+  }
   int raw_stacks_fd() const override { return never_.get(); }
   std::vector<RawStack> TakeRawStacks() override { return std::exchange(kernel_.raw_stacks, {}); }
   void ReplaceStack(uint64_t stack_id, const heaptap_stack& stack) override {
@@ -124,16 +128,17 @@ class SimulatedProcesses final : public Processes {
     kernel_.settings = settings;
     return absl::OkStatus();
   }
-  void TakeFrees(pid_t, uint64_t, absl::Span<const heaptap_free>) override {}
-  bool Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) override {
+  absl::Status TakeFrees(pid_t, uint64_t, absl::Span<const heaptap_free>) override { return kernel_.Run(); }
+  absl::Status Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) override {
+    if (absl::Status status = kernel_.Run(); !status.ok()) return status;
     absl::MutexLock lock(&kernel_.mutex);
     const auto found = kernel_.processes.find(process_id);
-    if (found == kernel_.processes.end() || found->second.tgid != tgid) return false;
+    if (found == kernel_.processes.end() || found->second.tgid != tgid) return absl::NotFoundError("it has ended");
     heaptap_process& process = found->second.process;
     if (settings.ignored) process.flags |= HEAPTAP_PROCESS_IGNORED;
     process.limits = {settings.max_live, settings.max_tallies};
     process.triggers = ToKernel(settings.triggers);
-    return true;
+    return absl::OkStatus();
   }
   absl::StatusOr<heaptap_process> Read(pid_t tgid) const override {
     absl::MutexLock lock(&kernel_.mutex);
@@ -278,6 +283,12 @@ class SimulatedMappingEvents final : public MappingEvents {
 }  // namespace
 
 uint64_t SimulatedKernel::Now() { return base::Now().nanoseconds(); }
+
+absl::Status SimulatedKernel::Run() {
+  if (runs_to_fail == 0) return absl::OkStatus();
+  runs_to_fail--;
+  return absl::ResourceExhaustedError("running a program: Cannot allocate memory");
+}
 
 void SimulatedKernel::Step(const std::string& step) {
   if (on_step != nullptr) on_step(step);

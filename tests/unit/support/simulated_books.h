@@ -62,6 +62,8 @@ class SimulatedKernel {
 
   // Called before each step of a collector.
   void Step(const std::string& step);
+  // Called instead of a run of a program.
+  absl::Status Run();
 
   // IsCurrent may be called by any thread, everything else by that of the recorder only.
   mutable absl::Mutex mutex;
@@ -83,8 +85,11 @@ class SimulatedKernel {
   uint64_t mappings_lost = 0;
   std::vector<RawStack> raw_stacks;
   uint64_t next_collector_id = 1;
-  // So many of the next readings of all tallies find the kernel without memory.
+  // So many of the next readings of all tallies find the kernel without memory; and of the programs that are run,
+  // except Fold.
   int readings_to_fail = 0;
+  int runs_to_fail = 0;
+  std::vector<pid_t> invalidated;  // processes whose cached rules were made invalid, in that order
   // Called by Step.
   std::function<void(const std::string& step)> on_step = {};
   // Steps until the collector dies; none: it lives.

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernel refuses for want of memory is done later.
+#include <algorithm>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/recorder_fixture.h"
+#include "userspace/base/clock.h"
+#include "userspace/recording/everyone.h"
+
+namespace heaptap::recording {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class EveryoneTest : public RecorderTest {
+ protected:
+  uint32_t MaxLive(uint64_t process_id) {
+    absl::MutexLock lock(&kernel_.mutex);
+    return kernel_.processes.at(process_id).process.limits.max_live;
+  }
+  void Tick() { recorder_->everyone().Tick(base::Now()); }
+};
+
+TEST_F(EveryoneTest, ARuleThatTheKernelRefusesIsTriedEverySecond) {
+  RecorderOptions options = EveryProcess();
+  options.policy.max_live = 5;
+  Start(options);
+  const uint64_t id = kernel_.Enter(kParent, "parent");
+  kernel_.Send(kernel_.MakeEvent(HEAPTAP_EVENT_START, kParent, id, "parent"));
+  kernel_.runs_to_fail = 2;
+  recorder_->Pump();
+  Tick();
+  EXPECT_EQ(kernel_.runs_to_fail, 0);
+  EXPECT_EQ(MaxLive(id), 0u);
+  EXPECT_TRUE(recorder_->everyone().failed());
+  Tick();
+  EXPECT_EQ(MaxLive(id), 5u);
+  // Only once.
+  kernel_.runs_to_fail = 1;
+  Tick();
+  EXPECT_EQ(kernel_.runs_to_fail, 1);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  ::testing::internal::CaptureStderr();
+  const std::string line = "its rule (parent) does not hold until heaptap succeeds; it tries every second\n";
+  EXPECT_THAT(said, HasSubstr(line));
+  EXPECT_EQ(said.find(line), said.rfind(line)) << said;
+}
+
+TEST_F(EveryoneTest, CachedRulesOfNewMappingsAreMadeInvalidEvenIfThatFailsOnce) {
+  Start(EveryProcess());
+  kernel_.Enter(kParent, "parent");
+  recorder_->Pump();
+  kernel_.mappings.push_back(Mapping(kParent, bpf::SimulatedKernel::Now()));
+  kernel_.runs_to_fail = 1;
+  recorder_->Pump();
+  EXPECT_THAT(kernel_.invalidated, IsEmpty());
+  for (int i = 0; i < 2; i++) recorder_->Pump();
+  EXPECT_THAT(kernel_.invalidated, ElementsAre(kParent));
+}
+
+}  // namespace
+}  // namespace heaptap::recording
