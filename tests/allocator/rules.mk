@@ -5,6 +5,8 @@
 
 ALLOCATOR_TESTS := $(BUILD)/test-allocator
 ALLOCATOR_TESTED := $(filter-out %/libc_shared.cc $(filter-out %/lifecycle.cc,$(wildcard allocator/api/*.cc)),$(ALLOCATOR_SOURCES)) tests/allocator/recorder.cc
+# What decides in the guest and in libheaptap-sample.a; tests are their host, control block and probes.
+ALLOCATOR_DECIDES := $(addprefix allocator/,guest/countdown.cc guest/thread.cc sample/remembered.cc sample/sample.cc sample/threads.cc)
 ALLOCATOR_TEST_SOURCES := $(wildcard tests/allocator/*_test.cc) tests/unit/support/main.cc
 ALLOCATOR_TEST_FLAGS := -std=c++20 -O1 -g1 $(WARNINGS) -DHEAPTAP_DEBUG -fno-omit-frame-pointer \
   -I. -Iallocator/include -Itests/allocator
@@ -64,7 +66,7 @@ $(ALLOCATOR_TESTS)/$(1)/%_test.o: %_test.cc $(ALLOCATOR_TESTS)/$(1)/precompiled.
 	  -Winvalid-pch $$(DEPENDENCIES) -c $$< -o $$@
 
 # The core comes first, so that the linker takes its versions of inline functions.
-$(ALLOCATOR_TESTS)/$(1)/unit: $(ALLOCATOR_TESTED:%.cc=$(ALLOCATOR_TESTS)/$(1)/%.o) \
+$(ALLOCATOR_TESTS)/$(1)/unit: $(patsubst %.cc,$(ALLOCATOR_TESTS)/$(1)/%.o,$(ALLOCATOR_TESTED) $(ALLOCATOR_DECIDES)) \
     $(patsubst %.cc,$(ALLOCATOR_TESTS)/$(ALLOCATOR_TESTS_DIR_$(1))/%.o,$(ALLOCATOR_SOURCES_$(1)) tests/allocator/settable_clock.cc)
 	$$(say) LINK $$@
 	$$(Q)$$(CXX) $$(ALLOCATOR_SANITIZER_$(1)) $$(CLOCK_WRAP) $$(if $$(filter %/mapping_failure_test.o,$$^),$$(ALLOCATOR_WRAP)) \
