@@ -105,6 +105,7 @@ absl::Status TryMemory(const btf*) {
   const pid_t child = fork();
   if (child < 0) return absl::UnavailableError(absl::StrCat("fork: ", strerror(errno)));
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (;;) pause();
   }
   absl::Status status = process::Handle::Open(child).status();
