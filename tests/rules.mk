@@ -122,7 +122,7 @@ ALLOCATOR_PHASES := test-allocator-plain test-allocator-asan test-allocator-tsan
 TEST_PHASES := test-e2e test-unit-kernel $(KERNEL_PHASES) -- computing-builds $(ALLOCATOR_PHASES) $(COMPUTING_PHASES) -- \
   test-unit-others
 CI_PHASES := test-e2e test-unit-asan-kernel test-unit-tsan-kernel test-bpf-clang $(KERNEL_PHASES) -- \
-  lint test-unit-asan-others test-unit-tsan-others test-unit-unsanitized $(COMPUTING_PHASES) -- $(ALLOCATOR_PHASES)
+  lint test-unit-asan-others test-unit-tsan-others test-unit-unsanitized $(COMPUTING_PHASES) test-debian13-compiles -- $(ALLOCATOR_PHASES)
 
 .PHONY: kernel-builds computing-builds ci-builds
 kernel-builds: $(KERNEL_PROGRAMS)
@@ -165,6 +165,16 @@ $(COMPILERS:%=test-compiler-%): test-compiler-%:
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/compilers/$* CXX=$* CC=$(subst ++,,$(subst g++,gcc,$*)) WERROR=-Werror all
 
 LONG_TESTS += test-compilers test-debian13
+
+# One file of each kind: the allocator in C++ and C, assembly of the archive, the eBPF object, the collector with each of its
+# large libraries (CLI11, Abseil and JSON, SQLite, protozero), a unit test, and a C program, which also runs.
+DEBIAN13_FILES := allocator/guest/libc.o allocator/sample/functions.o allocator/platform/libc_archive.o bpf/heaptap.bpf.o \
+  $(addprefix userspace/,cli/command_line.o cli/client.o history/database.o export/pprof_messages.o) \
+  tests/unit/base_messages_test.o tests/targets/exact_threads
+.PHONY: test-debian13-compiles
+test-debian13-compiles: ## compile one file of each kind with Debian 13's compilers (root; the first time: network)
+	$(say) TEST "Debian 13's compilers"
+	$(Q)tests/compile_on_debian13 $(DEBIAN13_FILES) -- tests/targets/exact_threads
 
 # As a user would, on a new system.
 .PHONY: test-debian13
