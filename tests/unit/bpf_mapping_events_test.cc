@@ -44,6 +44,15 @@ const MappingEvent* FindMap(const std::vector<MappingEvent>& events, absl::strin
   return found == events.end() ? nullptr : &*found;
 }
 
+TEST(MappingEvents, BuffersOfManyProcessorsAreSmaller) {
+  EXPECT_EQ(PerfMappingEvents::DataBytes(1), size_t{512} << 10);
+  EXPECT_EQ(PerfMappingEvents::DataBytes(64), size_t{512} << 10);
+  EXPECT_EQ(PerfMappingEvents::DataBytes(65), size_t{256} << 10);
+  // A power of two, and more than one record can have.
+  EXPECT_EQ(PerfMappingEvents::DataBytes(200), size_t{128} << 10);
+  EXPECT_EQ(PerfMappingEvents::DataBytes(8192), size_t{128} << 10);
+}
+
 TEST(MappingEvents, SeeTheExecOfAProcessThatIsDead) {
   absl::StatusOr<std::unique_ptr<MappingEvents>> events = PerfMappingEvents::Start();
   NEED_BPF(events.status());

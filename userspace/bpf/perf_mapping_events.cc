@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,9 +22,13 @@ namespace {
 
 constexpr size_t kPage = 4096;
 // A record of an mmap has about 150 bytes, so each CPU has room for some thousand of them between two reads.
-constexpr size_t kDataBytes = 128 * kPage;
+constexpr size_t kMostDataBytes = 128 * kPage;
+// Of all CPUs. One thread reads their buffers, so hundreds of CPUs need no more room.
+constexpr size_t kAllDataBytes = 64 * kMostDataBytes;
 // The size of a record has 16 bits, so a buffer with more room than this has lost nothing.
 constexpr size_t kMaxRecordBytes = size_t{1} << 16;
+// So each buffer has more than that.
+constexpr size_t kLeastDataBytes = 2 * kMaxRecordBytes;
 
 // The fields that sample_id_all adds at the end of each record, for sample_type TID | TIME (perf_event_open(2)).
 struct SampleId {
@@ -89,9 +94,15 @@ absl::StatusOr<std::unique_ptr<MappingEvents>> PerfMappingEvents::Start(absl::Sp
   return events;
 }
 
+size_t PerfMappingEvents::DataBytes(size_t cpus) {
+  // The kernel wants a power of two.
+  return std::clamp(std::bit_floor(kAllDataBytes / std::max<size_t>(cpus, 1)), kLeastDataBytes, kMostDataBytes);
+}
+
 absl::Status PerfMappingEvents::OpenGroup(int group) {
   const int cpus = libbpf_num_possible_cpus();
   if (cpus < 0) return KernelError(cpus, "counting CPUs");
+  data_bytes_ = DataBytes(cpus);
   const size_t before = buffers_.size();
   for (int cpu = 0; cpu < cpus; cpu++) {
     if (absl::Status status = OpenCpu(cpu, group); !status.ok()) return status;
@@ -140,7 +151,7 @@ absl::Status PerfMappingEvents::OpenCpu(int cpu, int group) {
     if (errno == ENODEV) return absl::OkStatus();  // a possible CPU that is offline
     return KernelError(errno, "perf_event_open for mappings");
   }
-  buffer.memory = mmap(nullptr, kPage + kDataBytes, PROT_READ | PROT_WRITE, MAP_SHARED, buffer.fd, 0);
+  buffer.memory = mmap(nullptr, kPage + data_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, buffer.fd, 0);
   if (buffer.memory == MAP_FAILED) {
     const int error = errno;
     close(buffer.fd);
@@ -154,8 +165,8 @@ PerfMappingEvents::~PerfMappingEvents() {
   for (const Buffer& buffer : buffers_) Close(buffer);
 }
 
-void PerfMappingEvents::Close(const Buffer& buffer) {
-  munmap(buffer.memory, kPage + kDataBytes);
+void PerfMappingEvents::Close(const Buffer& buffer) const {
+  munmap(buffer.memory, kPage + data_bytes_);
   close(buffer.fd);
 }
 
@@ -179,15 +190,15 @@ std::vector<MappingEvent> PerfMappingEvents::Take() {
   return events;
 }
 
-void PerfMappingEvents::Read(Buffer& buffer, std::vector<MappingEvent>& events) {
+void PerfMappingEvents::Read(Buffer& buffer, std::vector<MappingEvent>& events) const {
   auto* control = static_cast<perf_event_mmap_page*>(buffer.memory);
   const char* data = static_cast<const char*>(buffer.memory) + kPage;
   const uint64_t head = __atomic_load_n(&control->data_head, __ATOMIC_ACQUIRE);
   uint64_t tail = control->data_tail;
   const uint64_t taken = tail;
   const auto copy = [&](uint64_t from, void* to, size_t size) {
-    const size_t begin = from % kDataBytes;
-    const size_t first = std::min(size, kDataBytes - begin);
+    const size_t begin = from % data_bytes_;
+    const size_t first = std::min(size, data_bytes_ - begin);
     memcpy(to, data + begin, first);
     memcpy(static_cast<char*>(to) + first, data, size - first);
   };
@@ -234,7 +245,7 @@ void PerfMappingEvents::Read(Buffer& buffer, std::vector<MappingEvent>& events) 
   __atomic_store_n(&control->data_tail, tail, __ATOMIC_RELEASE);
   // The kernel writes a record of the loss (PERF_RECORD_LOST) only in front of the next event, which may never come.
   // Its counter is asked only if there can be a loss, because that interrupts the CPU of the buffer.
-  if (__atomic_load_n(&control->data_head, __ATOMIC_ACQUIRE) - taken < kDataBytes - kMaxRecordBytes) return;
+  if (__atomic_load_n(&control->data_head, __ATOMIC_ACQUIRE) - taken < data_bytes_ - kMaxRecordBytes) return;
   if (ReadLost answer; read(buffer.fd, &answer, sizeof(answer)) == sizeof(answer)) buffer.lost = answer.lost;
 }
 

@@ -6,6 +6,7 @@
 #ifndef HEAPTAP_USERSPACE_BPF_PERF_MAPPING_EVENTS_H_
 #define HEAPTAP_USERSPACE_BPF_PERF_MAPPING_EVENTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -30,6 +31,9 @@ class PerfMappingEvents final : public MappingEvents {
   absl::Status ReplaceGroup(int before, int now) override;
   uint64_t lost() const override;
 
+  // Of the buffer of each CPU, of a machine with so many, in bytes.
+  static size_t DataBytes(size_t cpus);
+
  private:
   struct Buffer {
     int fd = -1;
@@ -42,9 +46,10 @@ class PerfMappingEvents final : public MappingEvents {
   // Opens a buffer for each CPU.
   absl::Status OpenGroup(int group);
   absl::Status OpenCpu(int cpu, int group);
-  static void Close(const Buffer& buffer);
-  static void Read(Buffer& buffer, std::vector<MappingEvent>& events);
+  void Close(const Buffer& buffer) const;
+  void Read(Buffer& buffer, std::vector<MappingEvent>& events) const;
 
+  size_t data_bytes_ = 0;  // of each buffer
   std::vector<Buffer> buffers_;
   std::vector<MappingEvent> pending_;  // of closed buffers
   uint64_t lost_ = 0;                  // in closed buffers
