@@ -31,10 +31,12 @@ endif
 WERROR ?=
 WARNINGS := -Wall -Wextra $(WERROR)
 IS_CLANG := $(findstring clang,$(CXX))
-# Clang also warns of fields that designated initializers leave out, as those of libbpf do, and where GCC's library uses
-# what it has deprecated itself.
+# Clang also warns of fields that designated initializers leave out, as those of libbpf and of our options do (from version
+# 18 on where they have a default, too).
+CLANG_WARNINGS := -Wno-missing-field-initializers
+# And where GCC's library uses what it has deprecated itself.
 ifneq ($(IS_CLANG),)
-  WARNINGS += -Wno-missing-field-initializers -Wno-deprecated-declarations
+  WARNINGS += $(CLANG_WARNINGS) -Wno-deprecated-declarations
 endif
 # Functions and lines, for backtraces and profilers. Variables for a debugger (DEBUG_INFO=-g) take a fifth of the
 # collector's compile time.

@@ -48,7 +48,7 @@ $(BUILD)/tests/unit/other_layout.skel.h: $(BUILD)/tests/unit/other_layout.bpf.o
 $(BUILD)/tests/unit/bpf_other_layout_test.o: $(BUILD)/tests/unit/other_layout.skel.h
 
 # Not optimised, and by clang, to compile in half the time: the collector's code, which does the work, is GCC's.
-UNIT_FLAGS := $(USERSPACE_FLAGS) -O0
+UNIT_FLAGS := $(USERSPACE_FLAGS) $(CLANG_WARNINGS) -O0
 UNIT_PRECOMPILED := $(BUILD)/tests/unit/support/precompiled.h.pch
 
 $(UNIT_PRECOMPILED): tests/unit/support/precompiled.h

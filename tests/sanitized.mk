@@ -7,7 +7,7 @@
 # ThreadSanitizer. The unit tests themselves are the objects of the plain program.
 
 # A report needs only functions and lines; the last -O and -g take effect.
-SANITIZED_FLAGS := $(USERSPACE_FLAGS) -O1 -gline-tables-only -fno-omit-frame-pointer
+SANITIZED_FLAGS := $(USERSPACE_FLAGS) $(CLANG_WARNINGS) -O1 -gline-tables-only -fno-omit-frame-pointer
 
 ASAN := $(BUILD)/asan
 ASAN_SOURCES := $(COLLECTOR_SOURCES)
