@@ -114,7 +114,8 @@ class Top {
     absl::StatusOr<std::vector<profile::ProcessSummary>> processes = Processes(client_);
     if (processes.ok()) {
       model_.Update(*std::move(processes), base::Now());
-      if (std::exchange(was_refused_, false)) model_.Say("the daemon answers again");
+      // The last line has the keys again.
+      if (std::exchange(was_refused_, false)) model_.Say("");
     } else {
       was_refused_ = true;
       model_.Say(std::string(processes.status().message()));
