@@ -22,7 +22,8 @@ int64_t ResidentBytes(pid_t pid) {
   const std::string text = ReadShortFile(absl::StrCat("/proc/", pid, "/statm"));
   const std::vector<absl::string_view> words = absl::StrSplit(text, ' ');
   int64_t pages = 0;
-  if (words.size() < 2 || !absl::SimpleAtoi(words[1], &pages)) return -1;
+  // A process that ends, or has ended, has no address space: its size is 0 too, and says nothing of what it held.
+  if (words.size() < 2 || words[0] == "0" || !absl::SimpleAtoi(words[1], &pages)) return -1;
   return pages * sysconf(_SC_PAGESIZE);
 }
 

@@ -11,7 +11,7 @@
 namespace heaptap::process {
 
 struct MemoryUse {
-  int64_t resident_bytes = -1;  // -1: unknown
+  int64_t resident_bytes = -1;  // -1: unknown, as that of a process that is ending
   int64_t limit_bytes = -1;     // of its memory control group; -1: unknown, or none
 };
 

@@ -40,7 +40,8 @@ def test_growth_marks_and_end(lab, daemon):
     shown = document(daemon, puppet.pid)
     assert [(mark["kind"], mark["text"]) for mark in shown["marks"] if mark["kind"] != "dump"] == [
         ("start", "puppet"), ("mark", "release 7"), ("mark", "of one"), ("end", "signal 9")]
-    assert all(point["rss_bytes"] > 500 * SIZE for point in shown["points"][-1:])
+    # The last point may be of a process whose address space is gone already.
+    assert [point["rss_bytes"] for point in shown["points"] if point["rss_bytes"] is not None][-1] > 500 * SIZE
     for point in shown["points"]:
         index = shown["points"].index(point)
         assert point["live_bytes"] == sum(row[2] for row in shown["rows"] if row[0] == index), "rows add up"
