@@ -20,6 +20,10 @@ namespace {
 // At the end of a recording, for the processes that still wait to be looked at.
 constexpr absl::Duration kEndPatience = absl::Seconds(10);
 
+// The looks at the processes that were running, before the recording is said to have begun. Their users' accounts do not
+// matter yet, and a user cannot delay the start for longer.
+constexpr absl::Duration kFirstPatience = absl::Seconds(2);
+
 }  // namespace
 
 Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
@@ -158,6 +162,10 @@ void Everyone::HandleEnter(const heaptap_event& event) {
 void Everyone::InspectNewcomers() {
   for (const uint64_t process_id : std::exchange(ignored_, {})) endings_.Close(process_id);
   newcomers_.Look([this](pid_t pid) { LookAt(pid); });
+}
+
+void Everyone::InspectFirst() {
+  newcomers_.LookAtAll([this](pid_t pid) { LookAt(pid); }, base::Now() + kFirstPatience);
 }
 
 void Everyone::InspectAll() {

@@ -81,6 +81,9 @@ class Everyone {
   void ForgetNewcomer(pid_t pid) { newcomers_.Forget(pid); }
   // Looks at the processes that wait for it. To be called after each batch of events.
   void InspectNewcomers();
+  // Looks at all processes that were running: whoever asks for a dump when the recording has begun must find this
+  // collector in its control block. An earlier one is dead, and the process would not wait for its answer.
+  void InspectFirst();
   // No process waits for that.
   bool IsSettled() const {
     return newcomers_.empty() && ignored_.empty() && failed_looks_.empty() && !shall_list_again_;

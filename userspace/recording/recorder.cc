@@ -243,6 +243,7 @@ absl::Status Recorder::StartSystemWide() {
   if (books_->adopted()) everyone_->TakeOverBooks();
   if (!system_wide.shall_end) everyone_->RecordRunningProcesses();
   allocators_.WaitForAll(kStartPatience);
+  everyone_->InspectFirst();
   everyone_->InspectNewcomers();
   return absl::OkStatus();
 }

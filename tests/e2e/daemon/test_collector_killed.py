@@ -11,6 +11,7 @@ import signal
 import pytest
 
 import books
+import control
 import dumping
 import symbols
 from daemons import EXACT
@@ -21,6 +22,8 @@ KILLS = 60 if LONG else 6
 # The pause between kills: some tenths of a second.
 SAMPLES_BETWEEN_KILLS = 30000
 
+# More processes of one user than the daemon looks at in one go while it serves clients.
+SLEEPERS = 400
 # A patience that ends soon, and the part of it that a collector gets which has not answered before (dump.cc,
 # ShortLimits).
 PATIENCE, SHORT_PATIENCE = 500, 50
@@ -180,6 +183,20 @@ def test_dumps_asked_for_while_none_runs(lab, start_daemon):
     daemon.start()
     assert puppet.ask("write string prof.dump again.txt") == "0"
     assert symbols.live(Dump(lab.path("again.txt")), "keep_blocks") == (200, 200 * 112)
+
+
+def test_the_next_one_is_known_when_it_says_that_it_records(lab, start_daemon):
+    """Each process that was there names it: a process does not wait for a dump of the dead one."""
+    daemon = start_daemon("--exact")
+    script = f"for i in $(seq {SLEEPERS}); do sleep 1000 & all=\"$all $!\"; done; echo $all; read line; kill $all"
+    shell = lab.preloaded("sh", "-c", script, talks=True, env=EXACT)
+    pids = [shell.pid, *map(int, shell.answer().split())]
+    wait_until(lambda: set(pids) <= set(daemon.processes()), "all are recorded")
+    daemon.kill()
+    daemon.start()
+    collectors = [control.control(pid, LIBRARY).collector_pid for pid in pids]
+    shell.tell("end")
+    assert len(pids) == 1 + SLEEPERS and set(collectors) == {daemon.process.pid}
 
 
 def test_between_a_last_dump_and_the_end_of_the_books(lab, new_daemon):
