@@ -19,6 +19,7 @@
 #include "tests/unit/worker_jobs.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/base/user_ids.h"
 #include "userspace/process/maps.h"
 #include "userspace/worker/crew.h"
 #include "userspace/worker/crews.h"
@@ -160,7 +161,7 @@ TEST_F(CrewTest, KilledHandsAreTheFaultOfNoFile) {
 TEST(Crews, OneUsersCrewServesNoOther) {
   Crews crews;
   const base::FileDescriptor file(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-  for (const uid_t user : {1000u, 1001u, kUnknownUser, 1000u}) {
+  for (const uid_t user : {1000u, 1001u, base::kUnknownUser, 1000u}) {
     EXPECT_TRUE(crews.Do(user, {.job = kEcho, .file = {.fd = file.get()}}, {}).status.ok());
   }
   EXPECT_EQ(crews.started(), 3u);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/user_ids.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/export/frame_names.h"
 #include "userspace/profile/figures.h"
@@ -69,7 +70,7 @@ ProcessSymbols::ProcessSymbols(Collector& collector, worker::Crews& crews, Optio
 ProcessSymbols::Owner ProcessSymbols::FindOwner(pid_t pid, uint64_t process_id) {
   const absl::StatusOr<std::optional<uid_t>> owner = collector_.Owner({.pid = pid, .process_id = process_id});
   if (!owner.ok()) return {};
-  return {.pid = pid, .user = owner->value_or(worker::kUnknownUser)};
+  return {.pid = pid, .user = owner->value_or(base::kUnknownUser)};
 }
 
 exporter::FindSourceFrames ProcessSymbols::Find(const profile::Snapshot& snapshot,
@@ -146,7 +147,7 @@ std::string ProcessSymbols::BuildId(const Owner& owner, const elf::Mapping& mapp
 
 std::vector<std::string> ProcessSymbols::CommandLine(const profile::ProcessSummary& process) {
   const worker::Answer answer =
-      crews_.Do(process.owner.value_or(worker::kUnknownUser),
+      crews_.Do(process.owner.value_or(base::kUnknownUser),
                 {.job = worker::Job::kCommandLine, .file = {.pid = process.pid}}, kCommandLine);
   if (answer.bytes.empty() || FindOwner(process.pid, process.process_id).pid == 0) return {};
   return absl::StrSplit(absl::StripSuffix(answer.bytes, absl::string_view("\0", 1)), '\0');

@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "userspace/api/collector.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/user_ids.h"
 #include "userspace/export/source_frames.h"
 #include "userspace/profile/snapshot.h"
 #include "userspace/worker/crews.h"
@@ -56,7 +57,7 @@ class ProcessSymbols {
   // A process that has the books of a snapshot at this moment; without a PID: it has ended.
   struct Owner {
     pid_t pid = 0;
-    uid_t user = worker::kUnknownUser;
+    uid_t user = base::kUnknownUser;
   };
   Owner FindOwner(pid_t pid, uint64_t process_id);
 

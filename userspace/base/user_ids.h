@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The user id of root, to whom no bounds for users apply.
+// User ids with a meaning of their own.
 #ifndef HEAPTAP_USERSPACE_BASE_USER_IDS_H_
 #define HEAPTAP_USERSPACE_BASE_USER_IDS_H_
 
@@ -8,7 +8,11 @@
 
 namespace heaptap::base {
 
+// No bounds for users apply to root.
 inline constexpr uid_t kRoot = 0;
+
+// Of a process whose owner is not known, or which belongs to more than one user. No process has this id.
+inline constexpr uid_t kUnknownUser = static_cast<uid_t>(-1);
 
 }  // namespace heaptap::base
 

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "heaptap/contract.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/user_ids.h"
 #include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/daemon/allocator_advice.h"
@@ -226,7 +227,7 @@ std::vector<Finding> CheckProcess(pid_t pid) {
       facts.ok() ? ReadFiles(pid, hands) : absl::StatusOr<std::vector<elf::Mapping>>(facts.status());
   if (!mappings.ok()) return {{subject, mappings.status(), "", "pass the PID of a running process that you may trace"}};
   std::vector<Finding> findings = {{subject, absl::OkStatus(), base::AsciiOnly(facts->command), ""}};
-  FileReader reader(pid, facts->owner.value_or(worker::kUnknownUser));
+  FileReader reader(pid, facts->owner.value_or(base::kUnknownUser));
   bool has_allocator = false;
   std::set<std::string> passive;
   std::set<std::string> active;

@@ -25,7 +25,7 @@ bool Answers::HasRoom(uint64_t process_id, std::optional<uid_t> user) const {
 
 void Answers::Start(const Asker& asker, std::string answer, std::function<void(bool is_ok)> done) {
   const auto running = running_.insert(running_.end(), {.process_id = asker.process_id, .user = asker.user});
-  errands_.Start(asker.user.value_or(worker::kUnknownUser),
+  errands_.Start(asker.user.value_or(base::kUnknownUser),
                  {.job = worker::Job::kAnswer,
                   .file = {.pid = asker.pid},
                   .question = std::move(answer),

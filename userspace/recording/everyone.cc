@@ -20,8 +20,8 @@ namespace {
 // At the end of a recording, for the processes that still wait to be looked at.
 constexpr absl::Duration kEndPatience = absl::Seconds(10);
 
-// The looks at the processes that were running, before the recording is said to have begun. Their users' accounts do not
-// matter yet, and a user cannot delay the start for longer.
+// For the looks at the processes that are running when the recording begins: no user can delay the start for longer.
+// The accounts of users do not matter yet.
 constexpr absl::Duration kFirstPatience = absl::Seconds(2);
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/base/user_ids.h"
 #include "userspace/bpf/books.h"
 #include "userspace/worker/crews.h"
 #include "userspace/worker/file_jobs.h"
@@ -28,7 +29,7 @@ struct SeenFile {
   // For whose files its readers work: a file may take over its reader, which must not see files of others then.
   uid_t user() const {
     const bool is_of_others = identity.owner != identity.process_user && identity.owner != 0;
-    return is_of_others ? worker::kUnknownUser : identity.process_user;
+    return is_of_others ? base::kUnknownUser : identity.process_user;
   }
 };
 

@@ -8,6 +8,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/user_ids.h"
 
 namespace heaptap::worker {
 namespace {
@@ -85,7 +86,7 @@ Answer Crews::Do(uid_t user, const Request& request, const Limits& limits) {
     }
     Answer answer = DoBefore(deadline, *crew, request, limits);
     if (crew->is_usable()) {
-      if (user == kUnknownUser) return answer;
+      if (user == base::kUnknownUser) return answer;
       absl::MutexLock lock(&mutex_);
       idle_.push_back({user, base::Now(), std::move(crew)});
       if (idle_.size() > kMaxIdle) idle_.pop_front();

@@ -21,9 +21,6 @@
 
 namespace heaptap::worker {
 
-// For files of processes whose owner is unknown, or is more than one user. Each of their jobs gets a crew of its own.
-inline constexpr uid_t kUnknownUser = static_cast<uid_t>(-1);
-
 class Crews {
  public:
   // Crews at work. Each has two processes.
@@ -35,8 +32,8 @@ class Crews {
   Crews(const Crews&) = delete;
   Crews& operator=(const Crews&) = delete;
 
-  // Does a job for the files of one user: with an idle crew of this user, or a new one. Waits for both, and for room,
-  // within the job's limits.
+  // Does a job for the files of one user: with an idle crew of this user, or a new one. Each job of base::kUnknownUser
+  // gets a crew of its own. Waits for a crew, and for room, within the job's limits.
   Answer Do(uid_t user, const Request& request, const Limits& limits);
   // Does a job of the hands alone, by hands that then end. If they die, others do it again, once.
   Answer DoByHands(const Request& request, const Limits& limits);

@@ -14,10 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/base/user_ids.h"
 #include "userspace/bpf/identify.h"
 #include "userspace/bpf/probes.h"
 #include "userspace/process/maps.h"
-#include "userspace/worker/crews.h"
 #include "userspace/worker/plain_bytes.h"
 
 namespace heaptap::worker {
@@ -49,7 +49,7 @@ absl::StatusOr<MappedFile> LookAt(const process::MappedFile& file, pid_t pid, in
   MappedFile result = {.key = found->file,
                        .inode_address = found->inode_address,
                        .version = ToVersion(status),
-                       .process_user = kUnknownUser,
+                       .process_user = base::kUnknownUser,
                        .owner = status.st_uid};
   struct stat process;
   if (stat(absl::StrCat("/proc/", pid).c_str(), &process) == 0) result.process_user = process.st_uid;

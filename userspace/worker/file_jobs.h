@@ -26,7 +26,7 @@ struct MappedFile {
   heaptap_file_key key = {};
   uint64_t inode_address = 0;  // bpf::Identify
   FileVersion version = {};
-  // Who may look at the process, as the folder /proc/PID shows it; root also if only root may. kUnknownUser (crews.h):
+  // Who may look at the process, as the folder /proc/PID shows it; root also if only root may. base::kUnknownUser:
   // it has ended.
   uid_t process_user = 0;
   // Who owns the file. The file system decides that, so for one in user space it is `process_user`.
