@@ -45,11 +45,12 @@ lint-format:
 	$(say) FORMAT "$(words $(FORMATTED)) files"
 	$(Q)$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED)
 
-# Of the allocator. The collector's files would take minutes, because each reads large headers. Without constinit, which makes
-# clang evaluate the tables of chunks element by element.
+# The collector's files have a table of names instead of clang-tidy. Without constinit, which makes clang evaluate the tables of
+# chunks element by element.
 INCLUDES_TIDY ?= $(CLANG_TIDY)-19
 lint-includes:
-	$(say) INCLUDES "allocator"
+	$(say) INCLUDES "allocator, userspace"
+	$(Q)tests/collector_includes $(wildcard userspace/*.h userspace/*/*.cc userspace/*/*.h)
 	$(Q)tests/includes $(INCLUDES_TIDY) $(filter-out allocator/include/%,$(wildcard allocator/*/*.cc allocator/*/*/*.cc \
 	  allocator/*/*.h allocator/*/*/*.h)) -- -xc++ -std=c++20 -I. -Iallocator/include -Dconstinit=
 

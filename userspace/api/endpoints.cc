@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/api/endpoints.h"
 
+#include <sys/types.h>
+
 #include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 

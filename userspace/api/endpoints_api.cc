@@ -2,8 +2,12 @@
 //
 // The API of heaptap's own commands. Errors are JSON.
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/api/endpoint.h"

@@ -3,6 +3,12 @@
 // The heap pages of Go's net/http/pprof, for `go tool pprof`, Parca, Grafana Alloy and Pyroscope.
 //
 // Format: pkg.go.dev/net/http/pprof. Profiles contain names, so clients need no symbols.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "userspace/api/endpoint.h"
 #include "userspace/api/endpoints_symbol.h"

@@ -9,9 +9,14 @@
 //   POST mark?text=T[&pid=P]            a mark in the history of a process, or of all
 //
 // Times are seconds since 1970 in UTC; 0 or less: that many seconds from now.
+#include <sys/types.h>
+
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

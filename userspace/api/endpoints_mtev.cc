@@ -3,6 +3,9 @@
 // The pages by which libmtev serves the jemalloc of its own process, with byte-identical answers.
 //
 // Format: src/mtev_heap_profiler.c and src/mtev_stats.c of libmtev 2.7.
+#include <optional>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "userspace/api/endpoint.h"
 #include "userspace/api/memory_json.h"

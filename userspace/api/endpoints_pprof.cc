@@ -4,6 +4,9 @@
 // client asks for their names.
 //
 // Format: bin/jeprof of jemalloc 5.3 (FetchDynamicProfiles, FetchSymbols), Go's internal/symbolz.
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_join.h"
 #include "userspace/api/endpoint.h"
 #include "userspace/api/endpoints_symbol.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/api/endpoints_symbol.h"
 
+#include <cstdint>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

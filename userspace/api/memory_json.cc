@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/api/memory_json.h"
 
+#include <cstdint>
+#include <optional>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "userspace/export/json.h"
 #include "userspace/profile/figures.h"

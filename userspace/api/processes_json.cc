@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/api/processes_json.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/export/figures_json.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <string>
 
 #include "bpf/heaptap.skel.h"
 #include "userspace/bpf/kernel_error.h"

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

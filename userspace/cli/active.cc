@@ -2,6 +2,7 @@
 //
 // heaptap active: switches the sampling of one process on and off (prof.active).
 #include <stdio.h>
+#include <sys/types.h>
 
 #include <memory>
 #include <string>

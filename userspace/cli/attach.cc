@@ -3,8 +3,10 @@
 // heaptap attach: records a running process for a while.
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/types.h>
 
 #include <memory>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"

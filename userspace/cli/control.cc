@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/cli/control.h"
 
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -2,6 +2,7 @@
 //
 // heaptap doctor: checks what this kernel and this user allow, and shows what is missing, with consequence and remedy.
 #include <stdio.h>
+#include <sys/types.h>
 
 #include <memory>
 #include <string>

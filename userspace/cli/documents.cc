@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

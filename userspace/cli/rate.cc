@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // heaptap rate: sets the mean number of bytes between the samples of one process.
+#include <sys/types.h>
+
+#include <cstdint>
 #include <memory>
 #include <string>
 

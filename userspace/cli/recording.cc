@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/numbers.h"

@@ -4,6 +4,7 @@
 #ifndef HEAPTAP_USERSPACE_CLI_REPORT_VIEWS_H_
 #define HEAPTAP_USERSPACE_CLI_REPORT_VIEWS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 

@@ -2,7 +2,9 @@
 //
 // heaptap stats: shows the figures of one process: those of its books and those of its allocator.
 #include <stdio.h>
+#include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

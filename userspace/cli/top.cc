@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // heaptap top: shows the daemon's processes and what holds their memory, live in a terminal.
+#include <sys/types.h>
+
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

@@ -6,6 +6,8 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <deque>
 #include <iterator>
 #include <utility>
 

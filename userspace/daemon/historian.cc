@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/daemon/historian.h"
 
+#include <sys/types.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "absl/status/statusor.h"
 

@@ -4,6 +4,7 @@
 #ifndef HEAPTAP_USERSPACE_ELF_FUNCTIONS_H_
 #define HEAPTAP_USERSPACE_ELF_FUNCTIONS_H_
 
+#include <cstdint>
 #include <set>
 #include <string>
 

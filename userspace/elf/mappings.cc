@@ -5,6 +5,7 @@
 #include <charconv>
 #include <iterator>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"

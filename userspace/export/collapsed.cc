@@ -2,6 +2,8 @@
 #include "userspace/export/collapsed.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/export/gperftools_heap.h"
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

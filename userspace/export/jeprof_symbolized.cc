@@ -2,6 +2,7 @@
 #include "userspace/export/jeprof_symbolized.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -2,8 +2,10 @@
 #include "userspace/export/log_json.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/export/recent_json.h"
 
+#include <cstdint>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "userspace/export/json.h"
 

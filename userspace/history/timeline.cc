@@ -2,6 +2,8 @@
 #include "userspace/history/timeline.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <set>
 #include <utility>
 

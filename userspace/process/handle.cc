@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/recording/books_json.h"
 
+#include <cstdint>
+
 #include "userspace/export/json.h"
 #include "userspace/profile/estimate.h"
 

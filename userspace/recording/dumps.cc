@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

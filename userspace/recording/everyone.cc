@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/recording/everyone.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"

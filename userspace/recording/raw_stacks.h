@@ -12,6 +12,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "userspace/base/clock.h"

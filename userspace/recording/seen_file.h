@@ -14,7 +14,6 @@
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/user_ids.h"
 #include "userspace/bpf/books.h"
-#include "userspace/worker/crews.h"
 #include "userspace/worker/file_jobs.h"
 #include "userspace/worker/request.h"
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "userspace/recording/seen_file.h"

@@ -2,6 +2,7 @@
 #include "userspace/report/changes.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"

@@ -2,6 +2,8 @@
 #include "userspace/report/page_data.h"
 
 #include <cmath>
+#include <cstdint>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 

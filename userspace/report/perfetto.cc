@@ -2,8 +2,10 @@
 #include "userspace/report/perfetto.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <protozero/pbf_builder.hpp>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"

@@ -7,6 +7,7 @@
 #ifndef HEAPTAP_USERSPACE_REPORT_PERFETTO_H_
 #define HEAPTAP_USERSPACE_REPORT_PERFETTO_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/types/span.h"

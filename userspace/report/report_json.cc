@@ -2,6 +2,7 @@
 #include "userspace/report/report_json.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace heaptap::report {
 namespace {

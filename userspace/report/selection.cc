@@ -4,7 +4,9 @@
 #include <re2/re2.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/printable_text.h"

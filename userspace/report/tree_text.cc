@@ -2,6 +2,7 @@
 #include "userspace/report/tree_text.h"
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

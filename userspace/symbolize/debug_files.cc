@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <protozero/pbf_builder.hpp>

@@ -4,6 +4,7 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
