@@ -230,8 +230,7 @@ absl::Status Queries::SetRate(const profile::ProcessRef& process, std::optional<
   const std::optional<uint32_t> before = std::exchange((*target)->asked_lg_sample, lg_sample);
   // Use exactly this rate for now; the budget may raise it again later.
   const uint32_t raised_before = std::exchange((*target)->raised, 0);
-  const absl::Status written =
-      controls_.Order(**target, worker::ControlVerb::kTake, (*target)->CollectorRate()).status();
+  absl::Status written = controls_.Order(**target, worker::ControlVerb::kTake, (*target)->CollectorRate()).status();
   // With a rate that the process does not have, the errors of its figures would be wrong. One that has ended needs
   // none.
   if (!written.ok() && !absl::IsNotFound(written)) {
