@@ -101,7 +101,7 @@ test-differential: ## compare call paths of many programs with jemalloc's (root)
 test-differential-small: ## the same, only programs that take seconds (root)
 	$(Q)$(DIFFERENTIAL_PYTEST) tests/differential/test_paths.py
 	$(Q)tests/differential/run --small
-	$(Q)tests/differential/run --guest w ls exceptions vfork optimised
+	$(Q)tests/differential/run --guest free ls exceptions vfork optimised
 
 .PHONY: test-differential-wrapped test-differential-busy
 test-differential-wrapped test-differential-busy: $(BUILD)/heaptap $(BUILD)/libheaptap.so differential-targets
