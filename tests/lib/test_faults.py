@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fault is applied once and undone completely, and a list that does not fit the sources is noticed."""
 
+import glob
 import json
 import os
 import tempfile
@@ -54,6 +55,14 @@ class Lists(unittest.TestCase):
         keys = [read_fault(json.dumps({**FAULT, **change}), place).key
                 for change, place in (({}, "a:1"), ({}, "a:2"), ({"new": "a * b"}, "a:1"), ({"tests": ["unit:Other.*"]}, "a:1"))]
         self.assertEqual((keys[0] == keys[1], len(set(keys))), (True, 3))
+
+
+class Committed(unittest.TestCase):
+    def test_all_lists_fit_the_sources(self):
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        faults, problems = read_faults(sorted(glob.glob(f"{root}/tests/mutations/*.jsonl")), root)
+        self.assertEqual(problems, [])
+        self.assertGreater(len(faults), 300)
 
 
 class Restoring(unittest.TestCase):
