@@ -22,7 +22,7 @@ inline constexpr unsigned kExtentClasses = kClasses - kSmallClasses;
 
 // The bytes of a slab of a bin, as shown: like jemalloc's, the fewest whole pages that hold whole blocks. heaptap's own
 // slabs (slab.h) are much larger, and the untouched and returned pages in them are no memory. Programs take all blocks
-// of the shown slabs for memory: redis tells those that are not live as its fragmentation.
+// of the shown slabs for memory: redis shows those that are not live as its fragmentation.
 inline constexpr std::array<size_t, kSmallClasses> kBinSlabSize = [] {
   std::array<size_t, kSmallClasses> sizes{};
   for (unsigned c = 0; c < kSmallClasses; c++) sizes[c] = std::lcm(kPageSize, size_t{kClassSize[c]});
@@ -42,8 +42,8 @@ constexpr uint32_t BinSlabBlocks(unsigned bin) { return static_cast<uint32_t>(kB
 // Slabs are those of kBinSlabSize:
 //
 //   slabs          as many as the bin's active bytes fill, and one for each block that is in none of heaptap's slabs
-//   slabs_nonfull  those that would have a free block if the live ones lay together; without one, from which jemalloc
-//                  would take blocks, because jemalloc does not count it
+//   slabs_nonfull  those that would have a free block if the live blocks lay together, less one: jemalloc does not
+//                  count the slab from which it takes blocks
 //   slabs_made     as if all blocks of each of heaptap's slabs had been made ready
 struct ClassStatistics {
   uint64_t allocations;

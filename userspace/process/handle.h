@@ -26,8 +26,8 @@ namespace heaptap::process {
 absl::StatusOr<base::FileDescriptor> OpenPidfd(pid_t pid);
 bool HasEnded(int pidfd);
 
-// PermissionDenied: the kernel's setting kernel.yama.ptrace_scope is 3, with which nobody may access the memory of
-// another process, whatever capabilities there are. `file`: of the setting; a kernel without Yama has none.
+// Checks the kernel's setting kernel.yama.ptrace_scope. PermissionDenied: it is 3, so no process may access the memory
+// of another one, whatever its capabilities. `file` holds the setting; a kernel without Yama has no such file.
 absl::Status CheckPtraceScope(const std::string& file = "/proc/sys/kernel/yama/ptrace_scope");
 
 // The error of a process that this one may not look into: names the setting that forbids it, or the capabilities that

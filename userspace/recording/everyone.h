@@ -81,8 +81,8 @@ class Everyone {
   void ForgetNewcomer(pid_t pid) { newcomers_.Forget(pid); }
   // Looks at the processes that wait for it. To be called after each batch of events.
   void InspectNewcomers();
-  // Looks at all processes that were running: whoever asks for a dump when the recording has begun must find this
-  // collector in its control block. An earlier one is dead, and the process would not wait for its answer.
+  // Looks at the processes that are running when the recording begins, for a bounded time, and writes this collector
+  // into their control blocks. A process that still names an earlier, dead collector gives up its next dump at once.
   void InspectFirst();
   // No process waits for that.
   bool IsSettled() const {

@@ -21,7 +21,7 @@ DAEMON = ["--exact"]
 FILES_OF_USER = 32
 # PERF_RECORD_MMAP2 has at least 72 bytes, plus the file's name.
 MAPPINGS, MAPPING_EVENT_BYTES = 20000, 72
-# Processor time that a request may cost which nobody can answer: a tenth of what the smallest profile takes.
+# The most processor time that a request without a possible answer may cost: a tenth of the smallest profile's.
 REQUESTS, REQUEST_SECONDS = 20000, 0.0001
 
 
