@@ -143,7 +143,8 @@ TEST_F(DumpFolderTest, AWriterThatIsKilledLeavesNoPartOfADump) {
   const pid_t writer = fork();
   ASSERT_GE(writer, 0);
   if (writer == 0) {
-    // The kernel ends it there.
+    // The kernel ends it there, also where this program was started with the signal ignored.
+    signal(SIGXFSZ, SIG_DFL);
     const rlimit no_core = {0, 0};
     const rlimit file_size = {kWritten, kWritten};
     if (setrlimit(RLIMIT_CORE, &no_core) != 0 || setrlimit(RLIMIT_FSIZE, &file_size) != 0) _exit(1);

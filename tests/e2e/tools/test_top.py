@@ -31,9 +31,10 @@ class Terminal:
                    "-e", "LC_ALL=C.UTF-8", "-e", "HEAPTAP_TEST=1", f"export TERM={kind}; trap : INT; {words}{end}")
 
     def _tmux(self, *words):
-        # Without LINES and COLUMNS, which readline, loaded by newer versions of pytest, sets behind Python's back: a program
-        # that has them is not told of other sizes.
-        done = subprocess.run(["tmux", "-S", self._socket, *words], env=os.environ, capture_output=True, text=True, check=False)
+        # readline, which newer versions of pytest load, sets LINES and COLUMNS behind Python's back. A program that has them
+        # is not told of other sizes.
+        env = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
+        done = subprocess.run(["tmux", "-S", self._socket, *words], env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
