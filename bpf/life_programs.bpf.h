@@ -182,13 +182,13 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   if (BPF_CORE_READ(task, signal, live.counter) != 0) return 0;
 
   __u64 id = process->identity.id;
-  if (!(process->flags & HEAPTAP_PROCESS_SHARES_PARENT) && take_all_frees(process))
-    count_loss(id, HEAPTAP_LOSS_FREES_UNREAD, 0);
+  /* It has no books of its own: they are its parent's and go on, or were closed when it became ignored. */
+  const int has_books = !(process->flags & (HEAPTAP_PROCESS_SHARES_PARENT | HEAPTAP_PROCESS_IGNORED));
+  if (has_books && take_all_frees(process)) count_loss(id, HEAPTAP_LOSS_FREES_UNREAD, 0);
   struct heaptap_process ended = *process;
-  __u32 flags = ended.flags;
   /* Two threads may both see themselves as the last; one of them deletes. */
   if (bpf_map_delete_elem(&processes, &tgid)) return 0;
-  if (flags & HEAPTAP_PROCESS_SHARES_PARENT) id = 0; /* the parent's books go on */
+  if (!has_books) id = 0;
   int code = BPF_CORE_READ(task, signal, flags) & SIGNAL_GROUP_EXIT ? BPF_CORE_READ(task, signal, group_exit_code)
                                                                     : BPF_CORE_READ(task, exit_code);
   ended.ended = code;

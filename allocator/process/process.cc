@@ -28,6 +28,7 @@
 #include "allocator/sampling/pending_frees.h"
 #include "allocator/sampling/probes.h"
 #include "allocator/sampling/sampled_blocks.h"
+#include "allocator/sampling/told_rate.h"
 
 extern "C" {
 // glibc's lock of the list of all streams, which glibc's fork takes. Weak: not every libc has it.
@@ -73,6 +74,9 @@ void PublishControl() {
   values.is_active = configuration.prof_active;
   values.lg_interval = static_cast<uint32_t>(configuration.lg_sample);
   values.collector_lg_interval = configuration.collector_lg_sample;
+  if (values.collector_lg_interval == HEAPTAP_NO_RATE && configuration.collector_pid == 0) {
+    values.collector_lg_interval = FollowToldRate();
+  }
   values.collector_pid = configuration.collector_pid;
   values.max_frames = configuration.prof_bt_max;
   values.text_begin = heaptap_text_begin;

@@ -57,6 +57,35 @@ void StartSeed() {
   seed = OptionOr("prof_seed:", static_cast<uint32_t>(seed));
 }
 
+static_assert(HEAPTAP_RATE_SITES == 48, "probes.S has another number of sites");
+
+// The interval that heaptap:rate has told and that no collector has confirmed; HEAPTAP_NO_RATE: none.
+constinit std::atomic<uint32_t> unconfirmed{HEAPTAP_NO_RATE};
+// How often it was used.
+constinit std::atomic<uint32_t> uses;
+
+uint32_t FollowToldRate() {
+  for (uint32_t lg = 0; lg <= HEAPTAP_MAX_LG_SAMPLE; lg++) {
+    if (__atomic_load_n(&heaptap_sample_semaphore_rate[HEAPTAP_RATE_SITE(lg)], __ATOMIC_RELAXED) == 0) continue;
+    unconfirmed.store(lg, std::memory_order_relaxed);
+    return lg;
+  }
+  return HEAPTAP_NO_RATE;
+}
+
+// Ends that after HEAPTAP_UNCONFIRMED_SAMPLES samples, unless a collector has entered itself.
+void CountUse(struct ::heaptap_control& block) {
+  const uint32_t told = unconfirmed.load(std::memory_order_relaxed);
+  if (told == HEAPTAP_NO_RATE) return;
+  if (uses.fetch_add(1, std::memory_order_relaxed) + 1 < HEAPTAP_UNCONFIRMED_SAMPLES) return;
+  unconfirmed.store(HEAPTAP_NO_RATE, std::memory_order_relaxed);
+  if (__atomic_load_n(&block.collector_pid, __ATOMIC_RELAXED) != 0) return;
+  // Another interval may have been set meanwhile by somebody who is no collector, as `heaptap rate` does.
+  uint32_t expected = told;
+  __atomic_compare_exchange_n(&block.collector_lg_sample, &expected, HEAPTAP_NO_RATE, false, __ATOMIC_RELAXED,
+                              __ATOMIC_RELAXED);
+}
+
 void Publish() {
   struct ::heaptap_control& own = ::heaptap_control;
   own.version = HEAPTAP_CONTROL_VERSION;
@@ -66,6 +95,7 @@ void Publish() {
   own.lg_sample = HEAPTAP_DEFAULT_LG_SAMPLE;
   own.collector_lg_sample = OptionOr("lg_prof_sample:", HEAPTAP_NO_RATE);
   own.collector_pid = OptionOr("collector:", 0);
+  if (own.collector_lg_sample == HEAPTAP_NO_RATE && own.collector_pid == 0) own.collector_lg_sample = FollowToldRate();
   own.collector_follows = own.collector_pid != 0;
   own.text_begin = reinterpret_cast<uint64_t>(__start_heaptap_text);
   own.text_end = reinterpret_cast<uint64_t>(__stop_heaptap_text);
@@ -120,6 +150,7 @@ uint32_t CurrentLgInterval() {
   if (__atomic_load_n(&heaptap_sample_semaphore_alloc, __ATOMIC_RELAXED) == 0) return kOff;
   struct ::heaptap_control* block = control.load(std::memory_order_acquire);
   if (block == nullptr || __atomic_load_n(&block->active, __ATOMIC_RELAXED) == 0) return kOff;
+  CountUse(*block);
   uint32_t lg = __atomic_load_n(&block->collector_lg_sample, __ATOMIC_RELAXED);
   if (lg == HEAPTAP_NO_RATE) lg = __atomic_load_n(&block->lg_sample, __ATOMIC_RELAXED);
   return lg < HEAPTAP_MAX_LG_SAMPLE ? lg : HEAPTAP_MAX_LG_SAMPLE;

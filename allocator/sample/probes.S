@@ -5,8 +5,8 @@
  * The functions return their first argument.
  */
 
-/* NOTE provider, name, arguments, function */
-.macro NOTE provider:req, name:req, arguments:req, function:req
+/* NOTE provider, name, arguments, function: no arguments are an empty text */
+.macro NOTE provider:req, name:req, arguments, function:req
         .section .note.stapsdt, "", @note
         .p2align 2
         .long   .Lname_end_\@ - .Lname_\@
@@ -75,5 +75,23 @@ _.stapsdt.base:
         NOTE    heaptap, heap_free, "8@%rdi 8@%rsi", free
         FUNCTION start
         NOTE    heaptap, start, "8@%rdi", start
+
+/* heaptap:rate: a row of sites that no code runs, and a row of semaphores. control.cc checks the number. */
+        .set    RATE_SITES, 48
+        .section heaptap_text, "ax", @progbits
+.Lsite_rate:
+        .fill   RATE_SITES, 1, 0x90
+        ret
+
+        .section .probes, "aw", @progbits
+        .globl  heaptap_sample_semaphore_rate
+        .hidden heaptap_sample_semaphore_rate
+        .type   heaptap_sample_semaphore_rate, @object
+        .size   heaptap_sample_semaphore_rate, 2 * RATE_SITES
+        .p2align 1
+heaptap_sample_semaphore_rate:
+        .zero   2 * RATE_SITES
+
+        NOTE    heaptap, rate, , rate
 
         .section .note.GNU-stack, "", @progbits

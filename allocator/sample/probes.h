@@ -20,6 +20,8 @@ void heaptap_sample_probe_start(const heaptap_control* control);
 
 // The number of listeners. The kernel writes it at any time.
 extern uint16_t heaptap_sample_semaphore_alloc;
+// heaptap:rate
+extern uint16_t heaptap_sample_semaphore_rate[HEAPTAP_RATE_SITES];
 
 }  // extern "C"
 

@@ -35,8 +35,8 @@ heaptap_probe_\name:
         .size   heaptap_probe_\name, . - heaptap_probe_\name
 .endm
 
-/* NOTE provider, name, arguments, function */
-.macro NOTE provider:req, name:req, arguments:req, function:req
+/* NOTE provider, name, arguments, function: no arguments are an empty text */
+.macro NOTE provider:req, name:req, arguments, function:req
         .section .note.stapsdt, "", @note
         .p2align 2
         .long   .Lname_end_\function - .Lname_\function
@@ -99,5 +99,26 @@ _.stapsdt.base:
         PROBE   heaptap, start, "8@%rdi"
         PROBE   heaptap, dump, "8@%rdi"
         PROBE   heaptap, thread_name, "8@%rdi"
+
+/* heaptap:rate: a row of sites that no code runs, and a row of semaphores. told_rate.cc checks the number. */
+        .set    RATE_SITES, 48
+        .section heaptap_text, "ax", @progbits
+        .type   heaptap_probe_rate, @function
+heaptap_probe_rate:
+.Lsite_rate:
+        .fill   RATE_SITES, 1, 0x90
+        ret
+        .size   heaptap_probe_rate, . - heaptap_probe_rate
+
+        .section .probes, "aw", @progbits
+        .globl  heaptap_semaphore_rate
+        .hidden heaptap_semaphore_rate
+        .type   heaptap_semaphore_rate, @object
+        .p2align 1
+heaptap_semaphore_rate:
+        .zero   2 * RATE_SITES
+        .size   heaptap_semaphore_rate, . - heaptap_semaphore_rate
+
+        NOTE    heaptap, rate, , rate
 
         .section .note.GNU-stack, "", @progbits

@@ -36,6 +36,8 @@ extern uint16_t heaptap_semaphore_frees;
 extern uint16_t heaptap_semaphore_start;
 extern uint16_t heaptap_semaphore_dump;
 extern uint16_t heaptap_semaphore_thread_name;
+// heaptap:rate
+extern uint16_t heaptap_semaphore_rate[HEAPTAP_RATE_SITES];
 
 }  // extern "C"
 

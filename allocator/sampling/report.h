@@ -18,6 +18,8 @@
 #include "allocator/sampling/probe_sites.h"
 #include "allocator/sampling/probes.h"
 #include "allocator/sampling/statistics.h"
+#include "allocator/sampling/told_rate.h"
+#include "heaptap/contract.h"
 
 namespace heaptap {
 namespace report_internal {
@@ -33,7 +35,11 @@ extern std::atomic<uint64_t> last_serial;
 }  // namespace report_internal
 
 // observer::NextSerial
-inline uint64_t NewSerial() { return report_internal::last_serial.fetch_add(1, std::memory_order_relaxed) + 1; }
+inline uint64_t NewSerial() {
+  const uint64_t serial = report_internal::last_serial.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (HEAPTAP_UNLIKELY(serial == HEAPTAP_UNCONFIRMED_SAMPLES)) DropUnconfirmedRate();
+  return serial;
+}
 
 [[gnu::always_inline]] inline void ReportAllocated(const void* pointer, const observer::Sample& sample,
                                                    uint64_t weight) {

@@ -6,7 +6,7 @@ TARGETS := $(BUILD)/tests/targets
 # Frame pointers and no tail calls: tests expect certain call paths.
 TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread
 
-TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet exact_threads sampling_law children \
+TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet keeps exact_threads sampling_law children \
   contexts depth fork_storm without_bpf foreign cpp_program callers frames frames_realigned loader jit forged hostile hostile_mount hostile_victim named_threads \
   mtev_endpoints recent small_stacks resets short_lived hungry paced short_threads \
   deep_frames pending \

@@ -87,6 +87,19 @@ TEST_F(HostExit, AProcessEndsWithItsLastThread) {
   EXPECT_THAT(TakeKinds(), IsEmpty());
 }
 
+// Its books were closed when it became ignored. The event says that its mappings are no longer needed.
+TEST_F(HostExit, AnIgnoredProcessHasNoBooksThatEnd) {
+  Track();
+  Process()->flags |= HEAPTAP_PROCESS_IGNORED;
+  Exit(kPid);
+  EXPECT_EQ(Process(), nullptr);
+  const heaptap_event event = TakeEvent();
+  EXPECT_EQ(event.kind, HEAPTAP_EVENT_EXIT);
+  EXPECT_EQ(event.tgid, kPid);
+  EXPECT_EQ(event.process_id, HEAPTAP_NO_PROCESS);
+  EXPECT_EQ(kernel.map("unnoticed").size(), 0);
+}
+
 TEST_F(HostExit, TwoLastThreadsEndTheProcessOnce) {
   Track();
   kernel.before_update = [&](std::string_view map) {

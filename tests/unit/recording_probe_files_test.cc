@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "heaptap/contract.h"
 #include "tests/unit/elf_image.h"
 #include "tests/unit/need_bpf.h"
 #include "userspace/bpf/kernel_books.h"
@@ -137,6 +143,113 @@ TEST_F(ProbeFilesTest, AttachesOnce) {
   EXPECT_TRUE(*attached);
   files_->Detach();
   EXPECT_FALSE(IsAttached(file));
+}
+
+// In these files data and code are the same bytes. The sites of heaptap:rate lie behind its semaphores.
+constexpr uint64_t kRateSemaphores = 0x60;
+const std::string kRate = ProbeNote("heaptap", "rate", "", kText + 0x100, kData + kRateSemaphores);
+
+base::FileDescriptor FileWithRate(const std::string& notes) {
+  base::FileDescriptor file = FileWithNotes(notes);
+  const std::string zeros(sizeof(uint16_t) * HEAPTAP_RATE_SITES, '\0');
+  EXPECT_EQ(pwrite(file.get(), zeros.data(), zeros.size(), kTextOffset + kRateSemaphores),
+            static_cast<ssize_t>(zeros.size()));
+  return file;
+}
+
+class ToldRateTest : public ProbeFilesTest {
+ protected:
+  // Maps the file as a process would. Returns the least rate that its semaphores tell.
+  static std::optional<uint32_t> ToldBy(const base::FileDescriptor& file) {
+    const auto map = [&](size_t bytes, int protection, uint64_t offset) {
+      return mmap(nullptr, bytes, protection, MAP_PRIVATE, file.get(), static_cast<off_t>(offset));
+    };
+    void* const text = map(kTextBytes, PROT_READ | PROT_EXEC, kTextOffset);
+    void* const data = map(kTextBytes, PROT_READ | PROT_WRITE, kTextOffset);
+    EXPECT_NE(text, MAP_FAILED);
+    EXPECT_NE(data, MAP_FAILED);
+    const auto* const semaphores = reinterpret_cast<const uint16_t*>(static_cast<const char*>(data) + kRateSemaphores);
+    std::optional<uint32_t> told;
+    for (uint32_t lg = 0; lg <= HEAPTAP_MAX_LG_SAMPLE && !told.has_value(); lg++) {
+      if (semaphores[HEAPTAP_RATE_SITE(lg)] != 0) told = lg;
+    }
+    munmap(text, kTextBytes);
+    munmap(data, kTextBytes);
+    return told;
+  }
+};
+
+TEST_F(ToldRateTest, ProcessesOfAFileAreTold) {
+  NEED_BPF(Load());
+  const base::FileDescriptor file = FileWithRate(kAlloc + kFree + kRate);
+  const ProbeFiles::File inode = See(file).identity.inode_address;
+  ASSERT_TRUE(*Attach(file));
+  EXPECT_TRUE(files_->IsWhole(inode));
+  EXPECT_EQ(ToldBy(file), std::nullopt);
+
+  files_->TellRate(7);
+  EXPECT_FALSE(files_->IsWhole(inode));
+  EXPECT_TRUE(IsAttached(file));
+  ASSERT_TRUE(*Attach(file));
+  EXPECT_TRUE(files_->IsWhole(inode));
+  EXPECT_EQ(ToldBy(file), 7u);
+
+  files_->TellRate(3);
+  EXPECT_FALSE(files_->IsWhole(inode));
+  ASSERT_TRUE(*Attach(file));
+  files_->TellRate(3);
+  EXPECT_TRUE(files_->IsWhole(inode));
+  EXPECT_EQ(ToldBy(file), 3u);
+
+  while (files_->IsReleasing()) usleep(1000);
+  files_->Release({inode});
+  while (files_->IsReleasing()) usleep(1000);
+  EXPECT_EQ(ToldBy(file), std::nullopt);
+}
+
+TEST_F(ToldRateTest, OneProcessIsNotTold) {
+  NEED_BPF(Load());
+  const base::FileDescriptor file = FileWithRate(kAlloc + kFree + kRate);
+  files_->TellRate(7);
+  ASSERT_TRUE(*Attach(file, getpid()));
+  EXPECT_EQ(ToldBy(file), std::nullopt);
+}
+
+TEST_F(ToldRateTest, AFileWithoutTheProbeIsWhole) {
+  NEED_BPF(Load());
+  const base::FileDescriptor file = FileWithNotes(kAlloc + kFree);
+  files_->TellRate(7);
+  ASSERT_TRUE(*Attach(file));
+  EXPECT_TRUE(files_->IsWhole(See(file).identity.inode_address));
+}
+
+// A row that begins in the file and ends behind it: the kernel refuses the site, and the samples are recorded all the
+// same.
+TEST_F(ToldRateTest, ARefusedRateIsSaidOnce) {
+  NEED_BPF(Load());
+  const std::string rate = ProbeNote("heaptap", "rate", "", kText + kTextBytes - 1, kData + kRateSemaphores);
+  const base::FileDescriptor file = FileWithNotes(kAlloc + kFree + rate);
+  files_->TellRate(7);
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(*Attach(file));
+  ASSERT_TRUE(*Attach(file));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("the file: cannot tell its processes their rate before they start: "));
+  EXPECT_EQ(std::ranges::count(said, '\n'), 1);
+  EXPECT_TRUE(IsAttached(file));
+  EXPECT_TRUE(files_->IsWhole(See(file).identity.inode_address));
+}
+
+TEST_F(ToldRateTest, AFileThatIsRefusedTellsNothing) {
+  NEED_BPF(Load());
+  // Attached after the rate.
+  const std::string alloc = ProbeNote("otel_memory", "alloc", "8@%rdi 8@%rsi 8@%rdx", kText + kTextBytes - 1);
+  const base::FileDescriptor file = FileWithRate(alloc + kFree + kRate);
+  ASSERT_EQ(ftruncate(file.get(), kTextOffset + 0x200), 0);
+  files_->TellRate(7);
+  EXPECT_FALSE(Attach(file).ok());
+  while (files_->IsReleasing()) usleep(1000);
+  EXPECT_EQ(ToldBy(file), std::nullopt);
 }
 
 TEST_F(ProbeFilesTest, WhatHasNoSamplesIsLeftAlone) {

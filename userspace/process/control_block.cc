@@ -120,7 +120,9 @@ absl::Status TakeControl(const Handle& process, uint64_t address, uint32_t lg_sa
 absl::Status ReleaseControl(const Handle& process, uint64_t address, pid_t collector) {
   absl::StatusOr<heaptap_control> control = ReadControl(process, address);
   if (!control.ok()) return control.status();
-  if (control->collector_pid != static_cast<uint32_t>(collector)) return absl::OkStatus();
+  // 0: nobody has taken it, but it may follow a told rate (heaptap:rate).
+  if (control->collector_pid != 0 && control->collector_pid != static_cast<uint32_t>(collector))
+    return absl::OkStatus();
   absl::Status status = WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), HEAPTAP_NO_RATE);
   if (!status.ok()) return status;
   return WriteField(process, address, offsetof(heaptap_control, collector_pid), uint32_t{0});

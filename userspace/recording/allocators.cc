@@ -171,6 +171,12 @@ void Allocators::Look(const bpf::MappingEvent& event) {
   });
 }
 
+void Allocators::TellRate(std::optional<uint32_t> lg_sample) {
+  probe_files_.TellRate(lg_sample);
+  // The next process that maps a file makes it told again.
+  files_seen_.clear();
+}
+
 void Allocators::AttachSeen(const SeenFile& file, const AllocatorFiles::Allocator& allocator, const FileShown& key) {
   if (!allocator.ok()) {
     const absl::Status& status = allocator.status();
@@ -178,7 +184,7 @@ void Allocators::AttachSeen(const SeenFile& file, const AllocatorFiles::Allocato
                          key);
   }
   if (!allocator->probes.HasSamples()) return;
-  if (probe_files_.IsAttached(file.identity.inode_address)) return NoteMapped(file);
+  if (probe_files_.IsWhole(file.identity.inode_address)) return NoteMapped(file);
   probe_files_.Attach(file, allocator->probes, options_.follow ? ProbeFiles::kEveryProcess : file.file.pid,
                       [this, mapping = file.file.mapping, key](const absl::Status& status) {
                         if (!status.ok()) return HandleRefused(status, key);

@@ -87,6 +87,10 @@ class Allocators {
   // Attaches to the files of a process. Waits, unless the recording is system-wide, and then prints errors.
   absl::Status AttachAll(const std::vector<Inspection::Found>& files, pid_t pid);
 
+  // The interval that processes are told before they start (ProbeFiles::TellRate). Files that have probes already tell
+  // it from their next AttachFile on, or when a process maps them.
+  void TellRate(std::optional<uint32_t> lg_sample);
+
   // Removes the probes from files that no process maps any more, so that their file systems can be unmounted. Call it
   // every second.
   void Release(base::Instant now);

@@ -303,21 +303,21 @@ void EventLoop::HandleOfTarget(const heaptap_event& event) {
 void EventLoop::HandleStart(Target& target, const heaptap_event& event) {
   heaptap_control control;
   memcpy(&control, event.memory, sizeof(control));
+  const absl::Status status = process::CheckControl(control, target.pid);
   target.started = true;
   target.is_saved = false;
+  if (status.ok()) target.control_address = event.argument;
   if (everyone_ != nullptr) {
     everyone_->ForgetNewcomer(target.pid);
     everyone_->ApplyPolicy(target);
     // The process began before mappings were watched.
     if (!spaces_.Hold(target.pid)) everyone_->Inspect(target);
   }
-  if (absl::Status status = process::CheckControl(control, target.pid); !status.ok()) {
-    if (!std::exchange(target.control_refused, true)) {
-      base::Say(absl::StrCat(status.message(), "; its stacks are shown with the allocator's frames"));
-    }
-    return;
+  if (status.ok()) {
+    if (target.policy.record) controls_.Use(target, control, event.argument);
+  } else if (!std::exchange(target.control_refused, true)) {
+    base::Say(absl::StrCat(status.message(), "; its stacks are shown with the allocator's frames"));
   }
-  if (target.policy.record) controls_.Use(target, control, event.argument);
 }
 
 void EventLoop::HandleMapping(const bpf::MappingEvent& event) {

@@ -86,6 +86,16 @@ void Everyone::RefreshGroups() {
   RecordRunningProcesses();
 }
 
+std::optional<uint32_t> Everyone::FirstRate() const {
+  const std::optional<uint32_t> rate = options_.policy.lg_sample;
+  const std::optional<Rules>& rules = options_.system_wide->rules;
+  const std::optional<uint32_t> least = rules.has_value() ? rules->LeastRate() : std::nullopt;
+  if (!least.has_value()) return rate;
+  return std::min(rate.value_or(HEAPTAP_DEFAULT_LG_SAMPLE), *least);
+}
+
+void Everyone::TellRate() { allocators_.TellRate(FirstRate()); }
+
 // The settings of a process until its start event is handled and the rules are applied.
 absl::Status Everyone::SetDefaults() {
   const Policy& policy = options_.policy;
@@ -94,7 +104,7 @@ absl::Status Everyone::SetDefaults() {
        .flags = HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_ENTERED,
        .limits = {policy.max_live, policy.max_contexts},
        .triggers = bpf::ToKernel(policy.triggers),
-       .lg_sample = policy.lg_sample.value_or(HEAPTAP_NO_RATE),
+       .lg_sample = FirstRate().value_or(HEAPTAP_NO_RATE),
        .collector_pid = static_cast<uint32_t>(getpid()),
        .live_room = 0,
        .tallies_room = 0,
@@ -235,6 +245,7 @@ void Everyone::SetRules(Rules rules, const Policy& defaults, const Retention& re
   options_.system_wide->budget = budget;
   dumps_.SetRetention(retention);
   if (absl::Status status = SetDefaults(); !status.ok()) Fail(status);
+  TellRate();
   for (auto& [process_id, target] : targets_) {
     if (target.ending.has_value() || !target.started) continue;
     ApplyPolicy(target);

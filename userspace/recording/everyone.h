@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 
 #include "absl/status/status.h"
@@ -70,6 +71,8 @@ class Everyone {
   void UseStates(TargetStates* states) { states_ = states; }
   // Restricts the recording to its control groups, if it has some, and begins it: any process may enter.
   absl::Status Restrict();
+  // Tells the processes that start from now on their rate (Allocators::TellRate).
+  void TellRate();
   // Takes over what an earlier recorder has left in the kernel.
   void TakeOverBooks();
   // Records the running processes that have a sampled allocator; if they cannot be listed now, with the next Tick.
@@ -111,6 +114,10 @@ class Everyone {
   bool failed() const { return failed_; }
 
  private:
+  // The rate of a process until the rules are applied to it: the least that one of them or the default sets. Too many
+  // samples at the start of a process that the rule does not concern have the right weights; too few would break the
+  // promise of the rule.
+  std::optional<uint32_t> FirstRate() const;
   // What the kernel gives to processes until their start event is handled and the rules are applied.
   absl::Status SetDefaults();
   absl::Status UseGroups();

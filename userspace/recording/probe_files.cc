@@ -90,23 +90,36 @@ std::set<uint64_t> HeapSites(const process::AllocatorProbes& allocator) {
 
 void ProbeFiles::Attach(const SeenFile& file, const process::AllocatorProbes& allocator, pid_t pid, Done done) {
   const File inode = file.identity.inode_address;
-  if (attached_.contains(inode)) return done(absl::OkStatus());
+  const bool is_for_all = pid == kEveryProcess;
+  if (attached_.contains(inode)) {
+    if (!is_for_all) return done(absl::OkStatus());
+    return rates_.Tell(file, allocator, [done = std::move(done)] { done(absl::OkStatus()); });
+  }
   if (const auto under_way = attaching_.find(inode); under_way != attaching_.end()) {
     under_way->second.waiting.push_back(std::move(done));
     return;
   }
-  const std::string name = base::AsciiOnly(file.name);
   const uid_t owner = ids_.OwnerOf(file.identity.owner);
-  if (const absl::Status room = CheckRoom(allocator, owner); !room.ok()) return done(Named(name, room));
+  if (const absl::Status room = CheckRoom(allocator, owner); !room.ok()) {
+    return done(Named(base::AsciiOnly(file.name), room));
+  }
   Attaching& attaching = attaching_[inode];
   attaching.owner = owner;
   attaching.waiting.push_back(std::move(done));
+  if (!is_for_all) return StartAttaching(file, allocator, pid);
+  // First the rate: a process whose samples are recorded shall know it.
+  rates_.Tell(file, allocator, [this, file, allocator, pid] { StartAttaching(file, allocator, pid); });
+}
+
+void ProbeFiles::StartAttaching(const SeenFile& file, const process::AllocatorProbes& allocator, pid_t pid) {
+  const File inode = file.identity.inode_address;
   worker::Request request = MakeRequest(
       allocator, {.version = file.identity.version, .inode_address = inode, .pid = static_cast<int32_t>(pid)});
   request.file = file.file;
-  errands_.Start(
-      file.user(), std::move(request), {.time = kAttachTime},
-      [this, inode, name, open = file.open](worker::Answer answer) { HandleAttached(inode, name, std::move(answer)); });
+  errands_.Start(file.user(), std::move(request), {.time = kAttachTime},
+                 [this, inode, name = base::AsciiOnly(file.name), open = file.open](worker::Answer answer) {
+                   HandleAttached(inode, name, std::move(answer));
+                 });
 }
 
 worker::Request ProbeFiles::MakeRequest(const process::AllocatorProbes& allocator, worker::AttachOrder order) const {
@@ -148,6 +161,7 @@ void ProbeFiles::HandleAttached(File file, const std::string& name, worker::Answ
     attached_[file] = {std::move(answer.files), attaching.mapped().owner};
   } else {
     if (attaching.mapped().owner != kRootUser && !absl::IsNotFound(status)) failures_[attaching.mapped().owner]++;
+    CloseInBackground(rates_.Release(file));
     status = Named(name, status);
   }
   for (const Done& done : attaching.mapped().waiting) done(status);
@@ -203,7 +217,7 @@ std::set<ProbeFiles::File> ProbeFiles::files() const {
 
 ProbeFiles::ProbeFiles(const bpf::Books& books, worker::Errands& errands, const bpf::Pins* pins,
                        base::SubordinateIds ids)
-    : books_(books), errands_(errands), pins_(pins), ids_(std::move(ids)) {
+    : books_(books), errands_(errands), pins_(pins), ids_(std::move(ids)), rates_(books, errands, pins) {
   if (pins_ != nullptr) TakeOver();
 }
 
@@ -248,23 +262,31 @@ absl::StatusOr<bool> AttachAllocator(const SeenFile& file, worker::Errands& erra
   return true;
 }
 
+void ProbeFiles::TellRate(std::optional<uint32_t> lg_sample) { CloseInBackground(rates_.Set(lg_sample)); }
+
 void ProbeFiles::Release(const std::set<File>& files) {
   if (is_releasing_) return;
-  if (releasing_.joinable()) releasing_.join();
   const std::vector<std::string> pins = pins_ == nullptr ? std::vector<std::string>() : pins_->Names();
   std::vector<base::FileDescriptor> links;
   for (const File file : files) {
     const auto found = attached_.find(file);
     if (found == attached_.end()) continue;
+    std::ranges::move(rates_.Release(file), std::back_inserter(links));
     std::ranges::move(found->second.links, std::back_inserter(links));
     attached_.erase(found);
     for (const std::string& name : pins) {
       if (absl::StartsWith(name, PinOf(file))) pins_->Remove(name);
     }
   }
+  CloseInBackground(std::move(links));
+}
+
+void ProbeFiles::CloseInBackground(std::vector<base::FileDescriptor> links) {
+  if (links.empty()) return;
+  if (releasing_.joinable()) releasing_.join();
   is_releasing_ = true;
-  const auto release = [this, links = std::make_shared<std::vector<base::FileDescriptor>>(std::move(links))] {
-    while (!links->empty()) links->pop_back();
+  const auto release = [this, shared = std::make_shared<std::vector<base::FileDescriptor>>(std::move(links))] {
+    while (!shared->empty()) shared->pop_back();
     is_releasing_ = false;
   };
   if (absl::StatusOr<std::thread> thread = base::StartThread(release); thread.ok()) {
@@ -275,6 +297,7 @@ void ProbeFiles::Release(const std::set<File>& files) {
 }
 
 void ProbeFiles::Detach() {
+  rates_.Clear();
   for (auto& [file, attached] : attached_) {
     while (!attached.links.empty()) attached.links.pop_back();
   }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -26,6 +27,7 @@
 #include "userspace/process/allocator_probes.h"
 #include "userspace/recording/allocator_files.h"
 #include "userspace/recording/seen_file.h"
+#include "userspace/recording/told_rates.h"
 #include "userspace/worker/errands.h"
 
 namespace heaptap::recording {
@@ -51,6 +53,12 @@ class ProbeFiles {
   void Attach(const SeenFile& file, const process::AllocatorProbes& allocator, pid_t pid, Done done);
 
   bool IsAttached(File file) const { return attached_.contains(file); }
+  // Whether the file is attached, and its processes are told the rate that TellRate has set.
+  bool IsWhole(File file) const { return IsAttached(file) && rates_.IsTold(file); }
+
+  // What files that are attached for every process tell their processes (told_rates.h). Those that tell something else
+  // tell nothing until they are attached again, which is quick.
+  void TellRate(std::optional<uint32_t> lg_sample);
 
   // A user whose files the kernel refuses too often gets no further ones attached until this is called.
   void ForgetFailures() { failures_.clear(); }
@@ -77,6 +85,9 @@ class ProbeFiles {
     uid_t owner = 0;
     std::vector<Done> waiting = {};
   };
+  void StartAttaching(const SeenFile& file, const process::AllocatorProbes& allocator, pid_t pid);
+  // Waits for an earlier call.
+  void CloseInBackground(std::vector<base::FileDescriptor> links);
   absl::Status CheckRoom(const process::AllocatorProbes& allocator, uid_t owner) const;
   // The order for the worker, without the file.
   worker::Request MakeRequest(const process::AllocatorProbes& allocator, worker::AttachOrder order) const;
@@ -88,6 +99,7 @@ class ProbeFiles {
   worker::Errands& errands_;
   const bpf::Pins* pins_;
   const base::SubordinateIds ids_;
+  ToldRates rates_;
   std::map<File, Attached> attached_;
   std::map<File, Attaching> attaching_;
   std::map<uid_t, size_t> failures_;  // files of a user whose probes the kernel refused, since ForgetFailures

@@ -235,6 +235,7 @@ absl::Status Recorder::StartSystemWide() {
   // At the end nobody else enters.
   if (!system_wide.shall_end) {
     if (absl::Status status = everyone_->Restrict(); !status.ok()) return status;
+    everyone_->TellRate();
   }
   for (const std::string& library : system_wide.libraries) {
     absl::StatusOr<bool> attached = AttachFile(library);

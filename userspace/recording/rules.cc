@@ -134,4 +134,13 @@ Policy Rules::Find(const process::Facts& facts) const {
   return defaults_;
 }
 
+std::optional<uint32_t> Rules::LeastRate() const {
+  std::optional<uint32_t> least;
+  for (const Rule& rule : rules_) {
+    if (!rule.policy.record || !rule.policy.lg_sample.has_value()) continue;
+    least = std::min(least.value_or(HEAPTAP_MAX_LG_SAMPLE), *rule.policy.lg_sample);
+  }
+  return least;
+}
+
 }  // namespace heaptap::recording

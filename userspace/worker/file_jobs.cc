@@ -67,6 +67,19 @@ absl::StatusOr<process::MappedFile> Open(const JobFile& file, absl::Span<const i
   return process::MappedFile{std::move(copy), std::move(path)};
 }
 
+// Whether it is the file that the order is about, and nobody has written to it.
+absl::Status CheckOrdered(const absl::StatusOr<process::MappedFile>& file, const AttachOrder& order, int identify) {
+  if (!file.ok()) return file.status();
+  const absl::StatusOr<heaptap_identify> found = bpf::Identify(identify, file->file.get());
+  if (!found.ok()) return found.status();
+  struct stat status;
+  if (found->inode_address != order.inode_address || fstat(file->file.get(), &status) != 0 ||
+      ToVersion(status) != order.version) {
+    return absl::NotFoundError("the file has changed");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Look(const Request& request, absl::Span<const int> descriptors, const HandsOutput& output) {
@@ -125,16 +138,14 @@ absl::Status Attach(const Request& request, absl::Span<const int> descriptors, c
   }
   if (last >= descriptors.size()) return absl::InvalidArgumentError("an order without its programs");
   const size_t programs = size_t{last} + 1;
-  const absl::StatusOr<process::MappedFile> file = Open(request.file, descriptors, programs);
-  if (!file.ok()) return file.status();
-  // The process may have mapped another file meanwhile, or somebody may have written to it.
-  struct stat status;
-  const absl::StatusOr<heaptap_identify> found = bpf::Identify(descriptors[order.identify], file->file.get());
-  if (!found.ok()) return found.status();
-  if (found->inode_address != order.inode_address || fstat(file->file.get(), &status) != 0 ||
-      ToVersion(status) != order.version) {
-    return absl::NotFoundError("the file has changed");
+  absl::StatusOr<process::MappedFile> file = Open(request.file, descriptors, programs);
+  absl::Status status = CheckOrdered(file, order, descriptors[order.identify]);
+  if (!status.ok() && request.file.pid != 0) {
+    // The process may have mapped another file there by now, or be gone, as short-lived ones always are.
+    file = process::OpenByPath(request.file.mapping);
+    status = CheckOrdered(file, order, descriptors[order.identify]);
   }
+  if (!status.ok()) return status;
   std::vector<bpf::AttachedProbe> probes;
   if (order.has_many_sites != 0) {
     std::vector<bpf::ProbeSite> many;

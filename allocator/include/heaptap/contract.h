@@ -44,6 +44,16 @@
  *       each other: a pool takes its memory from malloc, and the first block of the pool begins where that of malloc
  *       begins. So a sample is known by its address and the tag of its heap.
  *
+ *   heaptap:rate
+ *       No code runs it: its semaphores tell an interval. The note names the first of HEAPTAP_RATE_SITES sites and
+ *       the first of as many semaphores. Site N is N bytes after the first, its semaphore 2 * N bytes after the first.
+ *       A collector of all processes that sets an interval attaches to HEAPTAP_RATE_SITE of the least lg_sample that
+ *       it may set. The kernel raises the semaphore when it maps the file, so a process knows the interval before
+ *       its first allocation, earlier than any collector could write it. When the allocator starts without a
+ *       `collector_lg_sample`, it enters the least interval there whose semaphore is raised. If the process has no
+ *       `collector_pid` when it takes sample HEAPTAP_UNCONFIRMED_SAMPLES, it goes back to its own interval.
+ *       Site 0 has no meaning, since programs that attach to every note of a file attach to it.
+ *
  * The otel_memory pair is OpenTelemetry's contract for sampled allocators (opentelemetry-ebpf-profiler,
  * design-docs/00003-memory-profiling); any allocator that fires it can be profiled, with or without the heaptap pair.
  *
@@ -78,6 +88,7 @@ extern "C" {
 #define HEAPTAP_PROBE_START "start"
 #define HEAPTAP_PROBE_DUMP "dump"
 #define HEAPTAP_PROBE_THREAD_NAME "thread_name"
+#define HEAPTAP_PROBE_RATE "rate"
 
 #define HEAPTAP_PROBE_HEAP_ALLOC "heap_alloc"
 #define HEAPTAP_PROBE_HEAP_FREE "heap_free"
@@ -108,6 +119,14 @@ extern "C" {
 /* The largest interval; larger values are clipped, as jemalloc does at 63. The weight of a sample is at most its size
  * plus 2^lg_sample, and the collector's sums accept weights of up to 2^47. */
 #define HEAPTAP_MAX_LG_SAMPLE 46
+
+/* The sites of heaptap:rate. */
+#define HEAPTAP_RATE_SITE(lg_sample) ((lg_sample) + 1)
+#define HEAPTAP_RATE_SITES (HEAPTAP_RATE_SITE(HEAPTAP_MAX_LG_SAMPLE) + 1)
+/* A collector that records the process writes the control block within milliseconds, on a busy machine within some
+ * hundreds of them. A process that no collector records (a rule may exclude it) takes so many samples in vain. A thread
+ * that only allocates takes them in 50 ms if every allocation is a sample. */
+#define HEAPTAP_UNCONFIRMED_SAMPLES 65536
 
 /* Name of the exported data symbol that is the control block. */
 #define HEAPTAP_CONTROL_SYMBOL "heaptap_control"
@@ -153,7 +172,8 @@ struct heaptap_control {
   uint32_t options;             /* HEAPTAP_OPTION_* */
   uint32_t active;              /* prof.active: 0 or 1; written by the process and by the collector */
   uint32_t lg_sample;           /* the process's own interval: MALLOC_CONF, the default, or prof.reset */
-  uint32_t collector_lg_sample; /* written by the collector: overrides lg_sample; HEAPTAP_NO_RATE if none */
+  uint32_t collector_lg_sample; /* written by the collector: overrides lg_sample; HEAPTAP_NO_RATE if none. At
+                                   its start the process itself may enter what heaptap:rate tells */
   uint32_t collector_pid;       /* written by the collector: its PID in the initial PID namespace; 0 if none */
   uint64_t text_begin;          /* the allocator's own code: a frame in [text_begin, text_end) is the allocator's */
   uint64_t text_end;

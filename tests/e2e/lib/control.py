@@ -8,6 +8,8 @@ import struct
 import subprocess
 
 NO_RATE = 0xFFFFFFFF
+# Samples after which a process without a collector goes back to its own rate.
+UNCONFIRMED_SAMPLES = 65536
 MAGIC = 0x0070617470616568
 HOST_OFFSET = 136  # of heaptap_control.host
 

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first allocations of a process are recorded, at the rate that the daemon or a rule sets, although the daemon hears of
+the process after them.
+
+Error bounds: none.
+"""
+
+import control
+from harness import LIBRARY, target, wait_until
+
+DAEMON = ["--budget", "0"]
+COUNT = 3000
+STARTS = 20
+AT_ONCE = 200
+
+
+def start(lab, name="keeps", count=COUNT):
+    keeper = lab.preloaded(lab.copy("keeps", name), count, talks=True)
+    keeper.target_pid = keeper.pid
+    return keeper
+
+
+def assert_whole(daemon, keepers):
+    for keeper in keepers:
+        assert keeper.answer() == "kept"
+    listed = daemon.processes()
+    for keeper in keepers:
+        entry = listed[keeper.pid]
+        assert (entry["samples"], entry["live_objects"], entry["lg_sample"], entry["losses"]) == (COUNT, COUNT, 0, {})
+
+
+def test_each_start(lab, daemon):
+    daemon.reload("exact")
+    # A file learns of a new rate when a process maps it.
+    start(lab).answer()
+    daemon.settle()
+    for _ in range(STARTS):
+        keeper = start(lab)
+        assert_whole(daemon, [keeper])
+        keeper.ends()
+
+
+def test_many_at_once(lab, daemon):
+    daemon.reload("exact")
+    start(lab).answer()
+    daemon.settle()
+    assert_whole(daemon, [start(lab) for _ in range(AT_ONCE)])
+
+
+def test_rate_of_a_rule(lab, daemon):
+    """The process that the rule is about is exact from its first allocation. Another one goes to the rate of the default."""
+    daemon.reload("lg-sample=14", "rule=comm=precious exact")
+    start(lab).answer()
+    daemon.settle()
+    assert_whole(daemon, [start(lab, "precious") for _ in range(3)])
+    other = start(lab, "other")
+    assert other.answer() == "kept"
+    assert daemon.processes()[other.pid]["lg_sample"] == 14
+    block = control.control(other.pid, LIBRARY)
+    assert block.collector_lg_sample == 14
+
+
+def test_process_that_is_not_recorded(lab, daemon):
+    """A rule excludes it: the daemon takes the rate back."""
+    daemon.reload("exact", "rule=comm=secret record=off")
+    start(lab).answer()
+    daemon.settle()
+    secret = start(lab, "secret")
+    assert secret.answer() == "kept"
+    wait_until(lambda: control.control(secret.pid, LIBRARY).collector_lg_sample == control.NO_RATE,
+               "it samples at its own rate")
+    assert secret.pid not in daemon.processes()
+
+
+def test_without_a_daemon(lab, daemon):
+    """The probes of a killed daemon stay for the next one. A process goes back to its own rate some time after its start."""
+    daemon.reload("exact")
+    start(lab).answer()
+    daemon.settle()
+    daemon.kill()
+    first, later = start(lab), start(lab, count=control.UNCONFIRMED_SAMPLES)
+    assert (first.answer(), later.answer()) == ("kept", "kept")
+    assert control.control(first.pid, LIBRARY).collector_lg_sample == 0
+    assert control.control(later.pid, LIBRARY).collector_lg_sample == control.NO_RATE
+    daemon.start()
+    assert daemon.wait_recorded(first.pid)["samples"] == COUNT
+
+
+def test_program_that_calls_the_sample_library(lab, daemon):
+    """The first process of a file that the daemon did not know makes it known; the next one is exact."""
+    daemon.reload("exact")
+    command = target("pool"), "1000", "500", "0"
+    lab.program(*command).ends()
+    daemon.settle()
+    second = lab.program(*command)
+    second.ends()
+    entry = daemon.wait_ended(second.pid)
+    assert (entry["samples"], entry["losses"]) == (2500, {})
