@@ -16,6 +16,9 @@ ASAN_SOURCES := $(COLLECTOR_SOURCES)
 # Abseil's containers have another layout under the address sanitizer (since 2023) than in the system's library of Abseil.
 ASAN_FLAGS := -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize=null,object-size,vptr -fno-sanitize-recover=all \
   -DNDEBUG_SANITIZER
+# The system's library of Abseil was compiled without the sanitizer. Since 2023 it has parts of the containers, which take
+# over memory that other parts have poisoned, and do not know that.
+ASAN_RUN_OPTIONS := $(shell pkg-config --atleast-version=20230000 absl_base && echo allow_user_poisoning=0)
 ASAN_OBJECTS := $(GROUPS:%=$(ASAN)/group_%.o)
 
 TSAN := $(BUILD)/tsan
@@ -106,7 +109,7 @@ test-unit-tsan: test-unit-tsan-all ## run unit tests of code with threads, with 
 
 test-unit-asan-%: $(ASAN)/unit_tests
 	$(say) TEST "unit tests, address and undefined behaviour"
-	$(Q)UBSAN_OPTIONS=print_stacktrace=1 tests/unit/run $< $* '$(NOT_WITH_ASAN)'
+	$(Q)ASAN_OPTIONS=$(ASAN_RUN_OPTIONS) UBSAN_OPTIONS=print_stacktrace=1 tests/unit/run $< $* '$(NOT_WITH_ASAN)'
 
 test-unit-tsan-%: $(TSAN)/unit_tests
 	$(say) TEST "unit tests, threads"
@@ -134,7 +137,7 @@ heaptap-sanitized: $(SANITIZED)/heaptap $(SANITIZED)/libheaptap.so ## build the 
 SANITIZER_REPORTS := $(abspath $(SANITIZED))/reports
 SANITIZER_STATUS := 99
 SANITIZER_OPTIONS := exitcode=$(SANITIZER_STATUS):log_path=$(SANITIZER_REPORTS)/report
-SANITIZER_ENVIRONMENT = HEAPTAP=$(abspath $(SANITIZED))/heaptap ASAN_OPTIONS=$(SANITIZER_OPTIONS) \
+SANITIZER_ENVIRONMENT = HEAPTAP=$(abspath $(SANITIZED))/heaptap ASAN_OPTIONS=$(SANITIZER_OPTIONS):$(ASAN_RUN_OPTIONS) \
   UBSAN_OPTIONS=$(SANITIZER_OPTIONS):print_stacktrace=1 HEAPTAP_TIME_SCALE=$(or $(HEAPTAP_TIME_SCALE),4)
 
 .PHONY: test-e2e-sanitized

@@ -71,6 +71,7 @@ uint16_t heaptap_semaphore_frees;
 uint16_t heaptap_semaphore_start;
 uint16_t heaptap_semaphore_dump;
 uint16_t heaptap_semaphore_thread_name;
+uint16_t heaptap_semaphore_rate[HEAPTAP_RATE_SITES];
 
 void heaptap_probe_alloc(const void* pointer, size_t size, uint64_t weighted_bytes, uint64_t serial,
                          const heaptap_free* frees, uint64_t where) {

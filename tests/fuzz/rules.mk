@@ -32,6 +32,8 @@ $(FUZZERS): $(FUZZ)/%: $(ASAN)/tests/fuzz/%.o $(ASAN)/libcollector.a
 	@mkdir -p $(@D)
 	$(Q)$(CLANG)++ $(FUZZ_LINK) -o $@ $(filter %.o,$^) $(ASAN)/libcollector.a $(PACKAGE_LIBRARIES)
 
+test-fuzz fuzz fuzz-corpus: export ASAN_OPTIONS := $(ASAN_RUN_OPTIONS)
+
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)
 
