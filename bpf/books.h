@@ -75,6 +75,8 @@ enum heaptap_probe {
 #define HEAPTAP_PROCESS_ENTERED (1u << 6)
 /* In `unnoticed`: the books ended with a reset; the image goes on with others. */
 #define HEAPTAP_PROCESS_RESET (1u << 7)
+/* Its beginning was seen: it has fired heaptap:start since then, or a recorded process has forked it. */
+#define HEAPTAP_PROCESS_STARTED (1u << 8)
 
 /* No process has this id. */
 #define HEAPTAP_NO_PROCESS 0
@@ -303,6 +305,8 @@ enum heaptap_loss_reason {
   /* The process was killed, and the kernel had thrown away its memory with the frees that its threads had not handed
    * over: at most HEAPTAP_SLOT_FREES of each thread. They count as live. */
   HEAPTAP_LOSS_FREES_UNREAD,
+  /* The process began before its recording. The collector counts this, with the bytes that the allocator held then. */
+  HEAPTAP_LOSS_BEGINNING,
   HEAPTAP_LOSS_REASONS,
 };
 

@@ -17,7 +17,7 @@
 /* A process image with an allocator has started, or a forked child of one.
  *   attached  heaptap:start(control block)
  *   reads     the control block; `settings`
- *   changes   `events`; `processes` if the process enters
+ *   changes   `events`; `processes`: a flag, or the process enters
  *   if full   a counted loss; the collector looks at `processes` itself
  *   cost      once for each process: a few look-ups and a copy of the control block */
 SEC("uprobe")
@@ -25,9 +25,10 @@ int probe_start(struct pt_regs* context) {
   __u64 control = first_argument(context);
   __u32 tgid = bpf_get_current_pid_tgid() >> 32;
   struct heaptap_process* process = find_or_enter(tgid);
-  if (process)
-    send_event_about(HEAPTAP_EVENT_START, tgid, process->identity.id, control, (const void*)control,
-                     sizeof(struct heaptap_control), NULL);
+  if (!process) return 0;
+  __sync_fetch_and_or(&process->flags, HEAPTAP_PROCESS_STARTED);
+  send_event_about(HEAPTAP_EVENT_START, tgid, process->identity.id, control, (const void*)control,
+                   sizeof(struct heaptap_control), NULL);
   return 0;
 }
 
@@ -81,6 +82,7 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
     if (origin->flags & HEAPTAP_PROCESS_SHARES_PARENT) process.identity.parent_tgid = origin->identity.parent_tgid;
   } else if (origin->flags & HEAPTAP_PROCESS_FOLLOW && is_in_groups(read_settings())) {
     process.identity.id = make_process_id();
+    process.flags |= HEAPTAP_PROCESS_STARTED;
   } else {
     return 0;
   }

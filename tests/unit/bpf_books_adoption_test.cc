@@ -326,6 +326,34 @@ TEST_F(SystemWideTest, AProcessEntersWithItsFirstProbe) {
   EXPECT_EQ(Sum(books(), process.identity.id).allocated.objects, 5u) << "the first sample among them";
 }
 
+TEST_F(SystemWideTest, ABeginningThatWasNotSeenIsCountedOnce) {
+  NEED_BPF(Begin());
+  RecordSystemWide();
+  Puppet puppet;
+  Alloc(puppet, 0x1000, 10);
+  const uint64_t id = Entered(puppet);
+  Processes& processes = books().processes();
+  const auto counted = [&](uint64_t process_id) {
+    const heaptap_loss loss = books().entries().ReadLosses(process_id)[HEAPTAP_LOSS_BEGINNING];
+    return std::pair<int, int>(loss.events, loss.weight);
+  };
+  EXPECT_TRUE(processes.CountUnseenBeginning(puppet.pid(), id + 2, 15000).ok()) << "other books";
+  EXPECT_TRUE(processes.CountUnseenBeginning(getpid(), id, 15000).ok()) << "not recorded";
+  EXPECT_EQ(counted(id), std::pair(0, 0));
+  EXPECT_TRUE(processes.CountUnseenBeginning(puppet.pid(), id, 15000).ok());
+  EXPECT_EQ(counted(id), std::pair(1, 5000)) << "10000 bytes were recorded";
+  EXPECT_TRUE(processes.CountUnseenBeginning(puppet.pid(), id, 99000).ok());
+  EXPECT_EQ(counted(id), std::pair(1, 5000));
+
+  processes.UncountBeginning(id);
+  EXPECT_EQ(counted(id), std::pair(0, 0));
+
+  Puppet other;
+  EXPECT_EQ(other.Do({.kind = Order::kStart}), 0);
+  EXPECT_TRUE(processes.CountUnseenBeginning(other.pid(), Entered(other), 15000).ok());
+  EXPECT_EQ(counted(Entered(other)), std::pair(0, 0)) << "it has fired heaptap:start";
+}
+
 TEST_F(SystemWideTest, FiguresAreKept) {
   NEED_BPF(Begin());
   RecordSystemWide();

@@ -78,7 +78,7 @@ TEST_F(HostLife, AFollowedChildHasBooksOfItsOwn) {
   const heaptap_process& parent = TrackParent(kAllFlags);
   Fork(kPid, kChild);
   ASSERT_NE(Process(kChild), nullptr);
-  ExpectNewBooks(*Process(kChild), parent, kInherited);
+  ExpectNewBooks(*Process(kChild), parent, kInherited | HEAPTAP_PROCESS_STARTED);
   EXPECT_EQ(Process(kChild)->identity.parent_id, parent.identity.id);
   EXPECT_EQ(Process(kChild)->identity.parent_tgid, kPid);
   EXPECT_EQ(parent.threads_begun, 9);
@@ -149,7 +149,7 @@ TEST_F(HostLife, AVforkChildOfAVforkChildSharesTheSameBooks) {
   // A fork of the vfork child copies the memory.
   Fork(kChild, kOther, false);
   EXPECT_NE(Id(kOther), id);
-  EXPECT_EQ(Process(kOther)->flags, HEAPTAP_PROCESS_FOLLOW);
+  EXPECT_EQ(Process(kOther)->flags, HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_STARTED);
   EXPECT_EQ(Process(kOther)->identity.parent_id, id);
   EXPECT_EQ(TakeEvent().kind, HEAPTAP_EVENT_FORK);
 }
@@ -185,7 +185,7 @@ TEST_F(HostLife, AForkTakesTheEntryOfAnEarlierProcess) {
   Track(kChild, HEAPTAP_PROCESS_IGNORED);
   Track(kPid, HEAPTAP_PROCESS_FOLLOW);
   Fork(kPid, kChild);
-  EXPECT_EQ(Process(kChild)->flags, HEAPTAP_PROCESS_FOLLOW);
+  EXPECT_EQ(Process(kChild)->flags, HEAPTAP_PROCESS_FOLLOW | HEAPTAP_PROCESS_STARTED);
   EXPECT_EQ(Process(kChild)->identity.parent_id, Id(kPid));
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/support/simulated_books.h"
@@ -12,7 +15,9 @@ namespace heaptap::recording {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::Field;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
@@ -64,6 +69,27 @@ TEST(LiveBlocks, InAProfile) {
   EXPECT_THAT(profile.contexts[0].blocks,
               UnorderedElementsAre(AllOf(Field(&profile::BlockShare::size, 64), Field(&profile::BlockShare::tid, 5),
                                          Field(&profile::BlockShare::live, profile::Estimate{2, 128, 2, 128}))));
+}
+
+// A recording that became exact has samples that stand for more than themselves.
+TEST(BuildProfile, EstimatesAreSaidWhereEveryAllocationIsASample) {
+  bpf::SimulatedKernel kernel;
+  const std::unique_ptr<bpf::Books> books = bpf::MakeSimulatedBooks(kernel, false);
+  heaptap_tally exact = {};
+  exact.allocated = {.objects = 1, .bytes = 64, .weight = 64, .weighted_objects = 1 << HEAPTAP_OBJECT_FRACTION_BITS};
+  heaptap_tally estimate = exact;
+  estimate.allocated.weight = 640;
+  const auto warnings = [&](uint32_t lg_sample, const std::vector<bpf::TallyEntry>& tallies) {
+    const ProfileSubject subject = {.pid = 1, .process_id = kProcess, .lg_sample = lg_sample, .space = nullptr};
+    std::vector<std::string> all = BuildProfile(books->entries(), subject, tallies, 0, nullptr).warnings;
+    std::erase_if(all, [](const std::string& one) { return !absl::StrContains(one, "estimated: "); });
+    return all;
+  };
+  EXPECT_THAT(warnings(0, {{1, 5, exact}, {2, 5, exact}}), IsEmpty());
+  EXPECT_THAT(warnings(0, {{1, 5, exact}, {2, 5, estimate}}),
+              ElementsAre("heaptap: 576 of the allocated bytes are estimated: not every allocation was a sample at "
+                          "first"));
+  EXPECT_THAT(warnings(9, {{1, 5, exact}, {2, 5, estimate}}), IsEmpty());
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
     {"tallies_share",
      "samples not recorded: the process has used up its share of the map of tallies, see max-contexts"},
     {"frees_unread", "ends without the latest frees: of each thread up to 63 freed blocks count as live"},
+    {"beginning", "beginning of the process not recorded: what it had allocated before is missing"},
 };
 
 constexpr absl::string_view kEndTexts[HEAPTAP_STACK_ENDS] = {

@@ -2,6 +2,7 @@
 #include "userspace/bpf/kernel_processes.h"
 
 #include <bpf/libbpf.h>
+#include <errno.h>
 
 #include <algorithm>
 
@@ -102,6 +103,23 @@ absl::Status KernelProcesses::TakeFrees(pid_t tgid, uint64_t process_id, absl::S
     frees.remove_prefix(count);
   }
   return absl::OkStatus();
+}
+
+absl::Status KernelProcesses::CountUnseenBeginning(pid_t tgid, uint64_t process_id, uint64_t held) {
+  const absl::StatusOr<heaptap_process> process = Read(tgid);
+  if (absl::IsNotFound(process.status())) return absl::OkStatus();
+  if (!process.ok()) return process.status();
+  if (process->identity.id != process_id || (process->flags & HEAPTAP_PROCESS_STARTED) != 0) return absl::OkStatus();
+  const heaptap_loss_key key = {process_id, HEAPTAP_LOSS_BEGINNING, 0};
+  const heaptap_loss loss = {.events = 1, .weight = held - std::min<uint64_t>(held, process->figures.live_weight)};
+  const int error = bpf_map__update_elem(object_->maps.losses, &key, sizeof(key), &loss, sizeof(loss), BPF_NOEXIST);
+  if (error == 0 || error == -EEXIST) return absl::OkStatus();
+  return KernelError(error, absl::StrCat("counting what process ", tgid, " had allocated before"));
+}
+
+void KernelProcesses::UncountBeginning(uint64_t process_id) {
+  const heaptap_loss_key key = {process_id, HEAPTAP_LOSS_BEGINNING, 0};
+  bpf_map__delete_elem(object_->maps.losses, &key, sizeof(key), 0);
 }
 
 absl::StatusOr<heaptap_process> KernelProcesses::Read(pid_t tgid) const {

@@ -30,6 +30,8 @@ class KernelProcesses final : public Processes {
   absl::Status SetSettings(heaptap_settings settings) override;
   absl::Status Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) override;
   absl::Status TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) override;
+  absl::Status CountUnseenBeginning(pid_t tgid, uint64_t process_id, uint64_t held) override;
+  void UncountBeginning(uint64_t process_id) override;
   absl::StatusOr<heaptap_process> Read(pid_t tgid) const override;
   absl::StatusOr<std::map<uint64_t, RecordedProcess>> ReadAll() const override;
   absl::StatusOr<std::map<uint64_t, EndedBooks>> ReadUnnoticed() const override;

@@ -85,6 +85,12 @@ class Processes {
   // now. An error: the kernel has no memory to take all of them; they may be taken again.
   virtual absl::Status TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) = 0;
 
+  // Counts HEAPTAP_LOSS_BEGINNING for these books, once, unless the beginning of the process was seen or it has other
+  // books by now. `held`: the bytes that its allocator holds, with what was recorded.
+  virtual absl::Status CountUnseenBeginning(pid_t tgid, uint64_t process_id, uint64_t held) = 0;
+  // Takes that back: heaptap:start came after all.
+  virtual void UncountBeginning(uint64_t process_id) = 0;
+
   // NotFound: the process is not recorded. Others: the kernel has no memory to tell.
   virtual absl::StatusOr<heaptap_process> Read(pid_t tgid) const = 0;
   // The processes that are recorded now, by process id, without those that share the books of their parent.

@@ -53,6 +53,14 @@ void Controls::Use(Target& target, const heaptap_control& control, uint64_t addr
   if (!target.foreign && !is_up_to_date) Write(target);
 }
 
+void Controls::UseFound(Target& target, const heaptap_control& control, uint64_t address) {
+  const absl::Status counted =
+      processes_.CountUnseenBeginning(target.pid, target.process_id, control.statistics.active);
+  if (!counted.ok()) Report(counted.message());
+  target.was_found = true;
+  Use(target, control, address);
+}
+
 absl::StatusOr<heaptap_control> Controls::Order(Target& target, worker::ControlVerb verb, uint32_t argument) {
   const auto failure = [&] {
     return absl::UnavailableError(absl::StrCat("process ", target.pid, " does not give access to its memory"));

@@ -26,11 +26,14 @@ class Controls {
     bool follow = false;          // children are recorded too
   };
   // `processes` and `hands` must outlive this object.
-  Controls(const bpf::Processes& processes, worker::Hands& hands, const Options& options)
+  Controls(bpf::Processes& processes, worker::Hands& hands, const Options& options)
       : processes_(processes), hands_(hands), options_(options) {}
 
   // Takes the facts about a target from its control block, and control of it unless another collector has that.
   void Use(Target& target, const heaptap_control& control, uint64_t address);
+  // The same for a process whose control block was found, not announced by heaptap:start: counts what it has allocated
+  // before its recording as a loss, unless its beginning was seen all the same.
+  void UseFound(Target& target, const heaptap_control& control, uint64_t address);
   // Does something with the control block of a target, at the second try if the first one failed. Unavailable: the
   // process made heaptap wait, now or earlier, or another process of its user did.
   absl::StatusOr<heaptap_control> Order(Target& target, worker::ControlVerb verb, uint32_t argument = 0);
@@ -56,7 +59,7 @@ class Controls {
   // Says it, unless too much was said.
   void Report(absl::string_view line);
 
-  const bpf::Processes& processes_;
+  bpf::Processes& processes_;
   worker::Hands& hands_;
   const Options options_;
   std::set<pid_t> collectors_reported_;  // other collectors

@@ -304,6 +304,8 @@ void EventLoop::HandleStart(Target& target, const heaptap_event& event) {
   heaptap_control control;
   memcpy(&control, event.memory, sizeof(control));
   const absl::Status status = process::CheckControl(control, target.pid);
+  // It was looked at while it started.
+  if (std::exchange(target.was_found, false)) books_.processes().UncountBeginning(target.process_id);
   target.started = true;
   target.is_saved = false;
   if (status.ok()) target.control_address = event.argument;

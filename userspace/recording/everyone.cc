@@ -202,7 +202,7 @@ bool Everyone::Inspect(Target& target) {
   target.control_address = inspection->control_address;
   const absl::StatusOr<heaptap_control> control = controls_.Order(target, worker::ControlVerb::kRead);
   if (control.ok()) {
-    controls_.Use(target, *control, target.control_address);
+    controls_.UseFound(target, *control, target.control_address);
   } else {
     target.control_address = 0;
   }

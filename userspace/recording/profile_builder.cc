@@ -15,6 +15,21 @@ namespace {
 // To read a tally.
 constexpr absl::Duration kTallyTime = absl::Microseconds(1);
 
+// Where every allocation is a sample, its weight is its size.
+void AddEstimateWarning(uint64_t period, absl::Span<const bpf::TallyEntry> tallies,
+                        std::vector<std::string>& warnings) {
+  if (period > 1) return;
+  uint64_t sizes = 0;
+  uint64_t weights = 0;
+  for (const bpf::TallyEntry& entry : tallies) {
+    sizes += entry.tally.allocated.bytes;
+    weights += entry.tally.allocated.weight;
+  }
+  if (weights <= sizes) return;
+  warnings.push_back(absl::StrCat("heaptap: ", weights - sizes,
+                                  " of the allocated bytes are estimated: not every allocation was a sample at first"));
+}
+
 void AddLossWarnings(const bpf::Losses& losses, absl::string_view whose, std::vector<std::string>& warnings) {
   for (uint32_t reason = 0; reason < losses.size(); reason++) {
     if (losses[reason].events == 0) continue;
@@ -120,6 +135,7 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
   for (const bpf::TallyEntry& entry : tallies) tids.insert(entry.tid);
   result.thread_names = ThreadNames(entries, subject, tids);
 
+  AddEstimateWarning(result.period, tallies, result.warnings);
   AddLossWarnings(entries.ReadLosses(subject.process_id), "", result.warnings);
   AddLossWarnings(entries.ReadLosses(0), ", in this or another process", result.warnings);
   for (uint32_t reason = HEAPTAP_STACK_WHOLE + 1; reason < HEAPTAP_STACK_ENDS; reason++) {
@@ -160,6 +176,7 @@ profile::Profile BuildOtherProfile(const bpf::OtherBooks& books, const ProfileSu
     result.thread_names.try_emplace(entry.tid);
   }
   result.contexts = contexts.Build();
+  AddEstimateWarning(result.period, tallies->second, result.warnings);
   if (const auto losses = books.losses.find(subject.process_id); losses != books.losses.end()) {
     AddLossWarnings(losses->second, "", result.warnings);
   }

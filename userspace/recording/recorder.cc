@@ -307,7 +307,7 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   if (!target.policy.record) {
     // Still attach: other processes may use its files too.
   } else if (control.has_value()) {
-    controls_.Use(target, *control, inspection->control_address);
+    controls_.UseFound(target, *control, inspection->control_address);
     if (control->active == 0) {
       base::Say(absl::StrCat(name, " has prof.active off: nothing is recorded until the process switches it on"));
     }

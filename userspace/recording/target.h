@@ -48,6 +48,7 @@ struct Target {
   std::string name = {};           // its comm, printable
   absl::Time since = {};           // beginning of its recording
   bool started = false;            // its allocator was seen
+  bool was_found = false;          // its control block was found before it fired heaptap:start (Controls::UseFound)
   bool own_final = false;          // it requested its own final dump, which has not failed
   bool control_refused = false;    // its control block was invalid, and that was reported
   bool has_lost_mappings = false;  // some of its mapping events may be lost

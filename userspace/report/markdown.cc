@@ -53,11 +53,8 @@ std::string Markdown(const NamedProfile& profile, absl::Span<const Path> paths, 
                      const Show& show, const TextOptions& options) {
   const Measures& total = profile.total();
   std::string text = absl::StrCat("## Heap of ", CodeSpan(subject.name), "\n\n");
-  absl::StrAppendFormat(
-      &text, "- live: %s in %.0f objects (%d samples, %s)\n", WithError(total.live), total.live.objects,
-      total.live.samples,
-      subject.period <= 1 ? "every allocation is recorded"
-                          : absl::StrCat("a sample every ", HumanBytes(static_cast<double>(subject.period)), " bytes"));
+  absl::StrAppendFormat(&text, "- live: %s in %.0f objects (%d samples, %s)\n", WithError(total.live),
+                        total.live.objects, total.live.samples, Sampling(subject));
   absl::StrAppendFormat(&text, "- allocated, freed or not: %s in %.0f objects\n", WithError(total.allocated),
                         total.allocated.objects);
   if (subject.resident_bytes.has_value()) {

@@ -37,11 +37,6 @@ std::string Counted(double count, absl::string_view noun) {
   return absl::StrCat(number, " ", noun, number == "1" ? "" : "s");
 }
 
-std::string Rate(uint64_t period) {
-  return period <= 1 ? "every allocation is recorded"
-                     : absl::StrCat("a sample every ", HumanBytes(static_cast<double>(period)), " bytes");
-}
-
 std::string SignedObjects(double count) { return absl::StrCat(count > 0 ? "+" : "", Counted(count, "object")); }
 
 // What a difference rests on, if that is little.
@@ -125,7 +120,7 @@ class SummaryWriter {
     absl::StrAppend(&text_, subject_.name, "\n  live       ", WithError(total, true), " in ",
                     SignedObjects(total.objects), ": ", HumanBytes(subject_.before.bytes), " in ",
                     Counted(subject_.before.objects, "object"), " before, ", HumanBytes(subject_.after.bytes), " in ",
-                    Counted(subject_.after.objects, "object"), " after (", Rate(subject_.period), ")\n");
+                    Counted(subject_.after.objects, "object"), " after (", Sampling(subject_), ")\n");
   }
 
   void WriteTotals() {
@@ -133,7 +128,7 @@ class SummaryWriter {
     const Measures& total = profile_.total();
     absl::StrAppend(&text_, subject_.name, "\n  live       ", WithError(total.live, subject_.is_difference), " in ",
                     Counted(total.live.objects, "object"), ", ",
-                    Counted(static_cast<double>(total.live.samples), "sample"), " (", Rate(subject_.period), ")\n");
+                    Counted(static_cast<double>(total.live.samples), "sample"), " (", Sampling(subject_), ")\n");
     if (total.allocated.bytes > 0) {
       absl::StrAppend(&text_, "  allocated  ", WithError(total.allocated, false), " in ",
                       Counted(total.allocated.objects, "object"), ", freed or not\n");
@@ -186,6 +181,13 @@ class SummaryWriter {
 };
 
 }  // namespace
+
+std::string Sampling(const Subject& subject) {
+  if (subject.period > 1) {
+    return absl::StrCat("a sample every ", HumanBytes(static_cast<double>(subject.period)), " bytes");
+  }
+  return subject.warnings.empty() ? "every allocation is recorded" : "every allocation is a sample";
+}
 
 std::string SummaryText(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject,
                         const Show& show, const TextOptions& options, const Past* past) {

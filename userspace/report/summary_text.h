@@ -37,6 +37,10 @@ struct Past {
   absl::Duration time;
 };
 
+// How the samples were taken: "a sample every 512.0K bytes". Where a warning says that something is missing, no text
+// says that every allocation is recorded. Thread-safe.
+std::string Sampling(const Subject& subject);
+
 // Totals with their standard errors, the paths that hold most, those that grew most, losses, and what to run next.
 // `past`: null: unknown. Thread-safe.
 std::string SummaryText(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject,

@@ -90,9 +90,10 @@ def test_which_end_leaves_a_dump(lab, daemon, name, how, status, dumps):
         assert ended["dump"] == ""
 
 
-def test_a_fatal_signal_before_the_first_sample(lab, daemon):
+def test_a_fatal_signal_before_the_first_sample(lab, start_daemon):
     """A program that ends before its first sample is listed as ended, without a dump."""
-    program = lab.preloaded("/bin/sh", "-c", "kill -9 $$", env={"MALLOC_CONF": "lg_prof_sample:40"})
+    daemon = start_daemon("--lg-sample", "40")
+    program = lab.preloaded("/bin/sh", "-c", "kill -9 $$")
     program.ends(-signal.SIGKILL)
     ended = daemon.wait_ended(program.pid)
     assert (ended["samples"], ended["live_objects"], ended["dump"]) == (0, 0, "")

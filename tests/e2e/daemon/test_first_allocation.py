@@ -12,6 +12,7 @@ DAEMON = ["--budget", "0"]
 COUNT = 3000
 STARTS = 20
 AT_ONCE = 200
+MIB = 1 << 20
 
 
 def start(lab, name="keeps", count=COUNT):
@@ -96,3 +97,25 @@ def test_program_that_calls_the_sample_library(lab, daemon):
     second.ends()
     entry = daemon.wait_ended(second.pid)
     assert (entry["samples"], entry["losses"]) == (2500, {})
+
+
+def test_beginning_that_was_not_seen(lab, start_daemon):
+    """What a process had allocated before the daemon began is a loss, everywhere. Its profile is not called complete."""
+    keeper = start(lab)
+    assert keeper.answer() == "kept"
+    daemon = start_daemon("--exact", losses_allowed=("beginning",))
+    entry = daemon.wait_recorded(keeper.pid)
+    assert (entry["samples"], entry["losses"]) == (0, {"beginning": 1})
+    assert daemon.row(keeper.pid)["LOSSES"] == "1"
+    (metric,) = [value for name, value in daemon.metrics().items() if f'pid="{keeper.pid}"' in name and "beginning" in name]
+    assert metric == 1
+    path = lab.path("late.txt")
+    daemon.dump(keeper.pid, path)
+    said = "1 beginning of the process not recorded: what it had allocated before is missing (estimated "
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    size = int(text.split(said)[1].split()[0])
+    assert COUNT * 64 <= size < COUNT * 64 + MIB
+    report = lab.answer_of("report", path)
+    assert said in report and "every allocation is a sample" in report and "every allocation is recorded" not in report
+    assert said in daemon.get(f"/pid/{keeper.pid}/profile.json").body.decode()

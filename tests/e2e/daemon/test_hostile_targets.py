@@ -217,6 +217,7 @@ def largest_perf_buffer(pid):
     return max(int(end, 16) - int(begin, 16) for begin, end in ranges)
 
 
+@pytest.mark.whole_machine  # it would hide the mappings of other tests' processes, too
 def test_mappings_that_nobody_hears_of(lab, start_daemon):
     """Processes that flood the mapping events hide the mappings of others; the collector reads them itself then."""
     daemon = start_daemon("--exact")

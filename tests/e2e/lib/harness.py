@@ -223,6 +223,8 @@ class Session(Process):
     def __init__(self, arguments, folder, **options):
         self.records = True
         self.losses_allowed = ()
+        # A process that heaptap attaches to began before.
+        self._unseen = ("beginning",) if arguments[:1] == ["attach"] else ()
         binary = options.pop("binary", HEAPTAP)
         before = options.pop("before", [])
         super().__init__([*before, binary, *arguments], folder, **options)
@@ -243,7 +245,7 @@ class Session(Process):
         all_books = self.books()
         assert all_books or not self.records, f"{self.command} printed no books:\n{self.stderr()}"
         for entry in all_books:
-            books.check(entry, self.losses_allowed)
+            books.check(entry, (*self.losses_allowed, *self._unseen))
 
 
 class DumpName:

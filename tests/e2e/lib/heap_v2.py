@@ -40,6 +40,11 @@ class Dump:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             self._read(file.read().split("\n"))
 
+    def complaints(self):
+        """The warnings, without that about a process to which heaptap has attached: it began before. Where a process has
+        not, its books say (books.check)."""
+        return [warning for warning in self.warnings if "beginning of the process not recorded" not in warning]
+
     def _read(self, lines):
         if lines[-1] != "":
             raise NotHeapV2(f"{self.path}: does not end with a line feed")

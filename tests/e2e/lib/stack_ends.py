@@ -14,6 +14,6 @@ NO_ROOM = "no room for a raw stack"
 def counts_by_end(dump):
     """{end: samples} of incomplete stacks, from the dump's warnings; other warnings are ignored."""
     ends = [re.fullmatch(r"heaptap: (\d+) samples whose outer frames are missing: their stacks end at (.*)", warning)
-            for warning in dump.warnings]
+            for warning in dump.complaints()]
     assert all(ends), dump.warnings
     return {match.group(2): int(match.group(1)) for match in ends}

@@ -25,7 +25,7 @@ def assert_harmless(lab, damage, process, session, copy, called=None):
     objects = sum(stack.total.objects for stack in through)
     if damage in plugins.HARMLESS:
         assert about == []
-        assert dump.warnings == []
+        assert dump.complaints() == []
         assert_called(dump, "left", called or objects, {copy: LEFT})
     else:
         (line,) = about

@@ -20,7 +20,7 @@ def after_attach(lab, process, copies):
     session.signal(signal.SIGINT)
     session.ends()
     dump = lab.only_dump(process.target_pid)
-    assert dump.warnings == []
+    assert dump.complaints() == []
     count = sum(paths(dump, "left_inner", copies).values())
     assert count > 1000
     assert_called(dump, "left", count, copies)

@@ -79,7 +79,7 @@ def test_callers_found_by_attach(lab):
     session.ends()
     process.ends()
     dump = lab.only_dump(pid, "f")
-    assert dump.warnings == []
+    assert dump.complaints() == []
     roots = {tuple(symbols.names(dump, stack)[:5]) for stack in symbols.stacks_through(dump, "allocate")}
     assert roots == {(*CHAIN, "main"), (*CHAIN, "thread_body")}
     (entry,) = session.books()

@@ -140,6 +140,12 @@ class SimulatedProcesses final : public Processes {
     process.triggers = ToKernel(settings.triggers);
     return absl::OkStatus();
   }
+  absl::Status CountUnseenBeginning(pid_t, uint64_t process_id, uint64_t held) override {
+    heaptap_loss& loss = kernel_.losses[process_id][HEAPTAP_LOSS_BEGINNING];
+    if (loss.events == 0) loss = {.events = 1, .weight = held};
+    return absl::OkStatus();
+  }
+  void UncountBeginning(uint64_t process_id) override { kernel_.losses[process_id][HEAPTAP_LOSS_BEGINNING] = {}; }
   absl::StatusOr<heaptap_process> Read(pid_t tgid) const override {
     absl::MutexLock lock(&kernel_.mutex);
     for (const auto& [process_id, recorded] : kernel_.processes) {
