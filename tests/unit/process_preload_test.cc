@@ -123,6 +123,12 @@ TEST_F(Preload, FilesOfADynamicProgram) {
   for (const std::string& file : files) EXPECT_TRUE(fs::exists(file)) << file;
 }
 
+TEST_F(Preload, PathsInAPreloadFile) {
+  EXPECT_THAT(PathsInPreloadFile("/a/b.so /c.so:/d.so\n\t/e.so # /not.so\n#/nor.so\nlibf.so /$LIB/g.so\n/h.so"),
+              ElementsAre("/a/b.so", "/c.so", "/d.so", "/e.so", "/h.so"));
+  EXPECT_THAT(PathsInPreloadFile(""), IsEmpty());
+}
+
 TEST_F(Preload, FilesOfAStaticProgram) {
   const std::string program = Compile("static", "-static");
   EXPECT_THAT(FilesOfProgram(program), ElementsAre(program));

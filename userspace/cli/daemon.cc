@@ -43,6 +43,7 @@
 #include "userspace/process/control_block.h"
 #include "userspace/process/handle.h"
 #include "userspace/process/preload.h"
+#include "userspace/process/short_file.h"
 
 namespace heaptap::cli {
 namespace {
@@ -229,6 +230,9 @@ absl::StatusOr<DaemonOptions> MakeOptions(const DaemonFlags& flags) {
   system_wide.libraries = flags.libraries;
   system_wide.only_libraries = !flags.only_libraries.empty();
   system_wide.libraries.insert(system_wide.libraries.end(), flags.only_libraries.begin(), flags.only_libraries.end());
+  if (!system_wide.only_libraries) {
+    system_wide.preloaded = process::PathsInPreloadFile(process::ReadShortFile(process::kPreloadFile));
+  }
   // Most processes will use the daemon's own libraries.
   for (const process::Library which : {process::Library::kAllocator, process::Library::kGuest}) {
     if (system_wide.only_libraries) break;

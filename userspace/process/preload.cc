@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -133,6 +134,18 @@ void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> l
   const char* conf_before = getenv(HEAPTAP_CONF_VARIABLE);
   if (conf_before != nullptr && *conf_before != '\0') conf = absl::StrCat(conf_before, ",", conf);
   setenv(HEAPTAP_CONF_VARIABLE, conf.c_str(), 1);
+}
+
+std::vector<std::string> PathsInPreloadFile(absl::string_view text) {
+  std::vector<std::string> paths;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    // The dynamic linker takes the rest of a line for a comment.
+    line = line.substr(0, line.find('#'));
+    for (const absl::string_view path : absl::StrSplit(line, absl::ByAnyChar(": \t"), absl::SkipEmpty())) {
+      if (path.front() == '/' && !absl::StrContains(path, '$')) paths.emplace_back(path);
+    }
+  }
+  return paths;
 }
 
 std::vector<std::string> FilesOfProgram(const std::string& command) {

@@ -33,6 +33,11 @@ void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> l
 // The entries of a value of LD_PRELOAD.
 std::vector<std::string> SplitPreload(absl::string_view value);
 
+// The absolute paths in the text of a file like /etc/ld.so.preload (ld.so(8)), which names libraries for every program
+// of the machine. Paths with a token of the dynamic linker ($LIB) are left out.
+std::vector<std::string> PathsInPreloadFile(absl::string_view text);
+inline constexpr char kPreloadFile[] = "/etc/ld.so.preload";
+
 // The files that a program will map when it starts, as far as they are known in advance: the executable, found like
 // execvp(3) does, and, if it is dynamically linked, the libraries that its dynamic loader lists in this process's
 // environment. Empty if the executable does not exist.

@@ -242,6 +242,12 @@ absl::Status Recorder::StartSystemWide() {
     if (!attached.ok()) return attached.status();
     if (!*attached) return absl::InvalidArgumentError(absl::StrCat(library, " contains no sampled allocator"));
   }
+  for (const std::string& library : system_wide.preloaded) {
+    const absl::Status status = AttachFile(library).status();
+    if (!status.ok() && !absl::IsNotFound(status)) {
+      base::Say(absl::StrCat(status.message(), "; the daemon attaches to it when a process maps it"));
+    }
+  }
   if (books_->adopted()) everyone_->TakeOverBooks();
   if (!system_wide.shall_end) everyone_->RecordRunningProcesses();
   allocators_.WaitForAll(kStartPatience);

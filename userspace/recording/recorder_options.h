@@ -27,6 +27,8 @@ struct SystemWide {
   std::string state_folder = {};            // for dumps, and for the state that the next recorder needs
   std::string pin_folder = {};              // in a BPF file system; "": the recording ends with the recorder
   std::vector<std::string> libraries = {};  // allocators to attach to before any process maps them
+  // Libraries that every process maps: attached to in the same way, if they are there and are allocators.
+  std::vector<std::string> preloaded = {};
   // Folders of control groups: processes outside of them are not recorded; empty: all processes may be recorded.
   std::vector<std::string> groups = {};
   // Whether `libraries` are the only files to attach to.

@@ -5,6 +5,9 @@ the process after them.
 Error bounds: none.
 """
 
+import os
+import shutil
+
 import control
 from harness import LIBRARY, target, wait_until
 
@@ -15,8 +18,8 @@ AT_ONCE = 200
 MIB = 1 << 20
 
 
-def start(lab, name="keeps", count=COUNT):
-    keeper = lab.preloaded(lab.copy("keeps", name), count, talks=True)
+def start(lab, name="keeps", count=COUNT, library=LIBRARY):
+    keeper = lab.program(lab.copy("keeps", name), count, env={"LD_PRELOAD": library}, talks=True)
     keeper.target_pid = keeper.pid
     return keeper
 
@@ -119,3 +122,17 @@ def test_beginning_that_was_not_seen(lab, start_daemon):
     report = lab.answer_of("report", path)
     assert said in report and "every allocation is a sample" in report and "every allocation is recorded" not in report
     assert said in daemon.get(f"/pid/{keeper.pid}/profile.json").body.decode()
+
+
+def test_library_that_is_preloaded_everywhere(lab, new_daemon):
+    """The daemon knows the libraries in /etc/ld.so.preload, here one of a private file system, before a process maps them."""
+    library = shutil.copy(LIBRARY, lab.path("everywhere.so"))
+    for name in ("upper", "work"):
+        os.mkdir(lab.path(name))
+    script = (f"mount -t overlay -o lowerdir=/etc,upperdir={lab.path('upper')},workdir={lab.path('work')} overlay /etc && "
+              f"echo {library} >/etc/ld.so.preload && exec \"$@\"")
+    # The daemon has the library itself.
+    daemon = new_daemon("--exact", losses_allowed=("beginning",))
+    session = daemon.launch(before=["unshare", "--mount", "sh", "-c", script, "sh"])
+    session.wait_said("heaptap: recording; ")
+    assert_whole(daemon, [start(lab, library=library)])
