@@ -114,9 +114,9 @@ void ToldRates::HandleAttached(File file, uint32_t lg_sample, absl::string_view 
     told_[file] = {.lg_sample = lg_sample, .link = std::move(answer.files[0])};
     return;
   }
-  without_.insert(file);
-  // The file is gone, or it is another one now.
+  // The file is gone, or it is another one now. The next process that maps it serves as well.
   if (absl::IsNotFound(status)) return;
+  without_.insert(file);
   base::Say(absl::StrCat(name, ": cannot tell its processes their rate before they start: ", status.message(),
                          "; their first samples may be taken at their own rate"));
 }
