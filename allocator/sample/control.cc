@@ -61,7 +61,7 @@ static_assert(HEAPTAP_RATE_SITES == 48, "probes.S has another number of sites");
 
 // The interval that heaptap:rate has told and that no collector has confirmed; HEAPTAP_NO_RATE: none.
 constinit std::atomic<uint32_t> unconfirmed{HEAPTAP_NO_RATE};
-// How often it was used.
+// The number of samples that were taken at that interval.
 constinit std::atomic<uint32_t> uses;
 
 uint32_t FollowToldRate() {
@@ -73,7 +73,8 @@ uint32_t FollowToldRate() {
   return HEAPTAP_NO_RATE;
 }
 
-// Ends that after HEAPTAP_UNCONFIRMED_SAMPLES samples, unless a collector has entered itself.
+// Counts a sample at the told interval. The interval ends after HEAPTAP_UNCONFIRMED_SAMPLES of them, unless a collector
+// has entered itself.
 void CountUse(struct ::heaptap_control& block) {
   const uint32_t told = unconfirmed.load(std::memory_order_relaxed);
   if (told == HEAPTAP_NO_RATE) return;

@@ -120,7 +120,7 @@ absl::Status TakeControl(const Handle& process, uint64_t address, uint32_t lg_sa
 absl::Status ReleaseControl(const Handle& process, uint64_t address, pid_t collector) {
   absl::StatusOr<heaptap_control> control = ReadControl(process, address);
   if (!control.ok()) return control.status();
-  // 0: nobody has taken it, but it may follow a told rate (heaptap:rate).
+  // Without a collector (0), the process may still follow the rate that heaptap:rate has told.
   if (control->collector_pid != 0 && control->collector_pid != static_cast<uint32_t>(collector))
     return absl::OkStatus();
   absl::Status status = WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), HEAPTAP_NO_RATE);

@@ -67,7 +67,7 @@ absl::StatusOr<process::MappedFile> Open(const JobFile& file, absl::Span<const i
   return process::MappedFile{std::move(copy), std::move(path)};
 }
 
-// Whether it is the file that the order is about, and nobody has written to it.
+// NotFound: `file` is not the file of the order, or somebody has written to it since.
 absl::Status CheckOrdered(const absl::StatusOr<process::MappedFile>& file, const AttachOrder& order, int identify) {
   if (!file.ok()) return file.status();
   const absl::StatusOr<heaptap_identify> found = bpf::Identify(identify, file->file.get());
