@@ -28,12 +28,13 @@ static __always_inline void count_allocated(struct heaptap_count* count, __u64 s
   count->weighted_objects += weighted_objects(size, weight);
 }
 
-/* Atomic: any thread may free, and any may allocate in a heap. */
+/* Atomic: any thread may free, and any may allocate in a heap. The objects come last: where as many are freed as were
+ * allocated, fold() takes the tally for finished and deletes it. */
 static __always_inline void count_shared(struct heaptap_count* count, __u64 size, __u64 weight) {
-  add(&count->objects, 1);
   add(&count->bytes, size);
   add(&count->weight, weight);
   add(&count->weighted_objects, weighted_objects(size, weight));
+  add(&count->objects, 1);
 }
 
 /* `more`: may be -1. */

@@ -138,6 +138,7 @@ static __noinline __u64 find_rule_uncached(const struct scratch* scratch, __u64 
    * table all the time. */
   __u32 table = file->table;
   __u64 rule = find_in_table(file, place->offset);
+  if (rule == 0 && scratch->rip_bits) rule = heaptap_unwind_start_rule(find_in_table(file, place->offset + 1));
   file = bpf_map_lookup_elem(&files, &place->file);
   return file && file->state == HEAPTAP_FILE_LOADED && file->table == table ? rule : RULE_LATE;
 }

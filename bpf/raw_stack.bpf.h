@@ -142,7 +142,7 @@ static __always_inline int send_chunks(const struct scratch* scratch, __u64 stac
   raw->time = bpf_ktime_get_ns();
   raw->frame = scratch->frame;
   __builtin_memcpy(raw->registers, scratch->registers, sizeof(raw->registers));
-  raw->is_return = scratch->is_return;
+  raw->rip_bits = scratch->rip_bits;
   raw->tgid = scratch->tgid;
   raw->reserved = 0;
   bpf_probe_read_kernel(&raw->stack, sizeof(raw->stack), &scratch->stack);

@@ -29,7 +29,7 @@ struct scratch {
   __u64 process_id;
   __u64 salt; /* of the rule cache, for this process and its mappings */
   __u32 tgid;
-  __u32 is_return; /* frame.rip is a return address */
+  __u32 rip_bits; /* HEAPTAP_RIP_* of frame.rip */
   struct heaptap_unwind_frame frame;
   __u64 hash;          /* of the frames so far */
   __u64 registers[16]; /* of frame 0, by DWARF number */

@@ -15,9 +15,6 @@
 #include "bpf/raw_stack.bpf.h"
 #include "bpf/walk.bpf.h"
 
-/* Set by the collector before load, at random. */
-const volatile __u64 stack_seed = 0;
-
 /* `unique`: a number that gives equal stacks different ids; 0 for none. */
 static __always_inline __u64 finish_hash(__u64 hash, __u32 end, __u64 unique) {
   hash = hash_word(hash_word(hash, end), unique);
@@ -57,7 +54,7 @@ static __always_inline struct scratch* take_stack(struct pt_regs* context, struc
   scratch->process_id = process_id;
   scratch->tgid = tgid;
   scratch->salt = salt;
-  scratch->hash = (stack_seed ^ process_id) * HASH_MULTIPLIER;
+  scratch->hash = first_hash(process_id);
   walk_stack(context, process, scratch);
   __u64 unique = 0;
   if (scratch->stack.end == HEAPTAP_STACK_UNFINISHED) {

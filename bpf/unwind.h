@@ -69,6 +69,10 @@ struct heaptap_rows {
 #define HEAPTAP_UNWIND_OTHERS_LOST 0
 #define HEAPTAP_UNWIND_OTHERS_LIVE 1
 
+/* What a walk knows of a frame's rip: 0 where it is the next instruction, else these bits. */
+#define HEAPTAP_RIP_RETURN 1 /* it is a return address: its rule is that of rip - 1 */
+#define HEAPTAP_RIP_GUESS 2  /* a frame pointer told it, through code without a rule */
+
 /* The registers of a frame that a walk follows. */
 struct heaptap_unwind_frame {
   __u64 rip;
@@ -97,7 +101,7 @@ struct heaptap_raw_stack {
   __u64 time;
   struct heaptap_unwind_frame frame;
   __u64 registers[16]; /* by DWARF number; valid in this frame where its `others` and `rbx_at` are LIVE */
-  __u32 is_return;     /* frame.rip is a return address */
+  __u32 rip_bits;      /* HEAPTAP_RIP_* of frame.rip */
   __u32 tgid;
   __u64 memory_begin; /* address */
   __u32 memory_bytes;
@@ -119,13 +123,14 @@ struct heaptap_raw_stack {
  *
  * RBX is followed because the CFA of the dynamic linker's lazy binding (_dl_runtime_resolve) is based on it.
  *
- * The rule 0 is "no rule".
+ * The rule 0 is "no rule": walks follow the frame pointer. Code that has a rule of another form need not have a frame
+ * pointer, so walks end there.
  */
 
 /* CFA kinds. `p` is the CFA parameter; `a` its high byte, `b` its low byte, both signed. */
 enum {
-  HEAPTAP_CFA_NONE = 0,      /* no rule: the address is not covered, or its rule cannot be encoded */
-  HEAPTAP_CFA_END = 1,       /* the outermost frame: its return address is undefined */
+  HEAPTAP_CFA_NONE = 0,      /* no rule: the address is not covered */
+  HEAPTAP_CFA_END = 1,       /* the outermost frame: its return address is undefined; see HEAPTAP_RULE_START */
   HEAPTAP_CFA_RSP = 2,       /* RSP + 8 * p */
   HEAPTAP_CFA_RBP = 3,       /* RBP + 8 * p */
   HEAPTAP_CFA_PLT = 4,       /* RSP + 8 + ((RIP & 15) >= 11 ? 8 : 0): a lazily bound PLT entry */
@@ -134,7 +139,16 @@ enum {
   HEAPTAP_CFA_DEREF_RSP = 7, /* *(RSP + 8 * a) + 8 * b */
   HEAPTAP_CFA_SIGNAL = 8,    /* a signal frame: a ucontext lies at RSP, its registers at RSP + 40 */
   HEAPTAP_CFA_REGISTER = 9,  /* the register (low 4 bits of a) + 8 * b */
+  /* These five kinds, for functions with large arrays: RSP + 8 * (HEAPTAP_FAR_WORDS + 65536 * (kind - 10) + p), where p
+   * is unsigned. Up to 2.75 MiB. */
+  HEAPTAP_CFA_FAR = 10,
+  HEAPTAP_CFA_LAST_FAR = 14,
+  HEAPTAP_CFA_UNKNOWN = 15, /* the address is covered, but its rule cannot be encoded */
 };
+
+/* The first distance from RSP, in words, that does not fit into the parameter of HEAPTAP_CFA_RSP. */
+#define HEAPTAP_FAR_WORDS 32768
+#define HEAPTAP_FAR_WORDS_PER_KIND 65536
 
 /* RBP kinds. `p` is the RBP parameter. */
 enum {
@@ -176,7 +190,20 @@ static inline __u32 heaptap_unwind_ra_kind(__u32 rule) { return rule >> 6 & 1; }
 static inline __u32 heaptap_unwind_rbx_kind(__u32 rule) { return rule >> 7 & 7; }
 static inline __s32 heaptap_unwind_rbp_parameter(__u32 rule) { return (__s32)(rule << 16) >> 26; }
 static inline __s32 heaptap_unwind_cfa_parameter(__u32 rule) { return (__s16)(rule >> 16); }
+/* The distance of the CFA from RSP, in words. REQUIRES: the kind is one of the five. */
+static inline __u32 heaptap_unwind_far_words(__u32 rule) {
+  return HEAPTAP_FAR_WORDS + HEAPTAP_FAR_WORDS_PER_KIND * (heaptap_unwind_cfa_kind(rule) - HEAPTAP_CFA_FAR) +
+         (rule >> 16);
+}
 static inline __s32 heaptap_unwind_cfa_a(__u32 rule) { return (__s8)(rule >> 24); }
 static inline __s32 heaptap_unwind_cfa_b(__u32 rule) { return (__s8)(rule >> 16); }
+
+/* The rule of a return address that no rule covers the call before, while `rule` covers the address itself, so that a
+ * function begins there. Nothing is called so: the stack was made to begin in this function, as makecontext(3) does,
+ * unless a frame pointer led here. */
+#define HEAPTAP_RULE_START heaptap_unwind_rule(HEAPTAP_CFA_END, 1, HEAPTAP_RBP_SAME, 0, HEAPTAP_RA_AT_CFA)
+static inline __u32 heaptap_unwind_start_rule(__u64 rule) {
+  return rule >> 32 == 0 && rule != 0 ? HEAPTAP_RULE_START : 0;
+}
 
 #endif /* HEAPTAP_UNWIND_H_ */

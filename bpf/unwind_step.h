@@ -25,6 +25,7 @@ enum heaptap_unwind_result {
                                  rip */
   HEAPTAP_UNWIND_END,         /* this was the outermost frame */
   HEAPTAP_UNWIND_NO_RULE,
+  HEAPTAP_UNWIND_UNKNOWN,     /* there is a rule, but it cannot be encoded */
   HEAPTAP_UNWIND_NO_MEMORY,   /* the memory that the rule names cannot be read */
   HEAPTAP_UNWIND_NO_REGISTER, /* the rule needs a register whose value is unknown in this frame */
   HEAPTAP_UNWIND_STUCK,       /* the caller would lie no higher than its callee */
@@ -109,8 +110,12 @@ static inline enum heaptap_unwind_result heaptap_unwind_step(struct heaptap_unwi
         return HEAPTAP_UNWIND_NO_REGISTER;
       cfa += 8 * (__s64)heaptap_unwind_cfa_b(rule);
       break;
-    default:
+    case HEAPTAP_CFA_NONE:
       return HEAPTAP_UNWIND_NO_RULE;
+    case HEAPTAP_CFA_UNKNOWN:
+      return HEAPTAP_UNWIND_UNKNOWN;
+    default:
+      cfa = frame->rsp + 8 * (__u64)heaptap_unwind_far_words(rule);
   }
 
   /* Caller and callee have the same RSP only if the return address was popped into a register. */
@@ -171,13 +176,29 @@ static inline enum heaptap_unwind_result heaptap_unwind_frame_pointer(struct hea
   return HEAPTAP_UNWIND_CALLER;
 }
 
+/* A call through a null pointer, or a jump to 0, ended in a signal. The call has pushed its return address. Returns 0,
+ * or 1 if the address cannot be read. REQUIRES: a signal interrupted `frame`. */
+static inline int heaptap_unwind_leave_null(struct heaptap_unwind_frame* frame, void* context) {
+  (void)context;
+  if (HEAPTAP_UNWIND_READ(context, frame->rsp, &frame->rip)) return 1;
+  frame->rsp += 8;
+  frame->others = HEAPTAP_UNWIND_OTHERS_LOST; /* of the caller, only RBP and RBX are known to be the same */
+  return 0;
+}
+
 /* Adds the caller of `frame`, the last frame of `stack`, by `rule`, or by the frame pointer if the rule is 0. Returns 1
  * when the walk is over; stack->end says why. */
-static inline int heaptap_unwind_add(struct heaptap_stack* stack, struct heaptap_unwind_frame* frame, __u32* is_return,
+static inline int heaptap_unwind_add(struct heaptap_stack* stack, struct heaptap_unwind_frame* frame, __u32* rip_bits,
                                      __u32 rule, void* context) {
   __u32 count;
-  enum heaptap_unwind_result result = heaptap_unwind_step(frame, rule, context);
-  if (result == HEAPTAP_UNWIND_NO_RULE) result = heaptap_unwind_frame_pointer(frame, context);
+  __u32 guess = 0;
+  enum heaptap_unwind_result result;
+  if (rule == HEAPTAP_RULE_START && (*rip_bits & HEAPTAP_RIP_GUESS)) rule = 0;
+  result = heaptap_unwind_step(frame, rule, context);
+  if (result == HEAPTAP_UNWIND_NO_RULE) {
+    result = heaptap_unwind_frame_pointer(frame, context);
+    guess = HEAPTAP_RIP_GUESS;
+  }
   switch (result) {
     case HEAPTAP_UNWIND_CALLER:
     case HEAPTAP_UNWIND_INTERRUPTED:
@@ -198,6 +219,13 @@ static inline int heaptap_unwind_add(struct heaptap_stack* stack, struct heaptap
       stack->end = HEAPTAP_STACK_NO_RULE;
       return 1;
   }
+  if (frame->rip == 0 && result == HEAPTAP_UNWIND_INTERRUPTED) {
+    if (heaptap_unwind_leave_null(frame, context)) {
+      stack->end = HEAPTAP_STACK_NO_MEMORY;
+      return 1;
+    }
+    result = HEAPTAP_UNWIND_CALLER;
+  }
   /* Some thread entry points have the return address 0. */
   if (frame->rip == 0) {
     stack->end = HEAPTAP_STACK_WHOLE;
@@ -212,9 +240,11 @@ static inline int heaptap_unwind_add(struct heaptap_stack* stack, struct heaptap
     stack->end = HEAPTAP_STACK_TRUNCATED;
     return 1;
   }
-  stack->frames[count] = frame->rip;
+  *rip_bits = result == HEAPTAP_UNWIND_CALLER ? HEAPTAP_RIP_RETURN | guess : 0;
+  /* Readers take 1 off each frame to find the call before the return address. The interrupted instruction may be the
+   * first of its function. */
+  stack->frames[count] = frame->rip + (*rip_bits == 0);
   stack->count = count + 1;
-  *is_return = result == HEAPTAP_UNWIND_CALLER;
   return 0;
 }
 

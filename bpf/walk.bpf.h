@@ -14,6 +14,12 @@
 /* Moves the well-mixed high bits of a product down before the next frame. */
 #define HASH_SHIFT 32
 
+/* Set by the collector before load, at random. */
+const volatile __u64 stack_seed = 0;
+
+/* The hash of no frames. */
+static __always_inline __u64 first_hash(__u64 process_id) { return (stack_seed ^ process_id) * HASH_MULTIPLIER; }
+
 static __always_inline __u64 hash_word(__u64 hash, __u64 word) {
   return (hash ^ hash >> HASH_SHIFT ^ word) * HASH_MULTIPLIER;
 }
@@ -47,16 +53,16 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
   if (!scratch) return NO_FRAME; /* never */
   const __u64 salt = scratch->salt;
   struct heaptap_unwind_frame frame = scratch->frame;
-  __u64 is_return = scratch->is_return;
+  __u32 rip_bits = scratch->rip_bits;
   __u64 hash = scratch->hash;
   __u32 count = scratch->stack.count;
   enum next_frame next = FRAME_OF_ANY_KIND;
   __u32 i;
   for (i = 0; i < FRAMES_AT_ONCE; i++) {
-    __u32 rule = find_cached_rule(salt, frame.rip - is_return);
+    __u32 rule = find_cached_rule(salt, frame.rip - (rip_bits & HEAPTAP_RIP_RETURN));
     __u32 cfa_kind = heaptap_unwind_cfa_kind(rule);
     __u32 rbp_kind = heaptap_unwind_rbp_kind(rule);
-    if (cfa_kind == HEAPTAP_CFA_END) next = NO_FRAME;
+    if (rule == HEAPTAP_CFA_END) next = NO_FRAME;
     if (cfa_kind != HEAPTAP_CFA_RSP && cfa_kind != HEAPTAP_CFA_RBP) break;
     if (heaptap_unwind_ra_kind(rule) != HEAPTAP_RA_AT_CFA) break;
     __u64 cfa = cfa_kind == HEAPTAP_CFA_RSP ? frame.rsp : frame.rbp;
@@ -76,7 +82,7 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
     frame.rbp = rbp;
     frame.others = HEAPTAP_UNWIND_OTHERS_LOST;
     heaptap_unwind_follow_rbx(&frame, rule, cfa);
-    is_return = 1;
+    rip_bits = HEAPTAP_RIP_RETURN;
     hash = hash_word(hash, rip);
     __u64 place = count;
 #ifdef __bpf__
@@ -87,11 +93,22 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
     count++;
   }
   scratch->frame = frame;
-  scratch->is_return = is_return;
+  scratch->rip_bits = rip_bits;
   scratch->hash = hash;
   scratch->stack.count = count;
   if (next == NO_FRAME) scratch->stack.end = HEAPTAP_STACK_WHOLE;
   return i < FRAMES_AT_ONCE ? next : FRAME_PERHAPS_SIMPLE;
+}
+
+/* The hash of the frames in `scratch`, from its beginning. */
+static __noinline __u64 hash_frames(const struct scratch* scratch) {
+  if (!scratch) return 0; /* never */
+  __u64 hash = first_hash(scratch->process_id);
+  for (__u32 i = 0; i < HEAPTAP_MAX_FRAMES; i++) {
+    if (i >= scratch->stack.count) break;
+    hash = hash_word(hash, scratch->stack.frames[i]);
+  }
+  return hash;
 }
 
 /* One frame up, of any kind. Returns 1 when the walk is over. */
@@ -99,14 +116,17 @@ __noinline long walk_frame(struct scratch* scratch) {
   if (!scratch) return 1; /* never */
   scratch->words_read = WORDS_READ_LOST;
   struct heaptap_stack* stack = &scratch->stack;
-  __u64 rule = find_rule(scratch, scratch->frame.rip - scratch->is_return);
+  __u64 rule = find_rule(scratch, scratch->frame.rip - (scratch->rip_bits & HEAPTAP_RIP_RETURN));
   if (rule >> 32) {
     stack->end = rule == RULE_LATE ? HEAPTAP_STACK_UNFINISHED : HEAPTAP_STACK_NO_CODE;
-    /* An address outside of all code is not a frame. */
-    if (rule == RULE_NO_CODE && stack->count > 1) stack->count--;
+    /* An address outside of all code is not a frame. It may be another one each time, so the hash must not have it. */
+    if (rule == RULE_NO_CODE && stack->count > 1) {
+      stack->count--;
+      scratch->hash = hash_frames(scratch);
+    }
     return 1;
   }
-  if (heaptap_unwind_add(stack, &scratch->frame, &scratch->is_return, rule, scratch)) return 1;
+  if (heaptap_unwind_add(stack, &scratch->frame, &scratch->rip_bits, rule, scratch)) return 1;
   scratch->hash = hash_word(scratch->hash, scratch->frame.rip);
   return 0;
 }
@@ -183,7 +203,7 @@ static __always_inline int would_read_the_same(const struct scratch* scratch) {
 static __always_inline void walk_stack(struct pt_regs* context, struct heaptap_process* process,
                                        struct scratch* scratch) {
   copy_registers(scratch->registers, context);
-  scratch->is_return = 0;
+  scratch->rip_bits = 0;
   scratch->frame.rip = PT_REGS_IP(context);
   scratch->frame.rbp = PT_REGS_FP(context);
   scratch->frame.others = HEAPTAP_UNWIND_OTHERS_LIVE;

@@ -36,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   raw.frame.others = input.ConsumeIntegralInRange(0u, 2u);
   if (raw.frame.others == 2) raw.frame.others = address();
   for (__u64& word : raw.registers) word = address();
-  raw.is_return = input.ConsumeIntegralInRange(0, 1);
+  raw.rip_bits = input.ConsumeIntegralInRange(0, 3);
   for (__u64& word : raw.missing) word = number();
   raw.stack.count = input.ConsumeIntegralInRange(1, HEAPTAP_MAX_FRAMES);
   raw.stack.end = HEAPTAP_STACK_UNFINISHED;

@@ -107,6 +107,27 @@ NOINLINE void in_alternate_signal(void) {
   interrupted();
 }
 
+/* The handler returns from the call. */
+NOINLINE void on_null_call(int number, siginfo_t* information, void* context) {
+  greg_t* registers = ((ucontext_t*)context)->uc_mcontext.gregs;
+  (void)number;
+  (void)information;
+  allocate();
+  registers[REG_RIP] = *(greg_t*)registers[REG_RSP];
+  registers[REG_RSP] += 8;
+}
+
+NOINLINE void call(void (*function)(void)) {
+  function();
+  USE(&function);
+}
+
+NOINLINE void in_null_call(void) {
+  struct sigaction action = {.sa_sigaction = on_null_call, .sa_flags = SA_SIGINFO};
+  sigaction(SIGSEGV, &action, NULL);
+  call(NULL);
+}
+
 /* A vfork child is on its parent's stack, in its parent's memory. */
 NOINLINE void in_vfork_child(void) {
   pid_t child = vfork();
@@ -133,6 +154,34 @@ NOINLINE void in_coroutine(void) {
   there.uc_link = &here;
   makecontext(&there, coroutine, 0);
   swapcontext(&here, &there);
+}
+
+/* Calls a function on a stack whose bottom is two words with this number, and RBP points at them. Without unwind
+ * information, as hand-written code. */
+void call_on(void* bottom, void (*function)(void), unsigned long number);
+__asm__(
+    ".text\n"
+    ".type call_on, @function\n"
+    "call_on:\n"
+    "push %rbp\n"
+    "push %rbx\n"
+    "mov %rsp, %rbx\n"
+    "mov %rdi, %rsp\n"
+    "push %rdx\n"
+    "push %rdx\n"
+    "mov %rsp, %rbp\n"
+    "call *%rsi\n"
+    "mov %rbx, %rsp\n"
+    "pop %rbx\n"
+    "pop %rbp\n"
+    "ret\n"
+    ".size call_on, .-call_on\n");
+
+/* With another number each time. */
+NOINLINE void on_own_stack(void) {
+  static char memory[65536] __attribute__((aligned(16)));
+  static unsigned long number;
+  call_on(memory + sizeof memory, allocate, 0x1234500000 + 8 * number++);
 }
 
 NOINLINE void aligned(void) {
@@ -173,6 +222,21 @@ NOINLINE void large_frame(void) {
   USE(local);
 }
 
+/* Frames of over 256 KiB, for whose size a usual unwind rule has no room. */
+NOINLINE void huge_frame(void) {
+  char local[300000];
+  USE(local);
+  allocate();
+  USE(local);
+}
+
+NOINLINE void vast_frame(void) {
+  char local[2 << 20];
+  USE(local);
+  huge_frame();
+  USE(local);
+}
+
 static const struct {
   const char* name;
   void (*run)(void);
@@ -184,11 +248,14 @@ static const struct {
     {"signal_at_entry", in_signal_at_entry},
     {"alternate_signal", in_alternate_signal},
     {"vfork", in_vfork_child},
+    {"null_call", in_null_call},
     {"coroutine", in_coroutine},
+    {"own_stack", on_own_stack},
     {"aligned", aligned},
     {"through_pointer", through_pointer},
     {"variable", variable},
     {"large_frame", large_frame},
+    {"vast_frame", vast_frame},
 };
 
 int main(void) {

@@ -274,6 +274,30 @@ TEST(HostStackId, TellsStacksApart) {
   EXPECT_NE(id, whole);
 }
 
+// A stack that the program made for itself may end in any number.
+TEST(HostStackId, WhatIsNoFrameChangesNothing) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  process.Load();
+  process.registers.rip = leaf;
+  const auto id_above = [&](const std::vector<uint64_t>& words) {
+    process.MoveTo(process.registers.rsp());
+    for (const uint64_t word : words) process.Words({word});
+    uint64_t id = 0;
+    EXPECT_EQ(process.kernel.Walk(process.registers, &id).end, HEAPTAP_STACK_NO_CODE);
+    return id;
+  };
+  for (const uint64_t frames : {0, 1, 20}) {
+    std::vector<uint64_t> words(frames, leaf + 1);
+    words.push_back(0x1000);
+    const uint64_t one = id_above(words);
+    words.back() = 0x1008;
+    EXPECT_EQ(id_above(words), one) << frames;
+    words.insert(words.begin(), leaf + 2);
+    EXPECT_NE(id_above(words), one) << frames;
+  }
+}
+
 // --- buffers ---------------------------------------------------------------------------------------------------------
 
 TEST(HostScratch, AnyFreeBufferIsTaken) {
@@ -386,7 +410,7 @@ TEST_F(HostRawRegisters, OfAFrameThatASignalInterrupted) {
   }
   EXPECT_EQ(raw.frame.others, HEAPTAP_UNWIND_OTHERS_LIVE);
   EXPECT_EQ(raw.frame.rbx_at, HEAPTAP_UNWIND_OTHERS_LIVE);
-  EXPECT_EQ(raw.is_return, 0);
+  EXPECT_EQ(raw.rip_bits, 0);
 
   // The memory goes away before the registers are read.
   process_.kernel.before_lookup = [&](std::string_view map) {

@@ -69,7 +69,11 @@ class RandomProcess {
     const uint64_t words = Number(1, most_words_);
     const Place place = SomePlace();
     uint32_t rule = 0;
-    switch (place == kNoFile ? 1 : Number(0, 20) == 0 ? 5 : Number(0, 20) == 0 ? 6 : Number(0, 4)) {
+    switch (place == kNoFile      ? 1
+            : Number(0, 20) == 0  ? 5
+            : Number(0, 20) == 0  ? 6
+            : Number(0, 300) == 0 ? 7
+                                  : Number(0, 4)) {
       case 0:  // RBP is a register like the others, saved or left alone
         if (Chance(50)) {
           rsp_ -= 8 * words;
@@ -125,6 +129,11 @@ class RandomProcess {
         rule = Rule(HEAPTAP_CFA_RSP, static_cast<int>(words + 2)) | heaptap_unwind_rbx(1);
         break;
       }
+      case 7:  // a rule that cannot be encoded, or the beginning of a stack that was made to begin there
+        rsp_ -= 8 * words;
+        process.Function(0, place);
+        Enter(process.Function(Rule(Chance(50) ? HEAPTAP_CFA_UNKNOWN : HEAPTAP_CFA_END), place));
+        return;
     }
     Enter(process.Function(rule, place) + Number(1, 15));
   }
@@ -236,7 +245,7 @@ struct Copy {
     raw.memory_begin = 0x10000;
     raw.frame.rip = rip;
     raw.frame.rsp = raw.memory_begin;
-    raw.is_return = 1;
+    raw.rip_bits = 1;
     raw.stack.count = 1;
     raw.stack.end = HEAPTAP_STACK_UNFINISHED;
     raw.stack.frames[0] = rip;
@@ -296,7 +305,7 @@ TEST(FinishStack, AsksForTheCallsAndTheInstructionsThatComeNext) {
   EXPECT_EQ(copy.Finish(ask).end, HEAPTAP_STACK_WHOLE);
   EXPECT_THAT(asked, ElementsAre(99, 199));
   asked.clear();
-  copy.raw.is_return = 0;
+  copy.raw.rip_bits = 0;
   copy.Finish(ask);
   EXPECT_THAT(asked, ElementsAre(100, 199));
 }

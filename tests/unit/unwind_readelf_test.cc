@@ -41,7 +41,8 @@ uint32_t Expected(std::map<std::string, std::string> cells) {
                                                   "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
   if (cells["ra"] == "u") return heaptap_unwind_rule(HEAPTAP_CFA_END, 0, 0, 0, 0);
   if (cells["CFA"] == "exp") return kSomeExpression;
-  if (cells["rsp"] != "" && cells["rsp"] != "u") return 0;
+  const uint32_t unknown = heaptap_unwind_rule(HEAPTAP_CFA_UNKNOWN, 0, 0, 0, 0);
+  if (cells["rsp"] != "" && cells["rsp"] != "u") return unknown;
   auto [name, offset] = Split(cells["CFA"]);
   uint32_t rule = 0;
   if (name == "rsp") {
@@ -53,7 +54,7 @@ uint32_t Expected(std::map<std::string, std::string> cells) {
     while (kNames.at(number) != name) ++number;
     rule = heaptap_unwind_rule(HEAPTAP_CFA_REGISTER, number << 8 | offset / 8, 0, 0, 0);
   }
-  if (offset % 8 != 0 || offset / 8 > INT16_MAX) return 0;
+  if (offset % 8 != 0 || offset / 8 > INT16_MAX) return unknown;
   const std::string rbx = cells["rbx"];
   if (rbx != "" && rbx != "u") {
     const int slot = rbx[0] == 'c' ? -Split(rbx).second / 8 - 1 : 0;
@@ -65,7 +66,7 @@ uint32_t Expected(std::map<std::string, std::string> cells) {
     uint32_t kind = rbp == "" || rbp == "u" ? HEAPTAP_RBP_SAME : HEAPTAP_RBP_LOST;
     return rule | heaptap_unwind_rule(0, 0, kind, number, HEAPTAP_RA_REGISTER);
   }
-  if (cells["ra"] != "c-8") return 0;
+  if (cells["ra"] != "c-8") return unknown;
   if (rbp == "" || rbp == "u") return rule;
   if (rbp[0] != 'c') return rule | heaptap_unwind_rule(0, 0, HEAPTAP_RBP_LOST, 0, 0);
   return rule | heaptap_unwind_rule(0, 0, HEAPTAP_RBP_AT_CFA, Split(rbp).second / 8, 0);
@@ -146,7 +147,7 @@ TEST_P(UnwindReadelf, AgreesRowByRow) {
     if (rule == kSomeExpression) {
       ++expressions;
       uint32_t kind = heaptap_unwind_cfa_kind(found);
-      EXPECT_TRUE(kind == HEAPTAP_CFA_NONE || (kind >= HEAPTAP_CFA_PLT && kind <= HEAPTAP_CFA_SIGNAL));
+      EXPECT_TRUE(kind == HEAPTAP_CFA_UNKNOWN || (kind >= HEAPTAP_CFA_PLT && kind <= HEAPTAP_CFA_SIGNAL));
       rule = found;
     }
     ASSERT_EQ(found, rule) << absl::StrCat(path_, " at ", absl::Hex(address));

@@ -35,9 +35,11 @@ Table MustBuild(const elf::ElfImage& image) {
 }
 
 std::string Describe(uint32_t rule) {
-  static constexpr const char* kNames[] = {"none", "end", "rsp", "rbp", "plt", "plt2", "*rbp", "*rsp", "signal", "r"};
+  static constexpr const char* kNames[] = {"none",   "end", "rsp", "rbp", "plt", "plt2", "*rbp", "*rsp",
+                                           "signal", "r",   "far", "far", "far", "far",  "far",  "unknown"};
   uint32_t kind = heaptap_unwind_cfa_kind(rule);
   std::string text = kNames[kind];
+  if (text == "far") absl::StrAppend(&text, "+", heaptap_unwind_far_words(rule));
   if (kind == HEAPTAP_CFA_RSP || kind == HEAPTAP_CFA_RBP)
     absl::StrAppend(&text, "+", heaptap_unwind_cfa_parameter(rule));
   if (kind == HEAPTAP_CFA_DEREF_RBP || kind == HEAPTAP_CFA_DEREF_RSP || kind == HEAPTAP_CFA_REGISTER) {
@@ -117,14 +119,19 @@ TEST(UnwindTable, EveryWayToDefineTheCfa) {
   EXPECT_THAT(Rows("\x13" + Sleb(-4)), ElementsAre("0 rsp+4", "100 none"));
   EXPECT_THAT(Rows(DefCfa(10, 16)), ElementsAre("0 r10+2", "100 none"));
   EXPECT_THAT(Rows(DefCfaOffset(8 * 32767)), ElementsAre("0 rsp+32767", "100 none"));
+  // Functions with large arrays.
+  for (const int64_t words : {32768, 37508, 98303, 98304, 360447}) {
+    EXPECT_THAT(Rows(DefCfaOffset(8 * words)), ElementsAre(absl::StrCat("0 far+", words), "100 none"));
+  }
 }
 
 TEST(UnwindTable, WhatCannotBeEncodedIsCounted) {
   for (const std::string& instructions :
-       {DefCfaOffset(12), DefCfaOffset(8 * 32768), DefCfa(10, 8 * 128), DefCfa(17, 8), Offset(16, 2), Offset(7, 1),
-        DefCfaExpression("\x30"), std::string("\x14\x10\x01"), "\x09\x10" + Uleb(17)}) {
+       {DefCfaOffset(12), DefCfaOffset(8 * 360448), DefCfaOffset(8 * 32768 + 4), DefCfa(6, 8 * 32768),
+        DefCfa(10, 8 * 128), DefCfa(17, 8), Offset(16, 2), Offset(7, 1), DefCfaExpression("\x30"),
+        std::string("\x14\x10\x01"), "\x09\x10" + Uleb(17)}) {
     Table table = OneFunction(instructions);
-    EXPECT_THAT(Describe(table), ElementsAre("0 none"));
+    EXPECT_THAT(Describe(table), ElementsAre("0 unknown", "100 none"));
     EXPECT_EQ(table.statistics.unsupported, 1u);
     EXPECT_EQ(table.statistics.broken, 0u);
   }
@@ -144,7 +151,7 @@ TEST(UnwindTable, StackPointerLoadedFromTheStack) {
   for (const std::string& expression :
        {std::string("\x77\x04\x06"), "\x77" + Sleb(1024) + "\x06", std::string("\x77\x08\x06\x22"),
         std::string("\x77\x08\x06\x23"), std::string("\x77\x08"), std::string("\x73\x08\x06"), std::string()}) {
-    EXPECT_THAT(Rows(DefCfaExpression(expression)), ElementsAre("0 none"));
+    EXPECT_THAT(Rows(DefCfaExpression(expression)), ElementsAre("0 unknown", "100 none"));
   }
 }
 

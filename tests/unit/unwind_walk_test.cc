@@ -201,7 +201,7 @@ TEST_P(SignalTest, RegistersOfTheInterruptedFrame) {
 
       uint64_t at = process.next();
       Registers before;
-      before.rip = interrupted;  // its first instruction comes next
+      before.rip = interrupted;  // its first instruction comes next: readers take 1 off the frame
       before.rsp() = at + 64 * 8;
       if (GetParam()) {
         before.numbers[number] = before.rsp() + 64;
@@ -220,17 +220,45 @@ TEST_P(SignalTest, RegistersOfTheInterruptedFrame) {
       heaptap_stack stack = process.Walk(handler);
       // RSP, taken for the return address, is one in no code.
       if (!GetParam() && number == 7) {
-        EXPECT_THAT(Frames(stack), ElementsAre(handler, restorer + 8, interrupted));
+        EXPECT_THAT(Frames(stack), ElementsAre(handler, restorer + 8, interrupted + 1));
         EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_CODE);
         continue;
       }
-      EXPECT_THAT(Frames(stack), ElementsAre(handler, restorer + 8, interrupted, start + 1)) << number;
+      EXPECT_THAT(Frames(stack), ElementsAre(handler, restorer + 8, interrupted + 1, start + 1)) << number;
       EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(CfaOrReturnAddress, SignalTest, ::testing::Bool());
+
+// A call through a null pointer ends in a signal. The stack goes on at the call.
+TEST(UnwindWalk, ACallThroughNull) {
+  Simulation process;
+  const uint64_t handler = process.Function(kPlain);
+  const uint64_t restorer = process.Function(Rule(HEAPTAP_CFA_SIGNAL), kLibrary);
+  process.Function(0);
+  const uint64_t caller = process.Function(Rule(HEAPTAP_CFA_RBP, 2, HEAPTAP_RBP_AT_CFA, -2));
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  Registers before;
+  before.rip = 0;
+  before.rsp() = process.stack_begin() + 1024;
+  before.rbp() = process.stack_begin() + 1056;
+  process.kernel.WriteWord(before.rsp(), caller + 3);
+  process.kernel.WriteWord(before.rbp() + 8, start + 1);
+  process.kernel.WriteWord(process.stack_begin(), restorer + 8);
+  WriteSignalFrame(process.kernel, process.stack_begin() + 8, before);
+  heaptap_stack stack = process.Walk(handler);
+  EXPECT_THAT(Frames(stack), ElementsAre(handler, restorer + 8, caller + 3, start + 1));
+  EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);
+
+  before.rsp() = kStackTop;
+  WriteSignalFrame(process.kernel, process.stack_begin() + 8, before);
+  stack = process.Walk(handler);
+  EXPECT_THAT(Frames(stack), ElementsAre(handler, restorer + 8));
+  EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_MEMORY);
+}
 
 TEST(UnwindWalk, RegistersOfFrame0) {
   for (int number = 0; number < 16; number++) {
@@ -268,6 +296,24 @@ TEST(UnwindWalk, AboveFrame0RegistersAreLost) {
     heaptap_stack stack = process.Walk(leaf);
     EXPECT_THAT(Frames(stack), ElementsAre(leaf, caller + 1));
     EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_REGISTER);
+  }
+}
+
+TEST(UnwindWalk, FunctionsWithLargeArrays) {
+  for (const uint64_t words : {32768, 37508, 98304, 360447}) {
+    Simulation process(words * 8 / kPage + 8);
+    const uint64_t far = words - HEAPTAP_FAR_WORDS;
+    const uint64_t leaf =
+        process.Function(Rule(HEAPTAP_CFA_FAR + far / HEAPTAP_FAR_WORDS_PER_KIND,
+                              static_cast<int32_t>(far % HEAPTAP_FAR_WORDS_PER_KIND), HEAPTAP_RBP_AT_CFA, -2));
+    const uint64_t start = process.Function(kEnd);
+    process.Load();
+    process.kernel.WriteWord(process.stack_begin() + (words - 1) * 8, start + 1);
+    for (int i = 0; i < 2; i++) {
+      heaptap_stack stack = process.Walk(leaf);
+      EXPECT_THAT(Frames(stack), ElementsAre(leaf, start + 1)) << words;
+      EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);
+    }
   }
 }
 
@@ -323,6 +369,43 @@ TEST(UnwindWalk, FileWithoutRuleThereIsCodeWithoutRule) {
   EXPECT_EQ(process.Walk(kCodeAt[kProgram] + 31).end, HEAPTAP_STACK_WHOLE);  // RBP is 0
   process.registers.rsp() = 8;
   EXPECT_EQ(process.Walk(kCodeAt[kProgram] + 32).end, HEAPTAP_STACK_NO_MEMORY);
+}
+
+// Code whose rule has another form need not have a frame pointer, whatever is in RBP.
+TEST(UnwindWalk, ARuleThatCannotBeEncodedEndsTheWalk) {
+  Simulation process;
+  const uint64_t leaf = process.Function(Rule(HEAPTAP_CFA_UNKNOWN));
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  for (const uint64_t rbp : {process.Words({0, start + 1}), uint64_t{0}}) {
+    process.registers.rbp() = rbp;
+    heaptap_stack stack = process.Walk(leaf);
+    EXPECT_THAT(Frames(stack), ElementsAre(leaf));
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_RULE);
+  }
+}
+
+// The start routine of makecontext(3) begins at the return address: no rule covers what lies before it.
+TEST(UnwindWalk, AStackThatWasMadeToBeginSomewhere) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  const uint64_t pointers = process.Function(0, kNoFile);
+  process.Function(0);
+  const uint64_t start = process.Function(kPlain);
+  process.Load();
+  process.Words({start, start});
+  for (int i = 0; i < 2; i++) {
+    heaptap_stack stack = process.Walk(leaf);
+    EXPECT_THAT(Frames(stack), ElementsAre(leaf, start));
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);
+  }
+  // What a frame pointer leads to may be a pointer to the function, also where the cache knows the address.
+  process.registers.rbp() = process.Words({1, start});
+  for (int i = 0; i < 2; i++) {
+    heaptap_stack stack = process.Walk(pointers);
+    EXPECT_THAT(Frames(stack), ElementsAre(pointers, start));
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_RULE);
+  }
 }
 
 // --- ends ------------------------------------------------------------------------------------------------------------
@@ -779,7 +862,7 @@ TEST(RawStacks, AsManyChunksAsThereIsReasonFor) {
     EXPECT_EQ(raw.stack_id, id);
     EXPECT_EQ(raw.tgid, process.kernel.tgid);
     EXPECT_EQ(raw.time, process.kernel.time);
-    EXPECT_EQ(raw.is_return, 1);
+    EXPECT_EQ(raw.rip_bits, 1);
     EXPECT_EQ(raw.frame.rip, caller + 9);
     EXPECT_EQ(raw.frame.rsp, rsp);
     EXPECT_EQ(raw.frame.rbp, 1006);
@@ -919,7 +1002,7 @@ TEST(RawStacks, StackPointersThatLeadNowhere) {
     std::vector<RawStack> raw = process.kernel.TakeRawStacks();
     ASSERT_THAT(raw, SizeIs(1));
     EXPECT_EQ(raw[0].header.memory_bytes, rsp == kStackTop - 1 ? HEAPTAP_CHUNK_BYTES : 0);
-    EXPECT_EQ(raw[0].header.is_return, 0);
+    EXPECT_EQ(raw[0].header.rip_bits, 0);
     EXPECT_EQ(raw[0].header.frame.others, HEAPTAP_UNWIND_OTHERS_LIVE);
   }
 }

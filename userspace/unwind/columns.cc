@@ -36,12 +36,23 @@ uint32_t CfaRule(uint32_t kind, int32_t parameter) {
   return heaptap_unwind_rule(kind, parameter, HEAPTAP_RBP_SAME, 0, HEAPTAP_RA_AT_CFA);
 }
 
+// The CFA of a function with a frame of 256 KiB or more.
+uint32_t RuleOfFarCfa(int64_t offset) {
+  constexpr int64_t kKinds = HEAPTAP_CFA_LAST_FAR - HEAPTAP_CFA_FAR + 1;
+  const int64_t words = offset / 8 - HEAPTAP_FAR_WORDS;
+  if (offset % 8 != 0 || words < 0 || words >= kKinds * HEAPTAP_FAR_WORDS_PER_KIND) return 0;
+  return CfaRule(HEAPTAP_CFA_FAR + static_cast<uint32_t>(words / HEAPTAP_FAR_WORDS_PER_KIND),
+                 static_cast<int32_t>(words % HEAPTAP_FAR_WORDS_PER_KIND));
+}
+
+// 0 if it cannot be encoded.
 uint32_t RuleOfCfa(const Cfa& cfa) {
   if (cfa.kind == Cfa::kExpression) return cfa.expression;
   if (cfa.kind != Cfa::kRegister) return 0;
   if (cfa.number == kRsp || cfa.number == kRbp) {
     auto words = Words(cfa.offset, kCfaBits);
-    return words ? CfaRule(cfa.number == kRsp ? HEAPTAP_CFA_RSP : HEAPTAP_CFA_RBP, *words) : 0;
+    if (words) return CfaRule(cfa.number == kRsp ? HEAPTAP_CFA_RSP : HEAPTAP_CFA_RBP, *words);
+    return cfa.number == kRsp ? RuleOfFarCfa(cfa.offset) : 0;
   }
   auto words = Words(cfa.offset, kHalfBits);
   if (!words || cfa.number >= kReturnAddress) return 0;
@@ -105,13 +116,14 @@ Place PlaceOfExpression(absl::string_view expression) {
 }
 
 uint32_t RuleOf(const Columns& columns) {
+  const uint32_t unknown = CfaRule(HEAPTAP_CFA_UNKNOWN, 0);
   const Place& return_address = columns.return_address;
   if (return_address.kind == Place::kUndefined) return CfaRule(HEAPTAP_CFA_END, 0);
   // In a rule, RSP of the caller is always the CFA.
   bool restores_rsp =
       columns.rsp.kind == Place::kUnset || (columns.rsp.kind == Place::kIsCfa && columns.rsp.value == 0);
   uint32_t cfa = RuleOfCfa(columns.cfa);
-  if (cfa == 0 || !restores_rsp) return 0;
+  if (cfa == 0 || !restores_rsp) return unknown;
   cfa |= RuleOfRbx(columns.rbx);
 
   if (return_address.kind == Place::kAtCfa && return_address.value == -8) return cfa | RuleOfRbp(columns.rbp);
@@ -120,7 +132,7 @@ uint32_t RuleOf(const Columns& columns) {
     return cfa | heaptap_unwind_rule(0, 0, same ? HEAPTAP_RBP_SAME : HEAPTAP_RBP_LOST,
                                      static_cast<int32_t>(return_address.value), HEAPTAP_RA_REGISTER);
   }
-  return 0;
+  return unknown;
 }
 
 }  // namespace heaptap::unwind

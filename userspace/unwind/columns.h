@@ -70,7 +70,7 @@ uint32_t CfaOfExpression(absl::string_view expression);
 // The place whose address is the value of this expression. Known is `breg RBP a`.
 Place PlaceOfExpression(absl::string_view expression);
 
-// The rule of a row, in the encoding of bpf/unwind.h; 0 if it cannot be encoded.
+// The rule of a row, in the encoding of bpf/unwind.h. Its CFA kind is HEAPTAP_CFA_UNKNOWN if it cannot be encoded.
 uint32_t RuleOf(const Columns& columns);
 
 }  // namespace heaptap::unwind

@@ -51,16 +51,17 @@ heaptap_stack FinishStack(const heaptap_raw_stack& raw, absl::Span<const uint8_t
   heaptap_stack stack = raw.stack;
   stack.count = std::clamp<uint32_t>(stack.count, 1, HEAPTAP_MAX_FRAMES);
   heaptap_unwind_frame frame = raw.frame;
-  uint32_t is_return = raw.is_return;
+  uint32_t rip_bits = raw.rip_bits;
   for (;;) {
-    const std::optional<uint32_t> rule = find_rule(frame.rip - (is_return != 0 ? 1 : 0));
+    std::optional<uint32_t> rule = find_rule(frame.rip - (rip_bits & HEAPTAP_RIP_RETURN));
+    if (rule == 0u && rip_bits != 0) rule = heaptap_unwind_start_rule(find_rule(frame.rip).value_or(0));
     if (!rule.has_value()) {
       stack.end = HEAPTAP_STACK_NO_CODE;
       if (stack.count > 1) stack.count--;  // an address outside of all code is not a frame
       break;
     }
     copy.ended = false;
-    if (heaptap_unwind_add(&stack, &frame, &is_return, *rule, &copy) != 0) {
+    if (heaptap_unwind_add(&stack, &frame, &rip_bits, *rule, &copy) != 0) {
       if (copy.ended) stack.end = HEAPTAP_STACK_RAW_ENDED;
       break;
     }

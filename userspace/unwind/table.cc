@@ -182,7 +182,7 @@ class Builder {
       sound = entry.frames->ForEachRow(function, [&](uint64_t address, const Columns& columns) {
         if (address >= end) return;
         uint32_t rule = RuleOf(columns);
-        unsupported += rule == 0;
+        unsupported += heaptap_unwind_cfa_kind(rule) == HEAPTAP_CFA_UNKNOWN;
         Append(address, rule);
       });
     }
