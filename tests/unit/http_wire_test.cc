@@ -181,6 +181,27 @@ TEST(RequestReaderTest, Browsers) {
   }
 }
 
+TEST(RequestReaderTest, SignsOfBrowsers) {
+  const std::pair<const char*, bool> kLines[] = {
+      {"User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/605.1.15", true},
+      {"Origin: http://localhost", true},
+      {"Referer: http://evil.example/", true},
+      {"accept-language: en", true},
+      {"Sec-Fetch-Mode: no-cors", true},
+      {"sec-ch-ua-platform: \"Linux\"", true},
+      {"Upgrade-Insecure-Requests: 1", true},
+      {"User-Agent: curl/7.88.1", false},
+      {"User-Agent: Wget/1.21.3", false},
+      {"User-Agent: Go-http-client/1.1", false},
+      {"Accept: */*", false},
+      {"Accept-Encoding: gzip, deflate", false},
+      {"Connection: keep-alive", false},
+  };
+  for (const auto& [line, is_of_browser] : kLines) {
+    EXPECT_EQ(Read(absl::StrCat("GET / HTTP/1.1\r\n", line, "\r\n\r\n")).request.is_of_browser, is_of_browser) << line;
+  }
+}
+
 TEST(RequestReaderTest, HeaderSize) {
   const std::string line = "GET / HTTP/1.1\r\nX: ";
   const Limits limits;

@@ -31,10 +31,10 @@ Reply SetActive(Call& call, const profile::ProcessSummary& process, bool active)
 
 Reply HeapProfile(Call& call, const profile::ProcessSummary& process) {
   if (const std::optional<std::string> active = call.request.Parameter("active")) {
-    if (call.access.IsLocalUser()) return SetActive(call, process, *active == "true");
+    if (call.access.IsLocalUser() || !call.request.is_of_browser) return SetActive(call, process, *active == "true");
     return http::Response{.status = 403,
                           .content_type = http::kPlainText,
-                          .body = "over TCP a GET changes nothing: use POST /pid/N/active?value=on\n"};
+                          .body = "a browser's GET changes nothing: use curl, or POST /pid/N/active?value=on\n"};
   }
   if (call.request.Parameter("trigger_dump") == "true") {
     const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref());

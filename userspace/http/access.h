@@ -30,8 +30,7 @@ class Access {
  public:
   Access(const std::optional<Peer>& peer, std::optional<gid_t> group);
 
-  // Whether the client is a process of this machine that shows its user: a client over TCP may be a browser, which any
-  // web page can make send a GET.
+  // Whether the client is a process of this machine that shows its user, so not a browser.
   bool IsLocalUser() const { return is_local_user_; }
   bool SeesAll() const { return !only_.has_value(); }
   // The user of a client that does not see all.

@@ -52,6 +52,14 @@ std::string Decode(absl::string_view text, bool plus_is_space) {
   return decoded;
 }
 
+// Whether only browsers send this header. A page can set none of them to nothing: a script cannot send headers that
+// begin with Sec- (Fetch standard, "forbidden request-header"), and a User-Agent of its own needs the server's consent.
+bool IsOfBrowser(absl::string_view name, absl::string_view value) {
+  if (absl::EqualsIgnoreCase(name, "User-Agent")) return absl::StartsWith(value, "Mozilla/");
+  return absl::StartsWithIgnoreCase(name, "Sec-") || absl::EqualsIgnoreCase(name, "Referer") ||
+         absl::EqualsIgnoreCase(name, "Accept-Language") || absl::EqualsIgnoreCase(name, "Upgrade-Insecure-Requests");
+}
+
 // Collects the body. A subclass that sets an error ends the parsing.
 template <bool is_request>
 class Parser : public beast::http::basic_parser<is_request> {
@@ -118,8 +126,12 @@ class RequestParser : public Parser<true> {
     } else if (known == field::origin) {
       if (origin_.has_value()) Refuse(400, ec);
       origin_ = std::string(value);
-    } else if (beast::iequals(name, "Sec-Fetch-Site")) {
-      incoming.is_cross_site |= value != "same-origin" && value != "none";
+      incoming.request.is_of_browser = true;
+    } else if (IsOfBrowser(ToAbsl(name), ToAbsl(value))) {
+      incoming.request.is_of_browser = true;
+      if (beast::iequals(name, "Sec-Fetch-Site")) {
+        incoming.is_cross_site |= value != "same-origin" && value != "none";
+      }
     }
   }
 

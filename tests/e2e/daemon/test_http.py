@@ -6,6 +6,7 @@ Everything is recorded: no error bounds.
 """
 
 import http.client
+import json
 import os
 import re
 import subprocess
@@ -15,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from allocators import JEMALLOC
 from daemons import UnixConnection
-from harness import GO_PPROF, PATIENCE_SECONDS, target
+from harness import GO_PPROF, PATIENCE_SECONDS, target, wait_until
 from heap_v2 import Dump
 from libmtev import Answer, Endpoints
 
@@ -88,20 +89,47 @@ def test_libmtev_answers_byte_for_byte(lab, site):
         site.fetch_by_socket(PROFILE + "?active=false")
         application.get(PROFILE + "?active=false")
         for question in QUESTIONS:
-            assert site.fetch_by_socket(ways + question) == application.get(PROFILE + question), question
-            if "active=" not in question:
-                assert site.fetch(ways + question) == application.get(PROFILE + question), question
+            answer = application.get(PROFILE + question)
+            assert site.fetch_by_socket(ways + question) == answer, question
+            assert site.fetch(ways + question) == answer, question
     by_pid = site.fetch(f"{PROFILE}?pid={process.pid}")
     assert by_pid == application.get(PROFILE)
 
 
-def test_a_get_over_tcp_changes_nothing(lab, site):
-    """Any web page can make a browser send it."""
+def test_the_commands_of_libmtev_s_documents(lab, site):
+    """As they stand there, but for the machine and the port."""
+    process = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true,prof_active:false"})
+
+    def type_in(command):
+        return site.tool("sh", "-c", command.replace("http://yourmachine:yourport", site.url)
+                         .replace("yourmachine:yourport", site.url.removeprefix("http://"))
+                         .replace("/path/to/your/executable", target("puppet")))
+
+    def is_active():
+        return type_in("curl yourmachine:yourport/mtev/heap_profile").splitlines()[1] == "prof.active: true"
+
+    wait_until(lambda: b"opt.prof" in site.fetch(PROFILE).body, "the process is recorded")
+    assert not is_active()
+    assert type_in("curl yourmachine:yourport/mtev/heap_profile?active=true") == "Profiling is activated\n"
+    assert is_active()
+    assert process.ask(f"keep 100 {BLOCK}") == "kept 100"
+    assert "keep_blocks" not in type_in("curl yourmachine:yourport/mtev/heap_profile?trigger_dump=true > profile.prof")
+    table = type_in("jeprof --text --lines --exclude='(mtev_memory_|ck_hs_)' /path/to/your/executable profile.prof")
+    assert re.search(r"6\.\d +\d+\.\d% .* keep_blocks", table), table
+    assert type_in("curl yourmachine:yourport/mtev/heap_profile?active=false") == "Profiling is deactivated\n"
+    assert not is_active()
+    assert json.loads(type_in("curl yourmachine:yourport/mtev/memory.json"))
+
+
+@pytest.mark.parametrize("header", (
+    "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
+    "Referer: http://127.0.0.1/", "Accept-Language: en-US", "Sec-Fetch-Site: none", "Upgrade-Insecure-Requests: 1"))
+def test_a_browser_s_get_changes_nothing(lab, site, header):
+    """Any web page can make a browser send it; each sign of a browser is enough."""
     process = holding_puppet(lab)
     before = site.fetch(PROFILE)
-    refused = site.fetch(PROFILE + "?active=false")
-    assert refused.status == 403
-    assert b"POST /pid/N/active?value=on" in refused.body
+    refused = site.tool("curl", "-sS", "-H", header, "-w", "%{http_code}", f"{site.url}{PROFILE}?active=false")
+    assert refused.endswith("403") and "POST /pid/N/active?value=on" in refused
     assert site.fetch(PROFILE) == before
     assert site.fetch(f"/pid/{process.pid}/active?value=off", method="POST").status == 200
     assert site.fetch(PROFILE) != before
