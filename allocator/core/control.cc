@@ -51,7 +51,11 @@ void SetOwnLgInterval(uint32_t lg_interval) { Write(::heaptap_control.lg_sample,
 
 uint32_t CollectorPid() { return Read(::heaptap_control.collector_pid); }
 
-bool DoesCollectorFollow() { return Read(::heaptap_control.collector_follows) != 0; }
+bool DoesCollectorFollow() { return Read(::heaptap_control.collector_follows) == HEAPTAP_COLLECTOR_FOLLOWS; }
+
+bool HasCollectorLeft() {
+  return CollectorPid() == 0 && Read(::heaptap_control.collector_follows) == HEAPTAP_COLLECTOR_LEFT;
+}
 
 void ForgetCollector() {
   Write(::heaptap_control.collector_pid, 0);

@@ -25,6 +25,7 @@ bool HasCollector() {
 }
 
 bool HasCollectorEnded() {
+  if (control::HasCollectorLeft()) return true;
   constexpr char kFirst[] = "pid:[4026531836]";  // PROC_PID_INIT_INO of include/linux/proc_ns.h
   constexpr long kLength = sizeof(kFirst) - 1;
   const uint32_t pid = control::CollectorPid();

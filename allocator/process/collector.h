@@ -10,7 +10,8 @@ namespace heaptap {
 // Whether a collector listens to requests. True, too, after a daemon has ended, since its probes stay attached.
 bool HasCollector();
 
-// Whether that collector has ended. Also false if the process cannot know: outside the initial PID namespace.
+// Whether that collector has ended. Also false if the process cannot know: outside the initial PID namespace, if the
+// collector was killed.
 bool HasCollectorEnded();
 
 // For the child of a fork that is not recorded with its parent: from now on only a collector in the control block

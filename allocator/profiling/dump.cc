@@ -147,8 +147,9 @@ void WaitForEvent(int event_fd, uint64_t milliseconds) {
 // Acquire: the other fields of the answer are written. A builtin, since C programs share the struct.
 bool IsAnswered() { return __atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) == request.sequence; }
 
-// Waits for the collector's answer; gives up when the collector goes away.
-Answer WaitForAnswer(int event_fd, CurrentLimits current_limits) {
+// Waits for the collector's answer; gives up when the collector goes away. The end of a process does not wait for
+// another collector to come: that one writes a dump of the process too.
+Answer WaitForAnswer(int event_fd, CurrentLimits current_limits, bool is_end) {
   constexpr uint64_t kCheckInterval = 50;  // milliseconds between two checks for the collector
   const uint64_t begin = Milliseconds();
   control::CountWait(&heaptap_waits::dump_answers);
@@ -156,6 +157,7 @@ Answer WaitForAnswer(int event_fd, CurrentLimits current_limits) {
     const WaitLimits limits = current_limits();
     const uint64_t waited = Milliseconds() - begin;
     if (waited >= limits.answer) return Answer::kLate;
+    if (is_end && HasCollectorEnded()) break;
     const uint64_t left = limits.answer - waited;
     WaitForEvent(event_fd, left < kCheckInterval ? left : kCheckInterval);
     if (HasCollector()) {
@@ -163,10 +165,10 @@ Answer WaitForAnswer(int event_fd, CurrentLimits current_limits) {
       if (waited < (is_known ? limits.successor : limits.introduction)) continue;
       if (is_known && !HasCollectorEnded()) continue;
     }
-    if (IsAnswered()) break;
-    return HasCollector() && control::CollectorPid() != 0 ? Answer::kNotNow : Answer::kNever;
+    break;
   }
-  return Answer::kGiven;
+  if (IsAnswered()) return Answer::kGiven;
+  return HasCollector() && control::CollectorPid() != 0 ? Answer::kNotNow : Answer::kNever;
 }
 
 // Sends the request and waits for the answer. `what`: the name of the file, for messages. Returns 0 or an errno value.
@@ -186,7 +188,7 @@ int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what,
   ReportFreesOfAllThreads();
   heaptap_probe_dump(&request);
   const CurrentLimits limits = ChooseLimits();
-  const Answer answer = WaitForAnswer(event.number(), limits);
+  const Answer answer = WaitForAnswer(event.number(), limits, kind == HEAPTAP_DUMP_FINAL);
   if (answer != Answer::kGiven) {
     NoteUnresponsive();
     // The request is withdrawn before the descriptors are closed, since other files may soon get their numbers.

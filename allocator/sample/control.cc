@@ -113,7 +113,7 @@ void Publish() {
 void AfterForkInChild() {
   struct ::heaptap_control* own = &::heaptap_control;
   if (control.load(std::memory_order_relaxed) != own) return;
-  if (own->collector_follows == 0) {
+  if (own->collector_follows != HEAPTAP_COLLECTOR_FOLLOWS) {
     own->collector_pid = 0;
     own->collector_lg_sample = HEAPTAP_NO_RATE;
   }

@@ -96,7 +96,7 @@ struct Recording {
   absl::Status LoadOrAdopt(const MapSizes& sizes, const Pins& pins);
 
   std::unique_ptr<Books> books;
-  worker::Hands hands;
+  worker::Hands hands{{}, absl::Minutes(1)};
   worker::Errands errands{worker::Urgency::kForeground};
   std::unique_ptr<recording::UnwindTables> tables;
   std::vector<AttachedProbe> probes;  // destroyed before the books

@@ -20,6 +20,8 @@
 namespace heaptap::recording {
 namespace {
 
+constexpr absl::Duration kPatience = absl::Minutes(1);  // a busy machine may let hands wait for long
+
 using worker::ControlVerb;
 
 constexpr pid_t kNobody = 5'000'001;  // above the kernel's largest PID
@@ -34,7 +36,7 @@ class ControlsTest : public ::testing::Test {
   }
 
   bpf::SimulatedKernel kernel_;
-  worker::Hands hands_;
+  worker::Hands hands_{{}, kPatience};
   std::unique_ptr<bpf::Books> books_ = bpf::MakeSimulatedBooks(kernel_, false);
 };
 
@@ -213,8 +215,8 @@ TEST_F(ControlsTest, WhoDoesNotAnswerIsLeftAlone) {
   ASSERT_TRUE(controls.Order(target, ControlVerb::kRead).ok());
   for (const pid_t pid : OwnHands()) kill(pid, SIGSTOP);
   std::thread time([&] {
-    clock.AwaitWaiter(worker::Hands::kPatience);
-    clock.Advance(worker::Hands::kPatience);
+    clock.AwaitWaiter(kPatience);
+    clock.Advance(kPatience);
   });
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(absl::IsUnavailable(controls.Order(target, ControlVerb::kRead).status()));

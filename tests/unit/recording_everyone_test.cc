@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/recorder_fixture.h"
+#include "tests/unit/support/fake_clock.h"
 #include "userspace/base/clock.h"
 #include "userspace/recording/everyone.h"
 
@@ -49,6 +50,32 @@ TEST_F(EveryoneTest, ARuleThatTheKernelRefusesIsTriedEverySecond) {
   const std::string line = "its rule (parent) does not hold until heaptap succeeds; it tries every second\n";
   EXPECT_THAT(said, HasSubstr(line));
   EXPECT_EQ(said.find(line), said.rfind(line)) << said;
+}
+
+// prof.reset gives a process other books, whose figures are smaller.
+TEST_F(EveryoneTest, TheRateOfAllocationIsThatOfThePresentBooks) {
+  FakeClock clock;
+  Start(EveryProcess());
+  const auto rate_at_next_tick = [&](uint64_t process_id) {
+    recorder_->Pump();
+    clock.Advance(absl::Seconds(1));
+    Tick();
+    recorder_->queries().ForgetSummaries(base::Now());
+    EXPECT_FALSE(recorder_->queries().PlanSummaries().has_value());
+    const std::vector<profile::ProcessSummary> processes =
+        recorder_->queries().MakeSummaries({{process_id, {}}}, absl::ZeroDuration());
+    return processes.size() == 1 ? processes[0].allocation_rate : -1;
+  };
+  const uint64_t before = kernel_.Enter(kParent, "parent");
+  kernel_.Sample(before, 100 * kBytes);
+  EXPECT_EQ(rate_at_next_tick(before), 0);
+  kernel_.Sample(before, kBytes);
+  EXPECT_EQ(rate_at_next_tick(before), kBytes);
+  const uint64_t after = kernel_.Reset(kParent, kDefaultRate);
+  kernel_.Sample(after, kBytes);
+  EXPECT_EQ(rate_at_next_tick(after), 0);
+  kernel_.Sample(after, 2 * kBytes);
+  EXPECT_EQ(rate_at_next_tick(after), 2 * kBytes);
 }
 
 TEST_F(EveryoneTest, CachedRulesOfNewMappingsAreMadeInvalidEvenIfThatFailsOnce) {

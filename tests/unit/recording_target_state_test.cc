@@ -38,7 +38,7 @@ TargetState Example() {
   state.target.process_id = 0xffff'ffff'ffff'fffe;
   state.target.pid = 4194303;
   state.target.name = AllBytes();
-  state.target.since = absl::FromUnixNanos(1'234'567'890'123'456'789);
+  state.target.books.since = absl::FromUnixNanos(1'234'567'890'123'456'789);
   state.target.started = true;
   state.target.own_final = true;
   state.target.control_address = 0x7fff'ffff'f000;
@@ -65,7 +65,7 @@ void ExpectSame(const TargetState& read, const TargetState& written) {
   EXPECT_EQ(read.target.process_id, written.target.process_id);
   EXPECT_EQ(read.target.pid, written.target.pid);
   EXPECT_EQ(read.target.name, written.target.name);
-  EXPECT_EQ(read.target.since, written.target.since);
+  EXPECT_EQ(read.target.books.since, written.target.books.since);
   EXPECT_EQ(read.target.started, written.target.started);
   EXPECT_EQ(read.target.own_final, written.target.own_final);
   EXPECT_EQ(read.target.control_address, written.target.control_address);

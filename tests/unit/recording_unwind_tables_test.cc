@@ -137,7 +137,7 @@ class UnwindTablesTest : public ::testing::Test {
   }
 
   std::unique_ptr<bpf::Books> books_;
-  worker::Hands hands_;
+  worker::Hands hands_{{}, absl::Minutes(1)};
   worker::Errands errands_{worker::Urgency::kForeground};
   std::unique_ptr<UnwindTables> tables_;
 };

@@ -16,8 +16,11 @@
 namespace heaptap::worker {
 namespace {
 
+// A busy machine may let hands wait for long.
+constexpr absl::Duration kPatience = absl::Minutes(1);
+
 TEST(Hands, SeeWhatThisProcessSees) {
-  Hands hands;
+  Hands hands({}, kPatience);
   const auto expected = process::ReadExecutableMappings(getpid());
   const auto given = hands.ReadExecutableMappings(getpid());
   ASSERT_TRUE(given.ok()) << given.status();
@@ -33,7 +36,7 @@ TEST(Hands, SeeWhatThisProcessSees) {
 }
 
 TEST(Hands, FactsAndThreads) {
-  Hands hands;
+  Hands hands({}, kPatience);
   const auto facts = hands.Facts(getpid());
   ASSERT_TRUE(facts.ok()) << facts.status();
   EXPECT_EQ(facts->command, process::NameOf(getpid()));
@@ -47,14 +50,14 @@ TEST(Hands, FactsAndThreads) {
 }
 
 TEST(Hands, ProcessThatIsNotThere) {
-  Hands hands;
+  Hands hands({}, kPatience);
   EXPECT_TRUE(absl::IsNotFound(hands.ReadExecutableMappings(1 << 30).status()));
   EXPECT_TRUE(absl::IsNotFound(hands.Facts(1 << 30).status()));
   EXPECT_FALSE(hands.Version(1 << 30, {.start = 4096, .end = 8192, .inode = 1}).ok());
 }
 
 TEST(Hands, AControlBlockIsReadOnlyOfTheRightProcess) {
-  Hands hands;
+  Hands hands({}, kPatience);
   heaptap_control control = {};
   control.magic = HEAPTAP_CONTROL_MAGIC;
   control.version = HEAPTAP_CONTROL_VERSION;
@@ -104,7 +107,7 @@ TEST(Hands, LateOnesAreReplacedAndTheProcessRests) {
 }
 
 TEST(Hands, KilledOnesAreReplaced) {
-  Hands hands;
+  Hands hands({}, kPatience);
   for (int round = 0; round < 3; round++) {
     ASSERT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
     for (const pid_t pid : OwnHands()) kill(pid, SIGKILL);

@@ -125,6 +125,8 @@ absl::Status ReleaseControl(const Handle& process, uint64_t address, pid_t colle
     return absl::OkStatus();
   absl::Status status = WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), HEAPTAP_NO_RATE);
   if (!status.ok()) return status;
+  status = WriteField(process, address, offsetof(heaptap_control, collector_follows), HEAPTAP_COLLECTOR_LEFT);
+  if (!status.ok()) return status;
   return WriteField(process, address, offsetof(heaptap_control, collector_pid), uint32_t{0});
 }
 

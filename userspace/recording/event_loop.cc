@@ -307,7 +307,7 @@ void EventLoop::HandleStart(Target& target, const heaptap_event& event) {
   // It was looked at while it started.
   if (std::exchange(target.was_found, false)) books_.processes().UncountBeginning(target.process_id);
   target.started = true;
-  target.is_saved = false;
+  target.books.is_saved = false;
   if (status.ok()) target.control_address = event.argument;
   if (everyone_ != nullptr) {
     everyone_->ForgetNewcomer(target.pid);
@@ -328,7 +328,7 @@ void EventLoop::HandleMapping(const bpf::MappingEvent& event) {
   // Only recorded processes need unwind tables, but any process may map an allocator.
   if (spaces_.IsHeld(event.pid)) {
     unwinding_.HandleMapping(event);
-    if (Target* target = targets_.FindRunning(event.pid); target != nullptr) target->is_saved = false;
+    if (Target* target = targets_.FindRunning(event.pid); target != nullptr) target->books.is_saved = false;
   }
   allocators_.Look(event);
 }

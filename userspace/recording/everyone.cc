@@ -29,6 +29,21 @@ constexpr absl::Duration kEndPatience = absl::Seconds(10);
 // The accounts of users do not matter yet.
 constexpr absl::Duration kFirstPatience = absl::Seconds(2);
 
+// What the books say now, and what has changed since the last time.
+void Measure(BookFigures& figures, const heaptap_process& process, base::Instant now) {
+  const Reading reading = {.time = now,
+                           .allocated_weight = process.figures.allocated_weight,
+                           .probes = process.costs.allocations + process.costs.frees,
+                           .program_time = process.costs.program_time};
+  const Reading last = std::exchange(figures.last, reading);
+  const double seconds = absl::ToDoubleSeconds(now - last.time);
+  if (last.time == base::Instant::InfinitePast() || seconds <= 0) return;
+  const double traps = static_cast<double>(reading.probes - last.probes) * kTrapNanoseconds;
+  const auto programs = static_cast<double>(reading.program_time - last.program_time);
+  figures.cost = (traps + programs) / 1e9 / seconds;
+  figures.allocation_rate = static_cast<double>(reading.allocated_weight - last.allocated_weight) / seconds;
+}
+
 }  // namespace
 
 Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
@@ -121,13 +136,13 @@ void Everyone::TakeOverBooks() {
     Target& target = targets_.Add(process_id, recorded.tgid, options_.policy);
     const absl::StatusOr<process::Facts> facts = hands_.Facts(recorded.tgid);
     target.name = facts.ok() ? base::AsciiOnly(facts->command) : "?";
-    target.begun = base::Instant::FromNanoseconds(recorded.process.identity.start_time);
-    target.since = base::ToWall(target.begun);
+    target.books.begun = base::Instant::FromNanoseconds(recorded.process.identity.start_time);
+    target.books.since = base::ToWall(target.books.begun);
     if (absl::StatusOr<TargetState> state = states_->Load(process_id); state.ok()) {
       const Policy policy = target.policy;
       target = std::move(state->target);
       target.policy = policy;
-      target.is_saved = true;
+      target.books.is_saved = true;
       spaces_.Keep(target.pid, std::move(state->space));  // in case it ends before Inspect
     }
     Inspect(target);
@@ -164,7 +179,7 @@ void Everyone::TryToRecord(pid_t pid, bool is_second_look) {
 void Everyone::HandleEnter(const heaptap_event& event) {
   Target& target = targets_.Add(event.process_id, event.tgid, options_.policy);
   target.name = base::AsciiOnly(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
-  target.is_saved = false;
+  target.books.is_saved = false;
   newcomers_.Add(target.pid);
   // An earlier target with this PID must have ended.
   for (auto& [process_id, before] : targets_) {
@@ -275,24 +290,12 @@ void Everyone::Tick(base::Instant now) {
   for (const auto& [process_id, recorded] : *processes) {
     Target* target = targets_.Find(process_id);
     if (target == nullptr) continue;
-    if (target->last.time == base::Instant::InfinitePast()) {
+    if (target->books.last.time == base::Instant::InfinitePast()) {
       requests_.NoteOwner(*target);  // once more, when it has settled
       // Recorded since its exec or its parent's fork, but its allocator was attached after heaptap:start.
       if (!target->started) newcomers_.Add(target->pid);
     }
-    const heaptap_process& process = recorded.process;
-    const Reading reading = {.time = now,
-                             .allocated_weight = process.figures.allocated_weight,
-                             .probes = process.costs.allocations + process.costs.frees,
-                             .program_time = process.costs.program_time};
-    const double seconds = absl::ToDoubleSeconds(now - target->last.time);
-    if (target->last.time != base::Instant::InfinitePast() && seconds > 0) {
-      const double traps = static_cast<double>(reading.probes - target->last.probes) * kTrapNanoseconds;
-      const auto programs = static_cast<double>(reading.program_time - target->last.program_time);
-      target->cost = (traps + programs) / 1e9 / seconds;
-      target->allocation_rate = static_cast<double>(reading.allocated_weight - target->last.allocated_weight) / seconds;
-    }
-    target->last = reading;
+    Measure(target->books, recorded.process, now);
   }
   endings_.EndMissing(*processes);
   for (auto& [process_id, target] : targets_) {

@@ -63,7 +63,7 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums
   if (const AddressSpace* space = dumps_.Space(target); space != nullptr) summary.executable = space->executable;
   summary.service = target.service;
   summary.control_group = target.control_group;
-  summary.recorded_since = target.since;
+  summary.recorded_since = target.books.since;
   summary.live_bytes = sums.live.bytes;
   summary.live_objects = sums.live.objects;
   summary.allocated_bytes = sums.allocated.bytes;
@@ -74,7 +74,7 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums
     summary.owner = target.owner;
     summary.peak_bytes = static_cast<double>(target.ending->peak);
   } else {
-    summary.allocation_rate = target.allocation_rate;
+    summary.allocation_rate = target.books.allocation_rate;
     const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
     // Checked after the owner was read: the PID may have been reused before.
     const absl::StatusOr<heaptap_process> process = books_.processes().Read(target.pid);

@@ -30,7 +30,7 @@ void Rates::Keep(base::Instant now, double budget) {
     // The rate of these processes cannot be set.
     if (target.ending.has_value() || target.control_address == 0 || target.foreign || !target.reachable) continue;
     targets.push_back(&target);
-    costs.push_back({.share = target.cost, .raised = target.raised});
+    costs.push_back({.share = target.books.cost, .raised = target.raised});
   }
   const std::vector<uint32_t> steps = recording::KeepBudget(costs, budget);
   for (size_t i = 0; i < targets.size(); i++) {
@@ -56,7 +56,7 @@ void Rates::Say(base::Instant now) {
   const uint64_t first = *std::max_element(changes_.begin(), changes_.end(),
                                            [&](uint64_t a, uint64_t b) { return raised(a) < raised(b); });
   const Target& target = *targets_.Find(first);
-  const double samples_a_minute = std::ldexp(target.allocation_rate * 60, -static_cast<int>(target.LgSample()));
+  const double samples_a_minute = std::ldexp(target.books.allocation_rate * 60, -static_cast<int>(target.LgSample()));
   std::string line = absl::StrCat(
       "process ", target.pid, " (", target.name, ") is now sampled every 2^", target.LgSample(),
       " bytes: ", target.raised == 0 ? "its cost is within the budget again" : "recording exceeds the budget");

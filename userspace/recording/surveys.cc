@@ -50,15 +50,15 @@ profile::Survey Surveys::Take(const profile::Activities& known, absl::Duration i
   int facts_read = 0;
   const base::Instant begin = base::Now();
   for (const auto& [process_id, target] : targets_) {
-    const bool has_tallies = target.last.probes != 0;
+    const bool has_tallies = target.books.last.probes != 0;
     if (target.ending.has_value() || !dumps_.HasProfile(target, has_tallies)) continue;
-    if (begin - target.begun < std::min(kYoung, interval)) continue;
+    if (begin - target.books.begun < std::min(kYoung, interval)) continue;
     profile::SurveyedProcess process = {.ref = {target.pid, process_id},
                                         .command = target.name,
                                         .owner = target.owner,
-                                        .since = target.since,
+                                        .since = target.books.since,
                                         .lg_sample = target.LgSample(),
-                                        .activity = target.last.allocated_weight + target.last.probes};
+                                        .activity = target.books.last.allocated_weight + target.books.last.probes};
     const auto last = known.find(process_id);
     process.is_changed = last == known.end() || last->second != process.activity;
     if (last == known.end() && facts_read < kMaxFacts && base::Now() - begin < kFactsTime) {

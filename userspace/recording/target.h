@@ -42,11 +42,20 @@ struct Reading {
   uint64_t program_time = 0;  // of the eBPF programs, nanoseconds
 };
 
+// What was measured on a target's books. After prof.reset it has other books, and these figures begin anew.
+struct BookFigures {
+  absl::Time since = {};     // beginning of the books
+  base::Instant begun = {};  // as `since`, or earlier
+  Reading last = {};
+  double allocation_rate = 0;  // bytes per second
+  double cost = 0;             // CPU time of its probes, as a share of one core
+  bool is_saved = false;       // whether the saved state is current
+};
+
 struct Target {
   uint64_t process_id = 0;
   pid_t pid = 0;
   std::string name = {};           // its comm, printable
-  absl::Time since = {};           // beginning of its recording
   bool started = false;            // its allocator was seen
   bool was_found = false;          // its control block was found before it fired heaptap:start (Controls::UseFound)
   bool own_final = false;          // it requested its own final dump, which has not failed
@@ -79,16 +88,12 @@ struct Target {
   uint32_t own_lg_sample = HEAPTAP_DEFAULT_LG_SAMPLE;
   uint32_t raised = 0;
 
-  Reading last = {};
-  double allocation_rate = 0;                               // bytes per second
-  double cost = 0;                                          // CPU time of its probes, as a share of one core
-  base::Instant begun = {};                                 // as `since`, or earlier
+  BookFigures books = {};
   base::Instant dumped = base::Instant::InfinitePast();     // the last scheduled dump
   base::Instant triggered = base::Instant::InfinitePast();  // the last triggered dump
   // A triggered dump that was too soon after the last one.
   std::optional<heaptap_dump_kind> postponed = {};
   base::Instant raised_at = base::Instant::InfinitePast();  // when the budget last made its samples rarer
-  bool is_saved = false;                                    // whether its saved state is current
   std::optional<Ending> ending = {};
 
   std::optional<uint32_t> RequestedRate() const {

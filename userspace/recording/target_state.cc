@@ -68,7 +68,7 @@ std::string WriteTargetState(const Target& target, const AddressSpace& space) {
   return nlohmann::json({{"process_id", target.process_id},
                          {"pid", target.pid},
                          {"name", ToJson(target.name)},
-                         {"since", absl::ToUnixNanos(target.since)},
+                         {"since", absl::ToUnixNanos(target.books.since)},
                          {"started", target.started},
                          {"own_final", target.own_final},
                          {"control_address", target.control_address},
@@ -89,7 +89,7 @@ absl::StatusOr<TargetState> ParseTargetState(absl::string_view text) {
     target.process_id = json.at("process_id");
     target.pid = json.at("pid");
     target.name = FromJson(json.at("name"));
-    target.since = absl::FromUnixNanos(json.at("since").get<int64_t>());
+    target.books.since = absl::FromUnixNanos(json.at("since").get<int64_t>());
     target.started = json.at("started");
     target.own_final = json.at("own_final");
     target.control_address = json.at("control_address");

@@ -7,6 +7,11 @@
 #include "userspace/base/clock.h"
 
 namespace heaptap::recording {
+namespace {
+
+BookFigures NewBooks() { return {.since = base::WallNow(), .begun = base::Now()}; }
+
+}  // namespace
 
 Target& TargetTable::Add(uint64_t process_id, pid_t pid, const Policy& policy) {
   auto [found, is_new] = targets_.try_emplace(process_id);
@@ -14,8 +19,8 @@ Target& TargetTable::Add(uint64_t process_id, pid_t pid, const Policy& policy) {
   if (!is_new) return target;
   target.process_id = process_id;
   target.pid = pid;
-  target.since = base::WallNow();
-  target.dumped = target.begun = base::Now();
+  target.books = NewBooks();
+  target.dumped = target.books.begun;
   target.policy = policy;
   return target;
 }
@@ -39,6 +44,7 @@ bool TargetTable::Has(pid_t pid) const {
 Target& TargetTable::Replace(uint64_t ended_id, uint64_t new_id) {
   Target target = std::move(targets_.at(ended_id));
   target.process_id = new_id;
+  target.books = NewBooks();
   targets_.erase(ended_id);
   return targets_.insert_or_assign(new_id, std::move(target)).first->second;
 }

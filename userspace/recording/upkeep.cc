@@ -54,11 +54,11 @@ absl::Status Upkeep::SaveStates(TargetStates& states, base::Instant now) {
   for (size_t left = targets_.size(); left > 0; left--, ++next) {
     if (next == targets_.end()) next = targets_.begin();
     auto& [process_id, target] = *next;
-    if (target.is_saved || target.ending.has_value() || now - target.begun < kSaveAfter) continue;
+    if (target.books.is_saved || target.ending.has_value() || now - target.books.begun < kSaveAfter) continue;
     const AddressSpace* space = dumps_.Space(target);
     if (space == nullptr) continue;
     if (absl::Status status = states.Save(target, *space); !status.ok()) return status;
-    target.is_saved = true;
+    target.books.is_saved = true;
     last_saved_ = process_id;
     if (base::Now() > end) break;
   }
@@ -90,7 +90,7 @@ void Upkeep::RepairSpaces() {
       event.mapping = mapping;
       spaces_.Apply(event);
     }
-    target.is_saved = false;
+    target.books.is_saved = false;
     if (base::Now() > end) return;
   }
 }

@@ -160,6 +160,10 @@ struct heaptap_statistics {
 /* Bytes of heaptap_control.host, with a NUL. */
 #define HEAPTAP_HOST_BYTES 48
 
+/* Values of heaptap_control.collector_follows; 0: neither. */
+#define HEAPTAP_COLLECTOR_FOLLOWS 1u /* it records forked children too */
+#define HEAPTAP_COLLECTOR_LEFT 2u    /* it has ended, and collector_pid is 0: nobody answers requests */
+
 /*
  * The control block. Constant after the first allocation, except for fields with another comment. Every field is
  * naturally aligned, and is read and written as one unit.
@@ -179,7 +183,7 @@ struct heaptap_control {
   uint64_t text_end;
   uint64_t alloc_semaphore;             /* address of the uint16_t semaphore of otel_memory:alloc */
   uint32_t max_frames;                  /* prof_bt_max: the most frames of the program that a stack in a dump has */
-  uint32_t collector_follows;           /* written by the collector: 1 if it records forked children too */
+  uint32_t collector_follows;           /* written by the collector: HEAPTAP_COLLECTOR_* */
   struct heaptap_statistics statistics; /* written by the process */
   uint32_t tables_asked;                /* the number of the latest HEAPTAP_ASK_TABLES */
   uint32_t tables_ready;                /* written by the collector: the number of the latest that it answered */

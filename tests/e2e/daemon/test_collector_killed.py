@@ -156,6 +156,24 @@ def test_a_program_that_begins_and_ends_while_none_runs(lab, start_daemon, numbe
     daemon.start()
 
 
+@pytest.mark.parametrize("number", (signal.SIGTERM, signal.SIGKILL))
+def test_the_end_of_a_program_waits_for_none(lab, start_daemon, number):
+    """Its patience is endless. The next collector writes the dump."""
+    daemon = start_daemon("--exact", "--library", LIBRARY, "--dump-at-exit", "always")
+    puppet = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true,prof_leak:true,prof_final:true,lg_prof_sample:0"})
+    puppet.ask("keep 100 100")
+    daemon.wait_recorded(puppet.pid)
+    daemon.process.signal(number)
+    daemon.process.wait()
+    dumping.give_patience(puppet.pid)
+    puppet.ends()
+    assert "the collector has ended" in puppet.stderr(), puppet.stderr()
+    assert lab.dumps() == []
+    daemon.start()
+    # The dead one may not have saved its mappings yet, so its call paths may be only addresses.
+    assert final(daemon, puppet.pid).total == (100, 100 * 112)
+
+
 def test_a_program_that_ends_while_it_is_stopped(lab, start_daemon):
     """The program waits with its whole patience for one triggered dump, and then not again for its last dump."""
     daemon = start_daemon("--library", LIBRARY)

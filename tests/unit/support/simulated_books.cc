@@ -362,7 +362,10 @@ void SimulatedKernel::Sample(uint64_t process_id, uint64_t bytes) {
   entry.tally.allocated = {
       .objects = 1, .bytes = bytes, .weight = bytes, .weighted_objects = uint64_t{1} << HEAPTAP_OBJECT_FRACTION_BITS};
   absl::MutexLock lock(&mutex);
-  if (const auto found = processes.find(process_id); found != processes.end()) found->second.process.figures.tallies++;
+  if (const auto found = processes.find(process_id); found != processes.end()) {
+    found->second.process.figures.tallies++;
+    found->second.process.figures.allocated_weight += bytes;
+  }
   LiveTotals& totals = live[process_id];
   totals.objects++;
   totals.bytes += bytes;
