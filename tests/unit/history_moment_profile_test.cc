@@ -52,7 +52,7 @@ TEST(MomentProfilesTest, ThePathOfAnotherBuildIsTheSame) {
 TEST(MomentProfilesTest, WhatHasNoPathIsTheOthers) {
   Timeline moment = Moment("/bin/server", 16, 7, 1000);
   moment.points[0].rows[0] = {10, 1, 1};
-  moment.points[0].rows[77] = {5, 1, 1};
+  moment.points[0].rows[77] = {5, 1, 1, 9};
   MomentProfiles profiles;
   const MomentProfile made = profiles.Make(moment);
   ASSERT_THAT(made.profile.contexts, SizeIs(2));

@@ -65,6 +65,23 @@ TEST(ChangesTest, TwoProcessesHaveNoSampleInCommon) {
   EXPECT_EQ(Change(before, after).samples, 204u) << "no sample stays when the rate changes";
 }
 
+// A moment of the history knows of the allocated samples only their number, or nothing.
+TEST(ChangesTest, MomentsRestOnTheirNewSamplesToo) {
+  const auto moment = [](uint64_t live, uint64_t allocated) {
+    return Profile{
+        .period = kPeriod,
+        .has_allocated = false,
+        .contexts = {{.frames = {1, 2}, .threads = {{.live = Samples(live)}}, .allocated_samples = allocated}}};
+  };
+  const Measure change = Change(moment(100, 300), moment(104, 304));
+  EXPECT_EQ(change.samples, 4u);
+  EXPECT_NEAR(change.Error(), ErrorOf(4), 1);
+  EXPECT_EQ(Change(moment(100, 300), moment(104, 330)).samples, 56u);
+  EXPECT_EQ(Change(moment(100, 0), moment(104, 0)).samples, 204u) << "unknown";
+  EXPECT_EQ(Change(moment(100, 300), moment(104, 20)).samples, 204u) << "other books";
+  EXPECT_FALSE(profile::Difference(moment(1, 1), moment(1, 2)).has_allocated);
+}
+
 TEST(ChangesTest, WhatIsFreedCountsToo) {
   const Measure change = Change(OnePath(100, 100), OnePath(90, 100));
   EXPECT_EQ(change.samples, 10u);

@@ -137,6 +137,7 @@ Json TimelineJson(const history::Timeline& timeline) {
       cells.Add(held.live_bytes);
       cells.Add(held.live_objects);
       cells.Add(held.samples);
+      cells.Add(held.allocated_samples);
       rows.Add(std::move(cells));
     }
   }

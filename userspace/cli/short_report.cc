@@ -37,7 +37,8 @@ std::string ShellWord(const std::string& word) {
 }  // namespace
 
 report::Subject DumpSubject(const profile::Profile& profile, const std::string& path) {
-  report::Subject subject = {.name = base::Printable(path), .period = profile.period};
+  report::Subject subject = {
+      .name = base::Printable(path), .period = profile.period, .has_allocated = profile.has_allocated};
   subject.warnings.reserve(profile.warnings.size());
   for (const std::string& warning : profile.warnings) subject.warnings.push_back(base::Printable(warning));
   const std::string word = ShellWord(subject.name);

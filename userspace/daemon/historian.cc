@@ -316,6 +316,8 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
       row.live_bytes += stack.live_bytes;
       row.live_objects += stack.live_objects;
       row.samples += stack.samples;
+      // Paths come to the row of all others and leave it, so two points of that row say nothing about its samples.
+      if (has_row) row.allocated_samples += stack.allocated_samples;
       bytes += stack.live_bytes;
       objects += stack.live_objects;
     }
@@ -323,7 +325,8 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
     for (const auto& [number, row] : rows) {
       point.rows[number] = {.live_bytes = profile::ToWhole(row.live_bytes),
                             .live_objects = profile::ToWhole(row.live_objects),
-                            .samples = row.samples};
+                            .samples = row.samples,
+                            .allocated_samples = row.allocated_samples};
     }
     point.live_bytes = profile::ToWhole(bytes);
     point.live_objects = profile::ToWhole(objects);

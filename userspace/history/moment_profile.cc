@@ -39,6 +39,7 @@ MomentProfile MomentProfiles::Make(const Timeline& moment) {
   const TimelinePoint& point = moment.points.front();
   MomentProfile result;
   result.profile.pid = point.pid;
+  result.profile.has_allocated = false;
   result.profile.period = uint64_t{1} << std::min<uint32_t>(point.lg_sample, HEAPTAP_MAX_LG_SAMPLE);
   std::map<int64_t, std::vector<uint64_t>> paths;
   for (const TimelinePath& path : moment.paths) {
@@ -58,7 +59,11 @@ MomentProfile MomentProfiles::Make(const Timeline& moment) {
   const uint64_t others = AddressOf("", kOthers);
   result.symbols[others] = {{.function = kOthers}};
   // The row of all others, and rows whose path is not known any more, have the same frame.
-  std::map<std::vector<uint64_t>, profile::Estimate> held;
+  struct Sum {
+    profile::Estimate live;
+    uint64_t allocated_samples = 0;
+  };
+  std::map<std::vector<uint64_t>, Sum> held;
   for (const auto& [id, row] : point.rows) {
     const auto path = paths.find(id);
     profile::Estimate estimate = {.samples = row.samples,
@@ -67,10 +72,13 @@ MomentProfile MomentProfiles::Make(const Timeline& moment) {
     // The mean size of the objects is that of the sampled ones, if they have one size.
     const double size = estimate.objects > 0 ? estimate.bytes / estimate.objects : 0;
     estimate.sampled_bytes = profile::ToWhole(size * static_cast<double>(estimate.samples));
-    held[path == paths.end() ? std::vector<uint64_t>{others + 1} : path->second] += estimate;
+    Sum& sum = held[path == paths.end() ? std::vector<uint64_t>{others + 1} : path->second];
+    sum.live += estimate;
+    if (path != paths.end()) sum.allocated_samples += row.allocated_samples;
   }
-  for (const auto& [frames, estimate] : held) {
-    result.profile.contexts.push_back({.frames = frames, .threads = {{.live = estimate}}});
+  for (const auto& [frames, sum] : held) {
+    result.profile.contexts.push_back(
+        {.frames = frames, .threads = {{.live = sum.live}}, .allocated_samples = sum.allocated_samples});
   }
   for (const auto& [name, library] : libraries_) {
     if (name.empty()) continue;

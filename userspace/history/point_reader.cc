@@ -85,11 +85,11 @@ absl::Status PointReader::Decode(Statement& points, int64_t since, const std::se
     const int64_t process = points.Integer(1);
     const auto pid = pids_.find(process);
     if (pid == pids_.end()) continue;
-    const bool is_whole = points.Integer(9) != 0;
+    const int64_t form = points.Integer(9);
     // The beginning of its chain was removed.
-    if (!is_whole && !rows.contains(process)) continue;
+    if ((form & kWholePoint) == 0 && !rows.contains(process)) continue;
     Rows& own = rows[process];
-    if (absl::Status status = Apply(is_whole, points.Text(10), own); !status.ok()) {
+    if (absl::Status status = Apply(form, points.Text(10), own); !status.ok()) {
       return absl::DataLossError(status.message());
     }
     if (time < since || !wanted.contains(time)) continue;

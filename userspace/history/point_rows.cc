@@ -8,10 +8,14 @@ constexpr int kDigitBits = 7;
 constexpr int kNumberBits = 64;
 constexpr uint8_t kMore = 0x80;
 
+// Without the fifth.
 constexpr size_t kNumbersOfRow = 4;
 
 void AddRow(std::vector<uint64_t>& numbers, uint64_t& last, uint64_t number, const Held& held) {
-  numbers.insert(numbers.end(), {number - last, held.live_bytes, held.live_objects, held.samples});
+  const bool has_freed = held.allocated_samples > held.samples;
+  numbers.insert(numbers.end(),
+                 {number - last, held.live_bytes, held.live_objects, 2 * held.samples + uint64_t{has_freed}});
+  if (has_freed) numbers.push_back(held.allocated_samples - held.samples);
   last = number;
 }
 
@@ -70,20 +74,29 @@ std::string EncodeChange(const Rows& before, const Rows& after) {
   return EncodeNumbers(numbers);
 }
 
-absl::Status Apply(bool is_whole, absl::string_view bytes, Rows& rows) {
+absl::Status Apply(int64_t form, absl::string_view bytes, Rows& rows) {
   const absl::StatusOr<std::vector<uint64_t>> numbers = DecodeNumbers(bytes);
   if (!numbers.ok()) return numbers.status();
-  if (numbers->size() % kNumbersOfRow != 0) return absl::InvalidArgumentError("a row is incomplete");
-  if (is_whole) rows.clear();
+  if ((form & kWholePoint) != 0) rows.clear();
   uint64_t number = 0;
-  for (size_t i = 0; i < numbers->size(); i += kNumbersOfRow) {
-    number += (*numbers)[i];
-    const Held held = {(*numbers)[i + 1], (*numbers)[i + 2], (*numbers)[i + 3]};
+  absl::Span<const uint64_t> rest = *numbers;
+  while (!rest.empty()) {
+    const bool tells_freed = (form & kFreedPoint) != 0;
+    const bool has_freed = tells_freed && rest.size() >= kNumbersOfRow && (rest[kNumbersOfRow - 1] & 1) != 0;
+    const size_t size = kNumbersOfRow + (has_freed ? 1 : 0);
+    if (rest.size() < size) return absl::InvalidArgumentError("a row is incomplete");
+    number += rest[0];
+    Held held = {.live_bytes = rest[1], .live_objects = rest[2], .samples = rest[3]};
+    if (tells_freed) {
+      held.samples /= 2;
+      if (number != 0) held.allocated_samples = held.samples + (has_freed ? rest[kNumbersOfRow] : 0);
+    }
     if (held.IsZero()) {
       rows.erase(number);
     } else {
       rows[number] = held;
     }
+    rest.remove_prefix(size);
   }
   return absl::OkStatus();
 }

@@ -15,8 +15,10 @@
 namespace heaptap::history {
 namespace {
 
-// Of the tables in README.md.
-constexpr int kSchemaVersion = 1;
+// Of the tables in README.md. Version 1 has the same tables, but points of an older form only (point_rows.h), so
+// an older heaptap must not read a database that this one has written to.
+constexpr int kSchemaVersion = 2;
+constexpr int kOldestVersion = 1;
 
 // A whole point of 200 paths takes about 1,600 bytes, and a row without a rowid must fit four times into a page.
 constexpr uint64_t kPageBytes = 8192;
@@ -84,7 +86,7 @@ absl::Status Prepare(Database& database, uint64_t most_bytes) {
   if (absl::Status status = CheckWhole(database); !status.ok()) return status;
   const absl::StatusOr<int64_t> version = Integer(database, "PRAGMA user_version");
   if (!version.ok()) return version.status();
-  if (*version != 0 && *version != kSchemaVersion) {
+  if (*version != 0 && (*version < kOldestVersion || *version > kSchemaVersion)) {
     return absl::FailedPreconditionError(
         absl::StrCat("another version of heaptap has written it (", *version, " instead of ", kSchemaVersion, ")"));
   }

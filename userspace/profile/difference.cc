@@ -73,6 +73,7 @@ Profile Difference(const Profile& after, const Profile& before, Unchanged unchan
 
   Profile result = {.pid = after.pid,
                     .period = after.period,
+                    .has_allocated = after.has_allocated && before.has_allocated,
                     .raw = after.raw,
                     .mappings = MappingsOfBoth(after, before),
                     .thread_names = after.thread_names,

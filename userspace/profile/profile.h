@@ -52,6 +52,8 @@ struct Context {
   // What is live, in more detail; by tid, size and age, each once. Empty in most profiles (HasBlocks). Read a moment
   // before `threads`, so that the sums may differ.
   std::vector<BlockShare> blocks = {};
+  // In a profile without what was allocated (Profile::has_allocated), the samples that were, live or freed; 0: unknown.
+  uint64_t allocated_samples = 0;
 
   // The sums over `threads`.
   Estimate Live() const;
@@ -74,6 +76,7 @@ struct StackEnds {
 struct Profile {
   pid_t pid = 0;
   uint64_t period = 1;                      // mean bytes between samples: 1 << lg_sample
+  bool has_allocated = true;                // false: only what is live is known, as of a moment of the history
   bool raw = false;                         // in formats whose readers correct for sampling, write uncorrected numbers
   std::vector<Context> contexts = {};       // no two with the same frames
   std::vector<elf::Mapping> mappings = {};  // executable ones, by address

@@ -24,6 +24,7 @@ struct StackShare {
   double live_bytes = 0;
   double live_objects = 0;
   uint64_t samples = 0;
+  uint64_t allocated_samples = 0;  // live or freed
 };
 
 struct SurveyedProcess {

@@ -25,6 +25,7 @@ void MergeThreads(std::vector<profile::StackShare>& shares) {
     sum.live_bytes += shares[i].live_bytes;
     sum.live_objects += shares[i].live_objects;
     sum.samples += shares[i].samples;
+    sum.allocated_samples += shares[i].allocated_samples;
   }
   shares.resize(kept);
 }
@@ -43,10 +44,14 @@ absl::Status ReadPaths(const bpf::Entries& entries, profile::Survey& survey) {
     profile::SurveyedProcess& process = *found->second;
     process.allocated_bytes += profile::ToEstimate(entry.tally.allocated).bytes;
     const profile::Estimate live = profile::LiveEstimate(entry.tally);
-    if (live.samples != 0) process.stacks.push_back({entry.stack_id, live.bytes, live.objects, live.samples});
+    // A thread that has freed all of a stack has still allocated some of it.
+    process.stacks.push_back({entry.stack_id, live.bytes, live.objects, live.samples, entry.tally.allocated.objects});
   });
   if (!status.ok()) return status;
-  for (const auto& [process_id, process] : by_id) MergeThreads(process->stacks);
+  for (const auto& [process_id, process] : by_id) {
+    MergeThreads(process->stacks);
+    std::erase_if(process->stacks, [](const profile::StackShare& stack) { return stack.samples == 0; });
+  }
   return absl::OkStatus();
 }
 

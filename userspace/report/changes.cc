@@ -30,13 +30,17 @@ bool HaveCommonSamples(const Profile& a, const Profile& b) {
   return a.period == b.period && (a.pid == b.pid || a.pid == 0 || b.pid == 0);
 }
 
+uint64_t AllocatedSamples(const Profile& profile, const Context& context) {
+  return profile.has_allocated ? context.Allocated().samples : context.allocated_samples;
+}
+
 // `have_common`: the profiles can have samples in common.
-Measure LiveChange(const Measure& after, const Measure& before, const Estimate& allocated_after,
-                   const Estimate& allocated_before, bool have_common) {
+Measure LiveChange(const Measure& after, const Measure& before, uint64_t allocated_after, uint64_t allocated_before,
+                   bool have_common) {
   uint64_t appeared = after.samples;
   uint64_t disappeared = before.samples;
-  if (have_common && allocated_after.samples > 0 && allocated_after.samples >= allocated_before.samples) {
-    const uint64_t allocated = allocated_after.samples - allocated_before.samples;
+  if (have_common && allocated_after > 0 && allocated_after >= allocated_before) {
+    const uint64_t allocated = allocated_after - allocated_before;
     appeared = std::min(after.samples, allocated);
     // What was there or was allocated, and is no longer there.
     const uint64_t seen = before.samples + allocated;
@@ -66,7 +70,8 @@ std::vector<Measures> ChangesOf(const Profile& difference, const Profile& after,
     change.before = ToMeasure(then.Live(), before.period);
     if (context.threads.empty()) continue;
     const Measure live = ToMeasure(now.Live(), after.period);
-    change.live = LiveChange(live, change.before, now.Allocated(), then.Allocated(), have_common);
+    change.live =
+        LiveChange(live, change.before, AllocatedSamples(after, now), AllocatedSamples(before, then), have_common);
     change.allocated = ToMeasure(context.Allocated(), difference.period);
     change.freed = FreedOf(change.allocated, live, change.before);
   }

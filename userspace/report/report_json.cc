@@ -28,13 +28,15 @@ Json ToJson(const NamedProfile& profile, const NamedFrame& frame) {
 }  // namespace
 
 Json ReportJson(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject, size_t top) {
+  // null: the profile does not say what was allocated.
+  const auto known = [&](const Measure& measure) { return subject.has_allocated ? ToJson(measure) : Json(); };
   Json list = Json::List();
   for (const Path& path : paths.subspan(0, top == 0 ? paths.size() : std::min(top, paths.size()))) {
     Json frames = Json::List();
     for (const FrameId frame : path.frames) frames.Add(ToJson(profile, profile.frame(frame)));
     list.Add({{"live", ToJson(path.measures.live)},
-              {"allocated", ToJson(path.measures.allocated)},
-              {"freed", ToJson(path.measures.freed)},
+              {"allocated", known(path.measures.allocated)},
+              {"freed", known(path.measures.freed)},
               {"truncated", path.truncated},
               {"frames", std::move(frames)}});
   }
@@ -42,8 +44,8 @@ Json ReportJson(const NamedProfile& profile, absl::Span<const Path> paths, const
           {"subject", subject.name},
           {"period", subject.period},
           {"live", ToJson(profile.total().live)},
-          {"allocated", ToJson(profile.total().allocated)},
-          {"freed", ToJson(profile.total().freed)},
+          {"allocated", known(profile.total().allocated)},
+          {"freed", known(profile.total().freed)},
           {"warnings", subject.warnings},
           {"call_paths", std::move(list)}};
 }

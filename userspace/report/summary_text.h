@@ -22,6 +22,7 @@ struct Subject {
   std::string name = {};                             // of the process or the dump, printable
   uint64_t period = 1;                               // mean bytes between samples; 1: every allocation
   bool is_difference = false;                        // of two profiles
+  bool has_allocated = true;                         // profile::Profile::has_allocated
   profile::Estimate before = {};                     // a difference: live in the earlier profile
   profile::Estimate after = {};                      // and in the later one
   std::optional<double> resident_bytes = {};         // of the process
