@@ -62,7 +62,7 @@ TEST_F(CommandLineTest, HelpSaysWhatAnOptionDoes) {
   EXPECT_EQ(Run({"report", "--top", "--tree", "x"}), kUsage);
   EXPECT_THAT(err_, HasSubstr("--top excludes --tree"));
   EXPECT_EQ(Run({"help", "dump"}), kSuccess);
-  EXPECT_THAT(out_, HasSubstr("PID ...  "));
+  EXPECT_THAT(out_, HasSubstr("PROCESS ...  "));
 }
 
 TEST_F(CommandLineTest, TheHintNamesTheCommand) {
