@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
@@ -30,8 +31,10 @@ struct AttachFlags {
   double seconds = 0;
 };
 
-// The error for a process that is there, but has no sampled allocator: with what doctor advises.
+// The error of RecordRunning; for a process that has no library of heaptap, with what doctor advises.
 absl::Status WithAdvice(const absl::Status& status, pid_t pid) {
+  // Others are gone, or have a library that takes no samples, which the message says.
+  if (!absl::StrContains(status.message(), "has no sampled allocator")) return status;
   for (const daemon::Finding& finding : daemon::CheckProcess(pid)) {
     if (finding.subject != "sampled allocator" || finding.status.ok() || finding.remedy.empty()) continue;
     return absl::NotFoundError(
@@ -53,7 +56,7 @@ int Attach(const AttachFlags& flags) {
   const absl::StatusOr<base::FileDescriptor> pidfd = process::OpenPidfd(flags.pid);
   if (!pidfd.ok() && !absl::IsNotFound(pidfd.status())) return Report(pidfd.status());
   if (absl::Status status = (*recorder)->RecordRunning(flags.pid); !status.ok()) {
-    return Report(absl::IsNotFound(status) ? WithAdvice(status, flags.pid) : status);
+    return Report(WithAdvice(status, flags.pid));
   }
   base::Say(absl::StrCat("attached to ", flags.pid, " (", process::NameOf(flags.pid),
                          "); SIGUSR1 writes a dump, SIGINT writes the last one and ends"));

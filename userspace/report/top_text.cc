@@ -2,6 +2,7 @@
 #include "userspace/report/top_text.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
