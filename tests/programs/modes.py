@@ -13,7 +13,7 @@ from programs import Profiled
 # Far more samples than by default.
 LG_SAMPLE = "12"
 # Ends of stacks, from %warn lines of dumps, that a table would have prevented.
-CUT = re.compile(r"heaptap: (\d+) samples whose outer frames are missing: their stacks end at "
+CUT = re.compile(r"heaptap: (\d+) samples? whose outer frames are missing: (?:its stack ends|their stacks end) at "
                  r"(?:an unwind table not loaded yet|the end of the raw stack's copy)")
 RUN_OPTIONS = {"run": ["--lg-sample", LG_SAMPLE], "exact": ["--exact"], "guest exact": ["--exact"]}
 MODES = ["plain", "preloaded", "run", "exact"]

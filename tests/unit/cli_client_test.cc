@@ -368,7 +368,7 @@ TEST_F(ClientTest, DumpIsAskedForWrongly) {
        std::vector<std::vector<std::string>>{{"dump"},
                                              {"dump", "--all", "1"},
                                              {"dump", "0"},
-                                             {"dump", "x"},
+                                             {"dump", "1.5"},
                                              {"dump", "1", "2", "-o", "x"},
                                              {"dump", "1", "2", "-o", "-"},
                                              {"dump", "--all", "-o", "x"},

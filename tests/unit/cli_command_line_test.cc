@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "userspace/cli/command_line.h"
@@ -21,6 +23,7 @@ class CommandLineTest : public testing::Test {
  protected:
   int Run(const std::vector<std::string>& words, const std::vector<std::string>& program = {}) {
     CommandLine line;
+    line.ForAStart({"first", "second"});
     AddRun(line, program);
     AddAttach(line);
     AddList(line);
@@ -62,7 +65,56 @@ TEST_F(CommandLineTest, HelpSaysWhatAnOptionDoes) {
   EXPECT_EQ(Run({"report", "--top", "--tree", "x"}), kUsage);
   EXPECT_THAT(err_, HasSubstr("--top excludes --tree"));
   EXPECT_EQ(Run({"help", "dump"}), kSuccess);
-  EXPECT_THAT(out_, HasSubstr("PID ...  "));
+  EXPECT_THAT(out_, HasSubstr("PROCESS ...  "));
+}
+
+TEST_F(CommandLineTest, HelpFitsATerminal) {
+  for (const std::string command : {"run", "attach", "list", "stats", "dump", "report"}) {
+    EXPECT_EQ(Run({command, "--help"}), kSuccess);
+    for (const absl::string_view line : absl::StrSplit(out_, '\n')) EXPECT_LE(line.size(), 80u) << line;
+    // What CLI11 says of types and checks.
+    EXPECT_THAT(out_, AllOf(Not(HasSubstr("{")), Not(HasSubstr(":INT")), Not(HasSubstr("SIZE ["))));
+  }
+  EXPECT_EQ(Run({"run", "--help"}), kSuccess);
+  EXPECT_THAT(out_, AllOf(HasSubstr("Usage: heaptap run [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n"),
+                          HasSubstr("\n  --high-water[=PERCENT]  "), HasSubstr("\n  --interval BYTES  "),
+                          HasSubstr("\n  --report auto|always|never  ")));
+}
+
+TEST_F(CommandLineTest, NoWordsShowAStart) {
+  EXPECT_EQ(Run({}), kUsage);
+  EXPECT_EQ(err_, "heaptap: no command given; heaptap --help lists all commands\nfirst\nsecond\n");
+}
+
+TEST_F(CommandLineTest, AWordThatIsNotExpectedIsNamed) {
+  EXPECT_EQ(Run({"--frob"}), kUsage);
+  EXPECT_EQ(err_, "heaptap: unknown option --frob; see heaptap --help\n");
+  EXPECT_EQ(Run({"--frob", "list"}), kUsage);
+  EXPECT_EQ(err_, "heaptap: unknown option --frob; see heaptap --help\n");
+  EXPECT_EQ(Run({"list", "--frob"}), kUsage);
+  EXPECT_EQ(err_, "heaptap: unknown option --frob; see heaptap list --help\n");
+  EXPECT_EQ(Run({"list", "c"}), kUsage);
+  EXPECT_EQ(err_, "heaptap: unexpected argument c; see heaptap list --help\n");
+}
+
+TEST_F(CommandLineTest, AValueThatIsNoneIsNamed) {
+  EXPECT_EQ(Run({"report", "x", "--limit", "abc"}), kUsage);
+  EXPECT_EQ(err_, "heaptap: --limit: 'abc' is not a whole number of 0 or more; see heaptap report --help\n");
+  EXPECT_EQ(Run({"report", "x", "--limit", "-3"}), kUsage);
+  EXPECT_EQ(err_, "heaptap: --limit: '-3' is not a whole number of 0 or more; see heaptap report --help\n");
+  EXPECT_EQ(Run({"report", "x", "--smallest", "-1"}), kUsage);
+  EXPECT_EQ(err_, "heaptap: --smallest: '-1' is not 0 or more; see heaptap report --help\n");
+  EXPECT_EQ(Run({"report", "x", "--smallest", "nan"}), kUsage);
+  EXPECT_EQ(err_, "heaptap: --smallest: 'nan' is not a number; see heaptap report --help\n");
+  EXPECT_EQ(Run({"report", "x", "--by", "y"}), kUsage);
+  EXPECT_EQ(err_,
+            "heaptap: --by: 'y' is none of function, line, library, thread, size, age; see heaptap report --help\n");
+  EXPECT_EQ(Run({"run", "--interval", "abc", "true"}), kUsage);
+  EXPECT_EQ(err_,
+            "heaptap: --interval: 'abc' is not a size; use a number with K, M or G, such as 64M; see heaptap run "
+            "--help\n");
+  EXPECT_EQ(Run({"run", "--lg-sample", "99", "true"}), kUsage);
+  EXPECT_EQ(err_, "heaptap: --lg-sample: '99' is not a whole number from 0 to 46; see heaptap run --help\n");
 }
 
 TEST_F(CommandLineTest, TheHintNamesTheCommand) {

@@ -32,7 +32,7 @@ constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
 
 constexpr absl::string_view kEndTexts[HEAPTAP_STACK_ENDS] = {
     "the outermost frame",
-    "more frames than are kept",
+    "the 127th frame, the last that is kept",
     "a return address outside of all code",
     "code without unwind information and without frame pointers",
     "stack memory that could not be read",

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -33,6 +34,8 @@ constexpr uint64_t kNodeBytes = 4096;
 
 // Pinned last: if it exists, everything is pinned.
 constexpr char kWhole[] = "whole";
+
+constexpr char kKernelTypes[] = "/sys/kernel/btf/vmlinux";
 
 struct NamedProgram {
   Program which;
@@ -145,6 +148,11 @@ absl::Status KernelObject::Load(bool for_everyone) {
     if (error == -EACCES) {
       return absl::FailedPreconditionError(
           absl::StrCat("this kernel's verifier refuses heaptap's eBPF programs: ", FirstLibbpfWarning()));
+    }
+    // libbpf also looks in other places, but its error only says that it found nothing there.
+    if (access(kKernelTypes, R_OK) != 0) {
+      return absl::FailedPreconditionError(absl::StrCat("this kernel has no BTF (", kKernelTypes,
+                                                        "), so heaptap cannot record; heaptap doctor has the details"));
     }
     return KernelError(error, "loading the eBPF programs");
   }

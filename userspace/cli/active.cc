@@ -14,6 +14,7 @@
 #include "userspace/cli/commands.h"
 #include "userspace/cli/control.h"
 #include "userspace/cli/exit_status.h"
+#include "userspace/cli/find_process.h"
 #include "userspace/cli/recording.h"
 #include "userspace/process/control_block.h"
 
@@ -21,24 +22,30 @@ namespace heaptap::cli {
 namespace {
 
 struct ActiveFlags {
-  std::string socket = kDefaultSocket;
-  pid_t pid = 0;
+  std::string socket = DefaultSocket();
+  std::string process;
   std::string value;
 };
 
-absl::Status WithoutDaemon(const ActiveFlags& flags) {
-  absl::StatusOr<process::Preloaded> found = FindControllable(flags.pid);
+absl::Status WithoutDaemon(pid_t pid, bool active) {
+  absl::StatusOr<process::Preloaded> found = FindControllable(pid);
   if (!found.ok()) return found.status();
-  return process::WriteActive(found->process, found->control_address, flags.value == "on");
+  return process::WriteActive(found->process, found->control_address, active);
 }
 
 int Active(const ActiveFlags& flags) {
   const Client client(flags.socket);
-  const absl::Status status = client.Order(absl::StrCat("/pid/", flags.pid, "/active?value=", flags.value));
-  const absl::Status done = IsNoDaemon(status) ? WithoutDaemon(flags) : status;
+  absl::StatusOr<pid_t> pid = FindPid(client, flags.process);
+  absl::Status done =
+      pid.ok() ? client.Order(absl::StrCat("/pid/", *pid, "/active?value=", flags.value)) : pid.status();
+  const bool has_daemon = !IsNoDaemon(done);
+  if (!has_daemon) {
+    pid = FindPreloaded(flags.process);
+    done = pid.ok() ? WithoutDaemon(*pid, flags.value == "on") : pid.status();
+  }
   if (done.ok() && flags.value == "off") {
-    printf("New allocations of process %d are not recorded until heaptap active %d on; frees still are.\n", flags.pid,
-           flags.pid);
+    printf("New allocations of process %d are not recorded until heaptap active %d on%s; frees still are.\n", *pid,
+           *pid, has_daemon ? SocketWords(flags.socket).c_str() : "");
   }
   return Report(done);
 }
@@ -49,7 +56,10 @@ void AddActive(CommandLine& line) {
   Command command = line.AddCommand(
       "active", "switch the sampling of a process on or off; without a daemon, directly in the process");
   auto flags = std::make_shared<ActiveFlags>();
-  command.Add("PID", flags->pid, "switch this process").Required().Type("").AboveZero();
+  command.Add("PROCESS", flags->process, "switch this process: a PID, or its command")
+      .Required()
+      .Type("")
+      .Check(CheckProcessWord);
   const auto check = [](const std::string& text) {
     return text == "on" || text == "off" ? "" : absl::StrCat("'", base::AsciiOnly(text), "' is neither on nor off");
   };

@@ -8,14 +8,17 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/exit_status.h"
+#include "userspace/cli/find_process.h"
 #include "userspace/cli/recording.h"
 #include "userspace/cli/short_report.h"
+#include "userspace/daemon/checkup.h"
 #include "userspace/recording/recorder.h"
 
 namespace heaptap::cli {
@@ -23,9 +26,22 @@ namespace {
 
 struct AttachFlags {
   RecordingFlags recording;
+  std::string process;
   pid_t pid = 0;
   double seconds = 0;
 };
+
+// The error of RecordRunning; for a process that has no library of heaptap, with what doctor advises.
+absl::Status WithAdvice(const absl::Status& status, pid_t pid) {
+  // Others are gone, or have a library that takes no samples, which the message says.
+  if (!absl::StrContains(status.message(), "has no sampled allocator")) return status;
+  for (const daemon::Finding& finding : daemon::CheckProcess(pid)) {
+    if (finding.subject != "sampled allocator" || finding.status.ok() || finding.remedy.empty()) continue;
+    return absl::NotFoundError(
+        absl::StrCat("process ", pid, " (", process::NameOf(pid), ") has no sampled allocator: ", finding.remedy));
+  }
+  return status;
+}
 
 int Attach(const AttachFlags& flags) {
   absl::StatusOr<recording::RecorderOptions> options = MakeRecorderOptions(flags.recording);
@@ -35,11 +51,13 @@ int Attach(const AttachFlags& flags) {
   if (!signals.status().ok()) return Report(signals.status());
   Priority priority;
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(*options);
-  if (!recorder.ok()) return Report(recorder.status());
+  if (!recorder.ok()) return Report(RightsFirst(recorder.status(), "heaptap attach"));
   // It becomes readable at the end of the process even if the kernel dropped the event.
   const absl::StatusOr<base::FileDescriptor> pidfd = process::OpenPidfd(flags.pid);
   if (!pidfd.ok() && !absl::IsNotFound(pidfd.status())) return Report(pidfd.status());
-  if (absl::Status status = (*recorder)->RecordRunning(flags.pid); !status.ok()) return Report(status);
+  if (absl::Status status = (*recorder)->RecordRunning(flags.pid); !status.ok()) {
+    return Report(WithAdvice(status, flags.pid));
+  }
   base::Say(absl::StrCat("attached to ", flags.pid, " (", process::NameOf(flags.pid),
                          "); SIGUSR1 writes a dump, SIGINT writes the last one and ends"));
 
@@ -79,11 +97,13 @@ void AddAttach(CommandLine& line) {
   Command command = line.AddCommand(
       "attach", "record a running process with libheaptap.so or another sampled allocator, and dump it at the end");
   auto flags = std::make_shared<AttachFlags>();
-  const Option pid = command.Add("PID", flags->pid, "record this process").Type("").AboveZero();
-  command.Add("-p,--pid", flags->pid, "record this process (same as the argument PID)")
+  const Option process = command.Add("PROCESS", flags->process, "record this process: a PID, or its command")
+                             .Type("")
+                             .Check(CheckProcessWord);
+  command.Add("-p,--pid", flags->pid, "record this process (same as the argument PROCESS)")
       .Type("PID")
       .AboveZero()
-      .Excludes(pid);
+      .Excludes(process);
   command
       .Add("-d,--duration", flags->seconds,
            "stop after this time (default: at SIGINT, at SIGTERM, or when the process ends)")
@@ -91,8 +111,14 @@ void AddAttach(CommandLine& line) {
       .AboveZero();
   AddRecordingOptions(command, flags->recording);
   command.Runs([flags] {
-    if (flags->pid == 0)
+    if (!flags->process.empty()) {
+      const absl::StatusOr<pid_t> found = FindPreloaded(flags->process);
+      if (!found.ok()) return Report(found.status());
+      flags->pid = *found;
+    }
+    if (flags->pid == 0) {
       return Report(absl::InvalidArgumentError("attach: expected a process; use heaptap attach PID"));
+    }
     return Attach(*flags);
   });
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/cli/client.h"
 
+#include <stdlib.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/cli/shell_word.h"
 #include "userspace/export/json.h"
 #include "userspace/http/client.h"
 
@@ -16,6 +19,8 @@ namespace heaptap::cli {
 namespace {
 
 using nlohmann::json;
+
+constexpr char kSocketVariable[] = "HEAPTAP_SOCKET";
 
 // Marks a status as "no daemon"; the status message is for people.
 constexpr char kNoDaemonPayload[] = "heaptap/no-daemon";
@@ -62,6 +67,15 @@ json ParseShallow(const std::string& text) {
 }
 
 }  // namespace
+
+std::string DefaultSocket() {
+  const char* const set = getenv(kSocketVariable);
+  return set == nullptr || *set == '\0' ? kDefaultSocket : set;
+}
+
+std::string SocketWords(const std::string& socket) {
+  return socket == DefaultSocket() ? "" : absl::StrCat(" --socket ", ShellWord(base::Printable(socket)));
+}
 
 bool IsNoDaemon(const absl::Status& status) { return status.GetPayload(kNoDaemonPayload).has_value(); }
 
@@ -139,7 +153,10 @@ absl::StatusOr<json> Client::Post(const std::string& target) const {
 absl::Status Client::Order(const std::string& target) const { return Post(target).status(); }
 
 void AddSocketOption(Command command, std::string& socket) {
-  command.Add("--socket", socket, absl::StrCat("connect to the daemon at this socket (default: ", kDefaultSocket, ")"))
+  command
+      .Add("--socket", socket,
+           absl::StrCat("connect to the daemon at this socket (default: $", kSocketVariable, ", or ", kDefaultSocket,
+                        ")"))
       .Type("PATH");
 }
 

@@ -26,7 +26,13 @@ struct Answer;
 
 namespace heaptap::cli {
 
+// Where a daemon without options listens.
 inline constexpr char kDefaultSocket[] = "/run/heaptap/heaptap.sock";
+// $HEAPTAP_SOCKET, or kDefaultSocket.
+std::string DefaultSocket();
+// What a command needs to ask the daemon at this socket: " --socket PATH", or "" at the default.
+std::string SocketWords(const std::string& socket);
+
 // Where a recording stays when its daemon ends.
 inline constexpr char kDefaultPinFolder[] = "/sys/fs/bpf/heaptap";
 

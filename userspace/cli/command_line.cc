@@ -3,13 +3,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "userspace/base/messages.h"
 #include "userspace/cli/exit_status.h"
+#include "userspace/cli/help_text.h"
 
 namespace heaptap::cli {
 namespace {
@@ -37,17 +41,48 @@ size_t Edits(const std::string& from, const std::string& to) {
   return row.back();
 }
 
-// Leaves out which options exclude each other: of the many views of a report, each would name all others. Who combines
-// two of them is told.
-class HelpFormatter : public CLI::Formatter {
- public:
-  std::string make_option_opts(const CLI::Option* option) const override {
-    if (option->get_type_size() == 0) return "";
-    const bool is_list = option->get_expected_max() == CLI::detail::expected_max_vector_size;
-    return absl::StrCat(option->get_type_name().empty() ? "" : " ", option->get_type_name(), is_list ? " ..." : "",
-                        option->get_required() ? " REQUIRED" : "");
+// A check of the words for a number.
+CLI::Option* Whole(CLI::Option* option) {
+  return option->check(CLI::Validator(
+      [](const std::string& text) {
+        int number = 0;
+        return absl::SimpleAtoi(text, &number) ? "" : absl::StrCat("'", text, "' is not a whole number");
+      },
+      kNoDescription));
+}
+
+template <typename Number>
+CLI::Option* NotBelowZero(CLI::Option* option) {
+  return option->check(CLI::Validator(
+      [](const std::string& text) {
+        Number number = 0;
+        return absl::SimpleAtoi(text, &number) ? ""
+                                               : absl::StrCat("'", text, "' is not a whole number of 0 or more",
+                                                              sizeof(Number) == 4 ? " that fits 32 bits" : "");
+      },
+      kNoDescription));
+}
+
+CLI::Option* Fraction(CLI::Option* option) {
+  return option->check(CLI::Validator(
+      [](const std::string& text) {
+        double number = 0;
+        const bool is_number = absl::SimpleAtod(text, &number) && std::isfinite(number);
+        return is_number ? "" : absl::StrCat("'", text, "' is not a number");
+      },
+      kNoDescription));
+}
+
+// CLI11's own message about a size lists all units in all spellings.
+std::string ReadSize(std::string& text) {
+  const std::string word = text;
+  const std::string refusal = absl::StrCat("'", word, "' is not a size; use a number with K, M or G, such as 64M");
+  try {
+    return CLI::AsSizeValue(false)(text).empty() ? "" : refusal;
+  } catch (const CLI::ValidationError&) {
+    return refusal;
   }
-};
+}
 
 }  // namespace
 
@@ -85,22 +120,31 @@ Option Option::AboveZero() {
 }
 
 Option Option::NotNegative() {
-  option_->check(CLI::NonNegativeNumber);
-  return *this;
+  return Check([](const std::string& text) {
+    double number = 0;
+    return absl::SimpleAtod(text, &number) && number >= 0 ? "" : absl::StrCat("'", text, "' is not 0 or more");
+  });
 }
 
 Option Option::Range(int least, int most) {
-  option_->check(CLI::Range(least, most));
-  return *this;
+  return Check([least, most](const std::string& text) {
+    int number = 0;
+    const bool is_in = absl::SimpleAtoi(text, &number) && number >= least && number <= most;
+    return is_in ? "" : absl::StrCat("'", text, "' is not a whole number from ", least, " to ", most);
+  });
 }
 
 Option Option::OneOf(const std::vector<std::string>& words) {
-  option_->check(CLI::IsMember(words));
-  return *this;
+  option_->type_name(absl::StrJoin(words, "|"));
+  return Check([words](const std::string& text) {
+    const bool is_one = std::ranges::find(words, text) != words.end();
+    return is_one ? "" : absl::StrCat("'", text, "' is none of ", absl::StrJoin(words, ", "));
+  });
 }
 
 Option Option::Bytes() {
-  option_->transform(CLI::AsSizeValue(false));
+  // Before the checks, which see the number.
+  option_->transform(CLI::Validator(ReadSize, kNoDescription));
   return *this;
 }
 
@@ -133,28 +177,28 @@ Option Command::Add(const std::string& names, std::string& value, const std::str
   return Option(app_->add_option(names, value, help));
 }
 Option Command::Add(const std::string& names, int& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
+  return Option(Whole(app_->add_option(names, value, help)));
 }
 Option Command::Add(const std::string& names, uint32_t& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
+  return Option(NotBelowZero<uint32_t>(app_->add_option(names, value, help)));
 }
 Option Command::Add(const std::string& names, uint64_t& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
+  return Option(NotBelowZero<uint64_t>(app_->add_option(names, value, help)));
 }
 Option Command::Add(const std::string& names, double& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
+  return Option(Fraction(app_->add_option(names, value, help)));
 }
 Option Command::Add(const std::string& names, std::optional<uint64_t>& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
+  return Option(NotBelowZero<uint64_t>(app_->add_option(names, value, help)));
 }
 Option Command::Add(const std::string& names, std::optional<double>& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
+  return Option(Fraction(app_->add_option(names, value, help)));
 }
 Option Command::Add(const std::string& names, std::vector<std::string>& values, const std::string& help) {
   return Option(app_->add_option(names, values, help));
 }
 Option Command::Add(const std::string& names, std::vector<int>& values, const std::string& help) {
-  return Option(app_->add_option(names, values, help));
+  return Option(Whole(app_->add_option(names, values, help)));
 }
 Option Command::AddFlag(const std::string& names, bool& value, const std::string& help) {
   return Option(app_->add_flag(names, value, help));
@@ -189,7 +233,7 @@ std::optional<Option> Command::FindConfigurable(const std::string& name) const {
 CommandLine::CommandLine()
     : app_(std::make_unique<CLI::App>("Profile the heap of running programs: show which call paths hold memory.",
                                       "heaptap")) {
-  app_->formatter(std::make_shared<HelpFormatter>());
+  app_->formatter(std::make_shared<HelpText>());
   app_->require_subcommand(1);
   app_->set_version_flag("-V,--version", "heaptap " HEAPTAP_VERSION);
   app_->footer(
@@ -225,12 +269,23 @@ std::string CommandLine::FindSimilar(const std::string& word) const {
   return similar;
 }
 
+int CommandLine::SayInvalid(const std::string& what, const CLI::App* command) {
+  const std::string name = command == nullptr ? "" : absl::StrCat(command->get_name(), " ");
+  base::Say(absl::StrCat(base::AsciiOnly(what), "; see heaptap ", name, "--help"));
+  return kUsage;
+}
+
 int CommandLine::Run(const std::vector<std::string>& words) {
-  if (!words.empty() && words[0] == kHelp) {
+  if (words.empty()) {
+    base::Say("no command given; heaptap --help lists all commands");
+    for (const std::string& line : for_a_start_) base::SayPlain(line);
+    return kUsage;
+  }
+  if (words[0] == kHelp) {
     if (words.size() == 1) return Run({"--help"});
     return Run({words[1], "--help"});
   }
-  const bool names_command = !words.empty() && !words[0].empty() && words[0][0] != '-';
+  const bool names_command = !absl::StartsWith(words[0], "-");
   const std::vector<CLI::App*> named =
       names_command ? app_->get_subcommands([&](CLI::App* command) { return command->check_name(words[0]); })
                     : std::vector<CLI::App*>();
@@ -247,9 +302,13 @@ int CommandLine::Run(const std::vector<std::string>& words) {
   } catch (const CLI::Success& help) {
     return app_->exit(help);
   } catch (const CLI::ParseError& error) {
-    const std::string command = named.empty() ? "" : absl::StrCat(named[0]->get_name(), " ");
-    base::Say(absl::StrCat(base::AsciiOnly(error.what()), "; see heaptap ", command, "--help"));
-    return kUsage;
+    // CLI11 would report a missing command, if anything.
+    if (named.empty()) return SayInvalid(absl::StrCat("unknown option ", words[0]), nullptr);
+    const std::vector<std::string> rest = named[0]->remaining();
+    const bool is_surplus = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) && !rest.empty();
+    if (!is_surplus) return SayInvalid(error.what(), named[0]);
+    return SayInvalid(
+        absl::StrCat(absl::StartsWith(rest[0], "-") ? "unknown option " : "unexpected argument ", rest[0]), named[0]);
   }
   return action_ ? action_() : kSuccess;
 }

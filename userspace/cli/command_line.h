@@ -2,8 +2,8 @@
 //
 // The command line: commands, their options, and checks of their values.
 //
-// A layer over CLI11 without templates. CLI11's header takes ten seconds to compile, so only command_line.cc includes
-// it.
+// A layer over CLI11 without templates. CLI11's header takes ten seconds to compile, so only command_line.cc and
+// help_text.cc include it.
 //
 // Command and Option are handles, cheap to copy, and valid while their CommandLine lives. Variables bound to options
 // must live as long; they keep their value when the option is not given. Not thread safe.
@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -108,6 +109,8 @@ class CommandLine {
   ~CommandLine();
 
   Command AddCommand(const std::string& name, const std::string& help);
+  // Lines to show, besides one about it, if the command line has no words at all.
+  void ForAStart(std::vector<std::string> lines) { for_a_start_ = std::move(lines); }
   // Sets variables without running an action. InvalidArgument: an invalid word; the message says which and why.
   absl::Status Parse(std::vector<std::string> words);
   // Parses the words after the program's own name and runs the command, or prints help or the version. Errors go to
@@ -118,7 +121,11 @@ class CommandLine {
   // The command that is most similar to a mistyped word; "" if there is none.
   std::string FindSimilar(const std::string& word) const;
 
+  // Says what is wrong with the words of a command, or of heaptap itself (null), and where its help is. Returns kUsage.
+  static int SayInvalid(const std::string& what, const CLI::App* command);
+
   std::unique_ptr<CLI::App> app_;
+  std::vector<std::string> for_a_start_;
   std::function<int()> action_;
 };
 

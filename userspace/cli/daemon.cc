@@ -38,6 +38,7 @@
 #include "userspace/cli/configuration_file.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
+#include "userspace/cli/shell_word.h"
 #include "userspace/daemon/historian.h"
 #include "userspace/daemon/notify.h"
 #include "userspace/process/control_block.h"
@@ -58,7 +59,7 @@ struct DaemonFlags {
   RecordingFlags recording;
   std::string configuration = kConfiguration;
   std::string state_folder = "/var/lib/heaptap";
-  std::string socket = "/run/heaptap/heaptap.sock";
+  std::string socket = kDefaultSocket;
   std::string listen;
   std::string group;
   std::string pin_folder = kDefaultPinFolder;
@@ -295,6 +296,13 @@ absl::Status MakeFolders(const DaemonFlags& flags) {
   return slash == std::string::npos || slash == 0 ? absl::OkStatus() : MakeFolder(flags.socket.substr(0, slash), 0755);
 }
 
+// The command that ends the recording in this folder.
+std::string EndCommand(const std::string& pin_folder) {
+  return absl::StrCat(
+      "heaptap daemon --end",
+      pin_folder == kDefaultPinFolder ? "" : absl::StrCat(" --pin-dir ", ShellWord(base::Printable(pin_folder))));
+}
+
 // Ends the daemon that uses this folder, if there is one, and its recording.
 absl::Status EndDaemon(const std::string& pin_folder) {
   const pid_t pid = bpf::Pins::Holder(pin_folder);
@@ -312,7 +320,7 @@ absl::Status EndDaemon(const std::string& pin_folder) {
   }
   return absl::DeadlineExceededError(absl::StrCat("the daemon, process ", pid, ", did not end within ",
                                                   absl::FormatDuration(kEndPatience), "; run kill -KILL ", pid,
-                                                  ", then heaptap daemon --end again"));
+                                                  ", then ", EndCommand(pin_folder), " again"));
 }
 
 int End(const DaemonFlags& flags, DaemonOptions options) {
@@ -442,7 +450,8 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
             daemon.recorder().End();
           } else {
             base::Say(absl::StrCat("the recording continues in the kernel (", flags.pin_folder,
-                                   "): the next heaptap daemon takes it over, heaptap daemon --end ends it"));
+                                   "): the next heaptap daemon takes it over, ", EndCommand(flags.pin_folder),
+                                   " ends it"));
           }
           return kSuccess;
       }

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
@@ -19,6 +18,7 @@
 #include "userspace/cli/commands.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
+#include "userspace/cli/find_process.h"
 #include "userspace/cli/growth.h"
 #include "userspace/cli/history_profile.h"
 #include "userspace/cli/local_names.h"
@@ -41,7 +41,7 @@ constexpr size_t kDefaultTop = 20;
 constexpr double kDefaultSeconds = 10;
 
 struct DiffFlags {
-  std::string socket = kDefaultSocket;
+  std::string socket = DefaultSocket();
   NamePlaces places;
   std::string before;  // a path; without `after`, a PID
   std::string after;
@@ -90,6 +90,10 @@ absl::StatusOr<Snapshots> OfMoments(const Client& client, const std::string& bef
     if (!moment->ok()) return moment->status();
     moments.push_back(**moment);
   }
+  if (moments[0].time > moments[1].time) {
+    return absl::InvalidArgumentError(absl::StrCat("diff: ", base::Printable(before_word), " is later than ",
+                                                   base::Printable(after_word), "; name the earlier moment first"));
+  }
   HistoryProfiles profiles(client);
   absl::StatusOr<Dump> before = profiles.Fetch(moments[0]);
   if (!before.ok()) return before.status();
@@ -102,9 +106,10 @@ absl::StatusOr<Snapshots> OfMoments(const Client& client, const std::string& bef
                    .symbols = std::move(after->symbols)};
 }
 
-absl::StatusOr<Snapshots> OfProcess(const Client& client, pid_t pid, absl::Duration window) {
-  absl::StatusOr<ProcessDocument> first = GetProcess(client, pid);
+absl::StatusOr<Snapshots> OfProcess(const Client& client, const std::string& word, absl::Duration window) {
+  absl::StatusOr<ProcessDocument> first = FindProcess(client, word);
   if (!first.ok()) return first.status();
+  const pid_t pid = first->value.pid;
   absl::StatusOr<Profile> before = FetchProfile(client, pid);
   if (!before.ok()) return before.status();
   base::Sleep(window);
@@ -124,20 +129,28 @@ absl::StatusOr<Snapshots> OfProcess(const Client& client, pid_t pid, absl::Durat
 absl::StatusOr<Snapshots> Take(const DiffFlags& flags) {
   if (!flags.after.empty()) {
     if (flags.seconds.has_value())
-      return absl::InvalidArgumentError("diff: --seconds needs the PID of a process instead of dumps");
+      return absl::InvalidArgumentError("diff: --seconds needs a process instead of dumps");
     if (IsMoment(flags.before) || IsMoment(flags.after)) {
       return OfMoments(Client(flags.socket), flags.before, flags.after);
     }
     return OfFiles(flags.before, flags.after);
   }
-  pid_t pid = 0;
-  if (!absl::SimpleAtoi(flags.before, &pid) || pid <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("diff ", base::Printable(flags.before),
-                     ": expected two dumps, two moments (NAME@yesterday NAME@now), or the PID of a "
-                     "process"));
+  const auto unexpected = [&](absl::string_view more) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "diff ", base::Printable(flags.before),
+        ": expected two dumps, two moments (NAME@yesterday NAME@now), or a process that the daemon records", more));
+  };
+  const bool is_pid = ToPid(flags.before).has_value();
+  if (!CheckProcessWord(flags.before).empty()) return unexpected("");
+  if (!is_pid && (access(flags.before.c_str(), F_OK) == 0 || ParseNamedMoment(flags.before).has_value())) {
+    return unexpected("");
   }
-  return OfProcess(Client(flags.socket), pid, absl::Seconds(flags.seconds.value_or(kDefaultSeconds)));
+  absl::StatusOr<Snapshots> taken =
+      OfProcess(Client(flags.socket), flags.before, absl::Seconds(flags.seconds.value_or(kDefaultSeconds)));
+  if (!is_pid && IsNoDaemon(taken.status())) {
+    return unexpected(absl::StrCat("; there is no daemon at ", base::Printable(flags.socket)));
+  }
+  return taken;
 }
 
 std::string Text(const DiffFlags& flags, const Growth& growth, const std::string& name,
@@ -172,8 +185,8 @@ void AddDiff(CommandLine& line) {
   auto flags = std::make_shared<DiffFlags>();
   command
       .Add("BEFORE", flags->before,
-           "compare this dump (a file or an http:// URL) or moment with AFTER; without AFTER: the PID of a process "
-           "that the daemon records")
+           "compare this dump (a file or an http:// URL) or moment with AFTER; without AFTER: a process that the "
+           "daemon records, by its PID or its command")
       .Required()
       .Type("");
   command.Add("AFTER", flags->after, "compare with this later dump of the same process, or this later moment").Type("");

@@ -19,6 +19,7 @@
 #include "userspace/cli/commands.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
+#include "userspace/cli/find_process.h"
 #include "userspace/cli/local_names.h"
 #include "userspace/cli/profile_source.h"
 #include "userspace/cli/recording.h"
@@ -32,8 +33,8 @@ constexpr char kPid[] = "%p";
 constexpr char kSymbolized[] = "jeprof";
 
 struct DumpFlags {
-  std::string socket = kDefaultSocket;
-  std::vector<pid_t> pids;
+  std::string socket = DefaultSocket();
+  std::vector<std::string> processes;
   bool all = false;
   std::string file;
   std::string format;
@@ -42,7 +43,9 @@ struct DumpFlags {
 };
 
 absl::Status CheckFlags(const DumpFlags& flags) {
-  if (flags.all == !flags.pids.empty()) return absl::InvalidArgumentError("dump: expected PIDs or --all");
+  if (flags.all == !flags.processes.empty()) {
+    return absl::InvalidArgumentError("dump: expected processes or --all");
+  }
   if (flags.file.empty() && !flags.format.empty()) {
     return absl::InvalidArgumentError(
         "--format and --symbolized need -o FILE: dumps in the daemon's folder have the daemon's format");
@@ -50,7 +53,7 @@ absl::Status CheckFlags(const DumpFlags& flags) {
   if (flags.places.debuginfod && flags.format != kSymbolized) {
     return absl::InvalidArgumentError("--debuginfod needs --symbolized: other dumps have no names");
   }
-  if (!flags.file.empty() && (flags.all || flags.pids.size() > 1) && !absl::StrContains(flags.file, kPid)) {
+  if (!flags.file.empty() && (flags.all || flags.processes.size() > 1) && !absl::StrContains(flags.file, kPid)) {
     return absl::InvalidArgumentError(
         absl::StrCat("-o: the name for several dumps must contain ", kPid, ", which is replaced by the PID"));
   }
@@ -111,14 +114,22 @@ int WriteDump(const DumpFlags& flags) {
   if (absl::Status status = CheckFlags(flags); !status.ok()) return Report(status);
   const Client client(flags.socket);
   if (flags.all && flags.file.empty()) return DumpAll(client);
-  std::vector<pid_t> pids = flags.pids;
+  std::vector<pid_t> pids;
+  int first_failure = kSuccess;
+  for (const std::string& word : flags.processes) {
+    const absl::StatusOr<pid_t> pid = FindPid(client, word);
+    if (pid.ok()) {
+      pids.push_back(*pid);
+    } else if (const int status = ReportDump(pid.status()); first_failure == kSuccess) {
+      first_failure = status;
+    }
+  }
   if (flags.all) {
     absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client);
     if (!processes.ok()) return ReportDump(processes.status());
     if (processes->empty()) return Report(absl::NotFoundError("the daemon records no processes"));
     for (const ProcessDocument& process : *processes) pids.push_back(process.value.pid);
   }
-  int first_failure = kSuccess;
   for (const pid_t pid : pids) {
     if (flags.all) {
       const absl::Status fetched = Fetch(client, flags, pid);
@@ -139,8 +150,10 @@ int WriteDump(const DumpFlags& flags) {
 void AddDump(CommandLine& line) {
   Command command = line.AddCommand("dump", "write dumps of processes that the daemon records");
   auto flags = std::make_shared<DumpFlags>();
-  const Option pids = command.Add("PID", flags->pids, "dump these processes").Type("").AboveZero();
-  command.AddFlag("--all", flags->all, "dump all processes that the daemon records").Excludes(pids);
+  const Option processes = command.Add("PROCESS", flags->processes, "dump these processes: PIDs, or commands")
+                               .Type("")
+                               .Check(CheckProcessWord);
+  command.AddFlag("--all", flags->all, "dump all processes that the daemon records").Excludes(processes);
   command
       .Add("-o,--output", flags->file,
            "write the dump to FILE with your own rights; - is stdout, %p the PID (default: the daemon writes it to "

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
@@ -46,7 +47,7 @@ constexpr size_t kFrames = 6;  // of a path in a line
 constexpr size_t kBarWidth = 20;
 
 struct HistoryFlags {
-  std::string socket = kDefaultSocket;
+  std::string socket = DefaultSocket();
   std::string subject;
   std::string since = "1d";
   std::string until = "now";
@@ -199,6 +200,9 @@ int History(const HistoryFlags& flags) {
     if (!flags.subject.empty() && document->at("points").empty()) {
       return Report(absl::NotFoundError(absl::StrCat("there is no history of ", base::Printable(flags.subject),
                                                      " between these times; see --since")));
+    }
+    if (flags.subject.empty() && document->at("services").empty()) {
+      base::Say(geteuid() == 0 ? "there is no history yet" : "there is no history of your processes yet");
     }
     fputs(Text(flags, *document).c_str(), stdout);
   } catch (const json::exception&) {

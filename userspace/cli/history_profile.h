@@ -24,6 +24,7 @@ class HistoryProfiles {
 
   // NotFound: nothing is known of it, or nothing of it ran then. Other errors of Client.
   absl::StatusOr<Dump> Fetch(const NamedMoment& moment);
+  const std::string& socket() const { return client_.socket(); }
 
  private:
   const Client& client_;

@@ -3,6 +3,7 @@
 // heaptap list: lists recorded processes; without a daemon, those with a sampled allocator.
 #include <dirent.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -47,7 +48,7 @@ using report::kUnknown;
 using report::Table;
 
 struct ListFlags {
-  std::string socket = kDefaultSocket;
+  std::string socket = DefaultSocket();
   bool ended = false;
   bool json = false;
 };
@@ -132,26 +133,14 @@ uint32_t RateInEffect(const heaptap_control& control) {
 }
 
 void PrintPreloaded(const std::vector<process::Preloaded>& processes) {
-  Table table({{"PID", true},
-               {"COMMAND"},
-               {"UPTIME", true},
-               {"LIVE", true},
-               {"PEAK", true},
-               {"RATE/s", true},
-               {"CONTEXTS", true},
-               {"SAMPLES", true},
-               {"LG", true},
-               {"LOSSES"},
-               {"ACTIVE"},
-               {"MAPPED", true},
-               {"COLLECTOR", true},
-               {"ALLOCATOR"}});
+  Table table(
+      {{"PID", true}, {"COMMAND"}, {"LG", true}, {"ACTIVE"}, {"MAPPED", true}, {"COLLECTOR", true}, {"ALLOCATOR"}});
   for (const process::Preloaded& process : processes) {
     const bool has_control = process.control_address != 0;
     const heaptap_control& control = process.control;
     const bool has_statistics = has_control && !process::IsGuest(control);
-    table.Add({absl::StrCat(process.process.pid()), HumanCommand(process.command), kUnknown, kUnknown, kUnknown,
-               kUnknown, kUnknown, kUnknown, has_control ? absl::StrCat(RateInEffect(control)) : kUnknown, kUnknown,
+    table.Add({absl::StrCat(process.process.pid()), HumanCommand(process.command),
+               has_control ? absl::StrCat(RateInEffect(control)) : kUnknown,
                OnOrOff(has_control ? std::optional(control.active != 0) : std::nullopt),
                has_statistics ? HumanBytes(static_cast<double>(control.statistics.mapped)) : kUnknown,
                process.collector != 0 ? absl::StrCat(process.collector) : kUnknown,
@@ -189,8 +178,10 @@ bool HasRecordingInKernel() {
 int ListPreloaded(const ListFlags& flags) {
   absl::StatusOr<process::PreloadedFinder::All> all = process::PreloadedFinder().FindAll();
   if (!all.ok()) return Report(all.status());
-  std::string line = absl::StrCat("no daemon at ", base::Printable(flags.socket),
-                                  ": listing processes with a sampled allocator, with their own figures");
+  std::string line =
+      absl::StrCat("no daemon at ", base::Printable(flags.socket),
+                   all->processes.empty() ? ", and no process has a sampled allocator"
+                                          : ": listing processes with a sampled allocator, with their own figures");
   if (all->refused > 0) {
     absl::StrAppend(&line, "; no permission to inspect ", all->refused, " other", all->refused == 1 ? "" : "s");
     if (const absl::Status scope = process::CheckPtraceScope(); !scope.ok()) {
@@ -216,20 +207,25 @@ int ListEnded(const Client& client, bool as_json) {
     PrintJson("ended", *ended);
   } else {
     PrintEnded(*ended);
+    if (ended->empty()) base::Say("no recorded process has ended since the daemon was started");
   }
   return kSuccess;
 }
 
-int List(const ListFlags& flags) {
+// `socket_given`: a daemon there is expected.
+int List(const ListFlags& flags, bool socket_given) {
   const Client client(flags.socket);
   if (flags.ended) return ListEnded(client, flags.json);
   bool is_restricted = false;
   absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client, &is_restricted);
-  if (IsNoDaemon(processes.status())) return ListPreloaded(flags);
+  if (IsNoDaemon(processes.status()) && !socket_given) return ListPreloaded(flags);
   if (!processes.ok()) return Report(processes.status());
   if (flags.json) {
     PrintJson("processes", *processes);
     return kSuccess;
+  }
+  if (processes->empty()) {
+    base::Say(geteuid() == 0 ? "the daemon records no process" : "the daemon records no process of yours");
   }
   PrintProcesses(*std::move(processes));
   if (is_restricted) return kSuccess;  // others are not expected
@@ -249,7 +245,8 @@ void AddList(CommandLine& line) {
   command.AddFlag("--ended", flags->ended, "list the processes that ended most recently instead");
   command.AddFlag("--json", flags->json, "print one JSON document instead of text");
   AddSocketOption(command, flags->socket);
-  command.Runs([flags] { return List(*flags); });
+  command.Runs(
+      [flags, command] { return List(*flags, command.IsGiven("--socket") || flags->socket != kDefaultSocket); });
 }
 
 }  // namespace heaptap::cli

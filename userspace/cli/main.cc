@@ -17,6 +17,16 @@
 
 namespace {
 
+// Lines of at most 80 letters.
+std::vector<std::string> ForAStart() {
+  return {"For a start, as root:",
+          "  heaptap doctor          shows whether this machine can record",
+          "  heaptap run -- PROGRAM  records a program and its children until they end",
+          "  heaptap attach PID      records a process that has a library of heaptap",
+          "  heaptap daemon          records every such process of the machine",
+          "  heaptap report FILE     shows who holds the memory, of a dump of these"};
+}
+
 // Detects truncated output: a full disk, a closed pipe.
 int CheckStdout(int status) {
   const bool is_written = fflush(stdout) == 0 && ferror(stdout) == 0;
@@ -37,6 +47,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> program(dashes, end);  // with the dashes
   const std::vector<std::string> words(argv + 1, dashes);
   heaptap::cli::CommandLine line;
+  line.ForAStart(ForAStart());
   heaptap::cli::AddRun(line, program);
   heaptap::cli::AddAttach(line);
   heaptap::cli::AddDoctor(line);

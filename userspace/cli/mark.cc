@@ -16,7 +16,7 @@ namespace heaptap::cli {
 namespace {
 
 struct MarkFlags {
-  std::string socket = kDefaultSocket;
+  std::string socket = DefaultSocket();
   std::string text;
   pid_t pid = 0;  // 0: all
 };

@@ -16,6 +16,7 @@
 #include "userspace/cli/commands.h"
 #include "userspace/cli/control.h"
 #include "userspace/cli/exit_status.h"
+#include "userspace/cli/find_process.h"
 #include "userspace/cli/recording.h"
 #include "userspace/process/control_block.h"
 
@@ -25,8 +26,8 @@ namespace {
 constexpr char kDefault[] = "default";
 
 struct RateFlags {
-  std::string socket = kDefaultSocket;
-  pid_t pid = 0;
+  std::string socket = DefaultSocket();
+  std::string process;
   std::string lg_sample;
 };
 
@@ -40,7 +41,9 @@ std::string CheckRate(const std::string& text) {
 // Writes the collector's field, not the process's own rate, so that the change can be undone. Any tool on the probes
 // gets samples at this rate; a later collector sets its own.
 absl::Status WithoutDaemon(const RateFlags& flags) {
-  absl::StatusOr<process::Preloaded> found = FindControllable(flags.pid);
+  const absl::StatusOr<pid_t> pid = FindPreloaded(flags.process);
+  if (!pid.ok()) return pid.status();
+  absl::StatusOr<process::Preloaded> found = FindControllable(*pid);
   if (!found.ok()) return found.status();
   uint32_t lg_sample = HEAPTAP_NO_RATE;
   if (flags.lg_sample != kDefault && !absl::SimpleAtoi(flags.lg_sample, &lg_sample)) {
@@ -48,7 +51,7 @@ absl::Status WithoutDaemon(const RateFlags& flags) {
   }
   absl::Status status = process::WriteRate(found->process, found->control_address, lg_sample);
   if (status.ok() && lg_sample != HEAPTAP_NO_RATE) {
-    base::Say(absl::StrCat("no daemon: process ", flags.pid,
+    base::Say(absl::StrCat("no daemon: process ", *pid,
                            " keeps this rate until heaptap records it, which sets its own (--lg-sample)"));
   }
   return status;
@@ -56,7 +59,9 @@ absl::Status WithoutDaemon(const RateFlags& flags) {
 
 int Rate(const RateFlags& flags) {
   const Client client(flags.socket);
-  const absl::Status status = client.Order(absl::StrCat("/pid/", flags.pid, "/rate?lg=", flags.lg_sample));
+  const absl::StatusOr<pid_t> pid = FindPid(client, flags.process);
+  const absl::Status status =
+      pid.ok() ? client.Order(absl::StrCat("/pid/", *pid, "/rate?lg=", flags.lg_sample)) : pid.status();
   return Report(IsNoDaemon(status) ? WithoutDaemon(flags) : status);
 }
 
@@ -66,7 +71,10 @@ void AddRate(CommandLine& line) {
   Command command =
       line.AddCommand("rate", "set the sampling rate of a process; without a daemon, directly in the process");
   auto flags = std::make_shared<RateFlags>();
-  command.Add("PID", flags->pid, "set the rate of this process").Required().Type("").AboveZero();
+  command.Add("PROCESS", flags->process, "set the rate of this process: a PID, or its command")
+      .Required()
+      .Type("")
+      .Check(CheckProcessWord);
   command
       .Add(
           "LG", flags->lg_sample,

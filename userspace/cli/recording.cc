@@ -141,6 +141,12 @@ absl::StatusOr<recording::RecorderOptions> MakeRecorderOptions(const RecordingFl
   return options;
 }
 
+absl::Status RightsFirst(const absl::Status& status, absl::string_view command) {
+  const std::string missing = bpf::MissingCapabilities();
+  if (!absl::IsFailedPrecondition(status) || missing.empty()) return status;
+  return absl::PermissionDeniedError(absl::StrCat("missing rights: run ", command, " as root, or give it ", missing));
+}
+
 Signals::Signals(std::initializer_list<int> numbers) {
   sigset_t set;
   sigemptyset(&set);

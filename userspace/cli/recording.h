@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
@@ -45,6 +46,10 @@ void AddRecordingOptions(Command command, RecordingFlags& flags);
 
 // InvalidArgument: invalid values.
 absl::StatusOr<recording::RecorderOptions> MakeRecorderOptions(const RecordingFlags& flags);
+
+// The error of a recording that could not start: PermissionDenied instead of FailedPrecondition if this user may not
+// record. Such a user may also be unable to write to the folder, and another folder would not help.
+absl::Status RightsFirst(const absl::Status& status, absl::string_view command);
 
 // Receives signals through a descriptor. While this object lives, the signals are blocked, and SIGPIPE and SIGXFSZ are
 // ignored, so that a write returns an error instead. SIGCHLD has its default action, so that children can be waited

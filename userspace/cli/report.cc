@@ -37,7 +37,7 @@ constexpr char kBySize[] = "size";
 constexpr char kByAge[] = "age";
 
 struct ReportFlags {
-  std::string socket = kDefaultSocket;
+  std::string socket = DefaultSocket();
   NamePlaces places;
   std::string subject;
   std::string base;

@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/documents.h"
+#include "userspace/cli/find_process.h"
 #include "userspace/cli/growth.h"
 #include "userspace/cli/history_profile.h"
 #include "userspace/cli/moment.h"
 #include "userspace/cli/profile_source.h"
+#include "userspace/cli/shell_word.h"
 #include "userspace/cli/short_report.h"
 #include "userspace/profile/coverage.h"
 
@@ -33,24 +33,6 @@ bool IsFile(const std::string& path) {
 
 // What has a slash, as a URL has, is no command: ReadDump says why it cannot be read.
 bool IsDump(const std::string& word) { return IsFile(word) || absl::StrContains(word, '/'); }
-
-// The process that the user means by a PID or a command. NotFound; InvalidArgument: several have this command.
-absl::StatusOr<ProcessDocument> FindProcess(const Client& client, const std::string& word) {
-  if (pid_t pid = 0; absl::SimpleAtoi(word, &pid) && pid > 0) return GetProcess(client, pid);
-  absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client);
-  if (!processes.ok()) return processes.status();
-  std::erase_if(*processes, [&](const ProcessDocument& process) { return process.value.command != word; });
-  if (processes->size() == 1) return std::move(processes->front());
-  if (processes->empty()) {
-    return absl::NotFoundError(absl::StrCat("there is no dump and no recorded process ", base::Printable(word),
-                                            "; heaptap list shows the recorded ones"));
-  }
-  std::vector<std::string> pids;
-  pids.reserve(processes->size());
-  for (const ProcessDocument& process : *processes) pids.push_back(absl::StrCat(process.value.pid));
-  return absl::InvalidArgumentError(absl::StrCat("several recorded processes are called ", base::Printable(word),
-                                                 ": choose one of the PIDs ", absl::StrJoin(pids, ", ")));
-}
 
 absl::StatusOr<Seen> OfDump(const std::string& path, exporter::ReadThreads threads) {
   absl::StatusOr<Dump> dump = ReadDump(path, threads);
@@ -72,7 +54,12 @@ absl::StatusOr<Dump> Fetch(const Client& client, pid_t pid, Detail detail) {
 
 absl::StatusOr<Seen> OfProcess(const std::string& socket, const std::string& word, Detail detail) {
   const Client client(socket);
-  const absl::StatusOr<ProcessDocument> process = FindProcess(client, word);
+  const absl::StatusOr<ProcessDocument> process = FindProcess(client, word, kFileOrRecordedProcess);
+  if (IsNoDaemon(process.status()) && !ToPid(word).has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat("there is no file ", base::Printable(word), ", and no daemon at ",
+                                                      base::Printable(socket),
+                                                      " that could record a process of that name"));
+  }
   if (!process.ok()) return process.status();
   const pid_t pid = process->value.pid;
   absl::StatusOr<Dump> dump = Fetch(client, pid, detail);
@@ -80,8 +67,9 @@ absl::StatusOr<Seen> OfProcess(const std::string& socket, const std::string& wor
   report::Subject subject = DumpSubject(dump->profile, "");
   subject.name = absl::StrCat(base::Printable(process->value.command), " (PID ", pid, ")");
   subject.resident_bytes = ResidentBytes(pid);
-  subject.next_commands = {absl::StrCat("heaptap report --tree ", pid),
-                           absl::StrCat("heaptap diff ", pid, " --seconds 60")};
+  const std::string at = SocketWords(socket);
+  subject.next_commands = {absl::StrCat("heaptap report --tree ", pid, at),
+                           absl::StrCat("heaptap diff ", pid, " --seconds 60", at)};
   return Seen{.profile = std::move(dump->profile),
               .subject = std::move(subject),
               .pid = pid,
@@ -125,12 +113,16 @@ absl::StatusOr<Seen> OfMoment(HistoryProfiles& profiles, const NamedMoment& mome
   if (!dump.ok()) return dump.status();
   report::Subject subject = DumpSubject(dump->profile, "");
   subject.name = base::Printable(word);
-  subject.next_commands = {absl::StrCat("heaptap history ", moment.name),
-                           absl::StrCat("heaptap diff ", word, " ", moment.name, "@now")};
+  const std::string name = base::Printable(moment.name);
+  const std::string at = SocketWords(profiles.socket());
+  subject.next_commands = {
+      absl::StrCat("heaptap history ", ShellWord(name), at),
+      absl::StrCat("heaptap diff ", ShellWord(subject.name), " ", ShellWord(absl::StrCat(name, "@now")), at)};
   return Seen{.profile = std::move(dump->profile), .subject = std::move(subject), .symbols = std::move(dump->symbols)};
 }
 
-// What --base names. The addresses of moments mean nothing elsewhere, so they are compared with each other only.
+// What --base names. The addresses of moments mean nothing elsewhere, so
+// they are compared with each other only.
 absl::StatusOr<Dump> ReadBase(HistoryProfiles& profiles, const std::string& base, bool is_of_moment) {
   const bool is_dump = IsDump(base);
   const std::optional<absl::StatusOr<NamedMoment>> moment = is_dump ? std::nullopt : ParseNamedMoment(base);
@@ -144,6 +136,14 @@ absl::StatusOr<Dump> ReadBase(HistoryProfiles& profiles, const std::string& base
   return profiles.Fetch(**moment);
 }
 
+// A base that is no moment is another matter (ReadBase).
+absl::Status CheckIsEarlier(const std::string& base, absl::Time time) {
+  const std::optional<absl::StatusOr<NamedMoment>> moment = ParseNamedMoment(base);
+  if (!moment.has_value() || !moment->ok() || (*moment)->time <= time) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--base ", base::Printable(base), ": this moment is later than the one that is compared with it"));
+}
+
 }  // namespace
 
 absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base,
@@ -153,6 +153,9 @@ absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, 
   HistoryProfiles profiles(client);
   const std::optional<absl::StatusOr<NamedMoment>> moment = is_dump ? std::nullopt : ParseNamedMoment(word);
   if (moment.has_value() && !moment->ok()) return moment->status();
+  if (moment.has_value() && !base.empty()) {
+    if (const absl::Status status = CheckIsEarlier(base, (*moment)->time); !status.ok()) return status;
+  }
   absl::StatusOr<Seen> seen = is_dump              ? OfDump(word, exporter::ReadThreads::kSum)
                               : moment.has_value() ? OfMoment(profiles, **moment, word)
                                                    : OfProcess(socket, word, Detail::kSums);

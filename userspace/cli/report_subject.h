@@ -32,7 +32,8 @@ struct Seen {
 // `word`: the path of a dump, a PID, the command of a process that the daemon at `socket` records, or NAME@MOMENT (a
 // moment of its history). `base`: the path of an earlier dump, or an earlier moment; "": none; `unchanged`: whether the
 // difference has call paths that did not change. NotFound: no such dump and no such process; InvalidArgument: several
-// processes have this command; FailedPrecondition: a dump cannot be read, or is of another process.
+// processes have this command; FailedPrecondition: a dump cannot be read, or is of
+// another process, or there is neither such a dump nor a daemon.
 absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base,
                             profile::Unchanged unchanged = profile::Unchanged::kLeaveOut);
 

@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/graphviz.h"
 #include "userspace/cli/json_text.h"
@@ -22,6 +26,7 @@
 #include "userspace/report/peek_text.h"
 #include "userspace/report/perfetto.h"
 #include "userspace/report/report_json.h"
+#include "userspace/report/rows.h"
 #include "userspace/report/speedscope.h"
 #include "userspace/report/top_text.h"
 #include "userspace/report/tree_text.h"
@@ -36,6 +41,8 @@ using report::Path;
 // Call paths of the short form, and rows of a table.
 constexpr uint64_t kShortPaths = 5;
 constexpr uint64_t kRows = 20;
+// Of names in a message.
+constexpr size_t kMaxMeant = 3;
 // As jeprof's --nodecount.
 constexpr uint64_t kNodes = 80;
 
@@ -47,13 +54,33 @@ absl::StatusOr<std::vector<Path>> SelectPaths(const report::NamedProfile& profil
   return report::Select(profile, filters);
 }
 
+// The filters as they were typed.
+std::string FilterWords(const ReportInput& input) {
+  const report::Filters& filters = input.filters;
+  std::vector<std::string> words;
+  for (const auto& [option, text] : {std::pair("--focus", &filters.focus), std::pair("--ignore", &filters.ignore),
+                                     std::pair("--hide", &filters.hide), std::pair("--exclude", &input.exclude),
+                                     std::pair("--show", &filters.show)}) {
+    if (!text->empty()) words.push_back(absl::StrCat(option, " ", base::Printable(*text)));
+  }
+  return absl::StrJoin(words, " ");
+}
+
+// NotFound: the filters leave nothing.
 absl::StatusOr<std::vector<Path>> SelectPaths(const ReportInput& input, bool fold) {
-  return SelectPaths(input.named, input, fold);
+  absl::StatusOr<std::vector<Path>> paths = SelectPaths(input.named, input, fold);
+  const bool is_nothing = paths.ok() && paths->empty() && !input.named.paths().empty();
+  if (!is_nothing) return paths;
+  return absl::NotFoundError(
+      absl::StrCat("no call path is left by ", FilterWords(input), "; heaptap report --top shows the functions"));
 }
 
 report::TextOptions ToOptions(const ReportInput& input, uint64_t limit) {
-  return {
-      .width = input.show.full_names ? 0 : input.width, .top = input.limit.value_or(limit), .smallest = input.smallest};
+  const bool is_change = input.subject.is_difference && input.show.value == report::Value::kLive;
+  return {.width = input.show.full_names ? 0 : input.width,
+          .top = input.limit.value_or(limit),
+          .smallest = input.smallest,
+          .has_shares = !is_change};
 }
 
 absl::StatusOr<std::string> Top(const ReportInput& input) {
@@ -207,6 +234,21 @@ constexpr View kViews[] = {
     {"--pprof", "write a profile for go tool pprof (with -o, or to a pipe)", Pprof, true},
 };
 
+// What the user may mean by a name that no function has: functions of that name in a scope, or else those that have it
+// in theirs. "": there are none.
+std::string Meant(const ReportInput& input, const std::vector<Path>& paths) {
+  std::vector<std::string> names;
+  for (const bool is_scoped : {true, false}) {
+    for (const report::Row& row : report::Rows(input.named, paths, input.show, /*by_total=*/true)) {
+      const bool is_similar = is_scoped ? absl::EndsWith(row.name, absl::StrCat("::", input.callers))
+                                        : absl::StrContains(row.name, input.callers);
+      if (is_similar && names.size() < kMaxMeant) names.push_back(base::Printable(row.name));
+    }
+    if (!names.empty()) return absl::StrCat(" (did you mean ", absl::StrJoin(names, " or "), "?)");
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::Span<const View> ReportViews() { return kViews; }
@@ -239,7 +281,7 @@ absl::StatusOr<std::string> CallersView(const ReportInput& input) {
   const std::vector<Path> to = report::PathsTo(input.named, *paths, input.show, input.callers);
   if (to.empty()) {
     return absl::NotFoundError(absl::StrCat("no call path goes through ", base::Printable(input.callers),
-                                            "; heaptap report --top shows the functions"));
+                                            Meant(input, *paths), "; heaptap report --top shows the functions"));
   }
   return report::TreeText(report::MakeTree(input.named, to, input.show, Direction::kOutwards), input.named.total(),
                           input.show, ToOptions(input, kRows));

@@ -25,11 +25,15 @@
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
 #include "userspace/cli/short_report.h"
+#include "userspace/process/handle.h"
 #include "userspace/process/preload.h"
 #include "userspace/recording/recorder.h"
 
 namespace heaptap::cli {
 namespace {
+
+// Of processes, in one message.
+constexpr size_t kMaxNames = 8;
 
 struct RunFlags {
   RecordingFlags recording;
@@ -151,6 +155,31 @@ int Follow(recording::Recorder& recorder, Signals& signals, pid_t child) {
   }
 }
 
+// Says which processes of the program go on without being recorded.
+void SaySurvivors(std::vector<recording::Recorder::Survivor> survivors) {
+  std::erase_if(survivors, [](const recording::Recorder::Survivor& one) {
+    const absl::StatusOr<base::FileDescriptor> pidfd = process::OpenPidfd(one.pid);
+    return !pidfd.ok() || IsReadable(pidfd->get());
+  });
+  if (survivors.empty()) return;
+  if (survivors.size() == 1) {
+    const recording::Recorder::Survivor& one = survivors.front();
+    return base::Say(absl::StrCat("process ", one.pid, " (", one.name,
+                                  ") goes on and is not recorded any more; heaptap attach ", one.pid,
+                                  " records it again"));
+  }
+  std::vector<std::string> names;
+  for (const recording::Recorder::Survivor& one : survivors) {
+    if (names.size() == kMaxNames) {
+      names.emplace_back("...");
+      break;
+    }
+    names.push_back(absl::StrCat(one.pid, " (", one.name, ")"));
+  }
+  base::Say(absl::StrCat(survivors.size(), " processes go on and are not recorded any more: ",
+                         absl::StrJoin(names, ", "), "; heaptap attach PID records one of them again"));
+}
+
 bool IsNumber(const std::string& word) {
   return !word.empty() && std::all_of(word.begin(), word.end(), absl::ascii_isdigit);
 }
@@ -169,7 +198,7 @@ int Run(const RunFlags& flags) {
   if (!signals.status().ok()) return Report(signals.status());
   Priority priority;
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(*options);
-  if (!recorder.ok()) return Report(recorder.status());
+  if (!recorder.ok()) return Report(RightsFirst(recorder.status(), "heaptap run"));
   process::SetPreloadEnvironment(*library, options->policy.lg_sample);
   absl::StatusOr<Child> child = Child::Fork(flags.command, signals, priority);
   if (!child.ok()) return Report(child.status());
@@ -181,14 +210,18 @@ int Run(const RunFlags& flags) {
     return error == ENOENT ? kNotFound : kNotExecutable;
   }
   const int status = Follow(**recorder, signals, child->pid());
-  (*recorder)->Finish();
+  std::vector<recording::Recorder::Survivor> survivors = (*recorder)->Finish();
   if (const std::string line = (*recorder)->dumps().WithoutSamples(); !line.empty()) base::Say(line);
+  if (const std::string line = (*recorder)->dumps().MostLive(); !line.empty()) base::Say(line);
+  SaySurvivors(std::move(survivors));
   if (!(*recorder)->dumps().recorded_any()) {
     base::Say(absl::StrCat(
         "nothing was recorded: no process of ", base::AsciiOnly(flags.command[0]),
-        flags.only.empty() ? " had a sampled allocator; is it statically linked with another malloc, or set-user-ID?"
-                           : absl::StrCat(" with a name like ", base::AsciiOnly(absl::StrJoin(flags.only, " or ")),
-                                          " had a sampled allocator")));
+        flags.only.empty()
+            ? " had a sampled allocator; is it statically linked with another malloc, set-user-ID, or started with "
+              "an empty environment (env -i)?"
+            : absl::StrCat(" with a name like ", base::AsciiOnly(absl::StrJoin(flags.only, " or ")),
+                           " had a sampled allocator")));
   }
   if (const std::string path = (*recorder)->dumps().largest_last_dump();
       !path.empty() && WantsShortReport(flags.recording.report)) {

@@ -4,17 +4,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include <algorithm>
-
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/local_names.h"
 #include "userspace/cli/profile_source.h"
 #include "userspace/cli/report_views.h"
+#include "userspace/cli/shell_word.h"
 #include "userspace/cli/terminal.h"
 
 namespace heaptap::cli {
@@ -23,16 +19,6 @@ namespace {
 constexpr char kAuto[] = "auto";
 constexpr char kAlways[] = "always";
 constexpr char kNever[] = "never";
-
-// A printable word as a shell takes it: in quotes if the shell gives one of its letters a meaning, as in most URLs with
-// a query.
-std::string ShellWord(const std::string& word) {
-  const auto is_plain = [](char letter) {
-    return absl::ascii_isalnum(letter) || absl::StrContains("@%+=:,./-_", letter);
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
-  return absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
-}
 
 }  // namespace
 

@@ -21,6 +21,7 @@
 #include "userspace/cli/commands.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
+#include "userspace/cli/find_process.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/cli/recording.h"
 #include "userspace/export/figures_json.h"
@@ -46,8 +47,8 @@ using report::NamedValues;
 using Values = std::vector<std::pair<std::string, std::string>>;
 
 struct StatsFlags {
-  std::string socket = kDefaultSocket;
-  pid_t pid = 0;
+  std::string socket = DefaultSocket();
+  std::string process;
   bool json = false;
 };
 
@@ -117,11 +118,13 @@ void Print(const StatsFlags& flags, Json process, Values values,
 }
 
 int WithoutDaemon(const StatsFlags& flags) {
-  absl::StatusOr<process::Preloaded> found = process::PreloadedFinder().Find(flags.pid);
+  const absl::StatusOr<pid_t> pid = FindPreloaded(flags.process);
+  if (!pid.ok()) return Report(pid.status());
+  absl::StatusOr<process::Preloaded> found = process::PreloadedFinder().Find(*pid);
   if (!found.ok()) return Report(found.status());
   base::Say(absl::StrCat("no daemon at ", base::Printable(flags.socket), ": showing the process's own figures"));
-  Json process = {{"pid", flags.pid}, {"command", found->command}};
-  Values values = {{"pid", absl::StrCat(flags.pid)}, {"command", found->command}};
+  Json process = {{"pid", *pid}, {"command", found->command}};
+  Values values = {{"pid", absl::StrCat(*pid)}, {"command", found->command}};
   if (found->collector != 0) {
     process.Set("collector_pid", found->collector);
     values.emplace_back("recorded by", absl::StrCat("heaptap ", found->collector));
@@ -134,17 +137,18 @@ int WithoutDaemon(const StatsFlags& flags) {
 
 int Stats(const StatsFlags& flags) {
   const Client client(flags.socket);
-  absl::StatusOr<ProcessDocument> process = GetProcess(client, flags.pid);
+  absl::StatusOr<ProcessDocument> process = FindProcess(client, flags.process);
   if (IsNoDaemon(process.status())) return WithoutDaemon(flags);
   if (!process.ok()) return Report(process.status());
+  const pid_t pid = process->value.pid;
   std::optional<profile::AllocatorFigures> allocator;
   // 409: another allocator without a control block.
-  if (absl::StatusOr<profile::AllocatorFigures> figures = GetAllocator(client, flags.pid); figures.ok()) {
+  if (absl::StatusOr<profile::AllocatorFigures> figures = GetAllocator(client, pid); figures.ok()) {
     allocator = *figures;
   } else if (!absl::IsFailedPrecondition(figures.status())) {
     return Report(figures.status());
   }
-  Values values = {{"pid", absl::StrCat(flags.pid)}, {"command", HumanCommand(process->value.command)}};
+  Values values = {{"pid", absl::StrCat(pid)}, {"command", HumanCommand(process->value.command)}};
   AppendSummary(process->value, values);
   if (!allocator.has_value()) values.emplace_back("lg_sample", Rate(process->value.lg_sample));
   Print(flags, process->json, std::move(values), allocator);
@@ -157,7 +161,10 @@ void AddStats(CommandLine& line) {
   Command command = line.AddCommand(
       "stats", "show the figures of a process and its allocator; without a daemon, the allocator's only");
   auto flags = std::make_shared<StatsFlags>();
-  command.Add("PID", flags->pid, "show this process").Required().Type("").AboveZero();
+  command.Add("PROCESS", flags->process, "show this process: a PID, or its command")
+      .Required()
+      .Type("")
+      .Check(CheckProcessWord);
   command.AddFlag("--json", flags->json, "print one JSON document instead of text");
   AddSocketOption(command, flags->socket);
   command.Runs([flags] { return Stats(*flags); });

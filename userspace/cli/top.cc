@@ -33,7 +33,7 @@ namespace {
 constexpr uint64_t kPaths = 50;
 
 struct TopFlags {
-  std::string socket = kDefaultSocket;
+  std::string socket = DefaultSocket();
   std::string subject;
   std::string sort = "live";
   double delay = 2;  // seconds

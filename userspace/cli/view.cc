@@ -29,7 +29,7 @@ namespace heaptap::cli {
 namespace {
 
 struct ViewFlags {
-  std::string socket = kDefaultSocket;
+  std::string socket = DefaultSocket();
   NamePlaces places;
   std::string subject;
   std::string base;

@@ -97,7 +97,8 @@ ControlFacts FactsOf(const heaptap_control& control) {
   return {.allocator = {control.text_begin, control.text_end},
           .lg_sample = std::min<uint32_t>(control.lg_sample, HEAPTAP_MAX_LG_SAMPLE),
           .max_frames = control.max_frames,
-          .raw = (control.options & HEAPTAP_OPTION_PROF_RAW) != 0};
+          .raw = (control.options & HEAPTAP_OPTION_PROF_RAW) != 0,
+          .prof_leak = (control.options & HEAPTAP_OPTION_PROF_LEAK) != 0};
 }
 
 absl::StatusOr<heaptap_control> ReadControl(const Handle& process, uint64_t address) {

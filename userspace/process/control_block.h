@@ -27,6 +27,7 @@ struct ControlFacts {
   uint32_t lg_sample = 0;                // the process's own rate
   uint32_t max_frames = 0;
   bool raw = false;
+  bool prof_leak = false;  // it wants to know what is live at its end
 };
 ControlFacts FactsOf(const heaptap_control& control);
 

@@ -90,7 +90,9 @@ absl::StatusOr<std::string> ReadMaps(pid_t pid) {
 
 absl::StatusOr<std::vector<elf::Mapping>> ParseExecutableMappings(pid_t pid, const absl::StatusOr<std::string>& maps) {
   if (!maps.ok()) return maps.status();
-  if (maps->empty()) return absl::NotFoundError(absl::StrCat("/proc/", pid, "/maps: the process has no memory"));
+  if (maps->empty())
+    return absl::NotFoundError(
+        absl::StrCat("process ", pid, " has no memory of its own: it is a kernel thread, or has ended"));
   return elf::ParseMaps(*maps);
 }
 

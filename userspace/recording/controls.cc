@@ -36,6 +36,7 @@ void Controls::Use(Target& target, const heaptap_control& control, uint64_t addr
   target.allocator = facts.allocator;
   target.max_frames = facts.max_frames;
   target.raw = facts.raw;
+  target.prof_leak = facts.prof_leak;
   target.own_lg_sample = facts.lg_sample;
   // A system-wide recording includes processes that another collector records, but leaves them in that one's control.
   target.active = control.active != 0;

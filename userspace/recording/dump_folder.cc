@@ -48,7 +48,7 @@ void Advance(heaptap_dump_kind kind, DumpSequence& sequence) {
 
 }  // namespace
 
-absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix) {
+absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix, absl::string_view option) {
   const size_t slash = prefix.rfind('/');
   std::string parent(slash == absl::string_view::npos ? "" : prefix.substr(0, slash + 1));
   std::string name(slash == absl::string_view::npos ? prefix : prefix.substr(slash + 1));
@@ -64,14 +64,14 @@ absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix) {
   const std::string path = parent.empty() ? "." : parent;
   base::FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno),
-                                                      "; choose another folder with -o, or --state-dir of the daemon"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno), "; choose another folder with ", option));
   }
   // access(2) lets root pass even where no file can be created, so create one.
   base::FileDescriptor probe(openat(folder.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
   if (!probe.valid() && errno != EOPNOTSUPP) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno),
-                                                      "; choose another folder with -o, or --state-dir of the daemon"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write dumps to ", path, ": ", strerror(errno), "; choose another folder with ", option));
   }
   return DumpFolder(std::move(folder), std::move(parent), std::move(name));
 }

@@ -55,9 +55,10 @@ class DumpFile {
 
 class DumpFolder {
  public:
-  // Opens the folder of `prefix` ("name" or "folder/name"), and checks that files can be created there.
+  // Opens the folder of `prefix` ("name" or "folder/name"), and checks that files can be created there. `option`: what
+  // chooses another folder.
   // InvalidArgument: the prefix has no name. FailedPrecondition: no such folder, or not writable.
-  static absl::StatusOr<DumpFolder> Open(absl::string_view prefix);
+  static absl::StatusOr<DumpFolder> Open(absl::string_view prefix, absl::string_view option = "-o");
 
   // Writes a file without a name. Name gives it one, and reports an error of the writing.
   std::shared_ptr<const DumpFile> Fill(absl::string_view contents) const;

@@ -14,7 +14,9 @@
 #include "absl/strings/str_join.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/recording/books_json.h"
+#include "userspace/report/human.h"
 
 namespace heaptap::recording {
 namespace {
@@ -217,9 +219,11 @@ absl::StatusOr<std::string> Dumps::Publish(Target& target, heaptap_dump_kind kin
   SayLosses(filled.warnings);
   if (kind == HEAPTAP_DUMP_FINAL) {
     AddStackEnds(filled.stack_ends);
+    last_dumps_++;
     if (static_cast<double>(live.bytes) > largest_last_bytes_) {
       largest_last_bytes_ = static_cast<double>(live.bytes);
       largest_last_dump_ = *written;
+      largest_last_name_ = target.name;
     }
   }
   last_dump_ = base::WallNow();
@@ -258,6 +262,14 @@ std::string Dumps::StackSummary() const {
   return line;
 }
 
+std::string Dumps::MostLive() const {
+  if (last_dumps_ < 2) return "";
+  const std::string processes = absl::StrCat(last_dumps_, " processes wrote dumps");
+  if (largest_last_bytes_ == 0) return absl::StrCat(processes, "; none of them has live memory");
+  return absl::StrCat(processes, "; most is live in ", base::Printable(largest_last_dump_), " (", largest_last_name_,
+                      ", ", report::HumanBytes(largest_last_bytes_), ")");
+}
+
 std::string Dumps::WithoutSamples() const {
   if (without_samples_.empty()) return "";
   std::map<std::string, int> counts;
@@ -271,7 +283,7 @@ std::string Dumps::WithoutSamples() const {
     names.push_back(count == 1 ? name : absl::StrCat(name, " (", count, " times)"));
   }
   return absl::StrCat("no dump of ", without_samples_.size(), without_samples_.size() == 1 ? " process" : " processes",
-                      " without a sample: ", absl::StrJoin(names, ", "),
+                      some_sampled_ ? " without a sample: " : " that allocated nothing: ", absl::StrJoin(names, ", "),
                       some_sampled_ ? "; use --exact to record every allocation" : "");
 }
 

@@ -109,6 +109,8 @@ class Dumps {
   bool failed() const { return failed_; }
   // The path of the last dump with the most live bytes; "" if there is none.
   const std::string& largest_last_dump() const { return largest_last_dump_; }
+  // A line about which last dump that is, if there are several; else "".
+  std::string MostLive() const;
 
   // A line about the processes without a last dump because they took no sample; "" if there are none.
   std::string WithoutSamples() const;
@@ -119,7 +121,8 @@ class Dumps {
   // A line about how the stacks in the last dumps end.
   std::string StackSummary() const;
   void AddStackEnds(const profile::StackEnds& ends);
-  // Lines for people; none without leaks. `path`: of the dump; "" if only the process knows it.
+  // Lines for people, as jemalloc prints them; none without leaks. `path`: of the dump; "" if only the process knows
+  // it.
   std::vector<std::string> LeakReport(const Target& target, const profile::LeakSummary& leaks,
                                       const std::string& path) const;
   // Prints a line of JSON about the books of each target, or why they cannot be read (failed). Reads the maps once for
@@ -150,7 +153,9 @@ class Dumps {
   std::multiset<uint64_t> making_;  // process ids
   bool recorded_any_ = false;
   bool failed_ = false;
+  int last_dumps_ = 0;  // written
   std::string largest_last_dump_;
+  std::string largest_last_name_;  // of its process
   double largest_last_bytes_ = -1;
   std::vector<std::string> without_samples_;  // names of processes that ended before their first sample
   bool some_sampled_ = false;                 // not every allocation of all of them was recorded

@@ -178,7 +178,8 @@ void Endings::CloseOne(Target& target, const Closing& closing) {
       path = *std::move(written);
       // At once, so that the next collector does not write it again.
       if (states_ != nullptr) books_.MarkClosed(process_id);
-      if (!target.own_final && !is_system_wide_) {
+      // It can say that itself only after a dump of its own.
+      if (target.prof_leak && !target.own_final && !is_system_wide_) {
         for (const std::string& line : dumps_.LeakReport(target, closing.filled->live, path)) base::SayPlain(line);
       }
     }

@@ -62,6 +62,7 @@ void CopyAllocatorFacts(const Target& from, Target& to) {
   to.own_lg_sample = from.own_lg_sample;
   to.max_frames = from.max_frames;
   to.raw = from.raw;
+  to.prof_leak = from.prof_leak;
 }
 
 }  // namespace

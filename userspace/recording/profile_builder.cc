@@ -139,10 +139,11 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
   AddLossWarnings(entries.ReadLosses(subject.process_id), "", result.warnings);
   AddLossWarnings(entries.ReadLosses(0), ", in this or another process", result.warnings);
   for (uint32_t reason = HEAPTAP_STACK_WHOLE + 1; reason < HEAPTAP_STACK_ENDS; reason++) {
-    if (result.stack_ends.samples[reason] == 0) continue;
-    result.warnings.push_back(absl::StrCat("heaptap: ", result.stack_ends.samples[reason],
-                                           " samples whose outer frames are missing: their stacks end at ",
-                                           bpf::StackEndDescription(reason)));
+    const uint64_t samples = result.stack_ends.samples[reason];
+    if (samples == 0) continue;
+    const char* const what = samples == 1 ? " sample whose outer frames are missing: its stack ends at "
+                                          : " samples whose outer frames are missing: their stacks end at ";
+    result.warnings.push_back(absl::StrCat("heaptap: ", samples, what, bpf::StackEndDescription(reason)));
   }
   if (mappings_lost != 0) {
     result.warnings.push_back(

@@ -37,8 +37,8 @@ constexpr absl::Duration kMappedTablesPatience = absl::Seconds(60);
 constexpr absl::Duration kBackgroundPatience = absl::Seconds(10);
 
 absl::StatusOr<DumpFolder> OpenFolder(const RecorderOptions& options) {
-  return DumpFolder::Open(options.system_wide.has_value() ? absl::StrCat(options.system_wide->state_folder, "/heaptap")
-                                                          : options.prefix);
+  if (!options.system_wide.has_value()) return DumpFolder::Open(options.prefix);
+  return DumpFolder::Open(absl::StrCat(options.system_wide->state_folder, "/heaptap"), "--state-dir");
 }
 
 absl::StatusOr<process::ControlGroups> OpenGroups(const RecorderOptions& options) {
@@ -376,7 +376,7 @@ void Recorder::Abandon() {
   allocators_.Detach();
 }
 
-void Recorder::Finish() {
+std::vector<Recorder::Survivor> Recorder::Finish() {
   loop_.Pump();
   Abandon();
   loop_.Pump();  // samples arrive until the probes are removed
@@ -386,14 +386,17 @@ void Recorder::Finish() {
   };
   errands_.WaitUntil(is_settled, base::Now() + kTablesPatience);
   std::vector<const Target*> dumped;
+  std::vector<Survivor> survivors;
   for (auto& [process_id, target] : targets_) {
     if (requests_.answers().WaitFor(process_id) != 0) failed_ = true;
     if (!dumps_.HasProfile(target)) continue;
     dumps_.Write(target, HEAPTAP_DUMP_FINAL);
     dumped.push_back(&target);
+    if (!target.ending.has_value()) survivors.push_back({.pid = target.pid, .name = target.name});
   }
   if (options_.show_books) dumps_.SayBooks(std::move(dumped));
   targets_.clear();
+  return survivors;
 }
 
 }  // namespace heaptap::recording

@@ -101,8 +101,14 @@ class Recorder {
   void DumpAll(heaptap_dump_kind kind);
   // Pumps until nothing is done in the background, at most some seconds.
   void FinishBackground();
-  // Ends the recording: writes last dumps of the targets that still live, and restores their control blocks.
-  void Finish();
+  // A process that goes on without being recorded.
+  struct Survivor {
+    pid_t pid = 0;
+    std::string name = {};  // printable
+  };
+  // Ends the recording: writes last dumps of the targets that still live, restores their control blocks, and returns
+  // them. Some may be about to end.
+  std::vector<Survivor> Finish();
   // Ends a system-wide recording without dumps: removes it from the kernel and restores control blocks.
   void End();
 

@@ -80,6 +80,7 @@ struct Target {
   profile::AddressRange allocator = {};
   uint32_t max_frames = UINT32_MAX;  // the process's own limit for a context
   bool raw = false;                  // the process wants its own dumps uncorrected
+  bool prof_leak = false;            // the process wants to know what is live at its end
   DumpSequence sequence = {};
 
   // Its rate is the first of these three that is set, plus the steps of the budget.

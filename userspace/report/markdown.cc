@@ -29,6 +29,9 @@ std::string WithError(const Measure& measure) {
                               : HumanBytes(measure.bytes);
 }
 
+// Of a difference.
+std::string Change(const Measure& measure) { return absl::StrCat(measure.bytes > 0 ? "+" : "", WithError(measure)); }
+
 std::string PathCell(const NamedProfile& profile, const Path& path, const Show& by_line) {
   if (path.frames.empty()) return NameOfUnknown();
   std::string cell;
@@ -53,10 +56,18 @@ std::string Markdown(const NamedProfile& profile, absl::Span<const Path> paths, 
                      const Show& show, const TextOptions& options) {
   const Measures& total = profile.total();
   std::string text = absl::StrCat("## Heap of ", CodeSpan(subject.name), "\n\n");
-  absl::StrAppendFormat(&text, "- live: %s in %.0f objects (%d samples, %s)\n", WithError(total.live),
-                        total.live.objects, total.live.samples, Sampling(subject));
-  absl::StrAppendFormat(&text, "- allocated, freed or not: %s in %.0f objects\n", WithError(total.allocated),
-                        total.allocated.objects);
+  if (subject.is_difference) {
+    absl::StrAppendFormat(&text, "- live: %s in %+.0f objects (%d samples changed, %s)\n", Change(total.live),
+                          total.live.objects, total.live.samples, Sampling(subject));
+    absl::StrAppendFormat(&text, "- before: %s in %.0f objects, after: %s in %.0f objects\n",
+                          HumanBytes(subject.before.bytes), subject.before.objects, HumanBytes(subject.after.bytes),
+                          subject.after.objects);
+  } else {
+    absl::StrAppendFormat(&text, "- live: %s in %.0f objects (%d samples, %s)\n", WithError(total.live),
+                          total.live.objects, total.live.samples, Sampling(subject));
+    absl::StrAppendFormat(&text, "- allocated, freed or not: %s in %.0f objects\n", WithError(total.allocated),
+                          total.allocated.objects);
+  }
   if (subject.resident_bytes.has_value()) {
     absl::StrAppend(&text, "- resident: ", HumanBytes(*subject.resident_bytes), "\n");
   }
@@ -66,14 +77,24 @@ std::string Markdown(const NamedProfile& profile, absl::Span<const Path> paths, 
   const std::vector<Path> merged = MergePaths(profile, {paths.begin(), paths.end()}, by_line);
   const size_t shown = options.top == 0 ? merged.size() : std::min(options.top, merged.size());
   absl::StrAppend(&text, "\n| ", WordFor(show.value),
-                  " | share | objects | samples | call path |\n|---:|---:|---:|---:|---|\n");
+                  !options.has_shares ? " | objects | samples changed | call path |\n|---:|---:|---:|---|\n"
+                                      : " | share | objects | samples | call path |\n|---:|---:|---:|---:|---|\n");
+  bool has_noise = false;
   const double all = Of(Of(total, show.value), show.unit);
   for (const Path& path : absl::MakeSpan(merged).subspan(0, shown)) {
     const Measure& measure = Of(path.measures, show.value);
-    absl::StrAppendFormat(&text, "| %s%s | %s | %.0f | %d | %s |\n", WithError(measure),
-                          IsNoise(measure) ? " (noise?)" : "", Percent(Of(measure, show.unit), all), measure.objects,
-                          measure.samples, PathCell(profile, path, by_line));
+    const std::string mark = IsNoise(measure) ? absl::StrCat(" ", kNoiseMark) : "";
+    has_noise |= IsNoise(measure);
+    const std::string cell = PathCell(profile, path, by_line);
+    if (!options.has_shares) {
+      absl::StrAppendFormat(&text, "| %s%s | %+.0f | %d | %s |\n", Change(measure), mark, measure.objects,
+                            measure.samples, cell);
+    } else {
+      absl::StrAppendFormat(&text, "| %s%s | %s | %.0f | %d | %s |\n", WithError(measure), mark,
+                            Percent(Of(measure, show.unit), all), measure.objects, measure.samples, cell);
+    }
   }
+  if (has_noise) absl::StrAppend(&text, "\n", NoiseNote(has_noise));
   if (shown < merged.size()) absl::StrAppend(&text, "\n", merged.size() - shown, " more call paths.\n");
   if (!subject.next_commands.empty()) text.append("\nNext:\n\n");
   for (const std::string& command : subject.next_commands) absl::StrAppend(&text, "    ", command, "\n");

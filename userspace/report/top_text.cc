@@ -2,6 +2,7 @@
 #include "userspace/report/top_text.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -38,21 +39,24 @@ std::string TopText(const NamedProfile& profile, absl::Span<const Path> paths, c
   const std::vector<Row> rows = Rows(profile, paths, show, false);
   const double total = Of(Of(profile.total(), show.value), show.unit);
   const bool has_errors = show.unit == Unit::kBytes;
-  Table table({{"SELF", true},
-               {has_errors ? "+-" : "", true},
-               {"SHARE", true},
-               {"TOTAL", true},
-               {"SHARE", true},
-               {"SAMPLES", true},
-               {TitleOf(show.by)}});
+  std::vector<Table::Column> columns = {{"SELF", true}, {has_errors ? "+-" : "", true}};
+  if (options.has_shares) columns.push_back({"SHARE", true});
+  columns.push_back({"TOTAL", true});
+  if (options.has_shares) columns.push_back({"SHARE", true});
+  columns.push_back({"SAMPLES", true});
+  columns.push_back({TitleOf(show.by)});
+  Table table(std::move(columns));
   const size_t shown = options.top == 0 ? rows.size() : std::min(options.top, rows.size());
   bool has_noise = false;
   for (const Row& row : absl::MakeSpan(rows).subspan(0, shown)) {
     has_noise |= has_errors && IsNoise(row.self);
-    table.Add({Figure(Of(row.self, show.unit), show.unit), Error(row.self, show.unit),
-               Percent(Of(row.self, show.unit), total), Figure(Of(row.total, show.unit), show.unit),
-               Percent(Of(row.total, show.unit), total), absl::StrCat(row.total.samples),
-               Fit(row.name, WidthAfter(kFiguresWidth, options.width))});
+    std::vector<std::string> cells = {Figure(Of(row.self, show.unit), show.unit), Error(row.self, show.unit)};
+    if (options.has_shares) cells.push_back(Percent(Of(row.self, show.unit), total));
+    cells.push_back(Figure(Of(row.total, show.unit), show.unit));
+    if (options.has_shares) cells.push_back(Percent(Of(row.total, show.unit), total));
+    cells.push_back(absl::StrCat(row.total.samples));
+    cells.push_back(Fit(row.name, WidthAfter(kFiguresWidth, options.width)));
+    table.Add(std::move(cells));
   }
   std::string text = table.Text();
   if (shown < rows.size()) absl::StrAppend(&text, "and ", rows.size() - shown, " more (see --limit)\n");

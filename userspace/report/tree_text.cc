@@ -60,8 +60,9 @@ class TreeWriter {
   void AddLine(const Item& item) {
     const double value = ValueOf(item.node);
     const size_t indentation = 2 * item.depth;
+    const std::string share = options_.has_shares ? absl::StrFormat(" %7s", Percent(value, total_)) : "";
     absl::StrAppendFormat(
-        &text_, "%9s %7s  %s%s\n", Figure(value, show_.unit), Percent(value, total_), std::string(indentation, ' '),
+        &text_, "%9s%s  %s%s\n", Figure(value, show_.unit), share, std::string(indentation, ' '),
         Fit(tree_.nodes[item.node].name, WidthAfter(kTreeFiguresWidth + indentation, options_.width)));
   }
 

@@ -9,6 +9,7 @@ import gzip
 import json
 import os
 import re
+import signal
 import subprocess
 
 import pytest
@@ -17,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from daemons import EXACT
 from harness import HEAPTAP, PATIENCE_SECONDS, environment, target, wait_until
 from heap_v2 import Dump
+from lab import assert_one_clear_line
 from symbols import kept, live
 
 DAEMON = ["--exact", "--rule", "comm=bounded max-live=100"]
@@ -103,6 +105,51 @@ def test_metrics_have_what_list_has(lab, daemon, puppet):
     assert found["build_info"][0][0]["version"] in version
     # Any other family is new and needs a check here.
     assert {re.sub("_seconds_(sum|count)$", "_seconds", name) for name in found} == FAMILIES
+
+
+def test_a_command_names_a_process(lab, daemon):
+    """As ps -o comm shows it, where a PID is expected."""
+    one = lab.preloaded_puppet("single", env=EXACT)
+    one.ask("keep 10 1000")
+    daemon.wait_recorded(one.pid)
+    assert json.loads(daemon.client("stats", "single", "--json"))["process"]["pid"] == one.pid
+    daemon.client("rate", "single", "12")
+    assert daemon.processes()[one.pid]["lg_sample"] == 12
+    daemon.client("active", "single", "off")
+    assert daemon.client("dump", "single").strip() in [dump.path for dump in daemon.dumps(one.pid)]
+    assert daemon.client("diff", "single", "--seconds", "0.1").startswith(f"single (PID {one.pid}) in ")
+    one.signal(signal.SIGKILL)
+
+
+def test_printed_commands_can_be_copied(lab, daemon, puppet):
+    """They name the socket, which is not the usual one; with HEAPTAP_SOCKET they need not."""
+    for env, words in ({}, f" --socket {daemon.socket}"), ({"HEAPTAP_SOCKET": daemon.socket}, ""):
+        socket = () if env else ("--socket", daemon.socket)
+        session = lab.heaptap("report", puppet.pid, *socket, env=env)
+        session.records = False
+        session.ends()
+        commands = session.stdout().split("\nnext:\n")[1].splitlines()
+        assert [line.strip() for line in commands] == [
+            f"heaptap report --tree {puppet.pid}{words}", f"heaptap diff {puppet.pid} --seconds 60{words}"]
+
+
+def test_a_process_that_has_ended(lab, daemon):
+    """The message for a name that is not recorded any more says when it ended, and what is left of it."""
+    for way, how, left in (("exit 0", "exit 0", r"its last moment: heaptap report \d+@\d\d:\d\d:\d\d --socket "),
+                           ("abort", "signal 6", "its last dump: heaptap report /")):
+        name = way.replace(" ", "")
+        gone = lab.preloaded_puppet(name, env=EXACT)
+        gone.ask("keep 10 1000")
+        daemon.wait_recorded(gone.pid)
+        if way == "abort":
+            gone.signal(signal.SIGABRT)
+        else:
+            gone.tell(way)
+        gone.wait()
+        assert daemon.ended()[0]["pid"] == gone.pid
+        for word in (name, gone.pid):
+            session = lab.heaptap("report", word, "--socket", daemon.socket, cwd="/")
+            assert_one_clear_line(session, 3, rf"heaptap: {name} \(PID {gone.pid}\) ended \d+s ago \({how}\); {left}")
 
 
 def test_stats(daemon, puppet):

@@ -38,7 +38,7 @@ def assert_as_it_was_found(lab, puppet):
     wait_until(lambda: set(control.semaphores(puppet.pid, LIBRARY).values()) == {0}, "all probes are gone")
     block = control.control(puppet.pid, LIBRARY)
     assert (block.collector_pid, block.collector_lg_sample) == (0, control.NO_RATE)
-    listed = subprocess.run([HEAPTAP, "list", "--json", "--socket", lab.path("none")],
+    listed = subprocess.run([HEAPTAP, "list", "--json"],
                             capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True)
     (entry,) = [entry for entry in json.loads(listed.stdout)["processes"] if entry["pid"] == puppet.pid]
     assert "collector_pid" not in entry

@@ -11,6 +11,7 @@ from harness import target
 from heap_v2 import Dump
 
 SUMMARY = "Leak approximation summary: ~6926352 bytes, ~120 objects, >= 2 contexts"
+LIVE = "6926352 bytes in 120 objects live"
 
 # 1 KiB * (0 + .. + 79) and 4 KiB * (0 + .. + 39) in size classes, i = 0 being the class of 8 bytes.
 DO_SOMETHING = (80, 3502088)
@@ -32,13 +33,11 @@ def assert_exact(dump):
 def test_summary_and_readers(lab):
     session = lab.heaptap("run", "--exact", "--", target("wiki_leak"))
     session.ends()
-    assert f"<heaptap>: {SUMMARY}" in session.lines()
     assert session.stdout() == ""
     (dump,) = lab.dumps()
     assert (dump.prefix, dump.sequence, dump.kind) == ("jeprof", 0, "f")
+    assert session.lines() == [f"heaptap: wrote {os.path.basename(dump.path)}: {LIVE} (wiki_leak)"]
     assert_exact(dump.read())
-    assert [line for line in session.lines() if "jeprof" in line and os.path.basename(dump.path) in line], (
-        "the next command is not said")
     assert_two_leaks(lab.reader("jeprof", "--text", target("wiki_leak"), dump.path))
 
 
@@ -46,8 +45,8 @@ def test_google_pprof(lab):
     """gperftools' pprof cannot read jemalloc's format, only its own: --format."""
     session = lab.heaptap("run", "--exact", "--format", "gperftools", "--", target("wiki_leak"))
     session.ends()
-    assert f"<heaptap>: {SUMMARY}" in session.lines()
     (path,) = [dump.path for dump in lab.dumps()]
+    assert session.lines() == [f"heaptap: wrote {os.path.basename(path)}: {LIVE} (wiki_leak)"]
     for reader in ("google-pprof", "jeprof"):
         assert_two_leaks(lab.reader(reader, "--text", target("wiki_leak"), path))
     os.unlink(path)  # not in the format that is checked after each test
@@ -67,6 +66,19 @@ def test_the_wiki_s_own_way(lab):
     (own,) = [dump for dump in lab.dumps() if dump.prefix == "jeprof"]
     assert_exact(own.read())
     assert (own.sequence, own.kind) == (0, "f")
+
+
+def test_dump_that_the_process_cannot_write(lab):
+    """A process with prof_leak that cannot write its own final dump prints no summary, so its collector does, of the dump that
+    it writes instead."""
+    session = lab.heaptap("run", "--", target("wiki_leak"),
+                          env={"MALLOC_CONF": "prof_leak:true,lg_prof_sample:0,prof_prefix:/no/such/folder"})
+    session.ends()
+    assert f"<heaptap>: {SUMMARY}" in session.lines()
+    (dump,) = lab.dumps()
+    assert_exact(dump.read())
+    assert [line for line in session.lines() if "Run jeprof" in line and os.path.basename(dump.path) in line], (
+        "the next command is not said")
 
 
 def test_closed_stderr(lab):

@@ -3,7 +3,7 @@
 
 import re
 
-TRUNCATED = "more frames than are kept"
+TRUNCATED = "the 127th frame, the last that is kept"
 NO_CODE = "a return address outside of all code"
 NO_RULE = "code without unwind information and without frame pointers"
 NO_MEMORY = "stack memory that could not be read"
@@ -13,7 +13,7 @@ NO_ROOM = "no room for a raw stack"
 
 def counts_by_end(dump):
     """{end: samples} of incomplete stacks, from the dump's warnings; other warnings are ignored."""
-    ends = [re.fullmatch(r"heaptap: (\d+) samples whose outer frames are missing: their stacks end at (.*)", warning)
+    ends = [re.fullmatch(r"heaptap: (\d+) samples? whose outer frames are missing: (?:its stack ends|their stacks end) at (.*)", warning)
             for warning in dump.complaints()]
     assert all(ends), dump.warnings
     return {match.group(2): int(match.group(1)) for match in ends}

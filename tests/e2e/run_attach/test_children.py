@@ -5,6 +5,9 @@ Tested with exact recording and known leaks: the parent's allocations never coun
 Error bound: none.
 """
 
+import os
+import signal
+
 import pytest
 
 from harness import target
@@ -51,6 +54,30 @@ def test_daemon(lab):
     session.ends()
     found = sorted(leaks(dump.read()) for dump in lab.dumps(kind="f"))
     assert found == [(NOTHING, CHILD), ((1000, 64000), NOTHING)]
+
+
+def test_programs_in_the_background_are_named(lab):
+    """Who goes on without being recorded, and how to record it again."""
+    session = lab.heaptap("run", "--exact", "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!")
+    session.ends()
+    pid = int(session.stdout())
+    assert session.lines()[-1] == (f"heaptap: process {pid} (sleep) goes on and is not recorded any more; "
+                                   f"heaptap attach {pid} records it again")
+    attached = lab.attach(pid, "-d", "0.1")
+    attached.ends()
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_several_programs_in_the_background_are_named(lab):
+    session = lab.heaptap("run", "--exact", "--", "sh", "-c",
+                          "sleep 1000 >/dev/null 2>&1 & echo $!; sleep 1000 >/dev/null 2>&1 & echo $!")
+    session.ends()
+    pids = [int(word) for word in session.stdout().split()]
+    assert session.lines()[-1] == (
+        "heaptap: 2 processes go on and are not recorded any more: " + ", ".join(f"{pid} (sleep)" for pid in pids) +
+        "; heaptap attach PID records one of them again")
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_shell_s_pipeline(lab):

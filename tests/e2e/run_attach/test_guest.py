@@ -219,7 +219,7 @@ def test_list_without_a_daemon(lab):
     """What each process says of itself; figures that only the full library has are left out."""
     guest, full = puppet(lab, "jemalloc"), lab.preloaded_puppet()
     assert full.ask("keep 1 100") == "kept 1"
-    session = lab.heaptap("list", "--json", "--socket", lab.path("none"))
+    session = lab.heaptap("list", "--json")
     session.records = False
     session.ends()
     listed = {entry["pid"]: entry for entry in json.loads(session.stdout())["processes"]}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """heaptap run of a script: many processes, few of them interesting."""
 
+import os
 import re
 
 from harness import target
@@ -29,8 +30,18 @@ def test_each_dump_has_its_programs_name(lab):
     session.ends()
     # true allocates nothing.
     assert sorted(wrote(session)) == ["sh", "wiki_leak"]
-    assert "heaptap: no dump of 2 processes without a sample: true (2 times)" in session.lines()
+    assert "heaptap: no dump of 2 processes that allocated nothing: true (2 times)" in session.lines()
     assert len(lab.dumps()) == 2
+
+
+def test_the_dump_with_the_most_is_named(lab):
+    """One line, after those about each dump; nobody has asked for a leak summary."""
+    session = lab.heaptap("run", "--exact", "--", "sh", "-c", SCRIPT)
+    session.ends()
+    (largest,) = [dump for dump in lab.dumps() if dump.read().total == (120, 6926352)]
+    assert session.lines()[-1] == ("heaptap: 2 processes wrote dumps; most is live in "
+                                   f"{os.path.basename(largest.path)} (wiki_leak, 6.6M)")
+    assert "Leak approximation" not in session.stderr()
 
 
 def test_only_some_programs(lab):

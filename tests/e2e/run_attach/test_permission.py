@@ -26,6 +26,20 @@ def test_run_by_nobody(lab):
     assert_one_clear_line(session, 4, "CAP_(BPF|SYS_ADMIN|PERFMON)")
 
 
+def test_run_by_nobody_in_a_folder_of_root(lab):
+    """The rights come first: in another folder it would not work either."""
+    folder = public(lab)
+    session = lab.heaptap("run", "--", "true", binary=f"{folder}/heaptap", before=NOBODY, cwd="/")
+    assert_one_clear_line(session, 4, "missing rights: run heaptap run as root, or give it CAP_")
+
+
+def test_no_types_of_the_kernel(lab):
+    """Without BTF nothing can be recorded."""
+    hide = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /sys/kernel/btf && exec "$@"', "sh"]
+    assert_one_clear_line(lab.heaptap("run", "--", "true", before=hide), 1,
+                          "this kernel has no BTF .*, so heaptap cannot record; heaptap doctor has the details")
+
+
 def test_attach_by_nobody_to_root_s_process(lab):
     folder = public(lab)
     puppet = lab.preloaded_puppet()

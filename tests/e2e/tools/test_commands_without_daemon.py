@@ -20,6 +20,14 @@ def command(lab, *arguments):
     return session
 
 
+def listed_by(lab, *arguments):
+    """heaptap list, at the usual socket: at another one it expects a daemon."""
+    session = lab.heaptap("list", *arguments)
+    session.records = False
+    session.ends()
+    return session
+
+
 def stats(lab, pid):
     session = command(lab, "stats", pid, "--json")
     session.ends()
@@ -30,8 +38,7 @@ def stats(lab, pid):
 def test_list(lab):
     puppet = lab.preloaded_puppet()
     stranger = lab.program("sleep", "1000")
-    listed = command(lab, "list", "--json")
-    listed.ends()
+    listed = listed_by(lab, "--json")
     assert len(listed.stderr().splitlines()) == 1
     assert "no daemon" in listed.stderr()
     processes = {process["pid"]: process for process in json.loads(listed.stdout())["processes"]}
@@ -39,11 +46,11 @@ def test_list(lab):
     mine = processes[puppet.target_pid]
     assert (mine["command"], mine["lg_sample"], mine["active"]) == ("puppet", 19, True)
     assert isinstance(mine["mapped"], int)
-    lines = command(lab, "list").stdout().splitlines()
-    assert re.search(r"^ *PID  COMMAND .* COLLECTOR  ALLOCATOR$", lines[0]), lines[0]
+    lines = listed_by(lab).stdout().splitlines()
+    assert lines[0].split() == ["PID", "COMMAND", "LG", "ACTIVE", "MAPPED", "COLLECTOR", "ALLOCATOR"]
     row = next(line.split() for line in lines if line.split()[0] == str(puppet.target_pid))
-    assert row[1:10] == ["puppet", "-", "-", "-", "-", "-", "-", "19", "-"]
-    assert (row[10], row[-1]) == ("on", "heaptap")
+    assert row[1:4] == ["puppet", "19", "on"]
+    assert row[5:] == ["-", "heaptap"]
 
 
 @pytest.mark.without_bpf
@@ -76,6 +83,33 @@ def test_orders_reach_the_process(lab):
 
 
 @pytest.mark.without_bpf
+def test_a_command_names_a_process(lab):
+    """As ps -o comm shows it, where a PID is expected; two of that name are told apart by their PIDs."""
+    pids = [lab.preloaded_puppet("twin").target_pid]
+    assert command(lab, "stats", "twin").stdout().splitlines()[0].split() == ["pid", str(pids[0])]
+    command(lab, "rate", "twin", "12").ends()
+    command(lab, "active", "twin", "off").ends()
+    assert (stats(lab, pids[0])["lg_sample"], stats(lab, pids[0])["active"]) == (12, False)
+    pids.append(lab.preloaded_puppet("twin").target_pid)
+    twice = command(lab, "stats", "twin")
+    twice.ends(2)
+    (line,) = twice.lines()
+    assert line.endswith(f"are called twin: choose one of the PIDs {min(pids)}, {max(pids)}")
+
+
+@pytest.mark.without_bpf
+def test_the_socket_of_the_environment(lab):
+    """HEAPTAP_SOCKET is the socket of all commands that have --socket, which comes first."""
+    path = lab.path("somewhere")
+    for arguments, named in ((["list"], path), (["dump", "1"], path), (["list", "--socket", "/other"], "/other")):
+        session = lab.heaptap(*arguments, env={"HEAPTAP_SOCKET": path})
+        session.records = False
+        session.ends(1)
+        (line,) = session.lines()
+        assert line.startswith(f"heaptap: no daemon at {named}; ")
+
+
+@pytest.mark.without_bpf
 def test_errors_are_one_line(lab):
     gone = lab.program("true")
     gone.wait()
@@ -84,7 +118,12 @@ def test_errors_are_one_line(lab):
             (3, ("stats", gone.pid), "no process"), (3, ("active", gone.pid, "on"), "no process"),
             (3, ("rate", gone.pid, "12"), "no process"), (3, ("stats", stranger.pid), "LD_PRELOAD"),
             (3, ("active", stranger.pid, "on"), "LD_PRELOAD"), (3, ("rate", stranger.pid, "12"), "LD_PRELOAD"),
-            (1, ("list", "--ended"), "heaptap daemon"), (1, ("dump", stranger.pid), "heaptap attach -p"),
+            (1, ("list",), "no daemon at"), (1, ("list", "--ended"), "heaptap daemon"),
+            (1, ("report", "missing.heap"), "there is no file missing.heap, and no daemon at"),
+            (1, ("view", "missing.heap"), "there is no file missing.heap, and no daemon at"),
+            (3, ("stats", "nobody"), "is called nobody"), (3, ("rate", "nobody", "12"), "is called nobody"),
+            (3, ("active", "nobody", "on"), "is called nobody"), (2, ("diff", "a@now", "a@2m"), "earlier moment first"),
+            (2, ("report", "a@2m", "--base", "a@now"), "later than"), (1, ("dump", stranger.pid), "heaptap attach -p"),
             (1, ("dump", "--all"), "heaptap daemon"), (1, ("diff", stranger.pid), "heaptap daemon"),
             (2, ("rate", stranger.pid, "47"), "0 to 46"), (2, ("active", stranger.pid, "maybe"), "on nor off"),
             (2, ("dump",), "--all"), (2, ("dump", "1", "2", "-o", "x"), "%p"), (2, ("diff", "x"), "two dumps"),
@@ -103,7 +142,7 @@ def test_another_collector_is_named(lab):
         session = command(lab, *order)
         session.ends(1)
         assert f"recorded by another heaptap (process {collector.pid})" in session.stderr()
-    listed = json.loads(command(lab, "list", "--json").stdout())["processes"]
+    listed = json.loads(listed_by(lab, "--json").stdout())["processes"]
     mine = next(process for process in listed if process["pid"] == puppet.target_pid)
     assert mine["collector_pid"] == collector.pid
 

@@ -16,8 +16,6 @@ pytestmark = pytest.mark.without_bpf
 SOURCES = os.path.join(ROOT, "scripts/man")
 PAGES = sorted(name.removesuffix(".scd") for name in os.listdir(SOURCES) if re.search(r"\.\d\.scd$", name))
 COMMANDS = [re.sub(r"heaptap-(.*)\.[18]", r"\1", page) for page in PAGES if re.match(r"heaptap-.*\.[18]$", page)]
-# Types that the parser adds to the help text to check a value.
-TYPES = {"INT", "NONNEGATIVE", "SIZE", "POSITIVE"}
 
 
 def read(path):
@@ -44,12 +42,11 @@ def options_of_help(text):
     found = {}
     for line in re.findall(r"^  (-.*)$", text, re.MULTILINE):
         names, _, rest = line.partition("  ") if "  " in line else (line, "", "")
-        names, *value = re.split(r"[ {]", names, maxsplit=1)
-        choices = re.search(r"\{([a-z_0-9,]+)\}", line) if "TEXT:{" in line else None
-        if choices:
-            words = set(choices.group(1).split(","))
+        names, *value = re.split(r"[ \[]", names, maxsplit=1)
+        if value and re.fullmatch(r"[a-z_0-9]+(\|[a-z_0-9]+)+", value[0]):
+            words = set(value[0].split("|"))
         else:
-            words = set(re.findall(r"\b[A-Z_]{1,}\b", re.sub(r"Excludes:.*", "", " ".join(value)))) - TYPES
+            words = set(re.findall(r"\b[A-Z_]{1,}\b", re.sub(r"Excludes:.*", "", " ".join(value))))
         found[frozenset(names.split(","))] = words
     return found
 

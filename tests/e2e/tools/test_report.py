@@ -121,6 +121,23 @@ def test_formats(lab, leak):
     assert "| 3.3M | 50.6% | 80 | 80 | `do_something wiki_leak.c:" in report(lab, "--markdown", leak)
 
 
+def test_a_difference_has_no_shares(lab, moments):
+    """Growth and shrinkage cancel out in the total, so a share of it says nothing. The short form for a ticket has signs, and
+    what there was before and after."""
+    before, after = moments
+    difference = ("--base", before, after)
+    assert report(lab, "--top", *difference).splitlines()[0].split() == [
+        "SELF", "+-", "TOTAL", "SAMPLES", "FUNCTION"]
+    assert re.search(r"(?m)^ +\d[\d.]+K +\w", report(lab, "--tree", *difference))
+    assert not re.search(r"(?m)^ +\S+ +\S+%", report(lab, "--tree", *difference))
+    text = report(lab, "--markdown", *difference)
+    assert re.search(r"(?m)^- live: \+\d.* in \+35 objects \(\d+ samples changed, ", text), text
+    assert re.search(r"(?m)^- before: \d.* in 1\d objects, after: \d.* in 4\d objects$", text), text
+    assert "freed or not" not in text
+    assert "| live | objects | samples changed | call path |" in text
+    assert re.search(r"(?m)^\| \+400\.0K \| \+5 \| 5 \| `", text), text
+
+
 def test_live_process(lab, daemon):
     puppet = keeping_puppet(lab, 40)
     daemon.wait_recorded(puppet.pid)
@@ -147,7 +164,14 @@ def test_bad_input(lab, leak):
     assert_one_clear_line(lab.heaptap("report", "nobody", "--socket", lab.path("none")), 1, "daemon")
     assert_one_clear_line(lab.heaptap("report", leak, "--focus", "("), 2, "--focus")
     assert_one_clear_line(lab.heaptap("report", leak, "--callers", "nobody"), 3, "nobody", "--top")
+    assert_one_clear_line(lab.heaptap("report", leak, "--callers", "something"), 3, "no call path goes through something ",
+                          r"did you mean do_something or do_something_else\?")
     assert_one_clear_line(lab.heaptap("report", leak, "--peek", "nobody"), 3, "nobody", "--top")
+    for view in ((), ("--top",), ("--tree",), ("--json",), ("--markdown",)):
+        assert_one_clear_line(lab.heaptap("report", leak, *view, "--focus", "nobody"), 3,
+                              "no call path is left by --focus nobody; heaptap report --top")
+    assert_one_clear_line(lab.heaptap("report", leak, "--ignore", "main"), 3, "left by --ignore main")
+    assert_one_clear_line(lab.heaptap("report", leak, "--show", "nobody"), 3, "left by --show nobody")
     assert_one_clear_line(lab.heaptap("report", leak, "--peek", "("), 2, "--peek")
     assert_one_clear_line(lab.heaptap("report", leak, "--top", "--tree"), 2, "--t")
     assert_one_clear_line(lab.heaptap("report", leak, "--base", lab.path("none")), 1, "none")
