@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/elf_image.h"
+#include "userspace/elf/mappings.h"
 #include "userspace/symbolize/answer.h"
 #include "userspace/symbolize/debug_files.h"
 #include "userspace/symbolize/demangle.h"
@@ -152,7 +153,7 @@ TEST(DebugLinks, HostileBytes) {
   EXPECT_FALSE(DecodeDebugLinks(absl::string_view("\x30", 1)).ok());
   // A text that ends too early, and a build-id that is too long.
   EXPECT_FALSE(DecodeDebugLinks(absl::string_view("\x0a\x7f", 2)).ok());
-  EXPECT_FALSE(DecodeDebugLinks(Encode(DebugLinks{.build_id = std::string(kMaxBuildIdBytes + 1, 'x')})).ok());
+  EXPECT_FALSE(DecodeDebugLinks(Encode(DebugLinks{.build_id = std::string(elf::kMaxBuildIdBytes + 1, 'x')})).ok());
 }
 
 TEST(Answer, LaterReplacesEarlier) {

@@ -9,10 +9,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "userspace/cli/debuginfod.h"
 #include "userspace/cli/progress.h"
 #include "userspace/export/frame_names.h"
@@ -23,10 +25,17 @@
 namespace heaptap::cli {
 namespace {
 
-absl::StatusOr<process::MappedFile> OpenHere(const elf::Mapping& mapping) {
+// `time`: of the profile. A compiler that writes its output anew can get the inode of the old file, or keep it.
+absl::StatusOr<process::MappedFile> OpenHere(const elf::Mapping& mapping, const std::optional<absl::Time>& time) {
   // process::OpenByPath uses only cached attributes; this loads them. With O_PATH, the file itself is not opened.
   const base::FileDescriptor handle(open(mapping.path.c_str(), O_PATH | O_CLOEXEC));
-  return process::OpenByPath(mapping);
+  absl::StatusOr<process::MappedFile> file = process::OpenByPath(mapping);
+  struct stat status;
+  if (!file.ok() || !mapping.build_id.empty() || !time.has_value()) return file;
+  if (fstat(file->file.get(), &status) != 0 || absl::TimeFromTimespec(status.st_ctim) > *time) {
+    return absl::NotFoundError(absl::StrCat(mapping.path, " has changed since"));
+  }
+  return file;
 }
 
 // O_NONBLOCK: a FIFO must not block. RESOLVE_IN_ROOT: links of the other machine lead to its own files.
@@ -49,9 +58,10 @@ bool HasOnlyBuildId(const elf::Mapping& mapping) {
   return mapping.inode == 0 && !mapping.build_id.empty() && absl::StartsWith(mapping.path, "/");
 }
 
-absl::StatusOr<process::MappedFile> OpenByBuildId(const elf::Mapping& mapping) {
-  absl::StatusOr<process::MappedFile> file = OpenBelow("/", mapping);
-  if (file.ok() && !symbolize::IsDebugFile({.build_id = mapping.build_id}, file->file.get())) {
+// The file, if its build-id is that of the mapping or the mapping has none.
+absl::StatusOr<process::MappedFile> SameBuild(absl::StatusOr<process::MappedFile> file, const elf::Mapping& mapping) {
+  if (file.ok() && !mapping.build_id.empty() &&
+      !symbolize::IsDebugFile({.build_id = mapping.build_id}, file->file.get())) {
     return absl::NotFoundError(absl::StrCat(mapping.path, " has another build-id"));
   }
   return file;
@@ -92,7 +102,7 @@ absl::Status CheckPlaces(const NamePlaces& places) {
 }
 
 LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places, exporter::Symbols known)
-    : frames_(std::move(known)) {
+    : time_(profile.time), frames_(std::move(known)) {
   std::vector<uint64_t> addresses = CallAddresses(profile);
   std::erase_if(addresses, [this](uint64_t address) { return frames_.contains(address); });
   std::sort(addresses.begin(), addresses.end());
@@ -142,8 +152,9 @@ absl::StatusOr<process::MappedFile> LocalNames::Open(const elf::Mapping& mapping
   const bool is_below = !places.sysroot.empty() && absl::StartsWith(mapping.path, "/");
   if (mapping.inode == 0 && !is_below && !HasOnlyBuildId(mapping)) return absl::NotFoundError("no file");
   absl::StatusOr<process::MappedFile> file = !places.sysroot.empty()   ? OpenBelow(places.sysroot, mapping)
-                                             : HasOnlyBuildId(mapping) ? OpenByBuildId(mapping)
-                                                                       : OpenHere(mapping);
+                                             : HasOnlyBuildId(mapping) ? OpenBelow("/", mapping)
+                                                                       : OpenHere(mapping, time_);
+  file = SameBuild(std::move(file), mapping);
   if (!file.ok() && debuginfod != nullptr && !mapping.build_id.empty()) {
     base::FileDescriptor fetched = debuginfod->FindProgram(mapping.build_id, mapping.path);
     if (fetched.valid() && symbolize::IsDebugFile({.build_id = mapping.build_id}, fetched.get())) {

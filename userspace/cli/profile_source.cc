@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
@@ -60,6 +62,8 @@ absl::Status Invalid(const absl::Status& status) { return absl::FailedPreconditi
 struct Source {
   base::FileDescriptor file = {};
   std::string bytes = {};
+  // When the file was written; none: unknown.
+  std::optional<absl::Time> time = {};
 };
 
 absl::StatusOr<Source> Open(const std::string& path) {
@@ -76,6 +80,7 @@ absl::StatusOr<Source> Open(const std::string& path) {
   // Files of /proc have a size of 0.
   if (S_ISREG(status.st_mode) && status.st_size > 0) {
     if (static_cast<size_t>(status.st_size) > exporter::kMaxDumpBytes) return TooLarge(path);
+    source.time = absl::TimeFromTimespec(status.st_mtim);
     return source;
   }
   absl::StatusOr<std::string> bytes = ReadWholeFile(path, source.file.get());
@@ -132,8 +137,12 @@ absl::StatusOr<Dump> ReadWithoutRights(const std::string& path, Source source, e
 absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads threads) {
   absl::StatusOr<Source> source = Open(path);
   if (!source.ok()) return source.status();
-  return geteuid() == 0 ? ReadWithoutRights(path, *std::move(source), threads)
-                        : ReadHere(path, *std::move(source), threads);
+  const std::optional<absl::Time> time = source->time;
+  absl::StatusOr<Dump> dump = geteuid() == 0 ? ReadWithoutRights(path, *std::move(source), threads)
+                                             : ReadHere(path, *std::move(source), threads);
+  // Other writers do not say when.
+  if (dump.ok() && !dump->profile.time.has_value()) dump->profile.time = time;
+  return dump;
 }
 
 absl::StatusOr<Profile> FetchProfile(const Client& client, pid_t pid, exporter::ReadThreads threads) {

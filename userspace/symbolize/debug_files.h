@@ -19,9 +19,6 @@
 
 namespace heaptap::symbolize {
 
-// Bytes of a build-id. Linkers make 8 to 20, and accept more on their command line.
-inline constexpr size_t kMaxBuildIdBytes = 64;
-
 // The bytes of a file's build-id; empty: none.
 std::string ReadBuildId(const elf::File& file);
 

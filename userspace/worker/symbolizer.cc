@@ -25,6 +25,10 @@ std::vector<Frames> Symbolizer::Symbolize(uid_t user, const JobFile& job_file,
   const Answer answer = crews_.Do(user, {.job = Job::kDebugLinks, .file = job_file}, options_.limits);
   const absl::StatusOr<FileFacts> facts = DecodeFacts(answer.bytes);
   if (!answer.status.ok() || !facts.ok()) return result;
+  // Another build than the one that was mapped has other functions there.
+  if (const std::string& mapped = job_file.mapping.build_id; !mapped.empty() && mapped != facts->links.build_id) {
+    return result;
+  }
   const FileVersion& version = facts->version;
   const Call call = {.user = user, .file = job_file, .links = facts->links};
   auto [entry, inserted] = files_.try_emplace(version);

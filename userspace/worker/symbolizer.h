@@ -56,9 +56,9 @@ class Symbolizer {
   Symbolizer(Crews& crews, Options options);
 
   // The frames of each of `file_offsets`, in any order, of a file of `user`. Of the file's mapping, the path is used
-  // for the folder of .gnu_debuglink too. Each offset lies inside an instruction: a return address minus 1. One call
-  // for many offsets is much cheaper than many calls. Frames are empty where nothing was found: not an ELF file, no
-  // symbols, not code, an unreadable file.
+  // for the folder of .gnu_debuglink too; if it has a build-id and the file another one, there are no frames. Each
+  // offset lies inside an instruction: a return address minus 1. One call for many offsets is much cheaper than many
+  // calls. Frames are empty where nothing was found: not an ELF file, no symbols, not code, an unreadable file.
   std::vector<symbolize::Frames> Symbolize(uid_t user, const JobFile& job_file,
                                            absl::Span<const uint64_t> file_offsets);
 
