@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/symbolize/scope_names.h"
 
 namespace heaptap::symbolize {
 namespace {
@@ -135,15 +136,16 @@ void FindFunctions(Dwarf_Die* scope, const Places& places, bool deep, int depth)
   });
 }
 
-void SetFunction(Dwarf_Die* function, DwarfFrame& frame) {
+void SetFunction(Dwarf_Die* function, ScopeNames& scopes, DwarfFrame& frame) {
   Dwarf_Attribute attribute;
-  for (unsigned name : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name}) {
+  for (unsigned name : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
     const char* text = dwarf_formstring(dwarf_attr_integrate(function, name, &attribute));
     if (text == nullptr) continue;
     frame.function = text;
-    frame.is_linkage_name = name != DW_AT_name;
+    frame.is_linkage_name = true;
     return;
   }
+  frame.function = scopes.NameOf(function);
 }
 
 uint32_t Number(Dwarf_Die* entry, unsigned name) {
@@ -252,7 +254,7 @@ Dwarf_Line* FindLine(Dwarf_Die* unit, Place& place) {
   return ChooseRow(std::move(rows), first > 0 ? dwarf_onesrcline(lines, first - 1) : nullptr, place);
 }
 
-std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, Place& place) {
+std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, ScopeNames& scopes, Place& place) {
   std::vector<DwarfFrame> frames;
   DwarfFrame frame;
   if (Dwarf_Line* line = FindLine(unit, place); line != nullptr) {
@@ -263,7 +265,7 @@ std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, Place& pla
   // The call of an inlined function is the line of its caller.
   for (size_t left = place.functions.size(); left > 0; left--) {
     Dwarf_Die* function = &place.functions[left - 1];
-    SetFunction(function, frame);
+    SetFunction(function, scopes, frame);
     frames.push_back(std::move(frame));
     frame = DwarfFrame();
     if (left == 1) break;
@@ -291,6 +293,7 @@ void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses
     all[index] = {.address = addresses[index], .index = index};
     open.push_back(&all[index]);
   }
+  ScopeNames scopes;
   Dwarf_CU* unit_handle = nullptr;
   Dwarf_Die unit;
   Dwarf_Die skeleton_of;
@@ -308,7 +311,7 @@ void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses
 
     const Files files(&unit);
     for (Place* place : places) {
-      std::vector<DwarfFrame> frames = Describe(&unit, files, *place);
+      std::vector<DwarfFrame> frames = Describe(&unit, files, scopes, *place);
       if (frames.empty()) continue;
       found(place->index, frames);
     }

@@ -22,7 +22,7 @@ inline constexpr size_t kMaxInlined = 256;
 
 struct DwarfFrame {
   std::string function = {};     // may be empty
-  bool is_linkage_name = false;  // `function` is the linker's name; else it is the source's, without its scope
+  bool is_linkage_name = false;  // `function` is the linker's name; else it is the source's (ScopeNames)
   std::string file = {};         // may be empty
   uint32_t line = 0;             // 0: unknown
 };

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "userspace/elf/file.h"
 #include "userspace/symbolize/debug_files.h"
 #include "userspace/symbolize/demangle.h"
@@ -114,13 +116,14 @@ class Resolver {
     if (writer_.size() >= kPieceBytes) write_(writer_.TakeBytes());
   }
 
-  // For a function that is local to its file, debug information has no linker's name, and so no scope and parameters;
-  // the symbol table has one. For other functions, the symbol table may have an alias or the name of a clone
-  // ("f.constprop.0").
+  // For a function that is local to its file, debug information has no linker's name, and so no parameters; the symbol
+  // table has one. For other functions, the symbol table may have an alias or the name of a clone ("f.constprop.0"). A
+  // function with C linkage has no scope for the linker.
   const std::string& FunctionName(const DwarfFrame& frame, bool is_inline, const std::string& symbol) {
     if (!frame.is_linkage_name && !is_inline) {
       const std::string& demangled = Demangled(symbol);
-      if (frame.function.empty() || demangled != symbol) return demangled;
+      const bool has_c_linkage = absl::EndsWith(frame.function, absl::StrCat("::", symbol));
+      if (frame.function.empty() || demangled != symbol || has_c_linkage) return demangled;
     }
     return Demangled(frame.function);
   }
