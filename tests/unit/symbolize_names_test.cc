@@ -170,7 +170,7 @@ TEST(Answer, LaterReplacesEarlier) {
 
   Names names;
   std::vector<Frames> frames(2);
-  EXPECT_EQ(ReadAnswer(bytes, names, frames), Stage::kSymbols);
+  EXPECT_EQ(ReadAnswer(bytes, names, frames).done, Stage::kSymbols);
   EXPECT_TRUE(frames[0].empty());
   const Name f("f()");
   EXPECT_THAT(frames[1], ElementsAre(Frame{.function = f, .file = Name("f.cc"), .line = 7, .is_inline = true},
@@ -191,6 +191,23 @@ TEST(Answer, LaterReplacesEarlier) {
   liar.WriteFrames(0, {{.function = 1000, .file = 7, .line = 3, .is_inline = 0}});
   ReadAnswer(liar.TakeBytes(), names, one);
   EXPECT_THAT(one[0], ElementsAre(Frame{.line = 3}));
+}
+
+TEST(Answer, Gaps) {
+  Names names;
+  std::vector<Frames> frames;
+  AnswerWriter writer;
+  EXPECT_EQ(ReadAnswer(writer.TakeBytes(), names, frames).gap, Gap::kNone);
+  writer.WriteGap(Gap::kSplit);
+  writer.WriteStageDone(Stage::kDwarf);
+  const AnswerEnd end = ReadAnswer(writer.TakeBytes(), names, frames);
+  EXPECT_EQ(end.gap, Gap::kSplit);
+  EXPECT_EQ(end.done, Stage::kDwarf);
+  writer.WriteGap(static_cast<Gap>(3));
+  writer.WriteStageDone(Stage::kDwarf);
+  const AnswerEnd liar = ReadAnswer(writer.TakeBytes(), names, frames);
+  EXPECT_EQ(liar.gap, Gap::kNone) << "an unknown one is a mistake";
+  EXPECT_EQ(liar.done, Stage::kNone);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #define HEAPTAP_USERSPACE_CLI_LOCAL_NAMES_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,6 +26,7 @@
 #include "userspace/export/source_frames.h"
 #include "userspace/process/maps.h"
 #include "userspace/profile/profile.h"
+#include "userspace/symbolize/answer.h"
 #include "userspace/worker/symbolizer.h"
 
 namespace heaptap::cli {
@@ -56,6 +58,8 @@ class LocalNames {
   exporter::FindSourceFrames Find() const;
   // Paths of needed files that are missing or were replaced.
   const std::set<std::string>& missing() const { return missing_; }
+  // Paths of files whose debug information was not read, by the reason: lines and inlined functions are missing.
+  const std::map<symbolize::Gap, std::set<std::string>>& gaps() const { return gaps_; }
   // A line for each file that could not be fetched.
   const std::vector<std::string>& problems() const { return problems_; }
 
@@ -67,6 +71,7 @@ class LocalNames {
   const std::optional<absl::Time> time_;  // of the profile
   exporter::Symbols frames_;
   std::set<std::string> missing_;
+  std::map<symbolize::Gap, std::set<std::string>> gaps_;
   std::vector<std::string> problems_;
 };
 

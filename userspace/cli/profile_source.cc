@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/remote_profile.h"
 #include "userspace/http/url.h"
+#include "userspace/symbolize/answer.h"
 #include "userspace/worker/crew.h"
 #include "userspace/worker/dump_job.h"
 #include "userspace/worker/packet.h"
@@ -132,6 +134,16 @@ absl::StatusOr<Dump> ReadWithoutRights(const std::string& path, Source source, e
   return dump.ok() ? std::move(dump) : CannotRead(path, dump.status().message());
 }
 
+std::string SomeOf(const std::set<std::string>& paths) {
+  std::vector<std::string> shown;
+  for (const std::string& path : paths) {
+    if (shown.size() == kMaxMissingShown) break;
+    shown.push_back(base::Printable(path));
+  }
+  const size_t rest = paths.size() - shown.size();
+  return absl::StrCat(absl::StrJoin(shown, ", "), rest > 0 ? absl::StrCat(" and ", rest, " more") : "");
+}
+
 }  // namespace
 
 absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads threads) {
@@ -164,15 +176,16 @@ absl::StatusOr<Dump> FetchBlocks(const Client& client, pid_t pid) {
 
 void SayMissing(const LocalNames& names) {
   for (const std::string& problem : names.problems()) base::Say(problem);
-  if (names.missing().empty()) return;
-  std::vector<std::string> shown;
-  for (const std::string& path : names.missing()) {
-    if (shown.size() == kMaxMissingShown) break;
-    shown.push_back(base::Printable(path));
+  for (const auto& [gap, paths] : names.gaps()) {
+    base::Say(absl::StrCat("no lines and no inlined functions ",
+                           gap == symbolize::Gap::kSplit
+                               ? "where debug information is split into .dwo or .dwp files, which are not read: "
+                               : "where debug information is compressed with zstd, which this libdw cannot read: ",
+                           SomeOf(paths)));
   }
-  const size_t rest = names.missing().size() - shown.size();
-  base::Say(absl::StrCat("no function names from files that are missing here or have changed: ",
-                         absl::StrJoin(shown, ", "), rest > 0 ? absl::StrCat(" and ", rest, " more") : ""));
+  if (names.missing().empty()) return;
+  base::Say(
+      absl::StrCat("no function names from files that are missing here or have changed: ", SomeOf(names.missing())));
 }
 
 }  // namespace heaptap::cli

@@ -3,7 +3,7 @@
 // Debug files: debug information that a distribution keeps apart from its programs.
 //
 // A file, which may be hostile, names its debug file by build-id or by path. The paths here are below one folder, the
-// root of all debug files. The caller opens only files that no other user than root may write.
+// root of all debug files. The caller opens only files there that no other user than root may write.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_DEBUG_FILES_H_

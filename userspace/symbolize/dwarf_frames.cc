@@ -280,11 +280,13 @@ std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, ScopeNames
 
 }  // namespace
 
-void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses, const DwarfFramesFound& found) {
+DwarfReading FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses,
+                             const DwarfFramesFound& found) {
   elf_version(EV_CURRENT);
   DebugFile shared(shared_fd);
   DebugFile file(fd);
-  if (file.dwarf == nullptr) return;
+  if (file.dwarf == nullptr) return {};
+  DwarfReading reading = {.was_read = true};
   if (shared.dwarf != nullptr && IsSharedBy(file, shared)) dwarf_setalt(file.dwarf.get(), shared.dwarf.get());
 
   std::vector<Place> all(addresses.size());
@@ -296,10 +298,10 @@ void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses
   ScopeNames scopes;
   Dwarf_CU* unit_handle = nullptr;
   Dwarf_Die unit;
-  Dwarf_Die skeleton_of;
   uint8_t type;
+  // Without the entry of a skeleton's split unit: libdw would open files for it.
   while (!open.empty() &&
-         dwarf_get_units(file.dwarf.get(), unit_handle, &unit_handle, nullptr, &type, &unit, &skeleton_of) == 0) {
+         dwarf_get_units(file.dwarf.get(), unit_handle, &unit_handle, nullptr, &type, &unit, nullptr) == 0) {
     if (type == DW_UT_type || type == DW_UT_split_type) continue;
     const Places places = Within(&unit, open);
     if (places.empty()) continue;
@@ -311,6 +313,11 @@ void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses
 
     const Files files(&unit);
     for (Place* place : places) {
+      // Some compilers describe inlined functions in the skeleton too.
+      if (type == DW_UT_skeleton && place->functions.empty()) {
+        reading.is_split = true;
+        continue;
+      }
       std::vector<DwarfFrame> frames = Describe(&unit, files, scopes, *place);
       if (frames.empty()) continue;
       found(place->index, frames);
@@ -318,6 +325,7 @@ void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses
     // Units may claim each other's code by mistake; the first with a function for an address wins.
     std::erase_if(open, is_found);
   }
+  return reading;
 }
 
 }  // namespace heaptap::symbolize

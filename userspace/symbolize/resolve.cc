@@ -2,6 +2,7 @@
 #include "userspace/symbolize/resolve.h"
 
 #include <elf.h>
+#include <string.h>
 
 #include <algorithm>
 #include <optional>
@@ -52,6 +53,18 @@ Addresses ToAddresses(const elf::File& file, absl::Span<const uint64_t> file_off
   return addresses;
 }
 
+bool IsCompressedWithZstd(const elf::File& file) {
+  constexpr uint32_t kZstd = 2;  // ELFCOMPRESS_ZSTD, which older headers do not have
+  const elf::Section* section = file.FindSection(".debug_info");
+  if (section == nullptr || (section->flags & SHF_COMPRESSED) == 0) return false;
+  const absl::StatusOr<std::string> head =
+      file.Read(section->offset, sizeof(Elf64_Chdr), sizeof(Elf64_Chdr), "a header");
+  Elf64_Chdr header;
+  if (!head.ok()) return false;
+  memcpy(&header, head->data(), sizeof(header));
+  return header.ch_type == kZstd;
+}
+
 class Resolver {
  public:
   Resolver(absl::FunctionRef<void(absl::string_view)> write, Addresses addresses)
@@ -80,19 +93,23 @@ class Resolver {
     Finish(Stage::kDemangled);
   }
 
-  void WriteDwarf(int fd, int shared_fd) {
-    FindDwarfFrames(fd, shared_fd, addresses_.values, [&](size_t index, const std::vector<DwarfFrame>& frames) {
-      std::vector<AnswerWriter::FrameNumbers> numbers;
-      for (size_t at = 0; at < frames.size(); at++) {
-        const bool is_inline = at + 1 < frames.size();
-        numbers.push_back({.function = writer_.TextNumber(FunctionName(frames[at], is_inline, names_[index])),
-                           .file = writer_.TextNumber(frames[at].file),
-                           .line = frames[at].line,
-                           .is_inline = is_inline});
-      }
-      writer_.WriteFrames(addresses_.indexes[index], numbers);
-      Flush();
-    });
+  // `file` is open at `fd`.
+  void WriteDwarf(const elf::File& file, int fd, int shared_fd) {
+    const DwarfReading reading =
+        FindDwarfFrames(fd, shared_fd, addresses_.values, [&](size_t index, const std::vector<DwarfFrame>& frames) {
+          std::vector<AnswerWriter::FrameNumbers> numbers;
+          for (size_t at = 0; at < frames.size(); at++) {
+            const bool is_inline = at + 1 < frames.size();
+            numbers.push_back({.function = writer_.TextNumber(FunctionName(frames[at], is_inline, names_[index])),
+                               .file = writer_.TextNumber(frames[at].file),
+                               .line = frames[at].line,
+                               .is_inline = is_inline});
+          }
+          writer_.WriteFrames(addresses_.indexes[index], numbers);
+          Flush();
+        });
+    if (reading.is_split) writer_.WriteGap(Gap::kSplit);
+    if (!reading.was_read && IsCompressedWithZstd(file)) writer_.WriteGap(Gap::kZstd);
     Finish(Stage::kDwarf);
   }
 
@@ -175,9 +192,9 @@ absl::Status Resolve(const Question& question, absl::FunctionRef<void(absl::stri
   if (question.last_stage < Stage::kDwarf) return absl::OkStatus();
   // Debug information in the mapped file is certainly of the right version.
   if (links.has_debug_information) {
-    resolver.WriteDwarf(question.fd, shared);
+    resolver.WriteDwarf(*mapped, question.fd, shared);
   } else if (debug_file.has_value()) {
-    resolver.WriteDwarf(debug, shared);
+    resolver.WriteDwarf(*debug_file, debug, shared);
   } else {
     resolver.Finish(Stage::kDwarf);
   }
