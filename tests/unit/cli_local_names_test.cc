@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/reader.h"
@@ -39,6 +40,14 @@ profile::Profile At(std::vector<elf::Mapping> mappings, std::vector<uint64_t> ad
   return {.contexts = {context}, .mappings = std::move(mappings)};
 }
 
+std::string OwnBuildId() {
+  const base::FileDescriptor program(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const absl::StatusOr<elf::File> file = elf::File::Open(program.get());
+  const std::string build_id = file.ok() ? symbolize::ReadBuildId(*file) : "";
+  EXPECT_THAT(build_id, Not(IsEmpty()));
+  return build_id;
+}
+
 TEST(LocalNames, OfFilesThatAreHere) {
   const absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());
   ASSERT_TRUE(mappings.ok());
@@ -54,6 +63,37 @@ TEST(LocalNames, NeverOfAnotherFile) {
   ASSERT_TRUE(mappings.ok());
   for (elf::Mapping& mapping : *mappings) mapping.inode++;
   const LocalNames names(At(*mappings, {Address()}));
+  EXPECT_THAT(names.Find()(Address()), IsEmpty());
+  EXPECT_THAT(names.missing(), Contains(HasSubstr("test")));
+}
+
+// Written in its place: it has the same device and inode.
+TEST(LocalNames, NeverOfAnotherBuild) {
+  absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());
+  ASSERT_TRUE(mappings.ok());
+  const std::string build_id = OwnBuildId();
+  for (elf::Mapping& mapping : *mappings) mapping.build_id = build_id;
+  // Its time does not matter then.
+  profile::Profile profile = At(*mappings, {Address()});
+  profile.time = absl::UnixEpoch();
+  EXPECT_THAT(LocalNames(profile).Find()(Address()), Not(IsEmpty()));
+  for (elf::Mapping& mapping : profile.mappings) mapping.build_id.back() ^= 1;
+  const LocalNames names(profile);
+  EXPECT_THAT(names.Find()(Address()), IsEmpty());
+  EXPECT_THAT(names.missing(), Contains(HasSubstr("test")));
+}
+
+// Where no build-id tells, the file must be older than the profile.
+TEST(LocalNames, NeverOfAFileThatHasChangedSince) {
+  const absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());
+  ASSERT_TRUE(mappings.ok());
+  profile::Profile profile = At(*mappings, {Address()});
+  struct stat status;
+  ASSERT_EQ(stat("/proc/self/exe", &status), 0);
+  profile.time = absl::TimeFromTimespec(status.st_ctim);
+  EXPECT_THAT(LocalNames(profile).Find()(Address()), Not(IsEmpty()));
+  profile.time = *profile.time - absl::Nanoseconds(1);
+  const LocalNames names(profile);
   EXPECT_THAT(names.Find()(Address()), IsEmpty());
   EXPECT_THAT(names.missing(), Contains(HasSubstr("test")));
 }
@@ -83,11 +123,7 @@ TEST(LocalNames, OpensRegularFilesOnly) {
 TEST(LocalNames, ByBuildId) {
   absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());
   ASSERT_TRUE(mappings.ok());
-  const base::FileDescriptor program(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-  const absl::StatusOr<elf::File> file = elf::File::Open(program.get());
-  ASSERT_TRUE(file.ok()) << file.status();
-  const std::string build_id = symbolize::ReadBuildId(*file);
-  ASSERT_THAT(build_id, Not(IsEmpty()));
+  const std::string build_id = OwnBuildId();
   for (elf::Mapping& mapping : *mappings) {
     mapping.inode = 0;
     mapping.build_id = build_id;

@@ -153,5 +153,30 @@ TEST(Mappings, AgreesWithAnArray) {
   }
 }
 
+TEST(Mappings, BuildIdOfTheSameFileOnly) {
+  Mappings mappings;
+  Mapping mapping = Make(0x1000, 0x2000, "/a", 0);
+  mapping.inode = 7;
+  ASSERT_TRUE(mappings.Add(mapping));
+  const Mappings copy = mappings;
+  Mapping other = mapping;
+  other.inode = 8;
+  EXPECT_FALSE(mappings.SetBuildId(other, "x")) << "of another file";
+  EXPECT_FALSE(mappings.SetBuildId(Make(0x1800, 0x2000, "/a", 0), "x"));
+  EXPECT_TRUE(mappings.SetBuildId(mapping, "x"));
+  EXPECT_EQ(mappings.Find(0x1000)->build_id, "x");
+  EXPECT_FALSE(mappings.SetBuildId(mapping, "y")) << "it has one";
+  EXPECT_EQ(copy.Find(0x1000)->build_id, "") << "a copy stays as it was";
+}
+
+TEST(BuildIdOfHex, OnlyDigits) {
+  EXPECT_EQ(BuildIdOfHex("00fFa1"), std::string("\0\xff\xa1", 3));
+  EXPECT_EQ(BuildIdOfHex(std::string(2 * kMaxBuildIdBytes, '1')), std::string(kMaxBuildIdBytes, '\x11'));
+  for (const std::string& text : {std::string(), std::string("1"), std::string("1 "), std::string("0x11"),
+                                  std::string("-1"), std::string(2 * kMaxBuildIdBytes + 2, '1')}) {
+    EXPECT_EQ(BuildIdOfHex(text), std::nullopt) << text;
+  }
+}
+
 }  // namespace
 }  // namespace heaptap::elf

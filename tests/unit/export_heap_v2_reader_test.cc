@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/large_profile.h"
@@ -89,6 +91,26 @@ TEST(HeapV2Reader, WithoutMappedLibraries) {
   EXPECT_THAT(MustRead(text.substr(0, text.find("\nMAPPED"))).contexts, SizeIs(2));
   EXPECT_THAT(MustRead(text.substr(0, text.find("MAPPED"))).contexts, SizeIs(2));
   EXPECT_THAT(MustRead("heap_v2/524288\n  t*: 0: 0 [0: 0]\n").contexts, IsEmpty());
+}
+
+TEST(HeapV2Reader, CommentsOfMappings) {
+  const std::string head = "heap_v2/1\n\nMAPPED_LIBRARIES:\n";
+  const std::string mapping = "00001000-00003000 r-xp 00000000 08:01 42 /a\n";
+  const Profile profile =
+      MustRead(head + "# time 2023-11-14T22:13:20.25+00:00\n# build-id 1000 01fe\n" + mapping + "# a word\n");
+  EXPECT_EQ(profile.time, absl::FromUnixMillis(1700000000250));
+  ASSERT_THAT(profile.mappings, SizeIs(1));
+  EXPECT_EQ(profile.mappings[0].build_id, "\x01\xfe");
+  // Without such lines, or with broken ones, nothing is known.
+  for (const std::string& line :
+       {std::string(), std::string("# time yesterday\n"), std::string("# build-id 1000\n"),
+        std::string("# build-id 1000 1\n"), std::string("# build-id 1000 xy\n"), std::string("# build-id 2000 01\n"),
+        std::string("# build-id 1000 ") + std::string(1000, '0') + "\n", std::string("#\n")}) {
+    const Profile without = MustRead(head + line + mapping);
+    EXPECT_EQ(without.time, std::nullopt) << line;
+    ASSERT_THAT(without.mappings, SizeIs(1)) << line;
+    EXPECT_THAT(without.mappings[0].build_id, IsEmpty()) << line;
+  }
 }
 
 TEST(HeapV2Reader, CorrectsForSamplingAsJeprofDoes) {

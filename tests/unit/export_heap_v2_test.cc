@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "userspace/export/heap_v2.h"
@@ -73,6 +74,18 @@ TEST(HeapV2, WholeFile) {
             "00001000-00003000 r-xp 00000010 08:1f 42 /usr/lib/libx.so.1\n"
             "7ffff7fc1000-7ffff7fc3000 r-xp 00000000 00:00 0 [vdso]\n"
             "7ffff8000000-7ffff8001000 r-xp 00000000 00:00 0\n");
+}
+
+TEST(HeapV2, TimeAndBuildIdsAreComments) {
+  Profile profile = {.period = kEverything};
+  profile.time = absl::FromUnixSeconds(1700000000) + absl::Milliseconds(250);
+  profile.mappings = {{.start = 0x1000, .end = 0x3000, .inode = 42, .path = "/a", .build_id = "\x01\xfe"},
+                      {.start = 0x4000, .end = 0x5000, .inode = 43, .path = "/b"}};
+  EXPECT_THAT(HeapV2(profile), ::testing::EndsWith("\nMAPPED_LIBRARIES:\n"
+                                                   "# time 2023-11-14T22:13:20.25+00:00\n"
+                                                   "# build-id 1000 01fe\n"
+                                                   "00001000-00003000 r-xp 00000000 00:00 42 /a\n"
+                                                   "00004000-00005000 r-xp 00000000 00:00 43 /b\n"));
 }
 
 TEST(HeapV2, EveryLineIsCorrectedOnItsOwn) {

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/reader.h"
@@ -60,6 +61,7 @@ class JeprofTest : public ::testing::Test {
     symbolize::Shell("gcc -g -O0 -fPIE -pie -o " + program_ + " " + program_ + ".c");
 
     profile_.pid = getpid();
+    profile_.time = absl::FromUnixSeconds(1700000000);
     profile_.period = kPeriod;
     base::FileDescriptor descriptor(open(program_.c_str(), O_RDONLY | O_CLOEXEC));
     const absl::StatusOr<elf::File> file = elf::File::Open(descriptor.get());
@@ -71,7 +73,8 @@ class JeprofTest : public ::testing::Test {
                                    .end = start + segment.file_size,
                                    .file_offset = segment.offset,
                                    .inode = 1,
-                                   .path = program_});
+                                   .path = program_,
+                                   .build_id = "a build-id"});
     }
     const uint64_t make_buffer = ReturnInto("jeprof_test_make_buffer");
     const uint64_t serve = ReturnInto("jeprof_test_serve");

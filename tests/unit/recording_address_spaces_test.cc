@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <memory>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "userspace/recording/address_spaces.h"
@@ -54,6 +56,23 @@ TEST(AddressSpaces, ALaterMappingTakesThePlace) {
   spaces.Apply(Map(1, 0x1000, "/old"));
   spaces.Apply(Map(1, 0x1000, "/new"));
   EXPECT_EQ(spaces.Find(1)->mappings.Find(0x1000)->path, "/new");
+}
+
+TEST(AddressSpaces, BuildIdOfTheFileThatWasMappedThen) {
+  AddressSpaces spaces(AddressSpaces::Scope::kKeptAndChildren);
+  spaces.Keep(1, {});
+  const MappingEvent old = Map(1, 0x1000, "/a");
+  spaces.Apply(old);
+  const std::shared_ptr<const AddressSpace> before = spaces.Share(1);
+  spaces.SetBuildId(1, old.mapping, "old");
+  spaces.SetBuildId(1, old.mapping, "new");
+  spaces.SetBuildId(2, old.mapping, "new");
+  EXPECT_EQ(spaces.Find(1)->mappings.Find(0x1000)->build_id, "old");
+  EXPECT_EQ(before->mappings.Find(0x1000)->build_id, "") << "shared ones do not change";
+  spaces.Apply(Map(1, 0x1000, "/a", 2));
+  EXPECT_EQ(spaces.Find(1)->mappings.Find(0x1000)->build_id, "");
+  spaces.SetBuildId(1, old.mapping, "old");
+  EXPECT_EQ(spaces.Find(1)->mappings.Find(0x1000)->build_id, "") << "another file lies there by now";
 }
 
 TEST(AddressSpaces, ForkCopies) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "userspace/process/maps.h"
 #include "userspace/recording/raw_stacks.h"
 #include "userspace/recording/unwind_tables.h"
+#include "userspace/symbolize/debug_files.h"
 
 namespace heaptap::recording {
 namespace {
@@ -31,6 +33,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pair;
 using unwind::EhFrame;
 using unwind::kCode;
@@ -156,6 +159,30 @@ TEST_F(UnwindTablesTest, FileThatWasRewrittenIsReadAgain) {
   EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
   // The old one is gone.
   EXPECT_EQ(tables_->kernel().bytes(), KernelBytes(601));
+}
+
+TEST_F(UnwindTablesTest, KnowsBuildIds) {
+  NEED_BPF(Load());
+  const base::FileDescriptor program(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const absl::StatusOr<elf::File> file = elf::File::Open(program.get());
+  const absl::StatusOr<heaptap_identify> found = bpf::Identify(identify(), program.get());
+  ASSERT_TRUE(file.ok() && found.ok());
+  const std::string build_id = symbolize::ReadBuildId(*file);
+  ASSERT_THAT(build_id, Not(IsEmpty()));
+  EXPECT_EQ(tables_->BuildId(found->file), "") << "not entered";
+  const absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());
+  const auto own = std::find_if(mappings->begin(), mappings->end(),
+                                [&](const elf::Mapping& one) { return one.inode == found->file.inode; });
+  ASSERT_NE(own, mappings->end());
+  EXPECT_TRUE(tables_->Enter(found->file, getpid(), *own));
+  EXPECT_EQ(tables_->BuildId(found->file), std::nullopt) << "it is being read";
+  EXPECT_EQ(tables_->BuildIdOf(*own), "");
+  Settle();
+  EXPECT_EQ(tables_->BuildId(found->file), build_id);
+  EXPECT_EQ(tables_->BuildIdOf(*own), build_id);
+  MappedImage without(Small(2));
+  Enter(without);
+  EXPECT_EQ(tables_->BuildId(KeyOf(without)), "");
 }
 
 TEST_F(UnwindTablesTest, EntersAMappedFile) {

@@ -64,6 +64,12 @@ TEST(Plumbing, AllocatorsAndStandardLibraries) {
                            "libjemalloc_user", "libx.so+0x1"}) {
     EXPECT_FALSE(IsPlumbing(name)) << name;
   }
+  EXPECT_TRUE(IsPlumbing("operator()", "/usr/include/c++/12/bits/std_thread.h", true));
+  EXPECT_TRUE(IsPlumbing("f", "/usr/lib/llvm-14/include/c++/v1/map", true));
+  EXPECT_TRUE(IsPlumbing("f", "/rustc/9fc6b431/library/core/src/ops/function.rs", false));
+  EXPECT_FALSE(IsPlumbing("f", "/usr/include/c++/12/bits/std_thread.h", false)) << "the line may be of what it calls";
+  EXPECT_FALSE(IsPlumbing("f", "/home/me/library/vec.rs", true));
+  EXPECT_TRUE(IsPlumbing("std::f", "", false));
   EXPECT_TRUE(IsStart("__libc_start_main@GLIBC_2.34"));
   EXPECT_FALSE(IsStart("main"));
 }

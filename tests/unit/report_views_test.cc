@@ -267,6 +267,23 @@ TEST_F(ViewsTest, Summary) {
   EXPECT_THAT(text, HasSubstr("next:\n  y\n"));
 }
 
+// The first function that is not of a library stays, however deep it lies.
+TEST(Summary, ShowsAFunctionOfTheUsersOwn) {
+  const auto find = [](uint64_t address) -> std::vector<exporter::SourceFrame> {
+    const uint64_t number = address + 1;
+    if (number == 9) return {{.function = "shop::decode", .file = "shop.cc", .line = 7}};
+    return {{.function = absl::StrCat("std::f", number), .file = "vector", .line = 1}};
+  };
+  profile::Profile profile = {.period = 1};
+  profile::Context& context = profile.contexts.emplace_back();
+  for (uint64_t frame = 1; frame <= 14; frame++) context.frames.push_back(frame);
+  context.threads = {{.tid = 1, .live = {1, 8, 1, 8}, .allocated = {1, 8, 1, 8}}};
+  const NamedProfile named(profile, find);
+  const std::string text = SummaryText(named, named.paths(), {}, {}, {});
+  EXPECT_THAT(text, HasSubstr("        std::f6 vector:1\n        ... 2 more\n        shop::decode shop.cc:7\n"
+                              "        ... 3 more\n        std::f13 vector:1\n        std::f14 vector:1\n"));
+}
+
 TEST_F(ViewsTest, SummaryWithThePast) {
   const profile::Profile grown = {.contexts = {{.frames = {kLoad, kMain}, .threads = {{.live = {9, 2048, 9, 2048}}}},
                                                {.frames = {kMain}, .threads = {{.live = {9, 4096, -9, -4096}}}}}};

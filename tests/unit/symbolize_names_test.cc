@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/elf_image.h"
+#include "userspace/elf/mappings.h"
 #include "userspace/symbolize/answer.h"
 #include "userspace/symbolize/debug_files.h"
 #include "userspace/symbolize/demangle.h"
@@ -152,7 +153,7 @@ TEST(DebugLinks, HostileBytes) {
   EXPECT_FALSE(DecodeDebugLinks(absl::string_view("\x30", 1)).ok());
   // A text that ends too early, and a build-id that is too long.
   EXPECT_FALSE(DecodeDebugLinks(absl::string_view("\x0a\x7f", 2)).ok());
-  EXPECT_FALSE(DecodeDebugLinks(Encode(DebugLinks{.build_id = std::string(kMaxBuildIdBytes + 1, 'x')})).ok());
+  EXPECT_FALSE(DecodeDebugLinks(Encode(DebugLinks{.build_id = std::string(elf::kMaxBuildIdBytes + 1, 'x')})).ok());
 }
 
 TEST(Answer, LaterReplacesEarlier) {
@@ -169,7 +170,7 @@ TEST(Answer, LaterReplacesEarlier) {
 
   Names names;
   std::vector<Frames> frames(2);
-  EXPECT_EQ(ReadAnswer(bytes, names, frames), Stage::kSymbols);
+  EXPECT_EQ(ReadAnswer(bytes, names, frames).done, Stage::kSymbols);
   EXPECT_TRUE(frames[0].empty());
   const Name f("f()");
   EXPECT_THAT(frames[1], ElementsAre(Frame{.function = f, .file = Name("f.cc"), .line = 7, .is_inline = true},
@@ -190,6 +191,23 @@ TEST(Answer, LaterReplacesEarlier) {
   liar.WriteFrames(0, {{.function = 1000, .file = 7, .line = 3, .is_inline = 0}});
   ReadAnswer(liar.TakeBytes(), names, one);
   EXPECT_THAT(one[0], ElementsAre(Frame{.line = 3}));
+}
+
+TEST(Answer, Gaps) {
+  Names names;
+  std::vector<Frames> frames;
+  AnswerWriter writer;
+  EXPECT_EQ(ReadAnswer(writer.TakeBytes(), names, frames).gap, Gap::kNone);
+  writer.WriteGap(Gap::kSplit);
+  writer.WriteStageDone(Stage::kDwarf);
+  const AnswerEnd end = ReadAnswer(writer.TakeBytes(), names, frames);
+  EXPECT_EQ(end.gap, Gap::kSplit);
+  EXPECT_EQ(end.done, Stage::kDwarf);
+  writer.WriteGap(static_cast<Gap>(3));
+  writer.WriteStageDone(Stage::kDwarf);
+  const AnswerEnd liar = ReadAnswer(writer.TakeBytes(), names, frames);
+  EXPECT_EQ(liar.gap, Gap::kNone) << "an unknown one is a mistake";
+  EXPECT_EQ(liar.done, Stage::kNone);
 }
 
 }  // namespace

@@ -51,6 +51,7 @@ void ExpectSame(const Dump& a, const Dump& b) {
   EXPECT_EQ(a.profile.stack_ends.samples, b.profile.stack_ends.samples);
   EXPECT_EQ(a.profile.stack_ends.without_stack, b.profile.stack_ends.without_stack);
   EXPECT_EQ(a.profile.warnings, b.profile.warnings);
+  EXPECT_EQ(a.profile.time, b.profile.time);
   ASSERT_EQ(a.symbols.size(), b.symbols.size());
   for (const auto& [address, frames] : a.symbols) {
     const auto found = b.symbols.find(address);
@@ -78,7 +79,8 @@ Dump Whole() {
                                                     {.tid = 1, .size = 16, .age = profile::kUnknownAge}}},
                                         {}},
                            .thread_names = {{1, "one"}, {9, std::string("\0\xff", 2)}},
-                           .warnings = {"a", "b"}}};
+                           .warnings = {"a", "b"},
+                           .time = absl::FromUnixNanos(1700000000000000001)}};
   dump.profile.mappings = {{.start = 1,
                             .end = 2,
                             .file_offset = 3,

@@ -105,11 +105,14 @@ exporter::FindSourceFrames ProcessSymbols::FindAll(profile::Snapshot& snapshot) 
   Owner owner = FindOwner(snapshot.profile.pid, snapshot.process_id);
   std::vector<elf::Mapping>& mappings = snapshot.profile.mappings;
   const std::map<size_t, std::vector<uint64_t>> by_mapping = ByMapping(mappings, addresses);
+  // Of the books: as it was when the process mapped it.
+  std::vector<char> is_known;
+  for (const elf::Mapping& mapping : mappings) is_known.push_back(mapping.build_id.empty() ? 0 : 1);
   const auto find_build_ids = [&] {
     for (size_t index = 0; index < mappings.size(); ++index) {
       elf::Mapping& mapping = mappings[index];
       if (!by_mapping.contains(index) && mapping.path != snapshot.executable) continue;
-      mapping.build_id = BuildId(owner, mapping);
+      if (is_known[index] == 0) mapping.build_id = BuildId(owner, mapping);
     }
   };
   find_build_ids();

@@ -9,10 +9,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "userspace/cli/debuginfod.h"
 #include "userspace/cli/progress.h"
 #include "userspace/export/frame_names.h"
@@ -23,23 +25,29 @@
 namespace heaptap::cli {
 namespace {
 
-absl::StatusOr<process::MappedFile> OpenHere(const elf::Mapping& mapping) {
+// `time`: of the profile. A compiler that writes its output anew can get the inode of the old file, or keep it.
+absl::StatusOr<process::MappedFile> OpenHere(const elf::Mapping& mapping, const std::optional<absl::Time>& time) {
   // process::OpenByPath uses only cached attributes; this loads them. With O_PATH, the file itself is not opened.
   const base::FileDescriptor handle(open(mapping.path.c_str(), O_PATH | O_CLOEXEC));
-  return process::OpenByPath(mapping);
+  absl::StatusOr<process::MappedFile> file = process::OpenByPath(mapping);
+  struct stat status;
+  if (!file.ok() || !mapping.build_id.empty() || !time.has_value()) return file;
+  if (fstat(file->file.get(), &status) != 0 || absl::TimeFromTimespec(status.st_ctim) > *time) {
+    return absl::NotFoundError(absl::StrCat(mapping.path, " has changed since"));
+  }
+  return file;
 }
 
 // O_NONBLOCK: a FIFO must not block. RESOLVE_IN_ROOT: links of the other machine lead to its own files.
-absl::StatusOr<process::MappedFile> OpenBelow(const std::string& sysroot, const elf::Mapping& mapping) {
+absl::StatusOr<process::MappedFile> OpenBelow(const std::string& sysroot, const std::string& path) {
   const base::FileDescriptor root(open(sysroot.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   open_how how = {};
   how.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   how.resolve = RESOLVE_IN_ROOT;
-  base::FileDescriptor file(
-      static_cast<int>(syscall(SYS_openat2, root.get(), mapping.path.c_str(), &how, sizeof(how))));
+  base::FileDescriptor file(static_cast<int>(syscall(SYS_openat2, root.get(), path.c_str(), &how, sizeof(how))));
   struct stat status;
   if (!file.valid() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    return absl::NotFoundError(absl::StrCat("no file ", mapping.path, " below ", sysroot));
+    return absl::NotFoundError(absl::StrCat("no file ", path, " below ", sysroot));
   }
   return process::MappedFile{.file = std::move(file), .path = {}};
 }
@@ -49,12 +57,33 @@ bool HasOnlyBuildId(const elf::Mapping& mapping) {
   return mapping.inode == 0 && !mapping.build_id.empty() && absl::StartsWith(mapping.path, "/");
 }
 
-absl::StatusOr<process::MappedFile> OpenByBuildId(const elf::Mapping& mapping) {
-  absl::StatusOr<process::MappedFile> file = OpenBelow("/", mapping);
-  if (file.ok() && !symbolize::IsDebugFile({.build_id = mapping.build_id}, file->file.get())) {
+// The file, if its build-id is that of the mapping or the mapping has none.
+absl::StatusOr<process::MappedFile> SameBuild(absl::StatusOr<process::MappedFile> file, const elf::Mapping& mapping) {
+  if (file.ok() && !mapping.build_id.empty() &&
+      !symbolize::IsDebugFile({.build_id = mapping.build_id}, file->file.get())) {
     return absl::NotFoundError(absl::StrCat(mapping.path, " has another build-id"));
   }
   return file;
+}
+
+// What may be the debug file of a .gnu_debuglink, where debuggers look: beside the program, and in .debug there. It
+// belongs to root or to the owner of the program, whose status is `program`: other users of a shared folder have no
+// say.
+std::vector<base::FileDescriptor> OpenLinked(const std::string& sysroot, const symbolize::DebugLinks& links,
+                                             const std::string& path, const struct stat& program) {
+  std::vector<base::FileDescriptor> found;
+  // The process that read the name may have been taken over.
+  if (links.link_name.find('/') != std::string::npos || !absl::StartsWith(path, "/")) return found;
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  for (const char* below : {"", ".debug/"}) {
+    absl::StatusOr<process::MappedFile> file = OpenBelow(sysroot, absl::StrCat(folder, below, links.link_name));
+    struct stat status;
+    if (!file.ok() || fstat(file->file.get(), &status) != 0) continue;
+    const bool is_itself = status.st_dev == program.st_dev && status.st_ino == program.st_ino;
+    if (is_itself || (status.st_uid != 0 && status.st_uid != program.st_uid)) continue;
+    found.push_back(std::move(file->file));
+  }
+  return found;
 }
 
 // 1234567 as 1,234,567.
@@ -92,7 +121,7 @@ absl::Status CheckPlaces(const NamePlaces& places) {
 }
 
 LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places, exporter::Symbols known)
-    : frames_(std::move(known)) {
+    : time_(profile.time), frames_(std::move(known)) {
   std::vector<uint64_t> addresses = CallAddresses(profile);
   std::erase_if(addresses, [this](uint64_t address) { return frames_.contains(address); });
   std::sort(addresses.begin(), addresses.end());
@@ -113,6 +142,11 @@ LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places
       return debuginfod->FindDebugFile(build_id, path);
     };
   }
+  struct stat program = {};  // of the file that is looked at
+  const std::string root = places.sysroot.empty() ? "/" : places.sysroot;
+  options.open_linked = [&program, &root](const symbolize::DebugLinks& links, const std::string& path) {
+    return OpenLinked(root, links, path, program);
+  };
   worker::Symbolizer symbolizer(crews, options);
   for (absl::Span<const uint64_t> rest = addresses; !rest.empty();) {
     const elf::Mapping* mapping = exporter::FindMapping(profile.mappings, rest[0]);
@@ -125,7 +159,7 @@ LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places
     const size_t done = addresses.size() - rest.size();
     rest.remove_prefix(count);
     const absl::StatusOr<process::MappedFile> file = Open(*mapping, places, debuginfod.get());
-    if (!file.ok()) continue;
+    if (!file.ok() || fstat(file->file.get(), &program) != 0) continue;
     // In pieces that the symbolizer looks up at once.
     for (size_t at = 0; at < count; at += worker::kMaxBatch) {
       progress.Set(absl::StrCat("looking up names: ", WithCommas(done + at), " of ", WithCommas(addresses.size()),
@@ -141,9 +175,10 @@ absl::StatusOr<process::MappedFile> LocalNames::Open(const elf::Mapping& mapping
   // The kernel's own mappings, such as [vdso], have no file.
   const bool is_below = !places.sysroot.empty() && absl::StartsWith(mapping.path, "/");
   if (mapping.inode == 0 && !is_below && !HasOnlyBuildId(mapping)) return absl::NotFoundError("no file");
-  absl::StatusOr<process::MappedFile> file = !places.sysroot.empty()   ? OpenBelow(places.sysroot, mapping)
-                                             : HasOnlyBuildId(mapping) ? OpenByBuildId(mapping)
-                                                                       : OpenHere(mapping);
+  absl::StatusOr<process::MappedFile> file = !places.sysroot.empty()   ? OpenBelow(places.sysroot, mapping.path)
+                                             : HasOnlyBuildId(mapping) ? OpenBelow("/", mapping.path)
+                                                                       : OpenHere(mapping, time_);
+  file = SameBuild(std::move(file), mapping);
   if (!file.ok() && debuginfod != nullptr && !mapping.build_id.empty()) {
     base::FileDescriptor fetched = debuginfod->FindProgram(mapping.build_id, mapping.path);
     if (fetched.valid() && symbolize::IsDebugFile({.build_id = mapping.build_id}, fetched.get())) {
@@ -160,6 +195,7 @@ void LocalNames::LookUp(worker::Symbolizer& symbolizer, const worker::JobFile& f
   offsets.reserve(addresses.size());
   for (const uint64_t address : addresses) offsets.push_back(worker::FileOffset(file.mapping, address));
   const std::vector<symbolize::Frames> found = symbolizer.Symbolize(getuid(), file, offsets);
+  if (symbolizer.gap() != symbolize::Gap::kNone) gaps_[symbolizer.gap()].insert(file.mapping.path);
   for (size_t i = 0; i < addresses.size(); i++) {
     std::vector<exporter::SourceFrame>& frames = frames_[addresses[i]];
     for (const symbolize::Frame& frame : found[i]) {

@@ -8,16 +8,20 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/remote_profile.h"
 #include "userspace/http/url.h"
+#include "userspace/symbolize/answer.h"
 #include "userspace/worker/crew.h"
 #include "userspace/worker/dump_job.h"
 #include "userspace/worker/packet.h"
@@ -60,6 +64,8 @@ absl::Status Invalid(const absl::Status& status) { return absl::FailedPreconditi
 struct Source {
   base::FileDescriptor file = {};
   std::string bytes = {};
+  // When the file was written; none: unknown.
+  std::optional<absl::Time> time = {};
 };
 
 absl::StatusOr<Source> Open(const std::string& path) {
@@ -76,6 +82,7 @@ absl::StatusOr<Source> Open(const std::string& path) {
   // Files of /proc have a size of 0.
   if (S_ISREG(status.st_mode) && status.st_size > 0) {
     if (static_cast<size_t>(status.st_size) > exporter::kMaxDumpBytes) return TooLarge(path);
+    source.time = absl::TimeFromTimespec(status.st_mtim);
     return source;
   }
   absl::StatusOr<std::string> bytes = ReadWholeFile(path, source.file.get());
@@ -127,13 +134,27 @@ absl::StatusOr<Dump> ReadWithoutRights(const std::string& path, Source source, e
   return dump.ok() ? std::move(dump) : CannotRead(path, dump.status().message());
 }
 
+std::string SomeOf(const std::set<std::string>& paths) {
+  std::vector<std::string> shown;
+  for (const std::string& path : paths) {
+    if (shown.size() == kMaxMissingShown) break;
+    shown.push_back(base::Printable(path));
+  }
+  const size_t rest = paths.size() - shown.size();
+  return absl::StrCat(absl::StrJoin(shown, ", "), rest > 0 ? absl::StrCat(" and ", rest, " more") : "");
+}
+
 }  // namespace
 
 absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads threads) {
   absl::StatusOr<Source> source = Open(path);
   if (!source.ok()) return source.status();
-  return geteuid() == 0 ? ReadWithoutRights(path, *std::move(source), threads)
-                        : ReadHere(path, *std::move(source), threads);
+  const std::optional<absl::Time> time = source->time;
+  absl::StatusOr<Dump> dump = geteuid() == 0 ? ReadWithoutRights(path, *std::move(source), threads)
+                                             : ReadHere(path, *std::move(source), threads);
+  // Other writers do not say when.
+  if (dump.ok() && !dump->profile.time.has_value()) dump->profile.time = time;
+  return dump;
 }
 
 absl::StatusOr<Profile> FetchProfile(const Client& client, pid_t pid, exporter::ReadThreads threads) {
@@ -155,15 +176,16 @@ absl::StatusOr<Dump> FetchBlocks(const Client& client, pid_t pid) {
 
 void SayMissing(const LocalNames& names) {
   for (const std::string& problem : names.problems()) base::Say(problem);
-  if (names.missing().empty()) return;
-  std::vector<std::string> shown;
-  for (const std::string& path : names.missing()) {
-    if (shown.size() == kMaxMissingShown) break;
-    shown.push_back(base::Printable(path));
+  for (const auto& [gap, paths] : names.gaps()) {
+    base::Say(absl::StrCat("no lines and no inlined functions ",
+                           gap == symbolize::Gap::kSplit
+                               ? "where debug information is split into .dwo or .dwp files, which are not read: "
+                               : "where debug information is compressed with zstd, which this libdw cannot read: ",
+                           SomeOf(paths)));
   }
-  const size_t rest = names.missing().size() - shown.size();
-  base::Say(absl::StrCat("no function names from files that are missing here or have changed: ",
-                         absl::StrJoin(shown, ", "), rest > 0 ? absl::StrCat(" and ", rest, " more") : ""));
+  if (names.missing().empty()) return;
+  base::Say(
+      absl::StrCat("no function names from files that are missing here or have changed: ", SomeOf(names.missing())));
 }
 
 }  // namespace heaptap::cli

@@ -35,7 +35,7 @@ absl::StatusOr<profile::Profile> FetchProfile(const Client& client, pid_t pid,
 // The same, with blocks by size and age, and names.
 absl::StatusOr<Dump> FetchBlocks(const Client& client, pid_t pid);
 
-// Tells which files gave no names, and which could not be fetched.
+// Tells which files gave no names or no lines, and which could not be fetched.
 void SayMissing(const LocalNames& names);
 
 }  // namespace heaptap::cli

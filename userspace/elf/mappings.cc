@@ -95,6 +95,20 @@ bool Mappings::Add(Mapping mapping) {
   return true;
 }
 
+bool Mappings::SetBuildId(const Mapping& mapping, absl::string_view build_id) {
+  const auto found =
+      std::ranges::partition_point(mappings_, [&](const auto& one) { return one->start < mapping.start; });
+  if (found == mappings_.end() || (*found)->start != mapping.start || (*found)->inode != mapping.inode ||
+      (*found)->device_major != mapping.device_major || (*found)->device_minor != mapping.device_minor ||
+      !(*found)->build_id.empty()) {
+    return false;
+  }
+  auto changed = std::make_shared<Mapping>(**found);
+  changed->build_id = std::string(build_id);
+  *found = std::move(changed);
+  return true;
+}
+
 const Mapping* Mappings::Find(uint64_t address) const {
   const auto found = std::ranges::partition_point(mappings_, [&](const auto& one) { return one->end <= address; });
   return found != mappings_.end() && (*found)->start <= address ? found->get() : nullptr;
@@ -111,6 +125,18 @@ absl::StatusOr<std::vector<Mapping>> ParseMaps(absl::string_view text) {
     if (parsed->executable) mappings.push_back(std::move(parsed->mapping));
   }
   return mappings;
+}
+
+std::optional<std::string> BuildIdOfHex(absl::string_view digits) {
+  if (digits.empty() || digits.size() % 2 != 0 || digits.size() / 2 > kMaxBuildIdBytes) return std::nullopt;
+  std::string bytes(digits.size() / 2, 0);
+  for (size_t i = 0; i < bytes.size(); i++) {
+    uint8_t byte = 0;
+    const char* end = digits.data() + 2 * i + 2;
+    if (std::from_chars(end - 2, end, byte, 16).ptr != end) return std::nullopt;
+    bytes[i] = static_cast<char>(byte);
+  }
+  return bytes;
 }
 
 }  // namespace heaptap::elf

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ namespace heaptap::elf {
 // paths of about a hundred bytes; a hostile process can have any number, with paths of PATH_MAX bytes.
 inline constexpr size_t kMaxMappings = 8192;
 inline constexpr size_t kMaxPathBytes = 2 << 20;
+
+// Bytes of a build-id. Linkers make 8 to 20, and accept more on their command line.
+inline constexpr size_t kMaxBuildIdBytes = 64;
 
 struct Mapping {
   uint64_t start = 0;
@@ -54,7 +58,11 @@ class Mappings {
   // is no room.
   bool Add(Mapping mapping);
 
-  // The mapping that holds `address`, or null. Valid until the next Add.
+  // Sets the build-id of the mapping that begins where `mapping` does and is of the same file, if it has none. False:
+  // there is no such mapping.
+  bool SetBuildId(const Mapping& mapping, absl::string_view build_id);
+
+  // The mapping that holds `address`, or null. Valid until the next change.
   const Mapping* Find(uint64_t address) const;
 
   const_iterator begin() const { return const_iterator(mappings_.begin()); }
@@ -70,6 +78,9 @@ class Mappings {
 // The executable mappings of a text in the form of /proc/PID/maps, in its order. InvalidArgument: a line has another
 // form. Thread-safe.
 absl::StatusOr<std::vector<Mapping>> ParseMaps(absl::string_view text);
+
+// The build-id that hexadecimal digits stand for; nullopt for any other text, or one that is too long. Thread-safe.
+std::optional<std::string> BuildIdOfHex(absl::string_view digits);
 
 }  // namespace heaptap::elf
 

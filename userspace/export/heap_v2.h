@@ -11,6 +11,8 @@
 //     t<tid>: <...>
 //   <empty line>
 //   MAPPED_LIBRARIES:
+//   # time <RFC 3339>                                    when the profile was taken
+//   # build-id <start> <hexadecimal digits>              before the mapping that begins there, if its file has one
 //   <executable mappings, in the form of /proc/PID/maps>
 //
 // Format: jemalloc's src/prof_data.c and bin/jeprof (ReadThreadedHeapProfile), as of 5.3.

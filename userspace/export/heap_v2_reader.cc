@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -14,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/elf/mappings.h"
@@ -297,8 +299,13 @@ class Reader {
     }
     if (is_cut_) return WrongLine("a whole line");
     elf::Mappings mappings;
+    std::map<uint64_t, std::string> build_ids;  // by start
     while (NextLine()) {
       if (is_cut_) return WrongLine("a whole line");
+      if (absl::StartsWith(line_, "#")) {
+        ReadComment(line_, build_ids);
+        continue;
+      }
       // gperftools has a line here that is not a mapping.
       if (line_.empty() || absl::StartsWith(line_, "build=")) continue;
       absl::StatusOr<std::vector<elf::Mapping>> parsed = elf::ParseMaps(line_);
@@ -308,7 +315,24 @@ class Reader {
       }
     }
     profile_.mappings.assign(mappings.begin(), mappings.end());
+    for (elf::Mapping& mapping : profile_.mappings) {
+      if (const auto found = build_ids.find(mapping.start); found != build_ids.end()) mapping.build_id = found->second;
+    }
     return absl::OkStatus();
+  }
+
+  // Passes over comments that it does not know.
+  void ReadComment(absl::string_view line, std::map<uint64_t, std::string>& build_ids) {
+    if (absl::ConsumePrefix(&line, kTimeComment)) {
+      absl::Time time;
+      std::string error;
+      if (absl::ParseTime(absl::RFC3339_full, line, &time, &error)) profile_.time = time;
+    } else if (absl::ConsumePrefix(&line, kBuildIdComment)) {
+      uint64_t start = 0;
+      if (!TakeNumber(line, 16, start) || !absl::ConsumePrefix(&line, " ")) return;
+      const std::optional<std::string> build_id = elf::BuildIdOfHex(line);
+      if (build_id.has_value() && build_ids.size() < elf::kMaxMappings) build_ids[start] = *build_id;
+    }
   }
 
   absl::string_view rest_;

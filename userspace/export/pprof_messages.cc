@@ -4,8 +4,6 @@
 #include <limits.h>
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,27 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "userspace/base/message_fields.h"
+#include "userspace/elf/mappings.h"
 #include "userspace/export/pprof_fields.h"
 
 namespace heaptap::exporter::pprof {
 namespace {
 
 constexpr size_t kMaxComments = 64;
-// Hexadecimal digits of a build-id; linkers make 16 to 40.
-constexpr size_t kMaxBuildIdDigits = 128;
-
-// The bytes that an even number of hexadecimal digits stand for; nullopt for any other text.
-std::optional<std::string> BytesOfHex(absl::string_view digits) {
-  if (digits.size() % 2 != 0) return std::nullopt;
-  std::string bytes(digits.size() / 2, 0);
-  for (size_t i = 0; i < bytes.size(); i++) {
-    uint8_t byte = 0;
-    const char* end = digits.data() + 2 * i + 2;
-    if (std::from_chars(end - 2, end, byte, 16).ptr != end) return std::nullopt;
-    bytes[i] = static_cast<char>(byte);
-  }
-  return bytes;
-}
 
 class MessageReader {
  public:
@@ -155,8 +139,7 @@ class MessageReader {
     if (out_.texts[path].size() > PATH_MAX) return WrongPprof("a mapping has too long a path");
     mapping.path = std::string(out_.texts[path]);
     // Others write build ids of another form, which name no file here.
-    const absl::string_view digits = out_.texts[build_id];
-    if (digits.size() <= kMaxBuildIdDigits) mapping.build_id = BytesOfHex(digits).value_or("");
+    mapping.build_id = elf::BuildIdOfHex(out_.texts[build_id]).value_or("");
     return out_.mappings.Add(std::move(mapping)) ? absl::OkStatus() : WrongPprof("too many mappings");
   }
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 
 namespace heaptap::exporter {
 
@@ -52,7 +54,14 @@ void AppendWarnings(const profile::Profile& profile, std::string& out) {
 
 void AppendMappedLibraries(const profile::Profile& profile, std::string& out) {
   out.append("\nMAPPED_LIBRARIES:\n");
+  if (profile.time.has_value()) {
+    absl::StrAppend(&out, kTimeComment, absl::FormatTime(absl::RFC3339_full, *profile.time, absl::UTCTimeZone()), "\n");
+  }
   for (const elf::Mapping& mapping : profile.mappings) {
+    if (!mapping.build_id.empty()) {
+      absl::StrAppend(&out, kBuildIdComment, absl::Hex(mapping.start), " ", absl::BytesToHexString(mapping.build_id),
+                      "\n");
+    }
     absl::StrAppendFormat(&out, "%08x-%08x r-xp %08x %02x:%02x %d", mapping.start, mapping.end, mapping.file_offset,
                           mapping.device_major, mapping.device_minor, mapping.inode);
     if (!mapping.path.empty()) {
@@ -67,7 +76,7 @@ size_t EstimateSize(const profile::Profile& profile, absl::Span<const Row> rows)
   // By usual lengths of lines and addresses.
   size_t size = 4096;
   for (const Row& row : rows) size += 80 + row.context->frames.size() * 15 + row.context->threads.size() * 40;
-  for (const elf::Mapping& mapping : profile.mappings) size += 80 + mapping.path.size();
+  for (const elf::Mapping& mapping : profile.mappings) size += 150 + mapping.path.size();
   return size;
 }
 

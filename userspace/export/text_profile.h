@@ -40,6 +40,13 @@ void AppendLineOf(absl::string_view text, std::string& out);
 // Appends a "%warn <warning>" line for each warning. Readers expect these lines first.
 void AppendWarnings(const profile::Profile& profile, std::string& out);
 
+// Comments in the section MAPPED_LIBRARIES, which other readers pass over: when the profile was taken, and the build-id
+// of the file of the mapping that begins at an address. No comment has a '=', which pprof takes for an assignment.
+//   # time <RFC 3339>
+//   # build-id <start> <hexadecimal digits>
+inline constexpr absl::string_view kTimeComment = "# time ";
+inline constexpr absl::string_view kBuildIdComment = "# build-id ";
+
 // Appends the section MAPPED_LIBRARIES, after an empty line.
 void AppendMappedLibraries(const profile::Profile& profile, std::string& out);
 

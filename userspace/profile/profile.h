@@ -9,9 +9,11 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "bpf/books.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/profile/ages.h"
@@ -83,6 +85,7 @@ struct Profile {
   std::map<uint32_t, std::string> thread_names = {};  // by tid; chosen by the process, so with any bytes
   StackEnds stack_ends = {};
   std::vector<std::string> warnings = {};  // one sentence each: what is missing in the profile, and why
+  std::optional<absl::Time> time = {};     // when it was taken; none: unknown
 
   // The sums over all contexts.
   Estimate Live() const;

@@ -134,6 +134,14 @@ bool AddressSpaces::Apply(const bpf::MappingEvent& event) {
   return is_added;
 }
 
+void AddressSpaces::SetBuildId(pid_t pid, const elf::Mapping& mapping, absl::string_view build_id) {
+  const auto found = spaces_.find(pid);
+  if (found == spaces_.end() || build_id.empty()) return;
+  const elf::Mapping* known = found->second.space->mappings.Find(mapping.start);
+  if (known == nullptr || !known->build_id.empty()) return;
+  OwnSpace(found->second).mappings.SetBuildId(mapping, build_id);
+}
+
 std::shared_ptr<const AddressSpace> AddressSpaces::Share(pid_t pid) const {
   const auto found = spaces_.find(pid);
   return found == spaces_.end() ? nullptr : found->second.space;

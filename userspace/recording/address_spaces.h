@@ -22,6 +22,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/elf/mappings.h"
 
@@ -57,6 +58,9 @@ class AddressSpaces {
 
   // Applies one event; an event of an unknown process changes nothing. True if it added a mapping.
   bool Apply(const bpf::MappingEvent& event);
+
+  // Says which build of its file a process has mapped there, unless that is known.
+  void SetBuildId(pid_t pid, const elf::Mapping& mapping, absl::string_view build_id);
 
   // Null if the process is unknown. Valid until the next call that changes something.
   const AddressSpace* Find(pid_t pid) const;

@@ -55,6 +55,7 @@ Dumps::Dumps(const Means& means, const RecorderOptions& options, DumpFolder fold
       hands_(means.hands),
       spaces_(means.spaces),
       targets_(means.targets),
+      unwinding_(means.unwinding),
       background_(means.background),
       options_(options),
       folder_(std::move(folder)) {}
@@ -120,6 +121,7 @@ void Dumps::TakeFrees(const Target& target) {
 
 ProfilePlan Dumps::Plan(const Target& target) {
   TakeFrees(target);
+  if (!target.ending.has_value()) unwinding_.IdentifyFiles(target.pid);
   ProfilePlan plan = {.process = {target.pid, target.process_id},
                       .space = target.ending.has_value() ? target.ending->space : spaces_.Share(target.pid),
                       .subject = Subject(target),
@@ -134,6 +136,7 @@ void Dumps::Complete(const Target& target, profile::Profile& profile) {
   for (const auto& [tid, name] : profile.thread_names) tids.insert(tid);
   profile.thread_names = ThreadNames(entries_, Subject(target), tids);
   // The latest samples may be of files that were mapped meanwhile.
+  if (!target.ending.has_value()) unwinding_.IdentifyFiles(target.pid);
   if (const AddressSpace* space = Space(target); space != nullptr) {
     profile.mappings.assign(space->mappings.begin(), space->mappings.end());
   }

@@ -32,6 +32,7 @@
 #include "userspace/recording/retention.h"
 #include "userspace/recording/target.h"
 #include "userspace/recording/target_table.h"
+#include "userspace/recording/unwinding.h"
 #include "userspace/worker/hands.h"
 
 namespace heaptap::recording {
@@ -46,6 +47,7 @@ class Dumps {
     worker::Hands& hands;
     const AddressSpaces& spaces;
     TargetTable& targets;
+    Unwinding& unwinding;
     Background& background;
   };
   // `options` must outlive this object, and may change.
@@ -146,6 +148,7 @@ class Dumps {
   worker::Hands& hands_;
   const AddressSpaces& spaces_;
   TargetTable& targets_;
+  Unwinding& unwinding_;
   Background& background_;
   const RecorderOptions& options_;
   DumpFolder folder_;

@@ -69,6 +69,7 @@ void Endings::Handle(Target& target, Ending ending) {
   target.ending = std::move(ending);
   // If its end was missed, the PID may have been reused.
   if (targets_.FindRunning(target.pid) == nullptr) {
+    unwinding_.IdentifyFiles(target.pid);
     std::shared_ptr<const AddressSpace> space = spaces_.Take(target.pid);
     if (target.ending->space == nullptr) target.ending->space = std::move(space);
   }

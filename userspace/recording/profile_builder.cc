@@ -107,6 +107,7 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
   profile::Profile result;
   result.pid = subject.pid;
   result.period = uint64_t{1} << subject.lg_sample;
+  result.time = base::WallNow();
   result.raw = subject.raw;
   if (subject.space != nullptr) {
     result.mappings.assign(subject.space->mappings.begin(), subject.space->mappings.end());
@@ -156,6 +157,7 @@ profile::Profile BuildOtherProfile(const bpf::OtherBooks& books, const ProfileSu
   profile::Profile result;
   result.pid = subject.pid;
   result.period = uint64_t{1} << subject.lg_sample;
+  result.time = base::WallNow();
   if (subject.space != nullptr) {
     result.mappings.assign(subject.space->mappings.begin(), subject.space->mappings.end());
   }

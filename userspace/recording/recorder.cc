@@ -155,6 +155,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
               .hands = hands_,
               .spaces = spaces_,
               .targets = targets_,
+              .unwinding = unwinding_,
               .background = background_},
              options_, std::move(folder)),
       requests_({.books = *books_,

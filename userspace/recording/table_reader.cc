@@ -35,7 +35,7 @@ void TableReader::Read(const SeenFile& file) {
                  [this, version, open = file.open](const worker::Answer& answer) { HandleRead(version, answer); });
 }
 
-const absl::StatusOr<SharedTable>* TableReader::Find(const worker::FileVersion& version) const {
+const TableReader::Contents* TableReader::Find(const worker::FileVersion& version) const {
   const auto found = read_.find(version);
   return found == read_.end() ? nullptr : &found->second;
 }
@@ -43,25 +43,28 @@ const absl::StatusOr<SharedTable>* TableReader::Find(const worker::FileVersion& 
 void TableReader::HandleRead(const worker::FileVersion& asked, const worker::Answer& answer) {
   being_read_.erase(asked);
   tables_read_++;
-  const absl::StatusOr<worker::FileVersion> version = worker::DecodeVersion(answer.bytes);
-  if (!version.ok() && !answer.IsFault()) return done_({.asked = asked, .version = {}, .table = version.status()});
-  const worker::FileVersion& known = version.ok() ? *version : asked;
-  done_({.asked = asked, .version = known, .table = Keep(known, RowsOf(answer))});
+  const absl::StatusOr<worker::IdentityOfFile> identity = worker::DecodeIdentity(answer.bytes);
+  if (!identity.ok() && !answer.IsFault()) {
+    return done_({.asked = asked, .version = {}, .contents = {.table = identity.status()}});
+  }
+  const worker::IdentityOfFile known = identity.ok() ? *identity : worker::IdentityOfFile{.version = asked};
+  done_({.asked = asked, .version = known.version, .contents = Keep(known, RowsOf(answer))});
 }
 
-absl::StatusOr<SharedTable> TableReader::Keep(const worker::FileVersion& version,
-                                              absl::StatusOr<unwind::FileTable> rows) {
-  absl::StatusOr<SharedTable> table = nullptr;
+TableReader::Contents TableReader::Keep(const worker::IdentityOfFile& identity,
+                                        absl::StatusOr<unwind::FileTable> rows) {
+  Contents contents = {.table = nullptr, .build_id = identity.build_id};
+  absl::StatusOr<SharedTable>& table = contents.table;
   if (!rows.ok()) {
     table = rows.status();
   } else if (!rows->rows.empty()) {
     table = Share(*std::move(rows));
   }
   // Remembers an invalid file too, since parsing it may have taken long; other errors may be temporary.
-  if (!table.ok() && !absl::IsInvalidArgument(table.status()) && !absl::IsNotFound(table.status())) return table;
+  if (!table.ok() && !absl::IsInvalidArgument(table.status()) && !absl::IsNotFound(table.status())) return contents;
   if (read_.size() >= kMaxRead) read_.clear();
-  read_.insert_or_assign(version, table);
-  return table;
+  read_.insert_or_assign(identity.version, contents);
+  return contents;
 }
 
 SharedTable TableReader::Share(unwind::FileTable rows) {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -20,6 +21,7 @@
 #include "userspace/unwind/file_table.h"
 #include "userspace/worker/errands.h"
 #include "userspace/worker/file_version.h"
+#include "userspace/worker/reader_jobs.h"
 
 namespace heaptap::recording {
 
@@ -28,13 +30,18 @@ using SharedTable = std::shared_ptr<const unwind::FileTable>;
 
 class TableReader {
  public:
+  // What a file of one version has.
+  struct Contents {
+    absl::StatusOr<SharedTable> table = nullptr;
+    std::string build_id = {};  // bytes; empty: none
+  };
   // What became of a file of the version `asked`.
   struct Reading {
     worker::FileVersion asked;
     // As it was read: the file may have been written to meanwhile. None: the reader did not get the file, because its
     // process is gone or has mapped another file there.
     std::optional<worker::FileVersion> version;
-    absl::StatusOr<SharedTable> table;
+    Contents contents;
   };
   using Done = std::function<void(const Reading& reading)>;
   // `errands` must outlive this object. `done` is called for each file that has been read.
@@ -43,7 +50,7 @@ class TableReader {
   // Begins to read the table of a file, unless this version is being read or has been read.
   void Read(const SeenFile& file);
   // The result for a version; null: it has not been read, or is forgotten.
-  const absl::StatusOr<SharedTable>* Find(const worker::FileVersion& version) const;
+  const Contents* Find(const worker::FileVersion& version) const;
   // An equal table that exists already, or else a new one. It must not outlive this object.
   SharedTable Share(unwind::FileTable rows);
 
@@ -58,7 +65,7 @@ class TableReader {
  private:
   void HandleRead(const worker::FileVersion& asked, const worker::Answer& answer);
   // Remembers the result of reading a version.
-  absl::StatusOr<SharedTable> Keep(const worker::FileVersion& version, absl::StatusOr<unwind::FileTable> rows);
+  Contents Keep(const worker::IdentityOfFile& identity, absl::StatusOr<unwind::FileTable> rows);
 
   worker::Errands& errands_;
   const Done done_;
@@ -66,7 +73,7 @@ class TableReader {
   uint64_t tables_read_ = 0;
   std::set<worker::FileVersion> being_read_;
   std::multimap<uint64_t, std::weak_ptr<const unwind::FileTable>> by_content_;
-  std::map<worker::FileVersion, absl::StatusOr<SharedTable>> read_;
+  std::map<worker::FileVersion, Contents> read_;
 };
 
 }  // namespace heaptap::recording

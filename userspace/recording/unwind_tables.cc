@@ -75,7 +75,7 @@ void UnwindTables::HandleRead(const TableReader::Reading& reading) {
   for (auto& [key, file] : files_) {
     if (!was_read(file)) continue;
     file.version = *reading.version;
-    Settle(key, file, reading.table);
+    Settle(key, file, reading.contents);
   }
 }
 
@@ -140,8 +140,10 @@ void UnwindTables::EnterFile(const SeenFile& seen) {
   reader_.Read(seen);
 }
 
-void UnwindTables::Settle(const heaptap_file_key& key, File& file, const absl::StatusOr<SharedTable>& table) {
+void UnwindTables::Settle(const heaptap_file_key& key, File& file, const TableReader::Contents& contents) {
+  const absl::StatusOr<SharedTable>& table = contents.table;
   file.is_being_read = false;
+  file.build_id = contents.build_id;
   if (table.ok()) {
     file.table = *table;
   } else if (!absl::IsNotFound(table.status()) && reported_.insert(key).second) {
@@ -208,6 +210,18 @@ uint32_t UnwindTables::FindRule(const elf::Mapping& mapping, uint64_t address) c
   const File* file = FindFile(mapping);
   if (file == nullptr || file->table == nullptr) return 0;
   return unwind::RuleAtOffset(*file->table, address - mapping.start + (mapping.inode == 0 ? 0 : mapping.file_offset));
+}
+
+std::optional<std::string> UnwindTables::BuildId(const heaptap_file_key& key) const {
+  const auto known = files_.find(key);
+  if (known == files_.end()) return "";
+  if (known->second.is_being_read) return std::nullopt;
+  return known->second.build_id;
+}
+
+std::string UnwindTables::BuildIdOf(const elf::Mapping& mapping) const {
+  const File* file = FindFile(mapping);
+  return file == nullptr || file->is_being_read ? "" : file->build_id;
 }
 
 }  // namespace heaptap::recording

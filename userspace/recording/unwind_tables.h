@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -80,6 +81,11 @@ class UnwindTables {
   // The rule at an address in a mapping; 0 if there is none, or the file was not entered.
   uint32_t FindRule(const elf::Mapping& mapping, uint64_t address) const;
 
+  // The build-id of an entered file; none: it is being read. "": it has none, or was not entered.
+  std::optional<std::string> BuildId(const heaptap_file_key& key) const;
+  // Of the file that is mapped there; "": unknown, or it has none.
+  std::string BuildIdOf(const elf::Mapping& mapping) const;
+
   // To be called before each batch of mapping events: within a batch, a file is looked at once.
   void BeginBatch() { looked_at_.clear(); }
 
@@ -89,6 +95,7 @@ class UnwindTables {
     SharedTable table;  // null: none
     worker::FileVersion version;
     bool is_being_read = false;
+    std::string build_id = {};
   };
   // Whether the file has changed since it was entered.
   bool WasRewritten(const heaptap_file_key& key, const File& file, pid_t pid, const elf::Mapping& mapping);
@@ -99,7 +106,7 @@ class UnwindTables {
   void EnterFile(const SeenFile& seen);
   void HandleRead(const TableReader::Reading& reading);
   // Gives an entered file its table.
-  void Settle(const heaptap_file_key& key, File& file, const absl::StatusOr<SharedTable>& table);
+  void Settle(const heaptap_file_key& key, File& file, const TableReader::Contents& contents);
   // Makes room for another file and its table.
   void Forget();
   // The next process that meets such a file asks again.

@@ -4,11 +4,19 @@
 #include <string.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 namespace heaptap::recording {
+namespace {
 
-Unwinding::Unwinding(const UnwindTables::Means& means, const AddressSpaces& spaces, uint64_t budget, Answer answer)
+// Mappings that wait for the build-ids of their files.
+constexpr size_t kMaxUnidentified = 1 << 14;
+
+}  // namespace
+
+Unwinding::Unwinding(const UnwindTables::Means& means, AddressSpaces& spaces, uint64_t budget, Answer answer)
     : hands_(means.hands),
       identify_(means.identify),
       spaces_(spaces),
@@ -25,14 +33,37 @@ void Unwinding::BeginBatch() {
 }
 
 void Unwinding::HandleMapping(const bpf::MappingEvent& event) {
-  tables_.Enter({event.mapping.inode, KernelDevice(event.mapping), event.generation}, event.pid, event.mapping);
+  const heaptap_file_key key = {event.mapping.inode, KernelDevice(event.mapping), event.generation};
+  if (tables_.Enter(key, event.pid, event.mapping)) IdentifyFile(key, event.pid, event.mapping);
+}
+
+void Unwinding::IdentifyFile(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
+  if (const std::optional<std::string> build_id = tables_.BuildId(key); build_id.has_value()) {
+    spaces_.SetBuildId(pid, mapping, *build_id);
+  } else if (unidentified_.size() < kMaxUnidentified) {
+    elf::Mapping place = mapping;
+    place.path.clear();
+    unidentified_.insert_or_assign({pid, mapping.start}, std::pair(key, std::move(place)));
+  }
+}
+
+void Unwinding::IdentifyFiles(pid_t pid) {
+  const std::shared_ptr<const AddressSpace> space = spaces_.Share(pid);
+  if (space == nullptr) return;
+  for (const elf::Mapping& mapping : space->mappings) {
+    if (mapping.inode == 0 || !mapping.build_id.empty()) continue;
+    spaces_.SetBuildId(pid, mapping, tables_.BuildIdOf(mapping));
+  }
 }
 
 void Unwinding::HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news) {
   heaptap_file_key key;
   memcpy(&key, event.memory, sizeof(key));
   const auto enter = [&](const elf::Mapping& mapping) {
-    return mapping.start <= event.argument && event.argument < mapping.end && tables_.Enter(key, event.tgid, mapping);
+    if (mapping.start > event.argument || event.argument >= mapping.end) return false;
+    if (!tables_.Enter(key, event.tgid, mapping)) return false;
+    IdentifyFile(key, static_cast<pid_t>(event.tgid), mapping);
+    return true;
   };
   for (const bpf::MappingEvent& mapped : news) {
     if (mapped.kind == bpf::MappingEvent::kMap && mapped.pid == static_cast<pid_t>(event.tgid) && enter(mapped.mapping))
@@ -68,6 +99,9 @@ void Unwinding::HandleTablesRead() {
   if (tables_read_ == tables_.tables_read()) return;
   tables_read_ = tables_.tables_read();
   stacks_.Retry();
+  for (const auto& [place, file] : std::exchange(unidentified_, {})) {
+    IdentifyFile(file.first, place.first, file.second);
+  }
   for (const auto& [process_id, question] : std::exchange(asked_, {})) {
     HandleQuestion(process_id, question.pid, question.asked);
   }

@@ -33,7 +33,7 @@ class Unwinding {
   // Tells a process that waits for the tables of its mappings that they are there. `asked`: its question.
   using Answer = std::function<void(uint64_t process_id, uint32_t asked)>;
   // `means` and `spaces` must outlive this object. `budget`: as for UnwindTables.
-  Unwinding(const UnwindTables::Means& means, const AddressSpaces& spaces, uint64_t budget, Answer answer);
+  Unwinding(const UnwindTables::Means& means, AddressSpaces& spaces, uint64_t budget, Answer answer);
 
   UnwindTables& tables() { return tables_; }
 
@@ -49,6 +49,8 @@ class Unwinding {
   void HandleQuestion(uint64_t process_id, pid_t pid, uint32_t asked);
   // `space`: of the process at the time of the stack.
   void HandleRawStack(bpf::RawStack stack, pid_t pid, std::shared_ptr<const AddressSpace> space);
+  // Says which builds of its files a process has mapped, as far as that is known by now (AddressSpaces::SetBuildId).
+  void IdentifyFiles(pid_t pid);
   // The books of the process are closed.
   void Forget(uint64_t process_id) { asked_.erase(process_id); }
 
@@ -60,10 +62,12 @@ class Unwinding {
 
  private:
   void EnterMapped(pid_t pid, const elf::Mapping& mapping);
+  // To be called when the process maps the file: another build may have its inode later.
+  void IdentifyFile(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
 
   worker::Hands& hands_;
   const int identify_;
-  const AddressSpaces& spaces_;
+  AddressSpaces& spaces_;
   const Answer answer_;
   UnwindTables tables_;
   RawStacks stacks_;
@@ -73,6 +77,8 @@ class Unwinding {
   };
   std::map<uint64_t, Question> asked_;  // questions that wait, by process id
   uint64_t tables_read_ = 0;            // at the last HandleTablesRead
+  // Mappings whose files are being read, by PID and address.
+  std::map<std::pair<pid_t, uint64_t>, std::pair<heaptap_file_key, elf::Mapping>> unidentified_;
   // Mappings, by PID and address, of which hands found no file in this batch: a process that has ended can leave
   // thousands of stacks, whose frames all ask.
   std::set<std::pair<pid_t, uint64_t>> not_there_;

@@ -92,7 +92,8 @@ class PageWriter {
     line_.Add(frame.line);
     library_.Add(File(frame.library));
     flags_.Add((frame.is_inline ? kInlineFlag : 0) | (frame.has_symbol ? kHasSymbolFlag : 0) |
-               (IsPlumbing(name) ? kPlumbingFlag : 0) | (IsStart(name) ? kStartFlag : 0));
+               (IsPlumbing(name, profile_.text(frame.file), frame.is_inline) ? kPlumbingFlag : 0) |
+               (IsStart(name) ? kStartFlag : 0));
     return entry->second;
   }
 

@@ -218,6 +218,13 @@ bool IsPlumbing(absl::string_view name) {
   return std::ranges::find(kPlumbing, function) != std::end(kPlumbing);
 }
 
+bool IsPlumbing(absl::string_view name, absl::string_view file, bool is_inline) {
+  // Of g++ and of clang++, and of Rust as it is built and as it is installed.
+  const bool is_header = absl::StrContains(file, "/include/c++/");
+  const bool is_rust = absl::StartsWith(file, "/rustc/") || absl::StrContains(file, "/rustlib/src/rust/library/");
+  return (is_header && is_inline) || (is_rust && absl::StrContains(file, "/library/")) || IsPlumbing(name);
+}
+
 bool IsStart(absl::string_view name) {
   const absl::string_view function = name.substr(0, name.find('@'));
   return std::ranges::find(kStarts, function) != std::end(kStarts);

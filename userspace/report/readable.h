@@ -22,6 +22,9 @@ bool IsInAllocator(absl::string_view name);
 // Whether the function only passes an allocation on, so that its caller is of more interest: an allocator's function,
 // operator new, the standard library of C++ or Rust.
 bool IsPlumbing(absl::string_view name);
+// The same for a frame of which the file is known, "" if not: code of the standard library's headers that is inlined,
+// and code of Rust's library, whatever it is called. `is_inline`: file and name are both from debug information.
+bool IsPlumbing(absl::string_view name, absl::string_view file, bool is_inline);
 
 // Whether the function only starts a program or a thread.
 bool IsStart(absl::string_view name);

@@ -60,7 +60,7 @@ class Uninteresting : public FrameSet {
  private:
   bool Matches(const NamedFrame& frame) const override {
     const absl::string_view name = profile_.text(frame.function);
-    return IsPlumbing(name) || IsStart(name);
+    return IsPlumbing(name, profile_.text(frame.file), frame.is_inline) || IsStart(name);
   }
 };
 

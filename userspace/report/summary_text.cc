@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "userspace/report/human.h"
+#include "userspace/report/readable.h"
 
 namespace heaptap::report {
 namespace {
@@ -156,15 +157,26 @@ class SummaryWriter {
     if (path.frames.empty()) AddLine(NameOfUnknown());
     const size_t frames = path.frames.size();
     const bool is_cut = frames > kInnermost + kOutermost + 1;
+    // Without a function of the user's own, the path would say nothing.
+    const size_t own =
+        std::ranges::find_if(path.frames, [this](FrameId id) { return IsOwn(id); }) - path.frames.begin();
+    size_t left_out = 0;
     for (size_t i = 0; i < frames; i++) {
-      if (is_cut && i == kInnermost) {
-        AddLine(absl::StrCat("... ", frames - kInnermost - kOutermost, " more"));
-        i = frames - kOutermost;
+      if (is_cut && i >= kInnermost && i + kOutermost < frames && i != own) {
+        left_out++;
+        continue;
       }
+      if (left_out > 0) AddLine(absl::StrCat("... ", std::exchange(left_out, 0), " more"));
       const NamedFrame& frame = profile_.frame(path.frames[i]);
       AddLine(NameOf(profile_, frame, by_line), frame.is_inline ? " (inlined)" : "");
     }
     if (path.truncated) AddLine("... outer frames are missing");
+  }
+
+  bool IsOwn(FrameId id) const {
+    const NamedFrame& frame = profile_.frame(id);
+    const absl::string_view name = profile_.text(frame.function);
+    return frame.has_symbol && !IsPlumbing(name, profile_.text(frame.file), frame.is_inline) && !IsStart(name);
   }
 
   void AddLine(absl::string_view name, absl::string_view mark = "") {

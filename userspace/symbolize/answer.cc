@@ -16,6 +16,7 @@ enum Kind : uint32_t {
   kText = 1,    // first: the size of the text, which follows. Texts are numbered from 1; 0 is the empty text.
   kFrames = 2,  // first: the index of the address; second: the number of frames, which follow
   kStage = 3,   // first: the stage that was finished
+  kGap = 4,     // first: the gap
 };
 
 struct Record {
@@ -60,12 +61,14 @@ void AnswerWriter::WriteStageDone(Stage stage) {
   absl::StrAppend(&bytes_, BytesOf(Record{kStage, static_cast<uint32_t>(stage), 0}));
 }
 
+void AnswerWriter::WriteGap(Gap gap) { absl::StrAppend(&bytes_, BytesOf(Record{kGap, static_cast<uint32_t>(gap), 0})); }
+
 std::string AnswerWriter::TakeBytes() { return std::exchange(bytes_, std::string()); }
 
-Stage ReadAnswer(absl::string_view bytes, Names& names, std::vector<Frames>& frames) {
+AnswerEnd ReadAnswer(absl::string_view bytes, Names& names, std::vector<Frames>& frames) {
   std::vector<absl::string_view> texts(1);
   std::vector<absl::string_view> last(frames.size());  // the latest record of each address
-  Stage done = Stage::kNone;
+  AnswerEnd end;
   for (Record record; Take(bytes, record);) {
     uint64_t size = 0;
     if (record.kind == kText) size = record.first;
@@ -78,7 +81,9 @@ Stage ReadAnswer(absl::string_view bytes, Names& names, std::vector<Frames>& fra
     } else if (record.kind == kFrames && record.first < frames.size()) {
       last[record.first] = rest;
     } else if (record.kind == kStage && record.first <= static_cast<uint32_t>(Stage::kDwarf)) {
-      done = std::max(done, static_cast<Stage>(record.first));
+      end.done = std::max(end.done, static_cast<Stage>(record.first));
+    } else if (record.kind == kGap && record.first <= static_cast<uint32_t>(Gap::kZstd)) {
+      end.gap = static_cast<Gap>(record.first);
     } else {
       break;
     }
@@ -100,7 +105,7 @@ Stage ReadAnswer(absl::string_view bytes, Names& names, std::vector<Frames>& fra
                                .is_inline = numbers.is_inline != 0});
     }
   }
-  return done;
+  return end;
 }
 
 }  // namespace heaptap::symbolize

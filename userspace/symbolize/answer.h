@@ -26,6 +26,13 @@ enum class Stage : uint32_t {
   kDwarf = 3,      // inlined functions and lines
 };
 
+// Why debug information of a file was not read.
+enum class Gap : uint32_t {
+  kNone = 0,
+  kSplit = 1,  // it is in files of its own (.dwo, .dwp)
+  kZstd = 2,   // it is compressed with zstd, which this libdw does not know
+};
+
 // Writes an answer. Thread-compatible.
 class AnswerWriter {
  public:
@@ -41,6 +48,7 @@ class AnswerWriter {
   uint32_t TextNumber(absl::string_view text);
   void WriteFrames(size_t index, absl::Span<const FrameNumbers> frames);
   void WriteStageDone(Stage stage);
+  void WriteGap(Gap gap);
 
   // Bytes written since the last TakeBytes.
   size_t size() const { return bytes_.size(); }
@@ -52,8 +60,12 @@ class AnswerWriter {
 };
 
 // Reads an answer, which may be hostile, up to the first mistake. REQUIRES: `frames` has one empty entry for each
-// address of the question. Takes names from `names`. Returns the last stage that was finished. Thread-safe.
-Stage ReadAnswer(absl::string_view bytes, Names& names, std::vector<Frames>& frames);
+// address of the question. Takes names from `names`. Thread-safe.
+struct AnswerEnd {
+  Stage done = Stage::kNone;  // the last stage that was finished
+  Gap gap = Gap::kNone;
+};
+AnswerEnd ReadAnswer(absl::string_view bytes, Names& names, std::vector<Frames>& frames);
 
 }  // namespace heaptap::symbolize
 

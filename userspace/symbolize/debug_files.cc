@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "userspace/base/message_fields.h"
+#include "userspace/elf/mappings.h"
 
 namespace heaptap::symbolize {
 namespace {
@@ -34,7 +35,7 @@ enum class Field : protozero::pbf_tag_type {
 };
 
 // Bound of a link's section: a path, then padding and a checksum, or a build-id.
-constexpr uint64_t kMaxLinkBytes = PATH_MAX + kMaxBuildIdBytes;
+constexpr uint64_t kMaxLinkBytes = PATH_MAX + elf::kMaxBuildIdBytes;
 
 std::string BuildIdPath(absl::string_view build_id) {
   const std::string digits = absl::BytesToHexString(build_id);
@@ -90,7 +91,7 @@ std::string FindBuildId(absl::string_view notes) {
     const absl::string_view owner = take(header.n_namesz);
     const absl::string_view description = take(header.n_descsz);
     if (header.n_type == NT_GNU_BUILD_ID && owner == absl::string_view("GNU", 4) &&
-        description.size() == header.n_descsz && description.size() <= kMaxBuildIdBytes) {
+        description.size() == header.n_descsz && description.size() <= elf::kMaxBuildIdBytes) {
       return std::string(description);
     }
   }
@@ -129,7 +130,7 @@ DebugLinks ReadDebugLinks(const elf::File& file) {
     links.link_checksum = checksum;
   }
   link = ReadLink(file, ".gnu_debugaltlink");
-  if (link.has_value() && link->rest.size() <= kMaxBuildIdBytes) {
+  if (link.has_value() && link->rest.size() <= elf::kMaxBuildIdBytes) {
     links.shared_name = std::move(link->name);
     links.shared_build_id = std::move(link->rest);
   }
@@ -160,7 +161,7 @@ absl::StatusOr<DebugLinks> DecodeDebugLinks(absl::string_view bytes) {
            in.Take(Field::kHasDebugInformation, links.has_debug_information);
   });
   if (!status.ok()) return status;
-  if (links.build_id.size() > kMaxBuildIdBytes || links.shared_build_id.size() > kMaxBuildIdBytes) {
+  if (links.build_id.size() > elf::kMaxBuildIdBytes || links.shared_build_id.size() > elf::kMaxBuildIdBytes) {
     return absl::InvalidArgumentError("not the links of a file: a build-id is too long");
   }
   return links;

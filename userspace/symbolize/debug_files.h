@@ -3,7 +3,7 @@
 // Debug files: debug information that a distribution keeps apart from its programs.
 //
 // A file, which may be hostile, names its debug file by build-id or by path. The paths here are below one folder, the
-// root of all debug files. The caller opens only files that no other user than root may write.
+// root of all debug files. The caller opens only files there that no other user than root may write.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_DEBUG_FILES_H_
@@ -18,9 +18,6 @@
 #include "userspace/elf/file.h"
 
 namespace heaptap::symbolize {
-
-// Bytes of a build-id. Linkers make 8 to 20, and accept more on their command line.
-inline constexpr size_t kMaxBuildIdBytes = 64;
 
 // The bytes of a file's build-id; empty: none.
 std::string ReadBuildId(const elf::File& file);

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/symbolize/scope_names.h"
 
 namespace heaptap::symbolize {
 namespace {
@@ -135,15 +136,16 @@ void FindFunctions(Dwarf_Die* scope, const Places& places, bool deep, int depth)
   });
 }
 
-void SetFunction(Dwarf_Die* function, DwarfFrame& frame) {
+void SetFunction(Dwarf_Die* function, ScopeNames& scopes, DwarfFrame& frame) {
   Dwarf_Attribute attribute;
-  for (unsigned name : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name}) {
+  for (unsigned name : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
     const char* text = dwarf_formstring(dwarf_attr_integrate(function, name, &attribute));
     if (text == nullptr) continue;
     frame.function = text;
-    frame.is_linkage_name = name != DW_AT_name;
+    frame.is_linkage_name = true;
     return;
   }
+  frame.function = scopes.NameOf(function);
 }
 
 uint32_t Number(Dwarf_Die* entry, unsigned name) {
@@ -252,7 +254,7 @@ Dwarf_Line* FindLine(Dwarf_Die* unit, Place& place) {
   return ChooseRow(std::move(rows), first > 0 ? dwarf_onesrcline(lines, first - 1) : nullptr, place);
 }
 
-std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, Place& place) {
+std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, ScopeNames& scopes, Place& place) {
   std::vector<DwarfFrame> frames;
   DwarfFrame frame;
   if (Dwarf_Line* line = FindLine(unit, place); line != nullptr) {
@@ -263,7 +265,7 @@ std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, Place& pla
   // The call of an inlined function is the line of its caller.
   for (size_t left = place.functions.size(); left > 0; left--) {
     Dwarf_Die* function = &place.functions[left - 1];
-    SetFunction(function, frame);
+    SetFunction(function, scopes, frame);
     frames.push_back(std::move(frame));
     frame = DwarfFrame();
     if (left == 1) break;
@@ -278,11 +280,13 @@ std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, Place& pla
 
 }  // namespace
 
-void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses, const DwarfFramesFound& found) {
+DwarfReading FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses,
+                             const DwarfFramesFound& found) {
   elf_version(EV_CURRENT);
   DebugFile shared(shared_fd);
   DebugFile file(fd);
-  if (file.dwarf == nullptr) return;
+  if (file.dwarf == nullptr) return {};
+  DwarfReading reading = {.was_read = true};
   if (shared.dwarf != nullptr && IsSharedBy(file, shared)) dwarf_setalt(file.dwarf.get(), shared.dwarf.get());
 
   std::vector<Place> all(addresses.size());
@@ -291,12 +295,13 @@ void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses
     all[index] = {.address = addresses[index], .index = index};
     open.push_back(&all[index]);
   }
+  ScopeNames scopes;
   Dwarf_CU* unit_handle = nullptr;
   Dwarf_Die unit;
-  Dwarf_Die skeleton_of;
   uint8_t type;
+  // Without the entry of a skeleton's split unit: libdw would open files for it.
   while (!open.empty() &&
-         dwarf_get_units(file.dwarf.get(), unit_handle, &unit_handle, nullptr, &type, &unit, &skeleton_of) == 0) {
+         dwarf_get_units(file.dwarf.get(), unit_handle, &unit_handle, nullptr, &type, &unit, nullptr) == 0) {
     if (type == DW_UT_type || type == DW_UT_split_type) continue;
     const Places places = Within(&unit, open);
     if (places.empty()) continue;
@@ -308,13 +313,19 @@ void FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses
 
     const Files files(&unit);
     for (Place* place : places) {
-      std::vector<DwarfFrame> frames = Describe(&unit, files, *place);
+      // Some compilers describe inlined functions in the skeleton too.
+      if (type == DW_UT_skeleton && place->functions.empty()) {
+        reading.is_split = true;
+        continue;
+      }
+      std::vector<DwarfFrame> frames = Describe(&unit, files, scopes, *place);
       if (frames.empty()) continue;
       found(place->index, frames);
     }
     // Units may claim each other's code by mistake; the first with a function for an address wins.
     std::erase_if(open, is_found);
   }
+  return reading;
 }
 
 }  // namespace heaptap::symbolize

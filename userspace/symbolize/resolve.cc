@@ -2,6 +2,7 @@
 #include "userspace/symbolize/resolve.h"
 
 #include <elf.h>
+#include <string.h>
 
 #include <algorithm>
 #include <optional>
@@ -10,6 +11,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "userspace/elf/file.h"
 #include "userspace/symbolize/debug_files.h"
 #include "userspace/symbolize/demangle.h"
@@ -50,6 +53,18 @@ Addresses ToAddresses(const elf::File& file, absl::Span<const uint64_t> file_off
   return addresses;
 }
 
+bool IsCompressedWithZstd(const elf::File& file) {
+  constexpr uint32_t kZstd = 2;  // ELFCOMPRESS_ZSTD, which older headers do not have
+  const elf::Section* section = file.FindSection(".debug_info");
+  if (section == nullptr || (section->flags & SHF_COMPRESSED) == 0) return false;
+  const absl::StatusOr<std::string> head =
+      file.Read(section->offset, sizeof(Elf64_Chdr), sizeof(Elf64_Chdr), "a header");
+  Elf64_Chdr header;
+  if (!head.ok()) return false;
+  memcpy(&header, head->data(), sizeof(header));
+  return header.ch_type == kZstd;
+}
+
 class Resolver {
  public:
   Resolver(absl::FunctionRef<void(absl::string_view)> write, Addresses addresses)
@@ -78,19 +93,23 @@ class Resolver {
     Finish(Stage::kDemangled);
   }
 
-  void WriteDwarf(int fd, int shared_fd) {
-    FindDwarfFrames(fd, shared_fd, addresses_.values, [&](size_t index, const std::vector<DwarfFrame>& frames) {
-      std::vector<AnswerWriter::FrameNumbers> numbers;
-      for (size_t at = 0; at < frames.size(); at++) {
-        const bool is_inline = at + 1 < frames.size();
-        numbers.push_back({.function = writer_.TextNumber(FunctionName(frames[at], is_inline, names_[index])),
-                           .file = writer_.TextNumber(frames[at].file),
-                           .line = frames[at].line,
-                           .is_inline = is_inline});
-      }
-      writer_.WriteFrames(addresses_.indexes[index], numbers);
-      Flush();
-    });
+  // `file` is open at `fd`.
+  void WriteDwarf(const elf::File& file, int fd, int shared_fd) {
+    const DwarfReading reading =
+        FindDwarfFrames(fd, shared_fd, addresses_.values, [&](size_t index, const std::vector<DwarfFrame>& frames) {
+          std::vector<AnswerWriter::FrameNumbers> numbers;
+          for (size_t at = 0; at < frames.size(); at++) {
+            const bool is_inline = at + 1 < frames.size();
+            numbers.push_back({.function = writer_.TextNumber(FunctionName(frames[at], is_inline, names_[index])),
+                               .file = writer_.TextNumber(frames[at].file),
+                               .line = frames[at].line,
+                               .is_inline = is_inline});
+          }
+          writer_.WriteFrames(addresses_.indexes[index], numbers);
+          Flush();
+        });
+    if (reading.is_split) writer_.WriteGap(Gap::kSplit);
+    if (!reading.was_read && IsCompressedWithZstd(file)) writer_.WriteGap(Gap::kZstd);
     Finish(Stage::kDwarf);
   }
 
@@ -114,13 +133,14 @@ class Resolver {
     if (writer_.size() >= kPieceBytes) write_(writer_.TakeBytes());
   }
 
-  // For a function that is local to its file, debug information has no linker's name, and so no scope and parameters;
-  // the symbol table has one. For other functions, the symbol table may have an alias or the name of a clone
-  // ("f.constprop.0").
+  // For a function that is local to its file, debug information has no linker's name, and so no parameters; the symbol
+  // table has one. For other functions, the symbol table may have an alias or the name of a clone ("f.constprop.0"). A
+  // function with C linkage has no scope for the linker.
   const std::string& FunctionName(const DwarfFrame& frame, bool is_inline, const std::string& symbol) {
     if (!frame.is_linkage_name && !is_inline) {
       const std::string& demangled = Demangled(symbol);
-      if (frame.function.empty() || demangled != symbol) return demangled;
+      const bool has_c_linkage = absl::EndsWith(frame.function, absl::StrCat("::", symbol));
+      if (frame.function.empty() || demangled != symbol || has_c_linkage) return demangled;
     }
     return Demangled(frame.function);
   }
@@ -172,9 +192,9 @@ absl::Status Resolve(const Question& question, absl::FunctionRef<void(absl::stri
   if (question.last_stage < Stage::kDwarf) return absl::OkStatus();
   // Debug information in the mapped file is certainly of the right version.
   if (links.has_debug_information) {
-    resolver.WriteDwarf(question.fd, shared);
+    resolver.WriteDwarf(*mapped, question.fd, shared);
   } else if (debug_file.has_value()) {
-    resolver.WriteDwarf(debug, shared);
+    resolver.WriteDwarf(*debug_file, debug, shared);
   } else {
     resolver.Finish(Stage::kDwarf);
   }

@@ -19,6 +19,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "userspace/base/message_fields.h"
 #include "userspace/elf/mappings.h"
@@ -44,6 +45,7 @@ enum class DumpField : protozero::pbf_tag_type {
   kStackEnds = 7,  // packed; the last one is the number without a stack
   kWarning = 8,
   kSymbol = 9,
+  kTime = 10,  // nanoseconds since 1970
 };
 // Lists of 64-bit numbers as they are in memory, which takes half the time of packed ones.
 enum class ContextField : protozero::pbf_tag_type { kFrames = 1, kTruncated = 2, kShares = 3, kBlocks = 4 };
@@ -99,6 +101,7 @@ class Decoder {
   absl::StatusOr<Dump> Decode(absl::string_view bytes) && {
     profile::Profile& profile = dump_.profile;
     std::vector<uint64_t> ends;
+    uint64_t time = 0;
     std::string text;
     absl::string_view part;
     absl::Status inner;
@@ -114,6 +117,8 @@ class Decoder {
       } else if (in.Take(DumpField::kWarning, text)) {
         if (profile.warnings.size() == kMaxDumpWarnings) inner.Update(Wrong("too many warnings"));
         if (inner.ok()) profile.warnings.push_back(text);
+      } else if (in.Take(DumpField::kTime, time)) {
+        profile.time = absl::FromUnixNanos(static_cast<int64_t>(time));
       } else {
         return in.Take(DumpField::kPid, profile.pid) || in.Take(DumpField::kPeriod, profile.period) ||
                in.Take(DumpField::kRaw, profile.raw) ||
@@ -283,6 +288,8 @@ void EncodeDump(const Dump& dump, WritePart write) {
   out.add_int32(DumpField::kPid, profile.pid);
   out.add_uint64(DumpField::kPeriod, profile.period);
   out.add_bool(DumpField::kRaw, profile.raw);
+  if (profile.time.has_value())
+    out.add_uint64(DumpField::kTime, static_cast<uint64_t>(absl::ToUnixNanos(*profile.time)));
   std::vector<uint64_t> numbers(profile.stack_ends.samples.begin(), profile.stack_ends.samples.end());
   numbers.push_back(profile.stack_ends.without_stack);
   out.add_packed_uint64(DumpField::kStackEnds, numbers.begin(), numbers.end());

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/elf/file.h"
+#include "userspace/elf/mappings.h"
 #include "userspace/elf/probes.h"
 #include "userspace/symbolize/resolve.h"
 #include "userspace/worker/dump_job.h"
@@ -78,6 +79,8 @@ absl::Status DoTable(const ReaderInput& input, WritePart write) {
   write(Encode(*version));  // first, for an error too
   const absl::StatusOr<elf::File> file = elf::File::Open(input.file);
   if (!file.ok()) return file.status();
+  const std::string build_id = symbolize::ReadBuildId(*file);
+  write(absl::StrCat(BytesOf(uint64_t{build_id.size()}), build_id));
   const absl::StatusOr<unwind::FileTable> table = unwind::ReadFileTable(*file);
   if (!table.ok()) return table.status();
   write(BytesOf(table->base));
@@ -124,13 +127,34 @@ bool TakeText(absl::string_view& bytes, std::string& text) {
   return true;
 }
 
-}  // namespace
-
-absl::StatusOr<TableOfFile> DecodeTable(absl::string_view answer) {
+// Takes the identity off the front of an answer to Job::kTable.
+absl::Status TakeIdentity(absl::string_view& answer, IdentityOfFile& identity) {
   const absl::StatusOr<FileVersion> version = DecodeVersion(answer);
   if (!version.ok()) return version.status();
+  identity.version = *version;
   answer.remove_prefix(kVersionBytes);
-  TableOfFile result = {.version = *version};
+  if (answer.empty()) return absl::OkStatus();  // not ELF
+  uint64_t size = 0;
+  if (!Take(answer, size) || size > std::min(answer.size(), elf::kMaxBuildIdBytes)) {
+    return absl::InvalidArgumentError("not a build-id");
+  }
+  identity.build_id = std::string(answer.substr(0, size));
+  answer.remove_prefix(size);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<IdentityOfFile> DecodeIdentity(absl::string_view answer) {
+  IdentityOfFile identity;
+  const absl::Status status = TakeIdentity(answer, identity);
+  if (!status.ok()) return status;
+  return identity;
+}
+
+absl::StatusOr<TableOfFile> DecodeTable(absl::string_view answer) {
+  TableOfFile result;
+  if (absl::Status status = TakeIdentity(answer, result.identity); !status.ok()) return status;
   if (!Take(answer, result.table.base) || answer.size() % sizeof(heaptap_row) != 0) {
     return absl::InvalidArgumentError("not an unwind table");
   }

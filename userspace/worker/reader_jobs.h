@@ -43,12 +43,19 @@ struct SymbolsHead {
 };
 std::string SymbolsQuestion(const SymbolsHead& head, absl::Span<const uint64_t> file_offsets);
 
-// The answer to Job::kTable: the version of the file, and its unwind table. Errors of the job as unwind::ReadFileTable.
-struct TableOfFile {
+// The answer to Job::kTable: the version of the file, its build-id, and its unwind table. Errors of the job as
+// unwind::ReadFileTable; the answer has the rest then, as far as the file is ELF.
+struct IdentityOfFile {
   FileVersion version = {};
+  std::string build_id = {};  // bytes; empty: none
+};
+struct TableOfFile {
+  IdentityOfFile identity = {};
   unwind::FileTable table = {};
 };
 inline constexpr uint64_t kMaxTableBytes = unwind::kMaxRows * sizeof(heaptap_row) + 4096;
+// Of an answer without a table too.
+absl::StatusOr<IdentityOfFile> DecodeIdentity(absl::string_view answer);
 absl::StatusOr<TableOfFile> DecodeTable(absl::string_view answer);
 
 // The answer to Job::kAllocator: the version of the file, and what it has of an allocator. Errors of the job as

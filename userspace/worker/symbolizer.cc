@@ -21,10 +21,15 @@ Symbolizer::Symbolizer(Crews& crews, Options options) : crews_(crews), options_(
 
 std::vector<Frames> Symbolizer::Symbolize(uid_t user, const JobFile& job_file,
                                           absl::Span<const uint64_t> file_offsets) {
+  gap_ = symbolize::Gap::kNone;
   std::vector<Frames> result(file_offsets.size());
   const Answer answer = crews_.Do(user, {.job = Job::kDebugLinks, .file = job_file}, options_.limits);
   const absl::StatusOr<FileFacts> facts = DecodeFacts(answer.bytes);
   if (!answer.status.ok() || !facts.ok()) return result;
+  // Another build than the one that was mapped has other functions there.
+  if (const std::string& mapped = job_file.mapping.build_id; !mapped.empty() && mapped != facts->links.build_id) {
+    return result;
+  }
   const FileVersion& version = facts->version;
   const Call call = {.user = user, .file = job_file, .links = facts->links};
   auto [entry, inserted] = files_.try_emplace(version);
@@ -49,6 +54,7 @@ std::vector<Frames> Symbolizer::Symbolize(uid_t user, const JobFile& job_file,
     if (found != file.by_offset.end()) result[index] = found->second;
   }
 
+  gap_ = file.gap;
   const uint64_t bytes = kFileBytes + file.names.bytes() + file.frames_bytes + file.by_offset.capacity() * kOffsetBytes;
   cached_bytes_ += bytes - file.bytes;
   file.bytes = bytes;
@@ -71,6 +77,16 @@ absl::StatusOr<symbolize::DebugLinks> Symbolizer::AskForDebugFile(const File& fi
   return std::move(facts->links);
 }
 
+absl::StatusOr<symbolize::DebugLinks> Symbolizer::FindLinked(File& file, const Call& call) {
+  for (base::FileDescriptor& candidate : options_.open_linked(call.links, call.file.mapping.path)) {
+    absl::StatusOr<symbolize::DebugLinks> links = AskForDebugFile(file, call, candidate.get());
+    if (!links.ok()) continue;
+    file.fetched_debug = std::move(candidate);
+    return links;
+  }
+  return absl::NotFoundError("no debug file");
+}
+
 absl::StatusOr<symbolize::DebugLinks> Symbolizer::FetchDebugFile(File& file, const Call& call) {
   const std::string& path = call.file.mapping.path;
   base::FileDescriptor debug = options_.fetch(call.links.build_id, path);
@@ -89,6 +105,9 @@ void Symbolizer::FindDebugPaths(File& file, const Call& call) {
   symbolize::DebugLinks informed = call.links;
   if (!call.links.has_debug_information) {
     absl::StatusOr<symbolize::DebugLinks> links = AskForDebugFile(file, call, -1);
+    if (absl::IsNotFound(links.status()) && options_.open_linked != nullptr && !call.links.link_name.empty()) {
+      links = FindLinked(file, call);
+    }
     if (absl::IsNotFound(links.status()) && options_.fetch != nullptr && !call.links.build_id.empty()) {
       links = FetchDebugFile(file, call);
     }
@@ -114,10 +133,11 @@ void Symbolizer::Ask(File& file, const Call& call, absl::Span<const uint64_t> of
                                         .last_stage = static_cast<uint32_t>(file.last_stage)},
                                        offsets);
     const Answer answer = crews_.Do(call.user, request, options_.limits);
-    const Stage done = symbolize::ReadAnswer(answer.bytes, file.names, found);
+    const symbolize::AnswerEnd end = symbolize::ReadAnswer(answer.bytes, file.names, found);
+    if (end.gap != symbolize::Gap::kNone) file.gap = end.gap;
     // Not the file's fault; the next call tries again.
     if (absl::IsUnavailable(answer.status)) return;
-    if (answer.IsFault()) file.last_stage = std::min(file.last_stage, done);
+    if (answer.IsFault()) file.last_stage = std::min(file.last_stage, end.done);
   }
   for (size_t index = 0; index < offsets.size(); index++) {
     file.frames_bytes += found[index].capacity() * sizeof(Frame);

@@ -50,18 +50,24 @@ class Symbolizer {
     // Called for a file without a debug file here: fetches the debug file with this build-id (bytes), which may be
     // hostile, for the file that was mapped as `path`. Invalid: there is none. Null: nothing is fetched.
     std::function<base::FileDescriptor(const std::string& build_id, const std::string& path)> fetch = {};
+    // Called before `fetch`, for a file with a .gnu_debuglink: opens what may be its debug file at the places of that
+    // machine. Each is compared with `links`, and may be hostile; `links` may be hostile too. Null: there are none.
+    std::function<std::vector<base::FileDescriptor>(const symbolize::DebugLinks& links, const std::string& path)>
+        open_linked = {};
   };
 
   // `crews` must outlive this object.
   Symbolizer(Crews& crews, Options options);
 
   // The frames of each of `file_offsets`, in any order, of a file of `user`. Of the file's mapping, the path is used
-  // for the folder of .gnu_debuglink too. Each offset lies inside an instruction: a return address minus 1. One call
-  // for many offsets is much cheaper than many calls. Frames are empty where nothing was found: not an ELF file, no
-  // symbols, not code, an unreadable file.
+  // for the folder of .gnu_debuglink too; if it has a build-id and the file another one, there are no frames. Each
+  // offset lies inside an instruction: a return address minus 1. One call for many offsets is much cheaper than many
+  // calls. Frames are empty where nothing was found: not an ELF file, no symbols, not code, an unreadable file.
   std::vector<symbolize::Frames> Symbolize(uid_t user, const JobFile& job_file,
                                            absl::Span<const uint64_t> file_offsets);
 
+  // What was not read of the file of the last Symbolize.
+  symbolize::Gap gap() const { return gap_; }
   // Jobs that looked up addresses, so far.
   uint64_t jobs() const { return jobs_; }
   // Approximate bytes of memory in use.
@@ -72,6 +78,7 @@ class Symbolizer {
     absl::flat_hash_map<uint64_t, symbolize::Frames> by_offset;
     symbolize::Names names;
     symbolize::Stage last_stage = symbolize::Stage::kDwarf;  // the last stage that has not failed
+    symbolize::Gap gap = symbolize::Gap::kNone;
     uint64_t frames_bytes = 0;
     uint64_t bytes = 0;  // its part of cached_bytes_
     std::list<FileVersion>::iterator used;
@@ -91,6 +98,7 @@ class Symbolizer {
   void FindDebugPaths(File& file, const Call& call);
   // What the debug file says of itself. NotFound: there is none. `fetched`: a file to look at instead of file.paths.
   absl::StatusOr<symbolize::DebugLinks> AskForDebugFile(const File& file, const Call& call, int fetched);
+  absl::StatusOr<symbolize::DebugLinks> FindLinked(File& file, const Call& call);
   absl::StatusOr<symbolize::DebugLinks> FetchDebugFile(File& file, const Call& call);
   void Ask(File& file, const Call& call, absl::Span<const uint64_t> offsets);
   void MakeRoom();
@@ -101,6 +109,7 @@ class Symbolizer {
   std::list<FileVersion> used_;  // most recently used first
   uint64_t cached_bytes_ = 0;
   uint64_t jobs_ = 0;
+  symbolize::Gap gap_ = symbolize::Gap::kNone;
 };
 
 // The file offset of an address in a mapping.

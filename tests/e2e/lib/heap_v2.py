@@ -10,7 +10,7 @@
       tN: ...
 
     MAPPED_LIBRARIES:
-    /proc/PID/maps
+    # time and # build-id lines, and /proc/PID/maps
 """
 
 import collections
@@ -92,7 +92,13 @@ class Dump:
         if any(stack.total is None for stack in self.stacks):
             raise NotHeapV2(f"{self.path}: a call path without a t* line")
         self.mappings = []
+        self.build_ids = {}
         for line in tail:
+            if line.startswith("# "):
+                words = line.split()
+                if words[1] == "build-id":
+                    self.build_ids[int(words[2], 16)] = words[3]
+                continue
             match = _MAPPING.match(line)
             if match is None:
                 raise NotHeapV2(f"{self.path}: not a line of /proc/PID/maps: {line!r}")
