@@ -22,8 +22,8 @@ struct Request {
   std::string path = {};                                    // decoded
   std::multimap<std::string, std::string> parameters = {};  // of the query, decoded
   std::string body = {};
-  // The request has a header that browsers send and programs such as curl do not. Any web page can make a browser send a
-  // GET, and not all browsers say which page did.
+  // The request has a header that browsers send and programs such as curl do not. Any web page can make a browser send
+  // a GET, and not all browsers say which page did.
   bool is_of_browser = false;
 
   // The first value of a parameter; none if it is absent.
