@@ -87,7 +87,7 @@ void ReadFile(const std::string& bytes) {
     Check(names[index].size() <= heaptap::symbolize::kMaxNameBytes);
     Check(before[index].empty() || names[index] == before[index]);
   }
-  Check(heaptap::symbolize::ReadBuildId(*file).size() <= heaptap::symbolize::kMaxBuildIdBytes);
+  Check(heaptap::symbolize::ReadBuildId(*file).size() <= heaptap::elf::kMaxBuildIdBytes);
   const heaptap::symbolize::DebugLinks links = heaptap::symbolize::ReadDebugLinks(*file);
   const auto decoded = heaptap::symbolize::DecodeDebugLinks(heaptap::symbolize::Encode(links));
   Check(decoded.ok() && *decoded == links);

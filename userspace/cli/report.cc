@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
@@ -91,6 +93,13 @@ const View* ChosenView(const ReportFlags& flags) {
   return chosen == std::ssize(views) ? nullptr : &views[chosen];
 }
 
+// What is missing in a profile must not be missing in a view of it.
+void SayWarnings(const report::Subject& subject) {
+  for (const std::string& warning : subject.warnings) {
+    base::Say(absl::StrCat("missing: ", absl::StripPrefix(warning, "heaptap: ")));
+  }
+}
+
 absl::Status Write(const ReportFlags& flags, const View* view, const ReportInput& input) {
   const bool is_terminal = flags.output == "-" && isatty(STDOUT_FILENO) == 1;
   if (view != nullptr && view->is_binary && is_terminal) {
@@ -102,6 +111,8 @@ absl::Status Write(const ReportFlags& flags, const View* view, const ReportInput
                         : !input.peek.empty()    ? PeekView
                                                  : ShortView;
   const absl::StatusOr<std::string> text = make(input);
+  const bool is_short = make == ShortView && !report::IsOfRoots(input.show.by);
+  if (!(view != nullptr ? view->shows_warnings : is_short)) SayWarnings(input.subject);
   return text.ok() ? WriteWholeFile(flags.output, *text) : text.status();
 }
 

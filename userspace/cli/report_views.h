@@ -51,6 +51,7 @@ struct View {
   bool is_binary = false;
   profile::Unchanged unchanged = profile::Unchanged::kLeaveOut;  // in a difference
   bool has_shares = false;                                       // of threads, sizes and ages
+  bool shows_warnings = false;  // for people to see: the warnings of the profile are in the text
 };
 
 // The views that are chosen by a flag.

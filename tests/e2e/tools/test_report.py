@@ -55,6 +55,24 @@ def test_the_table_of_jeprof(lab, leak, options):
     assert report(lab, "--text", *options, leak) == jeprof(lab, "--text", *options, target("wiki_leak"), leak)
 
 
+@pytest.mark.parametrize("view", (
+    (), ("--markdown",), ("--json",), ("--top",), ("--tree",), ("--callers", "do_something"), ("--peek", "do_some"),
+    ("--text",), ("--collapsed",), ("--svg",), ("--dot",), ("--speedscope",), ("--firefox",), ("--perfetto",),
+    ("--html",), ("--jeprof",), ("--pprof",), ("--by", "thread")), ids=" ".join)
+def test_each_view_says_what_is_missing(lab, leak, view):
+    """On stderr, unless a person reads it in the view."""
+    path = lab.path("with_losses.prof")
+    with open(leak, encoding="utf-8") as whole, open(path, "w", encoding="utf-8") as file:
+        file.write("%warn heaptap: 123 samples are lost\n" + whole.read())
+    session = lab.heaptap("report", *view, "-o", lab.path("view"), path)
+    session.records = False
+    session.ends()
+    with open(lab.path("view"), encoding="utf-8", errors="replace") as file:
+        is_shown = "123 samples are lost" in file.read()
+    is_said = session.stderr() == "heaptap: missing: 123 samples are lost\n"
+    assert is_said or (is_shown and view[:1] in ((), ("--markdown",), ("--json",))), session.stderr()
+
+
 def without_files_of_libc(table):
     return re.sub(r"(?m) \./\S+:\d+$", "", table)
 
