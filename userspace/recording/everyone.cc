@@ -140,8 +140,10 @@ void Everyone::TakeOverBooks() {
     target.books.since = base::ToWall(target.books.begun);
     if (absl::StatusOr<TargetState> state = states_->Load(process_id); state.ok()) {
       const Policy policy = target.policy;
+      const base::Instant begun = target.books.begun;
       target = std::move(state->target);
       target.policy = policy;
+      target.books.begun = begun;
       target.books.is_saved = true;
       spaces_.Keep(target.pid, std::move(state->space));  // in case it ends before Inspect
     }

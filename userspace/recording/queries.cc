@@ -238,6 +238,7 @@ absl::Status Queries::SetRate(const profile::ProcessRef& process, std::optional<
     (*target)->raised = raised_before;
     return written;
   }
+  (*target)->books.is_saved = false;
   summaries_.reset();
   return absl::OkStatus();
 }

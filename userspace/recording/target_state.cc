@@ -56,6 +56,10 @@ std::string ReadLayout(const std::string& folder) {
   return layout;
 }
 
+nlohmann::json AskedToJson(const Target& target) {
+  return target.asked_lg_sample.has_value() ? nlohmann::json(*target.asked_lg_sample) : nlohmann::json();
+}
+
 absl::Status Failure(absl::string_view what, const std::string& path) {
   return absl::UnavailableError(absl::StrCat(what, " ", path, ": ", strerror(errno)));
 }
@@ -74,6 +78,7 @@ std::string WriteTargetState(const Target& target, const AddressSpace& space) {
                          {"control_address", target.control_address},
                          {"allocator", {target.allocator.begin, target.allocator.end}},
                          {"own_lg_sample", target.own_lg_sample},
+                         {"asked_lg_sample", AskedToJson(target)},
                          {"max_frames", target.max_frames},
                          {"raw", target.raw},
                          {"executable", ToJson(space.executable)},
@@ -95,6 +100,10 @@ absl::StatusOr<TargetState> ParseTargetState(absl::string_view text) {
     target.control_address = json.at("control_address");
     target.allocator = {json.at("allocator").at(0), json.at("allocator").at(1)};
     target.own_lg_sample = std::min<uint32_t>(json.at("own_lg_sample").get<uint32_t>(), HEAPTAP_MAX_LG_SAMPLE);
+    // Older states have none.
+    if (const auto asked = json.find("asked_lg_sample"); asked != json.end() && !asked->is_null()) {
+      target.asked_lg_sample = std::min<uint32_t>(asked->get<uint32_t>(), HEAPTAP_MAX_LG_SAMPLE);
+    }
     target.max_frames = json.at("max_frames");
     target.raw = json.at("raw");
     state.space.executable = FromJson(json.at("executable"));

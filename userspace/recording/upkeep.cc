@@ -54,7 +54,9 @@ absl::Status Upkeep::SaveStates(TargetStates& states, base::Instant now) {
   for (size_t left = targets_.size(); left > 0; left--, ++next) {
     if (next == targets_.end()) next = targets_.begin();
     auto& [process_id, target] = *next;
-    if (target.books.is_saved || target.ending.has_value() || now - target.books.begun < kSaveAfter) continue;
+    // Most processes are short; but what a user has asked for must not be forgotten.
+    const bool is_young = now - target.books.begun < kSaveAfter && !target.asked_lg_sample.has_value();
+    if (target.books.is_saved || target.ending.has_value() || is_young) continue;
     const AddressSpace* space = dumps_.Space(target);
     if (space == nullptr) continue;
     if (absl::Status status = states.Save(target, *space); !status.ok()) return status;

@@ -4,7 +4,10 @@
 HEAPTAP_LONG=1: 60 kills. Recording is exact; error bounds: none.
 """
 
+import contextlib
 import errno
+import glob
+import os
 import re
 import signal
 
@@ -39,6 +42,16 @@ def final(daemon, pid):
     """The only dump at the process's death."""
     daemon.wait_ended(pid)
     return daemon.only_dump(pid, kind="f")
+
+
+def saved_state(daemon, pid):
+    """What the daemon has on disk about the process; "": nothing yet."""
+    for path in glob.glob(os.path.join(daemon.state_folder, "recording", "*.json")):
+        with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+            text = file.read()
+            if f'"pid":{pid},' in text:
+                return text
+    return ""
 
 
 @pytest.mark.product
@@ -154,6 +167,21 @@ def test_a_program_that_begins_and_ends_while_none_runs(lab, start_daemon, numbe
     assert len(puppet.stderr().splitlines()) == 3, puppet.stderr()
     assert lab.dumps() == []
     daemon.start()
+
+
+def test_the_next_one_keeps_the_rate_that_was_asked_for(lab, start_daemon):
+    daemon = start_daemon("--library", LIBRARY)
+    puppet = lab.preloaded_puppet(env={"MALLOC_CONF": "prof:true"})
+    puppet.ask("keep 1 1000000")
+    daemon.wait_recorded(puppet.pid)
+    for asked, is_saved in ((14, '"asked_lg_sample":14'), ("default", '"asked_lg_sample":null')):
+        daemon.client("rate", puppet.pid, asked)
+        wait_until(lambda: is_saved in saved_state(daemon, puppet.pid), "the daemon has saved it")
+        daemon.restart()
+        daemon.wait_recorded(puppet.pid)
+        lg_sample = 19 if asked == "default" else asked
+        assert daemon.processes()[puppet.pid]["lg_sample"] == lg_sample
+        assert puppet.ask("read size prof.lg_sample") == f"0 {lg_sample}"
 
 
 @pytest.mark.parametrize("number", (signal.SIGTERM, signal.SIGKILL))
