@@ -116,7 +116,7 @@ def shown_defaults():
 def help_defaults():
     """{option: value} of the defaults in `heaptap daemon --help`."""
     text = subprocess.run([HEAPTAP, "daemon", "--help"], capture_output=True, text=True, check=True).stdout
-    options = re.split(r"\n  --", text)[1:]
+    options = re.split(r"\n  --", re.sub(r"\n {10,}", " ", text))[1:]
     found = {}
     for option in options:
         default = (re.search(r"\(default: ([^,;:) ]+)", option) or
