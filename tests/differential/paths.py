@@ -6,6 +6,8 @@ has the module "?". A path is a tuple of frames, innermost first:
 
 - jemalloc writes return addresses. So does heaptap, except for the first address, which is one less (jeprof subtracts one
   from every address but the first); here all are return addresses.
+- jemalloc writes the address of the instruction that a signal interrupted. heaptap writes one more, so that readers, which
+  take one off, find the instruction; here it is the address.
 - The allocator's own frames at the inner end are cut: those in its file. On both sides they include operator new.
 - jemalloc 5.3.0 keeps 128 frames and heaptap 127, of which up to 8 are their own; so only the innermost FRAMES of longer
   stacks are compared.
@@ -16,6 +18,7 @@ them as samples, gets the right numbers: 30000 objects of 8 bytes are written as
 
 import bisect
 import collections
+import functools
 import os
 
 from heap_v2 import Count, Dump
@@ -24,6 +27,8 @@ Frame = collections.namedtuple("Frame", "module offset")
 Difference = collections.namedtuple("Difference", "path first second")
 
 FRAMES = 119
+# mov $15, %rax; syscall: the code of libc to which the handler of a signal returns.
+RESTORER = bytes.fromhex("48c7c00f0000000f05")
 NOTHING = Count(0, 0)
 ALLOCATORS = ("libjemalloc.so.2", "libheaptap.so", "libheaptap-guest.so")
 NOWHERE = "?"
@@ -58,6 +63,28 @@ class Locator:
         return Frame(NOWHERE, address)
 
 
+@functools.lru_cache(maxsize=None)
+def is_restorer(frame):
+    try:
+        with open(frame.module, "rb") as file:
+            file.seek(frame.offset)
+            return file.read(len(RESTORER)) == RESTORER
+    except OSError:
+        return False  # the vDSO, or a file of a test
+
+
+def frames_of(addresses, locate, is_heaptaps):
+    """`is_heaptaps`: the addresses are written as heaptap writes them."""
+    frames = []
+    for number, address in enumerate(addresses):
+        if is_heaptaps and number == 0:
+            address += 1
+        elif is_heaptaps and is_restorer(frames[-1]):
+            address -= 1
+        frames.append(locate(address))
+    return frames
+
+
 def is_allocators(frame):
     return os.path.basename(frame.module) in ALLOCATORS
 
@@ -82,15 +109,12 @@ class Paths:
 
     @classmethod
     def read(cls, file, first_is_less, rename=None, is_own=is_allocators):
-        """Reads a dump. first_is_less: the first address is one less than a return address. rename: frame -> frame."""
+        """Reads a dump. first_is_less: heaptap's, whose first address is one less than a return address. rename: frame -> frame."""
         dump = Dump(file)
         locate = Locator(dump.mappings)
         counts = collections.Counter(), collections.Counter()
         for stack in dump.stacks:
-            addresses = stack.frames
-            if first_is_less:
-                addresses = [addresses[0] + 1, *addresses[1:]]
-            path = normalise([locate(address) for address in addresses], is_own)
+            path = normalise(frames_of(stack.frames, locate, first_is_less), is_own)
             if rename is not None:
                 path = tuple(map(rename, path))
             count = exact(dump, stack.ever)

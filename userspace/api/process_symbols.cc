@@ -107,6 +107,7 @@ exporter::FindSourceFrames ProcessSymbols::FindAll(profile::Snapshot& snapshot) 
   const std::map<size_t, std::vector<uint64_t>> by_mapping = ByMapping(mappings, addresses);
   // Of the books: as it was when the process mapped it.
   std::vector<char> is_known;
+  is_known.reserve(mappings.size());
   for (const elf::Mapping& mapping : mappings) is_known.push_back(mapping.build_id.empty() ? 0 : 1);
   const auto find_build_ids = [&] {
     for (size_t index = 0; index < mappings.size(); ++index) {

@@ -76,7 +76,7 @@ CLI::Option* Fraction(CLI::Option* option) {
 // CLI11's own message about a size lists all units in all spellings.
 std::string ReadSize(std::string& text) {
   const std::string word = text;
-  const std::string refusal = absl::StrCat("'", word, "' is not a size; use a number with K, M or G, such as 64M");
+  std::string refusal = absl::StrCat("'", word, "' is not a size; use a number with K, M or G, such as 64M");
   try {
     return CLI::AsSizeValue(false)(text).empty() ? "" : refusal;
   } catch (const CLI::ValidationError&) {
