@@ -89,12 +89,16 @@ def test_again_and_again_under_load(lab, start_daemon, held):
     (entry,) = [entry for entry in daemon.books() if entry["pid"] == threads.pid]
     lost = books.losses(entry).get("live_full", 0)
     for dump in dumps:
+        # A stack whose walk waited for the mappings, which the program changes all the time, is finished by the
+        # collector. One that was killed meanwhile leaves it cut, and counted so.
+        counts = [re.match(r"heaptap: (\d+) samples? whose outer frames are missing", line) for line in dump.warnings]
+        cut = sum(int(count[1]) for count in counts if count)
         missing = 0
         for path, objects, size_bytes, ever in truth:
             recorded = symbols.live(dump, path)
-            assert recorded == (objects, size_bytes) or lost > 0 and recorded[0] < objects, path
+            assert recorded == (objects, size_bytes) or lost + cut > 0 and recorded[0] < objects, path
             missing += ever - sum(stack.ever.objects for stack in symbols.stacks_through(dump, path))
-        assert missing == lost
+        assert lost <= missing <= lost + cut
     held(f"blocks lost in {KILLS} kills of the collector", "counted",
          f"{lost} of {sum(ever for *_, ever in truth)}")
 
