@@ -194,8 +194,8 @@ enum heaptap_stack_end {
   HEAPTAP_STACK_ENDS,
 };
 
-/* Innermost first. Frame 0 is the address of the probe site; a frame that a signal interrupted has the address of the
- * next instruction; all others are return addresses. */
+/* Innermost first. Frame 0 is the address of the probe site. A frame that a signal interrupted has the address of the
+ * next instruction plus 1, so that the byte before it belongs to that instruction. All others are return addresses. */
 struct heaptap_stack {
   __u32 count;
   __u32 end; /* enum heaptap_stack_end */

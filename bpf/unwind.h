@@ -70,8 +70,8 @@ struct heaptap_rows {
 #define HEAPTAP_UNWIND_OTHERS_LIVE 1
 
 /* What a walk knows of a frame's rip: 0 where it is the next instruction, else these bits. */
-#define HEAPTAP_RIP_RETURN 1 /* it is a return address: its rule is that of rip - 1 */
-#define HEAPTAP_RIP_GUESS 2  /* a frame pointer told it, through code without a rule */
+#define HEAPTAP_RIP_RETURN 1 /* rip is a return address, so the rule of rip - 1 applies */
+#define HEAPTAP_RIP_GUESS 2  /* rip was found by the frame pointer of code without a rule */
 
 /* The registers of a frame that a walk follows. */
 struct heaptap_unwind_frame {
@@ -198,10 +198,12 @@ static inline __u32 heaptap_unwind_far_words(__u32 rule) {
 static inline __s32 heaptap_unwind_cfa_a(__u32 rule) { return (__s8)(rule >> 24); }
 static inline __s32 heaptap_unwind_cfa_b(__u32 rule) { return (__s8)(rule >> 16); }
 
-/* The rule of a return address that no rule covers the call before, while `rule` covers the address itself, so that a
- * function begins there. Nothing is called so: the stack was made to begin in this function, as makecontext(3) does,
- * unless a frame pointer led here. */
+/* The rule of a return address at which a function begins: a rule covers the address, and none covers the byte before
+ * it. A call does not leave such a return address. The stack was made to begin in this function, as makecontext(3)
+ * does, unless the address was found by a frame pointer, which may have read a pointer to a function. */
 #define HEAPTAP_RULE_START heaptap_unwind_rule(HEAPTAP_CFA_END, 1, HEAPTAP_RBP_SAME, 0, HEAPTAP_RA_AT_CFA)
+/* The rule that applies where none covers the byte before a return address. `rule`: that of the address itself; a bit
+ * above the lower 32 means that it is unknown. */
 static inline __u32 heaptap_unwind_start_rule(__u64 rule) {
   return rule >> 32 == 0 && rule != 0 ? HEAPTAP_RULE_START : 0;
 }

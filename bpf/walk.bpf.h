@@ -119,7 +119,7 @@ __noinline long walk_frame(struct scratch* scratch) {
   __u64 rule = find_rule(scratch, scratch->frame.rip - (scratch->rip_bits & HEAPTAP_RIP_RETURN));
   if (rule >> 32) {
     stack->end = rule == RULE_LATE ? HEAPTAP_STACK_UNFINISHED : HEAPTAP_STACK_NO_CODE;
-    /* An address outside of all code is not a frame. It may be another one each time, so the hash must not have it. */
+    /* An address outside of all code is not a frame. It may differ in each sample, so it must not be in the hash. */
     if (rule == RULE_NO_CODE && stack->count > 1) {
       stack->count--;
       scratch->hash = hash_frames(scratch);

@@ -75,7 +75,7 @@ void SetOwnLgInterval(uint32_t lg_interval);
 uint32_t CollectorPid();
 // Whether that collector records forked children too.
 bool DoesCollectorFollow();
-// Whether the collector has said that it ends, and no other has come.
+// Whether the collector has said that it no longer records this process, and no other collector has come.
 bool HasCollectorLeft();
 // Erases the collector's PID and interval.
 void ForgetCollector();

@@ -10,8 +10,8 @@ namespace heaptap {
 // Whether a collector listens to requests. True, too, after a daemon has ended, since its probes stay attached.
 bool HasCollector();
 
-// Whether that collector has ended. Also false if the process cannot know: outside the initial PID namespace, if the
-// collector was killed.
+// Whether that collector has ended, or no longer records this process. Outside the initial PID namespace a process
+// cannot know that a collector was killed; then this is false.
 bool HasCollectorEnded();
 
 // For the child of a fork that is not recorded with its parent: from now on only a collector in the control block

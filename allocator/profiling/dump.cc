@@ -148,7 +148,7 @@ void WaitForEvent(int event_fd, uint64_t milliseconds) {
 bool IsAnswered() { return __atomic_load_n(&request.answered, __ATOMIC_ACQUIRE) == request.sequence; }
 
 // Waits for the collector's answer; gives up when the collector goes away. The end of a process does not wait for
-// another collector to come: that one writes a dump of the process too.
+// another collector to come: a daemon that comes later writes a dump of the process anyway.
 Answer WaitForAnswer(int event_fd, CurrentLimits current_limits, bool is_end) {
   constexpr uint64_t kCheckInterval = 50;  // milliseconds between two checks for the collector
   const uint64_t begin = Milliseconds();

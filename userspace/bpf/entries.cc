@@ -30,6 +30,7 @@ constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
     {"beginning", "beginning of the process not recorded: what it had allocated before is missing"},
 };
 
+static_assert(HEAPTAP_MAX_FRAMES == 127);  // as the texts say
 constexpr absl::string_view kEndTexts[HEAPTAP_STACK_ENDS] = {
     "the outermost frame",
     "the 127th frame, the last that is kept",

@@ -46,8 +46,8 @@ struct BlockShare {
 
 // A call path that allocated.
 struct Context {
-  // Return addresses in the process's address space, innermost first, without the frames of the allocator. Empty: the
-  // path is unknown.
+  // Return addresses in the process's address space, innermost first, without the frames of the allocator. In a frame
+  // that a signal interrupted: the address of the next instruction plus 1. Empty: the path is unknown.
   std::vector<uint64_t> frames = {};
   bool truncated = false;                 // outer frames are missing
   std::vector<ThreadShare> threads = {};  // by tid, each once

@@ -162,7 +162,7 @@ struct heaptap_statistics {
 
 /* Values of heaptap_control.collector_follows; 0: neither. */
 #define HEAPTAP_COLLECTOR_FOLLOWS 1u /* it records forked children too */
-#define HEAPTAP_COLLECTOR_LEFT 2u    /* it has ended, and collector_pid is 0: nobody answers requests */
+#define HEAPTAP_COLLECTOR_LEFT 2u    /* it no longer records this process; collector_pid is 0 */
 
 /*
  * The control block. Constant after the first allocation, except for fields with another comment. Every field is

@@ -35,7 +35,7 @@ def test_each_dump_has_its_programs_name(lab):
 
 
 def test_the_dump_with_the_most_is_named(lab):
-    """One line, after those about each dump; nobody has asked for a leak summary."""
+    """The last line names the dump with the most live memory. There is no leak summary without prof_leak."""
     session = lab.heaptap("run", "--exact", "--", "sh", "-c", SCRIPT)
     session.ends()
     (largest,) = [dump for dump in lab.dumps() if dump.read().total == (120, 6926352)]
