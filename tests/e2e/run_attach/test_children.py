@@ -56,12 +56,21 @@ def test_daemon(lab):
     assert found == [(NOTHING, CHILD), ((1000, 64000), NOTHING)]
 
 
+def in_the_background(lab, *names):
+    """A shell command that leaves a puppet behind for each name and prints the PIDs once all of them run."""
+    for name in names:
+        os.mkfifo(lab.path(f"{name}.in"))
+        os.mkfifo(lab.path(f"{name}.out"))
+    return "; ".join(f"{target('puppet')} <>{lab.path(name)}.in >{lab.path(name)}.out & "
+                     f"read ready pid <{lab.path(name)}.out; echo $pid" for name in names)
+
+
 def test_programs_in_the_background_are_named(lab):
     """Who goes on without being recorded, and how to record it again."""
-    session = lab.heaptap("run", "--exact", "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!")
+    session = lab.heaptap("run", "--exact", "--", "sh", "-c", in_the_background(lab, "one"))
     session.ends()
     pid = int(session.stdout())
-    assert session.lines()[-1] == (f"heaptap: process {pid} (sleep) goes on and is not recorded any more; "
+    assert session.lines()[-1] == (f"heaptap: process {pid} (puppet) goes on and is not recorded any more; "
                                    f"heaptap attach {pid} records it again")
     attached = lab.attach(pid, "-d", "0.1")
     attached.ends()
@@ -69,12 +78,11 @@ def test_programs_in_the_background_are_named(lab):
 
 
 def test_several_programs_in_the_background_are_named(lab):
-    session = lab.heaptap("run", "--exact", "--", "sh", "-c",
-                          "sleep 1000 >/dev/null 2>&1 & echo $!; sleep 1000 >/dev/null 2>&1 & echo $!")
+    session = lab.heaptap("run", "--exact", "--", "sh", "-c", in_the_background(lab, "one", "two"))
     session.ends()
     pids = [int(word) for word in session.stdout().split()]
     assert session.lines()[-1] == (
-        "heaptap: 2 processes go on and are not recorded any more: " + ", ".join(f"{pid} (sleep)" for pid in pids) +
+        "heaptap: 2 processes go on and are not recorded any more: " + ", ".join(f"{pid} (puppet)" for pid in pids) +
         "; heaptap attach PID records one of them again")
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
