@@ -26,6 +26,7 @@ static __always_inline void count_allocated(struct heaptap_count* count, __u64 s
   count->bytes += size;
   count->weight += weight;
   count->weighted_objects += weighted_objects(size, weight);
+  count->variance += heaptap_variance(size, weight);
 }
 
 /* Atomic: any thread may free, and any may allocate in a heap. The objects come last: where as many are freed as were
@@ -34,6 +35,7 @@ static __always_inline void count_shared(struct heaptap_count* count, __u64 size
   add(&count->bytes, size);
   add(&count->weight, weight);
   add(&count->weighted_objects, weighted_objects(size, weight));
+  add(&count->variance, heaptap_variance(size, weight));
   add(&count->objects, 1);
 }
 

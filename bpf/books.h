@@ -184,7 +184,7 @@ enum heaptap_stack_end {
   HEAPTAP_STACK_WHOLE,       /* at the outermost frame */
   HEAPTAP_STACK_TRUNCATED,   /* the stack has more frames than HEAPTAP_MAX_FRAMES */
   HEAPTAP_STACK_NO_CODE,     /* a return address, or the probe, lies in no executable mapping */
-  HEAPTAP_STACK_NO_RULE,     /* in code without unwind information, whose frame pointer leads nowhere */
+  HEAPTAP_STACK_NO_RULE,     /* in code without readable unwind information, whose frame pointer leads nowhere */
   HEAPTAP_STACK_NO_MEMORY,   /* stack memory could not be read */
   HEAPTAP_STACK_NO_REGISTER, /* a rule needs a register whose value is unknown in the frame */
   HEAPTAP_STACK_STUCK,       /* the caller would lie below its callee */
@@ -240,11 +240,28 @@ struct heaptap_tally_key {
 /* Fraction bits of the estimates of numbers of objects, which are fixed point. */
 #define HEAPTAP_OBJECT_FRACTION_BITS 16
 
+/* The estimates of variances count in 2^16 square bytes, rounded up. At a sample every 512 KiB, 2^42 samples fit. */
+#define HEAPTAP_VARIANCE_UNIT_BITS 16
+
+/* A sample of `size` bytes that stands for `weight` bytes adds weight * (weight - size) to the variance of the sum of
+ * weights: its estimate without bias (allocator/sampling/README.md). 0 where every allocation is a sample. */
+static inline __u64 heaptap_variance(__u64 size, __u64 weight) {
+  const __u32 half = HEAPTAP_VARIANCE_UNIT_BITS / 2;
+  const __u64 whole_product = 1ULL << 32; /* below it, weight * weight has 64 bits */
+  const __u64 most = 1ULL << (32 + half); /* below it, the rounded product has */
+  if (weight <= size) return 0;
+  if (weight < whole_product)
+    return (weight * (weight - size) + (1ULL << HEAPTAP_VARIANCE_UNIT_BITS) - 1) >> HEAPTAP_VARIANCE_UNIT_BITS;
+  if (weight >= most) weight = most - 1;
+  return (weight >> half) * ((weight > size ? weight - size : 0) >> half);
+}
+
 struct heaptap_count {
   __u64 objects;          /* samples */
   __u64 bytes;            /* their sizes */
   __u64 weight;           /* their weights: the estimate of all bytes */
   __u64 weighted_objects; /* sum of weight / size: the estimate of all objects, fixed point */
+  __u64 variance;         /* sum of heaptap_variance: of the estimate of all bytes */
 };
 
 struct heaptap_tally {

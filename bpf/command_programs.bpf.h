@@ -83,6 +83,7 @@ static __always_inline void add_count(struct heaptap_count* sum, const struct he
   add(&sum->bytes, more->bytes);
   add(&sum->weight, more->weight);
   add(&sum->weighted_objects, more->weighted_objects);
+  add(&sum->variance, more->variance);
 }
 
 /* Adds the tally of a thread that has ended to the tally of thread 0 on the same stack. When no sample of the tally
@@ -92,7 +93,7 @@ static __always_inline void add_count(struct heaptap_count* sum, const struct he
  *   reads     `tallies`, `processes`
  *   changes   `tallies`, the counter and the figure of its entries
  *   if full   nothing is done
- *   cost      five operations on hash maps, four adds for each half of the tally */
+ *   cost      five operations on hash maps, five adds for each half of the tally */
 SEC("syscall")
 int fold(struct heaptap_fold* argument) {
   struct heaptap_tally_key key = argument->key;

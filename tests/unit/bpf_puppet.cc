@@ -412,6 +412,7 @@ heaptap_tally Sum(const Books& books, uint64_t process_id) {
       to->bytes += from->bytes;
       to->weight += from->weight;
       to->weighted_objects += from->weighted_objects;
+      to->variance += from->variance;
     }
   }
   return sum;

@@ -27,6 +27,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -67,6 +68,89 @@ constexpr char kGperftools[] =
     "MAPPED_LIBRARIES:\n"
     "00400000-00500000 r-xp 00001000 08:01 1234 /bin/with blanks\n"
     "build=/bin\n";
+
+// Samples of one size at one interval, as the recording counts them.
+Estimate Samples(uint64_t count, uint64_t size, uint64_t period) {
+  const double weight =
+      static_cast<double>(size) / -std::expm1(-static_cast<double>(size) / static_cast<double>(period));
+  const auto number = static_cast<double>(count);
+  return {.samples = count,
+          .sampled_bytes = count * size,
+          .objects = number * weight / static_cast<double>(size),
+          .bytes = number * weight,
+          .variance = number * weight * (weight - static_cast<double>(size))};
+}
+
+void ExpectNear(const Estimate& read, const Estimate& written) {
+  EXPECT_EQ(read.samples, written.samples);
+  EXPECT_NEAR(read.objects, written.objects, written.objects * 0.01);
+  EXPECT_NEAR(read.bytes, written.bytes, written.bytes * 0.01);
+  EXPECT_NEAR(std::sqrt(read.variance), std::sqrt(written.variance), std::sqrt(written.variance) * 0.1 + 1);
+}
+
+// The interval was changed, from either one to the other: no estimate is rounded up to a heavy sample, and the numbers
+// of samples and their errors are the real ones.
+TEST(HeapV2Reader, SamplesOfSeveralIntervals) {
+  constexpr uint64_t kLong = 1 << 19;
+  constexpr uint64_t kShort = 1 << 14;
+  Estimate mixed = Samples(3, 100, kLong);
+  mixed += Samples(50, 100, kShort);
+  Estimate sizes = Samples(2, 16, kShort);
+  sizes += Samples(2, 1 << 20, kShort);
+  for (const uint64_t period : {kLong, kShort}) {
+    const Profile written = {
+        .period = period,
+        .contexts = {
+            {.frames = {0x11},
+             .threads = {{.tid = 7, .live = Samples(5, 100, kLong), .allocated = Samples(9, 100, kLong)}}},
+            {.frames = {0x12},
+             .threads = {{.tid = 7, .live = Samples(1, 2, kShort), .allocated = Samples(1, 2, kShort)}}},
+            {.frames = {0x13},
+             .threads = {{.tid = 7, .live = mixed, .allocated = mixed}, {.tid = 9, .allocated = Samples(4, 8, kLong)}}},
+            {.frames = {0x14}, .threads = {{.tid = 9, .live = sizes, .allocated = sizes}}}}};
+    for (const std::string& text : {HeapV2(written), GperftoolsHeap(written)}) {
+      EXPECT_THAT(text, HasSubstr("heap_v2/16384\n"));
+      const Profile read = MustRead(text);
+      EXPECT_EQ(read.period, period);
+      ASSERT_THAT(read.contexts, SizeIs(4));
+      for (const Context& context : read.contexts) {
+        const Context& same = written.contexts.at(context.frames.at(0) - 0x11);
+        ExpectNear(context.Live(), same.Live());
+        ExpectNear(context.Allocated(), same.Allocated());
+      }
+    }
+    const absl::StatusOr<Profile> separate = ReadHeapProfile(HeapV2(written), "", ReadThreads::kSeparate);
+    ASSERT_TRUE(separate.ok());
+    for (const Context& context : separate->contexts) {
+      const Context& same = written.contexts.at(context.frames.at(0) - 0x11);
+      ASSERT_THAT(context.threads, SizeIs(same.threads.size()));
+      for (size_t i = 0; i < context.threads.size(); i++) {
+        ExpectNear(context.threads[i].live, same.threads[i].live);
+        ExpectNear(context.threads[i].allocated, same.threads[i].allocated);
+      }
+    }
+  }
+}
+
+TEST(HeapV2Reader, OneIntervalNeedsNoComments) {
+  const Profile written = {
+      .period = 1 << 19,
+      .contexts = {
+          {.frames = {1}, .threads = {{.live = Samples(5, 100, 1 << 19), .allocated = Samples(9, 1 << 30, 1 << 19)}}}}};
+  EXPECT_THAT(HeapV2(written), Not(HasSubstr("#")));
+}
+
+TEST(HeapV2Reader, PassesOverWrongComments) {
+  const Profile plain = MustRead(kThreaded);
+  for (const char* comment :
+       {"# period 0", "# period x", "# samples 0 t*: 1: 1 [1: 1]", "# samples 3 t*: 1: 1 [1: 1]",
+        "# samples 1 t8: 1: 1 [1: 1]", "# samples 1 *: 1: 1 [1: 1]", "# samples 1 t*: 1: 1", "# samples"}) {
+    const Profile read = MustRead(
+        absl::StrReplaceAll(kThreaded, {{"MAPPED_LIBRARIES:\n", absl::StrCat("MAPPED_LIBRARIES:\n", comment, "\n")}}));
+    EXPECT_EQ(read.period, plain.period) << comment;
+    EXPECT_EQ(read.Live(), plain.Live()) << comment;
+  }
+}
 
 TEST(HeapV2Reader, BothForms) {
   for (const char* text : {kThreaded, kGperftools}) {
@@ -169,7 +253,7 @@ TEST(HeapV2Reader, ReadsWhatTheWritersWrite) {
       for (const auto& [now, then] : {std::pair(read.contexts[i].Live(), context.Live()),
                                       std::pair(read.contexts[i].Allocated(), context.Allocated())}) {
         const profile::BiasedCount written = profile::Bias(then.objects, then.bytes, profile.period);
-        EXPECT_EQ(now.samples, written.objects);
+        EXPECT_EQ(now.samples, then.samples);
         EXPECT_EQ(now.bytes, profile::Unbias(written, profile.period).bytes);
         EXPECT_EQ(now.objects, profile::Unbias(written, profile.period).objects);
       }

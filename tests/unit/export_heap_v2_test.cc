@@ -161,7 +161,10 @@ TEST(HeapV2, NoLineHasObjectsWithoutBytesOrBytesWithoutObjects) {
         profile.contexts.push_back({.frames = {++frame}, .threads = {{1, estimate, estimate}}});
       }
     }
-    EXPECT_THAT(HeapV2(profile), Not(::testing::ContainsRegex("[^0-9]0: [1-9]|[1-9]: 0[^0-9]"))) << period;
+    const std::string text = HeapV2(profile);
+    EXPECT_THAT(text.substr(0, text.find("MAPPED_LIBRARIES")),
+                Not(::testing::ContainsRegex("[^0-9]0: [1-9]|[1-9]: 0[^0-9]")))
+        << period;
   }
 }
 

@@ -228,7 +228,7 @@ TEST(PprofReaderTest, ValuesAreFoundByTheirNames) {
   const PprofContent content = MustRead(foreign.Sample({1}, {300, 7, 2, 200}).Sample({1}, {0, 7, 0, 0}).Bytes());
   ASSERT_THAT(content.profile.contexts, SizeIs(1));
   const profile::Context& context = content.profile.contexts[0];
-  EXPECT_EQ(context.Live(), (profile::Estimate{1, 0, 2, 200}));
+  EXPECT_EQ(context.Live(), (profile::Estimate{1, 0, 2, 200, 200 * 200}));
   EXPECT_EQ(context.Allocated(), (profile::Estimate{1, 300, 0, 300}));
   EXPECT_EQ(content.profile.period, 524288u);
   // As Go writes it: the period comes first.

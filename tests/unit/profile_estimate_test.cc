@@ -26,9 +26,35 @@ TEST(Estimate, OfACounter) {
 }
 
 TEST(Estimate, Adds) {
-  Estimate sum = {1, 10, 1.5, 15};
-  sum += Estimate{2, 20, 2.25, 30};
-  EXPECT_EQ(sum, (Estimate{3, 30, 3.75, 45}));
+  Estimate sum = {1, 10, 1.5, 15, 7};
+  sum += Estimate{2, 20, 2.25, 30, 8};
+  EXPECT_EQ(sum, (Estimate{3, 30, 3.75, 45, 15}));
+}
+
+// Relative to weight * (weight - size), from which it may differ by a unit.
+TEST(Variance, OfASample) {
+  EXPECT_EQ(heaptap_variance(64, 64), 0u);
+  EXPECT_EQ(heaptap_variance(64, 63), 0u) << "a program's own weight may be anything";
+  EXPECT_EQ(heaptap_variance(64, 65), 1u) << "never taken for exact";
+  constexpr uint64_t kSizes[] = {1, 64, 1 << 19, 1 << 26};
+  for (const uint64_t size : kSizes) {
+    for (int bits = 8; bits < 39; bits++) {
+      const uint64_t weight = size + (uint64_t{1} << bits);
+      const double exact = static_cast<double>(weight) * static_cast<double>(weight - size);
+      const double unit = std::ldexp(1, HEAPTAP_VARIANCE_UNIT_BITS);
+      EXPECT_NEAR(std::ldexp(static_cast<double>(heaptap_variance(size, weight)), HEAPTAP_VARIANCE_UNIT_BITS), exact,
+                  std::max(unit, exact * 1e-5))
+          << size << " " << weight;
+    }
+  }
+  EXPECT_GT(heaptap_variance(1, UINT64_MAX), heaptap_variance(1, uint64_t{1} << 39)) << "no overflow";
+  EXPECT_EQ(ToEstimate({.objects = 1, .bytes = 64, .weight = 1024, .variance = 15}).variance, 15 << 16);
+}
+
+TEST(Variance, OfEqualSamples) {
+  EXPECT_EQ(VarianceOfEqualSamples({}), 0);
+  EXPECT_EQ(VarianceOfEqualSamples({.samples = 4, .sampled_bytes = 400, .bytes = 4000}), 4.0 * 1000 * 900);
+  EXPECT_EQ(VarianceOfEqualSamples({.samples = 4, .sampled_bytes = 400, .bytes = 396}), 0) << "rounded";
 }
 
 TEST(Estimate, IsZero) {
@@ -38,9 +64,10 @@ TEST(Estimate, IsZero) {
 }
 
 TEST(LiveEstimate, IsWhatWasNotFreed) {
-  heaptap_tally tally = {.allocated = {.objects = 5, .bytes = 500, .weight = 5000, .weighted_objects = 50 * kOne},
-                         .freed = {.objects = 2, .bytes = 100, .weight = 1000, .weighted_objects = 10 * kOne}};
-  EXPECT_EQ(LiveEstimate(tally), (Estimate{3, 400, 40, 4000}));
+  heaptap_tally tally = {
+      .allocated = {.objects = 5, .bytes = 500, .weight = 5000, .weighted_objects = 50 * kOne, .variance = 9},
+      .freed = {.objects = 2, .bytes = 100, .weight = 1000, .weighted_objects = 10 * kOne, .variance = 4}};
+  EXPECT_EQ(LiveEstimate(tally), (Estimate{3, 400, 40, 4000, 5 << HEAPTAP_VARIANCE_UNIT_BITS}));
 }
 
 TEST(LiveEstimate, NothingLeftIsExactlyNothing) {

@@ -25,6 +25,20 @@ TEST(Bias, OneSizeIsTheSamplesThemselves) {
   }
 }
 
+TEST(LongestPeriod, IsThatOfTheSamples) {
+  for (const uint64_t period : {uint64_t{1024}, uint64_t{524288}}) {
+    for (const uint64_t size : {8, 600, 4096}) {
+      const double objects = 5 / Probability(static_cast<double>(size), period);
+      const Estimate estimate = {.samples = 5, .objects = objects, .bytes = objects * static_cast<double>(size)};
+      EXPECT_GT(LongestPeriod(estimate), period) << size;
+      EXPECT_LT(LongestPeriod(estimate), 1.2 * static_cast<double>(period)) << size;
+    }
+  }
+  // Nearly every object of 16 MiB is a sample at each of these periods.
+  EXPECT_GT(LongestPeriod({.samples = 3, .objects = 3, .bytes = 3 << 24}), 524288);
+  EXPECT_EQ(LongestPeriod({}), std::numeric_limits<double>::infinity());
+}
+
 TEST(Bias, AReaderArrivesAtTheEstimatesOfAMix) {
   constexpr uint64_t kPeriod = 524288;
   double objects = 0;

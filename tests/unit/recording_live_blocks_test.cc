@@ -41,7 +41,7 @@ TEST(LiveBlocks, ThoseThatAreAlikeAreOneGroup) {
   EXPECT_THAT(blocks->groups, SizeIs(4));
   const LiveBlocks::Group& first = blocks->groups[0];
   EXPECT_EQ(first.share.age, 10);
-  EXPECT_EQ(first.share.live, (profile::Estimate{2, 128, 20, 1280}));
+  EXPECT_EQ(first.share.live, (profile::Estimate{2, 128, 20, 1280, 2 * 640 * (640 - 64)}));
 }
 
 // Stacks that differ only inside the allocator are one call path, and their blocks are too.

@@ -16,17 +16,22 @@ using profile::Profile;
 constexpr uint64_t kPeriod = 1 << 19;
 
 // Samples of small objects, each of which counts as a period.
-Estimate Samples(uint64_t count) {
+Estimate Samples(uint64_t count, uint64_t period = kPeriod) {
+  const auto weight = static_cast<double>(period);
   return {.samples = count,
           .sampled_bytes = count * 64,
-          .objects = static_cast<double>(count * kPeriod / 64),
-          .bytes = static_cast<double>(count * kPeriod)};
+          .objects = static_cast<double>(count * period / 64),
+          .bytes = static_cast<double>(count * period),
+          .variance = static_cast<double>(count) * weight * (weight - 64)};
 }
 
-Profile OnePath(uint64_t live, uint64_t allocated) {
-  return {.period = kPeriod,
-          .contexts = {{.frames = {1, 2}, .threads = {{.live = Samples(live), .allocated = Samples(allocated)}}}}};
+Estimate Sum(Estimate a, const Estimate& b) { return a += b; }
+
+Profile OnePath(const Estimate& live, const Estimate& allocated) {
+  return {.period = kPeriod, .contexts = {{.frames = {1, 2}, .threads = {{.live = live, .allocated = allocated}}}}};
 }
+
+Profile OnePath(uint64_t live, uint64_t allocated) { return OnePath(Samples(live), Samples(allocated)); }
 
 Measure Change(const Profile& before, const Profile& after) {
   const Profile difference = profile::Difference(after, before);
@@ -60,9 +65,31 @@ TEST(ChangesTest, TwoProcessesHaveNoSampleInCommon) {
   EXPECT_EQ(Change(before, after).samples, 4u) << "a dump does not always say its process";
   after.pid = 11;
   EXPECT_EQ(Change(before, after).samples, 204u);
-  after.pid = 10;
+  after.pid = 0;
   after.period = 2 * kPeriod;
-  EXPECT_EQ(Change(before, after).samples, 204u) << "no sample stays when the rate changes";
+  EXPECT_EQ(Change(before, after).samples, 204u) << "another run";
+  after.pid = 10;
+  EXPECT_EQ(Change(before, after).samples, 4u) << "samples stay when the interval changes";
+}
+
+// 100 heavy samples stay, and 64 light ones are new: the error is that of the light ones.
+TEST(ChangesTest, NewSamplesOfAShorterInterval) {
+  constexpr uint64_t kShort = 1 << 14;
+  const Estimate mixed = Sum(Samples(100), Samples(64, kShort));
+  const double error = std::sqrt(64.0 * kShort * (kShort - 64));
+  const Measure change = Change(OnePath(100, 100), OnePath(mixed, mixed));
+  EXPECT_EQ(change.samples, 64u);
+  EXPECT_EQ(change.bytes, 64 * kShort);
+  EXPECT_NEAR(change.Error(), error, 1);
+
+  const auto moment = [](const Estimate& live) {
+    return Profile{.has_allocated = false,
+                   .contexts = {{.frames = {1, 2}, .threads = {{.live = live}}, .allocated_samples = live.samples}}};
+  };
+  EXPECT_NEAR(Change(moment(Samples(100)), moment(mixed)).Error(), error, 1);
+  // Twenty of the heavy ones are gone.
+  EXPECT_NEAR(Change(OnePath(100, 100), OnePath(Sum(Samples(80), Samples(64, kShort)), mixed)).Error(),
+              std::hypot(ErrorOf(20), error), 1);
 }
 
 // A moment of the history knows of the allocated samples only their number, or nothing.
@@ -116,10 +143,13 @@ TEST(ChangesTest, TheEarlierProfileIsKnown) {
 }
 
 TEST(ChangesTest, ExactRecordingsHaveNoError) {
-  Profile before = OnePath(10, 10);
-  Profile after = OnePath(20, 20);
-  before.period = after.period = 1;
-  EXPECT_EQ(Change(before, after).Error(), 0);
+  const auto exact = [](uint64_t objects) {
+    const auto count = static_cast<double>(objects);
+    const Estimate all = {.samples = objects, .sampled_bytes = 64 * objects, .objects = count, .bytes = 64 * count};
+    return OnePath(all, all);
+  };
+  EXPECT_EQ(Change(exact(10), exact(20)).bytes, 640);
+  EXPECT_EQ(Change(exact(10), exact(20)).Error(), 0);
 }
 
 }  // namespace

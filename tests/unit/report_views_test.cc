@@ -38,10 +38,12 @@ constexpr double kPeriod = 1024;
 profile::Estimate Estimate(uint64_t samples, uint64_t size) {
   const double p = -std::expm1(-static_cast<double>(size) / kPeriod);
   const auto count = static_cast<double>(samples);
+  const double weight = static_cast<double>(size) / p;
   return {.samples = samples,
           .sampled_bytes = samples * size,
           .objects = count / p,
-          .bytes = count * static_cast<double>(size) / p};
+          .bytes = count * weight,
+          .variance = count * weight * (weight - static_cast<double>(size))};
 }
 
 // Return addresses. 0x20 returns into `parse`, which is inlined in `load`.
@@ -190,8 +192,9 @@ TEST(Threads, AreTheOutermostFrames) {
 TEST_F(ViewsTest, TheErrorIsThatOfSampling) {
   const double weight = 1024 / -std::expm1(-1.0);
   EXPECT_NEAR(named_.paths()[0].measures.live.Error(), std::sqrt(60 * weight * (weight - 1024)), 1e-6);
-  EXPECT_EQ(ToMeasure({.samples = 3, .sampled_bytes = 300, .objects = 3, .bytes = 301}, 1).Error(), 0);
-  EXPECT_TRUE(IsNoise(ToMeasure({.samples = 1, .sampled_bytes = 8, .objects = 100, .bytes = 800}, 1024)));
+  EXPECT_EQ(ToMeasure({.samples = 3, .sampled_bytes = 300, .objects = 3, .bytes = 300}).Error(), 0);
+  EXPECT_TRUE(
+      IsNoise(ToMeasure({.samples = 1, .sampled_bytes = 8, .objects = 100, .bytes = 800, .variance = 800 * 792})));
   EXPECT_FALSE(IsNoise(named_.total().live));
 }
 

@@ -138,6 +138,7 @@ Json TimelineJson(const history::Timeline& timeline) {
       cells.Add(held.live_objects);
       cells.Add(held.samples);
       cells.Add(held.allocated_samples);
+      cells.Add(held.deviation);
       rows.Add(std::move(cells));
     }
   }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -59,6 +60,10 @@ class FieldReader {
 
   IntegerField Key(absl::string_view name) { return Keep(map_.KeyInteger(name)); }
   IntegerField Value(absl::string_view name) { return Keep(map_.ValueInteger(name)); }
+  std::optional<IntegerField> OptionalValue(absl::string_view name) {
+    const absl::StatusOr<IntegerField> field = map_.ValueInteger(name);
+    return field.ok() ? std::optional(*field) : std::nullopt;
+  }
   // Older versions have these fields in the process, not in its identity.
   IntegerField Identity(absl::string_view name) {
     const absl::StatusOr<IntegerField> field = map_.ValueInteger(absl::StrCat("identity.", name));
@@ -145,19 +150,28 @@ struct CountFields {
       : objects(fields.Value(absl::StrCat(name, ".objects"))),
         bytes(fields.Value(absl::StrCat(name, ".bytes"))),
         weight(fields.Value(absl::StrCat(name, ".weight"))),
-        weighted_objects(fields.Value(absl::StrCat(name, ".weighted_objects"))) {}
+        weighted_objects(fields.Value(absl::StrCat(name, ".weighted_objects"))),
+        variance(fields.OptionalValue(absl::StrCat(name, ".variance"))) {}
 
   heaptap_count Read(absl::Span<const uint8_t> value) const {
-    return {.objects = objects.Read(value),
-            .bytes = bytes.Read(value),
-            .weight = weight.Read(value),
-            .weighted_objects = weighted_objects.Read(value)};
+    heaptap_count count = {.objects = objects.Read(value),
+                           .bytes = bytes.Read(value),
+                           .weight = weight.Read(value),
+                           .weighted_objects = weighted_objects.Read(value),
+                           .variance = 0};
+    if (variance.has_value()) {
+      count.variance = variance->Read(value);
+    } else if (count.objects != 0) {
+      count.variance = count.objects * heaptap_variance(count.bytes / count.objects, count.weight / count.objects);
+    }
+    return count;
   }
 
   IntegerField objects;
   IntegerField bytes;
   IntegerField weight;
   IntegerField weighted_objects;
+  std::optional<IntegerField> variance;  // older versions do not have it: there, all samples count alike
 };
 
 absl::Status ReadTallies(const Pins& pins, const std::set<uint64_t>& closed,

@@ -41,7 +41,8 @@ history::Timeline ReadMomentJson(const json& document) {
     moment.points.at(0).rows[row.at(1).get<int64_t>()] += {.live_bytes = row.at(2).get<uint64_t>(),
                                                            .live_objects = row.at(3).get<uint64_t>(),
                                                            .samples = row.at(4).get<uint64_t>(),
-                                                           .allocated_samples = row.at(5).get<uint64_t>()};
+                                                           .allocated_samples = row.at(5).get<uint64_t>(),
+                                                           .deviation = row.at(6).get<uint64_t>()};
   }
   return moment;
 }

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -27,6 +28,9 @@ namespace heaptap::daemon {
 namespace {
 
 constexpr absl::Duration kPruneInterval = absl::Minutes(1);
+
+// The share of a standard error by which that of equal samples may differ and still stand for it.
+constexpr double kEqualDeviation = 0.1;
 
 // Between two questions to the recording's thread, which has other things to do.
 constexpr absl::Duration kBreath = absl::Milliseconds(5);
@@ -316,6 +320,7 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
       row.live_bytes += stack.live_bytes;
       row.live_objects += stack.live_objects;
       row.samples += stack.samples;
+      row.live_variance += stack.live_variance;
       // Paths come to the row of all others and leave it, so two points of that row say nothing about its samples.
       if (has_row) row.allocated_samples += stack.allocated_samples;
       bytes += stack.live_bytes;
@@ -323,10 +328,15 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
     }
     point.rows.clear();
     for (const auto& [number, row] : rows) {
-      point.rows[number] = {.live_bytes = profile::ToWhole(row.live_bytes),
-                            .live_objects = profile::ToWhole(row.live_objects),
-                            .samples = row.samples,
-                            .allocated_samples = row.allocated_samples};
+      history::Held& held = point.rows[number];
+      held = {.live_bytes = profile::ToWhole(row.live_bytes),
+              .live_objects = profile::ToWhole(row.live_objects),
+              .samples = row.samples,
+              .allocated_samples = row.allocated_samples};
+      const double deviation = std::sqrt(row.live_variance);
+      const uint64_t equal = history::DeviationOfEqualSamples(held);
+      const bool is_equal = std::fabs(deviation - static_cast<double>(equal)) <= kEqualDeviation * deviation;
+      held.deviation = is_equal ? equal : profile::ToWhole(deviation);
     }
     point.live_bytes = profile::ToWhole(bytes);
     point.live_objects = profile::ToWhole(objects);

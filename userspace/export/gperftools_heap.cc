@@ -23,18 +23,19 @@ void AppendCounts(const profile::Estimate& live, const profile::Estimate& alloca
 
 std::string GperftoolsHeap(const profile::Profile& profile) {
   const std::vector<Row> rows = Rows(profile);
+  const uint64_t period = WrittenPeriod(profile, rows);
   std::string out;
   out.reserve(EstimateSize(profile, rows));
   AppendWarnings(profile, out);
   out.append("heap profile: ");
-  AppendCounts(profile.Live(), profile.Allocated(), profile.period, out);
-  absl::StrAppend(&out, " heap_v2/", profile.period, "\n");
+  AppendCounts(profile.Live(), profile.Allocated(), period, out);
+  absl::StrAppend(&out, " heap_v2/", period, "\n");
   for (const Row& row : rows) {
-    AppendCounts(row.live, row.allocated, profile.period, out);
+    AppendCounts(row.live, row.allocated, period, out);
     AppendAddresses(*row.context, out);
     out.push_back('\n');
   }
-  AppendMappedLibraries(profile, out);
+  AppendMappedLibraries(profile, rows, period, out);
   return out;
 }
 

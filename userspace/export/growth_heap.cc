@@ -32,7 +32,7 @@ std::string GrowthHeap(const profile::Profile& profile) {
     AppendAddresses(*row.context, out);
     out.push_back('\n');
   }
-  AppendMappedLibraries(profile, out);
+  AppendMappedLibraries(profile, {}, profile.period, out);
   return out;
 }
 

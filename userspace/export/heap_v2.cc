@@ -19,20 +19,23 @@ using profile::ThreadShare;
 
 class Writer {
  public:
-  explicit Writer(const Profile& profile) : profile_(profile), rows_(Rows(profile)) {}
+  explicit Writer(const Profile& profile)
+      : profile_(profile),
+        rows_(Rows(profile)),
+        period_(profile.raw ? profile.period : WrittenPeriod(profile, rows_)) {}
 
   std::string Write() && {
     out_.reserve(EstimateSize(profile_, rows_));
     AppendWarnings(profile_, out_);
     WriteHeader();
     for (const Row& row : rows_) WriteContext(row);
-    AppendMappedLibraries(profile_, out_);
+    AppendMappedLibraries(profile_, rows_, period_, out_);
     return std::move(out_);
   }
 
  private:
   void WriteHeader() {
-    absl::StrAppend(&out_, "heap_v2/", profile_.period, "\n");
+    absl::StrAppend(&out_, "heap_v2/", period_, "\n");
     WriteCounts("*", profile_.Live(), profile_.Allocated());
     out_.push_back('\n');
     for (const ThreadShare& thread : profile_.Threads()) {
@@ -70,11 +73,12 @@ class Writer {
 
   BiasedCount Written(const Estimate& estimate) const {
     if (profile_.raw) return {estimate.samples, estimate.sampled_bytes};
-    return profile::Bias(estimate.objects, estimate.bytes, profile_.period);
+    return profile::Bias(estimate.objects, estimate.bytes, period_);
   }
 
   const Profile& profile_;
   const std::vector<Row> rows_;
+  const uint64_t period_;  // in the first line
   std::string out_;
 };
 

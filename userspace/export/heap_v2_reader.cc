@@ -78,9 +78,8 @@ void ScaleTo(const Estimate& total, std::vector<profile::ThreadShare>& shares, E
   }
 }
 
-// The shares of threads, each once and by tid, in place of that of all threads.
+// The shares of threads, sorted by tid, each once in place of that of all threads.
 void Separate(std::vector<profile::ThreadShare> shares, profile::Context& context) {
-  std::ranges::stable_sort(shares, {}, &profile::ThreadShare::tid);
   std::vector<profile::ThreadShare> merged;
   Estimate live;
   for (const profile::ThreadShare& share : shares) {
@@ -110,6 +109,8 @@ class Reader {
     absl::Status status = is_gperftools_ ? ReadGperftools() : ReadThreaded();
     if (!status.ok()) return status;
     if (status = ReadMappedLibraries(); !status.ok()) return status;
+    for (auto& shares : shares_) std::ranges::stable_sort(shares, {}, &profile::ThreadShare::tid);
+    ApplyComments();
     for (size_t i = 0; i < shares_.size(); i++) Separate(std::move(shares_[i]), profile_.contexts[i]);
     return std::move(profile_);
   }
@@ -264,6 +265,7 @@ class Reader {
     const profile::ThreadShare share = {.live = ToEstimate(counts.live), .allocated = ToEstimate(counts.allocated)};
     if (auto known = by_frames_.find(frames); known != by_frames_.end()) {
       latest_ = known->second;
+      contexts_of_stacks_.push_back(latest_);
       profile::ThreadShare& sum = profile_.contexts[known->second].threads[0];
       sum.live += share.live;
       sum.allocated += share.allocated;
@@ -274,6 +276,7 @@ class Reader {
     }
     profile_.contexts.push_back({.frames = std::move(frames), .threads = {share}});
     latest_ = profile_.contexts.size() - 1;
+    contexts_of_stacks_.push_back(latest_);
     // The frames stay in place when the vector of contexts grows.
     by_frames_[profile_.contexts.back().frames] = profile_.contexts.size() - 1;
     return absl::OkStatus();
@@ -289,6 +292,7 @@ class Reader {
     const profile::UnbiasedCount unbiased = profile::Unbias(count, profile_.period);
     estimate.objects = unbiased.objects;
     estimate.bytes = unbiased.bytes;
+    if (profile_.period > 1) estimate.variance = profile::VarianceOfEqualSamples(estimate);
     return estimate;
   }
 
@@ -332,6 +336,45 @@ class Reader {
       if (!TakeNumber(line, 16, start) || !absl::ConsumePrefix(&line, " ")) return;
       const std::optional<std::string> build_id = elf::BuildIdOfHex(line);
       if (build_id.has_value() && build_ids.size() < elf::kMaxMappings) build_ids[start] = *build_id;
+    } else if (absl::ConsumePrefix(&line, kPeriodComment)) {
+      uint64_t period = 0;
+      if (TakeNumber(line, 10, period) && period > 0) period_comment_ = period;
+    } else if (absl::ConsumePrefix(&line, kSamplesComment)) {
+      SamplesComment comment;
+      const bool is_whole = TakeNumber(line, 10, comment.stack) && absl::ConsumePrefix(&line, " t") &&
+                            (absl::ConsumePrefix(&line, "*") || TakeNumber(line, 10, comment.tid.emplace())) &&
+                            absl::ConsumePrefix(&line, ":") && TakeCounts(line, comment.samples);
+      if (is_whole) samples_comments_.push_back(comment);
+    }
+  }
+
+  // Counts of these comments: objects are samples, bytes are standard errors.
+  struct SamplesComment {
+    uint64_t stack = 0;  // from 1
+    std::optional<uint64_t> tid = {};
+    Counts samples = {};
+  };
+
+  static void Apply(const profile::BiasedCount& samples, Estimate& estimate) {
+    estimate.samples = samples.objects;
+    estimate.variance = static_cast<double>(samples.bytes) * static_cast<double>(samples.bytes);
+  }
+
+  void ApplyComments() {
+    if (period_comment_.has_value()) profile_.period = *period_comment_;
+    for (const SamplesComment& comment : samples_comments_) {
+      if (comment.stack == 0 || comment.stack > contexts_of_stacks_.size()) continue;
+      const size_t context = contexts_of_stacks_[comment.stack - 1];
+      profile::ThreadShare* share = nullptr;
+      if (!comment.tid.has_value()) {
+        share = &profile_.contexts[context].threads[0];
+      } else if (context < shares_.size()) {
+        const auto found = std::ranges::lower_bound(shares_[context], *comment.tid, {}, &profile::ThreadShare::tid);
+        if (found != shares_[context].end() && found->tid == *comment.tid) share = &*found;
+      }
+      if (share == nullptr) continue;
+      Apply(comment.samples.live, share->live);
+      Apply(comment.samples.allocated, share->allocated);
     }
   }
 
@@ -344,6 +387,9 @@ class Reader {
   bool is_sampled_ = true;
   const ReadThreads threads_;
   Profile profile_;
+  std::optional<uint64_t> period_comment_;
+  std::vector<SamplesComment> samples_comments_;
+  std::vector<size_t> contexts_of_stacks_;                             // by number of the stack in the file, from 0
   size_t latest_ = 0;                                                  // index of the context of the latest sum
   std::vector<std::vector<profile::ThreadShare>> shares_;              // by context
   absl::flat_hash_map<absl::Span<const uint64_t>, size_t> by_frames_;  // index into profile_.contexts

@@ -318,6 +318,7 @@ class ContentBuilder {
         out_.profile.period <= 1 ? 1 : -std::expm1(-std::max(estimate.bytes, 0.0) / estimate.objects / period);
     estimate.samples = std::max<uint64_t>(profile::ToWhole(estimate.objects * probability), 1);
     estimate.sampled_bytes = profile::ToWhole(estimate.bytes * probability);
+    if (out_.profile.period > 1) estimate.variance = profile::VarianceOfEqualSamples(estimate);
     return estimate;
   }
 

@@ -2,13 +2,58 @@
 #include "userspace/export/text_profile.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "userspace/profile/unbias.h"
 
 namespace heaptap::exporter {
+namespace {
+
+using profile::Estimate;
+
+// The share of its standard error by which that of equal samples may differ and still stand for it.
+constexpr double kEqualDeviation = 0.1;
+
+// What readers make of the counts of an estimate.
+Estimate ReadBack(const Estimate& estimate, uint64_t period) {
+  const profile::BiasedCount count = profile::Bias(estimate.objects, estimate.bytes, period);
+  Estimate read = {.samples = count.objects, .sampled_bytes = count.bytes, .bytes = estimate.bytes};
+  if (period > 1) read.variance = profile::VarianceOfEqualSamples(read);
+  return read;
+}
+
+bool Follows(const Estimate& estimate, uint64_t period) {
+  const Estimate read = ReadBack(estimate, period);
+  const double deviation = std::sqrt(estimate.variance);
+  return read.samples == estimate.samples &&
+         std::fabs(std::sqrt(read.variance) - deviation) <= kEqualDeviation * deviation;
+}
+
+void AppendSamples(size_t stack, const absl::AlphaNum& thread, const Estimate& live, const Estimate& allocated,
+                   uint64_t period, std::string& out) {
+  if (Follows(live, period) && Follows(allocated, period)) return;
+  absl::StrAppend(&out, kSamplesComment, stack, " t", thread, ": ");
+  absl::StrAppend(&out, live.samples, ": ", profile::ToWhole(std::sqrt(live.variance)), " [");
+  absl::StrAppend(&out, allocated.samples, ": ", profile::ToWhole(std::sqrt(allocated.variance)), "]\n");
+}
+
+void AppendSamplesOf(absl::Span<const Row> rows, uint64_t period, std::string& out) {
+  for (size_t i = 0; i < rows.size(); i++) {
+    AppendSamples(i + 1, "*", rows[i].live, rows[i].allocated, period, out);
+    for (const profile::ThreadShare& share : rows[i].context->threads) {
+      if (share.live.IsZero() && share.allocated.IsZero()) continue;
+      AppendSamples(i + 1, share.tid, share.live, share.allocated, period, out);
+    }
+  }
+}
+
+}  // namespace
 
 std::vector<Row> Rows(const profile::Profile& profile) {
   std::vector<Row> rows;
@@ -52,11 +97,23 @@ void AppendWarnings(const profile::Profile& profile, std::string& out) {
   }
 }
 
-void AppendMappedLibraries(const profile::Profile& profile, std::string& out) {
+uint64_t WrittenPeriod(const profile::Profile& profile, absl::Span<const Row> rows) {
+  double longest = std::numeric_limits<double>::infinity();
+  for (const Row& row : rows) {
+    longest = std::min({longest, profile::LongestPeriod(row.live), profile::LongestPeriod(row.allocated)});
+  }
+  if (static_cast<double>(profile.period) <= longest) return profile.period;
+  return longest < 1 ? 1 : std::bit_floor(static_cast<uint64_t>(longest));
+}
+
+void AppendMappedLibraries(const profile::Profile& profile, absl::Span<const Row> rows, uint64_t period,
+                           std::string& out) {
   out.append("\nMAPPED_LIBRARIES:\n");
   if (profile.time.has_value()) {
     absl::StrAppend(&out, kTimeComment, absl::FormatTime(absl::RFC3339_full, *profile.time, absl::UTCTimeZone()), "\n");
   }
+  if (period != profile.period) absl::StrAppend(&out, kPeriodComment, profile.period, "\n");
+  if (!profile.raw) AppendSamplesOf(rows, period, out);
   for (const elf::Mapping& mapping : profile.mappings) {
     if (!mapping.build_id.empty()) {
       absl::StrAppend(&out, kBuildIdComment, absl::Hex(mapping.start), " ", absl::BytesToHexString(mapping.build_id),

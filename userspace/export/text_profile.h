@@ -37,18 +37,29 @@ void AppendAddresses(const profile::Context& context, std::string& out);
 // Appends text that the process or its user chose, on one line: control characters become \ooo as in /proc/PID/maps.
 void AppendLineOf(absl::string_view text, std::string& out);
 
+// The period with which readers correct the counts: the profile's, or less, so that the counts of samples that were
+// taken at shorter intervals are not rounded up.
+uint64_t WrittenPeriod(const profile::Profile& profile, absl::Span<const Row> rows);
+
 // Appends a "%warn <warning>" line for each warning. Readers expect these lines first.
 void AppendWarnings(const profile::Profile& profile, std::string& out);
 
-// Comments in the section MAPPED_LIBRARIES, which other readers pass over: when the profile was taken, and the build-id
-// of the file of the mapping that begins at an address. No comment has a '=', which pprof takes for an assignment.
-//   # time <RFC 3339>
-//   # build-id <start> <hexadecimal digits>
+// Comments in the section MAPPED_LIBRARIES, which other readers pass over. No comment has a '=', which pprof takes for
+// an assignment.
+//   # time <RFC 3339>                       when the profile was taken
+//   # period <bytes>                        of the profile, where the first line has another one
+//   # samples <stack> t<thread>: <live samples>: <error> [<allocated samples>: <error>]
+//     of the stack with this number in the file, from 1; t*: of all threads; the standard errors are in bytes. Only
+//     where they are not those that follow from the counts: for samples of different intervals or sizes.
+//   # build-id <start> <hexadecimal digits> of the file of the mapping that begins at this address
 inline constexpr absl::string_view kTimeComment = "# time ";
+inline constexpr absl::string_view kPeriodComment = "# period ";
+inline constexpr absl::string_view kSamplesComment = "# samples ";
 inline constexpr absl::string_view kBuildIdComment = "# build-id ";
 
-// Appends the section MAPPED_LIBRARIES, after an empty line.
-void AppendMappedLibraries(const profile::Profile& profile, std::string& out);
+// Appends the section MAPPED_LIBRARIES, after an empty line. `rows`: the stacks, as they were written with `period`.
+void AppendMappedLibraries(const profile::Profile& profile, absl::Span<const Row> rows, uint64_t period,
+                           std::string& out);
 
 // The approximate number of bytes of the text.
 size_t EstimateSize(const profile::Profile& profile, absl::Span<const Row> rows);

@@ -72,6 +72,7 @@ MomentProfile MomentProfiles::Make(const Timeline& moment) {
     // The mean size of the objects is that of the sampled ones, if they have one size.
     const double size = estimate.objects > 0 ? estimate.bytes / estimate.objects : 0;
     estimate.sampled_bytes = profile::ToWhole(size * static_cast<double>(estimate.samples));
+    estimate.variance = static_cast<double>(row.deviation) * static_cast<double>(row.deviation);
     Sum& sum = held[path == paths.end() ? std::vector<uint64_t>{others + 1} : path->second];
     sum.live += estimate;
     if (path != paths.end()) sum.allocated_samples += row.allocated_samples;

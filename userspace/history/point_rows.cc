@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/history/point_rows.h"
 
+#include <cmath>
+
+#include "userspace/profile/estimate.h"
+
 namespace heaptap::history {
 namespace {
 
@@ -8,18 +12,70 @@ constexpr int kDigitBits = 7;
 constexpr int kNumberBits = 64;
 constexpr uint8_t kMore = 0x80;
 
-// Without the fifth.
+// Without those that the flags announce.
 constexpr size_t kNumbersOfRow = 4;
+
+// Flags below the number of samples.
+constexpr uint64_t kHasFreed = 1;
+constexpr uint64_t kHasDeviation = 2;
+constexpr int kFlagBits = 2;
 
 void AddRow(std::vector<uint64_t>& numbers, uint64_t& last, uint64_t number, const Held& held) {
   const bool has_freed = held.allocated_samples > held.samples;
+  const bool has_deviation = held.deviation != DeviationOfEqualSamples(held);
   numbers.insert(numbers.end(),
-                 {number - last, held.live_bytes, held.live_objects, 2 * held.samples + uint64_t{has_freed}});
+                 {number - last, held.live_bytes, held.live_objects,
+                  held.samples << kFlagBits | (has_freed ? kHasFreed : 0) | (has_deviation ? kHasDeviation : 0)});
   if (has_freed) numbers.push_back(held.allocated_samples - held.samples);
+  if (has_deviation) numbers.push_back(held.deviation);
   last = number;
 }
 
+// Takes the numbers of a row off the front of `rest`. False: some are missing.
+bool TakeRow(bool tells_samples, absl::Span<const uint64_t>& rest, uint64_t& number, Held& held) {
+  if (rest.size() < kNumbersOfRow) return false;
+  number += rest[0];
+  held = {.live_bytes = rest[1], .live_objects = rest[2], .samples = rest[3]};
+  rest.remove_prefix(kNumbersOfRow);
+  if (!tells_samples) {
+    held.deviation = DeviationOfEqualSamples(held);
+    return true;
+  }
+  const uint64_t flags = held.samples;
+  held.samples >>= kFlagBits;
+  if (number != 0) held.allocated_samples = held.samples;
+  if ((flags & kHasFreed) != 0) {
+    if (rest.empty()) return false;
+    if (number != 0) held.allocated_samples += rest[0];
+    rest.remove_prefix(1);
+  }
+  held.deviation = DeviationOfEqualSamples(held);
+  if ((flags & kHasDeviation) != 0) {
+    if (rest.empty()) return false;
+    held.deviation = rest[0];
+    rest.remove_prefix(1);
+  }
+  return true;
+}
+
 }  // namespace
+
+Held& Held::operator+=(const Held& other) {
+  live_bytes += other.live_bytes;
+  live_objects += other.live_objects;
+  samples += other.samples;
+  allocated_samples += other.allocated_samples;
+  deviation = profile::ToWhole(std::hypot(static_cast<double>(deviation), static_cast<double>(other.deviation)));
+  return *this;
+}
+
+uint64_t DeviationOfEqualSamples(const Held& held) {
+  if (held.live_objects == 0) return 0;
+  const auto bytes = static_cast<double>(held.live_bytes);
+  const double sampled = bytes / static_cast<double>(held.live_objects) * static_cast<double>(held.samples);
+  return profile::ToWhole(std::sqrt(profile::VarianceOfEqualSamples(
+      {.samples = held.samples, .sampled_bytes = profile::ToWhole(sampled), .bytes = bytes})));
+}
 
 std::string EncodeNumbers(absl::Span<const uint64_t> numbers) {
   std::string bytes;
@@ -81,22 +137,15 @@ absl::Status Apply(int64_t form, absl::string_view bytes, Rows& rows) {
   uint64_t number = 0;
   absl::Span<const uint64_t> rest = *numbers;
   while (!rest.empty()) {
-    const bool tells_freed = (form & kFreedPoint) != 0;
-    const bool has_freed = tells_freed && rest.size() >= kNumbersOfRow && (rest[kNumbersOfRow - 1] & 1) != 0;
-    const size_t size = kNumbersOfRow + (has_freed ? 1 : 0);
-    if (rest.size() < size) return absl::InvalidArgumentError("a row is incomplete");
-    number += rest[0];
-    Held held = {.live_bytes = rest[1], .live_objects = rest[2], .samples = rest[3]};
-    if (tells_freed) {
-      held.samples /= 2;
-      if (number != 0) held.allocated_samples = held.samples + (has_freed ? rest[kNumbersOfRow] : 0);
+    Held held;
+    if (!TakeRow((form & kSamplesPoint) != 0, rest, number, held)) {
+      return absl::InvalidArgumentError("a row is incomplete");
     }
     if (held.IsZero()) {
       rows.erase(number);
     } else {
       rows[number] = held;
     }
-    rest.remove_prefix(size);
   }
   return absl::OkStatus();
 }

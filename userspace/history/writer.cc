@@ -217,7 +217,7 @@ absl::Status Writer::AddToLevel(size_t level, int64_t process, int64_t time, con
   add_point_.Bind(number).Bind(time).Bind(process).Bind(static_cast<int64_t>(point.live_bytes));
   add_point_.Bind(static_cast<int64_t>(point.live_objects)).Bind(point.rss_bytes).Bind(point.limit_bytes);
   add_point_.Bind(static_cast<int64_t>(point.allocated_bytes)).Bind(int64_t{point.lg_sample});
-  add_point_.Bind(static_cast<int64_t>(point.lost)).Bind(kFreedPoint + (is_whole ? kWholePoint : 0)).BindBlob(rows);
+  add_point_.Bind(static_cast<int64_t>(point.lost)).Bind(kSamplesPoint + (is_whole ? kWholePoint : 0)).BindBlob(rows);
   if (absl::Status status = add_point_.Run(); !status.ok()) return status;
   Statement note = database_->Prepare(kNoteLast[level]);
   if (absl::Status status = note.Bind(time).Bind(process).Run(); !status.ok()) return status;

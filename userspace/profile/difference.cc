@@ -18,7 +18,8 @@ Estimate LiveDifference(const Estimate& after, const Estimate& before) {
   return {.samples = Growth(after.samples, before.samples),
           .sampled_bytes = Growth(after.sampled_bytes, before.sampled_bytes),
           .objects = after.objects - before.objects,
-          .bytes = after.bytes - before.bytes};
+          .bytes = after.bytes - before.bytes,
+          .variance = std::max(0.0, after.variance - before.variance)};
 }
 
 Estimate AllocatedBetween(const Estimate& after, const Estimate& before) {
@@ -26,7 +27,8 @@ Estimate AllocatedBetween(const Estimate& after, const Estimate& before) {
   return {.samples = after.samples - before.samples,
           .sampled_bytes = Growth(after.sampled_bytes, before.sampled_bytes),
           .objects = std::max(0.0, after.objects - before.objects),
-          .bytes = std::max(0.0, after.bytes - before.bytes)};
+          .bytes = std::max(0.0, after.bytes - before.bytes),
+          .variance = std::max(0.0, after.variance - before.variance)};
 }
 
 // REQUIRES: both are sorted by tid.

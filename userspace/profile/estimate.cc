@@ -16,6 +16,7 @@ Estimate& Estimate::operator+=(const Estimate& other) {
   sampled_bytes += other.sampled_bytes;
   objects += other.objects;
   bytes += other.bytes;
+  variance += other.variance;
   return *this;
 }
 
@@ -26,12 +27,22 @@ uint64_t ToWhole(double estimate) {
   return static_cast<uint64_t>(std::llround(std::min(estimate, kMost)));
 }
 
+double VarianceOfEqualSamples(const Estimate& estimate) {
+  if (estimate.samples == 0) return 0;
+  const auto samples = static_cast<double>(estimate.samples);
+  const double weight = std::fabs(estimate.bytes) / samples;
+  const double size = static_cast<double>(estimate.sampled_bytes) / samples;
+  // Rounded numbers can make the weight a little smaller than the size.
+  return samples * weight * std::max(weight - size, 0.0);
+}
+
 Estimate ToEstimate(const heaptap_count& count) {
   constexpr double kOne = uint64_t{1} << HEAPTAP_OBJECT_FRACTION_BITS;
   return {.samples = count.objects,
           .sampled_bytes = count.bytes,
           .objects = static_cast<double>(count.weighted_objects) / kOne,
-          .bytes = static_cast<double>(count.weight)};
+          .bytes = static_cast<double>(count.weight),
+          .variance = std::ldexp(static_cast<double>(count.variance), HEAPTAP_VARIANCE_UNIT_BITS)};
 }
 
 Estimate LiveEstimate(const heaptap_tally& tally) {
@@ -40,7 +51,8 @@ Estimate LiveEstimate(const heaptap_tally& tally) {
   heaptap_count live = {.objects = Difference(in.objects, out.objects),
                         .bytes = Difference(in.bytes, out.bytes),
                         .weight = Difference(in.weight, out.weight),
-                        .weighted_objects = Difference(in.weighted_objects, out.weighted_objects)};
+                        .weighted_objects = Difference(in.weighted_objects, out.weighted_objects),
+                        .variance = Difference(in.variance, out.variance)};
   // Without live samples the estimates are 0, also if the other differences are not.
   if (live.objects == 0) return {};
   return ToEstimate(live);

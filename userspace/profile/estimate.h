@@ -4,7 +4,7 @@
 //
 // An object of z bytes is sampled with probability p = 1 - exp(-z/R), so a sample stands for 1/p objects and z/p bytes.
 // heaptap_count.weighted_objects and .weight are the sums of these terms, which makes them unbiased estimates for any
-// mix of sizes.
+// mix of sizes and of R. .variance is that of .weight (bpf/books.h), unbiased too.
 #ifndef HEAPTAP_USERSPACE_PROFILE_ESTIMATE_H_
 #define HEAPTAP_USERSPACE_PROFILE_ESTIMATE_H_
 
@@ -19,6 +19,7 @@ struct Estimate {
   uint64_t sampled_bytes = 0;  // their sizes
   double objects = 0;          // estimate of all objects
   double bytes = 0;            // estimate of all bytes
+  double variance = 0;         // of `bytes`, in square bytes; 0: every allocation is a sample
 
   // Whether both estimates are 0.
   bool IsZero() const { return !(objects > 0) && !(bytes > 0); }
@@ -29,6 +30,10 @@ struct Estimate {
 
 // The nearest whole number. 0 for a negative value or NaN; at most 2^63 - 1024, because readers parse 64 signed bits.
 uint64_t ToWhole(double estimate);
+
+// The variance of estimates of which only the sums are known: as if all samples had their mean size and weight. For one
+// size and one R that is exact; for mixed ones it is too small by the variance of the weights.
+double VarianceOfEqualSamples(const Estimate& estimate);
 
 // The estimates of a counter.
 Estimate ToEstimate(const heaptap_count& count);

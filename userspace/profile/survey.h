@@ -25,6 +25,7 @@ struct StackShare {
   double live_objects = 0;
   uint64_t samples = 0;
   uint64_t allocated_samples = 0;  // live or freed
+  double live_variance = 0;        // of live_bytes
 };
 
 struct SurveyedProcess {

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "userspace/profile/estimate.h"
-
 namespace heaptap::profile {
 namespace {
 
@@ -22,6 +20,10 @@ constexpr double kSmallestRatio = 0x1p-50;
 // Leaves room for kSmallestRatio times any period.
 constexpr double kMostObjects = 0x1p49;
 
+// The share of its samples that an estimate needs. It leaves room for the rounding of weights; where every object is a
+// sample, no period would be short enough for all of them.
+constexpr double kEnough = 0.99;
+
 // The same, but 0 for a negative value or NaN.
 double Finite(double estimate) { return estimate > 0 ? std::min(estimate, std::numeric_limits<double>::max()) : 0; }
 
@@ -36,6 +38,14 @@ BiasedCount Bias(double objects, double bytes, uint64_t period) {
   double smallest_bytes = biased_objects * static_cast<double>(period) * kSmallestRatio;
   double biased_bytes = std::max({bytes * probability, smallest_bytes, 1.0});
   return {.objects = ToWhole(biased_objects), .bytes = ToWhole(biased_bytes)};
+}
+
+double LongestPeriod(const Estimate& estimate) {
+  if (estimate.samples == 0 || !(estimate.objects > 0) || !(estimate.bytes > 0)) {
+    return std::numeric_limits<double>::infinity();
+  }
+  const double probability = kEnough * static_cast<double>(estimate.samples) / estimate.objects;
+  return -(estimate.bytes / estimate.objects) / std::log1p(-std::min(probability, kEnough));
 }
 
 UnbiasedCount Unbias(const BiasedCount& count, uint64_t period) {

@@ -14,6 +14,8 @@
 
 #include <cstdint>
 
+#include "userspace/profile/estimate.h"
+
 namespace heaptap::profile {
 
 // The numbers of a line of heap_v2. Both are 0 or none is, because readers divide one by the other.
@@ -32,6 +34,10 @@ struct UnbiasedCount {
 // The numbers with which a reader shows `objects` and `bytes`. At least 1 and 1, unless both estimates are 0, negative
 // or NaN; and never so far apart that a reader divides by 0. `period`: mean bytes between samples, at least 1.
 BiasedCount Bias(double objects, double bytes, uint64_t period);
+
+// The longest period at which objects of this mean size and number have at least as many samples as the estimate has.
+// Infinite: any. With `period` set to this or less, Bias() rounds away less than half a sample.
+double LongestPeriod(const Estimate& estimate);
 
 // The estimates that a reader shows.
 UnbiasedCount Unbias(const BiasedCount& count, uint64_t period);

@@ -16,6 +16,7 @@ void Add(const heaptap_count& count, heaptap_count& sum) {
   sum.bytes += count.bytes;
   sum.weight += count.weight;
   sum.weighted_objects += count.weighted_objects;
+  sum.variance += count.variance;
 }
 
 }  // namespace

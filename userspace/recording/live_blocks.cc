@@ -32,8 +32,11 @@ absl::StatusOr<LiveBlocks> ReadLiveBlocks(const bpf::Entries& entries, uint64_t 
     }
     const auto weight = static_cast<double>(object.weight);
     const auto size = static_cast<double>(object.size);
-    blocks.groups[entry->second].share.live +=
-        {.samples = 1, .sampled_bytes = object.size, .objects = weight / size, .bytes = weight};
+    blocks.groups[entry->second].share.live += {.samples = 1,
+                                                .sampled_bytes = object.size,
+                                                .objects = weight / size,
+                                                .bytes = weight,
+                                                .variance = weight * (weight - size)};
   });
   if (!status.ok()) return status;
   blocks.cost = base::Now() - begin;

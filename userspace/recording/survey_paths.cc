@@ -26,6 +26,7 @@ void MergeThreads(std::vector<profile::StackShare>& shares) {
     sum.live_objects += shares[i].live_objects;
     sum.samples += shares[i].samples;
     sum.allocated_samples += shares[i].allocated_samples;
+    sum.live_variance += shares[i].live_variance;
   }
   shares.resize(kept);
 }
@@ -45,7 +46,8 @@ absl::Status ReadPaths(const bpf::Entries& entries, profile::Survey& survey) {
     process.allocated_bytes += profile::ToEstimate(entry.tally.allocated).bytes;
     const profile::Estimate live = profile::LiveEstimate(entry.tally);
     // A thread that has freed all of a stack has still allocated some of it.
-    process.stacks.push_back({entry.stack_id, live.bytes, live.objects, live.samples, entry.tally.allocated.objects});
+    process.stacks.push_back(
+        {entry.stack_id, live.bytes, live.objects, live.samples, entry.tally.allocated.objects, live.variance});
   });
   if (!status.ok()) return status;
   for (const auto& [process_id, process] : by_id) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
@@ -21,35 +22,52 @@ absl::flat_hash_map<absl::Span<const uint64_t>, const Context*> ByFrames(const P
   return contexts;
 }
 
-// The variance of `changed` of the samples, which count like all of them.
-double VarianceOf(uint64_t changed, const Measure& all) {
-  return all.samples == 0 ? 0 : all.variance * static_cast<double>(changed) / static_cast<double>(all.samples);
-}
-
+// Samples stay when the interval of a process changes; but without a PID, another period tells of another run.
 bool HaveCommonSamples(const Profile& a, const Profile& b) {
-  return a.period == b.period && (a.pid == b.pid || a.pid == 0 || b.pid == 0);
+  return a.pid == 0 || b.pid == 0 ? a.period == b.period : a.pid == b.pid;
 }
 
-uint64_t AllocatedSamples(const Profile& profile, const Context& context) {
-  return profile.has_allocated ? context.Allocated().samples : context.allocated_samples;
+// The samples of a call path, live or freed, since recording began.
+struct Allocated {
+  uint64_t samples = 0;
+  std::optional<double> variance = {};  // none: only their number is known
+};
+
+Allocated AllocatedOf(const Profile& profile, const Context& context) {
+  if (!profile.has_allocated) return {.samples = context.allocated_samples};
+  const Estimate estimate = context.Allocated();
+  return {.samples = estimate.samples, .variance = estimate.variance};
 }
 
 // `have_common`: the profiles can have samples in common.
-Measure LiveChange(const Measure& after, const Measure& before, uint64_t allocated_after, uint64_t allocated_before,
-                   bool have_common) {
-  uint64_t appeared = after.samples;
-  uint64_t disappeared = before.samples;
-  if (have_common && allocated_after > 0 && allocated_after >= allocated_before) {
-    const uint64_t allocated = allocated_after - allocated_before;
-    appeared = std::min(after.samples, allocated);
-    // What was there or was allocated, and is no longer there.
-    const uint64_t seen = before.samples + allocated;
-    disappeared = std::min(before.samples, seen > after.samples ? seen - after.samples : 0);
+Measure LiveChange(const Measure& after, const Measure& before, const Allocated& allocated_after,
+                   const Allocated& allocated_before, bool have_common) {
+  Measure change = {.bytes = after.bytes - before.bytes,
+                    .objects = after.objects - before.objects,
+                    .samples = after.samples + before.samples,
+                    .variance = after.variance + before.variance};
+  const uint64_t allocated = allocated_after.samples - allocated_before.samples;
+  if (!have_common || allocated_after.samples == 0 || allocated_after.samples < allocated_before.samples) return change;
+  const uint64_t appeared = std::min(after.samples, allocated);
+  // What was there or was allocated, and is no longer there.
+  const uint64_t seen = before.samples + allocated;
+  const uint64_t disappeared = std::min(before.samples, seen > after.samples ? seen - after.samples : 0);
+  change.samples = appeared + disappeared;
+  double appeared_variance = 0;
+  double disappeared_variance = 0;
+  if (allocated_after.variance.has_value() && allocated_before.variance.has_value()) {
+    const double more = std::max(*allocated_after.variance - *allocated_before.variance, 0.0);
+    appeared_variance = std::min(after.variance, more);
+    disappeared_variance = std::clamp(before.variance + more - after.variance, 0.0, before.variance);
+  } else if (before.samples == 0) {
+    appeared_variance = after.variance;
+  } else {
+    // Those that disappeared count like all of the earlier ones, and what those that stay do not explain is new.
+    disappeared_variance = before.variance * static_cast<double>(disappeared) / static_cast<double>(before.samples);
+    appeared_variance = std::max(after.variance - (before.variance - disappeared_variance), 0.0);
   }
-  return {.bytes = after.bytes - before.bytes,
-          .objects = after.objects - before.objects,
-          .samples = appeared + disappeared,
-          .variance = VarianceOf(appeared, after) + VarianceOf(disappeared, before)};
+  change.variance = (appeared == 0 ? 0 : appeared_variance) + (disappeared == 0 ? 0 : disappeared_variance);
+  return change;
 }
 
 }  // namespace
@@ -67,12 +85,11 @@ std::vector<Measures> ChangesOf(const Profile& difference, const Profile& after,
     const Context& now = in_after == later.end() ? none : *in_after->second;
     const Context& then = in_before == earlier.end() ? none : *in_before->second;
     Measures& change = changes.emplace_back();
-    change.before = ToMeasure(then.Live(), before.period);
+    change.before = ToMeasure(then.Live());
     if (context.threads.empty()) continue;
-    const Measure live = ToMeasure(now.Live(), after.period);
-    change.live =
-        LiveChange(live, change.before, AllocatedSamples(after, now), AllocatedSamples(before, then), have_common);
-    change.allocated = ToMeasure(context.Allocated(), difference.period);
+    const Measure live = ToMeasure(now.Live());
+    change.live = LiveChange(live, change.before, AllocatedOf(after, now), AllocatedOf(before, then), have_common);
+    change.allocated = ToMeasure(context.Allocated());
     change.freed = FreedOf(change.allocated, live, change.before);
   }
   return changes;

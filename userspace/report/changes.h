@@ -5,11 +5,13 @@
 // In profiles of one process, objects that are live in both are the same samples, so they add no error. The error comes
 // from the samples that appeared and from those that disappeared in between. A profile does not name its samples: at
 // most as many of the later live samples are new as samples were allocated in between, and at most as many of the
-// earlier ones are gone as samples were freed. Their variances are summed, so the error is never too small for that
-// reason. Where a path has no count of allocations (jemalloc without prof_accum), all its samples may have changed.
+// earlier ones are gone as samples were freed; and likewise for their variances, which are summed. So the error is
+// never too small for that reason. Moments of the history tell only the number of samples that were allocated; there,
+// samples that disappeared count like all that were live before. Where a path has no count of allocations (jemalloc
+// without prof_accum), all its samples may have changed.
 //
-// Profiles of different processes, or with different periods, have no sample in common: each sample adds to the error.
-// A profile that does not say its process (`pid` 0) is taken for one of the same process.
+// Profiles of different processes have no sample in common: each sample adds to the error. A profile that does not say
+// its process (`pid` 0) is taken for one of the same process if it has the same period.
 #ifndef HEAPTAP_USERSPACE_REPORT_CHANGES_H_
 #define HEAPTAP_USERSPACE_REPORT_CHANGES_H_
 

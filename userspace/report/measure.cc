@@ -16,15 +16,9 @@ Measure& Measure::operator+=(const Measure& other) {
 
 double Measure::Error() const { return std::sqrt(variance); }
 
-Measure ToMeasure(const profile::Estimate& estimate, uint64_t period) {
-  Measure measure = {.bytes = estimate.bytes, .objects = estimate.objects, .samples = estimate.samples};
-  if (estimate.samples == 0 || period <= 1) return measure;
-  const auto samples = static_cast<double>(estimate.samples);
-  const double weight = std::fabs(estimate.bytes) / samples;
-  const double size = static_cast<double>(estimate.sampled_bytes) / samples;
-  // The rounded numbers of a dump can make the weight a little smaller than the size.
-  measure.variance = samples * weight * std::max(weight - size, 0.0);
-  return measure;
+Measure ToMeasure(const profile::Estimate& estimate) {
+  return {
+      .bytes = estimate.bytes, .objects = estimate.objects, .samples = estimate.samples, .variance = estimate.variance};
 }
 
 Measure FreedOf(const Measure& allocated, const Measure& live, const Measure& before) {

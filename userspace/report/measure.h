@@ -2,11 +2,6 @@
 //
 // What a view sums: bytes and objects, with the error that sampling causes.
 //
-// An object of s bytes is a sample with probability p = 1 - exp(-s/R) and then counts as w = s/p bytes. The variance of
-// the sum over all objects is estimated by the sum of w * (w - s) over the samples (allocator/sampling/README.md). A
-// profile has only sums for each call path, so the samples of a path count as if they had its mean size. For one size
-// that is exact; for mixed sizes it is too small by the variance of the weights.
-//
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_REPORT_MEASURE_H_
 #define HEAPTAP_USERSPACE_REPORT_MEASURE_H_
@@ -31,8 +26,7 @@ struct Measure {
   double Error() const;
 };
 
-// `period`: mean bytes between samples; 1: every allocation is a sample, and there is no error.
-Measure ToMeasure(const profile::Estimate& estimate, uint64_t period);
+Measure ToMeasure(const profile::Estimate& estimate);
 
 // What was allocated and is no longer live. Its samples are other ones than those of what is live, so that variances
 // subtract. Rounded numbers never make it negative. `before`: live in the earlier profile of a difference, else

@@ -20,8 +20,8 @@ std::string NameWithoutSymbol(const elf::Mapping* mapping, uint64_t address) {
                       absl::Hex(address - mapping->start + mapping->file_offset));
 }
 
-Measures ToMeasures(const profile::Estimate& live, const profile::Estimate& allocated, uint64_t period) {
-  Measures measures = {.live = ToMeasure(live, period), .allocated = ToMeasure(allocated, period)};
+Measures ToMeasures(const profile::Estimate& live, const profile::Estimate& allocated) {
+  Measures measures = {.live = ToMeasure(live), .allocated = ToMeasure(allocated)};
   measures.freed = FreedOf(measures.allocated, measures.live);
   return measures;
 }
@@ -43,10 +43,10 @@ NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::Find
       continue;
     }
     if (roots != Roots::kNone) {
-      AddPathsOfBlocks(profile, context, path, roots);
+      AddPathsOfBlocks(context, path, roots);
       continue;
     }
-    path.measures = measures.empty() ? ToMeasures(context.Live(), context.Allocated(), profile.period) : measures[i];
+    path.measures = measures.empty() ? ToMeasures(context.Live(), context.Allocated()) : measures[i];
     paths_.push_back(std::move(path));
   }
   for (const Path& path : paths_) total_ += path.measures;
@@ -66,19 +66,18 @@ void NamedProfile::AddPathBelow(const Path& path, std::string root, const Measur
 void NamedProfile::AddPathsOfThreads(const profile::Profile& profile, const profile::Context& context,
                                      const Path& path) {
   for (const profile::ThreadShare& share : context.threads) {
-    AddPathBelow(path, NameOfThread(profile, share.tid), ToMeasures(share.live, share.allocated, profile.period));
+    AddPathBelow(path, NameOfThread(profile, share.tid), ToMeasures(share.live, share.allocated));
   }
 }
 
-void NamedProfile::AddPathsOfBlocks(const profile::Profile& profile, const profile::Context& context, const Path& path,
-                                    Roots roots) {
+void NamedProfile::AddPathsOfBlocks(const profile::Context& context, const Path& path, Roots roots) {
   std::map<uint64_t, profile::Estimate> sums;  // by size or age
   for (const profile::BlockShare& share : context.blocks) {
     sums[roots == Roots::kSizes ? share.size : share.age] += share.live;
   }
   for (const auto& [key, live] : sums) {
     AddPathBelow(path, roots == Roots::kSizes ? NameOfSize(key) : NameOfAge(static_cast<uint32_t>(key)),
-                 {.live = ToMeasure(live, profile.period), .allocated = {}});
+                 {.live = ToMeasure(live), .allocated = {}});
   }
 }
 

@@ -72,8 +72,7 @@ class NamedProfile {
 
  private:
   void AddPathsOfThreads(const profile::Profile& profile, const profile::Context& context, const Path& path);
-  void AddPathsOfBlocks(const profile::Profile& profile, const profile::Context& context, const Path& path,
-                        Roots roots);
+  void AddPathsOfBlocks(const profile::Context& context, const Path& path, Roots roots);
   void AddPathBelow(const Path& path, std::string root, const Measures& measures);
   TextId AddText(std::string text);
   FrameId AddFrame(const NamedFrame& frame);

@@ -40,8 +40,8 @@ std::string ThreadColumns(const profile::Profile& profile, ThreadNumbers& thread
     for (const profile::ThreadShare& share : profile.contexts[number].threads) {
       path.Add(static_cast<int64_t>(number));
       thread.Add(threads.Of(share.tid));
-      live.Add(ToMeasure(share.live, profile.period));
-      allocated.Add(ToMeasure(share.allocated, profile.period));
+      live.Add(ToMeasure(share.live));
+      allocated.Add(ToMeasure(share.allocated));
     }
   }
   return absl::StrCat(",\"threads\":{", path.Text(), ",", thread.Text(), ",", live.Text(), ",", allocated.Text(), "}");
@@ -59,7 +59,7 @@ std::string BlockColumns(const profile::Profile& profile, ThreadNumbers& threads
       thread.Add(threads.Of(share.tid));
       size.Add(static_cast<int64_t>(share.size));
       age.Add(share.age == profile::kUnknownAge ? -1 : static_cast<int64_t>(share.age));
-      live.Add(ToMeasure(share.live, profile.period));
+      live.Add(ToMeasure(share.live));
     }
   }
   return absl::StrCat(",\"blocks\":{", path.Text(), ",", thread.Text(), ",", size.Text(), ",", age.Text(), ",",

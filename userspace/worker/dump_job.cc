@@ -54,10 +54,11 @@ enum class SymbolField : protozero::pbf_tag_type { kAddress = 1, kFrame = 2 };
 enum class FrameField : protozero::pbf_tag_type { kFunction = 1, kLinkageName = 2, kFile = 3, kLine = 4 };
 
 constexpr char kWhat[] = "a profile";
-// Numbers of a thread's share: the thread, and two estimates of four.
-constexpr size_t kShareNumbers = 9;
+constexpr size_t kEstimateNumbers = 5;
+// Numbers of a thread's share: the thread, and two estimates.
+constexpr size_t kShareNumbers = 1 + 2 * kEstimateNumbers;
 // Numbers of a block share: the thread, the size, the age, and an estimate.
-constexpr size_t kBlockNumbers = 7;
+constexpr size_t kBlockNumbers = 3 + kEstimateNumbers;
 
 absl::Status Wrong(absl::string_view why) { return absl::InvalidArgumentError(absl::StrCat("not a profile: ", why)); }
 
@@ -84,16 +85,17 @@ bool ToNumbers(absl::string_view bytes, size_t most, std::vector<uint64_t>& numb
 
 void Append(const Estimate& estimate, std::vector<uint64_t>& numbers) {
   numbers.insert(numbers.end(), {estimate.samples, estimate.sampled_bytes, std::bit_cast<uint64_t>(estimate.objects),
-                                 std::bit_cast<uint64_t>(estimate.bytes)});
+                                 std::bit_cast<uint64_t>(estimate.bytes), std::bit_cast<uint64_t>(estimate.variance)});
 }
 
-// Of the first four numbers. False: they are no estimate.
+// Of the first kEstimateNumbers numbers. False: they are no estimate.
 bool ToEstimate(absl::Span<const uint64_t> numbers, Estimate& estimate) {
   estimate = {.samples = numbers[0],
               .sampled_bytes = numbers[1],
               .objects = std::bit_cast<double>(numbers[2]),
-              .bytes = std::bit_cast<double>(numbers[3])};
-  return std::isfinite(estimate.objects) && std::isfinite(estimate.bytes);
+              .bytes = std::bit_cast<double>(numbers[3]),
+              .variance = std::bit_cast<double>(numbers[4])};
+  return std::isfinite(estimate.objects) && std::isfinite(estimate.bytes) && std::isfinite(estimate.variance);
 }
 
 class Decoder {
@@ -171,7 +173,8 @@ class Decoder {
     for (absl::Span<const uint64_t> rest = numbers_; !rest.empty(); rest.remove_prefix(kShareNumbers)) {
       ThreadShare share = {.tid = static_cast<uint32_t>(rest[0])};
       const bool is_next = context.threads.empty() || share.tid > context.threads.back().tid;
-      if (!is_next || !ToEstimate(rest.subspan(1), share.live) || !ToEstimate(rest.subspan(5), share.allocated)) {
+      if (!is_next || !ToEstimate(rest.subspan(1), share.live) ||
+          !ToEstimate(rest.subspan(1 + kEstimateNumbers), share.allocated)) {
         return Wrong("the share of a thread");
       }
       context.threads.push_back(share);

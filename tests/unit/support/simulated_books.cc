@@ -210,6 +210,7 @@ class SimulatedBooks final : public Books {
       (sum.*part).bytes += (folded.*part).bytes;
       (sum.*part).weight += (folded.*part).weight;
       (sum.*part).weighted_objects += (folded.*part).weighted_objects;
+      (sum.*part).variance += (folded.*part).variance;
     }
     return true;
   }
