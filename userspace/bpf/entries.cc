@@ -35,7 +35,7 @@ constexpr absl::string_view kEndTexts[HEAPTAP_STACK_ENDS] = {
     "the outermost frame",
     "the 127th frame, the last that is kept",
     "a return address outside of all code",
-    "code without unwind information and without frame pointers",
+    "code without readable unwind information and without frame pointers",
     "stack memory that could not be read",
     "a register whose value is unknown",
     "a caller below its callee",

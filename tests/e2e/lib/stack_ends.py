@@ -5,7 +5,7 @@ import re
 
 TRUNCATED = "the 127th frame, the last that is kept"
 NO_CODE = "a return address outside of all code"
-NO_RULE = "code without unwind information and without frame pointers"
+NO_RULE = "code without readable unwind information and without frame pointers"
 NO_MEMORY = "stack memory that could not be read"
 STUCK = "a caller below its callee"
 NO_ROOM = "no room for a raw stack"
