@@ -49,12 +49,14 @@ $(BUILD)/tests/unit/bpf_other_layout_test.o: $(BUILD)/tests/unit/other_layout.sk
 
 # Not optimised, and by clang, to compile in half the time: the collector's code, which does the work, is GCC's.
 UNIT_FLAGS := $(USERSPACE_FLAGS) $(CLANG_WARNINGS) -O0
+# The folder of the headers, and their times, are no part of it: another checkout may use it.
+PCH_FLAGS := -Xclang -fno-pch-timestamp
 UNIT_PRECOMPILED := $(BUILD)/tests/unit/support/precompiled.h.pch
 
 $(UNIT_PRECOMPILED): tests/unit/support/precompiled.h
 	$(say) PCH $@
 	@mkdir -p $(@D)
-	$(Q)$(CLANG)++ $(UNIT_FLAGS) $(PACKAGE_FLAGS) -fpch-instantiate-templates $(DEPENDENCIES) -x c++-header $< -o $@
+	$(Q)$(CLANG)++ $(UNIT_FLAGS) $(PACKAGE_FLAGS) -fpch-instantiate-templates $(PCH_FLAGS) $(DEPENDENCIES) -x c++-header $< -o $@
 
 $(BUILD)/tests/unit/%.o: tests/unit/%.cc $(UNIT_PRECOMPILED)
 	$(say) CLANGCXX $@
@@ -134,9 +136,14 @@ test: ## install what is missing, build, run the tests that a change must pass (
 	+$(Q)DEPS=test tests/phases $(BUILD)/phases/build deps all kernel-builds
 	+$(Q)tests/phases $(BUILD)/phases/test $(TEST_PHASES)
 
+# Compilers that take over what another checkout on this machine has compiled. Debug information then names the folder of
+# that checkout, which is a nuisance in a debugger, so this is for CI alone. pch_defines,time_macros: ccache asks for them
+# where there are precompiled headers.
+WITH_CCACHE = PATH=/usr/lib/ccache:$$PATH CCACHE_BASEDIR=$(CURDIR) CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+
 .PHONY: ci
 ci: ## decide whether a change lands: `make test` with sanitizers in the unit tests, lint (root)
-	+$(Q)WERROR=-Werror DEPS="test lint" tests/phases $(BUILD)/phases/build deps all ci-builds
+	+$(Q)$(WITH_CCACHE) WERROR=-Werror DEPS="test lint" tests/phases $(BUILD)/phases/build deps all ci-builds
 	+$(Q)WERROR=-Werror tests/phases $(BUILD)/phases/test $(CI_PHASES)
 
 # --- compilers and releases -------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ TSAN_PRECOMPILED := $(TSAN)/tests/unit/support/precompiled.h.pch
 $(TSAN_PRECOMPILED): tests/unit/support/precompiled.h
 	$(say) PCH $@
 	@mkdir -p $(@D)
-	$(Q)$(CLANG)++ $(SANITIZED_FLAGS) -O0 $(TSAN_FLAGS) $(PACKAGE_FLAGS) -fpch-instantiate-templates $(DEPENDENCIES) \
+	$(Q)$(CLANG)++ $(SANITIZED_FLAGS) -O0 $(TSAN_FLAGS) $(PACKAGE_FLAGS) -fpch-instantiate-templates $(PCH_FLAGS) $(DEPENDENCIES) \
 	  -x c++-header $< -o $@
 
 $(TSAN)/tests/unit/%.o: tests/unit/%.cc $(TSAN_PRECOMPILED)
