@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/recording/allocators.h"
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include <algorithm>
 #include <memory>
 
@@ -21,8 +24,8 @@ constexpr size_t kMaxFilesSeen = 65536;
 // A bound, because any user can create any number of files with bad notes.
 constexpr size_t kMaxRefusalsReported = 100;
 
-// How long an unmapped file may stay busy. Shorter times would hurt a program that is started again and again, because
-// the first samples through an unattached file are missed.
+// How long an unmapped file stays busy (but see IdleFiles). Shorter times would hurt a program that is started again
+// and again, because the first samples through an unattached file are missed.
 constexpr absl::Duration kReleaseInterval = absl::Seconds(10);
 
 // For the search for processes that map a file, in each second: a user can have thousands of processes with thousands
@@ -31,6 +34,12 @@ constexpr absl::Duration kSearchTime = absl::Milliseconds(50);
 
 // For the files of a process that a command attaches to.
 constexpr absl::Duration kFilesPatience = absl::Seconds(60);
+
+// 0: unknown.
+dev_t RootDevice() {
+  struct stat root;
+  return stat("/", &root) == 0 ? root.st_dev : 0;
+}
 
 }  // namespace
 
@@ -41,7 +50,8 @@ Allocators::Allocators(const Means& means, Options options)
       spaces_(means.spaces),
       options_(std::move(options)),
       allocator_files_(errands_),
-      probe_files_(books_, errands_, means.pins, options_.ids) {}
+      probe_files_(books_, errands_, means.pins, options_.ids),
+      root_device_(RootDevice()) {}
 
 absl::StatusOr<SeenFile> Allocators::See(pid_t pid, const elf::Mapping& mapping) {
   const absl::StatusOr<worker::MappedFile> seen = hands_.Look(books_.program(bpf::Program::kIdentify), pid, mapping);
@@ -127,6 +137,7 @@ absl::StatusOr<bool> Allocators::AttachFile(const SeenFile& file) {
 absl::Status Allocators::AttachAll(const std::vector<Inspection::Found>& files, pid_t pid) {
   if (options_.is_system_wide) {
     for (const Inspection::Found& found : files) {
+      NoteAttached(found.file);
       probe_files_.Attach(found.file, found.probes, ProbeFiles::kEveryProcess, [](const absl::Status& status) {
         if (!status.ok()) base::Say(absl::StrCat(status.message(), "; this file is skipped"));
       });
@@ -156,7 +167,11 @@ void Allocators::Look(const bpf::MappingEvent& event) {
   if (options_.only_kept) return;
   const FileShown key(KernelDevice(event.mapping), event.mapping.inode, event.generation);
   if (files_seen_.size() > kMaxFilesSeen) files_seen_.clear();
-  if (!files_seen_.insert(key).second) return;
+  const auto [seen, is_new] = files_seen_.try_emplace(key);
+  if (!is_new) {
+    if (seen->second.has_value()) idle_.NoteUsed(*seen->second);
+    return;
+  }
   // A short-lived process may be gone; the next one that maps the file serves as well.
   const absl::StatusOr<SeenFile> file = See(event.pid, event.mapping);
   if (!file.ok()) {
@@ -184,6 +199,10 @@ void Allocators::AttachSeen(const SeenFile& file, const AllocatorFiles::Allocato
                          key);
   }
   if (!allocator->probes.HasSamples()) return;
+  if (const auto seen = files_seen_.find(key); seen != files_seen_.end()) {
+    seen->second = file.identity.inode_address;
+  }
+  NoteAttached(file);
   if (probe_files_.IsWhole(file.identity.inode_address)) return NoteMapped(file);
   probe_files_.Attach(file, allocator->probes, options_.follow ? ProbeFiles::kEveryProcess : file.file.pid,
                       [this, mapping = file.file.mapping, key](const absl::Status& status) {
@@ -218,6 +237,7 @@ void Allocators::Release(base::Instant now) {
     const auto mapped = files_mapped_.find(file);
     return mapped != files_mapped_.end() && !spaces_.ProcessesMapping(mapped->second).empty();
   });
+  unused = idle_.Due(unused, now);
   if (unused.empty()) return;
   absl::StatusOr<std::vector<pid_t>> processes = process::ListProcesses();
   // A process that is missing there could map one of them.
@@ -254,8 +274,14 @@ void Allocators::Search() {
   files_seen_.clear();
 }
 
+void Allocators::NoteAttached(const SeenFile& file) {
+  const worker::FileVersion& version = file.identity.version;
+  idle_.NoteAttached(file.identity.inode_address, root_device_ == makedev(version.device_major, version.device_minor));
+}
+
 void Allocators::NoteMapped(const SeenFile& file) {
   const ProbeFiles::File inode = file.identity.inode_address;
+  idle_.NoteUsed(inode);
   if (search_.has_value() && search_->unused.erase(inode) != 0) files_mapped_[inode] = file.file.mapping;
 }
 

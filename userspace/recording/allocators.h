@@ -29,6 +29,7 @@
 #include "userspace/process/allocator_probes.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/allocator_files.h"
+#include "userspace/recording/idle_files.h"
 #include "userspace/recording/probe_files.h"
 #include "userspace/recording/seen_file.h"
 #include "userspace/worker/errands.h"
@@ -91,8 +92,8 @@ class Allocators {
   // it from their next AttachFile on, or when a process maps them.
   void TellRate(std::optional<uint32_t> lg_sample);
 
-  // Removes the probes from files that no process maps any more, so that their file systems can be unmounted. Call it
-  // every second.
+  // Removes the probes from files that no process has mapped for some time (IdleFiles), so that their file systems can
+  // be unmounted. Call it every second.
   void Release(base::Instant now);
   void Detach() { probe_files_.Detach(); }
 
@@ -105,6 +106,7 @@ class Allocators {
   }
   void AttachSeen(const SeenFile& file, const AllocatorFiles::Allocator& allocator, const FileShown& key);
   void HandleRefused(const absl::Status& status, const FileShown& key);
+  void NoteAttached(const SeenFile& file);
   // Goes on with `search_` for some time; at its end removes the probes of the files that no process maps.
   void Search();
   void NoteMapped(const SeenFile& file);
@@ -116,11 +118,13 @@ class Allocators {
   const Options options_;
   AllocatorFiles allocator_files_;
   ProbeFiles probe_files_;
-  std::map<pid_t, std::set<worker::FileVersion>> pending_;  // processes, and their files that are being read
-  std::set<FileShown> files_seen_;                          // files looked at
-  size_t files_refused_ = 0;                                // with unusable notes
-  std::set<ProbeFiles::File> files_kept_;                   // attached even while no process maps them
-  std::map<ProbeFiles::File, elf::Mapping> files_mapped_;   // a mapping of each, as last seen
+  std::map<pid_t, std::set<worker::FileVersion>> pending_;           // processes, and their files that are being read
+  std::map<FileShown, std::optional<ProbeFiles::File>> files_seen_;  // files looked at; the number of allocators
+  size_t files_refused_ = 0;                                         // with unusable notes
+  std::set<ProbeFiles::File> files_kept_;                            // attached even while no process maps them
+  std::map<ProbeFiles::File, elf::Mapping> files_mapped_;            // a mapping of each, as last seen
+  const dev_t root_device_;                                          // of the root file system; 0: unknown
+  IdleFiles idle_;
   base::Instant files_looked_at_ = base::Instant::InfinitePast();
   // For processes that map one of some files.
   struct FileSearch {
