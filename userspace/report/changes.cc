@@ -34,7 +34,8 @@ uint64_t AllocatedSamples(const Profile& profile, const Context& context) {
   return profile.has_allocated ? context.Allocated().samples : context.allocated_samples;
 }
 
-// `have_common`: the profiles can have samples in common.
+}  // namespace
+
 Measure LiveChange(const Measure& after, const Measure& before, uint64_t allocated_after, uint64_t allocated_before,
                    bool have_common) {
   uint64_t appeared = after.samples;
@@ -51,8 +52,6 @@ Measure LiveChange(const Measure& after, const Measure& before, uint64_t allocat
           .samples = appeared + disappeared,
           .variance = VarianceOf(appeared, after) + VarianceOf(disappeared, before)};
 }
-
-}  // namespace
 
 std::vector<Measures> ChangesOf(const Profile& difference, const Profile& after, const Profile& before) {
   const auto later = ByFrames(after);

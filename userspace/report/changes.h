@@ -13,6 +13,7 @@
 #ifndef HEAPTAP_USERSPACE_REPORT_CHANGES_H_
 #define HEAPTAP_USERSPACE_REPORT_CHANGES_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "userspace/profile/profile.h"
@@ -24,6 +25,11 @@ namespace heaptap::report {
 // disappeared, at most; of an unchanged context: none. Thread-safe; takes linear time.
 std::vector<Measures> ChangesOf(const profile::Profile& difference, const profile::Profile& after,
                                 const profile::Profile& before);
+
+// The change of what one path holds. `allocated_*`: the samples that it has allocated so far; 0: unknown.
+// `have_common`: both can have samples in common. Thread-safe.
+Measure LiveChange(const Measure& after, const Measure& before, uint64_t allocated_after, uint64_t allocated_before,
+                   bool have_common);
 
 }  // namespace heaptap::report
 
