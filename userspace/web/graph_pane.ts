@@ -6,9 +6,9 @@ import { make } from "./dom";
 import { FlameGraph } from "./flame";
 import * as format from "./format";
 import { eachPath, Names } from "./names";
-import { HAS_SYMBOL, INLINE, Profile } from "./profile";
+import { HAS_SYMBOL, INLINE, Keeps, Profile } from "./profile";
 import { Row, rowsByName } from "./rows";
-import { Keeps, Scene } from "./scene";
+import { emptinessOf, Scene } from "./scene";
 import { rowsByClass } from "./shares";
 import { Tooltip } from "./tooltip";
 import { calleesOf, callersOf, makeTree, namesTo, nodeAt, nodeOfNames, positionsOf, Tree, wholePath } from "./tree";
@@ -74,7 +74,7 @@ export class GraphPane {
     const focused = names.texts.indexOf(state.focus);
     const name = focused >= 0 ? focused : (heaviest?.number ?? -1);
     if (name < 0) {
-      place.append(make("p", { class: "empty" }, scene.lack || "No call path has a name here."));
+      place.append(make("p", { class: "empty" }, emptinessOf(scene) || "No call path has a name here."));
       return;
     }
     place.append(make("h2", {}, "Callers of ", make("code", {}, names.texts[name])));
@@ -88,7 +88,7 @@ export class GraphPane {
 
   private add(place: HTMLElement, scene: Scene, label: string, tree: Tree, isFlipped: boolean, zoom: number[]): void {
     if (tree.size === 1) {
-      place.append(make("p", { class: "empty" }, scene.lack || "Nothing to show: no call path has such memory."));
+      place.append(make("p", { class: "empty" }, emptinessOf(scene) || "Nothing to show: no call path has such memory."));
       return;
     }
     const { frames, texts, subject } = scene.profile;

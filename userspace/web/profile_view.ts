@@ -8,9 +8,10 @@ import { makeChips } from "./filters";
 import { GraphPane } from "./graph_pane";
 import { Help } from "./help";
 import { By, eachPath, nameFrames, Names, UNKNOWN_PATH } from "./names";
-import { Profile } from "./profile";
+import { Keeps, Profile } from "./profile";
 import { makeHead } from "./profile_head";
-import { Host, Keeps, Scene } from "./scene";
+import { pathText } from "./rows";
+import { Host, Scene } from "./scene";
 import { drawSearch } from "./search";
 import { filterProfile } from "./shares";
 import { State } from "./state";
@@ -28,16 +29,15 @@ export class ProfileView {
 
   constructor(
     private readonly profile: Profile,
-    private readonly host: Host,
+    private host: Host,
   ) {
     // These stay: screen readers only follow a region that does.
     this.element.append(this.tooltip.element, this.tooltip.announcer, this.help.element);
     this.draw();
   }
 
-  show(state: State, timeline: HTMLElement | null): void {
-    this.host.state = state;
-    this.host.timeline = timeline;
+  show(changes: Partial<Host>): void {
+    this.host = { ...this.host, ...changes };
     this.draw();
   }
 
@@ -48,7 +48,7 @@ export class ProfileView {
     const names = nameFrames(profile, state.by, !state.full);
     const tableBy: By = state.table === "line" || state.table === "library" ? state.table : "function";
     const tableNames = tableBy === state.by ? names : nameFrames(profile, tableBy, !state.full);
-    const keeps = pathsThrough(profile, state.focus, [names, tableNames]);
+    const keeps = keptPaths(profile, state, [names, tableNames]);
     const host: Host = { ...this.host, state };
     const scene: Scene = { profile, whole, lack: lackFor(whole, state), host, names, tableNames, keeps };
     const held = this.graphs.held();
@@ -62,7 +62,7 @@ export class ProfileView {
       makeHead(scene),
       ...(timeline === null ? [] : [timeline]),
       makeToolbar(scene, () => this.help.open()),
-      make("div", { class: "panes" }, graph, side),
+      make("div", { class: whole.subject.is_difference ? "panes difference" : "panes" }, graph, side),
     ];
     this.element.prepend(...this.parts);
     const matches = make("output", { class: "matches", for: "search" });
@@ -101,6 +101,15 @@ function possibleState(profile: Profile, state: State): State {
   const possible: State = { ...state, table: by !== null && lackOf(profile, by) !== "" ? "function" : state.table };
   if (needsLive(possible, possible.table)) possible.value = "live";
   return possible;
+}
+
+// Which paths the state asks for.
+function keptPaths(profile: Profile, state: State, kinds: Names[]): Keeps {
+  const through = pathsThrough(profile, state.focus, kinds);
+  if (state.path === "") return through;
+  // Whatever the boxes are, a path has the functions of a layer of the timeline.
+  const names = nameFrames(profile, "function", true);
+  return (path) => through(path) && pathText(profile, names, path) === state.path;
 }
 
 // Which paths go through the function, line or library with this name; "": all.
