@@ -164,6 +164,11 @@ export class FlameGraph {
     this.element.focus({ preventScroll: true });
   }
 
+  // The box that the keyboard or else the mouse is on; -1: none.
+  pointed(): number {
+    return this.hasCursor() ? this.cursor : this.hovered;
+  }
+
   private hasCursor(): boolean {
     return this.isCursorShown && document.activeElement === this.element;
   }

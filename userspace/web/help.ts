@@ -10,6 +10,7 @@ const KEYS: [string, string][] = [
   ["↑ ↓ ← →", "in a flame graph: to the largest box above or below, to the neighbours; an outline shows where you are"],
   ["← →", "in the timeline: an earlier or later moment; with Shift a range"],
   ["Enter", "on a box: zoom; in a butterfly: its callers and callees. On a row: filter, and back. On a filter: remove it"],
+  ["c C", "copy the name, or the call path, of the box or row that the mouse or the keyboard is on"],
   ["Esc", "take the last search, zoom or filter back; then to the processes"],
   ["?", "this help"],
 ];

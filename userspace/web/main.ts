@@ -258,6 +258,10 @@ class Page {
       this.view?.help.open();
       return;
     }
+    if (event.key === "c" || event.key === "C") {
+      this.view?.copy(event.key === "c" ? "name" : "path");
+      return;
+    }
     const views = ["icicle", "bottom-up", "butterfly"] as const;
     const number = ["1", "2", "3"].indexOf(event.key);
     if (number >= 0 && this.view !== null) this.change({ view: views[number], zoom: [] });

@@ -2,6 +2,7 @@
 //
 // One profile: figures, flame graph, table. Everything is drawn again when the state changes.
 import { Filter, lackFor, lackOf, needsLive } from "./classes";
+import { Copier } from "./copy";
 import { make, selectorsOf } from "./dom";
 import { drawFates } from "./fates_pane";
 import { makeChips } from "./filters";
@@ -24,6 +25,7 @@ export class ProfileView {
   private readonly tooltip = new Tooltip();
   readonly graphs = new GraphPane(this.tooltip);
   readonly help = new Help();
+  private readonly copier = new Copier();
   private parts: HTMLElement[] = [];
   private filtered: { key: string; profile: Profile } | null = null;
 
@@ -32,13 +34,19 @@ export class ProfileView {
     private host: Host,
   ) {
     // These stay: screen readers only follow a region that does.
-    this.element.append(this.tooltip.element, this.tooltip.announcer, this.help.element);
+    this.element.append(this.tooltip.element, this.tooltip.announcer, this.help.element, this.copier.element);
     this.draw();
   }
 
   show(changes: Partial<Host>): void {
     this.host = { ...this.host, ...changes };
     this.draw();
+  }
+
+  // The name of the box or the row that the keyboard or the mouse is on, or its call path.
+  copy(what: "name" | "path"): void {
+    const row = this.element.querySelector("tr[data-row]:focus td.name, tr[data-row]:hover td.name");
+    void this.copier.copy(row?.getAttribute("title") ?? this.graphs.pointed()?.[what] ?? null);
   }
 
   draw(): void {

@@ -110,6 +110,7 @@ function columnsOf(scene: Scene, nameOf: (row: Row) => string): Column<Row>[] {
       title: HEADINGS[table],
       isNumber: false,
       text: nameOf,
+      hint: table === "path" ? (row) => pathText(profile, scene.tableNames, row.number) : nameOf,
       order: table === "size" || table === "age" ? (row) => row.number : nameOf,
     },
   ];
