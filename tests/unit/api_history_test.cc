@@ -20,6 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 constexpr uid_t kUser = 1234;
@@ -110,6 +111,30 @@ TEST_F(ApiHistoryTest, BadTimesAndNumbers) {
   }
 }
 
+// The page folds what its views of a profile fold, and shows the same names.
+TEST_F(ApiHistoryTest, FramesHaveTheNamesOfViews) {
+  const std::unique_ptr<history::Writer> writer = Open();
+  ASSERT_TRUE(writer->Begin().ok());
+  const int64_t process = *writer->AddProcess(Process(44, "named"));
+  const uint64_t path = Path(*writer, process, {0x10, 0x20, 0x30, 0x40});
+  ASSERT_TRUE(writer->AddPoint(process, history::kBegin, Holding({{path, {100, 1, 1}}})).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  const std::vector<std::string> functions = {"std::vector<int, std::allocator<int> >::push_back(int&&)",
+                                              "shop::Cart<int>::Add(int)", "", "main"};
+  const absl::StatusOr<std::unique_ptr<history::NameWriter>> names = history::NameWriter::Open(path_);
+  ASSERT_TRUE(names.ok());
+  for (size_t i = 0; i < functions.size(); i++) {
+    if (functions[i].empty()) continue;
+    const history::Writer::NewFrame& frame = new_frames_[i];
+    ASSERT_TRUE((*names)->Write(frame.place.file, "abcd", {{frame.frame, {{.function = functions[i]}}}}).ok());
+  }
+  const nlohmann::json document = nlohmann::json::parse(Ask("/history.json", {{"name", "named"}}).body);
+  std::vector<std::pair<std::string, bool>> shown;
+  for (const auto& frame : document["paths"][0]["frames"]) shown.emplace_back(frame["short"], frame["folded"]);
+  EXPECT_THAT(shown, ElementsAre(Pair("std::vector<...>::push_back", true), Pair("shop::Cart<...>::Add", false),
+                                 Pair("server+0x30", false), Pair("main", false)));
+}
+
 TEST_F(ApiHistoryTest, EachUserSeesTheOwnProcesses) {
   EXPECT_EQ(Ask("/history.json", {{"name", "shop"}}, kUser).status, 404);
   EXPECT_EQ(Ask("/history.json", {{"name", "game"}}, kUser).status, 200);
@@ -151,6 +176,30 @@ TEST_F(ApiHistoryTest, MarksHaveTheTimeOfNow) {
   EXPECT_EQ(timeline->marks[1].time, clock_.WallNow());
   EXPECT_EQ(timeline->marks[2].text, "mine");
   EXPECT_EQ(timeline->marks[2].pid, 43);
+}
+
+// Of the table of processes: null where too little is known.
+TEST_F(ApiHistoryTest, ProcessesHaveTheirGrowth) {
+  const auto growth = [&] {
+    const nlohmann::json document = nlohmann::json::parse(Ask("/processes.json", {}).body);
+    std::vector<nlohmann::json> figures;
+    for (const char* name : {"growth_per_minute", "growth_error", "growth_seconds"}) {
+      figures.push_back(document["processes"][0][name]);
+    }
+    return figures;
+  };
+  EXPECT_THAT(growth(), ElementsAre(nullptr, nullptr, nullptr)) << "20 seconds";
+  const absl::StatusOr<int64_t> process = history::FindProcess(path_, 42, 420);
+  ASSERT_TRUE(process.ok());
+  const std::unique_ptr<history::Writer> writer = Open();
+  ASSERT_TRUE(writer->Begin().ok());
+  ASSERT_TRUE(writer->AddPoint(*process, history::kBegin + absl::Minutes(2), {.live_bytes = 1100}).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  EXPECT_THAT(growth(), ElementsAre(nullptr, nullptr, nullptr)) << "what was read a moment ago";
+  clock_.Advance(HistoryPlace::kFresh);
+  EXPECT_THAT(growth(), ElementsAre(500, 0, 120));
+  place_ = nullptr;
+  EXPECT_THAT(growth(), ElementsAre(nullptr, nullptr, nullptr));
 }
 
 TEST_F(ApiHistoryTest, WithoutAHistory) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,17 @@ TEST_F(PageSharesTest, OfThreadsSizesAndAges) {
   EXPECT_THAT(shares["blocks"]["size"], ElementsAre(8, 8));
   EXPECT_THAT(shares["blocks"]["age"], ElementsAre(60, -1));
   EXPECT_THAT(shares["blocks"]["live_samples"], ElementsAre(1, 1));
+}
+
+// People see the mean size of few objects, which is a quotient.
+TEST_F(PageSharesTest, FewObjectsHaveTheirMeanSize) {
+  constexpr double kSize = 1 << 20;
+  const double objects = 1 / (1 - std::exp(-2.0));  // of one sample of twice the interval
+  profile::Profile profile = {.period = 1 << 19};
+  profile.contexts = {{.threads = {{.tid = 5, .live = {1, 1 << 20, objects, objects * kSize}}}}};
+  profile.thread_names = {{5, "x"}};
+  const json threads = Shares(profile)["threads"];
+  EXPECT_NEAR(threads["live_bytes"][0].get<double>() / threads["live_objects"][0].get<double>(), kSize, 1);
 }
 
 // userspace/web/classes.ts has the same texts (tests/web/modules.ts).

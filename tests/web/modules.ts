@@ -7,11 +7,12 @@ import { test } from "node:test";
 import { fateOf, relativeOrder, relativeText } from "../../userspace/web/changes";
 import { AGES, ageText, Filter, lackFor, lackOf, needsLive, UNKNOWN_AGE } from "../../userspace/web/classes";
 import { differenceOf } from "../../userspace/web/difference";
+import { endingInHistory, endingInList } from "../../userspace/web/ending";
 import * as format from "../../userspace/web/format";
 import { intervalOf } from "../../userspace/web/freshness";
 import { History, layersOf, momentAddress, nearest, OTHERS } from "../../userspace/web/history";
 import { nameFrames } from "../../userspace/web/names";
-import { matches, placeOf } from "../../userspace/web/processes_view";
+import { growthHint, growthText, matches, placeOf } from "../../userspace/web/processes_view";
 import { Amount, Profile, total } from "../../userspace/web/profile";
 import { pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
 import { filterProfile, rowsByClass } from "../../userspace/web/shares";
@@ -21,7 +22,9 @@ import {
   calleesOf,
   callersOf,
   childrenOf,
+  isMixed,
   makeTree,
+  MIXED,
   namesTo,
   nodeAt,
   nodeOfNames,
@@ -103,6 +106,46 @@ test("callers and callees of a function, with recursion counted once", () => {
   const b = names.texts.indexOf("b");
   strictEqual(shape(treeOf(true, { cut: calleesOf(b) })), "35(b 35(b 30))");
   strictEqual(shape(treeOf(true, { cut: callersOf(b), direction: "outwards" })), "35(b 35(main 35))");
+});
+
+test("a box says in what its calls differ", () => {
+  const profile = example();
+  // main calls a at lines 20 and 21, and a library's std::x of two types.
+  profile.texts.push("std::x<long>");
+  profile.frames = {
+    function: [1, 2, 2, 3, 9],
+    short: [1, 2, 2, 4, 4],
+    file: [6, 6, 6, 0, 0],
+    line: [10, 20, 21, 0, 0],
+    library: [7, 7, 7, 8, 8],
+    flags: [2, 2, 2, 2, 2],
+  };
+  profile.stacks = { parent: [-1, 0, 0, 0, 0], frame: [0, 1, 2, 3, 4] };
+  profile.paths.stack = [1, 2, 3, 4];
+  const tree = makeTree(profile, nameFrames(profile, "function", true), OPTIONS);
+  const mixed = (name: string): string[] => MIXED.filter((what) => isMixed(tree, nodeOfNames(tree, ["main", name]), what));
+  deepStrictEqual(mixed("a"), ["line"]);
+  deepStrictEqual(mixed("std::x<...>"), ["function"]);
+  strictEqual(isMixed(tree, nodeOfNames(tree, ["main"]), "line"), false);
+});
+
+test("how a process has ended", () => {
+  const list = [
+    { pid: 7, ended: "2026-01-01T00:00:10Z", status: 9, by_oom_kill: false },
+    { pid: 7, ended: "2026-01-01T00:00:05Z", status: 3 << 8, by_oom_kill: false },
+    { pid: 8, ended: "2026-01-01T00:00:05Z", status: 9, by_oom_kill: true },
+  ];
+  const begin = Date.parse("2026-01-01T00:00:00Z") / 1000;
+  deepStrictEqual(endingInList("7", begin, list), { pid: "7", time: begin + 5, how: "exit 3" });
+  deepStrictEqual(endingInList("7", begin + 6, list)?.how, "signal 9");
+  strictEqual(endingInList("7", begin + 11, list), null);
+  strictEqual(endingInList("8", begin, list)?.how, "OOM kill");
+  const history: History = { name: "", processes: [], points: [], paths: [], rows: [], marks: [] };
+  strictEqual(endingInHistory("7", begin, null), null);
+  const process = { pid: 7, command: "x", service: "x", started: begin, ended: begin + 5, how: "exit 0" };
+  deepStrictEqual(endingInHistory("7", begin, { ...history, processes: [process] }), { pid: "7", time: begin + 5, how: "exit 0" });
+  strictEqual(endingInHistory("7", begin + 6, { ...history, processes: [process] }), null);
+  strictEqual(endingInHistory("7", begin, { ...history, processes: [{ ...process, ended: null }] }), null);
 });
 
 test("only some paths", () => {
@@ -377,6 +420,7 @@ function exampleBefore(): Profile {
 test("the difference of two processes", () => {
   const after = example();
   after.paths.live_variance = [16, 3, 7, 1];
+  after.subject.time = 1000;
   const before = exampleBefore();
   const copies = JSON.stringify([after, before]);
   const difference = differenceOf(after, before);
@@ -396,7 +440,7 @@ test("the difference of two processes", () => {
   ]);
   deepStrictEqual(paths.allocated_bytes, [0, 0, 0, 0, 0]);
   deepStrictEqual(subject, {
-    name: "x compared with y", pid: null, period: 1, resident_bytes: null, warnings: ["y: odd"], is_difference: true,
+    name: "x compared with y", pid: null, period: 1, resident_bytes: null, warnings: ["y: odd"], is_difference: true, time: 1000,
   });
   strictEqual(difference.texts[0], "");
 });
@@ -478,6 +522,10 @@ test("figures", () => {
     [1048575, "1.0M"],
     [-2048, "-2.0K"],
     [3e9, "2.8G"],
+    [1023.4, "1023"],
+    [1023.6, "1.0K"],
+    [1023.6 * 1024, "1023.6K"],
+    [1023.96 * 1024, "1.0M"],
   ];
   for (const [value, text] of texts) strictEqual(format.bytes(value), text);
   strictEqual(format.signed(5, "objects", true), "+5");
@@ -497,6 +545,8 @@ test("the address holds the state", () => {
   strictEqual(state.focus, "a&b");
   strictEqual(state.full, true);
   deepStrictEqual(fromHash(`#${toHash(state)}`), state);
+  strictEqual(fromHash("#running=true&path=a%20%E2%86%90%20b").running, true);
+  strictEqual(fromHash("#running=true&path=a%20%E2%86%90%20b").path, "a ← b");
   const filtered = fromHash("#thread=%3Cb%3E&size=1024&age=-1&table=age");
   deepStrictEqual([filtered.thread, filtered.size, filtered.age, filtered.table], ["<b>", 1024, -1, "age"]);
   deepStrictEqual(fromHash(`#${toHash(filtered)}`), filtered);
@@ -509,21 +559,25 @@ test("the address holds the state", () => {
 
 test("layers of a timeline: the largest peak first, all others last", () => {
   const point = (time: number) => ({ time, processes: 1, live_bytes: 0, rss_bytes: null, limit_bytes: null });
-  const frame = (name: string | null) => ({ function: name, library: "/lib/x.so" });
+  const frame = (name: string) => ({ short: name.replace("*", ""), folded: name.endsWith("*") });
   const history: History = {
     name: "x",
     processes: [],
     points: [point(10), point(20), point(30)],
     paths: [
-      { id: 1, frames: [frame("f"), frame("main")] },
-      { id: 2, frames: [frame(null)] },
+      { id: 1, frames: ["std::allocate*", "f", "main"].map(frame) },
+      { id: 2, frames: [frame("x.so+0x10")] },
       { id: 3, frames: ["a", "b", "c", "d", "e"].map(frame) },
+      { id: 4, frames: ["std::resize*", "std::allocate*", "f", "main", "start*"].map(frame) }, // 1 to a reader
+      { id: 5, frames: ["std::allocate*", "start*"].map(frame) }, // nothing else is known of it
     ],
     rows: [
       [0, 1, 100, 1, 1],
       [1, 1, 50, 1, 1],
       [1, 2, 500, 1, 1],
       [2, 3, 7, 1, 1],
+      [1, 4, 25, 1, 1],
+      [2, 5, 1, 1, 1],
       [2, 0, 1e6, 1, 1],
       [9, 1, 1e9, 1, 1], // no such point
     ],
@@ -531,18 +585,38 @@ test("layers of a timeline: the largest peak first, all others last", () => {
   };
   const layers = layersOf(history);
   deepStrictEqual(
-    layers.map((layer) => [layer.name, [...layer.bytes]]),
+    layers.map((layer) => [layer.name, layer.path, [...layer.bytes]]),
     [
-      ["x.so", [0, 500, 0]],
-      ["f ← main", [100, 50, 0]],
-      ["a ← b ← c ← d ← …", [0, 0, 7]],
-      [OTHERS, [0, 0, 1e6]],
+      ["x.so+0x10", "x.so+0x10", [0, 500, 0]],
+      ["f ← main", "f ← main", [100, 75, 0]],
+      ["a ← b ← c ← d ← …", "a ← b ← c ← d ← e", [0, 0, 7]],
+      ["std::allocate ← start", "std::allocate ← start", [0, 0, 1]],
+      [OTHERS, "", [0, 0, 1e6]],
     ],
+  );
+  const many = Array.from({ length: 9 }, (_, i) => i + 1);
+  const crowded = layersOf({
+    ...history,
+    paths: many.map((id) => ({ id, frames: [frame(`f${id}`)] })),
+    rows: many.map((id) => [0, id, id, 1, 1]),
+  });
+  deepStrictEqual(
+    crowded.map((layer) => [layer.name, layer.bytes[0]]),
+    [...[9, 8, 7, 6, 5, 4].map((id) => [`f${id}`, id]), [OTHERS, 1 + 2 + 3]],
   );
   strictEqual(nearest(history, 24), 1);
   strictEqual(nearest({ ...history, points: [] }, 24), -1);
   strictEqual(momentAddress({ ...DEFAULTS, pid: "7", at: 5 }, 9), "/history/profile.json?pid=7&at=5");
   strictEqual(momentAddress({ ...DEFAULTS, service: "a&b", from: 3 }, 9), "/history/profile.json?name=a%26b&at=9&from=3");
+});
+
+test("growth of a process, with what is known of its error", () => {
+  const growth = { growth_per_minute: 3 * 1048576, growth_error: 1048576, growth_seconds: 600 };
+  strictEqual(growthText(growth), "+3.0M");
+  strictEqual(growthHint(growth), "+3.0M ± 1.0M per minute, over the last 10m");
+  strictEqual(growthText({ ...growth, growth_error: 2 * 1048576 }), "+3.0M ~");
+  strictEqual(growthText({ ...growth, growth_per_minute: -100, growth_error: 0 }), "-100");
+  for (const unknown of [{}, { growth_per_minute: null }, { ...growth, ended: "2026-01-01T00:00:00Z" }]) strictEqual(growthText(unknown), "-");
 });
 
 test("rows are sorted by any column", () => {

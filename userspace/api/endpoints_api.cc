@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "userspace/api/endpoint.h"
+#include "userspace/api/growth_rates.h"
 #include "userspace/api/processes_json.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/export/collapsed.h"
@@ -32,9 +34,20 @@ http::Response JsonAnswer(const exporter::Json& fields) {
   return JsonAnswer(absl::StrCat(document.Text(), "\n"));
 }
 
+void AddGrowth(const GrowthRates& rates, std::vector<profile::ProcessSummary>& processes) {
+  for (profile::ProcessSummary& process : processes) {
+    const auto rate = rates.find(process.process_id);
+    if (rate == rates.end()) continue;
+    process.growth_per_minute = rate->second.bytes_per_minute;
+    process.growth_error = rate->second.error;
+    process.growth_seconds = absl::ToDoubleSeconds(rate->second.period);
+  }
+}
+
 Reply Processes(Call& call) {
-  const absl::StatusOr<std::vector<profile::ProcessSummary>> processes = VisibleProcesses(call);
+  absl::StatusOr<std::vector<profile::ProcessSummary>> processes = VisibleProcesses(call);
   if (!processes.ok()) return processes.status();
+  if (call.history != nullptr) AddGrowth(call.history->Growth(), *processes);
   return JsonAnswer(ProcessesJson(*processes, call.collector.IsRestricted()));
 }
 

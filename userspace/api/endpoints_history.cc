@@ -20,9 +20,11 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "userspace/api/endpoint.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/export/frame_names.h"
 #include "userspace/export/json.h"
 #include "userspace/history/moment_profile.h"
 #include "userspace/history/timeline.h"
@@ -31,6 +33,7 @@
 #include "userspace/report/changes.h"
 #include "userspace/report/named_profile.h"
 #include "userspace/report/page_data.h"
+#include "userspace/report/readable.h"
 #include "userspace/report/summary_text.h"
 
 namespace heaptap::api {
@@ -91,9 +94,21 @@ Reply Services(Call& call) {
   return JsonAnswer(Json{{"schema_version", exporter::kSchemaVersion}, {"services", std::move(list)}});
 }
 
+// "libc.so.6+0x2724a", or "0x2724a" without a file.
+std::string Place(const history::TimelineFrame& frame) {
+  const absl::string_view file = exporter::FileName(frame.library);
+  return absl::StrCat(file, file.empty() ? "" : "+", "0x", absl::Hex(frame.offset));
+}
+
+// `short` and `folded`: what the views of a profile show of the frame (report/page_data.cc), so that the page finds the
+// same path there.
 Json FrameJson(const history::TimelineFrame& frame) {
   const auto text = [](const std::string& value) { return value.empty() ? Json() : Json(base::Printable(value)); };
+  const std::string name = base::Printable(frame.source.function.empty() ? Place(frame) : frame.source.function);
+  const bool is_folded = report::IsPlumbing(name, frame.source.file, frame.is_inlined) || report::IsStart(name);
   return Json{{"function", text(frame.source.function)},
+              {"short", report::ReadableName(name)},
+              {"folded", is_folded},
               {"file", text(frame.source.file)},
               {"line", frame.source.line == 0 ? Json() : Json(frame.source.line)},
               {"library", text(frame.library)},
@@ -271,8 +286,9 @@ Reply MomentPage(Call& call) {
     return found == shown.symbols.end() ? std::vector<exporter::SourceFrame>() : found->second;
   };
   const report::NamedProfile named(shown.profile, find, measures);
-  return http::Response{.content_type = http::kJson,
-                        .body = report::PageData(named, named.paths(), page, {.pid = now->points[0].pid})};
+  return http::Response{
+      .content_type = http::kJson,
+      .body = report::PageData(named, named.paths(), page, {.pid = now->points[0].pid, .time = now->points[0].time})};
 }
 
 // The process in the history that the client means.

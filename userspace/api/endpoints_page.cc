@@ -56,7 +56,8 @@ Reply Profile(Call& call, const profile::ProcessSummary& process) {
   for (const std::string& warning : snapshot->profile.warnings) subject.warnings.push_back(base::Printable(warning));
   return http::Response{
       .content_type = http::kJson,
-      .body = report::PageData(named, named.paths(), subject, {.pid = process.pid, .shares = &snapshot->profile})};
+      .body = report::PageData(named, named.paths(), subject,
+                               {.pid = process.pid, .time = snapshot->time, .shares = &snapshot->profile})};
 }
 
 constexpr CollectorEndpoint kPages[] = {

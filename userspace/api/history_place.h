@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "userspace/api/growth_rates.h"
 #include "userspace/base/accounts.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/subordinate_ids.h"
@@ -24,6 +26,8 @@ class HistoryPlace {
   // some hundredths of a second.
   static constexpr double kShare = 0.1;
   static constexpr absl::Duration kBurst = absl::Seconds(10);
+
+  static constexpr absl::Duration kFresh = absl::Seconds(5);
 
   explicit HistoryPlace(std::string path)
       : path_(std::move(path)), accounts_(base::SubordinateIds::OfSystem(), kShare, kBurst) {}
@@ -42,6 +46,19 @@ class HistoryPlace {
     if (!access.SeesAll()) accounts_.Charge(access.user(), now - begin, now);
   }
 
+  // How fast the running processes grow. At most kFresh old: the table of processes asks every two seconds, for all who
+  // look. Empty: nothing is known.
+  GrowthRates Growth() {
+    absl::MutexLock lock(&growth_mutex_);
+    if (base::Now() >= growth_until_) {
+      absl::StatusOr<GrowthRates> rates = ReadGrowthRates(path_, base::WallNow());
+      if (absl::IsDataLoss(rates.status())) Suspect();
+      growth_ = std::move(rates).value_or(GrowthRates());
+      growth_until_ = base::Now() + kFresh;
+    }
+    return growth_;
+  }
+
   // A reader says that the database is not sound for it. The writer looks at it, and sets it aside.
   void Suspect() { is_suspect_ = true; }
   bool TakeSuspicion() { return is_suspect_.exchange(false); }
@@ -51,6 +68,9 @@ class HistoryPlace {
   std::atomic<bool> is_suspect_ = false;
   absl::Mutex mutex_;
   base::Accounts accounts_ ABSL_GUARDED_BY(mutex_);
+  absl::Mutex growth_mutex_;
+  GrowthRates growth_ ABSL_GUARDED_BY(growth_mutex_);
+  base::Instant growth_until_ ABSL_GUARDED_BY(growth_mutex_) = base::Instant::InfinitePast();
 };
 
 }  // namespace heaptap::api

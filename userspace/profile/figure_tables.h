@@ -79,6 +79,9 @@ inline constexpr std::tuple kProcessFigures = {
     Figure("active", &ProcessSummary::active, {.title = "ACTIVE"}),
     Figure("losses", &ProcessSummary::losses, {.title = "LOSSES"}),
     Figure("allocator", &ProcessSummary::allocator, {.title = "ALLOCATOR"}),
+    Figure("growth_per_minute", &ProcessSummary::growth_per_minute),
+    Figure("growth_error", &ProcessSummary::growth_error),
+    Figure("growth_seconds", &ProcessSummary::growth_seconds),
 };
 
 // Those of an ended process besides its summary's.

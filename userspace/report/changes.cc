@@ -27,19 +27,14 @@ bool HaveCommonSamples(const Profile& a, const Profile& b) {
   return a.pid == 0 || b.pid == 0 ? a.period == b.period : a.pid == b.pid;
 }
 
-// The samples of a call path, live or freed, since recording began.
-struct Allocated {
-  uint64_t samples = 0;
-  std::optional<double> variance = {};  // none: only their number is known
-};
-
 Allocated AllocatedOf(const Profile& profile, const Context& context) {
   if (!profile.has_allocated) return {.samples = context.allocated_samples};
   const Estimate estimate = context.Allocated();
   return {.samples = estimate.samples, .variance = estimate.variance};
 }
 
-// `have_common`: the profiles can have samples in common.
+}  // namespace
+
 Measure LiveChange(const Measure& after, const Measure& before, const Allocated& allocated_after,
                    const Allocated& allocated_before, bool have_common) {
   Measure change = {.bytes = after.bytes - before.bytes,
@@ -69,8 +64,6 @@ Measure LiveChange(const Measure& after, const Measure& before, const Allocated&
   change.variance = (appeared == 0 ? 0 : appeared_variance) + (disappeared == 0 ? 0 : disappeared_variance);
   return change;
 }
-
-}  // namespace
 
 std::vector<Measures> ChangesOf(const Profile& difference, const Profile& after, const Profile& before) {
   const auto later = ByFrames(after);

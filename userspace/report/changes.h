@@ -15,6 +15,8 @@
 #ifndef HEAPTAP_USERSPACE_REPORT_CHANGES_H_
 #define HEAPTAP_USERSPACE_REPORT_CHANGES_H_
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "userspace/profile/profile.h"
@@ -26,6 +28,16 @@ namespace heaptap::report {
 // disappeared, at most; of an unchanged context: none. Thread-safe; takes linear time.
 std::vector<Measures> ChangesOf(const profile::Profile& difference, const profile::Profile& after,
                                 const profile::Profile& before);
+
+// The samples that a call path has allocated so far, live or freed.
+struct Allocated {
+  uint64_t samples = 0;                 // 0: unknown
+  std::optional<double> variance = {};  // none: only their number is known
+};
+
+// The change of what one path holds. `have_common`: both can have samples in common. Thread-safe.
+Measure LiveChange(const Measure& after, const Measure& before, const Allocated& allocated_after,
+                   const Allocated& allocated_before, bool have_common);
 
 }  // namespace heaptap::report
 

@@ -20,13 +20,13 @@ class JsonColumn {
   explicit JsonColumn(absl::string_view name) : text_(absl::StrCat("\"", name, "\":[")) {}
   void Add(int64_t number) { absl::StrAppend(&text_, std::exchange(separator_, ","), number); }
   void AddNull() { absl::StrAppend(&text_, std::exchange(separator_, ","), "null"); }
-  // Bytes, objects and variances: a tenth is more than anyone sees.
+  // Bytes, objects and variances, with so many digits that a quotient of two of them has those that people see.
   void AddEstimate(double value) {
     const double whole = std::round(value);
-    if (std::fabs(value - whole) < 0.05 || std::fabs(whole) > kMaxWithFraction) {
+    if (value == whole || std::fabs(whole) > kMaxWithFraction) {
       absl::StrAppendFormat(&text_, "%s%.0f", std::exchange(separator_, ","), whole + 0.0);
     } else {
-      absl::StrAppendFormat(&text_, "%s%.1f", std::exchange(separator_, ","), value);
+      absl::StrAppendFormat(&text_, "%s%.*g", std::exchange(separator_, ","), kDigits, value);
     }
   }
   // The member of an object.
@@ -34,6 +34,7 @@ class JsonColumn {
 
  private:
   static constexpr double kMaxWithFraction = 1e6;
+  static constexpr int kDigits = 7;
   std::string text_;
   const char* separator_ = "";
 };

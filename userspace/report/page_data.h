@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "userspace/profile/profile.h"
 #include "userspace/report/named_profile.h"
@@ -22,7 +23,8 @@
 namespace heaptap::report {
 
 struct PageOptions {
-  std::optional<pid_t> pid = {};  // of a running process
+  std::optional<pid_t> pid = {};        // of a running process
+  std::optional<absl::Time> time = {};  // of the profile
   // With a context for each of the paths, in their order, for the shares of threads, sizes and ages; null: without
   // them.
   const profile::Profile* shares = nullptr;

@@ -16,7 +16,7 @@ export interface Comparison {
 
 // What a difference shows has other filters, columns and moments than what was shown before.
 const FRESH: Partial<State> = {
-  ...{ value: "live", at: 0, from: 0, zoom: [], focus: "", search: "", sort: "self", ascending: false },
+  ...{ value: "live", at: 0, from: 0, zoom: [], focus: "", path: "", search: "", sort: "self", ascending: false },
   ...{ thread: "", size: null, age: null },
 };
 

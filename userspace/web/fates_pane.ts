@@ -6,8 +6,9 @@ import { make } from "./dom";
 import { keyOf } from "./filters";
 import * as format from "./format";
 import { nameFrames } from "./names";
+import { Keeps } from "./profile";
 import { pathText, Row, rowsByPath } from "./rows";
-import { compile, Keeps, Scene } from "./scene";
+import { compile, Scene } from "./scene";
 import { Column, makeTable } from "./table";
 import { MOST_NAMES, showPath } from "./table_pane";
 

@@ -12,10 +12,10 @@ import { makeTree, namesTo, nodeAt, nodeOfNames, positionsOf, wholePath } from "
 
 const NONE: Filter = { thread: "", size: null, age: null };
 
-export type FilterName = Class | "focus" | "zoom";
+export type FilterName = Class | "focus" | "path" | "zoom";
 
 // Tells a row, and the chip of the same filter, apart from all others.
-export function keyOf(filter: FilterName | "path", value: string | number): string {
+export function keyOf(filter: FilterName, value: string | number): string {
   return `${filter}:${value}`;
 }
 
@@ -41,6 +41,7 @@ export function makeChips(scene: Scene, matches: HTMLOutputElement): HTMLElement
   }
   const { host } = scene;
   if (state.focus !== "") add("focus", state.focus, `through ${state.focus}`, () => host.change({ focus: "", zoom: [] }));
+  if (state.path !== "") add("path", state.path, `path ${state.path}`, () => host.change({ path: "", zoom: [] }));
   if (state.zoom.length > 0) add("zoom", "", "zoomed", () => host.change({ zoom: [] }));
   if (chips.childElementCount === 0 && state.search === "") {
     chips.append(make("span", { class: "hint" }, "Click a box to zoom, a row to filter. Keys: / search, 1 2 3 views, arrows in the graph, Esc back, ? help."));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A flame graph on a canvas. A box is as wide as the share of its node; the root is on top, or at the bottom if flipped.
-// Boxes narrower than half a pixel are not drawn, so a frame takes time for what can be seen only.
+// Boxes narrower than half a pixel are not drawn, so a frame takes time for what can be seen only; those of one parent
+// and all that is beyond them are one grey box.
 //
 // With the keyboard a cursor moves from box to box. It has an outline and a tooltip while the graph has the focus and the
 // keyboard was used; after a click it is where the click was, unseen.
@@ -59,7 +60,7 @@ export class FlameGraph {
   private readonly rows = make("div", { class: "flame-rows" }, this.canvas);
   private readonly begins: Float64Array;
   private readonly ends: Float64Array;
-  private readonly deepest: number;
+  private readonly reach: Int32Array; // the greatest depth below a node
   private readonly fills = new Map<string, string>();
   private left = 0; // of the part that is shown, as a share of the root
   private right = 1;
@@ -83,11 +84,14 @@ export class FlameGraph {
     this.begins = new Float64Array(tree.size);
     this.ends = new Float64Array(tree.size);
     this.ends[0] = 1;
-    let deepest = 0;
+    this.reach = Int32Array.from(tree.depth);
+    for (let node = tree.size - 1; node > 0; node--) {
+      const parent = tree.parent[node];
+      if (this.reach[node] > this.reach[parent]) this.reach[parent] = this.reach[node];
+    }
     const whole = tree.weight[0] || 1;
     // A parent comes before its children.
     for (let node = 0; node < tree.size; node++) {
-      if (tree.depth[node] > deepest) deepest = tree.depth[node];
       let at = this.begins[node];
       for (let i = tree.firstChild[node]; i < tree.firstChild[node + 1]; i++) {
         const child = tree.childList[i];
@@ -96,7 +100,6 @@ export class FlameGraph {
         this.ends[child] = at;
       }
     }
-    this.deepest = deepest;
     this.element = make(
       "div",
       { class: "flame", tabindex: 0, role: "application", "aria-roledescription": "flame graph", "aria-label": look.label },
@@ -161,6 +164,11 @@ export class FlameGraph {
     this.element.focus({ preventScroll: true });
   }
 
+  // The box that the keyboard or else the mouse is on; -1: none.
+  pointed(): number {
+    return this.hasCursor() ? this.cursor : this.hovered;
+  }
+
   private hasCursor(): boolean {
     return this.isCursorShown && document.activeElement === this.element;
   }
@@ -210,7 +218,7 @@ export class FlameGraph {
     const ratio = window.devicePixelRatio || 1;
     this.scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / 10;
     this.row = Math.round(ROW * this.scale);
-    this.rows.style.height = `${(this.deepest + 1) * this.row}px`;
+    this.rows.style.height = `${(this.reach[0] + 1) * this.row}px`;
     this.width = this.element.clientWidth;
     this.height = this.element.clientHeight;
     this.canvas.width = Math.round(this.width * ratio);
@@ -227,7 +235,7 @@ export class FlameGraph {
   }
 
   private toY(depth: number): number {
-    const bottom = Math.max((this.deepest + 1) * this.row, this.height);
+    const bottom = Math.max((this.reach[0] + 1) * this.row, this.height);
     return (this.look.isFlipped ? bottom - (depth + 1) * this.row : depth * this.row) - this.element.scrollTop;
   }
 
@@ -304,6 +312,7 @@ export class FlameGraph {
     const text = style.getPropertyValue("--box-text");
     const marked = style.getPropertyValue("--found");
     const line = style.getPropertyValue("--background");
+    const grey = style.getPropertyValue("--line");
     const ratio = window.devicePixelRatio || 1;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, this.width, this.height);
@@ -317,7 +326,7 @@ export class FlameGraph {
       if (end - x < MIN_WIDTH) continue;
       const y = this.toY(this.tree.depth[node]);
       if (this.look.isFlipped ? y + this.row < 0 : y > this.height) continue;
-      for (const child of childrenOf(this.tree, node)) rest.push(child);
+      this.drawNarrow(context, grey, node, this.pushWide(node, rest));
       if (y + this.row < 0 || y > this.height) continue;
       const isAbove = this.tree.depth[node] < this.tree.depth[this.zoomed];
       context.globalAlpha = isAbove ? 0.55 : 1;
@@ -344,6 +353,32 @@ export class FlameGraph {
     context.globalAlpha = 1;
     if (this.hasCursor() && this.cursor >= 0) this.drawCursor(context, text, line);
     this.frameMilliseconds = performance.now() - begin;
+  }
+
+  // The children that are wide enough to be drawn. Returns the number of them; the others come after them.
+  private pushWide(node: number, rest: number[]): number {
+    const children = childrenOf(this.tree, node);
+    const least = (MIN_WIDTH / this.width) * (this.right - this.left);
+    for (let i = 0; i < children.length; i++) {
+      if (this.ends[children[i]] - this.begins[children[i]] < least) return i;
+      rest.push(children[i]);
+    }
+    return children.length;
+  }
+
+  // The children from number `first` on as one box, as deep as they are.
+  private drawNarrow(context: CanvasRenderingContext2D, color: string, node: number, first: number): void {
+    const narrow = childrenOf(this.tree, node).subarray(first);
+    if (narrow.length === 0) return;
+    const x = Math.max(0, this.toX(this.begins[narrow[0]]));
+    const end = Math.min(this.width, this.toX(this.ends[narrow[narrow.length - 1]]));
+    if (end - x < MIN_WIDTH) return;
+    const reach = narrow.reduce((most, child) => Math.max(most, this.reach[child]), 0);
+    const depth = this.tree.depth[node];
+    const top = this.toY(this.look.isFlipped ? reach : depth + 1);
+    context.globalAlpha = 1;
+    context.fillStyle = color;
+    context.fillRect(x, top, end - x, (reach - depth) * this.row - 1);
   }
 
   // Two lines, a dark and a light one, can be seen on every colour.

@@ -5,10 +5,11 @@ import { Measure, Unit } from "./profile";
 
 const UNITS = ["", "K", "M", "G", "T", "P", "E"];
 
+// No text has 1024 or more of a unit: what would be rounded up to that is one of the next unit.
 export function bytes(value: number): string {
   let size = Math.abs(value);
   let unit = 0;
-  while (size >= 1023.5 && unit < UNITS.length - 1) {
+  while (size >= (unit === 0 ? 1023.5 : 1023.95) && unit < UNITS.length - 1) {
     size /= 1024;
     unit++;
   }
@@ -57,4 +58,10 @@ export function duration(seconds: number): string {
     if (whole >= size) return `${Math.floor(whole / size)}${unit}`;
   }
   return `${whole}s`;
+}
+
+// The time of a moment, in seconds since 1970; with the date if that is another day.
+export function clock(seconds: number): string {
+  const date = new Date(seconds * 1000);
+  return date.toDateString() === new Date().toDateString() ? date.toLocaleTimeString() : date.toLocaleString();
 }

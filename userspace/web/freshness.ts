@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps the timeline of "now" fresh: asks for new points at the interval of the history, while somebody can see them.
+// Keeps the page of "now" fresh: asks for news at the interval of the history, while somebody can see them.
 import { History } from "./history";
 
 // More often than any eye needs, and seldom enough for the daemon; a span of two weeks has a point for each hour.
 const LEAST_SECONDS = 1;
 const MOST_SECONDS = 60;
-// As long as there is one point only.
+// As long as there is one point only, or none.
 const UNKNOWN_SECONDS = 5;
 
 // The usual time between two points, in seconds.
@@ -20,7 +20,7 @@ export class Freshness {
   private timer = 0;
   private seconds = UNKNOWN_SECONDS;
 
-  // `isWanted`: whether the points of now are shown. `read` shows new ones, and returns null if there are none.
+  // `isWanted`: whether the state of now is shown. `read` shows what is new, and returns the history, or null.
   constructor(
     private readonly isWanted: () => boolean,
     private readonly read: () => Promise<History | null>,
@@ -31,8 +31,8 @@ export class Freshness {
     });
   }
 
-  start(history: History): void {
-    this.seconds = intervalOf(history);
+  start(history: History | null): void {
+    this.seconds = history === null ? UNKNOWN_SECONDS : intervalOf(history);
     this.wait(this.seconds);
   }
 

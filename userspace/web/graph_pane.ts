@@ -5,10 +5,10 @@ import { lackOf } from "./classes";
 import { make } from "./dom";
 import { FlameGraph } from "./flame";
 import * as format from "./format";
-import { eachPath, Names } from "./names";
-import { HAS_SYMBOL, INLINE, Profile } from "./profile";
+import { eachPath, Names, STEP } from "./names";
+import { HAS_SYMBOL, INLINE, Keeps, Profile } from "./profile";
 import { Row, rowsByName } from "./rows";
-import { Keeps, Scene } from "./scene";
+import { emptinessOf, Scene } from "./scene";
 import { rowsByClass } from "./shares";
 import { Tooltip } from "./tooltip";
 import { calleesOf, callersOf, makeTree, namesTo, nodeAt, nodeOfNames, positionsOf, Tree, wholePath } from "./tree";
@@ -16,6 +16,13 @@ import { calleesOf, callersOf, makeTree, namesTo, nodeAt, nodeOfNames, positions
 export interface Flame {
   tree: Tree;
   graph: FlameGraph;
+  isInwards: boolean;
+}
+
+// A box for other programs: its name, and the names from it to the outermost one that the graph has.
+export interface Pointed {
+  name: string;
+  path: string;
 }
 
 export interface Held {
@@ -40,6 +47,18 @@ export class GraphPane {
     return null;
   }
 
+  // null: no box.
+  pointed(): Pointed | null {
+    for (const { tree, graph, isInwards } of this.flames) {
+      const node = graph.pointed();
+      if (node <= 0) continue;
+      const names = namesTo(tree, node).map((name) => tree.texts[name]);
+      const innermostFirst = isInwards ? [...names].reverse() : names;
+      return { name: names[names.length - 1], path: innermostFirst.join(STEP) };
+    }
+    return null;
+  }
+
   // Puts the keyboard where it was, as far as that is still drawn.
   hold(held: Held): void {
     const flame = this.flames[Math.min(held.number, this.flames.length - 1)];
@@ -58,7 +77,7 @@ export class GraphPane {
     const isInwards = state.view === "icicle";
     const direction = isInwards ? "inwards" : "outwards";
     const tree = makeTree(profile, names, { ...state, direction, cut: wholePath, keeps });
-    this.add(place, scene, "Flame graph", tree, false, state.zoom);
+    this.add(place, scene, "Flame graph", tree, isInwards, state.zoom);
     const zoomed = nodeAt(tree, state.zoom);
     return zoomed === 0 ? keeps : pathsBelow(profile, names, namesTo(tree, zoomed), isInwards, keeps);
   }
@@ -74,21 +93,21 @@ export class GraphPane {
     const focused = names.texts.indexOf(state.focus);
     const name = focused >= 0 ? focused : (heaviest?.number ?? -1);
     if (name < 0) {
-      place.append(make("p", { class: "empty" }, scene.lack || "No call path has a name here."));
+      place.append(make("p", { class: "empty" }, emptinessOf(scene) || "No call path has a name here."));
       return;
     }
     place.append(make("h2", {}, "Callers of ", make("code", {}, names.texts[name])));
     const options = { value: state.value, unit: state.unit, keeps };
     const callers = makeTree(profile, names, { ...options, direction: "outwards", cut: callersOf(name) });
-    this.add(place, scene, `Callers of ${names.texts[name]}`, callers, true, []);
+    this.add(place, scene, `Callers of ${names.texts[name]}`, callers, false, []);
     place.append(make("h2", {}, "Called by ", make("code", {}, names.texts[name])));
     const callees = makeTree(profile, names, { ...options, direction: "inwards", cut: calleesOf(name) });
-    this.add(place, scene, `Called by ${names.texts[name]}`, callees, false, []);
+    this.add(place, scene, `Called by ${names.texts[name]}`, callees, true, []);
   }
 
-  private add(place: HTMLElement, scene: Scene, label: string, tree: Tree, isFlipped: boolean, zoom: number[]): void {
+  private add(place: HTMLElement, scene: Scene, label: string, tree: Tree, isInwards: boolean, zoom: number[]): void {
     if (tree.size === 1) {
-      place.append(make("p", { class: "empty" }, scene.lack || "Nothing to show: no call path has such memory."));
+      place.append(make("p", { class: "empty" }, emptinessOf(scene) || "Nothing to show: no call path has such memory."));
       return;
     }
     const { frames, texts, subject } = scene.profile;
@@ -99,7 +118,7 @@ export class GraphPane {
       {
         label: `${label}. Arrow keys move from box to box, Enter zooms, Escape goes back.`,
         rootText: `all   ${format.signed(tree[unit][0], unit, subject.is_difference)}`,
-        isFlipped,
+        isFlipped: scene.host.state.view === "butterfly" && !isInwards,
         isDifference: subject.is_difference,
         colorOf: (node) => (tree.frame[node] < 0 ? "" : groupOf(tree.texts[tree.name[node]], texts[frames.library[tree.frame[node]]])),
         textOf: (node) => tree.texts[tree.name[node]],
@@ -115,7 +134,7 @@ export class GraphPane {
       },
     );
     place.append(graph.element);
-    this.flames.push({ tree, graph });
+    this.flames.push({ tree, graph, isInwards });
     graph.zoom(nodeAt(tree, zoom), false);
   }
 }

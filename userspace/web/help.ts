@@ -10,14 +10,16 @@ const KEYS: [string, string][] = [
   ["↑ ↓ ← →", "in a flame graph: to the largest box above or below, to the neighbours; an outline shows where you are"],
   ["← →", "in the timeline: an earlier or later moment; with Shift a range"],
   ["Enter", "on a box: zoom; in a butterfly: its callers and callees. On a row: filter, and back. On a filter: remove it"],
+  ["c C", "copy the name, or the call path, of the box or row that the mouse or the keyboard is on"],
   ["Esc", "take the last search, zoom or filter back; then to the processes"],
   ["?", "this help"],
 ];
 
 const MARKS: [string, string][] = [
   ["~", "less than twice its standard error: may be noise"],
+  ["grey", "in a flame graph: boxes that are too narrow to be seen, as deep as they go; zoom for them"],
   ["italics", "an inlined function; its box has a bar at its left"],
-  ["1 2 3", "in the timeline: the layers of the legend; the line is the resident memory, the dashed one the limit"],
+  ["1 2 3", "in the timeline: the layers of the legend; a click on a number, or on its entry, shows this call path alone, and a second one all; the line is the resident memory, the dashed one the limit"],
   ["▸ ■ ▾", "in the timeline: a process began, ended; a dump or a mark"],
   ["bar", "on top: how the resident memory divides; patterns and order are those of the list below"],
   ["%", "in a difference: the change relative to what was live before"],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the daemon remembers of a process or a service (/history.json; userspace/api/endpoints_history.cc).
-import { fileName } from "./profile";
+import { STEP, UNKNOWN_PATH } from "./names";
 import { State } from "./state";
 
 export interface HistoryPoint {
@@ -12,11 +12,16 @@ export interface HistoryPoint {
   limit_bytes: number | null;
 }
 
+export interface HistoryFrame {
+  short: string; // the name that the views of a profile show
+  folded: boolean; // they leave the frame out
+}
+
 export interface History {
   name: string;
   processes: { pid: number; command: string; service: string; started: number; ended: number | null; how: string }[];
   points: HistoryPoint[];
-  paths: { id: number; frames: { function: string | null; library: string | null }[] }[]; // innermost frame first
+  paths: { id: number; frames: HistoryFrame[] }[]; // innermost frame first
   rows: [number, number, number, number, number][]; // point, path (0: all others), live bytes, objects, samples
   marks: { time: number; pid: number | null; kind: string; text: string }[];
 }
@@ -30,39 +35,54 @@ export interface Service {
 }
 
 export interface Layer {
-  name: string;
+  name: string; // the innermost functions of the path
+  path: string; // as pathText (rows.ts) has it; "": all other paths
   bytes: Float64Array; // at each point
 }
 
 export const OTHERS = "all other call paths";
 const SECONDS = { hour: 3600, day: 86400, weeks: 14 * 86400 };
 const POINTS = 300;
-const PATHS = 6; // with a layer of their own
+// More than there are layers: paths that differ in folded frames only make one layer.
+const PATHS = 40;
+const LAYERS = 6; // besides that of all others
 const FRAMES = 4; // of a path in a name
 
 // The layers from the largest peak to the smallest, all others last.
 export function layersOf(history: History): Layer[] {
-  const byId = new Map<number, { layer: Layer; peak: number }>();
-  const names = new Map(history.paths.map((path) => [path.id, nameOf(path.frames)]));
+  const texts = new Map(history.paths.map((path) => [path.id, textOf(path.frames)]));
+  const layers = new Map<string, Layer>();
+  const layerOf = (path: string): Layer => {
+    const known = layers.get(path);
+    if (known !== undefined) return known;
+    const layer = { name: nameOf(path), path, bytes: new Float64Array(history.points.length) };
+    layers.set(path, layer);
+    return layer;
+  };
   for (const [point, id, bytes] of history.rows) {
     if (!(point >= 0 && point < history.points.length)) continue;
-    let found = byId.get(id);
-    if (found === undefined) {
-      const name = id === 0 ? OTHERS : (names.get(id) ?? "?");
-      found = { layer: { name, bytes: new Float64Array(history.points.length) }, peak: 0 };
-      byId.set(id, found);
-    }
-    found.layer.bytes[point] += bytes;
-    found.peak = Math.max(found.peak, found.layer.bytes[point]);
+    layerOf(id === 0 ? "" : (texts.get(id) ?? UNKNOWN_PATH)).bytes[point] += bytes;
   }
-  const rank = (one: { layer: Layer; peak: number }): number => (one.layer.name === OTHERS ? -1 : one.peak);
-  return [...byId.values()].sort((a, b) => rank(b) - rank(a)).map((one) => one.layer);
+  const own = [...layers.values()].filter((layer) => layer.path !== "");
+  const peaks = new Map(own.map((layer) => [layer, Math.max(...layer.bytes)]));
+  own.sort((a, b) => (peaks.get(b) ?? 0) - (peaks.get(a) ?? 0));
+  for (const layer of own.slice(LAYERS)) {
+    const others = layerOf("");
+    layer.bytes.forEach((bytes, point) => (others.bytes[point] += bytes));
+  }
+  const others = layers.get("");
+  return [...own.slice(0, LAYERS), ...(others === undefined ? [] : [others])];
 }
 
-function nameOf(frames: { function: string | null; library: string | null }[]): string {
-  const names = frames.map((frame) => frame.function ?? (frame.library === null ? "?" : fileName(frame.library)));
-  const shown = names.slice(0, FRAMES).join(" ← ");
-  return names.length > FRAMES ? `${shown} ← …` : shown || "unknown call path";
+function textOf(frames: HistoryFrame[]): string {
+  const kept = frames.filter((frame) => !frame.folded);
+  return (kept.length > 0 ? kept : frames).map((frame) => frame.short).join(STEP) || UNKNOWN_PATH;
+}
+
+function nameOf(path: string): string {
+  if (path === "") return OTHERS;
+  const names = path.split(STEP);
+  return names.length > FRAMES ? [...names.slice(0, FRAMES), "…"].join(STEP) : path;
 }
 
 // The number of the point nearest to a time; -1: there is none.

@@ -3,11 +3,13 @@
 // Starts the page: with the profile that it contains, or as the page of the daemon.
 import { Comparison, endComparison, fetchComparison, makeCompareButton, makeComparisonBar, startChoosing } from "./comparison";
 import { make, selectorsOf } from "./dom";
+import { Ending, endingInHistory, endingInList, fetchEnded } from "./ending";
 import { Freshness } from "./freshness";
 import { fetchHistory, History, momentAddress } from "./history";
 import { Profile } from "./profile";
 import { ProcessesView } from "./processes_view";
 import { ProfileView } from "./profile_view";
+import { Host } from "./scene";
 import { CHOOSE, DEFAULTS, fromHash, State, toHash } from "./state";
 import { Timeline } from "./timeline";
 
@@ -15,14 +17,15 @@ class Page {
   private state: State = fromHash(location.hash);
   private readonly place = document.getElementById("app") as HTMLElement;
   private processes: ProcessesView | null = null;
-  private loaded: { key: string; profile: Profile; comparison: Comparison | null } | null = null;
+  private loaded: (Shown & { key: string }) | null = null;
+  private ending: Ending | null = null; // of the process that is shown, or of one of two
   private past: { key: string; history: History | null } | null = null;
   private above: HTMLElement | null = null; // the profile, in the place of a timeline
   private tableState: Partial<State> = {}; // of the table of processes, when it was last shown
   private shownPid = ""; // of the last profile
   private readonly freshness = new Freshness(
-    () => this.state.at === 0 && this.timeline !== null,
-    () => this.readPoints(),
+    () => this.state.at === 0 && this.loaded !== null && this.ending === null,
+    () => this.readNews(),
   );
   timeline: Timeline | null = null;
   private turn = 0; // of those that read from the daemon
@@ -90,6 +93,9 @@ class Page {
           if (loaded !== this.loaded) this.view = null;
           this.past = past;
           this.loaded = loaded;
+          const known = this.ending !== null && this.ending.pid === pid && !loaded.isLive ? this.ending : null;
+          this.ending = endingInHistory(pid, ranAt(loaded), past.history) ?? loaded.ending ?? known;
+          this.freshness.start(past.history);
           this.timeline = null;
           this.above = null;
         } catch (problem) {
@@ -111,13 +117,21 @@ class Page {
         change: (part) => this.change(part),
         back: this.own !== null ? null : () => this.toProcesses(),
         timeline,
+        ...this.standing(),
       });
       const [control] = cameFromTable ? [".back"] : selectorsOf(document.activeElement);
       this.place.replaceChildren(this.view.element);
       if (control !== undefined) this.place.querySelector<HTMLElement>(control)?.focus({ preventScroll: true });
       return;
     }
-    this.view.show(this.state, timeline);
+    this.view.show({ state: this.state, timeline, ...this.standing() });
+  }
+
+  private standing(): Standing {
+    const { loaded, ending } = this;
+    const isLive = loaded?.isLive ?? false;
+    const canChange = loaded !== null && this.state.at === 0 && (isLive || ending === null);
+    return { isLive, ending, readAgain: canChange ? () => this.readNow() : null };
   }
 
   private showProcesses(): void {
@@ -128,7 +142,10 @@ class Page {
     this.turn++; // What is still being read is not wanted any more.
     document.title = "heaptap";
     const isChoosing = this.state.base === CHOOSE;
-    if (!isChoosing) this.tableState = { search: this.state.search, sort: this.state.sort, ascending: this.state.ascending };
+    if (!isChoosing) {
+      const { search, sort, ascending, running } = this.state;
+      this.tableState = { search, sort, ascending, running };
+    }
     if (this.processes !== null) {
       this.processes.show(this.state);
       return;
@@ -156,7 +173,8 @@ class Page {
     if (this.own !== null || this.loaded === null) return null;
     const { comparison, profile } = this.loaded;
     if (comparison !== null) return (this.above ??= makeComparisonBar(comparison, this.state, (part) => this.change(part)));
-    const compare = profile.subject.pid === null ? null : makeCompareButton((part) => this.change(part));
+    const runs = this.ending === null;
+    const compare = profile.subject.pid === null || !runs ? null : makeCompareButton((part) => this.change(part));
     const history = this.past?.history ?? null;
     if (history === null) {
       if (compare !== null) this.above ??= make("section", { class: "comparison" }, compare);
@@ -164,15 +182,21 @@ class Page {
     }
     const hadFocus = document.activeElement instanceof HTMLCanvasElement && document.activeElement.closest(".timeline") !== null;
     if (this.timeline === null) {
-      const readNow = (): void => {
-        if (this.loaded !== null) this.loaded = { ...this.loaded, key: "" };
-        this.readAgain();
-      };
-      this.timeline = new Timeline(history, this.state, (part) => this.change(part), () => this.readAgain(), readNow, compare);
-      this.freshness.start(history);
+      this.timeline = new Timeline(history, this.state, (part) => this.change(part), {
+        refresh: () => this.readAgain(),
+        now: () => this.readNow(),
+        compare,
+        canMark: runs,
+      });
       if (hadFocus) window.setTimeout(() => this.timeline?.element.querySelector("canvas")?.focus({ preventScroll: true }));
     }
+    this.timeline.show(this.state);
     return this.timeline.element;
+  }
+
+  private readNow(): void {
+    if (this.loaded !== null) this.loaded = { ...this.loaded, key: "" };
+    this.readAgain();
   }
 
   private readAgain(): void {
@@ -180,15 +204,27 @@ class Page {
     void this.show();
   }
 
-  // Reads what the history has got since. null: nothing.
-  private async readPoints(): Promise<History | null> {
-    const { past, timeline } = this;
-    const history = await fetchHistory({ ...this.state });
+  // Reads what the history has got since, and whether the process has ended. null: there is no history.
+  private async readNews(): Promise<History | null> {
+    const { past, timeline, loaded, state } = this;
+    const history = past === null || past.history === null ? null : await fetchHistory({ ...state });
+    const ending = endingInHistory(state.pid, ranAt(loaded), history) ?? (history === null ? await findEnding(state, loaded) : null);
     // Something else was chosen meanwhile.
-    if (history === null || past === null || this.past !== past || this.timeline !== timeline || this.state.at !== 0) return null;
-    past.history = history;
-    timeline?.update(history);
+    if (past === null || this.past !== past || this.loaded !== loaded || this.timeline !== timeline || this.state.at !== 0) return null;
+    if (history !== null) {
+      past.history = history;
+      timeline?.update(history);
+    }
+    if (ending !== null) this.showEnding(ending);
     return history;
+  }
+
+  // What works for a running process only goes.
+  private showEnding(ending: Ending): void {
+    this.ending = ending;
+    this.timeline = null;
+    this.above = null;
+    void this.show();
   }
 
   private key(event: KeyboardEvent): void {
@@ -203,6 +239,7 @@ class Page {
       else if (this.view === null && this.own === null) this.toProcesses();
       else if (this.state.zoom.length > 0) this.change({ zoom: this.state.zoom.slice(0, -1) });
       else if (this.state.focus !== "") this.change({ focus: "" });
+      else if (this.state.path !== "") this.change({ path: "" });
       else if (this.state.age !== null) this.change({ age: null });
       else if (this.state.size !== null) this.change({ size: null });
       else if (this.state.thread !== "") this.change({ thread: "" });
@@ -221,31 +258,56 @@ class Page {
       this.view?.help.open();
       return;
     }
+    if (event.key === "c" || event.key === "C") {
+      this.view?.copy(event.key === "c" ? "name" : "path");
+      return;
+    }
     const views = ["icicle", "bottom-up", "butterfly"] as const;
     const number = ["1", "2", "3"].indexOf(event.key);
     if (number >= 0 && this.view !== null) this.change({ view: views[number], zoom: [] });
   }
 }
 
-async function fetchShown(state: State, history: History | null): Promise<{ profile: Profile; comparison: Comparison | null }> {
-  if (state.base === "") return { profile: await fetchProfile(state, history), comparison: null };
-  const comparison = await fetchComparison(state);
-  return { profile: comparison.profile, comparison };
+type Standing = Pick<Host, "isLive" | "ending" | "readAgain">;
+
+interface Shown {
+  profile: Profile;
+  comparison: Comparison | null;
+  isLive: boolean; // else it is of the history
+  ending: Ending | null; // as far as the daemon knows it without the history
 }
 
-async function fetchProfile(state: State, history: History | null): Promise<Profile> {
+async function fetchShown(state: State, history: History | null): Promise<Shown> {
   const { pid, service, at } = state;
+  if (state.base !== "") {
+    const comparison = await fetchComparison(state);
+    return { profile: comparison.profile, comparison, isLive: true, ending: null };
+  }
   if (service === "" && !/^\d+$/.test(pid)) throw new Error("The address names no process.");
+  let ending: Ending | null = null;
   if (service === "" && at === 0) {
     const answer = await fetch(`/pid/${pid}/profile.json`);
-    if (answer.ok) return (await answer.json()) as Profile;
+    if (answer.ok) return { profile: (await answer.json()) as Profile, comparison: null, isLive: true, ending: null };
     // It has ended: what the history has of it is left.
     if (history === null) throw new Error(`Process ${pid}: ${(await answer.text()).trim()}`);
+    ending = endingInList(pid, 0, await fetchEnded()) ?? { pid, time: null, how: "" };
   }
   const answer = await fetch(momentAddress(state, history?.points[history.points.length - 1]?.time ?? 0));
-  if (answer.ok) return (await answer.json()) as Profile;
+  if (answer.ok) return { profile: (await answer.json()) as Profile, comparison: null, isLive: false, ending };
   const body = (await answer.json().catch(() => ({}))) as { error?: string };
   throw new Error(body.error ?? `The daemon answers ${answer.status}.`);
+}
+
+// A time at which the process that is shown ran; 0: unknown.
+function ranAt(loaded: Shown | null): number {
+  return loaded?.isLive === true ? (loaded.profile.subject.time ?? 0) : 0;
+}
+
+// Of the processes that are shown, since their profiles were read.
+async function findEnding(state: State, loaded: Shown | null): Promise<Ending | null> {
+  const list = await fetchEnded();
+  const endings = [state.pid, state.base].map((pid) => endingInList(pid, ranAt(loaded), list));
+  return endings.find((one) => one !== null) ?? null;
 }
 
 const data = document.getElementById("profile");

@@ -4,6 +4,7 @@
 // ones, to choose the one that another one is compared with.
 import { compareWith, endComparison } from "./comparison";
 import { make } from "./dom";
+import { howEnded } from "./ending";
 import * as format from "./format";
 import { fetchServices, Service } from "./history";
 import { focusOf, KeptFocus } from "./kept_focus";
@@ -26,6 +27,9 @@ export interface Process {
   allocation_rate: number; // bytes per second
   samples: number;
   losses: { [reason: string]: number };
+  growth_per_minute?: number | null; // bytes; null: unknown; absent from daemons that did not know it yet
+  growth_error?: number | null;
+  growth_seconds?: number | null; // that it is taken over
   // Of an ended one.
   ended?: string;
   status?: number; // as waitpid(2) has it
@@ -55,6 +59,12 @@ export class ProcessesView {
 
   private readonly title = make("h1", {}, "Processes");
   private readonly links = make("nav", {});
+  private readonly running: HTMLInputElement = make("input", {
+    type: "checkbox",
+    id: "running",
+    change: () => this.change({ running: this.running.checked }),
+  });
+  private readonly onlyRunning = make("label", { class: "switch" }, this.running, "Running only");
   private readonly cancel = make("button", { type: "button", class: "back", id: "cancel", click: () => this.change(endComparison()) }, "Cancel");
 
   private isPressed = false; // a button of the mouse, on the table
@@ -84,7 +94,7 @@ export class ProcessesView {
       this.links.append(make("a", { href: path }, name));
     }
     this.element.append(
-      make("header", {}, this.title, this.search, this.cancel, this.links),
+      make("header", {}, this.title, this.search, this.onlyRunning, this.cancel, this.links),
       this.message,
       this.table,
       this.services,
@@ -138,7 +148,7 @@ export class ProcessesView {
   private draw(): void {
     const isChoosing = this.state.base === CHOOSE;
     const isOther = (line: Line): boolean => String(line.process.pid) !== this.state.pid;
-    const all = [...this.lines.values(), ...(isChoosing ? [] : this.ended.map((process) => ({ process, history: [] })))];
+    const all = [...this.lines.values(), ...(isChoosing || this.state.running ? [] : this.ended.map((process) => ({ process, history: [] })))];
     const known = isChoosing ? all.filter(isOther) : all;
     const lines = known.filter((line) => matches(line.process, this.state.search));
     this.drawHead(isChoosing, all.find((line) => !isOther(line)));
@@ -157,6 +167,9 @@ export class ProcessesView {
       (line) => String(line.process.process_id),
     );
     this.table.replaceChildren(table);
+    if (!isChoosing && this.state.running && all.length === 0 && this.ended.length > 0) {
+      this.table.append(make("p", { class: "empty" }, "No process runs."));
+    }
     if (lines.length === 0 && known.length > 0) this.table.append(make("p", { class: "empty" }, "No process matches the filter."));
     if (isChoosing && this.lines.size > 0 && known.length === 0) {
       this.table.append(make("p", { class: "empty" }, "No other process is recorded."));
@@ -169,6 +182,8 @@ export class ProcessesView {
     const title = isChoosing ? `Compare ${name} with…` : "Processes";
     if (this.title.textContent !== title) this.title.textContent = title;
     this.cancel.hidden = !isChoosing;
+    this.onlyRunning.hidden = isChoosing;
+    this.running.checked = this.state.running;
     this.links.hidden = isChoosing;
     this.services.hidden = isChoosing;
   }
@@ -209,7 +224,11 @@ export class ProcessesView {
       },
       ...(hasPlaces ? [place] : []),
       { ...this.bytes("live", "Live", (line) => line.process.live_bytes), picture: (line) => (isRunning(line) ? sparkline(line) : null) },
-      { ...this.bytes("growth", "Growth/min", growth), text: (line) => (isRunning(line) ? format.signed(growth(line), "bytes", true) : "-") },
+      {
+        ...this.bytes("growth", "Growth/min", (line) => growth(line) ?? -Infinity),
+        text: (line) => growthText(line.process),
+        hint: (line) => growthHint(line.process),
+      },
       this.bytes("peak", "Peak", (line) => line.process.peak_bytes),
       { ...this.bytes("rate", "Allocated/s", rate), text: (line) => (isRunning(line) ? format.bytes(rate(line)) : "-") },
       { key: "samples", title: "Samples", isNumber: true, text: (line) => format.count(line.process.samples), order: (line) => line.process.samples },
@@ -249,12 +268,10 @@ function isRunning(line: Line): boolean {
   return line.process.ended === undefined;
 }
 
-// How an ended process ended: WIFSIGNALED and its relatives of wait(2).
 function stateOf(line: Line): string {
   const { process } = line;
   if (process.ended === undefined) return `since ${format.duration((Date.now() - Date.parse(process.recorded_since)) / 1000)}`;
-  const status = process.status ?? 0;
-  const how = process.by_oom_kill === true ? "OOM kill" : (status & 127) !== 0 ? `signal ${status & 127}` : `exit ${status >> 8}`;
+  const how = howEnded({ status: process.status ?? 0, by_oom_kill: process.by_oom_kill === true });
   return `${how}, ${format.duration((Date.now() - Date.parse(process.ended)) / 1000)} ago`;
 }
 
@@ -266,11 +283,26 @@ function rate(line: Line): number {
   return isRunning(line) ? line.process.allocation_rate : 0;
 }
 
-// Bytes per minute since the page looks.
-function growth(line: Line): number {
-  const first = line.history[0];
-  const last = line.history[line.history.length - 1];
-  return first === undefined || last.time - first.time < 1 ? 0 : (60 * (last.live - first.live)) / (last.time - first.time);
+function growth(line: Line): number | null {
+  return isRunning(line) ? (line.process.growth_per_minute ?? null) : null;
+}
+
+type Growth = Pick<Process, "ended" | "growth_per_minute" | "growth_error" | "growth_seconds">;
+
+// "-": unknown. "~": less than twice its standard error.
+export function growthText(process: Growth): string {
+  const rate = process.growth_per_minute ?? null;
+  if (process.ended !== undefined || rate === null) return "-";
+  const isNoise = Math.abs(rate) < 2 * (process.growth_error ?? 0);
+  return format.signed(rate, "bytes", true) + (isNoise ? " ~" : "");
+}
+
+export function growthHint(process: Growth): string {
+  if (process.ended !== undefined) return "It has ended.";
+  if (growthText(process) === "-") return "Not known: the daemon has no history of it, or less than half a minute.";
+  const { growth_per_minute: rate, growth_error: error, growth_seconds: seconds } = process;
+  const noise = growthText(process).endsWith("~") ? "; less than twice its standard error: may be noise" : "";
+  return `${format.signed(rate ?? 0, "bytes", true)} ± ${format.bytes(error ?? 0)} per minute, over the last ${format.duration(seconds ?? 0)}${noise}`;
 }
 
 function sparkline(line: Line): SVGElement {

@@ -10,6 +10,7 @@ export interface Subject {
   resident_bytes: number | null;
   warnings: string[];
   is_difference: boolean;
+  time?: number; // of the profile, in seconds since 1970; absent: unknown
   // How the resident memory divides; absent: unknown.
   coverage?: Part[];
 }
@@ -82,6 +83,8 @@ export const HAS_SYMBOL = 2;
 export const PLUMBING = 4;
 export const START = 8;
 
+// Whether a path is shown.
+export type Keeps = (path: number) => boolean;
 export type Value = "live" | "allocated";
 export type Unit = "bytes" | "objects";
 
@@ -112,9 +115,9 @@ export function addAmount(to: Amount, other: Amount): void {
   to.objects += other.objects;
 }
 
-export function totalBefore(profile: Profile): Amount {
+export function totalBefore(profile: Profile, keeps: Keeps): Amount {
   const sum = { bytes: 0, objects: 0 };
-  for (let path = 0; path < profile.paths.stack.length; path++) addAmount(sum, beforeOf(profile, path));
+  for (let path = 0; path < profile.paths.stack.length; path++) if (keeps(path)) addAmount(sum, beforeOf(profile, path));
   return sum;
 }
 
@@ -149,9 +152,9 @@ export function columnOf(profile: Profile, value: Value, unit: Unit): number[] {
   return unit === "bytes" ? paths.allocated_bytes : paths.allocated_objects;
 }
 
-export function total(profile: Profile, value: Value): Measure {
+export function total(profile: Profile, value: Value, keeps: Keeps = () => true): Measure {
   const sum = noMeasure();
-  for (let path = 0; path < profile.paths.stack.length; path++) add(sum, measureOf(profile, path, value));
+  for (let path = 0; path < profile.paths.stack.length; path++) if (keeps(path)) add(sum, measureOf(profile, path, value));
   return sum;
 }
 

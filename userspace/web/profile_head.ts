@@ -10,13 +10,15 @@ import { meanSize, Scene } from "./scene";
 
 export function makeHead(scene: Scene): HTMLElement {
   const { subject } = scene.profile;
-  const { back, state } = scene.host;
+  const { back, state, isLive, ending } = scene.host;
   const header = make("header", {});
   if (back !== null) header.append(make("button", { type: "button", class: "back", id: "back", click: back }, "← Processes"));
   // Folders of dumps say little, and take the room of the figures.
   const short = subject.name.replace(/(^|\s)\S*\//g, "$1");
-  header.append(make("h1", { title: subject.name }, short), makeFacts(scene));
-  if (subject.pid !== null && back !== null && state.at === 0 && state.service === "") header.append(makeDownloads(subject.pid));
+  const title = make("div", {}, make("h1", { title: subject.name }, short));
+  if (back !== null && state.at === 0) title.append(makeStanding(scene));
+  header.append(title, makeFacts(scene));
+  if (subject.pid !== null && isLive && ending === null) header.append(makeDownloads(subject.pid, subject.name));
   const { coverage } = subject;
   if (coverage !== undefined && coverage.length > 0) header.append(makeCoverage(coverage));
   // What is below stays where it is while moments of a process are chosen.
@@ -30,11 +32,28 @@ export function makeHead(scene: Scene): HTMLElement {
   return header;
 }
 
+// Of which moment the figures are, and whether the process still runs.
+function makeStanding(scene: Scene): HTMLElement {
+  const { host, profile } = scene;
+  const { ending, isLive, readAgain, state } = host;
+  const texts: string[] = [];
+  // The name of an earlier moment has its time.
+  if (isLive && profile.subject.time !== undefined) texts.push(`as of ${format.clock(profile.subject.time)}`);
+  if (ending !== null) {
+    const whose = state.base === "" ? "" : `PID ${ending.pid} `;
+    const when = ending.time === null ? "" : ` ${format.clock(ending.time)}`;
+    texts.push([`${whose}ended${when}`, ending.how].filter((text) => text !== "").join(", "));
+  }
+  const standing = make("p", { class: "standing", role: "status" }, texts.join("; "));
+  if (readAgain !== null) standing.append(make("button", { type: "button", class: "back", id: "read-again", click: readAgain }, "Read again"));
+  return standing;
+}
+
 function makeFacts(scene: Scene): HTMLElement {
-  const { profile, whole } = scene;
+  const { profile, whole, keeps } = scene;
   const { subject } = profile;
   const { value } = scene.host.state;
-  const sum = total(profile, value);
+  const sum = total(profile, value, keeps);
   const facts = make("dl", { class: "facts" });
   const add = (name: string, text: string, detail: string): void => {
     facts.append(make("div", {}, make("dt", {}, name), make("dd", {}, text), make("dd", { class: "detail" }, detail)));
@@ -45,14 +64,15 @@ function makeFacts(scene: Scene): HTMLElement {
     else add(name, "?", "not known");
   };
   const error = format.error(sum);
+  const isSampled = subject.period > 1;
   const isDifference = subject.is_difference;
   addKnown(
     isDifference ? "Change of live memory" : value === "live" ? "Live" : "Allocated",
     format.signed(sum.bytes, "bytes", isDifference),
-    error > 0 ? `± ${format.bytes(error)} standard error` : "exact",
+    error > 0 ? `± ${format.bytes(error)} standard error` : isSampled && sum.samples === 0 ? "no sample" : "exact",
   );
   if (isDifference) {
-    const before = totalBefore(profile);
+    const before = totalBefore(profile, keeps);
     const after = format.bytes(before.bytes + sum.bytes);
     add("Before", format.bytes(before.bytes), `after ${after}, ${relativeText(before, sum, "bytes")}`);
   }
@@ -60,7 +80,7 @@ function makeFacts(scene: Scene): HTMLElement {
   addKnown(
     "Samples",
     format.count(sum.samples),
-    subject.period > 1 ? `one every ${format.bytes(subject.period)}` : "every allocation",
+    isSampled ? `one every ${format.bytes(subject.period)}` : "every allocation",
   );
   // Whatever the measure is, so that nothing moves when it is switched.
   if (subject.resident_bytes !== null) {
@@ -72,14 +92,17 @@ function makeFacts(scene: Scene): HTMLElement {
   return facts;
 }
 
-// The process's other documents, for other tools.
-function makeDownloads(pid: number): HTMLElement {
-  const links: [string, string][] = [
-    ["heap", "heap_v2"],
-    ["debug/pprof/heap", "pprof"],
-    ["collapsed", "collapsed"],
-    ["jeprof", "jeprof with names"],
-    ["mtev/memory.json", "allocator"],
+// The process's other documents, for other tools, under names that say what they are.
+function makeDownloads(pid: number, subject: string): HTMLElement {
+  const links: [string, string, string][] = [
+    ["heap", "heap_v2", "heap"],
+    ["heap?format=pprof", "pprof", "pb.gz"],
+    ["collapsed", "collapsed", "collapsed.txt"],
+    ["jeprof", "jeprof with names", "symbolized.heap"],
+    ["allocator.json", "allocator", "allocator.json"],
   ];
-  return make("nav", { "aria-label": "Other formats" }, ...links.map(([path, name]) => make("a", { href: `/pid/${pid}/${path}` }, name)));
+  // As dumps are called. The command may have any letter.
+  const name = `${subject.replace(/ \(PID \d+\)$/, "").replace(/[^\w.-]/g, "_")}.${pid}`;
+  const entries = links.map(([path, text, ending]) => make("a", { href: `/pid/${pid}/${path}`, download: `${name}.${ending}` }, text));
+  return make("nav", { "aria-label": "Other formats" }, ...entries);
 }

@@ -2,15 +2,17 @@
 //
 // One profile: figures, flame graph, table. Everything is drawn again when the state changes.
 import { Filter, lackFor, lackOf, needsLive } from "./classes";
+import { Copier } from "./copy";
 import { make, selectorsOf } from "./dom";
 import { drawFates } from "./fates_pane";
 import { makeChips } from "./filters";
 import { GraphPane } from "./graph_pane";
 import { Help } from "./help";
 import { By, eachPath, nameFrames, Names, UNKNOWN_PATH } from "./names";
-import { Profile } from "./profile";
+import { Keeps, Profile } from "./profile";
 import { makeHead } from "./profile_head";
-import { Host, Keeps, Scene } from "./scene";
+import { pathText } from "./rows";
+import { Host, Scene } from "./scene";
 import { drawSearch } from "./search";
 import { filterProfile } from "./shares";
 import { State } from "./state";
@@ -23,22 +25,28 @@ export class ProfileView {
   private readonly tooltip = new Tooltip();
   readonly graphs = new GraphPane(this.tooltip);
   readonly help = new Help();
+  private readonly copier = new Copier();
   private parts: HTMLElement[] = [];
   private filtered: { key: string; profile: Profile } | null = null;
 
   constructor(
     private readonly profile: Profile,
-    private readonly host: Host,
+    private host: Host,
   ) {
     // These stay: screen readers only follow a region that does.
-    this.element.append(this.tooltip.element, this.tooltip.announcer, this.help.element);
+    this.element.append(this.tooltip.element, this.tooltip.announcer, this.help.element, this.copier.element);
     this.draw();
   }
 
-  show(state: State, timeline: HTMLElement | null): void {
-    this.host.state = state;
-    this.host.timeline = timeline;
+  show(changes: Partial<Host>): void {
+    this.host = { ...this.host, ...changes };
     this.draw();
+  }
+
+  // The name of the box or the row that the keyboard or the mouse is on, or its call path.
+  copy(what: "name" | "path"): void {
+    const row = this.element.querySelector("tr[data-row]:focus td.name, tr[data-row]:hover td.name");
+    void this.copier.copy(row?.getAttribute("title") ?? this.graphs.pointed()?.[what] ?? null);
   }
 
   draw(): void {
@@ -48,7 +56,7 @@ export class ProfileView {
     const names = nameFrames(profile, state.by, !state.full);
     const tableBy: By = state.table === "line" || state.table === "library" ? state.table : "function";
     const tableNames = tableBy === state.by ? names : nameFrames(profile, tableBy, !state.full);
-    const keeps = pathsThrough(profile, state.focus, [names, tableNames]);
+    const keeps = keptPaths(profile, state, [names, tableNames]);
     const host: Host = { ...this.host, state };
     const scene: Scene = { profile, whole, lack: lackFor(whole, state), host, names, tableNames, keeps };
     const held = this.graphs.held();
@@ -62,7 +70,7 @@ export class ProfileView {
       makeHead(scene),
       ...(timeline === null ? [] : [timeline]),
       makeToolbar(scene, () => this.help.open()),
-      make("div", { class: "panes" }, graph, side),
+      make("div", { class: whole.subject.is_difference ? "panes difference" : "panes" }, graph, side),
     ];
     this.element.prepend(...this.parts);
     const matches = make("output", { class: "matches", for: "search" });
@@ -101,6 +109,15 @@ function possibleState(profile: Profile, state: State): State {
   const possible: State = { ...state, table: by !== null && lackOf(profile, by) !== "" ? "function" : state.table };
   if (needsLive(possible, possible.table)) possible.value = "live";
   return possible;
+}
+
+// Which paths the state asks for.
+function keptPaths(profile: Profile, state: State, kinds: Names[]): Keeps {
+  const through = pathsThrough(profile, state.focus, kinds);
+  if (state.path === "") return through;
+  // Whatever the boxes are, a path has the functions of a layer of the timeline.
+  const names = nameFrames(profile, "function", true);
+  return (path) => through(path) && pathText(profile, names, path) === state.path;
 }
 
 // Which paths go through the function, line or library with this name; "": all.

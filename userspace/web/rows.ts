@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sums by name: what a function allocates itself, and what it has allocated with the functions that it has called.
-import { eachPath, framesOf, Names, UNKNOWN_PATH } from "./names";
+import { eachPath, framesOf, Names, STEP, UNKNOWN_PATH } from "./names";
 import { add, addAmount, Amount, beforeOf, Measure, measureOf, noMeasure, Profile, Value } from "./profile";
 
 export interface Row {
@@ -65,10 +65,10 @@ export function rowsByPath(profile: Profile, names: Names, value: Value, keeps: 
   return [...rows.values()].filter((row) => !isNothing(row.self)).map((row) => ({ ...row, total: row.self }));
 }
 
-// A path in one line, the innermost function first.
-export function pathText(profile: Profile, names: Names, path: number, most: number): string {
+// A path in one line, the innermost function first. `most`: so many functions of it.
+export function pathText(profile: Profile, names: Names, path: number, most = Infinity): string {
   const frames = framesOf(profile, names, path);
   if (frames.length === 0) return UNKNOWN_PATH;
   const texts = frames.map((frame) => names.texts[names.ofFrame[frame]]).reverse();
-  return texts.length > most ? `${texts.slice(0, most).join(" ← ")} ← …` : texts.join(" ← ");
+  return texts.length > most ? [...texts.slice(0, most), "…"].join(STEP) : texts.join(STEP);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the parts of a profile's view are drawn from. A scene is made anew whenever the state changes.
+import { Ending } from "./ending";
 import * as format from "./format";
 import { Names } from "./names";
-import { Measure, Profile } from "./profile";
+import { Keeps, Measure, Profile, total } from "./profile";
 import { State } from "./state";
 
 export interface Host {
@@ -11,6 +12,9 @@ export interface Host {
   change(part: Partial<State>): void;
   back: (() => void) | null; // to the table of processes
   timeline: HTMLElement | null; // above the profile
+  isLive: boolean; // the profile is that of a running process, when it was read
+  ending: Ending | null; // of the process; null: it runs, or nobody knows
+  readAgain: (() => void) | null; // null: the profile does not change
 }
 
 export interface Scene {
@@ -23,9 +27,6 @@ export interface Scene {
   keeps: Keeps;
 }
 
-// Whether a path is shown.
-export type Keeps = (path: number) => boolean;
-
 // null: the text is not a regular expression.
 export function compile(text: string): RegExp | null {
   try {
@@ -33,6 +34,14 @@ export function compile(text: string): RegExp | null {
   } catch {
     return null;
   }
+}
+
+// Why there is nothing to see, as a sentence; "": nobody knows.
+export function emptinessOf(scene: Scene): string {
+  if (scene.lack !== "") return scene.lack;
+  const { whole } = scene;
+  if (whole.subject.is_difference || total(whole, "live").samples + total(whole, "allocated").samples > 0) return "";
+  return whole.subject.period > 1 ? "The profile is empty: no sample was taken." : "The profile is empty: nothing was allocated.";
 }
 
 export function meanSize(measure: Measure): string {

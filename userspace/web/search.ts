@@ -31,7 +31,7 @@ export function drawSearch(scene: Scene, output: HTMLOutputElement, flames: Flam
       return;
     }
   });
-  const whole = total(profile, state.value)[state.unit];
+  const whole = total(profile, state.value, keeps)[state.unit];
   output.textContent = `${format.signed(sum, state.unit, profile.subject.is_difference)} (${format.percent(sum, whole)}) match`;
   for (const { tree, graph } of flames) graph.search((node) => matches[tree.name[node]] === true);
 }

@@ -24,12 +24,14 @@ export interface State {
   full: boolean;
   search: string;
   focus: string; // a name: only paths through it
+  path: string; // only this call path (pathText in rows.ts)
   thread: string; // the parts of a Filter (classes.ts)
   size: number | null;
   age: number | null;
   zoom: number[]; // positions among children, from the root
   sort: string; // column of the table
   ascending: boolean;
+  running: boolean; // in the table of processes: without those that have ended
 }
 
 export const CHOOSE = "choose";
@@ -49,12 +51,14 @@ export const DEFAULTS: State = {
   full: false,
   search: "",
   focus: "",
+  path: "",
   thread: "",
   size: null,
   age: null,
   zoom: [],
   sort: "self",
   ascending: false,
+  running: false,
 };
 
 const CHOICES: { [key: string]: readonly string[] } = {
@@ -85,11 +89,12 @@ export function fromHash(hash: string): State {
     const word = words.get(key);
     if (word !== null && choices.includes(word)) target[key] = word;
   }
-  for (const key of ["pid", "service", "search", "focus", "thread", "sort"]) target[key] = words.get(key) ?? target[key];
+  for (const key of ["pid", "service", "search", "focus", "path", "thread", "sort"]) target[key] = words.get(key) ?? target[key];
   const base = words.get("base") ?? "";
   if (base === CHOOSE || /^\d{1,10}$/.test(base)) state.base = base;
   state.full = words.get("full") === "true";
   state.ascending = words.get("ascending") === "true";
+  state.running = words.get("running") === "true";
   for (const key of ["at", "from"]) {
     const word = words.get(key) ?? "";
     if (/^\d{1,12}(\.\d{1,3})?$/.test(word)) target[key] = Number(word);

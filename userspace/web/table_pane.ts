@@ -7,9 +7,9 @@ import { choice, make } from "./dom";
 import { filterByClass, keyOf } from "./filters";
 import * as format from "./format";
 import { eachPath } from "./names";
-import { total, Unit } from "./profile";
+import { Keeps, total, Unit } from "./profile";
 import { pathText, Row, rowsByName, rowsByPath } from "./rows";
-import { compile, Keeps, Scene } from "./scene";
+import { compile, emptinessOf, Scene } from "./scene";
 import { rowsByClass } from "./shares";
 import { Table } from "./state";
 import { Column, makeTable } from "./table";
@@ -71,7 +71,7 @@ export function drawTable(place: HTMLElement, scene: Scene, inside: Keeps): void
 }
 
 function emptyText(scene: Scene, isSearched: boolean): string {
-  return scene.lack || (isSearched ? "The search matches no row." : "No row has such memory.");
+  return emptinessOf(scene) || (isSearched ? "The search matches no row." : "No row has such memory.");
 }
 
 // Why there is no such table, as a sentence; "": there is one.
@@ -83,11 +83,11 @@ function lackOfTable(scene: Scene, table: Table): string {
 }
 
 function columnsOf(scene: Scene, nameOf: (row: Row) => string): Column<Row>[] {
-  const { profile } = scene;
+  const { profile, keeps } = scene;
   const { table, unit, value } = scene.host.state;
   const isDifference = profile.subject.is_difference;
   const hasTotal = table !== "path" && classOf(table) === null;
-  const whole = Math.abs(total(profile, value)[unit]) || 1;
+  const whole = Math.abs(total(profile, value, keeps)[unit]) || 1;
   const figures = (key: "self" | "total", title: string): Column<Row> => ({
     key,
     title,
@@ -110,6 +110,7 @@ function columnsOf(scene: Scene, nameOf: (row: Row) => string): Column<Row>[] {
       title: HEADINGS[table],
       isNumber: false,
       text: nameOf,
+      hint: table === "path" ? (row) => pathText(profile, scene.tableNames, row.number) : nameOf,
       order: table === "size" || table === "age" ? (row) => row.number : nameOf,
     },
   ];

@@ -1,37 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The history of a process or a service above its profile. A click chooses a moment, a drag a range; so do the arrow
-// keys, with Shift for a range.
+// keys, with Shift for a range. The number of a layer, and its entry of the legend, show its call path alone.
 import { choice, make } from "./dom";
 import * as format from "./format";
-import { History, Layer, layersOf, nearest, OTHERS, postMark } from "./history";
+import { History, Layer, layersOf, nearest, postMark } from "./history";
 import { State } from "./state";
 import { drawTimeline, Picture } from "./timeline_picture";
 
 const HUES = [28, 210, 45, 165, 340, 265];
 const NOWHERE = -1;
 
+export interface Means {
+  refresh(): void; // reads the history again
+  now(): void; // and the profile too
+  compare: HTMLElement | null; // a button
+  canMark: boolean;
+}
+
 export class Timeline {
   readonly element: HTMLElement;
-  private readonly canvas = make("canvas", { tabindex: 0, role: "application", "aria-label": "Timeline: arrow keys choose a moment, with Shift a range" });
+  private readonly canvas = make("canvas", { id: "moments", tabindex: 0, role: "application", "aria-label": "Timeline: arrow keys choose a moment, with Shift a range" });
   private readonly note = make("output", { class: "timeline-note", "aria-live": "polite" });
-  private readonly legend = make("ul", { class: "legend", "aria-label": "Layers, the largest first" });
+  private readonly legend = make("div", { class: "legend", role: "group", "aria-label": "Layers" });
   private picture: Picture;
   private dragged: number[] = []; // two points while the mouse is down
+  private pressed: Layer | null = null; // the layer on whose number the mouse went down
   private pointed = NOWHERE; // where the mouse is, in pixels of the window
 
-  // `refresh` reads the history again, `now` the profile too. `compare`: a button, or null.
   constructor(
     private history: History,
-    private readonly state: State,
+    private state: State,
     private readonly change: (part: Partial<State>) => void,
-    private readonly refresh: () => void,
-    private readonly now: () => void,
-    private readonly compare: HTMLElement | null,
+    private readonly means: Means,
   ) {
     this.picture = pictureOf(history);
     this.element = make("section", { class: "timeline", "aria-label": "Timeline" }, this.controls(), this.canvas, this.note);
     this.canvas.addEventListener("mousedown", (event) => {
+      this.pressed = this.numberedAt(event);
+      if (this.pressed !== null) return;
       const point = this.pointAt(event.clientX);
       this.dragged = [point, point];
       event.preventDefault();
@@ -39,11 +46,21 @@ export class Timeline {
     });
     this.canvas.addEventListener("mousemove", (event) => this.move(event));
     this.canvas.addEventListener("mouseup", () => this.drop());
+    this.canvas.addEventListener("click", (event) => {
+      if (this.pressed !== null && this.numberedAt(event) === this.pressed) this.filterBy(this.pressed);
+    });
     this.canvas.addEventListener("mouseleave", () => this.leave());
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     this.drawLegend();
     this.say(this.chosen()[1]);
+  }
+
+  // The filter may have changed, but neither the subject nor the moment.
+  show(state: State): void {
+    this.state = state;
+    this.drawLegend();
+    this.draw();
   }
 
   // Shows the same subject at a later time; the elements stay, and so does the focus. Not while the mouse marks a range.
@@ -60,7 +77,14 @@ export class Timeline {
 
   draw(): void {
     const chosen = this.dragged.length === 2 ? this.dragged : this.state.at === 0 ? [] : this.chosen();
-    drawTimeline(this.canvas, this.picture, chosen);
+    drawTimeline(this.canvas, this.picture, chosen, this.state.path);
+  }
+
+  // The middle of a layer's number, in pixels of the window; for tests.
+  placeOfNumber(layer: number): { x: number; y: number } | null {
+    const box = this.canvas.getBoundingClientRect();
+    const number = this.picture.numbers.find((one) => one.layer === layer);
+    return number === undefined ? null : { x: box.left + number.x, y: box.top + number.y };
   }
 
   // The place of a point, in pixels of the window; for tests.
@@ -92,28 +116,53 @@ export class Timeline {
       ),
       make("button", { type: "button", class: "back", id: "now", click: () => this.showNow() }, "Now"),
     );
-    if (this.compare !== null) bar.append(this.compare);
+    if (this.means.compare !== null) bar.append(this.means.compare);
     if (this.state.service === "" && service !== "") {
       const follow = (): void => this.change({ service, pid: "", at: 0, from: 0, zoom: [] });
       bar.append(make("button", { type: "button", class: "back", id: "service", click: follow }, `Service ${service}`));
     }
-    bar.append(this.legend, this.markField());
+    bar.append(this.legend);
+    if (this.means.canMark) bar.append(this.markField());
     return bar;
   }
 
   private showNow(): void {
-    if (this.state.at === 0 && this.state.from === 0) this.now();
+    if (this.state.at === 0 && this.state.from === 0) this.means.now();
     else this.change({ at: 0, from: 0, zoom: [] });
   }
 
+  // The elements stay as long as the layers do, and with them the focus.
   private drawLegend(): void {
     const { layers, colors } = this.picture;
-    const entries = layers.map((layer, i) => {
-      const sample = make("span", { class: "sample" }, layer.name === OTHERS ? "·" : String(i + 1));
-      sample.style.background = colors[i];
-      return make("li", { title: layer.name }, sample, layer.name);
+    const key = layers.map((layer) => layer.path).join("\n");
+    if (this.legend.dataset.layers !== key) {
+      this.legend.dataset.layers = key;
+      this.legend.replaceChildren(...layers.map((layer, i) => this.makeEntry(layer, i, colors[i])));
+    }
+    layers.forEach((layer, i) => {
+      if (layer.path !== "") this.legend.children[i].setAttribute("aria-pressed", String(layer.path === this.state.path));
     });
-    this.legend.replaceChildren(...entries);
+  }
+
+  private makeEntry(layer: Layer, number: number, color: string): HTMLElement {
+    const sample = make("span", { class: "sample" }, layer.path === "" ? "·" : String(number + 1));
+    sample.style.background = color;
+    if (layer.path === "") return make("span", { title: layer.name }, sample, layer.name);
+    const title = `${layer.path}\nClick to show this call path alone, and again to show all.`;
+    return make("button", { type: "button", title, "data-value": number + 1, click: () => this.filterBy(layer) }, sample, layer.name);
+  }
+
+  private filterBy(layer: Layer): void {
+    this.change({ path: this.state.path === layer.path ? "" : layer.path, zoom: [] });
+  }
+
+  // The layer whose number is there.
+  private numberedAt(event: MouseEvent): Layer | null {
+    const box = this.canvas.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const { numbers, layers } = this.picture;
+    const found = numbers.find((number) => Math.hypot(number.x - x, number.y - y) <= number.radius);
+    return found === undefined ? null : layers[found.layer];
   }
 
   private markField(): HTMLElement {
@@ -125,7 +174,7 @@ export class Timeline {
           event.preventDefault();
           if (field.value === "") return;
           void postMark(field.value, this.state).then((problem) => {
-            if (problem === "") this.refresh();
+            if (problem === "") this.means.refresh();
             else this.note.textContent = problem;
           });
         },
@@ -150,6 +199,9 @@ export class Timeline {
 
   private move(event: MouseEvent): void {
     this.pointed = event.clientX;
+    const numbered = this.numberedAt(event);
+    this.canvas.style.cursor = numbered === null ? "" : "pointer";
+    this.canvas.title = numbered?.path ?? "";
     this.note.setAttribute("aria-live", "polite");
     const point = this.pointAt(event.clientX);
     if (this.dragged.length === 2) {
@@ -201,9 +253,9 @@ export class Timeline {
 
 function pictureOf(history: History): Picture {
   const layers = layersOf(history);
-  return { history, layers, colors: layers.map((layer, i) => colorOf(layer, i)), left: 0, width: 0, height: 0, top: 1 };
+  return { history, layers, colors: layers.map((layer, i) => colorOf(layer, i)), numbers: [], left: 0, width: 0, height: 0, top: 1 };
 }
 
 function colorOf(layer: Layer, number: number): string {
-  return layer.name === OTHERS ? "var(--line)" : `hsl(${HUES[number % HUES.length]} var(--layer))`;
+  return layer.path === "" ? "var(--line)" : `hsl(${HUES[number % HUES.length]} var(--layer))`;
 }

@@ -3,13 +3,14 @@
 // Draws a timeline: live bytes by layer, resident memory and the limit as lines, marks, and what is chosen. Layers have
 // numbers, so that nobody has to tell colours apart.
 import * as format from "./format";
-import { History, Layer, OTHERS } from "./history";
+import { History, Layer } from "./history";
 
 export interface Picture {
   history: History;
   layers: Layer[];
   colors: string[]; // of the layers, as CSS has them
-  // Filled in by drawing, in pixels of CSS: where the points are.
+  // Filled in by drawing, in pixels of CSS: where the numbers of layers are, and where the points are.
+  numbers: { layer: number; x: number; y: number; radius: number }[];
   left: number;
   width: number;
   height: number;
@@ -17,8 +18,11 @@ export interface Picture {
 }
 
 const ROOM = 1.06; // above the highest point
+const RADIUS = 0.8; // of a number's disc, in rem
+const FADED = 0.35; // what is not shown below
 
-export function drawTimeline(canvas: HTMLCanvasElement, picture: Picture, chosen: number[]): void {
+// `path`: of the layer that is shown alone; "": all are.
+export function drawTimeline(canvas: HTMLCanvasElement, picture: Picture, chosen: number[], path: string): void {
   const context = canvas.getContext("2d");
   const box = canvas.getBoundingClientRect();
   if (context === null || box.width === 0) return;
@@ -44,13 +48,17 @@ export function drawTimeline(canvas: HTMLCanvasElement, picture: Picture, chosen
   context.textBaseline = "middle";
 
   const base = new Float64Array(points.length);
+  picture.numbers = [];
   layers.forEach((layer, number) => {
+    context.globalAlpha = path === "" || path === layer.path ? 1 : FADED;
     const widest = drawLayer(context, history, layer, base, toX, toY, resolve(picture.colors[number], canvas));
-    if (layer.name === OTHERS || toY(0) - toY(layer.bytes[widest]) < 1.2 * rem) return;
-    context.fillStyle = style.getPropertyValue("--box-text");
-    context.textAlign = "center";
-    context.fillText(String(number + 1), Math.min(Math.max(toX(points[widest].time), picture.left + rem), picture.left + picture.width - rem), toY(base[widest] - layer.bytes[widest] / 2));
+    if (layer.path === "" || toY(0) - toY(layer.bytes[widest]) < 2 * RADIUS * rem) return;
+    const x = Math.min(Math.max(toX(points[widest].time), picture.left + rem), picture.left + picture.width - rem);
+    picture.numbers.push({ layer: number, x, y: toY(base[widest] - layer.bytes[widest] / 2), radius: RADIUS * rem });
   });
+  context.globalAlpha = 1;
+  // Above all layers, which may be drawn one over the other's edge.
+  for (const { layer, x, y, radius } of picture.numbers) drawNumber(context, style, layer + 1, x, y, radius);
   drawLine(context, points.map((point) => [toX(point.time), point.rss_bytes === null ? null : toY(point.rss_bytes)]), text, []);
   // A limit far above everything would make the picture flat.
   drawLine(context, points.map((point) => [toX(point.time), point.limit_bytes === null || point.limit_bytes > picture.top ? null : toY(point.limit_bytes)]), accent, [6, 4]);
@@ -77,6 +85,16 @@ export function drawTimeline(canvas: HTMLCanvasElement, picture: Picture, chosen
     context.textAlign = part === 0 ? "left" : part === 1 ? "right" : "center";
     context.fillText(clock(first + length * part, length), toX(first + length * part), box.height - 0.9 * rem);
   }
+}
+
+function drawNumber(context: CanvasRenderingContext2D, style: CSSStyleDeclaration, number: number, x: number, y: number, radius: number): void {
+  context.beginPath();
+  context.arc(x, y, radius, 0, 2 * Math.PI);
+  context.fillStyle = style.getPropertyValue("--panel");
+  context.fill();
+  context.fillStyle = style.getPropertyValue("--text");
+  context.textAlign = "center";
+  context.fillText(String(number), x, y);
 }
 
 function clock(time: number, length: number): string {

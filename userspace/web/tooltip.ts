@@ -6,7 +6,7 @@ import { Anchor } from "./flame";
 import * as format from "./format";
 import { INLINE, Measure } from "./profile";
 import { meanSize, Scene } from "./scene";
-import { Tree } from "./tree";
+import { isMixed, Tree } from "./tree";
 
 // Ages take a pass over all paths and blocks, so they wait until the pointer rests: milliseconds.
 const REST = 60;
@@ -53,22 +53,26 @@ export class Tooltip {
   }
 }
 
-// The whole name, which a box may shorten.
+// The whole name, which a box may shorten; of functions that differ in what is shortened, what they have in common.
 function nameOf(scene: Scene, tree: Tree, node: number): string {
   if (node === 0) return "all call paths";
   const { frames, texts } = scene.profile;
   const frame = tree.frame[node];
-  return scene.host.state.by === "library" || frame < 0 ? tree.texts[tree.name[node]] : texts[frames.function[frame]];
+  return scene.host.state.by === "library" || frame < 0 || isMixed(tree, node, "function") ? tree.texts[tree.name[node]] : texts[frames.function[frame]];
 }
 
+// What the calls of the box have in common.
 function placesOf(scene: Scene, tree: Tree, node: number): string[] {
   const { frames, texts } = scene.profile;
   const frame = tree.frame[node];
   if (node === 0 || frame < 0) return [];
   const isLibrary = scene.host.state.by === "library";
-  const line = frames.file[frame] === 0 || isLibrary ? "" : `${texts[frames.file[frame]]}:${frames.line[frame]}`;
-  const inlined = (frames.flags[frame] & INLINE) !== 0 ? "inlined" : "";
-  return [inlined, line, texts[frames.library[frame]]].filter((text) => text !== "");
+  const file = texts[frames.file[frame]];
+  const hasLines = !isLibrary && !isMixed(tree, node, "file") && file !== "";
+  const line = isMixed(tree, node, "line") ? `${file}, several lines` : `${file}:${frames.line[frame]}`;
+  const inlined = (frames.flags[frame] & INLINE) !== 0 && !isMixed(tree, node, "flags") ? "inlined" : "";
+  const library = isMixed(tree, node, "library") ? "" : texts[frames.library[frame]];
+  return [inlined, hasLines ? line : "", library].filter((text) => text !== "");
 }
 
 function factsOf(scene: Scene, tree: Tree, node: number): [string, string][] {

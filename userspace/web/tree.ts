@@ -2,9 +2,16 @@
 //
 // Call paths as trees of names, in columns of numbers: a hundred thousand paths can make more than a million nodes.
 import { eachPath, Names, UNKNOWN_PATH } from "./names";
-import { Profile, Unit, Value } from "./profile";
+import { Frames, Profile, Unit, Value } from "./profile";
 
 export type Direction = "inwards" | "outwards";
+
+// What frames with one name can differ in.
+export const MIXED = ["function", "file", "line", "library", "flags"] as const;
+
+export function isMixed(tree: Tree, node: number, what: (typeof MIXED)[number]): boolean {
+  return (tree.mixed[node] & (1 << MIXED.indexOf(what))) !== 0;
+}
 
 // Node 0 is the root, which has no name. A parent comes before its children.
 export interface Tree {
@@ -12,6 +19,7 @@ export interface Tree {
   size: number; // of the columns below
   name: Int32Array;
   frame: Int32Array; // one of the frames with this name; -1: none
+  mixed: Uint8Array; // in what its frames differ: bits, 1 << the number of one of MIXED
   parent: Int32Array;
   depth: Int32Array;
   bytes: Float64Array;
@@ -59,7 +67,10 @@ class Nodes {
   frame = new Int32Array(1024);
   parent = new Int32Array(1024);
   depth = new Int32Array(1024);
+  mixed = new Uint8Array(1024);
   private slots = new Int32Array(4096).fill(-1);
+
+  constructor(private readonly frames: Frames) {}
 
   // There must be room.
   add(parent: number, name: number, frame: number): number {
@@ -76,12 +87,19 @@ class Nodes {
     const mask = this.slots.length - 1;
     let slot = this.slotOf(parent, name) & mask;
     for (let node = this.slots[slot]; node >= 0; node = this.slots[slot]) {
-      if (this.parent[node] === parent && this.name[node] === name) return node;
+      if (this.parent[node] === parent && this.name[node] === name) {
+        if (this.frame[node] !== frame) this.mixed[node] |= this.differenceOf(this.frame[node], frame);
+        return node;
+      }
       slot = (slot + 1) & mask;
     }
     const node = this.add(parent, name, frame);
     this.slots[slot] = node;
     return node;
+  }
+
+  private differenceOf(a: number, b: number): number {
+    return MIXED.reduce((bits, what, i) => bits | (this.frames[what][a] === this.frames[what][b] ? 0 : 1 << i), 0);
   }
 
   private slotOf(parent: number, name: number): number {
@@ -95,6 +113,9 @@ class Nodes {
       larger.set(this[column]);
       this[column] = larger;
     }
+    const mixed = new Uint8Array(2 * this.mixed.length);
+    mixed.set(this.mixed);
+    this.mixed = mixed;
     this.slots = new Int32Array(2 * this.slots.length).fill(-1);
     const mask = this.slots.length - 1;
     for (let node = 1; node < this.size; node++) {
@@ -107,7 +128,7 @@ class Nodes {
 
 export function makeTree(profile: Profile, names: Names, options: Options): Tree {
   const unknown = names.texts.length;
-  const nodes = new Nodes();
+  const nodes = new Nodes(profile.frames);
   nodes.add(-1, unknown, -1);
   const { paths } = profile;
   const isLive = options.value === "live";
@@ -175,6 +196,7 @@ export function makeTree(profile: Profile, names: Names, options: Options): Tree
     frame: nodes.frame.subarray(0, size),
     parent: nodes.parent.subarray(0, size),
     depth: nodes.depth.subarray(0, size),
+    mixed: nodes.mixed.subarray(0, size),
     ...sums,
     firstChild,
     childList,

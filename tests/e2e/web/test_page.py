@@ -68,6 +68,10 @@ def test_click_zooms_and_the_table_follows(lab, browser, leak):
     browser.hover_box("main")
     browser.wait_text(".tooltip", "wiki_leak.c")
     assert "6.6M" in browser.text(".tooltip") and "mean size" in browser.text(".tooltip")
+    # main calls two functions.
+    assert "wiki_leak.c, several lines" in browser.text(".tooltip")
+    browser.hover_box("do_something")
+    browser.wait_text(".tooltip", "wiki_leak.c:10")
     browser.shoot("tooltip")
 
 
@@ -77,6 +81,7 @@ def test_a_row_filters_everything(lab, browser, leak):
     browser.click_row("do_something_else")
     wait_until(lambda: set(browser.boxes()) == {"main", "do_something_else"}, "only paths through the function")
     assert "do_something_else" in browser.text(".chips")
+    assert f"Objects{browser.boxes()['do_something_else'][1]}mean" in browser.text(".facts"), "the figures of the head too"
     browser.wait(".chip").click()
     wait_until(lambda: "do_something" in browser.boxes(), "all paths again")
 
@@ -175,6 +180,19 @@ def test_a_server(lab, browser):
     assert "processCommand" in table
 
 
+def test_an_empty_profile(lab, browser):
+    path = lab.path("empty.prof")
+    for period, reason in ((524288, "no sample was taken"), (1, "nothing was allocated")):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"heap_v2/{period}\n  t*: 0: 0 [0: 0]\n\nMAPPED_LIBRARIES:\n")
+        browser.open(page_of(lab, path))
+        browser.wait(".graph .empty")
+        for place in (".graph .empty", ".side .empty"):
+            assert browser.text(place) == f"The profile is empty: {reason}."
+        assert ("exact" in browser.text(".facts")) == (period == 1)
+        browser.shoot(f"empty_{period}")
+
+
 def test_names_are_text(lab, browser):
     path = lab.path("<i>hostile.prof")
     write_dump(path, [((0x1234, 0x2345), 1, 100)], f"/tmp/{HOSTILE}")
@@ -259,6 +277,12 @@ def test_the_page_of_the_daemon(lab, browser, daemon):
     assert "main" in browser.boxes()
     assert "search=" not in browser.driver.current_url, "the filter was for processes"
     browser.shoot("process")
+    # The other formats, under names that say what they are.
+    links = browser.script("return [...document.querySelectorAll('header nav a')].map(link => [link.pathname + link.search, link.download])")
+    assert links == [[f"/pid/{puppet.pid}/{path}", f"puppet.{puppet.pid}.{ending}"] for path, ending in (
+        ("heap", "heap"), ("heap?format=pprof", "pb.gz"), ("collapsed", "collapsed.txt"), ("jeprof", "symbolized.heap"),
+        ("allocator.json", "allocator.json"))]
+    assert {daemon.get(path).status for path, _ in links} == {200}
     browser.driver.back()
     browser.wait_text("h1", "Processes")
     assert browser.driver.current_url == filtered and browser.script("return document.getElementById('search').value") == "pup"

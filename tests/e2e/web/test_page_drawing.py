@@ -10,7 +10,7 @@ import pytest
 
 import large_pages
 from harness import wait_until
-from pages import names, page_of
+from pages import names, page_of, write_dump
 
 # Elements of a page with any number of paths: tables show their first rows.
 MOST_ELEMENTS = 3000
@@ -25,8 +25,8 @@ def hundred_thousand(recordings):
 
 
 # The work of one drawing: `boxes` filled, and `visited` nodes, each of which asks twice where it is. Beside them what can be
-# seen: nodes at least half a pixel wide in the window, and the nodes that must be looked at to know that: these, those of
-# the rows above them, and their children.
+# seen: nodes at least half a pixel wide in the window, and a grey box for the narrower children of one parent. And what must
+# be looked at to know that: these, those of the rows above them, and their wide children.
 COUNT_WORK = """
 const {tree, graph} = heaptap.view.graphs.flames[0];
 const canvas = document.querySelector('.flame canvas');
@@ -47,8 +47,16 @@ for (const node of [...tree.childList.slice(0, 20), 0]) {
     const y = graph.toY(tree.depth[one]);
     if (end - x < 0.5 || y > graph.height) continue;
     const children = tree.childList.slice(tree.firstChild[one], tree.firstChild[one + 1]);
-    rest.push(...children);
-    known += children.length;
+    const isWide = child => graph.ends[child] - graph.begins[child] >= 0.5 / graph.width * (graph.right - graph.left);
+    const wide = children.filter(isWide), narrow = children.filter(child => !isWide(child));
+    rest.push(...wide);
+    known += wide.length;
+    if (narrow.length > 0) {
+      known++;
+      const [first, last] = [narrow[0], narrow[narrow.length - 1]];
+      const from = Math.max(0, graph.toX(graph.begins[first])), to = Math.min(graph.width, graph.toX(graph.ends[last]));
+      if (to - from >= 0.5) seen++;
+    }
     if (y + graph.row >= 0) seen++;
   }
   works.push({boxes, visited: asked / 2, seen, known});
@@ -117,6 +125,32 @@ def test_four_hundred_thousand_blocks(lab, browser, hundred_thousand, held):
     held(f"layouts of a change with 400,000 blocks ({most})", MOST_LAYOUTS, counts[most])
     browser.shoot("four_hundred_thousand_blocks")
     assert counts[most] <= MOST_LAYOUTS, counts
+
+
+def test_what_is_too_narrow_is_a_grey_box(lab, browser):
+    """Down to where it ends; else a deep recursion would seem to end where its boxes get narrow."""
+    depth, paths = 30, 3000
+    many = [((*[0x1100 + 16 * level for level in range(depth)], 0x10000 + 16 * path), 1, 100) for path in range(paths)]
+    dump = lab.path("narrow.prof")
+    write_dump(dump, [((0x1004,), 1, 100 * paths), *[(tuple(frames), objects, size) for frames, objects, size in many]])
+    browser.open(page_of(lab, dump))
+    browser.wait(".flame canvas")
+    # In the middle of the first row of narrow boxes, and of the last one.
+    grey, *shown = browser.script("""
+        const {tree, graph} = heaptap.view.graphs.flames[0];
+        const canvas = document.querySelector('.flame canvas'), box = canvas.getBoundingClientRect();
+        document.querySelector('.flame').scrollTop = 0;
+        const narrow = Array.from(tree.depth.keys()).filter(node => graph.toX(graph.ends[node]) - graph.toX(graph.begins[node]) < 0.5);
+        const depths = narrow.map(node => tree.depth[node]);
+        const x = (graph.toX(graph.begins[narrow[0]]) + graph.toX(graph.ends[narrow[narrow.length - 1]])) / 2;
+        const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+        const pixel = (x, y) => Array.from(image.subarray(4 * (Math.floor(y) * canvas.width + Math.floor(x))).slice(0, 3));
+        canvas.style.color = 'var(--line)';
+        const line = getComputedStyle(canvas).color.match(/\\d+/g).map(Number);
+        const y = depth => graph.toY(depth) + graph.row / 2;
+        return [line, pixel(x, y(Math.min(...depths))), pixel(x, Math.min(y(Math.max(...depths)), graph.height - 5))]""")
+    assert shown == [grey, grey]
+    browser.shoot("narrow_boxes")
 
 
 def test_themes_and_sizes(lab, browser, leak):

@@ -106,6 +106,34 @@ def test_keyboard_after_a_click(lab, browser, leak):
     at_box(browser, "all call paths")
 
 
+def test_names_and_paths_are_copied(lab, browser, leak):
+    browser.open(page_of(lab, leak))
+    browser.wait(".flame canvas")
+    browser.script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    browser.press("c")
+    browser.wait_text(".copied", "Point at a box or a row first")
+
+    def copies(key, text):
+        browser.press(key)
+        browser.wait_text(".copied", f"Copied: {text}")
+        assert browser.script("return window.copied") == text
+
+    browser.hover_box("do_something")
+    copies("c", "do_something")
+    copies("C", "do_something ← main")
+    browser.shoot("copied")
+    # The keyboard's box, and in the other direction too.
+    browser.choose("View", "bottom-up")
+    browser.script("document.querySelector('.flame').focus({focusVisible: true})")
+    browser.keys("ARROW_DOWN", "ARROW_DOWN")
+    wait_until(lambda: "main" in browser.text(".tooltip"), "the caller")
+    copies("c", "main")
+    copies("C", "do_something ← main")
+    browser.choose("Rows", "path")
+    browser.script("document.querySelector('tbody tr').focus()")
+    copies("c", "do_something ← main")
+
+
 def test_help(lab, browser, leak):
     browser.open(page_of(lab, leak) + "#search=main")
     browser.wait(".flame canvas")

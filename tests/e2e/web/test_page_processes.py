@@ -161,3 +161,48 @@ def test_a_focused_process_ends(lab, browser, daemon):
     wait_until(lambda: any(row[0] == str(puppet.pid) and "exit" in row[-1] for row in browser.rows()), "its end")
     assert focused_pid(browser) == str(puppet.pid)
     browser.open("about:blank")
+
+
+def growths(browser, pid):
+    """The text and the title of a process's growth."""
+    return browser.script("const column = [...document.querySelectorAll('th')].findIndex(cell => cell.textContent === 'Growth/min');"
+                          "const row = [...document.querySelectorAll('tbody tr')].find(row => row.cells[0].textContent === arguments[0]);"
+                          "return [row.cells[column].textContent, row.cells[column].title]", str(pid))
+
+
+def test_growth_that_is_not_known(lab, browser, daemon):
+    """A process that has just begun does not grow by all that it has allocated."""
+    puppet = keeping_puppet(lab, count=1000)
+    daemon.wait_recorded(puppet.pid)
+    wait_known(daemon, puppet.pid)
+    browser.open(address_of(daemon))
+    wait_row(browser, puppet.pid)
+    wait_drawings(browser, 2)
+    text, title = growths(browser, puppet.pid)
+    assert text == "-" and "less than half a minute" in title
+    browser.open("about:blank")
+
+
+def test_only_the_running_ones(lab, browser, daemon):
+    running, ended = keeping_puppet(lab), keeping_puppet(lab)
+    for puppet in (running, ended):
+        daemon.wait_recorded(puppet.pid)
+    ended.ends()
+    browser.open(address_of(daemon))
+    for puppet in (running, ended):
+        wait_row(browser, puppet.pid)
+    browser.wait("#running").click()
+    wait_until(lambda: pids(browser) == [str(running.pid)], "the ended one is left out")
+    assert "running=true" in browser.driver.current_url
+    browser.shoot("processes_running")
+    wait_drawings(browser, 2)
+    assert pids(browser) == [str(running.pid)]
+    # It is kept while a process is looked at.
+    focus_row(browser, running.pid)
+    browser.keys("ENTER")
+    browser.wait(".flame canvas")
+    browser.escape()
+    wait_until(lambda: pids(browser) == [str(running.pid)], "the switch is still on")
+    browser.wait("#running").click()
+    wait_row(browser, ended.pid)
+    browser.open("about:blank")

@@ -5,11 +5,13 @@ Recording is exact; error bounds: none.
 """
 
 import json
+import re
+import signal
 
 from selenium.webdriver.common.action_chains import ActionChains
 
 from harness import wait_until
-from history import SIZE, moment, start, wait_live
+from history import SIZE, document, functions, moment, start, wait_live
 from pages import address_of
 
 DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--history-interval", "100ms"]
@@ -43,6 +45,23 @@ def drag(browser, first, last):
 
 def live(browser):
     return browser.text(".facts dd")
+
+
+def legend(browser):
+    """The texts of the legend's buttons, without their numbers."""
+    return browser.script("return [...document.querySelectorAll('.legend button')].map(one => one.lastChild.textContent)")
+
+
+def pressed(browser):
+    return browser.script("return [...document.querySelectorAll('.legend [aria-pressed=true]')].map(one => one.lastChild.textContent)")
+
+
+def click_number(browser, layer):
+    at = browser.script("return heaptap.timeline.placeOfNumber(arguments[0])", layer)
+    actions = ActionChains(browser.driver)
+    actions.w3c_actions.pointer_action.move_to_location(int(at["x"]), int(at["y"]))
+    actions.w3c_actions.pointer_action.click()
+    actions.perform()
 
 
 def set_visibility(browser, state):
@@ -110,6 +129,45 @@ def test_a_moment_a_range_a_mark(lab, browser, daemon):
     browser.open("about:blank")
 
 
+def test_a_layer_shows_its_path_alone(lab, browser, daemon):
+    """By its number in the picture, by its entry of the legend, and with the keyboard; each takes it back too."""
+    puppet = start(lab, daemon)
+    puppet.ask(f"keep 30720 {SIZE}")
+    puppet.ask(f"start 10240 {SIZE}")
+    wait_live(daemon, puppet.pid, 40960 * SIZE)
+    # What only passes an allocation on, or starts the program, names no layer.
+    wait_until(lambda: {"keep_blocks", "start_blocks"} <= functions(document(daemon, puppet.pid)), "names")
+    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    browser.wait(".legend button")
+    set_visibility(browser, "hidden")
+    assert [entry.split(" ← ")[0] for entry in legend(browser)] == ["keep_blocks", "start_blocks"]
+    assert not any("libc_start" in entry for entry in legend(browser))
+    click_number(browser, 1)
+    wait_until(lambda: live(browser) == "10.0M", "one path alone")
+    assert "start_blocks" in browser.boxes() and "keep_blocks" not in browser.boxes()
+    assert pressed(browser) == [legend(browser)[1]]
+    assert browser.text(".chip-text").startswith("path start_blocks ← ")
+    browser.shoot("timeline-layer")
+    link = browser.driver.current_url
+    click_number(browser, 1)
+    wait_until(lambda: live(browser) == "40.0M" and not pressed(browser), "all paths")
+
+    browser.find(".legend button")[0].click()
+    wait_until(lambda: live(browser) == "30.0M", "the other path alone")
+    browser.find(".legend button")[0].click()
+    wait_until(lambda: live(browser) == "40.0M", "all paths")
+    browser.keys("ENTER")
+    wait_until(lambda: live(browser) == "30.0M", "the other path, with the keyboard")
+    assert browser.script("return document.activeElement.dataset.value") == "1", "the focus stays"
+    browser.escape()
+    wait_until(lambda: live(browser) == "40.0M", "all paths")
+
+    browser.open(link)
+    wait_until(lambda: live(browser) == "10.0M", "the link shows the same path")
+    assert browser.text(".chip-text").startswith("path start_blocks ← ")
+    browser.open("about:blank")
+
+
 def test_an_ended_process(lab, browser, daemon):
     puppet = start(lab, daemon)
     puppet.ask(f"keep 50 {SIZE}")
@@ -122,9 +180,38 @@ def test_an_ended_process(lab, browser, daemon):
     browser.script("[...document.querySelectorAll('tbody tr')].find(row => row.cells[0].textContent === arguments[0]).click()",
                    str(puppet.pid))
     wait_until(lambda: live(browser) == "50.0K", "what it held")
+    assert re.fullmatch(r"ended .+, exit 0", browser.text(".standing"))
+    # Nothing is offered that only a running process answers.
+    assert not browser.find("header nav a") and not browser.find("#compare") and not browser.find("#mark")
+    browser.shoot("ended-process")
     browser.open("about:blank")
     # The first answer, that the process is gone, is in the console.
     assert all("404" in line for line in browser.complaints())
+
+
+def test_a_process_ends_while_somebody_looks(lab, browser, daemon):
+    """The figures stay those of the moment at which they were read, and the page says so."""
+    puppet = start(lab, daemon)
+    puppet.ask(f"keep 50 {SIZE}")
+    wait_live(daemon, puppet.pid, 50 * SIZE)
+    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    wait_until(lambda: live(browser) == "50.0K", "its profile")
+    assert re.fullmatch(r"as of \d.*Read again", browser.text(".standing"))
+    assert browser.find("header nav a") and browser.find("#compare") and browser.find("#mark")
+    puppet.ask(f"keep 25 {SIZE}")
+    wait_live(daemon, puppet.pid, 75 * SIZE)
+    assert live(browser) == "50.0K"
+    browser.wait("#read-again").click()
+    wait_until(lambda: live(browser) == "75.0K", "what it holds now")
+    assert browser.script("return document.activeElement.id") == "read-again"
+    puppet.signal(signal.SIGKILL)
+    assert puppet.wait() == -signal.SIGKILL
+    wait_until(lambda: "ended" in browser.text(".standing"), "the page says that it has ended")
+    assert re.fullmatch(r"as of \d.*; ended \d.*, signal 9Read again", browser.text(".standing"))
+    assert live(browser) == "75.0K"
+    assert not browser.find("header nav a") and not browser.find("#compare") and not browser.find("#mark")
+    browser.shoot("ended-while-looking")
+    browser.open("about:blank")
 
 
 COUNT_READINGS = """

@@ -27,3 +27,16 @@ def test_a_comparison_without_history(lab, browser, daemon):
     browser.open("about:blank")
     # The daemon's answer, that it has no history, is in the console.
     assert all("404" in line for line in browser.complaints())
+
+
+def test_a_process_ends(lab, browser, daemon):
+    """The daemon's list of ended processes tells it."""
+    puppet = keeping_puppet(lab, count=5)
+    daemon.wait_recorded(puppet.pid)
+    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    browser.wait_text(".standing", "as of ")
+    puppet.ends()
+    browser.wait_text(".standing", ", exit 0")
+    assert not browser.find("header nav a") and not browser.find("#compare")
+    browser.open("about:blank")
+    assert all("404" in line for line in browser.complaints())
