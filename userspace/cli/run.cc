@@ -213,6 +213,7 @@ int Run(const RunFlags& flags) {
   std::vector<recording::Recorder::Survivor> survivors = (*recorder)->Finish();
   if (const std::string line = (*recorder)->dumps().WithoutSamples(); !line.empty()) base::Say(line);
   if (const std::string line = (*recorder)->dumps().MostLive(); !line.empty()) base::Say(line);
+  if (const std::string line = (*recorder)->dumps().Highest(); !line.empty()) base::Say(line);
   SaySurvivors(std::move(survivors));
   if (!(*recorder)->dumps().recorded_any()) {
     base::Say(absl::StrCat(
@@ -223,11 +224,11 @@ int Run(const RunFlags& flags) {
             : absl::StrCat(" with a name like ", base::AsciiOnly(absl::StrJoin(flags.only, " or ")),
                            " had a sampled allocator")));
   }
-  if (const std::string path = (*recorder)->dumps().largest_last_dump();
+  if (const std::string path = (*recorder)->dumps().largest_dump();
       !path.empty() && WantsShortReport(flags.recording.report)) {
     signals.Restore();
     priority.Restore();
-    SayShortReport(path, 0);
+    SayShortReport(path, {});
   }
   return status == kSuccess && (*recorder)->failed() ? kFailure : status;
 }
