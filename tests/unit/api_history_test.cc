@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The endpoints of the history: moments, ranges, marks, and what a client may ask.
+#include <map>
 #include <memory>
 #include <string>
 
@@ -153,11 +154,52 @@ TEST_F(ApiHistoryTest, MarksHaveTheTimeOfNow) {
   EXPECT_EQ(timeline->marks[2].pid, 43);
 }
 
+// A process that grew from 40 to 44 samples, with its error; one of a single point, and one whose PID had another
+// process before, are not known.
+TEST_F(ApiHistoryTest, GrowthOfProcesses) {
+  AddProcess(collector_, 50, 0, "leaky", 4096);
+  AddProcess(collector_, 51, 0, "young", 4096);
+  AddProcess(collector_, 52, 0, "other", 4096);
+  const auto held = [](uint64_t samples) {
+    return history::Held{
+        .live_bytes = samples << 19, .live_objects = samples << 13, .samples = samples, .allocated_samples = samples};
+  };
+  const absl::Time now = clock_.WallNow();
+  const std::unique_ptr<history::Writer> writer = Open();
+  ASSERT_TRUE(writer->Begin().ok());
+  const int64_t leaky = *writer->AddProcess(Process(50, "leaky", 0));
+  const uint64_t path = Path(*writer, leaky, {1, 2});
+  ASSERT_TRUE(writer->AddPoint(leaky, now - absl::Seconds(10), Holding({{path, held(40)}})).ok());
+  ASSERT_TRUE(writer->AddPoint(leaky, now, Holding({{path, held(44)}})).ok());
+  const int64_t young = *writer->AddProcess(Process(51, "young", 0));
+  ASSERT_TRUE(writer->AddPoint(young, now, Holding({})).ok());
+  history::ProcessFacts before = Process(52, "other", 0);
+  before.process_id++;
+  const int64_t other = *writer->AddProcess(before);
+  ASSERT_TRUE(writer->AddPoint(other, now - absl::Seconds(10), Holding({})).ok());
+  ASSERT_TRUE(writer->AddPoint(other, now, Holding({})).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  const nlohmann::json document = nlohmann::json::parse(Ask("/growth.json", {}).body);
+  EXPECT_EQ(document["window_seconds"], 600);
+  std::map<pid_t, nlohmann::json> by_pid;
+  for (const auto& process : document["processes"]) by_pid[process["pid"]] = process;
+  EXPECT_THAT(by_pid, SizeIs(3)) << document << ": with those of the fixture";
+  EXPECT_EQ(by_pid[50]["process_id"], 500);
+  EXPECT_EQ(by_pid[50]["seconds"], 10);
+  EXPECT_EQ(by_pid[50]["bytes"], 4 << 19);
+  // Four new samples of small objects.
+  EXPECT_NEAR(by_pid[50]["error"].get<double>(), 2 << 19, 2 << 10);
+  const nlohmann::json own = nlohmann::json::parse(Ask("/growth.json", {}, kUser).body);
+  ASSERT_THAT(own["processes"], SizeIs(1));
+  EXPECT_EQ(own["processes"][0]["pid"], 43);
+}
+
 TEST_F(ApiHistoryTest, WithoutAHistory) {
   place_ = nullptr;
   EXPECT_EQ(Ask("/history.json", {}).status, 404);
   EXPECT_EQ(Ask("/history/profile.json", {{"name", "shop"}}).status, 404);
   EXPECT_EQ(Ask("/mark", {{"text", "x"}}, 0, "POST").status, 404);
+  EXPECT_EQ(Ask("/growth.json", {}).status, 404);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 //   GET history.json?name=N | pid=P     what they held over time: &since= &until= &points= &paths=
 //   GET history.json?...&at=T           what they held at one moment
 //   GET history/profile.json?...&at=T   the same for the page; with &from=T the difference to an earlier moment
+//   GET growth.json                     how each recorded process grew lately
 //   POST mark?text=T[&pid=P]            a mark in the history of a process, or of all
 //
 // Times are seconds since 1970 in UTC; 0 or less: that many seconds from now.
@@ -21,6 +22,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/api/endpoint.h"
+#include "userspace/api/live_change.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/export/json.h"
@@ -42,6 +44,8 @@ using exporter::Json;
 constexpr uint32_t kMostPoints = 2000;
 constexpr uint32_t kMostPaths = 1000;
 constexpr size_t kMostMarkBytes = 200;
+// Short enough to follow a change, long enough to tell growth from the noise of sampling.
+constexpr absl::Duration kGrowthWindow = absl::Minutes(10);
 // Year 9999, as far as texts of times go.
 constexpr double kLastSecond = 253402300799;
 
@@ -307,7 +311,34 @@ Reply Mark(Call& call) {
   return JsonAnswer(Json{{"schema_version", exporter::kSchemaVersion}, {"marked", true}});
 }
 
+// Processes of which the history has less than two points in the window are left out.
+Reply Growth(Call& call) {
+  if (call.history == nullptr) return NoHistory();
+  const absl::StatusOr<std::vector<profile::ProcessSummary>> processes = VisibleProcesses(call);
+  if (!processes.ok()) return processes.status();
+  const history::Range ends = {.since = base::WallNow() - kGrowthWindow, .points = 2};
+  Json list = Json::List();
+  for (const profile::ProcessSummary& process : *processes) {
+    const absl::StatusOr<history::Timeline> timeline = Asked(
+        call, [&] { return history::ReadTimeline(call.history->path(), {.pid = process.pid}, ends, SeesOf(call)); });
+    if (absl::IsNotFound(timeline.status())) continue;
+    if (!timeline.ok()) return ToClient(timeline.status());
+    const bool is_same = timeline->processes.front().process_id == process.process_id;
+    if (!is_same || timeline->points.size() < 2) continue;
+    const report::Measure change = FindLiveChange(*timeline, 0, 1).total;
+    list.Add(Json{{"pid", process.pid},
+                  {"process_id", process.process_id},
+                  {"seconds", absl::ToDoubleSeconds(timeline->points[1].time - timeline->points[0].time)},
+                  {"bytes", change.bytes},
+                  {"error", change.Error()}});
+  }
+  return JsonAnswer(Json{{"schema_version", exporter::kSchemaVersion},
+                         {"window_seconds", absl::ToDoubleSeconds(kGrowthWindow)},
+                         {"processes", std::move(list)}});
+}
+
 constexpr CollectorEndpoint kHistory[] = {
+    {"growth.json", kRead, ErrorForm::kJson, Growth},
     {"history.json", kRead, ErrorForm::kJson, History},
     {"history/profile.json", kRead, ErrorForm::kJson, MomentPage},
     {"mark", kPost, ErrorForm::kJson, Mark},

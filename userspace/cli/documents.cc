@@ -204,6 +204,29 @@ absl::StatusOr<profile::ResidentBytes> GetResident(const Client& client, pid_t p
   return resident;
 }
 
+absl::StatusOr<RecentGrowth> GetRecentGrowth(const Client& client) {
+  constexpr char kTarget[] = "/growth.json";
+  absl::StatusOr<json> document = client.GetJson(kTarget);
+  if (!document.ok()) return document.status();
+  double window = 0;
+  std::string error;
+  Fields(*document, "", error).Take("window_seconds", window);
+  if (!error.empty()) return client.Unexpected(kTarget, error);
+  absl::StatusOr<std::vector<RecentGrowth::OfProcess>> processes =
+      ReadList(client, kTarget, *document, "processes",
+               [](const json& object, const std::string& where, std::string& list_error) {
+                 RecentGrowth::OfProcess growth;
+                 Fields fields(object, where, list_error);
+                 fields.Take("process_id", growth.process_id);
+                 fields.Take("seconds", growth.seconds);
+                 fields.Take("bytes", growth.bytes);
+                 fields.Take("error", growth.error);
+                 return growth;
+               });
+  if (!processes.ok()) return processes.status();
+  return RecentGrowth{.window = absl::Seconds(window), .processes = *std::move(processes)};
+}
+
 absl::StatusOr<std::string> PostDump(const Client& client, pid_t pid) {
   const std::string target = absl::StrCat("/pid/", pid, "/dump");
   absl::StatusOr<json> document = client.Post(target);

@@ -8,12 +8,14 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "userspace/api/collector.h"
 #include "userspace/cli/client.h"
 #include "userspace/export/json.h"
@@ -44,6 +46,20 @@ absl::StatusOr<profile::AllocatorFigures> GetAllocator(const Client& client, pid
 
 // The memory of the process, heap or not.
 absl::StatusOr<profile::ResidentBytes> GetResident(const Client& client, pid_t pid);
+
+// How the live memory of processes grew lately, as the history of the daemon says.
+struct RecentGrowth {
+  struct OfProcess {
+    uint64_t process_id = 0;
+    double seconds = 0;  // between the two points
+    double bytes = 0;
+    double error = 0;  // the standard error of bytes
+  };
+  absl::Duration window = {};  // at most
+  std::vector<OfProcess> processes = {};
+};
+// NotFound also: the daemon keeps no history.
+absl::StatusOr<RecentGrowth> GetRecentGrowth(const Client& client);
 
 // Writes a dump into the daemon's folder. Returns its path.
 absl::StatusOr<std::string> PostDump(const Client& client, pid_t pid);
