@@ -218,7 +218,8 @@ int Run(const RunFlags& flags) {
   if (!(*recorder)->dumps().recorded_any()) {
     base::Say(absl::StrCat(
         "nothing was recorded: no process of ", base::AsciiOnly(flags.command[0]),
-        flags.only.empty()
+        flags.only.empty() && !process::WhyNotPreloadable(flags.command[0]).empty() ? " had a sampled allocator"
+        : flags.only.empty()
             ? " had a sampled allocator; is it statically linked with another malloc, set-user-ID, or started with "
               "an empty environment (env -i)?"
             : absl::StrCat(" with a name like ", base::AsciiOnly(absl::StrJoin(flags.only, " or ")),
