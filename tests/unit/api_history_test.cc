@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The endpoints of the history: moments, ranges, marks, and what a client may ask.
+#include <map>
 #include <memory>
 #include <string>
 
@@ -207,6 +208,7 @@ TEST_F(ApiHistoryTest, WithoutAHistory) {
   EXPECT_EQ(Ask("/history.json", {}).status, 404);
   EXPECT_EQ(Ask("/history/profile.json", {{"name", "shop"}}).status, 404);
   EXPECT_EQ(Ask("/mark", {{"text", "x"}}, 0, "POST").status, 404);
+  EXPECT_EQ(Ask("/growth.json", {}).status, 404);
 }
 
 }  // namespace

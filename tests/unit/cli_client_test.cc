@@ -3,6 +3,7 @@
 // Tests the client and the commands with a fake daemon.
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -32,6 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
@@ -66,6 +68,7 @@ class ClientTest : public testing::Test {
     AddRate(line);
     AddStats(line);
     AddDiff(line);
+    AddTop(line);
     words.insert(words.end(), {"--socket", socket_});
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
@@ -252,11 +255,12 @@ TEST_F(ClientTest, List) {
   daemon_->Answer("GET /processes.json", {Http(200, Processes(absl::StrCat(small, ",", kRedis)))});
   EXPECT_EQ(Run({"list"}), kSuccess);
   EXPECT_EQ(err_, "");
-  EXPECT_THAT(
-      out_, MatchesRegex("PID  COMMAND +UPTIME +LIVE +PEAK +RATE/s +CONTEXTS +SAMPLES +LG +ACTIVE +LOSSES +ALLOCATOR\n"
-                         " 42  redis +[^ ]+ +1.5M +3.0M +2.0K +5 +99 +19 +off +7 .ring-buffer 3, stacks 4.  guest over "
-                         "jemalloc 5.3.0\n"
-                         "  5  .]0;x +[^ ]+ +10 +3.0M +2.0K +5 +99 +19 +- +0 +guest .033 -\n"));
+  EXPECT_THAT(out_,
+              MatchesRegex(
+                  "PID  COMMAND +UPTIME +LIVE +RSS +PEAK +RATE/s +CONTEXTS +SAMPLES +LG +ACTIVE +LOSSES +ALLOCATOR\n"
+                  " 42  redis +[^ ]+ +1.5M +[^ ]+ +3.0M +2.0K +5 +99 +19 +off +7 .ring-buffer 3, stacks 4.  guest over "
+                  "jemalloc 5.3.0\n"
+                  "  5  .]0;x +[^ ]+ +10 +[^ ]+ +3.0M +2.0K +5 +99 +19 +- +0 +guest .033 -\n"));
   EXPECT_EQ(Run({"list", "--json"}), kSuccess);
   const auto document = nlohmann::json::parse(out_);
   EXPECT_EQ(document["schema_version"], 1);
@@ -265,6 +269,36 @@ TEST_F(ClientTest, List) {
   daemon_->Answer("GET /processes.json", {Http(200, Processes(""))});
   EXPECT_EQ(Run({"list"}), kSuccess);
   EXPECT_THAT(out_, MatchesRegex("PID[^\n]+\n"));
+}
+
+constexpr char kAllocator[] = R"({"schema_version": 1, "options": 3, "active": true, "lg_sample": 12, "statistics":
+    {"mapped": 1048576, "active": 2048, "dirty": 4096, "large": 8192, "sampled_objects": 77, "foreign_frees": 1,
+     "metadata": 0}})";
+
+// Resident memory is known of processes that are there.
+TEST_F(ClientTest, ResidentMemoryOfAProcess) {
+  const std::string own = absl::StrReplaceAll(kRedis, {{R"("pid": 42)", absl::StrCat(R"("pid": )", getpid())}});
+  const std::string gone = absl::StrReplaceAll(kRedis, {{R"("pid": 42)", R"("pid": 4194304)"}});
+  daemon_->Answer("GET /processes.json", {Http(200, Processes(absl::StrCat(own, ",", gone)))});
+  EXPECT_EQ(Run({"list"}), kSuccess);
+  EXPECT_THAT(out_, ContainsRegex(absl::StrCat(getpid(), "  redis +[^ ]+ +1.5M +[0-9.]+[KMG] +3.0M")));
+  EXPECT_THAT(out_, ContainsRegex("4194304  redis +[^ ]+ +1.5M +- +3.0M"));
+  daemon_->Answer(absl::StrCat("GET /pid/", getpid(), "/allocator.json"), {Http(200, kAllocator)});
+  EXPECT_EQ(Run({"stats", absl::StrCat(getpid())}), kSuccess);
+  EXPECT_THAT(out_, ContainsRegex("\nresident +[0-9.]+[KMG]\n"));
+}
+
+TEST_F(ClientTest, TopOnceHasTheGrowthOfTheHistory) {
+  daemon_->Answer("GET /processes.json", {Http(200, Processes(kRedis))});
+  EXPECT_EQ(Run({"top", "--once"}), kSuccess) << err_;
+  EXPECT_THAT(out_, ContainsRegex("42 redis +1.5M +- "));
+  nlohmann::json growing = nlohmann::json::parse(kRedis);
+  growing["growth_per_minute"] = 2 << 20;
+  growing["growth_error"] = 2000000;
+  growing["growth_seconds"] = 30;
+  daemon_->Answer("GET /processes.json", {Http(200, Processes(growing.dump()))});
+  EXPECT_EQ(Run({"top", "--once"}), kSuccess) << err_;
+  EXPECT_THAT(out_, HasSubstr(" +2.0M~ "));
 }
 
 TEST_F(ClientTest, ListEnded) {
@@ -397,10 +431,6 @@ TEST_F(ClientTest, Orders) {
   EXPECT_THAT(daemon_->requests(), SizeIs(4));
 }
 
-constexpr char kAllocator[] = R"({"schema_version": 1, "options": 3, "active": true, "lg_sample": 12, "statistics":
-    {"mapped": 1048576, "active": 2048, "dirty": 4096, "large": 8192, "sampled_objects": 77, "foreign_frees": 1,
-     "metadata": 0}})";
-
 TEST_F(ClientTest, Stats) {
   daemon_->Answer("GET /processes.json", {Http(200, Processes(kRedis))});
   daemon_->Answer("GET /pid/42/allocator.json", {Http(200, kAllocator)});
@@ -409,7 +439,8 @@ TEST_F(ClientTest, Stats) {
        {"\ncommand          redis\n", "\nexecutable       /bin/redis\n", "\nlive             1.5M in 12 objects\n",
         "\nlosses           7 (ring-buffer 3, stacks 4)\n", "\nprof.active      on\n",
         "\nlg_sample        12 (a sample every 4.0K bytes)\n", "\noptions          prof prof_active\n",
-        "\nmapped           1.0M\n", "\nsampled objects  77\n", "\nforeign frees    1\n"}) {
+        "\nmapped           1.0M (address space from the kernel)\n",
+        "\nin use           2.0K (pages with a block in use; ", "\nsampled objects  77\n", "\nforeign frees    1\n"}) {
     EXPECT_THAT(out_, HasSubstr(line));
   }
   EXPECT_EQ(Run({"stats", "42", "--json"}), kSuccess);

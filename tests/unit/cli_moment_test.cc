@@ -52,7 +52,12 @@ TEST(MomentTest, OfAName) {
   const auto moment = ParseNamedMoment("postgresql@15-main@2h");
   ASSERT_TRUE(moment.has_value() && moment->ok());
   EXPECT_EQ((*moment)->name, "postgresql@15-main");
+  EXPECT_FALSE(moment->value().is_last);
   EXPECT_FALSE(ParseNamedMoment("redis@x")->ok());
+  const auto last = ParseNamedMoment("a@b@last");
+  ASSERT_TRUE(last.has_value() && last->ok());
+  EXPECT_EQ(last->value().name, "a@b");
+  EXPECT_TRUE(last->value().is_last);
 }
 
 }  // namespace

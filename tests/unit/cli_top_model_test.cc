@@ -9,20 +9,20 @@
 namespace heaptap::cli {
 namespace {
 
-using profile::ProcessSummary;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
 base::Instant At(double seconds) { return base::Instant() + absl::Seconds(seconds); }
 
-ProcessSummary Process(pid_t pid, const std::string& command, double live) {
-  ProcessSummary process;
-  process.pid = pid;
-  process.process_id = static_cast<uint64_t>(pid) + 1000;
-  process.command = command;
-  process.live_bytes = live;
-  process.peak_bytes = 2 * live;
+TopProcess Process(pid_t pid, const std::string& command, double live) {
+  TopProcess process;
+  process.summary.pid = pid;
+  process.summary.process_id = static_cast<uint64_t>(pid) + 1000;
+  process.summary.command = command;
+  process.summary.live_bytes = live;
+  process.summary.peak_bytes = 2 * live;
+  if (pid == 10) process.resident_bytes = 7 << 20;
   return process;
 }
 
@@ -57,15 +57,37 @@ TEST_F(TopModelTest, TheLargestComesFirst) {
   EXPECT_THAT(Screen()[0], StartsWith("heaptap top: 3 processes, 1.0M live"));
 }
 
-TEST_F(TopModelTest, OtherColumns) {
+// Growth comes from the history of the daemon, not from what top itself has seen.
+TEST_F(TopModelTest, Growth) {
   Update(30);
   Update(60);
+  EXPECT_THAT(Screen()[0], Not(HasSubstr("growth")));
   model_.Press(kKeyRight);
-  EXPECT_EQ(Pids(), "12 10 11") << "by growth";
-  EXPECT_THAT(Screen()[2], HasSubstr("+120.0K"));
+  EXPECT_THAT(Screen()[4], HasSubstr("growing          120.0K         -")) << "no history";
+  const auto growing = [](TopProcess process, double per_minute, double error, double seconds) {
+    process.summary.growth_per_minute = per_minute;
+    process.summary.growth_error = error;
+    process.summary.growth_seconds = seconds;
+    return process;
+  };
+  model_.Update({Process(10, "small", 1024), growing(Process(11, "large", 1 << 20), -819200, 512000, 600),
+                 growing(Process(12, "growing", 1 << 20), 2 << 20, 1 << 19, 120)},
+                At(90));
+  EXPECT_THAT(Screen()[0], HasSubstr("; growth of the last 10m00s, ~ may be noise"));
+  EXPECT_EQ(Pids(), "12 11 10");
+  EXPECT_THAT(Screen()[2], HasSubstr(" +2.0M "));
+  EXPECT_THAT(Screen()[3], HasSubstr(" -800.0K~ "));
+  EXPECT_THAT(Screen()[4], HasSubstr(" - ")) << "unknown";
+  EXPECT_THAT(model_.Table(), HasSubstr(" -800.0K~ "));
   model_.Press('r');
-  EXPECT_EQ(Pids(), "11 10 12");
-  model_.Press('r');
+  EXPECT_EQ(Pids(), "10 11 12");
+}
+
+TEST_F(TopModelTest, OtherColumns) {
+  Update(60);
+  EXPECT_TRUE(model_.SortBy("rss"));
+  EXPECT_EQ(Pids(), "10 11 12");
+  EXPECT_THAT(Screen()[2], HasSubstr("    7.0M"));
   EXPECT_TRUE(model_.SortBy("command"));
   EXPECT_EQ(Pids(), "12 11 10");
   EXPECT_TRUE(model_.SortBy("pid"));

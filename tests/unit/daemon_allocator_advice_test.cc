@@ -40,6 +40,15 @@ TEST(AllocatorAdvice, Glibc) {
             "'a b' and then heaptap attach; for heaptap's own allocator: LD_PRELOAD=/lib/libheaptap.so");
 }
 
+// Of such a process nothing else is known for certain: what the kernel tells of its start has another form.
+TEST(AllocatorAdvice, A32BitProgram) {
+  Evidence evidence = Plain();
+  evidence.files.clear();
+  evidence.start.is_secure = true;
+  evidence.foreign = "it is a 32-bit program";
+  EXPECT_EQ(HowToProfile(evidence), "it is a 32-bit program, and heaptap records 64-bit programs for x86-64 only");
+}
+
 TEST(AllocatorAdvice, AnAllocatorThatIsLinked) {
   Evidence evidence = Plain();
   for (const MallocKind kind : {MallocKind::kJemalloc, MallocKind::kTcmalloc, MallocKind::kMimalloc}) {

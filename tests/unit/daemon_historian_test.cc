@@ -205,6 +205,33 @@ TEST_F(HistorianTest, AnEndIsWrittenOnce) {
   EXPECT_EQ(timeline->processes[0].how, "signal 9");
 }
 
+// The books of a process that has ended are closed later: only then is it known how it ended.
+TEST_F(HistorianTest, AnEndWaitsForItsReason) {
+  collector_.SetSurvey({.processes = {Surveyed(true)}});
+  Start();
+  Rounds(1);
+  collector_.SetSurvey({});
+  Rounds(2);
+  EXPECT_FALSE(Read({.pid = 42})->processes[0].ended.has_value());
+  collector_.ended = {{.summary = {.pid = 42, .process_id = 420}, .ended = clock_.WallNow(), .status = 9}};
+  Rounds(1);
+  ASSERT_TRUE(Read({.pid = 42})->processes[0].ended.has_value());
+  EXPECT_EQ(Read({.pid = 42})->processes[0].how, "signal 9");
+}
+
+TEST_F(HistorianTest, WhoseEndIsNeverKnownHasEndedAllTheSame) {
+  collector_.SetSurvey({.processes = {Surveyed(true)}});
+  Start();
+  Rounds(1);
+  collector_.SetSurvey({});
+  Rounds(1);
+  const absl::Time missing = clock_.WallNow();
+  Rounds(12);
+  const std::optional<absl::Time> ended = Read({.pid = 42})->processes[0].ended;
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_LE(*ended, missing) << "the time is that of the first round without it";
+}
+
 // The daemon before this one has left a process, of which the first survey knows no service yet.
 TEST_F(HistorianTest, WhoIsNotKnownYetHasNotEnded) {
   {

@@ -270,6 +270,39 @@ TEST_F(ViewsTest, Summary) {
   EXPECT_THAT(text, HasSubstr("next:\n  y\n"));
 }
 
+// What else is resident is worth a word where it is most of it.
+TEST_F(ViewsTest, SummaryOfALargerProcess) {
+  Subject subject = {.name = "x",
+                     .resident_bytes = 1 << 20,
+                     .coverage = {{"live", 160 << 10, "what"},
+                                  {"cached", 1 << 10, "little"},
+                                  {"fragmentation", 863 << 10, "free blocks in pages"}}};
+  const std::string reason = "of that\n             fragmentation 863.0K, 84.3%: free blocks in pages\n";
+  const std::string text = SummaryText(named_, Folded(), subject, {}, {});
+  EXPECT_THAT(text, HasSubstr(reason));
+  EXPECT_THAT(text, Not(HasSubstr("little")));
+  subject.resident_bytes = 200 << 10;
+  EXPECT_THAT(SummaryText(named_, Folded(), subject, {}, {}), Not(HasSubstr("fragmentation")));
+}
+
+// What was allocated before is unknown: a share of the resident memory would say that it is not there.
+TEST_F(ViewsTest, SummaryOfAProfileThatBeginsLate) {
+  Subject subject = {.name = "x.heap", .period = 1024, .resident_bytes = 1 << 20};
+  EXPECT_THAT(SummaryText(named_, Folded(), subject, {}, {}),
+              HasSubstr("  resident   1.0M; live is 15.6% of that\n\n"));
+  subject.begins_late = true;
+  subject.recorded_for = absl::Seconds(63);
+  const std::string text = SummaryText(named_, Folded(), subject, {}, {});
+  EXPECT_THAT(text, HasSubstr("  resident   1.0M\n  since      the recording began, 1m03s ago; what is older is not "
+                              "known\n\nwho holds most of what was allocated since then:\n   1. "));
+  EXPECT_THAT(text, HasSubstr("\nThis is not growth: blocks that replace older ones are counted, but the frees of the "
+                              "older ones are not known.\n"));
+  EXPECT_THAT(text, HasSubstr("heaptap diff"));
+  subject.recorded_for.reset();
+  EXPECT_THAT(SummaryText(named_, Folded(), subject, {}, {}),
+              HasSubstr("  since      the recording began; what is older is not known\n"));
+}
+
 // The first function that is not of a library stays, however deep it lies.
 TEST(Summary, ShowsAFunctionOfTheUsersOwn) {
   const auto find = [](uint64_t address) -> std::vector<exporter::SourceFrame> {

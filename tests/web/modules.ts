@@ -15,6 +15,7 @@ import { nameFrames } from "../../userspace/web/names";
 import { growthHint, growthText, matches, placeOf } from "../../userspace/web/processes_view";
 import { Amount, Profile, total } from "../../userspace/web/profile";
 import { pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
+import { meanSize } from "../../userspace/web/scene";
 import { filterProfile, rowsByClass } from "../../userspace/web/shares";
 import { DEFAULTS, fromHash, toHash } from "../../userspace/web/state";
 import { sortRows } from "../../userspace/web/table";
@@ -511,6 +512,13 @@ test("the interval of a history is the usual one, within bounds", () => {
   strictEqual(of(0, 0.1, 0.2), 1);
   strictEqual(of(0, 4000, 8000), 60);
   strictEqual(of(7), 5);
+});
+
+test("the mean size is that of blocks, which a difference does not have", () => {
+  const measure = { bytes: 3 << 20, objects: 3, samples: 3, variance: 0 };
+  strictEqual(meanSize(measure, false), "1.0M");
+  strictEqual(meanSize(measure, true), null);
+  strictEqual(meanSize({ ...measure, objects: 0 }, false), null);
 });
 
 test("figures", () => {

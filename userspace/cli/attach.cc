@@ -61,8 +61,8 @@ int Attach(const AttachFlags& flags) {
   base::Say(absl::StrCat("attached to ", flags.pid, " (", process::NameOf(flags.pid),
                          "); SIGUSR1 writes a dump, SIGINT writes the last one and ends"));
 
-  const base::Instant end =
-      flags.seconds > 0 ? base::Now() + absl::Seconds(flags.seconds) : base::Instant::InfiniteFuture();
+  const base::Instant begin = base::Now();
+  const base::Instant end = flags.seconds > 0 ? begin + absl::Seconds(flags.seconds) : base::Instant::InfiniteFuture();
   for (bool go_on = true; go_on && base::Now() < end;) {
     WaitAndPump(**recorder, {signals.fd(), pidfd.ok() ? pidfd->get() : -1}, end - base::Now());
     for (const signalfd_siginfo& signal : signals.Take()) {
@@ -81,12 +81,13 @@ int Attach(const AttachFlags& flags) {
   }
   (*recorder)->Finish();
   base::Say((*recorder)->dumps().StackSummary());
-  if (const std::string path = (*recorder)->dumps().largest_last_dump();
+  if (const std::string line = (*recorder)->dumps().Highest(); !line.empty()) base::Say(line);
+  if (const std::string path = (*recorder)->dumps().largest_dump();
       !path.empty() && WantsShortReport(flags.recording.report)) {
     const bool is_there = pidfd.ok() && !IsReadable(pidfd->get());
     signals.Restore();
     priority.Restore();
-    SayShortReport(path, is_there ? flags.pid : 0);
+    SayShortReport(path, {.pid = is_there ? flags.pid : 0, .recorded_for = base::Now() - begin});
   }
   return (*recorder)->failed() ? kFailure : kSuccess;
 }

@@ -16,6 +16,7 @@
 #include "userspace/cli/client.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
+#include "userspace/cli/comparable.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/find_process.h"
@@ -61,11 +62,13 @@ struct Snapshots {
   exporter::Symbols symbols = {};  // of the dumps
 };
 
-absl::StatusOr<Snapshots> OfFiles(const std::string& before_path, const std::string& after_path) {
+absl::StatusOr<Snapshots> OfFiles(const std::string& before_path, const std::string& after_path,
+                                  const NamePlaces& places) {
   absl::StatusOr<Dump> before = ReadDump(before_path);
   if (!before.ok()) return before.status();
   absl::StatusOr<Dump> after = ReadDump(after_path);
   if (!after.ok()) return after.status();
+  MakeComparable(*before, *after, places);
   after->symbols.merge(before->symbols);
   return Snapshots{.name = absl::StrCat(base::Printable(after_path), " since ", base::Printable(before_path)),
                    .before = std::move(before->profile),
@@ -90,7 +93,8 @@ absl::StatusOr<Snapshots> OfMoments(const Client& client, const std::string& bef
     if (!moment->ok()) return moment->status();
     moments.push_back(**moment);
   }
-  if (moments[0].time > moments[1].time) {
+  const bool have_times = !moments[0].is_last && !moments[1].is_last;
+  if (have_times && moments[0].time > moments[1].time) {
     return absl::InvalidArgumentError(absl::StrCat("diff: ", base::Printable(before_word), " is later than ",
                                                    base::Printable(after_word), "; name the earlier moment first"));
   }
@@ -133,7 +137,7 @@ absl::StatusOr<Snapshots> Take(const DiffFlags& flags) {
     if (IsMoment(flags.before) || IsMoment(flags.after)) {
       return OfMoments(Client(flags.socket), flags.before, flags.after);
     }
-    return OfFiles(flags.before, flags.after);
+    return OfFiles(flags.before, flags.after, flags.places);
   }
   const auto unexpected = [&](absl::string_view more) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -166,12 +170,11 @@ int Diff(const DiffFlags& flags) {
   if (const absl::Status status = CheckPlaces(flags.places); !status.ok()) return Report(status);
   absl::StatusOr<Snapshots> taken = Take(flags);
   if (!taken.ok()) return Report(taken.status());
-  const absl::StatusOr<Growth> growth = FindGrowth(taken->before, taken->after);
-  if (!growth.ok()) return Report(growth.status());
-  const LocalNames names(growth->difference, flags.places, taken->symbols);
+  const Growth growth = FindGrowth(taken->before, taken->after);
+  const LocalNames names(growth.difference, flags.places, taken->symbols);
   SayMissing(names);
-  return Report(WriteWholeFile("-", flags.json ? GrowthJson(*growth, flags.top, SortBy(flags), names.Find())
-                                               : Text(flags, *growth, taken->name, names.Find())));
+  return Report(WriteWholeFile("-", flags.json ? GrowthJson(growth, flags.top, SortBy(flags), names.Find())
+                                               : Text(flags, growth, taken->name, names.Find())));
 }
 
 }  // namespace
@@ -189,7 +192,10 @@ void AddDiff(CommandLine& line) {
            "daemon records, by its PID or its command")
       .Required()
       .Type("");
-  command.Add("AFTER", flags->after, "compare with this later dump of the same process, or this later moment").Type("");
+  command
+      .Add("AFTER", flags->after,
+           "compare with this later dump, or this later moment; dumps of two processes are compared by names")
+      .Type("");
   command.Add("--seconds", flags->seconds, "wait N seconds between the two snapshots of a process (default: 10)")
       .Type("N")
       .AboveZero();

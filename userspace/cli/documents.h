@@ -8,12 +8,14 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "userspace/api/collector.h"
 #include "userspace/cli/client.h"
 #include "userspace/export/json.h"

@@ -18,12 +18,6 @@
 namespace heaptap::cli {
 namespace {
 
-// As a moment of the history (moment.h).
-std::string MomentText(absl::Time time, absl::Time now) {
-  const bool is_near = now - time < absl::Hours(23);
-  return absl::FormatTime(is_near ? "%H:%M:%S" : "%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone());
-}
-
 // The error for a process that the daemon does not record: when it ended, if that is known.
 absl::Status NotRecorded(const Client& client, const std::string& word, absl::string_view what) {
   const absl::StatusOr<std::vector<EndedDocument>> all = GetEnded(client);
@@ -43,9 +37,7 @@ absl::Status NotRecorded(const Client& client, const std::string& word, absl::st
   const absl::Time now = base::WallNow();
   const std::string see =
       process.dump.empty()
-          ? absl::StrCat("its last moment: heaptap report ",
-                         ShellWord(absl::StrCat(process.summary.pid, "@", MomentText(process.ended, now))),
-                         SocketWords(client.socket()))
+          ? absl::StrCat("its last moment: heaptap report ", process.summary.pid, "@last", SocketWords(client.socket()))
           : absl::StrCat("its last dump: heaptap report ", ShellWord(base::Printable(process.dump)));
   return absl::NotFoundError(absl::StrCat(base::Printable(process.summary.command), " (PID ", process.summary.pid,
                                           ") ended ", report::HumanDuration(now - process.ended), " ago (",

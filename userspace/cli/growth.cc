@@ -46,23 +46,20 @@ std::vector<size_t> Changed(const Growth& growth, report::Unit sort_by) {
   return changed;
 }
 
-absl::Status CheckSameProcess(const profile::Profile& before, const profile::Profile& after) {
-  if (before.mappings.empty() || after.mappings.empty()) return absl::OkStatus();
+}  // namespace
+
+bool IsSameProcess(const profile::Profile& before, const profile::Profile& after) {
+  if (before.mappings.empty() || after.mappings.empty()) return true;
   std::set<std::pair<uint64_t, absl::string_view>> places;
   for (const elf::Mapping& mapping : before.mappings) places.emplace(mapping.start, mapping.path);
   for (const elf::Mapping& mapping : after.mappings) {
     // [vsyscall] has the same address in all processes.
-    if (mapping.path != "[vsyscall]" && places.contains({mapping.start, mapping.path})) return absl::OkStatus();
+    if (mapping.path != "[vsyscall]" && places.contains({mapping.start, mapping.path})) return true;
   }
-  return absl::FailedPreconditionError(
-      "expected two profiles of the same process, but these have no mapping in common");
+  return false;
 }
 
-}  // namespace
-
-absl::StatusOr<Growth> FindGrowth(const profile::Profile& before, const profile::Profile& after,
-                                  profile::Unchanged unchanged) {
-  if (absl::Status same = CheckSameProcess(before, after); !same.ok()) return same;
+Growth FindGrowth(const profile::Profile& before, const profile::Profile& after, profile::Unchanged unchanged) {
   Growth growth = {.before = before.Live(),
                    .after = after.Live(),
                    .difference = profile::Difference(after, before, unchanged),

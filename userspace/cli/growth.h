@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What changed between two profiles of one process, by call path. Functions here are thread-safe.
+// What changed between two profiles, by call path. Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_CLI_GROWTH_H_
 #define HEAPTAP_USERSPACE_CLI_GROWTH_H_
 
@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "userspace/export/source_frames.h"
 #include "userspace/profile/difference.h"
 #include "userspace/profile/profile.h"
@@ -26,10 +25,13 @@ struct Growth {
   std::vector<report::Measures> measures;  // of each context of the difference, with the error of the change
 };
 
-// FailedPrecondition: both profiles have mappings, but none in common, so they belong to different processes and their
-// addresses cannot be compared.
-absl::StatusOr<Growth> FindGrowth(const profile::Profile& before, const profile::Profile& after,
-                                  profile::Unchanged unchanged = profile::Unchanged::kLeaveOut);
+// false: both profiles have mappings, but none in common, so they belong to different processes and their addresses
+// cannot be compared.
+bool IsSameProcess(const profile::Profile& before, const profile::Profile& after);
+
+// REQUIRES: the same address means the same in both.
+Growth FindGrowth(const profile::Profile& before, const profile::Profile& after,
+                  profile::Unchanged unchanged = profile::Unchanged::kLeaveOut);
 
 // The subject of a report on a difference.
 report::Subject ToSubject(const Growth& growth, std::string name);

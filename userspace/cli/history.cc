@@ -7,13 +7,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "userspace/base/clock.h"
@@ -25,11 +26,14 @@
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/history_profile.h"
 #include "userspace/cli/json_text.h"
+#include "userspace/cli/live_change.h"
 #include "userspace/cli/moment.h"
 #include "userspace/cli/terminal.h"
 #include "userspace/export/json.h"
 #include "userspace/report/human.h"
-#include "userspace/report/readable.h"
+#include "userspace/report/named_profile.h"
+#include "userspace/report/rows.h"
+#include "userspace/report/selection.h"
 #include "userspace/report/text.h"
 
 namespace heaptap::cli {
@@ -43,8 +47,8 @@ constexpr size_t kShownRows = 20;  // of the table: fits on a terminal
 constexpr int kPoints = 600;
 constexpr size_t kGrownPaths = 5;
 constexpr size_t kMarks = 20;
-constexpr size_t kFrames = 6;  // of a path in a line
-constexpr size_t kBarWidth = 20;
+constexpr size_t kFrames = 6;     // of a path in a line
+constexpr size_t kBarWidth = 12;  // leaves room for the figures on 80 columns
 
 struct HistoryFlags {
   std::string socket = DefaultSocket();
@@ -64,25 +68,14 @@ std::string Signed(double bytes) { return absl::StrCat(bytes < 0 ? "-" : "+", Hu
 std::string BytesOrUnknown(const json& value) { return value.is_null() ? kUnknown : HumanBytes(value.get<double>()); }
 
 // The functions of a path, innermost first, as readable as a line allows.
-std::string PathText(const json& path) {
+std::string PathText(const report::NamedProfile& profile, const report::Path& path) {
+  if (path.frames.empty()) return report::NameOfUnknown();
   std::vector<std::string> names;
-  for (const json& frame : path.at("frames")) {
-    if (!frame.at("function").is_null()) {
-      const auto function = frame.at("function").get<std::string>();
-      // What only passes the allocation on, or starts the program, says nothing.
-      if (report::IsPlumbing(function) || report::IsStart(function)) continue;
-      names.push_back(report::ReadableName(base::Printable(function)));
-    } else if (!frame.at("library").is_null()) {
-      const auto library = frame.at("library").get<std::string>();
-      names.push_back(absl::StrCat(base::Printable(library.substr(library.rfind('/') + 1)), "+0x",
-                                   absl::Hex(frame.at("offset").get<uint64_t>())));
-    }
+  for (size_t i = 0; i < std::min(path.frames.size(), kFrames); i++) {
+    names.push_back(report::NameOf(profile, profile.frame(path.frames[i]), {}));
   }
-  if (names.size() > kFrames) {
-    names.resize(kFrames);
-    names.emplace_back("...");
-  }
-  return names.empty() ? "[unknown call path]" : absl::StrJoin(names, " < ");
+  if (path.frames.size() > kFrames) names.emplace_back("...");
+  return absl::StrJoin(names, " < ");
 }
 
 // The times at which a row is printed: evenly spread, the last one among them.
@@ -94,9 +87,17 @@ std::vector<size_t> ShownPoints(size_t count) {
   return shown;
 }
 
-std::string PointsText(const json& document) {
+// "+14.1M~": marked if it may be noise.
+std::string GrowthText(const report::Measure& change, bool& has_noise) {
+  const bool is_noise = report::IsNoise(change);
+  has_noise |= is_noise;
+  return absl::StrCat(Signed(change.bytes), is_noise ? report::kNoiseMark : "");
+}
+
+std::string PointsText(const json& document, const history::Timeline& timeline, bool& has_noise) {
   const json& points = document.at("points");
-  report::Table table({{"TIME"}, {"PROCESSES", true}, {"LIVE", true}, {"GROWTH", true}, {"RSS", true}, {""}});
+  report::Table table(
+      {{"TIME"}, {"PROCESSES", true}, {"LIVE", true}, {"+-", true}, {"GROWTH", true}, {"RSS", true}, {""}});
   double peak = 1;
   size_t peak_point = 0;
   for (size_t i = 0; i < points.size(); i++) {
@@ -104,37 +105,37 @@ std::string PointsText(const json& document) {
     if (live > peak) peak_point = i;
     peak = std::max(peak, live);
   }
-  double last = 0;
+  std::optional<size_t> last;
   for (const size_t i : ShownPoints(points.size())) {
     const json& point = points[i];
     const auto live = point.at("live_bytes").get<double>();
-    const bool is_first = i == 0;
+    const std::string growth =
+        last.has_value() ? GrowthText(FindLiveChange(timeline, *last, i).total, has_noise) : kUnknown;
     table.Add({TimeText(point.at("time")), absl::StrCat(point.at("processes").get<int>()), HumanBytes(live),
-               is_first ? kUnknown : Signed(live - last), BytesOrUnknown(point.at("rss_bytes")),
+               HumanBytes(FindLive(timeline, i).Error()), growth, BytesOrUnknown(point.at("rss_bytes")),
                std::string(static_cast<size_t>(kBarWidth * std::clamp(live / peak, 0.0, 1.0)), '#')});
-    last = live;
+    last = i;
   }
   return absl::StrCat(table.Text(), "peak: ", HumanBytes(peak), " at ", TimeText(points[peak_point].at("time")), "\n");
 }
 
-std::string GrownText(const json& document, size_t width) {
-  const size_t count = document.at("points").size();
-  absl::flat_hash_map<int64_t, double> growth;
-  for (const json& row : document.at("rows")) {
-    const auto point = row.at(0).get<size_t>();
-    if (point == 0) growth[row.at(1).get<int64_t>()] -= row.at(2).get<double>();
-    if (point + 1 == count) growth[row.at(1).get<int64_t>()] += row.at(2).get<double>();
-  }
-  std::vector<std::pair<double, const json*>> grown;
-  for (const json& path : document.at("paths")) {
-    const double bytes = growth[path.at("id").get<int64_t>()];
-    if (bytes > 0) grown.emplace_back(bytes, &path);
-  }
-  std::sort(grown.begin(), grown.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+std::string GrownText(const history::Timeline& timeline, size_t width, bool& has_noise) {
+  const LiveChange change = FindLiveChange(timeline, 0, timeline.points.size() - 1);
+  const auto find = [&change](uint64_t address) {
+    const auto found = change.symbols.find(address);
+    return found == change.symbols.end() ? std::vector<exporter::SourceFrame>() : found->second;
+  };
+  const report::NamedProfile named(change.difference, find, change.measures);
+  std::vector<report::Path> grown = report::MergePaths(named, *report::Select(named, {.fold = true}), {});
+  std::erase_if(grown, [](const report::Path& path) { return path.measures.live.bytes <= 0; });
   if (grown.size() > kGrownPaths) grown.resize(kGrownPaths);
   std::string text = grown.empty() ? "" : "\nwhat grew most, from the first to the last of these times:\n";
-  for (const auto& [bytes, path] : grown) {
-    const std::string line = absl::StrCat("  ", Signed(bytes), "  ", PathText(*path));
+  for (const report::Path& path : grown) {
+    const report::Measure& live = path.measures.live;
+    const std::string error = live.variance > 0 ? absl::StrCat(" +- ", HumanBytes(live.Error())) : "";
+    has_noise |= report::IsNoise(live);
+    const std::string line = absl::StrCat("  ", Signed(live.bytes), error,
+                                          report::IsNoise(live) ? report::kNoiseMark : "", "  ", PathText(named, path));
     absl::StrAppend(&text, width == 0 ? line : report::Fit(line, width), "\n");
   }
   return text;
@@ -182,8 +183,12 @@ absl::StatusOr<std::string> Target(const HistoryFlags& flags) {
 std::string Text(const HistoryFlags& flags, const json& document) {
   if (flags.subject.empty()) return ServicesText(document);
   const size_t width = TerminalWidth(STDOUT_FILENO);
-  return absl::StrCat(base::Printable(document.at("name").get<std::string>()), "\n", PointsText(document),
-                      GrownText(document, width), MarksText(document));
+  const history::Timeline timeline = ReadTimelineJson(document);
+  bool has_noise = false;
+  const std::string points = PointsText(document, timeline, has_noise);
+  const std::string grown = GrownText(timeline, width, has_noise);
+  return absl::StrCat(base::Printable(document.at("name").get<std::string>()), "\n", points, grown,
+                      has_noise ? "\n" : "", report::NoiseNote(has_noise), MarksText(document));
 }
 
 int History(const HistoryFlags& flags) {
@@ -205,7 +210,7 @@ int History(const HistoryFlags& flags) {
       base::Say(geteuid() == 0 ? "there is no history yet" : "there is no history of your processes yet");
     }
     fputs(Text(flags, *document).c_str(), stdout);
-  } catch (const json::exception&) {
+  } catch (const std::exception&) {
     return Report(client.Unexpected(*target, "a field is missing or has another type"));
   }
   return kSuccess;

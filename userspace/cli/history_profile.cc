@@ -4,12 +4,14 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/cli/url_text.h"
 
 namespace heaptap::cli {
@@ -19,14 +21,16 @@ using nlohmann::json;
 
 std::string TextOrEmpty(const json& value) { return value.is_null() ? "" : value.get<std::string>(); }
 
-// Throws json::exception if a field is missing or has another type.
-history::Timeline ReadMomentJson(const json& document) {
-  history::Timeline moment;
+}  // namespace
+
+history::Timeline ReadTimelineJson(const json& document) {
+  history::Timeline timeline;
   for (const json& point : document.at("points")) {
-    moment.points.push_back({.pid = point.at("pid").get<pid_t>(), .lg_sample = point.at("lg_sample").get<uint32_t>()});
+    timeline.points.push_back(
+        {.pid = point.at("pid").get<pid_t>(), .lg_sample = point.at("lg_sample").get<uint32_t>()});
   }
   for (const json& path : document.at("paths")) {
-    history::TimelinePath& read = moment.paths.emplace_back();
+    history::TimelinePath& read = timeline.paths.emplace_back();
     read.id = path.at("id").get<int64_t>();
     for (const json& frame : path.at("frames")) {
       read.frames.push_back({.source = {.function = TextOrEmpty(frame.at("function")),
@@ -38,16 +42,15 @@ history::Timeline ReadMomentJson(const json& document) {
     }
   }
   for (const json& row : document.at("rows")) {
-    moment.points.at(0).rows[row.at(1).get<int64_t>()] += {.live_bytes = row.at(2).get<uint64_t>(),
-                                                           .live_objects = row.at(3).get<uint64_t>(),
-                                                           .samples = row.at(4).get<uint64_t>(),
-                                                           .allocated_samples = row.at(5).get<uint64_t>(),
-                                                           .deviation = row.at(6).get<uint64_t>()};
+    timeline.points.at(row.at(0).get<size_t>()).rows[row.at(1).get<int64_t>()] +=
+        {.live_bytes = row.at(2).get<uint64_t>(),
+         .live_objects = row.at(3).get<uint64_t>(),
+         .samples = row.at(4).get<uint64_t>(),
+         .allocated_samples = row.at(5).get<uint64_t>(),
+         .deviation = row.at(6).get<uint64_t>()};
   }
-  return moment;
+  return timeline;
 }
-
-}  // namespace
 
 std::string HistoryTarget(const std::string& name) {
   pid_t pid = 0;
@@ -55,16 +58,33 @@ std::string HistoryTarget(const std::string& name) {
   return absl::StrCat("/history.json?", is_pid ? "pid=" : "name=", UrlText(name));
 }
 
+absl::StatusOr<absl::Time> HistoryProfiles::LastPoint(const std::string& name) const {
+  const std::string target = absl::StrCat(HistoryTarget(name), "&points=2&paths=0");
+  const absl::StatusOr<json> document = client_.GetJson(target);
+  if (!document.ok()) return document.status();
+  try {
+    const json& points = document->at("points");
+    if (points.empty()) {
+      return absl::NotFoundError(absl::StrCat("there is no moment of ", base::Printable(name), " in the history"));
+    }
+    return absl::UnixEpoch() + absl::Seconds(points.back().at("time").get<double>());
+  } catch (const json::exception&) {
+    return client_.Unexpected(target, "a field is missing or has another type");
+  }
+}
+
 absl::StatusOr<Dump> HistoryProfiles::Fetch(const NamedMoment& moment) {
+  const absl::StatusOr<absl::Time> time = moment.is_last ? LastPoint(moment.name) : moment.time;
+  if (!time.ok()) return time.status();
   const std::string target =
-      absl::StrFormat("%s&at=%.3f", HistoryTarget(moment.name), absl::ToDoubleSeconds(moment.time - absl::UnixEpoch()));
+      absl::StrFormat("%s&at=%.3f", HistoryTarget(moment.name), absl::ToDoubleSeconds(*time - absl::UnixEpoch()));
   const absl::StatusOr<json> document = client_.GetJson(target);
   if (!document.ok()) return document.status();
   history::Timeline timeline;
   try {
     if (document->at("points").size() != 1) return client_.Unexpected(target, "it has not one point");
-    timeline = ReadMomentJson(*document);
-  } catch (const json::exception&) {
+    timeline = ReadTimelineJson(*document);
+  } catch (const std::exception&) {
     return client_.Unexpected(target, "a field is missing or has another type");
   }
   history::MomentProfile made = profiles_.Make(timeline);

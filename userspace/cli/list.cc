@@ -24,6 +24,7 @@
 #include "userspace/cli/documents.h"
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/json_text.h"
+#include "userspace/cli/short_report.h"
 #include "userspace/daemon/unserved.h"
 #include "userspace/export/json.h"
 #include "userspace/process/control_block.h"
@@ -85,6 +86,14 @@ std::string Text(const profile::Shown& how, const auto& value) {
   }
 }
 
+// Resident memory stands beside live memory, with which people compare it. It is no figure of the recording.
+constexpr char kBeforeResident[] = "live_bytes";
+
+std::string ResidentText(pid_t pid) {
+  const std::optional<double> resident = ResidentBytes(pid);
+  return resident.has_value() ? HumanBytes(*resident) : kUnknown;
+}
+
 void PrintProcesses(std::vector<ProcessDocument> documents) {
   std::stable_sort(documents.begin(), documents.end(), [](const ProcessDocument& a, const ProcessDocument& b) {
     return a.value.live_bytes > b.value.live_bytes;
@@ -94,12 +103,14 @@ void PrintProcesses(std::vector<ProcessDocument> documents) {
     using Value = std::decay_t<decltype(ProcessSummary().*row.value)>;
     constexpr bool kIsNumber = std::is_arithmetic_v<Value> || std::is_same_v<Value, absl::Time>;
     if (row.shown.title != nullptr) columns.push_back({row.shown.title, kIsNumber});
+    if (absl::string_view(row.name) == kBeforeResident) columns.push_back({"RSS", true});
   });
   Table table(std::move(columns));
   for (const ProcessDocument& document : documents) {
     std::vector<std::string> cells;
     profile::ForEachFigure(profile::kProcessFigures, [&](const auto& row) {
       if (row.shown.title != nullptr) cells.push_back(Text(row.shown, document.value.*row.value));
+      if (absl::string_view(row.name) == kBeforeResident) cells.push_back(ResidentText(document.value.pid));
     });
     table.Add(std::move(cells));
   }

@@ -62,9 +62,13 @@ absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::Time now, a
 std::optional<absl::StatusOr<NamedMoment>> ParseNamedMoment(const std::string& text) {
   const size_t at = text.rfind('@');
   if (at == std::string::npos || at == 0) return std::nullopt;
-  const absl::StatusOr<absl::Time> time = ParseMoment(text.substr(at + 1), base::WallNow(), absl::LocalTimeZone());
+  const absl::Time now = base::WallNow();
+  const std::string name = text.substr(0, at);
+  const std::string moment = text.substr(at + 1);
+  if (moment == "last") return NamedMoment{.name = name, .time = now, .is_last = true};
+  const absl::StatusOr<absl::Time> time = ParseMoment(moment, now, absl::LocalTimeZone());
   if (!time.ok()) return time.status();
-  return NamedMoment{.name = text.substr(0, at), .time = *time};
+  return NamedMoment{.name = name, .time = *time};
 }
 
 }  // namespace heaptap::cli

@@ -55,11 +55,10 @@ std::optional<PastGrowth> FindPastGrowth(const Client& client, pid_t pid) {
   absl::StatusOr<Dump> before = profiles.Fetch({.name = name, .time = moments->first});
   absl::StatusOr<Dump> after = profiles.Fetch({.name = name, .time = moments->last});
   if (!before.ok() || !after.ok()) return std::nullopt;
-  absl::StatusOr<Growth> growth = FindGrowth(before->profile, after->profile);
-  if (!growth.ok()) return std::nullopt;
+  Growth growth = FindGrowth(before->profile, after->profile);
   after->symbols.merge(before->symbols);
   return PastGrowth{
-      .growth = *std::move(growth), .symbols = std::move(after->symbols), .time = moments->last - moments->first};
+      .growth = std::move(growth), .symbols = std::move(after->symbols), .time = moments->last - moments->first};
 }
 
 }  // namespace heaptap::cli

@@ -121,7 +121,7 @@ absl::StatusOr<Seen> See(const ReportFlags& flags, const View* view) {
   if (roots == report::Roots::kNone) {
     const auto unchanged = view == nullptr ? profile::Unchanged::kLeaveOut : view->unchanged;
     const auto look = view != nullptr && view->has_shares ? LookAtShares : LookAt;
-    return look(flags.socket, flags.subject, flags.base, unchanged);
+    return look(flags.socket, flags.subject, flags.base, flags.places, unchanged);
   }
   const auto without = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("--by ", flags.by, ": leave out ", what));

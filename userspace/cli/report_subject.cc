@@ -9,8 +9,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/cli/client.h"
+#include "userspace/cli/comparable.h"
 #include "userspace/cli/documents.h"
 #include "userspace/cli/find_process.h"
 #include "userspace/cli/growth.h"
@@ -67,6 +69,7 @@ absl::StatusOr<Seen> OfProcess(const std::string& socket, const std::string& wor
   report::Subject subject = DumpSubject(dump->profile, "");
   subject.name = absl::StrCat(base::Printable(process->value.command), " (PID ", pid, ")");
   subject.resident_bytes = ResidentBytes(pid);
+  subject.recorded_for = base::WallNow() - process->value.recorded_since;
   const std::string at = SocketWords(socket);
   subject.next_commands = {absl::StrCat("heaptap report --tree ", pid, at),
                            absl::StrCat("heaptap diff ", pid, " --seconds 60", at)};
@@ -89,6 +92,8 @@ void AddCoverage(const Client& client, Seen& seen) {
                      seen.profile.Live().bytes);
   // Of the same moment as its parts.
   subject.resident_bytes = profile::SumOf(subject.coverage);
+  // It shows the division as a picture.
+  subject.next_commands.push_back(absl::StrCat("heaptap view ", *seen.pid, SocketWords(client.socket())));
 }
 
 // A profile without paths has nothing to tell apart.
@@ -115,9 +120,12 @@ absl::StatusOr<Seen> OfMoment(HistoryProfiles& profiles, const NamedMoment& mome
   subject.name = base::Printable(word);
   const std::string name = base::Printable(moment.name);
   const std::string at = SocketWords(profiles.socket());
-  subject.next_commands = {
-      absl::StrCat("heaptap history ", ShellWord(name), at),
-      absl::StrCat("heaptap diff ", ShellWord(subject.name), " ", ShellWord(absl::StrCat(name, "@now")), at)};
+  subject.next_commands = {absl::StrCat("heaptap history ", ShellWord(name), at)};
+  // After the last moment nothing is known.
+  if (!moment.is_last) {
+    subject.next_commands.push_back(
+        absl::StrCat("heaptap diff ", ShellWord(subject.name), " ", ShellWord(absl::StrCat(name, "@now")), at));
+  }
   return Seen{.profile = std::move(dump->profile), .subject = std::move(subject), .symbols = std::move(dump->symbols)};
 }
 
@@ -139,7 +147,7 @@ absl::StatusOr<Dump> ReadBase(HistoryProfiles& profiles, const std::string& base
 // A base that is no moment is another matter (ReadBase).
 absl::Status CheckIsEarlier(const std::string& base, absl::Time time) {
   const std::optional<absl::StatusOr<NamedMoment>> moment = ParseNamedMoment(base);
-  if (!moment.has_value() || !moment->ok() || (*moment)->time <= time) return absl::OkStatus();
+  if (!moment.has_value() || !moment->ok() || (*moment)->is_last || (*moment)->time <= time) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--base ", base::Printable(base), ": this moment is later than the one that is compared with it"));
 }
@@ -147,34 +155,37 @@ absl::Status CheckIsEarlier(const std::string& base, absl::Time time) {
 }  // namespace
 
 absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base,
-                            profile::Unchanged unchanged) {
+                            const NamePlaces& places, profile::Unchanged unchanged) {
   const bool is_dump = IsDump(word);
   const Client client(socket);
   HistoryProfiles profiles(client);
   const std::optional<absl::StatusOr<NamedMoment>> moment = is_dump ? std::nullopt : ParseNamedMoment(word);
   if (moment.has_value() && !moment->ok()) return moment->status();
-  if (moment.has_value() && !base.empty()) {
+  if (moment.has_value() && !(*moment)->is_last && !base.empty()) {
     if (const absl::Status status = CheckIsEarlier(base, (*moment)->time); !status.ok()) return status;
   }
   absl::StatusOr<Seen> seen = is_dump              ? OfDump(word, exporter::ReadThreads::kSum)
                               : moment.has_value() ? OfMoment(profiles, **moment, word)
                                                    : OfProcess(socket, word, Detail::kSums);
+  if (seen.ok() && base.empty()) AddCoverage(client, *seen);
   if (!seen.ok() || base.empty()) return seen;
   absl::StatusOr<Dump> before = ReadBase(profiles, base, moment.has_value());
   if (!before.ok()) return before.status();
+  Dump after = {.profile = std::move(seen->profile), .symbols = std::move(seen->symbols)};
+  if (!moment.has_value()) MakeComparable(*before, after, places);
+  Growth growth = FindGrowth(before->profile, after.profile, unchanged);
+  seen->subject = ToSubject(growth, absl::StrCat(seen->subject.name, " since ", base::Printable(base)));
+  seen->profile = std::move(growth.difference);
+  seen->measures = std::move(growth.measures);
+  seen->symbols = std::move(after.symbols);
   seen->symbols.merge(before->symbols);
-  absl::StatusOr<Growth> growth = FindGrowth(before->profile, seen->profile, unchanged);
-  if (!growth.ok()) return growth.status();
-  seen->subject = ToSubject(*growth, absl::StrCat(seen->subject.name, " since ", base::Printable(base)));
-  seen->profile = std::move(growth->difference);
-  seen->measures = std::move(growth->measures);
   return seen;
 }
 
 absl::StatusOr<Seen> LookAtShares(const std::string& socket, const std::string& word, const std::string& base,
-                                  profile::Unchanged unchanged) {
+                                  const NamePlaces& places, profile::Unchanged unchanged) {
   if (base.empty() && IsDump(word)) return OfDump(word, exporter::ReadThreads::kSeparate);
-  if (!base.empty() || ParseNamedMoment(word).has_value()) return LookAt(socket, word, base, unchanged);
+  if (!base.empty() || ParseNamedMoment(word).has_value()) return LookAt(socket, word, base, places, unchanged);
   absl::StatusOr<Seen> seen = OfProcess(socket, word, Detail::kBlocks);
   if (seen.ok()) AddCoverage(Client(socket), *seen);
   return seen;
@@ -211,7 +222,7 @@ void AddSubjectOptions(Command command, std::string& word, std::string& base) {
            "moment of the history (NAME@WHEN)")
       .Required()
       .Type("");
-  command.Add("--base", base, "show the difference to this earlier dump of the same process, or moment").Type("DUMP");
+  command.Add("--base", base, "show the difference to this earlier dump or moment").Type("DUMP");
 }
 
 }  // namespace heaptap::cli

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "userspace/cli/command_line.h"
+#include "userspace/cli/local_names.h"
 #include "userspace/export/jeprof_symbols_reader.h"
 #include "userspace/profile/difference.h"
 #include "userspace/profile/profile.h"
@@ -31,16 +32,16 @@ struct Seen {
 
 // `word`: the path of a dump, a PID, the command of a process that the daemon at `socket` records, or NAME@MOMENT (a
 // moment of its history). `base`: the path of an earlier dump, or an earlier moment; "": none; `unchanged`: whether the
-// difference has call paths that did not change. NotFound: no such dump and no such process; InvalidArgument: several
-// processes have this command; FailedPrecondition: a dump cannot be read, or is of
-// another process, or there is neither such a dump nor a daemon.
+// difference has call paths that did not change; `places`: of the names by which different processes are compared.
+// NotFound: no such dump and no such process; InvalidArgument: several processes have this command; FailedPrecondition:
+// a dump cannot be read, or there is neither such a dump nor a daemon.
 absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base,
+                            const NamePlaces& places = {},
                             profile::Unchanged unchanged = profile::Unchanged::kLeaveOut);
 
-// The same, with the shares of threads, and of a process those of sizes and ages and the subject's coverage, as far as
-// they are known.
+// The same, with the shares of threads, and of a process those of sizes and ages, as far as they are known.
 absl::StatusOr<Seen> LookAtShares(const std::string& socket, const std::string& word, const std::string& base,
-                                  profile::Unchanged unchanged);
+                                  const NamePlaces& places, profile::Unchanged unchanged);
 
 // A dump or a process, with what `roots` needs. `option`: for messages. Errors as above; FailedPrecondition also: it
 // does not tell threads, sizes or ages apart.

@@ -213,21 +213,23 @@ int Run(const RunFlags& flags) {
   std::vector<recording::Recorder::Survivor> survivors = (*recorder)->Finish();
   if (const std::string line = (*recorder)->dumps().WithoutSamples(); !line.empty()) base::Say(line);
   if (const std::string line = (*recorder)->dumps().MostLive(); !line.empty()) base::Say(line);
+  if (const std::string line = (*recorder)->dumps().Highest(); !line.empty()) base::Say(line);
   SaySurvivors(std::move(survivors));
   if (!(*recorder)->dumps().recorded_any()) {
     base::Say(absl::StrCat(
         "nothing was recorded: no process of ", base::AsciiOnly(flags.command[0]),
-        flags.only.empty()
+        flags.only.empty() && !process::WhyNotPreloadable(flags.command[0]).empty() ? " had a sampled allocator"
+        : flags.only.empty()
             ? " had a sampled allocator; is it statically linked with another malloc, set-user-ID, or started with "
               "an empty environment (env -i)?"
             : absl::StrCat(" with a name like ", base::AsciiOnly(absl::StrJoin(flags.only, " or ")),
                            " had a sampled allocator")));
   }
-  if (const std::string path = (*recorder)->dumps().largest_last_dump();
+  if (const std::string path = (*recorder)->dumps().largest_dump();
       !path.empty() && WantsShortReport(flags.recording.report)) {
     signals.Restore();
     priority.Restore();
-    SayShortReport(path, 0);
+    SayShortReport(path, {});
   }
   return status == kSuccess && (*recorder)->failed() ? kFailure : status;
 }

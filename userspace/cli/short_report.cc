@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/bpf/entries.h"
 #include "userspace/cli/local_names.h"
 #include "userspace/cli/profile_source.h"
 #include "userspace/cli/report_views.h"
@@ -26,7 +28,10 @@ report::Subject DumpSubject(const profile::Profile& profile, const std::string& 
   report::Subject subject = {
       .name = base::Printable(path), .period = profile.period, .has_allocated = profile.has_allocated};
   subject.warnings.reserve(profile.warnings.size());
-  for (const std::string& warning : profile.warnings) subject.warnings.push_back(base::Printable(warning));
+  for (const std::string& warning : profile.warnings) {
+    subject.warnings.push_back(base::Printable(warning));
+    subject.begins_late |= absl::StrContains(warning, bpf::LossDescription(HEAPTAP_LOSS_BEGINNING));
+  }
   const std::string word = ShellWord(subject.name);
   subject.next_commands = {absl::StrCat("heaptap report --tree ", word),
                            absl::StrCat("heaptap report --top --by line ", word)};
@@ -55,7 +60,7 @@ bool WantsShortReport(const std::string& when) {
   return when == kAlways || (when != kNever && isatty(STDERR_FILENO) == 1);
 }
 
-void SayShortReport(const std::string& path, pid_t pid) {
+void SayShortReport(const std::string& path, const RecordedProcess& process) {
   const absl::StatusOr<Dump> dump = ReadDump(path);
   if (!dump.ok()) {
     base::Say(dump.status().message());
@@ -65,7 +70,8 @@ void SayShortReport(const std::string& path, pid_t pid) {
   const LocalNames names(profile);
   const exporter::FindSourceFrames find = names.Find();
   report::Subject subject = DumpSubject(profile, path);
-  if (pid > 0) subject.resident_bytes = ResidentBytes(pid);
+  if (process.pid > 0) subject.resident_bytes = ResidentBytes(process.pid);
+  subject.recorded_for = process.recorded_for;
   const report::NamedProfile named(profile, find);
   if (named.total().live.samples == 0) subject.next_commands.emplace_back("heaptap run --high-water -- ...");
   const absl::StatusOr<std::string> text = ShortView(

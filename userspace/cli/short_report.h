@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/profile/profile.h"
 #include "userspace/report/summary_text.h"
@@ -26,9 +27,14 @@ void AddShortReportOption(Command command, std::string& when);
 // Whether it does; `when`: as typed.
 bool WantsShortReport(const std::string& when);
 
-// Writes the short form of `heaptap report` for this dump to stderr. `pid`: the process, if it is still there; 0: it is
-// not. A dump that cannot be read gets one line.
-void SayShortReport(const std::string& path, pid_t pid);
+// What is known of a process besides its dump.
+struct RecordedProcess {
+  pid_t pid = 0;  // 0: it has ended
+  std::optional<absl::Duration> recorded_for = {};
+};
+
+// Writes the short form of `heaptap report` for this dump to stderr. A dump that cannot be read gets one line.
+void SayShortReport(const std::string& path, const RecordedProcess& process);
 
 }  // namespace heaptap::cli
 

@@ -24,6 +24,7 @@
 #include "userspace/cli/find_process.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/cli/recording.h"
+#include "userspace/cli/short_report.h"
 #include "userspace/export/figures_json.h"
 #include "userspace/export/json.h"
 #include "userspace/process/preloaded.h"
@@ -68,6 +69,9 @@ void AppendSummary(const profile::ProcessSummary& process, Values& values) {
                       absl::StrCat(absl::FormatTime(absl::RFC3339_sec, process.recorded_since, absl::UTCTimeZone()),
                                    " (", HumanDuration(base::WallNow() - process.recorded_since), ")"));
   values.emplace_back("live", BytesInObjects(process.live_bytes, process.live_objects));
+  if (const std::optional<double> resident = ResidentBytes(process.pid); resident.has_value()) {
+    values.emplace_back("resident", HumanBytes(*resident));
+  }
   values.emplace_back("peak", HumanBytes(process.peak_bytes));
   values.emplace_back("allocated", BytesInObjects(process.allocated_bytes, process.allocated_objects));
   values.emplace_back("allocation rate", absl::StrCat(HumanBytes(process.allocation_rate), "/s"));
@@ -100,8 +104,10 @@ void AppendAllocator(const profile::AllocatorFigures& figures, Values& values) {
   }
   profile::ForEachFigure(profile::kStatisticsFigures, [&](const auto& row) {
     const uint64_t value = *figures.statistics.*row.value;
-    values.emplace_back(row.shown.title,
-                        row.shown.in_bytes ? HumanBytes(static_cast<double>(value)) : absl::StrCat(value));
+    const std::string note = *row.shown.note == '\0' ? "" : absl::StrCat(" (", row.shown.note, ")");
+    values.emplace_back(
+        row.shown.title,
+        absl::StrCat(row.shown.in_bytes ? HumanBytes(static_cast<double>(value)) : absl::StrCat(value), note));
   });
 }
 

@@ -21,6 +21,7 @@
 #include "userspace/cli/local_names.h"
 #include "userspace/cli/report_subject.h"
 #include "userspace/cli/report_views.h"
+#include "userspace/cli/short_report.h"
 #include "userspace/cli/top_model.h"
 #include "userspace/cli/top_screen.h"
 #include "userspace/cli/whole_file.h"
@@ -40,12 +41,15 @@ struct TopFlags {
   bool once = false;
 };
 
-absl::StatusOr<std::vector<profile::ProcessSummary>> Processes(const Client& client) {
+absl::StatusOr<std::vector<TopProcess>> Processes(const Client& client) {
   absl::StatusOr<std::vector<ProcessDocument>> documents = GetProcesses(client);
   if (!documents.ok()) return documents.status();
-  std::vector<profile::ProcessSummary> processes;
+  std::vector<TopProcess> processes;
   processes.reserve(documents->size());
-  for (ProcessDocument& document : *documents) processes.push_back(std::move(document.value));
+  for (ProcessDocument& document : *documents) {
+    const std::optional<double> resident = ResidentBytes(document.value.pid);
+    processes.push_back({.summary = std::move(document.value), .resident_bytes = resident});
+  }
   return processes;
 }
 
@@ -114,7 +118,7 @@ class Top {
 
  private:
   void Poll() {
-    absl::StatusOr<std::vector<profile::ProcessSummary>> processes = Processes(client_);
+    absl::StatusOr<std::vector<TopProcess>> processes = Processes(client_);
     if (processes.ok()) {
       model_.Update(*std::move(processes), base::Now());
       // The last line has the keys again.
@@ -153,7 +157,8 @@ int ShowOnce(const TopFlags& flags, TopModel& model) {
     const absl::StatusOr<Paths> paths = PathsOf(flags.socket, flags.subject, 0);
     return Report(paths.ok() ? WriteWholeFile("-", paths->text) : paths.status());
   }
-  absl::StatusOr<std::vector<profile::ProcessSummary>> processes = Processes(Client(flags.socket));
+  const Client client(flags.socket);
+  absl::StatusOr<std::vector<TopProcess>> processes = Processes(client);
   if (!processes.ok()) return Report(processes.status());
   model.Update(*std::move(processes), base::Now());
   return Report(WriteWholeFile("-", model.Table()));
@@ -183,8 +188,8 @@ void AddTop(CommandLine& line) {
   auto flags = std::make_shared<TopFlags>();
   command.Add("SUBJECT", flags->subject, "begin with the call paths of this process: a PID, or its command").Type("");
   command.AddFlag("--once", flags->once, "print the table once and exit, for scripts");
-  command.Add("--sort", flags->sort, "sort by live (default), growth, peak, rate, lost, pid or command")
-      .OneOf({"live", "growth", "peak", "rate", "lost", "pid", "command"})
+  command.Add("--sort", flags->sort, "sort by live (default), growth, rss, peak, rate, lost, pid or command")
+      .OneOf({"live", "growth", "rss", "peak", "rate", "lost", "pid", "command"})
       .Type("COLUMN");
   command.Add("--delay", flags->delay, "look every N seconds (default: 2)").Type("N").AboveZero();
   AddSocketOption(command, flags->socket);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -12,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "userspace/base/clock.h"
 #include "userspace/report/human.h"
+#include "userspace/report/text.h"
 
 namespace heaptap::cli {
 namespace {
@@ -21,7 +24,7 @@ using report::HumanBytes;
 
 struct Figures {
   const ProcessSummary& summary;
-  double growth = 0;  // bytes per minute
+  std::optional<double> resident = {};
 };
 
 uint64_t Losses(const ProcessSummary& summary) {
@@ -30,7 +33,19 @@ uint64_t Losses(const ProcessSummary& summary) {
   return sum;
 }
 
-std::string Signed(double bytes) { return absl::StrCat(bytes > 0 ? "+" : "", HumanBytes(bytes)); }
+// Unknown figures come last.
+constexpr double kLeast = -std::numeric_limits<double>::infinity();
+
+double GrowthPerMinute(const Figures& of) { return of.summary.growth_per_minute.value_or(kLeast); }
+
+// "+14.1M~": marked if it may be noise.
+std::string GrowthText(const Figures& of) {
+  const double growth = GrowthPerMinute(of);
+  if (growth == kLeast) return report::kUnknown;
+  const double error = of.summary.growth_error.value_or(0);
+  const report::Measure measure = {.bytes = growth, .variance = error * error};
+  return absl::StrCat(growth > 0 ? "+" : "", HumanBytes(growth), report::IsNoise(measure) ? report::kNoiseMark : "");
+}
 
 struct Column {
   const char* name;  // of --sort
@@ -42,15 +57,16 @@ struct Column {
 
 constexpr int kCommandWidth = 15;  // as comm has
 constexpr Column kColumns[] = {
-    {"live", "LIVE", 8, [](const Figures& of) { return of.summary.live_bytes; },
+    {"live", "LIVE", 7, [](const Figures& of) { return of.summary.live_bytes; },
      [](const Figures& of) { return HumanBytes(of.summary.live_bytes); }},
-    {"growth", "GROWTH/m", 9, [](const Figures& of) { return of.growth; },
-     [](const Figures& of) { return Signed(of.growth); }},
-    {"peak", "PEAK", 8, [](const Figures& of) { return of.summary.peak_bytes; },
+    {"growth", "GROWTH/m", 9, GrowthPerMinute, GrowthText},
+    {"rss", "RSS", 7, [](const Figures& of) { return of.resident.value_or(kLeast); },
+     [](const Figures& of) { return of.resident.has_value() ? HumanBytes(*of.resident) : report::kUnknown; }},
+    {"peak", "PEAK", 7, [](const Figures& of) { return of.summary.peak_bytes; },
      [](const Figures& of) { return HumanBytes(of.summary.peak_bytes); }},
     {"rate", "ALLOC/s", 8, [](const Figures& of) { return of.summary.allocation_rate; },
      [](const Figures& of) { return HumanBytes(of.summary.allocation_rate); }},
-    {"lost", "LOST", 6, [](const Figures& of) { return static_cast<double>(Losses(of.summary)); },
+    {"lost", "LOST", 5, [](const Figures& of) { return static_cast<double>(Losses(of.summary)); },
      [](const Figures& of) { return absl::StrCat(Losses(of.summary)); }},
     {"pid", "PID", 0, [](const Figures& of) { return -static_cast<double>(of.summary.pid); }, nullptr},
     {"command", "COMMAND", 0, nullptr, nullptr},
@@ -106,15 +122,16 @@ std::string Cut(std::string text, size_t width) {
 
 }  // namespace
 
-void TopModel::Update(std::vector<ProcessSummary> processes, base::Instant now) {
+void TopModel::Update(std::vector<TopProcess> processes, base::Instant now) {
   if (is_paused_) return;
   absl::flat_hash_map<uint64_t, Row> rows;
-  for (ProcessSummary& process : processes) {
-    const auto known = rows_.find(process.process_id);
-    Row row = {.summary = {}, .trend = known == rows_.end() ? report::Trend() : std::move(known->second.trend)};
-    row.trend.Add(now, process.live_bytes);
-    row.summary = std::move(process);
-    rows.emplace(row.summary.process_id, std::move(row));
+  for (TopProcess& process : processes) {
+    const uint64_t id = process.summary.process_id;
+    const auto known = rows_.find(id);
+    Row row = {.process = {}, .trend = known == rows_.end() ? report::Trend() : std::move(known->second.trend)};
+    row.trend.Add(now, process.summary.live_bytes);
+    row.process = std::move(process);
+    rows.emplace(id, std::move(row));
   }
   rows_ = std::move(rows);
 }
@@ -140,22 +157,22 @@ std::vector<const TopModel::Row*> TopModel::Rows() const {
   std::vector<const Row*> rows;
   rows.reserve(rows_.size());
   for (const auto& [id, row] : rows_) {
-    if (absl::StrContains(absl::AsciiStrToLower(row.summary.command), absl::AsciiStrToLower(filter_))) {
+    if (absl::StrContains(absl::AsciiStrToLower(row.process.summary.command), absl::AsciiStrToLower(filter_))) {
       rows.push_back(&row);
     }
   }
   const Column& column = kColumns[column_];
   std::ranges::sort(rows, [&](const Row* a, const Row* b) {
     if (is_reversed_) std::swap(a, b);
-    if (column.order == nullptr && a->summary.command != b->summary.command) {
-      return a->summary.command < b->summary.command;
+    if (column.order == nullptr && a->process.summary.command != b->process.summary.command) {
+      return a->process.summary.command < b->process.summary.command;
     }
     if (column.order != nullptr) {
-      const double of_a = column.order({a->summary, a->trend.GrowthPerMinute()});
-      const double of_b = column.order({b->summary, b->trend.GrowthPerMinute()});
+      const double of_a = column.order({a->process.summary, a->process.resident_bytes});
+      const double of_b = column.order({b->process.summary, b->process.resident_bytes});
       if (of_a != of_b) return of_a > of_b;
     }
-    return a->summary.process_id < b->summary.process_id;
+    return a->process.summary.process_id < b->process.summary.process_id;
   });
   return rows;
 }
@@ -164,9 +181,9 @@ pid_t TopModel::selected() const {
   if (page_ == Page::kPaths) return shown_pid_;
   const std::vector<const Row*> rows = Rows();
   const auto chosen =
-      std::ranges::find_if(rows, [this](const Row* row) { return row->summary.process_id == selected_; });
-  if (chosen != rows.end()) return (*chosen)->summary.pid;
-  return rows.empty() ? 0 : rows.front()->summary.pid;
+      std::ranges::find_if(rows, [this](const Row* row) { return row->process.summary.process_id == selected_; });
+  if (chosen != rows.end()) return (*chosen)->process.summary.pid;
+  return rows.empty() ? 0 : rows.front()->process.summary.pid;
 }
 
 void TopModel::Move(int64_t by) {
@@ -179,10 +196,10 @@ void TopModel::Move(int64_t by) {
   const std::vector<const Row*> rows = Rows();
   if (rows.empty()) return;
   const auto chosen =
-      std::ranges::find_if(rows, [this](const Row* row) { return row->summary.process_id == selected_; });
+      std::ranges::find_if(rows, [this](const Row* row) { return row->process.summary.process_id == selected_; });
   const int64_t at = chosen == rows.end() ? 0 : chosen - rows.begin();
   const int64_t next = std::clamp<int64_t>(at + by, 0, std::ssize(rows) - 1);
-  selected_ = rows[static_cast<size_t>(next)]->summary.process_id;
+  selected_ = rows[static_cast<size_t>(next)]->process.summary.process_id;
 }
 
 // To the next or the last column, as they stand on the screen.
@@ -283,14 +300,14 @@ std::vector<TopLine> TopModel::Body(size_t width, size_t height, bool is_utf8) {
   const std::vector<const Row*> rows = Rows();
   const pid_t chosen = selected();
   size_t at = 0;
-  while (at < rows.size() && rows[at]->summary.pid != chosen) at++;
+  while (at < rows.size() && rows[at]->process.summary.pid != chosen) at++;
   // The chosen row is on the screen.
   if (at < first_row_) first_row_ = at;
   if (at >= first_row_ + height) first_row_ = at - height + 1;
   first_row_ = std::min(first_row_, rows.size() > height ? rows.size() - height : 0);
   for (size_t i = first_row_; i < rows.size() && lines.size() < height; i++) {
     const Row& row = *rows[i];
-    std::string text = Cut(RowText({row.summary, row.trend.GrowthPerMinute()}), width);
+    std::string text = Cut(RowText({row.process.summary, row.process.resident_bytes}), width);
     // A picture takes a column for each value.
     if (text.size() + 2 < width) absl::StrAppend(&text, "  ", row.trend.Picture(width - text.size() - 2, is_utf8));
     lines.push_back({std::move(text), i == at ? TopLine::Style::kSelected : TopLine::Style::kPlain});
@@ -315,13 +332,21 @@ std::vector<TopLine> TopModel::Lines(size_t width, size_t height, bool is_utf8) 
   std::vector<TopLine> lines;
   if (height == 0) return lines;
   double live = 0;
-  for (const auto& [id, row] : rows_) live += row.summary.live_bytes;
+  double growth_seconds = 0;  // the longest period of a growth
+  for (const auto& [id, row] : rows_) {
+    live += row.process.summary.live_bytes;
+    growth_seconds = std::max(growth_seconds, row.process.summary.growth_seconds.value_or(0));
+  }
   const bool is_list = page_ == Page::kProcesses;
+  const std::string growth =
+      growth_seconds > 0 ? absl::StrCat("; growth of the last ", report::HumanDuration(absl::Seconds(growth_seconds)),
+                                        ", ~ may be noise")
+                         : "";
   lines.reserve(height);
   lines.push_back({page_ == Page::kHelp ? "heaptap top: keys"
                    : is_list
                        ? absl::StrCat("heaptap top: ", rows_.size(), rows_.size() == 1 ? " process, " : " processes, ",
-                                      HumanBytes(live), " live")
+                                      HumanBytes(live), " live", growth)
                        : absl::StrCat("heaptap top: process ", shown_pid_)});
   if (is_list) lines.push_back({TitleText(column_, is_reversed_), TopLine::Style::kTitle});
   body_height_ = height > lines.size() + 1 ? height - lines.size() - 1 : 1;
@@ -339,7 +364,9 @@ std::vector<TopLine> TopModel::Lines(size_t width, size_t height, bool is_utf8) 
 
 std::string TopModel::Table() const {
   std::string text = absl::StrCat(TitleText(column_, is_reversed_), "\n");
-  for (const Row* row : Rows()) absl::StrAppend(&text, RowText({row->summary, row->trend.GrowthPerMinute()}), "\n");
+  for (const Row* row : Rows()) {
+    absl::StrAppend(&text, RowText({row->process.summary, row->process.resident_bytes}), "\n");
+  }
   return text;
 }
 

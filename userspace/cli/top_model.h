@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "userspace/base/clock.h"
+#include "userspace/cli/documents.h"
 #include "userspace/profile/figures.h"
 #include "userspace/report/trend.h"
 
@@ -36,10 +38,15 @@ struct TopLine {
   Style style = Style::kPlain;
 };
 
+struct TopProcess {
+  profile::ProcessSummary summary;
+  std::optional<double> resident_bytes = {};  // none: unknown
+};
+
 class TopModel {
  public:
   // The processes as the daemon lists them now. While the model is paused, the rows do not change.
-  void Update(std::vector<profile::ProcessSummary> processes, base::Instant now);
+  void Update(std::vector<TopProcess> processes, base::Instant now);
   bool is_paused() const { return is_paused_; }
 
   // Shows the call paths of one process: `text` in lines.
@@ -63,7 +70,7 @@ class TopModel {
  private:
   enum class Page { kProcesses, kPaths, kHelp };
   struct Row {
-    profile::ProcessSummary summary;
+    TopProcess process;
     report::Trend trend;
   };
 

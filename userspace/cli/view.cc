@@ -48,7 +48,8 @@ std::string DefaultOutput(const std::string& subject) {
 
 int WritePage(const ViewFlags& flags) {
   if (const absl::Status status = CheckPlaces(flags.places); !status.ok()) return Report(status);
-  const absl::StatusOr<Seen> seen = LookAtShares(flags.socket, flags.subject, flags.base, profile::Unchanged::kKeep);
+  const absl::StatusOr<Seen> seen =
+      LookAtShares(flags.socket, flags.subject, flags.base, flags.places, profile::Unchanged::kKeep);
   if (!seen.ok()) return Report(seen.status());
   const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);

@@ -126,6 +126,9 @@ std::string AllocatorInUse(const Evidence& evidence) {
 }
 
 std::string HowToProfile(const Evidence& evidence) {
+  if (!evidence.foreign.empty()) {
+    return absl::StrCat(evidence.foreign, ", and heaptap records 64-bit programs for x86-64 only");
+  }
   const CodeFile* program = FindProgram(evidence);
   const bool is_static = program != nullptr && IsStatic(*program);
   if (program != nullptr && program->traits.is_go != 0) {

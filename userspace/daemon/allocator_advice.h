@@ -27,6 +27,7 @@ struct Evidence {
   std::string command = {};          // its name, as ps -o comm shows it
   std::vector<CodeFile> files = {};  // by address
   process::StartFacts start = {};
+  std::string foreign = {};  // why the machine code of the executable is not ours: "it is a 32-bit program"; "": it is
   std::string allocator = {};  // the paths of our libraries
   std::string guest = {};
 };

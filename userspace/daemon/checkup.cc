@@ -182,6 +182,7 @@ Evidence Gather(pid_t pid, const process::Facts& facts, worker::Hands& hands, Fi
                 const std::vector<elf::Mapping>& mappings, const std::set<std::string>& passive) {
   Evidence evidence = {.program = std::string(absl::StripSuffix(base::AsciiOnly(facts.executable), " (deleted)")),
                        .command = base::AsciiOnly(facts.command),
+                       .foreign = process::WhyForeign(absl::StrCat("/proc/", pid, "/exe")),
                        .allocator = PathOf(process::Library::kAllocator, "libheaptap.so"),
                        .guest = PathOf(process::Library::kGuest, "libheaptap-guest.so")};
   if (absl::StatusOr<process::StartFacts> start = hands.StartFacts(pid); start.ok()) evidence.start = *std::move(start);

@@ -29,6 +29,10 @@ namespace {
 
 constexpr absl::Duration kPruneInterval = absl::Minutes(1);
 
+// How a process ended is known when its books are closed, which may be some rounds after its last one. Of a process
+// that goes on unrecorded it never is.
+constexpr absl::Duration kEndPatience = absl::Seconds(10);
+
 // The share of a standard error by which that of equal samples may differ and still stand for it.
 constexpr double kEqualDeviation = 0.1;
 
@@ -398,19 +402,24 @@ absl::Status Historian::AddPaths(Turn& turn, Known& known, std::vector<HistoryNa
 std::vector<Historian::Gone> Historian::FindGone(absl::Time now, const profile::Survey& survey) {
   std::set<uint64_t> running;
   for (const profile::SurveyedProcess& process : survey.processes) running.insert(process.ref.process_id);
-  std::vector<Gone> gone;
+  std::vector<uint64_t> missing;
   for (const auto& [process_id, known] : known_) {
-    if (!running.contains(process_id)) gone.push_back({.process_id = process_id, .ended = now});
+    if (!running.contains(process_id)) missing.push_back(process_id);
   }
-  if (gone.empty()) return gone;
+  std::vector<Gone> gone;
+  if (missing.empty()) return gone;
   const auto ended = collector_.Ended().value_or(std::vector<profile::EndedProcess>());
-  for (Gone& one : gone) {
+  for (const uint64_t process_id : missing) {
     const auto found = std::find_if(ended.begin(), ended.end(), [&](const profile::EndedProcess& process) {
-      return process.summary.process_id == one.process_id;
+      return process.summary.process_id == process_id;
     });
-    if (found == ended.end()) continue;
-    one.ended = found->ended;
-    one.how = report::HowItEnded(*found);
+    if (found != ended.end()) {
+      gone.push_back({.process_id = process_id, .ended = found->ended, .how = report::HowItEnded(*found)});
+      continue;
+    }
+    std::optional<Known::Missing>& since = known_[process_id].missing;
+    if (!since.has_value()) since = {.time = now, .at = base::Now()};
+    if (base::Now() - since->at >= kEndPatience) gone.push_back({.process_id = process_id, .ended = since->time});
   }
   return gone;
 }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -82,6 +83,12 @@ class Historian {
     double new_paths = kMaxNewPaths;                          // that it may have now
     base::Instant new_paths_at = {};
     history::Point last = {};
+    // Since when it has not run any more; none: it runs.
+    struct Missing {
+      absl::Time time = {};
+      base::Instant at = {};
+    };
+    std::optional<Missing> missing = {};
   };
   // A process in this round.
   struct Turn {

@@ -164,14 +164,21 @@ std::vector<std::string> FilesOfProgram(const std::string& command) {
   return files;
 }
 
-std::string WhyNotPreloadable(const std::string& command) {
-  base::FileDescriptor fd(open(FindProgram(command).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  Elf64_Ehdr header;
+std::string WhyForeign(const std::string& path) {
+  base::FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  // Headers of 32 bits are shorter; the machine has the same place in them.
+  Elf32_Ehdr header;
   if (!fd.valid() || pread(fd.get(), &header, sizeof(header), 0) != sizeof(header)) return "";
   if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "";
-  // The machine has the same place in headers of 32 bits.
   if (header.e_machine != EM_X86_64 && header.e_machine != EM_386) return "it is for another machine than x86-64";
-  if (header.e_ident[EI_CLASS] != ELFCLASS64) return "it is a 32-bit program";
+  return header.e_ident[EI_CLASS] != ELFCLASS64 ? "it is a 32-bit program" : "";
+}
+
+std::string WhyNotPreloadable(const std::string& command) {
+  const std::string program = FindProgram(command);
+  if (std::string why = WhyForeign(program); !why.empty()) return why;
+  base::FileDescriptor fd(open(program.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) return "";
   const absl::StatusOr<elf::File> file = elf::File::Open(fd.get());
   if (!file.ok()) return "";
   for (const elf::Segment& segment : file->segments()) {

@@ -43,6 +43,10 @@ inline constexpr char kPreloadFile[] = "/etc/ld.so.preload";
 // environment. Empty if the executable does not exist.
 std::vector<std::string> FilesOfProgram(const std::string& command);
 
+// Why an executable has no code that heaptap can record: "it is a 32-bit program". Empty if it has, or if that is
+// unknown.
+std::string WhyForeign(const std::string& path);
+
 // Why no library of heaptap can be preloaded into a program, found like execvp(3) does: "it is statically linked".
 // Empty if nothing speaks against it, or if it is no ELF file.
 std::string WhyNotPreloadable(const std::string& command);

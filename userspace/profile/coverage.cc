@@ -23,7 +23,7 @@ std::vector<CoveragePart> Cover(const ResidentBytes& resident, const heaptap_sta
   const uint64_t used = take(live_bytes);
   const uint64_t fragmentation = take(known.active > live_bytes ? known.active - live_bytes : 0);
   std::vector<CoveragePart> parts = {
-      {"live", used, "blocks that the program holds, as far as they are resident: an estimate from the samples"}};
+      {kLivePart, used, "blocks that the program holds, as far as they are resident: an estimate from the samples"}};
   if (is_known) {
     parts.push_back({"cached", cached, "free pages that the allocator keeps for later"});
     parts.push_back({"fragmentation", fragmentation,

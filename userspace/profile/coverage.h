@@ -19,6 +19,8 @@ struct ResidentBytes {
   uint64_t stacks = 0;
 };
 
+inline constexpr char kLivePart[] = "live";
+
 struct CoveragePart {
   const char* name = "";
   uint64_t bytes = 0;

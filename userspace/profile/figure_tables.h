@@ -27,6 +27,7 @@ struct Shown {
   const char* title = nullptr;  // null: no column or line of its own
   bool in_bytes = false;
   Metric metric = {};
+  const char* note = "";  // what it means, for lines
 };
 
 template <typename Struct, typename Value>
@@ -101,9 +102,16 @@ inline constexpr std::tuple kAllocatorFigures = {
 };
 
 inline constexpr std::tuple kStatisticsFigures = {
-    Figure("mapped", &heaptap_statistics::mapped, {.title = "mapped", .in_bytes = true}),
-    Figure("active", &heaptap_statistics::active, {.title = "in use", .in_bytes = true}),
-    Figure("dirty", &heaptap_statistics::dirty, {.title = "dirty", .in_bytes = true}),
+    Figure("mapped", &heaptap_statistics::mapped,
+           {.title = "mapped", .in_bytes = true, .note = "address space from the kernel"}),
+    Figure(
+        "active", &heaptap_statistics::active,
+        {.title = "in use",
+         .in_bytes = true,
+         .note =
+             "pages with a block in use; what is above live is free blocks among them, or older than the recording"}),
+    Figure("dirty", &heaptap_statistics::dirty,
+           {.title = "dirty", .in_bytes = true, .note = "free pages that the allocator keeps for later"}),
     Figure("large", &heaptap_statistics::large, {.title = "large blocks", .in_bytes = true}),
     Figure("sampled_objects", &heaptap_statistics::sampled_objects, {.title = "sampled objects"}),
     Figure("foreign_frees", &heaptap_statistics::foreign_frees, {.title = "foreign frees"}),

@@ -223,10 +223,11 @@ absl::StatusOr<std::string> Dumps::Publish(Target& target, heaptap_dump_kind kin
   if (kind == HEAPTAP_DUMP_FINAL) {
     AddStackEnds(filled.stack_ends);
     last_dumps_++;
-    if (static_cast<double>(live.bytes) > largest_last_bytes_) {
-      largest_last_bytes_ = static_cast<double>(live.bytes);
-      largest_last_dump_ = *written;
-      largest_last_name_ = target.name;
+  }
+  if (kind == HEAPTAP_DUMP_FINAL || kind == HEAPTAP_DUMP_HIGH_WATER) {
+    Largest& largest = kind == HEAPTAP_DUMP_FINAL ? largest_last_ : highest_;
+    if (largest.path.empty() || live.bytes > largest.bytes) {
+      largest = {.path = *written, .name = target.name, .bytes = live.bytes};
     }
   }
   last_dump_ = base::WallNow();
@@ -268,9 +269,15 @@ std::string Dumps::StackSummary() const {
 std::string Dumps::MostLive() const {
   if (last_dumps_ < 2) return "";
   const std::string processes = absl::StrCat(last_dumps_, " processes wrote dumps");
-  if (largest_last_bytes_ == 0) return absl::StrCat(processes, "; none of them has live memory");
-  return absl::StrCat(processes, "; most is live in ", base::Printable(largest_last_dump_), " (", largest_last_name_,
-                      ", ", report::HumanBytes(largest_last_bytes_), ")");
+  if (largest_last_.bytes == 0) return absl::StrCat(processes, "; none of them has live memory");
+  return absl::StrCat(processes, "; most is live in ", base::Printable(largest_last_.path), " (", largest_last_.name,
+                      ", ", report::HumanBytes(static_cast<double>(largest_last_.bytes)), ")");
+}
+
+std::string Dumps::Highest() const {
+  if (highest_.bytes <= largest_last_.bytes) return "";
+  return absl::StrCat("most was live at the high-water mark of ", base::Printable(highest_.path), " (", highest_.name,
+                      ", ", report::HumanBytes(static_cast<double>(highest_.bytes)), ")");
 }
 
 std::string Dumps::WithoutSamples() const {

@@ -109,10 +109,14 @@ class Dumps {
   std::vector<profile::Survey::Dump> TakeWritten();
   // Whether a dump could not be written.
   bool failed() const { return failed_; }
-  // The path of the last dump with the most live bytes; "" if there is none.
-  const std::string& largest_last_dump() const { return largest_last_dump_; }
-  // A line about which last dump that is, if there are several; else "".
+  // The path of the dump with the most live bytes, of last dumps and those at high-water marks; "" if there is none.
+  const std::string& largest_dump() const {
+    return highest_.bytes > largest_last_.bytes ? highest_.path : largest_last_.path;
+  }
+  // A line about which last dump has the most live bytes, if there are several, and one about the dump at the highest
+  // mark, if that has more; else "".
   std::string MostLive() const;
+  std::string Highest() const;
 
   // A line about the processes without a last dump because they took no sample; "" if there are none.
   std::string WithoutSamples() const;
@@ -157,9 +161,13 @@ class Dumps {
   bool recorded_any_ = false;
   bool failed_ = false;
   int last_dumps_ = 0;  // written
-  std::string largest_last_dump_;
-  std::string largest_last_name_;  // of its process
-  double largest_last_bytes_ = -1;
+  struct Largest {
+    std::string path = {};
+    std::string name = {};  // of its process
+    uint64_t bytes = 0;     // live
+  };
+  Largest largest_last_;
+  Largest highest_;                           // at a high-water mark
   std::vector<std::string> without_samples_;  // names of processes that ended before their first sample
   bool some_sampled_ = false;                 // not every allocation of all of them was recorded
   profile::StackEnds stack_ends_ = {};        // of last dumps

@@ -22,6 +22,16 @@ constexpr size_t kGrown = 3;
 // A difference that rests on so few samples may be chance.
 constexpr uint64_t kFewSamples = 2;
 
+// Of the resident memory: below, the rest is worth a word; and the parts of the rest that are.
+constexpr double kSmallShare = 0.5;
+constexpr double kLargePart = 0.1;
+
+// Of a profile that begins late: readers take for a leak what only replaces older blocks.
+constexpr char kNotGrowth[] =
+    "\nThis is not growth: blocks that replace older ones are counted, but the frees of the older ones are not known.\n"
+    "To see growth, compare two dumps of one recording (SIGUSR1 to heaptap attach writes one) with heaptap diff, or\n"
+    "two moments of the history of a daemon with heaptap history.\n";
+
 std::string Signed(double value, Unit unit, bool is_difference) {
   return absl::StrCat(is_difference && value > 0 ? "+" : "", Figure(value, unit));
 }
@@ -53,9 +63,12 @@ class SummaryWriter {
 
   std::string Write(absl::Span<const Path> paths, const Past* past) && {
     WriteTotals();
-    WritePaths(paths, subject_.is_difference ? "what grew most" : What());
+    WritePaths(paths, subject_.is_difference
+                          ? "what grew most"
+                          : absl::StrCat(What(), subject_.begins_late ? " of what was allocated since then" : ""));
     if (past != nullptr) WritePast(*past);
     for (const std::string& warning : subject_.warnings) absl::StrAppend(&text_, "\nmissing: ", warning, "\n");
+    if (subject_.begins_late) text_.append(kNotGrowth);
     absl::StrAppend(&text_, has_noise_ ? "\n" : "", NoiseNote(has_noise_));
     if (!subject_.next_commands.empty()) text_.append("\nnext:\n");
     for (const std::string& command : subject_.next_commands) absl::StrAppend(&text_, "  ", command, "\n");
@@ -124,6 +137,17 @@ class SummaryWriter {
                     Counted(subject_.after.objects, "object"), " after (", Sampling(subject_), ")\n");
   }
 
+  // Where live memory is the smaller part of the resident one, what the larger part is.
+  void WriteOtherMemory(double live) {
+    if (subject_.begins_late || live >= kSmallShare * *subject_.resident_bytes) return;
+    for (const profile::CoveragePart& part : subject_.coverage) {
+      const auto bytes = static_cast<double>(part.bytes);
+      if (absl::string_view(part.name) == profile::kLivePart || bytes < kLargePart * *subject_.resident_bytes) continue;
+      absl::StrAppend(&text_, "             ", part.name, " ", HumanBytes(bytes), ", ",
+                      Percent(bytes, *subject_.resident_bytes), ": ", part.note, "\n");
+    }
+  }
+
   void WriteTotals() {
     if (subject_.is_difference) return WriteChange();
     const Measures& total = profile_.total();
@@ -135,8 +159,18 @@ class SummaryWriter {
                       Counted(total.allocated.objects, "object"), ", freed or not\n");
     }
     if (subject_.resident_bytes.has_value()) {
-      absl::StrAppend(&text_, "  resident   ", HumanBytes(*subject_.resident_bytes), "; live is ",
-                      Percent(total.live.bytes, *subject_.resident_bytes), " of that\n");
+      absl::StrAppend(&text_, "  resident   ", HumanBytes(*subject_.resident_bytes));
+      // An unknown part of the resident memory is older.
+      if (!subject_.begins_late) {
+        absl::StrAppend(&text_, "; live is ", Percent(total.live.bytes, *subject_.resident_bytes), " of that");
+      }
+      text_.append("\n");
+      WriteOtherMemory(total.live.bytes);
+    }
+    if (subject_.begins_late) {
+      const std::string ago =
+          subject_.recorded_for.has_value() ? absl::StrCat(", ", HumanDuration(*subject_.recorded_for), " ago") : "";
+      absl::StrAppend(&text_, "  since      the recording began", ago, "; what is older is not known\n");
     }
   }
 

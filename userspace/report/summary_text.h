@@ -26,6 +26,8 @@ struct Subject {
   profile::Estimate before = {};                     // a difference: live in the earlier profile
   profile::Estimate after = {};                      // and in the later one
   std::optional<double> resident_bytes = {};         // of the process
+  bool begins_late = false;                          // the process held memory before; nothing is known of that
+  std::optional<absl::Duration> recorded_for = {};   // how long the recording had run, if it begins late
   std::vector<profile::CoveragePart> coverage = {};  // how resident_bytes divide; empty: unknown
   std::vector<std::string> warnings = {};            // one sentence each: what is missing in the profile, printable
   std::vector<std::string> next_commands = {};       // what to run next

@@ -23,16 +23,6 @@ void Trend::Add(base::Instant now, double live_bytes) {
   if (points_.size() > kMostPoints) points_.pop_front();
 }
 
-double Trend::GrowthPerMinute() const {
-  if (points_.empty()) return 0;
-  const auto& [end, last] = points_.back();
-  const base::Instant begin = end - kWindow;
-  const auto first = std::ranges::find_if(points_, [&](const auto& point) { return point.first >= begin; });
-  const absl::Duration passed = end - first->first;
-  if (passed < absl::Seconds(1)) return 0;
-  return (last - first->second) / absl::FDivDuration(passed, absl::Minutes(1));
-}
-
 std::string Trend::Picture(size_t width, bool is_utf8) const {
   const size_t shown = std::min(width, points_.size());
   double most = 1;

@@ -76,7 +76,8 @@ function makeFacts(scene: Scene): HTMLElement {
     const after = format.bytes(before.bytes + sum.bytes);
     add("Before", format.bytes(before.bytes), `after ${after}, ${relativeText(before, sum, "bytes")}`);
   }
-  addKnown("Objects", format.signed(sum.objects, "objects", isDifference), `mean ${meanSize(sum)}`);
+  const mean = meanSize(sum, isDifference);
+  addKnown("Objects", format.signed(sum.objects, "objects", isDifference), mean === null ? "" : `mean ${mean}`);
   addKnown(
     "Samples",
     format.count(sum.samples),

@@ -44,6 +44,8 @@ export function emptinessOf(scene: Scene): string {
   return whole.subject.period > 1 ? "The profile is empty: no sample was taken." : "The profile is empty: nothing was allocated.";
 }
 
-export function meanSize(measure: Measure): string {
-  return measure.objects === 0 ? "-" : format.bytes(Math.abs(measure.bytes / measure.objects));
+// null: it is not known. In a difference, net bytes and net objects need not be of the same blocks, so that their
+// quotient may be the size of no block.
+export function meanSize(measure: Measure, isDifference: boolean): string | null {
+  return isDifference || measure.objects === 0 ? null : format.bytes(measure.bytes / measure.objects);
 }

@@ -84,11 +84,12 @@ function factsOf(scene: Scene, tree: Tree, node: number): [string, string][] {
     variance: tree.variance[node],
   };
   const error = format.error(measure);
+  const mean = meanSize(measure, isDifference);
   return [
     ["bytes", format.signed(measure.bytes, "bytes", isDifference) + (error > 0 ? ` ± ${format.bytes(error)}` : "")],
     ["share", format.percent(Math.abs(measure.bytes), Math.abs(tree.bytes[0]))],
     ["objects", format.signed(measure.objects, "objects", isDifference)],
-    ["mean size", meanSize(measure)],
+    ...(mean === null ? [] : [["mean size", mean] as [string, string]]),
     ["samples", format.count(measure.samples) + (format.isNoise(measure) ? " (may be noise)" : "")],
   ];
 }

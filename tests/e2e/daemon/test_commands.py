@@ -130,12 +130,13 @@ def test_printed_commands_can_be_copied(lab, daemon, puppet):
         session.ends()
         commands = session.stdout().split("\nnext:\n")[1].splitlines()
         assert [line.strip() for line in commands] == [
-            f"heaptap report --tree {puppet.pid}{words}", f"heaptap diff {puppet.pid} --seconds 60{words}"]
+            f"heaptap report --tree {puppet.pid}{words}", f"heaptap diff {puppet.pid} --seconds 60{words}",
+            f"heaptap view {puppet.pid}{words}"]
 
 
 def test_a_process_that_has_ended(lab, daemon):
     """The message for a name that is not recorded any more says when it ended, and what is left of it."""
-    for way, how, left in (("exit 0", "exit 0", r"its last moment: heaptap report \d+@\d\d:\d\d:\d\d --socket "),
+    for way, how, left in (("exit 0", "exit 0", r"its last moment: heaptap report \d+@last --socket "),
                            ("abort", "signal 6", "its last dump: heaptap report /")):
         name = way.replace(" ", "")
         gone = lab.preloaded_puppet(name, env=EXACT)

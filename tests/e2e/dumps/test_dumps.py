@@ -87,6 +87,20 @@ def test_high_water(lab):
     assert [dump.read().total.bytes // MI for dump in found] == expected
 
 
+def test_the_report_is_of_the_highest_mark(lab):
+    """A program that frees everything before its end held memory all the same."""
+    session = lab.puppet_under_heaptap("--exact", "--high-water", "--report", "always")
+    session.ask(f"keep 8 {MI}")
+    wait_for_dumps(lab, 1, kind="u")
+    session.ask("drop")
+    session.ends()
+    highest = max(lab.dumps(kind="u"), key=lambda dump: dump.read().total.bytes)
+    shown = session.stderr()
+    assert re.search(rf"^heaptap: most was live at the high-water mark of {re.escape(os.path.basename(highest.path))} "
+                     r"\(puppet, 8\.\dM\)$", shown, re.MULTILINE), shown
+    assert f"\n\n{os.path.basename(highest.path)}\n  live       8." in shown, shown
+
+
 def test_interval(lab):
     """--interval: one dump for every 4 MiB allocated, freed or not."""
     session = lab.puppet_under_heaptap("--exact", "--interval", 4 * MI)

@@ -7,6 +7,7 @@ missing, at most READY_BLOCKS.
 
 import math
 import os
+import re
 import signal
 
 import control
@@ -72,6 +73,22 @@ def test_for_some_seconds(lab):
     session.ends()
     lab.only_dump(puppet.target_pid, "f")
     puppet.ends()
+
+
+def test_what_is_older_is_neither_growth_nor_a_share(lab):
+    """The report of a process that was attached to says since when, and divides nothing by all of its memory."""
+    puppet = lab.preloaded_puppet()
+    puppet.ask("keep 40000 1000")
+    session = lab.attach(puppet.target_pid, "--exact", "--report", "always")
+    puppet.ask("keep 40000 100")
+    session.signal(signal.SIGINT)
+    session.ends()
+    shown = session.stderr()
+    assert re.search(r"\n  resident   \d+\.\dM\n  since      the recording began, \d+s ago; what is older is not known\n"
+                     r"\nwho holds most of what was allocated since then", shown), shown
+    assert "This is not growth" in shown and "heaptap diff" in shown
+    told = lab.answer_of("report", lab.dumps()[0].path)
+    assert "\n  since      the recording began; what is older is not known\n" in told
 
 
 def test_sigusr1(lab):

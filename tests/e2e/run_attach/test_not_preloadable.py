@@ -45,6 +45,8 @@ def test_a_static_program(lab, static):
                              "that it starts may be recorded"]
     # Before the start.
     assert session.lines()[0] == said(session)[0]
+    # The reason is known, so there is no question about it.
+    assert session.lines()[-1] == f"heaptap: nothing was recorded: no process of {static} had a sampled allocator"
 
 
 def test_what_a_static_program_starts_is_recorded(lab, static):

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -124,6 +125,20 @@ def test_a_static_program(lab):
     assert found.allocator == "glibc, in the program, which is statically linked"
     assert re.match("the program is statically linked, .*libheaptap-guest.a and -Wl,--wrap .*heaptap/sample.h",
                     found.remedy)
+
+
+def test_a_32_bit_program(lab):
+    """Without libraries: those of 32 bits need not be here. It waits for a signal."""
+    with open(lab.path("main.s"), "w", encoding="ascii") as file:
+        file.write(".globl _start\n_start: movl $29, %eax\n int $0x80\n jmp _start\n")
+    subprocess.run(["gcc", "-m32", "-nostdlib", "-static", "main.s", "-o", "main"], cwd=lab.folder, check=True)
+    process = lab.program(lab.path("main"))
+    wait_until(lambda: os.readlink(f"/proc/{process.pid}/exe") == lab.path("main"), "the program runs")
+    found = Diagnosis(process.pid)
+    assert found.status == 3
+    assert found.remedy == "it is a 32-bit program, and heaptap records 64-bit programs for x86-64 only"
+    process.signal(signal.SIGKILL)
+    process.wait()
 
 
 def test_a_program_with_its_own_malloc(lab):

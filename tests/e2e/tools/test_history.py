@@ -61,6 +61,34 @@ def test_growth_marks_and_end(lab, daemon):
     assert "puppet" in daemon.client("history")
 
 
+def test_the_table_has_errors_and_the_paths_are_those_of_a_report(lab, daemon):
+    """A growth of exact books has no mark, and call paths that differ in lines only are one."""
+    puppet = start(lab, daemon)
+    puppet.ask(f"keep 10 {SIZE}")
+    wait_live(daemon, puppet.pid, 10 * SIZE)
+    puppet.ask(f"keep 400 {SIZE}")
+    wait_live(daemon, puppet.pid, 410 * SIZE)
+    text = daemon.client("history", puppet.pid)
+    assert re.search(r"(?m)^TIME +PROCESSES +LIVE +\+- +GROWTH +RSS$", text), text
+    assert re.search(r"(?m)^\d\d-\d\d [\d:]+ +1 +410\.0K +0 +(\+|-)", text), text
+    grown = text.split("what grew most")[1]
+    assert len(re.findall(r"(?m)^  \+[\d.]+K  keep_blocks < ", grown)) == 1, text
+    assert "~" not in text and max(map(len, text.splitlines())) <= 80, text
+
+
+def test_the_last_moment_of_a_process_that_has_ended(lab, daemon):
+    puppet = start(lab, daemon)
+    puppet.ask(f"keep 30 {SIZE}")
+    wait_live(daemon, puppet.pid, 30 * SIZE)
+    puppet.tell("exit 0")
+    puppet.wait()
+    assert daemon.ended()[0]["pid"] == puppet.pid
+    text = daemon.client("report", f"{puppet.pid}@last")
+    assert text.startswith(f"{puppet.pid}@last\n  live       30.0K in 30 objects"), text
+    assert f"heaptap history {puppet.pid}" in text and "heaptap diff" not in text, text
+    assert "0 in 0 objects" in daemon.client("diff", f"{puppet.pid}@last", f"{puppet.pid}@last")
+
+
 def test_the_short_form_shows_what_grew(lab, daemon):
     puppet = start(lab, daemon)
     puppet.ask(f"keep 10 {SIZE}")

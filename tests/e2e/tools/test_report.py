@@ -259,6 +259,28 @@ def test_dumps_with_symbols(lab, leak):
     assert_one_clear_line(lab.heaptap("report", far), 1, "far.prof: line")
 
 
+def test_two_runs_are_compared_by_names(lab, leak):
+    """Their addresses have nothing in common: a run before a change is compared with one after it."""
+    lab.heaptap("run", "--exact", "--", target("wiki_leak")).ends()
+    other = lab.dumps()[0].path
+    for words in (("diff", leak, other), ("report", "--base", leak, other), ("report", "--top", "--base", leak, other)):
+        session = lab.heaptap(*words)
+        session.records = False
+        session.ends()
+        assert session.stderr() == ("heaptap: the dumps are of two processes: their call paths are compared by the names of "
+                                    "functions, without lines\n"), words
+        assert "main" not in session.stdout(), "nothing changed"
+    kept = []
+    for blocks in (10, 30):
+        puppet = lab.puppet_under_heaptap("--exact", "-o", f"keeps{blocks}")
+        puppet.ask(f"keep {blocks} 1024")
+        puppet.ends()
+        kept += [dump.path for dump in lab.dumps() if f"keeps{blocks}." in dump.path]
+    text = lab.answer_of("diff", *kept, may_say="heaptap: the dumps are of two processes")
+    assert re.search(r"(?m)^   1\. \+20\.0K, \+20 objects, 40 samples changed\n        keep_blocks\n", text), text
+    assert len(re.findall(r"(?m)^ +\d+\. ", text)) == 1, text
+
+
 def test_profiles_of_pprof(lab, leak):
     """Our own and those that another program has written, compressed or not, with names inside or not."""
     ours, theirs, plain = lab.path("ours.pb.gz"), lab.path("theirs.pb.gz"), lab.path("plain.pb")

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Profiles of several processes, runs or builds in one made-up address space, so that they can be compared.
+//
+// In it, functions of the same name have the same address, whatever file and line they are in. A name is what reports
+// show: without parameters, template arguments and the hashes of Rust, which differ between builds. Call paths have no
+// frames that only pass an allocation on or start a thread: whether these are inlined differs between builds, too. Call
+// paths with the same names are one. Not thread-safe.
+#ifndef HEAPTAP_USERSPACE_REPORT_BY_NAMES_H_
+#define HEAPTAP_USERSPACE_REPORT_BY_NAMES_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "userspace/export/jeprof_symbols_reader.h"
+#include "userspace/export/source_frames.h"
+#include "userspace/profile/profile.h"
+
+namespace heaptap::report {
+
+class ByNames {
+ public:
+  // Of live memory only: what one process has allocated is no earlier state of another one.
+  struct Made {
+    profile::Profile profile = {};
+    exporter::Symbols symbols = {};  // of all its addresses
+  };
+  // Profiles that one object makes can be compared with each other, and with no others.
+  Made Make(const profile::Profile& profile, const exporter::FindSourceFrames& find);
+
+ private:
+  uint64_t AddressOf(const std::string& function, const std::string& library);
+
+  std::map<std::string, uint64_t> addresses_;  // by function
+  std::map<std::string, uint64_t> libraries_;  // numbers from 1, by path
+};
+
+}  // namespace heaptap::report
+
+#endif  // HEAPTAP_USERSPACE_REPORT_BY_NAMES_H_
