@@ -137,9 +137,10 @@ test: ## install what is missing, build, run the tests that a change must pass (
 	+$(Q)tests/phases $(BUILD)/phases/test $(TEST_PHASES)
 
 # Compilers that take over what another checkout on this machine has compiled. Debug information then names the folder of
-# that checkout, which is a nuisance in a debugger, so this is for CI alone. pch_defines,time_macros: ccache asks for them
-# where there are precompiled headers.
-WITH_CCACHE = PATH=/usr/lib/ccache:$$PATH CCACHE_BASEDIR=$(CURDIR) CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+# that checkout, which is a nuisance in a debugger, so this is for CI alone. DEPEND: without it, ccache also preprocesses what
+# it does not know, which precompiled headers do not shorten; it asks for pch_defines,time_macros where there are any.
+WITH_CCACHE = PATH=/usr/lib/ccache:$$PATH CCACHE_BASEDIR=$(CURDIR) CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 \
+  CCACHE_SLOPPINESS=pch_defines,time_macros
 
 .PHONY: ci
 ci: ## decide whether a change lands: `make test` with sanitizers in the unit tests, lint (root)
