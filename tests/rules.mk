@@ -170,7 +170,7 @@ test-compilers: $(COMPILERS:%=test-compiler-%) ## build everything with each ins
 
 $(COMPILERS:%=test-compiler-%): test-compiler-%:
 	$(say) TEST "the build with $*"
-	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/compilers/$* CXX=$* CC=$(subst ++,,$(subst g++,gcc,$*)) WERROR=-Werror all
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/compilers/$* CXX=$* CC=$(patsubst g++%,gcc%,$(patsubst clang++%,clang%,$*)) WERROR=-Werror all
 
 LONG_TESTS += test-compilers test-debian13
 
