@@ -92,9 +92,9 @@ void observer::StartHeap(Heap* heap, uint64_t seed) { SamplerOf(heap).Start(seed
 // The child must not repeat its parent's samples. Ready blocks stay ready: a signal handler that forks may have
 // interrupted malloc or free, so nothing that they use may change.
 void observer::RestartHeap(Heap* heap, uint64_t seed) {
-  Sampler& sampler = SamplerOf(heap);
-  sampler.Restart(seed, StreamOf(*heap));
-  if (sampler.lg_interval() != kSamplingOff) heap->SkipReady();
+  SamplerOf(heap).Restart(seed, StreamOf(*heap));
+  // Without sampling too: the blocks may go back, and are counted in the countdown then.
+  heap->SkipReady();
 }
 
 void observer::AdoptHeap(Heap* heap) { SamplerOf(heap).SetWanted(AreNewThreadsSampled()); }

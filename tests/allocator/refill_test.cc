@@ -112,5 +112,16 @@ TEST(Refill, TheRestOfABatchFollowsAnotherCountdown) {
   });
 }
 
+// The countdown of a heap that nobody samples is at its end, and has no room for the blocks that an earlier one handed
+// out.
+TEST(Refill, ReadyBlocksGoBackAfterARestartWithoutSampling) {
+  void* block = Allocate(kSize);
+  ASSERT_LT(current_heap->countdown().Allowance(kClass), Countdown::kNever - 1) << "further ones are ready";
+  observer::RestartHeap(current_heap, 7);
+  current_heap->PutBackReady();
+  EXPECT_LT(current_heap->countdown().Allowance(kClass), Countdown::kNever);
+  Free(block);
+}
+
 }  // namespace
 }  // namespace heaptap
