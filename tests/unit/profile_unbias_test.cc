@@ -36,7 +36,11 @@ TEST(LongestPeriod, IsThatOfTheSamples) {
   }
   // Nearly every object of 16 MiB is a sample at each of these periods.
   EXPECT_GT(LongestPeriod({.samples = 3, .objects = 3, .bytes = 3 << 24}), 524288);
-  EXPECT_EQ(LongestPeriod({}), std::numeric_limits<double>::infinity());
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(LongestPeriod({}), kInfinity);
+  EXPECT_EQ(LongestPeriod({.samples = 1, .objects = kInfinity, .bytes = 1}), kInfinity);
+  EXPECT_EQ(LongestPeriod({.samples = 1, .objects = kInfinity, .bytes = kInfinity}), kInfinity);
+  EXPECT_GE(LongestPeriod({.samples = 1, .objects = 1e-320, .bytes = 1}), 0);
 }
 
 TEST(Bias, AReaderArrivesAtTheEstimatesOfAMix) {

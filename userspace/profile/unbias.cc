@@ -45,7 +45,9 @@ double LongestPeriod(const Estimate& estimate) {
     return std::numeric_limits<double>::infinity();
   }
   const double probability = kEnough * static_cast<double>(estimate.samples) / estimate.objects;
-  return -(estimate.bytes / estimate.objects) / std::log1p(-std::min(probability, kEnough));
+  const double longest = -(estimate.bytes / estimate.objects) / std::log1p(-std::min(probability, kEnough));
+  // Not a number: the estimates are infinite.
+  return longest > 0 ? longest : std::numeric_limits<double>::infinity();
 }
 
 UnbiasedCount Unbias(const BiasedCount& count, uint64_t period) {
