@@ -37,7 +37,8 @@ ByNames::Made ByNames::Make(const profile::Profile& profile, const exporter::Fin
                            .has_allocated = false,
                            .stack_ends = profile.stack_ends,
                            .warnings = profile.warnings}};
-  RowNumbers names(named, {});
+  const Show show;
+  RowNumbers names(named, show);
   std::map<std::vector<uint64_t>, Held> held;
   for (size_t i = 0; i < paths.size(); i++) {
     std::vector<uint64_t> frames;

@@ -55,6 +55,7 @@ class RowNumbers {
  public:
   // Keeps references to its arguments.
   RowNumbers(const NamedProfile& profile, const Show& show) : profile_(profile), show_(show) {}
+  RowNumbers(const NamedProfile& profile, Show&& show) = delete;
 
   size_t At(FrameId id);
   size_t AtName(const std::string& name);
