@@ -143,7 +143,8 @@ def test_a_layer_shows_its_path_alone(lab, browser, daemon):
     browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
     browser.wait(".legend button")
     set_visibility(browser, "hidden")
-    assert [entry.split(" ← ")[0] for entry in legend(browser)] == ["keep_blocks", "start_blocks"]
+    # Below them may be a block of churn_blocks that a point has seen.
+    assert [entry.split(" ← ")[0] for entry in legend(browser)][:2] == ["keep_blocks", "start_blocks"]
     assert not any("libc_start" in entry for entry in legend(browser))
     click_number(browser, 1)
     wait_until(lambda: live(browser) == "10.0M", "one path alone")
