@@ -112,8 +112,7 @@ TEST(Refill, TheRestOfABatchFollowsAnotherCountdown) {
   });
 }
 
-// The countdown of a heap that nobody samples is at its end, and has no room for the blocks that an earlier one handed
-// out.
+// Without sampling, a new countdown is kNever, the highest value that it may have. Blocks that go back raise it.
 TEST(Refill, ReadyBlocksGoBackAfterARestartWithoutSampling) {
   void* block = Allocate(kSize);
   ASSERT_LT(current_heap->countdown().Allowance(kClass), Countdown::kNever - 1) << "further ones are ready";

@@ -3,8 +3,7 @@
 // How fast the live memory of the running processes grows, from the history.
 //
 // A rate is the change from the first point of a process in the last kPeriod to its latest one. Its standard error is
-// that of the difference (report/changes.h), so it is the one that `heaptap diff NAME@10m NAME@now` shows. A figure of
-// the last seconds would be noise: the samples that came and went make most of it.
+// that of the difference between the two points (report/changes.h). A change within seconds would be mostly noise.
 #ifndef HEAPTAP_USERSPACE_API_GROWTH_RATES_H_
 #define HEAPTAP_USERSPACE_API_GROWTH_RATES_H_
 
