@@ -35,6 +35,16 @@ std::pair<std::string, int> Split(const std::string& cell) {
   return {cell.substr(0, sign), offset};
 }
 
+// The rule whose CFA lies so many words above RSP.
+uint32_t AboveRsp(int words) {
+  if (words < HEAPTAP_FAR_WORDS) return heaptap_unwind_rule(HEAPTAP_CFA_RSP, words, 0, 0, 0);
+  for (int kind = HEAPTAP_CFA_FAR; kind <= HEAPTAP_CFA_LAST_FAR; ++kind) {
+    const uint32_t rule = heaptap_unwind_rule(kind, words - HEAPTAP_FAR_WORDS, 0, 0, 0);
+    if (heaptap_unwind_far_words(rule) == static_cast<uint32_t>(words)) return rule;
+  }
+  return heaptap_unwind_rule(HEAPTAP_CFA_UNKNOWN, 0, 0, 0, 0);
+}
+
 // The rule of a row of readelf's, by the names of its columns.
 uint32_t Expected(std::map<std::string, std::string> cells) {
   static const std::vector<std::string> kNames = {"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp",
@@ -46,7 +56,7 @@ uint32_t Expected(std::map<std::string, std::string> cells) {
   auto [name, offset] = Split(cells["CFA"]);
   uint32_t rule = 0;
   if (name == "rsp") {
-    rule = heaptap_unwind_rule(HEAPTAP_CFA_RSP, offset / 8, 0, 0, 0);
+    rule = AboveRsp(offset / 8);
   } else if (name == "rbp") {
     rule = heaptap_unwind_rule(HEAPTAP_CFA_RBP, offset / 8, 0, 0, 0);
   } else {
@@ -54,7 +64,7 @@ uint32_t Expected(std::map<std::string, std::string> cells) {
     while (kNames.at(number) != name) ++number;
     rule = heaptap_unwind_rule(HEAPTAP_CFA_REGISTER, number << 8 | offset / 8, 0, 0, 0);
   }
-  if (offset % 8 != 0 || offset / 8 > INT16_MAX) return unknown;
+  if (offset % 8 != 0 || rule == unknown || (name != "rsp" && offset / 8 > INT16_MAX)) return unknown;
   const std::string rbx = cells["rbx"];
   if (rbx != "" && rbx != "u") {
     const int slot = rbx[0] == 'c' ? -Split(rbx).second / 8 - 1 : 0;
