@@ -165,8 +165,12 @@ test-bpf-clang: $(BUILD)/tests/bpf_load $(BUILD)/bpf/heaptap.bpf.o ## load the e
 
 # With each compiler that is installed, one after the other. No warning may remain.
 COMPILERS := $(notdir $(wildcard $(addprefix /usr/bin/,g++-12 g++-13 g++-14 clang++-14 clang++-15 clang++-16 clang++-17 clang++-18 clang++-19)))
-.PHONY: test-compilers $(COMPILERS:%=test-compiler-%)
-test-compilers: $(COMPILERS:%=test-compiler-%) ## build everything with each installed compiler, g++ 12 to 14 and clang 14 to 19
+.PHONY: test-compilers test-installed-compilers $(COMPILERS:%=test-compiler-%)
+test-compilers: ## build everything with each compiler of the system, g++ 12 to 14 and clang 14 to 19 (root)
+	$(Q)scripts/bootstrap compilers
+	$(Q)$(MAKE) --no-print-directory -k test-installed-compilers
+
+test-installed-compilers: $(COMPILERS:%=test-compiler-%)
 
 $(COMPILERS:%=test-compiler-%): test-compiler-%:
 	$(say) TEST "the build with $*"

@@ -52,6 +52,9 @@ def test_purposes_include_what_they_need(missing):
     assert build < demo < test < kernels
     assert test < programs
     assert build < lint
+    compilers = missing("compilers")
+    assert build < compilers
+    assert {"clang-19", "g++-12"} <= compilers
     assert {"python3-pytest", "python3-pytest-xdist", "python3-pytest-timeout"} <= test
     assert missing() == programs | lint | kernels
     assert missing("lint", "demo") == lint | demo
