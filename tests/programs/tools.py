@@ -12,6 +12,8 @@ from program import client, digest, outcome, program, write
 program("procps")(programs.w)
 program("coreutils", "ls")(programs.PROGRAMS["ls"])
 
+LATER = 4102444800  # 2100-01-01, as st_mtime
+
 NUMBERS = "".join(f"{i * 7919 % 300007} {'x' * (i % 40)}\n" for i in range(150000))
 
 
@@ -46,6 +48,8 @@ def rsync(folder, start):
     first = outcome(start(["rsync", "-aic", "from/", "to"]))
     with open(os.path.join(folder, "from/part1/file1"), "a", encoding="ascii") as file:
         file.write("more\n")
+    # The copy has the time of the first version, which may be in the same second.
+    os.utime(os.path.join(folder, "from/part1/file1"), (LATER, LATER))
     second = outcome(start(["rsync", "-aic", "--no-whole-file", "--delete", "from/", "to"]))
     return {"first": first, "second": second, "difference": client(folder, "diff", "-r", "from", "to")}
 
