@@ -35,6 +35,12 @@
 
 /* jemalloc records up to 128 frames, including its own. */
 #define HEAPTAP_MAX_FRAMES 127
+/* Of a deeper stack so many innermost frames are kept, then HEAPTAP_FRAMES_LEFT_OUT in place of an address, then the
+ * outermost frames. */
+#define HEAPTAP_INNER_FRAMES 80
+#define HEAPTAP_FRAMES_LEFT_OUT 1
+/* A walk goes no further: a bound of its time. */
+#define HEAPTAP_MAX_WALK 1024
 
 #define HEAPTAP_COMM_LENGTH 16
 
@@ -182,7 +188,7 @@ struct heaptap_settings {
 /* How the walk of a stack ended. Every end but WHOLE leaves out the outer frames. */
 enum heaptap_stack_end {
   HEAPTAP_STACK_WHOLE,       /* at the outermost frame */
-  HEAPTAP_STACK_TRUNCATED,   /* the stack has more frames than HEAPTAP_MAX_FRAMES */
+  HEAPTAP_STACK_TRUNCATED,   /* the stack has more frames than HEAPTAP_MAX_WALK */
   HEAPTAP_STACK_NO_CODE,     /* a return address, or the probe, lies in no executable mapping */
   HEAPTAP_STACK_NO_RULE,     /* in code without readable unwind information, whose frame pointer leads nowhere */
   HEAPTAP_STACK_NO_MEMORY,   /* stack memory could not be read */

@@ -85,10 +85,9 @@ struct heaptap_unwind_frame {
 };
 
 #define HEAPTAP_CHUNK_BYTES 1024
-/* A copy holds the stack up to its top: at most 1 MiB while that leaves three quarters of the ring free, at most 256
- * KiB while that leaves half of it, else at most 32 KiB. The stack pointer lies anywhere in the first chunk. */
+/* A copy holds the stack up to its top: at most 1 MiB, and less in a ring that fills up, but at least 32 KiB. The stack
+ * pointer lies anywhere in the first chunk. */
 #define HEAPTAP_MOST_STACK_CHUNKS 1025
-#define HEAPTAP_LARGE_STACK_CHUNKS 257
 #define HEAPTAP_RAW_STACK_CHUNKS 33
 #define HEAPTAP_CHUNKS_PER_WORD 64
 #define HEAPTAP_MISSING_WORDS ((HEAPTAP_MOST_STACK_CHUNKS + HEAPTAP_CHUNKS_PER_WORD - 1) / HEAPTAP_CHUNKS_PER_WORD)

@@ -13,6 +13,7 @@
 #define HEAPTAP_UNWIND_STEP_H_
 
 #include "bpf/books.h"
+#include "bpf/deep_stack.h"
 #include "bpf/unwind.h"
 
 #ifndef HEAPTAP_UNWIND_READ
@@ -236,14 +237,14 @@ static inline int heaptap_unwind_add(struct heaptap_stack* stack, struct heaptap
    * equal.
    */
   __asm__ volatile("" : "+r"(count));
-  if (count >= HEAPTAP_MAX_FRAMES) {
+  if (count >= HEAPTAP_MAX_WALK) {
     stack->end = HEAPTAP_STACK_TRUNCATED;
     return 1;
   }
   *rip_bits = result == HEAPTAP_UNWIND_CALLER ? HEAPTAP_RIP_RETURN | guess : 0;
   /* Readers take 1 off each frame to find the call before the return address. The interrupted instruction may be the
    * first of its function. */
-  stack->frames[count] = frame->rip + (*rip_bits == 0);
+  stack->frames[heaptap_frame_place(count)] = frame->rip + (*rip_bits == 0);
   stack->count = count + 1;
   return 0;
 }

@@ -76,7 +76,7 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
       break;
     }
     asm volatile("" : "+r"(count)); /* or the compiler replaces it by an address, which the verifier refuses */
-    if (count >= HEAPTAP_MAX_FRAMES) break;
+    if (count >= HEAPTAP_MAX_WALK) break;
     frame.rip = rip;
     frame.rsp = cfa;
     frame.rbp = rbp;
@@ -84,12 +84,7 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
     heaptap_unwind_follow_rbx(&frame, rule, cfa);
     rip_bits = HEAPTAP_RIP_RETURN;
     hash = hash_word(hash, rip);
-    __u64 place = count;
-#ifdef __bpf__
-    /* Redundant; the verifier of 6.1 has lost the bound. */
-    asm volatile("%0 &= %1" : "+r"(place) : "i"(HEAPTAP_MAX_FRAMES));
-#endif
-    scratch->stack.frames[place] = rip;
+    scratch->stack.frames[heaptap_frame_place(count)] = rip;
     count++;
   }
   scratch->frame = frame;
@@ -119,15 +114,23 @@ __noinline long walk_frame(struct scratch* scratch) {
   __u64 rule = find_rule(scratch, scratch->frame.rip - (scratch->rip_bits & HEAPTAP_RIP_RETURN));
   if (rule >> 32) {
     stack->end = rule == RULE_LATE ? HEAPTAP_STACK_UNFINISHED : HEAPTAP_STACK_NO_CODE;
-    /* An address outside of all code is not a frame. It may differ in each sample, so it must not be in the hash. */
-    if (rule == RULE_NO_CODE && stack->count > 1) {
-      stack->count--;
-      scratch->hash = hash_frames(scratch);
-    }
     return 1;
   }
   if (heaptap_unwind_add(stack, &scratch->frame, &scratch->rip_bits, rule, scratch)) return 1;
   scratch->hash = hash_word(scratch->hash, scratch->frame.rip);
+  return 0;
+}
+
+/* Leaves out what is not kept, and what is not a frame: an address outside of all code, which may differ in each
+ * sample. */
+static __noinline int close_walk(struct scratch* scratch) {
+  if (!scratch) return 0; /* never */
+  struct heaptap_stack* stack = &scratch->stack;
+  const __u32 without_last = stack->end == HEAPTAP_STACK_NO_CODE && stack->count > 1;
+  if (!without_last && stack->count <= HEAPTAP_MAX_FRAMES) return 0;
+  scratch->window_bytes = 0;
+  heaptap_stack_close(stack, without_last, scratch->window);
+  scratch->hash = hash_frames(scratch);
   return 0;
 }
 
@@ -214,7 +217,8 @@ static __always_inline void walk_stack(struct pt_regs* context, struct heaptap_p
   scratch->stack.end = HEAPTAP_STACK_TRUNCATED;
   scratch->words_read = 0;
   struct walk walk = {.scratch = scratch};
-  bpf_loop(HEAPTAP_MAX_FRAMES, walk_frames, &walk, 0);
+  bpf_loop(HEAPTAP_MAX_WALK, walk_frames, &walk, 0);
+  close_walk(scratch);
   expect_stack(process, scratch->frame.rsp - PT_REGS_SP(context));
 }
 

@@ -9,8 +9,9 @@ has the module "?". A path is a tuple of frames, innermost first:
 - jemalloc writes the address of the instruction that a signal interrupted. heaptap writes one more, so that readers, which
   take one off, find the instruction; here it is the address.
 - The allocator's own frames at the inner end are cut: those in its file. On both sides they include operator new.
-- jemalloc 5.3.0 keeps 128 frames and heaptap 127, of which up to 8 are their own; so only the innermost FRAMES of longer
-  stacks are compared.
+- jemalloc 5.3.0 keeps 128 frames and heaptap 127, of which up to 8 are their own. Of a deeper stack jemalloc keeps the
+  innermost frames; heaptap keeps 80 of them, a mark, and the outermost. So of stacks with more than FRAMES only the
+  innermost INNER_FRAMES are compared.
 
 The counts are those of all allocations (in brackets in the dump). Both allocators scale them so that jeprof, which treats
 them as samples, gets the right numbers: 30000 objects of 8 bytes are written as 29990. exact() undoes that.
@@ -27,11 +28,13 @@ Frame = collections.namedtuple("Frame", "module offset")
 Difference = collections.namedtuple("Difference", "path first second")
 
 FRAMES = 119
+INNER_FRAMES = 72
 # mov $15, %rax; syscall: the code of libc to which the handler of a signal returns.
 RESTORER = bytes.fromhex("48c7c00f0000000f05")
 NOTHING = Count(0, 0)
 ALLOCATORS = ("libjemalloc.so.2", "libheaptap.so", "libheaptap-guest.so")
 NOWHERE = "?"
+LEFT_OUT = Frame(NOWHERE, 1)  # heaptap's mark
 
 
 def exact(dump, count):
@@ -90,11 +93,12 @@ def is_allocators(frame):
 
 
 def normalise(frames, is_own=is_allocators):
-    """One path without the allocator's frames, cut to FRAMES."""
+    """One path without the allocator's frames, cut to INNER_FRAMES if it is too deep for one of the allocators."""
     own = 0
     while own < len(frames) and is_own(frames[own]):
         own += 1
-    return tuple(frames[own : own + FRAMES])
+    path = tuple(frames[own:])
+    return path[:INNER_FRAMES] if len(path) > FRAMES or LEFT_OUT in path else path
 
 
 class Paths:

@@ -90,6 +90,9 @@ class Sides(unittest.TestCase):
         frames = tuple(0x400100 + 8 * i for i in range(FRAMES + 1))
         one = Comparison(self.jemalloc(((*frames, 0x400010), 1, 4096)), self.heaptap(((*frames, 0x400020), 1, 4096)))
         self.assertEqual(one.share, 1.0)
+        deep = (*frames[:80], 1, *frames[:46])
+        one = Comparison(self.jemalloc((frames, 1, 4096)), self.heaptap((deep, 1, 4096)))
+        self.assertEqual(one.share, 1.0)
         frames = frames[: FRAMES - 1]
         one = Comparison(self.jemalloc(((*frames, 0x400010), 1, 4096)), self.heaptap(((*frames, 0x400020), 1, 4096)))
         self.assertEqual(one.share, 0.0)

@@ -40,7 +40,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (__u64& word : raw.missing) word = number();
   raw.stack.count = input.ConsumeIntegralInRange(1, HEAPTAP_MAX_FRAMES);
   raw.stack.end = HEAPTAP_STACK_UNFINISHED;
-  for (uint32_t i = 0; i < raw.stack.count; i++) raw.stack.frames[i] = i + 1;
+  for (uint32_t i = 0; i < raw.stack.count; i++) raw.stack.frames[i] = i + 2;
+  if (raw.stack.count == HEAPTAP_MAX_FRAMES && input.ConsumeBool()) {
+    raw.stack.frames[HEAPTAP_INNER_FRAMES] = HEAPTAP_FRAMES_LEFT_OUT;
+  }
 
   // Of its own, so that a look beyond its end is seen.
   const std::string rules = input.ConsumeRandomLengthString(256);
@@ -62,7 +65,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint32_t kept = raw.stack.count - (stack.end == HEAPTAP_STACK_NO_CODE && raw.stack.count > 1 ? 1 : 0);
   Check(stack.count >= kept && stack.count <= HEAPTAP_MAX_FRAMES);
   Check(stack.end < HEAPTAP_STACK_ENDS && stack.end != HEAPTAP_STACK_UNFINISHED);
-  Check(asked >= 1 && asked <= HEAPTAP_MAX_FRAMES);
-  Check(std::equal(raw.stack.frames, raw.stack.frames + kept, stack.frames));
+  Check(asked >= 1 && asked <= HEAPTAP_MAX_WALK);
+  const uint32_t inner = std::min<uint32_t>(kept, HEAPTAP_INNER_FRAMES);
+  Check(std::equal(raw.stack.frames, raw.stack.frames + inner, stack.frames));
   return 0;
 }

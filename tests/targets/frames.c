@@ -49,6 +49,7 @@ NOINLINE void descend(int frames) {
 }
 
 NOINLINE void deep(void) { descend(200); }
+NOINLINE void deeper_than_a_walk(void) { descend(1500); }
 
 /* Faults are signals at an instruction that is known. The handler allocates and steps over the two bytes of ud2. */
 NOINLINE void on_fault(int number, siginfo_t* information, void* context) {
@@ -244,6 +245,7 @@ static const struct {
     {"chain", chain_first},
     {"thread", in_thread},
     {"deep", deep},
+    {"deeper_than_a_walk", deeper_than_a_walk},
     {"signal", in_signal},
     {"signal_at_entry", in_signal_at_entry},
     {"alternate_signal", in_alternate_signal},

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/large_profile.h"
 #include "userspace/export/collapsed.h"
+#include "userspace/export/frame_names.h"
 
 namespace heaptap::exporter {
 namespace {
@@ -63,6 +64,14 @@ TEST(Collapsed, WithoutSymbolsFilesAndOffsets) {
   EXPECT_EQ(Live(profile, {}), "0x9000;0x4ffe;0x8000;[vdso]+0x0;libx.so+0x210 1\n");
 }
 
+TEST(Collapsed, ADeepStackHasAMark) {
+  Profile profile = {.contexts = {{.frames = {0x1001, HEAPTAP_FRAMES_LEFT_OUT, 0x1002}, .threads = {Share(1, 10)}}}};
+  EXPECT_EQ(Live(profile), "_Z4mainv;[frames left out];outer<a: b>;inner 10\n");
+  EXPECT_EQ(Live(profile, {}), "0x1001;[frames left out];0x1000 10\n");
+  EXPECT_EQ(PlaceText("", CallAddress(HEAPTAP_FRAMES_LEFT_OUT)), "[frames left out]");
+  EXPECT_EQ(PlaceText("/lib/x.so", CallAddress(HEAPTAP_FRAMES_LEFT_OUT)), "x.so+0x0");
+}
+
 TEST(Collapsed, EqualNamesAreOneLine) {
   Profile profile = {
       .contexts = {{.frames = {0x11}, .threads = {Share(1, 1.4)}}, {.frames = {0x12}, .threads = {Share(1, 1.4)}}}};
@@ -75,10 +84,10 @@ TEST(Collapsed, HostileNamesStayOnTheirLineAndInTheirFrame) {
   const std::vector<std::string> names = {hostile, "two 12", "x 1.5", "12", "\n", ";", " 3", "plain"};
   Profile profile;
   for (uint64_t i = 0; i < names.size(); ++i) {
-    profile.contexts.push_back({.frames = {i + 1, 100}, .threads = {Share(1, 10)}});
+    profile.contexts.push_back({.frames = {0x1001 + i, 0x9000}, .threads = {Share(1, 10)}});
   }
   auto find = [&names](uint64_t address) {
-    return std::vector<SourceFrame>{{.function = address < names.size() ? names[address] : "main"}};
+    return std::vector<SourceFrame>{{.function = address < 0x2000 ? names.at(address - 0x1000) : "main"}};
   };
   const std::regex line_pattern("^(.*)\\s+?(\\d+(?:\\.\\d*)?)$");
   std::vector<std::string> innermost;

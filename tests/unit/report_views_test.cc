@@ -306,13 +306,13 @@ TEST_F(ViewsTest, SummaryOfAProfileThatBeginsLate) {
 // The first function that is not of a library stays, however deep it lies.
 TEST(Summary, ShowsAFunctionOfTheUsersOwn) {
   const auto find = [](uint64_t address) -> std::vector<exporter::SourceFrame> {
-    const uint64_t number = address + 1;
+    const uint64_t number = address + 1 - 0x100;
     if (number == 9) return {{.function = "shop::decode", .file = "shop.cc", .line = 7}};
     return {{.function = absl::StrCat("std::f", number), .file = "vector", .line = 1}};
   };
   profile::Profile profile = {.period = 1};
   profile::Context& context = profile.contexts.emplace_back();
-  for (uint64_t frame = 1; frame <= 14; frame++) context.frames.push_back(frame);
+  for (uint64_t frame = 1; frame <= 14; frame++) context.frames.push_back(0x100 + frame);
   context.threads = {{.tid = 1, .live = {1, 8, 1, 8}, .allocated = {1, 8, 1, 8}}};
   const NamedProfile named(profile, find);
   const std::string text = SummaryText(named, named.paths(), {}, {}, {});

@@ -199,12 +199,14 @@ heaptap_stack FinishAt(Simulation& process, uint32_t cut) {
 TEST(FinishStack, SaysWhatTheKernelSays) {
   uint64_t finished = 0;
   uint64_t cut_off = 0;
+  uint64_t deep = 0;
   uint64_t ends[HEAPTAP_STACK_ENDS] = {};
   for (uint64_t seed = 0; seed < 1000; seed++) {
     RandomProcess random(seed);
     Simulation& process = random.process;
     const heaptap_stack whole = process.kernel.Walk(process.registers);
     ends[whole.end]++;
+    deep += whole.count > HEAPTAP_INNER_FRAMES && whole.frames[HEAPTAP_INNER_FRAMES] == HEAPTAP_FRAMES_LEFT_OUT;
     ASSERT_NE(whole.end, HEAPTAP_STACK_UNFINISHED);
     const heaptap_stack again = process.kernel.Walk(process.registers);
     ASSERT_EQ(again.end, whole.end) << "seed " << seed << ", with all rules in the cache";
@@ -219,7 +221,8 @@ TEST(FinishStack, SaysWhatTheKernelSays) {
                     whole.end == HEAPTAP_STACK_NO_RULE)
             << "seed " << seed << ", cut at " << cut << ": " << whole.end;
         ASSERT_LE(stack.count, whole.count);
-        EXPECT_TRUE(std::equal(stack.frames, stack.frames + stack.count, whole.frames));
+        const uint32_t inner = std::min<uint32_t>(stack.count, HEAPTAP_INNER_FRAMES);
+        EXPECT_TRUE(std::equal(stack.frames, stack.frames + inner, whole.frames));
         continue;
       }
       EXPECT_EQ(stack.end, whole.end) << "seed " << seed << ", cut at " << cut;
@@ -229,8 +232,9 @@ TEST(FinishStack, SaysWhatTheKernelSays) {
   // The cases occur as intended.
   EXPECT_GT(finished, 16000);
   EXPECT_LT(cut_off, finished / 5);
-  for (const heaptap_stack_end end : {HEAPTAP_STACK_WHOLE, HEAPTAP_STACK_TRUNCATED, HEAPTAP_STACK_NO_CODE,
-                                      HEAPTAP_STACK_NO_RULE, HEAPTAP_STACK_NO_MEMORY, HEAPTAP_STACK_STUCK}) {
+  EXPECT_GT(deep, 4);
+  for (const heaptap_stack_end end : {HEAPTAP_STACK_WHOLE, HEAPTAP_STACK_NO_CODE, HEAPTAP_STACK_NO_RULE,
+                                      HEAPTAP_STACK_NO_MEMORY, HEAPTAP_STACK_STUCK}) {
     EXPECT_GT(ends[end], 8) << end;
   }
 }
@@ -320,12 +324,36 @@ TEST(FinishStack, NoCode) {
 }
 
 TEST(FinishStack, GoesOnToTheLastFrameThatFits) {
-  Copy copy(100, std::vector<uint64_t>(200, 77));
+  Copy copy(100, std::vector<uint64_t>(HEAPTAP_MAX_WALK, 77));
   for (const uint32_t found : {1, 126, 127}) {
     copy.raw.stack.count = found;
     heaptap_stack stack = copy.Finish([](uint64_t) { return kPlain; });
     EXPECT_EQ(stack.count, HEAPTAP_MAX_FRAMES);
     EXPECT_EQ(stack.end, HEAPTAP_STACK_TRUNCATED);
+  }
+}
+
+// The kernel's walk may end in the inner frames, right at the first frame that is left out, or in the outer frames.
+TEST(FinishStack, GoesOnWithADeepStack) {
+  std::vector<uint64_t> all;
+  for (uint64_t i = 0; i < 300; i++) all.push_back(1000 + i);
+  for (const size_t found : {1, 80, 81, 126, 127, 128, 172, 173, 174, 219, 220, 299, 300}) {
+    const std::vector<uint64_t> walked(all.begin(), all.begin() + static_cast<ptrdiff_t>(found));
+    Copy copy(walked.back(), {all.begin() + static_cast<ptrdiff_t>(found), all.end()});
+    const std::vector<uint64_t> kept = KeptFrames(walked);
+    copy.raw.stack.count = kept.size();
+    std::ranges::copy(kept, copy.raw.stack.frames);
+    const auto rule = [&](uint64_t address) { return address + 1 == all.back() ? kEnd : kPlain; };
+    const heaptap_stack stack = copy.Finish(rule);
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);
+    EXPECT_EQ(Frames(stack), KeptFrames(all)) << found;
+    // The last address is none of code.
+    const heaptap_stack without = copy.Finish(
+        [&](uint64_t address) { return address + 1 == all.back() ? std::nullopt : std::optional<uint32_t>(kPlain); });
+    EXPECT_EQ(without.end, HEAPTAP_STACK_NO_CODE);
+    std::vector<uint64_t> expected = KeptFrames(all);
+    expected.pop_back();
+    EXPECT_EQ(Frames(without), expected) << found;
   }
 }
 

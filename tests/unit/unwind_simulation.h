@@ -133,6 +133,17 @@ class Simulation {
   uint64_t functions_[kPlaces] = {};
 };
 
+// What is kept of a stack with these frames.
+inline std::vector<uint64_t> KeptFrames(std::vector<uint64_t> all) {
+  if (all.size() > HEAPTAP_MAX_WALK) all.resize(HEAPTAP_MAX_WALK);
+  if (all.size() <= HEAPTAP_MAX_FRAMES) return all;
+  constexpr ptrdiff_t kOuter = HEAPTAP_MAX_FRAMES - HEAPTAP_INNER_FRAMES - 1;
+  std::vector<uint64_t> kept(all.begin(), all.begin() + HEAPTAP_INNER_FRAMES);
+  kept.push_back(HEAPTAP_FRAMES_LEFT_OUT);
+  kept.insert(kept.end(), all.end() - kOuter, all.end());
+  return kept;
+}
+
 inline std::vector<uint64_t> Frames(const heaptap_stack& stack) {
   return std::vector<uint64_t>(stack.frames, stack.frames + stack.count);
 }

@@ -94,17 +94,12 @@ Reply Services(Call& call) {
   return JsonAnswer(Json{{"schema_version", exporter::kSchemaVersion}, {"services", std::move(list)}});
 }
 
-// "libc.so.6+0x2724a", or "0x2724a" without a file.
-std::string Place(const history::TimelineFrame& frame) {
-  const absl::string_view file = exporter::FileName(frame.library);
-  return absl::StrCat(file, file.empty() ? "" : "+", "0x", absl::Hex(frame.offset));
-}
-
 // `short` and `folded`: what the views of a profile show of the frame (report/page_data.cc), so that the page finds the
 // same path there.
 Json FrameJson(const history::TimelineFrame& frame) {
   const auto text = [](const std::string& value) { return value.empty() ? Json() : Json(base::Printable(value)); };
-  const std::string name = base::Printable(frame.source.function.empty() ? Place(frame) : frame.source.function);
+  const std::string name = base::Printable(
+      frame.source.function.empty() ? exporter::PlaceText(frame.library, frame.offset) : frame.source.function);
   const bool is_folded = report::IsPlumbing(name, frame.source.file, frame.is_inlined) || report::IsStart(name);
   return Json{{"function", text(frame.source.function)},
               {"short", report::ReadableName(name)},

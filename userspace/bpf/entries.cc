@@ -30,10 +30,10 @@ constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
     {"beginning", "beginning of the process not recorded: what it had allocated before is missing"},
 };
 
-static_assert(HEAPTAP_MAX_FRAMES == 127);  // as the texts say
+static_assert(HEAPTAP_MAX_WALK == 1024);  // as the texts say
 constexpr absl::string_view kEndTexts[HEAPTAP_STACK_ENDS] = {
     "the outermost frame",
-    "the 127th frame, the last that is kept",
+    "the 1024th frame, the last that is followed",
     "a return address outside of all code",
     "code without readable unwind information and without frame pointers",
     "stack memory that could not be read",

@@ -22,15 +22,19 @@ absl::string_view FileName(absl::string_view path) {
   return path;
 }
 
+std::string PlaceText(absl::string_view library, uint64_t offset) {
+  if (library.empty() && offset == CallAddress(HEAPTAP_FRAMES_LEFT_OUT)) return kFramesLeftOut;
+  const absl::string_view file = FileName(library);
+  return absl::StrCat(file, file.empty() ? "" : "+", "0x", absl::Hex(offset));
+}
+
 const std::vector<std::string>& FrameNames::At(uint64_t address) {
   auto [entry, is_new] = by_address_.try_emplace(address);
   std::vector<std::string>& names = entry->second;
   if (!is_new) return names;
-  if (find_) {
-    for (const SourceFrame& frame : find_(address)) {
-      const std::string& name = frame.function.empty() ? frame.linkage_name : frame.function;
-      if (!name.empty()) names.push_back(base::Printable(name));
-    }
+  for (const SourceFrame& frame : FramesAt(find_, address)) {
+    const std::string& name = frame.function.empty() ? frame.linkage_name : frame.function;
+    if (!name.empty()) names.push_back(base::Printable(name));
   }
   if (names.empty()) names.push_back(WithoutSymbol(address));
   return names;

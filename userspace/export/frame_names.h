@@ -23,6 +23,9 @@ const elf::Mapping* FindMapping(absl::Span<const elf::Mapping> mappings, uint64_
 // The last part of a path; the whole path if that part is empty or the only one ("[vdso]"). Thread-safe.
 absl::string_view FileName(absl::string_view path);
 
+// "libc.so.6+0x2724a", or "0x2724a" without a file: a place inside a call (CallAddress) that has no name. Thread-safe.
+std::string PlaceText(absl::string_view library, uint64_t offset);
+
 // The names of the frames of one profile. Keeps references to its arguments. Thread-compatible.
 class FrameNames {
  public:

@@ -187,8 +187,7 @@ class Writer {
   }
 
   void WriteLocation(uint64_t id, uint64_t address) {
-    std::vector<SourceFrame> frames;
-    if (options_.find_source_frames) frames = options_.find_source_frames(address);
+    const std::vector<SourceFrame> frames = FramesAt(options_.find_source_frames, address);
     std::vector<std::pair<uint64_t, uint32_t>> lines;  // function and line
     lines.reserve(frames.size());
     for (const SourceFrame& frame : frames) lines.emplace_back(FunctionId(frame), frame.line);

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "bpf/books.h"
+
 namespace heaptap::exporter {
 
 // A function at an address, or a function that is inlined there. The texts come from the program's file and may have
@@ -27,6 +29,15 @@ using FindSourceFrames = std::function<std::vector<SourceFrame>(uint64_t address
 // The address of the last byte of the call that returns to `frame`. The return address itself may belong to the next
 // function, if the call never returns and ends its function.
 inline uint64_t CallAddress(uint64_t frame) { return frame > 0 ? frame - 1 : 0; }
+
+// The name of HEAPTAP_FRAMES_LEFT_OUT, which stands between the inner and the outer frames of a deep stack.
+inline constexpr char kFramesLeftOut[] = "[frames left out]";
+
+// What `find` finds, or kFramesLeftOut.
+inline std::vector<SourceFrame> FramesAt(const FindSourceFrames& find, uint64_t address) {
+  if (address == CallAddress(HEAPTAP_FRAMES_LEFT_OUT)) return {{.function = kFramesLeftOut}};
+  return find ? find(address) : std::vector<SourceFrame>();
+}
 
 // The name of an unknown call path.
 inline constexpr char kUnknownCallPath[] = "[unknown call path]";

@@ -19,12 +19,6 @@ constexpr uint64_t kBytesOfLibrary = uint64_t{1} << 32;
 // The history keeps the paths that matter, and one row for all others.
 constexpr char kOthers[] = "[all other call paths]";
 
-// "libc.so.6+0x2724a", or "0x2724a" without a file.
-std::string Place(const std::string& library, uint64_t offset) {
-  const absl::string_view file = exporter::FileName(library);
-  return absl::StrCat(file, file.empty() ? "" : "+", "0x", absl::Hex(offset));
-}
-
 }  // namespace
 
 uint64_t MomentProfiles::AddressOf(const std::string& library, std::string path_key) {
@@ -51,7 +45,7 @@ MomentProfile MomentProfiles::Make(const Timeline& moment) {
       if (!frame.source.function.empty()) names.push_back(frame.source);
       if (frame.is_inlined) continue;
       const uint64_t call = AddressOf(frame.library, key);
-      if (names.empty()) names.push_back({.function = Place(frame.library, frame.offset)});
+      if (names.empty()) names.push_back({.function = exporter::PlaceText(frame.library, frame.offset)});
       result.symbols[call] = std::exchange(names, {});
       addresses.push_back(call + 1);
     }

@@ -88,7 +88,7 @@ void NamedProfile::AppendFrames(const profile::Profile& profile, const exporter:
   if (is_new) {
     const elf::Mapping* mapping = exporter::FindMapping(profile.mappings, address);
     const TextId library = mapping == nullptr ? 0 : AddText(base::Printable(mapping->path));
-    const std::vector<exporter::SourceFrame> found = find ? find(address) : std::vector<exporter::SourceFrame>();
+    const std::vector<exporter::SourceFrame> found = exporter::FramesAt(find, address);
     for (size_t i = 0; i < found.size(); i++) {
       const exporter::SourceFrame& frame = found[i];
       const std::string& name = frame.function.empty() ? frame.linkage_name : frame.function;

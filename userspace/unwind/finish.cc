@@ -50,6 +50,7 @@ heaptap_stack FinishStack(const heaptap_raw_stack& raw, absl::Span<const uint8_t
   Copy copy = {&raw, memory};
   heaptap_stack stack = raw.stack;
   stack.count = std::clamp<uint32_t>(stack.count, 1, HEAPTAP_MAX_FRAMES);
+  heaptap_stack_reopen(&stack);
   heaptap_unwind_frame frame = raw.frame;
   uint32_t rip_bits = raw.rip_bits;
   for (;;) {
@@ -57,7 +58,6 @@ heaptap_stack FinishStack(const heaptap_raw_stack& raw, absl::Span<const uint8_t
     if (rule == 0u && rip_bits != 0) rule = heaptap_unwind_start_rule(find_rule(frame.rip).value_or(0));
     if (!rule.has_value()) {
       stack.end = HEAPTAP_STACK_NO_CODE;
-      if (stack.count > 1) stack.count--;  // an address outside of all code is not a frame
       break;
     }
     copy.ended = false;
@@ -66,6 +66,10 @@ heaptap_stack FinishStack(const heaptap_raw_stack& raw, absl::Span<const uint8_t
       break;
     }
   }
+  // An address outside of all code is not a frame.
+  const bool without_last = stack.end == HEAPTAP_STACK_NO_CODE && stack.count > 1;
+  __u64 space[HEAPTAP_OUTER_FRAMES];
+  heaptap_stack_close(&stack, without_last ? 1 : 0, space);
   return stack;
 }
 

@@ -3,7 +3,7 @@
 
 import re
 
-TRUNCATED = "the 127th frame, the last that is kept"
+TRUNCATED = "the 1024th frame, the last that is followed"
 NO_CODE = "a return address outside of all code"
 NO_RULE = "code without readable unwind information and without frame pointers"
 NO_MEMORY = "stack memory that could not be read"
