@@ -47,6 +47,7 @@ profile::CollectorFigures Everything() {
                                        .dump_time = absl::Milliseconds(1500),
                                        .last_dump = absl::FromUnixMillis(1700000000250),
                                        .kernel_memory_bytes = 123456789,
+                                       .kernel_memory_most_bytes = 987654321,
                                        .ring_fill_ratio = 0.1,
                                        .longest_pause = absl::Milliseconds(12.5)};
   figures.processes = {{.pid = 41,
@@ -113,6 +114,7 @@ TEST_F(PrometheusTest, EachFigure) {
            std::string("heaptap_targets [] 2.0"),
            std::string("heaptap_events_total [('op', 'exec')] 5.0"),
            std::string("heaptap_kernel_memory_bytes [] 123456789.0"),
+           std::string("heaptap_kernel_memory_most_bytes [] 987654321.0"),
            std::string("heaptap_agent_ring_fill_ratio [] 0.1"),
            std::string("heaptap_longest_pause_seconds [] 0.0125"),
            std::string("heaptap_dumps_total [('trigger', 'manual')] 3.0"),
@@ -135,12 +137,13 @@ TEST_F(PrometheusTest, EachFigure) {
        }) {
     EXPECT_THAT(series, Contains(expected));
   }
-  EXPECT_EQ(series.size(), 15u + 2 * 8);  // of the collector, of each process
+  EXPECT_EQ(series.size(), 16u + 2 * 8);  // of the collector, of each process
 }
 
 TEST_F(PrometheusTest, FamiliesWithoutSeriesAreLeftOut) {
   EXPECT_THAT(Prometheus({}), Not(HasSubstr("heaptap_live_bytes")));
   EXPECT_THAT(Prometheus({}), Not(HasSubstr("heaptap_last_dump_timestamp_seconds")));
+  EXPECT_THAT(Prometheus({}), Not(HasSubstr("heaptap_kernel_memory_bytes")));
 }
 
 TEST_F(PrometheusTest, HostileCommandsAreOneLabel) {

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,6 +28,12 @@
 #include "userspace/bpf/unwind_maps.h"
 
 namespace heaptap::bpf {
+
+// Memory of the maps, in bytes.
+struct KernelMemory {
+  std::optional<uint64_t> held = {};  // now; nothing before Linux 6.4, which does not tell
+  uint64_t most = 0;                  // keys and values of full maps, as Linux before 6.4 counts them
+};
 
 // Upper bounds of the maps: entries; bytes of the ring buffers (a power of two, at least a page) and of all unwind
 // tables.
@@ -113,8 +120,7 @@ class Books {
   // Process ids that were marked or forgotten, and may still have entries in the maps.
   virtual absl::StatusOr<std::set<uint64_t>> ReadClosed() const = 0;
 
-  // Bytes of kernel memory by map, as far as the kernel tells.
-  virtual std::map<std::string, uint64_t> KernelMemory() const = 0;
+  virtual KernelMemory Memory() const = 0;
 
   // Descriptor of a program; -1: not loaded (kTakeControl, where programs must not write user memory; kAny, where the
   // kernel has no links to many sites). If kAny is loaded, only kAny can be attached to probe sites.

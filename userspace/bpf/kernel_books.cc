@@ -29,6 +29,32 @@ namespace {
 constexpr uint64_t kSweepPause = 20;
 constexpr uint64_t kShortestSweepPause = 10'000'000;  // nanoseconds
 
+constexpr uint64_t kPage = 4096;
+
+// What the kernel tells of a map's memory, in bytes; 0: nothing.
+uint64_t TellsMemory(const bpf_map* map) {
+  std::ifstream file(absl::StrCat("/proc/self/fdinfo/", bpf_map__fd(map)));
+  for (std::string line; std::getline(file, line);) {
+    uint64_t bytes = 0;
+    if (absl::StartsWith(line, "memlock:") && absl::SimpleAtoi(absl::StripPrefix(line, "memlock:"), &bytes)) {
+      return bytes;
+    }
+  }
+  return 0;
+}
+
+// As bpf_map_memory_footprint() in kernel/bpf/syscall.c of Linux 6.1.
+uint64_t MostMemory(const bpf_map* map) {
+  uint64_t value = bpf_map__value_size(map);
+  const bpf_map_type type = bpf_map__type(map);
+  if (type == BPF_MAP_TYPE_PERCPU_ARRAY || type == BPF_MAP_TYPE_PERCPU_HASH) {
+    value = (value + 7) / 8 * 8 * static_cast<uint64_t>(std::max(libbpf_num_possible_cpus(), 1));
+  }
+  // A ring buffer has no keys, and its size is its number of entries.
+  const uint64_t entry = type == BPF_MAP_TYPE_RINGBUF ? 1 : (bpf_map__key_size(map) + value + 7) / 8 * 8;
+  return (bpf_map__max_entries(map) * entry + kPage - 1) / kPage * kPage;
+}
+
 // Many CPUs can fill the ring buffer as fast as it is read. Events beyond this number wait for the next TakeEvents.
 constexpr size_t kMaxEventsAtOnce = 1 << 16;
 constexpr int kEnough = -EAGAIN;
@@ -223,20 +249,18 @@ absl::StatusOr<std::set<uint64_t>> KernelBooks::ReadClosed() const {
   return closed;
 }
 
-std::map<std::string, uint64_t> KernelBooks::KernelMemory() const {
-  std::map<std::string, uint64_t> bytes;
+KernelMemory KernelBooks::Memory() const {
+  KernelMemory memory;
+  uint64_t held = 0;
   bpf_map* map;
   bpf_object__for_each_map(map, object_->obj) {
     if (bpf_map__is_internal(map)) continue;
-    std::ifstream file(absl::StrCat("/proc/self/fdinfo/", bpf_map__fd(map)));
-    for (std::string line; std::getline(file, line);) {
-      uint64_t memory = 0;
-      if (absl::StartsWith(line, "memlock:") && absl::SimpleAtoi(absl::StripPrefix(line, "memlock:"), &memory)) {
-        bytes[bpf_map__name(map)] = memory;
-      }
-    }
+    held += TellsMemory(map);
+    memory.most += MostMemory(map);
   }
-  return bytes;
+  // Linux before 6.4 tells this of an empty map, too. Later it is never equal: buckets have memory of their own.
+  if (TellsMemory(object_->maps.stacks) != MostMemory(object_->maps.stacks)) memory.held = held;
+  return memory;
 }
 
 }  // namespace heaptap::bpf

@@ -61,7 +61,7 @@ class KernelBooks final : public Books {
   absl::Status Forget(const std::set<uint64_t>& process_ids) override;
   void MarkClosed(uint64_t process_id) override;
   absl::StatusOr<std::set<uint64_t>> ReadClosed() const override;
-  std::map<std::string, uint64_t> KernelMemory() const override;
+  KernelMemory Memory() const override;
   int program(Program which) const override { return object_.program(which); }
 
  private:

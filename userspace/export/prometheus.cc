@@ -97,8 +97,12 @@ class Writer {
     out_.Add({}, figures_.processes.size());
     out_.Begin("heaptap_events_total", "counter", "Events that the collector has handled, by kind.");
     for (const auto& [kind, count] : figures_.events) out_.Add({{"op", kind}}, count);
-    out_.Begin("heaptap_kernel_memory_bytes", "gauge", "Kernel memory of the collector's maps and programs.");
-    out_.Add({}, figures_.kernel_memory_bytes);
+    if (figures_.kernel_memory_bytes.has_value()) {
+      out_.Begin("heaptap_kernel_memory_bytes", "gauge", "Kernel memory that the collector's maps hold.");
+      out_.Add({}, *figures_.kernel_memory_bytes);
+    }
+    out_.Begin("heaptap_kernel_memory_most_bytes", "gauge", "Kernel memory of the keys and values of full maps.");
+    out_.Add({}, figures_.kernel_memory_most_bytes);
     out_.Begin("heaptap_agent_ring_fill_ratio", "gauge", "Filled part of the ring buffer from the kernel, 0 to 1.");
     out_.Add("", {}, Number(figures_.ring_fill_ratio));
     out_.Begin("heaptap_longest_pause_seconds", "gauge",

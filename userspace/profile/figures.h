@@ -94,9 +94,10 @@ struct CollectorFigures {
   uint64_t dump_errors = 0;  // dumps that could not be written
   absl::Duration dump_time = {};
   std::optional<absl::Time> last_dump = {};
-  uint64_t kernel_memory_bytes = 0;   // of maps and programs
-  double ring_fill_ratio = 0;         // 0 to 1
-  absl::Duration longest_pause = {};  // of the recording's thread in the last seconds
+  std::optional<uint64_t> kernel_memory_bytes = {};  // that maps hold; nothing: the kernel does not tell
+  uint64_t kernel_memory_most_bytes = 0;             // that they may hold
+  double ring_fill_ratio = 0;                        // 0 to 1
+  absl::Duration longest_pause = {};                 // of the recording's thread in the last seconds
 };
 
 }  // namespace heaptap::profile

@@ -255,7 +255,9 @@ profile::CollectorFigures Queries::Figures(std::vector<profile::ProcessSummary> 
     figures.losses[std::string(bpf::LossName(reason))] = losses[reason].events;
   }
   dumps_.AddFigures(figures);
-  for (const auto& [map, bytes] : books_.KernelMemory()) figures.kernel_memory_bytes += bytes;
+  const bpf::KernelMemory memory = books_.Memory();
+  figures.kernel_memory_bytes = memory.held;
+  figures.kernel_memory_most_bytes = memory.most;
   figures.ring_fill_ratio = books_.EventsFill();
   return figures;
 }

@@ -232,7 +232,7 @@ def test_prometheus(lab, site):
     live = families["heaptap_live_bytes"].samples
     assert [sample.labels for sample in live] == [{"pid": str(process.pid), "command": "puppet"}]
     assert live[0].value >= 100 * BLOCK
-    assert families["heaptap_kernel_memory_bytes"].samples[0].value > 0
+    assert families["heaptap_kernel_memory_most_bytes"].samples[0].value > 0
 
 
 def test_curl(lab, site):

@@ -42,7 +42,7 @@ def resources(daemon):
         resident = int(re.search(r"^VmRSS:\s+(\d+) kB$", file.read(), re.MULTILINE).group(1)) << 10
     with open(f"{proc}/stat", encoding="ascii") as file:
         words = file.read().rsplit(") ", 1)[1].split()
-    return {"resident": resident, "kernel": daemon.metrics()["heaptap_kernel_memory_bytes"],
+    return {"resident": resident, "kernel": daemon.metrics().get("heaptap_kernel_memory_bytes", 0),
             "files": len(os.listdir(f"{proc}/fd")),
             "seconds": (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")}
 

@@ -118,7 +118,7 @@ def test_soak(lab, start_daemon, held):
         lives += 1
         if lives > WARM_UP:
             memory.append(resident_mib(daemon.process.pid))
-            kernel.append(daemon.metrics()["heaptap_kernel_memory_bytes"])
+            kernel.append(daemon.metrics().get("heaptap_kernel_memory_bytes", 0))
             counts = counts or counts_of(daemon)
         if lives % 2:
             daemon.kill()

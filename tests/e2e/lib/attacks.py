@@ -289,7 +289,7 @@ class Service:
 
     def _map_mib(self):
         """The kernel's memory for the books, which have bounds of their own (--map-size)."""
-        return self.daemon.metrics()["heaptap_kernel_memory_bytes"] / MIB
+        return self.daemon.metrics().get("heaptap_kernel_memory_bytes", 0) / MIB
 
     def hold(self, attack, is_over=lambda: True):
         """Measures under attack, writes the row of the table, and asserts the bounds."""

@@ -17,6 +17,8 @@ def has_kernel(version):
 # Earlier kernels throw the memory of a process away before its end can be noticed, with the frees that it held back.
 # They are counted as a loss.
 HAS_MEMORY_AT_EXIT = has_kernel((6, 16))
+# Earlier kernels tell what maps may hold, and not what they hold.
+TELLS_MEMORY = has_kernel((6, 4))
 LOSSES_OF_KERNEL = () if HAS_MEMORY_AT_EXIT else ("frees_unread",)
 
 

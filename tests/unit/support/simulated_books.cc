@@ -255,7 +255,7 @@ class SimulatedBooks final : public Books {
     return kernel_.closed;
   }
 
-  std::map<std::string, uint64_t> KernelMemory() const override { return {}; }
+  bpf::KernelMemory Memory() const override { return {}; }
   int program(Program) const override { return no_program_.get(); }
 
  private:
