@@ -196,6 +196,7 @@ enum heaptap_stack_end {
   HEAPTAP_STACK_STUCK,       /* the caller would lie below its callee */
   HEAPTAP_STACK_NO_ROOM,     /* at a table that is not loaded, and `raw_stacks` has no room */
   HEAPTAP_STACK_RAW_ENDED,   /* at the end of the copy of a raw stack */
+  HEAPTAP_STACK_NO_TABLE,    /* at a table that was not loaded while the collector could keep the raw stack */
   HEAPTAP_STACK_UNFINISHED,  /* in a raw stack, which the collector has yet to finish */
   HEAPTAP_STACK_ENDS,
 };

@@ -2,6 +2,7 @@
 //
 // Tests the collector's unwind tables, on the real kernel, for files that this process maps.
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/need_bpf.h"
 #include "tests/unit/support/fake_clock.h"
+#include "tests/unit/support/simulated_books.h"
 #include "tests/unit/unwind_image.h"
 #include "userspace/base/clock.h"
 #include "userspace/bpf/identify.h"
@@ -461,14 +463,37 @@ TEST_F(UnwindTablesTest, AStackDoesNotWaitForEver) {
   ASSERT_TRUE(tables.IsBeingRead(late.mapping));
   const auto space = std::make_shared<AddressSpace>();
   space->mappings.Add(late.mapping);
-  RawStacks stacks(maps(), tables, [](pid_t, const elf::Mapping&) {});
+  bpf::SimulatedKernel kernel;
+  const std::unique_ptr<bpf::Books> books = bpf::MakeSimulatedBooks(kernel, false);
+  RawStacks stacks(books->unwind(), tables, [](pid_t, const elf::Mapping&) {});
   constexpr uint64_t kProcess = 42;
-  bpf::RawStack raw = {};
-  raw.header.process_id = kProcess;
-  raw.header.frame.rip = late.At(kCode);
-  stacks.Finish(raw, getpid(), space);
+  // Each with other memory.
+  uint64_t last_id = 0;
+  const auto finish = [&] {
+    bpf::RawStack raw = {.header = {.process_id = kProcess, .stack_id = ++last_id}, .memory = {}};
+    raw.header.frame.rip = raw.header.stack.frames[0] = late.At(kCode);
+    raw.header.stack.count = 1;
+    // The frame pointer leads to the address of another call in the file.
+    raw.header.memory_begin = raw.header.frame.rsp = 0x10000;
+    raw.header.frame.rbp = 0x10000 + sizeof(uint64_t);
+    raw.memory.resize(RawStacks::kMaxBytesOfOne / 4);
+    for (size_t at = 0; at < raw.memory.size(); at += sizeof(at)) {
+      const uint64_t word = last_id << 32 | at;
+      memcpy(raw.memory.data() + at, &word, sizeof(word));
+    }
+    const uint64_t other_call = late.At(kCode) + 1;
+    memcpy(raw.memory.data() + 2 * sizeof(other_call), &other_call, sizeof(other_call));
+    kernel.stacks[last_id] = {.count = 1, .end = HEAPTAP_STACK_UNFINISHED, .frames = {raw.header.frame.rip}};
+    stacks.Finish(raw, getpid(), space);
+    return kernel.stacks[last_id].end;
+  };
+  EXPECT_EQ(finish(), HEAPTAP_STACK_UNFINISHED);
   EXPECT_TRUE(stacks.IsWorthWaiting(kProcess, base::Now()));
   EXPECT_FALSE(stacks.IsWorthWaiting(kProcess, base::Now() + RawStacks::kPatience));
+  // Others find no room, and end where their table is missing.
+  for (int i = 0; i < 3; i++) EXPECT_EQ(finish(), HEAPTAP_STACK_UNFINISHED);
+  EXPECT_EQ(finish(), HEAPTAP_STACK_NO_TABLE);
+  EXPECT_EQ(kernel.stacks[last_id].count, 1);
   // Another table has been read.
   const auto retry = [&](uint64_t words) {
     MappedImage other(Small(words));
@@ -484,6 +509,7 @@ TEST_F(UnwindTablesTest, AStackDoesNotWaitForEver) {
   retry(4);
   EXPECT_FALSE(stacks.IsWaiting(kProcess));
   EXPECT_TRUE(stacks.empty());
+  for (const auto& [id, stack] : kernel.stacks) EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_TABLE) << id;
 }
 
 // --- the tables of an earlier collector ------------------------------------------------------------------------------

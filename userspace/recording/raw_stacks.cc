@@ -11,56 +11,73 @@
 namespace heaptap::recording {
 namespace {
 
-size_t BytesOf(const bpf::RawStack& stack) { return sizeof(stack) + stack.memory.size(); }
+// A rule that ends a walk.
+const uint32_t kUnknownRule = heaptap_unwind_rule(HEAPTAP_CFA_UNKNOWN, 0, 0, 0, 0);
 
 }  // namespace
 
-bool RawStacks::TryFinish(const bpf::RawStack& stack, pid_t pid, const AddressSpace& space, bool may_wait) {
-  bool waits = false;
+const elf::Mapping* RawStacks::TryFinish(const heaptap_raw_stack& header, absl::Span<const uint8_t> memory, pid_t pid,
+                                         const AddressSpace& space, bool may_wait) {
+  const elf::Mapping* waits_for = nullptr;
   const auto find_rule = [&](uint64_t address) -> std::optional<uint32_t> {
     const elf::Mapping* mapping = space.mappings.Find(address);
     if (mapping == nullptr) return std::nullopt;
     // The kernel asks only for the first missing table; the stack may need others.
     if (mapping->inode != 0 && !tables_.HasFileOf(*mapping)) enter_(pid, *mapping);
-    waits |= tables_.IsBeingRead(*mapping);
+    if (tables_.IsBeingRead(*mapping)) {
+      waits_for = mapping;
+      return kUnknownRule;
+    }
     return tables_.FindRule(*mapping, address);
   };
-  const heaptap_stack finished = unwind::FinishStack(stack.header, stack.memory, find_rule);
-  if (waits && may_wait) return false;
-  maps_.ReplaceStack(stack.header.stack_id, finished);
-  return true;
+  heaptap_stack finished = unwind::FinishStack(header, memory, find_rule);
+  if (waits_for != nullptr && may_wait) return waits_for;
+  if (waits_for != nullptr) finished.end = HEAPTAP_STACK_NO_TABLE;
+  maps_.ReplaceStack(header.stack_id, finished);
+  return nullptr;
 }
 
 void RawStacks::Finish(bpf::RawStack stack, pid_t pid, std::shared_ptr<const AddressSpace> space) {
-  const size_t bytes = BytesOf(stack);
-  const auto of_one = bytes_of_.find(stack.header.process_id);
+  const uint64_t process_id = stack.header.process_id;
+  const auto known = of_each_.find(process_id);
   const bool has_room =
-      bytes_ + bytes <= kMaxBytes && (of_one == bytes_of_.end() || of_one->second + bytes <= kMaxBytesOfOne);
-  if (TryFinish(stack, pid, *space, has_room)) return;
-  bytes_ += bytes;
-  bytes_of_[stack.header.process_id] += bytes;
-  waiting_.push_back({std::move(stack), pid, std::move(space), base::Now()});
+      bytes_ < kMaxBytes && (known == of_each_.end() || known->second.memory.bytes() < kMaxBytesOfOne);
+  const elf::Mapping* waits_for = TryFinish(stack.header, stack.memory, pid, *space, has_room);
+  if (waits_for == nullptr) return;
+  OfOne& of_one = of_each_[process_id];
+  const size_t before = of_one.memory.bytes();
+  StackMemory::Copy memory = of_one.memory.Keep(stack.memory);
+  of_one.stacks++;
+  bytes_ += sizeof(Waiting) + of_one.memory.bytes() - before;
+  waiting_.push_back({stack.header, std::move(memory), pid, std::move(space), waits_for, base::Now()});
 }
 
 void RawStacks::Retry() {
   if (tables_read_ == tables_.tables_read()) return;
   tables_read_ = tables_.tables_read();
   const base::Instant now = base::Now();
-  std::erase_if(waiting_, [&](const Waiting& one) {
-    if (!TryFinish(one.stack, one.pid, *one.space, now - one.since < kMaxWait)) return false;
-    const size_t bytes = BytesOf(one.stack);
-    bytes_ -= bytes;
-    const auto of_one = bytes_of_.find(one.stack.header.process_id);
-    of_one->second -= bytes;
-    if (of_one->second == 0) bytes_of_.erase(of_one);
+  std::erase_if(waiting_, [&](Waiting& one) {
+    const bool may_wait = now - one.since < kMaxWait;
+    if (may_wait && tables_.IsBeingRead(*one.waits_for)) return false;
+    one.waits_for = TryFinish(one.header, StackMemory::Get(one.memory), one.pid, *one.space, may_wait);
+    if (one.waits_for != nullptr) return false;
+    Drop(one);
     return true;
   });
+}
+
+void RawStacks::Drop(const Waiting& one) {
+  const auto of_one = of_each_.find(one.header.process_id);
+  const size_t before = of_one->second.memory.bytes();
+  of_one->second.memory.Drop(one.memory);
+  bytes_ -= sizeof(Waiting) + before - of_one->second.memory.bytes();
+  if (--of_one->second.stacks == 0) of_each_.erase(of_one);
 }
 
 bool RawStacks::IsWorthWaiting(uint64_t process_id, base::Instant now) const {
   if (!IsWaiting(process_id)) return false;
   const auto oldest =
-      std::ranges::find_if(waiting_, [&](const Waiting& one) { return one.stack.header.process_id == process_id; });
+      std::ranges::find_if(waiting_, [&](const Waiting& one) { return one.header.process_id == process_id; });
   return now - oldest->since < kPatience;
 }
 

@@ -19,13 +19,15 @@
 #include "userspace/bpf/unwind_maps.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/recording/address_spaces.h"
+#include "userspace/recording/stack_memory.h"
 #include "userspace/recording/unwind_tables.h"
 
 namespace heaptap::recording {
 
 class RawStacks {
  public:
-  // Bytes of stacks that wait, of all processes and of one. Further stacks end at the code whose table is missing.
+  // Bytes of stacks that wait, of all processes and of one. Once they are exceeded, stacks end at the code whose table
+  // is missing (HEAPTAP_STACK_NO_TABLE).
   static constexpr size_t kMaxBytes = 64 << 20;
   static constexpr size_t kMaxBytesOfOne = 16 << 20;
   // A stack waits this long for its tables.
@@ -44,25 +46,34 @@ class RawStacks {
   void Retry();
 
   // Whether stacks of the process wait; and whether a profile should wait for them.
-  bool IsWaiting(uint64_t process_id) const { return bytes_of_.contains(process_id); }
+  bool IsWaiting(uint64_t process_id) const { return of_each_.contains(process_id); }
   bool IsWorthWaiting(uint64_t process_id, base::Instant now) const;
   bool empty() const { return waiting_.empty(); }
 
  private:
   struct Waiting {
-    bpf::RawStack stack;
+    heaptap_raw_stack header;
+    StackMemory::Copy memory;
     pid_t pid;
     std::shared_ptr<const AddressSpace> space;
+    const elf::Mapping* waits_for;  // in `space`
     base::Instant since;
   };
-  // False: a table that it needs is being read.
-  bool TryFinish(const bpf::RawStack& stack, pid_t pid, const AddressSpace& space, bool may_wait);
+  // The stacks of one process that wait.
+  struct OfOne {
+    StackMemory memory;
+    size_t stacks = 0;
+  };
+  // Null, or a mapping whose table is being read.
+  const elf::Mapping* TryFinish(const heaptap_raw_stack& header, absl::Span<const uint8_t> memory, pid_t pid,
+                                const AddressSpace& space, bool may_wait);
+  void Drop(const Waiting& one);
 
   bpf::UnwindMaps& maps_;
   UnwindTables& tables_;
   const Enter enter_;
-  std::list<Waiting> waiting_;           // oldest first
-  std::map<uint64_t, size_t> bytes_of_;  // by process id; no zeros
+  std::list<Waiting> waiting_;         // oldest first
+  std::map<uint64_t, OfOne> of_each_;  // by process id; none without stacks
   size_t bytes_ = 0;
   uint64_t tables_read_ = 0;  // at the last Retry
 };
