@@ -230,7 +230,7 @@ $(BUILD)/libcollector.a: $(COLLECTOR_OBJECTS)
 
 $(BUILD)/heaptap: $(BUILD)/userspace/cli/main.o $(BUILD)/libcollector.a
 	$(say) LINK $@
-	$(Q)$(CXX) -pie -Wl,-z,relro,-z,now -o $@ $^ $(PACKAGE_LIBRARIES)
+	$(Q)$(CXX) -pie -Wl,-z,relro,-z,now $(LDFLAGS) -o $@ $^ $(PACKAGE_LIBRARIES)
 
 # --- man pages --------------------------------------------------------------------------------------------------------
 

@@ -172,9 +172,15 @@ test-compilers: ## build everything with each compiler of the system, g++ 12 to 
 
 test-installed-compilers: $(COMPILERS:%=test-compiler-%)
 
-$(COMPILERS:%=test-compiler-%): test-compiler-%:
+# The system's libstdc++.so, which its other libraries need: Debian 13's g++-13 has an older one of its own.
+$(BUILD)/compilers/lib/libstdc++.so:
+	@mkdir -p $(@D)
+	$(Q)ln -sf "$$($(CXX) -print-file-name=libstdc++.so.6)" $@
+
+$(COMPILERS:%=test-compiler-%): test-compiler-%: $(BUILD)/compilers/lib/libstdc++.so
 	$(say) TEST "the build with $*"
-	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/compilers/$* CXX=$* CC=$(patsubst g++%,gcc%,$(patsubst clang++%,clang%,$*)) WERROR=-Werror all
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/compilers/$* CXX=$* CC=$(patsubst g++%,gcc%,$(patsubst clang++%,clang%,$*)) \
+	  LDFLAGS=-L$(CURDIR)/$(BUILD)/compilers/lib WERROR=-Werror all
 
 LONG_TESTS += test-compilers test-debian13
 
