@@ -41,7 +41,7 @@ constexpr absl::string_view kEndTexts[HEAPTAP_STACK_ENDS] = {
     "a caller below its callee",
     "an unwind table not loaded yet and no room for a raw stack, see --map-size raw-stacks=BYTES",
     "the end of the raw stack's copy",
-    "an unwind table not loaded yet while the collector had room for the raw stack",
+    "an unwind table not loaded yet when the raw stack had to be dropped",
     "an unwind table not loaded yet",
 };
 

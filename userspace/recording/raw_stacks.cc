@@ -40,15 +40,14 @@ const elf::Mapping* RawStacks::TryFinish(const heaptap_raw_stack& header, absl::
 void RawStacks::Finish(bpf::RawStack stack, pid_t pid, std::shared_ptr<const AddressSpace> space) {
   const uint64_t process_id = stack.header.process_id;
   const auto known = of_each_.find(process_id);
-  const bool has_room =
-      bytes_ < kMaxBytes && (known == of_each_.end() || known->second.memory.bytes() < kMaxBytesOfOne);
+  const bool has_room = bytes_ < kMaxBytes && (known == of_each_.end() || known->second.bytes() < kMaxBytesOfOne);
   const elf::Mapping* waits_for = TryFinish(stack.header, stack.memory, pid, *space, has_room);
   if (waits_for == nullptr) return;
   OfOne& of_one = of_each_[process_id];
-  const size_t before = of_one.memory.bytes();
+  const size_t before = of_one.bytes();
   StackMemory::Copy memory = of_one.memory.Keep(stack.memory);
   of_one.stacks++;
-  bytes_ += sizeof(Waiting) + of_one.memory.bytes() - before;
+  bytes_ += of_one.bytes() - before;
   waiting_.push_back({stack.header, std::move(memory), pid, std::move(space), waits_for, base::Now()});
 }
 
@@ -68,10 +67,11 @@ void RawStacks::Retry() {
 
 void RawStacks::Drop(const Waiting& one) {
   const auto of_one = of_each_.find(one.header.process_id);
-  const size_t before = of_one->second.memory.bytes();
+  const size_t before = of_one->second.bytes();
   of_one->second.memory.Drop(one.memory);
-  bytes_ -= sizeof(Waiting) + before - of_one->second.memory.bytes();
-  if (--of_one->second.stacks == 0) of_each_.erase(of_one);
+  of_one->second.stacks--;
+  bytes_ -= before - of_one->second.bytes();
+  if (of_one->second.stacks == 0) of_each_.erase(of_one);
 }
 
 bool RawStacks::IsWorthWaiting(uint64_t process_id, base::Instant now) const {

@@ -63,6 +63,8 @@ class RawStacks {
   struct OfOne {
     StackMemory memory;
     size_t stacks = 0;
+
+    size_t bytes() const { return memory.bytes() + stacks * sizeof(Waiting); }
   };
   // Null, or a mapping whose table is being read.
   const elf::Mapping* TryFinish(const heaptap_raw_stack& header, absl::Span<const uint8_t> memory, pid_t pid,
