@@ -27,12 +27,12 @@ TSAN_FLAGS := -fsanitize=thread
 TSAN_SOURCES := $(wildcard $(addprefix userspace/,$(addsuffix .cc,process/* worker/* http/* api/* bpf/identify bpf/kernel_* \
   bpf/pins bpf/probes daemon/historian daemon/history_names recording/allocator_files recording/background \
   recording/inherited_tables recording/kernel_tables recording/probe_files recording/raw_stacks recording/seen_file \
-  recording/table_reader recording/unwind_tables)))
+  recording/stack_memory recording/table_reader recording/unwind_tables)))
 # Its tests, and a replacement for absl::Mutex.
 TSAN_TEST_SOURCES := $(addprefix tests/unit/,$(addsuffix .cc,api_endpoints_test api_http_clients_test \
   api_process_symbols_test bpf_puppet bpf_unwind_maps_test daemon_historian_test http_access_test http_server_test \
   recording_background_test recording_probe_files_test recording_unwind_tables_test worker_crew_test worker_errands_test \
-  worker_hands_test worker_jobs support/main support/tsan_mutex))
+  worker_hands_test worker_jobs support/main support/simulated_books support/tsan_mutex))
 TSAN_OBJECTS := $(TSAN_TEST_SOURCES:%.cc=$(TSAN)/%.o) $(GROUPS:%=$(TSAN)/group_%.o)
 
 .PHONY: always
