@@ -28,7 +28,7 @@ StackMemory::Copy StackMemory::Keep(absl::Span<const uint8_t> memory) {
     known->second->users++;
     copy.push_back(known->second.get());
   }
-  bytes_ += copy.size() * sizeof(Chunk*);
+  bytes_ += copy.size() * sizeof(void*);
   return copy;
 }
 
@@ -40,7 +40,7 @@ std::vector<uint8_t> StackMemory::Get(const Copy& copy) {
 }
 
 void StackMemory::Drop(const Copy& copy) {
-  bytes_ -= copy.size() * sizeof(Chunk*);
+  bytes_ -= copy.size() * sizeof(void*);
   for (Chunk* chunk : copy) {
     if (--chunk->users != 0) continue;
     bytes_ -= kOverhead + chunk->bytes.size();

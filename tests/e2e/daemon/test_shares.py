@@ -132,6 +132,9 @@ def test_tallies_of_threads_that_have_ended(lab, daemon):
     program = lab.preloaded(target("short_threads"), talks=True, env=EXACT)
     program.answer()
     path = lab.path("snapshot")
+    # One thread first: until its tables are loaded, each sample has a stack, and so a tally, of its own.
+    program.ask("1")
+    daemon.settle()
 
     def is_folded():
         daemon.dump(program.pid, path)
