@@ -27,8 +27,11 @@ static long find_stack(struct task_struct* task, struct vm_area_struct* mapping,
 
 /* Room for the copies that other CPUs may make at the same time. */
 #define SPARE_COPIES 2
-/* A copy of more than HEAPTAP_RAW_STACK_CHUNKS takes at most 1 / FREE_PART of what is free in the ring. */
-#define FREE_PART 16
+/* A copy of LARGE_STACK_CHUNKS may be made if it leaves the ring less than 1 / LARGE_PART full, one of
+ * HEAPTAP_MOST_STACK_CHUNKS if it leaves the ring less than 1 / MOST_PART full. */
+#define LARGE_STACK_CHUNKS 257
+#define LARGE_PART 2
+#define MOST_PART 4
 /* When more than half of the ring is in use, a thread may have at most 1 / SHARE_PART of it, so that a thread with very
  * many samples leaves room for the stacks of the others. */
 #define SHARE_PART 8
@@ -153,13 +156,10 @@ static __always_inline int send_chunks(const struct scratch* scratch, __u64 stac
   return 0;
 }
 
-/* The most chunks that a copy may have now. */
-static __always_inline __u64 most_chunks(void) {
-  const __u64 free =
-      bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE) - bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA);
-  const __u64 most = free / FREE_PART / HEAPTAP_CHUNK_BYTES;
-  if (most < HEAPTAP_RAW_STACK_CHUNKS) return HEAPTAP_RAW_STACK_CHUNKS;
-  return most < HEAPTAP_MOST_STACK_CHUNKS ? most : HEAPTAP_MOST_STACK_CHUNKS;
+/* Whether less than 1 / `part` of the ring is in use after a copy of that size. */
+static __always_inline int is_roomy(__u64 chunks, __u64 part) {
+  return bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA) + raw_stack_size(chunks) <
+         bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE) / part;
 }
 
 /* Returns 0, or -1 if there is no room. */
@@ -167,7 +167,9 @@ __noinline int send_raw_stack(const struct scratch* scratch, __u64 stack_id) {
   if (!scratch) return -1; /* never */
   struct raw_share* share = find_raw_share();
   __u64 chunks = count_chunks(share, scratch->frame.rsp);
-  const __u64 most = most_chunks();
+  __u64 most = HEAPTAP_MOST_STACK_CHUNKS;
+  if (!is_roomy(most, MOST_PART)) most = LARGE_STACK_CHUNKS;
+  if (!is_roomy(most, LARGE_PART)) most = HEAPTAP_RAW_STACK_CHUNKS;
   if (chunks > most) chunks = most;
   count_raw_share(share, raw_stack_size(chunks));
   /* The size of a reservation must be a constant. */
@@ -181,7 +183,7 @@ __noinline int send_raw_stack(const struct scratch* scratch, __u64 stack_id) {
   if (chunks <= 96) return send_chunks(scratch, stack_id, 96);
   if (chunks <= 144) return send_chunks(scratch, stack_id, 144);
   if (chunks <= 192) return send_chunks(scratch, stack_id, 192);
-  if (chunks <= 257) return send_chunks(scratch, stack_id, 257);
+  if (chunks <= LARGE_STACK_CHUNKS) return send_chunks(scratch, stack_id, LARGE_STACK_CHUNKS);
   if (chunks <= 384) return send_chunks(scratch, stack_id, 384);
   if (chunks <= 512) return send_chunks(scratch, stack_id, 512);
   if (chunks <= 768) return send_chunks(scratch, stack_id, 768);

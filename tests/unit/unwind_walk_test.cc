@@ -960,24 +960,16 @@ TEST(RawStacks, LargeCopiesWhileTheRingIsRoomy) {
   const auto is_between = [](uint64_t least, uint64_t most) {
     return testing::AllOf(testing::Ge(least << 10), testing::Lt(most << 10));
   };
-  // The stack has 280 KiB: whole copies while a sixteenth of what is free is more, then that much. Copies have one of a
-  // few sizes, each at most half as large again as the one before. Each sample has a thread of its own: a thread may
-  // have an eighth of the ring.
-  uint32_t tid = 1;
-  uint64_t smallest = ~uint64_t{0};
-  while (process.ring().used() < kRingBytes - (200 << 10)) {
-    const uint64_t part = (kRingBytes - process.ring().used()) / 16;
-    const uint64_t size = process.Sample(tid++);
-    if (part > (281 << 10)) {
-      EXPECT_THAT(size, is_between(384, 400));
-    } else {
-      EXPECT_THAT(size, testing::AllOf(testing::Ge(std::min<uint64_t>(part, 257 << 10) - 1024),
-                                       testing::Lt(std::max<uint64_t>(2 * part, 40 << 10))))
-          << part;
-    }
-    smallest = std::min(size, smallest);
-  }
-  EXPECT_THAT(smallest, is_between(33, 40));
+  // The stack has 280 KiB: whole copies in the first quarter of the ring, copies of 256 KiB up to half of it, then such
+  // of 32 KiB.
+  const auto sample_up_to = [&](uint64_t used, const auto& is_size) {
+    while (process.ring().used() < used) ASSERT_THAT(process.Sample(1), is_size) << process.ring().used();
+  };
+  sample_up_to(kRingBytes / 4 - (2 << 20), is_between(384, 400));
+  while (process.ring().used() < kRingBytes / 4) process.Sample(1);
+  sample_up_to(kRingBytes / 2 - (512 << 10), is_between(257, 264));
+  while (process.ring().used() < kRingBytes / 2 - (256 << 10)) process.Sample(1);
+  sample_up_to(kRingBytes / 2, is_between(33, 40));
   process.ring().Take();
   EXPECT_THAT(process.Sample(1), is_between(384, 400));
 }
