@@ -128,7 +128,7 @@ static __noinline int close_walk(struct scratch* scratch) {
   struct heaptap_stack* stack = &scratch->stack;
   const __u32 without_last = stack->end == HEAPTAP_STACK_NO_CODE && stack->count > 1;
   if (!without_last && stack->count <= HEAPTAP_MAX_FRAMES) return 0;
-  scratch->window_bytes = 0;
+  scratch->window_bytes = 0; /* it serves as space, and is no memory of the process any more */
   heaptap_stack_close(stack, without_last, scratch->window);
   scratch->hash = hash_frames(scratch);
   return 0;
