@@ -24,12 +24,12 @@ constexpr uid_t kOther = 1001;
 
 class ErrandsTest : public ::testing::Test {
  protected:
-  void Start(uid_t user, Job job, const std::string& name) {
-    errands_.Start(user, {.job = job, .file = {.fd = file_.get()}, .question = name}, {.time = absl::Minutes(1)},
-                   [this, name](const Answer& answer) {
-                     done_.push_back(name);
-                     statuses_.push_back(answer.status);
-                   });
+  Errands::JobId Start(uid_t user, Job job, const std::string& name) {
+    return errands_.Start(user, {.job = job, .file = {.fd = file_.get()}, .question = name}, {.time = absl::Minutes(1)},
+                          [this, name](const Answer& answer) {
+                            done_.push_back(name);
+                            statuses_.push_back(answer.status);
+                          });
   }
   bool WaitFor(size_t count) {
     return errands_.WaitUntil([&] { return done_.size() >= count; }, base::Now() + absl::Minutes(1));
@@ -84,6 +84,23 @@ TEST_F(ErrandsTest, AUserHasABoundOfWaitingJobs) {
   ASSERT_TRUE(WaitFor(1));
   EXPECT_EQ(done_.back(), "too many");
   EXPECT_TRUE(absl::IsUnavailable(statuses_.back())) << statuses_.back();
+}
+
+TEST_F(ErrandsTest, AJobThatSomebodyWaitsForIsTheNext) {
+  static_assert(Errands::kMaxOfUser == 2);
+  Start(kUser, kStall, "stalled");
+  errands_.Start(kUser, {.job = kStall, .file = {.fd = file_.get()}}, {.time = absl::Milliseconds(100)},
+                 [this](const Answer&) { done_.push_back("stalled for a while"); });
+  // They follow each other, because the other job never ends.
+  Start(kUser, kEcho, "first");
+  Start(kUser, kEcho, "second");
+  const Errands::JobId wanted = Start(kUser, kEcho, "wanted");
+  errands_.Hasten(kOther, wanted);
+  errands_.Hasten(kUser, wanted + 1);
+  errands_.Hasten(kUser, wanted);
+  ASSERT_TRUE(WaitFor(4));
+  EXPECT_THAT(done_, ElementsAre("stalled for a while", "wanted", "first", "second"));
+  errands_.Hasten(kUser, wanted);  // is over
 }
 
 TEST_F(ErrandsTest, UnfinishedJobsEndWithTheObject) {

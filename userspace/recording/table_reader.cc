@@ -30,9 +30,18 @@ absl::StatusOr<unwind::FileTable> RowsOf(const worker::Answer& answer) {
 
 void TableReader::Read(const SeenFile& file) {
   const worker::FileVersion version = file.identity.version;
-  if (read_.contains(version) || !being_read_.insert(version).second) return;
-  errands_.Start(file.user(), {.job = worker::Job::kTable, .file = file.file}, {.answer_bytes = worker::kMaxTableBytes},
-                 [this, version, open = file.open](const worker::Answer& answer) { HandleRead(version, answer); });
+  if (read_.contains(version) || being_read_.contains(version)) return;
+  const worker::Errands::JobId id = errands_.Start(
+      file.user(), {.job = worker::Job::kTable, .file = file.file}, {.answer_bytes = worker::kMaxTableBytes},
+      [this, version, open = file.open](const worker::Answer& answer) { HandleRead(version, answer); });
+  being_read_.insert({version, {.user = file.user(), .id = id}});
+}
+
+void TableReader::Hasten(const worker::FileVersion& version) {
+  const auto job = being_read_.find(version);
+  // Once: thousands of stacks may wait for one table.
+  if (job == being_read_.end() || std::exchange(job->second.is_hastened, true)) return;
+  errands_.Hasten(job->second.user, job->second.id);
 }
 
 const TableReader::Contents* TableReader::Find(const worker::FileVersion& version) const {

@@ -7,12 +7,13 @@
 #ifndef HEAPTAP_USERSPACE_RECORDING_TABLE_READER_H_
 #define HEAPTAP_USERSPACE_RECORDING_TABLE_READER_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -49,6 +50,8 @@ class TableReader {
 
   // Begins to read the table of a file, unless this version is being read or has been read.
   void Read(const SeenFile& file);
+  // Stacks wait for the table of a version that is being read.
+  void Hasten(const worker::FileVersion& version);
   // The result for a version; null: it has not been read, or is forgotten.
   const Contents* Find(const worker::FileVersion& version) const;
   // An equal table that exists already, or else a new one. It must not outlive this object.
@@ -71,7 +74,12 @@ class TableReader {
   const Done done_;
   uint64_t bytes_kept_ = 0;
   uint64_t tables_read_ = 0;
-  std::set<worker::FileVersion> being_read_;
+  struct Job {
+    uid_t user;
+    worker::Errands::JobId id;
+    bool is_hastened = false;
+  };
+  std::map<worker::FileVersion, Job> being_read_;
   std::multimap<uint64_t, std::weak_ptr<const unwind::FileTable>> by_content_;
   std::map<worker::FileVersion, Contents> read_;
 };

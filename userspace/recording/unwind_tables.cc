@@ -84,6 +84,10 @@ bool UnwindTables::IsBeingRead(const elf::Mapping& mapping) const {
   return file != nullptr && file->is_being_read;
 }
 
+void UnwindTables::Hasten(const elf::Mapping& mapping) {
+  if (const File* file = FindFile(mapping); file != nullptr) reader_.Hasten(file->version);
+}
+
 void UnwindTables::Prepare(const SeenFile& file) {
   if (!files_.contains(file.identity.key)) EnterFile(file);
 }

@@ -61,6 +61,8 @@ class UnwindTables {
 
   // Whether the table of the mapped file is being read. Meanwhile programs send raw stacks through its code.
   bool IsBeingRead(const elf::Mapping& mapping) const;
+  // A stack waits for the table of the mapped file: it is read before those that nothing waits for.
+  void Hasten(const elf::Mapping& mapping);
   // Whether the table of any file is being read.
   bool IsReading() const { return reader_.IsReading(); }
   // Tables read so far; a raw stack that waits for one may be finished when this changes.

@@ -36,20 +36,30 @@ Errands::~Errands() {
   }
 }
 
-void Errands::Start(uid_t user, Request request, const Limits& limits, Done done) {
+Errands::JobId Errands::Start(uid_t user, Request request, const Limits& limits, Done done) {
   // Subordinate ids count as their user, but each has crews of its own.
   User& state = users_[accounts_.ids().OwnerOf(user)];
   auto job = std::make_unique<Job>(
-      Job{.user = user, .request = std::move(request), .limits = limits, .done = std::move(done)});
+      Job{.id = ++last_id_, .user = user, .request = std::move(request), .limits = limits, .done = std::move(done)});
   if (state.waiting.size() < kMaxWaiting) {
     state.waiting.push_back(std::move(job));
-    return Dispatch();
+    Dispatch();
+    return last_id_;
   }
   job->answer.status = absl::UnavailableError("too many files of this user wait to be read");
   job->begin = base::Now();
   state.at_work++;
   at_work_.push_back(std::move(job));
   NoteDone(*at_work_.back());
+  return last_id_;
+}
+
+void Errands::Hasten(uid_t user, JobId job) {
+  const auto state = users_.find(accounts_.ids().OwnerOf(user));
+  if (state == users_.end()) return;
+  std::deque<std::unique_ptr<Job>>& waiting = state->second.waiting;
+  const auto found = std::ranges::find(waiting, job, &Job::id);
+  if (found != waiting.end()) std::rotate(waiting.begin(), found, found + 1);
 }
 
 void Errands::NoteDone(Job& job) {

@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <list>
@@ -43,6 +44,7 @@ class Errands {
   static constexpr size_t kMaxWaiting = 4096;
 
   using Done = std::function<void(Answer)>;
+  using JobId = uint64_t;
 
   explicit Errands(Urgency urgency, base::SubordinateIds ids = {}, absl::Duration burst = kBurst);
   // Gives up all jobs.
@@ -52,7 +54,9 @@ class Errands {
 
   // Begins a job for the files of `user` (Crews::Do), or by hands of its own (Job::kAnswer). `done` is called once, in
   // HandleDone, unless this object ends before.
-  void Start(uid_t user, Request request, const Limits& limits, Done done);
+  JobId Start(uid_t user, Request request, const Limits& limits, Done done);
+  // Somebody waits for the job: it is the next of its user to begin, if it has not begun.
+  void Hasten(uid_t user, JobId job);
 
   // Becomes readable when there are answers.
   int fd() const { return is_done_.get(); }
@@ -68,6 +72,7 @@ class Errands {
 
  private:
   struct Job {
+    JobId id;
     uid_t user;
     Request request;
     Limits limits;
@@ -90,6 +95,7 @@ class Errands {
   base::FileDescriptor is_done_;  // an eventfd
   std::map<uid_t, User> users_;
   uid_t last_served_ = 0;
+  JobId last_id_ = 0;
   std::list<std::unique_ptr<Job>> at_work_;
   absl::Mutex mutex_;
   std::vector<Job*> done_ ABSL_GUARDED_BY(mutex_);
