@@ -24,6 +24,7 @@
 #include "heaptap/contract.h"
 #include "tests/unit/bpf_puppet.h"
 #include "tests/unit/need_bpf.h"
+#include "tests/unit/support/fake_clock.h"
 #include "userspace/bpf/books.h"
 
 namespace heaptap::bpf {
@@ -389,6 +390,33 @@ TEST_F(BooksTest, ASweepTakesOnlyWhatWasFreed) {
   puppet.Do({.kind = Order::kAlloc, .address = 0x20000, .size = 16, .weight = 32, .count = 118});
   EXPECT_EQ(books_->entries().ReadLosses(id)[HEAPTAP_LOSS_LIVE_FULL].events, 0);
   EXPECT_EQ(Live(id).objects, 128);
+}
+
+TEST_F(BooksTest, OneSweepServesManyProcesses) {
+  FakeClock clock;
+  constexpr uint32_t kEntries = 1024;
+  NEED_BPF(Load({.live = kEntries}));
+  Puppet puppet;
+  const auto forget_one = [&](uint64_t objects) {
+    const uint64_t id = Track(puppet.pid());
+    puppet.Do({.kind = Order::kAlloc, .address = 0x10000, .size = 16, .weight = 32, .count = objects});
+    books_->processes().Untrack(puppet.pid());
+    EXPECT_TRUE(books_->Forget({id}).ok());
+  };
+  EXPECT_FALSE(books_->IsSweepDue()) << "nothing is there";
+  forget_one(10);
+  clock.Advance(absl::Milliseconds(4999));
+  forget_one(10);
+  EXPECT_FALSE(books_->IsSweepDue());
+  clock.Advance(absl::Milliseconds(1));
+  EXPECT_TRUE(books_->IsSweepDue());
+  ASSERT_TRUE(books_->Sweep().ok());
+  EXPECT_EQ(CountEntries("live"), 0);
+  // One that takes much room does not wait for others, but for the pause after the sweep.
+  forget_one(kEntries / 2);
+  EXPECT_FALSE(books_->IsSweepDue());
+  clock.Advance(absl::Milliseconds(10));
+  EXPECT_TRUE(books_->IsSweepDue());
 }
 
 TEST_F(BooksTest, AnotherThreadMayForgetAndSweep) {

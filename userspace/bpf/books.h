@@ -108,7 +108,7 @@ class Books {
   // Makes room in the map of live objects: deletes entries without an object and those of forgotten processes. To be
   // called at HEAPTAP_EVENT_LIVE_FILLING and when IsSweepDue. Takes tens of milliseconds: visits the whole map.
   virtual absl::Status Sweep() = 0;
-  // Whether there is something to sweep, and the last sweep was long enough ago. To be called regularly.
+  // Whether there is enough to sweep, and the last sweep was long enough ago. To be called regularly.
   virtual bool IsSweepDue() = 0;
 
   // Deletes the books of these process ids; their live objects go with the next sweep. The processes must have ended,

@@ -28,6 +28,9 @@ namespace {
 // After a sweep, the next one waits for this many times the duration of the sweep.
 constexpr uint64_t kSweepPause = 20;
 constexpr uint64_t kShortestSweepPause = 10'000'000;  // nanoseconds
+// A sweep takes tens of milliseconds of a CPU, in which the kernel runs nothing else there. So one sweep serves all
+// processes whose books are deleted in this time, unless the map has little room.
+constexpr uint64_t kSweepWait = 5'000'000'000;  // nanoseconds
 
 constexpr uint64_t kPage = 4096;
 
@@ -129,6 +132,7 @@ absl::Status KernelBooks::Open(const MapSizes& sizes, const Pins* pins) {
     if (!closed.ok()) return closed.status();
     absl::MutexLock lock(&mutex_);
     forgotten_.assign(closed->begin(), closed->end());
+    forgotten_since_ = base::Now().nanoseconds();
   }
   ring_ = ring_buffer__new(bpf_map__fd(object_->maps.events), KeepEvent, &events_, nullptr);
   if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer");
@@ -170,7 +174,9 @@ bool KernelBooks::IsSweepDue() {
     sweep_again_at_ = 0;
     object_.SetCounter(HEAPTAP_COUNTER_SWEEP_AT, sweep_at_);
   }
-  return !forgotten_.empty();
+  if (forgotten_.empty()) return false;
+  return base::Now().nanoseconds() >= forgotten_since_ + kSweepWait ||
+         object_.ReadCounter(HEAPTAP_COUNTER_LIVE_ENTRIES) >= sweep_at_ / 2;
 }
 
 absl::Status KernelBooks::Sweep() {
@@ -190,6 +196,7 @@ absl::Status KernelBooks::Sweep() {
   absl::MutexLock lock(&mutex_);
   // Those behind them were forgotten meanwhile.
   forgotten_.erase(forgotten_.begin(), forgotten_.begin() + static_cast<ptrdiff_t>(swept.size()));
+  forgotten_since_ = begin;
   sweep_again_at_ = end + std::max((end - begin) * kSweepPause, kShortestSweepPause);
   // Where most objects live, a sweep deletes little, and the map would ask for the next one at once.
   if (object_.ReadCounter(HEAPTAP_COUNTER_LIVE_ENTRIES) < sweep_at_ / 2)
@@ -218,6 +225,7 @@ absl::Status KernelBooks::Forget(const std::set<uint64_t>& process_ids) {
       Mark(object_->maps.forgotten, process_id);
     }
     absl::MutexLock lock(&mutex_);
+    if (forgotten_.empty()) forgotten_since_ = base::Now().nanoseconds();
     forgotten_.push_back(process_id);
   }
   std::vector<uint64_t> unmarked;
