@@ -32,9 +32,9 @@ static long find_stack(struct task_struct* task, struct vm_area_struct* mapping,
 #define LARGE_STACK_CHUNKS 257
 #define LARGE_PART 2
 #define MOST_PART 4
-/* When more than half of the ring is in use, a thread may have at most 1 / SHARE_PART of it, so that a thread with very
- * many samples leaves room for the stacks of the others. */
-#define SHARE_PART 8
+/* When more than half of the ring is in use, a thread may have at most SHARE_OF_FREE times as much of it as is free:
+ * 4/5 of the ring if the thread is alone. However many threads have their shares, a newcomer finds room. */
+#define SHARE_OF_FREE 4
 /* Pages of the largest copy, with a part of a page at either end. */
 #define MOST_STACK_PAGES ((HEAPTAP_MOST_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES >> PAGE_SHIFT) + 1)
 
@@ -50,7 +50,9 @@ static __noinline int has_room_for_raw_stack(void) {
   if (used < size / 2) return 1;
   __u32 tid = bpf_get_current_pid_tgid();
   const struct raw_share* share = bpf_map_lookup_elem(&raw_shares, &tid);
-  return !share || share->last < bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS) || share->bytes < size / SHARE_PART;
+  if (!share || share->last < bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS)) return 1;
+  /* Some of share->bytes may have been taken. */
+  return (share->bytes < used ? share->bytes : used) < SHARE_OF_FREE * (size - used);
 }
 
 /* Called before the bytes are reserved. */

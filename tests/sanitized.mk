@@ -25,9 +25,9 @@ TSAN := $(BUILD)/tsan
 TSAN_FLAGS := -fsanitize=thread
 # Code that threads share, as far as these tests reach it. The rest comes from the plain library.
 TSAN_SOURCES := $(wildcard $(addprefix userspace/,$(addsuffix .cc,process/* worker/* http/* api/* bpf/identify bpf/kernel_* \
-  bpf/pins bpf/probes daemon/historian daemon/history_names recording/allocator_files recording/background \
+  bpf/pins bpf/probes unwind/stack_copy daemon/historian daemon/history_names recording/allocator_files recording/background \
   recording/inherited_tables recording/kernel_tables recording/probe_files recording/raw_stacks recording/seen_file \
-  recording/stack_memory recording/table_reader recording/unwind_tables)))
+  recording/table_reader recording/unwind_tables)))
 # Its tests, and a replacement for absl::Mutex.
 TSAN_TEST_SOURCES := $(addprefix tests/unit/,$(addsuffix .cc,api_endpoints_test api_http_clients_test \
   api_process_symbols_test bpf_puppet bpf_unwind_maps_test daemon_historian_test http_access_test http_server_test \

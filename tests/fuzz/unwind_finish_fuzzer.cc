@@ -45,16 +45,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     raw.stack.frames[HEAPTAP_INNER_FRAMES] = HEAPTAP_FRAMES_LEFT_OUT;
   }
 
-  // Of its own, so that a look beyond its end is seen.
   const std::string rules = input.ConsumeRandomLengthString(256);
   const auto bytes = input.ConsumeRemainingBytes<uint8_t>();
-  std::unique_ptr<uint8_t[]> memory(new uint8_t[bytes.size()]);
-  std::copy(bytes.begin(), bytes.end(), memory.get());
   raw.memory_bytes = static_cast<uint32_t>(bytes.size());
 
   size_t asked = 0;
   const heaptap_stack stack =
-      unwind::FinishStack(raw, absl::MakeSpan(memory.get(), bytes.size()), [&](uint64_t) -> std::optional<uint32_t> {
+      unwind::FinishStack(raw, unwind::StackCopy(bytes), [&](uint64_t) -> std::optional<uint32_t> {
         uint32_t rule = 0;
         const size_t at = asked++ * 4 % (rules.size() / 4 * 4 + 4);
         if (at + 4 > rules.size()) return std::nullopt;

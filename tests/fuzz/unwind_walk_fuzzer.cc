@@ -144,10 +144,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       Check(header.memory_begin <= header.frame.rsp && header.frame.rsp - header.memory_begin < HEAPTAP_CHUNK_BYTES);
       CheckMemory(kernel, raw);
       uint64_t rules = 0;
-      const heaptap_stack whole = unwind::FinishStack(header, raw.memory, [&](uint64_t) -> std::optional<uint32_t> {
-        rules++;
-        return input.Choice() ? std::optional<uint32_t>(input.Word()) : std::nullopt;
-      });
+      const heaptap_stack whole =
+          unwind::FinishStack(header, unwind::StackCopy(raw.memory), [&](uint64_t) -> std::optional<uint32_t> {
+            rules++;
+            return input.Choice() ? std::optional<uint32_t>(input.Word()) : std::nullopt;
+          });
       CheckStack(whole, registers.rip);
       Check(whole.end != HEAPTAP_STACK_UNFINISHED && rules <= HEAPTAP_MAX_WALK);
       // The last frame goes if it is no code.

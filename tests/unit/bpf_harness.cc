@@ -111,14 +111,16 @@ bool Ring::Submit(void* record) {
   return false;
 }
 
-std::vector<std::string> Ring::Take() {
+std::vector<std::string> Ring::Take(size_t most) {
   std::vector<std::string> taken;
-  consumed_ = produced();
-  for (const Record& record : records_) {
-    if (!record.is_submitted) abort();
-    taken.emplace_back(reinterpret_cast<const char*>(record.memory.get()), record.size);
+  const uint64_t before = produced();
+  const auto end = records_.begin() + static_cast<ptrdiff_t>(std::min(most, records_.size()));
+  for (auto record = records_.begin(); record != end; ++record) {
+    if (!record->is_submitted) abort();
+    taken.emplace_back(reinterpret_cast<const char*>(record->memory.get()), record->size);
   }
-  records_.clear();
+  records_.erase(records_.begin(), end);
+  consumed_ = before - used();
   return taken;
 }
 

@@ -112,8 +112,8 @@ class Ring {
   // The positions of consumer and producer, in bytes.
   uint64_t consumed() const { return consumed_; }
   uint64_t produced() const { return consumed_ + used(); }
-  // Returns all submitted records, and removes them.
-  std::vector<std::string> Take();
+  // Returns the oldest records, and removes them. REQUIRES: they are submitted.
+  std::vector<std::string> Take(size_t most = SIZE_MAX);
 
   uint64_t bytes;  // its size
 

@@ -467,22 +467,20 @@ TEST_F(UnwindTablesTest, AStackDoesNotWaitForEver) {
   const std::unique_ptr<bpf::Books> books = bpf::MakeSimulatedBooks(kernel, false);
   RawStacks stacks(books->unwind(), tables, [](pid_t, const elf::Mapping&) {});
   constexpr uint64_t kProcess = 42;
-  // Each with other memory.
+  uint64_t process = kProcess;
+  // Each with other memory, an eighth of all that may wait.
   uint64_t last_id = 0;
   const auto finish = [&] {
-    bpf::RawStack raw = {.header = {.process_id = kProcess, .stack_id = ++last_id}, .memory = {}};
+    bpf::RawStack raw = {.header = {.process_id = process, .stack_id = ++last_id}, .memory = {}};
     raw.header.frame.rip = raw.header.stack.frames[0] = late.At(kCode);
     raw.header.stack.count = 1;
     // The frame pointer leads to the address of another call in the file.
     raw.header.memory_begin = raw.header.frame.rsp = 0x10000;
     raw.header.frame.rbp = 0x10000 + sizeof(uint64_t);
-    raw.memory.resize(RawStacks::kMaxBytesOfOne / 4);
-    for (size_t at = 0; at < raw.memory.size(); at += sizeof(at)) {
-      const uint64_t word = last_id << 32 | at;
-      memcpy(raw.memory.data() + at, &word, sizeof(word));
-    }
+    std::vector<uint8_t> memory(RawStacks::kMaxBytes / 8);
     const uint64_t other_call = late.At(kCode) + 1;
-    memcpy(raw.memory.data() + 2 * sizeof(other_call), &other_call, sizeof(other_call));
+    memcpy(memory.data() + 2 * sizeof(other_call), &other_call, sizeof(other_call));
+    raw.memory = unwind::StackCopy(memory);
     kernel.stacks[last_id] = {.count = 1, .end = HEAPTAP_STACK_UNFINISHED, .frames = {raw.header.frame.rip}};
     stacks.Finish(raw, getpid(), space);
     return kernel.stacks[last_id].end;
@@ -494,6 +492,10 @@ TEST_F(UnwindTablesTest, AStackDoesNotWaitForEver) {
   for (int i = 0; i < 3; i++) EXPECT_EQ(finish(), HEAPTAP_STACK_UNFINISHED);
   EXPECT_EQ(finish(), HEAPTAP_STACK_NO_TABLE);
   EXPECT_EQ(kernel.stacks[last_id].count, 1);
+  // Another process may have as much as is left.
+  process = kProcess + 1;
+  for (int i = 0; i < 2; i++) EXPECT_EQ(finish(), HEAPTAP_STACK_UNFINISHED);
+  EXPECT_EQ(finish(), HEAPTAP_STACK_NO_TABLE);
   // Another table has been read.
   const auto retry = [&](uint64_t words) {
     MappedImage other(Small(words));

@@ -193,7 +193,8 @@ heaptap_stack FinishAt(Simulation& process, uint32_t cut) {
   std::vector<RawStack> raw = process.kernel.TakeRawStacks();
   EXPECT_THAT(raw, SizeIs(1));
   if (raw.size() != 1) return {};
-  return unwind::FinishStack(raw[0].header, raw[0].memory, [&](uint64_t address) { return process.FindRule(address); });
+  return unwind::FinishStack(raw[0].header, unwind::StackCopy(raw[0].memory),
+                             [&](uint64_t address) { return process.FindRule(address); });
 }
 
 TEST(FinishStack, SaysWhatTheKernelSays) {
@@ -258,7 +259,7 @@ struct Copy {
   }
 
   heaptap_stack Finish(const unwind::RuleFinder& find_rule) const {
-    return unwind::FinishStack(raw, memory, find_rule);
+    return unwind::FinishStack(raw, unwind::StackCopy(memory), find_rule);
   }
 };
 

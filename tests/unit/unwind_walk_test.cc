@@ -979,8 +979,8 @@ TEST(RawStacks, NoThreadTakesTheRoomOfOthers) {
   process.ring().bytes = 4 << 20;
   while (process.Sample(1) != 0) {
   }
-  EXPECT_GE(process.ring().used(), process.ring().bytes / 2);
-  EXPECT_LT(process.ring().used(), process.ring().bytes * 3 / 4);
+  EXPECT_GE(process.ring().used(), process.ring().bytes * 3 / 4);
+  EXPECT_LT(process.ring().used(), process.ring().bytes * 7 / 8);
   int others = 0;
   for (uint32_t tid = 2; tid < 12; tid++) others += process.Sample(tid) != 0;
   EXPECT_EQ(others, 10);

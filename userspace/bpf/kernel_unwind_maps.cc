@@ -69,8 +69,10 @@ int KernelUnwindMaps::Keep(void* self, void* data, size_t size) {
   memcpy(&raw.header, data, sizeof(raw.header));
   const size_t bytes = std::min<size_t>(raw.header.memory_bytes, size - sizeof(raw.header));
   const uint8_t* memory = static_cast<const uint8_t*>(data) + sizeof(raw.header);
-  raw.memory.assign(memory, memory + bytes);
-  maps->taken_bytes_ += sizeof(RawStack) + bytes;
+  const uint64_t made = maps->copier_.bytes_made();
+  raw.memory = maps->copier_.Copy(raw.header.process_id, raw.header.memory_begin, {memory, bytes});
+  maps->taken_bytes_ += maps->copier_.bytes_made() - made + sizeof(RawStack) +
+                        raw.memory.parts().size() * sizeof(unwind::StackCopy::Part);
   maps->bytes_left_ -= std::min<uint64_t>(maps->bytes_left_, size);
   return maps->bytes_left_ != 0 && maps->taken_bytes_ < kMaxTakenBytes ? 0 : -1;
 }

@@ -23,6 +23,7 @@
 #include "absl/types/span.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/bpf/unwind_maps.h"
+#include "userspace/unwind/stack_copy.h"
 
 struct heaptap_bpf;
 struct ring_buffer;
@@ -31,7 +32,7 @@ namespace heaptap::bpf {
 
 class KernelUnwindMaps final : public UnwindMaps {
  public:
-  // Bytes of raw stacks that wait for TakeRawStacks. Further raw stacks stay in the ring buffer.
+  // Bytes that raw stacks which wait for TakeRawStacks may have added. Further raw stacks stay in the ring buffer.
   static constexpr uint64_t kMaxTakenBytes = 512 << 20;
 
   KernelUnwindMaps() = default;
@@ -65,6 +66,7 @@ class KernelUnwindMaps final : public UnwindMaps {
   std::thread thread_;
   absl::Mutex mutex_;
   ring_buffer* ring_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  unwind::StackCopier copier_ ABSL_GUARDED_BY(mutex_);
   std::vector<RawStack> taken_ ABSL_GUARDED_BY(mutex_);
   uint64_t taken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t bytes_left_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes of the ring that Empty may still take

@@ -17,13 +17,14 @@
 #include "absl/types/span.h"
 #include "bpf/books.h"
 #include "bpf/unwind.h"
+#include "userspace/unwind/stack_copy.h"
 
 namespace heaptap::bpf {
 
 // A raw stack from the ring buffer.
 struct RawStack {
   heaptap_raw_stack header;
-  std::vector<uint8_t> memory;  // header.memory_bytes bytes
+  unwind::StackCopy memory;  // header.memory_bytes bytes
 };
 
 class UnwindMaps {

@@ -7,6 +7,7 @@
 
 #include "userspace/base/clock.h"
 #include "userspace/unwind/finish.h"
+#include "userspace/unwind/stack_copy.h"
 
 namespace heaptap::recording {
 namespace {
@@ -14,10 +15,20 @@ namespace {
 // A rule that ends a walk.
 const uint32_t kUnknownRule = heaptap_unwind_rule(HEAPTAP_CFA_UNKNOWN, 0, 0, 0, 0);
 
+// Of a part of a stack's memory, which takes an entry in OfOne::parts, too.
+constexpr size_t kPartBytes = HEAPTAP_CHUNK_BYTES + unwind::StackCopier::kOverhead + 2 * sizeof(uint64_t);
+
+// Of a stack that waits, without the parts of its memory.
+size_t OwnBytes(const bpf::RawStack& stack) {
+  // What is known of it besides, and what an allocator adds.
+  constexpr size_t kOverhead = 128;
+  return sizeof(stack) + kOverhead + stack.memory.parts().size() * sizeof(unwind::StackCopy::Part);
+}
+
 }  // namespace
 
-const elf::Mapping* RawStacks::TryFinish(const heaptap_raw_stack& header, absl::Span<const uint8_t> memory, pid_t pid,
-                                         const AddressSpace& space, bool may_wait) {
+const elf::Mapping* RawStacks::TryFinish(const bpf::RawStack& stack, pid_t pid, const AddressSpace& space,
+                                         bool may_wait) {
   const elf::Mapping* waits_for = nullptr;
   const auto find_rule = [&](uint64_t address) -> std::optional<uint32_t> {
     const elf::Mapping* mapping = space.mappings.Find(address);
@@ -30,25 +41,22 @@ const elf::Mapping* RawStacks::TryFinish(const heaptap_raw_stack& header, absl::
     }
     return tables_.FindRule(*mapping, address);
   };
-  heaptap_stack finished = unwind::FinishStack(header, memory, find_rule);
+  heaptap_stack finished = unwind::FinishStack(stack.header, stack.memory, find_rule);
+  if (waits_for != nullptr) tables_.Hasten(*waits_for);
   if (waits_for != nullptr && may_wait) return waits_for;
   if (waits_for != nullptr) finished.end = HEAPTAP_STACK_NO_TABLE;
-  maps_.ReplaceStack(header.stack_id, finished);
+  maps_.ReplaceStack(stack.header.stack_id, finished);
   return nullptr;
 }
 
 void RawStacks::Finish(bpf::RawStack stack, pid_t pid, std::shared_ptr<const AddressSpace> space) {
-  const uint64_t process_id = stack.header.process_id;
-  const auto known = of_each_.find(process_id);
-  const bool has_room = bytes_ < kMaxBytes && (known == of_each_.end() || known->second.bytes() < kMaxBytesOfOne);
-  const elf::Mapping* waits_for = TryFinish(stack.header, stack.memory, pid, *space, has_room);
+  const auto known = of_each_.find(stack.header.process_id);
+  const size_t of_this = known == of_each_.end() ? 0 : known->second.bytes;
+  const bool has_room = of_this + bytes_ < kMaxBytes;
+  const elf::Mapping* waits_for = TryFinish(stack, pid, *space, has_room);
   if (waits_for == nullptr) return;
-  OfOne& of_one = of_each_[process_id];
-  const size_t before = of_one.bytes();
-  StackMemory::Copy memory = of_one.memory.Keep(stack.memory);
-  of_one.stacks++;
-  bytes_ += of_one.bytes() - before;
-  waiting_.push_back({stack.header, std::move(memory), pid, std::move(space), waits_for, base::Now()});
+  Add(stack);
+  waiting_.push_back({std::move(stack), pid, std::move(space), waits_for, base::Now()});
 }
 
 void RawStacks::Retry() {
@@ -58,26 +66,43 @@ void RawStacks::Retry() {
   std::erase_if(waiting_, [&](Waiting& one) {
     const bool may_wait = now - one.since < kMaxWait;
     if (may_wait && tables_.IsBeingRead(*one.waits_for)) return false;
-    one.waits_for = TryFinish(one.header, StackMemory::Get(one.memory), one.pid, *one.space, may_wait);
+    one.waits_for = TryFinish(one.stack, one.pid, *one.space, may_wait);
     if (one.waits_for != nullptr) return false;
-    Drop(one);
+    Drop(one.stack);
     return true;
   });
 }
 
-void RawStacks::Drop(const Waiting& one) {
-  const auto of_one = of_each_.find(one.header.process_id);
-  const size_t before = of_one->second.bytes();
-  of_one->second.memory.Drop(one.memory);
-  of_one->second.stacks--;
-  bytes_ -= before - of_one->second.bytes();
-  if (of_one->second.stacks == 0) of_each_.erase(of_one);
+void RawStacks::Add(const bpf::RawStack& stack) {
+  OfOne& of_one = of_each_[stack.header.process_id];
+  size_t added = OwnBytes(stack);
+  for (const unwind::StackCopy::Part& part : stack.memory.parts()) {
+    if (of_one.parts[part.get()]++ == 0) added += kPartBytes;
+  }
+  of_one.stacks++;
+  of_one.bytes += added;
+  bytes_ += added;
+}
+
+void RawStacks::Drop(const bpf::RawStack& stack) {
+  const auto entry = of_each_.find(stack.header.process_id);
+  OfOne& of_one = entry->second;
+  size_t dropped = OwnBytes(stack);
+  for (const unwind::StackCopy::Part& part : stack.memory.parts()) {
+    const auto users = of_one.parts.find(part.get());
+    if (--users->second != 0) continue;
+    of_one.parts.erase(users);
+    dropped += kPartBytes;
+  }
+  of_one.bytes -= dropped;
+  bytes_ -= dropped;
+  if (--of_one.stacks == 0) of_each_.erase(entry);
 }
 
 bool RawStacks::IsWorthWaiting(uint64_t process_id, base::Instant now) const {
   if (!IsWaiting(process_id)) return false;
   const auto oldest =
-      std::ranges::find_if(waiting_, [&](const Waiting& one) { return one.header.process_id == process_id; });
+      std::ranges::find_if(waiting_, [&](const Waiting& one) { return one.stack.header.process_id == process_id; });
   return now - oldest->since < kPatience;
 }
 

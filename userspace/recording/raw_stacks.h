@@ -14,22 +14,21 @@
 #include <memory>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "userspace/base/clock.h"
 #include "userspace/bpf/unwind_maps.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/recording/address_spaces.h"
-#include "userspace/recording/stack_memory.h"
 #include "userspace/recording/unwind_tables.h"
 
 namespace heaptap::recording {
 
 class RawStacks {
  public:
-  // Bytes of stacks that wait, of all processes and of one. Once they are exceeded, stacks end at the code whose table
-  // is missing (HEAPTAP_STACK_NO_TABLE).
+  // Bytes of stacks that wait. A process may have as many as are left to all others: half of them if it is alone, so
+  // that a newcomer finds room. Beyond this, stacks end at the code whose table is missing (HEAPTAP_STACK_NO_TABLE).
   static constexpr size_t kMaxBytes = 64 << 20;
-  static constexpr size_t kMaxBytesOfOne = 16 << 20;
   // A stack waits this long for its tables.
   static constexpr absl::Duration kMaxWait = absl::Seconds(30);
   // A profile waits this long for stacks.
@@ -52,8 +51,7 @@ class RawStacks {
 
  private:
   struct Waiting {
-    heaptap_raw_stack header;
-    StackMemory::Copy memory;
+    bpf::RawStack stack;
     pid_t pid;
     std::shared_ptr<const AddressSpace> space;
     const elf::Mapping* waits_for;  // in `space`
@@ -61,15 +59,14 @@ class RawStacks {
   };
   // The stacks of one process that wait.
   struct OfOne {
-    StackMemory memory;
+    absl::flat_hash_map<const uint8_t*, size_t> parts;  // of their memory -> how many stacks have it
+    size_t bytes = 0;
     size_t stacks = 0;
-
-    size_t bytes() const { return memory.bytes() + stacks * sizeof(Waiting); }
   };
   // Null, or a mapping whose table is being read.
-  const elf::Mapping* TryFinish(const heaptap_raw_stack& header, absl::Span<const uint8_t> memory, pid_t pid,
-                                const AddressSpace& space, bool may_wait);
-  void Drop(const Waiting& one);
+  const elf::Mapping* TryFinish(const bpf::RawStack& stack, pid_t pid, const AddressSpace& space, bool may_wait);
+  void Add(const bpf::RawStack& stack);
+  void Drop(const bpf::RawStack& stack);
 
   bpf::UnwindMaps& maps_;
   UnwindTables& tables_;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/unwind/finish.h"
 
-#include <string.h>
-
 #include <algorithm>
 
 namespace heaptap::unwind {
@@ -10,7 +8,7 @@ namespace {
 
 struct Copy {
   const heaptap_raw_stack* raw;
-  absl::Span<const uint8_t> memory;
+  const StackCopy& memory;
   bool ended = false;  // a read went beyond the copy
 };
 
@@ -23,12 +21,13 @@ bool IsMissing(const heaptap_raw_stack& raw, uint64_t offset) {
 int ReadCopy(void* context, uint64_t address, __u64* word) {
   Copy& copy = *static_cast<Copy*>(context);
   const uint64_t offset = address - copy.raw->memory_begin;
-  if (offset > copy.memory.size() || copy.memory.size() - offset < sizeof(*word) || IsMissing(*copy.raw, offset) ||
-      IsMissing(*copy.raw, offset + sizeof(*word) - 1)) {
+  uint64_t read;
+  if (!copy.memory.ReadWord(offset, read) || IsMissing(*copy.raw, offset) ||
+      IsMissing(*copy.raw, offset + sizeof(read) - 1)) {
     copy.ended = true;
     return -1;
   }
-  memcpy(word, copy.memory.data() + offset, sizeof(*word));
+  *word = read;
   return 0;
 }
 
@@ -46,7 +45,7 @@ int ReadRegister(void* context, uint32_t number, __u64* word) {
 
 namespace heaptap::unwind {
 
-heaptap_stack FinishStack(const heaptap_raw_stack& raw, absl::Span<const uint8_t> memory, const RuleFinder& find_rule) {
+heaptap_stack FinishStack(const heaptap_raw_stack& raw, const StackCopy& memory, const RuleFinder& find_rule) {
   Copy copy = {&raw, memory};
   heaptap_stack stack = raw.stack;
   stack.count = std::clamp<uint32_t>(stack.count, 1, HEAPTAP_MAX_FRAMES);
