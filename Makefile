@@ -44,7 +44,9 @@ DEBUG_INFO ?= -g1
 # Limits the damage of our own mistakes. Not -fcf-protection: Debian's libc is not built with it, and it would add an
 # instruction to malloc.
 HARDENING := -D_FORTIFY_SOURCE=2 -fstack-clash-protection
-DEPENDENCIES = -MMD -MP -MF $@.d -MT $@
+# ccache with CCACHE_DEPEND asks these files what an object was made from; the skeleton of the eBPF programs is a system
+# header (see PACKAGE_FLAGS).
+DEPENDENCIES = $(if $(CCACHE_DEPEND),-MD,-MMD) -MP -MF $@.d -MT $@
 
 .PHONY: all
 all: $(BUILD)/heaptap $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/libheaptap-guest.so $(BUILD)/libheaptap-guest.a \
