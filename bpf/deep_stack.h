@@ -14,15 +14,22 @@
 #define HEAPTAP_OUTER_BEGIN (HEAPTAP_INNER_FRAMES + 1) /* behind HEAPTAP_FRAMES_LEFT_OUT */
 #define HEAPTAP_OUTER_FRAMES (HEAPTAP_MAX_FRAMES - HEAPTAP_OUTER_BEGIN)
 
-/* The index in heaptap_stack.frames of a frame. */
-static inline __u32 heaptap_frame_place(__u32 number) {
-  __u64 place = number;
-  if (number >= HEAPTAP_MAX_FRAMES) place = HEAPTAP_OUTER_BEGIN + (number - HEAPTAP_OUTER_BEGIN) % HEAPTAP_OUTER_FRAMES;
+/* Redundant; the verifier of 6.1 has lost the bound. */
+static inline __u32 heaptap_bounded_place(__u64 place) {
 #ifdef __bpf__
-  /* Redundant; the verifier of 6.1 has lost the bound. */
   __asm__ volatile("%0 &= %1" : "+r"(place) : "i"(HEAPTAP_MAX_FRAMES));
 #endif
   return (__u32)place;
+}
+
+/* The index in the ring of a frame from HEAPTAP_OUTER_BEGIN on. */
+static inline __u32 heaptap_ring_place(__u32 number) {
+  return heaptap_bounded_place(HEAPTAP_OUTER_BEGIN + (number - HEAPTAP_OUTER_BEGIN) % HEAPTAP_OUTER_FRAMES);
+}
+
+/* The index in heaptap_stack.frames of a frame. */
+static inline __u32 heaptap_frame_place(__u32 number) {
+  return number < HEAPTAP_MAX_FRAMES ? heaptap_bounded_place(number) : heaptap_ring_place(number);
 }
 
 /* Ends a walk that has found stack->count frames, more of them perhaps than are kept. The last one is no frame if
@@ -34,7 +41,7 @@ static inline void heaptap_stack_close(struct heaptap_stack* stack, __u32 withou
     stack->count = count - without_last;
     return;
   }
-  for (i = 0; i < HEAPTAP_OUTER_FRAMES; i++) space[i] = stack->frames[heaptap_frame_place(count + i)];
+  for (i = 0; i < HEAPTAP_OUTER_FRAMES; i++) space[i] = stack->frames[heaptap_ring_place(count + i)];
   for (i = 0; i < HEAPTAP_OUTER_FRAMES; i++) stack->frames[HEAPTAP_OUTER_BEGIN + i] = space[i];
   stack->frames[HEAPTAP_INNER_FRAMES] = HEAPTAP_FRAMES_LEFT_OUT;
   stack->count = HEAPTAP_MAX_FRAMES - without_last;

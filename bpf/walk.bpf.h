@@ -55,7 +55,6 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
   struct heaptap_unwind_frame frame = scratch->frame;
   __u32 rip_bits = scratch->rip_bits;
   __u64 hash = scratch->hash;
-  __u32 count = scratch->stack.count;
   enum next_frame next = FRAME_OF_ANY_KIND;
   __u32 i;
   for (i = 0; i < FRAMES_AT_ONCE; i++) {
@@ -75,7 +74,8 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
     } else if (rbp_kind != HEAPTAP_RBP_SAME) {
       break;
     }
-    asm volatile("" : "+r"(count)); /* or the compiler replaces it by an address, which the verifier refuses */
+    /* Not in a register: the verifier would follow the loop anew for each bound that it finds for the number. */
+    const __u32 count = *(volatile __u32*)&scratch->stack.count;
     if (count >= HEAPTAP_MAX_WALK) break;
     frame.rip = rip;
     frame.rsp = cfa;
@@ -85,12 +85,11 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
     rip_bits = HEAPTAP_RIP_RETURN;
     hash = hash_word(hash, rip);
     scratch->stack.frames[heaptap_frame_place(count)] = rip;
-    count++;
+    scratch->stack.count = count + 1;
   }
   scratch->frame = frame;
   scratch->rip_bits = rip_bits;
   scratch->hash = hash;
-  scratch->stack.count = count;
   if (next == NO_FRAME) scratch->stack.end = HEAPTAP_STACK_WHOLE;
   return i < FRAMES_AT_ONCE ? next : FRAME_PERHAPS_SIMPLE;
 }
@@ -123,7 +122,7 @@ __noinline long walk_frame(struct scratch* scratch) {
 
 /* Leaves out what is not kept, and what is not a frame: an address outside of all code, which may differ in each
  * sample. */
-static __noinline int close_walk(struct scratch* scratch) {
+__noinline int close_walk(struct scratch* scratch) {
   if (!scratch) return 0; /* never */
   struct heaptap_stack* stack = &scratch->stack;
   const __u32 without_last = stack->end == HEAPTAP_STACK_NO_CODE && stack->count > 1;
