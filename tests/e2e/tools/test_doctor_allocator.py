@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+import go_programs
 from daemons import NOBODY
 from guests import HOSTS, preload
 from harness import GUEST, HEAPTAP, LIBRARY, PATIENCE_SECONDS, target, wait_until
@@ -151,11 +152,8 @@ def test_a_program_with_its_own_malloc(lab):
 
 
 def test_a_go_program(lab):
-    with open(lab.path("main.go"), "w", encoding="ascii") as file:
-        file.write('package main\nimport ("fmt"; "time")\nfunc main() { fmt.Println("x"); time.Sleep(1000 * time.Second) }\n')
-    subprocess.run(["go", "build", "-o", "main", "main.go"], cwd=lab.folder, check=True, timeout=PATIENCE_SECONDS,
-                   env=dict(os.environ, HOME=lab.folder, GOCACHE=lab.path("cache"), CGO_ENABLED="0"))
-    process = lab.program(lab.path("main"))
+    process = lab.program(go_programs.built(
+        lab.folder, 'package main\nimport ("fmt"; "time")\nfunc main() { fmt.Println("x"); time.Sleep(1000 * time.Second) }\n'))
     wait_until(lambda: process.stdout(), "it runs")
     found = Diagnosis(process.pid)
     assert found.allocator == "Go's own, which is no malloc"

@@ -7,14 +7,14 @@ import http.server
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import threading
 
 import pytest
 
-from harness import PATIENCE_SECONDS, environment, target
+import go_programs
+from harness import PATIENCE_SECONDS, target
 from lab import assert_one_clear_line
 
 DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--rule", "comm=puppet", "--rule", "record=off"]
@@ -137,12 +137,7 @@ func main() {
 
 
 def test_a_program_in_go(lab):
-    with open(lab.path("main.go"), "w", encoding="ascii") as file:
-        file.write(GO)
-    env = dict(environment(lab.folder), HOME=lab.folder, GOCACHE=lab.path("cache"), GO111MODULE="off",
-               PATH=os.environ["PATH"])
-    subprocess.run(["go", "build", "-o", "server", "main.go"], cwd=lab.folder, env=env, check=True)
-    process = subprocess.Popen([lab.path("server")], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([go_programs.built(lab.folder, GO)], stdout=subprocess.PIPE, text=True)
     try:
         address = process.stdout.readline().strip()
         text = lab.answer_of("report", "--top", f"http://{address}/debug/pprof/heap")
@@ -151,7 +146,6 @@ def test_a_program_in_go(lab):
         process.kill()
         process.wait(PATIENCE_SECONDS)
         process.stdout.close()
-        shutil.rmtree(lab.path("cache"))
 
 
 @pytest.mark.parametrize("path, status, words", (
