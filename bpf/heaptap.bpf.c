@@ -95,7 +95,8 @@ static __always_inline int record_sample(struct pt_regs* context, struct heaptap
 #define SAMPLES_PER_TIMED 16
 
 /* How many samples the time of the next one stands for. 0: the next one is not timed. */
-static __always_inline __u64 samples_to_time(const struct heaptap_process* process) {
+__noinline __u64 samples_to_time(const struct heaptap_process* process) {
+  if (!process) return 0; /* never */
   __u64 samples = process->costs.allocations;
   if (!has_figures(process)) return 0;
   if (samples < SAMPLES_TIMED) return 1;

@@ -43,7 +43,7 @@ static __always_inline __u64 raw_stack_size(__u32 chunks) {
 }
 
 /* Whether the ring has room for a copy of the calling thread's stack. */
-static __noinline int has_room_for_raw_stack(void) {
+__noinline int has_room_for_raw_stack(void) {
   __u64 size = bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE);
   __u64 used = bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA);
   if (used + SPARE_COPIES * HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES >= size) return 0;
@@ -56,7 +56,7 @@ static __noinline int has_room_for_raw_stack(void) {
 }
 
 /* Called before the bytes are reserved. */
-static __noinline int count_raw_share(struct raw_share* share, __u64 bytes) {
+__noinline int count_raw_share(struct raw_share* share, __u64 bytes) {
   if (!share) return 0;
   /* The collector has taken everything that the thread had in the ring. */
   if (share->last < bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS)) share->bytes = 0;
@@ -100,7 +100,7 @@ static __noinline __u64 measure_top(__u64 rsp) {
 
 /* The number of chunks from the stack pointer to the top of the stack. The top comes from the list of mappings; while
  * another thread has that locked, from the thread's latest copy, or else from the memory itself. */
-static __noinline __u64 count_chunks(struct raw_share* share, __u64 rsp) {
+__noinline __u64 count_chunks(struct raw_share* share, __u64 rsp) {
   struct stack_place stack = {.pointer = rsp};
   bpf_loop(MAPPING_TRIES, try_to_find_stack, &stack, 0);
   if (share && stack.top) {

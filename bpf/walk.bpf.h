@@ -189,7 +189,8 @@ static __always_inline int began_here(const struct scratch* scratch, const struc
 
 /* Whether the latest walk of the buffer would read the same words again. With the same registers and the same unwind
  * tables it would find the same stack: where every allocation is a sample, a third of the time of a deep walk. */
-static __always_inline int would_read_the_same(const struct scratch* scratch) {
+__noinline int would_read_the_same(const struct scratch* scratch) {
+  if (!scratch) return 0; /* never */
   const __u32 count = scratch->words_read;
   if (count > WORDS_READ_MAX || scratch->stack.end != HEAPTAP_STACK_WHOLE) return 0;
   for (__u32 i = 0; i < WORDS_READ_MAX; i++) {
