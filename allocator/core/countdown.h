@@ -27,13 +27,6 @@ class Countdown {
   // `count` blocks that were made ready were not allocated after all.
   void TakeBack(unsigned size_class, uint64_t count) { until_[size_class] += count; }
 
-  // `count` blocks are ready that an earlier countdown handed out; the observer will see none of their allocations. If
-  // this countdown ends among them, the first allocation after them is the wanted one, which keeps the number of wanted
-  // allocations about right.
-  void Skip(unsigned size_class, uint64_t count) {
-    until_[size_class] = count < until_[size_class] ? until_[size_class] - count : 1;
-  }
-
  protected:
   // REQUIRES: 1 <= until <= kNever.
   void Set(unsigned size_class, uint64_t until) { until_[size_class] = until; }

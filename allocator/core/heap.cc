@@ -254,10 +254,6 @@ void Heap::PutBackReady() {
   for (unsigned c = 0; c < kSmallClasses; c++) PutBackReady(c);
 }
 
-void Heap::SkipReady() {
-  for (unsigned c = 0; c < kSmallClasses; c++) countdown().Skip(c, CountReady(c));
-}
-
 void Heap::Flush() {
   PutBackReady();
   SettleFrees();  // the heap's next thread must not count the frees of this one

@@ -169,9 +169,6 @@ struct Heap {
   // countdowns.
   void PutBackReady();
 
-  // Leaves the ready blocks out of the observer's new countdowns; the observer sees none of their allocations.
-  void SkipReady();
-
   // Takes a block of the class, or finds that the observer wants this allocation. Defined in refill.h.
   Taken Take(unsigned size_class);
 

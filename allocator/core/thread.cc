@@ -19,6 +19,7 @@
 #include "allocator/core/units.h"
 #include "allocator/platform/libc.h"
 #include "allocator/platform/mutex.h"
+#include "allocator/platform/random.h"
 #include "allocator/platform/system.h"
 
 namespace heaptap {
@@ -307,7 +308,7 @@ void ResetHeapLocks() {
 }
 
 void ResetHeapsAfterFork(uint64_t forks) {
-  observer_seed += forks;  // each child has another seed, which is the same in every run
+  observer_seed = Random::SeedOfChild(observer_seed, forks);  // the same in every run
   ForEachArena([](Arena& arena) {
     // As below, for the slow path of a signal handler's thread.
     if (arena.heap.busy.load(std::memory_order_relaxed) == 0) observer::RestartHeap(&arena.heap, observer_seed);

@@ -93,7 +93,7 @@ void LeaveCollectorAfterFork() {
   DistrustSemaphores();
 }
 
-constinit std::atomic<uint64_t> forks;
+constinit uint64_t forks;
 bool locked_for_fork;  // under the locks of BeforeFork
 
 // Debug builds: all heaps, pools and units that the calling thread may read. REQUIRES: it holds the locks of
@@ -118,13 +118,17 @@ void CheckAroundFork() {
 // With one thread no lock is needed, and taking one could deadlock: a signal handler that forks may have interrupted
 // this thread in an allocation or in another fork, while it held these locks.
 void BeforeFork() {
-  forks.fetch_add(1, std::memory_order_relaxed);
   ReportFreesOfThread();
-  if (libc::IsSingleThreaded()) return CheckAroundFork();
+  if (libc::IsSingleThreaded()) {
+    forks++;
+    return CheckAroundFork();
+  }
   if (_IO_list_lock != nullptr) _IO_list_lock();
   LockHeaps();
   LockSampledPools();
   LockUnits();
+  // Under the locks, so that no two threads which fork at once have one number.
+  forks++;
   locked_for_fork = true;
   CheckAroundFork();
 }
@@ -151,7 +155,7 @@ void ResetLocksInChild() {
 void AfterForkInChild() {
   ResetLocksInChild();
   ForgetBackgroundThread();
-  ResetHeapsAfterFork(forks.load(std::memory_order_relaxed));
+  ResetHeapsAfterFork(forks);
   CheckAroundFork();
   ForgetFreesAfterFork();
   lifecycle::ResetAfterFork();

@@ -18,6 +18,7 @@ namespace {
 
 struct Thread {
   uint64_t more;      // of the countdown, behind heaptap_sample_left
+  uint64_t fork;      // the number of the fork that the thread is in
   uint32_t interval;  // 1 + the lg that the countdown is drawn for; 0: off, or nothing is drawn
   bool has_random;
   Random random;
@@ -26,6 +27,9 @@ constinit thread_local Thread self{};
 
 // The number of random streams so far.
 constinit std::atomic<uint64_t> streams;
+// The number of forks so far, and what they have made of the seed.
+constinit std::atomic<uint64_t> forks;
+constinit uint64_t seed_of_child;
 
 void Begin(uint64_t countdown) {
   const uint64_t left = countdown < kStride ? countdown : kStride;
@@ -46,7 +50,7 @@ uint64_t DrawCountdown(uint32_t lg) {
 
 double DrawUnit() {
   if (!self.has_random) {
-    self.random.Seed(Seed(), streams.fetch_add(1, std::memory_order_relaxed));
+    self.random.Seed(Seed() ^ seed_of_child, streams.fetch_add(1, std::memory_order_relaxed));
     self.has_random = true;
   }
   return self.random.NextUnit();
@@ -75,14 +79,17 @@ uint32_t EndCountdown(uint64_t charge) {
 
 namespace {
 
-// The child of a fork must not repeat its parent's samples.
+void BeforeFork() { self.fork = forks.fetch_add(1, std::memory_order_relaxed) + 1; }
+
+// The child of a fork must not repeat the samples of its parent, nor those of its siblings.
 void RestartThread() {
+  seed_of_child = Random::SeedOfChild(seed_of_child, self.fork);
   heaptap_sample_left = 0;
   self.interval = 0;
   self.has_random = false;
 }
 
-[[gnu::constructor]] void Start() { pthread_atfork(nullptr, nullptr, RestartThread); }
+[[gnu::constructor]] void Start() { pthread_atfork(BeforeFork, nullptr, RestartThread); }
 
 }  // namespace
 

@@ -38,10 +38,7 @@ void Sampler::Start(uint64_t seed, uint64_t stream) {
   SetLgInterval(kSamplingOff);
 }
 
-void Sampler::Restart(uint64_t seed, uint64_t stream) {
-  random_.Seed(seed, stream);
-  SetLgInterval(lg_interval_);
-}
+void Sampler::Restart(uint64_t seed, uint64_t stream) { random_.Seed(seed, stream); }
 
 bool Sampler::TestLarge(size_t size) { return lg_interval_ != kSamplingOff && DrawBytes() < static_cast<double>(size); }
 
@@ -91,11 +88,7 @@ void observer::StartHeap(Heap* heap, uint64_t seed) { SamplerOf(heap).Start(seed
 
 // The child must not repeat its parent's samples. Ready blocks stay ready: a signal handler that forks may have
 // interrupted malloc or free, so nothing that they use may change.
-void observer::RestartHeap(Heap* heap, uint64_t seed) {
-  SamplerOf(heap).Restart(seed, StreamOf(*heap));
-  // Without sampling too: the blocks may go back, and are counted in the countdown then.
-  heap->SkipReady();
-}
+void observer::RestartHeap(Heap* heap, uint64_t seed) { SamplerOf(heap).Restart(seed, StreamOf(*heap)); }
 
 void observer::AdoptHeap(Heap* heap) { SamplerOf(heap).SetWanted(AreNewThreadsSampled()); }
 

@@ -50,8 +50,9 @@ class Sampler : public Countdown {
   // Starts with sampling off and random stream number `stream` of `seed`.
   void Start(uint64_t seed, uint64_t stream);
 
-  // Switches to another random stream, same interval: the child of a fork must not repeat its parent's samples. The
-  // new countdowns ignore blocks that are ready; see Skip.
+  // Switches to another random stream: the child of a fork must not repeat its parent's samples. Countdowns that have
+  // begun go on, because blocks are ready that they have handed out. So the child has the exact law, and only its first
+  // sample of each class is where its parent's is.
   void Restart(uint64_t seed, uint64_t stream);
 
   // Adopts the interval. REQUIRES: no block is ready if the interval differs from the current one.

@@ -102,7 +102,7 @@ TEST(Refill, TheRestOfABatchGoesBackWhenTheIntervalChanges) {
 }
 
 // As in the child of a fork, where ready blocks stay ready.
-TEST(Refill, TheRestOfABatchFollowsAnotherCountdown) {
+TEST(Refill, TheRestOfABatchGoesOnAfterARestart) {
   WithRest([](Blocks* blocks) {
     observer::RestartHeap(current_heap, 7);
     const uint32_t rest = Rest().length;

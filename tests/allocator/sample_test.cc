@@ -219,24 +219,38 @@ TEST_F(SampleTest, AChangeOfTheIntervalIsNoticedWithinAStride) {
   });
 }
 
-TEST_F(SampleTest, ThreadsAndChildrenDrawTheirOwnNumbers) {
+TEST_F(SampleTest, ThreadsDrawTheirOwnNumbers) {
   std::set<double> drawn;
   for (int i = 0; i < 4; i++) InNewThread([&] { drawn.insert(DrawUnit()); });
   EXPECT_EQ(drawn.size(), 4u);
-  DrawUnit();
+}
+
+// The first number that a child draws after `forks` forks of its own, each the parent of the next.
+double UnitOfADescendant(int forks) {
   int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_EQ(pipe(ends), 0);
   const pid_t child = fork();
   if (child == 0) {
-    const double unit = DrawUnit();
+    const double unit = forks == 0 ? DrawUnit() : UnitOfADescendant(forks - 1);
     _exit(write(ends[1], &unit, sizeof(unit)) == sizeof(unit) ? 0 : 1);
   }
-  double of_child = 0;
-  ASSERT_EQ(read(ends[0], &of_child, sizeof(of_child)), static_cast<ssize_t>(sizeof(of_child)));
+  double unit = 0;
+  EXPECT_EQ(read(ends[0], &unit, sizeof(unit)), static_cast<ssize_t>(sizeof(unit)));
   waitpid(child, nullptr, 0);
   close(ends[0]);
   close(ends[1]);
-  EXPECT_NE(of_child, DrawUnit());
+  return unit;
+}
+
+// In a server with workers, the sum over the workers would have the variance of one of them.
+TEST_F(SampleTest, ParentsSiblingsAndCousinsDrawTheirOwnNumbers) {
+  DrawUnit();
+  std::set<double> drawn;
+  for (int i = 0; i < 4; i++) drawn.insert(UnitOfADescendant(0));
+  for (int i = 0; i < 3; i++) drawn.insert(UnitOfADescendant(1));
+  drawn.insert(UnitOfADescendant(2));
+  drawn.insert(DrawUnit());
+  EXPECT_EQ(drawn.size(), 9u);
 }
 
 TEST_F(SampleTest, IsSaidWithItsHeapAndItsFree) {

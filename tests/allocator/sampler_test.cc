@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -181,13 +182,18 @@ std::vector<uint64_t> SamplesAfterRestart(uint64_t draws_before, uint64_t seed, 
   Sampler sampler = MakeSampler(12, 1);
   for (uint64_t i = 0; i < draws_before; i++) sampler.DrawBytes();
   sampler.Restart(seed, stream);
+  // The first sample of each class is where the earlier countdown has it.
+  const Sampler before = MakeSampler(12, 1);
   std::vector<uint64_t> numbers;
-  for (unsigned c = 0; c < kSmallClasses; c++) numbers.push_back(NextSample(&sampler, c, 64));
+  for (unsigned c = 0; c < kSmallClasses; c++) {
+    EXPECT_EQ(NextSample(&sampler, c, 64), before.Allowance(c) + 1);
+    numbers.push_back(NextSample(&sampler, c, 64));
+  }
   return numbers;
 }
 
 // So a child's samples are not its parent's, nor another child's, and they are the same in each run with a seed.
-TEST(Sampler, ARestartDependsOnSeedAndStreamAlone) {
+TEST(Sampler, WhatIsDrawnAfterARestartDependsOnSeedAndStreamAlone) {
   const std::vector<uint64_t> numbers = SamplesAfterRestart(0, 7, 1);
   EXPECT_EQ(SamplesAfterRestart(100, 7, 1), numbers);
   EXPECT_NE(SamplesAfterRestart(0, 8, 1), numbers);
@@ -289,13 +295,14 @@ TEST(SamplingLaw, HoldsForTheFirstAllocationsOfAChild) {
   constexpr uint32_t kRate = 12;
   constexpr uint64_t kForks = 300;
   constexpr uint64_t kAllocations = 16;
-  constexpr size_t kReady = 4;  // so few that hardly ever two samples would be among them
   SamplingOn on(kRate);
   uint64_t samples = 0;
+  size_t ready = 0;
   for (uint64_t i = 0; i < kForks; i++) {
-    do {
-      Free(Allocate(kSize));
-    } while (CountReady(ClassOf(kSize)) != kReady);
+    // Each child begins in a countdown of its own.
+    for (ClearBooks(); ReadBooks().allocs == 0;) Free(Allocate(kSize));
+    Free(Allocate(kSize));
+    ready += CountReady(ClassOf(kSize));
     ClearBooks();
     const pid_t child = fork();
     if (child == 0) {
@@ -308,6 +315,7 @@ TEST(SamplingLaw, HoldsForTheFirstAllocationsOfAChild) {
     samples += WEXITSTATUS(status);
   }
   ExpectBinomial(samples, kForks * kAllocations, SampleProbability(kSize, kRate));
+  EXPECT_GT(ready, kForks) << "or the blocks that are ready have no say";
 }
 
 // Which of the next allocations of the process are samples.
@@ -323,12 +331,13 @@ std::string NextSamples() {
   return samples;
 }
 
-std::string NextSamplesOfAChild() {
+// `forks`: further ones, each child the parent of the next.
+std::string NextSamplesOfADescendant(int forks) {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
   const pid_t child = fork();
   if (child == 0) {
-    const std::string samples = NextSamples();
+    const std::string samples = forks == 0 ? NextSamples() : NextSamplesOfADescendant(forks - 1);
     _exit(write(ends[1], samples.data(), samples.size()) == static_cast<ssize_t>(samples.size()) ? 0 : 1);
   }
   close(ends[1]);
@@ -342,16 +351,19 @@ std::string NextSamplesOfAChild() {
 }
 
 // The parent does not change between the forks.
-TEST(SamplingLaw, ChildrenRepeatNeitherOneAnotherNorTheirParent) {
+TEST(SamplingLaw, ProcessesRepeatNoSamplesOfTheirParentsSiblingsAndCousins) {
   SamplingOn on(12);
   for (int i = 0; i < 1000; i++) Free(Allocate(512));
-  const std::string first = NextSamplesOfAChild();
-  const std::string second = NextSamplesOfAChild();
-  const std::string parent = NextSamples();
-  EXPECT_GT(std::count(first.begin(), first.end(), 's'), 50);
-  EXPECT_NE(first, second);
-  EXPECT_NE(first, parent);
-  EXPECT_NE(second, parent);
+  std::vector<std::string> all;
+  for (const int forks : {0, 0, 0, 1, 1, 2}) all.push_back(NextSamplesOfADescendant(forks));
+  all.push_back(NextSamples());
+  std::set<std::string> behind_the_first;
+  for (const std::string& samples : all) {
+    EXPECT_GT(std::count(samples.begin(), samples.end(), 's'), 50);
+    EXPECT_EQ(samples.find('s'), all[0].find('s')) << "the countdown that had begun goes on";
+    behind_the_first.insert(samples.substr(samples.find('s') + 1));
+  }
+  EXPECT_EQ(behind_the_first.size(), all.size());
 }
 
 }  // namespace
