@@ -54,15 +54,7 @@ class Page {
     // Letters of a search are no steps of the history.
     if (isTyping) history.replaceState(null, "", hash);
     else history.pushState(null, "", hash);
-    const search = document.activeElement?.id === "search" ? (document.activeElement as HTMLInputElement).selectionStart : null;
-    const { processes } = this;
-    void this.show().then(() => {
-      // Another view has another field.
-      if (search === null || processes !== this.processes) return;
-      const field = document.getElementById("search") as HTMLInputElement | null;
-      field?.focus();
-      field?.setSelectionRange(search, search);
-    });
+    void this.show();
   }
 
   private async show(): Promise<void> {

@@ -14,10 +14,11 @@ import { makeHead } from "./profile_head";
 import { pathText } from "./rows";
 import { Host, Scene } from "./scene";
 import { drawSearch } from "./search";
+import { SearchField } from "./search_field";
 import { filterProfile } from "./shares";
 import { State } from "./state";
 import { classOf, drawTable } from "./table_pane";
-import { makeToolbar } from "./toolbar";
+import { makeChoices } from "./toolbar";
 import { Tooltip } from "./tooltip";
 
 export class ProfileView {
@@ -26,7 +27,16 @@ export class ProfileView {
   readonly graphs = new GraphPane(this.tooltip);
   readonly help = new Help();
   private readonly copier = new Copier();
-  private parts: HTMLElement[] = [];
+  private readonly search = new SearchField((text) => this.host.change({ search: text }));
+  private readonly choices = make("div", { class: "choices" });
+  private readonly toolbar = make(
+    "div",
+    { class: "toolbar" },
+    this.choices,
+    this.search.element,
+    make("button", { type: "button", id: "help", class: "round", title: "Keys and marks", "aria-label": "Help", click: () => this.help.open() }, "?"),
+  );
+  private parts: HTMLElement[] = []; // above and below the toolbar
   private filtered: { key: string; profile: Profile } | null = null;
 
   constructor(
@@ -34,7 +44,7 @@ export class ProfileView {
     private host: Host,
   ) {
     // These stay: screen readers only follow a region that does.
-    this.element.append(this.tooltip.element, this.tooltip.announcer, this.help.element, this.copier.element);
+    this.element.append(this.toolbar, this.tooltip.element, this.tooltip.announcer, this.help.element, this.copier.element);
     this.draw();
   }
 
@@ -66,13 +76,13 @@ export class ProfileView {
     const side = make("section", { class: "side", "aria-label": "Table" });
     for (const part of this.parts) part.remove();
     const { timeline } = host;
-    this.parts = [
-      makeHead(scene),
-      ...(timeline === null ? [] : [timeline]),
-      makeToolbar(scene, () => this.help.open()),
-      make("div", { class: whole.subject.is_difference ? "panes difference" : "panes" }, graph, side),
-    ];
-    this.element.prepend(...this.parts);
+    const above = [makeHead(scene), ...(timeline === null ? [] : [timeline])];
+    const panes = make("div", { class: whole.subject.is_difference ? "panes difference" : "panes" }, graph, side);
+    this.parts = [...above, panes];
+    this.toolbar.before(...above);
+    this.toolbar.after(panes);
+    this.choices.replaceChildren(...makeChoices(scene));
+    this.search.show(state.search);
     const matches = make("output", { class: "matches", for: "search" });
     graph.append(makeChips(scene, matches));
     const inside = this.graphs.draw(graph, scene);

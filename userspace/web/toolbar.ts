@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The buttons that choose what is shown, and the search.
+// The buttons that choose what is shown.
 import { needsLive } from "./classes";
 import { choice, make } from "./dom";
 import { By } from "./names";
@@ -8,24 +8,11 @@ import { Unit, Value } from "./profile";
 import { Scene } from "./scene";
 import { State, View } from "./state";
 
-export function makeToolbar(scene: Scene, help: () => void): HTMLElement {
+export function makeChoices(scene: Scene): HTMLElement[] {
   const { host } = scene;
   const { state } = host;
   const reset: Partial<State> = { zoom: [] };
-  const search = make("input", {
-    type: "search",
-    id: "search",
-    placeholder: "Search (regular expression)   /",
-    "aria-label": "Search",
-    value: state.search,
-    input: (event) => {
-      state.search = (event.target as HTMLInputElement).value;
-      host.change({ search: state.search });
-    },
-  });
-  return make(
-    "div",
-    { class: "toolbar" },
+  return [
     choice<Value>(
       "Measure",
       scene.profile.subject.is_difference
@@ -78,7 +65,5 @@ export function makeToolbar(scene: Scene, help: () => void): HTMLElement {
       }),
       "All frames",
     ),
-    search,
-    make("button", { type: "button", id: "help", class: "round", title: "Keys and marks", "aria-label": "Help", click: help }, "?"),
-  );
+  ];
 }

@@ -57,6 +57,10 @@ class Browser:
         for name in names:
             self.press(getattr(Keys, name))
 
+    def chord(self, held, key):
+        """Presses a key while another one is held, by its name in selenium."""
+        ActionChains(self.driver).key_down(getattr(Keys, held)).send_keys(key).key_up(getattr(Keys, held)).perform()
+
     def escape(self):
         self.keys("ESCAPE")
 

@@ -98,6 +98,46 @@ def test_search_tells_how_much_matches(lab, browser, leak):
     browser.wait_text(".matches", "not a regular expression")
 
 
+def test_what_was_typed_can_be_undone(lab, browser, leak):
+    """The field stays while the page is drawn again."""
+    browser.open(page_of(lab, leak))
+    browser.search("do_something$")
+    browser.wait_text(".matches", "match")
+    browser.chord("CONTROL", "z")
+    browser.wait_text(".chips", "Click a box")
+    assert browser.script("return document.activeElement.value") == ""
+    # A letter in the middle: the cursor stays behind it.
+    browser.search("do_smething")
+    browser.wait_text(".matches", "0 (0.0%) match")
+    for _ in range(len("mething")):
+        browser.keys("ARROW_LEFT")
+    browser.press("o")
+    browser.wait_text(".matches", "(100.0%) match")
+    assert browser.script("return document.activeElement.selectionStart") == len("do_so")
+
+
+def test_typing_draws_when_it_rests(lab, browser, leak):
+    browser.open(page_of(lab, leak))
+    browser.wait("#search")
+    browser.script("""
+        const {view} = heaptap, field = document.querySelector('#search');
+        window.drawn = 0;
+        const {draw} = view;
+        view.draw = (...words) => { window.drawn++; return draw.apply(view, words); };
+        for (const letter of 'do_something$') {
+          field.value += letter;
+          field.dispatchEvent(new Event('input'));
+        }""")
+    browser.wait_text(".matches", "match")
+    assert browser.script("return window.drawn") == 1
+    # A key with a meaning does not wait: Escape takes back what was just typed, and nothing else.
+    browser.script("arguments[0].value = 'main'; arguments[0].dispatchEvent(new Event('input'))", browser.find("#search")[0])
+    browser.wait("#search").click()
+    browser.escape()
+    browser.wait_text(".chips", "Click a box")
+    assert browser.script("return document.querySelector('#search').value") == ""
+
+
 def test_views_and_measures(lab, browser, leak):
     browser.open(page_of(lab, leak))
     browser.wait(".flame canvas")
