@@ -212,6 +212,7 @@ int Run(const RunFlags& flags) {
   const int status = Follow(**recorder, signals, child->pid());
   std::vector<recording::Recorder::Survivor> survivors = (*recorder)->Finish();
   if (const std::string line = (*recorder)->dumps().WithoutSamples(); !line.empty()) base::Say(line);
+  if (const std::string line = (*recorder)->dumps().WithoutAllocator(); !line.empty()) base::Say(line);
   if (const std::string line = (*recorder)->dumps().MostLive(); !line.empty()) base::Say(line);
   if (const std::string line = (*recorder)->dumps().Highest(); !line.empty()) base::Say(line);
   SaySurvivors(std::move(survivors));

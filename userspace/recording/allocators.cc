@@ -207,7 +207,7 @@ void Allocators::AttachSeen(const SeenFile& file, const AllocatorFiles::Allocato
   probe_files_.Attach(file, allocator->probes, options_.follow ? ProbeFiles::kEveryProcess : file.file.pid,
                       [this, mapping = file.file.mapping, key](const absl::Status& status) {
                         if (!status.ok()) return HandleRefused(status, key);
-                        if (options_.is_system_wide) options_.on_attached(mapping);
+                        options_.on_attached(mapping);
                       });
 }
 

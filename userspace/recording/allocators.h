@@ -67,7 +67,7 @@ class Allocators {
     base::SubordinateIds ids = {};
     // System-wide: the files of the process that Inspect had to wait for have been read.
     std::function<void(pid_t)> on_read = {};
-    // System-wide: the file has just got its probes. Processes that mapped it before have not entered.
+    // The file has just got its probes, which the processes that mapped it before have missed.
     std::function<void(const elf::Mapping&)> on_attached = {};
   };
   Allocators(const Means& means, Options options);

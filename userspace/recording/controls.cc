@@ -62,6 +62,16 @@ void Controls::UseFound(Target& target, const heaptap_control& control, uint64_t
   Use(target, control, address);
 }
 
+void Controls::TakeFound(Target& target, uint64_t address) {
+  target.control_address = address;
+  const absl::StatusOr<heaptap_control> control = Order(target, worker::ControlVerb::kRead);
+  if (control.ok()) {
+    UseFound(target, *control, address);
+  } else {
+    target.control_address = 0;
+  }
+}
+
 absl::StatusOr<heaptap_control> Controls::Order(Target& target, worker::ControlVerb verb, uint32_t argument) {
   const auto failure = [&] {
     return absl::UnavailableError(absl::StrCat("process ", target.pid, " does not give access to its memory"));

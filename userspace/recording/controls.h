@@ -34,6 +34,8 @@ class Controls {
   // The same for a process whose control block was found, not announced by heaptap:start: counts what it has allocated
   // before its recording as a loss, unless its beginning was seen all the same.
   void UseFound(Target& target, const heaptap_control& control, uint64_t address);
+  // The same, and reads the control block. Nothing happens if it cannot be read.
+  void TakeFound(Target& target, uint64_t address);
   // Does something with the control block of a target, at the second try if the first one failed. Unavailable: the
   // process made heaptap wait, now or earlier, or another process of its user did.
   absl::StatusOr<heaptap_control> Order(Target& target, worker::ControlVerb verb, uint32_t argument = 0);

@@ -46,6 +46,21 @@ constexpr size_t kMaxNames = 8;
 constexpr int kSettleTries = 20;
 constexpr absl::Duration kSettleTime = absl::Milliseconds(5);
 
+// Each name once, with how often it is there.
+std::string NamesOf(const std::vector<std::string>& processes) {
+  std::map<std::string, int> counts;
+  for (const std::string& name : processes) counts[name]++;
+  std::vector<std::string> names;
+  for (const auto& [name, count] : counts) {
+    if (names.size() == kMaxNames) {
+      names.emplace_back("...");
+      break;
+    }
+    names.push_back(count == 1 ? name : absl::StrCat(name, " (", count, " times)"));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
 }  // namespace
 
 Dumps::Dumps(const Means& means, const RecorderOptions& options, DumpFolder folder)
@@ -282,19 +297,16 @@ std::string Dumps::Highest() const {
 
 std::string Dumps::WithoutSamples() const {
   if (without_samples_.empty()) return "";
-  std::map<std::string, int> counts;
-  for (const std::string& name : without_samples_) counts[name]++;
-  std::vector<std::string> names;
-  for (const auto& [name, count] : counts) {
-    if (names.size() == kMaxNames) {
-      names.emplace_back("...");
-      break;
-    }
-    names.push_back(count == 1 ? name : absl::StrCat(name, " (", count, " times)"));
-  }
   return absl::StrCat("no dump of ", without_samples_.size(), without_samples_.size() == 1 ? " process" : " processes",
-                      some_sampled_ ? " without a sample: " : " that allocated nothing: ", absl::StrJoin(names, ", "),
+                      some_sampled_ ? " without a sample: " : " that allocated nothing: ", NamesOf(without_samples_),
                       some_sampled_ ? "; use --exact to record every allocation" : "");
+}
+
+std::string Dumps::WithoutAllocator() const {
+  if (without_allocator_.empty()) return "";
+  return absl::StrCat("not recorded: ", NamesOf(without_allocator_),
+                      "; no sampled allocator was seen there: static and set-user-ID programs have none, and one that "
+                      "preloads another copy of the library may have ended before heaptap attached to that");
 }
 
 bool Dumps::HasProfile(const Target& target) {

@@ -124,6 +124,11 @@ class Dumps {
     without_samples_.push_back(target.name);
     some_sampled_ |= target.LgSample() != 0;
   }
+  // A line about the programs in which no sampled allocator was seen; "" if there are none.
+  std::string WithoutAllocator() const;
+  void AddWithoutAllocator(const Target& target) {
+    if (IsWanted(target)) without_allocator_.push_back(target.name);
+  }
   // A line about how the stacks in the last dumps end.
   std::string StackSummary() const;
   void AddStackEnds(const profile::StackEnds& ends);
@@ -169,8 +174,9 @@ class Dumps {
   Largest largest_last_;
   Largest highest_;                           // at a high-water mark
   std::vector<std::string> without_samples_;  // names of processes that ended before their first sample
-  bool some_sampled_ = false;                 // not every allocation of all of them was recorded
-  profile::StackEnds stack_ends_ = {};        // of last dumps
+  std::vector<std::string> without_allocator_;
+  bool some_sampled_ = false;           // not every allocation of all of them was recorded
+  profile::StackEnds stack_ends_ = {};  // of last dumps
   std::set<std::string> losses_reported_;
   bool frees_refused_ = false;  // and that was reported
   std::deque<profile::Survey::Dump> written_;

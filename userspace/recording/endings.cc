@@ -172,6 +172,9 @@ void Endings::CloseOne(Target& target, const Closing& closing) {
   if (has_profile && !closing.has_tallies && !closing.is_written && !is_system_wide_) {
     dumps_.AddWithoutSamples(target);
   }
+  if (!target.started && !closing.has_tallies && target.has_execed && !is_system_wide_) {
+    dumps_.AddWithoutAllocator(target);
+  }
   std::string path;
   if (closing.filled.has_value()) {
     if (absl::StatusOr<std::string> written = dumps_.Publish(target, HEAPTAP_DUMP_FINAL, *closing.filled);

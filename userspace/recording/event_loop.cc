@@ -248,6 +248,7 @@ void EventLoop::HandleExec(const heaptap_event& event) {
   if (IsOver(event)) return;
   Target& next = AddTarget(event.process_id, event.tgid);
   next.name = CommOf(event);
+  next.has_execed = true;
   if (const Target* before = targets_.Find(event.argument); before != nullptr) next.policy = before->policy;
   spaces_.Hold(event.tgid);
   if (!options_.follow) {

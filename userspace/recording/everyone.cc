@@ -215,14 +215,7 @@ bool Everyone::Inspect(Target& target) {
   spaces_.Keep(target.pid, std::move(inspection->space));
   if (!allocators_.HasAttached(*inspection)) return false;
   target.started = true;
-  if (inspection->control_address == 0) return true;
-  target.control_address = inspection->control_address;
-  const absl::StatusOr<heaptap_control> control = controls_.Order(target, worker::ControlVerb::kRead);
-  if (control.ok()) {
-    controls_.UseFound(target, *control, target.control_address);
-  } else {
-    target.control_address = 0;
-  }
+  if (inspection->control_address != 0) controls_.TakeFound(target, inspection->control_address);
   return true;
 }
 

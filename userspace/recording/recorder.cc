@@ -138,7 +138,10 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                    .only_kept = options_.system_wide.has_value() && options_.system_wide->only_libraries,
                    .ids = IdsFor(options_),
                    .on_read = [this](pid_t pid) { everyone_->LookAgain(pid); },
-                   .on_attached = [this](const elf::Mapping& mapping) { everyone_->RecordMapping(mapping); }}),
+                   .on_attached =
+                       [this](const elf::Mapping& mapping) {
+                         everyone_.has_value() ? everyone_->RecordMapping(mapping) : TakeLate(mapping);
+                       }}),
       unwinding_({.maps = books_->unwind(),
                   .identify = books_->program(bpf::Program::kIdentify),
                   .hands = hands_,
@@ -324,6 +327,17 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   absl::Status attached = allocators_.AttachAll(inspection->files, pid);
   if (!attached.ok()) Abandon();
   return attached;
+}
+
+void Recorder::TakeLate(const elf::Mapping& file) {
+  for (const pid_t pid : spaces_.ProcessesMapping(file)) {
+    Target* const target = targets_.FindRunning(pid);
+    if (target == nullptr || target->started) continue;
+    const absl::StatusOr<Inspection> inspection = allocators_.Inspect(pid);
+    if (inspection.ok() && inspection->control_address != 0) {
+      controls_.TakeFound(*target, inspection->control_address);
+    }
+  }
 }
 
 void Recorder::ReadAhead(const std::vector<std::string>& paths) {

@@ -141,6 +141,9 @@ class Recorder {
   static absl::StatusOr<std::unique_ptr<Recorder>> Begin(const RecorderOptions& options, DumpFolder folder,
                                                          Kernel kernel);
   absl::Status StartSystemWide();
+  // Takes over the targets that mapped an allocator before it had its probes: another copy of the library than that of
+  // the command.
+  void TakeLate(const elf::Mapping& file);
   // Stops recording every target and restores its control block.
   void Abandon();
 

@@ -57,6 +57,7 @@ struct Target {
   pid_t pid = 0;
   std::string name = {};           // its comm, printable
   bool started = false;            // its allocator was seen
+  bool has_execed = false;         // its books began with an exec
   bool was_found = false;          // its control block was found before it fired heaptap:start (Controls::UseFound)
   bool own_final = false;          // it requested its own final dump, which has not failed
   bool control_refused = false;    // its control block was invalid, and that was reported
