@@ -32,6 +32,9 @@ constexpr absl::Duration kReleaseInterval = absl::Seconds(10);
 // of mappings.
 constexpr absl::Duration kSearchTime = absl::Milliseconds(50);
 
+// For the files that tell a new rate. One that is later tells it later.
+constexpr absl::Duration kTellPatience = absl::Seconds(2);
+
 // For the files of a process that a command attaches to.
 constexpr absl::Duration kFilesPatience = absl::Seconds(60);
 
@@ -130,7 +133,7 @@ bool Allocators::HasAttached(const Inspection& inspection) const {
 absl::StatusOr<bool> Allocators::AttachFile(const SeenFile& file) {
   absl::StatusOr<bool> attached =
       AttachAllocator(file, errands_, allocator_files_, probe_files_, ProbeFiles::kEveryProcess);
-  if (attached.ok() && *attached) files_kept_.insert(file.identity.inode_address);
+  if (attached.ok() && *attached) files_kept_.insert_or_assign(file.identity.inode_address, file);
   return attached;
 }
 
@@ -190,6 +193,16 @@ void Allocators::TellRate(std::optional<uint32_t> lg_sample) {
   probe_files_.TellRate(lg_sample);
   // The next process that maps a file makes it told again.
   files_seen_.clear();
+  // Shared, because answers may come after this call.
+  const auto waits = std::make_shared<size_t>(0);
+  for (const auto& [inode, file] : files_kept_) {
+    const AllocatorFiles::Allocator* const allocator = allocator_files_.Find(file.identity.version);
+    if (allocator == nullptr || !allocator->ok()) continue;
+    ++*waits;
+    probe_files_.Attach(file, (*allocator)->probes, ProbeFiles::kEveryProcess,
+                        [waits](const absl::Status&) { --*waits; });
+  }
+  errands_.WaitUntil([&] { return *waits == 0; }, base::Now() + kTellPatience);
 }
 
 void Allocators::AttachSeen(const SeenFile& file, const AllocatorFiles::Allocator& allocator, const FileShown& key) {

@@ -88,8 +88,8 @@ class Allocators {
   // Attaches to the files of a process. Waits, unless the recording is system-wide, and then prints errors.
   absl::Status AttachAll(const std::vector<Inspection::Found>& files, pid_t pid);
 
-  // The interval that processes are told before they start (ProbeFiles::TellRate). Files that have probes already tell
-  // it from their next AttachFile on, or when a process maps them.
+  // The interval that processes are told before they start (ProbeFiles::TellRate). The files of AttachFile tell it from
+  // now on; waits for that. Other files that have probes tell it when a process maps them.
   void TellRate(std::optional<uint32_t> lg_sample);
 
   // Removes the probes from files that no process has mapped for some time (IdleFiles), so that their file systems can
@@ -121,7 +121,7 @@ class Allocators {
   std::map<pid_t, std::set<worker::FileVersion>> pending_;           // processes, and their files that are being read
   std::map<FileShown, std::optional<ProbeFiles::File>> files_seen_;  // files looked at; the number of allocators
   size_t files_refused_ = 0;                                         // with unusable notes
-  std::set<ProbeFiles::File> files_kept_;                            // attached even while no process maps them
+  std::map<ProbeFiles::File, SeenFile> files_kept_;                  // attached even while no process maps them
   std::map<ProbeFiles::File, elf::Mapping> files_mapped_;            // a mapping of each, as last seen
   const dev_t root_device_;                                          // of the root file system; 0: unknown
   IdleFiles idle_;

@@ -33,11 +33,21 @@ def assert_whole(daemon, keepers):
         assert (entry["samples"], entry["live_objects"], entry["lg_sample"], entry["losses"]) == (COUNT, COUNT, 0, {})
 
 
+def test_a_new_rate_holds_from_the_first_allocation(lab, daemon):
+    """SIGHUP: the library of the daemon tells the new rate before the daemon says that it has reloaded its rules."""
+    for rate in ("lg-sample=20", "exact", "lg-sample=15", "exact"):
+        daemon.reload(rate)
+        keeper = start(lab)
+        if rate == "exact":
+            assert_whole(daemon, [keeper])
+        else:
+            assert keeper.answer() == "kept"
+            assert f"lg-sample={daemon.processes()[keeper.pid]['lg_sample']}" == rate
+        keeper.ends()
+
+
 def test_each_start(lab, daemon):
     daemon.reload("exact")
-    # A file learns of a new rate when a process maps it.
-    start(lab).answer()
-    daemon.settle()
     for _ in range(STARTS):
         keeper = start(lab)
         assert_whole(daemon, [keeper])
@@ -46,16 +56,12 @@ def test_each_start(lab, daemon):
 
 def test_many_at_once(lab, daemon):
     daemon.reload("exact")
-    start(lab).answer()
-    daemon.settle()
     assert_whole(daemon, [start(lab) for _ in range(AT_ONCE)])
 
 
 def test_rate_of_a_rule(lab, daemon):
     """The process that the rule is about is exact from its first allocation. Another one goes to the rate of the default."""
     daemon.reload("lg-sample=14", "rule=comm=precious exact")
-    start(lab).answer()
-    daemon.settle()
     assert_whole(daemon, [start(lab, "precious") for _ in range(3)])
     other = start(lab, "other")
     assert other.answer() == "kept"
@@ -67,8 +73,6 @@ def test_rate_of_a_rule(lab, daemon):
 def test_process_that_is_not_recorded(lab, daemon):
     """A rule excludes it: the daemon takes the rate back."""
     daemon.reload("exact", "rule=comm=secret record=off")
-    start(lab).answer()
-    daemon.settle()
     secret = start(lab, "secret")
     assert secret.answer() == "kept"
     wait_until(lambda: control.control(secret.pid, LIBRARY).collector_lg_sample == control.NO_RATE,
@@ -79,8 +83,6 @@ def test_process_that_is_not_recorded(lab, daemon):
 def test_without_a_daemon(lab, daemon):
     """The probes of a killed daemon stay for the next one. A process goes back to its own rate some time after its start."""
     daemon.reload("exact")
-    start(lab).answer()
-    daemon.settle()
     daemon.kill()
     first, later = start(lab), start(lab, count=control.UNCONFIRMED_SAMPLES)
     assert (first.answer(), later.answer()) == ("kept", "kept")
