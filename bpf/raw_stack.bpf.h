@@ -32,8 +32,8 @@ static long find_stack(struct task_struct* task, struct vm_area_struct* mapping,
 #define LARGE_STACK_CHUNKS 257
 #define LARGE_PART 2
 #define MOST_PART 4
-/* When more than half of the ring is in use, a thread may have at most SHARE_OF_FREE times as much of it as is free:
- * 4/5 of the ring if the thread is alone. However many threads have their shares, a newcomer finds room. */
+/* When more than half of the ring is in use, a thread may have at most SHARE_OF_FREE times as much of it as is free.
+ * So threads that crowd the ring leave a part of it to newcomers: one leaves a fifth, two leave a ninth. */
 #define SHARE_OF_FREE 4
 /* Pages of the largest copy, with a part of a page at either end. */
 #define MOST_STACK_PAGES ((HEAPTAP_MOST_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES >> PAGE_SHIFT) + 1)
