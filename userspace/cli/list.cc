@@ -218,7 +218,7 @@ int ListEnded(const Client& client, bool as_json) {
     PrintJson("ended", *ended);
   } else {
     PrintEnded(*ended);
-    if (ended->empty()) base::Say("no recorded process has ended");
+    if (ended->empty()) base::Say("no recorded process has ended since the daemon was started");
   }
   return kSuccess;
 }
