@@ -9,9 +9,13 @@
 #include <sys/statfs.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "userspace/base/file_descriptor.h"
@@ -37,6 +41,29 @@ bool IsShownAs(const MappedFile& file, const elf::Mapping& mapping) {
                                version.device_minor == mapping.device_minor;
   return is_shown_itself || (file.key.inode == mapping.inode &&
                              file.key.device == (mapping.device_major << kMinorBits | mapping.device_minor));
+}
+
+// Whether the inode of an open file has the numbers of the mapping. stat(2) shows others where an overlayfs has layers
+// on several file systems, and /proc/PID/maps those of the overlayfs itself: its device, which the mounts of the
+// process have, and its inode, which /proc/self/fdinfo has (since Linux 5.14; before, the answer is no).
+bool HasNumbersOf(int fd, pid_t pid, const elf::Mapping& mapping) {
+  std::string name;
+  std::string mount;
+  uint64_t inode = 0;
+  std::ifstream info(absl::StrCat("/proc/self/fdinfo/", fd));
+  for (std::string value; info >> name && std::getline(info, value);) {
+    if (name == "mnt_id:") mount = std::string(absl::StripAsciiWhitespace(value));
+    if (name == "ino:" && !absl::SimpleAtoi(value, &inode)) return false;
+  }
+  if (mount.empty() || inode != mapping.inode) return false;
+  std::ifstream mounts(absl::StrCat("/proc/", pid, "/mountinfo"));
+  std::string parent;
+  std::string device;
+  // Each line begins with the mount's id, its parent's, and the device (proc_pid_mountinfo(5)).
+  for (std::string rest; mounts >> name >> parent >> device && std::getline(mounts, rest);) {
+    if (name == mount) return device == absl::StrCat(mapping.device_major, ":", mapping.device_minor);
+  }
+  return false;
 }
 
 absl::StatusOr<MappedFile> LookAt(const process::MappedFile& file, pid_t pid, int program) {
@@ -94,7 +121,9 @@ absl::Status Look(const Request& request, absl::Span<const int> descriptors, con
   };
   absl::StatusOr<MappedFile> found = look();
   const auto is_it = [&] {
-    return found.ok() && (is_known ? IsSame(found->key, key) : IsShownAs(*found, wanted.mapping));
+    if (!found.ok()) return false;
+    if (is_known) return IsSame(found->key, key);
+    return IsShownAs(*found, wanted.mapping) || HasNumbersOf(file->file.get(), wanted.pid, wanted.mapping);
   };
   if (!is_it()) {
     // The process may have mapped another file there by now, or be gone.

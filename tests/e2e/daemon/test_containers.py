@@ -30,8 +30,8 @@ def new_container(lab, request):
     image = Image(lab.path("image"))
     numbers = itertools.count()
 
-    def make():
-        container = Container(image, lab.path(f"container{next(numbers)}"))
+    def make(**options):
+        container = Container(image, lab.path(f"container{next(numbers)}"), **options)
         request.addfinalizer(container.remove)
         return container
     return make
@@ -75,8 +75,9 @@ def paced_in(lab, daemon, container, is_first=False, **options):
     return allocated, recorded
 
 
-def test_recorded_symbolised_and_dumped(lab, daemon, new_container):
-    puppet = puppet_in(lab, daemon, new_container())
+@pytest.mark.parametrize("own_file_system", (False, True))
+def test_recorded_symbolised_and_dumped(lab, daemon, new_container, own_file_system):
+    puppet = puppet_in(lab, daemon, new_container(own_file_system=own_file_system))
     pid = puppet.target_pid
     puppet.ask("keep 100 1000")
     entry = daemon.processes()[pid]

@@ -28,9 +28,13 @@ class Image:
 class Container:
     """An overlay file system over an image."""
 
-    def __init__(self, image, folder):
+    def __init__(self, image, folder, own_file_system=False):
+        """own_file_system: the upper layer is on another one than the image. stat(2) shows other numbers of files then."""
+        self._folder = folder
         self.root = os.path.join(folder, "merged")
         os.mkdir(folder)
+        if own_file_system:
+            subprocess.run(["mount", "-t", "tmpfs", "layers", folder], check=True)
         for name in ("upper", "work", "merged"):
             os.mkdir(os.path.join(folder, name))
         self._mount = ["mount", "-t", "overlay", "overlay", "-o",
@@ -51,5 +55,6 @@ class Container:
 
     def remove(self):
         """Works in any state."""
-        if os.path.ismount(self.root):
-            subprocess.run(["umount", "--lazy", self.root], check=False)
+        for folder in (self.root, self._folder):
+            if os.path.ismount(folder):
+                subprocess.run(["umount", "--lazy", folder], check=False)

@@ -12,7 +12,8 @@ import signal
 
 import control
 from attached_probes import linked_programs, loaded
-from harness import LIBRARY, PATIENCE_SECONDS, wait_until
+from container import Container, Image
+from harness import LIBRARY, PATIENCE_SECONDS, target, wait_until
 from lab import READY_BLOCKS, assert_one_clear_line
 from symbols import kept
 
@@ -161,3 +162,17 @@ def test_run_a_process_that_gives_up_its_privileges(lab):
     session.ask("keep 100 100")
     session.ends()
     assert kept(lab.only_dump()) == 200
+
+
+def test_a_library_on_layers_of_two_file_systems(lab, request):
+    """overlayfs shows other numbers of such a file to stat(2) than in /proc/PID/maps: a live system, a container in memory."""
+    container = Container(Image(lab.path("image")), lab.path("container"), own_file_system=True)
+    request.addfinalizer(container.remove)
+    puppet = lab.program(target("puppet"), env={"LD_PRELOAD": f"{container.root}/libheaptap.so"}, talks=True)
+    assert puppet.answer() == f"ready {puppet.pid}"
+    session = lab.attach(puppet.pid, "--exact")
+    puppet.ask("keep 40000 100")
+    session.signal(signal.SIGINT)
+    session.ends()
+    assert 40000 - READY_BLOCKS <= kept(lab.only_dump(puppet.pid, "f")) <= 40000
+    puppet.ends()
