@@ -18,7 +18,7 @@ namespace {
 
 struct Thread {
   uint64_t more;      // of the countdown, behind heaptap_sample_left
-  uint64_t fork;      // the number of the fork that the thread is in
+  uint64_t fork;      // the number of the thread's latest fork, which the child takes from here
   uint32_t interval;  // 1 + the lg that the countdown is drawn for; 0: off, or nothing is drawn
   bool has_random;
   Random random;

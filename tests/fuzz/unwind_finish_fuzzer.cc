@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 
-#include "absl/types/span.h"
 #include "tests/fuzz/check.h"
 #include "userspace/unwind/finish.h"
+#include "userspace/unwind/stack_copy.h"
 
 namespace {
 

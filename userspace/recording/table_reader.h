@@ -50,7 +50,7 @@ class TableReader {
 
   // Begins to read the table of a file, unless this version is being read or has been read.
   void Read(const SeenFile& file);
-  // Stacks wait for the table of a version that is being read.
+  // To be called when stacks wait for the table of a version that is being read. See UnwindTables::Hasten.
   void Hasten(const worker::FileVersion& version);
   // The result for a version; null: it has not been read, or is forgotten.
   const Contents* Find(const worker::FileVersion& version) const;

@@ -61,7 +61,7 @@ class UnwindTables {
 
   // Whether the table of the mapped file is being read. Meanwhile programs send raw stacks through its code.
   bool IsBeingRead(const elf::Mapping& mapping) const;
-  // A stack waits for the table of the mapped file: it is read before those that nothing waits for.
+  // To be called when a stack waits for the table of the mapped file. This table is read before the others of its user.
   void Hasten(const elf::Mapping& mapping);
   // Whether the table of any file is being read.
   bool IsReading() const { return reader_.IsReading(); }

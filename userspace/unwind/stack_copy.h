@@ -57,7 +57,7 @@ class StackCopier {
 
   // By process and address.
   absl::flat_hash_map<std::pair<uint64_t, uint64_t>, std::weak_ptr<const uint8_t[]>> latest_;
-  size_t most_known_ = 0;  // beyond, those that are gone are forgotten
+  size_t most_known_ = 0;  // With more parts, those that are gone are forgotten.
   uint64_t bytes_made_ = 0;
 };
 

@@ -55,7 +55,7 @@ class Errands {
   // Begins a job for the files of `user` (Crews::Do), or by hands of its own (Job::kAnswer). `done` is called once, in
   // HandleDone, unless this object ends before.
   JobId Start(uid_t user, Request request, const Limits& limits, Done done);
-  // Somebody waits for the job: it is the next of its user to begin, if it has not begun.
+  // To be called when somebody waits for the job. The job is the next of its user to begin, if it has not begun.
   void Hasten(uid_t user, JobId job);
 
   // Becomes readable when there are answers.

@@ -29,7 +29,8 @@ class Container:
     """An overlay file system over an image."""
 
     def __init__(self, image, folder, own_file_system=False):
-        """own_file_system: the upper layer is on another one than the image. stat(2) shows other numbers of files then."""
+        """own_file_system: the upper layer is on another file system than the image. Then stat(2) and /proc/PID/maps show
+        different numbers of a file."""
         self._folder = folder
         self.root = os.path.join(folder, "merged")
         os.mkdir(folder)
