@@ -268,7 +268,8 @@ TEST_F(RecorderTest, AResetMayBeFoundBeforeItsEvent) {
               Text(1, 2 * kBytes, exits ? kDefaultRate : kRate, 1));
     EXPECT_FALSE(recorder_->IsRecorded(pid));
     EXPECT_FALSE(kernel_.HasBooks(before));
-    EXPECT_THAT(recorder_->endings().ended(), SizeIs(1));
+    // Once, behind what the recorder of the other case has left.
+    EXPECT_THAT(recorder_->endings().ended(), SizeIs(exits ? 2 : 1));
   }
 }
 

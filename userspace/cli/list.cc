@@ -99,7 +99,7 @@ void PrintProcesses(std::vector<ProcessDocument> documents) {
     return a.value.live_bytes > b.value.live_bytes;
   });
   std::vector<Table::Column> columns;
-  profile::ForEachFigure(profile::kProcessFigures, [&](const auto& row) {
+  profile::ForEachFigure<profile::kProcessFigures>([&](const auto& row) {
     using Value = std::decay_t<decltype(ProcessSummary().*row.value)>;
     constexpr bool kIsNumber = std::is_arithmetic_v<Value> || std::is_same_v<Value, absl::Time>;
     if (row.shown.title != nullptr) columns.push_back({row.shown.title, kIsNumber});
@@ -108,7 +108,7 @@ void PrintProcesses(std::vector<ProcessDocument> documents) {
   Table table(std::move(columns));
   for (const ProcessDocument& document : documents) {
     std::vector<std::string> cells;
-    profile::ForEachFigure(profile::kProcessFigures, [&](const auto& row) {
+    profile::ForEachFigure<profile::kProcessFigures>([&](const auto& row) {
       if (row.shown.title != nullptr) cells.push_back(Text(row.shown, document.value.*row.value));
       if (absl::string_view(row.name) == kBeforeResident) cells.push_back(ResidentText(document.value.pid));
     });
@@ -218,7 +218,7 @@ int ListEnded(const Client& client, bool as_json) {
     PrintJson("ended", *ended);
   } else {
     PrintEnded(*ended);
-    if (ended->empty()) base::Say("no recorded process has ended since the daemon was started");
+    if (ended->empty()) base::Say("no recorded process has ended");
   }
   return kSuccess;
 }

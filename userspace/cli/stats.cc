@@ -102,7 +102,7 @@ void AppendAllocator(const profile::AllocatorFigures& figures, Values& values) {
     values.emplace_back("statistics", "known to the host only");
     return;
   }
-  profile::ForEachFigure(profile::kStatisticsFigures, [&](const auto& row) {
+  profile::ForEachFigure<profile::kStatisticsFigures>([&](const auto& row) {
     const uint64_t value = *figures.statistics.*row.value;
     const std::string note = *row.shown.note == '\0' ? "" : absl::StrCat(" (", row.shown.note, ")");
     values.emplace_back(

@@ -21,27 +21,27 @@ Json ValueJson(const Value& value) {
   return value;
 }
 
-template <typename Struct, typename Table>
-Json ObjectJson(const Struct& figures, const Table& table, Json object = {}) {
-  profile::ForEachFigure(table, [&](const auto& row) { object.Set(row.name, ValueJson(figures.*row.value)); });
+template <const auto& kTable, typename Struct>
+Json ObjectJson(const Struct& figures, Json object = {}) {
+  profile::ForEachFigure<kTable>([&](const auto& row) { object.Set(row.name, ValueJson(figures.*row.value)); });
   return object;
 }
 
 }  // namespace
 
-Json ToJson(const profile::ProcessSummary& process) { return ObjectJson(process, profile::kProcessFigures); }
+Json ToJson(const profile::ProcessSummary& process) { return ObjectJson<profile::kProcessFigures>(process); }
 
 Json ToJson(const profile::EndedProcess& process) {
-  return ObjectJson(process, profile::kEndedFigures, ToJson(process.summary));
+  return ObjectJson<profile::kEndedFigures>(process, ToJson(process.summary));
 }
 
 Json ToJson(const profile::AllocatorFigures& figures) {
-  Json object = ObjectJson(figures, profile::kAllocatorFigures);
+  Json object = ObjectJson<profile::kAllocatorFigures>(figures);
   object.Set("statistics",
-             figures.statistics.has_value() ? ObjectJson(*figures.statistics, profile::kStatisticsFigures) : Json());
+             figures.statistics.has_value() ? ObjectJson<profile::kStatisticsFigures>(*figures.statistics) : Json());
   return object;
 }
 
-Json ToJson(const profile::ResidentBytes& resident) { return ObjectJson(resident, profile::kResidentFigures); }
+Json ToJson(const profile::ResidentBytes& resident) { return ObjectJson<profile::kResidentFigures>(resident); }
 
 }  // namespace heaptap::exporter

@@ -129,7 +129,7 @@ class Writer {
   }
 
   void WriteProcesses() {
-    profile::ForEachFigure(profile::kProcessFigures, [&](const auto& row) {
+    profile::ForEachFigure<profile::kProcessFigures>([&](const auto& row) {
       const profile::Metric& metric = row.shown.metric;
       if (metric.name == nullptr) return;
       out_.Begin(metric.name, metric.type, metric.help);

@@ -6,7 +6,10 @@
 #ifndef HEAPTAP_USERSPACE_PROFILE_FIGURE_TABLES_H_
 #define HEAPTAP_USERSPACE_PROFILE_FIGURE_TABLES_H_
 
+#include <cstddef>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "heaptap/contract.h"
 #include "userspace/profile/coverage.h"
@@ -125,10 +128,16 @@ inline constexpr std::tuple kResidentFigures = {
     Figure("stacks", &ResidentBytes::stacks),
 };
 
-// Calls `visit`(row) for each row of a table.
-template <typename Table, typename Visit>
-constexpr void ForEachFigure(const Table& table, Visit&& visit) {
-  std::apply([&](const auto&... rows) { (visit(rows), ...); }, table);
+template <const auto& kTable, size_t kRow>
+inline constexpr const auto& kRowOf = std::get<kRow>(kTable);
+
+// Calls `visit`(row) for each row of a table. The table is a parameter of the template, because its type would make the
+// functions' names in the debug information longer than the symbolizer keeps.
+template <const auto& kTable, typename Visit>
+constexpr void ForEachFigure(Visit&& visit) {
+  constexpr size_t kRows = std::tuple_size_v<std::decay_t<decltype(kTable)>>;
+  [&]<size_t... kRow>(std::index_sequence<kRow...>) { (visit(kRowOf<kTable, kRow>), ...); }
+  (std::make_index_sequence<kRows>());
 }
 
 }  // namespace heaptap::profile

@@ -24,9 +24,6 @@ constexpr absl::Duration kExitPause = absl::Milliseconds(100);
 
 bool IsFatal(const Ending& ending) { return !ending.is_known || (ending.status & 0x7f) != 0; }
 
-// Ended processes that are remembered with their last figures.
-constexpr size_t kMaxEnded = 1000;
-
 }  // namespace
 
 Endings::Endings(const Means& means)
@@ -193,12 +190,11 @@ void Endings::CloseOne(Target& target, const Closing& closing) {
     dumps_.AddStackEnds(*closing.stack_ends);
   }
   if (is_system_wide_ && has_profile) {
-    ended_.push_front({.summary = queries_.Summarise(target, closing.sums),
-                       .ended = target.ending->time,
-                       .status = target.ending->status,
-                       .by_oom_kill = target.ending->by_oom_kill,
-                       .dump = path});
-    if (ended_.size() > kMaxEnded) ended_.pop_back();
+    ended_.Add({.summary = queries_.Summarise(target, closing.sums),
+                .ended = target.ending->time,
+                .status = target.ending->status,
+                .by_oom_kill = target.ending->by_oom_kill,
+                .dump = path});
   }
   Close(process_id);
 }

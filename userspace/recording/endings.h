@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -22,6 +23,7 @@
 #include "userspace/recording/background.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/dumps.h"
+#include "userspace/recording/ended_list.h"
 #include "userspace/recording/queries.h"
 #include "userspace/recording/recorder_options.h"
 #include "userspace/recording/requests.h"
@@ -82,7 +84,9 @@ class Endings {
   Target& Replace(uint64_t ended_id, uint64_t new_id);
 
   // System-wide: the processes that have ended, most recent first.
-  const std::deque<profile::EndedProcess>& ended() const { return ended_; }
+  const std::deque<profile::EndedProcess>& ended() const { return ended_.all(); }
+  // They outlive this object in a file (EndedList::KeepIn).
+  absl::Status KeepEndedIn(const std::string& path) { return ended_.KeepIn(path); }
   bool failed() const { return failed_; }
 
  private:
@@ -116,7 +120,7 @@ class Endings {
   bool is_closing_ = false;       // in the background
   std::set<uint64_t> closed_;     // process ids whose books are to be deleted
   std::set<uint64_t> forgotten_;  // those whose books are being deleted
-  std::deque<profile::EndedProcess> ended_;
+  EndedList ended_;
   uint64_t events_lost_ = 0;  // as of the last FindUnnoticed
   base::Instant exits_handled_ = base::Instant::InfinitePast();
   bool failed_ = false;

@@ -227,6 +227,9 @@ absl::Status Recorder::StartSystemWide() {
                                     .pump = [this] { loop_.Pump(); }});
   loop_.UseEveryone(&*everyone_);
   if (absl::Status status = dumps_.StartPruning(system_wide.retention); !status.ok()) return status;
+  if (absl::Status status = endings_.KeepEndedIn(absl::StrCat(system_wide.state_folder, "/ended")); !status.ok()) {
+    return status;
+  }
   if (!system_wide.pin_folder.empty()) {
     const std::string states_folder = absl::StrCat(system_wide.state_folder, "/recording");
     if (pins_.has_value()) DrainOtherLayouts(*pins_, states_folder, dumps_);

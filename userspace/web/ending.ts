@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Whether the process that is shown has ended, and how: from its history, or from the daemon's list of ended processes
-// (/ended.json), which does not outlive the daemon.
+// (/ended.json), which has the latest thousand.
 import { History } from "./history";
 
 export interface Ending {

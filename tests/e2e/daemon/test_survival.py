@@ -149,6 +149,23 @@ def test_an_interrupted_beginning(lab, start_daemon):
     assert_recorded(daemon, puppet, 7)
 
 
+def test_the_ended_are_still_listed(lab, start_daemon):
+    """A killed daemon's list of the processes that have ended is that of the next one, which adds to it."""
+    daemon = start_daemon("--exact")
+    first = recorded_puppet(lab, daemon, 100)
+    first.ends()
+    entry = daemon.wait_ended(first.pid)
+    assert (entry["live_objects"], entry["status"]) == (100, 0)
+    daemon.kill()
+    daemon.start()
+    assert daemon.ended() == [{**entry, "process_id": 0}]
+    second = recorded_puppet(lab, daemon, 50)
+    second.ends()
+    daemon.wait_ended(second.pid)
+    assert [ended["pid"] for ended in daemon.ended()] == [second.pid, first.pid]
+    assert daemon.client("list", "--ended").count("puppet") == 2
+
+
 def test_an_upgrade(lab, start_daemon):
     """A recording of another layout is ended with a last dump of each process; living processes are recorded again, and the
     next start takes over only the new recording."""
