@@ -123,7 +123,7 @@ struct heaptap_raw_stack {
  * RBX is followed because the CFA of the dynamic linker's lazy binding (_dl_runtime_resolve) is based on it.
  *
  * The rule 0 is "no rule": walks follow the frame pointer. Code that has a rule of another form need not have a frame
- * pointer, so walks end there.
+ * pointer, so walks end there. HEAPTAP_RULE_FRAME_POINTER is the rule of code that always has a frame pointer.
  */
 
 /* CFA kinds. `p` is the CFA parameter; `a` its high byte, `b` its low byte, both signed. */
@@ -206,5 +206,9 @@ static inline __s32 heaptap_unwind_cfa_b(__u32 rule) { return (__s8)(rule >> 16)
 static inline __u32 heaptap_unwind_start_rule(__u64 rule) {
   return rule >> 32 == 0 && rule != 0 ? HEAPTAP_RULE_START : 0;
 }
+
+/* The rule of Go's code. The frame pointer may lead to another stack, at any address: a goroutine calls C on a stack of
+ * the thread's. */
+#define HEAPTAP_RULE_FRAME_POINTER heaptap_unwind_rule(HEAPTAP_CFA_NONE, 1, HEAPTAP_RBP_SAME, 0, HEAPTAP_RA_AT_CFA)
 
 #endif /* HEAPTAP_UNWIND_H_ */

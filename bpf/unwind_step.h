@@ -71,8 +71,8 @@ static inline void heaptap_unwind_follow_rbx(struct heaptap_unwind_frame* frame,
 
 /*
  * Replaces `frame` by its caller, by the rule for its rip. After other results than CALLER and INTERRUPTED, the frame
- * is undefined. The walker bounds the number of steps: on a hostile stack, signal frames can lead in a circle. Between
- * two signal frames RSP only grows.
+ * is undefined. The walker bounds the number of steps: on a hostile stack, signal frames and frames of Go can lead in a
+ * circle. Between them RSP only grows.
  */
 static inline enum heaptap_unwind_result heaptap_unwind_step(struct heaptap_unwind_frame* frame, __u32 rule,
                                                              void* context) {
@@ -155,8 +155,9 @@ static inline enum heaptap_unwind_result heaptap_unwind_step(struct heaptap_unwi
 /* The end of user space on x86-64. With five-level page tables a program must ask for addresses above it. */
 #define HEAPTAP_USER_END (1ULL << 47)
 
-/* The same by the frame pointer, for code without a rule. Returns CALLER, END, or NO_RULE if RBP leads nowhere. */
-static inline enum heaptap_unwind_result heaptap_unwind_frame_pointer(struct heaptap_unwind_frame* frame,
+/* The same by the frame pointer, for rules of the kind HEAPTAP_CFA_NONE. Returns CALLER, END, or NO_RULE if RBP leads
+ * nowhere. */
+static inline enum heaptap_unwind_result heaptap_unwind_frame_pointer(struct heaptap_unwind_frame* frame, __u32 rule,
                                                                       void* context) {
   __u64 at = frame->rbp;
   __u64 rbp;
@@ -164,7 +165,8 @@ static inline enum heaptap_unwind_result heaptap_unwind_frame_pointer(struct hea
   (void)context;
   /* In the outermost frame RBP is 0 (System V ABI, 3.4.1). */
   if (at == 0) return HEAPTAP_UNWIND_END;
-  if (at < frame->rsp || at >= HEAPTAP_USER_END || (at & 7) != 0) return HEAPTAP_UNWIND_NO_RULE;
+  if (at < frame->rsp && rule != HEAPTAP_RULE_FRAME_POINTER) return HEAPTAP_UNWIND_NO_RULE;
+  if (at >= HEAPTAP_USER_END || (at & 7) != 0) return HEAPTAP_UNWIND_NO_RULE;
   if (HEAPTAP_UNWIND_READ(context, at, &rbp)) return HEAPTAP_UNWIND_NO_RULE;
   if (HEAPTAP_UNWIND_READ(context, at + 8, &rip)) return HEAPTAP_UNWIND_NO_RULE;
   /* Not a frame: RBP served another purpose. */
@@ -197,7 +199,7 @@ static inline int heaptap_unwind_add(struct heaptap_stack* stack, struct heaptap
   if (rule == HEAPTAP_RULE_START && (*rip_bits & HEAPTAP_RIP_GUESS)) rule = 0;
   result = heaptap_unwind_step(frame, rule, context);
   if (result == HEAPTAP_UNWIND_NO_RULE) {
-    result = heaptap_unwind_frame_pointer(frame, context);
+    result = heaptap_unwind_frame_pointer(frame, rule, context);
     guess = HEAPTAP_RIP_GUESS;
   }
   switch (result) {

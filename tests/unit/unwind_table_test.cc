@@ -38,6 +38,7 @@ std::string Describe(uint32_t rule) {
   static constexpr const char* kNames[] = {"none",   "end", "rsp", "rbp", "plt", "plt2", "*rbp", "*rsp",
                                            "signal", "r",   "far", "far", "far", "far",  "far",  "unknown"};
   uint32_t kind = heaptap_unwind_cfa_kind(rule);
+  if (rule == HEAPTAP_RULE_FRAME_POINTER) return "frame pointer";
   std::string text = kNames[kind];
   if (text == "far") absl::StrAppend(&text, "+", heaptap_unwind_far_words(rule));
   if (kind == HEAPTAP_CFA_RSP || kind == HEAPTAP_CFA_RBP)
@@ -289,6 +290,30 @@ TEST(UnwindTable, CompressedDebugFrameIsSaid) {
   Table table = MustBuild(image);
   EXPECT_THAT(table.rows, IsEmpty());
   EXPECT_TRUE(table.statistics.compressed_debug_frame);
+}
+
+// Go's code is what no function of .eh_frame covers; Go's .debug_frame does not know of the stack that C is called on.
+TEST(UnwindTable, GoHasFramePointers) {
+  for (const char* name : {".gopclntab", ".data.rel.ro.gopclntab"}) {
+    elf::ElfImage image = ImageWithCode();
+    image.AddSection(name, SHT_PROGBITS, "lines");
+    image.AddSection(".debug_frame", SHT_PROGBITS,
+                     DebugFrame(false, {.version = 4, .augmentation = "", .augmentation_data = ""}));
+    EXPECT_THAT(Describe(MustBuild(image)), ElementsAre("0 frame pointer"));
+
+    for (const uint64_t start : {0, 0x40}) {
+      EhFrame frames;
+      frames.AddFde(frames.AddCie(), kCode + start, 0x10, "");
+      image = ImageWith(frames);
+      image.AddSection(name, SHT_PROGBITS, "lines");
+      const std::vector<std::string> rows = Describe(MustBuild(image));
+      if (start == 0) {
+        EXPECT_THAT(rows, ElementsAre("0 rsp+1", "10 frame pointer"));
+      } else {
+        EXPECT_THAT(rows, ElementsAre("0 frame pointer", "40 rsp+1", "50 frame pointer"));
+      }
+    }
+  }
 }
 
 TEST(UnwindTable, WithoutSections) {

@@ -345,6 +345,31 @@ TEST(UnwindWalk, FramePointersWhereNothingElseIs) {
   }
 }
 
+// Go calls C on another stack, which lies above the goroutine's.
+TEST(UnwindWalk, FramePointersOfGoMayLeadToAnotherStack) {
+  Simulation process;
+  const uint64_t leaf = process.Function(HEAPTAP_RULE_FRAME_POINTER);
+  const uint64_t caller = process.Function(HEAPTAP_RULE_FRAME_POINTER);
+  const uint64_t start = process.Function(HEAPTAP_RULE_FRAME_POINTER);
+  process.Load();
+  const uint64_t outer = process.Words({0, start + 1});
+  const uint64_t inner = process.Words({outer, caller + 1});
+  process.registers.rsp() = process.next();
+  process.registers.rbp() = inner;
+  for (int i = 0; i < 2; i++) {
+    heaptap_stack stack = process.Walk(leaf);
+    EXPECT_THAT(Frames(stack), ElementsAre(leaf, caller + 1, start + 1));
+    EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);
+  }
+  process.kernel.WriteWord(outer, inner);
+  heaptap_stack stack = process.Walk(leaf);
+  EXPECT_EQ(stack.end, HEAPTAP_STACK_TRUNCATED) << "a circle";
+  process.registers.rbp() = kStackTop;
+  stack = process.Walk(leaf);
+  EXPECT_THAT(Frames(stack), ElementsAre(leaf));
+  EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_RULE);
+}
+
 TEST(UnwindWalk, FramePointersThatLeadNowhere) {
   Simulation process;
   const uint64_t leaf = process.Function(0, kNoFile);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "userspace/unwind/call_frame.h"
@@ -128,7 +129,11 @@ struct Entry {
 
 class Builder {
  public:
-  explicit Builder(Code code) : code_(std::move(code)) { table_.base = code_.base(); }
+  // `gap_rule`: that of code which no function covers.
+  Builder(Code code, uint32_t gap_rule) : code_(std::move(code)), gap_rule_(gap_rule) {
+    table_.base = code_.base();
+    if (gap_rule_ != 0) Append(table_.base, gap_rule_);
+  }
 
   Table::Statistics& statistics() { return table_.statistics; }
 
@@ -161,7 +166,7 @@ class Builder {
       if (room < function.end) ++statistics().overlapping;
       uint64_t end = std::min(room, function.end);
       Append(entries_[i], end);
-      if (end < room) Append(end, 0);
+      if (end < room) Append(end, gap_rule_);
       if (table_.rows.size() > kMaxRows)
         return absl::InvalidArgumentError(absl::StrCat("call frames: more than ", kMaxRows, " rows"));
     }
@@ -193,25 +198,36 @@ class Builder {
     }
     ++statistics().broken;
     table_.rows.resize(rows_before);
-    Append(function.start, 0);
+    Append(function.start, gap_rule_);
   }
 
   void Append(uint64_t address, uint32_t rule) {
     if (table_.rows.size() > kMaxRows || (!table_.rows.empty() && table_.rows.back().rule == rule)) return;
-    table_.rows.push_back({.pc = static_cast<uint32_t>(address - table_.base), .rule = rule});
+    const uint32_t pc = static_cast<uint32_t>(address - table_.base);
+    if (!table_.rows.empty() && table_.rows.back().pc == pc) table_.rows.pop_back();
+    table_.rows.push_back({.pc = pc, .rule = rule});
   }
 
   Code code_;
+  uint32_t gap_rule_;
   Table table_;
   std::vector<Entry> entries_;
 };
+
+// Whether Go made a part of the file's code. That part keeps frame pointers. Its .debug_frame says nothing of the
+// change of stacks before a call of C.
+bool IsOfGo(const elf::File& file) {
+  return std::ranges::any_of(file.sections(),
+                             [](const elf::Section& section) { return absl::EndsWith(section.name, ".gopclntab"); });
+}
 
 }  // namespace
 
 absl::StatusOr<Table> BuildTable(const elf::File& file) {
   Code code(file);
   if (code.empty()) return absl::InvalidArgumentError("no executable code");
-  Builder builder(std::move(code));
+  const bool is_of_go = IsOfGo(file);
+  Builder builder(std::move(code), is_of_go ? HEAPTAP_RULE_FRAME_POINTER : 0);
 
   Frames eh_frame;
   const elf::Section* section = file.FindSection(".eh_frame");
@@ -221,7 +237,7 @@ absl::StatusOr<Table> BuildTable(const elf::File& file) {
   builder.Add(eh_frame.parsed);
 
   Frames debug_frame;
-  section = file.FindSection(".debug_frame");
+  section = is_of_go ? nullptr : file.FindSection(".debug_frame");
   if (HasBytes(section) && (section->flags & SHF_COMPRESSED)) {
     builder.statistics().compressed_debug_frame = true;
   } else if (HasBytes(section)) {

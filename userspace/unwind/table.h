@@ -2,8 +2,8 @@
 //
 // The unwind table of an ELF file: for each address of its code, the rule by which to leave the frame.
 //
-// Sources: .eh_frame, by its section or by PT_GNU_EH_FRAME (LSB Core 5.0 section 10.6.2), and .debug_frame where
-// .eh_frame has nothing. The file may be hostile: the bytes read of it are bounded, and the time is linear in them but
+// Sources: .eh_frame, by its section or by PT_GNU_EH_FRAME (LSB Core 5.0 section 10.6.2), and .debug_frame (not that of
+// Go) where .eh_frame has nothing. The file may be hostile: the bytes read of it are bounded, and the time is linear in them but
 // for one sort.
 //
 // Functions here are thread-safe.
@@ -39,7 +39,8 @@ struct Table {
 
   uint64_t base = 0;  // link-time address of the first executable byte
   // Strictly ascending by pc; neighbours have different rules. A row with rule 0 covers each gap between functions, and
-  // everything after the last one.
+  // everything after the last one. In a file of Go these rows have HEAPTAP_RULE_FRAME_POINTER, and so has everything
+  // before the first function.
   std::vector<Row> rows;
   Statistics statistics;
 };

@@ -8,12 +8,13 @@ import subprocess
 _CACHE = os.path.join(os.path.expanduser("~"), ".cache", "go-build")
 
 
-def built(folder, source):
-    """The program of a source text, in the folder."""
+def built(folder, source, *arguments, with_c=False):
+    """The program of a source text, in the folder. `arguments`: of go build."""
     path = os.path.join(folder, "main.go")
     with open(path, "w", encoding="ascii") as file:
         file.write(source)
     program = os.path.join(folder, "go-program")
-    env = {"PATH": os.environ["PATH"], "HOME": folder, "GOCACHE": _CACHE, "GO111MODULE": "off", "CGO_ENABLED": "0"}
-    subprocess.run(["go", "build", "-o", program, path], cwd=folder, env=env, check=True)
+    env = {"PATH": os.environ["PATH"], "HOME": folder, "GOCACHE": _CACHE, "GO111MODULE": "off", 
+           "CGO_ENABLED": "1" if with_c else "0"}
+    subprocess.run(["go", "build", *arguments, "-o", program, path], cwd=folder, env=env, check=True)
     return program
