@@ -205,7 +205,9 @@ enum heaptap_stack_end {
  * next instruction plus 1, so that the byte before it belongs to that instruction. All others are return addresses. */
 struct heaptap_stack {
   __u32 count;
-  __u32 end; /* enum heaptap_stack_end */
+  __u32 end;  /* enum heaptap_stack_end */
+  __u64 time; /* when it was first kept, in nanoseconds: its code is that of the files that were mapped then; 0: that is
+                 not certain */
   __u64 frames[HEAPTAP_MAX_FRAMES];
 };
 

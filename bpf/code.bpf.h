@@ -6,6 +6,8 @@
  * The cache is direct-mapped and shared by all CPUs without a lock. The key of an entry is the pc, salted with the
  * process id and the number of changes of the process's mappings. So once a change is noticed (state_of_mappings),
  * older entries are not found again. An entry torn between two writers fails its check.
+ *
+ * With the rule comes a tag of the file, so that stacks in two files that have been mapped at the same address differ.
  */
 #ifndef HEAPTAP_CODE_BPF_H_
 #define HEAPTAP_CODE_BPF_H_
@@ -23,7 +25,7 @@
 
 struct cached_rule {
   __u64 check; /* salted pc, xor rule */
-  __u64 rule;
+  __u64 rule;  /* and the tag of the file */
 };
 
 struct {
@@ -80,6 +82,18 @@ __noinline __u32 search_rows(const struct heaptap_rows* node, __u32 pc) {
 #define RULE_LATE (1ULL << 32)
 /* The address lies in no executable mapping. */
 #define RULE_NO_CODE (2ULL << 32)
+/* There is no rule, for one of these reasons. */
+#define RULE_MISSING (RULE_LATE | RULE_NO_CODE)
+/* Above these bits: the tag of the file. */
+#define RULE_TAG_SHIFT 40
+
+/* Of the file and of where it is mapped. 0: no file. */
+static __always_inline __u64 tag_of_place(const struct place* place) {
+  if (!place->has_file) return 0;
+  __u64 hash = (place->file.inode ^ (__u64)place->file.device << 32) * HASH_MULTIPLIER ^ place->file.generation;
+  hash = (hash ^ hash >> 32 ^ (place->offset - place->pc)) * HASH_MULTIPLIER;
+  return hash >> RULE_TAG_SHIFT << RULE_TAG_SHIFT;
+}
 
 static __noinline __u64 find_in_table(const struct heaptap_file* file, __u64 offset) {
   offset -= file->base;
@@ -131,7 +145,7 @@ static __noinline __u64 find_rule_uncached(const struct scratch* scratch, __u64 
   struct heaptap_file* file = bpf_map_lookup_elem(&files, &place->file);
   if (!file) return want_table(scratch, place);
   file->last_used = bpf_ktime_get_ns();
-  if (file->state == HEAPTAP_FILE_WITHOUT_TABLE) return 0;
+  if (file->state == HEAPTAP_FILE_WITHOUT_TABLE) return tag_of_place(place);
   if (file->state != HEAPTAP_FILE_LOADED) return RULE_LATE;
   /* While this searches, nodes may be deleted and their memory used again. But a file is OUTSIDE before its table is
    * unloaded, and no two tables ever have the same number: if the file is still LOADED with this number, so was its
@@ -140,7 +154,8 @@ static __noinline __u64 find_rule_uncached(const struct scratch* scratch, __u64 
   __u64 rule = find_in_table(file, place->offset);
   if (rule == 0 && scratch->rip_bits) rule = heaptap_unwind_start_rule(find_in_table(file, place->offset + 1));
   file = bpf_map_lookup_elem(&files, &place->file);
-  return file && file->state == HEAPTAP_FILE_LOADED && file->table == table ? rule : RULE_LATE;
+  if (!file || file->state != HEAPTAP_FILE_LOADED || file->table != table) return RULE_LATE;
+  return rule & RULE_MISSING ? rule : rule | tag_of_place(place);
 }
 
 /* Indexed by low bits of the address, so that rules of near code are near. A call has at least two bytes. */
@@ -149,8 +164,8 @@ static __always_inline struct cached_rule* find_cached(__u64 key) {
   return bpf_map_lookup_elem(&rule_cache, &index);
 }
 
-/* 0: the rule is not in the cache. */
-static __always_inline __u32 find_cached_rule(__u64 salt, __u64 pc) {
+/* With the tag of the file. 0: the rule is not in the cache. */
+static __always_inline __u64 find_cached_rule(__u64 salt, __u64 pc) {
   __u64 key = pc ^ salt;
   const struct cached_rule* cached = find_cached(key);
   if (!cached) return 0; /* never */
@@ -158,6 +173,7 @@ static __always_inline __u32 find_cached_rule(__u64 salt, __u64 pc) {
   return (cached->check ^ rule) == key ? rule : 0;
 }
 
+/* The rule with the tag of the file, or one of RULE_MISSING. */
 static __always_inline __u64 find_rule(struct scratch* scratch, __u64 pc) {
   __u64 key = pc ^ scratch->salt;
   struct cached_rule* cached = find_cached(key);
@@ -165,11 +181,20 @@ static __always_inline __u64 find_rule(struct scratch* scratch, __u64 pc) {
   __u64 rule = cached->rule;
   if ((cached->check ^ rule) == key) return rule;
   rule = find_rule_uncached(scratch, pc);
-  if (rule >> 32 == 0) {
+  if (!(rule & RULE_MISSING)) {
     cached->check = key ^ rule;
     cached->rule = rule;
   }
   return rule;
+}
+
+/* Whether the kernel tells of each change of the mappings: since Linux 6.4. */
+static __always_inline int tells_mappings(void) {
+  const struct mm_struct___seqcount* with_seqcount = NULL;
+  const struct mm_struct___int* with_int = NULL;
+  (void)with_seqcount;
+  (void)with_int;
+  return bpf_core_field_exists(with_seqcount->mm_lock_seq.sequence) || bpf_core_field_exists(with_int->mm_lock_seq);
 }
 
 /* A number that changes with the mappings. Before Linux 6.4 it is the size of all code, which does not show that a

@@ -32,6 +32,7 @@ struct scratch {
   __u32 rip_bits; /* HEAPTAP_RIP_* of frame.rip */
   struct heaptap_unwind_frame frame;
   __u64 hash;          /* of the frames so far */
+  __u64 files;         /* a hash of the files that their code is of */
   __u64 registers[16]; /* of frame 0, by DWARF number */
   __u64 window_begin;  /* address in the process */
   __u64 window_bytes;

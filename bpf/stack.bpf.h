@@ -3,8 +3,9 @@
  * From a probe's registers to the tally of a stack: walks the user stack and keeps each stack once.
  *
  * The id of a stack is a 64-bit hash, seeded with a secret of this load and with the process id, so that no process can
- * make its stacks collide with those of another. A new stack is still compared frame by frame with the stack that its
- * id has in the map. (BPF_MAP_TYPE_STACK_TRACE drops or replaces a stack when two share a bucket.)
+ * make its stacks collide with those of another. Stacks of equal addresses in different files have different ids,
+ * except deep ones. A new stack is still compared frame by frame with the stack that its id has in the map.
+ * (BPF_MAP_TYPE_STACK_TRACE drops or replaces a stack when two share a bucket.)
  */
 #ifndef HEAPTAP_STACK_BPF_H_
 #define HEAPTAP_STACK_BPF_H_
@@ -16,8 +17,8 @@
 #include "bpf/walk.bpf.h"
 
 /* `unique`: a number that gives equal stacks different ids; 0 for none. */
-static __always_inline __u64 finish_hash(__u64 hash, __u32 end, __u64 unique) {
-  hash = hash_word(hash_word(hash, end), unique);
+static __always_inline __u64 finish_hash(__u64 hash, __u64 files, __u32 end, __u64 unique) {
+  hash = hash_word(hash_word(hash_word(hash, files), end), unique);
   hash ^= hash >> HASH_SHIFT;
   return hash == HEAPTAP_NO_STACK ? 1 : hash;
 }
@@ -66,12 +67,13 @@ static __always_inline struct scratch* take_stack(struct pt_regs* context, struc
       scratch->stack.end = HEAPTAP_STACK_NO_ROOM;
     }
   }
-  scratch->stack_id = finish_hash(scratch->hash, scratch->stack.end, unique);
+  scratch->stack_id = finish_hash(scratch->hash, scratch->files, scratch->stack.end, unique);
   return scratch;
 }
 
 /* Keeps a new stack, and sends its copy to the collector if the walk is unfinished. */
-static __always_inline enum heaptap_loss_reason keep_new_stack(__u64 id, const struct scratch* scratch) {
+static __always_inline enum heaptap_loss_reason keep_new_stack(__u64 id, struct scratch* scratch) {
+  scratch->stack.time = tells_mappings() ? bpf_ktime_get_ns() : 0;
   enum heaptap_loss_reason loss = keep_stack(id, &scratch->stack);
   if (loss != HEAPTAP_NO_LOSS || scratch->stack.end != HEAPTAP_STACK_UNFINISHED) return loss;
   if (send_raw_stack(scratch, id)) {

@@ -24,6 +24,11 @@ static __always_inline __u64 hash_word(__u64 hash, __u64 word) {
   return (hash ^ hash >> HASH_SHIFT ^ word) * HASH_MULTIPLIER;
 }
 
+/* The hash of the files of one more frame, by its rule with the tag. */
+static __always_inline __u64 hash_file(__u64 files, __u64 rule) {
+  return (files ^ rule >> RULE_TAG_SHIFT) * HASH_MULTIPLIER;
+}
+
 /* Frames between two calls of the loop's callback. A call costs half a frame; the verifier checks every frame. */
 #define FRAMES_AT_ONCE 16
 
@@ -55,13 +60,18 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
   struct heaptap_unwind_frame frame = scratch->frame;
   __u32 rip_bits = scratch->rip_bits;
   __u64 hash = scratch->hash;
+  __u64 files = scratch->files;
   enum next_frame next = FRAME_OF_ANY_KIND;
   __u32 i;
   for (i = 0; i < FRAMES_AT_ONCE; i++) {
-    __u32 rule = find_cached_rule(salt, frame.rip - (rip_bits & HEAPTAP_RIP_RETURN));
+    const __u64 found = find_cached_rule(salt, frame.rip - (rip_bits & HEAPTAP_RIP_RETURN));
+    const __u32 rule = found;
     __u32 cfa_kind = heaptap_unwind_cfa_kind(rule);
     __u32 rbp_kind = heaptap_unwind_rbp_kind(rule);
-    if (rule == HEAPTAP_CFA_END) next = NO_FRAME;
+    if (rule == HEAPTAP_CFA_END) {
+      next = NO_FRAME;
+      files = hash_file(files, found);
+    }
     if (cfa_kind != HEAPTAP_CFA_RSP && cfa_kind != HEAPTAP_CFA_RBP) break;
     if (heaptap_unwind_ra_kind(rule) != HEAPTAP_RA_AT_CFA) break;
     __u64 cfa = cfa_kind == HEAPTAP_CFA_RSP ? frame.rsp : frame.rbp;
@@ -84,12 +94,14 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
     heaptap_unwind_follow_rbx(&frame, rule, cfa);
     rip_bits = HEAPTAP_RIP_RETURN;
     hash = hash_word(hash, rip);
+    files = hash_file(files, found);
     scratch->stack.frames[heaptap_frame_place(count)] = rip;
     scratch->stack.count = count + 1;
   }
   scratch->frame = frame;
   scratch->rip_bits = rip_bits;
   scratch->hash = hash;
+  scratch->files = files;
   if (next == NO_FRAME) scratch->stack.end = HEAPTAP_STACK_WHOLE;
   return i < FRAMES_AT_ONCE ? next : FRAME_PERHAPS_SIMPLE;
 }
@@ -111,10 +123,11 @@ __noinline long walk_frame(struct scratch* scratch) {
   scratch->words_read = WORDS_READ_LOST;
   struct heaptap_stack* stack = &scratch->stack;
   __u64 rule = find_rule(scratch, scratch->frame.rip - (scratch->rip_bits & HEAPTAP_RIP_RETURN));
-  if (rule >> 32) {
-    stack->end = rule == RULE_LATE ? HEAPTAP_STACK_UNFINISHED : HEAPTAP_STACK_NO_CODE;
+  if (rule & RULE_MISSING) {
+    stack->end = rule & RULE_LATE ? HEAPTAP_STACK_UNFINISHED : HEAPTAP_STACK_NO_CODE;
     return 1;
   }
+  scratch->files = hash_file(scratch->files, rule);
   if (heaptap_unwind_add(stack, &scratch->frame, &scratch->rip_bits, rule, scratch)) return 1;
   scratch->hash = hash_word(scratch->hash, scratch->frame.rip);
   return 0;
@@ -128,6 +141,8 @@ __noinline int close_walk(struct scratch* scratch) {
   const __u32 without_last = stack->end == HEAPTAP_STACK_NO_CODE && stack->count > 1;
   if (!without_last && stack->count <= HEAPTAP_MAX_FRAMES) return 0;
   scratch->window_bytes = 0; /* it serves as space, and is no memory of the process any more */
+  /* How deep a recursion is does not make it another call path. Readers see that the stack is a deep one. */
+  if (stack->count > HEAPTAP_MAX_FRAMES) scratch->files = 0;
   heaptap_stack_close(stack, without_last, scratch->window);
   scratch->hash = hash_frames(scratch);
   return 0;
@@ -212,6 +227,7 @@ static __always_inline void walk_stack(struct pt_regs* context, struct heaptap_p
   scratch->frame.others = HEAPTAP_UNWIND_OTHERS_LIVE;
   scratch->frame.rbx_at = HEAPTAP_UNWIND_OTHERS_LIVE;
   scratch->hash = hash_word(scratch->hash, scratch->frame.rip);
+  scratch->files = 0;
   scratch->stack.frames[0] = scratch->frame.rip;
   scratch->stack.count = 1;
   scratch->stack.end = HEAPTAP_STACK_TRUNCATED;

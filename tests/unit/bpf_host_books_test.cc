@@ -41,6 +41,26 @@ class HostBooks : public MachineTest {
   uint64_t live_updates_ = 0;
 };
 
+// A stack is of the code that was mapped then.
+TEST_F(HostBooks, AStackHasTheTimeOfItsFirstSample) {
+  Track();
+  const auto time_of_stack = [&](const Sample& sample) {
+    Fire(sample);
+    const auto* stack = kernel.Find<heaptap_stack>("stacks", uint64_t{Live(sample.address)->stack_id});
+    return stack == nullptr ? 0 : stack->time;
+  };
+  kernel.time = 1000;
+  const uint64_t first = time_of_stack({.address = 0x5000, .size = 48, .weight = 480, .serial = 77, .stack = 3});
+  EXPECT_GT(first, 1000u);
+  EXPECT_LE(first, kernel.time);
+  kernel.time = 5000;
+  EXPECT_EQ(time_of_stack({.address = 0x6000, .size = 48, .weight = 480, .serial = 78, .stack = 3}), first);
+  EXPECT_GT(time_of_stack({.address = 0x7000, .size = 48, .weight = 480, .serial = 79, .stack = 4}), 5000u);
+  kernel.no_fields = {"with_seqcount->mm_lock_seq.sequence", "with_int->mm_lock_seq"};
+  EXPECT_EQ(time_of_stack({.address = 0x8000, .size = 48, .weight = 480, .serial = 80, .stack = 5}), 0)
+      << "the kernel does not tell walks of all changes";
+}
+
 TEST_F(HostBooks, ASampleIsAnObjectAndATally) {
   const uint64_t id = Track().identity.id;
   RunAs(kPid, kPid + 7);

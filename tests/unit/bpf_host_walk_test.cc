@@ -274,6 +274,75 @@ TEST(HostStackId, TellsStacksApart) {
   EXPECT_NE(id, whole);
 }
 
+// A library was unmapped, and another one is mapped at the same address: with a table, or without one.
+TEST(HostStackId, AnotherFileAtTheSameAddress) {
+  constexpr heaptap_file_key kOther = {300, 0x800001, 0};
+  for (const bool has_table : {true, false}) {
+    Simulation process;
+    const uint64_t leaf = process.Function(kPlain);
+    const uint64_t caller = process.Function(kPlain, kLibrary);
+    const uint64_t start = process.Function(kEnd);
+    process.Load();
+    process.Load(kOther, process.tables[kLibrary]);
+    if (!has_table) {
+      process.SetState(kLibrary, HEAPTAP_FILE_WITHOUT_TABLE);
+      process.kernel.Put("files", kOther, *process.kernel.Find<heaptap_file>("files", kKeys[kLibrary]));
+    }
+    process.registers.rbp() = process.stack_begin() + 8;
+    if (has_table) {
+      process.Words({caller + 1, start + 1});
+    } else {
+      process.Words({caller + 1, 0, start + 1});
+    }
+    process.registers.rip = leaf;
+    const auto id_in = [&](const heaptap_file_key& file, uint64_t offset) {
+      process.kernel.mappings[kLibrary].file = file;
+      process.kernel.mappings[kLibrary].file_offset = offset;
+      process.kernel.lock_sequence++;
+      uint64_t first = 0;
+      for (int i = 0; i < 3; i++) {  // from the tables, then from the cache
+        uint64_t id = 0;
+        const heaptap_stack stack = process.kernel.Walk(process.registers, &id);
+        EXPECT_THAT(Frames(stack), ElementsAre(leaf, caller + 1, start + 1));
+        EXPECT_EQ(stack.end, HEAPTAP_STACK_WHOLE);
+        if (i == 0) first = id;
+        EXPECT_EQ(id, first);
+      }
+      return first;
+    };
+    const uint64_t one = id_in(kKeys[kLibrary], kCodeOffset[kLibrary]);
+    const uint64_t other = id_in(kOther, kCodeOffset[kLibrary]);
+    EXPECT_NE(other, one);
+    EXPECT_EQ(id_in(kKeys[kLibrary], kCodeOffset[kLibrary]), one);
+    EXPECT_EQ(id_in(kOther, kCodeOffset[kLibrary]), other);
+    constexpr heaptap_file_key kReused = {300, 0x800001, 1};  // the number of an inode that is gone
+    process.kernel.Put("files", kReused, *process.kernel.Find<heaptap_file>("files", kOther));
+    EXPECT_NE(id_in(kReused, kCodeOffset[kLibrary]), other);
+    if (!has_table) EXPECT_NE(id_in(kOther, kCodeOffset[kLibrary] + kPage), other) << "another part of the file";
+  }
+}
+
+// How deep a recursion is does not make it another call path, in whatever files.
+TEST(HostStackId, OfADeepStackIsThatOfItsFrames) {
+  Simulation process;
+  const uint64_t leaf = process.Function(kPlain);
+  const uint64_t start = process.Function(kEnd);
+  process.Load();
+  process.registers.rip = leaf;
+  std::set<uint64_t> ids;
+  for (const size_t depth : {200, 201, 400}) {
+    process.MoveTo(process.registers.rsp());
+    for (size_t i = 0; i < depth; i++) process.Words({leaf + 1});
+    process.Words({start + 1});
+    for (int i = 0; i < 2; i++) {
+      uint64_t id = 0;
+      process.kernel.Walk(process.registers, &id);
+      ids.insert(id);
+    }
+  }
+  EXPECT_THAT(ids, SizeIs(1));
+}
+
 // A stack that the program made for itself may end in any number.
 TEST(HostStackId, WhatIsNoFrameChangesNothing) {
   Simulation process;

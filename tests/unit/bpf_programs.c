@@ -68,7 +68,7 @@ __u64 host_find_rule(struct host_context* context, __u64 pc) {
   scratch->salt = make_salt(context->process, stack_seed);
   __u64 rule = find_rule(scratch, pc);
   release_scratch(scratch);
-  return rule;
+  return rule & RULE_MISSING ? rule : (__u32)rule;
 }
 
 __u64 host_find_in_table(const struct heaptap_file* file, __u64 offset) { return find_in_table(file, offset); }

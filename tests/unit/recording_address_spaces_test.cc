@@ -3,8 +3,10 @@
 
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "userspace/base/clock.h"
 #include "userspace/recording/address_spaces.h"
 
 namespace heaptap::recording {
@@ -56,6 +58,30 @@ TEST(AddressSpaces, ALaterMappingTakesThePlace) {
   spaces.Apply(Map(1, 0x1000, "/old"));
   spaces.Apply(Map(1, 0x1000, "/new"));
   EXPECT_EQ(spaces.Find(1)->mappings.Find(0x1000)->path, "/new");
+}
+
+// What was unmapped meanwhile stays, and what another file has replaced was there up to the time that is known.
+TEST(AddressSpaces, MappingsAreReadAgain) {
+  const uint64_t known = base::Now().nanoseconds();
+  AddressSpaces spaces(AddressSpaces::Scope::kKeptAndChildren);
+  spaces.Keep(1, {});
+  for (const uint64_t start : {0x1000, 0x3000, 0x5000}) spaces.Apply(Map(1, start, absl::StrCat("/", start), start));
+  AddressSpace read = {.mappings = {}, .executable = "/program"};
+  read.mappings.Add(Map(1, 0x3000, "/same", 0x3000).mapping);
+  read.mappings.Add(Map(1, 0x5000, "/new", 2).mapping);
+  spaces.Update(1, read, known);
+  const elf::Mappings& mappings = spaces.Find(1)->mappings;
+  EXPECT_EQ(spaces.Find(1)->executable, "/program");
+  EXPECT_EQ(mappings.Find(0x1000)->path, absl::StrCat("/", 0x1000));
+  EXPECT_EQ(mappings.Find(0x3000)->path, "/same");
+  EXPECT_EQ(mappings.Find(0x5000)->path, "/new");
+  EXPECT_EQ(mappings.Find(mappings.Place(0x5010, known - 1))->path, absl::StrCat("/", 0x5000));
+  EXPECT_EQ(mappings.Find(mappings.Place(0x5010, known)), nullptr);
+  EXPECT_EQ(mappings.Place(0x5010, base::Now().nanoseconds()), 0x5010u);
+  EXPECT_EQ(mappings.Place(0x3010, known), 0x3010u);
+  spaces.Update(2, read, known);
+  EXPECT_EQ(spaces.Find(2)->mappings.size(), 2u);
+  EXPECT_TRUE(spaces.IsHeld(2));
 }
 
 TEST(AddressSpaces, BuildIdOfTheFileThatWasMappedThen) {

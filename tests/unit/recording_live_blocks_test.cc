@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/support/simulated_books.h"
@@ -69,6 +72,44 @@ TEST(LiveBlocks, InAProfile) {
   EXPECT_THAT(profile.contexts[0].blocks,
               UnorderedElementsAre(AllOf(Field(&profile::BlockShare::size, 64), Field(&profile::BlockShare::tid, 5),
                                          Field(&profile::BlockShare::live, profile::Estimate{2, 128, 2, 128}))));
+}
+
+// Of a stack at an address where another file's code is by now.
+TEST(BuildProfile, AFrameIsOfTheCodeOfItsTime) {
+  bpf::SimulatedKernel kernel;
+  const auto add_stack = [&](uint64_t id, uint64_t time, uint32_t count) {
+    heaptap_stack& stack = kernel.stacks[id];
+    stack.count = count;
+    stack.end = HEAPTAP_STACK_WHOLE;
+    stack.time = time;
+    stack.frames[0] = 0x1000;  // in the allocator
+    for (uint32_t i = 1; i < count; i++) stack.frames[i] = 0x5010;
+    if (count == HEAPTAP_MAX_FRAMES) stack.frames[HEAPTAP_INNER_FRAMES] = HEAPTAP_FRAMES_LEFT_OUT;
+  };
+  add_stack(1, 100, 2);
+  add_stack(2, 300, 2);
+  add_stack(3, 300, HEAPTAP_MAX_FRAMES);
+  AddressSpace space;
+  for (const uint64_t inode : {1, 2}) {
+    space.mappings.Add({.start = 0x5000, .end = 0x6000, .inode = inode, .path = absl::StrCat("/", inode)},
+                       {.since = inode * 100, .time = inode * 100});
+  }
+  const std::unique_ptr<bpf::Books> books = bpf::MakeSimulatedBooks(kernel, false);
+  const ProfileSubject subject = {
+      .pid = 1, .process_id = kProcess, .lg_sample = 0, .allocator = {0x1000, 0x2000}, .space = &space};
+  const auto paths = [&](uint64_t id) {
+    const profile::Profile profile = BuildProfile(books->entries(), subject, {{id, 5, {}}}, 0, nullptr);
+    std::set<std::string> all;
+    for (const uint64_t frame : profile.contexts.at(0).frames) {
+      const auto mapping = std::ranges::find_if(
+          profile.mappings, [&](const elf::Mapping& one) { return one.start <= frame && frame < one.end; });
+      all.insert(mapping == profile.mappings.end() ? "none" : mapping->path);
+    }
+    return all;
+  };
+  EXPECT_THAT(paths(1), ElementsAre("/1"));
+  EXPECT_THAT(paths(2), ElementsAre("/2"));
+  EXPECT_THAT(paths(3), ElementsAre("none")) << "of a deep stack it is not known";
 }
 
 // A recording that became exact has samples that stand for more than themselves.

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -57,10 +58,23 @@ TargetState Example() {
                             .path = AllBytes(),
                             .deleted = true});
   state.space.mappings.Add({.start = 0x7fff'0000'0000, .end = 0x7fff'0000'2000, .path = "[vdso]"});
+  state.space.mappings.Add({.start = 0x2000, .end = 0x3000, .inode = 9, .path = "/b"},
+                           {.since = 1'000'000, .time = 1'000'000});
+  state.space.mappings.Add({.start = 0x1000, .end = 0x3000, .inode = 10, .path = "/c"},
+                           {.since = 2'000'000, .time = 2'000'000});
+  state.space.mappings.SetForgotten({.since = 1, .until = 2, .begin = 3, .end = 4});
   return state;
 }
 
-std::vector<elf::Mapping> AsVector(const elf::Mappings& mappings) { return {mappings.begin(), mappings.end()}; }
+// The former mappings, with where and until when they were, and all mappings.
+std::vector<std::tuple<elf::Mapping, uint64_t, uint64_t>> All(const elf::Mappings& mappings) {
+  std::vector<std::tuple<elf::Mapping, uint64_t, uint64_t>> all;
+  for (const elf::FormerMapping& one : mappings.former()) all.emplace_back(*one.mapping, one.start, one.until);
+  for (const elf::Mapping& one : mappings.All()) all.emplace_back(one, 0, 0);
+  const elf::ForgottenMappings& forgotten = mappings.forgotten();
+  all.emplace_back(elf::Mapping{.start = forgotten.begin, .end = forgotten.end}, forgotten.since, forgotten.until);
+  return all;
+}
 
 void ExpectSame(const TargetState& read, const TargetState& written) {
   EXPECT_EQ(read.target.process_id, written.target.process_id);
@@ -77,7 +91,7 @@ void ExpectSame(const TargetState& read, const TargetState& written) {
   EXPECT_EQ(read.target.max_frames, written.target.max_frames);
   EXPECT_EQ(read.target.raw, written.target.raw);
   EXPECT_EQ(read.space.executable, written.space.executable);
-  EXPECT_EQ(AsVector(read.space.mappings), AsVector(written.space.mappings));
+  EXPECT_EQ(All(read.space.mappings), All(written.space.mappings));
 }
 
 TEST(TargetState, IsReadAsItWasWritten) {
@@ -98,8 +112,9 @@ TEST(TargetState, EveryFieldIsNeededAndOfItsKind) {
     SCOPED_TRACE(name);
     nlohmann::json without = whole;
     without.erase(name);
-    // What an older heaptap has saved has no rate that was asked for.
-    EXPECT_EQ(ParseTargetState(without.dump()).ok(), name == "asked_lg_sample");
+    // What an older heaptap has saved has no rate that was asked for, no former mappings and no time.
+    EXPECT_EQ(ParseTargetState(without.dump()).ok(),
+              name == "asked_lg_sample" || name == "former" || name == "forgotten" || name == "saved");
     nlohmann::json other = whole;
     other[name] = value.is_object() || value.is_array() ? nlohmann::json("text") : nlohmann::json::array();
     EXPECT_TRUE(absl::IsInvalidArgument(ParseTargetState(other.dump()).status()));

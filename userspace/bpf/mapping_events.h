@@ -29,7 +29,7 @@ struct MappingEvent {
   pid_t pid;             // in the first PID namespace
   pid_t parent;          // of kFork
   elf::Mapping mapping;  // of kMap
-  uint32_t generation;   // of the mapped file's inode number
+  uint64_t since = 0;    // of kMap: it was mapped then at the earliest, and at `time` at the latest; 0: at `time`
 };
 
 class MappingEvents {

@@ -225,7 +225,7 @@ void PerfMappingEvents::Read(Buffer& buffer, std::vector<MappingEvent>& events) 
       event.mapping.device_major = map.major;
       event.mapping.device_minor = map.minor;
       event.mapping.inode = map.inode;
-      event.generation = static_cast<uint32_t>(map.inode_generation);
+      event.mapping.generation = static_cast<uint32_t>(map.inode_generation);
       event.mapping.path = body.GetString(sizeof(map));
     } else if (CommRecord comm; header.type == PERF_RECORD_COMM && (header.misc & PERF_RECORD_MISC_COMM_EXEC) != 0 &&
                                 body.Get(0, &comm)) {

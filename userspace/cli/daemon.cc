@@ -449,6 +449,7 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
           if (options.recording.system_wide->pin_folder.empty()) {
             daemon.recorder().End();
           } else {
+            daemon.recorder().Leave();
             base::Say(absl::StrCat("the recording continues in the kernel (", flags.pin_folder,
                                    "): the next heaptap daemon takes it over, ", EndCommand(flags.pin_folder),
                                    " ends it"));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -58,9 +59,20 @@ std::optional<Line> ParseLine(absl::string_view line) {
   return Line{std::move(mapping), executable};
 }
 
+// Whether both are of the same file, as far as is known, or both of none.
+bool IsSameFile(const Mapping& a, const Mapping& b) {
+  return a.inode == b.inode && a.device_major == b.device_major && a.device_minor == b.device_minor &&
+         (a.generation == b.generation || a.generation == 0 || b.generation == 0);
+}
+
+// Whether an address of both is the same code.
+bool IsSameCode(const Mapping& a, const Mapping& b) {
+  return IsSameFile(a, b) && (a.inode == 0 || a.file_offset - a.start == b.file_offset - b.start);
+}
+
 }  // namespace
 
-bool Mappings::Add(Mapping mapping) {
+bool Mappings::Add(Mapping mapping, const WhenMapped& when) {
   if (mapping.start >= mapping.end) return false;
   // A mapping that splits another one adds two.
   if (mappings_.size() + 2 > kMaxMappings) return false;
@@ -74,6 +86,13 @@ bool Mappings::Add(Mapping mapping) {
   std::shared_ptr<Mapping> after;
   for (; last != mappings_.end() && (*last)->start < mapping.end; ++last) {
     const Mapping& old = **last;
+    if (IsSameCode(old, mapping)) {
+      // /proc/PID/maps does not tell these.
+      if (mapping.generation == 0) mapping.generation = old.generation;
+      if (mapping.build_id.empty()) mapping.build_id = old.build_id;
+    } else {
+      KeepFormer(old, mapping, when);
+    }
     path_bytes_ -= old.path.size();
     if (old.start < mapping.start) {
       before = std::make_shared<Mapping>(old);
@@ -95,11 +114,103 @@ bool Mappings::Add(Mapping mapping) {
   return true;
 }
 
+void Mappings::KeepFormer(const Mapping& old, const Mapping& mapping, const WhenMapped& when) {
+  if (when.time == 0) return;
+  Mapping part = old;
+  part.start = std::max(old.start, mapping.start);
+  part.end = std::min(old.end, mapping.end);
+  part.file_offset += part.start - old.start;
+  if (!part.build_id.empty()) IdentifyFormer(part, part.build_id);
+  // A file that comes and goes has one place.
+  const auto known = std::ranges::find_if(former_, [&](const FormerMapping& one) {
+    return one.start == part.start && one.mapping->end - one.mapping->start == part.end - part.start &&
+           one.mapping->file_offset == part.file_offset && IsSameFile(*one.mapping, part);
+  });
+  std::shared_ptr<const Mapping> place;
+  if (known != former_.end()) {
+    place = known->mapping;
+  } else {
+    Mapping moved = part;
+    moved.start = next_former_;
+    moved.end = next_former_ + (part.end - part.start);
+    place = std::make_shared<const Mapping>(std::move(moved));
+  }
+  const FormerMapping former = {.mapping = std::move(place), .start = part.start, .until = when.time};
+  if (when.since < when.time) Forget(former, when.since);
+  AddFormer(former);
+}
+
+void Mappings::AddFormer(FormerMapping former) {
+  if (former.mapping->start < kFormerBegin || former.mapping->end <= former.mapping->start) return;
+  const uint64_t last = former_.empty() ? 0 : former_.back().until;
+  if (former.until < last) return;
+  const auto known =
+      std::ranges::find_if(former_, [&](const FormerMapping& one) { return *one.mapping == *former.mapping; });
+  if (known != former_.end()) {
+    former.mapping = known->mapping;
+  } else if (former.mapping->end > 2 * kFormerBegin || path_bytes_ + former.mapping->path.size() > kMaxPathBytes) {
+    return Forget(former, last);
+  } else {
+    path_bytes_ += former.mapping->path.size();
+    next_former_ = std::max(next_former_, former.mapping->end);
+  }
+  former_.push_back(std::move(former));
+  if (former_.size() <= kMaxFormer) return;
+  // Most stacks are taken soon after their code was mapped for the first time, so the first ones stay.
+  const auto dropped = former_.begin() + kMaxFormer / 2;
+  Forget(*dropped, std::prev(dropped)->until);
+  if (dropped->mapping.use_count() == 1) path_bytes_ -= dropped->mapping->path.size();
+  former_.erase(dropped);
+}
+
+void Mappings::Forget(const FormerMapping& former, uint64_t since) {
+  forgotten_.since = std::min(forgotten_.since, since);
+  forgotten_.until = std::max(forgotten_.until, former.until);
+  forgotten_.begin = std::min(forgotten_.begin, former.start);
+  forgotten_.end = std::max(forgotten_.end, former.start + (former.mapping->end - former.mapping->start));
+}
+
+uint64_t Mappings::Place(uint64_t address, std::optional<uint64_t> time) const {
+  // Above all that mappings hold.
+  const uint64_t unknown = address + 2 * kFormerBegin;
+  const uint64_t call = address - 1;
+  const auto held = [call](const FormerMapping& one) { return one.Held(call); };
+  const bool is_among_forgotten = forgotten_.begin <= call && call < forgotten_.end;
+  if (!time.has_value()) return is_among_forgotten || std::ranges::any_of(former_, held) ? unknown : address;
+  if (is_among_forgotten && forgotten_.since <= *time && *time < forgotten_.until) return unknown;
+  const auto later =
+      std::ranges::partition_point(former_, [&](const FormerMapping& one) { return one.until <= *time; });
+  const auto found = std::find_if(later, former_.end(), held);
+  return found == former_.end() ? address : address - found->start + found->mapping->start;
+}
+
+std::vector<Mapping> Mappings::All() const {
+  std::vector<Mapping> all(begin(), end());
+  for (const FormerMapping& one : former_) all.push_back(*one.mapping);
+  std::ranges::sort(all, {}, &Mapping::start);
+  all.erase(std::ranges::unique(all).begin(), all.end());
+  return all;
+}
+
+void Mappings::IdentifyFormer(const Mapping& file, absl::string_view build_id) {
+  std::map<const Mapping*, std::shared_ptr<const Mapping>> changed;
+  for (FormerMapping& one : former_) {
+    if (!one.mapping->build_id.empty() || !IsSameFile(*one.mapping, file)) continue;
+    std::shared_ptr<const Mapping>& identified = changed[one.mapping.get()];
+    if (identified == nullptr) {
+      Mapping copy = *one.mapping;
+      copy.build_id = std::string(build_id);
+      identified = std::make_shared<const Mapping>(std::move(copy));
+    }
+    one.mapping = identified;
+  }
+}
+
 bool Mappings::SetBuildId(const Mapping& mapping, absl::string_view build_id) {
+  IdentifyFormer(mapping, build_id);
   const auto found =
       std::ranges::partition_point(mappings_, [&](const auto& one) { return one->start < mapping.start; });
-  if (found == mappings_.end() || (*found)->start != mapping.start || (*found)->inode != mapping.inode ||
-      (*found)->device_major != mapping.device_major || (*found)->device_minor != mapping.device_minor ||
+  if (found == mappings_.end() || (*found)->start != mapping.start || !IsSameFile(**found, mapping) ||
       !(*found)->build_id.empty()) {
     return false;
   }
@@ -110,6 +221,11 @@ bool Mappings::SetBuildId(const Mapping& mapping, absl::string_view build_id) {
 }
 
 const Mapping* Mappings::Find(uint64_t address) const {
+  if (address >= kFormerBegin && address < next_former_) {
+    const auto former = std::ranges::find_if(
+        former_, [&](const FormerMapping& one) { return one.mapping->start <= address && address < one.mapping->end; });
+    if (former != former_.end()) return former->mapping.get();
+  }
   const auto found = std::ranges::partition_point(mappings_, [&](const auto& one) { return one->end <= address; });
   return found != mappings_.end() && (*found)->start <= address ? found->get() : nullptr;
 }

@@ -24,6 +24,12 @@ inline constexpr size_t kMaxPathBytes = 2 << 20;
 // Bytes of a build-id. Linkers make 8 to 20, and accept more on their command line.
 inline constexpr size_t kMaxBuildIdBytes = 64;
 
+// Beyond the addresses of programs (bpf/unwind_step.h, HEAPTAP_USER_END): those of former mappings, and from twice this
+// address on those of code that is no longer known.
+inline constexpr uint64_t kFormerBegin = uint64_t{1} << 47;
+// Changes from one file to another that are kept for one process.
+inline constexpr size_t kMaxFormer = 1024;
+
 struct Mapping {
   uint64_t start = 0;
   uint64_t end = 0;
@@ -31,6 +37,7 @@ struct Mapping {
   uint32_t device_major = 0;
   uint32_t device_minor = 0;
   uint64_t inode = 0;         // 0: no file
+  uint32_t generation = 0;    // of the inode number, which a new file may take over; 0: not known
   std::string path = {};      // in the process's mount namespace; "[vdso]", "[anon:...]" or empty without a file
   bool deleted = false;       // the file has no name any more; `path` was its last one
   std::string build_id = {};  // bytes of the file's GNU build-id; empty: none, or not read
@@ -38,9 +45,35 @@ struct Mapping {
   friend bool operator==(const Mapping&, const Mapping&) = default;
 };
 
-// The executable mappings of one process over its life. An unloaded library stays until another mapping takes its
-// place, because its addresses stay in the profile. A copy shares the mappings with the original, because processes
-// fork often. Invariant: sorted by start, not empty, no two overlap. Thread-compatible.
+// When a file was mapped, in nanoseconds of CLOCK_MONOTONIC: at `time` at the latest, and not before `since`. A `time`
+// of 0: before all stacks.
+struct WhenMapped {
+  uint64_t since = 0;
+  uint64_t time = 0;
+};
+
+// A mapping whose addresses another file's code has now.
+struct FormerMapping {
+  std::shared_ptr<const Mapping> mapping;  // moved to addresses of its own, from kFormerBegin on
+  uint64_t start = 0;                      // the address that it had
+  uint64_t until = 0;                      // nanoseconds, CLOCK_MONOTONIC
+
+  bool Held(uint64_t address) const { return address - start < mapping->end - mapping->start; }
+};
+
+// What is left of former mappings that are not kept: the times of the stacks that can be of them (from `since` up to
+// `until`), and their addresses from the lowest to the highest.
+struct ForgottenMappings {
+  uint64_t since = ~uint64_t{0};
+  uint64_t until = 0;
+  uint64_t begin = ~uint64_t{0};
+  uint64_t end = 0;
+};
+
+// The executable mappings of one process over its life. An unloaded library stays, because its addresses stay in the
+// profile: until another file takes its place, and then as a former mapping at other addresses. A copy shares the
+// mappings with the original, because processes fork often. Invariant: sorted by start, not empty, no two overlap.
+// Thread-compatible.
 class Mappings {
  public:
   class const_iterator : public std::vector<std::shared_ptr<const Mapping>>::const_iterator {
@@ -56,23 +89,44 @@ class Mappings {
 
   // Adds `mapping`, which replaces the parts of others that it overlaps. False: not added, because it is empty or there
   // is no room.
-  bool Add(Mapping mapping);
+  bool Add(Mapping mapping, const WhenMapped& when = {});
 
-  // Sets the build-id of the mapping that begins where `mapping` does and is of the same file, if it has none. False:
-  // there is no such mapping.
+  // Adds a former mapping as a saved state has it, unless it is none, or one that was added has a later `until`.
+  void AddFormer(FormerMapping former);
+  void SetForgotten(const ForgottenMappings& forgotten) { forgotten_ = forgotten; }
+
+  // The address that stands for a return address of a stack. `time`: when the stack was taken (as of Add); nullopt: it
+  // is not certain. It is `address` itself, or one of a former mapping, or one that no mapping holds.
+  uint64_t Place(uint64_t address, std::optional<uint64_t> time) const;
+
+  // Sets the build-id of the mapping that begins where `mapping` does and is of the same file, if it has none, and of
+  // former ones of the file. False: there is no such mapping.
   bool SetBuildId(const Mapping& mapping, absl::string_view build_id);
 
-  // The mapping that holds `address`, or null. Valid until the next change.
+  // The mapping that holds `address`, which may be one of a former mapping, or null. Valid until the next change.
   const Mapping* Find(uint64_t address) const;
 
   const_iterator begin() const { return const_iterator(mappings_.begin()); }
   const_iterator end() const { return const_iterator(mappings_.end()); }
-  size_t size() const { return mappings_.size(); }
+  size_t size() const { return mappings_.size() + former_.size(); }
   bool empty() const { return mappings_.empty(); }
+  const std::vector<FormerMapping>& former() const { return former_; }
+  const ForgottenMappings& forgotten() const { return forgotten_; }
+  // With the former ones.
+  std::vector<Mapping> All() const;
 
  private:
+  void IdentifyFormer(const Mapping& file, absl::string_view build_id);
+  // Keeps the part of `old` that `mapping` replaces, if it is of another file.
+  void KeepFormer(const Mapping& old, const Mapping& mapping, const WhenMapped& when);
+  // `since`: from when on stacks can be of this mapping, which is not kept.
+  void Forget(const FormerMapping& former, uint64_t since);
+
   std::vector<std::shared_ptr<const Mapping>> mappings_;
-  size_t path_bytes_ = 0;  // sum over all paths
+  size_t path_bytes_ = 0;              // sum over all paths
+  std::vector<FormerMapping> former_;  // by `until`; those at one place share the mapping
+  uint64_t next_former_ = kFormerBegin;
+  ForgottenMappings forgotten_;
 };
 
 // The executable mappings of a text in the form of /proc/PID/maps, in its order. InvalidArgument: a line has another

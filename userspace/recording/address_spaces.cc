@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "userspace/base/clock.h"
 #include "userspace/base/user_ids.h"
 
 namespace heaptap::recording {
@@ -78,6 +79,16 @@ void AddressSpaces::Keep(pid_t pid, AddressSpace space) {
   spaces_[pid] = {.space = std::make_shared<AddressSpace>(std::move(space)), .is_held = true};
 }
 
+void AddressSpaces::Update(pid_t pid, const AddressSpace& space, uint64_t since) {
+  const auto found = spaces_.find(pid);
+  if (found == spaces_.end()) return Keep(pid, space);
+  found->second.is_held = true;
+  AddressSpace& own = OwnSpace(found->second);
+  if (!space.executable.empty()) own.executable = space.executable;
+  const uint64_t now = base::Now().nanoseconds();
+  for (const elf::Mapping& mapping : space.mappings) own.mappings.Add(mapping, {.since = since, .time = now});
+}
+
 bool AddressSpaces::Hold(pid_t pid) {
   const auto found = spaces_.find(pid);
   if (found == spaces_.end()) return false;
@@ -129,7 +140,8 @@ bool AddressSpaces::Apply(const bpf::MappingEvent& event) {
   found->second.has_execed = false;
   AddressSpace& space = OwnSpace(found->second);
   if (space.executable.empty() && event.mapping.inode != 0) space.executable = event.mapping.path;
-  const bool is_added = space.mappings.Add(event.mapping);
+  const bool is_added =
+      space.mappings.Add(event.mapping, {.since = event.since == 0 ? event.time : event.since, .time = event.time});
   if (is_added && ++new_mappings_ >= kCountAfter) MakeRoom();
   return is_added;
 }
@@ -137,8 +149,10 @@ bool AddressSpaces::Apply(const bpf::MappingEvent& event) {
 void AddressSpaces::SetBuildId(pid_t pid, const elf::Mapping& mapping, absl::string_view build_id) {
   const auto found = spaces_.find(pid);
   if (found == spaces_.end() || build_id.empty()) return;
-  const elf::Mapping* known = found->second.space->mappings.Find(mapping.start);
-  if (known == nullptr || !known->build_id.empty()) return;
+  const elf::Mappings& mappings = found->second.space->mappings;
+  const elf::Mapping* known = mappings.Find(mapping.start);
+  const bool is_known = known == nullptr || !known->build_id.empty();
+  if (is_known && mappings.former().empty()) return;
   OwnSpace(found->second).mappings.SetBuildId(mapping, build_id);
 }
 

@@ -45,6 +45,8 @@ class AddressSpaces {
 
   // Begins to keep a process's mappings.
   void Keep(pid_t pid, AddressSpace space);
+  // The same for a process whose mappings are known as they were at `since` (nanoseconds, CLOCK_MONOTONIC).
+  void Update(pid_t pid, const AddressSpace& space, uint64_t since);
   // Keeps the mappings of a process until Drop, even if it ends. False if the process is unknown.
   bool Hold(pid_t pid);
   // Says whose process it is; its future children are of the same user. None: unknown; all such processes share a

@@ -168,7 +168,7 @@ absl::Status Allocators::AttachAll(const std::vector<Inspection::Found>& files, 
 
 void Allocators::Look(const bpf::MappingEvent& event) {
   if (options_.only_kept) return;
-  const FileShown key(KernelDevice(event.mapping), event.mapping.inode, event.generation);
+  const FileShown key(KernelDevice(event.mapping), event.mapping.inode, event.mapping.generation);
   if (files_seen_.size() > kMaxFilesSeen) files_seen_.clear();
   const auto [seen, is_new] = files_seen_.try_emplace(key);
   if (!is_new) {

@@ -152,9 +152,7 @@ void Dumps::Complete(const Target& target, profile::Profile& profile) {
   profile.thread_names = ThreadNames(entries_, Subject(target), tids);
   // The latest samples may be of files that were mapped meanwhile.
   if (!target.ending.has_value()) unwinding_.IdentifyFiles(target.pid);
-  if (const AddressSpace* space = Space(target); space != nullptr) {
-    profile.mappings.assign(space->mappings.begin(), space->mappings.end());
-  }
+  if (const AddressSpace* space = Space(target); space != nullptr) profile.mappings = space->mappings.All();
 }
 
 struct Dumps::Making {

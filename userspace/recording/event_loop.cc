@@ -234,8 +234,7 @@ void EventLoop::HandleFork(const heaptap_event& event) {
                      .time = event.time,
                      .pid = child.pid,
                      .parent = parent->pid,
-                     .mapping = {},
-                     .generation = 0});
+                     .mapping = {}});
     }
   }
   // The child is recorded as long as it lives, even if its first thread ends before the others.

@@ -146,8 +146,10 @@ void Everyone::TakeOverBooks() {
       target.books.begun = begun;
       target.books.is_saved = true;
       spaces_.Keep(target.pid, std::move(state->space));  // in case it ends before Inspect
+      Inspect(target, state->saved);
+    } else {
+      Inspect(target, 0);
     }
-    Inspect(target);
     if (target.started) ApplyPolicy(target);
   }
   pump_();
@@ -200,6 +202,11 @@ void Everyone::InspectFirst() {
   newcomers_.LookAtAll([this](pid_t pid) { LookAt(pid); }, base::Now() + kFirstPatience);
 }
 
+void Everyone::SaveAllStates() {
+  if (states_ == nullptr) return;
+  if (absl::Status status = upkeep_.SaveAllStates(*states_); !status.ok()) Fail(status);
+}
+
 void Everyone::InspectAll() {
   const auto look = [this](pid_t pid) {
     if (Target* const target = targets_.FindRunning(pid); target != nullptr) Inspect(*target);
@@ -207,12 +214,18 @@ void Everyone::InspectAll() {
   newcomers_.LookAtAll(look, base::Now() + kEndPatience);
 }
 
-bool Everyone::Inspect(Target& target) {
+bool Everyone::Inspect(Target& target) { return Inspect(target, target.books.begun.nanoseconds()); }
+
+bool Everyone::Inspect(Target& target, uint64_t known) {
   absl::StatusOr<Inspection> inspection = allocators_.Inspect(target.pid);
   if (!inspection.ok() || inspection->is_pending) return false;
   for (const auto& [file, mapping] : inspection->all) unwinding_.tables().PrepareMapped(file, mapping);
   if (!books_.processes().IsCurrent(target.pid, target.process_id)) return false;
-  spaces_.Keep(target.pid, std::move(inspection->space));
+  if (target.started) {
+    spaces_.Update(target.pid, inspection->space, known);
+  } else {
+    spaces_.Keep(target.pid, std::move(inspection->space));
+  }
   if (!allocators_.HasAttached(*inspection)) return false;
   target.started = true;
   if (inspection->control_address != 0) controls_.TakeFound(target, inspection->control_address);

@@ -91,6 +91,8 @@ class Everyone {
   bool IsSettled() const {
     return newcomers_.empty() && ignored_.empty() && failed_looks_.empty() && !shall_list_again_;
   }
+  // For a recorder that goes on with this recording.
+  void SaveAllStates();
   // Looks at all targets that wait for it, before the recording ends: each has a control block to be restored.
   void InspectAll();
   // The files of a process have been read (Allocators::Options::on_read).
@@ -100,6 +102,8 @@ class Everyone {
   // Reads the mappings and the control block of a process that was running before it entered. False: it is gone, or has
   // no attached allocator (yet), or its files are being read: then LookAgain follows.
   bool Inspect(Target& target);
+  // `known`: when its mappings were known (nanoseconds, CLOCK_MONOTONIC).
+  bool Inspect(Target& target, uint64_t known);
   // Sets the policy by the rules and configures the kernel. A process that is not to be recorded stays a target until
   // the next InspectNewcomers.
   void ApplyPolicy(Target& target);

@@ -2,6 +2,7 @@
 #include "userspace/recording/profile_builder.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -47,6 +48,17 @@ std::vector<profile::AddressRange> AllocatorRanges(const ProfileSubject& subject
   const elf::Mapping* mapping = subject.space->mappings.Find(probe_address);
   if (mapping == nullptr || mapping->path == subject.space->executable) return {};
   return {{mapping->start, mapping->end}};
+}
+
+// Moves frames of code that is no longer mapped there to the addresses of the former mapping. Of a deep stack, equal
+// ones of different files may have the same id.
+void PlaceFrames(const heaptap_stack& stack, const elf::Mappings& mappings, std::vector<uint64_t>& frames) {
+  const bool is_deep =
+      stack.count == HEAPTAP_MAX_FRAMES && stack.frames[HEAPTAP_INNER_FRAMES] == HEAPTAP_FRAMES_LEFT_OUT;
+  const std::optional<uint64_t> time = is_deep || stack.time == 0 ? std::nullopt : std::optional(uint64_t{stack.time});
+  for (uint64_t& frame : frames) {
+    if (frame != HEAPTAP_FRAMES_LEFT_OUT) frame = mappings.Place(frame, time);
+  }
 }
 
 void AddBlocks(const bpf::Entries& entries, const ProfileSubject& subject, const LiveBlocks& blocks,
@@ -99,6 +111,7 @@ StackFrames ProgramFrames(const bpf::Entries& entries, const ProfileSubject& sub
   StackFrames result = {.frames = profile::CutAllocatorFrames(recorded, AllocatorRanges(subject, recorded[0])),
                         .end = std::min<uint32_t>(stack->end, HEAPTAP_STACK_UNFINISHED)};
   if (result.frames.size() > subject.max_frames) result.frames.resize(subject.max_frames);
+  if (subject.space != nullptr) PlaceFrames(*stack, subject.space->mappings, result.frames);
   return result;
 }
 
@@ -109,9 +122,7 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
   result.period = uint64_t{1} << subject.lg_sample;
   result.time = base::WallNow();
   result.raw = subject.raw;
-  if (subject.space != nullptr) {
-    result.mappings.assign(subject.space->mappings.begin(), subject.space->mappings.end());
-  }
+  if (subject.space != nullptr) result.mappings = subject.space->mappings.All();
 
   std::sort(tallies.begin(), tallies.end(), [](const bpf::TallyEntry& a, const bpf::TallyEntry& b) {
     return a.stack_id != b.stack_id ? a.stack_id < b.stack_id : a.tid < b.tid;
@@ -158,9 +169,7 @@ profile::Profile BuildOtherProfile(const bpf::OtherBooks& books, const ProfileSu
   result.pid = subject.pid;
   result.period = uint64_t{1} << subject.lg_sample;
   result.time = base::WallNow();
-  if (subject.space != nullptr) {
-    result.mappings.assign(subject.space->mappings.begin(), subject.space->mappings.end());
-  }
+  if (subject.space != nullptr) result.mappings = subject.space->mappings.All();
   const auto tallies = books.tallies.find(subject.process_id);
   if (tallies == books.tallies.end()) return result;
   profile::ContextBuilder contexts;

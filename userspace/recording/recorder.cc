@@ -377,6 +377,10 @@ void Recorder::FinishBackground() {
   }
 }
 
+void Recorder::Leave() {
+  if (everyone_.has_value()) everyone_->SaveAllStates();
+}
+
 void Recorder::End() {
   books_->processes().SetSettings({}).IgnoreError();
   if (everyone_.has_value()) everyone_->InspectAll();

@@ -101,6 +101,8 @@ class Recorder {
   void DumpAll(heaptap_dump_kind kind);
   // Pumps until nothing is done in the background, at most some seconds.
   void FinishBackground();
+  // Writes down what a recorder needs that goes on with this recording. To be called last.
+  void Leave();
   // A process that goes on without being recorded.
   struct Survivor {
     pid_t pid = 0;

@@ -19,6 +19,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/files.h"
 
 namespace heaptap::recording {
@@ -34,8 +35,8 @@ std::string FromJson(const std::string& text) {
 }
 
 nlohmann::json MappingToJson(const elf::Mapping& mapping) {
-  return {mapping.start,        mapping.end,   mapping.file_offset,  mapping.device_major,
-          mapping.device_minor, mapping.inode, ToJson(mapping.path), mapping.deleted};
+  return {mapping.start, mapping.end,          mapping.file_offset, mapping.device_major, mapping.device_minor,
+          mapping.inode, ToJson(mapping.path), mapping.deleted,     mapping.generation};
 }
 
 elf::Mapping MappingFromJson(const nlohmann::json& json) {
@@ -45,8 +46,19 @@ elf::Mapping MappingFromJson(const nlohmann::json& json) {
           .device_major = json.at(3),
           .device_minor = json.at(4),
           .inode = json.at(5),
+          .generation = json.size() > 8 ? json.at(8).get<uint32_t>() : 0,
           .path = FromJson(json.at(6)),
           .deleted = json.at(7)};
+}
+
+nlohmann::json FormerToJson(const elf::FormerMapping& former) {
+  return {MappingToJson(*former.mapping), former.start, former.until};
+}
+
+elf::FormerMapping FormerFromJson(const nlohmann::json& json) {
+  return {.mapping = std::make_shared<const elf::Mapping>(MappingFromJson(json.at(0))),
+          .start = json.at(1),
+          .until = json.at(2)};
 }
 
 std::string ReadLayout(const std::string& folder) {
@@ -69,6 +81,9 @@ absl::Status Failure(absl::string_view what, const std::string& path) {
 std::string WriteTargetState(const Target& target, const AddressSpace& space) {
   nlohmann::json mappings = nlohmann::json::array();
   for (const elf::Mapping& mapping : space.mappings) mappings.push_back(MappingToJson(mapping));
+  nlohmann::json former = nlohmann::json::array();
+  for (const elf::FormerMapping& one : space.mappings.former()) former.push_back(FormerToJson(one));
+  const elf::ForgottenMappings& forgotten = space.mappings.forgotten();
   return nlohmann::json({{"process_id", target.process_id},
                          {"pid", target.pid},
                          {"name", ToJson(target.name)},
@@ -82,7 +97,10 @@ std::string WriteTargetState(const Target& target, const AddressSpace& space) {
                          {"max_frames", target.max_frames},
                          {"raw", target.raw},
                          {"executable", ToJson(space.executable)},
-                         {"mappings", mappings}})
+                         {"mappings", mappings},
+                         {"saved", base::Now().nanoseconds()},
+                         {"former", former},
+                         {"forgotten", {forgotten.since, forgotten.until, forgotten.begin, forgotten.end}}})
       .dump();
 }
 
@@ -108,6 +126,15 @@ absl::StatusOr<TargetState> ParseTargetState(absl::string_view text) {
     target.raw = json.at("raw");
     state.space.executable = FromJson(json.at("executable"));
     for (const nlohmann::json& mapping : json.at("mappings")) state.space.mappings.Add(MappingFromJson(mapping));
+    // What was saved before there were former mappings has none, and no time.
+    if (const auto saved = json.find("saved"); saved != json.end()) state.saved = *saved;
+    if (const auto former = json.find("former"); former != json.end()) {
+      for (const nlohmann::json& one : *former) state.space.mappings.AddFormer(FormerFromJson(one));
+    }
+    if (const auto forgotten = json.find("forgotten"); forgotten != json.end()) {
+      state.space.mappings.SetForgotten(
+          {.since = forgotten->at(0), .until = forgotten->at(1), .begin = forgotten->at(2), .end = forgotten->at(3)});
+    }
     return state;
   } catch (const nlohmann::json::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat("the saved state of a process is malformed: ", error.what()));

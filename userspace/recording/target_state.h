@@ -23,6 +23,7 @@ namespace heaptap::recording {
 struct TargetState {
   Target target = {};  // without policy and figures
   AddressSpace space = {};
+  uint64_t saved = 0;  // when, in nanoseconds of CLOCK_MONOTONIC; 0: unknown
 };
 
 std::string WriteTargetState(const Target& target, const AddressSpace& space);

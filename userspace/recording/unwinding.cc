@@ -33,7 +33,7 @@ void Unwinding::BeginBatch() {
 }
 
 void Unwinding::HandleMapping(const bpf::MappingEvent& event) {
-  const heaptap_file_key key = {event.mapping.inode, KernelDevice(event.mapping), event.generation};
+  const heaptap_file_key key = {event.mapping.inode, KernelDevice(event.mapping), event.mapping.generation};
   if (tables_.Enter(key, event.pid, event.mapping)) IdentifyFile(key, event.pid, event.mapping);
 }
 

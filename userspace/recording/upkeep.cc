@@ -18,8 +18,9 @@ namespace {
 // The state of younger processes is not saved: most of them end soon.
 constexpr absl::Duration kSaveAfter = absl::Seconds(1);
 
-// Time for saving states, in each second.
+// Time for saving states, in each second, and at the end.
 constexpr absl::Duration kSaveTime = absl::Milliseconds(100);
+constexpr absl::Duration kLastSaveTime = absl::Seconds(2);
 
 // Time for reading mappings again after lost mapping events, in each second.
 constexpr absl::Duration kRepairTime = absl::Milliseconds(100);
@@ -48,14 +49,21 @@ bool MayBeFolded(const bpf::TallyEntry& entry) {
 }  // namespace
 
 absl::Status Upkeep::SaveStates(TargetStates& states, base::Instant now) {
-  const base::Instant end = base::Now() + kSaveTime;
+  return Save(states, now - kSaveAfter, base::Now() + kSaveTime);
+}
+
+absl::Status Upkeep::SaveAllStates(TargetStates& states) {
+  return Save(states, base::Instant::InfiniteFuture(), base::Now() + kLastSaveTime);
+}
+
+absl::Status Upkeep::Save(TargetStates& states, base::Instant old, base::Instant end) {
   // Continues where the last call stopped.
   auto next = targets_.upper_bound(last_saved_);
   for (size_t left = targets_.size(); left > 0; left--, ++next) {
     if (next == targets_.end()) next = targets_.begin();
     auto& [process_id, target] = *next;
     // Most processes are short; but what a user has asked for must not be forgotten.
-    const bool is_young = now - target.books.begun < kSaveAfter && !target.asked_lg_sample.has_value();
+    const bool is_young = target.books.begun > old && !target.asked_lg_sample.has_value();
     if (target.books.is_saved || target.ending.has_value() || is_young) continue;
     const AddressSpace* space = dumps_.Space(target);
     if (space == nullptr) continue;
@@ -88,6 +96,8 @@ void Upkeep::RepairSpaces() {
     for (const elf::Mapping& mapping : *mappings) {
       bpf::MappingEvent event = {};
       event.kind = bpf::MappingEvent::kMap;
+      event.time = base::Now().nanoseconds();
+      event.since = target.books.begun.nanoseconds();
       event.pid = target.pid;
       event.mapping = mapping;
       spaces_.Apply(event);

@@ -49,6 +49,8 @@ class Upkeep {
 
   // Each of these stops after some time, and goes on at the next call.
   absl::Status SaveStates(TargetStates& states, base::Instant now);
+  // Those of young processes too, for the recorder that comes next.
+  absl::Status SaveAllStates(TargetStates& states);
   void RepairSpaces();
   // Begins to add the tallies of ended threads up, when all processes together or one of them have many: `bound` of
   // all, or the limit of one. To be called every second. Reading all tallies takes some time, so that is done more
@@ -60,6 +62,8 @@ class Upkeep {
   bool IsFolding() const { return HasToFold() && !is_being_read_; }
 
  private:
+  // Of the processes that began at `old` at the latest.
+  absl::Status Save(TargetStates& states, base::Instant old, base::Instant end);
   // The tallies of a process that may be those of ended threads.
   struct Candidates {
     uint64_t process_id;

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that opens plugins (tests/targets/loader.c), and the expected stacks through them."""
 
+import json
 import os
 import re
 import signal
+import subprocess
 
 import symbols
-from harness import TARGETS, target
+from harness import HEAPTAP, TARGETS, target
 
 LEFT = os.path.join(TARGETS, "libleft.so")
 RIGHT = os.path.join(TARGETS, "libright.so")
@@ -16,6 +18,18 @@ BARE = os.path.join(TARGETS, "libbare.so")
 
 def plugin_path(side, count):
     return tuple(f"{side}_{name}" for name in ("inner", "middle", "enter")[:count])
+
+
+def offset_of(path, function):
+    output = subprocess.run(["nm", "-D", path], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return int(re.search(rf"^([0-9a-f]+) T {function}$", output, re.MULTILINE).group(1), 16)
+
+
+def notices_every_mapping():
+    """Whether stack walks notice a file mapped over another of the same size (Linux 6.4 and later)."""
+    report = subprocess.run([HEAPTAP, "doctor", "--json"], stdout=subprocess.PIPE, text=True, check=False).stdout
+    (feature,) = [one for one in json.loads(report)["kernel_features"] if one["name"] == "mm_struct.mm_lock_seq"]
+    return feature["ok"]
 
 
 def loader(lab, *options):
@@ -36,10 +50,12 @@ def end(lab, session):
 
 
 def settle(session):
-    """Waits until heaptap has handled all earlier events: then it has written the second of two dumps."""
+    """Waits until heaptap has handled all earlier events: then it has written the second of two more dumps."""
+    written = r"^heaptap: wrote .*\.m\d+\.heap"
+    before = sum(re.search(written, line) is not None for line in session.lines())
     for number in range(2):
         session.signal(signal.SIGUSR1)
-        session.wait_said(r"^heaptap: wrote .*\.m\d+\.heap", number + 1)
+        session.wait_said(written, before + number + 1)
 
 
 def open_plugin(process, path):
