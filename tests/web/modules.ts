@@ -12,7 +12,7 @@ import * as format from "../../userspace/web/format";
 import { intervalOf } from "../../userspace/web/freshness";
 import { History, layersOf, momentAddress, nearest, OTHERS } from "../../userspace/web/history";
 import { nameFrames } from "../../userspace/web/names";
-import { growthHint, growthText, matches, placeOf } from "../../userspace/web/processes_view";
+import { growthHint, growthText, matches, placeOf, residentText } from "../../userspace/web/processes_view";
 import { Amount, Profile, total } from "../../userspace/web/profile";
 import { pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
 import { meanSize } from "../../userspace/web/scene";
@@ -616,6 +616,10 @@ test("layers of a timeline: the largest peak first, all others last", () => {
   strictEqual(nearest({ ...history, points: [] }, 24), -1);
   strictEqual(momentAddress({ ...DEFAULTS, pid: "7", at: 5 }, 9), "/history/profile.json?pid=7&at=5");
   strictEqual(momentAddress({ ...DEFAULTS, service: "a&b", from: 3 }, 9), "/history/profile.json?name=a%26b&at=9&from=3");
+});
+
+test("resident memory of a process", () => {
+  deepStrictEqual([{ resident_bytes: 3 * 1048576 }, { resident_bytes: 0 }, { resident_bytes: null }, {}].map(residentText), ["3.0M", "0", "-", "-"]);
 });
 
 test("growth of a process, with what is known of its error", () => {

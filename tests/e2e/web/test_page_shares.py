@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from harness import target, wait_until
-from pages import HOSTILE, names, page_of, run, write_dump
+from pages import HOSTILE, human, names, page_of, run, write_dump
 
 DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--history-interval", "100ms"]
 EXACT = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
@@ -61,14 +61,6 @@ def by(lab, what, dump, *more):
 def root_of(browser):
     """Bytes and objects of the whole flame graph."""
     return tuple(browser.script("const {tree} = heaptap.view.graphs.flames[0]; return [tree.bytes[0], tree.objects[0]]"))
-
-
-def human(size):
-    for unit in ("", "K", "M"):
-        if size < 1023.5:
-            return f"{size:.1f}{unit}" if unit else f"{size:.0f}"
-        size /= 1024
-    raise ValueError("too large for these tests")
 
 
 def shown(browser):
