@@ -276,6 +276,7 @@ Reply MomentPage(Call& call) {
     shown.profile = std::move(difference);
     shown.symbols.merge(before.symbols);
   }
+  page.several_periods = shown.profile.several_periods;
   const exporter::FindSourceFrames find = [&shown](uint64_t address) {
     const auto found = shown.symbols.find(address);
     return found == shown.symbols.end() ? std::vector<exporter::SourceFrame>() : found->second;

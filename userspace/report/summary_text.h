@@ -21,6 +21,7 @@ namespace heaptap::report {
 struct Subject {
   std::string name = {};                             // of the process or the dump, printable
   uint64_t period = 1;                               // mean bytes between samples; 1: every allocation
+  bool several_periods = false;                      // profile::Profile::several_periods
   bool is_difference = false;                        // of two profiles
   bool has_allocated = true;                         // profile::Profile::has_allocated
   profile::Estimate before = {};                     // a difference: live in the earlier profile
@@ -40,8 +41,8 @@ struct Past {
   absl::Duration time;
 };
 
-// How the samples were taken: "a sample every 512.0K bytes". Where a warning says that something is missing, no text
-// says that every allocation is recorded. Thread-safe.
+// How the samples were taken: "a sample every 512.0K bytes", "several intervals, at last a sample every 512.0K bytes".
+// Where a warning says that something is missing, no text says that every allocation is recorded. Thread-safe.
 std::string Sampling(const Subject& subject);
 
 // Totals with their standard errors, the paths that hold most, those that grew most, losses, and what to run next.

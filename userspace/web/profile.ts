@@ -7,6 +7,7 @@ export interface Subject {
   name: string;
   pid: number | null;
   period: number; // mean bytes between samples; 1: every allocation is recorded
+  several_periods?: boolean; // some samples were taken at other intervals
   resident_bytes: number | null;
   warnings: string[];
   is_difference: boolean;

@@ -5,7 +5,7 @@ import { relativeText } from "./changes";
 import { makeCoverage, makeUnknownCoverage } from "./coverage";
 import { make } from "./dom";
 import * as format from "./format";
-import { total, totalBefore } from "./profile";
+import { Subject, total, totalBefore } from "./profile";
 import { meanSize, Scene } from "./scene";
 
 export function makeHead(scene: Scene): HTMLElement {
@@ -49,6 +49,12 @@ function makeStanding(scene: Scene): HTMLElement {
   return standing;
 }
 
+// Where samples of several intervals are summed, none of them is the interval.
+function samplingOf({ period, several_periods }: Subject): string {
+  const last = period > 1 ? `one every ${format.bytes(period)}` : "every allocation";
+  return several_periods === true ? `several intervals, at last ${last}` : last;
+}
+
 function makeFacts(scene: Scene): HTMLElement {
   const { profile, whole, keeps } = scene;
   const { subject } = profile;
@@ -81,7 +87,7 @@ function makeFacts(scene: Scene): HTMLElement {
   addKnown(
     "Samples",
     format.count(sum.samples),
-    isSampled ? `one every ${format.bytes(subject.period)}` : "every allocation",
+    samplingOf(subject),
   );
   // Whatever the measure is, so that nothing moves when it is switched.
   if (subject.resident_bytes !== null) {
