@@ -203,6 +203,20 @@ TEST_F(ApiHistoryTest, ProcessesHaveTheirGrowth) {
   EXPECT_THAT(growth(), ElementsAre(nullptr, nullptr, nullptr));
 }
 
+// The axis of a timeline is what was asked for, also where nothing is known.
+TEST_F(ApiHistoryTest, TheRangeIsSaid) {
+  const double now = absl::ToDoubleSeconds(clock_.WallNow() - absl::UnixEpoch());
+  const auto range = [&](std::multimap<std::string, std::string> parameters) {
+    parameters.emplace("name", "shop");
+    const nlohmann::json document = nlohmann::json::parse(Ask("/history.json", std::move(parameters)).body);
+    return std::vector<nlohmann::json>{document["since"], document["until"]};
+  };
+  EXPECT_THAT(range({{"since", "-3600"}}), ElementsAre(now - 3600, now));
+  EXPECT_THAT(range({{"since", "-3600"}, {"until", "-10"}}), ElementsAre(now - 3600, now - 10));
+  EXPECT_THAT(range({}), ElementsAre(nullptr, now));
+  EXPECT_THAT(range({{"at", "0"}}), ElementsAre(nullptr, nullptr));
+}
+
 TEST_F(ApiHistoryTest, WithoutAHistory) {
   place_ = nullptr;
   EXPECT_EQ(Ask("/history.json", {}).status, 404);

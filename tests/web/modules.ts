@@ -10,7 +10,7 @@ import { differenceOf } from "../../userspace/web/difference";
 import { endingInHistory, endingInList } from "../../userspace/web/ending";
 import * as format from "../../userspace/web/format";
 import { intervalOf } from "../../userspace/web/freshness";
-import { History, layersOf, momentAddress, nearest, OTHERS } from "../../userspace/web/history";
+import { axisOf, History, layersOf, momentAddress, nearest, OTHERS } from "../../userspace/web/history";
 import { nameFrames } from "../../userspace/web/names";
 import { growthHint, growthText, matches, placeOf, residentText } from "../../userspace/web/processes_view";
 import { Amount, Profile, total } from "../../userspace/web/profile";
@@ -141,7 +141,7 @@ test("how a process has ended", () => {
   deepStrictEqual(endingInList("7", begin + 6, list)?.how, "signal 9");
   strictEqual(endingInList("7", begin + 11, list), null);
   strictEqual(endingInList("8", begin, list)?.how, "OOM kill");
-  const history: History = { name: "", processes: [], points: [], paths: [], rows: [], marks: [] };
+  const history: History = { name: "", since: null, until: 0, processes: [], points: [], paths: [], rows: [], marks: [] };
   strictEqual(endingInHistory("7", begin, null), null);
   const process = { pid: 7, command: "x", service: "x", started: begin, ended: begin + 5, how: "exit 0" };
   deepStrictEqual(endingInHistory("7", begin, { ...history, processes: [process] }), { pid: "7", time: begin + 5, how: "exit 0" });
@@ -570,6 +570,8 @@ test("layers of a timeline: the largest peak first, all others last", () => {
   const frame = (name: string) => ({ short: name.replace("*", ""), folded: name.endsWith("*") });
   const history: History = {
     name: "x",
+    since: null,
+    until: 30,
     processes: [],
     points: [point(10), point(20), point(30)],
     paths: [
@@ -613,6 +615,11 @@ test("layers of a timeline: the largest peak first, all others last", () => {
     [...[9, 8, 7, 6, 5, 4].map((id) => [`f${id}`, id]), [OTHERS, 1 + 2 + 3]],
   );
   strictEqual(nearest(history, 24), 1);
+  // The axis is the chosen span, not that of the points; all of the history has its own length.
+  deepStrictEqual(axisOf({ ...history, since: -3000, until: 600 }), { begin: -3000, end: 600 });
+  deepStrictEqual(axisOf({ ...history, since: -3000, until: 29 }), { begin: -3000, end: 30 });
+  deepStrictEqual(axisOf({ ...history, since: null, until: 600 }), { begin: 10, end: 30 });
+  deepStrictEqual(axisOf({ ...history, points: [point(10)], since: null, until: 600 }), { begin: 10, end: 11 });
   strictEqual(nearest({ ...history, points: [] }, 24), -1);
   strictEqual(momentAddress({ ...DEFAULTS, pid: "7", at: 5 }, 9), "/history/profile.json?pid=7&at=5");
   strictEqual(momentAddress({ ...DEFAULTS, service: "a&b", from: 3 }, 9), "/history/profile.json?name=a%26b&at=9&from=3");

@@ -4,7 +4,7 @@
 // keys, with Shift for a range. The number of a layer, and its entry of the legend, show its call path alone.
 import { choice, make } from "./dom";
 import * as format from "./format";
-import { History, Layer, layersOf, nearest, postMark } from "./history";
+import { axisOf, History, Layer, layersOf, nearest, postMark } from "./history";
 import { State } from "./state";
 import { drawTimeline, Picture } from "./timeline_picture";
 
@@ -110,6 +110,7 @@ export class Timeline {
           ["hour", "Hour"],
           ["day", "Day"],
           ["weeks", "2 weeks"],
+          ["all", "All"],
         ],
         this.state.span,
         (span) => this.change({ span }),
@@ -184,17 +185,15 @@ export class Timeline {
   }
 
   private toX(point: number): number {
-    const { points } = this.history;
-    const length = Math.max(1, points[points.length - 1].time - points[0].time);
-    return this.picture.left + ((points[point].time - points[0].time) / length) * this.picture.width;
+    const { begin, end } = axisOf(this.history);
+    return this.picture.left + ((this.history.points[point].time - begin) / (end - begin)) * this.picture.width;
   }
 
   // `left`: in pixels of the window.
   private pointAt(left: number): number {
-    const { points } = this.history;
+    const { begin, end } = axisOf(this.history);
     const x = left - this.canvas.getBoundingClientRect().left - this.picture.left;
-    const length = points[points.length - 1].time - points[0].time;
-    return nearest(this.history, points[0].time + (x / Math.max(1, this.picture.width)) * length);
+    return nearest(this.history, begin + (x / Math.max(1, this.picture.width)) * (end - begin));
   }
 
   private move(event: MouseEvent): void {

@@ -17,6 +17,11 @@ from pages import address_of
 DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--history-interval", "100ms"]
 
 
+def of_all(daemon, puppet):
+    """The address of the whole history, in which each of its points has room."""
+    return f"{address_of(daemon)}/#pid={puppet.pid}&span=all"
+
+
 def place(browser, point):
     at = browser.script("return heaptap.timeline.place(arguments[0])", point)
     return int(at["x"]), int(at["y"])
@@ -77,7 +82,7 @@ def test_a_moment_a_range_a_mark(lab, browser, daemon):
         puppet.ask(f"keep {count} {SIZE}")
         wait_live(daemon, puppet.pid, (100 if count == 100 else 400) * SIZE)
     browser.resize(1280, 720)
-    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    browser.open(of_all(daemon, puppet))
     browser.wait(".timeline canvas")
     wait_until(lambda: live(browser) == "400.0K", "the live profile")
     browser.shoot("timeline")
@@ -126,6 +131,46 @@ def test_a_moment_a_range_a_mark(lab, browser, daemon):
     wait_until(lambda: browser.script(picture) != light, "it is drawn in the other colours")
     browser.shoot("timeline-service-dark")
     browser.darken(False)
+    browser.open("about:blank")
+
+
+# At the edges of the picture, and between them: whether something is drawn there.
+DRAWN = """
+    const {left, width, height} = heaptap.timeline.picture;
+    const canvas = document.querySelector('.timeline canvas');
+    const context = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', {willReadFrequently: true});
+    context.drawImage(canvas, 0, 0);
+    return [left + 2, left + width / 2, left + width - 2].map(x => context.getImageData(x, height - 4, 1, 1).data[3] > 0)"""
+
+
+def test_the_axis_is_the_chosen_span(lab, browser, daemon):
+    """Seconds of a history are little of an hour, and less of a day; in all of the history they have the whole width."""
+    puppet = start(lab, daemon)
+    keep_changing(daemon, puppet, 100)
+    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    browser.wait(".timeline canvas")
+    set_visibility(browser, "hidden")
+    widths = {}
+    for span in ("hour", "day", "weeks", "all"):
+        browser.choose("Time", span)
+        wait_until(lambda s=span: (f"span={s}" in browser.driver.current_url or s == "hour") and browser.script(
+            "return document.querySelector('[aria-label=Time] [aria-checked=true]').dataset.value") == s, "the span")
+        history = browser.script("const {since, until, points} = heaptap.timeline.history; return [since, until, points[0].time]")
+        first, last = place(browser, 0), place(browser, len(points(browser)) - 1)
+        widths[span] = last[0] - first[0]
+        left, width = browser.script("const {left, width} = heaptap.timeline.picture; return [left, width]")
+        left += browser.script("return document.querySelector('.timeline canvas').getBoundingClientRect().left")
+        if span == "all":
+            assert (first[0], last[0]) == (int(left), int(left + width))
+            assert browser.script(DRAWN)[0]
+        else:
+            seconds = {"hour": 3600, "day": 86400, "weeks": 14 * 86400}[span]
+            assert abs(history[1] - history[0] - seconds) < 0.01
+            assert abs(first[0] - (left + width * (history[2] - history[0]) / seconds)) <= 1
+            assert browser.script(DRAWN)[:2] == [False, False], "nothing is known of that time"
+        browser.shoot(f"timeline-span-{span}")
+    assert widths["hour"] <= width / 60, "less than a minute"
+    assert max(widths["day"], widths["weeks"]) <= 1
     browser.open("about:blank")
 
 
@@ -276,7 +321,7 @@ def test_no_new_points_for_nobody(lab, browser, daemon):
     puppet = start(lab, daemon)
     keep_changing(daemon, puppet, 100)
     keep_changing(daemon, puppet, 200)
-    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    browser.open(of_all(daemon, puppet))
     browser.wait(".timeline canvas")
     browser.script(COUNT_READINGS)
     wait_until(lambda: readings(browser) > 0, "the page reads")
