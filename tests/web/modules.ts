@@ -13,7 +13,7 @@ import { intervalOf } from "../../userspace/web/freshness";
 import { axisOf, History, layersOf, momentAddress, nearest, OTHERS } from "../../userspace/web/history";
 import { nameFrames } from "../../userspace/web/names";
 import { growthHint, growthText, matches, placeOf, residentText } from "../../userspace/web/processes_view";
-import { Amount, Profile, total } from "../../userspace/web/profile";
+import { Amount, lackOfValue, measureOf, Profile, total } from "../../userspace/web/profile";
 import { pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
 import { meanSize } from "../../userspace/web/scene";
 import { filterProfile, rowsByClass } from "../../userspace/web/shares";
@@ -100,6 +100,32 @@ test("a tree outwards", () => {
 test("other measures", () => {
   strictEqual(treeOf(true, { value: "allocated" }).bytes[0], 242);
   strictEqual(treeOf(true, { unit: "objects" }).weight[0], 21);
+});
+
+test("freed is what was allocated and is not live", () => {
+  const profile = example();
+  profile.paths.allocated_variance = [9, 0, 0, 0];
+  profile.paths.live_variance = [5, 0, 0, 0];
+  // Rounded apart, and read a moment apart.
+  profile.paths.allocated_bytes[1] = 30.1;
+  profile.paths.allocated_objects[3] = 0;
+  deepStrictEqual(total(profile, "freed"), { bytes: 100, objects: 10, samples: 10, variance: 4 });
+  deepStrictEqual(measureOf(profile, 1, "freed"), { bytes: 0, objects: 0, samples: 0, variance: 0 });
+  strictEqual(shape(makeTree(profile, nameFrames(profile, "function", true), { ...OPTIONS, value: "freed" })), "100(main 100(a 100))");
+  const threads = rowsByClass(divided(), "thread", "freed", ALL_CLASSES, ALL);
+  deepStrictEqual(threads.map((row) => row.self.bytes), [100]);
+  deepStrictEqual(rowsByClass(divided(), "age", "freed", ALL_CLASSES, ALL), []);
+  deepStrictEqual(total(filterProfile(divided(), { ...ALL_CLASSES, thread: "worker" }), "freed").bytes, 100);
+});
+
+test("no measure is offered that the profile does not know by call path", () => {
+  const of = (subject: Partial<Profile["subject"]>): string[] =>
+    (["live", "allocated", "freed"] as const).map((value) => lackOfValue({ ...example(), subject: { ...example().subject, ...subject } }, value));
+  deepStrictEqual(of({}), ["", "", ""]);
+  const history = "The history keeps what was allocated and freed of the whole process only, not by call path.";
+  deepStrictEqual(of({ has_allocated: false }), ["", history, history]);
+  deepStrictEqual(of({ has_allocated: false, is_difference: true }), ["", history, history]);
+  deepStrictEqual(of({ is_difference: true })[1], "A difference shows live memory only.");
 });
 
 test("callers and callees of a function, with recursion counted once", () => {

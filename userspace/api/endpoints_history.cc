@@ -246,6 +246,15 @@ Reply History(Call& call) {
   return JsonAnswer(TimelineJson(*timeline, range));
 }
 
+// Of one process, whose sum only grows. None: of several, of which some may have ended meanwhile.
+std::optional<double> AllocatedBetween(const history::Timeline& then, const history::Timeline& now) {
+  const history::TimelinePoint& before = then.points[0];
+  const history::TimelinePoint& after = now.points[0];
+  const bool is_one = before.processes == 1 && after.processes == 1 && before.pid == after.pid;
+  if (!is_one || after.allocated_bytes < before.allocated_bytes) return std::nullopt;
+  return static_cast<double>(after.allocated_bytes - before.allocated_bytes);
+}
+
 std::string TimeText(absl::Time time) { return absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone()); }
 
 Reply MomentPage(Call& call) {
@@ -263,7 +272,8 @@ Reply MomentPage(Call& call) {
   history::MomentProfiles profiles;
   history::MomentProfile shown = profiles.Make(*now);
   report::Subject page = {.name = absl::StrCat(base::Printable(now->name), " at ", TimeText(now->points[0].time)),
-                          .period = shown.profile.period};
+                          .period = shown.profile.period,
+                          .has_allocated = shown.profile.has_allocated};
   std::vector<report::Measures> measures;
   // A difference is no part of the resident memory.
   if (!call.request.Parameter("from").has_value()) page.resident_bytes = now->points[0].rss_bytes;
@@ -278,6 +288,7 @@ Reply MomentPage(Call& call) {
     measures = report::ChangesOf(difference, shown.profile, before.profile);
     absl::StrAppend(&page.name, " since ", TimeText(then->points[0].time));
     page.is_difference = true;
+    page.allocated_bytes = AllocatedBetween(*then, *now);
     page.before = before.profile.Live();
     page.after = shown.profile.Live();
     shown.profile = std::move(difference);

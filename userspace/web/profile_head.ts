@@ -5,8 +5,10 @@ import { relativeText } from "./changes";
 import { makeCoverage, makeUnknownCoverage } from "./coverage";
 import { make } from "./dom";
 import * as format from "./format";
-import { Subject, total, totalBefore } from "./profile";
+import { Subject, total, totalBefore, Value } from "./profile";
 import { meanSize, Scene } from "./scene";
+
+const VALUES: { [value in Value]: string } = { live: "Live", allocated: "Allocated", freed: "Freed" };
 
 export function makeHead(scene: Scene): HTMLElement {
   const { subject } = scene.profile;
@@ -69,11 +71,18 @@ function makeFacts(scene: Scene): HTMLElement {
     if (scene.lack === "") add(name, text, detail);
     else add(name, "?", "not known");
   };
+  // In a range of the history, by the process as a whole; of no part of it.
+  const addAllocated = (bytes: number): void => {
+    const { focus, path } = scene.host.state;
+    const freed = Math.max(0, bytes - total(whole, "live").bytes);
+    if (focus === "" && path === "") add("Allocated", format.bytes(bytes), `freed ${format.bytes(freed)}; paths not known`);
+    else add("Allocated", "?", "not known by call path");
+  };
   const error = format.error(sum);
   const isSampled = subject.period > 1;
   const isDifference = subject.is_difference;
   addKnown(
-    isDifference ? "Change of live memory" : value === "live" ? "Live" : "Allocated",
+    isDifference ? "Change of live memory" : VALUES[value],
     format.signed(sum.bytes, "bytes", isDifference),
     error > 0 ? `± ${format.bytes(error)} standard error` : isSampled && sum.samples === 0 ? "no sample" : "exact",
   );
@@ -81,6 +90,7 @@ function makeFacts(scene: Scene): HTMLElement {
     const before = totalBefore(profile, keeps);
     const after = format.bytes(before.bytes + sum.bytes);
     add("Before", format.bytes(before.bytes), `after ${after}, ${relativeText(before, sum, "bytes")}`);
+    if (subject.allocated_bytes !== undefined) addAllocated(subject.allocated_bytes);
   }
   const mean = meanSize(sum, isDifference);
   addKnown("Objects", format.signed(sum.objects, "objects", isDifference), mean === null ? "" : `mean ${mean}`);

@@ -9,7 +9,7 @@ import { makeChips } from "./filters";
 import { GraphPane } from "./graph_pane";
 import { Help } from "./help";
 import { By, eachPath, nameFrames, Names, UNKNOWN_PATH } from "./names";
-import { Keeps, Profile } from "./profile";
+import { Keeps, lackOfValue, Profile } from "./profile";
 import { makeHead } from "./profile_head";
 import { pathText } from "./rows";
 import { Host, Scene } from "./scene";
@@ -117,7 +117,7 @@ export class ProfileView {
 function possibleState(profile: Profile, state: State): State {
   const by = classOf(state.table);
   const possible: State = { ...state, table: by !== null && lackOf(profile, by) !== "" ? "function" : state.table };
-  if (needsLive(possible, possible.table)) possible.value = "live";
+  if (needsLive(possible, possible.table) || lackOfValue(profile, possible.value) !== "") possible.value = "live";
   return possible;
 }
 

@@ -63,7 +63,7 @@ export const DEFAULTS: State = {
 
 const CHOICES: { [key: string]: readonly string[] } = {
   span: ["hour", "day", "weeks", "all"],
-  value: ["live", "allocated"],
+  value: ["live", "allocated", "freed"],
   unit: ["bytes", "objects"],
   view: ["icicle", "bottom-up", "butterfly"],
   by: ["function", "line", "library"],

@@ -78,8 +78,8 @@ function emptyText(scene: Scene, isSearched: boolean): string {
 function lackOfTable(scene: Scene, table: Table): string {
   const by = classOf(table);
   if (by === null) return "";
-  const isAllocated = by !== "thread" && scene.host.state.value === "allocated";
-  return lackOf(scene.whole, by) || (isAllocated ? "Of sizes and ages, only live memory is known: choose Live." : "");
+  const isOther = by !== "thread" && scene.host.state.value !== "live";
+  return lackOf(scene.whole, by) || (isOther ? "Of sizes and ages, only live memory is known: choose Live." : "");
 }
 
 function columnsOf(scene: Scene, nameOf: (row: Row) => string): Column<Row>[] {

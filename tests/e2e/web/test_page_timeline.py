@@ -174,6 +174,37 @@ def test_the_axis_is_the_chosen_span(lab, browser, daemon):
     browser.open("about:blank")
 
 
+def test_what_was_allocated_in_a_range(lab, browser, daemon):
+    """By the whole process, which is all that the history has; no figure since the beginning stands for it."""
+    puppet = start(lab, daemon)
+    # Until its unwind tables are loaded, stacks may be cut, which makes other paths of them.
+    puppet.ask(f"churn 10 {SIZE}")
+    daemon.settle()
+    keep_changing(daemon, puppet, 100)
+    before = document(daemon, puppet.pid)["points"][-1]
+    puppet.ask(f"churn 200 {SIZE}")
+    keep_changing(daemon, puppet, 200)
+    wait_until(lambda: document(daemon, puppet.pid)["points"][-1]["allocated_bytes"] == before["allocated_bytes"] + 300 * SIZE,
+               "the history has what was allocated")
+    after = document(daemon, puppet.pid)["points"][-1]
+    browser.open(f"{of_all(daemon, puppet)}&value=allocated")
+    browser.wait_text(".facts dt", "Allocated")
+    browser.open(f"{of_all(daemon, puppet)}&value=allocated&from={before['time']}&at={after['time']}")
+    wait_until(lambda: live(browser) == "+100.0K", "the change of live memory, not what was allocated")
+    assert "Allocated300.0Kfreed 200.0K; paths not known" in browser.text(".facts")
+    for value in ("allocated", "freed"):
+        (button,) = browser.find(f'[aria-label="Measure"] [data-value="{value}"][aria-disabled="true"]')
+        assert "not by call path" in button.get_attribute("title") == button.get_attribute("aria-description")
+    browser.shoot("timeline-allocated")
+    browser.click('tbody tr[data-row="focus:keep_blocks"]')
+    browser.wait_text(".facts", "Allocated?not known by call path")
+    # Of one moment nothing is known either.
+    browser.open(f"{of_all(daemon, puppet)}&value=freed&at={after['time']}")
+    wait_until(lambda: live(browser) == "200.0K" and browser.text(".facts dt") == "Live", "what was live")
+    assert browser.find('[aria-label="Measure"] [data-value="freed"][aria-disabled="true"]')
+    browser.open("about:blank")
+
+
 def test_a_layer_shows_its_path_alone(lab, browser, daemon):
     """By its number in the picture, by its entry of the legend, and with the keyboard; each takes it back too."""
     puppet = start(lab, daemon)
