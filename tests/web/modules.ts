@@ -14,6 +14,7 @@ import { axisOf, History, layersOf, momentAddress, nearest, OTHERS } from "../..
 import { nameFrames } from "../../userspace/web/names";
 import { growthHint, growthText, matches, placeOf, residentText } from "../../userspace/web/processes_view";
 import { Amount, lackOfValue, measureOf, Profile, total } from "../../userspace/web/profile";
+import { nextOf } from "../../userspace/web/rove";
 import { pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
 import { meanSize } from "../../userspace/web/scene";
 import { filterProfile, rowsByClass } from "../../userspace/web/shares";
@@ -126,6 +127,11 @@ test("no measure is offered that the profile does not know by call path", () => 
   deepStrictEqual(of({ has_allocated: false }), ["", history, history]);
   deepStrictEqual(of({ has_allocated: false, is_difference: true }), ["", history, history]);
   deepStrictEqual(of({ is_difference: true })[1], "A difference shows live memory only.");
+});
+
+test("keys in a group of buttons", () => {
+  deepStrictEqual(["ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp", "Home", "End", "x"].map((key) => nextOf(key, 0, 3)), [1, 1, 2, 2, 0, 2, null]);
+  deepStrictEqual([nextOf("ArrowRight", 2, 3), nextOf("ArrowLeft", 2, 3), nextOf("ArrowRight", 0, 1)], [0, 1, 0]);
 });
 
 test("callers and callees of a function, with recursion counted once", () => {

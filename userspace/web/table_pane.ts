@@ -2,8 +2,9 @@
 //
 // The table of a profile: sums by function, line, path, library, thread, size or age.
 import { relativeOrder, relativeText } from "./changes";
+import { choice } from "./choice";
 import { Class, CLASSES, lackOf } from "./classes";
-import { choice, make } from "./dom";
+import { make } from "./dom";
 import { filterByClass, keyOf } from "./filters";
 import * as format from "./format";
 import { eachPath } from "./names";

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The buttons that choose what is shown.
+import { choice } from "./choice";
 import { needsLive } from "./classes";
-import { choice, make } from "./dom";
+import { make } from "./dom";
 import { By } from "./names";
 import { lackOfValue, Unit, Value } from "./profile";
 import { Scene } from "./scene";

@@ -134,6 +134,43 @@ def test_names_and_paths_are_copied(lab, browser, leak):
     copies("c", "do_something ← main")
 
 
+def focused(browser):
+    return browser.script("const one = document.activeElement; return one.dataset.value ?? one.id ?? one.className")
+
+
+def tabs_before_the_graph(browser):
+    """How often Tab is pressed, from the beginning of the page on, until the keyboard is on the graph."""
+    browser.script("document.activeElement.blur(); getSelection().removeAllRanges(); document.body.tabIndex = -1; document.body.focus()")
+    for count in range(1, 60):
+        browser.keys("TAB")
+        if browser.script("return document.activeElement.matches('.flame')"):
+            return count
+    raise AssertionError("Tab never reaches the graph")
+
+
+def test_a_group_of_buttons_is_one_stop(lab, browser, leak):
+    browser.open(page_of(lab, leak))
+    browser.wait(".flame canvas")
+    # Four groups, a box to tick, the search, and the help.
+    assert tabs_before_the_graph(browser) == 8
+    browser.script("document.querySelector('[aria-label=View] [aria-checked=true]').focus()")
+    browser.keys("ARROW_RIGHT")
+    wait_until(lambda: "view=bottom-up" in browser.driver.current_url, "the arrow chooses the next one")
+    assert focused(browser) == "bottom-up"
+    browser.keys("ARROW_LEFT", "ARROW_LEFT")
+    wait_until(lambda: "view=butterfly" in browser.driver.current_url, "before the first one is the last one")
+    assert focused(browser) == "butterfly"
+    browser.keys("HOME")
+    wait_until(lambda: "view=" not in browser.driver.current_url, "the first one")
+    stops = browser.script("return [...document.querySelectorAll('.choice')].map(group => group.querySelectorAll('[tabindex=\"0\"]').length)")
+    assert set(stops) == {1}
+    # What cannot be chosen can be reached, so that a screen reader says why.
+    browser.script("document.querySelector('[aria-label=Rows] [data-value=thread]').focus()")
+    browser.keys("ARROW_RIGHT")
+    assert focused(browser) == "size"
+    assert "table=size" not in browser.driver.current_url and browser.find('[data-value=size][aria-disabled=true]')
+
+
 def test_help(lab, browser, leak):
     browser.open(page_of(lab, leak) + "#search=main")
     browser.wait(".flame canvas")
