@@ -72,6 +72,7 @@ export class ProfileView {
     const held = this.graphs.held();
     const controls = this.element.contains(document.activeElement) ? selectorsOf(document.activeElement) : [];
     this.tooltip.hide();
+    this.help.explain(whole.subject.coverage ?? []);
     const graph = make("section", { class: "graph", "aria-label": "Flame graph" });
     const side = make("section", { class: "side", "aria-label": "Table" });
     for (const part of this.parts) part.remove();

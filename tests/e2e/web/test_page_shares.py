@@ -332,6 +332,14 @@ def test_how_the_resident_memory_divides(lab, browser, daemon):
     browser.darken(False)
     served = assert_coverage(browser, process.pid)
     place = "const box = document.querySelector('.timeline').getBoundingClientRect(); return [box.x, box.y, box.width, box.height]"
+    # What a mouse finds in titles stands in the help too.
+    browser.press("?")
+    browser.wait("dialog[open]")
+    for part in browser.script("return heaptap.view.profile.subject.coverage"):
+        assert part["name"] + part["note"] in browser.text("dialog")
+    browser.shoot("help_memory")
+    browser.escape()
+    wait_until(lambda: not browser.find("dialog[open]"), "the help is closed")
     before = browser.script(place)
     browser.choose("Unit", "objects")
     assert browser.script(place) == before
