@@ -205,6 +205,49 @@ def test_what_was_allocated_in_a_range(lab, browser, daemon):
     browser.open("about:blank")
 
 
+# Boxes in pixels: [left, top, right, bottom].
+BOXES = ("return [...document.querySelectorAll(arguments[0])].map(one => one.getBoundingClientRect())"
+         ".map(box => [box.left, box.top, box.right, box.bottom])")
+
+
+def test_small_windows(lab, browser, daemon):
+    """Nothing overlaps or is beyond the edge, and there is room for the picture, for some rows of boxes, and for the legend."""
+    puppet = start(lab, daemon)
+    puppet.ask(f"keep 100 {SIZE}")
+    puppet.ask(f"start 50 {SIZE}")
+    wait_live(daemon, puppet.pid, 150 * SIZE)
+    wait_until(lambda: {"keep_blocks", "start_blocks"} <= functions(document(daemon, puppet.pid)), "names")
+    try:
+        for width, height in ((1024, 768), (800, 600), (1024, 500), (480, 800)):
+            browser.resize(width, height)
+            browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+            browser.wait(".legend button")
+            browser.wait(".flame canvas")
+            wait_until(lambda w=width: browser.script("return innerWidth") == w, "the window has the size")
+            browser.shoot(f"timeline-{width}x{height}")
+            assert browser.script("return document.documentElement.scrollWidth <= innerWidth")
+            controls = browser.script(BOXES, ".timeline-bar > *, .toolbar .choice, .toolbar > :not(.choices)")
+            for i, (left, top, right, bottom) in enumerate(controls):
+                assert 0 <= left < right <= width, "inside the window"
+                for other in controls[:i]:
+                    assert left >= other[2] or right <= other[0] or top >= other[3] or bottom <= other[1], "no two overlap"
+            for selector, least in ((".timeline canvas", 55), (".flame", 60), (".scroll", 80)):
+                (left, top, right, bottom) = browser.script(BOXES, selector)[0]
+                assert bottom - top >= least, (width, height, selector)
+                assert 0 <= left and right <= width
+            for left, _, right, _ in browser.script(BOXES, ".legend > *"):
+                assert right - left >= 60, "some letters of its name"
+            parts = browser.script(BOXES, "header, .timeline, .toolbar, .panes")
+            for (_, _, _, bottom), (_, top, _, _) in zip(parts, parts[1:]):
+                assert bottom <= top, "one below the other"
+            # What is below the window can be scrolled to.
+            below = browser.script("return document.documentElement.scrollHeight")
+            assert parts[-1][3] < below + 1
+    finally:
+        browser.resize(1280, 720)
+    browser.open("about:blank")
+
+
 def test_a_layer_shows_its_path_alone(lab, browser, daemon):
     """By its number in the picture, by its entry of the legend, and with the keyboard; each takes it back too."""
     puppet = start(lab, daemon)
@@ -239,6 +282,11 @@ def test_a_layer_shows_its_path_alone(lab, browser, daemon):
     browser.keys("ENTER")
     wait_until(lambda: live(browser) == "30.0M", "the other path, with the keyboard")
     assert browser.script("return document.activeElement.dataset.value") == "1", "the focus stays"
+    # The legend is one stop of the Tab key; the arrow keys move inside.
+    assert len(browser.find('.legend [tabindex="0"]')) == 1
+    browser.keys("ARROW_RIGHT")
+    assert browser.script("return [document.activeElement.dataset.value, document.activeElement.tabIndex]") == ["2", 0]
+    assert len(browser.find('.legend [tabindex="0"]')) == 1 and "start_blocks" not in browser.text(".chip-text")
     browser.escape()
     wait_until(lambda: live(browser) == "40.0M", "all paths")
 
