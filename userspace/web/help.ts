@@ -8,7 +8,7 @@ const KEYS: [string, string][] = [
   ["/", "search"],
   ["1 2 3", "from main, bottom-up, butterfly"],
   ["Tab", "to the next group of buttons, field, graph or row"],
-  ["← →", "in a group of buttons: to its other buttons"],
+  ["← →", "in a group of buttons: to its other buttons; on the border between graph and table: move it, and Enter puts it back"],
   ["↑ ↓ ← →", "in a flame graph: to the largest box above or below, to the neighbours; an outline shows where you are"],
   ["← →", "in the timeline: an earlier or later moment; with Shift a range"],
   ["Enter", "on a box: zoom; in a butterfly: its callers and callees. On a row: filter, and back. On a filter: remove it"],

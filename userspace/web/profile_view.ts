@@ -16,6 +16,7 @@ import { Host, Scene } from "./scene";
 import { drawSearch } from "./search";
 import { SearchField } from "./search_field";
 import { filterProfile } from "./shares";
+import { makeSplit } from "./split";
 import { State } from "./state";
 import { classOf, drawTable } from "./table_pane";
 import { makeChoices } from "./toolbar";
@@ -78,7 +79,8 @@ export class ProfileView {
     for (const part of this.parts) part.remove();
     const { timeline } = host;
     const above = [makeHead(scene), ...(timeline === null ? [] : [timeline])];
-    const panes = make("div", { class: whole.subject.is_difference ? "panes difference" : "panes" }, graph, side);
+    const panes = make("div", { class: whole.subject.is_difference ? "panes difference" : "panes" }, graph);
+    panes.append(makeSplit(panes, side), side);
     this.parts = [...above, panes];
     this.toolbar.before(...above);
     this.toolbar.after(panes);

@@ -166,6 +166,25 @@ def test_themes_and_sizes(lab, browser, leak):
     browser.resize(1280, 720)
 
 
+def test_a_graph_is_as_high_as_its_rows(lab, browser, leak):
+    """Below a shallow one nothing is left white; a deep one has all the room."""
+    deep = lab.path("deep.prof")
+    write_dump(deep, [(tuple(0x1100 + 16 * level for level in range(60)), 1, 100)])
+    lengths = ("return [...document.querySelectorAll('.flame')].map((one, i) => [one.clientHeight, "
+               "(heaptap.view.graphs.flames[i].graph.reach[0] + 1) * heaptap.view.graphs.flames[i].graph.row, one.clientWidth, one.scrollWidth])")
+    for fragment in ("", "#view=bottom-up", "#view=butterfly&focus=do_something"):
+        browser.open(page_of(lab, leak) + fragment)
+        browser.wait(".flame canvas")
+        # Some rows at least, so that the tooltip of a box covers no other part.
+        wait_until(lambda: all(high == max(58, rows) for high, rows, *_ in browser.script(lengths)), "as high as its rows")
+    browser.open(page_of(lab, deep))
+    browser.wait(".flame canvas")
+    ((high, rows, *_),) = browser.script(lengths)
+    room = browser.script("return document.querySelector('.graph').getBoundingClientRect().bottom"
+                          " - document.querySelector('.flame').getBoundingClientRect().bottom")
+    assert high < rows and abs(room) < 1
+
+
 def test_layout_does_not_jump(lab, browser, leak):
     browser.open(page_of(lab, leak))
     browser.wait(".flame canvas")
