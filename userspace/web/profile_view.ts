@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One profile: figures, flame graph, table. Everything is drawn again when the state changes.
+import { arrange } from "./arrange";
 import { Filter, lackFor, lackOf, needsLive } from "./classes";
 import { Copier } from "./copy";
 import { make, selectorsOf } from "./dom";
@@ -39,6 +40,7 @@ export class ProfileView {
   );
   private parts: HTMLElement[] = []; // above and below the toolbar
   private filtered: { key: string; profile: Profile } | null = null;
+  private readonly depths = new Map<string, number>();
 
   constructor(
     private readonly profile: Profile,
@@ -80,6 +82,7 @@ export class ProfileView {
     const { timeline } = host;
     const above = [makeHead(scene), ...(timeline === null ? [] : [timeline])];
     const panes = make("div", { class: whole.subject.is_difference ? "panes difference" : "panes" }, graph);
+    arrange(panes, this.depth(state, names) + 1);
     panes.append(makeSplit(panes, side), side);
     this.parts = [...above, panes];
     this.toolbar.before(...above);
@@ -102,6 +105,18 @@ export class ProfileView {
     const key = JSON.stringify([filter.thread, filter.size, filter.age]);
     if (this.filtered?.key !== key) this.filtered = { key, profile: filterProfile(this.profile, filter) };
     return this.filtered.profile;
+  }
+
+  // Of the longest path, whatever is filtered.
+  private depth({ by, full }: State, names: Names): number {
+    const key = `${by} ${full}`;
+    let depth = this.depths.get(key);
+    if (depth === undefined) {
+      depth = 0;
+      eachPath(this.profile, names, (_path, _here, _frames, count) => (depth = Math.max(depth ?? 0, count)));
+      this.depths.set(key, depth);
+    }
+    return depth;
   }
 
   // The first control that is there.
