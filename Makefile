@@ -222,6 +222,8 @@ $(WEB)/%.sha256: $(WEB)/%
 	$(Q)sha256sum <$< | cut -c 1-64 | tr a-f A-F | basenc --base16 --decode | base64 | tr -d '\n' >$@
 WEB_ASSETS := $(addprefix $(WEB)/,page.js page.css page.js.sha256 page.css.sha256)
 $(BUILD)/userspace/web/assets.o: $(WEB_ASSETS)
+# ccache does not see what the assembler includes, and would take an object with an earlier page.
+$(BUILD)/userspace/web/assets.o: export CCACHE_DISABLE := 1
 
 # The compiler treats the skeleton as a system header, so dependency files omit it.
 $(addprefix $(BUILD)/userspace/bpf/kernel_,books.o entries.o object.o processes.o unwind_maps.o): $(BUILD)/bpf/heaptap.skel.h

@@ -318,7 +318,7 @@ TEST_F(HttpEndpointsTest, Processes) {
                             "live_bytes": 4096.0, "live_objects": 4096.0, "peak_bytes": 4096.0,
                             "allocated_bytes": 8192.0, "allocated_objects": 8192.0, "allocation_rate": 0.0,
                             "contexts": 1, "samples": 2, "lg_sample": 19, "active": null, "losses": {},
-                            "allocator": null, "growth_per_minute": null, "growth_error": null,
+                            "allocator": null, "resident_bytes": null, "growth_per_minute": null, "growth_error": null,
                             "growth_seconds": null})"));
   EXPECT_EQ(document["processes"][1]["owner"], nullptr);
   EXPECT_EQ(document["processes"][1]["command"], "oth\\012er");

@@ -203,6 +203,48 @@ TEST_F(ApiHistoryTest, ProcessesHaveTheirGrowth) {
   EXPECT_THAT(growth(), ElementsAre(nullptr, nullptr, nullptr));
 }
 
+// The axis of a timeline is what was asked for, also where nothing is known.
+TEST_F(ApiHistoryTest, TheRangeIsSaid) {
+  const double now = absl::ToDoubleSeconds(clock_.WallNow() - absl::UnixEpoch());
+  const auto range = [&](std::multimap<std::string, std::string> parameters) {
+    parameters.emplace("name", "shop");
+    const nlohmann::json document = nlohmann::json::parse(Ask("/history.json", std::move(parameters)).body);
+    return std::vector<nlohmann::json>{document["since"], document["until"]};
+  };
+  EXPECT_THAT(range({{"since", "-3600"}}), ElementsAre(now - 3600, now));
+  EXPECT_THAT(range({{"since", "-3600"}, {"until", "-10"}}), ElementsAre(now - 3600, now - 10));
+  EXPECT_THAT(range({}), ElementsAre(nullptr, now));
+  EXPECT_THAT(range({{"at", "0"}}), ElementsAre(nullptr, nullptr));
+}
+
+// By the whole process; no path knows it.
+TEST_F(ApiHistoryTest, WhatWasAllocatedInARange) {
+  const std::unique_ptr<history::Writer> writer = Open();
+  ASSERT_TRUE(writer->Begin().ok());
+  const int64_t first = *writer->AddProcess(Process(50, "pair"));
+  const int64_t second = *writer->AddProcess(Process(51, "pair"));
+  const auto add = [&](int64_t process, int tenths, uint64_t allocated) {
+    const history::Point point = {.live_bytes = 100, .allocated_bytes = allocated};
+    ASSERT_TRUE(writer->AddPoint(process, history::kBegin + tenths * kInterval, point).ok());
+  };
+  add(first, 0, 1000);
+  add(first, 1, 5000);
+  add(first, 2, 5000);
+  add(second, 2, 9000);
+  ASSERT_TRUE(writer->Commit().ok());
+  const auto subject = [&](const std::string& name, const std::string& value, const char* from, const char* at) {
+    const http::Response response = Ask("/history/profile.json", {{name, value}, {"from", from}, {"at", at}});
+    EXPECT_EQ(response.status, 200) << response.body;
+    const nlohmann::json document = nlohmann::json::parse(response.body);
+    EXPECT_EQ(document["subject"]["has_allocated"], false);
+    return document["subject"].value("allocated_bytes", nlohmann::json());
+  };
+  EXPECT_EQ(subject("pid", "50", "-20", "-10"), 4000);
+  EXPECT_EQ(subject("pid", "50", "-10", "0"), 0);
+  EXPECT_EQ(subject("name", "pair", "-20", "-10"), 4000) << "one process";
+  EXPECT_EQ(subject("name", "pair", "-20", "0"), nullptr) << "another one has come";
+}
+
 TEST_F(ApiHistoryTest, WithoutAHistory) {
   place_ = nullptr;
   EXPECT_EQ(Ask("/history.json", {}).status, 404);

@@ -132,6 +132,18 @@ TEST(HeapV2Reader, SamplesOfSeveralIntervals) {
   }
 }
 
+// Whichever the last one was.
+TEST(HeapV2Reader, SeveralIntervalsAreSaid) {
+  Profile written = {
+      .period = 1 << 14,
+      .contexts = {
+          {.frames = {0x11}, .threads = {{.live = Samples(5, 100, 1 << 14), .allocated = Samples(9, 100, 1 << 14)}}}}};
+  EXPECT_FALSE(MustRead(HeapV2(written)).several_periods);
+  written.several_periods = true;
+  EXPECT_TRUE(MustRead(HeapV2(written)).several_periods);
+  EXPECT_TRUE(MustRead(GperftoolsHeap(written)).several_periods);
+}
+
 TEST(HeapV2Reader, OneIntervalNeedsNoComments) {
   const Profile written = {
       .period = 1 << 19,

@@ -57,6 +57,40 @@ TEST(Variance, OfEqualSamples) {
   EXPECT_EQ(VarianceOfEqualSamples({.samples = 4, .sampled_bytes = 400, .bytes = 396}), 0) << "rounded";
 }
 
+// A sample of z bytes stands for z / (1 - exp(-z/R)) bytes.
+Estimate Samples(uint64_t count, uint64_t size, double period) {
+  const double weight = static_cast<double>(size) / -std::expm1(-static_cast<double>(size) / period);
+  return {.samples = count, .sampled_bytes = count * size, .bytes = static_cast<double>(count) * weight};
+}
+
+TEST(Intervals, SamplesOfOneTellNoOther) {
+  for (const uint64_t period : {uint64_t{1}, uint64_t{1} << 14, uint64_t{1} << 19}) {
+    for (const uint64_t count : {1, 2, 100}) {
+      Estimate mix;
+      for (const uint64_t size : {8, 1000, 1 << 20, 1 << 30}) {
+        const Estimate estimate = Samples(count, size, static_cast<double>(period));
+        mix += estimate;
+        EXPECT_FALSE(HasFinerSamples(estimate, period)) << period << " " << count << " " << size;
+        EXPECT_FALSE(HasCoarserSamples(estimate, period)) << period << " " << count << " " << size;
+      }
+      EXPECT_FALSE(HasFinerSamples(mix, period) || HasCoarserSamples(mix, period)) << period << " " << count;
+    }
+  }
+  EXPECT_FALSE(HasFinerSamples({}, 1 << 19) || HasCoarserSamples({}, 1 << 19));
+  // Read in the middle of a sample.
+  EXPECT_FALSE(HasFinerSamples({.samples = 1}, 1 << 19));
+  EXPECT_FALSE(HasCoarserSamples({.samples = 1, .sampled_bytes = 8, .bytes = 2 << 19}, 1 << 19));
+}
+
+TEST(Intervals, SamplesOfAnotherTell) {
+  Estimate mix = Samples(5, 100, 1 << 19);
+  mix += Samples(100, 100, 1 << 14);
+  EXPECT_TRUE(HasFinerSamples(mix, 1 << 19));
+  EXPECT_FALSE(HasCoarserSamples(mix, 1 << 19));
+  EXPECT_TRUE(HasCoarserSamples(mix, 1 << 14));
+  EXPECT_FALSE(HasFinerSamples(mix, 1 << 14));
+}
+
 TEST(Estimate, IsZero) {
   EXPECT_TRUE(Estimate().IsZero());
   EXPECT_FALSE((Estimate{1, 1, 1, 1}).IsZero());

@@ -133,5 +133,21 @@ TEST(BuildProfile, EstimatesAreSaidWhereEveryAllocationIsASample) {
   EXPECT_THAT(warnings(9, {{1, 5, exact}, {2, 5, estimate}}), IsEmpty());
 }
 
+// The interval was changed, to a longer one or to a shorter one; a program's own heap has any weights.
+TEST(BuildProfile, SeveralIntervalsAreTold) {
+  bpf::SimulatedKernel kernel;
+  const std::unique_ptr<bpf::Books> books = bpf::MakeSimulatedBooks(kernel, false);
+  heaptap_tally tally = {};
+  tally.allocated = {.objects = 100, .bytes = 100 * 64, .weight = 100 << 14};
+  const auto is_told = [&](uint32_t lg_sample, uint32_t tid) {
+    const ProfileSubject subject = {.pid = 1, .process_id = kProcess, .lg_sample = lg_sample, .space = nullptr};
+    return BuildProfile(books->entries(), subject, {{1, tid, tally}}, 0, nullptr).several_periods;
+  };
+  EXPECT_FALSE(is_told(14, 5));
+  EXPECT_TRUE(is_told(19, 5));
+  EXPECT_TRUE(is_told(9, 5));
+  EXPECT_FALSE(is_told(19, HEAPTAP_HEAP_TID | 5));
+}
+
 }  // namespace
 }  // namespace heaptap::recording

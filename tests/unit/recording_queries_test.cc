@@ -6,8 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -134,6 +137,17 @@ TEST_F(QueriesTest, OthersDoNotWait) {
 }
 
 // Dozens of processes with hundreds of call paths each.
+TEST_F(QueriesTest, SummariesHaveTheResidentMemory) {
+  const ControlledChild child;
+  const profile::ProcessRef process = Enter(child);
+  const std::vector<profile::ProcessSummary> summaries =
+      queries().MakeSummaries({{process.process_id, {}}, {other_.process_id, {}}}, absl::ZeroDuration());
+  std::map<pid_t, std::optional<int64_t>> resident;
+  for (const profile::ProcessSummary& summary : summaries) resident[summary.pid] = summary.resident_bytes;
+  EXPECT_GT(resident[process.pid].value_or(0), 100 << 10);
+  EXPECT_EQ(resident[other_.pid], std::nullopt) << "no such process";
+}
+
 TEST_F(QueriesTest, DearSummariesStayForATime) {
   EXPECT_EQ(queries().PlanSummaries(), std::nullopt);
   EXPECT_THAT(queries().MakeSummaries({}, absl::Milliseconds(9)), IsEmpty());

@@ -270,6 +270,18 @@ TEST_F(ViewsTest, Summary) {
   EXPECT_THAT(text, HasSubstr("next:\n  y\n"));
 }
 
+// The last interval alone would say how large samples are that were taken at another one.
+TEST_F(ViewsTest, SamplesOfSeveralIntervals) {
+  Subject subject = {.name = "x", .period = 1024, .several_periods = true};
+  const std::string words = "101 samples (several intervals, at last a sample every 1.0K bytes)";
+  EXPECT_THAT(SummaryText(named_, Folded(), subject, {}, {}), HasSubstr(words));
+  EXPECT_THAT(Markdown(named_, Folded(), subject, {}, {}),
+              HasSubstr("(101 samples, several intervals, at last a sample every 1.0K bytes)"));
+  subject.period = 1;
+  EXPECT_THAT(SummaryText(named_, Folded(), subject, {}, {}),
+              HasSubstr("(several intervals, at last every allocation is recorded)"));
+}
+
 // What else is resident is worth a word where it is most of it.
 TEST_F(ViewsTest, SummaryOfALargerProcess) {
   Subject subject = {.name = "x",

@@ -39,6 +39,7 @@ void ExpectSame(const Dump& a, const Dump& b) {
   EXPECT_EQ(a.profile.pid, b.profile.pid);
   EXPECT_EQ(a.profile.period, b.profile.period);
   EXPECT_EQ(a.profile.raw, b.profile.raw);
+  EXPECT_EQ(a.profile.several_periods, b.profile.several_periods);
   ASSERT_EQ(a.profile.contexts.size(), b.profile.contexts.size());
   for (size_t i = 0; i < a.profile.contexts.size(); i++) {
     EXPECT_EQ(a.profile.contexts[i].frames, b.profile.contexts[i].frames);
@@ -70,6 +71,7 @@ void ExpectSame(const Dump& a, const Dump& b) {
 Dump Whole() {
   Dump dump = {.profile = {.pid = 42,
                            .period = 1 << 19,
+                           .several_periods = true,
                            .raw = true,
                            .contexts = {{.frames = {1, ~uint64_t{0}},
                                          .truncated = true,

@@ -10,10 +10,11 @@ import { differenceOf } from "../../userspace/web/difference";
 import { endingInHistory, endingInList } from "../../userspace/web/ending";
 import * as format from "../../userspace/web/format";
 import { intervalOf } from "../../userspace/web/freshness";
-import { History, layersOf, momentAddress, nearest, OTHERS } from "../../userspace/web/history";
+import { axisOf, History, layersOf, momentAddress, nearest, OTHERS } from "../../userspace/web/history";
 import { nameFrames } from "../../userspace/web/names";
-import { growthHint, growthText, matches, placeOf } from "../../userspace/web/processes_view";
-import { Amount, Profile, total } from "../../userspace/web/profile";
+import { growthHint, growthText, matches, placeOf, residentText } from "../../userspace/web/processes_view";
+import { Amount, lackOfValue, measureOf, Profile, total } from "../../userspace/web/profile";
+import { nextOf } from "../../userspace/web/rove";
 import { pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
 import { meanSize } from "../../userspace/web/scene";
 import { filterProfile, rowsByClass } from "../../userspace/web/shares";
@@ -102,6 +103,37 @@ test("other measures", () => {
   strictEqual(treeOf(true, { unit: "objects" }).weight[0], 21);
 });
 
+test("freed is what was allocated and is not live", () => {
+  const profile = example();
+  profile.paths.allocated_variance = [9, 0, 0, 0];
+  profile.paths.live_variance = [5, 0, 0, 0];
+  // Rounded apart, and read a moment apart.
+  profile.paths.allocated_bytes[1] = 30.1;
+  profile.paths.allocated_objects[3] = 0;
+  deepStrictEqual(total(profile, "freed"), { bytes: 100, objects: 10, samples: 10, variance: 4 });
+  deepStrictEqual(measureOf(profile, 1, "freed"), { bytes: 0, objects: 0, samples: 0, variance: 0 });
+  strictEqual(shape(makeTree(profile, nameFrames(profile, "function", true), { ...OPTIONS, value: "freed" })), "100(main 100(a 100))");
+  const threads = rowsByClass(divided(), "thread", "freed", ALL_CLASSES, ALL);
+  deepStrictEqual(threads.map((row) => row.self.bytes), [100]);
+  deepStrictEqual(rowsByClass(divided(), "age", "freed", ALL_CLASSES, ALL), []);
+  deepStrictEqual(total(filterProfile(divided(), { ...ALL_CLASSES, thread: "worker" }), "freed").bytes, 100);
+});
+
+test("no measure is offered that the profile does not know by call path", () => {
+  const of = (subject: Partial<Profile["subject"]>): string[] =>
+    (["live", "allocated", "freed"] as const).map((value) => lackOfValue({ ...example(), subject: { ...example().subject, ...subject } }, value));
+  deepStrictEqual(of({}), ["", "", ""]);
+  const history = "The history keeps what was allocated and freed of the whole process only, not by call path.";
+  deepStrictEqual(of({ has_allocated: false }), ["", history, history]);
+  deepStrictEqual(of({ has_allocated: false, is_difference: true }), ["", history, history]);
+  deepStrictEqual(of({ is_difference: true })[1], "A difference shows live memory only.");
+});
+
+test("keys in a group of buttons", () => {
+  deepStrictEqual(["ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp", "Home", "End", "x"].map((key) => nextOf(key, 0, 3)), [1, 1, 2, 2, 0, 2, null]);
+  deepStrictEqual([nextOf("ArrowRight", 2, 3), nextOf("ArrowLeft", 2, 3), nextOf("ArrowRight", 0, 1)], [0, 1, 0]);
+});
+
 test("callers and callees of a function, with recursion counted once", () => {
   const names = nameFrames(example(), "function", true);
   const b = names.texts.indexOf("b");
@@ -141,7 +173,7 @@ test("how a process has ended", () => {
   deepStrictEqual(endingInList("7", begin + 6, list)?.how, "signal 9");
   strictEqual(endingInList("7", begin + 11, list), null);
   strictEqual(endingInList("8", begin, list)?.how, "OOM kill");
-  const history: History = { name: "", processes: [], points: [], paths: [], rows: [], marks: [] };
+  const history: History = { name: "", since: null, until: 0, processes: [], points: [], paths: [], rows: [], marks: [] };
   strictEqual(endingInHistory("7", begin, null), null);
   const process = { pid: 7, command: "x", service: "x", started: begin, ended: begin + 5, how: "exit 0" };
   deepStrictEqual(endingInHistory("7", begin, { ...history, processes: [process] }), { pid: "7", time: begin + 5, how: "exit 0" });
@@ -570,6 +602,8 @@ test("layers of a timeline: the largest peak first, all others last", () => {
   const frame = (name: string) => ({ short: name.replace("*", ""), folded: name.endsWith("*") });
   const history: History = {
     name: "x",
+    since: null,
+    until: 30,
     processes: [],
     points: [point(10), point(20), point(30)],
     paths: [
@@ -613,9 +647,18 @@ test("layers of a timeline: the largest peak first, all others last", () => {
     [...[9, 8, 7, 6, 5, 4].map((id) => [`f${id}`, id]), [OTHERS, 1 + 2 + 3]],
   );
   strictEqual(nearest(history, 24), 1);
+  // The axis is the chosen span, not that of the points; all of the history has its own length.
+  deepStrictEqual(axisOf({ ...history, since: -3000, until: 600 }), { begin: -3000, end: 600 });
+  deepStrictEqual(axisOf({ ...history, since: -3000, until: 29 }), { begin: -3000, end: 30 });
+  deepStrictEqual(axisOf({ ...history, since: null, until: 600 }), { begin: 10, end: 30 });
+  deepStrictEqual(axisOf({ ...history, points: [point(10)], since: null, until: 600 }), { begin: 10, end: 11 });
   strictEqual(nearest({ ...history, points: [] }, 24), -1);
   strictEqual(momentAddress({ ...DEFAULTS, pid: "7", at: 5 }, 9), "/history/profile.json?pid=7&at=5");
   strictEqual(momentAddress({ ...DEFAULTS, service: "a&b", from: 3 }, 9), "/history/profile.json?name=a%26b&at=9&from=3");
+});
+
+test("resident memory of a process", () => {
+  deepStrictEqual([{ resident_bytes: 3 * 1048576 }, { resident_bytes: 0 }, { resident_bytes: null }, {}].map(residentText), ["3.0M", "0", "-", "-"]);
 });
 
 test("growth of a process, with what is known of its error", () => {

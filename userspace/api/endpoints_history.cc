@@ -11,6 +11,7 @@
 // Times are seconds since 1970 in UTC; 0 or less: that many seconds from now.
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -116,7 +117,8 @@ Json OptionalJson(const std::optional<Integer>& value) {
   return value.has_value() ? Json(*value) : Json();
 }
 
-Json TimelineJson(const history::Timeline& timeline) {
+// An open end of the range is null.
+Json TimelineJson(const history::Timeline& timeline, const history::Range& range) {
   Json processes = Json::List();
   for (const history::KnownProcess& process : timeline.processes) {
     processes.Add(Json{{"pid", process.pid},
@@ -167,6 +169,8 @@ Json TimelineJson(const history::Timeline& timeline) {
   }
   return Json{{"schema_version", exporter::kSchemaVersion},
               {"name", base::Printable(timeline.name)},
+              {"since", range.since == absl::InfinitePast() ? Json() : Json(Seconds(range.since))},
+              {"until", range.until == absl::InfiniteFuture() ? Json() : Json(Seconds(range.until))},
               {"processes", std::move(processes)},
               {"points", std::move(points)},
               {"paths", std::move(paths)},
@@ -226,17 +230,29 @@ Reply History(Call& call) {
   const history::Subject& subject = *asked;
   if (!subject.name.has_value() && !subject.pid.has_value()) return Services(call);
   absl::StatusOr<history::Timeline> timeline = absl::UnknownError("");
+  history::Range range;
   if (call.request.Parameter("at").has_value()) {
     const absl::StatusOr<absl::Time> at = Moment(call.request, "at", base::WallNow());
     if (!at.ok()) return at.status();
     timeline = Asked(call, [&] { return history::ReadMoment(call.history->path(), subject, *at, SeesOf(call)); });
   } else {
-    const absl::StatusOr<history::Range> range = AskedRange(call.request);
-    if (!range.ok()) return range.status();
-    timeline = Asked(call, [&] { return history::ReadTimeline(call.history->path(), subject, *range, SeesOf(call)); });
+    const absl::StatusOr<history::Range> asked_range = AskedRange(call.request);
+    if (!asked_range.ok()) return asked_range.status();
+    range = *asked_range;
+    timeline = Asked(call, [&] { return history::ReadTimeline(call.history->path(), subject, range, SeesOf(call)); });
+    range.until = std::min(range.until, base::WallNow());
   }
   if (!timeline.ok()) return ToClient(timeline.status());
-  return JsonAnswer(TimelineJson(*timeline));
+  return JsonAnswer(TimelineJson(*timeline, range));
+}
+
+// Of one process, whose sum only grows. None: of several, of which some may have ended meanwhile.
+std::optional<double> AllocatedBetween(const history::Timeline& then, const history::Timeline& now) {
+  const history::TimelinePoint& before = then.points[0];
+  const history::TimelinePoint& after = now.points[0];
+  const bool is_one = before.processes == 1 && after.processes == 1 && before.pid == after.pid;
+  if (!is_one || after.allocated_bytes < before.allocated_bytes) return std::nullopt;
+  return static_cast<double>(after.allocated_bytes - before.allocated_bytes);
 }
 
 std::string TimeText(absl::Time time) { return absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone()); }
@@ -256,7 +272,8 @@ Reply MomentPage(Call& call) {
   history::MomentProfiles profiles;
   history::MomentProfile shown = profiles.Make(*now);
   report::Subject page = {.name = absl::StrCat(base::Printable(now->name), " at ", TimeText(now->points[0].time)),
-                          .period = shown.profile.period};
+                          .period = shown.profile.period,
+                          .has_allocated = shown.profile.has_allocated};
   std::vector<report::Measures> measures;
   // A difference is no part of the resident memory.
   if (!call.request.Parameter("from").has_value()) page.resident_bytes = now->points[0].rss_bytes;
@@ -271,11 +288,13 @@ Reply MomentPage(Call& call) {
     measures = report::ChangesOf(difference, shown.profile, before.profile);
     absl::StrAppend(&page.name, " since ", TimeText(then->points[0].time));
     page.is_difference = true;
+    page.allocated_bytes = AllocatedBetween(*then, *now);
     page.before = before.profile.Live();
     page.after = shown.profile.Live();
     shown.profile = std::move(difference);
     shown.symbols.merge(before.symbols);
   }
+  page.several_periods = shown.profile.several_periods;
   const exporter::FindSourceFrames find = [&shown](uint64_t address) {
     const auto found = shown.symbols.find(address);
     return found == shown.symbols.end() ? std::vector<exporter::SourceFrame>() : found->second;

@@ -49,7 +49,8 @@ Reply Profile(Call& call, const profile::ProcessSummary& process) {
   const exporter::FindSourceFrames find = call.symbols.FindAll(*snapshot);
   const report::NamedProfile named(snapshot->profile, find);
   report::Subject subject = {.name = absl::StrCat(base::Printable(process.command), " (PID ", process.pid, ")"),
-                             .period = snapshot->profile.period};
+                             .period = snapshot->profile.period,
+                             .several_periods = snapshot->profile.several_periods};
   subject.coverage = snapshot->coverage;
   if (!subject.coverage.empty()) subject.resident_bytes = profile::SumOf(subject.coverage);
   subject.warnings.reserve(snapshot->profile.warnings.size());

@@ -71,6 +71,7 @@ Growth FindGrowth(const profile::Profile& before, const profile::Profile& after,
 report::Subject ToSubject(const Growth& growth, std::string name) {
   report::Subject subject = {.name = std::move(name),
                              .period = growth.difference.period,
+                             .several_periods = growth.difference.several_periods,
                              .is_difference = true,
                              .before = growth.before,
                              .after = growth.after};

@@ -25,8 +25,10 @@ constexpr char kNever[] = "never";
 }  // namespace
 
 report::Subject DumpSubject(const profile::Profile& profile, const std::string& path) {
-  report::Subject subject = {
-      .name = base::Printable(path), .period = profile.period, .has_allocated = profile.has_allocated};
+  report::Subject subject = {.name = base::Printable(path),
+                             .period = profile.period,
+                             .several_periods = profile.several_periods,
+                             .has_allocated = profile.has_allocated};
   subject.warnings.reserve(profile.warnings.size());
   for (const std::string& warning : profile.warnings) {
     subject.warnings.push_back(base::Printable(warning));

@@ -339,6 +339,8 @@ class Reader {
     } else if (absl::ConsumePrefix(&line, kPeriodComment)) {
       uint64_t period = 0;
       if (TakeNumber(line, 10, period) && period > 0) period_comment_ = period;
+    } else if (line == kSeveralPeriodsComment) {
+      profile_.several_periods = true;
     } else if (absl::ConsumePrefix(&line, kSamplesComment)) {
       SamplesComment comment;
       const bool is_whole = TakeNumber(line, 10, comment.stack) && absl::ConsumePrefix(&line, " t") &&

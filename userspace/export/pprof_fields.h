@@ -5,9 +5,13 @@
 #ifndef HEAPTAP_USERSPACE_EXPORT_PPROF_FIELDS_H_
 #define HEAPTAP_USERSPACE_EXPORT_PPROF_FIELDS_H_
 
+#include "absl/strings/string_view.h"
 #include "protozero/types.hpp"
 
 namespace heaptap::exporter::pprof {
+
+// A comment that is no warning: profile::Profile::several_periods.
+inline constexpr absl::string_view kSeveralPeriodsComment = "heaptap: samples were taken at several intervals";
 
 enum class ProfileField : protozero::pbf_tag_type {
   kSampleType = 1,

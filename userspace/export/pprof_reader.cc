@@ -102,6 +102,10 @@ class ContentBuilder {
     if (absl::Status status = SetPeriod(); !status.ok()) return status;
     for (const uint64_t comment : in_.comments) {
       if (!HasText(comment)) return NoText();
+      if (in_.texts[comment] == kSeveralPeriodsComment) {
+        out_.profile.several_periods = true;
+        continue;
+      }
       out_.profile.warnings.emplace_back(in_.texts[comment].substr(0, kMaxComment));
     }
     out_.profile.mappings.assign(in_.mappings.begin(), in_.mappings.end());

@@ -113,6 +113,7 @@ void AppendMappedLibraries(const profile::Profile& profile, absl::Span<const Row
     absl::StrAppend(&out, kTimeComment, absl::FormatTime(absl::RFC3339_full, *profile.time, absl::UTCTimeZone()), "\n");
   }
   if (period != profile.period) absl::StrAppend(&out, kPeriodComment, profile.period, "\n");
+  if (profile.several_periods) absl::StrAppend(&out, kSeveralPeriodsComment, "\n");
   if (!profile.raw) AppendSamplesOf(rows, period, out);
   for (const elf::Mapping& mapping : profile.mappings) {
     if (!mapping.build_id.empty()) {

@@ -48,12 +48,14 @@ void AppendWarnings(const profile::Profile& profile, std::string& out);
 // an assignment.
 //   # time <RFC 3339>                       when the profile was taken
 //   # period <bytes>                        of the profile, where the first line has another one
+//   # several periods                       some samples were taken at other intervals
 //   # samples <stack> t<thread>: <live samples>: <error> [<allocated samples>: <error>]
 //     of the stack with this number in the file, from 1; t*: of all threads; the standard errors are in bytes. Only
 //     where they are not those that follow from the counts: for samples of different intervals or sizes.
 //   # build-id <start> <hexadecimal digits> of the file of the mapping that begins at this address
 inline constexpr absl::string_view kTimeComment = "# time ";
 inline constexpr absl::string_view kPeriodComment = "# period ";
+inline constexpr absl::string_view kSeveralPeriodsComment = "# several periods";
 inline constexpr absl::string_view kSamplesComment = "# samples ";
 inline constexpr absl::string_view kBuildIdComment = "# build-id ";
 

@@ -75,6 +75,7 @@ Profile Difference(const Profile& after, const Profile& before, Unchanged unchan
 
   Profile result = {.pid = after.pid,
                     .period = after.period,
+                    .several_periods = after.several_periods || before.several_periods || after.period != before.period,
                     .has_allocated = after.has_allocated && before.has_allocated,
                     .raw = after.raw,
                     .mappings = MappingsOfBoth(after, before),

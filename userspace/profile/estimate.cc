@@ -7,6 +7,12 @@
 namespace heaptap::profile {
 namespace {
 
+// For the rounding of weights in the kernel.
+constexpr double kEnough = 0.99;
+
+// A counter may be read in the middle of a sample: its numbers may be those of one sample more or less.
+constexpr uint64_t kMoment = 1;
+
 uint64_t Difference(uint64_t more, uint64_t less) { return more > less ? more - less : 0; }
 
 }  // namespace
@@ -34,6 +40,17 @@ double VarianceOfEqualSamples(const Estimate& estimate) {
   const double size = static_cast<double>(estimate.sampled_bytes) / samples;
   // Rounded numbers can make the weight a little smaller than the size.
   return samples * weight * std::max(weight - size, 0.0);
+}
+
+bool HasFinerSamples(const Estimate& estimate, uint64_t period) {
+  if (estimate.samples <= kMoment || period <= 1) return false;
+  return estimate.bytes < kEnough * static_cast<double>(estimate.samples - kMoment) * static_cast<double>(period);
+}
+
+bool HasCoarserSamples(const Estimate& estimate, uint64_t period) {
+  const double most = static_cast<double>(estimate.samples + kMoment) * static_cast<double>(period) +
+                      static_cast<double>(estimate.sampled_bytes);
+  return estimate.samples > 0 && kEnough * estimate.bytes > most;
 }
 
 Estimate ToEstimate(const heaptap_count& count) {

@@ -35,6 +35,11 @@ uint64_t ToWhole(double estimate);
 // size and one R that is exact; for mixed ones it is too small by the variance of the weights.
 double VarianceOfEqualSamples(const Estimate& estimate);
 
+// Whether samples were taken at shorter intervals than `period`, at longer ones. A sample stands for at least the bytes
+// of its interval, and for at most these and its size. Few samples at another interval among many do not tell.
+bool HasFinerSamples(const Estimate& estimate, uint64_t period);
+bool HasCoarserSamples(const Estimate& estimate, uint64_t period);
+
 // The estimates of a counter.
 Estimate ToEstimate(const heaptap_count& count);
 

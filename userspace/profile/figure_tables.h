@@ -83,6 +83,7 @@ inline constexpr std::tuple kProcessFigures = {
     Figure("active", &ProcessSummary::active, {.title = "ACTIVE"}),
     Figure("losses", &ProcessSummary::losses, {.title = "LOSSES"}),
     Figure("allocator", &ProcessSummary::allocator, {.title = "ALLOCATOR"}),
+    Figure("resident_bytes", &ProcessSummary::resident_bytes),
     Figure("growth_per_minute", &ProcessSummary::growth_per_minute),
     Figure("growth_error", &ProcessSummary::growth_error),
     Figure("growth_seconds", &ProcessSummary::growth_seconds),

@@ -55,6 +55,7 @@ struct ProcessSummary {
   CountsByName losses = {};  // events, by reason (bpf::LossName)
   // What its allocator is: "heaptap", "guest over jemalloc 5.3.0"; none: the process has no control block.
   std::optional<std::string> allocator = {};
+  std::optional<int64_t> resident_bytes = {};  // none: unknown, as that of a process that has ended
   // How live_bytes grew lately, from the history (api/growth_rates.h): bytes per minute, their standard error, and over
   // how many seconds. None: the daemon keeps no history, or has too little of the process.
   std::optional<double> growth_per_minute = {};

@@ -78,6 +78,7 @@ struct StackEnds {
 struct Profile {
   pid_t pid = 0;
   uint64_t period = 1;                      // mean bytes between samples: 1 << lg_sample
+  bool several_periods = false;             // some samples were taken at other intervals, as far as that is known
   bool has_allocated = true;                // false: only what is live is known, as of a moment of the history
   bool raw = false;                         // in formats whose readers correct for sampling, write uncorrected numbers
   std::vector<Context> contexts = {};       // no two with the same frames

@@ -40,6 +40,13 @@ void AddLossWarnings(const bpf::Losses& losses, absl::string_view whose, std::ve
   }
 }
 
+// A program chooses the weights of its own heaps itself.
+bool HasOtherPeriods(const bpf::TallyEntry& entry, uint64_t period) {
+  if (profile::IsHeap(entry.tid)) return false;
+  const profile::Estimate allocated = profile::ToEstimate(entry.tally.allocated);
+  return profile::HasFinerSamples(allocated, period) || profile::HasCoarserSamples(allocated, period);
+}
+
 // The allocator's code: the range in its control block, or else the whole mapping of the probe. A mapping of the
 // program itself does not count: it holds the program's functions too.
 std::vector<profile::AddressRange> AllocatorRanges(const ProfileSubject& subject, uint64_t probe_address) {
@@ -139,6 +146,7 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
                             ? result.stack_ends.without_stack  // the losses have the reason
                             : result.stack_ends.samples[stack.end];
     samples += entry.tally.allocated.objects;
+    result.several_periods |= HasOtherPeriods(entry, result.period);
     contexts.Add(stack.frames, stack.end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
   }
   if (blocks != nullptr) AddBlocks(entries, subject, *blocks, contexts);

@@ -9,6 +9,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/facts.h"
+#include "userspace/process/memory_use.h"
 
 namespace heaptap::recording {
 namespace {
@@ -94,6 +95,21 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums
   return summary;
 }
 
+// One question for all processes, which no process can delay.
+void Queries::AddResidentBytes(std::vector<profile::ProcessSummary>& summaries) {
+  std::vector<uint32_t> pids;
+  pids.reserve(summaries.size());
+  for (const profile::ProcessSummary& summary : summaries) pids.push_back(static_cast<uint32_t>(summary.pid));
+  const absl::StatusOr<std::map<uint32_t, process::MemoryUse>> uses = hands_.MemoryUse(pids);
+  if (!uses.ok()) return;
+  for (profile::ProcessSummary& summary : summaries) {
+    const auto found = uses->find(static_cast<uint32_t>(summary.pid));
+    // Checked afterwards: the PID may have been reused meanwhile.
+    if (found == uses->end() || !books_.processes().IsCurrent(summary.pid, summary.process_id)) continue;
+    if (found->second.resident_bytes >= 0) summary.resident_bytes = found->second.resident_bytes;
+  }
+}
+
 std::optional<std::vector<profile::ProcessSummary>> Queries::PlanSummaries() {
   if (summaries_.has_value()) return summaries_;
   for (const auto& [process_id, target] : targets_) dumps_.TakeFrees(target);
@@ -118,6 +134,7 @@ std::vector<profile::ProcessSummary> Queries::MakeSummaries(const absl::flat_has
     if (target.ending.has_value() || !target.policy.record || !dumps_.HasProfile(target, has_tallies)) continue;
     summaries.push_back(Summarise(target, has_tallies ? own->second : none));
   }
+  AddResidentBytes(summaries);
   std::ranges::sort(summaries, {}, &profile::ProcessSummary::pid);
   summaries_ = summaries;
   summaries_made_ = base::Now();

@@ -86,6 +86,7 @@ class Queries {
 
  private:
   std::vector<profile::CoveragePart> CoverageOf(Target& target, double live);
+  void AddResidentBytes(std::vector<profile::ProcessSummary>& summaries);
   absl::StatusOr<profile::ResidentBytes> ResidentOf(const Target& target);
   absl::StatusOr<Target*> FindForClient(const profile::ProcessRef& process);
 

@@ -34,6 +34,7 @@ ByNames::Made ByNames::Make(const profile::Profile& profile, const exporter::Fin
   const std::vector<Path> paths = *Select(named, {.fold = true});
   Made made = {.profile = {.pid = profile.pid,
                            .period = profile.period,
+                           .several_periods = profile.several_periods,
                            .has_allocated = false,
                            .stack_ends = profile.stack_ends,
                            .warnings = profile.warnings}};

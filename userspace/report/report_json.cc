@@ -43,6 +43,7 @@ Json ReportJson(const NamedProfile& profile, absl::Span<const Path> paths, const
   return {{"schema_version", exporter::kSchemaVersion},
           {"subject", subject.name},
           {"period", subject.period},
+          {"several_periods", subject.several_periods},
           {"live", ToJson(profile.total().live)},
           {"allocated", known(profile.total().allocated)},
           {"freed", known(profile.total().freed)},

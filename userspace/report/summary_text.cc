@@ -229,10 +229,11 @@ class SummaryWriter {
 }  // namespace
 
 std::string Sampling(const Subject& subject) {
-  if (subject.period > 1) {
-    return absl::StrCat("a sample every ", HumanBytes(static_cast<double>(subject.period)), " bytes");
-  }
-  return subject.warnings.empty() ? "every allocation is recorded" : "every allocation is a sample";
+  const std::string last =
+      subject.period > 1 ? absl::StrCat("a sample every ", HumanBytes(static_cast<double>(subject.period)), " bytes")
+      : subject.warnings.empty() ? "every allocation is recorded"
+                                 : "every allocation is a sample";
+  return absl::StrCat(subject.several_periods ? "several intervals, at last " : "", last);
 }
 
 std::string SummaryText(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject,

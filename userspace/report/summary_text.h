@@ -21,6 +21,7 @@ namespace heaptap::report {
 struct Subject {
   std::string name = {};                             // of the process or the dump, printable
   uint64_t period = 1;                               // mean bytes between samples; 1: every allocation
+  bool several_periods = false;                      // profile::Profile::several_periods
   bool is_difference = false;                        // of two profiles
   bool has_allocated = true;                         // profile::Profile::has_allocated
   profile::Estimate before = {};                     // a difference: live in the earlier profile
@@ -28,6 +29,7 @@ struct Subject {
   std::optional<double> resident_bytes = {};         // of the process
   bool begins_late = false;                          // the process held memory before; nothing is known of that
   std::optional<absl::Duration> recorded_for = {};   // how long the recording had run, if it begins late
+  std::optional<double> allocated_bytes = {};        // a difference whose paths do not know it: allocated meanwhile
   std::vector<profile::CoveragePart> coverage = {};  // how resident_bytes divide; empty: unknown
   std::vector<std::string> warnings = {};            // one sentence each: what is missing in the profile, printable
   std::vector<std::string> next_commands = {};       // what to run next
@@ -40,8 +42,8 @@ struct Past {
   absl::Duration time;
 };
 
-// How the samples were taken: "a sample every 512.0K bytes". Where a warning says that something is missing, no text
-// says that every allocation is recorded. Thread-safe.
+// How the samples were taken: "a sample every 512.0K bytes", "several intervals, at last a sample every 512.0K bytes".
+// Where a warning says that something is missing, no text says that every allocation is recorded. Thread-safe.
 std::string Sampling(const Subject& subject);
 
 // Totals with their standard errors, the paths that hold most, those that grew most, losses, and what to run next.

@@ -38,23 +38,3 @@ export function selectorsOf(element: Element | null): string[] {
 function selectorOf(name: string, value: string): string {
   return `[data-${name}="${CSS.escape(value)}"]`;
 }
-
-// Buttons of which one is chosen. `lackOf`: why one cannot be chosen, as a sentence; "": it can.
-export function choice<T extends string>(
-  label: string,
-  options: readonly [T, string][],
-  chosen: T,
-  choose: (value: T) => void,
-  lackOf: (value: T) => string = () => "",
-): HTMLElement {
-  const group = make("div", { class: "choice", role: "radiogroup", "aria-label": label });
-  for (const [value, text] of options) {
-    const lack = lackOf(value);
-    const attributes: Attributes = { type: "button", role: "radio", "aria-checked": String(value === chosen), "data-value": value };
-    // Not `disabled`: the keyboard reaches it, so that a screen reader says why.
-    if (lack !== "") Object.assign(attributes, { "aria-disabled": "true", "aria-description": lack, title: lack });
-    else attributes.click = () => choose(value);
-    group.append(make("button", attributes, text));
-  }
-  return group;
-}

@@ -124,6 +124,7 @@ export class FlameGraph {
       this.events.hover(null, NOWHERE);
       this.draw();
     });
+    this.measure();
     new ResizeObserver(() => this.resize()).observe(this.element);
   }
 
@@ -214,11 +215,16 @@ export class FlameGraph {
     return { x: box.left + this.toX(middle), y: box.top + this.toY(this.tree.depth[node]) + this.row / 2 };
   }
 
-  private resize(): void {
-    const ratio = window.devicePixelRatio || 1;
+  // The element is as high as its rows, as far as there is room.
+  private measure(): void {
     this.scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / 10;
     this.row = Math.round(ROW * this.scale);
     this.rows.style.height = `${(this.reach[0] + 1) * this.row}px`;
+  }
+
+  private resize(): void {
+    const ratio = window.devicePixelRatio || 1;
+    this.measure();
     this.width = this.element.clientWidth;
     this.height = this.element.clientHeight;
     this.canvas.width = Math.round(this.width * ratio);

@@ -19,6 +19,8 @@ export interface HistoryFrame {
 
 export interface History {
   name: string;
+  since: number | null; // what was asked for, in seconds since 1970; null: from the first point on
+  until: number;
   processes: { pid: number; command: string; service: string; started: number; ended: number | null; how: string }[];
   points: HistoryPoint[];
   paths: { id: number; frames: HistoryFrame[] }[]; // innermost frame first
@@ -41,7 +43,7 @@ export interface Layer {
 }
 
 export const OTHERS = "all other call paths";
-const SECONDS = { hour: 3600, day: 86400, weeks: 14 * 86400 };
+const SECONDS = { hour: 3600, day: 86400, weeks: 14 * 86400, all: Infinity };
 const POINTS = 300;
 // More than there are layers: paths that differ in folded frames only make one layer.
 const PATHS = 40;
@@ -85,6 +87,14 @@ function nameOf(path: string): string {
   return names.length > FRAMES ? [...names.slice(0, FRAMES), "…"].join(STEP) : path;
 }
 
+// What the axis of a timeline runs over: what was asked for, or the points themselves. In seconds since 1970.
+export function axisOf({ since, until, points }: History): { begin: number; end: number } {
+  const last = points[points.length - 1].time;
+  const begin = since ?? points[0].time;
+  // A second at least: one point has no length.
+  return { begin, end: Math.max(since === null ? last : Math.max(until, last), begin + 1) };
+}
+
 // The number of the point nearest to a time; -1: there is none.
 export function nearest(history: History, time: number): number {
   let best = -1;
@@ -100,9 +110,9 @@ function subjectOf(state: State): string {
 
 // null: there is none.
 export async function fetchHistory(state: State): Promise<History | null> {
-  const answer = await fetch(
-    `/history.json?${subjectOf(state)}&since=-${SECONDS[state.span]}&points=${POINTS}&paths=${PATHS}`,
-  );
+  const seconds = SECONDS[state.span];
+  const since = seconds === Infinity ? "" : `&since=-${seconds}`;
+  const answer = await fetch(`/history.json?${subjectOf(state)}${since}&points=${POINTS}&paths=${PATHS}`);
   if (!answer.ok) return null;
   const history = (await answer.json()) as History;
   return history.points.length === 0 ? null : history;

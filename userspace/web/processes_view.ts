@@ -23,6 +23,7 @@ export interface Process {
   allocator?: string | null; // "heaptap", "guest over jemalloc 5.3.0"; null: unknown
   recorded_since: string;
   live_bytes: number;
+  resident_bytes?: number | null; // null: unknown; absent from daemons that did not know it yet
   peak_bytes: number;
   allocation_rate: number; // bytes per second
   samples: number;
@@ -225,6 +226,11 @@ export class ProcessesView {
       ...(hasPlaces ? [place] : []),
       { ...this.bytes("live", "Live", (line) => line.process.live_bytes), picture: (line) => (isRunning(line) ? sparkline(line) : null) },
       {
+        ...this.bytes("resident", "RSS", (line) => line.process.resident_bytes ?? -1),
+        text: (line) => residentText(line.process),
+        hint: () => "Resident memory, with all that is no heap",
+      },
+      {
         ...this.bytes("growth", "Growth/min", (line) => growth(line) ?? -Infinity),
         text: (line) => growthText(line.process),
         hint: (line) => growthHint(line.process),
@@ -262,6 +268,11 @@ export function placeOf(process: Pick<Process, "service" | "control_group">): st
 export function matches(process: Pick<Process, "command" | "executable" | "service" | "control_group">, word: string): boolean {
   const texts = [process.command, process.executable, process.service ?? "", process.control_group ?? ""];
   return texts.some((text) => text.toLowerCase().includes(word.toLowerCase()));
+}
+
+// "-": unknown, as of a process that has ended.
+export function residentText({ resident_bytes: bytes }: Pick<Process, "resident_bytes">): string {
+  return bytes === undefined || bytes === null ? "-" : format.bytes(bytes);
 }
 
 function isRunning(line: Line): boolean {

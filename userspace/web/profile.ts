@@ -7,9 +7,12 @@ export interface Subject {
   name: string;
   pid: number | null;
   period: number; // mean bytes between samples; 1: every allocation is recorded
+  several_periods?: boolean; // some samples were taken at other intervals
+  allocated_bytes?: number; // by the whole process in the range of a difference, freed or not; absent: unknown
   resident_bytes: number | null;
   warnings: string[];
   is_difference: boolean;
+  has_allocated?: boolean; // false: no path knows what it has allocated; absent: true
   time?: number; // of the profile, in seconds since 1970; absent: unknown
   // How the resident memory divides; absent: unknown.
   coverage?: Part[];
@@ -85,7 +88,7 @@ export const START = 8;
 
 // Whether a path is shown.
 export type Keeps = (path: number) => boolean;
-export type Value = "live" | "allocated";
+export type Value = "live" | "allocated" | "freed";
 export type Unit = "bytes" | "objects";
 
 export interface Measure {
@@ -128,28 +131,46 @@ export function add(to: Measure, other: Measure): void {
   to.variance += other.variance;
 }
 
-export function measureOf(profile: Profile, path: number, value: Value): Measure {
-  const paths = profile.paths;
-  return value === "live"
-    ? {
-        bytes: paths.live_bytes[path],
-        objects: paths.live_objects[path],
-        samples: paths.live_samples[path],
-        variance: paths.live_variance[path],
-      }
-    : {
-        bytes: paths.allocated_bytes[path],
-        objects: paths.allocated_objects[path],
-        samples: paths.allocated_samples[path],
-        variance: paths.allocated_variance[path],
-      };
+// One measure of all paths, or of all their threads.
+export type Columns = { [name in keyof Measure]: number[] };
+type Measured = Pick<Paths, "live_bytes" | "live_objects" | "live_samples" | "live_variance" | "allocated_bytes" | "allocated_objects" | "allocated_samples" | "allocated_variance">;
+
+// Estimates are rounded to tenths, so a difference of two may have so much of nothing.
+const ROUNDING = 0.15;
+
+const freed = new WeakMap<Measured, Columns>();
+
+export function columnsOf(from: Measured, value: Value): Columns {
+  if (value === "live") return { bytes: from.live_bytes, objects: from.live_objects, samples: from.live_samples, variance: from.live_variance };
+  if (value === "allocated") {
+    return { bytes: from.allocated_bytes, objects: from.allocated_objects, samples: from.allocated_samples, variance: from.allocated_variance };
+  }
+  let known = freed.get(from);
+  if (known === undefined) {
+    known = freedOf(columnsOf(from, "allocated"), columnsOf(from, "live"));
+    freed.set(from, known);
+  }
+  return known;
 }
 
-// The estimates of all paths.
-export function columnOf(profile: Profile, value: Value, unit: Unit): number[] {
-  const { paths } = profile;
-  if (value === "live") return unit === "bytes" ? paths.live_bytes : paths.live_objects;
-  return unit === "bytes" ? paths.allocated_bytes : paths.allocated_objects;
+// As FreedOf (userspace/report/measure.h).
+function freedOf(allocated: Columns, live: Columns): Columns {
+  const less = (name: keyof Measure, least: number): number[] =>
+    allocated[name].map((value, i) => (value - live[name][i] > least ? value - live[name][i] : 0));
+  return { bytes: less("bytes", ROUNDING), objects: less("objects", ROUNDING), samples: less("samples", 0), variance: less("variance", 0) };
+}
+
+export function measureOf(profile: Profile, path: number, value: Value): Measure {
+  const { bytes, objects, samples, variance } = columnsOf(profile.paths, value);
+  return { bytes: bytes[path], objects: objects[path], samples: samples[path], variance: variance[path] };
+}
+
+// Why the paths of the profile do not have such a measure, as a sentence; "": they have.
+export function lackOfValue(profile: Profile, value: Value): string {
+  if (value === "live") return "";
+  const { has_allocated, is_difference } = profile.subject;
+  if (has_allocated === false) return "The history keeps what was allocated and freed of the whole process only, not by call path.";
+  return is_difference ? "A difference shows live memory only." : "";
 }
 
 export function total(profile: Profile, value: Value, keeps: Keeps = () => true): Measure {

@@ -5,8 +5,10 @@ import { relativeText } from "./changes";
 import { makeCoverage, makeUnknownCoverage } from "./coverage";
 import { make } from "./dom";
 import * as format from "./format";
-import { total, totalBefore } from "./profile";
+import { Subject, total, totalBefore, Value } from "./profile";
 import { meanSize, Scene } from "./scene";
+
+const VALUES: { [value in Value]: string } = { live: "Live", allocated: "Allocated", freed: "Freed" };
 
 export function makeHead(scene: Scene): HTMLElement {
   const { subject } = scene.profile;
@@ -49,6 +51,12 @@ function makeStanding(scene: Scene): HTMLElement {
   return standing;
 }
 
+// Where samples of several intervals are summed, none of them is the interval.
+function samplingOf({ period, several_periods }: Subject): string {
+  const last = period > 1 ? `one every ${format.bytes(period)}` : "every allocation";
+  return several_periods === true ? `several intervals, at last ${last}` : last;
+}
+
 function makeFacts(scene: Scene): HTMLElement {
   const { profile, whole, keeps } = scene;
   const { subject } = profile;
@@ -63,11 +71,18 @@ function makeFacts(scene: Scene): HTMLElement {
     if (scene.lack === "") add(name, text, detail);
     else add(name, "?", "not known");
   };
+  // In a range of the history, by the process as a whole; of no part of it.
+  const addAllocated = (bytes: number): void => {
+    const { focus, path } = scene.host.state;
+    const freed = Math.max(0, bytes - total(whole, "live").bytes);
+    if (focus === "" && path === "") add("Allocated", format.bytes(bytes), `freed ${format.bytes(freed)}; paths not known`);
+    else add("Allocated", "?", "not known by call path");
+  };
   const error = format.error(sum);
   const isSampled = subject.period > 1;
   const isDifference = subject.is_difference;
   addKnown(
-    isDifference ? "Change of live memory" : value === "live" ? "Live" : "Allocated",
+    isDifference ? "Change of live memory" : VALUES[value],
     format.signed(sum.bytes, "bytes", isDifference),
     error > 0 ? `± ${format.bytes(error)} standard error` : isSampled && sum.samples === 0 ? "no sample" : "exact",
   );
@@ -75,13 +90,14 @@ function makeFacts(scene: Scene): HTMLElement {
     const before = totalBefore(profile, keeps);
     const after = format.bytes(before.bytes + sum.bytes);
     add("Before", format.bytes(before.bytes), `after ${after}, ${relativeText(before, sum, "bytes")}`);
+    if (subject.allocated_bytes !== undefined) addAllocated(subject.allocated_bytes);
   }
   const mean = meanSize(sum, isDifference);
   addKnown("Objects", format.signed(sum.objects, "objects", isDifference), mean === null ? "" : `mean ${mean}`);
   addKnown(
     "Samples",
     format.count(sum.samples),
-    isSampled ? `one every ${format.bytes(subject.period)}` : "every allocation",
+    samplingOf(subject),
   );
   // Whatever the measure is, so that nothing moves when it is switched.
   if (subject.resident_bytes !== null) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One profile: figures, flame graph, table. Everything is drawn again when the state changes.
+import { arrange } from "./arrange";
 import { Filter, lackFor, lackOf, needsLive } from "./classes";
 import { Copier } from "./copy";
 import { make, selectorsOf } from "./dom";
@@ -9,13 +10,14 @@ import { makeChips } from "./filters";
 import { GraphPane } from "./graph_pane";
 import { Help } from "./help";
 import { By, eachPath, nameFrames, Names, UNKNOWN_PATH } from "./names";
-import { Keeps, Profile } from "./profile";
+import { Keeps, lackOfValue, Profile } from "./profile";
 import { makeHead } from "./profile_head";
 import { pathText } from "./rows";
 import { Host, Scene } from "./scene";
 import { drawSearch } from "./search";
 import { SearchField } from "./search_field";
 import { filterProfile } from "./shares";
+import { makeSplit } from "./split";
 import { State } from "./state";
 import { classOf, drawTable } from "./table_pane";
 import { makeChoices } from "./toolbar";
@@ -38,6 +40,7 @@ export class ProfileView {
   );
   private parts: HTMLElement[] = []; // above and below the toolbar
   private filtered: { key: string; profile: Profile } | null = null;
+  private readonly depths = new Map<string, number>();
 
   constructor(
     private readonly profile: Profile,
@@ -72,12 +75,15 @@ export class ProfileView {
     const held = this.graphs.held();
     const controls = this.element.contains(document.activeElement) ? selectorsOf(document.activeElement) : [];
     this.tooltip.hide();
+    this.help.explain(whole.subject.coverage ?? []);
     const graph = make("section", { class: "graph", "aria-label": "Flame graph" });
     const side = make("section", { class: "side", "aria-label": "Table" });
     for (const part of this.parts) part.remove();
     const { timeline } = host;
     const above = [makeHead(scene), ...(timeline === null ? [] : [timeline])];
-    const panes = make("div", { class: whole.subject.is_difference ? "panes difference" : "panes" }, graph, side);
+    const panes = make("div", { class: whole.subject.is_difference ? "panes difference" : "panes" }, graph);
+    arrange(panes, this.depth(state, names) + 1);
+    panes.append(makeSplit(panes, side), side);
     this.parts = [...above, panes];
     this.toolbar.before(...above);
     this.toolbar.after(panes);
@@ -101,6 +107,18 @@ export class ProfileView {
     return this.filtered.profile;
   }
 
+  // Of the longest path, whatever is filtered.
+  private depth({ by, full }: State, names: Names): number {
+    const key = `${by} ${full}`;
+    let depth = this.depths.get(key);
+    if (depth === undefined) {
+      depth = 0;
+      eachPath(this.profile, names, (_path, _here, _frames, count) => (depth = Math.max(depth ?? 0, count)));
+      this.depths.set(key, depth);
+    }
+    return depth;
+  }
+
   // The first control that is there.
   private focus(selectors: string[]): void {
     for (const selector of selectors) {
@@ -117,7 +135,7 @@ export class ProfileView {
 function possibleState(profile: Profile, state: State): State {
   const by = classOf(state.table);
   const possible: State = { ...state, table: by !== null && lackOf(profile, by) !== "" ? "function" : state.table };
-  if (needsLive(possible, possible.table)) possible.value = "live";
+  if (needsLive(possible, possible.table) || lackOfValue(profile, possible.value) !== "") possible.value = "live";
   return possible;
 }
 

@@ -4,7 +4,7 @@
 import * as format from "./format";
 import { Flame } from "./graph_pane";
 import { eachPath } from "./names";
-import { columnOf, total } from "./profile";
+import { columnsOf, total } from "./profile";
 import { compile, Scene } from "./scene";
 
 export function drawSearch(scene: Scene, output: HTMLOutputElement, flames: Flame[]): void {
@@ -21,7 +21,7 @@ export function drawSearch(scene: Scene, output: HTMLOutputElement, flames: Flam
     return;
   }
   const matches = names.texts.map((text) => expression.test(text));
-  const column = columnOf(profile, state.value, state.unit);
+  const column = columnsOf(profile.paths, state.value)[state.unit];
   let sum = 0;
   eachPath(profile, names, (path, here, _frames, count) => {
     if (!keeps(path)) return;

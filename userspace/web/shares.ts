@@ -3,13 +3,13 @@
 // The parts of a profile that threads, sizes and ages have: as a profile of its own, which every view can draw, and as
 // rows. One pass over the columns for each.
 import { ageText, Class, Filter, isFiltered, sizeText } from "./classes";
-import { add, noMeasure, Paths, Profile, Value } from "./profile";
+import { add, columnsOf, noMeasure, Paths, Profile, Value } from "./profile";
 import { isNothing, newRow, Row } from "./rows";
 
 const MEASURES = ["bytes", "objects", "samples", "variance"] as const;
-const VALUES = ["live", "allocated"] as const;
+const VALUES = ["live", "allocated"] as const; // those that have columns
 
-type Column = `${Value}_${(typeof MEASURES)[number]}`;
+type Column = `${(typeof VALUES)[number]}_${(typeof MEASURES)[number]}`;
 
 // Columns of the same length, of which Threads and Blocks are two kinds.
 interface Shares {
@@ -66,11 +66,9 @@ export function filterProfile(profile: Profile, filter: Filter): Profile {
 export function rowsByClass(profile: Profile, by: Class, value: Value, filter: Filter, keeps: (path: number) => boolean): Row[] {
   const shares = sharesOf(profile, by !== "thread" || filter.size !== null || filter.age !== null);
   const keys = by === "thread" ? shares?.thread : by === "size" ? shares?.size : shares?.age;
-  const bytes = shares?.columns[`${value}_bytes`];
-  const objects = shares?.columns[`${value}_objects`];
-  const samples = shares?.columns[`${value}_samples`];
-  const variance = shares?.columns[`${value}_variance`];
-  if (!shares || !keys || !bytes || !objects || !samples || !variance) return [];
+  if (shares === null || keys === undefined) return [];
+  if (value !== "live" && shares.columns.allocated_bytes === undefined) return [];
+  const { bytes, objects, samples, variance } = columnsOf(shares.columns as Required<Shares["columns"]>, value);
   const isIn = testOf(profile, shares, filter);
   const rows = new Map<number, Row>();
   const part = noMeasure();

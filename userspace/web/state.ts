@@ -6,7 +6,7 @@ import { By } from "./names";
 import { Unit, Value } from "./profile";
 
 export type View = "icicle" | "bottom-up" | "butterfly";
-export type Span = "hour" | "day" | "weeks";
+export type Span = "hour" | "day" | "weeks" | "all";
 export type Table = "function" | "line" | "path" | "library" | "thread" | "size" | "age";
 
 export interface State {
@@ -62,8 +62,8 @@ export const DEFAULTS: State = {
 };
 
 const CHOICES: { [key: string]: readonly string[] } = {
-  span: ["hour", "day", "weeks"],
-  value: ["live", "allocated"],
+  span: ["hour", "day", "weeks", "all"],
+  value: ["live", "allocated", "freed"],
   unit: ["bytes", "objects"],
   view: ["icicle", "bottom-up", "butterfly"],
   by: ["function", "line", "library"],

@@ -2,8 +2,9 @@
 //
 // The table of a profile: sums by function, line, path, library, thread, size or age.
 import { relativeOrder, relativeText } from "./changes";
+import { choice } from "./choice";
 import { Class, CLASSES, lackOf } from "./classes";
-import { choice, make } from "./dom";
+import { make } from "./dom";
 import { filterByClass, keyOf } from "./filters";
 import * as format from "./format";
 import { eachPath } from "./names";
@@ -78,8 +79,8 @@ function emptyText(scene: Scene, isSearched: boolean): string {
 function lackOfTable(scene: Scene, table: Table): string {
   const by = classOf(table);
   if (by === null) return "";
-  const isAllocated = by !== "thread" && scene.host.state.value === "allocated";
-  return lackOf(scene.whole, by) || (isAllocated ? "Of sizes and ages, only live memory is known: choose Live." : "");
+  const isOther = by !== "thread" && scene.host.state.value !== "live";
+  return lackOf(scene.whole, by) || (isOther ? "Of sizes and ages, only live memory is known: choose Live." : "");
 }
 
 function columnsOf(scene: Scene, nameOf: (row: Row) => string): Column<Row>[] {

@@ -2,9 +2,11 @@
 //
 // The history of a process or a service above its profile. A click chooses a moment, a drag a range; so do the arrow
 // keys, with Shift for a range. The number of a layer, and its entry of the legend, show its call path alone.
-import { choice, make } from "./dom";
+import { choice } from "./choice";
+import { make } from "./dom";
 import * as format from "./format";
-import { History, Layer, layersOf, nearest, postMark } from "./history";
+import { axisOf, History, Layer, layersOf, nearest, postMark } from "./history";
+import { rove, setStop } from "./rove";
 import { State } from "./state";
 import { drawTimeline, Picture } from "./timeline_picture";
 
@@ -22,7 +24,7 @@ export class Timeline {
   readonly element: HTMLElement;
   private readonly canvas = make("canvas", { id: "moments", tabindex: 0, role: "application", "aria-label": "Timeline: arrow keys choose a moment, with Shift a range" });
   private readonly note = make("output", { class: "timeline-note", "aria-live": "polite" });
-  private readonly legend = make("div", { class: "legend", role: "group", "aria-label": "Layers" });
+  private readonly legend = make("div", { class: "legend", role: "toolbar", "aria-label": "Layers" });
   private picture: Picture;
   private dragged: number[] = []; // two points while the mouse is down
   private pressed: Layer | null = null; // the layer on whose number the mouse went down
@@ -52,6 +54,7 @@ export class Timeline {
     this.canvas.addEventListener("mouseleave", () => this.leave());
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.draw()).observe(this.canvas);
+    rove(this.legend);
     this.drawLegend();
     this.say(this.chosen()[1]);
   }
@@ -110,6 +113,7 @@ export class Timeline {
           ["hour", "Hour"],
           ["day", "Day"],
           ["weeks", "2 weeks"],
+          ["all", "All"],
         ],
         this.state.span,
         (span) => this.change({ span }),
@@ -138,6 +142,7 @@ export class Timeline {
     if (this.legend.dataset.layers !== key) {
       this.legend.dataset.layers = key;
       this.legend.replaceChildren(...layers.map((layer, i) => this.makeEntry(layer, i, colors[i])));
+      setStop(this.legend, null);
     }
     layers.forEach((layer, i) => {
       if (layer.path !== "") this.legend.children[i].setAttribute("aria-pressed", String(layer.path === this.state.path));
@@ -184,17 +189,15 @@ export class Timeline {
   }
 
   private toX(point: number): number {
-    const { points } = this.history;
-    const length = Math.max(1, points[points.length - 1].time - points[0].time);
-    return this.picture.left + ((points[point].time - points[0].time) / length) * this.picture.width;
+    const { begin, end } = axisOf(this.history);
+    return this.picture.left + ((this.history.points[point].time - begin) / (end - begin)) * this.picture.width;
   }
 
   // `left`: in pixels of the window.
   private pointAt(left: number): number {
-    const { points } = this.history;
+    const { begin, end } = axisOf(this.history);
     const x = left - this.canvas.getBoundingClientRect().left - this.picture.left;
-    const length = points[points.length - 1].time - points[0].time;
-    return nearest(this.history, points[0].time + (x / Math.max(1, this.picture.width)) * length);
+    return nearest(this.history, begin + (x / Math.max(1, this.picture.width)) * (end - begin));
   }
 
   private move(event: MouseEvent): void {

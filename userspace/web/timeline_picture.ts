@@ -3,7 +3,7 @@
 // Draws a timeline: live bytes by layer, resident memory and the limit as lines, marks, and what is chosen. Layers have
 // numbers, so that nobody has to tell colours apart.
 import * as format from "./format";
-import { History, Layer } from "./history";
+import { axisOf, History, Layer } from "./history";
 
 export interface Picture {
   history: History;
@@ -38,8 +38,8 @@ export function drawTimeline(canvas: HTMLCanvasElement, picture: Picture, chosen
   picture.width = box.width - picture.left - rem;
   picture.height = box.height - 1.8 * rem;
   picture.top = ROOM * Math.max(1, ...points.map((point) => Math.max(point.live_bytes, point.rss_bytes ?? 0)));
-  const first = points[0].time;
-  const length = Math.max(1, points[points.length - 1].time - first);
+  const { begin: first, end } = axisOf(history);
+  const length = end - first;
   const toX = (time: number): number => picture.left + ((time - first) / length) * picture.width;
   const toY = (bytes: number): number => picture.height * (1 - bytes / picture.top);
   const text = style.getPropertyValue("--text");

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The buttons that choose what is shown.
+import { choice } from "./choice";
 import { needsLive } from "./classes";
-import { choice, make } from "./dom";
+import { make } from "./dom";
 import { By } from "./names";
-import { Unit, Value } from "./profile";
+import { lackOfValue, Unit, Value } from "./profile";
 import { Scene } from "./scene";
 import { State, View } from "./state";
+
+const ONLY_LIVE = "Of sizes and ages, only live memory is known: choose other rows, and remove such filters.";
 
 export function makeChoices(scene: Scene): HTMLElement[] {
   const { host } = scene;
@@ -15,15 +18,14 @@ export function makeChoices(scene: Scene): HTMLElement[] {
   return [
     choice<Value>(
       "Measure",
-      scene.profile.subject.is_difference
-        ? [["live", "Live"]]
-        : [
-            ["live", "Live"],
-            ["allocated", "Allocated"],
-          ],
+      [
+        ["live", "Live"],
+        ["allocated", "Allocated"],
+        ["freed", "Freed"],
+      ],
       state.value,
       (value) => host.change({ value, ...reset }),
-      (value) => (value === "allocated" && needsLive(state, state.table) ? "Of sizes and ages, only live memory is known: choose other rows, and remove such filters." : ""),
+      (value) => lackOfValue(scene.whole, value) || (value !== "live" && needsLive(state, state.table) ? ONLY_LIVE : ""),
     ),
     choice<Unit>(
       "Unit",

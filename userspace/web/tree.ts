@@ -2,7 +2,7 @@
 //
 // Call paths as trees of names, in columns of numbers: a hundred thousand paths can make more than a million nodes.
 import { eachPath, Names, UNKNOWN_PATH } from "./names";
-import { Frames, Profile, Unit, Value } from "./profile";
+import { columnsOf, Frames, Profile, Unit, Value } from "./profile";
 
 export type Direction = "inwards" | "outwards";
 
@@ -131,13 +131,7 @@ export function makeTree(profile: Profile, names: Names, options: Options): Tree
   const nodes = new Nodes(profile.frames);
   nodes.add(-1, unknown, -1);
   const { paths } = profile;
-  const isLive = options.value === "live";
-  const columns = {
-    bytes: isLive ? paths.live_bytes : paths.allocated_bytes,
-    objects: isLive ? paths.live_objects : paths.allocated_objects,
-    samples: isLive ? paths.live_samples : paths.allocated_samples,
-    variance: isLive ? paths.live_variance : paths.allocated_variance,
-  };
+  const columns = columnsOf(paths, options.value);
   const values = columns[options.unit];
   const lastNode = new Int32Array(paths.stack.length).fill(-1);
   eachPath(profile, names, (path, here, frames, count) => {

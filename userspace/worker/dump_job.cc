@@ -46,6 +46,7 @@ enum class DumpField : protozero::pbf_tag_type {
   kWarning = 8,
   kSymbol = 9,
   kTime = 10,  // nanoseconds since 1970
+  kSeveralPeriods = 11,
 };
 // Lists of 64-bit numbers as they are in memory, which takes half the time of packed ones.
 enum class ContextField : protozero::pbf_tag_type { kFrames = 1, kTruncated = 2, kShares = 3, kBlocks = 4 };
@@ -123,7 +124,7 @@ class Decoder {
         profile.time = absl::FromUnixNanos(static_cast<int64_t>(time));
       } else {
         return in.Take(DumpField::kPid, profile.pid) || in.Take(DumpField::kPeriod, profile.period) ||
-               in.Take(DumpField::kRaw, profile.raw) ||
+               in.Take(DumpField::kRaw, profile.raw) || in.Take(DumpField::kSeveralPeriods, profile.several_periods) ||
                in.Take(DumpField::kStackEnds, ends, profile.stack_ends.samples.size() + 1);
       }
       // The rest is not worth the time.
@@ -291,6 +292,7 @@ void EncodeDump(const Dump& dump, WritePart write) {
   out.add_int32(DumpField::kPid, profile.pid);
   out.add_uint64(DumpField::kPeriod, profile.period);
   out.add_bool(DumpField::kRaw, profile.raw);
+  out.add_bool(DumpField::kSeveralPeriods, profile.several_periods);
   if (profile.time.has_value())
     out.add_uint64(DumpField::kTime, static_cast<uint64_t>(absl::ToUnixNanos(*profile.time)));
   std::vector<uint64_t> numbers(profile.stack_ends.samples.begin(), profile.stack_ends.samples.end());

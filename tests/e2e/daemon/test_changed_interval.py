@@ -48,10 +48,26 @@ def of_jeprof(lab, path, *options):
     return int(re.search(r"^Total: (\d+) ", text, re.MULTILINE).group(1))
 
 
+def several_intervals(lab, daemon, process):
+    """Whether all views say that no single interval is that of all samples."""
+    subject = json.loads(daemon.get(f"/pid/{process.pid}/profile.json").body)["subject"]
+    said = [subject.get("several_periods", False)]
+    said.append('"several_periods":true' in daemon.client("report", "--html", process.pid))
+    for options in ((), ("--markdown",)):
+        said.append("several intervals, at last a sample every" in daemon.client("report", *options, process.pid))
+    for form in ("heap_v2", "gperftools", "pprof"):
+        path = lab.path(f"interval.{form}")
+        daemon.client("dump", process.pid, "--format", form, "-o", path)
+        said.append(json.loads(daemon.client("report", path, "--json"))["several_periods"])
+    assert len(set(said)) == 1, said
+    return said[0]
+
+
 @pytest.mark.parametrize("before, after", ((14, 19), (19, 14)), ids=("longer", "shorter"))
 def test_all_views_agree(lab, daemon, before, after):
     process = recorded_puppet(lab, daemon, before)
     process.ask(f"keep {FIRST[0]} {FIRST[1]}")
+    assert not several_intervals(lab, daemon, process)
     daemon.client("rate", process.pid, str(after))
     process.ask(f"start {SECOND[0]} {SECOND[1]}")
     stats = json.loads(daemon.client("stats", process.pid, "--json"))["process"]
@@ -67,6 +83,7 @@ def test_all_views_agree(lab, daemon, before, after):
         # A unit of the books is 2^16 square bytes; a dump has the error to a tenth.
         assert live["error"] == pytest.approx(math.sqrt(live["samples"] * weight * (weight - size)), rel=0.11)
         assert abs(live["bytes"] - size * blocks[0]) < 5 * live["error"]
+    assert several_intervals(lab, daemon, process)
     live = report["live"]
     assert abs(live["bytes"] - BYTES) < 5 * live["error"] + SMALL
     assert stats["live_bytes"] == pytest.approx(live["bytes"], rel=0.01)

@@ -25,6 +25,15 @@ def names(browser):
     return [row[-1] for row in browser.rows()]
 
 
+def human(size):
+    """Bytes as the page shows them."""
+    for unit in ("", "K", "M"):
+        if size < 1023.5:
+            return f"{size:.1f}{unit}" if unit else f"{size:.0f}"
+        size /= 1024
+    raise ValueError("too large for these tests")
+
+
 HOSTILE = "<img src=x onerror=document.title='hit'>\"'</script><script>document.title='hit'</script>"
 
 

@@ -220,6 +220,25 @@ def test_a_server(lab, browser):
     assert "processCommand" in table
 
 
+def test_what_was_freed(lab, browser):
+    """Allocated less live, as the report has it."""
+    path = lab.path("freed.prof")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("heap_v2/1\n  t*: 3: 400 [8: 1000]\n@ 0x1100 0x1200\n  t*: 3: 400 [6: 800]\n@ 0x1300\n  t*: 0: 0 [2: 200]\n"
+                   "\nMAPPED_LIBRARIES:\n1000-7fff000 r-xp 00000000 00:00 0 /usr/bin/x\n")
+    freed = json.loads(run(lab, "report", "--json", path))["freed"]
+    browser.open(page_of(lab, path))
+    browser.choose("Measure", "freed")
+    wait_until(lambda: browser.text(".facts dt") == "Freed", "what was freed")
+    assert (browser.text(".facts dd"), freed["bytes"], freed["objects"]) == ("600", 600, 5)
+    assert browser.script("return heaptap.view.graphs.flames[0].tree.bytes[0]") == 600
+    assert sorted(row[0] for row in browser.rows()) == ["0", "200", "400"]
+    browser.shoot("freed")
+    link = browser.driver.current_url
+    browser.open(link)
+    wait_until(lambda: browser.text(".facts dd") == "600", "the link shows the same")
+
+
 def test_an_empty_profile(lab, browser):
     path = lab.path("empty.prof")
     for period, reason in ((524288, "no sample was taken"), (1, "nothing was allocated")):

@@ -99,6 +99,7 @@ def test_the_figures_are_those_of_heaptap_diff(lab, browser, daemon):
     assert f"puppet (PID {after.pid}) compared with puppet (PID {before.pid})" == browser.text("h1")
     assert "New paths: " in browser.text(".fates")
     assert browser.script("return document.activeElement.textContent") == "← Processes"
+    assert browser.script("return document.querySelector('.sums th:last-child').getBoundingClientRect().width") >= 180
     browser.shoot("comparison")
     browser.darken(True)
     browser.shoot("comparison_dark")

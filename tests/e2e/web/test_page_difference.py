@@ -38,6 +38,27 @@ def test_a_difference(lab, browser):
     browser.shoot("difference")
 
 
+def test_the_names_have_room(lab, browser):
+    """Beside long figures, in all windows with panes side by side; and lists without an entry take no room of the table."""
+    base, later = lab.path("base.prof"), lab.path("later.prof")
+    one, other = ((address, *(0x2001 + 16 * level for level in range(30))) for address in (0x1100, 0x1200))
+    write_dump(base, [(one, 1_000_000, 200_000_000_000), (other, 10, 900_000_000_000)])
+    write_dump(later, [(one, 9_000_000, 900_000_000_000), (other, 10, 100_000_000_000)])
+    try:
+        for width in (1024, 1280, 1440, 1920):
+            browser.resize(width, 720)
+            browser.open(page_of(lab, later, "--base", base))
+            browser.wait(".flame canvas")
+            widths = browser.script("return [document.querySelector('.sums th:last-child').getBoundingClientRect().width,"
+                                    "document.querySelector('.sums').clientWidth, document.querySelector('.sums').scrollWidth]")
+            assert not browser.find(".panes.stacked")
+            assert widths[0] >= 180 and widths[2] <= widths[1], (width, widths)
+            side, fates = browser.script("return ['.side', '.fates'].map(one => document.querySelector(one).getBoundingClientRect().height)")
+            assert fates < 0.2 * side, (width, fates, side)
+    finally:
+        browser.resize(1280, 720)
+
+
 def test_new_and_vanished_paths(lab, browser):
     """One path grows, one shrinks, one is new, one vanishes, and two thirds of the memory stay as they are."""
     grown, shrunk, new, gone, same = (((address, 0x2001), 10) for address in (0x1100, 0x1200, 0x1300, 0x1400, 0x1500))

@@ -166,6 +166,36 @@ def test_themes_and_sizes(lab, browser, leak):
     browser.resize(1280, 720)
 
 
+def test_a_graph_is_as_high_as_its_rows(lab, browser, leak):
+    """Below a shallow one nothing is left white; a deep one has all the room."""
+    deep = lab.path("deep.prof")
+    write_dump(deep, [(tuple(0x1100 + 16 * level for level in range(60)), 1, 100)])
+    lengths = ("return [...document.querySelectorAll('.flame')].map((one, i) => [one.clientHeight, "
+               "(heaptap.view.graphs.flames[i].graph.reach[0] + 1) * heaptap.view.graphs.flames[i].graph.row, one.clientWidth, one.scrollWidth])")
+    for fragment in ("", "#view=bottom-up", "#view=butterfly&focus=do_something"):
+        browser.open(page_of(lab, leak) + fragment)
+        browser.wait(".flame canvas")
+        # Some rows at least, so that the tooltip of a box covers no other part.
+        wait_until(lambda: all(high == max(58, rows) for high, rows, *_ in browser.script(lengths)), "as high as its rows")
+    # The table has the rest of a shallow one's room.
+    gap = ("const [graph, flame, side, panes] = ['.graph', '.flame:last-of-type', '.side', '.panes'].map(one => document.querySelector(one)"
+           ".getBoundingClientRect()); return [side.top - flame.bottom, panes.bottom - side.bottom, side.width - panes.width]")
+    browser.open(page_of(lab, leak))
+    wait_until(lambda: browser.find(".panes.stacked"), "the table is below the graph")
+    before = browser.script(gap)
+    assert before[0] < 20 and abs(before[1]) < 1 and abs(before[2]) < 1
+    browser.click_row("do_something")
+    browser.wait(".chip")
+    wait_until(lambda: browser.script(gap) == before, "everything is where it was")
+    browser.shoot("shallow")
+    browser.open(page_of(lab, deep))
+    browser.wait(".flame canvas")
+    ((high, rows, *_),) = browser.script(lengths)
+    room = browser.script("return document.querySelector('.graph').getBoundingClientRect().bottom"
+                          " - document.querySelector('.flame').getBoundingClientRect().bottom")
+    assert high < rows and abs(room) < 1 and not browser.find(".panes.stacked")
+
+
 def test_layout_does_not_jump(lab, browser, leak):
     browser.open(page_of(lab, leak))
     browser.wait(".flame canvas")

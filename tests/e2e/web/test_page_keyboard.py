@@ -4,8 +4,10 @@
 Recording is exact; error bounds: none.
 """
 
+from selenium.webdriver.common.action_chains import ActionChains
+
 from harness import wait_until
-from pages import names, page_of
+from pages import names, page_of, write_dump
 
 
 def test_keys(lab, browser, leak):
@@ -132,6 +134,108 @@ def test_names_and_paths_are_copied(lab, browser, leak):
     browser.choose("Rows", "path")
     browser.script("document.querySelector('tbody tr').focus()")
     copies("c", "do_something ← main")
+
+
+def focused(browser):
+    return browser.script("const one = document.activeElement; return one.dataset.value ?? one.id ?? one.className")
+
+
+def tabs_before_the_graph(browser):
+    """How often Tab is pressed, from the beginning of the page on, until the keyboard is on the graph."""
+    browser.script("document.activeElement.blur(); getSelection().removeAllRanges(); document.body.tabIndex = -1; document.body.focus()")
+    for count in range(1, 60):
+        browser.keys("TAB")
+        if browser.script("return document.activeElement.matches('.flame')"):
+            return count
+    raise AssertionError("Tab never reaches the graph")
+
+
+def test_a_group_of_buttons_is_one_stop(lab, browser, leak):
+    browser.open(page_of(lab, leak))
+    browser.wait(".flame canvas")
+    # Four groups, a box to tick, the search, and the help.
+    assert tabs_before_the_graph(browser) == 8
+    browser.script("document.querySelector('[aria-label=View] [aria-checked=true]').focus()")
+    browser.keys("ARROW_RIGHT")
+    wait_until(lambda: "view=bottom-up" in browser.driver.current_url, "the arrow chooses the next one")
+    assert focused(browser) == "bottom-up"
+    browser.keys("ARROW_LEFT", "ARROW_LEFT")
+    wait_until(lambda: "view=butterfly" in browser.driver.current_url, "before the first one is the last one")
+    assert focused(browser) == "butterfly"
+    browser.keys("HOME")
+    wait_until(lambda: "view=" not in browser.driver.current_url, "the first one")
+    stops = browser.script("return [...document.querySelectorAll('.choice')].map(group => group.querySelectorAll('[tabindex=\"0\"]').length)")
+    assert set(stops) == {1}
+    # What cannot be chosen can be reached, so that a screen reader says why.
+    browser.script("document.querySelector('[aria-label=Rows] [data-value=thread]').focus()")
+    browser.keys("ARROW_RIGHT")
+    assert focused(browser) == "size"
+    assert "table=size" not in browser.driver.current_url and browser.find('[data-value=size][aria-disabled=true]')
+
+
+WIDTHS = ("return ['.graph', '.side', '.panes', '.sums th:last-child'].map(one => document.querySelector(one).getBoundingClientRect().width)")
+
+
+def split_now(browser):
+    return browser.script("return Number(document.getElementById('split').getAttribute('aria-valuenow'))")
+
+
+def test_the_split_moves(lab, browser):
+    """With the keyboard and the mouse; the browser remembers it."""
+    deep = lab.path("deep.prof")
+    write_dump(deep, [(tuple(0x1100 + 16 * level for level in range(60)), 1, 100)])
+    address = page_of(lab, deep)
+    browser.open(address)
+    browser.wait(".flame canvas")
+    browser.script("localStorage.clear()")
+    browser.open(address)
+    split = browser.wait("[role=separator]")
+    usual = browser.script(WIDTHS)
+    wait_until(lambda: abs(split_now(browser) - 100 * (1 - usual[1] / usual[2])) < 1, "where it is")
+    first = split_now(browser)
+    assert split.get_attribute("aria-orientation") == "vertical"
+    browser.script("arguments[0].focus()", split)
+    browser.keys("ARROW_LEFT", "ARROW_LEFT")
+    wait_until(lambda: split_now(browser) == first - 4, "it has moved")
+    moved = browser.script(WIDTHS)
+    assert moved[0] < usual[0] and moved[1] > usual[1] and abs(moved[2] - usual[2]) < 1
+    assert browser.script("return document.querySelector('.flame canvas').clientWidth") < moved[0], "the graph follows"
+    # What is drawn anew keeps it, and the focus.
+    browser.press("2")
+    wait_until(lambda: "view=bottom-up" in browser.driver.current_url, "another view")
+    assert browser.script("return document.activeElement.id") == "split" and split_now(browser) == first - 4
+    browser.open(address)
+    browser.wait(".flame canvas")
+    wait_until(lambda: split_now(browser) == first - 4, "it is remembered")
+    browser.script("document.getElementById('split').focus()")
+    browser.keys("HOME")
+    wait_until(lambda: split_now(browser) == 20, "the least")
+    browser.keys("ARROW_LEFT")
+    assert split_now(browser) == 20
+    browser.keys("END")
+    wait_until(lambda: split_now(browser) == 80, "the most")
+    actions = ActionChains(browser.driver)
+    actions.w3c_actions.pointer_action.move_to(browser.wait("#split"))
+    actions.w3c_actions.pointer_action.pointer_down()
+    actions.w3c_actions.pointer_action.move_to_location(640, 500)
+    actions.w3c_actions.pointer_action.pointer_up()
+    actions.perform()
+    wait_until(lambda: abs(split_now(browser) - 50) <= 1, "half and half")
+    browser.shoot("split")
+    browser.keys("ENTER")
+    wait_until(lambda: browser.script(WIDTHS) == usual, "where it was")
+    try:
+        # One above the other.
+        browser.resize(800, 900)
+        wait_until(lambda: browser.wait("#split").get_attribute("aria-orientation") == "horizontal", "the panes are stacked")
+        at = split_now(browser)
+        browser.script("document.getElementById('split').focus()")
+        browser.keys("ARROW_UP")
+        wait_until(lambda: split_now(browser) == at - 2, "it has moved")
+    finally:
+        browser.resize(1280, 720)
+    wait_until(lambda: browser.script(WIDTHS) == usual, "side by side it is another one")
+    browser.script("localStorage.clear()")
 
 
 def test_help(lab, browser, leak):

@@ -4,11 +4,14 @@
 Recording is exact; error bounds: none.
 """
 
+import json
+import os
+
 from selenium.webdriver.common.action_chains import ActionChains
 
 from harness import wait_until
 from history import wait_known
-from pages import address_of
+from pages import address_of, human
 from security import keeping_puppet
 
 DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--history-interval", "100ms"]
@@ -38,6 +41,29 @@ def wait_drawings(browser, count):
 def focus_row(browser, pid):
     browser.script("[...document.querySelectorAll('tbody tr')].find(row => row.cells[0].textContent === arguments[0])"
                    ".focus({focusVisible: true})", str(pid))
+
+
+def test_resident_memory(lab, browser, daemon):
+    """Beside the live memory, so that a process is seen that holds much more than its blocks."""
+    puppet = keeping_puppet(lab)
+    daemon.wait_recorded(puppet.pid)
+    browser.open(address_of(daemon))
+    wait_row(browser, puppet.pid)
+    heads = browser.script("return [...document.querySelectorAll('th')].map(cell => cell.textContent.split(' ')[0])")
+    assert heads[heads.index("Live") + 1] == "RSS"
+
+    def resident():
+        (process,) = [one for one in json.loads(daemon.get("/processes.json").body)["processes"] if one["pid"] == puppet.pid]
+        with open(f"/proc/{puppet.pid}/statm", encoding="ascii") as file:
+            return process["resident_bytes"], os.sysconf("SC_PAGESIZE") * int(file.read().split()[1])
+    told, real = resident()
+    assert abs(told - real) < 0.2 * real
+    wait_until(lambda: human(resident()[0]) in [row[heads.index("RSS")] for row in browser.rows() if row[0] == str(puppet.pid)],
+               "the table has it")
+    browser.shoot("processes_resident")
+    puppet.ends()
+    wait_until(lambda: any(row[0] == str(puppet.pid) and row[heads.index("RSS")] == "-" for row in browser.rows()), "its end")
+    browser.open("about:blank")
 
 
 def test_units_and_control_groups(lab, browser, daemon, new_cgroup):

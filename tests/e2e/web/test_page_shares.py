@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from harness import target, wait_until
-from pages import HOSTILE, names, page_of, run, write_dump
+from pages import HOSTILE, human, names, page_of, run, write_dump
 
 DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--history-interval", "100ms"]
 EXACT = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
@@ -61,14 +61,6 @@ def by(lab, what, dump, *more):
 def root_of(browser):
     """Bytes and objects of the whole flame graph."""
     return tuple(browser.script("const {tree} = heaptap.view.graphs.flames[0]; return [tree.bytes[0], tree.objects[0]]"))
-
-
-def human(size):
-    for unit in ("", "K", "M"):
-        if size < 1023.5:
-            return f"{size:.1f}{unit}" if unit else f"{size:.0f}"
-        size /= 1024
-    raise ValueError("too large for these tests")
 
 
 def shown(browser):
@@ -340,6 +332,14 @@ def test_how_the_resident_memory_divides(lab, browser, daemon):
     browser.darken(False)
     served = assert_coverage(browser, process.pid)
     place = "const box = document.querySelector('.timeline').getBoundingClientRect(); return [box.x, box.y, box.width, box.height]"
+    # What a mouse finds in titles stands in the help too.
+    browser.press("?")
+    browser.wait("dialog[open]")
+    for part in browser.script("return heaptap.view.profile.subject.coverage"):
+        assert part["name"] + part["note"] in browser.text("dialog")
+    browser.shoot("help_memory")
+    browser.escape()
+    wait_until(lambda: not browser.find("dialog[open]"), "the help is closed")
     before = browser.script(place)
     browser.choose("Unit", "objects")
     assert browser.script(place) == before

@@ -17,6 +17,11 @@ from pages import address_of
 DAEMON = ["--exact", "--listen", "127.0.0.1:0", "--history-interval", "100ms"]
 
 
+def of_all(daemon, puppet):
+    """The address of the whole history, in which each of its points has room."""
+    return f"{address_of(daemon)}/#pid={puppet.pid}&span=all"
+
+
 def place(browser, point):
     at = browser.script("return heaptap.timeline.place(arguments[0])", point)
     return int(at["x"]), int(at["y"])
@@ -77,7 +82,7 @@ def test_a_moment_a_range_a_mark(lab, browser, daemon):
         puppet.ask(f"keep {count} {SIZE}")
         wait_live(daemon, puppet.pid, (100 if count == 100 else 400) * SIZE)
     browser.resize(1280, 720)
-    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    browser.open(of_all(daemon, puppet))
     browser.wait(".timeline canvas")
     wait_until(lambda: live(browser) == "400.0K", "the live profile")
     browser.shoot("timeline")
@@ -129,6 +134,120 @@ def test_a_moment_a_range_a_mark(lab, browser, daemon):
     browser.open("about:blank")
 
 
+# At the edges of the picture, and between them: whether something is drawn there.
+DRAWN = """
+    const {left, width, height} = heaptap.timeline.picture;
+    const canvas = document.querySelector('.timeline canvas');
+    const context = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', {willReadFrequently: true});
+    context.drawImage(canvas, 0, 0);
+    return [left + 2, left + width / 2, left + width - 2].map(x => context.getImageData(x, height - 4, 1, 1).data[3] > 0)"""
+
+
+def test_the_axis_is_the_chosen_span(lab, browser, daemon):
+    """Seconds of a history are little of an hour, and less of a day; in all of the history they have the whole width."""
+    puppet = start(lab, daemon)
+    keep_changing(daemon, puppet, 100)
+    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    browser.wait(".timeline canvas")
+    set_visibility(browser, "hidden")
+    widths = {}
+    for span in ("hour", "day", "weeks", "all"):
+        browser.choose("Time", span)
+        wait_until(lambda s=span: (f"span={s}" in browser.driver.current_url or s == "hour") and browser.script(
+            "return document.querySelector('[aria-label=Time] [aria-checked=true]').dataset.value") == s, "the span")
+        history = browser.script("const {since, until, points} = heaptap.timeline.history; return [since, until, points[0].time]")
+        first, last = place(browser, 0), place(browser, len(points(browser)) - 1)
+        widths[span] = last[0] - first[0]
+        left, width = browser.script("const {left, width} = heaptap.timeline.picture; return [left, width]")
+        left += browser.script("return document.querySelector('.timeline canvas').getBoundingClientRect().left")
+        if span == "all":
+            assert (first[0], last[0]) == (int(left), int(left + width))
+            assert browser.script(DRAWN)[0]
+        else:
+            seconds = {"hour": 3600, "day": 86400, "weeks": 14 * 86400}[span]
+            assert abs(history[1] - history[0] - seconds) < 0.01
+            assert abs(first[0] - (left + width * (history[2] - history[0]) / seconds)) <= 1
+            assert browser.script(DRAWN)[:2] == [False, False], "nothing is known of that time"
+        browser.shoot(f"timeline-span-{span}")
+    assert widths["hour"] <= width / 60, "less than a minute"
+    assert max(widths["day"], widths["weeks"]) <= 1
+    browser.open("about:blank")
+
+
+def test_what_was_allocated_in_a_range(lab, browser, daemon):
+    """By the whole process, which is all that the history has; no figure since the beginning stands for it."""
+    puppet = start(lab, daemon)
+    # Until its unwind tables are loaded, stacks may be cut, which makes other paths of them.
+    puppet.ask(f"churn 10 {SIZE}")
+    daemon.settle()
+    keep_changing(daemon, puppet, 100)
+    before = document(daemon, puppet.pid)["points"][-1]
+    puppet.ask(f"churn 200 {SIZE}")
+    keep_changing(daemon, puppet, 200)
+    wait_until(lambda: document(daemon, puppet.pid)["points"][-1]["allocated_bytes"] == before["allocated_bytes"] + 300 * SIZE,
+               "the history has what was allocated")
+    after = document(daemon, puppet.pid)["points"][-1]
+    browser.open(f"{of_all(daemon, puppet)}&value=allocated")
+    browser.wait_text(".facts dt", "Allocated")
+    browser.open(f"{of_all(daemon, puppet)}&value=allocated&from={before['time']}&at={after['time']}")
+    wait_until(lambda: live(browser) == "+100.0K", "the change of live memory, not what was allocated")
+    assert "Allocated300.0Kfreed 200.0K; paths not known" in browser.text(".facts")
+    for value in ("allocated", "freed"):
+        (button,) = browser.find(f'[aria-label="Measure"] [data-value="{value}"][aria-disabled="true"]')
+        assert "not by call path" in button.get_attribute("title") == button.get_attribute("aria-description")
+    browser.shoot("timeline-allocated")
+    browser.click('tbody tr[data-row="focus:keep_blocks"]')
+    browser.wait_text(".facts", "Allocated?not known by call path")
+    # Of one moment nothing is known either.
+    browser.open(f"{of_all(daemon, puppet)}&value=freed&at={after['time']}")
+    wait_until(lambda: live(browser) == "200.0K" and browser.text(".facts dt") == "Live", "what was live")
+    assert browser.find('[aria-label="Measure"] [data-value="freed"][aria-disabled="true"]')
+    browser.open("about:blank")
+
+
+# Boxes in pixels: [left, top, right, bottom].
+BOXES = ("return [...document.querySelectorAll(arguments[0])].map(one => one.getBoundingClientRect())"
+         ".map(box => [box.left, box.top, box.right, box.bottom])")
+
+
+def test_small_windows(lab, browser, daemon):
+    """Nothing overlaps or is beyond the edge, and there is room for the picture, for some rows of boxes, and for the legend."""
+    puppet = start(lab, daemon)
+    puppet.ask(f"keep 100 {SIZE}")
+    puppet.ask(f"start 50 {SIZE}")
+    wait_live(daemon, puppet.pid, 150 * SIZE)
+    wait_until(lambda: {"keep_blocks", "start_blocks"} <= functions(document(daemon, puppet.pid)), "names")
+    try:
+        for width, height in ((1024, 768), (800, 600), (1024, 500), (480, 800)):
+            browser.resize(width, height)
+            browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+            browser.wait(".legend button")
+            browser.wait(".flame canvas")
+            wait_until(lambda w=width: browser.script("return innerWidth") == w, "the window has the size")
+            browser.shoot(f"timeline-{width}x{height}")
+            assert browser.script("return document.documentElement.scrollWidth <= innerWidth")
+            controls = browser.script(BOXES, ".timeline-bar > *, .toolbar .choice, .toolbar > :not(.choices)")
+            for i, (left, top, right, bottom) in enumerate(controls):
+                assert 0 <= left < right <= width, "inside the window"
+                for other in controls[:i]:
+                    assert left >= other[2] or right <= other[0] or top >= other[3] or bottom <= other[1], "no two overlap"
+            for selector, least in ((".timeline canvas", 55), (".flame", 60), (".scroll", 80)):
+                (left, top, right, bottom) = browser.script(BOXES, selector)[0]
+                assert bottom - top >= least, (width, height, selector)
+                assert 0 <= left and right <= width
+            for left, _, right, _ in browser.script(BOXES, ".legend > *"):
+                assert right - left >= 60, "some letters of its name"
+            parts = browser.script(BOXES, "header, .timeline, .toolbar, .panes")
+            for (_, _, _, bottom), (_, top, _, _) in zip(parts, parts[1:]):
+                assert bottom <= top, "one below the other"
+            # What is below the window can be scrolled to.
+            below = browser.script("return document.documentElement.scrollHeight")
+            assert parts[-1][3] < below + 1
+    finally:
+        browser.resize(1280, 720)
+    browser.open("about:blank")
+
+
 def test_a_layer_shows_its_path_alone(lab, browser, daemon):
     """By its number in the picture, by its entry of the legend, and with the keyboard; each takes it back too."""
     puppet = start(lab, daemon)
@@ -163,6 +282,11 @@ def test_a_layer_shows_its_path_alone(lab, browser, daemon):
     browser.keys("ENTER")
     wait_until(lambda: live(browser) == "30.0M", "the other path, with the keyboard")
     assert browser.script("return document.activeElement.dataset.value") == "1", "the focus stays"
+    # The legend is one stop of the Tab key; the arrow keys move inside.
+    assert len(browser.find('.legend [tabindex="0"]')) == 1
+    browser.keys("ARROW_RIGHT")
+    assert browser.script("return [document.activeElement.dataset.value, document.activeElement.tabIndex]") == ["2", 0]
+    assert len(browser.find('.legend [tabindex="0"]')) == 1 and "start_blocks" not in browser.text(".chip-text")
     browser.escape()
     wait_until(lambda: live(browser) == "40.0M", "all paths")
 
@@ -276,7 +400,7 @@ def test_no_new_points_for_nobody(lab, browser, daemon):
     puppet = start(lab, daemon)
     keep_changing(daemon, puppet, 100)
     keep_changing(daemon, puppet, 200)
-    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    browser.open(of_all(daemon, puppet))
     browser.wait(".timeline canvas")
     browser.script(COUNT_READINGS)
     wait_until(lambda: readings(browser) > 0, "the page reads")
