@@ -370,6 +370,18 @@ TEST_F(ViewsTest, SpeedscopeHasFourProfiles) {
   }
 }
 
+TEST_F(ViewsTest, WithoutWhatWasAllocated) {
+  const std::vector<Path> paths(named_.paths().begin(), named_.paths().end());
+  const std::string text = Speedscope(named_, paths, {.name = "x", .has_allocated = false});
+  EXPECT_THAT(text, HasSubstr("live objects"));
+  EXPECT_THAT(text, Not(HasSubstr("allocated")));
+  const auto markdown = [&](bool has_allocated) {
+    return Markdown(named_, paths, {.name = "x", .has_allocated = has_allocated}, {}, {});
+  };
+  EXPECT_THAT(markdown(true), HasSubstr("- allocated, freed or not: 586.9K"));
+  EXPECT_THAT(markdown(false), Not(HasSubstr("allocated")));
+}
+
 TEST_F(ViewsTest, FlameGraph) {
   const Tree tree = MakeTree(named_, Folded(), {}, Direction::kInwards);
   const std::string text = FlameSvg(tree, {.name = "<a>&b"}, {});

@@ -5,7 +5,7 @@ import { deepStrictEqual, strictEqual } from "node:assert";
 import { test } from "node:test";
 
 import { fateOf, relativeOrder, relativeText } from "../../userspace/web/changes";
-import { AGES, ageText, Filter, lackFor, lackOf, needsLive, UNKNOWN_AGE } from "../../userspace/web/classes";
+import { AGES, ageText, Filter, lackFor, lackOf, lackOfAllocated, needsLive, UNKNOWN_AGE } from "../../userspace/web/classes";
 import { differenceOf } from "../../userspace/web/difference";
 import { endingInHistory, endingInList } from "../../userspace/web/ending";
 import * as format from "../../userspace/web/format";
@@ -41,7 +41,7 @@ function example(): Profile {
   const zeros = [0, 0, 0, 0];
   return {
     schema_version: 1,
-    subject: { name: "x", pid: null, period: 1, resident_bytes: null, warnings: [], is_difference: false },
+    subject: { name: "x", pid: null, period: 1, resident_bytes: null, warnings: [], is_difference: false, has_allocated: true },
     texts: ["", "main", "a", "std::x<int>", "std::x<...>", "b", "/src/a.c", "/bin/x", "/lib/y.so"],
     frames: {
       function: [1, 2, 3, 5],
@@ -318,6 +318,11 @@ test("what a profile lacks", () => {
   strictEqual(lackFor(divided(), { thread: "x", size: 1, age: 0 }), "");
   strictEqual(needsLive(ALL_CLASSES, "thread"), false);
   strictEqual(needsLive({ ...ALL_CLASSES, age: 0 }, "thread") && needsLive(ALL_CLASSES, "size"), true);
+  strictEqual(lackOfAllocated(divided(), ALL_CLASSES, "thread"), "");
+  strictEqual(lackOfAllocated(divided(), ALL_CLASSES, "size").includes("sizes"), true);
+  const moment = divided();
+  moment.subject.has_allocated = false;
+  strictEqual(lackOfAllocated(moment, ALL_CLASSES, "function").includes("only live"), true);
 });
 
 test("names of ages are those of the report", () => {
@@ -392,7 +397,7 @@ function exampleBefore(): Profile {
   const zeros = [0, 0, 0, 0];
   return {
     ...example(),
-    subject: { name: "y", pid: 7, period: 1024, resident_bytes: 5, warnings: ["odd"], is_difference: false },
+    subject: { name: "y", pid: 7, period: 1024, resident_bytes: 5, warnings: ["odd"], is_difference: false, has_allocated: true },
     texts: ["", "b", "/other/x", "/other/y.so", "std::x<int>", "main", "a", "c"],
     frames: {
       function: [1, 4, 5, 6, 7],
@@ -441,7 +446,7 @@ test("the difference of two processes", () => {
   ]);
   deepStrictEqual(paths.allocated_bytes, [0, 0, 0, 0, 0]);
   deepStrictEqual(subject, {
-    name: "x compared with y", pid: null, period: 1, resident_bytes: null, warnings: ["y: odd"], is_difference: true, time: 1000,
+    name: "x compared with y", pid: null, period: 1, resident_bytes: null, warnings: ["y: odd"], is_difference: true, has_allocated: false, time: 1000,
   });
   strictEqual(difference.texts[0], "");
 });

@@ -72,6 +72,7 @@ report::Subject ToSubject(const Growth& growth, std::string name) {
   report::Subject subject = {.name = std::move(name),
                              .period = growth.difference.period,
                              .is_difference = true,
+                             .has_allocated = growth.difference.has_allocated,
                              .before = growth.before,
                              .after = growth.after};
   subject.warnings.reserve(growth.difference.warnings.size());

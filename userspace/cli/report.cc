@@ -135,6 +135,14 @@ absl::StatusOr<Seen> See(const ReportFlags& flags, const View* view) {
   return LookAtRoots(flags.socket, flags.subject, roots, absl::StrCat("--by ", flags.by));
 }
 
+// What is not known must not look like nothing.
+absl::Status CheckIsKnown(const ReportFlags& flags, const Seen& seen) {
+  if (seen.subject.has_allocated || ToShow(flags).value == report::Value::kLive) return absl::OkStatus();
+  const char* const option = flags.freed ? "--freed" : flags.allocated ? "--allocated" : "--alloc_objects";
+  return absl::InvalidArgumentError(absl::StrCat(
+      option, ": of ", seen.subject.name, " only what is live is known, not what was allocated; leave out ", option));
+}
+
 // Whether the short form of what a process holds now is asked for, to which the history can add.
 bool IsPlain(const ReportFlags& flags, const View* view) {
   const report::Show show = ToShow(flags);
@@ -147,6 +155,7 @@ int ReportMemory(const ReportFlags& flags) {
   const View* view = ChosenView(flags);
   absl::StatusOr<Seen> seen = See(flags, view);
   if (!seen.ok()) return Report(seen.status());
+  if (const absl::Status status = CheckIsKnown(flags, *seen); !status.ok()) return Report(status);
   const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);
   const exporter::FindSourceFrames find = names.Find();

@@ -262,8 +262,9 @@ absl::StatusOr<std::string> ShortView(const ReportInput& input) {
   if (report::IsOfRoots(input.show.by)) return Top(input);
   report::Show show = input.show;
   // Many programs have freed everything at their end; what they allocated is still of interest.
-  const bool is_live = show.value == report::Value::kLive && !input.subject.is_difference;
-  if (is_live && input.named.total().live.samples == 0) show.value = report::Value::kAllocated;
+  const bool can_switch =
+      show.value == report::Value::kLive && !input.subject.is_difference && input.subject.has_allocated;
+  if (can_switch && input.named.total().live.samples == 0) show.value = report::Value::kAllocated;
   const report::TextOptions options = ToOptions(input, kShortPaths);
   if (input.past == nullptr) return report::SummaryText(input.named, *paths, input.subject, show, options);
   const absl::StatusOr<std::vector<Path>> changed = SelectPaths(*input.past, input, true);

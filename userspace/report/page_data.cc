@@ -57,9 +57,13 @@ class PageWriter {
   }
 
   std::string SubjectText(const Subject& subject) const {
-    Json text = {{"name", subject.name},         {"pid", options_.pid},
-                 {"period", subject.period},     {"resident_bytes", subject.resident_bytes},
-                 {"warnings", subject.warnings}, {"is_difference", subject.is_difference}};
+    Json text = {{"name", subject.name},
+                 {"pid", options_.pid},
+                 {"period", subject.period},
+                 {"resident_bytes", subject.resident_bytes},
+                 {"warnings", subject.warnings},
+                 {"is_difference", subject.is_difference},
+                 {"has_allocated", subject.has_allocated}};
     if (options_.time.has_value()) text.Set("time", static_cast<double>(absl::ToUnixMillis(*options_.time)) / 1000);
     if (!subject.coverage.empty()) {
       Json parts = Json::List();

@@ -50,6 +50,12 @@ export function needsLive(filter: Filter, table: string): boolean {
   return filter.size !== null || filter.age !== null || table === "size" || table === "age";
 }
 
+// Why what was allocated cannot be shown, as a sentence; "": it can.
+export function lackOfAllocated(profile: Profile, filter: Filter, table: string): string {
+  if (!profile.subject.has_allocated) return "Of this profile, only live memory is known.";
+  return needsLive(filter, table) ? "Of sizes and ages, only live memory is known: choose other rows, and remove such filters." : "";
+}
+
 // What a profile lacks to be divided in this way, as a sentence; "": nothing.
 export function lackOf(profile: Profile, by: Class): string {
   if (profile.subject.is_difference) return "A difference does not tell threads, sizes and ages apart.";

@@ -10,6 +10,7 @@ export interface Subject {
   resident_bytes: number | null;
   warnings: string[];
   is_difference: boolean;
+  has_allocated: boolean; // else only what is live is known
   time?: number; // of the profile, in seconds since 1970; absent: unknown
   // How the resident memory divides; absent: unknown.
   coverage?: Part[];

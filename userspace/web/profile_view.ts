@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One profile: figures, flame graph, table. Everything is drawn again when the state changes.
-import { Filter, lackFor, lackOf, needsLive } from "./classes";
+import { Filter, lackFor, lackOf, lackOfAllocated } from "./classes";
 import { Copier } from "./copy";
 import { make, selectorsOf } from "./dom";
 import { drawFates } from "./fates_pane";
@@ -117,7 +117,7 @@ export class ProfileView {
 function possibleState(profile: Profile, state: State): State {
   const by = classOf(state.table);
   const possible: State = { ...state, table: by !== null && lackOf(profile, by) !== "" ? "function" : state.table };
-  if (needsLive(possible, possible.table)) possible.value = "live";
+  if (lackOfAllocated(profile, possible, possible.table) !== "") possible.value = "live";
   return possible;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The buttons that choose what is shown.
-import { needsLive } from "./classes";
+import { lackOfAllocated } from "./classes";
 import { choice, make } from "./dom";
 import { By } from "./names";
 import { Unit, Value } from "./profile";
@@ -23,7 +23,7 @@ export function makeChoices(scene: Scene): HTMLElement[] {
           ],
       state.value,
       (value) => host.change({ value, ...reset }),
-      (value) => (value === "allocated" && needsLive(state, state.table) ? "Of sizes and ages, only live memory is known: choose other rows, and remove such filters." : ""),
+      (value) => (value === "allocated" ? lackOfAllocated(scene.profile, state, state.table) : ""),
     ),
     choice<Unit>(
       "Unit",
