@@ -401,6 +401,27 @@ TEST_F(ViewsTest, CallGraph) {
   EXPECT_THAT(text, Not(HasSubstr("unknown"))) << "below 5 %";
 }
 
+TEST_F(ViewsTest, ACutPathHasAnotherRoot) {
+  profile::Profile cut = profile_;
+  cut.contexts[0].truncated = true;
+  cut.contexts[3].truncated = true;  // without frames
+  const NamedProfile marked(cut, Find, {}, Roots::kNone, CutPaths::kMarked);
+  const std::vector<Path> paths = *Select(marked, {.fold = true});
+  EXPECT_EQ(TreeText(MakeTree(marked, paths, {}, Direction::kInwards), marked.total(), {}, {.smallest = 50}),
+            "    94.9K   59.4%  [outer frames missing]\n"
+            "    94.9K   59.4%  main\n"
+            "    94.9K   59.4%  load\n"
+            "    94.9K   59.4%  parse\n"
+            "2 branches below 50.0% are not shown (see --smallest)\n");
+  EXPECT_THAT(Speedscope(marked, paths, {.name = "x"}), HasSubstr(R"({"name":"[outer frames missing]"})"));
+  // A thread is no frame that is missing.
+  const NamedProfile threads(cut, Find, {}, Roots::kThreads, CutPaths::kMarked);
+  const NamedFrame& root = threads.frame(threads.paths()[0].frames.back());
+  EXPECT_THAT(std::string(threads.text(root.function)), HasSubstr("thread"));
+  const NamedProfile bare(cut, Find);
+  EXPECT_EQ(bare.paths()[0].frames.size(), named_.paths()[0].frames.size());
+}
+
 // jeprof 5.3 on the same profile.
 TEST_F(ViewsTest, JeprofTable) {
   EXPECT_EQ(*JeprofText(named_, {.show_bytes = true}),

@@ -14,7 +14,7 @@ import { History, layersOf, momentAddress, nearest, OTHERS } from "../../userspa
 import { nameFrames } from "../../userspace/web/names";
 import { growthHint, growthText, matches, placeOf } from "../../userspace/web/processes_view";
 import { Amount, Profile, total } from "../../userspace/web/profile";
-import { pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
+import { hasPathText, pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
 import { meanSize } from "../../userspace/web/scene";
 import { filterProfile, rowsByClass } from "../../userspace/web/shares";
 import { DEFAULTS, fromHash, toHash } from "../../userspace/web/state";
@@ -339,6 +339,26 @@ test("names of ages are those of the report", () => {
   ]);
   strictEqual(ageText(UNKNOWN_AGE), "of unknown age");
   strictEqual(ageText(2), "of unknown age");
+});
+
+test("a cut path is found by its known frames", () => {
+  const profile = example();
+  const { frames, stacks, paths, texts } = profile;
+  const mark = frames.function.length;
+  for (const column of [frames.function, frames.short]) column.push(texts.length);
+  for (const column of [frames.file, frames.line, frames.library]) column.push(0);
+  frames.flags.push(2);
+  texts.push("[outer frames missing]");
+  const root = stacks.frame.length;
+  stacks.parent.push(-1, root);
+  stacks.frame.push(mark, 3);
+  paths.stack[0] = root + 1;
+  const names = nameFrames(profile, "function", true);
+  strictEqual(pathText(profile, names, 0), "b ← [outer frames missing]");
+  strictEqual(hasPathText(profile, names, 0, "b"), true);
+  strictEqual(hasPathText(profile, names, 0, "a"), false);
+  strictEqual(hasPathText(profile, names, 3, "b ← main"), true);
+  strictEqual(hasPathText(profile, names, 3, "b"), false);
 });
 
 test("rows by line, library and path", () => {

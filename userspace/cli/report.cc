@@ -80,6 +80,12 @@ report::Show ToShow(const ReportFlags& flags) {
   return show;
 }
 
+// --callers has a tree.
+report::CutPaths CutPathsFor(const ReportFlags& flags, const View* view) {
+  if (view != nullptr) return view->cut_paths;
+  return flags.callers.empty() ? report::CutPaths::kBare : report::CutPaths::kMarked;
+}
+
 report::Roots RootsFor(const ReportFlags& flags) {
   if (flags.by == kByThread) return report::Roots::kThreads;
   if (flags.by == kBySize) return report::Roots::kSizes;
@@ -159,7 +165,7 @@ int ReportMemory(const ReportFlags& flags) {
   const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);
   const exporter::FindSourceFrames find = names.Find();
-  const report::NamedProfile named(seen->profile, find, seen->measures, RootsFor(flags));
+  const report::NamedProfile named(seen->profile, find, seen->measures, RootsFor(flags), CutPathsFor(flags, view));
   ReportInput input = {.profile = seen->profile,
                        .find = find,
                        .named = named,

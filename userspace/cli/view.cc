@@ -53,7 +53,8 @@ int WritePage(const ViewFlags& flags) {
   if (!seen.ok()) return Report(seen.status());
   const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);
-  const report::NamedProfile named(seen->profile, names.Find(), seen->measures);
+  const report::NamedProfile named(seen->profile, names.Find(), seen->measures, report::Roots::kNone,
+                                   report::CutPaths::kMarked);
   const std::string page = web::SinglePage(
       seen->subject.name, report::PageData(named, named.paths(), seen->subject,
                                            {.pid = seen->pid,
