@@ -6,8 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/export/source_frames.h"
 #include "userspace/profile/profile.h"
 #include "userspace/report/dot.h"
@@ -412,6 +417,25 @@ TEST_F(ViewsTest, ACutPathHasAnotherRoot) {
             "    94.9K   59.4%  main\n"
             "    94.9K   59.4%  load\n"
             "    94.9K   59.4%  parse\n"
+// graphviz refuses texts of 16,384 bytes.
+TEST(CallGraph, LongNamesAreCutBetweenCharacters) {
+  const std::string name = absl::StrCat("x", std::string(10000, '"'), "end");
+  std::string letters;
+  while (letters.size() < 20000) letters += "\u00e4";  // two bytes
+  for (const std::string& function : {name, letters, "x" + letters}) {
+    const profile::Profile profile = {
+        .contexts = {{.frames = {kMain}, .threads = {{.live = Estimate(10, 1024), .allocated = Estimate(10, 1024)}}}}};
+    const NamedProfile named(profile,
+                             [&](uint64_t) { return std::vector<exporter::SourceFrame>{{.function = function}}; });
+    const std::string text = Dot(named, named.paths(), {.name = function}, {}, 80, 0);
+    for (const absl::string_view line : absl::StrSplit(text, '\n'))
+      EXPECT_LT(line.size(), 16384u + 100) << line.substr(0, 40);
+    // Not EXPECT_EQ: it would print the names.
+    EXPECT_TRUE(base::Printable(text) == absl::StrReplaceAll(text, {{"\n", "\\012"}})) << "a character was cut";
+    EXPECT_TRUE(absl::StrContains(text, "\\n15.8K (")) << "the figures are still there";
+  }
+}
+
             "2 branches below 50.0% are not shown (see --smallest)\n");
   EXPECT_THAT(Speedscope(marked, paths, {.name = "x"}), HasSubstr(R"({"name":"[outer frames missing]"})"));
   // A thread is no frame that is missing.
