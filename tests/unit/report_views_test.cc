@@ -339,6 +339,17 @@ TEST_F(ViewsTest, SummaryWithThePast) {
   EXPECT_THAT(SummaryText(named_, Folded(), {}, {}, {}, &nothing), HasSubstr("\nnothing grew in the last 7s\n"));
 }
 
+TEST_F(ViewsTest, TheIntervalStandsOnALineOfItsOwnInANarrowTerminal) {
+  const Subject subject = {.name = "x", .period = 1024};
+  const std::string head = "  live       159.8K +- 9.6K in 160 objects, 101 samples";
+  const std::string interval = "(a sample every 1.0K bytes)\n";
+  for (const size_t width : {size_t{0}, head.size() + interval.size()}) {
+    EXPECT_THAT(SummaryText(named_, Folded(), subject, {}, {.width = width}), HasSubstr(head + " " + interval));
+  }
+  EXPECT_THAT(SummaryText(named_, Folded(), subject, {}, {.width = head.size() + interval.size() - 1}),
+              HasSubstr(head + "\n             " + interval));
+}
+
 TEST_F(ViewsTest, LinesFitTheTerminal) {
   for (const size_t width : {20u, 40u, 80u}) {
     const std::string text = TopText(named_, Folded(), {.by = By::kLine, .full_names = true}, {.width = width});
@@ -406,17 +417,6 @@ TEST_F(ViewsTest, CallGraph) {
   EXPECT_THAT(text, Not(HasSubstr("unknown"))) << "below 5 %";
 }
 
-TEST_F(ViewsTest, ACutPathHasAnotherRoot) {
-  profile::Profile cut = profile_;
-  cut.contexts[0].truncated = true;
-  cut.contexts[3].truncated = true;  // without frames
-  const NamedProfile marked(cut, Find, {}, Roots::kNone, CutPaths::kMarked);
-  const std::vector<Path> paths = *Select(marked, {.fold = true});
-  EXPECT_EQ(TreeText(MakeTree(marked, paths, {}, Direction::kInwards), marked.total(), {}, {.smallest = 50}),
-            "    94.9K   59.4%  [outer frames missing]\n"
-            "    94.9K   59.4%  main\n"
-            "    94.9K   59.4%  load\n"
-            "    94.9K   59.4%  parse\n"
 // graphviz refuses texts of 16,384 bytes.
 TEST(CallGraph, LongNamesAreCutBetweenCharacters) {
   const std::string name = absl::StrCat("x", std::string(10000, '"'), "end");
@@ -436,6 +436,17 @@ TEST(CallGraph, LongNamesAreCutBetweenCharacters) {
   }
 }
 
+TEST_F(ViewsTest, ACutPathHasAnotherRoot) {
+  profile::Profile cut = profile_;
+  cut.contexts[0].truncated = true;
+  cut.contexts[3].truncated = true;  // without frames
+  const NamedProfile marked(cut, Find, {}, Roots::kNone, CutPaths::kMarked);
+  const std::vector<Path> paths = *Select(marked, {.fold = true});
+  EXPECT_EQ(TreeText(MakeTree(marked, paths, {}, Direction::kInwards), marked.total(), {}, {.smallest = 50}),
+            "    94.9K   59.4%  [outer frames missing]\n"
+            "    94.9K   59.4%  main\n"
+            "    94.9K   59.4%  load\n"
+            "    94.9K   59.4%  parse\n"
             "2 branches below 50.0% are not shown (see --smallest)\n");
   EXPECT_THAT(Speedscope(marked, paths, {.name = "x"}), HasSubstr(R"({"name":"[outer frames missing]"})"));
   // A thread is no frame that is missing.
