@@ -141,6 +141,11 @@ def test_another_user_sees_only_own_processes(lab, daemon):
     os.chmod(lab.folder, 0o755)
 
     def ask(*arguments):
+    wait_until(lambda: document(daemon, puppet.pid)["marks"][-1]["kind"] == "end", "its end is known")
+    session = lab.heaptap("report", f"{puppet.pid}@now", "--socket", daemon.socket)
+    session.records = False
+    assert_one_clear_line(session, 3, rf"no history of process {puppet.pid} at .*: it ended at .* \(exit 0\); its last "
+                                      rf"moment is {puppet.pid}@last$")
         session = lab.heaptap(*arguments, "--socket", daemon.socket, **NOBODY)
         session.records = False
         session.wait()
