@@ -172,19 +172,14 @@ Finding CheckUnwinding(const absl::StatusOr<unwind::FileTable>& table, const std
   return finding;
 }
 
-// The path of one of our libraries, to show.
-std::string PathOf(process::Library which, const char* name) {
-  return process::FindLibrary(which).value_or(absl::StrCat("/path/to/", name));
-}
-
 // What is known about a process that takes no samples. `passive`: paths of the libraries of heaptap in it.
 Evidence Gather(pid_t pid, const process::Facts& facts, worker::Hands& hands, FileReader& reader,
                 const std::vector<elf::Mapping>& mappings, const std::set<std::string>& passive) {
   Evidence evidence = {.program = std::string(absl::StripSuffix(base::AsciiOnly(facts.executable), " (deleted)")),
                        .command = base::AsciiOnly(facts.command),
                        .foreign = process::WhyForeign(absl::StrCat("/proc/", pid, "/exe")),
-                       .allocator = PathOf(process::Library::kAllocator, "libheaptap.so"),
-                       .guest = PathOf(process::Library::kGuest, "libheaptap-guest.so")};
+                       .allocator = process::PathToShow(process::Library::kAllocator),
+                       .guest = process::PathToShow(process::Library::kGuest)};
   if (absl::StatusOr<process::StartFacts> start = hands.StartFacts(pid); start.ok()) evidence.start = *std::move(start);
   for (const elf::Mapping& mapping : mappings) {
     const absl::StatusOr<process::MallocTraits> traits = reader.ReadMalloc(mapping);
