@@ -88,6 +88,12 @@ Finding FromStatus(absl::string_view subject, const absl::Status& status, absl::
   return {std::string(subject), status, status.ok() ? std::string(detail) : "", status.ok() ? "" : std::string(remedy)};
 }
 
+Finding CheckPidNamespace() {
+  if (bpf::CheckPidNamespace().ok()) return {"PID namespace", absl::OkStatus(), "the initial one", ""};
+  return {"PID namespace", absl::FailedPreconditionError(bpf::kOtherPidNamespace), "",
+          std::string(bpf::kLeavePidNamespace)};
+}
+
 }  // namespace
 
 std::vector<Finding> CheckMachine() {
@@ -95,10 +101,13 @@ std::vector<Finding> CheckMachine() {
       CheckKernel(),
       CheckCapabilities(),
       CheckLockdown(),
-      FromStatus("PID namespace", bpf::CheckPidNamespace(), "the initial one",
-                 "run heaptap on the host, or in a container with --pid=host"),
+      CheckPidNamespace(),
   };
-  absl::StatusOr<std::unique_ptr<bpf::Books>> books = bpf::KernelBooks::Load({});
+  // It refuses to load them elsewhere, and would say the same again.
+  const bool is_first_namespace = bpf::CheckPidNamespace().ok();
+  absl::StatusOr<std::unique_ptr<bpf::Books>> books =
+      is_first_namespace ? bpf::KernelBooks::Load({})
+                         : absl::FailedPreconditionError("not tried in this PID namespace");
   findings.push_back(FromStatus(
       "eBPF programs", books.status(), "loaded; exec, fork and exit of processes are traced",
       "fix the other findings first; in a container, allow bpf(2) and perf_event_open(2) in the seccomp profile"));
