@@ -119,7 +119,9 @@ absl::Status Write(const ReportFlags& flags, const View* view, const ReportInput
   const absl::StatusOr<std::string> text = make(input);
   const bool is_short = make == ShortView && !report::IsOfRoots(input.show.by);
   if (!(view != nullptr ? view->shows_warnings : is_short)) SayWarnings(input.subject);
-  return text.ok() ? WriteWholeFile(flags.output, *text) : text.status();
+  if (!text.ok()) return text.status();
+  return WriteWholeFile(flags.output, *text,
+                        view != nullptr && view->has_addresses ? Readers::kOwner : Readers::kUsual);
 }
 
 absl::StatusOr<Seen> See(const ReportFlags& flags, const View* view) {

@@ -254,8 +254,15 @@ constexpr View kViews[] = {
      .help = "print a profile for profiler.firefox.com, with native allocations",
      .make = Firefox,
      .cut_paths = kMarked},
-    {"--jeprof,--raw", "print a dump with symbols, for jeprof on any machine", Symbolized},
-    {"--pprof", "write a profile for go tool pprof (with -o, or to a pipe)", Pprof, true},
+    {.option = "--jeprof,--raw",
+     .help = "print a dump with symbols, for jeprof on any machine",
+     .make = Symbolized,
+     .has_addresses = true},
+    {.option = "--pprof",
+     .help = "write a profile for go tool pprof (with -o, or to a pipe)",
+     .make = Pprof,
+     .is_binary = true,
+     .has_addresses = true},
 };
 
 // What the user may mean by a name that no function has: functions of that name in a scope, or else those that have it

@@ -52,6 +52,7 @@ struct View {
   profile::Unchanged unchanged = profile::Unchanged::kLeaveOut;  // in a difference
   bool has_shares = false;                                       // of threads, sizes and ages
   report::CutPaths cut_paths = report::CutPaths::kBare;
+  bool has_addresses = false;   // of the code of the process
   bool shows_warnings = false;  // for people to see: the warnings of the profile are in the text
 };
 

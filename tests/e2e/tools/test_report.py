@@ -316,12 +316,19 @@ def test_two_builds_at_a_fixed_address_are_compared_by_names(lab, before):
 def test_who_may_read_what_is_written(lab, leak, arguments, mode):
     """The umask decides, and the mode of a file that is replaced, but not for the addresses of a process."""
     path = lab.path("written")
-    for replaced in (mode, 0o604 if mode != 0o600 else 0o600):
+
+    def mode_of_written():
         session = lab.heaptap(*arguments, leak, "-o", path, umask=0o027)
         session.records = False
         session.ends()
-        assert stat.S_IMODE(os.stat(path).st_mode) == replaced
-        os.chmod(path, 0o604)
+        return stat.S_IMODE(os.stat(path).st_mode)
+    assert mode_of_written() == mode
+    os.chmod(path, 0o604)
+    assert mode_of_written() == (0o600 if mode == 0o600 else 0o604)
+    # Whoever owns a file in a shared folder may have opened it to all.
+    os.chmod(path, 0o666)
+    os.chown(path, 12345, 12345)
+    assert mode_of_written() == mode
 
 
 def test_profiles_of_pprof(lab, leak):
